@@ -1,0 +1,15 @@
+# MKV_VERBS: libibverbs for mori_rdma; without it the module has mori_xgmi alone.
+AC_DEFUN([MKV_VERBS], [
+    AC_ARG_WITH([verbs],
+        [AS_HELP_STRING([--with-verbs], [build mori_rdma (default: when libibverbs is found)])],
+        [], [with_verbs=auto])
+    have_verbs=no
+    AS_IF([test "x$with_verbs" != xno], [
+        PKG_CHECK_MODULES([VERBS], [libibverbs], [have_verbs=yes], [
+            AS_IF([test "x$with_verbs" != xauto],
+                [AC_MSG_ERROR([--with-verbs was given, but libibverbs with headers was not found])])])
+    ])
+    AS_IF([test "x$have_verbs" = xyes],
+        [AC_DEFINE([HAVE_VERBS], [1], [libibverbs is there: mori_rdma is built])])
+    AM_CONDITIONAL([HAVE_VERBS], [test "x$have_verbs" = xyes])
+])

@@ -1,0 +1,1 @@
+# mori_kv_perf and the benchmarks.

@@ -1,0 +1,1 @@
+# libmorikv: the KV library on UCP's public API.

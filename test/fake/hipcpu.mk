@@ -1,0 +1,1 @@
+# libhipcpu: the HIP runtime on the CPU.

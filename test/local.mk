@@ -1,0 +1,8 @@
+# Tests; each area has its own fragment.
+include test/fake/local.mk
+include test/support/local.mk
+if HAVE_CHECK
+include test/unit/local.mk
+include test/conformance/local.mk
+include test/integration/local.mk
+endif

@@ -1,0 +1,1 @@
+# ucx_plugin/rdma
