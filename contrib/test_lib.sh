@@ -1,0 +1,223 @@
+# shellcheck shell=bash
+# Parts of contrib/test: stages with a log each, builds, and the count of results.
+
+tree=${tree:?}
+here=${here:?}
+num_passed=0 num_failed=0 num_skipped=0
+failures=()
+logs=$tree/build-logs
+jobs=$(nproc)
+
+step() { echo "== $*"; }
+
+passed() { num_passed=$((num_passed + 1)); }
+
+failed() { # NAME REASON
+    num_failed=$((num_failed + 1))
+    failures+=("$1: $2")
+    echo "FAIL: $1: $2"
+}
+
+# A level CI requires must not skip: a green run that skipped everything proves nothing.
+skipped() { # NAME REASON
+    case " ${MKV_TEST_REQUIRE:-} " in
+    *" ${1%%/*} "*) failed "$1" "skipped although MKV_TEST_REQUIRE names it: $2" ;;
+    *)
+        num_skipped=$((num_skipped + 1))
+        echo "SKIP: $1: $2"
+        ;;
+    esac
+}
+
+print_totals() {
+    local text
+
+    for text in "${failures[@]}"; do
+        echo "failed: $text"
+    done
+    echo "$num_passed passed, $num_failed failed, $num_skipped skipped"
+}
+
+# Run a command with its output in a log; say something every half minute.
+logged() { # LOG COMMAND...
+    local log=$1 pid start=$SECONDS
+    shift
+
+    mkdir -p "$logs"
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        sleep 0.2
+        if [ $(((SECONDS - start + 1) % 30)) = 0 ]; then
+            echo "   $((SECONDS - start)) s: $(tail -n 1 "$log" | cut -c1-100)"
+            sleep 1
+        fi
+    done
+    wait $pid
+}
+
+# One stage, one result: pass, fail with the end of its log, or skip (77) with its last line.
+stage() { # NAME COMMAND...
+    local name=$1 rc start=$SECONDS
+    shift
+
+    logged "$logs/$name.log" "$@"
+    rc=$?
+    case $rc in
+    0)
+        passed
+        echo "PASS: $name ($((SECONDS - start)) s)"
+        ;;
+    77) skipped "$name" "$(tail -n 1 "$logs/$name.log")" ;;
+    *)
+        failed "$name" "exit status $rc, log ${logs#"$tree"/}/$name.log"
+        tail -n 40 "$logs/$name.log" | sed 's/^/    /'
+        ;;
+    esac
+    return $rc
+}
+
+build_dir() { echo "$tree/build-$1"; } # VARIANT
+
+variant_options() { # VARIANT
+    case $1 in
+    gcc) echo "CC=gcc --enable-werror" ;;
+    clang) echo "CC=clang --enable-werror" ;;
+    sanitize) echo "CC=gcc --enable-werror --enable-sanitize" ;;
+    ucx122) echo "CC=gcc --enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
+    esac
+}
+
+# autoreconf and configure only when what they read has changed.
+build_variant() { # VARIANT
+    local dir options
+    dir=$(build_dir "$1")
+    options=$(variant_options "$1") || return 1
+
+    cd "$tree" || return 1
+    if [ ! -e configure ] || [ -n "$(find configure.ac contrib/m4/mkv_*.m4 -newer configure)" ]; then
+        autoreconf -i || return 1
+    fi
+    mkdir -p "$dir" && cd "$dir" || return 1
+    if [ ! -e config.status ] || [ ../configure -nt config.status ] ||
+        [ "$(cat .options 2>/dev/null)" != "$options" ]; then
+        # shellcheck disable=SC2086
+        ../configure -q $options && echo "$options" >.options || return 1
+    fi
+    # TESTS= compiles the test programs and runs none of them
+    make -j"$jobs" && make -j"$jobs" check TESTS=
+}
+
+# What make install puts down is there, and make uninstall takes all of it away.
+check_install() { # VARIANT
+    local dest name left
+    dest=$(mktemp -d)
+
+    cd "$(build_dir "$1")" && make install DESTDIR="$dest" || return 1
+    while read -r name; do
+        if ! find "$dest" -path "$dest/$name" | grep -q .; then
+            echo "make install did not install $name"
+            return 1
+        fi
+    done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$here/installed.txt")
+    make uninstall DESTDIR="$dest" || return 1
+    left=$(find "$dest" ! -type d)
+    if [ -n "$left" ]; then
+        echo "make uninstall left behind: $left"
+        return 1
+    fi
+    rm -rf "$dest"
+}
+
+run_distcheck() {
+    cd "$(build_dir gcc)" && make -j"$jobs" distcheck
+}
+
+tests_of() { # BUILD LEVEL...
+    local build=$1 level
+    shift
+
+    for level in "$@"; do
+        make -s -C "$build" test-list | grep "^test/$level/"
+    done
+}
+
+# Automake leaves one .trs per test with ':test-result: PASS' and the like in it.
+count_trs() { # LABEL BUILD TEST...
+    local label=$1 build=$2 test result
+    shift 2
+
+    for test in "$@"; do
+        result=$(sed -n 's/^:global-test-result: //p' "$build/${test%.sh}.trs" 2>/dev/null)
+        case $result in
+        PASS | XFAIL) passed ;;
+        SKIP) skipped "$label/$test" "$(tail -n 2 "$build/${test%.sh}.log" | head -n 1)" ;;
+        *)
+            failed "$label/$test" "${result:-did not run}"
+            tail -n 40 "$build/${test%.sh}.log" 2>/dev/null | sed 's/^/    /'
+            ;;
+        esac
+    done
+}
+
+check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
+    local label=$1 build=$2 tests=$3 start=$SECONDS log=$logs/$1.log
+    local -a list
+    shift 3
+    read -r -d '' -a list <<<"$tests"
+
+    if [ ${#list[@]} = 0 ]; then
+        skipped "$label" "no tests in this build"
+        return
+    fi
+    (cd "$build" && find . -name '*.trs' -delete)
+    mkdir -p "$logs"
+    # one at a time: the programs of a test already use both sides' processors
+    make -C "$build" -k check TESTS="${list[*]}" "$@" 2>&1 </dev/null | tee "$log" |
+        grep --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
+    count_trs "$label" "$build" "${list[@]}"
+    echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
+}
+
+make_check() { # VARIANT LEVEL...
+    local variant=$1 build level
+    build=$(build_dir "$1")
+    shift
+
+    for level in "$@"; do
+        check_stage "$variant-$level" "$build" "$(tests_of "$build" "$level")"
+    done
+}
+
+make_check_valgrind() { # VARIANT LEVEL...
+    local build
+    build=$(build_dir "$1")
+    shift
+
+    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@")" \
+        LOG_COMPILER="$tree/contrib/under_valgrind"
+}
+
+# A script of its own that runs many tests prints PASS:, FAIL: and SKIP: lines; 77 skips all.
+result_stage() { # NAME COMMAND...
+    local name=$1 rc kind rest before=$num_failed
+    shift
+
+    mkdir -p "$logs"
+    "$@" 2>&1 </dev/null | tee "$logs/$name.log"
+    rc=${PIPESTATUS[0]}
+    if [ "$rc" = 77 ]; then
+        skipped "$name" "$(tail -n 1 "$logs/$name.log")"
+        return
+    fi
+    while IFS=': ' read -r kind rest; do
+        case $kind in
+        PASS) passed ;;
+        FAIL) failed "$name/${rest%%:*}" "${rest#*: }" ;;
+        SKIP) skipped "$name/${rest%%:*}" "${rest#*: }" ;;
+        esac
+    done < <(grep -E '^(PASS|FAIL|SKIP): ' "$logs/$name.log")
+    if [ "$rc" != 0 ] && [ "$num_failed" = "$before" ]; then
+        failed "$name" "exit status $rc, log ${logs#"$tree"/}/$name.log"
+    fi
+}
