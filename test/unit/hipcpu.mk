@@ -1,1 +1,8 @@
 # Unit tests: hipcpu.
+check_PROGRAMS += test/unit/test_xgmi_list
+TESTS += test/unit/test_xgmi_list
+test_unit_test_xgmi_list_SOURCES = test/unit/test_xgmi_list.c \
+	ucx_plugin/xgmi/xgmi_list.c ucx_plugin/xgmi/xgmi_list.h \
+	ucx_plugin/xgmi/xgmi_kernel.h
+test_unit_test_xgmi_list_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_test_xgmi_list_LDADD = $(CHECK_LIBS)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/xgmi_list.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define CAPACITY 4096
+
+static muct_xgmi_entry_t *memory;
+static muct_xgmi_list_t list;
+
+static void setup(void)
+{
+    memory = aligned_alloc(64, CAPACITY * sizeof(*memory));
+    ck_assert_ptr_nonnull(memory);
+    muct_xgmi_list_init(&list, memory, CAPACITY);
+}
+
+static void teardown(void)
+{
+    free(memory);
+}
+
+/* The bytes of a tile, as the kernel finds them. */
+static void tile_range(const muct_xgmi_entry_t *entry, uint64_t tile, uint64_t *begin,
+                       uint64_t *end)
+{
+    uint64_t count = muct_xgmi_tile_count(entry->dst, entry->length);
+
+    *begin = muct_xgmi_tile_start(entry->dst, tile);
+    *end = (tile + 1 == count) ? entry->length
+                               : muct_xgmi_tile_start(entry->dst, tile + 1);
+}
+
+START_TEST(layout_is_the_same_for_every_compiler)
+{
+    ck_assert_uint_eq(sizeof(muct_xgmi_entry_t), 32);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, entries), 16);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, sequence), 40);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, first_entry), 48);
+    ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t), 48 + (4 * MUCT_XGMI_MAX_BLOCKS));
+}
+END_TEST
+
+START_TEST(tiles_cover_each_entry_once)
+{
+    static const uint64_t lengths[] = {1,    2,    15,   16,    17,    4080, 4081,
+                                       4095, 4096, 4097, 4111,  4112,  4113, 8191,
+                                       8192, 8193, 8207, 12288, 65536, 65551};
+    muct_xgmi_entry_t entry = {.dst = 0x10000 + (uint64_t)_i};
+    uint64_t tile, count, begin, end, expected;
+    size_t i;
+
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
+        entry.length = lengths[i];
+        count = muct_xgmi_tile_count(entry.dst, entry.length);
+        expected = 0;
+        for (tile = 0; tile < count; ++tile) {
+            tile_range(&entry, tile, &begin, &end);
+            ck_assert_uint_eq(begin, expected);
+            ck_assert_uint_gt(end, begin);
+            ck_assert_uint_le(end - begin, MUCT_XGMI_TILE_SIZE + 15);
+            ck_assert(tile == 0 || ((entry.dst + begin) % 16 == 0));
+            expected = end;
+        }
+        ck_assert_uint_eq(expected, entry.length);
+    }
+}
+END_TEST
+
+START_TEST(a_block_is_one_tile_whatever_its_alignment)
+{
+    ck_assert_uint_eq(muct_xgmi_tile_count((uint64_t)_i, 4096), 1);
+    ck_assert_uint_eq(muct_xgmi_tile_count((uint64_t)_i, 1), 1);
+}
+END_TEST
+
+START_TEST(neighbours_on_both_sides_become_one)
+{
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 0x800));
+    ck_assert(muct_xgmi_list_add(&list, 0x1800, 0x9800, 0x1800));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), 1);
+    ck_assert_uint_eq(memory[0].length, 0x2000);
+    ck_assert_uint_eq(list.num_tiles, 2);
+
+    ck_assert(muct_xgmi_list_add(&list, 0x3000, 0xc000, 0x1000));
+    ck_assert(muct_xgmi_list_add(&list, 0x5000, 0xd000, 0x1000));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), 3);
+    ck_assert_uint_eq(memory[2].first_tile, 3);
+}
+END_TEST
+
+START_TEST(zero_bytes_add_nothing)
+{
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 0));
+    ck_assert(muct_xgmi_list_is_empty(&list));
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 1));
+    ck_assert(muct_xgmi_list_add(&list, 0x1001, 0x9001, 0));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), 1);
+    ck_assert_uint_eq(list.num_tiles, 1);
+}
+END_TEST
+
+START_TEST(a_full_list_refuses_and_keeps_what_it_has)
+{
+    uint64_t i;
+
+    for (i = 0; i < CAPACITY; ++i) {
+        ck_assert_uint_eq(muct_xgmi_list_room(&list), CAPACITY - i);
+        ck_assert(muct_xgmi_list_add(&list, 0x10000 * i, 0x10000 * i, 0x1000));
+    }
+    ck_assert(!muct_xgmi_list_add(&list, 1, 2, 3));
+    ck_assert_uint_eq(muct_xgmi_list_count(&list), CAPACITY);
+    ck_assert_uint_eq(list.num_tiles, CAPACITY);
+
+    /* what continues the last entry needs no room */
+    ck_assert(muct_xgmi_list_add(&list, (0x10000 * (i - 1)) + 0x1000,
+                                 (0x10000 * (i - 1)) + 0x1000, 0x1000));
+    ck_assert_uint_eq(list.num_tiles, CAPACITY + 1);
+}
+END_TEST
+
+/* Every tile belongs to one block, and every block begins in the right entry. */
+static void check_launch(const muct_xgmi_launch_t *launch)
+{
+    const muct_xgmi_copy_args_t *args = &launch->args;
+    uint64_t tile, next, count;
+    uint32_t block;
+    const muct_xgmi_entry_t *entry;
+
+    ck_assert_uint_eq(muct_xgmi_block_tile(args->num_tiles, 0, launch->num_blocks), 0);
+    ck_assert_uint_eq(
+        muct_xgmi_block_tile(args->num_tiles, launch->num_blocks, launch->num_blocks),
+        args->num_tiles);
+    for (block = 0; block < launch->num_blocks; ++block) {
+        tile = muct_xgmi_block_tile(args->num_tiles, block, launch->num_blocks);
+        next = muct_xgmi_block_tile(args->num_tiles, block + 1, launch->num_blocks);
+        entry = &memory[args->first_entry[block]];
+        count = muct_xgmi_tile_count(entry->dst, entry->length);
+        ck_assert_uint_lt(tile, next);
+        ck_assert_uint_le(next - tile, (args->num_tiles / launch->num_blocks) + 1);
+        ck_assert_uint_le(entry->first_tile, tile);
+        ck_assert_uint_lt(tile, entry->first_tile + count);
+    }
+}
+
+START_TEST(one_long_entry_among_short_ones_is_shared_by_all_blocks)
+{
+    muct_xgmi_launch_t launch;
+    uint64_t i;
+
+    for (i = 0; i < 1000; ++i) {
+        ck_assert(
+            muct_xgmi_list_add(&list, i << 32, i << 33, (i == 77) ? 64 << 20 : 4096));
+    }
+    muct_xgmi_list_finish(&list, 8, &launch);
+    ck_assert_uint_eq(launch.num_blocks, 8);
+    ck_assert_uint_eq(launch.block_size, MUCT_XGMI_MAX_THREADS);
+    ck_assert_uint_eq(launch.args.version, MUCT_XGMI_KERNEL_VERSION);
+    ck_assert_uint_eq(launch.args.num_entries, 1000);
+    ck_assert_uint_eq(launch.args.flag, 0);
+    check_launch(&launch);
+}
+END_TEST
+
+START_TEST(random_lists_are_split_evenly)
+{
+    muct_xgmi_launch_t launch;
+    int i, round, count;
+
+    srand((unsigned)_i + 1);
+    for (round = 0; round < 50; ++round) {
+        muct_xgmi_list_init(&list, memory, CAPACITY);
+        count = 1 + (rand() % CAPACITY);
+        for (i = 0; i < count; ++i) {
+            ck_assert(muct_xgmi_list_add(&list, ((uint64_t)i << 40) + (rand() % 64),
+                                         ((uint64_t)i << 40) + (rand() % 64),
+                                         1 + ((uint64_t)rand() >> (rand() % 30))));
+        }
+        muct_xgmi_list_finish(&list, 1 + ((uint32_t)rand() % MUCT_XGMI_MAX_BLOCKS),
+                              &launch);
+        check_launch(&launch);
+    }
+}
+END_TEST
+
+START_TEST(short_lists_use_small_launches)
+{
+    muct_xgmi_launch_t launch;
+
+    ck_assert(muct_xgmi_list_add(&list, 0x1000, 0x9000, 8));
+    muct_xgmi_list_finish(&list, 8, &launch);
+    ck_assert_uint_eq(launch.num_blocks, 1);
+    ck_assert_uint_eq(launch.block_size, MUCT_XGMI_MIN_THREADS);
+
+    ck_assert(muct_xgmi_list_add(&list, 0x100000, 0x900000, 16 * 4096));
+    muct_xgmi_list_finish(&list, 8, &launch);
+    ck_assert_uint_eq(launch.num_blocks, 2);
+    ck_assert_uint_eq(launch.block_size, MUCT_XGMI_MAX_THREADS);
+    check_launch(&launch);
+}
+END_TEST
+
+START_TEST(lists_beyond_four_gigabytes_are_counted_right)
+{
+    muct_xgmi_launch_t launch;
+
+    ck_assert(muct_xgmi_list_add(&list, 0, 1ull << 50, 1ull << 46));
+    ck_assert(muct_xgmi_list_add(&list, 1ull << 48, 1ull << 51, 5));
+    muct_xgmi_list_finish(&list, MUCT_XGMI_MAX_BLOCKS, &launch);
+    ck_assert_uint_eq(launch.args.num_tiles, (1ull << 34) + 1);
+    check_launch(&launch);
+}
+END_TEST
+
+START_TEST(a_flag_that_wraps_around_is_still_reached)
+{
+    ck_assert(muct_xgmi_flag_reached(5, 5));
+    ck_assert(!muct_xgmi_flag_reached(4, 5));
+    ck_assert(muct_xgmi_flag_reached(2, UINT32_MAX));
+    ck_assert(!muct_xgmi_flag_reached(UINT32_MAX, 2));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_list");
+    TCase *tcase = tcase_create("list");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, layout_is_the_same_for_every_compiler);
+    tcase_add_loop_test(tcase, tiles_cover_each_entry_once, 0, 32);
+    tcase_add_loop_test(tcase, a_block_is_one_tile_whatever_its_alignment, 0, 16);
+    tcase_add_test(tcase, neighbours_on_both_sides_become_one);
+    tcase_add_test(tcase, zero_bytes_add_nothing);
+    tcase_add_test(tcase, a_full_list_refuses_and_keeps_what_it_has);
+    tcase_add_test(tcase, one_long_entry_among_short_ones_is_shared_by_all_blocks);
+    tcase_add_loop_test(tcase, random_lists_are_split_evenly, 0, 4);
+    tcase_add_test(tcase, short_lists_use_small_launches);
+    tcase_add_test(tcase, lists_beyond_four_gigabytes_are_counted_right);
+    tcase_add_test(tcase, a_flag_that_wraps_around_is_still_reached);
+    suite_add_tcase(suite, tcase);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_KERNEL_H
+#define MUCT_XGMI_KERNEL_H
+
+/**
+ * @file
+ * What the host and the copy kernel agree on.
+ *
+ * One launch moves a whole list of (destination, source, length). The list lies
+ * in pinned host memory and the kernel reads it there. Entries have any length
+ * and any alignment, may not overlap each other's destinations, and are copied
+ * in no particular order.
+ *
+ * Work is counted in tiles of at most @ref MUCT_XGMI_TILE_SIZE bytes, the share
+ * of one wave at a time. An entry knows the number of its first tile, so that
+ * thread blocks take equal ranges of tiles, whatever entries these belong to: a
+ * long entry is shared by all of them and a short one costs one tile. Inside an
+ * entry, tiles begin where the destination is aligned to a vector; only the
+ * first one has a ragged start and only the last one a ragged end.
+ *
+ * End. The thread block that arrives last stores args.sequence to args.flag,
+ * after every byte of the list is visible to the host and to all devices. Then
+ * args.arrivals is zero again. Launches that may run at the same time need
+ * their own arrivals and flag; launches of one stream may share them.
+ *
+ * Everything here has the same layout on the host, on AMD and on NVIDIA.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__HIPCC__) || defined(__CUDACC__)
+#define MUCT_XGMI_FUNC static inline __host__ __device__
+#else
+#define MUCT_XGMI_FUNC static inline
+#endif
+
+
+/** Name of the kernel in its code object; it takes one muct_xgmi_copy_args_t */
+#define MUCT_XGMI_KERNEL_NAME "muct_xgmi_copy"
+
+/** Changes with any change of layout or meaning in this file */
+#define MUCT_XGMI_KERNEL_VERSION 1
+
+/** Bytes of a vector, the unit of a lane's loads and stores */
+#define MUCT_XGMI_VECTOR_SIZE 16
+
+/** Most bytes of a tile, but for up to 15 bytes of a ragged end */
+#define MUCT_XGMI_TILE_SIZE 4096
+
+/** Most thread blocks of a launch */
+#define MUCT_XGMI_MAX_BLOCKS 128
+
+/** Thread blocks that leave compute alone and still fill a link */
+#define MUCT_XGMI_DEFAULT_BLOCKS 8
+
+/** Most threads of a thread block; block sizes are multiples of the minimum */
+#define MUCT_XGMI_MAX_THREADS 1024
+#define MUCT_XGMI_MIN_THREADS 64
+
+/** Most entries of one launch */
+#define MUCT_XGMI_MAX_ENTRIES (1u << 30)
+
+
+/** One piece of memory to copy; an array of these is a list. */
+typedef struct muct_xgmi_entry {
+    uint64_t dst;        /**< Address the device writes */
+    uint64_t src;        /**< Address the device reads */
+    uint64_t length;     /**< Bytes; not 0 */
+    uint64_t first_tile; /**< Tiles of all entries before this one */
+} muct_xgmi_entry_t;
+
+
+/** The kernel's only argument, passed by value. */
+typedef struct muct_xgmi_copy_args {
+    uint32_t version;     /**< MUCT_XGMI_KERNEL_VERSION */
+    uint32_t num_entries; /**< Not 0 */
+    uint64_t num_tiles;   /**< Tiles of all entries */
+    uint64_t entries;     /**< muct_xgmi_entry_t[num_entries], aligned to 32 */
+    uint64_t arrivals;    /**< uint32_t in device memory, 0 before the launch */
+    uint64_t flag;        /**< uint32_t in pinned host memory; 0: tell nobody */
+    uint32_t sequence;    /**< Value that ends up in the flag */
+    uint32_t reserved;    /**< 0 */
+    /** Entry that holds the first tile of each thread block */
+    uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS];
+} muct_xgmi_copy_args_t;
+
+
+/** Tiles of an entry: at least one, also for a single byte. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_count(uint64_t dst, uint64_t length)
+{
+    uint64_t ragged = dst & (MUCT_XGMI_VECTOR_SIZE - 1);
+    uint64_t count = (length + ragged + MUCT_XGMI_TILE_SIZE - MUCT_XGMI_VECTOR_SIZE) /
+                     MUCT_XGMI_TILE_SIZE;
+
+    return count + (count == 0);
+}
+
+
+/** First byte of tile number @a tile of an entry, relative to the entry. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_start(uint64_t dst, uint64_t tile)
+{
+    return (tile == 0)
+               ? 0
+               : (tile * MUCT_XGMI_TILE_SIZE) - (dst & (MUCT_XGMI_VECTOR_SIZE - 1));
+}
+
+
+/** First tile of a thread block; that of block @a num_blocks is the end. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_block_tile(uint64_t num_tiles, uint32_t block,
+                                             uint32_t num_blocks)
+{
+    /* without a product that could overflow */
+    return ((num_tiles / num_blocks) * block) +
+           (((num_tiles % num_blocks) * block) / num_blocks);
+}
+
+
+/** Whether a flag that only grows, but may wrap around, has come to @a sequence. */
+MUCT_XGMI_FUNC int muct_xgmi_flag_reached(uint32_t flag, uint32_t sequence)
+{
+    return (int32_t)(flag - sequence) >= 0;
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A thread block gets every n-th part of the tiles. It cannot search the list for
+ * its first entry, each look would be a round trip over PCIe, so the host does it
+ * here: a few dozen looks at memory that it has just written.
+ */
+
+#include "xgmi_list.h"
+
+#include <string.h>
+
+/* No allocation ends at the last address, so no piece begins there. */
+#define MUCT_XGMI_LIST_NOWHERE UINT64_MAX
+
+
+/* The entry that holds a tile; the first entry's first tile is 0. */
+static uint32_t muct_xgmi_list_find(const muct_xgmi_list_t *list, uint32_t low,
+                                    uint64_t tile)
+{
+    uint32_t high = (uint32_t)muct_xgmi_list_count(list);
+    uint32_t middle;
+
+    while ((high - low) > 1) {
+        middle = low + ((high - low) / 2);
+        if (list->begin[middle].first_tile <= tile) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+
+    return low;
+}
+
+/* A block is worth its launch when each of its waves gets a tile. */
+static uint32_t muct_xgmi_list_num_blocks(uint64_t num_tiles, uint32_t max_blocks)
+{
+    uint64_t waves = MUCT_XGMI_MAX_THREADS / MUCT_XGMI_MIN_THREADS;
+    uint64_t count = (num_tiles + waves - 1) / waves;
+
+    return (count < max_blocks) ? (uint32_t)count : max_blocks;
+}
+
+void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
+{
+    list->begin = memory;
+    list->next = list->begin;
+    list->end = list->begin + capacity;
+    list->num_tiles = 0;
+    list->dst_end = MUCT_XGMI_LIST_NOWHERE;
+    list->src_end = MUCT_XGMI_LIST_NOWHERE;
+}
+
+void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
+                           muct_xgmi_launch_t *launch)
+{
+    muct_xgmi_copy_args_t *args = &launch->args;
+    uint64_t tiles = list->num_tiles;
+    uint32_t entry = 0;
+    uint32_t block;
+
+    launch->num_blocks = muct_xgmi_list_num_blocks(tiles, max_blocks);
+    launch->block_size = MUCT_XGMI_MAX_THREADS;
+    if ((tiles * MUCT_XGMI_MIN_THREADS) < MUCT_XGMI_MAX_THREADS) {
+        launch->block_size = (uint32_t)tiles * MUCT_XGMI_MIN_THREADS;
+    }
+
+    memset(args, 0, offsetof(muct_xgmi_copy_args_t, first_entry));
+    args->version = MUCT_XGMI_KERNEL_VERSION;
+    args->num_entries = (uint32_t)muct_xgmi_list_count(list);
+    args->num_tiles = tiles;
+    args->entries = (uintptr_t)list->begin;
+    for (block = 0; block < launch->num_blocks; ++block) {
+        entry = muct_xgmi_list_find(
+            list, entry, muct_xgmi_block_tile(tiles, block, launch->num_blocks));
+        args->first_entry[block] = entry;
+    }
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_LIST_H
+#define MUCT_XGMI_LIST_H
+
+/**
+ * @file
+ * Builds the list of one launch of the copy kernel.
+ *
+ * The list is written once, straight into memory that the device reads. Adding
+ * costs a few nanoseconds and never allocates. A list that is full is finished
+ * and launched, and the rest goes to another one: a transfer of any length is a
+ * row of launches.
+ *
+ * Lifetime. The builder may go after @ref muct_xgmi_list_finish, the memory of
+ * the entries only after the launch is over.
+ *
+ * Threads. One at a time.
+ */
+
+#include "xgmi_kernel.h"
+
+#include <stdbool.h>
+
+
+/** A list under construction. */
+typedef struct muct_xgmi_list {
+    muct_xgmi_entry_t *next;  /**< Where the next entry goes */
+    muct_xgmi_entry_t *begin; /**< First entry */
+    muct_xgmi_entry_t *end;   /**< Behind the last one there is room for */
+    uint64_t num_tiles;       /**< Tiles of all entries so far */
+    uint64_t dst_end;         /**< Behind the last entry's destination */
+    uint64_t src_end;         /**< Behind the last entry's source */
+} muct_xgmi_list_t;
+
+
+/** How to launch the kernel for a finished list. */
+typedef struct muct_xgmi_launch {
+    muct_xgmi_copy_args_t args; /**< Kernel argument; see @ref muct_xgmi_list_finish */
+    uint32_t num_blocks;        /**< Grid size, in thread blocks */
+    uint32_t block_size;        /**< Threads of a block */
+} muct_xgmi_launch_t;
+
+
+/**
+ * Begin an empty list.
+ *
+ * @param [out] list      List.
+ * @param [in]  memory    Room for the entries, aligned to 32 bytes. Pinned, seen
+ *                        by the device under the same address. Lent by the
+ *                        caller until the launch is over.
+ * @param [in]  capacity  Entries that fit; 1 to @ref MUCT_XGMI_MAX_ENTRIES.
+ */
+void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity);
+
+
+/**
+ * Say how to launch what was added.
+ *
+ * Fills everything of the argument but arrivals, flag and sequence, which are
+ * set to zero and belong to the caller: a launch with flag 0 tells nobody that
+ * it is over, as the earlier ones of a row do.
+ *
+ * @param [in]  list        List with at least one entry.
+ * @param [in]  max_blocks  Most thread blocks to use, 1 to
+ *                          @ref MUCT_XGMI_MAX_BLOCKS; short lists use fewer.
+ * @param [out] launch      Grid, block and argument.
+ */
+void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
+                           muct_xgmi_launch_t *launch);
+
+
+/** Entries so far; neighbours on both sides have become one. */
+static inline size_t muct_xgmi_list_count(const muct_xgmi_list_t *list)
+{
+    return (size_t)(list->next - list->begin);
+}
+
+
+/** Whether nothing was added yet. */
+static inline bool muct_xgmi_list_is_empty(const muct_xgmi_list_t *list)
+{
+    return list->next == list->begin;
+}
+
+
+/** Entries that can still be added. */
+static inline size_t muct_xgmi_list_room(const muct_xgmi_list_t *list)
+{
+    return (size_t)(list->end - list->next);
+}
+
+
+/**
+ * Add one piece of any length and alignment; zero bytes add nothing.
+ *
+ * A piece that continues the one before it on both sides makes that one longer,
+ * also when they are of different allocations that happen to be neighbours: the
+ * kernel copies such an entry, a copy call may refuse it.
+ *
+ * @return Whether it was added; false: the list is full, nothing happened.
+ */
+static inline bool muct_xgmi_list_add(muct_xgmi_list_t *list, uint64_t dst,
+                                      uint64_t src, uint64_t length)
+{
+    muct_xgmi_entry_t *entry = list->next;
+
+    if ((dst == list->dst_end) && (src == list->src_end)) {
+        /* an empty list ends nowhere, so there is one before this */
+        --entry;
+        entry->length += length;
+        list->num_tiles =
+            entry->first_tile + muct_xgmi_tile_count(entry->dst, entry->length);
+    } else if (length == 0) {
+        return true;
+    } else if (entry == list->end) {
+        return false;
+    } else {
+        entry->dst = dst;
+        entry->src = src;
+        entry->length = length;
+        entry->first_tile = list->num_tiles;
+        list->num_tiles += muct_xgmi_tile_count(dst, length);
+        list->next = entry + 1;
+    }
+
+    list->dst_end = dst + length;
+    list->src_end = src + length;
+    return true;
+}
+
+#endif
