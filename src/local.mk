@@ -1,1 +1,2 @@
 # libmorikv: the KV library on UCP's public API.
+include_HEADERS += src/morikv.h
