@@ -1,1 +1,11 @@
-# ucx_plugin/base
+# What both transports share: UCX's structures, the GPU runtime, messages, stubs.
+libmuct_la_SOURCES += \
+	ucx_plugin/base/muct_gpu.c \
+	ucx_plugin/base/muct_gpu.h \
+	ucx_plugin/base/muct_log.h \
+	ucx_plugin/base/muct_stub_ops.c \
+	ucx_plugin/base/muct_stub_ops.h \
+	ucx_plugin/base/muct_transport.h \
+	ucx_plugin/base/muct_uct_abi.h \
+	ucx_plugin/base/muct_version.c \
+	ucx_plugin/base/muct_version.h

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The process-wide table is bound once, under a pthread_once, and never unbound: the
+ * runtime keeps threads of its own, so the library is never closed.
+ */
+
+#include "config.h"
+
+#include "base/muct_gpu.h"
+
+#include "base/muct_log.h"
+
+#include <ucs/config/parser.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+
+/* hipMemRangeHandleTypeDmaBufFd */
+#define MUCT_GPU_RANGE_HANDLE_DMABUF 1
+/* Enum values of hipMemoryType moved, and the IPC flag became 1, in ROCm 6.0. */
+#define MUCT_GPU_VERSION_6_0 60000000
+#define MUCT_GPU_LIB_NAME "libamdhip64.so"
+#define MUCT_GPU_HSA_NAME "libhsa-runtime64.so.1"
+#define MUCT_GPU_PATH_MAX 1024
+
+
+typedef struct muct_gpu_config {
+    char *lib;
+} muct_gpu_config_t;
+
+typedef struct muct_gpu_symbol {
+    const char *name;
+    size_t offset;
+} muct_gpu_symbol_t;
+
+
+static pthread_once_t muct_gpu_once = PTHREAD_ONCE_INIT;
+static muct_gpu_t muct_gpu_table;
+static ucs_status_t muct_gpu_status;
+
+#define MUCT_GPU_SYMBOL(_member, _ret, _symbol, _args)                                 \
+    {_symbol, offsetof(muct_gpu_t, _member)},
+
+static const muct_gpu_symbol_t muct_gpu_required[] = {
+    MUCT_HIP_REQUIRED(MUCT_GPU_SYMBOL){NULL, 0}};
+static const muct_gpu_symbol_t muct_gpu_optional[] = {
+    MUCT_HIP_OPTIONAL(MUCT_GPU_SYMBOL){NULL, 0}};
+
+static ucs_config_field_t muct_gpu_config_table[] = {
+    {"HIP_LIB", "auto",
+     "GPU runtime library to load, a path. \"auto\" takes the one the application\n"
+     "has already loaded, else libamdhip64.so.7, .6, .5. Set it when the runtime is\n"
+     "in a place the dynamic linker does not know.",
+     ucs_offsetof(muct_gpu_config_t, lib), UCS_CONFIG_TYPE_STRING},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+ucs_config_global_list_entry_t muct_gpu_config_entry = {
+    .name = "ucx-mori GPU runtime",
+    .prefix = "MORI_",
+    .table = muct_gpu_config_table,
+    .size = sizeof(muct_gpu_config_t),
+};
+
+
+static int muct_gpu_find_mapped_cb(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    char *path = arg;
+    const char *base = strrchr(info->dlpi_name, '/');
+
+    (void)size;
+    base = (base == NULL) ? info->dlpi_name : base + 1;
+    if (strncmp(base, MUCT_GPU_LIB_NAME, strlen(MUCT_GPU_LIB_NAME)) ||
+        (strlen(info->dlpi_name) >= MUCT_GPU_PATH_MAX)) {
+        return 0;
+    }
+
+    strcpy(path, info->dlpi_name);
+    return 1;
+}
+
+static void *muct_gpu_open_found(const char **name_p)
+{
+    static const char *const names[] = {MUCT_GPU_LIB_NAME ".7", MUCT_GPU_LIB_NAME ".6",
+                                        MUCT_GPU_LIB_NAME ".5"};
+    static char mapped[MUCT_GPU_PATH_MAX];
+    void *lib;
+    size_t i;
+
+    if (dl_iterate_phdr(muct_gpu_find_mapped_cb, mapped)) {
+        *name_p = mapped;
+        lib = dlopen(mapped, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        if (lib != NULL) {
+            return lib;
+        }
+    }
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        *name_p = names[i];
+        lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        if (lib != NULL) {
+            return lib;
+        }
+    }
+
+    *name_p = names[0];
+    return NULL;
+}
+
+/* Returns the first missing symbol, NULL when all are there. */
+static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void *lib,
+                                         muct_gpu_t *gpu)
+{
+    const char *missing = NULL;
+    void *address;
+
+    for (; symbols->name != NULL; ++symbols) {
+        address = dlsym(lib, symbols->name);
+        if (address == NULL) {
+            missing = (missing == NULL) ? symbols->name : missing;
+            continue;
+        }
+        memcpy((char *)gpu + symbols->offset, &address, sizeof(address));
+    }
+
+    return missing;
+}
+
+static void muct_gpu_bind_hsa(muct_gpu_t *gpu)
+{
+    void *hsa;
+
+    /* The HIP runtime has mapped it; an application without HSA has none. */
+    hsa = dlopen(MUCT_GPU_HSA_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (hsa != NULL) {
+        (void)muct_gpu_bind_symbols(muct_gpu_optional, hsa, gpu);
+    }
+}
+
+static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
+{
+    int is_6 = (version >= MUCT_GPU_VERSION_6_0);
+
+    gpu->version = version;
+    gpu->ipc_flags = is_6 ? 1 : 0;
+    gpu->mem_type_device = is_6 ? 2 : 1;
+    gpu->mem_type_managed = is_6 ? 3 : 4;
+}
+
+ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
+{
+    ucs_log_level_t level = (path == NULL) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
+    const char *name = path;
+    muct_gpu_t table = {0};
+    const char *missing;
+    int version, ret;
+    void *lib;
+
+    lib = (path == NULL) ? muct_gpu_open_found(&name)
+                         : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (lib == NULL) {
+        ucs_log(level, "no GPU runtime: %s", dlerror());
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    missing = muct_gpu_bind_symbols(muct_gpu_required, lib, &table);
+    if (missing != NULL) {
+        ucs_log(level, "GPU runtime %s is not used: it has no %s", name, missing);
+        goto err_close;
+    }
+    (void)muct_gpu_bind_symbols(muct_gpu_optional, lib, &table);
+    muct_gpu_bind_hsa(&table);
+
+    ret = table.get_device_count(&table.num_devices);
+    if ((ret != MUCT_HIP_SUCCESS) || (table.num_devices < 1)) {
+        ucs_log(level,
+                "GPU runtime %s is not used: hipGetDeviceCount() = %s, %d devices",
+                name, muct_gpu_error_name(&table, ret), table.num_devices);
+        goto err_close;
+    }
+
+    ret = table.runtime_get_version(&version);
+    if (ret != MUCT_HIP_SUCCESS) {
+        ucs_log(level, "GPU runtime %s is not used: hipRuntimeGetVersion() = %s", name,
+                muct_gpu_error_name(&table, ret));
+        goto err_close;
+    }
+    muct_gpu_set_version(&table, version);
+
+    muct_debug("GPU runtime %s version %d: %d devices", name, version,
+               table.num_devices);
+    *gpu = table;
+    return UCS_OK;
+
+err_close:
+    dlclose(lib);
+    return UCS_ERR_NO_DEVICE;
+}
+
+static void muct_gpu_bind_once(void)
+{
+    muct_gpu_config_t config = {NULL};
+
+    muct_gpu_status = ucs_config_parser_fill_opts(&config, &muct_gpu_config_entry,
+                                                  UCS_DEFAULT_ENV_PREFIX, 0);
+    if (muct_gpu_status != UCS_OK) {
+        muct_error("failed to read UCX_MORI_HIP_LIB: %s",
+                   ucs_status_string(muct_gpu_status));
+        muct_gpu_status = UCS_ERR_NO_DEVICE;
+        return;
+    }
+
+    muct_gpu_status =
+        muct_gpu_bind(strcmp(config.lib, "auto") ? config.lib : NULL, &muct_gpu_table);
+    ucs_config_parser_release_opts(&config, muct_gpu_config_table);
+}
+
+ucs_status_t muct_gpu_get(const muct_gpu_t **gpu_p)
+{
+    pthread_once(&muct_gpu_once, muct_gpu_bind_once);
+    if (muct_gpu_status == UCS_OK) {
+        *gpu_p = &muct_gpu_table;
+    }
+
+    return muct_gpu_status;
+}
+
+ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
+                            muct_gpu_mem_info_t *info)
+{
+    muct_hip_pointer_attribute_t attr = {0};
+    ucs_memory_type_t type;
+    size_t length;
+    void *base;
+
+    /* Unknown memory: an error up to ROCm 5, another type from 6 on. */
+    if (gpu->pointer_get_attributes(&attr, ptr) != MUCT_HIP_SUCCESS) {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    if (attr.is_managed || (attr.type == gpu->mem_type_managed)) {
+        type = UCS_MEMORY_TYPE_ROCM_MANAGED;
+    } else if (attr.type == gpu->mem_type_device) {
+        type = UCS_MEMORY_TYPE_ROCM;
+    } else {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    if (gpu->mem_get_address_range(&base, &length, (void *)ptr) != MUCT_HIP_SUCCESS) {
+        return UCS_ERR_NO_ELEM;
+    }
+
+    info->type = type;
+    info->device = attr.device;
+    info->base = (uintptr_t)base;
+    info->length = length;
+    return UCS_OK;
+}
+
+ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
+                                    size_t length, int *fd_p, uint64_t *offset_p)
+{
+    muct_gpu_mem_info_t info;
+    uint64_t offset;
+    int fd;
+
+    /* The HIP call exports whole allocations, so its dma-buf starts at the base. */
+    if ((gpu->mem_get_handle_for_address_range != NULL) &&
+        (muct_gpu_query(gpu, ptr, &info) == UCS_OK) &&
+        (gpu->mem_get_handle_for_address_range(&fd, (void *)info.base, info.length,
+                                               MUCT_GPU_RANGE_HANDLE_DMABUF,
+                                               0) == MUCT_HIP_SUCCESS)) {
+        *fd_p = fd;
+        *offset_p = (uintptr_t)ptr - info.base;
+        return UCS_OK;
+    }
+
+    if ((gpu->hsa_export_dmabuf != NULL) &&
+        (gpu->hsa_export_dmabuf(ptr, length, &fd, &offset) == 0)) {
+        *fd_p = fd;
+        *offset_p = offset;
+        return UCS_OK;
+    }
+
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t muct_gpu_push_device(const muct_gpu_t *gpu, int device, int *prev_p)
+{
+    int ret;
+
+    *prev_p = device;
+    ret = gpu->get_device(prev_p);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipGetDevice() failed: %s", muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    if (*prev_p == device) {
+        return UCS_OK;
+    }
+
+    ret = gpu->set_device(device);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipSetDevice(%d) failed: %s", device,
+                   muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    return UCS_OK;
+}
+
+void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev)
+{
+    int ret;
+
+    if (prev == device) {
+        return;
+    }
+
+    ret = gpu->set_device(prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_warn("hipSetDevice(%d) failed: %s", prev, muct_gpu_error_name(gpu, ret));
+    }
+}
+
+const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error)
+{
+    const char *name = gpu->get_error_name(error);
+
+    return (name == NULL) ? "unknown error" : name;
+}

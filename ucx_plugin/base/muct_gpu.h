@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_GPU_H
+#define MUCT_GPU_H
+
+/**
+ * @file
+ * AMD's GPU runtime, found at run time.
+ *
+ * One table of hip* functions, bound by dlopen, so that one binary runs with any
+ * AMD runtime from ROCm 5 to 7 and on machines without one. Every difference
+ * between the runtime's versions is settled here and nowhere else.
+ *
+ * Identity. One table per process. The runtime the application already mapped is
+ * used, because a second copy of it would know none of the application's pointers;
+ * after that libamdhip64.so.7, .6 and .5 are tried. UCX_MORI_HIP_LIB names another.
+ *
+ * Threads. Everything here may be called from any thread. The current device of
+ * the calling thread is left as it was found.
+ */
+
+#include <ucs/config/parser.h>
+#include <ucs/memory/memory_type.h>
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+/** hipError_t values the project looks at; the same in all versions */
+enum {
+    MUCT_HIP_SUCCESS = 0,
+    MUCT_HIP_INVALID_VALUE = 1,
+    MUCT_HIP_OUT_OF_MEMORY = 2,
+    MUCT_HIP_NO_DEVICE = 100,
+    MUCT_HIP_INVALID_CONTEXT = 201,
+    MUCT_HIP_NOT_READY = 600,
+    MUCT_HIP_PEER_ALREADY_ENABLED = 704,
+    MUCT_HIP_HOST_ALREADY_REGISTERED = 712
+};
+
+/** Arguments of the functions below; the same in all versions */
+enum {
+    MUCT_HIP_MEMCPY_DEFAULT = 4,
+    MUCT_HIP_STREAM_NON_BLOCKING = 1,
+    MUCT_HIP_EVENT_DISABLE_TIMING = 2,
+    MUCT_HIP_HOST_PORTABLE = 1,
+    MUCT_HIP_HOST_MAPPED = 2,
+    MUCT_HIP_HOST_COHERENT = 0x40000000
+};
+
+typedef struct muct_hip_ipc_mem_handle {
+    char reserved[64];
+} muct_hip_ipc_mem_handle_t;
+
+typedef struct muct_hip_pointer_attribute {
+    int type;
+    int device;
+    void *device_pointer;
+    void *host_pointer;
+    int is_managed;
+    unsigned allocation_flags;
+} muct_hip_pointer_attribute_t;
+
+typedef void *muct_hip_stream_t;
+typedef void *muct_hip_event_t;
+typedef void *muct_hip_module_t;
+typedef void *muct_hip_function_t;
+typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
+                                           void *arg);
+
+/**
+ * Functions the runtime must have: X(member, return type, symbol, arguments).
+ * All are in every runtime from ROCm 5.0 on.
+ */
+#define MUCT_HIP_REQUIRED(X)                                                           \
+    X(runtime_get_version, int, "hipRuntimeGetVersion", (int *version))                \
+    X(get_device_count, int, "hipGetDeviceCount", (int *count))                        \
+    X(get_device, int, "hipGetDevice", (int *device))                                  \
+    X(set_device, int, "hipSetDevice", (int device))                                   \
+    X(device_get_pci_bus_id, int, "hipDeviceGetPCIBusId",                              \
+      (char *bus_id, int length, int device))                                          \
+    X(device_can_access_peer, int, "hipDeviceCanAccessPeer",                           \
+      (int *can, int device, int peer))                                                \
+    X(device_enable_peer_access, int, "hipDeviceEnablePeerAccess",                     \
+      (int peer, unsigned flags))                                                      \
+    X(device_get_stream_priority_range, int, "hipDeviceGetStreamPriorityRange",        \
+      (int *least, int *greatest))                                                     \
+    X(get_error_name, const char *, "hipGetErrorName", (int error))                    \
+    X(mem_get_address_range, int, "hipMemGetAddressRange",                             \
+      (void **base, size_t *size, void *ptr))                                          \
+    X(pointer_get_attributes, int, "hipPointerGetAttributes",                          \
+      (muct_hip_pointer_attribute_t * attr, const void *ptr))                          \
+    X(ipc_get_mem_handle, int, "hipIpcGetMemHandle",                                   \
+      (muct_hip_ipc_mem_handle_t * handle, void *ptr))                                 \
+    X(ipc_open_mem_handle, int, "hipIpcOpenMemHandle",                                 \
+      (void **ptr, muct_hip_ipc_mem_handle_t handle, unsigned flags))                  \
+    X(ipc_close_mem_handle, int, "hipIpcCloseMemHandle", (void *ptr))                  \
+    X(host_malloc, int, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))    \
+    X(host_free, int, "hipHostFree", (void *ptr))                                      \
+    X(host_register, int, "hipHostRegister", (void *ptr, size_t size, unsigned flags)) \
+    X(host_unregister, int, "hipHostUnregister", (void *ptr))                          \
+    X(host_get_device_pointer, int, "hipHostGetDevicePointer",                         \
+      (void **dev_ptr, void *host_ptr, unsigned flags))                                \
+    X(memcpy_async, int, "hipMemcpyAsync",                                             \
+      (void *dst, const void *src, size_t size, int kind, muct_hip_stream_t stream))   \
+    X(stream_create_with_priority, int, "hipStreamCreateWithPriority",                 \
+      (muct_hip_stream_t * stream, unsigned flags, int priority))                      \
+    X(stream_destroy, int, "hipStreamDestroy", (muct_hip_stream_t stream))             \
+    X(stream_query, int, "hipStreamQuery", (muct_hip_stream_t stream))                 \
+    X(stream_synchronize, int, "hipStreamSynchronize", (muct_hip_stream_t stream))     \
+    X(stream_wait_event, int, "hipStreamWaitEvent",                                    \
+      (muct_hip_stream_t stream, muct_hip_event_t event, unsigned flags))              \
+    X(stream_add_callback, int, "hipStreamAddCallback",                                \
+      (muct_hip_stream_t stream, muct_hip_stream_callback_t cb, void *arg,             \
+       unsigned flags))                                                                \
+    X(event_create_with_flags, int, "hipEventCreateWithFlags",                         \
+      (muct_hip_event_t * event, unsigned flags))                                      \
+    X(event_record, int, "hipEventRecord",                                             \
+      (muct_hip_event_t event, muct_hip_stream_t stream))                              \
+    X(event_query, int, "hipEventQuery", (muct_hip_event_t event))                     \
+    X(event_destroy, int, "hipEventDestroy", (muct_hip_event_t event))                 \
+    X(module_load_data, int, "hipModuleLoadData",                                      \
+      (muct_hip_module_t * module, const void *image))                                 \
+    X(module_unload, int, "hipModuleUnload", (muct_hip_module_t module))               \
+    X(module_get_function, int, "hipModuleGetFunction",                                \
+      (muct_hip_function_t * function, muct_hip_module_t module, const char *name))    \
+    X(module_launch_kernel, int, "hipModuleLaunchKernel",                              \
+      (muct_hip_function_t function, unsigned grid_x, unsigned grid_y,                 \
+       unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,          \
+       unsigned shared_bytes, muct_hip_stream_t stream, void **params, void **extra))
+
+/** Functions newer runtimes have; NULL when absent. */
+#define MUCT_HIP_OPTIONAL(X)                                                           \
+    X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
+      (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
+    X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
+      (const void *ptr, size_t size, int *fd, uint64_t *offset))                       \
+    X(hsa_close_dmabuf, int, "hsa_amd_portable_close_dmabuf", (int fd))
+
+#define MUCT_HIP_MEMBER(_member, _ret, _symbol, _args) _ret(*_member) _args;
+
+/** The bound runtime. */
+typedef struct muct_gpu {
+    MUCT_HIP_REQUIRED(MUCT_HIP_MEMBER)
+    MUCT_HIP_OPTIONAL(MUCT_HIP_MEMBER)
+    int version;          /**< As hipRuntimeGetVersion() says */
+    int num_devices;      /**< Visible devices, at least 1 */
+    unsigned ipc_flags;   /**< hipIpcMemLazyEnablePeerAccess of this version */
+    int mem_type_device;  /**< hipMemoryTypeDevice of this version */
+    int mem_type_managed; /**< hipMemoryTypeManaged of this version */
+} muct_gpu_t;
+
+/** Whose memory a pointer is. */
+typedef struct muct_gpu_mem_info {
+    ucs_memory_type_t type; /**< ROCM, ROCM_MANAGED or HOST */
+    int device;             /**< Ordinal, -1 for host memory */
+    uintptr_t base;         /**< Start of the allocation */
+    size_t length;          /**< Bytes in the allocation */
+} muct_gpu_mem_info_t;
+
+
+/**
+ * Bind the runtime; the first call decides.
+ *
+ * A missing library, a missing function or no device is not an error of this
+ * process: it is told once, at debug level (or as an error when UCX_MORI_HIP_LIB
+ * named the library).
+ *
+ * @param [out] gpu_p  The table, valid for the life of the process. Set only on
+ *                     UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE when there is nothing to use.
+ */
+ucs_status_t muct_gpu_get(const muct_gpu_t **gpu_p);
+
+
+/**
+ * Bind a given runtime into a given table, without the process-wide state.
+ *
+ * @param [in]  path  Library to load; NULL to search as described above.
+ * @param [out] gpu   Filled only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE with the reason in the log.
+ */
+ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
+
+
+/**
+ * Whose memory is this?
+ *
+ * @param [in]  gpu   Runtime.
+ * @param [in]  ptr   Any address.
+ * @param [out] info  Filled only on UCS_OK.
+ *
+ * @return UCS_OK             It is memory of a device (or managed).
+ * @return UCS_ERR_NO_ELEM    The runtime does not know it as device memory.
+ */
+ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
+                            muct_gpu_mem_info_t *info);
+
+
+/**
+ * Export GPU memory as a dma-buf.
+ *
+ * @param [in]  gpu       Runtime.
+ * @param [in]  ptr       First byte, anywhere inside an allocation.
+ * @param [in]  length    Bytes.
+ * @param [out] fd_p      File descriptor, owned by the caller: close(2).
+ * @param [out] offset_p  Offset of @a ptr in the dma-buf, bytes.
+ *
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED when this runtime or kernel cannot.
+ */
+ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
+                                    size_t length, int *fd_p, uint64_t *offset_p);
+
+
+/**
+ * Make @a device current for this thread.
+ *
+ * @param [in]  gpu     Runtime.
+ * @param [in]  device  Ordinal.
+ * @param [out] prev_p  What was current, for @ref muct_gpu_pop_device. Always set.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE; then nothing is to be popped.
+ */
+ucs_status_t muct_gpu_push_device(const muct_gpu_t *gpu, int device, int *prev_p);
+
+
+/** Make the device current again that @ref muct_gpu_push_device replaced. */
+void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev);
+
+
+/** Name of a hipError_t, for messages; never NULL. */
+const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error);
+
+
+/** The options of this file: UCX_MORI_HIP_LIB. Registered by the module. */
+extern ucs_config_global_list_entry_t muct_gpu_config_entry;
+
+#endif

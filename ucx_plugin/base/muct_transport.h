@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_TRANSPORT_H
+#define MUCT_TRANSPORT_H
+
+/**
+ * @file
+ * What a transport of this module gives to UCX. Each folder beside base/ defines one
+ * of these; muct_module.c lists and registers them.
+ */
+
+#include "base/muct_uct_abi.h"
+
+typedef struct muct_transport {
+    uct_component_t *component; /**< Padded by MUCT_ABI_PADDED, as its tables are */
+    uct_tl_t *tl;               /**< The component's only transport */
+} muct_transport_t;
+
+#endif
