@@ -88,6 +88,17 @@ variant_options() { # VARIANT
     esac
 }
 
+# make itself redoes what a changed fragment asks for; this is what make cannot do.
+need_autoreconf() {
+    local name
+
+    [ -e configure ] || return 0
+    for name in compile depcomp ltmain.sh test-driver; do
+        [ -e contrib/build-aux/$name ] || return 0
+    done
+    [ -n "$(find configure.ac contrib/m4/mkv_*.m4 -newer configure)" ]
+}
+
 # autoreconf and configure only when what they read has changed.
 build_variant() { # VARIANT
     local dir options
@@ -95,7 +106,7 @@ build_variant() { # VARIANT
     options=$(variant_options "$1") || return 1
 
     cd "$tree" || return 1
-    if [ ! -e configure ] || [ -n "$(find configure.ac contrib/m4/mkv_*.m4 -newer configure)" ]; then
+    if need_autoreconf; then
         autoreconf -i || return 1
     fi
     mkdir -p "$dir" && cd "$dir" || return 1

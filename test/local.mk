@@ -1,6 +1,7 @@
 # Tests; each area has its own fragment.
 include test/fake/local.mk
 include test/support/local.mk
+include test/vm/local.mk
 if HAVE_CHECK
 include test/unit/local.mk
 include test/conformance/local.mk

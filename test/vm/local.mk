@@ -1,0 +1,11 @@
+# The soft-RoCE laboratory: scripts only, run by contrib/test vm.
+EXTRA_DIST += \
+	test/vm/README.md \
+	test/vm/guest.sh \
+	test/vm/init \
+	test/vm/jobs/laboratory.sh \
+	test/vm/modules \
+	test/vm/run \
+	test/vm/run-jobs \
+	test/vm/setup \
+	test/vm/tsc_khz.c
