@@ -1,1 +1,5 @@
 # mori_kv_perf and the benchmarks.
+noinst_LTLIBRARIES += perf/libkvperf.la
+perf_libkvperf_la_SOURCES = \
+	perf/message.c perf/message.h \
+	perf/workload.c perf/workload.h

@@ -1,1 +1,13 @@
 # Unit tests: perf.
+perf_unit_programs = \
+	test/unit/perf_workload
+
+check_PROGRAMS += $(perf_unit_programs)
+TESTS += $(perf_unit_programs)
+
+perf_unit_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+perf_unit_ldadd = perf/libkvperf.la $(CHECK_LIBS)
+
+test_unit_perf_workload_SOURCES = test/unit/perf_workload.c
+test_unit_perf_workload_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_workload_LDADD = $(perf_unit_ldadd)
