@@ -1,5 +1,7 @@
 # mori_kv_perf and the benchmarks.
 noinst_LTLIBRARIES += perf/libkvperf.la
 perf_libkvperf_la_SOURCES = \
+	perf/allocator.c perf/allocator.h \
 	perf/message.c perf/message.h \
+	perf/random.h \
 	perf/workload.c perf/workload.h

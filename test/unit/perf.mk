@@ -1,6 +1,7 @@
 # Unit tests: perf.
 perf_unit_programs = \
-	test/unit/perf_workload
+	test/unit/perf_workload \
+	test/unit/perf_allocator
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -11,3 +12,7 @@ perf_unit_ldadd = perf/libkvperf.la $(CHECK_LIBS)
 test_unit_perf_workload_SOURCES = test/unit/perf_workload.c
 test_unit_perf_workload_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_workload_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_allocator_SOURCES = test/unit/perf_allocator.c
+test_unit_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_allocator_LDADD = $(perf_unit_ldadd)
