@@ -2,6 +2,9 @@
 noinst_LTLIBRARIES += perf/libkvperf.la
 perf_libkvperf_la_SOURCES = \
 	perf/allocator.c perf/allocator.h \
+	perf/generator.c perf/generator.h \
 	perf/message.c perf/message.h \
 	perf/random.h \
+	perf/request.c perf/request.h \
+	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h

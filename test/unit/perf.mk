@@ -1,7 +1,9 @@
 # Unit tests: perf.
 perf_unit_programs = \
 	test/unit/perf_workload \
-	test/unit/perf_allocator
+	test/unit/perf_allocator \
+	test/unit/perf_trace \
+	test/unit/perf_generator
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -16,3 +18,11 @@ test_unit_perf_workload_LDADD = $(perf_unit_ldadd)
 test_unit_perf_allocator_SOURCES = test/unit/perf_allocator.c
 test_unit_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_allocator_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_trace_SOURCES = test/unit/perf_trace.c
+test_unit_perf_trace_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_trace_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_generator_SOURCES = test/unit/perf_generator.c
+test_unit_perf_generator_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_generator_LDADD = $(perf_unit_ldadd)
