@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += perf/libkvperf.la
 perf_libkvperf_la_SOURCES = \
 	perf/allocator.c perf/allocator.h \
 	perf/generator.c perf/generator.h \
+	perf/histogram.c perf/histogram.h \
 	perf/message.c perf/message.h \
 	perf/random.h \
 	perf/request.c perf/request.h \

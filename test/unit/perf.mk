@@ -3,7 +3,8 @@ perf_unit_programs = \
 	test/unit/perf_workload \
 	test/unit/perf_allocator \
 	test/unit/perf_trace \
-	test/unit/perf_generator
+	test/unit/perf_generator \
+	test/unit/perf_histogram
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -26,3 +27,7 @@ test_unit_perf_trace_LDADD = $(perf_unit_ldadd)
 test_unit_perf_generator_SOURCES = test/unit/perf_generator.c
 test_unit_perf_generator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_generator_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_histogram_SOURCES = test/unit/perf_histogram.c
+test_unit_perf_histogram_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_histogram_LDADD = $(perf_unit_ldadd)
