@@ -1,7 +1,14 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
+	contrib/check_format.sh \
+	contrib/check_headers.sh \
+	contrib/check_includes.sh \
+	contrib/check_shell.sh \
+	contrib/check_symbols.sh \
+	contrib/check_text.sh \
 	contrib/devroot \
 	contrib/installed.txt \
+	contrib/lib_check.sh \
 	contrib/packages.devroot \
 	contrib/test \
 	contrib/test_lib.sh \

@@ -1,0 +1,107 @@
+#!/bin/bash
+# Who may include whom: the directions of the design, by the #include lines.
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
+
+libc='assert|ctype|errno|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time'
+
+# Files without a side: bytes in, values out. A status code is all they see of UCX.
+is_pure() { # PATH
+    case $1 in
+    src/wire.[ch] | src/blocks.[ch]) ;;
+    ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
+    ucx_plugin/xgmi/xgmi_kernel.h | ucx_plugin/xgmi/xgmi_list.[ch]) ;;
+    *) return 1 ;;
+    esac
+}
+
+# The rows of the law: a pattern of what this file must not include.
+forbidden() { # PATH
+    case $1 in
+    src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(base|xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
+    ucx_plugin/base/*) echo '^(ucp|infiniband|rdma)/|^(xgmi|src|test|perf)/|xgmi_|rdma_|morikv|mkv_' ;;
+    ucx_plugin/rdma/*) echo '^(ucp|hip|hsa)/|xgmi|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/xgmi/*) echo '^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/*) echo '^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
+    perf/*) echo '^(uct|infiniband)/|^(base|xgmi|rdma|ucx_plugin)/|muct_' ;;
+    test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|mkv_|morikv' ;;
+    *) echo '^$' ;;
+    esac
+}
+
+includes() { # FILE
+    sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]\([^>"]*\)[>"].*/\1/p' "$1"
+}
+
+check_file() { # DIR PATH
+    local dir=$1 path=$2 name law rc=0
+    law=$(forbidden "$path")
+
+    while read -r name; do
+        if grep -qE "$law" <<<"$name"; then
+            echo "$path must not include $name"
+            rc=1
+        elif is_pure "$path" && ! is_pure_include "$path" "$name"; then
+            echo "$path may see only libc, and includes $name"
+            rc=1
+        fi
+    done < <(includes "$dir/$path")
+    return $rc
+}
+
+is_pure_include() { # PATH INCLUDED
+    local folder
+    folder=$(dirname "$1")
+
+    grep -qE "^($libc)\.h$|^ucs/type/status\.h$|^base/muct_bytes\.h$" <<<"$2" ||
+        is_pure "$folder/$2" || is_pure "ucx_plugin/$2" || is_pure "src/$2"
+}
+
+# What UCX does not install is declared in one file alone.
+check_abi() { # DIR PATH
+    [ "$2" != ucx_plugin/base/muct_uct_abi.h ] || return 0
+    ! grep -nE '^(typedef )?(struct|union|enum) uc[tsmp]_[a-z0-9_]+ *\{|^extern [^(]*[ *]uc[tsmp]_[a-z0-9_]+(\[[^]]*\])?;|^[a-z][a-z0-9_ *]* \**uc[tsmp]_[a-z0-9_]+\(.*[,;]$' \
+        "$1/$2" | sed "s|^|$2 declares UCX's own, which only muct_uct_abi.h may: |" | grep .
+}
+
+check() { # DIR
+    local path rc=0
+
+    while read -r path; do
+        check_file "$1" "$path" || rc=1
+        case $path in
+        test/fake/*) ;; # stands in for UCX's own functions
+        src/* | ucx_plugin/*) check_abi "$1" "$path" || rc=1 ;;
+        esac
+    done < <(sources "$1" c h hip)
+    return $rc
+}
+
+one() { # PATH LINE
+    echo "$2" | write "$1"
+}
+
+samples() {
+    one src/peer.c '#include <infiniband/verbs.h>' && bad 'verbs in the library' src/peer.c
+    one src/peer.c '#include "base/muct_log.h"' && bad 'the plugin in the library' src/peer.c
+    one src/peer.c '  #  include <uct/api/uct.h>' && bad 'UCT in the library' src/peer.c
+    one ucx_plugin/rdma/rdma_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in rdma' rdma_ep.c
+    one ucx_plugin/rdma/rdma_ep.c '#include <hip/hip_runtime_api.h>' && bad 'HIP in rdma' rdma_ep.c
+    one ucx_plugin/xgmi/xgmi_ep.c '#include "rdma/rdma_ep.h"' && bad 'rdma in xgmi' xgmi_ep.c
+    one ucx_plugin/xgmi/xgmi_ep.h '#include <infiniband/verbs.h>' && bad 'verbs in xgmi' xgmi_ep.h
+    one ucx_plugin/base/muct_gpu.c '#include "morikv.h"' && bad 'the library in the plugin' muct_gpu.c
+    one ucx_plugin/xgmi/xgmi_key.c '#include "xgmi_ep.h"' && bad 'a pure file with a side' xgmi_key.c
+    one src/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire.h
+    one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
+    one ucx_plugin/rdma/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
+    {
+        echo '#include "wire.h"'
+        echo '#include <ucs/type/status.h>'
+        echo '#include <string.h>'
+    } | write src/wire.c
+    one src/peer.c '#include <ucp/api/ucp.h>'
+    one ucx_plugin/rdma/rdma_qp.c '#include <infiniband/verbs.h>'
+    good 'what the design allows'
+}
+
+main "$@"
