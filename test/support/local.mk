@@ -1,1 +1,5 @@
-# test/support
+# What every test program shares: skips, patterns, processes.
+check_LTLIBRARIES += test/support/libmkvtest.la
+test_support_libmkvtest_la_SOURCES = \
+	test/support/mkv_test.h test/support/mkv_test.c \
+	test/support/mkv_proc.h test/support/mkv_proc.c

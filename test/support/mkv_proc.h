@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PROC_H
+#define MKV_PROC_H
+
+/**
+ * @file
+ * Processes for tests: a forked peer with a message channel, and commands whose
+ * output is kept. Every wait ends at the common limit (mkv_test.h).
+ *
+ * A peer dies with its parent, so an aborted test leaves nothing behind.
+ *
+ * Threads. An object is used by one thread.
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+
+/** One other process. */
+typedef struct mkv_proc {
+    pid_t pid;  /**< -1 after its end was collected */
+    int fd;     /**< Channel to a peer, or the output of a command; -1 if closed */
+    int status; /**< As waitpid(2) reports it, valid when pid is -1 */
+} mkv_proc_t;
+
+
+/** Main function of a peer; its value is the exit status of the process. */
+typedef int (*mkv_proc_main_t)(int fd, void *arg);
+
+
+/**
+ * Fork a peer. Call before any library is initialised that does not survive a
+ * fork (UCX does not).
+ *
+ * @return 0, or -1 with errno set.
+ */
+int mkv_proc_fork(mkv_proc_t *proc, mkv_proc_main_t func, void *arg);
+
+
+/**
+ * Start a command, standard output and error going to one pipe.
+ *
+ * @param [in] argv  Program, looked up in PATH, and arguments; ends with NULL.
+ * @param [in] envv  "NAME=value" changes to the environment, or "NAME" to remove
+ *                   it; ends with NULL. May be NULL.
+ *
+ * @return 0, or -1 with errno set.
+ */
+int mkv_proc_spawn(mkv_proc_t *proc, const char *const *argv, const char *const *envv);
+
+
+/**
+ * Send one message to the other end of a channel.
+ *
+ * @return 0, or -1 with errno set (EPIPE: the other process is gone).
+ */
+int mkv_proc_send(int fd, const void *buffer, size_t length);
+
+
+/**
+ * Receive one message.
+ *
+ * @param [in] timeout_ms  Give up after this time; negative for the common limit.
+ *
+ * @return Length of the message, 0 if the other process closed its end, or -1
+ *         with errno set (ETIMEDOUT after the limit).
+ */
+ssize_t mkv_proc_recv(int fd, void *buffer, size_t size, int timeout_ms);
+
+
+/**
+ * Read a command's output until a text appears or the output ends.
+ *
+ * @param [in]    text    To wait for; NULL reads to the end.
+ * @param [inout] output  Text so far, NUL-terminated; grows up to @a size - 1
+ *                        bytes, what does not fit is dropped.
+ *
+ * @return Nonzero if @a text was seen (or, with NULL, the end was reached).
+ */
+int mkv_proc_expect(mkv_proc_t *proc, const char *text, char *output, size_t size);
+
+
+/**
+ * Wait until the process ends, killing it at the limit.
+ *
+ * @return 0 if it ended by itself, -1 if it had to be killed.
+ */
+int mkv_proc_wait(mkv_proc_t *proc);
+
+
+/** Send a signal; nothing if the process was collected. */
+void mkv_proc_kill(mkv_proc_t *proc, int signum);
+
+
+/** Kill, collect and close whatever is left. */
+void mkv_proc_cleanup(mkv_proc_t *proc);
+
+
+/** @return Exit status, or 128 + signal as a shell says it. */
+int mkv_proc_exit_status(const mkv_proc_t *proc);
+
+#endif
