@@ -1,1 +1,25 @@
-# test/conformance
+# The UCT conformance suite: one program, run by transport name.
+check_PROGRAMS += test/conformance/uct_conformance
+test_conformance_uct_conformance_SOURCES = \
+	test/conformance/ct_uct.h \
+	test/conformance/ct_hip.h test/conformance/ct_hip.c \
+	test/conformance/ct_side.h test/conformance/ct_side.c \
+	test/conformance/ct_mem.c \
+	test/conformance/ct_target.h test/conformance/ct_target.c \
+	test/conformance/ct.h test/conformance/ct.c test/conformance/ct_op.c \
+	test/conformance/case_query.c test/conformance/case_rma.c \
+	test/conformance/ct_main.c
+test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_conformance_uct_conformance_LDADD = \
+	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
+
+# UCX's own transports keep the suite honest: what they claim must pass too.
+uct_conformance_tests = \
+	test/conformance/uct_self.sh \
+	test/conformance/uct_tcp.sh \
+	test/conformance/uct_posix.sh \
+	test/conformance/uct_sysv.sh \
+	test/conformance/uct_cma.sh
+dist_check_SCRIPTS += $(uct_conformance_tests)
+EXTRA_DIST += test/conformance/run.sh
+TESTS += $(uct_conformance_tests)

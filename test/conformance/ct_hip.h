@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef CT_HIP_H
+#define CT_HIP_H
+
+/**
+ * @file
+ * GPU memory for tests: the few HIP calls they need, from whatever
+ * libamdhip64 the library path leads to (libhipcpu, a shim, AMD's).
+ *
+ * UCX_MORI_TEST_HIP names another file.
+ */
+
+#include <stddef.h>
+
+/** @return Number of devices; 0 without a runtime, the reason in ct_hip_why(). */
+int ct_hip_num_devices(void);
+
+/** @return Why there is no device, never NULL. */
+const char *ct_hip_why(void);
+
+/** Choose the device of later allocations; nonzero on success. */
+int ct_hip_set_device(int device);
+
+/** @return Device memory, or NULL. */
+void *ct_hip_alloc(size_t length);
+
+/** Free device memory; nonzero on success. */
+int ct_hip_free(void *addr);
+
+/** Copy in any direction and wait; nonzero on success. */
+int ct_hip_copy(void *to, const void *from, size_t length);
+
+#endif

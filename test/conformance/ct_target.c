@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "test/conformance/ct_target.h"
+#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_proc.h"
+#include "test/support/mkv_test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+
+ucs_status_t ct_addr_get(ct_side_t *side, uct_ep_h ep, ct_addr_t *addr)
+{
+    ucs_status_t status = UCS_OK;
+    uint8_t *p = addr->bytes;
+
+    memset(addr, 0, sizeof(*addr));
+    addr->dev_length = (uint16_t)side->attr.device_addr_len;
+    addr->iface_length = (uint16_t)side->attr.iface_addr_len;
+
+    if (addr->dev_length > 0) {
+        status = uct_iface_get_device_address(side->iface, (uct_device_addr_t *)p);
+    }
+
+    p += addr->dev_length;
+    if ((status == UCS_OK) &&
+        (side->attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE)) {
+        status = uct_iface_get_address(side->iface, (uct_iface_addr_t *)p);
+    }
+
+    p += addr->iface_length;
+    if ((status == UCS_OK) && (ep != NULL)) {
+        addr->ep_length = (uint16_t)side->attr.ep_addr_len;
+        status = uct_ep_get_address(ep, (uct_ep_addr_t *)p);
+    }
+
+    return status;
+}
+
+const uct_device_addr_t *ct_addr_dev(const ct_addr_t *addr)
+{
+    return (addr->dev_length > 0) ? (const void *)addr->bytes : NULL;
+}
+
+const uct_iface_addr_t *ct_addr_iface(const ct_addr_t *addr)
+{
+    return (addr->iface_length > 0) ? (const void *)(addr->bytes + addr->dev_length)
+                                    : NULL;
+}
+
+const uct_ep_addr_t *ct_addr_ep(const ct_addr_t *addr)
+{
+    return (const void *)(addr->bytes + addr->dev_length + addr->iface_length);
+}
+
+ucs_status_t ct_ep_create(ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p)
+{
+    uct_ep_params_t params;
+
+    memset(&params, 0, sizeof(params));
+    params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
+    params.iface = side->iface;
+
+    if (addr != NULL) {
+        params.field_mask |=
+            UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR |
+            UCT_EP_PARAM_FIELD_DEV_ADDR_LENGTH | UCT_EP_PARAM_FIELD_IFACE_ADDR_LENGTH;
+        params.dev_addr = ct_addr_dev(addr);
+        params.iface_addr = ct_addr_iface(addr);
+        params.dev_addr_length = addr->dev_length;
+        params.iface_addr_length = addr->iface_length;
+    }
+
+    return uct_ep_create(&params, ep_p);
+}
+
+static ucs_status_t ct_target_on_am(void *arg, void *data, size_t length,
+                                    unsigned flags)
+{
+    ct_target_t *target = arg;
+    uint64_t seed;
+    size_t payload;
+
+    ++target->num_am;
+    if (length < sizeof(seed)) {
+        ++target->num_bad_am;
+        return UCS_OK;
+    }
+
+    memcpy(&seed, data, sizeof(seed));
+    payload = length - sizeof(seed);
+    target->am_bytes += payload;
+    if (mkv_pattern_check((char *)data + sizeof(seed), payload, seed, 0) != payload) {
+        ++target->num_bad_am;
+    }
+
+    if (target->is_keeping && (flags & UCT_CB_PARAM_FLAG_DESC) &&
+        (target->num_kept < CT_MAX_KEPT)) {
+        target->kept[target->num_kept].desc = data;
+        target->kept[target->num_kept].length = length;
+        ++target->num_kept;
+        return UCS_INPROGRESS;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t ct_target_on_empty_am(void *arg, void *data, size_t length,
+                                          unsigned flags)
+{
+    ct_target_t *target = arg;
+
+    (void)data;
+    (void)flags;
+    target->num_bad_am += (length != 0);
+    ++target->num_empty_am;
+    return UCS_OK;
+}
+
+ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
+{
+    const uint64_t am_flags =
+        UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY;
+    ucs_status_t status;
+
+    memset(target, 0, sizeof(*target));
+    target->side = side;
+    if (!(side->attr.cap.flags & am_flags)) {
+        return UCS_OK;
+    }
+
+    status =
+        uct_iface_set_am_handler(side->iface, CT_AM_ID, ct_target_on_am, target, 0);
+    if (status == UCS_OK) {
+        status = uct_iface_set_am_handler(side->iface, CT_AM_ID_EMPTY,
+                                          ct_target_on_empty_am, target, 0);
+    }
+    return status;
+}
+
+/* What was kept must still hold its bytes when it is given back. */
+static void ct_target_release_kept(ct_target_t *target)
+{
+    uint64_t seed, i;
+    size_t payload;
+    char *data;
+
+    for (i = 0; i < target->num_kept; ++i) {
+        data = target->kept[i].desc;
+        memcpy(&seed, data, sizeof(seed));
+        payload = target->kept[i].length - sizeof(seed);
+        if (mkv_pattern_check(data + sizeof(seed), payload, seed, 0) != payload) {
+            ++target->num_bad_am;
+        }
+        uct_iface_release_desc(data);
+    }
+
+    target->num_kept = 0;
+    target->is_keeping = 0;
+}
+
+void ct_target_cleanup(ct_target_t *target)
+{
+    int i;
+
+    ct_target_release_kept(target);
+    if (target->ep != NULL) {
+        uct_ep_destroy(target->ep);
+    }
+
+    for (i = 0; i < CT_MAX_REGIONS; ++i) {
+        ct_mem_destroy(target->side, &target->regions[i]);
+    }
+}
+
+static ucs_status_t ct_target_alloc(ct_target_t *target, const ct_msg_t *req,
+                                    ct_msg_t *rep)
+{
+    ct_side_t *side = target->side;
+    ucs_status_t status;
+    unsigned i = 0;
+
+    while ((i < CT_MAX_REGIONS) && (target->regions[i].how != CT_MEM_NONE)) {
+        ++i;
+    }
+
+    if ((i == CT_MAX_REGIONS) || (side->md_attr.rkey_packed_size > CT_MAX_DATA)) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    status = ct_mem_create(side, (size_t)req->a[0], (ucs_memory_type_t)req->a[1],
+                           &target->regions[i]);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    rep->a[0] = i;
+    rep->a[1] = (uintptr_t)target->regions[i].addr;
+    rep->data_length = side->md_attr.rkey_packed_size;
+    status = ct_mem_pack(side, &target->regions[i], (unsigned)req->a[2], rep->data);
+    if (status != UCS_OK) {
+        snprintf(side->why, sizeof(side->why), "uct_md_mkey_pack_v2: %s",
+                 ucs_status_string(status));
+        ct_mem_destroy(side, &target->regions[i]);
+    }
+    return status;
+}
+
+/* The memory goes back to its runtime while it is still registered and mapped by
+ * the initiator; the registration is dropped afterwards. */
+static ucs_status_t ct_target_free_mem(ct_target_t *target, ct_mem_t *mem)
+{
+    (void)target;
+    if (mem->type != UCS_MEMORY_TYPE_ROCM) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return ct_hip_free(mem->addr) ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
+typedef struct ct_invalidation {
+    uct_completion_t comp;
+    uint64_t num_calls;
+} ct_invalidation_t;
+
+static void ct_target_on_invalidated(uct_completion_t *comp)
+{
+    ++ucs_container_of(comp, ct_invalidation_t, comp)->num_calls;
+}
+
+static int ct_target_is_invalidated(void *arg)
+{
+    return ((ct_invalidation_t *)arg)->num_calls > 0;
+}
+
+static ucs_status_t ct_target_invalidate(ct_target_t *target, ct_mem_t *mem,
+                                         ct_msg_t *rep)
+{
+    ct_invalidation_t inv = {
+        .comp = {.func = ct_target_on_invalidated, .count = 1, .status = UCS_OK}};
+    uct_md_mem_dereg_params_t params = {
+        .field_mask = CT_DEREG_FIELD_MEMH | CT_DEREG_FIELD_FLAGS | CT_DEREG_FIELD_COMP,
+        .flags = CT_DEREG_INVALIDATE,
+        .memh = mem->memh,
+        .comp = &inv.comp,
+    };
+    ucs_status_t status;
+
+    status = uct_md_mem_dereg_v2(target->side->md, &params);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    mem->memh = UCT_MEM_HANDLE_NULL;
+    ct_side_wait(target->side, ct_target_is_invalidated, &inv);
+    rep->a[0] = inv.num_calls;
+    return UCS_OK;
+}
+
+static ucs_status_t ct_target_connect(ct_target_t *target, const ct_addr_t *addr)
+{
+    if (addr->ep_length > 0) {
+        return uct_ep_connect_to_ep(target->ep, ct_addr_dev(addr), ct_addr_ep(addr));
+    }
+
+    return ct_ep_create(target->side, addr, &target->ep);
+}
+
+static size_t ct_target_pack_nothing(void *dest, void *arg)
+{
+    (void)dest;
+    (void)arg;
+    return 0;
+}
+
+static ucs_status_t ct_target_send_am(ct_target_t *target, uint64_t count)
+{
+    ssize_t sent = 0;
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+
+    while (count > 0) {
+        if (target->side->attr.cap.flags & UCT_IFACE_FLAG_AM_BCOPY) {
+            sent = uct_ep_am_bcopy(target->ep, CT_AM_ID_BACK, ct_target_pack_nothing,
+                                   NULL, 0);
+        } else {
+            sent = uct_ep_am_short(target->ep, CT_AM_ID_BACK, 0, NULL, 0);
+        }
+
+        if (sent >= 0) {
+            --count;
+        } else if ((sent != UCS_ERR_NO_RESOURCE) || (mkv_test_now_ms() > deadline)) {
+            return (ucs_status_t)sent;
+        }
+
+        uct_worker_progress(target->side->worker);
+        ucs_async_poll(target->side->async);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
+                                 ct_msg_t *rep)
+{
+    ct_mem_t *mem = &target->regions[req->a[0] % CT_MAX_REGIONS];
+    ucs_status_t status;
+
+    switch (req->cmd) {
+    case CT_CMD_INFO:
+        rep->data_length = sizeof(ct_addr_t);
+        return ct_addr_get(target->side, NULL, (ct_addr_t *)rep->data);
+    case CT_CMD_CREATE_EP:
+        status = ct_ep_create(target->side, NULL, &target->ep);
+        rep->data_length = sizeof(ct_addr_t);
+        return (status == UCS_OK)
+                   ? ct_addr_get(target->side, target->ep, (ct_addr_t *)rep->data)
+                   : status;
+    case CT_CMD_CONNECT:
+        return ct_target_connect(target, (const ct_addr_t *)req->data);
+    case CT_CMD_ALLOC:
+        return ct_target_alloc(target, req, rep);
+    case CT_CMD_FREE:
+        ct_mem_destroy(target->side, mem);
+        return UCS_OK;
+    case CT_CMD_FREE_MEM:
+        return ct_target_free_mem(target, mem);
+    case CT_CMD_INVALIDATE:
+        return ct_target_invalidate(target, mem, rep);
+    case CT_CMD_FILL:
+        return ct_mem_fill(mem, req->a[1], req->a[2], req->a[3], req->a[4])
+                   ? UCS_OK
+                   : UCS_ERR_IO_ERROR;
+    case CT_CMD_CHECK:
+        rep->a[0] = ct_mem_check(mem, req->a[1], req->a[2], req->a[3], req->a[4]);
+        return UCS_OK;
+    case CT_CMD_READ:
+        rep->data_length = req->a[2];
+        return ct_mem_read(mem, req->a[1], rep->data, req->a[2]) ? UCS_OK
+                                                                 : UCS_ERR_IO_ERROR;
+    case CT_CMD_WRITE:
+        return ct_mem_write(mem, req->a[1], req->data, req->data_length)
+                   ? UCS_OK
+                   : UCS_ERR_IO_ERROR;
+    case CT_CMD_AM_STATS:
+        rep->a[0] = target->num_am;
+        rep->a[1] = target->am_bytes;
+        rep->a[2] = target->num_bad_am;
+        rep->a[3] = target->num_kept;
+        rep->a[4] = target->num_empty_am;
+        return UCS_OK;
+    case CT_CMD_AM_KEEP:
+        if (req->a[0] == 0) {
+            ct_target_release_kept(target);
+        }
+        target->is_keeping = (req->a[0] != 0);
+        return UCS_OK;
+    case CT_CMD_AM_SEND:
+        return ct_target_send_am(target, req->a[0]);
+    case CT_CMD_HOLD:
+        target->is_held = 1;
+        return UCS_OK;
+    case CT_CMD_EXIT:
+        return UCS_OK;
+    default:
+        return UCS_ERR_INVALID_PARAM;
+    }
+}
+
+void ct_target_serve(ct_target_t *target, const ct_msg_t *req, ct_msg_t *rep)
+{
+    memset(rep, 0, sizeof(*rep));
+    rep->cmd = req->cmd;
+    target->is_held = 0;
+    target->side->why[0] = '\0';
+    rep->status = ct_target_do(target, req, rep);
+    if (rep->status != UCS_OK) {
+        snprintf(rep->text, sizeof(rep->text), "%.200s: %s", target->side->why,
+                 ucs_status_string(rep->status));
+    }
+}
+
+static void ct_target_loop(ct_target_t *target, int fd)
+{
+    static ct_msg_t req, rep;
+    unsigned num_events;
+    ssize_t got;
+
+    for (;;) {
+        num_events = 0;
+        if (!target->is_held) {
+            num_events = uct_worker_progress(target->side->worker);
+            ucs_async_poll(target->side->async);
+        }
+
+        /* A transport without an event file needs to be progressed, so the wait
+         * for a request is short unless nothing may be progressed. */
+        got = mkv_proc_recv(fd, &req, sizeof(req),
+                            target->is_held    ? -1
+                            : (num_events > 0) ? 0
+                                               : 1);
+        if ((got == 0) || ((got < 0) && target->is_held)) {
+            return;
+        }
+
+        if (got > 0) {
+            ct_target_serve(target, &req, &rep);
+            mkv_proc_send(fd, &rep, sizeof(rep));
+            if (req.cmd == CT_CMD_EXIT) {
+                return;
+            }
+        }
+    }
+}
+
+int ct_target_main(int fd, void *arg)
+{
+    static ct_target_t target;
+    static ct_side_t side;
+    static ct_msg_t hello;
+    ucs_status_t status;
+
+    /* The other process uses device 0; here it is the next one, if there is one. */
+    if (ct_hip_num_devices() > 1) {
+        ct_hip_set_device(1);
+    }
+
+    status = ct_side_open(&side, arg);
+    if (status == UCS_OK) {
+        status = ct_target_init(&target, &side);
+    }
+
+    hello.status = status;
+    snprintf(hello.text, sizeof(hello.text), "%.255s", side.why);
+    mkv_proc_send(fd, &hello, sizeof(hello));
+    if (status != UCS_OK) {
+        return MKV_TEST_EXIT_FAIL;
+    }
+
+    ct_target_loop(&target, fd);
+    ct_target_cleanup(&target);
+    ct_side_close(&side);
+    return MKV_TEST_EXIT_OK;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef CT_TARGET_H
+#define CT_TARGET_H
+
+/**
+ * @file
+ * The passive end of a test connection: it owns the memory that is read and
+ * written, receives active messages, and does what requests say. The same code
+ * serves a request inside the test's process and in a forked peer.
+ */
+
+#include "test/conformance/ct_side.h"
+
+#define CT_MAX_REGIONS 64
+#define CT_MAX_DATA 2048 /* addresses and keys are far smaller */
+#define CT_MAX_KEPT 256
+#define CT_AM_ID 5       /* header is the seed of the payload's pattern */
+#define CT_AM_ID_EMPTY 6 /* counted only */
+#define CT_AM_ID_BACK 7  /* from target to initiator */
+
+
+typedef enum ct_cmd {
+    CT_CMD_INFO,       /**< -> data: device address, interface address */
+    CT_CMD_CREATE_EP,  /**< -> data: endpoint address */
+    CT_CMD_CONNECT,    /**< data: the three addresses of the initiator */
+    CT_CMD_ALLOC,      /**< length, type, pack flags -> region, address; data: key */
+    CT_CMD_FREE,       /**< region */
+    CT_CMD_FREE_MEM,   /**< region: the memory goes, the registration stays */
+    CT_CMD_INVALIDATE, /**< region -> callbacks that came */
+    CT_CMD_FILL,       /**< region, offset, length, seed, pattern offset */
+    CT_CMD_CHECK,      /**< same -> bytes that are as expected */
+    CT_CMD_READ,       /**< region, offset, length -> data */
+    CT_CMD_WRITE,      /**< region, offset; data */
+    CT_CMD_AM_STATS,   /**< -> messages, payload bytes, wrong ones, kept, empty */
+    CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release what was kept */
+    CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
+    CT_CMD_HOLD,       /**< no progress until the next request */
+    CT_CMD_EXIT
+} ct_cmd_t;
+
+
+typedef struct ct_msg {
+    ct_cmd_t cmd;
+    ucs_status_t status; /**< Of a reply */
+    uint64_t a[5];
+    size_t data_length;
+    char text[256]; /**< Why a reply's status is an error */
+    uint8_t data[CT_MAX_DATA];
+} ct_msg_t;
+
+
+typedef struct ct_target {
+    ct_side_t *side;
+    uct_ep_h ep; /**< To the initiator, only after CT_CMD_CREATE_EP or CONNECT */
+    ct_mem_t regions[CT_MAX_REGIONS];
+    int is_held;
+    int is_keeping;
+    uint64_t num_am;
+    uint64_t am_bytes;
+    uint64_t num_bad_am;
+    uint64_t num_empty_am;
+    uint64_t num_kept;
+    struct {
+        void *desc;
+        size_t length;
+    } kept[CT_MAX_KEPT];
+} ct_target_t;
+
+
+/** The three addresses of one end, one after the other in a message's data. */
+typedef struct ct_addr {
+    uint16_t dev_length;
+    uint16_t iface_length;
+    uint16_t ep_length;
+    uint8_t bytes[CT_MAX_DATA - 8];
+} ct_addr_t;
+
+
+/** Fill device and interface address, and the endpoint's if @a ep is not NULL. */
+ucs_status_t ct_addr_get(ct_side_t *side, uct_ep_h ep, ct_addr_t *addr);
+
+const uct_device_addr_t *ct_addr_dev(const ct_addr_t *addr);
+const uct_iface_addr_t *ct_addr_iface(const ct_addr_t *addr);
+const uct_ep_addr_t *ct_addr_ep(const ct_addr_t *addr);
+
+/** Create an endpoint: connected if @a addr is given, to be connected if NULL. */
+ucs_status_t ct_ep_create(ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p);
+
+
+/** Install the message handlers. */
+ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side);
+
+void ct_target_cleanup(ct_target_t *target);
+
+/** Do one request and fill the reply. */
+void ct_target_serve(ct_target_t *target, const ct_msg_t *req, ct_msg_t *rep);
+
+/** Main function of a forked peer; @a arg is a ct_target_name_t. */
+int ct_target_main(int fd, void *arg);
+
+#endif

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Run the conformance suite on one transport, in the build folder:
+#   test/conformance/run.sh TRANSPORT [OPTION..]
+# The module is found as a user would have it found, by UCX_PLUGIN_PATH, and the
+# HIP runtime is libhipcpu unless the caller says otherwise.
+set -eu
+tl=$1
+shift
+build=${MKV_BUILD_DIR:-$PWD}
+: "${UCX_PLUGIN_PATH=$build/.libs}"
+hip=$build/test/fake/hip
+if [ -e "$hip/libamdhip64.so.6" ] && [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
+    LD_LIBRARY_PATH=$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+fi
+export UCX_PLUGIN_PATH
+exec "$build/test/conformance/uct_conformance" -t "$tl" "$@"
