@@ -204,5 +204,8 @@ void ct_check_piece(ct_t *ct, ct_op_t op, const ct_mem_t *local,
 /* ---- cases, one table a file, ending with a NULL name ---- */
 extern const ct_case_t ct_cases_query[];
 extern const ct_case_t ct_cases_rma[];
+extern const ct_case_t ct_cases_list[];
+extern const ct_case_t ct_cases_am[];
+extern const ct_case_t ct_cases_atomic[];
 
 #endif

@@ -27,7 +27,8 @@ static const ct_variant_t ct_all_variants[] = {
     {"peer/rocm-host", 1, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_HOST},
 };
 
-static const ct_case_t *const ct_all_cases[] = {ct_cases_query, ct_cases_rma};
+static const ct_case_t *const ct_all_cases[] = {
+    ct_cases_query, ct_cases_rma, ct_cases_list, ct_cases_am, ct_cases_atomic};
 
 
 /* What one run tests; written once by main() before anything is forked. */

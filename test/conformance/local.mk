@@ -8,6 +8,8 @@ test_conformance_uct_conformance_SOURCES = \
 	test/conformance/ct_target.h test/conformance/ct_target.c \
 	test/conformance/ct.h test/conformance/ct.c test/conformance/ct_op.c \
 	test/conformance/case_query.c test/conformance/case_rma.c \
+	test/conformance/case_list.c test/conformance/case_am.c \
+	test/conformance/case_atomic.c \
 	test/conformance/ct_main.c
 test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Several pieces at once: vectors of zero-copy operations, and lists (SGL). */
+
+#include "test/conformance/ct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CT_LIST_SPACE ((size_t)4 << 20)
+#define CT_LIST_MAX ((size_t)20000) /* elements; longer limits are not exhausted */
+
+
+typedef struct ct_list {
+    ct_mem_t local;
+    ct_remote_t remote;
+    ct_piece_t *pieces;
+    size_t count;
+} ct_list_t;
+
+static void ct_list_open(ct_t *ct, ct_op_t op, size_t max_count, ct_list_t *list)
+{
+    ucs_status_t status;
+
+    ct_connect(ct);
+    ct_remote_create(ct, CT_LIST_SPACE, 0, &list->remote);
+    status =
+        ct_mem_create(&ct->side, CT_LIST_SPACE, ct_op_local_type(ct, op), &list->local);
+    ck_assert_msg(status == UCS_OK, "%s", ct->side.why);
+    list->pieces = calloc(max_count, sizeof(*list->pieces));
+    list->count = 0;
+}
+
+static void ct_list_close(ct_t *ct, ct_list_t *list)
+{
+    free(list->pieces);
+    ct_mem_destroy(&ct->side, &list->local);
+    ct_remote_destroy(ct, &list->remote);
+}
+
+static void ct_list_add(ct_list_t *list, size_t local_offset, size_t remote_offset,
+                        size_t length)
+{
+    ck_assert_uint_le(local_offset + length, CT_LIST_SPACE);
+    ck_assert_uint_le(remote_offset + length, CT_LIST_SPACE);
+    list->pieces[list->count].local_offset = local_offset;
+    list->pieces[list->count].remote_offset = remote_offset;
+    list->pieces[list->count].length = length;
+    ++list->count;
+}
+
+/* Pieces of the wanted lengths, apart from each other on both sides and in another
+ * order on the remote side, so that a swapped piece is seen. */
+static void ct_list_scatter(ct_list_t *list, size_t count, size_t max_length,
+                            uint64_t seed)
+{
+    size_t slot = CT_LIST_SPACE / count;
+    uint64_t state = seed;
+    size_t i, length;
+
+    list->count = 0;
+    max_length = (max_length < slot / 2) ? max_length : slot / 2;
+    for (i = 0; i < count; ++i) {
+        length = mkv_test_random(&state) % (max_length + 1);
+        ct_list_add(list, i * slot + mkv_test_random(&state) % (slot - length + 1),
+                    (count - 1 - i) * slot +
+                        mkv_test_random(&state) % (slot - length + 1),
+                    length);
+    }
+}
+
+static uint8_t *ct_list_read_remote(ct_t *ct, const ct_list_t *list)
+{
+    uint8_t *image = malloc(CT_LIST_SPACE);
+    const ct_msg_t *rep;
+    size_t done, piece;
+
+    for (done = 0; done < CT_LIST_SPACE; done += piece) {
+        piece =
+            (CT_LIST_SPACE - done < CT_MAX_DATA) ? CT_LIST_SPACE - done : CT_MAX_DATA;
+        rep = ct_cmd(ct, CT_CMD_READ, list->remote.region, done, piece, 0, 0);
+        memcpy(image + done, rep->data, piece);
+    }
+
+    return image;
+}
+
+/* What the destination must hold: its old bytes with the pieces copied in. */
+static uint8_t *ct_list_expected(const ct_list_t *list, int is_get)
+{
+    uint8_t *from = malloc(CT_LIST_SPACE), *to = malloc(CT_LIST_SPACE);
+    const ct_piece_t *p;
+    size_t i;
+
+    mkv_pattern_fill(from, CT_LIST_SPACE, 1, 0);
+    mkv_pattern_fill(to, CT_LIST_SPACE, 2, 0);
+    for (i = 0; i < list->count; ++i) {
+        p = &list->pieces[i];
+        if (is_get) {
+            memcpy(to + p->local_offset, from + p->remote_offset, p->length);
+        } else {
+            memcpy(to + p->remote_offset, from + p->local_offset, p->length);
+        }
+    }
+
+    free(from);
+    return to;
+}
+
+static void ct_list_prepare(ct_t *ct, const ct_list_t *list, int is_get)
+{
+    ck_assert(ct_mem_fill(&list->local, 0, CT_LIST_SPACE, is_get ? 2 : 1, 0));
+    ct_cmd(ct, CT_CMD_FILL, list->remote.region, 0, CT_LIST_SPACE, is_get ? 1 : 2, 0);
+}
+
+static void ct_list_expect(ct_t *ct, const ct_list_t *list, int is_get)
+{
+    uint8_t *expected = ct_list_expected(list, is_get);
+    uint8_t *actual;
+    size_t i = 0;
+
+    if (is_get) {
+        actual = malloc(CT_LIST_SPACE);
+        ck_assert(ct_mem_read(&list->local, 0, actual, CT_LIST_SPACE));
+    } else {
+        actual = ct_list_read_remote(ct, list);
+    }
+
+    while ((i < CT_LIST_SPACE) && (actual[i] == expected[i])) {
+        ++i;
+    }
+    ck_assert_msg(i == CT_LIST_SPACE, "%zu pieces: byte %zu of %zu differs",
+                  list->count, i, CT_LIST_SPACE);
+    free(expected);
+    free(actual);
+}
+
+static void ct_list_check(ct_t *ct, ct_op_t op, ct_list_t *list)
+{
+    int is_get = ct_op_is_get(op);
+    ucs_status_t status;
+
+    ct_list_prepare(ct, list, is_get);
+    status = ct_do(ct, op, &list->local, &list->remote, list->pieces, list->count);
+    ck_assert_msg(status == UCS_OK, "%zu pieces: %s", list->count,
+                  ucs_status_string(status));
+    ct_list_expect(ct, list, is_get);
+}
+
+/* ---- vectors: many local pieces, one remote run ---- */
+
+/* The remote offsets of a vector follow from the first one and the lengths. */
+static void ct_vector_make(ct_list_t *list, size_t count, size_t max_length,
+                           uint64_t seed, int with_zero)
+{
+    size_t slot = CT_LIST_SPACE / count, run = 5, length, i;
+    uint64_t state = seed;
+
+    list->count = 0;
+    max_length = (max_length < slot / 2) ? max_length : slot / 2;
+    for (i = 0; i < count; ++i) {
+        length = 1 + mkv_test_random(&state) % max_length;
+        if (with_zero && (i % 3 == (count > 1))) {
+            length = 0;
+        }
+        ct_list_add(list, (count - 1 - i) * slot + mkv_test_random(&state) % 64, run,
+                    length);
+        run += length;
+    }
+}
+
+static void ct_vector_run(ct_t *ct, ct_op_t op, size_t max_iov)
+{
+    size_t most = (max_iov < 64) ? max_iov : 64;
+    ct_list_t list;
+    size_t count;
+    int with_zero;
+
+    ct_list_open(ct, op, most, &list);
+    for (count = 1; count <= most; count = (count == most) ? most + 1 : count * 2) {
+        count = (count > most) ? most : count;
+        for (with_zero = 0; with_zero < 2; ++with_zero) {
+            ct_vector_make(&list, count, 20000, count, with_zero);
+            ct_list_check(ct, op, &list);
+        }
+    }
+
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered),
+             "vectors of 1..%zu, also with empty pieces", most);
+}
+
+static void put_zcopy_takes_a_vector(ct_t *ct)
+{
+    ct_vector_run(ct, CT_PUT_ZCOPY, ct->side.attr.cap.put.max_iov);
+}
+
+static void get_zcopy_takes_a_vector(ct_t *ct)
+{
+    ct_vector_run(ct, CT_GET_ZCOPY, ct->side.attr.cap.get.max_iov);
+}
+
+/* ---- lists: every piece has both addresses ---- */
+
+static size_t ct_sgl_max(const ct_t *ct, ct_op_t op)
+{
+    return (op == CT_PUT_SGL) ? ct->side.max_put_sgl : ct->side.max_get_sgl;
+}
+
+static void ct_sgl_lengths(ct_t *ct, ct_op_t op)
+{
+    static const size_t counts[] = {1, 2, 3, 7, 64, 255, 1000, 4096};
+    static const size_t lengths[] = {1, 100, 4096, 100000};
+    size_t max = ct_sgl_max(ct, op), i, j, num = 0;
+    ct_list_t list;
+
+    ck_assert_uint_ge(max, 1);
+    ct_list_open(ct, op, CT_LIST_MAX, &list);
+    for (i = 0; i < CT_ARRAY_SIZE(counts); ++i) {
+        for (j = 0; j < CT_ARRAY_SIZE(lengths); ++j) {
+            if ((counts[i] <= max) && ((i + j) % 2 == 0)) {
+                ct_list_scatter(&list, counts[i], lengths[j], i * 10 + j);
+                ct_list_check(ct, op, &list);
+                ++num;
+            }
+        }
+    }
+
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu lists, limit %zu elements", num,
+             max);
+}
+
+/* Longer than any single launch or doorbell batch is likely to be. */
+static void ct_sgl_longest(ct_t *ct, ct_op_t op)
+{
+    size_t max = ct_sgl_max(ct, op);
+    ct_list_t list;
+
+    max = (max < CT_LIST_MAX) ? max : CT_LIST_MAX;
+    ct_list_open(ct, op, max, &list);
+    ct_list_scatter(&list, max, 64, 3);
+    ct_list_check(ct, op, &list);
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu elements in one list", max);
+}
+
+static void ct_sgl_odd_entries(ct_t *ct, ct_op_t op)
+{
+    ct_list_t list;
+    size_t i;
+
+    ct_list_open(ct, op, 64, &list);
+
+    for (i = 0; i < 10; ++i) { /* nothing but empty pieces */
+        ct_list_add(&list, i, i, 0);
+    }
+    ct_list_check(ct, op, &list);
+
+    list.count = 0; /* neighbours on both sides, which may be merged */
+    for (i = 0; i < 20; ++i) {
+        ct_list_add(&list, 100 + i * 333, 7777 + i * 333, 333);
+    }
+    ct_list_check(ct, op, &list);
+
+    list.count = 0; /* neighbours on one side only: must not be merged */
+    for (i = 0; i < 20; ++i) {
+        ct_list_add(&list, 100 + i * 512, 9000 + i * 1024, 512);
+    }
+    ct_list_check(ct, op, &list);
+
+    list.count = 0; /* the same source several times */
+    for (i = 0; i < 20; ++i) {
+        ct_list_add(&list, ct_op_is_get(op) ? i * 4096 : 50,
+                    ct_op_is_get(op) ? 50 : i * 4096, 999);
+    }
+    ct_list_check(ct, op, &list);
+
+    list.count = 0; /* one huge piece among small ones */
+    for (i = 0; i < 20; ++i) {
+        ct_list_add(&list, i * 64, i * 64, 33);
+    }
+    ct_list_add(&list, 4096, 8192, CT_LIST_SPACE - 8192);
+    ct_list_check(ct, op, &list);
+
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered),
+             "empty, neighbours on both and on one side, repeated source, huge");
+}
+
+/* A list over the limit is refused and nothing of it happens. */
+static void ct_sgl_too_long(ct_t *ct, ct_op_t op)
+{
+    size_t max = ct_sgl_max(ct, op);
+    ct_list_t empty = {.count = 0};
+    ucs_status_t status;
+    ct_comp_t comp;
+    ct_list_t list;
+    size_t i;
+
+    if (max > CT_LIST_MAX) {
+        snprintf(ct->skip, sizeof(ct->skip),
+                 "the limit of %zu elements is out of reach", max);
+        return;
+    }
+
+    ct_list_open(ct, op, max + 1, &list);
+    for (i = 0; i < max + 1; ++i) {
+        ct_list_add(&list, i * 8, i * 8, 8);
+    }
+    ct_list_prepare(ct, &list, ct_op_is_get(op));
+    ct_comp_init(&comp);
+    status =
+        ct_post_list(ct, op, &list.local, &list.remote, list.pieces, list.count, &comp);
+    ck_assert_msg(UCS_STATUS_IS_ERR(status) && (status != UCS_ERR_NO_RESOURCE),
+                  "%zu elements: %s", list.count, ucs_status_string(status));
+    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
+    ck_assert_uint_eq(comp.num_calls, 0);
+    empty.local = list.local;
+    empty.remote = list.remote;
+    ct_list_expect(ct, &empty, ct_op_is_get(op));
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu elements: %s", max + 1,
+             ucs_status_string(status));
+}
+
+/* Two allocations of the target and two here in one list. */
+static void ct_sgl_two_regions(ct_t *ct, ct_op_t op)
+{
+    ct_sgl_func_t func = uct_ep_put_sgl_zcopy;
+    const size_t size = 64 << 10;
+    size_t lengths[16];
+    void *buffers[16];
+    uct_mem_h memhs[16];
+    uint64_t addrs[16];
+    uct_rkey_t rkeys[16];
+    ct_remote_t remote[2];
+    ct_mem_t local[2];
+    ct_comp_t comp;
+    ucs_status_t status;
+    int i;
+
+#if UCT_VERNO_MINOR >= 23
+    func = (op == CT_GET_SGL) ? uct_ep_get_sgl_zcopy : func;
+#endif
+    ct_connect(ct);
+    for (i = 0; i < 2; ++i) {
+        ct_remote_create(ct, size, 0, &remote[i]);
+        ck_assert_int_eq(
+            ct_mem_create(&ct->side, size, ct->variant->local_type, &local[i]), UCS_OK);
+        ct_mem_fill(&local[i], 0, size, 40 + i, 0);
+        ct_cmd(ct, CT_CMD_FILL, remote[i].region, 0, size, 50 + i, 0);
+    }
+
+    for (i = 0; i < 16; ++i) { /* local 0,0,1,1,0,0,..; remote 0,1,0,1,.. */
+        lengths[i] = 1000 + i;
+        buffers[i] = (char *)local[(i / 2) % 2].addr + i * 2048;
+        memhs[i] = local[(i / 2) % 2].memh;
+        addrs[i] = remote[i % 2].addr + i * 2048;
+        rkeys[i] = remote[i % 2].rkey.rkey;
+    }
+
+    ct_comp_init(&comp);
+    while ((status = func(ct->ep, buffers, lengths, memhs, addrs, rkeys, NULL, NULL, 16,
+                          &comp.uct)) == UCS_ERR_NO_RESOURCE) {
+        ct_progress(ct);
+    }
+    ck_assert_msg(!UCS_STATUS_IS_ERR(status), "%s", ucs_status_string(status));
+    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
+
+    for (i = 0; i < 16; ++i) {
+        size_t same = ct_op_is_get(op)
+                          ? ct_mem_check(&local[(i / 2) % 2], i * 2048, lengths[i],
+                                         50 + i % 2, i * 2048)
+                          : ct_cmd(ct, CT_CMD_CHECK, remote[i % 2].region, i * 2048,
+                                   lengths[i], 40 + (i / 2) % 2, i * 2048)
+                                ->a[0];
+        ck_assert_msg(same == lengths[i], "element %d: byte %zu differs", i, same);
+    }
+
+    for (i = 0; i < 2; ++i) {
+        ct_mem_destroy(&ct->side, &local[i]);
+        ct_remote_destroy(ct, &remote[i]);
+    }
+    snprintf(ct->covered, sizeof(ct->covered), "16 elements over 2 x 2 allocations");
+}
+
+static void put_list_moves_every_element(ct_t *ct)
+{
+    ct_sgl_lengths(ct, CT_PUT_SGL);
+}
+
+static void get_list_moves_every_element(ct_t *ct)
+{
+    ct_sgl_lengths(ct, CT_GET_SGL);
+}
+
+static void put_list_may_be_as_long_as_claimed(ct_t *ct)
+{
+    ct_sgl_longest(ct, CT_PUT_SGL);
+}
+
+static void get_list_may_be_as_long_as_claimed(ct_t *ct)
+{
+    ct_sgl_longest(ct, CT_GET_SGL);
+}
+
+static void put_list_takes_odd_entries(ct_t *ct)
+{
+    ct_sgl_odd_entries(ct, CT_PUT_SGL);
+}
+
+static void get_list_takes_odd_entries(ct_t *ct)
+{
+    ct_sgl_odd_entries(ct, CT_GET_SGL);
+}
+
+static void put_list_over_the_limit_is_refused(ct_t *ct)
+{
+    ct_sgl_too_long(ct, CT_PUT_SGL);
+}
+
+static void get_list_over_the_limit_is_refused(ct_t *ct)
+{
+    ct_sgl_too_long(ct, CT_GET_SGL);
+}
+
+static void put_list_spans_allocations(ct_t *ct)
+{
+    ct_sgl_two_regions(ct, CT_PUT_SGL);
+}
+
+static void get_list_spans_allocations(ct_t *ct)
+{
+    ct_sgl_two_regions(ct, CT_GET_SGL);
+}
+
+
+const ct_case_t ct_cases_list[] = {
+    {"put_zcopy_takes_a_vector", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
+     .run = put_zcopy_takes_a_vector},
+    {"get_zcopy_takes_a_vector", .flags = UCT_IFACE_FLAG_GET_ZCOPY,
+     .run = get_zcopy_takes_a_vector},
+    {"put_list_moves_every_element", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_moves_every_element},
+    {"get_list_moves_every_element", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_moves_every_element},
+    {"put_list_may_be_as_long_as_claimed", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_may_be_as_long_as_claimed},
+    {"get_list_may_be_as_long_as_claimed", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_may_be_as_long_as_claimed},
+    {"put_list_takes_odd_entries", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_takes_odd_entries},
+    {"get_list_takes_odd_entries", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_takes_odd_entries},
+    {"put_list_over_the_limit_is_refused", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_over_the_limit_is_refused},
+    {"get_list_over_the_limit_is_refused", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_over_the_limit_is_refused},
+    {"put_list_spans_allocations", .v2_flags = CT_V2_PUT_SGL,
+     .run = put_list_spans_allocations},
+    {"get_list_spans_allocations", .v2_flags = CT_V2_GET_SGL,
+     .run = get_list_spans_allocations},
+    {NULL}};
