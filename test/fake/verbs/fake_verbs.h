@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+/**
+ * @file
+ * What a test may do to the fake libibverbs, beside calling verbs.
+ *
+ * The library is named libibverbs.so.1 and takes the real one's place by library path.
+ * It has devices of its own; queue pairs of all of them reach one another, in one
+ * process and, when FAKE_VERBS_WIRE names a file, between all processes that name the
+ * same file.
+ *
+ * A misuse that real devices refuse is refused in the same way. One that they would
+ * take and answer with silent corruption, or a wait without end, aborts with a text.
+ *
+ * Environment, read at the first call of any verb:
+ *
+ *   FAKE_VERBS_DEVICES  "name:profile[@pci address],...", default
+ * "fake0:ionic,fake1:ionic". Profiles: ionic, bnxt, mlx5, mlx5_ib, rxe, tiny.
+ *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
+ * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_init_rd_atom, atomics,
+ * max_qp, max_mr, page. FAKE_VERBS_WIRE     File shared by the processes of one wire;
+ * made when missing. FAKE_VERBS_MODE     "null": every work request completes at once
+ * and moves nothing; for counting instructions. "late": data of reads lands as late as
+ * the rules of verbs allow, so that a missing fence shows. FAKE_VERBS_PEERMEM  "n":
+ * ibv_reg_mr() refuses GPU memory of libhipcpu, as without a peer memory driver;
+ * ibv_reg_dmabuf_mr() is then the only way. FAKE_VERBS_FAULTS   Faults armed from the
+ * start, "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th
+ * work request of the process ends with this number of enum ibv_wc_status), separated
+ * by commas.
+ *
+ * All functions may be called from any thread at any time.
+ */
+
+/** Any queue pair of this process. */
+#define FAKE_VERBS_ANY_QP 0u
+
+/** What of a queue pair to hold back, see @ref fake_verbs_hold. */
+enum {
+    FAKE_VERBS_HOLD_SEND = 1 << 0, /**< Work requests stay in the send queue */
+    FAKE_VERBS_HOLD_CQE = 1 << 1   /**< They run, but their completions stay inside */
+};
+
+/** What a queue pair, or all of a device's together, has done since creation. */
+typedef struct {
+    uint64_t doorbells;  /**< Calls of ibv_post_send() that took a work request */
+    uint64_t sends;      /**< Work requests posted to send queues */
+    uint64_t signalled;  /**< Those of them with IBV_SEND_SIGNALED */
+    uint64_t inlined;    /**< Those of them with IBV_SEND_INLINE */
+    uint64_t fenced;     /**< Those of them with IBV_SEND_FENCE */
+    uint64_t recvs;      /**< Work requests posted to receive queues */
+    uint64_t bytes_out;  /**< Bytes sent and written */
+    uint64_t bytes_in;   /**< Bytes read from peers */
+    uint64_t rnr;        /**< Sends that met an empty receive queue */
+    uint64_t max_in_use; /**< Most send queue entries in use at once */
+} fake_verbs_stats_t;
+
+/** Objects of this process that exist now. */
+typedef struct {
+    unsigned contexts;
+    unsigned pds;
+    unsigned mrs;
+    unsigned channels;
+    unsigned cqs;
+    unsigned qps;
+} fake_verbs_objects_t;
+
+/**
+ * Let a verb fail.
+ *
+ * @param [in] name   "ibv_open_device", "ibv_post_send", ...: any function that can
+ * fail.
+ * @param [in] nth    Which call from now on is the first to fail; 1 is the next.
+ * @param [in] count  How many calls in a row fail.
+ * @param [in] err    errno value.
+ */
+void fake_verbs_fail_call(const char *name, unsigned nth, unsigned count, int err);
+
+/**
+ * Let a work request end with an error status; nothing of it reaches the peer, and the
+ * queue pair goes to the error state.
+ *
+ * @param [in] qp_num  Queue pair, or FAKE_VERBS_ANY_QP.
+ * @param [in] nth     Which work request to reach the head of the queue from now on.
+ * @param [in] status  Not IBV_WC_SUCCESS.
+ */
+void fake_verbs_fail_wr(uint32_t qp_num, unsigned nth, enum ibv_wc_status status);
+
+/** Hold back work requests or completions of a queue pair, or of all, until released.
+ */
+void fake_verbs_hold(uint32_t qp_num, unsigned what);
+
+/**
+ * Let held work go on, in order, and keep holding the rest.
+ *
+ * @param [in] count  How many work requests may go on.
+ * @return How many did.
+ */
+unsigned fake_verbs_release(uint32_t qp_num, unsigned what, unsigned count);
+
+/** Hold nothing back any more. */
+void fake_verbs_unhold(uint32_t qp_num);
+
+/** Lose every packet to and from the queue pair, as a switch would, or stop losing. */
+void fake_verbs_lose(uint32_t qp_num, int lose);
+
+/** Put a queue pair in the error state, as a device does on a fault of its own:
+ *  IBV_EVENT_QP_FATAL and flushed completions. */
+void fake_verbs_qp_fatal(uint32_t qp_num);
+
+/** Take the link of a device down (IBV_EVENT_PORT_ERR) or up (IBV_EVENT_PORT_ACTIVE).
+ */
+void fake_verbs_link(const char *device, int up);
+
+/** Remove a device: IBV_EVENT_DEVICE_FATAL; verbs give EIO and no completion comes. */
+void fake_verbs_remove(const char *device);
+
+/** Raise an asynchronous event of the device's port. */
+void fake_verbs_async(const char *device, enum ibv_event_type event);
+
+/** Time stands still from now on and moves by @ref fake_verbs_advance only. */
+void fake_verbs_stop_clock(void);
+
+/** Move a stopped clock, and retry or give up what waits for time. */
+void fake_verbs_advance(uint64_t nsec);
+
+/** Counters of one queue pair; zero when there is none of that number. */
+void fake_verbs_qp_stats(uint32_t qp_num, fake_verbs_stats_t *stats);
+
+/** Counters of all queue pairs a device ever had in this process. */
+void fake_verbs_device_stats(const char *device, fake_verbs_stats_t *stats);
+
+/** State of a queue pair as the device sees it; IBV_QPS_UNKNOWN when there is none. */
+enum ibv_qp_state fake_verbs_qp_state(uint32_t qp_num);
+
+/** Numbers of this process' queue pairs, in order of creation; returns how many exist.
+ */
+unsigned fake_verbs_qp_list(uint32_t *qp_nums, unsigned max);
+
+/** Objects of this process that exist now; all zero when nothing leaks. */
+void fake_verbs_objects(fake_verbs_objects_t *objects);
+
+/** Disarm every fault, hold nothing, links up, devices back, clock running. */
+void fake_verbs_reset(void);
+
+#endif

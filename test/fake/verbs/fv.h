@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef FV_H
+#define FV_H
+
+#include "config.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "fake_verbs.h"
+
+/*
+ * Inside the fake. What a peer's device has to see lies on the wire: receive queues,
+ * completion queues, keys and states, in memory that all processes of a wire map. Send
+ * queues are private: a device runs its own send queue and reaches into its peer's
+ * memory (memcpy in one process, process_vm_writev() between two).
+ *
+ * One lock, wire->lock, guards everything here, on the wire and off it. It is robust: a
+ * process that dies holding it leaves the others going.
+ */
+
+#define FV_MAX_DEVICES 16
+#define FV_MAX_QPS 4096
+#define FV_MAX_CQS 4096
+#define FV_MAX_MRS 65536
+#define FV_MAX_GIDS 4
+#define FV_NAME_LEN 64
+#define FV_INF UINT64_MAX
+
+#define fv_container_of(_ptr, _type, _member)                                          \
+    ((_type *)((char *)(_ptr) - offsetof(_type, _member)))
+
+typedef struct fv_caps {
+    const char *profile;
+    uint32_t vendor_id;
+    uint32_t part_id;
+    bool ib; /* InfiniBand link layer, else Ethernet */
+    int max_qp;
+    int max_qp_wr;
+    int max_sge;
+    int max_inline;
+    int inline_errno; /* what ibv_create_qp() says to more than max_inline */
+    int max_cqe;
+    int max_mr;
+    uint64_t max_mr_size;
+    uint32_t max_msg_sz;
+    int max_rd_atom;
+    int max_init_rd_atom;
+    int max_srq; /* what is reported; the fake has none */
+    bool atomics;
+    bool dmabuf;
+    uint8_t active_speed;
+    uint8_t active_width;
+} fv_caps_t;
+
+typedef struct fv_device {
+    struct ibv_device ibv;
+    unsigned index;
+    fv_caps_t caps;
+    char pci[32];
+    fake_verbs_stats_t stats;
+} fv_device_t;
+
+/* ---- on the wire ---- */
+
+typedef struct fv_cqe {
+    uint64_t wr_id;
+    uint32_t status;
+    uint32_t opcode;
+    uint32_t byte_len;
+    uint32_t imm_data;
+    uint32_t qp_num;
+    uint32_t src_qp;
+    uint32_t wc_flags;
+    uint32_t vendor_err;
+    uint32_t queue_end; /* the queue is free up to here when this is polled */
+    bool is_recv;
+    bool solicited;
+} fv_cqe_t;
+
+typedef struct fv_wire_cq {
+    bool used;
+    pid_t pid;
+    bool attention; /* a send queue of it has to look at its state */
+    uint32_t armed; /* 0 no, 1 next completion, 2 next solicited one */
+    int notify_fd;  /* number in the owner's table, -1 without a channel */
+    uint64_t owner; /* address of the owner's object */
+    uint32_t size;
+    uint32_t head; /* next to write */
+    uint32_t tail; /* next to poll */
+    uint64_t ring; /* offset of fv_cqe_t[size] */
+} fv_wire_cq_t;
+
+typedef struct fv_recv {
+    uint64_t wr_id;
+    uint32_t num_sge;
+    uint32_t index;
+    struct ibv_sge sge[];
+} fv_recv_t;
+
+typedef struct fv_wire_qp {
+    bool used;
+    bool lost; /* packets to and from it are lost */
+    pid_t pid;
+    uint32_t gen;
+    uint32_t qp_num;
+    uint32_t device;
+    uint32_t pd;
+    uint32_t state; /* enum ibv_qp_state */
+    uint32_t access;
+    uint32_t dest_qp_num;
+    uint32_t sq_psn;
+    uint32_t rq_psn;
+    uint32_t sgid_index;
+    uint32_t dlid;
+    bool is_global;
+    union ibv_gid dgid;
+    uint8_t path_mtu;
+    uint8_t min_rnr_timer;
+    uint8_t max_dest_rd_atomic;
+    uint32_t recv_cq;
+    uint32_t send_cq;
+    uint32_t rq_size;
+    uint32_t rq_max_sge;
+    uint32_t rq_head;  /* next to post */
+    uint32_t rq_taken; /* next to receive into */
+    uint32_t rq_tail;  /* next to be freed by a poll */
+    uint64_t ring;     /* offset of the receive queue */
+    int async_fd;
+    uint64_t owner;
+} fv_wire_qp_t;
+
+typedef struct fv_wire_mr {
+    bool used;
+    uint8_t gen;
+    pid_t pid;
+    uint32_t device;
+    uint32_t pd;
+    uint32_t access;
+    uint64_t iova;
+    uint64_t length;
+    uint64_t host; /* where it is in the owner's address space */
+} fv_wire_mr_t;
+
+typedef struct fv_wire_device {
+    bool down;
+    bool removed;
+} fv_wire_device_t;
+
+typedef struct fv_wire {
+    uint64_t magic;
+    uint64_t size;
+    pthread_mutex_t lock;
+    uint64_t arena_next;
+    uint64_t arena_free[48]; /* by power of two */
+    uint32_t next_pd;
+    uint32_t next_qp;
+    uint32_t next_mr;
+    fv_wire_device_t device[FV_MAX_DEVICES];
+    fv_wire_qp_t qp[FV_MAX_QPS];
+    fv_wire_cq_t cq[FV_MAX_CQS];
+    fv_wire_mr_t mr[FV_MAX_MRS];
+} fv_wire_t;
+
+/* ---- objects of this process ---- */
+
+typedef struct fv_context fv_context_t;
+typedef struct fv_qp fv_qp_t;
+
+typedef struct fv_pd {
+    struct ibv_pd ibv;
+    uint32_t id;
+    unsigned users;
+} fv_pd_t;
+
+typedef struct fv_mr {
+    struct ibv_mr ibv;
+    void *mapping; /* of a dma-buf */
+    size_t mapping_size;
+} fv_mr_t;
+
+typedef struct fv_channel {
+    struct ibv_comp_channel ibv;
+    int write_fd;
+} fv_channel_t;
+
+typedef struct fv_cq {
+    struct ibv_cq ibv;
+    fv_wire_cq_t *wire;
+    unsigned users;
+    uint32_t events_delivered;
+    uint32_t async_delivered;
+} fv_cq_t;
+
+typedef struct fv_send {
+    uint64_t wr_id;
+    enum ibv_wr_opcode opcode;
+    unsigned flags;
+    uint32_t imm_data;
+    uint64_t remote_addr;
+    uint32_t rkey;
+    uint64_t compare_add;
+    uint64_t swap;
+    uint32_t num_sge;
+    uint32_t length;
+    enum ibv_wc_status status;
+    void *late; /* data of a read that has not landed */
+    struct ibv_sge *sge;
+    uint8_t *inline_data;
+} fv_send_t;
+
+struct fv_qp {
+    struct ibv_qp ibv;
+    fv_wire_qp_t *wire;
+    struct ibv_qp_cap cap;
+    struct ibv_qp_attr attr; /* as modified, for ibv_query_qp() */
+    bool sq_sig_all;
+    fv_send_t *sq;
+    uint8_t *sq_memory;
+    uint32_t sq_head; /* next to post; the four only grow */
+    uint32_t sq_run;  /* next to run */
+    uint32_t sq_done; /* next to complete */
+    uint32_t sq_tail; /* next to be freed by a poll */
+    unsigned late_reads;
+    unsigned hold; /* FAKE_VERBS_HOLD_* */
+    unsigned may_send;
+    unsigned may_complete;
+    bool running; /* fv_qp_run() is on the stack */
+    uint64_t
+        stalled; /* -FV_STALL_* the head of the queue waits for, 0 when it does not */
+    uint64_t deadline;
+    fake_verbs_stats_t stats;
+    uint32_t async_delivered;
+    fv_qp_t *next;
+};
+
+struct fv_context {
+    int write_fd; /* of the async pipe */
+    unsigned users;
+    uint32_t async_port_delivered;
+    struct verbs_context verbs; /* last: ends in the ibv_context */
+};
+
+typedef struct fv_async_msg {
+    uint32_t type;
+    uint32_t port;
+    uint64_t element;
+} fv_async_msg_t;
+
+typedef struct fv_process {
+    pid_t pid;
+    fv_wire_t *wire;
+    bool shared; /* the wire has other processes */
+    bool null_mode;
+    bool late_mode;
+    bool no_peermem;
+    unsigned num_devices;
+    fv_device_t device[FV_MAX_DEVICES];
+    fv_qp_t *qps; /* oldest first */
+    fv_context_t *contexts[64];
+    unsigned num_stalled;
+    fake_verbs_objects_t objects;
+    bool clock_stopped;
+    uint64_t clock;
+    pid_t thread_pid; /* process whose retry thread runs, 0 when none does */
+} fv_process_t;
+
+extern fv_process_t fv;
+
+/* fv_wire.c */
+void fv_init(void);
+void fv_lock(void);
+void fv_unlock(void);
+void fv_abort(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void *fv_at(uint64_t offset);
+uint64_t fv_alloc(size_t size);
+void fv_free(uint64_t offset, size_t size);
+bool fv_alive(pid_t pid);
+int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count);
+int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count);
+void fv_notify(pid_t pid, int fd, const void *msg, size_t length);
+uint64_t fv_now(void);
+
+/* fv_profile.c */
+void fv_devices_init(void);
+bool fv_gid(const fv_device_t *device, unsigned index, union ibv_gid *gid,
+            unsigned *type);
+int fv_gid_owner(const union ibv_gid *gid);
+uint16_t fv_lid(const fv_device_t *device);
+
+/* fv_device.c */
+fv_device_t *fv_device_of(const struct ibv_context *context);
+fv_context_t *fv_context_of(struct ibv_context *context);
+bool fv_gone(const struct ibv_context *context);
+void fv_context_put(struct ibv_context *context);
+void fv_async_port(unsigned device, enum ibv_event_type type);
+void fv_async_qp(const fv_wire_qp_t *qp, enum ibv_event_type type);
+
+/* fv_mr.c */
+const fv_wire_mr_t *fv_key_find(uint32_t key);
+
+/* fv_cq.c */
+void fv_cq_push(fv_wire_cq_t *cq, const fv_cqe_t *cqe);
+void fv_cq_poke(fv_wire_cq_t *cq);
+void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num);
+int fv_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int fv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+
+/* fv_qp.c */
+fv_qp_t *fv_qp_find(uint32_t qp_num);
+fv_wire_qp_t *fv_wire_qp_find(uint32_t qp_num);
+void fv_qp_to_error(fv_wire_qp_t *wire);
+struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
+                               struct ibv_qp_init_attr_ex *attr);
+
+/* fv_post.c */
+fv_recv_t *fv_recv_at(const fv_wire_qp_t *qp, uint32_t index);
+int fv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int fv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* fv_run.c: the device at work */
+void fv_qp_run(fv_qp_t *qp);
+void fv_run_cq(const fv_cq_t *cq);
+void fv_run_all(void);
+void fv_kick_senders(uint32_t qp_num);
+void fv_thread_wake(void);
+
+/* fv_respond.c: the peer's side of one work request */
+#define FV_STALL_RNR (-1)
+#define FV_STALL_SILENT (-2)
+#define FV_STALL_READS (-3)
+int fv_respond(fv_qp_t *qp, fv_send_t *send);
+void fv_land(fv_qp_t *qp, fv_send_t *send);
+
+/* fv_fault.c */
+bool fv_call_fails(const char *name);
+enum ibv_wc_status fv_wr_fault(uint32_t qp_num);
+void fv_faults_init(void);
+
+#endif

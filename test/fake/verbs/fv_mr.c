@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Protection domains and memory regions. A key is a slot and a generation that changes
+ * with every use of the slot, so that a key outlived by its region is found out. */
+
+#define FV_REMOTE                                                                      \
+    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+    fv_pd_t *pd;
+
+    if (fv_call_fails("ibv_alloc_pd")) {
+        return NULL;
+    }
+    if (fv_gone(context)) {
+        errno = EIO;
+        return NULL;
+    }
+
+    pd = calloc(1, sizeof(*pd));
+    if (pd == NULL) {
+        return NULL;
+    }
+
+    fv_lock();
+    pd->ibv.context = context;
+    pd->id = fv.wire->next_pd++;
+    fv_context_of(context)->users++;
+    fv.objects.pds++;
+    fv_unlock();
+    return &pd->ibv;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *ibv)
+{
+    fv_pd_t *pd = fv_container_of(ibv, fv_pd_t, ibv);
+
+    if (fv_call_fails("ibv_dealloc_pd")) {
+        return errno;
+    }
+
+    fv_lock();
+    if (pd->users != 0) {
+        fv_unlock();
+        return EBUSY;
+    }
+    fv_context_put(ibv->context);
+    fv.objects.pds--;
+    fv_unlock();
+    free(pd);
+    return 0;
+}
+
+const fv_wire_mr_t *fv_key_find(uint32_t key)
+{
+    const fv_wire_mr_t *mr;
+
+    if ((key >> 8) >= FV_MAX_MRS) {
+        return NULL;
+    }
+
+    mr = &fv.wire->mr[key >> 8];
+    return (mr->used && (mr->gen == (key & 0xff))) ? mr : NULL;
+}
+
+/* What get_user_pages() refuses: holes, and memory of a GPU without a peer driver. */
+static int fv_check_range(const void *addr, size_t length, unsigned access)
+{
+    const uintptr_t begin = (uintptr_t)addr, end = begin + length;
+    const bool write = (access & ~(unsigned)IBV_ACCESS_REMOTE_READ) != 0;
+    uintptr_t covered = begin, from, to;
+    char line[512], perms[8];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    int ret = EFAULT;
+
+    if (maps == NULL) {
+        return 0;
+    }
+
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if ((sscanf(line, "%lx-%lx %7s", &from, &to, perms) != 3) || (to <= covered)) {
+            continue;
+        }
+        if ((from > covered) || (perms[0] != 'r') || (write && (perms[1] != 'w')) ||
+            (fv.no_peermem && (strstr(line, "hipcpu") != NULL))) {
+            break;
+        }
+        covered = to;
+        if (covered >= end) {
+            ret = 0;
+            break;
+        }
+    }
+
+    fclose(maps);
+    return ret;
+}
+
+static int fv_mr_slot(void)
+{
+    unsigned i;
+
+    for (i = 0; i < FV_MAX_MRS - 1; i++) {
+        /* slot 0 is never used: no key is below 256 */
+        fv.wire->next_mr = fv.wire->next_mr % (FV_MAX_MRS - 1) + 1;
+        if (!fv.wire->mr[fv.wire->next_mr].used) {
+            return (int)fv.wire->next_mr;
+        }
+    }
+
+    return -1;
+}
+
+static int fv_mr_check(struct ibv_pd *pd, uint64_t iova, size_t length, unsigned access)
+{
+    const fv_caps_t *caps = &fv_device_of(pd->context)->caps;
+
+    if (fv_gone(pd->context)) {
+        return EIO;
+    }
+    if ((length == 0) || (length > caps->max_mr_size) || (iova + length < iova)) {
+        return EINVAL;
+    }
+    if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+        !(access & IBV_ACCESS_LOCAL_WRITE)) {
+        return EINVAL;
+    }
+    if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !caps->atomics) {
+        return EOPNOTSUPP;
+    }
+    if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND)) {
+        return EOPNOTSUPP;
+    }
+    if ((int)fv.objects.mrs >= caps->max_mr) {
+        return ENOMEM;
+    }
+
+    return 0;
+}
+
+static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
+                                   uint64_t iova, unsigned access)
+{
+    fv_wire_mr_t *wire;
+    fv_mr_t *mr;
+    int slot;
+
+    mr = calloc(1, sizeof(*mr));
+    if (mr == NULL) {
+        return NULL;
+    }
+
+    fv_lock();
+    slot = fv_mr_slot();
+    if (slot < 0) {
+        fv_unlock();
+        free(mr);
+        errno = ENOMEM;
+        return NULL;
+    }
+
+    wire = &fv.wire->mr[slot];
+    wire->used = true;
+    wire->gen++;
+    wire->pid = fv.pid;
+    wire->device = fv_device_of(pd->context)->index;
+    wire->pd = fv_container_of(pd, fv_pd_t, ibv)->id;
+    wire->access = access;
+    wire->iova = iova;
+    wire->length = length;
+    wire->host = (uintptr_t)host;
+    mr->ibv.context = pd->context;
+    mr->ibv.pd = pd;
+    mr->ibv.addr = (void *)(uintptr_t)iova;
+    mr->ibv.length = length;
+    mr->ibv.handle = (uint32_t)slot;
+    mr->ibv.lkey = mr->ibv.rkey = ((uint32_t)slot << 8) | wire->gen;
+    fv_container_of(pd, fv_pd_t, ibv)->users++;
+    fv_context_of(pd->context)->users++;
+    fv.objects.mrs++;
+    fv_unlock();
+    return &mr->ibv;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+                                uint64_t iova, unsigned int access)
+{
+    struct ibv_mr *mr;
+
+    if (fv_call_fails("ibv_reg_mr")) {
+        return NULL;
+    }
+
+    access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; /* relaxed ordering: no effect */
+    errno = fv_mr_check(pd, iova, length, access);
+    if (errno == 0) {
+        errno = fv_check_range(addr, length, access);
+    }
+    if (errno != 0) {
+        return NULL;
+    }
+
+    mr = fv_mr_create(pd, addr, length, iova, access);
+    if (mr != NULL) {
+        mr->addr = addr;
+    }
+
+    return mr;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned)access);
+}
+
+#undef ibv_reg_mr_iova
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+                               uint64_t iova, int access)
+{
+    return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
+}
+
+/* A dma-buf is a file here (libhipcpu exports memfds): mapping it is what the device's
+ * page tables are to the real thing. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+                                 uint64_t iova, int fd, int access)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t start = offset & ~(page - 1);
+    struct ibv_mr *mr;
+    struct stat st;
+    size_t size;
+    void *map;
+
+    if (fv_call_fails("ibv_reg_dmabuf_mr")) {
+        return NULL;
+    }
+    if (!fv_device_of(pd->context)->caps.dmabuf) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+
+    access &= (int)~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+    errno = fv_mr_check(pd, iova, length, (unsigned)access);
+    if (errno != 0) {
+        return NULL;
+    }
+    if (((iova ^ offset) & (page - 1)) != 0) {
+        errno = EINVAL; /* as ib_umem_dmabuf: both have the same place in a page */
+        return NULL;
+    }
+    if (fstat(fd, &st) != 0) {
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode) || (offset + length < offset) ||
+        (offset + length > (uint64_t)st.st_size)) {
+        errno = EINVAL;
+        return NULL;
+    }
+
+    size = (size_t)(offset - start) + length;
+    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)start);
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+
+    mr = fv_mr_create(pd, (char *)map + (offset - start), length, iova,
+                      (unsigned)access);
+    if (mr == NULL) {
+        munmap(map, size);
+        return NULL;
+    }
+
+    fv_container_of(mr, fv_mr_t, ibv)->mapping = map;
+    fv_container_of(mr, fv_mr_t, ibv)->mapping_size = size;
+    return mr;
+}
+
+int ibv_dereg_mr(struct ibv_mr *ibv)
+{
+    fv_mr_t *mr = fv_container_of(ibv, fv_mr_t, ibv);
+    fv_wire_mr_t *wire;
+
+    if (fv_call_fails("ibv_dereg_mr")) {
+        return errno;
+    }
+
+    fv_lock();
+    wire = &fv.wire->mr[ibv->handle % FV_MAX_MRS];
+    if (!wire->used || (wire->gen != (ibv->lkey & 0xff))) {
+        fv_abort("ibv_dereg_mr(lkey 0x%x) of a region that is not registered",
+                 ibv->lkey);
+    }
+    wire->used = false;
+    fv_container_of(ibv->pd, fv_pd_t, ibv)->users--;
+    fv_context_put(ibv->context);
+    fv.objects.mrs--;
+    fv_unlock();
+
+    if (mr->mapping != NULL) {
+        munmap(mr->mapping, mr->mapping_size);
+    }
+    free(mr);
+    return 0;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Posting: what a provider checks before it rings the doorbell. */
+
+fv_recv_t *fv_recv_at(const fv_wire_qp_t *qp, uint32_t index)
+{
+    const size_t size = sizeof(fv_recv_t) + qp->rq_max_sge * sizeof(struct ibv_sge);
+
+    return fv_at(qp->ring + (index % qp->rq_size) * size);
+}
+
+static bool fv_is_read(enum ibv_wr_opcode opcode)
+{
+    return (opcode == IBV_WR_RDMA_READ) || (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ||
+           (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD);
+}
+
+static int fv_send_check(const fv_qp_t *qp, const struct ibv_send_wr *wr)
+{
+    const bool atomics = fv_device_of(qp->ibv.context)->caps.atomics;
+    uint64_t length = 0;
+    int i;
+
+    switch (wr->opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_RDMA_READ:
+        break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        if (!atomics) {
+            return EINVAL;
+        }
+        break;
+    default:
+        return EINVAL;
+    }
+
+    if ((wr->num_sge < 0) || ((uint32_t)wr->num_sge > qp->cap.max_send_sge)) {
+        return EINVAL;
+    }
+
+    for (i = 0; i < wr->num_sge; i++) {
+        length += wr->sg_list[i].length;
+    }
+    if (length > UINT32_MAX) {
+        return EINVAL;
+    }
+    if ((wr->send_flags & IBV_SEND_INLINE) &&
+        ((length > qp->cap.max_inline_data) || fv_is_read(wr->opcode))) {
+        return EINVAL;
+    }
+
+    return 0;
+}
+
+static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr)
+{
+    uint8_t *out = send->inline_data;
+    int i;
+
+    send->wr_id = wr->wr_id;
+    send->opcode = wr->opcode;
+    send->flags = wr->send_flags;
+    send->imm_data = wr->imm_data;
+    send->status = IBV_WC_SUCCESS;
+    send->late = NULL;
+    send->length = 0;
+    if ((wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ||
+        (wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)) {
+        send->remote_addr = wr->wr.atomic.remote_addr;
+        send->rkey = wr->wr.atomic.rkey;
+        send->compare_add = wr->wr.atomic.compare_add;
+        send->swap = wr->wr.atomic.swap;
+    } else {
+        send->remote_addr = wr->wr.rdma.remote_addr;
+        send->rkey = wr->wr.rdma.rkey;
+    }
+
+    for (i = 0; i < wr->num_sge; i++) {
+        if (wr->send_flags & IBV_SEND_INLINE) {
+            memcpy(out, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+            out += wr->sg_list[i].length;
+        } else {
+            send->sge[i] = wr->sg_list[i];
+        }
+        send->length += wr->sg_list[i].length;
+    }
+    send->num_sge = (uint32_t)wr->num_sge;
+}
+
+static void fv_send_count(fake_verbs_stats_t *stats, const struct ibv_send_wr *wr,
+                          uint32_t in_use)
+{
+    stats->sends++;
+    stats->signalled += (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+    stats->inlined += (wr->send_flags & IBV_SEND_INLINE) != 0;
+    stats->fenced += (wr->send_flags & IBV_SEND_FENCE) != 0;
+    if (in_use > stats->max_in_use) {
+        stats->max_in_use = in_use;
+    }
+}
+
+/* A device that completes at once: nothing is checked, nothing is moved. */
+static int fv_post_null(fv_qp_t *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    fv_wire_cq_t *cq = &fv.wire->cq[qp->wire->send_cq];
+    fv_cqe_t *cqe;
+
+    qp->stats.doorbells++;
+    for (; wr != NULL; wr = wr->next) {
+        if (qp->sq_head - qp->sq_tail == qp->cap.max_send_wr) {
+            *bad = wr;
+            return ENOMEM;
+        }
+        qp->sq_head++;
+        qp->stats.sends++;
+        if (wr->send_flags & IBV_SEND_SIGNALED) {
+            qp->stats.signalled++;
+            if (cq->head - cq->tail == cq->size) {
+                fv_abort("completion queue of %u entries overrun", cq->size);
+            }
+            cqe = (fv_cqe_t *)fv_at(cq->ring) + cq->head++ % cq->size;
+            cqe->wr_id = wr->wr_id;
+            cqe->status = IBV_WC_SUCCESS;
+            cqe->opcode = IBV_WC_RDMA_WRITE;
+            cqe->qp_num = qp->ibv.qp_num;
+            cqe->queue_end = qp->sq_head;
+            cqe->is_recv = false;
+        }
+    }
+
+    qp->sq_run = qp->sq_done = qp->sq_head;
+    return 0;
+}
+
+int fv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    fv_qp_t *qp = fv_container_of(ibv, fv_qp_t, ibv);
+    fake_verbs_stats_t *total = &fv_device_of(ibv->context)->stats;
+    uint32_t in_use, first;
+    int ret = 0;
+
+    if (fv.null_mode) {
+        return fv_post_null(qp, wr, bad);
+    }
+
+    fv_lock();
+    first = qp->sq_head;
+    for (; wr != NULL; wr = wr->next) {
+        in_use = qp->sq_head - qp->sq_tail;
+        if (fv_call_fails("ibv_post_send")) {
+            ret = errno;
+        } else if ((qp->wire->state != IBV_QPS_RTS) &&
+                   (qp->wire->state != IBV_QPS_ERR)) {
+            ret = EINVAL;
+        } else if (in_use == qp->cap.max_send_wr) {
+            ret = ENOMEM;
+        } else {
+            ret = fv_send_check(qp, wr);
+        }
+        if (ret != 0) {
+            *bad = wr;
+            break;
+        }
+
+        fv_send_copy(&qp->sq[qp->sq_head % qp->cap.max_send_wr], wr);
+        qp->sq_head++;
+        fv_send_count(&qp->stats, wr, in_use + 1);
+        fv_send_count(total, wr, in_use + 1);
+    }
+
+    if (qp->sq_head != first) {
+        qp->stats.doorbells++;
+        total->doorbells++;
+        fv_qp_run(qp);
+    }
+    fv_unlock();
+    return ret;
+}
+
+int fv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    fv_qp_t *qp = fv_container_of(ibv, fv_qp_t, ibv);
+    fv_wire_qp_t *wire = qp->wire;
+    fv_recv_t *recv;
+    int ret = 0;
+
+    fv_lock();
+    for (; wr != NULL; wr = wr->next) {
+        if (fv_call_fails("ibv_post_recv")) {
+            ret = errno;
+        } else if ((wire->state == IBV_QPS_RESET) || (wr->num_sge < 0) ||
+                   ((uint32_t)wr->num_sge > wire->rq_max_sge)) {
+            ret = EINVAL;
+        } else if (wire->rq_head - wire->rq_tail == wire->rq_size) {
+            ret = ENOMEM;
+        }
+        if (ret != 0) {
+            *bad = wr;
+            break;
+        }
+
+        recv = fv_recv_at(wire, wire->rq_head++);
+        recv->wr_id = wr->wr_id;
+        recv->num_sge = (uint32_t)wr->num_sge;
+        if (wr->num_sge > 0) {
+            memcpy(recv->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
+        }
+        qp->stats.recvs++;
+    }
+
+    if (wire->state == IBV_QPS_ERR) {
+        fv_qp_to_error(wire);
+    } else {
+        fv_kick_senders(ibv->qp_num);
+    }
+    fv_unlock();
+    return ret;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Devices and what they can do. The figures follow the vendors' devices where they are
+ * public and stay below them where that finds more mistakes.
+ */
+
+#define FV_SPEED_EDR 32
+#define FV_SPEED_NDR 128
+#define FV_WIDTH_4X 2
+
+static const fv_caps_t fv_profiles[] = {
+    {.profile = "ionic",
+     .vendor_id = 0x1dd8,
+     .part_id = 0x1003,
+     .max_qp = 2048,
+     .max_qp_wr = 32767,
+     .max_sge = 2,
+     .max_inline = 64,
+     .inline_errno = EINVAL,
+     .max_cqe = 65535,
+     .max_mr = 32768,
+     .max_mr_size = UINT64_C(1) << 40,
+     .max_msg_sz = 1u << 30,
+     .max_rd_atom = 16,
+     .max_init_rd_atom = 16,
+     .max_srq = 0,
+     .atomics = false,
+     .dmabuf = true,
+     .active_speed = FV_SPEED_NDR,
+     .active_width = FV_WIDTH_4X},
+    {.profile = "bnxt",
+     .vendor_id = 0x14e4,
+     .part_id = 0x1750,
+     .max_qp = 4000,
+     .max_qp_wr = 65407,
+     .max_sge = 6,
+     .max_inline = 96,
+     .inline_errno = ENOMEM,
+     .max_cqe = 131072,
+     .max_mr = 32768,
+     .max_mr_size = UINT64_C(1) << 39,
+     .max_msg_sz = 1u << 30,
+     .max_rd_atom = 126,
+     .max_init_rd_atom = 126,
+     .max_srq = 256,
+     .atomics = true,
+     .dmabuf = true,
+     .active_speed = FV_SPEED_NDR,
+     .active_width = FV_WIDTH_4X},
+    {.profile = "mlx5",
+     .vendor_id = 0x02c9,
+     .part_id = 4129,
+     .max_qp = 4000,
+     .max_qp_wr = 32768,
+     .max_sge = 30,
+     .max_inline = 828,
+     .inline_errno = EINVAL,
+     .max_cqe = 4194303,
+     .max_mr = 65000,
+     .max_mr_size = UINT64_MAX,
+     .max_msg_sz = 1u << 30,
+     .max_rd_atom = 16,
+     .max_init_rd_atom = 16,
+     .max_srq = 8388608,
+     .atomics = true,
+     .dmabuf = true,
+     .active_speed = FV_SPEED_NDR,
+     .active_width = FV_WIDTH_4X},
+    {.profile = "mlx5_ib",
+     .vendor_id = 0x02c9,
+     .part_id = 4129,
+     .ib = true,
+     .max_qp = 4000,
+     .max_qp_wr = 32768,
+     .max_sge = 30,
+     .max_inline = 828,
+     .inline_errno = EINVAL,
+     .max_cqe = 4194303,
+     .max_mr = 65000,
+     .max_mr_size = UINT64_MAX,
+     .max_msg_sz = 1u << 30,
+     .max_rd_atom = 16,
+     .max_init_rd_atom = 16,
+     .max_srq = 8388608,
+     .atomics = true,
+     .dmabuf = true,
+     .active_speed = FV_SPEED_NDR,
+     .active_width = FV_WIDTH_4X},
+    {.profile = "rxe",
+     .vendor_id = 0xffffff,
+     .part_id = 0,
+     .max_qp = 4000,
+     .max_qp_wr = 1048576,
+     .max_sge = 32,
+     .max_inline = 512,
+     .inline_errno = EINVAL,
+     .max_cqe = 32767,
+     .max_mr = 65000,
+     .max_mr_size = UINT64_MAX,
+     .max_msg_sz = 1u << 23,
+     .max_rd_atom = 128,
+     .max_init_rd_atom = 128,
+     .max_srq = 917503,
+     .atomics = true,
+     .dmabuf = false,
+     .active_speed = FV_SPEED_EDR,
+     .active_width = 1},
+    {.profile = "tiny",
+     .vendor_id = 0x0001,
+     .part_id = 1,
+     .max_qp = 64,
+     .max_qp_wr = 16,
+     .max_sge = 1,
+     .max_inline = 0,
+     .inline_errno = EINVAL,
+     .max_cqe = 255,
+     .max_mr = 64,
+     .max_mr_size = 1u << 20,
+     .max_msg_sz = 1u << 16,
+     .max_rd_atom = 1,
+     .max_init_rd_atom = 1,
+     .max_srq = 0,
+     .atomics = false,
+     .dmabuf = true,
+     .active_speed = 1,
+     .active_width = 1},
+};
+
+static uint64_t fv_number(const char *text, const char *where)
+{
+    char *end;
+    uint64_t value = strtoull(text, &end, 0);
+
+    switch (*end) {
+    case 'k':
+        value <<= 10;
+        end++;
+        break;
+    case 'm':
+        value <<= 20;
+        end++;
+        break;
+    case 'g':
+        value <<= 30;
+        end++;
+        break;
+    default:
+        break;
+    }
+
+    if ((end == text) || (*end != '\0')) {
+        fv_abort("%s: '%s' is not a number", where, text);
+    }
+
+    return value;
+}
+
+static void fv_cap_set(fv_caps_t *caps, const char *name, uint64_t value)
+{
+    const struct {
+        const char *name;
+        int *field;
+    } ints[] = {
+        {"max_qp", &caps->max_qp},
+        {"max_qp_wr", &caps->max_qp_wr},
+        {"max_sge", &caps->max_sge},
+        {"max_inline", &caps->max_inline},
+        {"max_cqe", &caps->max_cqe},
+        {"max_mr", &caps->max_mr},
+        {"max_rd_atom", &caps->max_rd_atom},
+        {"max_init_rd_atom", &caps->max_init_rd_atom},
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(ints) / sizeof(ints[0]); i++) {
+        if (strcmp(name, ints[i].name) == 0) {
+            *ints[i].field = (int)value;
+            return;
+        }
+    }
+
+    if (strcmp(name, "max_mr_size") == 0) {
+        caps->max_mr_size = value;
+    } else if (strcmp(name, "max_msg_sz") == 0) {
+        caps->max_msg_sz = (uint32_t)value;
+    } else if (strcmp(name, "atomics") == 0) {
+        caps->atomics = value != 0;
+    } else if (strcmp(name, "dmabuf") == 0) {
+        caps->dmabuf = value != 0;
+    } else if (strcmp(name, "speed") == 0) {
+        caps->active_speed = (uint8_t)value;
+    } else if (strcmp(name, "width") == 0) {
+        caps->active_width = (uint8_t)value;
+    } else {
+        fv_abort("FAKE_VERBS_CAPS: there is no capability '%s'", name);
+    }
+}
+
+static void fv_caps_override(fv_caps_t *caps)
+{
+    const char *env = getenv("FAKE_VERBS_CAPS");
+    char *copy, *field, *value, *save;
+
+    if (env == NULL) {
+        return;
+    }
+
+    copy = strdup(env);
+    for (field = strtok_r(copy, ",", &save); field != NULL;
+         field = strtok_r(NULL, ",", &save)) {
+        value = strchr(field, '=');
+        if (value == NULL) {
+            fv_abort("FAKE_VERBS_CAPS: expected field=value, got '%s'", field);
+        }
+        *value++ = '\0';
+        fv_cap_set(caps, field, fv_number(value, "FAKE_VERBS_CAPS"));
+    }
+    free(copy);
+}
+
+static void fv_device_add(const char *name, const char *profile, const char *pci)
+{
+    const char *sysfs = getenv("FAKE_VERBS_SYSFS");
+    fv_device_t *device = &fv.device[fv.num_devices];
+    unsigned i;
+
+    if (fv.num_devices == FV_MAX_DEVICES) {
+        fv_abort("FAKE_VERBS_DEVICES: more than %d devices", FV_MAX_DEVICES);
+    }
+
+    for (i = 0; i < sizeof(fv_profiles) / sizeof(fv_profiles[0]); i++) {
+        if (strcmp(profile, fv_profiles[i].profile) == 0) {
+            device->caps = fv_profiles[i];
+        }
+    }
+    if (device->caps.profile == NULL) {
+        fv_abort("FAKE_VERBS_DEVICES: there is no profile '%s'", profile);
+    }
+
+    fv_caps_override(&device->caps);
+    device->index = fv.num_devices++;
+    device->ibv.node_type = IBV_NODE_CA;
+    device->ibv.transport_type = IBV_TRANSPORT_IB;
+    if (sysfs == NULL) {
+        sysfs = "/sys/class";
+    }
+    snprintf(device->pci, sizeof(device->pci), "%s", pci);
+    snprintf(device->ibv.name, sizeof(device->ibv.name), "%s", name);
+    snprintf(device->ibv.dev_name, sizeof(device->ibv.dev_name), "uverbs%u",
+             device->index);
+    snprintf(device->ibv.dev_path, sizeof(device->ibv.dev_path),
+             "%.180s/infiniband_verbs/uverbs%u", sysfs, device->index);
+    snprintf(device->ibv.ibdev_path, sizeof(device->ibv.ibdev_path),
+             "%.180s/infiniband/%.60s", sysfs, name);
+}
+
+void fv_devices_init(void)
+{
+    const char *env = getenv("FAKE_VERBS_DEVICES");
+    char *copy, *name, *profile, *pci, *save;
+
+    copy = strdup((env == NULL) ? "fake0:ionic,fake1:ionic" : env);
+    for (name = strtok_r(copy, ",", &save); name != NULL;
+         name = strtok_r(NULL, ",", &save)) {
+        pci = strchr(name, '@');
+        if (pci != NULL) {
+            *pci++ = '\0';
+        }
+        profile = strchr(name, ':');
+        if (profile != NULL) {
+            *profile++ = '\0';
+        }
+        fv_device_add(name, (profile == NULL) ? "ionic" : profile,
+                      (pci == NULL) ? "" : pci);
+    }
+    free(copy);
+}
+
+uint16_t fv_lid(const fv_device_t *device)
+{
+    return device->caps.ib ? (uint16_t)(device->index + 1) : 0;
+}
+
+/* InfiniBand: one. RoCE: link-local and IPv4, each as v1 and v2. rxe: v2 alone. */
+bool fv_gid(const fv_device_t *device, unsigned index, union ibv_gid *gid,
+            unsigned *type)
+{
+    const bool rxe = strcmp(device->caps.profile, "rxe") == 0;
+    const unsigned count = device->caps.ib ? 1 : (rxe ? 2 : 4);
+    const bool ipv4 = rxe ? (index == 1) : (index >= 2);
+
+    memset(gid, 0, sizeof(*gid));
+    if (index >= count) {
+        return false;
+    }
+
+    if (device->caps.ib) {
+        *type = IBV_GID_TYPE_IB;
+    } else if (rxe || ((index & 1) == 1)) {
+        *type = IBV_GID_TYPE_ROCE_V2;
+    } else {
+        *type = IBV_GID_TYPE_ROCE_V1;
+    }
+
+    if (ipv4) {
+        gid->raw[10] = gid->raw[11] = 0xff;
+        gid->raw[12] = 10;
+        gid->raw[14] = (uint8_t)(device->index + 1);
+        gid->raw[15] = 1;
+    } else {
+        gid->raw[0] = 0xfe;
+        gid->raw[1] = 0x80;
+        gid->raw[8] = 0x02;
+        gid->raw[11] = 0xff;
+        gid->raw[12] = 0xfe;
+        gid->raw[15] = (uint8_t)(device->index + 1);
+    }
+
+    return true;
+}
+
+int fv_gid_owner(const union ibv_gid *gid)
+{
+    union ibv_gid mine;
+    unsigned i, j, type;
+
+    for (i = 0; i < fv.num_devices; i++) {
+        for (j = 0; fv_gid(&fv.device[i], j, &mine, &type); j++) {
+            if (memcmp(gid, &mine, sizeof(mine)) == 0) {
+                return (int)i;
+            }
+        }
+    }
+
+    return -1;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * One work request meets the peer: its path, its queue pair, its keys, its receives.
+ * The whole request is carried out or nothing of it, except that a write whose
+ * immediate finds no receive has written (as on a real wire).
+ */
+
+#define FV_MAX_SGE 64
+
+/* Local addresses of a list of entries, in the process that owns the keys. */
+static bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge,
+                       unsigned count, unsigned access, struct ibv_sge *out,
+                       unsigned *out_count)
+{
+    const fv_wire_mr_t *mr;
+    unsigned i, n = 0;
+
+    for (i = 0; i < count; i++) {
+        if (sge[i].length == 0) {
+            continue;
+        }
+        mr = fv_key_find(sge[i].lkey);
+        if ((mr == NULL) || (mr->pid != owner->pid) || (mr->pd != owner->pd) ||
+            ((mr->access & access) != access) || (sge[i].addr < mr->iova) ||
+            (sge[i].addr - mr->iova > mr->length) ||
+            (sge[i].length > mr->length - (sge[i].addr - mr->iova))) {
+            return false;
+        }
+        out[n] = sge[i];
+        out[n++].addr = mr->host + (sge[i].addr - mr->iova);
+    }
+
+    *out_count = n;
+    return true;
+}
+
+static bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
+                     struct ibv_sge *out, unsigned *count)
+{
+    if (send->flags & IBV_SEND_INLINE) {
+        out[0].addr = (uintptr_t)send->inline_data;
+        out[0].length = send->length;
+        *count = (send->length == 0) ? 0 : 1;
+        return true;
+    }
+
+    return fv_resolve(qp->wire, send->sge, send->num_sge, access, out, count);
+}
+
+static bool fv_remote_ok(const fv_wire_qp_t *peer, const fv_send_t *send,
+                         uint64_t length, unsigned access, uint64_t *host)
+{
+    const fv_wire_mr_t *mr;
+
+    *host = 0;
+    if (length == 0) {
+        return true;
+    }
+
+    mr = fv_key_find(send->rkey);
+    if ((mr == NULL) || (mr->pid != peer->pid) || (mr->pd != peer->pd) ||
+        ((mr->access & access) != access) || (send->remote_addr < mr->iova) ||
+        (send->remote_addr - mr->iova > mr->length) ||
+        (length > mr->length - (send->remote_addr - mr->iova))) {
+        return false;
+    }
+
+    *host = mr->host + (send->remote_addr - mr->iova);
+    return true;
+}
+
+/* Whose packets get through to whom. */
+static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
+{
+    const fv_device_t *device = fv_device_of(qp->ibv.context);
+    const fv_wire_qp_t *me = qp->wire;
+    fv_wire_qp_t *peer = fv_wire_qp_find(me->dest_qp_num);
+    union ibv_gid gid, back;
+    unsigned type, back_type;
+    int there;
+
+    if ((peer == NULL) || peer->lost || me->lost ||
+        fv.wire->device[device->index].down || fv.wire->device[peer->device].down ||
+        fv.wire->device[peer->device].removed ||
+        ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||
+        (peer->dest_qp_num != me->qp_num) || (peer->rq_psn != me->sq_psn)) {
+        return NULL;
+    }
+
+    there = me->is_global ? fv_gid_owner(&me->dgid) : (int)me->dlid - 1;
+    if (there != (int)peer->device) {
+        return NULL;
+    }
+    if (me->is_global && peer->is_global) {
+        if (!fv_gid(device, me->sgid_index, &gid, &type) ||
+            !fv_gid(&fv.device[there], peer->sgid_index, &back, &back_type) ||
+            (type != back_type) || (memcmp(&gid, &peer->dgid, sizeof(gid)) != 0)) {
+            return NULL;
+        }
+    }
+
+    return fv_alive(peer->pid) ? peer : NULL;
+}
+
+/* The responder found fault with a request: both sides are in error. */
+static enum ibv_wc_status fv_reject(fv_wire_qp_t *peer, enum ibv_wc_status status)
+{
+    fv_async_qp(peer, (status == IBV_WC_REM_ACCESS_ERR) ? IBV_EVENT_QP_ACCESS_ERR
+                                                        : IBV_EVENT_QP_REQ_ERR);
+    fv_qp_to_error(peer);
+    return status;
+}
+
+static void fv_recv_complete(fv_wire_qp_t *peer, const fv_send_t *send,
+                             enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+{
+    const fv_cqe_t cqe = {
+        .wr_id = fv_recv_at(peer, peer->rq_taken)->wr_id,
+        .status = status,
+        .opcode = opcode,
+        .byte_len = send->length,
+        .imm_data = send->imm_data,
+        .qp_num = peer->qp_num,
+        .src_qp = peer->dest_qp_num,
+        .wc_flags = ((send->opcode == IBV_WR_SEND_WITH_IMM) ||
+                     (send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM))
+                        ? IBV_WC_WITH_IMM
+                        : 0,
+        .vendor_err = (status == IBV_WC_SUCCESS) ? 0 : 0x80 + status,
+        .queue_end = peer->rq_taken + 1,
+        .is_recv = true,
+        .solicited = (send->flags & IBV_SEND_SOLICITED) != 0,
+    };
+
+    peer->rq_taken++;
+    fv_cq_push(&fv.wire->cq[peer->recv_cq], &cqe);
+}
+
+/* The part of `in' that starts at `skip' and is `length' long. */
+static unsigned fv_slice(const struct ibv_sge *in, unsigned count, uint64_t skip,
+                         uint64_t length, struct ibv_sge *out)
+{
+    unsigned i, n = 0;
+    uint64_t take;
+
+    for (i = 0; (i < count) && (length > 0); i++) {
+        if (skip >= in[i].length) {
+            skip -= in[i].length;
+            continue;
+        }
+        take = in[i].length - skip;
+        take = (take < length) ? take : length;
+        out[n].addr = in[i].addr + skip;
+        out[n++].length = (uint32_t)take;
+        length -= take;
+        skip = 0;
+    }
+
+    return n;
+}
+
+static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
+                      const struct ibv_sge *local, unsigned count)
+{
+    struct ibv_sge to[FV_MAX_SGE], part[FV_MAX_SGE];
+    uint64_t room = 0, done = 0, take;
+    const fv_recv_t *recv;
+    unsigned i, n;
+
+    if (peer->rq_taken == peer->rq_head) {
+        return FV_STALL_RNR;
+    }
+
+    recv = fv_recv_at(peer, peer->rq_taken);
+    for (i = 0; i < recv->num_sge; i++) {
+        room += recv->sge[i].length;
+    }
+    if (send->length > room) {
+        fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR);
+        return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
+    }
+    if (!fv_resolve(peer, recv->sge, recv->num_sge, IBV_ACCESS_LOCAL_WRITE, to, &n)) {
+        fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR);
+        return fv_reject(peer, IBV_WC_REM_OP_ERR);
+    }
+
+    for (i = 0; (i < n) && (done < send->length); i++) {
+        take = send->length - done;
+        take = (take < to[i].length) ? take : to[i].length;
+        if (fv_memory_write(peer->pid, to[i].addr, part,
+                            fv_slice(local, count, done, take, part)) != 0) {
+            return FV_STALL_SILENT;
+        }
+        done += take;
+    }
+
+    qp->stats.bytes_out += send->length;
+    fv_device_of(qp->ibv.context)->stats.bytes_out += send->length;
+    fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_SUCCESS);
+    return IBV_WC_SUCCESS;
+}
+
+static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
+                       const struct ibv_sge *local, unsigned count)
+{
+    uint64_t host;
+
+    if (!(peer->access & IBV_ACCESS_REMOTE_WRITE)) {
+        return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
+    }
+    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_WRITE, &host)) {
+        return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
+    }
+    if ((send->length > 0) && (fv_memory_write(peer->pid, host, local, count) != 0)) {
+        return FV_STALL_SILENT;
+    }
+
+    if (send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        if (peer->rq_taken == peer->rq_head) {
+            return FV_STALL_RNR;
+        }
+        fv_recv_complete(peer, send, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+    }
+
+    qp->stats.bytes_out += send->length;
+    fv_device_of(qp->ibv.context)->stats.bytes_out += send->length;
+    return IBV_WC_SUCCESS;
+}
+
+static void fv_scatter(const struct ibv_sge *local, unsigned count, const void *data)
+{
+    const char *from = data;
+    unsigned i;
+
+    for (i = 0; i < count; i++) {
+        memcpy((void *)(uintptr_t)local[i].addr, from, local[i].length);
+        from += local[i].length;
+    }
+}
+
+static int fv_do_read(fv_qp_t *qp, fv_wire_qp_t *peer, fv_send_t *send,
+                      const struct ibv_sge *local, unsigned count)
+{
+    struct ibv_sge late = {.length = send->length};
+    uint64_t host;
+
+    if (!(peer->access & IBV_ACCESS_REMOTE_READ) ||
+        (qp->attr.max_rd_atomic > peer->max_dest_rd_atomic)) {
+        return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
+    }
+    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_READ, &host)) {
+        return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
+    }
+
+    if (fv.late_mode && (send->length > 0)) {
+        send->late = malloc(send->length);
+        if (send->late == NULL) {
+            fv_abort("no memory for a read of %u bytes", send->length);
+        }
+        late.addr = (uintptr_t)send->late;
+        qp->late_reads++;
+        local = &late;
+        count = 1;
+    }
+    if ((send->length > 0) && (fv_memory_read(peer->pid, host, local, count) != 0)) {
+        return FV_STALL_SILENT;
+    }
+
+    qp->stats.bytes_in += send->length;
+    fv_device_of(qp->ibv.context)->stats.bytes_in += send->length;
+    return IBV_WC_SUCCESS;
+}
+
+/* The wire's lock is the device's atomicity: IBV_ATOMIC_HCA. */
+static int fv_do_atomic(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
+                        const struct ibv_sge *local, unsigned count)
+{
+    uint64_t host, old, new;
+    struct ibv_sge value = {.addr = (uintptr_t)&old, .length = sizeof(old)};
+
+    if (!(peer->access & IBV_ACCESS_REMOTE_ATOMIC) ||
+        (qp->attr.max_rd_atomic > peer->max_dest_rd_atomic) ||
+        ((send->remote_addr & 7) != 0)) {
+        return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
+    }
+    if (!fv_remote_ok(peer, send, sizeof(old), IBV_ACCESS_REMOTE_ATOMIC, &host)) {
+        return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
+    }
+    if (fv_memory_read(peer->pid, host, &value, 1) != 0) {
+        return FV_STALL_SILENT;
+    }
+
+    if (send->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        new = old + send->compare_add;
+    } else {
+        new = (old == send->compare_add) ? send->swap : old;
+    }
+    value.addr = (uintptr_t)&new;
+    if (fv_memory_write(peer->pid, host, &value, 1) != 0) {
+        return FV_STALL_SILENT;
+    }
+
+    fv_scatter(local, count, &old);
+    return IBV_WC_SUCCESS;
+}
+
+/* Data of a read arrives at last. */
+void fv_land(fv_qp_t *qp, fv_send_t *send)
+{
+    struct ibv_sge local[FV_MAX_SGE];
+    unsigned count;
+
+    if (send->late == NULL) {
+        return;
+    }
+
+    if (!fv_local(qp, send, IBV_ACCESS_LOCAL_WRITE, local, &count)) {
+        fv_abort("a region was deregistered while queue pair 0x%x read into it",
+                 qp->ibv.qp_num);
+    }
+    fv_scatter(local, count, send->late);
+    free(send->late);
+    send->late = NULL;
+    qp->late_reads--;
+}
+
+int fv_respond(fv_qp_t *qp, fv_send_t *send)
+{
+    const bool reads = (send->opcode == IBV_WR_RDMA_READ) ||
+                       (send->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ||
+                       (send->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD);
+    const bool atomic = reads && (send->opcode != IBV_WR_RDMA_READ);
+    struct ibv_sge local[FV_MAX_SGE];
+    fv_wire_qp_t *peer;
+    unsigned count;
+
+    if (send->length > fv_device_of(qp->ibv.context)->caps.max_msg_sz) {
+        return IBV_WC_LOC_LEN_ERR;
+    }
+    if (reads && (qp->attr.max_rd_atomic == 0)) {
+        return IBV_WC_LOC_QP_OP_ERR;
+    }
+    if (!fv_local(qp, send, reads ? IBV_ACCESS_LOCAL_WRITE : 0, local, &count)) {
+        return IBV_WC_LOC_PROT_ERR;
+    }
+    if (atomic && (send->length != sizeof(uint64_t))) {
+        return IBV_WC_LOC_LEN_ERR;
+    }
+
+    peer = fv_peer(qp);
+    if (peer == NULL) {
+        return FV_STALL_SILENT;
+    }
+    if ((peer->path_mtu != qp->wire->path_mtu) &&
+        (send->length >
+         (128u << ((peer->path_mtu < qp->wire->path_mtu) ? peer->path_mtu
+                                                         : qp->wire->path_mtu)))) {
+        return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
+    }
+
+    switch (send->opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+        return fv_do_send(qp, peer, send, local, count);
+    case IBV_WR_RDMA_READ:
+        return fv_do_read(qp, peer, send, local, count);
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return fv_do_atomic(qp, peer, send, local, count);
+    default:
+        return fv_do_write(qp, peer, send, local, count);
+    }
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FV_MAGIC UINT64_C(0x3172657661660001)
+#define FV_ARENA_SIZE (UINT64_C(1) << 30)
+#define FV_MIN_ORDER 8
+
+fv_process_t fv;
+
+static pthread_once_t fv_once = PTHREAD_ONCE_INIT;
+
+void fv_abort(const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "fake verbs: ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    fflush(stderr);
+    abort();
+}
+
+void fv_lock(void)
+{
+    int err = pthread_mutex_lock(&fv.wire->lock);
+
+    if (err == EOWNERDEAD) {
+        pthread_mutex_consistent(&fv.wire->lock);
+    } else if (err != 0) {
+        fv_abort("the wire's lock: %s", strerror(err));
+    }
+}
+
+void fv_unlock(void)
+{
+    pthread_mutex_unlock(&fv.wire->lock);
+}
+
+void *fv_at(uint64_t offset)
+{
+    return (char *)fv.wire + offset;
+}
+
+static unsigned fv_order(size_t size)
+{
+    unsigned order = FV_MIN_ORDER;
+
+    while ((UINT64_C(1) << order) < size) {
+        order++;
+    }
+
+    return order;
+}
+
+uint64_t fv_alloc(size_t size)
+{
+    const unsigned order = fv_order(size);
+    uint64_t offset = fv.wire->arena_free[order];
+
+    if (offset != 0) {
+        memcpy(&fv.wire->arena_free[order], fv_at(offset), sizeof(offset));
+    } else {
+        offset = fv.wire->arena_next;
+        if (offset + (UINT64_C(1) << order) > fv.wire->size) {
+            fv_abort("the wire is full: %zu bytes of queues do not fit", size);
+        }
+        fv.wire->arena_next += UINT64_C(1) << order;
+    }
+
+    memset(fv_at(offset), 0, size);
+    return offset;
+}
+
+void fv_free(uint64_t offset, size_t size)
+{
+    const unsigned order = fv_order(size);
+
+    memcpy(fv_at(offset), &fv.wire->arena_free[order], sizeof(offset));
+    fv.wire->arena_free[order] = offset;
+}
+
+uint64_t fv_now(void)
+{
+    struct timespec now;
+
+    if (fv.clock_stopped) {
+        return fv.clock;
+    }
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* A zombie has no memory any more, so reading it says more than kill(pid, 0). */
+bool fv_alive(pid_t pid)
+{
+    char byte;
+    struct iovec here = {.iov_base = &byte, .iov_len = 1};
+    struct iovec there = {.iov_base = NULL, .iov_len = 1};
+
+    if (pid == fv.pid) {
+        return true;
+    }
+
+    return (process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0) || (errno != ESRCH);
+}
+
+static int fv_memory_error(pid_t pid, const char *what, uint64_t address)
+{
+    if (errno == ESRCH) {
+        return -1;
+    }
+
+    fv_abort(
+        "%s of process %d at 0x%llx failed: %s; the memory of a registered region must "
+        "stay mapped, and processes of one wire must be allowed to trace each other "
+        "(kernel.yama.ptrace_scope=0)",
+        what, (int)pid, (unsigned long long)address, strerror(errno));
+}
+
+static unsigned fv_to_iovec(const struct ibv_sge *sge, unsigned count,
+                            struct iovec *iov)
+{
+    unsigned i;
+
+    for (i = 0; i < count; i++) {
+        iov[i].iov_base = (void *)(uintptr_t)sge[i].addr;
+        iov[i].iov_len = sge[i].length;
+    }
+
+    return count;
+}
+
+static size_t fv_sge_length(const struct ibv_sge *sge, unsigned count)
+{
+    size_t length = 0;
+    unsigned i;
+
+    for (i = 0; i < count; i++) {
+        length += sge[i].length;
+    }
+
+    return length;
+}
+
+/* Addresses in `from' are this process', and were translated by their keys. */
+int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count)
+{
+    struct iovec iov[64], there;
+    size_t done = 0;
+    ssize_t ret;
+    unsigned i;
+
+    if (pid == fv.pid) {
+        for (i = 0; i < count; i++) {
+            memmove((char *)(uintptr_t)to + done, (void *)(uintptr_t)from[i].addr,
+                    from[i].length);
+            done += from[i].length;
+        }
+        return 0;
+    }
+
+    there.iov_base = (void *)(uintptr_t)to;
+    there.iov_len = fv_sge_length(from, count);
+    ret = process_vm_writev(pid, iov, fv_to_iovec(from, count, iov), &there, 1, 0);
+    if (ret != (ssize_t)there.iov_len) {
+        return fv_memory_error(pid, "writing memory", to);
+    }
+
+    return 0;
+}
+
+int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count)
+{
+    struct iovec iov[64], there;
+    size_t done = 0;
+    ssize_t ret;
+    unsigned i;
+
+    if (pid == fv.pid) {
+        for (i = 0; i < count; i++) {
+            memmove((void *)(uintptr_t)to[i].addr, (char *)(uintptr_t)from + done,
+                    to[i].length);
+            done += to[i].length;
+        }
+        return 0;
+    }
+
+    there.iov_base = (void *)(uintptr_t)from;
+    there.iov_len = fv_sge_length(to, count);
+    ret = process_vm_readv(pid, iov, fv_to_iovec(to, count, iov), &there, 1, 0);
+    if (ret != (ssize_t)there.iov_len) {
+        return fv_memory_error(pid, "reading memory", from);
+    }
+
+    return 0;
+}
+
+/* Pipes of another process open by name in /proc; a message is far below PIPE_BUF. */
+void fv_notify(pid_t pid, int fd, const void *msg, size_t length)
+{
+    char path[64];
+    ssize_t ret;
+    int there;
+
+    if (pid == fv.pid) {
+        ret = write(fd, msg, length);
+        if (ret != (ssize_t)length) {
+            fv_abort("an event queue is full: events are not read");
+        }
+        return;
+    }
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    there = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (there >= 0) {
+        ret = write(there, msg, length);
+        (void)ret; /* dead or full: nobody is there to be told */
+        close(there);
+    }
+}
+
+static void fv_wire_format(fv_wire_t *wire, uint64_t size)
+{
+    pthread_mutexattr_t attr;
+
+    wire->size = size;
+    wire->arena_next = (sizeof(*wire) + 4095) & ~UINT64_C(4095);
+    wire->next_pd = 1;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&wire->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+    wire->magic = FV_MAGIC;
+}
+
+static fv_wire_t *fv_wire_map(const char *path)
+{
+    const uint64_t size = sizeof(fv_wire_t) + FV_ARENA_SIZE;
+    int flags = MAP_NORESERVE, fd = -1;
+    struct stat st;
+    fv_wire_t *wire;
+
+    if (path == NULL) {
+        flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    } else {
+        flags |= MAP_SHARED;
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if ((fd < 0) || (flock(fd, LOCK_EX) != 0) || (fstat(fd, &st) != 0) ||
+            ((st.st_size == 0) && (ftruncate(fd, (off_t)size) != 0))) {
+            fv_abort("FAKE_VERBS_WIRE=%s: %s", path, strerror(errno));
+        }
+    }
+
+    wire = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (wire == MAP_FAILED) {
+        fv_abort("mapping the wire (%llu bytes) failed: %s", (unsigned long long)size,
+                 strerror(errno));
+    }
+
+    if (wire->magic == 0) {
+        fv_wire_format(wire, size);
+    } else if ((wire->magic != FV_MAGIC) || (wire->size != size)) {
+        fv_abort("FAKE_VERBS_WIRE=%s is not a wire of this version", path);
+    }
+
+    if (fd >= 0) {
+        flock(fd, LOCK_UN); /* the mapping would keep it */
+        close(fd);
+    }
+
+    return wire;
+}
+
+/* What processes left behind that died; nobody looks at it while they are dead. */
+static void fv_sweep(void)
+{
+    fv_wire_t *wire = fv.wire;
+    unsigned i;
+
+    fv_lock();
+    for (i = 0; i < FV_MAX_QPS; i++) {
+        if (wire->qp[i].used && !fv_alive(wire->qp[i].pid)) {
+            wire->qp[i].used = false;
+        }
+    }
+    for (i = 0; i < FV_MAX_CQS; i++) {
+        if (wire->cq[i].used && !fv_alive(wire->cq[i].pid)) {
+            wire->cq[i].used = false;
+        }
+    }
+    for (i = 0; i < FV_MAX_MRS; i++) {
+        if (wire->mr[i].used && !fv_alive(wire->mr[i].pid)) {
+            wire->mr[i].used = false;
+        }
+    }
+    fv_unlock();
+}
+
+static void fv_after_fork(void)
+{
+    fv.pid = getpid();
+}
+
+static void fv_init_once(void)
+{
+    const char *path = getenv("FAKE_VERBS_WIRE");
+    const char *mode = getenv("FAKE_VERBS_MODE");
+    const char *peermem = getenv("FAKE_VERBS_PEERMEM");
+
+    fv.pid = getpid();
+    pthread_atfork(NULL, NULL, fv_after_fork);
+    fv.shared = (path != NULL) && (path[0] != '\0');
+    fv.null_mode = (mode != NULL) && (strcmp(mode, "null") == 0);
+    fv.late_mode = (mode != NULL) && (strcmp(mode, "late") == 0);
+    fv.no_peermem = (peermem != NULL) && (strcmp(peermem, "n") == 0);
+    if (fv.shared) {
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+
+    fv.wire = fv_wire_map(fv.shared ? path : NULL);
+    fv_devices_init();
+    fv_faults_init();
+    if (fv.shared) {
+        fv_sweep();
+    }
+}
+
+void fv_init(void)
+{
+    pthread_once(&fv_once, fv_init_once);
+}
