@@ -207,5 +207,9 @@ extern const ct_case_t ct_cases_rma[];
 extern const ct_case_t ct_cases_list[];
 extern const ct_case_t ct_cases_am[];
 extern const ct_case_t ct_cases_atomic[];
+extern const ct_case_t ct_cases_flow[];
+extern const ct_case_t ct_cases_event[];
+extern const ct_case_t ct_cases_key[];
+extern const ct_case_t ct_cases_fault[];
 
 #endif

@@ -117,6 +117,16 @@ static ucs_status_t ct_target_on_empty_am(void *arg, void *data, size_t length,
     return UCS_OK;
 }
 
+static ucs_status_t ct_target_on_fill_am(void *arg, void *data, size_t length,
+                                         unsigned flags)
+{
+    (void)arg;
+    (void)data;
+    (void)length;
+    (void)flags;
+    return UCS_OK;
+}
+
 ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
 {
     const uint64_t am_flags =
@@ -134,6 +144,10 @@ ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
     if (status == UCS_OK) {
         status = uct_iface_set_am_handler(side->iface, CT_AM_ID_EMPTY,
                                           ct_target_on_empty_am, target, 0);
+    }
+    if (status == UCS_OK) {
+        status = uct_iface_set_am_handler(side->iface, CT_AM_ID_FILL,
+                                          ct_target_on_fill_am, target, 0);
     }
     return status;
 }

@@ -18,6 +18,7 @@
 #define CT_AM_ID 5       /* header is the seed of the payload's pattern */
 #define CT_AM_ID_EMPTY 6 /* counted only */
 #define CT_AM_ID_BACK 7  /* from target to initiator */
+#define CT_AM_ID_FILL 8  /* thrown away */
 
 
 typedef enum ct_cmd {

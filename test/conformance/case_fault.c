@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* A peer that dies or stops, an endpoint destroyed in the middle. */
+
+#include "test/conformance/ct.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CT_FAULT_SPACE ((size_t)4 << 20)
+#define CT_FAULT_MAX_OPS 4096
+
+
+typedef struct ct_fault {
+    ct_op_t op;
+    ct_mem_t local;
+    ct_remote_t remote;
+    ct_comp_t *comps;
+    ucs_status_t *posted;
+    size_t count;
+} ct_fault_t;
+
+static int ct_fault_open(ct_t *ct, ct_fault_t *fault)
+{
+    const uint64_t flags = ct->side.attr.cap.flags;
+
+    memset(fault, 0, sizeof(*fault));
+    if (!(flags & (UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_ZCOPY))) {
+        snprintf(ct->skip, sizeof(ct->skip), "the transport claims no zero-copy");
+        return 0;
+    }
+
+    fault->op = (flags & UCT_IFACE_FLAG_PUT_ZCOPY) ? CT_PUT_ZCOPY : CT_GET_ZCOPY;
+    ct_connect(ct);
+    ct_remote_create(ct, CT_FAULT_SPACE, 0, &fault->remote);
+    ck_assert_int_eq(ct_mem_create(&ct->side, CT_FAULT_SPACE, ct->variant->local_type,
+                                   &fault->local),
+                     UCS_OK);
+    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
+    fault->comps = calloc(CT_FAULT_MAX_OPS, sizeof(*fault->comps));
+    fault->posted = calloc(CT_FAULT_MAX_OPS, sizeof(*fault->posted));
+    return 1;
+}
+
+static void ct_fault_close(ct_t *ct, ct_fault_t *fault)
+{
+    free(fault->comps);
+    free(fault->posted);
+    ct_mem_destroy(&ct->side, &fault->local);
+    ct_remote_destroy(ct, &fault->remote);
+}
+
+static ucs_status_t ct_fault_post(ct_t *ct, ct_fault_t *fault, size_t length)
+{
+    size_t offset = (fault->count * 4099) % (CT_FAULT_SPACE - length);
+    ct_piece_t piece = {
+        .local_offset = offset, .remote_offset = offset, .length = length};
+    ct_comp_t *comp = &fault->comps[fault->count];
+    ucs_status_t status;
+
+    ck_assert_uint_lt(fault->count, CT_FAULT_MAX_OPS);
+    ct_comp_init(comp);
+    status = ct_post(ct, fault->op, &fault->local, &fault->remote, &piece, comp);
+    if (!UCS_STATUS_IS_ERR(status)) {
+        fault->posted[fault->count++] = status;
+    }
+    return status;
+}
+
+/* What was in progress has been called back, once, with whatever status. */
+static int ct_fault_is_ended(void *arg)
+{
+    const ct_fault_t *fault = arg;
+    size_t i;
+
+    for (i = 0; i < fault->count; ++i) {
+        if ((fault->posted[i] == UCS_INPROGRESS) && (fault->comps[i].num_calls == 0)) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+static void ct_fault_expect_at_most_once(const ct_fault_t *fault)
+{
+    size_t i;
+
+    for (i = 0; i < fault->count; ++i) {
+        ck_assert_uint_le(fault->comps[i].num_calls, 1);
+        ck_assert((fault->posted[i] == UCS_INPROGRESS) ||
+                  (fault->comps[i].num_calls == 0));
+    }
+}
+
+static void ct_fault_kill_peer(ct_t *ct)
+{
+    ct->is_hurt = 1;
+    mkv_proc_kill(&ct->peer, SIGKILL);
+    mkv_proc_wait(&ct->peer);
+}
+
+/* Go on as an application would, until the transport says that the peer is gone. */
+static void ct_fault_until_error(ct_t *ct, ct_fault_t *fault)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status = UCS_OK;
+
+    while (ct->side.events.num_ep_errors == 0) {
+        if (ct_fault_is_ended(fault) && (fault->count + 1 < CT_FAULT_MAX_OPS)) {
+            status = ct_fault_post(ct, fault, 1000);
+            if (UCS_STATUS_IS_ERR(status) && (status != UCS_ERR_NO_RESOURCE)) {
+                break;
+            }
+        }
+        if (ct->side.attr.cap.flags & UCT_IFACE_FLAG_EP_CHECK) {
+            status = uct_ep_check(ct->ep, 0, NULL);
+            if (UCS_STATUS_IS_ERR(status) && (status != UCS_ERR_NO_RESOURCE)) {
+                break;
+            }
+        }
+        ct_progress(ct);
+        ck_assert_msg(mkv_test_now_ms() < deadline,
+                      "the death of the peer goes unnoticed");
+    }
+}
+
+static int ct_fault_has_failed(void *arg)
+{
+    return ((ct_side_events_t *)arg)->num_ep_errors > 0;
+}
+
+static void ct_fault_expect_failed_ep(ct_t *ct, ct_fault_t *fault)
+{
+    int i;
+
+    ct_wait(ct, ct_fault_is_ended, fault, "what was in flight");
+    ct_wait(ct, ct_fault_has_failed, &ct->side.events, "the error handler");
+    for (i = 0; i < 200; ++i) {
+        ct_progress(ct);
+    }
+    if (ct->is_checked) { /* some of UCX's own tell it once for each operation */
+        ck_assert_uint_eq(ct->side.events.num_ep_errors, 1);
+    }
+    ck_assert_ptr_eq(ct->side.events.ep, ct->ep);
+    ck_assert(UCS_STATUS_IS_ERR(ct->side.events.ep_status));
+    ct_fault_expect_at_most_once(fault);
+    snprintf(ct->covered, sizeof(ct->covered),
+             "%zu operations, handler called %u x: %s", fault->count,
+             ct->side.events.num_ep_errors,
+             ucs_status_string(ct->side.events.ep_status));
+}
+
+static void death_of_an_idle_peer_is_told_once(ct_t *ct)
+{
+    ct_fault_t fault;
+
+    if (ct_fault_open(ct, &fault)) {
+        ct_fault_kill_peer(ct);
+        ct_fault_until_error(ct, &fault);
+        ct_fault_expect_failed_ep(ct, &fault);
+        ct_fault_close(ct, &fault);
+    }
+}
+
+static void death_with_operations_in_flight_ends_each_once(ct_t *ct)
+{
+    ct_fault_t fault;
+    int i;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    for (i = 0; i < 64; ++i) {
+        if (ct_fault_post(ct, &fault, 60000) == UCS_ERR_NO_RESOURCE) {
+            break;
+        }
+    }
+    ct_fault_kill_peer(ct);
+    ct_fault_until_error(ct, &fault);
+    ct_fault_expect_failed_ep(ct, &fault);
+    ct_fault_close(ct, &fault);
+}
+
+static void death_during_a_flush_ends_it_once(ct_t *ct)
+{
+    ucs_status_t status;
+    ct_fault_t fault;
+    ct_comp_t flush;
+    int i;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    for (i = 0; i < 16; ++i) {
+        ct_fault_post(ct, &fault, 60000);
+    }
+    ct_comp_init(&flush);
+    status = uct_ep_flush(ct->ep, UCT_FLUSH_FLAG_LOCAL, &flush.uct);
+    ct_fault_kill_peer(ct);
+    ct_fault_until_error(ct, &fault);
+    ct_fault_expect_failed_ep(ct, &fault);
+    ck_assert_uint_eq(flush.num_calls, status == UCS_INPROGRESS);
+    ct_fault_close(ct, &fault);
+}
+
+/* After the error every call is refused, and nothing more is called back. */
+static void failed_endpoint_refuses_everything(ct_t *ct)
+{
+    ucs_status_t status;
+    ct_fault_t fault;
+    size_t before;
+    int i;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    ct_fault_kill_peer(ct);
+    ct_fault_until_error(ct, &fault);
+    ct_fault_expect_failed_ep(ct, &fault);
+    before = fault.count;
+    for (i = 0; i < 10; ++i) {
+        status = ct_fault_post(ct, &fault, 100);
+        ct_progress(ct);
+        if (!UCS_STATUS_IS_ERR(status)) {
+            ct_wait(ct, ct_fault_is_ended, &fault, "an operation on a failed endpoint");
+        }
+    }
+    for (; before < fault.count; ++before) {
+        ck_assert_msg((fault.posted[before] == UCS_INPROGRESS) &&
+                          UCS_STATUS_IS_ERR(fault.comps[before].uct.status),
+                      "an operation on a failed endpoint ended well");
+    }
+    if (ct->is_checked) {
+        ck_assert_uint_eq(ct->side.events.num_ep_errors, 1);
+    }
+    ct_fault_close(ct, &fault);
+    snprintf(ct->covered, sizeof(ct->covered), "10 operations after the error");
+}
+
+static int ct_fault_is_flushed(void *arg)
+{
+    return ((ct_comp_t *)arg)->num_calls > 0;
+}
+
+/* One-sided or not, nothing is lost when the peer sleeps and wakes. */
+static void stopped_peer_delays_and_loses_nothing(ct_t *ct)
+{
+    ucs_status_t status;
+    ct_fault_t fault;
+    ct_comp_t flush;
+    int i;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    mkv_proc_kill(&ct->peer, SIGSTOP);
+    for (i = 0; i < 32; ++i) {
+        status = ct_fault_post(ct, &fault, 50000);
+        ck_assert(!UCS_STATUS_IS_ERR(status) || (status == UCS_ERR_NO_RESOURCE));
+        ct_progress(ct);
+    }
+    mkv_proc_kill(&ct->peer, SIGCONT);
+
+    ct_wait(ct, ct_fault_is_ended, &fault, "operations posted to a stopped peer");
+    ct_comp_init(&flush);
+    while ((status = uct_ep_flush(ct->ep, UCT_FLUSH_FLAG_LOCAL, &flush.uct)) ==
+           UCS_ERR_NO_RESOURCE) {
+        ct_progress(ct);
+    }
+    if (status == UCS_INPROGRESS) {
+        ct_wait(ct, ct_fault_is_flushed, &flush, "a flush");
+        status = flush.uct.status;
+    }
+    ck_assert_int_eq(status, UCS_OK);
+    ck_assert_uint_eq(ct->side.events.num_ep_errors, 0);
+    ct_fault_expect_at_most_once(&fault);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu operations", fault.count);
+    ct_fault_close(ct, &fault);
+}
+
+/* UCP destroys endpoints in any state; what was in flight ends, at most once. */
+static void endpoint_may_go_while_operations_run(ct_t *ct)
+{
+    unsigned num_called = 0;
+    ucs_status_t status;
+    ct_fault_t fault;
+    size_t i;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    for (i = 0; i < 64; ++i) {
+        if (ct_fault_post(ct, &fault, 50000) == UCS_ERR_NO_RESOURCE) {
+            break;
+        }
+    }
+
+    status = uct_ep_flush(ct->ep, UCT_FLUSH_FLAG_CANCEL, NULL);
+    ck_assert_msg((status == UCS_OK) || (status == UCS_INPROGRESS) ||
+                      (status == UCS_ERR_UNSUPPORTED) ||
+                      (status == UCS_ERR_NO_RESOURCE),
+                  "flush(cancel): %s", ucs_status_string(status));
+    if (!ct->is_checked && !ct_fault_is_ended(&fault)) {
+        snprintf(ct->skip, sizeof(ct->skip), "flush does not cancel what is in flight");
+        ct_wait(ct, ct_fault_is_ended, &fault, "operations");
+        ct_fault_close(ct, &fault);
+        return;
+    }
+    uct_ep_destroy(ct->ep);
+    ct->ep = NULL;
+    for (i = 0; i < 2000; ++i) {
+        ct_progress(ct);
+    }
+    ct_fault_expect_at_most_once(&fault);
+    for (i = 0; i < fault.count; ++i) {
+        num_called += fault.comps[i].num_calls;
+    }
+    snprintf(ct->covered, sizeof(ct->covered), "%zu operations, %u called back",
+             fault.count, num_called);
+
+    /* The interface is as good as before. */
+    if (ct->side.attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) {
+        ct_piece_t piece = {.local_offset = 1, .remote_offset = 2, .length = 5000};
+
+        ct_connect(ct);
+        ct_check_piece(ct, fault.op, &fault.local, &fault.remote, &piece);
+    }
+    ct_fault_close(ct, &fault);
+}
+
+/* Another peer takes the place of the dead one: nothing of the old one is left. */
+static void new_peer_works_after_a_death(ct_t *ct)
+{
+    const ct_variant_t variant = {"local", 0, ct->variant->local_type,
+                                  ct->variant->remote_type};
+    static ct_t second;
+    ct_piece_t piece = {.local_offset = 1, .remote_offset = 2, .length = 5000};
+    ct_remote_t remote;
+    ct_fault_t fault;
+    ct_mem_t local;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    ct_fault_kill_peer(ct);
+    ct_fault_until_error(ct, &fault);
+    ct_fault_expect_failed_ep(ct, &fault);
+
+    /* In this process: a fork of one that uses UCX already would not be safe. */
+    if (ct_open(&second, ct->name, &variant) != UCS_OK) {
+        snprintf(ct->skip, sizeof(ct->skip), "no second pair: %.200s", second.why);
+        ct_fault_close(ct, &fault);
+        return;
+    }
+    ct_connect(&second);
+    ct_remote_create(&second, 65536, 0, &remote);
+    ck_assert_int_eq(
+        ct_mem_create(&second.side, 65536, ct_op_local_type(ct, fault.op), &local),
+        UCS_OK);
+    ct_check_piece(&second, fault.op, &local, &remote, &piece);
+    ct_mem_destroy(&second.side, &local);
+    ct_remote_destroy(&second, &remote);
+    ct_close(&second);
+    ct_fault_close(ct, &fault);
+    snprintf(ct->covered, sizeof(ct->covered), "a second pair in the same process");
+}
+
+
+const ct_case_t ct_cases_fault[] = {
+    {"death_of_an_idle_peer_is_told_once",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = death_of_an_idle_peer_is_told_once},
+    {"death_with_operations_in_flight_ends_each_once",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = death_with_operations_in_flight_ends_each_once},
+    {"death_during_a_flush_ends_it_once",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = death_during_a_flush_ends_it_once},
+    {"failed_endpoint_refuses_everything",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = failed_endpoint_refuses_everything},
+    {"new_peer_works_after_a_death", .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
+     .traits = CT_TRAIT_OTHER_PROCESS, .run = new_peer_works_after_a_death},
+    {"stopped_peer_delays_and_loses_nothing", .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = stopped_peer_delays_and_loses_nothing},
+    {"endpoint_may_go_while_operations_run",
+     .run = endpoint_may_go_while_operations_run},
+    {NULL}};
