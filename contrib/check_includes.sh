@@ -24,7 +24,7 @@ forbidden() { # PATH
     ucx_plugin/xgmi/*) echo '^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
     perf/*) echo '^(uct|infiniband)/|^(base|xgmi|rdma|ucx_plugin)/|muct_' ;;
-    test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|mkv_|morikv' ;;
+    test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
     *) echo '^$' ;;
     esac
 }
