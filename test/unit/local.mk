@@ -5,5 +5,6 @@ include test/unit/base.mk
 include test/unit/xgmi.mk
 include test/unit/perf.mk
 if HAVE_VERBS
+include test/unit/verbs.mk
 include test/unit/rdma.mk
 endif
