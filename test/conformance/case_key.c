@@ -3,7 +3,7 @@
 /* Registration and remote keys: what is packed, compared, refused, invalidated. */
 
 #include "test/conformance/ct.h"
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 
 #include <stdio.h>
 #include <stdlib.h>

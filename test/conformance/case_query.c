@@ -3,7 +3,7 @@
 /* What a transport says about itself: attributes, addresses, reachability. */
 
 #include "test/conformance/ct.h"
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -188,7 +188,7 @@ static void device_memory_is_recognised(ct_t *ct)
         return;
     }
 
-    addr = ct_hip_alloc(length);
+    addr = mkv_hip_alloc(length);
     ck_assert_ptr_nonnull(addr);
     ck_assert_int_eq(uct_md_detect_memory_type(ct->side.md, addr + 100, 10, &type),
                      UCS_OK);
@@ -201,7 +201,7 @@ static void device_memory_is_recognised(ct_t *ct)
     type = UCS_MEMORY_TYPE_LAST;
     ck_assert((uct_md_detect_memory_type(ct->side.md, on_stack, 8, &type) != UCS_OK) ||
               (type == UCS_MEMORY_TYPE_HOST));
-    ck_assert(ct_hip_free(addr));
+    ck_assert(mkv_hip_free(addr));
     snprintf(ct->covered, sizeof(ct->covered), "type, base and length inside 1 MiB");
 }
 

@@ -7,7 +7,7 @@
  */
 
 #include "test/conformance/ct.h"
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,8 +156,8 @@ static int ct_probe(int fd, void *arg)
             !ct_side_can_use(&ct->side, variant->remote_type)) {
             msg.status = UCS_ERR_UNSUPPORTED;
             snprintf(msg.text, sizeof(msg.text), "no such memory: %.200s",
-                     (ct_hip_num_devices() > 0) ? "the memory domain takes none"
-                                                : ct_hip_why());
+                     (mkv_hip_num_devices() > 0) ? "the memory domain takes none"
+                                                 : mkv_hip_why());
         }
         ct_close(ct);
     }
@@ -238,9 +238,9 @@ static int ct_run_all(void)
 {
     Suite *suite = suite_create(ct_run.name.tl_name);
     SRunner *runner = srunner_create(suite);
-    int num_failed, i, j;
+    char **titles = calloc((size_t)ct_run.num_cases * CT_MAX_VARIANTS, sizeof(*titles));
+    int num_titles = 0, num_failed, i, j;
     TCase *tcase;
-    char *title;
 
     for (i = 0; i < ct_run.num_cases; ++i) {
         for (j = 0; j < ct_run.num_variants; ++j) {
@@ -249,11 +249,11 @@ static int ct_run_all(void)
             }
 
             /* Check keeps the pointer for its messages */
-            if (asprintf(&title, "%s [%s]", ct_run.cases[i]->name,
+            if (asprintf(&titles[num_titles], "%s [%s]", ct_run.cases[i]->name,
                          ct_run.variants[j]->name) < 0) {
                 exit(MKV_TEST_EXIT_HARD);
             }
-            tcase = tcase_create(title);
+            tcase = tcase_create(titles[num_titles++]);
             tcase_set_timeout(tcase, 2.0 * mkv_test_limit_ms() / 1000);
             tcase_add_loop_test(tcase, transport_does_as_it_claims,
                                 i * CT_MAX_VARIANTS + j, i * CT_MAX_VARIANTS + j + 1);
@@ -264,6 +264,10 @@ static int ct_run_all(void)
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);
     srunner_free(runner);
+    while (num_titles > 0) {
+        free(titles[--num_titles]);
+    }
+    free(titles);
     return num_failed;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 #include "test/conformance/ct_side.h"
 #include "test/support/mkv_test.h"
 
@@ -16,7 +16,7 @@ static void *ct_mem_alloc_raw(size_t length, ucs_memory_type_t type)
     void *addr = NULL;
 
     if (type == UCS_MEMORY_TYPE_ROCM) {
-        return ct_hip_alloc(length);
+        return mkv_hip_alloc(length);
     }
 
     return (posix_memalign(&addr, CT_MEM_ALIGN, length) == 0) ? addr : NULL;
@@ -25,7 +25,7 @@ static void *ct_mem_alloc_raw(size_t length, ucs_memory_type_t type)
 static void ct_mem_free_raw(ct_mem_t *mem)
 {
     if (mem->type == UCS_MEMORY_TYPE_ROCM) {
-        ct_hip_free(mem->addr);
+        mkv_hip_free(mem->addr);
     } else {
         free(mem->addr);
     }
@@ -145,7 +145,7 @@ int ct_mem_write(const ct_mem_t *mem, size_t offset, const void *from, size_t le
     char *to = (char *)mem->addr + offset;
 
     if (mem->type == UCS_MEMORY_TYPE_ROCM) {
-        return ct_hip_copy(to, from, length);
+        return mkv_hip_copy(to, from, length);
     }
 
     memcpy(to, from, length);
@@ -157,7 +157,7 @@ int ct_mem_read(const ct_mem_t *mem, size_t offset, void *to, size_t length)
     const char *from = (const char *)mem->addr + offset;
 
     if (mem->type == UCS_MEMORY_TYPE_ROCM) {
-        return ct_hip_copy(to, from, length);
+        return mkv_hip_copy(to, from, length);
     }
 
     memcpy(to, from, length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/conformance/ct_side.h"
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 
 #include <sched.h>
@@ -249,7 +249,7 @@ int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type)
     }
 
     return ((usable & UCS_BIT(type)) != 0) &&
-           ((type == UCS_MEMORY_TYPE_HOST) || (ct_hip_num_devices() > 0));
+           ((type == UCS_MEMORY_TYPE_HOST) || (mkv_hip_num_devices() > 0));
 }
 
 int ct_side_wait(ct_side_t *side, int (*is_done)(void *arg), void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/conformance/ct_target.h"
-#include "test/conformance/ct_hip.h"
+#include "test/support/mkv_hip.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
 
@@ -229,7 +229,7 @@ static ucs_status_t ct_target_free_mem(ct_target_t *target, ct_mem_t *mem)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    return ct_hip_free(mem->addr) ? UCS_OK : UCS_ERR_IO_ERROR;
+    return mkv_hip_free(mem->addr) ? UCS_OK : UCS_ERR_IO_ERROR;
 }
 
 typedef struct ct_invalidation {
@@ -434,8 +434,8 @@ int ct_target_main(int fd, void *arg)
     ucs_status_t status;
 
     /* The other process uses device 0; here it is the next one, if there is one. */
-    if (ct_hip_num_devices() > 1) {
-        ct_hip_set_device(1);
+    if (mkv_hip_num_devices() > 1) {
+        mkv_hip_set_device(1);
     }
 
     status = ct_side_open(&side, arg);

@@ -2,7 +2,6 @@
 check_PROGRAMS += test/conformance/uct_conformance
 test_conformance_uct_conformance_SOURCES = \
 	test/conformance/ct_uct.h \
-	test/conformance/ct_hip.h test/conformance/ct_hip.c \
 	test/conformance/ct_side.h test/conformance/ct_side.c \
 	test/conformance/ct_mem.c \
 	test/conformance/ct_target.h test/conformance/ct_target.c \
@@ -15,7 +14,7 @@ test_conformance_uct_conformance_SOURCES = \
 	test/conformance/ct_main.c
 test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \
-	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
+	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -lm
 
 # UCX's own transports keep the suite honest: what they claim must pass too.
 uct_conformance_tests = \

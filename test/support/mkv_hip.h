@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef CT_HIP_H
-#define CT_HIP_H
+#ifndef MKV_HIP_H
+#define MKV_HIP_H
 
 /**
  * @file
@@ -13,22 +13,22 @@
 
 #include <stddef.h>
 
-/** @return Number of devices; 0 without a runtime, the reason in ct_hip_why(). */
-int ct_hip_num_devices(void);
+/** @return Number of devices; 0 without a runtime, the reason in mkv_hip_why(). */
+int mkv_hip_num_devices(void);
 
 /** @return Why there is no device, never NULL. */
-const char *ct_hip_why(void);
+const char *mkv_hip_why(void);
 
 /** Choose the device of later allocations; nonzero on success. */
-int ct_hip_set_device(int device);
+int mkv_hip_set_device(int device);
 
 /** @return Device memory, or NULL. */
-void *ct_hip_alloc(size_t length);
+void *mkv_hip_alloc(size_t length);
 
 /** Free device memory; nonzero on success. */
-int ct_hip_free(void *addr);
+int mkv_hip_free(void *addr);
 
 /** Copy in any direction and wait; nonzero on success. */
-int ct_hip_copy(void *to, const void *from, size_t length);
+int mkv_hip_copy(void *to, const void *from, size_t length);
 
 #endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "test/support/mkv_hip.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* hipMemcpyDefault: the runtime finds the direction. The number is part of HIP's
+ * binary interface; no HIP header is needed to build the tests. */
+#define MKV_HIP_MEMCPY_DEFAULT 4
+
+
+static struct {
+    int is_tried;
+    int num_devices;
+    char why[256];
+    int (*get_device_count)(int *count);
+    int (*set_device)(int device);
+    int (*malloc_)(void **addr, size_t length);
+    int (*free_)(void *addr);
+    int (*memcpy_)(void *to, const void *from, size_t length, int kind);
+} mkv_hip;
+
+
+static int mkv_hip_bind(void *lib, const char *name, void *slot)
+{
+    void *func = dlsym(lib, name);
+
+    if (func == NULL) {
+        snprintf(mkv_hip.why, sizeof(mkv_hip.why), "the HIP library lacks %s", name);
+        return 0;
+    }
+
+    memcpy(slot, &func, sizeof(func));
+    return 1;
+}
+
+static void *mkv_hip_open(void)
+{
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+                                        "libamdhip64.so.5"};
+    const char *path = getenv("UCX_MORI_TEST_HIP");
+    void *lib = NULL;
+    size_t i;
+
+    if (path != NULL) {
+        lib = dlopen(path, RTLD_NOW);
+    }
+
+    for (i = 0; (path == NULL) && (lib == NULL) && (i < 3); ++i) {
+        lib = dlopen(names[i], RTLD_NOW);
+    }
+
+    if (lib == NULL) {
+        snprintf(mkv_hip.why, sizeof(mkv_hip.why), "no HIP library: %s", dlerror());
+    }
+    return lib;
+}
+
+int mkv_hip_num_devices(void)
+{
+    void *lib;
+    int err;
+
+    if (mkv_hip.is_tried) {
+        return mkv_hip.num_devices;
+    }
+
+    mkv_hip.is_tried = 1;
+    lib = mkv_hip_open();
+    if ((lib == NULL) ||
+        !mkv_hip_bind(lib, "hipGetDeviceCount", &mkv_hip.get_device_count) ||
+        !mkv_hip_bind(lib, "hipSetDevice", &mkv_hip.set_device) ||
+        !mkv_hip_bind(lib, "hipMalloc", &mkv_hip.malloc_) ||
+        !mkv_hip_bind(lib, "hipFree", &mkv_hip.free_) ||
+        !mkv_hip_bind(lib, "hipMemcpy", &mkv_hip.memcpy_)) {
+        return 0;
+    }
+
+    err = mkv_hip.get_device_count(&mkv_hip.num_devices);
+    if ((err != 0) || (mkv_hip.num_devices <= 0)) {
+        snprintf(mkv_hip.why, sizeof(mkv_hip.why), "hipGetDeviceCount returned %d",
+                 err);
+        mkv_hip.num_devices = 0;
+    }
+
+    return mkv_hip.num_devices;
+}
+
+const char *mkv_hip_why(void)
+{
+    return mkv_hip.why;
+}
+
+int mkv_hip_set_device(int device)
+{
+    return mkv_hip.set_device(device) == 0;
+}
+
+void *mkv_hip_alloc(size_t length)
+{
+    void *addr = NULL;
+
+    return (mkv_hip.malloc_(&addr, length) == 0) ? addr : NULL;
+}
+
+int mkv_hip_free(void *addr)
+{
+    return mkv_hip.free_(addr) == 0;
+}
+
+int mkv_hip_copy(void *to, const void *from, size_t length)
+{
+    return (length == 0) ||
+           (mkv_hip.memcpy_(to, from, length, MKV_HIP_MEMCPY_DEFAULT) == 0);
+}
