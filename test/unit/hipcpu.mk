@@ -6,3 +6,11 @@ test_unit_test_xgmi_list_SOURCES = test/unit/test_xgmi_list.c \
 	ucx_plugin/xgmi/xgmi_kernel.h
 test_unit_test_xgmi_list_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_test_xgmi_list_LDADD = $(CHECK_LIBS)
+
+check_PROGRAMS += test/unit/test_hipcpu
+TESTS += test/unit/test_hipcpu
+test_unit_test_hipcpu_SOURCES = test/unit/test_hipcpu.c \
+	ucx_plugin/xgmi/xgmi_list.c
+test_unit_test_hipcpu_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test -D_GNU_SOURCE
+test_unit_test_hipcpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_test_hipcpu_LDADD = test/fake/libhipcpu.la $(CHECK_LIBS)

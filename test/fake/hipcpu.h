@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef HIPCPU_H
+#define HIPCPU_H
+
+/**
+ * @file
+ * Controls of libhipcpu, the HIP runtime on the CPU, for tests in its process.
+ *
+ * The runtime obeys AMD's rules for programs that are right. What is wrong in
+ * any case (freeing twice, a copy beyond an allocation, a stream destroyed while
+ * it works) ends the process by abort(3) with a text, so that a test fails where
+ * the fault is.
+ *
+ * Environment, read at the first call into the runtime:
+ *
+ *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7, 6.4 or 7.0
+ *   HIPCPU_DEVICES=2      devices of the machine, shared by all processes
+ *   HIP_VISIBLE_DEVICES   which of them this process sees, as with AMD
+ *   HIPCPU_MEMORY=BYTES   memory of a device (192 GiB, taken when touched)
+ *   HIPCPU_COPY=0         copies and kernels move no bytes and end at once, for
+ *                         measuring the host's share
+ *   HIPCPU_INLINE=1       work is done inside the call that submits it
+ *   HIPCPU_DELAY=USEC     every piece of work takes so much longer
+ *   HIPCPU_HOLD=FILE      no stream works while FILE exists
+ *   HIPCPU_GUARD=1        the CPU may not touch device memory: SIGSEGV
+ *   HIPCPU_FAIL=LIST      faults as with hipcpu_fail(): "hipMalloc:3:2,..." makes
+ *                         the third hipMalloc fail with error 2; call 0: all do
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/** What @ref hipcpu_live counts */
+typedef enum hipcpu_object {
+    HIPCPU_ALLOCATIONS, /**< hipMalloc and its kin */
+    HIPCPU_HOST_MEMORY, /**< hipHostMalloc and hipHostRegister */
+    HIPCPU_MAPPINGS,    /**< hipIpcOpenMemHandle, counting every open */
+    HIPCPU_STREAMS,
+    HIPCPU_EVENTS,
+    HIPCPU_MODULES
+} hipcpu_object_t;
+
+
+/**
+ * Let a call fail.
+ *
+ * @param [in] function  Name, such as "hipIpcOpenMemHandle".
+ * @param [in] nth       Which call from now on: 1 is the next one, 0 all of them.
+ * @param [in] error     What it returns; nothing else happens.
+ */
+void hipcpu_fail(const char *function, unsigned nth, int error);
+
+
+/** Forget all faults and release everything that is held. */
+void hipcpu_reset(void);
+
+
+/** Calls of a function so far. */
+unsigned long hipcpu_calls(const char *function);
+
+
+/** Objects of a kind that live in this process. */
+size_t hipcpu_live(hipcpu_object_t object);
+
+
+/** Whether an address belongs to memory that the runtime knows. */
+bool hipcpu_is_mapped(const void *ptr);
+
+
+/** Follow the rules of another release from now on, e.g. (5, 7). */
+void hipcpu_set_version(int major, int minor);
+
+
+/** Whether copies and kernels move bytes. */
+void hipcpu_set_copy(bool on);
+
+
+/**
+ * Let a stream stop before its next piece of work; NULL: every stream of the
+ * process, those made later too.
+ */
+void hipcpu_hold(void *stream);
+
+
+/** End @ref hipcpu_hold. */
+void hipcpu_release(void *stream);
+
+
+/** Let an event not be ready until released, whatever its stream does. */
+void hipcpu_hold_event(void *event);
+
+
+/** End @ref hipcpu_hold_event. */
+void hipcpu_release_event(void *event);
+
+
+/** Pieces of work that a stream has not ended yet. */
+size_t hipcpu_pending(void *stream);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef HIPCPU_IMPL_H
+#define HIPCPU_IMPL_H
+
+/**
+ * @file
+ * What the files of libhipcpu share.
+ *
+ * Memory (hipcpu_memory.c) is a table of address ranges. Work (hipcpu_line.c) is
+ * done on lines: a line is an ordered queue with a thread of its own, started
+ * with its first piece of work. A stream has a line, and so has each device for
+ * the default stream; events remember a line and a position on it.
+ */
+
+#include "hipcpu.h"
+#include "hipcpu_abi.h"
+
+#include "xgmi/xgmi_kernel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define HIPCPU_MAX_DEVICES 16
+#define HIPCPU_PAGE_SIZE 4096
+
+/** Seconds after which waiting for held work is a fault of the test */
+#define HIPCPU_PATIENCE 120
+
+
+/* core */
+
+typedef struct hipcpu_config {
+    int major;
+    int minor;
+    int num_devices;                 /**< Visible to this process */
+    int devices[HIPCPU_MAX_DEVICES]; /**< Their numbers on the machine */
+    size_t memory;                   /**< Of one device, bytes */
+    atomic_bool is_copy_on;
+    bool is_inline;
+    bool is_guarded;
+    unsigned delay_us;
+    const char *hold_file;
+} hipcpu_config_t;
+
+extern hipcpu_config_t hipcpu_config;
+
+/** Calls of one function of the interface. */
+typedef struct hipcpu_call {
+    const char *name;
+    atomic_ulong count;
+    struct hipcpu_call *next;
+} hipcpu_call_t;
+
+/** Count a call, and say with which error it is to fail. */
+int hipcpu_enter(hipcpu_call_t *call);
+
+/* Every function of the interface begins with this, hence the return. */
+#define HIPCPU_ENTER(_name)                                                            \
+    do {                                                                               \
+        static hipcpu_call_t call_ = {.name = #_name};                                 \
+        int error_ = hipcpu_enter(&call_);                                             \
+        if (error_ != hipSuccess) {                                                    \
+            return error_;                                                             \
+        }                                                                              \
+    } while (0)
+
+/** End the process: the caller did what no program may do. */
+void hipcpu_misuse(const char *format, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+
+/** Remember and pass on the result of a call. */
+hipError_t hipcpu_result(hipError_t error);
+
+/** Keep the memory of a dead handle for a while, so that its use is seen. */
+void hipcpu_quarantine(void *handle);
+
+extern atomic_long hipcpu_counts[HIPCPU_MODULES + 1];
+
+
+/* devices */
+
+int hipcpu_device_current(void);
+bool hipcpu_device_is_valid(int device);
+bool hipcpu_device_can_reach(int device, int peer);
+
+
+/* memory */
+
+typedef enum hipcpu_kind {
+    HIPCPU_DEVICE,
+    HIPCPU_MANAGED,
+    HIPCPU_PINNED,     /**< hipHostMalloc */
+    HIPCPU_REGISTERED, /**< hipHostRegister */
+    HIPCPU_IMPORTED,   /**< hipIpcOpenMemHandle */
+    HIPCPU_FREED       /**< Kept out of reach, so that its use is seen */
+} hipcpu_kind_t;
+
+/** A range of addresses that the runtime knows. */
+typedef struct hipcpu_range {
+    uintptr_t base;
+    size_t size;   /**< As asked for */
+    size_t mapped; /**< Whole pages */
+    char *shadow;  /**< Where the runtime itself reads and writes it */
+    hipcpu_kind_t kind;
+    int device;
+    int fd; /**< Memory shared with other processes, or -1 */
+    unsigned flags;
+    bool is_exported;
+    unsigned refs; /**< Opens of an imported range */
+    dev_t dev;     /**< Identity of an imported range */
+    ino_t ino;
+} hipcpu_range_t;
+
+/**
+ * Find out about an address.
+ *
+ * @param [in]  addr   Any address.
+ * @param [out] range  Copy of what is known.
+ *
+ * @return Whether it is known; freed memory is.
+ */
+bool hipcpu_range_find(uintptr_t addr, hipcpu_range_t *range);
+
+/** Add a range; the table keeps a copy. */
+void hipcpu_range_add(const hipcpu_range_t *range);
+
+/**
+ * Change a range in place.
+ *
+ * @param [in] base    Its start.
+ * @param [in] change  Called with the table locked; true: drop the range.
+ */
+void hipcpu_range_change(uintptr_t base, bool (*change)(hipcpu_range_t *, void *),
+                         void *arg);
+
+/** Map pages for a range: @a fd as device memory, at a place of its own. */
+bool hipcpu_range_map(hipcpu_range_t *range, int fd);
+
+/** Unmap a range and keep its addresses out of reach. */
+void hipcpu_range_retire(hipcpu_range_t *range);
+
+/** Whether a range of addresses is known, wholly or in part. */
+bool hipcpu_range_overlaps(uintptr_t base, size_t size);
+
+/** For messages. */
+const char *hipcpu_kind_name(hipcpu_kind_t kind);
+
+/** Find an imported range by its memory's identity. */
+bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
+
+/**
+ * Where to read or write for a device.
+ *
+ * Ends the process when the address is not memory that work on @a device may
+ * touch.
+ *
+ * @param [in]  what    For the message, e.g. "copy destination".
+ * @param [in]  device  Whose work it is; -1: a copy, which reaches everything.
+ * @param [in]  addr    First byte.
+ * @param [in]  size    Bytes wanted.
+ * @param [out] size_p  Bytes that lie in one range; NULL: all must.
+ */
+char *hipcpu_resolve(const char *what, int device, uintptr_t addr, size_t size,
+                     size_t *size_p);
+
+
+/* lines */
+
+typedef struct hipcpu_line hipcpu_line_t;
+typedef struct hipcpu_op hipcpu_op_t;
+
+/** A position on a line that work has to wait for. */
+typedef struct hipcpu_wait {
+    hipcpu_line_t *line; /**< Referenced */
+    uint64_t seq;
+} hipcpu_wait_t;
+
+/** A piece of work. */
+struct hipcpu_op {
+    void (*run)(hipcpu_op_t *op);
+    bool (*uses)(const hipcpu_op_t *op, uintptr_t base, size_t size); /**< Or NULL */
+    int device;
+    hipcpu_op_t *next;
+    uint64_t seq;
+    hipcpu_wait_t *waits; /**< Owned by the line once submitted */
+    unsigned num_waits;
+    union {
+        struct {
+            uintptr_t dst, src;
+            size_t size;
+        } copy;
+        struct {
+            uintptr_t dst;
+            size_t size;
+            uint64_t value;
+            unsigned width;
+        } set;
+        struct {
+            hipHostFn_t function;
+            hipStreamCallback_t callback;
+            hipStream_t stream;
+            void *arg;
+        } call;
+        hipEvent_t event;
+        struct {
+            uint32_t num_blocks;
+            muct_xgmi_copy_args_t args;
+        } launch;
+    } u;
+};
+
+hipcpu_line_t *hipcpu_line_create(int device, bool is_blocking);
+hipcpu_line_t *hipcpu_line_default(int device);
+hipcpu_line_t *hipcpu_line_get(hipcpu_line_t *line);
+void hipcpu_line_put(hipcpu_line_t *line);
+
+/** Give up an idle line: ends its thread. False: it is busy, nothing happened. */
+bool hipcpu_line_retire(hipcpu_line_t *line);
+
+/** Queue a copy of @a op; its waits now belong to the line. Returns its position. */
+uint64_t hipcpu_line_submit(hipcpu_line_t *line, const hipcpu_op_t *op);
+
+uint64_t hipcpu_line_last(hipcpu_line_t *line);
+bool hipcpu_line_is_done(hipcpu_line_t *line, uint64_t seq);
+void hipcpu_line_wait(hipcpu_line_t *line, uint64_t seq);
+size_t hipcpu_line_pending(hipcpu_line_t *line);
+void hipcpu_line_hold(hipcpu_line_t *line, bool is_held);
+void hipcpu_lines_hold(bool is_held);
+
+/** Wait for all work; @a device -1: of all devices. */
+void hipcpu_lines_drain(int device);
+
+/** End the process if unfinished work uses a range. */
+void hipcpu_lines_check(const char *function, uintptr_t base, size_t size);
+
+/** The line of a stream; checks the handle. */
+hipcpu_line_t *hipcpu_stream_line(hipStream_t stream, const char *function);
+
+/** Submit to a stream. */
+uint64_t hipcpu_stream_submit(hipStream_t stream, const char *function,
+                              hipcpu_op_t *op);
+
+/** Run on a line's thread. */
+void hipcpu_event_run(hipcpu_op_t *op);
+
+/** Bytes from one device address to another, checked. */
+void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size);
+
+#endif

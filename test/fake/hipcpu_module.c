@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Modules hold one kernel, the project's own, written here a second time in C from
+ * the same header. Everything a GPU would trust is checked: that list, flag and
+ * counter are where a kernel reaches them, that entries and tiles add up, and that
+ * every byte belongs to memory the device may touch.
+ */
+
+#include "hipcpu_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HIPCPU_MODULE_ALIVE 0x4d4f4455u
+#define HIPCPU_MODULE_DEAD 0x44454144u
+
+struct hipcpu_function {
+    struct hipcpu_module *module;
+};
+
+struct hipcpu_module {
+    uint32_t mark;
+    struct hipcpu_function copy;
+};
+
+
+hipError_t hipModuleLoadData(hipModule_t *module_p, const void *image)
+{
+    static const char bundle[] = "__CLANG_OFFLOAD_BUNDLE__";
+    static const char packed[] = "CCOB";
+    static const char elf[] = "\177ELF";
+    hipModule_t module;
+
+    HIPCPU_ENTER(hipModuleLoadData);
+    if (image == NULL) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
+    if ((memcmp(image, packed, 4) != 0) && (memcmp(image, elf, 4) != 0) &&
+        (memcmp(image, bundle, sizeof(bundle) - 1) != 0)) {
+        return hipcpu_result(hipErrorInvalidImage);
+    }
+
+    module = calloc(1, sizeof(*module));
+    if (module == NULL) {
+        return hipcpu_result(hipErrorOutOfMemory);
+    }
+    module->mark = HIPCPU_MODULE_ALIVE;
+    module->copy.module = module;
+    ++hipcpu_counts[HIPCPU_MODULES];
+    *module_p = module;
+    return hipSuccess;
+}
+
+static void hipcpu_module_check(hipModule_t module, const char *function)
+{
+    if (module->mark != HIPCPU_MODULE_ALIVE) {
+        hipcpu_misuse("%s: module %p %s", function, (void *)module,
+                      (module->mark == HIPCPU_MODULE_DEAD) ? "was unloaded"
+                                                           : "is no module");
+    }
+}
+
+hipError_t hipModuleUnload(hipModule_t module)
+{
+    HIPCPU_ENTER(hipModuleUnload);
+    hipcpu_module_check(module, "hipModuleUnload");
+    hipcpu_lines_drain(-1);
+    module->mark = HIPCPU_MODULE_DEAD;
+    hipcpu_quarantine(module);
+    --hipcpu_counts[HIPCPU_MODULES];
+    return hipSuccess;
+}
+
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module,
+                                const char *name)
+{
+    HIPCPU_ENTER(hipModuleGetFunction);
+    hipcpu_module_check(module, "hipModuleGetFunction");
+    if (strcmp(name, MUCT_XGMI_KERNEL_NAME) != 0) {
+        return hipcpu_result(hipErrorNotFound);
+    }
+    *function = &module->copy;
+    return hipSuccess;
+}
+
+void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
+{
+    size_t dst_part, src_part, part;
+    char *to, *from;
+
+    /* neighbouring allocations may have become one entry */
+    while (size > 0) {
+        to = hipcpu_resolve("kernel destination", device, dst, size, &dst_part);
+        from = hipcpu_resolve("kernel source", device, src, size, &src_part);
+        part = (dst_part < src_part) ? dst_part : src_part;
+        memmove(to, from, part);
+        dst += part;
+        src += part;
+        size -= part;
+    }
+}
+
+/* One thread block: the tiles [tile, end), which begin inside an entry. */
+static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *entries,
+                                uint32_t block)
+{
+    const muct_xgmi_copy_args_t *args = &op->u.launch.args;
+    uint32_t num_blocks = op->u.launch.num_blocks;
+    uint64_t tile = muct_xgmi_block_tile(args->num_tiles, block, num_blocks);
+    uint64_t end = muct_xgmi_block_tile(args->num_tiles, block + 1, num_blocks);
+    uint32_t i = args->first_entry[block];
+    uint64_t count, begin, stop;
+    const muct_xgmi_entry_t *entry;
+
+    for (; tile < end; ++i) {
+        if (i >= args->num_entries) {
+            hipcpu_misuse("kernel: block %u runs past the %u entries of its list",
+                          block, args->num_entries);
+        }
+        entry = &entries[i];
+        count = muct_xgmi_tile_count(entry->dst, entry->length);
+        if ((entry->length == 0) || (tile < entry->first_tile) ||
+            (tile >= entry->first_tile + count)) {
+            hipcpu_misuse("kernel: tile %llu is not in entry %u of length %llu",
+                          (unsigned long long)tile, i,
+                          (unsigned long long)entry->length);
+        }
+
+        begin = muct_xgmi_tile_start(entry->dst, tile - entry->first_tile);
+        stop = entry->length;
+        if (end < entry->first_tile + count) {
+            stop = muct_xgmi_tile_start(entry->dst, end - entry->first_tile);
+            count = end - entry->first_tile;
+        }
+        hipcpu_move(op->device, entry->dst + begin, entry->src + begin, stop - begin);
+        tile = entry->first_tile + count;
+    }
+}
+
+static void hipcpu_kernel_run(hipcpu_op_t *op)
+{
+    const muct_xgmi_copy_args_t *args = &op->u.launch.args;
+    const muct_xgmi_entry_t *entries;
+    uint32_t *arrivals, *flag;
+    uint32_t block;
+
+    arrivals =
+        (void *)hipcpu_resolve("kernel arrivals", op->device, args->arrivals, 4, NULL);
+    if (*arrivals != 0) {
+        hipcpu_misuse("kernel: the counter of arrivals is %u at the start", *arrivals);
+    }
+    if (hipcpu_config.is_copy_on) {
+        entries = (void *)hipcpu_resolve("kernel list", op->device, args->entries,
+                                         args->num_entries * sizeof(*entries), NULL);
+        for (block = 0; block < op->u.launch.num_blocks; ++block) {
+            hipcpu_kernel_block(op, entries, block);
+        }
+    }
+    if (args->flag != 0) {
+        flag = (void *)hipcpu_resolve("kernel flag", op->device, args->flag, 4, NULL);
+        /* release: who sees the flag sees every byte of the list */
+        __atomic_store_n(flag, args->sequence, __ATOMIC_RELEASE);
+    }
+}
+
+static bool hipcpu_kernel_uses(const hipcpu_op_t *op, uintptr_t base, size_t size)
+{
+    const muct_xgmi_copy_args_t *args = &op->u.launch.args;
+    const muct_xgmi_entry_t *entry = (const void *)(uintptr_t)args->entries;
+    uint32_t i;
+
+    if ((args->entries < base + size) && (base < args->entries + 1)) {
+        return true;
+    }
+    for (i = 0; i < args->num_entries; ++i, ++entry) {
+        if (((entry->dst < base + size) && (base < entry->dst + entry->length)) ||
+            ((entry->src < base + size) && (base < entry->src + entry->length))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void hipcpu_launch_check(const muct_xgmi_copy_args_t *args, unsigned grid,
+                                unsigned block)
+{
+    hipcpu_range_t range;
+
+    if (args->version != MUCT_XGMI_KERNEL_VERSION) {
+        hipcpu_misuse("kernel argument of version %u, expected %d", args->version,
+                      MUCT_XGMI_KERNEL_VERSION);
+    }
+    if ((grid == 0) || (grid > MUCT_XGMI_MAX_BLOCKS) || (args->num_entries == 0) ||
+        (args->num_tiles < grid) || ((block % MUCT_XGMI_MIN_THREADS) != 0)) {
+        hipcpu_misuse("kernel: %u blocks of %u threads for %u entries of %llu tiles",
+                      grid, block, args->num_entries,
+                      (unsigned long long)args->num_tiles);
+    }
+    if (!hipcpu_range_find(args->entries, &range) ||
+        ((range.kind != HIPCPU_PINNED) && (range.kind != HIPCPU_REGISTERED)) ||
+        ((args->entries % sizeof(muct_xgmi_entry_t)) != 0)) {
+        hipcpu_misuse("kernel: list at %p, expected aligned pinned host memory",
+                      (void *)(uintptr_t)args->entries);
+    }
+    if (!hipcpu_range_find(args->arrivals, &range) || (range.kind != HIPCPU_DEVICE)) {
+        hipcpu_misuse("kernel: arrivals at %p, expected device memory",
+                      (void *)(uintptr_t)args->arrivals);
+    }
+}
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x,
+                                 unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                 unsigned block_y, unsigned block_z,
+                                 unsigned shared_bytes, hipStream_t stream,
+                                 void **params, void **extra)
+{
+    hipcpu_op_t op = {.run = hipcpu_kernel_run, .uses = hipcpu_kernel_uses};
+
+    HIPCPU_ENTER(hipModuleLaunchKernel);
+    if ((function == NULL) || (params == NULL) || (extra != NULL) || (grid_y != 1) ||
+        (grid_z != 1) || (block_y != 1) || (block_z != 1) || (shared_bytes != 0)) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
+    if ((block_x == 0) || (block_x > MUCT_XGMI_MAX_THREADS)) {
+        return hipcpu_result(hipErrorInvalidConfiguration);
+    }
+
+    hipcpu_module_check(function->module, "hipModuleLaunchKernel");
+    memcpy(&op.u.launch.args, params[0], sizeof(op.u.launch.args));
+    op.u.launch.num_blocks = grid_x;
+    hipcpu_launch_check(&op.u.launch.args, grid_x, block_x);
+    hipcpu_stream_submit(stream, "hipModuleLaunchKernel", &op);
+    return hipSuccess;
+}
