@@ -92,7 +92,7 @@ static int fv_check_range(const void *addr, size_t length, unsigned access)
             continue;
         }
         if ((from > covered) || (perms[0] != 'r') || (write && (perms[1] != 'w')) ||
-            (fv.no_peermem && (strstr(line, "hipcpu") != NULL))) {
+            (fv.no_peermem && (strstr(line, "/memfd:hipcpu") != NULL))) {
             break;
         }
         covered = to;
