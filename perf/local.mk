@@ -5,6 +5,7 @@ perf_libkvperf_la_SOURCES = \
 	perf/generator.c perf/generator.h \
 	perf/histogram.c perf/histogram.h \
 	perf/message.c perf/message.h \
+	perf/options.c perf/options.h \
 	perf/random.h \
 	perf/request.c perf/request.h \
 	perf/trace.c perf/trace.h \

@@ -4,7 +4,8 @@ perf_unit_programs = \
 	test/unit/perf_allocator \
 	test/unit/perf_trace \
 	test/unit/perf_generator \
-	test/unit/perf_histogram
+	test/unit/perf_histogram \
+	test/unit/perf_options
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -31,3 +32,7 @@ test_unit_perf_generator_LDADD = $(perf_unit_ldadd)
 test_unit_perf_histogram_SOURCES = test/unit/perf_histogram.c
 test_unit_perf_histogram_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_histogram_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_options_SOURCES = test/unit/perf_options.c
+test_unit_perf_options_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_options_LDADD = $(perf_unit_ldadd)

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+
+/**
+ * @file
+ * Command line of mori_kv_perf. Names that nixlbench has mean the same here.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+enum { PERF_MAX_LEAVES = 15 };
+
+/** Which process of a run this is. */
+typedef enum perf_role {
+    PERF_ROLE_PARENT, /**< Starts all others; touches neither UCX nor a GPU */
+    PERF_ROLE_CENTER, /**< Prefill; sweeps: the side that all others talk to */
+    PERF_ROLE_LEAF    /**< Decode; sweeps: one of the others */
+} perf_role_t;
+
+typedef enum perf_op { PERF_OP_WRITE, PERF_OP_READ } perf_op_t;
+
+typedef enum perf_api {
+    PERF_API_MKV,    /**< libmorikv */
+    PERF_API_UCP,    /**< ucp_put_nbx()/ucp_get_nbx() for each block */
+    PERF_API_UCP_SGL /**< One ucp_put_nbx() with a scatter-gather list */
+} perf_api_t;
+
+/** Who starts operations in a sweep. */
+typedef enum perf_scheme {
+    PERF_SCHEME_PAIRWISE,  /**< Center to its one leaf */
+    PERF_SCHEME_ONETOMANY, /**< Center to all leaves */
+    PERF_SCHEME_MANYTOONE, /**< All leaves to the center */
+    PERF_SCHEME_BOTH       /**< Center to all leaves and all leaves to the center */
+} perf_scheme_t;
+
+typedef enum perf_location {
+    PERF_LOCATION_NONE,        /**< Blocks back to back */
+    PERF_LOCATION_BLOCKALIGNED /**< A seeded permutation of the whole buffer */
+} perf_location_t;
+
+typedef enum perf_segment { PERF_SEGMENT_DRAM, PERF_SEGMENT_VRAM } perf_segment_t;
+
+
+typedef struct perf_options {
+    /* what runs */
+    perf_op_t op;
+    perf_api_t api;
+    int is_check;
+    uint32_t pipeline_depth;
+    uint64_t seed;
+    uint64_t total_buffer_size; /**< Bytes of each process */
+    uint32_t timeout_s;         /**< Longest silence of another process */
+    /* requests of a model; sweep if model is NULL */
+    const char *model;
+    uint32_t tp;
+    uint32_t block_tokens;
+    const char *dtype;
+    const char *trace; /**< NULL: built-in generator */
+    uint32_t num_requests;
+    uint32_t input_length;
+    uint32_t output_length;
+    uint32_t num_blocks; /**< 0: as many as total_buffer_size holds */
+    int is_per_layer;
+    uint32_t layer_us; /**< Time the model takes for a layer, microseconds */
+    /* sweep */
+    perf_scheme_t scheme;
+    perf_location_t location;
+    uint64_t start_block_size, max_block_size;
+    uint32_t start_batch_size, max_batch_size;
+    uint32_t num_iter, warmup_iter, large_blk_iter_ftr;
+    int is_recreate_xfer;
+    /* where */
+    perf_segment_t initiator_segment, target_segment;
+    uint32_t initiator_dev, target_dev;
+    uint32_t num_target_dev; /**< Leaves */
+    perf_role_t role;
+    const char *peer; /**< Out of band, for a run over two hosts; else NULL */
+    const char *fds;  /**< From the parent: "5" or "5,7,9" */
+    uint32_t rank;    /**< From the parent: 0 is the center */
+    /* output */
+    const char *json;
+    const char *hip_library;
+} perf_options_t;
+
+
+/**
+ * Read the command line.
+ *
+ * @param [out] options  Strings point into argv.
+ *
+ * @return 1: go on; 0: --help or --version was printed; -1 after @ref perf_error named
+ *         the option, its value and what was expected.
+ */
+int perf_options_parse(int argc, char **argv, perf_options_t *options);
+
+/**
+ * Write down everything both sides must agree on, for comparison with the other side.
+ *
+ * @return Bytes that the text needs, like snprintf().
+ */
+int perf_options_agreement(const perf_options_t *options, char *text, size_t size);
+
+/** "WRITE", "mkv", ...: as the command line spells it. */
+const char *perf_op_name(perf_op_t op);
+const char *perf_api_name(perf_api_t api);
+const char *perf_scheme_name(perf_scheme_t scheme);
+const char *perf_segment_name(perf_segment_t segment);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/options.h"
+#include "perf/message.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { MAX_WORDS = 16 };
+
+static perf_options_t options;
+
+static int parse(const char *line)
+{
+    static char text[256];
+    char *argv[MAX_WORDS + 1] = {(char[]){"mori_kv_perf"}};
+    int argc = 1;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
+        ck_assert_int_lt(argc, MAX_WORDS);
+        argv[argc++] = word;
+    }
+    return perf_options_parse(argc, argv, &options);
+}
+
+START_TEST(defaults_are_a_small_sweep_in_one_command)
+{
+    ck_assert_int_eq(parse(""), 1);
+    ck_assert_ptr_null(options.model);
+    ck_assert_int_eq(options.role, PERF_ROLE_PARENT);
+    ck_assert_uint_eq(options.max_block_size, 4096);
+    ck_assert_uint_eq(options.max_batch_size, 1);
+    ck_assert_uint_eq(options.total_buffer_size, 1u << 30);
+    ck_assert_uint_eq(options.target_dev, 1);
+}
+END_TEST
+
+START_TEST(values_and_units_are_taken)
+{
+    ck_assert_int_eq(parse("--model Kimi-K2 --op_type read --total_buffer_size 6G "
+                           "--post layer --layer_us 50 --check_consistency "
+                           "--initiator_seg_type vram --initiator_dev 3"),
+                     1);
+    ck_assert_str_eq(options.model, "Kimi-K2");
+    ck_assert_int_eq(options.op, PERF_OP_READ);
+    ck_assert_uint_eq(options.total_buffer_size, UINT64_C(6) << 30);
+    ck_assert_int_eq(options.is_per_layer, 1);
+    ck_assert_int_eq(options.is_check, 1);
+    ck_assert_int_eq(options.initiator_segment, PERF_SEGMENT_VRAM);
+    ck_assert_uint_eq(options.target_dev, 4);
+}
+END_TEST
+
+START_TEST(roles_follow_from_rank_or_name)
+{
+    ck_assert_int_eq(parse("--_fds 5 --_rank 1"), 1);
+    ck_assert_int_eq(options.role, PERF_ROLE_LEAF);
+    ck_assert_int_eq(parse("--role decode --peer :7000"), 1);
+    ck_assert_int_eq(options.role, PERF_ROLE_LEAF);
+    ck_assert_uint_eq(options.rank, 1);
+    ck_assert_int_eq(parse("--role prefill --peer host:7000"), 1);
+    ck_assert_int_eq(options.role, PERF_ROLE_CENTER);
+    ck_assert_uint_eq(options.rank, 0);
+}
+END_TEST
+
+static const struct {
+    const char *line;
+    const char *text;
+} refusals[] = {
+    {"--requests 0", "--requests is '0'; expected a whole number from 1 to 16777216"},
+    {"--requests 12x", "--requests is '12x'; expected a whole number"},
+    {"--requests -1", "--requests is '-1'; expected a whole number"},
+    {"--requests 4k", "--requests is '4k'; expected a whole number"},
+    {"--total_buffer_size 4q",
+     "--total_buffer_size is '4q'; expected a whole number from "
+     "1 to 1099511627776, k, m, g or t may follow"},
+    {"--total_buffer_size 2t", "--total_buffer_size is '2t'"},
+    {"--total_buffer_size 99999999999999999999", "--total_buffer_size is '9999"},
+    {"--op_type PUSH", "--op_type is 'PUSH'; expected one of WRITE, READ"},
+    {"--api nixl", "--api is 'nixl'; expected one of mkv, ucp, ucp_sgl"},
+    {"--role boss --peer x", "--role is 'boss'; expected one of prefill, decode"},
+    {"--no_such_option", "'--no_such_option'; see --help"},
+    {"--requests", "no value for the last option"},
+    {"extra", "'extra' is not an option; expected --OPTION VALUE"},
+    {"--model Kimi-K2 --api ucp", "--api ucp only sweeps; expected mkv with --model"},
+    {"--model Kimi-K2 --scheme both", "--model Kimi-K2 has one prefill and one decode"},
+    {"--api ucp_sgl --op_type READ", "UCP has no scatter-gather get"},
+    {"--num_target_dev 2", "--num_target_dev is 2; expected 1 with --scheme pairwise"},
+    {"--start_block_size 8k --max_block_size 4k",
+     "--max_block_size is 4096; expected at least --start_block_size, 8192"},
+    {"--start_batch_size 8 --max_batch_size 4",
+     "--max_batch_size is 4; expected at least --start_batch_size, 8"},
+    {"--layer_us 5", "--layer_us is 5; expected 0, or --post layer"},
+    {"--role decode", "--role and --peer belong together"},
+    {"--peer host:1", "--role and --peer belong together"},
+};
+
+START_TEST(bad_input_is_named)
+{
+    ck_assert_int_eq(parse(refusals[_i].line), -1);
+    ck_assert_msg(strstr(perf_last_error(), refusals[_i].text) != NULL, "%s",
+                  perf_last_error());
+}
+END_TEST
+
+START_TEST(agreement_tells_different_runs_apart)
+{
+    char first[1024], second[1024];
+
+    ck_assert_int_eq(parse("--num_iter 10"), 1);
+    ck_assert_int_lt(perf_options_agreement(&options, first, sizeof(first)),
+                     (int)sizeof(first));
+    ck_assert_int_eq(parse("--num_iter 10 --json x --initiator_dev 2"), 1);
+    perf_options_agreement(&options, second, sizeof(second));
+    ck_assert_str_eq(first, second);
+    ck_assert_int_eq(parse("--num_iter 11"), 1);
+    perf_options_agreement(&options, second, sizeof(second));
+    ck_assert_str_ne(first, second);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("perf_options");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_test(tcase, defaults_are_a_small_sweep_in_one_command);
+    tcase_add_test(tcase, values_and_units_are_taken);
+    tcase_add_test(tcase, roles_follow_from_rank_or_name);
+    tcase_add_loop_test(tcase, bad_input_is_named, 0,
+                        sizeof(refusals) / sizeof(refusals[0]));
+    tcase_add_test(tcase, agreement_tells_different_runs_apart);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
