@@ -4,8 +4,10 @@ perf_libkvperf_la_SOURCES = \
 	perf/allocator.c perf/allocator.h \
 	perf/generator.c perf/generator.h \
 	perf/histogram.c perf/histogram.h \
+	perf/memory.c perf/memory.h \
 	perf/message.c perf/message.h \
 	perf/options.c perf/options.h \
+	perf/pool.c perf/pool.h \
 	perf/random.h \
 	perf/request.c perf/request.h \
 	perf/trace.c perf/trace.h \

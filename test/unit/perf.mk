@@ -5,7 +5,8 @@ perf_unit_programs = \
 	test/unit/perf_trace \
 	test/unit/perf_generator \
 	test/unit/perf_histogram \
-	test/unit/perf_options
+	test/unit/perf_options \
+	test/unit/perf_pool
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -36,3 +37,7 @@ test_unit_perf_histogram_LDADD = $(perf_unit_ldadd)
 test_unit_perf_options_SOURCES = test/unit/perf_options.c
 test_unit_perf_options_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_options_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_pool_SOURCES = test/unit/perf_pool.c
+test_unit_perf_pool_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_pool_LDADD = $(perf_unit_ldadd)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/pool.h"
+#include "perf/message.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { LAYERS = 3, PARTS = 2, BLOCKS = 50 };
+
+static perf_memory_t *memory;
+static perf_pool_t *pool;
+
+static const size_t piece_sizes[] = {4096, 1, 7, 8, 9, 1152, 3 << 20};
+
+static void setup(void)
+{
+    ck_assert_int_eq(perf_memory_open(PERF_SEGMENT_DRAM, NULL, &memory), 0);
+}
+
+static void teardown(void)
+{
+    perf_memory_close(memory);
+}
+
+static void make(size_t piece_bytes)
+{
+    perf_pool_shape_t shape = {LAYERS, PARTS, BLOCKS, piece_bytes};
+
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+}
+
+static unsigned char *piece(unsigned layer, unsigned part, uint32_t block)
+{
+    const perf_pool_shape_t *shape = perf_pool_shape(pool);
+    size_t size;
+    char *base = perf_pool_layer(pool, layer, &size);
+
+    ck_assert_uint_eq(size, PARTS * BLOCKS * shape->piece_bytes);
+    return (unsigned char *)base +
+           (part * shape->num_blocks + block) * shape->piece_bytes;
+}
+
+START_TEST(what_was_filled_checks)
+{
+    static const uint32_t blocks[] = {7, 3, 49};
+    static const uint64_t keys[] = {11, 22, 33};
+
+    make(piece_sizes[_i]);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, blocks, keys, 3), 0);
+    ck_assert_int_eq(perf_pool_check(pool, blocks, 3), 0);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+/* Every piece, its first and its last byte. */
+START_TEST(one_wrong_bit_anywhere_is_found)
+{
+    static const uint32_t block = 5;
+    static const uint64_t key = 77;
+    unsigned layer, part, last;
+    unsigned char *byte;
+
+    make(piece_sizes[_i]);
+    ck_assert_int_eq(perf_pool_fill(pool, &block, &key, 1), 0);
+    for (layer = 0; layer < LAYERS; ++layer) {
+        for (part = 0; part < PARTS; ++part) {
+            for (last = 0; last < 2; ++last) {
+                byte = piece(layer, part, 5) + (last ? piece_sizes[_i] - 1 : 0);
+                *byte ^= 0x10;
+                ck_assert_int_eq(perf_pool_check(pool, &block, 1), -1);
+                *byte ^= 0x10;
+            }
+        }
+    }
+    ck_assert_int_eq(perf_pool_check(pool, &block, 1), 0);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+START_TEST(message_says_where_and_what)
+{
+    static const uint32_t block = 5;
+    static const uint64_t key = 77;
+    char text[128];
+    unsigned char *byte;
+
+    make(4096);
+    perf_pool_fill(pool, &block, &key, 1);
+    byte = piece(2, 1, 5) + 1234;
+    snprintf(text, sizeof(text),
+             "layer 2 part 1 block 5 at byte 1234 of 4096: found 0x%02x, expected "
+             "0x%02x (what was moved there, key 0x4d)",
+             *byte ^ 1, *byte);
+    *byte ^= 1;
+    ck_assert_int_eq(perf_pool_check_all(pool), -1);
+    ck_assert_msg(strstr(perf_last_error(), text) != NULL, "%s", perf_last_error());
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+START_TEST(stray_write_to_an_untouched_block_is_found)
+{
+    make(4096);
+    piece(0, 0, 17)[4095] ^= 0x80;
+    ck_assert_int_eq(perf_pool_check_all(pool), -1);
+    ck_assert_ptr_nonnull(
+        strstr(perf_last_error(), "a block nobody should have touched"));
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+START_TEST(contents_differ_by_key_layer_and_part)
+{
+    static const uint32_t blocks[] = {1, 2};
+    static const uint64_t keys[] = {5, 6};
+
+    make(4096);
+    perf_pool_fill(pool, blocks, keys, 2);
+    ck_assert_mem_ne(piece(0, 0, 1), piece(0, 0, 2), 8);
+    ck_assert_mem_ne(piece(0, 0, 1), piece(0, 1, 1), 8);
+    ck_assert_mem_ne(piece(0, 0, 1), piece(1, 0, 1), 8);
+    ck_assert_mem_ne(piece(0, 0, 1), piece(0, 0, 3), 8);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+START_TEST(expected_contents_have_to_come)
+{
+    static const uint32_t blocks[] = {1, 2};
+    static const uint64_t key = 5;
+
+    make(4096);
+    perf_pool_fill(pool, &blocks[0], &key, 1);
+    perf_pool_expect(pool, &blocks[1], &key, 1);
+    ck_assert_int_eq(perf_pool_check(pool, &blocks[1], 1), -1);
+    for (unsigned i = 0; i < LAYERS * PARTS; ++i) {
+        memcpy(piece(i / PARTS, i % PARTS, 2), piece(i / PARTS, i % PARTS, 1), 4096);
+    }
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+START_TEST(borrowed_memory_is_left_to_its_owner)
+{
+    perf_pool_shape_t shape = {1, 1, BLOCKS, 64};
+    void *layer = malloc(BLOCKS * 64);
+
+    ck_assert_int_eq(perf_pool_create_at(memory, &shape, layer, &pool), 0);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    perf_pool_destroy(pool);
+    free(layer);
+}
+END_TEST
+
+START_TEST(missing_gpu_runtime_is_named)
+{
+    perf_memory_t *gpu;
+
+    ck_assert_int_eq(perf_memory_open(PERF_SEGMENT_VRAM, "/no/such/lib.so", &gpu), -1);
+    ck_assert_ptr_nonnull(
+        strstr(perf_last_error(), "no HIP runtime for VRAM: /no/such"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("perf_pool");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int failed, sizes = sizeof(piece_sizes) / sizeof(piece_sizes[0]);
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, what_was_filled_checks, 0, sizes);
+    tcase_add_loop_test(tcase, one_wrong_bit_anywhere_is_found, 0, sizes);
+    tcase_add_test(tcase, message_says_where_and_what);
+    tcase_add_test(tcase, stray_write_to_an_untouched_block_is_found);
+    tcase_add_test(tcase, contents_differ_by_key_layer_and_part);
+    tcase_add_test(tcase, expected_contents_have_to_come);
+    tcase_add_test(tcase, borrowed_memory_is_left_to_its_owner);
+    tcase_add_test(tcase, missing_gpu_runtime_is_named);
+    tcase_set_timeout(tcase, 60);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
