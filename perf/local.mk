@@ -10,5 +10,6 @@ perf_libkvperf_la_SOURCES = \
 	perf/pool.c perf/pool.h \
 	perf/random.h \
 	perf/request.c perf/request.h \
+	perf/tables.c perf/tables.h \
 	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h

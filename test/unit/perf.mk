@@ -6,7 +6,8 @@ perf_unit_programs = \
 	test/unit/perf_generator \
 	test/unit/perf_histogram \
 	test/unit/perf_options \
-	test/unit/perf_pool
+	test/unit/perf_pool \
+	test/unit/perf_tables
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
@@ -41,3 +42,7 @@ test_unit_perf_options_LDADD = $(perf_unit_ldadd)
 test_unit_perf_pool_SOURCES = test/unit/perf_pool.c
 test_unit_perf_pool_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_pool_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_tables_SOURCES = test/unit/perf_tables.c
+test_unit_perf_tables_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_tables_LDADD = $(perf_unit_ldadd)
