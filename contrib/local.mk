@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	contrib/check_symbols.sh \
 	contrib/check_text.sh \
 	contrib/devroot \
+	contrib/fetch_ucx \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
 	contrib/packages.devroot \

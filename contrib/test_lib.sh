@@ -153,50 +153,63 @@ tests_of() { # BUILD LEVEL...
     done
 }
 
-# Automake leaves one .trs per test with ':test-result: PASS' and the like in it.
+# Automake names the files of test/x.sh test/x.log or test/x.sh.log, as it knows the suffix.
+base_of() { # BUILD TEST
+    if [ -e "$1/$2.log" ]; then echo "$1/$2"; else echo "$1/${2%.sh}"; fi
+}
+
+# Automake leaves one .trs per test with ':global-test-result: PASS' and the like in it.
 count_trs() { # LABEL BUILD TEST...
-    local label=$1 build=$2 test result
+    local label=$1 build=$2 test base result seconds
     shift 2
 
     for test in "$@"; do
-        result=$(sed -n 's/^:global-test-result: //p' "$build/${test%.sh}.trs" 2>/dev/null)
+        base=$(base_of "$build" "$test")
+        result=$(sed -n 's/^:global-test-result: //p' "$base.trs" 2>/dev/null)
+        seconds=$(($(stat -c '%Y - %W' "$base.log" 2>/dev/null || echo 0)))
+        [ $seconds -lt 20 ] || echo "   slow: $label/$test took $seconds s"
         case $result in
         PASS | XFAIL) passed ;;
-        SKIP) skipped "$label/$test" "$(tail -n 2 "$build/${test%.sh}.log" | head -n 1)" ;;
+        SKIP) skipped "$label/$test" "$(tail -n 2 "$base.log" | head -n 1)" ;;
         *)
             failed "$label/$test" "${result:-did not run}"
-            tail -n 40 "$build/${test%.sh}.log" 2>/dev/null | sed 's/^/    /'
+            tail -n 40 "$base.log" 2>/dev/null | sed 's/^/    /'
             ;;
         esac
     done
 }
 
 check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
-    local label=$1 build=$2 tests=$3 start=$SECONDS log=$logs/$1.log
+    local label=$1 build=$2 tests=$3 start=$SECONDS test
     local -a list
     shift 3
-    read -r -d '' -a list <<<"$tests"
+    mapfile -t list <<<"$tests"
 
-    if [ ${#list[@]} = 0 ]; then
+    if [ -z "${list[0]}" ]; then
         skipped "$label" "no tests in this build"
         return
     fi
-    (cd "$build" && find . -name '*.trs' -delete)
+    for test in "${list[@]}"; do
+        rm -f "$(base_of "$build" "$test")".{log,trs}
+    done
     mkdir -p "$logs"
-    # one at a time: the programs of a test already use both sides' processors
-    make -C "$build" -k check TESTS="${list[*]}" "$@" 2>&1 </dev/null | tee "$log" |
+    make -C "$build" -k check TESTS="${list[*]}" "$@" 2>&1 </dev/null | tee "$logs/$label.log" |
         grep --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
     count_trs "$label" "$build" "${list[@]}"
     echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
 }
 
 make_check() { # VARIANT LEVEL...
-    local variant=$1 build level
+    local variant=$1 build level parallel
     build=$(build_dir "$1")
     shift
 
     for level in "$@"; do
-        check_stage "$variant-$level" "$build" "$(tests_of "$build" "$level")"
+        case $level in
+        unit) parallel=-j$jobs ;;
+        *) parallel=-j1 ;; # each of these tests is several processes already
+        esac
+        check_stage "$variant-$level" "$build" "$(tests_of "$build" "$level")" "$parallel"
     done
 }
 
@@ -205,7 +218,7 @@ make_check_valgrind() { # VARIANT LEVEL...
     build=$(build_dir "$1")
     shift
 
-    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@")" \
+    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@")" -j"$jobs" \
         LOG_COMPILER="$tree/contrib/under_valgrind"
 }
 

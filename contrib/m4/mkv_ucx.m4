@@ -10,7 +10,8 @@ AC_DEFUN([MKV_UCX], [
                 [AC_MSG_ERROR([no UCX >= 1.22 with headers found: install libucx-dev >= 1.22, give --with-ucx=DIR, or run contrib/test, which makes its own])])
         ],
         [
-            UCX_CFLAGS="-I$with_ucx/include"
+            # its headers' warnings are not ours to mend
+            UCX_CFLAGS="-isystem $with_ucx/include"
             UCX_LIBS="-L$with_ucx/lib -lucp -luct -lucs -lucm"
             AC_SUBST([UCX_CFLAGS])
             AC_SUBST([UCX_LIBS])
