@@ -4,7 +4,13 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-longest=800 # lines; over 600 is a question to the reviewer, this is a no
+# Lines; over 600 is a question to the reviewer, this is a no. Tests are lists of cases.
+longest() { # PATH
+    case $1 in
+    test/*) echo 1200 ;;
+    *) echo 800 ;;
+    esac
+}
 
 complain() { # TEXT; reads places
     local found
@@ -38,8 +44,8 @@ check() { # DIR
             echo "$path"
     done | complain 'no SPDX line at the top' || rc=1
     for path in "${code[@]}"; do
-        [ "$(wc -l <"$path")" -le $longest ] || echo "$path: $(wc -l <"$path") lines"
-    done | complain "longer than $longest lines: look for the second object in it" || rc=1
+        [ "$(wc -l <"$path")" -le "$(longest "$path")" ] || echo "$path: $(wc -l <"$path") lines"
+    done | complain "too long: look for the second object in it" || rc=1
     check_places 'tabs in code' '\t' "${code[@]}" || rc=1
     check_places 'blanks at the end of a line' '[ \t]+$' "${all[@]}" || rc=1
     check_places 'a folder of one machine' '(?<![\w.$}"])/(work|home|root)/(?!\.cache)\w' "${all[@]}" || rc=1
