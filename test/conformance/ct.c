@@ -124,7 +124,7 @@ void ct_connect(ct_t *ct)
         status = ct_connect_to_ep(ct);
     }
 
-    CT_REQUIRE(status == UCS_OK, "connecting: %s", ucs_status_string(status));
+    MKV_REQUIRE(status == UCS_OK, "connecting: %s", ucs_status_string(status));
 }
 
 void ct_close(ct_t *ct)
@@ -143,9 +143,9 @@ void ct_close(ct_t *ct)
 
     ct_side_close(&ct->side);
     if (is_other && !ct->is_hurt) {
-        CT_REQUIRE(mkv_proc_wait(&ct->peer) == 0, "the peer did not end");
-        CT_REQUIRE(mkv_proc_exit_status(&ct->peer) == 0, "the peer ended with %d",
-                   mkv_proc_exit_status(&ct->peer));
+        MKV_REQUIRE(mkv_proc_wait(&ct->peer) == 0, "the peer did not end");
+        MKV_REQUIRE(mkv_proc_exit_status(&ct->peer) == 0, "the peer ended with %d",
+                    mkv_proc_exit_status(&ct->peer));
     }
     mkv_proc_cleanup(&ct->peer);
 }
@@ -160,11 +160,11 @@ static void ct_recv_reply(ct_t *ct, ct_msg_t *rep)
         uct_worker_progress(ct->side.worker);
         ucs_async_poll(ct->side.async);
         got = mkv_proc_recv(ct->peer.fd, rep, sizeof(*rep), 1);
-        CT_REQUIRE((got > 0) || ((got < 0) && (errno == ETIMEDOUT)),
-                   "the peer died (%s)", (got == 0) ? "end of file" : strerror(errno));
+        MKV_REQUIRE((got > 0) || ((got < 0) && (errno == ETIMEDOUT)),
+                    "the peer died (%s)", (got == 0) ? "end of file" : strerror(errno));
     } while ((got <= 0) && (mkv_test_now_ms() < deadline));
 
-    CT_REQUIRE(got > 0, "the peer did not answer in time");
+    MKV_REQUIRE(got > 0, "the peer did not answer in time");
 }
 
 const ct_msg_t *ct_call(ct_t *ct, const ct_msg_t *req)
@@ -172,15 +172,15 @@ const ct_msg_t *ct_call(ct_t *ct, const ct_msg_t *req)
     static ct_msg_t rep;
 
     if (ct->variant->is_other_process) {
-        CT_REQUIRE(mkv_proc_send(ct->peer.fd, req, sizeof(*req)) == 0,
-                   "the peer is gone: %s", strerror(errno));
+        MKV_REQUIRE(mkv_proc_send(ct->peer.fd, req, sizeof(*req)) == 0,
+                    "the peer is gone: %s", strerror(errno));
         ct_recv_reply(ct, &rep);
     } else {
         ct_target_serve(&ct->target, req, &rep);
     }
 
-    CT_REQUIRE(rep.status == UCS_OK, "request %d failed at the target: %s", req->cmd,
-               rep.text);
+    MKV_REQUIRE(rep.status == UCS_OK, "request %d failed at the target: %s", req->cmd,
+                rep.text);
     return &rep;
 }
 
@@ -208,7 +208,7 @@ void ct_remote_create(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t 
 
     if (ct->side.md_attr.cap.flags & UCT_MD_FLAG_NEED_RKEY) {
         status = uct_rkey_unpack(ct->side.component, remote->key, &remote->rkey);
-        CT_REQUIRE(status == UCS_OK, "uct_rkey_unpack: %s", ucs_status_string(status));
+        MKV_REQUIRE(status == UCS_OK, "uct_rkey_unpack: %s", ucs_status_string(status));
     }
 }
 
@@ -225,7 +225,7 @@ void ct_remote_destroy(ct_t *ct, ct_remote_t *remote)
 
 void ct_wait(ct_t *ct, int (*is_done)(void *arg), void *arg, const char *what)
 {
-    CT_REQUIRE(ct_side_wait(&ct->side, is_done, arg), "waited in vain for %s", what);
+    MKV_REQUIRE(ct_side_wait(&ct->side, is_done, arg), "waited in vain for %s", what);
 }
 
 unsigned ct_progress(ct_t *ct)

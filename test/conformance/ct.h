@@ -12,18 +12,9 @@
  */
 
 #include "test/conformance/ct_target.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
-
-#include <check.h>
-
-/* Like ck_assert_msg(), and silent when it holds: usable outside a test too. */
-#define CT_REQUIRE(_cond, ...)                                                         \
-    do {                                                                               \
-        if (!(_cond)) {                                                                \
-            ck_abort_msg(__VA_ARGS__);                                                 \
-        }                                                                              \
-    } while (0)
 
 #define CT_ARRAY_SIZE(_array) (sizeof(_array) / sizeof((_array)[0]))
 
