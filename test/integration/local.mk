@@ -1,1 +1,2 @@
-# test/integration
+# Two processes over an unmodified UCX; one fragment per area.
+include test/integration/ucp.mk

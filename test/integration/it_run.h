@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef IT_RUN_H
+#define IT_RUN_H
+
+/**
+ * @file
+ * Runs programs over the built module: pairs of the small UCP application, pairs
+ * of ucx_perftest, and ucx_info. The test itself never touches UCX, so that every
+ * program starts with the environment a user would give it.
+ *
+ * Threads. One thread.
+ */
+
+#include <stddef.h>
+
+#define IT_MAX_ENV 16
+#define IT_MAX_OUTPUT ((size_t)4 << 20)
+
+
+/** What a program said and how it ended. */
+typedef struct it_result {
+    int status;   /**< Exit status, 128 + signal, or -1 if it had to be killed */
+    char *output; /**< Standard output and error, NUL-terminated */
+} it_result_t;
+
+
+/** Both ends of a pair. */
+typedef struct it_pair {
+    it_result_t client;
+    it_result_t server;
+} it_pair_t;
+
+
+/**
+ * Prepare the environment of all programs: the module by UCX_PLUGIN_PATH, the
+ * HIP runtime on the CPU by the library path unless MKV_TEST_REAL_HIP is set.
+ * The build folder is the current one or MKV_BUILD_DIR.
+ */
+void it_init(void);
+
+/** @return A file of the build folder, in a buffer overwritten by later calls. */
+const char *it_build_path(const char *name);
+
+/** @return Nonzero if the HIP runtime on the CPU was built. */
+int it_has_hipcpu(void);
+
+/** @return Nonzero if the module was built and UCX lists its transport. */
+int it_has_transport(const char *tl_name);
+
+/** Run a command to its end; @a env as for mkv_proc_spawn(), may be NULL. */
+it_result_t it_run(const char *const *argv, const char *const *env);
+
+/**
+ * Run client and server of the small UCP application, each seeing one device.
+ *
+ * @param [in] tls      UCX_TLS of both.
+ * @param [in] env      Changes for both, or NULL.
+ * @param [in] client   Changes for the client alone, or NULL.
+ * @param [in] actions  Actions of the client, separated by spaces.
+ */
+it_pair_t it_run_app(const char *tls, const char *const *env, const char *const *client,
+                     const char *actions);
+
+/**
+ * Run ucx_perftest between two processes, each seeing one device.
+ *
+ * @param [in] args  Test and its options, separated by spaces.
+ */
+it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *args);
+
+void it_result_free(it_result_t *result);
+void it_pair_free(it_pair_t *pair);
+
+/** Fail the test, showing the output, unless the text is in it. */
+void it_expect(const it_result_t *result, const char *text);
+
+/** Fail the test, showing the output, if the text is in it. */
+void it_expect_no(const it_result_t *result, const char *text);
+
+/** Fail the test, showing the output, unless it ended with that status. */
+void it_expect_status(const it_result_t *result, int status);
+
+/** Number of times a text occurs. */
+unsigned it_count(const it_result_t *result, const char *text);
+
+#endif

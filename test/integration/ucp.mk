@@ -1,0 +1,31 @@
+# An unmodified UCX over the module: a small application, and the tests that run it.
+check_PROGRAMS += test/integration/ucp_app
+test_integration_ucp_app_SOURCES = \
+	test/integration/ucp_app.h test/integration/ucp_app.c \
+	test/integration/ucp_app_client.c
+test_integration_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
+
+# Says that it is a newer UCX; preloaded by it_module.
+check_LTLIBRARIES += test/integration/libucp_next.la
+test_integration_libucp_next_la_SOURCES = test/integration/ucp_next.c
+test_integration_libucp_next_la_LDFLAGS = \
+	-module -avoid-version -shared -rpath $(abs_builddir)/test/integration
+
+it_ucp_tests = \
+	test/integration/it_module test/integration/it_select test/integration/it_fault
+check_PROGRAMS += $(it_ucp_tests)
+TESTS += $(it_ucp_tests)
+it_run_sources = test/integration/it_run.h test/integration/it_run.c
+it_libs = test/support/libmkvtest.la $(CHECK_LIBS)
+
+test_integration_it_module_SOURCES = test/integration/it_module.c $(it_run_sources)
+test_integration_it_module_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_module_LDADD = $(it_libs)
+
+test_integration_it_select_SOURCES = test/integration/it_select.c $(it_run_sources)
+test_integration_it_select_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_select_LDADD = $(it_libs)
+
+test_integration_it_fault_SOURCES = test/integration/it_fault.c $(it_run_sources)
+test_integration_it_fault_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_fault_LDADD = $(it_libs)

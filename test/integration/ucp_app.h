@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef UCP_APP_H
+#define UCP_APP_H
+
+/**
+ * @file
+ * The ends of a small UCP application for tests over an unmodified UCX: a server
+ * that owns memory and a client that reads and writes it, endpoints in
+ * peer-failure mode, as NIXL and libmorikv use them.
+ *
+ * Both are programs of their own (ucp_app.c), so that each has its own
+ * environment and devices, and so that a crash is the program's and not the
+ * test's. What happens is told on standard output, one line an action.
+ *
+ * Threads. One thread an end.
+ */
+
+#include <ucp/api/ucp.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UCP_APP_MAX_DATA 4096
+
+
+/** Request of the client, or reply of the server. */
+typedef struct ucp_app_msg {
+    enum {
+        UCP_APP_HELLO, /**< -> a: pid; data: worker address */
+        UCP_APP_ALLOC, /**< length, is device memory -> address; data: packed key */
+        UCP_APP_FREE,  /**< 1: the memory goes first, 0: in the right order */
+        UCP_APP_FILL,  /**< length, seed */
+        UCP_APP_CHECK, /**< length, seed -> bytes that are right */
+        UCP_APP_EXIT
+    } cmd;
+    int is_error;
+    uint64_t a[2];
+    size_t data_length;
+    uint8_t data[UCP_APP_MAX_DATA];
+} ucp_app_msg_t;
+
+
+/** Memory known to UCP, on the host or on a device. */
+typedef struct ucp_app_mem {
+    void *addr;
+    size_t length;
+    int is_device;
+    ucp_mem_h memh;
+} ucp_app_mem_t;
+
+
+/** One end. */
+typedef struct ucp_app {
+    int fd; /**< Channel to the other end */
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_address_t *address;
+    size_t address_length;
+} ucp_app_t;
+
+
+/** Start UCP; prints the reason and returns the status on failure. */
+ucs_status_t ucp_app_init(ucp_app_t *app, int fd);
+
+void ucp_app_cleanup(ucp_app_t *app);
+
+/** Allocate and map; prints the reason and returns the status on failure. */
+ucs_status_t ucp_app_mem_create(ucp_app_t *app, size_t length, int is_device,
+                                ucp_app_mem_t *mem);
+
+/** Unmap and free; @a free_first gives the memory back before UCP knows. */
+void ucp_app_mem_destroy(ucp_app_t *app, ucp_app_mem_t *mem, int free_first);
+
+/** Fill with a pattern; nonzero on success. */
+int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t length, uint64_t seed);
+
+/** @return Bytes from the start that are as the pattern says. */
+size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t length, uint64_t seed);
+
+/** Serve requests until the client says goodbye or is gone; exit status. */
+int ucp_app_serve(ucp_app_t *app);
+
+/** Do the actions of the command line; exit status. */
+int ucp_app_act(ucp_app_t *app, int argc, char **argv);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What a newer libucp would answer, preloaded to see the module refuse it. */
+
+__attribute__((visibility("default"))) void ucp_get_version(unsigned *major,
+                                                            unsigned *minor,
+                                                            unsigned *release);
+
+void ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+{
+    *major = 1;
+    *minor = 99;
+    *release = 0;
+}
