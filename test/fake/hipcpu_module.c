@@ -106,9 +106,8 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
                                 uint32_t block)
 {
     const muct_xgmi_copy_args_t *args = &op->u.launch.args;
-    uint32_t num_blocks = op->u.launch.num_blocks;
-    uint64_t tile = muct_xgmi_block_tile(args->num_tiles, block, num_blocks);
-    uint64_t end = muct_xgmi_block_tile(args->num_tiles, block + 1, num_blocks);
+    uint64_t tile = muct_xgmi_block_tile(args, block);
+    uint64_t end = muct_xgmi_block_tile(args, block + 1);
     uint32_t i = args->first_entry[block];
     uint64_t count, begin, stop;
     const muct_xgmi_entry_t *entry;
@@ -192,7 +191,9 @@ static void hipcpu_launch_check(const muct_xgmi_copy_args_t *args, unsigned grid
                       MUCT_XGMI_KERNEL_VERSION);
     }
     if ((grid == 0) || (grid > MUCT_XGMI_MAX_BLOCKS) || (args->num_entries == 0) ||
-        (args->num_tiles < grid) || ((block % MUCT_XGMI_MIN_THREADS) != 0)) {
+        (args->num_tiles < grid) ||
+        (muct_xgmi_block_tile(args, grid) != args->num_tiles) ||
+        ((block % MUCT_XGMI_MIN_THREADS) != 0)) {
         hipcpu_misuse("kernel: %u blocks of %u threads for %u entries of %llu tiles",
                       grid, block, args->num_entries,
                       (unsigned long long)args->num_tiles);

@@ -14,3 +14,11 @@ test_unit_test_hipcpu_SOURCES = test/unit/test_hipcpu.c \
 test_unit_test_hipcpu_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test -D_GNU_SOURCE
 test_unit_test_hipcpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_test_hipcpu_LDADD = test/fake/libhipcpu.la $(CHECK_LIBS)
+
+check_PROGRAMS += test/unit/test_xgmi_kernel
+TESTS += test/unit/test_xgmi_kernel
+test_unit_test_xgmi_kernel_SOURCES = test/unit/test_xgmi_kernel.c \
+	ucx_plugin/xgmi/xgmi_list.c ucx_plugin/xgmi/xgmi_kernel.hip
+test_unit_test_xgmi_kernel_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread \
+	-Wno-missing-prototypes -Wno-unknown-pragmas -Wno-shadow
+test_unit_test_xgmi_kernel_LDADD = $(CHECK_LIBS) -lpthread

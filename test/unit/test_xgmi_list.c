@@ -22,24 +22,13 @@ static void teardown(void)
     free(memory);
 }
 
-/* The bytes of a tile, as the kernel finds them. */
-static void tile_range(const muct_xgmi_entry_t *entry, uint64_t tile, uint64_t *begin,
-                       uint64_t *end)
-{
-    uint64_t count = muct_xgmi_tile_count(entry->dst, entry->length);
-
-    *begin = muct_xgmi_tile_start(entry->dst, tile);
-    *end = (tile + 1 == count) ? entry->length
-                               : muct_xgmi_tile_start(entry->dst, tile + 1);
-}
-
 START_TEST(layout_is_the_same_for_every_compiler)
 {
     ck_assert_uint_eq(sizeof(muct_xgmi_entry_t), 32);
-    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, entries), 16);
-    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, sequence), 40);
-    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, first_entry), 48);
-    ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t), 48 + (4 * MUCT_XGMI_MAX_BLOCKS));
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, entries), 24);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, sequence), 48);
+    ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, first_entry), 56);
+    ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t), 56 + (4 * MUCT_XGMI_MAX_BLOCKS));
 }
 END_TEST
 
@@ -57,7 +46,8 @@ START_TEST(tiles_cover_each_entry_once)
         count = muct_xgmi_tile_count(entry.dst, entry.length);
         expected = 0;
         for (tile = 0; tile < count; ++tile) {
-            tile_range(&entry, tile, &begin, &end);
+            begin = muct_xgmi_tile_start(entry.dst, tile);
+            end = muct_xgmi_tile_end(entry.dst, entry.length, tile);
             ck_assert_uint_eq(begin, expected);
             ck_assert_uint_gt(end, begin);
             ck_assert_uint_le(end - begin, MUCT_XGMI_TILE_SIZE + 15);
@@ -129,13 +119,11 @@ static void check_launch(const muct_xgmi_launch_t *launch)
     uint32_t block;
     const muct_xgmi_entry_t *entry;
 
-    ck_assert_uint_eq(muct_xgmi_block_tile(args->num_tiles, 0, launch->num_blocks), 0);
-    ck_assert_uint_eq(
-        muct_xgmi_block_tile(args->num_tiles, launch->num_blocks, launch->num_blocks),
-        args->num_tiles);
+    ck_assert_uint_eq(muct_xgmi_block_tile(args, 0), 0);
+    ck_assert_uint_eq(muct_xgmi_block_tile(args, launch->num_blocks), args->num_tiles);
     for (block = 0; block < launch->num_blocks; ++block) {
-        tile = muct_xgmi_block_tile(args->num_tiles, block, launch->num_blocks);
-        next = muct_xgmi_block_tile(args->num_tiles, block + 1, launch->num_blocks);
+        tile = muct_xgmi_block_tile(args, block);
+        next = muct_xgmi_block_tile(args, block + 1);
         entry = &memory[args->first_entry[block]];
         count = muct_xgmi_tile_count(entry->dst, entry->length);
         ck_assert_uint_lt(tile, next);

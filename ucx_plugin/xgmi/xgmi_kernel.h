@@ -19,6 +19,8 @@
  * entry, tiles begin where the destination is aligned to a vector; only the
  * first one has a ragged start and only the last one a ragged end.
  *
+ * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.
+ *
  * End. The thread block that arrives last stores args.sequence to args.flag,
  * after every byte of the list is visible to the host and to all devices. Then
  * args.arrivals is zero again. Launches that may run at the same time need
@@ -74,14 +76,15 @@ typedef struct muct_xgmi_entry {
 
 /** The kernel's only argument, passed by value. */
 typedef struct muct_xgmi_copy_args {
-    uint32_t version;     /**< MUCT_XGMI_KERNEL_VERSION */
-    uint32_t num_entries; /**< Not 0 */
-    uint64_t num_tiles;   /**< Tiles of all entries */
-    uint64_t entries;     /**< muct_xgmi_entry_t[num_entries], aligned to 32 */
-    uint64_t arrivals;    /**< uint32_t in device memory, 0 before the launch */
-    uint64_t flag;        /**< uint32_t in pinned host memory; 0: tell nobody */
-    uint32_t sequence;    /**< Value that ends up in the flag */
-    uint32_t reserved;    /**< 0 */
+    uint32_t version;      /**< MUCT_XGMI_KERNEL_VERSION */
+    uint32_t num_entries;  /**< Not 0 */
+    uint64_t num_tiles;    /**< Tiles of all entries */
+    uint64_t block_tiles;  /**< Tiles of a thread block */
+    uint64_t entries;      /**< muct_xgmi_entry_t[num_entries], aligned to 32 */
+    uint64_t arrivals;     /**< uint32_t in device memory, 0 before the launch */
+    uint64_t flag;         /**< uint32_t in pinned host memory; 0: tell nobody */
+    uint32_t sequence;     /**< Value that ends up in the flag */
+    uint32_t extra_blocks; /**< The first so many blocks have one tile more */
     /** Entry that holds the first tile of each thread block */
     uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS];
 } muct_xgmi_copy_args_t;
@@ -101,19 +104,28 @@ MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_count(uint64_t dst, uint64_t length)
 /** First byte of tile number @a tile of an entry, relative to the entry. */
 MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_start(uint64_t dst, uint64_t tile)
 {
-    return (tile == 0)
-               ? 0
-               : (tile * MUCT_XGMI_TILE_SIZE) - (dst & (MUCT_XGMI_VECTOR_SIZE - 1));
+    uint64_t ragged = dst & (MUCT_XGMI_VECTOR_SIZE - 1);
+
+    return (tile == 0) ? 0 : ((tile * MUCT_XGMI_TILE_SIZE) - ragged);
 }
 
 
-/** First tile of a thread block; that of block @a num_blocks is the end. */
-MUCT_XGMI_FUNC uint64_t muct_xgmi_block_tile(uint64_t num_tiles, uint32_t block,
-                                             uint32_t num_blocks)
+/** Behind the last byte of tile number @a tile; a short rest belongs to it. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_end(uint64_t dst, uint64_t length, uint64_t tile)
 {
-    /* without a product that could overflow */
-    return ((num_tiles / num_blocks) * block) +
-           (((num_tiles % num_blocks) * block) / num_blocks);
+    uint64_t next = muct_xgmi_tile_start(dst, tile + 1);
+
+    return (length < next + MUCT_XGMI_VECTOR_SIZE) ? length : next;
+}
+
+
+/** First tile of a thread block; that of the block behind the last is the end. */
+MUCT_XGMI_FUNC uint64_t muct_xgmi_block_tile(const muct_xgmi_copy_args_t *args,
+                                             uint32_t block)
+{
+    uint32_t extra = (block < args->extra_blocks) ? block : args->extra_blocks;
+
+    return (args->block_tiles * block) + extra;
 }
 
 

@@ -70,10 +70,11 @@ void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
     args->version = MUCT_XGMI_KERNEL_VERSION;
     args->num_entries = (uint32_t)muct_xgmi_list_count(list);
     args->num_tiles = tiles;
+    args->block_tiles = tiles / launch->num_blocks;
+    args->extra_blocks = (uint32_t)(tiles % launch->num_blocks);
     args->entries = (uintptr_t)list->begin;
     for (block = 0; block < launch->num_blocks; ++block) {
-        entry = muct_xgmi_list_find(
-            list, entry, muct_xgmi_block_tile(tiles, block, launch->num_blocks));
+        entry = muct_xgmi_list_find(list, entry, muct_xgmi_block_tile(args, block));
         args->first_entry[block] = entry;
     }
 }

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The copy kernel's own source, run on the CPU: a thread plays a lane, and where
+ * the lanes of a wave or of a block meet, threads meet at a barrier. Slow, but with
+ * sanitizers it sees every byte that is read outside an entry and every vector that
+ * is not aligned.
+ */
+
+#include "xgmi/xgmi_list.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define __device__
+#define __global__
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(_threads)
+#define min(_a, _b) (((_a) < (_b)) ? (_a) : (_b))
+
+#define PLAY_WAVE 32
+#define PLAY_MAX_THREADS 256
+
+typedef struct uint4 {
+    _Alignas(16) uint32_t x;
+    uint32_t y, z, w;
+} uint4;
+
+typedef struct ulonglong2 {
+    _Alignas(16) uint64_t x;
+    uint64_t y;
+} ulonglong2;
+
+typedef struct play_index {
+    uint32_t x;
+} play_index_t;
+
+static _Thread_local play_index_t threadIdx;
+static play_index_t blockIdx, blockDim, gridDim;
+static pthread_barrier_t play_block;
+static pthread_barrier_t play_waves[PLAY_MAX_THREADS / PLAY_WAVE];
+static uint64_t play_values[PLAY_MAX_THREADS];
+
+static void __syncthreads(void)
+{
+    pthread_barrier_wait(&play_block);
+}
+
+static void __threadfence_system(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static uint32_t atomicAdd(uint32_t *value, uint32_t add)
+{
+    return __atomic_fetch_add(value, add, __ATOMIC_RELAXED);
+}
+
+static int __popc(uint32_t value)
+{
+    return __builtin_popcount(value);
+}
+
+/* What all lanes of the wave offer; valid until play_leave(). */
+static const uint64_t *play_exchange(uint64_t value)
+{
+    play_values[threadIdx.x] = value;
+    pthread_barrier_wait(&play_waves[threadIdx.x / PLAY_WAVE]);
+    return &play_values[threadIdx.x / PLAY_WAVE * PLAY_WAVE];
+}
+
+static void play_leave(void)
+{
+    pthread_barrier_wait(&play_waves[threadIdx.x / PLAY_WAVE]);
+}
+
+static uint64_t __shfl_sync(uint32_t mask, uint64_t value, int lane)
+{
+    uint64_t result = play_exchange(value)[lane];
+
+    ck_assert_uint_eq(mask, UINT32_MAX);
+    play_leave();
+    return result;
+}
+
+static uint32_t __ballot_sync(uint32_t mask, bool condition)
+{
+    const uint64_t *values = play_exchange(condition);
+    uint32_t result = 0;
+    int i;
+
+    for (i = 0; i < PLAY_WAVE; ++i) {
+        result |= (uint32_t)values[i] << i;
+    }
+    play_leave();
+    return result & mask;
+}
+
+static void muct_xgmi_copy(const muct_xgmi_copy_args_t args);
+
+#include "xgmi/xgmi_kernel.hip"
+
+typedef struct play_lane {
+    const muct_xgmi_copy_args_t *args;
+    uint32_t number;
+} play_lane_t;
+
+static void *play_lane_main(void *arg)
+{
+    const play_lane_t *lane = arg;
+
+    threadIdx.x = lane->number;
+    muct_xgmi_copy(*lane->args);
+    return NULL;
+}
+
+static void play(const muct_xgmi_launch_t *launch)
+{
+    play_lane_t lanes[PLAY_MAX_THREADS];
+    pthread_t threads[PLAY_MAX_THREADS];
+    uint32_t i;
+
+    blockDim.x = min(launch->block_size, PLAY_MAX_THREADS);
+    gridDim.x = launch->num_blocks;
+    pthread_barrier_init(&play_block, NULL, blockDim.x);
+    for (i = 0; i < blockDim.x / PLAY_WAVE; ++i) {
+        pthread_barrier_init(&play_waves[i], NULL, PLAY_WAVE);
+    }
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+        for (i = 0; i < blockDim.x; ++i) {
+            lanes[i] = (play_lane_t){.args = &launch->args, .number = i};
+            ck_assert_int_eq(
+                pthread_create(&threads[i], NULL, play_lane_main, &lanes[i]), 0);
+        }
+        for (i = 0; i < blockDim.x; ++i) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+}
+
+static muct_xgmi_entry_t memory[2000];
+static muct_xgmi_list_t list;
+static uint32_t arrivals, flag;
+
+static void run(uint32_t max_blocks)
+{
+    muct_xgmi_launch_t launch;
+
+    muct_xgmi_list_finish(&list, max_blocks, &launch);
+    launch.args.arrivals = (uintptr_t)&arrivals;
+    launch.args.flag = (uintptr_t)&flag;
+    launch.args.sequence = 77;
+    flag = 0;
+    play(&launch);
+    ck_assert_uint_eq(flag, 77);
+    ck_assert_uint_eq(arrivals, 0);
+}
+
+/* Source in memory of its very size, so that a byte too far is seen. */
+static void check_one(size_t dst_offset, size_t src_offset, size_t length)
+{
+    unsigned char *src = malloc(src_offset + length);
+    unsigned char *dst = calloc(1, dst_offset + length + 64);
+    size_t i;
+
+    for (i = 0; i < length; ++i) {
+        src[src_offset + i] = (unsigned char)(1 + (i % 251));
+    }
+    muct_xgmi_list_init(&list, memory, 1);
+    ck_assert(muct_xgmi_list_add(&list, (uintptr_t)dst + dst_offset,
+                                 (uintptr_t)src + src_offset, length));
+    run(2);
+    for (i = 0; i < dst_offset; ++i) {
+        ck_assert_uint_eq(dst[i], 0);
+    }
+    ck_assert(memcmp(dst + dst_offset, src + src_offset, length) == 0);
+    for (i = 0; i < 64; ++i) {
+        ck_assert_uint_eq(dst[dst_offset + length + i], 0);
+    }
+    free(src);
+    free(dst);
+}
+
+START_TEST(one_piece_of_any_alignment)
+{
+    static const size_t lengths[] = {1, 63, 64, 65, 100, 4096, 4111, 4112, 8200};
+    static const size_t offsets[] = {0, 1, 4, 8, 9, 15};
+    size_t i, j;
+
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
+        for (j = 0; j < sizeof(offsets) / sizeof(offsets[0]); ++j) {
+            check_one(offsets[_i], offsets[j], lengths[i]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_random_list)
+{
+    const size_t size = 1 << 21;
+    unsigned char *src = malloc(size);
+    unsigned char *dst = calloc(1, size);
+    unsigned char *expected = calloc(1, size);
+    size_t from, to, length, i;
+
+    srand((unsigned)_i);
+    for (i = 0; i < size; ++i) {
+        src[i] = (unsigned char)rand();
+    }
+    muct_xgmi_list_init(&list, memory, 2000);
+    for (to = 0; to + 100000 < size; to += length + ((size_t)rand() % 20)) {
+        length = 1 + ((size_t)rand() % ((rand() % 50 == 0) ? 99000 : 300));
+        from = (size_t)rand() % (size - length);
+        if (!muct_xgmi_list_add(&list, (uintptr_t)dst + to, (uintptr_t)src + from,
+                                length)) {
+            break;
+        }
+        memcpy(expected + to, src + from, length);
+    }
+    run(1 + ((uint32_t)_i * 2));
+    ck_assert(memcmp(dst, expected, size) == 0);
+    free(src);
+    free(dst);
+    free(expected);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_kernel");
+    TCase *tcase = tcase_create("kernel");
+    SRunner *runner;
+    int failed;
+
+    tcase_set_timeout(tcase, 240);
+    tcase_add_loop_test(tcase, one_piece_of_any_alignment, 0, 6);
+    tcase_add_loop_test(tcase, a_random_list, 0, 4);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

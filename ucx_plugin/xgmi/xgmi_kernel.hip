@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The copy kernel; xgmi_kernel.h says what it does.
+ *
+ * A thread block takes its range of tiles in the order of the list. It stages the
+ * entries in shared memory, one vector a thread, and reads the next ones from the
+ * host while it works on these. Its waves take every n-th tile. To find the entry
+ * of a tile, the lanes of a wave look at as many entries at once.
+ *
+ * A tile is loaded whole, then stored whole: what keeps a link busy is the number
+ * of bytes under way. Stores are always aligned vectors. When the source is not
+ * aligned to match, the loads are, and lanes exchange what belongs together; no
+ * byte outside the entry is ever read. Ragged ends are done a byte a lane.
+ *
+ * Compiles as HIP for AMD, as CUDA for the tests' machines, and as C for a test that
+ * plays the lanes with threads.
+ */
+
+#include "xgmi_kernel.h"
+
+#if defined(__HIPCC__)
+#include <hip/hip_runtime.h>
+#define MUCT_GLOBAL __attribute__((address_space(1)))
+#if defined(__GFX9__)
+#define MUCT_WAVE 64
+#else
+#define MUCT_WAVE 32
+#endif
+typedef uint32_t muct_vec_t __attribute__((ext_vector_type(4)));
+#else
+#define MUCT_GLOBAL
+#define MUCT_WAVE 32
+typedef uint4 muct_vec_t;
+#endif
+
+#define MUCT_VEC_SIZE MUCT_XGMI_VECTOR_SIZE
+#define MUCT_TILE_VECS (MUCT_XGMI_TILE_SIZE / MUCT_VEC_SIZE)
+#define MUCT_UNROLL (MUCT_TILE_VECS / MUCT_WAVE)
+#define MUCT_HALF (MUCT_UNROLL / 2)
+
+#if defined(__cplusplus)
+#define MUCT_KERNEL extern "C" __global__
+#else
+#define MUCT_KERNEL __global__
+#endif
+
+/* Entries staged at once: half as many as the block has threads. */
+#define MUCT_BATCH (MUCT_XGMI_MAX_THREADS / 2)
+#define MUCT_FIRST_BATCH 64u
+
+/* Below this, bytes are as good as vectors. */
+#define MUCT_SHORT 64u
+
+
+/* Two halves of a vector. */
+union muct_pair {
+    muct_vec_t vec;
+    struct {
+        uint64_t low, high;
+    } half;
+};
+
+/* What both entries of a batch's arrays together hold: an entry. */
+struct muct_batch {
+    ulonglong2 addr[MUCT_BATCH]; /* destination, source */
+    ulonglong2 span[MUCT_BATCH]; /* length, first tile */
+};
+
+
+static __device__ __forceinline__ muct_vec_t muct_load(uint64_t addr)
+{
+    return *(const MUCT_GLOBAL muct_vec_t *)addr;
+}
+
+static __device__ __forceinline__ void muct_store(uint64_t addr, muct_vec_t vec)
+{
+    *(MUCT_GLOBAL muct_vec_t *)addr = vec;
+}
+
+static __device__ __forceinline__ uint64_t muct_shuffle(uint64_t value, uint32_t lane)
+{
+#if defined(__HIPCC__)
+    return __shfl((unsigned long long)value, (int)lane, MUCT_WAVE);
+#else
+    return __shfl_sync(0xffffffffu, value, (int)lane);
+#endif
+}
+
+/* Lanes, counted from 0, up to the first whose condition does not hold. */
+static __device__ __forceinline__ uint32_t muct_count(bool condition)
+{
+#if defined(__HIPCC__)
+    return (uint32_t)__popcll(__ballot(condition));
+#else
+    return (uint32_t)__popc(__ballot_sync(0xffffffffu, condition));
+#endif
+}
+
+static __device__ __forceinline__ void muct_copy_bytes(uint64_t dst, uint64_t src,
+                                                       uint32_t length, uint32_t lane)
+{
+    uint32_t i;
+
+    for (i = lane; i < length; i += MUCT_WAVE) {
+        *(MUCT_GLOBAL uint8_t *)(dst + i) = *(const MUCT_GLOBAL uint8_t *)(src + i);
+    }
+}
+
+/* Both ends aligned. */
+static __device__ __forceinline__ void muct_copy_vecs(uint64_t dst, uint64_t src,
+                                                      uint32_t count, uint32_t lane)
+{
+    muct_vec_t vec[MUCT_UNROLL];
+    uint32_t u, i;
+
+    dst += lane * MUCT_VEC_SIZE;
+    src += lane * MUCT_VEC_SIZE;
+    if (count == MUCT_TILE_VECS) {
+#pragma unroll
+        for (u = 0; u < MUCT_UNROLL; ++u) {
+            vec[u] = muct_load(src + (u * MUCT_WAVE * MUCT_VEC_SIZE));
+        }
+#pragma unroll
+        for (u = 0; u < MUCT_UNROLL; ++u) {
+            muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
+        }
+        return;
+    }
+
+    /* in two steps, for want of registers */
+#pragma unroll 1
+    for (i = lane; i < count; i += MUCT_HALF * MUCT_WAVE) {
+#pragma unroll
+        for (u = 0; u < MUCT_HALF; ++u) {
+            if (i + (u * MUCT_WAVE) < count) {
+                vec[u] = muct_load(src + (u * MUCT_WAVE * MUCT_VEC_SIZE));
+            }
+        }
+#pragma unroll
+        for (u = 0; u < MUCT_HALF; ++u) {
+            if (i + (u * MUCT_WAVE) < count) {
+                muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
+            }
+        }
+        dst += MUCT_HALF * MUCT_WAVE * MUCT_VEC_SIZE;
+        src += MUCT_HALF * MUCT_WAVE * MUCT_VEC_SIZE;
+    }
+}
+
+/* Bytes shift to shift + 15 of two vectors in a row. */
+static __device__ __forceinline__ muct_vec_t muct_splice(const union muct_pair *first,
+                                                         const union muct_pair *second,
+                                                         uint32_t shift)
+{
+    uint32_t bits = (shift % 8) * 8;
+    uint64_t a, b, c;
+    union muct_pair out;
+
+    a = (shift < 8) ? first->half.low : first->half.high;
+    b = (shift < 8) ? first->half.high : second->half.low;
+    c = (shift < 8) ? second->half.low : second->half.high;
+    /* in two steps, as a shift by 64 is none */
+    out.half.low = (a >> bits) | ((b << 1) << (63 - bits));
+    out.half.high = (b >> bits) | ((c << 1) << (63 - bits));
+    return out.vec;
+}
+
+/*
+ * The source is aligned after all, but what belongs to vector i of the destination
+ * begins at byte shift of vector i of the source; count + 1 of those are read. In
+ * two steps, for want of registers.
+ */
+static __device__ __forceinline__ void muct_copy_shifted(uint64_t dst, uint64_t src,
+                                                         uint32_t count, uint32_t shift,
+                                                         uint32_t lane)
+{
+    union muct_pair vec[MUCT_HALF + 1];
+    union muct_pair offer, next;
+    uint32_t first, u, i;
+
+#pragma unroll 1
+    for (first = 0; first < count; first += MUCT_HALF * MUCT_WAVE) {
+#pragma unroll
+        for (u = 0; u <= MUCT_HALF; ++u) {
+            i = first + lane + (u * MUCT_WAVE);
+            vec[u].half.low = 0;
+            vec[u].half.high = 0;
+            if ((i <= count) && ((u < MUCT_HALF) || (lane == 0))) {
+                vec[u].vec = muct_load(src + (i * MUCT_VEC_SIZE));
+            }
+        }
+#pragma unroll
+        for (u = 0; u < MUCT_HALF; ++u) {
+            i = first + lane + (u * MUCT_WAVE);
+            /* the last lane's neighbour is the first lane's next vector */
+            offer.half.low = (lane == 0) ? vec[u + 1].half.low : vec[u].half.low;
+            offer.half.high = (lane == 0) ? vec[u + 1].half.high : vec[u].half.high;
+            next.half.low = muct_shuffle(offer.half.low, (lane + 1) % MUCT_WAVE);
+            next.half.high = muct_shuffle(offer.half.high, (lane + 1) % MUCT_WAVE);
+            if (i < count) {
+                muct_store(dst + (i * MUCT_VEC_SIZE),
+                           muct_splice(&vec[u], &next, shift));
+            }
+        }
+    }
+}
+
+/*
+ * One tile. The entry has bytes on both sides of it, of which vectors may be read:
+ * before and after, or at least as many as matter.
+ */
+static __device__ __forceinline__ void muct_copy_tile(uint64_t dst, uint64_t src,
+                                                      uint32_t size, uint32_t before,
+                                                      uint32_t after, uint32_t lane)
+{
+    uint32_t head = (uint32_t)(0 - dst) & (MUCT_VEC_SIZE - 1);
+    uint32_t shift = (uint32_t)(src + head) & (MUCT_VEC_SIZE - 1);
+    uint32_t count, tail;
+
+    if (size < MUCT_SHORT) {
+        muct_copy_bytes(dst, src, size, lane);
+        return;
+    }
+
+    if (before + head < shift) {
+        head += MUCT_VEC_SIZE;
+    }
+    count = (size - head) / MUCT_VEC_SIZE;
+    tail = (size - head) % MUCT_VEC_SIZE;
+    if ((shift != 0) && (after + tail < MUCT_VEC_SIZE - shift)) {
+        --count;
+        tail += MUCT_VEC_SIZE;
+    }
+
+    muct_copy_bytes(dst, src, head, lane);
+    muct_copy_bytes(dst + size - tail, src + size - tail, tail, lane);
+    if (shift == 0) {
+        muct_copy_vecs(dst + head, src + head, count, lane);
+    } else {
+        muct_copy_shifted(dst + head, src + head - shift, count, shift, lane);
+    }
+}
+
+/* Tile number tile of an entry. */
+static __device__ __forceinline__ void muct_copy_part(ulonglong2 addr, uint64_t length,
+                                                      uint32_t tile, uint32_t lane)
+{
+    uint64_t begin = muct_xgmi_tile_start(addr.x, tile);
+    uint64_t end = muct_xgmi_tile_end(addr.x, length, tile);
+
+    muct_copy_tile(addr.x + begin, addr.y + begin, (uint32_t)(end - begin),
+                   (tile == 0) ? 0 : MUCT_VEC_SIZE, (end == length) ? 0 : MUCT_VEC_SIZE,
+                   lane);
+}
+
+/* Entry of a batch that holds a tile; index at holds it or an earlier one. */
+static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
+                                                     uint32_t at, uint32_t count,
+                                                     uint32_t tile, uint32_t lane)
+{
+    uint32_t steps, i;
+
+    do {
+        i = at + 1 + lane;
+        steps = muct_count((i < count) && ((uint32_t)batch->span[i].y <= tile));
+        at += steps;
+    } while (steps == MUCT_WAVE);
+    return at;
+}
+
+/* The tiles of one wave in a batch; returns its first one after the batch. */
+static __device__ __forceinline__ uint32_t
+muct_copy_batch(const struct muct_batch *batch, uint32_t count, uint32_t tile,
+                uint32_t stop, uint32_t lane)
+{
+    uint32_t at = 0;
+
+    for (; tile < stop; tile += blockDim.x / MUCT_WAVE) {
+        at = muct_find(batch, at, count, tile, lane);
+        muct_copy_part(batch->addr[at], batch->span[at].x,
+                       tile - (uint32_t)batch->span[at].y, lane);
+    }
+    return tile;
+}
+
+/* The first tile behind a batch. */
+static __device__ __forceinline__ uint32_t
+muct_batch_stop(const struct muct_batch *batch, uint32_t count)
+{
+    return (uint32_t)(batch->span[count - 1].y +
+                      muct_xgmi_tile_count(batch->addr[count - 1].x,
+                                           batch->span[count - 1].x));
+}
+
+/* A thread's half entry of those that begin at entry number first. */
+static __device__ __forceinline__ ulonglong2 muct_fetch(uint64_t entries,
+                                                        uint32_t first, uint32_t count)
+{
+    union {
+        muct_vec_t vec;
+        ulonglong2 pair;
+    } half;
+
+    half.pair.x = 0;
+    half.pair.y = 0;
+    if (threadIdx.x < count * 2) {
+        half.vec = muct_load(entries + ((uint64_t)first * sizeof(muct_xgmi_entry_t)) +
+                             (threadIdx.x * MUCT_VEC_SIZE));
+    }
+    return half.pair;
+}
+
+static __device__ __forceinline__ void muct_stage(struct muct_batch *batch,
+                                                  ulonglong2 half)
+{
+    if (threadIdx.x % 2 == 0) {
+        batch->addr[threadIdx.x / 2] = half;
+    } else {
+        batch->span[threadIdx.x / 2] = half;
+    }
+}
+
+/* All bytes of this block are out; the last block to say so tells the host. */
+static __device__ __forceinline__ void muct_finish(const muct_xgmi_copy_args_t *args)
+{
+    uint32_t *arrivals = (uint32_t *)args->arrivals;
+
+    /* every thread's own stores, before thread 0 counts the block */
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x != 0) {
+        return;
+    }
+    if (gridDim.x > 1) {
+        if (atomicAdd(arrivals, 1u) != gridDim.x - 1) {
+            return;
+        }
+        *arrivals = 0;
+    }
+    /* the other blocks' bytes, before the host or another device looks */
+    __threadfence_system();
+    *(volatile uint32_t *)args->flag = args->sequence;
+}
+
+MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
+    muct_xgmi_copy(const muct_xgmi_copy_args_t args)
+{
+    __shared__ struct muct_batch batches[2];
+    const uint32_t lane = threadIdx.x % MUCT_WAVE;
+    const uint32_t end = (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x + 1);
+    uint32_t tile =
+        (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x) + (threadIdx.x / MUCT_WAVE);
+    uint32_t entry = args.first_entry[blockIdx.x];
+    uint32_t count =
+        min(min(args.num_entries - entry, blockDim.x / 2), MUCT_FIRST_BATCH);
+    uint32_t turn = 0;
+    uint32_t next_count, stop;
+    ulonglong2 half;
+
+    muct_stage(&batches[0], muct_fetch(args.entries, entry, count));
+    __syncthreads();
+    for (;;) {
+        stop = muct_batch_stop(&batches[turn], count);
+        entry += count;
+        next_count = (stop < end) ? min(args.num_entries - entry, blockDim.x / 2) : 0;
+        half = muct_fetch(args.entries, entry, next_count);
+        tile = muct_copy_batch(&batches[turn], count, tile, min(stop, end), lane);
+        if (next_count == 0) {
+            break;
+        }
+        /* all left the other batch before the last barrier */
+        turn ^= 1;
+        count = next_count;
+        muct_stage(&batches[turn], half);
+        __syncthreads();
+    }
+
+    if (args.flag != 0) {
+        muct_finish(&args);
+    }
+}
