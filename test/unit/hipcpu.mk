@@ -22,3 +22,13 @@ test_unit_test_xgmi_kernel_SOURCES = test/unit/test_xgmi_kernel.c \
 test_unit_test_xgmi_kernel_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread \
 	-Wno-missing-prototypes -Wno-unknown-pragmas -Wno-shadow
 test_unit_test_xgmi_kernel_LDADD = $(CHECK_LIBS) -lpthread
+
+check_PROGRAMS += test/unit/test_xgmi_code
+TESTS += test/unit/test_xgmi_code
+test_unit_test_xgmi_code_SOURCES = test/unit/test_xgmi_code.c
+test_unit_test_xgmi_code_CPPFLAGS = $(AM_CPPFLAGS)
+if HAVE_HIPCC
+test_unit_test_xgmi_code_CPPFLAGS += -DHAVE_KERNEL_CODE
+endif
+test_unit_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_test_xgmi_code_LDADD = libmuct_code.la $(CHECK_LIBS)

@@ -1,0 +1,29 @@
+# The copy kernel: list builder, source, and its machine code inside the module.
+libmuct_la_SOURCES += ucx_plugin/xgmi/xgmi_kernel.h ucx_plugin/xgmi/xgmi_list.h \
+	ucx_plugin/xgmi/xgmi_list.c ucx_plugin/xgmi/xgmi_code.h
+EXTRA_DIST += ucx_plugin/xgmi/xgmi_kernel.hip
+
+# A library of its own, as only this file has flags of its own and needs the code.
+noinst_LTLIBRARIES += libmuct_code.la
+libmuct_code_la_SOURCES = ucx_plugin/xgmi/xgmi_code.c
+libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
+libmuct_la_LIBADD += libmuct_code.la
+
+# The bundle goes in by .incbin, which no dependency tracking sees; the header that
+# names it is made anew with it.
+if HAVE_HIPCC
+MUCT_XGMI_ARCHS = gfx90a gfx942 gfx950 gfx1100
+libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi
+BUILT_SOURCES += ucx_plugin/xgmi/xgmi_code_file.h
+CLEANFILES += ucx_plugin/xgmi/xgmi_code_file.h ucx_plugin/xgmi/xgmi_kernel.bundle
+
+ucx_plugin/xgmi/xgmi_code_file.h: ucx_plugin/xgmi/xgmi_kernel.bundle
+	$(AM_V_GEN)echo '#define MUCT_XGMI_CODE_FILE "$(abs_builddir)/ucx_plugin/xgmi/xgmi_kernel.bundle"' >$@
+
+ucx_plugin/xgmi/xgmi_kernel.bundle: ucx_plugin/xgmi/xgmi_kernel.hip \
+		ucx_plugin/xgmi/xgmi_kernel.h
+	$(AM_V_at)$(MKDIR_P) ucx_plugin/xgmi
+	$(AM_V_GEN)$(HIPCC) --genco -O3 -Wall -Wno-unused-command-line-argument \
+		$(MUCT_XGMI_ARCHS:%=--offload-arch=%) -I$(srcdir)/ucx_plugin/xgmi \
+		-o $@ $(srcdir)/ucx_plugin/xgmi/xgmi_kernel.hip
+endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_CODE_H
+#define MUCT_XGMI_CODE_H
+
+/**
+ * @file
+ * The copy kernel's machine code, embedded in the module.
+ *
+ * A clang offload bundle with a code object for each architecture the build knew;
+ * the runtime picks the one of the current device. Built without hipcc, it is a
+ * bundle of none, which AMD's runtime refuses with hipErrorNoBinaryForGpu.
+ */
+
+#include <stdbool.h>
+
+
+/** The bundle, for hipModuleLoadData(). */
+const void *muct_xgmi_code_image(void);
+
+
+/** Whether the bundle holds no code at all, for a message that says why. */
+bool muct_xgmi_code_is_empty(void);
+
+#endif
