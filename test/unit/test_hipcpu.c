@@ -131,7 +131,7 @@ START_TEST(addresses_are_explained_by_the_rules_of_the_version)
     hipPointerAttribute_t attr;
     char *device, *host;
     void *managed, *base;
-    size_t size;
+    size_t size = 0;
 
     setenv("HIPCPU_VERSION", rules[_i].version, 1);
     ok(hipSetDevice(1));
