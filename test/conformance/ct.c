@@ -9,6 +9,61 @@
 #include <string.h>
 
 
+#define CT_MAX_PREFORKED 64
+
+/* Peers that wait; taken in order, written by main() and ct_open() only. */
+static struct {
+    mkv_proc_t procs[CT_MAX_PREFORKED];
+    int count;
+    int next;
+} ct_preforked;
+
+
+static ct_target_name_t ct_name_of_peer(const ct_target_name_t *name)
+{
+    ct_target_name_t peer = *name;
+
+    peer.dev_name =
+        (name->peer_dev_name != NULL) ? name->peer_dev_name : name->dev_name;
+    return peer;
+}
+
+int ct_prefork(const ct_target_name_t *name, int count)
+{
+    static ct_target_name_t peer_name;
+
+    peer_name = ct_name_of_peer(name);
+    for (; (count > 0) && (ct_preforked.count < CT_MAX_PREFORKED); --count) {
+        if (mkv_proc_fork(&ct_preforked.procs[ct_preforked.count], ct_target_main,
+                          &peer_name) != 0) {
+            return -1;
+        }
+        ++ct_preforked.count;
+    }
+
+    return 0;
+}
+
+void ct_prefork_cleanup(void)
+{
+    while (ct_preforked.next < ct_preforked.count) {
+        mkv_proc_cleanup(&ct_preforked.procs[ct_preforked.next++]);
+    }
+}
+
+static int ct_start_peer(ct_t *ct, ct_target_name_t *name)
+{
+    ct_msg_t begin = {.cmd = CT_CMD_INFO};
+
+    if (ct_preforked.next < ct_preforked.count) {
+        ct->peer = ct_preforked.procs[ct_preforked.next++];
+    } else if (mkv_proc_fork(&ct->peer, ct_target_main, name) != 0) {
+        return -1;
+    }
+
+    return mkv_proc_send(ct->peer.fd, &begin, sizeof(begin));
+}
+
 static ucs_status_t ct_open_target(ct_t *ct)
 {
     ct_msg_t hello;
@@ -47,7 +102,7 @@ static ucs_status_t ct_check_reachable(ct_t *ct)
 ucs_status_t ct_open(ct_t *ct, const ct_target_name_t *name,
                      const ct_variant_t *variant)
 {
-    ct_target_name_t peer_name = *name;
+    ct_target_name_t peer_name = ct_name_of_peer(name);
     ucs_status_t status;
 
     memset(ct, 0, sizeof(*ct));
@@ -58,8 +113,7 @@ ucs_status_t ct_open(ct_t *ct, const ct_target_name_t *name,
     ct->is_checked = strncmp(name->tl_name, "mori_", 5) == 0;
 
     /* The peer is forked first: UCX must not be initialised before a fork. */
-    if (variant->is_other_process &&
-        (mkv_proc_fork(&ct->peer, ct_target_main, &peer_name) != 0)) {
+    if (variant->is_other_process && (ct_start_peer(ct, &peer_name) != 0)) {
         snprintf(ct->why, sizeof(ct->why), "fork: %s", strerror(errno));
         return UCS_ERR_NO_MEMORY;
     }
@@ -125,6 +179,19 @@ void ct_connect(ct_t *ct)
     }
 
     MKV_REQUIRE(status == UCS_OK, "connecting: %s", ucs_status_string(status));
+}
+
+void ct_reset(ct_t *ct)
+{
+    if (ct->ep != NULL) {
+        uct_ep_destroy(ct->ep);
+        ct->ep = NULL;
+    }
+
+    ct_cmd(ct, CT_CMD_RESET, 0, 0, 0, 0, 0);
+    memset(&ct->side.events, 0, sizeof(ct->side.events));
+    ct->skip[0] = '\0';
+    ct->covered[0] = '\0';
 }
 
 void ct_close(ct_t *ct)

@@ -100,6 +100,7 @@ struct ct {
     uct_ep_h ep;       /**< To the target; NULL after a case destroyed it */
     int is_checked;    /**< The transport is of the kind that checks its keys */
     int is_hurt;       /**< The peer was killed or the endpoint has failed */
+    int is_running;    /**< A case has begun and not ended */
     char skip[256];    /**< Set by a case that finds it cannot run */
     char covered[256]; /**< Set by a case: what it did */
     char why[512];
@@ -116,6 +117,20 @@ struct ct {
  */
 ucs_status_t ct_open(ct_t *ct, const ct_target_name_t *name,
                      const ct_variant_t *variant);
+
+/**
+ * Fork peers that wait to be used by ct_open(), for a process that goes on to
+ * initialise UCX and could not fork any more.
+ *
+ * @return 0, or -1 with errno set.
+ */
+int ct_prefork(const ct_target_name_t *name, int count);
+
+/** End the peers that were forked and not used. */
+void ct_prefork_cleanup(void);
+
+/** Make both ends as they were after ct_open(), for the next case. */
+void ct_reset(ct_t *ct);
 
 /** Connect the endpoint; fails the test on errors. */
 void ct_connect(ct_t *ct);

@@ -41,6 +41,8 @@ static struct {
     int num_cases;
     const ct_variant_t *variants[CT_MAX_VARIANTS];
     int num_variants;
+    int is_one_process;            /* no process for each case, for slow machines */
+    ct_t *shared[CT_MAX_VARIANTS]; /* open connections, one a variant */
 } ct_run;
 
 
@@ -108,37 +110,72 @@ static const char *ct_reason_to_skip(const ct_t *ct, const ct_case_t *c)
     return NULL;
 }
 
-static void ct_run_case(const ct_case_t *c, const ct_variant_t *variant)
+/* The connection of a case: a fresh one, or the one that all cases share. */
+static ct_t *ct_begin(int variant_index)
 {
-    ct_t *ct = calloc(1, sizeof(*ct));
-    const char *reason;
+    ct_t **shared = &ct_run.shared[variant_index];
     ucs_status_t status;
+
+    /* A case that failed left its connection in an unknown state. */
+    if ((*shared != NULL) && (*shared)->is_running) {
+        mkv_proc_cleanup(&(*shared)->peer);
+        *shared = NULL;
+    }
+
+    if (*shared == NULL) {
+        *shared = calloc(1, sizeof(**shared));
+        status = ct_open(*shared, &ct_run.name, ct_run.variants[variant_index]);
+        ck_assert_msg(status == UCS_OK, "%s: %s", (*shared)->why,
+                      ucs_status_string(status));
+    }
+
+    (*shared)->is_running = 1;
+    return *shared;
+}
+
+static void ct_end(int variant_index)
+{
+    ct_t *ct = ct_run.shared[variant_index];
+
+    if (ct_run.is_one_process && !ct->is_hurt && (ct->side.events.num_ep_errors == 0)) {
+        ct_reset(ct);
+        ct->is_running = 0;
+        return;
+    }
+
+    ct_close(ct);
+    free(ct);
+    ct_run.shared[variant_index] = NULL;
+}
+
+static void ct_run_case(const ct_case_t *c, int variant_index)
+{
+    const char *reason;
+    char text[sizeof(((ct_t *)NULL)->covered)];
     char title[128];
+    ct_t *ct;
 
-    snprintf(title, sizeof(title), "%s %s %s", ct_run.name.tl_name, variant->name,
-             c->name);
-    status = ct_open(ct, &ct_run.name, variant);
-    ck_assert_msg(status == UCS_OK, "%s: %s", ct->why, ucs_status_string(status));
-
+    snprintf(title, sizeof(title), "%s %s %s", ct_run.name.tl_name,
+             ct_run.variants[variant_index]->name, c->name);
+    ct = ct_begin(variant_index);
     reason = ct_reason_to_skip(ct, c);
     if (reason == NULL) {
         c->run(ct);
         reason = (ct->skip[0] != '\0') ? ct->skip : NULL;
     }
 
-    ct_close(ct);
+    snprintf(text, sizeof(text), "%s", (reason != NULL) ? reason : ct->covered);
+    ct_end(variant_index);
     if (reason != NULL) {
-        ck_assert(!mkv_test_skip("capability", title, "%s", reason));
+        ck_assert(!mkv_test_skip("capability", title, "%s", text));
     } else {
-        mkv_test_pass(title, "%s", ct->covered);
+        mkv_test_pass(title, "%s", text);
     }
-    free(ct);
 }
 
 START_TEST(transport_does_as_it_claims)
 {
-    ct_run_case(ct_run.cases[_i / CT_MAX_VARIANTS],
-                ct_run.variants[_i % CT_MAX_VARIANTS]);
+    ct_run_case(ct_run.cases[_i / CT_MAX_VARIANTS], _i % CT_MAX_VARIANTS);
 }
 END_TEST
 
@@ -261,6 +298,9 @@ static int ct_run_all(void)
         }
     }
 
+    if (ct_run.is_one_process) {
+        srunner_set_fork_status(runner, CK_NOFORK);
+    }
     srunner_run_all(runner, CK_NORMAL);
     num_failed = srunner_ntests_failed(runner);
     srunner_free(runner);
@@ -271,10 +311,39 @@ static int ct_run_all(void)
     return num_failed;
 }
 
+/* Peers must be forked before this process initialises UCX: one for each process
+ * variant, and one more for each case that kills its own or fails. */
+static int ct_fork_peers(void)
+{
+    int count = 0, i;
+
+    for (i = 0; i < ct_run.num_variants; ++i) {
+        count += ct_run.variants[i]->is_other_process ? 12 : 0;
+    }
+
+    return ct_prefork(&ct_run.name, count);
+}
+
+static void ct_close_shared(void)
+{
+    int i;
+
+    for (i = 0; i < ct_run.num_variants; ++i) {
+        if ((ct_run.shared[i] != NULL) && !ct_run.shared[i]->is_running) {
+            ct_close(ct_run.shared[i]);
+            free(ct_run.shared[i]);
+        }
+    }
+    ct_prefork_cleanup();
+}
+
 static int ct_usage(const char *program)
 {
     fprintf(stderr,
-            "usage: %s -t TRANSPORT [-d DEVICE] [-v VARIANT] [-r PART_OF_A_NAME]\n"
+            "usage: %s -t TRANSPORT [-d DEVICE] [-D DEVICE] [-v VARIANT]\n"
+            "          [-r PART_OF_A_NAME] [-1]\n"
+            "-D: the device of the other process\n"
+            "-1: all cases in one process and over one connection, for slow machines\n"
             "variants: local local/rocm peer peer/rocm peer/host-rocm peer/rocm-host\n",
             program);
     return MKV_TEST_EXIT_HARD;
@@ -286,7 +355,7 @@ int main(int argc, char **argv)
 
     mkv_test_init();
     ct_run.name.tl_name = getenv("MKV_CONFORMANCE_TL");
-    while ((c = getopt(argc, argv, "t:d:v:r:")) != -1) {
+    while ((c = getopt(argc, argv, "t:d:D:v:r:1")) != -1) {
         switch (c) {
         case 't':
             ct_run.name.tl_name = optarg;
@@ -294,11 +363,17 @@ int main(int argc, char **argv)
         case 'd':
             ct_run.name.dev_name = optarg;
             break;
+        case 'D':
+            ct_run.name.peer_dev_name = optarg;
+            break;
         case 'v':
             ct_run.variant_filter = optarg;
             break;
         case 'r':
             ct_run.filter = optarg;
+            break;
+        case '1':
+            ct_run.is_one_process = 1;
             break;
         default:
             return ct_usage(argv[0]);
@@ -311,9 +386,15 @@ int main(int argc, char **argv)
 
     ct_choose_cases();
     num_failed = ct_choose_variants();
+    if (ct_run.is_one_process && (ct_fork_peers() != 0)) {
+        perror("fork");
+        return MKV_TEST_EXIT_HARD;
+    }
+
     if (ct_run.num_variants > 0) {
         num_failed += ct_run_all();
     }
+    ct_close_shared();
 
     return mkv_test_exit_status(num_failed);
 }

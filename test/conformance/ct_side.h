@@ -22,7 +22,8 @@
 /** Which transport and device a run tests. */
 typedef struct ct_target_name {
     const char *tl_name;
-    const char *dev_name; /**< NULL for the first one */
+    const char *dev_name;      /**< NULL for the first one */
+    const char *peer_dev_name; /**< Of the peer process; NULL for the same */
 } ct_target_name_t;
 
 

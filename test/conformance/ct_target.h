@@ -37,6 +37,7 @@ typedef enum ct_cmd {
     CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release what was kept */
     CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
     CT_CMD_HOLD,       /**< no progress until the next request */
+    CT_CMD_RESET,      /**< Everything as at the start */
     CT_CMD_EXIT
 } ct_cmd_t;
 
@@ -97,7 +98,13 @@ void ct_target_cleanup(ct_target_t *target);
 /** Do one request and fill the reply. */
 void ct_target_serve(ct_target_t *target, const ct_msg_t *req, ct_msg_t *rep);
 
-/** Main function of a forked peer; @a arg is a ct_target_name_t. */
+/** Destroy what requests made; handlers stay. */
+void ct_target_reset(ct_target_t *target);
+
+/**
+ * Main function of a forked peer; @a arg is a ct_target_name_t. Begins when a
+ * first message, of any content, has come.
+ */
 int ct_target_main(int fd, void *arg);
 
 #endif

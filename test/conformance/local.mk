@@ -22,7 +22,8 @@ uct_conformance_tests = \
 	test/conformance/uct_tcp.sh \
 	test/conformance/uct_posix.sh \
 	test/conformance/uct_sysv.sh \
-	test/conformance/uct_cma.sh
+	test/conformance/uct_cma.sh \
+	test/conformance/uct_mori_xgmi.sh
 dist_check_SCRIPTS += $(uct_conformance_tests)
 EXTRA_DIST += test/conformance/run.sh
 TESTS += $(uct_conformance_tests)
