@@ -1,4 +1,7 @@
 # Tests; each area has its own fragment.
+# A script leaves its log as NAME.log, as a program does.
+TEST_EXTENSIONS = .sh
+
 include test/fake/local.mk
 include test/support/local.mk
 include test/vm/local.mk

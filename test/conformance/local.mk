@@ -16,9 +16,6 @@ test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \
 	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -lm
 
-# A script leaves its log as NAME.log, as a program does.
-TEST_EXTENSIONS = .sh
-
 # UCX's own transports keep the suite honest: what they claim must pass too.
 uct_conformance_tests = \
 	test/conformance/uct_self.sh \
