@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /*
  * Devices and what they can do. The figures follow the vendors' devices where they are
@@ -226,6 +228,29 @@ static void fv_caps_override(fv_caps_t *caps)
     free(copy);
 }
 
+/* What sysfs tells of a device on PCI: its link ends in the address. */
+static void fv_sysfs_make(const fv_device_t *device)
+{
+    char dir[IBV_SYSFS_PATH_MAX + 64], link[IBV_SYSFS_PATH_MAX + 64];
+    const char *root = getenv("FAKE_VERBS_SYSFS");
+
+    if ((root == NULL) || (device->pci[0] == '\0')) {
+        return;
+    }
+
+    mkdir(root, 0755);
+    snprintf(dir, sizeof(dir), "%.180s/infiniband", root);
+    mkdir(dir, 0755);
+    mkdir(device->ibv.ibdev_path, 0755);
+    snprintf(dir, sizeof(dir), "%.180s/%.31s", root, device->pci);
+    mkdir(dir, 0755);
+    snprintf(link, sizeof(link), "%s/device", device->ibv.ibdev_path);
+    snprintf(dir, sizeof(dir), "../../%.31s", device->pci);
+    if ((symlink(dir, link) != 0) && (errno != EEXIST)) {
+        fv_abort("FAKE_VERBS_SYSFS=%s: %s", root, strerror(errno));
+    }
+}
+
 static void fv_device_add(const char *name, const char *profile, const char *pci)
 {
     const char *sysfs = getenv("FAKE_VERBS_SYSFS");
@@ -260,6 +285,7 @@ static void fv_device_add(const char *name, const char *profile, const char *pci
              "%.180s/infiniband_verbs/uverbs%u", sysfs, device->index);
     snprintf(device->ibv.ibdev_path, sizeof(device->ibv.ibdev_path),
              "%.180s/infiniband/%.60s", sysfs, name);
+    fv_sysfs_make(device);
 }
 
 void fv_devices_init(void)
