@@ -23,3 +23,8 @@ test_fake_verbs_libibverbs_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-i
 test_fake_verbs_libibverbs_la_LIBADD = -lpthread
 EXTRA_test_fake_verbs_libibverbs_la_DEPENDENCIES = test/fake/verbs/verbs.map
 EXTRA_DIST += test/fake/verbs/verbs.map
+
+check_PROGRAMS += test/fake/verbs/verbs_ctl
+test_fake_verbs_verbs_ctl_SOURCES = test/fake/verbs/verbs_ctl.c
+test_fake_verbs_verbs_ctl_CPPFLAGS = $(AM_CPPFLAGS) $(VERBS_CFLAGS)
+test_fake_verbs_verbs_ctl_LDADD = test/fake/verbs/libibverbs.la

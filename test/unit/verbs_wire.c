@@ -69,6 +69,7 @@ static void meet(int fd, unsigned mine, const verbs_path_t *path, verbs_side_t *
 
 static int child_main(int fd, void *arg)
 {
+    struct ibv_async_event event;
     struct ibv_qp peer_qp;
     struct ibv_mr peer_mr;
     verbs_side_t peer;
@@ -101,6 +102,11 @@ static int child_main(int fd, void *arg)
                                         0, SIZE, IBV_SEND_SIGNALED),
                              0);
             verbs_expect(side[1].send_cq, 6, IBV_WC_SUCCESS);
+            break;
+        case 'w': /* wait for news of the port */
+            ck_assert_int_eq(ibv_get_async_event(side[0].context, &event), 0);
+            ck_assert_int_eq(event.event_type, IBV_EVENT_PORT_ERR);
+            ibv_ack_async_event(&event);
             break;
         default:
             return 1;
@@ -244,6 +250,22 @@ START_TEST(error_of_one_process_is_seen_by_both)
 }
 END_TEST
 
+START_TEST(link_down_is_told_to_every_process)
+{
+    two_t two;
+
+    start(&two, &verbs_hasty);
+    fake_verbs_link("fake0", 0);
+    ask(&two.child, "w");
+    ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &two.peer, IBV_WR_RDMA_WRITE, 1,
+                                0, FAR, SIZE, IBV_SEND_SIGNALED),
+                     0);
+    verbs_expect(side[0].send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+    fake_verbs_link("fake0", 1);
+    end(&two);
+}
+END_TEST
+
 static Suite *wire_suite(void)
 {
     Suite *suite = suite_create("fake verbs, two processes");
@@ -256,6 +278,7 @@ static Suite *wire_suite(void)
     tcase_add_test(tcase, stopped_process_is_still_written_to);
     tcase_add_test(tcase, killed_process_does_not_answer);
     tcase_add_test(tcase, error_of_one_process_is_seen_by_both);
+    tcase_add_test(tcase, link_down_is_told_to_every_process);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -22,8 +22,8 @@
  *
  *   FAKE_VERBS_DEVICES  "name:profile[@pci address],...", default
  * "fake0:ionic,fake1:ionic". Profiles: ionic, bnxt, mlx5, mlx5_ib, rxe, tiny.
- *   FAKE_VERBS_SYSFS    Folder made to look like /sys/class: ibdev_path of a device with a PCI
- *                       address lies in it, and its "device" link ends in the address.
+ *   FAKE_VERBS_SYSFS    Folder made to look like /sys/class: ibdev_path of a device
+ * with a PCI address lies in it, and its "device" link ends in the address.
  *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
  * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_init_rd_atom, atomics,
  * max_qp, max_mr, page. FAKE_VERBS_WIRE     File shared by the processes of one wire;
@@ -110,6 +110,12 @@ void fake_verbs_unhold(uint32_t qp_num);
 
 /** Lose every packet to and from the queue pair, as a switch would, or stop losing. */
 void fake_verbs_lose(uint32_t qp_num, int lose);
+
+/** Lose every packet to and from a device, for all processes of the wire. */
+void fake_verbs_lose_device(const char *device, int lose);
+
+/** Bytes a device has sent, and read from peers, for all processes of the wire. */
+void fake_verbs_wire_bytes(const char *device, uint64_t *out, uint64_t *in);
 
 /** Put a queue pair in the error state, as a device does on a fault of its own:
  *  IBV_EVENT_QP_FATAL and flushed completions. */

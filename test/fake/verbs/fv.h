@@ -24,7 +24,7 @@
 #define FV_MAX_QPS 4096
 #define FV_MAX_CQS 4096
 #define FV_MAX_MRS 65536
-#define FV_MAX_GIDS 4
+#define FV_MAX_CONTEXTS 256
 #define FV_NAME_LEN 64
 #define FV_INF UINT64_MAX
 
@@ -146,7 +146,18 @@ typedef struct fv_wire_mr {
 typedef struct fv_wire_device {
     bool down;
     bool removed;
+    bool lost; /* packets to and from it are lost */
+    uint64_t bytes_out;
+    uint64_t bytes_in;
 } fv_wire_device_t;
+
+/* An open device of some process: where its asynchronous events go. */
+typedef struct fv_wire_context {
+    bool used;
+    pid_t pid;
+    uint32_t device;
+    int async_fd;
+} fv_wire_context_t;
 
 typedef struct fv_wire {
     uint64_t magic;
@@ -158,6 +169,7 @@ typedef struct fv_wire {
     uint32_t next_qp;
     uint32_t next_mr;
     fv_wire_device_t device[FV_MAX_DEVICES];
+    fv_wire_context_t context[FV_MAX_CONTEXTS];
     fv_wire_qp_t qp[FV_MAX_QPS];
     fv_wire_cq_t cq[FV_MAX_CQS];
     fv_wire_mr_t mr[FV_MAX_MRS];
@@ -237,6 +249,7 @@ struct fv_qp {
 
 struct fv_context {
     int write_fd; /* of the async pipe */
+    fv_wire_context_t *wire;
     unsigned users;
     uint32_t async_port_delivered;
     struct verbs_context verbs; /* last: ends in the ibv_context */
@@ -258,7 +271,6 @@ typedef struct fv_process {
     unsigned num_devices;
     fv_device_t device[FV_MAX_DEVICES];
     fv_qp_t *qps; /* oldest first */
-    fv_context_t *contexts[64];
     unsigned num_stalled;
     fake_verbs_objects_t objects;
     bool clock_stopped;

@@ -278,9 +278,13 @@ static int fv_context_register(fv_context_t *context)
 {
     unsigned i;
 
-    for (i = 0; i < sizeof(fv.contexts) / sizeof(fv.contexts[0]); i++) {
-        if (fv.contexts[i] == NULL) {
-            fv.contexts[i] = context;
+    for (i = 0; i < FV_MAX_CONTEXTS; i++) {
+        if (!fv.wire->context[i].used) {
+            context->wire = &fv.wire->context[i];
+            context->wire->used = true;
+            context->wire->pid = fv.pid;
+            context->wire->device = fv_device_of(&context->verbs.context)->index;
+            context->wire->async_fd = context->write_fd;
             fv.objects.contexts++;
             return 0;
         }
@@ -343,19 +347,13 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 int ibv_close_device(struct ibv_context *ibv)
 {
     fv_context_t *context = fv_context_of(ibv);
-    unsigned i;
 
     fv_lock();
     if (context->users != 0) {
         fv_abort("ibv_close_device(%s) with %u objects alive", ibv->device->name,
                  context->users);
     }
-    for (i = 0; fv.contexts[i] != context; i++) {
-        if (i + 1 == sizeof(fv.contexts) / sizeof(fv.contexts[0])) {
-            fv_abort("ibv_close_device() of a context that is not open");
-        }
-    }
-    fv.contexts[i] = NULL;
+    context->wire->used = false;
     fv.objects.contexts--;
     fv_unlock();
 
@@ -366,17 +364,17 @@ int ibv_close_device(struct ibv_context *ibv)
     return 0;
 }
 
-/* Events of a port go to all contexts of the device, here; other processes' are told by
- * the switch of their own process. */
+/* Events of a port go to all contexts of the device, whosever they are. */
 void fv_async_port(unsigned device, enum ibv_event_type type)
 {
     const fv_async_msg_t msg = {.type = type, .port = 1};
+    const fv_wire_context_t *context;
     unsigned i;
 
-    for (i = 0; i < sizeof(fv.contexts) / sizeof(fv.contexts[0]); i++) {
-        if ((fv.contexts[i] != NULL) &&
-            (fv_device_of(&fv.contexts[i]->verbs.context)->index == device)) {
-            fv_notify(fv.pid, fv.contexts[i]->write_fd, &msg, sizeof(msg));
+    for (i = 0; i < FV_MAX_CONTEXTS; i++) {
+        context = &fv.wire->context[i];
+        if (context->used && (context->device == device)) {
+            fv_notify(context->pid, context->async_fd, &msg, sizeof(msg));
         }
     }
 }

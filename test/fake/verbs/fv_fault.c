@@ -279,6 +279,26 @@ void fake_verbs_link(const char *name, int up)
     fv_unlock();
 }
 
+void fake_verbs_lose_device(const char *name, int lose)
+{
+    const unsigned index = fv_device_index(name);
+
+    fv_lock();
+    fv.wire->device[index].lost = lose != 0;
+    fv_run_all();
+    fv_unlock();
+}
+
+void fake_verbs_wire_bytes(const char *name, uint64_t *out, uint64_t *in)
+{
+    const unsigned index = fv_device_index(name);
+
+    fv_lock();
+    *out = fv.wire->device[index].bytes_out;
+    *in = fv.wire->device[index].bytes_in;
+    fv_unlock();
+}
+
 void fake_verbs_remove(const char *name)
 {
     const unsigned index = fv_device_index(name);
@@ -397,6 +417,7 @@ void fake_verbs_reset(void)
     for (i = 0; i < fv.num_devices; i++) {
         fv.wire->device[i].removed = false;
         fv.wire->device[i].down = false;
+        fv.wire->device[i].lost = false;
     }
     fv_unlock();
     fake_verbs_lose(FAKE_VERBS_ANY_QP, 0);

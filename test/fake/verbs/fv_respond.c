@@ -74,6 +74,13 @@ static bool fv_remote_ok(const fv_wire_qp_t *peer, const fv_send_t *send,
     return true;
 }
 
+static bool fv_cut(unsigned device)
+{
+    const fv_wire_device_t *wire = &fv.wire->device[device];
+
+    return wire->down || wire->lost || wire->removed;
+}
+
 /* Whose packets get through to whom. */
 static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
 {
@@ -84,9 +91,8 @@ static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
     unsigned type, back_type;
     int there;
 
-    if ((peer == NULL) || peer->lost || me->lost ||
-        fv.wire->device[device->index].down || fv.wire->device[peer->device].down ||
-        fv.wire->device[peer->device].removed ||
+    if ((peer == NULL) || peer->lost || me->lost || fv_cut(device->index) ||
+        fv_cut(peer->device) ||
         ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||
         (peer->dest_qp_num != me->qp_num) || (peer->rq_psn != me->sq_psn)) {
         return NULL;
@@ -164,6 +170,24 @@ static unsigned fv_slice(const struct ibv_sge *in, unsigned count, uint64_t skip
     return n;
 }
 
+static void fv_count_out(fv_qp_t *qp, uint64_t length)
+{
+    fv_device_t *device = fv_device_of(qp->ibv.context);
+
+    qp->stats.bytes_out += length;
+    device->stats.bytes_out += length;
+    fv.wire->device[device->index].bytes_out += length;
+}
+
+static void fv_count_in(fv_qp_t *qp, uint64_t length)
+{
+    fv_device_t *device = fv_device_of(qp->ibv.context);
+
+    qp->stats.bytes_in += length;
+    device->stats.bytes_in += length;
+    fv.wire->device[device->index].bytes_in += length;
+}
+
 static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
                       const struct ibv_sge *local, unsigned count)
 {
@@ -199,8 +223,7 @@ static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
         done += take;
     }
 
-    qp->stats.bytes_out += send->length;
-    fv_device_of(qp->ibv.context)->stats.bytes_out += send->length;
+    fv_count_out(qp, send->length);
     fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_SUCCESS);
     return IBV_WC_SUCCESS;
 }
@@ -227,8 +250,7 @@ static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
         fv_recv_complete(peer, send, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
     }
 
-    qp->stats.bytes_out += send->length;
-    fv_device_of(qp->ibv.context)->stats.bytes_out += send->length;
+    fv_count_out(qp, send->length);
     return IBV_WC_SUCCESS;
 }
 
@@ -271,8 +293,7 @@ static int fv_do_read(fv_qp_t *qp, fv_wire_qp_t *peer, fv_send_t *send,
         return FV_STALL_SILENT;
     }
 
-    qp->stats.bytes_in += send->length;
-    fv_device_of(qp->ibv.context)->stats.bytes_in += send->length;
+    fv_count_in(qp, send->length);
     return IBV_WC_SUCCESS;
 }
 

@@ -302,6 +302,11 @@ static void fv_sweep(void)
             wire->qp[i].used = false;
         }
     }
+    for (i = 0; i < FV_MAX_CONTEXTS; i++) {
+        if (wire->context[i].used && !fv_alive(wire->context[i].pid)) {
+            wire->context[i].used = false;
+        }
+    }
     for (i = 0; i < FV_MAX_CQS; i++) {
         if (wire->cq[i].used && !fv_alive(wire->cq[i].pid)) {
             wire->cq[i].used = false;
