@@ -15,3 +15,6 @@ EXTRA_DIST += \
 	contrib/test_lib.sh \
 	contrib/under_valgrind \
 	contrib/valgrind.supp
+
+pkgconfigdir = $(libdir)/pkgconfig
+pkgconfig_DATA = contrib/libmorikv.pc
