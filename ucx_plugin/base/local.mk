@@ -1,5 +1,6 @@
 # What both transports share: UCX's structures, the GPU runtime, messages, stubs.
 libmuct_la_SOURCES += \
+	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
 	ucx_plugin/base/muct_gpu.h \
 	ucx_plugin/base/muct_log.h \

@@ -1,1 +1,12 @@
-# ucx_plugin/rdma
+# mori_rdma; libibverbs is found at run time, only its header is needed here.
+libmuct_la_SOURCES += \
+	ucx_plugin/rdma/rdma_addr.c \
+	ucx_plugin/rdma/rdma_addr.h \
+	ucx_plugin/rdma/rdma_device.c \
+	ucx_plugin/rdma/rdma_device.h \
+	ucx_plugin/rdma/rdma_key.c \
+	ucx_plugin/rdma/rdma_key.h \
+	ucx_plugin/rdma/rdma_verbs.c \
+	ucx_plugin/rdma/rdma_verbs.h \
+	ucx_plugin/rdma/rdma_wc.c \
+	ucx_plugin/rdma/rdma_wc.h

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_ADDR_H
+#define MUCT_RDMA_ADDR_H
+
+/**
+ * @file
+ * What two interfaces, and then two endpoints, tell each other, to and from bytes.
+ *
+ * UCX carries both inside its own worker address, whose first version has room for 31
+ * bytes of a device address and 63 of an endpoint address; that is where the limit of
+ * queue pairs comes from.
+ *
+ * Device address, 30 bytes, little endian except the GID:
+ *   0 version | 1 link and RoCE version | 2 log2(mtu) | 3 rail | 4 lid (2)
+ *   6 incarnation (8) | 14 gid (16)
+ *
+ * Endpoint address, 22 bytes and 3 a queue pair:
+ *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
+ *   9 reads it answers at once | 10 flush address (8) | 18 flush rkey (4)
+ *   22 queue pair numbers (3 each)
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MUCT_RDMA_ADDR_VERSION 1
+#define MUCT_RDMA_ADDR_MAX_QPS 13
+#define MUCT_RDMA_DEV_ADDR_SIZE 30
+#define MUCT_RDMA_EP_ADDR_SIZE(_num_qps) (22 + 3 * (size_t)(_num_qps))
+
+/** How two devices can meet; both must have the same. */
+typedef enum {
+    MUCT_RDMA_LINK_IB = 1,      /**< InfiniBand */
+    MUCT_RDMA_LINK_ROCE_V1 = 2, /**< Ethernet, one broadcast domain */
+    MUCT_RDMA_LINK_ROCE_V2 = 3  /**< Ethernet, routed over UDP */
+} muct_rdma_link_t;
+
+typedef struct muct_rdma_dev_addr {
+    uint8_t link;         /**< muct_rdma_link_t */
+    uint8_t mtu_shift;    /**< log2 of the path MTU, bytes */
+    uint8_t rail;         /**< Index among the used devices of its process */
+    uint16_t lid;         /**< InfiniBand only */
+    uint64_t incarnation; /**< Drawn when the device was opened */
+    uint8_t gid[16];
+} muct_rdma_dev_addr_t;
+
+typedef struct muct_rdma_ep_addr {
+    uint8_t num_qps;       /**< 1 to MUCT_RDMA_ADDR_MAX_QPS */
+    uint32_t psn;          /**< First packet number, 24 bits, of every queue pair */
+    uint16_t num_receives; /**< Active messages it takes before it must give credits */
+    uint32_t receive_size; /**< Bytes of each receive, header included */
+    uint8_t max_reads;     /**< Reads and atomics it answers at once */
+    uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */
+    uint32_t flush_rkey;   /**< Its key */
+    uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
+} muct_rdma_ep_addr_t;
+
+/** Pack into MUCT_RDMA_DEV_ADDR_SIZE bytes. */
+void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer);
+
+/**
+ * Unpack bytes of another process; nothing in them is trusted.
+ *
+ * @param [in] length  Bytes there are at most; SIZE_MAX when UCX does not say.
+ * @return 0, or -1 when they are cut short, of another version or without sense.
+ */
+int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
+                              muct_rdma_dev_addr_t *addr);
+
+/** Pack into MUCT_RDMA_EP_ADDR_SIZE(addr->num_qps) bytes. */
+void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer);
+
+/** As @ref muct_rdma_dev_addr_unpack. */
+int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
+                             muct_rdma_ep_addr_t *addr);
+
+/**
+ * Why a device with address @a local cannot reach one with address @a remote.
+ *
+ * @param [in] same_rail  Whether both must have the same rail index.
+ * @return NULL when it can (as far as addresses tell), else a text.
+ */
+const char *muct_rdma_dev_addr_unreachable(const muct_rdma_dev_addr_t *local,
+                                           const muct_rdma_dev_addr_t *remote,
+                                           int same_rail);
+
+#endif

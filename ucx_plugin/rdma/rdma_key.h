@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_KEY_H
+#define MUCT_RDMA_KEY_H
+
+/**
+ * @file
+ * Remote key of one memory region, to and from bytes.
+ *
+ * A region larger than what the device registers at once has several keys; key i is
+ * for the bytes from base + i * chunk on. Packed, little endian:
+ *
+ *   0 version | 1 flags | 2 num_rkeys | 3 log2(chunk) | 4 incarnation (8)
+ *   12 base (8) | 20 length (8) | 28 rkeys (4 each)
+ *
+ * The incarnation is a number the owner drew when it opened the device: a key of an
+ * earlier process at the same address is told from one of its successor.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MUCT_RDMA_KEY_VERSION 1
+
+/** Most keys of one region: UCP allows 255 bytes in all */
+#define MUCT_RDMA_KEY_MAX_RKEYS 32
+
+/** Chunk of a region with one key: as large as any region */
+#define MUCT_RDMA_KEY_ONE_CHUNK 63
+
+/** Bytes of a packed key with @a _num_rkeys keys */
+#define MUCT_RDMA_KEY_PACKED_SIZE(_num_rkeys) (28 + 4 * (size_t)(_num_rkeys))
+
+enum {
+    MUCT_RDMA_KEY_FLAG_GPU = 1 << 0 /**< The memory is a GPU's */
+};
+
+typedef struct muct_rdma_key {
+    uint64_t incarnation;
+    uint64_t base;       /**< First byte, owner's address */
+    uint64_t length;     /**< Bytes */
+    uint8_t flags;       /**< MUCT_RDMA_KEY_FLAG_* */
+    uint8_t chunk_shift; /**< log2 of the bytes a key is for */
+    uint8_t num_rkeys;   /**< At least 1 */
+    uint32_t rkeys[MUCT_RDMA_KEY_MAX_RKEYS];
+} muct_rdma_key_t;
+
+/** Why a key is refused; text for messages by @ref muct_rdma_key_strerror. */
+typedef enum {
+    MUCT_RDMA_KEY_OK,
+    MUCT_RDMA_KEY_SHORT,    /**< Fewer bytes than a key has */
+    MUCT_RDMA_KEY_VERSION_, /**< Packed by another version */
+    MUCT_RDMA_KEY_COUNT,    /**< Number of keys and length do not fit together */
+    MUCT_RDMA_KEY_RANGE     /**< The region wraps around the address space */
+} muct_rdma_key_result_t;
+
+/** Pack into MUCT_RDMA_KEY_PACKED_SIZE(key->num_rkeys) bytes. */
+void muct_rdma_key_pack(const muct_rdma_key_t *key, void *buffer);
+
+/**
+ * Unpack bytes of another process; nothing in them is trusted.
+ *
+ * @param [in]  buffer  Bytes.
+ * @param [in]  length  How many there are at most; SIZE_MAX when unknown (UCX does not
+ *                      say): then the header alone decides.
+ * @param [out] key     Filled only on MUCT_RDMA_KEY_OK.
+ */
+muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
+                                            muct_rdma_key_t *key);
+
+/** Text of a result, never NULL. */
+const char *muct_rdma_key_strerror(muct_rdma_key_result_t result);
+
+/** Whether [address, address + length) is inside the key's region. */
+static inline int muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t address,
+                                       size_t length)
+{
+    return (address >= key->base) && (length <= key->length) &&
+           (address - key->base <= key->length - length);
+}
+
+/** Number of the chunk an address of the region is in. */
+static inline unsigned muct_rdma_key_chunk(const muct_rdma_key_t *key, uint64_t address)
+{
+    return (unsigned)((address - key->base) >> key->chunk_shift);
+}
+
+/** Bytes from an address of the region to the end of its chunk. */
+static inline uint64_t muct_rdma_key_chunk_left(const muct_rdma_key_t *key,
+                                                uint64_t address)
+{
+    uint64_t chunk = 1ull << key->chunk_shift;
+
+    return chunk - ((address - key->base) & (chunk - 1));
+}
+
+#endif
