@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_ASYNC_H
+#define MUCT_RDMA_ASYNC_H
+
+/**
+ * @file
+ * Asynchronous events of one device, passed on to its interfaces.
+ *
+ * A device has one event queue, whoever reads it, and perhaps many interfaces in many
+ * threads. Whoever makes progress reads; each event is put into the mailbox of every
+ * interface it concerns, and that interface is woken. The interface takes its mail in
+ * its own progress.
+ *
+ * One lock guards the list of mailboxes and what is in them. It is never held while
+ * anything else of this project is called.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/rdma_verbs.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/** What happened since the interface looked last. */
+enum {
+    MUCT_RDMA_ASYNC_PORT_DOWN = 1 << 0,
+    MUCT_RDMA_ASYNC_PORT_UP = 1 << 1,
+    MUCT_RDMA_ASYNC_ADDRESS = 1 << 2, /**< GID, LID or partition table changed */
+    MUCT_RDMA_ASYNC_FATAL = 1 << 3,   /**< The device is gone */
+    MUCT_RDMA_ASYNC_QP = 1 << 4,      /**< Queue pairs in qp_nums failed */
+    MUCT_RDMA_ASYNC_CQ = 1 << 5       /**< A completion queue failed */
+};
+
+#define MUCT_RDMA_ASYNC_MAX_QPS 64
+
+typedef struct muct_rdma_async_mail {
+    unsigned flags;   /**< MUCT_RDMA_ASYNC_* */
+    unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: look at all of them */
+    uint32_t qp_nums[MUCT_RDMA_ASYNC_MAX_QPS];
+} muct_rdma_async_mail_t;
+
+typedef struct muct_rdma_async_box {
+    ucs_list_link_t list;
+    uint8_t port;
+    int wake_fd; /**< eventfd, readable when there is mail */
+    muct_rdma_async_mail_t mail;
+} muct_rdma_async_box_t;
+
+typedef struct muct_rdma_async {
+    struct ibv_context *context;
+    const char *name;
+    pthread_mutex_t lock;
+    ucs_list_link_t boxes;
+} muct_rdma_async_t;
+
+/** @a context and @a name must outlive it; the context's async_fd must not block. */
+void muct_rdma_async_init(muct_rdma_async_t *async, struct ibv_context *context,
+                          const char *name);
+
+void muct_rdma_async_cleanup(muct_rdma_async_t *async);
+
+/** Add a mailbox for events of a port. UCS_OK, or UCS_ERR_IO_ERROR, said. */
+ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
+                                 uint8_t port);
+
+void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_box_t *box);
+
+/**
+ * Read the device's events into the mailboxes, then take what is in one of them.
+ *
+ * @param [out] mail  Filled when true is returned.
+ * @return Whether there was mail.
+ */
+bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
+                          muct_rdma_async_mail_t *mail);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_cq.h"
+
+#include "base/muct_log.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Acknowledging takes a lock of the library: not for every single event. */
+#define MUCT_RDMA_CQ_ACK_BATCH 64
+
+ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
+                                   const muct_rdma_device_t *device, unsigned depth)
+{
+    int flags;
+
+    memset(set, 0, sizeof(*set));
+    set->device = device;
+    set->depth = depth;
+    set->channel = muct_rdma_verbs.create_comp_channel(device->context);
+    if (set->channel == NULL) {
+        muct_error("ibv_create_comp_channel(%s) failed: %m", device->name);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    flags = fcntl(set->channel->fd, F_GETFL);
+    if ((flags < 0) || (fcntl(set->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)) {
+        muct_error("fcntl(completion channel of %s, O_NONBLOCK) failed: %m",
+                   device->name);
+        muct_rdma_verbs.destroy_comp_channel(set->channel);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+static void muct_rdma_cq_destroy(muct_rdma_cq_t *cq)
+{
+    int error;
+
+    if (cq->events > 0) {
+        muct_rdma_verbs.ack_cq_events(cq->ibv, cq->events);
+    }
+
+    error = muct_rdma_verbs.destroy_cq(cq->ibv);
+    if (error != 0) {
+        muct_warn("ibv_destroy_cq() failed: %s", strerror(error));
+    }
+    free(cq);
+}
+
+void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set)
+{
+    unsigned i;
+    int error;
+
+    for (i = 0; i < set->num; ++i) {
+        muct_rdma_cq_destroy(set->cqs[i]);
+    }
+    free(set->cqs);
+
+    error = muct_rdma_verbs.destroy_comp_channel(set->channel);
+    if (error != 0) {
+        muct_warn("ibv_destroy_comp_channel() failed: %s", strerror(error));
+    }
+}
+
+static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
+{
+    muct_rdma_cq_t **cqs;
+    muct_rdma_cq_t *cq;
+
+    cqs = realloc(set->cqs, (set->num + 1) * sizeof(*cqs));
+    if (cqs == NULL) {
+        muct_error("failed to allocate a list of %u completion queues", set->num + 1);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    set->cqs = cqs;
+    cq = calloc(1, sizeof(*cq));
+    if (cq == NULL) {
+        muct_error("failed to allocate a completion queue");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    cq->ibv = muct_rdma_verbs.create_cq(set->device->context, (int)set->depth, cq,
+                                        set->channel, 0);
+    if (cq->ibv == NULL) {
+        muct_error("ibv_create_cq(%s cqe %u) failed: %m; lower CQ_DEPTH or raise the "
+                   "limit of locked memory (ulimit -l unlimited)",
+                   set->device->name, set->depth);
+        free(cq);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    cq->capacity = set->depth;
+    cqs[set->num++] = cq;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
+                                  muct_rdma_cq_t **cq_p)
+{
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < set->num; ++i) {
+        if (set->cqs[i]->capacity - set->cqs[i]->reserved >= entries) {
+            break;
+        }
+    }
+
+    if (i == set->num) {
+        status = muct_rdma_cq_add(set);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    set->cqs[i]->reserved += entries;
+    *cq_p = set->cqs[i];
+    return UCS_OK;
+}
+
+void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries)
+{
+    cq->limbo += entries;
+}
+
+int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc)
+{
+    int num;
+
+    if (__builtin_expect(cq->has_stash, 0)) {
+        cq->has_stash = false;
+        *wc = cq->stash;
+        return 1;
+    }
+
+    num = ibv_poll_cq(cq->ibv, max, wc);
+    if (num < max) {
+        cq->reserved -= cq->limbo;
+        cq->limbo = 0;
+    }
+
+    return num;
+}
+
+/* Take the events that came; true when there were any. */
+static bool muct_rdma_cq_set_drain(muct_rdma_cq_set_t *set)
+{
+    bool has_events = false;
+    muct_rdma_cq_t *cq;
+    struct ibv_cq *ibv;
+    void *context;
+
+    while (muct_rdma_verbs.get_cq_event(set->channel, &ibv, &context) == 0) {
+        has_events = true;
+        cq = context;
+        if (++cq->events == MUCT_RDMA_CQ_ACK_BATCH) {
+            muct_rdma_verbs.ack_cq_events(cq->ibv, cq->events);
+            cq->events = 0;
+        }
+    }
+
+    return has_events;
+}
+
+ucs_status_t muct_rdma_cq_set_arm(muct_rdma_cq_set_t *set)
+{
+    ucs_status_t status = UCS_OK;
+    muct_rdma_cq_t *cq;
+    unsigned i;
+
+    if (muct_rdma_cq_set_drain(set)) {
+        return UCS_ERR_BUSY;
+    }
+
+    for (i = 0; i < set->num; ++i) {
+        cq = set->cqs[i];
+        if (cq->has_stash || (ibv_req_notify_cq(cq->ibv, 0) != 0)) {
+            status = UCS_ERR_BUSY;
+            continue;
+        }
+
+        /* a completion that came before the request gives no event: look for it now */
+        if (ibv_poll_cq(cq->ibv, 1, &cq->stash) > 0) {
+            cq->has_stash = true;
+            status = UCS_ERR_BUSY;
+        }
+    }
+
+    return status;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CQ_H
+#define MUCT_RDMA_CQ_H
+
+/**
+ * @file
+ * Completion queues of one interface, which never overrun.
+ *
+ * Without shared receive queues the number of completions that can be pending grows
+ * with the endpoints. So a queue pair reserves as many entries as it can have work
+ * requests and receives, on a queue that has room, or on a new one.
+ *
+ * A queue pair that is destroyed may leave entries behind. They count as reserved until
+ * the queue was seen empty once.
+ *
+ * One thread per set.
+ */
+
+#include "rdma/rdma_device.h"
+
+#include <stdbool.h>
+
+typedef struct muct_rdma_cq {
+    struct ibv_cq *ibv;
+    unsigned capacity; /**< Entries */
+    unsigned reserved; /**< Of them, promised to queue pairs */
+    unsigned limbo;    /**< Of those, given back but perhaps still in the queue */
+    unsigned events;   /**< Not acknowledged yet */
+    bool has_stash;
+    struct ibv_wc stash; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
+} muct_rdma_cq_t;
+
+typedef struct muct_rdma_cq_set {
+    const muct_rdma_device_t *device;
+    struct ibv_comp_channel *channel; /**< Its fd does not block */
+    unsigned depth;                   /**< Entries of each queue */
+    unsigned num;
+    muct_rdma_cq_t **cqs;
+} muct_rdma_cq_set_t;
+
+/**
+ * Make the channel; queues come when they are needed.
+ *
+ * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
+ */
+ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
+                                   const muct_rdma_device_t *device, unsigned depth);
+
+/** Destroy all; no queue pair may use them any more. */
+void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set);
+
+/**
+ * Find room for a queue pair.
+ *
+ * @param [in] entries  Its work requests and receives together, at most set->depth.
+ * @return UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, said.
+ */
+ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
+                                  muct_rdma_cq_t **cq_p);
+
+/** The queue pair that reserved them is destroyed. */
+void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
+
+/** As ibv_poll_cq(), after what was stashed. -1 when the device failed. */
+int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc);
+
+/**
+ * Ask for an event with the next completion of any queue.
+ *
+ * @return UCS_OK, or UCS_ERR_BUSY when completions are there already.
+ */
+ucs_status_t muct_rdma_cq_set_arm(muct_rdma_cq_set_t *set);
+
+#endif

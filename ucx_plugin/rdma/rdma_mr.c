@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_mr.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *muct_rdma_mr_remedy(int error)
+{
+    switch (error) {
+    case ENOMEM:
+        return "; raise the limit of locked memory (ulimit -l unlimited, or "
+               "LimitMEMLOCK= of the service)";
+    case EFAULT:
+        return "; it is not mapped, or it is GPU memory and neither dma-buf nor peer "
+               "memory works with this driver";
+    case EPERM:
+        return "; the memory is read-only, or the limit of locked memory is 0";
+    default:
+        return "";
+    }
+}
+
+/* Optional access flags (relaxed ordering) need the newer call; old libraries would
+ * refuse the unknown bit, and do without ordering hints anyway. */
+static struct ibv_mr *muct_rdma_mr_reg_iova(struct ibv_pd *pd, void *address,
+                                            size_t length, int access)
+{
+    if ((access & IBV_ACCESS_OPTIONAL_RANGE) != 0) {
+        if (muct_rdma_verbs.reg_mr_iova2 != NULL) {
+            return muct_rdma_verbs.reg_mr_iova2(
+                pd, address, length, (uint64_t)(uintptr_t)address, (unsigned)access);
+        }
+        access &= ~IBV_ACCESS_OPTIONAL_RANGE;
+    }
+
+    return muct_rdma_verbs.reg_mr(pd, address, length, access);
+}
+
+struct ibv_mr *muct_rdma_mr_reg(struct ibv_pd *pd, void *address, size_t length,
+                                int access)
+{
+    struct ibv_mr *mr = muct_rdma_mr_reg_iova(pd, address, length, access);
+
+    if (mr == NULL) {
+        muct_error("ibv_reg_mr(address %p length %zu access 0x%x) failed: %m%s",
+                   address, length, (unsigned)access, muct_rdma_mr_remedy(errno));
+    }
+
+    return mr;
+}
+
+void muct_rdma_mr_dereg(struct ibv_mr *mr)
+{
+    int error = muct_rdma_verbs.dereg_mr(mr);
+
+    if (error != 0) {
+        muct_warn("ibv_dereg_mr(lkey 0x%x) failed: %s", mr->lkey, strerror(error));
+    }
+}
+
+static struct ibv_mr *muct_rdma_mem_reg_chunk(struct ibv_pd *pd, uint64_t address,
+                                              size_t length, uint64_t offset,
+                                              const muct_rdma_mem_params_t *params)
+{
+    void *pointer = (void *)(uintptr_t)address;
+
+    if (params->dmabuf_fd < 0) {
+        return muct_rdma_mr_reg_iova(pd, pointer, length, params->access);
+    }
+
+    return muct_rdma_verbs.reg_dmabuf_mr(pd, params->dmabuf_offset + offset, length,
+                                         address, params->dmabuf_fd, params->access);
+}
+
+static void muct_rdma_mem_log(const muct_rdma_mem_params_t *params, void *address,
+                              size_t length, int error)
+{
+    ucs_log_level_t level =
+        params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
+
+    if (params->dmabuf_fd < 0) {
+        ucs_log(level, "ibv_reg_mr(address %p length %zu access 0x%x) failed: %s%s",
+                address, length, (unsigned)params->access, strerror(error),
+                muct_rdma_mr_remedy(error));
+    } else {
+        ucs_log(level,
+                "ibv_reg_dmabuf_mr(fd %d offset %" PRIu64
+                " address %p length %zu access 0x%x) failed: %s%s",
+                params->dmabuf_fd, params->dmabuf_offset, address, length,
+                (unsigned)params->access, strerror(error), muct_rdma_mr_remedy(error));
+    }
+}
+
+ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
+                                  const muct_rdma_mem_params_t *params,
+                                  muct_rdma_mem_t **mem_p)
+{
+    uint64_t offset, chunk = 1ull << params->chunk_shift;
+    uint64_t num = (length + chunk - 1) >> params->chunk_shift;
+    unsigned max_chunks = (params->max_chunks > 0) ? params->max_chunks : 1;
+    muct_rdma_mem_t *mem;
+    size_t part;
+
+    if ((params->dmabuf_fd >= 0) && (muct_rdma_verbs.reg_dmabuf_mr == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (num > max_chunks) {
+        muct_error("region of %zu bytes needs %" PRIu64 " keys of at most %" PRIu64
+                   " bytes, and %u is the limit: register it in parts",
+                   length, num, chunk, max_chunks);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    mem = calloc(1, sizeof(*mem) + num * sizeof(mem->mrs[0]));
+    if (mem == NULL) {
+        muct_error("failed to allocate a memory region");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    mem->base = (uint64_t)(uintptr_t)address;
+    mem->length = length;
+    mem->chunk_shift = params->chunk_shift;
+    mem->is_gpu = params->is_gpu;
+    for (offset = 0; offset < length; offset += part) {
+        part = (length - offset < chunk) ? (size_t)(length - offset) : (size_t)chunk;
+        mem->mrs[mem->num] =
+            muct_rdma_mem_reg_chunk(pd, mem->base + offset, part, offset, params);
+        if (mem->mrs[mem->num] == NULL) {
+            muct_rdma_mem_log(params, address, length, errno);
+            muct_rdma_mem_destroy(mem);
+            return UCS_ERR_IO_ERROR;
+        }
+        ++mem->num;
+    }
+
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
+{
+    unsigned i;
+
+    for (i = 0; i < mem->num; ++i) {
+        muct_rdma_mr_dereg(mem->mrs[i]);
+    }
+    free(mem);
+}
+
+void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
+                       muct_rdma_key_t *key)
+{
+    unsigned i;
+
+    key->incarnation = incarnation;
+    key->base = mem->base;
+    key->length = mem->length;
+    key->flags = mem->is_gpu ? MUCT_RDMA_KEY_FLAG_GPU : 0;
+    key->chunk_shift = (mem->num == 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
+    key->num_rkeys = (uint8_t)mem->num;
+    for (i = 0; i < mem->num; ++i) {
+        key->rkeys[i] = mem->mrs[i]->rkey;
+    }
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_MR_H
+#define MUCT_RDMA_MR_H
+
+/**
+ * @file
+ * Registered memory: one region of the caller, one or more keys of the device.
+ *
+ * A region larger than the device registers at once is cut at multiples of a chunk
+ * from its start. The caller keeps the memory for as long as the region lives.
+ *
+ * GPU memory is registered by a dma-buf file descriptor, whoever exported it, with the
+ * offset of the first byte in it; without one, by its address, which works where the
+ * GPU's driver offers peer memory.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/rdma_key.h"
+#include "rdma/rdma_verbs.h"
+
+#include <stdbool.h>
+
+typedef struct muct_rdma_mem {
+    uint64_t base;
+    uint64_t length;
+    uint8_t chunk_shift; /**< log2 of the bytes of a chunk */
+    bool is_gpu;
+    unsigned num; /**< Chunks */
+    struct ibv_mr *mrs[];
+} muct_rdma_mem_t;
+
+/** How to register. */
+typedef struct muct_rdma_mem_params {
+    int access;          /**< IBV_ACCESS_* */
+    uint8_t chunk_shift; /**< log2 of the most bytes of one key */
+    unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
+    bool is_gpu;         /**< For keys: flush by reading this memory */
+    bool is_quiet;       /**< Failure is not said: the caller has another way */
+    int dmabuf_fd;       /**< -1 to register by address */
+    uint64_t dmabuf_offset;
+} muct_rdma_mem_params_t;
+
+/**
+ * Register memory.
+ *
+ * @param [out] mem_p  To be given to @ref muct_rdma_mem_destroy. Set only on UCS_OK.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_IO_ERROR     The device or the kernel refused; the reason and, where
+ *                              there is one, the remedy are in the log.
+ * @return UCS_ERR_UNSUPPORTED  The library cannot register a dma-buf, or the region
+ *                              needs more keys than a packed key can hold.
+ * @return UCS_ERR_NO_MEMORY
+ */
+ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
+                                  const muct_rdma_mem_params_t *params,
+                                  muct_rdma_mem_t **mem_p);
+
+/** Deregister; keys of it are refused by the device from now on. */
+void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);
+
+/** Local key for an address inside the region. */
+static inline uint32_t muct_rdma_mem_lkey(const muct_rdma_mem_t *mem, uint64_t address)
+{
+    return mem->mrs[(address - mem->base) >> mem->chunk_shift]->lkey;
+}
+
+/** Bytes from an address of the region to the end of its chunk. */
+static inline uint64_t muct_rdma_mem_chunk_left(const muct_rdma_mem_t *mem,
+                                                uint64_t address)
+{
+    uint64_t chunk = 1ull << mem->chunk_shift;
+
+    return chunk - ((address - mem->base) & (chunk - 1));
+}
+
+/** The region's remote key. */
+void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
+                       muct_rdma_key_t *key);
+
+/** ibv_reg_mr() that says why it failed; NULL then. */
+struct ibv_mr *muct_rdma_mr_reg(struct ibv_pd *pd, void *address, size_t length,
+                                int access);
+
+/** ibv_dereg_mr() that warns. */
+void muct_rdma_mr_dereg(struct ibv_mr *mr);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_sq.h"
+
+#include "base/muct_log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void muct_rdma_sq_free_memory(muct_rdma_sq_t *sq)
+{
+    free(sq->inline_data);
+    free(sq->sges);
+    free(sq->wrs);
+    free(sq->slots);
+}
+
+ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params)
+{
+    uint32_t i, num_slots = 1;
+
+    while (num_slots < params->depth) {
+        num_slots *= 2;
+    }
+
+    memset(sq, 0, sizeof(*sq));
+    sq->ibv = params->ibv;
+    sq->id = params->id;
+    sq->depth = params->depth;
+    sq->batch = (params->batch < params->depth) ? params->batch : params->depth;
+    sq->max_sge = params->max_sge;
+    sq->max_inline = params->max_inline;
+    sq->mask = num_slots - 1;
+    sq->dirty = params->dirty;
+    sq->slots = calloc(num_slots, sizeof(*sq->slots));
+    sq->wrs = calloc(sq->batch, sizeof(*sq->wrs));
+    sq->sges = calloc((size_t)sq->batch * sq->max_sge, sizeof(*sq->sges));
+    sq->inline_data = malloc((size_t)sq->batch * sq->max_inline + 1);
+    if ((sq->slots == NULL) || (sq->wrs == NULL) || (sq->sges == NULL) ||
+        (sq->inline_data == NULL)) {
+        muct_error("failed to allocate a send queue of %u work requests", sq->depth);
+        muct_rdma_sq_free_memory(sq);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (i = 0; i < sq->batch; ++i) {
+        sq->wrs[i].next = (i + 1 < sq->batch) ? &sq->wrs[i + 1] : NULL;
+        sq->wrs[i].sg_list = &sq->sges[(size_t)i * sq->max_sge];
+    }
+
+    return UCS_OK;
+}
+
+static void muct_rdma_sq_undirty(muct_rdma_sq_t *sq)
+{
+    if (sq->is_dirty) {
+        sq->is_dirty = false;
+        ucs_list_del(&sq->dirty_link);
+    }
+}
+
+void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq)
+{
+    muct_rdma_sq_undirty(sq);
+    muct_rdma_sq_free_memory(sq);
+}
+
+/*
+ * The device took the chain up to @a bad only. No room (ENOMEM) passes when something
+ * completes; with nothing to complete it would not, and is as final as other errors.
+ */
+static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
+                                     const struct ibv_send_wr *bad)
+{
+    uint32_t taken = 0;
+
+    if (bad != NULL) {
+        taken = (uint32_t)(bad - &sq->wrs[sq->chain_first]);
+    }
+
+    sq->posted += taken;
+    sq->chain_first += taken;
+    sq->is_stuck = true;
+    if ((error != ENOMEM) || (sq->posted == sq->tail)) {
+        sq->error = error;
+    }
+
+    if (!sq->is_dirty) {
+        sq->is_dirty = true;
+        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
+    }
+}
+
+void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
+{
+    struct ibv_send_wr *last = &sq->wrs[sq->chain_end - 1], *bad = NULL, *next;
+    int error;
+
+    if ((sq->chain_first == sq->chain_end) || (sq->error != 0)) {
+        return;
+    }
+
+    next = last->next;
+    last->next = NULL;
+    last->send_flags |= IBV_SEND_SIGNALED;
+    ++sq->stats.doorbells;
+    error = ibv_post_send(sq->ibv, &sq->wrs[sq->chain_first], &bad);
+    last->next = next;
+    if (__builtin_expect(error != 0, 0)) {
+        muct_rdma_sq_ring_failed(sq, error, bad);
+        return;
+    }
+
+    sq->stats.wrs += sq->chain_end - sq->chain_first;
+    sq->posted = sq->head;
+    sq->chain_first = 0;
+    sq->chain_end = 0;
+    sq->is_stuck = false;
+    muct_rdma_sq_undirty(sq);
+}
+
+static inline void muct_rdma_sq_end_slot(muct_rdma_sq_t *sq, ucs_status_t status)
+{
+    muct_rdma_slot_t *slot = &sq->slots[sq->tail & sq->mask];
+    muct_rdma_done_t done = slot->done;
+    void *arg = slot->arg;
+
+    /* room first: the callback may post, into this very slot */
+    sq->bytes -= slot->bytes;
+    sq->stats.bytes += slot->bytes;
+    ++sq->tail;
+    if (done != NULL) {
+        done(arg, status);
+    }
+}
+
+void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status)
+{
+    if ((uint32_t)(index - sq->tail) >= (uint32_t)(sq->posted - sq->tail)) {
+        muct_warn(
+            "completion for work request %u of qp 0x%x, where %u to %u are posted",
+            index, sq->ibv->qp_num, sq->tail, sq->posted);
+        return;
+    }
+
+    while (sq->tail != index) {
+        muct_rdma_sq_end_slot(sq, UCS_OK);
+    }
+    muct_rdma_sq_end_slot(sq, status);
+}
+
+void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status)
+{
+    muct_rdma_sq_undirty(sq);
+    sq->chain_first = 0;
+    sq->chain_end = 0;
+    sq->posted = sq->head;
+    while (sq->tail != sq->head) {
+        muct_rdma_sq_end_slot(sq, status);
+    }
+}

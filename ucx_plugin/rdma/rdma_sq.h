@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_SQ_H
+#define MUCT_RDMA_SQ_H
+
+/**
+ * @file
+ * Send queue of one queue pair: gathers work requests, rings the doorbell once for
+ * many, and knows what is to be done when each of them ends.
+ *
+ * Numbers. Every work request has an index that only grows. [tail, posted) are with
+ * the device, [posted, head) are gathered and not yet posted; head - tail is never more
+ * than depth. That difference is all the accounting there is: it cannot drift from
+ * what the device has, because reliable connections complete in order.
+ *
+ * Completions. Only the last work request of each chain asks for one: when it comes,
+ * all before it are done. One that fails gives a completion of its own, and so does
+ * every one behind it; those before it that gave none have succeeded.
+ *
+ * Exactly once. The slot of each work request is called back once: by
+ * @ref muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that
+ * the callback may post.
+ *
+ * When to ring: a work request is posted at once when the device has nothing of this
+ * queue to do; behind others it waits, until the chain is full or until the next
+ * progress.
+ *
+ * One thread.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/rdma_verbs.h"
+
+#include <stdbool.h>
+
+/** Called when a work request ended; may post to the same queue. */
+typedef void (*muct_rdma_done_t)(void *arg, ucs_status_t status);
+
+typedef struct muct_rdma_slot {
+    muct_rdma_done_t done; /**< NULL when nobody waits for it */
+    void *arg;
+    uint64_t bytes;
+} muct_rdma_slot_t;
+
+/** For tests and for those who tune. */
+typedef struct muct_rdma_sq_stats {
+    uint64_t doorbells; /**< ibv_post_send() calls */
+    uint64_t wrs;       /**< Work requests in them */
+    uint64_t bytes;     /**< Bytes in those */
+} muct_rdma_sq_stats_t;
+
+typedef struct muct_rdma_sq {
+    struct ibv_qp *ibv;
+    uint64_t id; /**< High half of every wr_id */
+    uint32_t head;
+    uint32_t posted;
+    uint32_t tail;
+    uint32_t mask; /**< Slots, less one */
+    uint32_t depth;
+    uint32_t max_inline; /**< Bytes */
+    uint32_t max_sge;
+    uint32_t batch;       /**< Most work requests of a chain */
+    uint32_t chain_first; /**< First entry of the chain that is not posted yet */
+    uint32_t chain_end;
+    unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
+    int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
+    bool is_stuck;  /**< The device took only a part: repeat, take no more */
+    uint64_t bytes; /**< In [tail, head) */
+    muct_rdma_slot_t *slots;
+    struct ibv_send_wr *wrs;
+    struct ibv_sge *sges;
+    uint8_t *inline_data;
+    ucs_list_link_t *dirty; /**< Queues with a chain to post, of the interface */
+    ucs_list_link_t dirty_link;
+    bool is_dirty;
+    muct_rdma_sq_stats_t stats;
+} muct_rdma_sq_t;
+
+typedef struct muct_rdma_sq_params {
+    struct ibv_qp *ibv;
+    uint64_t id;    /**< Low 32 bits clear */
+    uint32_t depth; /**< Work requests the queue pair takes */
+    uint32_t batch; /**< At least 1 */
+    uint32_t max_sge;
+    uint32_t max_inline;
+    ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
+} muct_rdma_sq_params_t;
+
+/** @return UCS_OK or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params);
+
+/** Everything must have been completed or purged. */
+void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
+
+/**
+ * Post the chain, or try again to. Failing is not said here: error and is_stuck tell.
+ * After an error that cannot be repeated the owner must fail the queue pair.
+ */
+void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
+
+/**
+ * A completion for the work request of @a index came.
+ *
+ * @param [in] status  For it; those before it have succeeded.
+ */
+void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
+
+/** End everything, posted or not, with @a status. The queue pair must be destroyed. */
+void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status);
+
+/** How many work requests may be added now. */
+static inline uint32_t muct_rdma_sq_free(const muct_rdma_sq_t *sq)
+{
+    return __builtin_expect(sq->is_stuck, 0) ? 0 : sq->depth - (sq->head - sq->tail);
+}
+
+/** Whether nothing is gathered or posted. */
+static inline bool muct_rdma_sq_is_idle(const muct_rdma_sq_t *sq)
+{
+    return sq->head == sq->tail;
+}
+
+/**
+ * Begin a work request; there must be room. Fill sg_list, num_sge and wr, then call
+ * @ref muct_rdma_sq_end.
+ */
+static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
+                                                     enum ibv_wr_opcode opcode)
+{
+    struct ibv_send_wr *wr = &sq->wrs[sq->chain_end];
+
+    wr->opcode = opcode;
+    wr->send_flags = sq->next_flags;
+    sq->next_flags = 0;
+    return wr;
+}
+
+/** Where inline data of the work request begun last is to be put: max_inline bytes. */
+static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
+{
+    return sq->inline_data + (size_t)sq->chain_end * sq->max_inline;
+}
+
+/** End a work request: it belongs to the chain now. */
+static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+{
+    muct_rdma_slot_t *slot = &sq->slots[sq->head & sq->mask];
+
+    slot->done = done;
+    slot->arg = arg;
+    slot->bytes = bytes;
+    sq->bytes += bytes;
+    wr->wr_id = sq->id | sq->head;
+    ++sq->head;
+    if (++sq->chain_end == sq->batch) {
+        muct_rdma_sq_ring(sq);
+    }
+}
+
+/** After the work requests of one operation: post now, or remember to. */
+static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
+{
+    if (sq->head == sq->posted) {
+        return;
+    }
+
+    if ((sq->posted == sq->tail) && !sq->is_stuck) {
+        muct_rdma_sq_ring(sq);
+    } else if (!sq->is_dirty) {
+        sq->is_dirty = true;
+        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
+    }
+}
+
+#endif
