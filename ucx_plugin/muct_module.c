@@ -23,6 +23,9 @@ extern const muct_transport_t muct_rdma_transport;
 
 /* Terminated by NULL; one line a transport. */
 static const muct_transport_t *const muct_transports[] = {
+#ifdef HAVE_VERBS
+    &muct_rdma_transport,
+#endif
     NULL,
 };
 

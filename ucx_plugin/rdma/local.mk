@@ -2,20 +2,35 @@
 libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_addr.c \
 	ucx_plugin/rdma/rdma_addr.h \
+	ucx_plugin/rdma/rdma_am.c \
 	ucx_plugin/rdma/rdma_async.c \
 	ucx_plugin/rdma/rdma_async.h \
 	ucx_plugin/rdma/rdma_buf.c \
 	ucx_plugin/rdma/rdma_buf.h \
+	ucx_plugin/rdma/rdma_config.c \
+	ucx_plugin/rdma/rdma_config.h \
 	ucx_plugin/rdma/rdma_cq.c \
 	ucx_plugin/rdma/rdma_cq.h \
 	ucx_plugin/rdma/rdma_device.c \
 	ucx_plugin/rdma/rdma_device.h \
+	ucx_plugin/rdma/rdma_ep.c \
+	ucx_plugin/rdma/rdma_ep.h \
+	ucx_plugin/rdma/rdma_ep_amo.c \
+	ucx_plugin/rdma/rdma_ep_rma.c \
+	ucx_plugin/rdma/rdma_ep_sgl.c \
+	ucx_plugin/rdma/rdma_ep_wait.c \
+	ucx_plugin/rdma/rdma_iface.c \
+	ucx_plugin/rdma/rdma_iface.h \
 	ucx_plugin/rdma/rdma_key.c \
 	ucx_plugin/rdma/rdma_key.h \
+	ucx_plugin/rdma/rdma_md.c \
+	ucx_plugin/rdma/rdma_md.h \
 	ucx_plugin/rdma/rdma_mr.c \
 	ucx_plugin/rdma/rdma_mr.h \
+	ucx_plugin/rdma/rdma_progress.c \
 	ucx_plugin/rdma/rdma_qp.c \
 	ucx_plugin/rdma/rdma_qp.h \
+	ucx_plugin/rdma/rdma_query.c \
 	ucx_plugin/rdma/rdma_sq.c \
 	ucx_plugin/rdma/rdma_sq.h \
 	ucx_plugin/rdma/rdma_verbs.c \

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Active messages: sends of one queue pair into receives of the other, in order.
+ *
+ * On the wire a message has four bytes in front: id, kind, and the number of credits it
+ * gives (2). A credit is a receive the peer has posted and we know of.
+ *
+ * A receive is posted again before the peer learns of it, so no message ever meets an
+ * empty queue. Credits ride on messages that go back anyway; when half of all are owed
+ * and none goes, a message of its own carries them. Such messages need no credit: they
+ * use receives beyond those the peer was told of. Two of those are enough, because the
+ * peer can have used the credits of all but the last two such messages only after it
+ * took them; MUCT_RDMA_CREDIT_RECEIVES has two to spare.
+ *
+ * A receive whose buffer the user keeps is replaced by another buffer. When there is
+ * none, the receive stays missing, and its credit is given later.
+ */
+
+#include "rdma/rdma_ep.h"
+
+#include "base/muct_log.h"
+#include "base/muct_bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
+
+/* Receives posted with one call, and missing ones that are worth it. */
+#define MUCT_RDMA_AM_RECV_BATCH 16
+#define MUCT_RDMA_AM_MIN_SHORT 128
+
+unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
+{
+    unsigned max = iface->limits.max_inline;
+
+    max = (max > MUCT_RDMA_AM_MIN_SHORT) ? max : MUCT_RDMA_AM_MIN_SHORT;
+    max = (max < iface->limits.seg_size) ? max : iface->limits.seg_size;
+    return max - MUCT_RDMA_AM_HEADER;
+}
+
+/* ---- send ---- */
+
+static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
+                                            uint8_t id, uint8_t kind)
+{
+    uint32_t credits = (ep->rx.owed < UINT16_MAX) ? ep->rx.owed : UINT16_MAX;
+    uint8_t *header = buffer;
+
+    header[0] = id;
+    header[1] = kind;
+    muct_put_le(header + 2, credits, 2);
+    ep->rx.owed -= credits;
+}
+
+static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep)
+{
+    ucs_status_t status = muct_rdma_ep_check_ready(ep);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return ((ep->credits == 0) || (muct_rdma_sq_free(&ep->chans[0].sq) == 0))
+               ? UCS_ERR_NO_RESOURCE
+               : UCS_OK;
+}
+
+static muct_rdma_buf_t *muct_rdma_am_get_buf(muct_rdma_ep_t *ep)
+{
+    muct_rdma_buf_t *buf = muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool);
+
+    if (buf == NULL) {
+        ep->has_event = true; /* another endpoint's end may make room: look again */
+    }
+
+    return buf;
+}
+
+/* Post a send whose first entry is the header (and what else is contiguous to it). */
+static void muct_rdma_am_post(muct_rdma_ep_t *ep, struct ibv_send_wr *wr, void *first,
+                              uint32_t length, uint32_t lkey, muct_rdma_done_t done,
+                              void *arg, size_t total)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    wr->sg_list[0].addr = (uint64_t)(uintptr_t)first;
+    wr->sg_list[0].length = length;
+    wr->sg_list[0].lkey = lkey;
+    muct_rdma_sq_end(sq, wr, done, arg, total);
+    muct_rdma_sq_kick(sq);
+}
+
+/* A message whose bytes are written in place: inline, or in a buffer when @a length is
+ * more than the queue pair takes inline. */
+typedef struct muct_rdma_am_place {
+    muct_rdma_buf_t *buf; /* NULL: inline */
+    uint8_t *data;
+} muct_rdma_am_place_t;
+
+static ucs_status_t muct_rdma_am_get_place(muct_rdma_ep_t *ep, size_t length,
+                                           muct_rdma_am_place_t *place)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    if (length <= sq->max_inline) {
+        place->buf = NULL;
+        place->data = muct_rdma_sq_inline(sq);
+        return UCS_OK;
+    }
+
+    place->buf = muct_rdma_am_get_buf(ep);
+    if (place->buf == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    place->data = muct_rdma_buf_data(place->buf);
+    return UCS_OK;
+}
+
+static void muct_rdma_am_post_place(muct_rdma_ep_t *ep,
+                                    const muct_rdma_am_place_t *place, size_t length)
+{
+    struct ibv_send_wr *wr = muct_rdma_sq_begin(&ep->chans[0].sq, IBV_WR_SEND);
+
+    wr->num_sge = 1;
+    if (place->buf == NULL) {
+        wr->send_flags |= IBV_SEND_INLINE;
+        muct_rdma_am_post(ep, wr, place->data, (uint32_t)length, 0, NULL, NULL, length);
+    } else {
+        muct_rdma_am_post(ep, wr, place->data, (uint32_t)length, place->buf->lkey,
+                          muct_rdma_done_buf, place->buf, length);
+    }
+}
+
+ucs_status_t muct_rdma_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    size_t total = MUCT_RDMA_AM_HEADER + sizeof(header) + length;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+
+    status = muct_rdma_am_check(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_am_get_place(ep, total, &place);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    memcpy(place.data + MUCT_RDMA_AM_HEADER, &header, sizeof(header));
+    if (length > 0) {
+        memcpy(place.data + MUCT_RDMA_AM_HEADER + sizeof(header), payload, length);
+    }
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, total);
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov_t *iov,
+                                       size_t iovcnt)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    size_t i, offset = MUCT_RDMA_AM_HEADER, total = MUCT_RDMA_AM_HEADER;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+
+    status = muct_rdma_am_check(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+    }
+
+    if (total > muct_rdma_ep_iface(ep)->tx_pool.size) {
+        muct_error("short message of %zu bytes: at most %u are possible",
+                   total - MUCT_RDMA_AM_HEADER,
+                   muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_rdma_am_get_place(ep, total, &place);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    for (i = 0; i < iovcnt; ++i) {
+        if (iov[i].length > 0) {
+            memcpy(place.data + offset, iov[i].buffer, iov[i].length);
+            offset += iov[i].length;
+        }
+    }
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, total);
+    return UCS_OK;
+}
+
+ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pack,
+                              void *arg, unsigned flags)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+    size_t length;
+
+    (void)flags;
+    status = muct_rdma_am_check(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    place.buf = muct_rdma_am_get_buf(ep);
+    if (place.buf == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    place.data = muct_rdma_buf_data(place.buf);
+    length = pack(place.data + MUCT_RDMA_AM_HEADER, arg);
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
+    return (ssize_t)length;
+}
+
+ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *header,
+                                   unsigned header_length, const uct_iov_t *iov,
+                                   size_t iovcnt, unsigned flags,
+                                   uct_completion_t *comp)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    size_t i, total = MUCT_RDMA_AM_HEADER + header_length;
+    struct ibv_send_wr *wr;
+    muct_rdma_buf_t *buf;
+    ucs_status_t status;
+    uint64_t address;
+    uint8_t *data;
+
+    (void)flags;
+    status = muct_rdma_am_check(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+    }
+
+    if ((iovcnt >= sq->max_sge) || (total > ep->peer_ep.receive_size)) {
+        muct_error(
+            "message of %zu bytes in %zu blocks: at most %u bytes in %u blocks are "
+            "possible",
+            total, iovcnt, ep->peer_ep.receive_size, sq->max_sge - 1);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    buf = muct_rdma_am_get_buf(ep);
+    if (buf == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    buf->comp = comp;
+    data = muct_rdma_buf_data(buf);
+    muct_rdma_am_pack_header(ep, data, id, MUCT_RDMA_AM_MESSAGE);
+    memcpy(data + MUCT_RDMA_AM_HEADER, header, header_length);
+    wr = muct_rdma_sq_begin(sq, IBV_WR_SEND);
+    wr->num_sge = 1;
+    for (i = 0; i < iovcnt; ++i) {
+        if (iov[i].length == 0) {
+            continue;
+        }
+
+        address = (uint64_t)(uintptr_t)iov[i].buffer;
+        wr->sg_list[wr->num_sge].addr = address;
+        wr->sg_list[wr->num_sge].length = (uint32_t)iov[i].length;
+        wr->sg_list[wr->num_sge].lkey = muct_rdma_mem_lkey(iov[i].memh, address);
+        ++wr->num_sge;
+    }
+
+    --ep->credits;
+    muct_rdma_am_post(ep, wr, data, MUCT_RDMA_AM_HEADER + header_length, buf->lkey,
+                      muct_rdma_done_buf_comp, buf, total);
+    return UCS_INPROGRESS;
+}
+
+/* ---- receives ---- */
+
+static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+    uint32_t ctl = (num < rx->missing_ctl) ? num : rx->missing_ctl;
+
+    rx->missing_ctl -= ctl;
+    rx->missing_data -= num - ctl;
+    rx->owed += num - ctl;
+}
+
+/* Post up to a batch of missing receives; how many were. */
+static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
+{
+    struct ibv_recv_wr wrs[MUCT_RDMA_AM_RECV_BATCH], *bad = NULL;
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    struct ibv_sge sges[MUCT_RDMA_AM_RECV_BATCH];
+    muct_rdma_rx_t *rx = &ep->rx;
+    uint32_t i, num, wanted = rx->missing_ctl + rx->missing_data;
+    muct_rdma_buf_t *buf;
+    int error;
+
+    for (num = 0; (num < wanted) && (num < MUCT_RDMA_AM_RECV_BATCH); ++num) {
+        buf = muct_rdma_buf_get(&iface->rx_pool);
+        if (buf == NULL) {
+            break;
+        }
+
+        rx->ring[(rx->head + num) & rx->mask] = buf;
+        sges[num].addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf) +
+                         iface->rx_offset - MUCT_RDMA_AM_HEADER;
+        sges[num].length = iface->limits.seg_size;
+        sges[num].lkey = buf->lkey;
+        wrs[num].wr_id = rx->id | (rx->head + num);
+        wrs[num].sg_list = &sges[num];
+        wrs[num].num_sge = 1;
+        wrs[num].next = &wrs[num + 1];
+    }
+
+    if (num == 0) {
+        return 0;
+    }
+
+    wrs[num - 1].next = NULL;
+    error = ibv_post_recv(ep->chans[0].ibv, wrs, &bad);
+    if (error != 0) {
+        muct_debug("ibv_post_recv(qp 0x%x) failed: %s", ep->chans[0].ibv->qp_num,
+                   strerror(error));
+        wanted = (bad != NULL) ? (uint32_t)(bad - wrs) : 0;
+        for (i = wanted; i < num; ++i) {
+            muct_rdma_buf_put(rx->ring[(rx->head + i) & rx->mask]);
+        }
+        num = wanted;
+    }
+
+    rx->head += num;
+    return num;
+}
+
+ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    uint32_t posted, slots = 1,
+                     depth = iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES;
+    muct_rdma_rx_t *rx = &ep->rx;
+
+    while (slots < depth) {
+        slots *= 2;
+    }
+
+    rx->ring = calloc(slots, sizeof(*rx->ring));
+    if (rx->ring == NULL) {
+        muct_error("failed to allocate a receive queue of %u", depth);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    rx->mask = slots - 1;
+    rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].sq.id;
+    rx->missing_data = iface->limits.rx_depth;
+    rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
+    ep->credit_batch = (iface->limits.rx_depth + 1) / 2;
+    while (rx->missing_data + rx->missing_ctl > 0) {
+        posted = muct_rdma_am_post_receives(ep);
+        if (posted == 0) {
+            muct_error("failed to post %u of %u receives", rx->missing_data, depth);
+            muct_rdma_am_cleanup(ep);
+            return UCS_ERR_NO_MEMORY;
+        }
+        muct_rdma_am_count_posted(ep, posted);
+    }
+
+    rx->owed = 0; /* the peer learns of these from our address */
+    return UCS_OK;
+}
+
+void muct_rdma_am_cleanup(muct_rdma_ep_t *ep)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+
+    for (; rx->tail != rx->head; ++rx->tail) {
+        muct_rdma_buf_put(rx->ring[rx->tail & rx->mask]);
+    }
+
+    free(rx->ring);
+    rx->ring = NULL;
+    rx->missing_ctl = 0;
+    rx->missing_data = 0;
+    rx->owed = 0;
+}
+
+static void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
+{
+    muct_rdma_am_place_t place;
+
+    if (muct_rdma_am_get_place(ep, MUCT_RDMA_AM_HEADER, &place) != UCS_OK) {
+        return;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, 0, MUCT_RDMA_AM_CREDIT);
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER);
+}
+
+void muct_rdma_am_progress(muct_rdma_ep_t *ep)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+    uint32_t posted;
+
+    while (rx->missing_ctl + rx->missing_data > 0) {
+        posted = muct_rdma_am_post_receives(ep);
+        if (posted == 0) {
+            break;
+        }
+        muct_rdma_am_count_posted(ep, posted);
+    }
+
+    if ((rx->owed >= ep->credit_batch) && (muct_rdma_sq_free(&ep->chans[0].sq) > 0)) {
+        muct_rdma_am_send_credits(ep);
+    }
+}
+
+bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep)
+{
+    return (ep->rx.missing_ctl + ep->rx.missing_data > 0) ||
+           (ep->rx.owed >= ep->credit_batch && ep->rx.owed > 0);
+}
+
+/* Whether receives are missing, or credits owed, enough to do something about it. */
+static void muct_rdma_am_schedule(muct_rdma_ep_t *ep)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+
+    if ((rx->missing_ctl > 0) || (rx->missing_data >= MUCT_RDMA_AM_RECV_BATCH) ||
+        (rx->missing_data + rx->owed >= ep->credit_batch)) {
+        muct_rdma_ep_add_work(ep);
+    }
+}
+
+static void muct_rdma_am_bad_message(muct_rdma_ep_t *ep, uint32_t length, uint8_t id,
+                                     uint8_t kind)
+{
+    muct_error(
+        "message of %u bytes, id %u, kind %u from qp 0x%x is not one of mori_rdma's",
+        length, id, kind, ep->peer_ep.qp_nums[0]);
+    muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
+}
+
+void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_rx_t *rx = &ep->rx;
+    muct_rdma_buf_t *buf = rx->ring[rx->tail & rx->mask];
+    uint8_t *data = (uint8_t *)muct_rdma_buf_data(buf) + iface->rx_offset;
+    uint8_t *header = data - MUCT_RDMA_AM_HEADER, id = header[0], kind = header[1];
+    uint32_t credits;
+    ucs_status_t status;
+
+    ++rx->tail;
+    if ((wc->byte_len < MUCT_RDMA_AM_HEADER) || (id >= UCT_AM_ID_MAX) ||
+        (kind > MUCT_RDMA_AM_CREDIT)) {
+        muct_rdma_buf_put(buf);
+        muct_rdma_am_bad_message(ep, wc->byte_len, id, kind);
+        return;
+    }
+
+    credits = (uint32_t)muct_get_le(header + 2, 2);
+    if (credits > 0) {
+        ep->credits += credits;
+        ep->has_event = true;
+    }
+
+    if (kind == MUCT_RDMA_AM_CREDIT) {
+        muct_rdma_buf_put(buf);
+        ++rx->missing_ctl;
+        muct_rdma_ep_add_work(ep);
+        return;
+    }
+
+    /* before the handler: it may destroy the endpoint */
+    ++rx->missing_data;
+    muct_rdma_am_schedule(ep);
+    status = muct_iface_invoke_am(&iface->super, id, data,
+                                  wc->byte_len - MUCT_RDMA_AM_HEADER,
+                                  UCT_CB_PARAM_FLAG_DESC);
+    if (status == UCS_INPROGRESS) {
+        /* the user keeps it, and gives it back with what lies in front of its data */
+        *((uct_recv_desc_t **)(void *)(data - iface->rx_headroom) - 1) =
+            &iface->release_desc;
+    } else {
+        muct_rdma_buf_put(buf);
+    }
+}

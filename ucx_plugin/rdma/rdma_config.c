@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_config.h"
+
+#include "base/muct_log.h"
+
+#include <ucs/sys/string.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUCT_RDMA_TX_DEPTH 512
+#define MUCT_RDMA_RX_DEPTH 64
+#define MUCT_RDMA_CQ_DEPTH 16384
+#define MUCT_RDMA_TX_MAX_SGE 4
+
+/* Of the standard: a path MTU is a power of two from 256 to 4096. */
+static const char *muct_rdma_config_mtu_names[] = {"default", "256",  "512", "1024",
+                                                   "2048",    "4096", NULL};
+
+ucs_config_field_t muct_rdma_iface_config_table[] = {
+    {"", "", NULL, ucs_offsetof(muct_rdma_iface_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
+
+    {"NUM_QPS", "1",
+     "Queue pairs of each endpoint, 1 to 13. More than one lets a device work on one\n"
+     "transfer in parallel and costs memory for each.",
+     ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_UINT},
+
+    {"TX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_DEPTH),
+     "Work requests that may be posted to a queue pair. Raise it for long lists of "
+     "small\n"
+     "blocks, lower it when queue pairs cannot be created for lack of memory.",
+     ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_UINT},
+
+    {"RX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_RX_DEPTH),
+     "Active messages a peer may send before it waits for credits; each costs "
+     "SEG_SIZE\n"
+     "bytes an endpoint. Raise it when streams of small messages stall.",
+     ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
+
+    {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
+     "Entries of a completion queue; more queues are made as endpoints need them. "
+     "Lower\n"
+     "it when completion queues cannot be created for lack of memory.",
+     ucs_offsetof(muct_rdma_iface_config_t, cq_depth), UCS_CONFIG_TYPE_UINT},
+
+    {"TX_MAX_SGE", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_MAX_SGE),
+     "Scattered local blocks one work request may gather, in entries. Some devices "
+     "are\n"
+     "faster with fewer.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_sge), UCS_CONFIG_TYPE_UINT},
+
+    {"TX_INLINE", "128",
+     "Bytes of a message put into the work request itself. 0 on devices where inline\n"
+     "data is slow.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_UINT},
+
+    {"POST_BATCH", "auto",
+     "Most work requests posted with one doorbell. 1 for the lowest latency of each,\n"
+     "more for less cost a request; auto is 32.",
+     ucs_offsetof(muct_rdma_iface_config_t, post_batch), UCS_CONFIG_TYPE_ULUNITS},
+
+    {"SEG_SIZE", "8256",
+     "Largest buffered message, in bytes, its header of 4 included. Must be equal on "
+     "both\n"
+     "sides.",
+     ucs_offsetof(muct_rdma_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"STRIPE_SIZE", "64k",
+     "Least bytes of a transfer worth a queue pair of their own when NUM_QPS is more "
+     "than\n"
+     "1. Lower it to spread smaller transfers.",
+     ucs_offsetof(muct_rdma_iface_config_t, stripe_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"MERGE", "y",
+     "Send blocks of a list that are neighbours on both sides as one work request, "
+     "and\n"
+     "neighbours on the remote side alone as one with several entries. n for tests.",
+     ucs_offsetof(muct_rdma_iface_config_t, merge), UCS_CONFIG_TYPE_BOOL},
+
+    {"TIMEOUT", "67ms",
+     "Time without an answer until a packet is sent again, in seconds. The device "
+     "doubles\n"
+     "4.096 us to reach it and may take up to four times as long. TIMEOUT x "
+     "RETRY_COUNT\n"
+     "is how long a broken path takes to be an error.",
+     ucs_offsetof(muct_rdma_iface_config_t, timeout), UCS_CONFIG_TYPE_TIME},
+
+    {"RETRY_COUNT", "7",
+     "Times a packet is sent again, 0 to 7. Raise it on lossy networks.",
+     ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_UINT},
+
+    {"RNR_RETRY_COUNT", "7",
+     "Times a message is sent again that met no receive, 0 to 7, 7 for ever. Credits "
+     "see to\n"
+     "it that none does.",
+     ucs_offsetof(muct_rdma_iface_config_t, rnr_retry), UCS_CONFIG_TYPE_UINT},
+
+    {"RNR_TIMEOUT", "1ms", "Time between those, in seconds.",
+     ucs_offsetof(muct_rdma_iface_config_t, rnr_timer), UCS_CONFIG_TYPE_TIME},
+
+    {"SL", "0",
+     "Service level, 0 to 15 (on Ethernet: VLAN priority, 0 to 7). Set what the "
+     "fabric's\n"
+     "quality of service expects.",
+     ucs_offsetof(muct_rdma_iface_config_t, sl), UCS_CONFIG_TYPE_UINT},
+
+    {"TRAFFIC_CLASS", "auto",
+     "Traffic class of Ethernet packets (DSCP x 4), 0 to 255; auto is 0. Set what the\n"
+     "fabric's lossless class expects.",
+     ucs_offsetof(muct_rdma_iface_config_t, traffic_class), UCS_CONFIG_TYPE_ULUNITS},
+
+    {"HOP_LIMIT", "255", "Routers a packet may cross, 1 to 255.",
+     ucs_offsetof(muct_rdma_iface_config_t, hop_limit), UCS_CONFIG_TYPE_UINT},
+
+    {"GID_INDEX", "auto",
+     "Entry of the port's GID table. auto prefers RoCE version 2 and IPv4. Set it "
+     "where a\n"
+     "port has several networks.",
+     ucs_offsetof(muct_rdma_iface_config_t, gid_index), UCS_CONFIG_TYPE_ULUNITS},
+
+    {"PATH_MTU", "default",
+     "Path MTU in bytes; default is the port's, or the peer's when that is less. Lower "
+     "it\n"
+     "when a switch between has less.",
+     ucs_offsetof(muct_rdma_iface_config_t, path_mtu),
+     UCS_CONFIG_TYPE_ENUM(muct_rdma_config_mtu_names)},
+
+    {"PKEY", "0x0",
+     "InfiniBand partition key, 15 bits; 0 is the first one of the port's table.",
+     ucs_offsetof(muct_rdma_iface_config_t, pkey), UCS_CONFIG_TYPE_HEX},
+
+    {"MAX_READS", "auto",
+     "Reads and atomics of a queue pair on their way at once. auto is what both "
+     "devices\n"
+     "can do.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_reads), UCS_CONFIG_TYPE_ULUNITS},
+
+    {"ATOMICS", "try", "Use the device's atomics: y, n, or try where it has them.",
+     ucs_offsetof(muct_rdma_iface_config_t, atomics), UCS_CONFIG_TYPE_TERNARY},
+
+    {"RAIL_AFFINITY", "n",
+     "Connect only devices of equal index on both sides: y or n. y where the network\n"
+     "joins rail i with rail i only.",
+     ucs_offsetof(muct_rdma_iface_config_t, rail_affinity), UCS_CONFIG_TYPE_BOOL},
+
+    {"PORT_DOWN_TIMEOUT", "500ms",
+     "Time a link may be down until its endpoints fail, in seconds; inf leaves it to\n"
+     "TIMEOUT and RETRY_COUNT.",
+     ucs_offsetof(muct_rdma_iface_config_t, port_down_timeout), UCS_CONFIG_TYPE_TIME},
+
+    {"MAX_BUFS", "inf",
+     "Most buffers of SEG_SIZE for sending, of one interface; as many more for "
+     "receiving.\n"
+     "Lower it to bound memory: senders then wait.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_bufs), UCS_CONFIG_TYPE_UINT},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+/*
+ * Clamped options that were said already. The list only grows, by at most one entry for
+ * each device and option; a lock because interfaces open in any thread.
+ */
+static pthread_mutex_t muct_rdma_said_lock = PTHREAD_MUTEX_INITIALIZER;
+
+typedef struct muct_rdma_said {
+    struct muct_rdma_said *next;
+    char text[];
+} muct_rdma_said_t;
+
+static muct_rdma_said_t *muct_rdma_said;
+
+static bool muct_rdma_config_is_new(const char *device, const char *option)
+{
+    char text[UCT_MD_NAME_MAX + 64];
+    muct_rdma_said_t *said;
+
+    snprintf(text, sizeof(text), "%s %s", device, option);
+    pthread_mutex_lock(&muct_rdma_said_lock);
+    for (said = muct_rdma_said; said != NULL; said = said->next) {
+        if (strcmp(said->text, text) == 0) {
+            break;
+        }
+    }
+
+    if (said != NULL) {
+        pthread_mutex_unlock(&muct_rdma_said_lock);
+        return false;
+    }
+
+    said = malloc(sizeof(*said) + strlen(text) + 1);
+    if (said != NULL) {
+        strcpy(said->text, text);
+        said->next = muct_rdma_said;
+        muct_rdma_said = said;
+    }
+    pthread_mutex_unlock(&muct_rdma_said_lock);
+    return true;
+}
+
+/* Defaults (@a unsaid) give way to the device in silence: nobody asked for them. */
+static unsigned long muct_rdma_config_clamp(const muct_rdma_device_t *device,
+                                            const char *option, unsigned long value,
+                                            unsigned long unsaid, unsigned long limit)
+{
+    if (value <= limit) {
+        return value;
+    }
+
+    if ((value != unsaid) && muct_rdma_config_is_new(device->name, option)) {
+        muct_warn("%s: UCX_MORI_RDMA_%s=%lu is more than the device has, using %lu",
+                  device->name, option, value, limit);
+    }
+
+    return limit;
+}
+
+static ucs_status_t muct_rdma_config_check(const char *option, unsigned long value,
+                                           unsigned long low, unsigned long high)
+{
+    if ((value >= low) && (value <= high)) {
+        return UCS_OK;
+    }
+
+    muct_error("UCX_MORI_RDMA_%s=%lu: expected %lu to %lu", option, value, low, high);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+static ucs_status_t muct_rdma_config_check_all(const muct_rdma_iface_config_t *config)
+{
+    const struct {
+        const char *option;
+        unsigned long value, low, high;
+    } rows[] = {
+        {"NUM_QPS", config->num_qps, 1, MUCT_RDMA_ADDR_MAX_QPS},
+        {"TX_DEPTH", config->tx_depth, 2, 1u << 20},
+        {"RX_DEPTH", config->rx_depth, 1, 32768},
+        {"CQ_DEPTH", config->cq_depth, 1, 1u << 22},
+        {"TX_MAX_SGE", config->max_sge, 1, 32},
+        {"TX_INLINE", config->max_inline, 0, 1u << 16},
+        {"SEG_SIZE", config->seg_size, 256, 1u << 19},
+        {"STRIPE_SIZE", config->stripe_size, 512, SIZE_MAX},
+        {"RETRY_COUNT", config->retry_count, 0, 7},
+        {"RNR_RETRY_COUNT", config->rnr_retry, 0, 7},
+        {"SL", config->sl, 0, 15},
+        {"HOP_LIMIT", config->hop_limit, 1, 255},
+        {"PKEY", config->pkey, 0, 0xffff},
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        if (muct_rdma_config_check(rows[i].option, rows[i].value, rows[i].low,
+                                   rows[i].high) != UCS_OK) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+
+    if ((config->traffic_class != UCS_ULUNITS_AUTO) && (config->traffic_class > 255)) {
+        return muct_rdma_config_check("TRAFFIC_CLASS", config->traffic_class, 0, 255);
+    }
+
+    if ((config->post_batch != UCS_ULUNITS_AUTO) && (config->post_batch < 1)) {
+        return muct_rdma_config_check("POST_BATCH", config->post_batch, 1, ULONG_MAX);
+    }
+
+    return UCS_OK;
+}
+
+static unsigned muct_rdma_config_reads(const muct_rdma_iface_config_t *config,
+                                       const muct_rdma_device_t *device, int device_max)
+{
+    unsigned limit = (device_max > 0) ? (unsigned)device_max : 1;
+
+    limit = (limit < 255) ? limit : 255;
+    if (config->max_reads == UCS_ULUNITS_AUTO) {
+        return limit;
+    }
+
+    return (unsigned)muct_rdma_config_clamp(device, "MAX_READS", config->max_reads, 0,
+                                            limit);
+}
+
+/* The queues of one queue pair have to fit one completion queue. */
+static void muct_rdma_limits_set_depths(const muct_rdma_iface_config_t *config,
+                                        const muct_rdma_device_t *device,
+                                        muct_rdma_limits_t *limits)
+{
+    unsigned max_wr = (unsigned)device->attr.max_qp_wr;
+    unsigned max_cqe = (unsigned)device->attr.max_cqe, need;
+
+    limits->tx_depth = (unsigned)muct_rdma_config_clamp(
+        device, "TX_DEPTH", config->tx_depth, MUCT_RDMA_TX_DEPTH, max_wr);
+    limits->rx_depth = (unsigned)muct_rdma_config_clamp(
+        device, "RX_DEPTH", config->rx_depth, MUCT_RDMA_RX_DEPTH,
+        (max_wr > MUCT_RDMA_CREDIT_RECEIVES) ? max_wr - MUCT_RDMA_CREDIT_RECEIVES : 1);
+    limits->cq_depth = (unsigned)muct_rdma_config_clamp(
+        device, "CQ_DEPTH", config->cq_depth, MUCT_RDMA_CQ_DEPTH, max_cqe);
+
+    need = limits->tx_depth + limits->rx_depth + MUCT_RDMA_CREDIT_RECEIVES;
+    if (need > limits->cq_depth) {
+        limits->cq_depth = (need < max_cqe) ? need : max_cqe;
+    }
+    if (need > limits->cq_depth) {
+        limits->rx_depth =
+            (unsigned)muct_rdma_config_clamp(device, "RX_DEPTH", limits->rx_depth,
+                                             MUCT_RDMA_RX_DEPTH, limits->cq_depth / 4);
+        limits->tx_depth = (unsigned)muct_rdma_config_clamp(
+            device, "TX_DEPTH", limits->tx_depth, MUCT_RDMA_TX_DEPTH,
+            limits->cq_depth - limits->rx_depth - MUCT_RDMA_CREDIT_RECEIVES);
+    }
+}
+
+ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
+                                   const muct_rdma_device_t *device,
+                                   const muct_rdma_port_t *port,
+                                   muct_rdma_limits_t *limits)
+{
+    unsigned long batch;
+
+    if (muct_rdma_config_check_all(config) != UCS_OK) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    muct_rdma_limits_set_depths(config, device, limits);
+    limits->num_qps = config->num_qps;
+    limits->max_sge = (unsigned)muct_rdma_config_clamp(
+        device, "TX_MAX_SGE", config->max_sge, MUCT_RDMA_TX_MAX_SGE,
+        (unsigned)device->attr.max_sge);
+    limits->max_inline = config->max_inline;
+    limits->seg_size = (unsigned)(config->seg_size & ~(size_t)15);
+    limits->stripe_size = config->stripe_size;
+    limits->max_msg_size = port->max_msg_size & ~4095u;
+    limits->has_merge = config->merge != 0;
+
+    /* a chain is at most half the queue: the next one is filled while it is at work */
+    batch = (config->post_batch == UCS_ULUNITS_AUTO) ? MUCT_RDMA_POST_BATCH_AUTO
+                                                     : config->post_batch;
+    limits->batch =
+        (unsigned)((batch < limits->tx_depth / 2) ? batch : limits->tx_depth / 2);
+
+    limits->mtu_shift = port->mtu_shift;
+    if (config->path_mtu != 0) {
+        limits->mtu_shift = (uint8_t)(7 + config->path_mtu);
+        if (limits->mtu_shift > port->mtu_shift) {
+            limits->mtu_shift = port->mtu_shift;
+            (void)muct_rdma_config_clamp(device, "PATH_MTU",
+                                         1ul << (7 + config->path_mtu), 0,
+                                         1ul << port->mtu_shift);
+        }
+    }
+
+    limits->max_reads =
+        muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
+    limits->max_dest_reads =
+        muct_rdma_config_reads(config, device, device->attr.max_qp_rd_atom);
+    limits->has_atomics = (config->atomics != UCS_NO) && device->has_atomics;
+    if ((config->atomics == UCS_YES) && !device->has_atomics) {
+        muct_error("%s: UCX_MORI_RDMA_ATOMICS=y, but the device has none",
+                   device->name);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return UCS_OK;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CONFIG_H
+#define MUCT_RDMA_CONFIG_H
+
+/**
+ * @file
+ * Options of an interface, as the user writes them, and as the device allows.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/rdma_device.h"
+
+#include <stdbool.h>
+
+typedef struct muct_rdma_iface_config {
+    uct_iface_config_t super;
+    unsigned num_qps;
+    unsigned tx_depth;
+    unsigned rx_depth;
+    unsigned cq_depth;
+    unsigned max_sge;
+    unsigned max_inline;
+    unsigned long post_batch;
+    size_t seg_size;
+    size_t stripe_size;
+    int merge;
+    double timeout;
+    unsigned retry_count;
+    unsigned rnr_retry;
+    double rnr_timer;
+    unsigned sl;
+    unsigned long traffic_class;
+    unsigned hop_limit;
+    unsigned long gid_index;
+    unsigned path_mtu;
+    unsigned pkey;
+    unsigned long max_reads;
+    int atomics;
+    int rail_affinity;
+    double port_down_timeout;
+    unsigned max_bufs;
+} muct_rdma_iface_config_t;
+
+extern ucs_config_field_t muct_rdma_iface_config_table[];
+
+/** What is used: the user's wishes inside the device's limits. */
+typedef struct muct_rdma_limits {
+    unsigned num_qps;
+    unsigned tx_depth; /**< Work requests of a queue pair */
+    unsigned rx_depth; /**< Active messages a peer may send before new credits */
+    unsigned cq_depth;
+    unsigned max_sge;
+    unsigned max_inline; /**< Bytes; a queue pair may grant less */
+    unsigned batch;      /**< Work requests a doorbell */
+    unsigned seg_size;   /**< Bytes of a message, its header included */
+    unsigned max_reads;
+    unsigned max_dest_reads;
+    uint32_t max_msg_size; /**< Bytes of one work request */
+    size_t stripe_size;    /**< Least bytes worth a queue pair of their own */
+    uint8_t mtu_shift;
+    bool has_atomics;
+    bool has_merge;
+} muct_rdma_limits_t;
+
+/** Receives beyond rx_depth, for credit messages: see rdma_am.h. */
+#define MUCT_RDMA_CREDIT_RECEIVES 4
+
+/** Work requests of one doorbell when POST_BATCH is auto. */
+#define MUCT_RDMA_POST_BATCH_AUTO 32
+
+/**
+ * Fit the options to a device; each that has to give way is said in a warning, once in
+ * a process for each device and option.
+ *
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM for a value that makes no sense on any
+ *         device; said as an error.
+ */
+ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
+                                   const muct_rdma_device_t *device,
+                                   const muct_rdma_port_t *port,
+                                   muct_rdma_limits_t *limits);
+
+#endif

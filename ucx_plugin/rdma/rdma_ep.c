@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_ep.h"
+
+#include "base/muct_log.h"
+#include "rdma/rdma_wc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ---- one queue pair ---- */
+
+static void muct_rdma_chan_stop(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan)
+{
+    if (chan->ibv == NULL) {
+        return;
+    }
+
+    muct_rdma_iface_remove_chan(iface, chan->place);
+    muct_rdma_qp_destroy(chan->ibv);
+    muct_rdma_cq_release(chan->cq, chan->cq_entries);
+    chan->ibv = NULL;
+}
+
+static ucs_status_t muct_rdma_chan_create_qp(muct_rdma_iface_t *iface,
+                                             muct_rdma_chan_t *chan,
+                                             unsigned recv_depth,
+                                             muct_rdma_qp_caps_t *caps)
+{
+    ucs_status_t status;
+
+    caps->send_depth = iface->limits.tx_depth;
+    caps->recv_depth = recv_depth;
+    caps->max_sge = iface->limits.max_sge;
+    caps->max_inline = iface->limits.max_inline;
+    chan->cq_entries = caps->send_depth + recv_depth;
+    status = muct_rdma_cq_reserve(&iface->cqs, chan->cq_entries, &chan->cq);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_qp_create(muct_rdma_iface_md(iface)->pd, chan->cq->ibv, caps,
+                                 &chan->ibv);
+    if (status != UCS_OK) {
+        muct_rdma_cq_release(chan->cq, chan->cq_entries);
+    }
+
+    return status;
+}
+
+static ucs_status_t muct_rdma_chan_create(muct_rdma_ep_t *ep, muct_rdma_chan_t *chan,
+                                          unsigned recv_depth)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_sq_params_t params;
+    muct_rdma_qp_caps_t caps;
+    ucs_status_t status;
+
+    status = muct_rdma_chan_create_qp(iface, chan, recv_depth, &caps);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    chan->ep = ep;
+    status = muct_rdma_iface_add_chan(iface, chan, &chan->place, &params.id);
+    if (status != UCS_OK) {
+        goto err_destroy;
+    }
+
+    params.ibv = chan->ibv;
+    params.depth = caps.send_depth;
+    params.batch = iface->limits.batch;
+    params.max_sge = caps.max_sge;
+    params.max_inline = caps.max_inline;
+    params.dirty = &iface->dirty;
+    status = muct_rdma_sq_init(&chan->sq, &params);
+    if (status != UCS_OK) {
+        goto err_remove;
+    }
+
+    status = muct_rdma_qp_to_init(chan->ibv, &iface->port, iface->limits.has_atomics);
+    if (status != UCS_OK) {
+        goto err_cleanup;
+    }
+
+    return UCS_OK;
+
+err_cleanup:
+    muct_rdma_sq_cleanup(&chan->sq);
+err_remove:
+    muct_rdma_iface_remove_chan(iface, chan->place);
+err_destroy:
+    muct_rdma_qp_destroy(chan->ibv);
+    muct_rdma_cq_release(chan->cq, chan->cq_entries);
+    chan->ibv = NULL;
+    return status;
+}
+
+static void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
+{
+    unsigned i;
+
+    for (i = first; i < ep->num_created; ++i) {
+        muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
+        muct_rdma_sq_purge(&ep->chans[i].sq, UCS_ERR_CANCELED);
+        muct_rdma_sq_cleanup(&ep->chans[i].sq);
+    }
+    ep->num_created = (uint8_t)first;
+}
+
+static ucs_status_t muct_rdma_ep_create_chans(muct_rdma_ep_t *ep)
+{
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+    ucs_status_t status;
+    unsigned receives;
+
+    while (ep->num_created < limits->num_qps) {
+        receives =
+            (ep->num_created == 0) ? limits->rx_depth + MUCT_RDMA_CREDIT_RECEIVES : 0;
+        status = muct_rdma_chan_create(ep, &ep->chans[ep->num_created], receives);
+        if (status != UCS_OK) {
+            muct_rdma_ep_destroy_chans(ep, 0);
+            return status;
+        }
+        ++ep->num_created;
+    }
+
+    return UCS_OK;
+}
+
+/* ---- create, destroy ---- */
+
+ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)params->iface;
+    ucs_status_t status;
+    muct_rdma_ep_t *ep;
+
+    if (iface->is_dead) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    ep = calloc(1, sizeof(*ep) + iface->limits.num_qps * sizeof(ep->chans[0]));
+    if (ep == NULL) {
+        muct_error("failed to allocate an endpoint");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ep->super.super.iface = params->iface;
+    ep->state = MUCT_RDMA_EP_INIT;
+    ep->num_qps = (uint8_t)iface->limits.num_qps;
+    if (getrandom(&ep->psn, sizeof(ep->psn), 0) != sizeof(ep->psn)) {
+        ep->psn = 1; /* only tells stray packets of an earlier connection apart */
+    }
+    ep->psn &= 0xffffff;
+
+    status = muct_rdma_ep_create_chans(ep);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_rdma_am_init(ep);
+    if (status != UCS_OK) {
+        goto err_chans;
+    }
+
+    ucs_list_add_tail(&iface->eps, &ep->list);
+    ++iface->num_eps;
+    *ep_p = &ep->super.super;
+    return UCS_OK;
+
+err_chans:
+    muct_rdma_ep_destroy_chans(ep, 0);
+err_free:
+    free(ep);
+    return status;
+}
+
+/* End all operations. The queue pairs go first: callers may free their memory in the
+ * callbacks, and the device must not use it any more. */
+static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    unsigned i;
+
+    ep->state = MUCT_RDMA_EP_FAILED;
+    ep->status = status;
+    ep->has_event = true;
+    for (i = 0; i < ep->num_created; ++i) {
+        muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
+    }
+
+    for (i = 0; i < ep->num_created; ++i) {
+        muct_rdma_sq_purge(&ep->chans[i].sq, status);
+    }
+
+    muct_rdma_am_cleanup(ep);
+    if (ep->pending.head != NULL) {
+        muct_rdma_ep_add_work(ep);
+    }
+}
+
+void muct_rdma_ep_destroy(uct_ep_h tl_ep)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+
+    if (ep->state != MUCT_RDMA_EP_FAILED) {
+        muct_rdma_ep_stop(ep, UCS_ERR_CANCELED);
+    }
+
+    if (ep->pending.head != NULL) {
+        muct_warn("endpoint %p is destroyed with requests waiting", (void *)ep);
+    }
+
+    muct_rdma_ep_destroy_chans(ep, 0);
+    if (ep->has_work) {
+        ucs_list_del(&ep->work);
+    }
+    ucs_list_del(&ep->list);
+    --iface->num_eps;
+    free(ep);
+}
+
+/* ---- connect ---- */
+
+ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_ep_addr_t ep_addr;
+    unsigned i;
+
+    if (ep->state == MUCT_RDMA_EP_FAILED) {
+        return ep->status;
+    }
+
+    ep_addr.num_qps = (uint8_t)iface->limits.num_qps;
+    ep_addr.psn = ep->psn;
+    ep_addr.num_receives = (uint16_t)iface->limits.rx_depth;
+    ep_addr.receive_size = iface->limits.seg_size;
+    ep_addr.max_reads = (uint8_t)iface->limits.max_dest_reads;
+    ep_addr.flush_addr = iface->flush_mem->base;
+    ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
+    for (i = 0; i < ep_addr.num_qps; ++i) {
+        /* those the peer does not use are gone, and it knows them already */
+        ep_addr.qp_nums[i] =
+            (i < ep->num_created) ? ep->chans[i].ibv->qp_num : ep->chans[0].ibv->qp_num;
+    }
+
+    muct_rdma_ep_addr_pack(&ep_addr, addr);
+    return UCS_OK;
+}
+
+static void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
+{
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+
+    *path = muct_rdma_ep_iface(ep)->path;
+    path->remote = ep->peer;
+    path->local_psn = ep->psn;
+    path->remote_psn = ep->peer_ep.psn;
+    path->max_dest_reads = (uint8_t)limits->max_dest_reads;
+    path->max_reads =
+        (uint8_t)((limits->max_reads < ep->peer_ep.max_reads) ? limits->max_reads
+                                                              : ep->peer_ep.max_reads);
+    path->mtu_shift = (limits->mtu_shift < ep->peer.mtu_shift) ? limits->mtu_shift
+                                                               : ep->peer.mtu_shift;
+}
+
+static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device_addr,
+                                          size_t device_length, const void *ep_addr,
+                                          size_t ep_length)
+{
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+
+    if ((muct_rdma_dev_addr_unpack(device_addr, device_length, &ep->peer) != 0) ||
+        (muct_rdma_ep_addr_unpack(ep_addr, ep_length, &ep->peer_ep) != 0)) {
+        muct_error(
+            "the peer's address (device %zu bytes, endpoint %zu bytes) is not one "
+            "of mori_rdma, or of another version of it",
+            device_length, ep_length);
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    if (ep->peer_ep.receive_size < limits->seg_size) {
+        muct_error("the peer receives messages of at most %u bytes, we send up to %u: "
+                   "UCX_MORI_RDMA_SEG_SIZE must be equal on both sides",
+                   ep->peer_ep.receive_size, limits->seg_size);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
+                                           const uct_device_addr_t *device_addr,
+                                           const uct_ep_addr_t *ep_addr,
+                                           const uct_ep_connect_to_ep_params_t *params)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_qp_path_t path;
+    ucs_status_t status;
+    unsigned i;
+
+    if (ep->state != MUCT_RDMA_EP_INIT) {
+        return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_ERR_ALREADY_EXISTS;
+    }
+
+    status = muct_rdma_ep_set_peer(
+        ep, device_addr,
+        MUCT_PARAM(UCT_EP_CONNECT_TO_EP_PARAM_FIELD, params, device_addr_length,
+                   DEVICE_ADDR_LENGTH, SIZE_MAX),
+        ep_addr,
+        MUCT_PARAM(UCT_EP_CONNECT_TO_EP_PARAM_FIELD, params, ep_addr_length,
+                   EP_ADDR_LENGTH, SIZE_MAX));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_ep_fill_path(ep, &path);
+    if (ep->peer_ep.num_qps < ep->num_qps) {
+        ep->num_qps = ep->peer_ep.num_qps;
+        muct_rdma_ep_destroy_chans(ep, ep->num_qps);
+    }
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        status = muct_rdma_qp_connect(ep->chans[i].ibv, &path, ep->peer_ep.qp_nums[i]);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    ep->credits = ep->peer_ep.num_receives;
+    ep->state = MUCT_RDMA_EP_CONNECTED;
+    ep->has_event = true;
+    muct_debug("endpoint %p: %u queue pairs from 0x%x to 0x%x, mtu %u, credits %u",
+               (void *)ep, ep->num_qps, ep->chans[0].ibv->qp_num,
+               ep->peer_ep.qp_nums[0], 1u << path.mtu_shift, ep->credits);
+    return UCS_OK;
+}
+
+int muct_rdma_ep_is_connected(uct_ep_h tl_ep,
+                              const uct_ep_is_connected_params_t *params)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_dev_addr_t device;
+    muct_rdma_ep_addr_t addr;
+
+    if ((ep->state != MUCT_RDMA_EP_CONNECTED) ||
+        !(params->field_mask & UCT_EP_IS_CONNECTED_FIELD_DEVICE_ADDR) ||
+        !(params->field_mask & UCT_EP_IS_CONNECTED_FIELD_EP_ADDR) ||
+        (muct_rdma_dev_addr_unpack(params->device_addr, SIZE_MAX, &device) != 0) ||
+        (muct_rdma_ep_addr_unpack(params->ep_addr, SIZE_MAX, &addr) != 0)) {
+        return 0;
+    }
+
+    return (device.incarnation == ep->peer.incarnation) &&
+           (addr.qp_nums[0] == ep->peer_ep.qp_nums[0]) && (addr.psn == ep->peer_ep.psn);
+}
+
+ucs_status_t muct_rdma_ep_query(uct_ep_h tl_ep, uct_ep_attr_t *attr)
+{
+    (void)tl_ep;
+    return ((attr->field_mask &
+             (UCT_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCT_EP_ATTR_FIELD_REMOTE_SOCKADDR |
+              UCT_EP_ATTR_FIELD_TX_TOKEN)) != 0)
+               ? UCS_ERR_UNSUPPORTED
+               : UCS_OK;
+}
+
+/* ---- failure ---- */
+
+ucs_status_t muct_rdma_ep_invalidate(uct_ep_h tl_ep,
+                                     const uct_ep_invalidate_params_t *params)
+{
+    (void)params;
+    muct_rdma_ep_fail((muct_rdma_ep_t *)tl_ep, UCS_ERR_ENDPOINT_TIMEOUT, true);
+    return UCS_OK;
+}
+
+void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected)
+{
+    if (ep->state == MUCT_RDMA_EP_FAILED) {
+        return;
+    }
+
+    muct_rdma_ep_stop(ep, status);
+    if (is_unexpected) {
+        (void)uct_iface_handle_ep_err(ep->super.super.iface, &ep->super.super, status);
+    }
+}
+
+void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
+{
+    ucs_status_t status = muct_rdma_wc_status(wc->status);
+    muct_rdma_ep_t *ep = chan->ep;
+    bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
+
+    if (wc->status == IBV_WC_WR_FLUSH_ERR) {
+        status = UCS_ERR_CONNECTION_RESET; /* and no completion says why */
+    }
+
+    ucs_log(muct_rdma_ep_iface(ep)->super.config.failure_level,
+            "%s: %s on qp 0x%x to qp 0x%x failed: %s (vendor 0x%x): %s",
+            muct_rdma_iface_md(muct_rdma_ep_iface(ep))->device.name,
+            is_recv ? "receive" : "send", chan->ibv->qp_num,
+            ep->peer_ep.qp_nums[chan - ep->chans],
+            muct_rdma_verbs.wc_status_str(wc->status), wc->vendor_err,
+            muct_rdma_wc_hint(wc->status));
+    if (!is_recv) {
+        muct_rdma_sq_complete(&chan->sq, (uint32_t)wc->wr_id, status);
+    }
+    muct_rdma_ep_fail(ep, status, true);
+}
+
+muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep)
+{
+    muct_rdma_chan_t *least = NULL, *chan;
+
+    for (chan = ep->chans; chan < ep->chans + ep->num_qps; ++chan) {
+        if ((muct_rdma_sq_free(&chan->sq) > 0) &&
+            ((least == NULL) || (chan->sq.bytes < least->sq.bytes))) {
+            least = chan;
+        }
+    }
+
+    return least;
+}
+
+void muct_rdma_ep_break(muct_rdma_ep_t *ep)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    sq->error = ENOMEM;
+    if (!sq->is_dirty) {
+        sq->is_dirty = true;
+        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
+    }
+}
+
+ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
+                                     const muct_rdma_key_t *key, uint64_t address,
+                                     size_t length)
+{
+    if (key->incarnation != ep->peer.incarnation) {
+        muct_error("remote key of incarnation 0x%" PRIx64
+                   " used with a peer of incarnation 0x%" PRIx64
+                   ": it is of another process or device, or of an earlier life of it",
+                   key->incarnation, ep->peer.incarnation);
+    } else {
+        muct_error("remote access to 0x%" PRIx64
+                   " length %zu is outside its key's region "
+                   "0x%" PRIx64 " length %" PRIu64,
+                   address, length, key->base, key->length);
+    }
+
+    return UCS_ERR_INVALID_PARAM;
+}
+
+/* ---- what is done when work requests end ---- */
+
+void muct_rdma_done_comp(void *arg, ucs_status_t status)
+{
+    muct_completion_invoke(arg, status);
+}
+
+void muct_rdma_done_buf(void *arg, ucs_status_t status)
+{
+    (void)status;
+    muct_rdma_buf_put(arg);
+}
+
+void muct_rdma_done_buf_comp(void *arg, ucs_status_t status)
+{
+    muct_rdma_buf_t *buf = arg;
+    uct_completion_t *comp = buf->comp;
+
+    muct_rdma_buf_put(buf);
+    if (comp != NULL) {
+        muct_completion_invoke(comp, status);
+    }
+}
+
+void muct_rdma_done_unpack(void *arg, ucs_status_t status)
+{
+    muct_rdma_buf_t *buf = arg;
+
+    if (status == UCS_OK) {
+        buf->unpack(buf->arg, muct_rdma_buf_data(buf), buf->length);
+    }
+    muct_rdma_done_buf_comp(buf, status);
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_EP_H
+#define MUCT_RDMA_EP_H
+
+/**
+ * @file
+ * Endpoint of mori_rdma: the queue pairs to one peer.
+ *
+ * All queue pairs carry puts and gets; the first one carries active messages and their
+ * credits as well, so that messages stay in order.
+ *
+ * States. INIT until the peer's address is known, CONNECTED, FAILED for ever after.
+ * What fails an endpoint destroys its queue pairs first: from then on the device
+ * touches no memory of its operations, each of which then ends with the status of the
+ * failure. That is told to UCX once, and only if something unexpected happened. A
+ * failed endpoint refuses operations with that status; a new one has new queue pairs.
+ *
+ * Waiting. An operation that finds no room does nothing and says UCS_ERR_NO_RESOURCE.
+ * Requests UCX leaves with us are called in order when something has ended; until then
+ * every other operation waits behind them.
+ */
+
+#include "rdma/rdma_iface.h"
+#include "rdma/rdma_qp.h"
+#include "rdma/rdma_sq.h"
+
+typedef enum {
+    MUCT_RDMA_EP_INIT,
+    MUCT_RDMA_EP_CONNECTED,
+    MUCT_RDMA_EP_FAILED
+} muct_rdma_ep_state_t;
+
+/** One queue pair of an endpoint. */
+struct muct_rdma_chan {
+    muct_rdma_sq_t sq;
+    muct_rdma_ep_t *ep;
+    struct ibv_qp *ibv; /**< NULL when destroyed */
+    muct_rdma_cq_t *cq;
+    unsigned cq_entries;
+    uint32_t place;
+    uint32_t fence_index; /**< What the last fence waits for, when ep->is_fenced */
+    bool has_writes;      /**< Since the last remote flush */
+    bool has_gpu_writes;  /**< Of them, to GPU memory, the last one at gpu_addr */
+    uint32_t gpu_rkey;
+    uint64_t gpu_addr;
+};
+
+/** Receives of active messages and what the peer may send; see rdma_am.c. */
+typedef struct muct_rdma_rx {
+    muct_rdma_buf_t **ring;
+    uint32_t mask;
+    uint32_t head;         /**< Next to post */
+    uint32_t tail;         /**< Next to be received into */
+    uint32_t missing_ctl;  /**< Taken by credit messages and not posted again yet */
+    uint32_t missing_data; /**< Taken by other messages and not posted again yet */
+    uint32_t owed;         /**< Posted again, and the peer does not know yet */
+    uint64_t id;           /**< High half of the wr_ids */
+} muct_rdma_rx_t;
+
+typedef struct muct_rdma_pending {
+    uct_pending_req_t *head;
+    uct_pending_req_t *tail;
+} muct_rdma_pending_t;
+
+struct muct_rdma_ep {
+    uct_base_ep_t super;
+    muct_rdma_ep_state_t state;
+    ucs_status_t status; /**< Of operations, when failed */
+    uint8_t num_qps;     /**< In use; fewer than created when the peer has fewer */
+    uint8_t num_created;
+    uint8_t current; /**< Queue pair of the next small operation */
+    bool is_fenced;
+    bool is_dispatching;
+    bool has_event; /**< Something ended since requests were called last */
+    bool has_work;  /**< In iface->work */
+    uint32_t psn;
+    uint32_t credits;      /**< Active messages we may send */
+    uint32_t credit_batch; /**< Owed receives that are worth a message */
+    unsigned max_message;  /**< Bytes of an active message, header included */
+    muct_rdma_rx_t rx;
+    muct_rdma_pending_t pending;
+    ucs_list_link_t list;
+    ucs_list_link_t work;
+    muct_rdma_dev_addr_t peer;
+    muct_rdma_ep_addr_t peer_ep;
+    muct_rdma_chan_t chans[];
+};
+
+/* ---- life: rdma_ep.c ---- */
+
+ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
+void muct_rdma_ep_destroy(uct_ep_h ep);
+ucs_status_t muct_rdma_ep_get_address(uct_ep_h ep, uct_ep_addr_t *addr);
+ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h ep,
+                                           const uct_device_addr_t *device_addr,
+                                           const uct_ep_addr_t *ep_addr,
+                                           const uct_ep_connect_to_ep_params_t *params);
+int muct_rdma_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *params);
+ucs_status_t muct_rdma_ep_query(uct_ep_h ep, uct_ep_attr_t *attr);
+ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
+                                     const uct_ep_invalidate_params_t *params);
+
+/**
+ * Fail an endpoint: end everything with @a status, and tell UCX when it @a
+ * is_unexpected. The endpoint may be destroyed when this returns. Does nothing to a
+ * failed one.
+ */
+void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
+
+/** A completion with an error came. */
+void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
+
+/* ---- waiting: rdma_ep_wait.c ---- */
+
+ucs_status_t muct_rdma_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                      unsigned flags);
+void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                void *arg);
+ucs_status_t muct_rdma_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_fence(uct_ep_h ep, unsigned flags);
+ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+
+/** Call requests that wait, give credits that are due. */
+unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
+
+/** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
+void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
+
+/** Whether nothing is on its way. */
+bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
+
+/**
+ * Whether operations have to wait: not connected, failed, requests waiting or a fence
+ * not passed. UCS_OK when not.
+ */
+ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep);
+
+/* ---- put, get: rdma_ep_rma.c ---- */
+
+ucs_status_t muct_rdma_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                                    uint64_t remote_addr, uct_rkey_t rkey);
+ssize_t muct_rdma_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack, void *arg,
+                               uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_rdma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack,
+                                    void *arg, size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+
+/* ---- lists: rdma_ep_sgl.c ---- */
+
+ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+
+/** Elements a list may have, so that an idle endpoint takes it. */
+size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface);
+
+/* ---- atomics: rdma_ep_amo.c ---- */
+
+ucs_status_t muct_rdma_ep_atomic_cswap64(uct_ep_h ep, uint64_t compare, uint64_t swap,
+                                         uint64_t remote_addr, uct_rkey_t rkey,
+                                         uint64_t *result, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_atomic64_post(uct_ep_h ep, unsigned opcode, uint64_t value,
+                                        uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_rdma_ep_atomic64_fetch(uct_ep_h ep, unsigned opcode, uint64_t value,
+                                         uint64_t *result, uint64_t remote_addr,
+                                         uct_rkey_t rkey, uct_completion_t *comp);
+
+/* ---- active messages: rdma_am.c ---- */
+
+ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length);
+ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
+                                       size_t iovcnt);
+ssize_t muct_rdma_ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack,
+                              void *arg, unsigned flags);
+ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
+                                   unsigned header_length, const uct_iov_t *iov,
+                                   size_t iovcnt, unsigned flags,
+                                   uct_completion_t *comp);
+
+/** Bytes in front of every active message on the wire. */
+#define MUCT_RDMA_AM_HEADER 4
+
+/** Most bytes of an am_short: its own header and payload. */
+unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
+
+/** Post all receives of a new endpoint. UCS_OK, or an error, said. */
+ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
+
+/** Give the receive buffers back; the queue pair is destroyed. */
+void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
+
+/** A message arrived. */
+void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
+
+/** Post receives again and give credits, where there is room for it. */
+void muct_rdma_am_progress(muct_rdma_ep_t *ep);
+
+/** Whether @ref muct_rdma_am_progress has something left to do. */
+bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
+
+/* ---- for all of them ---- */
+
+static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
+{
+    return (muct_rdma_iface_t *)ep->super.super.iface;
+}
+
+/** Whether an operation may go on; all exceptional conditions in one branch. */
+static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
+{
+    if (__builtin_expect((ep->state != MUCT_RDMA_EP_CONNECTED) || ep->is_fenced ||
+                             (ep->pending.head != NULL),
+                         0)) {
+        return muct_rdma_ep_check_slow(ep);
+    }
+
+    return UCS_OK;
+}
+
+/** Queue pair with room and the fewest bytes to move; NULL when none has room. */
+muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep);
+
+/**
+ * The device took less than its queue has room for, in the middle of an operation: the
+ * endpoint fails in the next progress.
+ */
+void muct_rdma_ep_break(muct_rdma_ep_t *ep);
+
+/** A queue pair with room for one more work request; NULL when there is none. */
+static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
+{
+    muct_rdma_chan_t *chan = &ep->chans[ep->current];
+
+    /* stay on one until its chain is posted: fewer doorbells */
+    if ((ep->num_qps == 1) ||
+        ((chan->sq.chain_end != 0) && (muct_rdma_sq_free(&chan->sq) > 0))) {
+        return (muct_rdma_sq_free(&chan->sq) > 0) ? chan : NULL;
+    }
+
+    chan = muct_rdma_ep_least(ep);
+    if (chan != NULL) {
+        ep->current = (uint8_t)(chan - ep->chans);
+    }
+
+    return chan;
+}
+
+/** Check a remote key against the peer and the range; said when it is refused. */
+ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
+                                     const muct_rdma_key_t *key, uint64_t address,
+                                     size_t length);
+
+static inline ucs_status_t muct_rdma_ep_check_key(const muct_rdma_ep_t *ep,
+                                                  const muct_rdma_key_t *key,
+                                                  uint64_t address, size_t length)
+{
+    if (__builtin_expect((key->incarnation != ep->peer.incarnation) ||
+                             !muct_rdma_key_covers(key, address, length),
+                         0)) {
+        return muct_rdma_ep_refuse_key(ep, key, address, length);
+    }
+
+    return UCS_OK;
+}
+
+/** Remember that there is something to flush. */
+static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
+                                        const muct_rdma_key_t *key, uint64_t address,
+                                        uint32_t rkey)
+{
+    chan->has_writes = true;
+    if (key->flags & MUCT_RDMA_KEY_FLAG_GPU) {
+        chan->has_gpu_writes = true;
+        chan->gpu_addr = address;
+        chan->gpu_rkey = rkey;
+    }
+}
+
+/* What is done when a work request ended; the slot's arg says with what. */
+void muct_rdma_done_comp(void *arg, ucs_status_t status);     /* uct_completion_t */
+void muct_rdma_done_buf(void *arg, ucs_status_t status);      /* buffer */
+void muct_rdma_done_buf_comp(void *arg, ucs_status_t status); /* buffer, its comp */
+void muct_rdma_done_unpack(void *arg, ucs_status_t status);   /* and its unpack */
+
+#endif

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What waits: requests for room, fences, flushes, and checks for an answer.
+ */
+
+#include "rdma/rdma_ep.h"
+
+#include "base/muct_log.h"
+
+#include <stdlib.h>
+
+/* ---- requests ---- */
+
+/* Next request of the queue, kept in the part of a request that belongs to us. */
+static uct_pending_req_t **muct_rdma_pending_next(uct_pending_req_t *req)
+{
+    return (uct_pending_req_t **)(void *)req->priv;
+}
+
+static void muct_rdma_pending_push(muct_rdma_pending_t *pending, uct_pending_req_t *req)
+{
+    *muct_rdma_pending_next(req) = NULL;
+    if (pending->head == NULL) {
+        pending->head = req;
+    } else {
+        *muct_rdma_pending_next(pending->tail) = req;
+    }
+    pending->tail = req;
+}
+
+static void muct_rdma_pending_push_front(muct_rdma_pending_t *pending,
+                                         uct_pending_req_t *req)
+{
+    *muct_rdma_pending_next(req) = pending->head;
+    if (pending->head == NULL) {
+        pending->tail = req;
+    }
+    pending->head = req;
+}
+
+static uct_pending_req_t *muct_rdma_pending_pop(muct_rdma_pending_t *pending)
+{
+    uct_pending_req_t *req = pending->head;
+
+    if (req != NULL) {
+        pending->head = *muct_rdma_pending_next(req);
+    }
+    return req;
+}
+
+bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep)
+{
+    unsigned i;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (!muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+void muct_rdma_ep_add_work(muct_rdma_ep_t *ep)
+{
+    if (!ep->has_work) {
+        ep->has_work = true;
+        ucs_list_add_tail(&muct_rdma_ep_iface(ep)->work, &ep->work);
+    }
+}
+
+ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
+                                      unsigned flags)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+
+    (void)flags;
+    if (ep->state == MUCT_RDMA_EP_FAILED) {
+        return UCS_ERR_BUSY; /* the operation will say with what */
+    }
+
+    /* Only when nothing is on its way does nothing make room later: then everything
+     * fits but what waits for credits, which come as a message. */
+    if ((ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pending.head == NULL) &&
+        (ep->credits > 0) && muct_rdma_ep_is_idle(ep)) {
+        return UCS_ERR_BUSY;
+    }
+
+    muct_rdma_pending_push(&ep->pending, req);
+    muct_rdma_ep_add_work(ep);
+    return UCS_OK;
+}
+
+void muct_rdma_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
+                                void *arg)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    uct_pending_req_t *req;
+
+    while ((req = muct_rdma_pending_pop(&ep->pending)) != NULL) {
+        cb(req, arg);
+    }
+}
+
+static unsigned muct_rdma_ep_dispatch(muct_rdma_ep_t *ep)
+{
+    uct_pending_req_t *req;
+    ucs_status_t status;
+    unsigned count = 0;
+
+    ep->has_event = false;
+    ep->is_dispatching = true;
+    while ((req = muct_rdma_pending_pop(&ep->pending)) != NULL) {
+        status = req->func(req);
+        if (status == UCS_OK) {
+            ++count;
+            continue;
+        }
+
+        muct_rdma_pending_push_front(&ep->pending, req);
+        if (status != UCS_INPROGRESS) {
+            break;
+        }
+        ++count;
+    }
+    ep->is_dispatching = false;
+
+    return count;
+}
+
+unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep)
+{
+    unsigned count = 0;
+
+    if (ep->state == MUCT_RDMA_EP_CONNECTED) {
+        muct_rdma_am_progress(ep);
+    }
+
+    if ((ep->pending.head != NULL) && ep->has_event) {
+        count = muct_rdma_ep_dispatch(ep);
+    }
+
+    if ((ep->pending.head != NULL) || muct_rdma_am_has_work(ep)) {
+        muct_rdma_ep_add_work(ep);
+    }
+
+    return count;
+}
+
+/* ---- fences ---- */
+
+static bool muct_rdma_ep_passed_fence(muct_rdma_ep_t *ep)
+{
+    muct_rdma_chan_t *chan;
+    unsigned i;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        chan = &ep->chans[i];
+        if ((int32_t)(chan->sq.tail - chan->fence_index) < 0) {
+            return false;
+        }
+    }
+
+    ep->is_fenced = false;
+    return true;
+}
+
+ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep)
+{
+    if (ep->state == MUCT_RDMA_EP_FAILED) {
+        return ep->status;
+    }
+
+    if ((ep->state == MUCT_RDMA_EP_INIT) ||
+        ((ep->pending.head != NULL) && !ep->is_dispatching)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    return (ep->is_fenced && !muct_rdma_ep_passed_fence(ep)) ? UCS_ERR_NO_RESOURCE
+                                                             : UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_chan_t *chan;
+    unsigned i;
+
+    (void)flags;
+    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+        return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
+    }
+
+    /* one queue pair is in order, but for reads that are still on their way */
+    if (ep->num_qps == 1) {
+        if (!muct_rdma_sq_is_idle(&ep->chans[0].sq)) {
+            ep->chans[0].sq.next_flags = IBV_SEND_FENCE;
+        }
+        return UCS_OK;
+    }
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        chan = &ep->chans[i];
+        chan->fence_index = chan->sq.head;
+        if (!muct_rdma_sq_is_idle(&chan->sq)) {
+            ep->is_fenced = true;
+            muct_rdma_sq_kick(&chan->sq);
+        }
+    }
+
+    return UCS_OK;
+}
+
+/* ---- flush ---- */
+
+/* In the place of the last work request's own callback, which it calls first. */
+typedef struct muct_rdma_flush {
+    muct_rdma_done_t done;
+    void *arg;
+    uct_completion_t *comp;
+} muct_rdma_flush_t;
+
+static void muct_rdma_done_flush(void *arg, ucs_status_t status)
+{
+    muct_rdma_flush_t *flush = arg;
+    uct_completion_t *comp = flush->comp;
+
+    if (flush->done != NULL) {
+        flush->done(flush->arg, status);
+    }
+    free(flush);
+    muct_completion_invoke(comp, status);
+}
+
+static ucs_status_t muct_rdma_chan_wait(muct_rdma_chan_t *chan, uct_completion_t *comp)
+{
+    muct_rdma_slot_t *slot = &chan->sq.slots[(chan->sq.head - 1) & chan->sq.mask];
+    muct_rdma_flush_t *flush = malloc(sizeof(*flush));
+
+    if (flush == NULL) {
+        muct_error("failed to allocate a flush request");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    flush->done = slot->done;
+    flush->arg = slot->arg;
+    flush->comp = comp;
+    slot->done = muct_rdma_done_flush;
+    slot->arg = flush;
+    ++comp->count;
+    return UCS_OK;
+}
+
+/* A read behind the writes: when it is answered, they have arrived in memory. */
+static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, uint64_t address,
+                                     uint32_t rkey)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);
+    struct ibv_send_wr *wr;
+
+    wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_READ);
+    wr->num_sge = 1;
+    wr->sg_list[0].addr = iface->flush_mem->base + iface->flush_mem->length / 2;
+    wr->sg_list[0].length = 1;
+    wr->sg_list[0].lkey = iface->flush_mem->mrs[0]->lkey;
+    wr->wr.rdma.remote_addr = address;
+    wr->wr.rdma.rkey = rkey;
+    muct_rdma_sq_end(&chan->sq, wr, NULL, NULL, 1);
+}
+
+static ucs_status_t muct_rdma_ep_flush_remote(muct_rdma_ep_t *ep)
+{
+    muct_rdma_chan_t *chan;
+    unsigned i;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (ep->chans[i].has_writes && (muct_rdma_sq_free(&ep->chans[i].sq) < 2)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+    }
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        chan = &ep->chans[i];
+        if (!chan->has_writes) {
+            continue;
+        }
+
+        /* a read from host memory does not push writes to a GPU */
+        if (chan->has_gpu_writes) {
+            muct_rdma_chan_read_back(chan, chan->gpu_addr, chan->gpu_rkey);
+        }
+        muct_rdma_chan_read_back(chan, ep->peer_ep.flush_addr, ep->peer_ep.flush_rkey);
+        chan->has_writes = false;
+        chan->has_gpu_writes = false;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_ep_flush_cancel(muct_rdma_ep_t *ep)
+{
+    muct_rdma_ep_fail(ep, UCS_ERR_CANCELED, false);
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t *comp)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    ucs_status_t status;
+    unsigned i;
+
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        return muct_rdma_ep_flush_cancel(ep);
+    }
+
+    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+        return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
+    }
+
+    if ((ep->pending.head != NULL) && !ep->is_dispatching) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    if (flags & UCT_FLUSH_FLAG_REMOTE) {
+        status = muct_rdma_ep_flush_remote(ep);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    /* kept above zero: a queue pair may end between two steps of this loop */
+    status = UCS_OK;
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            continue;
+        }
+
+        muct_rdma_sq_ring(&ep->chans[i].sq);
+        status = UCS_INPROGRESS;
+        if ((comp != NULL) && (muct_rdma_chan_wait(&ep->chans[i], comp) != UCS_OK)) {
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+
+    /* the caller's own count stands for one of those just added */
+    if ((status == UCS_INPROGRESS) && (comp != NULL)) {
+        --comp->count;
+    }
+
+    return status;
+}
+
+/* ---- is the peer there? ---- */
+
+ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t *comp)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_chan_t *chan = &ep->chans[0];
+    struct ibv_send_wr *wr;
+
+    (void)flags;
+    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+        return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
+    }
+
+    /* what is on its way already will tell */
+    if ((comp == NULL) && !muct_rdma_sq_is_idle(&chan->sq)) {
+        return UCS_OK;
+    }
+
+    if (muct_rdma_sq_free(&chan->sq) == 0) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    /* a write of nothing needs no key, and the peer's device answers it */
+    wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_WRITE);
+    wr->num_sge = 0;
+    wr->wr.rdma.remote_addr = 0;
+    wr->wr.rdma.rkey = 0;
+    muct_rdma_sq_end(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL, comp,
+                     0);
+    muct_rdma_sq_kick(&chan->sq);
+    return (comp != NULL) ? UCS_INPROGRESS : UCS_OK;
+}

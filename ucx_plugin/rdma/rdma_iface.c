@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_iface.h"
+
+#include "base/muct_log.h"
+#include "base/muct_stub_ops.h"
+#include "rdma/rdma_ep.h"
+
+#include <ucs/sys/string.h>
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define MUCT_RDMA_FLUSH_PAGE 4096
+
+static ucs_status_t muct_rdma_iface_add_fd(muct_rdma_iface_t *iface, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    if (epoll_ctl(iface->event_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        muct_error("epoll_ctl(add fd %d) failed: %m", fd);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_iface_init_events(muct_rdma_iface_t *iface)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+    ucs_status_t status;
+
+    iface->event_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (iface->event_fd < 0) {
+        muct_error("epoll_create1() failed: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = muct_rdma_async_add(&md->async, &iface->mail, iface->port.num);
+    if (status != UCS_OK) {
+        goto err_close;
+    }
+
+    status = muct_rdma_iface_add_fd(iface, iface->cqs.channel->fd);
+    if (status == UCS_OK) {
+        status = muct_rdma_iface_add_fd(iface, md->device.context->async_fd);
+    }
+    if (status == UCS_OK) {
+        status = muct_rdma_iface_add_fd(iface, iface->mail.wake_fd);
+    }
+    if (status == UCS_OK) {
+        return UCS_OK;
+    }
+
+    muct_rdma_async_remove(&md->async, &iface->mail);
+err_close:
+    close(iface->event_fd);
+    return status;
+}
+
+static void muct_rdma_iface_cleanup_events(muct_rdma_iface_t *iface)
+{
+    muct_rdma_async_remove(&muct_rdma_iface_md(iface)->async, &iface->mail);
+    close(iface->event_fd);
+}
+
+/* ---- open, close ---- */
+
+static void muct_rdma_iface_release_desc(uct_recv_desc_t *self, void *desc)
+{
+    muct_rdma_iface_t *iface = ucs_container_of(self, muct_rdma_iface_t, release_desc);
+    char *data = (char *)desc + iface->rx_headroom;
+
+    muct_rdma_buf_put((muct_rdma_buf_t *)(void *)(data - iface->rx_offset) - 1);
+}
+
+static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
+                                             const muct_rdma_iface_config_t *config,
+                                             const char *dev_name)
+{
+    const muct_rdma_device_t *device = &muct_rdma_iface_md(iface)->device;
+    const char *colon = strrchr(dev_name, ':');
+    int gid_index = MUCT_RDMA_GID_AUTO;
+    ucs_status_t status;
+
+    if (config->gid_index != UCS_ULUNITS_AUTO) {
+        gid_index = (config->gid_index < INT_MAX) ? (int)config->gid_index : INT_MAX;
+    }
+
+    status =
+        muct_rdma_port_query(device, (uint8_t)((colon != NULL) ? atoi(colon + 1) : 1),
+                             gid_index, config->pkey, &iface->port);
+    return (status == UCS_OK)
+               ? muct_rdma_limits_init(config, device, &iface->port, &iface->limits)
+               : status;
+}
+
+static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
+                                     const muct_rdma_iface_config_t *config)
+{
+    muct_rdma_qp_path_t *path = &iface->path;
+
+    path->port = &iface->port;
+    path->sl = (uint8_t)config->sl;
+    path->traffic_class = (config->traffic_class == UCS_ULUNITS_AUTO)
+                              ? 0
+                              : (uint8_t)config->traffic_class;
+    path->hop_limit = (uint8_t)config->hop_limit;
+    path->timeout = muct_rdma_qp_timeout_code(config->timeout);
+    path->retry_count = (uint8_t)config->retry_count;
+    path->rnr_retry = (uint8_t)config->rnr_retry;
+    path->min_rnr_timer = muct_rdma_qp_rnr_code(config->rnr_timer);
+    path->has_atomics = iface->limits.has_atomics;
+    iface->same_rail = config->rail_affinity != 0;
+    iface->port_down_timeout_ms =
+        (isfinite(config->port_down_timeout) && (config->port_down_timeout < 1e12))
+            ? (uint64_t)(config->port_down_timeout * 1e3)
+            : UINT64_MAX;
+}
+
+static void muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
+                                       const uct_iface_params_t *params,
+                                       const muct_rdma_iface_config_t *config)
+{
+    struct ibv_pd *pd = muct_rdma_iface_md(iface)->pd;
+    size_t align = MUCT_RDMA_BUF_ALIGN;
+
+    /* data is aligned; in front of it are our header, or the user's headroom and, in
+     * front of that, the pointer by which the user gives the buffer back */
+    iface->rx_headroom = (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM)
+                             ? params->rx_headroom
+                             : 0;
+    iface->rx_offset =
+        (iface->rx_headroom + sizeof(void *) + MUCT_RDMA_AM_HEADER + align - 1) &
+        ~(align - 1);
+    iface->release_desc.cb = muct_rdma_iface_release_desc;
+    muct_rdma_buf_pool_init(&iface->tx_pool, pd, iface->limits.seg_size, 64,
+                            config->max_bufs, "send");
+    muct_rdma_buf_pool_init(&iface->rx_pool, pd,
+                            iface->rx_offset + iface->limits.seg_size,
+                            iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
+                            config->max_bufs, "receive");
+}
+
+static ucs_status_t muct_rdma_iface_init_flush(muct_rdma_iface_t *iface)
+{
+    muct_rdma_mem_params_t params = {
+        .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+        .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+        .dmabuf_fd = -1,
+    };
+    ucs_status_t status;
+
+    if (posix_memalign(&iface->flush_page, MUCT_RDMA_FLUSH_PAGE,
+                       MUCT_RDMA_FLUSH_PAGE) != 0) {
+        muct_error("failed to allocate a page");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memset(iface->flush_page, 0, MUCT_RDMA_FLUSH_PAGE);
+    status = muct_rdma_mem_create(muct_rdma_iface_md(iface)->pd, iface->flush_page,
+                                  MUCT_RDMA_FLUSH_PAGE, &params, &iface->flush_mem);
+    if (status != UCS_OK) {
+        free(iface->flush_page);
+    }
+
+    return status;
+}
+
+static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
+                                         const uct_iface_params_t *params,
+                                         const muct_rdma_iface_config_t *config)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+    ucs_status_t status;
+
+    ucs_list_head_init(&iface->eps);
+    ucs_list_head_init(&iface->work);
+    ucs_list_head_init(&iface->dirty);
+    iface->free_place = UINT32_MAX;
+    iface->mail_countdown = MUCT_RDMA_MAIL_ROUNDS;
+    status = muct_rdma_iface_set_port(iface, config, params->mode.device.dev_name);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_iface_set_path(iface, config);
+    muct_rdma_iface_init_pools(iface, params, config);
+    status = muct_rdma_iface_init_flush(iface);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_cq_set_init(&iface->cqs, &md->device, iface->limits.cq_depth);
+    if (status != UCS_OK) {
+        goto err_flush;
+    }
+
+    status = muct_rdma_iface_init_events(iface);
+    if (status != UCS_OK) {
+        goto err_cqs;
+    }
+
+    return UCS_OK;
+
+err_cqs:
+    muct_rdma_cq_set_cleanup(&iface->cqs);
+err_flush:
+    muct_rdma_mem_destroy(iface->flush_mem);
+    free(iface->flush_page);
+    return status;
+}
+
+static void muct_rdma_iface_close(uct_iface_h tl_iface)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+
+    uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    if (iface->num_eps > 0) {
+        muct_warn("interface is closed with %u endpoints", iface->num_eps);
+    }
+
+    muct_rdma_iface_cleanup_events(iface);
+    muct_rdma_cq_set_cleanup(&iface->cqs);
+    muct_rdma_buf_pool_cleanup(&iface->tx_pool);
+    muct_rdma_buf_pool_cleanup(&iface->rx_pool);
+    muct_rdma_mem_destroy(iface->flush_mem);
+    free(iface->flush_page);
+    free(iface->places);
+    UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
+    free(iface);
+}
+
+/* ---- tables ---- */
+
+static MUCT_ABI_PADDED(uct_iface_ops_t) muct_rdma_iface_ops = {
+    .super =
+        {
+            .ep_put_short = muct_rdma_ep_put_short,
+            .ep_put_bcopy = muct_rdma_ep_put_bcopy,
+            .ep_put_zcopy = muct_rdma_ep_put_zcopy,
+            .ep_get_short = muct_stub_ep_get_short, /* reads are never short */
+            .ep_get_bcopy = muct_rdma_ep_get_bcopy,
+            .ep_get_zcopy = muct_rdma_ep_get_zcopy,
+            .ep_am_short = muct_rdma_ep_am_short,
+            .ep_am_short_iov = muct_rdma_ep_am_short_iov,
+            .ep_am_bcopy = muct_rdma_ep_am_bcopy,
+            .ep_am_zcopy = muct_rdma_ep_am_zcopy,
+            .ep_atomic_cswap64 = muct_rdma_ep_atomic_cswap64,
+            .ep_atomic_cswap32 = muct_stub_ep_atomic_cswap32, /* verbs has 64 bits */
+            .ep_atomic32_post = muct_stub_ep_atomic32_post,
+            .ep_atomic64_post = muct_rdma_ep_atomic64_post,
+            .ep_atomic32_fetch = muct_stub_ep_atomic32_fetch,
+            .ep_atomic64_fetch = muct_rdma_ep_atomic64_fetch,
+            .ep_pending_add = muct_rdma_ep_pending_add,
+            .ep_pending_purge = muct_rdma_ep_pending_purge,
+            .ep_flush = muct_rdma_ep_flush,
+            .ep_fence = muct_rdma_ep_fence,
+            .ep_check = muct_rdma_ep_check,
+            .ep_create = muct_rdma_ep_create,
+            .ep_destroy = muct_rdma_ep_destroy,
+            .ep_get_address = muct_rdma_ep_get_address,
+            .ep_connect_to_ep = uct_base_ep_connect_to_ep,
+            .iface_flush = muct_rdma_iface_flush,
+            .iface_fence = muct_rdma_iface_fence,
+            .iface_progress_enable = uct_base_iface_progress_enable,
+            .iface_progress_disable = uct_base_iface_progress_disable,
+            .iface_progress = muct_rdma_iface_progress,
+            .iface_event_fd_get = muct_rdma_iface_event_fd_get,
+            .iface_event_arm = muct_rdma_iface_event_arm,
+            .iface_close = muct_rdma_iface_close,
+            .iface_query = muct_rdma_iface_query,
+            .iface_get_device_address = muct_rdma_iface_get_device_address,
+            .iface_get_address = muct_rdma_iface_get_address,
+            .iface_is_reachable = uct_base_iface_is_reachable,
+            MUCT_STUB_IFACE_OPS_COMMON,
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+static MUCT_ABI_PADDED(uct_iface_internal_ops_t) muct_rdma_iface_internal_ops = {
+    .super =
+        {
+            .iface_query_v2 = muct_rdma_iface_query_v2,
+            .iface_estimate_perf = uct_base_iface_estimate_perf,
+            .iface_vfs_refresh = muct_stub_iface_vfs_refresh,
+            .ep_query = muct_rdma_ep_query,
+            .ep_invalidate = muct_rdma_ep_invalidate,
+            .ep_connect_to_ep_v2 = muct_rdma_ep_connect_to_ep_v2,
+            .iface_is_reachable_v2 = muct_rdma_iface_is_reachable_v2,
+            .ep_is_connected = muct_rdma_ep_is_connected,
+            .ep_get_device_ep = muct_stub_ep_get_device_ep,
+            .ep_put_sgl_zcopy = muct_rdma_ep_put_sgl_zcopy,
+#if MUCT_ABI_HAVE_GET_SGL
+            .ep_get_sgl_zcopy = muct_rdma_ep_get_sgl_zcopy,
+#endif
+#if MUCT_ABI_HAVE_OUTSTANDING_PURGE
+            .ep_outstanding_purge = muct_stub_ep_outstanding_purge,
+#endif
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+/* ---- open ---- */
+
+static ucs_status_t muct_rdma_iface_open(uct_md_h md, uct_worker_h worker,
+                                         const uct_iface_params_t *params,
+                                         const uct_iface_config_t *uct_config,
+                                         uct_iface_h *iface_p)
+{
+    const muct_rdma_iface_config_t *config =
+        (const muct_rdma_iface_config_t *)uct_config;
+    muct_rdma_iface_t *iface;
+    ucs_status_t status;
+
+    if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_OPEN_MODE) ||
+        !(params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE)) {
+        muct_error("mori_rdma opens by device only");
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    iface = calloc(1, sizeof(*iface));
+    if (iface == NULL) {
+        muct_error("failed to allocate an interface");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = UCS_CLASS_INIT(uct_base_iface_t, &iface->super, &muct_rdma_iface_ops.super,
+                            &muct_rdma_iface_internal_ops.super, md, worker, params,
+                            uct_config);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_rdma_iface_init(iface, params, config);
+    if (status != UCS_OK) {
+        goto err_cleanup;
+    }
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+
+err_cleanup:
+    UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
+err_free:
+    free(iface);
+    return status;
+}
+
+static ucs_status_t muct_rdma_tl_query_devices(uct_md_h uct_md,
+                                               uct_tl_device_resource_t **devices_p,
+                                               unsigned *num_p)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    unsigned port, num = 0, num_ports = md->device.attr.phys_port_cnt;
+    uct_tl_device_resource_t *devices;
+    muct_rdma_port_t attr;
+
+    devices = calloc((num_ports > 0) ? num_ports : 1, sizeof(*devices));
+    if (devices == NULL) {
+        muct_error("failed to allocate a list of %u ports", num_ports);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (port = 1; port <= num_ports; ++port) {
+        if (!muct_rdma_device_is_listed(&md->devices, md->device.name, port)) {
+            muct_debug("%s:%u is excluded by UCX_MORI_RDMA_DEVICES", md->device.name,
+                       port);
+            continue;
+        }
+
+        if ((muct_rdma_port_query(&md->device, (uint8_t)port, MUCT_RDMA_GID_AUTO, 0,
+                                  &attr) != UCS_OK) ||
+            !attr.is_active) {
+            muct_debug("%s:%u is not active", md->device.name, port);
+            continue;
+        }
+
+        snprintf(devices[num].name, sizeof(devices[num].name), "%.*s:%u",
+                 UCT_DEVICE_NAME_MAX - 5, md->device.name, port);
+        devices[num].type = UCT_DEVICE_TYPE_NET;
+        devices[num].sys_device = md->device.sys_device;
+        ++num;
+    }
+
+    *devices_p = devices;
+    *num_p = num;
+    return UCS_OK;
+}
+
+/* ---- transport ---- */
+
+uct_tl_t muct_rdma_tl = {
+    .name = "mori_rdma",
+    .query_devices = muct_rdma_tl_query_devices,
+    .iface_open = muct_rdma_iface_open,
+    .config =
+        {
+            .name = "mori_rdma transport",
+            .prefix = "MORI_RDMA_",
+            .table = muct_rdma_iface_config_table,
+            .size = sizeof(muct_rdma_iface_config_t),
+        },
+};

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_IFACE_H
+#define MUCT_RDMA_IFACE_H
+
+/**
+ * @file
+ * Interface of mori_rdma: one port of one device, for one worker.
+ *
+ * Owns the completion queues, the buffers, and the table that finds the queue pair of a
+ * completion. One thread at a time, as UCT demands; nothing here takes a lock but the
+ * mailbox of asynchronous events.
+ *
+ * A completion finds its queue pair by wr_id, never by number: bits 63 receive, 52-62
+ * generation, 32-51 place in the table, 0-31 index. A queue pair that is gone leaves
+ * completions behind on some devices; their generation is not that of the place's
+ * present owner, and they are dropped.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/rdma_async.h"
+#include "rdma/rdma_buf.h"
+#include "rdma/rdma_config.h"
+#include "rdma/rdma_cq.h"
+#include "rdma/rdma_md.h"
+#include "rdma/rdma_qp.h"
+
+#include <time.h>
+
+#define MUCT_RDMA_WR_ID_RECV (1ull << 63)
+#define MUCT_RDMA_WR_ID_GEN_SHIFT 52
+#define MUCT_RDMA_WR_ID_GEN_MASK 0x7ffu
+#define MUCT_RDMA_WR_ID_SLOT_SHIFT 32
+#define MUCT_RDMA_WR_ID_SLOT_MASK 0xfffffu
+
+typedef struct muct_rdma_chan muct_rdma_chan_t;
+typedef struct muct_rdma_ep muct_rdma_ep_t;
+
+/** A place in the table of queue pairs. */
+typedef struct muct_rdma_place {
+    muct_rdma_chan_t *chan; /**< NULL when free */
+    uint32_t gen;
+    uint32_t next_free;
+} muct_rdma_place_t;
+
+typedef struct muct_rdma_iface {
+    uct_base_iface_t super;
+    muct_rdma_port_t port;
+    muct_rdma_limits_t limits;
+    muct_rdma_qp_path_t path; /**< What all endpoints have in common */
+    muct_rdma_cq_set_t cqs;
+    muct_rdma_buf_pool_t tx_pool;
+    muct_rdma_buf_pool_t rx_pool;
+    muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
+                                     where our own such reads go */
+    void *flush_page;
+    ucs_list_link_t eps;
+    ucs_list_link_t work;  /**< Endpoints with requests waiting or credits to give */
+    ucs_list_link_t dirty; /**< Send queues with a chain to post */
+    muct_rdma_place_t *places;
+    uint32_t num_places;
+    uint32_t free_place;
+    unsigned num_eps;
+    bool is_dead; /**< The device is gone */
+    bool same_rail;
+    uct_recv_desc_t release_desc;
+    size_t rx_headroom;
+    size_t rx_offset; /**< Of a message's data in its receive buffer */
+    int event_fd;     /**< epoll of the channel and the events */
+    muct_rdma_async_box_t mail;
+    unsigned mail_countdown;
+    uint64_t mail_time_ms;
+    uint64_t port_down_ms; /**< Since when the link is down; 0 when it is up */
+    uint64_t port_down_timeout_ms;
+} muct_rdma_iface_t;
+
+extern uct_tl_t muct_rdma_tl;
+
+/** Rounds of progress between two looks at the device's events. */
+#define MUCT_RDMA_MAIL_ROUNDS 64
+
+/* Operations of UCT: rdma_progress.c */
+
+unsigned muct_rdma_iface_progress(uct_iface_h iface);
+ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h iface, int *fd_p);
+ucs_status_t muct_rdma_iface_event_arm(uct_iface_h iface, unsigned events);
+ucs_status_t muct_rdma_iface_flush(uct_iface_h iface, unsigned flags,
+                                   uct_completion_t *comp);
+ucs_status_t muct_rdma_iface_fence(uct_iface_h iface, unsigned flags);
+
+/* and rdma_query.c */
+
+ucs_status_t muct_rdma_iface_query(uct_iface_h iface, uct_iface_attr_t *attr);
+ucs_status_t muct_rdma_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *attr);
+ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
+                                                uct_device_addr_t *buffer);
+ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);
+int muct_rdma_iface_is_reachable_v2(const uct_iface_h iface,
+                                    const uct_iface_is_reachable_params_t *params);
+
+/** Give a queue pair a place; the id is the high half of its wr_ids. */
+ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,
+                                      uint32_t *place_p, uint64_t *id_p);
+
+/** Its completions are dropped from now on. */
+void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t place);
+
+static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
+{
+    return (muct_rdma_md_t *)iface->super.md;
+}
+
+/** Milliseconds of a clock that never goes back; coarse. */
+static inline uint64_t muct_rdma_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+#endif

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_md.h"
+
+#include "base/muct_gpu.h"
+#include "base/muct_log.h"
+#include "base/muct_stub_ops.h"
+#include "rdma/rdma_iface.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define MUCT_RDMA_MD_PREFIX "MORI_RDMA_"
+
+static ucs_config_field_t muct_rdma_md_config_table[] = {
+    {"", "", NULL, ucs_offsetof(muct_rdma_md_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    {"DEVICES", "all",
+     "Devices or ports to use: a comma-separated list of \"device\" or "
+     "\"device:port\",\n"
+     "\"^\" in front of it to use all but those. The order does not matter. Exclude "
+     "what\n"
+     "is not cabled for the GPUs, such as storage or management ports.",
+     ucs_offsetof(muct_rdma_md_config_t, devices), UCS_CONFIG_TYPE_ALLOW_LIST},
+
+    {"DMABUF", "try",
+     "Register GPU memory by dma-buf: y (fail without), n (by address, which needs "
+     "the\n"
+     "peer memory driver), try (by dma-buf, then by address). Choose n when the "
+     "kernel's\n"
+     "dma-buf path is slower than peer memory.",
+     ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
+
+    {"RELAXED_ORDERING", "n",
+     "Register memory for relaxed PCIe ordering: y or n. Faster between some hosts "
+     "and\n"
+     "devices; writes may then become visible out of order until a flush.",
+     ucs_offsetof(muct_rdma_md_config_t, relaxed_ordering), UCS_CONFIG_TYPE_BOOL},
+
+    {"MAX_MR_SIZE", "inf",
+     "Most bytes registered under one key; larger regions have several keys. The "
+     "device's\n"
+     "own limit counts in any case. Rounded down to a power of two, 4k at least.",
+     ucs_offsetof(muct_rdma_md_config_t, max_mr_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+/* ---- component ---- */
+
+static ucs_status_t muct_rdma_component_query_md_resources(
+    uct_component_t *component, uct_md_resource_desc_t **resources_p,
+    unsigned *num_resources_p)
+{
+    ucs_status_t status = muct_rdma_device_list(resources_p, num_resources_p);
+
+    (void)component;
+    if (status == UCS_ERR_NO_DEVICE) {
+        *resources_p = NULL;
+        *num_resources_p = 0;
+        return UCS_OK;
+    }
+
+    return status;
+}
+
+static ucs_status_t muct_rdma_component_rkey_unpack(
+    uct_component_t *component, const void *rkey_buffer,
+    const uct_rkey_unpack_params_t *params, uct_rkey_t *rkey_p, void **handle_p)
+{
+    muct_rdma_key_result_t result;
+    muct_rdma_key_t *key;
+
+    (void)component;
+    (void)params;
+    key = malloc(sizeof(*key));
+    if (key == NULL) {
+        muct_error("failed to allocate a remote key");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    result = muct_rdma_key_unpack(rkey_buffer, SIZE_MAX, key);
+    if (result != MUCT_RDMA_KEY_OK) {
+        muct_error("failed to unpack a remote key of mori_rdma: %s",
+                   muct_rdma_key_strerror(result));
+        free(key);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *rkey_p = (uct_rkey_t)key;
+    *handle_p = key;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_component_rkey_release(uct_component_t *component,
+                                                     uct_rkey_t rkey, void *handle)
+{
+    (void)component;
+    (void)rkey;
+    free(handle);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_component_rkey_compare(
+    uct_component_t *component, uct_rkey_t rkey1, uct_rkey_t rkey2,
+    const uct_rkey_compare_params_t *params, int *result)
+{
+    const muct_rdma_key_t *key1 = (const muct_rdma_key_t *)rkey1;
+    const muct_rdma_key_t *key2 = (const muct_rdma_key_t *)rkey2;
+
+    (void)component;
+    (void)params;
+    if (key1->incarnation != key2->incarnation) {
+        *result = (key1->incarnation < key2->incarnation) ? -1 : 1;
+    } else if (key1->rkeys[0] != key2->rkeys[0]) {
+        *result = (key1->rkeys[0] < key2->rkeys[0]) ? -1 : 1;
+    } else {
+        *result = 0;
+    }
+
+    return UCS_OK;
+}
+
+/* ---- memory domain ---- */
+
+static uint8_t muct_rdma_md_chunk_shift(const muct_rdma_device_t *device,
+                                        size_t max_mr_size)
+{
+    uint64_t limit = device->attr.max_mr_size;
+    uint8_t shift = 12;
+
+    if ((limit == 0) || (limit > max_mr_size)) {
+        limit = max_mr_size;
+    }
+
+    while ((shift < MUCT_RDMA_KEY_ONE_CHUNK) && ((2ull << shift) <= limit)) {
+        ++shift;
+    }
+
+    /* no region comes near this: one key is enough */
+    return (shift >= 47) ? MUCT_RDMA_KEY_ONE_CHUNK : shift;
+}
+
+/* Room for keys in a packed key, which travels with every rendezvous: few when each of
+ * them is for a TiB. */
+static uint8_t muct_rdma_md_num_rkeys(uint8_t chunk_shift)
+{
+    if (chunk_shift == MUCT_RDMA_KEY_ONE_CHUNK) {
+        return 1;
+    }
+
+    return (chunk_shift >= 40) ? 4 : MUCT_RDMA_KEY_MAX_RKEYS;
+}
+
+/* Place among the devices this process uses, the same in every process of a machine. */
+static uint8_t muct_rdma_md_rail(const muct_rdma_md_config_t *config, const char *name)
+{
+    uct_md_resource_desc_t *names = NULL;
+    unsigned i, num = 0;
+    uint8_t rail = 0;
+
+    if (muct_rdma_device_list(&names, &num) != UCS_OK) {
+        return 0;
+    }
+
+    for (i = 0; i < num; ++i) {
+        if (strcmp(names[i].md_name, name) == 0) {
+            break;
+        }
+        if (muct_rdma_device_is_listed(&config->devices, names[i].md_name, 1)) {
+            ++rail;
+        }
+    }
+
+    free(names);
+    return rail;
+}
+
+static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
+                                            const muct_rdma_md_config_t *config,
+                                            const char *name)
+{
+    md->access =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    if (md->device.has_atomics) {
+        md->access |= IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    if (config->relaxed_ordering) {
+        md->access |= IBV_ACCESS_RELAXED_ORDERING;
+    }
+
+    md->chunk_shift = muct_rdma_md_chunk_shift(&md->device, config->max_mr_size);
+    md->num_rkeys = muct_rdma_md_num_rkeys(md->chunk_shift);
+    md->rail = muct_rdma_md_rail(config, name);
+    md->dmabuf = config->dmabuf;
+    if (muct_rdma_verbs.reg_dmabuf_mr == NULL) {
+        if (config->dmabuf == UCS_YES) {
+            muct_error("%s: DMABUF=y, but this libibverbs has no ibv_reg_dmabuf_mr: "
+                       "install rdma-core >= 34",
+                       name);
+            return UCS_ERR_UNSUPPORTED;
+        }
+        md->dmabuf = UCS_NO;
+    }
+
+    return ucs_config_clone_allow_list(&config->devices, &md->devices, NULL);
+}
+
+static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md_name,
+                                      const uct_md_config_t *uct_config, uct_md_h *md_p)
+{
+    const muct_rdma_md_config_t *config = (const muct_rdma_md_config_t *)uct_config;
+    ucs_status_t status;
+    muct_rdma_md_t *md;
+
+    md = calloc(1, sizeof(*md));
+    if (md == NULL) {
+        muct_error("failed to allocate a memory domain");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    md->super.ops = &muct_rdma_md_ops.super;
+    md->super.component = component;
+    if (getrandom(&md->incarnation, sizeof(md->incarnation), 0) !=
+        sizeof(md->incarnation)) {
+        muct_error("getrandom() failed: %m");
+        status = UCS_ERR_IO_ERROR;
+        goto err_free;
+    }
+
+    status = muct_rdma_device_open(md_name, &md->device);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    md->pd = muct_rdma_verbs.alloc_pd(md->device.context);
+    if (md->pd == NULL) {
+        muct_error("ibv_alloc_pd(%s) failed: %m", md_name);
+        status = UCS_ERR_IO_ERROR;
+        goto err_close;
+    }
+
+    status = muct_rdma_md_set_config(md, config, md_name);
+    if (status != UCS_OK) {
+        goto err_dealloc;
+    }
+
+    muct_rdma_async_init(&md->async, md->device.context, md->device.name);
+    *md_p = &md->super;
+    return UCS_OK;
+
+err_dealloc:
+    muct_rdma_verbs.dealloc_pd(md->pd);
+err_close:
+    muct_rdma_device_close(&md->device);
+err_free:
+    free(md);
+    return status;
+}
+
+static void muct_rdma_md_close(uct_md_h uct_md)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    int error;
+
+    muct_rdma_async_cleanup(&md->async);
+    ucs_config_release_allow_list(&md->devices, NULL);
+    error = muct_rdma_verbs.dealloc_pd(md->pd);
+    if (error != 0) {
+        muct_warn("ibv_dealloc_pd(%s) failed: %s", md->device.name, strerror(error));
+    }
+    muct_rdma_device_close(&md->device);
+    free(md);
+}
+
+static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    const muct_gpu_t *gpu;
+
+    uct_md_base_md_query(attr);
+    attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY |
+                  UCT_MD_FLAG_INVALIDATE | UCT_MD_FLAG_INVALIDATE_RMA |
+                  UCT_MD_FLAG_INVALIDATE_AMO;
+    if (md->dmabuf != UCS_NO) {
+        attr->flags |= UCT_MD_FLAG_REG_DMABUF;
+    }
+
+    attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    if (muct_gpu_get(&gpu) == UCS_OK) {
+        attr->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_ROCM);
+    }
+
+    attr->cache_mem_types = UCS_MASK(UCS_MEMORY_TYPE_LAST);
+    attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->max_reg = (md->chunk_shift == MUCT_RDMA_KEY_ONE_CHUNK)
+                        ? SIZE_MAX
+                        : (size_t)md->num_rkeys << md->chunk_shift;
+    attr->reg_cost = ucs_linear_func_make(16e-6, 0.06e-9);
+    attr->rkey_packed_size = MUCT_RDMA_KEY_PACKED_SIZE(md->num_rkeys);
+    memcpy(attr->global_id, &md->device.attr.node_guid,
+           sizeof(md->device.attr.node_guid));
+    return UCS_OK;
+}
+
+/* ---- memory ---- */
+
+/* A dma-buf of ours when the caller gave none; -1 when there is none to be had. */
+static int muct_rdma_md_export_dmabuf(muct_rdma_md_t *md, void *address, size_t length,
+                                      muct_rdma_mem_params_t *params)
+{
+    muct_gpu_mem_info_t info;
+    const muct_gpu_t *gpu;
+    int fd;
+
+    if (muct_gpu_get(&gpu) != UCS_OK) {
+        return -1;
+    }
+
+    params->is_gpu = muct_gpu_query(gpu, address, &info) == UCS_OK;
+    if (!params->is_gpu || (md->dmabuf == UCS_NO) ||
+        (muct_gpu_export_dmabuf(gpu, address, length, &fd, &params->dmabuf_offset) !=
+         UCS_OK)) {
+        return -1;
+    }
+
+    return fd;
+}
+
+static ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                                     muct_rdma_mem_params_t *params,
+                                     muct_rdma_mem_t **mem_p)
+{
+    bool is_quiet = params->is_quiet;
+    ucs_status_t status;
+
+    if (params->dmabuf_fd < 0) {
+        if (params->is_gpu && (md->dmabuf == UCS_YES)) {
+            muct_error("GPU memory %p length %zu has no dma-buf and DMABUF=y: the "
+                       "kernel or the GPU's driver does not export it",
+                       address, length);
+            return UCS_ERR_UNSUPPORTED;
+        }
+        return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    }
+
+    params->is_quiet = is_quiet || (md->dmabuf == UCS_TRY);
+    status = muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    if ((status == UCS_OK) || (md->dmabuf != UCS_TRY)) {
+        return status;
+    }
+
+    muct_debug("%s: dma-buf of %p length %zu was refused, trying peer memory",
+               md->device.name, address, length);
+    params->is_quiet = is_quiet;
+    params->dmabuf_fd = -1;
+    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+}
+
+static ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
+                                         const uct_md_mem_reg_params_t *params,
+                                         uct_mem_h *memh_p)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
+    ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
+                                        MEM_TYPE, UCS_MEMORY_TYPE_UNKNOWN);
+    muct_rdma_mem_params_t mem_params;
+    muct_rdma_mem_t *mem = NULL;
+    ucs_status_t status;
+    int fd = -1;
+
+    memset(&mem_params, 0, sizeof(mem_params));
+    mem_params.access = md->access;
+    mem_params.chunk_shift = md->chunk_shift;
+    mem_params.max_chunks = md->num_rkeys;
+    mem_params.is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
+    mem_params.is_gpu =
+        (type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED);
+    mem_params.dmabuf_fd =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
+    mem_params.dmabuf_offset =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_offset, DMABUF_OFFSET, 0);
+
+    if ((mem_params.dmabuf_fd < 0) && (type != UCS_MEMORY_TYPE_HOST)) {
+        fd = muct_rdma_md_export_dmabuf(md, address, length, &mem_params);
+        mem_params.dmabuf_fd = fd;
+    }
+
+    status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
+    if (fd >= 0) {
+        close(fd); /* the registration holds the memory */
+    }
+
+    if (status == UCS_OK) {
+        *memh_p = mem;
+    }
+    return status;
+}
+
+static ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
+                                           const uct_md_mem_dereg_params_t *params)
+{
+    unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+
+    (void)uct_md;
+    if (mem == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    /* every region has keys of its own, and the device refuses them from here on */
+    muct_rdma_mem_destroy(mem);
+    if ((flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) &&
+        (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) &&
+        (params->comp != NULL)) {
+        muct_completion_invoke(params->comp, UCS_OK);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh,
+                                           void *address, size_t length,
+                                           const uct_md_mkey_pack_params_t *params,
+                                           void *buffer)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_key_t key;
+
+    (void)address;
+    (void)length;
+    if (flags & UCT_MD_MKEY_PACK_FLAG_EXPORT) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    muct_rdma_mem_key(memh, md->incarnation, &key);
+    muct_rdma_key_pack(&key, buffer);
+    return UCS_OK;
+}
+
+/* ---- tables ---- */
+
+muct_rdma_md_ops_t muct_rdma_md_ops = {
+    .super =
+        {
+            .close = muct_rdma_md_close,
+            .query = muct_rdma_md_query,
+            .mem_alloc = muct_stub_md_mem_alloc,
+            .mem_free = muct_stub_md_mem_free,
+            .mem_advise = muct_stub_md_mem_advise,
+            .mem_reg = muct_rdma_md_mem_reg,
+            .mem_dereg = muct_rdma_md_mem_dereg,
+            .mem_query = muct_stub_md_mem_query,
+            .mkey_pack = muct_rdma_md_mkey_pack,
+            .mem_attach = muct_stub_md_mem_attach,
+            .detect_memory_type = muct_stub_md_detect_memory_type,
+            .mem_elem_pack = muct_stub_md_mem_elem_pack,
+#if MUCT_ABI_HAVE_MEM_ELEM_RELEASE
+            .mem_elem_release = muct_stub_md_mem_elem_release,
+#endif
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+static MUCT_ABI_PADDED(uct_component_t) muct_rdma_component_padded = {
+    .super =
+        {
+            .name = "mori_rdma",
+            .query_md_resources = muct_rdma_component_query_md_resources,
+            .md_open = muct_rdma_md_open,
+            .cm_open = muct_stub_cm_open,
+            .rkey_unpack = muct_rdma_component_rkey_unpack,
+            .rkey_ptr = muct_stub_rkey_ptr,
+            .rkey_release = muct_rdma_component_rkey_release,
+            .rkey_compare = muct_rdma_component_rkey_compare,
+            .md_config =
+                {
+                    .name = "mori_rdma memory domain",
+                    .prefix = MUCT_RDMA_MD_PREFIX,
+                    .table = muct_rdma_md_config_table,
+                    .size = sizeof(muct_rdma_md_config_t),
+                },
+            .cm_config = UCS_CONFIG_EMPTY_GLOBAL_LIST_ENTRY,
+            .tl_list = UCS_LIST_INITIALIZER(&muct_rdma_component_padded.super.tl_list,
+                                            &muct_rdma_component_padded.super.tl_list),
+            .flags = 0,
+            .md_vfs_init = muct_stub_md_vfs_init,
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+const muct_transport_t muct_rdma_transport = {
+    .component = &muct_rdma_component_padded.super,
+    .tl = &muct_rdma_tl,
+};

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What an interface does again and again: completions, requests that wait, doorbells,
+ * and the device's events.
+ */
+
+#include "rdma/rdma_iface.h"
+
+#include "base/muct_log.h"
+#include "rdma/rdma_ep.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUCT_RDMA_POLL_BATCH 16
+#define MUCT_RDMA_POLL_ROUNDS 4
+
+/* Events of the device are rare, and reading them is a system call: every so many
+ * rounds of progress, or when so much time has passed. */
+#define MUCT_RDMA_MAIL_MS 20
+
+/* ---- table of queue pairs ---- */
+
+static ucs_status_t muct_rdma_iface_grow_places(muct_rdma_iface_t *iface)
+{
+    uint32_t i, num = (iface->num_places > 0) ? 2 * iface->num_places : 64;
+    muct_rdma_place_t *places;
+
+    if (num > MUCT_RDMA_WR_ID_SLOT_MASK + 1) {
+        muct_error("interface has %u queue pairs, which is the limit",
+                   iface->num_places);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    places = realloc(iface->places, num * sizeof(*places));
+    if (places == NULL) {
+        muct_error("failed to allocate a table of %u queue pairs", num);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (i = iface->num_places; i < num; ++i) {
+        places[i].chan = NULL;
+        places[i].gen = 0;
+        places[i].next_free = (i + 1 < num) ? i + 1 : UINT32_MAX;
+    }
+
+    iface->free_place = iface->num_places;
+    iface->places = places;
+    iface->num_places = num;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,
+                                      uint32_t *place_p, uint64_t *id_p)
+{
+    muct_rdma_place_t *place;
+    ucs_status_t status;
+    uint32_t index;
+
+    if (iface->free_place == UINT32_MAX) {
+        status = muct_rdma_iface_grow_places(iface);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    index = iface->free_place;
+    place = &iface->places[index];
+    iface->free_place = place->next_free;
+    place->chan = chan;
+    place->gen = (place->gen + 1) & MUCT_RDMA_WR_ID_GEN_MASK;
+    *place_p = index;
+    *id_p = ((uint64_t)place->gen << MUCT_RDMA_WR_ID_GEN_SHIFT) |
+            ((uint64_t)index << MUCT_RDMA_WR_ID_SLOT_SHIFT);
+    return UCS_OK;
+}
+
+void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t index)
+{
+    iface->places[index].chan = NULL;
+    iface->places[index].next_free = iface->free_place;
+    iface->free_place = index;
+}
+
+/* ---- progress ---- */
+
+static inline void muct_rdma_iface_handle_wc(muct_rdma_iface_t *iface,
+                                             const struct ibv_wc *wc)
+{
+    uint32_t index =
+        (uint32_t)(wc->wr_id >> MUCT_RDMA_WR_ID_SLOT_SHIFT) & MUCT_RDMA_WR_ID_SLOT_MASK;
+    uint32_t gen =
+        (uint32_t)(wc->wr_id >> MUCT_RDMA_WR_ID_GEN_SHIFT) & MUCT_RDMA_WR_ID_GEN_MASK;
+    muct_rdma_place_t *place = &iface->places[index];
+    muct_rdma_chan_t *chan = place->chan;
+
+    if (__builtin_expect((chan == NULL) || (place->gen != gen), 0)) {
+        return; /* of a queue pair that is gone */
+    }
+
+    if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
+        muct_rdma_ep_handle_error(chan, wc);
+        return;
+    }
+
+    if (wc->wr_id & MUCT_RDMA_WR_ID_RECV) {
+        muct_rdma_am_receive(chan->ep, wc);
+    } else {
+        chan->ep->has_event = true;
+        muct_rdma_sq_complete(&chan->sq, (uint32_t)wc->wr_id, UCS_OK);
+    }
+}
+
+static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
+{
+    struct ibv_wc wcs[MUCT_RDMA_POLL_BATCH];
+    unsigned i, round, count = 0;
+    int j, num;
+
+    for (i = 0; i < iface->cqs.num; ++i) {
+        for (round = 0; round < MUCT_RDMA_POLL_ROUNDS; ++round) {
+            num = muct_rdma_cq_poll(iface->cqs.cqs[i], MUCT_RDMA_POLL_BATCH, wcs);
+            for (j = 0; j < num; ++j) {
+                muct_rdma_iface_handle_wc(iface, &wcs[j]);
+            }
+            if (num <= 0) {
+                break;
+            }
+            count += (unsigned)num;
+            if (num < MUCT_RDMA_POLL_BATCH) {
+                break;
+            }
+        }
+    }
+
+    return count;
+}
+
+static void muct_rdma_iface_ring(muct_rdma_iface_t *iface)
+{
+    muct_rdma_chan_t *failed = NULL;
+    muct_rdma_sq_t *sq, *next;
+
+    ucs_list_for_each_safe(sq, next, &iface->dirty, dirty_link)
+    {
+        muct_rdma_sq_ring(sq);
+        if (sq->error != 0) {
+            failed = ucs_container_of(sq, muct_rdma_chan_t, sq);
+        }
+    }
+
+    /* behind the loop: it takes queues off the list; others follow next time */
+    if (failed != NULL) {
+        muct_error("ibv_post_send(qp 0x%x) failed: %s", failed->ibv->qp_num,
+                   strerror(failed->sq.error));
+        muct_rdma_ep_fail(failed->ep, UCS_ERR_IO_ERROR, true);
+    }
+}
+
+static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
+{
+    size_t num = ucs_list_length(&iface->work);
+    unsigned count = 0;
+    muct_rdma_ep_t *ep;
+
+    /* each once: those with more to do enter again at the end */
+    while ((num-- > 0) && !ucs_list_is_empty(&iface->work)) {
+        ep = ucs_list_extract_head(&iface->work, muct_rdma_ep_t, work);
+        ep->has_work = false;
+        count += muct_rdma_ep_progress_work(ep);
+    }
+
+    return count;
+}
+
+static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t status)
+{
+    muct_rdma_ep_t *ep;
+    bool has_failed;
+
+    /* from the start again each time: an error handler may destroy endpoints */
+    do {
+        has_failed = false;
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if (ep->state == MUCT_RDMA_EP_CONNECTED) {
+                muct_rdma_ep_fail(ep, status, true);
+                has_failed = true;
+                break;
+            }
+        }
+    } while (has_failed);
+}
+
+static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep,
+                                 const muct_rdma_async_mail_t *mail)
+{
+    unsigned i, j;
+
+    for (i = 0; i < ep->num_created; ++i) {
+        for (j = 0; (j < mail->num_qps) && (j < MUCT_RDMA_ASYNC_MAX_QPS); ++j) {
+            if ((ep->chans[i].ibv != NULL) &&
+                (ep->chans[i].ibv->qp_num == mail->qp_nums[j])) {
+                return true;
+            }
+        }
+    }
+
+    return false;
+}
+
+static void muct_rdma_iface_fail_qps(muct_rdma_iface_t *iface,
+                                     const muct_rdma_async_mail_t *mail)
+{
+    muct_rdma_ep_t *ep;
+    bool has_failed;
+
+    /* completions first: they know better what happened */
+    muct_rdma_iface_poll(iface);
+    do {
+        has_failed = false;
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((ep->state != MUCT_RDMA_EP_FAILED) && muct_rdma_ep_owns_qp(ep, mail)) {
+                muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
+                has_failed = true;
+                break;
+            }
+        }
+    } while (has_failed);
+}
+
+static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
+{
+    union ibv_gid gid;
+
+    if ((iface->port.link != MUCT_RDMA_LINK_IB) &&
+        (muct_rdma_verbs.query_gid(muct_rdma_iface_md(iface)->device.context,
+                                   iface->port.num, iface->port.gid_index,
+                                   &gid) == 0) &&
+        (memcmp(gid.raw, iface->port.gid.raw, sizeof(gid.raw)) != 0)) {
+        muct_warn("%s:%u: GID %u changed; connections made before may be lost",
+                  muct_rdma_iface_md(iface)->device.name, iface->port.num,
+                  iface->port.gid_index);
+        iface->port.gid = gid;
+    }
+}
+
+static void muct_rdma_iface_take_mail(muct_rdma_iface_t *iface, uint64_t now)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+    muct_rdma_async_mail_t mail;
+
+    if (!muct_rdma_async_take(&md->async, &iface->mail, &mail)) {
+        return;
+    }
+
+    if (mail.flags & MUCT_RDMA_ASYNC_ADDRESS) {
+        muct_rdma_iface_set_address(iface);
+    }
+    if (mail.flags & (MUCT_RDMA_ASYNC_PORT_DOWN | MUCT_RDMA_ASYNC_PORT_UP)) {
+        iface->port.is_active = muct_rdma_port_is_active(&md->device, iface->port.num);
+        iface->port_down_ms = iface->port.is_active ? 0 : now;
+    }
+    if (mail.flags & MUCT_RDMA_ASYNC_FATAL) {
+        muct_error("%s: device failed or was removed", md->device.name);
+        iface->is_dead = true;
+    }
+    if (mail.flags & (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ)) {
+        muct_rdma_iface_poll(iface);
+        muct_rdma_iface_fail_all(iface, UCS_ERR_IO_ERROR);
+    } else if (mail.flags & MUCT_RDMA_ASYNC_QP) {
+        muct_rdma_iface_fail_qps(iface, &mail);
+    }
+}
+
+static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
+{
+    uint64_t now = muct_rdma_now_ms();
+
+    iface->mail_countdown = MUCT_RDMA_MAIL_ROUNDS;
+    if (now - iface->mail_time_ms >= MUCT_RDMA_MAIL_MS) {
+        iface->mail_time_ms = now;
+        muct_rdma_iface_take_mail(iface, now);
+    }
+
+    if ((iface->port_down_ms != 0) &&
+        (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
+        iface->port_down_ms = 0;
+        muct_warn("%s:%u: link is down for %" PRIu64 " ms, failing %u endpoints",
+                  muct_rdma_iface_md(iface)->device.name, iface->port.num,
+                  iface->port_down_timeout_ms, iface->num_eps);
+        muct_rdma_iface_fail_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+}
+
+unsigned muct_rdma_iface_progress(uct_iface_h tl_iface)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    unsigned count = muct_rdma_iface_poll(iface);
+
+    if (!ucs_list_is_empty(&iface->work)) {
+        count += muct_rdma_iface_work(iface);
+    }
+
+    if (!ucs_list_is_empty(&iface->dirty)) {
+        muct_rdma_iface_ring(iface);
+    }
+
+    if (--iface->mail_countdown == 0) {
+        muct_rdma_iface_check_events(iface);
+    }
+
+    return count;
+}
+
+/* ---- events ---- */
+
+ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h tl_iface, int *fd_p)
+{
+    *fd_p = ((muct_rdma_iface_t *)tl_iface)->event_fd;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_iface_event_arm(uct_iface_h tl_iface, unsigned events)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+
+    (void)events;
+    /* what is gathered would wait for a progress that nobody wakes */
+    if (!ucs_list_is_empty(&iface->dirty)) {
+        muct_rdma_iface_ring(iface);
+    }
+
+    /* the next progress looks at the device's events, whatever woke it */
+    iface->mail_countdown = 1;
+    iface->mail_time_ms = 0;
+    return muct_rdma_cq_set_arm(&iface->cqs);
+}
+
+/* ---- flush, fence ---- */
+
+ucs_status_t muct_rdma_iface_flush(uct_iface_h tl_iface, unsigned flags,
+                                   uct_completion_t *comp)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    ucs_status_t status, result = UCS_OK;
+    muct_rdma_ep_t *ep;
+
+    if (comp != NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        status = muct_rdma_ep_flush(&ep->super.super, flags, NULL);
+        if ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE)) {
+            result = UCS_INPROGRESS;
+        }
+    }
+
+    return result;
+}
+
+ucs_status_t muct_rdma_iface_fence(uct_iface_h tl_iface, unsigned flags)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    muct_rdma_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        (void)muct_rdma_ep_fence(&ep->super.super, flags);
+    }
+
+    return UCS_OK;
+}

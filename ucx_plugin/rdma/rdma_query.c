@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What an interface says of itself: capabilities, addresses, and whom it can reach.
+ */
+
+#include "rdma/rdma_iface.h"
+
+#include "rdma/rdma_ep.h"
+
+#include <string.h>
+
+/* ---- what it can do ---- */
+
+static void muct_rdma_iface_query_rma(const muct_rdma_iface_t *iface,
+                                      uct_iface_attr_t *attr)
+{
+    const muct_rdma_limits_t *limits = &iface->limits;
+    size_t max_zcopy = (size_t)limits->max_msg_size * limits->num_qps;
+
+    attr->cap.put.max_short = muct_rdma_am_max_short(iface);
+    attr->cap.put.max_bcopy = limits->seg_size;
+    attr->cap.put.min_zcopy = 0;
+    attr->cap.put.max_zcopy = max_zcopy;
+    attr->cap.put.max_iov = limits->max_sge;
+    attr->cap.put.opt_zcopy_align = 512;
+    attr->cap.put.align_mtu = (size_t)1 << limits->mtu_shift;
+    attr->cap.get.max_bcopy = limits->seg_size;
+    attr->cap.get.min_zcopy = 0;
+    attr->cap.get.max_zcopy = max_zcopy;
+    attr->cap.get.max_iov = limits->max_sge;
+    attr->cap.get.opt_zcopy_align = 512;
+    attr->cap.get.align_mtu = (size_t)1 << limits->mtu_shift;
+}
+
+static void muct_rdma_iface_query_am(const muct_rdma_iface_t *iface,
+                                     uct_iface_attr_t *attr)
+{
+    const muct_rdma_limits_t *limits = &iface->limits;
+    size_t max = limits->seg_size - MUCT_RDMA_AM_HEADER;
+
+    attr->cap.am.max_short = muct_rdma_am_max_short(iface);
+    attr->cap.am.max_bcopy = max;
+    attr->cap.am.opt_zcopy_align = 512;
+    attr->cap.am.align_mtu = (size_t)1 << limits->mtu_shift;
+    if (limits->max_sge > 1) {
+        attr->cap.flags |= UCT_IFACE_FLAG_AM_ZCOPY;
+        attr->cap.am.min_zcopy = 0;
+        attr->cap.am.max_zcopy = max;
+        attr->cap.am.max_hdr = max / 2;
+        attr->cap.am.max_iov = limits->max_sge - 1;
+    }
+}
+
+static void muct_rdma_iface_query_atomics(const muct_rdma_iface_t *iface,
+                                          uct_iface_attr_t *attr)
+{
+    if (!iface->limits.has_atomics) {
+        return;
+    }
+
+    attr->cap.flags |= UCT_IFACE_FLAG_ATOMIC_DEVICE;
+    attr->cap.atomic64.op_flags = UCS_BIT(UCT_ATOMIC_OP_ADD);
+    attr->cap.atomic64.fop_flags =
+        UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
+}
+
+ucs_status_t muct_rdma_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+
+    uct_base_iface_query(&iface->super, attr);
+    attr->device_addr_len = MUCT_RDMA_DEV_ADDR_SIZE;
+    attr->iface_addr_len = 0;
+    attr->ep_addr_len = MUCT_RDMA_EP_ADDR_SIZE(iface->limits.num_qps);
+    attr->max_conn_priv = 0;
+    attr->cap.flags =
+        UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PUT_SHORT |
+        UCT_IFACE_FLAG_PUT_BCOPY | UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_BCOPY |
+        UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PENDING |
+        UCT_IFACE_FLAG_CONNECT_TO_EP | UCT_IFACE_FLAG_CB_SYNC |
+        UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_INTER_NODE |
+        UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_ERRHANDLE_ZCOPY_BUF |
+        UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM;
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
+                            UCT_IFACE_FLAG_EVENT_FD;
+    muct_rdma_iface_query_rma(iface, attr);
+    muct_rdma_iface_query_am(iface, attr);
+    muct_rdma_iface_query_atomics(iface, attr);
+    attr->latency = ucs_linear_func_make(1e-6, 1e-9);
+    attr->overhead = 75e-9;
+    attr->bandwidth.dedicated = 0;
+    attr->bandwidth.shared = iface->port.bandwidth;
+    attr->priority = 50;
+    attr->dev_num_paths = 1;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_iface_query_v2(uct_iface_h tl_iface, uct_iface_attr_v2_t *attr)
+{
+    size_t max = muct_rdma_ep_max_sgl((muct_rdma_iface_t *)tl_iface);
+
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) {
+        attr->max_put_sgl_zcopy_count = max;
+    }
+#if MUCT_ABI_HAVE_GET_SGL
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT) {
+        attr->max_get_sgl_zcopy_count = max;
+    }
+#endif
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_CAP_FLAGS) {
+        attr->cap.flags = UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY;
+#if MUCT_ABI_HAVE_GET_SGL
+        attr->cap.flags |= UCT_IFACE_FLAG_V2_GET_SGL_ZCOPY;
+#endif
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_TX_TOKEN_LENGTH) {
+        attr->tx_token_length = 0;
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_RX_TOKEN_LENGTH) {
+        attr->rx_token_length = 0;
+    }
+
+    return UCS_OK;
+}
+
+/* ---- addresses ---- */
+
+static void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
+                                           muct_rdma_dev_addr_t *addr)
+{
+    const muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+
+    addr->link = iface->port.link;
+    addr->mtu_shift = iface->limits.mtu_shift;
+    addr->rail = md->rail;
+    addr->lid = iface->port.lid;
+    addr->incarnation = md->incarnation;
+    memcpy(addr->gid, iface->port.gid.raw, sizeof(addr->gid));
+}
+
+ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h tl_iface,
+                                                uct_device_addr_t *buffer)
+{
+    muct_rdma_dev_addr_t addr;
+
+    muct_rdma_iface_device_address((muct_rdma_iface_t *)tl_iface, &addr);
+    muct_rdma_dev_addr_pack(&addr, buffer);
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_iface_get_address(uct_iface_h tl_iface, uct_iface_addr_t *buffer)
+{
+    (void)tl_iface;
+    (void)buffer;
+    return UCS_OK;
+}
+
+int muct_rdma_iface_is_reachable_v2(const uct_iface_h tl_iface,
+                                    const uct_iface_is_reachable_params_t *params)
+{
+    const muct_rdma_iface_t *iface = (const muct_rdma_iface_t *)tl_iface;
+    muct_rdma_dev_addr_t local, remote;
+    const char *reason;
+    size_t length;
+
+    if (!(params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR) ||
+        (params->device_addr == NULL)) {
+        uct_iface_fill_info_str_buf(params, "device address is not given");
+        return 0;
+    }
+
+    length = MUCT_PARAM(UCT_IFACE_IS_REACHABLE_FIELD, params, device_addr_length,
+                        DEVICE_ADDR_LENGTH, SIZE_MAX);
+    if (muct_rdma_dev_addr_unpack(params->device_addr, length, &remote) != 0) {
+        uct_iface_fill_info_str_buf(params,
+                                    "address is of another version of ucx-mori");
+        return 0;
+    }
+
+    muct_rdma_iface_device_address(iface, &local);
+    reason = muct_rdma_dev_addr_unreachable(&local, &remote, iface->same_rail);
+    if (reason != NULL) {
+        uct_iface_fill_info_str_buf(params, "%s", reason);
+        return 0;
+    }
+
+    return uct_iface_scope_is_reachable(tl_iface, params);
+}
