@@ -13,3 +13,4 @@ perf_libkvperf_la_SOURCES = \
 	perf/tables.c perf/tables.h \
 	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h
+include perf/gpu_limits.mk

@@ -4,6 +4,7 @@ TEST_EXTENSIONS = .sh
 
 include test/fake/local.mk
 include test/support/local.mk
+include test/gpu/local.mk
 include test/vm/local.mk
 if HAVE_CHECK
 include test/unit/local.mk

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef GPU_RUNTIME_H
+#define GPU_RUNTIME_H
+
+/**
+ * @file
+ * The GPU as a benchmark sees it: the runtime's functions, found by dlopen like the
+ * product finds them, and two devices with memory, stream and copy kernel each.
+ *
+ * Everything ends the program with a text when the runtime refuses: a benchmark has
+ * nothing to fall back to.
+ */
+
+#include "xgmi/xgmi_list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+
+/** Functions of the runtime: X(member, symbol, arguments) */
+#define GPU_REQUIRED(X)                                                                \
+    X(get_count, "hipGetDeviceCount", (int *count))                                    \
+    X(get_version, "hipRuntimeGetVersion", (int *version))                             \
+    X(set_device, "hipSetDevice", (int device))                                        \
+    X(get_name, "hipDeviceGetName", (char *name, int length, int device))              \
+    X(enable_peer, "hipDeviceEnablePeerAccess", (int peer, unsigned flags))            \
+    X(priorities, "hipDeviceGetStreamPriorityRange", (int *least, int *greatest))      \
+    X(alloc, "hipMalloc", (void **ptr, size_t size))                                   \
+    X(alloc_host, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))          \
+    X(copy, "hipMemcpy", (void *dst, const void *src, size_t size, int kind))          \
+    X(copy_async, "hipMemcpyAsync",                                                    \
+      (void *dst, const void *src, size_t size, int kind, void *stream))               \
+    X(fill, "hipMemset", (void *dst, int value, size_t size))                          \
+    X(stream_create, "hipStreamCreateWithPriority",                                    \
+      (void **stream, unsigned flags, int priority))                                   \
+    X(stream_synchronize, "hipStreamSynchronize", (void *stream))                      \
+    X(stream_query, "hipStreamQuery", (void *stream))                                  \
+    X(module_load, "hipModuleLoadData", (void **module, const void *image))            \
+    X(module_get_function, "hipModuleGetFunction",                                     \
+      (void **function, void *module, const char *name))                               \
+    X(launch, "hipModuleLaunchKernel",                                                 \
+      (void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,             \
+       unsigned by, unsigned bz, unsigned shared, void *stream, void **params,         \
+       void **extra))
+
+#define GPU_OPTIONAL(X)                                                                \
+    X(write_value, "hipStreamWriteValue32",                                            \
+      (void *stream, void *ptr, uint32_t value, unsigned flags))                       \
+    X(copy_batch, "hipMemcpyBatchAsync",                                               \
+      (void **dsts, void **srcs, size_t *sizes, size_t count, void *attrs,             \
+       size_t *indexes, size_t num_attrs, size_t *failed, void *stream))
+
+#define GPU_MEMBER(_name, _symbol, _args) int(*_name) _args;
+
+typedef struct gpu_runtime {
+    GPU_REQUIRED(GPU_MEMBER)
+    GPU_OPTIONAL(GPU_MEMBER)
+    int num_devices;
+    int version;
+    char name[128]; /**< Of device 0 */
+} gpu_runtime_t;
+
+/** A stream with what launches on it share. */
+typedef struct gpu_lane {
+    void *stream;
+    void *arrivals;          /**< In device memory */
+    volatile uint32_t *flag; /**< In pinned memory */
+    uint32_t sequence;       /**< Of the last launch */
+} gpu_lane_t;
+
+#define GPU_MAX_LANES 2
+
+typedef struct gpu_device {
+    int number;
+    void *kernel; /**< NULL: the runtime has no code for it */
+    gpu_lane_t lanes[GPU_MAX_LANES];
+    gpu_lane_t background; /**< Of normal priority */
+    char *pool;
+} gpu_device_t;
+
+
+/** End the program unless a call succeeded. */
+void gpu_check(int error, const char *what);
+
+
+/** Load @a path, or NULL: what the product would find. */
+void gpu_runtime_load(gpu_runtime_t *gpu, const char *path);
+
+
+/** Prepare a device: pool, streams, kernel, access to @a peer (-1: none). */
+void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
+                     int peer, size_t pool_size);
+
+
+/** Pinned memory. */
+void *gpu_alloc_host(const gpu_runtime_t *gpu, size_t size);
+
+
+/** Launch the copy kernel for a list; returns at once. */
+void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t *lane,
+                const muct_xgmi_list_t *list, uint32_t max_blocks);
+
+
+/** Spin until the last launch on a lane is over. */
+void gpu_wait(const gpu_lane_t *lane);
+
+
+/** Microseconds of a clock that only goes forward. */
+double gpu_now_us(void);
+
+#endif
