@@ -96,12 +96,16 @@ const char *mkv_hip_why(void)
 
 int mkv_hip_set_device(int device)
 {
-    return mkv_hip.set_device(device) == 0;
+    return (mkv_hip_num_devices() > 0) && (mkv_hip.set_device(device) == 0);
 }
 
 void *mkv_hip_alloc(size_t length)
 {
     void *addr = NULL;
+
+    if (mkv_hip_num_devices() == 0) {
+        return NULL;
+    }
 
     return (mkv_hip.malloc_(&addr, length) == 0) ? addr : NULL;
 }
