@@ -238,13 +238,19 @@ void ct_side_close(ct_side_t *side)
 
 int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type)
 {
-    uint64_t usable = side->md_attr.cap.access_mem_types;
+    const uint64_t flags = side->md_attr.cap.flags;
+    uint64_t usable = 0;
 
-    if (side->md_attr.cap.flags & UCT_MD_FLAG_REG) {
+    /* Where handles or keys are needed, only memory that has them can be moved. */
+    if (!(flags & (UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY))) {
+        usable |= side->md_attr.cap.access_mem_types;
+    }
+
+    if (flags & UCT_MD_FLAG_REG) {
         usable |= side->md_attr.cap.reg_mem_types;
     }
 
-    if (side->md_attr.cap.flags & UCT_MD_FLAG_ALLOC) {
+    if (flags & UCT_MD_FLAG_ALLOC) {
         usable |= side->md_attr.cap.alloc_mem_types;
     }
 

@@ -1,7 +1,14 @@
 #!/bin/sh
-# Our lane inside a node, on GPU memory of the HIP runtime on the CPU and on host
-# memory; then again with all cases over one connection.
+# Our lane inside a node, on GPU memory of the HIP runtime on the CPU: a process for
+# each case; all cases over one connection; queues so short that they fill; copies by
+# the copy engines alone; each piece of work so slow that much is in flight.
 set -eu
 here=$(dirname "$0")
-sh "$here/run.sh" mori_xgmi "$@"
-exec sh "$here/run.sh" mori_xgmi -1 "$@"
+run() {
+    sh "$here/run.sh" mori_xgmi "$@"
+}
+run "$@"
+run -1 "$@"
+UCX_MORI_XGMI_LISTS=2 UCX_MORI_XGMI_LIST_SIZE=64 UCX_MORI_XGMI_SEGS=2 run -1 "$@"
+UCX_MORI_XGMI_KERNEL=n run -1 "$@"
+HIPCPU_DELAY=300 run -1 "$@"
