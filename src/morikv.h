@@ -189,8 +189,7 @@ typedef struct mkv_open_params {
  * @param [out] ctx_p   Set only on MKV_OK.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_UNSUPPORTED: the loaded UCX
- * is older than 1.22, MKV_ERR_BACKEND: strict, and UCX has no transport of option
- *         BACKEND, MKV_ERR_TRANSPORT: UCX failed.
+ *         is older than 1.22, MKV_ERR_TRANSPORT: UCX failed.
  */
 mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *params,
                       mkv_ctx_t **ctx_p);
@@ -338,7 +337,7 @@ typedef struct mkv_peer_attr {
     char transports[192]; /**< "mori_xgmi/xgmi0 tcp/lo", empty before READY */
     mkv_backend_t backend;
     int is_same_host;
-    int has_sgl_put;        /**< A WRITE plan is one UCX call */
+    int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
     uint64_t regions_epoch; /**< Of the peer's regions known here */
     uint32_t num_regions;
     mkv_topology_t topology;
@@ -625,7 +624,7 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_READY,
     MKV_EV_PEER_FAILED, /**< status, text; its transfers have failed */
     MKV_EV_EXPOSED, /**< Active side, per leg: units (remote lists) and data (meta) */
-    MKV_EV_DONE,    /**< Complete; on the passive side: units as exposed, per leg */
+    MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0 */
     MKV_EV_FAILED,  /**< status, text */
     MKV_EV_ABORTED, /**< status, text */
     MKV_EV_QUIET,   /**< Once per transfer, after its terminal event */
