@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Blob codec: a header, then items of type, flags, length, value */
+
+#include "wire_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MKV_BLOB_MAGIC 0x42564b4du /* "MKVB" */
+#define MKV_BLOB_HEADER_SIZE 20u
+#define MKV_ITEM_CRITICAL 1u
+
+enum {
+    MKV_ITEM_PROCESS = 1,
+    MKV_ITEM_NAME,
+    MKV_ITEM_ADDRESS,
+    MKV_ITEM_TOPOLOGY,
+    MKV_ITEM_LAYOUT,
+    MKV_ITEM_EPOCH,
+    MKV_ITEM_MEMS,
+    MKV_ITEM_REGIONS
+};
+
+#define MKV_ITEMS_REQUIRED                                                             \
+    ((1u << MKV_ITEM_PROCESS) | (1u << MKV_ITEM_ADDRESS) | (1u << MKV_ITEM_TOPOLOGY) | \
+     (1u << MKV_ITEM_LAYOUT))
+
+int mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
+                        uint64_t unit_stride, uint64_t n_units)
+{
+    if ((unit_bytes == 0) || (n_units == 0) || (n_units > UINT32_MAX) ||
+        (unit_stride < unit_bytes) || (unit_bytes > length) ||
+        (length > UINT64_MAX - base)) {
+        return 0;
+    }
+    return (n_units - 1) <= (length - unit_bytes) / unit_stride;
+}
+
+/* ---- Encoding -------------------------------------------------------------------- */
+
+static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
+{
+    mkv_wbuf_put_u16(wbuf, (uint16_t)type);
+    mkv_wbuf_put_u16(wbuf, MKV_ITEM_CRITICAL);
+    mkv_wbuf_put_u32(wbuf, 0);
+    return wbuf->length;
+}
+
+static void mkv_item_end(mkv_wbuf_t *wbuf, size_t start)
+{
+    if (!wbuf->has_failed) {
+        mkv_wire_store(wbuf->data + start - 4, wbuf->length - start, 4);
+    }
+}
+
+static void mkv_blob_put_process(mkv_wbuf_t *wbuf, const mkv_process_t *process)
+{
+    size_t item = mkv_item_begin(wbuf, MKV_ITEM_PROCESS);
+
+    mkv_wbuf_put_u64(wbuf, process->ctx_id);
+    mkv_wbuf_put_u64(wbuf, process->host_id);
+    mkv_wbuf_put_u64(wbuf, process->pid_ns);
+    mkv_wbuf_put_u32(wbuf, process->pid);
+    mkv_wbuf_put_u64(wbuf, process->start_time);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_topology(mkv_wbuf_t *wbuf, const mkv_topology_t *topology)
+{
+    size_t item = mkv_item_begin(wbuf, MKV_ITEM_TOPOLOGY);
+
+    mkv_wbuf_put_u32(wbuf, topology->dp_rank);
+    mkv_wbuf_put_u32(wbuf, topology->dp_size);
+    mkv_wbuf_put_u32(wbuf, topology->pp_rank);
+    mkv_wbuf_put_u32(wbuf, topology->pp_size);
+    mkv_wbuf_put_u32(wbuf, topology->cp_rank);
+    mkv_wbuf_put_u32(wbuf, topology->cp_size);
+    mkv_wbuf_put_u32(wbuf, topology->tp_rank);
+    mkv_wbuf_put_u32(wbuf, topology->tp_size);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_mem(mkv_wbuf_t *wbuf, const mkv_wire_mem_t *mem)
+{
+    size_t start = wbuf->length;
+
+    mkv_wbuf_put_u32(wbuf, 0);
+    mkv_wbuf_put_u32(wbuf, mem->id);
+    mkv_wbuf_put_u32(wbuf, mem->mem_type);
+    mkv_wbuf_put_u64(wbuf, mem->base);
+    mkv_wbuf_put_u64(wbuf, mem->length);
+    mkv_wbuf_put_u32(wbuf, mem->rkey_length);
+    mkv_wbuf_put(wbuf, mem->rkey, mem->rkey_length);
+    if (!wbuf->has_failed) {
+        mkv_wire_store(wbuf->data + start, wbuf->length - start - 4, 4);
+    }
+}
+
+static void mkv_blob_put_region(mkv_wbuf_t *wbuf, const mkv_wire_region_t *region)
+{
+    size_t start = wbuf->length;
+
+    mkv_wbuf_put_u32(wbuf, 0);
+    mkv_wbuf_put_u32(wbuf, region->id);
+    mkv_wbuf_put_u32(wbuf, region->component);
+    mkv_wbuf_put_u32(wbuf, (uint32_t)region->layer);
+    mkv_wbuf_put_u16(wbuf, region->part);
+    mkv_wbuf_put_u16(wbuf, region->flags);
+    mkv_wbuf_put_u32(wbuf, region->mem);
+    mkv_wbuf_put_u64(wbuf, region->base);
+    mkv_wbuf_put_u64(wbuf, region->length);
+    mkv_wbuf_put_u64(wbuf, region->unit_bytes);
+    mkv_wbuf_put_u64(wbuf, region->unit_stride);
+    mkv_wbuf_put_u64(wbuf, region->n_units);
+    mkv_wbuf_put_u32(wbuf, region->tokens_per_unit);
+    mkv_wbuf_put_u32(wbuf, region->dtype);
+    if (!wbuf->has_failed) {
+        mkv_wire_store(wbuf->data + start, wbuf->length - start - 4, 4);
+    }
+}
+
+static void mkv_blob_put_regions(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
+{
+    size_t item;
+    uint32_t i;
+
+    item = mkv_item_begin(wbuf, MKV_ITEM_EPOCH);
+    mkv_wbuf_put_u64(wbuf, info->epoch);
+    mkv_item_end(wbuf, item);
+
+    item = mkv_item_begin(wbuf, MKV_ITEM_MEMS);
+    mkv_wbuf_put_u32(wbuf, info->num_mems);
+    for (i = 0; i < info->num_mems; ++i) {
+        mkv_blob_put_mem(wbuf, &info->mems[i]);
+    }
+    mkv_item_end(wbuf, item);
+
+    item = mkv_item_begin(wbuf, MKV_ITEM_REGIONS);
+    mkv_wbuf_put_u32(wbuf, info->num_regions);
+    for (i = 0; i < info->num_regions; ++i) {
+        mkv_blob_put_region(wbuf, &info->regions[i]);
+    }
+    mkv_item_end(wbuf, item);
+}
+
+mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
+{
+    size_t start = wbuf->length;
+    size_t length;
+    size_t item;
+
+    mkv_wbuf_put_u32(wbuf, MKV_BLOB_MAGIC);
+    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
+    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MINOR);
+    mkv_wbuf_put_u16(wbuf, 0);
+    mkv_wbuf_put_u32(wbuf, 0); /* length */
+    mkv_wbuf_put_u64(wbuf, 0); /* checksum */
+
+    mkv_blob_put_process(wbuf, &info->process);
+    item = mkv_item_begin(wbuf, MKV_ITEM_NAME);
+    mkv_wbuf_put(wbuf, info->name, strlen(info->name));
+    mkv_item_end(wbuf, item);
+    item = mkv_item_begin(wbuf, MKV_ITEM_ADDRESS);
+    mkv_wbuf_put(wbuf, info->address, info->address_length);
+    mkv_item_end(wbuf, item);
+    mkv_blob_put_topology(wbuf, &info->topology);
+    item = mkv_item_begin(wbuf, MKV_ITEM_LAYOUT);
+    mkv_wbuf_put_u32(wbuf, info->page_tokens);
+    mkv_wbuf_put_u32(wbuf, info->dtype);
+    mkv_wbuf_put_u32(wbuf, info->total_kv_heads);
+    mkv_wbuf_put_u64(wbuf, info->model);
+    mkv_item_end(wbuf, item);
+    if (info->has_regions) {
+        mkv_blob_put_regions(wbuf, info);
+    }
+    if (wbuf->has_failed) {
+        return MKV_ERR_NOMEM;
+    }
+
+    length = wbuf->length - start;
+    mkv_wire_store(wbuf->data + start + 8, length, 4);
+    mkv_wire_store(wbuf->data + start + 12,
+                   mkv_wire_checksum(length, wbuf->data + start + MKV_BLOB_HEADER_SIZE,
+                                     length - MKV_BLOB_HEADER_SIZE),
+                   8);
+    return MKV_OK;
+}
+
+/* ---- Decoding -------------------------------------------------------------------- */
+
+/* A record's bytes; its reader must not look behind them */
+static mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
+{
+    uint32_t length = mkv_rbuf_get_u32(rbuf);
+    const uint8_t *p = mkv_rbuf_get(rbuf, length);
+    mkv_rbuf_t record = {p, p, 0};
+
+    if (p != NULL) {
+        record.end = p + length;
+    } else {
+        record.p = record.end = rbuf->end;
+    }
+    return record;
+}
+
+static void mkv_blob_get_process(mkv_rbuf_t *rbuf, mkv_process_t *process)
+{
+    process->ctx_id = mkv_rbuf_get_u64(rbuf);
+    process->host_id = mkv_rbuf_get_u64(rbuf);
+    process->pid_ns = mkv_rbuf_get_u64(rbuf);
+    process->pid = mkv_rbuf_get_u32(rbuf);
+    process->start_time = mkv_rbuf_get_u64(rbuf);
+    rbuf->is_bad |= (process->ctx_id == 0);
+}
+
+static void mkv_blob_get_topology(mkv_rbuf_t *rbuf, mkv_topology_t *topology)
+{
+    topology->dp_rank = mkv_rbuf_get_u32(rbuf);
+    topology->dp_size = mkv_rbuf_get_u32(rbuf);
+    topology->pp_rank = mkv_rbuf_get_u32(rbuf);
+    topology->pp_size = mkv_rbuf_get_u32(rbuf);
+    topology->cp_rank = mkv_rbuf_get_u32(rbuf);
+    topology->cp_size = mkv_rbuf_get_u32(rbuf);
+    topology->tp_rank = mkv_rbuf_get_u32(rbuf);
+    topology->tp_size = mkv_rbuf_get_u32(rbuf);
+    rbuf->is_bad |= (topology->dp_rank >= topology->dp_size) ||
+                    (topology->pp_rank >= topology->pp_size) ||
+                    (topology->cp_rank >= topology->cp_size) ||
+                    (topology->tp_rank >= topology->tp_size);
+}
+
+static void mkv_blob_get_mem(mkv_rbuf_t *rbuf, mkv_wire_mem_t *mem)
+{
+    mem->id = mkv_rbuf_get_u32(rbuf);
+    mem->mem_type = mkv_rbuf_get_u32(rbuf);
+    mem->base = mkv_rbuf_get_u64(rbuf);
+    mem->length = mkv_rbuf_get_u64(rbuf);
+    mem->rkey_length = mkv_rbuf_get_u32(rbuf);
+    mem->rkey = mkv_rbuf_get(rbuf, mem->rkey_length);
+    rbuf->is_bad |= (mem->id == 0) || (mem->mem_type >= UCS_MEMORY_TYPE_LAST) ||
+                    (mem->length > UINT64_MAX - mem->base) || (mem->rkey_length == 0) ||
+                    (mem->rkey_length > MKV_MAX_RKEY_SIZE);
+}
+
+static void mkv_blob_get_region(mkv_rbuf_t *rbuf, mkv_wire_region_t *region)
+{
+    region->id = mkv_rbuf_get_u32(rbuf);
+    region->component = mkv_rbuf_get_u32(rbuf);
+    region->layer = (int32_t)mkv_rbuf_get_u32(rbuf);
+    region->part = mkv_rbuf_get_u16(rbuf);
+    region->flags = mkv_rbuf_get_u16(rbuf);
+    region->mem = mkv_rbuf_get_u32(rbuf);
+    region->base = mkv_rbuf_get_u64(rbuf);
+    region->length = mkv_rbuf_get_u64(rbuf);
+    region->unit_bytes = mkv_rbuf_get_u64(rbuf);
+    region->unit_stride = mkv_rbuf_get_u64(rbuf);
+    region->n_units = mkv_rbuf_get_u64(rbuf);
+    region->tokens_per_unit = mkv_rbuf_get_u32(rbuf);
+    region->dtype = mkv_rbuf_get_u32(rbuf);
+    rbuf->is_bad |=
+        (region->id == 0) || (region->component >= MKV_MAX_COMPONENTS) ||
+        !mkv_region_is_sound(region->base, region->length, region->unit_bytes,
+                             region->unit_stride, region->n_units);
+}
+
+/* Room for `num` records of at least `min` bytes each, or NULL */
+static void *mkv_blob_alloc(mkv_rbuf_t *rbuf, uint32_t num, size_t min, size_t size,
+                            mkv_status_t *status_p)
+{
+    void *array;
+
+    if ((uint64_t)num * min > mkv_rbuf_left(rbuf)) {
+        rbuf->is_bad = 1;
+        return NULL;
+    }
+    array = calloc(num == 0 ? 1 : num, size);
+    if (array == NULL) {
+        *status_p = MKV_ERR_NOMEM;
+    }
+    return array;
+}
+
+static mkv_status_t mkv_blob_get_mems(mkv_rbuf_t *rbuf, mkv_blob_info_t *info)
+{
+    mkv_status_t status = MKV_ERR_PROTOCOL;
+    mkv_rbuf_t record;
+    uint32_t num = mkv_rbuf_get_u32(rbuf);
+    uint32_t i;
+
+    info->mems = mkv_blob_alloc(rbuf, num, 32, sizeof(*info->mems), &status);
+    if (info->mems == NULL) {
+        return status;
+    }
+    info->num_mems = num;
+    for (i = 0; i < num; ++i) {
+        record = mkv_rbuf_record(rbuf);
+        mkv_blob_get_mem(&record, &info->mems[i]);
+        rbuf->is_bad |= record.is_bad;
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_blob_get_regions(mkv_rbuf_t *rbuf, mkv_blob_info_t *info)
+{
+    mkv_status_t status = MKV_ERR_PROTOCOL;
+    mkv_rbuf_t record;
+    uint32_t num = mkv_rbuf_get_u32(rbuf);
+    uint32_t i;
+
+    info->regions = mkv_blob_alloc(rbuf, num, 72, sizeof(*info->regions), &status);
+    if (info->regions == NULL) {
+        return status;
+    }
+    info->num_regions = num;
+    for (i = 0; i < num; ++i) {
+        record = mkv_rbuf_record(rbuf);
+        mkv_blob_get_region(&record, &info->regions[i]);
+        rbuf->is_bad |= record.is_bad;
+    }
+    info->has_regions = 1;
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t *rbuf,
+                                      mkv_blob_info_t *info)
+{
+    switch (type) {
+    case MKV_ITEM_PROCESS:
+        mkv_blob_get_process(rbuf, &info->process);
+        return MKV_OK;
+    case MKV_ITEM_NAME:
+        mkv_rbuf_get_text(rbuf, mkv_rbuf_left(rbuf), info->name, sizeof(info->name));
+        return MKV_OK;
+    case MKV_ITEM_ADDRESS:
+        info->address_length = mkv_rbuf_left(rbuf);
+        info->address = mkv_rbuf_get(rbuf, info->address_length);
+        rbuf->is_bad |= (info->address_length == 0);
+        return MKV_OK;
+    case MKV_ITEM_TOPOLOGY:
+        mkv_blob_get_topology(rbuf, &info->topology);
+        return MKV_OK;
+    case MKV_ITEM_LAYOUT:
+        info->page_tokens = mkv_rbuf_get_u32(rbuf);
+        info->dtype = mkv_rbuf_get_u32(rbuf);
+        info->total_kv_heads = mkv_rbuf_get_u32(rbuf);
+        info->model = mkv_rbuf_get_u64(rbuf);
+        return MKV_OK;
+    case MKV_ITEM_EPOCH:
+        info->epoch = mkv_rbuf_get_u64(rbuf);
+        return MKV_OK;
+    case MKV_ITEM_MEMS:
+        return mkv_blob_get_mems(rbuf, info);
+    case MKV_ITEM_REGIONS:
+        return mkv_blob_get_regions(rbuf, info);
+    default:
+        return (flags & MKV_ITEM_CRITICAL) ? MKV_ERR_VERSION : MKV_OK;
+    }
+}
+
+static mkv_status_t mkv_blob_get_items(mkv_rbuf_t *rbuf, mkv_blob_info_t *info)
+{
+    uint32_t seen = 0;
+    mkv_status_t status;
+    const uint8_t *p;
+    mkv_rbuf_t item;
+    uint16_t type, flags;
+    uint32_t length;
+
+    while (mkv_rbuf_left(rbuf) > 0) {
+        type = mkv_rbuf_get_u16(rbuf);
+        flags = mkv_rbuf_get_u16(rbuf);
+        length = mkv_rbuf_get_u32(rbuf);
+        p = mkv_rbuf_get(rbuf, length);
+        if ((p == NULL) || ((type < 32) && (seen & (1u << type)))) {
+            return MKV_ERR_PROTOCOL; /* cut, or an item twice */
+        }
+        seen |= (type < 32) ? 1u << type : 0;
+
+        item = (mkv_rbuf_t){p, p + length, 0};
+        status = mkv_blob_get_item(type, flags, &item, info);
+        if ((status != MKV_OK) || item.is_bad) {
+            return (status != MKV_OK) ? status : MKV_ERR_PROTOCOL;
+        }
+    }
+    return ((seen & MKV_ITEMS_REQUIRED) == MKV_ITEMS_REQUIRED) ? MKV_OK
+                                                               : MKV_ERR_PROTOCOL;
+}
+
+static int mkv_blob_is_consistent(const mkv_blob_info_t *info)
+{
+    const mkv_wire_region_t *region;
+    const mkv_wire_mem_t *mem;
+    uint32_t i;
+
+    for (i = 0; i < info->num_regions; ++i) {
+        region = &info->regions[i];
+        if (region->mem >= info->num_mems) {
+            return 0;
+        }
+        mem = &info->mems[region->mem];
+        if ((region->base < mem->base) || (region->length > mem->length) ||
+            (region->base - mem->base > mem->length - region->length)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *info_p)
+{
+    mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
+    mkv_blob_info_t info;
+    mkv_status_t status;
+    uint64_t checksum;
+    uint32_t total;
+    uint8_t major;
+
+    if ((length < MKV_BLOB_HEADER_SIZE) ||
+        (mkv_rbuf_get_u32(&rbuf) != MKV_BLOB_MAGIC)) {
+        return MKV_ERR_PROTOCOL;
+    }
+    major = mkv_rbuf_get_u8(&rbuf);
+    (void)mkv_rbuf_get(&rbuf, 3); /* minor and padding */
+    total = mkv_rbuf_get_u32(&rbuf);
+    checksum = mkv_rbuf_get_u64(&rbuf);
+    if (major != MKV_WIRE_MAJOR) {
+        return MKV_ERR_VERSION;
+    }
+    if ((total != length) ||
+        (checksum != mkv_wire_checksum(length, rbuf.p, mkv_rbuf_left(&rbuf)))) {
+        return MKV_ERR_PROTOCOL;
+    }
+
+    memset(&info, 0, sizeof(info));
+    status = mkv_blob_get_items(&rbuf, &info);
+    if ((status == MKV_OK) && !mkv_blob_is_consistent(&info)) {
+        status = MKV_ERR_PROTOCOL;
+    }
+    if (status != MKV_OK) {
+        mkv_blob_info_cleanup(&info);
+        return status;
+    }
+
+    *info_p = info;
+    return MKV_OK;
+}
+
+void mkv_blob_info_cleanup(mkv_blob_info_t *info)
+{
+    free(info->mems);
+    free(info->regions);
+    info->mems = NULL;
+    info->regions = NULL;
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Open, progress, close. */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *mkv_version_string(void)
+{
+    return "0.1.0";
+}
+
+uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
+{
+    struct timespec now;
+
+    if (ctx->params.clock_ns != NULL) {
+        return ctx->params.clock_ns(ctx->params.clock_arg);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Unique here for ever (a counter through a bijection) and unlikely to repeat elsewhere
+ */
+uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
+{
+    uint64_t z;
+
+    do {
+        z = ctx->nonce_state += 0x9e3779b97f4a7c15ull;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        z ^= z >> 31;
+    } while (z == 0);
+    return z;
+}
+
+void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline)
+{
+    if (deadline < ctx->next_deadline) {
+        ctx->next_deadline = deadline;
+    }
+}
+
+/* ---- Open ------------------------------------------------------------------------ */
+
+static void mkv_topology_init(mkv_topology_t *topology)
+{
+    uint32_t *sizes[] = {&topology->dp_size, &topology->pp_size, &topology->cp_size,
+                         &topology->tp_size};
+    size_t i;
+
+    for (i = 0; i < 4; ++i) {
+        *sizes[i] = (*sizes[i] == 0) ? 1 : *sizes[i];
+    }
+}
+
+static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
+{
+    const mkv_topology_t *topology = &ctx->params.topology;
+    const mkv_options_t *opts = ctx->opts;
+
+    if ((ctx->params.ucp_context == NULL) != (ctx->params.ucp_worker == NULL)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "give both a UCP context and a worker, or none");
+    }
+    if ((topology->dp_rank >= topology->dp_size) ||
+        (topology->pp_rank >= topology->pp_size) ||
+        (topology->cp_rank >= topology->cp_size) ||
+        (topology->tp_rank >= topology->tp_size)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "topology dp %u/%u pp %u/%u cp %u/%u tp %u/%u: a rank is not "
+                         "below its size",
+                         topology->dp_rank, topology->dp_size, topology->pp_rank,
+                         topology->pp_size, topology->cp_rank, topology->cp_size,
+                         topology->tp_rank, topology->tp_size);
+    }
+    if ((opts->max_inflight_ops == 0) || (opts->max_inflight_bytes == 0) ||
+        (opts->sgl_max == 0) || (opts->am_id > UINT16_MAX) ||
+        (opts->max_message < 4096) || (opts->max_message >= UINT32_MAX)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "MAX_INFLIGHT_OPS, MAX_INFLIGHT_BYTES and SGL_MAX must be at "
+                         "least 1, AM_ID below 65536, MAX_MESSAGE from 4k to below 4g");
+    }
+    return MKV_OK;
+}
+
+static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
+{
+    mkv_list_t *lists[] = {&ctx->regions,     &ctx->mems,          &ctx->peers,
+                           &ctx->dead_peers,  &ctx->failed_peers,  &ctx->busy_peers,
+                           &ctx->xfers,       &ctx->dirty_xfers,   &ctx->events,
+                           &ctx->free_events, &ctx->polled_events, &ctx->free_posts,
+                           &ctx->arena};
+    size_t i;
+
+    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
+        mkv_list_init(lists[i]);
+    }
+    for (i = 0; i < MKV_XFER_BUCKETS; ++i) {
+        mkv_list_init(&ctx->buckets[i]);
+    }
+}
+
+static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
+{
+    char host[40] = "host";
+    uint64_t random[2] = {0, 0};
+
+    mkv_process_self(&ctx->process);
+    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+        random[0] = mkv_ctx_now(ctx);
+    }
+    ctx->nonce_state = random[0] ^ ((uint64_t)ctx->process.pid << 32) ^
+                       (uint64_t)(uintptr_t)ctx ^ ctx->process.start_time;
+    ctx->process.ctx_id = mkv_ctx_nonce(ctx) ^ random[1];
+    ctx->process.ctx_id += (ctx->process.ctx_id == 0);
+    (void)gethostname(host, sizeof(host) - 1);
+    if (ctx->params.name != NULL) {
+        mkv_text(ctx->name, sizeof(ctx->name), "%s", ctx->params.name);
+    } else {
+        mkv_text(ctx->name, sizeof(ctx->name), "%s:%u", host, ctx->process.pid);
+    }
+    ctx->params.name = ctx->name;
+    ctx->log.name = ctx->name;
+}
+
+static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params)
+{
+    pthread_mutexattr_t attr;
+
+    if (params != NULL) {
+        if (params->size != sizeof(*params)) {
+            return mkv_error(NULL, MKV_ERR_INVALID,
+                             "open: params->size is %zu, not %zu", params->size,
+                             sizeof(*params));
+        }
+        ctx->params = *params;
+    }
+    ctx->log.level = (mkv_log_level_t)ctx->opts->log_level;
+    ctx->log.sink = ctx->params.log;
+    ctx->log.arg = ctx->params.log_arg;
+    ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = -1;
+    ctx->next_deadline = MKV_NEVER;
+    mkv_topology_init(&ctx->params.topology);
+    mkv_ctx_init_identity(ctx);
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&ctx->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *params,
+                      mkv_ctx_t **ctx_p)
+{
+    mkv_ctx_t *ctx = calloc(1, sizeof(*ctx));
+    mkv_status_t status;
+
+    if (ctx == NULL) {
+        return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a context");
+    }
+    mkv_ctx_init_lists(ctx);
+
+    if (config == NULL) {
+        status = mkv_config_read(NULL, &ctx->config);
+    } else {
+        ctx->config = mkv_config_copy(config);
+        status = (ctx->config != NULL) ? MKV_OK : MKV_ERR_NOMEM;
+    }
+    if (status != MKV_OK) {
+        goto err_free;
+    }
+    ctx->opts = mkv_config_options(ctx->config);
+    status = mkv_ctx_init(ctx, params);
+    if (status != MKV_OK) {
+        goto err_config;
+    }
+
+    status = mkv_open_check(ctx);
+    if (status == MKV_OK) {
+        status = mkv_worker_open(ctx);
+    }
+    if (status != MKV_OK) {
+        goto err_lock;
+    }
+    status = mkv_notify_init(ctx);
+    if (status != MKV_OK) {
+        goto err_worker;
+    }
+
+    *ctx_p = ctx;
+    return MKV_OK;
+
+err_worker:
+    mkv_worker_close(ctx);
+err_lock:
+    pthread_mutex_destroy(&ctx->lock);
+err_config:
+    mkv_config_release(ctx->config);
+err_free:
+    free(ctx);
+    return status;
+}
+
+/* ---- Progress -------------------------------------------------------------------- */
+
+static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer, *next;
+    unsigned count = 0;
+
+    mkv_list_for_each_safe(peer, next, &ctx->busy_peers, mkv_peer_t, busy_list)
+    {
+        count += mkv_peer_pump(peer);
+    }
+    return count;
+}
+
+static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
+{
+    uint64_t now = mkv_ctx_now(ctx);
+    mkv_peer_t *peer;
+    mkv_xfer_t *xfer;
+
+    if (now < ctx->next_deadline) {
+        return;
+    }
+
+    ctx->next_deadline = MKV_NEVER;
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
+    }
+    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        mkv_xfer_check_deadline(xfer, now);
+        mkv_ctx_deadline(ctx, xfer->deadline);
+    }
+}
+
+static void mkv_ctx_reap(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer, *next;
+
+    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_peer_step_closing(peer);
+        if ((peer->num_refs == 0) && peer->is_ep_gone) {
+            mkv_peer_destroy(peer);
+        }
+    }
+}
+
+unsigned mkv_ctx_step(mkv_ctx_t *ctx)
+{
+    unsigned count = 0;
+    mkv_peer_t *peer;
+    mkv_xfer_t *xfer;
+
+    do {
+        while (!mkv_list_is_empty(&ctx->failed_peers)) {
+            peer = mkv_list_head(&ctx->failed_peers, mkv_peer_t, fail_list);
+            mkv_list_del(&peer->fail_list);
+            mkv_peer_step_failed(peer);
+            ++count;
+        }
+        while (!mkv_list_is_empty(&ctx->dirty_xfers)) {
+            xfer = mkv_list_head(&ctx->dirty_xfers, mkv_xfer_t, dirty);
+            mkv_list_del(&xfer->dirty);
+            mkv_xfer_step(xfer);
+            ++count;
+        }
+    } while (!mkv_list_is_empty(&ctx->failed_peers));
+
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        mkv_peer_start_flush(peer);
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_peer_start_flush(peer);
+    }
+    return count;
+}
+
+static unsigned mkv_progress_locked(mkv_ctx_t *ctx)
+{
+    unsigned count;
+
+    count = ucp_worker_progress(ctx->worker);
+    count += mkv_ctx_step(ctx);
+    count += mkv_ctx_pump(ctx);
+    mkv_ctx_check_deadlines(ctx);
+    if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
+        !mkv_list_is_empty(&ctx->failed_peers)) {
+        count += mkv_ctx_step(ctx);
+    }
+    mkv_ctx_reap(ctx);
+    return count;
+}
+
+unsigned mkv_progress(mkv_ctx_t *ctx)
+{
+    unsigned count;
+
+    mkv_enter(ctx);
+    count = mkv_progress_locked(ctx);
+    mkv_leave(ctx);
+    return count;
+}
+
+/* ---- Close ----------------------------------------------------------------------- */
+
+/* Progress until the condition holds or the time is over */
+static int mkv_close_wait(mkv_ctx_t *ctx, int (*is_over)(mkv_ctx_t *ctx),
+                          uint64_t timeout_ms)
+{
+    struct timespec pause = {0, 50000};
+    uint64_t start = mkv_ctx_now(ctx);
+
+    while (!is_over(ctx)) {
+        if (mkv_ctx_now(ctx) - start > timeout_ms * MKV_NSEC_PER_MSEC) {
+            return 0;
+        }
+        if (mkv_progress_locked(ctx) == 0) {
+            nanosleep(&pause, NULL); /* the other side may share our core */
+        }
+    }
+    return 1;
+}
+
+static int mkv_close_is_quiet(mkv_ctx_t *ctx)
+{
+    mkv_xfer_t *xfer;
+
+    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        if (!xfer->is_quiet) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int mkv_close_is_disconnected(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        if (!peer->is_ep_gone) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* End what runs, and let both sides know it */
+static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_xfer_t *xfer;
+
+    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        mkv_log_warn(ctx, "close: transfer %llu epoch %u is still open",
+                     (unsigned long long)xfer->id, xfer->epoch);
+        mkv_xfer_fail(xfer, MKV_ERR_ABORTED, "context %s was closed", ctx->name);
+        status = MKV_ERR_BUSY;
+    }
+    if (!mkv_close_wait(ctx, mkv_close_is_quiet, ctx->opts->drain_timeout)) {
+        mkv_log_error(ctx, "close: a peer may still touch memory it was shown");
+        status = MKV_ERR_DRAIN_TIMEOUT;
+    }
+    return status;
+}
+
+static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_map_t *map, *next_map;
+    mkv_plan_t *plan, *next_plan;
+
+    mkv_list_for_each_safe(map, next_map, &peer->maps, mkv_map_t, list)
+    {
+        mkv_log_warn(peer->ctx, "close: a map of peer %s is still open", peer->name);
+        mkv_list_for_each_safe(plan, next_plan, &map->plans, mkv_plan_t, list)
+        {
+            mkv_plan_free(plan);
+        }
+        mkv_map_free(map);
+        status = MKV_ERR_BUSY;
+    }
+    return status;
+}
+
+/* Callbacks of calls in flight refer to posts: connections first, transfers after */
+static mkv_status_t mkv_close_peers(mkv_ctx_t *ctx)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_peer_t *peer, *next;
+    mkv_xfer_t *xfer, *next_xfer;
+
+    mkv_list_for_each_safe(peer, next, &ctx->peers, mkv_peer_t, list)
+    {
+        (void)mkv_peer_close(peer, MKV_CLOSE_FORCE);
+    }
+    if (!mkv_close_wait(ctx, mkv_close_is_disconnected,
+                        ctx->opts->drain_timeout + 1000)) {
+        mkv_log_error(ctx, "close: a connection does not close");
+    }
+
+    mkv_list_for_each_safe(xfer, next_xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        mkv_xfer_free(xfer);
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        if (mkv_close_maps(peer) != MKV_OK) {
+            status = MKV_ERR_BUSY;
+        }
+    }
+    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_peer_destroy(peer);
+    }
+    return status;
+}
+
+mkv_status_t mkv_close(mkv_ctx_t *ctx)
+{
+    mkv_status_t status, peer_status;
+
+    mkv_enter(ctx);
+    ctx->is_closing = 1;
+    status = mkv_close_xfers(ctx);
+    peer_status = mkv_close_peers(ctx);
+    status = (status == MKV_OK) ? peer_status : status;
+    mkv_notify_cleanup(ctx);
+    mkv_mems_cleanup(ctx);
+    mkv_events_cleanup(ctx);
+    mkv_posts_cleanup(ctx);
+    mkv_arena_cleanup(ctx);
+    mkv_worker_close(ctx);
+    mkv_leave(ctx);
+
+    pthread_mutex_destroy(&ctx->lock);
+    mkv_config_release(ctx->config);
+    free(ctx);
+    return status;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The event queue and the file descriptor to sleep on. Terminal events must never be
+ * lost, so their nodes are reserved when the object they report is made.
+ */
+
+#include "mkv_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+const char *mkv_event_string(mkv_event_type_t type)
+{
+    static const char *const names[] = {"PEER_READY", "PEER_FAILED", "EXPOSED",
+                                        "DONE",       "FAILED",      "ABORTED",
+                                        "QUIET",      "MSG",         "WARN"};
+
+    return ((unsigned)type <= MKV_EV_WARN) ? names[type] : "unknown";
+}
+
+mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
+{
+    mkv_event_node_t *node;
+
+    for (; num > 0; --num) {
+        node = malloc(sizeof(*node));
+        if (node == NULL) {
+            return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for events");
+        }
+        mkv_list_init(&node->list);
+        mkv_list_add_tail(&ctx->free_events, &node->list);
+    }
+    return MKV_OK;
+}
+
+mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
+                                 size_t length)
+{
+    mkv_event_node_t *node;
+
+    if (mkv_list_is_empty(&ctx->free_events)) {
+        node = malloc(sizeof(*node));
+        if (node == NULL) {
+            mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));
+            return NULL;
+        }
+    } else {
+        node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+    }
+
+    memset(node, 0, sizeof(*node));
+    mkv_list_init(&node->list);
+    node->event.type = type;
+    node->owned = owned;
+    node->owned_length = length;
+    ctx->queued_event_bytes += length;
+    mkv_list_add_tail(&ctx->events, &node->list);
+    return &node->event;
+}
+
+mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type)
+{
+    return mkv_event_add_owned(ctx, type, NULL, 0);
+}
+
+/* The application has polled again: it is done with these */
+static void mkv_events_recycle(mkv_ctx_t *ctx)
+{
+    mkv_event_node_t *node;
+
+    while (!mkv_list_is_empty(&ctx->polled_events)) {
+        node = mkv_list_head(&ctx->polled_events, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+        free(node->owned);
+        mkv_list_add_tail(&ctx->free_events, &node->list);
+    }
+}
+
+mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t max, size_t *count_p)
+{
+    mkv_event_node_t *node;
+    size_t count = 0;
+
+    mkv_enter(ctx);
+    mkv_events_recycle(ctx);
+    while ((count < max) && !mkv_list_is_empty(&ctx->events)) {
+        node = mkv_list_head(&ctx->events, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+        events[count++] = node->event;
+        ctx->queued_event_bytes -= node->owned_length;
+        mkv_list_add_tail(&ctx->polled_events, &node->list);
+    }
+    mkv_leave(ctx);
+
+    *count_p = count;
+    return MKV_OK;
+}
+
+void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer)
+{
+    mkv_event_node_t *node;
+
+    mkv_list_for_each(node, &ctx->events, mkv_event_node_t, list)
+    {
+        if ((xfer != NULL) && (node->event.xfer == xfer)) {
+            node->event.xfer = NULL;
+            node->event.units = NULL;
+            node->event.num_units = 0;
+            node->event.data = NULL;
+            node->event.length = 0;
+        }
+        if ((peer != NULL) && (node->event.peer == peer)) {
+            node->event.peer = NULL;
+        }
+    }
+}
+
+static void mkv_events_free(mkv_list_t *events)
+{
+    mkv_event_node_t *node;
+
+    while (!mkv_list_is_empty(events)) {
+        node = mkv_list_head(events, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+        free(node->owned);
+        free(node);
+    }
+}
+
+/* ---- Sleeping -------------------------------------------------------------------- */
+
+static void mkv_fds_close(mkv_ctx_t *ctx)
+{
+    int *fds[] = {&ctx->epoll_fd, &ctx->wake_fd, &ctx->timer_fd};
+    size_t i;
+
+    for (i = 0; i < sizeof(fds) / sizeof(fds[0]); ++i) {
+        if (*fds[i] >= 0) {
+            close(*fds[i]);
+        }
+        *fds[i] = -1;
+    }
+}
+
+void mkv_events_cleanup(mkv_ctx_t *ctx)
+{
+    mkv_events_free(&ctx->events);
+    mkv_events_free(&ctx->polled_events);
+    mkv_events_free(&ctx->free_events);
+    mkv_fds_close(ctx);
+}
+
+static int mkv_fds_add(mkv_ctx_t *ctx, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return (fd >= 0) && (epoll_ctl(ctx->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+static mkv_status_t mkv_fds_open(mkv_ctx_t *ctx)
+{
+    ucs_status_t status;
+    int worker_fd;
+
+    status = ucp_worker_get_efd(ctx->worker, &worker_fd);
+    if (status != UCS_OK) {
+        return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
+                         "ucp_worker_get_efd() failed: %s; the UCX context needs the "
+                         "wakeup feature (option WAKEUP)",
+                         ucs_status_string(status));
+    }
+
+    ctx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    ctx->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ctx->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if ((ctx->epoll_fd < 0) || !mkv_fds_add(ctx, worker_fd) ||
+        !mkv_fds_add(ctx, ctx->wake_fd) || !mkv_fds_add(ctx, ctx->timer_fd)) {
+        mkv_fds_close(ctx);
+        return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
+                         "could not make the event descriptor: %s", strerror(errno));
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p)
+{
+    mkv_status_t status = MKV_OK;
+
+    mkv_enter(ctx);
+    if (ctx->epoll_fd < 0) {
+        status = mkv_fds_open(ctx);
+    }
+    if (status == MKV_OK) {
+        *fd_p = ctx->epoll_fd;
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+void mkv_ctx_wake(mkv_ctx_t *ctx)
+{
+    uint64_t one = 1;
+
+    if (ctx->wake_fd >= 0) {
+        (void)!write(ctx->wake_fd, &one, sizeof(one)); /* full: it is awake */
+    }
+}
+
+static void mkv_fds_arm(mkv_ctx_t *ctx)
+{
+    struct itimerspec timer;
+    uint64_t now = mkv_ctx_now(ctx);
+    uint64_t count, wait;
+
+    (void)!read(ctx->wake_fd, &count, sizeof(count));
+    memset(&timer, 0, sizeof(timer)); /* no deadline: off */
+    if (ctx->next_deadline != MKV_NEVER) {
+        wait = (ctx->next_deadline > now) ? ctx->next_deadline - now : 1;
+        timer.it_value.tv_sec = (time_t)(wait / 1000000000ull);
+        timer.it_value.tv_nsec = (long)(wait % 1000000000ull);
+    }
+    timerfd_settime(ctx->timer_fd, 0, &timer, NULL);
+}
+
+static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
+{
+    ucs_status_t status;
+
+    if (ctx->epoll_fd < 0) {
+        return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED, "call mkv_event_fd() first");
+    }
+    if (!mkv_list_is_empty(&ctx->events) || (ctx->num_asking_gates > 0) ||
+        !mkv_list_is_empty(&ctx->dirty_xfers) ||
+        !mkv_list_is_empty(&ctx->failed_peers) ||
+        (ctx->next_deadline <= mkv_ctx_now(ctx))) {
+        return MKV_ERR_BUSY;
+    }
+
+    mkv_fds_arm(ctx);
+    status = ucp_worker_arm(ctx->worker);
+    if (status == UCS_ERR_BUSY) {
+        return MKV_ERR_BUSY;
+    }
+    return (status == UCS_OK)
+               ? MKV_OK
+               : mkv_error(&ctx->log, MKV_ERR_TRANSPORT, "ucp_worker_arm() failed: %s",
+                           ucs_status_string(status));
+}
+
+mkv_status_t mkv_arm(mkv_ctx_t *ctx)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_arm_locked(ctx);
+    mkv_leave(ctx);
+    return status;
+}

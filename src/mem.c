@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Regions and the memory registered for them.
+ *
+ * A commit gives every new region a mem: one that is registered already and covers it,
+ * or a new one that covers all new regions of the same allocation. A mem lives until
+ * its last region is dropped; it never grows, because peers hold keys of it.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Repeated pointers ----------------------------------------------------------- */
+
+void *mkv_fill_get(mkv_fill_block_t **fill, void *item, size_t num)
+{
+    mkv_fill_block_t *block = *fill;
+    size_t capacity;
+    size_t i;
+
+    if ((block != NULL) && (block->num >= num)) {
+        return block->items;
+    }
+
+    capacity = (block == NULL) ? num : 2 * block->num;
+    capacity = (capacity < num) ? num : capacity;
+    block = malloc(sizeof(*block) + capacity * sizeof(block->items[0]));
+    if (block == NULL) {
+        return NULL;
+    }
+    for (i = 0; i < capacity; ++i) {
+        block->items[i] = item;
+    }
+    block->num = capacity;
+    block->older = *fill; /* may be in use by calls in flight */
+    *fill = block;
+    return block->items;
+}
+
+void mkv_fill_cleanup(mkv_fill_block_t **fill)
+{
+    mkv_fill_block_t *block;
+
+    while (*fill != NULL) {
+        block = *fill;
+        *fill = block->older;
+        free(block);
+    }
+}
+
+/* ---- Adding ---------------------------------------------------------------------- */
+
+static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    uint64_t base = (uintptr_t)region->base;
+    uint64_t stride = region->unit_stride;
+    uint64_t alloc = (uintptr_t)region->alloc_base;
+
+    if ((region->size != sizeof(*region)) ||
+        (region->component >= MKV_MAX_COMPONENTS) || (region->base == NULL) ||
+        ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST) ||
+        (region->flags & ~MKV_REGION_OPTIONAL)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "region: size %zu (expected %zu) component %u (below %u) base "
+                         "%p memory type %d flags 0x%x",
+                         region->size, sizeof(*region), region->component,
+                         MKV_MAX_COMPONENTS, region->base, (int)region->mem_type,
+                         region->flags);
+    }
+    if (!mkv_region_is_sound(base, region->length, region->unit_bytes,
+                             stride == 0 ? region->unit_bytes : stride,
+                             region->n_units)) {
+        return mkv_error(&ctx->log, MKV_ERR_BOUNDS,
+                         "component %u layer %d part %u: %llu units of %llu bytes, "
+                         "stride %llu, do not "
+                         "fit into %llu bytes at %p without overlap",
+                         region->component, region->layer, region->part,
+                         (unsigned long long)region->n_units,
+                         (unsigned long long)region->unit_bytes,
+                         (unsigned long long)stride, (unsigned long long)region->length,
+                         region->base);
+    }
+    if ((region->alloc_base != NULL) &&
+        ((alloc > base) || (region->alloc_length > UINT64_MAX - alloc) ||
+         (base + region->length > alloc + region->alloc_length))) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_BOUNDS,
+            "component %u layer %d part %u: %llu bytes at %p are not inside "
+            "the allocation of %llu bytes at %p",
+            region->component, region->layer, region->part,
+            (unsigned long long)region->length, region->base,
+            (unsigned long long)region->alloc_length, region->alloc_base);
+    }
+    return MKV_OK;
+}
+
+static mkv_lregion_t *mkv_region_find(mkv_ctx_t *ctx, uint32_t component, int32_t layer,
+                                      uint16_t part)
+{
+    mkv_lregion_t *region;
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        if ((region->info.component == component) && (region->info.layer == layer) &&
+            (region->info.part == part)) {
+            return region;
+        }
+    }
+    return NULL;
+}
+
+/* Ask the caller's hook for the allocation, if the region names none */
+static void mkv_region_resolve(mkv_ctx_t *ctx, mkv_region_t *info)
+{
+    uint64_t base = (uintptr_t)info->base;
+    void *alloc_base = NULL;
+    size_t alloc_length = 0;
+
+    info->unit_stride = (info->unit_stride == 0) ? info->unit_bytes : info->unit_stride;
+    if ((info->alloc_base != NULL) || (ctx->params.mem_query == NULL) ||
+        (ctx->params.mem_query(ctx->params.mem_query_arg, info->base, info->length,
+                               &alloc_base, &alloc_length) != MKV_OK)) {
+        return;
+    }
+
+    if (((uintptr_t)alloc_base > base) ||
+        (base + info->length > (uintptr_t)alloc_base + alloc_length)) {
+        mkv_log_warn(
+            ctx,
+            "mem_query says that %llu bytes at %p are in the allocation of %zu "
+            "bytes at %p, ignored",
+            (unsigned long long)info->length, info->base, alloc_length, alloc_base);
+        return;
+    }
+    info->alloc_base = alloc_base;
+    info->alloc_length = alloc_length;
+}
+
+static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *info,
+                                          mkv_region_id_t *id_p)
+{
+    mkv_status_t status = mkv_region_check(ctx, info);
+    mkv_lregion_t *region;
+
+    if (status != MKV_OK) {
+        return status;
+    }
+    if (mkv_region_find(ctx, info->component, info->layer, info->part) != NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
+                         "component %u layer %d part %u is added already",
+                         info->component, info->layer, info->part);
+    }
+
+    region = calloc(1, sizeof(*region));
+    if (region == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a region");
+    }
+    mkv_list_init(&region->list);
+    region->info = *info;
+    region->id = ++ctx->last_region_id;
+    mkv_region_resolve(ctx, &region->info);
+    mkv_list_add_tail(&ctx->regions, &region->list);
+    ++ctx->num_regions;
+    *id_p = region->id;
+    return MKV_OK;
+}
+
+mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
+                            mkv_region_id_t *id_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_region_add_locked(ctx, region, id_p);
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- Committing ------------------------------------------------------------------ */
+
+/* What one registration must cover */
+typedef struct mkv_span {
+    uint64_t base, end;
+    ucs_memory_type_t type;
+    int is_stated; /* an allocation's bounds: never joined with another */
+} mkv_span_t;
+
+static mkv_span_t mkv_region_span(const mkv_region_t *info)
+{
+    mkv_span_t span = {.type = info->mem_type};
+
+    span.is_stated = (info->alloc_base != NULL);
+    span.base = (uintptr_t)(span.is_stated ? info->alloc_base : info->base);
+    span.end = span.base + (span.is_stated ? info->alloc_length : info->length);
+    return span;
+}
+
+static int mkv_span_compare(const void *a, const void *b)
+{
+    const mkv_span_t *sa = a;
+    const mkv_span_t *sb = b;
+
+    if (sa->type != sb->type) {
+        return (sa->type < sb->type) ? -1 : 1;
+    }
+    return (sa->base < sb->base) ? -1 : (sa->base > sb->base);
+}
+
+/* Overlapping memory is one allocation; adjoining memory of a GPU may be two, and a key
+ * that spans two allocations cannot be exported */
+static int mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
+{
+    if (a->type != b->type) {
+        return 0;
+    }
+    return (b->base < a->end) ||
+           ((b->base == a->end) && (a->type == UCS_MEMORY_TYPE_HOST) && !a->is_stated &&
+            !b->is_stated);
+}
+
+static size_t mkv_spans_join(mkv_span_t *spans, size_t num)
+{
+    size_t last = 0;
+    size_t i;
+
+    if (num == 0) {
+        return 0;
+    }
+    qsort(spans, num, sizeof(*spans), mkv_span_compare);
+    for (i = 1; i < num; ++i) {
+        if (mkv_span_joins(&spans[last], &spans[i])) {
+            spans[last].end =
+                (spans[i].end > spans[last].end) ? spans[i].end : spans[last].end;
+            spans[last].is_stated |= spans[i].is_stated;
+        } else {
+            spans[++last] = spans[i];
+        }
+    }
+    return last + 1;
+}
+
+static mkv_mem_t *mkv_mem_find(mkv_ctx_t *ctx, const mkv_region_t *info)
+{
+    uint64_t base = (uintptr_t)info->base;
+    mkv_mem_t *mem;
+
+    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    {
+        if ((mem->type == info->mem_type) && (mem->base <= base) &&
+            (base + info->length <= mem->base + mem->length)) {
+            return mem;
+        }
+    }
+    return NULL;
+}
+
+static void mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
+{
+    ucs_status_t status;
+
+    mkv_list_del(&mem->list);
+    mkv_fill_cleanup(&mem->fill);
+    if (mem->rkey != NULL) {
+        ucp_rkey_buffer_release(mem->rkey);
+    }
+    if (mem->memh != NULL) {
+        status = ucp_mem_unmap(ctx->ucp_context, mem->memh);
+        if (status != UCS_OK) {
+            mkv_log_error(ctx, "ucp_mem_unmap(%llu bytes at 0x%llx) failed: %s",
+                          (unsigned long long)mem->length,
+                          (unsigned long long)mem->base, ucs_status_string(status));
+        }
+    }
+    free(mem);
+}
+
+static mkv_status_t mkv_mem_register(mkv_ctx_t *ctx, mkv_mem_t *mem)
+{
+    ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                                                 UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                                                 UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+                                   .address = (void *)(uintptr_t)mem->base,
+                                   .length = mem->length,
+                                   .memory_type = mem->type};
+    const char *what = "ucp_mem_map";
+    ucs_status_t status;
+
+    status = ucp_mem_map(ctx->ucp_context, &params, &mem->memh);
+    if (status == UCS_OK) {
+        what = "ucp_rkey_pack";
+        status =
+            ucp_rkey_pack(ctx->ucp_context, mem->memh, &mem->rkey, &mem->rkey_length);
+    }
+    if (status != UCS_OK) {
+        return mkv_error(&ctx->log, MKV_ERR_TRANSPORT,
+                         "%s(%llu bytes of memory type %d at 0x%llx) failed: %s", what,
+                         (unsigned long long)mem->length, (int)mem->type,
+                         (unsigned long long)mem->base, ucs_status_string(status));
+    }
+    if (mem->rkey_length > MKV_MAX_RKEY_SIZE) {
+        return mkv_error(&ctx->log, MKV_ERR_TRANSPORT,
+                         "UCX packs a key of %zu bytes, expected at most %u",
+                         mem->rkey_length, MKV_MAX_RKEY_SIZE);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_mem_create(mkv_ctx_t *ctx, const mkv_span_t *span)
+{
+    mkv_mem_t *mem = calloc(1, sizeof(*mem));
+    mkv_status_t status;
+
+    if (mem == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a registration");
+    }
+    mkv_list_init(&mem->list);
+    mem->id = ++ctx->last_mem_id;
+    mem->type = span->type;
+    mem->base = span->base;
+    mem->length = span->end - span->base;
+    status = mkv_mem_register(ctx, mem);
+    if (status != MKV_OK) {
+        mkv_mem_destroy(ctx, mem);
+        return status;
+    }
+
+    mkv_list_add_tail(&ctx->mems, &mem->list);
+    mkv_log_debug(ctx, "mem %u: registered %llu bytes of memory type %d at 0x%llx",
+                  mem->id, (unsigned long long)mem->length, (int)mem->type,
+                  (unsigned long long)mem->base);
+    return MKV_OK;
+}
+
+static void mkv_mems_destroy_unused(mkv_ctx_t *ctx)
+{
+    mkv_mem_t *mem, *next;
+
+    mkv_list_for_each_safe(mem, next, &ctx->mems, mkv_mem_t, list)
+    {
+        if (mem->num_regions == 0) {
+            mkv_mem_destroy(ctx, mem);
+        }
+    }
+}
+
+static void mkv_regions_announce(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer;
+
+    ++ctx->epoch;
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        if ((peer->state != MKV_PEER_FAILED) && peer->has_info &&
+            (mkv_peer_announce(peer, MKV_MSG_REGIONS) != MKV_OK)) {
+            mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be told the new regions");
+        }
+    }
+}
+
+static mkv_status_t mkv_regions_commit_locked(mkv_ctx_t *ctx)
+{
+    mkv_span_t *spans = calloc(ctx->num_regions + 1, sizeof(*spans));
+    mkv_status_t status = MKV_OK;
+    mkv_lregion_t *region;
+    mkv_mem_t *mem;
+    size_t num = 0;
+    size_t i;
+
+    if (spans == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory to sort %u regions",
+                         ctx->num_regions);
+    }
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        if ((region->mem == NULL) && (mkv_mem_find(ctx, &region->info) == NULL)) {
+            spans[num++] = mkv_region_span(&region->info);
+        }
+    }
+    num = mkv_spans_join(spans, num);
+    for (i = 0; (i < num) && (status == MKV_OK); ++i) {
+        status = mkv_mem_create(ctx, &spans[i]);
+    }
+    free(spans);
+    if (status != MKV_OK) {
+        mkv_mems_destroy_unused(ctx);
+        return status;
+    }
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        mem = (region->mem == NULL) ? mkv_mem_find(ctx, &region->info) : NULL;
+        if (mem != NULL) {
+            region->mem = mem;
+            ++mem->num_regions;
+        }
+    }
+    mkv_regions_announce(ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_regions_commit_locked(ctx);
+    if ((status == MKV_OK) && (epoch_p != NULL)) {
+        *epoch_p = ctx->epoch;
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- Dropping -------------------------------------------------------------------- */
+
+static mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id)
+{
+    mkv_lregion_t *region;
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        if (region->id == id) {
+            return region;
+        }
+    }
+    return NULL;
+}
+
+static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
+{
+    if (region->mem != NULL) {
+        --region->mem->num_regions;
+    }
+    mkv_list_del(&region->list);
+    --ctx->num_regions;
+    free(region);
+}
+
+static mkv_status_t mkv_regions_drop_locked(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                                            size_t num_ids)
+{
+    mkv_lregion_t *region;
+    size_t i;
+
+    for (i = 0; i < num_ids; ++i) {
+        region = mkv_region_by_id(ctx, ids[i]);
+        if (region == NULL) {
+            return mkv_error(&ctx->log, MKV_ERR_NOTFOUND, "there is no region %u",
+                             ids[i]);
+        }
+        if (region->num_maps > 0) {
+            return mkv_error(&ctx->log, MKV_ERR_BUSY,
+                             "region %u (component %u layer %d part %u) is used by %u "
+                             "maps",
+                             region->id, region->info.component, region->info.layer,
+                             region->info.part, region->num_maps);
+        }
+    }
+
+    for (i = 0; i < num_ids; ++i) {
+        region = mkv_region_by_id(ctx, ids[i]);
+        if (region != NULL) { /* an id may occur twice */
+            mkv_region_destroy(ctx, region);
+        }
+    }
+    mkv_mems_destroy_unused(ctx);
+    mkv_regions_announce(ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                              size_t num_ids)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_regions_drop_locked(ctx, ids, num_ids);
+    mkv_leave(ctx);
+    return status;
+}
+
+void mkv_mems_cleanup(mkv_ctx_t *ctx)
+{
+    mkv_lregion_t *region, *next;
+
+    mkv_list_for_each_safe(region, next, &ctx->regions, mkv_lregion_t, list)
+    {
+        mkv_region_destroy(ctx, region);
+    }
+    mkv_mems_destroy_unused(ctx);
+}
+
+/* ---- Describing ------------------------------------------------------------------ */
+
+static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
+{
+    mkv_wire_mem_t *wire;
+    mkv_mem_t *mem;
+
+    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    {
+        wire = &info->mems[info->num_mems++];
+        wire->id = mem->id;
+        wire->mem_type = mem->type;
+        wire->base = mem->base;
+        wire->length = mem->length;
+        wire->rkey = mem->rkey;
+        wire->rkey_length = (uint32_t)mem->rkey_length;
+    }
+}
+
+static uint32_t mkv_blob_mem_index(const mkv_blob_info_t *info, uint32_t id)
+{
+    uint32_t i;
+
+    for (i = 0; info->mems[i].id != id; ++i) {
+    }
+    return i;
+}
+
+static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
+{
+    mkv_wire_region_t *wire;
+    mkv_lregion_t *region;
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        if (region->mem == NULL) {
+            continue;
+        }
+        wire = &info->regions[info->num_regions++];
+        wire->id = region->id;
+        wire->component = region->info.component;
+        wire->layer = region->info.layer;
+        wire->part = region->info.part;
+        wire->flags = region->info.flags;
+        wire->mem = mkv_blob_mem_index(info, region->mem->id);
+        wire->base = (uintptr_t)region->info.base;
+        wire->length = region->info.length;
+        wire->unit_bytes = region->info.unit_bytes;
+        wire->unit_stride = region->info.unit_stride;
+        wire->n_units = region->info.n_units;
+        wire->tokens_per_unit = region->info.tokens_per_unit;
+        wire->dtype = region->info.dtype;
+    }
+}
+
+static size_t mkv_list_length(const mkv_list_t *list)
+{
+    const mkv_list_t *item;
+    size_t length = 0;
+
+    for (item = list->next; item != list; item = item->next) {
+        ++length;
+    }
+    return length;
+}
+
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf)
+{
+    mkv_status_t status = MKV_ERR_NOMEM;
+    mkv_blob_info_t info;
+
+    memset(&info, 0, sizeof(info));
+    info.process = ctx->process;
+    mkv_text(info.name, sizeof(info.name), "%s", ctx->name);
+    info.address = ctx->address;
+    info.address_length = ctx->address_length;
+    info.topology = ctx->params.topology;
+    info.page_tokens = ctx->params.page_tokens;
+    info.dtype = ctx->params.dtype;
+    info.total_kv_heads = ctx->params.total_kv_heads;
+    info.model = ctx->params.model;
+    info.epoch = ctx->epoch;
+    info.has_regions = (kind == MKV_BLOB_FULL);
+    if (info.has_regions) {
+        info.mems = calloc(mkv_list_length(&ctx->mems) + 1, sizeof(*info.mems));
+        info.regions = calloc(ctx->num_regions + 1, sizeof(*info.regions));
+        if ((info.mems == NULL) || (info.regions == NULL)) {
+            goto out;
+        }
+        mkv_blob_add_mems(ctx, &info);
+        mkv_blob_add_regions(ctx, &info);
+    }
+    status = mkv_blob_encode(&info, wbuf);
+
+out:
+    mkv_blob_info_cleanup(&info);
+    return (status == MKV_OK)
+               ? MKV_OK
+               : mkv_error(&ctx->log, status, "no memory for the description");
+}
+
+mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
+                      size_t *length_p)
+{
+    size_t room = *length_p;
+    mkv_status_t status;
+    mkv_wbuf_t wbuf;
+
+    mkv_wbuf_init(&wbuf);
+    mkv_enter(ctx);
+    status = mkv_ctx_blob(ctx, kind, &wbuf);
+    mkv_leave(ctx);
+    if (status == MKV_OK) {
+        *length_p = wbuf.length;
+        if (wbuf.length > room) {
+            status =
+                mkv_error(&ctx->log, MKV_ERR_LENGTH,
+                          "the blob has %zu bytes, room is %zu", wbuf.length, room);
+        } else {
+            memcpy(buffer, wbuf.data, wbuf.length);
+        }
+    }
+    mkv_wbuf_cleanup(&wbuf);
+    return status;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "options.h"
+
+#include "log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+extern char **environ;
+
+typedef enum mkv_opt_type {
+    MKV_OPT_BOOL,
+    MKV_OPT_UINT,
+    MKV_OPT_SIZE,
+    MKV_OPT_TIME,
+    MKV_OPT_ENUM,
+    MKV_OPT_STRING
+} mkv_opt_type_t;
+
+typedef struct mkv_opt {
+    const char *name;
+    const char *dfl;
+    const char *help;
+    size_t offset;
+    mkv_opt_type_t type;
+    const char *const *values; /* MKV_OPT_ENUM: index is the value */
+} mkv_opt_t;
+
+static const char *const mkv_backend_names[] = {"auto", "xgmi", "ipc", "rdma",
+                                                "shm",  "tcp",  NULL};
+static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
+static const char *const mkv_level_names[] = {"error", "warn",  "info",
+                                              "debug", "trace", NULL};
+
+#define MKV_OPT(_member) offsetof(mkv_options_t, _member)
+
+static const mkv_opt_t mkv_opts[] = {
+    {"BACKEND", "auto",
+     "What should carry the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but "
+     "auto\n"
+     "also chooses the transports of an own UCX context, unless UCX_TLS is set.",
+     MKV_OPT(backend), MKV_OPT_ENUM, mkv_backend_names},
+    {"STRICT", "n",
+     "Refuse a peer that BACKEND would not carry, instead of warning about it. Set it\n"
+     "where a slow fallback is worse than an error.",
+     MKV_OPT(strict), MKV_OPT_BOOL, NULL},
+    {"TLS", "",
+     "Transports of an own UCX context, as UCX_TLS; empty: by BACKEND or UCX_TLS.",
+     MKV_OPT(tls), MKV_OPT_STRING, NULL},
+    {"NET_DEVICES", "",
+     "Network devices of an own UCX context, as UCX_NET_DEVICES; empty: UCX decides.",
+     MKV_OPT(net_devices), MKV_OPT_STRING, NULL},
+    {"LANES", "0",
+     "Rails of one operation in an own UCX context, as UCX_MAX_RMA_RAILS; 0: UCX\n"
+     "decides. Raise it to use several NICs for one buffer.",
+     MKV_OPT(lanes), MKV_OPT_UINT, NULL},
+    {"SGL", "try",
+     "Whether a WRITE post is one scatter-gather call of UCX: try (where UCX and the\n"
+     "transport are known to do it), yes, or no (one put per piece).",
+     MKV_OPT(sgl), MKV_OPT_ENUM, mkv_sgl_names},
+    {"SGL_MAX", "inf",
+     "Pieces in one scatter-gather call, in pieces. Lower it to bound the memory of\n"
+     "very large posts (40 bytes a piece).",
+     MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL},
+    {"MAX_INFLIGHT_OPS", "4096",
+     "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it "
+     "when\n"
+     "a transport's queues are short on memory.",
+     MKV_OPT(max_inflight_ops), MKV_OPT_UINT, NULL},
+    {"MAX_INFLIGHT_BYTES", "4g",
+     "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
+     "wait behind large ones.",
+     MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL},
+    {"MAX_MESSAGE", "64m", "Largest control or user message, in bytes, either way.",
+     MKV_OPT(max_message), MKV_OPT_SIZE, NULL},
+    {"MAX_QUEUED", "256m",
+     "Messages waiting per peer, sent or received and not polled, in bytes.",
+     MKV_OPT(max_queued), MKV_OPT_SIZE, NULL},
+    {"EARLY_MESSAGES", "4096",
+     "Messages kept per peer for transfers that are not open yet, in messages.",
+     MKV_OPT(early_messages), MKV_OPT_UINT, NULL},
+    {"ARENA_MAX", "64m",
+     "Memory kept for the lists of later posts, in bytes. Raise it when arena_allocs\n"
+     "keeps growing.",
+     MKV_OPT(arena_max), MKV_OPT_SIZE, NULL},
+    {"BIND_TIMEOUT", "60s",
+     "Time for the other side to open its half, and for a peer to answer, in ms unless "
+     "a\n"
+     "unit is given (ms, s, m).",
+     MKV_OPT(bind_timeout), MKV_OPT_TIME, NULL},
+    {"XFER_TIMEOUT", "300s",
+     "Time from bound to complete, in ms unless a unit is given.",
+     MKV_OPT(xfer_timeout), MKV_OPT_TIME, NULL},
+    {"RELEASE_TIMEOUT", "300s",
+     "READ, source: time from bound until all readers released, in ms unless a unit "
+     "is\n"
+     "given.",
+     MKV_OPT(release_timeout), MKV_OPT_TIME, NULL},
+    {"DRAIN_TIMEOUT", "30s",
+     "Time from an error until both sides are quiet; then the connection is cut, in "
+     "ms\n"
+     "unless a unit is given.",
+     MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL},
+    {"PEER_CHECK", "500",
+     "How often to look whether a peer's process on this host is gone, in ms; 0: "
+     "never,\n"
+     "leave it to UCX.",
+     MKV_OPT(peer_check), MKV_OPT_TIME, NULL},
+    {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
+     MKV_OPT(wakeup), MKV_OPT_BOOL, NULL},
+    {"AM_ID", "77",
+     "UCX active message id, below 65536; change it on all sides when an attached\n"
+     "worker's owner uses it.",
+     MKV_OPT(am_id), MKV_OPT_UINT, NULL},
+    {"LOG_LEVEL", "warn", "error, warn, info, debug or trace.", MKV_OPT(log_level),
+     MKV_OPT_ENUM, mkv_level_names},
+};
+
+#define MKV_NUM_OPTS (sizeof(mkv_opts) / sizeof(mkv_opts[0]))
+
+struct mkv_config {
+    mkv_options_t values;
+    char text[MKV_NUM_OPTS][128];
+};
+
+static int mkv_opt_parse_bool(const char *text, uint64_t *value_p)
+{
+    static const char *const yes[] = {"y", "yes", "1", "on", "true"};
+    static const char *const no[] = {"n", "no", "0", "off", "false"};
+    size_t i;
+
+    for (i = 0; i < sizeof(yes) / sizeof(yes[0]); ++i) {
+        if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
+            *value_p = !strcasecmp(text, yes[i]);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int mkv_opt_parse_enum(const mkv_opt_t *opt, const char *text, uint64_t *value_p)
+{
+    size_t i;
+
+    for (i = 0; opt->values[i] != NULL; ++i) {
+        if (!strcasecmp(text, opt->values[i])) {
+            *value_p = i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Factor of a suffix, 0 if the option does not know it */
+static uint64_t mkv_opt_factor(mkv_opt_type_t type, const char *suffix)
+{
+    static const struct {
+        mkv_opt_type_t type;
+        const char *suffix;
+        uint64_t factor;
+    } factors[] = {
+        {MKV_OPT_SIZE, "k", 1ull << 10},  {MKV_OPT_SIZE, "m", 1ull << 20},
+        {MKV_OPT_SIZE, "g", 1ull << 30},  {MKV_OPT_SIZE, "b", 1},
+        {MKV_OPT_SIZE, "kb", 1ull << 10}, {MKV_OPT_SIZE, "mb", 1ull << 20},
+        {MKV_OPT_SIZE, "gb", 1ull << 30}, {MKV_OPT_TIME, "ms", 1},
+        {MKV_OPT_TIME, "s", 1000},        {MKV_OPT_TIME, "m", 60000},
+    };
+    size_t i;
+
+    if (*suffix == '\0') {
+        return 1;
+    }
+    for (i = 0; i < sizeof(factors) / sizeof(factors[0]); ++i) {
+        if ((factors[i].type == type) && !strcasecmp(suffix, factors[i].suffix)) {
+            return factors[i].factor;
+        }
+    }
+    return 0;
+}
+
+static int mkv_opt_parse_number(mkv_opt_type_t type, const char *text,
+                                uint64_t *value_p)
+{
+    uint64_t factor;
+    uint64_t number;
+    char *end;
+
+    if (!strcasecmp(text, "inf")) {
+        *value_p = (type == MKV_OPT_TIME) ? UINT32_MAX : UINT64_MAX;
+        return 1;
+    }
+    if (!isdigit((unsigned char)text[0])) {
+        return 0; /* strtoull takes a sign */
+    }
+
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    factor = mkv_opt_factor(type, end);
+    if ((errno != 0) || (factor == 0) || (number > UINT64_MAX / factor) ||
+        ((type == MKV_OPT_TIME) && (number * factor > UINT32_MAX))) {
+        return 0;
+    }
+
+    *value_p = number * factor;
+    return 1;
+}
+
+static int mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
+{
+    switch (opt->type) {
+    case MKV_OPT_BOOL:
+        return mkv_opt_parse_bool(text, value);
+    case MKV_OPT_ENUM:
+        return mkv_opt_parse_enum(opt, text, value);
+    case MKV_OPT_STRING:
+        mkv_text(value, sizeof(((mkv_options_t *)0)->tls), "%s", text);
+        return 1;
+    default:
+        return mkv_opt_parse_number(opt->type, text, value);
+    }
+}
+
+static const char *mkv_opt_expected(const mkv_opt_t *opt)
+{
+    switch (opt->type) {
+    case MKV_OPT_BOOL:
+        return "y or n";
+    case MKV_OPT_SIZE:
+        return "a size such as 4096, 64k, 1g or inf";
+    case MKV_OPT_TIME:
+        return "a time such as 500, 500ms, 30s, 5m or inf";
+    case MKV_OPT_ENUM:
+        return opt->help;
+    default:
+        return "a number";
+    }
+}
+
+static const mkv_opt_t *mkv_opt_find(const char *key)
+{
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_OPTS; ++i) {
+        if (!strcasecmp(key, mkv_opts[i].name)) {
+            return &mkv_opts[i];
+        }
+    }
+    return NULL;
+}
+
+mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *value)
+{
+    const mkv_opt_t *opt = mkv_opt_find(key);
+
+    if (opt == NULL) {
+        return mkv_error(NULL, MKV_ERR_NOTFOUND, "no option is called '%s'", key);
+    }
+    if (strlen(value) >= sizeof(config->text[0])) {
+        return mkv_error(NULL, MKV_ERR_INVALID, "%s: value is longer than %zu bytes",
+                         opt->name, sizeof(config->text[0]) - 1);
+    }
+    if (!mkv_opt_parse(opt, value, (char *)&config->values + opt->offset)) {
+        return mkv_error(NULL, MKV_ERR_INVALID, "%s: '%s' is not %s", opt->name, value,
+                         mkv_opt_expected(opt));
+    }
+
+    strcpy(config->text[opt - mkv_opts], value);
+    return MKV_OK;
+}
+
+const char *mkv_config_get(const mkv_config_t *config, const char *key)
+{
+    const mkv_opt_t *opt = mkv_opt_find(key);
+
+    return (opt == NULL) ? NULL : config->text[opt - mkv_opts];
+}
+
+static mkv_status_t mkv_config_read_env(mkv_config_t *config, const char *prefix)
+{
+    char key[64];
+    char **env;
+    const char *value;
+    size_t length = strlen(prefix);
+    mkv_status_t status;
+
+    for (env = environ; *env != NULL; ++env) {
+        if (strncmp(*env, prefix, length) != 0) {
+            continue;
+        }
+        value = strchr(*env, '=');
+        if (value == NULL) {
+            continue;
+        }
+        mkv_text(key, sizeof(key), "%.*s", (int)(value - *env - length), *env + length);
+        status = mkv_config_set(config, key, value + 1);
+        if (status != MKV_OK) {
+            return (status == MKV_ERR_NOTFOUND)
+                       ? mkv_error(NULL, MKV_ERR_INVALID,
+                                   "the environment sets %s%s, but there is no such "
+                                   "option",
+                                   prefix, key)
+                       : status;
+        }
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_config_read(const char *prefix, mkv_config_t **config_p)
+{
+    mkv_config_t *config = calloc(1, sizeof(*config));
+    char long_prefix[128];
+    mkv_status_t status;
+    size_t i;
+
+    if (config == NULL) {
+        return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for the configuration");
+    }
+
+    for (i = 0; i < MKV_NUM_OPTS; ++i) {
+        status = mkv_config_set(config, mkv_opts[i].name, mkv_opts[i].dfl);
+        if (status != MKV_OK) {
+            goto err_free;
+        }
+    }
+
+    status = mkv_config_read_env(config, "MORIKV_");
+    if ((status == MKV_OK) && (prefix != NULL)) {
+        mkv_text(long_prefix, sizeof(long_prefix), "%s_MORIKV_", prefix);
+        status = mkv_config_read_env(config, long_prefix);
+    }
+    if (status != MKV_OK) {
+        goto err_free;
+    }
+
+    *config_p = config;
+    return MKV_OK;
+
+err_free:
+    free(config);
+    return status;
+}
+
+void mkv_config_release(mkv_config_t *config)
+{
+    free(config);
+}
+
+const mkv_options_t *mkv_config_options(const mkv_config_t *config)
+{
+    return &config->values;
+}
+
+const char *mkv_config_tls(const mkv_config_t *config)
+{
+    if ((config->values.tls[0] != '\0') || (getenv("UCX_TLS") != NULL)) {
+        return config->values.tls;
+    }
+
+    switch (config->values.backend) {
+    case MKV_BACKEND_XGMI:
+        return "mori_xgmi,sm,tcp,self";
+    case MKV_BACKEND_SHM:
+        return "sm,self,tcp";
+    case MKV_BACKEND_TCP:
+        return "tcp,self";
+    default:
+        return "";
+    }
+}
+
+mkv_config_t *mkv_config_copy(const mkv_config_t *config)
+{
+    mkv_config_t *copy = malloc(sizeof(*copy));
+
+    if (copy != NULL) {
+        *copy = *config;
+    }
+    return copy;
+}
+
+void mkv_config_dump(const mkv_config_t *config,
+                     void (*write)(void *arg, const char *line), void *arg)
+{
+    char line[256];
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_OPTS; ++i) {
+        mkv_text(line, sizeof(line), "%s=%s", mkv_opts[i].name, config->text[i]);
+        write(arg, line);
+    }
+}
+
+void mkv_config_help(void (*write)(void *arg, const char *line), void *arg)
+{
+    char line[512];
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_OPTS; ++i) {
+        mkv_text(line, sizeof(line), "MORIKV_%s=%s\n%s", mkv_opts[i].name,
+                 mkv_opts[i].dfl, mkv_opts[i].help);
+        write(arg, line);
+    }
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Block lists merged into runs, once, for every layer and every post. */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t *units)
+{
+    const mkv_map_component_t *component = mkv_map_component(map, units->component);
+    const mkv_log_t *log = &map->ctx->log;
+    size_t i;
+
+    if (component == NULL) {
+        return mkv_error(log, MKV_ERR_PAIRING, "the map has no component %u",
+                         units->component);
+    }
+    if (units->num_local != units->num_remote) {
+        return mkv_error(
+            log, MKV_ERR_LENGTH, "component %u: %u blocks here, %u at peer %s",
+            units->component, units->num_local, units->num_remote, map->peer->name);
+    }
+    if ((units->num_local > 0) && ((units->local == NULL) || (units->remote == NULL))) {
+        return mkv_error(log, MKV_ERR_INVALID, "component %u: a block list is NULL",
+                         units->component);
+    }
+
+    i = mkv_blocks_find_outside(units->local, units->num_local, component->local_units);
+    if (i < units->num_local) {
+        return mkv_error(
+            log, MKV_ERR_BOUNDS,
+            "component %u: local block %u at position %zu, the regions have "
+            "%llu",
+            units->component, units->local[i], i,
+            (unsigned long long)component->local_units);
+    }
+    i = mkv_blocks_find_outside(units->remote, units->num_remote,
+                                component->remote_units);
+    if (i < units->num_remote) {
+        return mkv_error(log, MKV_ERR_BOUNDS,
+                         "component %u: remote block %u at position %zu, peer %s has "
+                         "%llu",
+                         units->component, units->remote[i], i, map->peer->name,
+                         (unsigned long long)component->remote_units);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *units,
+                                   size_t num_units, uint32_t flags)
+{
+    uint64_t seen = 0;
+    mkv_status_t status;
+    size_t i;
+
+    if (flags & ~(uint32_t)MKV_PLAN_KEEP_ORDER) {
+        return mkv_error(&map->ctx->log, MKV_ERR_INVALID, "plan_create: flags 0x%x",
+                         flags);
+    }
+    for (i = 0; i < num_units; ++i) {
+        status = mkv_plan_check_units(map, &units[i]);
+        if (status != MKV_OK) {
+            return status;
+        }
+        if (seen & (1ull << units[i].component)) {
+            return mkv_error(&map->ctx->log, MKV_ERR_DUPLICATE,
+                             "component %u occurs twice", units[i].component);
+        }
+        seen |= 1ull << units[i].component;
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
+{
+    mkv_plan_part_t *part;
+    mkv_status_t status;
+    mkv_run_t *runs;
+
+    if (units->num_local == 0) {
+        return MKV_OK;
+    }
+    part = &plan->parts[mkv_map_component(plan->map, units->component) -
+                        plan->map->components];
+    runs = malloc(units->num_local * sizeof(*runs));
+    if (runs == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    part->runs = runs;
+    status = mkv_runs_merge(units->local, units->remote, units->num_local, plan->flags,
+                            runs, &part->num_runs);
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    /* Long prompts merge to a few runs; a failed shrink keeps the larger block */
+    runs = realloc(part->runs, part->num_runs * sizeof(*runs));
+    part->runs = (runs != NULL) ? runs : part->runs;
+    part->num_units = units->num_local;
+    plan->memory += part->num_runs * sizeof(*runs);
+    return MKV_OK;
+}
+
+static void mkv_plan_sum(mkv_plan_t *plan)
+{
+    const mkv_plan_part_t *part;
+    const mkv_pair_t *pair;
+    uint32_t i;
+
+    for (i = 0; i < plan->map->num_pairs; ++i) {
+        pair = &plan->map->pairs[i];
+        part = &plan->parts[pair->component];
+        plan->num_elements += pair->is_dense ? part->num_runs : part->num_units;
+        plan->bytes += part->num_units * pair->unit_bytes;
+    }
+}
+
+void mkv_plan_free(mkv_plan_t *plan)
+{
+    uint32_t i;
+
+    for (i = 0; i < plan->map->num_components; ++i) {
+        free(plan->parts[i].runs);
+    }
+    mkv_list_del(&plan->list);
+    --plan->map->num_uses;
+    free(plan);
+}
+
+static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *units,
+                                           size_t num_units, uint32_t flags,
+                                           mkv_plan_t **plan_p)
+{
+    size_t size = sizeof(mkv_plan_t) + map->num_components * sizeof(mkv_plan_part_t);
+    mkv_status_t status;
+    mkv_plan_t *plan;
+    size_t i;
+
+    status = mkv_plan_check(map, units, num_units, flags);
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    plan = calloc(1, size);
+    if (plan == NULL) {
+        return mkv_error(&map->ctx->log, MKV_ERR_NOMEM, "no memory for a plan");
+    }
+    mkv_list_init(&plan->list);
+    mkv_list_add_tail(&map->plans, &plan->list);
+    plan->ctx = map->ctx;
+    plan->map = map;
+    plan->flags = flags;
+    plan->memory = size;
+    ++map->num_uses;
+    for (i = 0; i < num_units; ++i) {
+        status = mkv_plan_merge(plan, &units[i]);
+        if (status != MKV_OK) {
+            mkv_plan_free(plan);
+            return mkv_error(&map->ctx->log, status, "no memory for %u blocks",
+                             units[i].num_local);
+        }
+    }
+
+    mkv_plan_sum(plan);
+    MKV_COUNT(map->peer, plans_created, 1);
+    *plan_p = plan;
+    return MKV_OK;
+}
+
+mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
+                             uint32_t flags, mkv_plan_t **plan_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(map->ctx);
+    status = mkv_plan_create_locked(map, units, num_units, flags, plan_p);
+    mkv_leave(map->ctx);
+    return status;
+}
+
+mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
+{
+    uint32_t i;
+
+    if (attr->size != sizeof(*attr)) {
+        return mkv_error(&plan->ctx->log, MKV_ERR_INVALID,
+                         "plan_query: attr->size is %zu, not %zu", attr->size,
+                         sizeof(*attr));
+    }
+
+    attr->num_units = attr->num_runs = 0;
+    for (i = 0; i < plan->map->num_components; ++i) {
+        attr->num_units += plan->parts[i].num_units;
+        attr->num_runs += plan->parts[i].num_runs;
+    }
+    attr->num_elements = plan->num_elements;
+    attr->bytes = plan->bytes;
+    attr->memory = plan->memory;
+    return MKV_OK;
+}
+
+mkv_status_t mkv_plan_destroy(mkv_plan_t *plan)
+{
+    mkv_ctx_t *ctx = plan->ctx;
+
+    mkv_enter(ctx);
+    if (plan->num_posts > 0) {
+        return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
+                                               "the plan is used by %u posts",
+                                               plan->num_posts));
+    }
+    mkv_plan_free(plan);
+    return mkv_leave_status(ctx, MKV_OK);
+}

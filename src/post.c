@@ -1,0 +1,1021 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * From a plan to UCX calls.
+ *
+ * A post is a cursor over (pair, run, unit). It is given to UCX as far as the peer's
+ * credits reach, by lists where the peer takes them (WRITE), else piece by piece, and
+ * goes on in progress. It ends when the cursor is at the end and no call is in flight.
+ *
+ * The arrays of a list are computed in one pass over the runs into arena memory, which
+ * UCX reads until the call completes. Key and handle arrays hold one repeated value
+ * when the post lies in one allocation on both sides, and are then shared by all posts.
+ *
+ * Credits: calls and bytes. The callback of a call does not know its bytes, so a
+ * completing call returns the average of those in flight; the sum is exact.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One contiguous piece of memory */
+typedef struct mkv_piece {
+    const mkv_pair_t *pair;
+    char *local;
+    uint64_t remote;
+    size_t length;
+    uint32_t unit; /* first local block, for texts */
+} mkv_piece_t;
+
+/* The arrays of one list */
+typedef struct mkv_lists {
+    void **buffers;
+    size_t *lengths;
+    uint64_t *remotes;
+    ucp_mem_h *memhs; /* NULL: one handle and key for all */
+    ucp_rkey_h *rkeys;
+    size_t num, max;
+    uint64_t bytes;
+} mkv_lists_t;
+
+/* ---- The cursor ------------------------------------------------------------------ */
+
+static int mkv_sel_has_positions(const mkv_sel_t *sel)
+{
+    return sel->pos_hi != 0;
+}
+
+static int mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
+                            const mkv_pair_t *pair)
+{
+    uint32_t component = map->components[pair->component].component;
+
+    if ((sel->component_mask != 0) && !(sel->component_mask & (1ull << component))) {
+        return 0;
+    }
+    return ((sel->layer_lo == 0) && (sel->layer_hi == 0)) ||
+           ((pair->layer >= sel->layer_lo) && (pair->layer < sel->layer_hi));
+}
+
+static const mkv_plan_part_t *mkv_post_part(const mkv_post_t *post,
+                                            const mkv_pair_t *pair)
+{
+    return &post->plan->parts[pair->component];
+}
+
+/* Index of the first run that the selection may touch */
+static size_t mkv_post_first_run(const mkv_post_t *post, const mkv_pair_t *pair)
+{
+    const mkv_plan_part_t *part = mkv_post_part(post, pair);
+
+    return mkv_sel_has_positions(&post->sel)
+               ? mkv_runs_find(part->runs, part->num_runs, post->sel.pos_lo)
+               : 0;
+}
+
+static void mkv_post_rewind(mkv_post_t *post)
+{
+    post->pair = 0;
+    post->run = SIZE_MAX; /* enter the pair first */
+    post->unit = 0;
+    post->elements = post->bytes = 0;
+}
+
+static void mkv_post_next_pair(mkv_post_t *post)
+{
+    ++post->pair;
+    post->run = SIZE_MAX;
+    post->unit = 0;
+}
+
+/* The pair under the cursor, or NULL at the end; skips what has nothing to post */
+static const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
+{
+    const mkv_map_t *map = post->plan->map;
+    const mkv_pair_t *pair;
+
+    for (; post->pair < map->num_pairs; mkv_post_next_pair(post)) {
+        pair = &map->pairs[post->pair];
+        if (!mkv_sel_has_pair(&post->sel, map, pair)) {
+            continue;
+        }
+        if (post->run == SIZE_MAX) {
+            post->run = mkv_post_first_run(post, pair);
+        }
+        if (post->run < mkv_post_part(post, pair)->num_runs) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+/* The part of the run under the cursor that is selected; 0 blocks: behind the end */
+static uint32_t mkv_post_run(const mkv_post_t *post, const mkv_pair_t *pair,
+                             mkv_run_t *run)
+{
+    const mkv_run_t *whole = &mkv_post_part(post, pair)->runs[post->run];
+
+    if (!mkv_sel_has_positions(&post->sel)) {
+        *run = *whole;
+        return run->count;
+    }
+    return mkv_run_clip(whole, post->sel.pos_lo, post->sel.pos_hi, run);
+}
+
+/* Take the next piece; 0 at the end */
+static int mkv_post_next(mkv_post_t *post, mkv_piece_t *piece)
+{
+    const mkv_pair_t *pair;
+    uint32_t count;
+    mkv_run_t run;
+
+    while ((pair = mkv_post_pair(post)) != NULL) {
+        count = mkv_post_run(post, pair, &run);
+        if (count == 0) {
+            mkv_post_next_pair(post);
+            continue;
+        }
+
+        piece->pair = pair;
+        piece->unit = run.local + post->unit;
+        piece->local = pair->local_base + piece->unit * pair->local_stride;
+        piece->remote = pair->remote_base +
+                        (uint64_t)(run.remote + post->unit) * pair->remote_stride;
+        piece->length = pair->unit_bytes * (pair->is_dense ? count : 1);
+        if (pair->is_dense || (++post->unit == count)) {
+            ++post->run;
+            post->unit = 0;
+        }
+        return 1;
+    }
+    return 0;
+}
+
+/* Units and pieces of one pair in the selection */
+static void mkv_post_count_pair(const mkv_post_t *post, const mkv_pair_t *pair,
+                                uint64_t *units_p, uint64_t *pieces_p)
+{
+    const mkv_plan_part_t *part = mkv_post_part(post, pair);
+    uint64_t first, last;
+
+    if (!mkv_sel_has_positions(&post->sel)) {
+        *units_p = part->num_units;
+        *pieces_p = pair->is_dense ? part->num_runs : part->num_units;
+        return;
+    }
+
+    last = (part->num_units < post->sel.pos_hi) ? part->num_units : post->sel.pos_hi;
+    *units_p = (last > post->sel.pos_lo) ? last - post->sel.pos_lo : 0;
+    *pieces_p = *units_p;
+    if (pair->is_dense && (*units_p > 0)) {
+        first = mkv_runs_find(part->runs, part->num_runs, post->sel.pos_lo);
+        *pieces_p =
+            mkv_runs_find(part->runs, part->num_runs, (uint32_t)last - 1) - first + 1;
+    }
+}
+
+/* Fill num_elements and count units per pair, for the check at the seal */
+static void mkv_post_count(mkv_post_t *post, uint64_t *posted)
+{
+    const mkv_map_t *map = post->plan->map;
+    uint64_t units, pieces;
+    uint32_t i;
+
+    post->num_elements = 0;
+    for (i = 0; i < map->num_pairs; ++i) {
+        if (mkv_sel_has_pair(&post->sel, map, &map->pairs[i])) {
+            mkv_post_count_pair(post, &map->pairs[i], &units, &pieces);
+            posted[i] += units;
+            post->num_elements += pieces;
+        }
+    }
+}
+
+/* ---- The end of a post ----------------------------------------------------------- */
+
+static void mkv_post_free(mkv_post_t *post)
+{
+    mkv_ctx_t *ctx = post->plan->ctx;
+
+    if (post->gate_state == MKV_GATE_ASK) {
+        --ctx->num_asking_gates;
+    }
+    mkv_arena_put(ctx, &post->blocks);
+    --post->plan->num_posts;
+    mkv_list_del(&post->list);
+    mkv_list_add_tail(&ctx->free_posts, &post->list);
+}
+
+static void mkv_leg_queue(mkv_leg_t *leg)
+{
+    mkv_list_queue(&leg->peer->busy_legs, &leg->busy);
+    mkv_list_queue(&leg->peer->ctx->busy_peers, &leg->peer->busy_list);
+}
+
+/* No call in flight and nothing left to give */
+static void mkv_post_done(mkv_post_t *post)
+{
+    mkv_leg_t *leg = post->leg;
+    mkv_xfer_t *xfer = leg->xfer;
+
+    if (post->must_repeat && !mkv_xfer_is_terminal(xfer)) {
+        post->must_repeat = 0;
+        mkv_arena_put(xfer->ctx, &post->blocks);
+        mkv_post_rewind(post);
+        mkv_list_del(&post->list);
+        mkv_list_add_tail(leg->posts.next, &post->list); /* first again */
+        mkv_leg_queue(leg);
+        return;
+    }
+
+    if (!mkv_xfer_is_terminal(xfer)) {
+        leg->bytes += post->bytes;
+        xfer->bytes += post->bytes;
+        xfer->completed += post->elements;
+        MKV_COUNT(leg->peer, elements_completed, post->elements);
+        if (xfer->mode == MKV_WRITE) {
+            MKV_COUNT(leg->peer, bytes_written, post->bytes);
+        } else {
+            MKV_COUNT(leg->peer, bytes_read, post->bytes);
+        }
+    }
+    mkv_post_free(post);
+    mkv_xfer_dirty(xfer);
+}
+
+static int mkv_post_is_at_end(mkv_post_t *post)
+{
+    return mkv_xfer_is_terminal(post->leg->xfer) || (mkv_post_pair(post) == NULL);
+}
+
+/* ---- Completions ----------------------------------------------------------------- */
+
+static mkv_status_t mkv_status_of_ucs(ucs_status_t status)
+{
+    switch (status) {
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_CANCELED:
+        return MKV_ERR_PEER;
+    case UCS_ERR_NO_MEMORY:
+        return MKV_ERR_NOMEM;
+    default:
+        return MKV_ERR_TRANSPORT;
+    }
+}
+
+/* What UCX says when a lane takes no lists; the connection is as good as before */
+static int mkv_status_is_no_sgl(ucs_status_t status)
+{
+    return (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||
+           (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
+}
+
+static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t *piece,
+                          ucs_status_t status)
+{
+    mkv_leg_t *leg = post->leg;
+    const mkv_map_t *map = leg->map;
+
+    mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
+                  "peer %s, leg %u: %s(component %u layer %d part %u from local block "
+                  "%u) failed: %s",
+                  leg->peer->name, leg->index, call,
+                  map->components[piece->pair->component].component, piece->pair->layer,
+                  piece->pair->part, piece->unit, ucs_status_string(status));
+}
+
+/* First piece of a post, for the text of an error that came later */
+static void mkv_post_first(const mkv_post_t *post, mkv_piece_t *piece)
+{
+    mkv_post_t copy = *post;
+
+    mkv_post_rewind(&copy);
+    (void)mkv_post_next(&copy, piece);
+}
+
+static void mkv_post_put_credit(mkv_post_t *post)
+{
+    uint64_t bytes = post->inflight_bytes / post->num_inflight;
+
+    --post->num_inflight;
+    post->inflight_bytes -= bytes;
+    --post->leg->peer->inflight_ops;
+    post->leg->peer->inflight_bytes -= bytes;
+}
+
+static void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
+{
+    mkv_leg_t *leg = post->leg;
+
+    ++post->num_inflight;
+    post->inflight_bytes += bytes;
+    ++leg->peer->inflight_ops;
+    leg->peer->inflight_bytes += bytes;
+    leg->needs_flush = (leg->xfer->mode == MKV_WRITE);
+    ++leg->xfer->num_ucp_calls;
+    MKV_COUNT(leg->peer, ucp_calls, 1);
+}
+
+/* A call has ended, at once or later */
+static void mkv_post_call_done(mkv_post_t *post)
+{
+    mkv_post_put_credit(post);
+    if ((post->num_inflight == 0) && (post->must_repeat || mkv_post_is_at_end(post))) {
+        mkv_post_done(post);
+    }
+}
+
+static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
+{
+    mkv_post_t *post = user_data;
+    mkv_piece_t piece;
+
+    if (status != UCS_OK) {
+        mkv_post_first(post, &piece);
+        mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get",
+                      &piece, status);
+    }
+    mkv_post_call_done(post);
+    ucp_request_free(request);
+}
+
+static void mkv_post_refuse_sgl(mkv_post_t *post, ucs_status_t status)
+{
+    mkv_peer_t *peer = post->leg->peer;
+    mkv_piece_t piece;
+
+    mkv_post_first(post, &piece);
+    if (peer->sgl[piece.pair->mem->type] != MKV_SGL_BAD) {
+        mkv_log_info(
+            peer->ctx,
+            "peer %s: UCX takes no lists for memory type %d (%s), posting piece "
+            "by piece",
+            peer->name, (int)piece.pair->mem->type, ucs_status_string(status));
+    }
+    peer->sgl[piece.pair->mem->type] = MKV_SGL_BAD;
+    post->must_repeat = 1;
+}
+
+/* A connection that never took a list may refuse the first one; then nothing was moved,
+ * or only bytes that are moved again */
+static int mkv_post_may_refuse_sgl(mkv_post_t *post, ucs_status_t status)
+{
+    mkv_peer_t *peer = post->leg->peer;
+    mkv_piece_t piece;
+
+    mkv_post_first(post, &piece);
+    return mkv_status_is_no_sgl(status) && (peer->fail_status == MKV_OK) &&
+           (peer->state == MKV_PEER_READY) &&
+           (peer->sgl[piece.pair->mem->type] != MKV_SGL_GOOD);
+}
+
+static void mkv_post_sgl_status(mkv_post_t *post, ucs_status_t status)
+{
+    mkv_piece_t piece;
+
+    mkv_post_first(post, &piece);
+    if (status == UCS_OK) {
+        post->leg->peer->sgl[piece.pair->mem->type] = MKV_SGL_GOOD;
+    } else if (mkv_post_may_refuse_sgl(post, status)) {
+        mkv_post_refuse_sgl(post, status);
+    } else {
+        mkv_post_fail(post, "list put", &piece, status);
+    }
+}
+
+static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
+{
+    mkv_post_t *post = user_data;
+
+    mkv_post_sgl_status(post, status);
+    mkv_post_call_done(post);
+    ucp_request_free(request);
+}
+
+/* ---- Piece by piece -------------------------------------------------------------- */
+
+static ucs_status_ptr_t mkv_post_call(mkv_post_t *post, const mkv_piece_t *piece)
+{
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
+        .cb.send = mkv_post_cb,
+        .user_data = post,
+        .memh = piece->pair->mem->memh};
+    ucp_ep_h ep = post->leg->peer->ep;
+    ucp_rkey_h rkey = piece->pair->rmem->rkey;
+
+    return (post->leg->xfer->mode == MKV_WRITE)
+               ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote, rkey,
+                             &param)
+               : ucp_get_nbx(ep, piece->local, piece->length, piece->remote, rkey,
+                             &param);
+}
+
+static int mkv_peer_has_credit(const mkv_peer_t *peer)
+{
+    return (peer->inflight_ops < peer->ctx->opts->max_inflight_ops) &&
+           (peer->inflight_bytes < peer->ctx->opts->max_inflight_bytes);
+}
+
+static void mkv_post_issue_loop(mkv_post_t *post)
+{
+    mkv_leg_t *leg = post->leg;
+    ucs_status_ptr_t request;
+    mkv_piece_t piece;
+
+    while (mkv_peer_has_credit(leg->peer) && mkv_post_next(post, &piece)) {
+        mkv_post_take_credit(post, piece.length);
+        ++post->elements;
+        post->bytes += piece.length;
+        request = mkv_post_call(post, &piece);
+        if (!UCS_PTR_IS_PTR(request)) {
+            mkv_post_put_credit(post);
+            if (UCS_PTR_IS_ERR(request)) {
+                mkv_post_fail(post, (leg->xfer->mode == MKV_WRITE) ? "put" : "get",
+                              &piece, UCS_PTR_STATUS(request));
+                return;
+            }
+        }
+    }
+}
+
+/* ---- By lists -------------------------------------------------------------------- */
+
+static int mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
+{
+    return (a->mem->type == b->mem->type) && (a->rmem->type == b->rmem->type);
+}
+
+/* Whether all pairs from the cursor on that can go into one list share handle and key
+ */
+static int mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
+{
+    const mkv_map_t *map = post->plan->map;
+    const mkv_pair_t *pair;
+
+    for (pair = first; pair < map->pairs + map->num_pairs; ++pair) {
+        if (!mkv_sel_has_pair(&post->sel, map, pair)) {
+            continue;
+        }
+        if (!mkv_pair_is_alike(first, pair)) {
+            break;
+        }
+        if ((pair->mem != first->mem) || (pair->rmem != first->rmem)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Most pieces that one list from the cursor on can hold */
+static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *first)
+{
+    const mkv_map_t *map = post->plan->map;
+    uint64_t left = post->num_elements - post->elements;
+    uint64_t units, pieces, total = 0;
+    const mkv_pair_t *pair;
+
+    for (pair = first; (pair < map->pairs + map->num_pairs) && (total < left); ++pair) {
+        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+            if (!mkv_pair_is_alike(first, pair)) {
+                break;
+            }
+            mkv_post_count_pair(post, pair, &units, &pieces);
+            total += pieces;
+        }
+    }
+    total = (total < left) ? total : left;
+    return (total < map->ctx->opts->sgl_max) ? total : map->ctx->opts->sgl_max;
+}
+
+static int mkv_lists_alloc(mkv_lists_t *lists, mkv_post_t *post,
+                           const mkv_pair_t *first)
+{
+    mkv_ctx_t *ctx = post->plan->ctx;
+    int is_uniform = mkv_post_is_uniform(post, first);
+    size_t max = mkv_post_list_length(post, first);
+    char *p;
+
+    p = mkv_arena_get(ctx, max * (is_uniform ? 24 : 40), &post->blocks);
+    if (p == NULL) {
+        return 0;
+    }
+    memset(lists, 0, sizeof(*lists));
+    lists->max = max;
+    lists->buffers = (void **)p;
+    lists->lengths = (size_t *)(p + max * 8);
+    lists->remotes = (uint64_t *)(p + max * 16);
+    if (!is_uniform) {
+        lists->memhs = (ucp_mem_h *)(p + max * 24);
+        lists->rkeys = (ucp_rkey_h *)(p + max * 32);
+    }
+    return 1;
+}
+
+static void mkv_lists_set_keys(mkv_lists_t *lists, const mkv_pair_t *pair, size_t from)
+{
+    size_t i;
+
+    for (i = from; (lists->memhs != NULL) && (i < lists->num); ++i) {
+        lists->memhs[i] = pair->mem->memh;
+        lists->rkeys[i] = pair->rmem->rkey;
+    }
+}
+
+/* The common case: whole runs of a dense pair; everything per block happens here */
+static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
+                               const mkv_run_t *runs, size_t num)
+{
+    void **restrict buffers = lists->buffers + lists->num;
+    size_t *restrict lengths = lists->lengths + lists->num;
+    uint64_t *restrict remotes = lists->remotes + lists->num;
+    uint64_t unit_bytes = pair->unit_bytes;
+    char *local_base = pair->local_base;
+    uint64_t remote_base = pair->remote_base;
+    uint64_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < num; ++i) {
+        buffers[i] = local_base + runs[i].local * unit_bytes;
+        remotes[i] = remote_base + runs[i].remote * unit_bytes;
+        lengths[i] = runs[i].count * unit_bytes;
+        bytes += lengths[i];
+    }
+    lists->num += num;
+    lists->bytes += bytes;
+}
+
+static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
+                               const mkv_pair_t *pair)
+{
+    const mkv_plan_part_t *part = mkv_post_part(post, pair);
+    size_t from = lists->num;
+    mkv_piece_t piece;
+    size_t num;
+
+    if (pair->is_dense && !mkv_sel_has_positions(&post->sel)) {
+        num = part->num_runs - post->run;
+        num = (num < lists->max - lists->num) ? num : lists->max - lists->num;
+        mkv_lists_add_runs(lists, pair, part->runs + post->run, num);
+        post->run += num;
+    } else {
+        while ((lists->num < lists->max) && (mkv_post_pair(post) == pair) &&
+               (mkv_post_next(post, &piece) != 0)) {
+            if (piece.pair != pair) {
+                post->pair = (uint32_t)(piece.pair - post->plan->map->pairs);
+                post->run = SIZE_MAX; /* not this list's; start that pair again */
+                post->unit = 0;
+                break;
+            }
+            lists->buffers[lists->num] = piece.local;
+            lists->remotes[lists->num] = piece.remote;
+            lists->lengths[lists->num] = piece.length;
+            lists->bytes += piece.length;
+            ++lists->num;
+        }
+    }
+    mkv_lists_set_keys(lists, pair, from);
+}
+
+static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
+                            const mkv_pair_t *first)
+{
+    const mkv_pair_t *pair;
+
+    while ((lists->num < lists->max) && ((pair = mkv_post_pair(post)) != NULL) &&
+           mkv_pair_is_alike(first, pair)) {
+        mkv_lists_add_pair(lists, post, pair);
+    }
+}
+
+static ucs_status_ptr_t mkv_post_call_sgl(mkv_post_t *post, const mkv_lists_t *lists,
+                                          void *memhs, void *rkeys)
+{
+    ucp_dt_local_sgl_t local = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
+                                              UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
+                                              UCP_DT_LOCAL_SGL_FIELD_MEMHS,
+                                .buffers = lists->buffers,
+                                .lengths = lists->lengths,
+                                .memhs = memhs};
+    ucp_dt_remote_sgl_t remote = {.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
+                                                UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
+                                                UCP_DT_REMOTE_SGL_FIELD_RKEYS,
+                                  .remote_addrs = lists->remotes,
+                                  .lengths = lists->lengths,
+                                  .rkeys = rkeys};
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
+                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
+        .cb.send = mkv_post_sgl_cb,
+        .user_data = post,
+        .datatype = ucp_dt_make_sgl(),
+        .remote_datatype = ucp_dt_make_sgl(),
+        .remote = &remote,
+        .remote_count = lists->num};
+
+    return ucp_put_nbx(post->leg->peer->ep, &local, lists->num, UCP_REMOTE_ADDR_INVALID,
+                       UCP_RKEY_INVALID, &param);
+}
+
+/* One list; 0: stop, no memory or the call failed */
+static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
+{
+    ucs_status_ptr_t request;
+    void *memhs, *rkeys;
+    mkv_lists_t lists;
+
+    if (!mkv_lists_alloc(&lists, post, first)) {
+        goto err_memory;
+    }
+    mkv_lists_build(&lists, post, first);
+    memhs = lists.memhs;
+    rkeys = lists.rkeys;
+    if (memhs == NULL) {
+        memhs = mkv_fill_get(&first->mem->fill, first->mem->memh, lists.num);
+        rkeys = mkv_fill_get(&first->rmem->fill, first->rmem->rkey, lists.num);
+        if ((memhs == NULL) || (rkeys == NULL)) {
+            goto err_memory;
+        }
+    }
+
+    post->elements += lists.num;
+    post->bytes += lists.bytes;
+    mkv_post_take_credit(post, lists.bytes);
+    request = mkv_post_call_sgl(post, &lists, memhs, rkeys);
+    if (!UCS_PTR_IS_PTR(request)) {
+        mkv_post_put_credit(post);
+        mkv_post_sgl_status(post, UCS_PTR_RAW_STATUS(request));
+    }
+    return !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat;
+
+err_memory:
+    mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
+                  "peer %s: no memory for a list of %llu pieces", post->leg->peer->name,
+                  (unsigned long long)post->num_elements);
+    return 0;
+}
+
+/* ---- Pumping --------------------------------------------------------------------- */
+
+static void mkv_post_issue(mkv_post_t *post)
+{
+    mkv_leg_t *leg = post->leg;
+    const mkv_pair_t *pair;
+
+    while (mkv_peer_has_credit(leg->peer) && !mkv_xfer_is_terminal(leg->xfer) &&
+           !post->must_repeat && ((pair = mkv_post_pair(post)) != NULL)) {
+        if ((leg->xfer->mode == MKV_WRITE) && (post->num_elements > 1) &&
+            mkv_peer_may_sgl(leg->peer, pair->mem->type, pair->rmem->type)) {
+            if (!mkv_post_issue_list(post, pair)) {
+                return;
+            }
+        } else {
+            mkv_post_issue_loop(post);
+        }
+    }
+}
+
+/* 1 if the post may start now */
+static int mkv_post_ask_gate(mkv_post_t *post)
+{
+    int answer;
+
+    if (post->gate_state != MKV_GATE_ASK) {
+        return post->gate_state == MKV_GATE_OPEN;
+    }
+
+    answer = post->gate.ready(post->gate.arg);
+    if (answer == 0) {
+        return 0;
+    }
+    post->gate_state = MKV_GATE_OPEN;
+    --post->plan->ctx->num_asking_gates;
+    if (answer < 0) {
+        mkv_xfer_fail(post->leg->xfer, MKV_ERR_GATE,
+                      "peer %s, leg %u: the gate of layers [%d, %d) said %d",
+                      post->leg->peer->name, post->leg->index, post->sel.layer_lo,
+                      post->sel.layer_hi, answer);
+        return 0;
+    }
+    return 1;
+}
+
+/* @return Posts that moved on. */
+static unsigned mkv_leg_pump(mkv_leg_t *leg)
+{
+    unsigned count = 0;
+    mkv_post_t *post;
+
+    while (!mkv_list_is_empty(&leg->posts) && mkv_peer_has_credit(leg->peer)) {
+        post = mkv_list_head(&leg->posts, mkv_post_t, list);
+        if (!mkv_post_ask_gate(post) || mkv_xfer_is_terminal(leg->xfer)) {
+            return count;
+        }
+        ++count;
+        mkv_post_issue(post);
+        if (!mkv_post_is_at_end(post) && !post->must_repeat) {
+            return count; /* out of credits */
+        }
+        if (mkv_xfer_is_terminal(leg->xfer)) {
+            return count; /* it failed and has cleaned up */
+        }
+        mkv_list_del(&post->list);
+        mkv_list_add_tail(&leg->running, &post->list);
+        if (post->num_inflight == 0) {
+            mkv_post_done(post);
+        } else if (post->must_repeat) {
+            return count; /* keep the order: first this one again */
+        }
+    }
+    return count;
+}
+
+unsigned mkv_peer_pump(mkv_peer_t *peer)
+{
+    unsigned count = 0;
+    mkv_list_t legs;
+    mkv_leg_t *leg;
+
+    /* Each leg once, and the one that got the last credits goes to the end */
+    mkv_list_init(&legs);
+    mkv_list_splice(&peer->busy_legs, &legs);
+    while (!mkv_list_is_empty(&legs)) {
+        leg = mkv_list_head(&legs, mkv_leg_t, busy);
+        mkv_list_del(&leg->busy);
+        if (mkv_xfer_is_terminal(leg->xfer)) {
+            continue;
+        }
+        if (!mkv_peer_has_credit(peer)) {
+            /* it and the rest in front of those that had their turn */
+            mkv_list_add_tail(legs.next, &leg->busy);
+            mkv_list_splice(&peer->busy_legs, &legs);
+            mkv_list_splice(&legs, &peer->busy_legs);
+            break;
+        }
+        count += mkv_leg_pump(leg);
+        if (!mkv_list_is_empty(&leg->posts) && !mkv_xfer_is_terminal(leg->xfer)) {
+            mkv_list_queue(&peer->busy_legs, &leg->busy);
+        }
+    }
+
+    if (mkv_list_is_empty(&peer->busy_legs)) {
+        mkv_list_del(&peer->busy_list);
+    }
+    return count;
+}
+
+void mkv_leg_cancel_posts(mkv_leg_t *leg)
+{
+    mkv_post_t *post, *next;
+
+    mkv_list_del(&leg->busy);
+    mkv_list_for_each_safe(post, next, &leg->posts, mkv_post_t, list)
+    {
+        if (post->num_inflight == 0) {
+            mkv_post_free(post);
+        } else { /* partly given: ends with its last completion */
+            mkv_list_del(&post->list);
+            mkv_list_add_tail(&leg->running, &post->list);
+        }
+    }
+}
+
+/* ---- Flush ----------------------------------------------------------------------- */
+
+static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_data)
+{
+    mkv_peer_t *peer = user_data;
+    mkv_leg_t *leg;
+
+    peer->is_flushing = 0;
+    while (!mkv_list_is_empty(&peer->flush_running)) {
+        leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
+        mkv_list_del(&leg->flush);
+        leg->is_flushing = 0;
+        leg->needs_flush = 0; /* or never: a failed flush is a failed connection */
+        if (status != UCS_OK) {
+            mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
+                          "peer %s, leg %u: flush failed: %s", peer->name, leg->index,
+                          ucs_status_string(status));
+        }
+        mkv_xfer_dirty(leg->xfer);
+    }
+    mkv_peer_put(peer);
+    if (request != NULL) {
+        ucp_request_free(request);
+    }
+}
+
+void mkv_peer_start_flush(mkv_peer_t *peer)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = mkv_peer_flushed_cb,
+                                 .user_data = peer};
+    ucs_status_ptr_t request;
+
+    if (mkv_list_is_empty(&peer->flush_waiting) || peer->is_flushing) {
+        return;
+    }
+
+    mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
+    peer->is_flushing = 1;
+    MKV_COUNT(peer, flushes, 1);
+    mkv_peer_get(peer);
+    request = peer->is_ep_closing ? UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED)
+                                  : ucp_ep_flush_nbx(peer->ep, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        mkv_peer_flushed_cb(NULL, UCS_PTR_RAW_STATUS(request), peer);
+    }
+}
+
+/* ---- Public ---------------------------------------------------------------------- */
+
+static mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
+{
+    const mkv_log_t *log = &plan->ctx->log;
+    uint32_t max = 0;
+    uint32_t i;
+
+    if ((sel->layer_lo > sel->layer_hi) || (sel->pos_lo > sel->pos_hi)) {
+        return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
+                         sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
+    }
+    if (!mkv_sel_has_positions(sel)) {
+        return MKV_OK;
+    }
+    if (!(plan->flags & MKV_PLAN_KEEP_ORDER)) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "a range of positions needs a plan with MKV_PLAN_KEEP_ORDER");
+    }
+    for (i = 0; i < plan->map->num_components; ++i) {
+        max = (plan->parts[i].num_units > max) ? plan->parts[i].num_units : max;
+    }
+    if (sel->pos_hi > max) {
+        return mkv_error(log, MKV_ERR_BOUNDS, "positions [%u, %u), but the plan has %u",
+                         sel->pos_lo, sel->pos_hi, max);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
+                                   const mkv_plan_t *plan)
+{
+    const mkv_log_t *log = &xfer->ctx->log;
+    mkv_leg_t *leg;
+
+    if (!xfer->is_active || (index >= xfer->num_legs)) {
+        return mkv_error(log, MKV_ERR_INVALID, "post: leg %u of %u, %s side", index,
+                         xfer->num_legs, xfer->is_active ? "active" : "passive");
+    }
+    if (mkv_xfer_is_terminal(xfer)) {
+        return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
+                         "the transfer has ended: %s", xfer->error);
+    }
+    leg = &xfer->legs[index];
+    if ((plan->map != leg->map) || leg->is_sealed || !leg->is_exposed) {
+        return mkv_error(
+            log, MKV_ERR_INVALID, "post: leg %u %s", index,
+            (plan->map != leg->map)
+                ? "has another map than the plan"
+                : (leg->is_sealed ? "is sealed" : "has no block list of its peer yet"));
+    }
+    if (leg->map->is_stale) {
+        return mkv_error(log, MKV_ERR_STALE,
+                         "peer %s has dropped regions of the map; make a new one",
+                         leg->peer->name);
+    }
+    return MKV_OK;
+}
+
+static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
+{
+    mkv_post_t *post;
+
+    if (!mkv_list_is_empty(&ctx->free_posts)) {
+        post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
+        mkv_list_del(&post->list);
+    } else {
+        post = malloc(sizeof(*post));
+        if (post == NULL) {
+            return NULL;
+        }
+    }
+    memset(post, 0, sizeof(*post));
+    mkv_list_init(&post->list);
+    mkv_list_init(&post->blocks);
+    return post;
+}
+
+static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
+{
+    if (gate == NULL) {
+        post->gate_state = MKV_GATE_OPEN;
+        return;
+    }
+    post->gate = *gate;
+    post->gate_state = (gate->ready != NULL) ? MKV_GATE_ASK : MKV_GATE_WAIT;
+    post->plan->ctx->num_asking_gates += (gate->ready != NULL);
+}
+
+static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
+                                         mkv_plan_t *plan, const mkv_sel_t *sel,
+                                         const mkv_gate_t *gate)
+{
+    static const mkv_sel_t all = {0};
+    mkv_status_t status;
+    mkv_post_t *post;
+    mkv_leg_t *leg;
+
+    sel = (sel == NULL) ? &all : sel;
+    status = mkv_post_check(xfer, index, plan);
+    if (status == MKV_OK) {
+        status = mkv_post_check_sel(plan, sel);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+    post = mkv_post_alloc(xfer->ctx);
+    if (post == NULL) {
+        return mkv_error(&xfer->ctx->log, MKV_ERR_NOMEM, "no memory for a post");
+    }
+
+    leg = &xfer->legs[index];
+    post->leg = leg;
+    post->plan = plan;
+    post->sel = *sel;
+    mkv_post_set_gate(post, gate);
+    mkv_post_rewind(post);
+    mkv_post_count(post, leg->posted);
+    ++plan->num_posts;
+    xfer->posted += post->num_elements;
+    xfer->state = (xfer->state <= MKV_XFER_BOUND) ? MKV_XFER_ACTIVE : xfer->state;
+    MKV_COUNT(leg->peer, plan_posts, 1);
+    MKV_COUNT(leg->peer, elements_posted, post->num_elements);
+    mkv_list_add_tail(&leg->posts, &post->list);
+    mkv_leg_queue(leg);
+    (void)mkv_peer_pump(leg->peer);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
+                           const mkv_sel_t *sel, const mkv_gate_t *gate)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_xfer_post_locked(xfer, leg, plan, sel, gate);
+    mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id)
+{
+    mkv_status_t status = MKV_ERR_NOTFOUND;
+    mkv_peer_t *peer;
+    mkv_leg_t *leg;
+    mkv_post_t *post;
+
+    mkv_enter(ctx);
+    mkv_list_for_each(peer, &ctx->busy_peers, mkv_peer_t, busy_list)
+    {
+        mkv_list_for_each(leg, &peer->busy_legs, mkv_leg_t, busy)
+        {
+            mkv_list_for_each(post, &leg->posts, mkv_post_t, list)
+            {
+                if ((post->gate_state == MKV_GATE_WAIT) && (post->gate.id == gate_id)) {
+                    post->gate_state = MKV_GATE_OPEN;
+                    status = MKV_OK;
+                }
+            }
+        }
+    }
+    if (status == MKV_OK) {
+        mkv_ctx_wake(ctx);
+    } else {
+        mkv_error(&ctx->log, status, "no post waits for gate %llu",
+                  (unsigned long long)gate_id);
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+void mkv_posts_cleanup(mkv_ctx_t *ctx)
+{
+    mkv_post_t *post;
+
+    while (!mkv_list_is_empty(&ctx->free_posts)) {
+        post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
+        mkv_list_del(&post->list);
+        free(post);
+    }
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Counters and the dump: what an operator asks when something stands still. */
+
+#include "mkv_int.h"
+
+#include <string.h>
+
+typedef struct mkv_dump_sink {
+    void (*write)(void *arg, const char *line);
+    void *arg;
+} mkv_dump_sink_t;
+
+static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
+    MKV_PRINTF(2, 3);
+
+static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
+{
+    char line[768];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    sink->write(sink->arg, line);
+}
+
+static size_t mkv_list_count(const mkv_list_t *list)
+{
+    const mkv_list_t *item;
+    size_t count = 0;
+
+    for (item = list->next; item != list; item = item->next) {
+        ++count;
+    }
+    return count;
+}
+
+static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
+{
+    stats->xfers_opened = count->xfers_opened;
+    stats->xfers_done = count->xfers_done;
+    stats->xfers_failed = count->xfers_failed;
+    stats->bytes_written = count->bytes_written;
+    stats->bytes_read = count->bytes_read;
+    stats->elements_posted = count->elements_posted;
+    stats->elements_completed = count->elements_completed;
+    stats->ucp_calls = count->ucp_calls;
+    stats->flushes = count->flushes;
+    stats->msgs_sent = count->msgs_sent;
+    stats->msgs_received = count->msgs_received;
+    stats->msgs_malformed = count->msgs_malformed;
+    stats->msgs_stale = count->msgs_stale;
+    stats->msgs_early = count->msgs_early;
+    stats->msgs_dropped = count->msgs_dropped;
+    stats->hellos = count->hellos;
+    stats->plans_created = count->plans_created;
+    stats->plan_posts = count->plan_posts;
+    stats->arena_allocs = count->arena_allocs;
+}
+
+static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
+{
+    mkv_leg_t *leg;
+
+    stats->inflight_ops += peer->inflight_ops;
+    stats->inflight_bytes += peer->inflight_bytes;
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        stats->queued_posts += mkv_list_count(&leg->posts);
+        stats->xfers_open += (leg->index == 0);
+        stats->quarantined_xfers += (leg->index == 0) && leg->xfer->is_quarantined;
+    }
+}
+
+mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stats)
+{
+    mkv_stats_t result = {.size = sizeof(result)};
+    mkv_peer_t *each;
+
+    if (stats->size != sizeof(*stats)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID, "stats->size is %zu, not %zu",
+                         stats->size, sizeof(*stats));
+    }
+
+    mkv_enter(ctx);
+    mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, &result);
+    result.num_memh = mkv_list_count(&ctx->mems);
+    result.num_regions = ctx->num_regions;
+    result.num_peers = ctx->num_peers;
+    if (peer != NULL) {
+        mkv_stats_add_peer(peer, &result);
+    } else {
+        mkv_list_for_each(each, &ctx->peers, mkv_peer_t, list)
+        {
+            mkv_stats_add_peer(each, &result);
+        }
+        mkv_list_for_each(each, &ctx->dead_peers, mkv_peer_t, list)
+        {
+            mkv_stats_add_peer(each, &result);
+        }
+    }
+    mkv_leave(ctx);
+    *stats = result;
+    return MKV_OK;
+}
+
+/* ---- Dump ------------------------------------------------------------------------ */
+
+static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+{
+    mkv_lregion_t *region;
+    mkv_mem_t *mem;
+
+    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    {
+        mkv_dump_line(sink,
+                      "mem %u: %llu bytes of memory type %d at 0x%llx, %u regions",
+                      mem->id, (unsigned long long)mem->length, (int)mem->type,
+                      (unsigned long long)mem->base, mem->num_regions);
+    }
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        mkv_dump_line(sink,
+                      "region %u: component %u layer %d part %u, %llu units of %llu "
+                      "bytes, stride %llu, at %p, mem %u, %u maps",
+                      region->id, region->info.component, region->info.layer,
+                      region->info.part, (unsigned long long)region->info.n_units,
+                      (unsigned long long)region->info.unit_bytes,
+                      (unsigned long long)region->info.unit_stride, region->info.base,
+                      (region->mem == NULL) ? 0 : region->mem->id, region->num_maps);
+    }
+}
+
+static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
+{
+    static const char *const states[] = {"connecting", "ready", "failed"};
+    mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, peers, mkv_peer_t, list)
+    {
+        mkv_dump_line(sink,
+                      "peer %s: %s%s%s%s, backend %s, transports [%s], %s host pid %u, "
+                      "%u regions of epoch %llu, %llu calls and %llu bytes in flight, "
+                      "%u early messages",
+                      peer->name, peer->is_closed ? "closed, " : "",
+                      states[peer->state], peer->error[0] ? ": " : "", peer->error,
+                      mkv_backend_string(peer->backend), peer->transports,
+                      peer->is_same_host ? "same" : "other", peer->process.pid,
+                      peer->num_regions, (unsigned long long)peer->regions_epoch,
+                      (unsigned long long)peer->inflight_ops,
+                      (unsigned long long)peer->inflight_bytes, peer->num_early);
+    }
+}
+
+static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+{
+    static const char *const states[] = {"init", "bound",  "active", "sealed",
+                                         "done", "failed", "aborted"};
+    mkv_xfer_t *xfer;
+    char text[128];
+
+    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        mkv_xfer_waiting(xfer, text, sizeof(text));
+        mkv_dump_line(
+            sink,
+            "transfer %llu epoch %u: %s %s, %s%s%s, age %llu ms, %llu of %llu "
+            "pieces, waits for %s%s%s",
+            (unsigned long long)xfer->id, xfer->epoch,
+            (xfer->mode == MKV_WRITE) ? "WRITE" : "READ",
+            (xfer->role == MKV_SRC) ? "source" : "destination", states[xfer->state],
+            xfer->is_quiet ? ", quiet" : "",
+            xfer->is_quarantined ? ", quarantined" : "",
+            (unsigned long long)((mkv_ctx_now(ctx) - xfer->open_time) /
+                                 MKV_NSEC_PER_MSEC),
+            (unsigned long long)xfer->completed, (unsigned long long)xfer->posted,
+            text[0] ? text : "nothing", xfer->error[0] ? ", error: " : "", xfer->error);
+    }
+}
+
+static void mkv_dump_stats(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
+{
+    mkv_stats_t stats = {.size = sizeof(stats)};
+    const struct {
+        const char *name;
+        const uint64_t *value;
+    } rows[] = {
+        {"xfers_opened", &stats.xfers_opened},
+        {"xfers_done", &stats.xfers_done},
+        {"xfers_failed", &stats.xfers_failed},
+        {"xfers_open", &stats.xfers_open},
+        {"quarantined_xfers", &stats.quarantined_xfers},
+        {"bytes_written", &stats.bytes_written},
+        {"bytes_read", &stats.bytes_read},
+        {"elements_posted", &stats.elements_posted},
+        {"elements_completed", &stats.elements_completed},
+        {"ucp_calls", &stats.ucp_calls},
+        {"inflight_ops", &stats.inflight_ops},
+        {"inflight_bytes", &stats.inflight_bytes},
+        {"queued_posts", &stats.queued_posts},
+        {"flushes", &stats.flushes},
+        {"msgs_sent", &stats.msgs_sent},
+        {"msgs_received", &stats.msgs_received},
+        {"msgs_malformed", &stats.msgs_malformed},
+        {"msgs_stale", &stats.msgs_stale},
+        {"msgs_early", &stats.msgs_early},
+        {"msgs_dropped", &stats.msgs_dropped},
+        {"hellos", &stats.hellos},
+        {"plans_created", &stats.plans_created},
+        {"plan_posts", &stats.plan_posts},
+        {"arena_allocs", &stats.arena_allocs},
+    };
+    size_t i;
+
+    (void)mkv_stats(ctx, NULL, &stats);
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+        mkv_dump_line(sink, "%s=%llu", rows[i].name,
+                      (unsigned long long)*rows[i].value);
+    }
+}
+
+mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
+                      void (*write)(void *arg, const char *line), void *arg)
+{
+    mkv_dump_sink_t sink = {write, arg};
+
+    mkv_enter(ctx);
+    mkv_dump_line(&sink, "context %s: morikv %s, UCX 1.%u, %s worker", ctx->name,
+                  mkv_version_string(), ctx->ucp_version,
+                  ctx->is_attached ? "attached" : "own");
+    if (sections & MKV_DUMP_CONFIG) {
+        mkv_config_dump(ctx->config, write, arg);
+    }
+    if (sections & MKV_DUMP_REGIONS) {
+        mkv_dump_regions(ctx, &sink);
+    }
+    if (sections & MKV_DUMP_PEERS) {
+        mkv_dump_peers(&ctx->peers, &sink);
+        mkv_dump_peers(&ctx->dead_peers, &sink);
+    }
+    if (sections & MKV_DUMP_XFERS) {
+        mkv_dump_xfers(ctx, &sink);
+    }
+    if (sections & MKV_DUMP_STATS) {
+        mkv_dump_stats(ctx, &sink);
+    }
+    mkv_leave(ctx);
+    return MKV_OK;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Which transports carry a peer's data, and what may be asked of them. */
+
+#include "mkv_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MKV_MAX_TRANSPORTS 32
+
+enum {
+    MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
+    MKV_TL_SGL_GPU = 1 << 1, /* of GPU memory on both sides */
+    MKV_TL_SGL_123 = 1 << 2  /* as MKV_TL_SGL, from UCX 1.23 on */
+};
+
+static const struct {
+    const char *prefix;
+    mkv_backend_t backend;
+    unsigned flags;
+} mkv_tls[] = {
+    {"mori_xgmi", MKV_BACKEND_XGMI, MKV_TL_SGL_GPU},
+    {"rocm_ipc", MKV_BACKEND_IPC, 0},
+    {"cuda_ipc", MKV_BACKEND_IPC, 0},
+    {"ze_ipc", MKV_BACKEND_IPC, 0},
+    {"mori_rdma", MKV_BACKEND_RDMA, MKV_TL_SGL},
+    {"rc_mlx5", MKV_BACKEND_RDMA, MKV_TL_SGL_123},
+    {"rc_verbs", MKV_BACKEND_RDMA, 0},
+    {"rc_gda", MKV_BACKEND_RDMA, 0},
+    {"dc_mlx5", MKV_BACKEND_RDMA, 0},
+    {"srd", MKV_BACKEND_RDMA, 0},
+    {"cma", MKV_BACKEND_SHM, 0},
+    {"xpmem", MKV_BACKEND_SHM, 0},
+    {"knem", MKV_BACKEND_SHM, 0},
+    {"sysv", MKV_BACKEND_SHM, 0},
+    {"posix", MKV_BACKEND_SHM, 0},
+    {"self", MKV_BACKEND_SHM, 0},
+    {"tcp", MKV_BACKEND_TCP, 0},
+};
+
+#define MKV_NUM_TLS (sizeof(mkv_tls) / sizeof(mkv_tls[0]))
+
+const char *mkv_backend_string(mkv_backend_t backend)
+{
+    static const char *const names[] = {"unknown", "xgmi", "ipc", "rdma", "shm", "tcp"};
+
+    return ((unsigned)backend <= MKV_BACKEND_TCP) ? names[backend] : "unknown";
+}
+
+static int mkv_tl_has(const mkv_peer_t *peer, unsigned flag)
+{
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_TLS; ++i) {
+        if ((mkv_tls[i].flags & flag) &&
+            (strstr(peer->transports, mkv_tls[i].prefix))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void mkv_peer_classify(mkv_peer_t *peer)
+{
+    size_t i;
+
+    peer->backend = MKV_BACKEND_UNKNOWN;
+    for (i = 0; i < MKV_NUM_TLS; ++i) { /* best first */
+        if (strstr(peer->transports, mkv_tls[i].prefix) != NULL) {
+            peer->backend = mkv_tls[i].backend;
+            break;
+        }
+    }
+}
+
+void mkv_peer_query_transports(mkv_peer_t *peer)
+{
+    ucp_transport_entry_t entries[MKV_MAX_TRANSPORTS];
+    ucp_ep_attr_t attr = {.field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS};
+    char text[sizeof(peer->transports)] = "";
+    size_t length = 0;
+    ucs_status_t status;
+    unsigned i;
+    int n;
+
+    attr.transports.entries = entries;
+    attr.transports.num_entries = MKV_MAX_TRANSPORTS;
+    attr.transports.entry_size = sizeof(entries[0]);
+    status = ucp_ep_query(peer->ep, &attr);
+    if (status != UCS_OK) {
+        mkv_log_warn(peer->ctx, "peer %s: ucp_ep_query() failed: %s", peer->name,
+                     ucs_status_string(status));
+        return;
+    }
+
+    for (i = 0; i < attr.transports.num_entries; ++i) {
+        n = snprintf(text + length, sizeof(text) - length, "%s%s/%s",
+                     length > 0 ? " " : "", entries[i].transport_name,
+                     entries[i].device_name);
+        if ((n < 0) || ((size_t)n >= sizeof(text) - length)) {
+            break;
+        }
+        length += (size_t)n;
+    }
+    memcpy(peer->transports, text, sizeof(text));
+    mkv_peer_classify(peer);
+}
+
+mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_backend_t wanted = (mkv_backend_t)ctx->opts->backend;
+
+    if ((wanted == MKV_BACKEND_UNKNOWN) || (wanted == peer->backend)) {
+        return MKV_OK;
+    }
+
+    mkv_text(text, size,
+             "backend %s wanted, but %s would carry it: UCX connected only [%s]",
+             mkv_backend_string(wanted), mkv_backend_string(peer->backend),
+             peer->transports);
+    return ctx->opts->strict ? MKV_ERR_BACKEND : MKV_OK;
+}
+
+/*
+ * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
+ * fails the endpoint in peer failure mode. So only lanes that are known to take lists
+ * are asked, and the first list tells whether they do.
+ */
+int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
+                     ucs_memory_type_t remote)
+{
+    const mkv_options_t *opts = peer->ctx->opts;
+    int is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
+
+    if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local] == MKV_SGL_BAD)) {
+        return 0;
+    }
+    return (opts->sgl == MKV_SGL_YES) || mkv_tl_has(peer, MKV_TL_SGL) ||
+           (is_gpu && mkv_tl_has(peer, MKV_TL_SGL_GPU)) ||
+           ((peer->ctx->ucp_version > 22) && mkv_tl_has(peer, MKV_TL_SGL_123));
+}

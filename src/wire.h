@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_WIRE_H
+#define MKV_WIRE_H
+
+/**
+ * @file
+ * Every byte that crosses processes: messages and blobs. Pure.
+ *
+ * Little endian, versioned, length-checked, with a checksum. A decoder reads nothing
+ * outside its input and accepts any bytes: what it does not like gets a typed error.
+ *
+ * Versions: another major number is refused (MKV_ERR_VERSION); a larger minor number
+ * may add types of blob items, which are skipped unless marked critical, and bytes at
+ * the end of records, which are ignored.
+ */
+
+#include "morikv.h"
+
+#define MKV_WIRE_MAJOR 1
+#define MKV_WIRE_MINOR 0
+#define MKV_MSG_HEADER_SIZE 40u
+#define MKV_MAX_RKEY_SIZE 4096u
+
+/** Growing output. A failed allocation sticks; look at it once, at the end. */
+typedef struct mkv_wbuf {
+    uint8_t *data; /**< Owned; free() it, or mkv_wbuf_cleanup() */
+    size_t length, capacity;
+    int has_failed;
+} mkv_wbuf_t;
+
+void mkv_wbuf_init(mkv_wbuf_t *wbuf);
+void mkv_wbuf_cleanup(mkv_wbuf_t *wbuf);
+void mkv_wbuf_put(mkv_wbuf_t *wbuf, const void *data, size_t length);
+void mkv_wbuf_put_u8(mkv_wbuf_t *wbuf, uint8_t value);
+void mkv_wbuf_put_u16(mkv_wbuf_t *wbuf, uint16_t value);
+void mkv_wbuf_put_u32(mkv_wbuf_t *wbuf, uint32_t value);
+void mkv_wbuf_put_u64(mkv_wbuf_t *wbuf, uint64_t value);
+
+/* ---- Messages -------------------------------------------------------------------- */
+
+typedef enum mkv_msg_type {
+    MKV_MSG_HELLO = 1, /**< Blob of the sender; answer with HELLO_ACK */
+    MKV_MSG_HELLO_ACK, /**< Blob of the sender */
+    MKV_MSG_REGIONS,   /**< Blob of the sender, after a commit or drop */
+    MKV_MSG_BYE,       /**< The sender closes the connection on purpose */
+    MKV_MSG_EXPOSE,    /**< Passive to active: block lists, meta */
+    MKV_MSG_BIND,      /**< Active to passive: accepted */
+    MKV_MSG_FIN,       /**< Active to passive: all moved (DONE or RELEASE) */
+    MKV_MSG_TERM,      /**< Either: failed or aborted, with code and text */
+    MKV_MSG_DRAINED,   /**< Either, after TERM: nothing of mine is in flight */
+    MKV_MSG_USER,      /**< mkv_send() */
+    MKV_MSG_LAST
+} mkv_msg_type_t;
+
+const char *mkv_msg_string(mkv_msg_type_t type);
+
+/** One component of EXPOSE. */
+typedef struct mkv_wire_units {
+    uint32_t component;
+    uint32_t expect; /**< Units the sender waits for */
+    uint32_t num;
+    const uint8_t *ids; /**< num little-endian words, unaligned, in the input */
+} mkv_wire_units_t;
+
+/** A decoded message; pointers lead into the input. */
+typedef struct mkv_msg {
+    mkv_msg_type_t type;
+    uint64_t from, to; /**< Contexts; `to` 0 is anybody */
+    uint32_t seq;
+
+    uint64_t id; /**< EXPOSE to DRAINED: transfer; USER: caller's */
+    uint32_t epoch;
+    uint64_t from_nonce; /**< Sender's instance of the transfer */
+    uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
+
+    uint32_t mode;                              /**< EXPOSE: mkv_mode_t */
+    uint32_t num_units;                         /**< EXPOSE, FIN: components */
+    mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: component and num only */
+    uint64_t bytes;                             /**< FIN */
+    int32_t code;                               /**< TERM: mkv_status_t */
+    int is_drained;                             /**< TERM */
+    char text[200];                             /**< TERM, BYE */
+
+    uint32_t value;        /**< USER: type */
+    const uint8_t *header; /**< USER */
+    size_t header_length;
+    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, USER: data */
+    size_t length;
+} mkv_msg_t;
+
+/**
+ * Encode header and body. The sequence number and checksum are filled in by
+ * mkv_msg_finish() when the order of sending is known.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_LENGTH: 4 GiB or more.
+ */
+mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+
+/** Set the sequence number and the checksum of an encoded message. */
+void mkv_msg_finish(void *data, size_t length, uint32_t seq);
+
+/**
+ * @return MKV_OK, MKV_ERR_VERSION: another major version, MKV_ERR_PROTOCOL: anything
+ * else that is not a well-formed message.
+ */
+mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg);
+
+/** Word @a index of little-endian words at any alignment. */
+uint32_t mkv_wire_word(const uint8_t *words, size_t index);
+
+/* ---- Blobs ----------------------------------------------------------------------- */
+
+/** A process, as far as it can be recognised. */
+typedef struct mkv_process {
+    uint64_t ctx_id;  /**< Random, per context */
+    uint64_t host_id; /**< Of the boot */
+    uint64_t pid_ns;  /**< Process id namespace */
+    uint32_t pid;
+    uint64_t start_time; /**< Of the process, host's unit */
+} mkv_process_t;
+
+typedef struct mkv_wire_mem {
+    uint32_t id; /**< Unique in the context for ever */
+    uint32_t mem_type;
+    uint64_t base, length;
+    const uint8_t *rkey; /**< In the input */
+    uint32_t rkey_length;
+} mkv_wire_mem_t;
+
+typedef struct mkv_wire_region {
+    uint32_t id; /**< Unique in the context for ever */
+    uint32_t component;
+    int32_t layer;
+    uint16_t part, flags;
+    uint32_t mem; /**< Index of its mkv_wire_mem_t */
+    uint64_t base, length;
+    uint64_t unit_bytes, unit_stride, n_units;
+    uint32_t tokens_per_unit, dtype;
+} mkv_wire_region_t;
+
+/** A decoded blob, or one to encode. */
+typedef struct mkv_blob_info {
+    mkv_process_t process;
+    char name[64];
+    const uint8_t *address; /**< UCP worker address, in the input */
+    size_t address_length;
+    mkv_topology_t topology;
+    uint32_t page_tokens, dtype, total_kv_heads;
+    uint64_t model;
+    uint64_t epoch;
+    int has_regions; /**< A FULL blob, also if it has none */
+    mkv_wire_mem_t *mems;
+    uint32_t num_mems;
+    mkv_wire_region_t *regions;
+    uint32_t num_regions;
+} mkv_blob_info_t;
+
+/** @return MKV_OK, MKV_ERR_NOMEM. */
+mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf);
+
+/**
+ * @param [out] info  Release with mkv_blob_info_cleanup(); set only on MKV_OK. Every
+ *                    region is inside its mem.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_VERSION, MKV_ERR_PROTOCOL.
+ */
+mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *info);
+
+void mkv_blob_info_cleanup(mkv_blob_info_t *info);
+
+/** Units end inside `length`, do not overlap, and nothing wraps around. */
+int mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
+                        uint64_t unit_stride, uint64_t n_units);
+
+#endif

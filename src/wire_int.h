@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_WIRE_INT_H
+#define MKV_WIRE_INT_H
+
+/**
+ * @file
+ * Primitives shared by the message and the blob codec. Pure.
+ */
+
+#include "wire.h"
+
+/** Bounded input. Reading behind the end gives zeroes and sets is_bad. */
+typedef struct mkv_rbuf {
+    const uint8_t *p, *end;
+    int is_bad;
+} mkv_rbuf_t;
+
+static inline size_t mkv_rbuf_left(const mkv_rbuf_t *rbuf)
+{
+    return (size_t)(rbuf->end - rbuf->p);
+}
+
+/** @return Start of @a length bytes in the input, or NULL. */
+static inline const uint8_t *mkv_rbuf_get(mkv_rbuf_t *rbuf, size_t length)
+{
+    const uint8_t *p = rbuf->p;
+
+    if (length > mkv_rbuf_left(rbuf)) {
+        rbuf->is_bad = 1;
+        rbuf->p = rbuf->end;
+        return NULL;
+    }
+    rbuf->p += length;
+    return p;
+}
+
+static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
+{
+    const uint8_t *p = mkv_rbuf_get(rbuf, bytes);
+    uint64_t value = 0;
+    unsigned i;
+
+    for (i = 0; (p != NULL) && (i < bytes); ++i) {
+        value |= (uint64_t)p[i] << (8 * i);
+    }
+    return value;
+}
+
+#define mkv_rbuf_get_u8(_rbuf) ((uint8_t)mkv_rbuf_get_uint(_rbuf, 1))
+#define mkv_rbuf_get_u16(_rbuf) ((uint16_t)mkv_rbuf_get_uint(_rbuf, 2))
+#define mkv_rbuf_get_u32(_rbuf) ((uint32_t)mkv_rbuf_get_uint(_rbuf, 4))
+#define mkv_rbuf_get_u64(_rbuf) mkv_rbuf_get_uint(_rbuf, 8)
+
+/** Copy text of @a length bytes, cut to @a size, terminated. */
+void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
+
+/** Overwrite bytes at @a offset. */
+void mkv_wire_store(uint8_t *p, uint64_t value, unsigned bytes);
+
+/** Not cryptographic: finds bytes that were cut or flipped. */
+uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);
+
+#endif

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * One side of a transfer.
+ *
+ *   INIT -> BOUND -> ACTIVE -> SEALED -> DONE
+ *     any of these -> FAILED | ABORTED
+ *
+ * Terminal states never change; the first error and its text stay. `quiet` is a
+ * property beside the state: set once, after the terminal event, when no leg here or
+ * there can touch this side's blocks any more. DONE is quiet. The one deadline that
+ * runs belongs to the phase: bind, then xfer or release, then drain.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mkv_list_t *mkv_xfer_bucket(mkv_ctx_t *ctx, uint64_t id)
+{
+    id *= 0x9e3779b97f4a7c15ull;
+    return &ctx->buckets[(id >> 40) % MKV_XFER_BUCKETS];
+}
+
+mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
+{
+    mkv_leg_t *leg;
+
+    mkv_list_for_each(leg, mkv_xfer_bucket(peer->ctx, id), mkv_leg_t, hash)
+    {
+        if ((leg->peer == peer) && (leg->xfer->id == id) &&
+            (leg->xfer->epoch == epoch)) {
+            return leg;
+        }
+    }
+    return NULL;
+}
+
+void mkv_xfer_dirty(mkv_xfer_t *xfer)
+{
+    mkv_list_queue(&xfer->ctx->dirty_xfers, &xfer->dirty);
+}
+
+void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
+{
+    static const mkv_status_t statuses[MKV_NUM_TIMEOUTS] = {
+        MKV_ERR_BIND_TIMEOUT, MKV_ERR_XFER_TIMEOUT, MKV_ERR_RELEASE_TIMEOUT,
+        MKV_ERR_DRAIN_TIMEOUT};
+
+    xfer->deadline = mkv_ctx_now(xfer->ctx) + xfer->timeouts[which];
+    xfer->deadline_status = statuses[which];
+    mkv_ctx_deadline(xfer->ctx, xfer->deadline);
+}
+
+/* ---- State ----------------------------------------------------------------------- */
+
+static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
+{
+    mkv_event_t *event = mkv_event_add(xfer->ctx, type);
+
+    if (event != NULL) {
+        event->peer = xfer->legs[0].peer->is_closed ? NULL : xfer->legs[0].peer;
+        event->xfer = xfer;
+        event->id = xfer->id;
+        event->epoch = xfer->epoch;
+        event->status = (xfer->status == MKV_INPROGRESS) ? MKV_OK : xfer->status;
+        event->user_data = xfer->user_data;
+        mkv_text(event->text, sizeof(event->text), "%s", xfer->error);
+    }
+    return event;
+}
+
+void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
+{
+    va_list args;
+    uint32_t i;
+    int length;
+
+    if (mkv_xfer_is_terminal(xfer)) {
+        return;
+    }
+
+    length = snprintf(xfer->error, sizeof(xfer->error),
+                      "transfer %llu: ", (unsigned long long)xfer->id);
+    va_start(args, fmt);
+    vsnprintf(xfer->error + length, sizeof(xfer->error) - (size_t)length, fmt, args);
+    va_end(args);
+    xfer->status = status;
+    xfer->state = (status == MKV_ERR_ABORTED) ? MKV_XFER_ABORTED : MKV_XFER_FAILED;
+    mkv_log_debug(xfer->ctx, "%s (%s)", xfer->error, mkv_status_string(status));
+    MKV_COUNT(xfer->legs[0].peer, xfers_failed, 1);
+    (void)mkv_xfer_event(xfer,
+                         (status == MKV_ERR_ABORTED) ? MKV_EV_ABORTED : MKV_EV_FAILED);
+    mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_DRAIN);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_terminate(&xfer->legs[i]);
+    }
+    mkv_xfer_dirty(xfer);
+}
+
+void mkv_xfer_check_bound(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (xfer->legs[i].remote_nonce == 0) {
+            return;
+        }
+    }
+    if (mkv_xfer_is_terminal(xfer)) {
+        return;
+    }
+    xfer->state = (xfer->state == MKV_XFER_INIT) ? MKV_XFER_BOUND : xfer->state;
+    mkv_xfer_set_deadline(xfer, (!xfer->is_active && (xfer->mode == MKV_READ))
+                                    ? MKV_TIMEOUT_RELEASE
+                                    : MKV_TIMEOUT_XFER);
+}
+
+static void mkv_xfer_check_done(mkv_xfer_t *xfer)
+{
+    mkv_event_t *event;
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (!xfer->legs[i].is_finished) {
+            return;
+        }
+    }
+
+    xfer->state = MKV_XFER_DONE;
+    xfer->status = MKV_OK;
+    MKV_COUNT(xfer->legs[0].peer, xfers_done, 1);
+    event = mkv_xfer_event(xfer, MKV_EV_DONE);
+    if ((event != NULL) && !xfer->is_active) {
+        event->units = xfer->legs[0].units;
+        event->num_units = xfer->legs[0].num_units;
+    }
+}
+
+static void mkv_xfer_check_quiet(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (!mkv_leg_is_quiet(&xfer->legs[i])) {
+            return;
+        }
+    }
+    xfer->is_quiet = 1;
+    xfer->is_quarantined = 0;
+    xfer->deadline = MKV_NEVER;
+    (void)mkv_xfer_event(xfer, MKV_EV_QUIET);
+}
+
+void mkv_xfer_step(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_step(&xfer->legs[i]);
+    }
+    if (!mkv_xfer_is_terminal(xfer)) {
+        mkv_xfer_check_done(xfer);
+    }
+    if (mkv_xfer_is_terminal(xfer) && !xfer->is_quiet) {
+        mkv_xfer_check_quiet(xfer);
+    }
+}
+
+/* ---- Deadlines ------------------------------------------------------------------- */
+
+static const char *mkv_leg_waiting(const mkv_leg_t *leg)
+{
+    if (mkv_xfer_is_terminal(leg->xfer)) {
+        return mkv_leg_is_quiet(leg)
+                   ? NULL
+                   : (leg->xfer->is_active ? "calls in flight"
+                                           : "the peer's word that it is drained");
+    }
+    if (leg->is_finished) {
+        return NULL;
+    }
+    if (leg->remote_nonce == 0) {
+        return leg->xfer->is_active
+                   ? "its block list"
+                   : (leg->is_exposed ? "the other side to open" : "the expose call");
+    }
+    if (!leg->xfer->is_active) {
+        return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
+    }
+    if (!mkv_list_is_empty(&leg->posts)) {
+        return (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state ==
+                MKV_GATE_OPEN)
+                   ? "credits"
+                   : "a gate";
+    }
+    if (!mkv_list_is_empty(&leg->running)) {
+        return "calls in flight";
+    }
+    return leg->is_flushing ? "the flush" : (leg->is_sealed ? "progress" : "the seal");
+}
+
+void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
+{
+    const char *what;
+    uint32_t i;
+
+    text[0] = '\0';
+    for (i = 0; i < xfer->num_legs; ++i) {
+        what = mkv_leg_waiting(&xfer->legs[i]);
+        if (what != NULL) {
+            mkv_text(text, size, "leg %u (peer %s): %s", i, xfer->legs[i].peer->name,
+                     what);
+            return;
+        }
+    }
+}
+
+static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
+{
+    mkv_event_t *event;
+    char text[128];
+    uint32_t i;
+
+    mkv_xfer_waiting(xfer, text, sizeof(text));
+    xfer->deadline = MKV_NEVER;
+    xfer->is_quarantined = 1;
+    mkv_log_warn(
+        xfer->ctx,
+        "transfer %llu: not quiet after %llu ms, waits for %s; its blocks stay "
+        "quarantined",
+        (unsigned long long)xfer->id,
+        (unsigned long long)(xfer->timeouts[MKV_TIMEOUT_DRAIN] / MKV_NSEC_PER_MSEC),
+        text);
+    event = mkv_xfer_event(xfer, MKV_EV_WARN);
+    if (event != NULL) {
+        event->status = MKV_ERR_DRAIN_TIMEOUT;
+        mkv_text(event->text, sizeof(event->text),
+                 "transfer %llu is not quiet in time: %s", (unsigned long long)xfer->id,
+                 text);
+    }
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (!mkv_leg_is_quiet(&xfer->legs[i])) {
+            mkv_peer_fail(xfer->legs[i].peer, MKV_ERR_DRAIN_TIMEOUT,
+                          "transfer %llu did not drain, the connection was cut",
+                          (unsigned long long)xfer->id);
+        }
+    }
+}
+
+void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now)
+{
+    char text[128];
+
+    if (now < xfer->deadline) {
+        return;
+    }
+    if (!mkv_xfer_is_terminal(xfer)) {
+        mkv_xfer_waiting(xfer, text, sizeof(text));
+        mkv_xfer_fail(xfer, xfer->deadline_status, "%s after %llu ms, waiting for %s",
+                      mkv_status_string(xfer->deadline_status),
+                      (unsigned long long)((now - xfer->open_time) / MKV_NSEC_PER_MSEC),
+                      text);
+    } else if (!xfer->is_quiet) {
+        mkv_xfer_drain_expired(xfer);
+    }
+}
+
+/* ---- Open ------------------------------------------------------------------------ */
+
+static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
+                                          const mkv_xfer_params_t *params)
+{
+    if ((params->size != sizeof(*params)) || (params->num_legs == 0) ||
+        (params->num_legs > UINT16_MAX) || (params->legs == NULL) ||
+        ((unsigned)params->mode > MKV_READ) || ((unsigned)params->role > MKV_DST) ||
+        (params->num_expect > MKV_MAX_COMPONENTS)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "xfer_open: size %zu (expected %zu) legs %zu mode %d role %d "
+                         "expect %zu",
+                         params->size, sizeof(*params), params->num_legs, params->mode,
+                         params->role, params->num_expect);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
+                                       size_t index)
+{
+    const mkv_map_t *map = params->legs[index];
+    size_t i;
+
+    if ((map == NULL) || (map->ctx != ctx)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "leg %zu has no map of this context", index);
+    }
+    if (map->peer->state != MKV_PEER_READY) {
+        return mkv_error(&ctx->log, MKV_ERR_PEER, "leg %zu: peer %s has failed: %s",
+                         index, map->peer->name, map->peer->error);
+    }
+    if (map->is_stale) {
+        return mkv_error(&ctx->log, MKV_ERR_STALE,
+                         "leg %zu: peer %s has dropped regions of the map", index,
+                         map->peer->name);
+    }
+    for (i = 0; i < index; ++i) {
+        if (params->legs[i]->peer == map->peer) {
+            return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                             "legs %zu and %zu lead to the same peer %s", i, index,
+                             map->peer->name);
+        }
+    }
+    if (mkv_leg_find(map->peer, params->id, params->epoch) != NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
+                         "transfer %llu epoch %u with peer %s is open already",
+                         (unsigned long long)params->id, params->epoch,
+                         map->peer->name);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t index,
+                                 mkv_map_t *map)
+{
+    mkv_list_t *lists[] = {&leg->hash,  &leg->list,  &leg->busy,
+                           &leg->flush, &leg->posts, &leg->running};
+    size_t i;
+
+    leg->posted = calloc(map->num_pairs, sizeof(*leg->posted));
+    if (leg->posted == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
+        mkv_list_init(lists[i]);
+    }
+    leg->xfer = xfer;
+    leg->index = index;
+    leg->map = map;
+    leg->peer = map->peer;
+    ++map->num_uses;
+    mkv_peer_get(leg->peer);
+    mkv_list_add_tail(&leg->peer->legs, &leg->list);
+    mkv_list_add_tail(mkv_xfer_bucket(xfer->ctx, xfer->id), &leg->hash);
+    return MKV_OK;
+}
+
+static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
+                          const mkv_xfer_params_t *params)
+{
+    const mkv_options_t *opts = ctx->opts;
+    const uint64_t defaults[MKV_NUM_TIMEOUTS] = {opts->bind_timeout, opts->xfer_timeout,
+                                                 opts->release_timeout,
+                                                 opts->drain_timeout};
+    const uint32_t given[MKV_NUM_TIMEOUTS] = {
+        params->bind_timeout_ms, params->xfer_timeout_ms, params->release_timeout_ms,
+        params->drain_timeout_ms};
+    unsigned i;
+
+    mkv_list_init(&xfer->list);
+    mkv_list_init(&xfer->dirty);
+    xfer->ctx = ctx;
+    xfer->id = params->id;
+    xfer->epoch = params->epoch;
+    xfer->nonce = mkv_ctx_nonce(ctx);
+    xfer->mode = params->mode;
+    xfer->role = params->role;
+    xfer->is_active = (params->mode == MKV_WRITE) == (params->role == MKV_SRC);
+    xfer->state = MKV_XFER_INIT;
+    xfer->status = MKV_INPROGRESS;
+    xfer->user_data = params->user_data;
+    xfer->open_time = mkv_ctx_now(ctx);
+    for (i = 0; i < MKV_NUM_TIMEOUTS; ++i) {
+        xfer->timeouts[i] =
+            (given[i] != 0 ? given[i] : defaults[i]) * MKV_NSEC_PER_MSEC;
+    }
+}
+
+static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *params)
+{
+    mkv_status_t status = mkv_event_reserve(xfer->ctx, (unsigned)params->num_legs + 3);
+    size_t i;
+
+    if ((status == MKV_OK) && (params->num_expect > 0)) {
+        xfer->expect = malloc(params->num_expect * sizeof(*xfer->expect));
+        if (xfer->expect == NULL) {
+            return MKV_ERR_NOMEM;
+        }
+        memcpy(xfer->expect, params->expect,
+               params->num_expect * sizeof(*xfer->expect));
+        xfer->num_expect = params->num_expect;
+    }
+    for (i = 0; (status == MKV_OK) && (i < params->num_legs); ++i) {
+        status = mkv_leg_init(&xfer->legs[i], xfer, (uint32_t)i, params->legs[i]);
+        xfer->num_legs += (status == MKV_OK);
+    }
+    return status;
+}
+
+void mkv_xfer_free(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    mkv_events_forget(xfer->ctx, xfer, NULL);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_cleanup(&xfer->legs[i]);
+    }
+    if (!mkv_list_is_empty(&xfer->list)) {
+        --xfer->ctx->num_xfers;
+    }
+    mkv_list_del(&xfer->list);
+    mkv_list_del(&xfer->dirty);
+    free(xfer->expect);
+    free(xfer);
+}
+
+static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
+                                         const mkv_xfer_params_t *params,
+                                         mkv_xfer_t **xfer_p)
+{
+    mkv_status_t status;
+    mkv_xfer_t *xfer;
+    size_t i;
+
+    status = mkv_xfer_check_params(ctx, params);
+    for (i = 0; (status == MKV_OK) && (i < params->num_legs); ++i) {
+        status = mkv_xfer_check_leg(ctx, params, i);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    xfer = calloc(1, sizeof(*xfer) + params->num_legs * sizeof(xfer->legs[0]));
+    if (xfer == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a transfer");
+    }
+    mkv_xfer_init(xfer, ctx, params);
+    status = mkv_xfer_build(xfer, params);
+    if (status != MKV_OK) {
+        mkv_xfer_free(xfer);
+        return mkv_error(&ctx->log, status, "no memory for a transfer of %zu legs",
+                         params->num_legs);
+    }
+
+    mkv_list_add_tail(&ctx->xfers, &xfer->list);
+    ++ctx->num_xfers;
+    MKV_COUNT(xfer->legs[0].peer, xfers_opened, 1);
+    mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_BIND);
+    *xfer_p = xfer;
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_early_apply(&xfer->legs[i]);
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
+                           mkv_xfer_t **xfer_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_xfer_open_locked(ctx, params, xfer_p);
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- Seal, abort, close ---------------------------------------------------------- */
+
+static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32_t last)
+{
+    const mkv_log_t *log = &xfer->ctx->log;
+    uint32_t i;
+
+    if (!xfer->is_active || (last > xfer->num_legs)) {
+        return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u of %u, %s side", first,
+                         xfer->num_legs, xfer->is_active ? "active" : "passive");
+    }
+    if (mkv_xfer_is_terminal(xfer)) {
+        return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
+                         "the transfer has ended: %s", xfer->error);
+    }
+    for (i = first; i < last; ++i) {
+        if (xfer->legs[i].is_sealed || !xfer->legs[i].is_exposed) {
+            return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u %s", i,
+                             xfer->legs[i].is_sealed
+                                 ? "is sealed already"
+                                 : "has no block list of its peer yet");
+        }
+    }
+    return MKV_OK;
+}
+
+static void mkv_xfer_update_sealed(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (!xfer->legs[i].is_sealed) {
+            return;
+        }
+    }
+    xfer->state = MKV_XFER_SEALED;
+}
+
+static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
+{
+    uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
+    uint32_t last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
+    mkv_status_t status = mkv_xfer_seal_check(xfer, first, last);
+    char text[128];
+    uint32_t i;
+
+    if (status != MKV_OK) {
+        return status;
+    }
+    for (i = first; i < last; ++i) {
+        status = mkv_leg_check_seal(&xfer->legs[i], text, sizeof(text));
+        if (status != MKV_OK) {
+            mkv_xfer_fail(xfer, status, "peer %s, leg %u: %s", xfer->legs[i].peer->name,
+                          i, text);
+            return mkv_error(&xfer->ctx->log, status, "%s", xfer->error);
+        }
+    }
+    for (i = first; i < last; ++i) {
+        xfer->legs[i].is_sealed = 1;
+    }
+    mkv_xfer_update_sealed(xfer);
+    mkv_xfer_dirty(xfer);
+    (void)mkv_ctx_step(xfer->ctx); /* what is complete already is told at once */
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_xfer_seal_locked(xfer, leg);
+    mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *reason)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID, "abort: code %d is no error",
+                         (int)code);
+    }
+
+    mkv_enter(ctx);
+    mkv_xfer_fail(xfer, code, "%s by %s", (reason != NULL) ? reason : "aborted",
+                  ctx->name);
+    (void)mkv_ctx_step(ctx);
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    if (timeout_ms == 0) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "extend: 0 ms; mkv_xfer_abort() ends a transfer");
+    }
+
+    mkv_enter(ctx);
+    if (xfer->deadline != MKV_NEVER) {
+        xfer->deadline = mkv_ctx_now(ctx) + timeout_ms * MKV_NSEC_PER_MSEC;
+        mkv_ctx_deadline(ctx, xfer->deadline);
+    }
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    mkv_enter(ctx);
+    if (!mkv_xfer_is_terminal(xfer) || !xfer->is_quiet) {
+        return mkv_leave_status(
+            ctx, mkv_error(&ctx->log, MKV_ERR_BUSY, "transfer %llu is not %s",
+                           (unsigned long long)xfer->id,
+                           mkv_xfer_is_terminal(xfer) ? "quiet yet" : "over yet"));
+    }
+    mkv_xfer_free(xfer);
+    return mkv_leave_status(ctx, MKV_OK);
+}
+
+mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    if (attr->size != sizeof(*attr)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "xfer_query: attr->size is %zu, not %zu", attr->size,
+                         sizeof(*attr));
+    }
+
+    mkv_enter(ctx);
+    attr->id = xfer->id;
+    attr->epoch = xfer->epoch;
+    attr->state = xfer->state;
+    attr->status = xfer->status;
+    attr->is_quiet = xfer->is_quiet;
+    attr->is_quarantined = xfer->is_quarantined;
+    mkv_text(attr->error, sizeof(attr->error), "%s", xfer->error);
+    mkv_xfer_waiting(xfer, attr->waiting_for, sizeof(attr->waiting_for));
+    attr->posted = xfer->posted;
+    attr->completed = xfer->completed;
+    attr->bytes = xfer->bytes;
+    attr->age_ns = mkv_ctx_now(ctx) - xfer->open_time;
+    attr->user_data = xfer->user_data;
+    attr->num_ucp_calls = xfer->num_ucp_calls;
+    mkv_leave(ctx);
+    return MKV_OK;
+}
