@@ -1,2 +1,3 @@
 # Two processes over an unmodified UCX; one fragment per area.
 include test/integration/ucp.mk
+include test/integration/kv.mk

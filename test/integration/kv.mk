@@ -1,0 +1,16 @@
+# libmorikv between two processes; kv_*.sh runs the programs over one transport each.
+kv_programs = \
+	test/integration/kv_basic
+
+check_PROGRAMS += $(kv_programs)
+kv_side_sources = test/integration/kv_side.h test/integration/kv_side.c
+kv_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+kv_ldadd = libmorikv.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)
+
+test_integration_kv_basic_SOURCES = test/integration/kv_basic.c $(kv_side_sources)
+test_integration_kv_basic_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_basic_LDADD = $(kv_ldadd)
+
+kv_scripts = test/integration/kv_tcp.sh test/integration/kv_shm.sh
+dist_check_SCRIPTS += $(kv_scripts) test/integration/kv_run.sh
+TESTS += $(kv_scripts)

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Two processes move blocks, WRITE and READ; every byte of the cache is looked at. */
+
+#include "kv_side.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SRC_SEED 11
+#define DST_SEED 101
+#define NUM 24
+
+static mkv_xfer_attr_t query(const mkv_xfer_t *xfer)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+
+    KV_OK(mkv_xfer_query(xfer, &attr));
+    return attr;
+}
+
+static void finish(kv_side_t *side, mkv_xfer_t *xfer)
+{
+    (void)kv_wait_event(side, MKV_EV_DONE, xfer);
+    (void)kv_wait_event(side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+}
+
+/* ---- WRITE ----------------------------------------------------------------------- */
+
+static int write_dst(int fd, void *arg)
+{
+    const kv_shape_t *shape = arg;
+    uint32_t mine[NUM], theirs[NUM], i;
+    kv_side_t side = {0};
+    mkv_event_t done;
+    mkv_xfer_t *xfer;
+
+    kv_side_open(&side, "dst", fd, shape, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    kv_random_blocks(mine, NUM, shape->blocks, 1);
+    kv_random_blocks(theirs, NUM, shape->blocks, 2);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_DST);
+    kv_expose(xfer, mine, NUM);
+    done = kv_wait_event(&side, MKV_EV_DONE, xfer);
+    MKV_REQUIRE(done.num_units == 1, "DONE lists the component");
+    MKV_REQUIRE(!memcmp(done.units[0].local, mine, sizeof(mine)), "and its units");
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, mine[i], SRC_SEED, theirs[i]);
+    }
+    kv_check_others(&side, mine, NUM, DST_SEED);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    kv_say(&side, "checked");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+static uint32_t open_layers;
+
+static int layer_gate(void *arg)
+{
+    return *(const uint32_t *)arg < open_layers;
+}
+
+static void post_layers(const kv_shape_t *shape, mkv_xfer_t *xfer, mkv_plan_t *plan)
+{
+    static uint32_t layers[64];
+    mkv_gate_t gate = {.ready = layer_gate};
+    mkv_sel_t sel = {0};
+    uint32_t layer;
+
+    for (layer = 0; layer < shape->layers; ++layer) {
+        layers[layer] = layer;
+        gate.arg = &layers[layer];
+        sel.layer_lo = (int32_t)layer;
+        sel.layer_hi = (int32_t)layer + 1;
+        KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, &gate));
+    }
+}
+
+/* Each loop: whole blocks next to each other, then blocks with gaps */
+START_TEST(write_layer_by_layer_behind_gates)
+{
+    uint64_t layer_bytes;
+    kv_shape_t shape = kv_shape_default;
+    uint32_t theirs[NUM], layer;
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    mkv_plan_t *plan;
+    mkv_xfer_t *xfer;
+
+    shape.stride = (_i == 0) ? 0 : 4096 + 512;
+    ck_assert_int_eq(mkv_proc_fork(&proc, write_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    kv_random_blocks(theirs, NUM, shape.blocks, 2);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_SRC);
+    exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+    ck_assert_uint_eq(exposed.num_units, 1);
+    ck_assert_uint_eq(exposed.length, 5);
+    ck_assert_str_eq(exposed.data, "meta");
+    plan = kv_plan(&side, theirs, NUM, &exposed, 0);
+
+    open_layers = 0;
+    post_layers(&shape, xfer, plan);
+    KV_OK(mkv_xfer_seal(xfer, MKV_LEG_ALL));
+    ck_assert_int_eq(query(xfer).state, MKV_XFER_SEALED);
+    layer_bytes = (uint64_t)shape.parts * NUM * shape.block_bytes;
+    for (layer = 0; layer < shape.layers; ++layer) {
+        ck_assert_uint_eq(query(xfer).bytes, layer * layer_bytes);
+        open_layers = layer + 1;
+        KV_PROGRESS_UNTIL(&side, query(xfer).bytes > layer * layer_bytes);
+        ck_assert_uint_eq(query(xfer).bytes, (layer + 1) * layer_bytes);
+    }
+
+    finish(&side, xfer);
+    kv_expect(&side, "checked");
+    KV_OK(mkv_plan_destroy(plan));
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+/* ---- READ ------------------------------------------------------------------------ */
+
+static int read_src(int fd, void *arg)
+{
+    const kv_shape_t *shape = arg;
+    uint32_t mine[NUM];
+    kv_side_t side = {0};
+    mkv_xfer_t *xfer;
+
+    kv_side_open(&side, "src", fd, shape, SRC_SEED);
+    kv_side_connect_map(&side, 0);
+    kv_random_blocks(mine, NUM, shape->blocks, 1);
+    xfer = kv_open_xfer(&side, 2, MKV_READ, MKV_SRC);
+    kv_expose(xfer, mine, NUM);
+    finish(&side, xfer);
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+START_TEST(read_all_at_once_after_exposed)
+{
+    kv_shape_t shape = kv_shape_default;
+    uint32_t mine[NUM], theirs[NUM], i;
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    mkv_plan_t *plan;
+    mkv_xfer_t *xfer;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, read_src, &shape), 0);
+    kv_side_open(&side, "dst", proc.fd, &shape, DST_SEED);
+    kv_side_connect_map(&side, 1);
+    kv_random_blocks(theirs, NUM, shape.blocks, 1);
+    kv_random_blocks(mine, NUM, shape.blocks, 2);
+    xfer = kv_open_xfer(&side, 2, MKV_READ, MKV_DST);
+    exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+    ck_assert_uint_eq(kv_stats(&side).ucp_calls, 0);
+    plan = kv_plan(&side, mine, NUM, &exposed, 0);
+    KV_OK(mkv_xfer_post(xfer, 0, plan, NULL, NULL));
+    KV_OK(mkv_xfer_seal(xfer, 0));
+    finish(&side, xfer);
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, mine[i], SRC_SEED, theirs[i]);
+    }
+    kv_check_others(&side, mine, NUM, DST_SEED);
+    KV_OK(mkv_plan_destroy(plan));
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kv_basic");
+    TCase *tcase = tcase_create("two processes");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, write_layer_by_layer_behind_gates, 0, 2);
+    tcase_add_test(tcase, read_all_at_once_after_exposed);
+    suite_add_tcase(suite, tcase);
+    return kv_main(suite);
+}
