@@ -1,0 +1,68 @@
+#!/bin/bash
+# Pack what a machine with GPUs and nothing else needs to test this tree:
+#
+#   test/gpu/pack.sh [FOLDER]      (default: .gpu in the tree)
+#
+# A small root made from the development root, with this tree and a build of it at
+# the same place, and the copy kernel for NVIDIA. UCX_WHEEL names a libucx-cu13 wheel
+# whose own cuda_ipc is then measured too. There, test/gpu/run_gpu.sh uses it.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+tree=$(cd "$here/../.." && pwd)
+out=${1:-$tree/.gpu}
+build=$tree/build-gpu
+
+die() {
+    echo "test/gpu/pack.sh: $*" >&2
+    exit 1
+}
+
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) ||
+    die "nvcc is not there; the copy kernel cannot be compiled for NVIDIA"
+
+echo "== kernel"
+"$nvcc" -x cu -O3 -fatbin -gencode arch=compute_90,code=sm_90 \
+    -gencode arch=compute_90,code=compute_90 -I"$tree/ucx_plugin/xgmi" \
+    -o "$out/kernel.fatbin" "$tree/ucx_plugin/xgmi/xgmi_kernel.hip"
+
+echo "== build"
+# shellcheck disable=SC2016
+"$tree/contrib/devroot" run sh -ec '
+    cd "$1"
+    [ -x configure ] || autoreconf -i
+    mkdir -p "$2" && cd "$2"
+    [ -e config.status ] || ../configure
+    make -j2
+    make -j2 check TESTS=' sh "$tree" "$build" >"$out/build.log" 2>&1 ||
+    die "the build failed; its output is in $out/build.log"
+
+echo "== root"
+stage=$(mktemp -d "${TMPDIR:-/tmp}/gpu-pack.XXXXXX")
+trap 'rm -rf "$stage"' EXIT
+"$tree/contrib/devroot" run bash "$here/pack_root.sh" "$stage" "$build"
+mkdir -p "$stage$tree"
+tar -C "$tree" -c --exclude-vcs --exclude='./build*' --exclude=./.gpu \
+    --exclude=./autom4te.cache . | tar -C "$stage$tree" -x
+mkdir -p "$stage$build"
+tar -C "$build" -c --exclude='*.o' --exclude='*.a' --exclude=.deps . |
+    tar -C "$stage$build" -x
+mkdir -p "$stage/gpu/lib" "$stage/gpu/driver" "$stage/gpu/out"
+ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
+cp "$out/kernel.fatbin" "$stage/gpu/"
+printf '%s\n' "$tree" >"$out/tree"
+tar -C "$stage" -c . | xz -T2 -3 >"$out/root.tar.xz"
+
+rm -f "$out/ucx-cuda.tar.xz"
+if [ -n "${UCX_WHEEL:-}" ]; then
+    echo "== UCX for CUDA"
+    mkdir "$stage/wheel"
+    unzip -q "$UCX_WHEEL" -d "$stage/wheel"
+    rm -rf "$stage/wheel/libucx/include" "$stage/wheel/libucx/bin/io_demo"
+    find "$stage/wheel" -name '*.a' -delete
+    find "$stage/wheel" -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null || true
+    tar -C "$stage/wheel" -c libucx libucx_cu13.libs | xz -T2 -3 >"$out/ucx-cuda.tar.xz"
+fi
+ls -l "$out"
