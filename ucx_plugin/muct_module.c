@@ -17,12 +17,14 @@
 
 #include <string.h>
 
+extern const muct_transport_t muct_xgmi_transport;
 #ifdef HAVE_VERBS
 extern const muct_transport_t muct_rdma_transport;
 #endif
 
 /* Terminated by NULL; one line a transport. */
 static const muct_transport_t *const muct_transports[] = {
+    &muct_xgmi_transport,
 #ifdef HAVE_VERBS
     &muct_rdma_transport,
 #endif

@@ -129,17 +129,6 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
     return missing;
 }
 
-static void muct_gpu_bind_hsa(muct_gpu_t *gpu)
-{
-    void *hsa;
-
-    /* The HIP runtime has mapped it; an application without HSA has none. */
-    hsa = dlopen(MUCT_GPU_HSA_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (hsa != NULL) {
-        (void)muct_gpu_bind_symbols(muct_gpu_optional, hsa, gpu);
-    }
-}
-
 static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
 {
     int is_6 = (version >= MUCT_GPU_VERSION_6_0);
@@ -171,8 +160,9 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
         ucs_log(level, "GPU runtime %s is not used: it has no %s", name, missing);
         goto err_close;
     }
+    /* dlsym looks into the library's dependencies too, so this finds ROCr's calls */
     (void)muct_gpu_bind_symbols(muct_gpu_optional, lib, &table);
-    muct_gpu_bind_hsa(&table);
+    table.has_hsa = (dlsym(lib, "hsa_init") != NULL);
 
     ret = table.get_device_count(&table.num_devices);
     if ((ret != MUCT_HIP_SUCCESS) || (table.num_devices < 1)) {

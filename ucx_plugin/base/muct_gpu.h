@@ -96,6 +96,8 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(ipc_open_mem_handle, int, "hipIpcOpenMemHandle",                                 \
       (void **ptr, muct_hip_ipc_mem_handle_t handle, unsigned flags))                  \
     X(ipc_close_mem_handle, int, "hipIpcCloseMemHandle", (void *ptr))                  \
+    X(mem_alloc, int, "hipMalloc", (void **ptr, size_t size))                          \
+    X(mem_free, int, "hipFree", (void *ptr))                                           \
     X(host_malloc, int, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))    \
     X(host_free, int, "hipHostFree", (void *ptr))                                      \
     X(host_register, int, "hipHostRegister", (void *ptr, size_t size, unsigned flags)) \
@@ -146,6 +148,7 @@ typedef struct muct_gpu {
     MUCT_HIP_OPTIONAL(MUCT_HIP_MEMBER)
     int version;          /**< As hipRuntimeGetVersion() says */
     int num_devices;      /**< Visible devices, at least 1 */
+    int has_hsa;          /**< It allocates through ROCr, whose calls UCX can hook */
     unsigned ipc_flags;   /**< hipIpcMemLazyEnablePeerAccess of this version */
     int mem_type_device;  /**< hipMemoryTypeDevice of this version */
     int mem_type_managed; /**< hipMemoryTypeManaged of this version */

@@ -1,1 +1,22 @@
-# ucx_plugin/xgmi
+# mori_xgmi: copies between GPUs of one host.
+libmuct_la_SOURCES += \
+	ucx_plugin/xgmi/xgmi_addr.c \
+	ucx_plugin/xgmi/xgmi_addr.h \
+	ucx_plugin/xgmi/xgmi_ep.c \
+	ucx_plugin/xgmi/xgmi_ep.h \
+	ucx_plugin/xgmi/xgmi_iface.c \
+	ucx_plugin/xgmi/xgmi_iface.h \
+	ucx_plugin/xgmi/xgmi_key.c \
+	ucx_plugin/xgmi/xgmi_key.h \
+	ucx_plugin/xgmi/xgmi_loader.c \
+	ucx_plugin/xgmi/xgmi_loader.h \
+	ucx_plugin/xgmi/xgmi_map.c \
+	ucx_plugin/xgmi/xgmi_map.h \
+	ucx_plugin/xgmi/xgmi_md.c \
+	ucx_plugin/xgmi/xgmi_md.h \
+	ucx_plugin/xgmi/xgmi_peer.c \
+	ucx_plugin/xgmi/xgmi_peer.h \
+	ucx_plugin/xgmi/xgmi_queue.c \
+	ucx_plugin/xgmi/xgmi_queue.h \
+	ucx_plugin/xgmi/xgmi_stage.c \
+	ucx_plugin/xgmi/xgmi_stage.h

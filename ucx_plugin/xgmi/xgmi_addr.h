@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_ADDR_H
+#define MUCT_XGMI_ADDR_H
+
+/**
+ * @file
+ * Addresses of a mori_xgmi device and interface as bytes, and whether two of them can
+ * reach each other. Pure: no state, no calls.
+ *
+ * The device address says where control pages can be shared: the host, and the file
+ * system that holds them (its device number tells containers with separate /dev/shm
+ * apart). The interface address names the process.
+ */
+
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Bytes of the packed addresses */
+#define MUCT_XGMI_DEVICE_ADDR_SIZE 24
+#define MUCT_XGMI_IFACE_ADDR_SIZE 24
+
+
+typedef struct muct_xgmi_device_addr {
+    uint64_t host;   /**< Identity of the machine since its last boot */
+    uint64_t shm_fs; /**< Device number of the control pages' file system */
+} muct_xgmi_device_addr_t;
+
+typedef struct muct_xgmi_iface_addr {
+    uint64_t owner;         /**< Process incarnation */
+    uint64_t pid_namespace; /**< Inode of the process's PID namespace */
+    uint32_t pid;           /**< As that namespace numbers it */
+} muct_xgmi_iface_addr_t;
+
+
+void muct_xgmi_device_addr_pack(const muct_xgmi_device_addr_t *addr, void *buffer);
+void muct_xgmi_iface_addr_pack(const muct_xgmi_iface_addr_t *addr, void *buffer);
+
+
+/**
+ * Read an address that came from another process.
+ *
+ * @param [in]  buffer  Bytes; the caller has made sure that there are
+ *                      MUCT_XGMI_*_ADDR_SIZE of them.
+ * @param [out] addr    Filled only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED for another version of this format.
+ */
+ucs_status_t muct_xgmi_device_addr_unpack(const void *buffer,
+                                          muct_xgmi_device_addr_t *addr);
+ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
+                                         muct_xgmi_iface_addr_t *addr);
+
+
+/**
+ * May this process use memory of that one?
+ *
+ * @param [in]  my_device     This side.
+ * @param [in]  my_iface      This side.
+ * @param [in]  peer_device   Other side.
+ * @param [in]  peer_iface    Other side.
+ * @param [out] reason        Why not, for people. Terminated when the result is 0.
+ * @param [in]  size          Bytes in @a reason.
+ *
+ * @return 1 or 0.
+ */
+int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
+                             const muct_xgmi_iface_addr_t *my_iface,
+                             const muct_xgmi_device_addr_t *peer_device,
+                             const muct_xgmi_iface_addr_t *peer_iface, char *reason,
+                             size_t size);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_EP_H
+#define MUCT_XGMI_EP_H
+
+/**
+ * @file
+ * Endpoint of mori_xgmi: put, get, lists, flush, check and pending requests to one
+ * process.
+ *
+ * Statuses of operations. UCS_INPROGRESS: the completion is called once, when the copy
+ * is over, also when the peer died meanwhile (then with its error) or the endpoint was
+ * destroyed (UCS_ERR_CANCELED). UCS_ERR_NO_RESOURCE: nothing happened, add a pending
+ * request. UCS_ERR_REJECTED: the key was invalidated; the endpoint lives on.
+ * UCS_ERR_UNREACHABLE: the memory cannot be mapped. UCS_ERR_INVALID_ADDR: beyond the
+ * registered memory. UCS_ERR_CONNECTION_RESET: the peer is dead.
+ */
+
+#include "xgmi/xgmi_iface.h"
+
+
+/** A pending request as it lies in the private area of its user's. */
+typedef struct muct_xgmi_pending {
+    uct_pending_req_t *next;
+} muct_xgmi_pending_t;
+
+/** An endpoint. */
+typedef struct muct_xgmi_ep {
+    uct_base_ep_t super;
+    muct_xgmi_peer_t *peer;
+    ucs_status_t status;   /**< Of new operations; once an error, for ever */
+    int is_reported;       /**< The user knows the error */
+    int is_dispatching;    /**< A pending request is being tried */
+    unsigned num_not_over; /**< Operations */
+    uct_pending_req_t *pending;
+    uct_pending_req_t **pending_tail;
+    ucs_list_link_t list;    /**< In the interface */
+    ucs_list_link_t waiting; /**< In the interface while there are pending requests */
+} muct_xgmi_ep_t;
+
+
+ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
+void muct_xgmi_ep_destroy(uct_ep_h ep);
+
+ucs_status_t muct_xgmi_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                                    uint64_t remote_addr, uct_rkey_t rkey);
+ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
+                               uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_xgmi_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
+                                    void *arg, size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+
+ucs_status_t muct_xgmi_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_fence(uct_ep_h ep, unsigned flags);
+ucs_status_t muct_xgmi_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                      unsigned flags);
+void muct_xgmi_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                void *arg);
+int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *params);
+
+
+/**
+ * Try pending requests, one endpoint after the other, until resources end.
+ *
+ * @return Requests that are done.
+ */
+unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
+
+
+/** Fail new operations from now on; the first reason counts. */
+void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status);
+
+#endif

@@ -1,0 +1,880 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Progress finishes what is over, lets waiting requests try again, and starts what was
+ * gathered, in this order: what a callback or a waiting request adds goes out at once.
+ *
+ * Errors of endpoints are told to their users from progress and from nowhere else,
+ * because users destroy endpoints in that callback.
+ */
+
+#include "config.h"
+
+#include "xgmi/xgmi_iface.h"
+
+#include "base/muct_log.h"
+#include "base/muct_stub_ops.h"
+#include "xgmi/xgmi_ep.h"
+
+#include <ucs/config/parser.h>
+#include <ucs/sys/uid.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Calls of progress between two looks at whether peers live. */
+#define MUCT_XGMI_PROGRESS_TO_LOOK 4096
+
+typedef struct muct_xgmi_iface_config {
+    uct_iface_config_t super;
+    unsigned num_lists;
+    unsigned list_size;
+    unsigned max_started;
+    int use_kernel;
+    unsigned max_calls;
+    unsigned max_blocks;
+    unsigned num_engines;
+    size_t min_run;
+    int is_high_priority;
+    size_t seg_size;
+    unsigned num_segs;
+    size_t max_short;
+    double bandwidth;
+    double latency;
+    double overhead;
+} muct_xgmi_iface_config_t;
+
+
+static ucs_config_field_t muct_xgmi_iface_config_table[] = {
+    {"", "", NULL, ucs_offsetof(muct_xgmi_iface_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
+
+    {"LISTS", "8",
+     "Lists of copies per device and direction, a number, at least 2. Raise it when\n"
+     "operations wait for resources while the GPU is idle.",
+     ucs_offsetof(muct_xgmi_iface_config_t, num_lists), UCS_CONFIG_TYPE_UINT},
+
+    {"LIST_SIZE", "16384",
+     "Copies a list holds, a number; each takes 56 bytes, 32 of them pinned. It also\n"
+     "limits one scatter-gather list. Lower it when pinned memory is short.",
+     ucs_offsetof(muct_xgmi_iface_config_t, list_size), UCS_CONFIG_TYPE_UINT},
+
+    {"MAX_STARTED", "2",
+     "Lists started and not over, after which copies are gathered instead of started,\n"
+     "a number. Raise it when gaps between launches show in profiles.",
+     ucs_offsetof(muct_xgmi_iface_config_t, max_started), UCS_CONFIG_TYPE_UINT},
+
+    {"KERNEL", "y",
+     "Copy lists with the copy kernel, y or n. Turn it off to use copy engines only.",
+     ucs_offsetof(muct_xgmi_iface_config_t, use_kernel), UCS_CONFIG_TYPE_BOOL},
+
+    {"MAX_CALLS", "2",
+     "Length of a list up to which it is copied by a call for each entry, a number.\n"
+     "A launch costs more than a call, and less than several.",
+     ucs_offsetof(muct_xgmi_iface_config_t, max_calls), UCS_CONFIG_TYPE_UINT},
+
+    {"BLOCKS", "8",
+     "Thread blocks of the copy kernel, a number, 1 to 128. The default leaves "
+     "compute\n"
+     "alone; 32 or more fill a link the last few percent when nothing else runs.",
+     ucs_offsetof(muct_xgmi_iface_config_t, max_blocks), UCS_CONFIG_TYPE_UINT},
+
+    {"ENGINES", "2",
+     "Streams over which a long run is split, for as many copy engines, a number, 0 "
+     "to\n"
+     "8. 0 leaves long runs to the kernel.",
+     ucs_offsetof(muct_xgmi_iface_config_t, num_engines), UCS_CONFIG_TYPE_UINT},
+
+    {"MIN_RUN", "4m",
+     "Length from which one run of memory goes to the copy engines, in bytes.",
+     ucs_offsetof(muct_xgmi_iface_config_t, min_run), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"PRIORITY", "y",
+     "Use streams of the highest priority, so that copies do not wait for compute, y "
+     "or\n"
+     "n.",
+     ucs_offsetof(muct_xgmi_iface_config_t, is_high_priority), UCS_CONFIG_TYPE_BOOL},
+
+    {"SEG_SIZE", "64k",
+     "Pinned buffer for data that is in plain host memory, in bytes. Raise it for "
+     "large\n"
+     "transfers between host and GPU memory.",
+     ucs_offsetof(muct_xgmi_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"SEGS", "64",
+     "Such buffers of an interface, a number. Allocated with the first use.",
+     ucs_offsetof(muct_xgmi_iface_config_t, num_segs), UCS_CONFIG_TYPE_UINT},
+
+    {"MAX_SHORT", "1k", "Longest short put, in bytes; at most SEG_SIZE.",
+     ucs_offsetof(muct_xgmi_iface_config_t, max_short), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"BW", "200GBs",
+     "Bandwidth UCX is told, in bytes per second. It weighs this transport against\n"
+     "others and limits nothing.",
+     ucs_offsetof(muct_xgmi_iface_config_t, bandwidth), UCS_CONFIG_TYPE_BW},
+
+    {"LATENCY", "5us", "Latency UCX is told, a time.",
+     ucs_offsetof(muct_xgmi_iface_config_t, latency), UCS_CONFIG_TYPE_TIME},
+
+    {"OVERHEAD", "500ns", "Cost of an operation UCX is told, a time.",
+     ucs_offsetof(muct_xgmi_iface_config_t, overhead), UCS_CONFIG_TYPE_TIME},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+
+/* ---- queues ---- */
+
+ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+                                       int device, muct_xgmi_queue_t **queue_p)
+{
+    muct_xgmi_queue_t *queue;
+    ucs_status_t status;
+
+    if ((unsigned)device >= MUCT_XGMI_MAX_DEVICES) {
+        muct_error("device %d is beyond the %d devices a process can use", device,
+                   MUCT_XGMI_MAX_DEVICES);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_xgmi_queue_create(iface->md->gpu, iface->md->map,
+                                    &iface->queue_config, device, &queue);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface->queues[dir][device] = queue;
+    iface->all[iface->num_queues++] = queue;
+    *queue_p = queue;
+    return UCS_OK;
+}
+
+static int muct_xgmi_iface_is_idle(const muct_xgmi_iface_t *iface)
+{
+    unsigned i;
+
+    for (i = 0; i < iface->num_queues; ++i) {
+        if (!muct_xgmi_queue_is_idle(iface->all[i])) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/* ---- flush and fence ---- */
+
+static muct_xgmi_flush_t *muct_xgmi_iface_get_flush(muct_xgmi_iface_t *iface)
+{
+    muct_xgmi_flush_t *flush = iface->free_flushes;
+
+    if (flush != NULL) {
+        iface->free_flushes = flush->next;
+        return flush;
+    }
+
+    flush = malloc(sizeof(*flush));
+    if (flush == NULL) {
+        muct_error("failed to allocate a flush");
+    }
+
+    return flush;
+}
+
+static void muct_xgmi_iface_put_flush(muct_xgmi_iface_t *iface,
+                                      muct_xgmi_flush_t *flush)
+{
+    flush->next = iface->free_flushes;
+    iface->free_flushes = flush;
+}
+
+static void muct_xgmi_iface_flush_done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    muct_xgmi_iface_t *iface = op->owner;
+    muct_xgmi_flush_t *flush = op->arg;
+    uct_completion_t *comp = flush->comp;
+
+    /* Failed operations told their own users; a flush only says that they are over. */
+    (void)status;
+    if (--flush->num_left == 0) {
+        muct_xgmi_iface_put_flush(iface, flush);
+        muct_completion_invoke(comp, UCS_OK);
+    }
+}
+
+ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
+                                         uct_completion_t *comp)
+{
+    muct_xgmi_flush_t *flush = muct_xgmi_iface_get_flush(iface);
+    muct_xgmi_marker_t *marker;
+    unsigned i;
+
+    if (flush == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    flush->comp = comp;
+    flush->num_left = 0;
+    for (i = 0; i < iface->num_queues; ++i) {
+        marker = &flush->markers[i];
+        marker->op = (muct_xgmi_op_t){muct_xgmi_iface_flush_done, iface, flush};
+        flush->num_left += (unsigned)muct_xgmi_queue_add_marker(iface->all[i], marker);
+    }
+
+    if (flush->num_left == 0) {
+        muct_xgmi_iface_put_flush(iface, flush);
+        return UCS_OK;
+    }
+
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t muct_xgmi_iface_flush(uct_iface_h tl_iface, unsigned flags,
+                                          uct_completion_t *comp)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+
+    (void)flags;
+    if (comp != NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return muct_xgmi_iface_is_idle(iface) ? UCS_OK : UCS_INPROGRESS;
+}
+
+/* Copies of one batch have no order, nor have the streams: order all after all. */
+static ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    ucs_status_t status = UCS_OK;
+    unsigned i, j;
+
+    (void)flags;
+    for (i = 0; i < iface->num_queues; ++i) {
+        muct_xgmi_queue_start(iface->all[i]);
+    }
+
+    for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
+        for (j = 0; (j < iface->num_queues) && (status == UCS_OK); ++j) {
+            status = muct_xgmi_queue_order_after(iface->all[i], iface->all[j]);
+        }
+    }
+
+    return status;
+}
+
+
+/* ---- peers ---- */
+
+void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = muct_xgmi_peer_fd(peer)};
+
+    if ((event.data.fd >= 0) &&
+        (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0) &&
+        (errno != EEXIST)) {
+        muct_warn("epoll_ctl(pidfd %d) failed: %m", event.data.fd);
+    }
+}
+
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
+                                  const muct_xgmi_peer_t *peer)
+{
+    muct_xgmi_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        if (ep->peer == peer) {
+            return;
+        }
+    }
+
+    if (muct_xgmi_peer_fd(peer) >= 0) {
+        (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
+    }
+}
+
+static void muct_xgmi_iface_signal(muct_xgmi_iface_t *iface)
+{
+    uint64_t one = 1;
+
+    if (write(iface->notifier->fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
+        muct_debug("write(eventfd) failed: %m"); /* full: it is readable anyway */
+    }
+}
+
+void muct_xgmi_iface_set_news(muct_xgmi_iface_t *iface)
+{
+    iface->has_news = 1;
+    muct_xgmi_iface_signal(iface);
+}
+
+/* Tells users of failed endpoints; they may destroy any endpoint meanwhile. */
+static unsigned muct_xgmi_iface_report(muct_xgmi_iface_t *iface)
+{
+    unsigned count = 0;
+    muct_xgmi_ep_t *ep;
+
+again:
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        if ((ep->status != UCS_OK) && !ep->is_reported) {
+            ep->is_reported = 1;
+            ++count;
+            if (uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
+                                        ep->status) != UCS_OK) {
+                muct_diag("nobody handled %s of an endpoint",
+                          ucs_status_string(ep->status));
+            }
+            goto again;
+        }
+    }
+
+    return count;
+}
+
+static void muct_xgmi_iface_bury(muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
+{
+    uint64_t owner = muct_xgmi_peer_owner(ep->peer);
+
+    muct_diag("process 0x%lx died", owner);
+    if (muct_xgmi_peer_fd(ep->peer) >= 0) {
+        (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(ep->peer),
+                        NULL);
+    }
+    muct_xgmi_map_drop_peer(iface->md->map, owner);
+    muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+}
+
+/* Asks for each endpoint; with pidfds the kernel is asked for all at once. */
+static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
+{
+    struct epoll_event event;
+    int has_event;
+    muct_xgmi_ep_t *ep;
+
+    has_event = epoll_wait(iface->epoll_fd, &event, 1, 0) > 0;
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        if ((ep->status == UCS_OK) &&
+            (has_event || (muct_xgmi_peer_fd(ep->peer) < 0)) &&
+            !muct_xgmi_peer_is_alive(ep->peer)) {
+            muct_xgmi_iface_bury(iface, ep);
+        }
+    }
+}
+
+
+/* ---- progress and events ---- */
+
+static void muct_xgmi_iface_drain(muct_xgmi_iface_t *iface)
+{
+    uint64_t value;
+
+    if (read(iface->notifier->fd, &value, sizeof(value)) == (ssize_t)sizeof(value)) {
+        iface->is_armed = 0;
+    }
+}
+
+static unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < iface->num_queues; ++i) {
+        count += muct_xgmi_queue_poll(iface->all[i]);
+    }
+    if (count > 0) {
+        iface->is_out_of_resources = 0;
+    }
+
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->waiting_eps))) {
+        count += muct_xgmi_ep_dispatch_pending(iface);
+    }
+
+    for (i = 0; i < iface->num_queues; ++i) {
+        muct_xgmi_queue_kick(iface->all[i]);
+    }
+
+    if (ucs_unlikely((++iface->num_progress % MUCT_XGMI_PROGRESS_TO_LOOK == 0) ||
+                     iface->is_armed)) {
+        muct_xgmi_iface_look_at_peers(iface);
+        iface->is_armed = 0;
+    }
+    if (ucs_unlikely(iface->has_news)) {
+        iface->has_news = 0;
+        count += muct_xgmi_iface_report(iface);
+    }
+
+    return count;
+}
+
+static void muct_xgmi_notifier_put(muct_xgmi_notifier_t *notifier)
+{
+    if (__atomic_sub_fetch(&notifier->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        close(notifier->fd);
+        free(notifier);
+    }
+}
+
+/* Runs in a thread of the GPU runtime. */
+static void muct_xgmi_notifier_callback(muct_hip_stream_t stream, int error, void *arg)
+{
+    muct_xgmi_notifier_t *notifier = arg;
+    uint64_t one = 1;
+    ssize_t ret;
+
+    (void)stream;
+    (void)error;
+    ret = write(notifier->fd, &one, sizeof(one));
+    (void)ret; /* only fails when the counter is full, which wakes as well */
+    muct_xgmi_notifier_put(notifier);
+}
+
+static ucs_status_t muct_xgmi_iface_arm_queue(muct_xgmi_iface_t *iface,
+                                              muct_xgmi_queue_t *queue)
+{
+    ucs_status_t status;
+
+    if (queue->head == NULL) {
+        return UCS_OK;
+    }
+
+    __atomic_add_fetch(&iface->notifier->refs, 1, __ATOMIC_RELAXED);
+    status =
+        muct_xgmi_queue_notify(queue, muct_xgmi_notifier_callback, iface->notifier);
+    if (status != UCS_OK) {
+        muct_xgmi_notifier_put(iface->notifier);
+        return UCS_ERR_BUSY; /* the user goes on polling */
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    (void)events;
+    muct_xgmi_iface_drain(iface);
+    if (iface->has_news) {
+        return UCS_ERR_BUSY;
+    }
+    for (i = 0; i < iface->num_queues; ++i) {
+        if (iface->all[i]->open != NULL) {
+            return UCS_ERR_BUSY; /* to be started by progress */
+        }
+    }
+
+    if (iface->is_armed) {
+        return UCS_OK;
+    }
+
+    for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
+        status = muct_xgmi_iface_arm_queue(iface, iface->all[i]);
+    }
+    iface->is_armed = (status == UCS_OK);
+    return status;
+}
+
+static ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h tl_iface, int *fd_p)
+{
+    *fd_p = ucs_derived_of(tl_iface, muct_xgmi_iface_t)->epoll_fd;
+    return UCS_OK;
+}
+
+
+/* ---- attributes and addresses ---- */
+
+static ucs_status_t muct_xgmi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+
+    uct_base_iface_query(&iface->super, attr);
+    attr->cap.flags = UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_BCOPY |
+                      UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PENDING |
+                      UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                      UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_EP_CHECK;
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_FD;
+
+    attr->cap.put.max_short = iface->max_short;
+    attr->cap.put.max_bcopy = iface->stage.size;
+    attr->cap.put.min_zcopy = 0;
+    attr->cap.put.max_zcopy = SIZE_MAX;
+    attr->cap.put.opt_zcopy_align = 1;
+    attr->cap.put.align_mtu = 1;
+    attr->cap.put.max_iov = 16;
+
+    attr->cap.get.max_bcopy = iface->stage.size;
+    attr->cap.get.min_zcopy = 0;
+    attr->cap.get.max_zcopy = SIZE_MAX;
+    attr->cap.get.opt_zcopy_align = 1;
+    attr->cap.get.align_mtu = 1;
+    attr->cap.get.max_iov = 16;
+
+    attr->device_addr_len = MUCT_XGMI_DEVICE_ADDR_SIZE;
+    attr->iface_addr_len = MUCT_XGMI_IFACE_ADDR_SIZE;
+    attr->ep_addr_len = 0;
+    attr->max_conn_priv = 0;
+    attr->latency = ucs_linear_func_make(iface->latency, 0);
+    attr->bandwidth.dedicated = 0;
+    attr->bandwidth.shared = iface->bandwidth;
+    attr->overhead = iface->overhead;
+    attr->priority = 0;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_iface_query_v2(uct_iface_h tl_iface,
+                                             uct_iface_attr_v2_t *attr)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    ucs_status_t status = uct_iface_base_query_v2(tl_iface, attr);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_CAP_FLAGS) {
+        attr->cap.flags |= UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY;
+#if MUCT_ABI_HAVE_GET_SGL
+        attr->cap.flags |= UCT_IFACE_FLAG_V2_GET_SGL_ZCOPY;
+#endif
+    }
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) {
+        attr->max_put_sgl_zcopy_count = iface->queue_config.list_size;
+    }
+#if MUCT_ABI_HAVE_GET_SGL
+    if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT) {
+        attr->max_get_sgl_zcopy_count = iface->queue_config.list_size;
+    }
+#endif
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_iface_get_device_address(uct_iface_h tl_iface,
+                                                       uct_device_addr_t *addr)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+
+    muct_xgmi_device_addr_pack(&iface->device_addr, addr);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_iface_get_address(uct_iface_h tl_iface,
+                                                uct_iface_addr_t *addr)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+
+    muct_xgmi_iface_addr_pack(&iface->addr, addr);
+    return UCS_OK;
+}
+
+static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
+                                     const uct_iface_is_reachable_params_t *params)
+{
+    muct_xgmi_device_addr_t device_addr;
+    muct_xgmi_iface_addr_t addr;
+    muct_xgmi_peer_t *peer;
+    char reason[160];
+
+    if ((muct_xgmi_device_addr_unpack(params->device_addr, &device_addr) != UCS_OK) ||
+        (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) != UCS_OK)) {
+        uct_iface_fill_info_str_buf(params, "the address is of another version");
+        return 0;
+    }
+
+    if (!muct_xgmi_addr_can_reach(&iface->device_addr, &iface->addr, &device_addr,
+                                  &addr, reason, sizeof(reason))) {
+        uct_iface_fill_info_str_buf(params, "%s", reason);
+        return 0;
+    }
+
+    if (muct_xgmi_peer_get(addr.owner, &peer) != UCS_OK) {
+        uct_iface_fill_info_str_buf(params,
+                                    "process 0x%lx (pid %u) is dead, or its control "
+                                    "page belongs to another user",
+                                    addr.owner, addr.pid);
+        return 0;
+    }
+
+    muct_xgmi_peer_put(peer);
+    return 1;
+}
+
+static int muct_xgmi_iface_is_reachable_v2(
+    const uct_iface_h tl_iface, const uct_iface_is_reachable_params_t *params)
+{
+    const uint64_t required = UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR |
+                              UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR;
+
+    if ((params->field_mask & required) != required) {
+        uct_iface_fill_info_str_buf(params, "device and interface address are needed");
+        return 0;
+    }
+
+    if (((params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR_LENGTH) &&
+         (params->device_addr_length < MUCT_XGMI_DEVICE_ADDR_SIZE)) ||
+        ((params->field_mask & UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR_LENGTH) &&
+         (params->iface_addr_length < MUCT_XGMI_IFACE_ADDR_SIZE))) {
+        uct_iface_fill_info_str_buf(params, "the address is too short");
+        return 0;
+    }
+
+    return muct_xgmi_iface_can_reach(ucs_derived_of(tl_iface, muct_xgmi_iface_t),
+                                     params) &&
+           uct_iface_scope_is_reachable(tl_iface, params);
+}
+
+
+/* ---- life ---- */
+
+static void muct_xgmi_iface_close(uct_iface_h tl_iface)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    muct_xgmi_flush_t *flush;
+    unsigned i;
+
+    uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    for (i = 0; i < iface->num_queues; ++i) {
+        muct_xgmi_queue_destroy(iface->all[i], UCS_ERR_CANCELED);
+    }
+    muct_xgmi_stage_cleanup(&iface->stage);
+    while ((flush = iface->free_flushes) != NULL) {
+        iface->free_flushes = flush->next;
+        free(flush);
+    }
+    close(iface->epoll_fd);
+    muct_xgmi_notifier_put(iface->notifier);
+    UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
+    free(iface);
+}
+
+static uct_iface_ops_t muct_xgmi_iface_ops = {
+    MUCT_STUB_IFACE_OPS_COMMON,
+    .ep_put_short = muct_xgmi_ep_put_short,
+    .ep_put_bcopy = muct_xgmi_ep_put_bcopy,
+    .ep_put_zcopy = muct_xgmi_ep_put_zcopy,
+    .ep_get_short = muct_stub_ep_get_short, /* it would block */
+    .ep_get_bcopy = muct_xgmi_ep_get_bcopy,
+    .ep_get_zcopy = muct_xgmi_ep_get_zcopy,
+    .ep_am_short = muct_stub_ep_am_short, /* no messages over xGMI */
+    .ep_am_short_iov = muct_stub_ep_am_short_iov,
+    .ep_am_bcopy = muct_stub_ep_am_bcopy,
+    .ep_am_zcopy = muct_stub_ep_am_zcopy,
+    .ep_atomic_cswap64 = muct_stub_ep_atomic_cswap64,
+    .ep_atomic_cswap32 = muct_stub_ep_atomic_cswap32,
+    .ep_atomic32_post = muct_stub_ep_atomic32_post,
+    .ep_atomic64_post = muct_stub_ep_atomic64_post,
+    .ep_atomic32_fetch = muct_stub_ep_atomic32_fetch,
+    .ep_atomic64_fetch = muct_stub_ep_atomic64_fetch,
+    .ep_pending_add = muct_xgmi_ep_pending_add,
+    .ep_pending_purge = muct_xgmi_ep_pending_purge,
+    .ep_flush = muct_xgmi_ep_flush,
+    .ep_fence = muct_xgmi_ep_fence,
+    .ep_check = muct_xgmi_ep_check,
+    .ep_create = muct_xgmi_ep_create,
+    .ep_destroy = muct_xgmi_ep_destroy,
+    .ep_get_address = muct_stub_ep_get_address,
+    .ep_connect_to_ep = muct_stub_ep_connect_to_ep,
+    .iface_flush = muct_xgmi_iface_flush,
+    .iface_fence = muct_xgmi_iface_fence,
+    .iface_progress_enable = uct_base_iface_progress_enable,
+    .iface_progress_disable = uct_base_iface_progress_disable,
+    .iface_progress = muct_xgmi_iface_progress,
+    .iface_event_fd_get = muct_xgmi_iface_event_fd_get,
+    .iface_event_arm = muct_xgmi_iface_event_arm,
+    .iface_close = muct_xgmi_iface_close,
+    .iface_query = muct_xgmi_iface_query,
+    .iface_get_device_address = muct_xgmi_iface_get_device_address,
+    .iface_get_address = muct_xgmi_iface_get_address,
+    .iface_is_reachable = uct_base_iface_is_reachable,
+};
+
+static MUCT_ABI_PADDED(uct_iface_internal_ops_t) muct_xgmi_iface_internal_ops = {
+    .super =
+        {
+            .iface_query_v2 = muct_xgmi_iface_query_v2,
+            .iface_estimate_perf = uct_base_iface_estimate_perf,
+            .iface_vfs_refresh = muct_stub_iface_vfs_refresh,
+            .ep_query = muct_stub_ep_query,
+            .ep_invalidate = muct_stub_ep_invalidate,
+            .ep_connect_to_ep_v2 = muct_stub_ep_connect_to_ep_v2,
+            .iface_is_reachable_v2 = muct_xgmi_iface_is_reachable_v2,
+            .ep_is_connected = muct_xgmi_ep_is_connected,
+            .ep_get_device_ep = muct_stub_ep_get_device_ep,
+            .ep_put_sgl_zcopy = muct_xgmi_ep_put_sgl_zcopy,
+#if MUCT_ABI_HAVE_GET_SGL
+            .ep_get_sgl_zcopy = muct_xgmi_ep_get_sgl_zcopy,
+#endif
+#if MUCT_ABI_HAVE_OUTSTANDING_PURGE
+            .ep_outstanding_purge = muct_stub_ep_outstanding_purge,
+#endif
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+static unsigned muct_xgmi_clamp(const char *name, unsigned value, unsigned min,
+                                unsigned max)
+{
+    unsigned clamped = (value < min) ? min : (value > max) ? max : value;
+
+    if (clamped != value) {
+        muct_warn("UCX_MORI_XGMI_%s=%u is not %u to %u, using %u", name, value, min,
+                  max, clamped);
+    }
+
+    return clamped;
+}
+
+static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
+                                      const muct_xgmi_iface_config_t *config)
+{
+    muct_xgmi_queue_config_t *queue = &iface->queue_config;
+    size_t seg_size = config->seg_size;
+
+    queue->num_lists = muct_xgmi_clamp("LISTS", config->num_lists, 2, 1024);
+    queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
+    queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
+    queue->max_calls = config->max_calls;
+    queue->max_blocks =
+        muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
+    queue->num_engines =
+        muct_xgmi_clamp("ENGINES", config->num_engines, 0, MUCT_XGMI_MAX_ENGINES);
+    queue->min_run = config->min_run;
+    queue->is_high_priority = config->is_high_priority;
+    queue->has_kernel = config->use_kernel;
+
+    if (seg_size < 256) {
+        muct_warn("UCX_MORI_XGMI_SEG_SIZE=%zu is less than 256, using 256", seg_size);
+        seg_size = 256;
+    }
+    muct_xgmi_stage_init(&iface->stage, iface->md->gpu, seg_size,
+                         muct_xgmi_clamp("SEGS", config->num_segs, 1, 65536));
+    iface->max_short = (config->max_short < seg_size) ? config->max_short : seg_size;
+    iface->bandwidth = config->bandwidth;
+    iface->latency = config->latency;
+    iface->overhead = config->overhead;
+}
+
+static ucs_status_t muct_xgmi_iface_create_events(muct_xgmi_iface_t *iface)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    iface->notifier = malloc(sizeof(*iface->notifier));
+    if (iface->notifier == NULL) {
+        muct_error("failed to allocate a notifier");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    iface->notifier->refs = 1;
+    iface->notifier->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (iface->notifier->fd < 0) {
+        muct_error("eventfd() failed: %m");
+        goto err_free;
+    }
+
+    iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (iface->epoll_fd < 0) {
+        muct_error("epoll_create1() failed: %m");
+        goto err_close_notifier;
+    }
+
+    event.data.fd = iface->notifier->fd;
+    if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, iface->notifier->fd, &event) != 0) {
+        muct_error("epoll_ctl(eventfd) failed: %m");
+        close(iface->epoll_fd);
+        goto err_close_notifier;
+    }
+
+    return UCS_OK;
+
+err_close_notifier:
+    close(iface->notifier->fd);
+err_free:
+    free(iface->notifier);
+    return UCS_ERR_IO_ERROR;
+}
+
+static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
+                                         const uct_iface_params_t *params,
+                                         const uct_iface_config_t *tl_config,
+                                         uct_iface_h *iface_p)
+{
+    muct_xgmi_iface_t *iface = calloc(1, sizeof(*iface));
+    ucs_status_t status;
+
+    if (iface == NULL) {
+        muct_error("failed to allocate an interface");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    iface->md = ucs_derived_of(md, muct_xgmi_md_t);
+    ucs_list_head_init(&iface->eps);
+    ucs_list_head_init(&iface->waiting_eps);
+    iface->device_addr.host = ucs_get_system_id();
+    iface->device_addr.shm_fs = iface->md->self.shm_fs;
+    iface->addr.owner = iface->md->self.owner;
+    iface->addr.pid = iface->md->self.pid;
+    iface->addr.pid_namespace = iface->md->self.pid_namespace;
+    muct_xgmi_iface_configure(
+        iface, ucs_derived_of(tl_config, const muct_xgmi_iface_config_t));
+
+    status = muct_xgmi_iface_create_events(iface);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = UCS_CLASS_INIT(uct_base_iface_t, &iface->super, &muct_xgmi_iface_ops,
+                            &muct_xgmi_iface_internal_ops.super, md, worker, params,
+                            tl_config);
+    if (status != UCS_OK) {
+        goto err_close_events;
+    }
+
+    *iface_p = &iface->super.super;
+    return UCS_OK;
+
+err_close_events:
+    close(iface->epoll_fd);
+    muct_xgmi_notifier_put(iface->notifier);
+err_free:
+    free(iface);
+    return status;
+}
+
+static ucs_status_t muct_xgmi_query_devices(uct_md_h md,
+                                            uct_tl_device_resource_t **devices_p,
+                                            unsigned *num_devices_p)
+{
+    /* One device for all GPUs, and where it is is unknown: it is close to each. */
+    return uct_single_device_resource(md, "xgmi", UCT_DEVICE_TYPE_ACC,
+                                      UCS_SYS_DEVICE_ID_UNKNOWN, devices_p,
+                                      num_devices_p);
+}
+
+static uct_tl_t muct_xgmi_tl = {
+    .name = MUCT_XGMI_NAME,
+    .query_devices = muct_xgmi_query_devices,
+    .iface_open = muct_xgmi_iface_open,
+    .config =
+        {
+            .name = "mori_xgmi transport",
+            .prefix = "MORI_XGMI_",
+            .table = muct_xgmi_iface_config_table,
+            .size = sizeof(muct_xgmi_iface_config_t),
+        },
+};
+
+const muct_transport_t muct_xgmi_transport = {
+    .component = &muct_xgmi_component.super,
+    .tl = &muct_xgmi_tl,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_IFACE_H
+#define MUCT_XGMI_IFACE_H
+
+/**
+ * @file
+ * Interface of mori_xgmi: the queues of one worker, their progress, and the news of
+ * peers' deaths.
+ */
+
+#include "xgmi/xgmi_addr.h"
+#include "xgmi/xgmi_md.h"
+#include "xgmi/xgmi_queue.h"
+#include "xgmi/xgmi_stage.h"
+
+/** Devices one process can use */
+#define MUCT_XGMI_MAX_DEVICES 32
+
+/** Direction of a copy, seen from this process */
+typedef enum muct_xgmi_dir {
+    MUCT_XGMI_PUT,
+    MUCT_XGMI_GET,
+    MUCT_XGMI_NUM_DIRS
+} muct_xgmi_dir_t;
+
+#define MUCT_XGMI_MAX_QUEUES (MUCT_XGMI_MAX_DEVICES * MUCT_XGMI_NUM_DIRS)
+
+
+/** A flush that waits for what was there before it. */
+typedef struct muct_xgmi_flush {
+    struct muct_xgmi_flush *next;
+    uct_completion_t *comp;
+    ucs_status_t status;
+    unsigned num_left;
+    muct_xgmi_marker_t markers[MUCT_XGMI_MAX_QUEUES];
+} muct_xgmi_flush_t;
+
+/** Told by a thread of the GPU runtime that something is over; may outlive us. */
+typedef struct muct_xgmi_notifier {
+    int fd; /**< eventfd */
+    unsigned refs;
+} muct_xgmi_notifier_t;
+
+/** An interface. */
+typedef struct muct_xgmi_iface {
+    uct_base_iface_t super;
+    muct_xgmi_md_t *md;
+    muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
+    muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< Those that exist */
+    unsigned num_queues;
+    int is_out_of_resources; /**< Until something is over */
+    int has_news;            /**< An endpoint has failed and its user does not know */
+    unsigned num_progress;
+    ucs_list_link_t eps;
+    ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
+    muct_xgmi_stage_t stage;
+    muct_xgmi_flush_t *free_flushes;
+    int epoll_fd;
+    int is_armed;
+    muct_xgmi_notifier_t *notifier;
+    muct_xgmi_queue_config_t queue_config;
+    size_t max_short;
+    double bandwidth;
+    double latency;
+    double overhead;
+    muct_xgmi_device_addr_t device_addr;
+    muct_xgmi_iface_addr_t addr;
+} muct_xgmi_iface_t;
+
+
+/** The transport, for the module. */
+extern const muct_transport_t muct_xgmi_transport;
+
+
+/** Slow half of @ref muct_xgmi_iface_queue. */
+ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+                                       int device, muct_xgmi_queue_t **queue_p);
+
+
+/**
+ * The queue of a device and direction, made with its first use.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE, UCS_ERR_NO_MEMORY, or UCS_ERR_INVALID_PARAM for a
+ *         device that cannot be.
+ */
+static inline ucs_status_t muct_xgmi_iface_queue(muct_xgmi_iface_t *iface,
+                                                 muct_xgmi_dir_t dir, int device,
+                                                 muct_xgmi_queue_t **queue_p)
+{
+    if ((unsigned)device < MUCT_XGMI_MAX_DEVICES) {
+        *queue_p = iface->queues[dir][device];
+        if (*queue_p != NULL) {
+            return UCS_OK;
+        }
+    }
+
+    return muct_xgmi_iface_add_queue(iface, dir, device, queue_p);
+}
+
+
+/**
+ * Start a flush of everything that is there.
+ *
+ * @return UCS_OK             Nothing is there; @a comp is not called.
+ * @return UCS_INPROGRESS     @a comp will be called.
+ * @return UCS_ERR_NO_MEMORY
+ */
+ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
+                                         uct_completion_t *comp);
+
+
+/** Have the event descriptor tell when the peer ends. */
+void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer);
+
+
+/** Undo @ref muct_xgmi_iface_watch_peer. */
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
+                                  const muct_xgmi_peer_t *peer);
+
+
+/** An endpoint's status has become an error: tell its user in the next progress. */
+void muct_xgmi_iface_set_news(muct_xgmi_iface_t *iface);
+
+#endif

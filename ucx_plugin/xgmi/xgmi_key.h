@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_KEY_H
+#define MUCT_XGMI_KEY_H
+
+/**
+ * @file
+ * The remote key of GPU memory as bytes, and nothing else: no state, no calls.
+ *
+ * A key names the process incarnation that owns the memory, the allocation (base,
+ * length, IPC handle), the registered part of it, and the slot of the owner's control
+ * page that says whether the key still holds (see xgmi_peer.h). A checksum guards the
+ * whole, because a wrong byte in the handle would otherwise be the GPU driver's to
+ * find.
+ */
+
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Bytes of an IPC memory handle */
+#define MUCT_XGMI_HANDLE_SIZE 64
+
+/** Bytes of a packed key */
+#define MUCT_XGMI_KEY_PACKED_SIZE 128
+
+
+/** Who can use the memory a key names */
+typedef enum muct_xgmi_key_kind {
+    MUCT_XGMI_KEY_REMOTE = 1, /**< Other processes, through the IPC handle */
+    MUCT_XGMI_KEY_LOCAL = 2   /**< The owner alone: it cannot be exported */
+} muct_xgmi_key_kind_t;
+
+
+/** A registered piece of GPU memory, as another process needs it. */
+typedef struct muct_xgmi_key {
+    muct_xgmi_key_kind_t kind;
+    uint64_t owner;        /**< Process incarnation, not a pid */
+    uint64_t address;      /**< Start of the registered part, owner's address */
+    uint64_t length;       /**< Bytes of the registered part */
+    uint64_t base;         /**< Start of the allocation, owner's address */
+    uint64_t alloc_length; /**< Bytes of the allocation */
+    uint32_t slot;         /**< Slot in the owner's control page */
+    uint32_t generation;   /**< Value of that slot while the key holds */
+    uint16_t device;       /**< Owner's ordinal of the device */
+    unsigned char handle[MUCT_XGMI_HANDLE_SIZE]; /**< IPC handle of the allocation */
+} muct_xgmi_key_t;
+
+
+/**
+ * Write a key.
+ *
+ * @param [in]  key     Key; the registered part must be inside the allocation.
+ * @param [out] buffer  @ref MUCT_XGMI_KEY_PACKED_SIZE bytes.
+ */
+void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer);
+
+
+/**
+ * Read a key that came from another process.
+ *
+ * @param [in]  buffer  Bytes.
+ * @param [in]  length  How many of them there are.
+ * @param [out] key     Filled only on UCS_OK.
+ *
+ * @return UCS_OK                 The key is whole and says nothing impossible.
+ * @return UCS_ERR_INVALID_PARAM  Too short, damaged, or its numbers contradict.
+ * @return UCS_ERR_UNSUPPORTED    Written by another version of this format.
+ */
+ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
+                                  muct_xgmi_key_t *key);
+
+
+/** Order of two keys: negative, 0 when they name the same registration, positive. */
+int muct_xgmi_key_compare(const muct_xgmi_key_t *key1, const muct_xgmi_key_t *key2);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/xgmi_loader.h"
+
+#include "base/muct_log.h"
+#include "xgmi/xgmi_code.h"
+#include "xgmi/xgmi_kernel.h"
+
+void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device, muct_hip_module_t *module_p,
+                           muct_hip_function_t *kernel_p)
+{
+    muct_hip_function_t kernel;
+    muct_hip_module_t module;
+    int ret;
+
+    *module_p = NULL;
+    *kernel_p = NULL;
+    ret       = gpu->module_load_data(&module, muct_xgmi_code_image());
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("device %d copies without the kernel: hipModuleLoadData() = %s%s",
+                  device, muct_gpu_error_name(gpu, ret),
+                  muct_xgmi_code_is_empty() ? ", this build carries no code" : "");
+        return;
+    }
+
+    ret = gpu->module_get_function(&kernel, module, MUCT_XGMI_KERNEL_NAME);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("device %d copies without the kernel: hipModuleGetFunction(%s) = %s",
+                  device, MUCT_XGMI_KERNEL_NAME, muct_gpu_error_name(gpu, ret));
+        gpu->module_unload(module);
+        return;
+    }
+
+    *module_p = module;
+    *kernel_p = kernel;
+}

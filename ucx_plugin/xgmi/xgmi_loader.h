@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_LOADER_H
+#define MUCT_XGMI_LOADER_H
+
+/**
+ * @file
+ * Brings the copy kernel that is embedded in this module onto a device.
+ */
+
+#include "base/muct_gpu.h"
+
+
+/**
+ * Load the kernel for the current device.
+ *
+ * Having no kernel is no error: copies are then made call by call. The reason is
+ * logged once per call at diag level.
+ *
+ * @param [in]  gpu       Runtime.
+ * @param [in]  device    Ordinal of the current device, for messages.
+ * @param [out] module_p  To be unloaded by the caller; NULL when there is no kernel.
+ * @param [out] kernel_p  Takes one muct_xgmi_copy_args_t; NULL when there is no kernel.
+ */
+void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
+                           muct_hip_module_t *module_p, muct_hip_function_t *kernel_p);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_MAP_H
+#define MUCT_XGMI_MAP_H
+
+/**
+ * @file
+ * Cache of peer GPU allocations mapped into this process.
+ *
+ * Mapping an IPC handle is a driver call, too slow for the data path, so a mapping is
+ * kept after its last user puts it back, until the configured limits ask for its
+ * place. The cache answers one question: "where is this peer's allocation in my
+ * address space?"
+ *
+ * Identity. A mapping is found by (peer incarnation, allocation, local device), never
+ * by the remote address alone: two peers may export the same virtual address, and a
+ * peer may free an allocation and get another one at the same place, which has another
+ * handle.
+ *
+ * Lifetime. A region handed out by muct_xgmi_map_get() stays mapped until the matching
+ * muct_xgmi_map_put(). The caller keeps it for as long as a copy that uses it may be in
+ * flight.
+ *
+ * Threads. All calls on one cache may be made from several threads, except destroy,
+ * which must be the last one.
+ */
+
+#include "base/muct_gpu.h"
+#include "xgmi/xgmi_key.h"
+#include "xgmi/xgmi_peer.h"
+
+
+/** Limits of one cache. */
+typedef struct muct_xgmi_map_config {
+    unsigned max_idle_regions; /**< Mapped but unused regions to keep */
+    size_t max_idle_size;      /**< Sum of their lengths, in bytes */
+} muct_xgmi_map_config_t;
+
+
+typedef struct muct_xgmi_map muct_xgmi_map_t;
+
+/** A mapped allocation; read-only for users. */
+typedef struct muct_xgmi_region {
+    uint64_t base;   /**< Start of the allocation, owner's address */
+    uint64_t length; /**< Bytes in the whole allocation */
+    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+} muct_xgmi_region_t;
+
+
+/**
+ * Create an empty cache.
+ *
+ * @param [in]  gpu     Runtime; must outlive the cache.
+ * @param [in]  config  Limits; copied.
+ * @param [out] map_p   New cache, owned by the caller. Set only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t muct_xgmi_map_create(const muct_gpu_t *gpu,
+                                  const muct_xgmi_map_config_t *config,
+                                  muct_xgmi_map_t **map_p);
+
+
+/**
+ * Unmap everything and free the cache.
+ *
+ * Regions must all have been put back; a region still in use is reported with a
+ * warning and stays mapped, because unmapping under a running copy is worse than a
+ * leak.
+ */
+void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
+
+
+/**
+ * Find or create the mapping of a peer's allocation.
+ *
+ * Does not block on other processes. On a miss it calls the driver with the cache
+ * locked: misses are rare and must not map the same handle twice.
+ *
+ * @param [in]  map       Cache.
+ * @param [in]  peer      Owner of the allocation.
+ * @param [in]  key       Key of any registered part of it; copied.
+ * @param [in]  device    Ordinal of the local device that is to use it.
+ * @param [out] region_p  Region with one reference for the caller, to be returned with
+ *                        @ref muct_xgmi_map_put. Set only on UCS_OK.
+ *
+ * @return UCS_OK               The region is mapped.
+ * @return UCS_ERR_UNREACHABLE  The peer is gone, its handle is stale, or the devices
+ *                              have no way to each other; the reason is in the log.
+ * @return UCS_ERR_NO_MEMORY    Out of host memory or GPU address space, even after
+ *                              unmapping every idle region.
+ */
+ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                               const muct_xgmi_key_t *key, int device,
+                               const muct_xgmi_region_t **region_p);
+
+
+/** Return a reference; the last one makes the region idle. */
+void muct_xgmi_map_put(muct_xgmi_map_t *map, const muct_xgmi_region_t *region);
+
+
+/**
+ * Forget a dead peer: its idle regions are unmapped now, the others with their last
+ * reference.
+ */
+void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner);
+
+
+/** Regions mapped now, idle ones included. */
+unsigned muct_xgmi_map_num_regions(muct_xgmi_map_t *map);
+
+#endif

@@ -1,0 +1,745 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The cache of mappings belongs to the process, because UCX unpacks keys for a
+ * component and not for a memory domain, and because a handle must not be opened twice.
+ * muct_xgmi_global_lock guards its creation; the last memory domain destroys it.
+ */
+
+#include "config.h"
+
+#include "xgmi/xgmi_md.h"
+
+#include "base/muct_log.h"
+#include "base/muct_stub_ops.h"
+#include "xgmi/xgmi_queue.h"
+
+#include <ucs/config/parser.h>
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Bytes UCX may add to a range it registers: a page, less one. */
+#define MUCT_XGMI_MD_MAX_ROUNDING 4096
+
+typedef struct muct_xgmi_md_config {
+    uct_md_config_t super;
+    char *shm_dir;
+    unsigned max_idle_regions;
+    size_t max_idle_size;
+    double invalidate_timeout;
+    int detect;
+} muct_xgmi_md_config_t;
+
+
+static pthread_mutex_t muct_xgmi_global_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    unsigned refs;
+    muct_xgmi_map_t *map;
+    const muct_gpu_t *gpu;
+    _Atomic uint64_t next_uid;
+    atomic_int device; /* where memory was registered last, -1: nowhere yet */
+} muct_xgmi_global = {.next_uid = 1, .device = -1};
+
+static ucs_config_field_t muct_xgmi_md_config_table[] = {
+    {"", "", NULL, ucs_offsetof(muct_xgmi_md_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    {"SHM_DIR", "/dev/shm",
+     "Folder in shared memory for one small file a process, a path. Processes reach\n"
+     "each other when it is the same file system; set it when containers share\n"
+     "another one than /dev/shm.",
+     ucs_offsetof(muct_xgmi_md_config_t, shm_dir), UCS_CONFIG_TYPE_STRING},
+
+    {"MAX_IDLE_REGIONS", "1024",
+     "Peers' allocations kept mapped after their last use, a number. Raise it when\n"
+     "mapping shows in profiles.",
+     ucs_offsetof(muct_xgmi_md_config_t, max_idle_regions), UCS_CONFIG_TYPE_UINT},
+
+    {"MAX_IDLE_SIZE", "inf",
+     "Peers' memory kept mapped after its last use, in bytes. Lower it when GPU\n"
+     "address space is short.",
+     ucs_offsetof(muct_xgmi_md_config_t, max_idle_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"INVALIDATE_TIMEOUT", "1s",
+     "How long invalidating memory waits for other processes' copies, a time. Raise\n"
+     "it when a warning says that a live process did not answer.",
+     ucs_offsetof(muct_xgmi_md_config_t, invalidate_timeout), UCS_CONFIG_TYPE_TIME},
+
+    {"DETECT", "y",
+     "Tell UCX which memory is GPU memory, y or n. Where UCX cannot see the GPU\n"
+     "runtime's allocations by itself, this turns its memory type cache off, which\n"
+     "costs host memory operations without a memory handle a query each.",
+     ucs_offsetof(muct_xgmi_md_config_t, detect), UCS_CONFIG_TYPE_BOOL},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+
+/* ---- process-wide state ---- */
+
+static ucs_status_t muct_xgmi_global_get(const muct_gpu_t *gpu,
+                                         const muct_xgmi_md_config_t *config,
+                                         muct_xgmi_map_t **map_p)
+{
+    muct_xgmi_map_config_t map_config = {config->max_idle_regions,
+                                         config->max_idle_size};
+    ucs_status_t status = UCS_OK;
+
+    pthread_mutex_lock(&muct_xgmi_global_lock);
+    if (muct_xgmi_global.refs == 0) {
+        muct_xgmi_global.gpu = gpu;
+        status = muct_xgmi_map_create(gpu, &map_config, &muct_xgmi_global.map);
+    }
+    if (status == UCS_OK) {
+        ++muct_xgmi_global.refs;
+        *map_p = muct_xgmi_global.map;
+    }
+    pthread_mutex_unlock(&muct_xgmi_global_lock);
+    return status;
+}
+
+static void muct_xgmi_global_put(void)
+{
+    pthread_mutex_lock(&muct_xgmi_global_lock);
+    if (--muct_xgmi_global.refs == 0) {
+        muct_xgmi_map_destroy(muct_xgmi_global.map);
+        muct_xgmi_global.map = NULL;
+    }
+    pthread_mutex_unlock(&muct_xgmi_global_lock);
+}
+
+int muct_xgmi_md_default_device(const muct_xgmi_md_t *md)
+{
+    int device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+
+    if ((device < 0) && (md->gpu->get_device(&device) != MUCT_HIP_SUCCESS)) {
+        return 0;
+    }
+
+    return device;
+}
+
+
+/* ---- memory ---- */
+
+static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    uint64_t rocm = UCS_BIT(UCS_MEMORY_TYPE_ROCM);
+
+    uct_md_base_md_query(attr);
+    attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_NEED_MEMH |
+                  UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_INVALIDATE |
+                  UCT_MD_FLAG_INVALIDATE_RMA;
+    attr->reg_mem_types = rocm;
+    attr->cache_mem_types = rocm;
+    attr->alloc_mem_types = rocm;
+    attr->max_alloc = SIZE_MAX;
+    attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->rkey_packed_size = MUCT_XGMI_KEY_PACKED_SIZE;
+    attr->reg_cost = ucs_linear_func_make(1e-6, 0);
+    if (self->is_detecting) {
+        attr->detect_mem_types = rocm;
+    }
+    if ((self->gpu->mem_get_handle_for_address_range != NULL) ||
+        (self->gpu->hsa_export_dmabuf != NULL)) {
+        attr->dmabuf_mem_types = rocm;
+    }
+
+    return UCS_OK;
+}
+
+/*
+ * How much of [address, address + length) is in the allocation, 0 when it is not a
+ * piece of it. UCX's registration cache rounds ranges up, so a few bytes too many are
+ * cut off.
+ */
+static uint64_t muct_xgmi_range_fit(const muct_gpu_mem_info_t *info, uintptr_t address,
+                                    size_t length)
+{
+    uint64_t offset = address - info->base;
+    uint64_t room;
+
+    if ((address < info->base) || (offset >= info->length)) {
+        return 0;
+    }
+
+    room = info->length - offset;
+    if (length <= room) {
+        return length;
+    }
+
+    return ((length - room) < MUCT_XGMI_MD_MAX_ROUNDING) ? room : 0;
+}
+
+static ucs_status_t muct_xgmi_md_mem_query(uct_md_h md, const void *address,
+                                           size_t length, uct_md_mem_attr_v2_t *attr)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    muct_gpu_mem_info_t info;
+    ucs_status_t status;
+    uint64_t offset = 0;
+    int fd = -1;
+
+    status = muct_gpu_query(self->gpu, address, &info);
+    if ((status != UCS_OK) || (info.type != UCS_MEMORY_TYPE_ROCM)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    attr->mem_type = info.type;
+    attr->sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
+    attr->base_address = (void *)info.base;
+    attr->alloc_length = info.length;
+    if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_MEM_FLAGS) {
+        attr->mem_flags = UCS_MEM_FLAG_REGISTRABLE;
+    }
+    if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_DMABUF_FD) {
+        (void)muct_gpu_export_dmabuf(self->gpu, address, length, &fd, &offset);
+        attr->dmabuf_fd = fd;
+        attr->dmabuf_offset = offset;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_md_detect(uct_md_h md, const void *address, size_t length,
+                                        ucs_memory_type_t *type_p)
+{
+    uct_md_mem_attr_v2_t attr = {.field_mask = UCT_MD_MEM_ATTR_V2_FIELD_MEM_TYPE};
+    ucs_status_t status = muct_xgmi_md_mem_query(md, address, length, &attr);
+
+    if (status == UCS_OK) {
+        *type_p = attr.mem_type;
+    }
+
+    return status;
+}
+
+/* Fills in what is known of the memory but for its range. */
+static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *address,
+                                          size_t length, muct_xgmi_mem_t *mem)
+{
+    muct_gpu_mem_info_t info;
+    void *device_address;
+
+    if (muct_gpu_query(md->gpu, address, &info) == UCS_OK) {
+        mem->length = muct_xgmi_range_fit(&info, (uintptr_t)address, length);
+        if (mem->length == 0) {
+            muct_debug("%p length %zu is not inside the allocation 0x%zx length %zu",
+                       address, length, info.base, info.length);
+            return UCS_ERR_INVALID_ADDR;
+        }
+        mem->device = info.device;
+        atomic_store_explicit(&muct_xgmi_global.device, info.device,
+                              memory_order_relaxed);
+        return UCS_OK;
+    }
+
+    if (md->gpu->host_get_device_pointer(&device_address, address, 0) ==
+        MUCT_HIP_SUCCESS) {
+        mem->is_host = 1;
+        mem->device = muct_xgmi_md_default_device(md);
+        mem->delta = (uintptr_t)device_address - (uintptr_t)address;
+        return UCS_OK;
+    }
+
+    muct_debug("%p is neither device memory nor pinned host memory", address);
+    return UCS_ERR_INVALID_ADDR;
+}
+
+static ucs_status_t muct_xgmi_md_mem_reg(uct_md_h md, void *address, size_t length,
+                                         const uct_md_mem_reg_params_t *params,
+                                         uct_mem_h *memh_p)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
+    muct_xgmi_mem_t *mem;
+    ucs_status_t status;
+
+    mem = calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        muct_error("failed to allocate a memory handle");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    mem->address = (uintptr_t)address;
+    mem->length = length;
+    status = muct_xgmi_mem_examine(self, address, length, mem);
+    if (status != UCS_OK) {
+        ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DEBUG
+                                                      : UCS_LOG_LEVEL_ERROR,
+                "registering %p length %zu failed: it is not memory of one GPU "
+                "allocation",
+                address, length);
+        free(mem);
+        return status;
+    }
+
+    *memh_p = mem;
+    return UCS_OK;
+}
+
+/* On the current device: UCX names none that it does not know. */
+static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
+                                           void **address_p, ucs_memory_type_t mem_type,
+                                           ucs_sys_device_t sys_dev, unsigned flags,
+                                           const char *alloc_name, uct_mem_h *memh_p)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    const uct_md_mem_reg_params_t params = {.field_mask = 0};
+    ucs_status_t status;
+    void *address;
+    int ret;
+
+    (void)flags;
+    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (sys_dev != UCS_SYS_DEVICE_ID_UNKNOWN)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ret = self->gpu->mem_alloc(&address, *length_p);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipMalloc(%s, %zu bytes) failed: %s", alloc_name, *length_p,
+                   muct_gpu_error_name(self->gpu, ret));
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = muct_xgmi_md_mem_reg(md, address, *length_p, &params, memh_p);
+    if (status != UCS_OK) {
+        self->gpu->mem_free(address);
+        return status;
+    }
+
+    *address_p = address;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    muct_xgmi_mem_t *mem = memh;
+    int ret;
+
+    if (mem->has_slot) {
+        muct_xgmi_slot_free(mem->slot);
+    }
+
+    ret = self->gpu->mem_free((void *)(uintptr_t)mem->address);
+    free(mem);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipFree() failed: %s", muct_gpu_error_name(self->gpu, ret));
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+/* Memory that cannot be exported has a key all the same: UCX packs all or none. */
+static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
+                                         muct_xgmi_key_t *key)
+{
+    muct_hip_ipc_mem_handle_t handle;
+    muct_gpu_mem_info_t info;
+    int prev, ret;
+
+    if (mem->is_host ||
+        (muct_gpu_query(md->gpu, (void *)(uintptr_t)mem->address, &info) != UCS_OK) ||
+        (muct_xgmi_range_fit(&info, mem->address, mem->length) < mem->length)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (muct_gpu_push_device(md->gpu, info.device, &prev) != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ret = md->gpu->ipc_get_mem_handle(&handle, (void *)info.base);
+    muct_gpu_pop_device(md->gpu, info.device, prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("hipIpcGetMemHandle(0x%zx length %zu) failed: %s", info.base,
+                  info.length, muct_gpu_error_name(md->gpu, ret));
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    key->base = info.base;
+    key->alloc_length = info.length;
+    key->device = (uint16_t)info.device;
+    memcpy(key->handle, &handle, sizeof(key->handle));
+    return UCS_OK;
+}
+
+/* One slot as long as the allocation is the same. */
+static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem,
+                                           const muct_xgmi_key_t *key)
+{
+    ucs_status_t status;
+
+    if (mem->has_slot && (mem->base == key->base) &&
+        (mem->alloc_length == key->alloc_length)) {
+        return UCS_OK;
+    }
+
+    if (mem->has_slot) {
+        muct_xgmi_slot_free(mem->slot);
+        mem->has_slot = 0;
+    }
+
+    status = muct_xgmi_slot_alloc(&mem->slot, &mem->generation);
+    if (status != UCS_OK) {
+        muct_diag("all %d slots for exported memory are taken", MUCT_XGMI_MAX_SLOTS);
+        return status;
+    }
+
+    mem->has_slot = 1;
+    mem->base = key->base;
+    mem->alloc_length = key->alloc_length;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
+                                           size_t length,
+                                           const uct_md_mkey_pack_params_t *params,
+                                           void *buffer)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    muct_xgmi_mem_t *mem = memh;
+    muct_xgmi_key_t key = {0};
+
+    /* The key is of the whole registration, whatever part was asked for. */
+    (void)address;
+    (void)length;
+    (void)params;
+    key.owner = self->self.owner;
+    key.address = mem->address;
+    key.length = mem->length;
+    if ((muct_xgmi_mem_export(self, mem, &key) == UCS_OK) &&
+        (muct_xgmi_mem_use_slot(mem, &key) == UCS_OK)) {
+        key.kind = MUCT_XGMI_KEY_REMOTE;
+        key.slot = mem->slot;
+        key.generation = mem->generation;
+    } else {
+        key.kind = MUCT_XGMI_KEY_LOCAL;
+        key.base = mem->address;
+        key.alloc_length = mem->length;
+    }
+
+    muct_xgmi_key_pack(&key, buffer);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
+                                           const uct_md_mem_dereg_params_t *params)
+{
+    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    muct_xgmi_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+    unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
+    uct_completion_t *comp =
+        MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, comp, COMPLETION, NULL);
+    int is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
+
+    if ((mem == NULL) || (is_invalidating && (comp == NULL))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if (mem->has_slot && !is_invalidating) {
+        muct_xgmi_slot_free(mem->slot);
+    } else if (mem->has_slot &&
+               (muct_xgmi_slot_invalidate(mem->slot, self->invalidate_timeout_ms) !=
+                UCS_OK)) {
+        muct_warn("another process has not ended its copies of 0x%" PRIx64
+                  " length %" PRIu64 " within %u ms of its invalidation",
+                  mem->address, mem->length, self->invalidate_timeout_ms);
+    }
+
+    free(mem);
+    if (is_invalidating) {
+        muct_completion_invoke(comp, UCS_OK);
+    }
+    return UCS_OK;
+}
+
+
+/* ---- keys ---- */
+
+/* Maps now, so that a handle that cannot be opened lets UCX choose another lane. */
+static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
+{
+    const muct_xgmi_region_t *region;
+    ucs_status_t status;
+    int device;
+
+    device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+    if ((device < 0) &&
+        (muct_xgmi_global.gpu->get_device(&device) != MUCT_HIP_SUCCESS)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    if (!muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
+        muct_debug("key of 0x%" PRIx64 " of peer 0x%" PRIx64 " does not hold any more",
+                   rkey->key.address, rkey->key.owner);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key, device,
+                               &region);
+    if (status == UCS_OK) {
+        muct_xgmi_map_put(muct_xgmi_global.map, region);
+    }
+    muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
+    return status;
+}
+
+static ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component,
+                                          const void *buffer,
+                                          const uct_rkey_unpack_params_t *params,
+                                          uct_rkey_t *rkey_p, void **handle_p)
+{
+    muct_xgmi_rkey_t *rkey;
+    ucs_status_t status;
+
+    (void)component;
+    (void)params;
+    rkey = calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        muct_error("failed to allocate a remote key");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    /* UCX has made room for rkey_packed_size bytes. */
+    status = muct_xgmi_key_unpack(buffer, MUCT_XGMI_KEY_PACKED_SIZE, &rkey->key);
+    if (status != UCS_OK) {
+        muct_diag("unpacking a remote key failed: %s", ucs_status_string(status));
+        goto err_free;
+    }
+
+    status = UCS_ERR_UNREACHABLE;
+    if ((rkey->key.kind == MUCT_XGMI_KEY_LOCAL) || (muct_xgmi_global.map == NULL)) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_peer_get(rkey->key.owner, &rkey->peer);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_rkey_try(rkey);
+    if (status != UCS_OK) {
+        goto err_put_peer;
+    }
+
+    rkey->uid = atomic_fetch_add(&muct_xgmi_global.next_uid, 1);
+    *rkey_p = (uintptr_t)rkey;
+    *handle_p = NULL;
+    return UCS_OK;
+
+err_put_peer:
+    muct_xgmi_peer_put(rkey->peer);
+err_free:
+    free(rkey);
+    return status;
+}
+
+static ucs_status_t muct_xgmi_rkey_release(uct_component_t *component,
+                                           uct_rkey_t handle, void *unused)
+{
+    muct_xgmi_rkey_t *rkey = (muct_xgmi_rkey_t *)handle;
+
+    (void)component;
+    (void)unused;
+    if (rkey->ptr_region != NULL) {
+        muct_xgmi_map_put(muct_xgmi_global.map, rkey->ptr_region);
+    }
+    muct_xgmi_peer_put(rkey->peer);
+    free(rkey);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t handle,
+                                       void *unused, uint64_t raddr, void **laddr_p)
+{
+    muct_xgmi_rkey_t *rkey = (muct_xgmi_rkey_t *)handle;
+    int device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+    ucs_status_t status;
+
+    (void)component;
+    (void)unused;
+    if ((raddr < rkey->key.address) ||
+        ((raddr - rkey->key.address) > rkey->key.length)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    if (rkey->ptr_region == NULL) {
+        status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key,
+                                   (device < 0) ? 0 : device, &rkey->ptr_region);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    *laddr_p = (void *)(uintptr_t)(raddr + rkey->ptr_region->delta);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_rkey_compare(uct_component_t *component, uct_rkey_t rkey1,
+                                           uct_rkey_t rkey2,
+                                           const uct_rkey_compare_params_t *params,
+                                           int *result)
+{
+    (void)component;
+    if ((params->field_mask != 0) || (result == NULL)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *result = muct_xgmi_key_compare(&((muct_xgmi_rkey_t *)rkey1)->key,
+                                    &((muct_xgmi_rkey_t *)rkey2)->key);
+    return UCS_OK;
+}
+
+
+/* ---- life ---- */
+
+/* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
+static int muct_xgmi_md_is_cache_fed(const muct_gpu_t *gpu)
+{
+    char path[1024];
+    Dl_info info;
+    char *slash;
+
+    if (!gpu->has_hsa || !dladdr(&ucs_global_opts, &info)) {
+        return 0;
+    }
+
+    snprintf(path, sizeof(path), "%s", info.dli_fname);
+    slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return 0;
+    }
+
+    snprintf(slash, sizeof(path) - (size_t)(slash - path), "/ucx/libucm_rocm.so.0");
+    return access(path, F_OK) == 0;
+}
+
+static void muct_xgmi_md_close(uct_md_h md)
+{
+    muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+
+    muct_xgmi_self_close();
+    muct_xgmi_global_put();
+    free(self);
+}
+
+static MUCT_ABI_PADDED(uct_md_ops_t) muct_xgmi_md_ops = {
+    .super =
+        {
+            .close = muct_xgmi_md_close,
+            .query = muct_xgmi_md_query,
+            .mem_alloc = muct_xgmi_md_mem_alloc,
+            .mem_free = muct_xgmi_md_mem_free,
+            .mem_advise = muct_stub_md_mem_advise,
+            .mem_reg = muct_xgmi_md_mem_reg,
+            .mem_dereg = muct_xgmi_md_mem_dereg,
+            .mem_query = muct_xgmi_md_mem_query,
+            .mkey_pack = muct_xgmi_md_mkey_pack,
+            .mem_attach = muct_stub_md_mem_attach,
+            .detect_memory_type = muct_xgmi_md_detect,
+            .mem_elem_pack = muct_stub_md_mem_elem_pack,
+#if MUCT_ABI_HAVE_MEM_ELEM_RELEASE
+            .mem_elem_release = muct_stub_md_mem_elem_release,
+#endif
+        },
+    .spare = MUCT_STUB_SPARE,
+};
+
+static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *name,
+                                      const uct_md_config_t *md_config, uct_md_h *md_p)
+{
+    const muct_xgmi_md_config_t *config =
+        ucs_derived_of(md_config, const muct_xgmi_md_config_t);
+    muct_xgmi_md_t *md;
+    ucs_status_t status;
+
+    (void)name;
+    md = calloc(1, sizeof(*md));
+    if (md == NULL) {
+        muct_error("failed to allocate a memory domain");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = muct_gpu_get(&md->gpu);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_self_open(config->shm_dir, &md->self);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_global_get(md->gpu, config, &md->map);
+    if (status != UCS_OK) {
+        goto err_close_self;
+    }
+
+    md->super.ops = &muct_xgmi_md_ops.super;
+    md->super.component = component;
+    md->invalidate_timeout_ms = (unsigned)(config->invalidate_timeout * 1e3);
+    md->is_detecting = config->detect;
+    if (md->is_detecting && !muct_xgmi_md_is_cache_fed(md->gpu) &&
+        (ucs_global_opts.enable_memtype_cache != UCS_NO)) {
+        muct_debug(
+            "UCX does not see this runtime's allocations: memory type cache off");
+        ucs_global_opts.enable_memtype_cache = UCS_NO;
+    }
+
+    *md_p = &md->super;
+    return UCS_OK;
+
+err_close_self:
+    muct_xgmi_self_close();
+err_free:
+    free(md);
+    return status;
+}
+
+static ucs_status_t muct_xgmi_query_md_resources(uct_component_t *component,
+                                                 uct_md_resource_desc_t **resources_p,
+                                                 unsigned *num_resources_p)
+{
+    const muct_gpu_t *gpu;
+
+    if (muct_gpu_get(&gpu) != UCS_OK) {
+        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
+    }
+
+    return uct_md_query_single_md_resource(component, resources_p, num_resources_p);
+}
+
+muct_xgmi_component_t muct_xgmi_component = {
+    .super =
+        {
+            .name = MUCT_XGMI_NAME,
+            .query_md_resources = muct_xgmi_query_md_resources,
+            .md_open = muct_xgmi_md_open,
+            .cm_open = muct_stub_cm_open,
+            .rkey_unpack = muct_xgmi_rkey_unpack,
+            .rkey_ptr = muct_xgmi_rkey_ptr,
+            .rkey_release = muct_xgmi_rkey_release,
+            .rkey_compare = muct_xgmi_rkey_compare,
+            .md_config =
+                {
+                    .name = "mori_xgmi memory domain",
+                    .prefix = "MORI_XGMI_",
+                    .table = muct_xgmi_md_config_table,
+                    .size = sizeof(muct_xgmi_md_config_t),
+                },
+            .cm_config = UCS_CONFIG_EMPTY_GLOBAL_LIST_ENTRY,
+            .tl_list = UCS_LIST_INITIALIZER(&muct_xgmi_component.super.tl_list,
+                                            &muct_xgmi_component.super.tl_list),
+            .flags = 0,
+            .md_vfs_init = muct_stub_md_vfs_init,
+        },
+    .spare = MUCT_STUB_SPARE,
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_MD_H
+#define MUCT_XGMI_MD_H
+
+/**
+ * @file
+ * Memory domain of mori_xgmi: GPU memory registered here and keys of peers' memory.
+ *
+ * Memory types. Device memory of the GPU runtime is ROCM memory. It is registered,
+ * detected and exported. Pinned host memory may be registered as ROCM memory too, to be
+ * the local end of copies; its key says that no other process can use it. Plain host
+ * memory is not registered: copies from and to it go through pinned buffers of the
+ * interface, and remote host memory is left to other transports.
+ *
+ * Keys. A memory handle gets a slot of this process's control page with its first key.
+ * Deregistration makes the keys void, with the invalidate flag it also waits for copies
+ * of other processes (see xgmi_peer.h).
+ */
+
+#include "base/muct_gpu.h"
+#include "base/muct_transport.h"
+#include "xgmi/xgmi_map.h"
+#include "xgmi/xgmi_peer.h"
+
+
+/** A memory domain. */
+typedef struct muct_xgmi_md {
+    uct_md_t super;
+    const muct_gpu_t *gpu;
+    muct_xgmi_map_t *map; /**< Of the process */
+    muct_xgmi_self_t self;
+    unsigned invalidate_timeout_ms;
+    int is_detecting;
+} muct_xgmi_md_t;
+
+/** Registered memory. */
+typedef struct muct_xgmi_mem {
+    uint64_t address;
+    uint64_t length;
+    uint64_t delta; /**< Add it to an address here to get the device's */
+    int device;     /**< Where it is; for host memory: which device is to copy */
+    int is_host;
+    int has_slot;
+    uint32_t slot;
+    uint32_t generation;
+    uint64_t base;         /**< The exported allocation, when there is a slot */
+    uint64_t alloc_length; /**< Bytes of that */
+} muct_xgmi_mem_t;
+
+
+/** Name of the component and its memory domain */
+#define MUCT_XGMI_NAME "mori_xgmi"
+
+/** The component, with room for what point releases append. */
+typedef MUCT_ABI_PADDED(uct_component_t) muct_xgmi_component_t;
+
+extern muct_xgmi_component_t muct_xgmi_component;
+
+
+/** Device that copies when no operand says which: where memory was registered last. */
+int muct_xgmi_md_default_device(const muct_xgmi_md_t *md);
+
+#endif

@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Locks. muct_xgmi_peer_lock guards this process's page state and the list of peers.
+ * peer->lock guards the counts of one peer's slots; it is taken alone or inside the
+ * first.
+ *
+ * The page's file must be opened by its owner exactly once: closing any other
+ * descriptor of it would drop the POSIX lock. Therefore the process itself is a peer
+ * without a file.
+ */
+
+#include "config.h"
+
+#include "xgmi/xgmi_peer.h"
+
+#include "base/muct_log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MUCT_XGMI_PAGE_MAGIC UINT64_C(0x31656761702d786d)
+#define MUCT_XGMI_PAGE_PREFIX "ucx-mori."
+#define MUCT_XGMI_PAGE_POLL_US 50
+#define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
+
+
+/* Shared with other processes; its numbers are bounded by us, never trusted. */
+typedef struct muct_xgmi_slot {
+    _Atomic uint32_t generation; /* odd: taken, its keys hold */
+    uint32_t reserved;
+    _Atomic uint64_t users; /* bit i: the process users[i] copies */
+} muct_xgmi_slot_t;
+
+typedef struct muct_xgmi_page {
+    uint64_t magic;
+    uint64_t owner;
+    uint64_t pid_namespace;
+    uint32_t pid;
+    uint32_t reserved;
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
+    muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
+} muct_xgmi_page_t;
+
+struct muct_xgmi_peer {
+    muct_xgmi_peer_t *next;
+    uint64_t owner;
+    unsigned refs;
+    int fd;    /* -1: this process */
+    int pidfd; /* -1: none */
+    unsigned user;
+    atomic_int is_dead;
+    muct_xgmi_page_t *page;
+    pthread_mutex_t lock;
+    uint32_t *counts; /* by slot: nested enters */
+};
+
+static struct {
+    unsigned refs;
+    pid_t pid; /* who opened it; another one after fork() */
+    int fd;
+    char dir[256];
+    muct_xgmi_page_t *page;
+    uint32_t next_slot;
+    muct_xgmi_self_t self;
+    muct_xgmi_peer_t *peers;
+} muct_xgmi_process = {.fd = -1};
+
+static pthread_mutex_t muct_xgmi_peer_lock = PTHREAD_MUTEX_INITIALIZER;
+
+
+static void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
+                                char *path, size_t size)
+{
+    snprintf(path, size, "%s/" MUCT_XGMI_PAGE_PREFIX "%016" PRIx64 "%s", dir, owner,
+             suffix);
+}
+
+/* Whether the owner of the page still holds its lock. */
+static int muct_xgmi_page_is_locked(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return (fcntl(fd, F_GETLK, &lock) == 0) && (lock.l_type != F_UNLCK);
+}
+
+/* Pages of processes that were killed stay behind; nobody holds their locks. */
+static void muct_xgmi_page_sweep(const char *dir)
+{
+    size_t prefix_length = strlen(MUCT_XGMI_PAGE_PREFIX);
+    char path[512];
+    struct dirent *entry;
+    DIR *handle;
+    int fd;
+
+    handle = opendir(dir);
+    if (handle == NULL) {
+        return;
+    }
+
+    while ((entry = readdir(handle)) != NULL) {
+        if (strncmp(entry->d_name, MUCT_XGMI_PAGE_PREFIX, prefix_length) ||
+            (strlen(entry->d_name) != prefix_length + 16)) {
+            continue;
+        }
+
+        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) {
+            continue;
+        }
+        if (!muct_xgmi_page_is_locked(fd)) {
+            muct_debug("removing %s: its process is gone", path);
+            unlink(path);
+        }
+        close(fd);
+    }
+
+    closedir(handle);
+}
+
+static ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
+{
+    struct stat st;
+
+    do {
+        if (getrandom(&self->owner, sizeof(self->owner), 0) !=
+            (ssize_t)sizeof(self->owner)) {
+            muct_error("getrandom(%zu) failed: %m", sizeof(self->owner));
+            return UCS_ERR_IO_ERROR;
+        }
+    } while (self->owner == 0);
+
+    if (stat(dir, &st) != 0) {
+        muct_error("stat(%s) failed: %m", dir);
+        return UCS_ERR_IO_ERROR;
+    }
+    self->shm_fs = st.st_dev;
+    self->pid = (uint32_t)getpid();
+    self->pid_namespace = 0;
+    if (stat("/proc/self/ns/pid", &st) == 0) {
+        self->pid_namespace = st.st_ino;
+    }
+
+    return UCS_OK;
+}
+
+/* The name appears only when the page is locked and filled. */
+static ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
+                                          int *fd_p, muct_xgmi_page_t **page_p)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[512], final_path[512];
+    muct_xgmi_page_t *page;
+    int fd;
+
+    muct_xgmi_page_path(dir, self->owner, ".new", path, sizeof(path));
+    muct_xgmi_page_path(dir, self->owner, "", final_path, sizeof(final_path));
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        muct_error("open(%s) failed: %m", path);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    page = MAP_FAILED;
+    if ((ftruncate(fd, sizeof(*page)) != 0) || (fcntl(fd, F_SETLK, &lock) != 0)) {
+        muct_error("locking %zu bytes of %s failed: %m", sizeof(*page), path);
+        goto err_close;
+    }
+
+    page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        muct_error("mmap(%s, %zu bytes) failed: %m", path, sizeof(*page));
+        goto err_close;
+    }
+
+    page->magic = MUCT_XGMI_PAGE_MAGIC;
+    page->owner = self->owner;
+    page->pid_namespace = self->pid_namespace;
+    page->pid = self->pid;
+    if (rename(path, final_path) != 0) {
+        muct_error("rename(%s) failed: %m", path);
+        goto err_unmap;
+    }
+
+    *fd_p = fd;
+    *page_p = page;
+    return UCS_OK;
+
+err_unmap:
+    munmap(page, sizeof(*page));
+err_close:
+    unlink(path);
+    close(fd);
+    return UCS_ERR_IO_ERROR;
+}
+
+/* What a parent left in a forked child is the parent's: forget it. */
+static void muct_xgmi_process_forget_parent(void)
+{
+    if ((muct_xgmi_process.refs > 0) && (muct_xgmi_process.pid != getpid())) {
+        munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
+        close(muct_xgmi_process.fd);
+        muct_xgmi_process.refs = 0;
+        muct_xgmi_process.peers = NULL;
+    }
+}
+
+ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
+{
+    ucs_status_t status = UCS_OK;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if (muct_xgmi_process.refs == 0) {
+        muct_xgmi_page_sweep(dir);
+        status = muct_xgmi_page_identify(dir, &muct_xgmi_process.self);
+        if (status == UCS_OK) {
+            status =
+                muct_xgmi_page_create(dir, &muct_xgmi_process.self,
+                                      &muct_xgmi_process.fd, &muct_xgmi_process.page);
+        }
+        if (status != UCS_OK) {
+            goto out;
+        }
+        muct_xgmi_process.pid = getpid();
+        muct_xgmi_process.next_slot = 0;
+        snprintf(muct_xgmi_process.dir, sizeof(muct_xgmi_process.dir), "%s", dir);
+    }
+
+    ++muct_xgmi_process.refs;
+    *self = muct_xgmi_process.self;
+out:
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return status;
+}
+
+void muct_xgmi_self_close(void)
+{
+    char path[512];
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if ((muct_xgmi_process.refs > 0) && (--muct_xgmi_process.refs == 0)) {
+        muct_xgmi_page_path(muct_xgmi_process.dir, muct_xgmi_process.self.owner, "",
+                            path, sizeof(path));
+        unlink(path);
+        munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
+        close(muct_xgmi_process.fd);
+        muct_xgmi_process.page = NULL;
+        muct_xgmi_process.fd = -1;
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+}
+
+ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
+{
+    ucs_status_t status = UCS_ERR_EXCEEDS_LIMIT;
+    muct_xgmi_slot_t *slot;
+    uint32_t i, index, generation;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    for (i = 0; i < MUCT_XGMI_MAX_SLOTS; ++i) {
+        /* Round robin: a slot rests as long as possible before it is used again. */
+        index = (muct_xgmi_process.next_slot + i) % MUCT_XGMI_MAX_SLOTS;
+        slot = &muct_xgmi_process.page->slots[index];
+        generation = atomic_load(&slot->generation);
+        if (generation & 1) {
+            continue;
+        }
+
+        atomic_store(&slot->generation, generation + 1);
+        muct_xgmi_process.next_slot = index + 1;
+        *slot_p = index;
+        *generation_p = generation + 1;
+        status = UCS_OK;
+        break;
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return status;
+}
+
+void muct_xgmi_slot_free(uint32_t index)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    if (atomic_load(&slot->generation) & 1) {
+        atomic_fetch_add(&slot->generation, 1);
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+}
+
+static int muct_xgmi_owner_is_alive(uint64_t owner)
+{
+    muct_xgmi_peer_t *peer;
+
+    if ((owner == 0) || (muct_xgmi_peer_get(owner, &peer) != UCS_OK)) {
+        return 0;
+    }
+
+    muct_xgmi_peer_put(peer);
+    return 1;
+}
+
+/* Takes back the bits of processes that died between enter and leave. */
+static void muct_xgmi_slot_drop_dead(muct_xgmi_page_t *page, muct_xgmi_slot_t *slot)
+{
+    uint64_t users = atomic_load(&slot->users);
+    unsigned i;
+
+    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+        if (((users >> i) & 1) &&
+            !muct_xgmi_owner_is_alive(atomic_load(&page->users[i]))) {
+            atomic_fetch_and(&slot->users, ~(UINT64_C(1) << i));
+        }
+    }
+}
+
+ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms)
+{
+    muct_xgmi_page_t *page = muct_xgmi_process.page;
+    muct_xgmi_slot_t *slot = &page->slots[index];
+    uint64_t polls = (uint64_t)timeout_ms * 1000 / MUCT_XGMI_PAGE_POLL_US;
+    struct timespec pause = {0, MUCT_XGMI_PAGE_POLL_US * 1000};
+
+    /* generation before users: the other side sets its bit before it looks */
+    muct_xgmi_slot_free(index);
+    while (atomic_load(&slot->users) != 0) {
+        muct_xgmi_slot_drop_dead(page, slot);
+        if (polls-- == 0) {
+            return UCS_ERR_TIMED_OUT;
+        }
+        nanosleep(&pause, NULL);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_page_map(uint64_t owner, int *fd_p,
+                                       muct_xgmi_page_t **page_p)
+{
+    muct_xgmi_page_t *page;
+    struct stat st;
+    char path[512];
+    int fd;
+
+    muct_xgmi_page_path(muct_xgmi_process.dir, owner, "", path, sizeof(path));
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        muct_debug("open(%s) failed: %m", path);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    if ((fstat(fd, &st) != 0) || (st.st_size != (off_t)sizeof(*page))) {
+        muct_debug("%s has %zu bytes, expected %zu", path, (size_t)st.st_size,
+                   sizeof(*page));
+        goto err_close;
+    }
+
+    page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        muct_debug("mmap(%s, %zu bytes) failed: %m", path, sizeof(*page));
+        goto err_close;
+    }
+
+    if ((page->magic != MUCT_XGMI_PAGE_MAGIC) || (page->owner != owner)) {
+        muct_debug("%s is not the control page of 0x%" PRIx64, path, owner);
+        munmap(page, sizeof(*page));
+        goto err_close;
+    }
+
+    *fd_p = fd;
+    *page_p = page;
+    return UCS_OK;
+
+err_close:
+    close(fd);
+    return UCS_ERR_UNREACHABLE;
+}
+
+static muct_xgmi_peer_t *muct_xgmi_peer_alloc(uint64_t owner)
+{
+    muct_xgmi_peer_t *peer = calloc(1, sizeof(*peer));
+
+    if (peer == NULL) {
+        muct_error("failed to allocate %zu bytes for peer 0x%" PRIx64, sizeof(*peer),
+                   owner);
+        return NULL;
+    }
+
+    peer->owner = owner;
+    peer->refs = 1;
+    peer->fd = -1;
+    peer->pidfd = -1;
+    peer->user = MUCT_XGMI_NO_USER;
+    pthread_mutex_init(&peer->lock, NULL);
+    return peer;
+}
+
+static void muct_xgmi_peer_open_pidfd(muct_xgmi_peer_t *peer)
+{
+#ifdef SYS_pidfd_open
+    if (peer->page->pid_namespace == muct_xgmi_process.self.pid_namespace) {
+        peer->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)peer->page->pid, 0);
+    }
+#endif
+}
+
+static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    muct_xgmi_peer_t *peer = muct_xgmi_peer_alloc(owner);
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+
+    if (peer == NULL) {
+        return status;
+    }
+
+    if (owner == muct_xgmi_process.self.owner) {
+        peer->page = muct_xgmi_process.page;
+        ++muct_xgmi_process.refs; /* the page stays as long as the peer */
+        *peer_p = peer;
+        return UCS_OK;
+    }
+
+    peer->counts = calloc(MUCT_XGMI_MAX_SLOTS, sizeof(*peer->counts));
+    if (peer->counts == NULL) {
+        muct_error("failed to allocate slot counts of peer 0x%" PRIx64, owner);
+        goto err_free;
+    }
+
+    status = muct_xgmi_page_map(owner, &peer->fd, &peer->page);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    muct_xgmi_peer_open_pidfd(peer);
+    /* lock after pidfd: what is locked now is the process the pidfd names */
+    if (muct_xgmi_page_is_locked(peer->fd)) {
+        *peer_p = peer;
+        return UCS_OK;
+    }
+
+    muct_debug("process 0x%" PRIx64 " (pid %u) is dead", owner, peer->page->pid);
+    status = UCS_ERR_UNREACHABLE;
+    if (peer->pidfd >= 0) {
+        close(peer->pidfd);
+    }
+    munmap(peer->page, sizeof(*peer->page));
+    close(peer->fd);
+err_free:
+    free(peer->counts);
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+    return status;
+}
+
+ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    muct_xgmi_peer_t *peer;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if (muct_xgmi_process.refs == 0) {
+        goto out;
+    }
+
+    for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
+        if (peer->owner == owner) {
+            if (muct_xgmi_peer_is_alive(peer)) {
+                ++peer->refs;
+                *peer_p = peer;
+                status = UCS_OK;
+            }
+            goto out;
+        }
+    }
+
+    status = muct_xgmi_peer_create(owner, &peer);
+    if (status == UCS_OK) {
+        peer->next = muct_xgmi_process.peers;
+        muct_xgmi_process.peers = peer;
+        *peer_p = peer;
+    }
+out:
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return status;
+}
+
+muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer)
+{
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    ++peer->refs;
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return peer;
+}
+
+static void muct_xgmi_peer_release_user(muct_xgmi_peer_t *peer)
+{
+    if (peer->user != MUCT_XGMI_NO_USER) {
+        atomic_store(&peer->page->users[peer->user], 0);
+    }
+}
+
+void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
+{
+    muct_xgmi_peer_t **link;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    if (--peer->refs > 0) {
+        pthread_mutex_unlock(&muct_xgmi_peer_lock);
+        return;
+    }
+
+    for (link = &muct_xgmi_process.peers; *link != NULL; link = &(*link)->next) {
+        if (*link == peer) {
+            *link = peer->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+
+    if (peer->fd >= 0) {
+        muct_xgmi_peer_release_user(peer);
+        munmap(peer->page, sizeof(*peer->page));
+        close(peer->fd);
+    } else {
+        muct_xgmi_self_close();
+    }
+    if (peer->pidfd >= 0) {
+        close(peer->pidfd);
+    }
+    free(peer->counts);
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+}
+
+int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
+{
+    if (!muct_xgmi_peer_was_alive(peer)) {
+        return 0;
+    }
+
+    if ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd)) {
+        return 1;
+    }
+
+    atomic_store(&peer->is_dead, 1);
+    return 0;
+}
+
+int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)
+{
+    return !atomic_load_explicit(&peer->is_dead, memory_order_relaxed);
+}
+
+int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer)
+{
+    return peer->pidfd;
+}
+
+int muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
+{
+    return peer->fd < 0;
+}
+
+uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
+{
+    return peer->owner;
+}
+
+/* Finds this process a place among the owner's users; dead ones lose theirs. */
+static unsigned muct_xgmi_peer_claim_user(muct_xgmi_peer_t *peer)
+{
+    muct_xgmi_page_t *page = peer->page;
+    uint64_t expected;
+    unsigned i, slot;
+    int pass;
+
+    for (pass = 0; pass < 2; ++pass) {
+        for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+            expected = (pass == 0) ? 0 : atomic_load(&page->users[i]);
+            if ((pass != 0) && muct_xgmi_owner_is_alive(expected)) {
+                continue;
+            }
+            if (!atomic_compare_exchange_strong(&page->users[i], &expected,
+                                                muct_xgmi_process.self.owner)) {
+                continue;
+            }
+            for (slot = 0; (pass != 0) && (slot < MUCT_XGMI_MAX_SLOTS); ++slot) {
+                atomic_fetch_and(&page->slots[slot].users, ~(UINT64_C(1) << i));
+            }
+            return i;
+        }
+    }
+
+    muct_error("process 0x%" PRIx64 " has %d users of its memory already", peer->owner,
+               MUCT_XGMI_MAX_USERS);
+    return MUCT_XGMI_NO_USER;
+}
+
+int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t generation)
+{
+    muct_xgmi_slot_t *slot;
+
+    if (index >= MUCT_XGMI_MAX_SLOTS) {
+        return 0;
+    }
+
+    slot = &peer->page->slots[index];
+    if (peer->fd < 0) {
+        return atomic_load(&slot->generation) == generation;
+    }
+
+    if (peer->user == MUCT_XGMI_NO_USER) {
+        /* Before the lock: looking at other users takes the outer one. */
+        unsigned user = muct_xgmi_peer_claim_user(peer);
+
+        if (user == MUCT_XGMI_NO_USER) {
+            return 0;
+        }
+        pthread_mutex_lock(&peer->lock);
+        if (peer->user == MUCT_XGMI_NO_USER) {
+            peer->user = user;
+        } else {
+            atomic_store(&peer->page->users[user], 0);
+        }
+        pthread_mutex_unlock(&peer->lock);
+    }
+
+    pthread_mutex_lock(&peer->lock);
+    if (peer->counts[index]++ == 0) {
+        atomic_fetch_or(&slot->users, UINT64_C(1) << peer->user);
+    }
+    pthread_mutex_unlock(&peer->lock);
+
+    /* bit before generation: see muct_xgmi_slot_invalidate */
+    if (atomic_load(&slot->generation) == generation) {
+        return 1;
+    }
+
+    muct_xgmi_peer_leave(peer, index);
+    return 0;
+}
+
+void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
+{
+    if (peer->fd < 0) {
+        return;
+    }
+
+    pthread_mutex_lock(&peer->lock);
+    if (--peer->counts[index] == 0) {
+        atomic_fetch_and(&peer->page->slots[index].users, ~(UINT64_C(1) << peer->user));
+    }
+    pthread_mutex_unlock(&peer->lock);
+}

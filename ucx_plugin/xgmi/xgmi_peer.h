@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_PEER_H
+#define MUCT_XGMI_PEER_H
+
+/**
+ * @file
+ * What processes know of each other: are you alive, does this key still hold, do you
+ * use my memory right now?
+ *
+ * Each process shares one control page, a file in shared memory named by its
+ * incarnation, which is a random number and never comes again. The page has a slot for
+ * each exported registration. A key holds as long as the slot's generation is the
+ * key's. A process that starts copies under a key sets its bit in the slot first and
+ * looks at the generation second; the owner changes the generation first and looks at
+ * the bits second. So after an invalidation either the copy was refused, or the owner
+ * waits for it.
+ *
+ * Death. The owner holds a POSIX lock on its page; the kernel drops it when the process
+ * ends, however that happens, also across PID namespaces and never for a reused pid.
+ * Where the PID namespace is shared, a pidfd gives the same news as an event.
+ *
+ * Guarantee. Once muct_xgmi_slot_invalidate() has returned UCS_OK, no copy of another
+ * process under an older key runs or will start. A process that is stopped in the
+ * middle of copies cannot say that they are over: then the wait ends by time-out.
+ *
+ * State is per process; after fork() the child has its own. Thread safe.
+ */
+
+#include <ucs/type/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Exported registrations a process can have at a time */
+#define MUCT_XGMI_MAX_SLOTS 65536
+
+/** Processes that may use one process's memory at a time */
+#define MUCT_XGMI_MAX_USERS 64
+
+
+/** Another process, or this one. */
+typedef struct muct_xgmi_peer muct_xgmi_peer_t;
+
+/** This process, as others see it. */
+typedef struct muct_xgmi_self {
+    uint64_t owner;         /**< Incarnation; never 0 */
+    uint64_t shm_fs;        /**< Device number of the page's file system */
+    uint64_t pid_namespace; /**< Inode of the PID namespace */
+    uint32_t pid;           /**< In that namespace */
+} muct_xgmi_self_t;
+
+
+/**
+ * Share a control page; calls nest.
+ *
+ * @param [in]  dir   Folder in shared memory; the first call of a process decides.
+ * @param [out] self  Filled only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR with the reason in the log.
+ */
+ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self);
+
+
+/** Undo one @ref muct_xgmi_self_open; the last one withdraws the page. */
+void muct_xgmi_self_close(void);
+
+
+/**
+ * Take a slot for an exported registration.
+ *
+ * @return UCS_OK, or UCS_ERR_EXCEEDS_LIMIT when all are taken.
+ */
+ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p);
+
+
+/** Give the slot back; its keys hold no longer. Does not wait. */
+void muct_xgmi_slot_free(uint32_t slot);
+
+
+/**
+ * Make the slot's keys void and wait until no other process copies under them. The
+ * slot is to be freed afterwards. Copies of this process itself are not waited for.
+ *
+ * @param [in] slot        Slot.
+ * @param [in] timeout_ms  How long to wait for other processes.
+ *
+ * @return UCS_OK, or UCS_ERR_TIMED_OUT: the keys are void, but a process that lives has
+ *         not told that its copies are over.
+ */
+ucs_status_t muct_xgmi_slot_invalidate(uint32_t slot, unsigned timeout_ms);
+
+
+/**
+ * Get to know a process.
+ *
+ * @param [in]  owner   Its incarnation.
+ * @param [out] peer_p  A reference, to be returned with @ref muct_xgmi_peer_put. Set
+ *                      only on UCS_OK.
+ *
+ * @return UCS_OK               It lives and shares its page.
+ * @return UCS_ERR_UNREACHABLE  There is no such page here, or its owner is dead.
+ * @return UCS_ERR_NO_MEMORY
+ */
+ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
+
+
+/** Take one more reference. */
+muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer);
+
+
+/** Return a reference. */
+void muct_xgmi_peer_put(muct_xgmi_peer_t *peer);
+
+
+/** Whether the process lives; one system call. Once dead, dead for ever. */
+int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
+
+
+/** What @ref muct_xgmi_peer_is_alive found last; no system call. */
+int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
+
+
+/** Descriptor that becomes readable when the process ends; -1 when there is none. */
+int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer);
+
+
+/** Whether it is this process. */
+int muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer);
+
+
+/** Incarnation of the process. */
+uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer);
+
+
+/**
+ * Announce copies under a key; calls nest.
+ *
+ * @return 1: the key holds, and until the matching leave the owner knows.
+ * @return 0: the key does not hold; nothing is to be left.
+ */
+int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t generation);
+
+
+/** The copies announced by one @ref muct_xgmi_peer_enter are over. */
+void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t slot);
+
+#endif

@@ -1,0 +1,795 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A batch is free, open or started. Its operations are called when it leaves the
+ * started list; it becomes free after the last of them returned, so that callbacks may
+ * add to the queue. What a batch uses (mappings, the owners' knowledge) is given back
+ * before the operations are called: when a user learns that a copy is over, the other
+ * side may learn it too.
+ *
+ * The kernel's flag and arrivals are shared by all launches, which one stream orders.
+ */
+
+#include "xgmi/xgmi_queue.h"
+
+#include "base/muct_log.h"
+#include "xgmi/xgmi_loader.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Polls of a flag that does not come, after which the runtime is asked for errors. */
+#define MUCT_XGMI_POLLS_TO_LOOK 65536
+
+/* The smallest part of a run that is worth an engine of its own. */
+#define MUCT_XGMI_MIN_PART (1u << 20)
+
+/* What a started batch waits for: its launch's flag, or events of these streams. */
+#define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
+
+
+/* A remote registration a batch copies from or to. */
+typedef struct muct_xgmi_use {
+    muct_xgmi_peer_t *peer;
+    const muct_xgmi_region_t *region;
+    uint32_t slot;
+} muct_xgmi_use_t;
+
+struct muct_xgmi_batch {
+    muct_xgmi_batch_t *next;
+    muct_xgmi_entry_t *entries; /* pinned */
+    muct_xgmi_op_t *ops;
+    muct_xgmi_op_t *end_op;
+    muct_xgmi_marker_t *markers, **markers_tail;
+    muct_xgmi_use_t *uses;
+    unsigned num_uses, max_uses;
+    muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
+    unsigned waits_for;
+    int has_launch;
+    uint32_t sequence;
+    ucs_status_t status;
+    muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES];
+};
+
+
+/* ---- batches ---- */
+
+static void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_batch_t *batch)
+{
+    muct_xgmi_use_t *use;
+
+    for (use = batch->uses; use < batch->uses + batch->num_uses; ++use) {
+        muct_xgmi_map_put(queue->map, use->region);
+        muct_xgmi_peer_leave(use->peer, use->slot);
+        muct_xgmi_peer_put(use->peer);
+    }
+    batch->num_uses = 0;
+}
+
+static muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch)
+{
+    unsigned max_uses;
+    void *uses;
+
+    if (batch->num_uses == batch->max_uses) {
+        max_uses = (batch->max_uses == 0) ? 16 : 2 * batch->max_uses;
+        uses = realloc(batch->uses, max_uses * sizeof(*batch->uses));
+        if (uses == NULL) {
+            muct_error("failed to allocate %u mappings of a batch", max_uses);
+            return NULL;
+        }
+        batch->uses = uses;
+        batch->max_uses = max_uses;
+    }
+
+    return &batch->uses[batch->num_uses];
+}
+
+static ucs_status_t muct_xgmi_batch_alloc(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_batch_t *batch)
+{
+    size_t count = queue->config->list_size;
+    void *entries;
+    int ret;
+
+    batch->ops = malloc(count * sizeof(*batch->ops));
+    if (batch->ops == NULL) {
+        muct_error("failed to allocate %zu operations of a batch", count);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ret = queue->gpu->host_malloc(&entries, count * sizeof(*batch->entries),
+                                  MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipHostMalloc(list of %zu entries) failed: %s", count,
+                   muct_gpu_error_name(queue->gpu, ret));
+        free(batch->ops);
+        batch->ops = NULL;
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    batch->entries = entries;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_batch_t *batch)
+{
+    ucs_status_t status;
+
+    if (batch->entries == NULL) {
+        status = muct_xgmi_batch_alloc(queue, batch);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    batch->markers = NULL;
+    batch->markers_tail = &batch->markers;
+    batch->waits_for = 0;
+    batch->has_launch = 0;
+    batch->status = UCS_OK;
+    queue->free = batch->next;
+    queue->open = batch;
+    queue->next_op = batch->ops;
+    queue->end_op = batch->ops + queue->config->list_size;
+    queue->runs = batch->runs;
+    queue->num_runs = 0;
+    ++queue->stamp;
+    muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
+    return UCS_OK;
+}
+
+static void muct_xgmi_batch_free(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    unsigned i;
+
+    for (i = 0; i < queue->num_streams; ++i) {
+        if (batch->events[i] != NULL) {
+            queue->gpu->event_destroy(batch->events[i]);
+        }
+    }
+    if (batch->entries != NULL) {
+        queue->gpu->host_free(batch->entries);
+    }
+    free(batch->ops);
+    free(batch->uses);
+}
+
+
+/* ---- starting ---- */
+
+/* Lets the batch wait for what was put into the stream so far. */
+static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                   unsigned stream)
+{
+    muct_hip_event_t *event = &batch->events[stream];
+    int ret = MUCT_HIP_SUCCESS;
+
+    if (*event == NULL) {
+        ret = queue->gpu->event_create_with_flags(event, MUCT_HIP_EVENT_DISABLE_TIMING);
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        ret = queue->gpu->event_record(*event, queue->streams[stream]);
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        batch->waits_for |= MUCT_XGMI_WAITS_FOR(stream);
+        return;
+    }
+
+    muct_error("hipEventRecord() on device %d failed: %s", queue->device,
+               muct_gpu_error_name(queue->gpu, ret));
+    batch->status = UCS_ERR_IO_ERROR;
+    (void)queue->gpu->stream_synchronize(queue->streams[stream]);
+}
+
+static void muct_xgmi_batch_call(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                 unsigned stream, uint64_t dst, uint64_t src,
+                                 uint64_t length)
+{
+    int ret;
+
+    ret = queue->gpu->memcpy_async((void *)(uintptr_t)dst, (const void *)(uintptr_t)src,
+                                   length, MUCT_HIP_MEMCPY_DEFAULT,
+                                   queue->streams[stream]);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipMemcpyAsync(0x%" PRIx64 " from 0x%" PRIx64 " length %" PRIu64
+                   ") on device %d failed: %s",
+                   dst, src, length, queue->device,
+                   muct_gpu_error_name(queue->gpu, ret));
+        batch->status = UCS_ERR_IO_ERROR;
+    }
+}
+
+static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch)
+{
+    const muct_xgmi_entry_t *entry;
+
+    for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
+        muct_xgmi_batch_call(queue, batch, 0, entry->dst, entry->src, entry->length);
+    }
+    muct_xgmi_batch_record(queue, batch, 0);
+}
+
+static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch)
+{
+    muct_xgmi_launch_t launch;
+    void *params[] = {&launch.args};
+    int ret;
+
+    muct_xgmi_list_finish(&queue->list, queue->config->max_blocks, &launch);
+    launch.args.arrivals = (uintptr_t)queue->arrivals;
+    launch.args.flag = (uintptr_t)queue->flag;
+    launch.args.sequence = queue->sequence + 1;
+    ret = queue->gpu->module_launch_kernel(queue->kernel, launch.num_blocks, 1, 1,
+                                           launch.block_size, 1, 1, 0,
+                                           queue->streams[0], params, NULL);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("hipModuleLaunchKernel(%u x %u) on device %d failed: %s",
+                  launch.num_blocks, launch.block_size, queue->device,
+                  muct_gpu_error_name(queue->gpu, ret));
+        return 0;
+    }
+
+    batch->sequence = ++queue->sequence;
+    batch->has_launch = 1;
+    return 1;
+}
+
+/* A run is cut into equal parts, one an engine. */
+static void muct_xgmi_batch_start_run(muct_xgmi_queue_t *queue,
+                                      muct_xgmi_batch_t *batch,
+                                      const muct_xgmi_run_t *run, unsigned *used_p)
+{
+    uint64_t engines = queue->num_streams - 1;
+    uint64_t part = (run->length / engines + MUCT_XGMI_MIN_PART - 1) &
+                    ~(uint64_t)(MUCT_XGMI_MIN_PART - 1);
+    uint64_t offset = 0;
+    uint64_t length;
+    unsigned stream;
+
+    for (stream = 1; offset < run->length; ++stream) {
+        length = run->length - offset;
+        if ((length > part) && (stream < engines)) {
+            length = part;
+        }
+        muct_xgmi_batch_call(queue, batch, stream, run->dst + offset, run->src + offset,
+                             length);
+        *used_p |= MUCT_XGMI_WAITS_FOR(stream);
+        offset += length;
+    }
+}
+
+static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch)
+{
+    unsigned used = 0;
+    unsigned i;
+
+    for (i = 0; i < queue->num_runs; ++i) {
+        muct_xgmi_batch_start_run(queue, batch, &queue->runs[i], &used);
+    }
+    for (i = 1; i < queue->num_streams; ++i) {
+        if (used & MUCT_XGMI_WAITS_FOR(i)) {
+            muct_xgmi_batch_record(queue, batch, i);
+        }
+    }
+}
+
+void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
+{
+    muct_xgmi_batch_t *batch = queue->open;
+    size_t count;
+    int prev;
+
+    if (batch == NULL) {
+        return;
+    }
+
+    queue->open = NULL;
+    batch->end_op = queue->next_op;
+    batch->next = NULL;
+    *queue->tail = batch;
+    queue->tail = &batch->next;
+    ++queue->num_started;
+
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
+        batch->status = UCS_ERR_IO_ERROR;
+        return;
+    }
+
+    muct_xgmi_batch_start_runs(queue, batch);
+    count = muct_xgmi_list_count(&queue->list);
+    if ((count > 0) &&
+        ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
+         !muct_xgmi_batch_start_kernel(queue, batch))) {
+        muct_xgmi_batch_start_calls(queue, batch);
+    }
+    muct_gpu_pop_device(queue->gpu, queue->device, prev);
+}
+
+ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count)
+{
+    ucs_status_t status;
+
+    if (queue->open != NULL) {
+        if (queue->free == NULL) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        muct_xgmi_queue_start(queue);
+    }
+
+    if (queue->free == NULL) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    status = muct_xgmi_batch_open(queue, queue->free);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return (count <= queue->config->list_size) ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
+}
+
+ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
+                                        const muct_xgmi_rkey_t *rkey,
+                                        muct_xgmi_window_t *window)
+{
+    muct_xgmi_batch_t *batch = queue->open;
+    const muct_xgmi_region_t *region;
+    muct_xgmi_use_t *use;
+    ucs_status_t status;
+
+    if (!muct_xgmi_peer_was_alive(rkey->peer)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    use = muct_xgmi_batch_new_use(batch);
+    if (use == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
+        muct_debug("key of 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
+                   " does not hold any more",
+                   rkey->key.address, rkey->key.length, rkey->key.owner);
+        return UCS_ERR_REJECTED;
+    }
+
+    status =
+        muct_xgmi_map_get(queue->map, rkey->peer, &rkey->key, queue->device, &region);
+    if (status != UCS_OK) {
+        muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
+        return status;
+    }
+
+    use->peer = muct_xgmi_peer_ref(rkey->peer);
+    use->region = region;
+    use->slot = rkey->key.slot;
+    ++batch->num_uses;
+
+    window->uid = rkey->uid;
+    window->stamp = queue->stamp;
+    window->start = rkey->key.address;
+    window->length = rkey->key.length;
+    window->delta = region->delta;
+    return UCS_OK;
+}
+
+
+/* ---- finishing ---- */
+
+/* The flag does not come: has the device failed? */
+static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    int ret = queue->gpu->stream_query(queue->streams[0]);
+
+    if (ret == MUCT_HIP_NOT_READY) {
+        return 0;
+    }
+
+    if ((ret == MUCT_HIP_SUCCESS) &&
+        muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
+        return 1;
+    }
+
+    muct_error("launch %u on device %d ended without its flag: %s", batch->sequence,
+               queue->device, muct_gpu_error_name(queue->gpu, ret));
+    batch->status = UCS_ERR_IO_ERROR;
+    return 1;
+}
+
+static int muct_xgmi_batch_is_launch_over(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_batch_t *batch)
+{
+    if (muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
+        /* flag before data: the device wrote the data first */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return 1;
+    }
+
+    if (++queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
+        return 0;
+    }
+
+    queue->num_polls = 0;
+    return muct_xgmi_queue_look(queue, batch);
+}
+
+static int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    unsigned i;
+    int ret;
+
+    if (batch->has_launch && !muct_xgmi_batch_is_launch_over(queue, batch)) {
+        return 0;
+    }
+    batch->has_launch = 0;
+
+    for (i = 0; batch->waits_for != 0; ++i) {
+        if (!(batch->waits_for & MUCT_XGMI_WAITS_FOR(i))) {
+            continue;
+        }
+
+        ret = queue->gpu->event_query(batch->events[i]);
+        if (ret == MUCT_HIP_NOT_READY) {
+            return 0;
+        }
+        if (ret != MUCT_HIP_SUCCESS) {
+            muct_error("copies on device %d failed: hipEventQuery() = %s",
+                       queue->device, muct_gpu_error_name(queue->gpu, ret));
+            batch->status = UCS_ERR_IO_ERROR;
+        }
+        batch->waits_for &= ~MUCT_XGMI_WAITS_FOR(i);
+    }
+
+    return 1;
+}
+
+static unsigned muct_xgmi_batch_finish(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch, ucs_status_t status)
+{
+    muct_xgmi_marker_t *marker;
+    unsigned count = 0;
+    muct_xgmi_op_t *op;
+
+    muct_xgmi_batch_release_uses(queue, batch);
+    for (op = batch->ops; op < batch->end_op; ++op, ++count) {
+        op->done(op, status);
+    }
+
+    while ((marker = batch->markers) != NULL) {
+        batch->markers = marker->next;
+        marker->op.done(&marker->op, status);
+        ++count;
+    }
+
+    batch->next = queue->free;
+    queue->free = batch;
+    return count;
+}
+
+static unsigned muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue,
+                                            ucs_status_t status)
+{
+    muct_xgmi_batch_t *batch = queue->head;
+
+    queue->head = batch->next;
+    if (queue->head == NULL) {
+        queue->tail = &queue->head;
+    }
+    --queue->num_started;
+    queue->num_polls = 0;
+    return muct_xgmi_batch_finish(queue, batch, status);
+}
+
+unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
+{
+    unsigned count = 0;
+
+    while ((queue->head != NULL) && muct_xgmi_batch_is_over(queue, queue->head)) {
+        count += muct_xgmi_queue_finish_head(queue, queue->head->status);
+    }
+
+    return count;
+}
+
+int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *marker)
+{
+    muct_xgmi_batch_t *batch = queue->open;
+
+    if (batch == NULL) {
+        if (queue->head == NULL) {
+            return 0;
+        }
+        batch = ucs_container_of(queue->tail, muct_xgmi_batch_t, next);
+    }
+
+    marker->next = NULL;
+    *batch->markers_tail = marker;
+    batch->markers_tail = &marker->next;
+    return 1;
+}
+
+static void muct_xgmi_ops_disown(muct_xgmi_op_t *op, const muct_xgmi_op_t *end,
+                                 const void *owner)
+{
+    for (; op < end; ++op) {
+        if (op->owner == owner) {
+            op->owner = NULL;
+        }
+    }
+}
+
+void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
+{
+    muct_xgmi_batch_t *batch;
+
+    for (batch = queue->head; batch != NULL; batch = batch->next) {
+        muct_xgmi_ops_disown(batch->ops, batch->end_op, owner);
+    }
+    if (queue->open != NULL) {
+        muct_xgmi_ops_disown(queue->open->ops, queue->next_op, owner);
+    }
+}
+
+ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_queue_t *other)
+{
+    unsigned from, to;
+    int ret = MUCT_HIP_SUCCESS;
+    int prev;
+
+    if (other->head == NULL) {
+        return UCS_OK;
+    }
+
+    if (muct_gpu_push_device(queue->gpu, other->device, &prev) != UCS_OK) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    for (from = 0; (from < other->num_streams) && (ret == MUCT_HIP_SUCCESS); ++from) {
+        if (other->events[from] == NULL) {
+            ret = queue->gpu->event_create_with_flags(&other->events[from],
+                                                      MUCT_HIP_EVENT_DISABLE_TIMING);
+        }
+        if (ret == MUCT_HIP_SUCCESS) {
+            ret = queue->gpu->event_record(other->events[from], other->streams[from]);
+        }
+        for (to = 0; (to < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++to) {
+            if (queue->streams[to] != other->streams[from]) {
+                ret = queue->gpu->stream_wait_event(queue->streams[to],
+                                                    other->events[from], 0);
+            }
+        }
+    }
+
+    muct_gpu_pop_device(queue->gpu, other->device, prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("ordering device %d after device %d failed: %s", queue->device,
+                   other->device, muct_gpu_error_name(queue->gpu, ret));
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_queue_notify(muct_xgmi_queue_t *queue,
+                                    muct_hip_stream_callback_t callback, void *arg)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i, stream = 0;
+    int prev, ret;
+
+    /* The head is waited for; its last stream, when it has no launch. */
+    for (i = 0; !queue->head->has_launch && (i < queue->num_streams); ++i) {
+        if (queue->head->waits_for & MUCT_XGMI_WAITS_FOR(i)) {
+            stream = i;
+        }
+    }
+
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    ret = queue->gpu->stream_add_callback(queue->streams[stream], callback, arg, 0);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("hipStreamAddCallback() on device %d failed: %s", queue->device,
+                  muct_gpu_error_name(queue->gpu, ret));
+        status = UCS_ERR_IO_ERROR;
+    }
+    muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    return status;
+}
+
+
+/* ---- life ---- */
+
+static ucs_status_t muct_xgmi_queue_create_streams(muct_xgmi_queue_t *queue)
+{
+    const muct_xgmi_queue_config_t *config = queue->config;
+    int least = 0, greatest = 0;
+    unsigned i;
+    int ret;
+
+    if (config->is_high_priority) {
+        (void)queue->gpu->device_get_stream_priority_range(&least, &greatest);
+    }
+
+    for (i = 0; i < 1 + config->num_engines; ++i) {
+        ret = queue->gpu->stream_create_with_priority(
+            &queue->streams[i], MUCT_HIP_STREAM_NON_BLOCKING, greatest);
+        if (ret != MUCT_HIP_SUCCESS) {
+            muct_error("hipStreamCreateWithPriority(%d) on device %d failed: %s",
+                       greatest, queue->device, muct_gpu_error_name(queue->gpu, ret));
+            return UCS_ERR_NO_DEVICE;
+        }
+        queue->num_streams = i + 1;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
+{
+    void *flag;
+    int ret;
+
+    ret = queue->gpu->host_malloc(&flag, sizeof(*queue->flag),
+                                  MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED |
+                                      MUCT_HIP_HOST_COHERENT);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipHostMalloc(%zu) failed: %s", sizeof(*queue->flag),
+                   muct_gpu_error_name(queue->gpu, ret));
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    queue->flag = flag;
+    *queue->flag = 0;
+    return UCS_OK;
+}
+
+/* Without a kernel the queue works, call by call. */
+static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
+{
+    if (!queue->config->has_kernel) {
+        return;
+    }
+
+    if (queue->gpu->mem_alloc(&queue->arrivals, sizeof(uint32_t)) != MUCT_HIP_SUCCESS) {
+        queue->arrivals = NULL;
+        return;
+    }
+
+    /* The flag is zero: a source of four zero bytes. */
+    if ((queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flag,
+                                  sizeof(uint32_t), MUCT_HIP_MEMCPY_DEFAULT,
+                                  queue->streams[0]) != MUCT_HIP_SUCCESS) ||
+        (queue->gpu->stream_synchronize(queue->streams[0]) != MUCT_HIP_SUCCESS)) {
+        return;
+    }
+
+    muct_xgmi_loader_load(queue->gpu, queue->device, &queue->module, &queue->kernel);
+}
+
+static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)
+{
+    unsigned i;
+
+    queue->batches = calloc(queue->config->num_lists, sizeof(*queue->batches));
+    if (queue->batches == NULL) {
+        muct_error("failed to allocate %u batches", queue->config->num_lists);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    for (i = 0; i < queue->config->num_lists; ++i) {
+        queue->batches[i].next = queue->free;
+        queue->free = &queue->batches[i];
+    }
+
+    return UCS_OK;
+}
+
+static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
+{
+    const muct_gpu_t *gpu = queue->gpu;
+    unsigned i;
+    int prev;
+
+    if (muct_gpu_push_device(gpu, queue->device, &prev) != UCS_OK) {
+        return; /* the device is gone: better a leak */
+    }
+
+    for (i = 0; (queue->batches != NULL) && (i < queue->config->num_lists); ++i) {
+        muct_xgmi_batch_free(queue, &queue->batches[i]);
+    }
+    free(queue->batches);
+    for (i = 0; i < queue->num_streams; ++i) {
+        if (queue->events[i] != NULL) {
+            gpu->event_destroy(queue->events[i]);
+        }
+        gpu->stream_destroy(queue->streams[i]);
+    }
+    if (queue->module != NULL) {
+        gpu->module_unload(queue->module);
+    }
+    if (queue->arrivals != NULL) {
+        gpu->mem_free(queue->arrivals);
+    }
+    if (queue->flag != NULL) {
+        gpu->host_free((void *)queue->flag);
+    }
+    muct_gpu_pop_device(gpu, queue->device, prev);
+    free(queue);
+}
+
+ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
+                                    const muct_xgmi_queue_config_t *config, int device,
+                                    muct_xgmi_queue_t **queue_p)
+{
+    muct_xgmi_queue_t *queue = calloc(1, sizeof(*queue));
+    ucs_status_t status;
+    int prev;
+
+    if (queue == NULL) {
+        muct_error("failed to allocate a queue for device %d", device);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    queue->gpu = gpu;
+    queue->map = map;
+    queue->config = config;
+    queue->device = device;
+    queue->tail = &queue->head;
+    queue->min_run = (config->num_engines > 0) ? config->min_run : SIZE_MAX;
+    status = muct_gpu_push_device(gpu, device, &prev);
+    if (status != UCS_OK) {
+        free(queue);
+        return status;
+    }
+
+    status = muct_xgmi_queue_create_streams(queue);
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_create_flag(queue);
+    }
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_create_batches(queue);
+    }
+    if (status == UCS_OK) {
+        muct_xgmi_queue_load_kernel(queue);
+    }
+    muct_gpu_pop_device(gpu, device, prev);
+    if (status != UCS_OK) {
+        muct_xgmi_queue_free(queue);
+        return status;
+    }
+
+    muct_debug("device %d copies %s, %u lists of %u", device,
+               (queue->kernel == NULL) ? "by calls" : "by kernel", config->num_lists,
+               config->list_size);
+    *queue_p = queue;
+    return UCS_OK;
+}
+
+void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status)
+{
+    unsigned i;
+    int prev;
+
+    muct_xgmi_queue_start(queue);
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
+        for (i = 0; i < queue->num_streams; ++i) {
+            (void)queue->gpu->stream_synchronize(queue->streams[i]);
+        }
+        muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    }
+
+    while (queue->head != NULL) {
+        (void)muct_xgmi_queue_finish_head(queue, status);
+    }
+    muct_xgmi_queue_free(queue);
+}

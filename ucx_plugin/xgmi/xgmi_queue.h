@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_QUEUE_H
+#define MUCT_XGMI_QUEUE_H
+
+/**
+ * @file
+ * Copies of one device in one direction: gathered, started together, found finished.
+ *
+ * Everything added since the last start is one batch. A batch becomes one launch of the
+ * copy kernel, or a few copy calls when it has few entries; runs of several MiB go to
+ * the copy engines beside it. Batches of a queue start in the order in which they were
+ * filled and run on one stream; they are found finished in that order.
+ *
+ * The windows of a batch say where remote memory is in this process. A window is made
+ * once per batch and remote key, and holds the mapping, and the owner's knowledge of
+ * it, until the batch is over.
+ *
+ * Back-pressure. The lists and operations of all batches are allocated ahead. When they
+ * are used up, muct_xgmi_queue_reserve() says so and nothing has happened.
+ *
+ * Threads. One at a time.
+ */
+
+#include "base/muct_gpu.h"
+#include "xgmi/xgmi_list.h"
+#include "xgmi/xgmi_map.h"
+
+/** Windows a batch finds without asking the map; a power of 2 */
+#define MUCT_XGMI_NUM_WINDOWS 256
+
+/** Long runs a batch can give to the copy engines */
+#define MUCT_XGMI_MAX_RUNS 32
+
+/** Streams for long runs */
+#define MUCT_XGMI_MAX_ENGINES 8
+
+
+/** An unpacked remote key. */
+typedef struct muct_xgmi_rkey {
+    muct_xgmi_key_t key;
+    muct_xgmi_peer_t *peer;               /**< Owner; holds a reference */
+    uint64_t uid;                         /**< Never comes again in this process */
+    const muct_xgmi_region_t *ptr_region; /**< Held for rkey_ptr, or NULL */
+} muct_xgmi_rkey_t;
+
+
+typedef struct muct_xgmi_op muct_xgmi_op_t;
+
+/** Called once, from @ref muct_xgmi_queue_poll, when the batch of the operation is
+ * over. */
+typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
+
+/** What is to happen when a batch is over. */
+struct muct_xgmi_op {
+    muct_xgmi_op_done_t done;
+    void *owner; /**< The callback's; NULL when it is gone */
+    void *arg;   /**< The callback's */
+};
+
+
+/** An operation that stands behind everything that was there before it. */
+typedef struct muct_xgmi_marker {
+    struct muct_xgmi_marker *next;
+    muct_xgmi_op_t op;
+} muct_xgmi_marker_t;
+
+
+/** How to copy. Read by every queue of an interface. */
+typedef struct muct_xgmi_queue_config {
+    unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
+    unsigned list_size;   /**< Entries, and operations, of a batch */
+    unsigned max_started; /**< Started batches after which more is gathered */
+    unsigned max_calls;   /**< Entries up to which copy calls are made */
+    unsigned max_blocks;  /**< Thread blocks of a launch */
+    unsigned num_engines; /**< Streams a long run is split over */
+    size_t min_run;       /**< Bytes from which a run goes to the copy engines */
+    int is_high_priority; /**< Ask for the highest stream priority */
+    int has_kernel;       /**< Use the copy kernel where there is one */
+} muct_xgmi_queue_config_t;
+
+
+/** Where remote memory is, as long as the batch lives. */
+typedef struct muct_xgmi_window {
+    uint64_t uid;    /**< Of the remote key */
+    uint64_t stamp;  /**< Of the batch; another one: the window does not hold */
+    uint64_t start;  /**< First byte that may be used, owner's address */
+    uint64_t length; /**< Bytes that may be used */
+    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+} muct_xgmi_window_t;
+
+
+typedef struct muct_xgmi_batch muct_xgmi_batch_t;
+
+typedef struct muct_xgmi_run {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t length;
+} muct_xgmi_run_t;
+
+/** A queue; its members are this file's and xgmi_queue.c's. */
+typedef struct muct_xgmi_queue {
+    muct_xgmi_list_t list;  /**< Of the open batch */
+    uint64_t stamp;         /**< Of the open batch */
+    const void *last_local; /**< Operands of the last piece */
+    uint64_t last_remote;
+    size_t min_run;
+    muct_xgmi_op_t *next_op; /**< In the open batch */
+    muct_xgmi_op_t *end_op;
+    muct_xgmi_batch_t *open; /**< Batch being filled, or NULL */
+    unsigned num_runs;       /**< In the open batch */
+    muct_xgmi_run_t *runs;
+    muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
+
+    const muct_gpu_t *gpu;
+    const muct_xgmi_queue_config_t *config;
+    muct_xgmi_map_t *map;
+    int device;
+    muct_xgmi_batch_t *batches; /**< All */
+    muct_xgmi_batch_t *free;    /**< Neither open nor started */
+    muct_xgmi_batch_t *head;    /**< Started, oldest first */
+    muct_xgmi_batch_t **tail;
+    unsigned num_started;
+    unsigned num_polls;      /**< Since the head was looked at closely */
+    uint32_t sequence;       /**< Of the last launch */
+    volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over */
+    void *arrivals;          /**< Device memory for the kernel */
+    /** The first for launches and calls, the others for long runs */
+    muct_hip_stream_t streams[1 + MUCT_XGMI_MAX_ENGINES];
+    muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES]; /**< For ordering */
+    unsigned num_streams;
+    muct_hip_module_t module;
+    muct_hip_function_t kernel; /**< NULL: copy calls only */
+} muct_xgmi_queue_t;
+
+/** The open batch as it was, to go back to it. */
+typedef struct muct_xgmi_mark {
+    muct_xgmi_list_t list;
+    muct_xgmi_entry_t last;
+    unsigned num_runs;
+} muct_xgmi_mark_t;
+
+
+/**
+ * Create a queue, with all that it will ever allocate but the lists of later batches.
+ *
+ * @param [in]  gpu      Runtime.
+ * @param [in]  map      Mappings; must outlive the queue.
+ * @param [in]  config   How to copy; must outlive the queue.
+ * @param [in]  device   Ordinal of the device that copies.
+ * @param [out] queue_p  Set only on UCS_OK.
+ *
+ * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_NO_DEVICE when the device refuses.
+ */
+ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
+                                    const muct_xgmi_queue_config_t *config, int device,
+                                    muct_xgmi_queue_t **queue_p);
+
+
+/** Wait for all copies, finish their operations with @a status, free the queue. */
+void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
+
+
+/** Slow half of @ref muct_xgmi_queue_reserve. */
+ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count);
+
+
+/** Slow half of @ref muct_xgmi_queue_find. */
+ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
+                                        const muct_xgmi_rkey_t *rkey,
+                                        muct_xgmi_window_t *window);
+
+
+/** Start what is gathered, if anything is, whatever else runs. */
+void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Finish what is over.
+ *
+ * @return Operations that were finished.
+ */
+unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
+
+
+/** Start what is gathered unless enough runs already. */
+static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
+{
+    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started)) {
+        muct_xgmi_queue_start(queue);
+    }
+}
+
+
+/** Whether nothing is gathered and nothing runs. */
+static inline int muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
+{
+    return (queue->head == NULL) && (queue->open == NULL);
+}
+
+
+/** Let the operations of an owner that goes have none. */
+void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
+
+
+/**
+ * Tell when everything added so far is over.
+ *
+ * @param [in] marker  Lent by the caller; its operation is called once, after the
+ *                     batches' own.
+ *
+ * @return Whether it will be called; 0: the queue is idle.
+ */
+int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *marker);
+
+
+/**
+ * Batches of this queue that are not started yet copy only after those of @a other
+ * that are. Without waiting here.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_queue_t *other);
+
+
+/**
+ * Tell when the batches that run now are over.
+ *
+ * @param [in] callback  Called from a thread of the runtime, once.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR: it will not be called.
+ */
+ucs_status_t muct_xgmi_queue_notify(muct_xgmi_queue_t *queue,
+                                    muct_hip_stream_callback_t callback, void *arg);
+
+
+/**
+ * Make sure that @a count entries and one operation can be added.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_RESOURCE until something is over. @a count must not be
+ *         more than the list size.
+ */
+static inline ucs_status_t muct_xgmi_queue_reserve(muct_xgmi_queue_t *queue,
+                                                   size_t count)
+{
+    if ((queue->open != NULL) && (muct_xgmi_list_room(&queue->list) >= count) &&
+        (queue->next_op < queue->end_op)) {
+        return UCS_OK;
+    }
+
+    return muct_xgmi_queue_make_room(queue, count);
+}
+
+
+/**
+ * Find the window of a remote key in the open batch.
+ *
+ * @return UCS_OK               @a window_p is set; it holds until the batch starts.
+ * @return UCS_ERR_REJECTED     The owner has invalidated the key.
+ * @return UCS_ERR_UNREACHABLE  The owner is dead, or its memory cannot be mapped.
+ * @return UCS_ERR_NO_MEMORY
+ */
+static inline ucs_status_t muct_xgmi_queue_find(muct_xgmi_queue_t *queue,
+                                                const muct_xgmi_rkey_t *rkey,
+                                                const muct_xgmi_window_t **window_p)
+{
+    muct_xgmi_window_t *window = &queue->windows[rkey->uid % MUCT_XGMI_NUM_WINDOWS];
+
+    *window_p = window;
+    if ((window->uid == rkey->uid) && (window->stamp == queue->stamp)) {
+        return UCS_OK;
+    }
+
+    return muct_xgmi_queue_add_window(queue, rkey, window);
+}
+
+
+/** Whether [raddr, raddr + length) may be used. */
+static inline int muct_xgmi_window_has(const muct_xgmi_window_t *window, uint64_t raddr,
+                                       uint64_t length)
+{
+    return (length <= window->length) &&
+           ((raddr - window->start) <= (window->length - length));
+}
+
+
+/**
+ * Say what the next pieces are of. They are not joined to pieces of other memory, which
+ * may be its neighbour by chance: a copy call refuses to cross allocations.
+ */
+static inline void muct_xgmi_queue_set_operands(muct_xgmi_queue_t *queue,
+                                                const void *local, uint64_t remote_uid)
+{
+    if ((queue->last_local != local) || (queue->last_remote != remote_uid)) {
+        queue->last_local = local;
+        queue->last_remote = remote_uid;
+        queue->list.dst_end = UINT64_MAX;
+        queue->list.src_end = UINT64_MAX;
+    }
+}
+
+
+/** Add a piece; room for it was reserved. */
+static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
+                                       uint64_t src, uint64_t length)
+{
+    if ((length >= queue->min_run) && (queue->num_runs < MUCT_XGMI_MAX_RUNS)) {
+        queue->runs[queue->num_runs++] = (muct_xgmi_run_t){dst, src, length};
+        return;
+    }
+
+    (void)muct_xgmi_list_add(&queue->list, dst, src, length);
+}
+
+
+/** Say what is to happen when the pieces added so far are copied. */
+static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_op_done_t done, void *owner,
+                                          void *arg)
+{
+    *queue->next_op++ = (muct_xgmi_op_t){done, owner, arg};
+}
+
+
+/** Remember the open batch, to go back to it with @ref muct_xgmi_queue_rollback. */
+static inline void muct_xgmi_queue_mark(const muct_xgmi_queue_t *queue,
+                                        muct_xgmi_mark_t *mark)
+{
+    mark->list = queue->list;
+    mark->num_runs = queue->num_runs;
+    if (!muct_xgmi_list_is_empty(&queue->list)) {
+        mark->last = queue->list.next[-1];
+    }
+}
+
+
+/** Take back the pieces added since the mark; windows stay. */
+static inline void muct_xgmi_queue_rollback(muct_xgmi_queue_t *queue,
+                                            const muct_xgmi_mark_t *mark)
+{
+    queue->list = mark->list;
+    queue->num_runs = mark->num_runs;
+    if (!muct_xgmi_list_is_empty(&queue->list)) {
+        queue->list.next[-1] = mark->last;
+    }
+}
+
+#endif
