@@ -141,7 +141,7 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
     attr->cache_mem_types = rocm;
     attr->alloc_mem_types = rocm;
     attr->max_alloc = SIZE_MAX;
-    attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->access_mem_types = 0; /* without registration: nothing */
     attr->rkey_packed_size = MUCT_XGMI_KEY_PACKED_SIZE;
     attr->reg_cost = ucs_linear_func_make(1e-6, 0);
     if (self->is_detecting) {
