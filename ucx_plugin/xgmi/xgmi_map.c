@@ -125,7 +125,7 @@ static ucs_status_t muct_xgmi_map_open_self(muct_xgmi_map_t *map,
     if ((ret != MUCT_HIP_SUCCESS) || !can_access) {
         muct_diag("device %d cannot access device %u: hipDeviceCanAccessPeer() = %s",
                   region->device, key->device, muct_gpu_error_name(map->gpu, ret));
-        return UCS_ERR_UNREACHABLE;
+        return UCS_ERR_UNSUPPORTED;
     }
 
     ret = map->gpu->device_enable_peer_access(key->device, 0);
@@ -136,6 +136,19 @@ static ucs_status_t muct_xgmi_map_open_self(muct_xgmi_map_t *map,
     }
 
     return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_map_status(int hip_error)
+{
+    switch (hip_error) {
+    case MUCT_HIP_OUT_OF_MEMORY:
+        return UCS_ERR_NO_MEMORY;
+    case MUCT_HIP_INVALID_CONTEXT: /* a handle of a process with this one's pid */
+    case MUCT_HIP_PEER_UNSUPPORTED:
+        return UCS_ERR_UNSUPPORTED;
+    default:
+        return UCS_ERR_UNREACHABLE;
+    }
 }
 
 static ucs_status_t muct_xgmi_map_open_ipc(muct_xgmi_map_t *map,
@@ -160,7 +173,7 @@ static ucs_status_t muct_xgmi_map_open_ipc(muct_xgmi_map_t *map,
               " length %" PRIu64 ") on device %d failed: %s",
               region->owner, key->base, key->alloc_length, region->device,
               muct_gpu_error_name(map->gpu, ret));
-    return (ret == MUCT_HIP_OUT_OF_MEMORY) ? UCS_ERR_NO_MEMORY : UCS_ERR_UNREACHABLE;
+    return muct_xgmi_map_status(ret);
 }
 
 static ucs_status_t muct_xgmi_map_open(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,

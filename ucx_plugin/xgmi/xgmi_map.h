@@ -85,8 +85,10 @@ void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
  *                        @ref muct_xgmi_map_put. Set only on UCS_OK.
  *
  * @return UCS_OK               The region is mapped.
- * @return UCS_ERR_UNREACHABLE  The peer is gone, its handle is stale, or the devices
- *                              have no way to each other; the reason is in the log.
+ * @return UCS_ERR_UNREACHABLE  The peer is gone or its handle is stale; the reason is
+ *                              in the log.
+ * @return UCS_ERR_UNSUPPORTED  The devices or processes have no way to each other and
+ *                              never will.
  * @return UCS_ERR_NO_MEMORY    Out of host memory or GPU address space, even after
  *                              unmapping every idle region.
  */

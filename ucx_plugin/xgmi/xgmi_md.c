@@ -464,7 +464,12 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
 
 /* ---- keys ---- */
 
-/* Maps now, so that a handle that cannot be opened lets UCX choose another lane. */
+/*
+ * Maps now, to spare the first copy the time, and to let UCX choose another lane where
+ * the devices have no way to each other. What fails for another reason fails again with
+ * the copy, which then ends with an error: another lane would carry it to an owner
+ * whose memory may be gone.
+ */
 static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
 {
     const muct_xgmi_region_t *region;
@@ -472,15 +477,10 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
     int device;
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
-    if ((device < 0) &&
-        (muct_xgmi_global.gpu->get_device(&device) != MUCT_HIP_SUCCESS)) {
-        return UCS_ERR_UNREACHABLE;
-    }
-
-    if (!muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
-        muct_debug("key of 0x%" PRIx64 " of peer 0x%" PRIx64 " does not hold any more",
-                   rkey->key.address, rkey->key.owner);
-        return UCS_ERR_UNREACHABLE;
+    if (((device < 0) &&
+         (muct_xgmi_global.gpu->get_device(&device) != MUCT_HIP_SUCCESS)) ||
+        !muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
+        return UCS_OK;
     }
 
     status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key, device,
@@ -489,7 +489,7 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
         muct_xgmi_map_put(muct_xgmi_global.map, region);
     }
     muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
-    return status;
+    return (status == UCS_ERR_UNSUPPORTED) ? UCS_ERR_UNREACHABLE : UCS_OK;
 }
 
 static ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component,
