@@ -72,6 +72,9 @@ it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *a
 void it_result_free(it_result_t *result);
 void it_pair_free(it_pair_t *pair);
 
+/** Print the output; Check's own messages are too short for it. */
+void it_show(const it_result_t *result);
+
 /** Fail the test, showing the output, unless the text is in it. */
 void it_expect(const it_result_t *result, const char *text);
 
