@@ -23,6 +23,8 @@ forbidden() { # PATH
     ucx_plugin/rdma/*) echo '^(ucp|hip|hsa)/|xgmi|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/xgmi/*) echo '^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
+    # what the product's kernel reaches without UCX: kernel and list, nothing else
+    perf/gpu_*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin)/|xgmi_(md|iface|ep|map|queue|key)' ;;
     perf/*) echo '^(uct|infiniband)/|^(base|xgmi|rdma|ucx_plugin)/|muct_' ;;
     test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
     *) echo '^$' ;;

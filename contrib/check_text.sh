@@ -34,7 +34,7 @@ check() { # DIR
     cd "$1" || return 1
 
     mapfile -t code < <(sources . c h hip)
-    mapfile -t all < <(find . -type f -not -path './.git*' -not -path './build*' \
+    mapfile -t all < <(find . -type f -not -path './.git*' -not -path './build*' -not -path './.gpu/*' \
         -not -path './autom4te.cache/*' -not -path './contrib/build-aux/*' \
         -not -name 'l[t]*.m4' -not -name libtool.m4 -not -path './configure*' \
         -not -name aclocal.m4 -not -name Makefile.in -not -name 'config.h*' \

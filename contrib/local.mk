@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
 	contrib/packages.devroot \
+	contrib/prove-amd \
 	contrib/test \
 	contrib/test_lib.sh \
 	contrib/under_valgrind \

@@ -155,10 +155,11 @@ END_TEST
 START_TEST(random_lists_are_split_evenly)
 {
     muct_xgmi_launch_t launch;
+    int rounds = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 2 : 50;
     int i, round, count;
 
     srand((unsigned)_i + 1);
-    for (round = 0; round < 50; ++round) {
+    for (round = 0; round < rounds; ++round) {
         muct_xgmi_list_init(&list, memory, CAPACITY);
         count = 1 + (rand() % CAPACITY);
         for (i = 0; i < count; ++i) {
@@ -194,10 +195,10 @@ START_TEST(lists_beyond_four_gigabytes_are_counted_right)
 {
     muct_xgmi_launch_t launch;
 
-    ck_assert(muct_xgmi_list_add(&list, 0, 1ull << 50, 1ull << 46));
+    ck_assert(muct_xgmi_list_add(&list, 0, 1ull << 50, 1ull << 43));
     ck_assert(muct_xgmi_list_add(&list, 1ull << 48, 1ull << 51, 5));
     muct_xgmi_list_finish(&list, MUCT_XGMI_MAX_BLOCKS, &launch);
-    ck_assert_uint_eq(launch.args.num_tiles, (1ull << 34) + 1);
+    ck_assert_uint_eq(launch.args.num_tiles, (1ull << 31) + 1);
     check_launch(&launch);
 }
 END_TEST

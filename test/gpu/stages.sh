@@ -1,0 +1,199 @@
+#!/bin/bash
+# Stages of a proof on GPUs, for run_gpu.sh and contrib/prove-amd, which source this
+# after they have set:
+#
+#   out         folder of the results; out_inside: the same as the programs see it
+#   build       build of the tree as the programs see it; build_here: as we see it
+#   tree        this tree as the programs see it
+#   limit       seconds for everything
+#   fake        not empty: small sizes, nothing is fast here
+#   inside      function that runs a command in $build with the product's environment
+#               and stops it after $stage_seconds
+#
+# A stage that fails is reported and the next one runs. Sourcing makes report.txt and
+# log.txt in $out.
+# shellcheck shell=bash disable=SC2154
+
+started=$(date +%s)
+report=$out/report.txt
+log=$out/log.txt
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpu.XXXXXX")
+num_failed=0
+port=$((13400 + (RANDOM % 1000)))
+: >"$report"
+: >"$log"
+
+say() {
+    printf '%s\n' "$*" | tee -a "$report"
+}
+
+left() {
+    echo $((limit - $(date +%s) + started))
+}
+
+# stage NAME SECONDS COMMAND..: its output goes to the log, its result to the report.
+stage() {
+    local name=$1 seconds=$2 status begin
+    shift 2
+
+    [ "$seconds" -le "$(left)" ] || seconds=$(left)
+    if [ "$seconds" -lt 5 ]; then
+        say "-- $name: no time left"
+        num_failed=$((num_failed + 1))
+        return 1
+    fi
+    begin=$(date +%s)
+    printf '\n==== %s: %s\n' "$name" "$*" >>"$log"
+    stage_seconds=$seconds "$@" >"$work/stage.log" 2>&1
+    status=$?
+    cat "$work/stage.log" >>"$log"
+    if [ $status -eq 0 ]; then
+        say "-- $name: ok, $(($(date +%s) - begin)) s"
+    elif [ $status -eq 77 ]; then
+        say "-- $name: skipped: $(tail -n 1 "$work/stage.log")"
+    else
+        say "-- $name: FAILED with $status after $(($(date +%s) - begin)) s of $seconds"
+        tail -n 15 "$work/stage.log" | sed 's/^/     /' | tee -a "$report"
+        num_failed=$((num_failed + 1))
+    fi
+    return $status
+}
+
+limits() {
+    local quick=()
+
+    [ -z "$fake" ] || quick=(--pool 128 --count 64 --repeats 1)
+    inside perf/gpu_limits "${quick[@]}" --json "$out_inside/gpu_limits.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
+# kv NAME OPTION..: one run of mori_kv_perf; its table goes to the report.
+kv() {
+    local name=$1
+
+    shift
+    [ -x "$build_here/perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
+    inside perf/mori_kv_perf --timeout 20 "$@" --json "$out_inside/kv-$name.json" || return
+    {
+        printf '\nmori_kv_perf %s\n' "$*"
+        cat "$work/stage.log"
+    } >>"$report"
+}
+
+kv_all() {
+    local sweep=(--total_buffer_size 2g --num_iter 200 --warmup_iter 20 --start_batch_size 4096
+        --max_batch_size 4096 --start_block_size 4k --max_block_size 256k)
+    local model=(--requests 8 --total_buffer_size 16g)
+    local name length op
+
+    [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
+        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
+    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
+    stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
+    stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
+    stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
+    stage "kv write, UCP list" 40 kv sgl-write "${sweep[@]}" --api ucp_sgl
+    stage "kv write, UCP calls" 40 kv ucp-write "${sweep[@]}" --api ucp
+    stage "kv read, UCP calls" 40 kv ucp-read "${sweep[@]}" --api ucp --op_type READ
+    stage "kv both ways" 40 kv both "${sweep[@]}" --scheme both
+    for name in Llama-3-70B DeepSeek-R1; do
+        for length in 8192 131072; do
+            [ -z "$fake" ] || length=256
+            for op in WRITE READ; do
+                stage "kv $name $length $op" 30 kv "$name-$length-$op" --model "$name" --tp 8 \
+                    --input_length $length --output_length 16 --op_type $op \
+                    --post "$([ $op = WRITE ] && echo layer || echo all)" "${model[@]}"
+            done
+        done
+    done
+    # few files come back
+    {
+        echo '['
+        for name in "$out"/kv-*.json; do
+            [ ! -s "$name" ] || { printf '{"file": "%s", "run":\n' "$(basename "$name")"; cat "$name"; echo '},'; }
+        done
+        echo 'null]'
+    } >"$out/mori_kv_perf.json"
+    rm -f "$out"/kv-*.json
+}
+
+# perftest TEST SIZE COUNT: two processes, each sees one device.
+perftest() {
+    local test=$1 size=$2 count=$3 server status
+
+    port=$((port + 1))
+    [ -z "$fake" ] || count=20
+    (inside env HIP_VISIBLE_DEVICES=1 ucx_perftest -p $port -t "$test" -m rocm -e \
+        -s "$size" -n "$count" -w 10 >"$work/server.log" 2>&1) &
+    server=$!
+    for _ in $(seq 100); do
+        inside grep -q ":$(printf '%04X' $port) .* 0A " /proc/net/tcp && break
+        sleep 0.1
+    done
+    inside env HIP_VISIBLE_DEVICES=0 ucx_perftest localhost -p $port -t "$test" -m rocm -e \
+        -s "$size" -n "$count" -w 10 -f
+    status=$?
+    wait $server
+    [ $status -eq 0 ] || cat "$work/server.log"
+    {
+        printf '\nucx_perftest -t %s -m rocm -e -s %s -n %s\n' "$test" "$size" "$count"
+        grep -E '^\[|Final|^ *[0-9]' "$work/stage.log"
+    } >>"$report"
+    return $status
+}
+
+perftest_all() {
+    stage "perftest put latency 8" 20 perftest ucp_put_lat 8 10000
+    stage "perftest put latency 4k" 20 perftest ucp_put_lat 4096 10000
+    stage "perftest put bandwidth 4k" 20 perftest ucp_put_bw 4096 200000
+    stage "perftest put bandwidth 64k" 20 perftest ucp_put_bw 65536 100000
+    stage "perftest put bandwidth 1m" 20 perftest ucp_put_bw 1048576 20000
+    stage "perftest put bandwidth 1g" 30 perftest ucp_put_bw 1073741824 50
+    stage "perftest get 4k" 20 perftest ucp_get 4096 200000
+    stage "perftest get 1m" 20 perftest ucp_get 1048576 20000
+}
+
+conformance() {
+    inside sh "$tree/test/conformance/uct_mori_xgmi.sh"
+}
+
+integration() {
+    local program=$1
+
+    [ -x "$build_here/$program" ] || { echo "$program is not built"; return 77; }
+    inside "./$program"
+}
+
+integration_all() {
+    local program
+
+    for program in $(cd "$build_here" && find test/integration -maxdepth 1 -type f -perm -1 |
+        grep -v -E '/(ucp_app|kv_app)$' | sort); do
+        stage "$program" 40 integration "$program"
+    done
+}
+
+# run_stages NAME..: those that every machine has; others by function stage_NAME.
+run_stages() {
+    local name
+
+    for name in "$@"; do
+        case $name in
+        machine) stage machine 30 machine ;;
+        limits) stage limits 120 limits ;;
+        kv) kv_all ;;
+        perftest) perftest_all ;;
+        conformance) stage conformance 60 conformance ;;
+        integration) integration_all ;;
+        *)
+            if declare -F "stage_$name" >/dev/null; then
+                "stage_$name"
+            else
+                say "-- no stage is called $name"
+                num_failed=$((num_failed + 1))
+            fi
+            ;;
+        esac
+    done
+    say "== $num_failed stages failed, $(($(date +%s) - started)) s"
+}
