@@ -1,1 +1,23 @@
 # Unit tests: src.
+src_unit_programs = \
+	test/unit/src_blocks \
+	test/unit/src_wire \
+	test/unit/src_options
+check_PROGRAMS += $(src_unit_programs)
+TESTS += $(src_unit_programs)
+
+src_unit_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+src_unit_ldadd = \
+	libmorikv_core.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)
+
+test_unit_src_blocks_SOURCES = test/unit/src_blocks.c
+test_unit_src_blocks_CPPFLAGS = $(src_unit_cppflags)
+test_unit_src_blocks_LDADD = $(src_unit_ldadd)
+
+test_unit_src_wire_SOURCES = test/unit/src_wire.c
+test_unit_src_wire_CPPFLAGS = $(src_unit_cppflags)
+test_unit_src_wire_LDADD = $(src_unit_ldadd)
+
+test_unit_src_options_SOURCES = test/unit/src_options.c
+test_unit_src_options_CPPFLAGS = $(src_unit_cppflags)
+test_unit_src_options_LDADD = $(src_unit_ldadd)

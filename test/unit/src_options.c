@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Options from the environment and by call; what does not parse changes nothing. */
+
+#include "test/support/mkv_check.h"
+
+#include "src/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mkv_config_t *read_config(const char *prefix)
+{
+    mkv_config_t *config;
+
+    ck_assert_int_eq(mkv_config_read(prefix, &config), MKV_OK);
+    return config;
+}
+
+START_TEST(defaults_parse_and_deadlines_are_on)
+{
+    mkv_config_t *config = read_config(NULL);
+    const mkv_options_t *opts = mkv_config_options(config);
+
+    ck_assert_uint_eq(opts->bind_timeout, 60000);
+    ck_assert_uint_eq(opts->xfer_timeout, 300000);
+    ck_assert_uint_gt(opts->release_timeout, 0);
+    ck_assert_uint_gt(opts->drain_timeout, 0);
+    ck_assert_uint_eq(opts->max_inflight_bytes, 4ull << 30);
+    ck_assert_uint_eq(opts->sgl, MKV_SGL_TRY);
+    mkv_config_release(config);
+}
+END_TEST
+
+START_TEST(prefix_wins_over_the_common_variable)
+{
+    mkv_config_t *config;
+
+    setenv("MORIKV_BIND_TIMEOUT", "7s", 1);
+    setenv("VLLM_MORIKV_BIND_TIMEOUT", "9s", 1);
+    config = read_config("VLLM");
+    ck_assert_uint_eq(mkv_config_options(config)->bind_timeout, 9000);
+    ck_assert_str_eq(mkv_config_get(config, "BIND_TIMEOUT"), "9s");
+    mkv_config_release(config);
+    config = read_config(NULL);
+    ck_assert_uint_eq(mkv_config_options(config)->bind_timeout, 7000);
+    mkv_config_release(config);
+}
+END_TEST
+
+START_TEST(unknown_variable_is_an_error_that_names_it)
+{
+    mkv_config_t *config;
+
+    setenv("MORIKV_BIND_TIMEUOT", "7s", 1);
+    ck_assert_int_eq(mkv_config_read(NULL, &config), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "MORIKV_BIND_TIMEUOT"));
+}
+END_TEST
+
+static const struct {
+    const char *key, *value;
+    mkv_status_t status;
+    uint64_t number;
+    size_t offset;
+} sets[] = {
+    {"MAX_INFLIGHT_BYTES", "64k", MKV_OK, 65536,
+     offsetof(mkv_options_t, max_inflight_bytes)},
+    {"max_inflight_bytes", "2GB", MKV_OK, 2ull << 30,
+     offsetof(mkv_options_t, max_inflight_bytes)},
+    {"SGL_MAX", "inf", MKV_OK, UINT64_MAX, offsetof(mkv_options_t, sgl_max)},
+    {"XFER_TIMEOUT", "5m", MKV_OK, 300000, offsetof(mkv_options_t, xfer_timeout)},
+    {"XFER_TIMEOUT", "250", MKV_OK, 250, offsetof(mkv_options_t, xfer_timeout)},
+    {"BACKEND", "XGMI", MKV_OK, MKV_BACKEND_XGMI, offsetof(mkv_options_t, backend)},
+    {"STRICT", "yes", MKV_OK, 1, offsetof(mkv_options_t, strict)},
+    {"XFER_TIMEOUT", "-1", MKV_ERR_INVALID, 0, 0},
+    {"XFER_TIMEOUT", "1h", MKV_ERR_INVALID, 0, 0},
+    {"XFER_TIMEOUT", "99999999999s", MKV_ERR_INVALID, 0, 0},
+    {"MAX_INFLIGHT_BYTES", "99999999999g", MKV_ERR_INVALID, 0, 0},
+    {"MAX_INFLIGHT_OPS", "", MKV_ERR_INVALID, 0, 0},
+    {"MAX_INFLIGHT_OPS", "16k", MKV_ERR_INVALID, 0, 0},
+    {"BACKEND", "fastest", MKV_ERR_INVALID, 0, 0},
+    {"STRICT", "maybe", MKV_ERR_INVALID, 0, 0},
+    {"NO_SUCH", "1", MKV_ERR_NOTFOUND, 0, 0},
+};
+
+START_TEST(values_are_parsed_or_refused)
+{
+    mkv_config_t *config = read_config(NULL);
+    mkv_options_t before = *mkv_config_options(config);
+
+    ck_assert_int_eq(mkv_config_set(config, sets[_i].key, sets[_i].value),
+                     sets[_i].status);
+    if (sets[_i].status == MKV_OK) {
+        ck_assert_uint_eq(*(const uint64_t *)((const char *)mkv_config_options(config) +
+                                              sets[_i].offset),
+                          sets[_i].number);
+        ck_assert_str_eq(mkv_config_get(config, sets[_i].key), sets[_i].value);
+    } else {
+        ck_assert_mem_eq(&before, mkv_config_options(config), sizeof(before));
+        ck_assert_ptr_nonnull(strstr(mkv_last_error(), sets[_i].key));
+    }
+    mkv_config_release(config);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("src_options");
+    TCase *tcase = tcase_create("options");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_add_test(tcase, defaults_parse_and_deadlines_are_on);
+    tcase_add_test(tcase, prefix_wins_over_the_common_variable);
+    tcase_add_test(tcase, unknown_variable_is_an_error_that_names_it);
+    tcase_add_loop_test(tcase, values_are_parsed_or_refused, 0,
+                        (int)(sizeof(sets) / sizeof(sets[0])));
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed != 0;
+}

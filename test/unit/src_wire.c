@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Codecs: what goes in comes out, and no bytes make a decoder misbehave. */
+
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include "src/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_FUZZ 300000
+
+static const uint32_t ids[] = {4, 5, 0xffffffff, 0};
+
+static mkv_msg_t sample(mkv_msg_type_t type)
+{
+    mkv_msg_t msg = {.type = type,
+                     .from = 0x1122334455667788ull,
+                     .to = 2,
+                     .id = 77,
+                     .epoch = 3,
+                     .from_nonce = 9,
+                     .to_nonce = 8,
+                     .mode = MKV_READ,
+                     .bytes = 1ull << 40,
+                     .code = MKV_ERR_GATE,
+                     .is_drained = 1,
+                     .value = 5,
+                     .header = (const uint8_t *)"head",
+                     .header_length = 4,
+                     .data = (const uint8_t *)"data!",
+                     .length = 5};
+
+    msg.num_units = 2;
+    msg.units[0] = (mkv_wire_units_t){1, 4, 4, (const uint8_t *)ids};
+    msg.units[1] = (mkv_wire_units_t){63, 0, 0, NULL};
+    strcpy(msg.text, "why");
+    return msg;
+}
+
+static mkv_wbuf_t encode(mkv_msg_type_t type)
+{
+    mkv_msg_t msg = sample(type);
+    mkv_wbuf_t wbuf;
+
+    mkv_wbuf_init(&wbuf);
+    ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    return wbuf;
+}
+
+START_TEST(messages_survive_the_way)
+{
+    mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
+    mkv_msg_t want = sample((mkv_msg_type_t)_i);
+    mkv_msg_t got;
+
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
+    ck_assert_int_eq(got.type, want.type);
+    ck_assert_uint_eq(got.from, want.from);
+    ck_assert_uint_eq(got.to, want.to);
+    ck_assert_uint_eq(got.seq, 42);
+    if ((_i >= MKV_MSG_EXPOSE) && (_i <= MKV_MSG_DRAINED)) {
+        ck_assert_uint_eq(got.id, 77);
+        ck_assert_uint_eq(got.epoch, 3);
+        ck_assert_uint_eq(got.from_nonce, 9);
+        ck_assert_uint_eq(got.to_nonce, 8);
+    }
+    switch (_i) {
+    case MKV_MSG_EXPOSE:
+        ck_assert_uint_eq(got.mode, MKV_READ);
+        ck_assert_uint_eq(got.num_units, 2);
+        ck_assert_uint_eq(got.units[0].num, 4);
+        ck_assert_uint_eq(got.units[0].expect, 4);
+        ck_assert_uint_eq(mkv_wire_word(got.units[0].ids, 2), 0xffffffff);
+        ck_assert_uint_eq(got.units[1].component, 63);
+        ck_assert_mem_eq(got.data, "data!", 5);
+        break;
+    case MKV_MSG_FIN:
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_uint_eq(got.units[0].num, 4);
+        break;
+    case MKV_MSG_TERM:
+        ck_assert_int_eq(got.code, MKV_ERR_GATE);
+        ck_assert_int_eq(got.is_drained, 1);
+        ck_assert_str_eq(got.text, "why");
+        break;
+    case MKV_MSG_USER:
+        ck_assert_uint_eq(got.value, 5);
+        ck_assert_mem_eq(got.header, "head", 4);
+        ck_assert_mem_eq(got.data, "data!", 5);
+        break;
+    }
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* Exact copies, so that the sanitizers and valgrind see the first byte too far */
+static mkv_status_t decode_copy(const void *data, size_t length)
+{
+    uint8_t *copy = malloc(length + (length == 0));
+    mkv_status_t status;
+    mkv_msg_t msg;
+
+    memcpy(copy, data, length);
+    status = mkv_msg_decode(copy, length, &msg);
+    free(copy);
+    return status;
+}
+
+START_TEST(cut_messages_are_refused)
+{
+    mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
+    size_t length;
+
+    for (length = 0; length < wbuf.length; ++length) {
+        ck_assert_int_ne(decode_copy(wbuf.data, length), MKV_OK);
+    }
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+START_TEST(a_flipped_bit_is_refused)
+{
+    mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
+    size_t bit;
+
+    for (bit = 0; bit < wbuf.length * 8; ++bit) {
+        wbuf.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (bit / 8 != 5) { /* the minor version may be newer */
+            ck_assert_int_ne(decode_copy(wbuf.data, wbuf.length), MKV_OK);
+        }
+        wbuf.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* With a right checksum, so that the bodies are parsed */
+START_TEST(any_bytes_are_survived)
+{
+    uint64_t state = (uint64_t)_i + 1;
+    mkv_wbuf_t wbuf;
+    size_t length, at;
+    int i, k;
+
+    for (i = 0; i < NUM_FUZZ / (MKV_MSG_LAST - 1); ++i) {
+        wbuf = encode((mkv_msg_type_t)_i);
+        for (k = 0; k < 1 + i % 6; ++k) {
+            at = MKV_MSG_HEADER_SIZE +
+                 mkv_test_random(&state) % (wbuf.length - MKV_MSG_HEADER_SIZE + 1);
+            if (at < wbuf.length) {
+                wbuf.data[at] = (uint8_t)mkv_test_random(&state);
+            }
+        }
+        length = wbuf.length;
+        if ((i % 3 == 0) && (length > MKV_MSG_HEADER_SIZE)) {
+            length -= mkv_test_random(&state) % (length - MKV_MSG_HEADER_SIZE);
+        }
+        wbuf.data[28] = (uint8_t)(length - MKV_MSG_HEADER_SIZE);
+        wbuf.data[29] = (uint8_t)((length - MKV_MSG_HEADER_SIZE) >> 8);
+        mkv_msg_finish(wbuf.data, length, 1);
+        (void)decode_copy(wbuf.data, length);
+        mkv_wbuf_cleanup(&wbuf);
+    }
+}
+END_TEST
+
+START_TEST(another_major_version_is_refused_as_such)
+{
+    mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
+
+    wbuf.data[4] = MKV_WIRE_MAJOR + 1;
+    mkv_msg_finish(wbuf.data, wbuf.length, 1);
+    ck_assert_int_eq(decode_copy(wbuf.data, wbuf.length), MKV_ERR_VERSION);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* ---- Blobs ----------------------------------------------------------------------- */
+
+static mkv_wire_mem_t mems[] = {
+    {.id = 1, .mem_type = 0, .base = 4096, .length = 8192, .rkey_length = 3},
+    {.id = 9, .mem_type = 3, .base = 1 << 20, .length = 1 << 20, .rkey_length = 1}};
+static mkv_wire_region_t regions[] = {{.id = 3,
+                                       .component = 2,
+                                       .layer = -1,
+                                       .part = 1,
+                                       .mem = 1,
+                                       .base = 1 << 20,
+                                       .length = 65536,
+                                       .unit_bytes = 100,
+                                       .unit_stride = 128,
+                                       .n_units = 512},
+                                      {.id = 4,
+                                       .component = 0,
+                                       .layer = 60,
+                                       .mem = 0,
+                                       .base = 8192,
+                                       .length = 4096,
+                                       .unit_bytes = 4096,
+                                       .unit_stride = 4096,
+                                       .n_units = 1,
+                                       .dtype = 7}};
+
+static mkv_wbuf_t encode_blob(int has_regions)
+{
+    mkv_blob_info_t info = {.process = {1, 2, 3, 4, 5},
+                            .name = "prefill 0",
+                            .address = (const uint8_t *)"address",
+                            .address_length = 7,
+                            .topology = {0, 1, 1, 2, 0, 1, 3, 8},
+                            .page_tokens = 16,
+                            .model = 99,
+                            .epoch = 6,
+                            .has_regions = has_regions,
+                            .mems = mems,
+                            .num_mems = has_regions ? 2 : 0,
+                            .regions = regions,
+                            .num_regions = has_regions ? 2 : 0};
+    mkv_wbuf_t wbuf;
+
+    mems[0].rkey = (const uint8_t *)"key";
+    mems[1].rkey = (const uint8_t *)"k";
+    mkv_wbuf_init(&wbuf);
+    ck_assert_int_eq(mkv_blob_encode(&info, &wbuf), MKV_OK);
+    return wbuf;
+}
+
+START_TEST(blobs_survive_the_way)
+{
+    mkv_wbuf_t wbuf = encode_blob(_i);
+    mkv_blob_info_t info;
+
+    ck_assert_int_eq(mkv_blob_decode(wbuf.data, wbuf.length, &info), MKV_OK);
+    ck_assert_uint_eq(info.process.ctx_id, 1);
+    ck_assert_uint_eq(info.process.start_time, 5);
+    ck_assert_str_eq(info.name, "prefill 0");
+    ck_assert_mem_eq(info.address, "address", 7);
+    ck_assert_uint_eq(info.topology.tp_rank, 3);
+    ck_assert_uint_eq(info.topology.tp_size, 8);
+    ck_assert_uint_eq(info.page_tokens, 16);
+    ck_assert_uint_eq(info.model, 99);
+    ck_assert_int_eq(info.has_regions, _i);
+    if (_i) {
+        ck_assert_uint_eq(info.epoch, 6);
+        ck_assert_uint_eq(info.num_regions, 2);
+        ck_assert_int_eq(info.regions[0].layer, -1);
+        ck_assert_uint_eq(info.regions[0].unit_stride, 128);
+        ck_assert_uint_eq(info.regions[1].dtype, 7);
+        ck_assert_uint_eq(info.mems[1].mem_type, 3);
+        ck_assert_mem_eq(info.mems[0].rkey, "key", 3);
+    }
+    mkv_blob_info_cleanup(&info);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+static mkv_status_t decode_blob(const uint8_t *data, size_t length)
+{
+    uint8_t *copy = malloc(length + (length == 0));
+    mkv_blob_info_t info;
+    mkv_status_t status;
+
+    memcpy(copy, data, length);
+    status = mkv_blob_decode(copy, length, &info);
+    if (status == MKV_OK) {
+        mkv_blob_info_cleanup(&info);
+    }
+    free(copy);
+    return status;
+}
+
+START_TEST(cut_or_altered_blobs_are_refused)
+{
+    mkv_wbuf_t wbuf = encode_blob(1);
+    size_t i;
+
+    for (i = 0; i < wbuf.length; ++i) {
+        ck_assert_int_ne(decode_blob(wbuf.data, i), MKV_OK);
+    }
+    for (i = 0; i < wbuf.length; ++i) {
+        wbuf.data[i] ^= 0x10;
+        if ((i < 5) || (i > 7)) { /* minor version and padding may be anything */
+            ck_assert_int_ne(decode_blob(wbuf.data, wbuf.length), MKV_OK);
+        }
+        wbuf.data[i] ^= 0x10;
+    }
+    wbuf.data[4] = MKV_WIRE_MAJOR + 1;
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_VERSION);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* A region outside its registration, units outside their region, ranks out of range */
+START_TEST(lying_blobs_are_refused)
+{
+    const mkv_wire_region_t good = regions[0];
+    mkv_wire_region_t bad[8];
+    mkv_wbuf_t wbuf;
+    size_t i;
+
+    for (i = 0; i < 8; ++i) {
+        bad[i] = good;
+    }
+    bad[0].base = (1 << 21) - 65535; /* ends one byte behind its mem */
+    bad[1].n_units = 513;            /* ends behind its length */
+    bad[2].unit_stride = 99;         /* overlaps */
+    bad[3].mem = 2;                  /* no such mem */
+    bad[4].base = UINT64_MAX - 100;  /* wraps */
+    bad[5].component = MKV_MAX_COMPONENTS;
+    bad[6].unit_bytes = 0;
+    bad[7].unit_stride = UINT64_MAX / 2;
+    for (i = 0; i < 8; ++i) {
+        regions[0] = bad[i];
+        wbuf = encode_blob(1);
+        ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+        mkv_wbuf_cleanup(&wbuf);
+    }
+    regions[0] = good;
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("src_wire");
+    TCase *tcase = tcase_create("wire");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, messages_survive_the_way, 1, MKV_MSG_LAST);
+    tcase_add_loop_test(tcase, cut_messages_are_refused, 1, MKV_MSG_LAST);
+    tcase_add_loop_test(tcase, a_flipped_bit_is_refused, 1, MKV_MSG_LAST);
+    tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
+    tcase_add_test(tcase, another_major_version_is_refused_as_such);
+    tcase_add_loop_test(tcase, blobs_survive_the_way, 0, 2);
+    tcase_add_test(tcase, cut_or_altered_blobs_are_refused);
+    tcase_add_test(tcase, lying_blobs_are_refused);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed != 0;
+}
