@@ -28,15 +28,22 @@ mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
 {
     mkv_event_node_t *node;
 
-    for (; num > 0; --num) {
-        node = malloc(sizeof(*node));
+    ctx->num_reserved_events += num;
+    while (ctx->num_free_events < ctx->num_reserved_events) {
+        node = calloc(1, sizeof(*node));
         if (node == NULL) {
             return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for events");
         }
         mkv_list_init(&node->list);
         mkv_list_add_tail(&ctx->free_events, &node->list);
+        ++ctx->num_free_events;
     }
     return MKV_OK;
+}
+
+void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num)
+{
+    ctx->num_reserved_events -= num;
 }
 
 mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
@@ -53,6 +60,7 @@ mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *ow
     } else {
         node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
+        --ctx->num_free_events;
     }
 
     memset(node, 0, sizeof(*node));
@@ -79,7 +87,13 @@ static void mkv_events_recycle(mkv_ctx_t *ctx)
         node = mkv_list_head(&ctx->polled_events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
         free(node->owned);
+        if (ctx->num_free_events >= ctx->num_reserved_events) {
+            free(node);
+            continue;
+        }
+        node->owned = NULL;
         mkv_list_add_tail(&ctx->free_events, &node->list);
+        ++ctx->num_free_events;
     }
 }
 

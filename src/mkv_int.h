@@ -34,6 +34,8 @@
 #define MKV_XFER_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
 #define MKV_REORDER_WINDOW 4096u
+#define MKV_PEER_EVENTS 2u /* ready, failed */
+#define MKV_XFER_EVENTS 3u /* terminal, quiet, warning; and one a leg */
 
 /** Array of one repeated pointer; blocks once handed out stay until cleanup. */
 typedef struct mkv_fill_block {
@@ -160,6 +162,7 @@ struct mkv_ctx {
     mkv_list_t free_events;
     mkv_list_t polled_events; /* their memory is void at the next poll */
     size_t queued_event_bytes;
+    unsigned num_free_events, num_reserved_events;
 
     mkv_list_t free_posts;
     mkv_list_t arena;
@@ -355,6 +358,7 @@ struct mkv_xfer {
     mkv_expect_t *expect;
     size_t num_expect;
     uint64_t posted, completed, bytes, num_ucp_calls;
+    unsigned num_events; /* reserved */
     uint32_t num_legs;
     mkv_leg_t legs[];
 };
@@ -510,7 +514,10 @@ void mkv_arena_put(mkv_ctx_t *ctx, mkv_list_t *blocks);
 void mkv_arena_cleanup(mkv_ctx_t *ctx);
 
 /* event.c */
+/** Have nodes for @a num events of an object that is being made. */
 mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num);
+/** The object is gone. */
+void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
 /** Queue; never fails for reserved events. NULL only without memory. */
 mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
 /** As above, and free @a owned after it was polled; NULL: not queued, not freed. */

@@ -304,6 +304,7 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->rx_reorder);
     mkv_packets_cleanup(&peer->early);
     mkv_remote_cleanup(peer);
+    mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
     free(peer);
 }
 
@@ -367,11 +368,12 @@ static mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     mkv_peer_set_info(peer, info);
     mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
 
-    status = mkv_event_reserve(ctx, 2);
+    status = mkv_event_reserve(ctx, MKV_PEER_EVENTS);
     if (status == MKV_OK) {
         status = mkv_peer_create_ep(peer, info);
     }
     if (status != MKV_OK) {
+        mkv_event_unreserve(ctx, MKV_PEER_EVENTS);
         free(peer);
         return status;
     }

@@ -379,9 +379,11 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
 
 static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *params)
 {
-    mkv_status_t status = mkv_event_reserve(xfer->ctx, (unsigned)params->num_legs + 3);
+    mkv_status_t status;
     size_t i;
 
+    xfer->num_events = MKV_XFER_EVENTS + (unsigned)params->num_legs;
+    status = mkv_event_reserve(xfer->ctx, xfer->num_events);
     if ((status == MKV_OK) && (params->num_expect > 0)) {
         xfer->expect = malloc(params->num_expect * sizeof(*xfer->expect));
         if (xfer->expect == NULL) {
@@ -411,6 +413,7 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     }
     mkv_list_del(&xfer->list);
     mkv_list_del(&xfer->dirty);
+    mkv_event_unreserve(xfer->ctx, xfer->num_events);
     free(xfer->expect);
     free(xfer);
 }
