@@ -2,7 +2,8 @@
 src_unit_programs = \
 	test/unit/src_blocks \
 	test/unit/src_wire \
-	test/unit/src_options
+	test/unit/src_options \
+	test/unit/src_xfer
 check_PROGRAMS += $(src_unit_programs)
 TESTS += $(src_unit_programs)
 
@@ -21,3 +22,12 @@ test_unit_src_wire_LDADD = $(src_unit_ldadd)
 test_unit_src_options_SOURCES = test/unit/src_options.c
 test_unit_src_options_CPPFLAGS = $(src_unit_cppflags)
 test_unit_src_options_LDADD = $(src_unit_ldadd)
+
+# Two contexts of the library over a UCP that the test holds in its hands.
+src_pair_sources = \
+	test/unit/src_pair.h test/unit/src_pair.c \
+	test/fake/fake_ucp.h test/fake/fake_ucp.c
+
+test_unit_src_xfer_SOURCES = test/unit/src_xfer.c $(src_pair_sources)
+test_unit_src_xfer_CPPFLAGS = $(src_unit_cppflags)
+test_unit_src_xfer_LDADD = $(src_unit_ldadd)

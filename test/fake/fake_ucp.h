@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef FAKE_UCP_H
+#define FAKE_UCP_H
+
+/**
+ * @file
+ * UCP in one process: workers that send messages and move bytes to each other, whose
+ * completions a test can hold, reorder and fail.
+ *
+ * It behaves: a put is visible only when it completes, a flush completes after all
+ * earlier operations of its endpoint, messages arrive when the receiver progresses.
+ * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a request
+ * freed twice, memory unmapped under an operation, a worker destroyed with endpoints.
+ *
+ * Threads. One.
+ */
+
+#include <ucp/api/ucp.h>
+
+/** Kinds of operations, to be or-ed. */
+enum {
+    FAKE_UCP_PUT = 1 << 0,
+    FAKE_UCP_GET = 1 << 1,
+    FAKE_UCP_LIST = 1 << 2, /**< Put of a scatter-gather list */
+    FAKE_UCP_FLUSH = 1 << 3,
+    FAKE_UCP_AM = 1 << 4,
+    FAKE_UCP_CLOSE = 1 << 5,
+    FAKE_UCP_ALL = (1 << 6) - 1
+};
+
+/** Forget everything and behave well again. Nothing may be open. */
+void fake_ucp_reset(void);
+
+/** Complete operations of these kinds at once, inside the call. */
+void fake_ucp_set_inline(unsigned kinds);
+
+/** Keep operations of these kinds until released; 0: keep none. */
+void fake_ucp_hold(unsigned kinds);
+
+/** Complete held and waiting operations in an order that depends on the seed; 0: FIFO.
+ */
+void fake_ucp_shuffle(unsigned seed);
+
+/** Fail one operation of this kind with this status, after @a skip others. */
+void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status);
+
+/** Fail the n-th (from 1) ucp_mem_map() from now on; 0: none. */
+void fake_ucp_fail_map(unsigned n);
+
+/** Lists: 1 taken (default), 0 refused with UCS_ERR_UNSUPPORTED in the call. */
+void fake_ucp_set_lists(int are_taken);
+
+/** Minor version the library reports, default 23. */
+void fake_ucp_set_version(unsigned minor);
+
+/** What ucp_ep_query() names, default "mori_xgmi". */
+void fake_ucp_set_transport(const char *name);
+
+/** Break all connections between workers: operations and endpoints fail. */
+void fake_ucp_break(ucs_status_t status);
+
+/** Messages wait in the receiver's queue, as if the process were stopped. */
+void fake_ucp_stop_worker(ucp_worker_h worker, int is_stopped);
+
+/** The worker that the n-th (from 0) ucp_worker_create() made. */
+ucp_worker_h fake_ucp_worker(unsigned n);
+
+/** Operations of these kinds made, waiting or held, and registrations that exist. */
+unsigned fake_ucp_num_calls(unsigned kinds);
+unsigned fake_ucp_num_waiting(unsigned kinds);
+unsigned fake_ucp_num_memh(void);
+
+/** Pieces of all lists, and of the longest one. */
+unsigned fake_ucp_num_pieces(void);
+
+#endif
