@@ -139,6 +139,7 @@ static void client_alloc(client_t *client, const char *arg)
     ucp_app_msg_t msg = {.cmd = UCP_APP_ALLOC,
                          .a = {length, (uint64_t)client->is_device}};
 
+    ucp_app_mem_destroy(client->app, &client->mem, 0);
     if (ucp_app_mem_create(client->app, length, client->is_device, &client->mem) !=
         UCS_OK) {
         return;
@@ -152,7 +153,7 @@ static void client_alloc(client_t *client, const char *arg)
     client->remote_addr = msg.a[0];
     client->key_length = msg.data_length;
     memcpy(client->key, msg.data, msg.data_length);
-    printf("alloc %zu key %zu\n", length, msg.data_length);
+    printf("alloc %zu key %zu at 0x%" PRIx64 "\n", length, msg.data_length, msg.a[0]);
 }
 
 static void client_connect(client_t *client)
@@ -184,9 +185,14 @@ static void client_unpack(client_t *client, const void *key, const char *what)
         return;
     }
 
+    if (client->rkey != NULL) {
+        ucp_rkey_destroy(client->rkey);
+        client->rkey = NULL;
+    }
+
     status = ucp_ep_rkey_unpack(client->ep, key, &client->rkey);
     if (status != UCS_OK) {
-        client->rkey = NULL;
+        client->rkey = NULL; /* not set on errors */
         client_say_error(what, status);
         return;
     }
