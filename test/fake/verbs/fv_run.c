@@ -179,6 +179,8 @@ void fv_qp_run(fv_qp_t *qp)
         send->status = (enum ibv_wc_status)status;
         qp->sq_run++;
         if ((status != IBV_WC_SUCCESS) && (qp->wire->state != IBV_QPS_ERR)) {
+            qp->wire->state = IBV_QPS_ERR;
+            fv_complete(qp); /* the cause first, then what it flushes */
             fv_qp_to_error(qp->wire);
         }
     }

@@ -122,17 +122,22 @@ bool fv_alive(pid_t pid)
     return (process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0) || (errno != ESRCH);
 }
 
-static int fv_memory_error(pid_t pid, const char *what, uint64_t address)
+/* A device reaches pages that were given back while they were registered: they are
+ * pinned and belong to nobody any more. What is written there is lost, what is read is
+ * old. */
+static int fv_memory_result(pid_t pid, ssize_t ret, uint64_t address)
 {
+    if ((ret >= 0) || (errno == EFAULT)) {
+        return 0;
+    }
     if (errno == ESRCH) {
         return -1;
     }
 
     fv_abort(
-        "%s of process %d at 0x%llx failed: %s; the memory of a registered region must "
-        "stay mapped, and processes of one wire must be allowed to trace each other "
-        "(kernel.yama.ptrace_scope=0)",
-        what, (int)pid, (unsigned long long)address, strerror(errno));
+        "memory of process %d at 0x%llx cannot be reached: %s; processes of one wire "
+        "must be allowed to trace each other (kernel.yama.ptrace_scope=0)",
+        (int)pid, (unsigned long long)address, strerror(errno));
 }
 
 static unsigned fv_to_iovec(const struct ibv_sge *sge, unsigned count,
@@ -180,11 +185,7 @@ int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned
     there.iov_base = (void *)(uintptr_t)to;
     there.iov_len = fv_sge_length(from, count);
     ret = process_vm_writev(pid, iov, fv_to_iovec(from, count, iov), &there, 1, 0);
-    if (ret != (ssize_t)there.iov_len) {
-        return fv_memory_error(pid, "writing memory", to);
-    }
-
-    return 0;
+    return fv_memory_result(pid, ret, to);
 }
 
 int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count)
@@ -206,11 +207,7 @@ int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned 
     there.iov_base = (void *)(uintptr_t)from;
     there.iov_len = fv_sge_length(to, count);
     ret = process_vm_readv(pid, iov, fv_to_iovec(to, count, iov), &there, 1, 0);
-    if (ret != (ssize_t)there.iov_len) {
-        return fv_memory_error(pid, "reading memory", from);
-    }
-
-    return 0;
+    return fv_memory_result(pid, ret, from);
 }
 
 /* Pipes of another process open by name in /proc; a message is far below PIPE_BUF. */
