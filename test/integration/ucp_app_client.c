@@ -16,6 +16,7 @@
  *   kill=SIGNAL          send the server a signal
  *   fail                 go on writing until the endpoint says that it failed
  *   free=first|properly  the server frees its memory
+ *   run=VARIABLE         run the command in that environment variable
  *   try=LENGTH           write without comparing; an error is an answer
  *   close                close the endpoint
  *
@@ -410,6 +411,20 @@ static void client_fail(client_t *client)
     client_say_error("fail", (status != UCS_OK) ? status : client->ep_status);
 }
 
+/* To disturb the network at this place of the list. */
+static void client_run(const char *variable)
+{
+    const char *command = getenv(variable);
+    int status = (command != NULL) ? system(command) : -1;
+
+    if (status != 0) {
+        printf("error run: %s ended with %d\n", variable, status);
+    } else {
+        printf("run %s\n", variable);
+    }
+    fflush(stdout);
+}
+
 static void client_close(client_t *client)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
@@ -461,6 +476,8 @@ static int client_do(client_t *client, const char *name, const char *arg)
     } else if (strcmp(name, "kill") == 0) {
         kill(client->server, atoi(arg));
         printf("kill %s\n", arg);
+    } else if (strcmp(name, "run") == 0) {
+        client_run(arg);
     } else if (strcmp(name, "fail") == 0) {
         client_fail(client);
     } else if (strcmp(name, "free") == 0) {

@@ -29,4 +29,40 @@ test_unit_verbs_wire_LDADD = $(test_unit_verbs_fake_LDADD)
 
 # The real one wants devices: a job of the laboratory runs it.
 TESTS += test/unit/verbs_contract_fake test/unit/verbs_fake test/unit/verbs_wire
-EXTRA_DIST += test/vm/jobs/verbs_contract.sh
+EXTRA_DIST += \
+	test/vm/jobs/verbs_contract.sh
+
+# mori_rdma in a real UCX over two fake devices in one process.
+rdma_rig_sources = \
+	test/unit/rdma_rig.h test/unit/rdma_rig.c \
+	test/conformance/ct_uct.h test/conformance/ct_side.h \
+	test/conformance/ct_side.c test/conformance/ct_mem.c
+rdma_rig_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)
+# the fake comes first, so that the module finds it already there
+rdma_rig_ldadd = \
+	test/support/libmkvtest.la test/fake/verbs/libibverbs.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
+
+check_PROGRAMS += test/unit/rdma_faults test/unit/rdma_flow
+test_unit_rdma_faults_SOURCES = $(rdma_rig_sources) test/unit/rdma_faults.c
+test_unit_rdma_faults_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_faults_LDADD = $(rdma_rig_ldadd)
+test_unit_rdma_flow_SOURCES = $(rdma_rig_sources) test/unit/rdma_flow.c
+test_unit_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_flow_LDADD = $(rdma_rig_ldadd)
+TESTS += test/unit/rdma_faults test/unit/rdma_flow
+
+# Instructions a work request: perf/bench_rdma.sh runs it.
+check_PROGRAMS += perf/bench_rdma
+perf_bench_rdma_SOURCES = $(rdma_rig_sources) perf/bench_rdma.c
+perf_bench_rdma_CPPFLAGS = $(rdma_rig_cppflags)
+perf_bench_rdma_LDADD = $(rdma_rig_ldadd)
+EXTRA_DIST += perf/bench_rdma.sh
+
+# mori_rdma under UCP, on the fake here and on soft-RoCE in the laboratory.
+check_PROGRAMS += test/integration/it_rdma
+test_integration_it_rdma_SOURCES = \
+	test/integration/it_rdma.c test/integration/it_run.h test/integration/it_run.c
+test_integration_it_rdma_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_rdma_LDADD = test/support/libmkvtest.la $(CHECK_LIBS)
+TESTS += test/integration/it_rdma
