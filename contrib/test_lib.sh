@@ -81,10 +81,10 @@ build_dir() { echo "$tree/build-$1"; } # VARIANT
 
 variant_options() { # VARIANT
     case $1 in
-    gcc) echo "CC=gcc --enable-werror" ;;
-    clang) echo "CC=clang --enable-werror" ;;
-    sanitize) echo "CC=gcc --enable-werror --enable-sanitize" ;;
-    ucx122) echo "CC=gcc --enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
+    gcc) echo "--enable-werror" ;;
+    clang) echo "--enable-werror" ;;
+    sanitize) echo "--enable-werror --enable-sanitize" ;;
+    ucx122) echo "--enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
     esac
 }
 
@@ -98,6 +98,20 @@ need_autoreconf() {
     done
     [ -n "$(find configure.ac contrib/m4/mkv_*.m4 -newer configure)" ]
 }
+
+compiler() { # VARIANT
+    local compiler=gcc
+    [ "$1" != clang ] || compiler=clang
+
+    if command -v ccache >/dev/null; then echo "ccache $compiler"; else echo $compiler; fi
+}
+
+# A compiler's output is kept beside what else the development root caches, whatever
+# folder the tree is in.
+if [ -d /var/cache/ucx-mori ]; then
+    export CCACHE_DIR=/var/cache/ucx-mori/ccache CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
+    export CCACHE_MAXSIZE=1G
+fi
 
 # autoreconf and configure only when what they read has changed.
 build_variant() { # VARIANT
@@ -113,7 +127,7 @@ build_variant() { # VARIANT
     if [ ! -e config.status ] || [ ../configure -nt config.status ] ||
         [ "$(cat .options 2>/dev/null)" != "$options" ]; then
         # shellcheck disable=SC2086
-        ../configure -q $options && echo "$options" >.options || return 1
+        ../configure -q CC="$(compiler "$1")" $options && echo "$options" >.options || return 1
     fi
     # TESTS= compiles the test programs and runs none of them
     make -j"$jobs" && make -j"$jobs" check TESTS=
@@ -140,8 +154,14 @@ check_install() { # VARIANT
     rm -rf "$dest"
 }
 
+# The tarball builds, tests, installs and cleans up away from this tree; the tests that
+# start other processes have been run above, and their files are known to be in it.
 run_distcheck() {
-    cd "$(build_dir gcc)" && make -j"$jobs" distcheck
+    local tests
+    tests=$(tests_of "$(build_dir gcc)" unit conformance | tr '\n' ' ')
+
+    cd "$(build_dir gcc)" && make -j"$jobs" distcheck TESTS="$tests" \
+        DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler gcc)' CFLAGS=-O0"
 }
 
 tests_of() { # BUILD LEVEL...
