@@ -5,10 +5,10 @@ set -uo pipefail
 
 libc='assert|ctype|errno|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time'
 
-# Files without a side: bytes in, values out. A status code is all they see of UCX.
+# Files without a side: bytes in, values out. Statuses and public types are their words.
 is_pure() { # PATH
     case $1 in
-    src/wire.[ch] | src/blocks.[ch]) ;;
+    src/wire*.[ch] | src/blocks.[ch]) ;;
     ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
     ucx_plugin/xgmi/xgmi_kernel.h | ucx_plugin/xgmi/xgmi_list.[ch]) ;;
     *) return 1 ;;
@@ -55,7 +55,7 @@ is_pure_include() { # PATH INCLUDED
     local folder
     folder=$(dirname "$1")
 
-    grep -qE "^($libc)\.h$|^ucs/type/status\.h$|^base/muct_bytes\.h$" <<<"$2" ||
+    grep -qE "^($libc)\.h$|^ucs/type/status\.h$|^(src/)?morikv\.h$|^base/muct_bytes\.h$" <<<"$2" ||
         is_pure "$folder/$2" || is_pure "ucx_plugin/$2" || is_pure "src/$2"
 }
 
