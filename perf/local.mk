@@ -1,16 +1,26 @@
 # mori_kv_perf and the benchmarks.
 noinst_LTLIBRARIES += perf/libkvperf.la
+
+# What knows neither UCP nor libmorikv; has unit tests.
 perf_libkvperf_la_SOURCES = \
 	perf/allocator.c perf/allocator.h \
+	perf/channel.c perf/channel.h \
+	perf/clock.h \
 	perf/generator.c perf/generator.h \
 	perf/histogram.c perf/histogram.h \
 	perf/memory.c perf/memory.h \
 	perf/message.c perf/message.h \
 	perf/options.c perf/options.h \
+	perf/patience.h \
 	perf/pool.c perf/pool.h \
+	perf/progress.c perf/progress.h \
 	perf/random.h \
+	perf/report.c perf/report.h \
 	perf/request.c perf/request.h \
+	perf/result.c perf/result.h \
+	perf/run.c perf/run.h \
 	perf/tables.c perf/tables.h \
 	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h
+
 include perf/gpu_limits.mk

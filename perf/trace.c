@@ -279,7 +279,7 @@ static int perf_trace_next(perf_source_t *source, const perf_request_t **request
         length = getline(&trace->line, &trace->line_size, trace->file);
         if (length < 0) {
             if (!feof(trace->file)) {
-                perf_error("%s:%lu: reading failed: %m", trace->path,
+                perf_error("%s: reading failed after line %lu: %m", trace->path,
                            trace->line_number);
                 return -1;
             }

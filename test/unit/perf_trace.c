@@ -190,7 +190,8 @@ START_TEST(directory_is_an_error_not_an_empty_trace)
 
     ck_assert_int_eq(perf_trace_open(".", &source), 0);
     ck_assert_int_eq(perf_source_next(source, &request), -1);
-    ck_assert_ptr_nonnull(strstr(perf_last_error(), "reading failed: Is a directory"));
+    ck_assert_ptr_nonnull(
+        strstr(perf_last_error(), "reading failed after line 0: Is a directory"));
     perf_source_destroy(source);
 }
 END_TEST

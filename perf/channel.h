@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_CHANNEL_H
+#define PERF_CHANNEL_H
+
+/**
+ * @file
+ * Messages between two processes of one run, beside UCX: addresses, barriers, results.
+ *
+ * A message has a type and bytes and arrives whole and in order. Both ends are the same
+ * build on machines of one byte order; the first message proves it. While one waits for
+ * a message, it lets UCX progress, or the other side could never finish.
+ *
+ * Threads. One thread per channel.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+typedef struct perf_channel {
+    int fd;
+    uint32_t timeout_s; /**< Longest silence before a wait is an error */
+    const char *name;   /**< Of the other process, for messages */
+} perf_channel_t;
+
+/** What a process says to another one; a wait is for one certain type. */
+typedef enum perf_channel_type {
+    PERF_CHANNEL_AGREEMENT = 0x6b760001,
+    PERF_CHANNEL_ADDRESS,
+    PERF_CHANNEL_READY,
+    PERF_CHANNEL_START,
+    PERF_CHANNEL_RESULT,
+    PERF_CHANNEL_LAST
+} perf_channel_type_t;
+
+/** Called again and again during a wait. */
+typedef void (*perf_idle_t)(void *arg);
+
+
+/**
+ * Reach the other process of a run over two hosts.
+ *
+ * @param [in]  where       "HOST:PORT", ":PORT" (listening only), or a path that has a
+ *                          slash, of a Unix socket.
+ * @param [in]  is_listen   Wait for the other one, or go to it; it may start later.
+ * @param [in]  timeout_s   Give up after this time.
+ * @param [out] channel     To be closed by @ref perf_channel_close.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_channel_open(const char *where, int is_listen, uint32_t timeout_s,
+                      perf_channel_t *channel);
+
+void perf_channel_close(perf_channel_t *channel);
+
+/** @return 0, or -1 after @ref perf_error (the other process is gone). */
+int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
+                      const void *buffer, size_t length);
+
+/**
+ * Wait for a message of a certain type.
+ *
+ * @param [out] buffer    Receives it.
+ * @param [in]  max       Room in buffer.
+ * @param [out] length_p  Its length; NULL if it must be @a max.
+ * @param [in]  idle      What to do meanwhile, or NULL.
+ *
+ * @return 0, or -1 after @ref perf_error (another type or length, the other process
+ *         ended, or was silent for too long).
+ */
+int perf_channel_recv(perf_channel_t *channel, perf_channel_type_t type, void *buffer,
+                      size_t max, size_t *length_p, perf_idle_t idle, void *arg);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_PATIENCE_H
+#define PERF_PATIENCE_H
+
+/**
+ * @file
+ * How a polling loop shares a processor: it spins as long as an answer may come at
+ * once, then lets others run before each further look. Processes that wait for each
+ * other make progress even where there are fewer processors than processes.
+ */
+
+#include <sched.h>
+
+
+/** Empty looks before the first yield: some 100 microseconds. */
+enum { PERF_PATIENCE_LOOKS = 1000 };
+
+/** Tell whether a look found something; @a empty counts those that did not. */
+static inline void perf_patience(unsigned *empty, int is_found)
+{
+    if (is_found) {
+        *empty = 0;
+    } else if (++*empty > PERF_PATIENCE_LOOKS) {
+        sched_yield();
+    }
+}
+
+#endif

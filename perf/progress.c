@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/progress.h"
+#include "perf/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+
+enum { PERF_PROGRESS_WIDTH = 40, PERF_PROGRESS_PERIOD_NS = 100000000 };
+
+static struct {
+    uint64_t next_ns;
+    int is_shown;
+} perf_progress;
+
+
+void perf_progress_show(const char *what, uint64_t done, uint64_t total)
+{
+    uint64_t now_ns;
+    int filled;
+
+    if (!isatty(STDERR_FILENO) || (total == 0)) {
+        return;
+    }
+    now_ns = perf_clock_ns();
+    if ((now_ns < perf_progress.next_ns) && (done < total)) {
+        return;
+    }
+
+    perf_progress.next_ns = now_ns + PERF_PROGRESS_PERIOD_NS;
+    perf_progress.is_shown = 1;
+    filled = (int)(done * PERF_PROGRESS_WIDTH / total);
+    fprintf(stderr, "\r\033[K%s [%.*s%*s] %" PRIu64 "/%" PRIu64, what, filled,
+            "########################################", PERF_PROGRESS_WIDTH - filled,
+            "", done, total);
+}
+
+void perf_progress_clear(void)
+{
+    if (perf_progress.is_shown) {
+        fprintf(stderr, "\r\033[K");
+        perf_progress.is_shown = 0;
+    }
+}
