@@ -1,5 +1,5 @@
 # mori_kv_perf and the benchmarks.
-noinst_LTLIBRARIES += perf/libkvperf.la
+noinst_LTLIBRARIES += perf/libkvperf.la perf/libkvrun.la
 
 # What knows neither UCP nor libmorikv; has unit tests.
 perf_libkvperf_la_SOURCES = \
@@ -22,5 +22,21 @@ perf_libkvperf_la_SOURCES = \
 	perf/tables.c perf/tables.h \
 	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h
+
+# What moves bytes.
+perf_libkvrun_la_SOURCES = \
+	perf/engine.h \
+	perf/engine_mkv.c \
+	perf/engine_ucp.c \
+	perf/kv.c perf/kv.h
+perf_libkvrun_la_LIBADD = perf/libkvperf.la libmorikv.la $(UCX_LIBS)
+
+bin_PROGRAMS += perf/mori_kv_perf
+perf_mori_kv_perf_SOURCES = \
+	perf/launch.c perf/launch.h \
+	perf/model.c \
+	perf/mori_kv_perf.c \
+	perf/sweep.c
+perf_mori_kv_perf_LDADD = perf/libkvrun.la
 
 include perf/gpu_limits.mk

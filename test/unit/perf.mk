@@ -46,3 +46,7 @@ test_unit_perf_pool_LDADD = $(perf_unit_ldadd)
 test_unit_perf_tables_SOURCES = test/unit/perf_tables.c
 test_unit_perf_tables_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_tables_LDADD = $(perf_unit_ldadd)
+
+# Whole runs of mori_kv_perf over tcp.
+dist_check_SCRIPTS += test/unit/perf_cli.sh
+TESTS += test/unit/perf_cli.sh

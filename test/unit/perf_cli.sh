@@ -1,0 +1,99 @@
+#!/bin/bash
+# mori_kv_perf as its users run it: whole runs with every byte checked, and bad input.
+set -uo pipefail
+
+perf=$PWD/perf/mori_kv_perf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+[ -x "$perf" ] || { echo "there is no $perf"; exit 1; }
+export UCX_WARN_UNUSED_ENV_VARS=n
+
+fail() { # WHAT
+    echo "FAIL: $1"
+    sed 's/^/    /' "$work/out" "$work/err"
+    failures=$((failures + 1))
+}
+
+# Exit 0 and so many rows whose bytes were checked.
+checked() { # ROWS ARG...
+    local rows=$1 seen
+    shift
+    if ! timeout 120 "$perf" "$@" --check_consistency >"$work/out" 2>"$work/err"; then
+        fail "$* ended with an error"
+        return
+    fi
+    seen=$(grep -c 'every byte checked' "$work/out")
+    [ "$seen" = "$rows" ] || fail "$* checked $seen rows; expected $rows"
+}
+
+# Exit 1, quickly, with this text on stderr.
+refused() { # TEXT ARG...
+    local text=$1
+    shift
+    if timeout 60 "$perf" "$@" >"$work/out" 2>"$work/err"; then
+        fail "$* succeeded; expected '$text'"
+    elif [ $? = 124 ]; then
+        fail "$* hung; expected '$text'"
+    elif ! grep -qF -- "$text" "$work/err"; then
+        fail "$* did not say '$text'"
+    fi
+}
+
+sweep=(--start_block_size 1000 --max_block_size 4k --start_batch_size 7
+    --max_batch_size 14 --total_buffer_size 1m --num_iter 3 --warmup_iter 1)
+model=(--model GPT-OSS-120B --requests 5 --input_length 200 --output_length 60
+    --num_blocks 128)
+
+cat >"$work/trace" <<'TRACE'
+{"timestamp": 0, "input_length": 700, "output_length": 50, "hash_ids": [0, 1]}
+{"timestamp": 10, "input_length": 600, "output_length": 5, "hash_ids": [0, 2]}
+{"timestamp": 9000, "input_length": 1100, "output_length": 50, "hash_ids": [0, 1, 3]}
+TRACE
+
+export UCX_TLS=tcp,self
+for api in mkv ucp; do
+    for op in WRITE READ; do
+        checked 6 --api $api --op_type $op "${sweep[@]}"
+        checked 1 --api $api --op_type $op --scheme both --num_target_dev 2 \
+            --total_buffer_size 1m --start_batch_size 16 --num_iter 4 --warmup_iter 1 --pipeline_depth 3
+    done
+done
+checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
+checked 1 --recreate_xfer --num_iter 2 --warmup_iter 10 --pipeline_depth 4 --start_batch_size 8 \
+    --total_buffer_size 1m
+checked 1 --randomize_location_mode none --num_iter 2 --warmup_iter 1 --start_batch_size 64 \
+    --total_buffer_size 1m
+for op in WRITE READ; do
+    for post in all layer; do
+        checked 1 "${model[@]}" --op_type $op --post $post --pipeline_depth 3
+    done
+    checked 1 "${model[@]}" --op_type $op --trace "$work/trace" --pipeline_depth 2
+done
+checked 1 "${model[@]}" --post layer --layer_us 50 --json "$work/json"
+grep -q '"checked": true' "$work/json" || fail "there is no row in the JSON file"
+
+# the two processes one by one
+timeout 120 "$perf" "${model[@]}" --role decode --peer "$work/peer" >"$work/out" \
+    2>"$work/err" &
+timeout 120 "$perf" "${model[@]}" --role prefill --peer "$work/peer" >"$work/out2" \
+    2>"$work/err2" || { cat "$work/err2"; fail "prefill with --peer ended with an error"; }
+wait $! || fail "decode with --peer ended with an error"
+grep -q 'B/W (GB/Sec)' "$work/out2" || fail "prefill with --peer printed no table"
+
+refused "model 'Llama-9' is not known" --model Llama-9
+refused "expected at least" --start_batch_size 4 --max_batch_size 2
+refused "no HIP runtime for VRAM" --target_seg_type VRAM --hip_library /no/such/file
+refused "trace '/no/such/trace' cannot be opened" --model Kimi-K2 --num_blocks 8 \
+    --trace /no/such/trace
+refused "takes 44 blocks; expected at most the pool's 16" "${model[@]}" \
+    --trace "$work/trace" --num_blocks 16
+refused "no 9 blocks of 4096 bytes fit" --start_batch_size 9 --total_buffer_size 32k
+refused "--json '/no/such/dir/x' cannot be written" --json /no/such/dir/x
+refused "the two sides run different things" --role prefill --peer "$work/peer" &
+timeout 60 "$perf" --role decode --peer "$work/peer" --num_iter 7 >/dev/null 2>&1
+wait $! || fail "different options on the two sides"
+
+[ $failures = 0 ] || exit 1
+echo "all runs checked, all bad input named"
