@@ -39,4 +39,13 @@ perf_mori_kv_perf_SOURCES = \
 	perf/sweep.c
 perf_mori_kv_perf_LDADD = perf/libkvrun.la
 
+# Benchmarks. `make bench` prints tables; nothing in make check measures time.
+check_PROGRAMS += perf/bench_plan
+perf_bench_plan_SOURCES = perf/bench_plan.c
+perf_bench_plan_LDADD = perf/libkvrun.la
+
+EXTRA_DIST += perf/README.md perf/bench.sh
+.PHONY: bench
+bench: all perf/bench_plan$(EXEEXT)
+	$(AM_V_at)$(SHELL) $(srcdir)/perf/bench.sh $(abs_builddir)
 include perf/gpu_limits.mk
