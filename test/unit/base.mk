@@ -1,1 +1,10 @@
 # Unit tests: base.
+check_PROGRAMS += test/unit/test_muct_base
+TESTS += test/unit/test_muct_base
+test_unit_test_muct_base_SOURCES = test/unit/test_muct_base.c
+test_unit_test_muct_base_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_test_muct_base_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_test_muct_base_LDADD = libmuct.la $(CHECK_LIBS)
+
+hipcpu_path_cppflags = \
+	-DHIPCPU_PATH='"$(abs_builddir)/test/fake/hipcpu/libamdhip64.so.6"'

@@ -154,10 +154,9 @@ static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *qu
     ++ep->num_not_over;
 }
 
-static inline ucs_status_t muct_xgmi_ep_zcopy(uct_ep_h tl_ep, muct_xgmi_dir_t dir,
-                                              const uct_iov_t *iov, size_t iovcnt,
-                                              uint64_t raddr, uct_rkey_t rkey,
-                                              uct_completion_t *comp)
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
+    uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
+    uint64_t raddr, uct_rkey_t rkey, uct_completion_t *comp)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
@@ -241,46 +240,75 @@ typedef struct muct_xgmi_sgl {
     size_t count;
 } muct_xgmi_sgl_t;
 
+/* A piece of a list that is not added to the open list in the simple way. */
+static UCS_F_NOINLINE void muct_xgmi_sgl_add_run(muct_xgmi_queue_t *queue,
+                                                 muct_xgmi_list_t *list, uint64_t dst,
+                                                 uint64_t src, uint64_t length)
+{
+    queue->list = *list;
+    muct_xgmi_queue_add(queue, dst, src, length);
+    *list = queue->list;
+}
+
 /*
  * Adds the entries from *index_p on whose local memory is on the queue's device, in one
- * pass: what is the same as in the entry before is not looked up again.
+ * pass: what is the same as in the entry before is not looked up again. The list is
+ * held in a local copy, that is, in registers.
  */
-static inline ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
-                                             muct_xgmi_dir_t dir,
-                                             const muct_xgmi_sgl_t *sgl,
-                                             size_t *index_p)
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
+                                                          const muct_xgmi_dir_t dir,
+                                                          const muct_xgmi_sgl_t *sgl,
+                                                          size_t *index_p)
 {
-    const muct_xgmi_window_t *window = NULL;
-    const muct_xgmi_rkey_t *rkey = NULL;
+    const size_t min_run = queue->min_run;
+    const size_t count = sgl->count;
     const muct_xgmi_mem_t *mem = NULL;
+    const muct_xgmi_rkey_t *rkey = NULL;
+    muct_xgmi_window_t window = {0};
+    muct_xgmi_list_t list = queue->list;
     uint64_t delta = 0;
+    const muct_xgmi_window_t *found;
+    uint64_t local, remote, raddr, length;
     ucs_status_t status;
     size_t i;
 
-    for (i = *index_p; i < sgl->count; ++i) {
-        if ((sgl->memhs[i] != mem) || (sgl->rkeys[i] != (uct_rkey_t)rkey)) {
+    for (i = *index_p; i < count; ++i) {
+        if (ucs_unlikely((sgl->memhs[i] != mem) ||
+                         (sgl->rkeys[i] != (uct_rkey_t)rkey))) {
             mem = sgl->memhs[i];
             if ((mem == NULL) || (mem->device != queue->device)) {
                 break;
             }
             delta = mem->delta;
             rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
-            status = muct_xgmi_queue_find(queue, rkey, &window);
+            status = muct_xgmi_queue_find(queue, rkey, &found);
             if (status != UCS_OK) {
                 return status;
             }
-            muct_xgmi_queue_set_operands(queue, mem, rkey->uid);
+            window = *found;
+            list.dst_end = UINT64_MAX; /* other memory: not to be joined */
+            list.src_end = UINT64_MAX;
         }
 
-        if (ucs_unlikely(
-                !muct_xgmi_window_has(window, sgl->raddrs[i], sgl->lengths[i]))) {
-            return muct_xgmi_ep_out_of_bounds(rkey, sgl->raddrs[i], sgl->lengths[i]);
+        raddr = sgl->raddrs[i];
+        length = sgl->lengths[i];
+        if (ucs_unlikely(!muct_xgmi_window_has(&window, raddr, length))) {
+            return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
         }
 
-        muct_xgmi_ep_add(queue, dir, (uintptr_t)sgl->buffers[i] + delta,
-                         sgl->raddrs[i] + window->delta, sgl->lengths[i]);
+        local = (uintptr_t)sgl->buffers[i] + delta;
+        remote = raddr + window.delta;
+        if (ucs_unlikely(length >= min_run)) {
+            muct_xgmi_sgl_add_run(queue, &list, (dir == MUCT_XGMI_PUT) ? remote : local,
+                                  (dir == MUCT_XGMI_PUT) ? local : remote, length);
+        } else {
+            (void)muct_xgmi_list_add(&list, (dir == MUCT_XGMI_PUT) ? remote : local,
+                                     (dir == MUCT_XGMI_PUT) ? local : remote, length);
+        }
     }
 
+    queue->list = list;
+    queue->last_local = NULL;
     *index_p = i;
     return UCS_OK;
 }
@@ -349,9 +377,10 @@ err_rollback:
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-static inline ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep, muct_xgmi_dir_t dir,
-                                              const muct_xgmi_sgl_t *sgl,
-                                              uct_completion_t *comp)
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
+                                                           const muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           uct_completion_t *comp)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);

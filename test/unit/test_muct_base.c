@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "base/muct_gpu.h"
+#include "base/muct_version.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *control(const char *name)
+{
+    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
+
+    ck_assert_ptr_nonnull(lib);
+    return dlsym(lib, name);
+}
+
+static void fail_calls(const char *function, unsigned nth, int error)
+{
+    void (*arm)(const char *, unsigned, int);
+    void *symbol = control("hipcpu_fail");
+
+    memcpy(&arm, &symbol, sizeof(arm));
+    arm(function, nth, error);
+}
+
+static void set_version(int major, int minor)
+{
+    void (*set)(int, int);
+    void *symbol = control("hipcpu_set_version");
+
+    memcpy(&set, &symbol, sizeof(set));
+    set(major, minor);
+}
+
+START_TEST(module_fits_only_the_ucx_it_was_built_for)
+{
+    static const struct {
+        muct_version_facts_t facts;
+        int built_for;
+        int is_supported;
+        const char *reason;
+    } cases[] = {
+        {{23, 1, 1, 1, 0}, 23, 1, ""},
+        {{22, 1, 1, 0, 0}, 22, 1, ""},
+        {{22, 1, 1, 0, 0}, 23, 0, "UCX 1.22"},
+        {{24, 1, 1, 1, 0}, 23, 0, "UCX 1.24"},
+        {{0, 2, 1, 1, 0}, 23, 0, "UCX 2.0"},
+        {{-1, -1, 1, 1, 0}, 23, 1, ""},
+        {{-1, -1, 1, 0, 0}, 22, 1, ""},
+        {{-1, -1, 1, 0, 0}, 23, 0, "1.22"},
+        {{-1, -1, 0, 0, 0}, 22, 0, "older than 1.22"},
+        {{23, 1, 1, 1, 1}, 23, 0, "statistics"},
+    };
+    char reason[128];
+    size_t i;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        ck_assert_int_eq(muct_version_is_supported(&cases[i].facts, cases[i].built_for,
+                                                   reason, sizeof(reason)),
+                         cases[i].is_supported);
+        ck_assert_msg(strstr(reason, cases[i].reason) != NULL, "%zu: %s", i, reason);
+    }
+}
+END_TEST
+
+START_TEST(missing_runtime_is_no_device)
+{
+    muct_gpu_t gpu = {0};
+
+    ck_assert_int_eq(muct_gpu_bind("/nonexistent/libamdhip64.so", &gpu),
+                     UCS_ERR_NO_DEVICE);
+    ck_assert_ptr_null((void *)(uintptr_t)gpu.num_devices);
+}
+END_TEST
+
+START_TEST(library_without_the_functions_is_no_device)
+{
+    muct_gpu_t gpu = {0};
+
+    ck_assert_int_eq(muct_gpu_bind("libc.so.6", &gpu), UCS_ERR_NO_DEVICE);
+    ck_assert(gpu.get_device_count == NULL);
+}
+END_TEST
+
+START_TEST(runtime_that_fails_is_no_device)
+{
+    static const char *const functions[] = {"hipGetDeviceCount",
+                                            "hipRuntimeGetVersion"};
+    muct_gpu_t gpu = {0};
+
+    fail_calls(functions[_i], 1, MUCT_HIP_NO_DEVICE);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_ERR_NO_DEVICE);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_int_ge(gpu.num_devices, 1);
+}
+END_TEST
+
+/* What ROCm 6.0 changed under the same names. */
+START_TEST(versions_differ_only_here)
+{
+    static const struct {
+        int major, minor;
+        unsigned ipc_flags;
+    } releases[] = {{5, 7, 0}, {6, 4, 1}, {7, 0, 1}};
+    muct_gpu_mem_info_t info;
+    void *device, *pinned;
+    muct_gpu_t gpu;
+    int on_stack;
+
+    set_version(releases[_i].major, releases[_i].minor);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_uint_eq(gpu.ipc_flags, releases[_i].ipc_flags);
+    ck_assert_int_eq(gpu.mem_alloc(&device, 10000), 0);
+    ck_assert_int_eq(gpu.host_malloc(&pinned, 10000, 0), 0);
+
+    ck_assert_int_eq(muct_gpu_query(&gpu, (char *)device + 5000, &info), UCS_OK);
+    ck_assert_int_eq(info.type, UCS_MEMORY_TYPE_ROCM);
+    ck_assert_uint_eq(info.base, (uintptr_t)device);
+    ck_assert_uint_ge(info.length, 10000);
+    ck_assert_int_eq(muct_gpu_query(&gpu, pinned, &info), UCS_ERR_NO_ELEM);
+    ck_assert_int_eq(muct_gpu_query(&gpu, &on_stack, &info), UCS_ERR_NO_ELEM);
+
+    gpu.mem_free(device);
+    gpu.host_free(pinned);
+}
+END_TEST
+
+START_TEST(current_device_is_put_back)
+{
+    muct_gpu_t gpu;
+    int prev, now;
+
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_int_ge(gpu.num_devices, 2);
+    ck_assert_int_eq(gpu.set_device(1), 0);
+    ck_assert_int_eq(muct_gpu_push_device(&gpu, 0, &prev), UCS_OK);
+    gpu.get_device(&now);
+    ck_assert_int_eq(now, 0);
+    muct_gpu_pop_device(&gpu, 0, prev);
+    gpu.get_device(&now);
+    ck_assert_int_eq(now, 1);
+
+    fail_calls("hipSetDevice", 1, 101);
+    ck_assert_int_eq(muct_gpu_push_device(&gpu, 0, &prev), UCS_ERR_NO_DEVICE);
+    gpu.get_device(&now);
+    ck_assert_int_eq(now, 1);
+}
+END_TEST
+
+START_TEST(unknown_error_has_a_name)
+{
+    muct_gpu_t gpu;
+
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_ptr_nonnull(muct_gpu_error_name(&gpu, 987654));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("base");
+    TCase *tcase = tcase_create("base");
+    SRunner *runner;
+    int num_failed;
+
+    setenv("HIPCPU_DEVICES", "2", 1);
+    tcase_add_test(tcase, module_fits_only_the_ucx_it_was_built_for);
+    tcase_add_test(tcase, missing_runtime_is_no_device);
+    tcase_add_test(tcase, library_without_the_functions_is_no_device);
+    tcase_add_loop_test(tcase, runtime_that_fails_is_no_device, 0, 2);
+    tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
+    tcase_add_test(tcase, current_device_is_put_back);
+    tcase_add_test(tcase, unknown_error_has_a_name);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
