@@ -1,5 +1,6 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
+	contrib/check_commits.sh \
 	contrib/check_format.sh \
 	contrib/check_headers.sh \
 	contrib/check_includes.sh \
