@@ -17,6 +17,12 @@ static perf_allocator_t *pool(uint32_t num_blocks)
     return allocator;
 }
 
+/* Valgrind makes a round fifty times as long; it looks for other things. */
+static uint32_t rounds(uint32_t count)
+{
+    return (getenv("MKV_UNDER_VALGRIND") != NULL) ? count / 50 : count;
+}
+
 START_TEST(equal_prefix_is_shared_and_the_rest_is_not)
 {
     static const uint64_t first[] = {11, 12, 13, 0}, second[] = {11, 12, 99, 0};
@@ -113,7 +119,7 @@ START_TEST(churn_never_gives_a_held_block_or_wrong_contents)
     uint64_t random = 5, keys[LENGTH];
     uint32_t round, s, i, shared, held[BLOCKS] = {0}, num_shared = 0;
 
-    for (round = 0; round < ROUNDS; ++round) {
+    for (round = 0; round < rounds(ROUNDS); ++round) {
         s = perf_random_below(&random, SEQUENCES);
         for (i = 0; i < lengths[s]; ++i) {
             --held[tables[s][i]];
@@ -138,7 +144,7 @@ START_TEST(churn_never_gives_a_held_block_or_wrong_contents)
         }
     }
 
-    ck_assert_uint_gt(num_shared, ROUNDS); /* or sharing was not exercised */
+    ck_assert_uint_gt(num_shared, rounds(ROUNDS)); /* or sharing was not exercised */
     for (s = 0; s < SEQUENCES; ++s) {
         perf_allocator_put(allocator, tables[s], lengths[s]);
     }
@@ -152,16 +158,17 @@ START_TEST(churn_with_evictions_finds_only_living_keys)
     enum { BLOCKS = 64, ROUNDS = 50000 };
     perf_allocator_t *allocator = pool(BLOCKS);
     uint64_t random = 9, key, holder[BLOCKS] = {0};
-    uint32_t round, block, shared;
+    uint32_t round, i, block, shared, num_wrong;
 
-    for (round = 0; round < ROUNDS; ++round) {
+    for (round = 0; round < rounds(ROUNDS); ++round) {
         key = 1 + perf_random_below(&random, 3 * BLOCKS);
         ck_assert_int_eq(perf_allocator_get(allocator, &key, 1, &block, &shared), 0);
         /* shared exactly when the contents are still somewhere */
         ck_assert_uint_eq(shared, holder[block] == key);
-        for (uint32_t i = 0; i < BLOCKS; ++i) {
-            ck_assert(i == block || holder[i] != key);
+        for (i = 0, num_wrong = 0; i < BLOCKS; ++i) { /* an assertion each is slow */
+            num_wrong += (i != block) && (holder[i] == key);
         }
+        ck_assert_uint_eq(num_wrong, 0);
         holder[block] = key;
         perf_allocator_put(allocator, &block, 1);
     }
