@@ -2,6 +2,8 @@
 libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_addr.c \
 	ucx_plugin/xgmi/xgmi_addr.h \
+	ucx_plugin/xgmi/xgmi_batch.c \
+	ucx_plugin/xgmi/xgmi_batch.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
 	ucx_plugin/xgmi/xgmi_ep.h \
 	ucx_plugin/xgmi/xgmi_iface.c \
@@ -14,9 +16,14 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_map.h \
 	ucx_plugin/xgmi/xgmi_md.c \
 	ucx_plugin/xgmi/xgmi_md.h \
+	ucx_plugin/xgmi/xgmi_page.c \
+	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
 	ucx_plugin/xgmi/xgmi_peer.h \
+	ucx_plugin/xgmi/xgmi_progress.c \
 	ucx_plugin/xgmi/xgmi_queue.c \
 	ucx_plugin/xgmi/xgmi_queue.h \
+	ucx_plugin/xgmi/xgmi_rkey.c \
+	ucx_plugin/xgmi/xgmi_rma.c \
 	ucx_plugin/xgmi/xgmi_stage.c \
 	ucx_plugin/xgmi/xgmi_stage.h

@@ -110,6 +110,19 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
                                          uct_completion_t *comp);
 
 
+/** Operations of the interface's table that xgmi_progress.c has. */
+ucs_status_t muct_xgmi_iface_flush(uct_iface_h iface, unsigned flags,
+                                   uct_completion_t *comp);
+ucs_status_t muct_xgmi_iface_fence(uct_iface_h iface, unsigned flags);
+unsigned muct_xgmi_iface_progress(uct_iface_h iface);
+ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h iface, unsigned events);
+ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h iface, int *fd_p);
+
+
+/** Return a reference; the last one closes the descriptor. */
+void muct_xgmi_notifier_put(muct_xgmi_notifier_t *notifier);
+
+
 /** Have the event descriptor tell when the peer ends. */
 void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer);
 

@@ -22,6 +22,9 @@
 #include "base/muct_transport.h"
 #include "xgmi/xgmi_map.h"
 #include "xgmi/xgmi_peer.h"
+#include "xgmi/xgmi_queue.h"
+
+#include <stdatomic.h>
 
 
 /** A memory domain. */
@@ -33,6 +36,17 @@ typedef struct muct_xgmi_md {
     unsigned invalidate_timeout_ms;
     int is_detecting;
 } muct_xgmi_md_t;
+
+/** What a process has once, created with its first memory domain. */
+typedef struct muct_xgmi_global {
+    unsigned refs;        /**< Memory domains */
+    muct_xgmi_map_t *map; /**< NULL while there is none */
+    const muct_gpu_t *gpu;
+    _Atomic uint64_t next_uid; /**< Of remote keys */
+    atomic_int device;         /**< Where memory was registered last, -1: nowhere yet */
+} muct_xgmi_global_t;
+
+extern muct_xgmi_global_t muct_xgmi_global;
 
 /** Registered memory. */
 typedef struct muct_xgmi_mem {
@@ -56,6 +70,20 @@ typedef struct muct_xgmi_mem {
 typedef MUCT_ABI_PADDED(uct_component_t) muct_xgmi_component_t;
 
 extern muct_xgmi_component_t muct_xgmi_component;
+
+
+/** Operations of the component's table that xgmi_rkey.c has. */
+ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffer,
+                                   const uct_rkey_unpack_params_t *params,
+                                   uct_rkey_t *rkey_p, void **handle_p);
+ucs_status_t muct_xgmi_rkey_release(uct_component_t *component, uct_rkey_t rkey,
+                                    void *handle);
+ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t rkey,
+                                void *handle, uint64_t raddr, void **laddr_p);
+ucs_status_t muct_xgmi_rkey_compare(uct_component_t *component, uct_rkey_t rkey1,
+                                    uct_rkey_t rkey2,
+                                    const uct_rkey_compare_params_t *params,
+                                    int *result);
 
 
 /** Device that copies when no operand says which: where memory was registered last. */

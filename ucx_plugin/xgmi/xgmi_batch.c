@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The operations of a batch are called when it leaves the started list; it becomes free
+ * after the last of them returned, so that callbacks may add to the queue. What a batch
+ * uses (mappings, the owners' knowledge) is given back before the operations are
+ * called: when a user learns that a copy is over, the other side may learn it too.
+ *
+ * The kernel's flag and arrivals are shared by all launches, which one stream orders.
+ */
+
+#include "xgmi/xgmi_batch.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Polls of a flag that does not come, after which the runtime is asked for errors. */
+#define MUCT_XGMI_POLLS_TO_LOOK 65536
+
+/* The smallest part of a run that is worth an engine of its own. */
+#define MUCT_XGMI_MIN_PART (1u << 20)
+
+
+/* ---- life ---- */
+
+static void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_batch_t *batch)
+{
+    muct_xgmi_use_t *use;
+
+    for (use = batch->uses; use < batch->uses + batch->num_uses; ++use) {
+        muct_xgmi_map_put(queue->map, use->region);
+        muct_xgmi_peer_leave(use->peer, use->slot);
+        muct_xgmi_peer_put(use->peer);
+    }
+    batch->num_uses = 0;
+}
+
+muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch)
+{
+    unsigned max_uses;
+    void *uses;
+
+    if (batch->num_uses == batch->max_uses) {
+        max_uses = (batch->max_uses == 0) ? 16 : 2 * batch->max_uses;
+        uses = realloc(batch->uses, max_uses * sizeof(*batch->uses));
+        if (uses == NULL) {
+            muct_error("failed to allocate %u mappings of a batch", max_uses);
+            return NULL;
+        }
+        batch->uses = uses;
+        batch->max_uses = max_uses;
+    }
+
+    return &batch->uses[batch->num_uses];
+}
+
+static ucs_status_t muct_xgmi_batch_alloc(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_batch_t *batch)
+{
+    size_t count = queue->config->list_size;
+    void *entries;
+    int ret;
+
+    batch->ops = malloc(count * sizeof(*batch->ops));
+    if (batch->ops == NULL) {
+        muct_error("failed to allocate %zu operations of a batch", count);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    ret = queue->gpu->host_malloc(&entries, count * sizeof(*batch->entries),
+                                  MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipHostMalloc(list of %zu entries) failed: %s", count,
+                   muct_gpu_error_name(queue->gpu, ret));
+        free(batch->ops);
+        batch->ops = NULL;
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    batch->entries = entries;
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    ucs_status_t status;
+
+    if (batch->entries == NULL) {
+        status = muct_xgmi_batch_alloc(queue, batch);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    batch->markers = NULL;
+    batch->markers_tail = &batch->markers;
+    batch->waits_for = 0;
+    batch->has_launch = 0;
+    batch->status = UCS_OK;
+    queue->free = batch->next;
+    queue->open = batch;
+    queue->next_op = batch->ops;
+    queue->end_op = batch->ops + queue->config->list_size;
+    queue->runs = batch->runs;
+    queue->num_runs = 0;
+    ++queue->stamp;
+    muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
+    return UCS_OK;
+}
+
+void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    unsigned i;
+
+    for (i = 0; i < queue->num_streams; ++i) {
+        if (batch->events[i] != NULL) {
+            queue->gpu->event_destroy(batch->events[i]);
+        }
+    }
+    if (batch->entries != NULL) {
+        queue->gpu->host_free(batch->entries);
+    }
+    free(batch->ops);
+    free(batch->uses);
+}
+
+
+/* ---- starting ---- */
+
+/* Lets the batch wait for what was put into the stream so far. */
+static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                   unsigned stream)
+{
+    muct_hip_event_t *event = &batch->events[stream];
+    int ret = MUCT_HIP_SUCCESS;
+
+    if (*event == NULL) {
+        ret = queue->gpu->event_create_with_flags(event, MUCT_HIP_EVENT_DISABLE_TIMING);
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        ret = queue->gpu->event_record(*event, queue->streams[stream]);
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        batch->waits_for |= MUCT_XGMI_WAITS_FOR(stream);
+        return;
+    }
+
+    muct_error("hipEventRecord() on device %d failed: %s", queue->device,
+               muct_gpu_error_name(queue->gpu, ret));
+    batch->status = UCS_ERR_IO_ERROR;
+    (void)queue->gpu->stream_synchronize(queue->streams[stream]);
+}
+
+static void muct_xgmi_batch_call(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                 unsigned stream, uint64_t dst, uint64_t src,
+                                 uint64_t length)
+{
+    int ret;
+
+    ret = queue->gpu->memcpy_async((void *)(uintptr_t)dst, (const void *)(uintptr_t)src,
+                                   length, MUCT_HIP_MEMCPY_DEFAULT,
+                                   queue->streams[stream]);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipMemcpyAsync(0x%" PRIx64 " from 0x%" PRIx64 " length %" PRIu64
+                   ") on device %d failed: %s",
+                   dst, src, length, queue->device,
+                   muct_gpu_error_name(queue->gpu, ret));
+        batch->status = UCS_ERR_IO_ERROR;
+    }
+}
+
+static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch)
+{
+    const muct_xgmi_entry_t *entry;
+
+    for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
+        muct_xgmi_batch_call(queue, batch, 0, entry->dst, entry->src, entry->length);
+    }
+    muct_xgmi_batch_record(queue, batch, 0);
+}
+
+static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch)
+{
+    muct_xgmi_launch_t launch;
+    void *params[] = {&launch.args};
+    int ret;
+
+    muct_xgmi_list_finish(&queue->list, queue->config->max_blocks, &launch);
+    launch.args.arrivals = (uintptr_t)queue->arrivals;
+    launch.args.flag = (uintptr_t)queue->flag;
+    launch.args.sequence = queue->sequence + 1;
+    ret = queue->gpu->module_launch_kernel(queue->kernel, launch.num_blocks, 1, 1,
+                                           launch.block_size, 1, 1, 0,
+                                           queue->streams[0], params, NULL);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("hipModuleLaunchKernel(%u x %u) on device %d failed: %s",
+                  launch.num_blocks, launch.block_size, queue->device,
+                  muct_gpu_error_name(queue->gpu, ret));
+        return 0;
+    }
+
+    batch->sequence = ++queue->sequence;
+    batch->has_launch = 1;
+    return 1;
+}
+
+/* A run is cut into equal parts, one an engine. */
+static void muct_xgmi_batch_start_run(muct_xgmi_queue_t *queue,
+                                      muct_xgmi_batch_t *batch,
+                                      const muct_xgmi_run_t *run, unsigned *used_p)
+{
+    uint64_t engines = queue->num_streams - 1;
+    uint64_t part = (run->length / engines + MUCT_XGMI_MIN_PART - 1) &
+                    ~(uint64_t)(MUCT_XGMI_MIN_PART - 1);
+    uint64_t offset = 0;
+    uint64_t length;
+    unsigned stream;
+
+    for (stream = 1; offset < run->length; ++stream) {
+        length = run->length - offset;
+        if ((length > part) && (stream < engines)) {
+            length = part;
+        }
+        muct_xgmi_batch_call(queue, batch, stream, run->dst + offset, run->src + offset,
+                             length);
+        *used_p |= MUCT_XGMI_WAITS_FOR(stream);
+        offset += length;
+    }
+}
+
+static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch)
+{
+    unsigned used = 0;
+    unsigned i;
+
+    for (i = 0; i < queue->num_runs; ++i) {
+        muct_xgmi_batch_start_run(queue, batch, &queue->runs[i], &used);
+    }
+    for (i = 1; i < queue->num_streams; ++i) {
+        if (used & MUCT_XGMI_WAITS_FOR(i)) {
+            muct_xgmi_batch_record(queue, batch, i);
+        }
+    }
+}
+
+void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    size_t count = muct_xgmi_list_count(&queue->list);
+
+    muct_xgmi_batch_start_runs(queue, batch);
+    if ((count > 0) &&
+        ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
+         !muct_xgmi_batch_start_kernel(queue, batch))) {
+        muct_xgmi_batch_start_calls(queue, batch);
+    }
+}
+
+
+/* ---- finishing ---- */
+
+/* The flag does not come: has the device failed? */
+static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    int ret = queue->gpu->stream_query(queue->streams[0]);
+
+    if (ret == MUCT_HIP_NOT_READY) {
+        return 0;
+    }
+
+    if ((ret == MUCT_HIP_SUCCESS) &&
+        muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
+        return 1;
+    }
+
+    muct_error("launch %u on device %d ended without its flag: %s", batch->sequence,
+               queue->device, muct_gpu_error_name(queue->gpu, ret));
+    batch->status = UCS_ERR_IO_ERROR;
+    return 1;
+}
+
+static int muct_xgmi_batch_is_launch_over(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_batch_t *batch)
+{
+    if (muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
+        /* flag before data: the device wrote the data first */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return 1;
+    }
+
+    if (++queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
+        return 0;
+    }
+
+    queue->num_polls = 0;
+    return muct_xgmi_queue_look(queue, batch);
+}
+
+int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+{
+    unsigned i;
+    int ret;
+
+    if (batch->has_launch && !muct_xgmi_batch_is_launch_over(queue, batch)) {
+        return 0;
+    }
+    batch->has_launch = 0;
+
+    for (i = 0; batch->waits_for != 0; ++i) {
+        if (!(batch->waits_for & MUCT_XGMI_WAITS_FOR(i))) {
+            continue;
+        }
+
+        ret = queue->gpu->event_query(batch->events[i]);
+        if (ret == MUCT_HIP_NOT_READY) {
+            return 0;
+        }
+        if (ret != MUCT_HIP_SUCCESS) {
+            muct_error("copies on device %d failed: hipEventQuery() = %s",
+                       queue->device, muct_gpu_error_name(queue->gpu, ret));
+            batch->status = UCS_ERR_IO_ERROR;
+        }
+        batch->waits_for &= ~MUCT_XGMI_WAITS_FOR(i);
+    }
+
+    return 1;
+}
+
+unsigned muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                ucs_status_t status)
+{
+    muct_xgmi_marker_t *marker;
+    unsigned count = 0;
+    muct_xgmi_op_t *op;
+
+    muct_xgmi_batch_release_uses(queue, batch);
+    for (op = batch->ops; op < batch->end_op; ++op, ++count) {
+        op->done(op, status);
+    }
+
+    while ((marker = batch->markers) != NULL) {
+        batch->markers = marker->next;
+        marker->op.done(&marker->op, status);
+        ++count;
+    }
+
+    batch->next = queue->free;
+    queue->free = batch;
+    return count;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_PAGE_H
+#define MUCT_XGMI_PAGE_H
+
+/**
+ * @file
+ * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
+ *
+ * The owner holds a POSIX lock on the file as long as it lives. It must open it exactly
+ * once, because closing any other descriptor of it would drop the lock.
+ */
+
+#include "xgmi/xgmi_peer.h"
+
+#include <stdatomic.h>
+
+
+/* Shared with other processes; its numbers are bounded by us, never trusted. */
+typedef struct muct_xgmi_slot {
+    _Atomic uint32_t generation; /* odd: taken, its keys hold */
+    uint32_t reserved;
+    _Atomic uint64_t users; /* bit i: the process users[i] copies */
+} muct_xgmi_slot_t;
+
+typedef struct muct_xgmi_page {
+    uint64_t magic;
+    uint64_t owner;
+    uint64_t pid_namespace;
+    uint32_t pid;
+    uint32_t reserved;
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
+    muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
+} muct_xgmi_page_t;
+
+
+/** Name of a page's file. */
+void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
+                         char *path, size_t size);
+
+
+/** Whether the owner of the page lives. */
+int muct_xgmi_page_is_locked(int fd);
+
+
+/** Remove the pages that killed processes left behind. */
+void muct_xgmi_page_sweep(const char *dir);
+
+
+/** Find out who this process is, with a new incarnation. */
+ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
+
+
+/**
+ * Create this process's page. Its name appears only when it is locked and filled.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR with the reason in the log.
+ */
+ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
+                                   int *fd_p, muct_xgmi_page_t **page_p);
+
+
+/**
+ * Map another process's page.
+ *
+ * @return UCS_OK, or UCS_ERR_UNREACHABLE: it is not there, not ours to open, or not a
+ *         page.
+ */
+ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
+                                muct_xgmi_page_t **page_p);
+
+#endif

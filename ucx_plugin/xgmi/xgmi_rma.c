@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Puts and gets. An operation is over when its batch is. It then belongs to its
+ * endpoint, or to nobody when the endpoint was destroyed meanwhile: copies cannot be
+ * called back, so the completion waits for the end of the copy in any case.
+ */
+
+#include "xgmi/xgmi_ep.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+
+/* ---- the end of operations ---- */
+
+/* Returns the status to tell the user. */
+static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    muct_xgmi_ep_t *ep = op->owner;
+
+    if (ep == NULL) {
+        return UCS_ERR_CANCELED;
+    }
+
+    --ep->num_not_over;
+    if (ucs_unlikely(status != UCS_OK)) {
+        muct_xgmi_ep_set_error(ep, status);
+    }
+
+    return ep->status;
+}
+
+static void muct_xgmi_ep_zcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    uct_completion_t *comp = op->arg;
+
+    status = muct_xgmi_ep_op_over(op, status);
+    if (comp != NULL) {
+        muct_completion_invoke(comp, status);
+    }
+}
+
+static void muct_xgmi_ep_put_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    muct_xgmi_buffer_t *buffer = op->arg;
+
+    (void)muct_xgmi_ep_op_over(op, status);
+    muct_xgmi_stage_put(buffer);
+}
+
+static void muct_xgmi_ep_get_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    muct_xgmi_buffer_t *buffer = op->arg;
+    uct_completion_t *comp = buffer->comp;
+
+    status = muct_xgmi_ep_op_over(op, status);
+    if (status == UCS_OK) {
+        buffer->unpack_cb(buffer->unpack_arg, buffer->data, buffer->length);
+    }
+
+    muct_xgmi_stage_put(buffer);
+    if (comp != NULL) {
+        muct_completion_invoke(comp, status);
+    }
+}
+
+
+/* ---- posting ---- */
+
+static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
+                                                    ucs_status_t status)
+{
+    if (status == UCS_ERR_NO_RESOURCE) {
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->is_out_of_resources =
+            1;
+    }
+
+    return status;
+}
+
+/* Requests that wait go first. */
+static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
+{
+    if (ucs_unlikely(ep->status != UCS_OK)) {
+        return ep->status;
+    }
+
+    if (ucs_unlikely((ep->pending != NULL) && !ep->is_dispatching)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey,
+                                               uint64_t raddr, uint64_t length)
+{
+    muct_error("remote address 0x%" PRIx64 " length %" PRIu64
+               " is not inside the registered memory 0x%" PRIx64 " length %" PRIu64,
+               raddr, length, rkey->key.address, rkey->key.length);
+    return UCS_ERR_INVALID_ADDR;
+}
+
+/* Finds where the remote memory is, and that all of the range may be used. */
+static inline ucs_status_t muct_xgmi_ep_find(muct_xgmi_queue_t *queue,
+                                             const muct_xgmi_rkey_t *rkey,
+                                             uint64_t raddr, uint64_t length,
+                                             uint64_t *laddr_p)
+{
+    const muct_xgmi_window_t *window;
+    ucs_status_t status;
+
+    status = muct_xgmi_queue_find(queue, rkey, &window);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    if (ucs_unlikely(!muct_xgmi_window_has(window, raddr, length))) {
+        return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+    }
+
+    *laddr_p = raddr + window->delta;
+    return UCS_OK;
+}
+
+static inline void muct_xgmi_ep_add(muct_xgmi_queue_t *queue, muct_xgmi_dir_t dir,
+                                    uint64_t local, uint64_t remote, uint64_t length)
+{
+    if (dir == MUCT_XGMI_PUT) {
+        muct_xgmi_queue_add(queue, remote, local, length);
+    } else {
+        muct_xgmi_queue_add(queue, local, remote, length);
+    }
+}
+
+static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
+                                       muct_xgmi_op_done_t done, void *arg)
+{
+    muct_xgmi_queue_commit(queue, done, ep, arg);
+    ++ep->num_not_over;
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
+    uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
+    uint64_t raddr, uct_rkey_t rkey, uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    const muct_xgmi_mem_t *mem;
+    muct_xgmi_queue_t *queue;
+    uint64_t total = 0;
+    uint64_t laddr = 0;
+    ucs_status_t status;
+    size_t i;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+    }
+    if (total == 0) {
+        return UCS_OK;
+    }
+
+    mem = iov[0].memh;
+    if (ucs_unlikely(mem == NULL)) {
+        muct_error("local memory %p was not registered", iov[0].buffer);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    status = muct_xgmi_queue_reserve(queue, iovcnt);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return muct_xgmi_ep_no_resource(ep, status);
+    }
+
+    status =
+        muct_xgmi_ep_find(queue, (const muct_xgmi_rkey_t *)rkey, raddr, total, &laddr);
+    if (ucs_unlikely(status != UCS_OK)) {
+        return status;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        mem = (iov[i].memh == NULL) ? mem : iov[i].memh;
+        muct_xgmi_queue_set_operands(queue, mem, ((muct_xgmi_rkey_t *)rkey)->uid);
+        muct_xgmi_ep_add(queue, dir, (uintptr_t)iov[i].buffer + mem->delta, laddr,
+                         iov[i].length);
+        laddr += iov[i].length;
+    }
+
+    muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t muct_xgmi_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp)
+{
+    return muct_xgmi_ep_zcopy(ep, MUCT_XGMI_PUT, iov, iovcnt, remote_addr, rkey, comp);
+}
+
+ucs_status_t muct_xgmi_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp)
+{
+    return muct_xgmi_ep_zcopy(ep, MUCT_XGMI_GET, iov, iovcnt, remote_addr, rkey, comp);
+}
+
+
+/* ---- lists ---- */
+
+/* One list as the user gave it. */
+typedef struct muct_xgmi_sgl {
+    void *const *buffers;
+    const size_t *lengths;
+    uct_mem_h const *memhs;
+    const uint64_t *raddrs;
+    uct_rkey_t const *rkeys;
+    size_t count;
+} muct_xgmi_sgl_t;
+
+/* A piece of a list that is not added to the open list in the simple way. */
+static UCS_F_NOINLINE void muct_xgmi_sgl_add_run(muct_xgmi_queue_t *queue,
+                                                 muct_xgmi_list_t *list, uint64_t dst,
+                                                 uint64_t src, uint64_t length)
+{
+    queue->list = *list;
+    muct_xgmi_queue_add(queue, dst, src, length);
+    *list = queue->list;
+}
+
+/*
+ * Adds the entries from *index_p on whose local memory is on the queue's device, in one
+ * pass: what is the same as in the entry before is not looked up again. The list is
+ * held in a local copy, that is, in registers.
+ */
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
+                                                          const muct_xgmi_dir_t dir,
+                                                          const muct_xgmi_sgl_t *sgl,
+                                                          size_t *index_p)
+{
+    const size_t min_run = queue->min_run;
+    const size_t count = sgl->count;
+    const muct_xgmi_mem_t *mem = NULL;
+    const muct_xgmi_rkey_t *rkey = NULL;
+    muct_xgmi_window_t window = {0};
+    muct_xgmi_list_t list = queue->list;
+    uint64_t delta = 0;
+    const muct_xgmi_window_t *found;
+    uint64_t local, remote, raddr, length;
+    ucs_status_t status;
+    size_t i;
+
+    for (i = *index_p; i < count; ++i) {
+        if (ucs_unlikely((sgl->memhs[i] != mem) ||
+                         (sgl->rkeys[i] != (uct_rkey_t)rkey))) {
+            mem = sgl->memhs[i];
+            if ((mem == NULL) || (mem->device != queue->device)) {
+                break;
+            }
+            delta = mem->delta;
+            rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
+            status = muct_xgmi_queue_find(queue, rkey, &found);
+            if (status != UCS_OK) {
+                return status;
+            }
+            window = *found;
+            list.dst_end = UINT64_MAX; /* other memory: not to be joined */
+            list.src_end = UINT64_MAX;
+        }
+
+        raddr = sgl->raddrs[i];
+        length = sgl->lengths[i];
+        if (ucs_unlikely(!muct_xgmi_window_has(&window, raddr, length))) {
+            return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+        }
+
+        local = (uintptr_t)sgl->buffers[i] + delta;
+        remote = raddr + window.delta;
+        if (ucs_unlikely(length >= min_run)) {
+            muct_xgmi_sgl_add_run(queue, &list, (dir == MUCT_XGMI_PUT) ? remote : local,
+                                  (dir == MUCT_XGMI_PUT) ? local : remote, length);
+        } else {
+            (void)muct_xgmi_list_add(&list, (dir == MUCT_XGMI_PUT) ? remote : local,
+                                     (dir == MUCT_XGMI_PUT) ? local : remote, length);
+        }
+    }
+
+    queue->list = list;
+    queue->last_local = NULL;
+    *index_p = i;
+    return UCS_OK;
+}
+
+/* What a list has done to a queue, for undoing. */
+typedef struct muct_xgmi_sgl_queue {
+    muct_xgmi_queue_t *queue;
+    muct_xgmi_mark_t mark;
+} muct_xgmi_sgl_queue_t;
+
+/* Local memory of several devices: rare, so simple. All queues or none. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
+                                                            muct_xgmi_iface_t *iface,
+                                                            muct_xgmi_dir_t dir,
+                                                            const muct_xgmi_sgl_t *sgl,
+                                                            uct_completion_t *comp)
+{
+    muct_xgmi_sgl_queue_t touched[MUCT_XGMI_MAX_DEVICES];
+    const muct_xgmi_mem_t *mem;
+    muct_xgmi_queue_t *queue;
+    unsigned num_touched = 0;
+    uint32_t seen = 0;
+    size_t index = 0;
+    ucs_status_t status;
+    unsigned t;
+
+    while (index < sgl->count) {
+        mem = sgl->memhs[index];
+        if (mem == NULL) {
+            muct_error("local memory %p of list entry %zu was not registered",
+                       sgl->buffers[index], index);
+            status = UCS_ERR_INVALID_PARAM;
+            goto err_rollback;
+        }
+
+        status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
+        if ((status == UCS_OK) && !((seen >> mem->device) & 1)) {
+            status = muct_xgmi_queue_reserve(queue, sgl->count);
+            if (status == UCS_OK) {
+                seen |= UINT32_C(1) << mem->device;
+                touched[num_touched].queue = queue;
+                muct_xgmi_queue_mark(queue, &touched[num_touched++].mark);
+            }
+        }
+        if (status == UCS_OK) {
+            status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+        }
+        if (status != UCS_OK) {
+            goto err_rollback;
+        }
+    }
+
+    /* count first: the user's completion ends with the last queue */
+    if (comp != NULL) {
+        comp->count += (int)num_touched - 1;
+    }
+    for (t = 0; t < num_touched; ++t) {
+        muct_xgmi_ep_commit(ep, touched[t].queue, muct_xgmi_ep_zcopy_done, comp);
+    }
+    return UCS_INPROGRESS;
+
+err_rollback:
+    for (t = 0; t < num_touched; ++t) {
+        muct_xgmi_queue_rollback(touched[t].queue, &touched[t].mark);
+    }
+    return muct_xgmi_ep_no_resource(ep, status);
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
+                                                           const muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    const muct_xgmi_mem_t *mem;
+    muct_xgmi_queue_t *queue;
+    muct_xgmi_mark_t mark;
+    ucs_status_t status;
+    size_t index = 0;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (sgl->count == 0) {
+        return UCS_OK;
+    }
+    if (sgl->count > iface->queue_config.list_size) {
+        muct_error("a list of %zu entries is longer than %u", sgl->count,
+                   iface->queue_config.list_size);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    mem = sgl->memhs[0];
+    if (mem == NULL) {
+        return muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp);
+    }
+
+    status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_reserve(queue, sgl->count);
+    }
+    if (status != UCS_OK) {
+        return muct_xgmi_ep_no_resource(ep, status);
+    }
+
+    muct_xgmi_queue_mark(queue, &mark);
+    status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+    if (status != UCS_OK) {
+        muct_xgmi_queue_rollback(queue, &mark);
+        return status;
+    }
+    if (index < sgl->count) {
+        muct_xgmi_queue_rollback(queue, &mark);
+        return muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp);
+    }
+
+    muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t muct_xgmi_sgl_check(const size_t *counts, const size_t *strides)
+{
+    if ((counts != NULL) || (strides != NULL)) {
+        muct_error("lists with counts or strides are not supported");
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp)
+{
+    muct_xgmi_sgl_t sgl = {buffers, lengths, memhs, remote_addrs, rkeys, count};
+    ucs_status_t status = muct_xgmi_sgl_check(counts, strides);
+
+    return (status == UCS_OK) ? muct_xgmi_sgl_post(ep, MUCT_XGMI_PUT, &sgl, comp)
+                              : status;
+}
+
+ucs_status_t muct_xgmi_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp)
+{
+    muct_xgmi_sgl_t sgl = {buffers, lengths, memhs, remote_addrs, rkeys, count};
+    ucs_status_t status = muct_xgmi_sgl_check(counts, strides);
+
+    return (status == UCS_OK) ? muct_xgmi_sgl_post(ep, MUCT_XGMI_GET, &sgl, comp)
+                              : status;
+}
+
+
+/* ---- short and buffered ---- */
+
+/* A buffer, and room in the queue that will copy from or to it. */
+static ucs_status_t muct_xgmi_ep_stage(muct_xgmi_ep_t *ep, muct_xgmi_dir_t dir,
+                                       muct_xgmi_queue_t **queue_p,
+                                       muct_xgmi_buffer_t **buffer_p)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
+    ucs_status_t status;
+    int device;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    device = muct_xgmi_md_default_device(iface->md);
+    status = muct_xgmi_iface_queue(iface, dir, device, queue_p);
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_reserve(*queue_p, 1);
+    }
+    if (status == UCS_OK) {
+        status = muct_xgmi_stage_get(&iface->stage, buffer_p);
+    }
+
+    return muct_xgmi_ep_no_resource(ep, status);
+}
+
+/* Sends what lies in the buffer; gives it back on error. */
+static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
+                                            muct_xgmi_queue_t *queue,
+                                            muct_xgmi_buffer_t *buffer, size_t length,
+                                            uint64_t raddr, uct_rkey_t rkey)
+{
+    uint64_t laddr = 0;
+    ucs_status_t status;
+
+    if (length == 0) {
+        muct_xgmi_stage_put(buffer);
+        return UCS_OK;
+    }
+
+    status =
+        muct_xgmi_ep_find(queue, (const muct_xgmi_rkey_t *)rkey, raddr, length, &laddr);
+    if (status != UCS_OK) {
+        muct_xgmi_stage_put(buffer);
+        return status;
+    }
+
+    muct_xgmi_queue_set_operands(queue, buffer, ((muct_xgmi_rkey_t *)rkey)->uid);
+    muct_xgmi_queue_add(queue, laddr, (uintptr_t)buffer->data, length);
+    muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_put_bcopy_done, buffer);
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned length,
+                                    uint64_t remote_addr, uct_rkey_t rkey)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_buffer_t *buffer;
+    muct_xgmi_queue_t *queue;
+    ucs_status_t status;
+
+    status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (length > buffer->stage->size) {
+        muct_error("short put of %u bytes is longer than %zu", length,
+                   buffer->stage->size);
+        muct_xgmi_stage_put(buffer);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    memcpy(buffer->data, data, length);
+    return muct_xgmi_ep_put_buffer(ep, queue, buffer, length, remote_addr, rkey);
+}
+
+ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void *arg,
+                               uint64_t remote_addr, uct_rkey_t rkey)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_buffer_t *buffer;
+    muct_xgmi_queue_t *queue;
+    ucs_status_t status;
+    size_t length;
+
+    status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    length = pack_cb(buffer->data, arg);
+    status = muct_xgmi_ep_put_buffer(ep, queue, buffer, length, remote_addr, rkey);
+    return (status == UCS_OK) ? (ssize_t)length : (ssize_t)status;
+}
+
+ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack_cb,
+                                    void *arg, size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_buffer_t *buffer;
+    muct_xgmi_queue_t *queue;
+    uint64_t laddr = 0;
+    ucs_status_t status;
+
+    if (length == 0) {
+        unpack_cb(arg, NULL, 0);
+        return UCS_OK;
+    }
+
+    status = muct_xgmi_ep_stage(ep, MUCT_XGMI_GET, &queue, &buffer);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (length > buffer->stage->size) {
+        muct_error("buffered get of %zu bytes is longer than %zu", length,
+                   buffer->stage->size);
+        status = UCS_ERR_INVALID_PARAM;
+    } else {
+        status = muct_xgmi_ep_find(queue, (const muct_xgmi_rkey_t *)rkey, remote_addr,
+                                   length, &laddr);
+    }
+    if (status != UCS_OK) {
+        muct_xgmi_stage_put(buffer);
+        return status;
+    }
+
+    buffer->unpack_cb = unpack_cb;
+    buffer->unpack_arg = arg;
+    buffer->length = length;
+    buffer->comp = comp;
+    muct_xgmi_queue_set_operands(queue, buffer, ((muct_xgmi_rkey_t *)rkey)->uid);
+    muct_xgmi_queue_add(queue, (uintptr_t)buffer->data, laddr, length);
+    muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_get_bcopy_done, buffer);
+    return UCS_INPROGRESS;
+}
