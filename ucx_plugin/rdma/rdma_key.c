@@ -4,21 +4,81 @@
 
 #include "base/muct_bytes.h"
 
-void muct_rdma_key_pack(const muct_rdma_key_t *key, void *buffer)
+#include <string.h>
+
+#define MUCT_RDMA_KEY_FIXED 32 /* bytes the first sum is of */
+#define MUCT_RDMA_KEY_SLOTS 36 /* offset of the slots */
+
+/* CRC-32 as of Ethernet; keys are short and rare: a bit at a time is fast enough. */
+static uint32_t muct_rdma_key_crc(const uint8_t *bytes, size_t length)
 {
-    uint8_t *p = buffer;
+    uint32_t crc = UINT32_MAX;
+    size_t i;
+    int bit;
+
+    for (i = 0; i < length; ++i) {
+        crc ^= bytes[i];
+        for (bit = 0; bit < 8; ++bit) {
+            crc = (crc >> 1) ^ ((crc & 1) ? 0xedb88320u : 0);
+        }
+    }
+
+    return ~crc;
+}
+
+void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *buffer)
+{
+    uint8_t *p = buffer, *slots = p + MUCT_RDMA_KEY_SLOTS;
     unsigned i;
 
+    memset(p, 0, MUCT_RDMA_KEY_PACKED_SIZE(num_slots));
     p[0] = MUCT_RDMA_KEY_VERSION;
     p[1] = key->flags;
     p[2] = key->num_rkeys;
     p[3] = key->chunk_shift;
-    muct_put_le(p + 4, key->incarnation, 8);
-    muct_put_le(p + 12, key->base, 8);
-    muct_put_le(p + 20, key->length, 8);
+    p[4] = (uint8_t)num_slots;
+    muct_put_le(p + 8, key->incarnation, 8);
+    muct_put_le(p + 16, key->base, 8);
+    muct_put_le(p + 24, key->length, 8);
+    muct_put_le(p + MUCT_RDMA_KEY_FIXED, muct_rdma_key_crc(p, MUCT_RDMA_KEY_FIXED), 4);
     for (i = 0; i < key->num_rkeys; ++i) {
-        muct_put_le(p + 28 + 4 * i, key->rkeys[i], 4);
+        muct_put_le(slots + 4 * i, key->rkeys[i], 4);
     }
+    muct_put_le(slots + 4 * num_slots, muct_rdma_key_crc(slots, 4 * num_slots), 4);
+}
+
+/* Sums first: nothing else is believed before. */
+static muct_rdma_key_result_t muct_rdma_key_check(const uint8_t *p, size_t length)
+{
+    const uint8_t *slots = p + MUCT_RDMA_KEY_SLOTS;
+    unsigned num_slots;
+
+    if (length < MUCT_RDMA_KEY_PACKED_SIZE(1)) {
+        return MUCT_RDMA_KEY_SHORT;
+    }
+
+    if (p[0] != MUCT_RDMA_KEY_VERSION) {
+        return MUCT_RDMA_KEY_VERSION_;
+    }
+
+    if (muct_get_le(p + MUCT_RDMA_KEY_FIXED, 4) !=
+        muct_rdma_key_crc(p, MUCT_RDMA_KEY_FIXED)) {
+        return MUCT_RDMA_KEY_SUM;
+    }
+
+    num_slots = p[4];
+    if ((num_slots > MUCT_RDMA_KEY_MAX_RKEYS) || (p[2] > num_slots)) {
+        return MUCT_RDMA_KEY_COUNT;
+    }
+
+    if (length < MUCT_RDMA_KEY_PACKED_SIZE(num_slots)) {
+        return MUCT_RDMA_KEY_SHORT;
+    }
+
+    return (muct_get_le(slots + 4 * num_slots, 4) ==
+            muct_rdma_key_crc(slots, 4 * num_slots))
+               ? MUCT_RDMA_KEY_OK
+               : MUCT_RDMA_KEY_SUM;
 }
 
 static int muct_rdma_key_count_fits(unsigned num_rkeys, unsigned chunk_shift,
@@ -36,39 +96,33 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
                                             muct_rdma_key_t *key)
 {
     const uint8_t *p = buffer;
+    muct_rdma_key_result_t result;
     uint64_t base, size;
     unsigned i;
 
-    if (length < MUCT_RDMA_KEY_PACKED_SIZE(1)) {
-        return MUCT_RDMA_KEY_SHORT;
+    result = muct_rdma_key_check(p, length);
+    if (result != MUCT_RDMA_KEY_OK) {
+        return result;
     }
 
-    if (p[0] != MUCT_RDMA_KEY_VERSION) {
-        return MUCT_RDMA_KEY_VERSION_;
-    }
-
-    base = muct_get_le(p + 12, 8);
-    size = muct_get_le(p + 20, 8);
+    base = muct_get_le(p + 16, 8);
+    size = muct_get_le(p + 24, 8);
     if (!muct_rdma_key_count_fits(p[2], p[3], size)) {
         return MUCT_RDMA_KEY_COUNT;
-    }
-
-    if (length < MUCT_RDMA_KEY_PACKED_SIZE(p[2])) {
-        return MUCT_RDMA_KEY_SHORT;
     }
 
     if (base + size < base) {
         return MUCT_RDMA_KEY_RANGE;
     }
 
-    key->incarnation = muct_get_le(p + 4, 8);
+    key->incarnation = muct_get_le(p + 8, 8);
     key->base = base;
     key->length = size;
     key->flags = p[1];
     key->num_rkeys = p[2];
     key->chunk_shift = p[3];
     for (i = 0; i < p[2]; ++i) {
-        key->rkeys[i] = (uint32_t)muct_get_le(p + 28 + 4 * i, 4);
+        key->rkeys[i] = (uint32_t)muct_get_le(p + MUCT_RDMA_KEY_SLOTS + 4 * i, 4);
     }
 
     return MUCT_RDMA_KEY_OK;
@@ -83,6 +137,8 @@ const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
         return "it is cut short";
     case MUCT_RDMA_KEY_VERSION_:
         return "it is of another version of ucx-mori, or of another transport";
+    case MUCT_RDMA_KEY_SUM:
+        return "its check sum is wrong: it was cut or changed on the way";
     case MUCT_RDMA_KEY_COUNT:
         return "its number of keys does not fit its length";
     case MUCT_RDMA_KEY_RANGE:

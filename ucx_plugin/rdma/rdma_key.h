@@ -10,8 +10,12 @@
  * A region larger than what the device registers at once has several keys; key i is
  * for the bytes from base + i * chunk on. Packed, little endian:
  *
- *   0 version | 1 flags | 2 num_rkeys | 3 log2(chunk) | 4 incarnation (8)
- *   12 base (8) | 20 length (8) | 28 rkeys (4 each)
+ *   0 version | 1 flags | 2 num_rkeys | 3 log2(chunk) | 4 num_slots | 5 zero (3)
+ *   8 incarnation (8) | 16 base (8) | 24 length (8) | 32 CRC-32 of the above (4)
+ *   36 slots (4 each): rkeys, then zeros | CRC-32 of the slots (4)
+ *
+ * UCX does not say how long the bytes are: the first sum is looked at before num_slots
+ * is believed. Both catch keys that were cut or changed on the way, not forged ones.
  *
  * The incarnation is a number the owner drew when it opened the device: a key of an
  * earlier process at the same address is told from one of its successor.
@@ -28,8 +32,8 @@
 /** Chunk of a region with one key: as large as any region */
 #define MUCT_RDMA_KEY_ONE_CHUNK 63
 
-/** Bytes of a packed key with @a _num_rkeys keys */
-#define MUCT_RDMA_KEY_PACKED_SIZE(_num_rkeys) (28 + 4 * (size_t)(_num_rkeys))
+/** Bytes of a packed key with room for @a _num_slots keys */
+#define MUCT_RDMA_KEY_PACKED_SIZE(_num_slots) (40 + 4 * (size_t)(_num_slots))
 
 enum {
     MUCT_RDMA_KEY_FLAG_GPU = 1 << 0 /**< The memory is a GPU's */
@@ -50,12 +54,14 @@ typedef enum {
     MUCT_RDMA_KEY_OK,
     MUCT_RDMA_KEY_SHORT,    /**< Fewer bytes than a key has */
     MUCT_RDMA_KEY_VERSION_, /**< Packed by another version */
+    MUCT_RDMA_KEY_SUM,      /**< Cut or changed on the way */
     MUCT_RDMA_KEY_COUNT,    /**< Number of keys and length do not fit together */
     MUCT_RDMA_KEY_RANGE     /**< The region wraps around the address space */
 } muct_rdma_key_result_t;
 
-/** Pack into MUCT_RDMA_KEY_PACKED_SIZE(key->num_rkeys) bytes. */
-void muct_rdma_key_pack(const muct_rdma_key_t *key, void *buffer);
+/** Pack into MUCT_RDMA_KEY_PACKED_SIZE(num_slots) bytes; key->num_rkeys or more slots.
+ */
+void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *buffer);
 
 /**
  * Unpack bytes of another process; nothing in them is trusted.

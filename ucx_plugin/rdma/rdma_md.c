@@ -439,7 +439,7 @@ static ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh,
     }
 
     muct_rdma_mem_key(memh, md->incarnation, &key);
-    muct_rdma_key_pack(&key, buffer);
+    muct_rdma_key_pack(&key, md->num_rkeys, buffer);
     return UCS_OK;
 }
 
