@@ -318,6 +318,12 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
         return status;
     }
 
+    if (sgl->count > muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep))) {
+        muct_error("list of %zu blocks: at most %zu are possible", sgl->count,
+                   muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep)));
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     status = muct_rdma_sgl_check(ep, sgl, &total);
     if ((status != UCS_OK) || (total == 0)) {
         return status;
