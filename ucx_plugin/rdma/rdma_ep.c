@@ -196,6 +196,10 @@ static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
         muct_rdma_sq_purge(&ep->chans[i].sq, status);
     }
 
+    if (ep->job != NULL) {
+        muct_rdma_job_end(ep, status);
+    }
+
     muct_rdma_am_cleanup(ep);
     if (ep->pending.head != NULL) {
         muct_rdma_ep_add_work(ep);

@@ -58,6 +58,10 @@ typedef struct muct_rdma_rx {
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
+/** A list of blocks, and one that is posted as there is room; see rdma_ep_sgl.c. */
+typedef struct muct_rdma_sgl muct_rdma_sgl_t;
+typedef struct muct_rdma_job muct_rdma_job_t;
+
 typedef struct muct_rdma_pending {
     uct_pending_req_t *head;
     uct_pending_req_t *tail;
@@ -71,6 +75,7 @@ struct muct_rdma_ep {
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
+    bool is_job_fenced; /**< A fence came while ep->job was not posted */
     bool is_dispatching;
     bool has_event; /**< Something ended since requests were called last */
     bool has_work;  /**< In iface->work */
@@ -80,6 +85,7 @@ struct muct_rdma_ep {
     unsigned max_message;  /**< Bytes of an active message, header included */
     muct_rdma_rx_t rx;
     muct_rdma_pending_t pending;
+    muct_rdma_job_t *job; /**< NULL when there is none */
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_dev_addr_t peer;
@@ -167,7 +173,25 @@ ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
                                         const size_t *strides, size_t count,
                                         uct_completion_t *comp);
 
-/** Elements a list may have, so that an idle endpoint takes it. */
+/** Entries one uct_iov_t array may have; TX_MAX_SGE is at most that. */
+#define MUCT_RDMA_MAX_IOV 32
+
+/**
+ * A put or get that needs more work requests than the queues hold. UCS_INPROGRESS,
+ * UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY or UCS_ERR_INVALID_PARAM.
+ */
+ucs_status_t muct_rdma_ep_iov_job(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
+                                  const uct_iov_t *iov, size_t iovcnt,
+                                  uint64_t remote_addr, uct_rkey_t rkey,
+                                  uct_completion_t *comp);
+
+/** Go on with ep->job, which ends when all of it is posted. */
+void muct_rdma_job_progress(muct_rdma_ep_t *ep);
+
+/** End ep->job, posted or not. */
+void muct_rdma_job_end(muct_rdma_ep_t *ep, ucs_status_t status);
+
+/** Elements a list may have. */
 size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface);
 
 /* ---- atomics: rdma_ep_amo.c ---- */
@@ -226,7 +250,7 @@ static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
 static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
 {
     if (__builtin_expect((ep->state != MUCT_RDMA_EP_CONNECTED) || ep->is_fenced ||
-                             (ep->pending.head != NULL),
+                             (ep->pending.head != NULL) || (ep->job != NULL),
                          0)) {
         return muct_rdma_ep_check_slow(ep);
     }
@@ -260,6 +284,18 @@ static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
     }
 
     return chan;
+}
+
+/** Room for work requests, of all queue pairs together. */
+static inline unsigned muct_rdma_ep_free(const muct_rdma_ep_t *ep)
+{
+    unsigned i, num = 0;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        num += muct_rdma_sq_free(&ep->chans[i].sq);
+    }
+
+    return num;
 }
 
 /** Check a remote key against the peer and the range; said when it is refused. */

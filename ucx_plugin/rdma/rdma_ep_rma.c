@@ -294,17 +294,6 @@ static size_t muct_rdma_ep_piece(const muct_rdma_ep_t *ep, size_t total)
     return (piece < limits->max_msg_size) ? piece : limits->max_msg_size;
 }
 
-static unsigned muct_rdma_ep_free(const muct_rdma_ep_t *ep)
-{
-    unsigned i, free = 0;
-
-    for (i = 0; i < ep->num_qps; ++i) {
-        free += muct_rdma_sq_free(&ep->chans[i].sq);
-    }
-
-    return free;
-}
-
 static void muct_rdma_chan_post_piece(muct_rdma_chan_t *chan, enum ibv_wr_opcode opcode,
                                       muct_rdma_cursor_t *cursor, size_t max,
                                       const muct_rdma_key_t *key,
@@ -345,11 +334,8 @@ static ucs_status_t muct_rdma_ep_zcopy_pieces(muct_rdma_ep_t *ep,
 
     if (num > muct_rdma_ep_free(ep)) {
         if (num > ep->num_qps * ep->chans[0].sq.depth) {
-            muct_error(
-                "transfer of %zu bytes needs %u work requests, and the queues hold "
-                "%u: raise TX_DEPTH or NUM_QPS, or split it",
-                start->left, num, ep->num_qps * ep->chans[0].sq.depth);
-            return UCS_ERR_INVALID_PARAM;
+            return muct_rdma_ep_iov_job(ep, opcode, start->iov, start->iovcnt,
+                                        start->remote, (uct_rkey_t)key, comp);
         }
         return UCS_ERR_NO_RESOURCE;
     }

@@ -7,6 +7,10 @@
  * is taken as a whole or not at all. Then blocks fill work requests, which fill queue
  * pairs up to a fair part of the bytes each.
  *
+ * A list that may need more work requests than the queues ever hold (blocks larger than
+ * the device sends at once, many keys) is copied and becomes a job, which goes on
+ * whenever there is room. Until it is posted, other operations wait behind it.
+ *
  * A work request takes up the next block when that is its neighbour in remote memory
  * under the same key: with the same entry when it is the neighbour in local memory,
  * too, with one more entry when not.
@@ -16,8 +20,13 @@
 
 #include "base/muct_log.h"
 
-/* A list as UCX gives it. */
-typedef struct muct_rdma_sgl {
+#include <stdlib.h>
+#include <string.h>
+
+#define MUCT_RDMA_MIN_MAX_SGL 256
+
+/* A list as UCX gives it, or as a job keeps it. */
+struct muct_rdma_sgl {
     void *const *buffers;
     const size_t *lengths;
     uct_mem_h const *memhs;
@@ -26,7 +35,24 @@ typedef struct muct_rdma_sgl {
     const size_t *counts;
     const size_t *strides;
     size_t count;
-} muct_rdma_sgl_t;
+};
+
+/* The first byte that is not posted yet. */
+typedef struct muct_rdma_sgl_pos {
+    size_t index;
+    size_t repeat;
+    size_t offset; /* in the block */
+} muct_rdma_sgl_pos_t;
+
+struct muct_rdma_job {
+    muct_rdma_sgl_t sgl;
+    muct_rdma_sgl_pos_t pos;
+    enum ibv_wr_opcode opcode;
+    size_t piece;
+    size_t total;
+    uct_completion_t *comp; /* one of its counts is the job's */
+    uint64_t arrays[];
+};
 
 /* Where posting is. */
 typedef struct muct_rdma_sgl_writer {
@@ -48,10 +74,11 @@ typedef struct muct_rdma_sgl_writer {
 
 size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface)
 {
-    size_t capacity = (size_t)iface->limits.num_qps * iface->limits.tx_depth;
+    size_t max = (size_t)iface->limits.num_qps * iface->limits.tx_depth * 3 / 4;
 
-    /* the rest is for blocks that need several work requests */
-    return (capacity > 4) ? capacity - capacity / 4 : 1;
+    /* a quarter is for blocks that need several work requests; short queues have jobs
+     */
+    return (max > MUCT_RDMA_MIN_MAX_SGL) ? max : MUCT_RDMA_MIN_MAX_SGL;
 }
 
 static inline size_t muct_rdma_sgl_repeats(const muct_rdma_sgl_t *sgl, size_t i)
@@ -83,6 +110,11 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
             length += (repeats - 1) * sgl->strides[i];
         }
 
+        if (sgl->memhs[i] == NULL) {
+            muct_error("block %zu of a list has no memory handle", i);
+            return UCS_ERR_INVALID_PARAM;
+        }
+
         status = muct_rdma_ep_check_key(ep, (const muct_rdma_key_t *)sgl->rkeys[i],
                                         sgl->remote_addrs[i], length);
         if (status != UCS_OK) {
@@ -95,19 +127,25 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
+/* Borders of chunks inside a block of @a length bytes at @a offset. */
+static inline size_t muct_rdma_sgl_borders(uint64_t offset, size_t length,
+                                           uint8_t shift)
+{
+    return (size_t)(((offset + length - 1) >> shift) - (offset >> shift));
+}
+
 /* Work requests of a list, at most. */
 static size_t muct_rdma_sgl_bound(const muct_rdma_sgl_t *sgl, size_t piece)
 {
     const muct_rdma_key_t *key;
     const muct_rdma_mem_t *mem;
-    size_t i, part, repeats, bound = 0;
+    size_t i, part, bound = 0;
 
     for (i = 0; i < sgl->count; ++i) {
         if (sgl->lengths[i] == 0) {
             continue;
         }
 
-        repeats = muct_rdma_sgl_repeats(sgl, i);
         part = 1;
         if (__builtin_expect(sgl->lengths[i] > piece, 0)) {
             part += (sgl->lengths[i] - 1) / piece;
@@ -116,10 +154,14 @@ static size_t muct_rdma_sgl_bound(const muct_rdma_sgl_t *sgl, size_t piece)
         key = (const muct_rdma_key_t *)sgl->rkeys[i];
         mem = sgl->memhs[i];
         if (__builtin_expect((key->num_rkeys > 1) || (mem->num > 1), 0)) {
-            part += (sgl->lengths[i] >> key->chunk_shift) +
-                    (sgl->lengths[i] >> mem->chunk_shift) + 2;
+            part +=
+                muct_rdma_sgl_borders(sgl->remote_addrs[i] - key->base, sgl->lengths[i],
+                                      key->chunk_shift) +
+                muct_rdma_sgl_borders((uint64_t)(uintptr_t)sgl->buffers[i] - mem->base,
+                                      sgl->lengths[i], mem->chunk_shift) +
+                ((sgl->counts != NULL) ? 2 : 0);
         }
-        bound += part * repeats;
+        bound += part * muct_rdma_sgl_repeats(sgl, i);
     }
 
     return bound;
@@ -215,15 +257,17 @@ static inline bool muct_rdma_sgl_extend(muct_rdma_sgl_writer_t *writer,
     return true;
 }
 
-static bool muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t local,
-                                    const muct_rdma_mem_t *mem, uint64_t remote,
-                                    const muct_rdma_key_t *key, size_t length)
+/* Post a block; how many of its bytes found room. */
+static size_t muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t local,
+                                      const muct_rdma_mem_t *mem, uint64_t remote,
+                                      const muct_rdma_key_t *key, size_t length)
 {
-    size_t part, left;
+    size_t part, left, done = 0;
     uint32_t lkey;
 
-    while (length > 0) {
-        part = (length < writer->piece) ? length : writer->piece;
+    while (done < length) {
+        left = length - done;
+        part = (left < writer->piece) ? left : writer->piece;
         left = muct_rdma_key_chunk_left(key, remote);
         part = (part < left) ? part : left;
         left = muct_rdma_mem_chunk_left(mem, local);
@@ -232,7 +276,7 @@ static bool muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t loc
 
         if (!muct_rdma_sgl_extend(writer, key, remote, local, lkey, part)) {
             if (!muct_rdma_sgl_begin_wr(writer, key, remote)) {
-                return false;
+                break;
             }
             writer->wr->num_sge = 1;
             writer->wr->sg_list[0].addr = local;
@@ -245,36 +289,44 @@ static bool muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t loc
         writer->chan_bytes += part;
         local += part;
         remote += part;
-        length -= part;
+        done += part;
     }
 
-    return true;
+    return done;
 }
 
-static bool muct_rdma_sgl_put_all(muct_rdma_sgl_writer_t *writer,
-                                  const muct_rdma_sgl_t *sgl)
+/* Post from a position on, and move it; true when the end was reached. */
+static bool muct_rdma_sgl_put_from(muct_rdma_sgl_writer_t *writer,
+                                   const muct_rdma_sgl_t *sgl, muct_rdma_sgl_pos_t *pos)
 {
-    size_t i, j, repeats, offset;
+    size_t offset, left;
 
-    for (i = 0; i < sgl->count; ++i) {
-        repeats = muct_rdma_sgl_repeats(sgl, i);
-        for (j = 0; j < repeats; ++j) {
-            offset = (j > 0) ? j * sgl->strides[i] : 0;
-            if (!muct_rdma_sgl_put_block(
-                    writer, (uint64_t)(uintptr_t)sgl->buffers[i] + offset,
-                    sgl->memhs[i], sgl->remote_addrs[i] + offset,
-                    (const muct_rdma_key_t *)sgl->rkeys[i], sgl->lengths[i])) {
+    for (; pos->index < sgl->count; ++pos->index, pos->repeat = 0) {
+        for (; pos->repeat < muct_rdma_sgl_repeats(sgl, pos->index); ++pos->repeat) {
+            offset = pos->offset;
+            if (pos->repeat > 0) {
+                offset += pos->repeat * sgl->strides[pos->index];
+            }
+
+            left = sgl->lengths[pos->index] - pos->offset;
+            pos->offset += muct_rdma_sgl_put_block(
+                writer, (uint64_t)(uintptr_t)sgl->buffers[pos->index] + offset,
+                sgl->memhs[pos->index], sgl->remote_addrs[pos->index] + offset,
+                (const muct_rdma_key_t *)sgl->rkeys[pos->index], left);
+            if (pos->offset < sgl->lengths[pos->index]) {
                 return false;
             }
+            pos->offset = 0;
         }
     }
 
     return true;
 }
 
-static void muct_rdma_sgl_post(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
-                               const muct_rdma_sgl_t *sgl, size_t total, size_t piece,
-                               uct_completion_t *comp)
+/* Post from a position on; how many parts of the list will complete on their own. */
+static int muct_rdma_sgl_post(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
+                              const muct_rdma_sgl_t *sgl, muct_rdma_sgl_pos_t *pos,
+                              size_t total, size_t piece, uct_completion_t *comp)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     muct_rdma_sgl_writer_t writer = {
@@ -291,38 +343,105 @@ static void muct_rdma_sgl_post(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
         writer.share = iface->limits.stripe_size;
     }
 
-    if (!muct_rdma_sgl_put_all(&writer, sgl)) {
-        muct_rdma_ep_break(ep);
-    }
-
+    (void)muct_rdma_sgl_put_from(&writer, sgl, pos);
     if (writer.wr != NULL) {
         muct_rdma_sgl_end_chan(&writer);
     }
 
-    /* nothing completes before the next progress: counting now is early enough */
-    if (comp != NULL) {
-        comp->count += writer.num_segments - 1;
+    return writer.num_segments;
+}
+
+/* ---- jobs ---- */
+
+static void *muct_rdma_job_copy(uint64_t **array_p, const void *from, size_t count)
+{
+    uint64_t *array = *array_p;
+
+    if (from == NULL) {
+        return NULL;
+    }
+
+    memcpy(array, from, count * sizeof(*array));
+    *array_p += count;
+    return array;
+}
+
+void muct_rdma_job_end(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    muct_rdma_job_t *job = ep->job;
+
+    ep->job = NULL;
+    if (ep->is_job_fenced) {
+        ep->is_job_fenced = false;
+        (void)muct_rdma_ep_fence(&ep->super.super, 0);
+    }
+
+    if (job->comp != NULL) {
+        muct_completion_invoke(job->comp, status);
+    }
+    free(job);
+}
+
+void muct_rdma_job_progress(muct_rdma_ep_t *ep)
+{
+    muct_rdma_job_t *job = ep->job;
+    int num;
+
+    num = muct_rdma_sgl_post(ep, job->opcode, &job->sgl, &job->pos, job->total,
+                             job->piece, job->comp);
+    if (job->comp != NULL) {
+        job->comp->count += num;
+    }
+
+    if (job->pos.index == job->sgl.count) {
+        muct_rdma_job_end(ep, UCS_OK);
     }
 }
+
+/* Every array's elements are as large as a pointer. */
+static ucs_status_t muct_rdma_job_start(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
+                                        const muct_rdma_sgl_t *sgl, size_t total,
+                                        size_t piece, uct_completion_t *comp)
+{
+    size_t n = sgl->count;
+    muct_rdma_job_t *job = malloc(sizeof(*job) + 7 * n * sizeof(job->arrays[0]));
+    uint64_t *array;
+
+    if (job == NULL) {
+        muct_error("failed to allocate a list of %zu blocks", n);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memset(job, 0, sizeof(*job));
+    array = job->arrays;
+    job->sgl.buffers = muct_rdma_job_copy(&array, sgl->buffers, n);
+    job->sgl.lengths = muct_rdma_job_copy(&array, sgl->lengths, n);
+    job->sgl.memhs = muct_rdma_job_copy(&array, sgl->memhs, n);
+    job->sgl.remote_addrs = muct_rdma_job_copy(&array, sgl->remote_addrs, n);
+    job->sgl.rkeys = muct_rdma_job_copy(&array, sgl->rkeys, n);
+    job->sgl.counts = muct_rdma_job_copy(&array, sgl->counts, n);
+    job->sgl.strides = muct_rdma_job_copy(&array, sgl->strides, n);
+    job->sgl.count = n;
+    job->opcode = opcode;
+    job->piece = piece;
+    job->total = total;
+    job->comp = comp;
+    ep->job = job;
+    ep->has_event = true;
+    muct_rdma_ep_add_work(ep);
+    return UCS_INPROGRESS;
+}
+
+/* ---- operations ---- */
 
 static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
                                      const muct_rdma_sgl_t *sgl, uct_completion_t *comp)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
-    size_t total, piece, bound, capacity, room = 0;
+    muct_rdma_sgl_pos_t pos = {0, 0, 0};
+    size_t total, piece, bound;
     ucs_status_t status;
-    unsigned i;
-
-    status = muct_rdma_ep_check_ready(ep);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    if (sgl->count > muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep))) {
-        muct_error("list of %zu blocks: at most %zu are possible", sgl->count,
-                   muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep)));
-        return UCS_ERR_INVALID_PARAM;
-    }
+    int num;
 
     status = muct_rdma_sgl_check(ep, sgl, &total);
     if ((status != UCS_OK) || (total == 0)) {
@@ -336,24 +455,76 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
                 ? piece
                 : limits->max_msg_size;
     bound = muct_rdma_sgl_bound(sgl, piece);
-    capacity = (size_t)ep->num_qps * ep->chans[0].sq.depth;
-    if (bound > capacity) {
-        muct_error("list of %zu blocks, %zu bytes, may need %zu work requests, and the "
-                   "queues hold %zu: raise TX_DEPTH or NUM_QPS, or split it",
-                   sgl->count, total, bound, capacity);
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    for (i = 0; i < ep->num_qps; ++i) {
-        room += muct_rdma_sq_free(&ep->chans[i].sq);
-    }
-
-    if (bound > room) {
+    if (bound > muct_rdma_ep_free(ep)) {
+        if (bound > (size_t)ep->num_qps * ep->chans[0].sq.depth) {
+            return muct_rdma_job_start(ep, opcode, sgl, total, piece, comp);
+        }
         return UCS_ERR_NO_RESOURCE;
     }
 
-    muct_rdma_sgl_post(ep, opcode, sgl, total, piece, comp);
+    num = muct_rdma_sgl_post(ep, opcode, sgl, &pos, total, piece, comp);
+    if (pos.index < sgl->count) {
+        muct_rdma_ep_break(ep);
+    }
+
+    /* nothing completes before the next progress: counting now is early enough */
+    if (comp != NULL) {
+        comp->count += num - 1;
+    }
+
     return UCS_INPROGRESS;
+}
+
+ucs_status_t muct_rdma_ep_iov_job(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
+                                  const uct_iov_t *iov, size_t iovcnt,
+                                  uint64_t remote_addr, uct_rkey_t rkey,
+                                  uct_completion_t *comp)
+{
+    size_t i, lengths[MUCT_RDMA_MAX_IOV];
+    uint64_t remote_addrs[MUCT_RDMA_MAX_IOV];
+    uct_rkey_t rkeys[MUCT_RDMA_MAX_IOV];
+    void *buffers[MUCT_RDMA_MAX_IOV];
+    uct_mem_h memhs[MUCT_RDMA_MAX_IOV];
+    const muct_rdma_sgl_t sgl = {buffers, lengths, memhs, remote_addrs,
+                                 rkeys,   NULL,    NULL,  iovcnt};
+
+    if (iovcnt > MUCT_RDMA_MAX_IOV) {
+        muct_error("transfer of %zu blocks: at most %d are possible", iovcnt,
+                   MUCT_RDMA_MAX_IOV);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        buffers[i] = iov[i].buffer;
+        lengths[i] = iov[i].length * ((iov[i].count > 1) ? iov[i].count : 1);
+        memhs[i] = iov[i].memh;
+        remote_addrs[i] = remote_addr;
+        rkeys[i] = rkey;
+        remote_addr += lengths[i];
+    }
+
+    return muct_rdma_ep_sgl(ep, opcode, &sgl, comp);
+}
+
+static ucs_status_t muct_rdma_ep_sgl_zcopy(muct_rdma_ep_t *ep,
+                                           enum ibv_wr_opcode opcode,
+                                           const muct_rdma_sgl_t *sgl,
+                                           uct_completion_t *comp)
+{
+    size_t max = muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep));
+    ucs_status_t status;
+
+    status = muct_rdma_ep_check_ready(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (sgl->count > max) {
+        muct_error("list of %zu blocks: at most %zu are possible", sgl->count, max);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return muct_rdma_ep_sgl(ep, opcode, sgl, comp);
 }
 
 ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
@@ -366,7 +537,7 @@ ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
     const muct_rdma_sgl_t sgl = {buffers, lengths, memhs,   remote_addrs,
                                  rkeys,   counts,  strides, count};
 
-    return muct_rdma_ep_sgl((muct_rdma_ep_t *)ep, IBV_WR_RDMA_WRITE, &sgl, comp);
+    return muct_rdma_ep_sgl_zcopy((muct_rdma_ep_t *)ep, IBV_WR_RDMA_WRITE, &sgl, comp);
 }
 
 ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
@@ -379,5 +550,5 @@ ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
     const muct_rdma_sgl_t sgl = {buffers, lengths, memhs,   remote_addrs,
                                  rkeys,   counts,  strides, count};
 
-    return muct_rdma_ep_sgl((muct_rdma_ep_t *)ep, IBV_WR_RDMA_READ, &sgl, comp);
+    return muct_rdma_ep_sgl_zcopy((muct_rdma_ep_t *)ep, IBV_WR_RDMA_READ, &sgl, comp);
 }

@@ -83,7 +83,7 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
     /* Only when nothing is on its way does nothing make room later: then everything
      * fits but what waits for credits, which come as a message. */
     if ((ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pending.head == NULL) &&
-        (ep->credits > 0) && muct_rdma_ep_is_idle(ep)) {
+        (ep->job == NULL) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep)) {
         return UCS_ERR_BUSY;
     }
 
@@ -135,13 +135,16 @@ unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep)
 
     if (ep->state == MUCT_RDMA_EP_CONNECTED) {
         muct_rdma_am_progress(ep);
+        if (ep->job != NULL) {
+            muct_rdma_job_progress(ep);
+        }
     }
 
     if ((ep->pending.head != NULL) && ep->has_event) {
         count = muct_rdma_ep_dispatch(ep);
     }
 
-    if ((ep->pending.head != NULL) || muct_rdma_am_has_work(ep)) {
+    if ((ep->pending.head != NULL) || (ep->job != NULL) || muct_rdma_am_has_work(ep)) {
         muct_rdma_ep_add_work(ep);
     }
 
@@ -172,7 +175,7 @@ ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep)
         return ep->status;
     }
 
-    if ((ep->state == MUCT_RDMA_EP_INIT) ||
+    if ((ep->state == MUCT_RDMA_EP_INIT) || (ep->job != NULL) ||
         ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -190,6 +193,11 @@ ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
     (void)flags;
     if (ep->state != MUCT_RDMA_EP_CONNECTED) {
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
+    }
+
+    if (ep->job != NULL) {
+        ep->is_job_fenced = true;
+        return UCS_OK;
     }
 
     /* one queue pair is in order, but for reads that are still on their way */
@@ -318,7 +326,7 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    if ((ep->pending.head != NULL) && !ep->is_dispatching) {
+    if ((ep->job != NULL) || ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
