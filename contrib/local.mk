@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	contrib/check_shell.sh \
 	contrib/check_symbols.sh \
 	contrib/check_text.sh \
+	contrib/demo \
 	contrib/devroot \
 	contrib/fetch_ucx \
 	contrib/installed.txt \
