@@ -42,10 +42,20 @@ static void setup(void)
     ck_assert_int_eq(muct_xgmi_peer_get(keys[0].owner, &peer), UCS_OK);
 }
 
+static void forget_failures(void)
+{
+    void (*reset)(void);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_reset");
+
+    memcpy(&reset, &symbol, sizeof(reset));
+    reset();
+}
+
 static void teardown(void)
 {
     char command[64];
 
+    forget_failures();
     muct_xgmi_peer_put(peer);
     muct_xgmi_map_destroy(map);
     muct_xgmi_self_close();
@@ -134,7 +144,6 @@ START_TEST(idle_region_used_longest_ago_goes_first)
     get_and_put(MAX_IDLE);
     fail_calls("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
     get_and_put(0);
-    fail_calls("hipIpcOpenMemHandle", 1, 0);
 }
 END_TEST
 

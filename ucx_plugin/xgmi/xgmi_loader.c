@@ -6,8 +6,8 @@
 #include "xgmi/xgmi_code.h"
 #include "xgmi/xgmi_kernel.h"
 
-void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device, muct_hip_module_t *module_p,
-                           muct_hip_function_t *kernel_p)
+void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
+                           muct_hip_module_t *module_p, muct_hip_function_t *kernel_p)
 {
     muct_hip_function_t kernel;
     muct_hip_module_t module;
@@ -15,7 +15,7 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device, muct_hip_module_t 
 
     *module_p = NULL;
     *kernel_p = NULL;
-    ret       = gpu->module_load_data(&module, muct_xgmi_code_image());
+    ret = gpu->module_load_data(&module, muct_xgmi_code_image());
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("device %d copies without the kernel: hipModuleLoadData() = %s%s",
                   device, muct_gpu_error_name(gpu, ret),
