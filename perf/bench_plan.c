@@ -188,6 +188,19 @@ out:
     return ret;
 }
 
+/* What the barrier does meanwhile. */
+typedef struct bench_idle {
+    const perf_engine_ops_t *ops;
+    perf_engine_t *engine;
+} bench_idle_t;
+
+static void bench_idle(void *arg)
+{
+    bench_idle_t *idle = arg;
+
+    idle->ops->progress(idle->engine);
+}
+
 static int bench_rows(perf_run_t *run, const perf_engine_ops_t *ops)
 {
     size_t block_size = (size_t)run->options->start_block_size;
@@ -214,7 +227,7 @@ static int bench_rows(perf_run_t *run, const perf_engine_ops_t *ops)
         }
         if (ret == 0) {
             ops->farewell(engine);
-            ret = perf_run_barrier(run, NULL, NULL);
+            ret = perf_run_barrier(run, bench_idle, &(bench_idle_t){ops, engine});
         }
         ops->close(engine);
     }

@@ -4,6 +4,7 @@
 #include "perf/message.h"
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +46,10 @@ START_TEST(lengths_average_to_the_mean_and_keep_their_range)
     perf_source_t *source = generator(7, 4000, 300);
     const perf_request_t *request;
     uint64_t sum = 0, before = 0;
-    unsigned i;
+    bool is_slow = (getenv("MKV_UNDER_VALGRIND") != NULL);
+    unsigned i, count = is_slow ? 1000 : 20000;
 
-    for (i = 0; i < 20000; ++i) {
+    for (i = 0; i < count; ++i) {
         ck_assert_int_eq(perf_source_next(source, &request), 1);
         ck_assert(request->input_length >= 1000 && request->input_length <= 16000);
         ck_assert_uint_ge(request->output_length, 75);
@@ -56,8 +58,8 @@ START_TEST(lengths_average_to_the_mean_and_keep_their_range)
         before = request->timestamp_ms;
         sum += request->input_length;
     }
-    ck_assert_uint_gt(sum / 20000, 3900);
-    ck_assert_uint_lt(sum / 20000, 4100);
+    ck_assert_uint_gt(sum / count, is_slow ? 3500 : 3900);
+    ck_assert_uint_lt(sum / count, is_slow ? 4500 : 4100);
     perf_source_destroy(source);
 }
 END_TEST
@@ -69,9 +71,10 @@ START_TEST(equal_hashes_have_equal_histories)
     perf_source_t *source = generator(3, 6000, 300);
     const perf_request_t *request;
     unsigned i, h, reused = 0;
+    unsigned count = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 200 : 5000;
     uint64_t before;
 
-    for (i = 0; i < 5000; ++i) {
+    for (i = 0; i < count; ++i) {
         ck_assert_int_eq(perf_source_next(source, &request), 1);
         before = 1;
         for (h = 0; h < request->num_hashes; ++h) {
@@ -84,7 +87,7 @@ START_TEST(equal_hashes_have_equal_histories)
             before = request->hashes[h] + 2;
         }
     }
-    ck_assert_uint_gt(reused, 5000); /* more than the system prompt comes back */
+    ck_assert_uint_gt(reused, count); /* more than the system prompt comes back */
     perf_source_destroy(source);
 }
 END_TEST
