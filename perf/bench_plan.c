@@ -266,7 +266,7 @@ static int bench_start_other(int argc, char **argv, int fd)
         other[argc + 2] = (char[]){"--_rank"};
         other[argc + 3] = (char[]){"1"};
         setenv("HIP_VISIBLE_DEVICES", "1", 1);
-        execv("/proc/self/exe", other);
+        execvp(argv[0], other); /* /proc/self/exe would be valgrind */
         _exit(EXIT_FAILURE);
     }
     free(other);
