@@ -59,13 +59,13 @@ instructions() { # API PHASE BLOCKS DIVISOR [OBJECT]
 }
 
 table() { # API
-    local blocks prep post allocs heap n ucx library part
+    local blocks prep post allocs plan_heap heap n ucx library part
 
-    echo "| blocks | plan, ns/block | plan, instr/block | post + completion, ns/block | post + completion, instr/block | of these libmorikv | UCP, UCT, UCS | mori_xgmi | libhipcpu | allocations a post | heap, bytes/block |"
-    echo "|---|---|---|---|---|---|---|---|---|---|---|"
+    echo "| blocks | plan, ns/block | plan, instr/block | post + completion, ns/block | post + completion, instr/block | of these libmorikv | UCP, UCT, UCS | mori_xgmi | libhipcpu | allocations a post | plan, heap bytes/block | plan and posts in flight, heap bytes/block |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
     counted "$1"
     native "$1" >"$work/$1.native"
-    while read -r blocks prep post allocs heap _; do
+    while read -r blocks prep post allocs plan_heap heap _; do
         n=$((4 * blocks))
         ucx=0
         for library in libucp libuct.so libucs; do
@@ -76,7 +76,7 @@ table() { # API
             "| $post | $(instructions "$1" post "$blocks" "$n")" \
             "| $(instructions "$1" post "$blocks" "$n" libmorikv) | $ucx" \
             "| $(instructions "$1" post "$blocks" "$n" libuct_mori)" \
-            "| $(instructions "$1" post "$blocks" "$n" libhipcpu) | $allocs | $heap |"
+            "| $(instructions "$1" post "$blocks" "$n" libhipcpu) | $allocs | $plan_heap | $heap |"
     done <"$work/$1.native"
 }
 

@@ -119,7 +119,7 @@ static int __attribute__((noinline)) bench_posts(const perf_engine_ops_t *ops,
 static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t *ops,
                          perf_engine_t *engine, perf_job_t *job)
 {
-    uint64_t heap = bench_heap_bytes(), num_allocs, start_ns, post_ns;
+    uint64_t heap = bench_heap_bytes(), plan_heap, num_allocs, start_ns, post_ns;
     char name[64];
 
     CALLGRIND_ZERO_STATS;
@@ -130,6 +130,7 @@ static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t 
     CALLGRIND_TOGGLE_COLLECT;
     snprintf(name, sizeof(name), "plan %u", job->num_blocks);
     CALLGRIND_DUMP_STATS_AT(name);
+    plan_heap = bench_heap_bytes() - heap;
 
     /* the first posts make what later ones reuse */
     if (bench_posts(ops, engine, job, options->warmup_iter) != 0) {
@@ -150,11 +151,11 @@ static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t 
     snprintf(name, sizeof(name), "post %u", job->num_blocks);
     CALLGRIND_DUMP_STATS_AT(name);
 
-    printf("%u %.1f %.2f %.3f %.1f %" PRIu64 "\n", job->num_blocks,
+    printf("%u %.1f %.2f %.3f %.1f %.1f %" PRIu64 "\n", job->num_blocks,
            (double)job->prep_ns / job->num_blocks,
            (double)post_ns / ((double)options->num_iter * job->num_blocks),
-           (double)num_allocs / options->num_iter, (double)heap / job->num_blocks,
-           job->num_merged);
+           (double)num_allocs / options->num_iter, (double)plan_heap / job->num_blocks,
+           (double)heap / job->num_blocks, job->num_merged);
     fflush(stdout);
     return ops->stop(engine, job);
 }
