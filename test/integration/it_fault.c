@@ -184,11 +184,13 @@ static const char *const it_hip_functions[] = {
 
 static const char *const it_hip_when[] = {"1", "2", "5", "0"};
 
-/* Either side may be hit, the actions go through all paths: one, few, many, large. */
-static void it_run_hip_fault(const char *function, const char *when, int in_both)
+/* Either side may be hit, the actions go through all paths: one, few, many, large.
+ * Returns how many actions ended in an error. */
+static unsigned it_run_hip_fault(const char *function, const char *when, int in_both)
 {
     char text[128];
     const char *env[] = {text, NULL};
+    unsigned num_errors;
     it_pair_t pair;
 
     snprintf(text, sizeof(text), "HIPCPU_FAIL=%s:%s:999", function, when);
@@ -204,19 +206,33 @@ static void it_run_hip_fault(const char *function, const char *when, int in_both
         it_show(&pair.server);
         ck_abort_msg("%s: the server ended with %d", text, pair.server.status);
     }
+
+    num_errors = it_count(&pair.client, "\nerror ");
     it_pair_free(&pair);
+    return num_errors;
 }
 
 START_TEST(failing_hip_call_is_an_error)
 {
     const char *function = it_hip_functions[_i];
+    unsigned num_errors = 0;
     size_t i;
 
     for (i = 0; i < sizeof(it_hip_when) / sizeof(it_hip_when[0]); ++i) {
-        it_run_hip_fault(function, it_hip_when[i], 0);
+        num_errors += it_run_hip_fault(function, it_hip_when[i], 0);
     }
-    it_run_hip_fault(function, "1", 1);
-    mkv_test_pass("failing_hip_call_is_an_error", "%s", function);
+    num_errors += it_run_hip_fault(function, "1", 1);
+    mkv_test_pass("failing_hip_call_is_an_error", "%s: 5 runs, %u errors", function,
+                  num_errors);
+}
+END_TEST
+
+/* The faults reach the lane: without these calls device memory has no way. */
+START_TEST(lane_without_its_calls_says_so)
+{
+    ck_assert_uint_ge(it_run_hip_fault("hipIpcOpenMemHandle", "0", 0), 5);
+    ck_assert_uint_ge(it_run_hip_fault("hipMemcpyAsync", "0", 0), 1);
+    mkv_test_pass("lane_without_its_calls_says_so", "mapping and copying always fail");
 }
 END_TEST
 
@@ -277,6 +293,7 @@ int main(void)
     tcase_add_test(tcase, changed_key_is_an_error);
     tcase_add_loop_test(tcase, failing_hip_call_is_an_error, 0,
                         IT_COUNT(it_hip_functions));
+    tcase_add_test(tcase, lane_without_its_calls_says_so);
     tcase_add_test(tcase, missing_hip_library_leaves_other_lanes);
     tcase_add_test(tcase, hip_library_on_one_side_only_is_harmless);
     suite_add_tcase(suite, tcase);

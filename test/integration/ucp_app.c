@@ -153,7 +153,8 @@ static int ucp_app_copy(const ucp_app_mem_t *mem, void *to, const void *from,
     return 1;
 }
 
-int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t length, uint64_t seed)
+int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t offset, size_t length,
+                     uint64_t seed, uint64_t pattern_offset)
 {
     char *buffer = malloc(UCP_APP_CHUNK);
     size_t done, chunk;
@@ -161,26 +162,27 @@ int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t length, uint64_t seed)
 
     for (done = 0; is_ok && (done < length); done += chunk) {
         chunk = (length - done < UCP_APP_CHUNK) ? length - done : UCP_APP_CHUNK;
-        mkv_pattern_fill(buffer, chunk, seed, done);
-        is_ok = ucp_app_copy(mem, (char *)mem->addr + done, buffer, chunk);
+        mkv_pattern_fill(buffer, chunk, seed, pattern_offset + done);
+        is_ok = ucp_app_copy(mem, (char *)mem->addr + offset + done, buffer, chunk);
     }
 
     free(buffer);
     return is_ok;
 }
 
-size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t length, uint64_t seed)
+size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t offset, size_t length,
+                         uint64_t seed, uint64_t pattern_offset)
 {
     char *buffer = malloc(UCP_APP_CHUNK);
     size_t done = 0, chunk, same;
 
     while (done < length) {
         chunk = (length - done < UCP_APP_CHUNK) ? length - done : UCP_APP_CHUNK;
-        if (!ucp_app_copy(mem, buffer, (char *)mem->addr + done, chunk)) {
+        if (!ucp_app_copy(mem, buffer, (char *)mem->addr + offset + done, chunk)) {
             break;
         }
 
-        same = mkv_pattern_check(buffer, chunk, seed, done);
+        same = mkv_pattern_check(buffer, chunk, seed, pattern_offset + done);
         done += same;
         if (same < chunk) {
             break;
@@ -238,10 +240,10 @@ static void ucp_app_answer(ucp_app_t *app, const ucp_app_msg_t *req, ucp_app_mem
         ucp_app_mem_destroy(app, mem, (int)req->a[0]);
         break;
     case UCP_APP_FILL:
-        rep->is_error = !ucp_app_mem_fill(mem, req->a[0], req->a[1]);
+        rep->is_error = !ucp_app_mem_fill(mem, 0, req->a[0], req->a[1], 0);
         break;
     case UCP_APP_CHECK:
-        rep->a[0] = ucp_app_mem_check(mem, req->a[0], req->a[1]);
+        rep->a[0] = ucp_app_mem_check(mem, 0, req->a[0], req->a[1], 0);
         break;
     default:
         break;

@@ -72,11 +72,13 @@ ucs_status_t ucp_app_mem_create(ucp_app_t *app, size_t length, int is_device,
 /** Unmap and free; @a free_first gives the memory back before UCP knows. */
 void ucp_app_mem_destroy(ucp_app_t *app, ucp_app_mem_t *mem, int free_first);
 
-/** Fill with a pattern; nonzero on success. */
-int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t length, uint64_t seed);
+/** Fill a part with a part of a pattern; nonzero on success. */
+int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t offset, size_t length,
+                     uint64_t seed, uint64_t pattern_offset);
 
-/** @return Bytes from the start that are as the pattern says. */
-size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t length, uint64_t seed);
+/** @return Bytes from the start of the part that are as the pattern says. */
+size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t offset, size_t length,
+                         uint64_t seed, uint64_t pattern_offset);
 
 /** Serve requests until the client says goodbye or is gone; exit status. */
 int ucp_app_serve(ucp_app_t *app);

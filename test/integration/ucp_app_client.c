@@ -8,8 +8,8 @@
  *   connect              endpoint to the server
  *   key=flip,BYTE        unpack a changed key (also: cut,BYTES; version)
  *   unpack               unpack the right key
- *   put=LENGTH[,COUNT]   write, flush, compare at the server
- *   get=LENGTH[,COUNT]   read, compare here
+ *   put=LENGTH[,COUNT]   write, flush, compare at the server; the pieces are there in
+ *   get=LENGTH[,COUNT]   read, compare here;            the opposite order
  *   post=LENGTH,COUNT    start writes and wait for nothing
  *   flush                start a flush and wait for nothing
  *   drain                wait for all that was started
@@ -240,7 +240,8 @@ static int client_is_ready(const client_t *client, const char *what)
     return 1;
 }
 
-/* Operations of one length, side by side in the memory. */
+/* Operations of one length, side by side in the memory, the first one here being the
+ * last one there: no two of them are one run. */
 static ucs_status_t client_transfer(client_t *client, size_t length, size_t count,
                                     int is_get)
 {
@@ -251,7 +252,7 @@ static ucs_status_t client_transfer(client_t *client, size_t length, size_t coun
 
     for (i = 0; i < count; ++i) {
         char *here = (char *)client->mem.addr + i * length;
-        uint64_t there = client->remote_addr + i * length;
+        uint64_t there = client->remote_addr + (count - 1 - i) * length;
 
         requests[i] =
             is_get ? ucp_get_nbx(client->ep, here, length, there, client->rkey, &param)
@@ -271,6 +272,30 @@ static ucs_status_t client_transfer(client_t *client, size_t length, size_t coun
     return first;
 }
 
+/* This end's pieces, so that the other end has the pattern from its start. */
+static void client_fill_pieces(client_t *client, size_t length, size_t count,
+                               uint64_t seed)
+{
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        ucp_app_mem_fill(&client->mem, i * length, length, seed,
+                         (count - 1 - i) * length);
+    }
+}
+
+static size_t client_check_pieces(client_t *client, size_t length, size_t count)
+{
+    size_t same = 0, i;
+
+    for (i = 0; (i < count) && (same == i * length); ++i) {
+        same += ucp_app_mem_check(&client->mem, i * length, length, client->seed,
+                                  (count - 1 - i) * length);
+    }
+
+    return same;
+}
+
 static int client_move(client_t *client, const char *arg, int is_get)
 {
     const char *what = is_get ? "get" : "put";
@@ -284,7 +309,7 @@ static int client_move(client_t *client, const char *arg, int is_get)
     }
 
     ++client->seed;
-    ucp_app_mem_fill(&client->mem, total, client->seed + (is_get ? 1000 : 0));
+    client_fill_pieces(client, length, count, client->seed + (is_get ? 1000 : 0));
     client_ask(client, UCP_APP_FILL, total, client->seed + (is_get ? 0 : 1000));
     status = client_transfer(client, length, count, is_get);
     if (status != UCS_OK) {
@@ -292,7 +317,7 @@ static int client_move(client_t *client, const char *arg, int is_get)
         return 0;
     }
 
-    same = is_get ? ucp_app_mem_check(&client->mem, total, client->seed)
+    same = is_get ? client_check_pieces(client, length, count)
                   : client_ask(client, UCP_APP_CHECK, total, client->seed);
     if (same != total) {
         printf("WRONG %s %zu x %zu: byte %zu differs\n", what, count, length, same);
