@@ -23,12 +23,6 @@ static perf_allocator_t *pool(uint32_t num_blocks)
     return allocator;
 }
 
-/* Valgrind makes a round fifty times as long; it looks for other things. */
-static uint32_t rounds(uint32_t count)
-{
-    return (getenv("MKV_UNDER_VALGRIND") != NULL) ? count / 50 : count;
-}
-
 START_TEST(equal_prefix_is_shared_and_the_rest_is_not)
 {
     static const uint64_t first[] = {11, 12, 13, 0}, second[] = {11, 12, 99, 0};

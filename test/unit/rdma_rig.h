@@ -44,9 +44,9 @@ typedef struct rig {
 } rig_t;
 
 /**
- * First call of main(): UCX looks for modules before main(), so the program starts itself
- * again with UCX_PLUGIN_PATH set, unless it is set already. The build folder is the current
- * one or MKV_BUILD_DIR.
+ * First call of main(): UCX looks for modules before main(), so the program starts
+ * itself again with UCX_PLUGIN_PATH set, unless it is set already. The build folder is
+ * the current one or MKV_BUILD_DIR.
  */
 void rig_find_module(char **argv);
 

@@ -108,7 +108,7 @@ START_TEST(versions_differ_only_here)
     muct_gpu_mem_info_t info;
     void *device, *pinned;
     muct_gpu_t gpu;
-    int on_stack;
+    int on_stack = 0;
 
     set_version(releases[_i].major, releases[_i].minor);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
