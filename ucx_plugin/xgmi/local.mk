@@ -27,3 +27,4 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_rma.c \
 	ucx_plugin/xgmi/xgmi_stage.c \
 	ucx_plugin/xgmi/xgmi_stage.h
+EXTRA_DIST += docs/xgmi.md

@@ -136,14 +136,14 @@ static ucs_status_t muct_xgmi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
     attr->cap.put.max_zcopy = SIZE_MAX;
     attr->cap.put.opt_zcopy_align = 1;
     attr->cap.put.align_mtu = 1;
-    attr->cap.put.max_iov = 16;
+    attr->cap.put.max_iov = 1;
 
     attr->cap.get.max_bcopy = iface->stage.size;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
     attr->cap.get.opt_zcopy_align = 1;
     attr->cap.get.align_mtu = 1;
-    attr->cap.get.max_iov = 16;
+    attr->cap.get.max_iov = 1;
 
     attr->device_addr_len = MUCT_XGMI_DEVICE_ADDR_SIZE;
     attr->iface_addr_len = MUCT_XGMI_IFACE_ADDR_SIZE;

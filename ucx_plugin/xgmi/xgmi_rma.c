@@ -143,34 +143,33 @@ static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *qu
     ++ep->num_not_over;
 }
 
+/* One piece at most: max_iov says so, because pieces may be on different devices. */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
-    uint64_t raddr, uct_rkey_t rkey, uct_completion_t *comp)
+    uint64_t raddr, uct_rkey_t tl_rkey, uct_completion_t *comp)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)tl_rkey;
     const muct_xgmi_mem_t *mem;
     muct_xgmi_queue_t *queue;
-    uint64_t total = 0;
     uint64_t laddr = 0;
     ucs_status_t status;
-    size_t i;
 
     status = muct_xgmi_ep_may_post(ep);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
 
-    for (i = 0; i < iovcnt; ++i) {
-        total += iov[i].length;
-    }
-    if (total == 0) {
+    if (ucs_unlikely((iovcnt == 0) || (iov->length == 0))) {
         return UCS_OK;
     }
 
-    mem = iov[0].memh;
-    if (ucs_unlikely(mem == NULL)) {
-        muct_error("local memory %p was not registered", iov[0].buffer);
+    mem = iov->memh;
+    if (ucs_unlikely((mem == NULL) || (iovcnt > 1))) {
+        muct_error("%zu pieces of local memory, the first %p with handle %p: one "
+                   "registered piece was expected",
+                   iovcnt, iov->buffer, iov->memh);
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -179,25 +178,19 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
         return status;
     }
 
-    status = muct_xgmi_queue_reserve(queue, iovcnt);
+    status = muct_xgmi_queue_reserve(queue, 1);
     if (ucs_unlikely(status != UCS_OK)) {
         return muct_xgmi_ep_no_resource(ep, status);
     }
 
-    status =
-        muct_xgmi_ep_find(queue, (const muct_xgmi_rkey_t *)rkey, raddr, total, &laddr);
+    status = muct_xgmi_ep_find(queue, rkey, raddr, iov->length, &laddr);
     if (ucs_unlikely(status != UCS_OK)) {
         return status;
     }
 
-    for (i = 0; i < iovcnt; ++i) {
-        mem = (iov[i].memh == NULL) ? mem : iov[i].memh;
-        muct_xgmi_queue_set_operands(queue, mem, ((muct_xgmi_rkey_t *)rkey)->uid);
-        muct_xgmi_ep_add(queue, dir, (uintptr_t)iov[i].buffer + mem->delta, laddr,
-                         iov[i].length);
-        laddr += iov[i].length;
-    }
-
+    muct_xgmi_queue_set_operands(queue, mem, rkey->uid);
+    muct_xgmi_ep_add(queue, dir, (uintptr_t)iov->buffer + mem->delta, laddr,
+                     iov->length);
     muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
     return UCS_INPROGRESS;
 }
