@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Options against what a device has; codes of verbs. */
+
+#include "rdma/rdma_config.h"
+#include "rdma/rdma_qp.h"
+#include "rdma/rdma_wc.h"
+
+#include <ucs/sys/string.h>
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static muct_rdma_iface_config_t config;
+static muct_rdma_device_t device;
+static muct_rdma_port_t port;
+static muct_rdma_limits_t limits;
+
+/* A small device without atomics, two scatter entries, no shared receive queue. */
+static void setup(void)
+{
+    memset(&config, 0, sizeof(config));
+    config.num_qps = 1;
+    config.tx_depth = 512;
+    config.rx_depth = 64;
+    config.cq_depth = 16384;
+    config.max_sge = 4;
+    config.max_inline = 128;
+    config.post_batch = UCS_ULUNITS_AUTO;
+    config.seg_size = 8256;
+    config.stripe_size = 65536;
+    config.retry_count = 7;
+    config.rnr_retry = 7;
+    config.traffic_class = UCS_ULUNITS_AUTO;
+    config.hop_limit = 255;
+    config.max_reads = UCS_ULUNITS_AUTO;
+    config.atomics = UCS_TRY;
+
+    memset(&device, 0, sizeof(device));
+    strcpy(device.name, "small0");
+    device.attr.max_qp_wr = 4096;
+    device.attr.max_cqe = 8192;
+    device.attr.max_sge = 2;
+    device.attr.max_qp_rd_atom = 16;
+    device.attr.max_qp_init_rd_atom = 8;
+
+    memset(&port, 0, sizeof(port));
+    port.mtu_shift = 10;
+    port.max_msg_size = 1u << 30;
+}
+
+static ucs_status_t fit(void)
+{
+    memset(&limits, 0xa5, sizeof(limits));
+    return muct_rdma_limits_init(&config, &device, &port, &limits);
+}
+
+START_TEST(wishes_are_met_where_the_device_can)
+{
+    device.attr.max_sge = 16;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_eq(limits.tx_depth, 512);
+    ck_assert_uint_eq(limits.rx_depth, 64);
+    ck_assert_uint_eq(limits.max_sge, 4);
+    ck_assert_uint_eq(limits.batch, MUCT_RDMA_POST_BATCH_AUTO);
+    ck_assert_uint_eq(limits.max_reads, 8);
+    ck_assert_uint_eq(limits.max_dest_reads, 16);
+    ck_assert_uint_eq(limits.max_msg_size, 1u << 30);
+    ck_assert(!limits.has_atomics);
+}
+END_TEST
+
+START_TEST(wishes_beyond_the_device_are_clamped)
+{
+    config.tx_depth = 100000;
+    config.rx_depth = 30000;
+    config.max_reads = 200;
+    config.path_mtu = 5;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_le(limits.tx_depth, 4096);
+    ck_assert_uint_eq(limits.cq_depth, 8192);
+    ck_assert_uint_le(limits.tx_depth + limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
+                      limits.cq_depth);
+    ck_assert_uint_eq(limits.max_sge, 2);
+    ck_assert_uint_eq(limits.max_reads, 8);
+    ck_assert_uint_eq(limits.mtu_shift, 10);
+}
+END_TEST
+
+START_TEST(queue_pair_always_fits_a_completion_queue)
+{
+    config.cq_depth = 16; /* fewer than one queue pair needs: the queue grows */
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_eq(limits.tx_depth, 512);
+    ck_assert_uint_ge(limits.cq_depth, 512 + 64 + MUCT_RDMA_CREDIT_RECEIVES);
+
+    device.attr.max_cqe = 64; /* and when it cannot, the queue pair shrinks */
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_le(limits.tx_depth + limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
+                      64);
+    ck_assert_uint_ge(limits.tx_depth, 2);
+    ck_assert_uint_ge(limits.rx_depth, 1);
+}
+END_TEST
+
+START_TEST(chain_is_at_most_half_the_queue)
+{
+    config.post_batch = 10000;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_eq(limits.batch, 256);
+    config.post_batch = 1;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert_uint_eq(limits.batch, 1);
+}
+END_TEST
+
+START_TEST(values_without_sense_are_refused)
+{
+    switch (_i) {
+    case 0:
+        config.num_qps = 0;
+        break;
+    case 1:
+        config.num_qps = MUCT_RDMA_ADDR_MAX_QPS + 1;
+        break;
+    case 2:
+        config.retry_count = 8;
+        break;
+    case 3:
+        config.sl = 16;
+        break;
+    case 4:
+        config.traffic_class = 256;
+        break;
+    case 5:
+        config.seg_size = 100;
+        break;
+    case 6:
+        config.post_batch = 0;
+        break;
+    case 7:
+        config.hop_limit = 0;
+        break;
+    default:
+        config.rx_depth = 0;
+    }
+    ck_assert_int_eq(fit(), UCS_ERR_INVALID_PARAM);
+}
+END_TEST
+
+START_TEST(atomics_are_used_where_there_are_any)
+{
+    config.atomics = UCS_YES;
+    ck_assert_int_eq(fit(), UCS_ERR_UNSUPPORTED);
+    device.has_atomics = true;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert(limits.has_atomics);
+    config.atomics = UCS_NO;
+    ck_assert_int_eq(fit(), UCS_OK);
+    ck_assert(!limits.has_atomics);
+}
+END_TEST
+
+START_TEST(timeouts_have_the_next_larger_code)
+{
+    ck_assert_uint_eq(muct_rdma_qp_timeout_code(0), 1);
+    ck_assert_uint_eq(muct_rdma_qp_timeout_code(0.067), 14);
+    ck_assert_uint_eq(muct_rdma_qp_timeout_code(1.0), 18);
+    ck_assert_uint_eq(muct_rdma_qp_timeout_code(1e9), 31);
+    ck_assert_uint_eq(muct_rdma_qp_rnr_code(0), 1);
+    ck_assert_uint_eq(muct_rdma_qp_rnr_code(0.0006), 12);
+    ck_assert_uint_eq(muct_rdma_qp_rnr_code(0.001), 14);
+    ck_assert_uint_eq(muct_rdma_qp_rnr_code(10), 0);
+}
+END_TEST
+
+START_TEST(link_rates_are_those_of_the_standard)
+{
+    ck_assert_double_eq_tol(muct_rdma_link_bandwidth(32, 2), 12.5e9, 1);  /* EDR x4 */
+    ck_assert_double_eq_tol(muct_rdma_link_bandwidth(128, 2), 50e9, 1);   /* NDR x4 */
+    ck_assert_double_eq_tol(muct_rdma_link_bandwidth(256, 2), 100e9, 1);  /* XDR x4 */
+    ck_assert_double_eq_tol(muct_rdma_link_bandwidth(32, 8), 37.5e9, 1);  /* EDR x12 */
+    ck_assert_double_eq_tol(muct_rdma_link_bandwidth(64, 16), 12.5e9, 1); /* HDR x2 */
+    ck_assert(muct_rdma_link_bandwidth(77, 99) > 0);
+}
+END_TEST
+
+START_TEST(best_gid_is_routable_and_ipv4)
+{
+    union ibv_gid ipv4 = {.raw = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}};
+    union ibv_gid global = {.raw = {0x20, 0x01, [15] = 1}};
+    union ibv_gid local = {.raw = {0xfe, 0x80, [15] = 1}};
+    union ibv_gid none = {.raw = {0}};
+    unsigned v1_ipv4 = muct_rdma_gid_score(&ipv4, MUCT_RDMA_LINK_ROCE_V1);
+    unsigned v2_ipv4 = muct_rdma_gid_score(&ipv4, MUCT_RDMA_LINK_ROCE_V2);
+    unsigned v2_global = muct_rdma_gid_score(&global, MUCT_RDMA_LINK_ROCE_V2);
+    unsigned v2_local = muct_rdma_gid_score(&local, MUCT_RDMA_LINK_ROCE_V2);
+
+    ck_assert_uint_gt(v2_ipv4, v2_global);
+    ck_assert_uint_gt(v2_global, v2_local);
+    ck_assert_uint_gt(v2_local, v1_ipv4);
+    ck_assert_uint_eq(muct_rdma_gid_score(&none, MUCT_RDMA_LINK_ROCE_V2), 0);
+}
+END_TEST
+
+START_TEST(lists_include_and_exclude)
+{
+    char *names[] = {(char *)"a", (char *)"b:2"};
+    ucs_config_allow_list_t list = {.array = {names, 2, 0}};
+
+    list.mode = UCS_CONFIG_ALLOW_LIST_ALLOW_ALL;
+    ck_assert(muct_rdma_device_is_listed(&list, "c", 1));
+    list.mode = UCS_CONFIG_ALLOW_LIST_ALLOW;
+    ck_assert(muct_rdma_device_is_listed(&list, "a", 1));
+    ck_assert(muct_rdma_device_is_listed(&list, "a", 2));
+    ck_assert(!muct_rdma_device_is_listed(&list, "b", 1));
+    ck_assert(muct_rdma_device_is_listed(&list, "b", 2));
+    ck_assert(!muct_rdma_device_is_listed(&list, "c", 1));
+    list.mode = UCS_CONFIG_ALLOW_LIST_NEGATE;
+    ck_assert(!muct_rdma_device_is_listed(&list, "a", 1));
+    ck_assert(muct_rdma_device_is_listed(&list, "b", 1));
+    ck_assert(muct_rdma_device_is_listed(&list, "c", 1));
+}
+END_TEST
+
+START_TEST(every_completion_status_has_a_meaning)
+{
+    ck_assert_int_eq(muct_rdma_wc_status(IBV_WC_SUCCESS), UCS_OK);
+    ck_assert_int_eq(muct_rdma_wc_status(IBV_WC_RETRY_EXC_ERR),
+                     UCS_ERR_ENDPOINT_TIMEOUT);
+    ck_assert_int_eq(muct_rdma_wc_status(IBV_WC_REM_ACCESS_ERR),
+                     UCS_ERR_CONNECTION_RESET);
+    ck_assert_int_eq(muct_rdma_wc_status(IBV_WC_WR_FLUSH_ERR), UCS_ERR_CANCELED);
+    ck_assert_int_eq(muct_rdma_wc_status(IBV_WC_LOC_PROT_ERR), UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(muct_rdma_wc_status((enum ibv_wc_status)_i) == UCS_OK,
+                     _i == IBV_WC_SUCCESS);
+    ck_assert_ptr_nonnull(muct_rdma_wc_hint((enum ibv_wc_status)_i));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rdma limits");
+    TCase *tcase = tcase_create("limits");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, wishes_are_met_where_the_device_can);
+    tcase_add_test(tcase, wishes_beyond_the_device_are_clamped);
+    tcase_add_test(tcase, queue_pair_always_fits_a_completion_queue);
+    tcase_add_test(tcase, chain_is_at_most_half_the_queue);
+    tcase_add_loop_test(tcase, values_without_sense_are_refused, 0, 9);
+    tcase_add_test(tcase, atomics_are_used_where_there_are_any);
+    tcase_add_test(tcase, timeouts_have_the_next_larger_code);
+    tcase_add_test(tcase, link_rates_are_those_of_the_standard);
+    tcase_add_test(tcase, best_gid_is_routable_and_ipv4);
+    tcase_add_test(tcase, lists_include_and_exclude);
+    tcase_add_loop_test(tcase, every_completion_status_has_a_meaning, 0,
+                        IBV_WC_TM_RNDV_INCOMPLETE + 1);
+    suite_add_tcase(suite, tcase);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

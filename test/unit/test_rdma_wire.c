@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Bytes that cross processes: keys and addresses of mori_rdma. */
+
+#include "rdma/rdma_addr.h"
+#include "rdma/rdma_key.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS 4
+#define PACKED MUCT_RDMA_KEY_PACKED_SIZE(SLOTS)
+
+static muct_rdma_key_t key;
+static uint8_t packed[PACKED];
+
+static void setup(void)
+{
+    memset(&key, 0, sizeof(key));
+    key.incarnation = 0x1122334455667788u;
+    key.base = 0x7f0000001000u;
+    key.length = 3 * 4096 - 1;
+    key.flags = MUCT_RDMA_KEY_FLAG_GPU;
+    key.chunk_shift = 12;
+    key.num_rkeys = 3;
+    key.rkeys[0] = 0x100;
+    key.rkeys[1] = 0xffffffff;
+    key.rkeys[2] = 0x102;
+    muct_rdma_key_pack(&key, SLOTS, packed);
+}
+
+START_TEST(key_comes_back_as_it_was)
+{
+    muct_rdma_key_t other;
+
+    memset(&other, 0, sizeof(other));
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_OK);
+    ck_assert_mem_eq(&other, &key, sizeof(key));
+}
+END_TEST
+
+START_TEST(key_bytes_do_not_change_between_releases)
+{
+    ck_assert_uint_eq(packed[0], 1);
+    ck_assert_uint_eq(packed[8], 0x88);
+    ck_assert_uint_eq(packed[15], 0x11);
+    ck_assert_uint_eq(packed[17], 0x10);
+    ck_assert_uint_eq(packed[36 + 4], 0xff);
+    ck_assert_uint_eq(PACKED, 56);
+}
+END_TEST
+
+START_TEST(every_changed_bit_of_a_key_is_refused)
+{
+    muct_rdma_key_t other = {.num_rkeys = 77};
+    size_t bit;
+
+    for (bit = 0; bit < 8 * PACKED; ++bit) {
+        packed[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+        ck_assert_int_ne(muct_rdma_key_unpack(packed, PACKED, &other),
+                         MUCT_RDMA_KEY_OK);
+        packed[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    }
+    ck_assert_uint_eq(other.num_rkeys, 77);
+}
+END_TEST
+
+START_TEST(key_cut_anywhere_is_refused)
+{
+    muct_rdma_key_t other;
+    uint8_t *exact;
+    size_t length;
+
+    /* on the heap, so that tools see a read beyond the end */
+    for (length = 0; length < PACKED; ++length) {
+        exact = malloc(length + 1);
+        memcpy(exact, packed, length);
+        ck_assert_int_ne(muct_rdma_key_unpack(exact, length, &other), MUCT_RDMA_KEY_OK);
+        free(exact);
+    }
+}
+END_TEST
+
+START_TEST(key_without_sense_is_refused_with_a_reason)
+{
+    muct_rdma_key_t other;
+
+    key.length = 64 * 4096; /* needs 64 keys */
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_COUNT);
+
+    key.length = 4096 * 2 + 1;
+    key.base = UINT64_MAX - 4096;
+    muct_rdma_key_pack(&key, SLOTS, packed);
+    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_RANGE);
+    ck_assert_str_ne(muct_rdma_key_strerror(MUCT_RDMA_KEY_RANGE), "unknown reason");
+}
+END_TEST
+
+START_TEST(key_covers_its_region_and_nothing_else)
+{
+    ck_assert(muct_rdma_key_covers(&key, key.base, key.length));
+    ck_assert(muct_rdma_key_covers(&key, key.base + key.length - 1, 1));
+    ck_assert(muct_rdma_key_covers(&key, key.base + key.length, 0));
+    ck_assert(!muct_rdma_key_covers(&key, key.base, key.length + 1));
+    ck_assert(!muct_rdma_key_covers(&key, key.base - 1, 1));
+    ck_assert(!muct_rdma_key_covers(&key, key.base + key.length, 1));
+    ck_assert(!muct_rdma_key_covers(&key, key.base + 1, SIZE_MAX));
+    ck_assert(!muct_rdma_key_covers(&key, UINT64_MAX, 2));
+}
+END_TEST
+
+START_TEST(chunks_meet_at_their_borders)
+{
+    ck_assert_uint_eq(muct_rdma_key_chunk(&key, key.base), 0);
+    ck_assert_uint_eq(muct_rdma_key_chunk(&key, key.base + 4095), 0);
+    ck_assert_uint_eq(muct_rdma_key_chunk(&key, key.base + 4096), 1);
+    ck_assert_uint_eq(muct_rdma_key_chunk_left(&key, key.base), 4096);
+    ck_assert_uint_eq(muct_rdma_key_chunk_left(&key, key.base + 4095), 1);
+    ck_assert_uint_eq(muct_rdma_key_chunk_left(&key, key.base + 4096), 4096);
+}
+END_TEST
+
+static const muct_rdma_dev_addr_t device = {
+    .link = MUCT_RDMA_LINK_ROCE_V2,
+    .mtu_shift = 12,
+    .rail = 3,
+    .lid = 0x1234,
+    .incarnation = 0x8877665544332211u,
+    .gid = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1},
+};
+
+START_TEST(device_address_comes_back_as_it_was)
+{
+    uint8_t bytes[MUCT_RDMA_DEV_ADDR_SIZE];
+    muct_rdma_dev_addr_t other;
+
+    ck_assert_uint_le(MUCT_RDMA_DEV_ADDR_SIZE, 31); /* what UCX has room for */
+    muct_rdma_dev_addr_pack(&device, bytes);
+    memset(&other, 0, sizeof(other));
+    ck_assert_int_eq(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_uint_eq(other.link, device.link);
+    ck_assert_uint_eq(other.mtu_shift, device.mtu_shift);
+    ck_assert_uint_eq(other.rail, device.rail);
+    ck_assert_uint_eq(other.lid, device.lid);
+    ck_assert_uint_eq(other.incarnation, device.incarnation);
+    ck_assert_mem_eq(other.gid, device.gid, 16);
+}
+END_TEST
+
+START_TEST(device_address_without_sense_is_refused)
+{
+    uint8_t bytes[MUCT_RDMA_DEV_ADDR_SIZE];
+    muct_rdma_dev_addr_t other;
+    static const struct {
+        unsigned at;
+        uint8_t value;
+    } bad[] = {{0, 0}, {0, 2}, {1, 0}, {1, 4}, {2, 7}, {2, 13}, {2, 255}};
+    size_t i;
+
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        muct_rdma_dev_addr_pack(&device, bytes);
+        bytes[bad[i].at] = bad[i].value;
+        ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    }
+
+    muct_rdma_dev_addr_pack(&device, bytes);
+    for (i = 0; i < sizeof(bytes); ++i) {
+        ck_assert_int_ne(muct_rdma_dev_addr_unpack(bytes, i, &other), 0);
+    }
+}
+END_TEST
+
+START_TEST(endpoint_address_comes_back_as_it_was)
+{
+    muct_rdma_ep_addr_t addr = {.num_qps = (uint8_t)_i,
+                                .psn = 0xabcdef,
+                                .num_receives = 64,
+                                .receive_size = 8256,
+                                .max_reads = 16,
+                                .flush_addr = 0x7fffdeadbeef,
+                                .flush_rkey = 0xfffffffe};
+    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(MUCT_RDMA_ADDR_MAX_QPS)];
+    muct_rdma_ep_addr_t other;
+    int i;
+
+    for (i = 0; i < _i; ++i) {
+        addr.qp_nums[i] = 0xfffff0 + (uint32_t)i;
+    }
+
+    ck_assert_uint_le(sizeof(bytes), 63); /* what UCX has room for */
+    muct_rdma_ep_addr_pack(&addr, bytes);
+    memset(&other, 0, sizeof(other));
+    ck_assert_int_eq(
+        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i), &other), 0);
+    ck_assert_mem_eq(&other, &addr, sizeof(addr));
+    ck_assert_int_ne(
+        muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i) - 1, &other), 0);
+}
+END_TEST
+
+START_TEST(endpoint_address_without_sense_is_refused)
+{
+    muct_rdma_ep_addr_t addr = {
+        .num_qps = 1, .num_receives = 64, .receive_size = 8256, .qp_nums = {17}};
+    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(1)];
+    muct_rdma_ep_addr_t other;
+
+    muct_rdma_ep_addr_pack(&addr, bytes);
+    bytes[1] = 0;
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    bytes[1] = MUCT_RDMA_ADDR_MAX_QPS + 1;
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other), 0);
+
+    addr.num_receives = 0; /* nobody could ever send to it */
+    muct_rdma_ep_addr_pack(&addr, bytes);
+    ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
+}
+END_TEST
+
+START_TEST(reachability_follows_link_subnet_and_rail)
+{
+    muct_rdma_dev_addr_t other = device;
+
+    other.gid[15] = 2;
+    other.rail = 4;
+    ck_assert_ptr_null(muct_rdma_dev_addr_unreachable(&device, &other, 0));
+    ck_assert_ptr_nonnull(muct_rdma_dev_addr_unreachable(&device, &other, 1));
+    other.rail = 3;
+    ck_assert_ptr_null(muct_rdma_dev_addr_unreachable(&device, &other, 1));
+    other.link = MUCT_RDMA_LINK_ROCE_V1;
+    ck_assert_ptr_nonnull(muct_rdma_dev_addr_unreachable(&device, &other, 0));
+}
+END_TEST
+
+START_TEST(infiniband_subnets_do_not_meet)
+{
+    muct_rdma_dev_addr_t one = device, other;
+
+    one.link = MUCT_RDMA_LINK_IB;
+    other = one;
+    other.gid[15] = 9;
+    ck_assert_ptr_null(muct_rdma_dev_addr_unreachable(&one, &other, 0));
+    other.gid[7] = 9;
+    ck_assert_ptr_nonnull(muct_rdma_dev_addr_unreachable(&one, &other, 0));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rdma wire");
+    TCase *tcase = tcase_create("wire");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, key_comes_back_as_it_was);
+    tcase_add_test(tcase, key_bytes_do_not_change_between_releases);
+    tcase_add_test(tcase, every_changed_bit_of_a_key_is_refused);
+    tcase_add_test(tcase, key_cut_anywhere_is_refused);
+    tcase_add_test(tcase, key_without_sense_is_refused_with_a_reason);
+    tcase_add_test(tcase, key_covers_its_region_and_nothing_else);
+    tcase_add_test(tcase, chunks_meet_at_their_borders);
+    tcase_add_test(tcase, device_address_comes_back_as_it_was);
+    tcase_add_test(tcase, device_address_without_sense_is_refused);
+    tcase_add_loop_test(tcase, endpoint_address_comes_back_as_it_was, 1,
+                        MUCT_RDMA_ADDR_MAX_QPS + 1);
+    tcase_add_test(tcase, endpoint_address_without_sense_is_refused);
+    tcase_add_test(tcase, reachability_follows_link_subnet_and_rail);
+    tcase_add_test(tcase, infiniband_subnets_do_not_meet);
+    suite_add_tcase(suite, tcase);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
