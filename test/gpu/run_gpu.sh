@@ -74,7 +74,7 @@ prepare() {
 # Run in the root, as the product would be run, with a time limit.
 inside() {
     timeout -k 5 "${stage_seconds:-60}" chroot "$root" /usr/bin/env -i \
-        PATH=/usr/bin:/usr/sbin HOME=/root LC_ALL=C.UTF-8 CK_FORK=yes \
+        PATH=/usr/bin:/usr/sbin HOME=/root LC_ALL=C CK_FORK=yes \
         LD_LIBRARY_PATH=/gpu/lib:/gpu/driver HIPSHIM_KERNEL=/gpu/kernel.fatbin \
         UCX_PLUGIN_PATH="$build/.libs" MKV_BUILD_DIR="$build" MKV_TEST_REAL_HIP=1 \
         CUDA_MODULE_LOADING=EAGER HIPCPU_DEVICES=2 \

@@ -169,7 +169,7 @@ integration_all() {
 
     for program in $(cd "$build_here" && find test/integration -maxdepth 1 -type f -perm -1 |
         grep -v -E '/(ucp_app|kv_app)$' | sort); do
-        stage "$program" 40 integration "$program"
+        stage "$program" 60 integration "$program"
     done
 }
 
@@ -183,7 +183,7 @@ run_stages() {
         limits) stage limits 120 limits ;;
         kv) kv_all ;;
         perftest) perftest_all ;;
-        conformance) stage conformance 60 conformance ;;
+        conformance) stage conformance 120 conformance ;;
         integration) integration_all ;;
         *)
             if declare -F "stage_$name" >/dev/null; then
