@@ -10,6 +10,7 @@
 
 #include <getopt.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MIB (1ul << 20)
@@ -146,6 +147,51 @@ static void part_pipelined(void)
         }
         gpu_bench_row("kernel push, pipelined", sizes[s], bench.count, bench.blocks,
                       gpu_bench_median(total, bench.repeats), 0, "timed only");
+    }
+}
+
+/* One transfer as several launches, so that the rest is written while they copy. */
+static void part_split(void)
+{
+    static const size_t sizes[] = {4096, 16384};
+    gpu_device_t *device = &bench.devices[0];
+    double total[MAX_REPEATS];
+    muct_xgmi_list_t list;
+    const piece_t *piece;
+    size_t s, parts, i, j;
+    char what[64];
+    double start;
+    unsigned r;
+
+    if (!gpu_bench_can(PUSH)) {
+        return;
+    }
+    part("one list in several launches, on two streams in turn");
+    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (parts = 1; (parts <= NUM_SETS) && (parts <= bench.count); parts *= 2) {
+            for (r = 0; r < bench.repeats; ++r) {
+                start = gpu_now_us();
+                piece = bench.sets[r % NUM_SETS];
+                for (i = 0; i < parts; ++i) {
+                    muct_xgmi_list_init(&list, bench.memory[i], MAX_PIECES);
+                    for (j = 0; j < bench.count / parts; ++j, ++piece) {
+                        muct_xgmi_list_add(
+                            &list, (uintptr_t)bench.devices[1].pool + piece->dst,
+                            (uintptr_t)device->pool + piece->src, piece->length);
+                    }
+                    gpu_launch(&bench.gpu, device, &device->lanes[i % 2], &list,
+                               bench.blocks);
+                }
+                gpu_wait(&device->lanes[0]);
+                gpu_wait(&device->lanes[1]);
+                total[r] = gpu_now_us() - start;
+            }
+            snprintf(what, sizeof(what), "kernel push, %zu launches", parts);
+            gpu_bench_row(what, sizes[s], bench.count, bench.blocks,
+                          gpu_bench_median(total, bench.repeats), 0, "timed only");
+        }
     }
 }
 
@@ -320,6 +366,16 @@ static void part_background(void)
               "hipMemcpy");
 }
 
+/* In the order in which they run; some leave the source's pool overwritten. */
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {{"scattered", part_scattered},   {"blocks", part_blocks},
+             {"contiguous", part_contiguous}, {"unaligned", part_unaligned},
+             {"mixed", part_mixed},           {"pipelined", part_pipelined},
+             {"split", part_split},           {"both", part_both_ways},
+             {"latency", part_latency},       {"background", part_background}};
+
 static void prepare(const char *path)
 {
     uint64_t state = 0x9e3779b97f4a7c15u;
@@ -375,10 +431,13 @@ static void usage(void)
          "  --pool MIB     memory of each device that is used (2048)\n"
          "  --repeats N    runs per figure, of which the median counts (30)\n"
          "  --blocks N     thread blocks of the kernel (8)\n"
+         "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
+         "                 pipelined split both latency background\n"
          "  --json FILE    write the rows there too");
 }
 
-static void parse(int argc, char **argv, const char **hip, const char **json)
+static void parse(int argc, char **argv, const char **hip, const char **only,
+                  const char **json)
 {
     static const struct option options[] = {{"hip", required_argument, NULL, 'h'},
                                             {"count", required_argument, NULL, 'c'},
@@ -386,6 +445,7 @@ static void parse(int argc, char **argv, const char **hip, const char **json)
                                             {"repeats", required_argument, NULL, 'r'},
                                             {"blocks", required_argument, NULL, 'b'},
                                             {"json", required_argument, NULL, 'j'},
+                                            {"parts", required_argument, NULL, 'o'},
                                             {"help", no_argument, NULL, '?'},
                                             {NULL, 0, NULL, 0}};
     int option;
@@ -408,6 +468,9 @@ static void parse(int argc, char **argv, const char **hip, const char **json)
             bench.blocks =
                 (unsigned)read_number(optarg, "blocks", 1, MUCT_XGMI_MAX_BLOCKS);
             break;
+        case 'o':
+            *only = optarg;
+            break;
         case 'j':
             *json = optarg;
             break;
@@ -421,13 +484,15 @@ static void parse(int argc, char **argv, const char **hip, const char **json)
 int main(int argc, char **argv)
 {
     const char *hip = NULL;
+    const char *only = NULL;
     const char *json = NULL;
+    size_t i;
 
     bench.count = 4096;
     bench.pool_size = 2048 * MIB;
     bench.repeats = 30;
     bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
-    parse(argc, argv, &hip, &json);
+    parse(argc, argv, &hip, &only, &json);
     if (json != NULL) {
         bench.json = fopen(json, "w");
         if (bench.json == NULL) {
@@ -440,15 +505,11 @@ int main(int argc, char **argv)
     prepare(hip);
     printf("gpu_limits: %s, runtime version %d, %zu pieces, pools of %zu MiB\n",
            bench.gpu.name, bench.gpu.version, bench.count, bench.pool_size / MIB);
-    part_scattered();
-    part_blocks();
-    part_contiguous();
-    part_unaligned();
-    part_mixed();
-    part_pipelined();
-    part_both_ways();
-    part_latency();
-    part_background();
+    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
+        if ((only == NULL) || (strstr(only, parts[i].name) != NULL)) {
+            parts[i].run();
+        }
+    }
 
     if (bench.json != NULL) {
         fputs("\n]\n", bench.json);

@@ -63,7 +63,7 @@ mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 2 -type
 mapfile -t needed < <(libraries_of "${files[@]}" "$lib"/ucx/*.so "${built[@]}" \
     "${programs_built[@]}")
 for file in "${needed[@]}" /lib64/ld-linux-x86-64.so.2 "$lib"/libnss_files.so.2 \
-    "$lib"/libpthread.so.0 "$lib"/libdl.so.2 "$lib"/librt.so.1 "$lib"/libgcc_s.so.1 \
+    "$lib"/libpthread.so.0 "$lib"/libdl.so.2 "$lib"/librt.so.1 "$lib"/libutil.so.1 "$lib"/libgcc_s.so.1 \
     "$lib"/libstdc++.so.6; do
     case $file in
     "$build"*) ;;

@@ -135,6 +135,27 @@ stage_cuda() {
     stage "UCX cuda_ipc 4k" 20 cuda 4096 20000
 }
 
+# Other builds of the kernel that the pack may hold, side by side.
+variant() {
+    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu_limits --repeats 20 \
+        --parts scattered,contiguous,split,pipelined || return
+    {
+        printf '\nkernel variant %s\n' "$1"
+        grep -v -E 'copy (loop|batch)' "$work/stage.log"
+    } >>"$report"
+}
+
+stage_variants() {
+    local file
+
+    for file in "$pack"/variants/*.fatbin; do
+        [ -e "$file" ] || continue
+        mkdir -p "$root/gpu/variants"
+        cp "$file" "$root/gpu/variants/"
+        stage "variant $(basename "$file")" 60 variant "$(basename "$file")"
+    done
+}
+
 stage_memcheck() {
     stage memcheck 90 memcheck
 }

@@ -82,13 +82,17 @@ kv() {
 
 kv_all() {
     local sweep=(--total_buffer_size 2g --num_iter 200 --warmup_iter 20 --start_batch_size 4096
-        --max_batch_size 4096 --start_block_size 4k --max_block_size 256k)
-    local model=(--requests 8 --total_buffer_size 16g)
+        --max_batch_size 4096 --start_block_size 4k --max_block_size 256k
+        --initiator_seg_type VRAM --target_seg_type VRAM)
+    local model=(--requests 8 --total_buffer_size 16g --initiator_seg_type VRAM
+        --target_seg_type VRAM)
     local name length op
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
-        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
-    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
+        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k
+        --initiator_seg_type VRAM --target_seg_type VRAM)
+    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m
+        --initiator_seg_type VRAM --target_seg_type VRAM)
     stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
     stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
     stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
@@ -169,7 +173,7 @@ integration_all() {
 
     for program in $(cd "$build_here" && find test/integration -maxdepth 1 -type f -perm -1 |
         grep -v -E '/(ucp_app|kv_app)$' | sort); do
-        stage "$program" 60 integration "$program"
+        stage "$program" 150 integration "$program"
     done
 }
 
@@ -183,7 +187,7 @@ run_stages() {
         limits) stage limits 120 limits ;;
         kv) kv_all ;;
         perftest) perftest_all ;;
-        conformance) stage conformance 120 conformance ;;
+        conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;
         *)
             if declare -F "stage_$name" >/dev/null; then

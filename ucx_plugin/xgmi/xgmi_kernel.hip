@@ -67,7 +67,6 @@ struct muct_batch {
     ulonglong2 span[MUCT_BATCH]; /* length, first tile */
 };
 
-
 static __device__ __forceinline__ muct_vec_t muct_load(uint64_t addr)
 {
     return *(const MUCT_GLOBAL muct_vec_t *)addr;
@@ -107,28 +106,15 @@ static __device__ __forceinline__ void muct_copy_bytes(uint64_t dst, uint64_t sr
     }
 }
 
-/* Both ends aligned. */
+/* Both ends aligned; less than a tile. In two steps, for want of registers. */
 static __device__ __forceinline__ void muct_copy_vecs(uint64_t dst, uint64_t src,
                                                       uint32_t count, uint32_t lane)
 {
-    muct_vec_t vec[MUCT_UNROLL];
+    muct_vec_t vec[MUCT_HALF];
     uint32_t u, i;
 
     dst += lane * MUCT_VEC_SIZE;
     src += lane * MUCT_VEC_SIZE;
-    if (count == MUCT_TILE_VECS) {
-#pragma unroll
-        for (u = 0; u < MUCT_UNROLL; ++u) {
-            vec[u] = muct_load(src + (u * MUCT_WAVE * MUCT_VEC_SIZE));
-        }
-#pragma unroll
-        for (u = 0; u < MUCT_UNROLL; ++u) {
-            muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
-        }
-        return;
-    }
-
-    /* in two steps, for want of registers */
 #pragma unroll 1
     for (i = lane; i < count; i += MUCT_HALF * MUCT_WAVE) {
 #pragma unroll
@@ -207,13 +193,18 @@ static __device__ __forceinline__ void muct_copy_shifted(uint64_t dst, uint64_t 
 }
 
 /*
- * One tile. The entry has bytes on both sides of it, of which vectors may be read:
- * before and after, or at least as many as matter.
+ * A tile of any alignment and length, the one of this number in its entry. The vectors
+ * read must not reach out of the entry.
  */
-static __device__ __forceinline__ void muct_copy_tile(uint64_t dst, uint64_t src,
-                                                      uint32_t size, uint32_t before,
-                                                      uint32_t after, uint32_t lane)
+static __device__ __forceinline__ void muct_copy_ragged(ulonglong2 addr,
+                                                        uint64_t length,
+                                                        uint32_t number, uint32_t lane)
 {
+    uint64_t begin = muct_xgmi_tile_start(addr.x, number);
+    uint64_t end = muct_xgmi_tile_end(addr.x, length, number);
+    uint64_t dst = addr.x + begin;
+    uint64_t src = addr.y + begin;
+    uint32_t size = (uint32_t)(end - begin);
     uint32_t head = (uint32_t)(0 - dst) & (MUCT_VEC_SIZE - 1);
     uint32_t shift = (uint32_t)(src + head) & (MUCT_VEC_SIZE - 1);
     uint32_t count, tail;
@@ -223,12 +214,12 @@ static __device__ __forceinline__ void muct_copy_tile(uint64_t dst, uint64_t src
         return;
     }
 
-    if (before + head < shift) {
+    if ((begin == 0) && (head < shift)) {
         head += MUCT_VEC_SIZE;
     }
     count = (size - head) / MUCT_VEC_SIZE;
     tail = (size - head) % MUCT_VEC_SIZE;
-    if ((shift != 0) && (after + tail < MUCT_VEC_SIZE - shift)) {
+    if ((shift != 0) && (end == length) && (tail < MUCT_VEC_SIZE - shift)) {
         --count;
         tail += MUCT_VEC_SIZE;
     }
@@ -242,19 +233,7 @@ static __device__ __forceinline__ void muct_copy_tile(uint64_t dst, uint64_t src
     }
 }
 
-/* Tile number tile of an entry. */
-static __device__ __forceinline__ void muct_copy_part(ulonglong2 addr, uint64_t length,
-                                                      uint32_t tile, uint32_t lane)
-{
-    uint64_t begin = muct_xgmi_tile_start(addr.x, tile);
-    uint64_t end = muct_xgmi_tile_end(addr.x, length, tile);
-
-    muct_copy_tile(addr.x + begin, addr.y + begin, (uint32_t)(end - begin),
-                   (tile == 0) ? 0 : MUCT_VEC_SIZE, (end == length) ? 0 : MUCT_VEC_SIZE,
-                   lane);
-}
-
-/* Entry of a batch that holds a tile; index at holds it or an earlier one. */
+/* Index of the entry that holds a tile; index at holds it or an earlier one. */
 static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
                                                      uint32_t at, uint32_t count,
                                                      uint32_t tile, uint32_t lane)
@@ -269,17 +248,60 @@ static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *ba
     return at;
 }
 
+/* Where a lane begins in a tile that is whole and aligned on both ends; else false. */
+static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch,
+                                                  uint32_t at, uint32_t tile,
+                                                  uint32_t lane, ulonglong2 *addr)
+{
+    uint64_t begin =
+        (uint64_t)(tile - (uint32_t)batch->span[at].y) * MUCT_XGMI_TILE_SIZE;
+    uint64_t left = batch->span[at].x - begin;
+
+    *addr = batch->addr[at];
+    if ((((addr->x | addr->y) % MUCT_VEC_SIZE) != 0) ||
+        ((left != MUCT_XGMI_TILE_SIZE) &&
+         (left < MUCT_XGMI_TILE_SIZE + MUCT_VEC_SIZE))) {
+        return false;
+    }
+
+    begin += lane * MUCT_VEC_SIZE;
+    addr->x += begin;
+    addr->y += begin;
+    return true;
+}
+
 /* The tiles of one wave in a batch; returns its first one after the batch. */
 static __device__ __forceinline__ uint32_t
 muct_copy_batch(const struct muct_batch *batch, uint32_t count, uint32_t tile,
                 uint32_t stop, uint32_t lane)
 {
+    muct_vec_t vec[MUCT_UNROLL];
+    ulonglong2 addr;
+    uint64_t dst;
     uint32_t at = 0;
+    uint32_t u;
 
     for (; tile < stop; tile += blockDim.x / MUCT_WAVE) {
         at = muct_find(batch, at, count, tile, lane);
-        muct_copy_part(batch->addr[at], batch->span[at].x,
-                       tile - (uint32_t)batch->span[at].y, lane);
+        while (muct_whole(batch, at, tile, lane, &addr)) {
+            dst = addr.x;
+#pragma unroll
+            for (u = 0; u < MUCT_UNROLL; ++u) {
+                vec[u] = muct_load(addr.y + (u * MUCT_WAVE * MUCT_VEC_SIZE));
+            }
+            /* the next one is looked for while the loads are under way */
+            tile += blockDim.x / MUCT_WAVE;
+            at = muct_find(batch, at, count, tile, lane);
+#pragma unroll
+            for (u = 0; u < MUCT_UNROLL; ++u) {
+                muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
+            }
+            if (tile >= stop) {
+                return tile;
+            }
+        }
+        muct_copy_ragged(batch->addr[at], batch->span[at].x,
+                         tile - (uint32_t)batch->span[at].y, lane);
     }
     return tile;
 }
