@@ -43,6 +43,9 @@ static uint32_t perf_generator_length(perf_generator_t *generator, uint32_t mean
     uint32_t octave = perf_random_below(&generator->random, 100);
     uint64_t base;
 
+    if (generator->config.is_exact) {
+        return mean;
+    }
     octave = (octave < 40) ? 0 : (octave < 70) ? 1 : (octave < 88) ? 2 : 3;
     base = low << octave;
     return (uint32_t)(base + perf_random_below(&generator->random, (uint32_t)base));

@@ -20,6 +20,7 @@ typedef struct perf_generator_config {
     uint32_t input_length;  /**< Mean tokens of a prompt; from a quarter to four times
                                  as many are made */
     uint32_t output_length; /**< Mean tokens generated */
+    int is_exact;           /**< All lengths are the mean; no session goes on */
 } perf_generator_config_t;
 
 

@@ -462,7 +462,7 @@ static int perf_model_source(perf_model_run_t *model)
 {
     const perf_options_t *options = model->options;
     perf_generator_config_t config = {options->seed, options->input_length,
-                                      options->output_length};
+                                      options->output_length, options->is_exact_length};
 
     return (options->trace != NULL) ? perf_trace_open(options->trace, &model->source)
                                     : perf_generator_create(&config, &model->source);

@@ -66,6 +66,8 @@ static const perf_option_t perf_option_rows[] = {
      "generator: mean tokens of a prompt [2048]"},
     {"output_length", PERF_VALUE_U32, PERF_FIELD(output_length), 1, 4 << 20, NULL,
      "generator: mean tokens of an answer [256]"},
+    {"exact_length", PERF_VALUE_FLAG, PERF_FIELD(is_exact_length), 0, 0, NULL,
+     "generator: these lengths for every request, instead of a quarter to four times"},
     {"num_blocks", PERF_VALUE_U32, PERF_FIELD(num_blocks), 1, 1 << 30, NULL,
      "blocks in each process' cache [as total_buffer_size holds]"},
     {"post", PERF_VALUE_NAME, PERF_FIELD(is_per_layer), 0, 0, perf_post_names,
@@ -375,7 +377,8 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
     return snprintf(
         text, size,
         "version %s, --model %s --tp %u --block_size %u --dtype %s --requests %u "
-        "--trace %s --input_length %u --output_length %u --op_type %s --api %s "
+        "--trace %s --input_length %u --output_length %u "
+        "--exact_length %d --op_type %s --api %s "
         "--pipeline_depth %u --seed %" PRIu64 " --start_block_size %" PRIu64
         " --max_block_size %" PRIu64 " --start_batch_size %u --max_batch_size %u "
         "--num_iter %u --warmup_iter %u --large_blk_iter_ftr %u --scheme %s "
@@ -384,13 +387,13 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
         PACKAGE_VERSION, (options->model != NULL) ? options->model : "(none)",
         options->tp, options->block_tokens, options->dtype, options->num_requests,
         (options->trace != NULL) ? "yes" : "no", options->input_length,
-        options->output_length, perf_op_name(options->op), perf_api_name(options->api),
-        options->pipeline_depth, options->seed, options->start_block_size,
-        options->max_block_size, options->start_batch_size, options->max_batch_size,
-        options->num_iter, options->warmup_iter, options->large_blk_iter_ftr,
-        perf_scheme_name(options->scheme), options->num_target_dev,
-        perf_location_names[options->location], options->total_buffer_size,
-        options->is_check, options->is_recreate_xfer);
+        options->output_length, options->is_exact_length, perf_op_name(options->op),
+        perf_api_name(options->api), options->pipeline_depth, options->seed,
+        options->start_block_size, options->max_block_size, options->start_batch_size,
+        options->max_batch_size, options->num_iter, options->warmup_iter,
+        options->large_blk_iter_ftr, perf_scheme_name(options->scheme),
+        options->num_target_dev, perf_location_names[options->location],
+        options->total_buffer_size, options->is_check, options->is_recreate_xfer);
 }
 
 const char *perf_op_name(perf_op_t op)

@@ -63,6 +63,7 @@ typedef struct perf_options {
     uint32_t num_requests;
     uint32_t input_length;
     uint32_t output_length;
+    int is_exact_length;
     uint32_t num_blocks; /**< 0: as many as total_buffer_size holds */
     int is_per_layer;
     uint32_t layer_us; /**< Time the model takes for a layer, microseconds */

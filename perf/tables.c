@@ -236,7 +236,8 @@ static int perf_tables_age_once(perf_tables_t *tables, perf_source_t *source,
 /* Use the pool as others did before us, until each block had its turn. */
 static int perf_tables_age(perf_tables_t *tables, uint64_t seed)
 {
-    perf_generator_config_t config = {seed, PERF_PRIVATE_LENGTH, PERF_PRIVATE_LENGTH};
+    perf_generator_config_t config = {seed, PERF_PRIVATE_LENGTH, PERF_PRIVATE_LENGTH,
+                                      0};
     uint64_t used = 0, number = 0, pool_tokens;
     perf_source_t *source;
     int ret = 1;

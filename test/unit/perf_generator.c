@@ -11,7 +11,7 @@
 
 static perf_source_t *generator(uint64_t seed, uint32_t input, uint32_t output)
 {
-    perf_generator_config_t config = {seed, input, output};
+    perf_generator_config_t config = {seed, input, output, 0};
     perf_source_t *source;
 
     ck_assert_int_eq(perf_generator_create(&config, &source), 0);
@@ -107,9 +107,28 @@ START_TEST(tiny_prompts_work)
 }
 END_TEST
 
+START_TEST(exact_lengths_are_exact)
+{
+    perf_generator_config_t config = {3, 8192, 17, 1};
+    perf_source_t *source;
+    const perf_request_t *request;
+    unsigned i;
+
+    ck_assert_int_eq(perf_generator_create(&config, &source), 0);
+    for (i = 0; i < 100; ++i) {
+        ck_assert_int_eq(perf_source_next(source, &request), 1);
+        ck_assert_uint_eq(request->input_length, 8192);
+        ck_assert_uint_eq(request->output_length, 17);
+        ck_assert_uint_eq(request->hashes[0], 0);          /* system prompt */
+        ck_assert_uint_eq(request->hashes[1], 1 + 15 * i); /* never seen before */
+    }
+    perf_source_destroy(source);
+}
+END_TEST
+
 START_TEST(lengths_out_of_range_are_named)
 {
-    perf_generator_config_t config = {1, 0, 1};
+    perf_generator_config_t config = {1, 0, 1, 0};
     perf_source_t *source;
 
     ck_assert_int_eq(perf_generator_create(&config, &source), -1);
@@ -133,6 +152,7 @@ int main(void)
     tcase_add_test(tcase, lengths_average_to_the_mean_and_keep_their_range);
     tcase_add_test(tcase, equal_hashes_have_equal_histories);
     tcase_add_test(tcase, tiny_prompts_work);
+    tcase_add_test(tcase, exact_lengths_are_exact);
     tcase_add_test(tcase, lengths_out_of_range_are_named);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

@@ -142,7 +142,7 @@ START_TEST(living_tables_never_share_a_block_with_other_contents)
 {
     enum { BLOCKS = 2000, WINDOW = 4, REQUESTS = 3000 };
     static uint64_t owner[BLOCKS];
-    perf_generator_config_t config = {4, 2000, 500};
+    perf_generator_config_t config = {4, 2000, 500, 0};
     perf_tables_t *tables = make(BLOCKS, 3);
     perf_table_t *window[WINDOW] = {NULL}, *table;
     const perf_request_t *request;
