@@ -73,7 +73,8 @@ kv() {
 
     shift
     [ -x "$build_here/perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
-    inside perf/mori_kv_perf --timeout 20 "$@" --json "$out_inside/kv-$name.json" || return
+    inside perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
+        "$@" --json "$out_inside/kv-$name.json" || return
     {
         printf '\nmori_kv_perf %s\n' "$*"
         cat "$work/stage.log"
@@ -81,25 +82,27 @@ kv() {
 }
 
 kv_all() {
-    local sweep=(--total_buffer_size 2g --num_iter 200 --warmup_iter 20 --start_batch_size 4096
+    local sweep=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096
         --max_batch_size 4096 --start_block_size 4k --max_block_size 256k
-        --initiator_seg_type VRAM --target_seg_type VRAM)
-    local model=(--requests 8 --total_buffer_size 16g --initiator_seg_type VRAM
-        --target_seg_type VRAM)
+        --large_blk_iter_ftr 1 --pipeline_depth 4)
+    local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
+        --large_blk_iter_ftr 1 --pipeline_depth 2)
+    local model=(--requests 8 --total_buffer_size 16g --exact_length)
     local name length op
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
-        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k
-        --initiator_seg_type VRAM --target_seg_type VRAM)
-    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m
-        --initiator_seg_type VRAM --target_seg_type VRAM)
+        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
+    [ -z "$fake" ] || run=(--total_buffer_size 2m --start_block_size 1m --num_iter 5)
+    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
     stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
     stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
     stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
     stage "kv write, UCP list" 40 kv sgl-write "${sweep[@]}" --api ucp_sgl
     stage "kv write, UCP calls" 40 kv ucp-write "${sweep[@]}" --api ucp
     stage "kv read, UCP calls" 40 kv ucp-read "${sweep[@]}" --api ucp --op_type READ
-    stage "kv both ways" 40 kv both "${sweep[@]}" --scheme both
+    stage "kv both ways" 40 kv both "${sweep[@]}" --scheme both --max_block_size 128k
+    stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
+    stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
     for name in Llama-3-70B DeepSeek-R1; do
         for length in 8192 131072; do
             [ -z "$fake" ] || length=256
