@@ -561,7 +561,7 @@ ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     ucs_status_t status;
 
     if (length == 0) {
-        unpack_cb(arg, NULL, 0);
+        unpack_cb(arg, ep, 0); /* memcpy wants a valid address for no bytes too */
         return UCS_OK;
     }
 
