@@ -99,11 +99,22 @@ err_destroy:
     return status;
 }
 
+static void muct_rdma_chan_log(const muct_rdma_ep_t *ep, unsigned index)
+{
+    const muct_rdma_sq_stats_t *stats = &ep->chans[index].sq.stats;
+
+    muct_debug("endpoint %p queue pair %u of %u: %" PRIu64 " work requests, %" PRIu64
+               " doorbells, %" PRIu64 " bytes",
+               (const void *)ep, index, ep->num_qps, stats->wrs, stats->doorbells,
+               stats->bytes);
+}
+
 static void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
 {
     unsigned i;
 
     for (i = first; i < ep->num_created; ++i) {
+        muct_rdma_chan_log(ep, i);
         muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
         muct_rdma_sq_purge(&ep->chans[i].sq, UCS_ERR_CANCELED);
         muct_rdma_sq_cleanup(&ep->chans[i].sq);

@@ -47,6 +47,27 @@ static ucs_status_t muct_rdma_ep_check_bcopy(muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
+/* Everything that can stop a short or buffered operation before it takes a buffer. */
+static ucs_status_t muct_rdma_ep_begin_bcopy(muct_rdma_ep_t *ep,
+                                             const muct_rdma_key_t *key,
+                                             uint64_t address, size_t length,
+                                             muct_rdma_chan_t **chan_p)
+{
+    ucs_status_t status = muct_rdma_ep_check_ready(ep);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_ep_check_bcopy(ep, key, address, length);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *chan_p = muct_rdma_ep_chan(ep);
+    return (*chan_p != NULL) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
 /* ---- short, buffered ---- */
 
 /* A put from a buffer of ours, which it owns from here on. */
@@ -91,19 +112,9 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
         return UCS_OK;
     }
 
-    status = muct_rdma_ep_check_ready(ep);
+    status = muct_rdma_ep_begin_bcopy(ep, key, remote_addr, length, &chan);
     if (status != UCS_OK) {
         return status;
-    }
-
-    status = muct_rdma_ep_check_bcopy(ep, key, remote_addr, length);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    chan = muct_rdma_ep_chan(ep);
-    if (chan == NULL) {
-        return UCS_ERR_NO_RESOURCE;
     }
 
     if (length > chan->sq.max_inline) {
@@ -176,18 +187,12 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
         return UCS_OK;
     }
 
-    status = muct_rdma_ep_check_ready(ep);
+    status = muct_rdma_ep_begin_bcopy(ep, key, remote_addr, length, &chan);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = muct_rdma_ep_check_bcopy(ep, key, remote_addr, length);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    chan = muct_rdma_ep_chan(ep);
-    buf = (chan != NULL) ? muct_rdma_ep_get_buf(ep) : NULL;
+    buf = muct_rdma_ep_get_buf(ep);
     if (buf == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }

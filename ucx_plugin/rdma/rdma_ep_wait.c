@@ -241,23 +241,49 @@ static void muct_rdma_done_flush(void *arg, ucs_status_t status)
     muct_completion_invoke(comp, status);
 }
 
-static ucs_status_t muct_rdma_chan_wait(muct_rdma_chan_t *chan, uct_completion_t *comp)
+static void muct_rdma_chan_wait(muct_rdma_chan_t *chan, muct_rdma_flush_t *flush,
+                                uct_completion_t *comp)
 {
     muct_rdma_slot_t *slot = &chan->sq.slots[(chan->sq.head - 1) & chan->sq.mask];
-    muct_rdma_flush_t *flush = malloc(sizeof(*flush));
-
-    if (flush == NULL) {
-        muct_error("failed to allocate a flush request");
-        return UCS_ERR_NO_MEMORY;
-    }
 
     flush->done = slot->done;
     flush->arg = slot->arg;
     flush->comp = comp;
     slot->done = muct_rdma_done_flush;
     slot->arg = flush;
-    ++comp->count;
-    return UCS_OK;
+}
+
+/* All or nothing: one for each busy queue pair, so that a failure changes nothing. */
+static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp)
+{
+    muct_rdma_flush_t *flushes[MUCT_RDMA_ADDR_MAX_QPS];
+    unsigned i, num = 0;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            continue;
+        }
+
+        flushes[num] = malloc(sizeof(*flushes[num]));
+        if (flushes[num] == NULL) {
+            muct_error("failed to allocate a flush request");
+            while (num > 0) {
+                free(flushes[--num]);
+            }
+            return UCS_ERR_NO_MEMORY;
+        }
+        ++num;
+    }
+
+    /* the caller's own count stands for one of them */
+    comp->count += (int)num - 1;
+    for (i = 0; i < ep->num_qps; ++i) {
+        if (!muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
+            muct_rdma_chan_wait(&ep->chans[i], flushes[--num], comp);
+        }
+    }
+
+    return UCS_INPROGRESS;
 }
 
 /* A read behind the writes: when it is answered, they have arrived in memory. */
@@ -337,26 +363,15 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         }
     }
 
-    /* kept above zero: a queue pair may end between two steps of this loop */
-    status = UCS_OK;
     for (i = 0; i < ep->num_qps; ++i) {
-        if (muct_rdma_sq_is_idle(&ep->chans[i].sq)) {
-            continue;
-        }
-
         muct_rdma_sq_ring(&ep->chans[i].sq);
-        status = UCS_INPROGRESS;
-        if ((comp != NULL) && (muct_rdma_chan_wait(&ep->chans[i], comp) != UCS_OK)) {
-            return UCS_ERR_NO_MEMORY;
-        }
     }
 
-    /* the caller's own count stands for one of those just added */
-    if ((status == UCS_INPROGRESS) && (comp != NULL)) {
-        --comp->count;
+    if (muct_rdma_ep_is_idle(ep)) {
+        return UCS_OK;
     }
 
-    return status;
+    return (comp != NULL) ? muct_rdma_ep_wait(ep, comp) : UCS_INPROGRESS;
 }
 
 /* ---- is the peer there? ---- */

@@ -94,13 +94,14 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
 
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
 {
-    struct ibv_send_wr *last = &sq->wrs[sq->chain_end - 1], *bad = NULL, *next;
+    struct ibv_send_wr *last, *next, *bad = NULL;
     int error;
 
     if ((sq->chain_first == sq->chain_end) || (sq->error != 0)) {
         return;
     }
 
+    last = &sq->wrs[sq->chain_end - 1];
     next = last->next;
     last->next = NULL;
     last->send_flags |= IBV_SEND_SIGNALED;
