@@ -8,3 +8,10 @@ test_unit_test_muct_base_LDADD = libmuct.la $(CHECK_LIBS)
 
 hipcpu_path_cppflags = \
 	-DHIPCPU_PATH='"$(abs_builddir)/test/fake/hipcpu/libamdhip64.so.6"'
+
+if HAVE_HIP_HEADERS
+check_PROGRAMS += test/unit/test_muct_hip_abi
+TESTS += test/unit/test_muct_hip_abi
+test_unit_test_muct_hip_abi_SOURCES = test/unit/test_muct_hip_abi.c
+test_unit_test_muct_hip_abi_CPPFLAGS = $(AM_CPPFLAGS) $(HIP_CFLAGS)
+endif
