@@ -1,5 +1,5 @@
 #!/bin/bash
-# Instructions and doorbells of mori_rdma a work request, in the build folder:
+# Instructions and doorbells of mori_rdma a work request, as a table:
 #   perf/bench_rdma.sh [BUILD]
 # The device is fake and completes at once; its own instructions and the benchmark's are left
 # out, those of the module, UCX and the C library count. Without valgrind: time alone.
@@ -18,20 +18,24 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$program" | grep '^row' >"$work/time"
-valgrind -q --tool=callgrind --collect-atstart=no --callgrind-out-file="$work/out" \
-    "$program" | grep '^row' >"$work/rows"
+
+# Self cost by object; the line after "calls=" is what was called, and counted there.
+own_cost() { # FILE
+    awk '/^ob=/ { ours = !/libibverbs\.so|\/bench_rdma/ }
+         /^calls=/ { getline; next }
+         ours && /^(0x)?[0-9a-f+*-]+ [0-9]+$/ { sum += $2 }
+         END { print sum + 0 }' "$1"
+}
 
 echo "| operation | blocks | batch | work requests | doorbells | instructions a work request | ns |"
 echo "|---|---|---|---|---|---|---|"
-part=0
-while read -r _ op blocks batch _ wrs _ doorbells _ _ _ _; do
-    part=$((part + 1))
-    count=$(callgrind_annotate --threshold=100 --auto=no "$work/out.$part" |
-        awk '/\[.*\]$/ && !/libibverbs\.so/ && !/bench_rdma\]/ && !/PROGRAM TOTALS/ {
-                gsub(",", "", $1); sum += $1 } END { print sum + 0 }')
-    ns=$(awk -v r="$part" 'NR == r { print $NF }' "$work/time")
-    awk -v op="$op" -v b="$blocks" -v n="$batch" -v w="$wrs" -v d="$doorbells" -v c="$count" \
-        -v ns="$ns" 'BEGIN { printf "| %s | %d | %d | %d | %d | %.1f | %s |\n",
-                             op, b, n, w, d, c / w, ns }'
-done <"$work/rows"
+row=0
+"$program" | grep '^row' >"$work/time"
+while read -r _ op blocks batch _ wrs _ doorbells _ _ _ ns; do
+    valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
+        --callgrind-out-file="$work/out" "$program" $row >/dev/null
+    awk -v op="$op" -v b="$blocks" -v n="$batch" -v w="$wrs" -v d="$doorbells" \
+        -v c="$(own_cost "$work/out")" -v ns="$ns" 'BEGIN {
+            printf "| %s | %d | %d | %d | %d | %.1f | %s |\n", op, b, n, w, d, c / w, ns }'
+    row=$((row + 1))
+done <"$work/time"

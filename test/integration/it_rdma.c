@@ -22,6 +22,9 @@
 #define IT_TLS "mori_rdma,tcp"
 #define IT_START "mem=host alloc=8388608 connect unpack "
 
+/* A function of the laboratory; sh drops those of its environment. */
+#define IT_LAB "bash -c '. \"$VM_TREE/test/vm/guest.sh\" && "
+
 /* Soon sure that nobody answers; the fake and soft-RoCE lose nothing by themselves. */
 #define IT_HASTY "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
 
@@ -56,7 +59,7 @@ static void it_set_commands(void)
                    "lose fake0 on");
     it_set_command("IT_HEAL", "tc qdisc del dev v0 root", "lose fake0 off");
     it_set_command("IT_DOWN", "ip link set v0 down", "link fake0 down");
-    it_set_command("IT_UP", "bash -c 'vm_link_up 0'", "link fake0 up");
+    it_set_command("IT_UP", IT_LAB "vm_link_up 0'", "link fake0 up");
 }
 
 static void it_setup(void)
@@ -71,6 +74,8 @@ static void it_teardown(void)
 {
     if (!it_is_lab()) {
         unlink(it_wire);
+    } else if (system(IT_LAB "vm_restore'") != 0) { /* whatever a failed case left */
+        fprintf(stderr, "it_rdma: the network could not be restored\n");
     }
 }
 
