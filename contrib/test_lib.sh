@@ -83,6 +83,7 @@ variant_options() { # VARIANT
     case $1 in
     gcc) echo "--enable-werror" ;;
     clang) echo "--enable-werror" ;;
+    bare) echo "--enable-werror --without-verbs --without-rocm --without-hipcc" ;;
     sanitize) echo "--enable-werror --enable-sanitize" ;;
     ucx122) echo "--enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
     esac
