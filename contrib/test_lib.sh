@@ -134,6 +134,21 @@ build_variant() { # VARIANT
     make -j"$jobs" && make -j"$jobs" check TESTS=
 }
 
+# A user's program, with nothing but what was installed.
+run_example() { # DESTDIR
+    local lib=$1/usr/local/lib
+    local -a flags
+
+    read -r -a flags <<<"$(PKG_CONFIG_SYSROOT_DIR=$1 PKG_CONFIG_PATH=$lib/pkgconfig \
+        pkg-config --cflags --libs libmorikv)"
+    gcc -Wall -Wextra -Werror -o "$1/push_blocks" \
+        "$here/examples/push_blocks.c" "${flags[@]}" || return 1
+    LD_LIBRARY_PATH=$lib UCX_TLS=tcp timeout 60 "$1/push_blocks" &&
+        UCX_PLUGIN_PATH=$lib/ucx-mori LD_LIBRARY_PATH=$lib:$PWD/test/fake/hipcpu \
+            ucx_info -d | grep -q 'Transport: mori_xgmi' || return 1
+    rm "$1/push_blocks"
+}
+
 # What make install puts down is there, and make uninstall takes all of it away.
 check_install() { # VARIANT
     local dest name left
@@ -146,6 +161,7 @@ check_install() { # VARIANT
             return 1
         fi
     done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$here/installed.txt")
+    run_example "$dest" || return 1
     make uninstall DESTDIR="$dest" || return 1
     left=$(find "$dest" ! -type d)
     if [ -n "$left" ]; then
