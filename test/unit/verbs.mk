@@ -66,3 +66,6 @@ test_integration_it_rdma_SOURCES = \
 test_integration_it_rdma_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_integration_it_rdma_LDADD = test/support/libmkvtest.la $(CHECK_LIBS)
 TESTS += test/integration/it_rdma
+
+dist_check_SCRIPTS += test/integration/kv_rdma.sh
+TESTS += test/integration/kv_rdma.sh

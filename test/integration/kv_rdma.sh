@@ -1,0 +1,45 @@
+#!/bin/sh
+# libmorikv between two processes over mori_rdma on the fake libibverbs: its tests on host
+# memory, then mori_kv_perf, every byte compared, on host and on GPU memory (libhipcpu).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=${MKV_BUILD_DIR:-$PWD}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hipcpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+export UCX_PLUGIN_PATH="$build/.libs" UCX_TLS=mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo
+export FAKE_VERBS_WIRE="$dir/wire"
+
+if ! ucx_info -d | grep -q 'Transport: mori_rdma'; then
+    echo "kv_rdma.sh: UCX lists no mori_rdma here"
+    exit 77
+fi
+
+sh "$here/kv_run.sh" "$UCX_TLS" host
+
+perf() {
+    echo "mori_kv_perf $*"
+    "$build/perf/mori_kv_perf" --check_consistency --total_buffer_size 32m "$@" >"$dir/out" 2>&1 || {
+        cat "$dir/out"
+        exit 1
+    }
+    if ! grep -q 'mori_rdma/' "$dir/out" || ! grep -q 'every byte checked' "$dir/out"; then
+        cat "$dir/out"
+        echo "kv_rdma.sh: the bytes went another way, or were not checked"
+        exit 1
+    fi
+}
+
+sweep="--start_batch_size 512 --num_iter 4 --warmup_iter 1"
+for op in WRITE READ; do
+    # shellcheck disable=SC2086
+    perf $sweep --op_type $op
+    # shellcheck disable=SC2086
+    perf $sweep --op_type $op --api ucp --start_block_size 1000
+    # shellcheck disable=SC2086
+    FAKE_VERBS_PEERMEM=n perf $sweep --op_type $op --initiator_seg_type VRAM --target_seg_type VRAM
+    UCX_MORI_RDMA_NUM_QPS=4 UCX_MORI_RDMA_TX_DEPTH=16 \
+        perf --model Llama-3-70B --requests 4 --input_length 128 --output_length 16 --op_type $op
+done
+echo "kv_rdma.sh: passed"
