@@ -346,6 +346,23 @@ START_TEST(device_without_the_kernel_copies_by_calls)
 }
 END_TEST
 
+START_TEST(measuring_leaves_an_idle_queue_that_copies)
+{
+    muct_xgmi_queue_t *configured = queue;
+    muct_xgmi_queue_config_t measuring = config;
+
+    measuring.is_measuring = 1;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &measuring, 0, &queue), UCS_OK);
+    ck_assert(muct_xgmi_queue_is_idle(queue));
+    ck_assert_uint_lt(queue->max_calls, LIST_SIZE);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(1);
+    ck_assert_mem_eq(remote, local, 10);
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = configured;
+}
+END_TEST
+
 START_TEST(void_key_has_no_window)
 {
     ck_assert_int_eq(put(0, 1), UCS_OK);
@@ -403,6 +420,7 @@ int main(void)
     tcase_add_loop_test(tcase, failing_call_is_an_error_of_its_batch, 0, 5);
     tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
     tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
+    tcase_add_test(tcase, measuring_leaves_an_idle_queue_that_copies);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
     tcase_add_test(tcase, marker_ends_after_what_was_before_it);

@@ -16,6 +16,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_map.h \
 	ucx_plugin/xgmi/xgmi_md.c \
 	ucx_plugin/xgmi/xgmi_md.h \
+	ucx_plugin/xgmi/xgmi_measure.c \
+	ucx_plugin/xgmi/xgmi_measure.h \
 	ucx_plugin/xgmi/xgmi_page.c \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \

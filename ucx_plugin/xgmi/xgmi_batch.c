@@ -255,7 +255,7 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
     muct_xgmi_batch_start_runs(queue, batch);
     if ((count > 0) &&
-        ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
+        ((queue->kernel == NULL) || (count <= queue->max_calls) ||
          !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }

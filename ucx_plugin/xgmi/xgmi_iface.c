@@ -26,6 +26,7 @@ typedef struct muct_xgmi_iface_config {
     unsigned max_started;
     int use_kernel;
     unsigned max_calls;
+    int is_measuring;
     unsigned max_blocks;
     unsigned num_engines;
     size_t min_run;
@@ -66,6 +67,11 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "Length of a list up to which it is copied by a call for each entry, a number.\n"
      "A launch costs more than a call, and less than several.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_calls), UCS_CONFIG_TYPE_UINT},
+
+    {"MEASURE", "n",
+     "Find MAX_CALLS by trying when a device is first used, y or n. Takes some\n"
+     "milliseconds; UCX_LOG_LEVEL=info shows what was found.",
+     ucs_offsetof(muct_xgmi_iface_config_t, is_measuring), UCS_CONFIG_TYPE_BOOL},
 
     {"BLOCKS", "8",
      "Thread blocks of the copy kernel, a number, 1 to 128. The default leaves "
@@ -370,6 +376,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
     queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
     queue->max_calls = config->max_calls;
+    queue->is_measuring = config->is_measuring;
     queue->max_blocks =
         muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
     queue->num_engines =

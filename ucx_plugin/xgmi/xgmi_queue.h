@@ -76,6 +76,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_engines; /**< Streams a long run is split over */
     size_t min_run;       /**< Bytes from which a run goes to the copy engines */
     int is_high_priority; /**< Ask for the highest stream priority */
+    int is_measuring;     /**< Find max_calls by trying */
     int has_kernel;       /**< Use the copy kernel where there is one */
 } muct_xgmi_queue_config_t;
 
@@ -116,6 +117,7 @@ typedef struct muct_xgmi_queue {
     const muct_xgmi_queue_config_t *config;
     muct_xgmi_map_t *map;
     int device;
+    unsigned max_calls;         /**< As configured or measured */
     muct_xgmi_batch_t *batches; /**< All */
     muct_xgmi_batch_t *free;    /**< Neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
