@@ -16,7 +16,6 @@ SAME(MUCT_HIP_INVALID_CONTEXT, hipErrorInvalidContext);
 SAME(MUCT_HIP_PEER_UNSUPPORTED, hipErrorPeerAccessUnsupported);
 SAME(MUCT_HIP_NOT_READY, hipErrorNotReady);
 SAME(MUCT_HIP_PEER_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled);
-SAME(MUCT_HIP_HOST_ALREADY_REGISTERED, hipErrorHostMemoryAlreadyRegistered);
 SAME(MUCT_HIP_MEMCPY_DEFAULT, hipMemcpyDefault);
 SAME(MUCT_HIP_STREAM_NON_BLOCKING, hipStreamNonBlocking);
 SAME(MUCT_HIP_EVENT_DISABLE_TIMING, hipEventDisableTiming);

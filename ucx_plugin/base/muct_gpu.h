@@ -36,8 +36,7 @@ enum {
     MUCT_HIP_INVALID_CONTEXT = 201,
     MUCT_HIP_PEER_UNSUPPORTED = 217,
     MUCT_HIP_NOT_READY = 600,
-    MUCT_HIP_PEER_ALREADY_ENABLED = 704,
-    MUCT_HIP_HOST_ALREADY_REGISTERED = 712
+    MUCT_HIP_PEER_ALREADY_ENABLED = 704
 };
 
 /** Arguments of the functions below; the same in all versions */
@@ -79,8 +78,6 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(get_device_count, int, "hipGetDeviceCount", (int *count))                        \
     X(get_device, int, "hipGetDevice", (int *device))                                  \
     X(set_device, int, "hipSetDevice", (int device))                                   \
-    X(device_get_pci_bus_id, int, "hipDeviceGetPCIBusId",                              \
-      (char *bus_id, int length, int device))                                          \
     X(device_can_access_peer, int, "hipDeviceCanAccessPeer",                           \
       (int *can, int device, int peer))                                                \
     X(device_enable_peer_access, int, "hipDeviceEnablePeerAccess",                     \
@@ -101,8 +98,6 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(mem_free, int, "hipFree", (void *ptr))                                           \
     X(host_malloc, int, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))    \
     X(host_free, int, "hipHostFree", (void *ptr))                                      \
-    X(host_register, int, "hipHostRegister", (void *ptr, size_t size, unsigned flags)) \
-    X(host_unregister, int, "hipHostUnregister", (void *ptr))                          \
     X(host_get_device_pointer, int, "hipHostGetDevicePointer",                         \
       (void **dev_ptr, void *host_ptr, unsigned flags))                                \
     X(memcpy_async, int, "hipMemcpyAsync",                                             \
@@ -138,8 +133,7 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
-      (const void *ptr, size_t size, int *fd, uint64_t *offset))                       \
-    X(hsa_close_dmabuf, int, "hsa_amd_portable_close_dmabuf", (int fd))
+      (const void *ptr, size_t size, int *fd, uint64_t *offset))
 
 #define MUCT_HIP_MEMBER(_member, _ret, _symbol, _args) _ret(*_member) _args;
 

@@ -35,9 +35,9 @@ struct muct_xgmi_peer {
     muct_xgmi_peer_t *next;
     uint64_t owner;
     unsigned refs;
-    int fd;    /* -1: this process */
-    int pidfd; /* -1: none */
-    unsigned user;
+    int fd;           /* -1: this process */
+    int pidfd;        /* -1: none */
+    atomic_uint user; /* our place among the owner's users */
     atomic_int is_dead;
     muct_xgmi_page_t *page;
     pthread_mutex_t lock;

@@ -79,8 +79,8 @@ void muct_xgmi_slot_free(uint32_t slot);
 
 
 /**
- * Make the slot's keys void and wait until no other process copies under them. The
- * slot is to be freed afterwards. Copies of this process itself are not waited for.
+ * Give the slot back, which makes its keys void, and wait until no other process copies
+ * under them. Copies of this process itself are not waited for.
  *
  * @param [in] slot        Slot.
  * @param [in] timeout_ms  How long to wait for other processes.
