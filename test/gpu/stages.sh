@@ -165,10 +165,12 @@ conformance() {
 }
 
 integration() {
-    local program=$1
+    local program=$1 rounds=10000
+
+    [ -z "$fake" ] || rounds=100
 
     [ -x "$build_here/$program" ] || { echo "$program is not built"; return 77; }
-    inside "./$program"
+    inside env MKV_TEST_ROUNDS=$rounds "./$program"
 }
 
 integration_all() {
