@@ -287,10 +287,12 @@ unsigned mkv_ctx_step(mkv_ctx_t *ctx)
     mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
     {
         mkv_peer_start_flush(peer);
+        mkv_peer_step_waiting(peer);
     }
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
         mkv_peer_start_flush(peer);
+        mkv_peer_step_waiting(peer);
     }
     return count;
 }

@@ -486,8 +486,7 @@ void mkv_leg_terminate(mkv_leg_t *leg)
     mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = xfer->status};
 
     mkv_leg_cancel_posts(leg);
-    if (leg->is_finished || leg->is_term_sent || leg->peer->is_ep_closing ||
-        (leg->peer->fail_status != MKV_OK)) {
+    if (leg->is_finished || leg->is_term_sent || mkv_peer_is_cut_off(leg->peer)) {
         return;
     }
     msg.is_drained = mkv_leg_is_drained(leg);
@@ -502,12 +501,12 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     mkv_msg_t msg = {.type = MKV_MSG_DRAINED};
 
     if (leg->needs_flush && !leg->is_flushing && !leg->is_finished &&
-        mkv_list_is_empty(&leg->running) && !leg->peer->is_ep_closing) {
+        mkv_list_is_empty(&leg->running) && !mkv_peer_is_cut_off(leg->peer)) {
         leg->is_flushing = 1; /* completed here is not arrived there */
         mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
     }
     if (leg->is_term_sent && !leg->is_told_drained && mkv_leg_is_drained(leg) &&
-        !leg->peer->is_ep_closing) {
+        !mkv_peer_is_cut_off(leg->peer)) {
         leg->is_told_drained = 1;
         mkv_leg_send_or_fail(leg, &msg);
     }

@@ -195,6 +195,7 @@ struct mkv_peer {
     int is_cut;                        /* we closed the connection, it did not fail */
     int is_ep_failed;                  /* seen by UCX's callback */
     int is_leaving;                    /* closed here: flush and BYE are on their way */
+    int is_close_waiting;              /* failed: close when no call is in flight */
     int has_ack, has_info, is_flushed; /* the three parts of READY */
     uint64_t deadline;                 /* of CONNECTING, or of closing */
     mkv_status_t fail_status;          /* noted by a callback */
@@ -387,6 +388,13 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
     return status;
 }
 
+/** No message and no call may be given to the endpoint any more. */
+static inline int mkv_peer_is_cut_off(const mkv_peer_t *peer)
+{
+    return peer->is_ep_closing || peer->is_close_waiting ||
+           (peer->fail_status != MKV_OK);
+}
+
 #define MKV_COUNT(_peer, _counter, _n)                                                 \
     do {                                                                               \
         (_peer)->count._counter += (_n);                                               \
@@ -425,6 +433,8 @@ mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id);
 void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 void mkv_peer_step_failed(mkv_peer_t *peer);
+/** Close the endpoint of a failed peer when its calls have come back. */
+void mkv_peer_step_waiting(mkv_peer_t *peer);
 void mkv_peer_close_ep(mkv_peer_t *peer);
 /** Closed by the caller: leave when nothing needs the connection any more. */
 void mkv_peer_step_closing(mkv_peer_t *peer);

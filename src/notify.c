@@ -71,7 +71,7 @@ mkv_status_t mkv_notify_send(mkv_peer_t *peer, mkv_msg_t *msg)
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
-    if ((peer->ep == NULL) || peer->is_ep_closing) {
+    if ((peer->ep == NULL) || peer->is_ep_closing || peer->is_close_waiting) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
                          peer->name, mkv_msg_string(msg->type));
     }

@@ -99,6 +99,21 @@ static void mkv_peer_fail_xfers(mkv_peer_t *peer)
     }
 }
 
+/*
+ * UCX returns the calls of a failed endpoint by itself, but stops progressing a
+ * transport with the last endpoint that used it: closed too early, they would never
+ * come back. When it is us who cut the connection, closing is what makes them come
+ * back.
+ */
+void mkv_peer_step_waiting(mkv_peer_t *peer)
+{
+    if (peer->is_close_waiting &&
+        ((peer->inflight_ops == 0) || (mkv_ctx_now(peer->ctx) >= peer->deadline))) {
+        peer->is_close_waiting = 0;
+        mkv_peer_close_ep(peer);
+    }
+}
+
 void mkv_peer_step_failed(mkv_peer_t *peer)
 {
     mkv_event_t *event;
@@ -127,7 +142,12 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     peer->num_reorder = 0;
     mkv_packets_cleanup(&peer->early);
     peer->num_early = 0;
-    mkv_peer_close_ep(peer);
+    peer->is_close_waiting = 1;
+    peer->deadline = mkv_ctx_now(peer->ctx);
+    if (peer->status == MKV_ERR_PEER) {
+        peer->deadline += peer->ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
+    }
+    mkv_peer_step_waiting(peer);
     mkv_peer_fail_xfers(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
@@ -240,6 +260,9 @@ void mkv_peer_step_closing(mkv_peer_t *peer)
     mkv_leg_t *leg;
 
     if (peer->is_ep_closing || peer->is_leaving) {
+        return;
+    }
+    if (peer->is_close_waiting) {
         return;
     }
     if (peer->is_ep_failed) {
@@ -598,8 +621,12 @@ uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
     uint64_t expire = mkv_early_expire(peer, now);
     mkv_leg_t *leg;
 
-    if ((peer->state == MKV_PEER_CONNECTING) || peer->is_closed) {
-        if ((now >= peer->deadline) && peer->is_closed) {
+    if ((peer->state == MKV_PEER_CONNECTING) || peer->is_closed ||
+        peer->is_close_waiting) {
+        if (peer->is_close_waiting) {
+            mkv_peer_step_waiting(peer);
+            next = (peer->deadline < next) ? peer->deadline : next;
+        } else if ((now >= peer->deadline) && peer->is_closed) {
             peer->is_cut = 1;
             mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
         } else if (now >= peer->deadline) {
