@@ -1,6 +1,7 @@
 # libmorikv between two processes; kv_*.sh runs the programs over one transport each.
 kv_programs = \
-	test/integration/kv_basic
+	test/integration/kv_basic \
+	test/integration/kv_fault
 
 check_PROGRAMS += $(kv_programs)
 kv_side_sources = test/integration/kv_side.h test/integration/kv_side.c
@@ -11,6 +12,13 @@ test_integration_kv_basic_SOURCES = test/integration/kv_basic.c $(kv_side_source
 test_integration_kv_basic_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_basic_LDADD = $(kv_ldadd)
 
-kv_scripts = test/integration/kv_tcp.sh test/integration/kv_shm.sh
+test_integration_kv_fault_SOURCES = test/integration/kv_fault.c $(kv_side_sources)
+test_integration_kv_fault_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_fault_LDADD = $(kv_ldadd)
+
+kv_scripts = \
+	test/integration/kv_tcp.sh \
+	test/integration/kv_shm.sh \
+	test/integration/kv_xgmi.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv_run.sh
 TESTS += $(kv_scripts)

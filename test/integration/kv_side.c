@@ -157,24 +157,12 @@ static void kv_side_add_regions(kv_side_t *side)
 
 /* ---- Life ------------------------------------------------------------------------ */
 
-static uint64_t kv_fake_clock(void *arg)
-{
-    return ((kv_side_t *)arg)->fake_now;
-}
-
 void kv_side_open_ctx(kv_side_t *side, const char *name, int fd)
 {
     mkv_open_params_t params = {.size = sizeof(params), .name = name};
-    int is_fake = side->is_fake_clock;
 
     memset(side, 0, sizeof(*side));
     side->fd = fd;
-    side->is_fake_clock = is_fake;
-    if (is_fake) {
-        side->fake_now = 1;
-        params.clock_ns = kv_fake_clock;
-        params.clock_arg = side;
-    }
     KV_OK(mkv_open(NULL, &params, &side->ctx));
 }
 
@@ -339,6 +327,9 @@ mkv_xfer_t *kv_open_xfer(kv_side_t *side, uint64_t id, mkv_mode_t mode, mkv_role
                                 .role = role,
                                 .legs = &side->map,
                                 .num_legs = 1,
+                                .xfer_timeout_ms = side->xfer_timeout_ms,
+                                .release_timeout_ms = side->xfer_timeout_ms,
+                                .drain_timeout_ms = side->drain_timeout_ms,
                                 .user_data = side};
     mkv_xfer_t *xfer;
 

@@ -47,8 +47,8 @@ typedef struct kv_side {
     mkv_map_t *map;
     mkv_event_t pending[KV_MAX_PENDING];
     size_t num_pending;
-    uint64_t fake_now; /**< Clock, if is_fake_clock */
-    int is_fake_clock;
+    uint32_t xfer_timeout_ms;  /**< Of transfers opened later; 0: default */
+    uint32_t drain_timeout_ms; /**< As above */
 } kv_side_t;
 
 /** Default shape: 8 layers, 2 parts, 64 blocks of 4 KiB. */
