@@ -222,39 +222,54 @@ typedef struct muct_xgmi_sgl {
     size_t count;
 } muct_xgmi_sgl_t;
 
-/* A piece of a list that is not added to the open list in the simple way. */
-static UCS_F_NOINLINE void muct_xgmi_sgl_add_run(muct_xgmi_queue_t *queue,
-                                                 muct_xgmi_list_t *list, uint64_t dst,
-                                                 uint64_t src, uint64_t length)
+/* A piece that is empty, a long run, or continues the one before it. */
+static UCS_F_NOINLINE void muct_xgmi_sgl_add_slow(muct_xgmi_queue_t *queue,
+                                                  uint64_t dst, uint64_t src,
+                                                  uint64_t length)
 {
-    queue->list = *list;
     muct_xgmi_queue_add(queue, dst, src, length);
-    *list = queue->list;
+}
+
+/* The end of the source follows from the last entry. */
+static UCS_F_ALWAYS_INLINE void muct_xgmi_sgl_write_back(muct_xgmi_list_t *list,
+                                                         muct_xgmi_entry_t *next,
+                                                         uint64_t num_tiles,
+                                                         uint64_t dst_end)
+{
+    list->next = next;
+    list->num_tiles = num_tiles;
+    list->dst_end = dst_end;
+    list->src_end = ((dst_end == UINT64_MAX) || (next == list->begin))
+                        ? UINT64_MAX
+                        : next[-1].src + next[-1].length;
 }
 
 /*
  * Adds the entries from *index_p on whose local memory is on the queue's device, in one
- * pass: what is the same as in the entry before is not looked up again. The list is
- * held in a local copy, that is, in registers.
+ * pass: what is the same as in the entry before is not looked up again. The open list
+ * is held in local variables, that is, in registers; its members are written back
+ * around the slow half and at the end. After an error the caller rolls back.
  */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
                                                           const muct_xgmi_dir_t dir,
                                                           const muct_xgmi_sgl_t *sgl,
                                                           size_t *index_p)
 {
-    const size_t min_run = queue->min_run;
-    const size_t count = sgl->count;
+    const uint64_t max_piece = queue->min_run - 1;
+    muct_xgmi_list_t *list = &queue->list;
+    muct_xgmi_entry_t *next = list->next;
+    uint64_t num_tiles = list->num_tiles;
+    uint64_t dst_end = list->dst_end;
     const muct_xgmi_mem_t *mem = NULL;
     const muct_xgmi_rkey_t *rkey = NULL;
     muct_xgmi_window_t window = {0};
-    muct_xgmi_list_t list = queue->list;
     uint64_t delta = 0;
     const muct_xgmi_window_t *found;
-    uint64_t local, remote, raddr, length;
+    uint64_t local, remote, raddr, length, dst, src;
     ucs_status_t status;
     size_t i;
 
-    for (i = *index_p; i < count; ++i) {
+    for (i = *index_p; i < sgl->count; ++i) {
         if (ucs_unlikely((sgl->memhs[i] != mem) ||
                          (sgl->rkeys[i] != (uct_rkey_t)rkey))) {
             mem = sgl->memhs[i];
@@ -268,8 +283,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
                 return status;
             }
             window = *found;
-            list.dst_end = UINT64_MAX; /* other memory: not to be joined */
-            list.src_end = UINT64_MAX;
+            dst_end = UINT64_MAX; /* other memory: not to be joined */
         }
 
         raddr = sgl->raddrs[i];
@@ -280,16 +294,28 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 
         local = (uintptr_t)sgl->buffers[i] + delta;
         remote = raddr + window.delta;
-        if (ucs_unlikely(length >= min_run)) {
-            muct_xgmi_sgl_add_run(queue, &list, (dir == MUCT_XGMI_PUT) ? remote : local,
-                                  (dir == MUCT_XGMI_PUT) ? local : remote, length);
-        } else {
-            (void)muct_xgmi_list_add(&list, (dir == MUCT_XGMI_PUT) ? remote : local,
-                                     (dir == MUCT_XGMI_PUT) ? local : remote, length);
+        dst = (dir == MUCT_XGMI_PUT) ? remote : local;
+        src = (dir == MUCT_XGMI_PUT) ? local : remote;
+        /* one look for both: 0 - 1 is more than any run */
+        if (ucs_unlikely(((length - 1) >= max_piece) || (dst == dst_end))) {
+            muct_xgmi_sgl_write_back(list, next, num_tiles, dst_end);
+            muct_xgmi_sgl_add_slow(queue, dst, src, length);
+            next = list->next;
+            num_tiles = list->num_tiles;
+            dst_end = list->dst_end;
+            continue;
         }
+
+        next->dst = dst;
+        next->src = src;
+        next->length = length;
+        next->first_tile = num_tiles;
+        num_tiles += muct_xgmi_tile_count(dst, length);
+        dst_end = dst + length;
+        ++next;
     }
 
-    queue->list = list;
+    muct_xgmi_sgl_write_back(list, next, num_tiles, dst_end);
     queue->last_local = NULL;
     *index_p = i;
     return UCS_OK;
