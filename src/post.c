@@ -94,6 +94,7 @@ static void mkv_post_next_pair(mkv_post_t *post)
 static const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
 {
     const mkv_map_t *map = post->plan->map;
+    const mkv_plan_part_t *part;
     const mkv_pair_t *pair;
 
     for (; post->pair < map->num_pairs; mkv_post_next_pair(post)) {
@@ -104,7 +105,10 @@ static const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
         if (post->run == SIZE_MAX) {
             post->run = mkv_post_first_run(post, pair);
         }
-        if (post->run < mkv_post_part(post, pair)->num_runs) {
+        part = mkv_post_part(post, pair);
+        if ((post->run < part->num_runs) &&
+            (!mkv_sel_has_positions(&post->sel) ||
+             (part->runs[post->run].pos < post->sel.pos_hi))) {
             return pair;
         }
     }
