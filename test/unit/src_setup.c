@@ -1,0 +1,831 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Contexts, regions, peers, maps, plans and credits on a UCP held by the test. */
+
+#include "src_pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CALLS (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
+
+/* ---- Regions --------------------------------------------------------------------- */
+
+static mkv_region_t region_at(void *base, uint32_t component, int32_t layer)
+{
+    return (mkv_region_t){.size = sizeof(mkv_region_t),
+                          .component = component,
+                          .layer = layer,
+                          .base = base,
+                          .length = 64,
+                          .unit_bytes = 16,
+                          .n_units = 4};
+}
+
+static void open_bare(unsigned index, mkv_open_params_t *params)
+{
+    mkv_open_params_t defaults = {.size = sizeof(defaults)};
+
+    OK(mkv_open(NULL, (params != NULL) ? params : &defaults, &pair_sides[index].ctx));
+}
+
+static void add(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(ctx, region, &id));
+}
+
+START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
+{
+    static char memory[200 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 200; ++i) { /* with gaps, and in no order */
+        region = region_at(memory + (i * 77 % 200) * 128, 0, i);
+        region.mem_type = UCS_MEMORY_TYPE_ROCM;
+        region.alloc_base = memory;
+        region.alloc_length = sizeof(memory);
+        add(A->ctx, &region);
+    }
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    ck_assert_uint_eq(pair_stats(A).num_memh, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(same_memory_twice_is_one_registration)
+{
+    static char memory[64];
+    mkv_region_t region = region_at(memory, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    add(A->ctx, &region);
+    region.component = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    region.component = 2; /* later, too */
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* Adjoining host memory is one, adjoining GPU memory may be two allocations */
+START_TEST(adjoining_memory_is_joined_on_the_host_only)
+{
+    static char memory[128];
+    mkv_region_t region = region_at(memory, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    region.mem_type = _i ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
+    add(A->ctx, &region);
+    region.base = memory + 64;
+    region.layer = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), _i ? 2 : 1);
+    pair_teardown();
+}
+END_TEST
+
+static char queried[256];
+
+static mkv_status_t query_mem(void *arg, const void *address, size_t length,
+                              void **base_p, size_t *length_p)
+{
+    (void)arg;
+    (void)address;
+    (void)length;
+    *base_p = queried;
+    *length_p = sizeof(queried);
+    return MKV_OK;
+}
+
+START_TEST(the_callers_hook_knows_allocations)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
+    mkv_region_t region = region_at(queried, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, &params);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    add(A->ctx, &region);
+    region.base = queried + 128;
+    region.layer = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(bad_regions_are_refused_and_change_nothing)
+{
+    static char memory[64];
+    const mkv_region_t good = region_at(memory, 0, 0);
+    mkv_region_t bad[9];
+    mkv_region_id_t id = 7;
+    size_t i;
+
+    for (i = 0; i < 9; ++i) {
+        bad[i] = good;
+    }
+    bad[0].size = 1;
+    bad[1].component = MKV_MAX_COMPONENTS;
+    bad[2].base = NULL;
+    bad[3].mem_type = UCS_MEMORY_TYPE_LAST;
+    bad[4].n_units = 5;      /* ends behind */
+    bad[5].unit_stride = 15; /* overlaps */
+    bad[6].unit_bytes = 0;
+    bad[7].n_units = 0;
+    bad[8].alloc_base = memory + 1; /* not inside */
+    bad[8].alloc_length = 64;
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 9; ++i) {
+        IS(mkv_region_add(A->ctx, &bad[i], &id),
+           (i < 4) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
+    }
+    ck_assert_uint_eq(id, 7);
+    add(A->ctx, &good);
+    IS(mkv_region_add(A->ctx, &good, &id), MKV_ERR_DUPLICATE);
+    ck_assert_uint_eq(pair_stats(A).num_regions, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(failed_commit_registers_nothing)
+{
+    static char memory[4 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 4; ++i) {
+        region = region_at(memory + i * 128, 0, i);
+        add(A->ctx, &region);
+    }
+    fake_ucp_fail_map(3);
+    IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_TRANSPORT);
+    ck_assert_uint_eq(fake_ucp_num_memh(), 0);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 4);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Peers ----------------------------------------------------------------------- */
+
+START_TEST(hello_once_however_often_it_is_called)
+{
+    uint8_t blob[4096];
+    size_t length;
+    mkv_peer_t *again;
+
+    pair_setup();
+    length = sizeof(blob);
+    OK(mkv_blob(B->ctx, MKV_BLOB_FULL, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &again));
+    ck_assert_ptr_eq(again, A->peers[1]);
+    length = sizeof(blob);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(B->ctx, blob, length, NULL, &again));
+    ck_assert_ptr_eq(again, B->peers[0]);
+    pair_run();
+    ck_assert_uint_eq(pair_stats(A).hellos, 1);
+    ck_assert_uint_eq(pair_stats(B).hellos, 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 1);
+    length = sizeof(blob);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length));
+    IS(mkv_peer_add(A->ctx, blob, length, NULL, &again), MKV_ERR_INVALID);
+    IS(mkv_peer_add(A->ctx, blob, length - 1, NULL, &again), MKV_ERR_PROTOCOL);
+    length = 10;
+    IS(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length), MKV_ERR_LENGTH);
+    ck_assert_uint_gt(length, 10);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(both_sides_call_at_once)
+{
+    uint8_t blob_a[4096], blob_b[4096];
+    size_t length_a = sizeof(blob_a), length_b = sizeof(blob_b);
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob_a, &length_a));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob_b, &length_b));
+    OK(mkv_peer_add(A->ctx, blob_b, length_b, NULL, &A->peers[1]));
+    OK(mkv_peer_add(B->ctx, blob_a, length_a, NULL, &B->peers[0]));
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 1);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_READY, NULL), 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(closing_one_side_tells_the_other)
+{
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    pair_run();
+    ck_assert_int_eq(pair_last(B, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(
+        strstr(pair_last(B, MKV_EV_PEER_FAILED, NULL)->text, "closed"));
+    OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FLUSH));
+    pair_run();
+    OK(mkv_map_destroy(B->maps[0]));
+    B->maps[0] = NULL;
+    pair_connect(0, 1); /* and again */
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(strict_mode_refuses_another_backend)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+
+    pair_set("BACKEND", "xgmi");
+    if (_i) {
+        pair_set("STRICT", "y");
+    }
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    OK(mkv_peer_query(A->peers[1], &attr));
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_TCP);
+    ck_assert_str_eq(attr.transports, "tcp/fake0");
+    if (_i) {
+        ck_assert_int_eq(attr.state, MKV_PEER_FAILED);
+        ck_assert_int_eq(attr.status, MKV_ERR_BACKEND);
+        ck_assert_ptr_nonnull(strstr(attr.error, "tcp/fake0"));
+    } else {
+        ck_assert_int_eq(attr.state, MKV_PEER_READY);
+    }
+    pair_teardown();
+}
+END_TEST
+
+static char info_line[512];
+
+static void keep_info(void *arg, mkv_log_level_t level, const char *text)
+{
+    (void)arg;
+    if (level == MKV_LOG_INFO) {
+        mkv_text(info_line, sizeof(info_line), "%s", text);
+    }
+}
+
+START_TEST(one_line_says_what_carries_the_data)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .log = keep_info};
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+
+    pair_set("LOG_LEVEL", "info");
+    fake_ucp_reset();
+    open_bare(0, &params);
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, "prefill", &A->peers[1]));
+    pair_run();
+    ck_assert_ptr_nonnull(strstr(info_line, "prefill"));
+    ck_assert_ptr_nonnull(strstr(info_line, "backend xgmi"));
+    ck_assert_ptr_nonnull(strstr(info_line, "mori_xgmi/fake0"));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(messages_arrive_in_order)
+{
+    uint32_t i, seen = 0;
+    size_t k;
+
+    pair_setup();
+    fake_ucp_shuffle(3);
+    for (i = 0; i < 100; ++i) {
+        OK(mkv_send(A->peers[1], 40 + i, i, "h", 1, &i, sizeof(i)));
+    }
+    pair_run();
+    for (k = 0; k < B->num_events; ++k) {
+        if (B->events[k].type == MKV_EV_MSG) {
+            ck_assert_uint_eq(B->events[k].value, seen);
+            ck_assert_uint_eq(B->events[k].id, 40 + seen);
+            ++seen;
+        }
+    }
+    ck_assert_uint_eq(seen, 100);
+    IS(mkv_send(A->peers[1], 0, 0, NULL, 0, NULL, 65 << 20), MKV_ERR_LENGTH);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Maps ------------------------------------------------------------------------ */
+
+typedef struct map_case {
+    const char *what;
+    mkv_status_t status;
+    void (*change)(mkv_open_params_t *params, mkv_region_t *region);
+} map_case_t;
+
+static void change_bytes(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->unit_bytes = 8;
+}
+
+static void change_dtype(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->dtype = 2;
+}
+
+static void change_tokens(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->tokens_per_unit = 32;
+}
+
+static void change_layer(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->layer = 9;
+}
+
+static void change_page(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->page_tokens = 17;
+}
+
+static void change_model(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->model = 17;
+}
+
+static void change_tp_size(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->topology.tp_size = 4;
+}
+
+static void change_tp_rank(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->topology.tp_rank = 1;
+}
+
+static const map_case_t map_cases[] = {
+    {"unit size is 16 here and 8 there", MKV_ERR_GEOMETRY, change_bytes},
+    {"data type is 1 here and 2 there", MKV_ERR_DTYPE, change_dtype},
+    {"tokens per unit is 16 here and 32 there", MKV_ERR_PAGE, change_tokens},
+    {"1 regions here and 1 there", MKV_ERR_PAIRING, change_layer},
+    {"tokens per page is 16 here and 17 there", MKV_ERR_PAGE, change_page},
+    {"model fingerprint", MKV_ERR_GEOMETRY, change_model},
+    {"tp size is 2 here and 4 there", MKV_ERR_TOPOLOGY, change_tp_size},
+    {"tp rank is 0 here and 1 there", MKV_ERR_TOPOLOGY, change_tp_rank},
+};
+
+static void open_for_map(unsigned index, const map_case_t *map_case)
+{
+    static char memory[2][64];
+    mkv_open_params_t params = {.size = sizeof(params),
+                                .page_tokens = 16,
+                                .model = 5,
+                                .topology = {.tp_size = 2}};
+    mkv_region_t region = region_at(memory[index], 0, 0);
+
+    region.dtype = 1;
+    region.tokens_per_unit = 16;
+    if (map_case != NULL) {
+        map_case->change(&params, &region);
+    }
+    open_bare(index, &params);
+    add(pair_sides[index].ctx, &region);
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+START_TEST(every_difference_has_its_code_and_text)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *map;
+
+    fake_ucp_reset();
+    open_for_map(0, NULL);
+    open_for_map(1, &map_cases[_i]);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    IS(mkv_map_create(A->peers[1], NULL, &map), MKV_ERR_BUSY);
+    pair_run();
+    IS(mkv_map_create(A->peers[1], NULL, &map), map_cases[_i].status);
+    ck_assert_msg(strstr(mkv_last_error(), map_cases[_i].what) != NULL, "%s",
+                  mkv_last_error());
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(dropped_regions_make_maps_stale)
+{
+    mkv_map_attr_t attr = {.size = sizeof(attr)};
+    mkv_xfer_params_t params = {.size = sizeof(params), .num_legs = 1};
+    mkv_region_id_t ids[8], i;
+    mkv_xfer_t *xfer;
+
+    pair_setup();
+    for (i = 0; i < 8; ++i) {
+        ids[i] = i + 1;
+    }
+    IS(mkv_regions_drop(B->ctx, ids, 8), MKV_ERR_BUSY);
+    OK(mkv_map_destroy(B->maps[0]));
+    B->maps[0] = NULL;
+    OK(mkv_regions_drop(B->ctx, ids, 8));
+    IS(mkv_regions_drop(B->ctx, ids, 1), MKV_ERR_NOTFOUND);
+    pair_run();
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    OK(mkv_map_query(A->maps[1], &attr));
+    ck_assert_int_eq(attr.is_stale, 1);
+    params.legs = &A->maps[1];
+    IS(mkv_xfer_open(A->ctx, &params, &xfer), MKV_ERR_STALE);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Plans and posts ------------------------------------------------------------- */
+
+START_TEST(plans_refuse_what_does_not_fit)
+{
+    const uint32_t blocks[] = {0, 1, PAIR_BLOCKS};
+    mkv_units_t units[2] = {
+        {.num_local = 2, .num_remote = 2, .local = blocks, .remote = blocks},
+        {.num_local = 2, .num_remote = 2, .local = blocks, .remote = blocks}};
+    mkv_plan_t *plan;
+
+    pair_setup();
+    IS(mkv_plan_create(A->maps[1], units, 2, 0, &plan), MKV_ERR_DUPLICATE);
+    units[0].num_remote = 1;
+    IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_LENGTH);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "2 blocks here, 1 at peer B"));
+    units[0].num_local = units[0].num_remote = 3;
+    IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_BOUNDS);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "block 32 at position 2"));
+    units[0].component = 1;
+    IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_PAIRING);
+    IS(mkv_plan_create(A->maps[1], units, 0, 8, &plan), MKV_ERR_INVALID);
+    pair_teardown();
+}
+END_TEST
+
+static mkv_xfer_t *bind_write(uint32_t num, mkv_xfer_t **passive_p)
+{
+    mkv_xfer_t *active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+
+    *passive_p = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    pair_expose(*passive_p, 0, num);
+    pair_run();
+    return active;
+}
+
+START_TEST(one_plan_serves_all_layers_without_allocating)
+{
+    mkv_xfer_t *active, *passive;
+    uint64_t allocs = 0;
+    mkv_plan_t *plan;
+    mkv_sel_t sel = {0};
+    int32_t layer;
+
+    pair_setup();
+    active = bind_write(8, &passive);
+    plan = pair_plan(A, 1, 0, 0, 8, 0);
+    for (layer = 0; layer < PAIR_LAYERS; ++layer) {
+        sel.layer_lo = layer;
+        sel.layer_hi = layer + 1;
+        OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
+        pair_run();
+        allocs = (layer == 0) ? pair_stats(A).arena_allocs : allocs;
+    }
+    ck_assert_uint_eq(pair_stats(A).plans_created, 1);
+    ck_assert_uint_eq(pair_stats(A).plan_posts, PAIR_LAYERS);
+    ck_assert_uint_eq(pair_stats(A).arena_allocs, allocs);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), PAIR_LAYERS);
+    ck_assert_uint_eq(fake_ucp_num_pieces(), PAIR_LAYERS * PAIR_PARTS * 8);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+/* A hundred thousand pieces through sixteen places */
+START_TEST(credits_bound_what_is_in_flight)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+    unsigned rounds, i;
+
+    pair_set("MAX_INFLIGHT_OPS", "16");
+    pair_setup();
+    fake_ucp_set_lists(0);
+    active = bind_write(PAIR_BLOCKS, &passive);
+    plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
+    rounds = 100000 / (PAIR_BLOCKS * PAIR_LAYERS * PAIR_PARTS) + 1;
+    for (i = 0; i < rounds; ++i) {
+        OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+        ck_assert_uint_le(fake_ucp_num_waiting(CALLS), 16);
+    }
+    ck_assert_uint_eq(pair_stats(A).inflight_ops, 16);
+    while (pair_query(active).completed < pair_query(active).posted) {
+        (void)mkv_progress(A->ctx);
+        ck_assert_uint_le(fake_ucp_num_waiting(CALLS), 16);
+    }
+    ck_assert_uint_ge(fake_ucp_num_calls(FAKE_UCP_PUT), 100000);
+    ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
+    ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
+    ck_assert_uint_eq(pair_stats(A).queued_posts, 0);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(byte_credits_return_exactly)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_set("MAX_INFLIGHT_BYTES", "1000");
+    pair_set("SGL_MAX", "7");
+    pair_setup();
+    active = bind_write(PAIR_BLOCKS, &passive);
+    plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
+    fake_ucp_hold(CALLS);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    ck_assert_uint_eq(fake_ucp_num_waiting(CALLS), 3); /* 3 x 7 x 64 >= 1000 */
+    fake_ucp_hold(0);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(chunks_of_positions_equal_one_shot)
+{
+    static const uint32_t ends[] = {1, 4, 5, 11, 12, 13, 20};
+    mkv_xfer_t *active, *passive;
+    mkv_sel_t sel = {0};
+    mkv_plan_t *plan;
+    uint32_t i;
+
+    pair_setup();
+    active = bind_write(20, &passive);
+    plan = pair_plan(A, 1, 0, 0, 20, 0);
+    sel.pos_hi = 1;
+    IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_INVALID);
+    OK(mkv_plan_destroy(plan));
+    plan = pair_plan(A, 1, 0, 0, 20, MKV_PLAN_KEEP_ORDER);
+    for (i = 0; i < 7; ++i) {
+        sel.pos_lo = (i == 0) ? 0 : ends[i - 1];
+        sel.pos_hi = ends[i];
+        OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
+    }
+    sel.pos_hi = 21;
+    IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_BOUNDS);
+    OK(mkv_xfer_seal(active, 0));
+    IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_INVALID);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    for (i = 0; i < 20; ++i) {
+        ck_assert(pair_holds(B, 19 - i, 0, i));
+    }
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_sel_t sel = {.layer_lo = 0, .layer_hi = PAIR_LAYERS - 1};
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = bind_write(8, &passive);
+    plan = pair_plan(A, 1, 0, 0, 8, 0);
+    OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
+    IS(mkv_xfer_seal(active, 0), MKV_ERR_LENGTH);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_LENGTH);
+    ck_assert_ptr_nonnull(strstr(pair_query(passive).error,
+                                 "layer 3 part 0: 0 units posted, 8 expected"));
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(gates_open_by_signal)
+{
+    mkv_gate_t gate = {.id = 5};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = bind_write(8, &passive);
+    plan = pair_plan(A, 1, 0, 0, 8, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
+    IS(mkv_gate_signal(A->ctx, 6), MKV_ERR_NOTFOUND);
+    OK(mkv_gate_signal(A->ctx, 5));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+/* The source of a READ is quiet after all of its readers, and once */
+START_TEST(source_waits_for_all_readers)
+{
+    unsigned num_readers = (unsigned)_i, i;
+    mkv_xfer_params_t params = {.size = sizeof(params), .id = 4, .mode = MKV_READ};
+    mkv_xfer_t *source, *readers[4];
+    mkv_plan_t *plans[4];
+
+    fake_ucp_reset();
+    pair_open(0);
+    for (i = 1; i <= num_readers; ++i) {
+        pair_open(i);
+        pair_connect(0, i);
+    }
+    params.role = MKV_SRC;
+    params.legs = &A->maps[1];
+    params.num_legs = num_readers;
+    OK(mkv_xfer_open(A->ctx, &params, &source));
+    pair_expose(source, 0, 4);
+    for (i = 0; i < num_readers; ++i) {
+        readers[i] = pair_xfer(&pair_sides[i + 1], 0, 4, MKV_READ, MKV_DST);
+        plans[i] = pair_plan(&pair_sides[i + 1], 0, 8, 0, 4, 0);
+        pair_run();
+        OK(mkv_xfer_post(readers[i], 0, plans[i], NULL, NULL));
+    }
+    for (i = 0; i < num_readers; ++i) {
+        ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 0);
+        OK(mkv_xfer_seal(readers[i], 0));
+        pair_run();
+    }
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 1);
+    ck_assert_int_eq(pair_query(source).state, MKV_XFER_DONE);
+    OK(mkv_xfer_close(source));
+    for (i = 0; i < num_readers; ++i) {
+        ck_assert(pair_holds(&pair_sides[i + 1], 8, 0, 3));
+        OK(mkv_xfer_close(readers[i]));
+        OK(mkv_plan_destroy(plans[i]));
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Context --------------------------------------------------------------------- */
+
+START_TEST(old_ucx_is_refused)
+{
+    mkv_ctx_t *ctx;
+
+    fake_ucp_reset();
+    fake_ucp_set_version(21);
+    IS(mkv_open(NULL, NULL, &ctx), MKV_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "1.21.0"));
+}
+END_TEST
+
+START_TEST(close_names_and_ends_what_was_left_open)
+{
+    mkv_xfer_t *passive;
+
+    pair_setup();
+    (void)bind_write(8, &passive);
+    (void)pair_plan(A, 1, 0, 0, 8, 0);
+    IS(mkv_close(A->ctx), MKV_ERR_BUSY);
+    free(A->mem);
+    memset(A, 0, sizeof(*A));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
+    ck_assert(pair_query(passive).is_quiet);
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+static unsigned num_lines;
+
+static void count_line(void *arg, const char *line)
+{
+    (void)arg;
+    num_lines += (line[0] != '\0');
+}
+
+START_TEST(dump_and_strings_cover_everything)
+{
+    mkv_xfer_t *active, *passive;
+    int i;
+
+    pair_setup();
+    active = bind_write(1, &passive);
+    OK(mkv_dump(A->ctx, MKV_DUMP_ALL, count_line, NULL));
+    ck_assert_uint_gt(num_lines, 40);
+    for (i = MKV_OK; i > MKV_ERR_LAST - 2; --i) {
+        ck_assert_ptr_nonnull(mkv_status_string((mkv_status_t)i));
+    }
+    for (i = 0; i <= MKV_EV_WARN + 1; ++i) {
+        ck_assert_ptr_nonnull(mkv_event_string((mkv_event_type_t)i));
+        ck_assert_ptr_nonnull(mkv_backend_string((mkv_backend_t)i));
+    }
+    ck_assert_ptr_nonnull(mkv_version_string());
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("src_setup");
+    TCase *tcase = tcase_create("setup");
+    SRunner *runner;
+    int num_failed;
+
+    mkv_test_init();
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
+    tcase_add_test(tcase, same_memory_twice_is_one_registration);
+    tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
+    tcase_add_test(tcase, the_callers_hook_knows_allocations);
+    tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
+    tcase_add_test(tcase, failed_commit_registers_nothing);
+    tcase_add_test(tcase, hello_once_however_often_it_is_called);
+    tcase_add_test(tcase, both_sides_call_at_once);
+    tcase_add_test(tcase, closing_one_side_tells_the_other);
+    tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
+    tcase_add_test(tcase, one_line_says_what_carries_the_data);
+    tcase_add_test(tcase, messages_arrive_in_order);
+    tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
+                        (int)(sizeof(map_cases) / sizeof(map_cases[0])));
+    tcase_add_test(tcase, dropped_regions_make_maps_stale);
+    tcase_add_test(tcase, plans_refuse_what_does_not_fit);
+    tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
+    tcase_add_test(tcase, credits_bound_what_is_in_flight);
+    tcase_add_test(tcase, byte_credits_return_exactly);
+    tcase_add_test(tcase, chunks_of_positions_equal_one_shot);
+    tcase_add_test(tcase, seal_refuses_a_forgotten_layer_on_both_sides);
+    tcase_add_test(tcase, gates_open_by_signal);
+    tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
+    tcase_add_test(tcase, old_ucx_is_refused);
+    tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
+    tcase_add_test(tcase, dump_and_strings_cover_everything);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed != 0;
+}
