@@ -25,5 +25,5 @@ uct_conformance_tests = \
 	test/conformance/uct_cma.sh \
 	test/conformance/uct_mori_xgmi.sh
 dist_check_SCRIPTS += $(uct_conformance_tests)
-EXTRA_DIST += test/conformance/run.sh
+EXTRA_DIST += test/conformance/run.sh test/conformance/README.md
 TESTS += $(uct_conformance_tests)
