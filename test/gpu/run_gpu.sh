@@ -41,6 +41,8 @@ tree=$(cat "$pack/tree") || {
 }
 build=$tree/build-gpu
 out_inside=/gpu/out
+num_gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ -z "$fake" ] || num_gpus=4
 # shellcheck source=test/gpu/stages.sh
 . "$here/stages.sh"
 root=$work/root
@@ -77,7 +79,7 @@ inside() {
         PATH=/usr/bin:/usr/sbin HOME=/root LC_ALL=C CK_FORK=yes \
         LD_LIBRARY_PATH=/gpu/lib:/gpu/driver HIPSHIM_KERNEL=/gpu/kernel.fatbin \
         UCX_PLUGIN_PATH="$build/.libs" MKV_BUILD_DIR="$build" MKV_TEST_REAL_HIP=1 \
-        CUDA_MODULE_LOADING=EAGER HIPCPU_DEVICES=2 \
+        CUDA_MODULE_LOADING=EAGER HIPCPU_DEVICES=4 \
         UCX_TLS=mori_xgmi,tcp UCX_NET_DEVICES=lo \
         env -C "$build" "$@"
 }

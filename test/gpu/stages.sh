@@ -7,6 +7,7 @@
 #   tree        this tree as the programs see it
 #   limit       seconds for everything
 #   fake        not empty: small sizes, nothing is fast here
+#   num_gpus    GPUs of this machine
 #   inside      function that runs a command in $build with the product's environment
 #               and stops it after $stage_seconds
 #
@@ -101,6 +102,12 @@ kv_all() {
     stage "kv write, UCP calls" 40 kv ucp-write "${sweep[@]}" --api ucp
     stage "kv read, UCP calls" 40 kv ucp-read "${sweep[@]}" --api ucp --op_type READ
     stage "kv both ways" 40 kv both "${sweep[@]}" --scheme both --max_block_size 128k
+    if [ "$num_gpus" -gt 2 ]; then
+        for name in onetomany manytoone both; do
+            stage "kv $name, $((num_gpus - 1)) others" 60 kv "fan-$name" "${sweep[@]}" \
+                --scheme $name --num_target_dev $((num_gpus - 1))
+        done
+    fi
     stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
     stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
     for name in Llama-3-70B DeepSeek-R1; do
