@@ -1,89 +1,126 @@
 #!/bin/bash
-# What a reused plan costs the host for each scattered block. Prints markdown.
+# What a scattered block costs the host when a plan is reused. Prints markdown.
 #
-#   perf/bench.sh BUILDDIR
+#   perf/bench.sh BUILDDIR [xgmi] [rdma]      both, if neither is named
 #
-# libhipcpu moves no bytes (HIPCPU_COPY=0) and works inside the call that submits
-# (HIPCPU_INLINE=1), so what is left is the host's share: libmorikv, UCP, the transport,
-# and libhipcpu's own launch. Instructions are callgrind's and repeatable; nanoseconds
-# are this machine's.
+# xgmi: mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside
+# the call that submits (HIPCPU_INLINE=1). rdma: mori_rdma on the fake libibverbs, whose
+# work requests complete at once and move nothing. What is left is the host's share.
+# Instructions are callgrind's and repeatable; nanoseconds are this machine's.
 set -euo pipefail
 
 build=$(cd "${1:?build directory}" && pwd)
+shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 
-export UCX_PLUGIN_PATH=$build/.libs UCX_TLS=mori_xgmi,tcp UCX_WARN_UNUSED_ENV_VARS=n
-export LD_LIBRARY_PATH=$build/test/fake/hipcpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export HIPCPU_COPY=0 HIPCPU_INLINE=1
-
-options=(--initiator_seg_type VRAM --target_seg_type VRAM
-    --start_batch_size 512 --max_batch_size 131072)
-
-native() { # API
-    "$build/perf/bench_plan" --api "$1" "${options[@]}" --warmup_iter 20 --num_iter 100
+native() { # ARG...
+    "$build/perf/bench_plan" "$@" --warmup_iter 20 --num_iter 100 2>/dev/null
 }
 
-counted() { # API: a dump for each row and phase
+counted() { # NAME ARG...: a dump for each row and phase
+    local name=$1
+
+    shift
     command -v valgrind >/dev/null || return 0
     "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no \
-        --callgrind-out-file="$work/$1.out" "$build/perf/bench_plan" --api "$1" \
-        "${options[@]}" --warmup_iter 3 --num_iter 4 >"$work/$1.log" 2>&1 ||
-        { cat "$work/$1.log" >&2; return 1; }
+        --callgrind-out-file="$work/$name.out" "$build/perf/bench_plan" "$@" \
+        --warmup_iter 3 --num_iter 4 >"$work/$name.log" 2>&1 ||
+        { cat "$work/$name.log" >&2; return 1; }
 }
 
-# Instructions of a dump for each block: all of it, or of one shared object.
-instructions() { # API PHASE BLOCKS DIVISOR [OBJECT]
+# Instructions of a dump for each block, in all or in shared objects of some names.
+instructions() { # NAME PHASE BLOCKS DIVISOR [OBJECTS]
     local file
+
     file=$(grep -l "Client Request: $2 $3\$" "$work/$1".out.* 2>/dev/null | head -n 1)
     [ -n "$file" ] || { echo "-"; return; }
-    if [ $# -lt 5 ]; then
-        awk -v d="$4" '/^(totals|summary):/ { n = $2 } END { printf "%.1f", n / d }' "$file"
-    else
-        # cost lines follow an "ob=" line until the next one; a call's own cost line,
-        # after "calls=", is inclusive and counted at its callee already
-        awk -v d="$4" -v want="$5" '
-            /^ob=/ { id = $0; sub(/^ob=/, "", id)
-                     if (match(id, /^\([0-9]+\) /)) { key = substr(id, 1, RLENGTH - 1)
-                         names[key] = substr(id, RLENGTH + 1); id = key }
-                     object = names[id]; next }
-            /^cob=/ { id = $0; sub(/^cob=/, "", id)
-                      if (match(id, /^\([0-9]+\) /))
-                          names[substr(id, 1, RLENGTH - 1)] = substr(id, RLENGTH + 1)
-                      next }
-            /^calls=/ { skip = 1; next }
-            /^[0-9+*-]/ { if (skip) { skip = 0; next }
-                          if (index(object, want)) n += $2 }
-            END { printf "%.1f", n / d }' "$file"
-    fi
+    # cost lines belong to the "ob=" line before them, but for the one after "calls=",
+    # which sums up a call and is counted where the callee's own lines are
+    awk -v d="$4" -v want="${5:-.}" '
+        function name(id) {
+            if (match(id, /^\([0-9]+\) /)) {
+                names[substr(id, 1, RLENGTH - 1)] = substr(id, RLENGTH + 1)
+                id = substr(id, 1, RLENGTH - 1)
+            }
+            return id
+        }
+        /^ob=/ { object = names[name(substr($0, 4))]; next }
+        /^cob=/ { name(substr($0, 5)); next }
+        /^calls=/ { skip = 1; next }
+        /^[0-9+*-]/ { if (!skip && object ~ want) n += $2; skip = 0 }
+        END { printf "%.1f", n / d }' "$file"
 }
 
-table() { # API
-    local blocks prep post allocs plan_heap heap n ucx library part
+ucx='libucp|libuct\.so|libucs|libucm'
 
-    echo "| blocks | plan, ns/block | plan, instr/block | post + completion, ns/block | post + completion, instr/block | of these libmorikv | UCP, UCT, UCS | mori_xgmi | libhipcpu | allocations a post | plan, heap bytes/block | plan and posts in flight, heap bytes/block |"
+xgmi_table() { # ARG...
+    local blocks prep post allocs plan_heap heap n
+
+    echo "| blocks | plan, ns/block | plan, instr/block | post + completion, ns/block | post + completion, instr/block | libmorikv | UCX | mori_xgmi | libhipcpu | allocations a post | plan, heap bytes/block | plan and post in flight, heap bytes/block |"
     echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
-    counted "$1"
-    native "$1" >"$work/$1.native"
+    counted xgmi "$@"
     while read -r blocks prep post allocs plan_heap heap _; do
         n=$((4 * blocks))
-        ucx=0
-        for library in libucp libuct.so libucs; do
-            part=$(instructions "$1" post "$blocks" "$n" "$library")
-            ucx=$(awk -v a="$ucx" -v b="$part" 'BEGIN { printf "%.1f", a + b }')
-        done
-        echo "| $blocks | $prep | $(instructions "$1" plan "$blocks" "$blocks")" \
-            "| $post | $(instructions "$1" post "$blocks" "$n")" \
-            "| $(instructions "$1" post "$blocks" "$n" libmorikv) | $ucx" \
-            "| $(instructions "$1" post "$blocks" "$n" libuct_mori)" \
-            "| $(instructions "$1" post "$blocks" "$n" libhipcpu) | $allocs | $plan_heap | $heap |"
-    done <"$work/$1.native"
+        echo "| $blocks | $prep | $(instructions xgmi plan "$blocks" "$blocks")" \
+            "| $post | $(instructions xgmi post "$blocks" $n)" \
+            "| $(instructions xgmi post "$blocks" $n libmorikv)" \
+            "| $(instructions xgmi post "$blocks" $n "$ucx")" \
+            "| $(instructions xgmi post "$blocks" $n libuct_mori)" \
+            "| $(instructions xgmi post "$blocks" $n libhipcpu)" \
+            "| $allocs | $plan_heap | $heap |"
+    done < <(native "$@")
+    rm -f "$work"/xgmi.*
 }
 
-echo "Machine: $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), UCX $(pkg-config --modversion ucx 2>/dev/null || echo unknown), $(uname -m)"
-for api in mkv ucp_sgl ucp; do
-    echo
-    echo "### --api $api"
-    echo
-    table "$api"
+xgmi() {
+    local api op
+
+    export UCX_TLS=mori_xgmi,tcp HIPCPU_COPY=0 HIPCPU_INLINE=1
+    export LD_LIBRARY_PATH=$build/test/fake/hipcpu
+    for op in WRITE READ; do
+        for api in mkv ucp_sgl ucp; do
+            [ $api-$op != ucp_sgl-READ ] || continue
+            printf '\n#### mori_xgmi, %s, --api %s\n\n' $op $api
+            xgmi_table --api $api --op_type $op --initiator_seg_type VRAM \
+                --target_seg_type VRAM --start_batch_size 512 --max_batch_size 131072
+        done
+    done
+}
+
+# perf/bench_rdma.sh has mori_rdma alone, below UCP.
+rdma() {
+    local batch blocks post allocs n
+
+    export UCX_TLS=mori_rdma,tcp FAKE_VERBS_MODE=null
+    export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs
+    printf '\n#### mori_rdma, WRITE, --api ucp_sgl, on a NIC that completes at once\n\n'
+    echo "| POST_BATCH | work requests | ns each | instr each | UCX | mori_rdma | fake verbs | allocations a post |"
+    echo "|---|---|---|---|---|---|---|---|"
+    for batch in 1 16 64; do
+        export UCX_MORI_RDMA_POST_BATCH=$batch
+        counted rdma --api ucp_sgl --start_batch_size 1024 --max_batch_size 8192
+        while read -r blocks _ post allocs _; do
+            n=$((4 * blocks))
+            echo "| $batch | $blocks" \
+                "| $post | $(instructions rdma post "$blocks" $n)" \
+                "| $(instructions rdma post "$blocks" $n "$ucx")" \
+                "| $(instructions rdma post "$blocks" $n libuct_mori)" \
+                "| $(instructions rdma post "$blocks" $n libibverbs) | $allocs |"
+        done < <(native --api ucp_sgl --start_batch_size 1024 --max_batch_size 8192)
+        rm -f "$work"/rdma.*
+    done
+}
+
+echo "Machine: $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), UCX $(pkg-config --modversion ucx 2>/dev/null || echo unknown)."
+[ $# -gt 0 ] || set -- xgmi rdma
+for part in "$@"; do
+    case $part in
+    xgmi | rdma) ("$part") ;;
+    *)
+        echo "perf/bench.sh: '$part'; expected xgmi or rdma" >&2
+        exit 2
+        ;;
+    esac
 done
