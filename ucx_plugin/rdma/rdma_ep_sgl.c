@@ -88,10 +88,57 @@ static inline size_t muct_rdma_sgl_repeats(const muct_rdma_sgl_t *sgl, size_t i)
 
 /* ---- check and count ---- */
 
-static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
-                                        const muct_rdma_sgl_t *sgl, size_t *total_p)
+/* Borders of chunks inside a block of @a length bytes at @a offset. */
+static inline size_t muct_rdma_sgl_borders(uint64_t offset, size_t length,
+                                           uint8_t shift)
 {
-    size_t i, total = 0, repeats, length;
+    return (size_t)(((offset + length - 1) >> shift) - (offset >> shift));
+}
+
+/* A block that is not plain: repeated, or under several keys. */
+static ucs_status_t muct_rdma_sgl_check_odd(const muct_rdma_ep_t *ep,
+                                            const muct_rdma_sgl_t *sgl, size_t i,
+                                            size_t *total_p, size_t *bound_p)
+{
+    const muct_rdma_key_t *key = (const muct_rdma_key_t *)sgl->rkeys[i];
+    size_t length = sgl->lengths[i], repeats = muct_rdma_sgl_repeats(sgl, i);
+    const muct_rdma_mem_t *mem = sgl->memhs[i];
+    ucs_status_t status;
+
+    if ((length == 0) || (repeats == 0)) {
+        return UCS_OK;
+    }
+
+    if (mem == NULL) {
+        muct_error("block %zu of a list has no memory handle", i);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_rdma_ep_check_key(
+        ep, key, sgl->remote_addrs[i],
+        length + ((repeats > 1) ? (repeats - 1) * sgl->strides[i] : 0));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *total_p += length * repeats;
+    *bound_p += repeats *
+                (1 + ((repeats > 1) ? 2 : 0) +
+                 muct_rdma_sgl_borders(sgl->remote_addrs[i] - key->base, length,
+                                       key->chunk_shift) +
+                 muct_rdma_sgl_borders((uint64_t)(uintptr_t)sgl->buffers[i] - mem->base,
+                                       length, mem->chunk_shift));
+    return UCS_OK;
+}
+
+/* Bytes of a list, and work requests it may need when none is too long for one. */
+static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
+                                        const muct_rdma_sgl_t *sgl, size_t *total_p,
+                                        size_t *bound_p)
+{
+    const muct_rdma_key_t *key;
+    const muct_rdma_mem_t *mem;
+    size_t i, length, total = 0, bound = 0;
     ucs_status_t status;
 
     if ((sgl->counts != NULL) && (sgl->strides == NULL)) {
@@ -100,90 +147,57 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
     }
 
     for (i = 0; i < sgl->count; ++i) {
+        key = (const muct_rdma_key_t *)sgl->rkeys[i];
+        mem = sgl->memhs[i];
         length = sgl->lengths[i];
-        repeats = muct_rdma_sgl_repeats(sgl, i);
-        if ((length == 0) || (repeats == 0)) {
+        if (__builtin_expect(
+                (sgl->counts == NULL) && (length > 0) && (mem != NULL) &&
+                    (mem->num == 1) && (key->num_rkeys == 1) &&
+                    (key->incarnation == ep->peer.incarnation) &&
+                    muct_rdma_key_covers(key, sgl->remote_addrs[i], length),
+                1)) {
+            total += length;
+            ++bound;
             continue;
         }
 
-        if (repeats > 1) {
-            length += (repeats - 1) * sgl->strides[i];
-        }
-
-        if (sgl->memhs[i] == NULL) {
-            muct_error("block %zu of a list has no memory handle", i);
-            return UCS_ERR_INVALID_PARAM;
-        }
-
-        status = muct_rdma_ep_check_key(ep, (const muct_rdma_key_t *)sgl->rkeys[i],
-                                        sgl->remote_addrs[i], length);
+        status = muct_rdma_sgl_check_odd(ep, sgl, i, &total, &bound);
         if (status != UCS_OK) {
             return status;
         }
-        total += sgl->lengths[i] * repeats;
     }
 
     *total_p = total;
+    *bound_p = bound;
     return UCS_OK;
-}
-
-/* Borders of chunks inside a block of @a length bytes at @a offset. */
-static inline size_t muct_rdma_sgl_borders(uint64_t offset, size_t length,
-                                           uint8_t shift)
-{
-    return (size_t)(((offset + length - 1) >> shift) - (offset >> shift));
-}
-
-/* Work requests of a list, at most. */
-static size_t muct_rdma_sgl_bound(const muct_rdma_sgl_t *sgl, size_t piece)
-{
-    const muct_rdma_key_t *key;
-    const muct_rdma_mem_t *mem;
-    size_t i, part, bound = 0;
-
-    for (i = 0; i < sgl->count; ++i) {
-        if (sgl->lengths[i] == 0) {
-            continue;
-        }
-
-        part = 1;
-        if (__builtin_expect(sgl->lengths[i] > piece, 0)) {
-            part += (sgl->lengths[i] - 1) / piece;
-        }
-
-        key = (const muct_rdma_key_t *)sgl->rkeys[i];
-        mem = sgl->memhs[i];
-        if (__builtin_expect((key->num_rkeys > 1) || (mem->num > 1), 0)) {
-            part +=
-                muct_rdma_sgl_borders(sgl->remote_addrs[i] - key->base, sgl->lengths[i],
-                                      key->chunk_shift) +
-                muct_rdma_sgl_borders((uint64_t)(uintptr_t)sgl->buffers[i] - mem->base,
-                                      sgl->lengths[i], mem->chunk_shift) +
-                ((sgl->counts != NULL) ? 2 : 0);
-        }
-        bound += part * muct_rdma_sgl_repeats(sgl, i);
-    }
-
-    return bound;
 }
 
 /* ---- post ---- */
 
-static void muct_rdma_sgl_end_wr(muct_rdma_sgl_writer_t *writer, bool is_last)
+static inline void muct_rdma_sgl_end_wr(muct_rdma_sgl_writer_t *writer)
 {
-    bool has_comp = is_last && (writer->comp != NULL);
-
-    muct_rdma_sq_end(&writer->chan->sq, writer->wr,
-                     has_comp ? muct_rdma_done_comp : NULL, writer->comp,
-                     writer->wr_length);
+    muct_rdma_sq_end(&writer->chan->sq, writer->wr, NULL, NULL, writer->wr_length);
     writer->wr = NULL;
 }
 
-/* The queue pair has its part: the last work request tells of the end of all of it. */
+/* The queue pair has its part: its last work request tells of the end of all of it. */
 static void muct_rdma_sgl_end_chan(muct_rdma_sgl_writer_t *writer)
 {
-    muct_rdma_sgl_end_wr(writer, true);
-    muct_rdma_sq_ring(&writer->chan->sq);
+    muct_rdma_sq_t *sq = &writer->chan->sq;
+    muct_rdma_slot_t *slot;
+
+    if (writer->wr != NULL) {
+        muct_rdma_sgl_end_wr(writer);
+    }
+
+    if (writer->comp != NULL) {
+        slot = &sq->slots[(sq->head - 1) & sq->mask];
+        slot->done = muct_rdma_done_comp;
+        slot->arg = writer->comp;
+    }
+
+    muct_rdma_sq_ring(sq);
+    writer->chan = NULL;
     ++writer->num_segments;
 }
 
@@ -191,10 +205,12 @@ static void muct_rdma_sgl_end_chan(muct_rdma_sgl_writer_t *writer)
 static bool muct_rdma_sgl_next_chan(muct_rdma_sgl_writer_t *writer)
 {
     if (writer->chan != NULL) {
-        if ((muct_rdma_sq_free(&writer->chan->sq) > 1) &&
-            ((writer->chan_bytes < writer->share) || (writer->ep->num_qps == 1))) {
-            muct_rdma_sgl_end_wr(writer, false);
-            return muct_rdma_sq_free(&writer->chan->sq) > 0;
+        if (writer->wr != NULL) {
+            muct_rdma_sgl_end_wr(writer);
+        }
+        if ((muct_rdma_sq_free(&writer->chan->sq) > 0) &&
+            (writer->chan_bytes < writer->share)) {
+            return true;
         }
         muct_rdma_sgl_end_chan(writer);
     }
@@ -295,6 +311,52 @@ static size_t muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t l
     return done;
 }
 
+/*
+ * The common block: under one key on each side, no longer than a work request, no
+ * neighbour of the one before, and the queue pair is not done. False when it is
+ * another.
+ */
+static inline bool muct_rdma_sgl_put_plain(muct_rdma_sgl_writer_t *writer,
+                                           const muct_rdma_sgl_t *sgl, size_t i)
+{
+    const muct_rdma_key_t *key = (const muct_rdma_key_t *)sgl->rkeys[i];
+    const muct_rdma_mem_t *mem = sgl->memhs[i];
+    uint64_t remote = sgl->remote_addrs[i];
+    size_t length = sgl->lengths[i];
+    struct ibv_send_wr *wr;
+    muct_rdma_sq_t *sq;
+
+    /* a block of no bytes may have no key and no handle */
+    if ((writer->wr == NULL) || (length == 0) || (key->num_rkeys != 1) ||
+        (mem->num != 1) || (length > writer->piece) || (remote == writer->wr_end) ||
+        (writer->chan_bytes >= writer->share)) {
+        return false;
+    }
+
+    sq = &writer->chan->sq;
+    muct_rdma_sgl_end_wr(writer);
+    if (muct_rdma_sq_free(sq) == 0) {
+        return false;
+    }
+
+    wr = muct_rdma_sq_begin(sq, writer->opcode);
+    wr->num_sge = 1;
+    wr->sg_list[0].addr = (uint64_t)(uintptr_t)sgl->buffers[i];
+    wr->sg_list[0].length = (uint32_t)length;
+    wr->sg_list[0].lkey = mem->mrs[0]->lkey;
+    wr->wr.rdma.remote_addr = remote;
+    wr->wr.rdma.rkey = key->rkeys[0];
+    if (writer->opcode == IBV_WR_RDMA_WRITE) {
+        muct_rdma_chan_wrote(writer->chan, key, remote, key->rkeys[0]);
+    }
+    writer->wr = wr;
+    writer->key = key;
+    writer->wr_length = length;
+    writer->wr_end = remote + length;
+    writer->chan_bytes += length;
+    return true;
+}
+
 /* Post from a position on, and move it; true when the end was reached. */
 static bool muct_rdma_sgl_put_from(muct_rdma_sgl_writer_t *writer,
                                    const muct_rdma_sgl_t *sgl, muct_rdma_sgl_pos_t *pos)
@@ -302,6 +364,11 @@ static bool muct_rdma_sgl_put_from(muct_rdma_sgl_writer_t *writer,
     size_t offset, left;
 
     for (; pos->index < sgl->count; ++pos->index, pos->repeat = 0) {
+        if ((sgl->counts == NULL) && (pos->offset == 0) && (pos->repeat == 0) &&
+            muct_rdma_sgl_put_plain(writer, sgl, pos->index)) {
+            continue;
+        }
+
         for (; pos->repeat < muct_rdma_sgl_repeats(sgl, pos->index); ++pos->repeat) {
             offset = pos->offset;
             if (pos->repeat > 0) {
@@ -339,12 +406,14 @@ static int muct_rdma_sgl_post(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
         .has_merge = iface->limits.has_merge,
     };
 
-    if (writer.share < iface->limits.stripe_size) {
+    if (ep->num_qps == 1) {
+        writer.share = UINT64_MAX;
+    } else if (writer.share < iface->limits.stripe_size) {
         writer.share = iface->limits.stripe_size;
     }
 
     (void)muct_rdma_sgl_put_from(&writer, sgl, pos);
-    if (writer.wr != NULL) {
+    if (writer.chan != NULL) {
         muct_rdma_sgl_end_chan(&writer);
     }
 
@@ -443,7 +512,7 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     ucs_status_t status;
     int num;
 
-    status = muct_rdma_sgl_check(ep, sgl, &total);
+    status = muct_rdma_sgl_check(ep, sgl, &total, &bound);
     if ((status != UCS_OK) || (total == 0)) {
         return status;
     }
@@ -454,7 +523,7 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     piece = ((ep->num_qps > 1) && (piece < limits->max_msg_size))
                 ? piece
                 : limits->max_msg_size;
-    bound = muct_rdma_sgl_bound(sgl, piece);
+    bound += total / piece; /* a block is cut at every piece of it at most */
     if (bound > muct_rdma_ep_free(ep)) {
         if (bound > (size_t)ep->num_qps * ep->chans[0].sq.depth) {
             return muct_rdma_job_start(ep, opcode, sgl, total, piece, comp);
