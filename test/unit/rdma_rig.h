@@ -39,8 +39,7 @@ typedef struct rig {
     uct_rkey_bundle_t rkey[2]; /**< Of mem[i], for the other side */
     int hold[2];               /**< This side makes no progress */
     uint64_t num_am[2];        /**< Active messages received */
-    uint64_t am_bytes[2];
-    uint64_t bad_am[2]; /**< Of them, out of order or with wrong bytes */
+    uint64_t bad_am[2];        /**< Of them, out of order or with wrong bytes */
 } rig_t;
 
 /**

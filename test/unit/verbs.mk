@@ -30,7 +30,11 @@ test_unit_verbs_wire_LDADD = $(test_unit_verbs_fake_LDADD)
 # The real one wants devices: a job of the laboratory runs it.
 TESTS += test/unit/verbs_contract_fake test/unit/verbs_fake test/unit/verbs_wire
 EXTRA_DIST += \
-	test/vm/jobs/verbs_contract.sh
+	test/vm/jobs/rdma_bandwidth.sh \
+	test/vm/jobs/rdma_faults.sh \
+	test/vm/jobs/rdma_ucx.sh \
+	test/vm/jobs/verbs_contract.sh \
+	test/vm/rdma.sh
 
 # mori_rdma in a real UCX over two fake devices in one process.
 rdma_rig_sources = \

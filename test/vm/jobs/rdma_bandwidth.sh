@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# limit: 240
+# Not a test of speed (there is none under emulation): figures of one run, side by side.
+# Megabytes a second of ib_write_bw, of UCX's put over mori_rdma, and over tcp on the same pair.
+. "$VM_TREE/test/vm/rdma.sh"
+
+write_bw() { # SIZE COUNT
+    rdma_port=$((rdma_port + 1))
+    timeout 60 ib_write_bw -d rxe0 -x 1 -F -s "$1" -n "$2" -p $rdma_port >/tmp/bw.server 2>&1 &
+    vm_wait rdma_listening $rdma_port || die "no ib_write_bw listens: $(cat /tmp/bw.server)"
+    timeout 60 ib_write_bw -d rxe1 -x 1 -F -s "$1" -n "$2" -p $rdma_port 127.0.0.1 >/tmp/bw.client 2>&1 ||
+        die "ib_write_bw: $(cat /tmp/bw.client)"
+    wait $!
+    awk -v s="$1" '$1 == s { print $4 }' /tmp/bw.client
+}
+
+# The last figure of the line is messages a second over the whole test.
+ucx_bw() { # SIZE COUNT
+    rdma_serve
+    rdma_client -t ucp_put_bw -e -s "$1" -n "$2" -w $(($2 / 10 + 1)) -f -q >/tmp/ucx.client 2>&1 ||
+        die "ucp_put_bw: $(cat /tmp/ucx.client)"
+    wait "$rdma_server"
+    awk -v s="$1" 'NF >= 8 && $1 ~ /^[0-9]+$/ { printf "%.1f\n", $NF * s / 1048576 }' /tmp/ucx.client
+}
+
+tcp_bw() { # SIZE COUNT
+    (
+        export UCX_TLS=tcp
+        rdma_devices() { echo "v$1"; }
+        ucx_bw "$@"
+    )
+}
+
+echo "| bytes | ib_write_bw | ucp_put over mori_rdma | with NUM_QPS=2 | ucp_put over tcp |"
+echo "|---|---|---|---|---|"
+while read -r size count; do
+    verbs=$(write_bw "$size" "$count") || exit 1
+    mori=$(ucx_bw "$size" "$count") || exit 1
+    two=$(UCX_MORI_RDMA_NUM_QPS=2 ucx_bw "$size" "$count") || exit 1
+    tcp=$(tcp_bw "$size" "$count") || exit 1
+    echo "| $size | $verbs | $mori | $two | $tcp |"
+done <<'END'
+4096 2000
+65536 400
+1048576 40
+END
