@@ -44,7 +44,9 @@ check_PROGRAMS += perf/bench_plan
 perf_bench_plan_SOURCES = perf/bench_plan.c
 perf_bench_plan_LDADD = perf/libkvrun.la
 
-EXTRA_DIST += perf/README.md perf/bench.sh
+EXTRA_DIST += perf/README.md perf/bench.sh \
+	perf/results/h200x2-gpu_limits.json \
+	perf/results/h200x2-mori_kv_perf.json
 .PHONY: bench
 bench: all perf/bench_plan$(EXEEXT)
 	$(AM_V_at)$(SHELL) $(srcdir)/perf/bench.sh $(abs_builddir)
