@@ -26,7 +26,7 @@ run() { # NAME DEVICES VARIANT [VARIABLE=VALUE...]
 }
 
 run ionic a:ionic,b:ionic ''
-run bnxt a:bnxt,b:bnxt peer
+run bnxt a:bnxt,b:bnxt,c:bnxt peer UCX_MORI_RDMA_DEVICES=a:1,b
 run mlx5 a:mlx5,b:mlx5 peer/rocm-host UCX_MORI_RDMA_NUM_QPS=4 UCX_MORI_RDMA_STRIPE_SIZE=4k
 run mlx5_ib a:mlx5_ib,b:mlx5_ib peer
 run rxe a:rxe,b:rxe peer/host-rocm

@@ -206,7 +206,8 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
         md->dmabuf = UCS_NO;
     }
 
-    return ucs_config_clone_allow_list(&config->devices, &md->devices, NULL);
+    return ucs_config_clone_allow_list(&config->devices, &md->devices,
+                                       &ucs_config_array_string);
 }
 
 static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md_name,
@@ -267,7 +268,7 @@ static void muct_rdma_md_close(uct_md_h uct_md)
     int error;
 
     muct_rdma_async_cleanup(&md->async);
-    ucs_config_release_allow_list(&md->devices, NULL);
+    ucs_config_release_allow_list(&md->devices, &ucs_config_array_string);
     error = muct_rdma_verbs.dealloc_pd(md->pd);
     if (error != 0) {
         muct_warn("ibv_dealloc_pd(%s) failed: %s", md->device.name, strerror(error));
