@@ -63,6 +63,7 @@ struct perf_model_run {
     uint64_t num_requests;
     uint64_t first_ns;
     uint64_t last_ns;
+    uint64_t warmup_cpu_ns;
     uint64_t check_ns; /* spent in filling and checking */
     int is_failed;
     perf_result_t result;
@@ -120,11 +121,20 @@ static int perf_slot_post(perf_slot_t *slot)
                : perf_kv_error("mkv_xfer_post");
 }
 
+static int perf_slot_is_measured(const perf_slot_t *slot)
+{
+    return slot->number >= slot->model->options->warmup_requests;
+}
+
 static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
                                uint64_t prep_ns, uint64_t post_ns)
 {
     mkv_plan_attr_t attr = {.size = sizeof(attr)};
     perf_result_t *result = &model->result;
+
+    if (!perf_slot_is_measured(slot)) {
+        return;
+    }
 
     if (mkv_plan_query(slot->plan, &attr) == MKV_OK) {
         result->num_merged += attr.num_elements;
@@ -158,7 +168,11 @@ static int perf_slot_move(perf_slot_t *slot, const mkv_units_t *remote, uint32_t
     units.num_remote = units.num_local;
     units.remote = remote->remote;
     prep_ns = perf_clock_ns();
-    model->first_ns = (model->first_ns == 0) ? prep_ns : model->first_ns;
+    if ((model->first_ns == 0) && perf_slot_is_measured(slot)) {
+        model->first_ns = prep_ns;
+        model->warmup_cpu_ns = model->kv.cpu_ns;
+        model->check_ns = 0;
+    }
     if (mkv_plan_create(model->kv.maps[0], &units, 1, 0, &slot->plan) != MKV_OK) {
         return perf_kv_error("mkv_plan_create");
     }
@@ -277,7 +291,7 @@ static int perf_slot_finish(perf_slot_t *slot)
     perf_model_run_t *model = slot->model;
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
 
-    if (mkv_xfer_query(slot->xfer, &attr) == MKV_OK) {
+    if (perf_slot_is_measured(slot) && (mkv_xfer_query(slot->xfer, &attr) == MKV_OK)) {
         model->result.num_ucp_calls += attr.num_ucp_calls;
     }
     if (mkv_xfer_close(slot->xfer) != MKV_OK) {
@@ -302,7 +316,7 @@ static int perf_slot_done(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
 
-    if (model->is_active) {
+    if (model->is_active && perf_slot_is_measured(slot)) {
         model->last_ns = perf_clock_ns();
         perf_histogram_add(&model->result.tx, model->last_ns - slot->start_ns);
         ++model->result.num_requests;
@@ -431,7 +445,7 @@ static int perf_model_result(perf_model_run_t *model)
     result->is_checked = (uint32_t)model->options->is_check;
     result->block_size = model->geometry.piece_bytes;
     result->wall_ns = (wall_ns > model->check_ns) ? wall_ns - model->check_ns : wall_ns;
-    result->cpu_ns += model->kv.cpu_ns;
+    result->cpu_ns += model->kv.cpu_ns - model->warmup_cpu_ns;
     snprintf(result->device, sizeof(result->device), "%s",
              perf_memory_device(model->run->memory));
     perf_kv_path(&model->kv, 0, result->path, sizeof(result->path));

@@ -62,6 +62,9 @@ static const perf_option_t perf_option_rows[] = {
      "take requests from a Mooncake trace (JSON lines) [built-in generator]"},
     {"requests", PERF_VALUE_U32, PERF_FIELD(num_requests), 1, 1 << 24, NULL,
      "requests to move; 1 to 16777216 [32]"},
+    {"warmup_requests", PERF_VALUE_U32, PERF_FIELD(warmup_requests), 0, 1 << 24, NULL,
+     "requests among these that come first and are not measured: the first one maps\n"
+     "the peer's memory [0]"},
     {"input_length", PERF_VALUE_U32, PERF_FIELD(input_length), 1, 4 << 20, NULL,
      "generator: mean tokens of a prompt [2048]"},
     {"output_length", PERF_VALUE_U32, PERF_FIELD(output_length), 1, 4 << 20, NULL,
@@ -292,6 +295,9 @@ static int perf_options_check_together(const perf_options_t *options)
     } else if (options->max_batch_size < options->start_batch_size) {
         perf_error("--max_batch_size is %u; expected at least --start_batch_size, %u",
                    options->max_batch_size, options->start_batch_size);
+    } else if (options->warmup_requests >= options->num_requests) {
+        perf_error("--warmup_requests is %u; expected fewer than --requests, %u",
+                   options->warmup_requests, options->num_requests);
     } else if ((options->layer_us != 0) && !options->is_per_layer) {
         perf_error("--layer_us is %u; expected 0, or --post layer", options->layer_us);
     } else if ((options->role != PERF_ROLE_PARENT) != (options->peer != NULL) &&
@@ -377,6 +383,7 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
     return snprintf(
         text, size,
         "version %s, --model %s --tp %u --block_size %u --dtype %s --requests %u "
+        "--warmup_requests %u "
         "--trace %s --input_length %u --output_length %u "
         "--exact_length %d --op_type %s --api %s "
         "--pipeline_depth %u --seed %" PRIu64 " --start_block_size %" PRIu64
@@ -386,14 +393,15 @@ int perf_options_agreement(const perf_options_t *options, char *text, size_t siz
         " --check_consistency %d --recreate_xfer %d",
         PACKAGE_VERSION, (options->model != NULL) ? options->model : "(none)",
         options->tp, options->block_tokens, options->dtype, options->num_requests,
-        (options->trace != NULL) ? "yes" : "no", options->input_length,
-        options->output_length, options->is_exact_length, perf_op_name(options->op),
-        perf_api_name(options->api), options->pipeline_depth, options->seed,
-        options->start_block_size, options->max_block_size, options->start_batch_size,
-        options->max_batch_size, options->num_iter, options->warmup_iter,
-        options->large_blk_iter_ftr, perf_scheme_name(options->scheme),
-        options->num_target_dev, perf_location_names[options->location],
-        options->total_buffer_size, options->is_check, options->is_recreate_xfer);
+        options->warmup_requests, (options->trace != NULL) ? "yes" : "no",
+        options->input_length, options->output_length, options->is_exact_length,
+        perf_op_name(options->op), perf_api_name(options->api), options->pipeline_depth,
+        options->seed, options->start_block_size, options->max_block_size,
+        options->start_batch_size, options->max_batch_size, options->num_iter,
+        options->warmup_iter, options->large_blk_iter_ftr,
+        perf_scheme_name(options->scheme), options->num_target_dev,
+        perf_location_names[options->location], options->total_buffer_size,
+        options->is_check, options->is_recreate_xfer);
 }
 
 const char *perf_op_name(perf_op_t op)

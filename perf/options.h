@@ -61,6 +61,7 @@ typedef struct perf_options {
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */
     uint32_t num_requests;
+    uint32_t warmup_requests; /**< Of these, not measured */
     uint32_t input_length;
     uint32_t output_length;
     int is_exact_length;

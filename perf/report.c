@@ -69,6 +69,8 @@ static void perf_json_row(FILE *json, const perf_result_t *result)
     perf_json_histogram(json, "prep", &result->prep);
     perf_json_histogram(json, "post", &result->post);
     perf_json_histogram(json, "tx", &result->tx);
+    fprintf(json, ", \"device\": ");
+    perf_json_string(json, result->device);
     fprintf(json, ", \"path\": ");
     perf_json_string(json, result->path);
     fputc('}', json);
