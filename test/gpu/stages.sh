@@ -88,7 +88,7 @@ kv_all() {
         --large_blk_iter_ftr 1 --pipeline_depth 4)
     local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
         --large_blk_iter_ftr 1 --pipeline_depth 2)
-    local model=(--requests 8 --total_buffer_size 16g --exact_length)
+    local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
     local name length op
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
