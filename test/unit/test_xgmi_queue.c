@@ -346,6 +346,37 @@ START_TEST(device_without_the_kernel_copies_by_calls)
 }
 END_TEST
 
+START_TEST(posting_starts_an_idle_device_early)
+{
+    muct_xgmi_queue_t *gathering = queue;
+    muct_xgmi_queue_config_t eager = config;
+    unsigned long launches;
+    unsigned i;
+
+    eager.early_start = 16;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &eager, 0, &queue), UCS_OK);
+    call_hold("hipcpu_hold");
+    launches = calls("hipModuleLaunchKernel");
+    for (i = 0; i < 15; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
+    for (; i < 60; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    /* two are enough: the rest is gathered */
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 2);
+    ck_assert_uint_eq(num_done, 0);
+    call_hold("hipcpu_release");
+    finish(60);
+    for (i = 0; i < 60; ++i) {
+        ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
+    }
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = gathering;
+}
+END_TEST
+
 START_TEST(measuring_leaves_an_idle_queue_that_copies)
 {
     muct_xgmi_queue_t *configured = queue;
@@ -420,6 +451,7 @@ int main(void)
     tcase_add_loop_test(tcase, failing_call_is_an_error_of_its_batch, 0, 5);
     tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
     tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
+    tcase_add_test(tcase, posting_starts_an_idle_device_early);
     tcase_add_test(tcase, measuring_leaves_an_idle_queue_that_copies);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);

@@ -108,6 +108,9 @@ ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
     queue->num_runs = 0;
     ++queue->stamp;
     muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
+    queue->early = batch->entries + ((queue->config->early_start == 0)
+                                         ? queue->config->list_size + 1
+                                         : queue->config->early_start);
     return UCS_OK;
 }
 
@@ -254,9 +257,8 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     size_t count = muct_xgmi_list_count(&queue->list);
 
     muct_xgmi_batch_start_runs(queue, batch);
-    if ((count > 0) &&
-        ((queue->kernel == NULL) || (count <= queue->max_calls) ||
-         !muct_xgmi_batch_start_kernel(queue, batch))) {
+    if ((count > 0) && ((queue->kernel == NULL) || (count <= queue->max_calls) ||
+                        !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }
 }

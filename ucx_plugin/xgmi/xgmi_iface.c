@@ -24,6 +24,7 @@ typedef struct muct_xgmi_iface_config {
     unsigned num_lists;
     unsigned list_size;
     unsigned max_started;
+    unsigned early_start;
     int use_kernel;
     unsigned max_calls;
     int is_measuring;
@@ -58,6 +59,11 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "Lists started and not over, after which copies are gathered instead of started,\n"
      "a number. Raise it when gaps between launches show in profiles.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_started), UCS_CONFIG_TYPE_UINT},
+
+    {"EARLY_START", "1024",
+     "Copies in a list from which posting starts it when the GPU has nothing to do,\n"
+     "instead of the next progress, a number. 0 leaves it to progress.",
+     ucs_offsetof(muct_xgmi_iface_config_t, early_start), UCS_CONFIG_TYPE_UINT},
 
     {"KERNEL", "y",
      "Copy lists with the copy kernel, y or n. Turn it off to use copy engines only.",
@@ -375,6 +381,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     queue->num_lists = muct_xgmi_clamp("LISTS", config->num_lists, 2, 1024);
     queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
     queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
+    queue->early_start = config->early_start;
     queue->max_calls = config->max_calls;
     queue->is_measuring = config->is_measuring;
     queue->max_blocks =

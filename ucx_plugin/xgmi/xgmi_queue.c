@@ -38,6 +38,28 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
     muct_gpu_pop_device(queue->gpu, queue->device, prev);
 }
 
+int muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
+{
+    const muct_xgmi_batch_t *batch;
+    unsigned num_running = 0;
+
+    for (batch = queue->head; batch != NULL; batch = batch->next) {
+        num_running += !batch->has_launch ||
+                       !muct_xgmi_flag_reached(*queue->flag, batch->sequence);
+    }
+
+    return (queue->free != NULL) && (num_running < queue->config->max_started);
+}
+
+void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue)
+{
+    if (muct_xgmi_queue_wants_more(queue)) {
+        muct_xgmi_queue_start(queue);
+    } else {
+        queue->early = queue->list.next + queue->config->early_start;
+    }
+}
+
 ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count)
 {
     ucs_status_t status;

@@ -71,6 +71,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
     unsigned list_size;   /**< Entries, and operations, of a batch */
     unsigned max_started; /**< Started batches after which more is gathered */
+    unsigned early_start; /**< Entries from which posting starts a list; 0: never */
     unsigned max_calls;   /**< Entries up to which copy calls are made */
     unsigned max_blocks;  /**< Thread blocks of a launch */
     unsigned num_engines; /**< Streams a long run is split over */
@@ -108,8 +109,9 @@ typedef struct muct_xgmi_queue {
     size_t min_run;
     muct_xgmi_op_t *next_op; /**< In the open batch */
     muct_xgmi_op_t *end_op;
-    muct_xgmi_batch_t *open; /**< Batch being filled, or NULL */
-    unsigned num_runs;       /**< In the open batch */
+    muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
+    const muct_xgmi_entry_t *early; /**< Where to look whether to start early */
+    unsigned num_runs;              /**< In the open batch */
     muct_xgmi_run_t *runs;
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
@@ -175,6 +177,17 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 
 /** Start what is gathered, if anything is, whatever else runs. */
 void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Whether the device would soon have nothing to do, so that the open list should not
+ * wait for progress; another list is free then. Finishes nothing.
+ */
+int muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue);
+
+
+/** Slow half of @ref muct_xgmi_queue_commit. */
+void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
 
 
 /**
@@ -316,12 +329,18 @@ static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
 }
 
 
-/** Say what is to happen when the pieces added so far are copied. */
+/**
+ * Say what is to happen when the pieces added so far are copied. May start them, when
+ * there are many and the device has nothing to do: posting and copying overlap.
+ */
 static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
                                           muct_xgmi_op_done_t done, void *owner,
                                           void *arg)
 {
     *queue->next_op++ = (muct_xgmi_op_t){done, owner, arg};
+    if (ucs_unlikely(queue->list.next >= queue->early)) {
+        muct_xgmi_queue_start_early(queue);
+    }
 }
 
 

@@ -245,15 +245,15 @@ static UCS_F_ALWAYS_INLINE void muct_xgmi_sgl_write_back(muct_xgmi_list_t *list,
 }
 
 /*
- * Adds the entries from *index_p on whose local memory is on the queue's device, in one
- * pass: what is the same as in the entry before is not looked up again. The open list
- * is held in local variables, that is, in registers; its members are written back
+ * Adds the entries from *index_p to end whose local memory is on the queue's device, in
+ * one pass: what is the same as in the entry before is not looked up again. The open
+ * list is held in local variables, that is, in registers; its members are written back
  * around the slow half and at the end. After an error the caller rolls back.
  */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
                                                           const muct_xgmi_dir_t dir,
                                                           const muct_xgmi_sgl_t *sgl,
-                                                          size_t *index_p)
+                                                          size_t end, size_t *index_p)
 {
     const uint64_t max_piece = queue->min_run - 1;
     muct_xgmi_list_t *list = &queue->list;
@@ -269,7 +269,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
     ucs_status_t status;
     size_t i;
 
-    for (i = *index_p; i < sgl->count; ++i) {
+    for (i = *index_p; i < end; ++i) {
         if (ucs_unlikely((sgl->memhs[i] != mem) ||
                          (sgl->rkeys[i] != (uct_rkey_t)rkey))) {
             mem = sgl->memhs[i];
@@ -362,7 +362,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
             }
         }
         if (status == UCS_OK) {
-            status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+            status = muct_xgmi_sgl_add(queue, dir, sgl, sgl->count, &index);
         }
         if (status != UCS_OK) {
             goto err_rollback;
@@ -385,6 +385,94 @@ err_rollback:
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
+/* Entries to add before looking whether to start: all, unless parts are worth it. */
+static size_t muct_xgmi_sgl_first_part(const muct_xgmi_iface_t *iface,
+                                       const muct_xgmi_queue_t *queue,
+                                       const muct_xgmi_sgl_t *sgl)
+{
+    size_t part = iface->queue_config.early_start;
+    const muct_xgmi_mem_t *mem;
+    size_t i;
+
+    if ((part == 0) || (sgl->count < 2 * part) || !muct_xgmi_queue_wants_more(queue)) {
+        return sgl->count;
+    }
+
+    for (i = 1; i < sgl->count; ++i) { /* parts cannot be taken back */
+        mem = sgl->memhs[i];
+        if ((mem != sgl->memhs[0]) &&
+            ((mem == NULL) || (mem->device != queue->device))) {
+            return sgl->count;
+        }
+    }
+
+    return part;
+}
+
+/* What was started goes on; the user learns the error when it is over. */
+static void muct_xgmi_sgl_fail_rest(muct_xgmi_ep_t *ep, uct_completion_t *comp,
+                                    ucs_status_t status)
+{
+    if (comp == NULL) {
+        muct_xgmi_ep_set_error(ep, status);
+        return;
+    }
+
+    if (comp->status == UCS_OK) {
+        comp->status = status;
+    }
+    --comp->count; /* the last part's, which there is not; others are not over yet */
+}
+
+/*
+ * Goes on where the first part was added: each part goes out as soon as the device
+ * wants more, so that posting and copying overlap. Local memory is of one device.
+ */
+static UCS_F_NOINLINE ucs_status_t
+muct_xgmi_sgl_post_parts(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
+                         muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl, size_t index,
+                         muct_xgmi_mark_t *mark, uct_completion_t *comp)
+{
+    const size_t part = queue->config->early_start;
+    ucs_status_t status = UCS_OK;
+    int is_started = 0;
+    size_t end;
+
+    while ((index < sgl->count) && (status == UCS_OK)) {
+        if (muct_xgmi_queue_wants_more(queue)) {
+            if (comp != NULL) {
+                ++comp->count;
+            }
+            muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
+            muct_xgmi_queue_start(queue);
+            is_started = 1;
+            status = muct_xgmi_queue_reserve(queue, sgl->count - index);
+            if (status != UCS_OK) {
+                break;
+            }
+            muct_xgmi_queue_mark(queue, mark);
+        }
+
+        end = ((sgl->count - index) < part) ? sgl->count : index + part;
+        status = (dir == MUCT_XGMI_PUT)
+                     ? muct_xgmi_sgl_add(queue, MUCT_XGMI_PUT, sgl, end, &index)
+                     : muct_xgmi_sgl_add(queue, MUCT_XGMI_GET, sgl, end, &index);
+        if (status != UCS_OK) {
+            muct_xgmi_queue_rollback(queue, mark);
+        }
+    }
+
+    if (status == UCS_OK) {
+        muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
+    } else if (is_started) {
+        muct_xgmi_sgl_fail_rest(ep, comp, status);
+    } else {
+        return status;
+    }
+
+    return UCS_INPROGRESS;
+}
+
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
                                                            const muct_xgmi_dir_t dir,
                                                            const muct_xgmi_sgl_t *sgl,
@@ -397,6 +485,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
     muct_xgmi_mark_t mark;
     ucs_status_t status;
     size_t index = 0;
+    size_t early;
 
     status = muct_xgmi_ep_may_post(ep);
     if (status != UCS_OK) {
@@ -425,7 +514,11 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
     }
 
     muct_xgmi_queue_mark(queue, &mark);
-    status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+    early = muct_xgmi_sgl_first_part(iface, queue, sgl);
+    status = muct_xgmi_sgl_add(queue, dir, sgl, early, &index);
+    if ((status == UCS_OK) && (early < sgl->count)) {
+        return muct_xgmi_sgl_post_parts(ep, queue, dir, sgl, index, &mark, comp);
+    }
     if (status != UCS_OK) {
         muct_xgmi_queue_rollback(queue, &mark);
         return status;
