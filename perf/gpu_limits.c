@@ -44,15 +44,18 @@ static void part_scattered(void)
 
 static void part_blocks(void)
 {
-    static const unsigned blocks[] = {1, 2, 4, 8, 16, 32, 64, 128};
+    static const unsigned blocks[] = {1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128};
+    static const size_t sizes[] = {16384, 65536};
     unsigned usual = bench.blocks;
-    size_t i;
+    size_t i, s;
 
-    part("thread blocks of the kernel, 16 KiB pieces");
-    gpu_bench_make_sets(16384, 16384, 0, 0);
-    for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
-        bench.blocks = blocks[i];
-        gpu_bench_measure("kernel push", PUSH, 16384);
+    part("thread blocks of the kernel");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
+            bench.blocks = blocks[i];
+            gpu_bench_measure("kernel push", PUSH, sizes[s]);
+        }
     }
     bench.blocks = usual;
 }

@@ -74,13 +74,14 @@ prepare() {
 }
 
 # Run in the root, as the product would be run, with a time limit.
+setting=()
 inside() {
     timeout -k 5 "${stage_seconds:-60}" chroot "$root" /usr/bin/env -i \
         PATH=/usr/bin:/usr/sbin HOME=/root LC_ALL=C CK_FORK=yes \
         LD_LIBRARY_PATH=/gpu/lib:/gpu/driver HIPSHIM_KERNEL=/gpu/kernel.fatbin \
         UCX_PLUGIN_PATH="$build/.libs" MKV_BUILD_DIR="$build" MKV_TEST_REAL_HIP=1 \
         CUDA_MODULE_LOADING=EAGER HIPCPU_DEVICES=4 \
-        UCX_TLS=mori_xgmi,tcp UCX_NET_DEVICES=lo \
+        UCX_TLS=mori_xgmi,tcp UCX_NET_DEVICES=lo "${setting[@]}" \
         env -C "$build" "$@"
 }
 
@@ -139,12 +140,29 @@ stage_cuda() {
 
 # Other builds of the kernel that the pack may hold, side by side.
 variant() {
-    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu_limits --repeats 20 \
-        --parts scattered,contiguous,split,pipelined || return
+    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu_limits --repeats 20 --pool 1100 \
+        --parts scattered,blocks,contiguous,pipelined || return
     {
         printf '\nkernel variant %s\n' "$1"
         grep -v -E 'copy (loop|batch)' "$work/stage.log"
     } >>"$report"
+}
+
+# The same figures under other settings of the product.
+stage_tuning() {
+    local list=(--total_buffer_size 2g --num_iter 300 --warmup_iter 20 --start_batch_size 4096
+        --max_batch_size 4096 --start_block_size 4k --max_block_size 64k)
+
+    for setting in UCX_MORI_XGMI_ENGINES=1 UCX_MORI_XGMI_ENGINES=2 UCX_MORI_XGMI_ENGINES=4; do
+        printf '\n%s' "$setting" >>"$report"
+        stage "perftest put bandwidth 1g, $setting" 20 perftest ucp_put_bw 1073741824 50
+    done
+    for setting in UCX_MORI_XGMI_MAX_STARTED=1 UCX_MORI_XGMI_MAX_STARTED=4 UCX_MORI_XGMI_BLOCKS=16 \
+        UCX_MORI_XGMI_BLOCKS=32; do
+        printf '\n%s' "$setting" >>"$report"
+        stage "kv write, $setting" 30 kv "${setting#UCX_MORI_XGMI_}" "${list[@]}"
+    done
+    setting=()
 }
 
 stage_variants() {

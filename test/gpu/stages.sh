@@ -168,7 +168,7 @@ perftest_all() {
 }
 
 conformance() {
-    inside sh "$tree/test/conformance/uct_mori_xgmi.sh"
+    inside sh "$tree/test/conformance/run.sh" mori_xgmi -1
 }
 
 integration() {
