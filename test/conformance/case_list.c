@@ -120,6 +120,14 @@ static void ct_list_expect(ct_t *ct, const ct_list_t *list, int is_get)
     uint8_t *actual;
     size_t i = 0;
 
+    /* The whole image only crosses the channel when there is a difference to find. */
+    if (!is_get &&
+        (ct_cmd(ct, CT_CMD_HASH, list->remote.region, 0, CT_LIST_SPACE, 0, 0)->a[0] ==
+         ct_hash(expected, CT_LIST_SPACE))) {
+        free(expected);
+        return;
+    }
+
     if (is_get) {
         actual = malloc(CT_LIST_SPACE);
         ck_assert(ct_mem_read(&list->local, 0, actual, CT_LIST_SPACE));

@@ -189,3 +189,30 @@ size_t ct_mem_check(const ct_mem_t *mem, size_t offset, size_t length, uint64_t 
     free(buffer);
     return same;
 }
+
+/* FNV-1a: any changed, moved or missing byte changes it. */
+uint64_t ct_hash(const void *buffer, size_t length)
+{
+    const uint8_t *p = buffer;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    size_t i;
+
+    for (i = 0; i < length; ++i) {
+        hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    }
+
+    return hash;
+}
+
+uint64_t ct_mem_hash(const ct_mem_t *mem, size_t offset, size_t length)
+{
+    void *buffer = malloc(length + 1);
+    uint64_t hash = 0;
+
+    if (ct_mem_read(mem, offset, buffer, length)) {
+        hash = ct_hash(buffer, length);
+    }
+
+    free(buffer);
+    return hash;
+}

@@ -139,4 +139,10 @@ int ct_mem_fill(const ct_mem_t *mem, size_t offset, size_t length, uint64_t seed
 size_t ct_mem_check(const ct_mem_t *mem, size_t offset, size_t length, uint64_t seed,
                     uint64_t pattern_offset);
 
+/** Hash of a part, the same on both ends; 0 if it cannot be read. */
+uint64_t ct_mem_hash(const ct_mem_t *mem, size_t offset, size_t length);
+
+/** The same hash of plain bytes. */
+uint64_t ct_hash(const void *buffer, size_t length);
+
 #endif

@@ -359,6 +359,9 @@ static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
     case CT_CMD_CHECK:
         rep->a[0] = ct_mem_check(mem, req->a[1], req->a[2], req->a[3], req->a[4]);
         return UCS_OK;
+    case CT_CMD_HASH:
+        rep->a[0] = ct_mem_hash(mem, req->a[1], req->a[2]);
+        return UCS_OK;
     case CT_CMD_READ:
         rep->data_length = req->a[2];
         return ct_mem_read(mem, req->a[1], rep->data, req->a[2]) ? UCS_OK

@@ -31,6 +31,7 @@ typedef enum ct_cmd {
     CT_CMD_INVALIDATE, /**< region -> callbacks that came */
     CT_CMD_FILL,       /**< region, offset, length, seed, pattern offset */
     CT_CMD_CHECK,      /**< same -> bytes that are as expected */
+    CT_CMD_HASH,       /**< region, offset, length -> hash of the bytes */
     CT_CMD_READ,       /**< region, offset, length -> data */
     CT_CMD_WRITE,      /**< region, offset; data */
     CT_CMD_AM_STATS,   /**< -> messages, payload bytes, wrong ones, kept, empty */
