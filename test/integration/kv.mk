@@ -22,3 +22,10 @@ kv_scripts = \
 	test/integration/kv_xgmi.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv_run.sh
 TESTS += $(kv_scripts)
+
+# The example of the documentation is a test like the others.
+check_PROGRAMS += contrib/examples/kv_write
+contrib_examples_kv_write_SOURCES = contrib/examples/kv_write.c
+contrib_examples_kv_write_LDADD = libmorikv.la $(UCX_LIBS)
+dist_check_SCRIPTS += test/integration/kv_example.sh
+TESTS += test/integration/kv_example.sh

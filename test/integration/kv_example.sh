@@ -1,0 +1,3 @@
+#!/bin/sh
+# The connector writer's example runs as it is documented.
+UCX_TLS=tcp exec "${MKV_BUILD_DIR:-$PWD}/contrib/examples/kv_write"
