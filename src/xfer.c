@@ -263,7 +263,10 @@ void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now)
                       mkv_status_string(xfer->deadline_status),
                       (unsigned long long)((now - xfer->open_time) / MKV_NSEC_PER_MSEC),
                       text);
-    } else if (!xfer->is_quiet) {
+        return;
+    }
+    mkv_xfer_step(xfer); /* it may be quiet since the last step */
+    if (!xfer->is_quiet) {
         mkv_xfer_drain_expired(xfer);
     }
 }
