@@ -1,6 +1,7 @@
 # libmorikv between two processes; kv_*.sh runs the programs over one transport each.
 kv_programs = \
 	test/integration/kv_basic \
+	test/integration/kv_more \
 	test/integration/kv_fault
 
 check_PROGRAMS += $(kv_programs)
@@ -11,6 +12,10 @@ kv_ldadd = libmorikv.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)
 test_integration_kv_basic_SOURCES = test/integration/kv_basic.c $(kv_side_sources)
 test_integration_kv_basic_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_basic_LDADD = $(kv_ldadd)
+
+test_integration_kv_more_SOURCES = test/integration/kv_more.c $(kv_side_sources)
+test_integration_kv_more_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_more_LDADD = $(kv_ldadd)
 
 test_integration_kv_fault_SOURCES = test/integration/kv_fault.c $(kv_side_sources)
 test_integration_kv_fault_CPPFLAGS = $(kv_cppflags)

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Sizes, counts, both roles at once, sleeping, a worker of the caller's. */
+
+#include "kv_side.h"
+
+#include <ucp/api/ucp.h>
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SRC_SEED 3
+#define DST_SEED 90
+#define MAX_BLOCKS 10000
+
+/** One story that both processes tell. */
+typedef struct story {
+    kv_shape_t shape;
+    uint32_t num_blocks; /**< In each transfer */
+    uint32_t rounds;     /**< Transfers, one after the other */
+    int is_both;         /**< A READ runs the other way at the same time */
+    int sleeps;          /**< Wait on the event descriptor */
+} story_t;
+
+static uint32_t mine[MAX_BLOCKS], theirs[MAX_BLOCKS];
+
+static void choose_blocks(const story_t *story)
+{
+    kv_random_blocks(mine, story->num_blocks, story->shape.blocks, 1);
+    kv_random_blocks(theirs, story->num_blocks, story->shape.blocks, 2);
+}
+
+static void sleep_until(kv_side_t *side, mkv_event_type_t type, mkv_xfer_t *xfer)
+{
+    struct pollfd pfd = {.events = POLLIN};
+    mkv_status_t status;
+
+    KV_OK(mkv_event_fd(side->ctx, &pfd.fd));
+    for (;;) {
+        kv_side_progress(side);
+        if (kv_has_event(side, type, xfer)) {
+            return;
+        }
+        status = mkv_arm(side->ctx);
+        if (status == MKV_ERR_BUSY) {
+            continue;
+        }
+        KV_OK(status);
+        MKV_REQUIRE(poll(&pfd, 1, mkv_test_limit_ms()) == 1, "nobody woke us");
+    }
+}
+
+static void wait_for(kv_side_t *side, const story_t *story, mkv_event_type_t type,
+                     mkv_xfer_t *xfer)
+{
+    if (story->sleeps) {
+        sleep_until(side, type, xfer);
+    }
+    (void)kv_wait_event(side, type, xfer);
+}
+
+static void end_xfer(kv_side_t *side, const story_t *story, mkv_xfer_t *xfer)
+{
+    wait_for(side, story, MKV_EV_DONE, xfer);
+    wait_for(side, story, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+}
+
+static int dst_main(int fd, void *arg)
+{
+    const story_t *story = arg;
+    mkv_xfer_t *xfer, *reverse = NULL;
+    kv_side_t side = {0};
+    uint32_t round, i;
+
+    choose_blocks(story);
+    kv_side_open(&side, "dst", fd, &story->shape, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    for (round = 0; round < story->rounds; ++round) {
+        xfer = kv_open_xfer(&side, round, MKV_WRITE, MKV_DST);
+        if (story->is_both) {
+            reverse = kv_open_xfer(&side, 1000 + round, MKV_READ, MKV_SRC);
+            kv_expose(reverse, theirs, 1);
+        }
+        kv_expose(xfer, mine, story->num_blocks);
+        wait_for(&side, story, MKV_EV_DONE, xfer);
+        for (i = 0; i < story->num_blocks; ++i) {
+            kv_check_block(&side, mine[i], (uint8_t)(SRC_SEED + round), theirs[i]);
+        }
+        wait_for(&side, story, MKV_EV_QUIET, xfer);
+        KV_OK(mkv_xfer_close(xfer));
+        if (story->is_both) {
+            end_xfer(&side, story, reverse);
+        }
+        kv_say(&side, "next");
+    }
+    kv_check_others(&side, mine, story->num_blocks, DST_SEED);
+    kv_say(&side, "checked");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+/* Post everything to the transfer's peer and seal it */
+static mkv_plan_t *send_all(kv_side_t *side, mkv_xfer_t *xfer, const uint32_t *blocks,
+                            uint32_t num)
+{
+    mkv_event_t exposed = kv_wait_event(side, MKV_EV_EXPOSED, xfer);
+    mkv_plan_t *plan = kv_plan(side, blocks, num, &exposed, 0);
+
+    KV_OK(mkv_xfer_post(xfer, 0, plan, NULL, NULL));
+    KV_OK(mkv_xfer_seal(xfer, 0));
+    return plan;
+}
+
+static void tell(story_t *story)
+{
+    mkv_xfer_t *xfer, *reverse = NULL;
+    mkv_plan_t *plan, *back = NULL;
+    uint32_t round, mine_for_read;
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+
+    choose_blocks(story);
+    mine_for_read = mine[0];
+    ck_assert_int_eq(mkv_proc_fork(&proc, dst_main, story), 0);
+    kv_side_open(&side, "src", proc.fd, &story->shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    for (round = 0; round < story->rounds; ++round) {
+        if (round > 0) {
+            kv_fill(&side, (uint8_t)(SRC_SEED + round)); /* quiet, so it is ours */
+        }
+        xfer = kv_open_xfer(&side, round, MKV_WRITE, MKV_SRC);
+        if (story->is_both) {
+            reverse = kv_open_xfer(&side, 1000 + round, MKV_READ, MKV_DST);
+        }
+        plan = send_all(&side, xfer, theirs, story->num_blocks);
+        if (story->is_both) {
+            back = send_all(&side, reverse, &mine_for_read, 1);
+            end_xfer(&side, story, reverse);
+            KV_OK(mkv_plan_destroy(back));
+        }
+        end_xfer(&side, story, xfer);
+        KV_OK(mkv_plan_destroy(plan));
+        kv_expect(&side, "next");
+    }
+    kv_expect(&side, "checked");
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+
+START_TEST(ten_thousand_pieces_in_one_post)
+{
+    story_t story = {.shape = {3, 1, 10000, 64, 0}, .num_blocks = 3334, .rounds = 1};
+
+    tell(&story);
+}
+END_TEST
+
+/* The READ takes a block that the WRITE does not touch: theirs[0] of the other side */
+START_TEST(both_roles_at_once)
+{
+    story_t story = {
+        .shape = {2, 1, 4096, 256, 0}, .num_blocks = 16, .rounds = 20, .is_both = 1};
+
+    tell(&story);
+}
+END_TEST
+
+START_TEST(memory_is_new_at_done)
+{
+    story_t story = {.shape = {1, 1, 8, 512, 0}, .num_blocks = 8, .rounds = 500};
+
+    tell(&story);
+}
+END_TEST
+
+static const size_t odd_sizes[] = {1,    2,     3,     7,      8,      15,
+                                   17,   63,    65,    255,    1000,   4095,
+                                   4097, 65535, 65537, 131073, 1000003};
+
+START_TEST(odd_sizes_arrive)
+{
+    story_t story = {
+        .shape = {1, 1, 3, odd_sizes[_i], 0}, .num_blocks = 1, .rounds = 1};
+
+    story.shape.stride = (_i & 1) ? odd_sizes[_i] + 5 : 0;
+    tell(&story);
+}
+END_TEST
+
+START_TEST(sleeping_sides_are_woken)
+{
+    story_t story = {
+        .shape = {2, 1, 8, 4096, 0}, .num_blocks = 4, .rounds = 10, .sleeps = 1};
+
+    tell(&story);
+}
+END_TEST
+
+/* ---- Block lists ----------------------------------------------------------------- */
+
+#define MANY 100000u
+static uint32_t many[MANY];
+static const uint32_t list_sizes[] = {0, 1, MANY};
+
+static int lists_dst(int fd, void *arg)
+{
+    const kv_shape_t *shape = arg;
+    kv_side_t side = {0};
+    mkv_xfer_t *xfer;
+    size_t i;
+
+    kv_side_open(&side, "dst", fd, shape, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    kv_random_blocks(many, MANY, MANY, 5);
+    for (i = 0; i < 3; ++i) {
+        xfer = kv_open_xfer(&side, i, MKV_WRITE, MKV_DST);
+        kv_expose(xfer, many, list_sizes[i]);
+        (void)kv_wait_event(&side, MKV_EV_ABORTED, xfer);
+        (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+        KV_OK(mkv_xfer_close(xfer));
+    }
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+START_TEST(block_lists_arrive_equal)
+{
+    kv_shape_t shape = {1, 1, MANY, 1, 0};
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+    size_t i;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, lists_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    kv_random_blocks(many, MANY, MANY, 5);
+    for (i = 0; i < 3; ++i) {
+        xfer = kv_open_xfer(&side, i, MKV_WRITE, MKV_SRC);
+        exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+        ck_assert_uint_eq(exposed.units[0].num_remote, list_sizes[i]);
+        ck_assert_mem_eq(exposed.units[0].remote, many,
+                         list_sizes[i] * sizeof(many[0]));
+        KV_OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+        (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+        KV_OK(mkv_xfer_close(xfer));
+    }
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+/* ---- A stopped peer -------------------------------------------------------------- */
+
+static int stopped_dst(int fd, void *arg)
+{
+    const kv_shape_t *shape = arg;
+    kv_side_t side = {0};
+
+    kv_side_open(&side, "dst", fd, shape, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    kv_random_blocks(many, 64, shape->blocks, 5);
+    kv_expose(kv_open_xfer(&side, 1, MKV_WRITE, MKV_DST), many, 64);
+    for (;;) {
+        kv_side_progress(&side);
+    }
+    return 0;
+}
+
+/* If posting waited for the peer, this test would reach its limit */
+START_TEST(posting_to_a_stopped_peer_returns)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    kv_shape_t shape = kv_shape_default;
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+    mkv_plan_t *plan;
+    int i;
+
+    kv_set_option("DRAIN_TIMEOUT", "500");
+    kv_set_option("MAX_INFLIGHT_OPS", "64");
+    ck_assert_int_eq(mkv_proc_fork(&proc, stopped_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_SRC);
+    exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+    kv_random_blocks(many, 64, shape.blocks, 6);
+    plan = kv_plan(&side, many, 64, &exposed, 0);
+    mkv_proc_kill(&proc, SIGSTOP);
+    for (i = 0; i < 1000; ++i) {
+        KV_OK(mkv_xfer_post(xfer, 0, plan, NULL, NULL));
+    }
+    ck_assert_uint_le(kv_stats(&side).inflight_ops, 64);
+    KV_OK(mkv_xfer_query(xfer, &attr));
+    ck_assert_uint_ge(attr.posted, 1000 * 16);
+    KV_OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+    mkv_proc_kill(&proc, SIGKILL);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    KV_OK(mkv_plan_destroy(plan));
+    kv_side_close(&side);
+    (void)mkv_proc_wait(&proc);
+}
+END_TEST
+
+/* ---- A worker of the caller's ---------------------------------------------------- */
+
+START_TEST(an_attached_worker_outlives_the_context)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                           .features = UCP_FEATURE_RMA | UCP_FEATURE_AM};
+    ucp_worker_params_t worker_params = {.field_mask = 0};
+    mkv_open_params_t open_params = {.size = sizeof(open_params)};
+    mkv_ctx_t *ctx;
+    int fd, i;
+
+    ck_assert_int_eq(ucp_init(&params, NULL, &open_params.ucp_context), UCS_OK);
+    KV_IS(mkv_open(NULL, &open_params, &ctx), MKV_ERR_INVALID);
+    ck_assert_int_eq(ucp_worker_create(open_params.ucp_context, &worker_params,
+                                       &open_params.ucp_worker),
+                     UCS_OK);
+    for (i = 0; i < 2; ++i) {
+        KV_OK(mkv_open(NULL, &open_params, &ctx));
+        (void)mkv_progress(ctx);
+        KV_IS(mkv_event_fd(ctx, &fd), MKV_ERR_UNSUPPORTED); /* no wakeup asked for */
+        KV_OK(mkv_close(ctx));
+    }
+    (void)ucp_worker_progress(open_params.ucp_worker);
+    ucp_worker_destroy(open_params.ucp_worker);
+    ucp_cleanup(open_params.ucp_context);
+}
+END_TEST
+
+/* ---- Large ----------------------------------------------------------------------- */
+
+#define LARGE_BLOCK ((size_t)1 << 20)
+#define LARGE_NUM 4160u /* 4 GiB and 64 MiB */
+
+static mkv_map_t *open_large(kv_side_t *side, int fd, int calls, char **mem_p)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .length = LARGE_BLOCK * LARGE_NUM,
+                           .unit_bytes = LARGE_BLOCK,
+                           .n_units = LARGE_NUM};
+    mkv_region_id_t id;
+
+    kv_side_open_ctx(side, calls ? "src" : "dst", fd);
+    *mem_p = calloc(LARGE_NUM, LARGE_BLOCK); /* untouched pages cost nothing */
+    MKV_REQUIRE(*mem_p != NULL, "no memory");
+    region.base = *mem_p;
+    KV_OK(mkv_region_add(side->ctx, &region, &id));
+    KV_OK(mkv_regions_commit(side->ctx, NULL));
+    kv_side_connect_map(side, calls);
+    return side->map;
+}
+
+static void large_blocks(uint32_t *blocks)
+{
+    uint32_t i;
+
+    for (i = 0; i < LARGE_NUM; ++i) {
+        blocks[i] = i;
+    }
+}
+
+static int large_dst(int fd, void *arg)
+{
+    kv_side_t side = {0};
+    mkv_xfer_t *xfer;
+    uint32_t i;
+    char *mem;
+
+    (void)arg;
+    (void)open_large(&side, fd, 0, &mem);
+    large_blocks(many);
+    xfer = kv_open_xfer(&side, 1, MKV_READ, MKV_SRC);
+    for (i = 0; i < LARGE_NUM; i += 64) {
+        memcpy(mem + i * LARGE_BLOCK + i, &i, sizeof(i));
+    }
+    kv_expose(xfer, many, LARGE_NUM);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    free(mem);
+    return 0;
+}
+
+START_TEST(more_than_four_gib_in_one_piece)
+{
+    mkv_plan_attr_t attr = {.size = sizeof(attr)};
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+    mkv_plan_t *plan;
+    uint32_t i, value;
+    char *mem;
+
+    if (getenv("MKV_TEST_LARGE") == NULL) {
+        ck_assert_int_eq(mkv_test_skip("large", "more_than_four_gib_in_one_piece",
+                                       "needs 5 GiB of memory: set MKV_TEST_LARGE"),
+                         0);
+        return;
+    }
+    ck_assert_int_eq(mkv_proc_fork(&proc, large_dst, NULL), 0);
+    (void)open_large(&side, proc.fd, 1, &mem);
+    large_blocks(many);
+    xfer = kv_open_xfer(&side, 1, MKV_READ, MKV_DST);
+    plan = send_all(&side, xfer, many, LARGE_NUM);
+    KV_OK(mkv_plan_query(plan, &attr));
+    ck_assert_uint_eq(attr.num_elements, 1);
+    ck_assert_uint_gt(attr.bytes, 1ull << 32);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    for (i = 0; i < LARGE_NUM; i += 64) {
+        memcpy(&value, mem + i * LARGE_BLOCK + i, sizeof(value));
+        ck_assert_uint_eq(value, i);
+    }
+    KV_OK(mkv_xfer_close(xfer));
+    KV_OK(mkv_plan_destroy(plan));
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    free(mem);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kv_more");
+    TCase *tcase = tcase_create("two processes");
+
+    tcase_set_timeout(tcase, 180);
+    tcase_add_test(tcase, ten_thousand_pieces_in_one_post);
+    tcase_add_test(tcase, both_roles_at_once);
+    tcase_add_test(tcase, memory_is_new_at_done);
+    tcase_add_loop_test(tcase, odd_sizes_arrive, 0,
+                        (int)(sizeof(odd_sizes) / sizeof(odd_sizes[0])));
+    tcase_add_test(tcase, sleeping_sides_are_woken);
+    tcase_add_test(tcase, block_lists_arrive_equal);
+    tcase_add_test(tcase, posting_to_a_stopped_peer_returns);
+    tcase_add_test(tcase, an_attached_worker_outlives_the_context);
+    tcase_add_test(tcase, more_than_four_gib_in_one_piece);
+    suite_add_tcase(suite, tcase);
+    return kv_main(suite);
+}
