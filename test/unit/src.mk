@@ -36,3 +36,6 @@ test_unit_src_xfer_LDADD = $(src_unit_ldadd)
 test_unit_src_setup_SOURCES = test/unit/src_setup.c $(src_pair_sources)
 test_unit_src_setup_CPPFLAGS = $(src_unit_cppflags)
 test_unit_src_setup_LDADD = $(src_unit_ldadd)
+
+dist_check_SCRIPTS += test/unit/src_exports.sh
+TESTS += test/unit/src_exports.sh

@@ -1,0 +1,28 @@
+#!/bin/sh
+# The library exports the functions of morikv.h and nothing else, and a test calls each.
+set -eu
+build=${MKV_BUILD_DIR:-$PWD}
+tests=$(dirname "$0")/..
+header=$tests/../src/morikv.h
+status=0
+
+for name in $(nm -D --defined-only "$build/.libs/libmorikv.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }'); do
+    grep -q "[ *]$name(" "$header" || {
+        echo "$name is exported, but not in morikv.h"
+        status=1
+    }
+    grep -q "$name(" "$tests"/unit/src_*.c "$tests"/integration/kv_*.c || {
+        echo "$name is called by no test"
+        status=1
+    }
+done
+sed -n 's/^.*[ *]\(mkv_[a-z_]*\)(.*/\1/p' "$header" | sort -u >src_exports.tmp
+while read -r name; do
+    grep -q "^[a-z].*[ *]$name(" "$header" || continue # named in a comment only
+    nm -D --defined-only "$build/.libs/libmorikv.so" | grep -q " T $name" || {
+        echo "$name is in morikv.h, but not exported"
+        status=1
+    }
+done <src_exports.tmp
+rm -f src_exports.tmp
+exit $status
