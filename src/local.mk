@@ -25,6 +25,9 @@ libmorikv_core_la_SOURCES = \
     src/peer.c \
     src/plan.c \
     src/post.c \
+    src/post_cursor.h \
+    src/post_list.c \
+    src/post_list.h \
     src/remote.c \
     src/stats.c \
     src/transport.c \
