@@ -149,8 +149,8 @@ static void finish(kv_side_t *side, mkv_proc_t *proc, mkv_xfer_t *xfer)
     (void)mkv_close(side->ctx); /* a plan is left: BUSY */
 }
 
-/* Without a lane that moves bytes by itself, UCX 1.22 and 1.23 move them by messages, and
- * end our process when the answer to one cannot be sent ("Fatal: unexpected error",
+/* Without a lane that moves bytes by itself, UCX 1.22 and 1.23 move them by messages,
+ * and end our process when the answer to one cannot be sent ("Fatal: unexpected error",
  * ucp_request.inl). Nothing above UCX can prevent that. */
 static int is_emulated(const plot_t *plot)
 {
