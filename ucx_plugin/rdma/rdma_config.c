@@ -90,8 +90,10 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "is how long a broken path takes to be an error.",
      ucs_offsetof(muct_rdma_iface_config_t, timeout), UCS_CONFIG_TYPE_TIME},
 
-    {"RETRY_COUNT", "7",
-     "Times a packet is sent again, 0 to 7. Raise it on lossy networks.",
+    {"RETRY_COUNT", "6",
+     "Times a packet is sent again, 0 to 7. Raise it on lossy networks; but 7 is for "
+     "ever\n"
+     "on some devices (soft-RoCE), where a dead peer is never noticed then.",
      ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_UINT},
 
     {"RNR_RETRY_COUNT", "7",
