@@ -3,6 +3,7 @@ EXTRA_DIST += \
 	test/vm/README.md \
 	test/vm/guest.sh \
 	test/vm/init \
+	test/vm/jobs/conformance.sh \
 	test/vm/jobs/laboratory.sh \
 	test/vm/modules \
 	test/vm/run \
