@@ -10,7 +10,6 @@ EXTRA_DIST += \
 	contrib/check_text.sh \
 	contrib/demo \
 	contrib/devroot \
-	contrib/examples/push_blocks.c \
 	contrib/fetch_ucx \
 	contrib/installed.txt \
 	contrib/lib_check.sh \

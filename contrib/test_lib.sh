@@ -141,12 +141,12 @@ run_example() { # DESTDIR
 
     read -r -a flags <<<"$(PKG_CONFIG_SYSROOT_DIR=$1 PKG_CONFIG_PATH=$lib/pkgconfig \
         pkg-config --cflags --libs libmorikv)"
-    gcc -Wall -Wextra -Werror -o "$1/push_blocks" \
-        "$here/examples/push_blocks.c" "${flags[@]}" || return 1
-    LD_LIBRARY_PATH=$lib UCX_TLS=tcp timeout 60 "$1/push_blocks" &&
+    gcc -Wall -Wextra -Werror -o "$1/kv_write" \
+        "$here/examples/kv_write.c" "${flags[@]}" || return 1
+    LD_LIBRARY_PATH=$lib UCX_TLS=tcp timeout 60 "$1/kv_write" &&
         UCX_PLUGIN_PATH=$lib/ucx-mori LD_LIBRARY_PATH=$lib:$PWD/test/fake/hipcpu \
             ucx_info -d | grep -q 'Transport: mori_xgmi' || return 1
-    rm "$1/push_blocks"
+    rm "$1/kv_write"
 }
 
 # What make install puts down is there, and make uninstall takes all of it away.
