@@ -45,6 +45,8 @@ START_TEST(prefix_wins_over_the_common_variable)
     config = read_config(NULL);
     ck_assert_uint_eq(mkv_config_options(config)->bind_timeout, 7000);
     mkv_config_release(config);
+    unsetenv("MORIKV_BIND_TIMEOUT");
+    unsetenv("VLLM_MORIKV_BIND_TIMEOUT");
 }
 END_TEST
 
@@ -55,6 +57,7 @@ START_TEST(unknown_variable_is_an_error_that_names_it)
     setenv("MORIKV_BIND_TIMEUOT", "7s", 1);
     ck_assert_int_eq(mkv_config_read(NULL, &config), MKV_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "MORIKV_BIND_TIMEUOT"));
+    unsetenv("MORIKV_BIND_TIMEUOT");
 }
 END_TEST
 
