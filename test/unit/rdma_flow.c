@@ -391,15 +391,16 @@ static Suite *flow_suite(void)
     return suite;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     SRunner *runner;
     int failed;
 
-    (void)argc;
-    rig_find_module(argv);
+    rig_find_module();
     mkv_test_init();
     runner = srunner_create(flow_suite());
+    srunner_set_fork_status(runner,
+                            CK_FORK); /* each case has an environment of its own */
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

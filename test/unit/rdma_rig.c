@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <ucs/config/global_opts.h>
 
 #define RIG_SEED 77
 
@@ -20,20 +20,18 @@ typedef struct rig_am_args {
 
 static uint64_t rig_am_sent[2];
 
-void rig_find_module(char **argv)
+void rig_find_module(void)
 {
     const char *build = getenv("MKV_BUILD_DIR");
     char path[4096];
 
-    if (getenv("UCX_PLUGIN_PATH") != NULL) {
-        return;
+    if (getenv("UCX_PLUGIN_PATH") == NULL) {
+        snprintf(path, sizeof(path), "%s/.libs", (build != NULL) ? build : ".");
+        if (ucs_global_opts_set_value("PLUGIN_PATH", path) != UCS_OK) {
+            fprintf(stderr, "UCX takes no PLUGIN_PATH: set UCX_PLUGIN_PATH=%s\n", path);
+            exit(MKV_TEST_EXIT_HARD);
+        }
     }
-
-    snprintf(path, sizeof(path), "%s/.libs", (build != NULL) ? build : ".");
-    setenv("UCX_PLUGIN_PATH", path, 1);
-    execv("/proc/self/exe", argv);
-    perror("execv(/proc/self/exe)");
-    exit(MKV_TEST_EXIT_HARD);
 }
 
 static ucs_status_t rig_receive(rig_t *rig, unsigned at, const void *data,

@@ -43,11 +43,10 @@ typedef struct rig {
 } rig_t;
 
 /**
- * First call of main(): UCX looks for modules before main(), so the program starts
- * itself again with UCX_PLUGIN_PATH set, unless it is set already. The build folder is
- * the current one or MKV_BUILD_DIR.
+ * Have UCX find the built module unless UCX_PLUGIN_PATH names another; before any other
+ * call. The build folder is the current one or MKV_BUILD_DIR.
  */
-void rig_find_module(char **argv);
+void rig_find_module(void);
 
 /** Open both sides with @a length bytes of registered host memory each. */
 void rig_open(rig_t *rig, size_t length);

@@ -32,6 +32,7 @@ TESTS += test/unit/verbs_contract_fake test/unit/verbs_fake test/unit/verbs_wire
 EXTRA_DIST += \
 	test/vm/jobs/rdma_bandwidth.sh \
 	test/vm/jobs/rdma_faults.sh \
+	test/vm/jobs/rdma_kv.sh \
 	test/vm/jobs/rdma_ucx.sh \
 	test/vm/jobs/verbs_contract.sh \
 	test/vm/rdma.sh

@@ -290,6 +290,8 @@ int main(void)
 
     mkv_test_init();
     runner = srunner_create(wire_suite());
+    srunner_set_fork_status(runner,
+                            CK_FORK); /* each case has an environment of its own */
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
