@@ -1,16 +1,15 @@
 #!/bin/bash
 # What a scattered block costs the host when a plan is reused. Prints markdown.
 #
-#   perf/bench.sh BUILDDIR [xgmi] [rdma]      both, if neither is named
+#   perf/bench.sh BUILDDIR
 #
-# xgmi: mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside
-# the call that submits (HIPCPU_INLINE=1). rdma: mori_rdma on the fake libibverbs, whose
-# work requests complete at once and move nothing. What is left is the host's share.
-# Instructions are callgrind's and repeatable; nanoseconds are this machine's.
+# mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside the call
+# that submits (HIPCPU_INLINE=1): what is left is the host's share. Instructions are
+# callgrind's and repeatable; nanoseconds are this machine's. mori_rdma has
+# perf/bench_rdma.sh.
 set -euo pipefail
 
 build=$(cd "${1:?build directory}" && pwd)
-shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
@@ -89,38 +88,5 @@ xgmi() {
     done
 }
 
-# perf/bench_rdma.sh has mori_rdma alone, below UCP.
-rdma() {
-    local batch blocks post allocs n
-
-    export UCX_TLS=mori_rdma,tcp FAKE_VERBS_MODE=null
-    export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs
-    printf '\n#### mori_rdma, WRITE, --api ucp_sgl, on a NIC that completes at once\n\n'
-    echo "| POST_BATCH | work requests | ns each | instr each | UCX | mori_rdma | fake verbs | allocations a post |"
-    echo "|---|---|---|---|---|---|---|---|"
-    for batch in 1 16 64; do
-        export UCX_MORI_RDMA_POST_BATCH=$batch
-        counted rdma --api ucp_sgl --start_batch_size 1024 --max_batch_size 8192
-        while read -r blocks _ post allocs _; do
-            n=$((4 * blocks))
-            echo "| $batch | $blocks" \
-                "| $post | $(instructions rdma post "$blocks" $n)" \
-                "| $(instructions rdma post "$blocks" $n "$ucx")" \
-                "| $(instructions rdma post "$blocks" $n libuct_mori)" \
-                "| $(instructions rdma post "$blocks" $n libibverbs) | $allocs |"
-        done < <(native --api ucp_sgl --start_batch_size 1024 --max_batch_size 8192)
-        rm -f "$work"/rdma.*
-    done
-}
-
 echo "Machine: $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), UCX $(pkg-config --modversion ucx 2>/dev/null || echo unknown)."
-[ $# -gt 0 ] || set -- xgmi rdma
-for part in "$@"; do
-    case $part in
-    xgmi | rdma) ("$part") ;;
-    *)
-        echo "perf/bench.sh: '$part'; expected xgmi or rdma" >&2
-        exit 2
-        ;;
-    esac
-done
+xgmi

@@ -49,5 +49,5 @@ EXTRA_DIST += perf/README.md perf/bench.sh \
 	perf/results/h200x2-mori_kv_perf.json
 .PHONY: bench
 bench: all perf/bench_plan$(EXEEXT)
-	$(AM_V_at)$(SHELL) $(srcdir)/perf/bench.sh $(abs_builddir)
+	$(AM_V_at)$(srcdir)/perf/bench.sh $(abs_builddir)
 include perf/gpu_limits.mk
