@@ -5,8 +5,8 @@
  *
  * A thread block takes its range of tiles in the order of the list. It stages the
  * entries in shared memory, one vector a thread, and reads the next ones from the
- * host while it works on these. Of the tiles of such a batch, each wave takes as many,
- * in a row: it searches its first entry and then walks on.
+ * host while it works on these. Its waves take every n-th tile. To find the entry
+ * of a tile, the lanes of a wave look at as many entries at once.
  *
  * A tile is loaded whole, then stored whole: what keeps a link busy is the number
  * of bytes under way. Stores are always aligned vectors. When the source is not
@@ -48,7 +48,6 @@ typedef uint4 muct_vec_t;
 /* Entries staged at once: half as many as the block has threads. */
 #define MUCT_BATCH (MUCT_XGMI_MAX_THREADS / 2)
 #define MUCT_FIRST_BATCH 64u
-#define MUCT_STRIDE (MUCT_BATCH / MUCT_WAVE)
 
 /* Below this, bytes are as good as vectors. */
 #define MUCT_SHORT 64u
@@ -234,104 +233,77 @@ static __device__ __forceinline__ void muct_copy_ragged(ulonglong2 addr,
     }
 }
 
-/*
- * Index of the entry that holds a tile. The lanes look at every n-th entry first, then
- * at those in between.
- */
+/* Index of the entry that holds a tile; index at holds it or an earlier one. */
 static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
-                                                     uint32_t count, uint32_t tile,
-                                                     uint32_t lane)
+                                                     uint32_t at, uint32_t count,
+                                                     uint32_t tile, uint32_t lane)
 {
-    uint32_t i = (lane + 1) * MUCT_STRIDE;
-    uint32_t at;
+    uint32_t steps, i;
 
-    at = muct_count((i < count) && ((uint32_t)batch->span[i].y <= tile)) * MUCT_STRIDE;
-    i = at + 1 + lane;
-    return at + muct_count((lane < MUCT_STRIDE - 1) && (i < count) &&
-                           ((uint32_t)batch->span[i].y <= tile));
+    do {
+        i = at + 1 + lane;
+        steps = muct_count((i < count) && ((uint32_t)batch->span[i].y <= tile));
+        at += steps;
+    } while (steps == MUCT_WAVE);
+    return at;
 }
 
-/* Tiles of an aligned entry that are whole: a short rest belongs to the last one. */
-static __device__ __forceinline__ uint32_t muct_whole_tiles(uint64_t length)
+/* Where a lane begins in a tile that is whole and aligned on both ends; else false. */
+static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch,
+                                                  uint32_t at, uint32_t tile,
+                                                  uint32_t lane, ulonglong2 *addr)
 {
-    uint32_t count = (uint32_t)(length / MUCT_XGMI_TILE_SIZE);
-    uint32_t rest = (uint32_t)length % MUCT_XGMI_TILE_SIZE;
+    uint64_t begin =
+        (uint64_t)(tile - (uint32_t)batch->span[at].y) * MUCT_XGMI_TILE_SIZE;
+    uint64_t left = batch->span[at].x - begin;
 
-    return ((rest > 0) && (rest < MUCT_VEC_SIZE) && (count > 0)) ? (count - 1) : count;
+    *addr = batch->addr[at];
+    if ((((addr->x | addr->y) % MUCT_VEC_SIZE) != 0) ||
+        ((left != MUCT_XGMI_TILE_SIZE) &&
+         (left < MUCT_XGMI_TILE_SIZE + MUCT_VEC_SIZE))) {
+        return false;
+    }
+
+    begin += lane * MUCT_VEC_SIZE;
+    addr->x += begin;
+    addr->y += begin;
+    return true;
 }
 
-/* Whole tiles in a row, both ends aligned. */
-static __device__ __forceinline__ void muct_copy_whole(uint64_t dst, uint64_t src,
-                                                       uint32_t count, uint32_t lane)
+/* The tiles of one wave in a batch; returns its first one after the batch. */
+static __device__ __forceinline__ uint32_t
+muct_copy_batch(const struct muct_batch *batch, uint32_t count, uint32_t tile,
+                uint32_t stop, uint32_t lane)
 {
     muct_vec_t vec[MUCT_UNROLL];
+    ulonglong2 addr;
+    uint64_t dst;
+    uint32_t at = 0;
     uint32_t u;
 
-    dst += lane * MUCT_VEC_SIZE;
-    src += lane * MUCT_VEC_SIZE;
-#pragma unroll 1
-    for (; count > 0; --count) {
+    for (; tile < stop; tile += blockDim.x / MUCT_WAVE) {
+        at = muct_find(batch, at, count, tile, lane);
+        while (muct_whole(batch, at, tile, lane, &addr)) {
+            dst = addr.x;
 #pragma unroll
-        for (u = 0; u < MUCT_UNROLL; ++u) {
-            vec[u] = muct_load(src + (u * MUCT_WAVE * MUCT_VEC_SIZE));
-        }
+            for (u = 0; u < MUCT_UNROLL; ++u) {
+                vec[u] = muct_load(addr.y + (u * MUCT_WAVE * MUCT_VEC_SIZE));
+            }
+            /* the next one is looked for while the loads are under way */
+            tile += blockDim.x / MUCT_WAVE;
+            at = muct_find(batch, at, count, tile, lane);
 #pragma unroll
-        for (u = 0; u < MUCT_UNROLL; ++u) {
-            muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
+            for (u = 0; u < MUCT_UNROLL; ++u) {
+                muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
+            }
+            if (tile >= stop) {
+                return tile;
+            }
         }
-        dst += MUCT_XGMI_TILE_SIZE;
-        src += MUCT_XGMI_TILE_SIZE;
+        muct_copy_ragged(batch->addr[at], batch->span[at].x,
+                         tile - (uint32_t)batch->span[at].y, lane);
     }
-}
-
-/* Tiles [tile, stop) of a batch, as one wave's share. */
-static __device__ __forceinline__ void muct_copy_tiles(const struct muct_batch *batch,
-                                                       uint32_t count, uint32_t tile,
-                                                       uint32_t stop, uint32_t lane)
-{
-    uint32_t at = muct_find(batch, count, tile, lane);
-    uint32_t number = tile - (uint32_t)batch->span[at].y;
-    uint32_t whole, num_tiles;
-    ulonglong2 addr;
-    uint64_t length;
-
-    for (; tile < stop; ++at, number = 0) {
-        addr = batch->addr[at];
-        length = batch->span[at].x;
-        num_tiles = (uint32_t)muct_xgmi_tile_count(addr.x, length) - number;
-        num_tiles = min(num_tiles, stop - tile);
-        tile += num_tiles;
-        if (((addr.x | addr.y) % MUCT_VEC_SIZE) == 0) {
-            whole = muct_whole_tiles(length);
-            whole = (whole > number) ? min(whole - number, num_tiles) : 0;
-            muct_copy_whole(addr.x + ((uint64_t)number * MUCT_XGMI_TILE_SIZE),
-                            addr.y + ((uint64_t)number * MUCT_XGMI_TILE_SIZE), whole,
-                            lane);
-            number += whole;
-            num_tiles -= whole;
-        }
-        for (; num_tiles > 0; --num_tiles, ++number) {
-            muct_copy_ragged(addr, length, number, lane);
-        }
-    }
-}
-
-/* A wave's share of the tiles [tile, stop) of a batch: as many as any other's, in a
- * row. */
-static __device__ __forceinline__ void muct_copy_batch(const struct muct_batch *batch,
-                                                       uint32_t count, uint32_t tile,
-                                                       uint32_t stop, uint32_t lane)
-{
-    uint32_t num_waves = blockDim.x / MUCT_WAVE;
-    uint32_t wave = threadIdx.x / MUCT_WAVE;
-    uint32_t share = (stop - tile) / num_waves;
-    uint32_t extra = (stop - tile) % num_waves;
-
-    tile += (wave * share) + min(wave, extra);
-    share += (wave < extra);
-    if (share > 0) {
-        muct_copy_tiles(batch, count, tile, tile + share, lane);
-    }
+    return tile;
 }
 
 /* The first tile behind a batch. */
@@ -399,7 +371,8 @@ MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
     __shared__ struct muct_batch batches[2];
     const uint32_t lane = threadIdx.x % MUCT_WAVE;
     const uint32_t end = (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x + 1);
-    uint32_t tile = (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x);
+    uint32_t tile =
+        (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x) + (threadIdx.x / MUCT_WAVE);
     uint32_t entry = args.first_entry[blockIdx.x];
     uint32_t count =
         min(min(args.num_entries - entry, blockDim.x / 2), MUCT_FIRST_BATCH);
@@ -414,13 +387,12 @@ MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
         entry += count;
         next_count = (stop < end) ? min(args.num_entries - entry, blockDim.x / 2) : 0;
         half = muct_fetch(args.entries, entry, next_count);
-        muct_copy_batch(&batches[turn], count, tile, min(stop, end), lane);
+        tile = muct_copy_batch(&batches[turn], count, tile, min(stop, end), lane);
         if (next_count == 0) {
             break;
         }
         /* all left the other batch before the last barrier */
         turn ^= 1;
-        tile = stop;
         count = next_count;
         muct_stage(&batches[turn], half);
         __syncthreads();
