@@ -172,19 +172,37 @@ static int prefill(int fd)
     return 0;
 }
 
-int main(void)
+/* A new program, not only a fork: loading UCX starts a thread, which a fork would lose
+ */
+static pid_t start_decode(const char *program, const int fds[2])
 {
-    int fds[2], status, result;
+    char fd[16];
     pid_t pid;
 
+    snprintf(fd, sizeof(fd), "%d", fds[0]);
+    pid = fork();
+    if (pid == 0) {
+        close(fds[1]);
+        execl("/proc/self/exe", program, "decode", fd, (char *)NULL);
+        _exit(1);
+    }
+    close(fds[0]); /* so that its end is seen here */
+    return pid;
+}
+
+int main(int argc, char **argv)
+{
+    int fds[2], status = 1, result;
+    pid_t pid;
+
+    if (argc == 3) {
+        return decode(atoi(argv[2]));
+    }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) != 0) {
         perror("socketpair");
         return 1;
     }
-    pid = fork(); /* before UCX starts */
-    if (pid == 0) {
-        return decode(fds[0]);
-    }
+    pid = start_decode(argv[0], fds);
     result = prefill(fds[1]);
     (void)waitpid(pid, &status, 0);
     result |= !WIFEXITED(status) || (WEXITSTATUS(status) != 0);
