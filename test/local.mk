@@ -1,4 +1,9 @@
 # Tests; each area has its own fragment.
+
+# Loading UCX starts its VFS thread; a child forked meanwhile may find a lock held for
+# ever. Tests fork.
+AM_TESTS_ENVIRONMENT = UCX_VFS_ENABLE=n; export UCX_VFS_ENABLE;
+
 # A script leaves its log as NAME.log, as a program does.
 TEST_EXTENSIONS = .sh
 
