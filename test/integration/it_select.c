@@ -172,9 +172,8 @@ static int it_has_perftest_rocm(void)
 
 int main(void)
 {
-    Suite *suite = suite_create("selection");
-    TCase *app = tcase_create("application");
-    TCase *tool = tcase_create("ucx_perftest");
+    Suite *suite;
+    TCase *app, *tool;
     SRunner *runner;
     int num_failed;
 
@@ -186,6 +185,9 @@ int main(void)
                           "this UCX lists no mori_xgmi over the built module"));
     }
 
+    suite = suite_create("selection");
+    app = tcase_create("application");
+    tool = tcase_create("ucx_perftest");
     tcase_set_timeout(app, 4.0 * mkv_test_limit_ms() / 1000);
     tcase_add_test(app, device_memory_goes_by_our_lane);
     tcase_add_test(app, host_memory_arrives);
