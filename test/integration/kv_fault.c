@@ -147,6 +147,7 @@ static void finish(kv_side_t *side, mkv_proc_t *proc, mkv_xfer_t *xfer)
     mkv_proc_kill(proc, SIGKILL);
     (void)mkv_proc_wait(proc);
     (void)mkv_close(side->ctx); /* a plan is left: BUSY */
+    kv_side_free(side);
 }
 
 /* Without a lane that moves bytes by itself, UCX 1.22 and 1.23 move them by messages,

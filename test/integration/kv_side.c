@@ -205,12 +205,8 @@ void kv_side_connect_map(kv_side_t *side, int calls)
     KV_OK(mkv_map_create(side->peer, NULL, &side->map));
 }
 
-void kv_side_close(kv_side_t *side)
+void kv_side_free(kv_side_t *side)
 {
-    if (side->map != NULL) {
-        KV_OK(mkv_map_destroy(side->map));
-    }
-    KV_OK(mkv_close(side->ctx));
     if (side->mem == NULL) {
         return;
     }
@@ -219,6 +215,15 @@ void kv_side_close(kv_side_t *side)
     } else {
         free(side->mem);
     }
+}
+
+void kv_side_close(kv_side_t *side)
+{
+    if (side->map != NULL) {
+        KV_OK(mkv_map_destroy(side->map));
+    }
+    KV_OK(mkv_close(side->ctx));
+    kv_side_free(side);
 }
 
 /* ---- Waiting --------------------------------------------------------------------- */

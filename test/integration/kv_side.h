@@ -74,6 +74,9 @@ void kv_side_connect_map(kv_side_t *side, int calls);
 /** Close everything; fails the test if something had been left open. */
 void kv_side_close(kv_side_t *side);
 
+/** Free the cache alone, after the context was closed in another way. */
+void kv_side_free(kv_side_t *side);
+
 /** One round of progress; events go to side->pending. */
 void kv_side_progress(kv_side_t *side);
 
