@@ -10,8 +10,11 @@ libmorikv_core_la_SOURCES = \
     src/blocks.c \
     src/blocks.h \
     src/context.c \
+    src/describe.c \
     src/early.c \
     src/event.c \
+    src/expose.c \
+    src/fill.c \
     src/leg.c \
     src/list.h \
     src/log.c \
@@ -35,7 +38,8 @@ libmorikv_core_la_SOURCES = \
     src/wire.h \
     src/wire_int.h \
     src/worker.c \
-    src/xfer.c
+    src/xfer.c \
+    src/xfer_open.c
 
 lib_LTLIBRARIES += libmorikv.la
 libmorikv_la_SOURCES =

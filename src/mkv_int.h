@@ -411,11 +411,15 @@ int mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process
 
 /* mem.c */
 void mkv_mems_cleanup(mkv_ctx_t *ctx);
-/** Blob of this context; the arrays of the encoder are temporary. */
-mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf);
+
+/* fill.c */
 /** At least @a num times @a item, valid until mkv_fill_cleanup(); NULL: no memory. */
 void *mkv_fill_get(mkv_fill_block_t **fill, void *item, size_t num);
 void mkv_fill_cleanup(mkv_fill_block_t **fill);
+
+/* describe.c */
+/** Blob of this context; the arrays of the encoder are temporary. */
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf);
 
 /* remote.c */
 mkv_status_t mkv_remote_update(mkv_peer_t *peer, const mkv_blob_info_t *info);
@@ -485,6 +489,8 @@ void mkv_maps_refresh(mkv_peer_t *peer);
 void mkv_plan_free(mkv_plan_t *plan);
 
 /* xfer.c */
+/** Where the legs of a transfer's id are found. */
+mkv_list_t *mkv_xfer_bucket(mkv_ctx_t *ctx, uint64_t id);
 mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 void mkv_xfer_dirty(mkv_xfer_t *xfer);
 void mkv_xfer_step(mkv_xfer_t *xfer);
@@ -494,7 +500,6 @@ void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now);
 /** @param [in] which  MKV_TIMEOUT_*. */
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which);
 void mkv_xfer_check_bound(mkv_xfer_t *xfer);
-void mkv_xfer_free(mkv_xfer_t *xfer);
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size);
 
 static inline int mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
@@ -502,7 +507,13 @@ static inline int mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
     return xfer->state >= MKV_XFER_DONE;
 }
 
+/* xfer_open.c */
+void mkv_xfer_free(mkv_xfer_t *xfer);
+
 /* leg.c: the protocol of one leg */
+mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
+/** A message without which the other side would hang: lost memory fails the peer. */
+void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                      size_t length);
 void mkv_leg_terminate(mkv_leg_t *leg);
@@ -511,6 +522,10 @@ int mkv_leg_is_quiet(const mkv_leg_t *leg);
 int mkv_leg_is_drained(const mkv_leg_t *leg);
 mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size);
 void mkv_leg_cleanup(mkv_leg_t *leg);
+
+/* expose.c */
+/** Active side: the peer's block list has come. */
+void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg);
 
 /* post.c */
 unsigned mkv_peer_pump(mkv_peer_t *peer);

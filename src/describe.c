@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a context tells of itself: the blob, made from its regions and memory.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
+{
+    mkv_wire_mem_t *wire;
+    mkv_mem_t *mem;
+
+    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
+    {
+        wire = &info->mems[info->num_mems++];
+        wire->id = mem->id;
+        wire->mem_type = mem->type;
+        wire->base = mem->base;
+        wire->length = mem->length;
+        wire->rkey = mem->rkey;
+        wire->rkey_length = (uint32_t)mem->rkey_length;
+    }
+}
+
+static uint32_t mkv_blob_mem_index(const mkv_blob_info_t *info, uint32_t id)
+{
+    uint32_t i;
+
+    for (i = 0; info->mems[i].id != id; ++i) {
+    }
+    return i;
+}
+
+static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
+{
+    mkv_wire_region_t *wire;
+    mkv_lregion_t *region;
+
+    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
+    {
+        if (region->mem == NULL) {
+            continue;
+        }
+        wire = &info->regions[info->num_regions++];
+        wire->id = region->id;
+        wire->component = region->info.component;
+        wire->layer = region->info.layer;
+        wire->part = region->info.part;
+        wire->flags = region->info.flags;
+        wire->mem = mkv_blob_mem_index(info, region->mem->id);
+        wire->base = (uintptr_t)region->info.base;
+        wire->length = region->info.length;
+        wire->unit_bytes = region->info.unit_bytes;
+        wire->unit_stride = region->info.unit_stride;
+        wire->n_units = region->info.n_units;
+        wire->tokens_per_unit = region->info.tokens_per_unit;
+        wire->dtype = region->info.dtype;
+    }
+}
+
+static size_t mkv_list_length(const mkv_list_t *list)
+{
+    const mkv_list_t *item;
+    size_t length = 0;
+
+    for (item = list->next; item != list; item = item->next) {
+        ++length;
+    }
+    return length;
+}
+
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf)
+{
+    mkv_status_t status = MKV_ERR_NOMEM;
+    mkv_blob_info_t info;
+
+    memset(&info, 0, sizeof(info));
+    info.process = ctx->process;
+    mkv_text(info.name, sizeof(info.name), "%s", ctx->name);
+    info.address = ctx->address;
+    info.address_length = ctx->address_length;
+    info.topology = ctx->params.topology;
+    info.page_tokens = ctx->params.page_tokens;
+    info.dtype = ctx->params.dtype;
+    info.total_kv_heads = ctx->params.total_kv_heads;
+    info.model = ctx->params.model;
+    info.epoch = ctx->epoch;
+    info.has_regions = (kind == MKV_BLOB_FULL);
+    if (info.has_regions) {
+        info.mems = calloc(mkv_list_length(&ctx->mems) + 1, sizeof(*info.mems));
+        info.regions = calloc(ctx->num_regions + 1, sizeof(*info.regions));
+        if ((info.mems == NULL) || (info.regions == NULL)) {
+            goto out;
+        }
+        mkv_blob_add_mems(ctx, &info);
+        mkv_blob_add_regions(ctx, &info);
+    }
+    status = mkv_blob_encode(&info, wbuf);
+
+out:
+    mkv_blob_info_cleanup(&info);
+    return (status == MKV_OK)
+               ? MKV_OK
+               : mkv_error(&ctx->log, status, "no memory for the description");
+}
+
+mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
+                      size_t *length_p)
+{
+    size_t room = *length_p;
+    mkv_status_t status;
+    mkv_wbuf_t wbuf;
+
+    mkv_wbuf_init(&wbuf);
+    mkv_enter(ctx);
+    status = mkv_ctx_blob(ctx, kind, &wbuf);
+    mkv_leave(ctx);
+    if (status == MKV_OK) {
+        *length_p = wbuf.length;
+        if (wbuf.length > room) {
+            status =
+                mkv_error(&ctx->log, MKV_ERR_LENGTH,
+                          "the blob has %zu bytes, room is %zu", wbuf.length, room);
+        } else {
+            memcpy(buffer, wbuf.data, wbuf.length);
+        }
+    }
+    mkv_wbuf_cleanup(&wbuf);
+    return status;
+}

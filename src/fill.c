@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Arrays that repeat one pointer: what UCP's lists ask for as memory handles and keys.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+
+void *mkv_fill_get(mkv_fill_block_t **fill, void *item, size_t num)
+{
+    mkv_fill_block_t *block = *fill;
+    size_t capacity;
+    size_t i;
+
+    if ((block != NULL) && (block->num >= num)) {
+        return block->items;
+    }
+
+    capacity = (block == NULL) ? num : 2 * block->num;
+    capacity = (capacity < num) ? num : capacity;
+    block = malloc(sizeof(*block) + capacity * sizeof(block->items[0]));
+    if (block == NULL) {
+        return NULL;
+    }
+    for (i = 0; i < capacity; ++i) {
+        block->items[i] = item;
+    }
+    block->num = capacity;
+    block->older = *fill; /* may be in use by calls in flight */
+    *fill = block;
+    return block->items;
+}
+
+void mkv_fill_cleanup(mkv_fill_block_t **fill)
+{
+    mkv_fill_block_t *block;
+
+    while (*fill != NULL) {
+        block = *fill;
+        *fill = block->older;
+        free(block);
+    }
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The making and the freeing of a transfer.
+ */
+
+#include "mkv_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
+                                          const mkv_xfer_params_t *params)
+{
+    if ((params->size != sizeof(*params)) || (params->num_legs == 0) ||
+        (params->num_legs > UINT16_MAX) || (params->legs == NULL) ||
+        ((unsigned)params->mode > MKV_READ) || ((unsigned)params->role > MKV_DST) ||
+        (params->num_expect > MKV_MAX_COMPONENTS)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "xfer_open: size %zu (expected %zu) legs %zu mode %d role %d "
+                         "expect %zu",
+                         params->size, sizeof(*params), params->num_legs, params->mode,
+                         params->role, params->num_expect);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
+                                       size_t index)
+{
+    const mkv_map_t *map = params->legs[index];
+    size_t i;
+
+    if ((map == NULL) || (map->ctx != ctx)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "leg %zu has no map of this context", index);
+    }
+    if (map->peer->state != MKV_PEER_READY) {
+        return mkv_error(&ctx->log, MKV_ERR_PEER, "leg %zu: peer %s has failed: %s",
+                         index, map->peer->name, map->peer->error);
+    }
+    if (map->is_stale) {
+        return mkv_error(&ctx->log, MKV_ERR_STALE,
+                         "leg %zu: peer %s has dropped regions of the map", index,
+                         map->peer->name);
+    }
+    for (i = 0; i < index; ++i) {
+        if (params->legs[i]->peer == map->peer) {
+            return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                             "legs %zu and %zu lead to the same peer %s", i, index,
+                             map->peer->name);
+        }
+    }
+    if (mkv_leg_find(map->peer, params->id, params->epoch) != NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
+                         "transfer %llu epoch %u with peer %s is open already",
+                         (unsigned long long)params->id, params->epoch,
+                         map->peer->name);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t index,
+                                 mkv_map_t *map)
+{
+    mkv_list_t *lists[] = {&leg->hash,  &leg->list,  &leg->busy,
+                           &leg->flush, &leg->posts, &leg->running};
+    size_t i;
+
+    leg->posted = calloc(map->num_pairs, sizeof(*leg->posted));
+    if (leg->posted == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
+        mkv_list_init(lists[i]);
+    }
+    leg->xfer = xfer;
+    leg->index = index;
+    leg->map = map;
+    leg->peer = map->peer;
+    ++map->num_uses;
+    mkv_peer_get(leg->peer);
+    mkv_list_add_tail(&leg->peer->legs, &leg->list);
+    mkv_list_add_tail(mkv_xfer_bucket(xfer->ctx, xfer->id), &leg->hash);
+    return MKV_OK;
+}
+
+static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
+                          const mkv_xfer_params_t *params)
+{
+    const mkv_options_t *opts = ctx->opts;
+    const uint64_t defaults[MKV_NUM_TIMEOUTS] = {opts->bind_timeout, opts->xfer_timeout,
+                                                 opts->release_timeout,
+                                                 opts->drain_timeout};
+    const uint32_t given[MKV_NUM_TIMEOUTS] = {
+        params->bind_timeout_ms, params->xfer_timeout_ms, params->release_timeout_ms,
+        params->drain_timeout_ms};
+    unsigned i;
+
+    mkv_list_init(&xfer->list);
+    mkv_list_init(&xfer->dirty);
+    xfer->ctx = ctx;
+    xfer->id = params->id;
+    xfer->epoch = params->epoch;
+    xfer->nonce = mkv_ctx_nonce(ctx);
+    xfer->mode = params->mode;
+    xfer->role = params->role;
+    xfer->is_active = (params->mode == MKV_WRITE) == (params->role == MKV_SRC);
+    xfer->state = MKV_XFER_INIT;
+    xfer->status = MKV_INPROGRESS;
+    xfer->user_data = params->user_data;
+    xfer->open_time = mkv_ctx_now(ctx);
+    for (i = 0; i < MKV_NUM_TIMEOUTS; ++i) {
+        xfer->timeouts[i] =
+            (given[i] != 0 ? given[i] : defaults[i]) * MKV_NSEC_PER_MSEC;
+    }
+}
+
+static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *params)
+{
+    mkv_status_t status;
+    size_t i;
+
+    xfer->num_events = MKV_XFER_EVENTS + (unsigned)params->num_legs;
+    status = mkv_event_reserve(xfer->ctx, xfer->num_events);
+    if ((status == MKV_OK) && (params->num_expect > 0)) {
+        xfer->expect = malloc(params->num_expect * sizeof(*xfer->expect));
+        if (xfer->expect == NULL) {
+            return MKV_ERR_NOMEM;
+        }
+        memcpy(xfer->expect, params->expect,
+               params->num_expect * sizeof(*xfer->expect));
+        xfer->num_expect = params->num_expect;
+    }
+    for (i = 0; (status == MKV_OK) && (i < params->num_legs); ++i) {
+        status = mkv_leg_init(&xfer->legs[i], xfer, (uint32_t)i, params->legs[i]);
+        xfer->num_legs += (status == MKV_OK);
+    }
+    return status;
+}
+
+void mkv_xfer_free(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    mkv_events_forget(xfer->ctx, xfer, NULL);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_cleanup(&xfer->legs[i]);
+    }
+    if (!mkv_list_is_empty(&xfer->list)) {
+        --xfer->ctx->num_xfers;
+    }
+    mkv_list_del(&xfer->list);
+    mkv_list_del(&xfer->dirty);
+    mkv_event_unreserve(xfer->ctx, xfer->num_events);
+    free(xfer->expect);
+    free(xfer);
+}
+
+static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
+                                         const mkv_xfer_params_t *params,
+                                         mkv_xfer_t **xfer_p)
+{
+    mkv_status_t status;
+    mkv_xfer_t *xfer;
+    size_t i;
+
+    status = mkv_xfer_check_params(ctx, params);
+    for (i = 0; (status == MKV_OK) && (i < params->num_legs); ++i) {
+        status = mkv_xfer_check_leg(ctx, params, i);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    xfer = calloc(1, sizeof(*xfer) + params->num_legs * sizeof(xfer->legs[0]));
+    if (xfer == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a transfer");
+    }
+    mkv_xfer_init(xfer, ctx, params);
+    status = mkv_xfer_build(xfer, params);
+    if (status != MKV_OK) {
+        mkv_xfer_free(xfer);
+        return mkv_error(&ctx->log, status, "no memory for a transfer of %zu legs",
+                         params->num_legs);
+    }
+
+    mkv_list_add_tail(&ctx->xfers, &xfer->list);
+    ++ctx->num_xfers;
+    MKV_COUNT(xfer->legs[0].peer, xfers_opened, 1);
+    mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_BIND);
+    *xfer_p = xfer;
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_early_apply(&xfer->legs[i]);
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
+                           mkv_xfer_t **xfer_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_xfer_open_locked(ctx, params, xfer_p);
+    mkv_leave(ctx);
+    return status;
+}
