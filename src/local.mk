@@ -26,6 +26,7 @@ libmorikv_core_la_SOURCES = \
     src/options.c \
     src/options.h \
     src/peer.c \
+    src/peer_close.c \
     src/plan.c \
     src/post.c \
     src/post_cursor.h \

@@ -433,6 +433,16 @@ const mkv_wire_region_t *mkv_remote_find(const mkv_peer_t *peer, uint32_t compon
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
 /** One that was closed here but still listens, for the end of its transfers. */
 mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id);
+mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type);
+/** A HELLO of somebody unknown: make a peer of him. */
+mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg);
+void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg);
+void mkv_peer_get(mkv_peer_t *peer);
+void mkv_peer_put(mkv_peer_t *peer);
+
+/* peer_close.c */
+/** UCX's callback of an endpoint that broke. */
+void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status);
 /** Note a failure; acted on in the next step. First reason wins. */
 void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
@@ -442,16 +452,11 @@ void mkv_peer_step_waiting(mkv_peer_t *peer);
 void mkv_peer_close_ep(mkv_peer_t *peer);
 /** Closed by the caller: leave when nothing needs the connection any more. */
 void mkv_peer_step_closing(mkv_peer_t *peer);
-void mkv_peer_get(mkv_peer_t *peer);
-void mkv_peer_put(mkv_peer_t *peer);
-/** A HELLO of somebody unknown: make a peer of him. */
-mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg);
-void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg);
+mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);
 /** Look at deadlines and lost processes. @return The next time to look. */
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
 /** Nothing of this peer can touch our memory any more, as far as can be proven. */
 int mkv_peer_is_harmless(mkv_peer_t *peer);
-mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type);
 void mkv_peer_destroy(mkv_peer_t *peer);
 
 /* transport.c */
