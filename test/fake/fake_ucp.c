@@ -130,6 +130,11 @@ void fake_ucp_reset(void)
     while (fake.num_workers > 0) {
         free(fake.workers[--fake.num_workers]);
     }
+    fake_ucp_abandon();
+}
+
+void fake_ucp_abandon(void)
+{
     memset(&fake, 0, sizeof(fake));
     fake.version = 23;
     fake.transport = "mori_xgmi";

@@ -32,6 +32,9 @@ enum {
 /** Forget everything and behave well again. Nothing may be open. */
 void fake_ucp_reset(void);
 
+/** Forget everything, leaking what is open: for a test that has failed already. */
+void fake_ucp_abandon(void);
+
 /** Complete operations of these kinds at once, inside the call. */
 void fake_ucp_set_inline(unsigned kinds);
 

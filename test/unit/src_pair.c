@@ -8,12 +8,33 @@
 pair_side_t pair_sides[PAIR_MAX_SIDES];
 uint64_t pair_now;
 
+/* Names of the variables that this case has set */
+static char pair_options[PAIR_MAX_OPTIONS][64];
+static unsigned pair_num_options;
+
 void pair_set(const char *key, const char *value)
 {
-    char name[64];
+    char *name;
 
-    mkv_text(name, sizeof(name), "MORIKV_%s", key);
+    ck_assert_uint_lt(pair_num_options, PAIR_MAX_OPTIONS);
+    name = pair_options[pair_num_options++];
+    mkv_text(name, sizeof(pair_options[0]), "MORIKV_%s", key);
     setenv(name, value, 1);
+}
+
+void pair_cleanup(void)
+{
+    unsigned i;
+
+    while (pair_num_options > 0) {
+        unsetenv(pair_options[--pair_num_options]);
+    }
+    for (i = 0; i < PAIR_MAX_SIDES; ++i) {
+        if (pair_sides[i].ctx != NULL) {
+            fake_ucp_abandon();
+        }
+    }
+    memset(pair_sides, 0, sizeof(pair_sides));
 }
 
 static uint64_t pair_clock(void *arg)

@@ -21,6 +21,7 @@
 #define PAIR_BYTES 64
 #define PAIR_MAX_EVENTS 4096
 #define PAIR_MAX_SIDES 5
+#define PAIR_MAX_OPTIONS 8
 
 typedef struct pair_side {
     mkv_ctx_t *ctx;
@@ -38,8 +39,14 @@ extern uint64_t pair_now; /**< ns */
 #define A (&pair_sides[0])
 #define B (&pair_sides[1])
 
-/** Option for the contexts opened later. */
+/** Option for the contexts opened later by this case. */
 void pair_set(const char *key, const char *value);
+
+/**
+ * Teardown of every case, whether it failed or not: without a fork, the next one must
+ * find neither its options nor what it left open when it failed.
+ */
+void pair_cleanup(void);
 
 /** Open a side with a cache filled by its index; not connected. */
 void pair_open(unsigned index);

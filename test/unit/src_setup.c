@@ -796,6 +796,7 @@ int main(void)
 
     mkv_test_init();
     tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
     tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
     tcase_add_test(tcase, same_memory_twice_is_one_registration);
     tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
