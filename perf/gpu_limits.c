@@ -413,6 +413,20 @@ static void prepare(const char *path)
               "hipMemcpy");
 }
 
+static void release(void)
+{
+    size_t i;
+
+    for (i = 0; i < NUM_SETS; ++i) {
+        gpu_free_host(&bench.gpu, bench.memory[i]);
+        free(bench.sets[i]);
+    }
+    gpu_free_host(&bench.gpu, bench.host_dst);
+    gpu_free_host(&bench.gpu, bench.host_src);
+    gpu_device_cleanup(&bench.gpu, &bench.devices[1]);
+    gpu_device_cleanup(&bench.gpu, &bench.devices[0]);
+}
+
 static size_t read_number(const char *text, const char *option, size_t low, size_t high)
 {
     char *end;
@@ -518,6 +532,7 @@ int main(int argc, char **argv)
         fputs("\n]\n", bench.json);
         fclose(bench.json);
     }
+    release();
     printf("\n%u rows, %u with wrong bytes\n", bench.num_rows, bench.num_bad);
     return (bench.num_bad == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -82,6 +82,11 @@ void *gpu_alloc_host(const gpu_runtime_t *gpu, size_t size)
     return ptr;
 }
 
+void gpu_free_host(const gpu_runtime_t *gpu, void *ptr)
+{
+    gpu_check(gpu->free_host(ptr), "hipHostFree");
+}
+
 static void gpu_lane_init(const gpu_runtime_t *gpu, gpu_lane_t *lane, int priority)
 {
     gpu_check(gpu->stream_create(&lane->stream, GPU_NON_BLOCKING, priority),
@@ -92,19 +97,27 @@ static void gpu_lane_init(const gpu_runtime_t *gpu, gpu_lane_t *lane, int priori
     lane->sequence = 0;
 }
 
-static void *gpu_load_kernel(const gpu_runtime_t *gpu)
+static void gpu_lane_cleanup(const gpu_runtime_t *gpu, gpu_lane_t *lane)
 {
-    void *module, *kernel;
-    int error = gpu->module_load(&module, muct_xgmi_code_image());
+    gpu_check(gpu->stream_synchronize(lane->stream), "hipStreamSynchronize");
+    gpu_check(gpu->stream_destroy(lane->stream), "hipStreamDestroy");
+    gpu_check(gpu->free(lane->arrivals), "hipFree");
+    gpu_free_host(gpu, (void *)(uintptr_t)lane->flag);
+}
+
+static void gpu_load_kernel(const gpu_runtime_t *gpu, gpu_device_t *device)
+{
+    int error = gpu->module_load(&device->module, muct_xgmi_code_image());
 
     if (error != 0) {
         fprintf(stderr, "gpu_limits: no copy kernel for this device: hipError_t %d%s\n",
                 error, muct_xgmi_code_is_empty() ? ", built without hipcc" : "");
-        return NULL;
+        device->module = device->kernel = NULL;
+        return;
     }
-    gpu_check(gpu->module_get_function(&kernel, module, MUCT_XGMI_KERNEL_NAME),
+    gpu_check(gpu->module_get_function(&device->kernel, device->module,
+                                       MUCT_XGMI_KERNEL_NAME),
               "hipModuleGetFunction");
-    return kernel;
 }
 
 void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
@@ -123,8 +136,23 @@ void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
         gpu_lane_init(gpu, &device->lanes[i], greatest);
     }
     gpu_lane_init(gpu, &device->background, 0);
-    device->kernel = gpu_load_kernel(gpu);
+    gpu_load_kernel(gpu, device);
     gpu_check(gpu->alloc((void **)&device->pool, pool_size), "hipMalloc of the pool");
+}
+
+void gpu_device_cleanup(const gpu_runtime_t *gpu, gpu_device_t *device)
+{
+    int i;
+
+    gpu_check(gpu->set_device(device->number), "hipSetDevice");
+    for (i = 0; i < GPU_MAX_LANES; ++i) {
+        gpu_lane_cleanup(gpu, &device->lanes[i]);
+    }
+    gpu_lane_cleanup(gpu, &device->background);
+    if (device->module != NULL) {
+        gpu_check(gpu->module_unload(device->module), "hipModuleUnload");
+    }
+    gpu_check(gpu->free(device->pool), "hipFree of the pool");
 }
 
 void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t *lane,

@@ -28,16 +28,20 @@
     X(enable_peer, "hipDeviceEnablePeerAccess", (int peer, unsigned flags))            \
     X(priorities, "hipDeviceGetStreamPriorityRange", (int *least, int *greatest))      \
     X(alloc, "hipMalloc", (void **ptr, size_t size))                                   \
+    X(free, "hipFree", (void *ptr))                                                    \
     X(alloc_host, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))          \
+    X(free_host, "hipHostFree", (void *ptr))                                           \
     X(copy, "hipMemcpy", (void *dst, const void *src, size_t size, int kind))          \
     X(copy_async, "hipMemcpyAsync",                                                    \
       (void *dst, const void *src, size_t size, int kind, void *stream))               \
     X(fill, "hipMemset", (void *dst, int value, size_t size))                          \
     X(stream_create, "hipStreamCreateWithPriority",                                    \
       (void **stream, unsigned flags, int priority))                                   \
+    X(stream_destroy, "hipStreamDestroy", (void *stream))                              \
     X(stream_synchronize, "hipStreamSynchronize", (void *stream))                      \
     X(stream_query, "hipStreamQuery", (void *stream))                                  \
     X(module_load, "hipModuleLoadData", (void **module, const void *image))            \
+    X(module_unload, "hipModuleUnload", (void *module))                                \
     X(module_get_function, "hipModuleGetFunction",                                     \
       (void **function, void *module, const char *name))                               \
     X(launch, "hipModuleLaunchKernel",                                                 \
@@ -74,7 +78,8 @@ typedef struct gpu_lane {
 
 typedef struct gpu_device {
     int number;
-    void *kernel; /**< NULL: the runtime has no code for it */
+    void *module; /**< NULL: the runtime has no code for it */
+    void *kernel; /**< Of the module */
     gpu_lane_t lanes[GPU_MAX_LANES];
     gpu_lane_t background; /**< Of normal priority */
     char *pool;
@@ -94,8 +99,15 @@ void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
                      int peer, size_t pool_size);
 
 
-/** Pinned memory. */
+/** Wait for a device's streams and free all that gpu_device_init() made. */
+void gpu_device_cleanup(const gpu_runtime_t *gpu, gpu_device_t *device);
+
+
+/** Pinned memory, to be freed by gpu_free_host(). */
 void *gpu_alloc_host(const gpu_runtime_t *gpu, size_t size);
+
+
+void gpu_free_host(const gpu_runtime_t *gpu, void *ptr);
 
 
 /** Launch the copy kernel for a list; returns at once. */

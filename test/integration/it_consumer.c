@@ -104,6 +104,9 @@ static void side_close(side_t *side)
     ucp_mem_unmap(side->context, side->memh);
     ucp_worker_destroy(side->worker);
     ucp_cleanup(side->context);
+    gpu_free_host(&side->gpu, side->pinned);
+    gpu_free_host(&side->gpu, side->memory);
+    gpu_device_cleanup(&side->gpu, &side->device);
 }
 
 /* A message, with progress until it comes. */
@@ -279,15 +282,6 @@ static void start_again(char **argv)
         execv("/proc/self/exe", argv);
         require(0, "it could not start again");
     }
-}
-
-/* Of AddressSanitizer: the benchmark's GPU lanes, used here, live as long as the
- * process */
-const char *__asan_default_options(void);
-
-__attribute__((visibility("default"))) const char *__asan_default_options(void)
-{
-    return "detect_leaks=0";
 }
 
 int main(int argc, char **argv)
