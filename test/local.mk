@@ -1,8 +1,6 @@
 # Tests; each area has its own fragment.
 
-# Loading UCX starts its VFS thread; a child forked meanwhile may find a lock held for
-# ever. Tests fork.
-AM_TESTS_ENVIRONMENT = UCX_VFS_ENABLE=n; export UCX_VFS_ENABLE;
+AM_TESTS_ENVIRONMENT = . $(abs_top_srcdir)/test/support/environment.sh;
 
 # A script leaves its log as NAME.log, as a program does.
 TEST_EXTENSIONS = .sh

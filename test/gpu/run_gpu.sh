@@ -43,6 +43,8 @@ build=$tree/build-gpu
 out_inside=/gpu/out
 num_gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 [ -z "$fake" ] || num_gpus=4
+# shellcheck source=test/support/environment.sh
+. "$here/../support/environment.sh"
 # shellcheck source=test/gpu/stages.sh
 . "$here/stages.sh"
 root=$work/root
@@ -80,7 +82,7 @@ inside() {
         PATH=/usr/bin:/usr/sbin HOME=/root LC_ALL=C CK_FORK=yes \
         LD_LIBRARY_PATH=/gpu/lib:/gpu/driver HIPSHIM_KERNEL=/gpu/kernel.fatbin \
         UCX_PLUGIN_PATH="$build/.libs" MKV_BUILD_DIR="$build" MKV_TEST_REAL_HIP=1 \
-        CUDA_MODULE_LOADING=EAGER UCX_VFS_ENABLE=n HIPCPU_DEVICES=4 \
+        CUDA_MODULE_LOADING=EAGER UCX_VFS_ENABLE="$UCX_VFS_ENABLE" HIPCPU_DEVICES=4 \
         UCX_TLS=mori_xgmi,tcp UCX_NET_DEVICES=lo "${setting[@]}" \
         env -C "$build" "$@"
 }

@@ -8,8 +8,8 @@ UCX_TLS=$1
 MKV_TEST_MEM=$2
 build=${MKV_BUILD_DIR:-$PWD}
 export UCX_TLS MKV_TEST_MEM
-# Loading UCX starts a thread that holds a lock at times; a fork would keep it for ever.
-export UCX_VFS_ENABLE=n
+# shellcheck source=test/support/environment.sh
+. "$(dirname "$0")/../support/environment.sh"
 if [ "$MKV_TEST_MEM" = gpu ]; then
     : "${UCX_PLUGIN_PATH=$build/.libs}"
     hip=$build/test/fake/hipcpu

@@ -5,8 +5,8 @@
 # vM+1 with 10.9.N.2. Both addresses are this host's own, so the kernel would take the
 # loopback device, where soft-RoCE loses its packets: rules send them over the pair.
 
-# UCX's VFS thread must not hold a lock when a test forks.
-export UCX_VFS_ENABLE=n
+# shellcheck source=test/support/environment.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/environment.sh"
 
 vm_mtu=4200 # room for a RoCE MTU of 4096
 
