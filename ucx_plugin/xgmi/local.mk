@@ -27,6 +27,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_queue.h \
 	ucx_plugin/xgmi/xgmi_rkey.c \
 	ucx_plugin/xgmi/xgmi_rma.c \
+	ucx_plugin/xgmi/xgmi_rma.h \
+	ucx_plugin/xgmi/xgmi_sgl.c \
 	ucx_plugin/xgmi/xgmi_stage.c \
 	ucx_plugin/xgmi/xgmi_stage.h
 EXTRA_DIST += docs/xgmi.md

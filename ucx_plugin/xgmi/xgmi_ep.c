@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Endpoints but for their puts and gets, which are in xgmi_rma.c. */
+/* Endpoints but for their puts and gets, which are in xgmi_rma.c and xgmi_sgl.c. */
 
 #include "xgmi/xgmi_ep.h"
 

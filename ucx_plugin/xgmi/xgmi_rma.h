@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_RMA_H
+#define MUCT_XGMI_RMA_H
+
+/**
+ * @file
+ * What puts and gets of one piece and of lists have in common: the inside of xgmi_ep.h,
+ * for its two files.
+ *
+ * An operation is over when its batch is. It then belongs to its endpoint, or to nobody
+ * when the endpoint was destroyed meanwhile: copies cannot be called back, so the
+ * completion waits for the end of the copy in any case.
+ */
+
+#include "xgmi/xgmi_ep.h"
+
+
+/** Ends an operation whose argument is the user's completion, or NULL. */
+void muct_xgmi_ep_zcopy_done(muct_xgmi_op_t *op, ucs_status_t status);
+
+
+/** Logs what was asked for. @return UCS_ERR_INVALID_ADDR. */
+ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t raddr,
+                                        uint64_t length);
+
+
+/** An operation is over. @return The status to tell the user. */
+static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    muct_xgmi_ep_t *ep = op->owner;
+
+    if (ep == NULL) {
+        return UCS_ERR_CANCELED;
+    }
+
+    --ep->num_not_over;
+    if (ucs_unlikely(status != UCS_OK)) {
+        muct_xgmi_ep_set_error(ep, status);
+    }
+
+    return ep->status;
+}
+
+
+/** Passes the status on; pending requests are taken from now on. */
+static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
+                                                    ucs_status_t status)
+{
+    if (status == UCS_ERR_NO_RESOURCE) {
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->is_out_of_resources =
+            1;
+    }
+
+    return status;
+}
+
+
+/** Whether the endpoint takes new operations; requests that wait go first. */
+static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
+{
+    if (ucs_unlikely(ep->status != UCS_OK)) {
+        return ep->status;
+    }
+
+    if (ucs_unlikely((ep->pending != NULL) && !ep->is_dispatching)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    return UCS_OK;
+}
+
+
+/** What was added since the last one is an operation. */
+static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
+                                       muct_xgmi_op_done_t done, void *arg)
+{
+    muct_xgmi_queue_commit(queue, done, ep, arg);
+    ++ep->num_not_over;
+}
+
+#endif
