@@ -236,37 +236,38 @@ check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
     echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
 }
 
+# MKV_TEST_ONLY, a pattern, takes some of a level's tests.
 make_check() { # VARIANT LEVEL...
-    local variant=$1 build level parallel
+    local variant=$1 build level parallel tests
     build=$(build_dir "$1")
     shift
 
     for level in "$@"; do
         case $level in
         unit) parallel=-j$jobs ;;
-        *) parallel=-j1 ;; # each of these tests is several processes already
+        *) parallel=-j$((jobs + 1)) ;; # they wait for deadlines more than they compute
         esac
-        check_stage "$variant-$level" "$build" "$(tests_of "$build" "$level")" "$parallel"
+        tests=$(tests_of "$build" "$level" | grep -E -e "${MKV_TEST_ONLY:-.}")
+        check_stage "$variant-$level" "$build" "$tests" "$parallel"
     done
 }
 
+# Programs only: valgrind does not look behind a script.
 make_check_valgrind() { # VARIANT LEVEL...
     local build
     build=$(build_dir "$1")
     shift
 
-    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@")" -j"$jobs" \
+    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@" | grep -v '\.sh$')" \
+        -j"$jobs" \
         LOG_COMPILER="$tree/contrib/under_valgrind"
 }
 
-# A script of its own that runs many tests prints PASS:, FAIL: and SKIP: lines; 77 skips all.
-result_stage() { # NAME COMMAND...
-    local name=$1 rc kind rest before=$num_failed
-    shift
+# A script of its own that runs many tests prints PASS:, FAIL: and SKIP: lines into its log;
+# exit status 77 skips all.
+count_results() { # NAME STATUS
+    local name=$1 rc=$2 kind rest before=$num_failed
 
-    mkdir -p "$logs"
-    "$@" 2>&1 </dev/null | tee "$logs/$name.log"
-    rc=${PIPESTATUS[0]}
     if [ "$rc" = 77 ]; then
         skipped "$name" "$(tail -n 1 "$logs/$name.log")"
         return
