@@ -4,21 +4,8 @@
 
 #include <stdlib.h>
 
-typedef struct mkv_block_pair {
-    uint32_t local, remote;
-    uint32_t pos; /* keeps the sort stable */
-} mkv_block_pair_t;
-
-static int mkv_block_pair_compare(const void *a, const void *b)
-{
-    const mkv_block_pair_t *pa = a;
-    const mkv_block_pair_t *pb = b;
-
-    if (pa->local != pb->local) {
-        return (pa->local < pb->local) ? -1 : 1;
-    }
-    return (pa->pos < pb->pos) ? -1 : (pa->pos > pb->pos);
-}
+#define MKV_DIGIT_BITS 8
+#define MKV_DIGITS (1u << MKV_DIGIT_BITS)
 
 static int mkv_blocks_are_sorted(const uint32_t *blocks, size_t num)
 {
@@ -67,11 +54,65 @@ size_t mkv_runs_merge_ordered(const uint32_t *local, const uint32_t *remote, siz
     return num_runs;
 }
 
+/* A block here and there in one word, so that words in order are blocks here in order
+ */
+static uint64_t mkv_pair_pack(uint32_t local, uint32_t remote)
+{
+    return ((uint64_t)local << 32) | remote;
+}
+
+/* One pass of a radix sort: stable, by one digit */
+static void mkv_pairs_pass(const uint64_t *pairs, size_t num, unsigned shift,
+                           uint64_t *sorted)
+{
+    size_t starts[MKV_DIGITS] = {0};
+    size_t sum = 0;
+    size_t i, count;
+
+    for (i = 0; i < num; ++i) {
+        ++starts[(pairs[i] >> shift) % MKV_DIGITS];
+    }
+    for (i = 0; i < MKV_DIGITS; ++i) {
+        count = starts[i];
+        starts[i] = sum;
+        sum += count;
+    }
+    for (i = 0; i < num; ++i) {
+        sorted[starts[(pairs[i] >> shift) % MKV_DIGITS]++] = pairs[i];
+    }
+}
+
+/**
+ * Sort by the block here; equal blocks keep their order.
+ *
+ * @param [in] pairs  num pairs, with room for as many again behind them.
+ * @param [in] used   Bits that any block here has set: no pass for the others.
+ * @return Where the sorted pairs are.
+ */
+static const uint64_t *mkv_pairs_sort(uint64_t *pairs, size_t num, uint32_t used)
+{
+    uint64_t *spare = pairs + num;
+    uint64_t *swap;
+    unsigned shift;
+
+    for (shift = 32; used != 0; shift += MKV_DIGIT_BITS, used >>= MKV_DIGIT_BITS) {
+        if ((used % MKV_DIGITS) != 0) {
+            mkv_pairs_pass(pairs, num, shift, spare);
+            swap = pairs;
+            pairs = spare;
+            spare = swap;
+        }
+    }
+    return pairs;
+}
+
 mkv_status_t mkv_runs_merge(const uint32_t *local, const uint32_t *remote, size_t num,
                             uint32_t flags, mkv_run_t *runs, size_t *num_p)
 {
-    mkv_block_pair_t *pairs;
     size_t num_runs = 0;
+    uint32_t used = 0;
+    const uint64_t *sorted;
+    uint64_t *pairs;
     size_t i;
 
     if ((flags & MKV_PLAN_KEEP_ORDER) || mkv_blocks_are_sorted(local, num)) {
@@ -79,20 +120,19 @@ mkv_status_t mkv_runs_merge(const uint32_t *local, const uint32_t *remote, size_
         return MKV_OK;
     }
 
-    pairs = malloc(num * sizeof(*pairs));
+    pairs = malloc(2 * num * sizeof(*pairs));
     if (pairs == NULL) {
         return MKV_ERR_NOMEM;
     }
 
     for (i = 0; i < num; ++i) {
-        pairs[i].local = local[i];
-        pairs[i].remote = remote[i];
-        pairs[i].pos = (uint32_t)i;
+        pairs[i] = mkv_pair_pack(local[i], remote[i]);
+        used |= local[i];
     }
-    qsort(pairs, num, sizeof(*pairs), mkv_block_pair_compare);
+    sorted = mkv_pairs_sort(pairs, num, used);
     for (i = 0; i < num; ++i) {
-        num_runs = mkv_runs_append(runs, num_runs, pairs[i].local, pairs[i].remote,
-                                   (uint32_t)i);
+        num_runs = mkv_runs_append(runs, num_runs, (uint32_t)(sorted[i] >> 32),
+                                   (uint32_t)sorted[i], (uint32_t)i);
     }
 
     free(pairs);

@@ -66,23 +66,26 @@ static void check_runs(const mkv_run_t *runs, size_t num_runs, const pair_t *pai
 
 START_TEST(merge_is_exact_and_maximal)
 {
+    static const uint32_t spreads[] = {200, 999, 70000, 1u << 24, UINT32_MAX - MAX_NUM};
     uint32_t local[MAX_NUM], remote[MAX_NUM], flags;
     uint64_t state = (uint64_t)_i;
     mkv_run_t runs[MAX_NUM];
     pair_t pairs[MAX_NUM];
     size_t num, num_runs, i;
+    uint32_t spread;
     int round;
 
     for (round = 0; round < 200; ++round) {
+        spread = spreads[(round / 2) % (sizeof(spreads) / sizeof(spreads[0]))];
         num = mkv_test_random(&state) % MAX_NUM;
         flags = (round & 1) ? MKV_PLAN_KEEP_ORDER : 0;
         for (i = 0; i < num; ++i) { /* mostly steps of one on each side */
             local[i] = (i > 0) && (mkv_test_random(&state) % 4)
                            ? local[i - 1] + 1
-                           : (uint32_t)mkv_test_random(&state) % 999;
+                           : (uint32_t)mkv_test_random(&state) % spread;
             remote[i] = (i > 0) && (mkv_test_random(&state) % 5)
                             ? remote[i - 1] + 1
-                            : (uint32_t)mkv_test_random(&state) % 999;
+                            : (uint32_t)mkv_test_random(&state) % spread;
         }
         ck_assert_int_eq(mkv_runs_merge(local, remote, num, flags, runs, &num_runs),
                          MKV_OK);
