@@ -297,6 +297,100 @@ static void ct_sgl_odd_entries(ct_t *ct, ct_op_t op)
              "empty, neighbours on both and on one side, repeated source, huge");
 }
 
+/* Blocks of one length and their exceptions: other lengths, none at all, odd addresses,
+ * and what continues the block before it. Slots are twice a block and hold all of
+ * these. */
+static void ct_list_blocks(ct_list_t *list, size_t count)
+{
+    const size_t block = 2048, slot = 2 * block, num_slots = CT_LIST_SPACE / slot;
+    const ct_piece_t *last;
+    size_t i, local, remote;
+
+    list->count = 0;
+    for (i = 0; i < count; ++i) {
+        local = (i * 389) % num_slots * slot;
+        remote = (i * 613 + 7) % num_slots * slot;
+        last = &list->pieces[(i > 0) ? i - 1 : 0];
+        switch (i % 100) {
+        case 37: /* another length, and again */
+        case 38:
+            ct_list_add(list, local, remote, 3000);
+            break;
+        case 61:
+            ct_list_add(list, local, remote, 0);
+            break;
+        case 73:
+            ct_list_add(list, local, remote + 3, block);
+            break;
+        case 80:
+            ct_list_add(list, local + 5, remote, block);
+            break;
+        case 85:
+            ct_list_add(list, local + 7, remote + 1, block);
+            break;
+        case 90: /* neighbours, of another length and of the same */
+            ct_list_add(list, last->local_offset + block, last->remote_offset + block,
+                        1000);
+            break;
+        case 94:
+            ct_list_add(list, last->local_offset + block, last->remote_offset + block,
+                        block);
+            break;
+        case 97: /* on one side only */
+            ct_list_add(list, local, last->remote_offset + block, block);
+            break;
+        default:
+            ct_list_add(list, local, remote, block);
+        }
+    }
+}
+
+static void ct_sgl_blocks(ct_t *ct, ct_op_t op)
+{
+    static const size_t counts[] = {2, 5, 64, 300, 1000};
+    size_t max = ct_sgl_max(ct, op), i, num = 0;
+    ct_list_t list;
+
+    ct_list_open(ct, op, 1000, &list);
+    for (i = 0; i < CT_ARRAY_SIZE(counts); ++i) {
+        if (counts[i] <= max) {
+            ct_list_blocks(&list, counts[i]);
+            ct_list_check(ct, op, &list);
+            num = counts[i];
+        }
+    }
+
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "up to %zu blocks", num);
+}
+
+/* One block of many is not inside the remote memory. */
+static void ct_sgl_beyond(ct_t *ct, ct_op_t op)
+{
+    static const int64_t offsets[] = {(int64_t)CT_LIST_SPACE - 1,
+                                      (int64_t)CT_LIST_SPACE, -1, -(1ll << 40)};
+    size_t max = ct_sgl_max(ct, op), count = (max < 300) ? max : 300, i;
+    ucs_status_t status;
+    ct_list_t list;
+
+    ct_list_open(ct, op, count, &list);
+    for (i = 0; i < CT_ARRAY_SIZE(offsets); ++i) {
+        ct_list_blocks(&list, count);
+        list.pieces[count - 1 - i * 5].length = 2048;
+        list.pieces[count - 1 - i * 5].remote_offset = (size_t)offsets[i];
+        status = ct_do(ct, op, &list.local, &list.remote, list.pieces, list.count);
+        ck_assert_msg(UCS_STATUS_IS_ERR(status), "offset %lld: accepted",
+                      (long long)offsets[i]);
+        if (ct->side.events.num_ep_errors > 0) {
+            ++i; /* RDMA: such an access ends the endpoint */
+            break;
+        }
+    }
+
+    ct_list_close(ct, &list);
+    snprintf(ct->covered, sizeof(ct->covered), "%zu places outside", i);
+}
+
 /* A list over the limit is refused and nothing of it happens. */
 static void ct_sgl_too_long(ct_t *ct, ct_op_t op)
 {
@@ -424,6 +518,26 @@ static void get_list_takes_odd_entries(ct_t *ct)
     ct_sgl_odd_entries(ct, CT_GET_SGL);
 }
 
+static void put_list_takes_blocks(ct_t *ct)
+{
+    ct_sgl_blocks(ct, CT_PUT_SGL);
+}
+
+static void get_list_takes_blocks(ct_t *ct)
+{
+    ct_sgl_blocks(ct, CT_GET_SGL);
+}
+
+static void put_list_beyond_the_key_is_an_error(ct_t *ct)
+{
+    ct_sgl_beyond(ct, CT_PUT_SGL);
+}
+
+static void get_list_beyond_the_key_is_an_error(ct_t *ct)
+{
+    ct_sgl_beyond(ct, CT_GET_SGL);
+}
+
 static void put_list_over_the_limit_is_refused(ct_t *ct)
 {
     ct_sgl_too_long(ct, CT_PUT_SGL);
@@ -462,6 +576,14 @@ const ct_case_t ct_cases_list[] = {
      .run = put_list_takes_odd_entries},
     {"get_list_takes_odd_entries", .v2_flags = CT_V2_GET_SGL,
      .run = get_list_takes_odd_entries},
+    {"put_list_takes_blocks", .v2_flags = CT_V2_PUT_SGL, .run = put_list_takes_blocks},
+    {"get_list_takes_blocks", .v2_flags = CT_V2_GET_SGL, .run = get_list_takes_blocks},
+    {"put_list_beyond_the_key_is_an_error", .v2_flags = CT_V2_PUT_SGL,
+     .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
+     .run = put_list_beyond_the_key_is_an_error},
+    {"get_list_beyond_the_key_is_an_error", .v2_flags = CT_V2_GET_SGL,
+     .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
+     .run = get_list_beyond_the_key_is_an_error},
     {"put_list_over_the_limit_is_refused", .v2_flags = CT_V2_PUT_SGL,
      .run = put_list_over_the_limit_is_refused},
     {"get_list_over_the_limit_is_refused", .v2_flags = CT_V2_GET_SGL,

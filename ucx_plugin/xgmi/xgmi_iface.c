@@ -51,8 +51,8 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      ucs_offsetof(muct_xgmi_iface_config_t, num_lists), UCS_CONFIG_TYPE_UINT},
 
     {"LIST_SIZE", "16384",
-     "Copies a list holds, a number; each takes 56 bytes, 32 of them pinned. It also\n"
-     "limits one scatter-gather list. Lower it when pinned memory is short.",
+     "Copies a list holds, a number; each takes 56 bytes, 32 of them pinned. Lower it\n"
+     "when pinned memory is short.",
      ucs_offsetof(muct_xgmi_iface_config_t, list_size), UCS_CONFIG_TYPE_UINT},
 
     {"MAX_STARTED", "2",
@@ -186,11 +186,11 @@ static ucs_status_t muct_xgmi_iface_query_v2(uct_iface_h tl_iface,
 #endif
     }
     if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) {
-        attr->max_put_sgl_zcopy_count = iface->queue_config.list_size;
+        attr->max_put_sgl_zcopy_count = iface->max_sgl;
     }
 #if MUCT_ABI_HAVE_GET_SGL
     if (attr->field_mask & UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT) {
-        attr->max_get_sgl_zcopy_count = iface->queue_config.list_size;
+        attr->max_get_sgl_zcopy_count = iface->max_sgl;
     }
 #endif
 
@@ -380,6 +380,8 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
 
     queue->num_lists = muct_xgmi_clamp("LISTS", config->num_lists, 2, 1024);
     queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
+    iface->max_sgl =
+        (queue->list_size < MUCT_XGMI_MAX_SGL) ? queue->list_size : MUCT_XGMI_MAX_SGL;
     queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
     queue->early_start = config->early_start;
     queue->max_calls = config->max_calls;

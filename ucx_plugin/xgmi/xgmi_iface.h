@@ -24,6 +24,13 @@ typedef enum muct_xgmi_dir {
     MUCT_XGMI_NUM_DIRS
 } muct_xgmi_dir_t;
 
+/**
+ * Longest list of one call, in entries; UCP cuts longer ones. It copies handles and
+ * keys of a list before each call: these 16 KiB stay in the first-level cache, and only
+ * this much is copied again when a call has to wait for resources.
+ */
+#define MUCT_XGMI_MAX_SGL 1024
+
 #define MUCT_XGMI_MAX_QUEUES (MUCT_XGMI_MAX_DEVICES * MUCT_XGMI_NUM_DIRS)
 
 
@@ -61,6 +68,7 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_notifier_t *notifier;
     muct_xgmi_queue_config_t queue_config;
     size_t max_short;
+    unsigned max_sgl;
     double bandwidth;
     double latency;
     double overhead;

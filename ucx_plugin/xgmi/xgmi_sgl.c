@@ -6,6 +6,11 @@
 
 #include "base/muct_log.h"
 
+#include <string.h>
+
+
+/* Entries looked at together. */
+#define MUCT_XGMI_SGL_STRIDE 256
 
 /* One list as the user gave it. */
 typedef struct muct_xgmi_sgl {
@@ -17,103 +22,217 @@ typedef struct muct_xgmi_sgl {
     size_t count;
 } muct_xgmi_sgl_t;
 
-/* A piece that is empty, a long run, or continues the one before it. */
-static UCS_F_NOINLINE void muct_xgmi_sgl_add_slow(muct_xgmi_queue_t *queue,
-                                                  uint64_t dst, uint64_t src,
-                                                  uint64_t length)
-{
-    muct_xgmi_queue_add(queue, dst, src, length);
-}
+/*
+ * What an entry has in common with those before it, so that it needs no look-up: memory
+ * and key, and mostly its length. Its bounds are then one comparison.
+ */
+typedef struct muct_xgmi_sgl_like {
+    const muct_xgmi_mem_t *mem;
+    uct_rkey_t rkey;
+    uint64_t local, remote; /* to be added to its addresses */
+    muct_xgmi_window_t window;
+    uint64_t length;
+    uint64_t num_tiles; /* when its destination is aligned; 0: no length is known */
+    uint64_t reach; /* its remote address is at most so far behind the window's start */
+} muct_xgmi_sgl_like_t;
 
-/* The end of the source follows from the last entry. */
-static UCS_F_ALWAYS_INLINE void muct_xgmi_sgl_write_back(muct_xgmi_list_t *list,
-                                                         muct_xgmi_entry_t *next,
-                                                         uint64_t num_tiles,
-                                                         uint64_t dst_end)
+/* Other memory or another key than before. */
+static ucs_status_t muct_xgmi_sgl_turn(muct_xgmi_sgl_like_t *like,
+                                       muct_xgmi_queue_t *queue,
+                                       const muct_xgmi_mem_t *mem,
+                                       const muct_xgmi_rkey_t *rkey)
 {
-    list->next = next;
-    list->num_tiles = num_tiles;
-    list->dst_end = dst_end;
-    list->src_end = ((dst_end == UINT64_MAX) || (next == list->begin))
-                        ? UINT64_MAX
-                        : next[-1].src + next[-1].length;
+    const muct_xgmi_window_t *window;
+    ucs_status_t status;
+
+    status = muct_xgmi_queue_find(queue, rkey, &window);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    like->mem = mem;
+    like->rkey = (uct_rkey_t)rkey;
+    like->window = *window;
+    like->num_tiles = 0;
+    like->local = mem->delta;
+    like->remote = window->delta;
+    queue->list.dst_end = UINT64_MAX; /* not to be joined */
+    return UCS_OK;
 }
 
 /*
- * Adds the entries from *index_p to end whose local memory is on the queue's device, in
- * one pass: what is the same as in the entry before is not looked up again. The open
- * list is held in local variables, that is, in registers; its members are written back
- * around the slow half and at the end. After an error the caller rolls back.
+ * The first entry, and any that is of other memory than the one before it, empty, a
+ * long run, or its continuation. Later ones are likely to have its length.
+ *
+ * @return UCS_ERR_NO_ELEM  Its local memory is not on the queue's device.
+ */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_like_t *like,
+                                                           muct_xgmi_queue_t *queue,
+                                                           muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           size_t i)
+{
+    const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
+    const muct_xgmi_mem_t *mem = sgl->memhs[i];
+    uint64_t length = sgl->lengths[i];
+    uint64_t raddr = sgl->raddrs[i];
+    uint64_t local, remote;
+    ucs_status_t status;
+
+    if ((mem == NULL) || (mem->device != queue->device)) {
+        return UCS_ERR_NO_ELEM;
+    }
+    if ((mem != like->mem) || (sgl->rkeys[i] != like->rkey)) {
+        status = muct_xgmi_sgl_turn(like, queue, mem, rkey);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    if (!muct_xgmi_window_has(&like->window, raddr, length)) {
+        return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+    }
+
+    local = (uintptr_t)sgl->buffers[i] + like->local;
+    remote = raddr + like->remote;
+    if (dir == MUCT_XGMI_PUT) {
+        muct_xgmi_queue_add(queue, remote, local, length);
+    } else {
+        muct_xgmi_queue_add(queue, local, remote, length);
+    }
+
+    if ((length > 0) && (length < queue->min_run)) {
+        like->length = length;
+        like->num_tiles = muct_xgmi_tile_count(0, length);
+        like->reach = like->window.length - length;
+    }
+    return UCS_OK;
+}
+
+/* Whether all of the values are the same: the array is its own continuation. */
+static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_one_value(const void *values,
+                                                          size_t num)
+{
+    const uint64_t *value = values;
+
+    return memcmp(value, value + 1, (num - 1) * sizeof(*value)) == 0;
+}
+
+/* How many entries from i on, a few at a time, are of the same memory. */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_alike(
+    const muct_xgmi_sgl_t *sgl, const muct_xgmi_sgl_like_t *like, size_t i)
+{
+    size_t left = sgl->count - i;
+    size_t num = (left < MUCT_XGMI_SGL_STRIDE) ? left : MUCT_XGMI_SGL_STRIDE;
+    size_t k;
+
+    _Static_assert((sizeof(*sgl->memhs) == 8) && (sizeof(*sgl->rkeys) == 8),
+                   "arrays of values of 8 bytes");
+    if ((num > 0) && (sgl->memhs[i] == like->mem) && (sgl->rkeys[i] == like->rkey) &&
+        muct_xgmi_sgl_is_one_value(sgl->memhs + i, num) &&
+        muct_xgmi_sgl_is_one_value(sgl->rkeys + i, num)) {
+        return num;
+    }
+
+    for (k = 0; (k < num) && (sgl->memhs[i + k] == like->mem) &&
+                (sgl->rkeys[i + k] == like->rkey);
+         ++k) {
+    }
+    return k;
+}
+
+/*
+ * Adds entries of the same memory, as long as each is a piece of its own. Works on
+ * copies, that is, in registers: what is written to the list could change none of them.
+ *
+ * @return How many were added.
+ */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
+    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    size_t i, size_t num, const muct_xgmi_sgl_like_t *like, const uint64_t max_piece)
+{
+    void *const *const buffers = sgl->buffers + i;
+    const size_t *const lengths = sgl->lengths + i;
+    const uint64_t *const raddrs = sgl->raddrs + i;
+    const muct_xgmi_sgl_like_t same = *like;
+    muct_xgmi_entry_t *next = list->next;
+    uint64_t num_tiles = list->num_tiles;
+    uint64_t dst_end = list->dst_end;
+    uint64_t length, local, remote, dst;
+    size_t k;
+
+    for (k = 0; k < num; ++k) {
+        length = lengths[k];
+        local = (uintptr_t)buffers[k] + same.local;
+        remote = raddrs[k] + same.remote;
+        dst = (dir == MUCT_XGMI_PUT) ? remote : local;
+        if (ucs_unlikely(dst == dst_end)) {
+            break;
+        }
+
+        next[k].first_tile = num_tiles;
+        if (ucs_likely((length == same.length) &&
+                       !(dst & (MUCT_XGMI_VECTOR_SIZE - 1)))) {
+            if (ucs_unlikely((raddrs[k] - same.window.start) > same.reach)) {
+                break;
+            }
+            num_tiles += same.num_tiles;
+        } else {
+            if (((length - 1) >= max_piece) || /* 0 - 1 is more than any piece */
+                !muct_xgmi_window_has(&same.window, raddrs[k], length)) {
+                break;
+            }
+            num_tiles += muct_xgmi_tile_count(dst, length);
+        }
+
+        next[k].dst = dst;
+        next[k].src = (dir == MUCT_XGMI_PUT) ? local : remote;
+        next[k].length = length;
+        dst_end = dst + length;
+    }
+
+    if (k > 0) {
+        list->next = next + k;
+        list->num_tiles = num_tiles;
+        list->dst_end = dst_end;
+        list->src_end = next[k - 1].src + next[k - 1].length;
+    }
+    return k;
+}
+
+/*
+ * Adds the entries from *index_p on in one pass, as long as their local memory is on
+ * the queue's device. After an error the caller rolls back.
  */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
                                                           const muct_xgmi_dir_t dir,
                                                           const muct_xgmi_sgl_t *sgl,
-                                                          size_t end, size_t *index_p)
+                                                          size_t *index_p)
 {
-    const uint64_t max_piece = queue->min_run - 1;
-    muct_xgmi_list_t *list = &queue->list;
-    muct_xgmi_entry_t *next = list->next;
-    uint64_t num_tiles = list->num_tiles;
-    uint64_t dst_end = list->dst_end;
-    const muct_xgmi_mem_t *mem = NULL;
-    const muct_xgmi_rkey_t *rkey = NULL;
-    muct_xgmi_window_t window = {0};
-    uint64_t delta = 0;
-    const muct_xgmi_window_t *found;
-    uint64_t local, remote, raddr, length, dst, src;
-    ucs_status_t status;
-    size_t i;
+    muct_xgmi_sgl_like_t like = {.mem = NULL};
+    ucs_status_t status = UCS_OK;
+    size_t i = *index_p;
+    size_t num;
 
-    for (i = *index_p; i < end; ++i) {
-        if (ucs_unlikely((sgl->memhs[i] != mem) ||
-                         (sgl->rkeys[i] != (uct_rkey_t)rkey))) {
-            mem = sgl->memhs[i];
-            if ((mem == NULL) || (mem->device != queue->device)) {
-                break;
-            }
-            delta = mem->delta;
-            rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
-            status = muct_xgmi_queue_find(queue, rkey, &found);
-            if (status != UCS_OK) {
-                return status;
-            }
-            window = *found;
-            dst_end = UINT64_MAX; /* other memory: not to be joined */
+    while (i < sgl->count) {
+        status = muct_xgmi_sgl_add_other(&like, queue, dir, sgl, i);
+        if (status != UCS_OK) {
+            break;
         }
-
-        raddr = sgl->raddrs[i];
-        length = sgl->lengths[i];
-        if (ucs_unlikely(!muct_xgmi_window_has(&window, raddr, length))) {
-            return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
-        }
-
-        local = (uintptr_t)sgl->buffers[i] + delta;
-        remote = raddr + window.delta;
-        dst = (dir == MUCT_XGMI_PUT) ? remote : local;
-        src = (dir == MUCT_XGMI_PUT) ? local : remote;
-        /* one look for both: 0 - 1 is more than any run */
-        if (ucs_unlikely(((length - 1) >= max_piece) || (dst == dst_end))) {
-            muct_xgmi_sgl_write_back(list, next, num_tiles, dst_end);
-            muct_xgmi_sgl_add_slow(queue, dst, src, length);
-            next = list->next;
-            num_tiles = list->num_tiles;
-            dst_end = list->dst_end;
+        ++i;
+        if (like.num_tiles == 0) {
             continue;
         }
-
-        next->dst = dst;
-        next->src = src;
-        next->length = length;
-        next->first_tile = num_tiles;
-        num_tiles += muct_xgmi_tile_count(dst, length);
-        dst_end = dst + length;
-        ++next;
+        do {
+            num = muct_xgmi_sgl_count_alike(sgl, &like, i);
+            num = muct_xgmi_sgl_add_alike(&queue->list, dir, sgl, i, num, &like,
+                                          queue->min_run - 1);
+            i += num;
+        } while (num > 0);
     }
 
-    muct_xgmi_sgl_write_back(list, next, num_tiles, dst_end);
     queue->last_local = NULL;
     *index_p = i;
-    return UCS_OK;
+    return (status == UCS_ERR_NO_ELEM) ? UCS_OK : status;
 }
 
 /* What a list has done to a queue, for undoing. */
@@ -157,7 +276,7 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
             }
         }
         if (status == UCS_OK) {
-            status = muct_xgmi_sgl_add(queue, dir, sgl, sgl->count, &index);
+            status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
         }
         if (status != UCS_OK) {
             goto err_rollback;
@@ -180,94 +299,6 @@ err_rollback:
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-/* Entries to add before looking whether to start: all, unless parts are worth it. */
-static size_t muct_xgmi_sgl_first_part(const muct_xgmi_iface_t *iface,
-                                       const muct_xgmi_queue_t *queue,
-                                       const muct_xgmi_sgl_t *sgl)
-{
-    size_t part = iface->queue_config.early_start;
-    const muct_xgmi_mem_t *mem;
-    size_t i;
-
-    if ((part == 0) || (sgl->count < 2 * part) || !muct_xgmi_queue_wants_more(queue)) {
-        return sgl->count;
-    }
-
-    for (i = 1; i < sgl->count; ++i) { /* parts cannot be taken back */
-        mem = sgl->memhs[i];
-        if ((mem != sgl->memhs[0]) &&
-            ((mem == NULL) || (mem->device != queue->device))) {
-            return sgl->count;
-        }
-    }
-
-    return part;
-}
-
-/* What was started goes on; the user learns the error when it is over. */
-static void muct_xgmi_sgl_fail_rest(muct_xgmi_ep_t *ep, uct_completion_t *comp,
-                                    ucs_status_t status)
-{
-    if (comp == NULL) {
-        muct_xgmi_ep_set_error(ep, status);
-        return;
-    }
-
-    if (comp->status == UCS_OK) {
-        comp->status = status;
-    }
-    --comp->count; /* the last part's, which there is not; others are not over yet */
-}
-
-/*
- * Goes on where the first part was added: each part goes out as soon as the device
- * wants more, so that posting and copying overlap. Local memory is of one device.
- */
-static UCS_F_NOINLINE ucs_status_t
-muct_xgmi_sgl_post_parts(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
-                         muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl, size_t index,
-                         muct_xgmi_mark_t *mark, uct_completion_t *comp)
-{
-    const size_t part = queue->config->early_start;
-    ucs_status_t status = UCS_OK;
-    int is_started = 0;
-    size_t end;
-
-    while ((index < sgl->count) && (status == UCS_OK)) {
-        if (muct_xgmi_queue_wants_more(queue)) {
-            if (comp != NULL) {
-                ++comp->count;
-            }
-            muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
-            muct_xgmi_queue_start(queue);
-            is_started = 1;
-            status = muct_xgmi_queue_reserve(queue, sgl->count - index);
-            if (status != UCS_OK) {
-                break;
-            }
-            muct_xgmi_queue_mark(queue, mark);
-        }
-
-        end = ((sgl->count - index) < part) ? sgl->count : index + part;
-        status = (dir == MUCT_XGMI_PUT)
-                     ? muct_xgmi_sgl_add(queue, MUCT_XGMI_PUT, sgl, end, &index)
-                     : muct_xgmi_sgl_add(queue, MUCT_XGMI_GET, sgl, end, &index);
-        if (status != UCS_OK) {
-            muct_xgmi_queue_rollback(queue, mark);
-        }
-    }
-
-    if (status == UCS_OK) {
-        muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
-    } else if (is_started) {
-        muct_xgmi_sgl_fail_rest(ep, comp, status);
-    } else {
-        return status;
-    }
-
-    return UCS_INPROGRESS;
-}
-
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
                                                            const muct_xgmi_dir_t dir,
                                                            const muct_xgmi_sgl_t *sgl,
@@ -280,7 +311,6 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
     muct_xgmi_mark_t mark;
     ucs_status_t status;
     size_t index = 0;
-    size_t early;
 
     status = muct_xgmi_ep_may_post(ep);
     if (status != UCS_OK) {
@@ -289,9 +319,9 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
     if (sgl->count == 0) {
         return UCS_OK;
     }
-    if (sgl->count > iface->queue_config.list_size) {
+    if (sgl->count > iface->max_sgl) {
         muct_error("a list of %zu entries is longer than %u", sgl->count,
-                   iface->queue_config.list_size);
+                   iface->max_sgl);
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -309,11 +339,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
     }
 
     muct_xgmi_queue_mark(queue, &mark);
-    early = muct_xgmi_sgl_first_part(iface, queue, sgl);
-    status = muct_xgmi_sgl_add(queue, dir, sgl, early, &index);
-    if ((status == UCS_OK) && (early < sgl->count)) {
-        return muct_xgmi_sgl_post_parts(ep, queue, dir, sgl, index, &mark, comp);
-    }
+    status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
     if (status != UCS_OK) {
         muct_xgmi_queue_rollback(queue, &mark);
         return status;
