@@ -4,5 +4,5 @@ TESTS += test/integration/it_consumer
 test_integration_it_consumer_SOURCES = test/integration/it_consumer.c \
 	$(it_run_sources) perf/gpu_runtime.c perf/gpu_runtime.h \
 	ucx_plugin/xgmi/xgmi_list.c
-test_integration_it_consumer_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -D_GNU_SOURCE
+test_integration_it_consumer_CPPFLAGS = $(it_cppflags)
 test_integration_it_consumer_LDADD = libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl

@@ -6,6 +6,7 @@
 #include "test/support/mkv_test.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -79,11 +80,60 @@ static it_result_t it_finish(mkv_proc_t *proc)
     return result;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+void __asan_init(void);
+
+/* AddressSanitizer's runtime must be the first library of a process that loads ours */
+static const char *it_first_library(void)
+{
+    void (*init)(void) = __asan_init;
+    Dl_info info;
+    void *addr;
+
+    memcpy(&addr, &init, sizeof(addr));
+    return (dladdr(addr, &info) != 0) ? info.dli_fname : "";
+}
+#else
+static const char *it_first_library(void)
+{
+    return "";
+}
+#endif
+
+/* The environment of a program of UCX's, which is built without sanitizers. */
+typedef struct it_foreign {
+    char preload[PATH_MAX * 2];
+    const char *env[IT_MAX_ENV + 2];
+} it_foreign_t;
+
+static const char *const *it_foreign_env(it_foreign_t *foreign, const char *const *env)
+{
+    static const char name[] = "LD_PRELOAD=";
+    const char *more = "";
+    size_t count = 0;
+
+    for (; (env != NULL) && (*env != NULL); ++env) {
+        MKV_REQUIRE(count < IT_MAX_ENV, "too many variables");
+        if (strncmp(*env, name, strlen(name)) == 0) {
+            more = *env + strlen(name);
+        } else {
+            foreign->env[count++] = *env;
+        }
+    }
+    snprintf(foreign->preload, sizeof(foreign->preload), "%s%.4000s:%.4000s", name,
+             it_first_library(), more);
+    foreign->env[count++] = foreign->preload;
+    foreign->env[count] = NULL;
+    return foreign->env;
+}
+
 it_result_t it_run(const char *const *argv, const char *const *env)
 {
+    it_foreign_t foreign;
     mkv_proc_t proc;
 
-    MKV_REQUIRE(mkv_proc_spawn(&proc, argv, env) == 0, "cannot start %s", argv[0]);
+    MKV_REQUIRE(mkv_proc_spawn(&proc, argv, it_foreign_env(&foreign, env)) == 0,
+                "cannot start %s", argv[0]);
     return it_finish(&proc);
 }
 
@@ -202,12 +252,14 @@ it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *a
     size_t server_count = 5, client_count = 4;
     char *output = calloc(1, IT_MAX_OUTPUT);
     mkv_proc_t server, client;
+    it_foreign_t foreign;
     it_pair_t pair;
 
     it_choose_port(port, sizeof(port));
     it_add_words(server_argv, &server_count, server_words);
     it_add_words(client_argv, &client_count, client_words);
 
+    env = it_foreign_env(&foreign, env);
     it_spawn(&server, server_argv, "1", tls, env, NULL);
     MKV_REQUIRE(
         mkv_proc_expect(&server, "Waiting for connection", output, IT_MAX_OUTPUT),

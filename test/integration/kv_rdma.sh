@@ -4,6 +4,8 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$here/../support/environment.sh"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hipcpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -11,7 +13,7 @@ export LD_LIBRARY_PATH
 export UCX_PLUGIN_PATH="$build/.libs" UCX_TLS=mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo
 export FAKE_VERBS_WIRE="$dir/wire"
 
-if ! ucx_info -d | grep -q 'Transport: mori_rdma'; then
+if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport: mori_rdma'; then
     echo "kv_rdma.sh: UCX lists no mori_rdma here"
     exit 77
 fi

@@ -16,16 +16,17 @@ it_ucp_tests = \
 check_PROGRAMS += $(it_ucp_tests)
 TESTS += $(it_ucp_tests)
 it_run_sources = test/integration/it_run.h test/integration/it_run.c
-it_libs = test/support/libmkvtest.la $(CHECK_LIBS)
+it_libs = test/support/libmkvtest.la $(CHECK_LIBS) -ldl
+it_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -D_GNU_SOURCE
 
 test_integration_it_module_SOURCES = test/integration/it_module.c $(it_run_sources)
-test_integration_it_module_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_module_CPPFLAGS = $(it_cppflags)
 test_integration_it_module_LDADD = $(it_libs)
 
 test_integration_it_select_SOURCES = test/integration/it_select.c $(it_run_sources)
-test_integration_it_select_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_select_CPPFLAGS = $(it_cppflags)
 test_integration_it_select_LDADD = $(it_libs)
 
 test_integration_it_fault_SOURCES = test/integration/it_fault.c $(it_run_sources)
-test_integration_it_fault_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+test_integration_it_fault_CPPFLAGS = $(it_cppflags)
 test_integration_it_fault_LDADD = $(it_libs)

@@ -6,3 +6,11 @@
 # ever. Tests fork.
 UCX_VFS_ENABLE=n
 export UCX_VFS_ENABLE
+
+# Run a program that is not ours, which loads a library of ours: with AddressSanitizer in
+# the library, its runtime must be the first in the process.
+mkv_foreign() { # LIBRARY COMMAND..
+    mkv_first=$(ldd "$1" | awk '/libasan/ { print $3 }')
+    shift
+    LD_PRELOAD=$mkv_first "$@"
+}

@@ -68,8 +68,8 @@ EXTRA_DIST += perf/bench_rdma.sh
 check_PROGRAMS += test/integration/it_rdma
 test_integration_it_rdma_SOURCES = \
 	test/integration/it_rdma.c test/integration/it_run.h test/integration/it_run.c
-test_integration_it_rdma_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-test_integration_it_rdma_LDADD = test/support/libmkvtest.la $(CHECK_LIBS)
+test_integration_it_rdma_CPPFLAGS = $(it_cppflags)
+test_integration_it_rdma_LDADD = $(it_libs)
 TESTS += test/integration/it_rdma
 
 dist_check_SCRIPTS += test/integration/kv_rdma.sh
