@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /*
@@ -21,6 +22,7 @@
 
 #define SIZE 4096
 #define FAR (VERBS_PAIR_BUFFER / 2)
+#define STOPS 100
 
 typedef struct {
     uint32_t qp_num;
@@ -34,6 +36,7 @@ static verbs_side_t side[2];
 static void wire_setup(void)
 {
     snprintf(wire, sizeof(wire), "/tmp/verbs_wire.%d", (int)getpid());
+    unlink(wire); /* of a run that was killed */
     setenv("FAKE_VERBS_WIRE", wire, 1);
 }
 
@@ -69,6 +72,7 @@ static void meet(int fd, unsigned mine, const verbs_path_t *path, verbs_side_t *
 
 static int child_main(int fd, void *arg)
 {
+    struct pollfd news = {.fd = fd, .events = POLLIN};
     struct ibv_async_event event;
     struct ibv_qp peer_qp;
     struct ibv_mr peer_mr;
@@ -103,6 +107,17 @@ static int child_main(int fd, void *arg)
                              0);
             verbs_expect(side[1].send_cq, 6, IBV_WC_SUCCESS);
             break;
+        case 'b': /* be busy until the next word */
+            ck_assert_int_eq(mkv_proc_send(fd, "k", 1), 0);
+            do {
+                ++side[1].buffer[0];
+                ck_assert_int_eq(verbs_post(side[1].qp, &side[1], &peer,
+                                            IBV_WR_RDMA_WRITE, 7, 0, FAR, SIZE,
+                                            IBV_SEND_SIGNALED),
+                                 0);
+                verbs_expect(side[1].send_cq, 7, IBV_WC_SUCCESS);
+            } while (poll(&news, 1, 0) == 0);
+            continue;
         case 'w': /* wait for news of the port */
             ck_assert_int_eq(ibv_get_async_event(side[0].context, &event), 0);
             ck_assert_int_eq(event.event_type, IBV_EVENT_PORT_ERR);
@@ -219,6 +234,38 @@ START_TEST(stopped_process_is_still_written_to)
 }
 END_TEST
 
+/* Wherever it is stopped, be it inside the fake */
+START_TEST(process_stopped_in_a_call_stops_nobody)
+{
+    volatile uint8_t *last;
+    siginfo_t info;
+    unsigned round;
+    two_t two;
+    uint8_t seen;
+
+    start(&two, &verbs_patient);
+    last = side[0].buffer + FAR;
+    ask(&two.child, "b");
+    for (round = 0; round < STOPS; ++round) {
+        mkv_proc_kill(&two.child, SIGSTOP);
+        ck_assert_int_eq(waitid(P_PID, (id_t)two.child.pid, &info, WSTOPPED | WNOWAIT),
+                         0);
+        ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &two.peer, IBV_WR_RDMA_WRITE,
+                                    1, 0, FAR, SIZE, IBV_SEND_SIGNALED),
+                         0);
+        verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
+        ck_assert_int_eq(waitid(P_PID, (id_t)two.child.pid, &info, WSTOPPED | WNOWAIT),
+                         0);
+        seen = *last;
+        mkv_proc_kill(&two.child, SIGCONT);
+        while (*last == seen) { /* it has gone on */
+        }
+    }
+    ask(&two.child, "c");
+    end(&two);
+}
+END_TEST
+
 START_TEST(killed_process_does_not_answer)
 {
     two_t two;
@@ -276,6 +323,7 @@ static Suite *wire_suite(void)
     tcase_add_test(tcase, bytes_reach_the_other_process);
     tcase_add_test(tcase, sender_that_sleeps_goes_on_when_a_receive_is_posted);
     tcase_add_test(tcase, stopped_process_is_still_written_to);
+    tcase_add_test(tcase, process_stopped_in_a_call_stops_nobody);
     tcase_add_test(tcase, killed_process_does_not_answer);
     tcase_add_test(tcase, error_of_one_process_is_seen_by_both);
     tcase_add_test(tcase, link_down_is_told_to_every_process);

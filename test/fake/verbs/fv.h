@@ -17,7 +17,8 @@
  * memory (memcpy in one process, process_vm_writev() between two).
  *
  * One lock, wire->lock, guards everything here, on the wire and off it. It is robust: a
- * process that dies holding it leaves the others going.
+ * process that dies holding it leaves the others going, and one that is stopped holding
+ * it is let on until it gives it up: no device stops with a process.
  */
 
 #define FV_MAX_DEVICES 16

@@ -19,6 +19,8 @@
 #define FV_MAGIC UINT64_C(0x3172657661660001)
 #define FV_ARENA_SIZE (UINT64_C(1) << 30)
 #define FV_MIN_ORDER 8
+#define FV_NS_PER_S 1000000000l
+#define FV_LOCK_PATIENCE_NS 20000000l
 
 fv_process_t fv;
 
@@ -37,9 +39,72 @@ void fv_abort(const char *format, ...)
     abort();
 }
 
+static bool fv_stopped(pid_t pid)
+{
+    char path[32], text[256] = "", *state;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+        fclose(file);
+    }
+
+    state = strrchr(text, ')'); /* the name before it may hold anything */
+    return (state != NULL) && (strncmp(state, ") T", 3) == 0);
+}
+
+/* The one that holds the lock is not known: it may be about to say so. */
+static void fv_wake_stopped(bool woken[FV_MAX_CONTEXTS])
+{
+    const fv_wire_context_t *context = fv.wire->context;
+    unsigned i;
+
+    for (i = 0; i < FV_MAX_CONTEXTS; i++) {
+        if (context[i].used && fv_stopped(context[i].pid)) {
+            kill(context[i].pid, SIGCONT);
+            woken[i] = true;
+        }
+    }
+}
+
+/* Processes that were stopped, one of them with the lock, go on until it is ours. */
+static int fv_lock_shared(void)
+{
+    const fv_wire_context_t *context = fv.wire->context;
+    bool woken[FV_MAX_CONTEXTS] = {false};
+    struct timespec until;
+    unsigned i;
+    int err;
+
+    err = pthread_mutex_trylock(&fv.wire->lock);
+    if (err != EBUSY) {
+        return err;
+    }
+
+    for (;;) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += (until.tv_nsec + FV_LOCK_PATIENCE_NS) / FV_NS_PER_S;
+        until.tv_nsec = (until.tv_nsec + FV_LOCK_PATIENCE_NS) % FV_NS_PER_S;
+        err = pthread_mutex_timedlock(&fv.wire->lock, &until);
+        if (err != ETIMEDOUT) {
+            break;
+        }
+        fv_wake_stopped(woken);
+    }
+
+    for (i = 0; i < FV_MAX_CONTEXTS; i++) {
+        if (woken[i] && context[i].used) {
+            kill(context[i].pid, SIGSTOP);
+        }
+    }
+    return err;
+}
+
 void fv_lock(void)
 {
-    int err = pthread_mutex_lock(&fv.wire->lock);
+    int err = fv.shared ? fv_lock_shared() : pthread_mutex_lock(&fv.wire->lock);
 
     if (err == EOWNERDEAD) {
         pthread_mutex_consistent(&fv.wire->lock);
