@@ -102,7 +102,7 @@ static void expect_sum(void)
         muct_rdma_sq_free(&sq) + (sq.posted - sq.tail) + (sq.head - sq.posted), DEPTH);
     ck_assert_uint_eq(sq.posted, nic.num);
     ck_assert_uint_eq(num_done, sq.tail);
-    ck_assert_uint_eq(sq.bytes, 8ull * (sq.head - sq.tail));
+    ck_assert_uint_eq(muct_rdma_sq_busy_bytes(&sq), 8ull * (sq.head - sq.tail));
 }
 
 START_TEST(idle_queue_posts_at_once)
@@ -280,6 +280,54 @@ START_TEST(callback_may_post_into_the_slot_it_came_from)
 }
 END_TEST
 
+/* A list: nobody waits for its work requests but for the last one. */
+static void add_list(unsigned count)
+{
+    struct ibv_send_wr *wr;
+    muct_rdma_mark_t *mark;
+
+    while (count-- > 0) {
+        wr = muct_rdma_sq_begin(&sq, IBV_WR_RDMA_WRITE);
+        wr->num_sge = 0;
+        muct_rdma_sq_end_silent(&sq, wr, 8);
+    }
+    mark = muct_rdma_sq_last_mark(&sq);
+    ck_assert_ptr_eq(mark, muct_rdma_sq_last_mark(&sq)); /* there is one, not two */
+    mark->done = done;
+    mark->arg = (void *)(uintptr_t)num_done;
+    muct_rdma_sq_ring(&sq);
+}
+
+START_TEST(list_ends_with_its_last_request)
+{
+    add_list(7);
+    ck_assert_uint_eq(nic.calls, 2);
+    muct_rdma_sq_complete(&sq, 3, UCS_OK); /* its first chain */
+    ck_assert_uint_eq(num_done, 0);
+    ck_assert_uint_eq(muct_rdma_sq_free(&sq), DEPTH - 3);
+    ck_assert_uint_eq(muct_rdma_sq_busy_bytes(&sq), 24);
+    muct_rdma_sq_complete(&sq, 6, UCS_OK);
+    ck_assert_uint_eq(num_done, 1);
+    ck_assert(muct_rdma_sq_is_idle(&sq));
+    ck_assert_uint_eq(muct_rdma_sq_busy_bytes(&sq), 0);
+}
+END_TEST
+
+START_TEST(list_that_fails_inside_a_chain_ends_once)
+{
+    add_list(7);
+    muct_rdma_sq_complete(&sq, (unsigned)_i, UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(num_done, (_i == 6) ? 1 : 0);
+    ck_assert_uint_eq(sq.tail, (unsigned)_i + 1);
+    ck_assert_uint_eq(muct_rdma_sq_free(&sq), DEPTH - 7 + (unsigned)_i + 1);
+    muct_rdma_sq_purge(&sq, UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(num_done, 1);
+    ck_assert_int_eq(statuses[0], UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(muct_rdma_sq_free(&sq), DEPTH);
+    ck_assert_uint_eq(muct_rdma_sq_busy_bytes(&sq), 0);
+}
+END_TEST
+
 START_TEST(fence_goes_with_the_next_request_alone)
 {
     struct ibv_send_wr *wr;
@@ -316,6 +364,8 @@ int main(void)
     tcase_add_test(tcase, other_errors_are_final);
     tcase_add_loop_test(tcase, accounting_is_exact_over_many_turns, 0, 20);
     tcase_add_test(tcase, callback_may_post_into_the_slot_it_came_from);
+    tcase_add_test(tcase, list_ends_with_its_last_request);
+    tcase_add_loop_test(tcase, list_that_fails_inside_a_chain_ends_once, 0, 7);
     tcase_add_test(tcase, fence_goes_with_the_next_request_alone);
     suite_add_tcase(suite, tcase);
 

@@ -16,6 +16,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_ep.c \
 	ucx_plugin/rdma/rdma_ep.h \
 	ucx_plugin/rdma/rdma_ep_amo.c \
+	ucx_plugin/rdma/rdma_ep_job.c \
 	ucx_plugin/rdma/rdma_ep_rma.c \
 	ucx_plugin/rdma/rdma_ep_sgl.c \
 	ucx_plugin/rdma/rdma_ep_wait.c \
@@ -31,6 +32,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_qp.c \
 	ucx_plugin/rdma/rdma_qp.h \
 	ucx_plugin/rdma/rdma_query.c \
+	ucx_plugin/rdma/rdma_sgl.h \
+	ucx_plugin/rdma/rdma_sgl_post.c \
 	ucx_plugin/rdma/rdma_sq.c \
 	ucx_plugin/rdma/rdma_sq.h \
 	ucx_plugin/rdma/rdma_verbs.c \

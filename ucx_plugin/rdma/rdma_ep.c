@@ -106,7 +106,7 @@ static void muct_rdma_chan_log(const muct_rdma_ep_t *ep, unsigned index)
     muct_debug("endpoint %p queue pair %u of %u: %" PRIu64 " work requests, %" PRIu64
                " doorbells, %" PRIu64 " bytes",
                (const void *)ep, index, ep->num_qps, stats->wrs, stats->doorbells,
-               stats->bytes);
+               ep->chans[index].sq.ended);
 }
 
 static void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
@@ -316,6 +316,7 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
                                            const uct_ep_connect_to_ep_params_t *params)
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
     muct_rdma_qp_path_t path;
     ucs_status_t status;
     unsigned i;
@@ -348,6 +349,10 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
         }
     }
 
+    ep->max_simple = limits->max_msg_size;
+    if ((ep->num_qps > 1) && (limits->stripe_size <= ep->max_simple / 2)) {
+        ep->max_simple = 2 * limits->stripe_size - 1;
+    }
     ep->credits = ep->peer_ep.num_receives;
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;
@@ -437,7 +442,8 @@ muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep)
 
     for (chan = ep->chans; chan < ep->chans + ep->num_qps; ++chan) {
         if ((muct_rdma_sq_free(&chan->sq) > 0) &&
-            ((least == NULL) || (chan->sq.bytes < least->sq.bytes))) {
+            ((least == NULL) || (muct_rdma_sq_busy_bytes(&chan->sq) <
+                                 muct_rdma_sq_busy_bytes(&least->sq)))) {
             least = chan;
         }
     }
@@ -450,10 +456,7 @@ void muct_rdma_ep_break(muct_rdma_ep_t *ep)
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
 
     sq->error = ENOMEM;
-    if (!sq->is_dirty) {
-        sq->is_dirty = true;
-        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
-    }
+    muct_rdma_sq_soil(sq);
 }
 
 ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,

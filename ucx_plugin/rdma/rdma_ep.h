@@ -80,6 +80,7 @@ struct muct_rdma_ep {
     bool has_event; /**< Something ended since requests were called last */
     bool has_work;  /**< In iface->work */
     uint32_t psn;
+    size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
     uint32_t credits;      /**< Active messages we may send */
     uint32_t credit_batch; /**< Owed receives that are worth a message */
     unsigned max_message;  /**< Bytes of an active message, header included */
@@ -246,12 +247,18 @@ static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
     return (muct_rdma_iface_t *)ep->super.super.iface;
 }
 
+/** Whether no exceptional condition holds an operation up. */
+static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
+{
+    /* in two branches: this is in the way of every operation */
+    return (((unsigned)ep->state ^ MUCT_RDMA_EP_CONNECTED) | ep->is_fenced) == 0 &&
+           ((uintptr_t)ep->pending.head | (uintptr_t)ep->job) == 0;
+}
+
 /** Whether an operation may go on; all exceptional conditions in one branch. */
 static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
 {
-    if (__builtin_expect((ep->state != MUCT_RDMA_EP_CONNECTED) || ep->is_fenced ||
-                             (ep->pending.head != NULL) || (ep->job != NULL),
-                         0)) {
+    if (__builtin_expect(!muct_rdma_ep_is_ready(ep), 0)) {
         return muct_rdma_ep_check_slow(ep);
     }
 

@@ -244,13 +244,13 @@ static void muct_rdma_done_flush(void *arg, ucs_status_t status)
 static void muct_rdma_chan_wait(muct_rdma_chan_t *chan, muct_rdma_flush_t *flush,
                                 uct_completion_t *comp)
 {
-    muct_rdma_slot_t *slot = &chan->sq.slots[(chan->sq.head - 1) & chan->sq.mask];
+    muct_rdma_mark_t *mark = muct_rdma_sq_last_mark(&chan->sq);
 
-    flush->done = slot->done;
-    flush->arg = slot->arg;
+    flush->done = mark->done;
+    flush->arg = mark->arg;
     flush->comp = comp;
-    slot->done = muct_rdma_done_flush;
-    slot->arg = flush;
+    mark->done = muct_rdma_done_flush;
+    mark->arg = flush;
 }
 
 /* All or nothing: one for each busy queue pair, so that a failure changes nothing. */
@@ -401,8 +401,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     wr->num_sge = 0;
     wr->wr.rdma.remote_addr = 0;
     wr->wr.rdma.rkey = 0;
-    muct_rdma_sq_end(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL, comp,
-                     0);
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL,
+                          comp, 0);
     return (comp != NULL) ? UCS_INPROGRESS : UCS_OK;
 }

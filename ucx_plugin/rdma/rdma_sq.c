@@ -13,15 +13,15 @@ static void muct_rdma_sq_free_memory(muct_rdma_sq_t *sq)
     free(sq->inline_data);
     free(sq->sges);
     free(sq->wrs);
-    free(sq->slots);
+    free(sq->marks);
 }
 
 ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params)
 {
-    uint32_t i, num_slots = 1;
+    uint32_t i, num_marks = 1;
 
-    while (num_slots < params->depth) {
-        num_slots *= 2;
+    while (num_marks < params->depth) {
+        num_marks *= 2;
     }
 
     memset(sq, 0, sizeof(*sq));
@@ -31,13 +31,13 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
     sq->batch = (params->batch < params->depth) ? params->batch : params->depth;
     sq->max_sge = params->max_sge;
     sq->max_inline = params->max_inline;
-    sq->mask = num_slots - 1;
+    sq->mask = num_marks - 1;
     sq->dirty = params->dirty;
-    sq->slots = calloc(num_slots, sizeof(*sq->slots));
+    sq->marks = calloc(num_marks, sizeof(*sq->marks));
     sq->wrs = calloc(sq->batch, sizeof(*sq->wrs));
     sq->sges = calloc((size_t)sq->batch * sq->max_sge, sizeof(*sq->sges));
     sq->inline_data = malloc((size_t)sq->batch * sq->max_inline + 1);
-    if ((sq->slots == NULL) || (sq->wrs == NULL) || (sq->sges == NULL) ||
+    if ((sq->marks == NULL) || (sq->wrs == NULL) || (sq->sges == NULL) ||
         (sq->inline_data == NULL)) {
         muct_error("failed to allocate a send queue of %u work requests", sq->depth);
         muct_rdma_sq_free_memory(sq);
@@ -86,10 +86,7 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
         sq->error = error;
     }
 
-    if (!sq->is_dirty) {
-        sq->is_dirty = true;
-        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
-    }
+    muct_rdma_sq_soil(sq);
 }
 
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
@@ -101,6 +98,7 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
         return;
     }
 
+    (void)muct_rdma_sq_last_mark(sq);
     last = &sq->wrs[sq->chain_end - 1];
     next = last->next;
     last->next = NULL;
@@ -121,16 +119,16 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     muct_rdma_sq_undirty(sq);
 }
 
-static inline void muct_rdma_sq_end_slot(muct_rdma_sq_t *sq, ucs_status_t status)
+static inline void muct_rdma_sq_end_mark(muct_rdma_sq_t *sq, ucs_status_t status)
 {
-    muct_rdma_slot_t *slot = &sq->slots[sq->tail & sq->mask];
-    muct_rdma_done_t done = slot->done;
-    void *arg = slot->arg;
+    muct_rdma_mark_t *mark = &sq->marks[sq->mark_tail & sq->mask];
+    muct_rdma_done_t done = mark->done;
+    void *arg = mark->arg;
 
-    /* room first: the callback may post, into this very slot */
-    sq->bytes -= slot->bytes;
-    sq->stats.bytes += slot->bytes;
-    ++sq->tail;
+    /* room first: the callback may post, into this very place */
+    sq->ended = mark->bytes;
+    sq->tail = mark->index + 1;
+    ++sq->mark_tail;
     if (done != NULL) {
         done(arg, status);
     }
@@ -138,6 +136,8 @@ static inline void muct_rdma_sq_end_slot(muct_rdma_sq_t *sq, ucs_status_t status
 
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status)
 {
+    uint32_t before; /* work requests from the next mark's to this one */
+
     if ((uint32_t)(index - sq->tail) >= (uint32_t)(sq->posted - sq->tail)) {
         muct_warn(
             "completion for work request %u of qp 0x%x, where %u to %u are posted",
@@ -145,10 +145,18 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
         return;
     }
 
-    while (sq->tail != index) {
-        muct_rdma_sq_end_slot(sq, UCS_OK);
+    while (sq->mark_tail != sq->mark_head) {
+        before = index - sq->marks[sq->mark_tail & sq->mask].index;
+        if ((int32_t)before < 0) {
+            break;
+        }
+        muct_rdma_sq_end_mark(sq, (before == 0) ? status : UCS_OK);
     }
-    muct_rdma_sq_end_slot(sq, status);
+
+    /* one that failed in the middle of a chain: its mark is told by the purge */
+    if ((int32_t)(index - sq->tail) >= 0) {
+        sq->tail = index + 1;
+    }
 }
 
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status)
@@ -157,7 +165,9 @@ void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status)
     sq->chain_first = 0;
     sq->chain_end = 0;
     sq->posted = sq->head;
-    while (sq->tail != sq->head) {
-        muct_rdma_sq_end_slot(sq, status);
+    while (sq->mark_tail != sq->mark_head) {
+        muct_rdma_sq_end_mark(sq, status);
     }
+    sq->tail = sq->head;
+    sq->ended = sq->bytes;
 }

@@ -17,7 +17,8 @@
  * all before it are done. One that fails gives a completion of its own, and so does
  * every one behind it; those before it that gave none have succeeded.
  *
- * Exactly once. The slot of each work request is called back once: by
+ * Marks. Who waits for the end of a work request leaves a mark at it; the last of a
+ * chain always has one. A mark is called back exactly once: by
  * @ref muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that
  * the callback may post.
  *
@@ -36,17 +37,17 @@
 /** Called when a work request ended; may post to the same queue. */
 typedef void (*muct_rdma_done_t)(void *arg, ucs_status_t status);
 
-typedef struct muct_rdma_slot {
+typedef struct muct_rdma_mark {
     muct_rdma_done_t done; /**< NULL when nobody waits for it */
     void *arg;
-    uint64_t bytes;
-} muct_rdma_slot_t;
+    uint64_t bytes; /**< Of all work requests up to this one */
+    uint32_t index; /**< Of the work request */
+} muct_rdma_mark_t;
 
 /** For tests and for those who tune. */
 typedef struct muct_rdma_sq_stats {
     uint64_t doorbells; /**< ibv_post_send() calls */
     uint64_t wrs;       /**< Work requests in them */
-    uint64_t bytes;     /**< Bytes in those */
 } muct_rdma_sq_stats_t;
 
 typedef struct muct_rdma_sq {
@@ -55,7 +56,9 @@ typedef struct muct_rdma_sq {
     uint32_t head;
     uint32_t posted;
     uint32_t tail;
-    uint32_t mask; /**< Slots, less one */
+    uint32_t mark_head; /**< Marks, which grow as head and tail do */
+    uint32_t mark_tail;
+    uint32_t mask; /**< Places for marks, less one */
     uint32_t depth;
     uint32_t max_inline; /**< Bytes */
     uint32_t max_sge;
@@ -65,8 +68,9 @@ typedef struct muct_rdma_sq {
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
-    uint64_t bytes; /**< In [tail, head) */
-    muct_rdma_slot_t *slots;
+    uint64_t bytes; /**< Of all work requests there were, up to head */
+    uint64_t ended; /**< Of those up to the last mark that was called back */
+    muct_rdma_mark_t *marks;
     struct ibv_send_wr *wrs;
     struct ibv_sge *sges;
     uint8_t *inline_data;
@@ -114,6 +118,12 @@ static inline uint32_t muct_rdma_sq_free(const muct_rdma_sq_t *sq)
     return __builtin_expect(sq->is_stuck, 0) ? 0 : sq->depth - (sq->head - sq->tail);
 }
 
+/** Bytes that are gathered or posted and have not ended. */
+static inline uint64_t muct_rdma_sq_busy_bytes(const muct_rdma_sq_t *sq)
+{
+    return sq->bytes - sq->ended;
+}
+
 /** Whether nothing is gathered or posted. */
 static inline bool muct_rdma_sq_is_idle(const muct_rdma_sq_t *sq)
 {
@@ -141,20 +151,68 @@ static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
     return sq->inline_data + (size_t)sq->chain_end * sq->max_inline;
 }
 
-/** End a work request: it belongs to the chain now. */
-static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
-                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+/** A mark at the work request that was ended last; there must be none yet. */
+static inline void muct_rdma_sq_mark(muct_rdma_sq_t *sq, muct_rdma_done_t done,
+                                     void *arg)
 {
-    muct_rdma_slot_t *slot = &sq->slots[sq->head & sq->mask];
+    muct_rdma_mark_t *mark = &sq->marks[sq->mark_head++ & sq->mask];
 
-    slot->done = done;
-    slot->arg = arg;
-    slot->bytes = bytes;
-    sq->bytes += bytes;
+    mark->done = done;
+    mark->arg = arg;
+    mark->bytes = sq->bytes;
+    mark->index = sq->head - 1;
+}
+
+/** The mark at the work request that was ended last, which is not done. */
+static inline muct_rdma_mark_t *muct_rdma_sq_last_mark(muct_rdma_sq_t *sq)
+{
+    if ((sq->mark_head == sq->mark_tail) ||
+        (sq->marks[(sq->mark_head - 1) & sq->mask].index != sq->head - 1)) {
+        muct_rdma_sq_mark(sq, NULL, NULL);
+    }
+
+    return &sq->marks[(sq->mark_head - 1) & sq->mask];
+}
+
+/** End a work request for which nobody waits. */
+static inline void muct_rdma_sq_end_silent(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                           uint64_t bytes)
+{
     wr->wr_id = sq->id | sq->head;
+    sq->bytes += bytes;
     ++sq->head;
     if (++sq->chain_end == sq->batch) {
         muct_rdma_sq_ring(sq);
+    }
+}
+
+/** End a work request: it belongs to the chain now. */
+static inline void muct_rdma_sq_add(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+{
+    wr->wr_id = sq->id | sq->head;
+    sq->bytes += bytes;
+    ++sq->head;
+    ++sq->chain_end;
+    muct_rdma_sq_mark(sq, done, arg);
+}
+
+/** As that, and post the chain when it is full. */
+static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+{
+    muct_rdma_sq_add(sq, wr, done, arg, bytes);
+    if (sq->chain_end == sq->batch) {
+        muct_rdma_sq_ring(sq);
+    }
+}
+
+/** Remember that there is a chain to post. */
+static inline void muct_rdma_sq_soil(muct_rdma_sq_t *sq)
+{
+    if (!sq->is_dirty) {
+        sq->is_dirty = true;
+        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
     }
 }
 
@@ -167,9 +225,22 @@ static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
 
     if ((sq->posted == sq->tail) && !sq->is_stuck) {
         muct_rdma_sq_ring(sq);
-    } else if (!sq->is_dirty) {
-        sq->is_dirty = true;
-        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
+    } else {
+        muct_rdma_sq_soil(sq);
+    }
+}
+
+/** End the only work request of an operation: as end and kick, in fewer steps. */
+static inline void muct_rdma_sq_end_only(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                         muct_rdma_done_t done, void *arg,
+                                         uint64_t bytes)
+{
+    muct_rdma_sq_add(sq, wr, done, arg, bytes);
+    /* there was room, so the device is not stuck */
+    if ((sq->chain_end == sq->batch) || (sq->posted == sq->tail)) {
+        muct_rdma_sq_ring(sq);
+    } else {
+        muct_rdma_sq_soil(sq);
     }
 }
 
