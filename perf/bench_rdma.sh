@@ -1,8 +1,8 @@
 #!/bin/bash
 # Instructions and doorbells of mori_rdma a work request, as a table:
 #   perf/bench_rdma.sh [BUILD]
-# The device is fake and completes at once; its own instructions and the benchmark's are left
-# out, those of the module, UCX and the C library count. Without valgrind: time alone.
+# The device is fake and completes at once; what it costs, with what it calls, has a column of
+# its own, and the benchmark's instructions have none. Without valgrind: time alone.
 set -euo pipefail
 
 build=$(cd "${1:-.}" && pwd)
@@ -19,23 +19,38 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Self cost by object; the line after "calls=" is what was called, and counted there.
-own_cost() { # FILE
-    awk '/^ob=/ { ours = !/libibverbs\.so|\/bench_rdma/ }
-         /^calls=/ { getline; next }
-         ours && /^(0x)?[0-9a-f+*-]+ [0-9]+$/ { sum += $2 }
-         END { print sum + 0 }' "$1"
+# Whose instructions: of mori_rdma, of UCX and the C library, and of the fake with all that it
+# calls. A line "calls=" is followed by what the call cost in all, which is the callee's.
+split_cost() { # FILE
+    awk 'function object(path) {
+             if (path ~ /libibverbs\.so/) return "fake"
+             if (path ~ /libuct_mori\.so/) return "ours"
+             return (path ~ /\/bench_rdma/) ? "bench" : "other"
+         }
+         /^ob=/ { own = object($0); callee = own; next }
+         /^fn=/ { callee = own; next }
+         /^cob=/ { callee = object($0); next }
+         /^calls=/ {
+             getline
+             if (callee == "fake" && own != "fake") fake += $2
+             callee = own
+             next
+         }
+         /^(0x)?[0-9a-f+*-]+ [0-9]+$/ { cost[own] += $2; total += $2 }
+         END { print cost["ours"] + 0, total - cost["ours"] - cost["bench"] - fake, fake + 0 }' "$1"
 }
 
-echo "| operation | blocks | batch | work requests | doorbells | instructions a work request | ns |"
-echo "|---|---|---|---|---|---|---|"
+echo "| operation | blocks | batch | work requests | doorbells | mori_rdma, instr/wr | UCX and libc | fake device | ns |"
+echo "|---|---|---|---|---|---|---|---|---|"
 row=0
 "$program" | grep '^row' >"$work/time"
 while read -r _ op blocks batch _ wrs _ doorbells _ _ _ ns; do
     valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
         --callgrind-out-file="$work/out" "$program" $row >/dev/null
+    read -r ours other fake < <(split_cost "$work/out")
     awk -v op="$op" -v b="$blocks" -v n="$batch" -v w="$wrs" -v d="$doorbells" \
-        -v c="$(own_cost "$work/out")" -v ns="$ns" 'BEGIN {
-            printf "| %s | %d | %d | %d | %d | %.1f | %s |\n", op, b, n, w, d, c / w, ns }'
+        -v o="$ours" -v u="$other" -v f="$fake" -v ns="$ns" 'BEGIN {
+            printf "| %s | %d | %d | %d | %d | %.1f | %.1f | %.1f | %s |\n",
+                op, b, n, w, d, o / w, u / w, f / w, ns }'
     row=$((row + 1))
 done <"$work/time"

@@ -63,8 +63,7 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     wr->wr.atomic.compare_add = compare_add;
     wr->wr.atomic.swap = swap;
     muct_rdma_chan_wrote(chan, key, remote_addr, wr->wr.atomic.rkey);
-    muct_rdma_sq_end(&chan->sq, wr, muct_rdma_done_amo, buf, sizeof(uint64_t));
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_amo, buf, sizeof(uint64_t));
     return UCS_INPROGRESS;
 }
 

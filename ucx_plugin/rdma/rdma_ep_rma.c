@@ -83,8 +83,7 @@ static void muct_rdma_chan_put_buf(muct_rdma_chan_t *chan, muct_rdma_buf_t *buf,
     wr->sg_list[0].lkey = buf->lkey;
     muct_rdma_wr_set_remote(wr, key, address);
     muct_rdma_chan_wrote(chan, key, address, wr->wr.rdma.rkey);
-    muct_rdma_sq_end(&chan->sq, wr, muct_rdma_done_buf, buf, length);
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_buf, buf, length);
 }
 
 static muct_rdma_buf_t *muct_rdma_ep_get_buf(muct_rdma_ep_t *ep)
@@ -135,8 +134,7 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
     memcpy(muct_rdma_sq_inline(&chan->sq), buffer, length);
     muct_rdma_wr_set_remote(wr, key, remote_addr);
     muct_rdma_chan_wrote(chan, key, remote_addr, wr->wr.rdma.rkey);
-    muct_rdma_sq_end(&chan->sq, wr, NULL, NULL, length);
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, NULL, NULL, length);
     return UCS_OK;
 }
 
@@ -207,8 +205,7 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     wr->sg_list[0].length = (uint32_t)length;
     wr->sg_list[0].lkey = buf->lkey;
     muct_rdma_wr_set_remote(wr, key, remote_addr);
-    muct_rdma_sq_end(&chan->sq, wr, muct_rdma_done_unpack, buf, length);
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_unpack, buf, length);
     return UCS_INPROGRESS;
 }
 
@@ -367,35 +364,17 @@ static ucs_status_t muct_rdma_ep_zcopy_pieces(muct_rdma_ep_t *ep,
     return UCS_INPROGRESS;
 }
 
-/* One block under one key on each side, and small: the common case. */
-static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
-                                          const uct_iov_t *iov, size_t total,
-                                          const muct_rdma_key_t *key,
-                                          uint64_t remote_addr)
-{
-    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
-
-    return (total <= limits->max_msg_size) &&
-           ((ep->num_qps == 1) || (total < 2 * limits->stripe_size)) &&
-           (iov->memh != NULL) &&
-           (muct_rdma_mem_chunk_left(iov->memh, (uint64_t)(uintptr_t)iov->buffer) >=
-            total) &&
-           (muct_rdma_key_chunk_left(key, remote_addr) >= total);
-}
-
-static ucs_status_t muct_rdma_ep_zcopy(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
-                                       const uct_iov_t *iov, size_t iovcnt,
-                                       uint64_t remote_addr, uct_rkey_t rkey,
-                                       uct_completion_t *comp)
+/* Everything but the common case. */
+static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
+    muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode, const uct_iov_t *iov, size_t iovcnt,
+    uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t *comp)
 {
     const muct_rdma_key_t *key = muct_rdma_key_of(rkey);
-    size_t total = muct_rdma_iov_total(iov, iovcnt);
-    muct_rdma_cursor_t cursor;
-    struct ibv_send_wr *wr;
-    muct_rdma_chan_t *chan;
+    muct_rdma_cursor_t cursor = {.iov = iov, .iovcnt = iovcnt, .remote = remote_addr};
     ucs_status_t status;
 
-    if (total == 0) {
+    cursor.left = muct_rdma_iov_total(iov, iovcnt);
+    if (cursor.left == 0) {
         return UCS_OK;
     }
 
@@ -404,18 +383,44 @@ static ucs_status_t muct_rdma_ep_zcopy(muct_rdma_ep_t *ep, enum ibv_wr_opcode op
         return status;
     }
 
-    status = muct_rdma_ep_check_key(ep, key, remote_addr, total);
-    if (status != UCS_OK) {
-        return status;
-    }
+    status = muct_rdma_ep_check_key(ep, key, remote_addr, cursor.left);
+    return (status == UCS_OK)
+               ? muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp)
+               : status;
+}
 
-    if ((iovcnt != 1) || !muct_rdma_ep_is_simple(ep, iov, total, key, remote_addr)) {
-        cursor.iov = iov;
-        cursor.iovcnt = iovcnt;
-        cursor.offset = 0;
-        cursor.remote = remote_addr;
-        cursor.left = total;
-        return muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp);
+/*
+ * One block under one key on each side, worth one work request: the common case, which
+ * must cost little. The tests are ordered so that all of what they read is on three
+ * cache lines: endpoint, memory and key.
+ */
+static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
+                                          const uct_iov_t *iov, size_t iovcnt,
+                                          const muct_rdma_key_t *key,
+                                          uint64_t remote_addr)
+{
+    const muct_rdma_mem_t *mem = iov->memh;
+    size_t length = iov->length;
+
+    /* less one: no bytes at all are no common case */
+    return (iovcnt == 1) && (iov->count <= 1) && (length - 1 < ep->max_simple) &&
+           (mem != NULL) && (mem->num == 1) && (key->num_rkeys == 1) &&
+           (key->incarnation == ep->peer.incarnation) &&
+           muct_rdma_key_covers(key, remote_addr, length);
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_rdma_ep_zcopy(
+    muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode, const uct_iov_t *iov, size_t iovcnt,
+    uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t *comp)
+{
+    const muct_rdma_key_t *key = muct_rdma_key_of(rkey);
+    struct ibv_send_wr *wr;
+    muct_rdma_chan_t *chan;
+
+    if (__builtin_expect(!muct_rdma_ep_is_ready(ep) ||
+                             !muct_rdma_ep_is_simple(ep, iov, iovcnt, key, remote_addr),
+                         0)) {
+        return muct_rdma_ep_zcopy_any(ep, opcode, iov, iovcnt, remote_addr, rkey, comp);
     }
 
     chan = muct_rdma_ep_chan(ep);
@@ -426,16 +431,15 @@ static ucs_status_t muct_rdma_ep_zcopy(muct_rdma_ep_t *ep, enum ibv_wr_opcode op
     wr = muct_rdma_sq_begin(&chan->sq, opcode);
     wr->num_sge = 1;
     wr->sg_list[0].addr = (uint64_t)(uintptr_t)iov->buffer;
-    wr->sg_list[0].length = (uint32_t)total;
-    wr->sg_list[0].lkey =
-        muct_rdma_mem_lkey(iov->memh, (uint64_t)(uintptr_t)iov->buffer);
-    muct_rdma_wr_set_remote(wr, key, remote_addr);
+    wr->sg_list[0].length = (uint32_t)iov->length;
+    wr->sg_list[0].lkey = ((const muct_rdma_mem_t *)iov->memh)->mrs[0]->lkey;
+    wr->wr.rdma.remote_addr = remote_addr;
+    wr->wr.rdma.rkey = key->rkeys[0];
     if (opcode == IBV_WR_RDMA_WRITE) {
-        muct_rdma_chan_wrote(chan, key, remote_addr, wr->wr.rdma.rkey);
+        muct_rdma_chan_wrote(chan, key, remote_addr, key->rkeys[0]);
     }
-    muct_rdma_sq_end(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL, comp,
-                     total);
-    muct_rdma_sq_kick(&chan->sq);
+    muct_rdma_sq_end_only(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL,
+                          comp, iov->length);
     return UCS_INPROGRESS;
 }
 
