@@ -225,21 +225,30 @@ it_pair_t it_run_app(const char *tls, const char *const *env, const char *const 
     return pair;
 }
 
-/* A port that was free a moment ago; ucx_perftest offers no other way to meet. */
+/*
+ * A port that was free a moment ago; ucx_perftest offers no other way to meet. Not one
+ * of those that the kernel hands out (from 32768 on): other tests' connections take
+ * them. Where to begin to look depends on the process, so that two do not choose the
+ * same.
+ */
 static void it_choose_port(char *text, size_t size)
 {
+    const unsigned first = 10000, num = 20000, stride = 7;
     struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+                               .sin_addr.s_addr = htonl(INADDR_ANY)};
+    unsigned i, port = 0;
+    int fd, status = -1;
 
-    MKV_REQUIRE(fd >= 0, "no socket");
-    MKV_REQUIRE(bind(fd, (struct sockaddr *)&addr, length) == 0, "socket: %s",
-                strerror(errno));
-    MKV_REQUIRE(getsockname(fd, (struct sockaddr *)&addr, &length) == 0, "socket: %s",
-                strerror(errno));
-    close(fd);
-    snprintf(text, size, "%d", ntohs(addr.sin_port));
+    for (i = 0; (status != 0) && (i < num); ++i) {
+        port = first + (((unsigned)getpid() + i) * stride) % num;
+        addr.sin_port = htons((uint16_t)port);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        MKV_REQUIRE(fd >= 0, "socket: %s", strerror(errno));
+        status = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
+        close(fd);
+    }
+    MKV_REQUIRE(status == 0, "no free port from %u to %u", first, first + num - 1);
+    snprintf(text, size, "%u", port);
 }
 
 it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *args)

@@ -7,6 +7,11 @@
 UCX_VFS_ENABLE=n
 export UCX_VFS_ENABLE
 
+# Check gives a case four seconds. That says nothing on a busy machine with a sanitizer;
+# a case that hangs is seen as well after a minute. Those that wait have limits of their own.
+CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT-60}
+export CK_DEFAULT_TIMEOUT
+
 # Run a program that is not ours, which loads a library of ours: with AddressSanitizer in
 # the library, its runtime must be the first in the process.
 mkv_foreign() { # LIBRARY COMMAND..
