@@ -138,17 +138,23 @@ static void mkv_post_put_credit(mkv_post_t *post)
     post->leg->peer->inflight_bytes -= bytes;
 }
 
-static void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
+static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
 {
-    mkv_leg_t *leg = post->leg;
+    mkv_peer_t *peer = post->leg->peer;
 
     ++post->num_inflight;
     post->inflight_bytes += bytes;
-    ++leg->peer->inflight_ops;
-    leg->peer->inflight_bytes += bytes;
-    leg->needs_flush = (leg->xfer->mode == MKV_WRITE);
-    ++leg->xfer->num_ucp_calls;
-    MKV_COUNT(leg->peer, ucp_calls, 1);
+    ++peer->inflight_ops;
+    peer->inflight_bytes += bytes;
+}
+
+static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
+{
+    mkv_leg_t *leg = post->leg;
+
+    leg->needs_flush |= (num > 0) && (leg->xfer->mode == MKV_WRITE);
+    leg->xfer->num_ucp_calls += num;
+    MKV_COUNT(leg->peer, ucp_calls, num);
 }
 
 /* A call has ended, at once or later */
@@ -229,49 +235,63 @@ static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
 
 /* ---- Piece by piece -------------------------------------------------------------- */
 
-static ucs_status_ptr_t mkv_post_call(mkv_post_t *post, const mkv_piece_t *piece)
-{
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
-        .cb.send = mkv_post_cb,
-        .user_data = post,
-        .memh = piece->pair->mem->memh};
-    ucp_ep_h ep = post->leg->peer->ep;
-    ucp_rkey_h rkey = piece->pair->rmem->rkey;
-
-    return (post->leg->xfer->mode == MKV_WRITE)
-               ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote, rkey,
-                             &param)
-               : ucp_get_nbx(ep, piece->local, piece->length, piece->remote, rkey,
-                             &param);
-}
-
 static int mkv_peer_has_credit(const mkv_peer_t *peer)
 {
     return (peer->inflight_ops < peer->ctx->opts->max_inflight_ops) &&
            (peer->inflight_bytes < peer->ctx->opts->max_inflight_bytes);
 }
 
-static void mkv_post_issue_loop(mkv_post_t *post)
+/* Gives calls until the pair or the credits end; 0: a call failed. What all calls share
+ * is set once: no callback runs before these return. */
+static int mkv_post_issue_pair(mkv_post_t *post, const mkv_pair_t *pair)
 {
-    mkv_leg_t *leg = post->leg;
-    ucs_status_ptr_t request;
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
+        .cb.send = mkv_post_cb,
+        .user_data = post,
+        .memh = pair->mem->memh};
+    int is_write = (post->leg->xfer->mode == MKV_WRITE);
+    mkv_peer_t *peer = post->leg->peer;
+    const ucp_rkey_h rkey = pair->rmem->rkey;
+    const ucp_ep_h ep = peer->ep;
+    ucs_status_ptr_t request = NULL;
+    uint64_t num = 0;
     mkv_piece_t piece;
 
-    while (mkv_peer_has_credit(leg->peer) && mkv_post_next(post, &piece)) {
-        mkv_post_take_credit(post, piece.length);
-        ++post->elements;
-        post->bytes += piece.length;
-        request = mkv_post_call(post, &piece);
-        if (!UCS_PTR_IS_PTR(request)) {
-            mkv_post_put_credit(post);
-            if (UCS_PTR_IS_ERR(request)) {
-                mkv_post_fail(post, (leg->xfer->mode == MKV_WRITE) ? "put" : "get",
-                              &piece, UCS_PTR_STATUS(request));
-                return;
-            }
+    while (mkv_peer_has_credit(peer)) {
+        if (!mkv_post_next_of(post, pair, &piece)) {
+            mkv_post_next_pair(post);
+            break;
         }
+        ++num;
+        post->bytes += piece.length;
+        request = is_write ? ucp_put_nbx(ep, piece.local, piece.length, piece.remote,
+                                         rkey, &param)
+                           : ucp_get_nbx(ep, piece.local, piece.length, piece.remote,
+                                         rkey, &param);
+        if (UCS_PTR_IS_PTR(request)) {
+            mkv_post_take_credit(post, piece.length);
+        } else if (UCS_PTR_IS_ERR(request)) {
+            break;
+        }
+    }
+
+    post->elements += num;
+    mkv_post_count_calls(post, num);
+    if (!UCS_PTR_IS_ERR(request)) {
+        return 1;
+    }
+    mkv_post_fail(post, is_write ? "put" : "get", &piece, UCS_PTR_STATUS(request));
+    return 0;
+}
+
+static void mkv_post_issue_loop(mkv_post_t *post)
+{
+    const mkv_pair_t *pair;
+
+    while (mkv_peer_has_credit(post->leg->peer) &&
+           ((pair = mkv_post_pair(post)) != NULL) && mkv_post_issue_pair(post, pair)) {
     }
 }
 
@@ -330,6 +350,7 @@ static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 
     post->elements += lists.num;
     post->bytes += lists.bytes;
+    mkv_post_count_calls(post, 1);
     mkv_post_take_credit(post, lists.bytes);
     request = mkv_post_call_sgl(post, &lists, memhs, rkeys);
     if (!UCS_PTR_IS_PTR(request)) {

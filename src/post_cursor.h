@@ -110,31 +110,44 @@ static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_pair_t *pa
     return mkv_run_clip(whole, post->sel.pos_lo, post->sel.pos_hi, run);
 }
 
+/* Take the next piece of the pair under the cursor; 0 at its end */
+static inline int mkv_post_next_of(mkv_post_t *post, const mkv_pair_t *pair,
+                                   mkv_piece_t *piece)
+{
+    uint32_t count;
+    mkv_run_t run;
+
+    if (post->run >= mkv_post_part(post, pair)->num_runs) {
+        return 0;
+    }
+    count = mkv_post_run(post, pair, &run);
+    if (count == 0) {
+        return 0;
+    }
+
+    piece->pair = pair;
+    piece->unit = run.local + post->unit;
+    piece->local = pair->local_base + piece->unit * pair->local_stride;
+    piece->remote =
+        pair->remote_base + (uint64_t)(run.remote + post->unit) * pair->remote_stride;
+    piece->length = pair->unit_bytes * (pair->is_dense ? count : 1);
+    if (pair->is_dense || (++post->unit == count)) {
+        ++post->run;
+        post->unit = 0;
+    }
+    return 1;
+}
+
 /* Take the next piece; 0 at the end */
 static inline int mkv_post_next(mkv_post_t *post, mkv_piece_t *piece)
 {
     const mkv_pair_t *pair;
-    uint32_t count;
-    mkv_run_t run;
 
     while ((pair = mkv_post_pair(post)) != NULL) {
-        count = mkv_post_run(post, pair, &run);
-        if (count == 0) {
-            mkv_post_next_pair(post);
-            continue;
+        if (mkv_post_next_of(post, pair, piece)) {
+            return 1;
         }
-
-        piece->pair = pair;
-        piece->unit = run.local + post->unit;
-        piece->local = pair->local_base + piece->unit * pair->local_stride;
-        piece->remote = pair->remote_base +
-                        (uint64_t)(run.remote + post->unit) * pair->remote_stride;
-        piece->length = pair->unit_bytes * (pair->is_dense ? count : 1);
-        if (pair->is_dense || (++post->unit == count)) {
-            ++post->run;
-            post->unit = 0;
-        }
-        return 1;
+        mkv_post_next_pair(post);
     }
     return 0;
 }
