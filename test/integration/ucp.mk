@@ -2,7 +2,8 @@
 check_PROGRAMS += test/integration/ucp_app
 test_integration_ucp_app_SOURCES = \
 	test/integration/ucp_app.h test/integration/ucp_app.c \
-	test/integration/ucp_app_client.c
+	test/integration/ucp_app_client.c test/integration/ucp_app_large.c
+test_integration_ucp_app_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 test_integration_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
 
 # Says that it is a newer UCX; preloaded by it_module.

@@ -245,6 +245,9 @@ static void ucp_app_answer(ucp_app_t *app, const ucp_app_msg_t *req, ucp_app_mem
     case UCP_APP_CHECK:
         rep->a[0] = ucp_app_mem_check(mem, 0, req->a[0], req->a[1], 0);
         break;
+    case UCP_APP_CHECK_LARGE:
+        rep->a[0] = ucp_app_mem_check_large(mem, req->a[0]);
+        break;
     default:
         break;
     }

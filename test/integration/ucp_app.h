@@ -32,6 +32,7 @@ typedef struct ucp_app_msg {
         UCP_APP_FREE,  /**< 1: the memory goes first, 0: in the right order */
         UCP_APP_FILL,  /**< length, seed */
         UCP_APP_CHECK, /**< length, seed -> bytes that are right */
+        UCP_APP_CHECK_LARGE, /**< seed -> bytes of all memory that are right */
         UCP_APP_EXIT
     } cmd;
     int is_error;
@@ -79,6 +80,16 @@ int ucp_app_mem_fill(const ucp_app_mem_t *mem, size_t offset, size_t length,
 /** @return Bytes from the start of the part that are as the pattern says. */
 size_t ucp_app_mem_check(const ucp_app_mem_t *mem, size_t offset, size_t length,
                          uint64_t seed, uint64_t pattern_offset);
+
+/**
+ * Fill all device memory, however large, with a repeated pattern; its first copy is
+ * the only one that takes memory on libhipcpu. Whole pages; nonzero on success.
+ */
+int ucp_app_mem_fill_large(const ucp_app_mem_t *mem, uint64_t seed);
+
+/** @return Bytes from the start that are as ucp_app_mem_fill_large() says; the piece
+ *          of some MiB with the first wrong one does not count. */
+size_t ucp_app_mem_check_large(const ucp_app_mem_t *mem, uint64_t seed);
 
 /** Serve requests until the client says goodbye or is gone; exit status. */
 int ucp_app_serve(ucp_app_t *app);

@@ -10,6 +10,7 @@
  *   unpack               unpack the right key
  *   put=LENGTH[,COUNT]   write, flush, compare at the server; the pieces are there in
  *   get=LENGTH[,COUNT]   read, compare here;            the opposite order
+ *   large                write all memory in one operation, compare at the server
  *   post=LENGTH,COUNT    start writes and wait for nothing
  *   flush                start a flush and wait for nothing
  *   drain                wait for all that was started
@@ -328,7 +329,39 @@ static int client_move(client_t *client, const char *arg, int is_get)
     return 0;
 }
 
-/* Without a look at the bytes: a length that would take minutes to fill. */
+/* All memory in one operation, of any length. */
+static int client_large(client_t *client)
+{
+    ucs_status_t status;
+    size_t same;
+
+    if (!client_is_ready(client, "large")) {
+        return 0;
+    }
+
+    ++client->seed;
+    if (!ucp_app_mem_fill_large(&client->mem, client->seed)) {
+        printf("error large: memory of %zu bytes was not filled\n", client->mem.length);
+        return 0;
+    }
+
+    status = client_transfer(client, client->mem.length, 1, 0);
+    if (status != UCS_OK) {
+        client_say_error("large", status);
+        return 0;
+    }
+
+    same = client_ask(client, UCP_APP_CHECK_LARGE, client->seed, 0);
+    if (same != client->mem.length) {
+        printf("WRONG large %zu: differs after byte %zu\n", client->mem.length, same);
+        return CLIENT_EXIT_WRONG;
+    }
+
+    printf("large %zu ok\n", same);
+    return 0;
+}
+
+/* Without a look at the bytes. */
 static void client_try(client_t *client, const char *arg)
 {
     ucs_status_t status;
@@ -490,6 +523,8 @@ static int client_do(client_t *client, const char *name, const char *arg)
         return client_move(client, arg, 0);
     } else if (strcmp(name, "get") == 0) {
         return client_move(client, arg, 1);
+    } else if (strcmp(name, "large") == 0) {
+        return client_large(client);
     } else if (strcmp(name, "try") == 0) {
         client_try(client, arg);
     } else if (strcmp(name, "post") == 0) {
