@@ -92,6 +92,7 @@ START_TEST(write_layer_by_layer_behind_gates)
     mkv_plan_t *plan;
     mkv_xfer_t *xfer;
 
+    shape.layers = 61;
     shape.stride = (_i == 0) ? 0 : 4096 + 512;
     ck_assert_int_eq(mkv_proc_fork(&proc, write_dst, &shape), 0);
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
@@ -115,6 +116,7 @@ START_TEST(write_layer_by_layer_behind_gates)
         KV_PROGRESS_UNTIL(&side, query(xfer).bytes > layer * layer_bytes);
         ck_assert_uint_eq(query(xfer).bytes, (layer + 1) * layer_bytes);
     }
+    ck_assert_uint_eq(kv_stats(&side).plans_created, 1);
 
     finish(&side, xfer);
     kv_expect(&side, "checked");

@@ -1,3 +1,4 @@
 #!/bin/sh
 # GPU memory over mori_xgmi, each process on its own device.
+export MKV_TEST_ROUNDS="${MKV_TEST_ROUNDS:-10000}"
 exec sh "$(dirname "$0")/kv_run.sh" mori_xgmi,tcp gpu
