@@ -82,7 +82,7 @@ static struct {
     int refuses_lists;
     unsigned version;
     const char *transport;
-    unsigned calls[6], num_memh, num_pieces;
+    unsigned calls[6], num_memh, num_pieces, num_progress;
 } fake;
 
 static void fake_die(const char *where, const char *fmt, ...)
@@ -201,6 +201,11 @@ unsigned fake_ucp_num_calls(unsigned kinds)
         count += (kinds & (1u << i)) ? fake.calls[i] : 0;
     }
     return count;
+}
+
+unsigned fake_ucp_num_progress(void)
+{
+    return fake.num_progress;
 }
 
 unsigned fake_ucp_num_waiting(unsigned kinds)
@@ -557,6 +562,7 @@ unsigned ucp_worker_progress(ucp_worker_h worker)
     unsigned count = 0;
     op_t *op;
 
+    ++fake.num_progress;
     if (worker->is_stopped) {
         return 0;
     }

@@ -74,6 +74,9 @@ unsigned fake_ucp_num_calls(unsigned kinds);
 unsigned fake_ucp_num_waiting(unsigned kinds);
 unsigned fake_ucp_num_memh(void);
 
+/** Calls of ucp_worker_progress(). */
+unsigned fake_ucp_num_progress(void);
+
 /** Pieces of all lists, and of the longest one. */
 unsigned fake_ucp_num_pieces(void);
 

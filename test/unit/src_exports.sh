@@ -1,5 +1,6 @@
 #!/bin/sh
 # The library exports the functions of morikv.h and nothing else, and a test calls each.
+# It opens no port: it has no way to.
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 tests=$(dirname "$0")/..
@@ -25,4 +26,10 @@ while read -r name; do
     }
 done <src_exports.tmp
 rm -f src_exports.tmp
+for name in socket bind listen accept accept4 connect; do
+    if nm -D --undefined-only "$build/.libs/libmorikv.so" | grep -q " U $name@"; then
+        echo "the library calls $name()"
+        status=1
+    fi
+done
 exit $status

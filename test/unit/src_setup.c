@@ -285,32 +285,72 @@ START_TEST(strict_mode_refuses_another_backend)
 }
 END_TEST
 
-static char info_line[512];
+/* The last line of a level, and what a dump said */
+static char kept_lines[MKV_LOG_DEBUG + 1][512];
+static char kept_dump[1 << 14];
 
-static void keep_info(void *arg, mkv_log_level_t level, const char *text)
+static void keep_line(void *arg, mkv_log_level_t level, const char *text)
 {
     (void)arg;
-    if (level == MKV_LOG_INFO) {
-        mkv_text(info_line, sizeof(info_line), "%s", text);
+    if (level <= MKV_LOG_DEBUG) {
+        mkv_text(kept_lines[level], sizeof(kept_lines[0]), "%s", text);
     }
 }
 
-START_TEST(one_line_says_what_carries_the_data)
+static void keep_dump(void *arg, const char *line)
 {
-    mkv_open_params_t params = {.size = sizeof(params), .log = keep_info};
+    size_t length = strlen(kept_dump);
+
+    (void)arg;
+    mkv_text(kept_dump + length, sizeof(kept_dump) - length, "%s\n", line);
+}
+
+/* A and B know each other, and A's lines are kept */
+static mkv_peer_attr_t connect_kept(void)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .log = keep_line};
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
     uint8_t blob[4096];
     size_t length = sizeof(blob);
 
-    pair_set("LOG_LEVEL", "info");
-    fake_ucp_reset();
     open_bare(0, &params);
     pair_open(1);
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     OK(mkv_peer_add(A->ctx, blob, length, "prefill", &A->peers[1]));
     pair_run();
-    ck_assert_ptr_nonnull(strstr(info_line, "prefill"));
-    ck_assert_ptr_nonnull(strstr(info_line, "backend xgmi"));
-    ck_assert_ptr_nonnull(strstr(info_line, "mori_xgmi/fake0"));
+    OK(mkv_peer_query(A->peers[1], &attr));
+    return attr;
+}
+
+START_TEST(a_fallback_is_told_with_its_reason)
+{
+    pair_set("BACKEND", "xgmi");
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    ck_assert_int_eq(connect_kept().backend, MKV_BACKEND_TCP);
+    ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_WARN],
+                                 "backend xgmi wanted, but tcp would carry it: UCX "
+                                 "connected only [tcp/fake0]"));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(one_line_says_what_carries_the_data)
+{
+    const char *line = kept_lines[MKV_LOG_INFO];
+    mkv_peer_attr_t attr;
+
+    pair_set("LOG_LEVEL", "info");
+    fake_ucp_reset();
+    attr = connect_kept();
+    ck_assert_ptr_nonnull(strstr(line, "prefill"));
+    ck_assert_ptr_nonnull(strstr(line, "backend xgmi"));
+    ck_assert_ptr_nonnull(strstr(line, "mori_xgmi/fake0"));
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_XGMI);
+    ck_assert_str_eq(attr.transports, "mori_xgmi/fake0");
+    OK(mkv_dump(A->ctx, MKV_DUMP_ALL, keep_dump, NULL));
+    ck_assert_ptr_nonnull(strstr(kept_dump, "xgmi"));
+    ck_assert_ptr_nonnull(strstr(kept_dump, "mori_xgmi/fake0"));
     pair_teardown();
 }
 END_TEST
@@ -441,6 +481,33 @@ START_TEST(every_difference_has_its_code_and_text)
     IS(mkv_map_create(A->peers[1], NULL, &map), map_cases[_i].status);
     ck_assert_msg(strstr(mkv_last_error(), map_cases[_i].what) != NULL, "%s",
                   mkv_last_error());
+    pair_teardown();
+}
+END_TEST
+
+/* A component that only one side has, a state for example, and says it may lack */
+START_TEST(optional_regions_may_be_missing)
+{
+    static char memory[2][64];
+    mkv_region_t region = region_at(memory[0], 0, 0);
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *map;
+
+    fake_ucp_reset();
+    open_for_map(0, NULL);
+    open_for_map(1, NULL);
+    region.component = 1;
+    region.flags = _i ? MKV_REGION_OPTIONAL : 0;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    IS(mkv_map_create(A->peers[1], NULL, &map), _i ? MKV_OK : MKV_ERR_PAIRING);
+    if (_i) {
+        OK(mkv_map_destroy(map));
+    }
     pair_teardown();
 }
 END_TEST
@@ -807,10 +874,12 @@ int main(void)
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
+    tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
     tcase_add_test(tcase, one_line_says_what_carries_the_data);
     tcase_add_test(tcase, messages_arrive_in_order);
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
+    tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);
     tcase_add_test(tcase, dropped_regions_make_maps_stale);
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);

@@ -150,6 +150,73 @@ START_TEST(a_failed_piece_fails_both_sides)
 }
 END_TEST
 
+/* What a post may not do is counted: wait for anybody, or make more calls of UCP than
+ * there are places for; how long it takes is printed by kv_more. */
+START_TEST(posts_to_a_stalled_peer_wait_for_nothing)
+{
+    unsigned progress, posts;
+    both_t both;
+
+    pair_set("MAX_INFLIGHT_OPS", "64");
+    pair_setup();
+    fake_ucp_set_lists(0);
+    both = bind_both(MKV_WRITE, 1);
+    fake_ucp_hold(FAKE_UCP_ALL);
+    fake_ucp_stop_worker(fake_ucp_worker(1), 1);
+    progress = fake_ucp_num_progress();
+    for (posts = 0; posts < 1000; ++posts) {
+        OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
+    }
+    ck_assert_uint_eq(fake_ucp_num_progress(), progress);
+    ck_assert_uint_eq(fake_ucp_num_waiting(DATA), 64);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_PUT), 64);
+    ck_assert_uint_eq(pair_query(both.active).posted,
+                      1000u * NUM * PAIR_LAYERS * PAIR_PARTS);
+    fake_ucp_stop_worker(fake_ucp_worker(1), 0);
+    fake_ucp_hold(0);
+    OK(mkv_xfer_abort(both.active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    close_both(&both);
+    pair_teardown();
+}
+END_TEST
+
+/* Three at a time: one done, one failed, one that goes on */
+START_TEST(concurrent_transfers_can_each_be_asked)
+{
+    static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_GATE, MKV_INPROGRESS};
+    mkv_xfer_attr_t attr;
+    both_t both[3];
+    unsigned i;
+
+    pair_setup();
+    for (i = 0; i < 3; ++i) {
+        A->num_events = B->num_events = 0;
+        both[i] = bind_both(MKV_WRITE, 10 + i);
+    }
+    OK(mkv_xfer_post(both[0].active, 0, both[0].plan, NULL, NULL));
+    OK(mkv_xfer_seal(both[0].active, 0));
+    OK(mkv_xfer_abort(both[1].active, MKV_ERR_GATE, "layer 3 was not computed"));
+    pair_run();
+    for (i = 0; i < 3; ++i) {
+        attr = pair_query(both[i].active);
+        ck_assert_int_eq(attr.status, expected[i]);
+        ck_assert_int_eq(pair_query(both[i].passive).status, expected[i]);
+        ck_assert_int_eq(strstr(attr.error, "layer 3 was not computed") != NULL,
+                         i == 1);
+    }
+    ck_assert_int_eq(pair_query(both[0].active).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_query(both[0].active).completed,
+                      NUM * PAIR_LAYERS * PAIR_PARTS);
+    OK(mkv_xfer_abort(both[2].active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    for (i = 0; i < 3; ++i) {
+        close_both(&both[i]);
+    }
+    pair_teardown();
+}
+END_TEST
+
 /* Passive memory is quiet only when the active side's puts have arrived */
 START_TEST(quiet_waits_until_the_writer_is_drained)
 {
@@ -655,6 +722,8 @@ int main(void)
     tcase_add_test(tcase, done_waits_for_the_last_completion);
     tcase_add_test(tcase, done_waits_for_the_flush);
     tcase_add_loop_test(tcase, a_failed_piece_fails_both_sides, 0, 5);
+    tcase_add_test(tcase, posts_to_a_stalled_peer_wait_for_nothing);
+    tcase_add_test(tcase, concurrent_transfers_can_each_be_asked);
     tcase_add_test(tcase, quiet_waits_until_the_writer_is_drained);
     tcase_add_loop_test(tcase, abort_ends_quiet_from_every_step, 0, 4 * NUM_STEPS);
     tcase_add_loop_test(tcase, broken_connection_fails_every_step, 0, 2 * NUM_STEPS);
