@@ -29,6 +29,7 @@ libmorikv_core_la_SOURCES = \
     src/peer_close.c \
     src/plan.c \
     src/post.c \
+    src/post_begin.c \
     src/post_cursor.h \
     src/post_list.c \
     src/post_list.h \

@@ -533,9 +533,12 @@ void mkv_leg_cleanup(mkv_leg_t *leg);
 void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg);
 
 /* post.c */
+void mkv_leg_queue(mkv_leg_t *leg); /* it has posts to give */
 unsigned mkv_peer_pump(mkv_peer_t *peer);
 void mkv_leg_cancel_posts(mkv_leg_t *leg);
 void mkv_peer_start_flush(mkv_peer_t *peer);
+
+/* post_begin.c */
 void mkv_posts_cleanup(mkv_ctx_t *ctx);
 
 /* arena.c */

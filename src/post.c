@@ -19,8 +19,6 @@
 #include "post_cursor.h"
 #include "post_list.h"
 
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- The end of a post ----------------------------------------------------------- */
 
@@ -37,7 +35,7 @@ static void mkv_post_free(mkv_post_t *post)
     mkv_list_add_tail(&ctx->free_posts, &post->list);
 }
 
-static void mkv_leg_queue(mkv_leg_t *leg)
+void mkv_leg_queue(mkv_leg_t *leg)
 {
     mkv_list_queue(&leg->peer->busy_legs, &leg->busy);
     mkv_list_queue(&leg->peer->ctx->busy_peers, &leg->peer->busy_list);
@@ -537,188 +535,5 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
                                   : ucp_ep_flush_nbx(peer->ep, &param);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_peer_flushed_cb(NULL, UCS_PTR_RAW_STATUS(request), peer);
-    }
-}
-
-/* ---- Public ---------------------------------------------------------------------- */
-
-static mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
-{
-    const mkv_log_t *log = &plan->ctx->log;
-    uint32_t max = 0;
-    uint32_t i;
-
-    if ((sel->layer_lo > sel->layer_hi) || (sel->pos_lo > sel->pos_hi)) {
-        return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
-                         sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
-    }
-    if (!mkv_sel_has_positions(sel)) {
-        return MKV_OK;
-    }
-    if (!(plan->flags & MKV_PLAN_KEEP_ORDER)) {
-        return mkv_error(log, MKV_ERR_INVALID,
-                         "a range of positions needs a plan with MKV_PLAN_KEEP_ORDER");
-    }
-    for (i = 0; i < plan->map->num_components; ++i) {
-        max = (plan->parts[i].num_units > max) ? plan->parts[i].num_units : max;
-    }
-    if (sel->pos_hi > max) {
-        return mkv_error(log, MKV_ERR_BOUNDS, "positions [%u, %u), but the plan has %u",
-                         sel->pos_lo, sel->pos_hi, max);
-    }
-    return MKV_OK;
-}
-
-static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
-                                   const mkv_plan_t *plan)
-{
-    const mkv_log_t *log = &xfer->ctx->log;
-    mkv_leg_t *leg;
-
-    if (!xfer->is_active || (index >= xfer->num_legs)) {
-        return mkv_error(log, MKV_ERR_INVALID, "post: leg %u of %u, %s side", index,
-                         xfer->num_legs, xfer->is_active ? "active" : "passive");
-    }
-    if (mkv_xfer_is_terminal(xfer)) {
-        return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
-                         "the transfer has ended: %s", xfer->error);
-    }
-    leg = &xfer->legs[index];
-    if ((plan->map != leg->map) || leg->is_sealed || !leg->is_exposed) {
-        return mkv_error(
-            log, MKV_ERR_INVALID, "post: leg %u %s", index,
-            (plan->map != leg->map)
-                ? "has another map than the plan"
-                : (leg->is_sealed ? "is sealed" : "has no block list of its peer yet"));
-    }
-    if (leg->map->is_stale) {
-        return mkv_error(log, MKV_ERR_STALE,
-                         "peer %s has dropped regions of the map; make a new one",
-                         leg->peer->name);
-    }
-    return MKV_OK;
-}
-
-static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
-{
-    mkv_post_t *post;
-
-    if (!mkv_list_is_empty(&ctx->free_posts)) {
-        post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
-        mkv_list_del(&post->list);
-    } else {
-        post = malloc(sizeof(*post));
-        if (post == NULL) {
-            return NULL;
-        }
-    }
-    memset(post, 0, sizeof(*post));
-    mkv_list_init(&post->list);
-    mkv_list_init(&post->blocks);
-    return post;
-}
-
-static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
-{
-    if (gate == NULL) {
-        post->gate_state = MKV_GATE_OPEN;
-        return;
-    }
-    post->gate = *gate;
-    post->gate_state = (gate->ready != NULL) ? MKV_GATE_ASK : MKV_GATE_WAIT;
-    post->plan->ctx->num_asking_gates += (gate->ready != NULL);
-}
-
-static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
-                                         mkv_plan_t *plan, const mkv_sel_t *sel,
-                                         const mkv_gate_t *gate)
-{
-    static const mkv_sel_t all = {0};
-    mkv_status_t status;
-    mkv_post_t *post;
-    mkv_leg_t *leg;
-
-    sel = (sel == NULL) ? &all : sel;
-    status = mkv_post_check(xfer, index, plan);
-    if (status == MKV_OK) {
-        status = mkv_post_check_sel(plan, sel);
-    }
-    if (status != MKV_OK) {
-        return status;
-    }
-    post = mkv_post_alloc(xfer->ctx);
-    if (post == NULL) {
-        return mkv_error(&xfer->ctx->log, MKV_ERR_NOMEM, "no memory for a post");
-    }
-
-    leg = &xfer->legs[index];
-    post->leg = leg;
-    post->plan = plan;
-    post->sel = *sel;
-    mkv_post_set_gate(post, gate);
-    mkv_post_rewind(post);
-    mkv_post_count(post, leg->posted);
-    ++plan->num_posts;
-    xfer->posted += post->num_elements;
-    xfer->state = (xfer->state <= MKV_XFER_BOUND) ? MKV_XFER_ACTIVE : xfer->state;
-    MKV_COUNT(leg->peer, plan_posts, 1);
-    MKV_COUNT(leg->peer, elements_posted, post->num_elements);
-    mkv_list_add_tail(&leg->posts, &post->list);
-    mkv_leg_queue(leg);
-    (void)mkv_peer_pump(leg->peer);
-    return MKV_OK;
-}
-
-mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
-                           const mkv_sel_t *sel, const mkv_gate_t *gate)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status;
-
-    mkv_enter(ctx);
-    status = mkv_xfer_post_locked(xfer, leg, plan, sel, gate);
-    mkv_leave(ctx);
-    return status;
-}
-
-mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id)
-{
-    mkv_status_t status = MKV_ERR_NOTFOUND;
-    mkv_peer_t *peer;
-    mkv_leg_t *leg;
-    mkv_post_t *post;
-
-    mkv_enter(ctx);
-    mkv_list_for_each(peer, &ctx->busy_peers, mkv_peer_t, busy_list)
-    {
-        mkv_list_for_each(leg, &peer->busy_legs, mkv_leg_t, busy)
-        {
-            mkv_list_for_each(post, &leg->posts, mkv_post_t, list)
-            {
-                if ((post->gate_state == MKV_GATE_WAIT) && (post->gate.id == gate_id)) {
-                    post->gate_state = MKV_GATE_OPEN;
-                    status = MKV_OK;
-                }
-            }
-        }
-    }
-    if (status == MKV_OK) {
-        mkv_ctx_wake(ctx);
-    } else {
-        mkv_error(&ctx->log, status, "no post waits for gate %llu",
-                  (unsigned long long)gate_id);
-    }
-    mkv_leave(ctx);
-    return status;
-}
-
-void mkv_posts_cleanup(mkv_ctx_t *ctx)
-{
-    mkv_post_t *post;
-
-    while (!mkv_list_is_empty(&ctx->free_posts)) {
-        post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
-        mkv_list_del(&post->list);
-        free(post);
     }
 }
