@@ -63,9 +63,9 @@ static const mkv_opt_t mkv_opts[] = {
      "Whether a WRITE post is one scatter-gather call of UCX: try (where UCX and the\n"
      "transport are known to do it), yes, or no (one put per piece).",
      MKV_OPT(sgl), MKV_OPT_ENUM, mkv_sgl_names},
-    {"SGL_MAX", "4096",
+    {"SGL_MAX", "8192",
      "Pieces in one scatter-gather call, in pieces. UCX and the transport read the\n"
-     "lists of a call several times: 4096 pieces stay in the second-level cache, and\n"
+     "lists of a call several times: 8192 pieces stay in the second-level cache, and\n"
      "take 24 bytes each while they are in flight. Raise it when calls are dear.",
      MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL},
     {"MAX_INFLIGHT_OPS", "4096",

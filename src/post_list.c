@@ -105,6 +105,7 @@ static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
     uint64_t bytes = 0;
     size_t i;
 
+#pragma GCC unroll 4
     for (i = 0; i < num; ++i) {
         buffers[i] = local_base + runs[i].local * unit_bytes;
         remotes[i] = remote_base + runs[i].remote * unit_bytes;
