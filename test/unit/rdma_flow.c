@@ -4,6 +4,7 @@
 #include "test/support/mkv_test.h"
 
 #include <check.h>
+#include <ucs/sys/topo/base/topo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,6 +371,30 @@ START_TEST(region_larger_than_the_device_takes_is_split)
 }
 END_TEST
 
+/* The device's place on PCI, which UCX chooses rails by, is read where the library says
+ * that the device is: nothing in this machine's sysfs has its name. */
+START_TEST(device_is_at_its_pci_address)
+{
+    char dir[] = "/tmp/rdma_flow.XXXXXX", command[64], bdf[32];
+    uct_tl_resource_desc_t *list;
+    unsigned num;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    setenv("FAKE_VERBS_SYSFS", dir, 1);
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5@0000:a1:00.0,fake1:mlx5@0000:b2:00.1", 1);
+    rig_open(&rig, SIZE);
+    ck_assert_int_eq(uct_md_query_tl_resources(rig.side[1].md, &list, &num), UCS_OK);
+    ck_assert_uint_eq(num, 1);
+    ck_assert_ptr_nonnull(
+        ucs_topo_sys_device_bdf_name(list[0].sys_device, bdf, sizeof(bdf)));
+    ck_assert_str_eq(bdf, "0000:b2:00.1");
+    uct_release_tl_resource_list(list);
+    rig_close(&rig);
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 static Suite *flow_suite(void)
 {
     Suite *suite = suite_create("mori_rdma flow");
@@ -386,6 +411,7 @@ static Suite *flow_suite(void)
     tcase_add_loop_test(tcase, stripes_are_even_in_bytes, 0, 2);
     tcase_add_loop_test(tcase, every_device_carries_everything, 0,
                         sizeof(devices) / sizeof(devices[0]));
+    tcase_add_test(tcase, device_is_at_its_pci_address);
     tcase_add_test(tcase, region_larger_than_the_device_takes_is_split);
     suite_add_tcase(suite, tcase);
     return suite;

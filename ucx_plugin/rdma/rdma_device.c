@@ -11,8 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define MUCT_RDMA_SYSFS "/sys/class/infiniband"
-
 ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *num_p)
 {
     struct ibv_device **list;
@@ -114,8 +112,8 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
     char path[512], target[4096];
     const char *bdf;
 
-    (void)context;
-    snprintf(path, sizeof(path), MUCT_RDMA_SYSFS "/%s/device", name);
+    /* the library knows where: the name may be another one there */
+    snprintf(path, sizeof(path), "%s/device", context->device->ibdev_path);
     if (realpath(path, target) == NULL) {
         return UCS_SYS_DEVICE_ID_UNKNOWN;
     }
@@ -253,7 +251,7 @@ static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                   unsigned index)
 {
     struct ibv_gid_entry entry;
-    char path[256], text[32] = "";
+    char path[512], text[32] = "";
     FILE *file;
 
     if ((muct_rdma_verbs.query_gid_ex != NULL) &&
@@ -263,8 +261,8 @@ static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                                         : MUCT_RDMA_LINK_ROCE_V1;
     }
 
-    snprintf(path, sizeof(path), MUCT_RDMA_SYSFS "/%s/ports/%u/gid_attrs/types/%u",
-             device->name, num, index);
+    snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/types/%u",
+             device->context->device->ibdev_path, num, index);
     file = fopen(path, "r");
     if (file != NULL) {
         if (fgets(text, sizeof(text), file) == NULL) {
