@@ -18,6 +18,14 @@
 #define FV_SPEED_NDR 128
 #define FV_WIDTH_4X 2
 
+/* One device, whatever its link is. */
+#define FV_MLX5                                                                        \
+    .vendor_id = 0x02c9, .part_id = 4129, .max_qp = 4000, .max_qp_wr = 32768,          \
+    .max_sge = 30, .max_inline = 828, .inline_errno = EINVAL, .max_cqe = 4194303,      \
+    .max_mr = 65000, .max_mr_size = UINT64_MAX, .max_msg_sz = 1u << 30,                \
+    .max_rd_atom = 16, .max_init_rd_atom = 16, .max_srq = 8388608, .atomics = true,    \
+    .dmabuf = true, .active_speed = FV_SPEED_NDR, .active_width = FV_WIDTH_4X
+
 static const fv_caps_t fv_profiles[] = {
     {.profile = "ionic",
      .vendor_id = 0x1dd8,
@@ -57,45 +65,8 @@ static const fv_caps_t fv_profiles[] = {
      .dmabuf = true,
      .active_speed = FV_SPEED_NDR,
      .active_width = FV_WIDTH_4X},
-    {.profile = "mlx5",
-     .vendor_id = 0x02c9,
-     .part_id = 4129,
-     .max_qp = 4000,
-     .max_qp_wr = 32768,
-     .max_sge = 30,
-     .max_inline = 828,
-     .inline_errno = EINVAL,
-     .max_cqe = 4194303,
-     .max_mr = 65000,
-     .max_mr_size = UINT64_MAX,
-     .max_msg_sz = 1u << 30,
-     .max_rd_atom = 16,
-     .max_init_rd_atom = 16,
-     .max_srq = 8388608,
-     .atomics = true,
-     .dmabuf = true,
-     .active_speed = FV_SPEED_NDR,
-     .active_width = FV_WIDTH_4X},
-    {.profile = "mlx5_ib",
-     .vendor_id = 0x02c9,
-     .part_id = 4129,
-     .ib = true,
-     .max_qp = 4000,
-     .max_qp_wr = 32768,
-     .max_sge = 30,
-     .max_inline = 828,
-     .inline_errno = EINVAL,
-     .max_cqe = 4194303,
-     .max_mr = 65000,
-     .max_mr_size = UINT64_MAX,
-     .max_msg_sz = 1u << 30,
-     .max_rd_atom = 16,
-     .max_init_rd_atom = 16,
-     .max_srq = 8388608,
-     .atomics = true,
-     .dmabuf = true,
-     .active_speed = FV_SPEED_NDR,
-     .active_width = FV_WIDTH_4X},
+    {.profile = "mlx5", FV_MLX5},
+    {.profile = "mlx5_ib", .ib = true, FV_MLX5},
     {.profile = "rxe",
      .vendor_id = 0xffffff,
      .part_id = 0,
