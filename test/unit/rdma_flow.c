@@ -4,7 +4,9 @@
 #include "test/support/mkv_test.h"
 
 #include <check.h>
+#include <ucs/datastruct/string_buffer.h>
 #include <ucs/sys/topo/base/topo.h>
+#include <ucs/vfs/base/vfs_obj.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,6 +373,54 @@ START_TEST(region_larger_than_the_device_takes_is_split)
 }
 END_TEST
 
+/* A number of UCX's VFS, of side 0's interface. */
+static unsigned long vfs_number(const char *name)
+{
+    char dir[128], path[256], text[64];
+    UCS_STRING_BUFFER_FIXED(buffer, text, sizeof(text));
+    ucs_vfs_path_info_t info;
+
+    /* looking at the folder fills it */
+    snprintf(dir, sizeof(dir), "/uct/worker/%p/iface/%p", (void *)rig.side[0].worker,
+             (void *)rig.side[0].iface);
+    ck_assert_msg(ucs_vfs_path_get_info(dir, &info) == UCS_OK, "no %s", dir);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    ck_assert_msg(ucs_vfs_path_read_file(path, &buffer) == UCS_OK, "no %s", path);
+    return strtoul(ucs_string_buffer_cstr(&buffer), NULL, 10);
+}
+
+START_TEST(user_sees_what_each_queue_pair_posted)
+{
+    fake_verbs_stats_t stats;
+    rig_comp_t comp;
+
+    setenv("UCX_MORI_RDMA_NUM_QPS", "2", 1);
+    setenv("UCX_MORI_RDMA_POST_BATCH", "8", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    ck_assert_uint_eq(vfs_number("num_qps"), 2);
+    ck_assert_uint_eq(vfs_number("post_batch"), 8);
+    ck_assert_uint_eq(vfs_number("num_eps"), 1);
+    ck_assert_uint_eq(vfs_number("qp/0/doorbells"), 0);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_put_list(&rig, conn.ep[0], 0, 128, 4096, 8192, &comp),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_uint_eq(vfs_number("qp/0/bytes"), 64 * 4096);
+    ck_assert_uint_eq(vfs_number("qp/1/bytes"), 64 * 4096);
+    fake_verbs_qp_stats(conn.qp_nums[0][1], &stats);
+    ck_assert_uint_eq(vfs_number("qp/1/work_requests"), stats.sends);
+    ck_assert_uint_eq(vfs_number("qp/1/doorbells"), stats.doorbells);
+    ck_assert_uint_eq(stats.doorbells, 8);
+
+    /* they are the interface's: they do not go with the endpoint */
+    rig_disconnect(&conn);
+    ck_assert_uint_eq(vfs_number("num_eps"), 0);
+    ck_assert_uint_eq(vfs_number("qp/0/bytes"), 64 * 4096);
+    rig_close(&rig);
+}
+END_TEST
+
 /* The device's place on PCI, which UCX chooses rails by, is read where the library says
  * that the device is: nothing in this machine's sysfs has its name. */
 START_TEST(device_is_at_its_pci_address)
@@ -411,6 +461,7 @@ static Suite *flow_suite(void)
     tcase_add_loop_test(tcase, stripes_are_even_in_bytes, 0, 2);
     tcase_add_loop_test(tcase, every_device_carries_everything, 0,
                         sizeof(devices) / sizeof(devices[0]));
+    tcase_add_test(tcase, user_sees_what_each_queue_pair_posted);
     tcase_add_test(tcase, device_is_at_its_pci_address);
     tcase_add_test(tcase, region_larger_than_the_device_takes_is_split);
     suite_add_tcase(suite, tcase);

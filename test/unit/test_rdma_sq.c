@@ -28,6 +28,7 @@ static struct {
 static struct ibv_context context;
 static struct ibv_qp qp;
 static ucs_list_link_t dirty;
+static muct_rdma_sq_stats_t stats;
 static muct_rdma_sq_t sq;
 static ucs_status_t statuses[4096];
 static unsigned num_done;
@@ -58,9 +59,11 @@ static void setup(void)
                                     .batch = BATCH,
                                     .max_sge = 2,
                                     .max_inline = 16,
-                                    .dirty = &dirty};
+                                    .dirty = &dirty,
+                                    .stats = &stats};
 
     memset(&nic, 0, sizeof(nic));
+    memset(&stats, 0, sizeof(stats));
     num_done = 0;
     context.ops.post_send = nic_post_send;
     qp.context = &context;
@@ -101,6 +104,9 @@ static void expect_sum(void)
     ck_assert_uint_eq(
         muct_rdma_sq_free(&sq) + (sq.posted - sq.tail) + (sq.head - sq.posted), DEPTH);
     ck_assert_uint_eq(sq.posted, nic.num);
+    ck_assert_uint_eq(stats.wrs, nic.num);
+    ck_assert_uint_eq(stats.doorbells, nic.calls);
+    ck_assert_uint_eq(stats.bytes, 8ull * nic.num);
     ck_assert_uint_eq(num_done, sq.tail);
     ck_assert_uint_eq(muct_rdma_sq_busy_bytes(&sq), 8ull * (sq.head - sq.tail));
 }

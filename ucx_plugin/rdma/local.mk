@@ -36,6 +36,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_sgl_post.c \
 	ucx_plugin/rdma/rdma_sq.c \
 	ucx_plugin/rdma/rdma_sq.h \
+	ucx_plugin/rdma/rdma_stats.c \
 	ucx_plugin/rdma/rdma_verbs.c \
 	ucx_plugin/rdma/rdma_verbs.h \
 	ucx_plugin/rdma/rdma_wc.c \

@@ -76,6 +76,7 @@ static ucs_status_t muct_rdma_chan_create(muct_rdma_ep_t *ep, muct_rdma_chan_t *
     params.max_sge = caps.max_sge;
     params.max_inline = caps.max_inline;
     params.dirty = &iface->dirty;
+    params.stats = &iface->stats[chan - ep->chans];
     status = muct_rdma_sq_init(&chan->sq, &params);
     if (status != UCS_OK) {
         goto err_remove;
@@ -99,22 +100,11 @@ err_destroy:
     return status;
 }
 
-static void muct_rdma_chan_log(const muct_rdma_ep_t *ep, unsigned index)
-{
-    const muct_rdma_sq_stats_t *stats = &ep->chans[index].sq.stats;
-
-    muct_debug("endpoint %p queue pair %u of %u: %" PRIu64 " work requests, %" PRIu64
-               " doorbells, %" PRIu64 " bytes",
-               (const void *)ep, index, ep->num_qps, stats->wrs, stats->doorbells,
-               ep->chans[index].sq.ended);
-}
-
 static void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
 {
     unsigned i;
 
     for (i = first; i < ep->num_created; ++i) {
-        muct_rdma_chan_log(ep, i);
         muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
         muct_rdma_sq_purge(&ep->chans[i].sq, UCS_ERR_CANCELED);
         muct_rdma_sq_cleanup(&ep->chans[i].sq);

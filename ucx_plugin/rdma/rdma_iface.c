@@ -225,6 +225,7 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
         muct_warn("interface is closed with %u endpoints", iface->num_eps);
     }
 
+    muct_rdma_iface_log_stats(iface);
     muct_rdma_iface_cleanup_events(iface);
     muct_rdma_cq_set_cleanup(&iface->cqs);
     muct_rdma_buf_pool_cleanup(&iface->tx_pool);
@@ -288,7 +289,7 @@ static MUCT_ABI_PADDED(uct_iface_internal_ops_t) muct_rdma_iface_internal_ops = 
         {
             .iface_query_v2 = muct_rdma_iface_query_v2,
             .iface_estimate_perf = uct_base_iface_estimate_perf,
-            .iface_vfs_refresh = muct_stub_iface_vfs_refresh,
+            .iface_vfs_refresh = muct_rdma_iface_vfs_refresh,
             .ep_query = muct_rdma_ep_query,
             .ep_invalidate = muct_rdma_ep_invalidate,
             .ep_connect_to_ep_v2 = muct_rdma_ep_connect_to_ep_v2,

@@ -24,6 +24,7 @@
 #include "rdma/rdma_cq.h"
 #include "rdma/rdma_md.h"
 #include "rdma/rdma_qp.h"
+#include "rdma/rdma_sq.h"
 
 #include <time.h>
 
@@ -61,7 +62,9 @@ typedef struct muct_rdma_iface {
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
-    bool is_dead; /**< The device is gone */
+    muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
+                                                             all endpoints */
+    bool is_dead;                                       /**< The device is gone */
     bool same_rail;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
@@ -97,6 +100,12 @@ ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
 ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);
 int muct_rdma_iface_is_reachable_v2(const uct_iface_h iface,
                                     const uct_iface_is_reachable_params_t *params);
+
+/** Show settings in use and what was posted, for each queue pair, in UCX's VFS. */
+void muct_rdma_iface_vfs_refresh(uct_iface_h iface);
+
+/** The same in the log, at level info, when anything was posted. */
+void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface);
 
 /** Give a queue pair a place; the id is the high half of its wr_ids. */
 ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,

@@ -33,6 +33,7 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
     sq->max_inline = params->max_inline;
     sq->mask = num_marks - 1;
     sq->dirty = params->dirty;
+    sq->stats = params->stats;
     sq->marks = calloc(num_marks, sizeof(*sq->marks));
     sq->wrs = calloc(sq->batch, sizeof(*sq->wrs));
     sq->sges = calloc((size_t)sq->batch * sq->max_sge, sizeof(*sq->sges));
@@ -80,6 +81,7 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
     }
 
     sq->posted += taken;
+    sq->stats->wrs += taken;
     sq->chain_first += taken;
     sq->is_stuck = true;
     if ((error != ENOMEM) || (sq->posted == sq->tail)) {
@@ -103,7 +105,7 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     next = last->next;
     last->next = NULL;
     last->send_flags |= IBV_SEND_SIGNALED;
-    ++sq->stats.doorbells;
+    ++sq->stats->doorbells;
     error = ibv_post_send(sq->ibv, &sq->wrs[sq->chain_first], &bad);
     last->next = next;
     if (__builtin_expect(error != 0, 0)) {
@@ -111,7 +113,9 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
         return;
     }
 
-    sq->stats.wrs += sq->chain_end - sq->chain_first;
+    sq->stats->wrs += sq->head - sq->posted;
+    sq->stats->bytes += sq->bytes - sq->rung;
+    sq->rung = sq->bytes;
     sq->posted = sq->head;
     sq->chain_first = 0;
     sq->chain_end = 0;

@@ -44,10 +44,11 @@ typedef struct muct_rdma_mark {
     uint32_t index; /**< Of the work request */
 } muct_rdma_mark_t;
 
-/** For tests and for those who tune. */
+/** What queues have posted; one may count for several of them. */
 typedef struct muct_rdma_sq_stats {
     uint64_t doorbells; /**< ibv_post_send() calls */
     uint64_t wrs;       /**< Work requests in them */
+    uint64_t bytes;     /**< Bytes in those */
 } muct_rdma_sq_stats_t;
 
 typedef struct muct_rdma_sq {
@@ -77,7 +78,8 @@ typedef struct muct_rdma_sq {
     ucs_list_link_t *dirty; /**< Queues with a chain to post, of the interface */
     ucs_list_link_t dirty_link;
     bool is_dirty;
-    muct_rdma_sq_stats_t stats;
+    uint64_t rung; /**< Bytes posted, of those up to head */
+    muct_rdma_sq_stats_t *stats;
 } muct_rdma_sq_t;
 
 typedef struct muct_rdma_sq_params {
@@ -88,6 +90,7 @@ typedef struct muct_rdma_sq_params {
     uint32_t max_sge;
     uint32_t max_inline;
     ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
+    muct_rdma_sq_stats_t *stats; /**< Where it counts; outlives the queue */
 } muct_rdma_sq_params_t;
 
 /** @return UCS_OK or UCS_ERR_NO_MEMORY. */
