@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # limit: 600
 # libmorikv over soft-RoCE: mori_kv_perf, prefill on one device and decode on the other, WRITE
-# and READ, by the library and by UCP alone, on host and on GPU memory; every byte compared.
+# and READ, by the library and by UCP alone, on host and on GPU memory, scattered blocks and
+# the requests of a model; every byte compared.
 . "$VM_TREE/test/vm/rdma.sh"
 export LD_LIBRARY_PATH=$MKV_BUILD/test/fake/hipcpu:$LD_LIBRARY_PATH
 program=$(vm_program "$MKV_BUILD/perf/mori_kv_perf")
@@ -23,9 +24,11 @@ kv() { # ARG...
     cat /tmp/prefill /tmp/decode | grep -q 'every byte checked' || die "$*: not checked"
 }
 
+model=(--model Llama-3-70B --tp 8 --requests 2 --input_length 64 --output_length 16)
 sweep=(--start_batch_size 128 --num_iter 2 --warmup_iter 1)
 for op in WRITE READ; do
     kv "${sweep[@]}" --op_type $op
     kv "${sweep[@]}" --op_type $op --api ucp --start_block_size 1000
     kv "${sweep[@]}" --op_type $op --initiator_seg_type VRAM --target_seg_type VRAM
+    kv "${model[@]}" --op_type $op
 done
