@@ -362,7 +362,7 @@ static int mkv_close_is_disconnected(mkv_ctx_t *ctx)
 
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
-        if (!peer->is_ep_gone) {
+        if (!mkv_peer_is_gone(peer)) {
             return 0;
         }
     }

@@ -455,6 +455,8 @@ void mkv_peer_step_closing(mkv_peer_t *peer);
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);
 /** Look at deadlines and lost processes. @return The next time to look. */
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
+/** Its connection is closed and none of its requests will call back any more. */
+int mkv_peer_is_gone(const mkv_peer_t *peer);
 /** Nothing of this peer can touch our memory any more, as far as can be proven. */
 int mkv_peer_is_harmless(mkv_peer_t *peer);
 void mkv_peer_destroy(mkv_peer_t *peer);

@@ -127,6 +127,23 @@ int mkv_peer_is_harmless(mkv_peer_t *peer)
 
 /* ---- Closing --------------------------------------------------------------------- */
 
+int mkv_peer_is_gone(const mkv_peer_t *peer)
+{
+    unsigned num_requests = peer->num_refs;
+    const mkv_leg_t *leg;
+    const mkv_map_t *map;
+
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        --num_requests;
+    }
+    mkv_list_for_each(map, &peer->maps, mkv_map_t, list)
+    {
+        --num_requests;
+    }
+    return peer->is_ep_gone && (num_requests == 0);
+}
+
 static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
@@ -177,17 +194,26 @@ void mkv_peer_close_ep(mkv_peer_t *peer)
     mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
 }
 
-/* Everything of ours has arrived: nothing that follows touches the peer's memory */
-static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
+static void mkv_peer_flush_then(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = next,
+                                 .user_data = peer};
+    ucs_status_ptr_t request;
+
+    mkv_peer_get(peer);
+    request = ucp_ep_flush_nbx(peer->ep, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        next(NULL, UCS_PTR_RAW_STATUS(request), peer);
+    }
+}
+
+/* Goodbye is said; nothing is left that the close itself could have to wait for */
+static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
-    mkv_msg_t msg = {.type = MKV_MSG_BYE};
 
-    if ((status == UCS_OK) && !peer->is_ep_closing) {
-        mkv_text(msg.text, sizeof(msg.text), "%s",
-                 (peer->state == MKV_PEER_FAILED) ? peer->error : "closed by the peer");
-        (void)mkv_notify_send(peer, &msg);
-    }
     mkv_peer_close_ep_mode(peer, (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
     mkv_peer_put(peer);
     if (request != NULL) {
@@ -195,21 +221,37 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     }
 }
 
-/* Flush, say goodbye, close */
+/* Everything of ours has arrived: nothing that follows touches the peer's memory */
+static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
+{
+    mkv_peer_t *peer = user_data;
+    mkv_msg_t msg = {.type = MKV_MSG_BYE};
+
+    if (peer->is_ep_closing) {
+        /* cut meanwhile */
+    } else if (status == UCS_OK) {
+        mkv_text(msg.text, sizeof(msg.text), "%s",
+                 (peer->state == MKV_PEER_FAILED) ? peer->error : "closed by the peer");
+        (void)mkv_notify_send(peer, &msg);
+        mkv_peer_flush_then(peer, mkv_peer_left_cb);
+    } else {
+        mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+    mkv_peer_put(peer);
+    if (request != NULL) {
+        ucp_request_free(request);
+    }
+}
+
+/*
+ * Flush, say goodbye, flush, close. UCX would flush in its close, too, but a close that
+ * waits for a peer that is stopped cannot be cut any more: a second one is refused, and
+ * ucp_worker_destroy() asserts that there is none (ucp_ep.c). A flush of our own can.
+ */
 static void mkv_peer_leave(mkv_peer_t *peer)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = mkv_peer_bye_cb,
-                                 .user_data = peer};
-    ucs_status_ptr_t request;
-
     peer->is_leaving = 1;
-    mkv_peer_get(peer);
-    request = ucp_ep_flush_nbx(peer->ep, &param);
-    if (!UCS_PTR_IS_PTR(request)) {
-        mkv_peer_bye_cb(NULL, UCS_PTR_RAW_STATUS(request), peer);
-    }
+    mkv_peer_flush_then(peer, mkv_peer_bye_cb);
 }
 
 void mkv_peer_step_closing(mkv_peer_t *peer)

@@ -480,8 +480,15 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
 
 void ucp_worker_destroy(ucp_worker_h worker)
 {
+    const op_t *op;
     ucp_ep_h ep;
 
+    for (op = fake.ops; op != NULL; op = op->next) {
+        if ((op->ep->worker == worker) && (op->kind == FAKE_UCP_CLOSE) &&
+            !op->is_done) {
+            DIE("worker %u has an endpoint whose close is not over", worker->index);
+        }
+    }
     while ((ep = worker->eps) != NULL) {
         if (!ep->is_closed) {
             DIE("worker %u has an open endpoint", worker->index);

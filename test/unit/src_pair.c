@@ -6,7 +6,7 @@
 #include <string.h>
 
 pair_side_t pair_sides[PAIR_MAX_SIDES];
-uint64_t pair_now;
+uint64_t pair_now, pair_tick;
 
 /* Names of the variables that this case has set */
 static char pair_options[PAIR_MAX_OPTIONS][64];
@@ -35,11 +35,13 @@ void pair_cleanup(void)
         }
     }
     memset(pair_sides, 0, sizeof(pair_sides));
+    pair_tick = 0;
 }
 
 static uint64_t pair_clock(void *arg)
 {
     (void)arg;
+    pair_now += pair_tick;
     return pair_now;
 }
 

@@ -34,7 +34,8 @@ typedef struct pair_side {
 } pair_side_t;
 
 extern pair_side_t pair_sides[PAIR_MAX_SIDES];
-extern uint64_t pair_now; /**< ns */
+extern uint64_t pair_now;  /**< ns */
+extern uint64_t pair_tick; /**< ns that each look at the clock takes; 0 at first */
 
 #define A (&pair_sides[0])
 #define B (&pair_sides[1])

@@ -443,6 +443,26 @@ START_TEST(stopped_peer_is_cut_and_quarantined)
 }
 END_TEST
 
+/* Loop index: its flush, or the goodbye after it, never comes back. Closing ends all
+ * the same, with nothing under way when the worker goes. */
+START_TEST(close_cuts_a_peer_that_takes_nothing)
+{
+    pair_setup();
+    fake_ucp_hold(_i ? FAKE_UCP_AM : FAKE_UCP_FLUSH);
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    pair_tick = 10 * MKV_NSEC_PER_MSEC;
+    OK(mkv_close(A->ctx));
+    A->ctx = NULL;
+    pair_tick = 0;
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), 1);
+    free(A->mem);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(silent_peer_fails_the_hello_in_time)
 {
     uint8_t blob[4096];
@@ -731,6 +751,7 @@ int main(void)
     tcase_add_loop_test(tcase, xfer_and_release_deadlines_have_their_own_codes, 0, 2);
     tcase_add_test(tcase, extend_moves_the_deadline);
     tcase_add_test(tcase, stopped_peer_is_cut_and_quarantined);
+    tcase_add_loop_test(tcase, close_cuts_a_peer_that_takes_nothing, 0, 2);
     tcase_add_test(tcase, silent_peer_fails_the_hello_in_time);
     tcase_add_test(tcase, an_id_is_used_a_thousand_times);
     tcase_add_test(tcase, expose_before_open_is_kept);
