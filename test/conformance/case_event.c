@@ -171,6 +171,56 @@ static void completion_wakes_the_sender(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "10 transfers, %u waits", num_waits);
 }
 
+/* An interface that is armed already must not sleep over what is posted after that. */
+static void what_is_posted_after_arming_wakes_too(ct_t *ct)
+{
+    ct_piece_t piece = {.length = 64};
+    unsigned num_posted = 0;
+    int is_armed = 0;
+    ucs_status_t status;
+    ct_remote_t remote;
+    ct_event_t event;
+    ct_mem_t local;
+
+    if (!ct_event_can_wait(ct)) {
+        return;
+    }
+
+    ct_connect(ct);
+    ct_remote_create(ct, 1 << 20, 0, &remote);
+    ck_assert_int_eq(ct_mem_create(&ct->side, 1 << 20, ct->variant->local_type, &local),
+                     UCS_OK);
+    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK); /* connected now */
+    ct_comp_init(&event.comp);
+    ct_event_arm(ct, UCT_EVENT_SEND_COMP);
+    do {
+        piece.local_offset = piece.remote_offset = (num_posted * 128) % (1 << 20);
+        status = ct_post(ct, CT_PUT_ZCOPY, &local, &remote, &piece, &event.comp);
+        if (UCS_STATUS_IS_ERR(status)) {
+            ck_assert_int_eq(status, UCS_ERR_NO_RESOURCE);
+            break;
+        }
+        event.comp.uct.count += (status == UCS_INPROGRESS);
+        /* refused: it asks for progress; it gets more to do instead */
+        is_armed = (uct_iface_event_arm(ct->side.iface, UCT_EVENT_SEND_COMP) == UCS_OK);
+    } while ((++num_posted < 4096) && !is_armed);
+
+    while (event.comp.uct.count > 1) { /* 1: our own */
+        if (!is_armed) {
+            ct_event_arm(ct, UCT_EVENT_SEND_COMP);
+        }
+        is_armed = 0;
+        if (event.comp.uct.count > 1) {
+            ct_event_wait(ct);
+            ct_progress(ct);
+        }
+    }
+
+    ct_mem_destroy(&ct->side, &local);
+    ct_remote_destroy(ct, &remote);
+    snprintf(ct->covered, sizeof(ct->covered), "%u puts before sleeping", num_posted);
+}
+
 static void idle_interface_can_be_armed(ct_t *ct)
 {
     struct pollfd pfd = {.events = POLLIN};
@@ -218,6 +268,9 @@ const ct_case_t ct_cases_event[] = {
      .run = message_wakes_the_receiver},
     {"completion_wakes_the_sender", .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP,
      .run = completion_wakes_the_sender},
+    {"what_is_posted_after_arming_wakes_too", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
+     .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP,
+     .run = what_is_posted_after_arming_wakes_too},
     {"idle_interface_can_be_armed", .run = idle_interface_can_be_armed},
     {"check_of_a_live_peer_is_silent", .flags = UCT_IFACE_FLAG_EP_CHECK,
      .run = check_of_a_live_peer_is_silent},

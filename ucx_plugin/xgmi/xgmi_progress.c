@@ -269,13 +269,12 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 
 /* ---- progress and events ---- */
 
-static void muct_xgmi_iface_drain(muct_xgmi_iface_t *iface)
+/* Whether something was told since it was last asked. */
+static int muct_xgmi_iface_drain(muct_xgmi_iface_t *iface)
 {
     uint64_t value;
 
-    if (read(iface->notifier->fd, &value, sizeof(value)) == (ssize_t)sizeof(value)) {
-        iface->is_armed = 0;
-    }
+    return read(iface->notifier->fd, &value, sizeof(value)) == (ssize_t)sizeof(value);
 }
 
 unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
@@ -339,7 +338,7 @@ static ucs_status_t muct_xgmi_iface_arm_queue(muct_xgmi_iface_t *iface,
 {
     ucs_status_t status;
 
-    if (queue->head == NULL) {
+    if ((queue->head == NULL) || queue->is_notifying) {
         return UCS_OK;
     }
 
@@ -351,6 +350,7 @@ static ucs_status_t muct_xgmi_iface_arm_queue(muct_xgmi_iface_t *iface,
         return UCS_ERR_BUSY; /* the user goes on polling */
     }
 
+    queue->is_notifying = 1;
     return UCS_OK;
 }
 
@@ -361,18 +361,13 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     unsigned i;
 
     (void)events;
-    muct_xgmi_iface_drain(iface);
-    if (iface->has_news) {
-        return UCS_ERR_BUSY;
+    if (muct_xgmi_iface_drain(iface) || iface->has_news) {
+        return UCS_ERR_BUSY; /* to be seen by progress */
     }
     for (i = 0; i < iface->num_queues; ++i) {
         if (iface->all[i]->open != NULL) {
             return UCS_ERR_BUSY; /* to be started by progress */
         }
-    }
-
-    if (iface->is_armed) {
-        return UCS_OK;
     }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {

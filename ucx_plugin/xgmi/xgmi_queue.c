@@ -142,6 +142,7 @@ static unsigned muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue,
     }
     --queue->num_started;
     queue->num_polls = 0;
+    queue->is_notifying = 0;
     return muct_xgmi_batch_finish(queue, batch, status);
 }
 

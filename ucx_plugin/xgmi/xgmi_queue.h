@@ -126,6 +126,7 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_batch_t **tail;
     unsigned num_started;
     unsigned num_polls;      /**< Since the head was looked at closely */
+    int is_notifying;        /**< The end of the head will be told, or was */
     uint32_t sequence;       /**< Of the last launch */
     volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over */
     void *arrivals;          /**< Device memory for the kernel */
