@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "config.h"
+
 #include "test/unit/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
 
 #include <check.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #define LENGTH 8192
@@ -255,6 +260,26 @@ START_TEST(page_of_a_killed_process_is_swept)
 }
 END_TEST
 
+/* A container's /dev/shm is small and may be full: that is an error when the page is
+ * made, not a signal when it is written to. */
+START_TEST(no_room_for_the_page_is_an_error)
+{
+    char full[] = "/tmp/test_xgmi_full.XXXXXX";
+    muct_xgmi_self_t none;
+
+    ck_assert_ptr_nonnull(mkdtemp(full));
+    if ((unshare(CLONE_NEWNS) != 0) ||
+        (mount("full", full, "tmpfs", 0, "size=64k") != 0)) {
+        fprintf(stderr, "case left out: mounting is not allowed: %s\n",
+                strerror(errno));
+    } else {
+        ck_assert_int_eq(muct_xgmi_self_open(full, &none), UCS_ERR_IO_ERROR);
+        ck_assert_int_eq(umount(full), 0);
+    }
+    ck_assert_int_eq(rmdir(full), 0);
+}
+END_TEST
+
 START_TEST(unknown_process_is_unreachable)
 {
     muct_xgmi_peer_t *nobody = NULL;
@@ -287,6 +312,11 @@ int main(void)
     tcase_add_test(tcase, invalidation_waits_for_copies);
     tcase_add_test(tcase, page_of_a_killed_process_is_swept);
     tcase_add_test(tcase, unknown_process_is_unreachable);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("page");
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_test(tcase, no_room_for_the_page_is_an_error);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

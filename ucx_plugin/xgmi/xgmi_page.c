@@ -115,8 +115,14 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     }
 
     page = MAP_FAILED;
-    if ((ftruncate(fd, sizeof(*page)) != 0) || (fcntl(fd, F_SETLK, &lock) != 0)) {
-        muct_error("locking %zu bytes of %s failed: %m", sizeof(*page), path);
+    /* room now, or the first write when the file system is full is a SIGBUS */
+    errno = posix_fallocate(fd, 0, sizeof(*page));
+    if (errno != 0) {
+        muct_error("reserving %zu bytes of %s failed: %m", sizeof(*page), path);
+        goto err_close;
+    }
+    if (fcntl(fd, F_SETLK, &lock) != 0) {
+        muct_error("locking %s failed: %m", path);
         goto err_close;
     }
 
