@@ -27,4 +27,6 @@ EXTRA_DIST += test/fake/verbs/verbs.map
 check_PROGRAMS += test/fake/verbs/verbs_ctl
 test_fake_verbs_verbs_ctl_SOURCES = test/fake/verbs/verbs_ctl.c
 test_fake_verbs_verbs_ctl_CPPFLAGS = $(AM_CPPFLAGS) $(VERBS_CFLAGS)
+# the program itself, not a script before it, which would run under a test's preloads
+test_fake_verbs_verbs_ctl_LDFLAGS = $(AM_LDFLAGS) -no-install
 test_fake_verbs_verbs_ctl_LDADD = test/fake/verbs/libibverbs.la

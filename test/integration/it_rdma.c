@@ -186,6 +186,7 @@ static uint64_t it_sent(unsigned number)
     const char *const cat[] = {"cat", path, NULL};
     it_result_t result;
     uint64_t bytes;
+    char *end;
 
     if (it_is_lab()) {
         snprintf(path, sizeof(path), "/sys/class/net/v%u/statistics/tx_bytes", number);
@@ -196,7 +197,9 @@ static uint64_t it_sent(unsigned number)
         result = it_run(argv, NULL);
     }
     it_expect_status(&result, 0);
-    bytes = strtoull(result.output, NULL, 10);
+    bytes = strtoull(result.output, &end, 10);
+    ck_assert_msg((end != result.output) && ((*end == ' ') || (*end == '\n')),
+                  "a count of bytes instead of '%s'", result.output);
     it_result_free(&result);
     return bytes;
 }
