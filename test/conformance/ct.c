@@ -2,6 +2,8 @@
 
 #include "test/conformance/ct.h"
 
+#include "test/support/mkv_hip.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -197,6 +199,7 @@ void ct_reset(ct_t *ct)
 void ct_close(ct_t *ct)
 {
     int is_other = ct->variant->is_other_process;
+    int error;
 
     if (ct->ep != NULL) {
         uct_ep_destroy(ct->ep);
@@ -209,6 +212,9 @@ void ct_close(ct_t *ct)
     }
 
     ct_side_close(&ct->side);
+    error = mkv_hip_last_error();
+    MKV_REQUIRE(error == 0, "the application would find HIP error %d of the transport",
+                error);
     if (is_other && !ct->is_hurt) {
         MKV_REQUIRE(mkv_proc_wait(&ct->peer) == 0, "the peer did not end");
         MKV_REQUIRE(mkv_proc_exit_status(&ct->peer) == 0, "the peer ended with %d",

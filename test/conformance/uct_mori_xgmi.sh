@@ -1,14 +1,15 @@
 #!/bin/sh
 # Our lane inside a node, on GPU memory of the HIP runtime on the CPU: a process for
 # each case; all cases over one connection; queues so short that they fill; copies by
-# the copy engines alone; each piece of work so slow that much is in flight.
+# the copy engines alone; each piece of work so slow that much is in flight. With the
+# rules of three releases of the runtime.
 set -eu
 here=$(dirname "$0")
 run() {
     sh "$here/run.sh" mori_xgmi "$@"
 }
 run "$@"
-run -1 "$@"
-UCX_MORI_XGMI_LISTS=2 UCX_MORI_XGMI_LIST_SIZE=64 UCX_MORI_XGMI_SEGS=2 run -1 "$@"
-UCX_MORI_XGMI_KERNEL=n run -1 "$@"
+HIPCPU_VERSION=7.0 run -1 "$@"
+HIPCPU_VERSION=5.7 UCX_MORI_XGMI_LISTS=2 UCX_MORI_XGMI_LIST_SIZE=64 UCX_MORI_XGMI_SEGS=2 run -1 "$@"
+HIPCPU_VERSION=7.0 UCX_MORI_XGMI_KERNEL=n run -1 "$@"
 HIPCPU_DELAY=300 run -1 "$@"

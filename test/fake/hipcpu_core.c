@@ -202,6 +202,7 @@ int hipcpu_enter(hipcpu_call_t *call)
     if (atomic_fetch_add_explicit(&call->count, 1, memory_order_relaxed) == 0) {
         hipcpu_register_call(call);
     }
+    (void)hipcpu_result(hipSuccess);
     if (!atomic_load_explicit(&hipcpu_has_faults, memory_order_relaxed)) {
         return hipSuccess;
     }
@@ -210,9 +211,12 @@ int hipcpu_enter(hipcpu_call_t *call)
     return (error == hipSuccess) ? hipSuccess : hipcpu_result(error);
 }
 
+/* Up to ROCm 6 the last error is the last result, whatever it is; from 7.0 on it is
+ * kept until it is asked for, and work that is not over is none. */
 hipError_t hipcpu_result(hipError_t error)
 {
-    if ((error != hipSuccess) && (error != hipErrorNotReady)) {
+    if ((hipcpu_config.major < 7) ||
+        ((error != hipSuccess) && (error != hipErrorNotReady))) {
         hipcpu_last_error = error;
     }
     return error;

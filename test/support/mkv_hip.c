@@ -21,6 +21,7 @@ static struct {
     int (*malloc_)(void **addr, size_t length);
     int (*free_)(void *addr);
     int (*memcpy_)(void *to, const void *from, size_t length, int kind);
+    int (*get_last_error)(void);
 } mkv_hip;
 
 
@@ -75,7 +76,8 @@ int mkv_hip_num_devices(void)
         !mkv_hip_bind(lib, "hipSetDevice", &mkv_hip.set_device) ||
         !mkv_hip_bind(lib, "hipMalloc", &mkv_hip.malloc_) ||
         !mkv_hip_bind(lib, "hipFree", &mkv_hip.free_) ||
-        !mkv_hip_bind(lib, "hipMemcpy", &mkv_hip.memcpy_)) {
+        !mkv_hip_bind(lib, "hipMemcpy", &mkv_hip.memcpy_) ||
+        !mkv_hip_bind(lib, "hipGetLastError", &mkv_hip.get_last_error)) {
         return 0;
     }
 
@@ -119,4 +121,9 @@ int mkv_hip_copy(void *to, const void *from, size_t length)
 {
     return (length == 0) ||
            (mkv_hip.memcpy_(to, from, length, MKV_HIP_MEMCPY_DEFAULT) == 0);
+}
+
+int mkv_hip_last_error(void)
+{
+    return (mkv_hip.num_devices > 0) ? mkv_hip.get_last_error() : 0;
 }

@@ -31,4 +31,7 @@ int mkv_hip_free(void *addr);
 /** Copy in any direction and wait; nonzero on success. */
 int mkv_hip_copy(void *to, const void *from, size_t length);
 
+/** @return What hipGetLastError() says to this thread; 0 without a runtime. */
+int mkv_hip_last_error(void);
+
 #endif

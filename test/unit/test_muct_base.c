@@ -122,6 +122,7 @@ START_TEST(versions_differ_only_here)
     ck_assert_uint_ge(info.length, 10000);
     ck_assert_int_eq(muct_gpu_query(&gpu, pinned, &info), UCS_ERR_NO_ELEM);
     ck_assert_int_eq(muct_gpu_query(&gpu, &on_stack, &info), UCS_ERR_NO_ELEM);
+    ck_assert_int_eq(gpu.get_last_error(), 0); /* none for the application to find */
 
     gpu.mem_free(device);
     gpu.host_free(pinned);
@@ -145,6 +146,7 @@ START_TEST(current_device_is_put_back)
 
     fail_calls("hipSetDevice", 1, 101);
     ck_assert_int_eq(muct_gpu_push_device(&gpu, 0, &prev), UCS_ERR_NO_DEVICE);
+    ck_assert_int_eq(gpu.get_last_error(), 0);
     gpu.get_device(&now);
     ck_assert_int_eq(now, 1);
 }

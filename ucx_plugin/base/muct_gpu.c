@@ -227,7 +227,8 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
     void *base;
 
     /* Unknown memory: an error up to ROCm 5, another type from 6 on. */
-    if (gpu->pointer_get_attributes(&attr, ptr) != MUCT_HIP_SUCCESS) {
+    if (muct_gpu_forget(gpu, gpu->pointer_get_attributes(&attr, ptr)) !=
+        MUCT_HIP_SUCCESS) {
         return UCS_ERR_NO_ELEM;
     }
 
@@ -239,7 +240,8 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
         return UCS_ERR_NO_ELEM;
     }
 
-    if (gpu->mem_get_address_range(&base, &length, (void *)ptr) != MUCT_HIP_SUCCESS) {
+    if (muct_gpu_forget(gpu, gpu->mem_get_address_range(&base, &length, (void *)ptr)) !=
+        MUCT_HIP_SUCCESS) {
         return UCS_ERR_NO_ELEM;
     }
 
@@ -255,17 +257,18 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
 {
     muct_gpu_mem_info_t info;
     uint64_t offset;
-    int fd;
+    int fd, ret;
 
     /* The HIP call exports whole allocations, so its dma-buf starts at the base. */
     if ((gpu->mem_get_handle_for_address_range != NULL) &&
-        (muct_gpu_query(gpu, ptr, &info) == UCS_OK) &&
-        (gpu->mem_get_handle_for_address_range(&fd, (void *)info.base, info.length,
-                                               MUCT_GPU_RANGE_HANDLE_DMABUF,
-                                               0) == MUCT_HIP_SUCCESS)) {
-        *fd_p = fd;
-        *offset_p = (uintptr_t)ptr - info.base;
-        return UCS_OK;
+        (muct_gpu_query(gpu, ptr, &info) == UCS_OK)) {
+        ret = gpu->mem_get_handle_for_address_range(&fd, (void *)info.base, info.length,
+                                                    MUCT_GPU_RANGE_HANDLE_DMABUF, 0);
+        if (muct_gpu_forget(gpu, ret) == MUCT_HIP_SUCCESS) {
+            *fd_p = fd;
+            *offset_p = (uintptr_t)ptr - info.base;
+            return UCS_OK;
+        }
     }
 
     if ((gpu->hsa_export_dmabuf != NULL) &&
@@ -319,7 +322,7 @@ void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev)
 
 const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error)
 {
-    const char *name = gpu->get_error_name(error);
+    const char *name = gpu->get_error_name(muct_gpu_forget(gpu, error));
 
     return (name == NULL) ? "unknown error" : name;
 }

@@ -17,6 +17,12 @@
  *
  * Threads. Everything here may be called from any thread. The current device of
  * the calling thread is left as it was found.
+ *
+ * Errors. The runtime keeps the last error of each thread, from ROCm 7.0 on until
+ * somebody asks for it, and applications ask after each of their kernel launches. An
+ * error of ours must not be found there: who calls a function of the table and gets
+ * another result than success calls @ref muct_gpu_error_name, or, where the error is
+ * not to be told, @ref muct_gpu_forget.
  */
 
 #include <ucs/config/parser.h>
@@ -85,6 +91,7 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(device_get_stream_priority_range, int, "hipDeviceGetStreamPriorityRange",        \
       (int *least, int *greatest))                                                     \
     X(get_error_name, const char *, "hipGetErrorName", (int error))                    \
+    X(get_last_error, int, "hipGetLastError", (void))                                  \
     X(mem_get_address_range, int, "hipMemGetAddressRange",                             \
       (void **base, size_t *size, void *ptr))                                          \
     X(pointer_get_attributes, int, "hipPointerGetAttributes",                          \
@@ -229,7 +236,22 @@ ucs_status_t muct_gpu_push_device(const muct_gpu_t *gpu, int device, int *prev_p
 void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev);
 
 
-/** Name of a hipError_t, for messages; never NULL. */
+/**
+ * Let the runtime forget the error that a call has just returned to this thread.
+ *
+ * @return @a error, which may be success; then nothing is done.
+ */
+static inline int muct_gpu_forget(const muct_gpu_t *gpu, int error)
+{
+    if (error != MUCT_HIP_SUCCESS) {
+        (void)gpu->get_last_error();
+    }
+
+    return error;
+}
+
+
+/** Name of a hipError_t, for messages, never NULL; the runtime forgets it. */
 const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error);
 
 

@@ -120,11 +120,12 @@ void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
     for (i = 0; i < queue->num_streams; ++i) {
         if (batch->events[i] != NULL) {
-            queue->gpu->event_destroy(batch->events[i]);
+            (void)muct_gpu_forget(queue->gpu,
+                                  queue->gpu->event_destroy(batch->events[i]));
         }
     }
     if (batch->entries != NULL) {
-        queue->gpu->host_free(batch->entries);
+        (void)muct_gpu_forget(queue->gpu, queue->gpu->host_free(batch->entries));
     }
     free(batch->ops);
     free(batch->uses);
@@ -154,7 +155,8 @@ static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *
     muct_error("hipEventRecord() on device %d failed: %s", queue->device,
                muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
-    (void)queue->gpu->stream_synchronize(queue->streams[stream]);
+    (void)muct_gpu_forget(queue->gpu,
+                          queue->gpu->stream_synchronize(queue->streams[stream]));
 }
 
 static void muct_xgmi_batch_call(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
@@ -272,6 +274,7 @@ static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *bat
     int ret = queue->gpu->stream_query(queue->streams[0]);
 
     if (ret == MUCT_HIP_NOT_READY) {
+        (void)muct_gpu_forget(queue->gpu, ret);
         return 0;
     }
 
@@ -320,6 +323,7 @@ int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
         ret = queue->gpu->event_query(batch->events[i]);
         if (ret == MUCT_HIP_NOT_READY) {
+            (void)muct_gpu_forget(queue->gpu, ret);
             return 0;
         }
         if (ret != MUCT_HIP_SUCCESS) {

@@ -27,7 +27,7 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("device %d copies without the kernel: hipModuleGetFunction(%s) = %s",
                   device, MUCT_XGMI_KERNEL_NAME, muct_gpu_error_name(gpu, ret));
-        gpu->module_unload(module);
+        (void)muct_gpu_forget(gpu, gpu->module_unload(module));
         return;
     }
 

@@ -129,6 +129,7 @@ static ucs_status_t muct_xgmi_map_open_self(muct_xgmi_map_t *map,
     }
 
     ret = map->gpu->device_enable_peer_access(key->device, 0);
+    (void)muct_gpu_forget(map->gpu, ret);
     if ((ret != MUCT_HIP_SUCCESS) && (ret != MUCT_HIP_PEER_ALREADY_ENABLED)) {
         muct_diag("hipDeviceEnablePeerAccess(%u) on device %d failed: %s", key->device,
                   region->device, muct_gpu_error_name(map->gpu, ret));
@@ -161,6 +162,7 @@ static ucs_status_t muct_xgmi_map_open_ipc(muct_xgmi_map_t *map,
     memcpy(&handle, key->handle, sizeof(handle));
     ret = map->gpu->ipc_open_mem_handle(&region->mapped, handle, map->gpu->ipc_flags);
     if (ret == MUCT_HIP_OUT_OF_MEMORY) {
+        (void)muct_gpu_forget(map->gpu, ret);
         muct_xgmi_map_shrink(map, 0, 0);
         ret =
             map->gpu->ipc_open_mem_handle(&region->mapped, handle, map->gpu->ipc_flags);

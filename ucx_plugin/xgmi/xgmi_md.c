@@ -112,7 +112,8 @@ int muct_xgmi_md_default_device(const muct_xgmi_md_t *md)
 {
     int device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
 
-    if ((device < 0) && (md->gpu->get_device(&device) != MUCT_HIP_SUCCESS)) {
+    if ((device < 0) &&
+        (muct_gpu_forget(md->gpu, md->gpu->get_device(&device)) != MUCT_HIP_SUCCESS)) {
         return 0;
     }
 
@@ -221,6 +222,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
 {
     muct_gpu_mem_info_t info;
     void *device_address;
+    int ret;
 
     if (muct_gpu_query(md->gpu, address, &info) == UCS_OK) {
         mem->length = muct_xgmi_range_fit(&info, (uintptr_t)address, length);
@@ -235,8 +237,8 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
         return UCS_OK;
     }
 
-    if (md->gpu->host_get_device_pointer(&device_address, address, 0) ==
-        MUCT_HIP_SUCCESS) {
+    ret = md->gpu->host_get_device_pointer(&device_address, address, 0);
+    if (muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS) {
         mem->is_host = 1;
         mem->device = muct_xgmi_md_default_device(md);
         mem->delta = (uintptr_t)device_address - (uintptr_t)address;
@@ -305,7 +307,7 @@ static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
 
     status = muct_xgmi_md_mem_reg(md, address, *length_p, &params, memh_p);
     if (status != UCS_OK) {
-        self->gpu->mem_free(address);
+        (void)muct_gpu_forget(self->gpu, self->gpu->mem_free(address));
         return status;
     }
 

@@ -72,7 +72,8 @@ void muct_xgmi_measure(muct_xgmi_queue_t *queue)
     void *memory;
 
     if ((queue->kernel == NULL) ||
-        (queue->gpu->mem_alloc(&memory, size) != MUCT_HIP_SUCCESS)) {
+        (muct_gpu_forget(queue->gpu, queue->gpu->mem_alloc(&memory, size)) !=
+         MUCT_HIP_SUCCESS)) {
         return;
     }
 
@@ -85,7 +86,7 @@ void muct_xgmi_measure(muct_xgmi_queue_t *queue)
     }
 
     queue->max_calls = (launch > 0) ? count - 1 : configured;
-    queue->gpu->mem_free(memory);
+    (void)muct_gpu_forget(queue->gpu, queue->gpu->mem_free(memory));
     muct_info("device %d: a launch takes %.1f us, up to %u pieces are copied by calls",
               queue->device, launch * 1e6, queue->max_calls);
 }

@@ -276,7 +276,8 @@ static ucs_status_t muct_xgmi_queue_create_streams(muct_xgmi_queue_t *queue)
     int ret;
 
     if (config->is_high_priority) {
-        (void)queue->gpu->device_get_stream_priority_range(&least, &greatest);
+        ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
+        (void)muct_gpu_forget(queue->gpu, ret);
     }
 
     for (i = 0; i < 1 + config->num_engines; ++i) {
@@ -315,20 +316,31 @@ static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
 /* Without a kernel the queue works, call by call. */
 static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 {
+    int ret;
+
     if (!queue->config->has_kernel) {
         return;
     }
 
-    if (queue->gpu->mem_alloc(&queue->arrivals, sizeof(uint32_t)) != MUCT_HIP_SUCCESS) {
+    ret = queue->gpu->mem_alloc(&queue->arrivals, sizeof(uint32_t));
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("device %d copies without the kernel: hipMalloc(%zu) = %s",
+                  queue->device, sizeof(uint32_t),
+                  muct_gpu_error_name(queue->gpu, ret));
         queue->arrivals = NULL;
         return;
     }
 
     /* The flag is zero: a source of four zero bytes. */
-    if ((queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flag,
-                                  sizeof(uint32_t), MUCT_HIP_MEMCPY_DEFAULT,
-                                  queue->streams[0]) != MUCT_HIP_SUCCESS) ||
-        (queue->gpu->stream_synchronize(queue->streams[0]) != MUCT_HIP_SUCCESS)) {
+    ret = queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flag,
+                                   sizeof(uint32_t), MUCT_HIP_MEMCPY_DEFAULT,
+                                   queue->streams[0]);
+    if (ret == MUCT_HIP_SUCCESS) {
+        ret = queue->gpu->stream_synchronize(queue->streams[0]);
+    }
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("device %d copies without the kernel: clearing its counter = %s",
+                  queue->device, muct_gpu_error_name(queue->gpu, ret));
         return;
     }
 
@@ -369,18 +381,18 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     free(queue->batches);
     for (i = 0; i < queue->num_streams; ++i) {
         if (queue->events[i] != NULL) {
-            gpu->event_destroy(queue->events[i]);
+            (void)muct_gpu_forget(gpu, gpu->event_destroy(queue->events[i]));
         }
-        gpu->stream_destroy(queue->streams[i]);
+        (void)muct_gpu_forget(gpu, gpu->stream_destroy(queue->streams[i]));
     }
     if (queue->module != NULL) {
-        gpu->module_unload(queue->module);
+        (void)muct_gpu_forget(gpu, gpu->module_unload(queue->module));
     }
     if (queue->arrivals != NULL) {
-        gpu->mem_free(queue->arrivals);
+        (void)muct_gpu_forget(gpu, gpu->mem_free(queue->arrivals));
     }
     if (queue->flag != NULL) {
-        gpu->host_free((void *)queue->flag);
+        (void)muct_gpu_forget(gpu, gpu->host_free((void *)queue->flag));
     }
     muct_gpu_pop_device(gpu, queue->device, prev);
     free(queue);
@@ -446,7 +458,8 @@ void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status)
     muct_xgmi_queue_start(queue);
     if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
         for (i = 0; i < queue->num_streams; ++i) {
-            (void)queue->gpu->stream_synchronize(queue->streams[i]);
+            (void)muct_gpu_forget(queue->gpu,
+                                  queue->gpu->stream_synchronize(queue->streams[i]));
         }
         muct_gpu_pop_device(queue->gpu, queue->device, prev);
     }

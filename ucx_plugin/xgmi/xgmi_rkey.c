@@ -25,8 +25,9 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
     int device;
 
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
-    if (((device < 0) &&
-         (muct_xgmi_global.gpu->get_device(&device) != MUCT_HIP_SUCCESS)) ||
+    if (((device < 0) && (muct_gpu_forget(muct_xgmi_global.gpu,
+                                          muct_xgmi_global.gpu->get_device(&device)) !=
+                          MUCT_HIP_SUCCESS)) ||
         !muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
         return UCS_OK;
     }

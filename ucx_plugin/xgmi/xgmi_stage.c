@@ -52,7 +52,7 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
 void muct_xgmi_stage_cleanup(muct_xgmi_stage_t *stage)
 {
     if (stage->memory != NULL) {
-        stage->gpu->host_free(stage->memory);
+        (void)muct_gpu_forget(stage->gpu, stage->gpu->host_free(stage->memory));
         free(stage->buffers);
     }
 }
