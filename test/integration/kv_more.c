@@ -8,9 +8,11 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SRC_SEED 3
 #define DST_SEED 90
@@ -22,6 +24,7 @@ typedef struct story {
     kv_shape_t shape;
     uint32_t num_blocks; /**< In each transfer */
     uint32_t rounds;     /**< Transfers, one after the other */
+    uint32_t min_pieces; /**< That one post must have */
     int is_both;         /**< A READ runs the other way at the same time */
     int sleeps;          /**< Wait on the event descriptor */
 } story_t;
@@ -67,6 +70,7 @@ static void end_xfer(kv_side_t *side, const story_t *story, mkv_xfer_t *xfer)
 {
     wait_for(side, story, MKV_EV_DONE, xfer);
     wait_for(side, story, MKV_EV_QUIET, xfer);
+    MKV_REQUIRE(!kv_has_event(side, MKV_EV_DONE, xfer), "done is told twice");
     KV_OK(mkv_xfer_close(xfer));
 }
 
@@ -102,6 +106,7 @@ static int dst_main(int fd, void *arg)
             kv_check_block(&side, mine[i], (uint8_t)(SRC_SEED + round), theirs[i]);
         }
         wait_for(&side, story, MKV_EV_QUIET, xfer);
+        MKV_REQUIRE(!kv_has_event(&side, MKV_EV_DONE, xfer), "done is told twice");
         KV_OK(mkv_xfer_close(xfer));
         if (story->is_both) {
             end_xfer(&side, story, reverse);
@@ -113,6 +118,14 @@ static int dst_main(int fd, void *arg)
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
+}
+
+static mkv_xfer_attr_t query(const mkv_xfer_t *xfer)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+
+    KV_OK(mkv_xfer_query(xfer, &attr));
+    return attr;
 }
 
 /* Post everything to the transfer's peer and seal it */
@@ -150,6 +163,7 @@ static void tell(story_t *story)
             reverse = kv_open_xfer(&side, 1000 + round, MKV_READ, MKV_DST);
         }
         plan = send_all(&side, xfer, theirs, story->num_blocks);
+        ck_assert_uint_ge(query(xfer).posted, story->min_pieces);
         if (story->is_both) {
             back = send_all(&side, reverse, &mine_for_read, 1);
             end_xfer(&side, story, reverse);
@@ -169,7 +183,10 @@ static void tell(story_t *story)
 
 START_TEST(ten_thousand_pieces_in_one_post)
 {
-    story_t story = {.shape = {3, 1, 10000, 64, 0}, .num_blocks = 3334, .rounds = 1};
+    story_t story = {.shape = {3, 1, 10000, 64, 0},
+                     .num_blocks = 3500, /* a few merge */
+                     .rounds = 1,
+                     .min_pieces = 10000};
 
     tell(&story);
 }
@@ -325,13 +342,13 @@ static int compare_ns(const void *a, const void *b)
 START_TEST(posting_to_a_stopped_peer_returns)
 {
     static uint64_t took_ns[NUM_POSTS];
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
     kv_shape_t shape = kv_shape_default;
     kv_side_t side = {0};
     mkv_event_t exposed;
     mkv_proc_t proc;
     mkv_xfer_t *xfer;
     mkv_plan_t *plan;
+    uint64_t posted;
     int i;
 
     kv_set_option("DRAIN_TIMEOUT", "500");
@@ -351,8 +368,8 @@ START_TEST(posting_to_a_stopped_peer_returns)
     }
     qsort(took_ns, NUM_POSTS, sizeof(took_ns[0]), compare_ns);
     ck_assert_uint_le(kv_stats(&side).inflight_ops, 64);
-    KV_OK(mkv_xfer_query(xfer, &attr));
-    ck_assert_uint_ge(attr.posted, NUM_POSTS * 16);
+    posted = query(xfer).posted;
+    ck_assert_uint_ge(posted, NUM_POSTS * 16);
     KV_OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
     mkv_proc_kill(&proc, SIGKILL);
     (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
@@ -362,8 +379,7 @@ START_TEST(posting_to_a_stopped_peer_returns)
     (void)mkv_proc_wait(&proc);
     mkv_test_pass("posting_to_a_stopped_peer_returns",
                   "%d posts of %u blocks, p50 %.1f us, p99 %.1f us", NUM_POSTS,
-                  (unsigned)(attr.posted / NUM_POSTS),
-                  (double)took_ns[NUM_POSTS / 2] / 1e3,
+                  (unsigned)(posted / NUM_POSTS), (double)took_ns[NUM_POSTS / 2] / 1e3,
                   (double)took_ns[NUM_POSTS * 99 / 100] / 1e3);
 }
 END_TEST
@@ -393,6 +409,160 @@ START_TEST(an_attached_worker_outlives_the_context)
     (void)ucp_worker_progress(open_params.ucp_worker);
     ucp_worker_destroy(open_params.ucp_worker);
     ucp_cleanup(open_params.ucp_context);
+}
+END_TEST
+
+/* ---- Ports ----------------------------------------------------------------------- */
+
+/* Whether this process holds the socket with this inode */
+static int is_own_socket(unsigned long inode)
+{
+    char path[64], target[64], wanted[64];
+    ssize_t length;
+    int fd;
+
+    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+    for (fd = 0; fd < 1024; ++fd) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        length = readlink(path, target, sizeof(target) - 1);
+        target[(length < 0) ? 0 : length] = '\0';
+        if (!strcmp(target, wanted)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Listening TCP sockets of this process, as the kernel lists them */
+static unsigned count_listeners(void)
+{
+    static const char *const tables[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
+    unsigned count = 0, state;
+    unsigned long inode;
+    char line[512];
+    FILE *file;
+    size_t i;
+
+    for (i = 0; i < 2; ++i) {
+        file = fopen(tables[i], "re");
+        MKV_REQUIRE((file != NULL) || (i > 0), "%s cannot be read", tables[i]);
+        while ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+            count += (sscanf(line, "%*s %*s %*s %x %*s %*s %*s %*s %*s %lu", &state,
+                             &inode) == 2) &&
+                     (state == 0x0a) && is_own_socket(inode);
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+    return count;
+}
+
+static unsigned listeners_of_context(const char *tls)
+{
+    kv_side_t side = {0};
+    unsigned count;
+
+    kv_set_option("TLS", tls);
+    kv_side_open_ctx(&side, "ports", -1);
+    count = count_listeners();
+    KV_OK(mkv_close(side.ctx));
+    kv_set_option("TLS", NULL);
+    return count;
+}
+
+/* UCX's tcp listens, so the count works; without it nobody does */
+START_TEST(a_context_listens_to_no_port_of_its_own)
+{
+    ck_assert_uint_gt(listeners_of_context("tcp"), 0);
+    ck_assert_uint_eq(listeners_of_context("posix,sysv,self"), 0);
+}
+END_TEST
+
+/* ---- Many at once ---------------------------------------------------------------- */
+
+#define NUM_XFERS 64u
+
+static unsigned count_threads(void)
+{
+    unsigned count = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "re");
+
+    MKV_REQUIRE(file != NULL, "/proc/self/status cannot be read");
+    while (fgets(line, sizeof(line), file) != NULL) {
+        (void)sscanf(line, "Threads: %u", &count);
+    }
+    fclose(file);
+    return count;
+}
+
+/* Transfer i moves block i there to block NUM_XFERS - 1 - i here */
+static int many_dst(int fd, void *arg)
+{
+    mkv_xfer_t *xfers[NUM_XFERS];
+    kv_side_t side = {0};
+    uint32_t i, block;
+
+    kv_side_open(&side, "dst", fd, arg, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    for (i = 0; i < NUM_XFERS; ++i) {
+        xfers[i] = kv_open_xfer(&side, i, MKV_WRITE, MKV_DST);
+        block = NUM_XFERS - 1 - i;
+        kv_expose(xfers[i], &block, 1);
+    }
+    for (i = 0; i < NUM_XFERS; ++i) {
+        (void)kv_wait_event(&side, MKV_EV_QUIET, xfers[i]);
+        KV_OK(query(xfers[i]).status);
+        kv_check_block(&side, NUM_XFERS - 1 - i, SRC_SEED, i);
+        KV_OK(mkv_xfer_close(xfers[i]));
+    }
+    kv_say(&side, "checked");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+/* All are bound before the first is posted; 64 need no more threads than one */
+START_TEST(sixty_four_transfers_at_once)
+{
+    kv_shape_t shape = {4, 2, NUM_XFERS, 4096, 0};
+    mkv_xfer_t *xfers[NUM_XFERS];
+    mkv_plan_t *plans[NUM_XFERS];
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    unsigned threads = 0;
+    uint32_t i;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, many_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    for (i = 0; i < NUM_XFERS; ++i) {
+        xfers[i] = kv_open_xfer(&side, i, MKV_WRITE, MKV_SRC);
+    }
+    for (i = 0; i < NUM_XFERS; ++i) {
+        exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfers[i]);
+        plans[i] = kv_plan(&side, &i, 1, &exposed, 0);
+    }
+    for (i = 0; i < NUM_XFERS; ++i) {
+        KV_OK(mkv_xfer_post(xfers[i], 0, plans[i], NULL, NULL));
+        KV_OK(mkv_xfer_seal(xfers[i], 0));
+        threads = (i == 0) ? count_threads() : threads;
+    }
+    ck_assert_uint_eq(kv_stats(&side).xfers_open, NUM_XFERS);
+    ck_assert_uint_eq(count_threads(), threads);
+    for (i = 0; i < NUM_XFERS; ++i) {
+        (void)kv_wait_event(&side, MKV_EV_QUIET, xfers[i]);
+        KV_OK(query(xfers[i]).status);
+        KV_OK(mkv_xfer_close(xfers[i]));
+        KV_OK(mkv_plan_destroy(plans[i]));
+    }
+    kv_expect(&side, "checked");
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
 }
 END_TEST
 
@@ -504,6 +674,8 @@ int main(void)
     tcase_add_test(tcase, sleeping_sides_are_woken);
     tcase_add_test(tcase, block_lists_arrive_equal);
     tcase_add_test(tcase, posting_to_a_stopped_peer_returns);
+    tcase_add_test(tcase, a_context_listens_to_no_port_of_its_own);
+    tcase_add_test(tcase, sixty_four_transfers_at_once);
     tcase_add_test(tcase, an_attached_worker_outlives_the_context);
     tcase_add_test(tcase, more_than_four_gib_in_one_piece);
     suite_add_tcase(suite, tcase);

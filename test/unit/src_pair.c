@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAIR_LAYERS 4
+
 pair_side_t pair_sides[PAIR_MAX_SIDES];
+uint32_t pair_layers = PAIR_LAYERS;
 uint64_t pair_now, pair_tick;
 
 /* Names of the variables that this case has set */
@@ -36,6 +39,7 @@ void pair_cleanup(void)
     }
     memset(pair_sides, 0, sizeof(pair_sides));
     pair_tick = 0;
+    pair_layers = PAIR_LAYERS;
 }
 
 static uint64_t pair_clock(void *arg)
@@ -63,7 +67,7 @@ int pair_holds(const pair_side_t *side, uint32_t block, unsigned origin,
 {
     uint32_t layer, part, byte;
 
-    for (layer = 0; layer < PAIR_LAYERS; ++layer) {
+    for (layer = 0; layer < pair_layers; ++layer) {
         for (part = 0; part < PAIR_PARTS; ++part) {
             for (byte = 0; byte < PAIR_BYTES; ++byte) {
                 if (pair_block(side, layer, part, block)[byte] !=
@@ -80,7 +84,7 @@ static void pair_fill(pair_side_t *side, unsigned index)
 {
     uint32_t layer, part, block, byte;
 
-    for (layer = 0; layer < PAIR_LAYERS; ++layer) {
+    for (layer = 0; layer < pair_layers; ++layer) {
         for (part = 0; part < PAIR_PARTS; ++part) {
             for (block = 0; block < PAIR_BLOCKS; ++block) {
                 for (byte = 0; byte < PAIR_BYTES; ++byte) {
@@ -98,7 +102,7 @@ static void pair_add_regions(pair_side_t *side)
     uint32_t layer, part;
     mkv_region_id_t id;
 
-    for (layer = 0; layer < PAIR_LAYERS; ++layer) {
+    for (layer = 0; layer < pair_layers; ++layer) {
         for (part = 0; part < PAIR_PARTS; ++part) {
             region.layer = (int32_t)layer;
             region.part = (uint16_t)part;
@@ -124,7 +128,7 @@ void pair_open(unsigned index)
     name[0] = (char)('A' + index);
     params.name = name;
     OK(mkv_open(NULL, &params, &side->ctx));
-    side->length = (size_t)PAIR_LAYERS * PAIR_PARTS * PAIR_BLOCKS * PAIR_BYTES;
+    side->length = (size_t)pair_layers * PAIR_PARTS * PAIR_BLOCKS * PAIR_BYTES;
     side->mem = malloc(side->length);
     ck_assert_ptr_nonnull(side->mem);
     pair_fill(side, index);

@@ -15,7 +15,6 @@
 
 #include "src/mkv_int.h"
 
-#define PAIR_LAYERS 4
 #define PAIR_PARTS 2
 #define PAIR_BLOCKS 32
 #define PAIR_BYTES 64
@@ -34,8 +33,9 @@ typedef struct pair_side {
 } pair_side_t;
 
 extern pair_side_t pair_sides[PAIR_MAX_SIDES];
-extern uint64_t pair_now;  /**< ns */
-extern uint64_t pair_tick; /**< ns that each look at the clock takes; 0 at first */
+extern uint32_t pair_layers; /**< 4, unless set before pair_setup() */
+extern uint64_t pair_now;    /**< ns */
+extern uint64_t pair_tick;   /**< ns that each look at the clock takes; 0 at first */
 
 #define A (&pair_sides[0])
 #define B (&pair_sides[1])

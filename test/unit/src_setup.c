@@ -512,6 +512,63 @@ START_TEST(optional_regions_may_be_missing)
 }
 END_TEST
 
+static mkv_xfer_t *open_on_map(mkv_ctx_t *ctx, mkv_map_t *const *map, mkv_role_t role)
+{
+    mkv_xfer_params_t params = {
+        .size = sizeof(params), .role = role, .legs = map, .num_legs = 1};
+    mkv_xfer_t *xfer;
+
+    OK(mkv_xfer_open(ctx, &params, &xfer));
+    return xfer;
+}
+
+/* Both sides have a state, but this request brings none */
+START_TEST(exposing_without_state_units_is_accepted)
+{
+    static char state[2][64];
+    const uint32_t block = 2;
+    mkv_units_t units = {
+        .num_local = 1, .num_remote = 1, .local = &block, .remote = &block};
+    mkv_region_t region = region_at(NULL, 1, 0);
+    mkv_xfer_t *active, *passive;
+    mkv_map_t *maps[2];
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_plan_t *plan;
+    unsigned i;
+
+    fake_ucp_reset();
+    for (i = 0; i < 2; ++i) {
+        open_for_map(i, NULL);
+        region.base = state[i];
+        add(pair_sides[i].ctx, &region);
+        OK(mkv_regions_commit(pair_sides[i].ctx, NULL));
+    }
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    OK(mkv_map_create(A->peers[1], NULL, &maps[0]));
+    OK(mkv_map_create(mkv_peer_find(B->ctx, A->ctx->process.ctx_id), NULL, &maps[1]));
+    active = open_on_map(A->ctx, &maps[0], MKV_SRC);
+    passive = open_on_map(B->ctx, &maps[1], MKV_DST);
+    OK(mkv_xfer_expose(passive, 0, &units, 1, NULL, 0));
+    pair_run();
+    ck_assert_uint_eq(pair_last(A, MKV_EV_EXPOSED, active)->num_units, 1);
+    OK(mkv_plan_create(maps[0], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_query(active).completed, 1);
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    OK(mkv_map_destroy(maps[0]));
+    OK(mkv_map_destroy(maps[1]));
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(dropped_regions_make_maps_stale)
 {
     mkv_map_attr_t attr = {.size = sizeof(attr)};
@@ -573,6 +630,32 @@ static mkv_xfer_t *bind_write(uint32_t num, mkv_xfer_t **passive_p)
     return active;
 }
 
+/* The plan is refused here; the text goes to the other side with the abort */
+START_TEST(a_block_count_mismatch_is_told_to_both_sides)
+{
+    const uint32_t blocks[] = {0, 1};
+    mkv_units_t units = {
+        .num_local = 2, .num_remote = 1, .local = blocks, .remote = blocks};
+    const char *what = "2 blocks here, 1 at peer B";
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = bind_write(1, &passive);
+    IS(mkv_plan_create(A->maps[1], &units, 1, 0, &plan), MKV_ERR_LENGTH);
+    OK(mkv_xfer_abort(active, MKV_ERR_LENGTH, mkv_last_error()));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_LENGTH);
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_LENGTH);
+    ck_assert_ptr_nonnull(strstr(pair_query(active).error, what));
+    ck_assert_ptr_nonnull(strstr(pair_last(B, MKV_EV_FAILED, passive)->text, what));
+    ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(one_plan_serves_all_layers_without_allocating)
 {
     mkv_xfer_t *active, *passive;
@@ -581,10 +664,11 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
     mkv_sel_t sel = {0};
     int32_t layer;
 
+    pair_layers = 61;
     pair_setup();
     active = bind_write(8, &passive);
     plan = pair_plan(A, 1, 0, 0, 8, 0);
-    for (layer = 0; layer < PAIR_LAYERS; ++layer) {
+    for (layer = 0; layer < (int32_t)pair_layers; ++layer) {
         sel.layer_lo = layer;
         sel.layer_hi = layer + 1;
         OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
@@ -592,10 +676,10 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
         allocs = (layer == 0) ? pair_stats(A).arena_allocs : allocs;
     }
     ck_assert_uint_eq(pair_stats(A).plans_created, 1);
-    ck_assert_uint_eq(pair_stats(A).plan_posts, PAIR_LAYERS);
+    ck_assert_uint_eq(pair_stats(A).plan_posts, pair_layers);
     ck_assert_uint_eq(pair_stats(A).arena_allocs, allocs);
-    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), PAIR_LAYERS);
-    ck_assert_uint_eq(fake_ucp_num_pieces(), PAIR_LAYERS * PAIR_PARTS * 8);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), pair_layers);
+    ck_assert_uint_eq(fake_ucp_num_pieces(), pair_layers * PAIR_PARTS * 8);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
@@ -606,19 +690,21 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
 }
 END_TEST
 
-/* A hundred thousand pieces through sixteen places */
+/* A hundred thousand pieces through sixteen places. Loop index: lists, of which there
+ * are never more than places, so that what they take does not grow either. */
 START_TEST(credits_bound_what_is_in_flight)
 {
     mkv_xfer_t *active, *passive;
     mkv_plan_t *plan;
-    unsigned rounds, i;
+    unsigned rounds, lists, i;
 
     pair_set("MAX_INFLIGHT_OPS", "16");
+    pair_set("SGL_MAX", "7");
     pair_setup();
-    fake_ucp_set_lists(0);
+    fake_ucp_set_lists(_i);
     active = bind_write(PAIR_BLOCKS, &passive);
     plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
-    rounds = 100000 / (PAIR_BLOCKS * PAIR_LAYERS * PAIR_PARTS) + 1;
+    rounds = 100000 / (PAIR_BLOCKS * pair_layers * PAIR_PARTS) + 1;
     for (i = 0; i < rounds; ++i) {
         OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
         ck_assert_uint_le(fake_ucp_num_waiting(CALLS), 16);
@@ -628,7 +714,12 @@ START_TEST(credits_bound_what_is_in_flight)
         (void)mkv_progress(A->ctx);
         ck_assert_uint_le(fake_ucp_num_waiting(CALLS), 16);
     }
-    ck_assert_uint_ge(fake_ucp_num_calls(FAKE_UCP_PUT), 100000);
+    ck_assert_uint_ge(pair_query(active).completed, 100000);
+    ck_assert_uint_ge(_i ? fake_ucp_num_pieces() : fake_ucp_num_calls(FAKE_UCP_PUT),
+                      100000);
+    lists = PAIR_BLOCKS * pair_layers * PAIR_PARTS / 7 + 1; /* of one post */
+    ck_assert_uint_le(pair_stats(A).arena_allocs,
+                      _i ? 2 * lists : 1); /* one is refused */
     ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
     ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
     ck_assert_uint_eq(pair_stats(A).queued_posts, 0);
@@ -705,7 +796,7 @@ END_TEST
 START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
 {
     mkv_xfer_t *active, *passive;
-    mkv_sel_t sel = {.layer_lo = 0, .layer_hi = PAIR_LAYERS - 1};
+    mkv_sel_t sel = {.layer_lo = 0, .layer_hi = pair_layers - 1};
     mkv_plan_t *plan;
 
     pair_setup();
@@ -786,6 +877,44 @@ START_TEST(source_waits_for_all_readers)
         OK(mkv_xfer_close(readers[i]));
         OK(mkv_plan_destroy(plans[i]));
     }
+    pair_teardown();
+}
+END_TEST
+
+/* One of two readers fails, the other has released its blocks or not (loop index) */
+START_TEST(source_is_quiet_once_when_a_reader_fails)
+{
+    mkv_xfer_params_t params = {
+        .size = sizeof(params), .id = 4, .mode = MKV_READ, .num_legs = 2};
+    mkv_xfer_t *source, *readers[2];
+    unsigned i;
+
+    fake_ucp_reset();
+    pair_open(0);
+    for (i = 1; i <= 2; ++i) {
+        pair_open(i);
+        pair_connect(0, i);
+    }
+    params.legs = &A->maps[1];
+    OK(mkv_xfer_open(A->ctx, &params, &source));
+    pair_expose(source, 0, 4);
+    for (i = 0; i < 2; ++i) {
+        readers[i] = pair_xfer(&pair_sides[i + 1], 0, 4, MKV_READ, MKV_DST);
+    }
+    pair_run();
+    if (_i) {
+        OK(mkv_xfer_seal(readers[0], 0));
+        pair_run();
+    }
+    OK(mkv_xfer_abort(readers[1], MKV_ERR_GATE, "no room"));
+    pair_run();
+    ck_assert_int_eq(pair_query(source).status, MKV_ERR_GATE);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_FAILED, source), 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 1);
+    ck_assert_int_eq(pair_query(readers[0]).status, _i ? MKV_OK : MKV_ERR_GATE);
+    OK(mkv_xfer_close(source));
+    OK(mkv_xfer_close(readers[0]));
+    OK(mkv_xfer_close(readers[1]));
     pair_teardown();
 }
 END_TEST
@@ -880,15 +1009,18 @@ int main(void)
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
     tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);
+    tcase_add_test(tcase, exposing_without_state_units_is_accepted);
     tcase_add_test(tcase, dropped_regions_make_maps_stale);
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
+    tcase_add_test(tcase, a_block_count_mismatch_is_told_to_both_sides);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
-    tcase_add_test(tcase, credits_bound_what_is_in_flight);
+    tcase_add_loop_test(tcase, credits_bound_what_is_in_flight, 0, 2);
     tcase_add_test(tcase, byte_credits_return_exactly);
     tcase_add_test(tcase, chunks_of_positions_equal_one_shot);
     tcase_add_test(tcase, seal_refuses_a_forgotten_layer_on_both_sides);
     tcase_add_test(tcase, gates_open_by_signal);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
+    tcase_add_loop_test(tcase, source_is_quiet_once_when_a_reader_fails, 0, 2);
     tcase_add_test(tcase, old_ucx_is_refused);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
     tcase_add_test(tcase, dump_and_strings_cover_everything);

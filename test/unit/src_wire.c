@@ -5,7 +5,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/wire.h"
+#include "src/wire_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,6 +294,33 @@ START_TEST(cut_or_altered_blobs_are_refused)
 }
 END_TEST
 
+/* An item that this version does not know at the end of a blob, as a later one may
+ * write it */
+static void add_item(mkv_wbuf_t *wbuf, uint16_t flags)
+{
+    mkv_wbuf_put_u16(wbuf, 200);
+    mkv_wbuf_put_u16(wbuf, flags);
+    mkv_wbuf_put_u32(wbuf, 3);
+    mkv_wbuf_put(wbuf, "new", 3);
+    wbuf->data[5] = MKV_WIRE_MINOR + 1;
+    mkv_wire_store(wbuf->data + 8, wbuf->length, 4);
+    mkv_wire_store(wbuf->data + 12,
+                   mkv_wire_checksum(wbuf->length, wbuf->data + 20, wbuf->length - 20),
+                   8);
+}
+
+/* Loop index: the item is marked as one that must be understood */
+START_TEST(items_of_a_later_version_are_skipped_unless_critical)
+{
+    mkv_wbuf_t wbuf = encode_blob(1);
+
+    add_item(&wbuf, (uint16_t)_i);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length),
+                     _i ? MKV_ERR_VERSION : MKV_OK);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 /* A region outside its registration, units outside their region, ranks out of range */
 START_TEST(lying_blobs_are_refused)
 {
@@ -337,6 +364,8 @@ int main(void)
     tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, blobs_survive_the_way, 0, 2);
+    tcase_add_loop_test(tcase, items_of_a_later_version_are_skipped_unless_critical, 0,
+                        2);
     tcase_add_test(tcase, cut_or_altered_blobs_are_refused);
     tcase_add_test(tcase, lying_blobs_are_refused);
     suite_add_tcase(suite, tcase);
