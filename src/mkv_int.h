@@ -465,6 +465,7 @@ void mkv_peer_destroy(mkv_peer_t *peer);
 void mkv_peer_query_transports(mkv_peer_t *peer);
 /** @return MKV_OK, or MKV_ERR_BACKEND in strict mode. */
 mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
+void mkv_peer_log_rejected(mkv_peer_t *peer);
 int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                      ucs_memory_type_t remote);
 

@@ -323,6 +323,7 @@ static void mkv_peer_check_ready(mkv_peer_t *peer)
                  peer->name, mkv_backend_string(peer->backend), peer->transports,
                  peer->is_same_host ? "same" : "other", peer->num_regions,
                  peer->info.topology.tp_rank, peer->info.topology.tp_size);
+    mkv_peer_log_rejected(peer);
     event = mkv_event_add(ctx, MKV_EV_PEER_READY);
     if (event != NULL) {
         event->peer = peer;

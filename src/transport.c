@@ -123,6 +123,32 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size)
     return ctx->opts->strict ? MKV_ERR_BACKEND : MKV_OK;
 }
 
+/* Classes better than the one that was taken, each with what is known about why not */
+void mkv_peer_log_rejected(mkv_peer_t *peer)
+{
+    const char *tls = mkv_config_tls(peer->ctx->config);
+    char text[384] = "";
+    size_t length = 0;
+    mkv_backend_t each;
+    int is_local;
+
+    if ((peer->ctx->opts->backend != MKV_BACKEND_UNKNOWN) ||
+        (peer->backend <= MKV_BACKEND_XGMI)) {
+        return;
+    }
+    for (each = MKV_BACKEND_XGMI; each < peer->backend; ++each) {
+        is_local = (each != MKV_BACKEND_RDMA);
+        mkv_text(text + length, sizeof(text) - length, "%s%s: %s",
+                 length > 0 ? ", " : "", mkv_backend_string(each),
+                 (is_local && !peer->is_same_host) ? "another host"
+                                                   : "no lane connected");
+        length = strlen(text);
+    }
+    mkv_log_info(peer->ctx, "peer %s: %s is taken, for want of better ones (%s)%s%s",
+                 peer->name, mkv_backend_string(peer->backend), text,
+                 tls[0] != '\0' ? ", TLS is " : "", tls);
+}
+
 /*
  * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
  * fails the endpoint in peer failure mode. So only lanes that are known to take lists

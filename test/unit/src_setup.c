@@ -305,8 +305,8 @@ static void keep_dump(void *arg, const char *line)
     mkv_text(kept_dump + length, sizeof(kept_dump) - length, "%s\n", line);
 }
 
-/* A and B know each other, and A's lines are kept */
-static mkv_peer_attr_t connect_kept(void)
+/* A and B know each other, and A's lines are kept; B is @a far hosts away */
+static mkv_peer_attr_t connect_kept(uint64_t far)
 {
     mkv_open_params_t params = {.size = sizeof(params), .log = keep_line};
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
@@ -315,6 +315,7 @@ static mkv_peer_attr_t connect_kept(void)
 
     open_bare(0, &params);
     pair_open(1);
+    B->ctx->process.host_id += far;
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     OK(mkv_peer_add(A->ctx, blob, length, "prefill", &A->peers[1]));
     pair_run();
@@ -327,10 +328,34 @@ START_TEST(a_fallback_is_told_with_its_reason)
     pair_set("BACKEND", "xgmi");
     fake_ucp_reset();
     fake_ucp_set_transport("tcp");
-    ck_assert_int_eq(connect_kept().backend, MKV_BACKEND_TCP);
+    ck_assert_int_eq(connect_kept(0).backend, MKV_BACKEND_TCP);
     ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_WARN],
                                  "backend xgmi wanted, but tcp would carry it: UCX "
                                  "connected only [tcp/fake0]"));
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: the peer is on another host */
+START_TEST(auto_says_why_nothing_better)
+{
+    mkv_peer_attr_t attr;
+
+    pair_set("LOG_LEVEL", "info");
+    pair_set("TLS", "tcp");
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    attr = connect_kept((uint64_t)_i);
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_TCP);
+    ck_assert_int_eq(attr.is_same_host, !_i);
+    ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_INFO],
+                                 _i ? "peer prefill: tcp is taken, for want of better "
+                                      "ones (xgmi: another host, ipc: another host, "
+                                      "rdma: no lane connected, shm: another host), "
+                                      "TLS is tcp"
+                                    : "(xgmi: no lane connected, ipc: no lane "
+                                      "connected, rdma: no lane connected, shm: no "
+                                      "lane connected), TLS is tcp"));
     pair_teardown();
 }
 END_TEST
@@ -342,7 +367,7 @@ START_TEST(one_line_says_what_carries_the_data)
 
     pair_set("LOG_LEVEL", "info");
     fake_ucp_reset();
-    attr = connect_kept();
+    attr = connect_kept(0);
     ck_assert_ptr_nonnull(strstr(line, "prefill"));
     ck_assert_ptr_nonnull(strstr(line, "backend xgmi"));
     ck_assert_ptr_nonnull(strstr(line, "mori_xgmi/fake0"));
@@ -1004,6 +1029,7 @@ int main(void)
     tcase_add_test(tcase, closing_one_side_tells_the_other);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
     tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
+    tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
     tcase_add_test(tcase, one_line_says_what_carries_the_data);
     tcase_add_test(tcase, messages_arrive_in_order);
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
