@@ -9,7 +9,8 @@
  * this one is counted, and only between the marks below; each row and phase is a dump
  * of its own, whose description is the same as the first columns printed here.
  *
- * malloc() and its kin are defined here to count calls; the C library does the work.
+ * malloc() and its kin are defined here, seen by all libraries, to count calls; the C
+ * library does the work.
  */
 
 #include "perf/clock.h"
@@ -40,6 +41,8 @@ enum { BENCH_STEP = 8 }; /* from row to row; the last row is max_batch_size */
 static uint64_t bench_num_allocs;
 
 #ifndef __SANITIZE_ADDRESS__
+#pragma GCC visibility push(default)
+
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t num, size_t size);
 void *__libc_realloc(void *memory, size_t size);
@@ -69,6 +72,8 @@ int posix_memalign(void **memory_p, size_t alignment, size_t size)
     *memory_p = __libc_memalign(alignment, size);
     return (*memory_p == NULL) ? 12 /* ENOMEM */ : 0;
 }
+
+#pragma GCC visibility pop
 #endif
 
 static uint64_t bench_heap_bytes(void)
