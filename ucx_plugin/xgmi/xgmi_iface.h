@@ -26,10 +26,10 @@ typedef enum muct_xgmi_dir {
 
 /**
  * Longest list of one call, in entries; UCP cuts longer ones. It copies handles and
- * keys of a list before each call: these 16 KiB stay in the first-level cache, and only
- * this much is copied again when a call has to wait for resources.
+ * keys of a list before each call: on its stack, when an array is no longer than this,
+ * else into memory that it allocates for every call.
  */
-#define MUCT_XGMI_MAX_SGL 1024
+#define MUCT_XGMI_MAX_SGL (UCS_ALLOCA_MAX_SIZE / sizeof(uct_mem_h))
 
 #define MUCT_XGMI_MAX_QUEUES (MUCT_XGMI_MAX_DEVICES * MUCT_XGMI_NUM_DIRS)
 
