@@ -92,7 +92,9 @@ static void mkv_lists_set_keys(mkv_lists_t *lists, const mkv_pair_t *pair, size_
     }
 }
 
-/* The common case: whole runs of a dense pair; everything per block happens here */
+/* The common case: whole runs of a dense pair; everything per block happens here.
+ * Neighbouring runs have neighbouring positions, so the sum of their counts is known.
+ */
 static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
                                const mkv_run_t *runs, size_t num)
 {
@@ -102,7 +104,6 @@ static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
     uint64_t unit_bytes = pair->unit_bytes;
     char *local_base = pair->local_base;
     uint64_t remote_base = pair->remote_base;
-    uint64_t bytes = 0;
     size_t i;
 
 #pragma GCC unroll 4
@@ -110,10 +111,13 @@ static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
         buffers[i] = local_base + runs[i].local * unit_bytes;
         remotes[i] = remote_base + runs[i].remote * unit_bytes;
         lengths[i] = runs[i].count * unit_bytes;
-        bytes += lengths[i];
     }
-    lists->num += num;
-    lists->bytes += bytes;
+    if (num > 0) {
+        lists->num += num;
+        lists->bytes +=
+            ((uint64_t)runs[num - 1].pos + runs[num - 1].count - runs[0].pos) *
+            unit_bytes;
+    }
 }
 
 static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
