@@ -101,13 +101,15 @@ void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
     }
 }
 
-/* One thread block: the tiles [tile, end), which begin inside an entry. */
+/* One thread block, or behind the last the tail: tiles that begin inside an entry. */
 static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *entries,
                                 uint32_t block)
 {
     const muct_xgmi_copy_args_t *args = &op->u.launch.args;
     uint64_t tile = muct_xgmi_block_tile(args, block);
-    uint64_t end = muct_xgmi_block_tile(args, block + 1);
+    uint64_t end = (block < op->u.launch.num_blocks)
+                       ? muct_xgmi_block_tile(args, block + 1)
+                       : args->num_tiles;
     uint32_t i = args->first_entry[block];
     uint64_t count, begin, stop;
     const muct_xgmi_entry_t *entry;
@@ -152,7 +154,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
     if (hipcpu_config.is_copy_on) {
         entries = (void *)hipcpu_resolve("kernel list", op->device, args->entries,
                                          args->num_entries * sizeof(*entries), NULL);
-        for (block = 0; block < op->u.launch.num_blocks; ++block) {
+        for (block = 0; block <= op->u.launch.num_blocks; ++block) {
             hipcpu_kernel_block(op, entries, block);
         }
     }
@@ -181,6 +183,16 @@ static bool hipcpu_kernel_uses(const hipcpu_op_t *op, uintptr_t base, size_t siz
     return false;
 }
 
+/* A tail is where first_entry says that there is one. */
+static bool hipcpu_tail_is_good(const muct_xgmi_copy_args_t *args, unsigned grid)
+{
+    uint64_t tail = args->num_tiles - muct_xgmi_block_tile(args, grid);
+    uint32_t count = args->num_entries - args->first_entry[grid];
+
+    return ((tail == 0) == (count == 0)) && (count <= args->num_entries) &&
+           (tail <= MUCT_XGMI_MAX_TAIL_TILES) && ((tail == 0) || (grid > 1));
+}
+
 static void hipcpu_launch_check(const muct_xgmi_copy_args_t *args, unsigned grid,
                                 unsigned block)
 {
@@ -191,8 +203,7 @@ static void hipcpu_launch_check(const muct_xgmi_copy_args_t *args, unsigned grid
                       MUCT_XGMI_KERNEL_VERSION);
     }
     if ((grid == 0) || (grid > MUCT_XGMI_MAX_BLOCKS) || (args->num_entries == 0) ||
-        (args->num_tiles < grid) ||
-        (muct_xgmi_block_tile(args, grid) != args->num_tiles) ||
+        (args->num_tiles < grid) || !hipcpu_tail_is_good(args, grid) ||
         ((block % MUCT_XGMI_MIN_THREADS) != 0)) {
         hipcpu_misuse("kernel: %u blocks of %u threads for %u entries of %llu tiles",
                       grid, block, args->num_entries,

@@ -145,11 +145,43 @@ static muct_xgmi_entry_t memory[2000];
 static muct_xgmi_list_t list;
 static uint32_t arrivals, flag;
 
-static void run(uint32_t max_blocks)
+static uint32_t entry_of(uint64_t tile)
+{
+    uint32_t i = 0;
+
+    while ((i + 1 < muct_xgmi_list_count(&list)) &&
+           (memory[i + 1].first_tile <= tile)) {
+        ++i;
+    }
+    return i;
+}
+
+/* A tail where the list is too short to have got one: half of it, several batches. */
+static void give_tail(muct_xgmi_launch_t *launch)
+{
+    muct_xgmi_copy_args_t *args = &launch->args;
+    uint64_t shared = args->num_tiles / 2;
+    uint32_t block;
+
+    if ((launch->num_blocks == 1) || (shared < launch->num_blocks)) {
+        return;
+    }
+    args->block_tiles = shared / launch->num_blocks;
+    args->extra_blocks = (uint32_t)(shared % launch->num_blocks);
+    for (block = 0; block <= launch->num_blocks; ++block) {
+        args->first_entry[block] = entry_of(muct_xgmi_block_tile(args, block));
+    }
+    ck_assert_uint_lt(args->first_entry[launch->num_blocks], args->num_entries);
+}
+
+static void run(uint32_t max_blocks, bool with_tail)
 {
     muct_xgmi_launch_t launch;
 
     muct_xgmi_list_finish(&list, max_blocks, &launch);
+    if (with_tail) {
+        give_tail(&launch);
+    }
     launch.args.arrivals = (uintptr_t)&arrivals;
     launch.args.flag = (uintptr_t)&flag;
     launch.args.sequence = 77;
@@ -177,7 +209,7 @@ static void check_one(size_t dst_offset, size_t src_offset, size_t length)
     muct_xgmi_list_init(&list, memory, 1);
     ck_assert(muct_xgmi_list_add(&list, (uintptr_t)dst + dst_offset,
                                  (uintptr_t)src + src_offset, length));
-    run(2);
+    run(2, dst_offset % 2 == 0);
     for (i = 0; i < dst_offset; ++i) {
         ck_assert_uint_eq(dst[i], 0);
     }
@@ -227,7 +259,10 @@ START_TEST(a_random_list)
         }
         memcpy(expected + to, src + from, length);
     }
-    run(1 + ((uint32_t)_i * 2));
+    run(1 + ((uint32_t)_i * 2), false);
+    ck_assert(memcmp(dst, expected, size) == 0);
+    memset(dst, 0, size);
+    run(1 + ((uint32_t)_i * 2), true);
     ck_assert(memcmp(dst, expected, size) == 0);
     free(src);
     free(dst);

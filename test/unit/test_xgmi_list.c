@@ -28,7 +28,9 @@ START_TEST(layout_is_the_same_for_every_compiler)
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, entries), 24);
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, sequence), 48);
     ck_assert_uint_eq(offsetof(muct_xgmi_copy_args_t, first_entry), 56);
-    ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t), 56 + (4 * MUCT_XGMI_MAX_BLOCKS));
+    /* and 4 bytes at the end, for its alignment */
+    ck_assert_uint_eq(sizeof(muct_xgmi_copy_args_t),
+                      56 + (4 * (MUCT_XGMI_MAX_BLOCKS + 1)) + 4);
 }
 END_TEST
 
@@ -111,27 +113,78 @@ START_TEST(a_full_list_refuses_and_keeps_what_it_has)
 }
 END_TEST
 
-/* Every tile belongs to one block, and every block begins in the right entry. */
+static void check_entry_of(uint32_t number, uint64_t tile)
+{
+    const muct_xgmi_entry_t *entry = &memory[number];
+    uint64_t count = muct_xgmi_tile_count(entry->dst, entry->length);
+
+    ck_assert_uint_le(entry->first_tile, tile);
+    ck_assert_uint_lt(tile, entry->first_tile + count);
+}
+
+/* Every tile belongs to one block or to the tail, and each begins in the right entry.
+ */
 static void check_launch(const muct_xgmi_launch_t *launch)
 {
     const muct_xgmi_copy_args_t *args = &launch->args;
-    uint64_t tile, next, count;
+    uint64_t tail = muct_xgmi_block_tile(args, launch->num_blocks);
+    uint32_t tail_entry = args->first_entry[launch->num_blocks];
+    uint64_t tile, next;
     uint32_t block;
-    const muct_xgmi_entry_t *entry;
 
     ck_assert_uint_eq(muct_xgmi_block_tile(args, 0), 0);
-    ck_assert_uint_eq(muct_xgmi_block_tile(args, launch->num_blocks), args->num_tiles);
     for (block = 0; block < launch->num_blocks; ++block) {
         tile = muct_xgmi_block_tile(args, block);
         next = muct_xgmi_block_tile(args, block + 1);
-        entry = &memory[args->first_entry[block]];
-        count = muct_xgmi_tile_count(entry->dst, entry->length);
         ck_assert_uint_lt(tile, next);
-        ck_assert_uint_le(next - tile, (args->num_tiles / launch->num_blocks) + 1);
-        ck_assert_uint_le(entry->first_tile, tile);
-        ck_assert_uint_lt(tile, entry->first_tile + count);
+        ck_assert_uint_le(next - tile, (tail / launch->num_blocks) + 1);
+        check_entry_of(args->first_entry[block], tile);
+    }
+
+    ck_assert_uint_le(tail, args->num_tiles);
+    if (tail == args->num_tiles) {
+        ck_assert_uint_eq(tail_entry, args->num_entries);
+    } else {
+        ck_assert_uint_gt(launch->num_blocks, 1);
+        ck_assert_uint_le(args->num_tiles - tail, MUCT_XGMI_MAX_TAIL_TILES);
+        check_entry_of(tail_entry, tail);
     }
 }
+
+static uint64_t tail_of(const muct_xgmi_launch_t *launch)
+{
+    return launch->args.num_tiles -
+           muct_xgmi_block_tile(&launch->args, launch->num_blocks);
+}
+
+START_TEST(the_tail_of_a_long_list_is_in_no_range)
+{
+    muct_xgmi_launch_t launch;
+    uint64_t i;
+
+    for (i = 0; i < CAPACITY; ++i) {
+        ck_assert(muct_xgmi_list_add(&list, i << 32, i << 33, 65536));
+    }
+    muct_xgmi_list_finish(&list, 8, &launch);
+    check_launch(&launch);
+    ck_assert_uint_eq(tail_of(&launch), CAPACITY * 16 / 32);
+    muct_xgmi_list_finish(&list, 10, &launch);
+    check_launch(&launch);
+    ck_assert_uint_eq(tail_of(&launch), CAPACITY * 16 / 4);
+
+    /* none where there is nobody to share it with, or too little of it */
+    muct_xgmi_list_finish(&list, 1, &launch);
+    check_launch(&launch);
+    ck_assert_uint_eq(tail_of(&launch), 0);
+    muct_xgmi_list_init(&list, memory, CAPACITY);
+    for (i = 0; i < CAPACITY; ++i) {
+        ck_assert(muct_xgmi_list_add(&list, i << 32, i << 33, 4096));
+    }
+    muct_xgmi_list_finish(&list, 8, &launch);
+    check_launch(&launch);
+    ck_assert_uint_eq(tail_of(&launch), 0);
+}
+END_TEST
 
 START_TEST(one_long_entry_among_short_ones_is_shared_by_all_blocks)
 {
@@ -227,6 +280,7 @@ int main(void)
     tcase_add_test(tcase, neighbours_on_both_sides_become_one);
     tcase_add_test(tcase, zero_bytes_add_nothing);
     tcase_add_test(tcase, a_full_list_refuses_and_keeps_what_it_has);
+    tcase_add_test(tcase, the_tail_of_a_long_list_is_in_no_range);
     tcase_add_test(tcase, one_long_entry_among_short_ones_is_shared_by_all_blocks);
     tcase_add_loop_test(tcase, random_lists_are_split_evenly, 0, 4);
     tcase_add_test(tcase, short_lists_use_small_launches);

@@ -19,11 +19,16 @@
  * entry, tiles begin where the destination is aligned to a vector; only the
  * first one has a ragged start and only the last one a ragged end.
  *
+ * Thread blocks are not equally fast: some share what leads to the link. The tail
+ * of a long list is therefore in no block's range: who is done with its range takes
+ * tiles of the tail, wave by wave, until none is left.
+ *
  * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.
  *
  * End. The thread block that arrives last stores args.sequence to args.flag,
  * after every byte of the list is visible to the host and to all devices. Then
- * args.arrivals is zero again. Launches that may run at the same time need
+ * args.arrivals, which counts blocks and the tiles taken of the tail, is zero
+ * again. Launches that may run at the same time need
  * their own arrivals and flag; launches of one stream may share them.
  *
  * Everything here has the same layout on the host, on AMD and on NVIDIA.
@@ -43,7 +48,7 @@
 #define MUCT_XGMI_KERNEL_NAME "muct_xgmi_copy"
 
 /** Changes with any change of layout or meaning in this file */
-#define MUCT_XGMI_KERNEL_VERSION 1
+#define MUCT_XGMI_KERNEL_VERSION 2
 
 /** Bytes of a vector, the unit of a lane's loads and stores */
 #define MUCT_XGMI_VECTOR_SIZE 16
@@ -60,6 +65,12 @@
 /** Most threads of a thread block; block sizes are multiples of the minimum */
 #define MUCT_XGMI_MAX_THREADS 1024
 #define MUCT_XGMI_MIN_THREADS 64
+
+/** Most tiles of the tail; what takes them may count further, below an arrival */
+#define MUCT_XGMI_MAX_TAIL_TILES (1u << 22)
+
+/** A thread block's arrival; below it args.arrivals counts tiles taken of the tail */
+#define MUCT_XGMI_ARRIVAL (1u << 24)
 
 /** Most entries of one launch */
 #define MUCT_XGMI_MAX_ENTRIES (1u << 30)
@@ -79,14 +90,15 @@ typedef struct muct_xgmi_copy_args {
     uint32_t version;      /**< MUCT_XGMI_KERNEL_VERSION */
     uint32_t num_entries;  /**< Not 0 */
     uint64_t num_tiles;    /**< Tiles of all entries */
-    uint64_t block_tiles;  /**< Tiles of a thread block */
+    uint64_t block_tiles;  /**< Tiles of a thread block's range */
     uint64_t entries;      /**< muct_xgmi_entry_t[num_entries], aligned to 32 */
     uint64_t arrivals;     /**< uint32_t in device memory, 0 before the launch */
     uint64_t flag;         /**< uint32_t in pinned host memory; 0: tell nobody */
     uint32_t sequence;     /**< Value that ends up in the flag */
     uint32_t extra_blocks; /**< The first so many blocks have one tile more */
-    /** Entry that holds the first tile of each thread block */
-    uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS];
+    /** Entry that holds the first tile of each thread block, and behind them that of
+     * the tail; without a tail, num_entries */
+    uint32_t first_entry[MUCT_XGMI_MAX_BLOCKS + 1];
 } muct_xgmi_copy_args_t;
 
 
@@ -119,7 +131,7 @@ MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_end(uint64_t dst, uint64_t length, uint64
 }
 
 
-/** First tile of a thread block; that of the block behind the last is the end. */
+/** First tile of a thread block; that of the block behind the last begins the tail. */
 MUCT_XGMI_FUNC uint64_t muct_xgmi_block_tile(const muct_xgmi_copy_args_t *args,
                                              uint32_t block)
 {

@@ -5,8 +5,9 @@
  *
  * A thread block takes its range of tiles in the order of the list. It stages the
  * entries in shared memory, one vector a thread, and reads the next ones from the
- * host while it works on these. Its waves take every n-th tile. To find the entry
- * of a tile, the lanes of a wave look at as many entries at once.
+ * host while it works on these. Its waves take every n-th tile, and of the list's
+ * tail the next one that no wave of any block has taken. To find the entry of a
+ * tile, the lanes of a wave look at as many entries at once.
  *
  * A tile is loaded whole, then stored whole: what keeps a link busy is the number
  * of bytes under way. Stores are always aligned vectors. When the source is not
@@ -38,6 +39,7 @@ typedef uint4 muct_vec_t;
 #define MUCT_TILE_VECS (MUCT_XGMI_TILE_SIZE / MUCT_VEC_SIZE)
 #define MUCT_UNROLL (MUCT_TILE_VECS / MUCT_WAVE)
 #define MUCT_HALF (MUCT_UNROLL / 2)
+#define MUCT_FEW 2
 
 #if defined(__cplusplus)
 #define MUCT_KERNEL extern "C" __global__
@@ -65,6 +67,9 @@ union muct_pair {
 struct muct_batch {
     ulonglong2 addr[MUCT_BATCH]; /* destination, source */
     ulonglong2 span[MUCT_BATCH]; /* length, first tile */
+    uint32_t entry;              /* number of the first one */
+    uint32_t count;
+    uint32_t stop; /* behind the last tile to copy */
 };
 
 static __device__ __forceinline__ muct_vec_t muct_load(uint64_t addr)
@@ -83,6 +88,16 @@ static __device__ __forceinline__ uint64_t muct_shuffle(uint64_t value, uint32_t
     return __shfl((unsigned long long)value, (int)lane, MUCT_WAVE);
 #else
     return __shfl_sync(0xffffffffu, value, (int)lane);
+#endif
+}
+
+/* What the wave's first lane has. */
+static __device__ __forceinline__ uint32_t muct_first(uint32_t value)
+{
+#if defined(__HIPCC__)
+    return (uint32_t)__builtin_amdgcn_readfirstlane((int)value);
+#else
+    return (uint32_t)__shfl_sync(0xffffffffu, value, 0);
 #endif
 }
 
@@ -106,31 +121,31 @@ static __device__ __forceinline__ void muct_copy_bytes(uint64_t dst, uint64_t sr
     }
 }
 
-/* Both ends aligned; less than a tile. In two steps, for want of registers. */
+/* Both ends aligned; less than a tile. In steps, for want of registers. */
 static __device__ __forceinline__ void muct_copy_vecs(uint64_t dst, uint64_t src,
                                                       uint32_t count, uint32_t lane)
 {
-    muct_vec_t vec[MUCT_HALF];
+    muct_vec_t vec[MUCT_FEW];
     uint32_t u, i;
 
     dst += lane * MUCT_VEC_SIZE;
     src += lane * MUCT_VEC_SIZE;
 #pragma unroll 1
-    for (i = lane; i < count; i += MUCT_HALF * MUCT_WAVE) {
+    for (i = lane; i < count; i += MUCT_FEW * MUCT_WAVE) {
 #pragma unroll
-        for (u = 0; u < MUCT_HALF; ++u) {
+        for (u = 0; u < MUCT_FEW; ++u) {
             if (i + (u * MUCT_WAVE) < count) {
                 vec[u] = muct_load(src + (u * MUCT_WAVE * MUCT_VEC_SIZE));
             }
         }
 #pragma unroll
-        for (u = 0; u < MUCT_HALF; ++u) {
+        for (u = 0; u < MUCT_FEW; ++u) {
             if (i + (u * MUCT_WAVE) < count) {
                 muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
             }
         }
-        dst += MUCT_HALF * MUCT_WAVE * MUCT_VEC_SIZE;
-        src += MUCT_HALF * MUCT_WAVE * MUCT_VEC_SIZE;
+        dst += MUCT_FEW * MUCT_WAVE * MUCT_VEC_SIZE;
+        src += MUCT_FEW * MUCT_WAVE * MUCT_VEC_SIZE;
     }
 }
 
@@ -235,14 +250,14 @@ static __device__ __forceinline__ void muct_copy_ragged(ulonglong2 addr,
 
 /* Index of the entry that holds a tile; index at holds it or an earlier one. */
 static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *batch,
-                                                     uint32_t at, uint32_t count,
-                                                     uint32_t tile, uint32_t lane)
+                                                     uint32_t at, uint32_t tile,
+                                                     uint32_t lane)
 {
     uint32_t steps, i;
 
     do {
         i = at + 1 + lane;
-        steps = muct_count((i < count) && ((uint32_t)batch->span[i].y <= tile));
+        steps = muct_count((i < batch->count) && ((uint32_t)batch->span[i].y <= tile));
         at += steps;
     } while (steps == MUCT_WAVE);
     return at;
@@ -270,49 +285,65 @@ static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch
     return true;
 }
 
+/* Take a tile of the tail; its number is known later, and to the first lane alone. */
+static __device__ __forceinline__ uint32_t muct_take(const muct_xgmi_copy_args_t *args,
+                                                     bool is_tail, uint32_t lane)
+{
+    return (is_tail && (lane == 0)) ? atomicAdd((uint32_t *)args->arrivals, 1u) : 0;
+}
+
+/* The tile after this one: the block's, or the one of the tail that was taken. */
+static __device__ __forceinline__ uint32_t muct_next(const muct_xgmi_copy_args_t *args,
+                                                     uint32_t tile, bool is_tail,
+                                                     uint32_t taken)
+{
+    uint32_t waves = blockDim.x / MUCT_WAVE;
+
+    if (!is_tail) {
+        return tile + waves;
+    }
+    /* the first ones were not taken: each wave has its own */
+    return (uint32_t)muct_xgmi_block_tile(args, gridDim.x) + (gridDim.x * waves) +
+           (muct_first(taken) % MUCT_XGMI_ARRIVAL);
+}
+
 /* The tiles of one wave in a batch; returns its first one after the batch. */
 static __device__ __forceinline__ uint32_t
-muct_copy_batch(const struct muct_batch *batch, uint32_t count, uint32_t tile,
-                uint32_t stop, uint32_t lane)
+muct_copy_batch(const muct_xgmi_copy_args_t *args, const struct muct_batch *batch,
+                uint32_t tile, bool is_tail, uint32_t lane)
 {
     muct_vec_t vec[MUCT_UNROLL];
     ulonglong2 addr;
     uint64_t dst;
     uint32_t at = 0;
-    uint32_t u;
+    uint32_t taken, u;
 
-    for (; tile < stop; tile += blockDim.x / MUCT_WAVE) {
-        at = muct_find(batch, at, count, tile, lane);
+    while (tile < batch->stop) {
+        at = muct_find(batch, at, tile, lane);
         while (muct_whole(batch, at, tile, lane, &addr)) {
             dst = addr.x;
+            taken = muct_take(args, is_tail, lane);
 #pragma unroll
             for (u = 0; u < MUCT_UNROLL; ++u) {
                 vec[u] = muct_load(addr.y + (u * MUCT_WAVE * MUCT_VEC_SIZE));
             }
             /* the next one is looked for while the loads are under way */
-            tile += blockDim.x / MUCT_WAVE;
-            at = muct_find(batch, at, count, tile, lane);
+            tile = muct_next(args, tile, is_tail, taken);
+            at = muct_find(batch, at, tile, lane);
 #pragma unroll
             for (u = 0; u < MUCT_UNROLL; ++u) {
                 muct_store(dst + (u * MUCT_WAVE * MUCT_VEC_SIZE), vec[u]);
             }
-            if (tile >= stop) {
+            if (tile >= batch->stop) {
                 return tile;
             }
         }
+        taken = muct_take(args, is_tail, lane);
         muct_copy_ragged(batch->addr[at], batch->span[at].x,
                          tile - (uint32_t)batch->span[at].y, lane);
+        tile = muct_next(args, tile, is_tail, taken);
     }
     return tile;
-}
-
-/* The first tile behind a batch. */
-static __device__ __forceinline__ uint32_t
-muct_batch_stop(const struct muct_batch *batch, uint32_t count)
-{
-    return (uint32_t)(batch->span[count - 1].y +
-                      muct_xgmi_tile_count(batch->addr[count - 1].x,
-                                           batch->span[count - 1].x));
 }
 
 /* A thread's half entry of those that begin at entry number first. */
@@ -333,14 +364,46 @@ static __device__ __forceinline__ ulonglong2 muct_fetch(uint64_t entries,
     return half.pair;
 }
 
+/*
+ * Put what was fetched where all threads find it. Who has the last entry's half works
+ * out where the batch ends; the other half is the lane's before it.
+ */
 static __device__ __forceinline__ void muct_stage(struct muct_batch *batch,
-                                                  ulonglong2 half)
+                                                  ulonglong2 half, uint32_t entry,
+                                                  uint32_t count, uint32_t end,
+                                                  uint32_t lane)
 {
+    uint64_t dst = muct_shuffle(half.x, lane & ~1u);
+
     if (threadIdx.x % 2 == 0) {
         batch->addr[threadIdx.x / 2] = half;
     } else {
         batch->span[threadIdx.x / 2] = half;
     }
+    if (threadIdx.x == (count * 2) - 1) {
+        batch->entry = entry;
+        batch->count = count;
+        batch->stop = min(end, (uint32_t)(half.y + muct_xgmi_tile_count(dst, half.x)));
+    }
+}
+
+/* Entries of the batch that begins with this one, of a range or of the tail. */
+static __device__ __forceinline__ uint32_t
+muct_batch_size(const muct_xgmi_copy_args_t *args, uint32_t entry)
+{
+    return min(args->num_entries - entry, blockDim.x / 2);
+}
+
+/* First entry of what a block copies after a batch: of its range, or of the tail; or
+ * num_entries. */
+static __device__ __forceinline__ uint32_t
+muct_batch_next(const muct_xgmi_copy_args_t *args, const struct muct_batch *batch,
+                uint32_t end, bool is_tail)
+{
+    if (batch->stop < end) {
+        return batch->entry + batch->count;
+    }
+    return is_tail ? args->num_entries : args->first_entry[gridDim.x];
 }
 
 /* All bytes of this block are out; the last block to say so tells the host. */
@@ -355,14 +418,17 @@ static __device__ __forceinline__ void muct_finish(const muct_xgmi_copy_args_t *
         return;
     }
     if (gridDim.x > 1) {
-        if (atomicAdd(arrivals, 1u) != gridDim.x - 1) {
+        if (atomicAdd(arrivals, MUCT_XGMI_ARRIVAL) / MUCT_XGMI_ARRIVAL !=
+            gridDim.x - 1) {
             return;
         }
         *arrivals = 0;
     }
-    /* the other blocks' bytes, before the host or another device looks */
-    __threadfence_system();
-    *(volatile uint32_t *)args->flag = args->sequence;
+    if (args->flag != 0) {
+        /* the other blocks' bytes, before the host or another device looks */
+        __threadfence_system();
+        *(volatile uint32_t *)args->flag = args->sequence;
+    }
 }
 
 MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
@@ -370,35 +436,38 @@ MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
 {
     __shared__ struct muct_batch batches[2];
     const uint32_t lane = threadIdx.x % MUCT_WAVE;
-    const uint32_t end = (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x + 1);
+    const uint32_t tail = (uint32_t)muct_xgmi_block_tile(&args, gridDim.x);
+    uint32_t end = (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x + 1);
     uint32_t tile =
         (uint32_t)muct_xgmi_block_tile(&args, blockIdx.x) + (threadIdx.x / MUCT_WAVE);
     uint32_t entry = args.first_entry[blockIdx.x];
-    uint32_t count =
-        min(min(args.num_entries - entry, blockDim.x / 2), MUCT_FIRST_BATCH);
+    uint32_t count = min(muct_batch_size(&args, entry), MUCT_FIRST_BATCH);
+    const struct muct_batch *batch;
+    bool is_tail = false;
     uint32_t turn = 0;
-    uint32_t next_count, stop;
-    ulonglong2 half;
+    ulonglong2 half = muct_fetch(args.entries, entry, count);
 
-    muct_stage(&batches[0], muct_fetch(args.entries, entry, count));
-    __syncthreads();
     for (;;) {
-        stop = muct_batch_stop(&batches[turn], count);
-        entry += count;
-        next_count = (stop < end) ? min(args.num_entries - entry, blockDim.x / 2) : 0;
-        half = muct_fetch(args.entries, entry, next_count);
-        tile = muct_copy_batch(&batches[turn], count, tile, min(stop, end), lane);
-        if (next_count == 0) {
+        muct_stage(&batches[turn], half, entry, count, end, lane);
+        __syncthreads();
+        batch = &batches[turn];
+        entry = muct_batch_next(&args, batch, end, is_tail);
+        half = muct_fetch(args.entries, entry, muct_batch_size(&args, entry));
+        tile = muct_copy_batch(&args, batch, tile, is_tail, lane);
+
+        entry = muct_batch_next(&args, batch, end, is_tail);
+        if (entry == args.num_entries) {
             break;
         }
-        /* all left the other batch before the last barrier */
+        if (!is_tail &&
+            (batch->stop == end)) { /* of the tail, the first tiles are dealt already */
+            is_tail = true;
+            end = (uint32_t)args.num_tiles;
+            tile = tail + (((blockIdx.x * blockDim.x) + threadIdx.x) / MUCT_WAVE);
+        }
+        count = muct_batch_size(&args, entry);
+        /* all leave the other batch before the next barrier */
         turn ^= 1;
-        count = next_count;
-        muct_stage(&batches[turn], half);
-        __syncthreads();
     }
-
-    if (args.flag != 0) {
-        muct_finish(&args);
-    }
+    muct_finish(&args);
 }

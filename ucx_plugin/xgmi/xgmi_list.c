@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A thread block gets every n-th part of the tiles. It cannot search the list for
- * its first entry, each look would be a round trip over PCIe, so the host does it
- * here: a few dozen looks at memory that it has just written.
+ * A thread block gets every n-th part of the tiles before the tail. It cannot search
+ * the list for its first entry, each look would be a round trip over PCIe, so the host
+ * does it here: a few dozen looks at memory that it has just written.
  */
 
 #include "xgmi_list.h"
@@ -12,6 +12,15 @@
 
 /* No allocation ends at the last address, so no piece begins there. */
 #define MUCT_XGMI_LIST_NOWHERE UINT64_MAX
+
+/* The tail is this part of the tiles: what the slowest blocks lag behind the others,
+ * which is little where each has its own way to the link, and more where there are
+ * more of them than that. */
+#define MUCT_XGMI_LIST_TAIL_PART 32
+#define MUCT_XGMI_LIST_TAIL_PART_CROWDED 4
+
+/* Tiles of the tail, for each block, from which taking them pays: four a wave of 32. */
+#define MUCT_XGMI_LIST_MIN_TAIL (4 * (MUCT_XGMI_MAX_THREADS / 32))
 
 
 /* The entry that holds a tile; the first entry's first tile is 0. */
@@ -42,6 +51,21 @@ static uint32_t muct_xgmi_list_num_blocks(uint64_t num_tiles, uint32_t max_block
     return (count < max_blocks) ? (uint32_t)count : max_blocks;
 }
 
+/* Tiles that no block's range has. */
+static uint64_t muct_xgmi_list_tail(const muct_xgmi_list_t *list, uint32_t num_blocks)
+{
+    uint64_t tail = list->num_tiles / ((num_blocks <= MUCT_XGMI_DEFAULT_BLOCKS)
+                                           ? MUCT_XGMI_LIST_TAIL_PART
+                                           : MUCT_XGMI_LIST_TAIL_PART_CROWDED);
+
+    tail = (tail < MUCT_XGMI_MAX_TAIL_TILES) ? tail : MUCT_XGMI_MAX_TAIL_TILES;
+    if ((num_blocks == 1) || (tail < (uint64_t)num_blocks * MUCT_XGMI_LIST_MIN_TAIL)) {
+        return 0;
+    }
+
+    return tail;
+}
+
 void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity)
 {
     list->begin = memory;
@@ -57,6 +81,7 @@ void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
 {
     muct_xgmi_copy_args_t *args = &launch->args;
     uint64_t tiles = list->num_tiles;
+    uint64_t tail, shared;
     uint32_t entry = 0;
     uint32_t block;
 
@@ -70,11 +95,15 @@ void muct_xgmi_list_finish(const muct_xgmi_list_t *list, uint32_t max_blocks,
     args->version = MUCT_XGMI_KERNEL_VERSION;
     args->num_entries = (uint32_t)muct_xgmi_list_count(list);
     args->num_tiles = tiles;
-    args->block_tiles = tiles / launch->num_blocks;
-    args->extra_blocks = (uint32_t)(tiles % launch->num_blocks);
+    tail = muct_xgmi_list_tail(list, launch->num_blocks);
+    shared = tiles - tail;
+    args->block_tiles = shared / launch->num_blocks;
+    args->extra_blocks = (uint32_t)(shared % launch->num_blocks);
     args->entries = (uintptr_t)list->begin;
     for (block = 0; block < launch->num_blocks; ++block) {
         entry = muct_xgmi_list_find(list, entry, muct_xgmi_block_tile(args, block));
         args->first_entry[block] = entry;
     }
+    args->first_entry[block] =
+        (tail > 0) ? muct_xgmi_list_find(list, entry, shared) : args->num_entries;
 }
