@@ -257,3 +257,10 @@ void gpu_bench_measure(const char *what, method_t method, size_t size)
                   gpu_bench_median(total, repeats), gpu_bench_median(host, repeats),
                   checked);
 }
+
+void gpu_bench_restore_source(void)
+{
+    gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
+                             COPY_DEFAULT),
+              "hipMemcpy");
+}

@@ -89,4 +89,13 @@ const char *gpu_bench_check(method_t method, int set);
 /** Check, then time, then print; says so when the method is not available. */
 void gpu_bench_measure(const char *what, method_t method, size_t size);
 
+
+/** Give the source's pool its bytes again, after a part that has overwritten it. */
+void gpu_bench_restore_source(void);
+
+
+/** Parts of gpu_limits that say why, in gpu_reasons.c. */
+void gpu_reasons_list(void);
+void gpu_reasons_duplex(void);
+
 #endif

@@ -234,9 +234,23 @@ static void part_both_ways(void)
                       gpu_bench_median(total, bench.repeats), 0, "timed only");
     }
     /* the way back has overwritten the source */
-    gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
-                             COPY_DEFAULT),
-              "hipMemcpy");
+    gpu_bench_restore_source();
+}
+
+static void part_list(void)
+{
+    if (gpu_bench_can(PUSH)) {
+        part("where the list lies");
+        gpu_reasons_list();
+    }
+}
+
+static void part_duplex(void)
+{
+    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+        part("lists back to back, a thread each direction, time of a list of each");
+        gpu_reasons_duplex();
+    }
 }
 
 static void part_contiguous(void)
@@ -364,20 +378,20 @@ static void part_background(void)
                       bench.pool_size / 2, 1, (i > 0) ? blocks[i - 1] : 0,
                       gpu_bench_median(total, 9), 0, "timed only");
     }
-    gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
-                             COPY_DEFAULT),
-              "hipMemcpy");
+    gpu_bench_restore_source();
 }
 
-/* In the order in which they run; some leave the source's pool overwritten. */
+/* In the order in which they run. */
 static const struct {
     const char *name;
     void (*run)(void);
+    bool is_extra; /* only when it is named */
 } parts[] = {{"scattered", part_scattered},   {"blocks", part_blocks},
              {"contiguous", part_contiguous}, {"unaligned", part_unaligned},
              {"mixed", part_mixed},           {"pipelined", part_pipelined},
              {"split", part_split},           {"both", part_both_ways},
-             {"latency", part_latency},       {"background", part_background}};
+             {"latency", part_latency},       {"background", part_background},
+             {"list", part_list, true},       {"duplex", part_duplex, true}};
 
 static void prepare(const char *path)
 {
@@ -408,9 +422,7 @@ static void prepare(const char *path)
         state ^= state << 17;
         words[i] = state;
     }
-    gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
-                             COPY_DEFAULT),
-              "hipMemcpy");
+    gpu_bench_restore_source();
 }
 
 static void release(void)
@@ -449,7 +461,8 @@ static void usage(void)
          "  --repeats N    runs per figure, of which the median counts (30)\n"
          "  --blocks N     thread blocks of the kernel (8)\n"
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
-         "                 pipelined split both latency background\n"
+         "                 pipelined split both latency background; and, when named,\n"
+         "                 list (its reading), duplex (both ways, a thread each)\n"
          "  --json FILE    write the rows there too");
 }
 
@@ -523,7 +536,8 @@ int main(int argc, char **argv)
     printf("gpu_limits: %s, runtime version %d, %zu pieces, pools of %zu MiB\n",
            bench.gpu.name, bench.gpu.version, bench.count, bench.pool_size / MIB);
     for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
-        if ((only == NULL) || (strstr(only, parts[i].name) != NULL)) {
+        if ((only == NULL) ? !parts[i].is_extra
+                           : (strstr(only, parts[i].name) != NULL)) {
             parts[i].run();
         }
     }

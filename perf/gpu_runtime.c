@@ -155,19 +155,27 @@ void gpu_device_cleanup(const gpu_runtime_t *gpu, gpu_device_t *device)
     gpu_check(gpu->free(device->pool), "hipFree of the pool");
 }
 
-void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t *lane,
-                const muct_xgmi_list_t *list, uint32_t max_blocks)
+void gpu_launch_at(const gpu_runtime_t *gpu, const gpu_device_t *device,
+                   gpu_lane_t *lane, const muct_xgmi_list_t *list, uint32_t max_blocks,
+                   uint64_t entries)
 {
     muct_xgmi_launch_t launch;
     void *params[] = {&launch.args};
 
     muct_xgmi_list_finish(list, max_blocks, &launch);
+    launch.args.entries = entries;
     launch.args.arrivals = (uintptr_t)lane->arrivals;
     launch.args.flag = (uintptr_t)lane->flag;
     launch.args.sequence = ++lane->sequence;
     gpu_check(gpu->launch(device->kernel, launch.num_blocks, 1, 1, launch.block_size, 1,
                           1, 0, lane->stream, params, NULL),
               "hipModuleLaunchKernel");
+}
+
+void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t *lane,
+                const muct_xgmi_list_t *list, uint32_t max_blocks)
+{
+    gpu_launch_at(gpu, device, lane, list, max_blocks, (uintptr_t)list->begin);
 }
 
 void gpu_wait(const gpu_lane_t *lane)

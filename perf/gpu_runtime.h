@@ -115,6 +115,12 @@ void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t
                 const muct_xgmi_list_t *list, uint32_t max_blocks);
 
 
+/** The same with the list's entries where they were copied to. */
+void gpu_launch_at(const gpu_runtime_t *gpu, const gpu_device_t *device,
+                   gpu_lane_t *lane, const muct_xgmi_list_t *list, uint32_t max_blocks,
+                   uint64_t entries);
+
+
 /** Spin until the last launch on a lane is over. */
 void gpu_wait(const gpu_lane_t *lane);
 

@@ -28,6 +28,8 @@ echo "== kernel"
     -gencode arch=compute_90,code=compute_90 -I"$tree/ucx_plugin/xgmi" \
     -o "$out/kernel.fatbin" "$tree/ucx_plugin/xgmi/xgmi_kernel.hip"
 
+"$nvcc" -O3 -arch=sm_90 -cudart static -o "$out/probe" "$here/probe.cu"
+
 echo "== build"
 # shellcheck disable=SC2016
 "$tree/contrib/devroot" run sh -ec '
@@ -51,7 +53,7 @@ tar -C "$build" -c --exclude='*.o' --exclude='*.a' --exclude=.deps . |
     tar -C "$stage$build" -x
 mkdir -p "$stage/gpu/lib" "$stage/gpu/driver" "$stage/gpu/out"
 ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
-cp "$out/kernel.fatbin" "$stage/gpu/"
+cp "$out/kernel.fatbin" "$out/probe" "$stage/gpu/"
 printf '%s\n' "$tree" >"$out/tree"
 tar -C "$stage" -c . | xz -T2 -3 >"$out/root.tar.xz"
 
