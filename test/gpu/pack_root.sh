@@ -10,7 +10,7 @@ build=$2
 lib=/usr/lib/x86_64-linux-gnu
 programs="awk basename bash cat chroot chmod cmp cp cut date dd diff dirname env expr false find
     getopt grep gzip head hostname id ip kill ldd ln ls mawk mkdir mktemp mv nproc od ps
-    pgrep printf readlink realpath rm sed seq setsid sh sha256sum sleep sort stat tail
+    pgrep printf readlink realpath rm sed seq setsid sh sha256sum sleep sort stat stdbuf tail
     taskset tee test timeout touch tr true ucx_info ucx_perftest uname uniq unshare wc
     xargs"
 
@@ -64,7 +64,7 @@ mapfile -t needed < <(libraries_of "${files[@]}" "$lib"/ucx/*.so "${built[@]}" \
     "${programs_built[@]}")
 for file in "${needed[@]}" /lib64/ld-linux-x86-64.so.2 "$lib"/libnss_files.so.2 \
     "$lib"/libpthread.so.0 "$lib"/libdl.so.2 "$lib"/librt.so.1 "$lib"/libutil.so.1 "$lib"/libgcc_s.so.1 \
-    "$lib"/libstdc++.so.6; do
+    "$lib"/libstdc++.so.6 /usr/libexec/coreutils/libstdbuf.so; do
     case $file in
     "$build"*) ;;
     /lib/*) copy "/usr$file" ;;

@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=${GPU_PACK:-$(cd "$here/../.." && pwd)/.gpu}
 limit=${GPU_LIMIT_S:-540}
 fake=${GPU_FAKE:-}
-all_stages="machine limits kv perftest conformance integration cuda memcheck"
+all_stages="machine limits reasons kv spread perftest conformance integration cuda memcheck"
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
@@ -133,6 +133,35 @@ memcheck() {
         return 77
     fi
     inside "$tool" --error-exitcode 99 perf/gpu_limits --pool 192 --count 512 --repeats 1
+}
+
+# Why the figures are what they are: rates of a thread block, the list, both ways, and
+# what warps wait for.
+reasons() {
+    inside /gpu/probe "$out_inside/probe.json" || return
+    inside perf/gpu_limits --parts list,duplex --json "$out_inside/gpu_reasons.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
+# The probe's copies to (77 launches on) and from (119) the other GPU by 8 blocks.
+profile() {
+    local ncu=/usr/local/cuda/bin/ncu skip
+
+    [ -x $ncu ] || { echo "no ncu"; return 77; }
+    for skip in 77 119; do
+        timeout -k 5 "$stage_seconds" $ncu --clock-control none -s $skip -c 1 \
+            --section SpeedOfLight --section WarpStateStats "$pack/probe" || return
+    done
+    grep -E 'void |Throughput|Cycles Per|each warp|not full|operation\.|This stall' "$work/stage.log" >>"$report"
+}
+
+stage_reasons() {
+    if [ -n "$fake" ]; then
+        say "-- reasons: skipped: libhipcpu has no rate of its own"
+        return
+    fi
+    stage "reasons" 60 reasons
+    stage "profile" 60 profile
 }
 
 stage_cuda() {

@@ -82,6 +82,20 @@ kv() {
     } >>"$report"
 }
 
+# Few files are easier to carry: all runs so far become one.
+kv_collect() {
+    local name
+
+    {
+        echo '['
+        for name in "$out"/kv-*.json; do
+            [ ! -s "$name" ] || { printf '{"file": "%s", "run":\n' "$(basename "$name")"; cat "$name"; echo '},'; }
+        done
+        echo 'null]'
+    } >"$out/$1.json"
+    rm -f "$out"/kv-*.json
+}
+
 kv_all() {
     local sweep=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096
         --max_batch_size 4096 --start_block_size 4k --max_block_size 256k
@@ -120,15 +134,7 @@ kv_all() {
             done
         done
     done
-    # few files come back
-    {
-        echo '['
-        for name in "$out"/kv-*.json; do
-            [ ! -s "$name" ] || { printf '{"file": "%s", "run":\n' "$(basename "$name")"; cat "$name"; echo '},'; }
-        done
-        echo 'null]'
-    } >"$out/mori_kv_perf.json"
-    rm -f "$out"/kv-*.json
+    kv_collect mori_kv_perf
 }
 
 # perftest TEST SIZE COUNT: two processes, each sees one device.
@@ -156,6 +162,24 @@ perftest() {
     return $status
 }
 
+# The runs that the host bounds, again and again: their median, and how far they spread.
+kv_spread() {
+    local run=(--total_buffer_size 2g --num_iter 1000 --warmup_iter 50 --start_batch_size 4096
+        --max_batch_size 4096 --start_block_size 4k --large_blk_iter_ftr 1 --pipeline_depth 4)
+    local i
+
+    [ -z "$fake" ] || run=(--num_iter 5 --warmup_iter 1)
+    for i in 1 2 3 4 5 6 7; do
+        stage "kv UCP list, again $i" 20 kv "sgl-write-$i" "${run[@]}" --api ucp_sgl
+        stage "kv write, again $i" 20 kv "mkv-write-$i" "${run[@]}"
+        stage "kv both ways, again $i" 20 kv "both-$i" "${run[@]}" --scheme both
+        stage "kv read, again $i" 20 kv "mkv-read-$i" "${run[@]}" --op_type READ
+        stage "kv put a block, again $i" 20 kv "ucp-write-$i" "${run[@]}" --api ucp
+        stage "kv get a block, again $i" 20 kv "ucp-read-$i" "${run[@]}" --api ucp --op_type READ
+    done
+    kv_collect spread
+}
+
 perftest_all() {
     stage "perftest put latency 8" 20 perftest ucp_put_lat 8 10000
     stage "perftest put latency 4k" 20 perftest ucp_put_lat 4096 10000
@@ -177,14 +201,15 @@ integration() {
     [ -z "$fake" ] || rounds=100
 
     [ -x "$build_here/$program" ] || { echo "$program is not built"; return 77; }
-    inside env MKV_TEST_ROUNDS=$rounds "./$program"
+    inside env MKV_TEST_ROUNDS=$rounds MKV_TEST_MEM=gpu "./$program"
 }
 
+# All but the application that others run, and what has no GPU memory in it.
 integration_all() {
     local program
 
     for program in $(cd "$build_here" && find test/integration -maxdepth 1 -type f -perm -1 |
-        grep -v -E '/(ucp_app|kv_app)$' | sort); do
+        grep -v -E '/(ucp_app|it_rdma)$' | sort); do
         stage "$program" 150 integration "$program"
     done
 }
@@ -198,6 +223,7 @@ run_stages() {
         machine) stage machine 30 machine ;;
         limits) stage limits 120 limits ;;
         kv) kv_all ;;
+        spread) kv_spread ;;
         perftest) perftest_all ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;

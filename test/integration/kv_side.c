@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 const kv_shape_t kv_shape_default = {8, 2, 64, 4096, 0};
 
@@ -386,14 +388,28 @@ mkv_stats_t kv_stats(kv_side_t *side)
     return stats;
 }
 
+/* Asked in a process of its own: a real runtime does not survive a fork. */
+static int kv_has_gpu(void)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit(mkv_hip_num_devices() == 0);
+    }
+    return (pid > 0) && (waitpid(pid, &status, 0) == pid) && WIFEXITED(status) &&
+           (WEXITSTATUS(status) == 0);
+}
+
 int kv_main(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
     int num_failed;
 
     mkv_test_init();
-    if (kv_is_gpu() && (mkv_hip_num_devices() == 0)) {
-        num_failed = mkv_test_skip("gpu", "all", "%s", mkv_hip_why()) ? 1 : 0;
+    if (kv_is_gpu() && !kv_has_gpu()) {
+        num_failed =
+            mkv_test_skip("gpu", "all", "no HIP runtime with a device") ? 1 : 0;
         srunner_free(runner);
         return mkv_test_exit_status(num_failed);
     }
