@@ -63,7 +63,7 @@ stage() {
 limits() {
     local quick=()
 
-    [ -z "$fake" ] || quick=(--pool 128 --count 64 --repeats 1)
+    [ -z "$fake" ] || quick=(--pool 32 --count 16 --repeats 1)
     inside perf/gpu_limits "${quick[@]}" --json "$out_inside/gpu_limits.json" || return
     cat "$work/stage.log" >>"$report"
 }
@@ -103,12 +103,13 @@ kv_all() {
     local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
         --large_blk_iter_ftr 1 --pipeline_depth 2)
     local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
-    local name length op
+    local lengths="8192 131072" name length op
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
         --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
     [ -z "$fake" ] || run=(--total_buffer_size 2m --start_block_size 1m --num_iter 5)
     [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
+    [ -z "$fake" ] || lengths=256
     stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
     stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
     stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
@@ -125,11 +126,10 @@ kv_all() {
     stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
     stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
     for name in Llama-3-70B DeepSeek-R1; do
-        for length in 8192 131072; do
-            [ -z "$fake" ] || length=256
+        for length in $lengths; do
             for op in WRITE READ; do
                 stage "kv $name $length $op" 30 kv "$name-$length-$op" --model "$name" --tp 8 \
-                    --input_length $length --output_length 16 --op_type $op \
+                    --input_length "$length" --output_length 16 --op_type $op \
                     --post "$([ $op = WRITE ] && echo layer || echo all)" "${model[@]}"
             done
         done
@@ -143,6 +143,7 @@ perftest() {
 
     port=$((port + 1))
     [ -z "$fake" ] || count=20
+    [ -z "$fake" ] || [ "$size" -lt 1048576 ] || size=1048576
     (inside env HIP_VISIBLE_DEVICES=1 ucx_perftest -p $port -t "$test" -m rocm -e \
         -s "$size" -n "$count" -w 10 >"$work/server.log" 2>&1) &
     server=$!

@@ -31,3 +31,7 @@ test_integration_it_select_LDADD = $(it_libs)
 test_integration_it_fault_SOURCES = test/integration/it_fault.c $(it_run_sources)
 test_integration_it_fault_CPPFLAGS = $(it_cppflags)
 test_integration_it_fault_LDADD = $(it_libs)
+
+# The proof for owners of GPUs, on the runtime of the tests.
+dist_check_SCRIPTS += test/integration/prove_amd.sh
+TESTS += test/integration/prove_amd.sh

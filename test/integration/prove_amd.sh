@@ -1,0 +1,36 @@
+#!/bin/sh
+# contrib/prove-amd where no GPU is: what it starts is there, runs and is reported, and the
+# report says that it is simulated. The suites that it runs too are tests of their own.
+set -eu
+build=${MKV_BUILD_DIR:-$PWD}
+tree=$(cd "$(dirname "$0")/../.." && pwd)
+out=$(mktemp -d "${TMPDIR:-/tmp}/prove_amd.XXXXXX")
+trap 'rm -rf "$out"' EXIT
+
+die() {
+    echo "prove_amd.sh: $*" >&2
+    exit 1
+}
+
+if ldd "$build/.libs/libuct_mori.so" | grep -q libasan; then
+    echo "UCX's own programs are not started here with AddressSanitizer's runtime"
+    exit 77
+fi
+
+if [ ! -e /dev/kfd ]; then
+    if "$tree/contrib/prove-amd" --build "$build" "$out" >"$out/refused" 2>&1; then
+        die "it found AMD GPUs where none are"
+    fi
+    grep -q '0 AMD GPUs here; expected 2 or more' "$out/refused" || die "$(cat "$out/refused")"
+fi
+
+"$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine limits perftest kv" "$out"
+report=$out/report.txt
+head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
+for what in 'libhipcpu device 0' ', 0 with wrong bytes' 'every byte checked' \
+    'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B'; do
+    grep -q -e "$what" "$report" || die "the report has no '$what'"
+done
+if grep -E 'skipped|FAILED' "$report"; then
+    die "stages did not run"
+fi
