@@ -126,7 +126,7 @@ static const mkv_opt_t mkv_opts[] = {
 
 struct mkv_config {
     mkv_options_t values;
-    char text[MKV_NUM_OPTS][128];
+    char text[MKV_NUM_OPTS][MKV_OPTION_SIZE];
 };
 
 static int mkv_opt_parse_bool(const char *text, uint64_t *value_p)
@@ -219,7 +219,7 @@ static int mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
     case MKV_OPT_ENUM:
         return mkv_opt_parse_enum(opt, text, value);
     case MKV_OPT_STRING:
-        mkv_text(value, sizeof(((mkv_options_t *)0)->tls), "%s", text);
+        mkv_text(value, MKV_OPTION_SIZE, "%s", text);
         return 1;
     default:
         return mkv_opt_parse_number(opt->type, text, value);
@@ -387,7 +387,7 @@ mkv_config_t *mkv_config_copy(const mkv_config_t *config)
 void mkv_config_dump(const mkv_config_t *config,
                      void (*write)(void *arg, const char *line), void *arg)
 {
-    char line[256];
+    char line[MKV_OPTION_SIZE + 64];
     size_t i;
 
     for (i = 0; i < MKV_NUM_OPTS; ++i) {

@@ -14,12 +14,15 @@
 
 typedef enum mkv_sgl_mode { MKV_SGL_NO, MKV_SGL_YES, MKV_SGL_TRY } mkv_sgl_mode_t;
 
+/** Longest value as text, with its end: the ports of many NICs fit. */
+#define MKV_OPTION_SIZE 1024
+
 /** Parsed values, ready to use. Times in ms, sizes in bytes. */
 typedef struct mkv_options {
     uint64_t backend; /**< mkv_backend_t; UNKNOWN is "auto" */
     uint64_t strict;
-    char tls[128];
-    char net_devices[128];
+    char tls[MKV_OPTION_SIZE];
+    char net_devices[MKV_OPTION_SIZE];
     uint64_t lanes;
     uint64_t sgl; /**< mkv_sgl_mode_t */
     uint64_t sgl_max;

@@ -6,6 +6,7 @@
 
 #include "src/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +108,26 @@ START_TEST(values_are_parsed_or_refused)
 }
 END_TEST
 
+/* The ports of sixteen NICs, and a list that is too long even so */
+START_TEST(lists_of_devices_have_room)
+{
+    mkv_config_t *config = read_config(NULL);
+    char text[2048] = "";
+    int i;
+
+    for (i = 0; i < 16; ++i) {
+        sprintf(text + strlen(text), "%srocep%ds0f0np0:1", (i > 0) ? "," : "", 100 + i);
+    }
+    ck_assert_int_eq(mkv_config_set(config, "NET_DEVICES", text), MKV_OK);
+    ck_assert_str_eq(mkv_config_get(config, "NET_DEVICES"), text);
+    ck_assert_str_eq(mkv_config_options(config)->net_devices, text);
+    memset(text, 'x', sizeof(text) - 1);
+    ck_assert_int_eq(mkv_config_set(config, "NET_DEVICES", text), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "1023"));
+    mkv_config_release(config);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("src_options");
@@ -119,6 +140,7 @@ int main(void)
     tcase_add_test(tcase, unknown_variable_is_an_error_that_names_it);
     tcase_add_loop_test(tcase, values_are_parsed_or_refused, 0,
                         (int)(sizeof(sets) / sizeof(sets[0])));
+    tcase_add_test(tcase, lists_of_devices_have_room);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
