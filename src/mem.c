@@ -21,15 +21,17 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
     uint64_t alloc = (uintptr_t)region->alloc_base;
 
     if ((region->size != sizeof(*region)) ||
-        (region->component >= MKV_MAX_COMPONENTS) || (region->base == NULL) ||
+        (region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX) ||
+        (region->base == NULL) ||
         ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST) ||
         (region->flags & ~MKV_REGION_OPTIONAL)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "region: size %zu (expected %zu) component %u (below %u) base "
-                         "%p memory type %d flags 0x%x",
-                         region->size, sizeof(*region), region->component,
-                         MKV_MAX_COMPONENTS, region->base, (int)region->mem_type,
-                         region->flags);
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "region: size %zu (expected %zu) component %u (below %u) layer "
+            "%d (below %d) base %p memory type %d flags 0x%x",
+            region->size, sizeof(*region), region->component, MKV_MAX_COMPONENTS,
+            region->layer, INT32_MAX, region->base, (int)region->mem_type,
+            region->flags);
     }
     if (!mkv_region_is_sound(base, region->length, region->unit_bytes,
                              stride == 0 ? region->unit_bytes : stride,

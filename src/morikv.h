@@ -225,7 +225,7 @@ enum {
 typedef struct mkv_region {
     size_t size;
     uint32_t component; /**< Below MKV_MAX_COMPONENTS */
-    int32_t layer;      /**< Global layer number */
+    int32_t layer;      /**< Global layer number, below INT32_MAX */
     uint16_t part;
     uint16_t flags;           /**< MKV_REGION_* */
     void *base;               /**< Caller's memory; must outlive the region */

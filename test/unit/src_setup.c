@@ -132,11 +132,11 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
 {
     static char memory[64];
     const mkv_region_t good = region_at(memory, 0, 0);
-    mkv_region_t bad[9];
+    mkv_region_t bad[10];
     mkv_region_id_t id = 7;
     size_t i;
 
-    for (i = 0; i < 9; ++i) {
+    for (i = 0; i < 10; ++i) {
         bad[i] = good;
     }
     bad[0].size = 1;
@@ -149,11 +149,12 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
     bad[7].n_units = 0;
     bad[8].alloc_base = memory + 1; /* not inside */
     bad[8].alloc_length = 64;
+    bad[9].layer = INT32_MAX; /* layers [lo, hi) could not end behind it */
     fake_ucp_reset();
     open_bare(0, NULL);
-    for (i = 0; i < 9; ++i) {
+    for (i = 0; i < 10; ++i) {
         IS(mkv_region_add(A->ctx, &bad[i], &id),
-           (i < 4) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
+           ((i < 4) || (i == 9)) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
     }
     ck_assert_uint_eq(id, 7);
     add(A->ctx, &good);
