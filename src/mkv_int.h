@@ -213,7 +213,8 @@ struct mkv_peer {
     mkv_wire_region_t *regions; /* by id; mem indexes region_mems */
     mkv_rmem_t **region_mems;   /* parallel to regions */
     uint32_t num_regions;
-    uint64_t regions_epoch;
+    uint64_t regions_epoch; /* of his that we know */
+    uint64_t told_epoch;    /* of ours that he was told */
     mkv_list_t maps;
 
     char transports[192];

@@ -141,6 +141,9 @@ mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type)
         msg.length = wbuf.length;
         status = mkv_notify_send(peer, &msg);
     }
+    if (status == MKV_OK) {
+        peer->told_epoch = peer->ctx->epoch;
+    }
     mkv_wbuf_cleanup(&wbuf);
     return status;
 }
@@ -283,8 +286,11 @@ void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg)
         return;
     }
 
-    if ((msg->type == MKV_MSG_HELLO) &&
-        (mkv_peer_announce(peer, MKV_MSG_HELLO_ACK) != MKV_OK)) {
+    /* Regions may have been committed since our HELLO, when he did not know us yet */
+    if (((msg->type == MKV_MSG_HELLO) || (peer->told_epoch != peer->ctx->epoch)) &&
+        (mkv_peer_announce(peer, (msg->type == MKV_MSG_HELLO)
+                                     ? MKV_MSG_HELLO_ACK
+                                     : MKV_MSG_REGIONS) != MKV_OK)) {
         mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be answered: %s",
                       mkv_last_error());
         return;

@@ -236,6 +236,34 @@ START_TEST(both_sides_call_at_once)
 }
 END_TEST
 
+/* The HELLO that is on its way says nothing of what is committed after it */
+START_TEST(regions_committed_while_connecting_are_told)
+{
+    static char memory[2][64];
+    mkv_region_t region = region_at(memory[0], 0, 0);
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *maps[2];
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    open_bare(1, NULL);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    region.base = memory[1];
+    add(B->ctx, &region);
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_run();
+    OK(mkv_map_create(A->peers[1], NULL, &maps[0]));
+    OK(mkv_map_create(mkv_peer_find(B->ctx, A->ctx->process.ctx_id), NULL, &maps[1]));
+    OK(mkv_map_destroy(maps[0]));
+    OK(mkv_map_destroy(maps[1]));
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(closing_one_side_tells_the_other)
 {
     pair_setup();
@@ -1027,6 +1055,7 @@ int main(void)
     tcase_add_test(tcase, failed_commit_registers_nothing);
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
     tcase_add_test(tcase, both_sides_call_at_once);
+    tcase_add_test(tcase, regions_committed_while_connecting_are_told);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
     tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
