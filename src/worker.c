@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +97,15 @@ int mkv_process_is_gone(const mkv_process_t *self, const mkv_process_t *process)
 
     if ((self->host_id == 0) || (self->host_id != process->host_id) ||
         (self->pid_ns == 0) || (self->pid_ns != process->pid_ns) ||
-        (process->start_time == 0)) {
+        (process->start_time == 0) || (process->pid == 0) ||
+        (process->pid > INT32_MAX)) {
         return 0; /* it may well be, but nothing here proves it */
     }
 
     mkv_text(path, sizeof(path), "/proc/%u/stat", process->pid);
     if (!mkv_process_stat(path, &state, &start)) {
-        return access("/proc/self/stat", R_OK) == 0;
+        /* No descriptor may be left, or /proc may hide it: that alone proves nothing */
+        return (kill((pid_t)process->pid, 0) != 0) && (errno == ESRCH);
     }
     /* A zombie has no memory any more */
     return (start != process->start_time) || (state == 'Z') || (state == 'X');

@@ -6,6 +6,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CALLS (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
 
@@ -261,6 +264,46 @@ START_TEST(regions_committed_while_connecting_are_told)
     OK(mkv_map_destroy(maps[0]));
     OK(mkv_map_destroy(maps[1]));
     pair_teardown();
+}
+END_TEST
+
+/* A process that has no descriptors left cannot read /proc; that proves nothing about
+ * anybody else. Loop index: the other process lives, or has ended. */
+START_TEST(a_process_is_gone_by_proof_only)
+{
+    struct rlimit limit, none;
+    mkv_process_t self;
+    int fds[2], gone;
+    char byte;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    mkv_process_self(&self);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        close(fds[1]);
+        _exit(read(fds[0], &byte, 1) != 0);
+    }
+    self.pid = (uint32_t)pid; /* no matter when it was started */
+    if (_i) {
+        close(fds[1]);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    }
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    gone = mkv_process_is_gone(&self, &self);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(gone, _i);
+
+    if (!_i) {
+        close(fds[1]);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    }
+    close(fds[0]);
 }
 END_TEST
 
@@ -1056,6 +1099,7 @@ int main(void)
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);
+    tcase_add_loop_test(tcase, a_process_is_gone_by_proof_only, 0, 2);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
     tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
