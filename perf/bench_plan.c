@@ -13,13 +13,17 @@
  * library does the work.
  */
 
+#define _GNU_SOURCE /* dladdr() */
+
 #include "perf/clock.h"
 #include "perf/engine.h"
 #include "perf/message.h"
 #include "perf/random.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +44,22 @@ enum { BENCH_STEP = 8 }; /* from row to row; the last row is max_batch_size */
 
 static uint64_t bench_num_allocs;
 
+/* What the transport allocates while it is watched: lists for all posts to come. */
+static uint64_t bench_transport_bytes;
+static bool bench_is_watching;
+
+static void bench_count_alloc(const void *caller, size_t size)
+{
+    Dl_info info;
+
+    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    if (bench_is_watching && (dladdr(caller, &info) != 0) &&
+        ((strstr(info.dli_fname, "libuct_mori") != NULL) ||
+         (strstr(info.dli_fname, "libhipcpu") != NULL))) {
+        __atomic_add_fetch(&bench_transport_bytes, size, __ATOMIC_RELAXED);
+    }
+}
+
 #ifndef __SANITIZE_ADDRESS__
 #pragma GCC visibility push(default)
 
@@ -50,25 +70,25 @@ void *__libc_memalign(size_t alignment, size_t size);
 
 void *malloc(size_t size)
 {
-    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    bench_count_alloc(__builtin_return_address(0), size);
     return __libc_malloc(size);
 }
 
 void *calloc(size_t num, size_t size)
 {
-    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    bench_count_alloc(__builtin_return_address(0), num * size);
     return __libc_calloc(num, size);
 }
 
 void *realloc(void *memory, size_t size)
 {
-    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    bench_count_alloc(__builtin_return_address(0), size);
     return __libc_realloc(memory, size);
 }
 
 int posix_memalign(void **memory_p, size_t alignment, size_t size)
 {
-    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    bench_count_alloc(__builtin_return_address(0), size);
     *memory_p = __libc_memalign(alignment, size);
     return (*memory_p == NULL) ? 12 /* ENOMEM */ : 0;
 }
@@ -138,9 +158,12 @@ static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t 
     plan_heap = bench_heap_bytes() - heap;
 
     /* the first posts make what later ones reuse */
+    bench_transport_bytes = 0;
+    bench_is_watching = true;
     if (bench_posts(ops, engine, job, options->warmup_iter) != 0) {
         return -1;
     }
+    bench_is_watching = false;
     heap = bench_heap_bytes() - heap;
 
     CALLGRIND_ZERO_STATS;
@@ -156,11 +179,12 @@ static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t 
     snprintf(name, sizeof(name), "post %u", job->num_blocks);
     CALLGRIND_DUMP_STATS_AT(name);
 
-    printf("%u %.1f %.2f %.3f %.1f %.1f %" PRIu64 "\n", job->num_blocks,
+    printf("%u %.1f %.2f %.3f %.1f %.1f %.1f %" PRIu64 "\n", job->num_blocks,
            (double)job->prep_ns / job->num_blocks,
            (double)post_ns / ((double)options->num_iter * job->num_blocks),
            (double)num_allocs / options->num_iter, (double)plan_heap / job->num_blocks,
-           (double)heap / job->num_blocks, job->num_merged);
+           (double)heap / job->num_blocks,
+           (double)bench_transport_bytes / job->num_blocks, job->num_merged);
     fflush(stdout);
     return ops->stop(engine, job);
 }
