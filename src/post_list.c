@@ -134,14 +134,7 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
         mkv_lists_add_runs(lists, pair, part->runs + post->run, num);
         post->run += num;
     } else {
-        while ((lists->num < lists->max) && (mkv_post_pair(post) == pair) &&
-               (mkv_post_next(post, &piece) != 0)) {
-            if (piece.pair != pair) {
-                post->pair = (uint32_t)(piece.pair - post->plan->map->pairs);
-                post->run = SIZE_MAX; /* not this list's; start that pair again */
-                post->unit = 0;
-                break;
-            }
+        while ((lists->num < lists->max) && mkv_post_next_of(post, pair, &piece)) {
             lists->buffers[lists->num] = piece.local;
             lists->remotes[lists->num] = piece.remote;
             lists->lengths[lists->num] = piece.length;
@@ -152,12 +145,22 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
     mkv_lists_set_keys(lists, pair, from);
 }
 
+/* There may be room for pairs that nobody has counted on: those behind one of another
+ * type that has nothing to post */
+static int mkv_lists_take(const mkv_lists_t *lists, const mkv_pair_t *first,
+                          const mkv_pair_t *pair)
+{
+    return mkv_pair_is_alike(first, pair) &&
+           ((lists->memhs != NULL) ||
+            ((pair->mem == first->mem) && (pair->rmem == first->rmem)));
+}
+
 void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *first)
 {
     const mkv_pair_t *pair;
 
     while ((lists->num < lists->max) && ((pair = mkv_post_pair(post)) != NULL) &&
-           mkv_pair_is_alike(first, pair)) {
+           mkv_lists_take(lists, first, pair)) {
         mkv_lists_add_pair(lists, post, pair);
     }
 }

@@ -890,6 +890,80 @@ START_TEST(chunks_of_positions_equal_one_shot)
 }
 END_TEST
 
+/* Components 1 and 2 of layer 0: memory of another type, and of another allocation */
+static void add_two_components(pair_side_t *side, char *host, char *gpu)
+{
+    mkv_region_t region = region_at(host, 1, 0);
+
+    region.unit_bytes = PAIR_BYTES;
+    region.n_units = PAIR_BLOCKS;
+    region.length = PAIR_BLOCKS * PAIR_BYTES;
+    region.mem_type = UCS_MEMORY_TYPE_HOST;
+    add(side->ctx, &region);
+    region.component = 2;
+    region.base = gpu;
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    add(side->ctx, &region);
+    OK(mkv_regions_commit(side->ctx, NULL));
+}
+
+/* A list that goes on behind a component without blocks takes the handles and keys of
+ * what it finds there, wherever the lists before it were cut (loop index) */
+START_TEST(lists_skip_an_empty_component)
+{
+    static char host[2][PAIR_BLOCKS * PAIR_BYTES], gpu[2][PAIR_BLOCKS * PAIR_BYTES];
+    uint32_t blocks[PAIR_BLOCKS], i;
+    mkv_units_t units[2] = {{.num_local = PAIR_BLOCKS,
+                             .num_remote = PAIR_BLOCKS,
+                             .local = blocks,
+                             .remote = blocks},
+                            {.component = 2,
+                             .num_local = PAIR_BLOCKS,
+                             .num_remote = PAIR_BLOCKS,
+                             .local = blocks,
+                             .remote = blocks}};
+    mkv_xfer_t *active, *passive;
+    char number[8];
+    mkv_plan_t *plan;
+
+    snprintf(number, sizeof(number), "%d", _i);
+    pair_set("SGL_MAX", number);
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    add_two_components(A, host[0], gpu[0]);
+    add_two_components(B, host[1], gpu[1]);
+    pair_connect(0, 1);
+    for (i = 0; i < PAIR_BLOCKS; ++i) { /* every second one first: nothing merges */
+        blocks[i] = (2 * i) % PAIR_BLOCKS + (2 * i) / PAIR_BLOCKS;
+    }
+    for (i = 0; i < sizeof(gpu[0]); ++i) {
+        gpu[0][i] = (char)(i * 7 + 1);
+    }
+    memset(gpu[1], 0, sizeof(gpu[1]));
+
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(passive, MKV_LEG_ALL, units, 2, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], units, 2, MKV_PLAN_KEEP_ORDER, &plan));
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(fake_ucp_num_pieces(),
+                      (pair_layers * PAIR_PARTS + 1) * PAIR_BLOCKS);
+    ck_assert_mem_eq(gpu[1], gpu[0], sizeof(gpu[0]));
+    for (i = 0; i < PAIR_BLOCKS; ++i) {
+        ck_assert(pair_holds(B, i, 0, i));
+    }
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
 {
     mkv_xfer_t *active, *passive;
@@ -1117,6 +1191,7 @@ int main(void)
     tcase_add_loop_test(tcase, credits_bound_what_is_in_flight, 0, 2);
     tcase_add_test(tcase, byte_credits_return_exactly);
     tcase_add_test(tcase, chunks_of_positions_equal_one_shot);
+    tcase_add_loop_test(tcase, lists_skip_an_empty_component, 45, 50);
     tcase_add_test(tcase, seal_refuses_a_forgotten_layer_on_both_sides);
     tcase_add_test(tcase, gates_open_by_signal);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
