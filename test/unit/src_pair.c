@@ -265,6 +265,16 @@ void pair_expose(mkv_xfer_t *xfer, uint32_t first, uint32_t num)
     OK(mkv_xfer_expose(xfer, MKV_LEG_ALL, &units, 1, NULL, 0));
 }
 
+mkv_xfer_t *pair_bind_write(uint32_t num, mkv_xfer_t **passive_p)
+{
+    mkv_xfer_t *active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+
+    *passive_p = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    pair_expose(*passive_p, 0, num);
+    pair_run();
+    return active;
+}
+
 /* Every second block backwards, so that nothing merges */
 mkv_plan_t *pair_plan(pair_side_t *side, unsigned other, uint32_t mine, uint32_t theirs,
                       uint32_t num, uint32_t flags)

@@ -78,6 +78,15 @@ mkv_xfer_t *pair_xfer(pair_side_t *side, unsigned other, uint64_t id, mkv_mode_t
 /** Expose blocks [first, first + num) to leg 0. */
 void pair_expose(mkv_xfer_t *xfer, uint32_t first, uint32_t num);
 
+/**
+ * Transfer 1, a WRITE from A to blocks [0, num) of B.
+ *
+ * @param [out] passive_p  B's side of it.
+ *
+ * @return A's side.
+ */
+mkv_xfer_t *pair_bind_write(uint32_t num, mkv_xfer_t **passive_p);
+
 /** Plan of own blocks [mine, mine + num) and remote ones [theirs, theirs + num). */
 mkv_plan_t *pair_plan(pair_side_t *side, unsigned other, uint32_t mine, uint32_t theirs,
                       uint32_t num, uint32_t flags);
