@@ -49,7 +49,23 @@ enum {
 #else
     CT_V2_FIELD_CAP_FLAGS = UCS_BIT(1),
 #endif
+
+    CT_PERF_FIELD_OPERATION = UCS_BIT(0),
+    CT_PERF_FIELD_BANDWIDTH = UCS_BIT(8),
+    CT_PERF_FIELD_PATH_BANDWIDTH = UCS_BIT(9),
 };
+
+typedef enum uct_ep_operation {
+    CT_PERF_AM_SHORT,
+    CT_PERF_AM_BCOPY,
+    CT_PERF_AM_ZCOPY,
+    CT_PERF_PUT_SHORT,
+    CT_PERF_PUT_BCOPY,
+    CT_PERF_PUT_ZCOPY,
+    CT_PERF_GET_SHORT,
+    CT_PERF_GET_BCOPY,
+    CT_PERF_GET_ZCOPY,
+} uct_ep_operation_t;
 
 typedef struct uct_md_mem_reg_params {
     uint64_t field_mask;
@@ -88,6 +104,21 @@ typedef struct uct_rkey_compare_params {
 
 typedef struct {
     uint64_t field_mask;
+    uct_ep_operation_t operation;
+    ucs_memory_type_t local_memory_type;
+    ucs_memory_type_t remote_memory_type;
+    ucs_sys_device_t local_sys_device;
+    ucs_sys_device_t remote_sys_device;
+    double send_pre_overhead;
+    double send_post_overhead;
+    double recv_overhead;
+    uct_ppn_bandwidth_t bandwidth;
+    uct_ppn_bandwidth_t path_bandwidth;
+    uint64_t reserved[8]; /* not asked for */
+} uct_perf_attr_t;
+
+typedef struct {
+    uint64_t field_mask;
     size_t max_put_sgl_zcopy_count;
 #if UCT_VERNO_MINOR >= 23
     size_t max_get_sgl_zcopy_count;
@@ -108,6 +139,7 @@ ucs_status_t uct_rkey_compare(uct_component_h component, uct_rkey_t rkey1,
                               uct_rkey_t rkey2, const uct_rkey_compare_params_t *params,
                               int *result);
 ucs_status_t uct_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *iface_attr);
+ucs_status_t uct_iface_estimate_perf(uct_iface_h iface, uct_perf_attr_t *attr);
 int uct_iface_is_reachable_v2(uct_iface_h iface,
                               const uct_iface_is_reachable_params_t *params);
 

@@ -445,6 +445,42 @@ START_TEST(device_is_at_its_pci_address)
 }
 END_TEST
 
+static double told_bandwidth(uct_ep_operation_t op)
+{
+    uct_perf_attr_t attr = {.field_mask = CT_PERF_FIELD_OPERATION |
+                                          CT_PERF_FIELD_BANDWIDTH |
+                                          CT_PERF_FIELD_PATH_BANDWIDTH,
+                            .operation = op};
+
+    ck_assert_int_eq(uct_iface_estimate_perf(rig.side[0].iface, &attr), UCS_OK);
+    ck_assert(attr.path_bandwidth.shared == attr.bandwidth.shared);
+    return attr.bandwidth.shared;
+}
+
+/* UCP, told the same of both, copies all it sends over a link slower than memory. */
+START_TEST(cut_operations_are_told_as_slower)
+{
+    static const uct_ep_operation_t cut[] = {CT_PERF_PUT_BCOPY, CT_PERF_GET_BCOPY,
+                                             CT_PERF_AM_BCOPY, CT_PERF_AM_ZCOPY};
+    double whole;
+    unsigned i;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:rxe,fake1:rxe", 1);
+    rig_open(&rig, SIZE);
+    whole = rig.side[0].attr.bandwidth.shared;
+    ck_assert(told_bandwidth(CT_PERF_PUT_ZCOPY) == whole);
+    ck_assert(told_bandwidth(CT_PERF_GET_ZCOPY) == whole);
+    for (i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+        ck_assert(told_bandwidth(cut[i]) < whole);
+        ck_assert(told_bandwidth(cut[i]) > whole * 0.98);
+    }
+    ck_assert_uint_eq(rig.side[0].attr.cap.put.max_bcopy,
+                      8192); /* of 8256: 2 packets */
+    ck_assert_uint_eq(rig.side[0].attr.cap.get.max_bcopy, 8192);
+    rig_close(&rig);
+}
+END_TEST
+
 static Suite *flow_suite(void)
 {
     Suite *suite = suite_create("mori_rdma flow");
@@ -463,6 +499,7 @@ static Suite *flow_suite(void)
                         sizeof(devices) / sizeof(devices[0]));
     tcase_add_test(tcase, user_sees_what_each_queue_pair_posted);
     tcase_add_test(tcase, device_is_at_its_pci_address);
+    tcase_add_test(tcase, cut_operations_are_told_as_slower);
     tcase_add_test(tcase, region_larger_than_the_device_takes_is_split);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -288,7 +288,7 @@ static MUCT_ABI_PADDED(uct_iface_internal_ops_t) muct_rdma_iface_internal_ops = 
     .super =
         {
             .iface_query_v2 = muct_rdma_iface_query_v2,
-            .iface_estimate_perf = uct_base_iface_estimate_perf,
+            .iface_estimate_perf = muct_rdma_iface_estimate_perf,
             .iface_vfs_refresh = muct_rdma_iface_vfs_refresh,
             .ep_query = muct_rdma_ep_query,
             .ep_invalidate = muct_rdma_ep_invalidate,

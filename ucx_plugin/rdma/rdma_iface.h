@@ -95,6 +95,7 @@ ucs_status_t muct_rdma_iface_fence(uct_iface_h iface, unsigned flags);
 
 ucs_status_t muct_rdma_iface_query(uct_iface_h iface, uct_iface_attr_t *attr);
 ucs_status_t muct_rdma_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *attr);
+ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h iface, uct_perf_attr_t *attr);
 ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
                                                 uct_device_addr_t *buffer);
 ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);

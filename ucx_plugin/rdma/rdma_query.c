@@ -10,7 +10,21 @@
 
 #include <string.h>
 
+/* What a packet of RoCE v2 takes of the wire beside its data: Ethernet with preamble,
+ * check sum and gap, IPv4, UDP, the transport's header and its check sum. The first
+ * packet of a message also says where to. */
+#define MUCT_RDMA_PACKET_COST 82.0
+#define MUCT_RDMA_MESSAGE_COST 16.0
+
 /* ---- what it can do ---- */
+
+/* Whole packets: the rest of a buffer would be one more, nearly empty. */
+static size_t muct_rdma_max_copied(const muct_rdma_limits_t *limits)
+{
+    const size_t mtu = (size_t)1 << limits->mtu_shift;
+
+    return (limits->seg_size < mtu) ? limits->seg_size : limits->seg_size & ~(mtu - 1);
+}
 
 static void muct_rdma_iface_query_rma(const muct_rdma_iface_t *iface,
                                       uct_iface_attr_t *attr)
@@ -19,13 +33,13 @@ static void muct_rdma_iface_query_rma(const muct_rdma_iface_t *iface,
     size_t max_zcopy = (size_t)limits->max_msg_size * limits->num_qps;
 
     attr->cap.put.max_short = muct_rdma_am_max_short(iface);
-    attr->cap.put.max_bcopy = limits->seg_size;
+    attr->cap.put.max_bcopy = muct_rdma_max_copied(limits);
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = max_zcopy;
     attr->cap.put.max_iov = limits->max_sge;
     attr->cap.put.opt_zcopy_align = 512;
     attr->cap.put.align_mtu = (size_t)1 << limits->mtu_shift;
-    attr->cap.get.max_bcopy = limits->seg_size;
+    attr->cap.get.max_bcopy = muct_rdma_max_copied(limits);
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = max_zcopy;
     attr->cap.get.max_iov = limits->max_sge;
@@ -121,6 +135,49 @@ ucs_status_t muct_rdma_iface_query_v2(uct_iface_h tl_iface, uct_iface_attr_v2_t 
         attr->rx_token_length = 0;
     }
 
+    return UCS_OK;
+}
+
+/* Does UCP cut this operation into messages of at most SEG_SIZE? */
+static bool muct_rdma_op_is_cut(uct_ep_operation_t op)
+{
+    return (op == UCT_EP_OP_AM_BCOPY) || (op == UCT_EP_OP_AM_ZCOPY) ||
+           (op == UCT_EP_OP_PUT_BCOPY) || (op == UCT_EP_OP_GET_BCOPY);
+}
+
+/* Of the bandwidth of one long message, what a row of short ones reaches. */
+static double muct_rdma_cut_share(const muct_rdma_limits_t *limits)
+{
+    const size_t mtu = (size_t)1 << limits->mtu_shift;
+    const size_t length = muct_rdma_max_copied(limits);
+    const double packets = (double)((length + mtu - 1) >> limits->mtu_shift);
+    const double cut = (double)length / ((double)length + MUCT_RDMA_MESSAGE_COST +
+                                         packets * MUCT_RDMA_PACKET_COST);
+    const double whole = (double)mtu / ((double)mtu + MUCT_RDMA_PACKET_COST);
+
+    return cut / whole;
+}
+
+/* Where the link is slower than a copy, UCP would see no difference between a copy into
+ * many messages and none at all, and copy whatever is sent. */
+ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h tl_iface, uct_perf_attr_t *attr)
+{
+    const muct_rdma_iface_t *iface = (const muct_rdma_iface_t *)tl_iface;
+    ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
+    double share;
+
+    if ((status != UCS_OK) || !(attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) ||
+        !muct_rdma_op_is_cut(attr->operation)) {
+        return status;
+    }
+
+    share = muct_rdma_cut_share(&iface->limits);
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
+        attr->bandwidth.shared *= share;
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH) {
+        attr->path_bandwidth.shared *= share;
+    }
     return UCS_OK;
 }
 
