@@ -201,8 +201,9 @@ struct mkv_peer {
     mkv_status_t fail_status;          /* noted by a callback */
     char fail_text[200];
 
-    uint32_t tx_seq, rx_seq;
-    mkv_list_t rx_reorder; /* packets, by seq */
+    uint32_t tx_seq, rx_seq; /* of the next message; random at first */
+    int is_rx_started;       /* rx_seq is his; before, it is the one he answers with */
+    mkv_list_t rx_reorder;   /* packets, by seq */
     unsigned num_reorder;
     mkv_list_t early; /* packets for transfers not open here */
     unsigned num_early;
@@ -433,7 +434,7 @@ const mkv_wire_region_t *mkv_remote_find(const mkv_peer_t *peer, uint32_t compon
 /* peer.c */
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
 /** One that was closed here but still listens, for the end of its transfers. */
-mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id);
+mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
 mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type);
 /** A HELLO of somebody unknown: make a peer of him. */
 mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg);

@@ -218,22 +218,30 @@ static int mkv_notify_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
            ((peer->state == MKV_PEER_CONNECTING) && (msg->type >= MKV_MSG_EXPOSE));
 }
 
-/* Keep it, ordered; several equal numbers are one message */
-static void mkv_notify_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
-                            size_t length)
+/* Ordered; several equal numbers are one message. 0: there is one */
+static int mkv_notify_insert(mkv_peer_t *peer, mkv_packet_t *packet)
 {
-    mkv_packet_t *packet, *next;
+    mkv_packet_t *next;
 
     mkv_list_for_each(next, &peer->rx_reorder, mkv_packet_t, list)
     {
-        if (next->seq == seq) {
+        if (next->seq == packet->seq) {
             MKV_COUNT(peer, msgs_stale, 1);
-            return;
+            return 0;
         }
-        if (next->seq - peer->rx_seq > seq - peer->rx_seq) {
+        if (next->seq - peer->rx_seq > packet->seq - peer->rx_seq) {
             break;
         }
     }
+    mkv_list_add_tail(&next->list, &packet->list); /* before next */
+    ++peer->num_reorder;
+    return 1;
+}
+
+static void mkv_notify_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
+                            size_t length)
+{
+    mkv_packet_t *packet;
 
     packet =
         (peer->num_reorder < MKV_REORDER_WINDOW) ? calloc(1, sizeof(*packet)) : NULL;
@@ -250,8 +258,37 @@ static void mkv_notify_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
     packet->length = length;
     packet->seq = seq;
     mkv_list_init(&packet->list);
-    mkv_list_add_tail(&next->list, &packet->list); /* before next */
-    ++peer->num_reorder;
+    if (!mkv_notify_insert(peer, packet)) {
+        mkv_packet_free(packet);
+    }
+}
+
+/*
+ * The first message in sequence: the answer to our HELLO, or his own, when both sides
+ * connect at once. What came before it is looked at again: a message of a former
+ * connection with the same process is in no window of this one.
+ */
+static void mkv_notify_start(mkv_peer_t *peer, const mkv_msg_t *msg)
+{
+    mkv_packet_t *packet;
+    mkv_list_t early;
+
+    if ((msg->type != MKV_MSG_HELLO) && (msg->seq != peer->rx_seq)) {
+        return;
+    }
+    peer->is_rx_started = 1;
+    peer->rx_seq = msg->seq;
+    mkv_list_init(&early);
+    mkv_list_splice(&peer->rx_reorder, &early);
+    peer->num_reorder = 0;
+    while (!mkv_list_is_empty(&early)) {
+        packet = mkv_list_head(&early, mkv_packet_t, list);
+        mkv_list_del(&packet->list);
+        if ((packet->seq - peer->rx_seq >= MKV_REORDER_WINDOW) ||
+            !mkv_notify_insert(peer, packet)) {
+            mkv_packet_free(packet);
+        }
+    }
 }
 
 void mkv_notify_resume(mkv_peer_t *peer)
@@ -290,12 +327,12 @@ void mkv_notify_receive(mkv_ctx_t *ctx, const void *data, size_t length)
         return;
     }
 
-    peer = mkv_peer_find(ctx, msg.from);
-    if ((peer == NULL) && (msg.type == MKV_MSG_HELLO) && (msg.seq == 0) &&
+    peer = mkv_peer_find_closed(ctx, msg.from, msg.seq);
+    peer = (peer == NULL) ? mkv_peer_find(ctx, msg.from) : peer;
+    if ((peer == NULL) && (msg.type == MKV_MSG_HELLO) &&
         (msg.to == ctx->process.ctx_id) && !ctx->is_closing) {
         peer = mkv_peer_accept(ctx, &msg);
     }
-    peer = (peer == NULL) ? mkv_peer_find_closed(ctx, msg.from) : peer;
     if ((peer == NULL) || (msg.to != ctx->process.ctx_id) ||
         ((peer->state == MKV_PEER_FAILED) && !peer->is_closed) ||
         (peer->fail_status != MKV_OK)) {
@@ -303,7 +340,10 @@ void mkv_notify_receive(mkv_ctx_t *ctx, const void *data, size_t length)
         return;
     }
 
-    if (msg.seq - peer->rx_seq >= MKV_REORDER_WINDOW) {
+    if (!peer->is_rx_started) {
+        mkv_notify_start(peer, &msg);
+    }
+    if (peer->is_rx_started && (msg.seq - peer->rx_seq >= MKV_REORDER_WINDOW)) {
         MKV_COUNT(peer, msgs_stale, 1);
         return;
     }

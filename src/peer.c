@@ -37,13 +37,14 @@ mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id)
     return NULL;
 }
 
-mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id)
+mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
 {
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
-        if ((peer->process.ctx_id == ctx_id) && !peer->is_ep_closing) {
+        if ((peer->process.ctx_id == ctx_id) && !peer->is_ep_closing &&
+            (seq - peer->rx_seq < MKV_REORDER_WINDOW)) {
             return peer;
         }
     }
@@ -120,6 +121,8 @@ static mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
         return status;
     }
 
+    peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
+    peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);
     peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
     mkv_ctx_deadline(ctx, 0); /* includes the checks of its process */
     mkv_list_add_tail(&ctx->peers, &peer->list);
@@ -244,7 +247,9 @@ mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
     }
     if (info.process.ctx_id == msg->from) {
         status = mkv_peer_create(ctx, &info, NULL, &peer);
-        if (status != MKV_OK) {
+        if (status == MKV_OK) {
+            peer->tx_seq = mkv_msg_answer_seq(msg->seq);
+        } else {
             mkv_log_error(ctx, "HELLO of %s: %s", info.name, mkv_last_error());
         }
     }

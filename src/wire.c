@@ -273,6 +273,11 @@ mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     return MKV_OK;
 }
 
+uint32_t mkv_msg_answer_seq(uint32_t seq)
+{
+    return (uint32_t)((seq * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
 void mkv_msg_finish(void *data, size_t length, uint32_t seq)
 {
     uint8_t *p = data;

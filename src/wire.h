@@ -17,7 +17,7 @@
 
 #include "morikv.h"
 
-#define MKV_WIRE_MAJOR 1
+#define MKV_WIRE_MAJOR 2
 #define MKV_WIRE_MINOR 0
 #define MKV_MSG_HEADER_SIZE 40u
 #define MKV_MAX_RKEY_SIZE 4096u
@@ -96,6 +96,9 @@ typedef struct mkv_msg {
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_LENGTH: 4 GiB or more.
  */
 mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+
+/** First sequence number of the one who answers a HELLO with this one. */
+uint32_t mkv_msg_answer_seq(uint32_t seq);
 
 /** Set the sequence number and the checksum of an encoded message. */
 void mkv_msg_finish(void *data, size_t length, uint32_t seq);

@@ -324,6 +324,43 @@ START_TEST(closing_one_side_tells_the_other)
 }
 END_TEST
 
+/* Both close, and at once one of them connects again: the goodbye of the former
+ * connection arrives when there is a new one, and must not end it. */
+START_TEST(a_late_goodbye_does_not_end_the_next_connection)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_t *again;
+    uint32_t i;
+
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    OK(mkv_map_destroy(B->maps[0]));
+    A->maps[1] = B->maps[0] = NULL;
+    fake_ucp_hold(FAKE_UCP_AM);
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FLUSH));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &again));
+    fake_ucp_hold(0);
+    pair_run();
+    A->peers[1] = again;
+    B->peers[0] = mkv_peer_find(B->ctx, A->ctx->process.ctx_id);
+    ck_assert_ptr_nonnull(B->peers[0]);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 2);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), 0);
+    for (i = 0; i < 8; ++i) { /* as many as the goodbye is behind, and more */
+        OK(mkv_send(B->peers[0], 0, i, NULL, 0, NULL, 0));
+        OK(mkv_send(A->peers[1], 0, i, NULL, 0, NULL, 0));
+    }
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 8);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_MSG, NULL), 8);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(strict_mode_refuses_another_backend)
 {
     uint8_t blob[4096];
@@ -775,6 +812,7 @@ int main(void)
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);
     tcase_add_loop_test(tcase, a_process_is_gone_by_proof_only, 0, 2);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
+    tcase_add_test(tcase, a_late_goodbye_does_not_end_the_next_connection);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
     tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
     tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
