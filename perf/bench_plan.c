@@ -48,6 +48,7 @@ static uint64_t bench_num_allocs;
 static uint64_t bench_transport_bytes;
 static bool bench_is_watching;
 
+#ifndef __SANITIZE_ADDRESS__
 static void bench_count_alloc(const void *caller, size_t size)
 {
     Dl_info info;
@@ -60,7 +61,6 @@ static void bench_count_alloc(const void *caller, size_t size)
     }
 }
 
-#ifndef __SANITIZE_ADDRESS__
 #pragma GCC visibility push(default)
 
 void *__libc_malloc(size_t size);
