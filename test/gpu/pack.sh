@@ -5,7 +5,8 @@
 #
 # A small root made from the development root, with this tree and a build of it at
 # the same place, and the copy kernel for NVIDIA. UCX_WHEEL names a libucx-cu13 wheel
-# whose own cuda_ipc is then measured too. There, test/gpu/run_gpu.sh uses it.
+# whose own cuda_ipc is then measured too, UCX_RELEASE=1.22.0 a UCX that is built for
+# release (contrib/fetch_ucx), for a second build. There, test/gpu/run_gpu.sh uses it.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -41,6 +42,20 @@ echo "== build"
     make -j2 check TESTS=' sh "$tree" "$build" >"$out/build.log" 2>&1 ||
     die "the build failed; its output is in $out/build.log"
 
+prefix=
+if [ -n "${UCX_RELEASE:-}" ]; then
+    echo "== build with UCX $UCX_RELEASE"
+    "$tree/contrib/devroot" run "$tree/contrib/fetch_ucx" "$UCX_RELEASE"
+    prefix=$("$tree/contrib/devroot" run "$tree/contrib/fetch_ucx" --path "$UCX_RELEASE")
+    # shellcheck disable=SC2016
+    "$tree/contrib/devroot" run sh -ec '
+        mkdir -p "$1/build-gpu-release" && cd "$1/build-gpu-release"
+        [ -e config.status ] || ../configure --with-ucx="$2"
+        make -j2' sh "$tree" "$prefix" >"$out/build-release.log" 2>&1 ||
+        die "the build failed; its output is in $out/build-release.log"
+fi
+printf '%s\n' "$prefix" >"$out/release"
+
 echo "== root"
 stage=$(mktemp -d "${TMPDIR:-/tmp}/gpu-pack.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
@@ -51,6 +66,13 @@ tar -C "$tree" -c --exclude-vcs --exclude='./build*' --exclude=./.gpu \
 mkdir -p "$stage$build"
 tar -C "$build" -c --exclude='*.o' --exclude='*.a' --exclude=.deps . |
     tar -C "$stage$build" -x
+if [ -n "$prefix" ]; then
+    mkdir -p "$stage$build-release" "$stage$(dirname "$prefix")"
+    tar -C "$build-release" -c --exclude='*.o' --exclude='*.a' --exclude=.deps . |
+        tar -C "$stage$build-release" -x
+    tar -C "$("$tree/contrib/devroot" path)$(dirname "$prefix")" -c --exclude='*.a' --exclude=include \
+        --exclude='*cuda*' --exclude='*gdr*' . | tar -C "$stage$(dirname "$prefix")" -x
+fi
 mkdir -p "$stage/gpu/lib" "$stage/gpu/driver" "$stage/gpu/out"
 ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
 cp "$out/kernel.fatbin" "$out/probe" "$stage/gpu/"

@@ -8,6 +8,7 @@
 #   limit       seconds for everything
 #   fake        not empty: small sizes, nothing is fast here
 #   num_gpus    GPUs of this machine
+#   kv_suffix   what the names of mori_kv_perf's JSON files end with; may be unset
 #   inside      function that runs a command in $build with the product's environment
 #               and stops it after $stage_seconds
 #
@@ -102,14 +103,11 @@ kv_all() {
         --large_blk_iter_ftr 1 --pipeline_depth 4)
     local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
         --large_blk_iter_ftr 1 --pipeline_depth 2)
-    local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
-    local lengths="8192 131072" name length op
+    local name
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
         --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
     [ -z "$fake" ] || run=(--total_buffer_size 2m --start_block_size 1m --num_iter 5)
-    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
-    [ -z "$fake" ] || lengths=256
     stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
     stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
     stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
@@ -125,6 +123,16 @@ kv_all() {
     fi
     stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
     stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
+    kv_models
+    kv_collect "mori_kv_perf${kv_suffix:-}"
+}
+
+kv_models() {
+    local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
+    local lengths="8192 131072" name length op
+
+    [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
+    [ -z "$fake" ] || lengths=256
     for name in Llama-3-70B DeepSeek-R1; do
         for length in $lengths; do
             for op in WRITE READ; do
@@ -134,7 +142,6 @@ kv_all() {
             done
         done
     done
-    kv_collect mori_kv_perf
 }
 
 # perftest TEST SIZE COUNT: two processes, each sees one device.
@@ -170,7 +177,7 @@ kv_spread() {
     local i
 
     [ -z "$fake" ] || run=(--num_iter 5 --warmup_iter 1)
-    for i in 1 2 3 4 5 6 7; do
+    for i in 1 2 3 4 5; do
         stage "kv UCP list, again $i" 20 kv "sgl-write-$i" "${run[@]}" --api ucp_sgl
         stage "kv write, again $i" 20 kv "mkv-write-$i" "${run[@]}"
         stage "kv both ways, again $i" 20 kv "both-$i" "${run[@]}" --scheme both
@@ -178,7 +185,7 @@ kv_spread() {
         stage "kv put a block, again $i" 20 kv "ucp-write-$i" "${run[@]}" --api ucp
         stage "kv get a block, again $i" 20 kv "ucp-read-$i" "${run[@]}" --api ucp --op_type READ
     done
-    kv_collect spread
+    kv_collect "spread${kv_suffix:-}"
 }
 
 perftest_all() {
