@@ -46,7 +46,13 @@ perf_bench_plan_LDADD = perf/libkvrun.la
 
 EXTRA_DIST += perf/README.md perf/bench.sh \
 	perf/results/h200x2-gpu_limits.json \
-	perf/results/h200x2-mori_kv_perf.json
+	perf/results/h200x2-mori_kv_perf.json \
+	perf/results/h200x2-mori_kv_perf-release.json \
+	perf/results/h200x2-other-pairs.json \
+	perf/results/h200x2-probe.json \
+	perf/results/h200x2-profile.txt \
+	perf/results/h200x2-spread.json \
+	perf/results/h200x2-spread-release.json
 .PHONY: bench
 bench: all perf/bench_plan$(EXEEXT)
 	$(AM_V_at)$(srcdir)/perf/bench.sh $(abs_builddir)
