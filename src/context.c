@@ -195,10 +195,16 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     if (status != MKV_OK) {
         goto err_worker;
     }
+    status = mkv_threads_start(ctx);
+    if (status != MKV_OK) {
+        goto err_notify;
+    }
 
     *ctx_p = ctx;
     return MKV_OK;
 
+err_notify:
+    mkv_notify_cleanup(ctx);
 err_worker:
     mkv_worker_close(ctx);
 err_lock:
@@ -297,7 +303,7 @@ unsigned mkv_ctx_step(mkv_ctx_t *ctx)
     return count;
 }
 
-static unsigned mkv_progress_locked(mkv_ctx_t *ctx)
+unsigned mkv_progress_locked(mkv_ctx_t *ctx)
 {
     unsigned count;
 
@@ -319,7 +325,7 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
 
     mkv_enter(ctx);
     count = mkv_progress_locked(ctx);
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     return count;
 }
 
@@ -445,6 +451,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
 {
     mkv_status_t status, peer_status;
 
+    mkv_threads_stop(ctx);
     mkv_enter(ctx);
     ctx->is_closing = 1;
     status = mkv_close_xfers(ctx);

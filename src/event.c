@@ -111,7 +111,7 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t max, size_t *c
         ctx->queued_event_bytes -= node->owned_length;
         mkv_list_add_tail(&ctx->polled_events, &node->list);
     }
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
 
     *count_p = count;
     return MKV_OK;
@@ -274,6 +274,6 @@ mkv_status_t mkv_arm(mkv_ctx_t *ctx)
 
     mkv_enter(ctx);
     status = mkv_arm_locked(ctx);
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     return status;
 }

@@ -35,6 +35,7 @@ libmorikv_core_la_SOURCES = \
     src/post_list.h \
     src/remote.c \
     src/stats.c \
+    src/threads.c \
     src/transport.c \
     src/wire.c \
     src/wire.h \

@@ -121,8 +121,18 @@ typedef enum mkv_sgl_state {
     MKV_SGL_BAD
 } mkv_sgl_state_t;
 
+/** Threads that make progress: threads.c. */
+typedef struct mkv_threads {
+    int worker_fd; /* UCX's */
+    int kick_fd, stop_fd;
+    unsigned num;
+    pthread_t id[];
+} mkv_threads_t;
+
 struct mkv_ctx {
     pthread_mutex_t lock;
+    unsigned num_waiting;   /* for the lock; atomic */
+    mkv_threads_t *threads; /* NULL: PROGRESS_THREADS is 0 */
     mkv_config_t *config;
     const mkv_options_t *opts;
     mkv_log_t log;
@@ -373,14 +383,35 @@ void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
 /** Take the decisions that callbacks left; returns how many. */
 unsigned mkv_ctx_step(mkv_ctx_t *ctx);
 
+unsigned mkv_progress_locked(mkv_ctx_t *ctx);
+
+/* threads.c */
+mkv_status_t mkv_threads_start(mkv_ctx_t *ctx);
+/** Without the lock. */
+void mkv_threads_stop(mkv_ctx_t *ctx);
+void mkv_threads_kick(mkv_threads_t *threads);
+
 static inline void mkv_enter(mkv_ctx_t *ctx)
 {
-    pthread_mutex_lock(&ctx->lock);
+    if (pthread_mutex_trylock(&ctx->lock) != 0) {
+        __atomic_add_fetch(&ctx->num_waiting, 1, __ATOMIC_RELAXED);
+        pthread_mutex_lock(&ctx->lock);
+        __atomic_sub_fetch(&ctx->num_waiting, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/** After a call that leaves nothing to do. */
+static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
+{
+    pthread_mutex_unlock(&ctx->lock);
 }
 
 static inline void mkv_leave(mkv_ctx_t *ctx)
 {
-    pthread_mutex_unlock(&ctx->lock);
+    if (ctx->threads != NULL) {
+        mkv_threads_kick(ctx->threads);
+    }
+    mkv_leave_quietly(ctx);
 }
 
 /** Leave and return, in one line. */

@@ -31,7 +31,8 @@
  *
  * Threads. All calls on one context may be made from any thread; one lock a context
  * serialises them, so no call waits longer than a progress call of another thread.
- * Callbacks (log, gate, clock, mem_query) run with that lock held and must not call
+ * Callbacks (log, gate, clock, mem_query) run with that lock held, in the thread that
+ * makes progress (option PROGRESS_THREADS: one of the library's), and must not call
  * this library on the same context. With an attached worker the caller must not use the
  * worker while another thread is inside a call on the context.
  *
@@ -653,7 +654,8 @@ typedef struct mkv_event {
     char text[256];
 } mkv_event_t;
 
-/** Move everything that can move now. @return Number of things that happened. */
+/** Move everything that can move now; option PROGRESS_THREADS has threads do it.
+ *  @return Number of things that happened. */
 unsigned mkv_progress(mkv_ctx_t *ctx);
 
 /** Take up to @a max events in order of occurrence. Does not progress. */

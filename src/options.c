@@ -114,6 +114,12 @@ static const mkv_opt_t mkv_opts[] = {
      MKV_OPT(peer_check), MKV_OPT_TIME, NULL},
     {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
      MKV_OPT(wakeup), MKV_OPT_BOOL, NULL},
+    {"PROGRESS_THREADS", "0",
+     "Threads that make progress, 0 to 64, so that nobody has to call "
+     "mkv_progress().\n"
+     "They serve one worker in turn, so one is enough. Needs an own UCX context and "
+     "WAKEUP.",
+     MKV_OPT(progress_threads), MKV_OPT_UINT, NULL},
     {"AM_ID", "77",
      "UCX active message id, below 65536; change it on all sides when an attached\n"
      "worker's owner uses it.",

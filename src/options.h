@@ -38,6 +38,7 @@ typedef struct mkv_options {
     uint64_t drain_timeout;
     uint64_t peer_check;
     uint64_t wakeup;
+    uint64_t progress_threads;
     uint64_t am_id;
     uint64_t log_level;
 } mkv_options_t;

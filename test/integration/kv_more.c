@@ -6,6 +6,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -400,6 +401,9 @@ START_TEST(an_attached_worker_outlives_the_context)
     ck_assert_int_eq(ucp_worker_create(open_params.ucp_context, &worker_params,
                                        &open_params.ucp_worker),
                      UCS_OK);
+    kv_set_option("PROGRESS_THREADS", "1"); /* whose threads would be the caller's */
+    KV_IS(mkv_open(NULL, &open_params, &ctx), MKV_ERR_INVALID);
+    kv_set_option("PROGRESS_THREADS", NULL);
     for (i = 0; i < 2; ++i) {
         KV_OK(mkv_open(NULL, &open_params, &ctx));
         (void)mkv_progress(ctx);
@@ -483,17 +487,30 @@ END_TEST
 
 #define NUM_XFERS 64u
 
-static unsigned count_threads(void)
+/* Threads of this process; and those of them that make progress */
+static unsigned count_threads(unsigned *progress_p)
 {
+    char path[300], name[32] = "";
+    DIR *dir = opendir("/proc/self/task");
+    struct dirent *entry;
     unsigned count = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/status", "re");
+    FILE *file;
 
-    MKV_REQUIRE(file != NULL, "/proc/self/status cannot be read");
-    while (fgets(line, sizeof(line), file) != NULL) {
-        (void)sscanf(line, "Threads: %u", &count);
+    MKV_REQUIRE(dir != NULL, "/proc/self/task cannot be read");
+    *progress_p = 0;
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        ++count;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        file = fopen(path, "re");
+        MKV_REQUIRE((file != NULL) && (fgets(name, sizeof(name), file) != NULL),
+                    "%s cannot be read", path);
+        fclose(file);
+        *progress_p += strcmp(name, "mkv-progress\n") == 0;
     }
-    fclose(file);
+    closedir(dir);
     return count;
 }
 
@@ -523,7 +540,28 @@ static int many_dst(int fd, void *arg)
     return 0;
 }
 
-/* All are bound before the first is posted; 64 need no more threads than one */
+START_TEST(threads_that_cannot_be_are_refused)
+{
+    mkv_open_params_t params = {.size = sizeof(params)};
+    mkv_ctx_t *ctx;
+
+    kv_set_option("PROGRESS_THREADS", "65");
+    KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "PROGRESS_THREADS=65"));
+    kv_set_option("PROGRESS_THREADS", "1");
+    kv_set_option("WAKEUP", "n"); /* nothing could wake them */
+    KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "WAKEUP=y"));
+    kv_set_option("WAKEUP", NULL);
+    KV_OK(mkv_open(NULL, &params, &ctx));
+    KV_OK(mkv_close(ctx));
+}
+END_TEST
+
+static const char *const many_threads[] = {"0", "1", "2", "4"};
+
+/* All are bound before the first is posted; 64 need no more threads than one. Where the
+ * library has threads for it, neither side calls mkv_progress(). */
 START_TEST(sixty_four_transfers_at_once)
 {
     kv_shape_t shape = {4, 2, NUM_XFERS, 4096, 0};
@@ -532,9 +570,10 @@ START_TEST(sixty_four_transfers_at_once)
     kv_side_t side = {0};
     mkv_event_t exposed;
     mkv_proc_t proc;
-    unsigned threads = 0;
+    unsigned threads = 0, progress;
     uint32_t i;
 
+    kv_set_option("PROGRESS_THREADS", many_threads[_i]);
     ck_assert_int_eq(mkv_proc_fork(&proc, many_dst, &shape), 0);
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
     kv_side_connect_map(&side, 1);
@@ -548,10 +587,11 @@ START_TEST(sixty_four_transfers_at_once)
     for (i = 0; i < NUM_XFERS; ++i) {
         KV_OK(mkv_xfer_post(xfers[i], 0, plans[i], NULL, NULL));
         KV_OK(mkv_xfer_seal(xfers[i], 0));
-        threads = (i == 0) ? count_threads() : threads;
+        threads = (i == 0) ? count_threads(&progress) : threads;
     }
     ck_assert_uint_eq(kv_stats(&side).xfers_open, NUM_XFERS);
-    ck_assert_uint_eq(count_threads(), threads);
+    ck_assert_uint_eq(count_threads(&progress), threads);
+    ck_assert_uint_eq(progress, (unsigned)atoi(many_threads[_i]));
     for (i = 0; i < NUM_XFERS; ++i) {
         (void)kv_wait_event(&side, MKV_EV_QUIET, xfers[i]);
         KV_OK(query(xfers[i]).status);
@@ -675,7 +715,8 @@ int main(void)
     tcase_add_test(tcase, block_lists_arrive_equal);
     tcase_add_test(tcase, posting_to_a_stopped_peer_returns);
     tcase_add_test(tcase, a_context_listens_to_no_port_of_its_own);
-    tcase_add_test(tcase, sixty_four_transfers_at_once);
+    tcase_add_loop_test(tcase, sixty_four_transfers_at_once, 0, 4);
+    tcase_add_test(tcase, threads_that_cannot_be_are_refused);
     tcase_add_test(tcase, an_attached_worker_outlives_the_context);
     tcase_add_test(tcase, more_than_four_gib_in_one_piece);
     suite_add_tcase(suite, tcase);

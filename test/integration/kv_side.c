@@ -162,8 +162,10 @@ static void kv_side_add_regions(kv_side_t *side)
 void kv_side_open_ctx(kv_side_t *side, const char *name, int fd)
 {
     mkv_open_params_t params = {.size = sizeof(params), .name = name};
+    const char *threads = getenv("MORIKV_PROGRESS_THREADS");
 
     memset(side, 0, sizeof(*side));
+    side->has_threads = (threads != NULL) && (atoi(threads) > 0);
     side->fd = fd;
     KV_OK(mkv_open(NULL, &params, &side->ctx));
 }
@@ -230,16 +232,29 @@ void kv_side_close(kv_side_t *side)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
+/* Until an event, or for a word on the channel, which is looked at in between */
+static void kv_side_sleep(kv_side_t *side)
+{
+    struct pollfd fds[] = {{.events = POLLIN}, {.fd = side->fd, .events = POLLIN}};
+
+    KV_OK(mkv_event_fd(side->ctx, &fds[0].fd));
+    if (mkv_arm(side->ctx) == MKV_OK) {
+        (void)poll(fds, 2, 100);
+    }
+}
+
 void kv_side_progress(kv_side_t *side)
 {
     struct timespec pause = {0, 100000};
-    unsigned moved = mkv_progress(side->ctx);
+    unsigned moved = side->has_threads ? 0 : mkv_progress(side->ctx);
     size_t count;
 
     KV_OK(mkv_poll(side->ctx, side->pending + side->num_pending,
                    KV_MAX_PENDING - side->num_pending, &count));
     side->num_pending += count;
-    if ((moved == 0) && (count == 0)) {
+    if (side->has_threads && (count == 0)) {
+        kv_side_sleep(side);
+    } else if ((moved == 0) && (count == 0)) {
         nanosleep(&pause, NULL); /* leave the processor to the other side */
     }
 }

@@ -39,7 +39,8 @@ typedef struct kv_side {
     int fd;
     kv_shape_t shape;
     int is_gpu;
-    char *mem; /**< Of the runtime that owns it */
+    int has_threads; /**< Progress is the library's (option PROGRESS_THREADS) */
+    char *mem;       /**< Of the runtime that owns it */
     size_t mem_length;
     mkv_region_id_t ids[512];
     size_t num_ids;
@@ -77,7 +78,7 @@ void kv_side_close(kv_side_t *side);
 /** Free the cache alone, after the context was closed in another way. */
 void kv_side_free(kv_side_t *side);
 
-/** One round of progress; events go to side->pending. */
+/** One round of progress, unless that is the library's; events go to side->pending. */
 void kv_side_progress(kv_side_t *side);
 
 /** Take the first event of this type (and transfer, unless NULL); waits for it. */
