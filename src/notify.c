@@ -148,10 +148,11 @@ static void mkv_notify_user(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     mkv_ctx_t *ctx = peer->ctx;
     size_t total = msg->header_length + msg->length;
+    size_t held = total + sizeof(mkv_event_node_t); /* an empty one is not free */
     mkv_event_t *event;
     uint8_t *copy;
 
-    if (ctx->queued_event_bytes + total > ctx->opts->max_queued) {
+    if (ctx->queued_event_bytes + held > ctx->opts->max_queued) {
         MKV_COUNT(peer, msgs_dropped, 1);
         mkv_peer_fail(
             peer, MKV_ERR_BUSY,
@@ -162,7 +163,7 @@ static void mkv_notify_user(mkv_peer_t *peer, const mkv_msg_t *msg)
     }
 
     copy = malloc(total + 1);
-    event = (copy == NULL) ? NULL : mkv_event_add_owned(ctx, MKV_EV_MSG, copy, total);
+    event = (copy == NULL) ? NULL : mkv_event_add_owned(ctx, MKV_EV_MSG, copy, held);
     if (event == NULL) {
         free(copy);
         MKV_COUNT(peer, msgs_dropped, 1);

@@ -511,6 +511,30 @@ START_TEST(messages_arrive_in_order)
 }
 END_TEST
 
+/* An empty message takes an event, too: whoever never polls is told, and stays small */
+START_TEST(empty_messages_are_bounded_as_well)
+{
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    uint32_t i;
+
+    pair_set("MAX_QUEUED", "64k");
+    pair_setup();
+    for (i = 0; i < 10000; ++i) {
+        if (mkv_send(A->peers[1], 0, i, NULL, 0, NULL, 0) != MKV_OK) {
+            break;
+        }
+        (void)mkv_progress(A->ctx);
+        (void)mkv_progress(B->ctx);
+    }
+    OK(mkv_peer_query(B->peers[0], &attr));
+    ck_assert_int_eq(attr.status, MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(strstr(attr.error, "MAX_QUEUED is 65536"));
+    ck_assert_uint_le(pair_stats(B).msgs_received, 65536 / sizeof(mkv_event_t) + 16);
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
 /* ---- Maps ------------------------------------------------------------------------ */
 
 typedef struct map_case {
@@ -818,6 +842,7 @@ int main(void)
     tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
     tcase_add_test(tcase, one_line_says_what_carries_the_data);
     tcase_add_test(tcase, messages_arrive_in_order);
+    tcase_add_test(tcase, empty_messages_are_bounded_as_well);
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
     tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);
