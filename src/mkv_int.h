@@ -215,6 +215,7 @@ struct mkv_peer {
     int is_rx_started;       /* rx_seq is his; before, it is the one he answers with */
     mkv_list_t rx_reorder;   /* packets, by seq */
     unsigned num_reorder;
+    size_t reorder_bytes;
     mkv_list_t early; /* packets for transfers not open here */
     unsigned num_early;
     size_t early_bytes;

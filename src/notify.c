@@ -236,6 +236,7 @@ static int mkv_notify_insert(mkv_peer_t *peer, mkv_packet_t *packet)
     }
     mkv_list_add_tail(&next->list, &packet->list); /* before next */
     ++peer->num_reorder;
+    peer->reorder_bytes += packet->length;
     return 1;
 }
 
@@ -244,15 +245,22 @@ static void mkv_notify_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
 {
     mkv_packet_t *packet;
 
-    packet =
-        (peer->num_reorder < MKV_REORDER_WINDOW) ? calloc(1, sizeof(*packet)) : NULL;
+    if ((peer->num_reorder >= MKV_REORDER_WINDOW) ||
+        (peer->reorder_bytes + length > peer->ctx->opts->max_queued)) {
+        mkv_peer_fail(peer, MKV_ERR_BUSY,
+                      "%u messages of %zu bytes wait out of order, MAX_QUEUED is %llu",
+                      peer->num_reorder, peer->reorder_bytes,
+                      (unsigned long long)peer->ctx->opts->max_queued);
+        return;
+    }
+    packet = calloc(1, sizeof(*packet));
     if (packet != NULL) {
         packet->data = malloc(length);
     }
     if ((packet == NULL) || (packet->data == NULL)) {
         free(packet);
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%u messages wait out of order",
-                      peer->num_reorder);
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "no memory for a message of %zu bytes",
+                      length);
         return;
     }
     memcpy(packet->data, data, length);
@@ -282,6 +290,7 @@ static void mkv_notify_start(mkv_peer_t *peer, const mkv_msg_t *msg)
     mkv_list_init(&early);
     mkv_list_splice(&peer->rx_reorder, &early);
     peer->num_reorder = 0;
+    peer->reorder_bytes = 0;
     while (!mkv_list_is_empty(&early)) {
         packet = mkv_list_head(&early, mkv_packet_t, list);
         mkv_list_del(&packet->list);
@@ -307,6 +316,7 @@ void mkv_notify_resume(mkv_peer_t *peer)
         }
         mkv_list_del(&packet->list);
         --peer->num_reorder;
+        peer->reorder_bytes -= packet->length;
         ++peer->rx_seq;
         mkv_notify_dispatch(peer, &msg, packet->data, packet->length);
         mkv_packet_free(packet);

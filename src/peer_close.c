@@ -97,8 +97,10 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
 
     mkv_packets_cleanup(&peer->rx_reorder);
     peer->num_reorder = 0;
+    peer->reorder_bytes = 0;
     mkv_packets_cleanup(&peer->early);
     peer->num_early = 0;
+    peer->early_bytes = 0;
     peer->is_close_waiting = 1;
     peer->deadline = mkv_ctx_now(peer->ctx);
     if (peer->status == MKV_ERR_PEER) {

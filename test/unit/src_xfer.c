@@ -686,6 +686,39 @@ START_TEST(another_instance_is_not_touched)
 }
 END_TEST
 
+/* Numbers ahead of the one that is missing */
+START_TEST(what_waits_for_its_turn_is_bounded)
+{
+    static uint8_t bytes[10000];
+    mkv_msg_t msg = {.type = MKV_MSG_USER, .data = bytes, .length = sizeof(bytes)};
+    uint64_t stale;
+    mkv_wbuf_t wbuf;
+    uint32_t i;
+
+    pair_set("MAX_QUEUED", "64k");
+    pair_setup();
+    msg.from = B->ctx->process.ctx_id;
+    msg.to = A->ctx->process.ctx_id;
+    mkv_wbuf_init(&wbuf);
+    OK(mkv_msg_encode(&msg, &wbuf));
+    for (i = 0; i < 7; ++i) {
+        ck_assert_int_eq(A->peers[1]->fail_status, MKV_OK);
+        mkv_msg_finish(wbuf.data, wbuf.length, A->peers[1]->rx_seq + 1 + i);
+        mkv_notify_receive(A->ctx, wbuf.data, wbuf.length);
+    }
+    stale = pair_stats(A).msgs_stale;
+    mkv_msg_finish(wbuf.data, wbuf.length, A->peers[1]->rx_seq);
+    mkv_notify_receive(A->ctx, wbuf.data, wbuf.length);
+    ck_assert_uint_eq(pair_stats(A).msgs_stale, stale + 1);
+    pair_run();
+    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(
+        strstr(pair_last(A, MKV_EV_PEER_FAILED, NULL)->text, "6 messages of 60"));
+    mkv_wbuf_cleanup(&wbuf);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(a_million_bad_messages_are_counted)
 {
     uint64_t state = 99;
@@ -761,6 +794,7 @@ int main(void)
                         MKV_MSG_LAST);
     tcase_add_loop_test(tcase, another_instance_is_not_touched, MKV_MSG_EXPOSE,
                         MKV_MSG_USER);
+    tcase_add_test(tcase, what_waits_for_its_turn_is_bounded);
     tcase_add_test(tcase, a_million_bad_messages_are_counted);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
