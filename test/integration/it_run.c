@@ -63,10 +63,13 @@ void it_init(void)
 static it_result_t it_finish(mkv_proc_t *proc)
 {
     it_result_t result = {.output = calloc(1, IT_MAX_OUTPUT)};
+    size_t used;
     int is_over;
 
     is_over = mkv_proc_expect(proc, NULL, result.output, IT_MAX_OUTPUT);
     if (!is_over) {
+        used = strlen(result.output);
+        mkv_proc_describe(proc, result.output + used, IT_MAX_OUTPUT - used);
         mkv_proc_kill(proc, SIGKILL);
     }
 

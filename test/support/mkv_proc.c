@@ -3,6 +3,7 @@
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -197,6 +198,54 @@ int mkv_proc_wait(mkv_proc_t *proc)
 
     proc->pid = -1;
     return ended ? 0 : -1;
+}
+
+/* One line of a file of a thread, without its end. */
+static void mkv_proc_read_line(const char *dir, const char *name, char *line,
+                               size_t size)
+{
+    char path[352];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    file = fopen(path, "r");
+    if ((file == NULL) || (fgets(line, (int)size, file) == NULL)) {
+        snprintf(line, size, "?");
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    line[strcspn(line, "\n")] = '\0';
+}
+
+void mkv_proc_describe(const mkv_proc_t *proc, char *text, size_t size)
+{
+    static const char *const names[] = {"stat", "wchan", "syscall"};
+    char tasks[32], dir[320], line[256];
+    struct dirent *entry;
+    size_t used = 0, i;
+    DIR *handle;
+
+    text[0] = '\0';
+    snprintf(tasks, sizeof(tasks), "/proc/%d/task", (int)proc->pid);
+    handle = opendir(tasks);
+    if (handle == NULL) {
+        return;
+    }
+
+    while (((entry = readdir(handle)) != NULL) && (used + 1 < size)) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        snprintf(dir, sizeof(dir), "%s/%s", tasks, entry->d_name);
+        for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+            mkv_proc_read_line(dir, names[i], line, sizeof(line));
+            snprintf(text + used, size - used, "%s %s: %.*s\n", entry->d_name, names[i],
+                     100, line);
+            used += strlen(text + used);
+        }
+    }
+    closedir(handle);
 }
 
 void mkv_proc_kill(mkv_proc_t *proc, int signum)

@@ -89,6 +89,13 @@ int mkv_proc_expect(mkv_proc_t *proc, const char *text, char *output, size_t siz
 int mkv_proc_wait(mkv_proc_t *proc);
 
 
+/**
+ * Say what each thread of a process that does not end is doing: name, state, the kernel
+ * function it waits in and the system call. Linux alone tells, and not always all.
+ */
+void mkv_proc_describe(const mkv_proc_t *proc, char *text, size_t size);
+
+
 /** Send a signal; nothing if the process was collected. */
 void mkv_proc_kill(mkv_proc_t *proc, int signum);
 
