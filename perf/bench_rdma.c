@@ -32,9 +32,10 @@ typedef struct bench_row {
 } bench_row_t;
 
 static const bench_row_t rows[] = {
-    {"put", 1024, 1},   {"put", 1024, 16},  {"put", 1024, 64},   {"put", 32768, 1},
-    {"put", 32768, 16}, {"put", 32768, 64}, {"list", 1024, 1},   {"list", 1024, 16},
-    {"list", 1024, 64}, {"list", 32768, 1}, {"list", 32768, 16}, {"list", 32768, 64},
+    {"put", 1024, 1},   {"put", 1024, 16},   {"put", 1024, 32},   {"put", 1024, 64},
+    {"put", 32768, 1},  {"put", 32768, 16},  {"put", 32768, 32},  {"put", 32768, 64},
+    {"list", 1024, 1},  {"list", 1024, 16},  {"list", 1024, 32},  {"list", 1024, 64},
+    {"list", 32768, 1}, {"list", 32768, 16}, {"list", 32768, 32}, {"list", 32768, 64},
 };
 
 #define NUM_ROWS ((int)(sizeof(rows) / sizeof(rows[0])))
