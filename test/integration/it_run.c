@@ -147,6 +147,11 @@ int it_has_transport(const char *tl_name)
     char text[64];
     int has;
 
+    if (result.status != 0) { /* not a reason to skip */
+        it_show(&result);
+        fprintf(stderr, "ucx_info -d ended with %d\n", result.status);
+        exit(MKV_TEST_EXIT_FAIL);
+    }
     snprintf(text, sizeof(text), "Transport: %s\n", tl_name);
     has = strstr(result.output, text) != NULL;
     it_result_free(&result);
