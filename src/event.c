@@ -178,12 +178,20 @@ static int mkv_fds_add(mkv_ctx_t *ctx, int fd)
     return (fd >= 0) && (epoll_ctl(ctx->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
+/* Without wakeup a UCX built without parameter checks says OK, and -1 */
+ucs_status_t mkv_worker_efd(mkv_ctx_t *ctx, int *fd_p)
+{
+    ucs_status_t status = ucp_worker_get_efd(ctx->worker, fd_p);
+
+    return ((status == UCS_OK) && (*fd_p < 0)) ? UCS_ERR_INVALID_PARAM : status;
+}
+
 static mkv_status_t mkv_fds_open(mkv_ctx_t *ctx)
 {
     ucs_status_t status;
     int worker_fd;
 
-    status = ucp_worker_get_efd(ctx->worker, &worker_fd);
+    status = mkv_worker_efd(ctx, &worker_fd);
     if (status != UCS_OK) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
                          "ucp_worker_get_efd() failed: %s; the UCX context needs the "

@@ -584,6 +584,8 @@ void mkv_arena_put(mkv_ctx_t *ctx, mkv_list_t *blocks);
 void mkv_arena_cleanup(mkv_ctx_t *ctx);
 
 /* event.c */
+/** UCX's event descriptor. @return UCS_OK, or why there is none. */
+ucs_status_t mkv_worker_efd(mkv_ctx_t *ctx, int *fd_p);
 /** Have nodes for @a num events of an object that is being made. */
 mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num);
 /** The object is gone. */

@@ -105,7 +105,7 @@ static mkv_status_t mkv_threads_open(mkv_ctx_t *ctx, mkv_threads_t *threads)
                          "own threads, expected 0",
                          (unsigned)ctx->opts->progress_threads);
     }
-    status = ucp_worker_get_efd(ctx->worker, &threads->worker_fd);
+    status = mkv_worker_efd(ctx, &threads->worker_fd);
     if (status != UCS_OK) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "PROGRESS_THREADS=%u: ucp_worker_get_efd() failed: %s; "

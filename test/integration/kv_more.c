@@ -544,6 +544,7 @@ START_TEST(threads_that_cannot_be_are_refused)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
     mkv_ctx_t *ctx;
+    int fd;
 
     kv_set_option("PROGRESS_THREADS", "65");
     KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
@@ -552,7 +553,13 @@ START_TEST(threads_that_cannot_be_are_refused)
     kv_set_option("WAKEUP", "n"); /* nothing could wake them */
     KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "WAKEUP=y"));
+    kv_set_option("PROGRESS_THREADS", NULL);
+    KV_OK(mkv_open(NULL, &params, &ctx));
+    KV_IS(mkv_event_fd(ctx, &fd), MKV_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "option WAKEUP"));
+    KV_OK(mkv_close(ctx));
     kv_set_option("WAKEUP", NULL);
+    kv_set_option("PROGRESS_THREADS", "1");
     KV_OK(mkv_open(NULL, &params, &ctx));
     KV_OK(mkv_close(ctx));
 }
