@@ -227,7 +227,7 @@ it_pair_t it_run_app(const char *tls, const char *const *env, const char *const 
     if (pair.client.status < 0) {
         mkv_proc_kill(&server_proc, SIGKILL);
     }
-    mkv_proc_kill(&server_proc, SIGCONT);
+    mkv_proc_resume(&server_proc);
     pair.server = it_finish(&server_proc);
     free(words);
     return pair;

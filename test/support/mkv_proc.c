@@ -255,6 +255,18 @@ void mkv_proc_kill(mkv_proc_t *proc, int signum)
     }
 }
 
+void mkv_proc_resume(mkv_proc_t *proc)
+{
+    char dir[32], line[256], *state;
+
+    snprintf(dir, sizeof(dir), "/proc/%d", (int)proc->pid);
+    mkv_proc_read_line(dir, "stat", line, sizeof(line));
+    state = strrchr(line, ')'); /* the name before it may hold anything */
+    if ((state != NULL) && (strncmp(state, ") T", 3) == 0)) {
+        mkv_proc_kill(proc, SIGCONT);
+    }
+}
+
 void mkv_proc_cleanup(mkv_proc_t *proc)
 {
     if (proc->pid > 0) {

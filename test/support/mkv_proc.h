@@ -100,6 +100,14 @@ void mkv_proc_describe(const mkv_proc_t *proc, char *text, size_t size);
 void mkv_proc_kill(mkv_proc_t *proc, int signum);
 
 
+/**
+ * Let a process go on that a signal has stopped; nothing if none has. A SIGCONT to one
+ * that runs is not nothing: it takes away the stop by which LeakSanitizer's tracer
+ * attaches at the end of the process, and the tracer waits for it for ever.
+ */
+void mkv_proc_resume(mkv_proc_t *proc);
+
+
 /** Kill, collect and close whatever is left. */
 void mkv_proc_cleanup(mkv_proc_t *proc);
 
