@@ -470,6 +470,11 @@ mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
 mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type);
 /** A HELLO of somebody unknown: make a peer of him. */
 mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg);
+/**
+ * Flush the endpoint and hold the peer, then call @a next with it: from here, without a
+ * request, or from progress. @a next puts the peer and frees the request.
+ */
+void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next);
 void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg);
 void mkv_peer_get(mkv_peer_t *peer);
 void mkv_peer_put(mkv_peer_t *peer);

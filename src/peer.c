@@ -219,18 +219,18 @@ static void mkv_peer_flush_cb(void *request, ucs_status_t status, void *user_dat
     }
 }
 
-static void mkv_peer_flush(mkv_peer_t *peer)
+void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = mkv_peer_flush_cb,
+                                 .cb.send = next,
                                  .user_data = peer};
     ucs_status_ptr_t request;
 
     mkv_peer_get(peer);
     request = ucp_ep_flush_nbx(peer->ep, &param);
     if (!UCS_PTR_IS_PTR(request)) {
-        mkv_peer_flush_cb(NULL, UCS_PTR_RAW_STATUS(request), peer);
+        next(NULL, UCS_PTR_RAW_STATUS(request), peer);
     }
 }
 
@@ -302,7 +302,7 @@ void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg)
     }
     if (!peer->has_ack) {
         peer->has_ack = 1;
-        mkv_peer_flush(peer);
+        mkv_peer_flush(peer, mkv_peer_flush_cb);
     }
 }
 

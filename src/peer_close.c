@@ -196,21 +196,6 @@ void mkv_peer_close_ep(mkv_peer_t *peer)
     mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
 }
 
-static void mkv_peer_flush_then(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
-{
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = next,
-                                 .user_data = peer};
-    ucs_status_ptr_t request;
-
-    mkv_peer_get(peer);
-    request = ucp_ep_flush_nbx(peer->ep, &param);
-    if (!UCS_PTR_IS_PTR(request)) {
-        next(NULL, UCS_PTR_RAW_STATUS(request), peer);
-    }
-}
-
 /* Goodbye is said; nothing is left that the close itself could have to wait for */
 static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
 {
@@ -235,7 +220,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
         mkv_text(msg.text, sizeof(msg.text), "%s",
                  (peer->state == MKV_PEER_FAILED) ? peer->error : "closed by the peer");
         (void)mkv_notify_send(peer, &msg);
-        mkv_peer_flush_then(peer, mkv_peer_left_cb);
+        mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {
         mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
     }
@@ -253,7 +238,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
 static void mkv_peer_leave(mkv_peer_t *peer)
 {
     peer->is_leaving = 1;
-    mkv_peer_flush_then(peer, mkv_peer_bye_cb);
+    mkv_peer_flush(peer, mkv_peer_bye_cb);
 }
 
 void mkv_peer_step_closing(mkv_peer_t *peer)

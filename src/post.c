@@ -517,12 +517,6 @@ static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_d
 
 void mkv_peer_start_flush(mkv_peer_t *peer)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = mkv_peer_flushed_cb,
-                                 .user_data = peer};
-    ucs_status_ptr_t request;
-
     if (mkv_list_is_empty(&peer->flush_waiting) || peer->is_flushing) {
         return;
     }
@@ -530,10 +524,10 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
     mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
     peer->is_flushing = 1;
     MKV_COUNT(peer, flushes, 1);
-    mkv_peer_get(peer);
-    request = peer->is_ep_closing ? UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED)
-                                  : ucp_ep_flush_nbx(peer->ep, &param);
-    if (!UCS_PTR_IS_PTR(request)) {
-        mkv_peer_flushed_cb(NULL, UCS_PTR_RAW_STATUS(request), peer);
+    if (peer->is_ep_closing) {
+        mkv_peer_get(peer);
+        mkv_peer_flushed_cb(NULL, UCS_ERR_NOT_CONNECTED, peer);
+    } else {
+        mkv_peer_flush(peer, mkv_peer_flushed_cb);
     }
 }
