@@ -451,25 +451,13 @@ static int initiator_main(int fd)
     return EXIT_SUCCESS;
 }
 
-/* UCX and the loader read the environment before main(): set it and start again. */
-static void start_again(char **argv)
-{
-    if (getenv("IT_LISTS_STARTED") == NULL) {
-        it_init();
-        setenv("UCX_TLS", "mori_xgmi,tcp", 1);
-        setenv("IT_LISTS_STARTED", "y", 1);
-        execv("/proc/self/exe", argv);
-        require(0, "it could not start again");
-    }
-}
-
 int main(int argc, char **argv)
 {
     mkv_proc_t target;
     int status;
 
     (void)argc;
-    start_again(argv);
+    it_start_again("mori_xgmi,tcp", argv);
     mkv_test_init();
     if (!it_has_hipcpu()) {
         return mkv_test_exit_status(

@@ -59,6 +59,18 @@ void it_init(void)
     setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 1);
 }
 
+void it_start_again(const char *tls, char **argv)
+{
+    if (getenv("IT_STARTED_AGAIN") == NULL) {
+        it_init();
+        setenv("UCX_TLS", tls, 1);
+        setenv("IT_STARTED_AGAIN", "y", 1);
+        execv("/proc/self/exe", argv);
+        fprintf(stderr, "%s could not start again: %s\n", argv[0], strerror(errno));
+        exit(EXIT_FAILURE);
+    }
+}
+
 /* Collect the output first: the end of it is the end of the program. */
 static it_result_t it_finish(mkv_proc_t *proc)
 {

@@ -39,6 +39,13 @@ typedef struct it_pair {
  */
 void it_init(void);
 
+/**
+ * @ref it_init for the calling program itself: UCX and the loader read the environment
+ * before main(), so it is set, with UCX_TLS, and the program starts again. Returns when
+ * it has. First in main().
+ */
+void it_start_again(const char *tls, char **argv);
+
 /** @return A file of the build folder, in a buffer overwritten by later calls. */
 const char *it_build_path(const char *name);
 
