@@ -4,7 +4,8 @@
  * Why the copy kernel is as fast as it is on an NVIDIA GPU: what a thread block of
  * 1024 threads reaches when it only reads, only writes, or copies, in its own memory
  * and over the link; when each block has an equal share, and when blocks take their
- * work piece by piece; at which clock; what the kernel's list costs to read and to write.
+ * work piece by piece; at which clock; whether cache hints or fewer threads change
+ * that; what the kernel's list costs to read and to write.
  *
  *   probe [JSON]
  *
@@ -38,6 +39,10 @@
 
 enum kind { COPY, READ, WRITE };
 static const char *const kinds[] = {"copy", "read only", "write only"};
+
+/* What a load or a store says to the caches. */
+enum hint { PLAIN, STREAM, L2, NO_L1 };
+static const char *const hints[] = {"plain", "streaming", "in L2 only", "not in L1"};
 static const char *const ways[] = {"in its own memory", "to the other GPU",
                                    "from the other GPU"};
 
@@ -62,8 +67,47 @@ static __device__ unsigned long long now_ns()
     return ns;
 }
 
+static __device__ __forceinline__ uint4 load(const uint4 *src, hint how)
+{
+    uint4 vec;
+
+    switch (how) {
+    case STREAM:
+        return __ldcs(src);
+    case L2:
+        return __ldcg(src);
+    case NO_L1:
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(vec.x), "=r"(vec.y), "=r"(vec.z), "=r"(vec.w)
+                     : "l"(src));
+        return vec;
+    default:
+        return *src;
+    }
+}
+
+static __device__ __forceinline__ void store(uint4 *dst, uint4 vec, hint how)
+{
+    switch (how) {
+    case STREAM:
+        __stcs(dst, vec);
+        break;
+    case L2:
+        __stcg(dst, vec);
+        break;
+    case NO_L1:
+        asm volatile("st.global.L1::no_allocate.v4.u32 [%4], {%0, %1, %2, %3};"
+                     :
+                     : "r"(vec.x), "r"(vec.y), "r"(vec.z), "r"(vec.w), "l"(dst)
+                     : "memory");
+        break;
+    default:
+        *dst = vec;
+    }
+}
+
 /* One tile of each wave; the value that is written or read is of no interest. */
-template <kind KIND>
+template <kind KIND, hint LOAD = PLAIN, hint STORE = PLAIN>
 static __device__ __forceinline__ void do_tile(uint4 *dst, const uint4 *src, uint4 *sum)
 {
     uint4 vec[UNROLL];
@@ -71,20 +115,20 @@ static __device__ __forceinline__ void do_tile(uint4 *dst, const uint4 *src, uin
 
 #pragma unroll
     for (u = 0; u < UNROLL; ++u) {
-        vec[u] = (KIND == WRITE) ? *sum : src[u * 32];
+        vec[u] = (KIND == WRITE) ? *sum : load(src + (u * 32), LOAD);
     }
 #pragma unroll
     for (u = 0; u < UNROLL; ++u) {
         if (KIND == READ) {
             sum->x ^= vec[u].x ^ vec[u].y ^ vec[u].z ^ vec[u].w;
         } else {
-            dst[u * 32] = vec[u];
+            store(dst + (u * 32), vec[u], STORE);
         }
     }
 }
 
 /* The work of a block: an equal share, or chunks that a counter deals. */
-template <kind KIND>
+template <kind KIND, hint LOAD = PLAIN, hint STORE = PLAIN>
 static __global__ void __launch_bounds__(THREADS)
     work(char *dst, const char *src, size_t size, size_t chunk, unsigned *taken,
          stamp *stamps)
@@ -92,6 +136,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ size_t begin;
     const size_t mine =
         ((threadIdx.x / 32) * UNROLL * 32 + threadIdx.x % 32) * sizeof(uint4);
+    const size_t step = (size_t)blockDim.x * UNROLL * sizeof(uint4);
     size_t length = (taken == NULL) ? size / gridDim.x : chunk;
     uint4 sum = make_uint4(1, 2, 3, 4);
     size_t at;
@@ -106,9 +151,9 @@ static __global__ void __launch_bounds__(THREADS)
             begin = length * ((taken == NULL) ? blockIdx.x : atomicAdd(taken, 1u));
         }
         __syncthreads();
-        for (at = begin; (begin < size) && (at < begin + length); at += STEP) {
-            do_tile<KIND>((uint4 *)(dst + at + mine), (const uint4 *)(src + at + mine),
-                          &sum);
+        for (at = begin; (begin < size) && (at < begin + length); at += step) {
+            do_tile<KIND, LOAD, STORE>((uint4 *)(dst + at + mine),
+                                       (const uint4 *)(src + at + mine), &sum);
         }
     } while ((taken != NULL) && (begin < size));
     if ((KIND == READ) && (sum.x == 0x12345678)) {
@@ -138,7 +183,7 @@ static double median(double *values, int count)
 static void row(const char *text, const char *unit, int blocks, double value,
                 double spread)
 {
-    printf("%-52s blocks %3d  %8.1f %s", text, blocks, value, unit);
+    printf("%-76s blocks %3d  %8.1f %s", text, blocks, value, unit);
     if (spread >= 0) {
         printf("  %6.1f a block; the first one ends %.1f %% earlier", value / blocks,
                spread);
@@ -154,7 +199,8 @@ static void row(const char *text, const char *unit, int blocks, double value,
     ++num_rows;
 }
 
-template <kind KIND> static void rate(int way, int blocks, size_t chunk)
+template <kind KIND, hint LOAD = PLAIN, hint STORE = PLAIN>
+static void rate(int way, int blocks, size_t chunk, int threads = THREADS)
 {
     char *src = pool[way == 2], *dst = pool[way == 1] + GIB;
     double rates[REPEATS], spreads[REPEATS], clocks[REPEATS];
@@ -162,13 +208,13 @@ template <kind KIND> static void rate(int way, int blocks, size_t chunk)
     stamp seen[MAX_BLOCKS];
     char text[128];
     size_t size;
-    int i, b;
+    int length, i, b;
 
     size = ((blocks < 8) ? 128 * MIB : GIB) / (blocks * STEP) * (blocks * STEP);
     for (i = 0; i < REPEATS; ++i) {
         CHECK(cudaMemset(taken, 0, sizeof(*taken)));
-        work<KIND><<<blocks, THREADS>>>(dst, src, size, chunk,
-                                        (chunk == 0) ? NULL : taken, stamps);
+        work<KIND, LOAD, STORE><<<blocks, threads>>>(
+            dst, src, size, chunk, (chunk == 0) ? NULL : taken, stamps);
         CHECK(cudaGetLastError());
         CHECK(cudaMemcpy(seen, stamps, blocks * sizeof(*seen), cudaMemcpyDefault));
         first = soonest = ~0ull;
@@ -180,12 +226,40 @@ template <kind KIND> static void rate(int way, int blocks, size_t chunk)
         }
         rates[i] = (double)size / (double)(last - first);
         spreads[i] = 100.0 * (double)(last - soonest) / (double)(last - first);
-        clocks[i] = 1e3 * (double)seen[0].cycles / (double)(seen[0].end - seen[0].begin);
+        clocks[i] =
+            1e3 * (double)seen[0].cycles / (double)(seen[0].end - seen[0].begin);
     }
-    snprintf(text, sizeof(text), "%s %s%s", kinds[KIND], ways[way],
-             (chunk == 0) ? "" : ", dealt in pieces of 1 MiB");
+    length = snprintf(text, sizeof(text), "%s %s%s", kinds[KIND], ways[way],
+                      (chunk == 0) ? "" : ", dealt in pieces of 1 MiB");
+    if ((LOAD != PLAIN) || (STORE != PLAIN)) {
+        length += snprintf(text + length, sizeof(text) - length,
+                           ", loads %s, stores %s", hints[LOAD], hints[STORE]);
+    }
+    if (threads != THREADS) {
+        snprintf(text + length, sizeof(text) - length, ", %d threads", threads);
+    }
     row(text, "GB/s", blocks, median(rates, REPEATS), median(spreads, REPEATS));
     clock_mhz = median(clocks, REPEATS);
+}
+
+/* What eight blocks could gain. */
+static void rate_hints()
+{
+    int way;
+
+    for (way = 1; way < 3; ++way) {
+        rate<COPY, PLAIN, STREAM>(way, 8, MIB);
+        rate<COPY, PLAIN, L2>(way, 8, MIB);
+        rate<COPY, PLAIN, NO_L1>(way, 8, MIB);
+        rate<COPY, STREAM, PLAIN>(way, 8, MIB);
+        rate<COPY, L2, PLAIN>(way, 8, MIB);
+        rate<COPY, NO_L1, PLAIN>(way, 8, MIB);
+        rate<COPY, STREAM, STREAM>(way, 8, MIB);
+        rate<COPY, NO_L1, NO_L1>(way, 8, MIB);
+        rate<COPY>(way, 8, MIB);
+        rate<COPY>(way, 8, MIB, 512);
+        rate<COPY>(way, 8, MIB, 256);
+    }
 }
 
 /* Each block reads so many entries of the list at a time, as the copy kernel does. */
@@ -302,6 +376,8 @@ int main(int argc, char **argv)
         rate<COPY>(1, sweep[i], MIB);
         row("clock meanwhile", "MHz", sweep[i], clock_mhz, -1);
     }
+
+    rate_hints();
 
     CHECK(cudaMallocHost(&pinned, 8 * 8 * 512 * ENTRY));
     CHECK(cudaMalloc(&local, 8 * 8 * 512 * ENTRY));
