@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# limit: 300
+# limit: 600
 # Not a test of speed (there is none under emulation): figures of one run, side by side.
 # Megabytes a second of ib_write_bw, of UCX's put over mori_rdma, and over tcp on the same pair.
+# With MKV_VM_SHORT, one row and few rounds.
 . "$VM_TREE/test/vm/rdma.sh"
 
 write_bw() { # SIZE COUNT
@@ -48,6 +49,13 @@ tcp_bw() { # SIZE COUNT
 
 echo "| bytes | ib_write_bw | ucp_put over mori_rdma | with NUM_QPS=2 | asleep | ucp_put over tcp |"
 echo "|---|---|---|---|---|---|"
+if [ -n "${MKV_VM_SHORT:-}" ]; then
+    rows="65536 40"
+else
+    rows="4096 1000
+65536 400
+1048576 30"
+fi
 while read -r size count; do
     verbs=$(write_bw "$size" "$count") || exit 1
     mori=$(mori_bw "$size" "$count") || exit 1
@@ -55,8 +63,4 @@ while read -r size count; do
     asleep=$(sleeping_bw "$size" "$count") || exit 1
     tcp=$(tcp_bw "$size" "$count") || exit 1
     echo "| $size | $verbs | $mori | $two | $asleep | $tcp |"
-done <<'END'
-4096 1000
-65536 400
-1048576 30
-END
+done <<<"$rows"
