@@ -19,6 +19,7 @@ perf_libkvperf_la_SOURCES = \
 	perf/request.c perf/request.h \
 	perf/result.c perf/result.h \
 	perf/run.c perf/run.h \
+	perf/side.c perf/side.h \
 	perf/tables.c perf/tables.h \
 	perf/trace.c perf/trace.h \
 	perf/workload.c perf/workload.h

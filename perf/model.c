@@ -12,14 +12,12 @@
  */
 
 #include "perf/clock.h"
-#include "perf/generator.h"
 #include "perf/kv.h"
 #include "perf/message.h"
 #include "perf/pool.h"
 #include "perf/progress.h"
 #include "perf/run.h"
-#include "perf/tables.h"
-#include "perf/trace.h"
+#include "perf/side.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,18 +47,13 @@ struct perf_model_run {
     const perf_options_t *options;
     int is_prefill;
     int is_active;
-    perf_geometry_t geometry;
+    perf_side_t side;
     perf_pool_t *pool;
-    perf_tables_t *tables;
-    perf_source_t *source;
-    const perf_request_t *request; /* read, not admitted yet */
     perf_kv_t kv;
     perf_slot_t *slots;
     uint32_t *starts;         /* READ: of request n at n % pipeline_depth */
     perf_layer_gate_t *gates; /* of each slot and layer */
-    uint64_t num_admitted;
     uint64_t num_finished;
-    uint64_t num_requests;
     uint64_t first_ns;
     uint64_t last_ns;
     uint64_t warmup_cpu_ns;
@@ -96,8 +89,9 @@ static int perf_slot_post_layers(perf_slot_t *slot)
     uint64_t now_ns = perf_clock_ns();
     unsigned layer;
 
-    gates = model->gates + (size_t)(slot - model->slots) * model->geometry.num_layers;
-    for (layer = 0; layer < model->geometry.num_layers; ++layer) {
+    gates =
+        model->gates + (size_t)(slot - model->slots) * model->side.geometry.num_layers;
+    for (layer = 0; layer < model->side.geometry.num_layers; ++layer) {
         gates[layer].ready_ns =
             now_ns + (layer + 1) * (uint64_t)model->options->layer_us * 1000;
         gate.arg = &gates[layer];
@@ -139,8 +133,8 @@ static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
     if (mkv_plan_query(slot->plan, &attr) == MKV_OK) {
         result->num_merged += attr.num_elements;
         result->bytes += attr.bytes;
-        result->num_descs +=
-            attr.num_units * model->geometry.num_layers * model->geometry.num_parts;
+        result->num_descs += attr.num_units * model->side.geometry.num_layers *
+                             model->side.geometry.num_parts;
     }
     perf_histogram_add(&result->prep, prep_ns);
     perf_histogram_add(&result->post, post_ns);
@@ -301,11 +295,7 @@ static int perf_slot_finish(perf_slot_t *slot)
         return perf_kv_error("mkv_plan_destroy");
     }
 
-    if (model->is_prefill) {
-        perf_tables_release(model->tables, slot->table);
-    } else {
-        perf_tables_decode(model->tables, slot->table);
-    }
+    perf_side_finish(&model->side, slot->table);
     slot->model = NULL;
     slot->plan = NULL;
     ++model->num_finished;
@@ -394,34 +384,22 @@ static int perf_model_admit(perf_model_run_t *model)
     for (i = 0; (slot == NULL) && (i < model->options->pipeline_depth); ++i) {
         slot = (model->slots[i].model == NULL) ? &model->slots[i] : NULL;
     }
-    if ((slot == NULL) || (model->num_admitted == model->num_requests)) {
+    if (slot == NULL) {
         return 0;
     }
 
-    if (model->request == NULL) {
-        ret = perf_source_next(model->source, &model->request);
-        if (ret == 0) { /* a short trace */
-            model->num_requests = model->num_admitted;
-        }
-        if (ret <= 0) {
-            return ret;
-        }
-    }
-
-    ret = perf_tables_admit(model->tables, model->request, model->num_admitted,
-                            &slot->table);
+    slot->number = model->side.num_admitted;
+    ret = perf_side_admit(&model->side, &slot->table);
     if (ret <= 0) {
         return ret;
     }
     slot->model = model;
-    slot->number = model->num_admitted++;
-    model->request = NULL;
     return perf_slot_start(slot);
 }
 
 static int perf_model_loop(perf_model_run_t *model)
 {
-    while (model->num_finished < model->num_requests) {
+    while (model->num_finished < model->side.num_requests) {
         if (perf_model_admit(model) != 0) {
             return -1;
         }
@@ -430,7 +408,8 @@ static int perf_model_loop(perf_model_run_t *model)
             return -1;
         }
         if (model->is_prefill) {
-            perf_progress_show("requests", model->num_finished, model->num_requests);
+            perf_progress_show("requests", model->num_finished,
+                               model->side.num_requests);
         }
     }
     return 0;
@@ -443,7 +422,7 @@ static int perf_model_result(perf_model_run_t *model)
 
     result->is_active = (uint32_t)model->is_active;
     result->is_checked = (uint32_t)model->options->is_check;
-    result->block_size = model->geometry.piece_bytes;
+    result->block_size = model->side.geometry.piece_bytes;
     result->wall_ns = (wall_ns > model->check_ns) ? wall_ns - model->check_ns : wall_ns;
     result->cpu_ns += model->kv.cpu_ns - model->warmup_cpu_ns;
     snprintf(result->device, sizeof(result->device), "%s",
@@ -472,37 +451,19 @@ static int perf_model_move(perf_model_run_t *model)
     return perf_model_result(model);
 }
 
-static int perf_model_source(perf_model_run_t *model)
-{
-    const perf_options_t *options = model->options;
-    perf_generator_config_t config = {options->seed, options->input_length,
-                                      options->output_length, options->is_exact_length};
-
-    return (options->trace != NULL) ? perf_trace_open(options->trace, &model->source)
-                                    : perf_generator_create(&config, &model->source);
-}
-
 static int perf_model_open(perf_model_run_t *model)
 {
     const perf_options_t *options = model->options;
-    perf_pool_shape_t shape;
+    const perf_pool_shape_t *shape = &model->side.shape;
     uint32_t i;
 
-    if (perf_geometry_init(options->model, options->tp, options->block_tokens,
-                           options->dtype, &model->geometry) != 0) {
+    if (perf_side_open(options, model->is_prefill, &model->side) != 0) {
         return -1;
     }
 
-    shape.num_layers = model->geometry.num_layers;
-    shape.num_parts = model->geometry.num_parts;
-    shape.piece_bytes = model->geometry.piece_bytes;
-    shape.num_blocks =
-        (options->num_blocks != 0)
-            ? options->num_blocks
-            : (uint32_t)(options->total_buffer_size / model->geometry.block_bytes);
     model->slots = calloc(options->pipeline_depth, sizeof(*model->slots));
     model->starts = calloc(options->pipeline_depth, sizeof(*model->starts));
-    model->gates = calloc((size_t)options->pipeline_depth * shape.num_layers,
+    model->gates = calloc((size_t)options->pipeline_depth * shape->num_layers,
                           sizeof(*model->gates));
     if ((model->slots == NULL) || (model->starts == NULL) || (model->gates == NULL)) {
         perf_error("no memory for %u requests in flight", options->pipeline_depth);
@@ -512,14 +473,7 @@ static int perf_model_open(perf_model_run_t *model)
         model->starts[i] = PERF_MODEL_NO_START;
     }
 
-    if ((perf_model_source(model) != 0) ||
-        (perf_tables_create(&model->geometry, shape.num_blocks,
-                            options->seed + 1 + (uint64_t)model->is_prefill,
-                            &model->tables) != 0)) {
-        return -1;
-    }
-    return perf_pool_create(model->run->memory, &shape, options->is_check,
-                            &model->pool);
+    return perf_pool_create(model->run->memory, shape, options->is_check, &model->pool);
 }
 
 static void perf_model_close(perf_model_run_t *model)
@@ -528,18 +482,13 @@ static void perf_model_close(perf_model_run_t *model)
 
     for (i = 0; (model->slots != NULL) && (i < model->options->pipeline_depth); ++i) {
         if (model->slots[i].model != NULL) { /* cut short by an error */
-            perf_tables_release(model->tables, model->slots[i].table);
+            perf_tables_release(model->side.tables, model->slots[i].table);
         }
     }
     if (model->pool != NULL) {
         perf_pool_destroy(model->pool);
     }
-    if (model->tables != NULL) {
-        perf_tables_destroy(model->tables);
-    }
-    if (model->source != NULL) {
-        perf_source_destroy(model->source);
-    }
+    perf_side_close(&model->side);
     free(model->gates);
     free(model->starts);
     free(model->slots);
@@ -560,7 +509,6 @@ int perf_model_run(perf_run_t *run)
     model->options = run->options;
     model->is_prefill = (run->rank == 0);
     model->is_active = (model->is_prefill == (run->options->op == PERF_OP_WRITE));
-    model->num_requests = run->options->num_requests;
     perf_result_init(&model->result);
 
     ret = perf_model_open(model);
