@@ -12,6 +12,7 @@ perf_libkvperf_la_SOURCES = \
 	perf/message.c perf/message.h \
 	perf/options.c perf/options.h \
 	perf/patience.h \
+	perf/pattern.c perf/pattern.h \
 	perf/pool.c perf/pool.h \
 	perf/progress.c perf/progress.h \
 	perf/random.h \

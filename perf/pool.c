@@ -7,6 +7,7 @@
 
 #include "perf/pool.h"
 #include "perf/message.h"
+#include "perf/pattern.h"
 #include "perf/random.h"
 
 #include <inttypes.h>
@@ -15,8 +16,6 @@
 
 
 enum { PERF_POOL_STAGING = 32 << 20 };
-
-#define PERF_POOL_STEP UINT64_C(0x9e3779b97f4a7c15)
 
 typedef enum perf_pool_way { PERF_POOL_FILL, PERF_POOL_CHECK } perf_pool_way_t;
 
@@ -43,33 +42,7 @@ struct perf_pool {
 
 static uint64_t perf_piece_seed(uint64_t key, unsigned layer, unsigned part)
 {
-    return perf_mix(key + PERF_POOL_STEP * (((uint64_t)layer << 8) + part + 1));
-}
-
-/* The compiler makes vectors of both loops, which is why they keep no state. */
-static void perf_piece_make(void *buffer, size_t length, uint64_t seed)
-{
-    uint64_t *words = buffer, last;
-    size_t i, num_words = length / sizeof(*words);
-
-    for (i = 0; i < num_words; ++i) {
-        words[i] = seed + i * PERF_POOL_STEP;
-    }
-    last = seed + i * PERF_POOL_STEP;
-    memcpy(words + i, &last, length % sizeof(*words));
-}
-
-static int perf_piece_is_made(const void *buffer, size_t length, uint64_t seed)
-{
-    const uint64_t *words = buffer;
-    uint64_t last, wrong = 0;
-    size_t i, num_words = length / sizeof(*words);
-
-    for (i = 0; i < num_words; ++i) {
-        wrong |= words[i] ^ (seed + i * PERF_POOL_STEP);
-    }
-    last = seed + i * PERF_POOL_STEP;
-    return (wrong == 0) && (memcmp(words + i, &last, length % sizeof(*words)) == 0);
+    return perf_mix(perf_pattern_word(key, ((uint64_t)layer << 8) + part + 1));
 }
 
 /* Staged pieces start at multiples of 8, whatever their length. */
@@ -94,7 +67,7 @@ static void perf_piece_complain(const perf_pool_t *pool, const perf_piece_t *pie
     size_t i;
 
     for (i = 0; i < pool->shape.piece_bytes; ++i) {
-        word = seed + (i / sizeof(word)) * PERF_POOL_STEP;
+        word = perf_pattern_word(seed, i / sizeof(word));
         if (found[i] != ((const char *)&word)[i % sizeof(word)]) {
             break;
         }
@@ -126,7 +99,7 @@ static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
     for (i = 0; (way == PERF_POOL_CHECK) && (i < num_pieces); ++i) {
         piece = &pool->pieces[i];
         staged = pool->staging + i * perf_pool_pitch(pool);
-        if (!perf_piece_is_made(
+        if (!perf_pattern_is_made(
                 staged, pool->shape.piece_bytes,
                 perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part))) {
             perf_piece_complain(pool, piece, staged);
@@ -142,7 +115,7 @@ static int perf_pool_stage(perf_pool_t *pool, perf_pool_way_t way, perf_piece_t 
     size_t length = pool->shape.piece_bytes;
 
     if (way == PERF_POOL_FILL) {
-        perf_piece_make(
+        perf_pattern_make(
             staged, length,
             perf_piece_seed(pool->keys[piece.block], piece.layer, piece.part));
         perf_memory_write(pool->memory, perf_piece_address(pool, &piece), staged,
