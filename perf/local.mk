@@ -10,6 +10,7 @@ perf_libkvperf_la_SOURCES = \
 	perf/histogram.c perf/histogram.h \
 	perf/memory.c perf/memory.h \
 	perf/message.c perf/message.h \
+	perf/moves.c perf/moves.h \
 	perf/options.c perf/options.h \
 	perf/patience.h \
 	perf/pattern.c perf/pattern.h \

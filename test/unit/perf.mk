@@ -5,6 +5,7 @@ perf_unit_programs = \
 	test/unit/perf_trace \
 	test/unit/perf_generator \
 	test/unit/perf_histogram \
+	test/unit/perf_moves \
 	test/unit/perf_options \
 	test/unit/perf_pool \
 	test/unit/perf_tables
@@ -34,6 +35,11 @@ test_unit_perf_generator_LDADD = $(perf_unit_ldadd)
 test_unit_perf_histogram_SOURCES = test/unit/perf_histogram.c
 test_unit_perf_histogram_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_histogram_LDADD = $(perf_unit_ldadd)
+
+# libmorikv's own merge tells what its plans would have.
+test_unit_perf_moves_SOURCES = test/unit/perf_moves.c
+test_unit_perf_moves_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_moves_LDADD = $(perf_unit_ldadd) libmorikv.la $(UCX_LIBS)
 
 test_unit_perf_options_SOURCES = test/unit/perf_options.c
 test_unit_perf_options_CPPFLAGS = $(perf_unit_cppflags)
