@@ -33,26 +33,33 @@ static size_t random_below(size_t limit)
     return (((size_t)random() << 31) ^ (size_t)random()) % limit;
 }
 
-void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
-                   double us, double host_us, const char *checked)
+void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,
+                        double us, double host_us, const char *checked,
+                        const char *text, const char *json)
 {
     double bytes = (double)size * (double)count;
 
-    printf("%-28s %10zu B x %6zu  blocks %3u  %10.1f us  %7.1f GB/s  %8.1f ns/piece"
-           "  %s\n",
+    printf("%-33s %10zu B x %6zu  blocks %3u  %10.1f us  %7.1f GB/s  %8.1f ns/piece"
+           "  %s%s\n",
            what, size, count, blocks, us, bytes / us / 1e3,
-           host_us * 1e3 / (double)count, checked);
+           host_us * 1e3 / (double)count, checked, text);
     fflush(stdout);
     if (bench.json != NULL) {
         fprintf(
             bench.json,
             "%s\n  {\"what\": \"%s\", \"size\": %zu, \"count\": %zu, \"blocks\": %u, "
             "\"us\": %.3f, \"gbps\": %.3f, \"host_ns_per_piece\": %.3f, "
-            "\"checked\": \"%s\"}",
+            "\"checked\": \"%s\"%s}",
             (bench.num_rows == 0) ? "" : ",", what, size, count, blocks, us,
-            bytes / us / 1e3, host_us * 1e3 / (double)count, checked);
+            bytes / us / 1e3, host_us * 1e3 / (double)count, checked, json);
     }
     ++bench.num_rows;
+}
+
+void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
+                   double us, double host_us, const char *checked)
+{
+    gpu_bench_row_more(what, size, count, blocks, us, host_us, checked, "", "");
 }
 
 void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_shift)
@@ -243,7 +250,7 @@ void gpu_bench_measure(const char *what, method_t method, size_t size)
     unsigned i;
 
     if (!gpu_bench_can(method)) {
-        printf("%-28s not available\n", what);
+        printf("%-33s not available\n", what);
         return;
     }
     checked = gpu_bench_check(method, 0);

@@ -40,6 +40,8 @@ typedef struct bench {
     size_t count;
     unsigned repeats;
     unsigned blocks;
+    size_t cache_size;   /* of a model */
+    const char *lengths; /* of a model's prompts, "8192,131072" */
     char *host_src;
     char *host_dst;
     piece_t *sets[NUM_SETS];
@@ -64,6 +66,12 @@ double gpu_bench_median(double *values, unsigned count);
 /** A line of the table, and of the JSON array. */
 void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
                    double us, double host_us, const char *checked);
+
+
+/** The same with more behind it: text for the line, members for the JSON object. */
+void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,
+                        double us, double host_us, const char *checked,
+                        const char *text, const char *json);
 
 
 /** Random places for pieces of a size, each in a slot of its own. */
@@ -97,5 +105,9 @@ void gpu_bench_restore_source(void);
 /** Parts of gpu_limits that say why, in gpu_reasons.c. */
 void gpu_reasons_list(void);
 void gpu_reasons_duplex(void);
+
+
+/** Part of gpu_limits that moves the lists of mori_kv_perf's models. */
+void gpu_models(void);
 
 #endif

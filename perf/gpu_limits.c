@@ -253,6 +253,14 @@ static void part_duplex(void)
     }
 }
 
+static void part_models(void)
+{
+    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+        part("models: the lists of mori_kv_perf, median of the requests");
+        gpu_models();
+    }
+}
+
 static void part_contiguous(void)
 {
     size_t usual = bench.count;
@@ -391,7 +399,8 @@ static const struct {
              {"mixed", part_mixed},           {"pipelined", part_pipelined},
              {"split", part_split},           {"both", part_both_ways},
              {"latency", part_latency},       {"background", part_background},
-             {"list", part_list, true},       {"duplex", part_duplex, true}};
+             {"list", part_list, true},       {"duplex", part_duplex, true},
+             {"models", part_models, true}};
 
 static void prepare(const char *path)
 {
@@ -462,7 +471,10 @@ static void usage(void)
          "  --blocks N     thread blocks of the kernel (8)\n"
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
          "                 pipelined split both latency background; and, when named,\n"
-         "                 list (its reading), duplex (both ways, a thread each)\n"
+         "                 list (its reading), duplex (both ways, a thread each),\n"
+         "                 models (the lists of mori_kv_perf's models)\n"
+         "  --cache MIB    models: KV cache of each device (16384)\n"
+         "  --lengths LIST models: tokens of a prompt (8192,131072)\n"
          "  --json FILE    write the rows there too");
 }
 
@@ -476,6 +488,8 @@ static void parse(int argc, char **argv, const char **hip, const char **only,
                                             {"blocks", required_argument, NULL, 'b'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"parts", required_argument, NULL, 'o'},
+                                            {"cache", required_argument, NULL, 'k'},
+                                            {"lengths", required_argument, NULL, 'l'},
                                             {"help", no_argument, NULL, '?'},
                                             {NULL, 0, NULL, 0}};
     int option;
@@ -501,6 +515,12 @@ static void parse(int argc, char **argv, const char **hip, const char **only,
         case 'o':
             *only = optarg;
             break;
+        case 'k':
+            bench.cache_size = MIB * read_number(optarg, "cache", 1, 65536);
+            break;
+        case 'l':
+            bench.lengths = optarg;
+            break;
         case 'j':
             *json = optarg;
             break;
@@ -521,6 +541,8 @@ int main(int argc, char **argv)
     bench.count = 4096;
     bench.pool_size = 2048 * MIB;
     bench.repeats = 30;
+    bench.cache_size = 16384 * MIB;
+    bench.lengths = "8192,131072";
     bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
     parse(argc, argv, &hip, &only, &json);
     if (json != NULL) {

@@ -180,10 +180,15 @@ void gpu_launch(const gpu_runtime_t *gpu, const gpu_device_t *device, gpu_lane_t
 
 void gpu_wait(const gpu_lane_t *lane)
 {
+    gpu_wait_for(lane, lane->sequence);
+}
+
+void gpu_wait_for(const gpu_lane_t *lane, uint32_t sequence)
+{
     double limit = 0;
     unsigned spins = 0;
 
-    while (!muct_xgmi_flag_reached(*lane->flag, lane->sequence)) {
+    while (!muct_xgmi_flag_reached(*lane->flag, sequence)) {
         if (++spins % 100000 == 0) {
             limit = (limit == 0) ? gpu_now_us() + GPU_PATIENCE_US : limit;
             if (gpu_now_us() > limit) {

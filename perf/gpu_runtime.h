@@ -125,6 +125,10 @@ void gpu_launch_at(const gpu_runtime_t *gpu, const gpu_device_t *device,
 void gpu_wait(const gpu_lane_t *lane);
 
 
+/** Spin until an earlier one is, of which @a sequence was the number. */
+void gpu_wait_for(const gpu_lane_t *lane, uint32_t sequence);
+
+
 /** Microseconds of a clock that only goes forward. */
 double gpu_now_us(void);
 

@@ -56,3 +56,7 @@ test_unit_perf_tables_LDADD = $(perf_unit_ldadd)
 # Whole runs of mori_kv_perf over tcp.
 dist_check_SCRIPTS += test/unit/perf_cli.sh
 TESTS += test/unit/perf_cli.sh
+
+# Its models' lists beside those of gpu_limits, on libhipcpu.
+dist_check_SCRIPTS += test/unit/perf_models.sh
+TESTS += test/unit/perf_models.sh
