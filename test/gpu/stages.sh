@@ -69,6 +69,16 @@ limits() {
     cat "$work/stage.log" >>"$report"
 }
 
+# The lists of kv_models without UCX and without a second process.
+models() {
+    local quick=()
+
+    [ -z "$fake" ] || quick=(--repeats 1 --cache 96 --lengths 256)
+    inside perf/gpu_limits --parts models --pool 1 --count 1 "${quick[@]}" \
+        --json "$out_inside/gpu_models.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
 # kv NAME OPTION..: one run of mori_kv_perf; its table goes to the report.
 kv() {
     local name=$1
@@ -230,6 +240,7 @@ run_stages() {
         case $name in
         machine) stage machine 30 machine ;;
         limits) stage limits 120 limits ;;
+        models) stage models 120 models ;;
         kv) kv_all ;;
         spread) kv_spread ;;
         perftest) perftest_all ;;
