@@ -85,15 +85,23 @@ typedef struct mkv_counters {
     uint64_t ucp_calls, flushes;
     uint64_t msgs_sent, msgs_received;
     uint64_t msgs_malformed, msgs_stale, msgs_early, msgs_dropped;
-    uint64_t hellos, plans_created, plan_posts, arena_allocs;
+    uint64_t hellos, plans_created, plan_posts, lists_reused, arena_allocs;
 } mkv_counters_t;
 
-/** Memory for the arrays of a post, kept for the next one. */
+/** Memory for the arrays of a list, kept for the next one. */
 typedef struct mkv_arena_block {
-    mkv_list_t list;
+    mkv_list_t list;    /* ctx->arena, while nobody uses it */
+    mkv_list_t meaning; /* of who may ask for its contents again */
+    unsigned num_users;
     size_t size;
     char data[];
 } mkv_arena_block_t;
+
+/** Blocks that somebody uses. */
+typedef struct mkv_arena_uses {
+    mkv_arena_block_t **blocks;
+    size_t num, max;
+} mkv_arena_uses_t;
 
 typedef struct mkv_event_node {
     mkv_list_t list;
@@ -283,6 +291,7 @@ struct mkv_plan {
     unsigned num_posts;
     uint64_t num_elements, bytes;
     size_t memory;
+    mkv_list_t lists;        /* arena blocks that hold a list of it, oldest use first */
     mkv_plan_part_t parts[]; /* parallel to map->components */
 };
 
@@ -292,6 +301,13 @@ typedef enum mkv_gate_state {
     MKV_GATE_WAIT
 } mkv_gate_state_t;
 
+/** A place in a plan. */
+typedef struct mkv_cursor {
+    uint32_t pair;
+    uint32_t unit; /* in the run, when pieces are single units */
+    size_t run;    /* in the pair's runs */
+} mkv_cursor_t;
+
 typedef struct mkv_post {
     mkv_list_t list; /* leg->posts or running */
     struct mkv_leg *leg;
@@ -300,15 +316,13 @@ typedef struct mkv_post {
     mkv_gate_t gate;
     mkv_gate_state_t gate_state;
 
-    uint32_t pair;            /* cursor: next piece to give to UCX */
-    size_t run;               /* in the pair's runs */
-    uint32_t unit;            /* in the run, when pieces are single units */
+    mkv_cursor_t at;          /* next piece to give to UCX */
     int must_repeat;          /* a list was refused: once more, piece by piece */
     uint64_t num_elements;    /* of the whole post */
     uint64_t elements, bytes; /* given to UCX so far */
     uint64_t num_inflight;    /* UCX calls */
     uint64_t inflight_bytes;
-    mkv_list_t blocks; /* arena of the calls in flight */
+    mkv_arena_uses_t lists; /* of the calls in flight */
 } mkv_post_t;
 
 typedef struct mkv_leg {
@@ -584,8 +598,14 @@ void mkv_peer_start_flush(mkv_peer_t *peer);
 void mkv_posts_cleanup(mkv_ctx_t *ctx);
 
 /* arena.c */
-void *mkv_arena_get(mkv_ctx_t *ctx, size_t size, mkv_list_t *blocks);
-void mkv_arena_put(mkv_ctx_t *ctx, mkv_list_t *blocks);
+/** A block of at least @a size bytes, which nobody else uses; NULL: no memory. */
+mkv_arena_block_t *mkv_arena_get(mkv_ctx_t *ctx, size_t size, mkv_arena_uses_t *uses);
+/** One more user of a block's contents. @return 1, or 0: no memory. */
+int mkv_arena_share(mkv_ctx_t *ctx, mkv_arena_block_t *block, mkv_arena_uses_t *uses);
+/** The end of all these uses. */
+void mkv_arena_put(mkv_ctx_t *ctx, mkv_arena_uses_t *uses);
+/** Who links blocks here will not ask for their contents again. */
+void mkv_arena_forget(mkv_list_t *meanings);
 void mkv_arena_cleanup(mkv_ctx_t *ctx);
 
 /* event.c */

@@ -703,6 +703,7 @@ typedef struct mkv_stats {
     uint64_t msgs_malformed, msgs_stale, msgs_early, msgs_dropped;
     uint64_t hellos; /**< Completed HELLO exchanges */
     uint64_t plans_created, plan_posts;
+    uint64_t lists_reused; /**< Given to UCX again as an earlier post built them */
     uint64_t arena_allocs; /**< Grows only while posts get larger */
     uint64_t num_memh, num_regions, num_peers;
     uint64_t quarantined_xfers;

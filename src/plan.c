@@ -124,6 +124,7 @@ void mkv_plan_free(mkv_plan_t *plan)
     for (i = 0; i < plan->map->num_components; ++i) {
         free(plan->parts[i].runs);
     }
+    mkv_arena_forget(&plan->lists);
     mkv_list_del(&plan->list);
     --plan->map->num_uses;
     free(plan);
@@ -148,6 +149,7 @@ static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *un
         return mkv_error(&map->ctx->log, MKV_ERR_NOMEM, "no memory for a plan");
     }
     mkv_list_init(&plan->list);
+    mkv_list_init(&plan->lists);
     mkv_list_add_tail(&map->plans, &plan->list);
     plan->ctx = map->ctx;
     plan->map = map;

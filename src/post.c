@@ -8,8 +8,9 @@
  * goes on in progress. It ends when the cursor is at the end and no call is in flight.
  *
  * The arrays of a list are computed in one pass over the runs into arena memory, which
- * UCX reads until the call completes. Key and handle arrays hold one repeated value
- * when the post lies in one allocation on both sides, and are then shared by all posts.
+ * UCX reads until the call completes; a post that repeats an earlier one gives UCX the
+ * same arrays. Key and handle arrays hold one repeated value when the post lies in one
+ * allocation on both sides, and are then shared by all posts.
  *
  * Credits: calls and bytes. The callback of a call does not know its bytes, so a
  * completing call returns the average of those in flight; the sum is exact.
@@ -29,7 +30,7 @@ static void mkv_post_free(mkv_post_t *post)
     if (post->gate_state == MKV_GATE_ASK) {
         --ctx->num_asking_gates;
     }
-    mkv_arena_put(ctx, &post->blocks);
+    mkv_arena_put(ctx, &post->lists);
     --post->plan->num_posts;
     mkv_list_del(&post->list);
     mkv_list_add_tail(&ctx->free_posts, &post->list);
@@ -49,7 +50,7 @@ static void mkv_post_done(mkv_post_t *post)
 
     if (post->must_repeat && !mkv_xfer_is_terminal(xfer)) {
         post->must_repeat = 0;
-        mkv_arena_put(xfer->ctx, &post->blocks);
+        mkv_arena_put(xfer->ctx, &post->lists);
         mkv_post_rewind(post);
         mkv_list_del(&post->list);
         mkv_list_add_tail(leg->posts.next, &post->list); /* first again */
@@ -328,29 +329,28 @@ static ucs_status_ptr_t mkv_post_call_sgl(mkv_post_t *post, const mkv_lists_t *l
 /* One list; 0: stop, no memory or the call failed */
 static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 {
+    const mkv_lists_t *lists = mkv_lists_get(post, first);
     ucs_status_ptr_t request;
     void *memhs, *rkeys;
-    mkv_lists_t lists;
 
-    if (!mkv_lists_alloc(&lists, post, first)) {
+    if (lists == NULL) {
         goto err_memory;
     }
-    mkv_lists_build(&lists, post, first);
-    memhs = lists.memhs;
-    rkeys = lists.rkeys;
+    memhs = lists->memhs;
+    rkeys = lists->rkeys;
     if (memhs == NULL) {
-        memhs = mkv_fill_get(&first->mem->fill, first->mem->memh, lists.num);
-        rkeys = mkv_fill_get(&first->rmem->fill, first->rmem->rkey, lists.num);
+        memhs = mkv_fill_get(&first->mem->fill, first->mem->memh, lists->num);
+        rkeys = mkv_fill_get(&first->rmem->fill, first->rmem->rkey, lists->num);
         if ((memhs == NULL) || (rkeys == NULL)) {
             goto err_memory;
         }
     }
 
-    post->elements += lists.num;
-    post->bytes += lists.bytes;
+    post->elements += lists->num;
+    post->bytes += lists->bytes;
     mkv_post_count_calls(post, 1);
-    mkv_post_take_credit(post, lists.bytes);
-    request = mkv_post_call_sgl(post, &lists, memhs, rkeys);
+    mkv_post_take_credit(post, lists->bytes);
+    request = mkv_post_call_sgl(post, lists, memhs, rkeys);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_post_put_credit(post);
         mkv_post_sgl_status(post, UCS_PTR_RAW_STATUS(request));

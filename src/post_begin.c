@@ -67,11 +67,13 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
 
 static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
 {
+    mkv_arena_uses_t lists = {0};
     mkv_post_t *post;
 
     if (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);
+        lists = post->lists; /* with room, and empty */
     } else {
         post = malloc(sizeof(*post));
         if (post == NULL) {
@@ -80,7 +82,7 @@ static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
     }
     memset(post, 0, sizeof(*post));
     mkv_list_init(&post->list);
-    mkv_list_init(&post->blocks);
+    post->lists = lists;
     return post;
 }
 
@@ -185,6 +187,7 @@ void mkv_posts_cleanup(mkv_ctx_t *ctx)
     while (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);
+        free(post->lists.blocks);
         free(post);
     }
 }

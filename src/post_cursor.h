@@ -59,17 +59,17 @@ static inline size_t mkv_post_first_run(const mkv_post_t *post, const mkv_pair_t
 
 static inline void mkv_post_rewind(mkv_post_t *post)
 {
-    post->pair = 0;
-    post->run = SIZE_MAX; /* enter the pair first */
-    post->unit = 0;
+    post->at.pair = 0;
+    post->at.run = SIZE_MAX; /* enter the pair first */
+    post->at.unit = 0;
     post->elements = post->bytes = 0;
 }
 
 static inline void mkv_post_next_pair(mkv_post_t *post)
 {
-    ++post->pair;
-    post->run = SIZE_MAX;
-    post->unit = 0;
+    ++post->at.pair;
+    post->at.run = SIZE_MAX;
+    post->at.unit = 0;
 }
 
 /* The pair under the cursor, or NULL at the end; skips what has nothing to post */
@@ -79,18 +79,18 @@ static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
     const mkv_plan_part_t *part;
     const mkv_pair_t *pair;
 
-    for (; post->pair < map->num_pairs; mkv_post_next_pair(post)) {
-        pair = &map->pairs[post->pair];
+    for (; post->at.pair < map->num_pairs; mkv_post_next_pair(post)) {
+        pair = &map->pairs[post->at.pair];
         if (!mkv_sel_has_pair(&post->sel, map, pair)) {
             continue;
         }
-        if (post->run == SIZE_MAX) {
-            post->run = mkv_post_first_run(post, pair);
+        if (post->at.run == SIZE_MAX) {
+            post->at.run = mkv_post_first_run(post, pair);
         }
         part = mkv_post_part(post, pair);
-        if ((post->run < part->num_runs) &&
+        if ((post->at.run < part->num_runs) &&
             (!mkv_sel_has_positions(&post->sel) ||
-             (part->runs[post->run].pos < post->sel.pos_hi))) {
+             (part->runs[post->at.run].pos < post->sel.pos_hi))) {
             return pair;
         }
     }
@@ -101,7 +101,7 @@ static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
 static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_pair_t *pair,
                                     mkv_run_t *run)
 {
-    const mkv_run_t *whole = &mkv_post_part(post, pair)->runs[post->run];
+    const mkv_run_t *whole = &mkv_post_part(post, pair)->runs[post->at.run];
 
     if (!mkv_sel_has_positions(&post->sel)) {
         *run = *whole;
@@ -117,7 +117,7 @@ static inline int mkv_post_next_of(mkv_post_t *post, const mkv_pair_t *pair,
     uint32_t count;
     mkv_run_t run;
 
-    if (post->run >= mkv_post_part(post, pair)->num_runs) {
+    if (post->at.run >= mkv_post_part(post, pair)->num_runs) {
         return 0;
     }
     count = mkv_post_run(post, pair, &run);
@@ -126,14 +126,14 @@ static inline int mkv_post_next_of(mkv_post_t *post, const mkv_pair_t *pair,
     }
 
     piece->pair = pair;
-    piece->unit = run.local + post->unit;
+    piece->unit = run.local + post->at.unit;
     piece->local = pair->local_base + piece->unit * pair->local_stride;
-    piece->remote =
-        pair->remote_base + (uint64_t)(run.remote + post->unit) * pair->remote_stride;
+    piece->remote = pair->remote_base +
+                    (uint64_t)(run.remote + post->at.unit) * pair->remote_stride;
     piece->length = pair->unit_bytes * (pair->is_dense ? count : 1);
-    if (pair->is_dense || (++post->unit == count)) {
-        ++post->run;
-        post->unit = 0;
+    if (pair->is_dense || (++post->at.unit == count)) {
+        ++post->at.run;
+        post->at.unit = 0;
     }
     return 1;
 }

@@ -4,6 +4,9 @@
  * One pass over the runs from the cursor on. Pairs follow each other in a list as long
  * as their memory types are alike; without a handle and a key of its own for every
  * piece where all of them lie in one allocation on both sides.
+ *
+ * The plan remembers its lists for as long as their memory serves nobody else. So what
+ * is posted again is not built again, and posts in flight read the same arrays.
  */
 
 #include "post_list.h"
@@ -11,6 +14,8 @@
 #include "post_cursor.h"
 
 #include <string.h>
+
+#define MKV_LISTS_MAX_LOOKS 16u
 
 static int mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
 {
@@ -59,17 +64,22 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
     return (total < map->ctx->opts->sgl_max) ? total : map->ctx->opts->sgl_max;
 }
 
-int mkv_lists_alloc(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *first)
+/* Arrays for what one list from the cursor on can hold */
+static mkv_arena_block_t *mkv_lists_alloc(mkv_post_t *post, const mkv_pair_t *first)
 {
-    mkv_ctx_t *ctx = post->plan->ctx;
     int is_uniform = mkv_post_is_uniform(post, first);
     size_t max = mkv_post_list_length(post, first);
+    mkv_arena_block_t *block;
+    mkv_lists_t *lists;
     char *p;
 
-    p = mkv_arena_get(ctx, max * (is_uniform ? 24 : 40), &post->blocks);
-    if (p == NULL) {
-        return 0;
+    block = mkv_arena_get(post->plan->ctx,
+                          sizeof(*lists) + max * (is_uniform ? 24 : 40), &post->lists);
+    if (block == NULL) {
+        return NULL;
     }
+    lists = (mkv_lists_t *)block->data;
+    p = (char *)(lists + 1);
     memset(lists, 0, sizeof(*lists));
     lists->max = max;
     lists->buffers = (void **)p;
@@ -79,7 +89,7 @@ int mkv_lists_alloc(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *firs
         lists->memhs = (ucp_mem_h *)(p + max * 24);
         lists->rkeys = (ucp_rkey_h *)(p + max * 32);
     }
-    return 1;
+    return block;
 }
 
 static void mkv_lists_set_keys(mkv_lists_t *lists, const mkv_pair_t *pair, size_t from)
@@ -129,10 +139,10 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
     size_t num;
 
     if (pair->is_dense && !mkv_sel_has_positions(&post->sel)) {
-        num = part->num_runs - post->run;
+        num = part->num_runs - post->at.run;
         num = (num < lists->max - lists->num) ? num : lists->max - lists->num;
-        mkv_lists_add_runs(lists, pair, part->runs + post->run, num);
-        post->run += num;
+        mkv_lists_add_runs(lists, pair, part->runs + post->at.run, num);
+        post->at.run += num;
     } else {
         while ((lists->num < lists->max) && mkv_post_next_of(post, pair, &piece)) {
             lists->buffers[lists->num] = piece.local;
@@ -155,12 +165,73 @@ static int mkv_lists_take(const mkv_lists_t *lists, const mkv_pair_t *first,
             ((pair->mem == first->mem) && (pair->rmem == first->rmem)));
 }
 
-void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *first)
+static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
+                            const mkv_pair_t *first)
 {
     const mkv_pair_t *pair;
 
+    lists->sel = post->sel;
+    lists->from = post->at;
     while ((lists->num < lists->max) && ((pair = mkv_post_pair(post)) != NULL) &&
            mkv_lists_take(lists, first, pair)) {
         mkv_lists_add_pair(lists, post, pair);
     }
+    lists->to = post->at;
+}
+
+/* A plan's list is told by its selection and where it begins: its end follows from
+ * them and from what does not change while there are plans, the map and SGL_MAX */
+static int mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
+{
+    return (lists->from.pair == post->at.pair) && (lists->from.run == post->at.run) &&
+           (lists->from.unit == post->at.unit) &&
+           (lists->sel.component_mask == post->sel.component_mask) &&
+           (lists->sel.layer_lo == post->sel.layer_lo) &&
+           (lists->sel.layer_hi == post->sel.layer_hi) &&
+           (lists->sel.pos_lo == post->sel.pos_lo) &&
+           (lists->sel.pos_hi == post->sel.pos_hi);
+}
+
+/* A post that is repeated finds its lists in their order, so the next one is that which
+ * was not used for longest; other orders are worth a short look */
+static mkv_arena_block_t *mkv_lists_find(const mkv_post_t *post)
+{
+    unsigned num_looks = 0;
+    mkv_arena_block_t *block;
+
+    mkv_list_for_each(block, &post->plan->lists, mkv_arena_block_t, meaning)
+    {
+        if (mkv_lists_are_next((const mkv_lists_t *)block->data, post)) {
+            return block;
+        }
+        if (++num_looks == MKV_LISTS_MAX_LOOKS) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+const mkv_lists_t *mkv_lists_get(mkv_post_t *post, const mkv_pair_t *first)
+{
+    mkv_arena_block_t *block = mkv_lists_find(post);
+    mkv_lists_t *lists;
+
+    if (block != NULL) {
+        if (!mkv_arena_share(post->plan->ctx, block, &post->lists)) {
+            return NULL;
+        }
+        lists = (mkv_lists_t *)block->data;
+        post->at = lists->to;
+        MKV_COUNT(post->leg->peer, lists_reused, 1);
+    } else {
+        block = mkv_lists_alloc(post, first);
+        if (block == NULL) {
+            return NULL;
+        }
+        lists = (mkv_lists_t *)block->data;
+        mkv_lists_build(lists, post, first);
+    }
+    mkv_list_del(&block->meaning);
+    mkv_list_add_tail(&post->plan->lists, &block->meaning);
+    return lists;
 }

@@ -7,8 +7,9 @@
  * @file
  * The arrays of one scatter-gather call of UCX.
  *
- * They lie in arena memory of the post, which UCX reads until the call completes. The
- * caller holds the context's lock.
+ * They lie in arena memory, which UCX reads until the call completes, and are never
+ * changed: all posts that need the same list of a plan share them. The caller holds the
+ * context's lock.
  */
 
 #include "mkv_int.h"
@@ -16,8 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The arrays of one list. */
+/** The arrays of one list, and what they were made for. */
 typedef struct mkv_lists {
+    mkv_sel_t sel;
+    mkv_cursor_t from, to; /* the post's, before and behind them */
     void **buffers;
     size_t *lengths;
     uint64_t *remotes;
@@ -28,15 +31,13 @@ typedef struct mkv_lists {
 } mkv_lists_t;
 
 /**
- * Get arrays for what one list from the post's cursor on can hold.
+ * Get one list from the post's cursor on, and move the cursor behind it: the one that
+ * an earlier post of the plan made, if it is still there, or a new one.
  *
  * @param [in] first  The pair under the cursor.
  *
- * @return 1, or 0: no memory.
+ * @return The list, valid until the post ends; NULL: no memory.
  */
-int mkv_lists_alloc(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *first);
-
-/** Fill the arrays and move the cursor behind what they hold. */
-void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post, const mkv_pair_t *first);
+const mkv_lists_t *mkv_lists_get(mkv_post_t *post, const mkv_pair_t *first);
 
 #endif

@@ -56,6 +56,7 @@ static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
     stats->hellos = count->hellos;
     stats->plans_created = count->plans_created;
     stats->plan_posts = count->plan_posts;
+    stats->lists_reused = count->lists_reused;
     stats->arena_allocs = count->arena_allocs;
 }
 
@@ -209,6 +210,7 @@ static void mkv_dump_stats(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
         {"hellos", &stats.hellos},
         {"plans_created", &stats.plans_created},
         {"plan_posts", &stats.plan_posts},
+        {"lists_reused", &stats.lists_reused},
         {"arena_allocs", &stats.arena_allocs},
     };
     size_t i;

@@ -44,6 +44,7 @@ typedef struct piece {
     char *local, *remote;
     size_t length;
     ucp_mem_h memh;
+    ucp_rkey_h rkey;
 } piece_t;
 
 /* One operation; its address is the request */
@@ -55,6 +56,8 @@ typedef struct op {
     ucp_request_param_t param;
     piece_t *pieces;
     size_t num_pieces;
+    ucp_dt_local_sgl_t local; /* the caller's arrays, of a list */
+    ucp_dt_remote_sgl_t remote;
     ucs_status_t status;
     int is_done;
     void *data;
@@ -319,12 +322,33 @@ static void op_free(op_t *op)
     free(op);
 }
 
+/* UCX reads the arrays until the operation completes, when and as often as it likes */
+static void op_check_list(const op_t *op)
+{
+    const piece_t *piece;
+    size_t i;
+
+    for (i = 0; i < op->num_pieces; ++i) {
+        piece = &op->pieces[i];
+        if ((op->local.buffers[i] != piece->local) ||
+            (op->local.lengths[i] != piece->length) ||
+            (op->local.memhs[i] != piece->memh) ||
+            (op->remote.remote_addrs[i] != (uintptr_t)piece->remote) ||
+            (op->remote.rkeys[i] != piece->rkey)) {
+            DIE("piece %zu of %zu: the list has changed in flight", i, op->num_pieces);
+        }
+    }
+}
+
 /* Let the bytes arrive */
 static void op_move(op_t *op)
 {
     message_t *message, **tail;
     size_t i;
 
+    if (op->kind == FAKE_UCP_LIST) {
+        op_check_list(op);
+    }
     for (i = 0; i < op->num_pieces; ++i) {
         --op->pieces[i].memh->num_ops;
         if (op->status != UCS_OK) {
@@ -705,6 +729,7 @@ static void op_add_piece(op_t *op, void *local, size_t length, uint64_t remote,
     piece->remote = (char *)(uintptr_t)remote;
     piece->length = length;
     piece->memh = memh;
+    piece->rkey = rkey;
     ++memh->num_ops;
     check_inside(memh->base, memh->length, local, length, "local");
     check_inside(rkey->base, rkey->length, piece->remote, length, "remote");
@@ -750,6 +775,8 @@ static ucs_status_ptr_t put_list(ucp_ep_h ep, const void *buffer, size_t count,
         op_add_piece(op, local->buffers[i], local->lengths[i], remote->remote_addrs[i],
                      local->memhs[i], remote->rkeys[i]);
     }
+    op->local = *local;
+    op->remote = *remote;
     return op_start(op);
 }
 

@@ -10,9 +10,10 @@
  *
  * It behaves: a put is visible only when it completes, a flush completes after all
  * earlier operations of its endpoint, messages arrive when the receiver progresses.
- * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a request
- * freed twice, memory unmapped under an operation, a worker destroyed with endpoints or
- * with a close under way (UCX asserts that as well).
+ * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a list
+ * that changes before it completes, a request freed twice, memory unmapped under an
+ * operation, a worker destroyed with endpoints or with a close under way (UCX asserts
+ * that as well).
  *
  * Threads. One.
  */
