@@ -63,7 +63,9 @@ static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
         event->epoch = xfer->epoch;
         event->status = (xfer->status == MKV_INPROGRESS) ? MKV_OK : xfer->status;
         event->user_data = xfer->user_data;
-        mkv_text(event->text, sizeof(event->text), "%s", xfer->error);
+        if (xfer->error[0] != '\0') { /* it is empty, and DONE is waited for */
+            mkv_text(event->text, sizeof(event->text), "%s", xfer->error);
+        }
     }
     return event;
 }
