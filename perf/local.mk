@@ -39,7 +39,7 @@ perf_mori_kv_perf_SOURCES = \
 	perf/launch.c perf/launch.h \
 	perf/model.c \
 	perf/mori_kv_perf.c \
-	perf/sweep.c
+	perf/sweep.c perf/sweep.h
 perf_mori_kv_perf_LDADD = perf/libkvrun.la
 
 # Benchmarks. `make bench` prints tables; nothing in make check measures time.

@@ -9,51 +9,18 @@
  * Bytes are checked in a pass of its own after the timed one.
  */
 
+#include "perf/sweep.h"
 #include "perf/clock.h"
-#include "perf/engine.h"
 #include "perf/message.h"
-#include "perf/pool.h"
 #include "perf/progress.h"
 #include "perf/random.h"
-#include "perf/run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 
-enum {
-    PERF_MAX_VIEWS = 41, /* powers of two up to 1 TiB */
-    PERF_MAX_FLOWS = 2 * PERF_MAX_LEAVES,
-    PERF_LARGE_REQUEST = 1 << 20
-};
-
-/* A flow as this process sees it. */
-typedef struct perf_flow {
-    unsigned number; /* the same in all processes */
-    int is_mine;     /* this process starts operations */
-    int is_source;   /* this process' blocks are read */
-    unsigned peer;   /* channel */
-    unsigned peer_rank;
-    perf_job_t job;
-    uint32_t *local, *remote;
-    uint64_t num_posted;
-    uint64_t *posted_ns; /* of posts in flight, at number % pipeline_depth */
-} perf_flow_t;
-
-typedef struct perf_sweep {
-    perf_run_t *run;
-    const perf_options_t *options;
-    const perf_engine_ops_t *ops;
-    perf_engine_t *engine;
-    perf_engine_params_t params;
-    size_t block_sizes[PERF_MAX_VIEWS];
-    perf_flow_t flows[PERF_MAX_FLOWS];
-    unsigned num_flows;
-    perf_result_t result;
-    uint64_t next_job;
-    uint64_t rows_done, rows_total;
-} perf_sweep_t;
+enum { PERF_LARGE_REQUEST = 1 << 20 };
 
 
 static void perf_sweep_idle(void *arg)
@@ -61,6 +28,12 @@ static void perf_sweep_idle(void *arg)
     perf_sweep_t *sweep = arg;
 
     sweep->ops->progress(sweep->engine);
+}
+
+/* Whether a leaf and the center both start operations. */
+static int perf_sweep_is_mutual(const perf_sweep_t *sweep)
+{
+    return sweep->options->scheme == PERF_SCHEME_BOTH;
 }
 
 /* ---- Flows and their lists ------------------------------------------------------- */
@@ -93,7 +66,7 @@ static void perf_sweep_add_flows(perf_sweep_t *sweep)
         if (scheme != PERF_SCHEME_MANYTOONE) {
             perf_sweep_add_flow(sweep, leaf, 1);
         }
-        if ((scheme == PERF_SCHEME_MANYTOONE) || (scheme == PERF_SCHEME_BOTH)) {
+        if ((scheme == PERF_SCHEME_MANYTOONE) || perf_sweep_is_mutual(sweep)) {
             perf_sweep_add_flow(sweep, leaf, 0);
         }
     }
@@ -103,7 +76,7 @@ static void perf_sweep_add_flows(perf_sweep_t *sweep)
 static uint32_t perf_sweep_zone(const perf_sweep_t *sweep, unsigned rank,
                                 size_t block_size, unsigned flow, uint32_t *first_p)
 {
-    unsigned per_leaf = (sweep->options->scheme == PERF_SCHEME_BOTH) ? 2 : 1;
+    unsigned per_leaf = perf_sweep_is_mutual(sweep) ? 2 : 1;
     unsigned num_flows = per_leaf * ((rank == 0) ? sweep->options->num_target_dev : 1);
     unsigned index = (per_leaf == 2) ? flow : flow / 2;
     uint64_t blocks = sweep->params.size / block_size / num_flows;
@@ -199,7 +172,7 @@ static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *see
     }
 }
 
-static int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
+int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
 {
     uint64_t start_ns = perf_clock_ns(), prep_ns = flow->job.prep_ns, post_ns;
 
@@ -252,9 +225,8 @@ static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
     return 0;
 }
 
-/* For each of my flows, or each of the others' flows that touch me. */
-static int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
-                           int (*op)(perf_engine_t *engine, perf_job_t *job))
+int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
+                    int (*op)(perf_engine_t *engine, perf_job_t *job))
 {
     unsigned i;
 
@@ -267,13 +239,13 @@ static int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
     return 0;
 }
 
-static int perf_sweep_barrier(perf_sweep_t *sweep)
+int perf_sweep_barrier(perf_sweep_t *sweep)
 {
     return perf_run_barrier(sweep->run, perf_sweep_idle, sweep);
 }
 
-static void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
-                               uint64_t warmup)
+void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
+                        uint64_t warmup)
 {
     perf_result_t *result = &sweep->result;
     const perf_flow_t *flow;
@@ -329,13 +301,13 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
 
 /* ---- Checking -------------------------------------------------------------------- */
 
-static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch)
+static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch, uint64_t round)
 {
     uint64_t *keys = malloc(batch * sizeof(*keys));
     uint32_t i;
 
     for (i = 0; (keys != NULL) && (i < batch); ++i) {
-        keys[i] = ((uint64_t)(flow->number + 1) << 32) + i;
+        keys[i] = ((uint64_t)(flow->number + 1) << 56) + (round << 32) + i;
     }
     if (keys == NULL) {
         perf_error("no memory to check %u blocks", batch);
@@ -343,9 +315,8 @@ static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch)
     return keys;
 }
 
-/* Contents into the source, or what the destination is going to hold. */
-static int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
-                           int is_source)
+int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
+                    uint64_t round, int is_source)
 {
     const perf_flow_t *flow;
     uint64_t *keys;
@@ -356,7 +327,7 @@ static int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batc
         if (flow->is_source != is_source) {
             continue;
         }
-        keys = perf_flow_keys(flow, batch);
+        keys = perf_flow_keys(flow, batch, round);
         if (keys == NULL) {
             return -1;
         }
@@ -370,10 +341,28 @@ static int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batc
     return ret;
 }
 
+/* Each flow once. */
+static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,
+                                   uint32_t batch)
+{
+    uint64_t seen[PERF_MAX_FLOWS] = {0};
+
+    return ((perf_sweep_fill(sweep, pool, batch, 0, 1) == 0) &&
+            (perf_sweep_fill(sweep, pool, batch, 0, 0) == 0) &&
+            (perf_sweep_barrier(sweep) == 0) &&
+            (perf_sweep_each(sweep, 0, sweep->ops->serve) == 0) &&
+            (perf_sweep_each(sweep, 1, sweep->ops->start) == 0) &&
+            (perf_sweep_posts(sweep, seen, 1, 1) == 0) &&
+            (perf_sweep_each(sweep, 1, sweep->ops->stop) == 0) &&
+            (perf_sweep_barrier(sweep) == 0) &&
+            (perf_sweep_each(sweep, 0, sweep->ops->unserve) == 0))
+               ? 0
+               : -1;
+}
+
 static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
 {
     perf_pool_shape_t shape = {1, 1, 0, sweep->block_sizes[view]};
-    uint64_t seen[PERF_MAX_FLOWS] = {0};
     perf_pool_t *pool;
     int ret = -1;
     unsigned i;
@@ -391,15 +380,8 @@ static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
             goto out;
         }
     }
-    if ((perf_sweep_fill(sweep, pool, batch, 1) == 0) &&
-        (perf_sweep_fill(sweep, pool, batch, 0) == 0) &&
-        (perf_sweep_barrier(sweep) == 0) &&
-        (perf_sweep_each(sweep, 0, sweep->ops->serve) == 0) &&
-        (perf_sweep_each(sweep, 1, sweep->ops->start) == 0) &&
-        (perf_sweep_posts(sweep, seen, 1, 1) == 0) &&
-        (perf_sweep_each(sweep, 1, sweep->ops->stop) == 0) &&
-        (perf_sweep_barrier(sweep) == 0) &&
-        (perf_sweep_each(sweep, 0, sweep->ops->unserve) == 0)) {
+    ret = perf_sweep_move_checked(sweep, pool, batch);
+    if (ret == 0) {
         ret = perf_pool_check_all(pool);
     }
 out:
@@ -434,8 +416,10 @@ static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
             goto out;
         }
     }
-    if ((perf_sweep_measure(sweep, batch, num_iter, warmup) != 0) ||
+    ret = perf_sweep_measure(sweep, batch, num_iter, warmup);
+    if ((ret != 0) ||
         (options->is_check && (perf_sweep_check(sweep, view, batch) != 0))) {
+        ret = -1;
         goto out;
     }
 
