@@ -24,6 +24,7 @@ typedef struct perf_job {
     unsigned view;   /**< Which block size; index into perf_engine_params_t */
     uint64_t id;     /**< Unique, and the same in both processes */
     int is_recreate; /**< Prepare each post anew */
+    int is_notified; /**< Each post is told to the other process when it is there */
     uint32_t num_blocks;
     const uint32_t *local;  /**< Block numbers in this process */
     const uint32_t *remote; /**< In the other one; only needed to run */
@@ -34,6 +35,9 @@ typedef struct perf_job {
     uint64_t num_merged;    /**< Pieces of a post, after merging */
     uint64_t num_ucp_calls; /**< Data calls into UCX so far, 0 if unknown */
     uint64_t prep_ns;       /**< Preparing; with is_recreate, the sum over all posts */
+
+    /* told by the engine to who serves it, with is_notified */
+    uint64_t num_arrived; /**< Posts whose bytes are here */
     void *priv;
 } perf_job_t;
 
@@ -56,7 +60,10 @@ typedef struct perf_engine_ops {
     /** All jobs are over everywhere: others may close from here on. */
     void (*farewell)(perf_engine_t *engine);
 
-    /** Other side of a job: begin before it runs, end after it has stopped. */
+    /**
+     * Other side of a job: begin before it runs, end after it has stopped. With
+     * is_notified, everything that a post needs is prepared here and by start.
+     */
     int (*serve)(perf_engine_t *engine, perf_job_t *job);
     int (*unserve)(perf_engine_t *engine, perf_job_t *job);
 
@@ -66,7 +73,10 @@ typedef struct perf_engine_ops {
     /** Move its blocks once more; num_completed tells the end, in order. */
     int (*post)(perf_engine_t *engine, perf_job_t *job);
 
-    /** After all num_posts completed: make sure the other side has them all. */
+    /**
+     * After all num_posts completed, or with is_notified were posted: make sure the
+     * other side has them all.
+     */
     int (*stop)(perf_engine_t *engine, perf_job_t *job);
 
     /** @return 0, or -1 when something failed, which has been printed. */

@@ -2,7 +2,10 @@
 
 /*
  * A job is one transfer and one plan, posted again and again; or, with is_recreate, a
- * transfer and a plan for each post, as requests of an inference engine are.
+ * transfer and a plan for each post, as requests of an inference engine are. With
+ * is_notified, a transfer for each post and one plan: all are open and exposed before
+ * the first post, and closed after the last one; a post seals its transfer, and that it
+ * is DONE at the destination is the notification.
  *
  * Every transfer has a record from its open to its quiet; events find it through the
  * transfer's user data. Records of a job go back to its pool, so none is allocated once
@@ -22,7 +25,7 @@
 typedef struct perf_mkv_job perf_mkv_job_t;
 
 typedef struct perf_mkv_xfer {
-    struct perf_mkv_xfer *next; /* while free */
+    struct perf_mkv_xfer *next; /* while free, or ahead of its post, or quiet */
     perf_mkv_job_t *owner;
     mkv_xfer_t *xfer;
     mkv_plan_t *plan; /* of its own, if is_recreate */
@@ -33,12 +36,14 @@ struct perf_mkv_job {
     perf_job_t *job;
     int is_served;
     mkv_plan_t *plan;
-    perf_mkv_xfer_t *xfer; /* the only one, unless is_recreate */
+    perf_mkv_xfer_t *xfer;  /* of the next post, unless is_recreate */
+    perf_mkv_xfer_t **last; /* is_notified: where the next one is added */
+    perf_mkv_xfer_t *quiet; /* is_notified: to be closed */
     perf_mkv_xfer_t *free;
     uint64_t num_opened;
     uint64_t num_open;
+    uint64_t num_bound;
     uint64_t num_elements; /* of a post */
-    int is_bound;
 };
 
 struct perf_engine {
@@ -49,6 +54,12 @@ struct perf_engine {
     int is_failed;
 };
 
+
+/* One transfer for all posts. */
+static int perf_mkv_is_reused(const perf_job_t *job)
+{
+    return !job->is_recreate && !job->is_notified;
+}
 
 static mkv_units_t perf_mkv_units(const perf_job_t *job)
 {
@@ -93,7 +104,7 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
         return NULL;
     }
 
-    if (!job->is_recreate) {
+    if (perf_mkv_is_reused(job)) {
         expect.num_units = (uint32_t)(job->num_blocks * job->num_posts);
     }
     params.id = job->id + mkv->num_opened;
@@ -125,8 +136,9 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
 /* Serving with is_recreate: keep as many transfers open as may be in flight. */
 static int perf_mkv_refill(perf_engine_t *engine, perf_mkv_job_t *mkv)
 {
-    uint64_t depth = mkv->job->is_recreate ? engine->options->pipeline_depth : 1;
-    uint64_t total = mkv->job->is_recreate ? mkv->job->num_posts : 1;
+    const perf_job_t *job = mkv->job;
+    uint64_t total = perf_mkv_is_reused(job) ? 1 : job->num_posts;
+    uint64_t depth = job->is_recreate ? engine->options->pipeline_depth : total;
 
     while (mkv->is_served && (mkv->num_open < depth) && (mkv->num_opened < total)) {
         if (perf_mkv_open_xfer(engine, mkv) == NULL) {
@@ -140,7 +152,7 @@ static int perf_mkv_is_exposed(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
 {
     perf_job_t *job = xfer->owner->job;
 
-    xfer->owner->is_bound = 1;
+    ++xfer->owner->num_bound;
     if (!job->is_recreate) {
         return 0;
     }
@@ -154,7 +166,7 @@ static int perf_mkv_is_exposed(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
                                                     : perf_kv_error("mkv_xfer_seal");
 }
 
-static int perf_mkv_is_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
+static int perf_mkv_close_xfer(perf_mkv_xfer_t *xfer)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
     perf_mkv_job_t *mkv = xfer->owner;
@@ -172,9 +184,30 @@ static int perf_mkv_is_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
     xfer->plan = NULL;
     xfer->next = mkv->free;
     mkv->free = xfer;
-    mkv->xfer = NULL;
+    return 0;
+}
+
+static int perf_mkv_is_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
+{
+    perf_mkv_job_t *mkv = xfer->owner;
+
     --mkv->num_open;
-    return perf_mkv_refill(engine, mkv);
+    if (mkv->job->is_notified) { /* not while somebody waits for an answer */
+        xfer->next = mkv->quiet;
+        mkv->quiet = xfer;
+        return 0;
+    }
+    mkv->xfer = NULL;
+    return (perf_mkv_close_xfer(xfer) == 0) ? perf_mkv_refill(engine, mkv) : -1;
+}
+
+static void perf_mkv_is_done(perf_mkv_job_t *mkv)
+{
+    if (mkv->is_served) {
+        ++mkv->job->num_arrived;
+    } else if (!perf_mkv_is_reused(mkv->job)) {
+        ++mkv->job->num_completed;
+    }
 }
 
 static void perf_mkv_event(void *arg, const mkv_event_t *event)
@@ -189,8 +222,7 @@ static void perf_mkv_event(void *arg, const mkv_event_t *event)
     if (event->type == MKV_EV_EXPOSED) {
         ret = perf_mkv_is_exposed(engine, xfer);
     } else if (event->type == MKV_EV_DONE) {
-        xfer->owner->job->num_completed +=
-            (xfer->owner->job->is_recreate && !xfer->owner->is_served);
+        perf_mkv_is_done(xfer->owner);
     } else if (event->type == MKV_EV_QUIET) {
         ret = perf_mkv_is_quiet(engine, xfer);
     }
@@ -200,11 +232,12 @@ static void perf_mkv_event(void *arg, const mkv_event_t *event)
 /* How many whole posts of the reused transfers are complete. */
 static void perf_mkv_count(perf_engine_t *engine)
 {
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    mkv_xfer_attr_t attr;
     perf_mkv_job_t *mkv;
 
+    attr.size = sizeof(attr);
     for (mkv = engine->jobs; mkv != NULL; mkv = mkv->next) {
-        if (!mkv->is_served && !mkv->job->is_recreate && (mkv->xfer != NULL) &&
+        if (!mkv->is_served && perf_mkv_is_reused(mkv->job) && (mkv->xfer != NULL) &&
             (mkv_xfer_query(mkv->xfer->xfer, &attr) == MKV_OK)) {
             mkv->job->num_completed = attr.completed / mkv->num_elements;
         }
@@ -239,12 +272,30 @@ static int perf_mkv_wait(perf_engine_t *engine, const perf_mkv_job_t *mkv,
 
 static int perf_mkv_job_is_bound(const perf_mkv_job_t *mkv)
 {
-    return mkv->is_bound;
+    return mkv->num_bound == mkv->num_opened;
 }
 
 static int perf_mkv_job_is_quiet(const perf_mkv_job_t *mkv)
 {
     return mkv->num_open == 0;
+}
+
+/* All its transfers are over, here and there. */
+static int perf_mkv_finish(perf_engine_t *engine, perf_mkv_job_t *mkv)
+{
+    perf_mkv_xfer_t *xfer;
+
+    if (perf_mkv_wait(engine, mkv, perf_mkv_job_is_quiet, "the end of a transfer") !=
+        0) {
+        return -1;
+    }
+    while ((xfer = mkv->quiet) != NULL) {
+        mkv->quiet = xfer->next;
+        if (perf_mkv_close_xfer(xfer) != 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static perf_mkv_job_t *perf_mkv_job_create(perf_engine_t *engine, perf_job_t *job,
@@ -259,6 +310,7 @@ static perf_mkv_job_t *perf_mkv_job_create(perf_engine_t *engine, perf_job_t *jo
     }
 
     mkv->job = job;
+    mkv->last = &mkv->xfer;
     mkv->is_served = is_served;
     mkv->next = engine->jobs;
     engine->jobs = mkv;
@@ -285,7 +337,7 @@ static int perf_mkv_serve(perf_engine_t *engine, perf_job_t *job)
 {
     perf_mkv_job_t *mkv = perf_mkv_job_create(engine, job, 1);
 
-    if (!job->is_recreate && (job->num_blocks * job->num_posts > UINT32_MAX)) {
+    if (perf_mkv_is_reused(job) && (job->num_blocks * job->num_posts > UINT32_MAX)) {
         perf_error("%" PRIu64 " posts of %u blocks; expected fewer than 2^32 blocks in "
                    "all, see --num_iter",
                    job->num_posts, job->num_blocks);
@@ -298,12 +350,29 @@ static int perf_mkv_unserve(perf_engine_t *engine, perf_job_t *job)
 {
     perf_mkv_job_t *mkv = job->priv;
 
-    if (perf_mkv_wait(engine, mkv, perf_mkv_job_is_quiet, "the end of a transfer") !=
-        0) {
+    if (perf_mkv_finish(engine, mkv) != 0) {
         return -1;
     }
     perf_mkv_job_destroy(engine, mkv);
     return 0;
+}
+
+/* Transfers of all posts to come, in their order. */
+static int perf_mkv_open_ahead(perf_engine_t *engine, perf_mkv_job_t *mkv)
+{
+    uint64_t num = perf_mkv_is_reused(mkv->job) ? 1 : mkv->job->num_posts;
+    perf_mkv_xfer_t *xfer;
+
+    while (mkv->num_opened < num) {
+        xfer = perf_mkv_open_xfer(engine, mkv);
+        if (xfer == NULL) {
+            return -1;
+        }
+        xfer->next = NULL;
+        *mkv->last = xfer;
+        mkv->last = &xfer->next;
+    }
+    return perf_mkv_wait(engine, mkv, perf_mkv_job_is_bound, "exposing blocks");
 }
 
 static int perf_mkv_start(perf_engine_t *engine, perf_job_t *job)
@@ -318,21 +387,25 @@ static int perf_mkv_start(perf_engine_t *engine, perf_job_t *job)
     }
 
     mkv->num_elements = job->num_merged;
-    mkv->xfer = perf_mkv_open_xfer(engine, mkv);
-    return (mkv->xfer == NULL)
-               ? -1
-               : perf_mkv_wait(engine, mkv, perf_mkv_job_is_bound, "exposing blocks");
+    return perf_mkv_open_ahead(engine, mkv);
 }
 
 static int perf_mkv_post(perf_engine_t *engine, perf_job_t *job)
 {
     perf_mkv_job_t *mkv = job->priv;
+    perf_mkv_xfer_t *xfer = mkv->xfer;
 
     if (job->is_recreate) { /* the post follows when the other side is there */
         return (perf_mkv_open_xfer(engine, mkv) != NULL) ? 0 : -1;
     }
-    if (mkv_xfer_post(mkv->xfer->xfer, 0, mkv->plan, NULL, NULL) != MKV_OK) {
+    if (mkv_xfer_post(xfer->xfer, 0, mkv->plan, NULL, NULL) != MKV_OK) {
         return perf_kv_error("mkv_xfer_post");
+    }
+    if (job->is_notified) {
+        mkv->xfer = xfer->next; /* first: sealing may make it quiet */
+        return (mkv_xfer_seal(xfer->xfer, 0) == MKV_OK)
+                   ? 0
+                   : perf_kv_error("mkv_xfer_seal");
     }
     return 0;
 }
@@ -341,11 +414,10 @@ static int perf_mkv_stop(perf_engine_t *engine, perf_job_t *job)
 {
     perf_mkv_job_t *mkv = job->priv;
 
-    if (!job->is_recreate && (mkv_xfer_seal(mkv->xfer->xfer, 0) != MKV_OK)) {
+    if (perf_mkv_is_reused(job) && (mkv_xfer_seal(mkv->xfer->xfer, 0) != MKV_OK)) {
         return perf_kv_error("mkv_xfer_seal");
     }
-    if (perf_mkv_wait(engine, mkv, perf_mkv_job_is_quiet, "the end of a transfer") !=
-        0) {
+    if (perf_mkv_finish(engine, mkv) != 0) {
         return -1;
     }
     if ((mkv->plan != NULL) && (mkv_plan_destroy(mkv->plan) != MKV_OK)) {

@@ -7,13 +7,14 @@
  * call on arrays that were made when the job was started.
  *
  * A post is complete exactly once, when its flush is; flushes of one endpoint end in
- * order.
+ * order. The other process is notified there and then, without another progress call.
  */
 
 #include "perf/engine.h"
 #include "perf/clock.h"
 #include "perf/message.h"
 #include "perf/patience.h"
+#include "perf/ucp_notify.h"
 
 #include <ucp/api/ucp.h>
 
@@ -45,6 +46,7 @@ struct perf_engine {
     ucp_mem_h memh;
     unsigned num_peers;
     perf_ucp_peer_t peers[PERF_MAX_LEAVES];
+    perf_ucp_notify_t notify;
     ucs_status_t status; /* first error of any operation */
     uint64_t cpu_ns;
     unsigned num_empty;
@@ -67,6 +69,12 @@ static int perf_ucp_error(const char *what, ucs_status_t status)
 {
     perf_error("%s: %s", what, ucs_status_string(status));
     return -1;
+}
+
+/* Without notifications there are none: active messages may add a lane. */
+static int perf_ucp_is_notified(const perf_engine_t *engine)
+{
+    return engine->options->scheme == PERF_SCHEME_PINGPONG;
 }
 
 static int perf_ucp_is_read(const perf_engine_t *engine)
@@ -103,6 +111,7 @@ static int perf_ucp_open_context(perf_engine_t *engine)
     };
     ucs_status_t status;
 
+    context_params.features |= perf_ucp_is_notified(engine) ? UCP_FEATURE_AM : 0;
     status = ucp_init(&context_params, NULL, &engine->context);
     if (status != UCS_OK) {
         return perf_ucp_error("ucp_init", status);
@@ -112,6 +121,14 @@ static int perf_ucp_open_context(perf_engine_t *engine)
     if (status != UCS_OK) {
         perf_ucp_error("ucp_worker_create", status);
         goto err_cleanup;
+    }
+
+    if (perf_ucp_is_notified(engine)) {
+        status = perf_ucp_notify_init(&engine->notify, engine->worker);
+        if (status != UCS_OK) {
+            perf_ucp_error("ucp_worker_set_am_recv_handler", status);
+            goto err_destroy;
+        }
     }
 
     status = ucp_mem_map(engine->context, &map_params, &engine->memh);
@@ -248,7 +265,7 @@ static void perf_ucp_farewell(perf_engine_t *engine)
 static void perf_ucp_close(perf_engine_t *engine)
 {
     perf_ucp_peer_t *peer;
-    int is_bad = (engine->status != UCS_OK);
+    int is_bad = (engine->status != UCS_OK) || (engine->notify.status != UCS_OK);
 
     engine->is_closing = 1;
     for (peer = engine->peers; peer < engine->peers + engine->num_peers; ++peer) {
@@ -424,15 +441,25 @@ static void *perf_ucp_post_sgl(perf_engine_t *engine, const perf_job_t *job,
                        UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID, &param);
 }
 
+static void perf_ucp_is_there(perf_engine_t *engine, perf_job_t *job)
+{
+    ++job->num_completed;
+    if (job->is_notified) {
+        perf_ucp_notify_send(&engine->notify, engine->peers[job->peer].ep, job);
+    }
+}
+
 static void perf_ucp_flushed(void *request, ucs_status_t status, void *user_data)
 {
     perf_ucp_arrays_t *arrays = user_data;
+    perf_engine_t *engine = arrays->engine;
 
-    if ((status != UCS_OK) && (arrays->engine->status == UCS_OK)) {
+    if (status == UCS_OK) {
+        perf_ucp_is_there(engine, arrays->job);
+    } else if (engine->status == UCS_OK) {
         perf_ucp_error("ucp_ep_flush_nbx", status);
-        arrays->engine->status = status;
+        engine->status = status;
     }
-    ++arrays->job->num_completed;
     ucp_request_free(request);
 }
 
@@ -470,22 +497,20 @@ static int perf_ucp_post(perf_engine_t *engine, perf_job_t *job)
         return perf_ucp_error("ucp_ep_flush_nbx", UCS_PTR_STATUS(request));
     }
     if (request == NULL) {
-        ++job->num_completed;
+        perf_ucp_is_there(engine, job);
     }
     return 0;
 }
 
-static int perf_ucp_stop(perf_engine_t *engine, perf_job_t *job)
-{
-    (void)engine;
-    perf_ucp_arrays_free(job->priv);
-    return 0;
-}
-
+/* One-sided, but for notifications. */
 static int perf_ucp_serve(perf_engine_t *engine, perf_job_t *job)
 {
-    (void)engine; /* one-sided */
-    (void)job;
+    return job->is_notified ? perf_ucp_notify_add(&engine->notify, job) : 0;
+}
+
+static int perf_ucp_unserve(perf_engine_t *engine, perf_job_t *job)
+{
+    perf_ucp_notify_remove(&engine->notify, job);
     return 0;
 }
 
@@ -499,7 +524,21 @@ static int perf_ucp_progress(perf_engine_t *engine)
     } else {
         perf_patience(&engine->num_empty, 0);
     }
-    return (engine->status == UCS_OK) ? 0 : -1;
+    return ((engine->status == UCS_OK) && (engine->notify.status == UCS_OK)) ? 0 : -1;
+}
+
+static int perf_ucp_stop(perf_engine_t *engine, perf_job_t *job)
+{
+    /* the other process may have the last notification before we know that it is sent
+     */
+    while (job->is_notified && ((job->num_completed < job->num_posts) ||
+                                (engine->notify.num_sending > 0))) {
+        if (perf_ucp_progress(engine) != 0) {
+            return -1;
+        }
+    }
+    perf_ucp_arrays_free(job->priv);
+    return 0;
 }
 
 static void perf_ucp_path(perf_engine_t *engine, unsigned peer, char *path, size_t size)
@@ -535,7 +574,7 @@ const perf_engine_ops_t perf_engine_ucp = {
     .close = perf_ucp_close,
     .farewell = perf_ucp_farewell,
     .serve = perf_ucp_serve,
-    .unserve = perf_ucp_serve,
+    .unserve = perf_ucp_unserve,
     .start = perf_ucp_start,
     .post = perf_ucp_post,
     .stop = perf_ucp_stop,

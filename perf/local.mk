@@ -31,7 +31,8 @@ perf_libkvrun_la_SOURCES = \
 	perf/engine.h \
 	perf/engine_mkv.c \
 	perf/engine_ucp.c \
-	perf/kv.c perf/kv.h
+	perf/kv.c perf/kv.h \
+	perf/ucp_notify.c perf/ucp_notify.h
 perf_libkvrun_la_LIBADD = perf/libkvperf.la libmorikv.la $(UCX_LIBS)
 
 bin_PROGRAMS += perf/mori_kv_perf
@@ -39,6 +40,7 @@ perf_mori_kv_perf_SOURCES = \
 	perf/launch.c perf/launch.h \
 	perf/model.c \
 	perf/mori_kv_perf.c \
+	perf/pingpong.c perf/pingpong.h \
 	perf/sweep.c perf/sweep.h
 perf_mori_kv_perf_LDADD = perf/libkvrun.la
 

@@ -40,7 +40,7 @@ typedef struct perf_option {
 static const char *const perf_op_names[] = {"WRITE", "READ", NULL};
 static const char *const perf_api_names[] = {"mkv", "ucp", "ucp_sgl", NULL};
 static const char *const perf_scheme_names[] = {"pairwise", "onetomany", "manytoone",
-                                                "both", NULL};
+                                                "both",     "pingpong",  NULL};
 static const char *const perf_location_names[] = {"none", "blockaligned", NULL};
 static const char *const perf_segment_names[] = {"DRAM", "VRAM", NULL};
 static const char *const perf_role_names[] = {"", "prefill", "decode", NULL};
@@ -107,7 +107,8 @@ static const perf_option_t perf_option_rows[] = {
      "(blockaligned) [blockaligned]"},
     {"scheme", PERF_VALUE_NAME, PERF_FIELD(scheme), 0, 0, perf_scheme_names,
      "sweep: who starts: initiator to one target (pairwise) or all (onetomany), all\n"
-     "targets (manytoone), everybody (both) [pairwise]"},
+     "targets (manytoone), everybody (both); pingpong: the two take turns, each puts\n"
+     "and notifies the other, and Tx is half a round trip [pairwise]"},
     {"num_target_dev", PERF_VALUE_U32, PERF_FIELD(num_target_dev), 1, PERF_MAX_LEAVES,
      NULL, "sweep: target processes, a device each [1]"},
     {"total_buffer_size", PERF_VALUE_SIZE, PERF_FIELD(total_buffer_size), 1, PERF_TIB,
@@ -269,6 +270,27 @@ static int perf_option_set(const perf_option_t *row, const char *text,
     }
 }
 
+/* Two processes take turns: one request at a time, prepared ahead. 1: refused */
+static int perf_options_check_pingpong(const perf_options_t *options)
+{
+    if (options->op == PERF_OP_READ) {
+        perf_error("--scheme pingpong with --op_type READ: a get needs no notification "
+                   "to be known; expected WRITE, or --scheme pairwise");
+    } else if (options->num_target_dev > 1) {
+        perf_error("--num_target_dev is %u; expected 1 with --scheme pingpong",
+                   options->num_target_dev);
+    } else if (options->pipeline_depth > 1) {
+        perf_error("--pipeline_depth is %u; expected 1 with --scheme pingpong",
+                   options->pipeline_depth);
+    } else if (options->is_recreate_xfer) {
+        perf_error("--recreate_xfer with --scheme pingpong: requests are prepared "
+                   "ahead of the time that is measured; expected one of the two");
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 /* What only makes sense, or makes no sense, together. */
 static int perf_options_check_together(const perf_options_t *options)
 {
@@ -288,6 +310,9 @@ static int perf_options_check_together(const perf_options_t *options)
                (options->num_target_dev > 1)) {
         perf_error("--num_target_dev is %u; expected 1 with --scheme pairwise",
                    options->num_target_dev);
+    } else if ((options->scheme == PERF_SCHEME_PINGPONG) &&
+               perf_options_check_pingpong(options)) {
+        return -1;
     } else if (options->max_block_size < options->start_block_size) {
         perf_error("--max_block_size is %" PRIu64
                    "; expected at least --start_block_size, %" PRIu64,

@@ -34,7 +34,8 @@ typedef enum perf_scheme {
     PERF_SCHEME_PAIRWISE,  /**< Center to its one leaf */
     PERF_SCHEME_ONETOMANY, /**< Center to all leaves */
     PERF_SCHEME_MANYTOONE, /**< All leaves to the center */
-    PERF_SCHEME_BOTH       /**< Center to all leaves and all leaves to the center */
+    PERF_SCHEME_BOTH,      /**< Center to all leaves and all leaves to the center */
+    PERF_SCHEME_PINGPONG /**< Center and its one leaf take turns, with notifications */
 } perf_scheme_t;
 
 typedef enum perf_location {

@@ -91,8 +91,11 @@ static void perf_report_header(const perf_options_t *options,
                (options->trace != NULL) ? options->trace : "generator",
                options->is_per_layer ? "by layer" : "all at once");
     } else {
-        printf("scheme %s | targets %u\n", perf_scheme_name(options->scheme),
-               options->num_target_dev);
+        printf("scheme %s | targets %u%s\n", perf_scheme_name(options->scheme),
+               options->num_target_dev,
+               (options->scheme == PERF_SCHEME_PINGPONG)
+                   ? " | Tx: put and notification, half a round trip"
+                   : "");
     }
     printf(
         "%14s %10s %12s %13s %13s %13s %13s %13s %13s %13s %13s %13s %14s %12s %12s\n",

@@ -12,6 +12,7 @@
 #include "perf/sweep.h"
 #include "perf/clock.h"
 #include "perf/message.h"
+#include "perf/pingpong.h"
 #include "perf/progress.h"
 #include "perf/random.h"
 
@@ -30,10 +31,16 @@ static void perf_sweep_idle(void *arg)
     sweep->ops->progress(sweep->engine);
 }
 
+static int perf_sweep_is_pingpong(const perf_sweep_t *sweep)
+{
+    return sweep->options->scheme == PERF_SCHEME_PINGPONG;
+}
+
 /* Whether a leaf and the center both start operations. */
 static int perf_sweep_is_mutual(const perf_sweep_t *sweep)
 {
-    return sweep->options->scheme == PERF_SCHEME_BOTH;
+    return (sweep->options->scheme == PERF_SCHEME_BOTH) ||
+           perf_sweep_is_pingpong(sweep);
 }
 
 /* ---- Flows and their lists ------------------------------------------------------- */
@@ -143,6 +150,7 @@ static int perf_flow_init(perf_sweep_t *sweep, perf_flow_t *flow, unsigned view,
         .view = view,
         .id = (sweep->next_job * PERF_MAX_FLOWS + flow->number) << 32,
         .is_recreate = sweep->options->is_recreate_xfer,
+        .is_notified = perf_sweep_is_pingpong(sweep),
         .num_blocks = batch,
         .local = flow->local,
         .remote = flow->remote,
@@ -380,7 +388,8 @@ static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
             goto out;
         }
     }
-    ret = perf_sweep_move_checked(sweep, pool, batch);
+    ret = perf_sweep_is_pingpong(sweep) ? perf_pingpong_check(sweep, pool, batch)
+                                        : perf_sweep_move_checked(sweep, pool, batch);
     if (ret == 0) {
         ret = perf_pool_check_all(pool);
     }
@@ -416,7 +425,9 @@ static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
             goto out;
         }
     }
-    ret = perf_sweep_measure(sweep, batch, num_iter, warmup);
+    ret = perf_sweep_is_pingpong(sweep)
+              ? perf_pingpong_measure(sweep, batch, num_iter, warmup)
+              : perf_sweep_measure(sweep, batch, num_iter, warmup);
     if ((ret != 0) ||
         (options->is_check && (perf_sweep_check(sweep, view, batch) != 0))) {
         ret = -1;

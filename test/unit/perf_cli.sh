@@ -60,6 +60,13 @@ for api in mkv ucp; do
             --total_buffer_size 1m --start_batch_size 16 --num_iter 4 --warmup_iter 1 --pipeline_depth 3
     done
 done
+for api in mkv ucp; do
+    checked 4 --scheme pingpong --api $api --start_block_size 1000 --max_block_size 2000 --start_batch_size 1 \
+        --max_batch_size 2 --total_buffer_size 64k --num_iter 300 --warmup_iter 3 --json "$work/json"
+    # both directions count: 300 requests of 2 pieces each
+    grep -q '"block_size": 2000, "requests": 600, "bytes": 2400000' "$work/json" ||
+        fail "--scheme pingpong --api $api did not move 600 requests"
+done
 checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
 checked 1 --recreate_xfer --num_iter 2 --warmup_iter 10 --pipeline_depth 4 --start_batch_size 8 \
     --total_buffer_size 1m
@@ -89,6 +96,7 @@ refused "trace '/no/such/trace' cannot be opened" --model Kimi-K2 --num_blocks 8
     --trace /no/such/trace
 refused "takes 44 blocks; expected at most the pool's 16" "${model[@]}" \
     --trace "$work/trace" --num_blocks 16
+refused "expected WRITE, or --scheme pairwise" --scheme pingpong --op_type READ
 refused "no 9 blocks of 4096 bytes fit" --start_batch_size 9 --total_buffer_size 32k
 refused "--json '/no/such/dir/x' cannot be written" --json /no/such/dir/x
 refused "the two sides run different things" --role prefill --peer "$work/peer" &
