@@ -24,7 +24,8 @@ test_integration_kv_fault_LDADD = $(kv_ldadd)
 kv_scripts = \
 	test/integration/kv_tcp.sh \
 	test/integration/kv_shm.sh \
-	test/integration/kv_xgmi.sh
+	test/integration/kv_xgmi.sh \
+	test/integration/kv_latency.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv_run.sh
 TESTS += $(kv_scripts)
 
