@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=${GPU_PACK:-$(cd "$here/../.." && pwd)/.gpu}
 limit=${GPU_LIMIT_S:-540}
 fake=${GPU_FAKE:-}
-all_stages="machine limits models reasons kv spread release perftest conformance integration cuda memcheck"
+all_stages="machine limits models reasons kv spread latency release perftest conformance integration cuda memcheck"
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
@@ -164,9 +164,9 @@ stage_reasons() {
     stage "profile" 60 profile
 }
 
-# mori_kv_perf over a UCX that is built for release, if pack.sh was given one.
-stage_release() {
-    local build=$tree/build-gpu-release kv_suffix=-release prefix
+# Stages over a UCX that is built for release, if pack.sh was given one.
+over_release() {
+    local build=$tree/build-gpu-release kv_suffix=-release prefix name
 
     prefix=$(cat "$pack/release" 2>/dev/null)
     if [ -z "$prefix" ]; then
@@ -178,9 +178,18 @@ stage_release() {
     setting=(LD_LIBRARY_PATH="/gpu/lib:/gpu/driver:$prefix/lib")
     printf '\nOver UCX in %s:\n' "$prefix" >>"$report"
     stage "release: ucx_info" 20 inside "$prefix/bin/ucx_info" -v
-    kv_all
-    kv_spread
+    for name in "$@"; do
+        $name
+    done
     setting=()
+}
+
+stage_release() {
+    over_release kv_all kv_spread latency_all
+}
+
+stage_release_latency() {
+    over_release latency_all
 }
 
 stage_cuda() {

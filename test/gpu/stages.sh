@@ -79,16 +79,18 @@ models() {
     cat "$work/stage.log" >>"$report"
 }
 
-# kv NAME OPTION..: one run of mori_kv_perf; its table goes to the report.
+# kv NAME OPTION..: one run of mori_kv_perf; its table goes to the report. kv_setting holds
+# UCX's settings for it.
+kv_setting=()
 kv() {
     local name=$1
 
     shift
     [ -x "$build_here/perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
-    inside perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
+    inside env "${kv_setting[@]}" perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
         "$@" --json "$out_inside/kv-$name.json" || return
     {
-        printf '\nmori_kv_perf %s\n' "$*"
+        printf '\n%s\n' "${kv_setting[*]}${kv_setting[*]:+ }mori_kv_perf $*"
         cat "$work/stage.log"
     } >>"$report"
 }
@@ -152,6 +154,51 @@ kv_models() {
             done
         done
     done
+}
+
+# The least that one piece of 4 KiB can take here, and what it takes with the product.
+latency_raw() {
+    local quick=()
+
+    [ -z "$fake" ] || quick=(--pool 32 --count 16 --repeats 1)
+    inside perf/gpu_limits "${quick[@]}" --parts latency --json "$out_inside/gpu_latency.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
+latency_ratios() {
+    local raw file name
+
+    raw=$(sed -n 's/.*"copy + synchronize", "size": 4096,.*"us": \([0-9.]*\),.*/\1/p' "$out/gpu_latency.json")
+    echo "4 KiB: copy + synchronize takes $raw us; times that:"
+    for file in "$out"/kv-latency-*.json; do
+        name=${file##*/kv-latency-}
+        sed -n 's/.*"tx_us": {"avg": \([0-9.]*\), "p50": \([0-9.]*\), "p99": \([0-9.]*\),.*/\1 \2 \3/p' "$file" |
+            awk -v name="${name%.json}" -v raw="$raw" '
+                { printf "%-24s avg %8.2f us %5.2f | p50 %8.2f us %5.2f | p99 %8.2f us\n",
+                         name, $1, $1 / raw, $2, $2 / raw, $3; n = 1 }
+                END { exit !n }' || return
+    done
+}
+
+latency_all() {
+    local run=(--total_buffer_size 64m --num_iter 20000 --warmup_iter 500 --check_consistency)
+    local tls api
+
+    [ -z "$fake" ] || run=(--total_buffer_size 1m --num_iter 50 --warmup_iter 5 --check_consistency)
+    [ -s "$out/gpu_latency.json" ] || stage "latency, raw" 30 latency_raw
+    for tls in posix tcp; do
+        kv_setting=(UCX_TLS="mori_xgmi,$tls,tcp" UCX_POSIX_ERROR_HANDLING=y)
+        [ $tls != tcp ] || kv_setting=("UCX_TLS=mori_xgmi,tcp")
+        for api in ucp mkv; do
+            stage "latency, put and notification by $tls, $api" 30 kv "latency-notify-$tls-$api" \
+                --scheme pingpong --api $api "${run[@]}"
+        done
+        stage "latency, put and flush beside $tls" 30 kv "latency-put-$tls" --api ucp "${run[@]}"
+        stage "latency, get and flush beside $tls" 30 kv "latency-get-$tls" --api ucp --op_type READ "${run[@]}"
+    done
+    kv_setting=()
+    stage "latency, ratios" 10 latency_ratios && cat "$work/stage.log" >>"$report"
+    kv_collect "latency${kv_suffix:-}"
 }
 
 # perftest TEST SIZE COUNT: two processes, each sees one device.
@@ -243,6 +290,7 @@ run_stages() {
         models) stage models 120 models ;;
         kv) kv_all ;;
         spread) kv_spread ;;
+        latency) latency_all ;;
         perftest) perftest_all ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;

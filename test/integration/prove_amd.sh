@@ -24,12 +24,12 @@ if [ ! -e /dev/kfd ]; then
     grep -q '0 AMD GPUs here; expected 2 or more' "$out/refused" || die "$(cat "$out/refused")"
 fi
 
-"$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine limits models perftest kv" "$out"
+"$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine limits models perftest kv latency" "$out"
 report=$out/report.txt
 head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
 for what in 'libhipcpu device 0' ', 0 with wrong bytes' 'every byte checked' \
     'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
-    'DeepSeek-R1 256, pull at once'; do
+    'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv *avg'; do
     grep -q -e "$what" "$report" || die "the report has no '$what'"
 done
 if grep -E 'skipped|FAILED' "$report"; then
