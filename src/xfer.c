@@ -14,6 +14,8 @@
 
 #include "mkv_int.h"
 
+#include <string.h>
+
 mkv_list_t *mkv_xfer_bucket(mkv_ctx_t *ctx, uint64_t id)
 {
     id *= 0x9e3779b97f4a7c15ull;
@@ -200,20 +202,45 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
     return leg->is_flushing ? "the flush" : (leg->is_sealed ? "progress" : "the seal");
 }
 
+/* Copy as much as there is room for, always terminated. @return The text's end. */
+static char *mkv_text_put(char *at, const char *end, const char *text)
+{
+    size_t room = (size_t)(end - at) - 1;
+    size_t length = strnlen(text, room);
+
+    memcpy(at, text, length);
+    at[length] = '\0';
+    return at + length;
+}
+
+/* Without printf: who drives transfers asks for this text in every round of progress */
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
 {
-    const char *what;
-    uint32_t i;
+    const char *end = text + size;
+    const char *what = NULL;
+    char number[] = "65535"; /* legs, at most */
+    char *digit = &number[sizeof(number) - 1];
+    uint32_t i, n;
 
     text[0] = '\0';
-    for (i = 0; i < xfer->num_legs; ++i) {
+    for (i = 0; (i < xfer->num_legs) && (what == NULL); ++i) {
         what = mkv_leg_waiting(&xfer->legs[i]);
-        if (what != NULL) {
-            mkv_text(text, size, "leg %u (peer %s): %s", i, xfer->legs[i].peer->name,
-                     what);
-            return;
-        }
     }
+    if (what == NULL) {
+        return;
+    }
+
+    n = --i;
+    do {
+        *--digit = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    text = mkv_text_put(text, end, "leg ");
+    text = mkv_text_put(text, end, digit);
+    text = mkv_text_put(text, end, " (peer ");
+    text = mkv_text_put(text, end, xfer->legs[i].peer->name);
+    text = mkv_text_put(text, end, "): ");
+    (void)mkv_text_put(text, end, what);
 }
 
 static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
@@ -414,7 +441,7 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     attr->status = xfer->status;
     attr->is_quiet = xfer->is_quiet;
     attr->is_quarantined = xfer->is_quarantined;
-    mkv_text(attr->error, sizeof(attr->error), "%s", xfer->error);
+    (void)mkv_text_put(attr->error, attr->error + sizeof(attr->error), xfer->error);
     mkv_xfer_waiting(xfer, attr->waiting_for, sizeof(attr->waiting_for));
     attr->posted = xfer->posted;
     attr->completed = xfer->completed;

@@ -5,6 +5,7 @@
 #include "src_pair.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CALLS (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
@@ -307,6 +308,7 @@ START_TEST(gates_open_by_signal)
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
+    ck_assert_str_eq(pair_query(active).waiting_for, "leg 0 (peer B): a gate");
     IS(mkv_gate_signal(A->ctx, 6), MKV_ERR_NOTFOUND);
     OK(mkv_gate_signal(A->ctx, 5));
     pair_run();
@@ -315,6 +317,42 @@ START_TEST(gates_open_by_signal)
     OK(mkv_xfer_close(passive));
     OK(mkv_plan_destroy(plan));
     pair_teardown();
+}
+END_TEST
+
+/* As printf would say it, whichever leg it is and however little room there is */
+START_TEST(what_is_waited_for_is_told)
+{
+    static const uint32_t legs[] = {0, 9, 10, 4096, UINT16_MAX - 1};
+    char text[128], expected[128];
+    mkv_peer_t *peer = calloc(1, sizeof(*peer));
+    mkv_xfer_t *xfer = calloc(1, sizeof(*xfer) + UINT16_MAX * sizeof(xfer->legs[0]));
+    size_t size, i;
+    uint32_t j;
+
+    ck_assert(peer != NULL && xfer != NULL);
+    memset(peer->name, 'p', sizeof(peer->name) - 1);
+    xfer->is_active = 1;
+    xfer->num_legs = UINT16_MAX;
+    for (j = 0; j < xfer->num_legs; ++j) {
+        xfer->legs[j].xfer = xfer;
+        xfer->legs[j].peer = peer;
+        xfer->legs[j].is_finished = 1;
+    }
+    mkv_xfer_waiting(xfer, text, sizeof(text));
+    ck_assert_str_eq(text, "");
+    for (i = 0; i < sizeof(legs) / sizeof(legs[0]); ++i) {
+        xfer->legs[legs[i]].is_finished = 0;
+        for (size = 1; size <= sizeof(text); ++size) {
+            mkv_xfer_waiting(xfer, text, size);
+            mkv_text(expected, size, "leg %u (peer %s): its block list", legs[i],
+                     peer->name);
+            ck_assert_str_eq(text, expected);
+        }
+        xfer->legs[legs[i]].is_finished = 1;
+    }
+    free(xfer);
+    free(peer);
 }
 END_TEST
 
@@ -417,6 +455,7 @@ int main(void)
     tcase_add_loop_test(tcase, lists_skip_an_empty_component, 45, 50);
     tcase_add_test(tcase, seal_refuses_a_forgotten_layer_on_both_sides);
     tcase_add_test(tcase, gates_open_by_signal);
+    tcase_add_test(tcase, what_is_waited_for_is_told);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
     tcase_add_loop_test(tcase, source_is_quiet_once_when_a_reader_fails, 0, 2);
     suite_add_tcase(suite, tcase);
