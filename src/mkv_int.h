@@ -243,9 +243,10 @@ struct mkv_peer {
 
     mkv_list_t legs;      /* all */
     mkv_list_t busy_legs; /* with queued posts */
-    uint64_t inflight_ops, inflight_bytes;
+    uint64_t inflight_ops;
     mkv_list_t flush_waiting; /* legs */
     mkv_list_t flush_running;
+    uint64_t inflight_bytes; /* beside inflight_ops, GCC would add vectors: slower */
     int is_flushing;
     mkv_counters_t count;
 };
@@ -321,6 +322,7 @@ typedef struct mkv_post {
     uint64_t num_elements;    /* of the whole post */
     uint64_t elements, bytes; /* given to UCX so far */
     uint64_t num_inflight;    /* UCX calls */
+    uint64_t call_bytes;      /* of each of them, on average */
     uint64_t inflight_bytes;
     mkv_arena_uses_t lists; /* of the calls in flight */
 } mkv_post_t;

@@ -13,7 +13,7 @@
  * allocation on both sides, and are then shared by all posts.
  *
  * Credits: calls and bytes. The callback of a call does not know its bytes, so a
- * completing call returns the average of those in flight; the sum is exact.
+ * completing call returns the average of those given, and the last one what is left.
  */
 
 #include "mkv_int.h"
@@ -127,14 +127,19 @@ static void mkv_post_first(const mkv_post_t *post, mkv_piece_t *piece)
     (void)mkv_post_next(&copy, piece);
 }
 
-static void mkv_post_put_credit(mkv_post_t *post)
+static inline void mkv_post_put_credit(mkv_post_t *post)
 {
-    uint64_t bytes = post->inflight_bytes / post->num_inflight;
+    mkv_peer_t *peer = post->leg->peer;
+    uint64_t bytes = post->inflight_bytes;
+
+    if ((post->num_inflight > 1) && (post->call_bytes < bytes)) {
+        bytes = post->call_bytes;
+    }
 
     --post->num_inflight;
     post->inflight_bytes -= bytes;
-    --post->leg->peer->inflight_ops;
-    post->leg->peer->inflight_bytes -= bytes;
+    --peer->inflight_ops;
+    peer->inflight_bytes -= bytes;
 }
 
 static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
@@ -147,33 +152,52 @@ static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
     peer->inflight_bytes += bytes;
 }
 
+/* After calls took credit, before one of them can give it back */
 static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
 {
     mkv_leg_t *leg = post->leg;
 
+    if (post->num_inflight > 0) {
+        post->call_bytes = post->inflight_bytes / post->num_inflight;
+    }
     leg->needs_flush |= (num > 0) && (leg->xfer->mode == MKV_WRITE);
     leg->xfer->num_ucp_calls += num;
     MKV_COUNT(leg->peer, ucp_calls, num);
 }
 
-/* A call has ended, at once or later */
-static void mkv_post_call_done(mkv_post_t *post)
+/* Out of line, as is what fails: most calls are neither the last nor fail */
+static void __attribute__((noinline)) mkv_post_none_in_flight(mkv_post_t *post)
 {
-    mkv_post_put_credit(post);
-    if ((post->num_inflight == 0) && (post->must_repeat || mkv_post_is_at_end(post))) {
+    if (post->must_repeat || mkv_post_is_at_end(post)) {
         mkv_post_done(post);
     }
+}
+
+/* A call has ended */
+static inline void mkv_post_call_done(mkv_post_t *post)
+{
+    mkv_post_put_credit(post);
+    if (post->num_inflight == 0) {
+        mkv_post_none_in_flight(post);
+    }
+}
+
+static void __attribute__((noinline)) mkv_post_piece_failed(mkv_post_t *post,
+                                                            ucs_status_t status)
+{
+    mkv_piece_t piece;
+
+    mkv_post_first(post, &piece);
+    mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
+                  status);
 }
 
 static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_post_t *post = user_data;
-    mkv_piece_t piece;
 
     if (status != UCS_OK) {
-        mkv_post_first(post, &piece);
-        mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get",
-                      &piece, status);
+        mkv_post_piece_failed(post, status);
     }
     mkv_post_call_done(post);
     ucp_request_free(request);
@@ -234,15 +258,21 @@ static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
 
 /* ---- Piece by piece -------------------------------------------------------------- */
 
+static inline int mkv_peer_is_below(const mkv_peer_t *peer, const mkv_options_t *limits)
+{
+    return (peer->inflight_ops < limits->max_inflight_ops) &&
+           (peer->inflight_bytes < limits->max_inflight_bytes);
+}
+
 static int mkv_peer_has_credit(const mkv_peer_t *peer)
 {
-    return (peer->inflight_ops < peer->ctx->opts->max_inflight_ops) &&
-           (peer->inflight_bytes < peer->ctx->opts->max_inflight_bytes);
+    return mkv_peer_is_below(peer, peer->ctx->opts);
 }
 
 /* Gives calls until the pair or the credits end; 0: a call failed. What all calls share
  * is set once: no callback runs before these return. */
-static int mkv_post_issue_pair(mkv_post_t *post, const mkv_pair_t *pair)
+static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
+                                                         const mkv_pair_t *pair)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -251,15 +281,17 @@ static int mkv_post_issue_pair(mkv_post_t *post, const mkv_pair_t *pair)
         .user_data = post,
         .memh = pair->mem->memh};
     int is_write = (post->leg->xfer->mode == MKV_WRITE);
+    const mkv_plan_part_t *part = mkv_post_part(post, pair);
     mkv_peer_t *peer = post->leg->peer;
+    const mkv_options_t *opts = peer->ctx->opts;
     const ucp_rkey_h rkey = pair->rmem->rkey;
     const ucp_ep_h ep = peer->ep;
     ucs_status_ptr_t request = NULL;
     uint64_t num = 0;
     mkv_piece_t piece;
 
-    while (mkv_peer_has_credit(peer)) {
-        if (!mkv_post_next_of(post, pair, &piece)) {
+    while (mkv_peer_is_below(peer, opts)) {
+        if (!mkv_post_next_of(post, pair, part, &piece)) {
             mkv_post_next_pair(post);
             break;
         }
@@ -348,8 +380,8 @@ static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 
     post->elements += lists->num;
     post->bytes += lists->bytes;
-    mkv_post_count_calls(post, 1);
     mkv_post_take_credit(post, lists->bytes);
+    mkv_post_count_calls(post, 1);
     request = mkv_post_call_sgl(post, lists, memhs, rkeys);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_post_put_credit(post);

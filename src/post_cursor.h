@@ -98,10 +98,10 @@ static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
 }
 
 /* The part of the run under the cursor that is selected; 0 blocks: behind the end */
-static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_pair_t *pair,
+static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_plan_part_t *part,
                                     mkv_run_t *run)
 {
-    const mkv_run_t *whole = &mkv_post_part(post, pair)->runs[post->at.run];
+    const mkv_run_t *whole = &part->runs[post->at.run];
 
     if (!mkv_sel_has_positions(&post->sel)) {
         *run = *whole;
@@ -112,20 +112,30 @@ static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_pair_t *pa
 
 /* Take the next piece of the pair under the cursor; 0 at its end */
 static inline int mkv_post_next_of(mkv_post_t *post, const mkv_pair_t *pair,
-                                   mkv_piece_t *piece)
+                                   const mkv_plan_part_t *part, mkv_piece_t *piece)
 {
+    const mkv_run_t *whole;
     uint32_t count;
     mkv_run_t run;
 
-    if (post->at.run >= mkv_post_part(post, pair)->num_runs) {
+    if (post->at.run >= part->num_runs) {
         return 0;
     }
-    count = mkv_post_run(post, pair, &run);
+    piece->pair = pair;
+    whole = &part->runs[post->at.run];
+    if (pair->is_dense && !mkv_sel_has_positions(&post->sel)) {
+        piece->unit = whole->local;
+        piece->local = pair->local_base + whole->local * pair->unit_bytes;
+        piece->remote = pair->remote_base + whole->remote * pair->unit_bytes;
+        piece->length = whole->count * pair->unit_bytes;
+        ++post->at.run;
+        return 1;
+    }
+
+    count = mkv_post_run(post, part, &run);
     if (count == 0) {
         return 0;
     }
-
-    piece->pair = pair;
     piece->unit = run.local + post->at.unit;
     piece->local = pair->local_base + piece->unit * pair->local_stride;
     piece->remote = pair->remote_base +
@@ -144,7 +154,7 @@ static inline int mkv_post_next(mkv_post_t *post, mkv_piece_t *piece)
     const mkv_pair_t *pair;
 
     while ((pair = mkv_post_pair(post)) != NULL) {
-        if (mkv_post_next_of(post, pair, piece)) {
+        if (mkv_post_next_of(post, pair, mkv_post_part(post, pair), piece)) {
             return 1;
         }
         mkv_post_next_pair(post);

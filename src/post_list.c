@@ -144,7 +144,8 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
         mkv_lists_add_runs(lists, pair, part->runs + post->at.run, num);
         post->at.run += num;
     } else {
-        while ((lists->num < lists->max) && mkv_post_next_of(post, pair, &piece)) {
+        while ((lists->num < lists->max) &&
+               mkv_post_next_of(post, pair, part, &piece)) {
             lists->buffers[lists->num] = piece.local;
             lists->remotes[lists->num] = piece.remote;
             lists->lengths[lists->num] = piece.length;

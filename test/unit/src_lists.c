@@ -206,6 +206,7 @@ static void settle(void)
     pair_run();
     ck_assert_uint_eq(pair_query(active).completed, pair_query(active).posted);
     ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
+    ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
     ck_assert_mem_eq(B->mem, want_cache, B->length);
     ck_assert_mem_eq(extra[1][1], want[1], STRETCH);
     ck_assert_mem_eq(gpu_of_b, want[2], STRETCH);
@@ -274,6 +275,7 @@ START_TEST(posts_move_their_own_blocks)
     seed = (unsigned)_i * 77;
     pair_set("SGL_MAX", sgl_max[_i % 4]);
     pair_set("MAX_INFLIGHT_OPS", (_i & 4) ? "3" : "4096");
+    pair_set("MAX_INFLIGHT_BYTES", (_i & 2) ? "2000" : "4g");
     pair_set("ARENA_MAX", (_i & 8) ? "3k" : "64m");
     open_sides(&id);
     pair_connect(0, 1);
