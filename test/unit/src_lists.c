@@ -114,8 +114,7 @@ static void unbind(void)
 {
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     pair_run();
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
 }
 
 static void close_sides(void)
@@ -414,23 +413,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_lists");
-    TCase *tcase = tcase_create("lists");
-    SRunner *runner;
-    int num_failed;
+    TCase *tcase = pair_tcase("lists");
 
-    mkv_test_init();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
     tcase_add_loop_test(tcase, a_repeated_post_builds_nothing, 0, 4);
     tcase_add_loop_test(tcase, posts_move_their_own_blocks, 0, 16);
     tcase_add_test(tcase, a_new_connection_has_its_own_lists);
     tcase_add_test(tcase, a_refused_list_is_let_go_by_its_post);
     tcase_add_test(tcase, lists_outlive_a_transfer_that_fails);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed != 0;
+    return pair_main("src_lists", tcase);
 }

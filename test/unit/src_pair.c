@@ -292,6 +292,15 @@ mkv_plan_t *pair_plan(pair_side_t *side, unsigned other, uint32_t mine, uint32_t
     return plan;
 }
 
+void pair_close(mkv_xfer_t *active, mkv_xfer_t *passive, mkv_plan_t *plan)
+{
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_close(passive));
+    if (plan != NULL) {
+        OK(mkv_plan_destroy(plan));
+    }
+}
+
 mkv_xfer_attr_t pair_query(const mkv_xfer_t *xfer)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
@@ -306,4 +315,29 @@ mkv_stats_t pair_stats(const pair_side_t *side)
 
     OK(mkv_stats(side->ctx, NULL, &stats));
     return stats;
+}
+
+TCase *pair_tcase(const char *name)
+{
+    TCase *tcase;
+
+    mkv_test_init();
+    tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
+    return tcase;
+}
+
+int pair_main(const char *name, TCase *tcase)
+{
+    Suite *suite = suite_create(name);
+    SRunner *runner;
+    int num_failed;
+
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return num_failed != 0;
 }

@@ -91,6 +91,9 @@ mkv_xfer_t *pair_bind_write(uint32_t num, mkv_xfer_t **passive_p);
 mkv_plan_t *pair_plan(pair_side_t *side, unsigned other, uint32_t mine, uint32_t theirs,
                       uint32_t num, uint32_t flags);
 
+/** Close both sides of a transfer, and the plan unless it is NULL. */
+void pair_close(mkv_xfer_t *active, mkv_xfer_t *passive, mkv_plan_t *plan);
+
 mkv_xfer_attr_t pair_query(const mkv_xfer_t *xfer);
 mkv_stats_t pair_stats(const pair_side_t *side);
 
@@ -101,6 +104,12 @@ uint8_t pair_byte(unsigned index, uint32_t layer, uint32_t part, uint32_t block,
 /** Whether a side's block holds another's (or its own) original bytes, all layers. */
 int pair_holds(const pair_side_t *side, uint32_t block, unsigned origin,
                uint32_t origin_block);
+
+/** Where the tests of a program are added. */
+TCase *pair_tcase(const char *name);
+
+/** Run them. @return What main() returns. */
+int pair_main(const char *name, TCase *tcase);
 
 #define OK(_call) ck_assert_msg((_call) == MKV_OK, #_call ": %s", mkv_last_error())
 #define IS(_call, _status) ck_assert_int_eq((_call), (_status))

@@ -53,8 +53,7 @@ START_TEST(a_block_count_mismatch_is_told_to_both_sides)
     ck_assert_ptr_nonnull(strstr(pair_query(active).error, what));
     ck_assert_ptr_nonnull(strstr(pair_last(B, MKV_EV_FAILED, passive)->text, what));
     ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
@@ -86,9 +85,7 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -128,9 +125,7 @@ START_TEST(credits_bound_what_is_in_flight)
     ck_assert_uint_eq(pair_stats(A).queued_posts, 0);
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     pair_run();
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -153,9 +148,7 @@ START_TEST(byte_credits_return_exactly)
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -189,9 +182,7 @@ START_TEST(chunks_of_positions_equal_one_shot)
     for (i = 0; i < 20; ++i) {
         ck_assert(pair_holds(B, 19 - i, 0, i));
     }
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -266,9 +257,7 @@ START_TEST(lists_skip_an_empty_component)
     for (i = 0; i < PAIR_BLOCKS; ++i) {
         ck_assert(pair_holds(B, i, 0, i));
     }
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -288,9 +277,7 @@ START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_LENGTH);
     ck_assert_ptr_nonnull(strstr(pair_query(passive).error,
                                  "layer 3 part 0: 0 units posted, 8 expected"));
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -313,9 +300,7 @@ START_TEST(gates_open_by_signal)
     OK(mkv_gate_signal(A->ctx, 5));
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     pair_teardown();
 }
 END_TEST
@@ -438,14 +423,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_post");
-    TCase *tcase = tcase_create("post");
-    SRunner *runner;
-    int num_failed;
+    TCase *tcase = pair_tcase("post");
 
-    mkv_test_init();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
     tcase_add_test(tcase, a_block_count_mismatch_is_told_to_both_sides);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
@@ -458,10 +437,5 @@ int main(void)
     tcase_add_test(tcase, what_is_waited_for_is_told);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
     tcase_add_loop_test(tcase, source_is_quiet_once_when_a_reader_fails, 0, 2);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed != 0;
+    return pair_main("src_post", tcase);
 }

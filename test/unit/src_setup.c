@@ -716,9 +716,7 @@ START_TEST(exposing_without_state_units_is_accepted)
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     ck_assert_uint_eq(pair_query(active).completed, 1);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
-    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, plan);
     OK(mkv_map_destroy(maps[0]));
     OK(mkv_map_destroy(maps[1]));
     pair_teardown();
@@ -809,22 +807,15 @@ START_TEST(dump_and_strings_cover_everything)
     ck_assert_ptr_nonnull(mkv_version_string());
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     pair_run();
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_setup");
-    TCase *tcase = tcase_create("setup");
-    SRunner *runner;
-    int num_failed;
+    TCase *tcase = pair_tcase("setup");
 
-    mkv_test_init();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
     tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
     tcase_add_test(tcase, same_memory_twice_is_one_registration);
     tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
@@ -851,10 +842,5 @@ int main(void)
     tcase_add_test(tcase, old_ucx_is_refused);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed != 0;
+    return pair_main("src_setup", tcase);
 }

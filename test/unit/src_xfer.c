@@ -31,9 +31,7 @@ static both_t bind_both(mkv_mode_t mode, uint64_t id)
 
 static void close_both(both_t *both)
 {
-    OK(mkv_xfer_close(both->active));
-    OK(mkv_xfer_close(both->passive));
-    OK(mkv_plan_destroy(both->plan));
+    pair_close(both->active, both->passive, both->plan);
 }
 
 static int blocks_have_moved(mkv_mode_t mode)
@@ -368,8 +366,7 @@ START_TEST(bind_deadline_has_its_own_code)
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_BIND_TIMEOUT);
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_BIND_TIMEOUT);
     ck_assert(pair_query(active).is_quiet && pair_query(passive).is_quiet);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
@@ -533,8 +530,7 @@ START_TEST(expose_before_open_is_kept)
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
@@ -562,8 +558,7 @@ START_TEST(abort_before_open_takes_the_expose_back)
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(active).state, MKV_XFER_DONE);
-    OK(mkv_xfer_close(active));
-    OK(mkv_xfer_close(passive));
+    pair_close(active, passive, NULL);
     pair_teardown();
 }
 END_TEST
@@ -761,16 +756,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite;
-    TCase *tcase;
-    SRunner *runner;
-    int num_failed;
+    TCase *tcase = pair_tcase("transfers");
 
-    mkv_test_init();
-    suite = suite_create("src_xfer");
-    tcase = tcase_create("transfers");
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, pair_cleanup);
     tcase_add_loop_test(tcase, completes_in_every_order, 0, 8);
     tcase_add_test(tcase, done_waits_for_the_last_completion);
     tcase_add_test(tcase, done_waits_for_the_flush);
@@ -796,10 +783,5 @@ int main(void)
                         MKV_MSG_USER);
     tcase_add_test(tcase, what_waits_for_its_turn_is_bounded);
     tcase_add_test(tcase, a_million_bad_messages_are_counted);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return num_failed != 0;
+    return pair_main("src_xfer", tcase);
 }
