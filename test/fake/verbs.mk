@@ -6,6 +6,7 @@ test_fake_verbs_libibverbs_la_SOURCES = \
 	test/fake/verbs/fv_cq.c \
 	test/fake/verbs/fv_device.c \
 	test/fake/verbs/fv_fault.c \
+	test/fake/verbs/fv_gpu.c \
 	test/fake/verbs/fv_mr.c \
 	test/fake/verbs/fv_post.c \
 	test/fake/verbs/fv_profile.c \

@@ -416,6 +416,35 @@ START_TEST(memory_of_a_gpu_needs_a_peer_driver)
 }
 END_TEST
 
+START_TEST(write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
+                                                 IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
+                                                 IBV_WR_RDMA_READ};
+    /* written: GPU 0, GPU 1; read from: host, GPU 1, GPU 0 */
+    static const uint32_t places[] = {0, SIZE, FAR, 2 * SIZE - 64, 64};
+    static const int seen[][2] = {{0, 0}, {0, 0}, {0, 0}, {0, 1}, {1, 1}};
+    unsigned i, gpu;
+
+    verbs_pair_connect(side, &verbs_patient);
+    fake_verbs_gpu_memory(side[1].buffer, SIZE, 0);
+    fake_verbs_gpu_memory(side[1].buffer + SIZE, SIZE, 1);
+    for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &side[1], opcodes[i], i,
+                                    (opcodes[i] == IBV_WR_RDMA_READ) ? FAR : 0,
+                                    places[i], 64, IBV_SEND_SIGNALED),
+                         0);
+        verbs_expect(side[0].send_cq, i, IBV_WC_SUCCESS);
+        for (gpu = 0; gpu < 2; gpu++) {
+            ck_assert_int_eq(memcmp(side[1].buffer + gpu * SIZE, side[0].buffer, 64) ==
+                                 0,
+                             seen[i][gpu]);
+        }
+    }
+    verbs_pair_close(side);
+}
+END_TEST
+
 START_TEST(doorbells_and_bytes_are_counted)
 {
     fake_verbs_objects_t objects;
@@ -471,6 +500,7 @@ static Suite *fake_suite(void)
     tcase_add_test(tcase, addresses_of_two_kinds_do_not_meet);
     tcase_add_test(tcase, dma_buf_is_reached_at_its_offset);
     tcase_add_test(tcase, memory_of_a_gpu_needs_a_peer_driver);
+    tcase_add_test(tcase, write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu);
     tcase_add_test(tcase, doorbells_and_bytes_are_counted);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -137,6 +137,15 @@ void fake_verbs_stop_clock(void);
 /** Move a stopped clock, and retry or give up what waits for time. */
 void fake_verbs_advance(uint64_t nsec);
 
+/**
+ * Memory of a GPU, reached over PCIe: what is written to it is acknowledged, and seen
+ * only after a read from memory of the same GPU behind the write on its queue pair.
+ *
+ * For memory of this process written to by queue pairs of it; bytes that no call names
+ * are seen at once.
+ */
+void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu);
+
 /** Counters of one queue pair; zero when there is none of that number. */
 void fake_verbs_qp_stats(uint32_t qp_num, fake_verbs_stats_t *stats);
 

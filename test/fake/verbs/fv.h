@@ -206,6 +206,16 @@ typedef struct fv_cq {
     uint32_t async_delivered;
 } fv_cq_t;
 
+/* A write that was acknowledged and has not got to the GPU's memory. */
+typedef struct fv_posted {
+    struct fv_posted *next;
+    unsigned gpu;
+    uint32_t rkey;
+    uint64_t address; /* the owner's */
+    uint32_t length;
+    char data[];
+} fv_posted_t;
+
 typedef struct fv_send {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
@@ -236,7 +246,8 @@ struct fv_qp {
     uint32_t sq_done; /* next to complete */
     uint32_t sq_tail; /* next to be freed by a poll */
     unsigned late_reads;
-    unsigned hold; /* FAKE_VERBS_HOLD_* */
+    fv_posted_t *posted; /* oldest first */
+    unsigned hold;       /* FAKE_VERBS_HOLD_* */
     unsigned may_send;
     unsigned may_complete;
     bool running; /* fv_qp_run() is on the stack */
@@ -345,6 +356,13 @@ void fv_thread_wake(void);
 #define FV_STALL_READS (-3)
 int fv_respond(fv_qp_t *qp, fv_send_t *send);
 void fv_land(fv_qp_t *qp, fv_send_t *send);
+
+/* fv_gpu.c: memory that is written later than it is said to be */
+int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,
+                 const struct ibv_sge *local, unsigned count);
+void fv_gpu_push(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send);
+void fv_gpu_push_for_all(const fv_wire_mr_t *mr, const fv_send_t *send);
+void fv_gpu_push_all(fv_qp_t *qp);
 
 /* fv_fault.c */
 bool fv_call_fails(const char *name);

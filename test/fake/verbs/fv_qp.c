@@ -269,6 +269,7 @@ static void fv_qp_drop_queues(fv_qp_t *qp)
         free(qp->sq[i % qp->cap.max_send_wr].late);
         qp->sq[i % qp->cap.max_send_wr].late = NULL;
     }
+    fv_gpu_push_all(qp);
     if (qp->stalled != 0) {
         qp->stalled = 0;
         fv.num_stalled--;

@@ -52,12 +52,13 @@ static bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
     return fv_resolve(qp->wire, send->sge, send->num_sge, access, out, count);
 }
 
+/* Sets the region; none is needed for no bytes. */
 static bool fv_remote_ok(const fv_wire_qp_t *peer, const fv_send_t *send,
-                         uint64_t length, unsigned access, uint64_t *host)
+                         uint64_t length, unsigned access, const fv_wire_mr_t **mr_p)
 {
     const fv_wire_mr_t *mr;
 
-    *host = 0;
+    *mr_p = NULL;
     if (length == 0) {
         return true;
     }
@@ -70,7 +71,7 @@ static bool fv_remote_ok(const fv_wire_qp_t *peer, const fv_send_t *send,
         return false;
     }
 
-    *host = mr->host + (send->remote_addr - mr->iova);
+    *mr_p = mr;
     return true;
 }
 
@@ -231,15 +232,15 @@ static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
 static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
                        const struct ibv_sge *local, unsigned count)
 {
-    uint64_t host;
+    const fv_wire_mr_t *mr;
 
     if (!(peer->access & IBV_ACCESS_REMOTE_WRITE)) {
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
     }
-    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_WRITE, &host)) {
+    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_WRITE, &mr)) {
         return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
     }
-    if ((send->length > 0) && (fv_memory_write(peer->pid, host, local, count) != 0)) {
+    if ((mr != NULL) && (fv_gpu_write(qp, mr, send, local, count) != 0)) {
         return FV_STALL_SILENT;
     }
 
@@ -269,13 +270,13 @@ static int fv_do_read(fv_qp_t *qp, fv_wire_qp_t *peer, fv_send_t *send,
                       const struct ibv_sge *local, unsigned count)
 {
     struct ibv_sge late = {.length = send->length};
-    uint64_t host;
+    const fv_wire_mr_t *mr;
 
     if (!(peer->access & IBV_ACCESS_REMOTE_READ) ||
         (qp->attr.max_rd_atomic > peer->max_dest_rd_atomic)) {
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
     }
-    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_READ, &host)) {
+    if (!fv_remote_ok(peer, send, send->length, IBV_ACCESS_REMOTE_READ, &mr)) {
         return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
     }
 
@@ -289,8 +290,12 @@ static int fv_do_read(fv_qp_t *qp, fv_wire_qp_t *peer, fv_send_t *send,
         local = &late;
         count = 1;
     }
-    if ((send->length > 0) && (fv_memory_read(peer->pid, host, local, count) != 0)) {
-        return FV_STALL_SILENT;
+    if (mr != NULL) {
+        fv_gpu_push(qp, mr, send);
+        if (fv_memory_read(mr->pid, mr->host + (send->remote_addr - mr->iova), local,
+                           count) != 0) {
+            return FV_STALL_SILENT;
+        }
     }
 
     fv_count_in(qp, send->length);
@@ -301,7 +306,8 @@ static int fv_do_read(fv_qp_t *qp, fv_wire_qp_t *peer, fv_send_t *send,
 static int fv_do_atomic(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
                         const struct ibv_sge *local, unsigned count)
 {
-    uint64_t host, old, new;
+    const fv_wire_mr_t *mr;
+    uint64_t old, new;
     struct ibv_sge value = {.addr = (uintptr_t)&old, .length = sizeof(old)};
 
     if (!(peer->access & IBV_ACCESS_REMOTE_ATOMIC) ||
@@ -309,10 +315,12 @@ static int fv_do_atomic(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
         ((send->remote_addr & 7) != 0)) {
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
     }
-    if (!fv_remote_ok(peer, send, sizeof(old), IBV_ACCESS_REMOTE_ATOMIC, &host)) {
+    if (!fv_remote_ok(peer, send, sizeof(old), IBV_ACCESS_REMOTE_ATOMIC, &mr)) {
         return fv_reject(peer, IBV_WC_REM_ACCESS_ERR);
     }
-    if (fv_memory_read(peer->pid, host, &value, 1) != 0) {
+    fv_gpu_push_for_all(mr, send);
+    if (fv_memory_read(mr->pid, mr->host + (send->remote_addr - mr->iova), &value, 1) !=
+        0) {
         return FV_STALL_SILENT;
     }
 
@@ -322,7 +330,7 @@ static int fv_do_atomic(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
         new = (old == send->compare_add) ? send->swap : old;
     }
     value.addr = (uintptr_t)&new;
-    if (fv_memory_write(peer->pid, host, &value, 1) != 0) {
+    if (fv_gpu_write(qp, mr, send, &value, 1) != 0) {
         return FV_STALL_SILENT;
     }
 

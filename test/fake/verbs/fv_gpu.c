@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Memory of GPUs, behind PCIe: a device acknowledges a write when it has posted it, and
+ * nothing says when it gets there. Here it does not before it is pushed: by a read from
+ * the same GPU behind it on the same queue pair. (On a real machine another queue
+ * pair's read may do, or luck.)
+ */
+
+#define FV_MAX_RANGES 64
+
+typedef struct fv_range {
+    uint64_t begin;
+    uint64_t length;
+    unsigned gpu;
+} fv_range_t;
+
+static fv_range_t fv_ranges[FV_MAX_RANGES];
+static unsigned fv_num_ranges;
+
+void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu)
+{
+    fv_init();
+    fv_lock();
+    if (fv_num_ranges == FV_MAX_RANGES) {
+        fv_abort("fake_verbs_gpu_memory() of more than %d ranges", FV_MAX_RANGES);
+    }
+    fv_ranges[fv_num_ranges].begin = (uintptr_t)address;
+    fv_ranges[fv_num_ranges].length = length;
+    fv_ranges[fv_num_ranges].gpu = gpu;
+    fv_num_ranges++;
+    fv_unlock();
+}
+
+/* Of which GPU a region's byte is; false when it is host memory. */
+static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
+{
+    unsigned i;
+
+    for (i = 0; (i < fv_num_ranges) && (mr->pid == fv.pid); i++) {
+        if (address - fv_ranges[i].begin < fv_ranges[i].length) {
+            *gpu = fv_ranges[i].gpu;
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* One write gets there; into a region that is not registered any more it does not. */
+static void fv_gpu_land(const fv_posted_t *posted)
+{
+    const struct ibv_sge data = {.addr = (uintptr_t)posted->data,
+                                 .length = posted->length};
+    const fv_wire_mr_t *mr = fv_key_find(posted->rkey);
+
+    if (mr != NULL) {
+        (void)fv_memory_write(mr->pid, mr->host + (posted->address - mr->iova), &data,
+                              1);
+    }
+}
+
+static void fv_gpu_land_some(fv_qp_t *qp, bool all, unsigned gpu)
+{
+    fv_posted_t *posted, **link = &qp->posted;
+
+    while (*link != NULL) {
+        posted = *link;
+        if (!all && (posted->gpu != gpu)) {
+            link = &posted->next;
+            continue;
+        }
+        *link = posted->next;
+        fv_gpu_land(posted);
+        free(posted);
+    }
+}
+
+void fv_gpu_push(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send)
+{
+    unsigned gpu;
+
+    if ((qp->posted != NULL) && fv_gpu_of(mr, send->remote_addr, &gpu)) {
+        fv_gpu_land_some(qp, false, gpu);
+    }
+}
+
+/* Atomics are so towards those of other queue pairs, too. */
+void fv_gpu_push_for_all(const fv_wire_mr_t *mr, const fv_send_t *send)
+{
+    fv_qp_t *qp;
+
+    for (qp = fv.qps; qp != NULL; qp = qp->next) {
+        fv_gpu_push(qp, mr, send);
+    }
+}
+
+void fv_gpu_push_all(fv_qp_t *qp)
+{
+    fv_gpu_land_some(qp, true, 0);
+}
+
+int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,
+                 const struct ibv_sge *local, unsigned count)
+{
+    fv_posted_t *posted, **link = &qp->posted;
+    unsigned gpu;
+
+    if (!fv_gpu_of(mr, send->remote_addr, &gpu)) {
+        return fv_memory_write(mr->pid, mr->host + (send->remote_addr - mr->iova),
+                               local, count);
+    }
+
+    posted = calloc(1, sizeof(*posted) + send->length);
+    if (posted == NULL) {
+        fv_abort("no memory for a write of %u bytes", send->length);
+    }
+    posted->gpu = gpu;
+    posted->rkey = send->rkey;
+    posted->address = send->remote_addr;
+    posted->length = send->length;
+    (void)fv_memory_write(fv.pid, (uintptr_t)posted->data, local, count);
+    while (*link != NULL) {
+        link = &(*link)->next;
+    }
+    *link = posted;
+    return 0;
+}
