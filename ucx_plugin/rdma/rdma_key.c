@@ -37,6 +37,7 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
     p[2] = key->num_rkeys;
     p[3] = key->chunk_shift;
     p[4] = (uint8_t)num_slots;
+    p[5] = key->gpu;
     muct_put_le(p + 8, key->incarnation, 8);
     muct_put_le(p + 16, key->base, 8);
     muct_put_le(p + 24, key->length, 8);
@@ -115,12 +116,18 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
         return MUCT_RDMA_KEY_RANGE;
     }
 
+    if (p[5] > MUCT_RDMA_KEY_GPU_UNKNOWN) {
+        return MUCT_RDMA_KEY_NO_GPU;
+    }
+
     key->incarnation = muct_get_le(p + 8, 8);
     key->base = base;
     key->length = size;
     key->flags = p[1];
+    key->gpu = p[5];
     key->num_rkeys = p[2];
     key->chunk_shift = p[3];
+    key->is_plain = (p[2] == 1) && !muct_rdma_key_is_stray(key);
     for (i = 0; i < p[2]; ++i) {
         key->rkeys[i] = (uint32_t)muct_get_le(p + MUCT_RDMA_KEY_SLOTS + 4 * i, 4);
     }
@@ -143,6 +150,8 @@ const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
         return "its number of keys does not fit its length";
     case MUCT_RDMA_KEY_RANGE:
         return "its region wraps around the address space";
+    case MUCT_RDMA_KEY_NO_GPU:
+        return "its GPU's number is out of range";
     }
 
     return "unknown reason";

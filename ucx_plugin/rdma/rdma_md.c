@@ -309,20 +309,34 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
 
 /* ---- memory ---- */
 
+/* Is it a GPU's, and of which? Managed memory may be anywhere: it is of none that could
+ * be told. */
+static void muct_rdma_md_find_gpu(const void *address, muct_rdma_mem_params_t *params)
+{
+    muct_gpu_mem_info_t info;
+    const muct_gpu_t *gpu;
+
+    params->gpu = MUCT_RDMA_KEY_GPU_UNKNOWN;
+    if ((muct_gpu_get(&gpu) != UCS_OK) ||
+        (muct_gpu_query(gpu, address, &info) != UCS_OK)) {
+        return;
+    }
+
+    params->is_gpu = true;
+    if ((info.type == UCS_MEMORY_TYPE_ROCM) && (info.device >= 0) &&
+        (info.device < MUCT_RDMA_KEY_NUM_GPUS)) {
+        params->gpu = (uint8_t)info.device;
+    }
+}
+
 /* A dma-buf of ours when the caller gave none; -1 when there is none to be had. */
 static int muct_rdma_md_export_dmabuf(muct_rdma_md_t *md, void *address, size_t length,
                                       muct_rdma_mem_params_t *params)
 {
-    muct_gpu_mem_info_t info;
     const muct_gpu_t *gpu;
     int fd;
 
-    if (muct_gpu_get(&gpu) != UCS_OK) {
-        return -1;
-    }
-
-    params->is_gpu = muct_gpu_query(gpu, address, &info) == UCS_OK;
-    if (!params->is_gpu || (md->dmabuf == UCS_NO) ||
+    if (!params->is_gpu || (md->dmabuf == UCS_NO) || (muct_gpu_get(&gpu) != UCS_OK) ||
         (muct_gpu_export_dmabuf(gpu, address, length, &fd, &params->dmabuf_offset) !=
          UCS_OK)) {
         return -1;
@@ -386,7 +400,10 @@ static ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t 
     mem_params.dmabuf_offset =
         MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_offset, DMABUF_OFFSET, 0);
 
-    if ((mem_params.dmabuf_fd < 0) && (type != UCS_MEMORY_TYPE_HOST)) {
+    if (type != UCS_MEMORY_TYPE_HOST) {
+        muct_rdma_md_find_gpu(address, &mem_params);
+    }
+    if (mem_params.dmabuf_fd < 0) {
         fd = muct_rdma_md_export_dmabuf(md, address, length, &mem_params);
         mem_params.dmabuf_fd = fd;
     }

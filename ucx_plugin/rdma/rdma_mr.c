@@ -127,6 +127,7 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
     mem->length = length;
     mem->chunk_shift = params->chunk_shift;
     mem->is_gpu = params->is_gpu;
+    mem->gpu = params->is_gpu ? params->gpu : 0;
     for (offset = 0; offset < length; offset += part) {
         part = (length - offset < chunk) ? (size_t)(length - offset) : (size_t)chunk;
         mem->mrs[mem->num] =
@@ -162,6 +163,7 @@ void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
     key->base = mem->base;
     key->length = mem->length;
     key->flags = mem->is_gpu ? MUCT_RDMA_KEY_FLAG_GPU : 0;
+    key->gpu = mem->gpu;
     key->chunk_shift = (mem->num == 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
     key->num_rkeys = (uint8_t)mem->num;
     for (i = 0; i < mem->num; ++i) {

@@ -26,6 +26,7 @@ typedef struct muct_rdma_mem {
     uint64_t length;
     uint8_t chunk_shift; /**< log2 of the bytes of a chunk */
     bool is_gpu;
+    uint8_t gpu;  /**< As in keys */
     unsigned num; /**< Chunks */
     struct ibv_mr *mrs[];
 } muct_rdma_mem_t;
@@ -36,6 +37,7 @@ typedef struct muct_rdma_mem_params {
     uint8_t chunk_shift; /**< log2 of the most bytes of one key */
     unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
     bool is_gpu;         /**< For keys: flush by reading this memory */
+    uint8_t gpu;         /**< For keys: number of the GPU, when it is_gpu */
     bool is_quiet;       /**< Failure is not said: the caller has another way */
     int dmabuf_fd;       /**< -1 to register by address */
     uint64_t dmabuf_offset;
