@@ -48,14 +48,17 @@ rdma_rig_ldadd = \
 	test/support/libmkvtest.la test/fake/verbs/libibverbs.la $(CHECK_LIBS) \
 	$(UCX_LIBS) -luct -lucs -ldl -lm
 
-check_PROGRAMS += test/unit/rdma_faults test/unit/rdma_flow
+check_PROGRAMS += test/unit/rdma_faults test/unit/rdma_flow test/unit/rdma_gpus
 test_unit_rdma_faults_SOURCES = $(rdma_rig_sources) test/unit/rdma_faults.c
 test_unit_rdma_faults_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_faults_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_flow_SOURCES = $(rdma_rig_sources) test/unit/rdma_flow.c
 test_unit_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_flow_LDADD = $(rdma_rig_ldadd)
-TESTS += test/unit/rdma_faults test/unit/rdma_flow
+test_unit_rdma_gpus_SOURCES = $(rdma_rig_sources) test/unit/rdma_gpus.c
+test_unit_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_gpus_LDADD = $(rdma_rig_ldadd)
+TESTS += test/unit/rdma_faults test/unit/rdma_flow test/unit/rdma_gpus
 
 # Instructions a work request: perf/bench_rdma.sh runs it.
 check_PROGRAMS += perf/bench_rdma

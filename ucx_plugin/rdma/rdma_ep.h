@@ -31,6 +31,12 @@ typedef enum {
     MUCT_RDMA_EP_FAILED
 } muct_rdma_ep_state_t;
 
+/** What was written to one GPU of the peer since the last remote flush. */
+typedef struct muct_rdma_written {
+    uint64_t address; /**< Of the last write; 0 when there was none */
+    uint32_t rkey;
+} muct_rdma_written_t;
+
 /** One queue pair of an endpoint. */
 struct muct_rdma_chan {
     muct_rdma_sq_t sq;
@@ -41,9 +47,8 @@ struct muct_rdma_chan {
     uint32_t place;
     uint32_t fence_index; /**< What the last fence waits for, when ep->is_fenced */
     bool has_writes;      /**< Since the last remote flush */
-    bool has_gpu_writes;  /**< Of them, to GPU memory, the last one at gpu_addr */
-    uint32_t gpu_rkey;
-    uint64_t gpu_addr;
+    bool has_gpu_writes;  /**< Of them, to GPU memory */
+    muct_rdma_written_t written[MUCT_RDMA_KEY_NUM_GPUS + 1]; /**< By number in keys */
 };
 
 /** Receives of active messages and what the peer may send; see rdma_am.c. */
@@ -136,6 +141,15 @@ void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
 
 /** Whether nothing is on its way. */
 bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
+
+/**
+ * Make way for a write to GPU memory of which nobody knows the GPU: one place is
+ * remembered for all such memory, so what was written to another region is read back
+ * now.
+ *
+ * @return Whether there is room for the write, which the read may have taken.
+ */
+bool muct_rdma_chan_admit_stray(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
 
 /**
  * Whether operations have to wait: not connected, failed, requests waiting or a fence
@@ -323,6 +337,15 @@ static inline ucs_status_t muct_rdma_ep_check_key(const muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
+/** Whether a queue pair with room has room for a write by this key, too; to be asked
+ *  before @ref muct_rdma_chan_wrote unless the key is_plain. */
+static inline bool muct_rdma_chan_admits(muct_rdma_chan_t *chan,
+                                         const muct_rdma_key_t *key)
+{
+    return __builtin_expect(key->is_plain, 1) || !muct_rdma_key_is_stray(key) ||
+           muct_rdma_chan_admit_stray(chan, key);
+}
+
 /** Remember that there is something to flush. */
 static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
                                         const muct_rdma_key_t *key, uint64_t address,
@@ -331,8 +354,8 @@ static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
     chan->has_writes = true;
     if (key->flags & MUCT_RDMA_KEY_FLAG_GPU) {
         chan->has_gpu_writes = true;
-        chan->gpu_addr = address;
-        chan->gpu_rkey = rkey;
+        chan->written[key->gpu].address = address;
+        chan->written[key->gpu].rkey = rkey;
     }
 }
 

@@ -45,6 +45,9 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     }
 
     chan = muct_rdma_ep_chan(ep);
+    if ((chan != NULL) && !muct_rdma_chan_admits(chan, key)) {
+        chan = NULL;
+    }
     buf = (chan != NULL) ? muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool) : NULL;
     if (buf == NULL) {
         ep->has_event = true;

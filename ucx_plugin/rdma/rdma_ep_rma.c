@@ -116,6 +116,10 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
         return status;
     }
 
+    if (!muct_rdma_chan_admits(chan, key)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
     if (length > chan->sq.max_inline) {
         buf = muct_rdma_ep_get_buf(ep);
         if (buf == NULL) {
@@ -154,7 +158,11 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
     }
 
     chan = muct_rdma_ep_chan(ep);
-    buf = (chan != NULL) ? muct_rdma_ep_get_buf(ep) : NULL;
+    if ((chan == NULL) || !muct_rdma_chan_admits(chan, key)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    buf = muct_rdma_ep_get_buf(ep);
     if (buf == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -384,9 +392,15 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
     }
 
     status = muct_rdma_ep_check_key(ep, key, remote_addr, cursor.left);
-    return (status == UCS_OK)
-               ? muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp)
-               : status;
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if ((opcode == IBV_WR_RDMA_WRITE) && muct_rdma_key_is_stray(key)) {
+        return muct_rdma_ep_iov_job(ep, opcode, iov, iovcnt, remote_addr, rkey, comp);
+    }
+
+    return muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp);
 }
 
 /*
@@ -404,7 +418,7 @@ static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
 
     /* less one: no bytes at all are no common case */
     return (iovcnt == 1) && (iov->count <= 1) && (length - 1 < ep->max_simple) &&
-           (mem != NULL) && (mem->num == 1) && (key->num_rkeys == 1) &&
+           (mem != NULL) && (mem->num == 1) && key->is_plain &&
            (key->incarnation == ep->peer.incarnation) &&
            muct_rdma_key_covers(key, remote_addr, length);
 }

@@ -303,33 +303,90 @@ static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, uint64_t address,
     muct_rdma_sq_end(&chan->sq, wr, NULL, NULL, 1);
 }
 
+static void muct_rdma_chan_read_gpu(muct_rdma_chan_t *chan,
+                                    muct_rdma_written_t *written)
+{
+    muct_rdma_chan_read_back(chan, written->address, written->rkey);
+    written->address = 0;
+}
+
+bool muct_rdma_chan_admit_stray(muct_rdma_chan_t *chan, const muct_rdma_key_t *key)
+{
+    muct_rdma_written_t *written = &chan->written[MUCT_RDMA_KEY_GPU_UNKNOWN];
+    unsigned i;
+
+    if (written->address == 0) {
+        return true;
+    }
+
+    /* a region is on one GPU, under whichever of its keys */
+    for (i = 0; i < key->num_rkeys; ++i) {
+        if (key->rkeys[i] == written->rkey) {
+            return true;
+        }
+    }
+
+    muct_rdma_chan_read_gpu(chan, written);
+    muct_rdma_sq_kick(&chan->sq);
+    return muct_rdma_sq_free(&chan->sq) > 0;
+}
+
+static bool muct_rdma_chan_read_gpus(muct_rdma_chan_t *chan)
+{
+    unsigned i;
+
+    for (i = 0; i <= MUCT_RDMA_KEY_NUM_GPUS; ++i) {
+        if (chan->written[i].address == 0) {
+            continue;
+        }
+        if (muct_rdma_sq_free(&chan->sq) == 0) {
+            return false;
+        }
+        muct_rdma_chan_read_gpu(chan, &chan->written[i]);
+    }
+
+    chan->has_gpu_writes = false;
+    return true;
+}
+
+/*
+ * Read from all that was written to: a read pushes the writes to the memory it reads
+ * from and no others, neither those to another GPU nor, from host memory, those to any.
+ * False when there was no room for all. What was read is not read again: it is behind
+ * the writes it is for, and new ones are remembered anew.
+ */
+static bool muct_rdma_chan_flush_remote(muct_rdma_chan_t *chan)
+{
+    const muct_rdma_ep_addr_t *peer = &chan->ep->peer_ep;
+
+    if (chan->has_gpu_writes && !muct_rdma_chan_read_gpus(chan)) {
+        return false;
+    }
+
+    if (chan->has_writes) {
+        if (muct_rdma_sq_free(&chan->sq) == 0) {
+            return false;
+        }
+        muct_rdma_chan_read_back(chan, peer->flush_addr, peer->flush_rkey);
+        chan->has_writes = false;
+    }
+
+    return true;
+}
+
 static ucs_status_t muct_rdma_ep_flush_remote(muct_rdma_ep_t *ep)
 {
-    muct_rdma_chan_t *chan;
+    ucs_status_t status = UCS_OK;
     unsigned i;
 
     for (i = 0; i < ep->num_qps; ++i) {
-        if (ep->chans[i].has_writes && (muct_rdma_sq_free(&ep->chans[i].sq) < 2)) {
-            return UCS_ERR_NO_RESOURCE;
+        if (!muct_rdma_chan_flush_remote(&ep->chans[i])) {
+            status = UCS_ERR_NO_RESOURCE; /* the end of those makes room for the rest */
         }
+        muct_rdma_sq_ring(&ep->chans[i].sq);
     }
 
-    for (i = 0; i < ep->num_qps; ++i) {
-        chan = &ep->chans[i];
-        if (!chan->has_writes) {
-            continue;
-        }
-
-        /* a read from host memory does not push writes to a GPU */
-        if (chan->has_gpu_writes) {
-            muct_rdma_chan_read_back(chan, chan->gpu_addr, chan->gpu_rkey);
-        }
-        muct_rdma_chan_read_back(chan, ep->peer_ep.flush_addr, ep->peer_ep.flush_rkey);
-        chan->has_writes = false;
-        chan->has_gpu_writes = false;
-    }
-
-    return UCS_OK;
+    return status;
 }
 
 static ucs_status_t muct_rdma_ep_flush_cancel(muct_rdma_ep_t *ep)

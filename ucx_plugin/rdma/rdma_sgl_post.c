@@ -81,9 +81,12 @@ static bool muct_rdma_sgl_begin_wr(muct_rdma_sgl_writer_t *writer,
 {
     struct ibv_send_wr *wr;
 
-    if (!muct_rdma_sgl_next_chan(writer)) {
-        return false;
-    }
+    do {
+        if (!muct_rdma_sgl_next_chan(writer)) {
+            return false;
+        }
+    } while ((writer->opcode == IBV_WR_RDMA_WRITE) &&
+             !muct_rdma_chan_admits(writer->chan, key));
 
     wr = muct_rdma_sq_begin(&writer->chan->sq, writer->opcode);
     wr->num_sge = 0;
