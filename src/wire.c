@@ -56,16 +56,7 @@ void mkv_wbuf_put(mkv_wbuf_t *wbuf, const void *data, size_t length)
     }
 }
 
-void mkv_wire_store(uint8_t *p, uint64_t value, unsigned bytes)
-{
-    unsigned i;
-
-    for (i = 0; i < bytes; ++i) {
-        p[i] = (uint8_t)(value >> (8 * i));
-    }
-}
-
-static void mkv_wbuf_put_uint(mkv_wbuf_t *wbuf, uint64_t value, unsigned bytes)
+static inline void mkv_wbuf_put_uint(mkv_wbuf_t *wbuf, uint64_t value, unsigned bytes)
 {
     uint8_t *p = mkv_wbuf_extend(wbuf, bytes);
 
@@ -120,20 +111,11 @@ uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length)
 {
     const uint8_t *p = data;
     uint64_t hash = mkv_wire_mix(seed, length);
-    uint64_t word;
-    unsigned i;
 
     for (; length >= 8; p += 8, length -= 8) {
-        memcpy(&word, p, 8); /* the compiler makes it one load */
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        word = __builtin_bswap64(word);
-#endif
-        hash = mkv_wire_mix(hash, word);
+        hash = mkv_wire_mix(hash, mkv_wire_load(p, 8));
     }
-    for (word = 0, i = 0; i < length; ++i) {
-        word |= (uint64_t)p[i] << (8 * i);
-    }
-    return mkv_wire_mix(hash, word);
+    return mkv_wire_mix(hash, (length > 0) ? mkv_wire_load(p, (unsigned)length) : 0);
 }
 
 static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
@@ -144,10 +126,7 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 
 uint32_t mkv_wire_word(const uint8_t *words, size_t index)
 {
-    const uint8_t *p = words + 4 * index;
-
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-           (uint32_t)p[3] << 24;
+    return (uint32_t)mkv_wire_load(words + 4 * index, 4);
 }
 
 const char *mkv_msg_string(mkv_msg_type_t type)

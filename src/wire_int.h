@@ -10,6 +10,8 @@
 
 #include "wire.h"
 
+#include <string.h>
+
 /** Bounded input. Reading behind the end gives zeroes and sets is_bad. */
 typedef struct mkv_rbuf {
     const uint8_t *p, *end;
@@ -35,16 +37,37 @@ static inline const uint8_t *mkv_rbuf_get(mkv_rbuf_t *rbuf, size_t length)
     return p;
 }
 
+/* The wire's order of bytes, from and to the host's */
+static inline uint64_t mkv_wire_order(uint64_t value)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(value);
+#else
+    return value;
+#endif
+}
+
+/** Integer of @a bytes bytes at any alignment; a constant number makes it one load. */
+static inline uint64_t mkv_wire_load(const uint8_t *p, unsigned bytes)
+{
+    uint64_t value = 0;
+
+    memcpy(&value, p, bytes);
+    return mkv_wire_order(value);
+}
+
+/** ... and one store. */
+static inline void mkv_wire_store(uint8_t *p, uint64_t value, unsigned bytes)
+{
+    value = mkv_wire_order(value);
+    memcpy(p, &value, bytes);
+}
+
 static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
 {
     const uint8_t *p = mkv_rbuf_get(rbuf, bytes);
-    uint64_t value = 0;
-    unsigned i;
 
-    for (i = 0; (p != NULL) && (i < bytes); ++i) {
-        value |= (uint64_t)p[i] << (8 * i);
-    }
-    return value;
+    return (p != NULL) ? mkv_wire_load(p, bytes) : 0;
 }
 
 #define mkv_rbuf_get_u8(_rbuf) ((uint8_t)mkv_rbuf_get_uint(_rbuf, 1))
@@ -54,9 +77,6 @@ static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
 
 /** Copy text of @a length bytes, cut to @a size, terminated. */
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
-
-/** Overwrite bytes at @a offset. */
-void mkv_wire_store(uint8_t *p, uint64_t value, unsigned bytes);
 
 /** Not cryptographic: finds bytes that were cut or flipped. */
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);
