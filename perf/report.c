@@ -58,6 +58,10 @@ static void perf_json_row(FILE *json, const perf_result_t *result)
             result->wall_ns);
     fprintf(json, ", \"gb_per_s\": %.3f",
             perf_ratio((double)result->bytes, (double)result->wall_ns));
+    fprintf(json,
+            ", \"flows\": %" PRIu64 ", \"first_end_ns\": %" PRIu64
+            ", \"last_end_ns\": %" PRIu64,
+            result->num_flows, result->first_end_ns, result->last_end_ns);
     fprintf(json, ", \"descs_before\": %" PRIu64 ", \"descs_after\": %" PRIu64,
             result->num_descs, result->num_merged);
     fprintf(json, ", \"ucp_calls\": %" PRIu64, result->num_ucp_calls);
@@ -113,7 +117,7 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
 
     printf("%14" PRIu64
            " %10.0f %12.3f %13.3f %13.1f %13.1f %13.1f %13.1f %13.1f %13.1f "
-           "%13.1f %13.1f %14.1f %12" PRIu64 " %12" PRIu64 "%s\n",
+           "%13.1f %13.1f %14.1f %12" PRIu64 " %12" PRIu64,
            result->block_size,
            perf_ratio((double)result->num_descs, (double)result->num_requests),
            perf_ratio((double)result->bytes, (double)result->wall_ns),
@@ -127,8 +131,13 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
            perf_us((double)perf_histogram_permille(&result->tx, 990)),
            perf_us((double)perf_histogram_permille(&result->tx, 999)),
            perf_ratio((double)result->cpu_ns, (double)result->num_descs),
-           result->num_descs, result->num_merged,
-           result->is_checked ? "  every byte checked" : "");
+           result->num_descs, result->num_merged);
+    if (result->num_flows > 1) {
+        printf("  first of %" PRIu64 " ends at %.0f %%", result->num_flows,
+               100 * perf_ratio((double)result->first_end_ns,
+                                (double)result->last_end_ns));
+    }
+    printf("%s\n", result->is_checked ? "  every byte checked" : "");
     fflush(stdout);
 
     if (report->json != NULL) {

@@ -23,6 +23,13 @@ void perf_result_merge(perf_result_t *result, const perf_result_t *other)
         result->block_size = other->block_size;
     }
 
+    if ((result->num_flows == 0) || (other->first_end_ns < result->first_end_ns)) {
+        result->first_end_ns = other->first_end_ns;
+    }
+    if (other->last_end_ns > result->last_end_ns) {
+        result->last_end_ns = other->last_end_ns;
+    }
+    result->num_flows += other->num_flows;
     result->is_active = 1;
     result->num_requests += other->num_requests;
     result->num_descs += other->num_descs;

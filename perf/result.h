@@ -22,6 +22,9 @@ typedef struct perf_result {
     uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
     uint64_t bytes;         /**< Moved */
     uint64_t wall_ns;       /**< From the first post to the last completion */
+    uint64_t num_flows;     /**< Sweeps: pairs of processes, each way */
+    uint64_t first_end_ns;  /**< From the first post to the end of the first flow */
+    uint64_t last_end_ns;   /**< ... and of the last one */
     uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */

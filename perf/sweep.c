@@ -178,6 +178,7 @@ static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *see
                                now_ns - flow->posted_ns[*seen % depth]);
         }
     }
+    flow->end_ns = now_ns;
 }
 
 int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
@@ -276,6 +277,27 @@ void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
     }
 }
 
+/* When the first and the last of my flows had moved all: apart as far as they were
+ * served unequally. */
+static void perf_sweep_ends(perf_sweep_t *sweep, uint64_t start_ns)
+{
+    perf_result_t *result = &sweep->result;
+    const perf_flow_t *flow;
+    uint64_t ns;
+
+    for (flow = sweep->flows; flow < sweep->flows + sweep->num_flows; ++flow) {
+        if (!flow->is_mine) {
+            continue;
+        }
+        ns = flow->end_ns - start_ns;
+        result->first_end_ns = ((result->num_flows == 0) || (ns < result->first_end_ns))
+                                   ? ns
+                                   : result->first_end_ns;
+        result->last_end_ns = (ns > result->last_end_ns) ? ns : result->last_end_ns;
+        ++result->num_flows;
+    }
+}
+
 static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
                               uint64_t warmup)
 {
@@ -299,6 +321,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
         return -1;
     }
     sweep->result.wall_ns = perf_clock_ns() - start_ns;
+    perf_sweep_ends(sweep, start_ns);
     sweep->result.cpu_ns += sweep->ops->cpu_ns(sweep->engine) - cpu_ns;
     perf_sweep_account(sweep, batch, num_iter, warmup);
     if (perf_sweep_barrier(sweep) != 0) {

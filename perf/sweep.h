@@ -33,6 +33,7 @@ typedef struct perf_flow {
     uint32_t *local, *remote;
     uint64_t num_posted;
     uint64_t *posted_ns; /**< Of posts in flight, at number % pipeline_depth */
+    uint64_t end_ns;     /**< When the last post had ended */
 } perf_flow_t;
 
 typedef struct perf_sweep {
