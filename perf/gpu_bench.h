@@ -102,6 +102,10 @@ void gpu_bench_measure(const char *what, method_t method, size_t size);
 void gpu_bench_restore_source(void);
 
 
+/** The ways to move one small piece, and what each takes, in gpu_latency.c. */
+void gpu_latency(void);
+
+
 /** Parts of gpu_limits that say why, in gpu_reasons.c. */
 void gpu_reasons_list(void);
 void gpu_reasons_duplex(void);

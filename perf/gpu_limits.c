@@ -14,9 +14,7 @@
 #include <unistd.h>
 
 #define MIB (1ul << 20)
-#define COPY_DEFAULT 4
 #define MIXED_LENGTH (64 * MIB)
-#define LATENCY_COUNT 200
 
 
 static void part(const char *title)
@@ -278,63 +276,10 @@ static void part_contiguous(void)
     bench.count = usual;
 }
 
-static double latency_of(int kind, size_t size)
-{
-    gpu_device_t *device = &bench.devices[0];
-    gpu_lane_t *lane = &device->lanes[0];
-    double total[LATENCY_COUNT];
-    muct_xgmi_list_t list;
-    double start;
-    unsigned i;
-
-    for (i = 0; i < LATENCY_COUNT; ++i) {
-        start = gpu_now_us();
-        if (kind == 2) {
-            muct_xgmi_list_init(&list, bench.memory[0], 1);
-            muct_xgmi_list_add(&list, (uintptr_t)bench.devices[1].pool,
-                               (uintptr_t)device->pool, size);
-            gpu_launch(&bench.gpu, device, lane, &list, bench.blocks);
-            gpu_wait(lane);
-        } else {
-            gpu_check(bench.gpu.copy_async(bench.devices[1].pool, device->pool, size,
-                                           COPY_DEFAULT, lane->stream),
-                      "hipMemcpyAsync");
-            if (kind == 0) {
-                gpu_check(bench.gpu.stream_synchronize(lane->stream),
-                          "hipStreamSynchronize");
-            } else {
-                gpu_check(bench.gpu.write_value(lane->stream,
-                                                (void *)(uintptr_t)lane->flag,
-                                                ++lane->sequence, 0),
-                          "hipStreamWriteValue32");
-                gpu_wait(lane);
-            }
-        }
-        total[i] = gpu_now_us() - start;
-    }
-    return gpu_bench_median(total, LATENCY_COUNT);
-}
-
 static void part_latency(void)
 {
-    static const char *const names[] = {"copy + synchronize", "copy + value + spin",
-                                        "kernel + spin"};
-    static const size_t sizes[] = {8, 4096, 65536, 262144};
-    size_t i;
-    int kind;
-
     part("one small piece, waited for");
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        for (kind = 0; kind < 3; ++kind) {
-            if (((kind == 1) && (bench.gpu.write_value == NULL)) ||
-                ((kind == 2) && !gpu_bench_can(PUSH))) {
-                continue;
-            }
-            gpu_bench_row(names[kind], sizes[i], 1, bench.blocks,
-                          latency_of(kind, sizes[i]), 0, "timed only");
-        }
-    }
+    gpu_latency();
 }
 
 /* Launches on the background stream that keep the device's memory busy. */

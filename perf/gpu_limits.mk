@@ -1,7 +1,7 @@
 # gpu_limits: what the GPUs can do without UCX.
 noinst_PROGRAMS += perf/gpu_limits
 perf_gpu_limits_SOURCES = perf/gpu_limits.c perf/gpu_bench.c perf/gpu_bench.h \
-	perf/gpu_cache.c perf/gpu_cache.h perf/gpu_models.c \
+	perf/gpu_cache.c perf/gpu_cache.h perf/gpu_latency.c perf/gpu_models.c \
 	perf/gpu_reasons.c perf/gpu_runtime.c perf/gpu_runtime.h \
 	src/blocks.c src/blocks.h ucx_plugin/xgmi/xgmi_list.c
 perf_gpu_limits_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE

@@ -40,6 +40,10 @@
     X(stream_destroy, "hipStreamDestroy", (void *stream))                              \
     X(stream_synchronize, "hipStreamSynchronize", (void *stream))                      \
     X(stream_query, "hipStreamQuery", (void *stream))                                  \
+    X(event_create, "hipEventCreateWithFlags", (void **event, unsigned flags))         \
+    X(event_destroy, "hipEventDestroy", (void *event))                                 \
+    X(event_record, "hipEventRecord", (void *event, void *stream))                     \
+    X(event_query, "hipEventQuery", (void *event))                                     \
     X(module_load, "hipModuleLoadData", (void **module, const void *image))            \
     X(module_unload, "hipModuleUnload", (void *module))                                \
     X(module_get_function, "hipModuleGetFunction",                                     \
@@ -65,6 +69,12 @@ typedef struct gpu_runtime {
     int version;
     char name[128]; /**< Of device 0 */
 } gpu_runtime_t;
+
+/** What hipEventQuery() and hipStreamQuery() say of work that is not over */
+#define GPU_NOT_READY 600
+
+/** hipEventDisableTiming */
+#define GPU_EVENT_NO_TIMING 2
 
 /** A stream with what launches on it share. */
 typedef struct gpu_lane {

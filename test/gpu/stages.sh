@@ -166,10 +166,12 @@ latency_raw() {
 }
 
 latency_ratios() {
-    local raw file name
+    local raw rested file name
+    local us='", "size": 4096,.*"us": \([0-9.]*\),.*/\1/p'
 
-    raw=$(sed -n 's/.*"copy + synchronize", "size": 4096,.*"us": \([0-9.]*\),.*/\1/p' "$out/gpu_latency.json")
-    echo "4 KiB: copy + synchronize takes $raw us; times that:"
+    raw=$(sed -n "s/.*\"copy + synchronize$us" "$out/gpu_latency.json")
+    rested=$(sed -n "s/.*\"copy + synchronize, 10 us of rest$us" "$out/gpu_latency.json")
+    echo "4 KiB: copy + synchronize takes $raw us, $rested us with 10 us of rest between two; times the first:"
     for file in "$out"/kv-latency-*.json; do
         name=${file##*/kv-latency-}
         sed -n 's/.*"tx_us": {"avg": \([0-9.]*\), "p50": \([0-9.]*\), "p99": \([0-9.]*\),.*/\1 \2 \3/p' "$file" |
@@ -182,16 +184,19 @@ latency_ratios() {
 
 latency_all() {
     local run=(--total_buffer_size 64m --num_iter 20000 --warmup_iter 500 --check_consistency)
-    local tls api
+    local tls api i again="1 2 3"
 
     [ -z "$fake" ] || run=(--total_buffer_size 1m --num_iter 50 --warmup_iter 5 --check_consistency)
+    [ -z "$fake" ] || again=1
     [ -s "$out/gpu_latency.json" ] || stage "latency, raw" 30 latency_raw
     for tls in posix tcp; do
         kv_setting=(UCX_TLS="mori_xgmi,$tls,tcp" UCX_POSIX_ERROR_HANDLING=y)
         [ $tls != tcp ] || kv_setting=("UCX_TLS=mori_xgmi,tcp")
         for api in ucp mkv; do
-            stage "latency, put and notification by $tls, $api" 30 kv "latency-notify-$tls-$api" \
-                --scheme pingpong --api $api "${run[@]}"
+            for i in $again; do
+                stage "latency, put and notification by $tls, $api, $i" 30 kv "latency-notify-$tls-$api-$i" \
+                    --scheme pingpong --api $api "${run[@]}"
+            done
         done
         stage "latency, put and flush beside $tls" 30 kv "latency-put-$tls" --api ucp "${run[@]}"
         stage "latency, get and flush beside $tls" 30 kv "latency-get-$tls" --api ucp --op_type READ "${run[@]}"
