@@ -133,6 +133,12 @@ kv_all() {
                 --scheme $name --num_target_dev $((num_gpus - 1))
         done
     fi
+    # fair, whatever the links are: the others only receive, so one GPU can have them all
+    kv_setting=("HIP_VISIBLE_DEVICES=0,1,1,1")
+    stage "kv onetomany, 3 others on one GPU" 40 kv "fan-shared" "${sweep[@]}" --scheme onetomany --num_target_dev 3
+    stage "kv onetomany, 3 others on one GPU, UCP list" 40 kv "fan-shared-sgl" "${sweep[@]}" --api ucp_sgl \
+        --scheme onetomany --num_target_dev 3
+    kv_setting=()
     stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
     stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
     kv_models
