@@ -7,6 +7,12 @@
 UCX_VFS_ENABLE=n
 export UCX_VFS_ENABLE
 
+# When it is loaded UCX patches half a dozen functions of libc and spins 50 ms for each, in
+# case that a thread is among the bytes it changes. Tests load it thousands of times, and
+# before they have threads.
+UCX_MEM_BISTRO_GRACE_DURATION=100us
+export UCX_MEM_BISTRO_GRACE_DURATION
+
 # Check gives a case four seconds. That says nothing on a busy machine with a sanitizer;
 # a case that hangs is seen as well after a minute. Those that wait have limits of their own.
 CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT-60}
