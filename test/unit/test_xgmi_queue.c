@@ -361,15 +361,22 @@ START_TEST(posting_starts_an_idle_device_early)
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
     ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
-    for (; i < 60; ++i) {
+    ck_assert_int_eq(put(i++ * 1000, 500), UCS_OK);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    for (; i < 16 + 31; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    /* the second one is twice as long */
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    for (; i < 100; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
     /* two are enough: the rest is gathered */
     ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 2);
     ck_assert_uint_eq(num_done, 0);
     call_hold("hipcpu_release");
-    finish(60);
-    for (i = 0; i < 60; ++i) {
+    finish(100);
+    for (i = 0; i < 100; ++i) {
         ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
     }
     muct_xgmi_queue_destroy(queue, UCS_OK);

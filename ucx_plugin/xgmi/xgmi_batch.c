@@ -84,6 +84,23 @@ static ucs_status_t muct_xgmi_batch_alloc(muct_xgmi_queue_t *queue,
     return UCS_OK;
 }
 
+/*
+ * From how many entries on posting starts the batch: twice as many for each one that is
+ * started and not finished. A long list is posted without progress, which alone
+ * finishes batches: they last for all of it, and launches grow until they cost little
+ * beside what they copy.
+ */
+static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
+{
+    size_t count = queue->config->early_start;
+    unsigned i;
+
+    for (i = 0; (i < queue->num_started) && (count <= queue->config->list_size); ++i) {
+        count *= 2;
+    }
+    return (count == 0) ? queue->config->list_size + 1 : count;
+}
+
 ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     ucs_status_t status;
@@ -108,9 +125,7 @@ ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
     queue->num_runs = 0;
     ++queue->stamp;
     muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
-    queue->early = batch->entries + ((queue->config->early_start == 0)
-                                         ? queue->config->list_size + 1
-                                         : queue->config->early_start);
+    queue->early = batch->entries + muct_xgmi_queue_early_start(queue);
     return UCS_OK;
 }
 
