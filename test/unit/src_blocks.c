@@ -40,7 +40,8 @@ static void reference(const uint32_t *local, const uint32_t *remote, size_t num,
     }
 }
 
-/* The runs, laid out again, are the pairs; no two neighbours could have been one */
+/* The runs, laid out again, are the pairs; no two neighbours could have been one. Check
+ * writes to a file for each assertion of its own that holds, and here are millions. */
 static void check_runs(const mkv_run_t *runs, size_t num_runs, const pair_t *pairs,
                        size_t num)
 {
@@ -48,18 +49,22 @@ static void check_runs(const mkv_run_t *runs, size_t num_runs, const pair_t *pai
     uint32_t k;
 
     for (i = 0; i < num_runs; ++i) {
-        ck_assert_uint_gt(runs[i].count, 0);
-        ck_assert_uint_eq(runs[i].pos, at);
+        MKV_REQUIRE(runs[i].count > 0, "run %zu is empty", i);
+        MKV_REQUIRE(runs[i].pos == at, "run %zu begins at %u, not at %zu", i,
+                    runs[i].pos, at);
+        MKV_REQUIRE(runs[i].count <= num - at, "run %zu: %u blocks, %zu are left", i,
+                    runs[i].count, num - at);
         for (k = 0; k < runs[i].count; ++k, ++at) {
-            ck_assert_uint_lt(at, num);
-            ck_assert_uint_eq(runs[i].local + k, pairs[at].local);
-            ck_assert_uint_eq(runs[i].remote + k, pairs[at].remote);
+            MKV_REQUIRE((runs[i].local + k == pairs[at].local) &&
+                            (runs[i].remote + k == pairs[at].remote),
+                        "block %zu is %u and %u, not %u and %u", at, runs[i].local + k,
+                        runs[i].remote + k, pairs[at].local, pairs[at].remote);
         }
-        if (i > 0) {
-            ck_assert(
+        MKV_REQUIRE(
+            (i == 0) ||
                 ((uint64_t)runs[i - 1].local + runs[i - 1].count != runs[i].local) ||
-                ((uint64_t)runs[i - 1].remote + runs[i - 1].count != runs[i].remote));
-        }
+                ((uint64_t)runs[i - 1].remote + runs[i - 1].count != runs[i].remote),
+            "runs %zu and %zu could be one", i - 1, i);
     }
     ck_assert_uint_eq(at, num);
 }
