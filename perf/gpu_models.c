@@ -27,6 +27,7 @@ typedef struct model_way {
     const char *name;
     bool is_pull;
     bool is_by_layer;
+    unsigned num_lanes; /* mori_xgmi has one a device and direction */
 } model_way_t;
 
 /* One request, merged. */
@@ -66,16 +67,18 @@ typedef struct model_figures {
     unsigned num_launches; /* of the last one */
 } model_figures_t;
 
-static const model_way_t ways[] = {{"push by layer", false, true},
-                                   {"pull at once", true, false},
-                                   {"push at once", false, false}};
+static const model_way_t ways[] = {{"push by layer", false, true, 1},
+                                   {"pull at once", true, false, 1},
+                                   {"push at once", false, false, 1},
+                                   {"push by layer, two streams", false, true, 2},
+                                   {"push at once, two streams", false, false, 2}};
 
 
 /* ---- moving ---- */
 
 static gpu_lane_t *mover_lane(const model_mover_t *mover, unsigned launch)
 {
-    return &mover->device->lanes[launch % GPU_MAX_LANES];
+    return &mover->device->lanes[launch % mover->models->way->num_lanes];
 }
 
 /* The next list; its memory is free when the launch that had it before is over. */

@@ -12,6 +12,8 @@ enum { PERF_PROGRESS_WIDTH = 40, PERF_PROGRESS_PERIOD_NS = 100000000 };
 
 static struct {
     uint64_t next_ns;
+    int is_asked; /* whether there is a terminal */
+    int is_terminal;
     int is_shown;
 } perf_progress;
 
@@ -21,7 +23,11 @@ void perf_progress_show(const char *what, uint64_t done, uint64_t total)
     uint64_t now_ns;
     int filled;
 
-    if (!isatty(STDERR_FILENO) || (total == 0)) {
+    if (!perf_progress.is_asked) { /* once: it is a system call */
+        perf_progress.is_asked = 1;
+        perf_progress.is_terminal = isatty(STDERR_FILENO);
+    }
+    if (!perf_progress.is_terminal || (total == 0)) {
         return;
     }
     now_ns = perf_clock_ns();

@@ -208,6 +208,29 @@ tuning_models() {
     kv_collect "tuning${kv_suffix:-}"
 }
 
+# Long lists of blocks that are scattered over little and over much memory, and the models'
+# lists with other numbers of thread blocks.
+long_lists() {
+    local size total
+
+    for size in 4096 18432; do
+        for total in 2g 16g; do
+            stage "lists up to 65536 of $size in $total" 30 kv "long-$size-$total" --api ucp_sgl --total_buffer_size $total \
+                --num_iter 50 --warmup_iter 5 --large_blk_iter_ftr 1 --start_batch_size 4096 --max_batch_size 65536 \
+                --start_block_size $size --max_block_size $size --pipeline_depth 2
+        done
+    done
+    kv_collect "long${kv_suffix:-}"
+    for size in 8 16; do
+        stage "models by $size thread blocks" 90 inside perf/gpu_limits --parts models --pool 1 --count 1 --blocks $size &&
+            cat "$work/stage.log" >>"$report"
+    done
+}
+
+stage_release_long() {
+    over_release long_lists
+}
+
 stage_release_tuning() {
     over_release tuning_models
 }
