@@ -239,7 +239,7 @@ END_TEST
 
 START_TEST(a_random_list)
 {
-    const size_t size = is_slow() ? (1 << 18) : (1 << 20);
+    const size_t size = is_slow() ? (1 << 18) : (1 << 19);
     unsigned char *src = malloc(size);
     unsigned char *dst = calloc(1, size);
     unsigned char *expected = calloc(1, size);
