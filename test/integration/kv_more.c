@@ -212,6 +212,9 @@ START_TEST(memory_is_new_at_done)
     if (rounds != NULL) {
         story.rounds = (uint32_t)strtoul(rounds, NULL, 10);
     }
+#ifdef __SANITIZE_ADDRESS__
+    story.rounds = (story.rounds + 9) / 10; /* they see no order of bytes */
+#endif
     tell(&story);
     mkv_test_pass("memory_is_new_at_done", "%u rounds", story.rounds);
 }
