@@ -2,6 +2,7 @@
 
 #include "test/support/mkv_test.h"
 
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,18 +119,32 @@ static uint64_t mkv_pattern_word(uint64_t seed, uint64_t position)
     return mkv_test_mix((seed + 1) * 0x9e3779b97f4a7c15ull + (position >> 3));
 }
 
+static uint8_t mkv_pattern_byte(uint64_t seed, uint64_t position)
+{
+    return (uint8_t)(mkv_pattern_word(seed, position) >> ((position & 7) * 8));
+}
+
+/* Whole words of the pattern at once, which nearly all of a large buffer is. */
+static int mkv_pattern_is_word(uint64_t position, size_t length)
+{
+    return ((position & 7) == 0) && (length >= sizeof(uint64_t));
+}
+
 void mkv_pattern_fill(void *buffer, size_t length, uint64_t seed, uint64_t offset)
 {
     uint8_t *p = buffer;
-    uint64_t word = 0;
-    size_t i;
+    uint64_t word;
+    size_t i = 0;
 
-    for (i = 0; i < length; ++i) {
-        if ((i == 0) || (((offset + i) & 7) == 0)) {
-            word = mkv_pattern_word(seed, offset + i);
+    while (i < length) {
+        if (mkv_pattern_is_word(offset + i, length - i)) {
+            word = htole64(mkv_pattern_word(seed, offset + i));
+            memcpy(&p[i], &word, sizeof(word));
+            i += sizeof(word);
+        } else {
+            p[i] = mkv_pattern_byte(seed, offset + i);
+            ++i;
         }
-
-        p[i] = (uint8_t)(word >> (((offset + i) & 7) * 8));
     }
 }
 
@@ -137,17 +152,21 @@ size_t mkv_pattern_check(const void *buffer, size_t length, uint64_t seed,
                          uint64_t offset)
 {
     const uint8_t *p = buffer;
-    uint64_t word = 0;
-    size_t i;
+    uint64_t word;
+    size_t i = 0;
 
-    for (i = 0; i < length; ++i) {
-        if ((i == 0) || (((offset + i) & 7) == 0)) {
-            word = mkv_pattern_word(seed, offset + i);
+    while (i < length) {
+        if (mkv_pattern_is_word(offset + i, length - i)) {
+            word = htole64(mkv_pattern_word(seed, offset + i));
+            if (memcmp(&p[i], &word, sizeof(word)) == 0) {
+                i += sizeof(word);
+                continue;
+            }
         }
-
-        if (p[i] != (uint8_t)(word >> (((offset + i) & 7) * 8))) {
+        if (p[i] != mkv_pattern_byte(seed, offset + i)) {
             break;
         }
+        ++i;
     }
 
     return i;
