@@ -85,17 +85,17 @@ static ucs_status_t muct_xgmi_batch_alloc(muct_xgmi_queue_t *queue,
 }
 
 /*
- * From how many entries on posting starts the batch: twice as many for each one that is
- * started and not finished. A long list is posted without progress, which alone
- * finishes batches: they last for all of it, and launches grow until they cost little
- * beside what they copy.
+ * From how many entries on posting starts the batch. A long list is posted without
+ * progress, which alone finishes batches: when half of them are used, each further one
+ * takes twice as many, so that they last.
  */
 static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
 {
     size_t count = queue->config->early_start;
     unsigned i;
 
-    for (i = 0; (i < queue->num_started) && (count <= queue->config->list_size); ++i) {
+    for (i = queue->config->num_lists / 2;
+         (i <= queue->num_started) && (count <= queue->config->list_size); ++i) {
         count *= 2;
     }
     return (count == 0) ? queue->config->list_size + 1 : count;

@@ -62,8 +62,8 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
 
     {"EARLY_START", "1024",
      "Copies in a list from which posting starts it when the GPU has little to do,\n"
-     "instead of the next progress, a number. Each started list doubles it, so that\n"
-     "long lists make few, large launches. 0 leaves it to progress.",
+     "instead of the next progress, a number. When half of LISTS are used it doubles\n"
+     "with each further one, so that they last. 0 leaves it to progress.",
      ucs_offsetof(muct_xgmi_iface_config_t, early_start), UCS_CONFIG_TYPE_UINT},
 
     {"KERNEL", "y",

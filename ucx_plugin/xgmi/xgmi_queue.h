@@ -71,8 +71,8 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
     unsigned list_size;   /**< Entries, and operations, of a batch */
     unsigned max_started; /**< Started batches after which more is gathered */
-    unsigned early_start; /**< Entries from which posting starts a list, twice as many
-                               for each that is started already; 0: never */
+    unsigned early_start; /**< Entries from which posting starts a list, more when half
+                               of them are used; 0: never */
     unsigned max_calls;   /**< Entries up to which copy calls are made */
     unsigned max_blocks;  /**< Thread blocks of a launch */
     unsigned num_engines; /**< Streams a long run is split over */
