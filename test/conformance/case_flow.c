@@ -400,6 +400,23 @@ static ucs_status_t ct_pending_run(uct_pending_req_t *req)
     return UCS_OK;
 }
 
+/* A flush that waits behind requests, and before others. */
+static ucs_status_t ct_pending_flush(uct_pending_req_t *req)
+{
+    ct_pending_t *pending = ucs_container_of(req, ct_pending_t, req);
+    ucs_status_t status;
+
+    ++pending->num_calls;
+    status = uct_ep_flush(pending->ct->ep, UCT_FLUSH_FLAG_LOCAL, NULL);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    ck_assert_msg(!UCS_STATUS_IS_ERR(status), "%s", ucs_status_string(status));
+    pending->order = (*pending->num_done)++;
+    return UCS_OK;
+}
+
 static void ct_pending_purged(uct_pending_req_t *req, void *arg)
 {
     ct_pending_t *pending = ucs_container_of(req, ct_pending_t, req);
@@ -415,16 +432,17 @@ static int ct_pending_is_done(void *arg)
     return *num_done == CT_FLOW_PENDING;
 }
 
-/* Returns how many were queued; UCS_ERR_BUSY says that there is room again. */
+/* Every second one is of another kind. Returns how many were queued; UCS_ERR_BUSY says
+ * that there is room again. */
 static int ct_pending_add(ct_t *ct, ct_flow_t *flow, ct_pending_t *pending,
-                          int *num_done)
+                          int *num_done, uct_pending_callback_t second)
 {
     ucs_status_t status;
     int i;
 
     for (i = 0; i < CT_FLOW_PENDING; ++i) {
         memset(&pending[i], 0, sizeof(pending[i]));
-        pending[i].req.func = ct_pending_run;
+        pending[i].req.func = (i % 2 == 0) ? ct_pending_run : second;
         pending[i].ct = ct;
         pending[i].flow = flow;
         pending[i].index = i;
@@ -440,7 +458,7 @@ static int ct_pending_add(ct_t *ct, ct_flow_t *flow, ct_pending_t *pending,
     return i;
 }
 
-static void pending_requests_run_in_order(ct_t *ct)
+static void ct_pending_run_all(ct_t *ct, uct_pending_callback_t second)
 {
     ct_pending_t pending[CT_FLOW_PENDING];
     int num_done = 0, i;
@@ -451,7 +469,7 @@ static void pending_requests_run_in_order(ct_t *ct)
     }
 
     if (ct_flow_fill(ct, &flow) > 0) {
-        ck_assert_int_eq(ct_pending_add(ct, &flow, pending, &num_done),
+        ck_assert_int_eq(ct_pending_add(ct, &flow, pending, &num_done, second),
                          CT_FLOW_PENDING);
         ck_assert_int_eq(num_done, 0); /* never from inside of add */
         ct_cmd(ct, CT_CMD_AM_STATS, 0, 0, 0, 0, 0);
@@ -470,6 +488,16 @@ static void pending_requests_run_in_order(ct_t *ct)
     ct_flow_close(ct, &flow);
 }
 
+static void pending_requests_run_in_order(ct_t *ct)
+{
+    ct_pending_run_all(ct, ct_pending_run);
+}
+
+static void flushes_among_pending_requests_end(ct_t *ct)
+{
+    ct_pending_run_all(ct, ct_pending_flush);
+}
+
 static void purged_requests_come_back_once(ct_t *ct)
 {
     ct_pending_t pending[CT_FLOW_PENDING];
@@ -482,7 +510,7 @@ static void purged_requests_come_back_once(ct_t *ct)
     }
 
     if (ct_flow_fill(ct, &flow) > 0) {
-        ck_assert_int_eq(ct_pending_add(ct, &flow, pending, &num_done),
+        ck_assert_int_eq(ct_pending_add(ct, &flow, pending, &num_done, ct_pending_run),
                          CT_FLOW_PENDING);
         uct_ep_pending_purge(ct->ep, ct_pending_purged, &num_purged);
         ck_assert_uint_eq(num_purged, CT_FLOW_PENDING);
@@ -581,6 +609,8 @@ const ct_case_t ct_cases_flow[] = {
     {"full_queue_is_told_and_recovers", .run = full_queue_is_told_and_recovers},
     {"pending_requests_run_in_order", .flags = UCT_IFACE_FLAG_PENDING,
      .run = pending_requests_run_in_order},
+    {"flushes_among_pending_requests_end", .flags = UCT_IFACE_FLAG_PENDING,
+     .run = flushes_among_pending_requests_end},
     {"purged_requests_come_back_once", .flags = UCT_IFACE_FLAG_PENDING,
      .run = purged_requests_come_back_once},
     {"pending_add_is_busy_while_there_is_room", .flags = UCT_IFACE_FLAG_PENDING,

@@ -30,8 +30,8 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
 
     /* Copies are visible to all devices when they are over, so local means remote. */
     (void)flags;
-    if (ep->pending != NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    if ((ep->pending != NULL) && !ep->is_dispatching) {
+        return UCS_ERR_NO_RESOURCE; /* behind those that wait */
     }
     if (ep->num_not_over == 0) {
         return UCS_OK;
@@ -121,7 +121,7 @@ ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
         return UCS_ERR_BUSY; /* try again: it will work now */
     }
 
-    if (ep->pending == NULL) {
+    if ((ep->pending == NULL) && !ep->is_dispatching) {
         ucs_list_add_tail(&iface->waiting_eps, &ep->waiting);
     }
     muct_xgmi_ep_pending_push(ep, req);
@@ -138,7 +138,9 @@ void muct_xgmi_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
         return;
     }
 
-    ucs_list_del(&ep->waiting);
+    if (!ep->is_dispatching) {
+        ucs_list_del(&ep->waiting);
+    }
     req = ep->pending;
     ep->pending = NULL;
     ep->pending_tail = &ep->pending;
