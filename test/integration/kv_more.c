@@ -601,7 +601,11 @@ START_TEST(sixty_four_transfers_at_once)
     }
     ck_assert_uint_eq(kv_stats(&side).xfers_open, NUM_XFERS);
     ck_assert_uint_eq(count_threads(&progress), threads);
-    ck_assert_uint_eq(progress, (unsigned)atoi(many_threads[_i]));
+    ck_assert_uint_ge(progress, (unsigned)atoi(many_threads[_i]));
+    if (getenv("MKV_TEST_REAL_HIP") == NULL) {
+        /* a GPU's driver makes threads, which inherit the name of their maker */
+        ck_assert_uint_eq(progress, (unsigned)atoi(many_threads[_i]));
+    }
     for (i = 0; i < NUM_XFERS; ++i) {
         (void)kv_wait_event(&side, MKV_EV_QUIET, xfers[i]);
         KV_OK(query(xfers[i]).status);
