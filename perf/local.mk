@@ -59,6 +59,7 @@ EXTRA_DIST += perf/README.md perf/bench.sh \
 	perf/results/h200x2-host2-mori_kv_perf-release.json \
 	perf/results/h200x2-host2-mori_kv_perf.json \
 	perf/results/h200x2-host2-spread.json \
+	perf/results/h200x2-host3-latency-release.json \
 	perf/results/h200x2-latency-release.json \
 	perf/results/h200x2-latency.json \
 	perf/results/h200x2-long-release.json \
