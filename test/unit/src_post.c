@@ -286,6 +286,7 @@ START_TEST(gates_open_by_signal)
 {
     mkv_gate_t gate = {.id = 5};
     mkv_xfer_t *active, *passive;
+    mkv_xfer_attr_t attr;
     mkv_plan_t *plan;
 
     pair_setup();
@@ -295,7 +296,8 @@ START_TEST(gates_open_by_signal)
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
-    ck_assert_str_eq(pair_query(active).waiting_for, "leg 0 (peer B): a gate");
+    attr = pair_query(active);
+    ck_assert_str_eq(attr.waiting_for, "leg 0 (peer B): a gate");
     IS(mkv_gate_signal(A->ctx, 6), MKV_ERR_NOTFOUND);
     OK(mkv_gate_signal(A->ctx, 5));
     pair_run();
