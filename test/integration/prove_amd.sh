@@ -29,7 +29,7 @@ report=$out/report.txt
 head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
 for what in 'libhipcpu device 0' ', 0 with wrong bytes' 'every byte checked' \
     'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
-    'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv *avg'; do
+    'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv-1 *avg'; do
     grep -q -e "$what" "$report" || die "the report has no '$what'"
 done
 if grep -E 'skipped|FAILED' "$report"; then
