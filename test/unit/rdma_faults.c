@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/unit/rdma_rig.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
 #include <check.h>
@@ -423,16 +424,7 @@ static Suite *faults_suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int failed;
-
     rig_find_module();
     mkv_test_init();
-    runner = srunner_create(faults_suite());
-    srunner_set_fork_status(runner,
-                            CK_FORK); /* each case has an environment of its own */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return mkv_check_run_forked(faults_suite());
 }

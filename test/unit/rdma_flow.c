@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/unit/rdma_rig.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
 #include <check.h>
@@ -507,16 +508,7 @@ static Suite *flow_suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int failed;
-
     rig_find_module();
     mkv_test_init();
-    runner = srunner_create(flow_suite());
-    srunner_set_fork_status(runner,
-                            CK_FORK); /* each case has an environment of its own */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return mkv_check_run_forked(flow_suite());
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/unit/rdma_rig.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 
@@ -448,19 +449,10 @@ static Suite *gpus_suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int failed;
-
     setenv("HIPCPU_DEVICES", "8", 1);
     setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
     setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
     rig_find_module();
     mkv_test_init();
-    runner = srunner_create(gpus_suite());
-    srunner_set_fork_status(runner,
-                            CK_FORK); /* each case has an environment of its own */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return mkv_check_run_forked(gpus_suite());
 }

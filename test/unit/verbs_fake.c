@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/fake/verbs/fake_verbs.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
 #include "test/unit/verbs_pair.h"
@@ -508,15 +509,6 @@ static Suite *fake_suite(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int failed;
-
     mkv_test_init();
-    runner = srunner_create(fake_suite());
-    srunner_set_fork_status(runner,
-                            CK_FORK); /* each case has an environment of its own */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return mkv_check_run_forked(fake_suite());
 }
