@@ -351,10 +351,9 @@ START_TEST(a_new_connection_has_its_own_lists)
 }
 END_TEST
 
-/* A list that two posts share is refused to the first, which is then repeated */
-START_TEST(a_refused_list_is_let_go_by_its_post)
+/* Connected, with a plan of several lists and a transfer */
+static void open_short_lists(void)
 {
-    const mkv_sel_t cache = {.component_mask = 1};
     mkv_region_id_t id;
 
     pair_set("SGL_MAX", "50");
@@ -363,6 +362,14 @@ START_TEST(a_refused_list_is_let_go_by_its_post)
     refill();
     make_plan(0);
     bind_write();
+}
+
+/* A list that two posts share is refused to the first, which is then repeated */
+START_TEST(a_refused_list_is_let_go_by_its_post)
+{
+    const mkv_sel_t cache = {.component_mask = 1};
+
+    open_short_lists();
     fake_ucp_hold(CALLS);
     fake_ucp_fail(FAKE_UCP_LIST, 0, UCS_ERR_UNSUPPORTED);
     post(0, &cache);
@@ -381,14 +388,8 @@ START_TEST(lists_outlive_a_transfer_that_fails)
 {
     const mkv_sel_t cache = {.component_mask = 1};
     mkv_xfer_t *failed, *failed_passive;
-    mkv_region_id_t id;
 
-    pair_set("SGL_MAX", "50");
-    open_sides(&id);
-    pair_connect(0, 1);
-    refill();
-    make_plan(0);
-    bind_write();
+    open_short_lists();
     failed = active;
     failed_passive = passive;
     fake_ucp_hold(CALLS);
