@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COPY_DEFAULT 4
 #define POISON 0xee
 
 bench_t bench;
@@ -137,7 +136,7 @@ static double run_loop(int set)
     for (i = 0; i < bench.count; ++i, ++piece) {
         gpu_check(bench.gpu.copy_async(bench.devices[1].pool + piece->dst,
                                        bench.devices[0].pool + piece->src,
-                                       piece->length, COPY_DEFAULT, stream),
+                                       piece->length, GPU_COPY_DEFAULT, stream),
                   "hipMemcpyAsync");
     }
     submitted = gpu_now_us();
@@ -219,12 +218,13 @@ const char *gpu_bench_check(method_t method, int set)
     gpu_check(bench.gpu.set_device(1), "hipSetDevice");
     gpu_check(bench.gpu.fill(bench.devices[1].pool, POISON, bench.pool_size),
               "hipMemset");
-    gpu_check(bench.gpu.copy(bench.host_dst, bench.devices[1].pool, 1, COPY_DEFAULT),
-              "hipMemcpy"); /* waits for the fill */
+    gpu_check(
+        bench.gpu.copy(bench.host_dst, bench.devices[1].pool, 1, GPU_COPY_DEFAULT),
+        "hipMemcpy"); /* waits for the fill */
     gpu_bench_run(method, set);
     gpu_check(bench.gpu.set_device(1), "hipSetDevice");
     gpu_check(bench.gpu.copy(bench.host_dst, bench.devices[1].pool, bench.pool_size,
-                             COPY_DEFAULT),
+                             GPU_COPY_DEFAULT),
               "hipMemcpy");
 
     memcpy(sorted, bench.sets[set], bench.count * sizeof(*sorted));
@@ -268,6 +268,6 @@ void gpu_bench_measure(const char *what, method_t method, size_t size)
 void gpu_bench_restore_source(void)
 {
     gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
-                             COPY_DEFAULT),
+                             GPU_COPY_DEFAULT),
               "hipMemcpy");
 }

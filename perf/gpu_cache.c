@@ -13,7 +13,6 @@
 
 #define CACHE_WORKERS 8
 #define CACHE_BUFFER (8ul << 20)
-#define CACHE_COPY 4 /* hipMemcpyDefault */
 #define CACHE_POISON 0xee
 #define CACHE_POISON_WORD UINT64_C(0xeeeeeeeeeeeeeeee)
 #define CACHE_UNTOUCHED UINT32_MAX
@@ -77,7 +76,7 @@ static void look_at(cache_worker_t *worker, unsigned layer, size_t piece, size_t
 
     gpu_check(bench.gpu.copy(worker->buffer,
                              cache->layers[GPU_CACHE_DST][layer] + (piece * size),
-                             count * size, CACHE_COPY),
+                             count * size, GPU_COPY_DEFAULT),
               "hipMemcpy");
     for (i = 0; (i < count) && (worker->wrong[0] == '\0'); ++i) {
         if (!is_piece_good(cache, layer, piece + i, worker->buffer + (i * size))) {
@@ -101,7 +100,7 @@ static void make(const cache_worker_t *worker, unsigned layer, size_t piece,
 
     perf_pattern_make(worker->buffer, count * size, piece_seed(cache, layer, piece));
     gpu_check(bench.gpu.copy(cache->layers[GPU_CACHE_SRC][layer] + (piece * size),
-                             worker->buffer, count * size, CACHE_COPY),
+                             worker->buffer, count * size, GPU_COPY_DEFAULT),
               "hipMemcpy");
 }
 
@@ -203,8 +202,9 @@ void gpu_cache_poison(gpu_cache_t *cache)
                                  layer_size(cache)),
                   "hipMemset");
     }
-    gpu_check(bench.gpu.copy(&byte, cache->layers[GPU_CACHE_DST][0], 1, CACHE_COPY),
-              "hipMemcpy"); /* waits for the fills */
+    gpu_check(
+        bench.gpu.copy(&byte, cache->layers[GPU_CACHE_DST][0], 1, GPU_COPY_DEFAULT),
+        "hipMemcpy"); /* waits for the fills */
 }
 
 void gpu_cache_expect(gpu_cache_t *cache, const uint32_t *src, const uint32_t *dst,

@@ -8,7 +8,6 @@
 
 #include "gpu_bench.h"
 
-#define COPY_DEFAULT 4
 #define LATENCY_COUNT 200
 
 
@@ -32,7 +31,7 @@ static void latency_copy(const latency_way_t *way, gpu_lane_t *lane, void *event
                          size_t size)
 {
     gpu_check(bench.gpu.copy_async(bench.devices[1].pool, bench.devices[0].pool, size,
-                                   COPY_DEFAULT, lane->stream),
+                                   GPU_COPY_DEFAULT, lane->stream),
               "hipMemcpyAsync");
     switch (way->kind) {
     case BY_EVENT:

@@ -12,7 +12,6 @@
 
 #define REASONS_DEPTH 64
 #define REASONS_LISTS 4 /* in flight, each in memory of its own */
-#define REASONS_COPY 4  /* hipMemcpyDefault */
 
 
 /* The same launch with its list in pinned memory and in the device's own. */
@@ -33,7 +32,7 @@ void gpu_reasons_list(void)
         gpu_bench_fill_list(&list, (int)(i % NUM_SETS), false);
         gpu_check(bench.gpu.copy(memory, list.begin,
                                  muct_xgmi_list_count(&list) * sizeof(*list.begin),
-                                 REASONS_COPY),
+                                 GPU_COPY_DEFAULT),
                   "hipMemcpy");
         start = gpu_now_us();
         gpu_launch(&bench.gpu, device, &device->lanes[0], &list, bench.blocks);

@@ -70,6 +70,9 @@ typedef struct gpu_runtime {
     char name[128]; /**< Of device 0 */
 } gpu_runtime_t;
 
+/** hipMemcpyDefault: the runtime looks where both ends are */
+#define GPU_COPY_DEFAULT 4
+
 /** What hipEventQuery() and hipStreamQuery() say of work that is not over */
 #define GPU_NOT_READY 600
 
