@@ -190,19 +190,14 @@ stage_release() {
 
 # The models' requests under settings of the product that concern long lists.
 tuning_models() {
-    local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length --tp 8 --output_length 16)
-    local xgmi=UCX_MORI_XGMI_
+    local xgmi=UCX_MORI_XGMI_ op
 
     for kv_setting in ${xgmi}EARLY_START=1024 ${xgmi}EARLY_START=0 ${xgmi}EARLY_START=512 ${xgmi}EARLY_START=4096 \
         ${xgmi}MAX_STARTED=4 ${xgmi}LISTS=16 MORIKV_MAX_INFLIGHT_OPS=16384 ${xgmi}BLOCKS=16; do
-        stage "Llama 8k WRITE, $kv_setting" 20 kv "$kv_setting-l8w" --model Llama-3-70B --input_length 8192 \
-            --op_type WRITE --post layer "${model[@]}"
-        stage "Llama 8k READ, $kv_setting" 20 kv "$kv_setting-l8r" --model Llama-3-70B --input_length 8192 \
-            --op_type READ --post all "${model[@]}"
-        stage "DeepSeek 128k WRITE, $kv_setting" 20 kv "$kv_setting-d128w" --model DeepSeek-R1 --input_length 131072 \
-            --op_type WRITE --post layer "${model[@]}"
-        stage "DeepSeek 128k READ, $kv_setting" 20 kv "$kv_setting-d128r" --model DeepSeek-R1 --input_length 131072 \
-            --op_type READ --post all "${model[@]}"
+        for op in WRITE READ; do
+            kv_model Llama-3-70B 8192 $op
+            kv_model DeepSeek-R1 131072 $op
+        done
     done
     kv_setting=()
     kv_collect "tuning${kv_suffix:-}"

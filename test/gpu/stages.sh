@@ -145,18 +145,26 @@ kv_all() {
     kv_collect "mori_kv_perf${kv_suffix:-}"
 }
 
-kv_models() {
+# kv_model MODEL LENGTH OP: requests of one length, in a file that tells kv_setting, too.
+kv_model() {
     local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
-    local lengths="8192 131072" name length op
+    local name="$1-$2-$3" post=all
 
     [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
+    [ "$3" != WRITE ] || post=layer
+    [ ${#kv_setting[@]} -eq 0 ] || name="${kv_setting[0]}-$name"
+    stage "kv $1 $2 $3${kv_setting[0]:+, ${kv_setting[0]}}" 30 kv "$name" --model "$1" --tp 8 \
+        --input_length "$2" --output_length 16 --op_type "$3" --post $post "${model[@]}"
+}
+
+kv_models() {
+    local lengths="8192 131072" name length op
+
     [ -z "$fake" ] || lengths=256
     for name in Llama-3-70B DeepSeek-R1; do
         for length in $lengths; do
             for op in WRITE READ; do
-                stage "kv $name $length $op" 30 kv "$name-$length-$op" --model "$name" --tp 8 \
-                    --input_length "$length" --output_length 16 --op_type $op \
-                    --post "$([ $op = WRITE ] && echo layer || echo all)" "${model[@]}"
+                kv_model "$name" "$length" $op
             done
         done
     done
