@@ -317,15 +317,6 @@ static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
     return 0;
 }
 
-static void mkv_post_issue_loop(mkv_post_t *post)
-{
-    const mkv_pair_t *pair;
-
-    while (mkv_peer_has_credit(post->leg->peer) &&
-           ((pair = mkv_post_pair(post)) != NULL) && mkv_post_issue_pair(post, pair)) {
-    }
-}
-
 /* ---- By lists -------------------------------------------------------------------- */
 
 static ucs_status_ptr_t mkv_post_call_sgl(mkv_post_t *post, const mkv_lists_t *lists,
@@ -398,21 +389,24 @@ err_memory:
 
 /* ---- Pumping --------------------------------------------------------------------- */
 
+/* Each pair goes its own way: memory types differ, and with them what UCX takes */
+static int mkv_post_takes_list(const mkv_post_t *post, const mkv_pair_t *pair)
+{
+    return (post->leg->xfer->mode == MKV_WRITE) && (post->num_elements > 1) &&
+           mkv_peer_may_sgl(post->leg->peer, pair->mem->type, pair->rmem->type);
+}
+
 static void mkv_post_issue(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
     const mkv_pair_t *pair;
+    int goes_on = 1;
 
-    while (mkv_peer_has_credit(leg->peer) && !mkv_xfer_is_terminal(leg->xfer) &&
-           !post->must_repeat && ((pair = mkv_post_pair(post)) != NULL)) {
-        if ((leg->xfer->mode == MKV_WRITE) && (post->num_elements > 1) &&
-            mkv_peer_may_sgl(leg->peer, pair->mem->type, pair->rmem->type)) {
-            if (!mkv_post_issue_list(post, pair)) {
-                return;
-            }
-        } else {
-            mkv_post_issue_loop(post);
-        }
+    while (goes_on && mkv_peer_has_credit(leg->peer) &&
+           !mkv_xfer_is_terminal(leg->xfer) && !post->must_repeat &&
+           ((pair = mkv_post_pair(post)) != NULL)) {
+        goes_on = mkv_post_takes_list(post, pair) ? mkv_post_issue_list(post, pair)
+                                                  : mkv_post_issue_pair(post, pair);
     }
 }
 

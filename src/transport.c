@@ -48,28 +48,16 @@ const char *mkv_backend_string(mkv_backend_t backend)
     return ((unsigned)backend <= MKV_BACKEND_TCP) ? names[backend] : "unknown";
 }
 
-static int mkv_tl_has(const mkv_peer_t *peer, unsigned flag)
-{
-    size_t i;
-
-    for (i = 0; i < MKV_NUM_TLS; ++i) {
-        if ((mkv_tls[i].flags & flag) &&
-            (strstr(peer->transports, mkv_tls[i].prefix))) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static void mkv_peer_classify(mkv_peer_t *peer)
 {
     size_t i;
 
     peer->backend = MKV_BACKEND_UNKNOWN;
-    for (i = 0; i < MKV_NUM_TLS; ++i) { /* best first */
+    peer->transport_flags = 0;
+    for (i = MKV_NUM_TLS; i-- > 0;) { /* the best is first */
         if (strstr(peer->transports, mkv_tls[i].prefix) != NULL) {
             peer->backend = mkv_tls[i].backend;
-            break;
+            peer->transport_flags |= mkv_tls[i].flags;
         }
     }
 }
@@ -163,7 +151,7 @@ int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
     if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local] == MKV_SGL_BAD)) {
         return 0;
     }
-    return (opts->sgl == MKV_SGL_YES) || mkv_tl_has(peer, MKV_TL_SGL) ||
-           (is_gpu && mkv_tl_has(peer, MKV_TL_SGL_GPU)) ||
-           ((peer->ctx->ucp_version > 22) && mkv_tl_has(peer, MKV_TL_SGL_123));
+    return (opts->sgl == MKV_SGL_YES) || (peer->transport_flags & MKV_TL_SGL) ||
+           (is_gpu && (peer->transport_flags & MKV_TL_SGL_GPU)) ||
+           ((peer->ctx->ucp_version > 22) && (peer->transport_flags & MKV_TL_SGL_123));
 }

@@ -4,6 +4,7 @@ src_unit_programs = \
 	test/unit/src_wire \
 	test/unit/src_options \
 	test/unit/src_lists \
+	test/unit/src_mixed \
 	test/unit/src_post \
 	test/unit/src_setup \
 	test/unit/src_xfer
@@ -38,6 +39,10 @@ test_unit_src_xfer_LDADD = $(src_unit_ldadd)
 test_unit_src_lists_SOURCES = test/unit/src_lists.c $(src_pair_sources)
 test_unit_src_lists_CPPFLAGS = $(src_unit_cppflags)
 test_unit_src_lists_LDADD = $(src_unit_ldadd)
+
+test_unit_src_mixed_SOURCES = test/unit/src_mixed.c $(src_pair_sources)
+test_unit_src_mixed_CPPFLAGS = $(src_unit_cppflags)
+test_unit_src_mixed_LDADD = $(src_unit_ldadd)
 
 test_unit_src_post_SOURCES = test/unit/src_post.c $(src_pair_sources)
 test_unit_src_post_CPPFLAGS = $(src_unit_cppflags)
