@@ -60,13 +60,13 @@ check() { # DIR
         check_links "$dir" "$page" || rc=1
         check_variables "$dir" "$page" "$names" || rc=1
     done < <(pages "$dir")
-    if [ -e "$dir/src/options.c" ]; then
+    if [ -e "$dir/src/base/options.c" ]; then
         while read -r name; do
             grep -q "^| \`$name\` |" "$dir/docs/morikv.md" || {
                 echo "docs/morikv.md does not list the option $name"
                 rc=1
             }
-        done < <(option_names "$dir/src/options.c")
+        done < <(option_names "$dir/src/base/options.c")
     fi
     return $rc
 }
@@ -78,11 +78,11 @@ samples() {
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
     bad 'a variable that is none' UCX_MORI_XGMI_LIST
-    echo '    {"STRICT", "n",' | write src/options.c
+    echo '    {"STRICT", "n",' | write src/base/options.c
     echo '| `BACKEND` | `auto` | |' | write docs/morikv.md
     bad 'an option the page forgot' STRICT
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
-    echo '    {"STRICT", "n",' | write src/options.c
+    echo '    {"STRICT", "n",' | write src/base/options.c
     echo '| `STRICT` | `n` | |' | write docs/morikv.md
     echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#options)' | write README.md
     good 'pages that are right'

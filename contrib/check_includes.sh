@@ -9,7 +9,7 @@ pure_headers="^($libc)\\.h\$|^ucs/type/status\\.h\$|^(src/)?morikv\\.h\$|^base/m
 # Files without a side: bytes in, values out. Statuses and public types are their words.
 is_pure() { # PATH
     case $1 in
-    src/wire*.[ch] | src/blocks.[ch]) ;;
+    src/wire/*.[ch] | src/cache/blocks.[ch]) ;;
     ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
     ucx_plugin/xgmi/xgmi_kernel.h | ucx_plugin/xgmi/xgmi_list.[ch]) ;;
     *) return 1 ;;
@@ -19,14 +19,15 @@ is_pure() { # PATH
 # The rows of the law: a pattern of what this file must not include.
 forbidden() { # PATH
     case $1 in
-    src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(base|xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
-    ucx_plugin/base/*) echo '^(ucp|infiniband|rdma)/|^(xgmi|src|test|perf)/|xgmi_|rdma_|morikv|mkv_' ;;
-    ucx_plugin/rdma/*) echo '^(ucp|hip|hsa)/|xgmi|^(src|test|perf)/|morikv|mkv_' ;;
-    ucx_plugin/xgmi/*) echo '^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
-    ucx_plugin/*) echo '^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
+    src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
+    # both sides have a base/: the plugin's files there begin with muct_
+    ucx_plugin/base/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|^(xgmi|src|test|perf)/|xgmi_|rdma_|morikv|mkv_' ;;
+    ucx_plugin/rdma/*) echo '^base/[^m]|^(ucp|hip|hsa)/|xgmi|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/*) echo '^base/[^m]|^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
     # what the product's kernel reaches without UCX: kernel and list, nothing else
     perf/gpu_*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin)/|xgmi_(md|iface|ep|map|queue|key)' ;;
-    perf/*) echo '^(uct|infiniband)/|^(base|xgmi|rdma|ucx_plugin)/|muct_' ;;
+    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin)/|muct_' ;;
     test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
     *) echo '^$' ;;
     esac
@@ -55,8 +56,8 @@ check_file() { # DIR PATH
 is_pure_include() { # PATH INCLUDED
     local folder=${1%/*}
 
-    [[ $2 =~ $pure_headers ]] ||
-        is_pure "$folder/$2" || is_pure "ucx_plugin/$2" || is_pure "src/$2"
+    [[ $2 =~ $pure_headers ]] || is_pure "ucx_plugin/$2" || is_pure "src/$2" ||
+        { [[ $2 != */* ]] && is_pure "$folder/$2"; }
 }
 
 # What UCX does not install is declared in one file alone.
@@ -84,24 +85,25 @@ one() { # PATH LINE
 }
 
 samples() {
-    one src/peer.c '#include <infiniband/verbs.h>' && bad 'verbs in the library' src/peer.c
-    one src/peer.c '#include "base/muct_log.h"' && bad 'the plugin in the library' src/peer.c
-    one src/peer.c '  #  include <uct/api/uct.h>' && bad 'UCT in the library' src/peer.c
+    one src/peer/peer.c '#include <infiniband/verbs.h>' && bad 'verbs in the library' src/peer/peer.c
+    one src/peer/peer.c '#include "base/muct_log.h"' && bad 'the plugin in the library' src/peer/peer.c
+    one src/peer/peer.c '  #  include <uct/api/uct.h>' && bad 'UCT in the library' src/peer/peer.c
     one ucx_plugin/rdma/rdma_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in rdma' rdma_ep.c
     one ucx_plugin/rdma/rdma_ep.c '#include <hip/hip_runtime_api.h>' && bad 'HIP in rdma' rdma_ep.c
     one ucx_plugin/xgmi/xgmi_ep.c '#include "rdma/rdma_ep.h"' && bad 'rdma in xgmi' xgmi_ep.c
     one ucx_plugin/xgmi/xgmi_ep.h '#include <infiniband/verbs.h>' && bad 'verbs in xgmi' xgmi_ep.h
     one ucx_plugin/base/muct_gpu.c '#include "morikv.h"' && bad 'the library in the plugin' muct_gpu.c
+    one ucx_plugin/base/muct_gpu.c '#include "base/log.h"' && bad "the library's base in the plugin" muct_gpu.c
     one ucx_plugin/xgmi/xgmi_key.c '#include "xgmi_ep.h"' && bad 'a pure file with a side' xgmi_key.c
-    one src/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire.h
+    one src/wire/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire/wire.h
     one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
     one ucx_plugin/rdma/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
     {
-        echo '#include "wire.h"'
+        echo '#include "wire/wire.h"'
         echo '#include <ucs/type/status.h>'
         echo '#include <string.h>'
-    } | write src/wire.c
-    one src/peer.c '#include <ucp/api/ucp.h>'
+    } | write src/wire/wire.c
+    one src/peer/peer.c '#include <ucp/api/ucp.h>'
     one ucx_plugin/rdma/rdma_qp.c '#include <infiniband/verbs.h>'
     good 'what the design allows'
 }

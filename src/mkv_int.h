@@ -18,12 +18,12 @@
  * or failed below a function that still uses it.
  */
 
-#include "blocks.h"
-#include "list.h"
-#include "log.h"
+#include "cache/blocks.h"
+#include "base/list.h"
+#include "base/log.h"
 #include "morikv.h"
-#include "options.h"
-#include "wire.h"
+#include "base/options.h"
+#include "wire/wire.h"
 
 #include <ucp/api/ucp.h>
 

@@ -5,7 +5,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/blocks.h"
+#include "src/cache/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "src/options.h"
+#include "src/base/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

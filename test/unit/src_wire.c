@@ -5,7 +5,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/wire_int.h"
+#include "src/wire/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

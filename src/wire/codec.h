@@ -8,7 +8,7 @@
  * Primitives shared by the message and the blob codec. Pure.
  */
 
-#include "wire.h"
+#include "wire/wire.h"
 
 #include <string.h>
 

@@ -9,9 +9,9 @@
  * is posted again is not built again, and posts in flight read the same arrays.
  */
 
-#include "post_list.h"
+#include "post/post_list.h"
 
-#include "post_cursor.h"
+#include "post/post_cursor.h"
 
 #include <string.h>
 

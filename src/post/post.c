@@ -17,8 +17,8 @@
  */
 
 #include "mkv_int.h"
-#include "post_cursor.h"
-#include "post_list.h"
+#include "post/post_cursor.h"
+#include "post/post_list.h"
 
 
 /* ---- The end of a post ----------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "blocks.h"
+#include "cache/blocks.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "log.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>

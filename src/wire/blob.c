@@ -2,7 +2,7 @@
 
 /* Blob codec: a header, then items of type, flags, length, value */
 
-#include "wire_int.h"
+#include "wire/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 /* A post as the user asks for it: checked, counted and queued, and its gates. */
 
 #include "mkv_int.h"
-#include "post_cursor.h"
+#include "post/post_cursor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "wire_int.h"
+#include "wire/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "options.h"
+#include "base/options.h"
 
-#include "log.h"
+#include "base/log.h"
 
 #include <ctype.h>
 #include <errno.h>

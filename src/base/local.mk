@@ -1,0 +1,8 @@
+# What every object stands on.
+libmorikv_core_la_SOURCES += \
+    src/base/event.c \
+    src/base/list.h \
+    src/base/log.c \
+    src/base/log.h \
+    src/base/options.c \
+    src/base/options.h
