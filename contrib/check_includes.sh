@@ -26,9 +26,9 @@ forbidden() { # PATH
     ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^base/[^m]|^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
     # what the product's kernel reaches without UCX: kernel and list, nothing else
-    perf/gpu_*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin)/|xgmi_(md|iface|ep|map|queue|key)' ;;
-    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin)/|muct_' ;;
-    test/conformance/*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
+    perf/gpu_*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)' ;;
+    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_' ;;
+    test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
     *) echo '^$' ;;
     esac
 }
@@ -98,6 +98,8 @@ samples() {
     one src/wire/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire/wire.h
     one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
     one ucx_plugin/rdma/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
+    one perf/bench_rdma.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench_rdma.c
+    one test/support/ct_side.c '#include "base/muct_uct_abi.h"' && bad 'the module in its judge' ct_side.c
     {
         echo '#include "wire/wire.h"'
         echo '#include <ucs/type/status.h>'

@@ -23,3 +23,8 @@ EXTRA_DIST += \
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = contrib/libmorikv.pc
+
+# The example of the documentation is a test like the others.
+check_PROGRAMS += contrib/examples/kv_write
+contrib_examples_kv_write_SOURCES = contrib/examples/kv_write.c
+contrib_examples_kv_write_LDADD = libmorikv.la $(UCX_LIBS)

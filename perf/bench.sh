@@ -6,7 +6,7 @@
 # mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside the call
 # that submits (HIPCPU_INLINE=1): what is left is the host's share. Instructions are
 # callgrind's and repeatable; nanoseconds are this machine's. mori_rdma has
-# perf/bench_rdma.sh.
+# test/bench/bench_rdma.sh.
 set -euo pipefail
 
 build=$(cd "${1:?build directory}" && pwd)
@@ -114,7 +114,7 @@ xgmi() {
     local op
 
     export UCX_TLS=mori_xgmi,tcp HIPCPU_COPY=0 HIPCPU_INLINE=1
-    export LD_LIBRARY_PATH=$build/test/fake/hipcpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     echo "| posted by | blocks | post + completion, instr/block | libmorikv | UCX | mori_xgmi | libhipcpu | C library | post + completion, ns/block | allocations a post | plan, instr/block | plan, ns/block | heap, bytes/block: plan | plan and posts in flight | of these, first used lists of mori_xgmi |"
     echo "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     for op in WRITE READ; do

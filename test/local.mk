@@ -5,8 +5,9 @@ AM_TESTS_ENVIRONMENT = . $(abs_top_srcdir)/test/support/environment.sh;
 # A script leaves its log as NAME.log, as a program does.
 TEST_EXTENSIONS = .sh
 
-include test/fake/local.mk
 include test/support/local.mk
+include test/fake/local.mk
+include test/bench/local.mk
 include test/gpu/local.mk
 include test/vm/local.mk
 if HAVE_CHECK

@@ -10,7 +10,7 @@
  * serves a request inside the test's process and in a forked peer.
  */
 
-#include "test/conformance/ct_side.h"
+#include "test/support/ct_side.h"
 
 #define CT_MAX_REGIONS 64
 #define CT_MAX_DATA 2048 /* addresses and keys are far smaller */

@@ -1,9 +1,6 @@
 # The UCT conformance suite: one program, run by transport name.
 check_PROGRAMS += test/conformance/uct_conformance
 test_conformance_uct_conformance_SOURCES = \
-	test/conformance/ct_uct.h \
-	test/conformance/ct_side.h test/conformance/ct_side.c \
-	test/conformance/ct_mem.c \
 	test/conformance/ct_target.h test/conformance/ct_target.c \
 	test/conformance/ct.h test/conformance/ct.c test/conformance/ct_op.c \
 	test/conformance/case_query.c test/conformance/case_rma.c \
@@ -14,7 +11,7 @@ test_conformance_uct_conformance_SOURCES = \
 	test/conformance/ct_main.c
 test_conformance_uct_conformance_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 test_conformance_uct_conformance_LDADD = \
-	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -lm
+	test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -lm
 
 # UCX's own transports keep the suite honest: what they claim must pass too.
 uct_conformance_tests = \
@@ -27,3 +24,9 @@ uct_conformance_tests = \
 dist_check_SCRIPTS += $(uct_conformance_tests)
 EXTRA_DIST += test/conformance/run.sh test/conformance/README.md
 TESTS += $(uct_conformance_tests)
+
+if HAVE_VERBS
+# mori_rdma on every kind of device of the fake libibverbs.
+dist_check_SCRIPTS += test/conformance/uct_mori_rdma.sh
+TESTS += test/conformance/uct_mori_rdma.sh
+endif

@@ -8,7 +8,7 @@ tl=$1
 shift
 build=${MKV_BUILD_DIR:-$PWD}
 : "${UCX_PLUGIN_PATH=$build/.libs}"
-hip=$build/test/fake/hipcpu
+hip=$build/test/fake/hip/lib
 if [ -e "$hip/libamdhip64.so.6" ] && [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
     LD_LIBRARY_PATH=$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH

@@ -1,5 +1,6 @@
-# Stand-ins for what this machine may lack: a HIP runtime on the CPU, verbs.
-include test/fake/hipcpu.mk
+# Stand-ins for what this machine may lack: a HIP runtime on the CPU, verbs, UCP.
+include test/fake/hip/local.mk
+include test/fake/ucp/local.mk
 if HAVE_VERBS
-include test/fake/verbs.mk
+include test/fake/verbs/local.mk
 endif

@@ -11,7 +11,7 @@
  * Errors have the same numbers on both sides, where both have them.
  */
 
-#include "fake/hipcpu_abi.h"
+#include "test/fake/hip/hipcpu_abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

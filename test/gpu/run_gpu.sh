@@ -59,7 +59,7 @@ prepare() {
     mount --rbind /dev "$root/dev" && mount -t proc proc "$root/proc" &&
         mount --rbind /sys "$root/sys" && mount --bind "$out" "$root/gpu/out" || return 1
     if [ -n "$fake" ]; then
-        ln -sfn "$build/test/fake/.libs/libhipcpu.so" "$root/gpu/lib/libamdhip64.so.6"
+        ln -sfn "$build/test/fake/hip/.libs/libhipcpu.so" "$root/gpu/lib/libamdhip64.so.6"
         return 0
     fi
     library=$(ldconfig -p | awk '/libcuda\.so\.1 .*x86-64/ { print $NF; exit }')

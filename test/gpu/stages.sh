@@ -292,7 +292,7 @@ integration() {
 integration_all() {
     local program
 
-    for program in $(cd "$build_here" && find test/integration -maxdepth 1 -type f -perm -1 |
+    for program in $(cd "$build_here" && find test/integration -maxdepth 2 -type f -perm -1 |
         grep -v -E '/(ucp_app|it_rdma)$' | sort); do
         stage "$program" 150 integration "$program"
     done

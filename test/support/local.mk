@@ -7,3 +7,36 @@ test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_hip.h test/support/mkv_hip.c
 test_support_libmkvtest_la_LIBADD = -ldl
 EXTRA_DIST += test/support/environment.sh
+
+if HAVE_CHECK
+# Two contexts of libmorikv over the fake UCP.
+check_LTLIBRARIES += test/support/libmkvpair.la
+test_support_libmkvpair_la_SOURCES = test/support/mkv_pair.h test/support/mkv_pair.c
+test_support_libmkvpair_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+
+# One side of a UCT connection, without the headers of the module under test.
+check_LTLIBRARIES += test/support/libctside.la
+test_support_libctside_la_SOURCES = test/support/ct_uct.h \
+	test/support/ct_side.h test/support/ct_side.c test/support/ct_mem.c
+test_support_libctside_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+
+# A process that owns GPU memory, for tests of mori_xgmi.
+check_LTLIBRARIES += test/support/libxgmiowner.la
+test_support_libxgmiowner_la_SOURCES = test/support/xgmi_owner.h test/support/xgmi_owner.c
+test_support_libxgmiowner_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(hipcpu_path_cppflags)
+test_support_libxgmiowner_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+
+if HAVE_VERBS
+# mori_rdma in a real UCX over two fake devices in one process.
+check_LTLIBRARIES += test/support/librdmarig.la
+test_support_librdmarig_la_SOURCES = test/support/rdma_rig.h test/support/rdma_rig.c
+test_support_librdmarig_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)
+
+rdma_rig_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)
+# the fake comes first, so that the module finds it already there
+rdma_rig_ldadd = \
+	test/support/librdmarig.la test/support/libctside.la \
+	test/support/libmkvtest.la test/fake/verbs/libibverbs.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
+endif
+endif

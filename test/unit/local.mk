@@ -1,10 +1,8 @@
-# One Check program per module; one fragment per area.
-include test/unit/hipcpu.mk
-include test/unit/src.mk
-include test/unit/base.mk
-include test/unit/xgmi.mk
-include test/unit/perf.mk
+# One Check program per module, in a room for each part of the product.
+include test/unit/morikv/local.mk
+include test/unit/base/local.mk
+include test/unit/xgmi/local.mk
+include test/unit/perf/local.mk
 if HAVE_VERBS
-include test/unit/verbs.mk
-include test/unit/rdma.mk
+include test/unit/rdma/local.mk
 endif

@@ -5,7 +5,13 @@ EXTRA_DIST += \
 	test/vm/init \
 	test/vm/jobs/conformance.sh \
 	test/vm/jobs/laboratory.sh \
+	test/vm/jobs/rdma_bandwidth.sh \
+	test/vm/jobs/rdma_faults.sh \
+	test/vm/jobs/rdma_kv.sh \
+	test/vm/jobs/rdma_ucx.sh \
+	test/vm/jobs/verbs_contract.sh \
 	test/vm/modules \
+	test/vm/rdma.sh \
 	test/vm/run \
 	test/vm/run-jobs \
 	test/vm/setup \

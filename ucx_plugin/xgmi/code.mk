@@ -1,11 +1,11 @@
 # The copy kernel: list builder, source, and its machine code inside the module.
-libmuct_la_SOURCES += ucx_plugin/xgmi/xgmi_kernel.h ucx_plugin/xgmi/xgmi_list.h \
-	ucx_plugin/xgmi/xgmi_list.c ucx_plugin/xgmi/xgmi_code.h
 EXTRA_DIST += ucx_plugin/xgmi/xgmi_kernel.hip
 
-# A library of its own, as only this file has flags of its own and needs the code.
+# A library of its own: it needs nothing of UCX, and programs beside the module use it.
 noinst_LTLIBRARIES += libmuct_code.la
-libmuct_code_la_SOURCES = ucx_plugin/xgmi/xgmi_code.c
+libmuct_code_la_SOURCES = ucx_plugin/xgmi/xgmi_kernel.h \
+	ucx_plugin/xgmi/xgmi_list.h ucx_plugin/xgmi/xgmi_list.c \
+	ucx_plugin/xgmi/xgmi_code.h ucx_plugin/xgmi/xgmi_code.c
 libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
 libmuct_la_LIBADD += libmuct_code.la
 

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Instructions and doorbells of mori_rdma a work request, as a table:
+#   test/bench/bench_rdma.sh [BUILD]
+# The device is fake and completes at once; what it costs, with what it calls, has a column of
+# its own, and the benchmark's instructions have none. Without valgrind: time alone.
+set -euo pipefail
+
+build=$(cd "${1:-.}" && pwd)
+export UCX_PLUGIN_PATH=$build/.libs
+export LD_LIBRARY_PATH=$build/test/fake/verbs/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+program=$build/test/bench/.libs/bench_rdma
+[ -x "$program" ] || program=$build/test/bench/bench_rdma
+
+if ! command -v valgrind >/dev/null; then
+    echo "test/bench/bench_rdma.sh: no valgrind, so no instructions: ns a work request only" >&2
+    exec "$program"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Whose instructions: of mori_rdma, of UCX and the C library, and of the fake with all that it
+# calls. A line "calls=" is followed by what the call cost in all, which is the callee's.
+split_cost() { # FILE
+    awk 'function object(path) {
+             if (path ~ /libibverbs\.so/) return "fake"
+             if (path ~ /libuct_mori\.so/) return "ours"
+             return (path ~ /\/bench_rdma/) ? "bench" : "other"
+         }
+         /^ob=/ { own = object($0); callee = own; next }
+         /^fn=/ { callee = own; next }
+         /^cob=/ { callee = object($0); next }
+         /^calls=/ {
+             getline
+             if (callee == "fake" && own != "fake") fake += $2
+             callee = own
+             next
+         }
+         /^(0x)?[0-9a-f+*-]+ [0-9]+$/ { cost[own] += $2; total += $2 }
+         END { print cost["ours"] + 0, total - cost["ours"] - cost["bench"] - fake, fake + 0 }' "$1"
+}
+
+echo "| operation | blocks | batch | work requests | doorbells | mori_rdma, instr/wr | UCX and libc | fake device | ns |"
+echo "|---|---|---|---|---|---|---|---|---|"
+row=0
+"$program" | grep '^row' >"$work/time"
+while read -r _ op blocks batch _ wrs _ doorbells _ _ _ ns; do
+    valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
+        --callgrind-out-file="$work/out" "$program" $row >/dev/null
+    read -r ours other fake < <(split_cost "$work/out")
+    awk -v op="$op" -v b="$blocks" -v n="$batch" -v w="$wrs" -v d="$doorbells" \
+        -v o="$ours" -v u="$other" -v f="$fake" -v ns="$ns" 'BEGIN {
+            printf "| %s | %d | %d | %d | %d | %.1f | %.1f | %.1f | %s |\n",
+                op, b, n, w, d, o / w, u / w, f / w, ns }'
+    row=$((row + 1))
+done <"$work/time"

@@ -1,0 +1,17 @@
+# What the module costs its host, over the fakes; run by hand, see perf/README.md.
+if HAVE_CHECK
+# What a block costs mori_xgmi.
+check_PROGRAMS += test/bench/xgmi_cost
+test_bench_xgmi_cost_SOURCES = test/bench/xgmi_cost.c
+test_bench_xgmi_cost_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_bench_xgmi_cost_LDADD = libmuct.la
+
+if HAVE_VERBS
+# Instructions a work request: bench_rdma.sh runs it.
+check_PROGRAMS += test/bench/bench_rdma
+test_bench_bench_rdma_SOURCES = test/bench/bench_rdma.c
+test_bench_bench_rdma_CPPFLAGS = $(rdma_rig_cppflags)
+test_bench_bench_rdma_LDADD = $(rdma_rig_ldadd)
+EXTRA_DIST += test/bench/bench_rdma.sh
+endif
+endif

@@ -1,0 +1,823 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "test/fake/ucp/fake_ucp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORKERS 16
+#define DIE(...) fake_die(__func__, __VA_ARGS__)
+
+struct ucp_mem {
+    char *base;
+    size_t length;
+    unsigned num_ops;
+};
+
+struct ucp_rkey {
+    char *base;
+    size_t length;
+    ucp_ep_h ep;
+};
+
+struct ucp_ep {
+    ucp_worker_h worker, remote;
+    ucp_ep_params_t params;
+    int is_closed, is_broken;
+    struct ucp_ep *next;
+};
+
+struct ucp_context {
+    int dummy;
+};
+
+struct ucp_worker {
+    ucp_am_handler_param_t handler;
+    int is_stopped;
+    unsigned index;
+    ucp_ep_h eps;
+};
+
+typedef struct piece {
+    char *local, *remote;
+    size_t length;
+    ucp_mem_h memh;
+    ucp_rkey_h rkey;
+} piece_t;
+
+/* One operation; its address is the request */
+typedef struct op {
+    struct op *next;
+    unsigned kind;
+    ucp_ep_h ep;
+    unsigned long serial;
+    ucp_request_param_t param;
+    piece_t *pieces;
+    size_t num_pieces;
+    ucp_dt_local_sgl_t local; /* the caller's arrays, of a list */
+    ucp_dt_remote_sgl_t remote;
+    ucs_status_t status;
+    int is_done;
+    void *data;
+    size_t length;
+} op_t;
+
+/* A message on its way */
+typedef struct message {
+    struct message *next;
+    ucp_worker_h to;
+    void *data;
+    size_t length;
+} message_t;
+
+static struct {
+    ucp_worker_h workers[MAX_WORKERS];
+    unsigned num_workers;
+    op_t *ops;
+    message_t *messages;
+    unsigned long serial;
+    unsigned inline_kinds, held, seed;
+    unsigned fail_kind, fail_skip;
+    ucs_status_t fail_status;
+    unsigned fail_map;
+    int refuses_lists;
+    unsigned version;
+    const char *transport;
+    unsigned calls[6], num_memh, num_pieces, num_progress;
+} fake;
+
+static void fake_die(const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+static void fake_die(const char *where, const char *fmt, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "fake_ucp: %s: ", where);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    abort();
+}
+
+static void *must_alloc(size_t size)
+{
+    void *p = calloc(1, size + (size == 0));
+
+    if (p == NULL) {
+        DIE("no memory");
+    }
+    return p;
+}
+
+/* ---- The test's side ------------------------------------------------------------- */
+
+void fake_ucp_reset(void)
+{
+    message_t *message;
+
+    if (fake.num_memh != 0) {
+        DIE("%u registrations are left", fake.num_memh);
+    }
+    if (fake.ops != NULL) {
+        DIE("operations are left, the first of kind 0x%x", fake.ops->kind);
+    }
+    while ((message = fake.messages) != NULL) {
+        fake.messages = message->next;
+        free(message->data);
+        free(message);
+    }
+    while (fake.num_workers > 0) {
+        free(fake.workers[--fake.num_workers]);
+    }
+    fake_ucp_abandon();
+}
+
+void fake_ucp_abandon(void)
+{
+    memset(&fake, 0, sizeof(fake));
+    fake.version = 23;
+    fake.transport = "mori_xgmi";
+}
+
+void fake_ucp_set_inline(unsigned kinds)
+{
+    fake.inline_kinds = kinds;
+}
+
+void fake_ucp_hold(unsigned kinds)
+{
+    fake.held = kinds;
+}
+
+void fake_ucp_shuffle(unsigned seed)
+{
+    fake.seed = seed;
+}
+
+void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status)
+{
+    fake.fail_kind = kind;
+    fake.fail_skip = skip;
+    fake.fail_status = status;
+}
+
+void fake_ucp_fail_map(unsigned n)
+{
+    fake.fail_map = n;
+}
+
+void fake_ucp_set_lists(int are_taken)
+{
+    fake.refuses_lists = !are_taken;
+}
+
+void fake_ucp_set_version(unsigned minor)
+{
+    fake.version = minor;
+}
+
+void fake_ucp_set_transport(const char *name)
+{
+    fake.transport = name;
+}
+
+void fake_ucp_stop_worker(ucp_worker_h worker, int is_stopped)
+{
+    worker->is_stopped = is_stopped;
+}
+
+ucp_worker_h fake_ucp_worker(unsigned n)
+{
+    return fake.workers[n];
+}
+
+unsigned fake_ucp_num_calls(unsigned kinds)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < 6; ++i) {
+        count += (kinds & (1u << i)) ? fake.calls[i] : 0;
+    }
+    return count;
+}
+
+unsigned fake_ucp_num_progress(void)
+{
+    return fake.num_progress;
+}
+
+unsigned fake_ucp_num_waiting(unsigned kinds)
+{
+    unsigned count = 0;
+    op_t *op;
+
+    for (op = fake.ops; op != NULL; op = op->next) {
+        count += !op->is_done && (op->kind & kinds);
+    }
+    return count;
+}
+
+unsigned fake_ucp_num_memh(void)
+{
+    return fake.num_memh;
+}
+
+unsigned fake_ucp_num_pieces(void)
+{
+    return fake.num_pieces;
+}
+
+void fake_ucp_break(ucs_status_t status)
+{
+    unsigned i;
+    ucp_ep_h ep;
+    op_t *op;
+
+    for (op = fake.ops; op != NULL; op = op->next) {
+        if (!op->is_done && (op->kind != FAKE_UCP_CLOSE)) {
+            op->status = status;
+        }
+    }
+    for (i = 0; i < fake.num_workers; ++i) {
+        for (ep = fake.workers[i]->eps; ep != NULL; ep = ep->next) {
+            if (!ep->is_closed && !ep->is_broken) {
+                ep->is_broken = 1;
+                ep->params.err_handler.cb(ep->params.err_handler.arg, ep, status);
+            }
+        }
+    }
+}
+
+/* ---- Operations ------------------------------------------------------------------ */
+
+static int kind_index(unsigned kind)
+{
+    return __builtin_ctz(kind);
+}
+
+static ucs_status_t op_fault(unsigned kind)
+{
+    if ((fake.fail_kind != kind) || (fake.fail_status == UCS_OK)) {
+        return UCS_OK;
+    }
+    if (fake.fail_skip > 0) {
+        --fake.fail_skip;
+        return UCS_OK;
+    }
+    fake.fail_kind = 0;
+    return fake.fail_status;
+}
+
+static void check_inside(const char *base, size_t length, const char *p, size_t bytes,
+                         const char *what)
+{
+    if ((p < base) || (bytes > length) || ((size_t)(p - base) > length - bytes)) {
+        DIE("%s: %zu bytes at %p are outside %zu bytes at %p", what, bytes,
+            (const void *)p, length, (const void *)base);
+    }
+}
+
+static op_t *op_new(ucp_ep_h ep, unsigned kind, const ucp_request_param_t *param)
+{
+    op_t *op = must_alloc(sizeof(*op));
+    op_t **tail;
+
+    if (ep->is_closed) {
+        DIE("operation of kind 0x%x on a closed endpoint", kind);
+    }
+    ++fake.calls[kind_index(kind)];
+    op->kind = kind;
+    op->ep = ep;
+    op->param = *param;
+    op->serial = ++fake.serial;
+    op->status = ep->is_broken ? UCS_ERR_CONNECTION_RESET : op_fault(kind);
+    for (tail = &fake.ops; *tail != NULL; tail = &(*tail)->next) {
+    }
+    *tail = op;
+    return op;
+}
+
+static void op_unlink(op_t *op)
+{
+    op_t **at;
+
+    for (at = &fake.ops; *at != op; at = &(*at)->next) {
+        if (*at == NULL) {
+            DIE("request %p is unknown", (void *)op);
+        }
+    }
+    *at = op->next;
+}
+
+static void op_free(op_t *op)
+{
+    op_unlink(op);
+    free(op->pieces);
+    free(op->data);
+    free(op);
+}
+
+/* UCX reads the arrays until the operation completes, when and as often as it likes */
+static void op_check_list(const op_t *op)
+{
+    const piece_t *piece;
+    size_t i;
+
+    for (i = 0; i < op->num_pieces; ++i) {
+        piece = &op->pieces[i];
+        if ((op->local.buffers[i] != piece->local) ||
+            (op->local.lengths[i] != piece->length) ||
+            (op->local.memhs[i] != piece->memh) ||
+            (op->remote.remote_addrs[i] != (uintptr_t)piece->remote) ||
+            (op->remote.rkeys[i] != piece->rkey)) {
+            DIE("piece %zu of %zu: the list has changed in flight", i, op->num_pieces);
+        }
+    }
+}
+
+/* Let the bytes arrive */
+static void op_move(op_t *op)
+{
+    message_t *message, **tail;
+    size_t i;
+
+    if (op->kind == FAKE_UCP_LIST) {
+        op_check_list(op);
+    }
+    for (i = 0; i < op->num_pieces; ++i) {
+        --op->pieces[i].memh->num_ops;
+        if (op->status != UCS_OK) {
+            continue;
+        }
+        if (op->kind == FAKE_UCP_GET) {
+            memcpy(op->pieces[i].local, op->pieces[i].remote, op->pieces[i].length);
+        } else {
+            memcpy(op->pieces[i].remote, op->pieces[i].local, op->pieces[i].length);
+        }
+    }
+    if ((op->kind == FAKE_UCP_AM) && (op->status == UCS_OK)) {
+        message = must_alloc(sizeof(*message));
+        message->to = op->ep->remote;
+        message->data = op->data;
+        message->length = op->length;
+        op->data = NULL;
+        for (tail = &fake.messages; *tail != NULL; tail = &(*tail)->next) {
+        }
+        *tail = message;
+    }
+}
+
+static ucs_status_ptr_t op_start(op_t *op)
+{
+    ucs_status_t status;
+
+    if (!(fake.inline_kinds & op->kind)) {
+        return op;
+    }
+    op_move(op);
+    status = op->status;
+    op_free(op);
+    return UCS_STATUS_PTR(status);
+}
+
+static void op_complete(op_t *op)
+{
+    op_move(op);
+    op->is_done = 1;
+    if (op->param.op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK) {
+        op->param.cb.send(op, op->status, op->param.user_data);
+    }
+}
+
+static int op_may_complete(const op_t *op, ucp_worker_h worker)
+{
+    const op_t *other;
+
+    if (op->is_done || (op->ep->worker != worker)) {
+        return 0;
+    }
+    if (op->status != UCS_OK) {
+        return 1; /* errors come also for what is held */
+    }
+    if (fake.held & op->kind) {
+        return 0;
+    }
+    if (!(op->kind & (FAKE_UCP_FLUSH | FAKE_UCP_CLOSE))) {
+        return 1;
+    }
+    for (other = fake.ops; other != NULL; other = other->next) {
+        if ((other->ep == op->ep) && !other->is_done && (other->serial < op->serial)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static op_t *pick_op(ucp_worker_h worker)
+{
+    unsigned count = 0, chosen;
+    op_t *op;
+
+    for (op = fake.ops; op != NULL; op = op->next) {
+        count += op_may_complete(op, worker);
+    }
+    if (count == 0) {
+        return NULL;
+    }
+    chosen = 0;
+    if (fake.seed != 0) {
+        fake.seed = fake.seed * 1103515245u + 12345u;
+        chosen = (fake.seed >> 8) % count;
+    }
+    for (op = fake.ops; op != NULL; op = op->next) {
+        if (op_may_complete(op, worker) && (chosen-- == 0)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Context, worker ------------------------------------------------------------- */
+
+void ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+{
+    *major = 1;
+    *minor = fake.version;
+    *release = 0;
+}
+
+ucs_status_t ucp_config_read(const char *prefix, const char *file,
+                             ucp_config_t **config)
+{
+    (void)prefix;
+    (void)file;
+    *config = must_alloc(1);
+    return UCS_OK;
+}
+
+ucs_status_t ucp_config_modify(ucp_config_t *config, const char *name,
+                               const char *value)
+{
+    (void)config;
+    (void)name;
+    (void)value;
+    return UCS_OK;
+}
+
+void ucp_config_release(ucp_config_t *config)
+{
+    free(config);
+}
+
+ucs_status_t ucp_init_version(unsigned major, unsigned minor,
+                              const ucp_params_t *params, const ucp_config_t *config,
+                              ucp_context_h *context)
+{
+    (void)major;
+    (void)minor;
+    (void)params;
+    (void)config;
+    *context = must_alloc(sizeof(**context));
+    return UCS_OK;
+}
+
+void ucp_cleanup(ucp_context_h context)
+{
+    free(context);
+}
+
+ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
+                               ucp_worker_h *worker)
+{
+    (void)context;
+    (void)params;
+    *worker = must_alloc(sizeof(**worker));
+    (*worker)->index = fake.num_workers;
+    fake.workers[fake.num_workers++] = *worker;
+    return UCS_OK;
+}
+
+void ucp_worker_destroy(ucp_worker_h worker)
+{
+    const op_t *op;
+    ucp_ep_h ep;
+
+    for (op = fake.ops; op != NULL; op = op->next) {
+        if ((op->ep->worker == worker) && (op->kind == FAKE_UCP_CLOSE) &&
+            !op->is_done) {
+            DIE("worker %u has an endpoint whose close is not over", worker->index);
+        }
+    }
+    while ((ep = worker->eps) != NULL) {
+        if (!ep->is_closed) {
+            DIE("worker %u has an open endpoint", worker->index);
+        }
+        worker->eps = ep->next;
+        free(ep);
+    }
+    worker->is_stopped = 1; /* the address stays valid for messages on their way */
+}
+
+ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr)
+{
+    attr->address_length = sizeof(worker);
+    attr->address = must_alloc(sizeof(worker));
+    memcpy(attr->address, &worker, sizeof(worker));
+    return UCS_OK;
+}
+
+void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address)
+{
+    (void)worker;
+    free(address);
+}
+
+ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
+{
+    (void)worker;
+    (void)fd;
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t ucp_worker_arm(ucp_worker_h worker)
+{
+    (void)worker;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
+                                            const ucp_am_handler_param_t *param)
+{
+    worker->handler = *param;
+    return UCS_OK;
+}
+
+/* Deliver one message; shuffled, any of them */
+static unsigned deliver(ucp_worker_h worker)
+{
+    ucp_am_recv_param_t param = {.recv_attr = 0};
+    message_t **at, *message;
+    unsigned count = 0, chosen = 0;
+
+    for (message = fake.messages; message != NULL; message = message->next) {
+        count += (message->to == worker);
+    }
+    if (count == 0) {
+        return 0;
+    }
+    if (fake.seed != 0) {
+        fake.seed = fake.seed * 1103515245u + 12345u;
+        chosen = (fake.seed >> 8) % count;
+    }
+    for (at = &fake.messages; ((*at)->to != worker) || (chosen-- > 0);
+         at = &(*at)->next) {
+    }
+    message = *at;
+    *at = message->next;
+    if (worker->handler.cb != NULL) {
+        worker->handler.cb(worker->handler.arg, NULL, 0, message->data, message->length,
+                           &param);
+    }
+    free(message->data);
+    free(message);
+    return 1;
+}
+
+unsigned ucp_worker_progress(ucp_worker_h worker)
+{
+    unsigned count = 0;
+    op_t *op;
+
+    ++fake.num_progress;
+    if (worker->is_stopped) {
+        return 0;
+    }
+    while ((op = pick_op(worker)) != NULL) {
+        op_complete(op);
+        ++count;
+    }
+    while (deliver(worker)) {
+        ++count;
+    }
+    return count;
+}
+
+/* ---- Memory ---------------------------------------------------------------------- */
+
+ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params,
+                         ucp_mem_h *memh)
+{
+    (void)context;
+    if ((fake.fail_map > 0) && (--fake.fail_map == 0)) {
+        return UCS_ERR_IO_ERROR;
+    }
+    if (!(params->field_mask & UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE)) {
+        DIE("no memory type given");
+    }
+    *memh = must_alloc(sizeof(**memh));
+    (*memh)->base = params->address;
+    (*memh)->length = params->length;
+    ++fake.num_memh;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
+{
+    (void)context;
+    if (memh->num_ops != 0) {
+        DIE("%u operations use the memory", memh->num_ops);
+    }
+    --fake.num_memh;
+    free(memh);
+    return UCS_OK;
+}
+
+ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void **buffer,
+                           size_t *length)
+{
+    (void)context;
+    *buffer = must_alloc(sizeof(*memh));
+    memcpy(*buffer, memh, sizeof(*memh));
+    *length = sizeof(*memh);
+    return UCS_OK;
+}
+
+void ucp_rkey_buffer_release(void *buffer)
+{
+    free(buffer);
+}
+
+ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *buffer, ucp_rkey_h *rkey)
+{
+    struct ucp_mem mem;
+
+    memcpy(&mem, buffer, sizeof(mem));
+    *rkey = must_alloc(sizeof(**rkey));
+    (*rkey)->base = mem.base;
+    (*rkey)->length = mem.length;
+    (*rkey)->ep = ep;
+    return UCS_OK;
+}
+
+void ucp_rkey_destroy(ucp_rkey_h rkey)
+{
+    free(rkey);
+}
+
+/* ---- Endpoint -------------------------------------------------------------------- */
+
+ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params,
+                           ucp_ep_h *ep)
+{
+    if ((params->err_mode != UCP_ERR_HANDLING_MODE_PEER) ||
+        (params->err_handler.cb == NULL)) {
+        DIE("no peer failure handling asked for");
+    }
+    *ep = must_alloc(sizeof(**ep));
+    (*ep)->worker = worker;
+    (*ep)->params = *params;
+    memcpy(&(*ep)->remote, params->address, sizeof((*ep)->remote));
+    (*ep)->next = worker->eps;
+    worker->eps = *ep;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
+{
+    (void)ep;
+    attr->transports.entries[0].transport_name = fake.transport;
+    attr->transports.entries[0].device_name = "fake0";
+    attr->transports.num_entries = 1;
+    return UCS_OK;
+}
+
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+    return op_start(op_new(ep, FAKE_UCP_FLUSH, param));
+}
+
+ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+    op_t *op, *close = op_new(ep, FAKE_UCP_CLOSE, param);
+
+    ep->is_closed = 1;
+    close->status = UCS_OK;
+    if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
+        (param->flags & UCP_EP_CLOSE_FLAG_FORCE)) {
+        for (op = fake.ops; op != NULL; op = op->next) {
+            if ((op->ep == ep) && !op->is_done && (op != close)) {
+                op->status = UCS_ERR_CANCELED;
+            }
+        }
+    }
+    return op_start(close);
+}
+
+/* ---- Moving bytes ---------------------------------------------------------------- */
+
+static void op_add_piece(op_t *op, void *local, size_t length, uint64_t remote,
+                         ucp_mem_h memh, ucp_rkey_h rkey)
+{
+    piece_t *piece = &op->pieces[op->num_pieces++];
+
+    piece->local = local;
+    piece->remote = (char *)(uintptr_t)remote;
+    piece->length = length;
+    piece->memh = memh;
+    piece->rkey = rkey;
+    ++memh->num_ops;
+    check_inside(memh->base, memh->length, local, length, "local");
+    check_inside(rkey->base, rkey->length, piece->remote, length, "remote");
+    if (rkey->ep != op->ep) {
+        DIE("the key belongs to another endpoint");
+    }
+}
+
+static ucs_status_ptr_t rma(ucp_ep_h ep, unsigned kind, void *buffer, size_t length,
+                            uint64_t remote, ucp_rkey_h rkey,
+                            const ucp_request_param_t *param)
+{
+    op_t *op;
+
+    if (!(param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH)) {
+        DIE("no memory handle given");
+    }
+    op = op_new(ep, kind, param);
+    op->pieces = must_alloc(sizeof(*op->pieces));
+    op_add_piece(op, buffer, length, remote, param->memh, rkey);
+    return op_start(op);
+}
+
+static ucs_status_ptr_t put_list(ucp_ep_h ep, const void *buffer, size_t count,
+                                 const ucp_request_param_t *param)
+{
+    const ucp_dt_local_sgl_t *local = buffer;
+    const ucp_dt_remote_sgl_t *remote = param->remote;
+    op_t *op;
+    size_t i;
+
+    if (fake.refuses_lists) {
+        ++fake.calls[kind_index(FAKE_UCP_LIST)];
+        return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+    }
+    op = op_new(ep, FAKE_UCP_LIST, param);
+    op->pieces = must_alloc(count * sizeof(*op->pieces));
+    fake.num_pieces += (unsigned)count;
+    for (i = 0; i < count; ++i) {
+        if (local->lengths[i] != remote->lengths[i]) {
+            DIE("piece %zu: lengths differ", i);
+        }
+        op_add_piece(op, local->buffers[i], local->lengths[i], remote->remote_addrs[i],
+                     local->memhs[i], remote->rkeys[i]);
+    }
+    op->local = *local;
+    op->remote = *remote;
+    return op_start(op);
+}
+
+ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count,
+                             uint64_t remote, ucp_rkey_h rkey,
+                             const ucp_request_param_t *param)
+{
+    if (param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) {
+        return put_list(ep, buffer, count, param);
+    }
+    return rma(ep, FAKE_UCP_PUT, (void *)(uintptr_t)buffer, count, remote, rkey, param);
+}
+
+ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t remote,
+                             ucp_rkey_h rkey, const ucp_request_param_t *param)
+{
+    return rma(ep, FAKE_UCP_GET, buffer, count, remote, rkey, param);
+}
+
+ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
+                                 size_t header_length, const void *buffer, size_t count,
+                                 const ucp_request_param_t *param)
+{
+    op_t *op;
+
+    (void)id;
+    (void)header;
+    (void)header_length;
+    op = op_new(ep, FAKE_UCP_AM, param);
+    op->data = must_alloc(count);
+    op->length = count;
+    memcpy(op->data, buffer, count);
+    return op_start(op);
+}
+
+void ucp_request_free(void *request)
+{
+    op_t *op = request;
+
+    if (!op->is_done) {
+        DIE("request of kind 0x%x is not complete", op->kind);
+    }
+    op_free(op);
+}

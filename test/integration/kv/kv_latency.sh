@@ -1,0 +1,47 @@
+#!/bin/sh
+# Puts with notifications between two processes, GPU memory over mori_xgmi (libhipcpu, whose
+# copies take a while): at each notification every byte is the round's own, whether
+# notifications go over tcp or over shared memory. Then what users of shared memory need: a
+# killed and a stopped peer are errors there, too.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$here/../../support/environment.sh"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+export UCX_PLUGIN_PATH="$build/.libs" UCX_NET_DEVICES=lo
+
+# The path as mori_kv_perf tells it ends in what carries the messages.
+rounds() { # MESSAGES API..
+    carrier=$1
+    shift
+    for api in "$@"; do
+        echo "put and notification over $carrier, --api $api"
+        HIPCPU_DELAY=20 "$build/perf/mori_kv_perf" --scheme pingpong --api "$api" \
+            --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m \
+            --max_batch_size 4 --num_iter 150 --warmup_iter 10 --check_consistency \
+            >"$dir/out" 2>&1 || {
+            cat "$dir/out"
+            exit 1
+        }
+        if ! grep 'path .*mori_xgmi/' "$dir/out" | grep -q "$carrier/" ||
+            [ "$(grep -c 'every byte checked' "$dir/out")" != 3 ]; then
+            cat "$dir/out"
+            echo "kv_latency.sh: expected messages over $carrier, and three rows with checked bytes"
+            exit 1
+        fi
+    done
+}
+
+UCX_TLS=mori_xgmi,tcp
+export UCX_TLS
+rounds tcp mkv ucp ucp_sgl
+UCX_TLS=mori_xgmi,posix,tcp
+UCX_POSIX_ERROR_HANDLING=y
+export UCX_POSIX_ERROR_HANDLING
+rounds posix mkv ucp ucp_sgl
+MKV_KV_PROGRAMS=kv_fault sh "$here/kv_run.sh" "$UCX_TLS" gpu
+echo "kv_latency.sh: passed"

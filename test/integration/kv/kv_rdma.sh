@@ -1,0 +1,81 @@
+#!/bin/sh
+# libmorikv between two processes over mori_rdma on the fake libibverbs: its tests on host
+# memory, then mori_kv_perf, every byte compared, on host and on GPU memory (libhipcpu).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$here/../../support/environment.sh"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+export UCX_PLUGIN_PATH="$build/.libs" UCX_TLS=mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo
+export FAKE_VERBS_WIRE="$dir/wire"
+
+if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport: mori_rdma'; then
+    echo "kv_rdma.sh: UCX lists no mori_rdma here"
+    exit 77
+fi
+
+sh "$here/kv_run.sh" "$UCX_TLS" host
+
+perf() {
+    echo "mori_kv_perf $*"
+    "$build/perf/mori_kv_perf" --check_consistency --total_buffer_size "$size" "$@" >"$dir/out" 2>&1 || {
+        cat "$dir/out"
+        exit 1
+    }
+    if ! grep -q 'mori_rdma/' "$dir/out" || ! grep -q 'every byte checked' "$dir/out"; then
+        cat "$dir/out"
+        echo "kv_rdma.sh: the bytes went another way, or were not checked"
+        exit 1
+    fi
+}
+
+size=32m
+sweep="--start_batch_size 512 --num_iter 4 --warmup_iter 1"
+for op in WRITE READ; do
+    # shellcheck disable=SC2086
+    perf $sweep --op_type $op
+    # shellcheck disable=SC2086
+    perf $sweep --op_type $op --api ucp --start_block_size 1000
+    # shellcheck disable=SC2086
+    FAKE_VERBS_PEERMEM=n perf $sweep --op_type $op --initiator_seg_type VRAM --target_seg_type VRAM
+    UCX_MORI_RDMA_NUM_QPS=4 UCX_MORI_RDMA_TX_DEPTH=16 \
+        perf --model Llama-3-70B --requests 4 --input_length 128 --output_length 16 --op_type $op
+done
+
+# Work requests, doorbells of each queue pair that carried data, as the transport tells them.
+carriers() { # QPS
+    sed -n "s/.*queue pair [0-9]* of $1, .*: \([0-9]*\) work requests, \([0-9]*\) doorbells, [0-9]\{8,\} bytes/\1 \2/p" "$dir/out"
+}
+
+wrong() { # TEXT
+    grep 'queue pair' "$dir/out" || true
+    echo "kv_rdma.sh: $*"
+    exit 1
+}
+
+# The settings show in the counters and not in the bytes: queues of 8 take the 100 000 blocks
+# of one request; 64 MiB go by 1, 2 and 4 queue pairs; a doorbell is for 1, 16, 32 requests.
+few="--num_iter 2 --warmup_iter 1 --large_blk_iter_ftr 1"
+export UCX_LOG_LEVEL=info
+for op in WRITE READ; do
+    # shellcheck disable=SC2086
+    UCX_MORI_RDMA_TX_DEPTH=8 perf $few --op_type $op --start_block_size 256 --start_batch_size 100000
+    for qps in 1 2 4; do
+        # shellcheck disable=SC2086
+        size=128m UCX_MORI_RDMA_NUM_QPS=$qps perf $few --op_type $op --start_block_size 64m
+        [ "$(carriers $qps | wc -l)" = $qps ] || wrong "expected bytes on $qps queue pairs"
+    done
+    for batch in 1 16 auto; do
+        # shellcheck disable=SC2086
+        UCX_MORI_RDMA_POST_BATCH=$batch perf $few --op_type $op --start_batch_size 4096
+        carriers 1 | awk -v batch=$batch '
+            { sum += $1; rung += $2; n = (batch == "auto") ? 32 : batch }
+            END { exit !(sum >= 3 * 4096 && rung >= sum / n && rung <= (n > 1) * (sum / n + 64) + sum / n) }' ||
+            wrong "expected a doorbell for $batch work requests"
+    done
+done
+echo "kv_rdma.sh: passed"

@@ -1,0 +1,35 @@
+# libmorikv between two processes; kv_*.sh runs the programs over one transport each.
+kv_programs = \
+	test/integration/kv/kv_basic \
+	test/integration/kv/kv_fault \
+	test/integration/kv/kv_more
+check_PROGRAMS += $(kv_programs)
+kv_side_sources = test/integration/kv/kv_side.h test/integration/kv/kv_side.c
+kv_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+kv_ldadd = libmorikv.la test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)
+
+test_integration_kv_kv_basic_SOURCES = test/integration/kv/kv_basic.c $(kv_side_sources)
+test_integration_kv_kv_basic_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_basic_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_fault_SOURCES = test/integration/kv/kv_fault.c $(kv_side_sources)
+test_integration_kv_kv_fault_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_fault_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_more_SOURCES = test/integration/kv/kv_more.c $(kv_side_sources)
+test_integration_kv_kv_more_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_more_LDADD = $(kv_ldadd)
+
+kv_scripts = \
+	test/integration/kv/kv_example.sh \
+	test/integration/kv/kv_latency.sh \
+	test/integration/kv/kv_shm.sh \
+	test/integration/kv/kv_tcp.sh \
+	test/integration/kv/kv_xgmi.sh
+dist_check_SCRIPTS += $(kv_scripts) test/integration/kv/kv_run.sh
+TESTS += $(kv_scripts)
+
+if HAVE_VERBS
+dist_check_SCRIPTS += test/integration/kv/kv_rdma.sh
+TESTS += test/integration/kv/kv_rdma.sh
+endif

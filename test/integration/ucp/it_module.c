@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* How an unmodified UCX loads the module: names, folders, switches, versions. */
+
+#include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_test.h"
+
+#include <check.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IT_COMPONENT_LINE "Memory domain: mori_xgmi"
+
+
+static const char *const it_info[] = {"ucx_info", "-d", NULL};
+
+/* A folder with a copy of the module under one name. */
+static void it_install(char *dir, size_t size, const char *name)
+{
+    char text[PATH_MAX * 3];
+
+    snprintf(dir, size, "%s/mori-XXXXXX", P_tmpdir);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(text, sizeof(text), "cp '%s' '%s/%s'",
+             it_build_path(".libs/libuct_mori.so"), dir, name);
+    ck_assert_int_eq(system(text), 0);
+}
+
+static void it_remove(const char *dir)
+{
+    char text[PATH_MAX];
+
+    snprintf(text, sizeof(text), "rm -r '%.*s'", PATH_MAX - 10, dir);
+    ck_assert_int_eq(system(text), 0);
+}
+
+static it_result_t it_info_with(const char *path, const char *more)
+{
+    char text[PATH_MAX * 2];
+    const char *env[] = {text, more, NULL};
+
+    snprintf(text, sizeof(text), "UCX_PLUGIN_PATH=%s", path);
+    return it_run(it_info, env);
+}
+
+START_TEST(transport_is_listed_by_ucx_info)
+{
+    it_result_t result = it_run(it_info, NULL);
+
+    it_expect(&result, "Transport: mori_xgmi\n");
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 1);
+    it_expect(&result, "peer failure");
+    mkv_test_pass("transport_is_listed_by_ucx_info", "one memory domain");
+    it_result_free(&result);
+}
+END_TEST
+
+START_TEST(options_are_listed_with_their_help)
+{
+    static const char *const argv[] = {"ucx_info", "-cf", NULL};
+    it_result_t result = it_run(argv, NULL);
+
+    it_expect(&result, "UCX_MORI_XGMI_");
+    mkv_test_pass("options_are_listed_with_their_help", "%u lines of UCX_MORI_XGMI_",
+                  it_count(&result, "\nUCX_MORI_XGMI_"));
+    it_result_free(&result);
+}
+END_TEST
+
+/* UCX takes the name that ends as its own library's does, and no other. */
+START_TEST(only_the_right_file_name_is_loaded)
+{
+    static const struct {
+        const char *name;
+        int is_loaded;
+    } names[] = {{"libuct_mori.so.0", 1},
+                 {"libuct_mori.so", 0},
+                 {"libuct_mori.so.0.0.0", 0},
+                 {"libuct_mori.so.1", 0},
+                 {"uct_mori.so.0", 0}};
+    it_result_t result;
+    char dir[PATH_MAX];
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        it_install(dir, sizeof(dir), names[i].name);
+        result = it_info_with(dir, NULL);
+        ck_assert_msg(
+            it_count(&result, IT_COMPONENT_LINE) == (unsigned)names[i].is_loaded,
+            "%s: listed %u times", names[i].name, it_count(&result, IT_COMPONENT_LINE));
+        it_expect_status(&result, 0);
+        it_result_free(&result);
+        it_remove(dir);
+    }
+
+    mkv_test_pass("only_the_right_file_name_is_loaded", "%zu names",
+                  sizeof(names) / sizeof(names[0]));
+}
+END_TEST
+
+START_TEST(module_loaded_twice_registers_once)
+{
+    char first[PATH_MAX], second[PATH_MAX], both[PATH_MAX * 2 + 2],
+        preload[PATH_MAX * 2];
+    const char *env[] = {both, preload, NULL};
+    it_result_t result;
+
+    it_install(first, sizeof(first), "libuct_mori.so.0");
+    it_install(second, sizeof(second), "libuct_mori.so.0");
+
+    snprintf(both, sizeof(both), "UCX_PLUGIN_PATH=%.4000s:%.4000s", first, second);
+    result = it_run(it_info, (const char *[]){both, NULL});
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 1);
+    it_result_free(&result);
+
+    /* Another copy is in the process before UCX looks for modules. */
+    snprintf(both, sizeof(both), "UCX_PLUGIN_PATH=%.4000s", first);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%.4000s/libuct_mori.so.0", second);
+    result = it_run(it_info, env);
+    it_expect_status(&result, 0);
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 1);
+    it_result_free(&result);
+
+    it_remove(first);
+    it_remove(second);
+    mkv_test_pass("module_loaded_twice_registers_once", "two folders; preloaded too");
+}
+END_TEST
+
+START_TEST(module_can_be_switched_off)
+{
+    const char *path = getenv("UCX_PLUGIN_PATH");
+    it_result_t result = it_info_with(path, "UCX_MODULES=^mori");
+
+    it_expect_status(&result, 0);
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 0);
+    it_result_free(&result);
+
+    result = it_info_with(path, "UCX_MODULES=mori");
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 1);
+    it_result_free(&result);
+    mkv_test_pass("module_can_be_switched_off", "UCX_MODULES=^mori and mori");
+}
+END_TEST
+
+/* A stand-in for libucp says another version, as a newer UCX would. */
+START_TEST(unknown_ucx_gives_one_line_and_no_transport)
+{
+    char preload[PATH_MAX + 64];
+    const char *env[] = {preload, "UCX_LOG_LEVEL=warn", NULL};
+    it_result_t result;
+
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s",
+             it_build_path("test/integration/ucp/.libs/libucp_next.so"));
+    result = it_run(it_info, env);
+    it_expect_status(&result, 0);
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 0);
+    it_expect(&result, "1.99");
+    ck_assert_uint_eq(it_count(&result, "1.99"), 1);
+    mkv_test_pass("unknown_ucx_gives_one_line_and_no_transport", "UCX 1.99");
+    it_result_free(&result);
+}
+END_TEST
+
+/* Without a GPU runtime the module keeps quiet and UCX works as without it. */
+START_TEST(missing_hip_library_leaves_ucx_as_it_was)
+{
+    static const char *const quiet[] = {"UCX_MORI_HIP_LIB=libdoes_not_exist.so",
+                                        "UCX_LOG_LEVEL=warn", NULL};
+    it_result_t result = it_run(it_info, quiet);
+
+    it_expect_status(&result, 0);
+    it_expect(&result, "Transport: tcp");
+    it_expect_no(&result, "Transport: mori_xgmi");
+    it_expect(&result, "libdoes_not_exist.so"); /* who names a library is told */
+    it_result_free(&result);
+    mkv_test_pass("missing_hip_library_leaves_ucx_as_it_was", "named and not there");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("module");
+    TCase *tcase = tcase_create("load");
+    SRunner *runner;
+    int num_failed;
+
+    mkv_test_init();
+    it_init();
+    if (!it_has_transport("mori_xgmi")) {
+        return mkv_test_exit_status(
+            mkv_test_skip("mori_xgmi", "module",
+                          "this UCX lists no mori_xgmi over the built module"));
+    }
+
+    tcase_set_timeout(tcase, 4.0 * mkv_test_limit_ms() / 1000);
+    tcase_add_test(tcase, transport_is_listed_by_ucx_info);
+    tcase_add_test(tcase, options_are_listed_with_their_help);
+    tcase_add_test(tcase, only_the_right_file_name_is_loaded);
+    tcase_add_test(tcase, module_loaded_twice_registers_once);
+    tcase_add_test(tcase, module_can_be_switched_off);
+    tcase_add_test(tcase, unknown_ucx_gives_one_line_and_no_transport);
+    tcase_add_test(tcase, missing_hip_library_leaves_ucx_as_it_was);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return mkv_test_exit_status(num_failed);
+}

@@ -1,0 +1,58 @@
+# An unmodified UCX over the module: a small application, and the tests that run it.
+check_PROGRAMS += test/integration/ucp/ucp_app
+test_integration_ucp_ucp_app_SOURCES = \
+	test/integration/ucp/ucp_app.h test/integration/ucp/ucp_app.c \
+	test/integration/ucp/ucp_app_client.c test/integration/ucp/ucp_app_large.c
+test_integration_ucp_ucp_app_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_integration_ucp_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
+
+# Says that it is a newer UCX; preloaded by it_module.
+check_LTLIBRARIES += test/integration/ucp/libucp_next.la
+test_integration_ucp_libucp_next_la_SOURCES = test/integration/ucp/ucp_next.c
+test_integration_ucp_libucp_next_la_LDFLAGS = \
+	-module -avoid-version -shared -rpath $(abs_builddir)/test/integration/ucp
+
+it_programs = \
+	test/integration/ucp/it_consumer \
+	test/integration/ucp/it_fault \
+	test/integration/ucp/it_lists \
+	test/integration/ucp/it_module \
+	test/integration/ucp/it_select
+check_PROGRAMS += $(it_programs)
+TESTS += $(it_programs)
+it_run_sources = test/integration/ucp/it_run.h test/integration/ucp/it_run.c
+it_libs = test/support/libmkvtest.la $(CHECK_LIBS) -ldl
+it_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -D_GNU_SOURCE
+
+test_integration_ucp_it_module_SOURCES = test/integration/ucp/it_module.c $(it_run_sources)
+test_integration_ucp_it_module_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_module_LDADD = $(it_libs)
+
+test_integration_ucp_it_select_SOURCES = test/integration/ucp/it_select.c $(it_run_sources)
+test_integration_ucp_it_select_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_select_LDADD = $(it_libs)
+
+test_integration_ucp_it_fault_SOURCES = test/integration/ucp/it_fault.c $(it_run_sources)
+test_integration_ucp_it_fault_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_fault_LDADD = $(it_libs)
+
+it_kernel_ldadd = perf/libgpuruntime.la libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl
+
+# What a kernel on the receiving GPU reads after it was told that all has arrived.
+test_integration_ucp_it_consumer_SOURCES = test/integration/ucp/it_consumer.c $(it_run_sources)
+test_integration_ucp_it_consumer_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_consumer_LDADD = $(it_kernel_ldadd)
+
+# Lists in flight by the hundred, in regions by the hundred.
+test_integration_ucp_it_lists_SOURCES = test/integration/ucp/it_lists.c $(it_run_sources)
+test_integration_ucp_it_lists_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_lists_LDADD = $(it_kernel_ldadd)
+
+# mori_rdma under UCP, on the fake here and on soft-RoCE in the laboratory.
+if HAVE_VERBS
+check_PROGRAMS += test/integration/ucp/it_rdma
+TESTS += test/integration/ucp/it_rdma
+test_integration_ucp_it_rdma_SOURCES = test/integration/ucp/it_rdma.c $(it_run_sources)
+test_integration_ucp_it_rdma_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_rdma_LDADD = $(it_libs)
+endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef CT_SIDE_H
+#define CT_SIDE_H
+
+/**
+ * @file
+ * One end of a test connection: memory domain, worker and interface of a
+ * transport found by name, and memory registered with it.
+ *
+ * Functions report a failure as a status and a text in the side's `why`, never
+ * by a failed check: the other end runs them in a process Check knows nothing of.
+ *
+ * Threads. A side is used by one thread.
+ */
+
+#include "test/support/ct_uct.h"
+
+#include <ucs/async/async_fwd.h>
+
+
+/** Which transport and device a run tests. */
+typedef struct ct_target_name {
+    const char *tl_name;
+    const char *dev_name;      /**< NULL for the first one */
+    const char *peer_dev_name; /**< Of the peer process; NULL for the same */
+} ct_target_name_t;
+
+
+/** Receives what the interface reports. */
+typedef struct ct_side_events {
+    unsigned num_ep_errors; /**< Calls of the error handler */
+    ucs_status_t ep_status; /**< Of the last one */
+    uct_ep_h ep;            /**< Of the last one */
+    unsigned num_async;     /**< Calls of the asynchronous event handler */
+} ct_side_events_t;
+
+
+typedef struct ct_side {
+    uct_component_h component;
+    uct_md_h md;
+    uct_md_attr_t md_attr;
+    ucs_async_context_t *async;
+    uct_worker_h worker;
+    uct_iface_h iface;
+    uct_iface_attr_t attr;
+    uint64_t v2_flags;  /**< CT_V2_* the interface claims */
+    size_t max_put_sgl; /**< 0 without CT_V2_PUT_SGL */
+    size_t max_get_sgl;
+    ct_side_events_t events;
+    char dev_name[UCT_DEVICE_NAME_MAX];
+    char why[512];
+} ct_side_t;
+
+
+typedef enum ct_mem_how {
+    CT_MEM_NONE,
+    CT_MEM_REGISTERED, /**< Allocated here, registered with the domain if it can */
+    CT_MEM_FROM_MD     /**< The domain takes only memory of its own */
+} ct_mem_how_t;
+
+
+/** Memory usable for zero-copy and, by its packed key, by the other end. */
+typedef struct ct_mem {
+    void *addr;
+    size_t length;
+    ucs_memory_type_t type;
+    uct_mem_h memh;
+    ct_mem_how_t how;
+    uct_allocated_memory_t from_md;
+} ct_mem_t;
+
+
+/**
+ * Open the named transport.
+ *
+ * @return UCS_OK            The side is ready; close it.
+ * @return UCS_ERR_NO_DEVICE No component offers that transport on that device.
+ */
+ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name);
+
+void ct_side_close(ct_side_t *side);
+
+/** @return Nonzero if memory of this type can be made and given to the domain. */
+int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type);
+
+/**
+ * Progress until the condition holds.
+ *
+ * @return Nonzero if it holds, 0 after the common limit.
+ */
+int ct_side_wait(ct_side_t *side, int (*is_done)(void *arg), void *arg);
+
+
+/**
+ * Allocate and register memory.
+ *
+ * @return UCS_OK, or the status of what failed.
+ */
+ucs_status_t ct_mem_create(ct_side_t *side, size_t length, ucs_memory_type_t type,
+                           ct_mem_t *mem);
+
+/** Deregister and free; nothing for memory that was never created. */
+void ct_mem_destroy(ct_side_t *side, ct_mem_t *mem);
+
+/**
+ * Register memory whose handle was deregistered before.
+ *
+ * @return As the domain says.
+ */
+ucs_status_t ct_mem_register(ct_side_t *side, ct_mem_t *mem);
+
+/**
+ * Pack the key the other end needs.
+ *
+ * @param [in]  pack_flags  CT_PACK_*.
+ * @param [out] key         At least md_attr.rkey_packed_size bytes; untouched if
+ *                          the domain needs no keys.
+ */
+ucs_status_t ct_mem_pack(ct_side_t *side, const ct_mem_t *mem, unsigned pack_flags,
+                         void *key);
+
+/** Copy bytes into memory of any type; returns nonzero on success. */
+int ct_mem_write(const ct_mem_t *mem, size_t offset, const void *from, size_t length);
+
+/** Copy bytes out of memory of any type; returns nonzero on success. */
+int ct_mem_read(const ct_mem_t *mem, size_t offset, void *to, size_t length);
+
+/** Fill a part of the memory with a pattern; nonzero on success. */
+int ct_mem_fill(const ct_mem_t *mem, size_t offset, size_t length, uint64_t seed,
+                uint64_t pattern_offset);
+
+/**
+ * Compare a part of the memory with a pattern.
+ *
+ * @return Offset inside the part of the first byte that differs, @a length if
+ *         none does.
+ */
+size_t ct_mem_check(const ct_mem_t *mem, size_t offset, size_t length, uint64_t seed,
+                    uint64_t pattern_offset);
+
+/** Hash of a part, the same on both ends; 0 if it cannot be read. */
+uint64_t ct_mem_hash(const ct_mem_t *mem, size_t offset, size_t length);
+
+/** The same hash of plain bytes. */
+uint64_t ct_hash(const void *buffer, size_t length);
+
+#endif

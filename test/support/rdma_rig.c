@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_test.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucs/config/global_opts.h>
+
+#define RIG_SEED 77
+
+static unsigned rig_num_calls;
+
+typedef struct rig_am_args {
+    uint64_t number;
+    size_t length;
+} rig_am_args_t;
+
+static uint64_t rig_am_sent[2];
+
+void rig_find_module(void)
+{
+    const char *build = getenv("MKV_BUILD_DIR");
+    char path[4096];
+
+    if (getenv("UCX_PLUGIN_PATH") == NULL) {
+        snprintf(path, sizeof(path), "%s/.libs", (build != NULL) ? build : ".");
+        if (ucs_global_opts_set_value("PLUGIN_PATH", path) != UCS_OK) {
+            fprintf(stderr, "UCX takes no PLUGIN_PATH: set UCX_PLUGIN_PATH=%s\n", path);
+            exit(MKV_TEST_EXIT_HARD);
+        }
+    }
+}
+
+static ucs_status_t rig_receive(rig_t *rig, unsigned at, const void *data,
+                                size_t length)
+{
+    uint64_t number = UINT64_MAX;
+
+    /* a message is where the transport received it, on any boundary */
+    if (length >= sizeof(number)) {
+        memcpy(&number, data, sizeof(number));
+        length -= sizeof(number);
+    }
+    if ((number != rig->num_am[at]) ||
+        (mkv_pattern_check((const char *)data + sizeof(number), length, number, 0) !=
+         length)) {
+        rig->bad_am[at]++;
+    }
+    rig->num_am[at]++;
+    return UCS_OK;
+}
+
+static ucs_status_t rig_receive_a(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)flags;
+    return rig_receive(arg, 0, data, length);
+}
+
+static ucs_status_t rig_receive_b(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)flags;
+    return rig_receive(arg, 1, data, length);
+}
+
+static void rig_open_side(rig_t *rig, unsigned which, size_t length)
+{
+    static const char *const devices[] = {"fake0:1", "fake1:1"};
+    const ct_target_name_t name = {.tl_name = "mori_rdma", .dev_name = devices[which]};
+    ct_side_t *side = &rig->side[which];
+    uint8_t key[256];
+    ucs_status_t status;
+
+    status = ct_side_open(side, &name);
+    ck_assert_msg(status == UCS_OK, "%s: %s", ucs_status_string(status), side->why);
+    status = uct_iface_set_am_handler(
+        side->iface, RIG_AM_ID, (which == 0) ? rig_receive_a : rig_receive_b, rig, 0);
+    ck_assert_int_eq(status, UCS_OK);
+
+    status = ct_mem_create(side, length, UCS_MEMORY_TYPE_HOST, &rig->mem[which]);
+    ck_assert_msg(status == UCS_OK, "%s: %s", ucs_status_string(status), side->why);
+    ck_assert_uint_le(side->md_attr.rkey_packed_size, sizeof(key));
+    ck_assert_int_eq(ct_mem_pack(side, &rig->mem[which], 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(side->component, key, &rig->rkey[which]), UCS_OK);
+}
+
+void rig_open(rig_t *rig, size_t length)
+{
+    memset(rig, 0, sizeof(*rig));
+    memset(rig_am_sent, 0, sizeof(rig_am_sent));
+    rig_num_calls = 0;
+    rig_open_side(rig, 0, length);
+    rig_open_side(rig, 1, length);
+    rig_fill(rig);
+}
+
+void rig_close(rig_t *rig)
+{
+    fake_verbs_objects_t objects;
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        uct_rkey_release(rig->side[i].component, &rig->rkey[i]);
+        ct_mem_destroy(&rig->side[i], &rig->mem[i]);
+    }
+    for (i = 0; i < 2; i++) {
+        ct_side_close(&rig->side[i]);
+    }
+
+    fake_verbs_objects(&objects);
+    ck_assert_msg(objects.contexts + objects.pds + objects.mrs + objects.cqs +
+                          objects.qps + objects.channels ==
+                      0,
+                  "left: %u contexts %u pds %u mrs %u cqs %u qps %u channels",
+                  objects.contexts, objects.pds, objects.mrs, objects.cqs, objects.qps,
+                  objects.channels);
+}
+
+static uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn)
+{
+    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE,
+                                    .iface = rig->side[which].iface};
+    uint32_t all[64];
+    unsigned before = fake_verbs_qp_list(all, 64), after;
+    uct_ep_h ep;
+
+    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
+    after = fake_verbs_qp_list(all, 64);
+    ck_assert_uint_le(after, 64);
+    ck_assert_uint_gt(after, before);
+    conn->num_qps = after - before;
+    memcpy(conn->qp_nums[which], &all[before], conn->num_qps * sizeof(all[0]));
+    return ep;
+}
+
+void rig_connect(rig_t *rig, rig_conn_t *conn)
+{
+    uint8_t dev[2][256], ep[2][1024];
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        conn->ep[i] = rig_create_ep(rig, i, conn);
+        ck_assert_uint_le(rig->side[i].attr.device_addr_len, sizeof(dev[i]));
+        ck_assert_uint_le(rig->side[i].attr.ep_addr_len, sizeof(ep[i]));
+        ck_assert_int_eq(
+            uct_iface_get_device_address(rig->side[i].iface, (void *)dev[i]), UCS_OK);
+        ck_assert_int_eq(uct_ep_get_address(conn->ep[i], (void *)ep[i]), UCS_OK);
+    }
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(
+            uct_ep_connect_to_ep(conn->ep[i], (void *)dev[!i], (void *)ep[!i]), UCS_OK);
+    }
+}
+
+void rig_disconnect(rig_conn_t *conn)
+{
+    uct_ep_destroy(conn->ep[0]);
+    uct_ep_destroy(conn->ep[1]);
+}
+
+void rig_progress(rig_t *rig)
+{
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        if (!rig->hold[i]) {
+            uct_worker_progress(rig->side[i].worker);
+            ucs_async_poll(rig->side[i].async);
+        }
+    }
+}
+
+void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+
+    while (!is_done(arg)) {
+        rig_progress(rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "nothing happened for %d ms",
+                      mkv_test_limit_ms());
+    }
+}
+
+typedef struct rig_count {
+    rig_comp_t *comps;
+    unsigned count;
+    rig_t *rig;
+    unsigned at;
+} rig_count_t;
+
+static int rig_all_called(void *arg)
+{
+    const rig_count_t *wait = arg;
+    unsigned i;
+
+    for (i = 0; i < wait->count; i++) {
+        if (wait->comps[i].num_calls == 0) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+void rig_wait_comps(rig_t *rig, rig_comp_t *comps, unsigned count)
+{
+    rig_count_t wait = {.comps = comps, .count = count};
+    unsigned i;
+
+    rig_wait(rig, rig_all_called, &wait);
+    for (i = 0; i < count; i++) {
+        ck_assert_uint_eq(comps[i].num_calls, 1);
+    }
+}
+
+static int rig_all_told(void *arg)
+{
+    const rig_count_t *wait = arg;
+
+    return wait->rig->side[wait->at].events.num_ep_errors >= wait->count;
+}
+
+void rig_wait_errors(rig_t *rig, unsigned at, unsigned count)
+{
+    rig_count_t wait = {.rig = rig, .at = at, .count = count};
+
+    rig_wait(rig, rig_all_told, &wait);
+    ck_assert_uint_eq(rig->side[at].events.num_ep_errors, count);
+}
+
+static void rig_comp_call(uct_completion_t *uct)
+{
+    rig_comp_t *comp = ucs_container_of(uct, rig_comp_t, uct);
+
+    comp->num_calls++;
+    comp->order = rig_num_calls++;
+    comp->status = uct->status;
+}
+
+void rig_comp_init(rig_comp_t *comp)
+{
+    memset(comp, 0, sizeof(*comp));
+    comp->uct.func = rig_comp_call;
+    comp->uct.count = 1;
+    comp->uct.status = UCS_OK;
+}
+
+ucs_status_t rig_flush(rig_t *rig, uct_ep_h ep)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+
+    do {
+        status = uct_ep_flush(ep, 0, NULL);
+        rig_progress(rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "the flush does not end");
+    } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
+
+    return status;
+}
+
+static void rig_iov(rig_t *rig, unsigned from, size_t offset, size_t length,
+                    uct_iov_t *iov)
+{
+    iov->buffer = (char *)rig->mem[from].addr + offset;
+    iov->length = length;
+    iov->memh = rig->mem[from].memh;
+    iov->stride = 0;
+    iov->count = 1;
+}
+
+ucs_status_t rig_try_put(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
+                         size_t length, rig_comp_t *comp)
+{
+    uct_iov_t iov;
+
+    rig_iov(rig, from, offset, length, &iov);
+    return uct_ep_put_zcopy(ep, &iov, 1, (uintptr_t)rig->mem[!from].addr + offset,
+                            rig->rkey[!from].rkey, (comp == NULL) ? NULL : &comp->uct);
+}
+
+static void rig_room(rig_t *rig, uint64_t limit)
+{
+    rig_progress(rig);
+    ck_assert_msg(mkv_test_now_ms() < limit, "there is never room");
+}
+
+ucs_status_t rig_put(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
+                     size_t length, rig_comp_t *comp)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+
+    while ((status = rig_try_put(rig, ep, from, offset, length, comp)) ==
+           UCS_ERR_NO_RESOURCE) {
+        rig_room(rig, limit);
+    }
+
+    return status;
+}
+
+ucs_status_t rig_get(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
+                     size_t length, rig_comp_t *comp)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+    uct_iov_t iov;
+
+    rig_iov(rig, from, offset, length, &iov);
+    while ((status = uct_ep_get_zcopy(
+                ep, &iov, 1, (uintptr_t)rig->mem[!from].addr + offset,
+                rig->rkey[!from].rkey, &comp->uct)) == UCS_ERR_NO_RESOURCE) {
+        rig_room(rig, limit);
+    }
+
+    return status;
+}
+
+typedef struct rig_list {
+    void **buffers;
+    size_t *lengths;
+    uct_mem_h *memhs;
+    uint64_t *addrs;
+    uct_rkey_t *rkeys;
+} rig_list_t;
+
+static void rig_list_make(const rig_t *rig, unsigned from, unsigned count,
+                          size_t length, size_t stride, rig_list_t *list)
+{
+    unsigned i;
+
+    list->buffers = calloc(count, sizeof(*list->buffers));
+    list->lengths = calloc(count, sizeof(*list->lengths));
+    list->memhs = calloc(count, sizeof(*list->memhs));
+    list->addrs = calloc(count, sizeof(*list->addrs));
+    list->rkeys = calloc(count, sizeof(*list->rkeys));
+    ck_assert(list->buffers && list->lengths && list->memhs && list->addrs &&
+              list->rkeys);
+    for (i = 0; i < count; i++) {
+        list->buffers[i] = (char *)rig->mem[from].addr + i * stride;
+        list->lengths[i] = length;
+        list->memhs[i] = rig->mem[from].memh;
+        list->addrs[i] = (uintptr_t)rig->mem[!from].addr + i * stride;
+        list->rkeys[i] = rig->rkey[!from].rkey;
+    }
+}
+
+static void rig_list_free(rig_list_t *list)
+{
+    free(list->buffers);
+    free(list->lengths);
+    free(list->memhs);
+    free(list->addrs);
+    free(list->rkeys);
+}
+
+ucs_status_t rig_put_list(rig_t *rig, uct_ep_h ep, unsigned from, unsigned count,
+                          size_t length, size_t stride, rig_comp_t *comp)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    const size_t max = rig->side[from].max_put_sgl;
+    ucs_status_t status = UCS_OK;
+    rig_list_t list;
+    size_t i, n;
+
+    rig_list_make(rig, from, count, length, stride, &list);
+    comp->uct.count = (int)((count + max - 1) / max);
+    for (i = 0; (i < count) && !UCS_STATUS_IS_ERR(status); i += n) {
+        n = (count - i < max) ? count - i : max;
+        while ((status = uct_ep_put_sgl_zcopy(ep, &list.buffers[i], &list.lengths[i],
+                                              &list.memhs[i], &list.addrs[i],
+                                              &list.rkeys[i], NULL, NULL, n,
+                                              &comp->uct)) == UCS_ERR_NO_RESOURCE) {
+            rig_room(rig, limit);
+        }
+        if ((status == UCS_OK) && (--comp->uct.count == 0)) {
+            rig_comp_call(&comp->uct);
+        }
+    }
+
+    rig_list_free(&list);
+    return status;
+}
+
+static size_t rig_pack_am(void *dest, void *arg)
+{
+    const rig_am_args_t *args = arg;
+
+    memcpy(dest, &args->number, sizeof(args->number));
+    mkv_pattern_fill((char *)dest + sizeof(args->number),
+                     args->length - sizeof(args->number), args->number, 0);
+    return args->length;
+}
+
+ucs_status_t rig_try_am(rig_t *rig, uct_ep_h ep, unsigned from, size_t length)
+{
+    rig_am_args_t args = {.number = rig_am_sent[from], .length = length};
+    ssize_t ret;
+
+    (void)rig;
+    ck_assert_uint_ge(length, sizeof(args.number));
+    ret = uct_ep_am_bcopy(ep, RIG_AM_ID, rig_pack_am, &args, 0);
+    if (ret < 0) {
+        return (ucs_status_t)ret;
+    }
+
+    ck_assert_int_eq(ret, (ssize_t)length);
+    rig_am_sent[from]++;
+    return UCS_OK;
+}
+
+void rig_fill(rig_t *rig)
+{
+    mkv_pattern_fill(rig->mem[0].addr, rig->mem[0].length, RIG_SEED, 0);
+    memset(rig->mem[1].addr, 0, rig->mem[1].length);
+}
+
+void rig_check(rig_t *rig, size_t offset, size_t length)
+{
+    ck_assert_uint_eq(
+        mkv_pattern_check((char *)rig->mem[1].addr + offset, length, RIG_SEED, offset),
+        length);
+}

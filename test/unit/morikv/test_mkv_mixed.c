@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* A cache in memory of two types: beside the keys and values of each layer, in GPU
+ * memory, a component in host memory. */
+
+#include "test/support/mkv_pair.h"
+
+#include <string.h>
+
+#define NUM 8u
+#define STRETCH (PAIR_BLOCKS * PAIR_BYTES)
+
+static uint8_t host[2][4][STRETCH];
+static mkv_xfer_t *active, *passive;
+static mkv_plan_t *plan;
+
+static void add_host_component(pair_side_t *side, unsigned index)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = 1,
+                           .length = STRETCH,
+                           .unit_bytes = PAIR_BYTES,
+                           .n_units = PAIR_BLOCKS,
+                           .mem_type = UCS_MEMORY_TYPE_HOST};
+    mkv_region_id_t id;
+    uint32_t layer;
+
+    for (layer = 0; layer < pair_layers; ++layer) {
+        memset(host[index][layer], (int)(1 + 10 * index + layer), STRETCH);
+        region.layer = (int32_t)layer;
+        region.base = host[index][layer];
+        OK(mkv_region_add(side->ctx, &region, &id));
+    }
+    OK(mkv_regions_commit(side->ctx, NULL));
+}
+
+/* A writes blocks that do not merge to the same blocks of B */
+static void bind_mixed(const char *transport)
+{
+    static const uint32_t blocks[NUM] = {0, 2, 4, 6, 8, 10, 12, 14};
+    const mkv_units_t units[2] = {
+        {.num_local = NUM, .num_remote = NUM, .local = blocks, .remote = blocks},
+        {.component = 1,
+         .num_local = NUM,
+         .num_remote = NUM,
+         .local = blocks,
+         .remote = blocks}};
+
+    fake_ucp_reset();
+    fake_ucp_set_transport(transport);
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    add_host_component(A, 0);
+    add_host_component(B, 1);
+    pair_connect(0, 1);
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(passive, MKV_LEG_ALL, units, 2, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], units, 2, 0, &plan));
+}
+
+static void post_all(void)
+{
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+}
+
+static void check_moved(void)
+{
+    uint32_t layer, i;
+
+    ck_assert_int_eq(pair_query(active).status, MKV_OK);
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    for (i = 0; i < NUM; ++i) {
+        ck_assert(pair_holds(B, 2 * i, 0, 2 * i));
+        ck_assert(pair_holds(B, 2 * i + 1, 1, 2 * i + 1));
+        for (layer = 0; layer < pair_layers; ++layer) {
+            ck_assert_uint_eq(host[1][layer][2 * i * PAIR_BYTES], 1 + layer);
+            ck_assert_uint_eq(host[1][layer][(2 * i + 1) * PAIR_BYTES], 11 + layer);
+        }
+    }
+}
+
+static void close_mixed(void)
+{
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+
+/* mori_xgmi takes lists of GPU memory only; loop index: with credit for all of the
+ * post, or for one call at a time */
+START_TEST(each_part_of_a_post_goes_its_own_way)
+{
+    pair_set("MAX_INFLIGHT_OPS", _i ? "1" : "4096");
+    bind_mixed("mori_xgmi");
+    post_all();
+    check_moved();
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), pair_layers);
+    ck_assert_uint_eq(fake_ucp_num_pieces(), pair_layers * PAIR_PARTS * NUM);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_PUT), pair_layers * NUM);
+    close_mixed();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("mixed");
+
+    tcase_add_loop_test(tcase, each_part_of_a_post_goes_its_own_way, 0, 2);
+    return pair_main("src_mixed", tcase);
+}

@@ -1,0 +1,846 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Contexts, regions, peers and maps on a UCP held by the test. */
+
+#include "test/support/mkv_pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Regions --------------------------------------------------------------------- */
+
+static mkv_region_t region_at(void *base, uint32_t component, int32_t layer)
+{
+    return (mkv_region_t){.size = sizeof(mkv_region_t),
+                          .component = component,
+                          .layer = layer,
+                          .base = base,
+                          .length = 64,
+                          .unit_bytes = 16,
+                          .n_units = 4};
+}
+
+static void open_bare(unsigned index, mkv_open_params_t *params)
+{
+    mkv_open_params_t defaults = {.size = sizeof(defaults)};
+
+    OK(mkv_open(NULL, (params != NULL) ? params : &defaults, &pair_sides[index].ctx));
+}
+
+static void add(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(ctx, region, &id));
+}
+
+START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
+{
+    static char memory[200 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 200; ++i) { /* with gaps, and in no order */
+        region = region_at(memory + (i * 77 % 200) * 128, 0, i);
+        region.mem_type = UCS_MEMORY_TYPE_ROCM;
+        region.alloc_base = memory;
+        region.alloc_length = sizeof(memory);
+        add(A->ctx, &region);
+    }
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    ck_assert_uint_eq(pair_stats(A).num_memh, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(same_memory_twice_is_one_registration)
+{
+    static char memory[64];
+    mkv_region_t region = region_at(memory, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    add(A->ctx, &region);
+    region.component = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    region.component = 2; /* later, too */
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* Adjoining host memory is one, adjoining GPU memory may be two allocations */
+START_TEST(adjoining_memory_is_joined_on_the_host_only)
+{
+    static char memory[128];
+    mkv_region_t region = region_at(memory, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    region.mem_type = _i ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
+    add(A->ctx, &region);
+    region.base = memory + 64;
+    region.layer = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), _i ? 2 : 1);
+    pair_teardown();
+}
+END_TEST
+
+static char queried[256];
+
+static mkv_status_t query_mem(void *arg, const void *address, size_t length,
+                              void **base_p, size_t *length_p)
+{
+    (void)arg;
+    (void)address;
+    (void)length;
+    *base_p = queried;
+    *length_p = sizeof(queried);
+    return MKV_OK;
+}
+
+START_TEST(the_callers_hook_knows_allocations)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
+    mkv_region_t region = region_at(queried, 0, 0);
+
+    fake_ucp_reset();
+    open_bare(0, &params);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    add(A->ctx, &region);
+    region.base = queried + 128;
+    region.layer = 1;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(bad_regions_are_refused_and_change_nothing)
+{
+    static char memory[64];
+    const mkv_region_t good = region_at(memory, 0, 0);
+    mkv_region_t bad[10];
+    mkv_region_id_t id = 7;
+    size_t i;
+
+    for (i = 0; i < 10; ++i) {
+        bad[i] = good;
+    }
+    bad[0].size = 1;
+    bad[1].component = MKV_MAX_COMPONENTS;
+    bad[2].base = NULL;
+    bad[3].mem_type = UCS_MEMORY_TYPE_LAST;
+    bad[4].n_units = 5;      /* ends behind */
+    bad[5].unit_stride = 15; /* overlaps */
+    bad[6].unit_bytes = 0;
+    bad[7].n_units = 0;
+    bad[8].alloc_base = memory + 1; /* not inside */
+    bad[8].alloc_length = 64;
+    bad[9].layer = INT32_MAX; /* layers [lo, hi) could not end behind it */
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 10; ++i) {
+        IS(mkv_region_add(A->ctx, &bad[i], &id),
+           ((i < 4) || (i == 9)) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
+    }
+    ck_assert_uint_eq(id, 7);
+    add(A->ctx, &good);
+    IS(mkv_region_add(A->ctx, &good, &id), MKV_ERR_DUPLICATE);
+    ck_assert_uint_eq(pair_stats(A).num_regions, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(failed_commit_registers_nothing)
+{
+    static char memory[4 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    for (i = 0; i < 4; ++i) {
+        region = region_at(memory + i * 128, 0, i);
+        add(A->ctx, &region);
+    }
+    fake_ucp_fail_map(3);
+    IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_TRANSPORT);
+    ck_assert_uint_eq(fake_ucp_num_memh(), 0);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 4);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Peers ----------------------------------------------------------------------- */
+
+START_TEST(hello_once_however_often_it_is_called)
+{
+    uint8_t blob[4096];
+    size_t length;
+    mkv_peer_t *again;
+
+    pair_setup();
+    length = sizeof(blob);
+    OK(mkv_blob(B->ctx, MKV_BLOB_FULL, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &again));
+    ck_assert_ptr_eq(again, A->peers[1]);
+    length = sizeof(blob);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(B->ctx, blob, length, NULL, &again));
+    ck_assert_ptr_eq(again, B->peers[0]);
+    pair_run();
+    ck_assert_uint_eq(pair_stats(A).hellos, 1);
+    ck_assert_uint_eq(pair_stats(B).hellos, 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 1);
+    length = sizeof(blob);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length));
+    IS(mkv_peer_add(A->ctx, blob, length, NULL, &again), MKV_ERR_INVALID);
+    IS(mkv_peer_add(A->ctx, blob, length - 1, NULL, &again), MKV_ERR_PROTOCOL);
+    length = 10;
+    IS(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob, &length), MKV_ERR_LENGTH);
+    ck_assert_uint_gt(length, 10);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(both_sides_call_at_once)
+{
+    uint8_t blob_a[4096], blob_b[4096];
+    size_t length_a = sizeof(blob_a), length_b = sizeof(blob_b);
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(A->ctx, MKV_BLOB_ADDR, blob_a, &length_a));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob_b, &length_b));
+    OK(mkv_peer_add(A->ctx, blob_b, length_b, NULL, &A->peers[1]));
+    OK(mkv_peer_add(B->ctx, blob_a, length_a, NULL, &B->peers[0]));
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 1);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_READY, NULL), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* The HELLO that is on its way says nothing of what is committed after it */
+START_TEST(regions_committed_while_connecting_are_told)
+{
+    static char memory[2][64];
+    mkv_region_t region = region_at(memory[0], 0, 0);
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *maps[2];
+
+    fake_ucp_reset();
+    open_bare(0, NULL);
+    open_bare(1, NULL);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    region.base = memory[1];
+    add(B->ctx, &region);
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_run();
+    OK(mkv_map_create(A->peers[1], NULL, &maps[0]));
+    OK(mkv_map_create(mkv_peer_find(B->ctx, A->ctx->process.ctx_id), NULL, &maps[1]));
+    OK(mkv_map_destroy(maps[0]));
+    OK(mkv_map_destroy(maps[1]));
+    pair_teardown();
+}
+END_TEST
+
+/* A process that has no descriptors left cannot read /proc; that proves nothing about
+ * anybody else. Loop index: the other process lives, or has ended. */
+START_TEST(a_process_is_gone_by_proof_only)
+{
+    struct rlimit limit, none;
+    mkv_process_t self;
+    int fds[2], gone;
+    char byte;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    mkv_process_self(&self);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        close(fds[1]);
+        _exit(read(fds[0], &byte, 1) != 0);
+    }
+    self.pid = (uint32_t)pid; /* no matter when it was started */
+    if (_i) {
+        close(fds[1]);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    }
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    gone = mkv_process_is_gone(&self, &self);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(gone, _i);
+
+    if (!_i) {
+        close(fds[1]);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    }
+    close(fds[0]);
+}
+END_TEST
+
+START_TEST(closing_one_side_tells_the_other)
+{
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    pair_run();
+    ck_assert_int_eq(pair_last(B, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(
+        strstr(pair_last(B, MKV_EV_PEER_FAILED, NULL)->text, "closed"));
+    OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FLUSH));
+    pair_run();
+    OK(mkv_map_destroy(B->maps[0]));
+    B->maps[0] = NULL;
+    pair_connect(0, 1); /* and again */
+    pair_teardown();
+}
+END_TEST
+
+/* Both close, and at once one of them connects again: the goodbye of the former
+ * connection arrives when there is a new one, and must not end it. */
+START_TEST(a_late_goodbye_does_not_end_the_next_connection)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_t *again;
+    uint32_t i;
+
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    OK(mkv_map_destroy(B->maps[0]));
+    A->maps[1] = B->maps[0] = NULL;
+    fake_ucp_hold(FAKE_UCP_AM);
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FLUSH));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &again));
+    fake_ucp_hold(0);
+    pair_run();
+    A->peers[1] = again;
+    B->peers[0] = mkv_peer_find(B->ctx, A->ctx->process.ctx_id);
+    ck_assert_ptr_nonnull(B->peers[0]);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 2);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), 0);
+    for (i = 0; i < 8; ++i) { /* as many as the goodbye is behind, and more */
+        OK(mkv_send(B->peers[0], 0, i, NULL, 0, NULL, 0));
+        OK(mkv_send(A->peers[1], 0, i, NULL, 0, NULL, 0));
+    }
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_MSG, NULL), 8);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_MSG, NULL), 8);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(strict_mode_refuses_another_backend)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+
+    pair_set("BACKEND", "xgmi");
+    if (_i) {
+        pair_set("STRICT", "y");
+    }
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    OK(mkv_peer_query(A->peers[1], &attr));
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_TCP);
+    ck_assert_str_eq(attr.transports, "tcp/fake0");
+    if (_i) {
+        ck_assert_int_eq(attr.state, MKV_PEER_FAILED);
+        ck_assert_int_eq(attr.status, MKV_ERR_BACKEND);
+        ck_assert_ptr_nonnull(strstr(attr.error, "tcp/fake0"));
+    } else {
+        ck_assert_int_eq(attr.state, MKV_PEER_READY);
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* The last line of a level, and what a dump said */
+static char kept_lines[MKV_LOG_DEBUG + 1][512];
+static char kept_dump[1 << 14];
+
+static void keep_line(void *arg, mkv_log_level_t level, const char *text)
+{
+    (void)arg;
+    if (level <= MKV_LOG_DEBUG) {
+        mkv_text(kept_lines[level], sizeof(kept_lines[0]), "%s", text);
+    }
+}
+
+static void keep_dump(void *arg, const char *line)
+{
+    size_t length = strlen(kept_dump);
+
+    (void)arg;
+    mkv_text(kept_dump + length, sizeof(kept_dump) - length, "%s\n", line);
+}
+
+/* A and B know each other, and A's lines are kept; B is @a far hosts away */
+static mkv_peer_attr_t connect_kept(uint64_t far)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .log = keep_line};
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+
+    open_bare(0, &params);
+    pair_open(1);
+    B->ctx->process.host_id += far;
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, "prefill", &A->peers[1]));
+    pair_run();
+    OK(mkv_peer_query(A->peers[1], &attr));
+    return attr;
+}
+
+START_TEST(a_fallback_is_told_with_its_reason)
+{
+    pair_set("BACKEND", "xgmi");
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    ck_assert_int_eq(connect_kept(0).backend, MKV_BACKEND_TCP);
+    ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_WARN],
+                                 "backend xgmi wanted, but tcp would carry it: UCX "
+                                 "connected only [tcp/fake0]"));
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: the peer is on another host */
+START_TEST(auto_says_why_nothing_better)
+{
+    mkv_peer_attr_t attr;
+
+    pair_set("LOG_LEVEL", "info");
+    pair_set("TLS", "tcp");
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    attr = connect_kept((uint64_t)_i);
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_TCP);
+    ck_assert_int_eq(attr.is_same_host, !_i);
+    ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_INFO],
+                                 _i ? "peer prefill: tcp is taken, for want of better "
+                                      "ones (xgmi: another host, ipc: another host, "
+                                      "rdma: no lane connected, shm: another host), "
+                                      "TLS is tcp"
+                                    : "(xgmi: no lane connected, ipc: no lane "
+                                      "connected, rdma: no lane connected, shm: no "
+                                      "lane connected), TLS is tcp"));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(one_line_says_what_carries_the_data)
+{
+    const char *line = kept_lines[MKV_LOG_INFO];
+    mkv_peer_attr_t attr;
+
+    pair_set("LOG_LEVEL", "info");
+    fake_ucp_reset();
+    attr = connect_kept(0);
+    ck_assert_ptr_nonnull(strstr(line, "prefill"));
+    ck_assert_ptr_nonnull(strstr(line, "backend xgmi"));
+    ck_assert_ptr_nonnull(strstr(line, "mori_xgmi/fake0"));
+    ck_assert_int_eq(attr.backend, MKV_BACKEND_XGMI);
+    ck_assert_str_eq(attr.transports, "mori_xgmi/fake0");
+    OK(mkv_dump(A->ctx, MKV_DUMP_ALL, keep_dump, NULL));
+    ck_assert_ptr_nonnull(strstr(kept_dump, "xgmi"));
+    ck_assert_ptr_nonnull(strstr(kept_dump, "mori_xgmi/fake0"));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(messages_arrive_in_order)
+{
+    uint32_t i, seen = 0;
+    size_t k;
+
+    pair_setup();
+    fake_ucp_shuffle(3);
+    for (i = 0; i < 100; ++i) {
+        OK(mkv_send(A->peers[1], 40 + i, i, "h", 1, &i, sizeof(i)));
+    }
+    pair_run();
+    for (k = 0; k < B->num_events; ++k) {
+        if (B->events[k].type == MKV_EV_MSG) {
+            ck_assert_uint_eq(B->events[k].value, seen);
+            ck_assert_uint_eq(B->events[k].id, 40 + seen);
+            ++seen;
+        }
+    }
+    ck_assert_uint_eq(seen, 100);
+    IS(mkv_send(A->peers[1], 0, 0, NULL, 0, NULL, 65 << 20), MKV_ERR_LENGTH);
+    pair_teardown();
+}
+END_TEST
+
+/* An empty message takes an event, too: whoever never polls is told, and stays small */
+START_TEST(empty_messages_are_bounded_as_well)
+{
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    uint32_t i;
+
+    pair_set("MAX_QUEUED", "64k");
+    pair_setup();
+    for (i = 0; i < 10000; ++i) {
+        if (mkv_send(A->peers[1], 0, i, NULL, 0, NULL, 0) != MKV_OK) {
+            break;
+        }
+        (void)mkv_progress(A->ctx);
+        (void)mkv_progress(B->ctx);
+    }
+    OK(mkv_peer_query(B->peers[0], &attr));
+    ck_assert_int_eq(attr.status, MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(strstr(attr.error, "MAX_QUEUED is 65536"));
+    ck_assert_uint_le(pair_stats(B).msgs_received, 65536 / sizeof(mkv_event_t) + 16);
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Maps ------------------------------------------------------------------------ */
+
+typedef struct map_case {
+    const char *what;
+    mkv_status_t status;
+    void (*change)(mkv_open_params_t *params, mkv_region_t *region);
+} map_case_t;
+
+static void change_bytes(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->unit_bytes = 8;
+}
+
+static void change_dtype(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->dtype = 2;
+}
+
+static void change_tokens(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->tokens_per_unit = 32;
+}
+
+static void change_layer(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)params;
+    region->layer = 9;
+}
+
+static void change_page(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->page_tokens = 17;
+}
+
+static void change_model(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->model = 17;
+}
+
+static void change_tp_size(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->topology.tp_size = 4;
+}
+
+static void change_tp_rank(mkv_open_params_t *params, mkv_region_t *region)
+{
+    (void)region;
+    params->topology.tp_rank = 1;
+}
+
+static const map_case_t map_cases[] = {
+    {"unit size is 16 here and 8 there", MKV_ERR_GEOMETRY, change_bytes},
+    {"data type is 1 here and 2 there", MKV_ERR_DTYPE, change_dtype},
+    {"tokens per unit is 16 here and 32 there", MKV_ERR_PAGE, change_tokens},
+    {"1 regions here and 1 there", MKV_ERR_PAIRING, change_layer},
+    {"tokens per page is 16 here and 17 there", MKV_ERR_PAGE, change_page},
+    {"model fingerprint", MKV_ERR_GEOMETRY, change_model},
+    {"tp size is 2 here and 4 there", MKV_ERR_TOPOLOGY, change_tp_size},
+    {"tp rank is 0 here and 1 there", MKV_ERR_TOPOLOGY, change_tp_rank},
+};
+
+static void open_for_map(unsigned index, const map_case_t *map_case)
+{
+    static char memory[2][64];
+    mkv_open_params_t params = {.size = sizeof(params),
+                                .page_tokens = 16,
+                                .model = 5,
+                                .topology = {.tp_size = 2}};
+    mkv_region_t region = region_at(memory[index], 0, 0);
+
+    region.dtype = 1;
+    region.tokens_per_unit = 16;
+    if (map_case != NULL) {
+        map_case->change(&params, &region);
+    }
+    open_bare(index, &params);
+    add(pair_sides[index].ctx, &region);
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+START_TEST(every_difference_has_its_code_and_text)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *map;
+
+    fake_ucp_reset();
+    open_for_map(0, NULL);
+    open_for_map(1, &map_cases[_i]);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    IS(mkv_map_create(A->peers[1], NULL, &map), MKV_ERR_BUSY);
+    pair_run();
+    IS(mkv_map_create(A->peers[1], NULL, &map), map_cases[_i].status);
+    ck_assert_msg(strstr(mkv_last_error(), map_cases[_i].what) != NULL, "%s",
+                  mkv_last_error());
+    pair_teardown();
+}
+END_TEST
+
+/* A component that only one side has, a state for example, and says it may lack */
+START_TEST(optional_regions_may_be_missing)
+{
+    static char memory[2][64];
+    mkv_region_t region = region_at(memory[0], 0, 0);
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_map_t *map;
+
+    fake_ucp_reset();
+    open_for_map(0, NULL);
+    open_for_map(1, NULL);
+    region.component = 1;
+    region.flags = _i ? MKV_REGION_OPTIONAL : 0;
+    add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    IS(mkv_map_create(A->peers[1], NULL, &map), _i ? MKV_OK : MKV_ERR_PAIRING);
+    if (_i) {
+        OK(mkv_map_destroy(map));
+    }
+    pair_teardown();
+}
+END_TEST
+
+static mkv_xfer_t *open_on_map(mkv_ctx_t *ctx, mkv_map_t *const *map, mkv_role_t role)
+{
+    mkv_xfer_params_t params = {
+        .size = sizeof(params), .role = role, .legs = map, .num_legs = 1};
+    mkv_xfer_t *xfer;
+
+    OK(mkv_xfer_open(ctx, &params, &xfer));
+    return xfer;
+}
+
+/* Both sides have a state, but this request brings none */
+START_TEST(exposing_without_state_units_is_accepted)
+{
+    static char state[2][64];
+    const uint32_t block = 2;
+    mkv_units_t units = {
+        .num_local = 1, .num_remote = 1, .local = &block, .remote = &block};
+    mkv_region_t region = region_at(NULL, 1, 0);
+    mkv_xfer_t *active, *passive;
+    mkv_map_t *maps[2];
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_plan_t *plan;
+    unsigned i;
+
+    fake_ucp_reset();
+    for (i = 0; i < 2; ++i) {
+        open_for_map(i, NULL);
+        region.base = state[i];
+        add(pair_sides[i].ctx, &region);
+        OK(mkv_regions_commit(pair_sides[i].ctx, NULL));
+    }
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+    pair_run();
+    OK(mkv_map_create(A->peers[1], NULL, &maps[0]));
+    OK(mkv_map_create(mkv_peer_find(B->ctx, A->ctx->process.ctx_id), NULL, &maps[1]));
+    active = open_on_map(A->ctx, &maps[0], MKV_SRC);
+    passive = open_on_map(B->ctx, &maps[1], MKV_DST);
+    OK(mkv_xfer_expose(passive, 0, &units, 1, NULL, 0));
+    pair_run();
+    ck_assert_uint_eq(pair_last(A, MKV_EV_EXPOSED, active)->num_units, 1);
+    OK(mkv_plan_create(maps[0], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_query(active).completed, 1);
+    pair_close(active, passive, plan);
+    OK(mkv_map_destroy(maps[0]));
+    OK(mkv_map_destroy(maps[1]));
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(dropped_regions_make_maps_stale)
+{
+    mkv_map_attr_t attr = {.size = sizeof(attr)};
+    mkv_xfer_params_t params = {.size = sizeof(params), .num_legs = 1};
+    mkv_region_id_t ids[8], i;
+    mkv_xfer_t *xfer;
+
+    pair_setup();
+    for (i = 0; i < 8; ++i) {
+        ids[i] = i + 1;
+    }
+    IS(mkv_regions_drop(B->ctx, ids, 8), MKV_ERR_BUSY);
+    OK(mkv_map_destroy(B->maps[0]));
+    B->maps[0] = NULL;
+    OK(mkv_regions_drop(B->ctx, ids, 8));
+    IS(mkv_regions_drop(B->ctx, ids, 1), MKV_ERR_NOTFOUND);
+    pair_run();
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    OK(mkv_map_query(A->maps[1], &attr));
+    ck_assert_int_eq(attr.is_stale, 1);
+    params.legs = &A->maps[1];
+    IS(mkv_xfer_open(A->ctx, &params, &xfer), MKV_ERR_STALE);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- Context --------------------------------------------------------------------- */
+
+START_TEST(old_ucx_is_refused)
+{
+    mkv_ctx_t *ctx;
+
+    fake_ucp_reset();
+    fake_ucp_set_version(21);
+    IS(mkv_open(NULL, NULL, &ctx), MKV_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "1.21.0"));
+}
+END_TEST
+
+START_TEST(close_names_and_ends_what_was_left_open)
+{
+    mkv_xfer_t *passive;
+
+    pair_setup();
+    (void)pair_bind_write(8, &passive);
+    (void)pair_plan(A, 1, 0, 0, 8, 0);
+    IS(mkv_close(A->ctx), MKV_ERR_BUSY);
+    free(A->mem);
+    memset(A, 0, sizeof(*A));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
+    ck_assert(pair_query(passive).is_quiet);
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+static unsigned num_lines;
+
+static void count_line(void *arg, const char *line)
+{
+    (void)arg;
+    num_lines += (line[0] != '\0');
+}
+
+START_TEST(dump_and_strings_cover_everything)
+{
+    mkv_xfer_t *active, *passive;
+    int i;
+
+    pair_setup();
+    active = pair_bind_write(1, &passive);
+    OK(mkv_dump(A->ctx, MKV_DUMP_ALL, count_line, NULL));
+    ck_assert_uint_gt(num_lines, 40);
+    for (i = MKV_OK; i > MKV_ERR_LAST - 2; --i) {
+        ck_assert_ptr_nonnull(mkv_status_string((mkv_status_t)i));
+    }
+    for (i = 0; i <= MKV_EV_WARN + 1; ++i) {
+        ck_assert_ptr_nonnull(mkv_event_string((mkv_event_type_t)i));
+        ck_assert_ptr_nonnull(mkv_backend_string((mkv_backend_t)i));
+    }
+    ck_assert_ptr_nonnull(mkv_version_string());
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("setup");
+
+    tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
+    tcase_add_test(tcase, same_memory_twice_is_one_registration);
+    tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
+    tcase_add_test(tcase, the_callers_hook_knows_allocations);
+    tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
+    tcase_add_test(tcase, failed_commit_registers_nothing);
+    tcase_add_test(tcase, hello_once_however_often_it_is_called);
+    tcase_add_test(tcase, both_sides_call_at_once);
+    tcase_add_test(tcase, regions_committed_while_connecting_are_told);
+    tcase_add_loop_test(tcase, a_process_is_gone_by_proof_only, 0, 2);
+    tcase_add_test(tcase, closing_one_side_tells_the_other);
+    tcase_add_test(tcase, a_late_goodbye_does_not_end_the_next_connection);
+    tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
+    tcase_add_test(tcase, a_fallback_is_told_with_its_reason);
+    tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
+    tcase_add_test(tcase, one_line_says_what_carries_the_data);
+    tcase_add_test(tcase, messages_arrive_in_order);
+    tcase_add_test(tcase, empty_messages_are_bounded_as_well);
+    tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
+                        (int)(sizeof(map_cases) / sizeof(map_cases[0])));
+    tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);
+    tcase_add_test(tcase, exposing_without_state_units_is_accepted);
+    tcase_add_test(tcase, dropped_regions_make_maps_stale);
+    tcase_add_test(tcase, old_ucx_is_refused);
+    tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
+    tcase_add_test(tcase, dump_and_strings_cover_everything);
+    return pair_main("src_setup", tcase);
+}

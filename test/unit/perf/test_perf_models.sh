@@ -1,0 +1,58 @@
+#!/bin/bash
+# gpu_limits moves what mori_kv_perf moves for its models: as many pieces, before and
+# after merging, of the same command line; and sees it when bytes do not arrive.
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+limits=("$build/perf/gpu_limits" --hip "$build/test/fake/hip/lib/libamdhip64.so.6" --pool 1
+    --count 1 --repeats 1 --parts models --cache 96)
+export HIPCPU_DEVICES=2 UCX_WARN_UNUSED_ENV_VARS=n UCX_TLS=tcp,self
+
+die() {
+    echo "perf_models.sh: $*" >&2
+    exit 1
+}
+
+# member NAME < JSON object on a line: a number or a text.
+member() {
+    sed -n 's/.*"'"$1"'": "\{0,1\}\([^",}]*\).*/\1/p'
+}
+
+timeout 300 "${limits[@]}" --lengths 700,1400 --json "$work/rows" >"$work/out" 2>&1 ||
+    die "gpu_limits ended with an error: $(cat "$work/out")"
+[ "$(grep -c '"checked": "ok"' "$work/rows")" = 20 ] || die "20 rows are expected: $(cat "$work/out")"
+
+while read -r row; do
+    way=$(member way <<<"$row")
+    [[ "$way" != *streams ]] || continue # nothing that mori_kv_perf does
+    options=(--op_type WRITE --post all)
+    [ "$way" != "pull at once" ] || options=(--op_type READ --post all)
+    [ "$way" != "push by layer" ] || options=(--op_type WRITE --post layer)
+    read -ra command < <(member as <<<"$row")
+    timeout 120 "$build/perf/${command[0]}" "${command[@]:1}" "${options[@]}" --json "$work/kv" \
+        >"$work/out" 2>&1 || die "${command[*]} ended with an error: $(cat "$work/out")"
+    for name in descs_before descs_after; do
+        ours=$(member $name <<<"$row")
+        theirs=$(tr -d '\n' <"$work/kv" | member $name)
+        [ "$ours" = "$theirs" ] || die "$(member what <<<"$row"): $ours $name, '$theirs' of ${command[*]}"
+    done
+    [ "$(member descs_before <<<"$row")" -gt "$ours" ] || die "nothing was merged: $row"
+done < <(grep '"way"' "$work/rows")
+
+if HIPCPU_COPY=0 timeout 120 "${limits[@]}" --lengths 700 >"$work/out" 2>&1; then
+    die "it saw nothing when no byte was moved: $(cat "$work/out")"
+fi
+grep -q '10 rows, 10 with wrong bytes' "$work/out" || die "wrong rows are not counted: $(cat "$work/out")"
+
+for lengths in '700,' x 70x '700 800'; do
+    if "${limits[@]}" --lengths "$lengths" >"$work/out" 2>&1; then
+        die "--lengths '$lengths' succeeded"
+    fi
+    grep -q -e "--lengths $lengths: expected numbers" "$work/out" || die "$lengths: $(cat "$work/out")"
+done
+if "${limits[@]}" --lengths 70000 >"$work/out" 2>&1; then
+    die "a prompt larger than the cache succeeded"
+fi
+grep -q "takes 4375 blocks; expected at most the pool's 153" "$work/out" || die "$(cat "$work/out")"

@@ -1,0 +1,35 @@
+# Unit tests: mori_rdma.
+rdma_unit_programs = \
+	test/unit/rdma/test_rdma_faults \
+	test/unit/rdma/test_rdma_flow \
+	test/unit/rdma/test_rdma_gpus \
+	test/unit/rdma/test_rdma_limits \
+	test/unit/rdma/test_rdma_sq \
+	test/unit/rdma/test_rdma_wire
+check_PROGRAMS += $(rdma_unit_programs)
+TESTS += $(rdma_unit_programs)
+
+test_unit_rdma_test_rdma_limits_SOURCES = test/unit/rdma/test_rdma_limits.c
+test_unit_rdma_test_rdma_limits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_rdma_test_rdma_limits_LDADD = libmuct.la $(CHECK_LIBS)
+
+test_unit_rdma_test_rdma_sq_SOURCES = test/unit/rdma/test_rdma_sq.c
+test_unit_rdma_test_rdma_sq_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_rdma_test_rdma_sq_LDADD = libmuct.la $(CHECK_LIBS)
+
+test_unit_rdma_test_rdma_wire_SOURCES = test/unit/rdma/test_rdma_wire.c
+test_unit_rdma_test_rdma_wire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_rdma_test_rdma_wire_LDADD = libmuct.la $(CHECK_LIBS)
+
+# The whole transport in a real UCX.
+test_unit_rdma_test_rdma_faults_SOURCES = test/unit/rdma/test_rdma_faults.c
+test_unit_rdma_test_rdma_faults_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_faults_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_flow_SOURCES = test/unit/rdma/test_rdma_flow.c
+test_unit_rdma_test_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_flow_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_gpus_SOURCES = test/unit/rdma/test_rdma_gpus.c
+test_unit_rdma_test_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd)

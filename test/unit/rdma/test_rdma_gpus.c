@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_hip.h"
+#include "test/support/mkv_test.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A remote flush and the memory of several GPUs of one peer, written to over one
+ * endpoint. In the fake libibverbs a write to a GPU is acknowledged at once, and seen
+ * when something has been read from the same GPU behind it, on the same queue pair. The
+ * GPUs are those of libhipcpu, all on side B.
+ */
+
+#define SIZE 262144
+#define MAX_GPUS 8
+#define BLOCK 1024
+#define BLOCKS 64
+#define SHIFT 256 /* between what is written to one GPU and to the next */
+
+/* How bytes get to a GPU. */
+typedef enum how { BY_ZCOPY, BY_SHORT, BY_BCOPY, BY_PIECES, BY_LIST, NUM_HOWS } how_t;
+
+static const size_t lengths[] = {512, 64, 2048, 200000, (size_t)BLOCK *BLOCKS};
+
+static rig_t rig;
+static rig_conn_t conn;
+static unsigned num_gpus;
+static ct_mem_t mems[MAX_GPUS];
+static uct_rkey_bundle_t keys[MAX_GPUS];
+
+typedef struct row {
+    unsigned num_gpus;
+    const char *num_qps;
+    const char *depth;
+    int is_told; /* whether the runtime tells which GPU a pointer is of */
+} row_t;
+
+/* The first few say most. */
+static const row_t rows[] = {
+    {8, "2", "512", 1}, {8, "2", "512", 0}, {8, "2", "2", 1},   {8, "2", "2", 0},
+    {8, "1", "512", 1}, {8, "1", "512", 0}, {8, "1", "2", 1},   {8, "1", "2", 0},
+    {1, "1", "512", 1}, {1, "1", "512", 0}, {2, "1", "512", 1}, {2, "1", "512", 0},
+    {2, "2", "512", 1}, {2, "2", "512", 0},
+};
+
+#define FEW_ROWS 4
+#define NUM_ROWS ((int)(sizeof(rows) / sizeof(rows[0])))
+
+static void open_gpu(unsigned gpu)
+{
+    uint8_t key[256];
+
+    ck_assert_msg(mkv_hip_set_device((int)gpu), "%s", mkv_hip_why());
+    ck_assert_int_eq(
+        ct_mem_create(&rig.side[1], SIZE, UCS_MEMORY_TYPE_ROCM, &mems[gpu]), UCS_OK);
+    fake_verbs_gpu_memory(mems[gpu].addr, SIZE, gpu);
+    ck_assert_int_eq(ct_mem_pack(&rig.side[1], &mems[gpu], 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(rig.side[1].component, key, &keys[gpu]), UCS_OK);
+}
+
+static void start(const row_t *row)
+{
+    unsigned gpu;
+
+    setenv("UCX_MORI_RDMA_NUM_QPS", row->num_qps, 1);
+    setenv("UCX_MORI_RDMA_TX_DEPTH", row->depth, 1);
+    if (!row->is_told) {
+        setenv("HIPCPU_FAIL", "hipPointerGetAttributes:0:1", 1);
+    }
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    num_gpus = row->num_gpus;
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        open_gpu(gpu);
+    }
+}
+
+static void finish(void)
+{
+    unsigned gpu;
+
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        uct_rkey_release(rig.side[1].component, &keys[gpu]);
+        ct_mem_destroy(&rig.side[1], &mems[gpu]);
+    }
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+
+/* ---- writing ---- */
+
+/* Where what is written to a GPU comes from: nothing is written twice. */
+static char *source(unsigned gpu, how_t how)
+{
+    return (char *)rig.mem[0].addr + ((size_t)MAX_GPUS * how + gpu) * SHIFT;
+}
+
+static size_t pack_bytes(void *dest, void *from)
+{
+    memcpy(dest, from, lengths[BY_BCOPY]);
+    return lengths[BY_BCOPY];
+}
+
+static ucs_status_t try_list(const unsigned *gpus, char *const *from,
+                             const size_t *offsets, unsigned count)
+{
+    void *buffers[BLOCKS];
+    size_t i, sizes[BLOCKS];
+    uct_mem_h memhs[BLOCKS];
+    uint64_t addrs[BLOCKS];
+    uct_rkey_t rkeys[BLOCKS];
+
+    for (i = 0; i < count; i++) {
+        buffers[i] = from[i] + offsets[i];
+        sizes[i] = BLOCK;
+        memhs[i] = rig.mem[0].memh;
+        addrs[i] = (uintptr_t)mems[gpus[i]].addr + offsets[i];
+        rkeys[i] = keys[gpus[i]].rkey;
+    }
+    return uct_ep_put_sgl_zcopy(conn.ep[0], buffers, sizes, memhs, addrs, rkeys, NULL,
+                                NULL, count, NULL);
+}
+
+/* All blocks to one GPU, backwards: none is the next one's neighbour. */
+static ucs_status_t try_blocks(unsigned gpu)
+{
+    unsigned i, gpus[BLOCKS];
+    size_t offsets[BLOCKS];
+    char *from[BLOCKS];
+
+    for (i = 0; i < BLOCKS; i++) {
+        gpus[i] = gpu;
+        from[i] = source(gpu, BY_LIST);
+        offsets[i] = (size_t)(BLOCKS - 1 - i) * BLOCK;
+    }
+    return try_list(gpus, from, offsets, BLOCKS);
+}
+
+static ucs_status_t try_write(unsigned gpu, how_t how)
+{
+    const uint64_t address = (uintptr_t)mems[gpu].addr;
+    char *from = source(gpu, how);
+    uct_iov_t iov = {
+        .buffer = from, .length = lengths[how], .memh = rig.mem[0].memh, .count = 1};
+    ssize_t length;
+
+    switch (how) {
+    case BY_SHORT:
+        return uct_ep_put_short(conn.ep[0], from, (unsigned)lengths[how], address,
+                                keys[gpu].rkey);
+    case BY_BCOPY:
+        length =
+            uct_ep_put_bcopy(conn.ep[0], pack_bytes, from, address, keys[gpu].rkey);
+        return (length < 0) ? (ucs_status_t)length : UCS_OK;
+    case BY_LIST:
+        return try_blocks(gpu);
+    default:
+        return uct_ep_put_zcopy(conn.ep[0], &iov, 1, address, keys[gpu].rkey, NULL);
+    }
+}
+
+static void write_to(unsigned gpu, how_t how)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+
+    while ((status = try_write(gpu, how)) == UCS_ERR_NO_RESOURCE) {
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "there is never room");
+    }
+    ck_assert_msg(!UCS_STATUS_IS_ERR(status), "%s", ucs_status_string(status));
+}
+
+static void flush_remote(void)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+
+    do {
+        status = uct_ep_flush(conn.ep[0], UCT_FLUSH_FLAG_REMOTE, NULL);
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "the flush does not end");
+    } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
+    ck_assert_int_eq(status, UCS_OK);
+}
+
+static int is_seen(unsigned gpu, how_t how)
+{
+    return memcmp(mems[gpu].addr, source(gpu, how), lengths[how]) == 0;
+}
+
+static uint64_t num_sends(void)
+{
+    fake_verbs_stats_t stats;
+    uint64_t sum = 0;
+    unsigned i;
+
+    for (i = 0; i < conn.num_qps; i++) {
+        fake_verbs_qp_stats(conn.qp_nums[0][i], &stats);
+        sum += stats.sends;
+    }
+
+    return sum;
+}
+
+/* ---- tests ---- */
+
+START_TEST(consumer_on_every_gpu_sees_what_was_flushed)
+{
+    unsigned gpu;
+    how_t how;
+
+    start(&rows[_i]);
+    for (how = 0; how < NUM_HOWS; how++) {
+        for (gpu = 0; gpu < num_gpus; gpu++) {
+            write_to(gpu, how);
+        }
+        ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+        /* acknowledged is not written: else this test would say nothing */
+        ck_assert(!is_seen(num_gpus - 1, how));
+        ck_assert(!rows[_i].is_told || !is_seen(0, how));
+
+        flush_remote();
+        for (gpu = 0; gpu < num_gpus; gpu++) {
+            ck_assert_msg(is_seen(gpu, how), "GPU %u, written in way %d, is old", gpu,
+                          (int)how);
+        }
+    }
+    finish();
+}
+END_TEST
+
+/* Block by block another GPU. */
+START_TEST(list_may_go_to_several_gpus)
+{
+    unsigned i, gpus[BLOCKS];
+    size_t offsets[BLOCKS];
+    ucs_status_t status;
+    char *from[BLOCKS];
+
+    start(&rows[_i]);
+    for (i = 0; i < BLOCKS; i++) {
+        gpus[i] = i % num_gpus;
+        from[i] = source(gpus[i], BY_LIST);
+        offsets[i] = (size_t)2 * BLOCK * (i / num_gpus);
+    }
+    status = try_list(gpus, from, offsets, BLOCKS);
+    ck_assert_msg(status == UCS_INPROGRESS, "%s", ucs_status_string(status));
+    flush_remote();
+    for (i = 0; i < BLOCKS; i++) {
+        ck_assert_mem_eq((char *)mems[gpus[i]].addr + offsets[i], from[i] + offsets[i],
+                         BLOCK);
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(atomic_on_every_gpu_is_flushed)
+{
+    unsigned gpu, i;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
+    start(&rows[_i]);
+    for (i = 0; i < 2; i++) {
+        for (gpu = 0; gpu < num_gpus; gpu++) {
+            while (uct_ep_atomic64_post(conn.ep[0], UCT_ATOMIC_OP_ADD, gpu + 1,
+                                        (uintptr_t)mems[gpu].addr,
+                                        keys[gpu].rkey) == UCS_ERR_NO_RESOURCE) {
+                rig_progress(&rig);
+            }
+        }
+    }
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    ck_assert_uint_ne(*(uint64_t *)mems[num_gpus - 1].addr, 2 * num_gpus);
+    flush_remote();
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        ck_assert_uint_eq(*(uint64_t *)mems[gpu].addr, 2 * (gpu + 1));
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(flush_reads_once_from_each_gpu_written_to)
+{
+    const row_t row = {8, "1", "512", 1};
+    uint64_t before;
+    unsigned i;
+
+    start(&row);
+    for (i = 0; i < 3 * num_gpus; i++) {
+        write_to(i % num_gpus, BY_ZCOPY);
+    }
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    before = num_sends();
+    flush_remote();
+    ck_assert_uint_eq(num_sends() - before, num_gpus + 1); /* and host memory */
+
+    before = num_sends();
+    flush_remote();
+    ck_assert_uint_eq(num_sends() - before, 0);
+
+    write_to(5, BY_SHORT);
+    before = num_sends();
+    flush_remote();
+    ck_assert_uint_eq(num_sends() - before, 2);
+    ck_assert(is_seen(5, BY_SHORT));
+    finish();
+}
+END_TEST
+
+/* A request as UCP leaves one with us: a flush that found no room. */
+typedef struct request {
+    uct_pending_req_t uct;
+    unsigned num_calls;
+    rig_comp_t comp;
+} request_t;
+
+static ucs_status_t flush_again(uct_pending_req_t *req)
+{
+    request_t *request = ucs_container_of(req, request_t, uct);
+    ucs_status_t status;
+
+    request->num_calls++;
+    status = uct_ep_flush(conn.ep[0], UCT_FLUSH_FLAG_REMOTE, &request->comp.uct);
+    return (status == UCS_INPROGRESS) ? UCS_OK : status;
+}
+
+START_TEST(flush_of_more_gpus_than_there_is_room_for)
+{
+    const row_t row = {8, "1", "4", 1};
+    static request_t request;
+    uint64_t before;
+    unsigned gpu;
+
+    start(&row);
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        write_to(gpu, BY_ZCOPY);
+    }
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+
+    before = num_sends();
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_CQE);
+    request.uct.func = flush_again;
+    rig_comp_init(&request.comp);
+    ck_assert_int_eq(flush_again(&request.uct), UCS_ERR_NO_RESOURCE);
+    ck_assert_int_eq(flush_again(&request.uct), UCS_ERR_NO_RESOURCE);
+    ck_assert_int_eq(uct_ep_pending_add(conn.ep[0], &request.uct, 0), UCS_OK);
+    ck_assert_uint_eq(num_sends() - before, 4);
+    fake_verbs_unhold(conn.qp_nums[0][0]);
+    rig_wait_comps(&rig, &request.comp, 1);
+    ck_assert_int_eq(request.comp.status, UCS_OK);
+    ck_assert_uint_gt(request.num_calls, 2);
+    ck_assert_uint_eq(num_sends() - before, num_gpus + 1); /* none was read twice */
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        ck_assert(is_seen(gpu, BY_ZCOPY));
+    }
+    finish();
+}
+END_TEST
+
+/* One place is remembered for all such memory: a change of it costs a read. */
+START_TEST(gpus_that_cannot_be_told_are_read_at_each_change)
+{
+    const row_t row = {3, "1", "512", 0};
+    uint64_t before;
+    unsigned gpu;
+
+    start(&row);
+    before = num_sends();
+    for (gpu = 0; gpu < num_gpus; gpu++) {
+        write_to(gpu, BY_SHORT);
+        write_to(gpu, BY_BCOPY);
+    }
+    flush_remote();
+    ck_assert_uint_eq(num_sends() - before, 2 * num_gpus + num_gpus + 1);
+    finish();
+}
+END_TEST
+
+/* It took the last room, so the write has to come again, which it may never do. */
+START_TEST(read_that_makes_way_waits_for_no_other_operation)
+{
+    const row_t row = {2, "1", "4", 0};
+    unsigned i;
+
+    start(&row);
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_CQE);
+    for (i = 0; i < 3; i++) {
+        ck_assert_int_eq(try_write(0, BY_SHORT), UCS_OK);
+    }
+    ck_assert_int_eq(try_write(1, BY_SHORT), UCS_ERR_NO_RESOURCE);
+    rig_progress(&rig);
+    ck_assert_uint_eq(num_sends(), 4);
+    ck_assert(is_seen(0, BY_SHORT));
+    fake_verbs_unhold(conn.qp_nums[0][0]);
+    write_to(1, BY_SHORT);
+    flush_remote();
+    ck_assert(is_seen(1, BY_SHORT));
+    finish();
+}
+END_TEST
+
+START_TEST(memory_gone_before_the_flush_fails_the_endpoint)
+{
+    const row_t row = {2, "1", "512", 1};
+    rig_comp_t comp;
+
+    start(&row);
+    write_to(0, BY_ZCOPY);
+    write_to(1, BY_ZCOPY);
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    ck_assert_int_eq(uct_md_mem_dereg(rig.side[1].md, mems[0].memh), UCS_OK);
+    mems[0].memh = UCT_MEM_HANDLE_NULL;
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_flush(conn.ep[0], UCT_FLUSH_FLAG_REMOTE, &comp.uct),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert(UCS_STATUS_IS_ERR(comp.status));
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_CONNECTION_RESET);
+    finish();
+}
+END_TEST
+
+static Suite *gpus_suite(void)
+{
+    Suite *suite = suite_create("mori_rdma GPUs");
+    TCase *tcase = tcase_create("gpus");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, consumer_on_every_gpu_sees_what_was_flushed, 0,
+                        (getenv("MKV_UNDER_VALGRIND") != NULL) ? FEW_ROWS : NUM_ROWS);
+    tcase_add_loop_test(tcase, list_may_go_to_several_gpus, 0, FEW_ROWS);
+    tcase_add_loop_test(tcase, atomic_on_every_gpu_is_flushed, 0, FEW_ROWS);
+    tcase_add_test(tcase, flush_reads_once_from_each_gpu_written_to);
+    tcase_add_test(tcase, flush_of_more_gpus_than_there_is_room_for);
+    tcase_add_test(tcase, gpus_that_cannot_be_told_are_read_at_each_change);
+    tcase_add_test(tcase, read_that_makes_way_waits_for_no_other_operation);
+    tcase_add_test(tcase, memory_gone_before_the_flush_fails_the_endpoint);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    setenv("HIPCPU_DEVICES", "8", 1);
+    setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
+    setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
+    rig_find_module();
+    mkv_test_init();
+    return mkv_check_run_forked(gpus_suite());
+}

@@ -1,0 +1,46 @@
+# Unit tests: mori_xgmi.
+xgmi_unit_programs = \
+	test/unit/xgmi/test_xgmi_code \
+	test/unit/xgmi/test_xgmi_kernel \
+	test/unit/xgmi/test_xgmi_key \
+	test/unit/xgmi/test_xgmi_list \
+	test/unit/xgmi/test_xgmi_map \
+	test/unit/xgmi/test_xgmi_queue
+check_PROGRAMS += $(xgmi_unit_programs)
+TESTS += $(xgmi_unit_programs)
+
+test_unit_xgmi_test_xgmi_code_SOURCES = test/unit/xgmi/test_xgmi_code.c
+test_unit_xgmi_test_xgmi_code_CPPFLAGS = $(AM_CPPFLAGS)
+if HAVE_HIPCC
+test_unit_xgmi_test_xgmi_code_CPPFLAGS += -DHAVE_KERNEL_CODE
+endif
+test_unit_xgmi_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_code_LDADD = libmuct_code.la $(CHECK_LIBS)
+
+# The kernel itself, played by threads.
+test_unit_xgmi_test_xgmi_kernel_SOURCES = test/unit/xgmi/test_xgmi_kernel.c
+test_unit_xgmi_test_xgmi_kernel_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread \
+	-Wno-missing-prototypes -Wno-unknown-pragmas -Wno-shadow
+test_unit_xgmi_test_xgmi_kernel_LDADD = libmuct_code.la $(CHECK_LIBS) -lpthread
+
+test_unit_xgmi_test_xgmi_key_SOURCES = test/unit/xgmi/test_xgmi_key.c
+test_unit_xgmi_test_xgmi_key_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_key_LDADD = libmuct.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_list_SOURCES = test/unit/xgmi/test_xgmi_list.c
+test_unit_xgmi_test_xgmi_list_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_list_LDADD = libmuct_code.la $(CHECK_LIBS)
+
+# These want another process that owns memory.
+xgmi_owner_cppflags = $(AM_CPPFLAGS) -D_GNU_SOURCE $(hipcpu_path_cppflags)
+xgmi_owner_ldadd = test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_map_SOURCES = test/unit/xgmi/test_xgmi_map.c
+test_unit_xgmi_test_xgmi_map_CPPFLAGS = $(xgmi_owner_cppflags)
+test_unit_xgmi_test_xgmi_map_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_map_LDADD = $(xgmi_owner_ldadd)
+
+test_unit_xgmi_test_xgmi_queue_SOURCES = test/unit/xgmi/test_xgmi_queue.c
+test_unit_xgmi_test_xgmi_queue_CPPFLAGS = $(xgmi_owner_cppflags)
+test_unit_xgmi_test_xgmi_queue_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_queue_LDADD = $(xgmi_owner_ldadd)

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "config.h"
+
+#include "test/support/xgmi_owner.h"
+#include "xgmi/xgmi_map.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#define LENGTH 8192
+#define MAX_IDLE 2
+#define LIMIT_S 60
+
+static char dir[] = "/tmp/test_xgmi_map.XXXXXX";
+static const muct_gpu_t *gpu;
+static muct_xgmi_self_t self;
+static muct_xgmi_map_t *map;
+static xgmi_owner_t owner;
+static muct_xgmi_peer_t *peer;
+static muct_xgmi_key_t keys[MAX_IDLE + 2];
+
+static void setup(void)
+{
+    const muct_xgmi_map_config_t config = {MAX_IDLE, SIZE_MAX};
+    unsigned i;
+
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    xgmi_owner_start(&owner, dir);
+    for (i = 0; i < MAX_IDLE + 2; ++i) {
+        xgmi_owner_alloc(&owner, LENGTH, &keys[i]);
+    }
+
+    gpu = xgmi_owner_gpu();
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_create(gpu, &config, &map), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_peer_get(keys[0].owner, &peer), UCS_OK);
+}
+
+static void forget_failures(void)
+{
+    void (*reset)(void);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_reset");
+
+    memcpy(&reset, &symbol, sizeof(reset));
+    reset();
+}
+
+static void teardown(void)
+{
+    char command[64];
+
+    forget_failures();
+    muct_xgmi_peer_put(peer);
+    muct_xgmi_map_destroy(map);
+    muct_xgmi_self_close();
+    xgmi_owner_kill(&owner);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static const muct_xgmi_region_t *get(unsigned i)
+{
+    const muct_xgmi_region_t *region;
+
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[i], 0, &region), UCS_OK);
+    return region;
+}
+
+static void get_and_put(unsigned i)
+{
+    muct_xgmi_map_put(map, get(i));
+}
+
+static void fail_calls(const char *function, unsigned nth, int error)
+{
+    void (*arm)(const char *, unsigned, int);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_fail");
+
+    memcpy(&arm, &symbol, sizeof(arm));
+    arm(function, nth, error);
+}
+
+START_TEST(allocation_is_mapped_once)
+{
+    const muct_xgmi_region_t *first = get(0);
+    muct_xgmi_key_t part = keys[0];
+    const muct_xgmi_region_t *second;
+
+    part.address += 100;
+    part.length = 200;
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &part, 0, &second), UCS_OK);
+    ck_assert_ptr_eq(first, second);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+    muct_xgmi_map_put(map, first);
+    muct_xgmi_map_put(map, second);
+    get_and_put(0);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+}
+END_TEST
+
+START_TEST(other_handle_at_the_same_address_is_another_allocation)
+{
+    muct_xgmi_key_t other = keys[1];
+    const muct_xgmi_region_t *region;
+
+    get_and_put(0);
+    other.base = keys[0].base;
+    other.address = keys[0].address;
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &other, 0, &region), UCS_OK);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
+    muct_xgmi_map_put(map, region);
+}
+END_TEST
+
+START_TEST(region_in_use_is_never_unmapped)
+{
+    const muct_xgmi_region_t *busy = get(0);
+    unsigned i;
+
+    for (i = 1; i < MAX_IDLE + 2; ++i) {
+        get_and_put(i);
+    }
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), MAX_IDLE + 1);
+    ck_assert_ptr_eq(get(0), busy);
+    muct_xgmi_map_put(map, busy);
+    muct_xgmi_map_put(map, busy);
+}
+END_TEST
+
+START_TEST(idle_region_used_longest_ago_goes_first)
+{
+    unsigned i;
+
+    for (i = 0; i < MAX_IDLE; ++i) {
+        get_and_put(i);
+    }
+    get_and_put(0); /* now 1 is the oldest */
+    get_and_put(MAX_IDLE);
+    fail_calls("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
+    get_and_put(0);
+}
+END_TEST
+
+START_TEST(handle_that_does_not_open_is_an_error)
+{
+    static const struct {
+        int hip;
+        ucs_status_t status;
+    } cases[] = {{MUCT_HIP_INVALID_VALUE, UCS_ERR_UNREACHABLE},
+                 {MUCT_HIP_INVALID_CONTEXT, UCS_ERR_UNSUPPORTED},
+                 {MUCT_HIP_PEER_UNSUPPORTED, UCS_ERR_UNSUPPORTED},
+                 {999, UCS_ERR_UNREACHABLE}};
+    const muct_xgmi_region_t *region = NULL;
+
+    fail_calls("hipIpcOpenMemHandle", 1, cases[_i].hip);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     cases[_i].status);
+    ck_assert_ptr_null(region);
+    get_and_put(0);
+}
+END_TEST
+
+START_TEST(full_address_space_costs_idle_regions_first)
+{
+    const muct_xgmi_region_t *region;
+
+    get_and_put(0);
+    fail_calls("hipIpcOpenMemHandle", 1, MUCT_HIP_OUT_OF_MEMORY);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region), UCS_OK);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+    muct_xgmi_map_put(map, region);
+}
+END_TEST
+
+START_TEST(dead_peer_loses_its_mappings_when_nobody_copies)
+{
+    const muct_xgmi_region_t *busy = get(0);
+    const muct_xgmi_region_t *region;
+
+    get_and_put(1);
+    kill(owner.pid, SIGKILL);
+    while (muct_xgmi_peer_is_alive(peer)) {
+        usleep(1000);
+    }
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[2], 0, &region),
+                     UCS_ERR_UNREACHABLE);
+    muct_xgmi_map_put(map, busy);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
+}
+END_TEST
+
+START_TEST(death_is_an_event_where_pids_are_shared)
+{
+    struct pollfd fd = {.fd = muct_xgmi_peer_fd(peer), .events = POLLIN};
+
+    ck_assert_int_ge(fd.fd, 0);
+    ck_assert_int_eq(poll(&fd, 1, 0), 0);
+    kill(owner.pid, SIGKILL);
+    ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
+    ck_assert(!muct_xgmi_peer_is_alive(peer));
+}
+END_TEST
+
+START_TEST(stopped_peer_lives)
+{
+    kill(owner.pid, SIGSTOP);
+    ck_assert(muct_xgmi_peer_is_alive(peer));
+    kill(owner.pid, SIGCONT);
+}
+END_TEST
+
+START_TEST(void_key_is_refused)
+{
+    ck_assert(muct_xgmi_peer_enter(peer, keys[0].slot, keys[0].generation));
+    muct_xgmi_peer_leave(peer, keys[0].slot);
+    ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], 1000), UCS_OK);
+    ck_assert(!muct_xgmi_peer_enter(peer, keys[0].slot, keys[0].generation));
+    ck_assert(!muct_xgmi_peer_enter(peer, MUCT_XGMI_MAX_SLOTS, 1));
+    ck_assert(muct_xgmi_peer_enter(peer, keys[1].slot, keys[1].generation));
+    muct_xgmi_peer_leave(peer, keys[1].slot);
+}
+END_TEST
+
+START_TEST(invalidation_waits_for_copies)
+{
+    ck_assert(muct_xgmi_peer_enter(peer, keys[0].slot, keys[0].generation));
+    ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], 20), UCS_ERR_TIMED_OUT);
+    ck_assert(!muct_xgmi_peer_enter(peer, keys[0].slot, keys[0].generation));
+    muct_xgmi_peer_leave(peer, keys[0].slot);
+    ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], LIMIT_S * 1000), UCS_OK);
+}
+END_TEST
+
+START_TEST(page_of_a_killed_process_is_swept)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/ucx-mori.%016lx", dir, keys[0].owner);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    kill(owner.pid, SIGKILL);
+    while (muct_xgmi_peer_is_alive(peer)) {
+        usleep(1000);
+    }
+    muct_xgmi_self_close();
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+/* A container's /dev/shm is small and may be full: that is an error when the page is
+ * made, not a signal when it is written to. */
+START_TEST(no_room_for_the_page_is_an_error)
+{
+    char full[] = "/tmp/test_xgmi_full.XXXXXX";
+    muct_xgmi_self_t none;
+
+    ck_assert_ptr_nonnull(mkdtemp(full));
+    if ((unshare(CLONE_NEWNS) != 0) ||
+        (mount("full", full, "tmpfs", 0, "size=64k") != 0)) {
+        fprintf(stderr, "case left out: mounting is not allowed: %s\n",
+                strerror(errno));
+    } else {
+        ck_assert_int_eq(muct_xgmi_self_open(full, &none), UCS_ERR_IO_ERROR);
+        ck_assert_int_eq(umount(full), 0);
+    }
+    ck_assert_int_eq(rmdir(full), 0);
+}
+END_TEST
+
+START_TEST(unknown_process_is_unreachable)
+{
+    muct_xgmi_peer_t *nobody = NULL;
+
+    ck_assert_int_eq(muct_xgmi_peer_get(keys[0].owner + 1, &nobody),
+                     UCS_ERR_UNREACHABLE);
+    ck_assert_ptr_null(nobody);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_map");
+    TCase *tcase = tcase_create("map");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, allocation_is_mapped_once);
+    tcase_add_test(tcase, other_handle_at_the_same_address_is_another_allocation);
+    tcase_add_test(tcase, region_in_use_is_never_unmapped);
+    tcase_add_test(tcase, idle_region_used_longest_ago_goes_first);
+    tcase_add_loop_test(tcase, handle_that_does_not_open_is_an_error, 0, 4);
+    tcase_add_test(tcase, full_address_space_costs_idle_regions_first);
+    tcase_add_test(tcase, dead_peer_loses_its_mappings_when_nobody_copies);
+    tcase_add_test(tcase, death_is_an_event_where_pids_are_shared);
+    tcase_add_test(tcase, stopped_peer_lives);
+    tcase_add_test(tcase, void_key_is_refused);
+    tcase_add_test(tcase, invalidation_waits_for_copies);
+    tcase_add_test(tcase, page_of_a_killed_process_is_swept);
+    tcase_add_test(tcase, unknown_process_is_unreachable);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("page");
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_test(tcase, no_room_for_the_page_is_an_error);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

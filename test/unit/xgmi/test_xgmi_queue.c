@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "test/support/xgmi_owner.h"
+#include "xgmi/xgmi_queue.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIST_SIZE 64
+#define NUM_LISTS 3
+#define LENGTH (1u << 20)
+#define MIN_RUN (64u << 10)
+#define LIMIT_S 60
+
+static char dir[] = "/tmp/test_xgmi_queue.XXXXXX";
+static const muct_gpu_t *gpu;
+static muct_xgmi_queue_config_t config;
+static muct_xgmi_map_t *map;
+static muct_xgmi_queue_t *queue;
+static muct_xgmi_rkey_t rkey;
+static unsigned char *local, *remote;
+static unsigned num_done;
+static ucs_status_t last_status;
+static char owner;
+
+static void *control(const char *name)
+{
+    return xgmi_owner_hipcpu(name);
+}
+
+static void call_hold(const char *name)
+{
+    void (*hold)(void *);
+    void *symbol = control(name);
+
+    memcpy(&hold, &symbol, sizeof(hold));
+    hold(NULL);
+}
+
+static void fail_calls(const char *function, unsigned nth, int error)
+{
+    void (*arm)(const char *, unsigned, int);
+    void *symbol = control("hipcpu_fail");
+
+    memcpy(&arm, &symbol, sizeof(arm));
+    arm(function, nth, error);
+}
+
+static unsigned long calls(const char *function)
+{
+    unsigned long (*count)(const char *);
+    void *symbol = control("hipcpu_calls");
+
+    memcpy(&count, &symbol, sizeof(count));
+    return count(function);
+}
+
+static void setup(void)
+{
+    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX};
+    muct_xgmi_self_t self;
+    unsigned i;
+
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    gpu = xgmi_owner_gpu();
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_map_create(gpu, &map_config, &map), UCS_OK);
+    ck_assert_int_eq(gpu->mem_alloc((void **)&local, LENGTH), 0);
+    ck_assert_int_eq(gpu->mem_alloc((void **)&remote, LENGTH), 0);
+    for (i = 0; i < LENGTH; ++i) {
+        local[i] = (unsigned char)(i * 7 + (i >> 8));
+    }
+    memset(remote, 0, LENGTH);
+
+    memset(&rkey, 0, sizeof(rkey));
+    rkey.uid = 1;
+    rkey.key.kind = MUCT_XGMI_KEY_REMOTE;
+    rkey.key.owner = self.owner;
+    rkey.key.address = (uintptr_t)remote;
+    rkey.key.length = LENGTH;
+    rkey.key.base = (uintptr_t)remote;
+    rkey.key.alloc_length = LENGTH;
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&rkey.key.slot, &rkey.key.generation),
+                     UCS_OK);
+    ck_assert_int_eq(muct_xgmi_peer_get(self.owner, &rkey.peer), UCS_OK);
+
+    config = (muct_xgmi_queue_config_t){.num_lists = NUM_LISTS,
+                                        .list_size = LIST_SIZE,
+                                        .max_started = 2,
+                                        .max_calls = 2,
+                                        .max_blocks = 8,
+                                        .num_engines = 2,
+                                        .min_run = MIN_RUN,
+                                        .has_kernel = 1};
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &config, 0, &queue), UCS_OK);
+    num_done = 0;
+}
+
+static void teardown(void)
+{
+    char command[64];
+    void (*reset)(void);
+    void *symbol = control("hipcpu_reset");
+
+    memcpy(&reset, &symbol, sizeof(reset));
+    reset();
+    muct_xgmi_queue_destroy(queue, UCS_ERR_CANCELED);
+    muct_xgmi_peer_put(rkey.peer);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+    muct_xgmi_map_destroy(map);
+    gpu->mem_free(local);
+    gpu->mem_free(remote);
+    muct_xgmi_self_close();
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    ck_assert(op->owner == NULL || op->owner == &owner);
+    last_status = (op->owner == NULL) ? UCS_ERR_CANCELED : status;
+    ++num_done;
+}
+
+static ucs_status_t put(size_t offset, size_t length)
+{
+    const muct_xgmi_window_t *window;
+    ucs_status_t status;
+
+    status = muct_xgmi_queue_reserve(queue, 1);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = muct_xgmi_queue_find(queue, &rkey, &window);
+    if (status != UCS_OK) {
+        return status;
+    }
+    muct_xgmi_queue_set_operands(queue, local, rkey.uid);
+    muct_xgmi_queue_add(queue, (uintptr_t)remote + offset + window->delta,
+                        (uintptr_t)local + offset, length);
+    muct_xgmi_queue_commit(queue, done, &owner, NULL);
+    return UCS_OK;
+}
+
+static void finish(unsigned count)
+{
+    while (num_done < count) {
+        (void)muct_xgmi_queue_poll(queue);
+        muct_xgmi_queue_kick(queue);
+    }
+    ck_assert_uint_eq(num_done, count);
+}
+
+START_TEST(pieces_between_two_progress_calls_are_one_launch)
+{
+    unsigned long launches = calls("hipModuleLaunchKernel");
+    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned i;
+
+    for (i = 0; i < LIST_SIZE; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    ck_assert_uint_eq(num_done, 0);
+    finish(LIST_SIZE);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies);
+    for (i = 0; i < LIST_SIZE; ++i) {
+        ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
+        ck_assert_uint_eq(remote[(i * 1000) + 500], 0);
+    }
+}
+END_TEST
+
+START_TEST(few_pieces_are_copy_calls)
+{
+    unsigned long launches = calls("hipModuleLaunchKernel");
+    unsigned long copies = calls("hipMemcpyAsync");
+
+    ck_assert_int_eq(put(0, 100), UCS_OK);
+    ck_assert_int_eq(put(5000, 100), UCS_OK);
+    finish(2);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
+    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 2);
+    ck_assert_mem_eq(remote + 5000, local + 5000, 100);
+}
+END_TEST
+
+START_TEST(neighbours_are_one_piece)
+{
+    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned i;
+
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 100, 100), UCS_OK);
+    }
+    finish(10);
+    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 1);
+    ck_assert_mem_eq(remote, local, 1000);
+}
+END_TEST
+
+START_TEST(long_run_goes_to_the_copy_engines)
+{
+    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned i;
+
+    ck_assert_int_eq(put(0, MIN_RUN + 1), UCS_OK);
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put((MIN_RUN * 2) + (i * 1000), 10), UCS_OK);
+    }
+    finish(11);
+    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 1);
+    ck_assert_mem_eq(remote, local, MIN_RUN + 1);
+    ck_assert_uint_eq(remote[MIN_RUN + 1], 0);
+}
+END_TEST
+
+START_TEST(full_queue_refuses_and_recovers)
+{
+    unsigned added = 0;
+
+    call_hold("hipcpu_hold");
+    while (put((added % 1000) * 1000, 10) == UCS_OK) {
+        ck_assert_uint_le(++added, NUM_LISTS * LIST_SIZE);
+    }
+    ck_assert_uint_eq(added, NUM_LISTS * LIST_SIZE);
+    ck_assert_int_eq(put(0, 10), UCS_ERR_NO_RESOURCE);
+    call_hold("hipcpu_release");
+    finish(added);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(added + 1);
+}
+END_TEST
+
+START_TEST(more_is_gathered_while_enough_runs)
+{
+    unsigned long launches;
+    unsigned i;
+
+    call_hold("hipcpu_hold");
+    for (i = 0; i < 2; ++i) { /* max_started */
+        ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
+        muct_xgmi_queue_kick(queue);
+    }
+    launches = calls("hipModuleLaunchKernel");
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
+        muct_xgmi_queue_kick(queue);
+    }
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
+    call_hold("hipcpu_release");
+    finish(12);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+}
+END_TEST
+
+START_TEST(rolled_back_pieces_are_not_copied)
+{
+    const muct_xgmi_window_t *window;
+    muct_xgmi_mark_t mark;
+    unsigned i;
+
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    muct_xgmi_queue_mark(queue, &mark);
+    ck_assert_int_eq(muct_xgmi_queue_find(queue, &rkey, &window), UCS_OK);
+    muct_xgmi_queue_add(queue, (uintptr_t)remote + 10, (uintptr_t)local + 10, 10);
+    for (i = 1; i < 5; ++i) {
+        muct_xgmi_queue_add(queue, (uintptr_t)remote + (i * 1000),
+                            (uintptr_t)local + (i * 1000), 10);
+    }
+    muct_xgmi_queue_add(queue, (uintptr_t)remote + MIN_RUN, (uintptr_t)local, MIN_RUN);
+    muct_xgmi_queue_rollback(queue, &mark);
+    finish(1);
+    ck_assert_mem_eq(remote, local, 10);
+    ck_assert_uint_eq(remote[10], 0);
+    ck_assert_uint_eq(remote[1000], 0);
+    ck_assert_uint_eq(remote[MIN_RUN + 1], 0);
+}
+END_TEST
+
+START_TEST(failing_launch_falls_back_to_calls)
+{
+    unsigned i;
+
+    fail_calls("hipModuleLaunchKernel", 1, 719);
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    finish(10);
+    ck_assert_int_eq(last_status, UCS_OK);
+    ck_assert_mem_eq(remote + 9000, local + 9000, 500);
+}
+END_TEST
+
+START_TEST(failing_call_is_an_error_of_its_batch)
+{
+    static const char *const functions[] = {"hipMemcpyAsync", "hipEventCreateWithFlags",
+                                            "hipEventRecord", "hipEventQuery",
+                                            "hipGetDevice"};
+
+    if (strcmp(functions[_i], "hipEventCreateWithFlags") != 0) {
+        ck_assert_int_eq(put(0, 10), UCS_OK); /* maps, and creates the event */
+        finish(1);
+    }
+    fail_calls(functions[_i], 1, 999);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(num_done + 1);
+    ck_assert_int_eq(last_status, UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(num_done + 1);
+    ck_assert_int_eq(last_status, UCS_OK);
+}
+END_TEST
+
+START_TEST(device_that_refuses_makes_no_queue)
+{
+    static const char *const functions[] = {"hipStreamCreateWithPriority",
+                                            "hipHostMalloc", "hipGetDevice"};
+    muct_xgmi_queue_t *other = NULL;
+
+    fail_calls(functions[_i], 1, 999);
+    ck_assert_int_ne(muct_xgmi_queue_create(gpu, map, &config, 0, &other), UCS_OK);
+    ck_assert_ptr_null(other);
+    ck_assert_int_eq(put(0, 1), UCS_OK); /* teardown counts one region */
+    finish(1);
+}
+END_TEST
+
+START_TEST(device_without_the_kernel_copies_by_calls)
+{
+    muct_xgmi_queue_t *with_kernel = queue;
+    unsigned i;
+
+    fail_calls("hipModuleLoadData", 1, 209);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &config, 0, &queue), UCS_OK);
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    finish(10);
+    ck_assert_mem_eq(remote + 9000, local + 9000, 500);
+    muct_xgmi_queue_destroy(with_kernel, UCS_OK);
+}
+END_TEST
+
+START_TEST(posting_starts_an_idle_device_early)
+{
+    muct_xgmi_queue_t *gathering = queue;
+    muct_xgmi_queue_config_t eager = config;
+    unsigned long launches;
+    unsigned i;
+
+    eager.early_start = 16;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &eager, 0, &queue), UCS_OK);
+    call_hold("hipcpu_hold");
+    launches = calls("hipModuleLaunchKernel");
+    for (i = 0; i < 15; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
+    ck_assert_int_eq(put(i++ * 1000, 500), UCS_OK);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    for (; i < 16 + 31; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    /* the second one is twice as long */
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    for (; i < 100; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    /* two are enough: the rest is gathered */
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 2);
+    ck_assert_uint_eq(num_done, 0);
+    call_hold("hipcpu_release");
+    finish(100);
+    for (i = 0; i < 100; ++i) {
+        ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
+    }
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = gathering;
+}
+END_TEST
+
+START_TEST(measuring_leaves_an_idle_queue_that_copies)
+{
+    muct_xgmi_queue_t *configured = queue;
+    muct_xgmi_queue_config_t measuring = config;
+
+    measuring.is_measuring = 1;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &measuring, 0, &queue), UCS_OK);
+    ck_assert(muct_xgmi_queue_is_idle(queue));
+    ck_assert_uint_lt(queue->max_calls, LIST_SIZE);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(1);
+    ck_assert_mem_eq(remote, local, 10);
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = configured;
+}
+END_TEST
+
+START_TEST(void_key_has_no_window)
+{
+    ck_assert_int_eq(put(0, 1), UCS_OK);
+    finish(1);
+    muct_xgmi_slot_free(rkey.key.slot);
+    ck_assert_int_eq(put(0, 1), UCS_ERR_REJECTED);
+}
+END_TEST
+
+START_TEST(disowned_operation_ends_once_and_cancelled)
+{
+    call_hold("hipcpu_hold");
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    ck_assert_int_eq(put(1000, 10), UCS_OK);
+    muct_xgmi_queue_disown(queue, &owner);
+    call_hold("hipcpu_release");
+    finish(2);
+    ck_assert_int_eq(last_status, UCS_ERR_CANCELED);
+}
+END_TEST
+
+START_TEST(marker_ends_after_what_was_before_it)
+{
+    muct_xgmi_marker_t marker = {.op = {done, &owner, NULL}};
+
+    ck_assert(!muct_xgmi_queue_add_marker(queue, &marker));
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    ck_assert(muct_xgmi_queue_add_marker(queue, &marker));
+    finish(2);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    ck_assert(muct_xgmi_queue_add_marker(queue, &marker));
+    finish(4);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_queue");
+    TCase *tcase = tcase_create("queue");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, pieces_between_two_progress_calls_are_one_launch);
+    tcase_add_test(tcase, few_pieces_are_copy_calls);
+    tcase_add_test(tcase, neighbours_are_one_piece);
+    tcase_add_test(tcase, long_run_goes_to_the_copy_engines);
+    tcase_add_test(tcase, full_queue_refuses_and_recovers);
+    tcase_add_test(tcase, more_is_gathered_while_enough_runs);
+    tcase_add_test(tcase, rolled_back_pieces_are_not_copied);
+    tcase_add_test(tcase, failing_launch_falls_back_to_calls);
+    tcase_add_loop_test(tcase, failing_call_is_an_error_of_its_batch, 0, 5);
+    tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
+    tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
+    tcase_add_test(tcase, posting_starts_an_idle_device_early);
+    tcase_add_test(tcase, measuring_leaves_an_idle_queue_that_copies);
+    tcase_add_test(tcase, void_key_has_no_window);
+    tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
+    tcase_add_test(tcase, marker_ends_after_what_was_before_it);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
