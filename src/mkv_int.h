@@ -183,6 +183,7 @@ struct mkv_ctx {
     unsigned num_free_events, num_reserved_events;
 
     mkv_list_t free_posts;
+    struct mkv_calls *free_calls;
     mkv_list_t arena;
     size_t arena_bytes;
 
@@ -240,7 +241,7 @@ struct mkv_peer {
     char transports[192];
     unsigned transport_flags; /* what those take: transport.c */
     mkv_backend_t backend;
-    mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST];
+    mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /* here, there */
 
     mkv_list_t legs;      /* all */
     mkv_list_t busy_legs; /* with queued posts */

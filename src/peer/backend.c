@@ -148,7 +148,7 @@ int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
     const mkv_options_t *opts = peer->ctx->opts;
     int is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
 
-    if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local] == MKV_SGL_BAD)) {
+    if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local][remote] == MKV_SGL_BAD)) {
         return 0;
     }
     return (opts->sgl == MKV_SGL_YES) || (peer->transport_flags & MKV_TL_SGL) ||

@@ -1,6 +1,7 @@
 # From a plan to UCX calls.
 libmorikv_core_la_SOURCES += \
     src/post/post.c \
+    src/post/post_calls.h \
     src/post/post_cursor.h \
     src/post/post_list.c \
     src/post/post_list.h \

@@ -17,6 +17,7 @@
  */
 
 #include "mkv_int.h"
+#include "post/post_calls.h"
 #include "post/post_cursor.h"
 #include "post/post_list.h"
 
@@ -118,6 +119,18 @@ static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t 
                   piece->pair->part, piece->unit, ucs_status_string(status));
 }
 
+/* The piece of a call in flight, for the text of an error */
+static void mkv_calls_piece(const mkv_calls_t *calls, unsigned index,
+                            mkv_piece_t *piece)
+{
+    mkv_post_t copy = *calls->post;
+
+    copy.at = calls->from;
+    do {
+        (void)mkv_post_next(&copy, piece);
+    } while (index-- > 0);
+}
+
 /* First piece of a post, for the text of an error that came later */
 static void mkv_post_first(const mkv_post_t *post, mkv_piece_t *piece)
 {
@@ -203,55 +216,75 @@ static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-static void mkv_post_refuse_sgl(mkv_post_t *post, ucs_status_t status)
+/* What is known of the lists for the memory types of this one */
+static mkv_sgl_state_t *mkv_calls_sgl_state(const mkv_calls_t *calls)
 {
-    mkv_peer_t *peer = post->leg->peer;
-    mkv_piece_t piece;
+    const mkv_pair_t *pair = &calls->post->plan->map->pairs[calls->from.pair];
 
-    mkv_post_first(post, &piece);
-    if (peer->sgl[piece.pair->mem->type] != MKV_SGL_BAD) {
-        mkv_log_info(
-            peer->ctx,
-            "peer %s: UCX takes no lists for memory type %d (%s), posting piece "
-            "by piece",
-            peer->name, (int)piece.pair->mem->type, ucs_status_string(status));
-    }
-    peer->sgl[piece.pair->mem->type] = MKV_SGL_BAD;
-    post->must_repeat = 1;
+    return &calls->post->leg->peer->sgl[pair->mem->type][pair->rmem->type];
 }
 
-/* A connection that never took a list may refuse the first one; then nothing was moved,
- * or only bytes that are moved again */
-static int mkv_post_may_refuse_sgl(mkv_post_t *post, ucs_status_t status)
+static void mkv_post_refuse_sgl(mkv_calls_t *calls, ucs_status_t status)
 {
-    mkv_peer_t *peer = post->leg->peer;
+    mkv_peer_t *peer = calls->post->leg->peer;
+    mkv_sgl_state_t *state = mkv_calls_sgl_state(calls);
     mkv_piece_t piece;
 
-    mkv_post_first(post, &piece);
+    if (*state != MKV_SGL_BAD) {
+        mkv_calls_piece(calls, 0, &piece);
+        mkv_log_info(peer->ctx,
+                     "peer %s: UCX takes no lists from memory type %d to %d (%s), "
+                     "posting piece by piece",
+                     peer->name, (int)piece.pair->mem->type,
+                     (int)piece.pair->rmem->type, ucs_status_string(status));
+    }
+    *state = MKV_SGL_BAD;
+    calls->post->must_repeat = 1;
+}
+
+/* A connection that never took a list of such memory may refuse the first one; then
+ * nothing was moved, or only bytes that are moved again */
+static int mkv_post_may_refuse_sgl(const mkv_calls_t *calls, ucs_status_t status)
+{
+    const mkv_peer_t *peer = calls->post->leg->peer;
+
     return mkv_status_is_no_sgl(status) && (peer->fail_status == MKV_OK) &&
            (peer->state == MKV_PEER_READY) &&
-           (peer->sgl[piece.pair->mem->type] != MKV_SGL_GOOD);
+           (*mkv_calls_sgl_state(calls) != MKV_SGL_GOOD);
 }
 
-static void mkv_post_sgl_status(mkv_post_t *post, ucs_status_t status)
+static void mkv_post_list_failed(const mkv_calls_t *calls, ucs_status_t status)
 {
     mkv_piece_t piece;
+    char text[64];
 
-    mkv_post_first(post, &piece);
+    mkv_calls_piece(calls, 0, &piece);
+    mkv_text(text, sizeof(text), "list put of %zu pieces", calls->lists->num);
+    mkv_post_fail(calls->post, text, &piece, status);
+}
+
+/* Refused once is refused for good: lists that were in flight beside it may succeed */
+static void mkv_post_sgl_status(mkv_calls_t *calls, ucs_status_t status)
+{
+    mkv_sgl_state_t *state = mkv_calls_sgl_state(calls);
+
     if (status == UCS_OK) {
-        post->leg->peer->sgl[piece.pair->mem->type] = MKV_SGL_GOOD;
-    } else if (mkv_post_may_refuse_sgl(post, status)) {
-        mkv_post_refuse_sgl(post, status);
+        *state = (*state == MKV_SGL_BAD) ? MKV_SGL_BAD : MKV_SGL_GOOD;
+    } else if (mkv_post_may_refuse_sgl(calls, status)) {
+        mkv_post_refuse_sgl(calls, status);
     } else {
-        mkv_post_fail(post, "list put", &piece, status);
+        mkv_post_list_failed(calls, status);
     }
 }
 
 static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
 {
-    mkv_post_t *post = user_data;
+    mkv_calls_t *calls = mkv_calls_of(user_data);
+    mkv_post_t *post = calls->post;
 
-    mkv_post_sgl_status(post, status);
+    mkv_post_sgl_status(calls, status);
+    --calls->num_inflight;
+    mkv_calls_put(calls);
     mkv_post_call_done(post);
     ucp_request_free(request);
 }
@@ -319,9 +352,9 @@ static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
 
 /* ---- By lists -------------------------------------------------------------------- */
 
-static ucs_status_ptr_t mkv_post_call_sgl(mkv_post_t *post, const mkv_lists_t *lists,
-                                          void *memhs, void *rkeys)
+static ucs_status_ptr_t mkv_post_call_sgl(mkv_calls_t *calls, void *memhs, void *rkeys)
 {
+    const mkv_lists_t *lists = calls->lists;
     ucp_dt_local_sgl_t local = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
                                               UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
                                               UCP_DT_LOCAL_SGL_FIELD_MEMHS,
@@ -339,23 +372,27 @@ static ucs_status_ptr_t mkv_post_call_sgl(mkv_post_t *post, const mkv_lists_t *l
                         UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
                         UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
         .cb.send = mkv_post_sgl_cb,
-        .user_data = post,
+        .user_data = mkv_calls_user_data(calls, 0),
         .datatype = ucp_dt_make_sgl(),
         .remote_datatype = ucp_dt_make_sgl(),
         .remote = &remote,
         .remote_count = lists->num};
 
-    return ucp_put_nbx(post->leg->peer->ep, &local, lists->num, UCP_REMOTE_ADDR_INVALID,
-                       UCP_RKEY_INVALID, &param);
+    return ucp_put_nbx(calls->post->leg->peer->ep, &local, lists->num,
+                       UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID, &param);
 }
 
 /* One list; 0: stop, no memory or the call failed */
 static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 {
-    const mkv_lists_t *lists = mkv_lists_get(post, first);
+    mkv_calls_t *calls = mkv_calls_get(post);
+    const mkv_lists_t *lists = NULL;
     ucs_status_ptr_t request;
     void *memhs, *rkeys;
 
+    if (calls != NULL) {
+        calls->lists = lists = mkv_lists_get(post, first);
+    }
     if (lists == NULL) {
         goto err_memory;
     }
@@ -373,14 +410,20 @@ static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
     post->bytes += lists->bytes;
     mkv_post_take_credit(post, lists->bytes);
     mkv_post_count_calls(post, 1);
-    request = mkv_post_call_sgl(post, lists, memhs, rkeys);
-    if (!UCS_PTR_IS_PTR(request)) {
+    request = mkv_post_call_sgl(calls, memhs, rkeys);
+    if (UCS_PTR_IS_PTR(request)) {
+        ++calls->num_inflight;
+    } else {
         mkv_post_put_credit(post);
-        mkv_post_sgl_status(post, UCS_PTR_RAW_STATUS(request));
+        mkv_post_sgl_status(calls, UCS_PTR_RAW_STATUS(request));
     }
+    mkv_calls_put(calls);
     return !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat;
 
 err_memory:
+    if (calls != NULL) {
+        mkv_calls_put(calls);
+    }
     mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
                   "peer %s: no memory for a list of %llu pieces", post->leg->peer->name,
                   (unsigned long long)post->num_elements);

@@ -3,6 +3,7 @@
 /* A post as the user asks for it: checked, counted and queued, and its gates. */
 
 #include "mkv_int.h"
+#include "post/post_calls.h"
 #include "post/post_cursor.h"
 
 #include <stdlib.h>
@@ -182,8 +183,13 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id)
 
 void mkv_posts_cleanup(mkv_ctx_t *ctx)
 {
+    mkv_calls_t *calls;
     mkv_post_t *post;
 
+    while ((calls = ctx->free_calls) != NULL) {
+        ctx->free_calls = calls->next;
+        free(calls);
+    }
     while (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);

@@ -105,10 +105,48 @@ START_TEST(each_part_of_a_post_goes_its_own_way)
 }
 END_TEST
 
+/* A lane that takes lists of GPU memory refuses that of host memory: in the call or
+ * later (loop index). It is given again piece by piece, and the others stay lists. */
+START_TEST(a_list_is_judged_by_its_own_memory)
+{
+    bind_mixed("mori_rdma");
+    fake_ucp_set_inline(_i ? FAKE_UCP_LIST : 0);
+    fake_ucp_fail(FAKE_UCP_LIST, 1, UCS_ERR_UNSUPPORTED);
+    post_all();
+    check_moved();
+    ck_assert_int_eq(A->peers[1]->sgl[UCS_MEMORY_TYPE_ROCM][UCS_MEMORY_TYPE_ROCM],
+                     MKV_SGL_GOOD);
+    ck_assert_int_eq(A->peers[1]->sgl[UCS_MEMORY_TYPE_HOST][UCS_MEMORY_TYPE_HOST],
+                     MKV_SGL_BAD);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_PUT), pair_layers * NUM);
+    close_mixed();
+}
+END_TEST
+
+/* What took lists of this memory before has failed now, and says which one */
+START_TEST(a_list_that_fails_late_is_named)
+{
+    bind_mixed("mori_rdma");
+    OK(mkv_xfer_post(active, 0, plan, &(mkv_sel_t){.layer_hi = 1}, NULL));
+    pair_run();
+    fake_ucp_fail(FAKE_UCP_LIST, 5, UCS_ERR_IO_ERROR); /* host memory of layer 3 */
+    OK(mkv_xfer_post(active, 0, plan, &(mkv_sel_t){.layer_lo = 1, .layer_hi = 4},
+                     NULL));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_TRANSPORT);
+    ck_assert_ptr_nonnull(strstr(pair_query(active).error,
+                                 "list put of 8 pieces(component 1 layer 3 part 0 "
+                                 "from local block 0) failed: Input/output error"));
+    close_mixed();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("mixed");
 
     tcase_add_loop_test(tcase, each_part_of_a_post_goes_its_own_way, 0, 2);
+    tcase_add_loop_test(tcase, a_list_is_judged_by_its_own_memory, 0, 2);
+    tcase_add_test(tcase, a_list_that_fails_late_is_named);
     return pair_main("src_mixed", tcase);
 }

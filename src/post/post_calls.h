@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/**
+ * @file
+ * Calls of UCX in flight: what their completion has to know.
+ *
+ * Calls that follow each other in a post share a group. A group lies at a multiple of
+ * its size, and the user data of a call is the group's address plus the call's number,
+ * so that a call takes no memory of its own. The caller holds the context's lock.
+ */
+
+#ifndef MKV_POST_CALLS_H
+#define MKV_POST_CALLS_H
+
+#include "mkv_int.h"
+#include "post/post_list.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/** Calls of one group; also its size and alignment in bytes. */
+#define MKV_CALLS_MAX 64u
+
+typedef struct mkv_calls {
+    struct mkv_calls *next; /* ctx->free_calls */
+    mkv_post_t *post;
+    const mkv_lists_t *lists; /* the one call gives these; NULL: single pieces */
+    mkv_cursor_t from;        /* the piece of call 0, the first of the list */
+    unsigned num_inflight;
+} mkv_calls_t;
+
+_Static_assert(sizeof(mkv_calls_t) <= MKV_CALLS_MAX, "numbers fit below the address");
+
+/** A group for calls from the post's cursor on; NULL: no memory. */
+static inline mkv_calls_t *mkv_calls_get(mkv_post_t *post)
+{
+    mkv_ctx_t *ctx = post->plan->ctx;
+    mkv_calls_t *calls = ctx->free_calls;
+
+    if (calls != NULL) {
+        ctx->free_calls = calls->next;
+    } else {
+        calls = aligned_alloc(MKV_CALLS_MAX, MKV_CALLS_MAX);
+        if (calls == NULL) {
+            return NULL;
+        }
+    }
+    calls->post = post;
+    calls->lists = NULL;
+    calls->from = post->at;
+    calls->num_inflight = 0;
+    return calls;
+}
+
+static inline void *mkv_calls_user_data(mkv_calls_t *calls, unsigned index)
+{
+    return (char *)calls + index;
+}
+
+static inline mkv_calls_t *mkv_calls_of(void *user_data)
+{
+    return (mkv_calls_t *)((uintptr_t)user_data & ~(uintptr_t)(MKV_CALLS_MAX - 1));
+}
+
+static inline unsigned mkv_calls_index(const void *user_data)
+{
+    return (unsigned)((uintptr_t)user_data % MKV_CALLS_MAX);
+}
+
+/** Give the group back, unless calls of it are in flight. */
+static inline void mkv_calls_put(mkv_calls_t *calls)
+{
+    mkv_ctx_t *ctx = calls->post->plan->ctx;
+
+    if (calls->num_inflight == 0) {
+        calls->next = ctx->free_calls;
+        ctx->free_calls = calls;
+    }
+}
+
+#endif
