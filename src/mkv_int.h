@@ -519,6 +519,8 @@ int mkv_peer_is_harmless(mkv_peer_t *peer);
 void mkv_peer_destroy(mkv_peer_t *peer);
 
 /* transport.c */
+/** What UCX's status of a call means for its transfer. */
+mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 void mkv_peer_query_transports(mkv_peer_t *peer);
 /** @return MKV_OK, or MKV_ERR_BACKEND in strict mode. */
 mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
@@ -596,6 +598,8 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg);
 void mkv_leg_queue(mkv_leg_t *leg); /* it has posts to give */
 unsigned mkv_peer_pump(mkv_peer_t *peer);
 void mkv_leg_cancel_posts(mkv_leg_t *leg);
+
+/* flush.c */
 void mkv_peer_start_flush(mkv_peer_t *peer);
 
 /* post_begin.c */

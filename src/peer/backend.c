@@ -48,6 +48,23 @@ const char *mkv_backend_string(mkv_backend_t backend)
     return ((unsigned)backend <= MKV_BACKEND_TCP) ? names[backend] : "unknown";
 }
 
+mkv_status_t mkv_status_of_ucs(ucs_status_t status)
+{
+    switch (status) {
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_UNREACHABLE:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_CANCELED:
+        return MKV_ERR_PEER;
+    case UCS_ERR_NO_MEMORY:
+        return MKV_ERR_NOMEM;
+    default:
+        return MKV_ERR_TRANSPORT;
+    }
+}
+
 static void mkv_peer_classify(mkv_peer_t *peer)
 {
     size_t i;

@@ -1,5 +1,6 @@
 # From a plan to UCX calls.
 libmorikv_core_la_SOURCES += \
+    src/post/flush.c \
     src/post/post.c \
     src/post/post_calls.h \
     src/post/post_cursor.h \

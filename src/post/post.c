@@ -81,23 +81,6 @@ static int mkv_post_is_at_end(mkv_post_t *post)
 
 /* ---- Completions ----------------------------------------------------------------- */
 
-static mkv_status_t mkv_status_of_ucs(ucs_status_t status)
-{
-    switch (status) {
-    case UCS_ERR_CONNECTION_RESET:
-    case UCS_ERR_ENDPOINT_TIMEOUT:
-    case UCS_ERR_NOT_CONNECTED:
-    case UCS_ERR_UNREACHABLE:
-    case UCS_ERR_REJECTED:
-    case UCS_ERR_CANCELED:
-        return MKV_ERR_PEER;
-    case UCS_ERR_NO_MEMORY:
-        return MKV_ERR_NOMEM;
-    default:
-        return MKV_ERR_TRANSPORT;
-    }
-}
-
 /* What UCX says when a lane takes no lists; the connection is as good as before */
 static int mkv_status_is_no_sgl(ucs_status_t status)
 {
@@ -129,15 +112,6 @@ static void mkv_calls_piece(const mkv_calls_t *calls, unsigned index,
     do {
         (void)mkv_post_next(&copy, piece);
     } while (index-- > 0);
-}
-
-/* First piece of a post, for the text of an error that came later */
-static void mkv_post_first(const mkv_post_t *post, mkv_piece_t *piece)
-{
-    mkv_post_t copy = *post;
-
-    mkv_post_rewind(&copy);
-    (void)mkv_post_next(&copy, piece);
 }
 
 static inline void mkv_post_put_credit(mkv_post_t *post)
@@ -195,23 +169,28 @@ static inline void mkv_post_call_done(mkv_post_t *post)
     }
 }
 
-static void __attribute__((noinline)) mkv_post_piece_failed(mkv_post_t *post,
+static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
                                                             ucs_status_t status)
 {
+    const mkv_calls_t *calls = mkv_calls_of(user_data);
     mkv_piece_t piece;
 
-    mkv_post_first(post, &piece);
-    mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
+    mkv_calls_piece(calls, mkv_calls_index(user_data), &piece);
+    mkv_post_fail(calls->post,
+                  (calls->post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
                   status);
 }
 
 static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
 {
-    mkv_post_t *post = user_data;
+    mkv_calls_t *calls = mkv_calls_of(user_data);
+    mkv_post_t *post = calls->post;
 
     if (status != UCS_OK) {
-        mkv_post_piece_failed(post, status);
+        mkv_post_piece_failed(user_data, status);
     }
+    --calls->num_inflight;
+    mkv_calls_put(calls);
     mkv_post_call_done(post);
     ucp_request_free(request);
 }
@@ -302,16 +281,16 @@ static int mkv_peer_has_credit(const mkv_peer_t *peer)
     return mkv_peer_is_below(peer, peer->ctx->opts);
 }
 
-/* Gives calls until the pair or the credits end; 0: a call failed. What all calls share
- * is set once: no callback runs before these return. */
-static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
-                                                         const mkv_pair_t *pair)
+/* Gives calls until the group, the pair or the credits end. What all calls share is set
+ * once: no callback runs before these return. @return The last request. */
+static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *calls,
+                                             mkv_piece_t *piece)
 {
-    const ucp_request_param_t param = {
+    const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
+    ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
         .cb.send = mkv_post_cb,
-        .user_data = post,
         .memh = pair->mem->memh};
     int is_write = (post->leg->xfer->mode == MKV_WRITE);
     const mkv_plan_part_t *part = mkv_post_part(post, pair);
@@ -320,22 +299,19 @@ static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
     const ucp_rkey_h rkey = pair->rmem->rkey;
     const ucp_ep_h ep = peer->ep;
     ucs_status_ptr_t request = NULL;
-    uint64_t num = 0;
-    mkv_piece_t piece;
+    unsigned num = 0;
 
-    while (mkv_peer_is_below(peer, opts)) {
-        if (!mkv_post_next_of(post, pair, part, &piece)) {
-            mkv_post_next_pair(post);
-            break;
-        }
-        ++num;
-        post->bytes += piece.length;
-        request = is_write ? ucp_put_nbx(ep, piece.local, piece.length, piece.remote,
+    while ((num < MKV_CALLS_MAX) && mkv_peer_is_below(peer, opts) &&
+           mkv_post_next_of(post, pair, part, piece)) {
+        param.user_data = mkv_calls_user_data(calls, num++);
+        post->bytes += piece->length;
+        request = is_write ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote,
                                          rkey, &param)
-                           : ucp_get_nbx(ep, piece.local, piece.length, piece.remote,
+                           : ucp_get_nbx(ep, piece->local, piece->length, piece->remote,
                                          rkey, &param);
         if (UCS_PTR_IS_PTR(request)) {
-            mkv_post_take_credit(post, piece.length);
+            mkv_post_take_credit(post, piece->length);
+            ++calls->num_inflight;
         } else if (UCS_PTR_IS_ERR(request)) {
             break;
         }
@@ -343,10 +319,28 @@ static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
 
     post->elements += num;
     mkv_post_count_calls(post, num);
+    return request;
+}
+
+/* One group of calls; 0: stop, no memory or a call failed */
+static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
+{
+    mkv_calls_t *calls = mkv_calls_get(post);
+    ucs_status_ptr_t request;
+    mkv_piece_t piece;
+
+    if (calls == NULL) {
+        mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM, "peer %s: no memory for calls",
+                      post->leg->peer->name);
+        return 0;
+    }
+    request = mkv_post_issue_calls(post, calls, &piece);
+    mkv_calls_put(calls);
     if (!UCS_PTR_IS_ERR(request)) {
         return 1;
     }
-    mkv_post_fail(post, is_write ? "put" : "get", &piece, UCS_PTR_STATUS(request));
+    mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
+                  UCS_PTR_STATUS(request));
     return 0;
 }
 
@@ -449,7 +443,7 @@ static void mkv_post_issue(mkv_post_t *post)
            !mkv_xfer_is_terminal(leg->xfer) && !post->must_repeat &&
            ((pair = mkv_post_pair(post)) != NULL)) {
         goes_on = mkv_post_takes_list(post, pair) ? mkv_post_issue_list(post, pair)
-                                                  : mkv_post_issue_pair(post, pair);
+                                                  : mkv_post_issue_pair(post);
     }
 }
 
@@ -555,48 +549,5 @@ void mkv_leg_cancel_posts(mkv_leg_t *leg)
             mkv_list_del(&post->list);
             mkv_list_add_tail(&leg->running, &post->list);
         }
-    }
-}
-
-/* ---- Flush ----------------------------------------------------------------------- */
-
-static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_data)
-{
-    mkv_peer_t *peer = user_data;
-    mkv_leg_t *leg;
-
-    peer->is_flushing = 0;
-    while (!mkv_list_is_empty(&peer->flush_running)) {
-        leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
-        mkv_list_del(&leg->flush);
-        leg->is_flushing = 0;
-        leg->needs_flush = 0; /* or never: a failed flush is a failed connection */
-        if (status != UCS_OK) {
-            mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
-                          "peer %s, leg %u: flush failed: %s", peer->name, leg->index,
-                          ucs_status_string(status));
-        }
-        mkv_xfer_dirty(leg->xfer);
-    }
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
-}
-
-void mkv_peer_start_flush(mkv_peer_t *peer)
-{
-    if (mkv_list_is_empty(&peer->flush_waiting) || peer->is_flushing) {
-        return;
-    }
-
-    mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
-    peer->is_flushing = 1;
-    MKV_COUNT(peer, flushes, 1);
-    if (peer->is_ep_closing) {
-        mkv_peer_get(peer);
-        mkv_peer_flushed_cb(NULL, UCS_ERR_NOT_CONNECTED, peer);
-    } else {
-        mkv_peer_flush(peer, mkv_peer_flushed_cb);
     }
 }

@@ -141,6 +141,80 @@ START_TEST(a_list_that_fails_late_is_named)
 }
 END_TEST
 
+static void check_error(const char *text)
+{
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_TRANSPORT);
+    ck_assert_msg(strstr(pair_query(active).error, text) != NULL, "'%s' is not in '%s'",
+                  text, pair_query(active).error);
+}
+
+/* Loop index: at once or late */
+START_TEST(a_piece_that_fails_is_named)
+{
+    bind_mixed("tcp");
+    fake_ucp_set_inline(_i ? 0 : FAKE_UCP_PUT);
+    fake_ucp_fail(FAKE_UCP_PUT, 85, UCS_ERR_IO_ERROR);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    check_error("put(component 0 layer 3 part 1 from local block 10) failed: Input");
+    close_mixed();
+}
+END_TEST
+
+#define MANY 256u
+
+static void add_many(pair_side_t *side, uint8_t *base)
+{
+    const mkv_region_t region = {.size = sizeof(region),
+                                 .component = 1,
+                                 .base = base,
+                                 .length = MANY * 8,
+                                 .unit_bytes = 8,
+                                 .n_units = MANY};
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(side->ctx, &region, &id));
+    OK(mkv_regions_commit(side->ctx, NULL));
+}
+
+/* More calls in flight than share a group (64); loop index: which of them fails */
+START_TEST(one_of_many_calls_is_named)
+{
+    static const unsigned skips[] = {0, 63, 64, 127};
+    static uint8_t many[2][MANY * 8];
+    uint32_t blocks[MANY / 2], i;
+    const mkv_units_t units = {.component = 1,
+                               .num_local = MANY / 2,
+                               .num_remote = MANY / 2,
+                               .local = blocks,
+                               .remote = blocks};
+    char text[80];
+
+    for (i = 0; i < MANY / 2; ++i) {
+        blocks[i] = 2 * i;
+    }
+    fake_ucp_reset();
+    fake_ucp_set_transport("tcp");
+    pair_open(0);
+    pair_open(1);
+    add_many(A, many[0]);
+    add_many(B, many[1]);
+    pair_connect(0, 1);
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(passive, MKV_LEG_ALL, &units, 1, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], &units, 1, 0, &plan));
+    fake_ucp_fail(FAKE_UCP_PUT, skips[_i], UCS_ERR_IO_ERROR);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    mkv_text(text, sizeof(text), "layer 0 part 0 from local block %u) failed",
+             2 * skips[_i]);
+    check_error(text);
+    close_mixed();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("mixed");
@@ -148,5 +222,7 @@ int main(void)
     tcase_add_loop_test(tcase, each_part_of_a_post_goes_its_own_way, 0, 2);
     tcase_add_loop_test(tcase, a_list_is_judged_by_its_own_memory, 0, 2);
     tcase_add_test(tcase, a_list_that_fails_late_is_named);
+    tcase_add_loop_test(tcase, a_piece_that_fails_is_named, 0, 2);
+    tcase_add_loop_test(tcase, one_of_many_calls_is_named, 0, 4);
     return pair_main("src_mixed", tcase);
 }
