@@ -239,7 +239,7 @@ struct mkv_peer {
     mkv_list_t maps;
 
     char transports[192];
-    unsigned transport_flags; /* what those take: transport.c */
+    unsigned transport_flags; /* what those take: backend.c */
     mkv_backend_t backend;
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /* here, there */
 
