@@ -31,4 +31,4 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_sgl.c \
 	ucx_plugin/xgmi/xgmi_stage.c \
 	ucx_plugin/xgmi/xgmi_stage.h
-EXTRA_DIST += docs/xgmi.md
+EXTRA_DIST += docs/xgmi.md docs/hipcpu.md

@@ -212,7 +212,7 @@ static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
 
     muct_xgmi_list_finish(&queue->list, queue->config->max_blocks, &launch);
     launch.args.arrivals = (uintptr_t)queue->arrivals;
-    launch.args.flag = (uintptr_t)queue->flag;
+    launch.args.flag = queue->is_flag_last ? (uintptr_t)queue->flag : 0;
     launch.args.sequence = queue->sequence + 1;
     ret = queue->gpu->module_launch_kernel(queue->kernel, launch.num_blocks, 1, 1,
                                            launch.block_size, 1, 1, 0,
@@ -224,8 +224,12 @@ static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
         return 0;
     }
 
-    batch->sequence = ++queue->sequence;
-    batch->has_launch = 1;
+    if (queue->is_flag_last) {
+        batch->sequence = ++queue->sequence;
+        batch->has_launch = 1;
+    } else {
+        muct_xgmi_batch_record(queue, batch, 0);
+    }
     return 1;
 }
 

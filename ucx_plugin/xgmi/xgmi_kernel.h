@@ -26,7 +26,8 @@
  * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.
  *
  * End. The thread block that arrives last stores args.sequence to args.flag,
- * after every byte of the list is visible to the host and to all devices. Then
+ * after every byte of the list is visible to the host and to all devices, where the
+ * architecture can (@ref MUCT_XGMI_FLAG_IS_LAST_NAME). Then
  * args.arrivals, which counts blocks and the tiles taken of the tail, is zero
  * again. Launches that may run at the same time need
  * their own arrivals and flag; launches of one stream may share them.
@@ -46,6 +47,13 @@
 
 /** Name of the kernel in its code object; it takes one muct_xgmi_copy_args_t */
 #define MUCT_XGMI_KERNEL_NAME "muct_xgmi_copy"
+
+/**
+ * Name of an empty kernel beside it. Where it is missing, the architecture has no
+ * instruction with which a running kernel writes its caches back, so that the flag
+ * could overtake the bytes: the launch gets no flag, and an event behind it tells.
+ */
+#define MUCT_XGMI_FLAG_IS_LAST_NAME "muct_xgmi_flag_is_last"
 
 /** Changes with any change of layout or meaning in this file */
 #define MUCT_XGMI_KERNEL_VERSION 2

@@ -406,17 +406,63 @@ muct_batch_next(const muct_xgmi_copy_args_t *args, const struct muct_batch *batc
     return is_tail ? args->num_entries : args->first_entry[gridDim.x];
 }
 
-/* All bytes of this block are out; the last block to say so tells the host. */
+/*
+ * This wave's stores have left it: they are where the block's write-back of its die's
+ * cache finds them. Spelt out, because on AMD a barrier need not wait for stores.
+ * Elsewhere what is before a barrier is before a fence behind it.
+ */
+static __device__ __forceinline__ void muct_drain(void)
+{
+#if defined(__GFX9__)
+    __builtin_amdgcn_s_waitcnt(0);
+#endif
+}
+
+/*
+ * What the caller sees, everybody sees. AMD's fence writes back the L2 cache of the
+ * caller's die. The wait that has to follow is spelt out, because LLVM before 23 drops
+ * its own (llvm-project 178316) and then nothing waits for the write-back.
+ */
+static __device__ __forceinline__ void muct_release(void)
+{
+#if defined(__HIPCC__)
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+#else
+    __threadfence_system();
+#endif
+#if defined(__GFX9__)
+    __builtin_amdgcn_s_waitcnt(0);
+#endif
+}
+
+/*
+ * No line of peers' memory is left in the caches from before this launch: on AMD they
+ * keep such lines, and a launch begins with an invalidation of the device's scope only.
+ */
+static __device__ __forceinline__ void muct_acquire(void)
+{
+#if defined(__HIPCC__)
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+#endif
+}
+
+/*
+ * All bytes of this block are out; the last block to say so tells the host. In this
+ * order, each step for the observer of the next: the waves' stores reach the die's L2
+ * cache (thread 0 writes it back), the write-back is over (the last block counts this
+ * one), the flag (the host, and who the host tells). One write-back a block, as it
+ * hits what other kernels have in the cache, too.
+ */
 static __device__ __forceinline__ void muct_finish(const muct_xgmi_copy_args_t *args)
 {
     uint32_t *arrivals = (uint32_t *)args->arrivals;
 
-    /* every thread's own stores, before thread 0 counts the block */
-    __threadfence_system();
+    muct_drain();
     __syncthreads();
     if (threadIdx.x != 0) {
         return;
     }
+    muct_release();
     if (gridDim.x > 1) {
         if (atomicAdd(arrivals, MUCT_XGMI_ARRIVAL) / MUCT_XGMI_ARRIVAL !=
             gridDim.x - 1) {
@@ -425,11 +471,19 @@ static __device__ __forceinline__ void muct_finish(const muct_xgmi_copy_args_t *
         *arrivals = 0;
     }
     if (args->flag != 0) {
-        /* the other blocks' bytes, before the host or another device looks */
-        __threadfence_system();
+        /* the other blocks' bytes, too: the model makes a release pass them on */
+        muct_release();
         *(volatile uint32_t *)args->flag = args->sequence;
     }
 }
+
+#if defined(__CUDACC__) || defined(__GFX9__) ||                                        \
+    (defined(__HIPCC__) && !defined(__HIP_DEVICE_COMPILE__))
+/* Says by being there that the flag of this machine code is behind the bytes. */
+MUCT_KERNEL void muct_xgmi_flag_is_last(void)
+{
+}
+#endif
 
 MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
     muct_xgmi_copy(const muct_xgmi_copy_args_t args)
@@ -447,6 +501,9 @@ MUCT_KERNEL void __launch_bounds__(MUCT_XGMI_MAX_THREADS)
     uint32_t turn = 0;
     ulonglong2 half = muct_fetch(args.entries, entry, count);
 
+    if (threadIdx.x < MUCT_WAVE) { /* the others wait at the first barrier */
+        muct_acquire();
+    }
     for (;;) {
         muct_stage(&batches[turn], half, entry, count, end, lane);
         __syncthreads();

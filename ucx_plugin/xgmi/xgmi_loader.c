@@ -7,14 +7,16 @@
 #include "xgmi/xgmi_kernel.h"
 
 void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
-                           muct_hip_module_t *module_p, muct_hip_function_t *kernel_p)
+                           muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,
+                           int *is_flag_last_p)
 {
-    muct_hip_function_t kernel;
+    muct_hip_function_t kernel, marker;
     muct_hip_module_t module;
     int ret;
 
     *module_p = NULL;
     *kernel_p = NULL;
+    *is_flag_last_p = 0;
     ret = gpu->module_load_data(&module, muct_xgmi_code_image());
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("device %d copies without the kernel: hipModuleLoadData() = %s%s",
@@ -31,6 +33,8 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
         return;
     }
 
+    ret = gpu->module_get_function(&marker, module, MUCT_XGMI_FLAG_IS_LAST_NAME);
+    *is_flag_last_p = (muct_gpu_forget(gpu, ret) == MUCT_HIP_SUCCESS);
     *module_p = module;
     *kernel_p = kernel;
 }

@@ -344,7 +344,8 @@ static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
         return;
     }
 
-    muct_xgmi_loader_load(queue->gpu, queue->device, &queue->module, &queue->kernel);
+    muct_xgmi_loader_load(queue->gpu, queue->device, &queue->module, &queue->kernel,
+                          &queue->is_flag_last);
 }
 
 static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)

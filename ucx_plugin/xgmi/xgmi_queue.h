@@ -137,6 +137,7 @@ typedef struct muct_xgmi_queue {
     unsigned num_streams;
     muct_hip_module_t module;
     muct_hip_function_t kernel; /**< NULL: copy calls only */
+    int is_flag_last;           /**< Its flag comes behind its bytes */
 } muct_xgmi_queue_t;
 
 /** The open batch as it was, to go back to it. */

@@ -14,7 +14,11 @@
  *
  * Environment, read at the first call into the runtime:
  *
- *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7, 6.4 or 7.0
+ *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7 to 7.2
+ *   HIPCPU_RULES=LIST     what it does to programs that are right, too: "amd" for all
+ *                         that the release does, or names of docs/hipcpu.md, with a
+ *                         minus in front to leave one out
+ *   HIPCPU_ARCH=gfx942    architecture of the devices; gfx1100 has no write-back
  *   HIPCPU_DEVICES=2      devices of the machine, shared by all processes
  *   HIP_VISIBLE_DEVICES   which of them this process sees, as with AMD
  *   HIPCPU_MEMORY=BYTES   memory of a device (192 GiB, taken when touched)
@@ -76,6 +80,10 @@ bool hipcpu_is_mapped(const void *ptr);
 
 /** Follow the rules of another release from now on, e.g. (5, 7). */
 void hipcpu_set_version(int major, int minor);
+
+
+/** Let a rule of docs/hipcpu.md hold from now on, or not, whatever the release. */
+void hipcpu_set_rule(const char *name, bool is_on);
 
 
 /** Whether copies and kernels move bytes. */

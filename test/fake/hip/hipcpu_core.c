@@ -6,6 +6,7 @@
  */
 
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -145,6 +146,11 @@ static void hipcpu_configure(void)
 {
     hipcpu_read_version();
     hipcpu_read_devices();
+    hipcpu_rules_read();
+    hipcpu_config.arch = getenv("HIPCPU_ARCH");
+    if (hipcpu_config.arch == NULL) {
+        hipcpu_config.arch = "gfx942";
+    }
     hipcpu_config.memory = hipcpu_env_number("HIPCPU_MEMORY", (size_t)192 << 30);
     hipcpu_config.is_copy_on = hipcpu_env_number("HIPCPU_COPY", 1) != 0;
     hipcpu_config.is_inline = hipcpu_env_number("HIPCPU_INLINE", 0) != 0;

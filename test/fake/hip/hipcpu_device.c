@@ -342,6 +342,7 @@ hipError_t hipGetDevicePropertiesR0600(void *properties, int device)
     memcpy(prop + PROP_WARP_SIZE, &warp, sizeof(warp));
     memcpy(prop + PROP_MULTI_PROCESSORS, &cus, sizeof(cus));
     memcpy(prop + PROP_PCI_BUS, &bus, sizeof(bus));
-    snprintf(prop + PROP_ARCH, 256, "gfx942:sramecc+:xnack-");
+    snprintf(prop + PROP_ARCH, 256, "%s%s", hipcpu_config.arch,
+             strncmp(hipcpu_config.arch, "gfx9", 4) ? "" : ":sramecc+:xnack-");
     return hipSuccess;
 }

@@ -42,6 +42,7 @@ typedef struct hipcpu_config {
     bool is_guarded;
     unsigned delay_us;
     const char *hold_file;
+    const char *arch; /**< Such as "gfx942" */
 } hipcpu_config_t;
 
 extern hipcpu_config_t hipcpu_config;
@@ -206,6 +207,7 @@ struct hipcpu_op {
         hipEvent_t event;
         struct {
             uint32_t num_blocks;
+            bool is_flag_last; /**< The machine code writes caches back itself */
             muct_xgmi_copy_args_t args;
         } launch;
     } u;

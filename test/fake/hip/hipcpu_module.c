@@ -8,12 +8,17 @@
  */
 
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define HIPCPU_MODULE_ALIVE 0x4d4f4455u
 #define HIPCPU_MODULE_DEAD 0x44454144u
+
+/* How long the bytes of a kernel stay in caches behind its flag. */
+#define HIPCPU_LATE_NS 2000000
 
 struct hipcpu_function {
     struct hipcpu_module *module;
@@ -21,7 +26,9 @@ struct hipcpu_function {
 
 struct hipcpu_module {
     uint32_t mark;
+    bool is_flag_last;
     struct hipcpu_function copy;
+    struct hipcpu_function marker;
 };
 
 
@@ -47,6 +54,8 @@ hipError_t hipModuleLoadData(hipModule_t *module_p, const void *image)
     }
     module->mark = HIPCPU_MODULE_ALIVE;
     module->copy.module = module;
+    module->marker.module = module;
+    module->is_flag_last = (strncmp(hipcpu_config.arch, "gfx9", 4) == 0);
     ++hipcpu_counts[HIPCPU_MODULES];
     *module_p = module;
     return hipSuccess;
@@ -77,11 +86,15 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module,
 {
     HIPCPU_ENTER(hipModuleGetFunction);
     hipcpu_module_check(module, "hipModuleGetFunction");
-    if (strcmp(name, MUCT_XGMI_KERNEL_NAME) != 0) {
-        return hipcpu_result(hipErrorNotFound);
+    if (strcmp(name, MUCT_XGMI_KERNEL_NAME) == 0) {
+        *function = &module->copy;
+        return hipSuccess;
     }
-    *function = &module->copy;
-    return hipSuccess;
+    if (module->is_flag_last && (strcmp(name, MUCT_XGMI_FLAG_IS_LAST_NAME) == 0)) {
+        *function = &module->marker;
+        return hipSuccess;
+    }
+    return hipcpu_result(hipErrorNotFound);
 }
 
 void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
@@ -139,17 +152,35 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
     }
 }
 
+/* release: who sees the flag sees what was written before it */
+static void hipcpu_kernel_tell(const hipcpu_op_t *op)
+{
+    uint32_t *flag;
+
+    if (op->u.launch.args.flag != 0) {
+        flag = (void *)hipcpu_resolve("kernel flag", op->device, op->u.launch.args.flag,
+                                      4, NULL);
+        __atomic_store_n(flag, op->u.launch.args.sequence, __ATOMIC_RELEASE);
+    }
+}
+
 static void hipcpu_kernel_run(hipcpu_op_t *op)
 {
+    const struct timespec late = {.tv_nsec = HIPCPU_LATE_NS};
     const muct_xgmi_copy_args_t *args = &op->u.launch.args;
+    bool is_late = hipcpu_rule(HIPCPU_RULE_LATE_CACHES) && !op->u.launch.is_flag_last;
     const muct_xgmi_entry_t *entries;
-    uint32_t *arrivals, *flag;
+    uint32_t *arrivals;
     uint32_t block;
 
     arrivals =
         (void *)hipcpu_resolve("kernel arrivals", op->device, args->arrivals, 4, NULL);
     if (*arrivals != 0) {
         hipcpu_misuse("kernel: the counter of arrivals is %u at the start", *arrivals);
+    }
+    if (is_late) {
+        hipcpu_kernel_tell(op);
+        nanosleep(&late, NULL);
     }
     if (hipcpu_config.is_copy_on) {
         entries = (void *)hipcpu_resolve("kernel list", op->device, args->entries,
@@ -158,10 +189,8 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
             hipcpu_kernel_block(op, entries, block);
         }
     }
-    if (args->flag != 0) {
-        flag = (void *)hipcpu_resolve("kernel flag", op->device, args->flag, 4, NULL);
-        /* release: who sees the flag sees every byte of the list */
-        __atomic_store_n(flag, args->sequence, __ATOMIC_RELEASE);
+    if (!is_late) {
+        hipcpu_kernel_tell(op);
     }
 }
 
@@ -241,6 +270,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x,
     hipcpu_module_check(function->module, "hipModuleLaunchKernel");
     memcpy(&op.u.launch.args, params[0], sizeof(op.u.launch.args));
     op.u.launch.num_blocks = grid_x;
+    op.u.launch.is_flag_last = function->module->is_flag_last;
     hipcpu_launch_check(&op.u.launch.args, grid_x, block_x);
     hipcpu_stream_submit(stream, "hipModuleLaunchKernel", &op);
     return hipSuccess;

@@ -6,6 +6,7 @@ test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu_device.c test/fake/hip/hipcpu_ipc.c \
 	test/fake/hip/hipcpu_line.c test/fake/hip/hipcpu_memory.c \
 	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_range.c \
+	test/fake/hip/hipcpu_rules.c test/fake/hip/hipcpu_rules.h \
 	test/fake/hip/hipcpu_stream.c
 test_fake_hip_libhipcpu_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 test_fake_hip_libhipcpu_la_CFLAGS = $(AM_CFLAGS) -pthread

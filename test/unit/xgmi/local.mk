@@ -7,7 +7,8 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_map \
 	test/unit/xgmi/test_xgmi_queue
 check_PROGRAMS += $(xgmi_unit_programs)
-TESTS += $(xgmi_unit_programs)
+TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh
+EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh
 
 test_unit_xgmi_test_xgmi_code_SOURCES = test/unit/xgmi/test_xgmi_code.c
 test_unit_xgmi_test_xgmi_code_CPPFLAGS = $(AM_CPPFLAGS)

@@ -346,6 +346,28 @@ START_TEST(device_without_the_kernel_copies_by_calls)
 }
 END_TEST
 
+/* A device whose kernel cannot write its caches back: its flag would come first. */
+static void setup_without_write_back(void)
+{
+    setenv("HIPCPU_RULES", "late-caches", 1);
+    setenv("HIPCPU_ARCH", "gfx1100", 1);
+    setup();
+}
+
+START_TEST(launch_without_write_back_ends_by_an_event)
+{
+    unsigned long launches = calls("hipModuleLaunchKernel");
+    unsigned i;
+
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+    }
+    finish(10);
+    ck_assert_mem_eq(remote + 9000, local + 9000, 500);
+    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+}
+END_TEST
+
 START_TEST(posting_starts_an_idle_device_early)
 {
     muct_xgmi_queue_t *gathering = queue;
@@ -463,6 +485,11 @@ int main(void)
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
     tcase_add_test(tcase, marker_ends_after_what_was_before_it);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("without write-back");
+    tcase_add_checked_fixture(tcase, setup_without_write_back, teardown);
+    tcase_add_test(tcase, launch_without_write_back_ends_by_an_event);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A rule holds when it was asked for by name, or when all rules of the release were
+ * asked for ("amd") and the release has it. Written once, then only read, but by tests
+ * between their steps.
+ */
+
+#include "hipcpu_rules.h"
+
+#include "hipcpu_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HIPCPU_ANY_RELEASE 9999
+
+typedef struct hipcpu_rule_entry {
+    const char *name;
+    int since; /* release, major * 100 + minor */
+    int until; /* last one */
+} hipcpu_rule_entry_t;
+
+static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
+    [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},
+};
+
+typedef enum hipcpu_choice { HIPCPU_BY_RELEASE, HIPCPU_ON, HIPCPU_OFF } hipcpu_choice_t;
+
+static bool hipcpu_is_amd;
+static hipcpu_choice_t hipcpu_choices[HIPCPU_NUM_RULES];
+
+
+bool hipcpu_rule(hipcpu_rule_t rule)
+{
+    const hipcpu_rule_entry_t *entry = &hipcpu_rule_table[rule];
+    int release = (hipcpu_config.major * 100) + hipcpu_config.minor;
+
+    if (hipcpu_choices[rule] != HIPCPU_BY_RELEASE) {
+        return hipcpu_choices[rule] == HIPCPU_ON;
+    }
+
+    return hipcpu_is_amd && (release >= entry->since) && (release <= entry->until);
+}
+
+void hipcpu_set_rule(const char *name, bool is_on)
+{
+    int i;
+
+    if (strcmp(name, "amd") == 0) {
+        hipcpu_is_amd = is_on;
+        return;
+    }
+
+    for (i = 0; i < HIPCPU_NUM_RULES; ++i) {
+        if (strcmp(name, hipcpu_rule_table[i].name) == 0) {
+            hipcpu_choices[i] = is_on ? HIPCPU_ON : HIPCPU_OFF;
+            return;
+        }
+    }
+    hipcpu_misuse("'%s' is no rule: expected amd or a name of docs/hipcpu.md", name);
+}
+
+void hipcpu_rules_read(void)
+{
+    const char *list = getenv("HIPCPU_RULES");
+    char *copy, *name, *rest;
+
+    if (list == NULL) {
+        return;
+    }
+
+    copy = strdup(list);
+    if (copy == NULL) {
+        hipcpu_misuse("no memory for HIPCPU_RULES");
+    }
+    for (name = strtok_r(copy, ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest)) {
+        hipcpu_set_rule(name + (*name == '-'), *name != '-');
+    }
+    free(copy);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef HIPCPU_RULES_H
+#define HIPCPU_RULES_H
+
+/**
+ * @file
+ * What AMD's runtimes do to programs that are right, each rule by its release.
+ *
+ * docs/hipcpu.md has a row for each: what it does, where it was read, and the test.
+ */
+
+#include <stdbool.h>
+
+/** A rule; the names in HIPCPU_RULES are those of the table in hipcpu_rules.c. */
+typedef enum hipcpu_rule {
+    HIPCPU_RULE_LATE_CACHES, /**< A flag from inside a kernel passes its bytes */
+    HIPCPU_NUM_RULES
+} hipcpu_rule_t;
+
+/** Whether a rule holds now. */
+bool hipcpu_rule(hipcpu_rule_t rule);
+
+/** Read HIPCPU_RULES; called once, after the release is known. */
+void hipcpu_rules_read(void);
+
+#endif
