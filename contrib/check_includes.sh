@@ -16,6 +16,14 @@ is_pure() { # PATH
     esac
 }
 
+# The floors of perf: bench and gpu on kv_perf's floor or above it, workload below all.
+above_in_perf() { # PATH
+    case $1 in
+    perf/workload/*) echo '|^perf/(kv_perf|gpu|bench)/' ;;
+    perf/kv_perf/*) echo '|^perf/(gpu|bench)/' ;;
+    esac
+}
+
 # The rows of the law: a pattern of what this file must not include.
 forbidden() { # PATH
     case $1 in
@@ -26,8 +34,8 @@ forbidden() { # PATH
     ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^base/[^m]|^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
     # what the product's kernel reaches without UCX: kernel and list, nothing else
-    perf/gpu_*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)' ;;
-    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_' ;;
+    perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
+    perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
     test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
     *) echo '^$' ;;
     esac
@@ -98,7 +106,9 @@ samples() {
     one src/wire/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire/wire.h
     one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
     one ucx_plugin/rdma/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
-    one perf/bench_rdma.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench_rdma.c
+    one perf/bench/bench.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench.c
+    one perf/workload/pool.c '#include "perf/kv_perf/run.h"' && bad 'a floor up in perf' pool.c
+    one perf/kv_perf/run.c '#include "perf/gpu/gpu_bench.h"' && bad 'the other floor in perf' run.c
     one test/support/ct_side.c '#include "base/muct_uct_abi.h"' && bad 'the module in its judge' ct_side.c
     {
         echo '#include "wire/wire.h"'

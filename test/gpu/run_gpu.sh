@@ -132,14 +132,14 @@ memcheck() {
         echo "no compute-sanitizer"
         return 77
     fi
-    inside "$tool" --error-exitcode 99 perf/gpu_limits --pool 192 --count 512 --repeats 1
+    inside "$tool" --error-exitcode 99 perf/gpu/gpu_limits --pool 192 --count 512 --repeats 1
 }
 
 # Why the figures are what they are: rates of a thread block, the list, both ways, and
 # what warps wait for.
 reasons() {
     inside /gpu/probe "$out_inside/probe.json" || return
-    inside perf/gpu_limits --parts list,duplex --json "$out_inside/gpu_reasons.json" || return
+    inside perf/gpu/gpu_limits --parts list,duplex --json "$out_inside/gpu_reasons.json" || return
     cat "$work/stage.log" >>"$report"
 }
 
@@ -217,7 +217,7 @@ long_lists() {
     done
     kv_collect "long${kv_suffix:-}"
     for size in 8 16; do
-        stage "models by $size thread blocks" 90 inside perf/gpu_limits --parts models --pool 1 --count 1 --blocks $size &&
+        stage "models by $size thread blocks" 90 inside perf/gpu/gpu_limits --parts models --pool 1 --count 1 --blocks $size &&
             cat "$work/stage.log" >>"$report"
     done
 }
@@ -241,7 +241,7 @@ stage_cuda() {
 
 # Other builds of the kernel that the pack may hold, side by side.
 variant() {
-    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu_limits --repeats 20 --pool 1100 \
+    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu/gpu_limits --repeats 20 --pool 1100 \
         --parts scattered,blocks,contiguous,pipelined || return
     {
         printf '\nkernel variant %s\n' "$1"

@@ -65,7 +65,7 @@ limits() {
     local quick=()
 
     [ -z "$fake" ] || quick=(--pool 32 --count 16 --repeats 1)
-    inside perf/gpu_limits "${quick[@]}" --json "$out_inside/gpu_limits.json" || return
+    inside perf/gpu/gpu_limits "${quick[@]}" --json "$out_inside/gpu_limits.json" || return
     cat "$work/stage.log" >>"$report"
 }
 
@@ -74,7 +74,7 @@ models() {
     local quick=()
 
     [ -z "$fake" ] || quick=(--repeats 1 --cache 96 --lengths 256)
-    inside perf/gpu_limits --parts models --pool 1 --count 1 "${quick[@]}" \
+    inside perf/gpu/gpu_limits --parts models --pool 1 --count 1 "${quick[@]}" \
         --json "$out_inside/gpu_models.json" || return
     cat "$work/stage.log" >>"$report"
 }
@@ -86,8 +86,8 @@ kv() {
     local name=$1
 
     shift
-    [ -x "$build_here/perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
-    inside env "${kv_setting[@]}" perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
+    [ -x "$build_here/perf/kv_perf/mori_kv_perf" ] || { echo "mori_kv_perf is not built"; return 77; }
+    inside env "${kv_setting[@]}" perf/kv_perf/mori_kv_perf --timeout 20 --initiator_seg_type VRAM --target_seg_type VRAM \
         "$@" --json "$out_inside/kv-$name.json" || return
     {
         printf '\n%s\n' "${kv_setting[*]}${kv_setting[*]:+ }mori_kv_perf $*"
@@ -175,7 +175,7 @@ latency_raw() {
     local quick=()
 
     [ -z "$fake" ] || quick=(--pool 32 --count 16 --repeats 1)
-    inside perf/gpu_limits "${quick[@]}" --parts latency --json "$out_inside/gpu_latency.json" || return
+    inside perf/gpu/gpu_limits "${quick[@]}" --parts latency --json "$out_inside/gpu_latency.json" || return
     cat "$work/stage.log" >>"$report"
 }
 

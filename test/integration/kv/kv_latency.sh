@@ -20,7 +20,7 @@ rounds() { # MESSAGES API..
     shift
     for api in "$@"; do
         echo "put and notification over $carrier, --api $api"
-        HIPCPU_DELAY=20 "$build/perf/mori_kv_perf" --scheme pingpong --api "$api" \
+        HIPCPU_DELAY=20 "$build/perf/kv_perf/mori_kv_perf" --scheme pingpong --api "$api" \
             --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m \
             --max_batch_size 4 --num_iter 150 --warmup_iter 10 --check_consistency \
             >"$dir/out" 2>&1 || {

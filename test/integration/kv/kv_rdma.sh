@@ -22,7 +22,7 @@ sh "$here/kv_run.sh" "$UCX_TLS" host
 
 perf() {
     echo "mori_kv_perf $*"
-    "$build/perf/mori_kv_perf" --check_consistency --total_buffer_size "$size" "$@" >"$dir/out" 2>&1 || {
+    "$build/perf/kv_perf/mori_kv_perf" --check_consistency --total_buffer_size "$size" "$@" >"$dir/out" 2>&1 || {
         cat "$dir/out"
         exit 1
     }

@@ -9,7 +9,7 @@
  * region into pinned memory. MKV_TEST_ROUNDS sets the number of rounds (300).
  */
 
-#include "perf/gpu_runtime.h"
+#include "perf/gpu/gpu_runtime.h"
 #include "test/integration/ucp/it_run.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"

@@ -36,7 +36,7 @@ test_integration_ucp_it_fault_SOURCES = test/integration/ucp/it_fault.c $(it_run
 test_integration_ucp_it_fault_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_fault_LDADD = $(it_libs)
 
-it_kernel_ldadd = perf/libgpuruntime.la libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl
+it_kernel_ldadd = perf/gpu/libgpuruntime.la libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl
 
 # What a kernel on the receiving GPU reads after it was told that all has arrived.
 test_integration_ucp_it_consumer_SOURCES = test/integration/ucp/it_consumer.c $(it_run_sources)

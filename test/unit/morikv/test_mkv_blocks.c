@@ -173,7 +173,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_blocks");
+    Suite *suite = suite_create("mkv_blocks");
     TCase *tcase = tcase_create("blocks");
     SRunner *runner;
     int num_failed;

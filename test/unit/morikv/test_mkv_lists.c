@@ -423,5 +423,5 @@ int main(void)
     tcase_add_test(tcase, a_new_connection_has_its_own_lists);
     tcase_add_test(tcase, a_refused_list_is_let_go_by_its_post);
     tcase_add_test(tcase, lists_outlive_a_transfer_that_fails);
-    return pair_main("src_lists", tcase);
+    return pair_main("mkv_lists", tcase);
 }

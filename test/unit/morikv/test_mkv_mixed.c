@@ -224,5 +224,5 @@ int main(void)
     tcase_add_test(tcase, a_list_that_fails_late_is_named);
     tcase_add_loop_test(tcase, a_piece_that_fails_is_named, 0, 2);
     tcase_add_loop_test(tcase, one_of_many_calls_is_named, 0, 4);
-    return pair_main("src_mixed", tcase);
+    return pair_main("mkv_mixed", tcase);
 }

@@ -130,7 +130,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_options");
+    Suite *suite = suite_create("mkv_options");
     TCase *tcase = tcase_create("options");
     SRunner *runner;
     int num_failed;

@@ -439,5 +439,5 @@ int main(void)
     tcase_add_test(tcase, what_is_waited_for_is_told);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
     tcase_add_loop_test(tcase, source_is_quiet_once_when_a_reader_fails, 0, 2);
-    return pair_main("src_post", tcase);
+    return pair_main("mkv_post", tcase);
 }

@@ -842,5 +842,5 @@ int main(void)
     tcase_add_test(tcase, old_ucx_is_refused);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
-    return pair_main("src_setup", tcase);
+    return pair_main("mkv_setup", tcase);
 }

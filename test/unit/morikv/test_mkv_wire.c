@@ -351,7 +351,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("src_wire");
+    Suite *suite = suite_create("mkv_wire");
     TCase *tcase = tcase_create("wire");
     SRunner *runner;
     int num_failed;

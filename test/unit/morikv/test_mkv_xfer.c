@@ -783,5 +783,5 @@ int main(void)
                         MKV_MSG_USER);
     tcase_add_test(tcase, what_waits_for_its_turn_is_bounded);
     tcase_add_test(tcase, a_million_bad_messages_are_counted);
-    return pair_main("src_xfer", tcase);
+    return pair_main("mkv_xfer", tcase);
 }

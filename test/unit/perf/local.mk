@@ -1,20 +1,20 @@
 # Unit tests: perf.
 perf_unit_programs = \
 	test/unit/perf/test_perf_allocator \
+	test/unit/perf/test_perf_block_moves \
+	test/unit/perf/test_perf_block_tables \
 	test/unit/perf/test_perf_generator \
+	test/unit/perf/test_perf_geometry \
 	test/unit/perf/test_perf_histogram \
-	test/unit/perf/test_perf_moves \
 	test/unit/perf/test_perf_options \
 	test/unit/perf/test_perf_pool \
-	test/unit/perf/test_perf_tables \
-	test/unit/perf/test_perf_trace \
-	test/unit/perf/test_perf_workload
+	test/unit/perf/test_perf_trace
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
 
 perf_unit_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
-perf_unit_ldadd = perf/libkvperf.la $(CHECK_LIBS)
+perf_unit_ldadd = perf/kv_perf/libkvperf.la $(CHECK_LIBS)
 
 test_unit_perf_test_perf_allocator_SOURCES = test/unit/perf/test_perf_allocator.c
 test_unit_perf_test_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
@@ -29,9 +29,9 @@ test_unit_perf_test_perf_histogram_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_histogram_LDADD = $(perf_unit_ldadd)
 
 # libmorikv's own merge tells what its plans would have.
-test_unit_perf_test_perf_moves_SOURCES = test/unit/perf/test_perf_moves.c
-test_unit_perf_test_perf_moves_CPPFLAGS = $(perf_unit_cppflags)
-test_unit_perf_test_perf_moves_LDADD = $(perf_unit_ldadd) libmorikv.la $(UCX_LIBS)
+test_unit_perf_test_perf_block_moves_SOURCES = test/unit/perf/test_perf_block_moves.c
+test_unit_perf_test_perf_block_moves_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_block_moves_LDADD = $(perf_unit_ldadd) libmorikv.la $(UCX_LIBS)
 
 test_unit_perf_test_perf_options_SOURCES = test/unit/perf/test_perf_options.c
 test_unit_perf_test_perf_options_CPPFLAGS = $(perf_unit_cppflags)
@@ -41,17 +41,17 @@ test_unit_perf_test_perf_pool_SOURCES = test/unit/perf/test_perf_pool.c
 test_unit_perf_test_perf_pool_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_pool_LDADD = $(perf_unit_ldadd)
 
-test_unit_perf_test_perf_tables_SOURCES = test/unit/perf/test_perf_tables.c
-test_unit_perf_test_perf_tables_CPPFLAGS = $(perf_unit_cppflags)
-test_unit_perf_test_perf_tables_LDADD = $(perf_unit_ldadd)
+test_unit_perf_test_perf_block_tables_SOURCES = test/unit/perf/test_perf_block_tables.c
+test_unit_perf_test_perf_block_tables_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_block_tables_LDADD = $(perf_unit_ldadd)
 
 test_unit_perf_test_perf_trace_SOURCES = test/unit/perf/test_perf_trace.c
 test_unit_perf_test_perf_trace_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_trace_LDADD = $(perf_unit_ldadd)
 
-test_unit_perf_test_perf_workload_SOURCES = test/unit/perf/test_perf_workload.c
-test_unit_perf_test_perf_workload_CPPFLAGS = $(perf_unit_cppflags)
-test_unit_perf_test_perf_workload_LDADD = $(perf_unit_ldadd)
+test_unit_perf_test_perf_geometry_SOURCES = test/unit/perf/test_perf_geometry.c
+test_unit_perf_test_perf_geometry_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_geometry_LDADD = $(perf_unit_ldadd)
 
 # Whole runs of mori_kv_perf over tcp; its models' lists beside those of gpu_limits.
 perf_unit_scripts = \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/allocator.h"
-#include "perf/message.h"
-#include "perf/random.h"
+#include "perf/workload/allocator.h"
+#include "perf/workload/error.h"
+#include "perf/workload/random.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 # mori_kv_perf as its users run it: whole runs with every byte checked, and bad input.
 set -uo pipefail
 
-perf=$PWD/perf/mori_kv_perf
+perf=$PWD/perf/kv_perf/mori_kv_perf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0

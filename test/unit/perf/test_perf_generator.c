@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/generator.h"
-#include "perf/message.h"
+#include "perf/workload/generator.h"
+#include "perf/workload/error.h"
 
 #include <check.h>
 #include <stdbool.h>

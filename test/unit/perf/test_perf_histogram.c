@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/histogram.h"
-#include "perf/random.h"
+#include "perf/kv_perf/histogram.h"
+#include "perf/workload/random.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@ set -uo pipefail
 build=${MKV_BUILD_DIR:-$PWD}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-limits=("$build/perf/gpu_limits" --hip "$build/test/fake/hip/lib/libamdhip64.so.6" --pool 1
+limits=("$build/perf/gpu/gpu_limits" --hip "$build/test/fake/hip/lib/libamdhip64.so.6" --pool 1
     --count 1 --repeats 1 --parts models --cache 96)
 export HIPCPU_DEVICES=2 UCX_WARN_UNUSED_ENV_VARS=n UCX_TLS=tcp,self
 
@@ -31,7 +31,7 @@ while read -r row; do
     [ "$way" != "pull at once" ] || options=(--op_type READ --post all)
     [ "$way" != "push by layer" ] || options=(--op_type WRITE --post layer)
     read -ra command < <(member as <<<"$row")
-    timeout 120 "$build/perf/${command[0]}" "${command[@]:1}" "${options[@]}" --json "$work/kv" \
+    timeout 120 "$build/perf/kv_perf/${command[0]}" "${command[@]:1}" "${options[@]}" --json "$work/kv" \
         >"$work/out" 2>&1 || die "${command[*]} ended with an error: $(cat "$work/out")"
     for name in descs_before descs_after; do
         ours=$(member $name <<<"$row")

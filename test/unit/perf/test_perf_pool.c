@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/pool.h"
-#include "perf/message.h"
+#include "perf/workload/pool.h"
+#include "perf/workload/error.h"
 
 #include <check.h>
 #include <stdio.h>

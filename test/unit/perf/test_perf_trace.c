@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "perf/trace.h"
-#include "perf/message.h"
+#include "perf/workload/trace.h"
+#include "perf/workload/error.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 # the requests of a model; every byte compared.
 . "$VM_TREE/test/vm/rdma.sh"
 export LD_LIBRARY_PATH=$MKV_BUILD/test/fake/hip/lib:$LD_LIBRARY_PATH
-program=$(vm_program "$MKV_BUILD/perf/mori_kv_perf")
+program=$(vm_program "$MKV_BUILD/perf/kv_perf/mori_kv_perf")
 
 kv() { # ARG...
     local decode path=/tmp/kv.sock

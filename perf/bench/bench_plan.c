@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a scattered block costs the host when a plan is reused: instructions, time,
+ * allocations, memory - without the copy, which libhipcpu leaves out with
+ * HIPCPU_COPY=0.
+ *
+ * This process starts a second one that only shows its blocks. Under callgrind only
+ * this one is counted, and only between the marks below; each row and phase is a dump
+ * of its own, whose description is the same as the first columns printed here.
+ *
+ * malloc() and its kin are defined here, seen by all libraries, to count calls; the C
+ * library does the work.
+ */
+
+#define _GNU_SOURCE /* dladdr() */
+
+#include "perf/workload/clock.h"
+#include "perf/kv_perf/engine.h"
+#include "perf/workload/error.h"
+#include "perf/workload/random.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__has_include) && __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_ZERO_STATS (void)0
+#define CALLGRIND_TOGGLE_COLLECT (void)0
+#define CALLGRIND_DUMP_STATS_AT(_name) (void)(_name)
+#endif
+
+
+enum { BENCH_STEP = 8 }; /* from row to row; the last row is max_batch_size */
+
+static uint64_t bench_num_allocs;
+
+/* What the transport allocates while it is watched: lists for all posts to come. */
+static uint64_t bench_transport_bytes;
+static bool bench_is_watching;
+
+#ifndef __SANITIZE_ADDRESS__
+static void bench_count_alloc(const void *caller, size_t size)
+{
+    Dl_info info;
+
+    __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
+    if (bench_is_watching && (dladdr(caller, &info) != 0) &&
+        ((strstr(info.dli_fname, "libuct_mori") != NULL) ||
+         (strstr(info.dli_fname, "libhipcpu") != NULL))) {
+        __atomic_add_fetch(&bench_transport_bytes, size, __ATOMIC_RELAXED);
+    }
+}
+
+#pragma GCC visibility push(default)
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t num, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+
+void *malloc(size_t size)
+{
+    bench_count_alloc(__builtin_return_address(0), size);
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t num, size_t size)
+{
+    bench_count_alloc(__builtin_return_address(0), num * size);
+    return __libc_calloc(num, size);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    bench_count_alloc(__builtin_return_address(0), size);
+    return __libc_realloc(memory, size);
+}
+
+int posix_memalign(void **memory_p, size_t alignment, size_t size)
+{
+    bench_count_alloc(__builtin_return_address(0), size);
+    *memory_p = __libc_memalign(alignment, size);
+    return (*memory_p == NULL) ? 12 /* ENOMEM */ : 0;
+}
+
+#pragma GCC visibility pop
+#endif
+
+static uint64_t bench_heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+/* Every block of the buffer once, in an order of its own for each process. */
+static uint32_t *bench_list(uint32_t num, uint64_t seed)
+{
+    uint32_t *list = malloc(num * sizeof(*list)), i, other, block;
+
+    if (list == NULL) {
+        perf_error("no memory for a list of %u blocks", num);
+        return NULL;
+    }
+    for (i = 0; i < num; ++i) {
+        other = perf_random_below(&seed, i + 1);
+        block = i;
+        list[i] = list[other];
+        list[other] = block;
+    }
+    return list;
+}
+
+/* Noinline: a name to look for in a profile. */
+static int __attribute__((noinline)) bench_posts(const perf_engine_ops_t *ops,
+                                                 perf_engine_t *engine, perf_job_t *job,
+                                                 uint64_t num_posts)
+{
+    uint64_t target = job->num_completed + num_posts, i;
+
+    for (i = 0; i < num_posts; ++i) {
+        if (ops->post(engine, job) != 0) {
+            return -1;
+        }
+        while (job->num_completed < target - num_posts + i + 1) {
+            if (ops->progress(engine) != 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t *ops,
+                         perf_engine_t *engine, perf_job_t *job)
+{
+    uint64_t heap = bench_heap_bytes(), plan_heap, num_allocs, start_ns, post_ns;
+    char name[64];
+
+    CALLGRIND_ZERO_STATS;
+    CALLGRIND_TOGGLE_COLLECT;
+    if (ops->start(engine, job) != 0) {
+        return -1;
+    }
+    CALLGRIND_TOGGLE_COLLECT;
+    snprintf(name, sizeof(name), "plan %u", job->num_blocks);
+    CALLGRIND_DUMP_STATS_AT(name);
+    plan_heap = bench_heap_bytes() - heap;
+
+    /* the first posts make what later ones reuse */
+    bench_transport_bytes = 0;
+    bench_is_watching = true;
+    if (bench_posts(ops, engine, job, options->warmup_iter) != 0) {
+        return -1;
+    }
+    bench_is_watching = false;
+    heap = bench_heap_bytes() - heap;
+
+    CALLGRIND_ZERO_STATS;
+    num_allocs = bench_num_allocs;
+    start_ns = perf_clock_ns();
+    CALLGRIND_TOGGLE_COLLECT;
+    if (bench_posts(ops, engine, job, options->num_iter) != 0) {
+        return -1;
+    }
+    CALLGRIND_TOGGLE_COLLECT;
+    post_ns = perf_clock_ns() - start_ns;
+    num_allocs = bench_num_allocs - num_allocs;
+    snprintf(name, sizeof(name), "post %u", job->num_blocks);
+    CALLGRIND_DUMP_STATS_AT(name);
+
+    printf("%u %.1f %.2f %.3f %.1f %.1f %.1f %" PRIu64 "\n", job->num_blocks,
+           (double)job->prep_ns / job->num_blocks,
+           (double)post_ns / ((double)options->num_iter * job->num_blocks),
+           (double)num_allocs / options->num_iter, (double)plan_heap / job->num_blocks,
+           (double)heap / job->num_blocks,
+           (double)bench_transport_bytes / job->num_blocks, job->num_merged);
+    fflush(stdout);
+    return ops->stop(engine, job);
+}
+
+static int bench_row(perf_run_t *run, const perf_engine_ops_t *ops,
+                     perf_engine_t *engine, uint32_t num)
+{
+    const perf_options_t *options = run->options;
+    uint32_t *local = bench_list(num, run->rank + 1), *remote;
+    perf_job_t job = {0};
+    int ret = -1;
+
+    remote = bench_list(num, (run->rank == 0) + 1);
+    if ((local == NULL) || (remote == NULL)) {
+        goto out;
+    }
+
+    job.id = num;
+    job.num_blocks = num;
+    job.local = local;
+    job.remote = remote;
+    job.num_posts = (uint64_t)options->num_iter + options->warmup_iter;
+    if (run->rank == 0) {
+        ret = bench_run_row(options, ops, engine, &job);
+    } else {
+        ret = (ops->serve(engine, &job) == 0) ? ops->unserve(engine, &job) : -1;
+    }
+out:
+    free(remote);
+    free(local);
+    return ret;
+}
+
+/* What the barrier does meanwhile. */
+typedef struct bench_idle {
+    const perf_engine_ops_t *ops;
+    perf_engine_t *engine;
+} bench_idle_t;
+
+static void bench_idle(void *arg)
+{
+    bench_idle_t *idle = arg;
+
+    idle->ops->progress(idle->engine);
+}
+
+static int bench_rows(perf_run_t *run, const perf_engine_ops_t *ops)
+{
+    size_t block_size = (size_t)run->options->start_block_size;
+    perf_engine_params_t params = {.run = run, .num_views = 1};
+    perf_engine_t *engine;
+    uint64_t num, max = run->options->max_batch_size;
+    int ret = 0;
+
+    params.block_sizes = &block_size;
+    params.size = max * block_size;
+    params.buffer = perf_memory_alloc(run->memory, params.size);
+    if (params.buffer == NULL) {
+        return -1;
+    }
+
+    ret = ops->open(&params, &engine);
+    if (ret == 0) {
+        for (num = run->options->start_batch_size; (num < max) && (ret == 0);
+             num *= BENCH_STEP) {
+            ret = bench_row(run, ops, engine, (uint32_t)num);
+        }
+        if (ret == 0) {
+            ret = bench_row(run, ops, engine, (uint32_t)max);
+        }
+        if (ret == 0) {
+            ops->farewell(engine);
+            ret = perf_run_barrier(run, bench_idle, &(bench_idle_t){ops, engine});
+        }
+        ops->close(engine);
+    }
+    perf_memory_free(run->memory, params.buffer, params.size);
+    return ret;
+}
+
+static int bench_main(const perf_options_t *options, int fd, unsigned rank)
+{
+    perf_run_t run = {.options = options, .rank = rank, .num_channels = 1};
+    int ret;
+
+    run.channels[0] =
+        (perf_channel_t){fd, options->timeout_s, rank ? "active" : "passive"};
+    if (perf_memory_open(options->initiator_segment, options->hip_library,
+                         &run.memory) != 0) {
+        return EXIT_FAILURE;
+    }
+    ret = bench_rows(&run, (options->api == PERF_API_MKV) ? &perf_engine_mkv
+                                                          : &perf_engine_ucp);
+    perf_memory_close(run.memory);
+    return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int bench_start_other(int argc, char **argv, int fd)
+{
+    char **other = calloc((size_t)argc + 5, sizeof(*other)), number[16];
+    pid_t pid;
+
+    snprintf(number, sizeof(number), "%d", fd);
+    pid = (other == NULL) ? -1 : fork();
+    if (pid == 0) {
+        memcpy(other, argv, (size_t)argc * sizeof(*other));
+        other[argc] = (char[]){"--_fds"};
+        other[argc + 1] = number;
+        other[argc + 2] = (char[]){"--_rank"};
+        other[argc + 3] = (char[]){"1"};
+        setenv("HIP_VISIBLE_DEVICES", "1", 1);
+        execvp(argv[0], other); /* /proc/self/exe would be valgrind */
+        _exit(EXIT_FAILURE);
+    }
+    free(other);
+    if (pid < 0) {
+        perf_error("the second process could not be started: %m");
+    }
+    return (pid < 0) ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    perf_options_t options;
+    int fds[2], ret, status;
+
+    perf_message_prefix("bench_plan");
+    ret = perf_options_parse(argc, argv, &options);
+    if (ret <= 0) {
+        return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (options.fds != NULL) {
+        return bench_main(&options, atoi(options.fds), options.rank);
+    }
+
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) {
+        perf_error("socketpair failed: %m");
+        return EXIT_FAILURE;
+    }
+    if (bench_start_other(argc, argv, fds[1]) != 0) {
+        return EXIT_FAILURE;
+    }
+    close(fds[1]);
+    setenv("HIP_VISIBLE_DEVICES", "0", 1);
+    ret = bench_main(&options, fds[0], 0);
+    close(fds[0]);
+    wait(&status);
+    return ret;
+}

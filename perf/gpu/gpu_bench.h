@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef GPU_BENCH_H
+#define GPU_BENCH_H
+
+/**
+ * @file
+ * One transfer of gpu_limits: its pieces, the ways to move them, the check of every
+ * byte, the line of the table. One transfer at a time, hence one object for all.
+ */
+
+#include "perf/gpu/gpu_runtime.h"
+
+#include <stdio.h>
+
+#define NUM_SETS 8
+#define MAX_REPEATS 200
+#define MAX_PIECES 65536
+
+/** How bytes are moved */
+typedef enum method {
+    PUSH,  /**< Kernel on the source's device */
+    PULL,  /**< Kernel on the destination's device */
+    LOOP,  /**< A copy call per piece */
+    BATCH, /**< The runtime's own call for many copies */
+    NUM_METHODS
+} method_t;
+
+/** Pieces of one transfer, as offsets into the pools. */
+typedef struct piece {
+    size_t dst;
+    size_t src;
+    size_t length;
+} piece_t;
+
+typedef struct bench {
+    gpu_runtime_t gpu;
+    gpu_device_t devices[2]; /* source, destination */
+    size_t pool_size;
+    size_t count;
+    unsigned repeats;
+    unsigned blocks;
+    size_t cache_size;   /* of a model */
+    const char *lengths; /* of a model's prompts, "8192,131072" */
+    char *host_src;
+    char *host_dst;
+    piece_t *sets[NUM_SETS];
+    muct_xgmi_entry_t *memory[NUM_SETS];
+    void *dsts[MAX_PIECES];
+    void *srcs[MAX_PIECES];
+    size_t sizes[MAX_PIECES];
+    FILE *json;
+    unsigned num_rows;
+    unsigned num_bad;
+} bench_t;
+
+
+extern bench_t bench;
+extern const char *const gpu_bench_names[NUM_METHODS];
+
+
+/** Median; sorts the values. */
+double gpu_bench_median(double *values, unsigned count);
+
+
+/** A line of the table, and of the JSON array. */
+void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
+                   double us, double host_us, const char *checked);
+
+
+/** The same with more behind it: text for the line, members for the JSON object. */
+void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,
+                        double us, double host_us, const char *checked,
+                        const char *text, const char *json);
+
+
+/** Random places for pieces of a size, each in a slot of its own. */
+void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_shift);
+
+
+/** Write the list of a set: what the product does per transfer. */
+void gpu_bench_fill_list(muct_xgmi_list_t *list, int set, bool is_reverse);
+
+
+/** Whether the runtime offers a method. */
+bool gpu_bench_can(method_t method);
+
+
+/** Move a set and wait; returns the host's time in calls, microseconds. */
+double gpu_bench_run(method_t method, int set);
+
+
+/** Poison, run once and look at every byte of the pool; returns what the row says. */
+const char *gpu_bench_check(method_t method, int set);
+
+
+/** Check, then time, then print; says so when the method is not available. */
+void gpu_bench_measure(const char *what, method_t method, size_t size);
+
+
+/** Give the source's pool its bytes again, after a part that has overwritten it. */
+void gpu_bench_restore_source(void);
+
+
+/** The ways to move one small piece, and what each takes, in gpu_latency.c. */
+void gpu_latency(void);
+
+
+/** Parts of gpu_limits that say why, in gpu_reasons.c. */
+void gpu_reasons_list(void);
+void gpu_reasons_duplex(void);
+
+
+/** Part of gpu_limits that moves the lists of mori_kv_perf's models. */
+void gpu_models(void);
+
+#endif

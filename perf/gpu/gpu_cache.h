@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef GPU_CACHE_H
+#define GPU_CACHE_H
+
+/**
+ * @file
+ * The KV caches of two devices, laid out as mori_kv_perf's, and the check of every byte
+ * of the second one. They may be larger than what the host has room for: bytes follow
+ * from their place in the first cache, and are looked at piece by piece in a few
+ * bounded buffers, each with a thread of its own.
+ */
+
+#include "perf/workload/pool.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+
+/** In the order of gpu_bench's devices. */
+enum { GPU_CACHE_SRC, GPU_CACHE_DST, GPU_CACHE_NUM };
+
+typedef struct gpu_cache {
+    perf_pool_shape_t shape;
+    char **layers[GPU_CACHE_NUM];
+    uint32_t *origins; /**< Of each block of the second cache, where it came from */
+} gpu_cache_t;
+
+
+/** Allocate both and fill the first one. Pieces must be multiples of 8 bytes. */
+void gpu_cache_init(gpu_cache_t *cache, const perf_pool_shape_t *shape);
+
+
+void gpu_cache_cleanup(gpu_cache_t *cache);
+
+
+/** Overwrite all of the second one; from here on nothing has come to it. */
+void gpu_cache_poison(gpu_cache_t *cache);
+
+
+/** From here on block dst[i] of the second holds what block src[i] of the first does.
+ */
+void gpu_cache_expect(gpu_cache_t *cache, const uint32_t *src, const uint32_t *dst,
+                      uint32_t num_blocks);
+
+
+/** Compare every byte of the second one; prints a piece that is wrong. */
+bool gpu_cache_is_good(gpu_cache_t *cache);
+
+#endif

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What two GPUs of one host can do without UCX: the figures that ucx_perftest and
+ * mori_kv_perf are held against. One process, two devices, the product's own kernel
+ * and list; every byte is checked in a separate pass.
+ */
+
+#include "perf/gpu/gpu_bench.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB (1ul << 20)
+#define MIXED_LENGTH (64 * MIB)
+
+
+static void part(const char *title)
+{
+    printf("\n%s\n", title);
+}
+
+static void part_scattered(void)
+{
+    static const size_t sizes[] = {4096, 16384, 65536, 262144};
+    size_t i;
+    int method;
+
+    part("scattered pieces, one after the other, list written each time");
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        if ((sizes[i] * bench.count) > bench.pool_size) {
+            continue;
+        }
+        gpu_bench_make_sets(sizes[i], sizes[i], 0, 0);
+        for (method = 0; method < NUM_METHODS; ++method) {
+            gpu_bench_measure(gpu_bench_names[method], (method_t)method, sizes[i]);
+        }
+    }
+}
+
+static void part_blocks(void)
+{
+    static const unsigned blocks[] = {1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128};
+    static const size_t sizes[] = {16384, 65536};
+    unsigned usual = bench.blocks;
+    size_t i, s;
+
+    part("thread blocks of the kernel");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
+            bench.blocks = blocks[i];
+            gpu_bench_measure("kernel push", PUSH, sizes[s]);
+        }
+    }
+    bench.blocks = usual;
+}
+
+static void part_unaligned(void)
+{
+    static const struct {
+        const char *name;
+        size_t dst, src;
+    } shifts[] = {{"source off by 4", 0, 4},
+                  {"source off by 1", 0, 1},
+                  {"destination off by 1", 1, 0},
+                  {"both off by 7", 7, 7}};
+    size_t i, size;
+
+    part("any alignment");
+    for (size = 4096; size <= 65536; size *= 16) {
+        for (i = 0; i < sizeof(shifts) / sizeof(shifts[0]); ++i) {
+            gpu_bench_make_sets(size, size + 64, shifts[i].dst, shifts[i].src);
+            gpu_bench_measure(shifts[i].name, PUSH, size);
+        }
+    }
+}
+
+static void part_mixed(void)
+{
+    size_t bytes = MIXED_LENGTH + ((bench.count - 1) * 4096);
+    size_t offset = bench.pool_size - MIXED_LENGTH;
+    double total[MAX_REPEATS];
+    size_t usual = bench.pool_size;
+    const char *checked;
+    double start;
+    unsigned i;
+
+    if (!gpu_bench_can(PUSH) || (bench.pool_size < 2 * MIXED_LENGTH)) {
+        return;
+    }
+    part("one piece of 64 MiB among pieces of 4 KiB");
+    bench.pool_size = offset;
+    gpu_bench_make_sets(4096, 4096, 0, 0);
+    bench.pool_size = usual;
+    for (i = 0; i < NUM_SETS; ++i) {
+        bench.sets[i][i % bench.count] =
+            (piece_t){.dst = offset, .src = offset, .length = MIXED_LENGTH};
+    }
+    checked = gpu_bench_check(PUSH, 0);
+    for (i = 0; i < bench.repeats; ++i) {
+        start = gpu_now_us();
+        gpu_bench_run(PUSH, (int)(i % NUM_SETS));
+        total[i] = gpu_now_us() - start;
+    }
+    gpu_bench_row("kernel push, mixed", bytes, 1, bench.blocks,
+                  gpu_bench_median(total, bench.repeats), 0, checked);
+}
+
+/* Several lists under way, on both lanes in turn. */
+static void part_pipelined(void)
+{
+    enum { DEPTH = 16 };
+    static const size_t sizes[] = {4096, 16384, 65536};
+    gpu_device_t *device = &bench.devices[0];
+    double total[MAX_REPEATS];
+    muct_xgmi_list_t list;
+    double start;
+    unsigned i, set;
+    size_t s;
+
+    if (!gpu_bench_can(PUSH)) {
+        return;
+    }
+    part("16 lists in flight on two streams, time of one");
+    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        if ((sizes[s] * bench.count) > bench.pool_size) {
+            continue;
+        }
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (i = 0; i < bench.repeats; ++i) {
+            start = gpu_now_us();
+            for (set = 0; set < DEPTH; ++set) {
+                if (set >= NUM_SETS) {
+                    /* the list's memory is free again when its launch is over */
+                    gpu_wait(&device->lanes[set % 2]);
+                }
+                gpu_bench_fill_list(&list, (int)(set % NUM_SETS), false);
+                gpu_launch(&bench.gpu, device, &device->lanes[set % 2], &list,
+                           bench.blocks);
+            }
+            gpu_wait(&device->lanes[0]);
+            gpu_wait(&device->lanes[1]);
+            total[i] = (gpu_now_us() - start) / DEPTH;
+        }
+        gpu_bench_row("kernel push, pipelined", sizes[s], bench.count, bench.blocks,
+                      gpu_bench_median(total, bench.repeats), 0, "timed only");
+    }
+}
+
+/* One transfer as several launches, so that the rest is written while they copy. */
+static void part_split(void)
+{
+    static const size_t sizes[] = {4096, 16384};
+    gpu_device_t *device = &bench.devices[0];
+    double total[MAX_REPEATS];
+    muct_xgmi_list_t list;
+    const piece_t *piece;
+    size_t s, parts, i, j;
+    char what[64];
+    double start;
+    unsigned r;
+
+    if (!gpu_bench_can(PUSH)) {
+        return;
+    }
+    part("one list in several launches, on two streams in turn");
+    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (parts = 1; (parts <= NUM_SETS) && (parts <= bench.count); parts *= 2) {
+            for (r = 0; r < bench.repeats; ++r) {
+                start = gpu_now_us();
+                piece = bench.sets[r % NUM_SETS];
+                for (i = 0; i < parts; ++i) {
+                    muct_xgmi_list_init(&list, bench.memory[i], MAX_PIECES);
+                    for (j = 0; j < bench.count / parts; ++j, ++piece) {
+                        muct_xgmi_list_add(
+                            &list, (uintptr_t)bench.devices[1].pool + piece->dst,
+                            (uintptr_t)device->pool + piece->src, piece->length);
+                    }
+                    gpu_launch(&bench.gpu, device, &device->lanes[i % 2], &list,
+                               bench.blocks);
+                }
+                gpu_wait(&device->lanes[0]);
+                gpu_wait(&device->lanes[1]);
+                total[r] = gpu_now_us() - start;
+            }
+            snprintf(what, sizeof(what), "kernel push, %zu launches", parts);
+            gpu_bench_row(what, sizes[s], bench.count, bench.blocks,
+                          gpu_bench_median(total, bench.repeats), 0, "timed only");
+        }
+    }
+}
+
+static void part_both_ways(void)
+{
+    static const size_t sizes[] = {4096, 16384, 65536, 262144};
+    double total[MAX_REPEATS];
+    muct_xgmi_list_t there, back;
+    double start;
+    unsigned i;
+    size_t s;
+
+    if (!gpu_bench_can(PUSH)) {
+        return;
+    }
+    part("both directions at once, sum");
+    for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
+        if ((sizes[s] * bench.count) > bench.pool_size) {
+            continue;
+        }
+        gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
+        for (i = 0; i < bench.repeats; ++i) {
+            start = gpu_now_us();
+            gpu_bench_fill_list(&there, 0, false);
+            gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+            gpu_launch(&bench.gpu, &bench.devices[0], &bench.devices[0].lanes[0],
+                       &there, bench.blocks);
+            gpu_bench_fill_list(&back, 1, true);
+            gpu_check(bench.gpu.set_device(1), "hipSetDevice");
+            gpu_launch(&bench.gpu, &bench.devices[1], &bench.devices[1].lanes[0], &back,
+                       bench.blocks);
+            gpu_wait(&bench.devices[0].lanes[0]);
+            gpu_wait(&bench.devices[1].lanes[0]);
+            total[i] = gpu_now_us() - start;
+        }
+        gpu_bench_row("kernel push, both ways", sizes[s], 2 * bench.count, bench.blocks,
+                      gpu_bench_median(total, bench.repeats), 0, "timed only");
+    }
+    /* the way back has overwritten the source */
+    gpu_bench_restore_source();
+}
+
+static void part_list(void)
+{
+    if (gpu_bench_can(PUSH)) {
+        part("where the list lies");
+        gpu_reasons_list();
+    }
+}
+
+static void part_duplex(void)
+{
+    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+        part("lists back to back, a thread each direction, time of a list of each");
+        gpu_reasons_duplex();
+    }
+}
+
+static void part_models(void)
+{
+    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+        part("models: the lists of mori_kv_perf, median of the requests");
+        gpu_models();
+    }
+}
+
+static void part_contiguous(void)
+{
+    size_t usual = bench.count;
+    size_t size = (bench.pool_size / 2 < 1024 * MIB) ? bench.pool_size / 2 : 1024 * MIB;
+    unsigned blocks = bench.blocks;
+
+    part("one run");
+    bench.count = 1;
+    gpu_bench_make_sets(size, size, 0, 0);
+    gpu_bench_measure("copy call", LOOP, size);
+    gpu_bench_measure("kernel push", PUSH, size);
+    bench.blocks = 64;
+    gpu_bench_measure("kernel push", PUSH, size);
+    bench.blocks = blocks;
+    bench.count = usual;
+}
+
+static void part_latency(void)
+{
+    part("one small piece, waited for");
+    gpu_latency();
+}
+
+/* Launches on the background stream that keep the device's memory busy. */
+static double background_us(bool with_copy, unsigned blocks)
+{
+    enum { ROUNDS = 8 };
+    gpu_device_t *device = &bench.devices[0];
+    gpu_lane_t *lane = &device->background;
+    size_t half = bench.pool_size / 2;
+    muct_xgmi_list_t local, remote;
+    double start = gpu_now_us();
+    int i;
+
+    muct_xgmi_list_init(&local, bench.memory[1], 1);
+    muct_xgmi_list_add(&local, (uintptr_t)device->pool + half, (uintptr_t)device->pool,
+                       half);
+    for (i = 0; i < ROUNDS; ++i) {
+        gpu_launch(&bench.gpu, device, lane, &local, MUCT_XGMI_MAX_BLOCKS);
+    }
+    gpu_bench_fill_list(&remote, 0, false);
+    while (!muct_xgmi_flag_reached(*lane->flag, lane->sequence)) {
+        if (with_copy) {
+            gpu_launch(&bench.gpu, device, &device->lanes[0], &remote, blocks);
+            gpu_wait(&device->lanes[0]);
+        }
+    }
+    start = (gpu_now_us() - start) / ROUNDS;
+    gpu_wait(lane);
+    return start;
+}
+
+static void part_background(void)
+{
+    static const unsigned blocks[] = {4, 8, 16, 32};
+    double total[9];
+    unsigned i, j;
+
+    if (!gpu_bench_can(PUSH)) {
+        return;
+    }
+    part("memory-bound work on the source's device beside pushes: its own rate");
+    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    gpu_bench_make_sets(16384, 16384, 0, 0);
+    for (i = 0; i <= sizeof(blocks) / sizeof(blocks[0]); ++i) {
+        for (j = 0; j < 9; ++j) {
+            total[j] = background_us(i > 0, (i > 0) ? blocks[i - 1] : 0);
+        }
+        gpu_bench_row((i > 0) ? "local copy beside pushes" : "local copy alone",
+                      bench.pool_size / 2, 1, (i > 0) ? blocks[i - 1] : 0,
+                      gpu_bench_median(total, 9), 0, "timed only");
+    }
+    gpu_bench_restore_source();
+}
+
+/* In the order in which they run. */
+static const struct {
+    const char *name;
+    void (*run)(void);
+    bool is_extra; /* only when it is named */
+} parts[] = {{"scattered", part_scattered},   {"blocks", part_blocks},
+             {"contiguous", part_contiguous}, {"unaligned", part_unaligned},
+             {"mixed", part_mixed},           {"pipelined", part_pipelined},
+             {"split", part_split},           {"both", part_both_ways},
+             {"latency", part_latency},       {"background", part_background},
+             {"list", part_list, true},       {"duplex", part_duplex, true},
+             {"models", part_models, true}};
+
+static void prepare(const char *path)
+{
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    uint64_t *words;
+    size_t i;
+
+    gpu_runtime_load(&bench.gpu, path);
+    if (bench.gpu.num_devices < 2) {
+        printf("gpu_limits: two devices are needed, there is %d\n",
+               bench.gpu.num_devices);
+        exit(77);
+    }
+    gpu_device_init(&bench.gpu, &bench.devices[0], 0, 1, bench.pool_size);
+    gpu_device_init(&bench.gpu, &bench.devices[1], 1, 0, bench.pool_size);
+    bench.host_src = gpu_alloc_host(&bench.gpu, bench.pool_size);
+    bench.host_dst = gpu_alloc_host(&bench.gpu, bench.pool_size);
+    for (i = 0; i < NUM_SETS; ++i) {
+        bench.sets[i] = calloc(bench.count, sizeof(piece_t));
+        bench.memory[i] =
+            gpu_alloc_host(&bench.gpu, MAX_PIECES * sizeof(muct_xgmi_entry_t));
+    }
+
+    words = (uint64_t *)(void *)bench.host_src;
+    for (i = 0; i < bench.pool_size / sizeof(*words); ++i) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        words[i] = state;
+    }
+    gpu_bench_restore_source();
+}
+
+static void release(void)
+{
+    size_t i;
+
+    for (i = 0; i < NUM_SETS; ++i) {
+        gpu_free_host(&bench.gpu, bench.memory[i]);
+        free(bench.sets[i]);
+    }
+    gpu_free_host(&bench.gpu, bench.host_dst);
+    gpu_free_host(&bench.gpu, bench.host_src);
+    gpu_device_cleanup(&bench.gpu, &bench.devices[1]);
+    gpu_device_cleanup(&bench.gpu, &bench.devices[0]);
+}
+
+static size_t read_number(const char *text, const char *option, size_t low, size_t high)
+{
+    char *end;
+    size_t value = strtoull(text, &end, 0);
+
+    if ((*end != '\0') || (end == text) || (value < low) || (value > high)) {
+        fprintf(stderr, "gpu_limits: --%s %s: expected %zu to %zu\n", option, text, low,
+                high);
+        exit(EXIT_FAILURE);
+    }
+    return value;
+}
+
+static void usage(void)
+{
+    puts("gpu_limits: what two GPUs of one host can do, without UCX\n"
+         "  --hip FILE     HIP runtime to load (as the product finds it)\n"
+         "  --count N      pieces of a transfer (4096)\n"
+         "  --pool MIB     memory of each device that is used (2048)\n"
+         "  --repeats N    runs per figure, of which the median counts (30)\n"
+         "  --blocks N     thread blocks of the kernel (8)\n"
+         "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
+         "                 pipelined split both latency background; and, when named,\n"
+         "                 list (its reading), duplex (both ways, a thread each),\n"
+         "                 models (the lists of mori_kv_perf's models)\n"
+         "  --cache MIB    models: KV cache of each device (16384)\n"
+         "  --lengths LIST models: tokens of a prompt (8192,131072)\n"
+         "  --json FILE    write the rows there too");
+}
+
+static void parse(int argc, char **argv, const char **hip, const char **only,
+                  const char **json)
+{
+    static const struct option options[] = {{"hip", required_argument, NULL, 'h'},
+                                            {"count", required_argument, NULL, 'c'},
+                                            {"pool", required_argument, NULL, 'p'},
+                                            {"repeats", required_argument, NULL, 'r'},
+                                            {"blocks", required_argument, NULL, 'b'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"parts", required_argument, NULL, 'o'},
+                                            {"cache", required_argument, NULL, 'k'},
+                                            {"lengths", required_argument, NULL, 'l'},
+                                            {"help", no_argument, NULL, '?'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        switch (option) {
+        case 'h':
+            *hip = optarg;
+            break;
+        case 'c':
+            bench.count = read_number(optarg, "count", 1, MAX_PIECES);
+            break;
+        case 'p':
+            bench.pool_size = MIB * read_number(optarg, "pool", 1, 65536);
+            break;
+        case 'r':
+            bench.repeats = (unsigned)read_number(optarg, "repeats", 1, MAX_REPEATS);
+            break;
+        case 'b':
+            bench.blocks =
+                (unsigned)read_number(optarg, "blocks", 1, MUCT_XGMI_MAX_BLOCKS);
+            break;
+        case 'o':
+            *only = optarg;
+            break;
+        case 'k':
+            bench.cache_size = MIB * read_number(optarg, "cache", 1, 65536);
+            break;
+        case 'l':
+            bench.lengths = optarg;
+            break;
+        case 'j':
+            *json = optarg;
+            break;
+        default:
+            usage();
+            exit((optopt == 0) ? EXIT_SUCCESS : EXIT_FAILURE);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *hip = NULL;
+    const char *only = NULL;
+    const char *json = NULL;
+    size_t i;
+
+    bench.count = 4096;
+    bench.pool_size = 2048 * MIB;
+    bench.repeats = 30;
+    bench.cache_size = 16384 * MIB;
+    bench.lengths = "8192,131072";
+    bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
+    parse(argc, argv, &hip, &only, &json);
+    if (json != NULL) {
+        bench.json = fopen(json, "w");
+        if (bench.json == NULL) {
+            perror(json);
+            return EXIT_FAILURE;
+        }
+        fputc('[', bench.json);
+    }
+
+    prepare(hip);
+    printf("gpu_limits: %s, runtime version %d, %zu pieces, pools of %zu MiB\n",
+           bench.gpu.name, bench.gpu.version, bench.count, bench.pool_size / MIB);
+    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
+        if ((only == NULL) ? !parts[i].is_extra
+                           : (strstr(only, parts[i].name) != NULL)) {
+            parts[i].run();
+        }
+    }
+
+    if (bench.json != NULL) {
+        fputs("\n]\n", bench.json);
+        fclose(bench.json);
+    }
+    release();
+    printf("\n%u rows, %u with wrong bytes\n", bench.num_rows, bench.num_bad);
+    return (bench.num_bad == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,30 @@
+# mori_kv_perf.
+noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
+
+# What knows neither UCP nor libmorikv.
+perf_kv_perf_libkvperf_la_SOURCES = \
+	perf/kv_perf/channel.c perf/kv_perf/channel.h \
+	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
+	perf/kv_perf/progress.c perf/kv_perf/progress.h \
+	perf/kv_perf/report.c perf/kv_perf/report.h \
+	perf/kv_perf/result.c perf/kv_perf/result.h \
+	perf/kv_perf/run.c perf/kv_perf/run.h
+perf_kv_perf_libkvperf_la_LIBADD = perf/workload/libworkload.la
+
+# What moves bytes.
+perf_kv_perf_libkvrun_la_SOURCES = \
+	perf/kv_perf/engine.h \
+	perf/kv_perf/engine_mkv.c \
+	perf/kv_perf/engine_ucp.c \
+	perf/kv_perf/mkv_session.c perf/kv_perf/mkv_session.h \
+	perf/kv_perf/ucp_notify.c perf/kv_perf/ucp_notify.h
+perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_LIBS)
+
+bin_PROGRAMS += perf/kv_perf/mori_kv_perf
+perf_kv_perf_mori_kv_perf_SOURCES = \
+	perf/kv_perf/launch.c perf/kv_perf/launch.h \
+	perf/kv_perf/model.c \
+	perf/kv_perf/mori_kv_perf.c \
+	perf/kv_perf/pingpong.c perf/kv_perf/pingpong.h \
+	perf/kv_perf/sweep.c perf/kv_perf/sweep.h
+perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la

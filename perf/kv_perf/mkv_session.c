@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/kv_perf/mkv_session.h"
+#include "perf/workload/clock.h"
+#include "perf/workload/error.h"
+#include "perf/workload/backoff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { PERF_KV_EVENTS = 32, PERF_KV_MAX_BLOB = 1 << 20 };
+
+
+int perf_kv_error(const char *what)
+{
+    perf_error("%s: %s", what, mkv_last_error());
+    return -1;
+}
+
+int perf_kv_open(const perf_options_t *options, perf_kv_handler_t handler, void *arg,
+                 perf_kv_t *kv)
+{
+    mkv_open_params_t params = {.size = sizeof(params)};
+
+    memset(kv, 0, sizeof(*kv));
+    kv->handler = handler;
+    kv->arg = arg;
+    kv->timeout_s = options->timeout_s;
+    params.name = (options->model == NULL)              ? NULL
+                  : (options->role == PERF_ROLE_CENTER) ? "prefill"
+                                                        : "decode";
+    params.page_tokens = (options->model != NULL) ? options->block_tokens : 0;
+    return (mkv_open(NULL, &params, &kv->ctx) == MKV_OK) ? 0
+                                                         : perf_kv_error("mkv_open");
+}
+
+int perf_kv_add_pool(perf_kv_t *kv, const perf_pool_t *pool, ucs_memory_type_t type,
+                     uint32_t component)
+{
+    const perf_pool_shape_t *shape = perf_pool_shape(pool);
+    mkv_region_t region = {.size = sizeof(region)};
+    mkv_region_id_t id;
+    unsigned layer, part;
+    size_t size;
+
+    region.component = component;
+    region.unit_bytes = shape->piece_bytes;
+    region.n_units = shape->num_blocks;
+    region.length = shape->piece_bytes * shape->num_blocks;
+    region.mem_type = type;
+    for (layer = 0; layer < shape->num_layers; ++layer) {
+        region.layer = (int32_t)layer;
+        region.alloc_base = perf_pool_layer(pool, layer, &size);
+        region.alloc_length = size;
+        for (part = 0; part < shape->num_parts; ++part) {
+            region.part = (uint16_t)part;
+            region.base = (char *)region.alloc_base + part * region.length;
+            if (mkv_region_add(kv->ctx, &region, &id) != MKV_OK) {
+                return perf_kv_error("mkv_region_add");
+            }
+        }
+    }
+    return 0;
+}
+
+static int perf_kv_add_peer(perf_kv_t *kv, perf_channel_t *channel)
+{
+    size_t length = 0;
+    int result = -1;
+    void *blob;
+
+    mkv_blob(kv->ctx, MKV_BLOB_ADDR, NULL, &length);
+    blob = malloc((length > PERF_KV_MAX_BLOB) ? length : PERF_KV_MAX_BLOB);
+    if (blob == NULL) {
+        perf_error("no memory for an address of %zu bytes", length);
+        return -1;
+    }
+
+    if (mkv_blob(kv->ctx, MKV_BLOB_ADDR, blob, &length) != MKV_OK) {
+        perf_kv_error("mkv_blob");
+    } else if ((perf_channel_send(channel, PERF_CHANNEL_ADDRESS, blob, length) == 0) &&
+               (perf_channel_recv(channel, PERF_CHANNEL_ADDRESS, blob, PERF_KV_MAX_BLOB,
+                                  &length, NULL, NULL) == 0)) {
+        result = (mkv_peer_add(kv->ctx, blob, length, NULL,
+                               &kv->peers[kv->num_peers]) == MKV_OK)
+                     ? 0
+                     : perf_kv_error("mkv_peer_add");
+    }
+
+    free(blob);
+    return result;
+}
+
+static void perf_kv_event(perf_kv_t *kv, const mkv_event_t *event)
+{
+    switch (event->type) {
+    case MKV_EV_PEER_READY:
+        ++kv->num_ready;
+        break;
+    case MKV_EV_PEER_FAILED: /* the other one may be through with closing already */
+    case MKV_EV_FAILED:
+    case MKV_EV_ABORTED:
+        if (!kv->is_closing) {
+            perf_error("%s: %s: %s", mkv_event_string(event->type),
+                       mkv_status_string(event->status), event->text);
+            kv->is_failed = 1;
+        }
+        break;
+    case MKV_EV_WARN:
+        perf_warn("%s", event->text);
+        break;
+    default:
+        kv->handler(kv->arg, event);
+        break;
+    }
+}
+
+void perf_kv_progress(perf_kv_t *kv)
+{
+    mkv_event_t events[PERF_KV_EVENTS];
+    uint64_t start_ns = perf_clock_ns();
+    unsigned num_happened = mkv_progress(kv->ctx);
+    size_t i, num;
+
+    do {
+        num = 0; /* calls leave events, too: look also when nothing has moved */
+        mkv_poll(kv->ctx, events, PERF_KV_EVENTS, &num);
+        perf_patience(&kv->num_empty, (num_happened != 0) || (num != 0));
+        if ((num_happened != 0) || (num != 0)) {
+            kv->cpu_ns += perf_clock_ns() - start_ns;
+        }
+        for (i = 0; i < num; ++i) {
+            perf_kv_event(kv, &events[i]);
+        }
+        num_happened = 0;
+        start_ns = perf_clock_ns();
+    } while (num == PERF_KV_EVENTS);
+}
+
+void perf_kv_idle(void *kv)
+{
+    perf_kv_progress(kv);
+}
+
+int perf_kv_connect(perf_kv_t *kv, perf_channel_t *channels, unsigned num_channels)
+{
+    uint64_t deadline_ns = perf_clock_ns() + kv->timeout_s * UINT64_C(1000000000);
+    unsigned i;
+
+    if (mkv_regions_commit(kv->ctx, NULL) != MKV_OK) {
+        return perf_kv_error("mkv_regions_commit");
+    }
+    for (i = 0; i < num_channels; ++i) {
+        if (perf_kv_add_peer(kv, &channels[i]) != 0) {
+            return -1;
+        }
+        ++kv->num_peers;
+    }
+
+    while ((kv->num_ready < num_channels) && !kv->is_failed) {
+        perf_kv_progress(kv);
+        if (perf_clock_ns() > deadline_ns) {
+            perf_error("%u of %u peers did not connect within %u s",
+                       num_channels - kv->num_ready, num_channels, kv->timeout_s);
+            return -1;
+        }
+    }
+
+    for (i = 0; (i < num_channels) && !kv->is_failed; ++i) {
+        if (mkv_map_create(kv->peers[i], NULL, &kv->maps[i]) != MKV_OK) {
+            return perf_kv_error("mkv_map_create");
+        }
+    }
+    return kv->is_failed ? -1 : 0;
+}
+
+void perf_kv_farewell(perf_kv_t *kv)
+{
+    kv->is_closing = 1;
+}
+
+void perf_kv_close(perf_kv_t *kv)
+{
+    unsigned i;
+
+    kv->is_closing = 1;
+    for (i = 0; i < kv->num_peers; ++i) {
+        if ((kv->maps[i] != NULL) && (mkv_map_destroy(kv->maps[i]) != MKV_OK) &&
+            !kv->is_failed) {
+            perf_warn("mkv_map_destroy: %s", mkv_last_error());
+        }
+        mkv_peer_close(kv->peers[i], kv->is_failed ? MKV_CLOSE_FORCE : MKV_CLOSE_FLUSH);
+    }
+    if ((mkv_close(kv->ctx) != MKV_OK) && !kv->is_failed) {
+        perf_warn("mkv_close: %s", mkv_last_error());
+    }
+}
+
+void perf_kv_path(const perf_kv_t *kv, unsigned peer, char *path, size_t size)
+{
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+
+    if (mkv_peer_query(kv->peers[peer], &attr) != MKV_OK) {
+        snprintf(path, size, "unknown: %s", mkv_last_error());
+        return;
+    }
+    snprintf(path, size, "%s: %s%s", mkv_backend_string(attr.backend), attr.transports,
+             attr.has_sgl_put ? " (sgl put)" : "");
+}

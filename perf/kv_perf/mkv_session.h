@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_KV_H
+#define PERF_KV_H
+
+/**
+ * @file
+ * One libmorikv context with its peers: what sweeps and models do the same way.
+ *
+ * Threads. One thread per object.
+ */
+
+#include "perf/kv_perf/channel.h"
+#include "perf/workload/options.h"
+#include "perf/workload/pool.h"
+#include "src/morikv.h"
+
+
+/** Sees every event about a transfer, and messages. */
+typedef void (*perf_kv_handler_t)(void *arg, const mkv_event_t *event);
+
+typedef struct perf_kv {
+    mkv_ctx_t *ctx;
+    unsigned num_peers;
+    mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< In the order of the channels */
+    mkv_map_t *maps[PERF_MAX_LEAVES];
+    unsigned num_ready;
+    int is_failed; /**< An event told of an error, which has been printed */
+    int is_closing;
+    uint64_t cpu_ns;    /**< In progress calls that found work */
+    unsigned num_empty; /**< Progress calls in a row that found nothing */
+    uint32_t timeout_s;
+    perf_kv_handler_t handler;
+    void *arg;
+} perf_kv_t;
+
+
+/**
+ * Open a context without regions and peers.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_kv_open(const perf_options_t *options, perf_kv_handler_t handler, void *arg,
+                 perf_kv_t *kv);
+
+/** All transfers are over: that others close from here on is no error. */
+void perf_kv_farewell(perf_kv_t *kv);
+
+/** Close everything; the other sides must do the same now. */
+void perf_kv_close(perf_kv_t *kv);
+
+/**
+ * Make regions of a pool's layers and parts.
+ *
+ * @param [in] component  Number of the component; the pool's own.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_kv_add_pool(perf_kv_t *kv, const perf_pool_t *pool, ucs_memory_type_t type,
+                     uint32_t component);
+
+/**
+ * Register the regions, connect to the process behind each channel and map its regions.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_kv_connect(perf_kv_t *kv, perf_channel_t *channels, unsigned num_channels);
+
+/** Progress and hand out events. */
+void perf_kv_progress(perf_kv_t *kv);
+
+/** perf_kv_progress() as a perf_idle_t. */
+void perf_kv_idle(void *kv);
+
+/** Print an error of the library, with what was tried; returns -1. */
+int perf_kv_error(const char *what);
+
+/** Text about what carries data to a peer: "mori_xgmi/xgmi0 (xgmi)". */
+void perf_kv_path(const perf_kv_t *kv, unsigned peer, char *path, size_t size);
+
+#endif

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Both processes go through the same requests in the same order, each with its own
+ * block tables, a few in flight at a time. A request's transfer has its number as id.
+ * What a router would carry - which first blocks the decode side has already - goes
+ * along with libmorikv: in WRITE as meta data of the exposed blocks, in READ as a
+ * message before prefill exposes them.
+ *
+ * A slot owns a request from its admission until its transfer is quiet; the slot's
+ * transfer, plan and table go together.
+ */
+
+#include "perf/workload/clock.h"
+#include "perf/kv_perf/mkv_session.h"
+#include "perf/workload/error.h"
+#include "perf/workload/pool.h"
+#include "perf/kv_perf/progress.h"
+#include "perf/kv_perf/run.h"
+#include "perf/workload/engine_side.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define PERF_MODEL_NO_START UINT32_MAX
+
+typedef struct perf_model_run perf_model_run_t;
+
+typedef struct perf_slot {
+    perf_model_run_t *model; /* NULL while free */
+    uint64_t number;
+    perf_table_t *table;
+    mkv_xfer_t *xfer;
+    mkv_plan_t *plan;
+    uint64_t start_ns;
+} perf_slot_t;
+
+/* A layer that is not ready before its time. */
+typedef struct perf_layer_gate {
+    uint64_t ready_ns;
+} perf_layer_gate_t;
+
+struct perf_model_run {
+    perf_run_t *run;
+    const perf_options_t *options;
+    int is_prefill;
+    int is_active;
+    perf_side_t side;
+    perf_pool_t *pool;
+    perf_kv_t kv;
+    perf_slot_t *slots;
+    uint32_t *starts;         /* READ: of request n at n % pipeline_depth */
+    perf_layer_gate_t *gates; /* of each slot and layer */
+    uint64_t num_finished;
+    uint64_t first_ns;
+    uint64_t last_ns;
+    uint64_t warmup_cpu_ns;
+    uint64_t check_ns; /* spent in filling and checking */
+    int is_failed;
+    perf_result_t result;
+};
+
+
+static int perf_model_gate(void *arg)
+{
+    const perf_layer_gate_t *gate = arg;
+
+    return perf_clock_ns() >= gate->ready_ns;
+}
+
+/* Blocks of a table that are moved: all that the decode side does not have. */
+static mkv_units_t perf_slot_units(const perf_slot_t *slot, uint32_t start)
+{
+    mkv_units_t units = {0};
+
+    units.num_local = slot->table->num_blocks - start;
+    units.local = slot->table->blocks + start;
+    return units;
+}
+
+static int perf_slot_post_layers(perf_slot_t *slot)
+{
+    perf_model_run_t *model = slot->model;
+    mkv_sel_t sel = {0};
+    mkv_gate_t gate = {.ready = perf_model_gate};
+    perf_layer_gate_t *gates;
+    uint64_t now_ns = perf_clock_ns();
+    unsigned layer;
+
+    gates =
+        model->gates + (size_t)(slot - model->slots) * model->side.geometry.num_layers;
+    for (layer = 0; layer < model->side.geometry.num_layers; ++layer) {
+        gates[layer].ready_ns =
+            now_ns + (layer + 1) * (uint64_t)model->options->layer_us * 1000;
+        gate.arg = &gates[layer];
+        sel.layer_lo = (int32_t)layer;
+        sel.layer_hi = (int32_t)layer + 1;
+        if (mkv_xfer_post(slot->xfer, 0, slot->plan, &sel,
+                          (model->options->layer_us != 0) ? &gate : NULL) != MKV_OK) {
+            return perf_kv_error("mkv_xfer_post");
+        }
+    }
+    return 0;
+}
+
+static int perf_slot_post(perf_slot_t *slot)
+{
+    if (slot->model->options->is_per_layer) {
+        return perf_slot_post_layers(slot);
+    }
+    return (mkv_xfer_post(slot->xfer, 0, slot->plan, NULL, NULL) == MKV_OK)
+               ? 0
+               : perf_kv_error("mkv_xfer_post");
+}
+
+static int perf_slot_is_measured(const perf_slot_t *slot)
+{
+    return slot->number >= slot->model->options->warmup_requests;
+}
+
+static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
+                               uint64_t prep_ns, uint64_t post_ns)
+{
+    mkv_plan_attr_t attr = {.size = sizeof(attr)};
+    perf_result_t *result = &model->result;
+
+    if (!perf_slot_is_measured(slot)) {
+        return;
+    }
+
+    if (mkv_plan_query(slot->plan, &attr) == MKV_OK) {
+        result->num_merged += attr.num_elements;
+        result->bytes += attr.bytes;
+        result->num_descs += attr.num_units * model->side.geometry.num_layers *
+                             model->side.geometry.num_parts;
+    }
+    perf_histogram_add(&result->prep, prep_ns);
+    perf_histogram_add(&result->post, post_ns);
+    result->cpu_ns += prep_ns + post_ns;
+}
+
+/* Active side: the other side's blocks are known. */
+static int perf_slot_move(perf_slot_t *slot, const mkv_units_t *remote, uint32_t start)
+{
+    perf_model_run_t *model = slot->model;
+    uint64_t prep_ns, post_ns;
+    mkv_units_t units;
+
+    if ((start > slot->table->num_blocks) || (remote == NULL) ||
+        (remote->num_local + remote->num_remote != slot->table->num_blocks - start)) {
+        perf_error(
+            "request %" PRIu64 " has %u blocks here; the other side shows %u from "
+            "block %u on; do both use the same trace and options?",
+            slot->number, slot->table->num_blocks,
+            (remote == NULL) ? 0 : remote->num_local + remote->num_remote, start);
+        return -1;
+    }
+
+    units = perf_slot_units(slot, start);
+    units.num_remote = units.num_local;
+    units.remote = remote->remote;
+    prep_ns = perf_clock_ns();
+    if ((model->first_ns == 0) && perf_slot_is_measured(slot)) {
+        model->first_ns = prep_ns;
+        model->warmup_cpu_ns = model->kv.cpu_ns;
+        model->check_ns = 0;
+    }
+    if (mkv_plan_create(model->kv.maps[0], &units, 1, 0, &slot->plan) != MKV_OK) {
+        return perf_kv_error("mkv_plan_create");
+    }
+
+    slot->start_ns = perf_clock_ns();
+    if (perf_slot_post(slot) != 0) {
+        return -1;
+    }
+    post_ns = perf_clock_ns();
+    if (mkv_xfer_seal(slot->xfer, 0) != MKV_OK) {
+        return perf_kv_error("mkv_xfer_seal");
+    }
+
+    perf_model_account(model, slot, slot->start_ns - prep_ns, post_ns - slot->start_ns);
+    return 0;
+}
+
+static int perf_slot_expose(perf_slot_t *slot, uint32_t start)
+{
+    mkv_units_t units = perf_slot_units(slot, start);
+
+    return (mkv_xfer_expose(slot->xfer, 0, &units, 1, &start, sizeof(start)) == MKV_OK)
+               ? 0
+               : perf_kv_error("mkv_xfer_expose");
+}
+
+/* Prefill computes what it does not have. */
+static int perf_slot_compute(perf_slot_t *slot)
+{
+    const perf_table_t *table = slot->table;
+    uint64_t start_ns = perf_clock_ns();
+    int ret;
+
+    ret = perf_pool_fill(slot->model->pool, table->blocks + table->num_shared,
+                         table->keys + table->num_shared,
+                         table->num_blocks - table->num_shared);
+    slot->model->check_ns += perf_clock_ns() - start_ns;
+    return ret;
+}
+
+static int perf_slot_verify(perf_slot_t *slot)
+{
+    const perf_table_t *table = slot->table;
+    uint64_t start_ns = perf_clock_ns();
+    int ret;
+
+    ret = perf_pool_check(slot->model->pool, table->blocks + table->num_shared,
+                          table->num_blocks - table->num_shared);
+    slot->model->check_ns += perf_clock_ns() - start_ns;
+    if (ret != 0) {
+        perf_error("request %" PRIu64 " of %u blocks arrived wrong: %s", slot->number,
+                   table->num_blocks, perf_last_error());
+    }
+    return ret;
+}
+
+/* Decode's side of an admission: what will arrive, and telling prefill about it. */
+static int perf_slot_start_decode(perf_slot_t *slot)
+{
+    const perf_table_t *table = slot->table;
+    perf_model_run_t *model = slot->model;
+    uint32_t start = table->num_shared;
+
+    if (model->options->is_check) {
+        perf_pool_expect(model->pool, table->blocks + start, table->keys + start,
+                         table->num_blocks - start);
+    }
+    model->result.total_blocks += table->num_blocks;
+    model->result.shared_blocks += start;
+    if (!model->is_active) {
+        return perf_slot_expose(slot, start);
+    }
+    return (mkv_send(model->kv.peers[0], slot->number, 0, &start, sizeof(start), NULL,
+                     0) == MKV_OK)
+               ? 0
+               : perf_kv_error("mkv_send");
+}
+
+static int perf_slot_start(perf_slot_t *slot)
+{
+    perf_model_run_t *model = slot->model;
+    mkv_xfer_params_t params = {.size = sizeof(params)};
+    uint32_t *start;
+
+    if (model->is_prefill && model->options->is_check &&
+        (perf_slot_compute(slot) != 0)) {
+        return -1;
+    }
+
+    params.id = slot->number;
+    params.mode = (model->options->op == PERF_OP_WRITE) ? MKV_WRITE : MKV_READ;
+    params.role = model->is_prefill ? MKV_SRC : MKV_DST;
+    params.legs = model->kv.maps;
+    params.num_legs = 1;
+    params.user_data = slot;
+    if (mkv_xfer_open(model->kv.ctx, &params, &slot->xfer) != MKV_OK) {
+        return perf_kv_error("mkv_xfer_open");
+    }
+    if (!model->is_prefill) {
+        return perf_slot_start_decode(slot);
+    }
+
+    start = &model->starts[slot->number % model->options->pipeline_depth];
+    if (!model->is_active && (*start != PERF_MODEL_NO_START)) {
+        if (perf_slot_expose(slot, *start) != 0) {
+            return -1;
+        }
+        *start = PERF_MODEL_NO_START;
+    }
+    return 0;
+}
+
+/* The transfer is quiet: blocks may be used for others. */
+static int perf_slot_finish(perf_slot_t *slot)
+{
+    perf_model_run_t *model = slot->model;
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+
+    if (perf_slot_is_measured(slot) && (mkv_xfer_query(slot->xfer, &attr) == MKV_OK)) {
+        model->result.num_ucp_calls += attr.num_ucp_calls;
+    }
+    if (mkv_xfer_close(slot->xfer) != MKV_OK) {
+        return perf_kv_error("mkv_xfer_close");
+    }
+    if ((slot->plan != NULL) && (mkv_plan_destroy(slot->plan) != MKV_OK)) {
+        return perf_kv_error("mkv_plan_destroy");
+    }
+
+    perf_side_finish(&model->side, slot->table);
+    slot->model = NULL;
+    slot->plan = NULL;
+    ++model->num_finished;
+    return 0;
+}
+
+static int perf_slot_done(perf_slot_t *slot)
+{
+    perf_model_run_t *model = slot->model;
+
+    if (model->is_active && perf_slot_is_measured(slot)) {
+        model->last_ns = perf_clock_ns();
+        perf_histogram_add(&model->result.tx, model->last_ns - slot->start_ns);
+        ++model->result.num_requests;
+    }
+    return (!model->is_prefill && model->options->is_check) ? perf_slot_verify(slot)
+                                                            : 0;
+}
+
+static int perf_slot_exposed(perf_slot_t *slot, const mkv_event_t *event)
+{
+    uint32_t start;
+
+    if (event->length != sizeof(start)) {
+        perf_error("request %" PRIu64 " came with %zu bytes of meta data; expected %zu",
+                   slot->number, event->length, sizeof(start));
+        return -1;
+    }
+    memcpy(&start, event->data, sizeof(start));
+    return perf_slot_move(slot, (event->num_units == 1) ? event->units : NULL, start);
+}
+
+/* READ at prefill: decode told which blocks it needs. */
+static int perf_model_message(perf_model_run_t *model, const mkv_event_t *event)
+{
+    uint32_t depth = model->options->pipeline_depth, start, i;
+
+    if (event->header_length != sizeof(start)) {
+        perf_error("a message of %zu bytes came; expected %zu", event->header_length,
+                   sizeof(start));
+        return -1;
+    }
+
+    memcpy(&start, event->header, sizeof(start));
+    for (i = 0; i < depth; ++i) {
+        if ((model->slots[i].model != NULL) && (model->slots[i].number == event->id)) {
+            return perf_slot_expose(&model->slots[i], start);
+        }
+    }
+    model->starts[event->id % depth] = start; /* not admitted here yet */
+    return 0;
+}
+
+static void perf_model_event(void *arg, const mkv_event_t *event)
+{
+    perf_model_run_t *model = arg;
+    perf_slot_t *slot = event->user_data;
+    int ret = 0;
+
+    switch (event->type) {
+    case MKV_EV_EXPOSED:
+        ret = perf_slot_exposed(slot, event);
+        break;
+    case MKV_EV_DONE:
+        ret = perf_slot_done(slot);
+        break;
+    case MKV_EV_QUIET:
+        ret = model->kv.is_failed ? 0 : perf_slot_finish(slot);
+        break;
+    case MKV_EV_MSG:
+        ret = perf_model_message(model, event);
+        break;
+    default:
+        break;
+    }
+    model->is_failed |= (ret != 0);
+}
+
+/* Admit the next request if there is a slot and room. */
+static int perf_model_admit(perf_model_run_t *model)
+{
+    perf_slot_t *slot = NULL;
+    uint32_t i;
+    int ret;
+
+    for (i = 0; (slot == NULL) && (i < model->options->pipeline_depth); ++i) {
+        slot = (model->slots[i].model == NULL) ? &model->slots[i] : NULL;
+    }
+    if (slot == NULL) {
+        return 0;
+    }
+
+    slot->number = model->side.num_admitted;
+    ret = perf_side_admit(&model->side, &slot->table);
+    if (ret <= 0) {
+        return ret;
+    }
+    slot->model = model;
+    return perf_slot_start(slot);
+}
+
+static int perf_model_loop(perf_model_run_t *model)
+{
+    while (model->num_finished < model->side.num_requests) {
+        if (perf_model_admit(model) != 0) {
+            return -1;
+        }
+        perf_kv_progress(&model->kv);
+        if (model->is_failed || model->kv.is_failed) {
+            return -1;
+        }
+        if (model->is_prefill) {
+            perf_progress_show("requests", model->num_finished,
+                               model->side.num_requests);
+        }
+    }
+    return 0;
+}
+
+static int perf_model_result(perf_model_run_t *model)
+{
+    perf_result_t *result = &model->result;
+    uint64_t wall_ns = model->last_ns - model->first_ns;
+
+    result->is_active = (uint32_t)model->is_active;
+    result->is_checked = (uint32_t)model->options->is_check;
+    result->block_size = model->side.geometry.piece_bytes;
+    result->wall_ns = (wall_ns > model->check_ns) ? wall_ns - model->check_ns : wall_ns;
+    result->cpu_ns += model->kv.cpu_ns - model->warmup_cpu_ns;
+    snprintf(result->device, sizeof(result->device), "%s",
+             perf_memory_device(model->run->memory));
+    perf_kv_path(&model->kv, 0, result->path, sizeof(result->path));
+    return perf_run_report(model->run, result, perf_kv_idle, &model->kv);
+}
+
+static int perf_model_move(perf_model_run_t *model)
+{
+    if ((perf_kv_add_pool(&model->kv, model->pool, perf_memory_type(model->run->memory),
+                          0) != 0) ||
+        (perf_kv_connect(&model->kv, model->run->channels, 1) != 0) ||
+        (perf_run_barrier(model->run, perf_kv_idle, &model->kv) != 0) ||
+        (perf_model_loop(model) != 0) ||
+        (perf_run_barrier(model->run, perf_kv_idle, &model->kv) != 0)) {
+        model->kv.is_failed = 1;
+        return -1;
+    }
+
+    perf_kv_farewell(&model->kv);
+    /* blocks that nothing was moved to are checked here, too */
+    if (model->options->is_check && (perf_pool_check_all(model->pool) != 0)) {
+        return -1;
+    }
+    return perf_model_result(model);
+}
+
+static int perf_model_open(perf_model_run_t *model)
+{
+    const perf_options_t *options = model->options;
+    const perf_pool_shape_t *shape = &model->side.shape;
+    uint32_t i;
+
+    if (perf_side_open(options, model->is_prefill, &model->side) != 0) {
+        return -1;
+    }
+
+    model->slots = calloc(options->pipeline_depth, sizeof(*model->slots));
+    model->starts = calloc(options->pipeline_depth, sizeof(*model->starts));
+    model->gates = calloc((size_t)options->pipeline_depth * shape->num_layers,
+                          sizeof(*model->gates));
+    if ((model->slots == NULL) || (model->starts == NULL) || (model->gates == NULL)) {
+        perf_error("no memory for %u requests in flight", options->pipeline_depth);
+        return -1;
+    }
+    for (i = 0; i < options->pipeline_depth; ++i) {
+        model->starts[i] = PERF_MODEL_NO_START;
+    }
+
+    return perf_pool_create(model->run->memory, shape, options->is_check, &model->pool);
+}
+
+static void perf_model_close(perf_model_run_t *model)
+{
+    uint32_t i;
+
+    for (i = 0; (model->slots != NULL) && (i < model->options->pipeline_depth); ++i) {
+        if (model->slots[i].model != NULL) { /* cut short by an error */
+            perf_tables_release(model->side.tables, model->slots[i].table);
+        }
+    }
+    if (model->pool != NULL) {
+        perf_pool_destroy(model->pool);
+    }
+    perf_side_close(&model->side);
+    free(model->gates);
+    free(model->starts);
+    free(model->slots);
+}
+
+int perf_model_run(perf_run_t *run)
+{
+    perf_model_run_t *model;
+    int ret;
+
+    model = calloc(1, sizeof(*model));
+    if (model == NULL) {
+        perf_error("no memory to run a model");
+        return -1;
+    }
+
+    model->run = run;
+    model->options = run->options;
+    model->is_prefill = (run->rank == 0);
+    model->is_active = (model->is_prefill == (run->options->op == PERF_OP_WRITE));
+    perf_result_init(&model->result);
+
+    ret = perf_model_open(model);
+    if ((ret == 0) && ((ret = perf_kv_open(run->options, perf_model_event, model,
+                                           &model->kv)) == 0)) {
+        ret = perf_model_move(model);
+        perf_kv_close(&model->kv);
+    }
+    perf_model_close(model);
+    free(model);
+    return ret;
+}

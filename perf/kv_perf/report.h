@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_REPORT_H
+#define PERF_REPORT_H
+
+/**
+ * @file
+ * Results as a table on stdout, with nixlbench's columns and more, and as JSON.
+ *
+ * GB is 10^9 bytes. Average latency is nixlbench's: time divided by descriptors.
+ *
+ * Threads. One thread per report.
+ */
+
+#include "perf/workload/options.h"
+#include "perf/kv_perf/result.h"
+
+#include <stdio.h>
+
+
+typedef struct perf_report {
+    const perf_options_t *options;
+    FILE *json;
+    unsigned num_rows;
+} perf_report_t;
+
+
+/**
+ * Open the JSON file, if one is asked for.
+ *
+ * @return 0, or -1 after @ref perf_error (the file cannot be written).
+ */
+int perf_report_open(const perf_options_t *options, int argc, char **argv,
+                     perf_report_t *report);
+
+/** Print one row; the first one prints the header. */
+void perf_report_row(perf_report_t *report, const perf_result_t *result);
+
+/** @return 0, or -1 after @ref perf_error (the file could not be written). */
+int perf_report_close(perf_report_t *report);
+
+#endif

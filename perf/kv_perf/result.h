@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_RESULT_H
+#define PERF_RESULT_H
+
+/**
+ * @file
+ * What one process measured in one row of the output. A plain value: the same build on
+ * the other side of a channel understands its bytes.
+ */
+
+#include "perf/kv_perf/histogram.h"
+
+#include <stdint.h>
+
+
+typedef struct perf_result {
+    uint64_t block_size;    /**< Bytes of one piece */
+    uint64_t num_requests;  /**< Measured */
+    uint64_t num_descs;     /**< Pieces in all of them, before merging */
+    uint64_t num_merged;    /**< Pieces after merging */
+    uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
+    uint64_t bytes;         /**< Moved */
+    uint64_t wall_ns;       /**< From the first post to the last completion */
+    uint64_t num_flows;     /**< Sweeps: pairs of processes, each way */
+    uint64_t first_end_ns;  /**< From the first post to the end of the first flow */
+    uint64_t last_end_ns;   /**< ... and of the last one */
+    uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
+    uint64_t total_blocks;  /**< Model: blocks of all prompts */
+    uint64_t shared_blocks; /**< Model: of these, found in the destination */
+    uint32_t is_checked;
+    uint32_t is_active; /**< This process started operations */
+    char path[192];     /**< What carries the data, as UCX says */
+    char device[64];
+    perf_histogram_t prep; /**< Plan or arrays, one a request; ns */
+    perf_histogram_t post; /**< All post calls of a request; ns */
+    perf_histogram_t tx;   /**< First post of a request to its completion; ns */
+} perf_result_t;
+
+
+/** Make it empty. */
+void perf_result_init(perf_result_t *result);
+
+/** Add what another process measured in the same row at the same time. */
+void perf_result_merge(perf_result_t *result, const perf_result_t *other);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/kv_perf/run.h"
+#include "perf/workload/error.h"
+#include "perf/kv_perf/progress.h"
+
+#include <stdlib.h>
+
+
+static int perf_run_is_center(const perf_run_t *run)
+{
+    return run->rank == 0;
+}
+
+int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg)
+{
+    perf_channel_type_t mine, other;
+    unsigned i;
+
+    mine = perf_run_is_center(run) ? PERF_CHANNEL_START : PERF_CHANNEL_READY;
+    other = perf_run_is_center(run) ? PERF_CHANNEL_READY : PERF_CHANNEL_START;
+    for (i = 0; perf_run_is_center(run) && (i < run->num_channels); ++i) {
+        if (perf_channel_recv(&run->channels[i], other, NULL, 0, NULL, idle, arg) !=
+            0) {
+            return -1;
+        }
+    }
+    for (i = 0; i < run->num_channels; ++i) {
+        if (perf_channel_send(&run->channels[i], mine, NULL, 0) != 0) {
+            return -1;
+        }
+    }
+    return perf_run_is_center(run)
+               ? 0
+               : perf_channel_recv(&run->channels[0], other, NULL, 0, NULL, idle, arg);
+}
+
+static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t *other,
+                           perf_idle_t idle, void *arg)
+{
+    unsigned i;
+
+    for (i = 0; i < run->num_channels; ++i) {
+        if (perf_channel_recv(&run->channels[i], PERF_CHANNEL_RESULT, other,
+                              sizeof(*other), NULL, idle, arg) != 0) {
+            return -1;
+        }
+        perf_result_merge(result, other);
+    }
+
+    perf_progress_clear();
+    perf_report_row(run->report, result);
+    return 0;
+}
+
+int perf_run_report(perf_run_t *run, perf_result_t *result, perf_idle_t idle, void *arg)
+{
+    perf_result_t *other;
+    int ret;
+
+    if (!perf_run_is_center(run)) {
+        return perf_channel_send(&run->channels[0], PERF_CHANNEL_RESULT, result,
+                                 sizeof(*result));
+    }
+
+    other = malloc(sizeof(*other));
+    if (other == NULL) {
+        perf_error("no memory for a result");
+        return -1;
+    }
+    ret = perf_run_gather(run, result, other, idle, arg);
+    free(other);
+    return ret;
+}

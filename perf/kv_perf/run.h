@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_RUN_H
+#define PERF_RUN_H
+
+/**
+ * @file
+ * What a started process has, and the two things it can do with it.
+ */
+
+#include "perf/kv_perf/channel.h"
+#include "perf/workload/memory.h"
+#include "perf/workload/options.h"
+#include "perf/kv_perf/report.h"
+
+
+typedef struct perf_run {
+    const perf_options_t *options;
+    unsigned rank; /**< 0: center; others: leaves */
+    perf_channel_t channels[PERF_MAX_LEAVES];
+    unsigned num_channels; /**< Center: one to each leaf; leaf: one */
+    perf_memory_t *memory;
+    perf_report_t *report; /**< Center only, else NULL */
+} perf_run_t;
+
+
+/** Move the KV cache of a model's requests. @return 0, or -1 after @ref perf_error. */
+int perf_model_run(perf_run_t *run);
+
+/** Sweep block and batch sizes. @return 0, or -1 after @ref perf_error. */
+int perf_sweep_run(perf_run_t *run);
+
+/**
+ * Wait until all processes are here.
+ *
+ * @param [in] idle  Lets UCX progress meanwhile, or NULL.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg);
+
+/**
+ * Leaf: give the center our part of a row. Center: add all leaves' parts and print.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_run_report(perf_run_t *run, perf_result_t *result, perf_idle_t idle,
+                    void *arg);
+
+#endif

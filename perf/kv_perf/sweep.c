@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Rows are block sizes times batch sizes. In each row, one flow or more: a list of
+ * blocks of one process that is moved to a list of blocks of another one. Every process
+ * divides its buffer among the flows that touch it, so that flows never overlap, and
+ * every process can work out all lists from the seed.
+ *
+ * Bytes are checked in a pass of its own after the timed one.
+ */
+
+#include "perf/kv_perf/sweep.h"
+#include "perf/workload/clock.h"
+#include "perf/workload/error.h"
+#include "perf/kv_perf/pingpong.h"
+#include "perf/kv_perf/progress.h"
+#include "perf/workload/random.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { PERF_LARGE_REQUEST = 1 << 20 };
+
+
+static void perf_sweep_idle(void *arg)
+{
+    perf_sweep_t *sweep = arg;
+
+    sweep->ops->progress(sweep->engine);
+}
+
+static int perf_sweep_is_pingpong(const perf_sweep_t *sweep)
+{
+    return sweep->options->scheme == PERF_SCHEME_PINGPONG;
+}
+
+/* Whether a leaf and the center both start operations. */
+static int perf_sweep_is_mutual(const perf_sweep_t *sweep)
+{
+    return (sweep->options->scheme == PERF_SCHEME_BOTH) ||
+           perf_sweep_is_pingpong(sweep);
+}
+
+/* ---- Flows and their lists ------------------------------------------------------- */
+
+/* Between the center and a leaf, started by one of them. */
+static void perf_sweep_add_flow(perf_sweep_t *sweep, unsigned leaf, int is_from_center)
+{
+    unsigned number = 2 * (leaf - 1) + (unsigned)!is_from_center;
+    int is_center = (sweep->run->rank == 0);
+    perf_flow_t *flow;
+
+    if (!is_center && (sweep->run->rank != leaf)) {
+        return;
+    }
+
+    flow = &sweep->flows[sweep->num_flows++];
+    flow->number = number;
+    flow->is_mine = (is_center == is_from_center);
+    flow->is_source = (flow->is_mine == (sweep->options->op == PERF_OP_WRITE));
+    flow->peer = is_center ? leaf - 1 : 0;
+    flow->peer_rank = is_center ? leaf : 0;
+}
+
+static void perf_sweep_add_flows(perf_sweep_t *sweep)
+{
+    perf_scheme_t scheme = sweep->options->scheme;
+    unsigned leaf;
+
+    for (leaf = 1; leaf <= sweep->options->num_target_dev; ++leaf) {
+        if (scheme != PERF_SCHEME_MANYTOONE) {
+            perf_sweep_add_flow(sweep, leaf, 1);
+        }
+        if ((scheme == PERF_SCHEME_MANYTOONE) || perf_sweep_is_mutual(sweep)) {
+            perf_sweep_add_flow(sweep, leaf, 0);
+        }
+    }
+}
+
+/* Blocks of one process that belong to one flow. */
+static uint32_t perf_sweep_zone(const perf_sweep_t *sweep, unsigned rank,
+                                size_t block_size, unsigned flow, uint32_t *first_p)
+{
+    unsigned per_leaf = perf_sweep_is_mutual(sweep) ? 2 : 1;
+    unsigned num_flows = per_leaf * ((rank == 0) ? sweep->options->num_target_dev : 1);
+    unsigned index = (per_leaf == 2) ? flow : flow / 2;
+    uint64_t blocks = sweep->params.size / block_size / num_flows;
+
+    blocks = (blocks > INT32_MAX) ? INT32_MAX : blocks;
+    *first_p = (uint32_t)blocks * ((rank == 0) ? index : index % per_leaf);
+    return (uint32_t)blocks;
+}
+
+/* A flow's blocks in one process: the first of its zone, or any of it. */
+static uint32_t *perf_sweep_list(const perf_sweep_t *sweep, unsigned rank,
+                                 size_t block_size, unsigned flow, uint32_t num)
+{
+    uint64_t random = sweep->options->seed * 1000003 + block_size * 31 + flow * 2 +
+                      (unsigned)(rank == 0);
+    uint32_t first, zone, i, other, block, *list;
+
+    zone = perf_sweep_zone(sweep, rank, block_size, flow, &first);
+    list = malloc(zone * sizeof(*list));
+    if (list == NULL) {
+        perf_error("no memory for a list of %u blocks", zone);
+        return NULL;
+    }
+
+    for (i = 0; i < zone; ++i) {
+        list[i] = first + i;
+    }
+    for (i = 0; (i < num) && (sweep->options->location != PERF_LOCATION_NONE); ++i) {
+        other = i + perf_random_below(&random, zone - i);
+        block = list[i];
+        list[i] = list[other];
+        list[other] = block;
+    }
+    return list;
+}
+
+static void perf_flow_cleanup(perf_flow_t *flow)
+{
+    free(flow->local);
+    free(flow->remote);
+    free(flow->posted_ns);
+    flow->local = flow->remote = NULL;
+    flow->posted_ns = NULL;
+}
+
+static int perf_flow_init(perf_sweep_t *sweep, perf_flow_t *flow, unsigned view,
+                          uint32_t batch, uint64_t num_posts)
+{
+    size_t block_size = sweep->block_sizes[view];
+
+    flow->local =
+        perf_sweep_list(sweep, sweep->run->rank, block_size, flow->number, batch);
+    flow->remote =
+        perf_sweep_list(sweep, flow->peer_rank, block_size, flow->number, batch);
+    flow->posted_ns = calloc(sweep->options->pipeline_depth, sizeof(*flow->posted_ns));
+    if ((flow->local == NULL) || (flow->remote == NULL) || (flow->posted_ns == NULL)) {
+        perf_flow_cleanup(flow);
+        return -1;
+    }
+
+    flow->num_posted = 0;
+    flow->job = (perf_job_t){
+        .peer = flow->peer,
+        .view = view,
+        .id = (sweep->next_job * PERF_MAX_FLOWS + flow->number) << 32,
+        .is_recreate = sweep->options->is_recreate_xfer,
+        .is_notified = perf_sweep_is_pingpong(sweep),
+        .num_blocks = batch,
+        .local = flow->local,
+        .remote = flow->remote,
+        .num_posts = num_posts,
+    };
+    return 0;
+}
+
+/* ---- Moving ---------------------------------------------------------------------- */
+
+/* Posts that ended since we looked; they end in order. */
+static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *seen,
+                           uint64_t warmup)
+{
+    uint32_t depth = sweep->options->pipeline_depth;
+    uint64_t now_ns;
+
+    if (*seen == flow->job.num_completed) {
+        return;
+    }
+    now_ns = perf_clock_ns();
+    for (; *seen < flow->job.num_completed; ++*seen) {
+        if (*seen >= warmup) {
+            perf_histogram_add(&sweep->result.tx,
+                               now_ns - flow->posted_ns[*seen % depth]);
+        }
+    }
+    flow->end_ns = now_ns;
+}
+
+int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
+{
+    uint64_t start_ns = perf_clock_ns(), prep_ns = flow->job.prep_ns, post_ns;
+
+    flow->posted_ns[flow->num_posted % sweep->options->pipeline_depth] = start_ns;
+    if (sweep->ops->post(sweep->engine, &flow->job) != 0) {
+        return -1;
+    }
+    if (flow->num_posted++ >= warmup) {
+        post_ns = perf_clock_ns() - start_ns;
+        perf_histogram_add(&sweep->result.post, post_ns);
+        sweep->result.cpu_ns += post_ns;
+        if (flow->job.is_recreate) {
+            perf_histogram_add(&sweep->result.prep, flow->job.prep_ns - prep_ns);
+        }
+    }
+    return 0;
+}
+
+/* Keep every flow's pipeline full, posts [from, to) of each. */
+static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
+                            uint64_t warmup)
+{
+    perf_flow_t *flow;
+    unsigned i, num_busy;
+
+    do {
+        num_busy = 0;
+        for (i = 0; i < sweep->num_flows; ++i) {
+            flow = &sweep->flows[i];
+            if (!flow->is_mine) {
+                continue;
+            }
+            while ((flow->num_posted < to) &&
+                   (flow->num_posted - flow->job.num_completed <
+                    sweep->options->pipeline_depth)) {
+                if (perf_flow_post(sweep, flow, warmup) != 0) {
+                    return -1;
+                }
+                perf_flow_reap(sweep, flow, &seen[i], warmup);
+            }
+            num_busy += (flow->job.num_completed < to);
+        }
+        if (sweep->ops->progress(sweep->engine) != 0) {
+            return -1;
+        }
+        for (i = 0; i < sweep->num_flows; ++i) {
+            perf_flow_reap(sweep, &sweep->flows[i], &seen[i], warmup);
+        }
+    } while (num_busy > 0);
+    return 0;
+}
+
+int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
+                    int (*op)(perf_engine_t *engine, perf_job_t *job))
+{
+    unsigned i;
+
+    for (i = 0; i < sweep->num_flows; ++i) {
+        if ((sweep->flows[i].is_mine == is_mine) &&
+            (op(sweep->engine, &sweep->flows[i].job) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int perf_sweep_barrier(perf_sweep_t *sweep)
+{
+    return perf_run_barrier(sweep->run, perf_sweep_idle, sweep);
+}
+
+void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
+                        uint64_t warmup)
+{
+    perf_result_t *result = &sweep->result;
+    const perf_flow_t *flow;
+
+    for (flow = sweep->flows; flow < sweep->flows + sweep->num_flows; ++flow) {
+        if (!flow->is_mine) {
+            continue;
+        }
+        result->is_active = 1;
+        result->num_requests += num_iter;
+        result->num_descs += num_iter * batch;
+        result->num_merged += num_iter * flow->job.num_merged;
+        result->bytes += num_iter * batch * result->block_size;
+        /* calls of the warm-up are as many a post */
+        result->num_ucp_calls +=
+            flow->job.num_ucp_calls * num_iter / (num_iter + warmup);
+        if (!flow->job.is_recreate) {
+            perf_histogram_add(&result->prep, flow->job.prep_ns);
+        }
+    }
+}
+
+/* When the first and the last of my flows had moved all: apart as far as they were
+ * served unequally. */
+static void perf_sweep_ends(perf_sweep_t *sweep, uint64_t start_ns)
+{
+    perf_result_t *result = &sweep->result;
+    const perf_flow_t *flow;
+    uint64_t ns;
+
+    for (flow = sweep->flows; flow < sweep->flows + sweep->num_flows; ++flow) {
+        if (!flow->is_mine) {
+            continue;
+        }
+        ns = flow->end_ns - start_ns;
+        result->first_end_ns = ((result->num_flows == 0) || (ns < result->first_end_ns))
+                                   ? ns
+                                   : result->first_end_ns;
+        result->last_end_ns = (ns > result->last_end_ns) ? ns : result->last_end_ns;
+        ++result->num_flows;
+    }
+}
+
+static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
+                              uint64_t warmup)
+{
+    uint64_t seen[PERF_MAX_FLOWS] = {0};
+    uint64_t start_ns, cpu_ns;
+
+    /* nobody moves bytes before everybody is through with the row before */
+    if ((perf_sweep_each(sweep, 0, sweep->ops->serve) != 0) ||
+        (perf_sweep_barrier(sweep) != 0) ||
+        (perf_sweep_each(sweep, 1, sweep->ops->start) != 0) ||
+        (perf_sweep_posts(sweep, seen, warmup, warmup) != 0) ||
+        (perf_sweep_barrier(sweep) != 0)) {
+        return -1;
+    }
+
+    cpu_ns = sweep->ops->cpu_ns(sweep->engine);
+    start_ns = perf_clock_ns();
+    /* stopping proves that the bytes are there, so it belongs to the time */
+    if ((perf_sweep_posts(sweep, seen, warmup + num_iter, warmup) != 0) ||
+        (perf_sweep_each(sweep, 1, sweep->ops->stop) != 0)) {
+        return -1;
+    }
+    sweep->result.wall_ns = perf_clock_ns() - start_ns;
+    perf_sweep_ends(sweep, start_ns);
+    sweep->result.cpu_ns += sweep->ops->cpu_ns(sweep->engine) - cpu_ns;
+    perf_sweep_account(sweep, batch, num_iter, warmup);
+    if (perf_sweep_barrier(sweep) != 0) {
+        return -1;
+    }
+    return perf_sweep_each(sweep, 0, sweep->ops->unserve);
+}
+
+/* ---- Checking -------------------------------------------------------------------- */
+
+static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch, uint64_t round)
+{
+    uint64_t *keys = malloc(batch * sizeof(*keys));
+    uint32_t i;
+
+    for (i = 0; (keys != NULL) && (i < batch); ++i) {
+        keys[i] = ((uint64_t)(flow->number + 1) << 56) + (round << 32) + i;
+    }
+    if (keys == NULL) {
+        perf_error("no memory to check %u blocks", batch);
+    }
+    return keys;
+}
+
+int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
+                    uint64_t round, int is_source)
+{
+    const perf_flow_t *flow;
+    uint64_t *keys;
+    int ret = 0;
+
+    for (flow = sweep->flows; (ret == 0) && (flow < sweep->flows + sweep->num_flows);
+         ++flow) {
+        if (flow->is_source != is_source) {
+            continue;
+        }
+        keys = perf_flow_keys(flow, batch, round);
+        if (keys == NULL) {
+            return -1;
+        }
+        if (is_source) {
+            ret = perf_pool_fill(pool, flow->local, keys, batch);
+        } else {
+            perf_pool_expect(pool, flow->local, keys, batch);
+        }
+        free(keys);
+    }
+    return ret;
+}
+
+/* Each flow once. */
+static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,
+                                   uint32_t batch)
+{
+    uint64_t seen[PERF_MAX_FLOWS] = {0};
+
+    return ((perf_sweep_fill(sweep, pool, batch, 0, 1) == 0) &&
+            (perf_sweep_fill(sweep, pool, batch, 0, 0) == 0) &&
+            (perf_sweep_barrier(sweep) == 0) &&
+            (perf_sweep_each(sweep, 0, sweep->ops->serve) == 0) &&
+            (perf_sweep_each(sweep, 1, sweep->ops->start) == 0) &&
+            (perf_sweep_posts(sweep, seen, 1, 1) == 0) &&
+            (perf_sweep_each(sweep, 1, sweep->ops->stop) == 0) &&
+            (perf_sweep_barrier(sweep) == 0) &&
+            (perf_sweep_each(sweep, 0, sweep->ops->unserve) == 0))
+               ? 0
+               : -1;
+}
+
+static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
+{
+    perf_pool_shape_t shape = {1, 1, 0, sweep->block_sizes[view]};
+    perf_pool_t *pool;
+    int ret = -1;
+    unsigned i;
+
+    shape.num_blocks = (uint32_t)(sweep->params.size / shape.piece_bytes);
+    if (perf_pool_create_at(sweep->run->memory, &shape, sweep->params.buffer, &pool) !=
+        0) {
+        return -1;
+    }
+
+    ++sweep->next_job;
+    for (i = 0; i < sweep->num_flows; ++i) {
+        perf_flow_cleanup(&sweep->flows[i]);
+        if (perf_flow_init(sweep, &sweep->flows[i], view, batch, 1) != 0) {
+            goto out;
+        }
+    }
+    ret = perf_sweep_is_pingpong(sweep) ? perf_pingpong_check(sweep, pool, batch)
+                                        : perf_sweep_move_checked(sweep, pool, batch);
+    if (ret == 0) {
+        ret = perf_pool_check_all(pool);
+    }
+out:
+    perf_pool_destroy(pool);
+    return ret;
+}
+
+/* ---- Rows ------------------------------------------------------------------------ */
+
+static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
+{
+    const perf_options_t *options = sweep->options;
+    uint64_t num_iter = options->num_iter, warmup = options->warmup_iter;
+    int ret = -1;
+    unsigned i;
+
+    if (sweep->block_sizes[view] * batch > PERF_LARGE_REQUEST) {
+        num_iter =
+            (num_iter + options->large_blk_iter_ftr - 1) / options->large_blk_iter_ftr;
+        warmup =
+            (warmup + options->large_blk_iter_ftr - 1) / options->large_blk_iter_ftr;
+    }
+
+    ++sweep->next_job;
+    perf_result_init(&sweep->result);
+    sweep->result.block_size = sweep->block_sizes[view];
+    snprintf(sweep->result.device, sizeof(sweep->result.device), "%s",
+             perf_memory_device(sweep->run->memory));
+    for (i = 0; i < sweep->num_flows; ++i) {
+        if (perf_flow_init(sweep, &sweep->flows[i], view, batch, num_iter + warmup) !=
+            0) {
+            goto out;
+        }
+    }
+    ret = perf_sweep_is_pingpong(sweep)
+              ? perf_pingpong_measure(sweep, batch, num_iter, warmup)
+              : perf_sweep_measure(sweep, batch, num_iter, warmup);
+    if ((ret != 0) ||
+        (options->is_check && (perf_sweep_check(sweep, view, batch) != 0))) {
+        ret = -1;
+        goto out;
+    }
+
+    sweep->result.is_checked = (uint32_t)options->is_check;
+    sweep->ops->path(sweep->engine, 0, sweep->result.path, sizeof(sweep->result.path));
+    ret = perf_run_report(sweep->run, &sweep->result, perf_sweep_idle, sweep);
+out:
+    for (i = 0; i < sweep->num_flows; ++i) {
+        perf_flow_cleanup(&sweep->flows[i]);
+    }
+    return ret;
+}
+
+/* Whether a row's lists fit into every process' share of its buffer. */
+static int perf_sweep_fits(const perf_sweep_t *sweep, unsigned view, uint32_t batch)
+{
+    uint32_t first;
+
+    return perf_sweep_zone(sweep, 0, sweep->block_sizes[view], 0, &first) >= batch;
+}
+
+static int perf_sweep_rows(perf_sweep_t *sweep)
+{
+    const perf_options_t *options = sweep->options;
+    uint64_t batch;
+    unsigned view, num_rows = 0;
+
+    for (view = 0; view < sweep->params.num_views; ++view) {
+        for (batch = options->start_batch_size; batch <= options->max_batch_size;
+             batch *= 2) {
+            if (!perf_sweep_fits(sweep, view, (uint32_t)batch)) {
+                continue;
+            }
+            if (perf_sweep_row(sweep, view, (uint32_t)batch) != 0) {
+                return -1;
+            }
+            ++num_rows;
+            if (sweep->run->rank == 0) {
+                perf_progress_show("rows", ++sweep->rows_done, sweep->rows_total);
+            }
+        }
+    }
+
+    perf_progress_clear();
+    if (num_rows == 0) {
+        perf_error("no %u blocks of %" PRIu64 " bytes fit into a flow's share of "
+                   "--total_buffer_size %" PRIu64,
+                   options->start_batch_size, options->start_block_size,
+                   options->total_buffer_size);
+        return -1;
+    }
+    return 0;
+}
+
+static void perf_sweep_views(perf_sweep_t *sweep)
+{
+    const perf_options_t *options = sweep->options;
+    uint64_t size, batch;
+    unsigned view;
+
+    for (size = options->start_block_size;
+         (size <= options->max_block_size) && (size <= sweep->params.size); size *= 2) {
+        sweep->block_sizes[sweep->params.num_views++] = (size_t)size;
+    }
+    for (view = 0; view < sweep->params.num_views; ++view) {
+        for (batch = options->start_batch_size; batch <= options->max_batch_size;
+             batch *= 2) {
+            sweep->rows_total +=
+                (unsigned)perf_sweep_fits(sweep, view, (uint32_t)batch);
+        }
+    }
+    sweep->params.block_sizes = sweep->block_sizes;
+}
+
+static int perf_sweep_go(perf_sweep_t *sweep)
+{
+    int ret;
+
+    if (sweep->ops->open(&sweep->params, &sweep->engine) != 0) {
+        return -1;
+    }
+
+    ret = perf_sweep_barrier(sweep);
+    if (ret == 0) {
+        ret = perf_sweep_rows(sweep);
+    }
+    if (ret == 0) { /* nobody closes while others still move */
+        sweep->ops->farewell(sweep->engine);
+        ret = perf_sweep_barrier(sweep);
+    }
+    sweep->ops->close(sweep->engine);
+    return ret;
+}
+
+int perf_sweep_run(perf_run_t *run)
+{
+    perf_sweep_t *sweep;
+    int ret = -1;
+
+    sweep = calloc(1, sizeof(*sweep));
+    if (sweep == NULL) {
+        perf_error("no memory for a sweep");
+        return -1;
+    }
+
+    sweep->run = run;
+    sweep->options = run->options;
+    sweep->ops =
+        (run->options->api == PERF_API_MKV) ? &perf_engine_mkv : &perf_engine_ucp;
+    sweep->params.run = run;
+    sweep->params.size = (size_t)run->options->total_buffer_size;
+    perf_sweep_add_flows(sweep);
+    perf_sweep_views(sweep);
+    sweep->params.buffer = perf_memory_alloc(run->memory, sweep->params.size);
+    if (sweep->params.buffer != NULL) {
+        ret = perf_sweep_go(sweep);
+        perf_memory_free(run->memory, sweep->params.buffer, sweep->params.size);
+    }
+    free(sweep);
+    return ret;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_SWEEP_H
+#define PERF_SWEEP_H
+
+/**
+ * @file
+ * Inside of a sweep: what its ways to move a row share.
+ *
+ * Threads. One thread per sweep.
+ */
+
+#include "perf/kv_perf/engine.h"
+#include "perf/workload/pool.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+enum {
+    PERF_MAX_VIEWS = 41, /**< Powers of two up to 1 TiB */
+    PERF_MAX_FLOWS = 2 * PERF_MAX_LEAVES
+};
+
+/** A flow as this process sees it. */
+typedef struct perf_flow {
+    unsigned number; /**< The same in all processes */
+    int is_mine;     /**< This process starts operations */
+    int is_source;   /**< This process' blocks are read */
+    unsigned peer;   /**< Channel */
+    unsigned peer_rank;
+    perf_job_t job;
+    uint32_t *local, *remote;
+    uint64_t num_posted;
+    uint64_t *posted_ns; /**< Of posts in flight, at number % pipeline_depth */
+    uint64_t end_ns;     /**< When the last post had ended */
+} perf_flow_t;
+
+typedef struct perf_sweep {
+    perf_run_t *run;
+    const perf_options_t *options;
+    const perf_engine_ops_t *ops;
+    perf_engine_t *engine;
+    perf_engine_params_t params;
+    size_t block_sizes[PERF_MAX_VIEWS];
+    perf_flow_t flows[PERF_MAX_FLOWS];
+    unsigned num_flows;
+    perf_result_t result;
+    uint64_t next_job;
+    uint64_t rows_done, rows_total;
+} perf_sweep_t;
+
+
+/**
+ * Post a flow's blocks once more, and measure it from the post number @a warmup on.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup);
+
+/**
+ * For each of my flows, or each of the others' flows that touch me.
+ *
+ * @return 0, or -1 after the first that failed.
+ */
+int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
+                    int (*op)(perf_engine_t *engine, perf_job_t *job));
+
+/** Wait until all processes are here. @return 0, or -1 after @ref perf_error. */
+int perf_sweep_barrier(perf_sweep_t *sweep);
+
+/** Add up what the flows of this process moved in a row, when it is over. */
+void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
+                        uint64_t warmup);
+
+/**
+ * Write contents into the sources, or say what the destinations are going to hold.
+ *
+ * @param [in] round  Each has its own contents; below 2^24.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
+                    uint64_t round, int is_source);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_MOVES_H
+#define PERF_MOVES_H
+
+/**
+ * @file
+ * What the requests of a run with a model move, all known beforehand: both sides gone
+ * through in one process, one request after the other as with a pipeline depth of 1.
+ *
+ * Threads. Any number may read.
+ */
+
+#include "perf/workload/pool.h"
+#include "perf/workload/geometry.h"
+
+#include <stdint.h>
+
+
+/** One request: block src[i] of prefill goes to block dst[i] of decode. */
+typedef struct perf_move {
+    uint32_t num_blocks; /**< Without those that decode has already */
+    uint32_t *src;
+    uint32_t *dst;
+} perf_move_t;
+
+typedef struct perf_moves {
+    perf_pool_shape_t shape; /**< Of both KV caches */
+    uint32_t num_moves;
+    uint32_t num_warmup; /**< First ones, which are not measured */
+    perf_move_t *moves;
+} perf_moves_t;
+
+
+/**
+ * Work out all requests.
+ *
+ * @param [in]  options  With a model; not kept.
+ * @param [out] moves_p  To be destroyed by perf_moves_destroy(). Set on success.
+ *
+ * @return 0, or -1 after @ref perf_error (what the options ask for cannot be, no
+ *         memory).
+ */
+int perf_moves_create(const perf_options_t *options, perf_moves_t **moves_p);
+
+void perf_moves_destroy(perf_moves_t *moves);
+
+#endif

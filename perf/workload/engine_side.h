@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_SIDE_H
+#define PERF_SIDE_H
+
+/**
+ * @file
+ * One side of a run with a model, prefill or decode: the requests in their order and
+ * the blocks that each has here. What is moved follows from the options alone, so who
+ * moves it in another way moves the same lists.
+ *
+ * Threads. One thread per object.
+ */
+
+#include "perf/workload/options.h"
+#include "perf/workload/pool.h"
+#include "perf/workload/request.h"
+#include "perf/workload/block_tables.h"
+#include "perf/workload/geometry.h"
+
+
+/** Read-only for users. Must not be moved while it is open. */
+typedef struct perf_side {
+    int is_prefill;
+    perf_geometry_t geometry;
+    perf_pool_shape_t shape; /**< Of the KV cache */
+    perf_tables_t *tables;
+    perf_source_t *source;
+    const perf_request_t *request; /**< Read, not admitted yet */
+    uint64_t num_requests;         /**< Fewer than asked for once a trace has ended */
+    uint64_t num_admitted;
+} perf_side_t;
+
+
+/**
+ * Open one side.
+ *
+ * @param [in]  options  Must have a model; read, not kept.
+ * @param [out] side     To be closed also after an error.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_side_open(const perf_options_t *options, int is_prefill, perf_side_t *side);
+
+/** Tables admitted and not finished become void. */
+void perf_side_close(perf_side_t *side);
+
+/**
+ * Give the next request its blocks; its number is num_admitted before the call.
+ *
+ * @param [out] table_p  Valid until it is finished.
+ *
+ * @return 1: admitted; 0: there is none any more, or no room until another one is
+ *         finished; -1 after @ref perf_error.
+ */
+int perf_side_admit(perf_side_t *side, perf_table_t **table_p);
+
+/** The prompt has been moved: prefill releases it, decode begins its answer. */
+void perf_side_finish(perf_side_t *side, perf_table_t *table);
+
+#endif

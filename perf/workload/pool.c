@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Pieces go through a staging buffer of the host: filled from it, checked in it. It
+ * holds many pieces, so that a GPU is asked for many copies before one wait.
+ */
+
+#include "perf/workload/pool.h"
+#include "perf/workload/error.h"
+#include "perf/workload/pattern.h"
+#include "perf/workload/random.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { PERF_POOL_STAGING = 32 << 20 };
+
+typedef enum perf_pool_way { PERF_POOL_FILL, PERF_POOL_CHECK } perf_pool_way_t;
+
+/* Where a piece is that waits in the staging buffer. */
+typedef struct perf_piece {
+    uint32_t block;
+    unsigned layer;
+    unsigned part;
+} perf_piece_t;
+
+struct perf_pool {
+    perf_memory_t *memory;
+    perf_pool_shape_t shape;
+    int is_borrowed; /* the layers' memory */
+    void **layers;
+    uint64_t *keys; /* what each block should hold; NULL if nothing is checked */
+    uint32_t *all_blocks;
+    char *staging;
+    perf_piece_t *pieces; /* in the staging buffer */
+    size_t num_pieces;
+    size_t max_pieces;
+};
+
+
+static uint64_t perf_piece_seed(uint64_t key, unsigned layer, unsigned part)
+{
+    return perf_mix(perf_pattern_word(key, ((uint64_t)layer << 8) + part + 1));
+}
+
+/* Staged pieces start at multiples of 8, whatever their length. */
+static size_t perf_pool_pitch(const perf_pool_t *pool)
+{
+    return (pool->shape.piece_bytes + 7) & ~(size_t)7;
+}
+
+static void *perf_piece_address(const perf_pool_t *pool, const perf_piece_t *piece)
+{
+    return (char *)pool->layers[piece->layer] +
+           ((size_t)piece->part * pool->shape.num_blocks + piece->block) *
+               pool->shape.piece_bytes;
+}
+
+static void perf_piece_complain(const perf_pool_t *pool, const perf_piece_t *piece,
+                                const char *found)
+{
+    uint64_t seed =
+        perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part);
+    uint64_t word = 0;
+    size_t i;
+
+    for (i = 0; i < pool->shape.piece_bytes; ++i) {
+        word = perf_pattern_word(seed, i / sizeof(word));
+        if (found[i] != ((const char *)&word)[i % sizeof(word)]) {
+            break;
+        }
+    }
+
+    perf_error(
+        "wrong byte in layer %u part %u block %u at byte %zu of %zu: found 0x%02x, "
+        "expected 0x%02x (%s, key 0x%" PRIx64 ")",
+        piece->layer, piece->part, piece->block, i, pool->shape.piece_bytes,
+        (unsigned char)found[i], (unsigned char)((const char *)&word)[i % sizeof(word)],
+        (pool->keys[piece->block] == PERF_POOL_UNTOUCHED)
+            ? "a block nobody should have touched"
+            : "what was moved there",
+        pool->keys[piece->block]);
+}
+
+/* Wait for the staged copies; when checking, compare what came. */
+static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
+{
+    size_t i, num_pieces = pool->num_pieces;
+    const perf_piece_t *piece;
+    const char *staged;
+
+    pool->num_pieces = 0;
+    if (perf_memory_sync(pool->memory) != 0) {
+        return -1;
+    }
+
+    for (i = 0; (way == PERF_POOL_CHECK) && (i < num_pieces); ++i) {
+        piece = &pool->pieces[i];
+        staged = pool->staging + i * perf_pool_pitch(pool);
+        if (!perf_pattern_is_made(
+                staged, pool->shape.piece_bytes,
+                perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part))) {
+            perf_piece_complain(pool, piece, staged);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int perf_pool_stage(perf_pool_t *pool, perf_pool_way_t way, perf_piece_t piece)
+{
+    char *staged = pool->staging + pool->num_pieces * perf_pool_pitch(pool);
+    size_t length = pool->shape.piece_bytes;
+
+    if (way == PERF_POOL_FILL) {
+        perf_pattern_make(
+            staged, length,
+            perf_piece_seed(pool->keys[piece.block], piece.layer, piece.part));
+        perf_memory_write(pool->memory, perf_piece_address(pool, &piece), staged,
+                          length);
+    } else {
+        perf_memory_read(pool->memory, staged, perf_piece_address(pool, &piece),
+                         length);
+    }
+
+    pool->pieces[pool->num_pieces++] = piece;
+    return (pool->num_pieces < pool->max_pieces) ? 0 : perf_pool_flush(pool, way);
+}
+
+static int perf_pool_visit(perf_pool_t *pool, perf_pool_way_t way,
+                           const uint32_t *blocks, uint32_t num_blocks)
+{
+    perf_piece_t piece;
+    uint32_t i;
+
+    for (piece.layer = 0; piece.layer < pool->shape.num_layers; ++piece.layer) {
+        for (piece.part = 0; piece.part < pool->shape.num_parts; ++piece.part) {
+            for (i = 0; i < num_blocks; ++i) {
+                piece.block = blocks[i];
+                if (perf_pool_stage(pool, way, piece) != 0) {
+                    return -1;
+                }
+            }
+        }
+    }
+    return perf_pool_flush(pool, way);
+}
+
+void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
+                      uint32_t num_blocks)
+{
+    uint32_t i;
+
+    for (i = 0; i < num_blocks; ++i) {
+        pool->keys[blocks[i]] = keys[i];
+    }
+}
+
+int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
+                   uint32_t num_blocks)
+{
+    perf_pool_expect(pool, blocks, keys, num_blocks);
+    return perf_pool_visit(pool, PERF_POOL_FILL, blocks, num_blocks);
+}
+
+int perf_pool_check(perf_pool_t *pool, const uint32_t *blocks, uint32_t num_blocks)
+{
+    return perf_pool_visit(pool, PERF_POOL_CHECK, blocks, num_blocks);
+}
+
+int perf_pool_check_all(perf_pool_t *pool)
+{
+    return perf_pool_visit(pool, PERF_POOL_CHECK, pool->all_blocks,
+                           pool->shape.num_blocks);
+}
+
+const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool)
+{
+    return &pool->shape;
+}
+
+void *perf_pool_layer(const perf_pool_t *pool, unsigned layer, size_t *size_p)
+{
+    *size_p = (size_t)pool->shape.num_parts * pool->shape.num_blocks *
+              pool->shape.piece_bytes;
+    return pool->layers[layer];
+}
+
+/* Tables and staging that only checking needs. */
+static int perf_pool_prepare_check(perf_pool_t *pool)
+{
+    uint32_t i;
+
+    pool->max_pieces = PERF_POOL_STAGING / perf_pool_pitch(pool);
+    pool->max_pieces = (pool->max_pieces == 0) ? 1 : pool->max_pieces;
+    pool->keys = calloc(pool->shape.num_blocks, sizeof(*pool->keys));
+    pool->all_blocks = calloc(pool->shape.num_blocks, sizeof(*pool->all_blocks));
+    pool->pieces = calloc(pool->max_pieces, sizeof(*pool->pieces));
+    pool->staging = malloc(pool->max_pieces * perf_pool_pitch(pool));
+    if ((pool->keys == NULL) || (pool->all_blocks == NULL) || (pool->pieces == NULL) ||
+        (pool->staging == NULL)) {
+        perf_error("no memory to check a pool of %u blocks", pool->shape.num_blocks);
+        return -1;
+    }
+
+    for (i = 0; i < pool->shape.num_blocks; ++i) {
+        pool->all_blocks[i] = i;
+    }
+    return perf_pool_visit(pool, PERF_POOL_FILL, pool->all_blocks,
+                           pool->shape.num_blocks);
+}
+
+/* Without the layers' memory. */
+static perf_pool_t *perf_pool_alloc(perf_memory_t *memory,
+                                    const perf_pool_shape_t *shape)
+{
+    perf_pool_t *pool;
+
+    pool = calloc(1, sizeof(*pool));
+    if ((pool == NULL) ||
+        ((pool->layers = calloc(shape->num_layers, sizeof(*pool->layers))) == NULL)) {
+        perf_error("no memory for a pool of %u layers", shape->num_layers);
+        free(pool);
+        return NULL;
+    }
+
+    pool->memory = memory;
+    pool->shape = *shape;
+    return pool;
+}
+
+int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
+                     int is_check, perf_pool_t **pool_p)
+{
+    perf_pool_t *pool;
+    size_t size;
+    unsigned i;
+
+    pool = perf_pool_alloc(memory, shape);
+    if (pool == NULL) {
+        return -1;
+    }
+
+    for (i = 0; i < shape->num_layers; ++i) {
+        perf_pool_layer(pool, i, &size);
+        pool->layers[i] = perf_memory_alloc(memory, size);
+        if (pool->layers[i] == NULL) {
+            goto err_destroy;
+        }
+    }
+    if (is_check && (perf_pool_prepare_check(pool) != 0)) {
+        goto err_destroy;
+    }
+
+    *pool_p = pool;
+    return 0;
+
+err_destroy:
+    perf_pool_destroy(pool);
+    return -1;
+}
+
+int perf_pool_create_at(perf_memory_t *memory, const perf_pool_shape_t *shape,
+                        void *layer, perf_pool_t **pool_p)
+{
+    perf_pool_t *pool;
+
+    pool = perf_pool_alloc(memory, shape);
+    if (pool == NULL) {
+        return -1;
+    }
+
+    pool->is_borrowed = 1;
+    pool->layers[0] = layer;
+    if (perf_pool_prepare_check(pool) != 0) {
+        perf_pool_destroy(pool);
+        return -1;
+    }
+
+    *pool_p = pool;
+    return 0;
+}
+
+void perf_pool_destroy(perf_pool_t *pool)
+{
+    size_t size;
+    unsigned i;
+
+    for (i = 0; !pool->is_borrowed && (i < pool->shape.num_layers); ++i) {
+        perf_pool_layer(pool, i, &size);
+        if (pool->layers[i] != NULL) {
+            perf_memory_free(pool->memory, pool->layers[i], size);
+        }
+    }
+    free(pool->staging);
+    free(pool->pieces);
+    free(pool->all_blocks);
+    free(pool->keys);
+    free(pool->layers);
+    free(pool);
+}

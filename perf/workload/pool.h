@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_POOL_H
+#define PERF_POOL_H
+
+/**
+ * @file
+ * The memory of a KV cache and what should be in it.
+ *
+ * One allocation a layer, as engines have it; in it the parts one after the other, each
+ * `num_blocks` pieces. A block's contents in all layers and parts follow from one key,
+ * so equal keys have equal bytes in every process. The pool remembers which key was
+ * last written to each block by anybody, and can therefore check every byte it owns:
+ * moved ones have arrived, all others are as they were.
+ *
+ * Threads. One thread per pool. Nothing may write to a block while it is filled or
+ * checked.
+ */
+
+#include "perf/workload/memory.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+typedef struct perf_pool_shape {
+    unsigned num_layers;
+    unsigned num_parts;
+    uint32_t num_blocks;
+    size_t piece_bytes;
+} perf_pool_shape_t;
+
+typedef struct perf_pool perf_pool_t;
+
+/** Key of a block that nobody has written to. */
+#define PERF_POOL_UNTOUCHED UINT64_C(0)
+
+
+/**
+ * Allocate a pool.
+ *
+ * @param [in]  memory    Must outlive the pool.
+ * @param [in]  shape     Copied.
+ * @param [in]  is_check  Fill it all with what untouched blocks hold, so that it can be
+ *                        checked; else contents are undefined and nothing below but the
+ *                        addresses may be asked for.
+ * @param [out] pool_p    Owned by the caller.
+ *
+ * @return 0, or -1 after @ref perf_error (no memory).
+ */
+int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
+                     int is_check, perf_pool_t **pool_p);
+
+/**
+ * Make a pool of one layer, which can be checked, of memory that exists.
+ *
+ * @param [in] layer  Memory of the only layer; borrowed until the pool is destroyed.
+ *
+ * @return As @ref perf_pool_create.
+ */
+int perf_pool_create_at(perf_memory_t *memory, const perf_pool_shape_t *shape,
+                        void *layer, perf_pool_t **pool_p);
+
+void perf_pool_destroy(perf_pool_t *pool);
+
+const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool);
+
+/** Memory of a layer and its bytes: all parts. */
+void *perf_pool_layer(const perf_pool_t *pool, unsigned layer, size_t *size_p);
+
+/** Write the contents of keys[i] into blocks[i]. @return 0, or -1. */
+int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
+                   uint32_t num_blocks);
+
+/** From now on somebody else writes the contents of keys[i] into blocks[i]. */
+void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
+                      uint32_t num_blocks);
+
+/**
+ * Compare every byte of some blocks with what they should hold.
+ *
+ * @return 0, or -1 after @ref perf_error named the first wrong byte.
+ */
+int perf_pool_check(perf_pool_t *pool, const uint32_t *blocks, uint32_t num_blocks);
+
+/** Compare every byte of the pool. */
+int perf_pool_check_all(perf_pool_t *pool);
+
+#endif

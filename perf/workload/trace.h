@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_TRACE_H
+#define PERF_TRACE_H
+
+/**
+ * @file
+ * Reader of request traces in Mooncake's format: one JSON object a line with exactly
+ * the members timestamp (ms, never decreasing), input_length, output_length (tokens)
+ * and hash_ids (one number for each 512 tokens of input, rounded up).
+ *
+ * Strict: a line with anything missing, doubled, unknown, fractional or out of range is
+ * an error that names file, line, value and what was expected. Empty lines are skipped.
+ */
+
+#include "perf/workload/request.h"
+
+
+/**
+ * Open a trace.
+ *
+ * @param [in]  path      File; read as requests are asked for.
+ * @param [out] source_p  To be destroyed by perf_source_destroy(). Set on success.
+ *
+ * @return 0, or -1 after @ref perf_error (not readable, no memory).
+ */
+int perf_trace_open(const char *path, perf_source_t **source_p);
+
+#endif
