@@ -252,6 +252,25 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
     return UCS_OK;
 }
 
+muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *device_p)
+{
+    muct_hip_pointer_attribute_t attr = {0};
+
+    if (muct_gpu_forget(gpu, gpu->pointer_get_attributes(&attr, ptr)) !=
+        MUCT_HIP_SUCCESS) {
+        return MUCT_GPU_PLACE_HOST;
+    }
+
+    if (attr.is_managed || (attr.type == gpu->mem_type_managed) ||
+        (attr.type == gpu->mem_type_device)) {
+        *device_p = attr.device;
+        return MUCT_GPU_PLACE_DEVICE;
+    }
+
+    /* from ROCm 6 on the runtime has an answer for memory it does not know, too */
+    return (attr.device_pointer != NULL) ? MUCT_GPU_PLACE_PINNED : MUCT_GPU_PLACE_HOST;
+}
+
 ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
                                     size_t length, int *fd_p, uint64_t *offset_p)
 {
@@ -318,6 +337,25 @@ void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev)
     if (ret != MUCT_HIP_SUCCESS) {
         muct_warn("hipSetDevice(%d) failed: %s", prev, muct_gpu_error_name(gpu, ret));
     }
+}
+
+static int muct_gpu_exchange_capture_mode(const muct_gpu_t *gpu, int mode)
+{
+    if (gpu->thread_exchange_stream_capture_mode != NULL) {
+        (void)muct_gpu_forget(gpu, gpu->thread_exchange_stream_capture_mode(&mode));
+    }
+
+    return mode;
+}
+
+int muct_gpu_relax(const muct_gpu_t *gpu)
+{
+    return muct_gpu_exchange_capture_mode(gpu, MUCT_HIP_CAPTURE_RELAXED);
+}
+
+void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode)
+{
+    (void)muct_gpu_exchange_capture_mode(gpu, mode);
 }
 
 const char *muct_gpu_error_name(const muct_gpu_t *gpu, int error)

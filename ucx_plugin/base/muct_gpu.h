@@ -42,7 +42,10 @@ enum {
     MUCT_HIP_INVALID_CONTEXT = 201,
     MUCT_HIP_PEER_UNSUPPORTED = 217,
     MUCT_HIP_NOT_READY = 600,
-    MUCT_HIP_PEER_ALREADY_ENABLED = 704
+    MUCT_HIP_PEER_ALREADY_ENABLED = 704,
+    MUCT_HIP_HOST_ALREADY_REGISTERED = 712,
+    MUCT_HIP_CAPTURE_UNSUPPORTED = 900, /**< Some thread captures a graph: ask again */
+    MUCT_HIP_CAPTURED_EVENT = 907       /**< The same */
 };
 
 /** Arguments of the functions below; the same in all versions */
@@ -52,7 +55,9 @@ enum {
     MUCT_HIP_EVENT_DISABLE_TIMING = 2,
     MUCT_HIP_HOST_PORTABLE = 1,
     MUCT_HIP_HOST_MAPPED = 2,
-    MUCT_HIP_HOST_COHERENT = 0x40000000
+    MUCT_HIP_HOST_COHERENT = 0x40000000,
+    MUCT_HIP_HOST_REGISTER_PORTABLE = 1,
+    MUCT_HIP_CAPTURE_RELAXED = 2
 };
 
 typedef struct muct_hip_ipc_mem_handle {
@@ -105,6 +110,8 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(mem_free, int, "hipFree", (void *ptr))                                           \
     X(host_malloc, int, "hipHostMalloc", (void **ptr, size_t size, unsigned flags))    \
     X(host_free, int, "hipHostFree", (void *ptr))                                      \
+    X(host_register, int, "hipHostRegister", (void *ptr, size_t size, unsigned flags)) \
+    X(host_unregister, int, "hipHostUnregister", (void *ptr))                          \
     X(host_get_device_pointer, int, "hipHostGetDevicePointer",                         \
       (void **dev_ptr, void *host_ptr, unsigned flags))                                \
     X(memcpy_async, int, "hipMemcpyAsync",                                             \
@@ -114,6 +121,8 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
     X(stream_destroy, int, "hipStreamDestroy", (muct_hip_stream_t stream))             \
     X(stream_query, int, "hipStreamQuery", (muct_hip_stream_t stream))                 \
     X(stream_synchronize, int, "hipStreamSynchronize", (muct_hip_stream_t stream))     \
+    X(stream_write_value32, int, "hipStreamWriteValue32",                              \
+      (muct_hip_stream_t stream, void *ptr, uint32_t value, unsigned flags))           \
     X(stream_wait_event, int, "hipStreamWaitEvent",                                    \
       (muct_hip_stream_t stream, muct_hip_event_t event, unsigned flags))              \
     X(stream_add_callback, int, "hipStreamAddCallback",                                \
@@ -137,6 +146,8 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
 
 /** Functions newer runtimes have; NULL when absent. */
 #define MUCT_HIP_OPTIONAL(X)                                                           \
+    X(thread_exchange_stream_capture_mode, int, "hipThreadExchangeStreamCaptureMode",  \
+      (int *mode))                                                                     \
     X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
@@ -155,6 +166,13 @@ typedef struct muct_gpu {
     int mem_type_device;  /**< hipMemoryTypeDevice of this version */
     int mem_type_managed; /**< hipMemoryTypeManaged of this version */
 } muct_gpu_t;
+
+/** Where the bytes of an address are. */
+typedef enum muct_gpu_place {
+    MUCT_GPU_PLACE_HOST,   /**< Host memory that the runtime does not know */
+    MUCT_GPU_PLACE_PINNED, /**< Host memory that devices reach */
+    MUCT_GPU_PLACE_DEVICE  /**< A device's, or managed */
+} muct_gpu_place_t;
 
 /** Whose memory a pointer is. */
 typedef struct muct_gpu_mem_info {
@@ -206,6 +224,16 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
 
 
 /**
+ * Where is this? One call of the runtime, for the path of each operation.
+ *
+ * @param [in]  gpu       Runtime.
+ * @param [in]  ptr       Any address.
+ * @param [out] device_p  The device; set only for MUCT_GPU_PLACE_DEVICE.
+ */
+muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *device_p);
+
+
+/**
  * Export GPU memory as a dma-buf.
  *
  * @param [in]  gpu       Runtime.
@@ -234,6 +262,22 @@ ucs_status_t muct_gpu_push_device(const muct_gpu_t *gpu, int device, int *prev_p
 
 /** Make the device current again that @ref muct_gpu_push_device replaced. */
 void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev);
+
+
+/**
+ * Until @ref muct_gpu_unrelax, let calls of this thread neither break a graph that
+ * another thread captures nor be refused because of it.
+ *
+ * The runtime's default is that a call that allocates, registers or asks a stream
+ * invalidates every capture of the process.
+ *
+ * @return The mode to give to @ref muct_gpu_unrelax.
+ */
+int muct_gpu_relax(const muct_gpu_t *gpu);
+
+
+/** End @ref muct_gpu_relax, which returned @a mode. */
+void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode);
 
 
 /**

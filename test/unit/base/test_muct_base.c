@@ -129,6 +129,32 @@ START_TEST(versions_differ_only_here)
 }
 END_TEST
 
+START_TEST(place_of_any_address_is_known)
+{
+    static const int releases[] = {5, 6, 7};
+    void *device, *pinned;
+    int on_stack = 0, ordinal = -1;
+    muct_gpu_t gpu;
+
+    set_version(releases[_i], 0);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_int_eq(gpu.set_device(1), 0);
+    ck_assert_int_eq(gpu.mem_alloc(&device, 10000), 0);
+    ck_assert_int_eq(gpu.host_malloc(&pinned, 10000, 0), 0);
+
+    ck_assert_int_eq(muct_gpu_place(&gpu, pinned, &ordinal), MUCT_GPU_PLACE_PINNED);
+    ck_assert_int_eq(muct_gpu_place(&gpu, &on_stack, &ordinal), MUCT_GPU_PLACE_HOST);
+    ck_assert_int_eq(ordinal, -1);
+    ck_assert_int_eq(muct_gpu_place(&gpu, (char *)device + 9999, &ordinal),
+                     MUCT_GPU_PLACE_DEVICE);
+    ck_assert_int_eq(ordinal, 1);
+    ck_assert_int_eq(gpu.get_last_error(), 0);
+
+    gpu.mem_free(device);
+    gpu.host_free(pinned);
+}
+END_TEST
+
 START_TEST(current_device_is_put_back)
 {
     muct_gpu_t gpu;
@@ -174,6 +200,7 @@ int main(void)
     tcase_add_test(tcase, library_without_the_functions_is_no_device);
     tcase_add_loop_test(tcase, runtime_that_fails_is_no_device, 0, 2);
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
+    tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
     tcase_add_test(tcase, unknown_error_has_a_name);
     suite_add_tcase(suite, tcase);

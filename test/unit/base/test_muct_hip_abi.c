@@ -16,12 +16,17 @@ SAME(MUCT_HIP_INVALID_CONTEXT, hipErrorInvalidContext);
 SAME(MUCT_HIP_PEER_UNSUPPORTED, hipErrorPeerAccessUnsupported);
 SAME(MUCT_HIP_NOT_READY, hipErrorNotReady);
 SAME(MUCT_HIP_PEER_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled);
+SAME(MUCT_HIP_HOST_ALREADY_REGISTERED, hipErrorHostMemoryAlreadyRegistered);
+SAME(MUCT_HIP_CAPTURE_UNSUPPORTED, hipErrorStreamCaptureUnsupported);
+SAME(MUCT_HIP_CAPTURED_EVENT, hipErrorCapturedEvent);
 SAME(MUCT_HIP_MEMCPY_DEFAULT, hipMemcpyDefault);
 SAME(MUCT_HIP_STREAM_NON_BLOCKING, hipStreamNonBlocking);
 SAME(MUCT_HIP_EVENT_DISABLE_TIMING, hipEventDisableTiming);
 SAME(MUCT_HIP_HOST_PORTABLE, hipHostMallocPortable);
 SAME(MUCT_HIP_HOST_MAPPED, hipHostMallocMapped);
 SAME(MUCT_HIP_HOST_COHERENT, hipHostMallocCoherent);
+SAME(MUCT_HIP_HOST_REGISTER_PORTABLE, hipHostRegisterPortable);
+SAME(MUCT_HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed);
 SAME(sizeof(muct_hip_ipc_mem_handle_t), sizeof(hipIpcMemHandle_t));
 SAME(sizeof(muct_hip_pointer_attribute_t), sizeof(hipPointerAttribute_t));
 SAME(offsetof(muct_hip_pointer_attribute_t, device),
