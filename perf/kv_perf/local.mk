@@ -27,4 +27,5 @@ perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/mori_kv_perf.c \
 	perf/kv_perf/pingpong.c perf/kv_perf/pingpong.h \
 	perf/kv_perf/sweep.c perf/kv_perf/sweep.h
+EXTRA_DIST += perf/kv_perf/pairs.sh
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la

@@ -436,7 +436,7 @@ static int perf_model_move(perf_model_run_t *model)
     if ((perf_kv_add_pool(&model->kv, model->pool, perf_memory_type(model->run->memory),
                           0) != 0) ||
         (perf_kv_connect(&model->kv, model->run->channels, 1) != 0) ||
-        (perf_run_barrier(model->run, perf_kv_idle, &model->kv) != 0) ||
+        (perf_run_start(model->run, perf_kv_idle, &model->kv) != 0) ||
         (perf_model_loop(model) != 0) ||
         (perf_run_barrier(model->run, perf_kv_idle, &model->kv) != 0)) {
         model->kv.is_failed = 1;

@@ -4,7 +4,11 @@
 #include "perf/workload/error.h"
 #include "perf/kv_perf/progress.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 
 static int perf_run_is_center(const perf_run_t *run)
@@ -33,6 +37,40 @@ int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg)
     return perf_run_is_center(run)
                ? 0
                : perf_channel_recv(&run->channels[0], other, NULL, 0, NULL, idle, arg);
+}
+
+/* A shared lock is had when nobody has the exclusive one. */
+static int perf_run_wait_for_lock(const char *path)
+{
+    int fd, ret;
+
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        perf_error("--start_lock is '%s', which cannot be opened: %m; expected a file",
+                   path);
+        return -1;
+    }
+
+    do {
+        ret = flock(fd, LOCK_SH);
+    } while ((ret != 0) && (errno == EINTR));
+    if (ret != 0) {
+        perf_error("--start_lock is '%s', which cannot be locked: %m", path);
+    }
+    close(fd);
+    return ret;
+}
+
+int perf_run_start(perf_run_t *run, perf_idle_t idle, void *arg)
+{
+    const char *path = run->options->start_lock;
+
+    if ((perf_run_barrier(run, idle, arg) != 0) ||
+        (perf_run_is_center(run) && (path != NULL) &&
+         (perf_run_wait_for_lock(path) != 0))) {
+        return -1;
+    }
+    return perf_run_barrier(run, idle, arg);
 }
 
 static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t *other,

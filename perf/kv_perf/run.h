@@ -40,6 +40,13 @@ int perf_sweep_run(perf_run_t *run);
 int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg);
 
 /**
+ * The same before anything is measured: the center first waits for --start_lock.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_run_start(perf_run_t *run, perf_idle_t idle, void *arg);
+
+/**
  * Leaf: give the center our part of a row. Center: add all leaves' parts and print.
  *
  * @return 0, or -1 after @ref perf_error.

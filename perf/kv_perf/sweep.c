@@ -306,7 +306,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
 
     /* nobody moves bytes before everybody is through with the row before */
     if ((perf_sweep_each(sweep, 0, sweep->ops->serve) != 0) ||
-        (perf_sweep_barrier(sweep) != 0) ||
+        (perf_run_start(sweep->run, perf_sweep_idle, sweep) != 0) ||
         (perf_sweep_each(sweep, 1, sweep->ops->start) != 0) ||
         (perf_sweep_posts(sweep, seen, warmup, warmup) != 0) ||
         (perf_sweep_barrier(sweep) != 0)) {

@@ -127,6 +127,9 @@ static const perf_option_t perf_option_rows[] = {
      "of requests and block tables [1]"},
     {"timeout", PERF_VALUE_U32, PERF_FIELD(timeout_s), 1, 86400, NULL,
      "longest silence of the other process, seconds [300]"},
+    {"start_lock", PERF_VALUE_TEXT, PERF_FIELD(start_lock), 0, 0, NULL,
+     "when all is set up, wait until nobody holds an exclusive flock(2) on this file:\n"
+     "runs that one script starts begin to move together"},
     {"json", PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL, "also write results here"},
     {"hip_library", PERF_VALUE_TEXT, PERF_FIELD(hip_library), 0, 0, NULL,
      "HIP runtime to open for VRAM [libamdhip64.so of any version]"},

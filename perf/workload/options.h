@@ -81,9 +81,10 @@ typedef struct perf_options {
     uint32_t initiator_dev, target_dev;
     uint32_t num_target_dev; /**< Leaves */
     perf_role_t role;
-    const char *peer; /**< Out of band, for a run over two hosts; else NULL */
-    const char *fds;  /**< From the parent: "5" or "5,7,9" */
-    uint32_t rank;    /**< From the parent: 0 is the center */
+    const char *peer;       /**< Out of band, for a run over two hosts; else NULL */
+    const char *fds;        /**< From the parent: "5" or "5,7,9" */
+    uint32_t rank;          /**< From the parent: 0 is the center */
+    const char *start_lock; /**< File whose lock holds the start back, or NULL */
     /* output */
     const char *json;
     const char *hip_library;
