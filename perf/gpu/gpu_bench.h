@@ -114,4 +114,8 @@ void gpu_reasons_duplex(void);
 /** Part of gpu_limits that moves the lists of mori_kv_perf's models. */
 void gpu_models(void);
 
+
+/** Part of gpu_limits with one GPU and all others, three or more in all. */
+void gpu_fanout(void);
+
 #endif

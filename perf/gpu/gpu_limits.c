@@ -259,6 +259,14 @@ static void part_models(void)
     }
 }
 
+static void part_fanout(void)
+{
+    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+        part("one GPU and all others, list after list, sum of all links");
+        gpu_fanout();
+    }
+}
+
 static void part_contiguous(void)
 {
     size_t usual = bench.count;
@@ -345,7 +353,7 @@ static const struct {
              {"split", part_split},           {"both", part_both_ways},
              {"latency", part_latency},       {"background", part_background},
              {"list", part_list, true},       {"duplex", part_duplex, true},
-             {"models", part_models, true}};
+             {"models", part_models, true},   {"fanout", part_fanout, true}};
 
 static void prepare(const char *path)
 {
@@ -417,7 +425,8 @@ static void usage(void)
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
          "                 pipelined split both latency background; and, when named,\n"
          "                 list (its reading), duplex (both ways, a thread each),\n"
-         "                 models (the lists of mori_kv_perf's models)\n"
+         "                 models (the lists of mori_kv_perf's models),\n"
+         "                 fanout (one GPU and all others, three or more)\n"
          "  --cache MIB    models: KV cache of each device (16384)\n"
          "  --lengths LIST models: tokens of a prompt (8192,131072)\n"
          "  --json FILE    write the rows there too");

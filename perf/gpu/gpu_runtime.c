@@ -120,16 +120,22 @@ static void gpu_load_kernel(const gpu_runtime_t *gpu, gpu_device_t *device)
               "hipModuleGetFunction");
 }
 
+void gpu_enable_peer(const gpu_runtime_t *gpu, int peer)
+{
+    int error = gpu->enable_peer(peer, 0);
+
+    gpu_check((error == GPU_ALREADY) ? 0 : error, "hipDeviceEnablePeerAccess");
+}
+
 void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
                      int peer, size_t pool_size)
 {
-    int least, greatest, error, i;
+    int least, greatest, i;
 
     device->number = number;
     gpu_check(gpu->set_device(number), "hipSetDevice");
     if (peer >= 0) {
-        error = gpu->enable_peer(peer, 0);
-        gpu_check((error == GPU_ALREADY) ? 0 : error, "hipDeviceEnablePeerAccess");
+        gpu_enable_peer(gpu, peer);
     }
     gpu_check(gpu->priorities(&least, &greatest), "hipDeviceGetStreamPriorityRange");
     for (i = 0; i < GPU_MAX_LANES; ++i) {

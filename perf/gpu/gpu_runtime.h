@@ -112,6 +112,10 @@ void gpu_device_init(const gpu_runtime_t *gpu, gpu_device_t *device, int number,
                      int peer, size_t pool_size);
 
 
+/** Let the current device reach the memory of @a peer. */
+void gpu_enable_peer(const gpu_runtime_t *gpu, int peer);
+
+
 /** Wait for a device's streams and free all that gpu_device_init() made. */
 void gpu_device_cleanup(const gpu_runtime_t *gpu, gpu_device_t *device);
 

@@ -7,6 +7,7 @@ noinst_PROGRAMS += perf/gpu/gpu_limits
 perf_gpu_gpu_limits_SOURCES = \
 	perf/gpu/gpu_bench.c perf/gpu/gpu_bench.h \
 	perf/gpu/gpu_cache.c perf/gpu/gpu_cache.h \
+	perf/gpu/gpu_fanout.c \
 	perf/gpu/gpu_latency.c \
 	perf/gpu/gpu_limits.c \
 	perf/gpu/gpu_models.c \

@@ -56,6 +56,7 @@ test_unit_perf_test_perf_geometry_LDADD = $(perf_unit_ldadd)
 # Whole runs of mori_kv_perf over tcp; its models' lists beside those of gpu_limits.
 perf_unit_scripts = \
 	test/unit/perf/test_perf_cli.sh \
+	test/unit/perf/test_perf_fanout.sh \
 	test/unit/perf/test_perf_models.sh
 dist_check_SCRIPTS += $(perf_unit_scripts)
 TESTS += $(perf_unit_scripts)
