@@ -22,7 +22,17 @@ static struct {
     int (*free_)(void *addr);
     int (*memcpy_)(void *to, const void *from, size_t length, int kind);
     int (*get_last_error)(void);
+    int (*pointer_get_attributes)(void *attributes, const void *addr);
 } mkv_hip;
+
+/* Of hipPointerAttribute_t, what all versions have at this place. */
+typedef struct mkv_hip_attributes {
+    int type; /* its values are not the same in all */
+    int device;
+    void *device_pointer;
+    void *host_pointer; /* NULL for memory of a device */
+    char rest[232];
+} mkv_hip_attributes_t;
 
 
 static int mkv_hip_bind(void *lib, const char *name, void *slot)
@@ -77,7 +87,9 @@ int mkv_hip_num_devices(void)
         !mkv_hip_bind(lib, "hipMalloc", &mkv_hip.malloc_) ||
         !mkv_hip_bind(lib, "hipFree", &mkv_hip.free_) ||
         !mkv_hip_bind(lib, "hipMemcpy", &mkv_hip.memcpy_) ||
-        !mkv_hip_bind(lib, "hipGetLastError", &mkv_hip.get_last_error)) {
+        !mkv_hip_bind(lib, "hipGetLastError", &mkv_hip.get_last_error) ||
+        !mkv_hip_bind(lib, "hipPointerGetAttributes",
+                      &mkv_hip.pointer_get_attributes)) {
         return 0;
     }
 
@@ -121,6 +133,19 @@ int mkv_hip_copy(void *to, const void *from, size_t length)
 {
     return (length == 0) ||
            (mkv_hip.memcpy_(to, from, length, MKV_HIP_MEMCPY_DEFAULT) == 0);
+}
+
+int mkv_hip_device_of(const void *addr)
+{
+    mkv_hip_attributes_t attributes = {.device = -1};
+
+    if ((mkv_hip_num_devices() == 0) ||
+        (mkv_hip.pointer_get_attributes(&attributes, addr) != 0) ||
+        (attributes.device_pointer == NULL) || (attributes.host_pointer != NULL)) {
+        return -1;
+    }
+
+    return attributes.device;
 }
 
 int mkv_hip_last_error(void)

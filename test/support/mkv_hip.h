@@ -31,6 +31,9 @@ int mkv_hip_free(void *addr);
 /** Copy in any direction and wait; nonzero on success. */
 int mkv_hip_copy(void *to, const void *from, size_t length);
 
+/** @return The device an address is memory of; -1 for none. */
+int mkv_hip_device_of(const void *addr);
+
 /** @return What hipGetLastError() says to this thread; 0 without a runtime. */
 int mkv_hip_last_error(void);
 

@@ -146,6 +146,12 @@ void fake_verbs_advance(uint64_t nsec);
  */
 void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu);
 
+/**
+ * As that, for all memory of GPUs: @a gpu_of says of which GPU an address of this
+ * process is, -1 for none. It is called with the fake's lock held. NULL: nobody says.
+ */
+void fake_verbs_gpu_lookup(int (*gpu_of)(const void *address));
+
 /** Counters of one queue pair; zero when there is none of that number. */
 void fake_verbs_qp_stats(uint32_t qp_num, fake_verbs_stats_t *stats);
 

@@ -21,6 +21,7 @@ typedef struct fv_range {
 
 static fv_range_t fv_ranges[FV_MAX_RANGES];
 static unsigned fv_num_ranges;
+static int (*fv_gpu_lookup)(const void *address);
 
 void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu)
 {
@@ -36,19 +37,35 @@ void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu)
     fv_unlock();
 }
 
+void fake_verbs_gpu_lookup(int (*gpu_of)(const void *address))
+{
+    fv_init();
+    fv_lock();
+    fv_gpu_lookup = gpu_of;
+    fv_unlock();
+}
+
 /* Of which GPU a region's byte is; false when it is host memory. */
 static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
 {
     unsigned i;
+    int found;
 
-    for (i = 0; (i < fv_num_ranges) && (mr->pid == fv.pid); i++) {
+    if (mr->pid != fv.pid) {
+        return false;
+    }
+
+    for (i = 0; i < fv_num_ranges; i++) {
         if (address - fv_ranges[i].begin < fv_ranges[i].length) {
             *gpu = fv_ranges[i].gpu;
             return true;
         }
     }
 
-    return false;
+    found =
+        (fv_gpu_lookup != NULL) ? fv_gpu_lookup((const void *)(uintptr_t)address) : -1;
+    *gpu = (unsigned)found;
+    return found >= 0;
 }
 
 /* One write gets there; into a region that is not registered any more it does not. */
