@@ -20,12 +20,16 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_ep_rma.c \
 	ucx_plugin/rdma/rdma_ep_sgl.c \
 	ucx_plugin/rdma/rdma_ep_wait.c \
+	ucx_plugin/rdma/rdma_ep_flush.c \
+	ucx_plugin/rdma/rdma_gpu_page.c \
+	ucx_plugin/rdma/rdma_gpu_page.h \
 	ucx_plugin/rdma/rdma_iface.c \
 	ucx_plugin/rdma/rdma_iface.h \
 	ucx_plugin/rdma/rdma_key.c \
 	ucx_plugin/rdma/rdma_key.h \
 	ucx_plugin/rdma/rdma_md.c \
 	ucx_plugin/rdma/rdma_md.h \
+	ucx_plugin/rdma/rdma_md_mem.c \
 	ucx_plugin/rdma/rdma_mr.c \
 	ucx_plugin/rdma/rdma_mr.h \
 	ucx_plugin/rdma/rdma_progress.c \

@@ -31,12 +31,6 @@ typedef enum {
     MUCT_RDMA_EP_FAILED
 } muct_rdma_ep_state_t;
 
-/** What was written to one GPU of the peer since the last remote flush. */
-typedef struct muct_rdma_written {
-    uint64_t address; /**< Of the last write; 0 when there was none */
-    uint32_t rkey;
-} muct_rdma_written_t;
-
 /** One queue pair of an endpoint. */
 struct muct_rdma_chan {
     muct_rdma_sq_t sq;
@@ -45,10 +39,9 @@ struct muct_rdma_chan {
     muct_rdma_cq_t *cq;
     unsigned cq_entries;
     uint32_t place;
-    uint32_t fence_index; /**< What the last fence waits for, when ep->is_fenced */
-    bool has_writes;      /**< Since the last remote flush */
-    bool has_gpu_writes;  /**< Of them, to GPU memory */
-    muct_rdma_written_t written[MUCT_RDMA_KEY_NUM_GPUS + 1]; /**< By number in keys */
+    uint32_t fence_index;  /**< What the last fence waits for, when ep->is_fenced */
+    bool has_writes;       /**< Since the last remote flush */
+    uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
 };
 
 /** Receives of active messages and what the peer may send; see rdma_am.c. */
@@ -80,7 +73,8 @@ struct muct_rdma_ep {
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
-    bool is_job_fenced; /**< A fence came while ep->job was not posted */
+    bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
+    bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
     bool has_event; /**< Something ended since requests were called last */
     bool has_work;  /**< In iface->work */
@@ -96,6 +90,8 @@ struct muct_rdma_ep {
     ucs_list_link_t work;
     muct_rdma_dev_addr_t peer;
     muct_rdma_ep_addr_t peer_ep;
+    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
+                                                                 bit was ever set */
     muct_rdma_chan_t chans[];
 };
 
@@ -129,9 +125,6 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                       unsigned flags);
 void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                                 void *arg);
-ucs_status_t muct_rdma_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_fence(uct_ep_h ep, unsigned flags);
-ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
 
 /** Call requests that wait, give credits that are due. */
 unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
@@ -142,14 +135,11 @@ void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
 /** Whether nothing is on its way. */
 bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
 
-/**
- * Make way for a write to GPU memory of which nobody knows the GPU: one place is
- * remembered for all such memory, so what was written to another region is read back
- * now.
- *
- * @return Whether there is room for the write, which the read may have taken.
- */
-bool muct_rdma_chan_admit_stray(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
+/* ---- order and ends: rdma_ep_flush.c ---- */
+
+ucs_status_t muct_rdma_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_fence(uct_ep_h ep, unsigned flags);
+ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
 
 /**
  * Whether operations have to wait: not connected, failed, requests waiting or a fence
@@ -337,25 +327,17 @@ static inline ucs_status_t muct_rdma_ep_check_key(const muct_rdma_ep_t *ep,
     return UCS_OK;
 }
 
-/** Whether a queue pair with room has room for a write by this key, too; to be asked
- *  before @ref muct_rdma_chan_wrote unless the key is_plain. */
-static inline bool muct_rdma_chan_admits(muct_rdma_chan_t *chan,
-                                         const muct_rdma_key_t *key)
-{
-    return __builtin_expect(key->is_plain, 1) || !muct_rdma_key_is_stray(key) ||
-           muct_rdma_chan_admit_stray(chan, key);
-}
+/** The first write to a GPU since the last flush. */
+void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
 
 /** Remember that there is something to flush. */
 static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
-                                        const muct_rdma_key_t *key, uint64_t address,
-                                        uint32_t rkey)
+                                        const muct_rdma_key_t *key)
 {
     chan->has_writes = true;
-    if (key->flags & MUCT_RDMA_KEY_FLAG_GPU) {
-        chan->has_gpu_writes = true;
-        chan->written[key->gpu].address = address;
-        chan->written[key->gpu].rkey = rkey;
+    if ((key->flags & MUCT_RDMA_KEY_FLAG_GPU) &&
+        !(chan->gpus_written & (1ull << key->gpu))) {
+        muct_rdma_chan_wrote_gpu(chan, key);
     }
 }
 

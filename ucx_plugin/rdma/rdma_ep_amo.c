@@ -45,9 +45,6 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     }
 
     chan = muct_rdma_ep_chan(ep);
-    if ((chan != NULL) && !muct_rdma_chan_admits(chan, key)) {
-        chan = NULL;
-    }
     buf = (chan != NULL) ? muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool) : NULL;
     if (buf == NULL) {
         ep->has_event = true;
@@ -65,7 +62,7 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     wr->wr.atomic.rkey = key->rkeys[muct_rdma_key_chunk(key, remote_addr)];
     wr->wr.atomic.compare_add = compare_add;
     wr->wr.atomic.swap = swap;
-    muct_rdma_chan_wrote(chan, key, remote_addr, wr->wr.atomic.rkey);
+    muct_rdma_chan_wrote(chan, key);
     muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_amo, buf, sizeof(uint64_t));
     return UCS_INPROGRESS;
 }

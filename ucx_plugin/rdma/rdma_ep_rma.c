@@ -82,7 +82,7 @@ static void muct_rdma_chan_put_buf(muct_rdma_chan_t *chan, muct_rdma_buf_t *buf,
     wr->sg_list[0].length = length;
     wr->sg_list[0].lkey = buf->lkey;
     muct_rdma_wr_set_remote(wr, key, address);
-    muct_rdma_chan_wrote(chan, key, address, wr->wr.rdma.rkey);
+    muct_rdma_chan_wrote(chan, key);
     muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_buf, buf, length);
 }
 
@@ -116,10 +116,6 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
         return status;
     }
 
-    if (!muct_rdma_chan_admits(chan, key)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-
     if (length > chan->sq.max_inline) {
         buf = muct_rdma_ep_get_buf(ep);
         if (buf == NULL) {
@@ -137,7 +133,7 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
     wr->sg_list[0].length = length;
     memcpy(muct_rdma_sq_inline(&chan->sq), buffer, length);
     muct_rdma_wr_set_remote(wr, key, remote_addr);
-    muct_rdma_chan_wrote(chan, key, remote_addr, wr->wr.rdma.rkey);
+    muct_rdma_chan_wrote(chan, key);
     muct_rdma_sq_end_only(&chan->sq, wr, NULL, NULL, length);
     return UCS_OK;
 }
@@ -158,7 +154,7 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
     }
 
     chan = muct_rdma_ep_chan(ep);
-    if ((chan == NULL) || !muct_rdma_chan_admits(chan, key)) {
+    if (chan == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -168,7 +164,9 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
     }
 
     length = pack(muct_rdma_buf_data(buf), arg);
-    status = muct_rdma_ep_check_bcopy(ep, key, remote_addr, length);
+    /* of no bytes, the key may be none */
+    status =
+        (length > 0) ? muct_rdma_ep_check_bcopy(ep, key, remote_addr, length) : UCS_OK;
     if ((status != UCS_OK) || (length == 0)) {
         muct_rdma_buf_put(buf);
         return status;
@@ -318,7 +316,7 @@ static void muct_rdma_chan_post_piece(muct_rdma_chan_t *chan, enum ibv_wr_opcode
                                    &wr->num_sge);
     muct_rdma_wr_set_remote(wr, key, remote);
     if (opcode == IBV_WR_RDMA_WRITE) {
-        muct_rdma_chan_wrote(chan, key, remote, wr->wr.rdma.rkey);
+        muct_rdma_chan_wrote(chan, key);
     }
     muct_rdma_sq_end(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL, comp,
                      length);
@@ -396,10 +394,6 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
         return status;
     }
 
-    if ((opcode == IBV_WR_RDMA_WRITE) && muct_rdma_key_is_stray(key)) {
-        return muct_rdma_ep_iov_job(ep, opcode, iov, iovcnt, remote_addr, rkey, comp);
-    }
-
     return muct_rdma_ep_zcopy_pieces(ep, opcode, &cursor, key, comp);
 }
 
@@ -418,7 +412,7 @@ static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
 
     /* less one: no bytes at all are no common case */
     return (iovcnt == 1) && (iov->count <= 1) && (length - 1 < ep->max_simple) &&
-           (mem != NULL) && (mem->num == 1) && key->is_plain &&
+           (mem != NULL) && (mem->num == 1) && key->is_single &&
            (key->incarnation == ep->peer.incarnation) &&
            muct_rdma_key_covers(key, remote_addr, length);
 }
@@ -450,7 +444,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_rdma_ep_zcopy(
     wr->wr.rdma.remote_addr = remote_addr;
     wr->wr.rdma.rkey = key->rkeys[0];
     if (opcode == IBV_WR_RDMA_WRITE) {
-        muct_rdma_chan_wrote(chan, key, remote_addr, key->rkeys[0]);
+        muct_rdma_chan_wrote(chan, key);
     }
     muct_rdma_sq_end_only(&chan->sq, wr, (comp != NULL) ? muct_rdma_done_comp : NULL,
                           comp, iov->length);

@@ -72,7 +72,7 @@ static inline bool muct_rdma_sgl_is_plain(const muct_rdma_ep_t *ep,
                                           const muct_rdma_mem_t *mem,
                                           const muct_rdma_key_t *key)
 {
-    return (mem != NULL) && (mem->num == 1) && key->is_plain &&
+    return (mem != NULL) && (mem->num == 1) && key->is_single &&
            (key->incarnation == ep->peer.incarnation);
 }
 
@@ -123,7 +123,6 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
     plan->bound = 0;
     plan->run_end = 0;
     plan->is_plain = true;
-    plan->has_stray = false;
     if ((sgl->counts != NULL) && (sgl->strides == NULL)) {
         muct_error("list of %zu blocks has counts but no strides", sgl->count);
         return UCS_ERR_INVALID_PARAM;
@@ -147,9 +146,6 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
             return status;
         }
         plan->is_plain = false;
-        plan->has_stray |=
-            (plan->opcode == IBV_WR_RDMA_WRITE) &&
-            muct_rdma_key_is_stray((const muct_rdma_key_t *)sgl->rkeys[i]);
         ++i;
     }
 
@@ -196,10 +192,6 @@ static ucs_status_t muct_rdma_ep_sgl(muct_rdma_ep_t *ep, enum ibv_wr_opcode opco
     plan.piece = muct_rdma_sgl_piece(ep, plan.total);
     plan.is_plain = plan.is_plain && (lengths <= plan.piece);
     plan.bound += plan.total / plan.piece; /* a block is cut at every piece at most */
-    if (plan.has_stray) {
-        return muct_rdma_job_start(ep, &plan, sgl); /* reads are not in the bound */
-    }
-
     if (plan.bound > muct_rdma_ep_free(ep)) {
         if (plan.bound > (size_t)ep->num_qps * ep->chans[0].sq.depth) {
             return muct_rdma_job_start(ep, &plan, sgl);

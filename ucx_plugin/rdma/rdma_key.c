@@ -6,24 +6,25 @@
 
 #include <string.h>
 
-#define MUCT_RDMA_KEY_FIXED 32 /* bytes the first sum is of */
-#define MUCT_RDMA_KEY_SLOTS 36 /* offset of the slots */
+#define MUCT_RDMA_KEY_FIXED 44 /* bytes the first sum is of */
+#define MUCT_RDMA_KEY_SLOTS 48 /* offset of the slots */
 
-/* CRC-32 as of Ethernet; keys are short and rare: a bit at a time is fast enough. */
-static uint32_t muct_rdma_key_crc(const uint8_t *bytes, size_t length)
+/*
+ * Every step is a bijection of what was before and of the word it takes in, so one word
+ * that changed always changes the sum's 64 bits; their upper half is the sum.
+ */
+static uint32_t muct_rdma_key_sum(const uint8_t *bytes, size_t length)
 {
-    uint32_t crc = UINT32_MAX;
+    uint64_t sum = length, word;
     size_t i;
-    int bit;
 
-    for (i = 0; i < length; ++i) {
-        crc ^= bytes[i];
-        for (bit = 0; bit < 8; ++bit) {
-            crc = (crc >> 1) ^ ((crc & 1) ? 0xedb88320u : 0);
-        }
+    for (i = 0; i < length; i += 4) {
+        word = muct_get_le(bytes + i, 4);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+        sum ^= sum >> 32;
     }
 
-    return ~crc;
+    return (uint32_t)((sum * 0x9e3779b97f4a7c15u) >> 32);
 }
 
 void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *buffer)
@@ -41,11 +42,13 @@ void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *bu
     muct_put_le(p + 8, key->incarnation, 8);
     muct_put_le(p + 16, key->base, 8);
     muct_put_le(p + 24, key->length, 8);
-    muct_put_le(p + MUCT_RDMA_KEY_FIXED, muct_rdma_key_crc(p, MUCT_RDMA_KEY_FIXED), 4);
+    muct_put_le(p + 32, key->page_address, 8);
+    muct_put_le(p + 40, key->page_rkey, 4);
+    muct_put_le(p + MUCT_RDMA_KEY_FIXED, muct_rdma_key_sum(p, MUCT_RDMA_KEY_FIXED), 4);
     for (i = 0; i < key->num_rkeys; ++i) {
         muct_put_le(slots + 4 * i, key->rkeys[i], 4);
     }
-    muct_put_le(slots + 4 * num_slots, muct_rdma_key_crc(slots, 4 * num_slots), 4);
+    muct_put_le(slots + 4 * num_slots, muct_rdma_key_sum(slots, 4 * num_slots), 4);
 }
 
 /* Sums first: nothing else is believed before. */
@@ -59,11 +62,11 @@ static muct_rdma_key_result_t muct_rdma_key_check(const uint8_t *p, size_t lengt
     }
 
     if (p[0] != MUCT_RDMA_KEY_VERSION) {
-        return MUCT_RDMA_KEY_VERSION_;
+        return MUCT_RDMA_KEY_OTHER_VERSION;
     }
 
     if (muct_get_le(p + MUCT_RDMA_KEY_FIXED, 4) !=
-        muct_rdma_key_crc(p, MUCT_RDMA_KEY_FIXED)) {
+        muct_rdma_key_sum(p, MUCT_RDMA_KEY_FIXED)) {
         return MUCT_RDMA_KEY_SUM;
     }
 
@@ -77,7 +80,7 @@ static muct_rdma_key_result_t muct_rdma_key_check(const uint8_t *p, size_t lengt
     }
 
     return (muct_get_le(slots + 4 * num_slots, 4) ==
-            muct_rdma_key_crc(slots, 4 * num_slots))
+            muct_rdma_key_sum(slots, 4 * num_slots))
                ? MUCT_RDMA_KEY_OK
                : MUCT_RDMA_KEY_SUM;
 }
@@ -116,7 +119,7 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
         return MUCT_RDMA_KEY_RANGE;
     }
 
-    if (p[5] > MUCT_RDMA_KEY_GPU_UNKNOWN) {
+    if (p[5] >= MUCT_RDMA_KEY_NUM_GPUS) {
         return MUCT_RDMA_KEY_NO_GPU;
     }
 
@@ -127,7 +130,9 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
     key->gpu = p[5];
     key->num_rkeys = p[2];
     key->chunk_shift = p[3];
-    key->is_plain = (p[2] == 1) && !muct_rdma_key_is_stray(key);
+    key->is_single = (p[2] == 1);
+    key->page_address = muct_get_le(p + 32, 8);
+    key->page_rkey = (uint32_t)muct_get_le(p + 40, 4);
     for (i = 0; i < p[2]; ++i) {
         key->rkeys[i] = (uint32_t)muct_get_le(p + MUCT_RDMA_KEY_SLOTS + 4 * i, 4);
     }
@@ -142,7 +147,7 @@ const char *muct_rdma_key_strerror(muct_rdma_key_result_t result)
         return "no error";
     case MUCT_RDMA_KEY_SHORT:
         return "it is cut short";
-    case MUCT_RDMA_KEY_VERSION_:
+    case MUCT_RDMA_KEY_OTHER_VERSION:
         return "it is of another version of ucx-mori, or of another transport";
     case MUCT_RDMA_KEY_SUM:
         return "its check sum is wrong: it was cut or changed on the way";

@@ -12,14 +12,16 @@
  *
  *   0 version | 1 flags | 2 num_rkeys | 3 log2(chunk) | 4 num_slots | 5 gpu
  *   6 zero (2) | 8 incarnation (8) | 16 base (8) | 24 length (8)
- *   32 CRC-32 of the above (4)
- *   36 slots (4 each): rkeys, then zeros | CRC-32 of the slots (4)
+ *   32 address of the GPU's flush page (8) | 40 its rkey (4)
+ *   44 check sum of the above (4)
+ *   48 slots (4 each): rkeys, then zeros | check sum of the slots (4)
  *
  * UCX does not say how long the bytes are: the first sum is looked at before num_slots
  * is believed. Both catch keys that were cut or changed on the way, not forged ones.
  *
- * The gpu says which GPU of the owner the memory is of: who wrote to several of them
- * reads from each.
+ * Memory of a GPU names the GPU, and a page of that GPU which stays registered as long
+ * as its owner lives: who wrote to the memory reads from the page to know that the
+ * writes have arrived (rdma_gpu_page.h).
  *
  * The incarnation is a number the owner drew when it opened the device: a key of an
  * earlier process at the same address is told from one of its successor.
@@ -28,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MUCT_RDMA_KEY_VERSION 2
+#define MUCT_RDMA_KEY_VERSION 3
 
 /** Most keys of one region: UCP allows 255 bytes in all */
 #define MUCT_RDMA_KEY_MAX_RKEYS 32
@@ -37,16 +39,13 @@
 #define MUCT_RDMA_KEY_ONE_CHUNK 63
 
 /** GPUs of an owner that are told apart: their numbers are below this */
-#define MUCT_RDMA_KEY_NUM_GPUS 63
-
-/** Instead of the number: nobody knows which GPU it is */
-#define MUCT_RDMA_KEY_GPU_UNKNOWN 63
+#define MUCT_RDMA_KEY_NUM_GPUS 64
 
 /** Bytes of a packed key with room for @a _num_slots keys */
-#define MUCT_RDMA_KEY_PACKED_SIZE(_num_slots) (40 + 4 * (size_t)(_num_slots))
+#define MUCT_RDMA_KEY_PACKED_SIZE(_num_slots) (52 + 4 * (size_t)(_num_slots))
 
 enum {
-    MUCT_RDMA_KEY_FLAG_GPU = 1 << 0 /**< The memory is a GPU's */
+    MUCT_RDMA_KEY_FLAG_GPU = 1 << 0 /**< A GPU's memory; gpu and the page are set */
 };
 
 typedef struct muct_rdma_key {
@@ -56,7 +55,9 @@ typedef struct muct_rdma_key {
     uint8_t flags;       /**< MUCT_RDMA_KEY_FLAG_* */
     uint8_t chunk_shift; /**< log2 of the bytes a key is for */
     uint8_t gpu;         /**< Number of the GPU; 0 for memory of none */
-    uint8_t is_plain;    /**< One key, and no stray; set by @ref muct_rdma_key_unpack */
+    uint8_t is_single;   /**< One rkey; set by @ref muct_rdma_key_unpack */
+    uint32_t page_rkey;
+    uint64_t page_address; /**< Of the GPU's flush page; 0 for memory of none */
     uint32_t rkeys[MUCT_RDMA_KEY_MAX_RKEYS];
     uint8_t num_rkeys; /**< At least 1 */
 } muct_rdma_key_t;
@@ -64,12 +65,12 @@ typedef struct muct_rdma_key {
 /** Why a key is refused; text for messages by @ref muct_rdma_key_strerror. */
 typedef enum {
     MUCT_RDMA_KEY_OK,
-    MUCT_RDMA_KEY_SHORT,    /**< Fewer bytes than a key has */
-    MUCT_RDMA_KEY_VERSION_, /**< Packed by another version */
-    MUCT_RDMA_KEY_SUM,      /**< Cut or changed on the way */
-    MUCT_RDMA_KEY_COUNT,    /**< Number of keys and length do not fit together */
-    MUCT_RDMA_KEY_RANGE,    /**< The region wraps around the address space */
-    MUCT_RDMA_KEY_NO_GPU    /**< There is no GPU of that number */
+    MUCT_RDMA_KEY_SHORT,         /**< Fewer bytes than a key has */
+    MUCT_RDMA_KEY_OTHER_VERSION, /**< Packed by another version */
+    MUCT_RDMA_KEY_SUM,           /**< Cut or changed on the way */
+    MUCT_RDMA_KEY_COUNT,         /**< Number of keys and length do not fit together */
+    MUCT_RDMA_KEY_RANGE,         /**< The region wraps around the address space */
+    MUCT_RDMA_KEY_NO_GPU         /**< There is no GPU of that number */
 } muct_rdma_key_result_t;
 
 /** Pack into MUCT_RDMA_KEY_PACKED_SIZE(num_slots) bytes; key->num_rkeys or more slots.
@@ -89,13 +90,6 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
 
 /** Text of a result, never NULL. */
 const char *muct_rdma_key_strerror(muct_rdma_key_result_t result);
-
-/** Whether the memory is of a GPU, and nobody knows of which. */
-static inline int muct_rdma_key_is_stray(const muct_rdma_key_t *key)
-{
-    return (key->flags & MUCT_RDMA_KEY_FLAG_GPU) &&
-           (key->gpu == MUCT_RDMA_KEY_GPU_UNKNOWN);
-}
 
 /** Whether [address, address + length) is inside the key's region. */
 static inline int muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t address,

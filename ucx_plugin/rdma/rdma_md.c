@@ -35,6 +35,12 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      "dma-buf path is slower than peer memory.",
      ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
 
+    {"GPU_FLUSH", "y",
+     "Let peers flush their writes to our GPUs: a page of each GPU is registered for\n"
+     "them to read, and the end of their flush says that the GPU sees the bytes. n\n"
+     "saves a read a flush where the network device does it by itself.",
+     ucs_offsetof(muct_rdma_md_config_t, gpu_flush), UCS_CONFIG_TYPE_BOOL},
+
     {"RELAXED_ORDERING", "n",
      "Register memory for relaxed PCIe ordering: y or n. Faster between some hosts "
      "and\n"
@@ -196,6 +202,7 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
     md->num_rkeys = muct_rdma_md_num_rkeys(md->chunk_shift);
     md->rail = muct_rdma_md_rail(config, name);
     md->dmabuf = config->dmabuf;
+    md->has_gpu_flush = config->gpu_flush != 0;
     if (muct_rdma_verbs.reg_dmabuf_mr == NULL) {
         if (config->dmabuf == UCS_YES) {
             muct_error("%s: DMABUF=y, but this libibverbs has no ibv_reg_dmabuf_mr: "
@@ -249,6 +256,7 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
         goto err_dealloc;
     }
 
+    muct_rdma_gpu_pages_init(&md->gpu_pages);
     muct_rdma_async_init(&md->async, md->device.context, md->device.name);
     *md_p = &md->super;
     return UCS_OK;
@@ -267,6 +275,7 @@ static void muct_rdma_md_close(uct_md_h uct_md)
     muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
     int error;
 
+    muct_rdma_gpu_pages_cleanup(&md->gpu_pages);
     muct_rdma_async_cleanup(&md->async);
     ucs_config_release_allow_list(&md->devices, &ucs_config_array_string);
     error = muct_rdma_verbs.dealloc_pd(md->pd);
@@ -304,160 +313,6 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
     attr->rkey_packed_size = MUCT_RDMA_KEY_PACKED_SIZE(md->num_rkeys);
     memcpy(attr->global_id, &md->device.attr.node_guid,
            sizeof(md->device.attr.node_guid));
-    return UCS_OK;
-}
-
-/* ---- memory ---- */
-
-/* Is it a GPU's, and of which? Managed memory may be anywhere: it is of none that could
- * be told. */
-static void muct_rdma_md_find_gpu(const void *address, muct_rdma_mem_params_t *params)
-{
-    muct_gpu_mem_info_t info;
-    const muct_gpu_t *gpu;
-
-    params->gpu = MUCT_RDMA_KEY_GPU_UNKNOWN;
-    if ((muct_gpu_get(&gpu) != UCS_OK) ||
-        (muct_gpu_query(gpu, address, &info) != UCS_OK)) {
-        return;
-    }
-
-    params->is_gpu = true;
-    if ((info.type == UCS_MEMORY_TYPE_ROCM) && (info.device >= 0) &&
-        (info.device < MUCT_RDMA_KEY_NUM_GPUS)) {
-        params->gpu = (uint8_t)info.device;
-    }
-}
-
-/* A dma-buf of ours when the caller gave none; -1 when there is none to be had. */
-static int muct_rdma_md_export_dmabuf(muct_rdma_md_t *md, void *address, size_t length,
-                                      muct_rdma_mem_params_t *params)
-{
-    const muct_gpu_t *gpu;
-    int fd;
-
-    if (!params->is_gpu || (md->dmabuf == UCS_NO) || (muct_gpu_get(&gpu) != UCS_OK) ||
-        (muct_gpu_export_dmabuf(gpu, address, length, &fd, &params->dmabuf_offset) !=
-         UCS_OK)) {
-        return -1;
-    }
-
-    return fd;
-}
-
-static ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
-                                     muct_rdma_mem_params_t *params,
-                                     muct_rdma_mem_t **mem_p)
-{
-    bool is_quiet = params->is_quiet;
-    ucs_status_t status;
-
-    if (params->dmabuf_fd < 0) {
-        if (params->is_gpu && (md->dmabuf == UCS_YES)) {
-            muct_error("GPU memory %p length %zu has no dma-buf and DMABUF=y: the "
-                       "kernel or the GPU's driver does not export it",
-                       address, length);
-            return UCS_ERR_UNSUPPORTED;
-        }
-        return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
-    }
-
-    params->is_quiet = is_quiet || (md->dmabuf == UCS_TRY);
-    status = muct_rdma_mem_create(md->pd, address, length, params, mem_p);
-    if ((status == UCS_OK) || (md->dmabuf != UCS_TRY)) {
-        return status;
-    }
-
-    muct_debug("%s: dma-buf of %p length %zu was refused, trying peer memory",
-               md->device.name, address, length);
-    params->is_quiet = is_quiet;
-    params->dmabuf_fd = -1;
-    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
-}
-
-static ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
-                                         const uct_md_mem_reg_params_t *params,
-                                         uct_mem_h *memh_p)
-{
-    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
-    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
-    ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
-                                        MEM_TYPE, UCS_MEMORY_TYPE_UNKNOWN);
-    muct_rdma_mem_params_t mem_params;
-    muct_rdma_mem_t *mem = NULL;
-    ucs_status_t status;
-    int fd = -1;
-
-    memset(&mem_params, 0, sizeof(mem_params));
-    mem_params.access = md->access;
-    mem_params.chunk_shift = md->chunk_shift;
-    mem_params.max_chunks = md->num_rkeys;
-    mem_params.is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
-    mem_params.is_gpu =
-        (type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED);
-    mem_params.dmabuf_fd =
-        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
-    mem_params.dmabuf_offset =
-        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_offset, DMABUF_OFFSET, 0);
-
-    if (type != UCS_MEMORY_TYPE_HOST) {
-        muct_rdma_md_find_gpu(address, &mem_params);
-    }
-    if (mem_params.dmabuf_fd < 0) {
-        fd = muct_rdma_md_export_dmabuf(md, address, length, &mem_params);
-        mem_params.dmabuf_fd = fd;
-    }
-
-    status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
-    if (fd >= 0) {
-        close(fd); /* the registration holds the memory */
-    }
-
-    if (status == UCS_OK) {
-        *memh_p = mem;
-    }
-    return status;
-}
-
-static ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
-                                           const uct_md_mem_dereg_params_t *params)
-{
-    unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
-    muct_rdma_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
-
-    (void)uct_md;
-    if (mem == NULL) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    /* every region has keys of its own, and the device refuses them from here on */
-    muct_rdma_mem_destroy(mem);
-    if ((flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) &&
-        (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) &&
-        (params->comp != NULL)) {
-        muct_completion_invoke(params->comp, UCS_OK);
-    }
-
-    return UCS_OK;
-}
-
-static ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh,
-                                           void *address, size_t length,
-                                           const uct_md_mkey_pack_params_t *params,
-                                           void *buffer)
-{
-    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
-    unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
-    muct_rdma_key_t key;
-
-    (void)address;
-    (void)length;
-    if (flags & UCT_MD_MKEY_PACK_FLAG_EXPORT) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    muct_rdma_mem_key(memh, md->incarnation, &key);
-    muct_rdma_key_pack(&key, md->num_rkeys, buffer);
     return UCS_OK;
 }
 

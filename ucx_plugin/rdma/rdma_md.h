@@ -15,17 +15,19 @@
 #include "base/muct_uct_abi.h"
 #include "rdma/rdma_async.h"
 #include "rdma/rdma_device.h"
+#include "rdma/rdma_gpu_page.h"
 #include "rdma/rdma_mr.h"
 
 typedef struct muct_rdma_md_config {
     uct_md_config_t super;
     ucs_config_allow_list_t devices;
     int dmabuf;           /**< ucs_ternary_auto_value_t */
+    int gpu_flush;        /**< Boolean */
     int relaxed_ordering; /**< Boolean */
     size_t max_mr_size;
 } muct_rdma_md_config_t;
 
-typedef struct muct_rdma_md {
+struct muct_rdma_md {
     uct_md_t super;
     muct_rdma_device_t device;
     struct ibv_pd *pd;
@@ -36,8 +38,33 @@ typedef struct muct_rdma_md {
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     int dmabuf;           /**< ucs_ternary_auto_value_t, UCS_NO when it does not work */
     ucs_config_allow_list_t devices;
+    bool has_gpu_flush; /**< Peers may flush their writes to our GPUs */
+    muct_rdma_gpu_pages_t gpu_pages;
     muct_rdma_async_t async;
-} muct_rdma_md_t;
+};
+
+/* ---- registration: rdma_md_mem.c ---- */
+
+/**
+ * Register memory of the host or of a GPU, that by dma-buf or address as the options
+ * say.
+ *
+ * @param [in,out] params  dmabuf_fd is -1 unless the caller has one; changed.
+ * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when DMABUF=y and
+ * there is none.
+ */
+ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                              muct_rdma_mem_params_t *params, muct_rdma_mem_t **mem_p);
+
+ucs_status_t muct_rdma_md_mem_reg(uct_md_h md, void *address, size_t length,
+                                  const uct_md_mem_reg_params_t *params,
+                                  uct_mem_h *memh_p);
+ucs_status_t muct_rdma_md_mem_dereg(uct_md_h md,
+                                    const uct_md_mem_dereg_params_t *params);
+ucs_status_t muct_rdma_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
+                                    size_t length,
+                                    const uct_md_mkey_pack_params_t *params,
+                                    void *buffer);
 
 extern const muct_transport_t muct_rdma_transport;
 

@@ -126,8 +126,7 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
     mem->base = (uint64_t)(uintptr_t)address;
     mem->length = length;
     mem->chunk_shift = params->chunk_shift;
-    mem->is_gpu = params->is_gpu;
-    mem->gpu = params->is_gpu ? params->gpu : 0;
+    mem->page = params->page;
     for (offset = 0; offset < length; offset += part) {
         part = (length - offset < chunk) ? (size_t)(length - offset) : (size_t)chunk;
         mem->mrs[mem->num] =
@@ -157,13 +156,16 @@ void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
                        muct_rdma_key_t *key)
 {
+    const muct_rdma_gpu_page_t *page = mem->page;
     unsigned i;
 
     key->incarnation = incarnation;
     key->base = mem->base;
     key->length = mem->length;
-    key->flags = mem->is_gpu ? MUCT_RDMA_KEY_FLAG_GPU : 0;
-    key->gpu = mem->gpu;
+    key->flags = (page != NULL) ? MUCT_RDMA_KEY_FLAG_GPU : 0;
+    key->gpu = (page != NULL) ? page->gpu : 0;
+    key->page_address = (page != NULL) ? page->address : 0;
+    key->page_rkey = (page != NULL) ? page->rkey : 0;
     key->chunk_shift = (mem->num == 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
     key->num_rkeys = (uint8_t)mem->num;
     for (i = 0; i < mem->num; ++i) {

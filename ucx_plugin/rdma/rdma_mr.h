@@ -21,25 +21,31 @@
 
 #include <stdbool.h>
 
+/** Page of a GPU that peers read from to flush their writes; see rdma_gpu_page.h. */
+typedef struct muct_rdma_gpu_page {
+    uint64_t address;
+    uint32_t rkey;
+    uint8_t gpu; /**< Number the owner's runtime gives it */
+} muct_rdma_gpu_page_t;
+
 typedef struct muct_rdma_mem {
     uint64_t base;
     uint64_t length;
-    uint8_t chunk_shift; /**< log2 of the bytes of a chunk */
-    bool is_gpu;
-    uint8_t gpu;  /**< As in keys */
-    unsigned num; /**< Chunks */
+    uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
+    unsigned num;                     /**< Chunks */
+    const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
     struct ibv_mr *mrs[];
 } muct_rdma_mem_t;
 
 /** How to register. */
 typedef struct muct_rdma_mem_params {
-    int access;          /**< IBV_ACCESS_* */
-    uint8_t chunk_shift; /**< log2 of the most bytes of one key */
-    unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
-    bool is_gpu;         /**< For keys: flush by reading this memory */
-    uint8_t gpu;         /**< For keys: number of the GPU, when it is_gpu */
-    bool is_quiet;       /**< Failure is not said: the caller has another way */
-    int dmabuf_fd;       /**< -1 to register by address */
+    int access;                       /**< IBV_ACCESS_* */
+    uint8_t chunk_shift;              /**< log2 of the most bytes of one key */
+    unsigned max_chunks;              /**< Keys a packed key has room for, 0 for 1 */
+    bool is_gpu;                      /**< It is memory of a GPU */
+    const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
+    bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
+    int dmabuf_fd; /**< -1 to register by address */
     uint64_t dmabuf_offset;
 } muct_rdma_mem_params_t;
 

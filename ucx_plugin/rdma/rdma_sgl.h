@@ -37,7 +37,6 @@ typedef struct muct_rdma_sgl_plan {
     size_t bound;   /**< Most work requests it may need */
     size_t piece;   /**< Most bytes of a work request */
     bool is_plain;  /**< Each block fits one work request, under one key a side */
-    bool has_stray; /**< A write to memory that may need reads between its blocks */
     size_t run_end; /**< Blocks before it are under the keys of the first */
     uct_completion_t *comp; /**< May be NULL */
 } muct_rdma_sgl_plan_t;

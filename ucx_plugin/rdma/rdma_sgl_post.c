@@ -81,19 +81,16 @@ static bool muct_rdma_sgl_begin_wr(muct_rdma_sgl_writer_t *writer,
 {
     struct ibv_send_wr *wr;
 
-    do {
-        if (!muct_rdma_sgl_next_chan(writer)) {
-            return false;
-        }
-    } while ((writer->opcode == IBV_WR_RDMA_WRITE) &&
-             !muct_rdma_chan_admits(writer->chan, key));
+    if (!muct_rdma_sgl_next_chan(writer)) {
+        return false;
+    }
 
     wr = muct_rdma_sq_begin(&writer->chan->sq, writer->opcode);
     wr->num_sge = 0;
     wr->wr.rdma.remote_addr = remote;
     wr->wr.rdma.rkey = key->rkeys[muct_rdma_key_chunk(key, remote)];
     if (writer->opcode == IBV_WR_RDMA_WRITE) {
-        muct_rdma_chan_wrote(writer->chan, key, remote, wr->wr.rdma.rkey);
+        muct_rdma_chan_wrote(writer->chan, key);
     }
     writer->wr = wr;
     writer->key = key;
@@ -276,8 +273,7 @@ static inline size_t muct_rdma_sgl_put_run(muct_rdma_sgl_writer_t *writer,
 
     i = muct_rdma_sgl_fill_run(writer, sgl, i, room);
     if (writer->opcode == IBV_WR_RDMA_WRITE) {
-        muct_rdma_chan_wrote(writer->chan, key, writer->wr->wr.rdma.remote_addr,
-                             key->rkeys[0]);
+        muct_rdma_chan_wrote(writer->chan, key);
     }
     return i;
 }

@@ -24,6 +24,8 @@ static void setup(void)
     key.flags = MUCT_RDMA_KEY_FLAG_GPU;
     key.chunk_shift = 12;
     key.gpu = 7;
+    key.page_address = 0x7f00deadb0c0u;
+    key.page_rkey = 0x55;
     key.num_rkeys = 3;
     key.rkeys[0] = 0x100;
     key.rkeys[1] = 0xffffffff;
@@ -43,13 +45,15 @@ END_TEST
 
 START_TEST(key_bytes_do_not_change_between_releases)
 {
-    ck_assert_uint_eq(packed[0], 2);
+    ck_assert_uint_eq(packed[0], 3);
     ck_assert_uint_eq(packed[5], 7);
     ck_assert_uint_eq(packed[8], 0x88);
     ck_assert_uint_eq(packed[15], 0x11);
     ck_assert_uint_eq(packed[17], 0x10);
-    ck_assert_uint_eq(packed[36 + 4], 0xff);
-    ck_assert_uint_eq(PACKED, 56);
+    ck_assert_uint_eq(packed[32], 0xc0);
+    ck_assert_uint_eq(packed[40], 0x55);
+    ck_assert_uint_eq(packed[48 + 4], 0xff);
+    ck_assert_uint_eq(PACKED, 68);
 }
 END_TEST
 
@@ -99,38 +103,11 @@ START_TEST(key_without_sense_is_refused_with_a_reason)
     ck_assert_str_ne(muct_rdma_key_strerror(MUCT_RDMA_KEY_RANGE), "unknown reason");
 
     setup();
-    key.gpu = MUCT_RDMA_KEY_GPU_UNKNOWN + 1;
+    key.gpu = MUCT_RDMA_KEY_NUM_GPUS;
     muct_rdma_key_pack(&key, SLOTS, packed);
     ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other),
                      MUCT_RDMA_KEY_NO_GPU);
     ck_assert_str_ne(muct_rdma_key_strerror(MUCT_RDMA_KEY_NO_GPU), "unknown reason");
-}
-END_TEST
-
-/* What has no number may be anywhere; it is told from memory of the host by its flag.
- */
-START_TEST(key_without_a_known_gpu_is_a_stray)
-{
-    muct_rdma_key_t other;
-
-    key.length = 4096;
-    key.num_rkeys = 1;
-    muct_rdma_key_pack(&key, SLOTS, packed);
-    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_OK);
-    ck_assert(!muct_rdma_key_is_stray(&other));
-    ck_assert(other.is_plain);
-
-    key.gpu = MUCT_RDMA_KEY_GPU_UNKNOWN;
-    muct_rdma_key_pack(&key, SLOTS, packed);
-    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_OK);
-    ck_assert(muct_rdma_key_is_stray(&other));
-    ck_assert(!other.is_plain);
-
-    key.flags = 0;
-    muct_rdma_key_pack(&key, SLOTS, packed);
-    ck_assert_int_eq(muct_rdma_key_unpack(packed, PACKED, &other), MUCT_RDMA_KEY_OK);
-    ck_assert(!muct_rdma_key_is_stray(&other));
-    ck_assert(other.is_plain);
 }
 END_TEST
 
@@ -297,7 +274,6 @@ int main(void)
     tcase_add_test(tcase, every_changed_bit_of_a_key_is_refused);
     tcase_add_test(tcase, key_cut_anywhere_is_refused);
     tcase_add_test(tcase, key_without_sense_is_refused_with_a_reason);
-    tcase_add_test(tcase, key_without_a_known_gpu_is_a_stray);
     tcase_add_test(tcase, key_covers_its_region_and_nothing_else);
     tcase_add_test(tcase, chunks_meet_at_their_borders);
     tcase_add_test(tcase, device_address_comes_back_as_it_was);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Registration: what memory it is, and by which way the device gets to it.
+ */
+
+#include "rdma/rdma_md.h"
+
+#include "base/muct_gpu.h"
+#include "base/muct_log.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Is it a GPU's? Then find the page that peers read from to flush their writes to it.
+ */
+static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
+                                           muct_rdma_mem_params_t *params)
+{
+    muct_gpu_mem_info_t info = {.device = -1};
+    const muct_gpu_t *gpu;
+    ucs_status_t status;
+
+    if (muct_gpu_get(&gpu) == UCS_OK) {
+        status = muct_gpu_query(gpu, address, &info);
+        params->is_gpu |= (status == UCS_OK);
+        if ((status != UCS_OK) && (gpu->num_devices == 1)) {
+            info.device = 0;
+        }
+    }
+
+    if (!params->is_gpu || !md->has_gpu_flush) {
+        return UCS_OK;
+    }
+
+    status = muct_rdma_gpu_pages_get(md, info.device, params->is_quiet, &params->page);
+    if (status == UCS_ERR_UNSUPPORTED) {
+        ucs_log(params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
+                "GPU memory %p: the runtime says it is of GPU %d, expected 0 to %d, so "
+                "peers could not flush their writes to it; UCX_MORI_RDMA_GPU_FLUSH=n "
+                "goes without",
+                address, info.device, MUCT_RDMA_KEY_NUM_GPUS - 1);
+    }
+
+    return status;
+}
+
+/* By dma-buf, then, where both ways are allowed, by address. */
+static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
+                                            size_t length,
+                                            muct_rdma_mem_params_t *params,
+                                            muct_rdma_mem_t **mem_p)
+{
+    bool is_quiet = params->is_quiet;
+    ucs_status_t status;
+
+    params->is_quiet = is_quiet || (md->dmabuf == UCS_TRY);
+    status = muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    if ((status == UCS_OK) || (md->dmabuf != UCS_TRY)) {
+        return status;
+    }
+
+    muct_debug("%s: dma-buf of %p length %zu was refused, trying peer memory",
+               md->device.name, address, length);
+    params->is_quiet = is_quiet;
+    params->dmabuf_fd = -1;
+    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+}
+
+ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                              muct_rdma_mem_params_t *params, muct_rdma_mem_t **mem_p)
+{
+    const muct_gpu_t *gpu;
+    ucs_status_t status;
+    int fd;
+
+    if (params->dmabuf_fd >= 0) {
+        return muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
+    }
+
+    if (params->is_gpu && (md->dmabuf != UCS_NO) && (muct_gpu_get(&gpu) == UCS_OK) &&
+        (muct_gpu_export_dmabuf(gpu, address, length, &fd, &params->dmabuf_offset) ==
+         UCS_OK)) {
+        params->dmabuf_fd = fd;
+        status = muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
+        close(fd); /* the registration holds the memory */
+        return status;
+    }
+
+    if (params->is_gpu && (md->dmabuf == UCS_YES)) {
+        muct_error("GPU memory %p length %zu has no dma-buf and DMABUF=y: the "
+                   "kernel or the GPU's driver does not export it",
+                   address, length);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+}
+
+ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
+                                  const uct_md_mem_reg_params_t *params,
+                                  uct_mem_h *memh_p)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
+    ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
+                                        MEM_TYPE, UCS_MEMORY_TYPE_UNKNOWN);
+    muct_rdma_mem_params_t mem_params = {
+        .access = md->access,
+        .chunk_shift = md->chunk_shift,
+        .max_chunks = md->num_rkeys,
+        .is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0,
+        .is_gpu =
+            (type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED),
+    };
+    muct_rdma_mem_t *mem = NULL;
+    ucs_status_t status = UCS_OK;
+
+    mem_params.dmabuf_fd =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
+    mem_params.dmabuf_offset =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_offset, DMABUF_OFFSET, 0);
+    if (type != UCS_MEMORY_TYPE_HOST) {
+        status = muct_rdma_md_find_page(md, address, &mem_params);
+    }
+    if (status == UCS_OK) {
+        status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
+    }
+    if (status == UCS_OK) {
+        *memh_p = mem;
+    }
+
+    return status;
+}
+
+ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
+                                    const uct_md_mem_dereg_params_t *params)
+{
+    unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+
+    (void)uct_md;
+    if (mem == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    /* every region has keys of its own, and the device refuses them from here on */
+    muct_rdma_mem_destroy(mem);
+    if ((flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) &&
+        (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) &&
+        (params->comp != NULL)) {
+        muct_completion_invoke(params->comp, UCS_OK);
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *address,
+                                    size_t length,
+                                    const uct_md_mkey_pack_params_t *params,
+                                    void *buffer)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_key_t key;
+
+    (void)address;
+    (void)length;
+    if (flags & UCT_MD_MKEY_PACK_FLAG_EXPORT) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    muct_rdma_mem_key(memh, md->incarnation, &key);
+    muct_rdma_key_pack(&key, md->num_rkeys, buffer);
+    return UCS_OK;
+}
