@@ -352,6 +352,27 @@ static void parts_of_one_allocation_have_their_own_keys(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "%d overlapping parts", NUM_PARTS);
 }
 
+/* An allocator gives the same address again; the handle may be the same, too. */
+static void memory_allocated_again_is_written_anew(ct_t *ct)
+{
+    ct_piece_t piece = {.length = CT_KEY_SPACE};
+    ct_remote_t first, second;
+    ct_mem_t local;
+
+    ct_key_open(ct, CT_PUT_ZCOPY, &local, &first, 0);
+    ck_assert_int_eq(ct_do(ct, CT_PUT_ZCOPY, &local, &first, &piece, 1), UCS_OK);
+    ct_remote_destroy(ct, &first);
+    ct_remote_create(ct, CT_KEY_SPACE, 0, &second);
+    ct_cmd(ct, CT_CMD_FILL, second.region, 0, CT_KEY_SPACE, 2, 0);
+    ck_assert_int_eq(ct_do(ct, CT_PUT_ZCOPY, &local, &second, &piece, 1), UCS_OK);
+    ck_assert_uint_eq(
+        ct_cmd(ct, CT_CMD_CHECK, second.region, 0, CT_KEY_SPACE, 1, 0)->a[0],
+        CT_KEY_SPACE);
+    snprintf(ct->covered, sizeof(ct->covered), "%s address",
+             (second.addr == first.addr) ? "the same" : "another");
+    ct_key_close(ct, &local, &second);
+}
+
 static void impossible_registration_is_an_error(ct_t *ct)
 {
     uct_md_mem_reg_params_t reg = {
@@ -393,6 +414,8 @@ const ct_case_t ct_cases_key[] = {
     {"freed_memory_is_never_somebody_elses",
      .traits = CT_TRAIT_RKEY | CT_TRAIT_CHECKED_KEYS,
      .run = freed_memory_is_never_somebody_elses},
+    {"memory_allocated_again_is_written_anew", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
+     .traits = CT_TRAIT_RKEY, .run = memory_allocated_again_is_written_anew},
     {"parts_of_one_allocation_have_their_own_keys",
      .traits = CT_TRAIT_RKEY | CT_TRAIT_REG,
      .run = parts_of_one_allocation_have_their_own_keys},

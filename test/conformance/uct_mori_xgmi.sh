@@ -2,14 +2,14 @@
 # Our lane inside a node, on GPU memory of the HIP runtime on the CPU: a process for
 # each case; all cases over one connection; queues so short that they fill; copies by
 # the copy engines alone; each piece of work so slow that much is in flight. With the
-# rules of three releases of the runtime.
+# rules of three releases of the runtime, once with all that the release does (docs/hipcpu.md).
 set -eu
 here=$(dirname "$0")
 run() {
     sh "$here/run.sh" mori_xgmi "$@"
 }
 run "$@"
-HIPCPU_VERSION=7.0 run -1 "$@"
+HIPCPU_VERSION=7.0 HIPCPU_RULES=amd HSA_ENABLE_IPC_MODE_LEGACY=0 run -1 "$@"
 HIPCPU_VERSION=5.7 UCX_MORI_XGMI_LISTS=2 UCX_MORI_XGMI_LIST_SIZE=64 UCX_MORI_XGMI_SEGS=2 run -1 "$@"
 HIPCPU_VERSION=7.0 UCX_MORI_XGMI_KERNEL=n run -1 "$@"
 HIPCPU_DELAY=300 run -1 "$@"

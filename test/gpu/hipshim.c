@@ -411,6 +411,16 @@ hipError_t hipExtGetLinkTypeAndHopCount(int device1, int device2, uint32_t *type
     return hipSuccess;
 }
 
+/* The numbers of the attributes are the same. */
+hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr)
+{
+    int error = hipshim_enter();
+
+    return hipshim_result((error != hipSuccess) ? error
+                                                : cu.pointer_get_attribute(
+                                                      data, attribute, (uintptr_t)ptr));
+}
+
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
 {
     cu_ptr_t addr = (uintptr_t)ptr;

@@ -66,6 +66,7 @@ static void owner_export(const muct_gpu_t *gpu, uint64_t self, size_t length,
     key->length = length;
     key->base = (uintptr_t)memory;
     key->alloc_length = length;
+    key->buffer_id = muct_gpu_buffer_id(gpu, memory);
     memcpy(key->handle, &handle, sizeof(key->handle));
     answer->status = muct_xgmi_slot_alloc(&key->slot, &key->generation);
 }

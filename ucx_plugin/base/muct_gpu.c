@@ -252,6 +252,20 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
     return UCS_OK;
 }
 
+uint64_t muct_gpu_buffer_id(const muct_gpu_t *gpu, const void *ptr)
+{
+    uint64_t id = 0; /* AMD writes 32 bits, others 64 */
+
+    if ((gpu->pointer_get_attribute == NULL) ||
+        (muct_gpu_forget(gpu, gpu->pointer_get_attribute(
+                                  &id, MUCT_HIP_POINTER_BUFFER_ID, (void *)ptr)) !=
+         MUCT_HIP_SUCCESS)) {
+        return 0;
+    }
+
+    return id;
+}
+
 muct_gpu_place_t muct_gpu_place(const muct_gpu_t *gpu, const void *ptr, int *device_p)
 {
     muct_hip_pointer_attribute_t attr = {0};

@@ -57,7 +57,8 @@ enum {
     MUCT_HIP_HOST_MAPPED = 2,
     MUCT_HIP_HOST_COHERENT = 0x40000000,
     MUCT_HIP_HOST_REGISTER_PORTABLE = 1,
-    MUCT_HIP_CAPTURE_RELAXED = 2
+    MUCT_HIP_CAPTURE_RELAXED = 2,
+    MUCT_HIP_POINTER_BUFFER_ID = 7
 };
 
 typedef struct muct_hip_ipc_mem_handle {
@@ -148,6 +149,8 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
 #define MUCT_HIP_OPTIONAL(X)                                                           \
     X(thread_exchange_stream_capture_mode, int, "hipThreadExchangeStreamCaptureMode",  \
       (int *mode))                                                                     \
+    X(pointer_get_attribute, int, "hipPointerGetAttribute",                            \
+      (void *data, int attribute, void *ptr))                                          \
     X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
@@ -221,6 +224,15 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
  */
 ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
                             muct_gpu_mem_info_t *info);
+
+
+/**
+ * A number that this allocation has, and that none had before it in this process. Its
+ * address and size come again when memory is freed and allocated.
+ *
+ * @return The number, or 0 where the runtime cannot tell.
+ */
+uint64_t muct_gpu_buffer_id(const muct_gpu_t *gpu, const void *ptr);
 
 
 /**

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Byte layout, little endian. Bump the version with any change. */
-#define MUCT_XGMI_KEY_VERSION 1
+#define MUCT_XGMI_KEY_VERSION 2
 
 enum {
     MUCT_XGMI_KEY_AT_VERSION = 0,
@@ -20,13 +20,14 @@ enum {
     MUCT_XGMI_KEY_AT_GENERATION = 48,
     MUCT_XGMI_KEY_AT_RESERVED = 52,
     MUCT_XGMI_KEY_AT_HANDLE = 56,
-    MUCT_XGMI_KEY_AT_CHECKSUM = 120,
-    MUCT_XGMI_KEY_AT_END = 128
+    MUCT_XGMI_KEY_AT_BUFFER_ID = 120,
+    MUCT_XGMI_KEY_AT_CHECKSUM = 128,
+    MUCT_XGMI_KEY_AT_END = 136
 };
 
 _Static_assert((int)MUCT_XGMI_KEY_AT_END == MUCT_XGMI_KEY_PACKED_SIZE, "key size");
 _Static_assert((int)MUCT_XGMI_KEY_AT_HANDLE + MUCT_XGMI_HANDLE_SIZE ==
-                   (int)MUCT_XGMI_KEY_AT_CHECKSUM,
+                   (int)MUCT_XGMI_KEY_AT_BUFFER_ID,
                "handle size");
 
 
@@ -92,6 +93,7 @@ void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer)
     muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, key->alloc_length, 8);
     muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_GENERATION, key->generation, 4);
     memcpy(p + MUCT_XGMI_KEY_AT_HANDLE, key->handle, MUCT_XGMI_HANDLE_SIZE);
+    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_BUFFER_ID, key->buffer_id, 8);
     muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_CHECKSUM, muct_xgmi_key_checksum(p), 8);
 }
 
@@ -122,6 +124,7 @@ ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
     k.base = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_BASE, 8);
     k.alloc_length = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, 8);
     k.generation = (uint32_t)muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_GENERATION, 4);
+    k.buffer_id = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_BUFFER_ID, 8);
     memcpy(k.handle, p + MUCT_XGMI_KEY_AT_HANDLE, MUCT_XGMI_HANDLE_SIZE);
     if (!muct_xgmi_key_is_sane(&k)) {
         return UCS_ERR_INVALID_PARAM;
@@ -152,6 +155,9 @@ int muct_xgmi_key_compare(const muct_xgmi_key_t *key1, const muct_xgmi_key_t *ke
     }
     if (result == 0) {
         result = muct_xgmi_key_compare_u64(key1->length, key2->length);
+    }
+    if (result == 0) {
+        result = muct_xgmi_key_compare_u64(key1->buffer_id, key2->buffer_id);
     }
     if (result == 0) {
         result = memcmp(key1->handle, key2->handle, MUCT_XGMI_HANDLE_SIZE);

@@ -8,10 +8,10 @@
  * The remote key of GPU memory as bytes, and nothing else: no state, no calls.
  *
  * A key names the process incarnation that owns the memory, the allocation (base,
- * length, IPC handle), the registered part of it, and the slot of the owner's control
- * page that says whether the key still holds (see xgmi_peer.h). A checksum guards the
- * whole, because a wrong byte in the handle would otherwise be the GPU driver's to
- * find.
+ * length, IPC handle, number), the registered part of it, and the slot of the owner's
+ * control page that says whether the key still holds (see xgmi_peer.h). A checksum
+ * guards the whole, because a wrong byte in the handle would otherwise be the GPU
+ * driver's to find.
  */
 
 #include <ucs/type/status.h>
@@ -23,7 +23,7 @@
 #define MUCT_XGMI_HANDLE_SIZE 64
 
 /** Bytes of a packed key */
-#define MUCT_XGMI_KEY_PACKED_SIZE 128
+#define MUCT_XGMI_KEY_PACKED_SIZE 136
 
 
 /** Who can use the memory a key names */
@@ -41,6 +41,7 @@ typedef struct muct_xgmi_key {
     uint64_t length;       /**< Bytes of the registered part */
     uint64_t base;         /**< Start of the allocation, owner's address */
     uint64_t alloc_length; /**< Bytes of the allocation */
+    uint64_t buffer_id;    /**< Allocation; 0: unknown. Handles may come again */
     uint32_t slot;         /**< Slot in the owner's control page */
     uint32_t generation;   /**< Value of that slot while the key holds */
     uint16_t device;       /**< Owner's ordinal of the device */

@@ -29,6 +29,7 @@ typedef struct muct_xgmi_map_region {
     int is_dropped; /* not in a bucket */
     unsigned refs;
     void *mapped;
+    uint64_t buffer_id;
     unsigned char handle[MUCT_XGMI_HANDLE_SIZE];
 } muct_xgmi_map_region_t;
 
@@ -219,6 +220,7 @@ static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *pe
     region->device = device;
     region->super.base = key->base;
     region->super.length = key->alloc_length;
+    region->buffer_id = key->buffer_id;
     memcpy(region->handle, key->handle, sizeof(region->handle));
     status = muct_xgmi_map_open(map, peer, key, region);
     if (status != UCS_OK) {
@@ -248,7 +250,8 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
     bucket = muct_xgmi_map_bucket(map, key->owner, key->base, device);
     for (region = *bucket; region != NULL; region = region->next) {
         if ((region->owner == key->owner) && (region->super.base == key->base) &&
-            (region->device == device) && (region->super.length == key->alloc_length) &&
+            (region->device == device) && (region->buffer_id == key->buffer_id) &&
+            (region->super.length == key->alloc_length) &&
             !memcmp(region->handle, key->handle, sizeof(region->handle))) {
             break;
         }

@@ -14,8 +14,8 @@
  *
  * Identity. A mapping is found by (peer incarnation, allocation, local device), never
  * by the remote address alone: two peers may export the same virtual address, and a
- * peer may free an allocation and get another one at the same place, which has another
- * handle.
+ * peer may free an allocation and get another one at the same place. Its handle may be
+ * the same then, its buffer id is not.
  *
  * Lifetime. A region handed out by muct_xgmi_map_get() stays mapped until the matching
  * muct_xgmi_map_put(). The caller keeps it for as long as a copy that uses it may be in

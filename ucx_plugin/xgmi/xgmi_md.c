@@ -362,6 +362,7 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
 
     key->base = info.base;
     key->alloc_length = info.length;
+    key->buffer_id = muct_gpu_buffer_id(md->gpu, (void *)info.base);
     key->device = (uint16_t)info.device;
     memcpy(key->handle, &handle, sizeof(key->handle));
     return UCS_OK;
@@ -374,6 +375,7 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem,
     ucs_status_t status;
 
     if (mem->has_slot && (mem->base == key->base) &&
+        (mem->buffer_id == key->buffer_id) &&
         (mem->alloc_length == key->alloc_length)) {
         return UCS_OK;
     }
@@ -392,6 +394,7 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem,
     mem->has_slot = 1;
     mem->base = key->base;
     mem->alloc_length = key->alloc_length;
+    mem->buffer_id = key->buffer_id;
     return UCS_OK;
 }
 

@@ -60,6 +60,7 @@ typedef struct muct_xgmi_mem {
     uint32_t generation;
     uint64_t base;         /**< The exported allocation, when there is a slot */
     uint64_t alloc_length; /**< Bytes of that */
+    uint64_t buffer_id;    /**< Which it is; 0: unknown */
 } muct_xgmi_mem_t;
 
 

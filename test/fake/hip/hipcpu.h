@@ -26,6 +26,7 @@
  *                         measuring the host's share
  *   HIPCPU_INLINE=1       work is done inside the call that submits it
  *   HIPCPU_DELAY=USEC     every piece of work takes so much longer
+ *   HIPCPU_IPC_TIMEOUT=10000  milliseconds that an exporter is asked (rule ipc-server)
  *   HIPCPU_HOLD=FILE      no stream works while FILE exists
  *   HIPCPU_GUARD=1        the CPU may not touch device memory: SIGSEGV
  *   HIPCPU_FAIL=LIST      faults as with hipcpu_fail(): "hipMalloc:3:2,..." makes

@@ -74,6 +74,9 @@ enum {
     HIPCPU_V6_MEMORY_MANAGED = 3
 };
 
+/** hipPointer_attribute */
+enum { HIP_POINTER_ATTRIBUTE_BUFFER_ID = 7 };
+
 /** hipDeviceAttribute_t as of ROCm 6 */
 enum {
     hipDeviceAttributeAsyncEngineCount = 2,
@@ -166,6 +169,7 @@ hipError_t hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned f
 hipError_t hipMemGetInfo(size_t *available, size_t *total);
 hipError_t hipMemGetAddressRange(void **base, size_t *size, void *ptr);
 hipError_t hipMemPtrGetInfo(void *ptr, size_t *size);
+hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr);
 
 /* other processes, other devices */

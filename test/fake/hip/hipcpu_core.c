@@ -156,6 +156,8 @@ static void hipcpu_configure(void)
     hipcpu_config.is_inline = hipcpu_env_number("HIPCPU_INLINE", 0) != 0;
     hipcpu_config.is_guarded = hipcpu_env_number("HIPCPU_GUARD", 0) != 0;
     hipcpu_config.delay_us = (unsigned)hipcpu_env_number("HIPCPU_DELAY", 0);
+    hipcpu_config.ipc_timeout_ms =
+        (unsigned)hipcpu_env_number("HIPCPU_IPC_TIMEOUT", 10000);
     hipcpu_config.hold_file = getenv("HIPCPU_HOLD");
     hipcpu_read_faults();
 }

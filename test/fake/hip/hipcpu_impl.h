@@ -41,6 +41,7 @@ typedef struct hipcpu_config {
     bool is_inline;
     bool is_guarded;
     unsigned delay_us;
+    unsigned ipc_timeout_ms;
     const char *hold_file;
     const char *arch; /**< Such as "gfx942" */
 } hipcpu_config_t;
@@ -109,6 +110,7 @@ typedef struct hipcpu_range {
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
+    unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */
     ino_t ino;

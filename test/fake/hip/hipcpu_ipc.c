@@ -9,19 +9,26 @@
  * inode behind it, so that a handle outlives neither its memory nor its process,
  * and that nothing is left behind by a process that is killed. /proc/self tells
  * the process number that holds in the mounted /proc, also in a PID namespace.
+ *
+ * By the rule ipc-address the driver's part names the exporter's address instead, and
+ * opening takes what is there by then; by ipc-server the exporter has to answer.
  */
 
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HIPCPU_IPC_MAGIC 0x55504368u
+#define HIPCPU_IPC_ADDRESS 0x41504368u
 #define HIPCPU_DMABUF_FD 1 /* hipMemRangeHandleTypeDmaBufFd */
 #define HIPCPU_HSA_INVALID_ARG 0x1001
 #define HIPCPU_HSA_INVALID_ALLOC 0x1008
@@ -32,7 +39,7 @@ typedef struct hipcpu_handle {
     int32_t proc;
     int32_t fd;
     int32_t device; /* number on the machine */
-    uint64_t ino;
+    uint64_t ino;   /* or the address */
     uint64_t dev;
     uint64_t size;
     uint64_t offset;
@@ -100,28 +107,85 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
     packed.size = range.size;
     packed.offset = (uintptr_t)ptr - range.base;
     packed.pid = (int32_t)getpid();
+    if (hipcpu_rule(HIPCPU_RULE_IPC_ADDRESS)) {
+        packed.magic = HIPCPU_IPC_ADDRESS;
+        packed.ino = range.base;
+        packed.fd = 0;
+        packed.dev = 0;
+    }
     memcpy(handle, &packed, sizeof(packed));
     return hipSuccess;
 }
 
-/* The memory a handle names, if it still is that memory. */
-static int hipcpu_ipc_attach(const hipcpu_handle_t *handle)
+/* The inode behind an address of a process, 0: none. */
+static ino_t hipcpu_ipc_inode_at(int proc, uint64_t address)
 {
+    unsigned long begin, end, ino, found = 0;
+    char path[64], line[512];
+    FILE *maps;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", proc);
+    maps = fopen(path, "re");
+    while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
+        if ((sscanf(line, "%lx-%lx %*s %*s %*s %lu", &begin, &end, &ino) == 3) &&
+            (begin <= address) && (address < end)) {
+            found = ino;
+            break;
+        }
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return found;
+}
+
+/* Open what a process has mapped at an address, by one of its descriptors. */
+static int hipcpu_ipc_open_address(int proc, uint64_t address)
+{
+    ino_t ino = hipcpu_ipc_inode_at(proc, address);
+    const struct dirent *entry;
     char path[64];
     struct stat info;
+    int fd = -1;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", proc);
+    dir = (ino == 0) ? NULL : opendir(path);
+    while ((dir != NULL) && (fd < 0) && ((entry = readdir(dir)) != NULL)) {
+        if ((fstatat(dirfd(dir), entry->d_name, &info, 0) == 0) &&
+            (info.st_ino == ino)) {
+            fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return fd;
+}
+
+/* The memory a handle names, if it still is that memory. */
+static int hipcpu_ipc_attach(const hipcpu_handle_t *handle, struct stat *info)
+{
+    bool is_address = (handle->magic == HIPCPU_IPC_ADDRESS);
+    char path[64];
     int fd;
 
-    if (handle->magic != HIPCPU_IPC_MAGIC) {
+    if (!is_address && (handle->magic != HIPCPU_IPC_MAGIC)) {
         return -1;
     }
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->proc, handle->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (is_address) {
+        fd = hipcpu_ipc_open_address(handle->proc, handle->ino);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->proc, handle->fd);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+    }
     if (fd < 0) {
         return -1;
     }
-    if ((fstat(fd, &info) != 0) || (info.st_ino != handle->ino) ||
-        (info.st_dev != handle->dev) || ((uint64_t)info.st_size < handle->size) ||
-        (handle->offset >= handle->size)) {
+    if ((fstat(fd, info) != 0) ||
+        (!is_address &&
+         ((info->st_ino != handle->ino) || (info->st_dev != handle->dev))) ||
+        ((uint64_t)info->st_size < handle->size) || (handle->offset >= handle->size)) {
         close(fd);
         return -1;
     }
@@ -135,38 +199,97 @@ static bool hipcpu_range_ref(hipcpu_range_t *range, void *arg)
     return false;
 }
 
-static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, hipcpu_range_t *range)
+static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
+                           const struct stat *info, hipcpu_range_t *range)
 {
-    int fd = hipcpu_ipc_attach(handle);
-    bool is_mapped;
-
-    if (fd < 0) {
-        return false;
-    }
-
     *range = (hipcpu_range_t){.size = handle->size,
                               .kind = HIPCPU_IMPORTED,
                               .device = hipcpu_device_current(),
                               .fd = -1,
                               .refs = 1,
-                              .dev = handle->dev,
-                              .ino = handle->ino};
+                              .dev = info->st_dev,
+                              .ino = info->st_ino};
     range->mapped = (handle->size + HIPCPU_PAGE_SIZE - 1) & ~(HIPCPU_PAGE_SIZE - 1ull);
-    is_mapped = hipcpu_range_map(range, fd);
-    close(fd);
-    if (is_mapped) {
-        hipcpu_range_add(range);
+    if (!hipcpu_range_map(range, fd)) {
+        return false;
     }
-    return is_mapped;
+    hipcpu_range_add(range);
+    return true;
+}
+
+static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    bool is_open = true;
+    struct stat info;
+    int fd;
+
+    fd = hipcpu_ipc_attach(handle, &info);
+    if (fd < 0) {
+        return false;
+    }
+
+    pthread_mutex_lock(&lock);
+    /* up to ROCm 6 a second open returned the first one's address */
+    if ((hipcpu_config.major < 7) &&
+        hipcpu_range_find_import(info.st_dev, info.st_ino, range)) {
+        hipcpu_range_change(range->base, hipcpu_range_ref, NULL);
+    } else {
+        is_open = hipcpu_ipc_map(handle, fd, &info, range);
+    }
+    pthread_mutex_unlock(&lock);
+    close(fd);
+    return is_open;
+}
+
+/* The network namespace of a process, 0: not known. */
+static ino_t hipcpu_ipc_network(int proc)
+{
+    struct stat info;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", proc);
+    return (stat(path, &info) == 0) ? info.st_ino : 0;
+}
+
+static bool hipcpu_ipc_is_stopped(int proc)
+{
+    char path[64], state = '?';
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", proc);
+    file = fopen(path, "re");
+    if (file != NULL) {
+        (void)!fscanf(file, "%*d (%*[^)]) %c", &state);
+        fclose(file);
+    }
+    return state == 'T';
+}
+
+/* The exporter answers on a socket of its network namespace, which is tried for a
+ * while. */
+static bool hipcpu_ipc_ask(const hipcpu_handle_t *handle)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    unsigned left;
+
+    if (!hipcpu_rule(HIPCPU_RULE_IPC_SERVER)) {
+        return true;
+    }
+    for (left = hipcpu_config.ipc_timeout_ms; left > 0; --left) {
+        if ((hipcpu_ipc_network(handle->proc) == hipcpu_ipc_network(getpid())) &&
+            !hipcpu_ipc_is_stopped(handle->proc)) {
+            return true;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
 }
 
 hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned flags)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     hipcpu_handle_t packed;
     hipcpu_range_t range;
-    bool is_open = true;
-    int fd;
 
     HIPCPU_ENTER(hipIpcOpenMemHandle);
     memcpy(&packed, &handle, sizeof(packed));
@@ -176,22 +299,7 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
     if (packed.pid == (int32_t)getpid()) {
         return hipcpu_result(hipErrorInvalidContext);
     }
-
-    pthread_mutex_lock(&lock);
-    /* up to ROCm 6 a second open returned the first one's address */
-    if ((hipcpu_config.major < 7) &&
-        hipcpu_range_find_import(packed.dev, packed.ino, &range)) {
-        fd = hipcpu_ipc_attach(&packed);
-        is_open = (fd >= 0);
-        if (is_open) {
-            close(fd);
-            hipcpu_range_change(range.base, hipcpu_range_ref, NULL);
-        }
-    } else {
-        is_open = hipcpu_ipc_map(&packed, &range);
-    }
-    pthread_mutex_unlock(&lock);
-    if (!is_open) {
+    if (!hipcpu_ipc_ask(&packed) || !hipcpu_ipc_open(&packed, &range)) {
         return hipcpu_result(hipErrorInvalidDevicePointer);
     }
 

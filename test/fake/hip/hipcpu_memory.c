@@ -332,3 +332,17 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     }
     return hipSuccess;
 }
+
+/* AMD's runtime writes 32 bits. */
+hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr)
+{
+    hipcpu_range_t range;
+
+    HIPCPU_ENTER(hipPointerGetAttribute);
+    if ((attribute != HIP_POINTER_ATTRIBUTE_BUFFER_ID) ||
+        !hipcpu_range_find_live(ptr, &range)) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
+    memcpy(data, &range.id, sizeof(range.id));
+    return hipSuccess;
+}

@@ -26,6 +26,7 @@ static hipcpu_range_t *hipcpu_table;
 static size_t hipcpu_table_size;
 static size_t hipcpu_table_room;
 static size_t hipcpu_num_freed;
+static unsigned hipcpu_last_id;
 
 static void __attribute__((destructor)) hipcpu_table_free(void)
 {
@@ -128,6 +129,7 @@ void hipcpu_range_add(const hipcpu_range_t *range)
     memmove(&hipcpu_table[i + 1], &hipcpu_table[i],
             (hipcpu_table_size - i) * sizeof(*hipcpu_table));
     hipcpu_table[i] = *range;
+    hipcpu_table[i].id = ++hipcpu_last_id;
     ++hipcpu_table_size;
     hipcpu_num_freed += (range->kind == HIPCPU_FREED);
     pthread_rwlock_unlock(&hipcpu_table_lock);

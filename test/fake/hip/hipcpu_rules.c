@@ -22,6 +22,8 @@ typedef struct hipcpu_rule_entry {
 } hipcpu_rule_entry_t;
 
 static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
+    [HIPCPU_RULE_IPC_ADDRESS] = {"ipc-address", 603, 701},
+    [HIPCPU_RULE_IPC_SERVER] = {"ipc-server", 603, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},
 };
 
@@ -30,6 +32,14 @@ typedef enum hipcpu_choice { HIPCPU_BY_RELEASE, HIPCPU_ON, HIPCPU_OFF } hipcpu_c
 static bool hipcpu_is_amd;
 static hipcpu_choice_t hipcpu_choices[HIPCPU_NUM_RULES];
 
+
+/* The driver's IPC handles are the default up to 7.1, those of ROCr from 7.2 on. */
+static bool hipcpu_is_rocr_ipc(int release)
+{
+    const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
+
+    return (legacy == NULL) ? (release >= 702) : (strcmp(legacy, "0") == 0);
+}
 
 bool hipcpu_rule(hipcpu_rule_t rule)
 {
@@ -40,7 +50,9 @@ bool hipcpu_rule(hipcpu_rule_t rule)
         return hipcpu_choices[rule] == HIPCPU_ON;
     }
 
-    return hipcpu_is_amd && (release >= entry->since) && (release <= entry->until);
+    return hipcpu_is_amd && (release >= entry->since) && (release <= entry->until) &&
+           (((rule != HIPCPU_RULE_IPC_ADDRESS) && (rule != HIPCPU_RULE_IPC_SERVER)) ||
+            hipcpu_is_rocr_ipc(release));
 }
 
 void hipcpu_set_rule(const char *name, bool is_on)

@@ -14,6 +14,8 @@
 
 /** A rule; the names in HIPCPU_RULES are those of the table in hipcpu_rules.c. */
 typedef enum hipcpu_rule {
+    HIPCPU_RULE_IPC_ADDRESS, /**< A handle names an address of the exporter */
+    HIPCPU_RULE_IPC_SERVER,  /**< Opening asks the exporter's process */
     HIPCPU_RULE_LATE_CACHES, /**< A flag from inside a kernel passes its bytes */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;

@@ -30,11 +30,16 @@ hipcpu_path_cppflags = \
 	-DHIPCPU_PATH='"$(abs_builddir)/test/fake/hip/lib/libamdhip64.so.6"'
 
 if HAVE_CHECK
-check_PROGRAMS += test/fake/hip/test_hipcpu
-TESTS += test/fake/hip/test_hipcpu
+check_PROGRAMS += test/fake/hip/test_hipcpu test/fake/hip/test_hipcpu_rules
+TESTS += test/fake/hip/test_hipcpu test/fake/hip/test_hipcpu_rules
 test_fake_hip_test_hipcpu_SOURCES = test/fake/hip/test_hipcpu.c
 test_fake_hip_test_hipcpu_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 test_fake_hip_test_hipcpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_fake_hip_test_hipcpu_LDADD = \
 	test/fake/hip/libhipcpu.la libmuct_code.la $(CHECK_LIBS)
+
+test_fake_hip_test_hipcpu_rules_SOURCES = test/fake/hip/test_hipcpu_rules.c
+test_fake_hip_test_hipcpu_rules_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_fake_hip_test_hipcpu_rules_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_fake_hip_test_hipcpu_rules_LDADD = test/fake/hip/libhipcpu.la $(CHECK_LIBS)
 endif

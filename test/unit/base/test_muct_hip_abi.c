@@ -27,6 +27,7 @@ SAME(MUCT_HIP_HOST_MAPPED, hipHostMallocMapped);
 SAME(MUCT_HIP_HOST_COHERENT, hipHostMallocCoherent);
 SAME(MUCT_HIP_HOST_REGISTER_PORTABLE, hipHostRegisterPortable);
 SAME(MUCT_HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed);
+SAME(MUCT_HIP_POINTER_BUFFER_ID, HIP_POINTER_ATTRIBUTE_BUFFER_ID);
 SAME(sizeof(muct_hip_ipc_mem_handle_t), sizeof(hipIpcMemHandle_t));
 SAME(sizeof(muct_hip_pointer_attribute_t), sizeof(hipPointerAttribute_t));
 SAME(offsetof(muct_hip_pointer_attribute_t, device),

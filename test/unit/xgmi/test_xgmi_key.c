@@ -15,6 +15,7 @@ static const muct_xgmi_key_t sample = {
     .base = UINT64_C(0x7f0000000000),
     .alloc_length = UINT64_C(6) << 30,
     .slot = 77,
+    .buffer_id = UINT64_C(0x123456789a),
     .generation = 0xfffffffd,
     .device = 5,
     .handle = "sixty-four bytes of a handle",
@@ -40,6 +41,7 @@ START_TEST(packed_key_comes_back)
     ck_assert_uint_eq(key.alloc_length, sample.alloc_length);
     ck_assert_uint_eq(key.slot, sample.slot);
     ck_assert_uint_eq(key.generation, sample.generation);
+    ck_assert_uint_eq(key.buffer_id, sample.buffer_id);
     ck_assert_uint_eq(key.device, sample.device);
     ck_assert_mem_eq(key.handle, sample.handle, sizeof(key.handle));
     ck_assert_int_eq(muct_xgmi_key_compare(&key, &sample), 0);
@@ -82,7 +84,7 @@ START_TEST(other_version_is_told_apart_from_damage)
 {
     muct_xgmi_key_t key;
 
-    packed[0] = 2;
+    packed[0] = 1;
     ck_assert_int_eq(muct_xgmi_key_unpack(packed, sizeof(packed), &key),
                      UCS_ERR_UNSUPPORTED);
 }
@@ -116,6 +118,9 @@ START_TEST(keys_of_two_registrations_differ)
 {
     muct_xgmi_key_t other = sample;
 
+    other.buffer_id += 1; /* freed, and allocated at the same place */
+    ck_assert_int_ne(muct_xgmi_key_compare(&sample, &other), 0);
+    other = sample;
     other.generation += 2;
     ck_assert_int_ne(muct_xgmi_key_compare(&sample, &other), 0);
     ck_assert_int_eq(muct_xgmi_key_compare(&sample, &other) < 0,

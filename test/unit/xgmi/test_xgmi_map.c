@@ -123,6 +123,30 @@ START_TEST(other_handle_at_the_same_address_is_another_allocation)
 }
 END_TEST
 
+/* Some runtimes' handles say no more than an address of the exporter. */
+START_TEST(memory_allocated_again_at_the_same_place_is_mapped_anew)
+{
+    const muct_xgmi_region_t *region = get(0);
+    muct_xgmi_key_t again;
+
+    *(char *)(uintptr_t)(keys[0].base + region->delta) = 'x';
+    muct_xgmi_map_put(map, region);
+    xgmi_owner_free(&owner, &keys[0]);
+    xgmi_owner_alloc(&owner, LENGTH, &again);
+    ck_assert_uint_eq(again.base, keys[0].base);
+    ck_assert_mem_eq(again.handle, keys[0].handle, sizeof(again.handle));
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    ck_assert_int_eq(*(const char *)(uintptr_t)(again.base + region->delta), 0);
+    muct_xgmi_map_put(map, region);
+}
+END_TEST
+
+static void setup_handles_by_address(void)
+{
+    setenv("HIPCPU_RULES", "ipc-address", 1);
+    setup();
+}
+
 START_TEST(region_in_use_is_never_unmapped)
 {
     const muct_xgmi_region_t *busy = get(0);
@@ -312,6 +336,12 @@ int main(void)
     tcase_add_test(tcase, invalidation_waits_for_copies);
     tcase_add_test(tcase, page_of_a_killed_process_is_swept);
     tcase_add_test(tcase, unknown_process_is_unreachable);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("handles by address");
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup_handles_by_address, teardown);
+    tcase_add_test(tcase, memory_allocated_again_at_the_same_place_is_mapped_anew);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("page");
