@@ -2,7 +2,17 @@
 
 /* Open, progress, close. */
 
-#include "mkv_int.h"
+#include "base/event.h"
+#include "cache/plan.h"
+#include "cache/region.h"
+#include "peer/inbox.h"
+#include "peer/peer_close.h"
+#include "peer/process.h"
+#include "post/post.h"
+#include "progress.h"
+#include "threads.h"
+#include "worker.h"
+#include "xfer/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,39 +23,6 @@
 const char *mkv_version_string(void)
 {
     return "0.1.0";
-}
-
-uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
-{
-    struct timespec now;
-
-    if (ctx->params.clock_ns != NULL) {
-        return ctx->params.clock_ns(ctx->params.clock_arg);
-    }
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
-/* Unique here for ever (a counter through a bijection) and unlikely to repeat elsewhere
- */
-uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
-{
-    uint64_t z;
-
-    do {
-        z = ctx->nonce_state += 0x9e3779b97f4a7c15ull;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-        z ^= z >> 31;
-    } while (z == 0);
-    return z;
-}
-
-void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline)
-{
-    if (deadline < ctx->next_deadline) {
-        ctx->next_deadline = deadline;
-    }
 }
 
 /* ---- Open ------------------------------------------------------------------------ */
@@ -94,10 +71,10 @@ static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
 static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
 {
     mkv_list_t *lists[] = {&ctx->regions,     &ctx->mems,          &ctx->peers,
-                           &ctx->dead_peers,  &ctx->failed_peers,  &ctx->busy_peers,
+                           &ctx->dead_peers,  &ctx->changed_peers, &ctx->busy_peers,
                            &ctx->xfers,       &ctx->dirty_xfers,   &ctx->events,
                            &ctx->free_events, &ctx->polled_events, &ctx->free_posts,
-                           &ctx->arena};
+                           &ctx->list_cache};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
@@ -146,7 +123,7 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     ctx->log.level = (mkv_log_level_t)ctx->opts->log_level;
     ctx->log.sink = ctx->params.log;
     ctx->log.arg = ctx->params.log_arg;
-    ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = -1;
+    ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = ctx->threads_fd = -1;
     ctx->next_deadline = MKV_NEVER;
     mkv_topology_init(&ctx->params.topology);
     mkv_ctx_init_identity(ctx);
@@ -168,6 +145,9 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a context");
     }
     mkv_ctx_init_lists(ctx);
+    mkv_progress_init(ctx);
+    mkv_xfers_listen(ctx);
+    mkv_posts_listen(ctx);
 
     if (config == NULL) {
         status = mkv_config_read(NULL, &ctx->config);
@@ -191,7 +171,7 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     if (status != MKV_OK) {
         goto err_lock;
     }
-    status = mkv_notify_init(ctx);
+    status = mkv_inbox_open(ctx);
     if (status != MKV_OK) {
         goto err_worker;
     }
@@ -204,7 +184,7 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     return MKV_OK;
 
 err_notify:
-    mkv_notify_cleanup(ctx);
+    mkv_inbox_close(ctx);
 err_worker:
     mkv_worker_close(ctx);
 err_lock:
@@ -214,119 +194,6 @@ err_config:
 err_free:
     free(ctx);
     return status;
-}
-
-/* ---- Progress -------------------------------------------------------------------- */
-
-static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
-{
-    mkv_peer_t *peer, *next;
-    unsigned count = 0;
-
-    mkv_list_for_each_safe(peer, next, &ctx->busy_peers, mkv_peer_t, busy_list)
-    {
-        count += mkv_peer_pump(peer);
-    }
-    return count;
-}
-
-static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
-{
-    uint64_t now = mkv_ctx_now(ctx);
-    mkv_peer_t *peer;
-    mkv_xfer_t *xfer;
-
-    if (now < ctx->next_deadline) {
-        return;
-    }
-
-    ctx->next_deadline = MKV_NEVER;
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
-    {
-        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
-    }
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
-    }
-    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
-    {
-        mkv_xfer_check_deadline(xfer, now);
-        mkv_ctx_deadline(ctx, xfer->deadline);
-    }
-}
-
-static void mkv_ctx_reap(mkv_ctx_t *ctx)
-{
-    mkv_peer_t *peer, *next;
-
-    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        mkv_peer_step_closing(peer);
-        if ((peer->num_refs == 0) && peer->is_ep_gone) {
-            mkv_peer_destroy(peer);
-        }
-    }
-}
-
-unsigned mkv_ctx_step(mkv_ctx_t *ctx)
-{
-    unsigned count = 0;
-    mkv_peer_t *peer;
-    mkv_xfer_t *xfer;
-
-    do {
-        while (!mkv_list_is_empty(&ctx->failed_peers)) {
-            peer = mkv_list_head(&ctx->failed_peers, mkv_peer_t, fail_list);
-            mkv_list_del(&peer->fail_list);
-            mkv_peer_step_failed(peer);
-            ++count;
-        }
-        while (!mkv_list_is_empty(&ctx->dirty_xfers)) {
-            xfer = mkv_list_head(&ctx->dirty_xfers, mkv_xfer_t, dirty);
-            mkv_list_del(&xfer->dirty);
-            mkv_xfer_step(xfer);
-            ++count;
-        }
-    } while (!mkv_list_is_empty(&ctx->failed_peers));
-
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
-    {
-        mkv_peer_start_flush(peer);
-        mkv_peer_step_waiting(peer);
-    }
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        mkv_peer_start_flush(peer);
-        mkv_peer_step_waiting(peer);
-    }
-    return count;
-}
-
-unsigned mkv_progress_locked(mkv_ctx_t *ctx)
-{
-    unsigned count;
-
-    count = ucp_worker_progress(ctx->worker);
-    count += mkv_ctx_step(ctx);
-    count += mkv_ctx_pump(ctx);
-    mkv_ctx_check_deadlines(ctx);
-    if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->failed_peers)) {
-        count += mkv_ctx_step(ctx);
-    }
-    mkv_ctx_reap(ctx);
-    return count;
-}
-
-unsigned mkv_progress(mkv_ctx_t *ctx)
-{
-    unsigned count;
-
-    mkv_enter(ctx);
-    count = mkv_progress_locked(ctx);
-    mkv_leave_quietly(ctx);
-    return count;
 }
 
 /* ---- Close ----------------------------------------------------------------------- */
@@ -401,7 +268,7 @@ static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
     mkv_map_t *map, *next_map;
     mkv_plan_t *plan, *next_plan;
 
-    mkv_list_for_each_safe(map, next_map, &peer->maps, mkv_map_t, list)
+    mkv_list_for_each_safe(map, next_map, &peer->remote.maps, mkv_map_t, list)
     {
         mkv_log_warn(peer->ctx, "close: a map of peer %s is still open", peer->name);
         mkv_list_for_each_safe(plan, next_plan, &map->plans, mkv_plan_t, list)
@@ -457,11 +324,11 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     status = mkv_close_xfers(ctx);
     peer_status = mkv_close_peers(ctx);
     status = (status == MKV_OK) ? peer_status : status;
-    mkv_notify_cleanup(ctx);
-    mkv_mems_cleanup(ctx);
+    mkv_inbox_close(ctx);
+    mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
-    mkv_arena_cleanup(ctx);
+    mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
     mkv_leave(ctx);
 

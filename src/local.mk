@@ -6,13 +6,16 @@ EXTRA_DIST += src/libmorikv.map
 noinst_LTLIBRARIES += libmorikv_core.la
 libmorikv_core_la_SOURCES = \
     src/context.c \
-    src/mkv_int.h \
+    src/progress.c \
+    src/progress.h \
     src/stats.c \
     src/threads.c \
-    src/worker.c
+    src/threads.h \
+    src/worker.c \
+    src/worker.h
 
-include src/base/local.mk
 include src/wire/local.mk
+include src/base/local.mk
 include src/cache/local.mk
 include src/peer/local.mk
 include src/xfer/local.mk

@@ -2,7 +2,9 @@
 
 /* Counters and the dump: what an operator asks when something stands still. */
 
-#include "mkv_int.h"
+#include "cache/region.h"
+#include "peer/peer.h"
+#include "xfer/xfer.h"
 
 #include <string.h>
 
@@ -23,17 +25,6 @@ static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
     sink->write(sink->arg, line);
-}
-
-static size_t mkv_list_count(const mkv_list_t *list)
-{
-    const mkv_list_t *item;
-    size_t count = 0;
-
-    for (item = list->next; item != list; item = item->next) {
-        ++count;
-    }
-    return count;
 }
 
 static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
@@ -68,7 +59,7 @@ static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
     stats->inflight_bytes += peer->inflight_bytes;
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
-        stats->queued_posts += mkv_list_count(&leg->posts);
+        stats->queued_posts += mkv_list_length(&leg->posts);
         stats->xfers_open += (leg->index == 0);
         stats->quarantined_xfers += (leg->index == 0) && leg->xfer->is_quarantined;
     }
@@ -86,7 +77,7 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
 
     mkv_enter(ctx);
     mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, &result);
-    result.num_memh = mkv_list_count(&ctx->mems);
+    result.num_memh = mkv_list_length(&ctx->mems);
     result.num_regions = ctx->num_regions;
     result.num_peers = ctx->num_peers;
     if (peer != NULL) {
@@ -148,7 +139,7 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
                       states[peer->state], peer->error[0] ? ": " : "", peer->error,
                       mkv_backend_string(peer->backend), peer->transports,
                       peer->is_same_host ? "same" : "other", peer->process.pid,
-                      peer->num_regions, (unsigned long long)peer->regions_epoch,
+                      peer->remote.num_regions, (unsigned long long)peer->remote.epoch,
                       (unsigned long long)peer->inflight_ops,
                       (unsigned long long)peer->inflight_bytes, peer->num_early);
     }

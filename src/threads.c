@@ -9,7 +9,10 @@
  * that may have left something to do, and by the end.
  */
 
-#include "mkv_int.h"
+#include "threads.h"
+
+#include "base/event.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -26,20 +29,29 @@
 #define MKV_THREAD_SLEEP_NS                                                            \
     (100 * MKV_NSEC_PER_MSEC) /* a clock of the caller's may jump */
 
+struct mkv_threads {
+    int worker_fd; /* UCX's */
+    int wake_fd, stop_fd;
+    unsigned num;
+    pthread_t id[];
+};
+
+typedef struct mkv_threads mkv_threads_t;
+
 /* How long nothing is due; 0: there is something to do */
 static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
 {
     uint64_t now = mkv_ctx_now(ctx), wait = MKV_THREAD_SLEEP_NS, count;
 
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->failed_peers) || (ctx->next_deadline <= now)) {
+        !mkv_list_is_empty(&ctx->changed_peers) || (ctx->next_deadline <= now)) {
         return 0;
     }
     if (ctx->num_asking_gates > 0) {
         return MKV_THREAD_NAP_NS;
     }
 
-    (void)!read(ctx->threads->kick_fd, &count, sizeof(count));
+    (void)!read(ctx->threads->wake_fd, &count, sizeof(count));
     if (ucp_worker_arm(ctx->worker) != UCS_OK) {
         return 0;
     }
@@ -69,7 +81,7 @@ static void *mkv_thread_main(void *arg)
     mkv_ctx_t *ctx = arg;
     mkv_threads_t *threads = ctx->threads;
     struct pollfd fds[] = {{.fd = threads->worker_fd, .events = POLLIN},
-                           {.fd = threads->kick_fd, .events = POLLIN},
+                           {.fd = threads->wake_fd, .events = POLLIN},
                            {.fd = threads->stop_fd, .events = POLLIN}};
     uint64_t wait;
 
@@ -86,13 +98,6 @@ static void *mkv_thread_main(void *arg)
             sched_yield();
         }
     }
-}
-
-void mkv_threads_kick(mkv_threads_t *threads)
-{
-    uint64_t one = 1;
-
-    (void)!write(threads->kick_fd, &one, sizeof(one)); /* full: they are awake */
 }
 
 static mkv_status_t mkv_threads_open(mkv_ctx_t *ctx, mkv_threads_t *threads)
@@ -113,9 +118,9 @@ static mkv_status_t mkv_threads_open(mkv_ctx_t *ctx, mkv_threads_t *threads)
                          (unsigned)ctx->opts->progress_threads,
                          ucs_status_string(status));
     }
-    threads->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    threads->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     threads->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if ((threads->kick_fd < 0) || (threads->stop_fd < 0)) {
+    if ((threads->wake_fd < 0) || (threads->stop_fd < 0)) {
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "eventfd() failed: %s",
                          strerror(errno));
     }
@@ -157,9 +162,10 @@ mkv_status_t mkv_threads_start(mkv_ctx_t *ctx)
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for threads");
     }
 
-    ctx->threads->kick_fd = ctx->threads->stop_fd = -1;
+    ctx->threads->wake_fd = ctx->threads->stop_fd = -1;
     status = mkv_threads_open(ctx, ctx->threads);
     if (status == MKV_OK) {
+        ctx->threads_fd = ctx->threads->wake_fd;
         err = mkv_threads_create(ctx, ctx->threads, (unsigned)num);
         if (err != 0) {
             status = mkv_error(&ctx->log, MKV_ERR_NOMEM,
@@ -186,12 +192,13 @@ void mkv_threads_stop(mkv_ctx_t *ctx)
     for (i = 0; i < threads->num; ++i) {
         pthread_join(threads->id[i], NULL);
     }
-    if (threads->kick_fd >= 0) {
-        close(threads->kick_fd);
+    if (threads->wake_fd >= 0) {
+        close(threads->wake_fd);
     }
     if (threads->stop_fd >= 0) {
         close(threads->stop_fd);
     }
     ctx->threads = NULL;
+    ctx->threads_fd = -1;
     free(threads);
 }

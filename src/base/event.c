@@ -5,7 +5,7 @@
  * lost, so their nodes are reserved when the object they report is made.
  */
 
-#include "mkv_int.h"
+#include "base/event.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -226,15 +226,6 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p)
     return status;
 }
 
-void mkv_ctx_wake(mkv_ctx_t *ctx)
-{
-    uint64_t one = 1;
-
-    if (ctx->wake_fd >= 0) {
-        (void)!write(ctx->wake_fd, &one, sizeof(one)); /* full: it is awake */
-    }
-}
-
 static void mkv_fds_arm(mkv_ctx_t *ctx)
 {
     struct itimerspec timer;
@@ -260,7 +251,7 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
     }
     if (!mkv_list_is_empty(&ctx->events) || (ctx->num_asking_gates > 0) ||
         !mkv_list_is_empty(&ctx->dirty_xfers) ||
-        !mkv_list_is_empty(&ctx->failed_peers) ||
+        !mkv_list_is_empty(&ctx->changed_peers) ||
         (ctx->next_deadline <= mkv_ctx_now(ctx))) {
         return MKV_ERR_BUSY;
     }

@@ -51,6 +51,17 @@ static inline void mkv_list_queue(mkv_list_t *list, mkv_list_t *item)
     }
 }
 
+static inline size_t mkv_list_length(const mkv_list_t *list)
+{
+    const mkv_list_t *item;
+    size_t length = 0;
+
+    for (item = list->next; item != list; item = item->next) {
+        ++length;
+    }
+    return length;
+}
+
 /** Move all items to the tail of another list. */
 static inline void mkv_list_splice(mkv_list_t *from, mkv_list_t *to)
 {

@@ -1,6 +1,9 @@
 # What every object stands on.
 libmorikv_core_la_SOURCES += \
+    src/base/ctx.c \
+    src/base/ctx.h \
     src/base/event.c \
+    src/base/event.h \
     src/base/list.h \
     src/base/log.c \
     src/base/log.h \

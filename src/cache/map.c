@@ -5,7 +5,7 @@
  * that. Checked here once, so that a plan needs to check block numbers only.
  */
 
-#include "mkv_int.h"
+#include "cache/map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,28 +24,22 @@ mkv_map_component_t *mkv_map_component(const mkv_map_t *map, uint32_t component)
 
 /* ---- Checks ---------------------------------------------------------------------- */
 
-static mkv_status_t mkv_map_check_peer(mkv_peer_t *peer, uint32_t flags)
+static mkv_status_t mkv_map_check_topology(mkv_remote_t *remote, uint32_t flags)
 {
-    const mkv_topology_t *mine = &peer->ctx->params.topology;
-    const mkv_topology_t *theirs = &peer->info.topology;
-    const mkv_log_t *log = &peer->ctx->log;
+    const mkv_topology_t *mine = &remote->ctx->params.topology;
+    const mkv_topology_t *theirs = &remote->info.topology;
+    const mkv_log_t *log = &remote->ctx->log;
 
-    if (peer->state != MKV_PEER_READY) {
-        return mkv_error(log,
-                         (peer->state == MKV_PEER_FAILED) ? MKV_ERR_PEER : MKV_ERR_BUSY,
-                         "peer %s is not ready: %s", peer->name,
-                         (peer->state == MKV_PEER_FAILED) ? peer->error : "connecting");
-    }
     if (mine->tp_size != theirs->tp_size) {
         return mkv_error(log, MKV_ERR_TOPOLOGY,
                          "peer %s: tp size is %u here and %u there, expected equal",
-                         peer->name, mine->tp_size, theirs->tp_size);
+                         remote->name, mine->tp_size, theirs->tp_size);
     }
     if (!(flags & MKV_MAP_ANY_RANK) && (mine->tp_rank != theirs->tp_rank)) {
         return mkv_error(log, MKV_ERR_TOPOLOGY,
                          "peer %s: tp rank is %u here and %u there, expected equal (or "
                          "MKV_MAP_ANY_RANK for replicated data)",
-                         peer->name, mine->tp_rank, theirs->tp_rank);
+                         remote->name, mine->tp_rank, theirs->tp_rank);
     }
     return MKV_OK;
 }
@@ -56,10 +50,10 @@ static int mkv_map_differ(uint64_t mine, uint64_t theirs)
     return (mine != 0) && (theirs != 0) && (mine != theirs);
 }
 
-static mkv_status_t mkv_map_check_layout(mkv_peer_t *peer)
+static mkv_status_t mkv_map_check_layout(mkv_remote_t *remote)
 {
-    const mkv_open_params_t *mine = &peer->ctx->params;
-    const mkv_blob_info_t *theirs = &peer->info;
+    const mkv_open_params_t *mine = &remote->ctx->params;
+    const mkv_blob_info_t *theirs = &remote->info;
     const struct {
         uint64_t mine, theirs;
         mkv_status_t status;
@@ -74,8 +68,8 @@ static mkv_status_t mkv_map_check_layout(mkv_peer_t *peer)
 
     for (i = 0; i < sizeof(checks) / sizeof(checks[0]); ++i) {
         if (mkv_map_differ(checks[i].mine, checks[i].theirs)) {
-            return mkv_error(&peer->ctx->log, checks[i].status,
-                             "peer %s: %s is %llu here and %llu there", peer->name,
+            return mkv_error(&remote->ctx->log, checks[i].status,
+                             "peer %s: %s is %llu here and %llu there", remote->name,
                              checks[i].what, (unsigned long long)checks[i].mine,
                              (unsigned long long)checks[i].theirs);
         }
@@ -83,7 +77,7 @@ static mkv_status_t mkv_map_check_layout(mkv_peer_t *peer)
     return MKV_OK;
 }
 
-static mkv_status_t mkv_map_check_pair(mkv_peer_t *peer, const mkv_region_t *mine,
+static mkv_status_t mkv_map_check_pair(mkv_remote_t *remote, const mkv_region_t *mine,
                                        const mkv_wire_region_t *theirs)
 {
     const struct {
@@ -103,10 +97,10 @@ static mkv_status_t mkv_map_check_pair(mkv_peer_t *peer, const mkv_region_t *min
 
     for (i = 0; i < sizeof(checks) / sizeof(checks[0]); ++i) {
         if (checks[i].is_bad) {
-            return mkv_error(&peer->ctx->log, checks[i].status,
+            return mkv_error(&remote->ctx->log, checks[i].status,
                              "peer %s: component %u layer %d part %u: %s is %llu here "
                              "and %llu there",
-                             peer->name, mine->component, mine->layer, mine->part,
+                             remote->name, mine->component, mine->layer, mine->part,
                              checks[i].what, (unsigned long long)checks[i].mine,
                              (unsigned long long)checks[i].theirs);
         }
@@ -148,7 +142,7 @@ static mkv_lregion_t *mkv_map_find_local(mkv_ctx_t *ctx,
 }
 
 /* Regions that only one side has; both sides see the same difference */
-static mkv_status_t mkv_map_check_unpaired(mkv_peer_t *peer,
+static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
                                            const mkv_map_params_t *params)
 {
     uint32_t num_mine = 0, num_theirs = 0, i;
@@ -157,29 +151,29 @@ static mkv_status_t mkv_map_check_unpaired(mkv_peer_t *peer,
     mkv_rmem_t *rmem;
     mkv_lregion_t *region;
 
-    mkv_list_for_each(region, &peer->ctx->regions, mkv_lregion_t, list)
+    mkv_list_for_each(region, &remote->ctx->regions, mkv_lregion_t, list)
     {
         if ((region->mem == NULL) || !mkv_map_wants(params, region->info.component)) {
             continue;
         }
         ++num_mine;
         if (!(region->info.flags & MKV_REGION_OPTIONAL) &&
-            (mkv_remote_find(peer, region->info.component, region->info.layer,
+            (mkv_remote_find(remote, region->info.component, region->info.layer,
                              region->info.part, &rmem) == NULL)) {
             missing = region->info;
             where = "there";
         }
     }
-    for (i = 0; i < peer->num_regions; ++i) {
-        if (!mkv_map_wants(params, peer->regions[i].component)) {
+    for (i = 0; i < remote->num_regions; ++i) {
+        if (!mkv_map_wants(params, remote->regions[i].component)) {
             continue;
         }
         ++num_theirs;
-        if (!(peer->regions[i].flags & MKV_REGION_OPTIONAL) &&
-            (mkv_map_find_local(peer->ctx, &peer->regions[i]) == NULL)) {
-            missing.component = peer->regions[i].component;
-            missing.layer = peer->regions[i].layer;
-            missing.part = peer->regions[i].part;
+        if (!(remote->regions[i].flags & MKV_REGION_OPTIONAL) &&
+            (mkv_map_find_local(remote->ctx, &remote->regions[i]) == NULL)) {
+            missing.component = remote->regions[i].component;
+            missing.layer = remote->regions[i].layer;
+            missing.part = remote->regions[i].part;
             where = "here";
         }
     }
@@ -188,10 +182,10 @@ static mkv_status_t mkv_map_check_unpaired(mkv_peer_t *peer,
         return MKV_OK;
     }
     return mkv_error(
-        &peer->ctx->log, MKV_ERR_PAIRING,
+        &remote->ctx->log, MKV_ERR_PAIRING,
         "peer %s: %u regions here and %u there; component %u layer %d part "
         "%u is missing %s",
-        peer->name, num_mine, num_theirs, missing.component, missing.layer,
+        remote->name, num_mine, num_theirs, missing.component, missing.layer,
         missing.part, where);
 }
 
@@ -230,7 +224,7 @@ static int mkv_pair_compare(const void *a, const void *b)
 
 static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
 {
-    mkv_peer_t *peer = map->peer;
+    mkv_remote_t *remote = map->remote;
     const mkv_wire_region_t *theirs;
     mkv_lregion_t *region;
     mkv_rmem_t *rmem = NULL;
@@ -241,12 +235,12 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
         if ((region->mem == NULL) || !mkv_map_wants(params, region->info.component)) {
             continue;
         }
-        theirs = mkv_remote_find(peer, region->info.component, region->info.layer,
+        theirs = mkv_remote_find(remote, region->info.component, region->info.layer,
                                  region->info.part, &rmem);
         if (theirs == NULL) {
             continue;
         }
-        status = mkv_map_check_pair(peer, &region->info, theirs);
+        status = mkv_map_check_pair(remote, &region->info, theirs);
         if (status != MKV_OK) {
             return status;
         }
@@ -256,7 +250,7 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
     if (map->num_pairs == 0) {
         return mkv_error(&map->ctx->log, MKV_ERR_PAIRING,
                          "peer %s: none of %u regions here pairs with one of %u there",
-                         peer->name, map->ctx->num_regions, peer->num_regions);
+                         remote->name, map->ctx->num_regions, remote->num_regions);
     }
     qsort(map->pairs, map->num_pairs, sizeof(*map->pairs), mkv_pair_compare);
     return MKV_OK;
@@ -268,7 +262,7 @@ static uint64_t mkv_pair_remote_units(const mkv_map_t *map, const mkv_pair_t *pa
 {
     mkv_rmem_t *rmem;
 
-    return mkv_remote_find(map->peer, pair->local->info.component, pair->layer,
+    return mkv_remote_find(map->remote, pair->local->info.component, pair->layer,
                            pair->part, &rmem)
         ->n_units;
 }
@@ -327,24 +321,22 @@ static void mkv_map_take_refs(mkv_map_t *map)
         ++map->pairs[i].local->num_maps;
         ++map->pairs[i].rmem->num_pairs;
     }
-    mkv_peer_get(map->peer);
-    mkv_list_add_tail(&map->peer->maps, &map->list);
+    mkv_list_add_tail(&map->remote->maps, &map->list);
 }
 
-static mkv_status_t mkv_map_create_locked(mkv_peer_t *peer,
-                                          const mkv_map_params_t *params,
-                                          mkv_map_t **map_p)
+mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
+                          mkv_map_t **map_p)
 {
-    mkv_ctx_t *ctx = peer->ctx;
+    mkv_ctx_t *ctx = remote->ctx;
     mkv_status_t status;
     mkv_map_t *map;
 
-    status = mkv_map_check_peer(peer, params->flags);
+    status = mkv_map_check_topology(remote, params->flags);
     if (status == MKV_OK) {
-        status = mkv_map_check_layout(peer);
+        status = mkv_map_check_layout(remote);
     }
     if ((status == MKV_OK) && !(params->flags & MKV_MAP_INTERSECT)) {
-        status = mkv_map_check_unpaired(peer, params);
+        status = mkv_map_check_unpaired(remote, params);
     }
     if (status != MKV_OK) {
         return status;
@@ -357,7 +349,7 @@ static mkv_status_t mkv_map_create_locked(mkv_peer_t *peer,
     mkv_list_init(&map->list);
     mkv_list_init(&map->plans);
     map->ctx = ctx;
-    map->peer = peer;
+    map->remote = remote;
     map->pairs = calloc(ctx->num_regions + 1, sizeof(*map->pairs));
     map->components = calloc(MKV_MAX_COMPONENTS, sizeof(*map->components));
     if ((map->pairs == NULL) || (map->components == NULL)) {
@@ -382,26 +374,6 @@ err_free:
     return status;
 }
 
-mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
-                            mkv_map_t **map_p)
-{
-    static const mkv_map_params_t defaults = {.size = sizeof(defaults)};
-    mkv_status_t status;
-
-    params = (params == NULL) ? &defaults : params;
-    if ((params->size != sizeof(*params)) ||
-        (params->flags & ~(uint32_t)(MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK))) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
-                         "map_create: size %zu (expected %zu) flags 0x%x", params->size,
-                         sizeof(*params), params->flags);
-    }
-
-    mkv_enter(peer->ctx);
-    status = mkv_map_create_locked(peer, params, map_p);
-    mkv_leave(peer->ctx);
-    return status;
-}
-
 mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
 {
     if (attr->size != sizeof(*attr)) {
@@ -411,7 +383,7 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
     }
 
     mkv_enter(map->ctx);
-    attr->peer = map->peer->is_closed ? NULL : map->peer;
+    attr->peer = map->remote->peer;
     attr->num_pairs = map->num_pairs;
     attr->layer_lo = map->pairs[0].layer;
     attr->layer_hi = map->pairs[map->num_pairs - 1].layer + 1;
@@ -428,10 +400,9 @@ void mkv_map_free(mkv_map_t *map)
 
     for (i = 0; i < map->num_pairs; ++i) {
         --map->pairs[i].local->num_maps;
-        mkv_rmem_put(map->peer, map->pairs[i].rmem);
+        mkv_rmem_put(map->remote, map->pairs[i].rmem);
     }
     mkv_list_del(&map->list);
-    mkv_peer_put(map->peer);
     free(map->components);
     free(map->pairs);
     free(map);
@@ -446,7 +417,7 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
         return mkv_leave_status(
             ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
                            "the map of peer %s is used by %u plans and transfers",
-                           map->peer->name, map->num_uses));
+                           map->remote->name, map->num_uses));
     }
     mkv_map_free(map);
     return mkv_leave_status(ctx, MKV_OK);
@@ -461,7 +432,7 @@ static int mkv_map_is_current(const mkv_map_t *map)
 
     for (i = 0; i < map->num_pairs; ++i) {
         pair = &map->pairs[i];
-        theirs = mkv_remote_find(map->peer, pair->local->info.component, pair->layer,
+        theirs = mkv_remote_find(map->remote, pair->local->info.component, pair->layer,
                                  pair->part, &rmem);
         if ((theirs == NULL) || (theirs->id != pair->remote_id)) {
             return 0;
@@ -470,11 +441,11 @@ static int mkv_map_is_current(const mkv_map_t *map)
     return 1;
 }
 
-void mkv_maps_refresh(mkv_peer_t *peer)
+void mkv_maps_refresh(mkv_remote_t *remote)
 {
     mkv_map_t *map;
 
-    mkv_list_for_each(map, &peer->maps, mkv_map_t, list)
+    mkv_list_for_each(map, &remote->maps, mkv_map_t, list)
     {
         map->is_stale |= !mkv_map_is_current(map);
     }

@@ -2,7 +2,10 @@
 
 /* Block lists merged into runs, once, for every layer and every post. */
 
-#include "mkv_int.h"
+#include "cache/plan.h"
+
+#include "cache/blocks.h"
+#include "cache/list_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,7 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
     if (units->num_local != units->num_remote) {
         return mkv_error(
             log, MKV_ERR_LENGTH, "component %u: %u blocks here, %u at peer %s",
-            units->component, units->num_local, units->num_remote, map->peer->name);
+            units->component, units->num_local, units->num_remote, map->remote->name);
     }
     if ((units->num_local > 0) && ((units->local == NULL) || (units->remote == NULL))) {
         return mkv_error(log, MKV_ERR_INVALID, "component %u: a block list is NULL",
@@ -42,7 +45,7 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
         return mkv_error(log, MKV_ERR_BOUNDS,
                          "component %u: remote block %u at position %zu, peer %s has "
                          "%llu",
-                         units->component, units->remote[i], i, map->peer->name,
+                         units->component, units->remote[i], i, map->remote->name,
                          (unsigned long long)component->remote_units);
     }
     return MKV_OK;
@@ -124,7 +127,7 @@ void mkv_plan_free(mkv_plan_t *plan)
     for (i = 0; i < plan->map->num_components; ++i) {
         free(plan->parts[i].runs);
     }
-    mkv_arena_forget(&plan->lists);
+    mkv_list_cache_forget(&plan->lists);
     mkv_list_del(&plan->list);
     --plan->map->num_uses;
     free(plan);
@@ -166,7 +169,8 @@ static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *un
     }
 
     mkv_plan_sum(plan);
-    MKV_COUNT(map->peer, plans_created, 1);
+    ++map->remote->count->plans_created;
+    ++map->ctx->count.plans_created;
     *plan_p = plan;
     return MKV_OK;
 }

@@ -8,7 +8,7 @@
  * its last region is dropped; it never grows, because peers hold keys of it.
  */
 
-#include "mkv_int.h"
+#include "cache/region.h"
 
 #include <stdlib.h>
 
@@ -225,7 +225,7 @@ static void mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
     ucs_status_t status;
 
     mkv_list_del(&mem->list);
-    mkv_fill_cleanup(&mem->fill);
+    mkv_repeat_cleanup(&mem->repeat);
     if (mem->rkey != NULL) {
         ucp_rkey_buffer_release(mem->rkey);
     }
@@ -309,21 +309,7 @@ static void mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     }
 }
 
-static void mkv_regions_announce(mkv_ctx_t *ctx)
-{
-    mkv_peer_t *peer;
-
-    ++ctx->epoch;
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
-    {
-        if ((peer->state != MKV_PEER_FAILED) && peer->has_info &&
-            (mkv_peer_announce(peer, MKV_MSG_REGIONS) != MKV_OK)) {
-            mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be told the new regions");
-        }
-    }
-}
-
-static mkv_status_t mkv_regions_commit_locked(mkv_ctx_t *ctx)
+mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
 {
     mkv_span_t *spans = calloc(ctx->num_regions + 1, sizeof(*spans));
     mkv_status_t status = MKV_OK;
@@ -361,21 +347,8 @@ static mkv_status_t mkv_regions_commit_locked(mkv_ctx_t *ctx)
             ++mem->num_regions;
         }
     }
-    mkv_regions_announce(ctx);
+    ++ctx->epoch;
     return MKV_OK;
-}
-
-mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
-{
-    mkv_status_t status;
-
-    mkv_enter(ctx);
-    status = mkv_regions_commit_locked(ctx);
-    if ((status == MKV_OK) && (epoch_p != NULL)) {
-        *epoch_p = ctx->epoch;
-    }
-    mkv_leave(ctx);
-    return status;
 }
 
 /* ---- Dropping -------------------------------------------------------------------- */
@@ -403,8 +376,8 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
     free(region);
 }
 
-static mkv_status_t mkv_regions_drop_locked(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
-                                            size_t num_ids)
+mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                                size_t num_ids)
 {
     mkv_lregion_t *region;
     size_t i;
@@ -431,22 +404,11 @@ static mkv_status_t mkv_regions_drop_locked(mkv_ctx_t *ctx, const mkv_region_id_
         }
     }
     mkv_mems_destroy_unused(ctx);
-    mkv_regions_announce(ctx);
+    ++ctx->epoch;
     return MKV_OK;
 }
 
-mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
-                              size_t num_ids)
-{
-    mkv_status_t status;
-
-    mkv_enter(ctx);
-    status = mkv_regions_drop_locked(ctx, ids, num_ids);
-    mkv_leave(ctx);
-    return status;
-}
-
-void mkv_mems_cleanup(mkv_ctx_t *ctx)
+void mkv_regions_cleanup(mkv_ctx_t *ctx)
 {
     mkv_lregion_t *region, *next;
 

@@ -4,13 +4,13 @@
  * Arrays that repeat one pointer: what UCP's lists ask for as memory handles and keys.
  */
 
-#include "mkv_int.h"
+#include "cache/repeat.h"
 
 #include <stdlib.h>
 
-void *mkv_fill_get(mkv_fill_block_t **fill, void *item, size_t num)
+void *mkv_repeat_get(mkv_repeat_t **fill, void *item, size_t num)
 {
-    mkv_fill_block_t *block = *fill;
+    mkv_repeat_t *block = *fill;
     size_t capacity;
     size_t i;
 
@@ -33,9 +33,9 @@ void *mkv_fill_get(mkv_fill_block_t **fill, void *item, size_t num)
     return block->items;
 }
 
-void mkv_fill_cleanup(mkv_fill_block_t **fill)
+void mkv_repeat_cleanup(mkv_repeat_t **fill)
 {
-    mkv_fill_block_t *block;
+    mkv_repeat_t *block;
 
     while (*fill != NULL) {
         block = *fill;

@@ -2,7 +2,7 @@
 
 /* Which transports carry a peer's data, and what may be asked of them. */
 
-#include "mkv_int.h"
+#include "peer/backend.h"
 
 #include <stdio.h>
 #include <string.h>

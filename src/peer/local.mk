@@ -1,7 +1,21 @@
 # Connections and their messages.
 libmorikv_core_la_SOURCES += \
     src/peer/backend.c \
+    src/peer/backend.h \
+    src/peer/hello.c \
+    src/peer/hello.h \
+    src/peer/inbox.c \
+    src/peer/inbox.h \
     src/peer/message.c \
+    src/peer/message.h \
+    src/peer/packet.c \
+    src/peer/packet.h \
     src/peer/peer.c \
+    src/peer/peer.h \
+    src/peer/peer_api.c \
     src/peer/peer_close.c \
-    src/peer/self_blob.c
+    src/peer/peer_close.h \
+    src/peer/process.c \
+    src/peer/process.h \
+    src/peer/self_blob.c \
+    src/peer/self_blob.h

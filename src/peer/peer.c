@@ -8,11 +8,15 @@
  * answer (or its own HELLO), and a flush of our endpoint, which proves the way there.
  */
 
-#include "mkv_int.h"
+#include "peer/peer.h"
+
+#include "base/event.h"
+#include "peer/packet.h"
+#include "peer/process.h"
 
 #include <stdlib.h>
 
-static void mkv_peer_check_ready(mkv_peer_t *peer);
+#define MKV_PEER_EVENTS 2u /* ready, failed */
 
 void mkv_peer_get(mkv_peer_t *peer)
 {
@@ -51,14 +55,41 @@ mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
     return NULL;
 }
 
-/* ---- Connecting ------------------------------------------------------------------ */
+void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
+{
+    va_list args;
+
+    if ((peer->state == MKV_PEER_FAILED) || (peer->fail_status != MKV_OK)) {
+        return;
+    }
+
+    va_start(args, fmt);
+    vsnprintf(peer->fail_text, sizeof(peer->fail_text), fmt, args);
+    va_end(args);
+    peer->fail_status = status;
+    mkv_list_queue(&peer->ctx->changed_peers, &peer->changed);
+    mkv_ctx_wake(peer->ctx);
+}
+
+static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    mkv_peer_t *peer = arg;
+
+    (void)ep;
+    peer->is_ep_failed = 1;
+    if (peer->is_ep_closing) {
+        return; /* the other side may be faster */
+    }
+    mkv_peer_fail(peer, MKV_ERR_PEER, "connection failed: %s",
+                  ucs_status_string(status));
+}
 
 static void mkv_peer_init_lists(mkv_peer_t *peer)
 {
-    mkv_list_t *lists[] = {&peer->list,          &peer->fail_list,    &peer->busy_list,
-                           &peer->rx_reorder,    &peer->early,        &peer->rmems,
-                           &peer->maps,          &peer->legs,         &peer->busy_legs,
-                           &peer->flush_waiting, &peer->flush_running};
+    mkv_list_t *lists[] = {
+        &peer->list,      &peer->changed,       &peer->busy_list,    &peer->rx_reorder,
+        &peer->early,     &peer->remote.mems,   &peer->remote.maps,  &peer->legs,
+        &peer->busy_legs, &peer->flush_waiting, &peer->flush_running};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
@@ -67,13 +98,13 @@ static void mkv_peer_init_lists(mkv_peer_t *peer)
 }
 
 /* Keep what stays valid without the blob's bytes */
-static void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info)
+void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info)
 {
-    peer->info = *info;
-    peer->info.address = NULL;
-    peer->info.mems = NULL;
-    peer->info.regions = NULL;
-    peer->info.num_mems = peer->info.num_regions = 0;
+    peer->remote.info = *info;
+    peer->remote.info.address = NULL;
+    peer->remote.info.mems = NULL;
+    peer->remote.info.regions = NULL;
+    peer->remote.info.num_mems = peer->remote.info.num_regions = 0;
     peer->process = info->process;
     peer->is_same_host = mkv_process_is_local(&peer->ctx->process, &peer->process);
 }
@@ -94,11 +125,12 @@ static mkv_status_t mkv_peer_create_ep(mkv_peer_t *peer, const mkv_blob_info_t *
                          "peer %s: ucp_ep_create() failed: %s", peer->name,
                          ucs_status_string(status));
     }
+    peer->remote.ep = peer->ep;
     return MKV_OK;
 }
 
-static mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
-                                    const char *name, mkv_peer_t **peer_p)
+mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
+                             const char *name, mkv_peer_t **peer_p)
 {
     mkv_peer_t *peer = calloc(1, sizeof(*peer));
     mkv_status_t status;
@@ -108,6 +140,10 @@ static mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     }
     mkv_peer_init_lists(peer);
     peer->ctx = ctx;
+    peer->remote.ctx = ctx;
+    peer->remote.peer = peer;
+    peer->remote.name = peer->name;
+    peer->remote.count = &peer->count;
     mkv_peer_set_info(peer, info);
     mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
 
@@ -131,94 +167,6 @@ static mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     return MKV_OK;
 }
 
-mkv_status_t mkv_peer_announce(mkv_peer_t *peer, mkv_msg_type_t type)
-{
-    mkv_msg_t msg = {.type = type};
-    mkv_status_t status;
-    mkv_wbuf_t wbuf;
-
-    mkv_wbuf_init(&wbuf);
-    status = mkv_ctx_blob(peer->ctx, MKV_BLOB_FULL, &wbuf);
-    if (status == MKV_OK) {
-        msg.data = wbuf.data;
-        msg.length = wbuf.length;
-        status = mkv_notify_send(peer, &msg);
-    }
-    if (status == MKV_OK) {
-        peer->told_epoch = peer->ctx->epoch;
-    }
-    mkv_wbuf_cleanup(&wbuf);
-    return status;
-}
-
-static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
-                                      const char *name, mkv_peer_t **peer_p)
-{
-    mkv_status_t status;
-    mkv_peer_t *peer;
-
-    if (info->process.ctx_id == ctx->process.ctx_id) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "the blob is this context's own");
-    }
-    peer = mkv_peer_find(ctx, info->process.ctx_id);
-    if (peer == NULL) {
-        status = mkv_peer_create(ctx, info, name, &peer);
-        if (status != MKV_OK) {
-            return status;
-        }
-        status = mkv_peer_announce(peer, MKV_MSG_HELLO);
-        if (status != MKV_OK) {
-            (void)mkv_peer_close_locked(peer, MKV_CLOSE_FORCE);
-            return status;
-        }
-    } else if (name != NULL) {
-        mkv_text(peer->name, sizeof(peer->name), "%s", name);
-    }
-
-    *peer_p = peer;
-    return MKV_OK;
-}
-
-mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
-                          const char *name, mkv_peer_t **peer_p)
-{
-    mkv_blob_info_t info;
-    mkv_status_t status;
-
-    status = mkv_blob_decode(blob, length, &info);
-    if (status != MKV_OK) {
-        return mkv_error(&ctx->log, status, "the blob of %zu bytes %s", length,
-                         (status == MKV_ERR_VERSION)
-                             ? "is of another library version"
-                             : "is cut, altered or no blob at all");
-    }
-
-    mkv_enter(ctx);
-    status = mkv_peer_add_info(ctx, &info, name, peer_p);
-    mkv_leave(ctx);
-    mkv_blob_info_cleanup(&info);
-    return status;
-}
-
-/* ---- HELLO ----------------------------------------------------------------------- */
-
-static void mkv_peer_flush_cb(void *request, ucs_status_t status, void *user_data)
-{
-    mkv_peer_t *peer = user_data;
-
-    if (status == UCS_OK) {
-        peer->is_flushed = 1;
-        mkv_peer_check_ready(peer);
-    } else {
-        mkv_peer_fail(peer, MKV_ERR_PEER, "no connection: %s",
-                      ucs_status_string(status));
-    }
-    mkv_peer_put(peer);
-    if (request != NULL) {
-        ucp_request_free(request);
-    }
-}
-
 void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -234,135 +182,14 @@ void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
     }
 }
 
-mkv_peer_t *mkv_peer_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
+void mkv_peer_destroy(mkv_peer_t *peer)
 {
-    mkv_blob_info_t info;
-    mkv_peer_t *peer = NULL;
-    mkv_status_t status;
-
-    status = mkv_blob_decode(msg->data, msg->length, &info);
-    if (status != MKV_OK) {
-        mkv_log_warn(ctx, "HELLO refused: %s", mkv_status_string(status));
-        return NULL;
-    }
-    if (info.process.ctx_id == msg->from) {
-        status = mkv_peer_create(ctx, &info, NULL, &peer);
-        if (status == MKV_OK) {
-            peer->tx_seq = mkv_msg_answer_seq(msg->seq);
-        } else {
-            mkv_log_error(ctx, "HELLO of %s: %s", info.name, mkv_last_error());
-        }
-    }
-    mkv_blob_info_cleanup(&info);
-    return peer;
-}
-
-static void mkv_peer_update(mkv_peer_t *peer, const mkv_msg_t *msg)
-{
-    mkv_blob_info_t info;
-    mkv_status_t status;
-
-    status = mkv_blob_decode(msg->data, msg->length, &info);
-    if (status != MKV_OK) {
-        MKV_COUNT(peer, msgs_malformed, 1);
-        mkv_peer_fail(peer, status, "its %s cannot be read: %s",
-                      mkv_msg_string(msg->type), mkv_status_string(status));
-        return;
-    }
-
-    if (info.process.ctx_id == msg->from) {
-        mkv_peer_set_info(peer, &info);
-        status = mkv_remote_update(peer, &info);
-    } else {
-        status = mkv_error(&peer->ctx->log, MKV_ERR_PROTOCOL, "it describes another");
-    }
-    mkv_blob_info_cleanup(&info);
-    if (status != MKV_OK) {
-        mkv_peer_fail(peer, status, "%s", mkv_last_error());
-        return;
-    }
-    peer->has_info = 1;
-}
-
-void mkv_peer_hello(mkv_peer_t *peer, const mkv_msg_t *msg)
-{
-    mkv_peer_update(peer, msg);
-    if (!peer->has_info || (msg->type == MKV_MSG_REGIONS)) {
-        return;
-    }
-
-    /* Regions may have been committed since our HELLO, when he did not know us yet */
-    if (((msg->type == MKV_MSG_HELLO) || (peer->told_epoch != peer->ctx->epoch)) &&
-        (mkv_peer_announce(peer, (msg->type == MKV_MSG_HELLO)
-                                     ? MKV_MSG_HELLO_ACK
-                                     : MKV_MSG_REGIONS) != MKV_OK)) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be answered: %s",
-                      mkv_last_error());
-        return;
-    }
-    if (!peer->has_ack) {
-        peer->has_ack = 1;
-        mkv_peer_flush(peer, mkv_peer_flush_cb);
-    }
-}
-
-static void mkv_peer_check_ready(mkv_peer_t *peer)
-{
-    mkv_ctx_t *ctx = peer->ctx;
-    char text[384] = "";
-    mkv_event_t *event;
-
-    if ((peer->state != MKV_PEER_CONNECTING) || (peer->fail_status != MKV_OK) ||
-        !peer->has_info || !peer->has_ack || !peer->is_flushed) {
-        return;
-    }
-
-    mkv_peer_query_transports(peer);
-    if (mkv_peer_check_backend(peer, text, sizeof(text)) != MKV_OK) {
-        mkv_peer_fail(peer, MKV_ERR_BACKEND, "%s", text);
-        return;
-    }
-    if (text[0] != '\0') {
-        mkv_log_warn(ctx, "peer %s: %s", peer->name, text);
-    }
-
-    peer->state = MKV_PEER_READY;
-    MKV_COUNT(peer, hellos, 1);
-    mkv_log_info(ctx,
-                 "peer %s ready: backend %s, transports [%s], %s host, %u regions, tp "
-                 "%u/%u",
-                 peer->name, mkv_backend_string(peer->backend), peer->transports,
-                 peer->is_same_host ? "same" : "other", peer->num_regions,
-                 peer->info.topology.tp_rank, peer->info.topology.tp_size);
-    mkv_peer_log_rejected(peer);
-    event = mkv_event_add(ctx, MKV_EV_PEER_READY);
-    if (event != NULL) {
-        event->peer = peer;
-    }
-    mkv_notify_resume(peer);
-}
-
-mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
-{
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
-                         "peer_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
-
-    mkv_enter(peer->ctx);
-    attr->state = peer->state;
-    attr->status = peer->status;
-    mkv_text(attr->error, sizeof(attr->error), "%s", peer->error);
-    mkv_text(attr->name, sizeof(attr->name), "%s", peer->name);
-    mkv_text(attr->transports, sizeof(attr->transports), "%s", peer->transports);
-    attr->backend = peer->backend;
-    attr->is_same_host = peer->is_same_host;
-    attr->has_sgl_put =
-        mkv_peer_may_sgl(peer, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_ROCM);
-    attr->regions_epoch = peer->regions_epoch;
-    attr->num_regions = peer->num_regions;
-    attr->topology = peer->info.topology;
-    mkv_leave(peer->ctx);
-    return MKV_OK;
+    mkv_list_del(&peer->list);
+    mkv_list_del(&peer->changed);
+    mkv_list_del(&peer->busy_list);
+    mkv_packets_cleanup(&peer->rx_reorder);
+    mkv_packets_cleanup(&peer->early);
+    mkv_remote_cleanup(&peer->remote);
+    mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
+    free(peer);
 }

@@ -7,54 +7,65 @@
  * the endpoint's close request must have completed. An endpoint is closed exactly once.
  */
 
-#include "mkv_int.h"
+#include "peer/peer_close.h"
+
+#include "base/event.h"
+#include "peer/message.h"
+#include "peer/packet.h"
+#include "peer/process.h"
 
 #include <stdlib.h>
 
-/* ---- Failing --------------------------------------------------------------------- */
+/* ---- The endpoint ------------------------------------------------------------------
+ */
 
-void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
+static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
 {
-    va_list args;
+    mkv_peer_t *peer = user_data;
 
-    if ((peer->state == MKV_PEER_FAILED) || (peer->fail_status != MKV_OK)) {
+    (void)status; /* closed it is */
+    peer->is_ep_gone = 1;
+    peer->ctx->peer_listener->look(peer);
+    ucp_request_free(request);
+}
+
+static void mkv_peer_close_ep_mode(mkv_peer_t *peer, uint32_t flags)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
+                                                 UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .flags = flags,
+                                 .cb.send = mkv_peer_close_cb,
+                                 .user_data = peer};
+    ucs_status_ptr_t request;
+
+    if (peer->is_ep_closing) {
+        return;
+    }
+    peer->is_ep_closing = 1;
+    if (peer->ep == NULL) {
+        peer->is_ep_gone = 1;
         return;
     }
 
-    va_start(args, fmt);
-    vsnprintf(peer->fail_text, sizeof(peer->fail_text), fmt, args);
-    va_end(args);
-    peer->fail_status = status;
-    mkv_list_queue(&peer->ctx->failed_peers, &peer->fail_list);
-    mkv_ctx_wake(peer->ctx);
-}
-
-void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
-{
-    mkv_peer_t *peer = arg;
-
-    (void)ep;
-    peer->is_ep_failed = 1;
-    if (peer->is_ep_closing) {
-        return; /* the other side may be faster */
-    }
-    mkv_peer_fail(peer, MKV_ERR_PEER, "connection failed: %s",
-                  ucs_status_string(status));
-}
-
-static void mkv_peer_fail_xfers(mkv_peer_t *peer)
-{
-    mkv_leg_t *leg;
-
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
-    {
-        if (!leg->is_finished && !mkv_xfer_is_terminal(leg->xfer)) {
-            mkv_xfer_fail(leg->xfer, peer->status, "peer %s, leg %u: %s", peer->name,
-                          leg->index, peer->error);
+    request = ucp_ep_close_nbx(peer->ep, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        if (UCS_PTR_IS_ERR(request)) {
+            mkv_log_warn(peer->ctx, "peer %s: ucp_ep_close_nbx() failed: %s",
+                         peer->name, ucs_status_string(UCS_PTR_STATUS(request)));
         }
-        mkv_xfer_dirty(leg->xfer); /* quiet may be provable now */
+        peer->is_ep_gone = 1;
     }
 }
+
+static void mkv_peer_close_ep(mkv_peer_t *peer)
+{
+    peer->is_cut |=
+        (peer->status != MKV_ERR_PEER) && (peer->status != MKV_ERR_TRANSPORT);
+    mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
+}
+
+/* ---- Failing --------------------------------------------------------------------- */
 
 /*
  * UCX returns the calls of a failed endpoint by itself, but stops progressing a
@@ -98,16 +109,13 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->rx_reorder);
     peer->num_reorder = 0;
     peer->reorder_bytes = 0;
-    mkv_packets_cleanup(&peer->early);
-    peer->num_early = 0;
-    peer->early_bytes = 0;
     peer->is_close_waiting = 1;
     peer->deadline = mkv_ctx_now(peer->ctx);
     if (peer->status == MKV_ERR_PEER) {
         peer->deadline += peer->ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
     }
     mkv_peer_step_waiting(peer);
-    mkv_peer_fail_xfers(peer);
+    peer->ctx->peer_listener->ended(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
 
@@ -128,73 +136,6 @@ int mkv_peer_is_harmless(mkv_peer_t *peer)
 }
 
 /* ---- Closing --------------------------------------------------------------------- */
-
-int mkv_peer_is_gone(const mkv_peer_t *peer)
-{
-    unsigned num_requests = peer->num_refs;
-    const mkv_leg_t *leg;
-    const mkv_map_t *map;
-
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
-    {
-        --num_requests;
-    }
-    mkv_list_for_each(map, &peer->maps, mkv_map_t, list)
-    {
-        --num_requests;
-    }
-    return peer->is_ep_gone && (num_requests == 0);
-}
-
-static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
-{
-    mkv_peer_t *peer = user_data;
-    mkv_leg_t *leg;
-
-    (void)status; /* closed it is */
-    peer->is_ep_gone = 1;
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
-    {
-        mkv_xfer_dirty(leg->xfer);
-    }
-    ucp_request_free(request);
-}
-
-static void mkv_peer_close_ep_mode(mkv_peer_t *peer, uint32_t flags)
-{
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
-                                                 UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .flags = flags,
-                                 .cb.send = mkv_peer_close_cb,
-                                 .user_data = peer};
-    ucs_status_ptr_t request;
-
-    if (peer->is_ep_closing) {
-        return;
-    }
-    peer->is_ep_closing = 1;
-    if (peer->ep == NULL) {
-        peer->is_ep_gone = 1;
-        return;
-    }
-
-    request = ucp_ep_close_nbx(peer->ep, &param);
-    if (!UCS_PTR_IS_PTR(request)) {
-        if (UCS_PTR_IS_ERR(request)) {
-            mkv_log_warn(peer->ctx, "peer %s: ucp_ep_close_nbx() failed: %s",
-                         peer->name, ucs_status_string(UCS_PTR_STATUS(request)));
-        }
-        peer->is_ep_gone = 1;
-    }
-}
-
-void mkv_peer_close_ep(mkv_peer_t *peer)
-{
-    peer->is_cut |=
-        (peer->status != MKV_ERR_PEER) && (peer->status != MKV_ERR_TRANSPORT);
-    mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
-}
 
 /* Goodbye is said; nothing is left that the close itself could have to wait for */
 static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
@@ -219,7 +160,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     } else if (status == UCS_OK) {
         mkv_text(msg.text, sizeof(msg.text), "%s",
                  (peer->state == MKV_PEER_FAILED) ? peer->error : "closed by the peer");
-        (void)mkv_notify_send(peer, &msg);
+        (void)mkv_message_send(peer, &msg);
         mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {
         mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
@@ -243,8 +184,6 @@ static void mkv_peer_leave(mkv_peer_t *peer)
 
 void mkv_peer_step_closing(mkv_peer_t *peer)
 {
-    mkv_leg_t *leg;
-
     if (peer->is_ep_closing || peer->is_leaving) {
         return;
     }
@@ -255,13 +194,9 @@ void mkv_peer_step_closing(mkv_peer_t *peer)
         mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
         return;
     }
-    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
-    {
-        if (!mkv_leg_is_quiet(leg)) {
-            return; /* the peer's word is needed, or our data is in flight */
-        }
+    if (peer->ctx->peer_listener->is_idle(peer)) {
+        mkv_peer_leave(peer);
     }
-    mkv_peer_leave(peer);
 }
 
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
@@ -269,13 +204,14 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
     mkv_ctx_t *ctx = peer->ctx;
 
     if ((mode == MKV_CLOSE_FLUSH) && !mkv_list_is_empty(&peer->legs)) {
-        return mkv_error(
-            &ctx->log, MKV_ERR_BUSY,
-            "peer %s is used by open transfers, the first is %llu", peer->name,
-            (unsigned long long)mkv_list_head(&peer->legs, mkv_leg_t, list)->xfer->id);
+        return mkv_error(&ctx->log, MKV_ERR_BUSY,
+                         "peer %s is used by open transfers, the first is %llu",
+                         peer->name,
+                         (unsigned long long)ctx->peer_listener->first_id(peer));
     }
 
     peer->is_closed = 1;
+    peer->remote.peer = NULL;
     mkv_events_forget(ctx, NULL, peer);
     mkv_list_del(&peer->list);
     mkv_list_add_tail(&ctx->dead_peers, &peer->list);
@@ -283,38 +219,16 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
     peer->deadline = mkv_ctx_now(ctx) + ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
     mkv_ctx_deadline(ctx, peer->deadline);
     if (peer->state != MKV_PEER_FAILED) {
-        mkv_list_del(&peer->fail_list);
+        mkv_list_del(&peer->changed);
         peer->state = MKV_PEER_FAILED;
         peer->status = MKV_ERR_PEER;
         mkv_text(peer->error, sizeof(peer->error), "closed here");
-        mkv_peer_fail_xfers(peer); /* stops posting and tells the other side */
+        peer->ctx->peer_listener->ended(
+            peer); /* stops posting and tells the other side */
     }
     (void)mkv_ctx_step(ctx);
     mkv_peer_step_closing(peer);
     return MKV_OK;
-}
-
-mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
-{
-    mkv_ctx_t *ctx = peer->ctx;
-    mkv_status_t status;
-
-    mkv_enter(ctx);
-    status = mkv_peer_close_locked(peer, mode);
-    mkv_leave(ctx);
-    return status;
-}
-
-void mkv_peer_destroy(mkv_peer_t *peer)
-{
-    mkv_list_del(&peer->list);
-    mkv_list_del(&peer->fail_list);
-    mkv_list_del(&peer->busy_list);
-    mkv_packets_cleanup(&peer->rx_reorder);
-    mkv_packets_cleanup(&peer->early);
-    mkv_remote_cleanup(peer);
-    mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
-    free(peer);
 }
 
 /* ---- Watching -------------------------------------------------------------------- */
@@ -324,8 +238,7 @@ uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
     mkv_ctx_t *ctx = peer->ctx;
     uint64_t interval = ctx->opts->peer_check * MKV_NSEC_PER_MSEC;
     uint64_t next = (interval > 0) ? now + interval : MKV_NEVER;
-    uint64_t expire = mkv_early_expire(peer, now);
-    mkv_leg_t *leg;
+    uint64_t expire = ctx->peer_listener->expire(peer, now);
 
     if ((peer->state == MKV_PEER_CONNECTING) || peer->is_closed ||
         peer->is_close_waiting) {
@@ -348,10 +261,7 @@ uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
         mkv_peer_fail(peer, MKV_ERR_PEER, "process %u is gone", peer->process.pid);
     }
     if ((peer->state == MKV_PEER_FAILED) && !mkv_list_is_empty(&peer->legs)) {
-        mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
-        {
-            mkv_xfer_dirty(leg->xfer);
-        }
+        ctx->peer_listener->look(peer);
         next = (interval > 0) ? next : now + 1000 * MKV_NSEC_PER_MSEC;
     }
     return (expire < next) ? expire : next;

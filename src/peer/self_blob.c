@@ -4,7 +4,9 @@
  * What a context tells of itself: the blob, made from its regions and memory.
  */
 
-#include "mkv_int.h"
+#include "peer/self_blob.h"
+
+#include "cache/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,17 +62,6 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->tokens_per_unit = region->info.tokens_per_unit;
         wire->dtype = region->info.dtype;
     }
-}
-
-static size_t mkv_list_length(const mkv_list_t *list)
-{
-    const mkv_list_t *item;
-    size_t length = 0;
-
-    for (item = list->next; item != list; item = item->next) {
-        ++length;
-    }
-    return length;
 }
 
 mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf)

@@ -2,7 +2,10 @@
 
 /* The flush of a connection, one at a time for all legs that wait for it. */
 
-#include "mkv_int.h"
+#include "post/flush.h"
+
+#include "peer/backend.h"
+#include "xfer/xfer.h"
 
 static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_data)
 {

@@ -1,7 +1,9 @@
 # From a plan to UCX calls.
 libmorikv_core_la_SOURCES += \
     src/post/flush.c \
+    src/post/flush.h \
     src/post/post.c \
+    src/post/post.h \
     src/post/post_calls.h \
     src/post/post_cursor.h \
     src/post/post_list.c \

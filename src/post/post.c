@@ -16,7 +16,10 @@
  * completing call returns the average of those given, and the last one what is left.
  */
 
-#include "mkv_int.h"
+#include "post/post.h"
+
+#include "cache/blocks.h"
+#include "peer/backend.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
 #include "post/post_list.h"
@@ -31,7 +34,7 @@ static void mkv_post_free(mkv_post_t *post)
     if (post->gate_state == MKV_GATE_ASK) {
         --ctx->num_asking_gates;
     }
-    mkv_arena_put(ctx, &post->lists);
+    mkv_list_cache_put(ctx, &post->lists);
     --post->plan->num_posts;
     mkv_list_del(&post->list);
     mkv_list_add_tail(&ctx->free_posts, &post->list);
@@ -51,7 +54,7 @@ static void mkv_post_done(mkv_post_t *post)
 
     if (post->must_repeat && !mkv_xfer_is_terminal(xfer)) {
         post->must_repeat = 0;
-        mkv_arena_put(xfer->ctx, &post->lists);
+        mkv_list_cache_put(xfer->ctx, &post->lists);
         mkv_post_rewind(post);
         mkv_list_del(&post->list);
         mkv_list_add_tail(leg->posts.next, &post->list); /* first again */
@@ -393,8 +396,8 @@ static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
     memhs = lists->memhs;
     rkeys = lists->rkeys;
     if (memhs == NULL) {
-        memhs = mkv_fill_get(&first->mem->fill, first->mem->memh, lists->num);
-        rkeys = mkv_fill_get(&first->rmem->fill, first->rmem->rkey, lists->num);
+        memhs = mkv_repeat_get(&first->mem->repeat, first->mem->memh, lists->num);
+        rkeys = mkv_repeat_get(&first->rmem->repeat, first->rmem->rkey, lists->num);
         if ((memhs == NULL) || (rkeys == NULL)) {
             goto err_memory;
         }

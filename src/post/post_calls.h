@@ -12,7 +12,6 @@
 #ifndef MKV_POST_CALLS_H
 #define MKV_POST_CALLS_H
 
-#include "mkv_int.h"
 #include "post/post_list.h"
 
 #include <stdint.h>

@@ -11,7 +11,8 @@
 #ifndef MKV_POST_CURSOR_H
 #define MKV_POST_CURSOR_H
 
-#include "mkv_int.h"
+#include "cache/blocks.h"
+#include "post/post.h"
 
 #include <stdint.h>
 

@@ -65,16 +65,16 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
 }
 
 /* Arrays for what one list from the cursor on can hold */
-static mkv_arena_block_t *mkv_lists_alloc(mkv_post_t *post, const mkv_pair_t *first)
+static mkv_cached_list_t *mkv_lists_alloc(mkv_post_t *post, const mkv_pair_t *first)
 {
     int is_uniform = mkv_post_is_uniform(post, first);
     size_t max = mkv_post_list_length(post, first);
-    mkv_arena_block_t *block;
+    mkv_cached_list_t *block;
     mkv_lists_t *lists;
     char *p;
 
-    block = mkv_arena_get(post->plan->ctx,
-                          sizeof(*lists) + max * (is_uniform ? 24 : 40), &post->lists);
+    block = mkv_list_cache_get(
+        post->plan->ctx, sizeof(*lists) + max * (is_uniform ? 24 : 40), &post->lists);
     if (block == NULL) {
         return NULL;
     }
@@ -195,12 +195,12 @@ static int mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
 
 /* A post that is repeated finds its lists in their order, so the next one is that which
  * was not used for longest; other orders are worth a short look */
-static mkv_arena_block_t *mkv_lists_find(const mkv_post_t *post)
+static mkv_cached_list_t *mkv_lists_find(const mkv_post_t *post)
 {
     unsigned num_looks = 0;
-    mkv_arena_block_t *block;
+    mkv_cached_list_t *block;
 
-    mkv_list_for_each(block, &post->plan->lists, mkv_arena_block_t, meaning)
+    mkv_list_for_each(block, &post->plan->lists, mkv_cached_list_t, owner)
     {
         if (mkv_lists_are_next((const mkv_lists_t *)block->data, post)) {
             return block;
@@ -214,11 +214,11 @@ static mkv_arena_block_t *mkv_lists_find(const mkv_post_t *post)
 
 const mkv_lists_t *mkv_lists_get(mkv_post_t *post, const mkv_pair_t *first)
 {
-    mkv_arena_block_t *block = mkv_lists_find(post);
+    mkv_cached_list_t *block = mkv_lists_find(post);
     mkv_lists_t *lists;
 
     if (block != NULL) {
-        if (!mkv_arena_share(post->plan->ctx, block, &post->lists)) {
+        if (!mkv_list_cache_share(post->plan->ctx, block, &post->lists)) {
             return NULL;
         }
         lists = (mkv_lists_t *)block->data;
@@ -232,7 +232,7 @@ const mkv_lists_t *mkv_lists_get(mkv_post_t *post, const mkv_pair_t *first)
         lists = (mkv_lists_t *)block->data;
         mkv_lists_build(lists, post, first);
     }
-    mkv_list_del(&block->meaning);
-    mkv_list_add_tail(&post->plan->lists, &block->meaning);
+    mkv_list_del(&block->owner);
+    mkv_list_add_tail(&post->plan->lists, &block->owner);
     return lists;
 }

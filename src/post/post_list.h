@@ -12,7 +12,7 @@
  * context's lock.
  */
 
-#include "mkv_int.h"
+#include "post/post.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,8 @@
 
 /* A post as the user asks for it: checked, counted and queued, and its gates. */
 
-#include "mkv_int.h"
+#include "post/post.h"
+#include "xfer/leg.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
 
@@ -68,7 +69,7 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
 
 static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
 {
-    mkv_arena_uses_t lists = {0};
+    mkv_list_uses_t lists = {0};
     mkv_post_t *post;
 
     if (!mkv_list_is_empty(&ctx->free_posts)) {
@@ -193,7 +194,23 @@ void mkv_posts_cleanup(mkv_ctx_t *ctx)
     while (!mkv_list_is_empty(&ctx->free_posts)) {
         post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
         mkv_list_del(&post->list);
-        free(post->lists.blocks);
+        free(post->lists.lists);
         free(post);
     }
+}
+
+static int mkv_leg_has_gate(const mkv_leg_t *leg)
+{
+    return !mkv_list_is_empty(&leg->posts) &&
+           (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state != MKV_GATE_OPEN);
+}
+
+void mkv_posts_listen(mkv_ctx_t *ctx)
+{
+    static const mkv_leg_listener_t listener = {
+        .ended = mkv_leg_cancel_posts,
+        .has_gate = mkv_leg_has_gate,
+    };
+
+    ctx->leg_listener = &listener;
 }

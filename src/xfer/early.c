@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages that came before their transfer was opened here, and the memory of instances
- * that have ended. Both bounded: the store by count, bytes and age, the memory by size.
+ * Messages that came before their transfer was opened here.
  */
 
-#include "mkv_int.h"
+#include "xfer/early.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-void mkv_tombstone_add(mkv_ctx_t *ctx, uint64_t nonce)
-{
-    if (nonce != 0) {
-        ctx->tombstones[nonce % MKV_TOMBSTONES] = nonce;
-    }
-}
-
-int mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce)
-{
-    return (nonce != 0) && (ctx->tombstones[nonce % MKV_TOMBSTONES] == nonce);
-}
+#include "peer/packet.h"
 
 static void mkv_early_remove(mkv_peer_t *peer, mkv_packet_t *packet)
 {
@@ -39,25 +25,17 @@ mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
         (peer->early_bytes + length > ctx->opts->max_queued)) {
         return MKV_ERR_BUSY;
     }
-    packet = calloc(1, sizeof(*packet));
+    packet = mkv_packet_copy(data, length);
     if (packet == NULL) {
         return MKV_ERR_NOMEM;
     }
-    packet->data = malloc(length);
-    if (packet->data == NULL) {
-        free(packet);
-        return MKV_ERR_NOMEM;
-    }
 
-    memcpy(packet->data, data, length);
-    packet->length = length;
     packet->id = msg->id;
     packet->epoch = msg->epoch;
     packet->from_nonce = msg->from_nonce;
     packet->deadline =
         mkv_ctx_now(ctx) + 2 * ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
     mkv_ctx_deadline(ctx, packet->deadline);
-    mkv_list_init(&packet->list);
     mkv_list_add_tail(&peer->early, &packet->list);
     ++peer->num_early;
     peer->early_bytes += length;
@@ -65,43 +43,19 @@ mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
     return MKV_OK;
 }
 
-void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
+unsigned mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
 {
     mkv_packet_t *packet, *next;
+    unsigned count = 0;
 
     mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
     {
         if (packet->from_nonce == from_nonce) {
             mkv_early_remove(peer, packet);
+            ++count;
         }
     }
-}
-
-void mkv_early_apply(mkv_leg_t *leg)
-{
-    mkv_peer_t *peer = leg->peer;
-    mkv_packet_t *packet, *next;
-    mkv_list_t mine;
-    mkv_msg_t msg;
-
-    /* Apart first: handling one may add to or cancel others of the store */
-    mkv_list_init(&mine);
-    mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
-    {
-        if ((packet->id == leg->xfer->id) && (packet->epoch == leg->xfer->epoch)) {
-            mkv_list_del(&packet->list);
-            mkv_list_add_tail(&mine, &packet->list);
-            --peer->num_early;
-            peer->early_bytes -= packet->length;
-        }
-    }
-    while (!mkv_list_is_empty(&mine)) {
-        packet = mkv_list_head(&mine, mkv_packet_t, list);
-        if (mkv_msg_decode(packet->data, packet->length, &msg) == MKV_OK) {
-            mkv_leg_receive(peer, &msg, packet->data, packet->length);
-        }
-        mkv_packet_free(packet);
-    }
+    return count;
 }
 
 uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
@@ -119,4 +73,26 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
         }
     }
     return next_deadline;
+}
+
+void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *taken)
+{
+    mkv_packet_t *packet, *next;
+
+    mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
+    {
+        if ((packet->id == id) && (packet->epoch == epoch)) {
+            mkv_list_del(&packet->list);
+            mkv_list_add_tail(taken, &packet->list);
+            --peer->num_early;
+            peer->early_bytes -= packet->length;
+        }
+    }
+}
+
+void mkv_early_cleanup(mkv_peer_t *peer)
+{
+    mkv_packets_cleanup(&peer->early);
+    peer->num_early = 0;
+    peer->early_bytes = 0;
 }

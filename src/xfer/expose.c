@@ -5,7 +5,9 @@
  * checks what came against its map and tells its caller.
  */
 
-#include "mkv_int.h"
+#include "xfer/expose.h"
+
+#include "cache/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>

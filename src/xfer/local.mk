@@ -1,7 +1,18 @@
 # Transfers and their legs.
 libmorikv_core_la_SOURCES += \
     src/xfer/early.c \
+    src/xfer/early.h \
     src/xfer/expose.c \
+    src/xfer/expose.h \
     src/xfer/leg.c \
+    src/xfer/leg.h \
+    src/xfer/leg_receive.c \
+    src/xfer/leg_receive.h \
+    src/xfer/tombstone.c \
+    src/xfer/tombstone.h \
+    src/xfer/watch.c \
+    src/xfer/watch.h \
     src/xfer/xfer.c \
+    src/xfer/xfer.h \
+    src/xfer/xfer_api.c \
     src/xfer/xfer_open.c

@@ -12,34 +12,9 @@
  * runs belongs to the phase: bind, then xfer or release, then drain.
  */
 
-#include "mkv_int.h"
+#include "xfer/leg.h"
 
 #include <string.h>
-
-mkv_list_t *mkv_xfer_bucket(mkv_ctx_t *ctx, uint64_t id)
-{
-    id *= 0x9e3779b97f4a7c15ull;
-    return &ctx->buckets[(id >> 40) % MKV_XFER_BUCKETS];
-}
-
-mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
-{
-    mkv_leg_t *leg;
-
-    mkv_list_for_each(leg, mkv_xfer_bucket(peer->ctx, id), mkv_leg_t, hash)
-    {
-        if ((leg->peer == peer) && (leg->xfer->id == id) &&
-            (leg->xfer->epoch == epoch)) {
-            return leg;
-        }
-    }
-    return NULL;
-}
-
-void mkv_xfer_dirty(mkv_xfer_t *xfer)
-{
-    mkv_list_queue(&xfer->ctx->dirty_xfers, &xfer->dirty);
-}
 
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
 {
@@ -191,10 +166,7 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
         return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
     }
     if (!mkv_list_is_empty(&leg->posts)) {
-        return (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state ==
-                MKV_GATE_OPEN)
-                   ? "credits"
-                   : "a gate";
+        return leg->xfer->ctx->leg_listener->has_gate(leg) ? "a gate" : "credits";
     }
     if (!mkv_list_is_empty(&leg->running)) {
         return "calls in flight";
@@ -295,160 +267,4 @@ void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now)
     if (!xfer->is_quiet) {
         mkv_xfer_drain_expired(xfer);
     }
-}
-
-/* ---- Seal, abort, close ---------------------------------------------------------- */
-
-static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32_t last)
-{
-    const mkv_log_t *log = &xfer->ctx->log;
-    uint32_t i;
-
-    if (!xfer->is_active || (last > xfer->num_legs)) {
-        return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u of %u, %s side", first,
-                         xfer->num_legs, xfer->is_active ? "active" : "passive");
-    }
-    if (mkv_xfer_is_terminal(xfer)) {
-        return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
-                         "the transfer has ended: %s", xfer->error);
-    }
-    for (i = first; i < last; ++i) {
-        if (xfer->legs[i].is_sealed || !xfer->legs[i].is_exposed) {
-            return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u %s", i,
-                             xfer->legs[i].is_sealed
-                                 ? "is sealed already"
-                                 : "has no block list of its peer yet");
-        }
-    }
-    return MKV_OK;
-}
-
-static void mkv_xfer_update_sealed(mkv_xfer_t *xfer)
-{
-    uint32_t i;
-
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (!xfer->legs[i].is_sealed) {
-            return;
-        }
-    }
-    xfer->state = MKV_XFER_SEALED;
-}
-
-static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
-{
-    uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
-    uint32_t last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
-    mkv_status_t status = mkv_xfer_seal_check(xfer, first, last);
-    char text[128];
-    uint32_t i;
-
-    if (status != MKV_OK) {
-        return status;
-    }
-    for (i = first; i < last; ++i) {
-        status = mkv_leg_check_seal(&xfer->legs[i], text, sizeof(text));
-        if (status != MKV_OK) {
-            mkv_xfer_fail(xfer, status, "peer %s, leg %u: %s", xfer->legs[i].peer->name,
-                          i, text);
-            return mkv_error(&xfer->ctx->log, status, "%s", xfer->error);
-        }
-    }
-    for (i = first; i < last; ++i) {
-        xfer->legs[i].is_sealed = 1;
-    }
-    mkv_xfer_update_sealed(xfer);
-    mkv_xfer_dirty(xfer);
-    (void)mkv_ctx_step(xfer->ctx); /* what is complete already is told at once */
-    return MKV_OK;
-}
-
-mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status;
-
-    mkv_enter(ctx);
-    status = mkv_xfer_seal_locked(xfer, leg);
-    mkv_leave(ctx);
-    return status;
-}
-
-mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *reason)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-
-    if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "abort: code %d is no error",
-                         (int)code);
-    }
-
-    mkv_enter(ctx);
-    mkv_xfer_fail(xfer, code, "%s by %s", (reason != NULL) ? reason : "aborted",
-                  ctx->name);
-    (void)mkv_ctx_step(ctx);
-    mkv_leave(ctx);
-    return MKV_OK;
-}
-
-mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-
-    if (timeout_ms == 0) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "extend: 0 ms; mkv_xfer_abort() ends a transfer");
-    }
-
-    mkv_enter(ctx);
-    if (xfer->deadline != MKV_NEVER) {
-        xfer->deadline = mkv_ctx_now(ctx) + timeout_ms * MKV_NSEC_PER_MSEC;
-        mkv_ctx_deadline(ctx, xfer->deadline);
-    }
-    mkv_leave(ctx);
-    return MKV_OK;
-}
-
-mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-
-    mkv_enter(ctx);
-    if (!mkv_xfer_is_terminal(xfer) || !xfer->is_quiet) {
-        return mkv_leave_status(
-            ctx, mkv_error(&ctx->log, MKV_ERR_BUSY, "transfer %llu is not %s",
-                           (unsigned long long)xfer->id,
-                           mkv_xfer_is_terminal(xfer) ? "quiet yet" : "over yet"));
-    }
-    mkv_xfer_free(xfer);
-    return mkv_leave_status(ctx, MKV_OK);
-}
-
-mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "xfer_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
-
-    mkv_enter(ctx);
-    attr->id = xfer->id;
-    attr->epoch = xfer->epoch;
-    attr->state = xfer->state;
-    attr->status = xfer->status;
-    attr->is_quiet = xfer->is_quiet;
-    attr->is_quarantined = xfer->is_quarantined;
-    (void)mkv_text_put(attr->error, attr->error + sizeof(attr->error), xfer->error);
-    mkv_xfer_waiting(xfer, attr->waiting_for, sizeof(attr->waiting_for));
-    attr->posted = xfer->posted;
-    attr->completed = xfer->completed;
-    attr->bytes = xfer->bytes;
-    attr->age_ns = mkv_ctx_now(ctx) - xfer->open_time;
-    attr->user_data = xfer->user_data;
-    attr->num_ucp_calls = xfer->num_ucp_calls;
-    mkv_leave(ctx);
-    return MKV_OK;
 }

@@ -4,10 +4,12 @@
  * The making and the freeing of a transfer.
  */
 
-#include "mkv_int.h"
+#include "xfer/leg_receive.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define MKV_XFER_EVENTS 3u /* terminal, quiet, warning; and one a leg */
 
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
@@ -29,33 +31,34 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
                                        size_t index)
 {
     const mkv_map_t *map = params->legs[index];
+    mkv_peer_t *peer;
     size_t i;
 
     if ((map == NULL) || (map->ctx != ctx)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "leg %zu has no map of this context", index);
     }
-    if (map->peer->state != MKV_PEER_READY) {
+    peer = mkv_peer_of(map->remote);
+    if (peer->state != MKV_PEER_READY) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "leg %zu: peer %s has failed: %s",
-                         index, map->peer->name, map->peer->error);
+                         index, peer->name, peer->error);
     }
     if (map->is_stale) {
         return mkv_error(&ctx->log, MKV_ERR_STALE,
                          "leg %zu: peer %s has dropped regions of the map", index,
-                         map->peer->name);
+                         peer->name);
     }
     for (i = 0; i < index; ++i) {
-        if (params->legs[i]->peer == map->peer) {
+        if (params->legs[i]->remote == map->remote) {
             return mkv_error(&ctx->log, MKV_ERR_INVALID,
                              "legs %zu and %zu lead to the same peer %s", i, index,
-                             map->peer->name);
+                             peer->name);
         }
     }
-    if (mkv_leg_find(map->peer, params->id, params->epoch) != NULL) {
+    if (mkv_leg_find(peer, params->id, params->epoch) != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
                          "transfer %llu epoch %u with peer %s is open already",
-                         (unsigned long long)params->id, params->epoch,
-                         map->peer->name);
+                         (unsigned long long)params->id, params->epoch, peer->name);
     }
     return MKV_OK;
 }
@@ -77,11 +80,10 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
     leg->xfer = xfer;
     leg->index = index;
     leg->map = map;
-    leg->peer = map->peer;
+    leg->peer = mkv_peer_of(map->remote);
     ++map->num_uses;
-    mkv_peer_get(leg->peer);
     mkv_list_add_tail(&leg->peer->legs, &leg->list);
-    mkv_list_add_tail(mkv_xfer_bucket(xfer->ctx, xfer->id), &leg->hash);
+    mkv_list_add_tail(mkv_leg_bucket(xfer->ctx, xfer->id), &leg->hash);
     return MKV_OK;
 }
 
@@ -191,7 +193,7 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_BIND);
     *xfer_p = xfer;
     for (i = 0; i < xfer->num_legs; ++i) {
-        mkv_early_apply(&xfer->legs[i]);
+        mkv_leg_receive_early(&xfer->legs[i]);
     }
     return MKV_OK;
 }

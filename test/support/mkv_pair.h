@@ -13,7 +13,9 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include "src/mkv_int.h"
+#include "src/peer/inbox.h"
+#include "src/peer/process.h"
+#include "src/xfer/xfer.h"
 
 #define PAIR_PARTS 2
 #define PAIR_BLOCKS 32

@@ -605,7 +605,7 @@ static void inject(mkv_msg_type_t type, uint64_t id, uint64_t from_nonce,
     OK(mkv_msg_encode(&msg, &wbuf));
     mkv_msg_finish(wbuf.data, wbuf.length, peer->rx_seq);
     ++B->peers[0]->tx_seq;
-    mkv_notify_receive(A->ctx, wbuf.data, wbuf.length);
+    mkv_inbox_receive(A->ctx, wbuf.data, wbuf.length);
     mkv_wbuf_cleanup(&wbuf);
 }
 
@@ -699,11 +699,11 @@ START_TEST(what_waits_for_its_turn_is_bounded)
     for (i = 0; i < 7; ++i) {
         ck_assert_int_eq(A->peers[1]->fail_status, MKV_OK);
         mkv_msg_finish(wbuf.data, wbuf.length, A->peers[1]->rx_seq + 1 + i);
-        mkv_notify_receive(A->ctx, wbuf.data, wbuf.length);
+        mkv_inbox_receive(A->ctx, wbuf.data, wbuf.length);
     }
     stale = pair_stats(A).msgs_stale;
     mkv_msg_finish(wbuf.data, wbuf.length, A->peers[1]->rx_seq);
-    mkv_notify_receive(A->ctx, wbuf.data, wbuf.length);
+    mkv_inbox_receive(A->ctx, wbuf.data, wbuf.length);
     ck_assert_uint_eq(pair_stats(A).msgs_stale, stale + 1);
     pair_run();
     ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_BUSY);
@@ -741,7 +741,7 @@ START_TEST(a_million_bad_messages_are_counted)
         } else {
             memset(bytes, (int)mkv_test_random(&state), length);
         }
-        mkv_notify_receive(A->ctx, bytes, length);
+        mkv_inbox_receive(A->ctx, bytes, length);
     }
     mkv_wbuf_cleanup(&wbuf);
     ck_assert_uint_eq(pair_stats(A).msgs_malformed, rounds);

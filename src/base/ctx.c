@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Clock, nonces and waking. */
+
+#include "base/ctx.h"
+
+#include <time.h>
+#include <unistd.h>
+
+uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
+{
+    struct timespec now;
+
+    if (ctx->params.clock_ns != NULL) {
+        return ctx->params.clock_ns(ctx->params.clock_arg);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Unique here for ever (a counter through a bijection) and unlikely to repeat elsewhere
+ */
+uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
+{
+    uint64_t z;
+
+    do {
+        z = ctx->nonce_state += 0x9e3779b97f4a7c15ull;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        z ^= z >> 31;
+    } while (z == 0);
+    return z;
+}
+
+void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline)
+{
+    if (deadline < ctx->next_deadline) {
+        ctx->next_deadline = deadline;
+    }
+}
+
+void mkv_ctx_wake(mkv_ctx_t *ctx)
+{
+    uint64_t one = 1;
+
+    if (ctx->wake_fd >= 0) {
+        (void)!write(ctx->wake_fd, &one, sizeof(one)); /* full: it is awake */
+    }
+}
+
+void mkv_ctx_wake_threads(mkv_ctx_t *ctx)
+{
+    uint64_t one = 1;
+
+    (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_CTX_H
+#define MKV_CTX_H
+
+/**
+ * @file
+ * The context: what all objects of one mkv_open() share.
+ *
+ * Everything is guarded by ctx->lock, which public functions take; UCX callbacks run
+ * inside mkv_progress() or a posting call, so under it. Callbacks only note what
+ * happened and queue the object (ctx->dirty_xfers, ctx->changed_peers); decisions are
+ * taken in mkv_ctx_step(), so that no object is freed or failed below a function that
+ * still uses it.
+ *
+ * Who owns whom: context > {regions > mems}, {peers > remote mems}, {transfers > legs >
+ * posts}, events. A map holds its local regions, remote mems and peer; a plan its map;
+ * a post its plan; a leg its map and peer.
+ */
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "morikv.h"
+#include "wire/wire.h"
+
+#include <ucp/api/ucp.h>
+
+#include <pthread.h>
+
+#define MKV_NSEC_PER_MSEC 1000000ull
+#define MKV_NEVER UINT64_MAX
+#define MKV_XFER_BUCKETS 1024u
+#define MKV_TOMBSTONES 4096u
+
+/** Counters that a context and each of its peers keep. */
+typedef struct mkv_counters {
+    uint64_t xfers_opened, xfers_done, xfers_failed;
+    uint64_t bytes_written, bytes_read;
+    uint64_t elements_posted, elements_completed;
+    uint64_t ucp_calls, flushes;
+    uint64_t msgs_sent, msgs_received;
+    uint64_t msgs_malformed, msgs_stale, msgs_early, msgs_dropped;
+    uint64_t hellos, plans_created, plan_posts, lists_reused, arena_allocs;
+} mkv_counters_t;
+
+struct mkv_calls;
+struct mkv_threads;
+struct mkv_peer_listener;
+struct mkv_leg_listener;
+
+struct mkv_ctx {
+    pthread_mutex_t lock;
+    unsigned num_waiting;        /* for the lock; atomic */
+    struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
+    int threads_fd;              /* wakes them; -1: there are none */
+    mkv_config_t *config;
+    const mkv_options_t *opts;
+    mkv_log_t log;
+    mkv_open_params_t params;
+    char name[64];
+    mkv_process_t process;
+    uint64_t nonce_state;
+
+    ucp_context_h ucp_context;
+    ucp_worker_h worker;
+    int is_attached;
+    int is_closing;
+    unsigned ucp_version; /* minor, of the loaded library */
+    void *address;
+    size_t address_length;
+
+    /* Who is above, as the rooms below know it; set once, at open */
+    unsigned (*step)(mkv_ctx_t *ctx);
+    const struct mkv_peer_listener *peer_listener;
+    const struct mkv_leg_listener *leg_listener;
+
+    mkv_list_t regions; /* by id */
+    mkv_list_t mems;
+    mkv_region_id_t last_region_id;
+    uint32_t last_mem_id;
+    uint64_t epoch;
+    unsigned num_regions;
+
+    mkv_list_t peers;
+    mkv_list_t dead_peers; /* closed by the caller, not gone yet */
+    mkv_list_t changed_peers;
+    mkv_list_t busy_peers; /* with legs that have something to post */
+
+    mkv_list_t xfers;
+    mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
+    mkv_list_t dirty_xfers;
+    uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
+    uint64_t next_deadline;
+    unsigned num_asking_gates; /* with a callback, so nobody can sleep */
+
+    mkv_list_t events;
+    mkv_list_t free_events;
+    mkv_list_t polled_events; /* their memory is void at the next poll */
+    size_t queued_event_bytes;
+    unsigned num_free_events, num_reserved_events;
+
+    mkv_list_t free_posts;
+    struct mkv_calls *free_calls;
+    mkv_list_t list_cache;
+    size_t list_cache_bytes;
+
+    int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */
+    mkv_counters_t count;
+    unsigned num_peers, num_xfers;
+};
+
+/** Of the caller's clock, or CLOCK_MONOTONIC. */
+uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
+/** A number that names an instance: unique here for ever, unlikely to repeat elsewhere.
+ */
+uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
+/** Look at deadlines at this time at the latest. */
+void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
+/** Take the decisions that callbacks left, now. @return How many. */
+static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
+{
+    return ctx->step(ctx);
+}
+
+/** Wake who sleeps on mkv_event_fd(). */
+void mkv_ctx_wake(mkv_ctx_t *ctx);
+/** Wake the threads that make progress. */
+void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
+
+static inline void mkv_enter(mkv_ctx_t *ctx)
+{
+    if (pthread_mutex_trylock(&ctx->lock) != 0) {
+        __atomic_add_fetch(&ctx->num_waiting, 1, __ATOMIC_RELAXED);
+        pthread_mutex_lock(&ctx->lock);
+        __atomic_sub_fetch(&ctx->num_waiting, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/** After a call that leaves nothing to do. */
+static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
+{
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+static inline void mkv_leave(mkv_ctx_t *ctx)
+{
+    if (ctx->threads_fd >= 0) {
+        mkv_ctx_wake_threads(ctx);
+    }
+    mkv_leave_quietly(ctx);
+}
+
+/** Leave and return, in one line. */
+static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
+{
+    mkv_leave(ctx);
+    return status;
+}
+
+#define MKV_COUNT(_peer, _counter, _n)                                                 \
+    do {                                                                               \
+        (_peer)->count._counter += (_n);                                               \
+        (_peer)->ctx->count._counter += (_n);                                          \
+    } while (0)
+
+#endif

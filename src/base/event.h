@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_EVENT_H
+#define MKV_EVENT_H
+
+/**
+ * @file
+ * The events that wait for mkv_poll(), and the descriptor to sleep on.
+ *
+ * Terminal events must never be lost, so their nodes are reserved when the object they
+ * report is made. The caller holds the context's lock.
+ */
+
+#include "base/ctx.h"
+
+/** One event in the queue. */
+typedef struct mkv_event_node {
+    mkv_list_t list;
+    mkv_event_t event;
+    void *owned; /**< Freed after the next poll */
+    size_t owned_length;
+} mkv_event_node_t;
+
+/** UCX's event descriptor. @return UCS_OK, or why there is none. */
+ucs_status_t mkv_worker_efd(mkv_ctx_t *ctx, int *fd_p);
+
+/** Have nodes for @a num events of an object that is being made. */
+mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num);
+
+/** The object is gone. */
+void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
+
+/** Queue; never fails for reserved events. NULL only without memory. */
+mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
+
+/** As above, and free @a owned after it was polled; NULL: not queued, not freed. */
+mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
+                                 size_t length);
+
+/** Events that wait name an object no longer; NULL: none of that kind. */
+void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer);
+
+void mkv_events_cleanup(mkv_ctx_t *ctx);
+
+#endif

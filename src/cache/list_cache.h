@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_LIST_CACHE_H
+#define MKV_LIST_CACHE_H
+
+/**
+ * @file
+ * Memory of the lists that UCX reads while a post is in flight, kept filled for a later
+ * post that needs the same list. The caller holds the context's lock.
+ */
+
+#include "base/ctx.h"
+
+/** Memory for the arrays of one list. */
+typedef struct mkv_cached_list {
+    mkv_list_t list;  /**< ctx->list_cache, while nobody uses it */
+    mkv_list_t owner; /**< Of the plan, which may ask for its contents again */
+    unsigned num_users;
+    size_t size;
+    char data[];
+} mkv_cached_list_t;
+
+/** Lists that somebody uses. */
+typedef struct mkv_list_uses {
+    mkv_cached_list_t **lists;
+    size_t num, max;
+} mkv_list_uses_t;
+
+/** Memory of at least @a size bytes, which nobody else uses; NULL: no memory. */
+mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
+                                      mkv_list_uses_t *uses);
+
+/** One more user of a list's contents. @return 1, or 0: no memory. */
+int mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *list,
+                         mkv_list_uses_t *uses);
+
+/** The end of all these uses. */
+void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses);
+
+/** Whose lists these are will not ask for their contents again. */
+void mkv_list_cache_forget(mkv_list_t *owned);
+
+void mkv_list_cache_cleanup(mkv_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_REGION_H
+#define MKV_REGION_H
+
+/**
+ * @file
+ * Regions of this context, and the memory registered for them. The caller holds the
+ * context's lock.
+ */
+
+#include "base/ctx.h"
+#include "cache/repeat.h"
+
+/** A stretch of memory registered with UCX; holds any number of regions. */
+typedef struct mkv_mem {
+    mkv_list_t list; /**< ctx->mems */
+    uint32_t id;
+    ucs_memory_type_t type;
+    uint64_t base, length;
+    ucp_mem_h memh;
+    void *rkey; /**< Of ucp_rkey_pack or ucp_memh_pack */
+    size_t rkey_length;
+    unsigned num_regions;
+    mkv_repeat_t *repeat; /**< memh, for lists */
+} mkv_mem_t;
+
+typedef struct mkv_lregion {
+    mkv_list_t list; /**< ctx->regions, by id */
+    mkv_region_id_t id;
+    mkv_region_t info; /**< Strides and allocation resolved */
+    mkv_mem_t *mem;    /**< NULL until committed */
+    unsigned num_maps;
+} mkv_lregion_t;
+
+/**
+ * Register memory for all regions that have none, and begin a new epoch.
+ *
+ * @return MKV_OK, or as mkv_regions_commit(); then nothing has changed.
+ */
+mkv_status_t mkv_regions_register(mkv_ctx_t *ctx);
+
+/**
+ * Remove regions, and memory that holds none any more; begins a new epoch.
+ *
+ * @return MKV_OK, or as mkv_regions_drop(); then nothing has changed.
+ */
+mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                                size_t num_ids);
+
+/** Everything, at the end of the context. */
+void mkv_regions_cleanup(mkv_ctx_t *ctx);
+
+#endif

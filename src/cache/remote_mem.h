@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_REMOTE_MEM_H
+#define MKV_REMOTE_MEM_H
+
+/**
+ * @file
+ * What a peer told about itself and its memory. The caller holds the context's lock.
+ */
+
+#include "base/ctx.h"
+#include "cache/repeat.h"
+
+/** A peer's registered memory, with its key unpacked once. */
+typedef struct mkv_rmem {
+    mkv_list_t list; /**< remote->mems */
+    uint32_t id;
+    ucs_memory_type_t type;
+    uint64_t base, length;
+    ucp_rkey_h rkey;
+    unsigned num_pairs;   /**< Of maps */
+    int is_current;       /**< In the peer's latest table */
+    mkv_repeat_t *repeat; /**< rkey, for lists */
+} mkv_rmem_t;
+
+/** The peer as maps and plans see it; a member of mkv_peer_t, which outlives maps. */
+typedef struct mkv_remote {
+    mkv_ctx_t *ctx;
+    mkv_peer_t *peer;           /**< As the caller knows it; NULL: closed */
+    const char *name;           /**< The peer's */
+    mkv_counters_t *count;      /**< The peer's */
+    ucp_ep_h ep;                /**< Unpacks keys */
+    mkv_blob_info_t info;       /**< Without pointers */
+    mkv_list_t mems;            /**< mkv_rmem_t */
+    mkv_wire_region_t *regions; /**< By id; mem indexes region_mems */
+    mkv_rmem_t **region_mems;   /**< Parallel to regions */
+    uint32_t num_regions;
+    uint64_t epoch;  /**< Of the peer's table that is known here */
+    mkv_list_t maps; /**< mkv_map_t */
+} mkv_remote_t;
+
+/**
+ * Take over the peer's latest table of regions.
+ *
+ * Maps are not looked at: mkv_maps_refresh() is next, and then mkv_remote_trim().
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT: a key cannot be unpacked. The old
+ *         table stays then.
+ */
+mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info);
+
+/** Destroy keys that neither the table nor a map refers to. */
+void mkv_remote_trim(mkv_remote_t *remote);
+
+/** @return The peer's region with this name, or NULL. */
+const mkv_wire_region_t *mkv_remote_find(const mkv_remote_t *remote, uint32_t component,
+                                         int32_t layer, uint16_t part,
+                                         mkv_rmem_t **rmem_p);
+
+/** One pair less refers to it. */
+void mkv_rmem_put(mkv_remote_t *remote, mkv_rmem_t *rmem);
+
+void mkv_remote_cleanup(mkv_remote_t *remote);
+
+#endif

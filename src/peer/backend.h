@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_BACKEND_H
+#define MKV_BACKEND_H
+
+/**
+ * @file
+ * Which transports carry a peer's data, and what may be asked of them.
+ */
+
+#include "peer/peer.h"
+
+/** What UCX's status of a call means for its transfer. */
+mkv_status_t mkv_status_of_ucs(ucs_status_t status);
+
+/** Ask UCX for the endpoint's transports, and note them with their class. */
+void mkv_peer_query_transports(mkv_peer_t *peer);
+
+/**
+ * @param [out] text  Set if another class than option BACKEND would carry the data.
+ *
+ * @return MKV_OK, or MKV_ERR_BACKEND in strict mode.
+ */
+mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
+
+/** Log classes better than the one taken, each with what is known about why not. */
+void mkv_peer_log_rejected(mkv_peer_t *peer);
+
+/** Whether lists between these memory types may be given to UCX. */
+int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
+                     ucs_memory_type_t remote);
+
+#endif

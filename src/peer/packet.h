@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PACKET_H
+#define MKV_PACKET_H
+
+/**
+ * @file
+ * A message as bytes, on its way out or kept on its way in.
+ */
+
+#include "base/ctx.h"
+
+typedef struct mkv_packet {
+    mkv_list_t list;
+    struct mkv_peer *peer;
+    uint32_t seq;
+    uint64_t id; /**< Kept: of the transfer */
+    uint32_t epoch;
+    uint64_t from_nonce;
+    uint64_t deadline; /**< Kept: drop it then */
+    size_t length;
+    uint8_t *data;
+} mkv_packet_t;
+
+/** In no list, with a copy of the bytes; NULL: no memory. */
+mkv_packet_t *mkv_packet_copy(const void *data, size_t length);
+
+void mkv_packet_free(mkv_packet_t *packet);
+void mkv_packets_cleanup(mkv_list_t *packets);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Public calls on peers, and on what both sides have. */
+
+#include "peer/peer.h"
+
+#include "cache/map.h"
+#include "cache/region.h"
+#include "peer/backend.h"
+#include "peer/hello.h"
+#include "peer/peer_close.h"
+
+static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
+                                      const char *name, mkv_peer_t **peer_p)
+{
+    mkv_status_t status;
+    mkv_peer_t *peer;
+
+    if (info->process.ctx_id == ctx->process.ctx_id) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID, "the blob is this context's own");
+    }
+    peer = mkv_peer_find(ctx, info->process.ctx_id);
+    if (peer == NULL) {
+        status = mkv_peer_create(ctx, info, name, &peer);
+        if (status != MKV_OK) {
+            return status;
+        }
+        status = mkv_hello_send(peer, MKV_MSG_HELLO);
+        if (status != MKV_OK) {
+            (void)mkv_peer_close_locked(peer, MKV_CLOSE_FORCE);
+            return status;
+        }
+    } else if (name != NULL) {
+        mkv_text(peer->name, sizeof(peer->name), "%s", name);
+    }
+
+    *peer_p = peer;
+    return MKV_OK;
+}
+
+mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
+                          const char *name, mkv_peer_t **peer_p)
+{
+    mkv_blob_info_t info;
+    mkv_status_t status;
+
+    status = mkv_blob_decode(blob, length, &info);
+    if (status != MKV_OK) {
+        return mkv_error(&ctx->log, status, "the blob of %zu bytes %s", length,
+                         (status == MKV_ERR_VERSION)
+                             ? "is of another library version"
+                             : "is cut, altered or no blob at all");
+    }
+
+    mkv_enter(ctx);
+    status = mkv_peer_add_info(ctx, &info, name, peer_p);
+    mkv_leave(ctx);
+    mkv_blob_info_cleanup(&info);
+    return status;
+}
+
+mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
+{
+    if (attr->size != sizeof(*attr)) {
+        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
+                         "peer_query: attr->size is %zu, not %zu", attr->size,
+                         sizeof(*attr));
+    }
+
+    mkv_enter(peer->ctx);
+    attr->state = peer->state;
+    attr->status = peer->status;
+    mkv_text(attr->error, sizeof(attr->error), "%s", peer->error);
+    mkv_text(attr->name, sizeof(attr->name), "%s", peer->name);
+    mkv_text(attr->transports, sizeof(attr->transports), "%s", peer->transports);
+    attr->backend = peer->backend;
+    attr->is_same_host = peer->is_same_host;
+    attr->has_sgl_put =
+        mkv_peer_may_sgl(peer, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_ROCM);
+    attr->regions_epoch = peer->remote.epoch;
+    attr->num_regions = peer->remote.num_regions;
+    attr->topology = peer->remote.info.topology;
+    mkv_leave(peer->ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_peer_close_locked(peer, mode);
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- What both sides have
+ * ------------------------------------------------------------ */
+
+mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_regions_register(ctx);
+    if (status == MKV_OK) {
+        mkv_hello_tell_regions(ctx);
+        if (epoch_p != NULL) {
+            *epoch_p = ctx->epoch;
+        }
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
+                              size_t num_ids)
+{
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = mkv_regions_remove(ctx, ids, num_ids);
+    if (status == MKV_OK) {
+        mkv_hello_tell_regions(ctx);
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
+                            mkv_map_t **map_p)
+{
+    static const mkv_map_params_t defaults = {.size = sizeof(defaults)};
+    mkv_status_t status;
+
+    params = (params == NULL) ? &defaults : params;
+    if ((params->size != sizeof(*params)) ||
+        (params->flags & ~(uint32_t)(MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK))) {
+        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
+                         "map_create: size %zu (expected %zu) flags 0x%x", params->size,
+                         sizeof(*params), params->flags);
+    }
+
+    mkv_enter(peer->ctx);
+    if (peer->state != MKV_PEER_READY) {
+        status =
+            mkv_error(&peer->ctx->log,
+                      (peer->state == MKV_PEER_FAILED) ? MKV_ERR_PEER : MKV_ERR_BUSY,
+                      "peer %s is not ready: %s", peer->name,
+                      (peer->state == MKV_PEER_FAILED) ? peer->error : "connecting");
+    } else {
+        status = mkv_map_make(&peer->remote, params, map_p);
+    }
+    mkv_leave(peer->ctx);
+    return status;
+}

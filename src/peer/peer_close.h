@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PEER_CLOSE_H
+#define MKV_PEER_CLOSE_H
+
+/**
+ * @file
+ * The end of a connection: it failed, is found gone, or is closed.
+ */
+
+#include "peer/peer.h"
+
+/** Act on a noted failure: tell the caller and the transfers. */
+void mkv_peer_step_failed(mkv_peer_t *peer);
+
+/** Close the endpoint of a failed peer when its calls have come back. */
+void mkv_peer_step_waiting(mkv_peer_t *peer);
+
+/** Closed by the caller: leave when nothing needs the connection any more. */
+void mkv_peer_step_closing(mkv_peer_t *peer);
+
+/** As mkv_peer_close(). */
+mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);
+
+/** Look at deadlines and lost processes. @return The next time to look. */
+uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
+
+/** Nothing of this peer can touch our memory any more, as far as can be proven. */
+int mkv_peer_is_harmless(mkv_peer_t *peer);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_SELF_BLOB_H
+#define MKV_SELF_BLOB_H
+
+/**
+ * @file
+ * What a context tells of itself.
+ */
+
+#include "base/ctx.h"
+
+/** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_FLUSH_H
+#define MKV_FLUSH_H
+
+/**
+ * @file
+ * Flushes of a peer's endpoint: one at a time, for all legs that wait for one.
+ */
+
+#include "peer/peer.h"
+
+/** Start one if a leg waits and none is running. */
+void mkv_peer_start_flush(mkv_peer_t *peer);
+
+#endif

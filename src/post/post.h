@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_POST_H
+#define MKV_POST_H
+
+/**
+ * @file
+ * From a plan to UCX calls. The caller holds the context's lock.
+ */
+
+#include "cache/list_cache.h"
+#include "cache/plan.h"
+#include "xfer/xfer.h"
+
+typedef enum mkv_gate_state {
+    MKV_GATE_OPEN,
+    MKV_GATE_ASK,
+    MKV_GATE_WAIT
+} mkv_gate_state_t;
+
+/** A place in a plan. */
+typedef struct mkv_cursor {
+    uint32_t pair;
+    uint32_t unit; /**< In the run, when pieces are single units */
+    size_t run;    /**< In the pair's runs */
+} mkv_cursor_t;
+
+typedef struct mkv_post {
+    mkv_list_t list; /**< leg->posts or running */
+    mkv_leg_t *leg;
+    mkv_plan_t *plan;
+    mkv_sel_t sel;
+    mkv_gate_t gate;
+    mkv_gate_state_t gate_state;
+
+    mkv_cursor_t at;          /**< Next piece to give to UCX */
+    int must_repeat;          /**< A list was refused: once more, piece by piece */
+    uint64_t num_elements;    /**< Of the whole post */
+    uint64_t elements, bytes; /**< Given to UCX so far */
+    uint64_t num_inflight;    /**< UCX calls */
+    uint64_t call_bytes;      /**< Of each of them, on average */
+    uint64_t inflight_bytes;
+    mkv_list_uses_t lists; /**< Of the calls in flight */
+} mkv_post_t;
+
+/** The leg has posts to give. */
+void mkv_leg_queue(mkv_leg_t *leg);
+
+/** Give UCX what the credits allow. @return Posts that moved on. */
+unsigned mkv_peer_pump(mkv_peer_t *peer);
+
+/** Drop the posts that wait; those in flight end with their last completion. */
+void mkv_leg_cancel_posts(mkv_leg_t *leg);
+
+/** Be told of legs that end. */
+void mkv_posts_listen(mkv_ctx_t *ctx);
+
+void mkv_posts_cleanup(mkv_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Progress: UCX's worker, decisions, posts, deadlines, in this order. */
+
+#include "progress.h"
+
+#include "peer/inbox.h"
+#include "peer/peer_close.h"
+#include "post/flush.h"
+#include "post/post.h"
+
+static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer, *next;
+    unsigned count = 0;
+
+    mkv_list_for_each_safe(peer, next, &ctx->busy_peers, mkv_peer_t, busy_list)
+    {
+        count += mkv_peer_pump(peer);
+    }
+    return count;
+}
+
+static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
+{
+    uint64_t now = mkv_ctx_now(ctx);
+    mkv_peer_t *peer;
+    mkv_xfer_t *xfer;
+
+    if (now < ctx->next_deadline) {
+        return;
+    }
+
+    ctx->next_deadline = MKV_NEVER;
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_ctx_deadline(ctx, mkv_peer_check(peer, now));
+    }
+    mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
+    {
+        mkv_xfer_check_deadline(xfer, now);
+        mkv_ctx_deadline(ctx, xfer->deadline);
+    }
+}
+
+static void mkv_ctx_reap(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer, *next;
+
+    mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_peer_step_closing(peer);
+        if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
+            mkv_list_is_empty(&peer->remote.maps)) {
+            mkv_peer_destroy(peer);
+        }
+    }
+}
+
+/* It became ready, or has failed */
+static void mkv_peer_step_changed(mkv_peer_t *peer)
+{
+    if (peer->fail_status != MKV_OK) {
+        mkv_peer_step_failed(peer);
+    } else {
+        mkv_inbox_resume(peer);
+    }
+}
+
+static unsigned mkv_progress_step(mkv_ctx_t *ctx)
+{
+    unsigned count = 0;
+    mkv_peer_t *peer;
+    mkv_xfer_t *xfer;
+
+    do {
+        while (!mkv_list_is_empty(&ctx->changed_peers)) {
+            peer = mkv_list_head(&ctx->changed_peers, mkv_peer_t, changed);
+            mkv_list_del(&peer->changed);
+            mkv_peer_step_changed(peer);
+            ++count;
+        }
+        while (!mkv_list_is_empty(&ctx->dirty_xfers)) {
+            xfer = mkv_list_head(&ctx->dirty_xfers, mkv_xfer_t, dirty);
+            mkv_list_del(&xfer->dirty);
+            mkv_xfer_step(xfer);
+            ++count;
+        }
+    } while (!mkv_list_is_empty(&ctx->changed_peers));
+
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        mkv_peer_start_flush(peer);
+        mkv_peer_step_waiting(peer);
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        mkv_peer_start_flush(peer);
+        mkv_peer_step_waiting(peer);
+    }
+    return count;
+}
+
+unsigned mkv_progress_locked(mkv_ctx_t *ctx)
+{
+    unsigned count;
+
+    count = ucp_worker_progress(ctx->worker);
+    count += mkv_ctx_step(ctx);
+    count += mkv_ctx_pump(ctx);
+    mkv_ctx_check_deadlines(ctx);
+    if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
+        !mkv_list_is_empty(&ctx->changed_peers)) {
+        count += mkv_ctx_step(ctx);
+    }
+    mkv_ctx_reap(ctx);
+    return count;
+}
+
+unsigned mkv_progress(mkv_ctx_t *ctx)
+{
+    unsigned count;
+
+    mkv_enter(ctx);
+    count = mkv_progress_locked(ctx);
+    mkv_leave_quietly(ctx);
+    return count;
+}
+
+void mkv_progress_init(mkv_ctx_t *ctx)
+{
+    ctx->step = mkv_progress_step;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PROGRESS_H
+#define MKV_PROGRESS_H
+
+/**
+ * @file
+ * What moves: UCX's worker, then the decisions that its callbacks left.
+ */
+
+#include "base/ctx.h"
+
+/** mkv_progress() under the lock. */
+unsigned mkv_progress_locked(mkv_ctx_t *ctx);
+
+/** Have the rooms below ask for a step: ctx->step. */
+void mkv_progress_init(mkv_ctx_t *ctx);
+
+#endif

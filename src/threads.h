@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_THREADS_H
+#define MKV_THREADS_H
+
+/**
+ * @file
+ * Threads that make progress for the application (option PROGRESS_THREADS).
+ */
+
+#include "base/ctx.h"
+
+/** @return MKV_OK, MKV_ERR_INVALID: the option does not fit, MKV_ERR_NOMEM. */
+mkv_status_t mkv_threads_start(mkv_ctx_t *ctx);
+
+/** Without the lock. */
+void mkv_threads_stop(mkv_ctx_t *ctx);
+
+#endif

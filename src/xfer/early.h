@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_EARLY_H
+#define MKV_EARLY_H
+
+/**
+ * @file
+ * Messages that came before their transfer was opened here; bounded by count, bytes and
+ * age.
+ */
+
+#include "peer/peer.h"
+
+/** @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM. */
+mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                           size_t length);
+
+/** Forget those of one instance. @return How many. */
+unsigned mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
+
+/** Move the packets of a transfer to @a taken, which owns them then. */
+void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *taken);
+
+/** Forget the old ones. @return The next time to look. */
+uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now);
+
+void mkv_early_cleanup(mkv_peer_t *peer);
+
+#endif

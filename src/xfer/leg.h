@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_LEG_H
+#define MKV_LEG_H
+
+/**
+ * @file
+ * What a leg sends and when; leg_receive.h is what it receives.
+ */
+
+#include "xfer/xfer.h"
+
+/** What is told about legs to who posts on them: ctx->leg_listener. */
+typedef struct mkv_leg_listener {
+    /** Its transfer has ended: drop what was not given to UCX. */
+    void (*ended)(mkv_leg_t *leg);
+    /** Its first post waits for a gate. */
+    int (*has_gate)(const mkv_leg_t *leg);
+} mkv_leg_listener_t;
+
+/** Where the legs of a transfer's id are found. */
+mkv_list_t *mkv_leg_bucket(mkv_ctx_t *ctx, uint64_t id);
+mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
+
+/** Send in the name of the leg. @return As mkv_message_send(). */
+mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
+
+/** A message without which the other side would hang: lost memory fails the peer. */
+void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
+
+/** The transfer has failed: tell the other side. */
+void mkv_leg_terminate(mkv_leg_t *leg);
+
+/** Send what is due: FIN, DRAINED; ask for a flush before. */
+void mkv_leg_step(mkv_leg_t *leg);
+
+/** Nobody touches this side's blocks for this leg any more. */
+int mkv_leg_is_quiet(const mkv_leg_t *leg);
+
+/**
+ * @param [out] text  Set unless MKV_OK.
+ *
+ * @return MKV_OK, or MKV_ERR_LENGTH: not every layer got the same units.
+ */
+mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size);
+
+void mkv_leg_cleanup(mkv_leg_t *leg);
+
+#endif

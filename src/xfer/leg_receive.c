@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Messages of a transfer: which leg they are for, and what they change. The protocol is
+ * drawn in leg.c.
+ */
+
+#include "xfer/leg_receive.h"
+
+#include "peer/message.h"
+#include "peer/packet.h"
+#include "xfer/early.h"
+#include "xfer/expose.h"
+#include "xfer/tombstone.h"
+
+/* ---- Answering ------------------------------------------------------------------- */
+
+static void mkv_reply_drained(mkv_peer_t *peer, const mkv_msg_t *term)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_DRAINED,
+                     .id = term->id,
+                     .epoch = term->epoch,
+                     .to_nonce = term->from_nonce};
+
+    msg.from_nonce = (term->to_nonce != 0) ? term->to_nonce : mkv_ctx_nonce(peer->ctx);
+    if (mkv_message_send(peer, &msg) != MKV_OK) {
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
+    }
+}
+
+/* What is not here and cannot be kept: tell the sender why */
+static void mkv_reply_term(mkv_peer_t *peer, const mkv_msg_t *expose,
+                           mkv_status_t status, const char *text)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_TERM,
+                     .id = expose->id,
+                     .epoch = expose->epoch,
+                     .from_nonce = mkv_ctx_nonce(peer->ctx),
+                     .to_nonce = expose->from_nonce,
+                     .code = status,
+                     .is_drained = 1};
+
+    mkv_text(msg.text, sizeof(msg.text), "%s", text);
+    if (mkv_message_send(peer, &msg) != MKV_OK) {
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
+    }
+}
+
+/* ---- Finishing ------------------------------------------------------------------- */
+
+static uint32_t mkv_fin_count(const mkv_msg_t *fin, uint32_t component)
+{
+    uint32_t i;
+
+    for (i = 0; i < fin->num_units; ++i) {
+        if (fin->units[i].component == component) {
+            return fin->units[i].num;
+        }
+    }
+    return 0;
+}
+
+static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
+{
+    mkv_xfer_t *xfer = leg->xfer;
+    uint32_t i, count;
+
+    leg->is_peer_drained = 1;
+    mkv_xfer_dirty(xfer);
+    if (mkv_xfer_is_terminal(xfer) || leg->is_finished) {
+        return;
+    }
+
+    for (i = 0; (xfer->mode == MKV_WRITE) && (i < leg->num_units); ++i) {
+        count = mkv_fin_count(fin, leg->units[i].component);
+        if (count != leg->expect[i]) {
+            mkv_xfer_fail(
+                xfer, MKV_ERR_LENGTH,
+                "peer %s, leg %u: component %u: %u units arrived, %u expected",
+                leg->peer->name, leg->index, leg->units[i].component, count,
+                leg->expect[i]);
+            return;
+        }
+    }
+    leg->is_finished = 1;
+    leg->bytes = fin->bytes;
+    xfer->bytes += fin->bytes;
+}
+
+/* ---- Receiving ------------------------------------------------------------------- */
+
+static void mkv_leg_stale(mkv_peer_t *peer, const mkv_msg_t *msg)
+{
+    MKV_COUNT(peer, msgs_stale, 1);
+    mkv_log_debug(peer->ctx, "peer %s: stale %s of transfer %llu epoch %u", peer->name,
+                  mkv_msg_string(msg->type), (unsigned long long)msg->id, msg->epoch);
+}
+
+static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *msg,
+                               const void *data, size_t length)
+{
+    mkv_status_t status;
+
+    if (mkv_tombstone_has(peer->ctx, msg->from_nonce) ||
+        ((leg != NULL) && (leg->remote_nonce == msg->from_nonce))) {
+        mkv_leg_stale(peer, msg);
+        return;
+    }
+    if ((leg != NULL) && leg->xfer->is_active && (leg->remote_nonce == 0) &&
+        !mkv_xfer_is_terminal(leg->xfer)) {
+        mkv_leg_exposed(leg, msg);
+        return;
+    }
+
+    /* For a transfer that will be opened, or opened again, here */
+    status = mkv_early_add(peer, msg, data, length);
+    if (status != MKV_OK) {
+        mkv_reply_term(peer, msg, status, "too many transfers wait to be opened");
+    }
+}
+
+static int mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    if (leg == NULL) {
+        return 0;
+    }
+    if (msg->to_nonce == leg->xfer->nonce) {
+        return (leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce);
+    }
+    /* The sender had not heard of us yet */
+    return (msg->to_nonce == 0) && (msg->type == MKV_MSG_TERM) &&
+           ((leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce));
+}
+
+static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *msg,
+                             const void *data, size_t length)
+{
+    if (leg == NULL) {
+        if ((mkv_early_cancel(peer, msg->from_nonce) == 0) && (msg->to_nonce == 0) &&
+            !mkv_tombstone_has(peer->ctx, msg->from_nonce)) {
+            (void)mkv_early_add(peer, msg, data, length); /* fails the open at once */
+        }
+        mkv_reply_drained(peer, msg);
+        return;
+    }
+
+    leg->remote_nonce = msg->from_nonce;
+    leg->is_peer_drained |= msg->is_drained != 0;
+    leg->is_term_sent = 1; /* he knows; DRAINED is all he needs */
+    mkv_xfer_dirty(leg->xfer);
+    if (leg->is_finished) {
+        mkv_reply_drained(peer, msg);
+    } else if (!mkv_xfer_is_terminal(leg->xfer)) {
+        mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
+                      peer->name, leg->index, msg->text);
+    }
+}
+
+void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                     size_t length)
+{
+    mkv_leg_t *leg = mkv_leg_find(peer, msg->id, msg->epoch);
+
+    if (msg->type == MKV_MSG_EXPOSE) {
+        mkv_receive_expose(peer, leg, msg, data, length);
+        return;
+    }
+
+    leg = mkv_leg_is_addressed(leg, msg) ? leg : NULL;
+    if (msg->type == MKV_MSG_TERM) {
+        mkv_receive_term(peer, leg, msg, data, length);
+        return;
+    }
+    if (msg->type == MKV_MSG_DRAINED) {
+        (void)mkv_early_cancel(peer, msg->from_nonce);
+    }
+    if (leg == NULL) {
+        mkv_leg_stale(peer, msg);
+        return;
+    }
+
+    switch (msg->type) {
+    case MKV_MSG_BIND:
+        if (!leg->xfer->is_active && leg->is_exposed) {
+            leg->remote_nonce = msg->from_nonce;
+            mkv_xfer_check_bound(leg->xfer);
+        }
+        break;
+    case MKV_MSG_FIN:
+        if (!leg->xfer->is_active && leg->is_exposed) {
+            mkv_leg_fin_received(leg, msg);
+        }
+        break;
+    default: /* DRAINED */
+        leg->is_peer_drained = 1;
+        mkv_xfer_dirty(leg->xfer);
+        break;
+    }
+}
+
+/* They leave the store first: handling one may add to it or cancel others */
+void mkv_leg_receive_early(mkv_leg_t *leg)
+{
+    mkv_packet_t *packet;
+    mkv_list_t taken;
+    mkv_msg_t msg;
+
+    mkv_list_init(&taken);
+    mkv_early_take(leg->peer, leg->xfer->id, leg->xfer->epoch, &taken);
+    while (!mkv_list_is_empty(&taken)) {
+        packet = mkv_list_head(&taken, mkv_packet_t, list);
+        if (mkv_msg_decode(packet->data, packet->length, &msg) == MKV_OK) {
+            mkv_leg_receive(leg->peer, &msg, packet->data, packet->length);
+        }
+        mkv_packet_free(packet);
+    }
+}

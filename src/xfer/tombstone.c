@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* A table by hash, the youngest wins. */
+
+#include "xfer/tombstone.h"
+
+void mkv_tombstone_add(mkv_ctx_t *ctx, uint64_t nonce)
+{
+    if (nonce != 0) {
+        ctx->tombstones[nonce % MKV_TOMBSTONES] = nonce;
+    }
+}
+
+int mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce)
+{
+    return (nonce != 0) && (ctx->tombstones[nonce % MKV_TOMBSTONES] == nonce);
+}

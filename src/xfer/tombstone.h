@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_TOMBSTONE_H
+#define MKV_TOMBSTONE_H
+
+/**
+ * @file
+ * The memory of remote instances of transfers that have ended; bounded, so it may
+ * forget.
+ */
+
+#include "base/ctx.h"
+
+void mkv_tombstone_add(mkv_ctx_t *ctx, uint64_t nonce);
+int mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce);
+
+#endif

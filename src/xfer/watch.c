@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What transfers do when their peers tell them something. */
+
+#include "xfer/watch.h"
+
+#include "xfer/early.h"
+#include "xfer/leg_receive.h"
+
+static void mkv_xfers_look(mkv_peer_t *peer)
+{
+    mkv_leg_t *leg;
+
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        mkv_xfer_dirty(leg->xfer); /* quiet may be provable now */
+    }
+}
+
+static void mkv_xfers_peer_ended(mkv_peer_t *peer)
+{
+    mkv_leg_t *leg;
+
+    mkv_early_cleanup(peer);
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        if (!leg->is_finished && !mkv_xfer_is_terminal(leg->xfer)) {
+            mkv_xfer_fail(leg->xfer, peer->status, "peer %s, leg %u: %s", peer->name,
+                          leg->index, peer->error);
+        }
+    }
+    mkv_xfers_look(peer);
+}
+
+static int mkv_xfers_are_idle(mkv_peer_t *peer)
+{
+    mkv_leg_t *leg;
+
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        if (!mkv_leg_is_quiet(leg)) {
+            return 0; /* the peer's word is needed, or our data is in flight */
+        }
+    }
+    return 1;
+}
+
+static uint64_t mkv_xfers_first_id(mkv_peer_t *peer)
+{
+    return mkv_list_head(&peer->legs, mkv_leg_t, list)->xfer->id;
+}
+
+void mkv_xfers_listen(mkv_ctx_t *ctx)
+{
+    static const mkv_peer_listener_t listener = {
+        .ended = mkv_xfers_peer_ended,
+        .look = mkv_xfers_look,
+        .receive = mkv_leg_receive,
+        .expire = mkv_early_expire,
+        .is_idle = mkv_xfers_are_idle,
+        .first_id = mkv_xfers_first_id,
+    };
+
+    ctx->peer_listener = &listener;
+}

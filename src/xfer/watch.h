@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_WATCH_H
+#define MKV_WATCH_H
+
+/**
+ * @file
+ * Transfers as listeners of their peers.
+ */
+
+#include "base/ctx.h"
+
+/** Be told of peers, their messages and their ends. */
+void mkv_xfers_listen(mkv_ctx_t *ctx);
+
+#endif

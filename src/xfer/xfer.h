@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_XFER_H
+#define MKV_XFER_H
+
+/**
+ * @file
+ * One side of a transfer, and its legs: one a peer. The caller holds the context's
+ * lock.
+ */
+
+#include "base/event.h"
+#include "cache/map.h"
+#include "peer/peer.h"
+
+typedef struct mkv_leg {
+    mkv_list_t hash;  /**< ctx->buckets */
+    mkv_list_t list;  /**< peer->legs */
+    mkv_list_t busy;  /**< peer->busy_legs */
+    mkv_list_t flush; /**< peer->flush_waiting or _running */
+    struct mkv_xfer *xfer;
+    mkv_peer_t *peer;
+    mkv_map_t *map;
+    uint32_t index;
+    uint64_t remote_nonce; /**< 0 until the other side is known */
+
+    mkv_list_t posts;   /**< Not or partly given to UCX, in order */
+    mkv_list_t running; /**< Wholly given to UCX */
+    uint64_t *posted;   /**< Active: units per pair */
+    uint64_t bytes;     /**< Completed */
+
+    mkv_units_t *units; /**< Exposed, here or there; ids follow in the same block */
+    uint32_t *expect;   /**< Parallel to units */
+    uint32_t num_units;
+    void *meta;
+    size_t meta_length;
+
+    unsigned is_exposed : 1; /**< Block list sent (passive) or received (active) */
+    unsigned is_sealed : 1;
+    unsigned is_flushing : 1;
+    unsigned needs_flush : 1; /**< Puts that may not have arrived yet */
+    unsigned is_finished
+        : 1; /**< FIN sent (active) or received and verified (passive) */
+    unsigned is_term_sent : 1;
+    unsigned is_told_drained : 1;
+    unsigned is_peer_drained : 1; /**< The peer cannot touch our memory any more */
+} mkv_leg_t;
+
+enum {
+    MKV_TIMEOUT_BIND,
+    MKV_TIMEOUT_XFER,
+    MKV_TIMEOUT_RELEASE,
+    MKV_TIMEOUT_DRAIN,
+    MKV_NUM_TIMEOUTS
+};
+
+struct mkv_xfer {
+    mkv_list_t list;  /**< ctx->xfers */
+    mkv_list_t dirty; /**< ctx->dirty_xfers */
+    mkv_ctx_t *ctx;
+    uint64_t id;
+    uint32_t epoch;
+    uint64_t nonce;
+    mkv_mode_t mode;
+    mkv_role_t role;
+    int is_active;
+    mkv_xfer_state_t state;
+    mkv_status_t status;
+    char error[256];
+    int is_quiet, is_quarantined;
+    uint64_t open_time, deadline;
+    mkv_status_t deadline_status;
+    uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */
+    void *user_data;
+    mkv_expect_t *expect;
+    size_t num_expect;
+    uint64_t posted, completed, bytes, num_ucp_calls;
+    unsigned num_events; /**< Reserved */
+    uint32_t num_legs;
+    mkv_leg_t legs[];
+};
+
+static inline int mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
+{
+    return xfer->state >= MKV_XFER_DONE;
+}
+
+/** Look at it in the next step. */
+static inline void mkv_xfer_dirty(mkv_xfer_t *xfer)
+{
+    mkv_list_queue(&xfer->ctx->dirty_xfers, &xfer->dirty);
+}
+
+/** Finish what can be finished, and tell what has happened. */
+void mkv_xfer_step(mkv_xfer_t *xfer);
+
+/** The first failure makes it terminal; later ones change nothing. */
+void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
+    MKV_PRINTF(3, 4);
+
+void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now);
+
+/** @param [in] which  MKV_TIMEOUT_*. */
+void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which);
+
+/** BOUND as soon as every leg knows its other side. */
+void mkv_xfer_check_bound(mkv_xfer_t *xfer);
+
+/** Which leg, and what it waits for; empty: nothing. */
+void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size);
+
+/** Of any state; no callback of UCX refers to it any more. */
+void mkv_xfer_free(mkv_xfer_t *xfer);
+
+#endif
