@@ -48,12 +48,111 @@ logged() { # LOG COMMAND...
     pid=$!
     while kill -0 $pid 2>/dev/null; do
         sleep 0.2
-        if [ $(((SECONDS - start + 1) % 30)) = 0 ]; then
+        if [ -z "${is_lane:-}" ] && [ $(((SECONDS - start + 1) % 30)) = 0 ]; then
             echo "   $((SECONDS - start)) s: $(tail -n 1 "$log" | cut -c1-100)"
             sleep 1
         fi
     done
     wait $pid
+}
+
+# Levels run in lanes beside each other. Each leaves its output, its counts and its times in
+# the folder of logs; the output is shown when it is through, so that lines belong together.
+lane_pids=()
+
+start_lane() { # LANE LEVEL...
+    set -m # a group of its own, which ends with us
+    run_lane "$@" </dev/null &
+    lane_pids+=($!)
+    set +m
+    trap end_lanes EXIT
+    trap 'exit 130' INT TERM
+}
+
+end_lanes() {
+    local pid
+
+    for pid in "${lane_pids[@]}"; do
+        kill -- "-$pid" 2>/dev/null
+    done
+}
+
+run_lane() { # LANE LEVEL...
+    local lane=$1 level
+    shift
+
+    is_lane=y
+    trap - EXIT INT TERM
+    for level in "$@"; do
+        echo "$level" >"$logs/lane-$lane"
+        (run_level "$level") >"$logs/level-$level.log" 2>&1
+        flock "$logs" cat "$logs/level-$level.log"
+    done
+    rm -f "$logs/lane-$lane"
+}
+
+run_level() { # LEVEL
+    local start=$SECONDS text
+
+    step "level $1"
+    num_passed=0 num_failed=0 num_skipped=0 failures=()
+    "level_$1"
+    times >"$logs/level-$1.times"
+    {
+        echo "$num_passed $num_failed $num_skipped $((SECONDS - start))"
+        for text in "${failures[@]}"; do echo "$text"; done
+    } >"$logs/level-$1.result"
+}
+
+# Something every half minute, as CI takes silence for death.
+wait_for_lanes() {
+    local last=$SECONDS lane running
+
+    while [ -n "$(jobs -rp)" ]; do
+        sleep 0.5
+        [ $((SECONDS - last)) -ge 30 ] || continue
+        last=$SECONDS
+        running=
+        for lane in "$logs"/lane-*; do
+            [ ! -e "$lane" ] || running="$running $(cat "$lane")"
+        done
+        echo "   $((SECONDS / 60)):$(printf %02d $((SECONDS % 60)))$running"
+    done
+    wait
+    trap - EXIT INT TERM
+}
+
+add_up() { # LEVEL...
+    local level p f s text
+
+    for level in "$@"; do
+        if ! [ -e "$logs/level-$level.result" ]; then
+            failed "level $level" "it did not come to its end"
+            continue
+        fi
+        {
+            read -r p f s _
+            num_passed=$((num_passed + p)) num_failed=$((num_failed + f))
+            num_skipped=$((num_skipped + s))
+            while IFS= read -r text; do failures+=("$text"); done
+        } <"$logs/level-$level.result"
+    done
+}
+
+# Where the time went, and what took longest.
+print_times() { # LEVEL...
+    local level p f s wall cpu
+
+    echo "== level: seconds, of the processors, passed, failed, skipped"
+    for level in "$@"; do
+        [ -e "$logs/level-$level.result" ] || continue
+        read -r p f s wall <"$logs/level-$level.result"
+        cpu=$(awk '{ for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } }
+            END { printf "%.0f", sum }' "$logs/level-$level.times")
+        printf '   %-12s %5d %5d %6d %4d %4d\n' "$level" "$wall" "$cpu" "$p" "$f" "$s"
+    done
+    echo "   all together $SECONDS"
+    [ ! -s "$logs/seconds" ] || sort -rn "$logs/seconds" | head -n 8 | sed 's/^/   slow: /'
 }
 
 # One stage, one result: pass, fail with the end of its log, or skip (77) with its last line.
@@ -83,7 +182,6 @@ variant_options() { # VARIANT
     case $1 in
     gcc) echo "--enable-werror" ;;
     clang) echo "--enable-werror" ;;
-    bare) echo "--enable-werror --without-verbs --without-rocm --without-hipcc" ;;
     sanitize) echo "--enable-werror --enable-sanitize" ;;
     ucx122) echo "--enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
     esac
@@ -114,24 +212,76 @@ if [ -d /var/cache/ucx-mori ]; then
     export CCACHE_MAXSIZE=1G
 fi
 
-# autoreconf and configure only when what they read has changed.
-build_variant() { # VARIANT
-    local dir options
-    dir=$(build_dir "$1")
-    options=$(variant_options "$1") || return 1
-
+# Where the sources are taken from. A tree that is built in itself can be built nowhere
+# else, as make would take its objects for sources: then it is what a tarball would hold.
+prepare_source() {
     cd "$tree" || return 1
     if need_autoreconf; then
         autoreconf -i || return 1
     fi
+    source=..
+    [ -e config.status ] || return 0
+    source=../build-source
+    echo "the tree is built in itself; its sources are copied to build-source"
+    make -s distdir distdir="$tree/build-source" >/dev/null
+}
+
+# Configure only when what it reads has changed, or when the tree has been moved.
+build_variant() { # VARIANT
+    local dir options source
+    dir=$(build_dir "$1")
+    options=$(variant_options "$1") || return 1
+
+    prepare_source || return 1
+    if [ "$(cat "$dir/.options" 2>/dev/null)" != "$options in $dir by $source" ]; then
+        rm -rf "$dir"
+    fi
     mkdir -p "$dir" && cd "$dir" || return 1
-    if [ ! -e config.status ] || [ ../configure -nt config.status ] ||
-        [ "$(cat .options 2>/dev/null)" != "$options" ]; then
+    if [ ! -e config.status ] || [ "$source/configure" -nt config.status ]; then
         # shellcheck disable=SC2086
-        ../configure -q CC="$(compiler "$1")" $options && echo "$options" >.options || return 1
+        "$source/configure" -q CC="$(compiler "$1")" $options || return 1
+        echo "$options in $dir by $source" >.options
     fi
     # TESTS= compiles the test programs and runs none of them
     make -j"$jobs" && make -j"$jobs" check TESTS=
+}
+
+# ./configure && make, as the README has it, in a tree of its own: nothing that a build makes
+# is news to git, and what builds elsewhere or takes this build works after it.
+build_in_tree() {
+    local copy left
+
+    copy=$(mktemp -d)/ucx-mori
+    make -s -C "$(build_dir gcc)" distdir distdir="$copy" >/dev/null && cd "$copy" || return 1
+    [ ! -e "$tree/.gitignore" ] || cp "$tree/.gitignore" .
+    git init -q . && git add . || return 1
+    ./configure -q CC="$(compiler gcc)" --enable-werror --without-verbs \
+        --without-rocm --without-hipcc || return 1
+    CCACHE_BASEDIR=$copy make -j"$jobs" && CCACHE_BASEDIR=$copy make -j"$jobs" check TESTS= ||
+        return 1
+    left=$(git ls-files --others --exclude-standard)
+    [ -z "$left" ] || { echo "git status shows what the build made: $left"; return 1; }
+    contrib/prove-amd --cpu --stages machine "$copy/proof" || return 1
+    # shellcheck disable=SC2016
+    tree=$copy here=$copy/contrib bash -c '
+        . contrib/test_lib.sh
+        prepare_source && mkdir "$tree/build-gcc" && cd "$tree/build-gcc" &&
+            "$source/configure" -q --without-hipcc' || return 1
+    rm -rf "$(dirname "$copy")"
+}
+
+# Without Check nothing can be tested, and make check says so.
+check_no_check() {
+    local build output
+    build=$(mktemp -d)
+
+    cd "$build" && "$tree/configure" -q --without-check || return 1
+    if output=$(make check-TESTS check_PROGRAMS= check_LTLIBRARIES= 2>&1); then
+        echo "make check succeeded without a test: $output"
+        return 1
+    fi
+    grep -q 'no test was run: configure found no Check' <<<"$output" || { echo "$output"; return 1; }
+    rm -rf "$build"
 }
 
 # A user's program, with nothing but what was installed.
@@ -209,7 +359,7 @@ count_trs() { # LABEL BUILD TEST...
         base=$(base_of "$build" "$test")
         result=$(sed -n 's/^:global-test-result: //p' "$base.trs" 2>/dev/null)
         seconds=$(($(stat -c '%Y - %W' "$base.log" 2>/dev/null || echo 0)))
-        [ $seconds -lt 20 ] || echo "   slow: $label/$test took $seconds s"
+        [ $seconds -lt 10 ] || echo "$seconds s $label/$test" >>"$logs/seconds"
         case $result in
         PASS | XFAIL) passed ;;
         SKIP) skipped "$label/$test" "$(tail -n 2 "$base.log" | head -n 1)" ;;
@@ -250,7 +400,7 @@ make_check() { # VARIANT LEVEL...
     for level in "$@"; do
         case $level in
         unit) parallel=-j$jobs ;;
-        *) parallel=-j$((jobs + 1)) ;; # they wait for deadlines more than they compute
+        *) parallel=-j$((2 * jobs)) ;; # they wait for deadlines more than they compute
         esac
         tests=$(tests_of "$build" "$level" | grep -E -e "${MKV_TEST_ONLY:-.}")
         check_stage "$variant-$level" "$build" "$tests" "$parallel"

@@ -2,6 +2,9 @@
 
 AM_TESTS_ENVIRONMENT = . $(abs_top_srcdir)/test/support/environment.sh;
 
+# What a test says there is seen, not only in its log.
+AM_TESTS_FD_REDIRECT = 9>&2
+
 # A script leaves its log as NAME.log, as a program does.
 TEST_EXTENSIONS = .sh
 
@@ -14,4 +17,7 @@ if HAVE_CHECK
 include test/unit/local.mk
 include test/conformance/local.mk
 include test/integration/local.mk
+else
+TESTS += test/no_check.sh
 endif
+dist_check_SCRIPTS += test/no_check.sh

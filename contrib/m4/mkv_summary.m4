@@ -1,9 +1,11 @@
 # MKV_SUMMARY: what was chosen.
 AC_DEFUN([MKV_SUMMARY], [
+    check_hint=
+    AS_IF([test "x$have_check" = xno], [check_hint=': make check will fail; install Check >= 0.12'])
     AC_MSG_NOTICE([UCX        $UCX_CFLAGS $UCX_LIBS])
     AC_MSG_NOTICE([mori_rdma  $have_verbs])
     AC_MSG_NOTICE([HIP headers $have_hip])
     AC_MSG_NOTICE([hipcc      ${HIPCC:-none: no copy kernel for AMD GPUs is built}])
-    AC_MSG_NOTICE([tests      $have_check])
+    AC_MSG_NOTICE([tests      $have_check${check_hint}])
     AC_MSG_NOTICE([sanitizers $enable_sanitize])
 ])
