@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	contrib/check_commits.sh \
 	contrib/check_docs.sh \
+	contrib/check_floors.sh \
 	contrib/check_format.sh \
 	contrib/check_headers.sh \
 	contrib/check_includes.sh \
