@@ -125,6 +125,7 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     ctx->log.arg = ctx->params.log_arg;
     ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = ctx->threads_fd = -1;
     ctx->next_deadline = MKV_NEVER;
+    ctx->is_progress_due = 1;
     mkv_topology_init(&ctx->params.topology);
     mkv_ctx_init_identity(ctx);
 
@@ -330,7 +331,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_posts_cleanup(ctx);
     mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
 
     pthread_mutex_destroy(&ctx->lock);
     mkv_config_release(ctx->config);

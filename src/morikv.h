@@ -672,8 +672,13 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p);
 /**
  * Prepare to sleep on the descriptor; includes the deadlines.
  *
- * @return MKV_OK: sleep, MKV_ERR_BUSY: call mkv_progress() and mkv_poll() first (also
- *         while a gate has to be asked), MKV_ERR_UNSUPPORTED, MKV_ERR_TRANSPORT.
+ * Sleeping is this loop, from mkv_open() on, and nothing else: mkv_progress(), then
+ * mkv_poll(); without an event mkv_arm(); on MKV_OK sleep until the descriptor is
+ * readable; again. Calls and progress of other threads end the sleep, too.
+ *
+ * @return MKV_OK: sleep, MKV_ERR_BUSY: call mkv_progress() and mkv_poll() first (the
+ *         last progress moved something, a call came after it, an event waits, or a
+ *         gate has to be asked), MKV_ERR_UNSUPPORTED, MKV_ERR_TRANSPORT.
  */
 mkv_status_t mkv_arm(mkv_ctx_t *ctx);
 

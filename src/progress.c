@@ -118,6 +118,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
         count += mkv_ctx_step(ctx);
     }
     mkv_ctx_reap(ctx);
+    ctx->is_progress_due = (count > 0);
     return count;
 }
 
@@ -127,6 +128,9 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
 
     mkv_enter(ctx);
     count = mkv_progress_locked(ctx);
+    if ((count > 0) || !mkv_list_is_empty(&ctx->events)) {
+        mkv_ctx_wake(ctx); /* what another thread sleeps for has been taken here */
+    }
     mkv_leave_quietly(ctx);
     return count;
 }

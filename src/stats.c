@@ -92,7 +92,7 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
             mkv_stats_add_peer(each, &result);
         }
     }
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     *stats = result;
     return MKV_OK;
 }
@@ -238,6 +238,6 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
     if (sections & MKV_DUMP_STATS) {
         mkv_dump_stats(ctx, &sink);
     }
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     return MKV_OK;
 }

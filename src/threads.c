@@ -62,15 +62,13 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
 static uint64_t mkv_thread_round(mkv_ctx_t *ctx)
 {
     uint64_t wait = 0;
-    int was_empty;
 
     pthread_mutex_lock(&ctx->lock);
-    was_empty = mkv_list_is_empty(&ctx->events);
     if (mkv_progress_locked(ctx) == 0) {
         wait = mkv_thread_arm(ctx);
     }
-    if (was_empty && !mkv_list_is_empty(&ctx->events)) {
-        mkv_ctx_wake(ctx); /* who sleeps on mkv_event_fd() */
+    if (!mkv_list_is_empty(&ctx->events)) {
+        mkv_ctx_wake(ctx);
     }
     pthread_mutex_unlock(&ctx->lock);
     return wait;

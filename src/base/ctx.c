@@ -44,8 +44,9 @@ void mkv_ctx_wake(mkv_ctx_t *ctx)
 {
     uint64_t one = 1;
 
-    if (ctx->wake_fd >= 0) {
-        (void)!write(ctx->wake_fd, &one, sizeof(one)); /* full: it is awake */
+    if (ctx->is_armed) {
+        ctx->is_armed = 0;
+        (void)!write(ctx->wake_fd, &one, sizeof(one));
     }
 }
 

@@ -106,6 +106,8 @@ struct mkv_ctx {
     size_t list_cache_bytes;
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */
+    int is_progress_due; /* the last round moved something, or a call came after it */
+    int is_armed;        /* somebody may sleep on epoll_fd */
     mkv_counters_t count;
     unsigned num_peers, num_xfers;
 };
@@ -123,7 +125,7 @@ static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
     return ctx->step(ctx);
 }
 
-/** Wake who sleeps on mkv_event_fd(). */
+/** Wake whoever sleeps on mkv_event_fd(). */
 void mkv_ctx_wake(mkv_ctx_t *ctx);
 /** Wake the threads that make progress. */
 void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
@@ -143,8 +145,11 @@ static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
     pthread_mutex_unlock(&ctx->lock);
 }
 
+/** After a call that may have left something to do: for UCX, a queue or the clock. */
 static inline void mkv_leave(mkv_ctx_t *ctx)
 {
+    ctx->is_progress_due = 1;
+    mkv_ctx_wake(ctx);
     if (ctx->threads_fd >= 0) {
         mkv_ctx_wake_threads(ctx);
     }

@@ -222,7 +222,7 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p)
     if (status == MKV_OK) {
         *fd_p = ctx->epoll_fd;
     }
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     return status;
 }
 
@@ -242,6 +242,8 @@ static void mkv_fds_arm(mkv_ctx_t *ctx)
     timerfd_settime(ctx->timer_fd, 0, &timer, NULL);
 }
 
+/* UCX may be armed only when its progress has found nothing: what a transport has taken
+ * from the wire and not told yet makes no descriptor readable */
 static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
 {
     ucs_status_t status;
@@ -249,8 +251,8 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
     if (ctx->epoll_fd < 0) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED, "call mkv_event_fd() first");
     }
-    if (!mkv_list_is_empty(&ctx->events) || (ctx->num_asking_gates > 0) ||
-        !mkv_list_is_empty(&ctx->dirty_xfers) ||
+    if (ctx->is_progress_due || !mkv_list_is_empty(&ctx->events) ||
+        (ctx->num_asking_gates > 0) || !mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers) ||
         (ctx->next_deadline <= mkv_ctx_now(ctx))) {
         return MKV_ERR_BUSY;
@@ -261,10 +263,12 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
     if (status == UCS_ERR_BUSY) {
         return MKV_ERR_BUSY;
     }
-    return (status == UCS_OK)
-               ? MKV_OK
-               : mkv_error(&ctx->log, MKV_ERR_TRANSPORT, "ucp_worker_arm() failed: %s",
-                           ucs_status_string(status));
+    if (status != UCS_OK) {
+        return mkv_error(&ctx->log, MKV_ERR_TRANSPORT, "ucp_worker_arm() failed: %s",
+                         ucs_status_string(status));
+    }
+    ctx->is_armed = 1;
+    return MKV_OK;
 }
 
 mkv_status_t mkv_arm(mkv_ctx_t *ctx)

@@ -390,7 +390,7 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
     attr->num_components = map->num_components;
     attr->components = map->components;
     attr->is_stale = map->is_stale;
-    mkv_leave(map->ctx);
+    mkv_leave_quietly(map->ctx);
     return MKV_OK;
 }
 

@@ -80,7 +80,7 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
     attr->regions_epoch = peer->remote.epoch;
     attr->num_regions = peer->remote.num_regions;
     attr->topology = peer->remote.info.topology;
-    mkv_leave(peer->ctx);
+    mkv_leave_quietly(peer->ctx);
     return MKV_OK;
 }
 

@@ -109,7 +109,7 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
     mkv_wbuf_init(&wbuf);
     mkv_enter(ctx);
     status = mkv_ctx_blob(ctx, kind, &wbuf);
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     if (status == MKV_OK) {
         *length_p = wbuf.length;
         if (wbuf.length > room) {

@@ -172,9 +172,7 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id)
             }
         }
     }
-    if (status == MKV_OK) {
-        mkv_ctx_wake(ctx);
-    } else {
+    if (status != MKV_OK) {
         mkv_error(&ctx->log, status, "no post waits for gate %llu",
                   (unsigned long long)gate_id);
     }

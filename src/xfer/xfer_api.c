@@ -156,6 +156,6 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     attr->age_ns = mkv_ctx_now(ctx) - xfer->open_time;
     attr->user_data = xfer->user_data;
     attr->num_ucp_calls = xfer->num_ucp_calls;
-    mkv_leave(ctx);
+    mkv_leave_quietly(ctx);
     return MKV_OK;
 }

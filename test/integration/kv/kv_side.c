@@ -15,6 +15,8 @@
 
 const kv_shape_t kv_shape_default = {8, 2, 64, 4096, 0};
 
+int kv_sides_sleep;
+
 static int kv_is_gpu(void)
 {
     const char *mem = getenv("MKV_TEST_MEM");
@@ -166,6 +168,7 @@ void kv_side_open_ctx(kv_side_t *side, const char *name, int fd)
 
     memset(side, 0, sizeof(*side));
     side->has_threads = (threads != NULL) && (atoi(threads) > 0);
+    side->sleeps = kv_sides_sleep;
     side->fd = fd;
     KV_OK(mkv_open(NULL, &params, &side->ctx));
 }
@@ -232,14 +235,18 @@ void kv_side_close(kv_side_t *side)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
-/* Until an event, or for a word on the channel, which is looked at in between */
-static void kv_side_sleep(kv_side_t *side)
+/* Until an event, or a word on the channel that somebody waits for */
+static void kv_side_sleep(kv_side_t *side, int timeout_ms)
 {
-    struct pollfd fds[] = {{.events = POLLIN}, {.fd = side->fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.events = POLLIN},
+                           {.fd = side->expects ? side->fd : -1, .events = POLLIN}};
+    mkv_status_t status;
 
     KV_OK(mkv_event_fd(side->ctx, &fds[0].fd));
-    if (mkv_arm(side->ctx) == MKV_OK) {
-        (void)poll(fds, 2, 100);
+    status = mkv_arm(side->ctx);
+    if (status != MKV_ERR_BUSY) {
+        KV_OK(status);
+        (void)poll(fds, 2, timeout_ms);
     }
 }
 
@@ -252,8 +259,8 @@ void kv_side_progress(kv_side_t *side)
     KV_OK(mkv_poll(side->ctx, side->pending + side->num_pending,
                    KV_MAX_PENDING - side->num_pending, &count));
     side->num_pending += count;
-    if (side->has_threads && (count == 0)) {
-        kv_side_sleep(side);
+    if ((side->sleeps || side->has_threads) && (count == 0)) {
+        kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY says that it moved */
     } else if ((moved == 0) && (count == 0)) {
         nanosleep(&pause, NULL); /* leave the processor to the other side */
     }
@@ -332,7 +339,9 @@ void kv_expect(kv_side_t *side, const char *text)
     struct pollfd pfd = {.fd = side->fd, .events = POLLIN};
     char word[64] = "";
 
+    side->expects = 1;
     KV_PROGRESS_UNTIL(side, poll(&pfd, 1, 0) == 1);
+    side->expects = 0;
     MKV_REQUIRE(mkv_proc_recv(side->fd, word, sizeof(word), -1) > 0,
                 "the other side ended before it said '%s'", text);
     MKV_REQUIRE(!strcmp(word, text), "the other side said '%s', expected '%s'", word,

@@ -40,6 +40,8 @@ typedef struct kv_side {
     kv_shape_t shape;
     int is_gpu;
     int has_threads; /**< Progress is the library's (option PROGRESS_THREADS) */
+    int sleeps;      /**< Waits on the event descriptor alone, without a limit */
+    int expects;     /**< Waits for a word of the other side, too */
     char *mem;       /**< Of the runtime that owns it */
     size_t mem_length;
     mkv_region_id_t ids[512];
@@ -54,6 +56,10 @@ typedef struct kv_side {
 
 /** Default shape: 8 layers, 2 parts, 64 blocks of 4 KiB. */
 extern const kv_shape_t kv_shape_default;
+
+/** Sides opened later in this process wait as the header of the library says: progress,
+ *  poll, arm, and sleep until the event descriptor is readable. */
+extern int kv_sides_sleep;
 
 /** Set an option of the contexts opened later in this process; NULL value: unset. */
 void kv_set_option(const char *key, const char *value);

@@ -2,7 +2,8 @@
 kv_programs = \
 	test/integration/kv/kv_basic \
 	test/integration/kv/kv_fault \
-	test/integration/kv/kv_more
+	test/integration/kv/kv_more \
+	test/integration/kv/kv_sleep
 check_PROGRAMS += $(kv_programs)
 kv_side_sources = test/integration/kv/kv_side.h test/integration/kv/kv_side.c
 kv_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -19,6 +20,10 @@ test_integration_kv_kv_fault_LDADD = $(kv_ldadd)
 test_integration_kv_kv_more_SOURCES = test/integration/kv/kv_more.c $(kv_side_sources)
 test_integration_kv_kv_more_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_more_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_sources)
+test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 
 kv_scripts = \
 	test/integration/kv/kv_example.sh \
