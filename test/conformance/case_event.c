@@ -221,6 +221,49 @@ static void what_is_posted_after_arming_wakes_too(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "%u puts before sleeping", num_posted);
 }
 
+/* Pieces of one row may go different ways; the last to end must wake. */
+static void list_beside_a_long_run_wakes(ct_t *ct)
+{
+    const size_t run = (size_t)64 << 20, space = run + (1 << 20);
+    unsigned num_waits = 0, i;
+    ucs_status_t status;
+    ct_piece_t piece;
+    ct_remote_t remote;
+    ct_event_t event;
+    ct_mem_t local;
+
+    if (!ct_event_can_wait(ct)) {
+        return;
+    }
+
+    ct_connect(ct);
+    ct_remote_create(ct, space, 0, &remote);
+    ck_assert_int_eq(ct_mem_create(&ct->side, space, ct->variant->local_type, &local),
+                     UCS_OK);
+    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK); /* connected now */
+    ct_comp_init(&event.comp);
+    for (i = 0; i < 9; ++i) {
+        piece.local_offset = piece.remote_offset = (i < 8) ? i * 4096 : 1 << 20;
+        piece.length = (i < 8) ? 64 : run;
+        status = ct_post(ct, CT_PUT_ZCOPY, &local, &remote, &piece, &event.comp);
+        ck_assert(!UCS_STATUS_IS_ERR(status));
+        event.comp.uct.count += (status == UCS_INPROGRESS);
+    }
+    ct_progress(ct);
+    while (event.comp.uct.count > 1) { /* 1: our own */
+        ct_event_arm(ct, UCT_EVENT_SEND_COMP);
+        if (event.comp.uct.count > 1) {
+            ct_event_wait(ct);
+            ++num_waits;
+            ct_progress(ct);
+        }
+    }
+
+    ct_mem_destroy(&ct->side, &local);
+    ct_remote_destroy(ct, &remote);
+    snprintf(ct->covered, sizeof(ct->covered), "9 puts, %u waits", num_waits);
+}
+
 static void idle_interface_can_be_armed(ct_t *ct)
 {
     struct pollfd pfd = {.events = POLLIN};
@@ -271,6 +314,9 @@ const ct_case_t ct_cases_event[] = {
     {"what_is_posted_after_arming_wakes_too", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
      .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP,
      .run = what_is_posted_after_arming_wakes_too},
+    {"list_beside_a_long_run_wakes", .flags = UCT_IFACE_FLAG_PUT_ZCOPY,
+     .event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP, .traits = CT_TRAIT_DEVICE_MEM,
+     .run = list_beside_a_long_run_wakes},
     {"idle_interface_can_be_armed", .run = idle_interface_can_be_armed},
     {"check_of_a_live_peer_is_silent", .flags = UCT_IFACE_FLAG_EP_CHECK,
      .run = check_of_a_live_peer_is_silent},

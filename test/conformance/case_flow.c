@@ -599,6 +599,65 @@ static void endpoints_of_one_interface_are_independent(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "%d endpoints, 100 puts", NUM_EPS);
 }
 
+static int ct_flow_is_one(void *arg)
+{
+    return *(int *)arg == 1;
+}
+
+static int ct_flow_is_called(void *arg)
+{
+    return ((ct_comp_t *)arg)->num_calls > 0;
+}
+
+/* Operations that are refused, each followed by a fence, use up nothing. */
+static void refused_operations_leave_room_for_others(ct_t *ct)
+{
+    ct_piece_t piece = {.length = 100};
+    unsigned num_refused = 0;
+    ct_pending_t pending;
+    int num_done = 0;
+    ucs_status_t status;
+    ct_remote_t freed;
+    ct_flow_t flow;
+    ct_comp_t comp;
+
+    if (!ct_flow_open(ct, &flow)) {
+        return;
+    }
+
+    ct_remote_create(ct, CT_FLOW_SPACE, 0, &freed);
+    ct_cmd(ct, CT_CMD_FREE, freed.region, 0, 0, 0, 0);
+    do {
+        ct_comp_init(&comp);
+        status = ct_post(ct, flow.op, &flow.local, &freed, &piece, &comp);
+        if (!UCS_STATUS_IS_ERR(status)) {
+            snprintf(ct->skip, sizeof(ct->skip), "a void key is found out later");
+            ct->is_hurt = 1;
+            ct_wait(ct, ct_flow_is_called, &comp, "an operation under a void key");
+            break;
+        }
+        ck_assert_int_eq(uct_ep_fence(ct->ep, 0), UCS_OK);
+    } while ((status != UCS_ERR_NO_RESOURCE) && (++num_refused < 100));
+
+    status = ct->is_hurt ? UCS_OK : ct_flow_post(ct, &flow, 100);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        memset(&pending, 0, sizeof(pending));
+        pending.req.func = ct_pending_run;
+        pending.ct = ct;
+        pending.flow = &flow;
+        pending.num_done = &num_done;
+        ck_assert_int_eq(uct_ep_pending_add(ct->ep, &pending.req, 0), UCS_OK);
+        ct_wait(ct, ct_flow_is_one, &num_done, "a pending request");
+    } else {
+        ck_assert(!UCS_STATUS_IS_ERR(status));
+    }
+    ct_wait(ct, ct_flow_is_ended, &flow, "operations");
+    ct_flow_expect_once(&flow);
+    uct_rkey_release(ct->side.component, &freed.rkey);
+    ct_flow_close(ct, &flow);
+    snprintf(ct->covered, sizeof(ct->covered), "%u refused operations", num_refused);
+}
+
 
 const ct_case_t ct_cases_flow[] = {
     {"every_completion_comes_once", .run = every_completion_comes_once},
@@ -613,6 +672,8 @@ const ct_case_t ct_cases_flow[] = {
      .run = flushes_among_pending_requests_end},
     {"purged_requests_come_back_once", .flags = UCT_IFACE_FLAG_PENDING,
      .run = purged_requests_come_back_once},
+    {"refused_operations_leave_room_for_others", .flags = UCT_IFACE_FLAG_PENDING,
+     .traits = CT_TRAIT_CHECKED_KEYS, .run = refused_operations_leave_room_for_others},
     {"pending_add_is_busy_while_there_is_room", .flags = UCT_IFACE_FLAG_PENDING,
      .run = pending_add_is_busy_while_there_is_room},
     {"endpoints_of_one_interface_are_independent",

@@ -6,6 +6,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_batch.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
 	ucx_plugin/xgmi/xgmi_ep.h \
+	ucx_plugin/xgmi/xgmi_gather.c \
+	ucx_plugin/xgmi/xgmi_gather.h \
 	ucx_plugin/xgmi/xgmi_iface.c \
 	ucx_plugin/xgmi/xgmi_iface.h \
 	ucx_plugin/xgmi/xgmi_key.c \
@@ -30,5 +32,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_rma.h \
 	ucx_plugin/xgmi/xgmi_sgl.c \
 	ucx_plugin/xgmi/xgmi_stage.c \
-	ucx_plugin/xgmi/xgmi_stage.h
+	ucx_plugin/xgmi/xgmi_stage.h \
+	ucx_plugin/xgmi/xgmi_wake.c \
+	ucx_plugin/xgmi/xgmi_wake.h
 EXTRA_DIST += docs/xgmi.md docs/hipcpu.md

@@ -116,9 +116,12 @@ ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
     batch->markers_tail = &batch->markers;
     batch->waits_for = 0;
     batch->has_launch = 0;
+    batch->armed_at_ns = 0;
     batch->status = UCS_OK;
     queue->free = batch->next;
     queue->open = batch;
+    muct_xgmi_gather_open(&queue->gather);
+    muct_xgmi_wake_if_armed(queue->wake);
     queue->next_op = batch->ops;
     queue->end_op = batch->ops + queue->config->list_size;
     queue->runs = batch->runs;
@@ -356,25 +359,22 @@ int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     return 1;
 }
 
-unsigned muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                ucs_status_t status)
+void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                            ucs_status_t status)
 {
     muct_xgmi_marker_t *marker;
-    unsigned count = 0;
     muct_xgmi_op_t *op;
 
     muct_xgmi_batch_release_uses(queue, batch);
-    for (op = batch->ops; op < batch->end_op; ++op, ++count) {
+    for (op = batch->ops; op < batch->end_op; ++op) {
         op->done(op, status);
     }
 
     while ((marker = batch->markers) != NULL) {
         batch->markers = marker->next;
         marker->op.done(&marker->op, status);
-        ++count;
     }
 
     batch->next = queue->free;
     queue->free = batch;
-    return count;
 }

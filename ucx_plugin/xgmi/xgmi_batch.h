@@ -36,6 +36,7 @@ struct muct_xgmi_batch {
     unsigned waits_for;
     int has_launch;
     uint32_t sequence;
+    uint64_t armed_at_ns; /* first time it was slept for; 0: never */
     ucs_status_t status;
     muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES];
 };
@@ -57,9 +58,9 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Call the operations of a batch that is over and free it. @return How many. */
-unsigned muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                ucs_status_t status);
+/** Call the operations of a batch that is over and free it. */
+void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                            ucs_status_t status);
 
 
 /** Give back what a free batch holds. */

@@ -19,7 +19,7 @@ void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status)
 
     if (ep->status == UCS_OK) {
         ep->status = status;
-        muct_xgmi_iface_set_news(iface);
+        muct_xgmi_iface_set_unreported_error(iface);
     }
 }
 

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef struct muct_xgmi_iface_config {
@@ -291,7 +290,7 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
         free(flush);
     }
     close(iface->epoll_fd);
-    muct_xgmi_notifier_put(iface->notifier);
+    muct_xgmi_wake_put(iface->wake);
     UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
     free(iface);
 }
@@ -409,40 +408,33 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
 
 static ucs_status_t muct_xgmi_iface_create_events(muct_xgmi_iface_t *iface)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN}, timer = {.events = EPOLLIN};
+    ucs_status_t status;
 
-    iface->notifier = malloc(sizeof(*iface->notifier));
-    if (iface->notifier == NULL) {
-        muct_error("failed to allocate a notifier");
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    iface->notifier->refs = 1;
-    iface->notifier->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (iface->notifier->fd < 0) {
-        muct_error("eventfd() failed: %m");
-        goto err_free;
+    status = muct_xgmi_wake_create(&iface->wake);
+    if (status != UCS_OK) {
+        return status;
     }
 
     iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (iface->epoll_fd < 0) {
         muct_error("epoll_create1() failed: %m");
-        goto err_close_notifier;
+        goto err_put_wake;
     }
 
-    event.data.fd = iface->notifier->fd;
-    if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, iface->notifier->fd, &event) != 0) {
-        muct_error("epoll_ctl(eventfd) failed: %m");
+    event.data.fd = iface->wake->event_fd;
+    timer.data.fd = iface->wake->timer_fd;
+    if ((epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0) ||
+        (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, timer.data.fd, &timer) != 0)) {
+        muct_error("epoll_ctl(eventfd, timerfd) failed: %m");
         close(iface->epoll_fd);
-        goto err_close_notifier;
+        goto err_put_wake;
     }
 
     return UCS_OK;
 
-err_close_notifier:
-    close(iface->notifier->fd);
-err_free:
-    free(iface->notifier);
+err_put_wake:
+    muct_xgmi_wake_put(iface->wake);
     return UCS_ERR_IO_ERROR;
 }
 
@@ -487,7 +479,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
 
 err_close_events:
     close(iface->epoll_fd);
-    muct_xgmi_notifier_put(iface->notifier);
+    muct_xgmi_wake_put(iface->wake);
 err_free:
     free(iface);
     return status;

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Interface of mori_xgmi: the queues of one worker, their progress, and the news of
- * peers' deaths.
+ * Interface of mori_xgmi: the queues of one worker, their progress, and what becomes
+ * known of peers.
  */
 
 #include "xgmi/xgmi_addr.h"
@@ -43,12 +43,6 @@ typedef struct muct_xgmi_flush {
     muct_xgmi_marker_t markers[MUCT_XGMI_MAX_QUEUES];
 } muct_xgmi_flush_t;
 
-/** Told by a thread of the GPU runtime that something is over; may outlive us. */
-typedef struct muct_xgmi_notifier {
-    int fd; /**< eventfd */
-    unsigned refs;
-} muct_xgmi_notifier_t;
-
 /** An interface. */
 typedef struct muct_xgmi_iface {
     uct_base_iface_t super;
@@ -56,16 +50,17 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
     muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< Those that exist */
     unsigned num_queues;
-    int is_out_of_resources; /**< Until something is over */
-    int has_news;            /**< An endpoint has failed and its user does not know */
+    int is_out_of_resources;  /**< Until something is over */
+    int has_unreported_error; /**< An endpoint has failed, its user does not know */
     unsigned num_progress;
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
     int epoll_fd;
-    int is_armed;
-    muct_xgmi_notifier_t *notifier;
+    int was_armed;          /**< Since peers were looked at */
+    uint64_t peers_seen_ns; /**< When they were looked at last because of that */
+    muct_xgmi_wake_t *wake;
     muct_xgmi_queue_config_t queue_config;
     size_t max_short;
     unsigned max_sgl;
@@ -127,10 +122,6 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h iface, unsigned events);
 ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h iface, int *fd_p);
 
 
-/** Return a reference; the last one closes the descriptor. */
-void muct_xgmi_notifier_put(muct_xgmi_notifier_t *notifier);
-
-
 /** Have the event descriptor tell when the peer ends. */
 void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer);
 
@@ -141,6 +132,6 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
 
 
 /** An endpoint's status has become an error: tell its user in the next progress. */
-void muct_xgmi_iface_set_news(muct_xgmi_iface_t *iface);
+void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface);
 
 #endif

@@ -23,6 +23,9 @@
 /* Calls of progress between two looks at whether peers live. */
 #define MUCT_XGMI_PROGRESS_TO_LOOK 4096
 
+/* Time between two such looks of a thread that arms again and again. */
+#define MUCT_XGMI_LOOK_INTERVAL_NS 50000
+
 
 /* ---- queues ---- */
 
@@ -38,7 +41,7 @@ ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = muct_xgmi_queue_create(iface->md->gpu, iface->md->map,
+    status = muct_xgmi_queue_create(iface->md->gpu, iface->md->map, iface->wake,
                                     &iface->queue_config, device, &queue);
     if (status != UCS_OK) {
         return status;
@@ -196,19 +199,10 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
     }
 }
 
-static void muct_xgmi_iface_signal(muct_xgmi_iface_t *iface)
+void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)
 {
-    uint64_t one = 1;
-
-    if (write(iface->notifier->fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
-        muct_debug("write(eventfd) failed: %m"); /* full: it is readable anyway */
-    }
-}
-
-void muct_xgmi_iface_set_news(muct_xgmi_iface_t *iface)
-{
-    iface->has_news = 1;
-    muct_xgmi_iface_signal(iface);
+    iface->has_unreported_error = 1;
+    muct_xgmi_wake_signal(iface->wake);
 }
 
 /* Tells users of failed endpoints; they may destroy any endpoint meanwhile. */
@@ -235,7 +229,8 @@ again:
     return count;
 }
 
-static void muct_xgmi_iface_bury(muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
+static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
+                                            muct_xgmi_ep_t *ep)
 {
     uint64_t owner = muct_xgmi_peer_owner(ep->peer);
 
@@ -261,21 +256,39 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
         if ((ep->status == UCS_OK) &&
             (has_event || (muct_xgmi_peer_fd(ep->peer) < 0)) &&
             !muct_xgmi_peer_is_alive(ep->peer)) {
-            muct_xgmi_iface_bury(iface, ep);
+            muct_xgmi_iface_on_process_exit(iface, ep);
         }
     }
 }
 
 
-/* ---- progress and events ---- */
-
-/* Whether something was told since it was last asked. */
-static int muct_xgmi_iface_drain(muct_xgmi_iface_t *iface)
+/*
+ * What woke a thread that slept may be a peer's end. A thread that arms and makes
+ * progress without sleeping is spared the system call most of the time.
+ */
+static int muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
 {
-    uint64_t value;
+    uint64_t now_ns;
 
-    return read(iface->notifier->fd, &value, sizeof(value)) == (ssize_t)sizeof(value);
+    if (++iface->num_progress % MUCT_XGMI_PROGRESS_TO_LOOK == 0) {
+        return 1;
+    }
+    if (!iface->was_armed) {
+        return 0;
+    }
+
+    iface->was_armed = 0;
+    now_ns = muct_xgmi_wake_now_ns();
+    if ((now_ns - iface->peers_seen_ns) < MUCT_XGMI_LOOK_INTERVAL_NS) {
+        return 0;
+    }
+
+    iface->peers_seen_ns = now_ns;
+    return 1;
 }
+
+
+/* ---- progress and events ---- */
 
 unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
 {
@@ -298,82 +311,36 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         muct_xgmi_queue_kick(iface->all[i]);
     }
 
-    if (ucs_unlikely((++iface->num_progress % MUCT_XGMI_PROGRESS_TO_LOOK == 0) ||
-                     iface->is_armed)) {
+    if (ucs_unlikely(muct_xgmi_iface_is_look_due(iface))) {
         muct_xgmi_iface_look_at_peers(iface);
-        iface->is_armed = 0;
     }
-    if (ucs_unlikely(iface->has_news)) {
-        iface->has_news = 0;
+    if (ucs_unlikely(iface->has_unreported_error)) {
+        iface->has_unreported_error = 0;
         count += muct_xgmi_iface_report(iface);
     }
 
     return count;
 }
 
-void muct_xgmi_notifier_put(muct_xgmi_notifier_t *notifier)
-{
-    if (__atomic_sub_fetch(&notifier->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-        close(notifier->fd);
-        free(notifier);
-    }
-}
-
-/* Runs in a thread of the GPU runtime. */
-static void muct_xgmi_notifier_callback(muct_hip_stream_t stream, int error, void *arg)
-{
-    muct_xgmi_notifier_t *notifier = arg;
-    uint64_t one = 1;
-    ssize_t ret;
-
-    (void)stream;
-    (void)error;
-    ret = write(notifier->fd, &one, sizeof(one));
-    (void)ret; /* only fails when the counter is full, which wakes as well */
-    muct_xgmi_notifier_put(notifier);
-}
-
-static ucs_status_t muct_xgmi_iface_arm_queue(muct_xgmi_iface_t *iface,
-                                              muct_xgmi_queue_t *queue)
-{
-    ucs_status_t status;
-
-    if ((queue->head == NULL) || queue->is_notifying) {
-        return UCS_OK;
-    }
-
-    __atomic_add_fetch(&iface->notifier->refs, 1, __ATOMIC_RELAXED);
-    status =
-        muct_xgmi_queue_notify(queue, muct_xgmi_notifier_callback, iface->notifier);
-    if (status != UCS_OK) {
-        muct_xgmi_notifier_put(iface->notifier);
-        return UCS_ERR_BUSY; /* the user goes on polling */
-    }
-
-    queue->is_notifying = 1;
-    return UCS_OK;
-}
-
 ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+    uint64_t now_ns = muct_xgmi_wake_now_ns();
     ucs_status_t status = UCS_OK;
     unsigned i;
 
     (void)events;
-    if (muct_xgmi_iface_drain(iface) || iface->has_news) {
+    if (muct_xgmi_wake_drain(iface->wake, now_ns) || iface->has_unreported_error) {
         return UCS_ERR_BUSY; /* to be seen by progress */
-    }
-    for (i = 0; i < iface->num_queues; ++i) {
-        if (iface->all[i]->open != NULL) {
-            return UCS_ERR_BUSY; /* to be started by progress */
-        }
     }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
-        status = muct_xgmi_iface_arm_queue(iface, iface->all[i]);
+        status = muct_xgmi_queue_arm(iface->all[i], now_ns);
     }
-    iface->is_armed = (status == UCS_OK);
+    if (status == UCS_OK) {
+        iface->was_armed = 1;
+        iface->wake->is_armed = true;
+    }
     return status;
 }
 

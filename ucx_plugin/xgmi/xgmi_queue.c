@@ -11,6 +11,18 @@
 #include <stdlib.h>
 
 
+/* A list of so many tiles keeps the device busy for longer than its start takes. */
+#define MUCT_XGMI_MAX_GATHERED_TILES 1024
+
+/* How often a sleeping thread looks at a list that another thread fills. */
+#define MUCT_XGMI_GATHER_LOOK_NS 50000
+
+/* When a sleeping thread first looks whether copies are over, and from when on the
+ * runtime is to tell: its callback stops the stream. */
+#define MUCT_XGMI_MIN_LOOK_NS 10000
+#define MUCT_XGMI_CALLBACK_AFTER_NS 70000
+
+
 /* ---- starting ---- */
 
 void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
@@ -36,6 +48,15 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
 
     muct_xgmi_batch_start(queue, batch);
     muct_gpu_pop_device(queue->gpu, queue->device, prev);
+}
+
+int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
+{
+    return (queue->num_runs == 0) &&
+           (queue->list.num_tiles < MUCT_XGMI_MAX_GATHERED_TILES) &&
+           muct_xgmi_gather_should_wait(&queue->gather,
+                                        (size_t)(queue->next_op - queue->open->ops),
+                                        muct_xgmi_wake_now_ns());
 }
 
 int muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
@@ -131,8 +152,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 
 /* ---- finishing ---- */
 
-static unsigned muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue,
-                                            ucs_status_t status)
+static void muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue, ucs_status_t status)
 {
     muct_xgmi_batch_t *batch = queue->head;
 
@@ -143,7 +163,7 @@ static unsigned muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue,
     --queue->num_started;
     queue->num_polls = 0;
     queue->is_notifying = 0;
-    return muct_xgmi_batch_finish(queue, batch, status);
+    muct_xgmi_batch_finish(queue, batch, status);
 }
 
 unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
@@ -151,7 +171,8 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
     unsigned count = 0;
 
     while ((queue->head != NULL) && muct_xgmi_batch_is_over(queue, queue->head)) {
-        count += muct_xgmi_queue_finish_head(queue, queue->head->status);
+        muct_xgmi_queue_finish_head(queue, queue->head->status);
+        ++count;
     }
 
     return count;
@@ -166,6 +187,9 @@ int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *mar
             return 0;
         }
         batch = ucs_container_of(queue->tail, muct_xgmi_batch_t, next);
+    } else {
+        muct_xgmi_gather_hurry(&queue->gather);
+        muct_xgmi_wake_if_armed(queue->wake);
     }
 
     marker->next = NULL;
@@ -237,31 +261,77 @@ ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
     return UCS_OK;
 }
 
-ucs_status_t muct_xgmi_queue_notify(muct_xgmi_queue_t *queue,
-                                    muct_hip_stream_callback_t callback, void *arg)
+/* Each stream that the batch waits for may be the last one to end. */
+static ucs_status_t muct_xgmi_queue_call_back(muct_xgmi_queue_t *queue,
+                                              const muct_xgmi_batch_t *batch)
 {
+    unsigned waits_for = batch->waits_for;
     ucs_status_t status = UCS_OK;
-    unsigned i, stream = 0;
+    unsigned i;
     int prev, ret;
 
-    /* The head is waited for; its last stream, when it has no launch. */
-    for (i = 0; !queue->head->has_launch && (i < queue->num_streams); ++i) {
-        if (queue->head->waits_for & MUCT_XGMI_WAITS_FOR(i)) {
-            stream = i;
+    if (batch->has_launch) {
+        waits_for |= MUCT_XGMI_WAITS_FOR(0);
+    }
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
+        return UCS_ERR_BUSY;
+    }
+
+    for (i = 0; (i < queue->num_streams) && (status == UCS_OK); ++i) {
+        if (!(waits_for & MUCT_XGMI_WAITS_FOR(i))) {
+            continue;
+        }
+        ret = muct_xgmi_wake_after(queue->wake, queue->gpu, queue->streams[i]);
+        if (ret != MUCT_HIP_SUCCESS) {
+            muct_diag("hipStreamAddCallback() on device %d failed: %s", queue->device,
+                      muct_gpu_error_name(queue->gpu, ret));
+            status = UCS_ERR_BUSY; /* the user goes on polling */
         }
     }
-
-    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    ret = queue->gpu->stream_add_callback(queue->streams[stream], callback, arg, 0);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_diag("hipStreamAddCallback() on device %d failed: %s", queue->device,
-                  muct_gpu_error_name(queue->gpu, ret));
-        status = UCS_ERR_IO_ERROR;
-    }
     muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    return status;
+}
+
+/* Short copies are looked for again after a while, twice as long each time. */
+static ucs_status_t muct_xgmi_queue_arm_head(muct_xgmi_queue_t *queue, uint64_t now_ns)
+{
+    muct_xgmi_batch_t *batch = queue->head;
+    uint64_t waited_ns;
+    ucs_status_t status;
+
+    if (queue->is_notifying) {
+        return UCS_OK;
+    }
+
+    if (batch->armed_at_ns == 0) {
+        batch->armed_at_ns = now_ns;
+    }
+    waited_ns = now_ns - batch->armed_at_ns;
+    if (waited_ns < MUCT_XGMI_CALLBACK_AFTER_NS) {
+        return muct_xgmi_wake_in(
+            queue->wake, now_ns,
+            (waited_ns > MUCT_XGMI_MIN_LOOK_NS) ? waited_ns : MUCT_XGMI_MIN_LOOK_NS);
+    }
+
+    status = muct_xgmi_queue_call_back(queue, batch);
+    queue->is_notifying = (status == UCS_OK);
+    return status;
+}
+
+ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns)
+{
+    ucs_status_t status = UCS_OK;
+
+    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started)) {
+        if (!muct_xgmi_gather_is_steady(&queue->gather, now_ns)) {
+            return UCS_ERR_BUSY; /* to be started by progress */
+        }
+        status = muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_GATHER_LOOK_NS);
+    }
+    if ((queue->head != NULL) && (status == UCS_OK)) {
+        status = muct_xgmi_queue_arm_head(queue, now_ns);
+    }
+
     return status;
 }
 
@@ -400,6 +470,7 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
 }
 
 ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
+                                    muct_xgmi_wake_t *wake,
                                     const muct_xgmi_queue_config_t *config, int device,
                                     muct_xgmi_queue_t **queue_p)
 {
@@ -414,6 +485,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 
     queue->gpu = gpu;
     queue->map = map;
+    queue->wake = wake;
     queue->config = config;
     queue->device = device;
     queue->max_calls = config->max_calls;
@@ -466,7 +538,7 @@ void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status)
     }
 
     while (queue->head != NULL) {
-        (void)muct_xgmi_queue_finish_head(queue, status);
+        muct_xgmi_queue_finish_head(queue, status);
     }
     muct_xgmi_queue_free(queue);
 }

@@ -23,8 +23,10 @@
  */
 
 #include "base/muct_gpu.h"
+#include "xgmi/xgmi_gather.h"
 #include "xgmi/xgmi_list.h"
 #include "xgmi/xgmi_map.h"
+#include "xgmi/xgmi_wake.h"
 
 /** Windows a batch finds without asking the map; a power of 2 */
 #define MUCT_XGMI_NUM_WINDOWS 256
@@ -114,11 +116,13 @@ typedef struct muct_xgmi_queue {
     const muct_xgmi_entry_t *early; /**< Where to look whether to start early */
     unsigned num_runs;              /**< In the open batch */
     muct_xgmi_run_t *runs;
+    muct_xgmi_gather_t gather; /**< Of the open batch */
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
     const muct_gpu_t *gpu;
     const muct_xgmi_queue_config_t *config;
     muct_xgmi_map_t *map;
+    muct_xgmi_wake_t *wake;
     int device;
     unsigned max_calls;         /**< As configured or measured */
     muct_xgmi_batch_t *batches; /**< All */
@@ -153,6 +157,7 @@ typedef struct muct_xgmi_mark {
  *
  * @param [in]  gpu      Runtime.
  * @param [in]  map      Mappings; must outlive the queue.
+ * @param [in]  wake     Wakes who makes progress; must outlive the queue.
  * @param [in]  config   How to copy; must outlive the queue.
  * @param [in]  device   Ordinal of the device that copies.
  * @param [out] queue_p  Set only on UCS_OK.
@@ -160,6 +165,7 @@ typedef struct muct_xgmi_mark {
  * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_NO_DEVICE when the device refuses.
  */
 ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
+                                    muct_xgmi_wake_t *wake,
                                     const muct_xgmi_queue_config_t *config, int device,
                                     muct_xgmi_queue_t **queue_p);
 
@@ -196,15 +202,21 @@ void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
 /**
  * Finish what is over.
  *
- * @return Operations that were finished.
+ * @return Batches that were finished; one may have had no operation, and its list is
+ *         free all the same.
  */
 unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
 
 
-/** Start what is gathered unless enough runs already. */
+/** Whether the open list, of which there is one, should grow before it starts. */
+int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
+
+
+/** Start what is gathered unless enough runs already, or more is on its way. */
 static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
 {
-    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started)) {
+    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started) &&
+        !muct_xgmi_queue_should_gather(queue)) {
         muct_xgmi_queue_start(queue);
     }
 }
@@ -243,14 +255,14 @@ ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
 
 
 /**
- * Tell when the batches that run now are over.
+ * Make sure that whoever sleeps is woken when there is something for progress.
  *
- * @param [in] callback  Called from a thread of the runtime, once.
+ * @param [in] now_ns  The time of the queue's wake.
  *
- * @return UCS_OK, or UCS_ERR_IO_ERROR: it will not be called.
+ * @return UCS_OK, or UCS_ERR_BUSY: there is something now, or nothing could be made
+ *         to wake it.
  */
-ucs_status_t muct_xgmi_queue_notify(muct_xgmi_queue_t *queue,
-                                    muct_hip_stream_callback_t callback, void *arg);
+ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns);
 
 
 /**

@@ -1,6 +1,7 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_code \
+	test/unit/xgmi/test_xgmi_gather \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
 	test/unit/xgmi/test_xgmi_list \
@@ -17,6 +18,10 @@ test_unit_xgmi_test_xgmi_code_CPPFLAGS += -DHAVE_KERNEL_CODE
 endif
 test_unit_xgmi_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_code_LDADD = libmuct_code.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_gather_SOURCES = test/unit/xgmi/test_xgmi_gather.c
+test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
 
 # The kernel itself, played by threads.
 test_unit_xgmi_test_xgmi_kernel_SOURCES = test/unit/xgmi/test_xgmi_kernel.c

@@ -4,6 +4,9 @@
 #include "xgmi/xgmi_queue.h"
 
 #include <check.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,7 @@ static char dir[] = "/tmp/test_xgmi_queue.XXXXXX";
 static const muct_gpu_t *gpu;
 static muct_xgmi_queue_config_t config;
 static muct_xgmi_map_t *map;
+static muct_xgmi_wake_t *wake;
 static muct_xgmi_queue_t *queue;
 static muct_xgmi_rkey_t rkey;
 static unsigned char *local, *remote;
@@ -31,13 +35,18 @@ static void *control(const char *name)
     return xgmi_owner_hipcpu(name);
 }
 
-static void call_hold(const char *name)
+static void call_hold_stream(const char *name, void *stream)
 {
     void (*hold)(void *);
     void *symbol = control(name);
 
     memcpy(&hold, &symbol, sizeof(hold));
-    hold(NULL);
+    hold(stream);
+}
+
+static void call_hold(const char *name)
+{
+    call_hold_stream(name, NULL);
 }
 
 static void fail_calls(const char *function, unsigned nth, int error)
@@ -69,6 +78,7 @@ static void setup(void)
     gpu = xgmi_owner_gpu();
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     ck_assert_int_eq(muct_xgmi_map_create(gpu, &map_config, &map), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_wake_create(&wake), UCS_OK);
     ck_assert_int_eq(gpu->mem_alloc((void **)&local, LENGTH), 0);
     ck_assert_int_eq(gpu->mem_alloc((void **)&remote, LENGTH), 0);
     for (i = 0; i < LENGTH; ++i) {
@@ -96,8 +106,16 @@ static void setup(void)
                                         .num_engines = 2,
                                         .min_run = MIN_RUN,
                                         .has_kernel = 1};
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &config, 0, &queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
+                     UCS_OK);
     num_done = 0;
+}
+
+/* Each launch is over when its call returns: nothing but the rules makes lists wait. */
+static void setup_inline(void)
+{
+    setenv("HIPCPU_INLINE", "1", 1);
+    setup();
 }
 
 static void teardown(void)
@@ -109,6 +127,7 @@ static void teardown(void)
     memcpy(&reset, &symbol, sizeof(reset));
     reset();
     muct_xgmi_queue_destroy(queue, UCS_ERR_CANCELED);
+    muct_xgmi_wake_put(wake);
     muct_xgmi_peer_put(rkey.peer);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
     muct_xgmi_map_destroy(map);
@@ -323,7 +342,8 @@ START_TEST(device_that_refuses_makes_no_queue)
     muct_xgmi_queue_t *other = NULL;
 
     fail_calls(functions[_i], 1, 999);
-    ck_assert_int_ne(muct_xgmi_queue_create(gpu, map, &config, 0, &other), UCS_OK);
+    ck_assert_int_ne(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &other),
+                     UCS_OK);
     ck_assert_ptr_null(other);
     ck_assert_int_eq(put(0, 1), UCS_OK); /* teardown counts one region */
     finish(1);
@@ -336,7 +356,8 @@ START_TEST(device_without_the_kernel_copies_by_calls)
     unsigned i;
 
     fail_calls("hipModuleLoadData", 1, 209);
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &config, 0, &queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
+                     UCS_OK);
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
@@ -376,7 +397,7 @@ START_TEST(posting_starts_an_idle_device_early)
     unsigned i;
 
     eager.early_start = 16;
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &eager, 0, &queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &eager, 0, &queue), UCS_OK);
     call_hold("hipcpu_hold");
     launches = calls("hipModuleLaunchKernel");
     for (i = 0; i < 15; ++i) {
@@ -406,13 +427,155 @@ START_TEST(posting_starts_an_idle_device_early)
 }
 END_TEST
 
+/* Another thread's progress, one call at a time. */
+typedef struct helper {
+    pthread_t thread;
+    sem_t go, done;
+    int is_ending;
+} helper_t;
+
+static void *help(void *arg)
+{
+    helper_t *helper = arg;
+
+    while ((sem_wait(&helper->go) == 0) && !helper->is_ending) {
+        (void)muct_xgmi_queue_poll(queue);
+        muct_xgmi_queue_kick(queue);
+        sem_post(&helper->done);
+    }
+    return NULL;
+}
+
+static void helper_start(helper_t *helper)
+{
+    helper->is_ending = 0;
+    ck_assert_int_eq(sem_init(&helper->go, 0, 0), 0);
+    ck_assert_int_eq(sem_init(&helper->done, 0, 0), 0);
+    ck_assert_int_eq(pthread_create(&helper->thread, NULL, help, helper), 0);
+}
+
+static void helper_progress(helper_t *helper)
+{
+    sem_post(&helper->go);
+    while (sem_wait(&helper->done) != 0) {
+    }
+}
+
+static void helper_end(helper_t *helper)
+{
+    helper->is_ending = 1;
+    sem_post(&helper->go);
+    pthread_join(helper->thread, NULL);
+}
+
+static unsigned long starts(void)
+{
+    return calls("hipModuleLaunchKernel") + calls("hipMemcpyAsync");
+}
+
+/* Each call of progress finds new operations, and a device with nothing to do. */
+START_TEST(posts_beside_anothers_progress_are_gathered)
+{
+    muct_xgmi_queue_t *small = queue;
+    muct_xgmi_queue_config_t large = config;
+    muct_xgmi_marker_t marker = {.op = {done, &owner, NULL}};
+    unsigned long before, limit;
+    uint64_t start_ns;
+    helper_t helper;
+    unsigned i;
+
+    large.list_size = 8192;
+    large.early_start = 1024;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &large, 0, &queue), UCS_OK);
+    helper_start(&helper);
+    before = starts();
+    start_ns = muct_xgmi_wake_now_ns();
+    for (i = 0; i < 4096; ++i) {
+        ck_assert_int_eq(put((i * 251) % LENGTH, 100), UCS_OK);
+        if (i % 8 == 7) {
+            helper_progress(&helper);
+        }
+    }
+    /* the row's end is not waited for: a flush says it */
+    i += (unsigned)muct_xgmi_queue_add_marker(queue, &marker);
+    while (num_done < i) {
+        helper_progress(&helper);
+    }
+    limit = 8 + (muct_xgmi_wake_now_ns() - start_ns) / MUCT_XGMI_GATHER_MAX_NS;
+    ck_assert_msg(starts() - before <= limit, "%lu launches and copy calls, not %lu",
+                  starts() - before, limit);
+    helper_end(&helper);
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = small;
+}
+END_TEST
+
+/* A sleeping thread may be the only one to make progress. */
+START_TEST(what_another_thread_posts_wakes)
+{
+    struct pollfd fds[] = {{.fd = wake->event_fd, .events = POLLIN},
+                           {.fd = wake->timer_fd, .events = POLLIN}};
+    helper_t helper;
+
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    finish(1);
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, muct_xgmi_wake_now_ns()), UCS_OK);
+    wake->is_armed = true;
+    ck_assert_int_eq(poll(fds, 2, 0), 0);
+    ck_assert_int_eq(put(0, 10), UCS_OK);
+    ck_assert_int_eq(poll(fds, 1, 0), 1);
+    ck_assert(muct_xgmi_wake_drain(wake, muct_xgmi_wake_now_ns()));
+    ck_assert_int_eq(poll(fds, 1, 0), 0);
+    helper_start(&helper);
+    while (num_done < 2) {
+        helper_progress(&helper);
+    }
+    helper_end(&helper);
+}
+END_TEST
+
+/* Whichever stream of a batch ends last, its end wakes. */
+START_TEST(every_stream_of_a_batch_wakes)
+{
+    const uint64_t late_ns = muct_xgmi_wake_now_ns() + 1000000;
+    struct pollfd fd = {.fd = wake->event_fd, .events = POLLIN};
+    unsigned last = (unsigned)_i, i;
+
+    for (i = 0; i < 2; ++i) {
+        call_hold_stream("hipcpu_hold", queue->streams[i]);
+    }
+    ck_assert_int_eq(put(0, LENGTH), UCS_OK); /* a run, on a stream of its own */
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
+    }
+    muct_xgmi_queue_kick(queue);
+    /* the first time only the clock is asked */
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns + 1000000), UCS_OK);
+    for (i = 0; i < 2; ++i) {
+        if (i != last) {
+            call_hold_stream("hipcpu_release", queue->streams[i]);
+            ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
+            while (!muct_xgmi_wake_drain(wake, late_ns)) {
+            }
+        }
+    }
+    (void)muct_xgmi_queue_poll(queue);
+    ck_assert_uint_eq(num_done, 0);
+    call_hold_stream("hipcpu_release", queue->streams[last]);
+    ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
+    finish(11);
+}
+END_TEST
+
 START_TEST(measuring_leaves_an_idle_queue_that_copies)
 {
     muct_xgmi_queue_t *configured = queue;
     muct_xgmi_queue_config_t measuring = config;
 
     measuring.is_measuring = 1;
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, &measuring, 0, &queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &measuring, 0, &queue),
+                     UCS_OK);
     ck_assert(muct_xgmi_queue_is_idle(queue));
     ck_assert_uint_lt(queue->max_calls, LIST_SIZE);
     ck_assert_int_eq(put(0, 10), UCS_OK);
@@ -481,6 +644,8 @@ int main(void)
     tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
     tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
     tcase_add_test(tcase, posting_starts_an_idle_device_early);
+    tcase_add_test(tcase, what_another_thread_posts_wakes);
+    tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
     tcase_add_test(tcase, measuring_leaves_an_idle_queue_that_copies);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
@@ -490,6 +655,12 @@ int main(void)
     tcase = tcase_create("without write-back");
     tcase_add_checked_fixture(tcase, setup_without_write_back, teardown);
     tcase_add_test(tcase, launch_without_write_back_ends_by_an_event);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("threads");
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup_inline, teardown);
+    tcase_add_test(tcase, posts_beside_anothers_progress_are_gathered);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

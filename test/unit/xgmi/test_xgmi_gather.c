@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/xgmi_gather.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define START_NS UINT64_C(1000000000)
+
+static muct_xgmi_gather_t gather;
+
+static void *open_list(void *arg)
+{
+    muct_xgmi_gather_open(arg);
+    return NULL;
+}
+
+/* By another thread than the one that looks. */
+static void setup(void)
+{
+    pthread_t thread;
+
+    memset(&gather, 0, sizeof(gather));
+    ck_assert_int_eq(pthread_create(&thread, NULL, open_list, &gather), 0);
+    pthread_join(thread, NULL);
+}
+
+START_TEST(own_list_never_waits)
+{
+    muct_xgmi_gather_open(&gather);
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, 1, START_NS));
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, 100, START_NS + 1));
+    ck_assert(!muct_xgmi_gather_is_steady(&gather, START_NS + 100000));
+}
+END_TEST
+
+START_TEST(list_without_operations_never_waits)
+{
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, 0, START_NS));
+}
+END_TEST
+
+START_TEST(single_operation_waits_for_a_microsecond)
+{
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, START_NS));
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, START_NS + 900));
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, 1, START_NS + 1000));
+}
+END_TEST
+
+START_TEST(list_that_is_waited_for_does_not_wait)
+{
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, START_NS));
+    muct_xgmi_gather_hurry(&gather);
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, 2, START_NS + 10));
+    ck_assert(!muct_xgmi_gather_is_steady(&gather, START_NS + 100000));
+}
+END_TEST
+
+START_TEST(list_grows_while_operations_come)
+{
+    uint64_t now_ns = START_NS;
+    size_t count;
+
+    for (count = 1; count < 1000; ++count, now_ns += 200) {
+        ck_assert(muct_xgmi_gather_should_wait(&gather, count, now_ns));
+        ck_assert_int_eq(muct_xgmi_gather_is_steady(&gather, now_ns),
+                         now_ns >= START_NS + 10000);
+    }
+    /* the row has ended: some intervals later at most */
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, count - 1, now_ns + 1800));
+}
+END_TEST
+
+START_TEST(slow_row_is_given_more_time)
+{
+    uint64_t now_ns = START_NS;
+    size_t count;
+
+    for (count = 1; count < 50; ++count, now_ns += 900) {
+        ck_assert(muct_xgmi_gather_should_wait(&gather, count, now_ns));
+    }
+    ck_assert(muct_xgmi_gather_should_wait(&gather, count - 1, now_ns + 4000));
+    ck_assert(!muct_xgmi_gather_should_wait(&gather, count - 1, now_ns + 10000));
+}
+END_TEST
+
+START_TEST(endless_row_starts_all_the_same)
+{
+    uint64_t now_ns = START_NS;
+    size_t count = 1;
+
+    while (muct_xgmi_gather_should_wait(&gather, count++, now_ns)) {
+        now_ns += 100;
+        ck_assert_uint_le(now_ns, START_NS + MUCT_XGMI_GATHER_MAX_NS);
+    }
+    ck_assert_uint_eq(now_ns, START_NS + MUCT_XGMI_GATHER_MAX_NS);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_gather");
+    TCase *tcase = tcase_create("gather");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, own_list_never_waits);
+    tcase_add_test(tcase, list_without_operations_never_waits);
+    tcase_add_test(tcase, single_operation_waits_for_a_microsecond);
+    tcase_add_test(tcase, list_that_is_waited_for_does_not_wait);
+    tcase_add_test(tcase, list_grows_while_operations_come);
+    tcase_add_test(tcase, slow_row_is_given_more_time);
+    tcase_add_test(tcase, endless_row_starts_all_the_same);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/xgmi_gather.h"
+
+/* Between two operations, when none was measured. */
+#define MUCT_XGMI_GATHER_INTERVAL_NS 125
+
+/* The end of a row of operations: nothing for so many times their interval. */
+#define MUCT_XGMI_GATHER_QUIET_FACTOR 8
+#define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
+#define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000
+
+/* How long a list is looked at in every call of progress. */
+#define MUCT_XGMI_GATHER_STEADY_NS 10000
+
+
+void muct_xgmi_gather_open(muct_xgmi_gather_t *gather)
+{
+    gather->thread = pthread_self();
+    gather->is_urgent = false;
+    gather->count = 0;
+    /* a row that was slow once does not make later ones wait */
+    gather->interval_ns = (gather->interval_ns + MUCT_XGMI_GATHER_INTERVAL_NS) / 2;
+}
+
+static uint64_t muct_xgmi_gather_quiet_ns(const muct_xgmi_gather_t *gather)
+{
+    uint64_t quiet_ns = gather->interval_ns * MUCT_XGMI_GATHER_QUIET_FACTOR;
+
+    if (quiet_ns < MUCT_XGMI_GATHER_MIN_QUIET_NS) {
+        return MUCT_XGMI_GATHER_MIN_QUIET_NS;
+    }
+    return (quiet_ns < MUCT_XGMI_GATHER_MAX_QUIET_NS) ? quiet_ns
+                                                      : MUCT_XGMI_GATHER_MAX_QUIET_NS;
+}
+
+bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
+                                  uint64_t now_ns)
+{
+    uint64_t interval_ns;
+
+    if (gather->is_urgent || (count == 0) ||
+        pthread_equal(gather->thread, pthread_self())) {
+        return false;
+    }
+
+    if (gather->count == 0) {
+        gather->opened_at = now_ns;
+    }
+    if (count == gather->count) {
+        if ((now_ns - gather->grown_at) >= muct_xgmi_gather_quiet_ns(gather)) {
+            return false;
+        }
+    } else {
+        if (gather->count != 0) {
+            interval_ns = (now_ns - gather->grown_at) / (count - gather->count);
+            gather->interval_ns = (3 * gather->interval_ns + interval_ns) / 4;
+        }
+        gather->count = count;
+        gather->grown_at = now_ns;
+    }
+
+    return (now_ns - gather->opened_at) < MUCT_XGMI_GATHER_MAX_NS;
+}
+
+bool muct_xgmi_gather_is_steady(const muct_xgmi_gather_t *gather, uint64_t now_ns)
+{
+    return !gather->is_urgent && (gather->count != 0) &&
+           !pthread_equal(gather->thread, pthread_self()) &&
+           ((now_ns - gather->opened_at) >= MUCT_XGMI_GATHER_STEADY_NS);
+}

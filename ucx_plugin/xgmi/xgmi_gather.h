@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_GATHER_H
+#define MUCT_XGMI_GATHER_H
+
+/**
+ * @file
+ * Whether the open list of a queue should wait for more operations. Pure: the caller
+ * says what time it is.
+ *
+ * A thread that posts and then makes progress has nothing more to post: its list starts
+ * at once. Where another thread makes progress all the time, every call of it finds the
+ * few operations that were posted since the last one, and a launch for these costs the
+ * posting thread more than it saves, because both need the worker's lock. So that
+ * thread lets a list grow while operations keep coming, and starts it when none came
+ * for some times as long as they usually take, when somebody waits for it, or when the
+ * oldest has waited long enough.
+ *
+ * Threads. One at a time.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Longest that a list grows in the hands of another thread's progress */
+#define MUCT_XGMI_GATHER_MAX_NS 250000
+
+
+/** What is known of the operations of the open list. */
+typedef struct muct_xgmi_gather {
+    pthread_t thread;     /**< Who opened the list */
+    bool is_urgent;       /**< Somebody waits for the list */
+    size_t count;         /**< Operations at the last look */
+    uint64_t opened_at;   /**< First look, in nanoseconds */
+    uint64_t grown_at;    /**< Look that last found new ones */
+    uint64_t interval_ns; /**< Between operations, averaged */
+} muct_xgmi_gather_t;
+
+
+/** The calling thread opens a list. */
+void muct_xgmi_gather_open(muct_xgmi_gather_t *gather);
+
+
+/** Somebody waits for what is in the list: it waits for nothing more. */
+static inline void muct_xgmi_gather_hurry(muct_xgmi_gather_t *gather)
+{
+    gather->is_urgent = true;
+}
+
+
+/**
+ * Look at the list, from progress.
+ *
+ * @param [in] count   Operations in the list now.
+ * @param [in] now_ns  A clock that does not jump.
+ *
+ * @return Whether it should wait for more.
+ */
+bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
+                                  uint64_t now_ns);
+
+
+/**
+ * Whether another thread has been filling the list for long enough that looking at it
+ * again at once is a waste.
+ */
+bool muct_xgmi_gather_is_steady(const muct_xgmi_gather_t *gather, uint64_t now_ns);
+
+#endif

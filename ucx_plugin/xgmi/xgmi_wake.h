@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_WAKE_H
+#define MUCT_XGMI_WAKE_H
+
+/**
+ * @file
+ * Wakes the thread that sleeps on an interface's event descriptor: at once, after a
+ * time, or when the GPU runtime calls back.
+ *
+ * The owner puts both descriptors into its set and drains them before it sleeps. A time
+ * costs a system call only where none that is soon enough is running; a callback costs
+ * the stream a stop, so short copies are waited for by time.
+ *
+ * Threads. @ref muct_xgmi_wake_signal and the callback: any, at any time. The others:
+ * one at a time.
+ */
+
+#include "base/muct_gpu.h"
+
+#include <ucs/type/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+
+/** Freed with its last reference: a callback may come after the interface is gone. */
+typedef struct muct_xgmi_wake {
+    int event_fd;         /**< Readable: signalled */
+    int timer_fd;         /**< Readable: the time is over */
+    unsigned refs;        /**< The interface's, and one a callback */
+    bool is_signalled;    /**< event_fd was written and not drained */
+    bool is_armed;        /**< A thread may sleep; to be signalled once */
+    uint64_t timer_at_ns; /**< When timer_fd becomes readable; 0: never */
+} muct_xgmi_wake_t;
+
+
+/**
+ * Create with one reference.
+ *
+ * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_IO_ERROR with the reason in the log.
+ */
+ucs_status_t muct_xgmi_wake_create(muct_xgmi_wake_t **wake_p);
+
+
+/** Return a reference. */
+void muct_xgmi_wake_put(muct_xgmi_wake_t *wake);
+
+
+/** Now, in nanoseconds of the clock that times are given in. */
+uint64_t muct_xgmi_wake_now_ns(void);
+
+
+/** Wake the thread that sleeps, or the one that sleeps next. */
+void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
+
+
+/** The same, if it sleeps and nobody has done so yet. */
+static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
+{
+    if (wake->is_armed) {
+        wake->is_armed = false;
+        muct_xgmi_wake_signal(wake);
+    }
+}
+
+
+/**
+ * Wake it when so much time is over, or before.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR: nothing will wake it.
+ */
+ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
+                               uint64_t delay_ns);
+
+
+/** Forget what woke it. @return Whether it was signalled since the last call. */
+bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns);
+
+
+/**
+ * Wake it when a stream has done what it has now. The stream stops for the callback.
+ *
+ * @return What hipStreamAddCallback() returned.
+ */
+int muct_xgmi_wake_after(muct_xgmi_wake_t *wake, const muct_gpu_t *gpu,
+                         muct_hip_stream_t stream);
+
+#endif
