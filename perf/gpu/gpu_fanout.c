@@ -258,8 +258,8 @@ static void measure_scheme(scheme_t scheme, unsigned blocks, const char *checked
     for (i = 0; i < runs; ++i) {
         total[i] = run_scheme(scheme, blocks, FANOUT_DEPTH) / FANOUT_DEPTH;
     }
-    snprintf(what, sizeof(what), "%s, %u others", scheme_names[scheme],
-             fanout.num_devices - 1);
+    snprintf(what, sizeof(what), "%s, %u other%s", scheme_names[scheme],
+             fanout.num_devices - 1, (fanout.num_devices == 2) ? "" : "s");
     gpu_bench_row(what, fanout.size, fanout.count * scheme_flows(scheme), blocks,
                   gpu_bench_median(total, runs), 0, checked);
 }
@@ -275,7 +275,7 @@ static void measure_beside(unsigned blocks)
     muct_xgmi_entry_t *memory = bench.memory[0];
     muct_xgmi_list_t local;
     double start, us, sent;
-    char text[64], json[64];
+    char what[64], text[64], json[64];
     unsigned turn = 0;
     int i;
 
@@ -299,20 +299,35 @@ static void measure_beside(unsigned blocks)
            (double)fanout.size / us / 1e3;
     snprintf(text, sizeof(text), ", sent meanwhile %.1f GB/s", sent);
     snprintf(json, sizeof(json), ", \"sent_gbps\": %.3f", sent);
-    gpu_bench_row_more((blocks > 0) ? "local copy beside one to many"
-                                    : "local copy alone",
-                       fanout.half, 1, blocks, us / ROUNDS, 0, "timed only",
-                       (blocks > 0) ? text : "", (blocks > 0) ? json : "");
+    snprintf(what, sizeof(what), "local copy beside one to %u", fanout.num_devices - 1);
+    gpu_bench_row_more((blocks > 0) ? what : "local copy alone", fanout.half, 1, blocks,
+                       us / ROUNDS, 0, "timed only", (blocks > 0) ? text : "",
+                       (blocks > 0) ? json : "");
 }
 
-static void prepare_device(unsigned number)
+/* The first devices take part, as many as the others and one. */
+static void set_others(unsigned num_others)
+{
+    sender_t *sender;
+
+    fanout.num_devices = num_others + 1;
+    fanout.share = fanout.half / fanout.num_devices;
+    fanout.share -= fanout.share % MUCT_XGMI_TILE_SIZE;
+    for (sender = fanout.senders; sender <= &fanout.senders[num_others]; ++sender) {
+        sender->number = (unsigned)(sender - fanout.senders);
+        sender->first = (sender->number == 0) ? 1 : 0;
+        sender->last = (sender->number == 0) ? num_others : 0;
+    }
+}
+
+static void prepare_device(unsigned number, unsigned num_devices)
 {
     gpu_device_t *device = &fanout.devices[number];
     sender_t *sender = &fanout.senders[number];
     unsigned i;
 
     gpu_device_init(&bench.gpu, device, (int)number, -1, bench.pool_size);
-    for (i = 0; i < fanout.num_devices; ++i) {
+    for (i = 0; i < num_devices; ++i) {
         if (i != number) {
             gpu_enable_peer(&bench.gpu, (int)i);
         }
@@ -320,12 +335,9 @@ static void prepare_device(unsigned number)
     gpu_check(bench.gpu.copy(device->pool, source_bytes(number, 0), fanout.half,
                              GPU_COPY_DEFAULT),
               "hipMemcpy");
-    sender->number = number;
-    sender->first = (number == 0) ? 1 : 0;
-    sender->last = (number == 0) ? fanout.num_devices - 1 : 0;
     for (i = 0; i < FANOUT_LISTS; ++i) {
-        sender->memory[i] = gpu_alloc_host(
-            &bench.gpu, bench.count * fanout.num_devices * sizeof(muct_xgmi_entry_t));
+        sender->memory[i] = gpu_alloc_host(&bench.gpu, bench.count * num_devices *
+                                                           sizeof(muct_xgmi_entry_t));
     }
 }
 
@@ -339,7 +351,8 @@ static void cleanup_device(unsigned number)
     }
 }
 
-static void measure_all(void)
+/* With one other device, two, ... up to all. */
+static void measure_others(unsigned num_others)
 {
     static const size_t sizes[] = {4096, 16384, 65536, 262144};
     static const unsigned blocks[] = {8, 16, 32};
@@ -347,6 +360,7 @@ static void measure_all(void)
     unsigned i, scheme;
     size_t s;
 
+    set_others(num_others);
     for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
         make_slots(sizes[s]);
         for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
@@ -365,26 +379,23 @@ static void measure_all(void)
 
 void gpu_fanout(void)
 {
-    unsigned i;
+    unsigned all = (unsigned)bench.gpu.num_devices, i;
 
-    fanout.num_devices = (unsigned)bench.gpu.num_devices;
-    if (fanout.num_devices > FANOUT_MAX_DEVICES) {
-        fanout.num_devices = FANOUT_MAX_DEVICES;
-    }
-    if (fanout.num_devices < 3) {
-        printf("three devices are needed, there are %u\n", fanout.num_devices);
+    all = (all > FANOUT_MAX_DEVICES) ? FANOUT_MAX_DEVICES : all;
+    if (all < 3) {
+        printf("three devices are needed, there are %u\n", all);
         return;
     }
     fanout.half = (bench.pool_size / 2) - (FANOUT_MAX_DEVICES * FANOUT_SHIFT);
     fanout.half -= fanout.half % MUCT_XGMI_TILE_SIZE;
-    fanout.share = fanout.half / fanout.num_devices;
-    fanout.share -= fanout.share % MUCT_XGMI_TILE_SIZE;
     fanout.slots = calloc(bench.count, sizeof(*fanout.slots));
-    for (i = 0; i < fanout.num_devices; ++i) {
-        prepare_device(i);
+    for (i = 0; i < all; ++i) {
+        prepare_device(i, all);
     }
-    measure_all();
-    for (i = 0; i < fanout.num_devices; ++i) {
+    for (i = 1; i < all; ++i) {
+        measure_others(i);
+    }
+    for (i = 0; i < all; ++i) {
         cleanup_device(i);
     }
     free(fanout.slots);

@@ -9,7 +9,7 @@ stage=$1
 build=$2
 lib=/usr/lib/x86_64-linux-gnu
 programs="awk basename bash cat chroot chmod cmp cp cut date dd diff dirname env expr false find
-    getopt grep gzip head hostname id ip kill ldd ln ls mawk mkdir mktemp mv nproc od ps
+    flock getopt grep gzip head hostname id ip kill ldd ln ls mawk mkdir mktemp mv nproc od ps
     pgrep printf readlink realpath rm sed seq setsid sh sha256sum sleep sort stat stdbuf tail
     taskset tee test timeout touch tr true ucx_info ucx_perftest uname uniq unshare wc
     xargs"
@@ -52,6 +52,9 @@ done
 for file in "${files[@]}"; do
     [ ! -e "$file" ] || copy "$file"
 done
+
+# Debian's awk is a link to a link
+ln -sfn mawk "$stage/usr/bin/awk"
 
 # UCX's modules but those that need AMD's own runtime
 copy "$lib"/ucx/*.so* "$lib"/libucp.so* "$lib"/libuct.so* "$lib"/libucs.so* \

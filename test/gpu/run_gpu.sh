@@ -234,6 +234,10 @@ stage_release_latency() {
     over_release latency_all
 }
 
+stage_release_fanout() {
+    over_release fanout_all
+}
+
 stage_cuda() {
     stage "UCX cuda_ipc 64k" 20 cuda 65536 20000
     stage "UCX cuda_ipc 4k" 20 cuda 4096 20000

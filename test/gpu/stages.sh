@@ -115,7 +115,6 @@ kv_all() {
         --large_blk_iter_ftr 1 --pipeline_depth 4)
     local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
         --large_blk_iter_ftr 1 --pipeline_depth 2)
-    local name
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
         --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
@@ -127,12 +126,6 @@ kv_all() {
     stage "kv write, UCP calls" 40 kv ucp-write "${sweep[@]}" --api ucp
     stage "kv read, UCP calls" 40 kv ucp-read "${sweep[@]}" --api ucp --op_type READ
     stage "kv both ways" 40 kv both "${sweep[@]}" --scheme both --max_block_size 128k
-    if [ "$num_gpus" -gt 2 ]; then
-        for name in onetomany manytoone both; do
-            stage "kv $name, $((num_gpus - 1)) others" 60 kv "fan-$name" "${sweep[@]}" \
-                --scheme $name --num_target_dev $((num_gpus - 1))
-        done
-    fi
     # fair, whatever the links are: the others only receive, so one GPU can have them all
     kv_setting=("HIP_VISIBLE_DEVICES=0,1,1,1")
     stage "kv onetomany, 3 others on one GPU" 40 kv "fan-shared" "${sweep[@]}" --scheme onetomany --num_target_dev 3
@@ -298,6 +291,91 @@ integration_all() {
     done
 }
 
+# What the kernel reaches on all links at once.
+fanout_raw() {
+    local quick=()
+
+    [ -z "$fake" ] || quick=(--pool 16 --count 16 --repeats 1)
+    inside perf/gpu/gpu_limits --parts fanout "${quick[@]}" --json "$out_inside/gpu_fanout.json" || return
+    cat "$work/stage.log" >>"$report"
+}
+
+# fanout_kv OTHERS SUFFIX: to them, from them, and both ways, by UCP lists and by libmorikv.
+fanout_kv() {
+    local sweep=(--total_buffer_size 3g --num_iter 300 --warmup_iter 20 --start_batch_size 4096
+        --max_batch_size 4096 --start_block_size 4k --max_block_size 256k
+        --large_blk_iter_ftr 1 --pipeline_depth 4)
+    local scheme api
+
+    [ -z "$fake" ] || sweep=(--total_buffer_size 16m --num_iter 5 --warmup_iter 1
+        --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 16k)
+    for scheme in onetomany manytoone both; do
+        for api in mkv ucp_sgl; do
+            stage "kv $scheme, $1 others, $api$2" 60 kv "fan-$scheme-$api$2" "${sweep[@]}" \
+                --scheme $scheme --num_target_dev "$1" --api $api
+        done
+    done
+}
+
+# fanout_blocks OTHERS BLOCKS: what thread blocks are worth by the number of peers.
+fanout_blocks() {
+    local list=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096
+        --large_blk_iter_ftr 1 --pipeline_depth 4 --scheme onetomany --num_target_dev "$1")
+    local size
+
+    [ -z "$fake" ] || list=(--total_buffer_size 16m --num_iter 5 --warmup_iter 1 --start_batch_size 64
+        --scheme onetomany --num_target_dev "$1")
+    for size in 4k 64k; do
+        stage "kv onetomany, $1 others, $2 blocks, $size" 30 kv "fan-$1-blocks$2-$size" "${list[@]}" --start_block_size $size
+    done
+}
+
+# pairs NAME OPTION..: eight ranks at once against one.
+pairs() {
+    local name=$1
+
+    shift
+    inside env "${kv_setting[@]}" "$tree/perf/kv_perf/pairs.sh" "$out_inside/pairs-$name" 8 "$num_gpus" "$@" || return
+    cat "$work/stage.log" >>"$report"
+    cat "$out/pairs-$name"/*.json >"$out/pairs-$name.txt"
+    rm -rf "$out/pairs-$name"
+}
+
+fanout_pairs() {
+    local length name run
+
+    for name in Llama-3-70B DeepSeek-R1; do
+        for length in 8192 131072; do
+            run=(--model "$name" --tp 8 --input_length "$length" --output_length 16 --exact_length --post layer
+                --warmup_requests 2 --total_buffer_size 12g --requests $((length > 8192 ? 60 : 400)))
+            [ -z "$fake" ] || run=(--model "$name" --tp 8 --input_length 256 --output_length 16 --exact_length
+                --post layer --requests 3 --total_buffer_size 128m)
+            stage "pairs $name $length" 90 pairs "$name-$length" "${run[@]}"
+        done
+    done
+}
+
+# One GPU and all others, three or more in all.
+fanout_all() {
+    local blocks others
+
+    if [ "$num_gpus" -lt 3 ]; then
+        say "-- fan-out: skipped: $num_gpus GPUs"
+        return
+    fi
+    stage "fan-out, raw" 120 fanout_raw
+    fanout_kv $((num_gpus - 1)) ""
+    for blocks in 8 16 32; do
+        kv_setting=("UCX_MORI_XGMI_BLOCKS=$blocks")
+        for others in $(seq $((num_gpus - 1))); do
+            fanout_blocks "$others" "$blocks"
+        done
+    done
+    kv_setting=()
+    kv_collect fanout
+    fanout_pairs
+}
+
 # run_stages NAME..: those that every machine has; others by function stage_NAME.
 run_stages() {
     local name
@@ -310,6 +388,7 @@ run_stages() {
         kv) kv_all ;;
         spread) kv_spread ;;
         latency) latency_all ;;
+        fanout) fanout_all ;;
         perftest) perftest_all ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;

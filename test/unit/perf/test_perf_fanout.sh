@@ -18,8 +18,8 @@ die() {
 
 timeout 120 "${limits[@]}" --json "$work/rows" >"$work/out" 2>&1 ||
     die "gpu_limits ended with an error: $(cat "$work/out")"
-[ "$(grep -c 'at once.*"checked": "ok"' "$work/rows")" = 12 ] ||
-    die "12 checked rows of each scheme are expected: $(cat "$work/out")"
+[ "$(grep -c 'at once.*"checked": "ok"' "$work/rows")" = 36 ] ||
+    die "36 checked rows of each scheme are expected: $(cat "$work/out")"
 if HIPCPU_COPY=0 timeout 120 "${limits[@]}" >"$work/out" 2>&1; then
     die "gpu_limits did not see that nothing was copied"
 fi
