@@ -61,13 +61,12 @@ static void mkv_ctx_reap(mkv_ctx_t *ctx)
     }
 }
 
-/* It became ready, or has failed */
 static void mkv_peer_step_changed(mkv_peer_t *peer)
 {
-    if (peer->fail_status != MKV_OK) {
-        mkv_peer_step_failed(peer);
-    } else {
+    if (peer->state == MKV_CONN_READY) {
         mkv_inbox_resume(peer);
+    } else {
+        mkv_peer_step_failed(peer);
     }
 }
 

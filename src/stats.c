@@ -126,7 +126,6 @@ static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
 
 static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
 {
-    static const char *const states[] = {"connecting", "ready", "failed"};
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, peers, mkv_peer_t, list)
@@ -135,9 +134,9 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
                       "peer %s: %s%s%s%s, backend %s, transports [%s], %s host pid %u, "
                       "%u regions of epoch %llu, %llu calls and %llu bytes in flight, "
                       "%u early messages",
-                      peer->name, peer->is_closed ? "closed, " : "",
-                      states[peer->state], peer->error[0] ? ": " : "", peer->error,
-                      mkv_backend_string(peer->backend), peer->transports,
+                      peer->name, mkv_peer_is_closed(peer) ? "closed, " : "",
+                      mkv_conn_state_string(peer->state), peer->error[0] ? ": " : "",
+                      peer->error, mkv_backend_string(peer->backend), peer->transports,
                       peer->is_same_host ? "same" : "other", peer->process.pid,
                       peer->remote.num_regions, (unsigned long long)peer->remote.epoch,
                       (unsigned long long)peer->inflight_ops,

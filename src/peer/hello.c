@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * HELLO. READY needs three things: the peer's description, its answer (or its own
- * HELLO), and a flush of our endpoint, which proves the way there.
+ * HELLO. READY needs the peer's description, in its answer or in its own HELLO, and
+ * then a flush of our endpoint, which proves the way there.
  */
 
 #include "peer/hello.h"
@@ -33,16 +33,12 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
     return status;
 }
 
-static void mkv_hello_check_ready(mkv_peer_t *peer)
+/* The way to the peer is proven; READY, unless strict mode refuses what was found */
+static void mkv_hello_finish(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
     char text[384] = "";
     mkv_event_t *event;
-
-    if ((peer->state != MKV_PEER_CONNECTING) || (peer->fail_status != MKV_OK) ||
-        !peer->has_info || !peer->has_ack || !peer->is_flushed) {
-        return;
-    }
 
     mkv_peer_query_transports(peer);
     if (mkv_peer_check_backend(peer, text, sizeof(text)) != MKV_OK) {
@@ -53,7 +49,9 @@ static void mkv_hello_check_ready(mkv_peer_t *peer)
         mkv_log_warn(ctx, "peer %s: %s", peer->name, text);
     }
 
-    peer->state = MKV_PEER_READY;
+    if (mkv_peer_take(peer, MKV_CONN_FLUSHED) != MKV_OK) {
+        return;
+    }
     mkv_list_queue(&ctx->changed_peers, &peer->changed);
     MKV_COUNT(peer, hellos, 1);
     mkv_log_info(ctx,
@@ -74,9 +72,10 @@ static void mkv_hello_flushed_cb(void *request, ucs_status_t status, void *user_
 {
     mkv_peer_t *peer = user_data;
 
-    if (status == UCS_OK) {
-        peer->is_flushed = 1;
-        mkv_hello_check_ready(peer);
+    if (peer->state != MKV_CONN_SHAKING) {
+        (void)mkv_peer_take(peer, MKV_CONN_FLUSHED); /* it ended meanwhile */
+    } else if (status == UCS_OK) {
+        mkv_hello_finish(peer);
     } else {
         mkv_peer_fail(peer, MKV_ERR_PEER, "no connection: %s",
                       ucs_status_string(status));
@@ -110,7 +109,8 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
     return peer;
 }
 
-static void mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
+/* Take over the peer's description, or fail the peer */
+static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     mkv_blob_info_t info;
     mkv_status_t status;
@@ -120,7 +120,7 @@ static void mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         MKV_COUNT(peer, msgs_malformed, 1);
         mkv_peer_fail(peer, status, "its %s cannot be read: %s",
                       mkv_msg_string(msg->type), mkv_status_string(status));
-        return;
+        return status;
     }
 
     if (info.process.ctx_id == msg->from) {
@@ -136,29 +136,38 @@ static void mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
     mkv_blob_info_cleanup(&info);
     if (status != MKV_OK) {
         mkv_peer_fail(peer, status, "%s", mkv_last_error());
-        return;
     }
-    peer->has_info = 1;
+    return status;
+}
+
+/* Regions may have been committed since our HELLO, when the peer did not know us yet */
+static mkv_status_t mkv_hello_answer(mkv_peer_t *peer, mkv_msg_type_t type)
+{
+    mkv_status_t status = MKV_OK;
+
+    if (type == MKV_MSG_HELLO) {
+        status = mkv_hello_send(peer, MKV_MSG_HELLO_ACK);
+    } else if (peer->told_epoch != peer->ctx->epoch) {
+        status = mkv_hello_send(peer, MKV_MSG_REGIONS);
+    }
+    if (status != MKV_OK) {
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be answered: %s",
+                      mkv_last_error());
+    }
+    return status;
 }
 
 void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
-    mkv_hello_update(peer, msg);
-    if (!peer->has_info || (msg->type == MKV_MSG_REGIONS)) {
-        return;
-    }
+    int is_first = (peer->state == MKV_CONN_CONNECTING);
+    int is_hello = (msg->type != MKV_MSG_REGIONS);
 
-    /* Regions may have been committed since our HELLO, when he did not know us yet */
-    if (((msg->type == MKV_MSG_HELLO) || (peer->told_epoch != peer->ctx->epoch)) &&
-        (mkv_hello_send(peer, (msg->type == MKV_MSG_HELLO)
-                                  ? MKV_MSG_HELLO_ACK
-                                  : MKV_MSG_REGIONS) != MKV_OK)) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be answered: %s",
-                      mkv_last_error());
+    if ((mkv_peer_take(peer, is_hello ? MKV_CONN_HELLO : MKV_CONN_REGIONS) != MKV_OK) ||
+        (mkv_hello_update(peer, msg) != MKV_OK) || !is_hello ||
+        (mkv_hello_answer(peer, msg->type) != MKV_OK)) {
         return;
     }
-    if (!peer->has_ack) {
-        peer->has_ack = 1;
+    if (is_first) {
         mkv_peer_flush(peer, mkv_hello_flushed_cb);
     }
 }
@@ -169,7 +178,7 @@ void mkv_hello_tell_regions(mkv_ctx_t *ctx)
 
     mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
     {
-        if ((peer->state != MKV_PEER_FAILED) && peer->has_info &&
+        if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
             (mkv_hello_send(peer, MKV_MSG_REGIONS) != MKV_OK)) {
             mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be told the new regions");
         }

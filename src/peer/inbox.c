@@ -63,7 +63,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
                                size_t length)
 {
     MKV_COUNT(peer, msgs_received, 1);
-    if (peer->is_closed && (msg->type != MKV_MSG_TERM) &&
+    if (mkv_peer_is_closed(peer) && (msg->type != MKV_MSG_TERM) &&
         (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE)) {
         return; /* only the end of transfers matters now */
     }
@@ -74,8 +74,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
         mkv_hello_receive(peer, msg);
         break;
     case MKV_MSG_BYE:
-        peer->has_said_bye = 1;
-        mkv_peer_fail(peer, MKV_ERR_PEER, "%s", msg->text);
+        mkv_peer_end(peer, MKV_CONN_BYE, MKV_ERR_PEER, "%s", msg->text);
         break;
     case MKV_MSG_USER:
         mkv_inbox_user(peer, msg);
@@ -91,7 +90,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
 static int mkv_inbox_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     return (msg->seq != peer->rx_seq) ||
-           ((peer->state == MKV_PEER_CONNECTING) && (msg->type >= MKV_MSG_EXPOSE));
+           ((peer->state < MKV_CONN_READY) && (msg->type >= MKV_MSG_EXPOSE));
 }
 
 /* Ordered; several equal numbers are one message. 0: there is one */
@@ -141,8 +140,8 @@ static void mkv_inbox_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
 }
 
 /*
- * The first message in sequence: the answer to our HELLO, or his own, when both sides
- * connect at once. What came before it is looked at again: a message of a former
+ * The first message in sequence: the answer to our HELLO, or the peer's own, when both
+ * sides connect at once. What came before it is looked at again: a message of a former
  * connection with the same process is in no window of this one.
  */
 static void mkv_inbox_start(mkv_peer_t *peer, const mkv_msg_t *msg)
@@ -174,7 +173,7 @@ void mkv_inbox_resume(mkv_peer_t *peer)
     mkv_packet_t *packet;
     mkv_msg_t msg;
 
-    while (!mkv_list_is_empty(&peer->rx_reorder) && (peer->fail_status == MKV_OK)) {
+    while (!mkv_list_is_empty(&peer->rx_reorder) && !mkv_conn_is_cut_off(peer->state)) {
         packet = mkv_list_head(&peer->rx_reorder, mkv_packet_t, list);
         if (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK) {
             break; /* cannot be: it was decoded when it came */
@@ -213,8 +212,7 @@ void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length)
         peer = mkv_hello_accept(ctx, &msg);
     }
     if ((peer == NULL) || (msg.to != ctx->process.ctx_id) ||
-        ((peer->state == MKV_PEER_FAILED) && !peer->is_closed) ||
-        (peer->fail_status != MKV_OK)) {
+        mkv_conn_is_cut_off(peer->state)) {
         ++ctx->count.msgs_stale;
         return;
     }

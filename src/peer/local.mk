@@ -2,6 +2,8 @@
 libmorikv_core_la_SOURCES += \
     src/peer/backend.c \
     src/peer/backend.h \
+    src/peer/conn.c \
+    src/peer/conn.h \
     src/peer/hello.c \
     src/peer/hello.h \
     src/peer/inbox.c \

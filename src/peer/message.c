@@ -57,7 +57,7 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
-    if ((peer->ep == NULL) || peer->is_ep_closing || peer->is_close_waiting) {
+    if ((peer->ep == NULL) || mkv_conn_is_cut_off(peer->state)) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
                          peer->name, mkv_msg_string(msg->type));
     }
@@ -112,8 +112,8 @@ mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *
     }
 
     mkv_enter(ctx);
-    if (peer->state != MKV_PEER_READY) {
-        status = (peer->state == MKV_PEER_FAILED) ? MKV_ERR_PEER : MKV_ERR_BUSY;
+    if (peer->state != MKV_CONN_READY) {
+        status = mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER;
         mkv_error(&ctx->log, status, "peer %s is not ready: %s", peer->name,
                   peer->error);
     } else if (peer->tx_bytes + length > ctx->opts->max_queued) {

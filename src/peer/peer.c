@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One remote context: how it is connected, found and asked; peer_close.c ends it.
+ * One remote context: made, found, and its state, which conn.c draws.
  *
  * Each side has its own endpoint, made from the other's worker address, so that both
- * get UCX's error callback. READY needs three things: the peer's description, its
- * answer (or its own HELLO), and a flush of our endpoint, which proves the way there.
+ * get UCX's error callback.
  */
 
 #include "peer/peer.h"
@@ -47,7 +46,7 @@ mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
 
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
-        if ((peer->process.ctx_id == ctx_id) && !peer->is_ep_closing &&
+        if ((peer->process.ctx_id == ctx_id) && (peer->state < MKV_CONN_CLOSING) &&
             (seq - peer->rx_seq < MKV_REORDER_WINDOW)) {
             return peer;
         }
@@ -55,33 +54,67 @@ mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
     return NULL;
 }
 
-void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
+mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event)
 {
+    mkv_conn_state_t before = peer->state;
+    mkv_status_t status = mkv_conn_take(&peer->state, event);
+
+    if (status != MKV_OK) {
+        mkv_log_error(peer->ctx, "peer %s: %s while %s: %s", peer->name,
+                      mkv_conn_event_string(event), mkv_conn_state_string(before),
+                      mkv_status_string(status));
+    }
+    if (status == MKV_ERR_PROTOCOL) {
+        mkv_peer_fail(peer, status, "sent %s while %s", mkv_conn_event_string(event),
+                      mkv_conn_state_string(before));
+    }
+    return status;
+}
+
+static mkv_peer_end_t mkv_peer_end_of(mkv_conn_event_t event, mkv_status_t status)
+{
+    if (event == MKV_CONN_BYE) {
+        return MKV_PEER_END_LEFT;
+    }
+    return ((status == MKV_ERR_PEER) || (status == MKV_ERR_TRANSPORT))
+               ? MKV_PEER_END_BROKEN
+               : MKV_PEER_END_CUT;
+}
+
+void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
+                  const char *fmt, ...)
+{
+    int was_alive = mkv_conn_is_alive(peer->state);
+    mkv_ctx_t *ctx = peer->ctx;
     va_list args;
 
-    if ((peer->state == MKV_PEER_FAILED) || (peer->fail_status != MKV_OK)) {
+    if (mkv_peer_take(peer, event) != MKV_OK) {
         return;
+    }
+    if (was_alive || (event == MKV_CONN_BYE)) {
+        peer->end = mkv_peer_end_of(event, status);
+    }
+    if (!was_alive) {
+        return; /* the first reason stays */
     }
 
     va_start(args, fmt);
-    vsnprintf(peer->fail_text, sizeof(peer->fail_text), fmt, args);
+    vsnprintf(peer->error, sizeof(peer->error), fmt, args);
     va_end(args);
-    peer->fail_status = status;
-    mkv_list_queue(&peer->ctx->changed_peers, &peer->changed);
-    mkv_ctx_wake(peer->ctx);
+    peer->status = status;
+    peer->deadline = mkv_ctx_now(ctx);
+    if (status == MKV_ERR_PEER) {
+        peer->deadline += ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
+    }
+    mkv_list_queue(&ctx->changed_peers, &peer->changed);
+    mkv_ctx_wake(ctx);
 }
 
 static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-    mkv_peer_t *peer = arg;
-
     (void)ep;
-    peer->is_ep_failed = 1;
-    if (peer->is_ep_closing) {
-        return; /* the other side may be faster */
-    }
-    mkv_peer_fail(peer, MKV_ERR_PEER, "connection failed: %s",
-                  ucs_status_string(status));
+    mkv_peer_end(arg, MKV_CONN_BROKEN, MKV_ERR_PEER, "connection failed: %s",
+                 ucs_status_string(status));
 }
 
 static void mkv_peer_init_lists(mkv_peer_t *peer)
@@ -140,6 +173,7 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     }
     mkv_peer_init_lists(peer);
     peer->ctx = ctx;
+    peer->state = MKV_CONN_CONNECTING;
     peer->remote.ctx = ctx;
     peer->remote.peer = peer;
     peer->remote.name = peer->name;

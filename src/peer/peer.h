@@ -12,6 +12,7 @@
 
 #include "base/ctx.h"
 #include "cache/remote_mem.h"
+#include "peer/conn.h"
 
 #define MKV_REORDER_WINDOW 4096u
 
@@ -21,31 +22,30 @@ typedef enum mkv_sgl_state {
     MKV_SGL_BAD
 } mkv_sgl_state_t;
 
+/** How a connection ended: what that proves about the peer's calls. */
+typedef enum mkv_peer_end {
+    MKV_PEER_END_NONE,   /**< Not yet, or left in order */
+    MKV_PEER_END_LEFT,   /**< The peer drained its side and said goodbye */
+    MKV_PEER_END_BROKEN, /**< UCX says so */
+    MKV_PEER_END_CUT     /**< Cut here, the peer may be alive */
+} mkv_peer_end_t;
+
 struct mkv_peer {
     mkv_list_t list;      /**< ctx->peers or dead_peers */
-    mkv_list_t changed;   /**< ctx->changed_peers */
+    mkv_list_t changed;   /**< ctx->changed_peers: READY or FAILED, and not told yet */
     mkv_list_t busy_list; /**< ctx->busy_peers */
     mkv_ctx_t *ctx;
     char name[64];
-    mkv_peer_state_t state;
-    mkv_status_t status;
+    mkv_conn_state_t state; /**< Changed by mkv_peer_take() alone */
+    mkv_peer_end_t end;
+    mkv_status_t status; /**< Why it ended */
     char error[256];
+    uint64_t deadline; /**< Of the state, except READY, CLOSING and GONE */
     mkv_process_t process;
     int is_same_host;
-    int is_closed;     /**< By the caller */
     unsigned num_refs; /**< Of packets and requests */
 
     ucp_ep_h ep;
-    int is_ep_closing, is_ep_gone;     /**< Gone: close request complete */
-    int has_said_bye;                  /**< The peer drained its side and left */
-    int is_cut;                        /**< Closed here, it did not fail */
-    int is_ep_failed;                  /**< Seen by UCX's callback */
-    int is_leaving;                    /**< Closed here: flush and BYE are on the way */
-    int is_close_waiting;              /**< Failed: close when no call is in flight */
-    int has_ack, has_info, is_flushed; /**< The three parts of READY */
-    uint64_t deadline;                 /**< Of CONNECTING, or of closing */
-    mkv_status_t fail_status;          /**< Noted by a callback */
-    char fail_text[200];
 
     uint32_t tx_seq, rx_seq; /**< Of the next message; random at first */
     int is_rx_started;       /**< rx_seq is the peer's; before, the answer's expected */
@@ -114,9 +114,24 @@ void mkv_peer_put(mkv_peer_t *peer);
 /** Take over what the peer says of itself. */
 void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info);
 
-/** Note a failure; acted on in the next step. The first reason wins. */
-void mkv_peer_fail(mkv_peer_t *peer, mkv_status_t status, const char *fmt, ...)
-    MKV_PRINTF(3, 4);
+/**
+ * Give an event to the connection's state.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: the state does not know it, which is logged, or
+ *         MKV_ERR_PROTOCOL: nor should the peer have sent it, so it has failed.
+ */
+mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event);
+
+/**
+ * As mkv_peer_take(), for an event that may end the connection. The first reason is
+ * kept; listeners and the caller are told in the next step.
+ */
+void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
+                  const char *fmt, ...) MKV_PRINTF(4, 5);
+
+/** The connection cannot go on, because of what happened here. */
+#define mkv_peer_fail(_peer, _status, ...)                                             \
+    mkv_peer_end(_peer, MKV_CONN_FAIL, _status, __VA_ARGS__)
 
 /**
  * Flush the endpoint and hold the peer, then call @a next with it: from here, without a
@@ -130,17 +145,16 @@ static inline mkv_peer_t *mkv_peer_of(mkv_remote_t *remote)
     return mkv_container_of(remote, mkv_peer_t, remote);
 }
 
-/** No message and no call may be given to the endpoint any more. */
-static inline int mkv_peer_is_cut_off(const mkv_peer_t *peer)
+/** The caller has closed it, and knows it no longer. */
+static inline int mkv_peer_is_closed(const mkv_peer_t *peer)
 {
-    return peer->is_ep_closing || peer->is_close_waiting ||
-           (peer->fail_status != MKV_OK);
+    return peer->remote.peer == NULL;
 }
 
 /** Its connection is closed and none of its requests will call back any more. */
 static inline int mkv_peer_is_gone(const mkv_peer_t *peer)
 {
-    return peer->is_ep_gone && (peer->num_refs == 0);
+    return (peer->state == MKV_CONN_GONE) && (peer->num_refs == 0);
 }
 
 #endif

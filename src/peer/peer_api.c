@@ -68,7 +68,7 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
     }
 
     mkv_enter(peer->ctx);
-    attr->state = peer->state;
+    attr->state = mkv_conn_public(peer->state);
     attr->status = peer->status;
     mkv_text(attr->error, sizeof(attr->error), "%s", peer->error);
     mkv_text(attr->name, sizeof(attr->name), "%s", peer->name);
@@ -143,12 +143,11 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     }
 
     mkv_enter(peer->ctx);
-    if (peer->state != MKV_PEER_READY) {
-        status =
-            mkv_error(&peer->ctx->log,
-                      (peer->state == MKV_PEER_FAILED) ? MKV_ERR_PEER : MKV_ERR_BUSY,
-                      "peer %s is not ready: %s", peer->name,
-                      (peer->state == MKV_PEER_FAILED) ? peer->error : "connecting");
+    if (peer->state != MKV_CONN_READY) {
+        status = mkv_error(&peer->ctx->log,
+                           mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
+                           "peer %s is not ready: %s", peer->name,
+                           mkv_conn_is_alive(peer->state) ? "connecting" : peer->error);
     } else {
         status = mkv_map_make(&peer->remote, params, map_p);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The end of a remote context: it fails, is found gone, or is closed.
+ * The end of a remote context: it fails, is found gone, or is closed. conn.c draws the
+ * states.
  *
- * The object outlives its close: maps, legs, packets and requests hold references, and
- * the endpoint's close request must have completed. An endpoint is closed exactly once.
+ * The object outlives its close: maps, legs, packets and requests refer to it, and the
+ * endpoint's close request must have completed. An endpoint is closed exactly once.
  */
 
 #include "peer/peer_close.h"
@@ -14,22 +15,23 @@
 #include "peer/packet.h"
 #include "peer/process.h"
 
-#include <stdlib.h>
+/* ---- The endpoint ---------------------------------------------------------------- */
 
-/* ---- The endpoint ------------------------------------------------------------------
- */
+static void mkv_peer_ep_gone(mkv_peer_t *peer)
+{
+    (void)mkv_peer_take(peer, MKV_CONN_CLOSED);
+    peer->ctx->peer_listener->look(peer);
+}
 
 static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
 {
-    mkv_peer_t *peer = user_data;
-
     (void)status; /* closed it is */
-    peer->is_ep_gone = 1;
-    peer->ctx->peer_listener->look(peer);
+    mkv_peer_ep_gone(user_data);
     ucp_request_free(request);
 }
 
-static void mkv_peer_close_ep_mode(mkv_peer_t *peer, uint32_t flags)
+/* Close the endpoint, if the event leads there */
+static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event, uint32_t flags)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
                                                  UCP_OP_ATTR_FIELD_CALLBACK |
@@ -37,32 +39,21 @@ static void mkv_peer_close_ep_mode(mkv_peer_t *peer, uint32_t flags)
                                  .flags = flags,
                                  .cb.send = mkv_peer_close_cb,
                                  .user_data = peer};
+    mkv_conn_state_t before = peer->state;
     ucs_status_ptr_t request;
 
-    if (peer->is_ep_closing) {
-        return;
-    }
-    peer->is_ep_closing = 1;
-    if (peer->ep == NULL) {
-        peer->is_ep_gone = 1;
-        return;
+    if ((mkv_peer_take(peer, event) != MKV_OK) || (peer->state == before)) {
+        return; /* it is closed, or was cut meanwhile */
     }
 
     request = ucp_ep_close_nbx(peer->ep, &param);
-    if (!UCS_PTR_IS_PTR(request)) {
-        if (UCS_PTR_IS_ERR(request)) {
-            mkv_log_warn(peer->ctx, "peer %s: ucp_ep_close_nbx() failed: %s",
-                         peer->name, ucs_status_string(UCS_PTR_STATUS(request)));
-        }
-        peer->is_ep_gone = 1;
+    if (UCS_PTR_IS_ERR(request)) {
+        mkv_log_warn(peer->ctx, "peer %s: ucp_ep_close_nbx() failed: %s", peer->name,
+                     ucs_status_string(UCS_PTR_STATUS(request)));
     }
-}
-
-static void mkv_peer_close_ep(mkv_peer_t *peer)
-{
-    peer->is_cut |=
-        (peer->status != MKV_ERR_PEER) && (peer->status != MKV_ERR_TRANSPORT);
-    mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
+    if (!UCS_PTR_IS_PTR(request)) {
+        mkv_peer_ep_gone(peer);
+    }
 }
 
 /* ---- Failing --------------------------------------------------------------------- */
@@ -70,50 +61,42 @@ static void mkv_peer_close_ep(mkv_peer_t *peer)
 /*
  * UCX returns the calls of a failed endpoint by itself, but stops progressing a
  * transport with the last endpoint that used it: closed too early, they would never
- * come back. When it is us who cut the connection, closing is what makes them come
- * back.
+ * come back. When the connection is cut here, closing is what makes them come back.
  */
 void mkv_peer_step_waiting(mkv_peer_t *peer)
 {
-    if (peer->is_close_waiting &&
-        ((peer->inflight_ops == 0) || (mkv_ctx_now(peer->ctx) >= peer->deadline))) {
-        peer->is_close_waiting = 0;
-        mkv_peer_close_ep(peer);
+    if (peer->state != MKV_CONN_FAILED) {
+        return;
+    }
+    if (peer->inflight_ops == 0) {
+        mkv_peer_close_ep(peer, MKV_CONN_DRAINED, UCP_EP_CLOSE_FLAG_FORCE);
+    } else if (mkv_ctx_now(peer->ctx) >= peer->deadline) {
+        mkv_peer_close_ep(peer, MKV_CONN_EXPIRED, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+}
+
+static void mkv_peer_tell_failed(mkv_peer_t *peer)
+{
+    mkv_event_t *event;
+
+    if (peer->end != MKV_PEER_END_LEFT) {
+        mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, peer->error);
+    }
+    event = mkv_event_add(peer->ctx, MKV_EV_PEER_FAILED);
+    if (event != NULL) {
+        event->peer = peer;
+        event->status = peer->status;
+        mkv_text(event->text, sizeof(event->text), "peer %s: %s", peer->name,
+                 peer->error);
     }
 }
 
 void mkv_peer_step_failed(mkv_peer_t *peer)
 {
-    mkv_event_t *event;
-
-    if (peer->state == MKV_PEER_FAILED) {
-        return;
-    }
-
-    peer->state = MKV_PEER_FAILED;
-    peer->status = peer->fail_status;
-    mkv_text(peer->error, sizeof(peer->error), "%s", peer->fail_text);
-    if (!peer->is_closed) {
-        if (!peer->has_said_bye) {
-            mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, peer->error);
-        }
-        event = mkv_event_add(peer->ctx, MKV_EV_PEER_FAILED);
-        if (event != NULL) {
-            event->peer = peer;
-            event->status = peer->status;
-            mkv_text(event->text, sizeof(event->text), "peer %s: %s", peer->name,
-                     peer->error);
-        }
-    }
-
+    mkv_peer_tell_failed(peer);
     mkv_packets_cleanup(&peer->rx_reorder);
     peer->num_reorder = 0;
     peer->reorder_bytes = 0;
-    peer->is_close_waiting = 1;
-    peer->deadline = mkv_ctx_now(peer->ctx);
-    if (peer->status == MKV_ERR_PEER) {
-        peer->deadline += peer->ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
-    }
     mkv_peer_step_waiting(peer);
     peer->ctx->peer_listener->ended(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
@@ -121,10 +104,10 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
 
 int mkv_peer_is_harmless(mkv_peer_t *peer)
 {
-    if ((peer->state != MKV_PEER_FAILED) || !peer->is_ep_gone) {
+    if (peer->state != MKV_CONN_GONE) {
         return 0;
     }
-    if (peer->has_said_bye ||
+    if ((peer->end == MKV_PEER_END_LEFT) ||
         mkv_process_is_gone(&peer->ctx->process, &peer->process)) {
         return 1;
     }
@@ -132,7 +115,7 @@ int mkv_peer_is_harmless(mkv_peer_t *peer)
      * destroyed refuses what still comes. A connection that we cut while the peer may
      * only be slow proves nothing: bytes can be on their way in other sockets. */
     return !peer->is_same_host &&
-           (!peer->is_cut || (peer->backend == MKV_BACKEND_RDMA));
+           ((peer->end != MKV_PEER_END_CUT) || (peer->backend == MKV_BACKEND_RDMA));
 }
 
 /* ---- Closing --------------------------------------------------------------------- */
@@ -142,7 +125,8 @@ static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data
 {
     mkv_peer_t *peer = user_data;
 
-    mkv_peer_close_ep_mode(peer, (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    mkv_peer_close_ep(peer, MKV_CONN_LEFT,
+                      (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
     mkv_peer_put(peer);
     if (request != NULL) {
         ucp_request_free(request);
@@ -155,15 +139,12 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     mkv_peer_t *peer = user_data;
     mkv_msg_t msg = {.type = MKV_MSG_BYE};
 
-    if (peer->is_ep_closing) {
-        /* cut meanwhile */
-    } else if (status == UCS_OK) {
-        mkv_text(msg.text, sizeof(msg.text), "%s",
-                 (peer->state == MKV_PEER_FAILED) ? peer->error : "closed by the peer");
+    if ((status == UCS_OK) && (peer->state == MKV_CONN_LEAVING)) {
+        mkv_text(msg.text, sizeof(msg.text), "%s", peer->error);
         (void)mkv_message_send(peer, &msg);
         mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {
-        mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
+        mkv_peer_close_ep(peer, MKV_CONN_LEFT, UCP_EP_CLOSE_FLAG_FORCE);
     }
     mkv_peer_put(peer);
     if (request != NULL) {
@@ -176,27 +157,34 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
  * waits for a peer that is stopped cannot be cut any more: a second one is refused, and
  * ucp_worker_destroy() asserts that there is none (ucp_ep.c). A flush of our own can.
  */
-static void mkv_peer_leave(mkv_peer_t *peer)
-{
-    peer->is_leaving = 1;
-    mkv_peer_flush(peer, mkv_peer_bye_cb);
-}
-
 void mkv_peer_step_closing(mkv_peer_t *peer)
 {
-    if (peer->is_ep_closing || peer->is_leaving) {
+    if ((peer->state == MKV_CONN_ENDING) && peer->ctx->peer_listener->is_idle(peer) &&
+        (mkv_peer_take(peer, MKV_CONN_IDLE) == MKV_OK)) {
+        mkv_peer_flush(peer, mkv_peer_bye_cb);
+    }
+}
+
+/* The caller knows it no longer; its transfers end, and tell the other side */
+static void mkv_peer_end_here(mkv_peer_t *peer)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    int was_alive = mkv_conn_is_alive(peer->state);
+
+    if (mkv_peer_take(peer, MKV_CONN_CLOSE) != MKV_OK) {
         return;
     }
-    if (peer->is_close_waiting) {
-        return;
+    if (was_alive) {
+        peer->deadline =
+            mkv_ctx_now(ctx) + ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
+        peer->status = MKV_ERR_PEER;
+        mkv_text(peer->error, sizeof(peer->error), "closed here");
     }
-    if (peer->is_ep_failed) {
-        mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
-        return;
+    if (was_alive || !mkv_list_is_empty(&peer->changed)) { /* a failure not told yet */
+        mkv_list_del(&peer->changed);
+        ctx->peer_listener->ended(peer);
     }
-    if (peer->ctx->peer_listener->is_idle(peer)) {
-        mkv_peer_leave(peer);
-    }
+    mkv_ctx_deadline(ctx, peer->deadline);
 }
 
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
@@ -210,22 +198,12 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
                          (unsigned long long)ctx->peer_listener->first_id(peer));
     }
 
-    peer->is_closed = 1;
     peer->remote.peer = NULL;
     mkv_events_forget(ctx, NULL, peer);
     mkv_list_del(&peer->list);
     mkv_list_add_tail(&ctx->dead_peers, &peer->list);
     --ctx->num_peers;
-    peer->deadline = mkv_ctx_now(ctx) + ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
-    mkv_ctx_deadline(ctx, peer->deadline);
-    if (peer->state != MKV_PEER_FAILED) {
-        mkv_list_del(&peer->changed);
-        peer->state = MKV_PEER_FAILED;
-        peer->status = MKV_ERR_PEER;
-        mkv_text(peer->error, sizeof(peer->error), "closed here");
-        peer->ctx->peer_listener->ended(
-            peer); /* stops posting and tells the other side */
-    }
+    mkv_peer_end_here(peer);
     (void)mkv_ctx_step(ctx);
     mkv_peer_step_closing(peer);
     return MKV_OK;
@@ -233,36 +211,50 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
 
 /* ---- Watching -------------------------------------------------------------------- */
 
+static void mkv_peer_expire(mkv_peer_t *peer)
+{
+    if (mkv_conn_is_alive(peer->state)) {
+        mkv_peer_end(peer, MKV_CONN_EXPIRED, MKV_ERR_BIND_TIMEOUT,
+                     "did not answer in %llu ms",
+                     (unsigned long long)peer->ctx->opts->bind_timeout);
+        return;
+    }
+    if ((peer->state != MKV_CONN_FAILED) && (peer->end != MKV_PEER_END_LEFT)) {
+        peer->end = MKV_PEER_END_CUT;
+    }
+    mkv_peer_close_ep(peer, MKV_CONN_EXPIRED, UCP_EP_CLOSE_FLAG_FORCE);
+}
+
+/* @return The deadline of the state, if it is to come. */
+static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
+{
+    if ((peer->state == MKV_CONN_READY) || (peer->state >= MKV_CONN_CLOSING)) {
+        return MKV_NEVER;
+    }
+    if (now < peer->deadline) {
+        return peer->deadline;
+    }
+    mkv_peer_expire(peer);
+    return MKV_NEVER;
+}
+
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
 {
     mkv_ctx_t *ctx = peer->ctx;
     uint64_t interval = ctx->opts->peer_check * MKV_NSEC_PER_MSEC;
     uint64_t next = (interval > 0) ? now + interval : MKV_NEVER;
     uint64_t expire = ctx->peer_listener->expire(peer, now);
+    uint64_t deadline = mkv_peer_check_deadline(peer, now);
 
-    if ((peer->state == MKV_PEER_CONNECTING) || peer->is_closed ||
-        peer->is_close_waiting) {
-        if (peer->is_close_waiting) {
-            mkv_peer_step_waiting(peer);
-            next = (peer->deadline < next) ? peer->deadline : next;
-        } else if ((now >= peer->deadline) && peer->is_closed) {
-            peer->is_cut = 1;
-            mkv_peer_close_ep_mode(peer, UCP_EP_CLOSE_FLAG_FORCE);
-        } else if (now >= peer->deadline) {
-            mkv_peer_fail(peer, MKV_ERR_BIND_TIMEOUT, "did not answer in %llu ms",
-                          (unsigned long long)ctx->opts->bind_timeout);
-        } else if (peer->deadline < next) {
-            next = peer->deadline;
+    if (mkv_conn_is_alive(peer->state)) {
+        if ((interval > 0) && peer->is_same_host &&
+            mkv_process_is_gone(&ctx->process, &peer->process)) {
+            mkv_peer_fail(peer, MKV_ERR_PEER, "process %u is gone", peer->process.pid);
         }
-    }
-
-    if ((peer->state != MKV_PEER_FAILED) && (interval > 0) && peer->is_same_host &&
-        mkv_process_is_gone(&ctx->process, &peer->process)) {
-        mkv_peer_fail(peer, MKV_ERR_PEER, "process %u is gone", peer->process.pid);
-    }
-    if ((peer->state == MKV_PEER_FAILED) && !mkv_list_is_empty(&peer->legs)) {
+    } else if (!mkv_list_is_empty(&peer->legs)) {
         ctx->peer_listener->look(peer);
         next = (interval > 0) ? next : now + 1000 * MKV_NSEC_PER_MSEC;
     }
+    next = (deadline < next) ? deadline : next;
     return (expire < next) ? expire : next;
 }

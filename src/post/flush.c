@@ -40,7 +40,7 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
     mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
     peer->is_flushing = 1;
     MKV_COUNT(peer, flushes, 1);
-    if (peer->is_ep_closing) {
+    if (peer->state >= MKV_CONN_CLOSING) {
         mkv_peer_get(peer);
         mkv_peer_flushed_cb(NULL, UCS_ERR_NOT_CONNECTED, peer);
     } else {

@@ -230,8 +230,7 @@ static int mkv_post_may_refuse_sgl(const mkv_calls_t *calls, ucs_status_t status
 {
     const mkv_peer_t *peer = calls->post->leg->peer;
 
-    return mkv_status_is_no_sgl(status) && (peer->fail_status == MKV_OK) &&
-           (peer->state == MKV_PEER_READY) &&
+    return mkv_status_is_no_sgl(status) && (peer->state == MKV_CONN_READY) &&
            (*mkv_calls_sgl_state(calls) != MKV_SGL_GOOD);
 }
 

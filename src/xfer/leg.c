@@ -62,7 +62,7 @@ void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg)
 {
     mkv_status_t status = mkv_leg_send(leg, msg);
 
-    if ((status != MKV_OK) && (leg->peer->state == MKV_PEER_READY)) {
+    if ((status != MKV_OK) && (leg->peer->state == MKV_CONN_READY)) {
         mkv_peer_fail(leg->peer, status, "%s", mkv_last_error());
     }
 }
@@ -132,7 +132,8 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 static int mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
-           !leg->is_flushing && (!leg->needs_flush || leg->peer->is_ep_gone);
+           !leg->is_flushing &&
+           (!leg->needs_flush || (leg->peer->state == MKV_CONN_GONE));
 }
 
 int mkv_leg_is_quiet(const mkv_leg_t *leg)
@@ -150,7 +151,8 @@ void mkv_leg_terminate(mkv_leg_t *leg)
     mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = xfer->status};
 
     leg->xfer->ctx->leg_listener->ended(leg);
-    if (leg->is_finished || leg->is_term_sent || mkv_peer_is_cut_off(leg->peer)) {
+    if (leg->is_finished || leg->is_term_sent ||
+        mkv_conn_is_cut_off(leg->peer->state)) {
         return;
     }
     msg.is_drained = mkv_leg_is_drained(leg);
@@ -165,12 +167,12 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     mkv_msg_t msg = {.type = MKV_MSG_DRAINED};
 
     if (leg->needs_flush && !leg->is_flushing && !leg->is_finished &&
-        mkv_list_is_empty(&leg->running) && !mkv_peer_is_cut_off(leg->peer)) {
+        mkv_list_is_empty(&leg->running) && !mkv_conn_is_cut_off(leg->peer->state)) {
         leg->is_flushing = 1; /* completed here is not arrived there */
         mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
     }
     if (leg->is_term_sent && !leg->is_told_drained && mkv_leg_is_drained(leg) &&
-        !mkv_peer_is_cut_off(leg->peer)) {
+        !mkv_conn_is_cut_off(leg->peer->state)) {
         leg->is_told_drained = 1;
         mkv_leg_send_or_fail(leg, &msg);
     }

@@ -34,7 +34,7 @@ static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
     mkv_event_t *event = mkv_event_add(xfer->ctx, type);
 
     if (event != NULL) {
-        event->peer = xfer->legs[0].peer->is_closed ? NULL : xfer->legs[0].peer;
+        event->peer = xfer->legs[0].peer->remote.peer;
         event->xfer = xfer;
         event->id = xfer->id;
         event->epoch = xfer->epoch;

@@ -39,7 +39,7 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
                          "leg %zu has no map of this context", index);
     }
     peer = mkv_peer_of(map->remote);
-    if (peer->state != MKV_PEER_READY) {
+    if (peer->state != MKV_CONN_READY) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "leg %zu: peer %s has failed: %s",
                          index, peer->name, peer->error);
     }

@@ -6,6 +6,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_options \
 	test/unit/morikv/test_mkv_post \
 	test/unit/morikv/test_mkv_setup \
+	test/unit/morikv/test_mkv_states \
 	test/unit/morikv/test_mkv_wire \
 	test/unit/morikv/test_mkv_xfer
 check_PROGRAMS += $(morikv_unit_programs)
@@ -47,6 +48,10 @@ test_unit_morikv_test_mkv_post_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_setup_SOURCES = test/unit/morikv/test_mkv_setup.c
 test_unit_morikv_test_mkv_setup_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_setup_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_states_SOURCES = test/unit/morikv/test_mkv_states.c
+test_unit_morikv_test_mkv_states_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_states_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_xfer_SOURCES = test/unit/morikv/test_mkv_xfer.c
 test_unit_morikv_test_mkv_xfer_CPPFLAGS = $(morikv_unit_cppflags)

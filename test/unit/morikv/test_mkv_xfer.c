@@ -697,7 +697,7 @@ START_TEST(what_waits_for_its_turn_is_bounded)
     mkv_wbuf_init(&wbuf);
     OK(mkv_msg_encode(&msg, &wbuf));
     for (i = 0; i < 7; ++i) {
-        ck_assert_int_eq(A->peers[1]->fail_status, MKV_OK);
+        ck_assert_int_eq(A->peers[1]->status, MKV_OK);
         mkv_msg_finish(wbuf.data, wbuf.length, A->peers[1]->rx_seq + 1 + i);
         mkv_inbox_receive(A->ctx, wbuf.data, wbuf.length);
     }
