@@ -1,8 +1,9 @@
-# What both transports share: UCX's structures, the GPU runtime, messages, stubs.
+# What the transports share: UCX's structures, the GPU runtime, messages, stubs.
 libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
 	ucx_plugin/base/muct_gpu.h \
+	ucx_plugin/base/muct_log.c \
 	ucx_plugin/base/muct_log.h \
 	ucx_plugin/base/muct_stub_ops.c \
 	ucx_plugin/base/muct_stub_ops.h \

@@ -11,15 +11,26 @@
  * debug: once per object. trace: once per operation; nothing in the data path is
  * louder. The text says what was tried, on what, with which numbers, and the
  * system's own reason; lower case, no newline, no guess.
+ *
+ * The arguments are evaluated whether or not the message is shown, but for trace: the
+ * name of an error, asked for in a message, also makes the GPU runtime forget it.
  */
 
 #include <ucs/debug/log_def.h>
 
-#define muct_error(_fmt, ...) ucs_error(_fmt, ##__VA_ARGS__)
-#define muct_warn(_fmt, ...) ucs_warn(_fmt, ##__VA_ARGS__)
-#define muct_diag(_fmt, ...) ucs_diag(_fmt, ##__VA_ARGS__)
-#define muct_info(_fmt, ...) ucs_info(_fmt, ##__VA_ARGS__)
-#define muct_debug(_fmt, ...) ucs_debug(_fmt, ##__VA_ARGS__)
+/** A message that UCX's settings may hide; the macros below say where it is from. */
+void muct_log(ucs_log_level_t level, const char *file, unsigned line,
+              const char *function, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+#define muct_log_at(_level, _fmt, ...)                                                 \
+    muct_log(_level, __FILE__, __LINE__, __func__, _fmt, ##__VA_ARGS__)
+
+#define muct_error(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_ERROR, _fmt, ##__VA_ARGS__)
+#define muct_warn(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_WARN, _fmt, ##__VA_ARGS__)
+#define muct_diag(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_DIAG, _fmt, ##__VA_ARGS__)
+#define muct_info(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_INFO, _fmt, ##__VA_ARGS__)
+#define muct_debug(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_DEBUG, _fmt, ##__VA_ARGS__)
 #define muct_trace(_fmt, ...) ucs_trace_req(_fmt, ##__VA_ARGS__)
 
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "base/muct_gpu.h"
+#include "base/muct_log.h"
 #include "base/muct_version.h"
+
+#include <ucs/config/global_opts.h>
 
 #include <check.h>
 #include <dlfcn.h>
@@ -178,6 +181,23 @@ START_TEST(current_device_is_put_back)
 }
 END_TEST
 
+/* Shown or not: a message takes the error away from the application. */
+START_TEST(hidden_message_forgets_the_error)
+{
+    static const char *const levels[] = {"fatal", "warn", "debug"};
+    muct_gpu_t gpu;
+    int ret;
+
+    ck_assert_int_eq(ucs_global_opts_set_value("LOG_LEVEL", levels[_i]), UCS_OK);
+    set_version(7, 0);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ret = gpu.set_device(1000);
+    ck_assert_int_ne(ret, 0);
+    muct_diag("hipSetDevice(1000) failed: %s", muct_gpu_error_name(&gpu, ret));
+    ck_assert_int_eq(gpu.get_last_error(), 0);
+}
+END_TEST
+
 START_TEST(unknown_error_has_a_name)
 {
     muct_gpu_t gpu;
@@ -202,6 +222,7 @@ int main(void)
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
     tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
+    tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
