@@ -9,5 +9,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_stub_ops.h \
 	ucx_plugin/base/muct_transport.h \
 	ucx_plugin/base/muct_uct_abi.h \
+	ucx_plugin/base/muct_ucx_rocm.c \
+	ucx_plugin/base/muct_ucx_rocm.h \
 	ucx_plugin/base/muct_version.c \
 	ucx_plugin/base/muct_version.h

@@ -12,18 +12,16 @@
 
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "base/muct_ucx_rocm.h"
 #include "xgmi/xgmi_queue.h"
 
 #include <ucs/config/parser.h>
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Bytes UCX may add to a range it registers: a page, less one. */
 #define MUCT_XGMI_MD_MAX_ROUNDING 4096
@@ -463,27 +461,6 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
 
 /* ---- life ---- */
 
-/* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
-static int muct_xgmi_md_is_cache_fed(const muct_gpu_t *gpu)
-{
-    char path[1024];
-    Dl_info info;
-    char *slash;
-
-    if (!gpu->has_hsa || !dladdr(&ucs_global_opts, &info)) {
-        return 0;
-    }
-
-    snprintf(path, sizeof(path), "%s", info.dli_fname);
-    slash = strrchr(path, '/');
-    if (slash == NULL) {
-        return 0;
-    }
-
-    snprintf(slash, sizeof(path) - (size_t)(slash - path), "/ucx/libucm_rocm.so.0");
-    return access(path, F_OK) == 0;
-}
-
 static void muct_xgmi_md_close(uct_md_h md)
 {
     muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
@@ -549,11 +526,8 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     md->super.component = component;
     md->invalidate_timeout_ms = (unsigned)(config->invalidate_timeout * 1e3);
     md->is_detecting = config->detect;
-    if (md->is_detecting && !muct_xgmi_md_is_cache_fed(md->gpu) &&
-        (ucs_global_opts.enable_memtype_cache != UCS_NO)) {
-        muct_debug(
-            "UCX does not see this runtime's allocations: memory type cache off");
-        ucs_global_opts.enable_memtype_cache = UCS_NO;
+    if (md->is_detecting) {
+        muct_ucx_rocm_detect_without_cache(md->gpu);
     }
 
     *md_p = &md->super;

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "config.h"
+
+#include "base/muct_ucx_rocm.h"
+
+#include "base/muct_log.h"
+#include "base/muct_uct_abi.h"
+
+#include <ucs/config/global_opts.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* UCX's name for its component of rocm_copy */
+#define MUCT_UCX_ROCM_COMPONENT "rocm_cpy"
+
+typedef struct muct_ucx_rocm_config {
+    char *tls;
+} muct_ucx_rocm_config_t;
+
+/* UCP's option as far as it is asked for here. */
+static ucs_config_field_t muct_ucx_rocm_config_table[] = {
+    {"TLS", "all", "", ucs_offsetof(muct_ucx_rocm_config_t, tls),
+     UCS_CONFIG_TYPE_STRING},
+
+    {NULL, NULL, NULL, 0, {0}}};
+
+static ucs_config_global_list_entry_t muct_ucx_rocm_config_entry = {
+    .name = "UCX_TLS, read again",
+    .prefix = "",
+    .table = muct_ucx_rocm_config_table,
+    .size = sizeof(muct_ucx_rocm_config_t),
+};
+
+
+int muct_ucx_rocm_is_there(void)
+{
+    uct_md_resource_desc_t *resources = NULL;
+    unsigned num_resources = 0;
+    uct_component_t *component;
+
+    ucs_list_for_each(component, &uct_components_list, list)
+    {
+        if (strcmp(component->name, MUCT_UCX_ROCM_COMPONENT) != 0) {
+            continue;
+        }
+
+        if (component->query_md_resources(component, &resources, &num_resources) ==
+            UCS_OK) {
+            free(resources);
+        }
+        return num_resources > 0;
+    }
+
+    return 0;
+}
+
+/* One name of the list; UCX takes "\\name" for a name that is no alias. */
+static int muct_ucx_rocm_is_meant(const char *name, size_t length)
+{
+    static const char *const names[] = {"all", "rocm", "rocm_copy", "\\rocm_copy"};
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        if ((strlen(names[i]) == length) && !strncmp(names[i], name, length)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+int muct_ucx_rocm_is_allowed(const char *tls)
+{
+    int is_negated = (*tls == '^');
+    size_t length;
+
+    for (tls += is_negated; *tls != '\0'; tls += (tls[length] == ',') + length) {
+        length = strcspn(tls, ",");
+        if (muct_ucx_rocm_is_meant(tls, length)) {
+            return !is_negated;
+        }
+    }
+
+    return is_negated;
+}
+
+int muct_ucx_rocm_is_used(void)
+{
+    muct_ucx_rocm_config_t config;
+    int is_allowed;
+
+    if (!muct_ucx_rocm_is_there()) {
+        return 0;
+    }
+
+    if (ucs_config_parser_fill_opts(&config, &muct_ucx_rocm_config_entry,
+                                    UCS_DEFAULT_ENV_PREFIX, 0) != UCS_OK) {
+        return 1; /* UCP will say what is wrong with the list */
+    }
+
+    is_allowed = muct_ucx_rocm_is_allowed(config.tls);
+    ucs_config_parser_release_opts(&config, muct_ucx_rocm_config_table);
+    return is_allowed;
+}
+
+/* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
+static int muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
+{
+    char path[1024];
+    Dl_info info;
+    char *slash;
+
+    if (!gpu->has_hsa || !dladdr(&ucs_global_opts, &info)) {
+        return 0;
+    }
+
+    snprintf(path, sizeof(path), "%s", info.dli_fname);
+    slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return 0;
+    }
+
+    snprintf(slash, sizeof(path) - (size_t)(slash - path), "/ucx/libucm_rocm.so.0");
+    return access(path, F_OK) == 0;
+}
+
+void muct_ucx_rocm_detect_without_cache(const muct_gpu_t *gpu)
+{
+    if (!muct_ucx_rocm_feeds_cache(gpu) &&
+        (ucs_global_opts.enable_memtype_cache != UCS_NO)) {
+        muct_debug(
+            "UCX does not see this runtime's allocations: memory type cache off");
+        ucs_global_opts.enable_memtype_cache = UCS_NO;
+    }
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_UCX_ROCM_H
+#define MUCT_UCX_ROCM_H
+
+/**
+ * @file
+ * What UCX itself does for ROCm memory in this process.
+ *
+ * A UCX built with ROCm has a component of its own that recognises, allocates and
+ * copies GPU memory, and hooks that feed its cache of memory types. Where these work,
+ * ours stand back; where they are missing, as in every packaged UCX without ROCm, ours
+ * take their place.
+ */
+
+#include "base/muct_gpu.h"
+
+
+/**
+ * Has UCX a ROCm component of its own that finds devices here?
+ *
+ * To be asked from a component's functions, when UCX has loaded all its modules.
+ */
+int muct_ucx_rocm_is_there(void);
+
+
+/**
+ * Does a list of transports, as UCX_TLS has it, allow UCX's own rocm_copy?
+ *
+ * @param [in] tls  As "all", "rocm,tcp" or "^rocm_copy".
+ */
+int muct_ucx_rocm_is_allowed(const char *tls);
+
+
+/**
+ * Is UCX's own rocm_copy used in this process: is it there, and do UCX_TLS or UCX's
+ * configuration file allow it? What an application sets by itself is not seen.
+ */
+int muct_ucx_rocm_is_used(void);
+
+
+/**
+ * Have UCX ask memory domains for the type of memory where its own cache of memory
+ * types would not know this runtime's allocations: turns the cache off.
+ */
+void muct_ucx_rocm_detect_without_cache(const muct_gpu_t *gpu);
+
+#endif
