@@ -29,9 +29,10 @@ forbidden() { # PATH
     case $1 in
     src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
     # both sides have a base/: the plugin's files there begin with muct_
-    ucx_plugin/base/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|^(xgmi|src|test|perf)/|xgmi_|rdma_|morikv|mkv_' ;;
-    ucx_plugin/rdma/*) echo '^base/[^m]|^(ucp|hip|hsa)/|xgmi|^(src|test|perf)/|morikv|mkv_' ;;
-    ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/base/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|^(copy|xgmi|src|test|perf)/|copy_|xgmi_|rdma_|morikv|mkv_' ;;
+    ucx_plugin/copy/*) echo '^base/[^m]|^(ucp|hip|hsa|infiniband|rdma)/|xgmi|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/rdma/*) echo '^base/[^m]|^(ucp|hip|hsa)/|xgmi|^copy/|^(src|test|perf)/|morikv|mkv_' ;;
+    ucx_plugin/xgmi/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|rdma_|^copy/|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/*) echo '^base/[^m]|^ucp/|^(src|test|perf)/|morikv|mkv_' ;;
     # what the product's kernel reaches without UCX: kernel and list, nothing else
     perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
@@ -100,6 +101,10 @@ samples() {
     one ucx_plugin/rdma/rdma_ep.c '#include <hip/hip_runtime_api.h>' && bad 'HIP in rdma' rdma_ep.c
     one ucx_plugin/xgmi/xgmi_ep.c '#include "rdma/rdma_ep.h"' && bad 'rdma in xgmi' xgmi_ep.c
     one ucx_plugin/xgmi/xgmi_ep.h '#include <infiniband/verbs.h>' && bad 'verbs in xgmi' xgmi_ep.h
+    one ucx_plugin/copy/copy_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in copy' copy_ep.c
+    one ucx_plugin/copy/copy_md.c '#include "rdma/rdma_md.h"' && bad 'rdma in copy' copy_md.c
+    one ucx_plugin/xgmi/xgmi_ep.c '#include "copy/copy_ep.h"' && bad 'copy in xgmi' xgmi_ep.c
+    one ucx_plugin/base/muct_gpu.c '#include "copy/copy_md.h"' && bad 'copy in base' muct_gpu.c
     one ucx_plugin/base/muct_gpu.c '#include "morikv.h"' && bad 'the library in the plugin' muct_gpu.c
     one ucx_plugin/base/muct_gpu.c '#include "base/log.h"' && bad "the library's base in the plugin" muct_gpu.c
     one ucx_plugin/xgmi/xgmi_key.c '#include "xgmi_ep.h"' && bad 'a pure file with a side' xgmi_key.c

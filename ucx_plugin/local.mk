@@ -7,6 +7,7 @@ libmuct_la_LIBADD = -L$(UCX_LIBDIR) -luct -lucs -lpthread
 include ucx_plugin/base/local.mk
 include ucx_plugin/xgmi/local.mk
 include ucx_plugin/xgmi/code.mk
+include ucx_plugin/copy/local.mk
 if HAVE_VERBS
 include ucx_plugin/rdma/local.mk
 endif

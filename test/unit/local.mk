@@ -1,6 +1,7 @@
 # One Check program per module, in a room for each part of the product.
 include test/unit/morikv/local.mk
 include test/unit/base/local.mk
+include test/unit/copy/local.mk
 include test/unit/xgmi/local.mk
 include test/unit/perf/local.mk
 if HAVE_VERBS

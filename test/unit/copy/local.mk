@@ -1,0 +1,10 @@
+# Unit tests: mori_copy.
+copy_unit_programs = \
+	test/unit/copy/test_copy_queue
+check_PROGRAMS += $(copy_unit_programs)
+TESTS += $(copy_unit_programs)
+
+test_unit_copy_test_copy_queue_SOURCES = test/unit/copy/test_copy_queue.c
+test_unit_copy_test_copy_queue_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_copy_test_copy_queue_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_copy_test_copy_queue_LDADD = libmuct.la $(CHECK_LIBS)

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "copy/copy_queue.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEG_SIZE 4096
+#define LENGTH (5 * SEG_SIZE + 3)
+#define MUCT_HIP_LAUNCH_FAILURE 719
+
+static muct_gpu_t gpu;
+static muct_copy_queue_t *queue;
+static unsigned char *device_memory, host[LENGTH], back[LENGTH];
+static unsigned num_done;
+static uct_completion_t *last_done;
+
+
+static void *control(const char *name)
+{
+    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
+
+    ck_assert_ptr_nonnull(lib);
+    return dlsym(lib, name);
+}
+
+static void fail_calls(const char *function, unsigned nth, int error)
+{
+    void (*arm)(const char *, unsigned, int);
+    void *symbol = control("hipcpu_fail");
+
+    memcpy(&arm, &symbol, sizeof(arm));
+    arm(function, nth, error);
+}
+
+static unsigned long calls(const char *function)
+{
+    unsigned long (*count)(const char *);
+    void *symbol = control("hipcpu_calls");
+
+    memcpy(&count, &symbol, sizeof(count));
+    return count(function);
+}
+
+static void call_hold(const char *name)
+{
+    void (*hold)(void *);
+    void *symbol = control(name);
+
+    memcpy(&hold, &symbol, sizeof(hold));
+    hold(queue->stream);
+}
+
+static void on_done(uct_completion_t *comp)
+{
+    ++num_done;
+    last_done = comp;
+}
+
+static void init_comp(uct_completion_t *comp)
+{
+    comp->func = on_done;
+    comp->count = 1;
+    comp->status = UCS_OK;
+}
+
+static void setup(void)
+{
+    unsigned i;
+
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_int_eq(muct_copy_queue_create(&gpu, 0, SEG_SIZE, &queue), UCS_OK);
+    ck_assert_int_eq(gpu.mem_alloc((void **)&device_memory, LENGTH), 0);
+    for (i = 0; i < LENGTH; ++i) {
+        host[i] = (unsigned char)(i * 7 + (i >> 8));
+    }
+    num_done = 0;
+}
+
+static void teardown(void)
+{
+    muct_copy_queue_destroy(queue);
+    ck_assert_int_eq(gpu.mem_free(device_memory), 0);
+    ck_assert_int_eq(gpu.get_last_error(), 0); /* none for the application to find */
+}
+
+START_TEST(any_length_goes_in_and_out)
+{
+    static const size_t lengths[] = {
+        1, SEG_SIZE - 1, SEG_SIZE, SEG_SIZE + 1, 2 * SEG_SIZE, LENGTH};
+    size_t i, j;
+
+    for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
+        for (j = 0; j < LENGTH; ++j) {
+            host[j] = (unsigned char)(host[j] + 31);
+        }
+        memset(back, 0xaa, sizeof(back));
+        ck_assert_int_eq(
+            muct_copy_queue_move_in(queue, device_memory, host, lengths[i]), UCS_OK);
+        ck_assert_int_eq(
+            muct_copy_queue_move_out(queue, back, device_memory, lengths[i]), UCS_OK);
+        ck_assert_mem_eq(back, host, lengths[i]);
+        ck_assert((lengths[i] == LENGTH) || (back[lengths[i]] == 0xaa));
+    }
+}
+END_TEST
+
+/* Each of these invalidates graphs that other threads capture, on some release. */
+START_TEST(no_copy_asks_the_runtime_for_its_end)
+{
+    static const char *const hazards[] = {
+        "hipStreamQuery",      "hipEventQuery", "hipStreamSynchronize",
+        "hipEventSynchronize", "hipMemcpy",     "hipHostMalloc",
+        "hipDeviceSynchronize"};
+    unsigned long before[7];
+    uct_completion_t comp;
+    ucs_status_t status;
+    size_t i;
+
+    for (i = 0; i < 7; ++i) {
+        before[i] = calls(hazards[i]);
+    }
+
+    for (i = 0; i < 100; ++i) {
+        ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
+                         UCS_OK);
+        ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
+                         UCS_OK);
+        init_comp(&comp);
+        num_done = 0;
+        status = muct_copy_queue_start(queue, queue->segs[0], device_memory, SEG_SIZE,
+                                       &comp);
+        while ((status == UCS_INPROGRESS) && (num_done == 0)) {
+            muct_copy_queue_poll(queue);
+        }
+    }
+
+    for (i = 0; i < 7; ++i) {
+        ck_assert_msg(calls(hazards[i]) == before[i], "%s was called", hazards[i]);
+    }
+}
+END_TEST
+
+START_TEST(completions_come_in_order_and_once)
+{
+    uct_completion_t comps[3], flush;
+    unsigned i;
+
+    call_hold("hipcpu_hold");
+    for (i = 0; i < 3; ++i) {
+        init_comp(&comps[i]);
+        ck_assert_int_eq(muct_copy_queue_start(queue, queue->segs[0], device_memory,
+                                               SEG_SIZE, &comps[i]),
+                         UCS_INPROGRESS);
+    }
+    init_comp(&flush);
+    ck_assert_int_eq(muct_copy_queue_notify(queue, &flush), UCS_INPROGRESS);
+    ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
+    ck_assert(!muct_copy_queue_is_idle(queue));
+
+    call_hold("hipcpu_release");
+    while (num_done < 4) {
+        muct_copy_queue_poll(queue);
+        if ((num_done > 0) && (num_done < 4)) {
+            ck_assert_ptr_eq(last_done, &comps[num_done - 1]);
+        }
+    }
+    ck_assert_ptr_eq(last_done, &flush);
+    ck_assert(muct_copy_queue_is_idle(queue));
+    ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
+    ck_assert_int_eq(muct_copy_queue_notify(queue, &flush), UCS_OK);
+}
+END_TEST
+
+START_TEST(refused_copy_is_an_error_and_the_next_one_works)
+{
+    uct_completion_t comp;
+
+    init_comp(&comp);
+    fail_calls("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(
+        muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
+        UCS_ERR_IO_ERROR);
+    fail_calls("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
+                     UCS_ERR_IO_ERROR);
+    fail_calls("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
+                     UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
+    ck_assert_uint_eq(num_done, 0);
+
+    ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
+                     UCS_OK);
+    ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
+                     UCS_OK);
+    ck_assert_mem_eq(back, host, LENGTH);
+}
+END_TEST
+
+START_TEST(stream_that_takes_no_mark_is_waited_for)
+{
+    fail_calls("hipStreamWriteValue32", 0, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
+                     UCS_OK);
+    ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
+                     UCS_OK);
+    ck_assert_mem_eq(back, host, LENGTH);
+    ck_assert_uint_gt(calls("hipStreamSynchronize"), 0);
+}
+END_TEST
+
+START_TEST(failed_stream_ends_what_waits)
+{
+    uct_completion_t comp;
+
+    init_comp(&comp);
+    call_hold("hipcpu_hold");
+    ck_assert_int_eq(
+        muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
+        UCS_INPROGRESS);
+    fail_calls("hipStreamQuery", 0, MUCT_HIP_LAUNCH_FAILURE);
+    while (num_done == 0) {
+        muct_copy_queue_poll(queue);
+    }
+    ck_assert_int_eq(comp.status, UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(muct_copy_queue_wait(queue), UCS_ERR_IO_ERROR);
+    call_hold("hipcpu_release");
+    ck_assert_int_eq(muct_copy_queue_wait(queue), UCS_OK);
+}
+END_TEST
+
+/* While somebody captures, the runtime refuses to be asked; the copy goes on. */
+START_TEST(refused_question_is_no_failure)
+{
+    static const int answers[] = {MUCT_HIP_CAPTURE_UNSUPPORTED, MUCT_HIP_CAPTURED_EVENT,
+                                  MUCT_HIP_NOT_READY};
+    uct_completion_t comp;
+
+    init_comp(&comp);
+    call_hold("hipcpu_hold");
+    fail_calls("hipStreamQuery", 0, answers[_i]);
+    ck_assert_int_eq(
+        muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
+        UCS_INPROGRESS);
+    while (calls("hipStreamQuery") == 0) {
+        ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
+    }
+    call_hold("hipcpu_release");
+    while (num_done == 0) {
+        muct_copy_queue_poll(queue);
+    }
+    ck_assert_int_eq(comp.status, UCS_OK);
+}
+END_TEST
+
+START_TEST(runtime_may_free_what_it_keeps_of_copies)
+{
+    unsigned i;
+
+    for (i = 0; i < 640; ++i) {
+        ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, 8),
+                         UCS_OK);
+    }
+    ck_assert_uint_eq(calls("hipEventRecord"), 10);
+}
+END_TEST
+
+START_TEST(queue_that_cannot_be_made_leaves_nothing)
+{
+    static const char *const functions[] = {
+        "hipSetDevice", "hipStreamCreateWithPriority", "hipEventCreateWithFlags",
+        "hipHostMalloc", "hipHostGetDevicePointer"};
+    muct_copy_queue_t *other = NULL;
+    size_t (*live)(int);
+    void *symbol = control("hipcpu_live");
+    size_t before[5];
+    int i;
+
+    memcpy(&live, &symbol, sizeof(live));
+    for (i = 0; i < 5; ++i) {
+        before[i] = live(i);
+    }
+    fail_calls(functions[_i], 1, MUCT_HIP_OUT_OF_MEMORY);
+    ck_assert_int_ne(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
+    ck_assert_ptr_null(other);
+    for (i = 0; i < 5; ++i) {
+        ck_assert_uint_eq(live(i), before[i]);
+    }
+    ck_assert_int_eq(gpu.get_last_error(), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("copy_queue");
+    TCase *tcase = tcase_create("copy_queue");
+    SRunner *runner;
+    int num_failed;
+
+    setenv("HIPCPU_DEVICES", "2", 1);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, any_length_goes_in_and_out);
+    tcase_add_test(tcase, no_copy_asks_the_runtime_for_its_end);
+    tcase_add_test(tcase, completions_come_in_order_and_once);
+    tcase_add_test(tcase, refused_copy_is_an_error_and_the_next_one_works);
+    tcase_add_test(tcase, stream_that_takes_no_mark_is_waited_for);
+    tcase_add_test(tcase, failed_stream_ends_what_waits);
+    tcase_add_loop_test(tcase, refused_question_is_no_failure, 0, 3);
+    tcase_add_test(tcase, runtime_may_free_what_it_keeps_of_copies);
+    tcase_add_loop_test(tcase, queue_that_cannot_be_made_leaves_nothing, 0, 5);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_COPY_QUEUE_H
+#define MUCT_COPY_QUEUE_H
+
+/**
+ * @file
+ * The copies of one device, which run in the order in which they are started.
+ *
+ * A queue has a stream of its own, so that it waits for nobody's kernels, two pinned
+ * segments for host memory that the device does not reach, and a mark in pinned memory
+ * that the stream counts up behind each copy. The end of a copy is read there: asking
+ * the runtime would invalidate graphs that other threads capture.
+ *
+ * Threads: one at a time. The current device and the last error of the calling thread
+ * are left as they were.
+ */
+
+#include "base/muct_gpu.h"
+#include "base/muct_uct_abi.h"
+
+
+typedef struct muct_copy_op muct_copy_op_t;
+
+typedef struct muct_copy_queue {
+    const muct_gpu_t *gpu;
+    int device;
+    muct_hip_stream_t stream;
+    muct_hip_event_t event; /**< Recorded at times, and never asked */
+    void *memory;           /**< Pinned: the mark, then the segments */
+    uint32_t *mark;         /**< Number of the last copy that is over */
+    void *mark_on_device;   /**< The same for the stream */
+    uint32_t last_mark;     /**< Number of the last copy that was started */
+    char *segs[2];
+    size_t seg_size;
+    muct_copy_op_t *head; /**< Copies somebody waits for, oldest first */
+    muct_copy_op_t **tail;
+    muct_copy_op_t *free_ops;
+    unsigned num_looks;    /**< At the mark, in vain */
+    uint32_t doubted_mark; /**< Last copy when it began to take long */
+    long doubted_at;       /**< When the runtime was asked, in seconds */
+} muct_copy_queue_t;
+
+
+/**
+ * Make the queue of a device.
+ *
+ * @param [in]  gpu       Runtime.
+ * @param [in]  device    Ordinal.
+ * @param [in]  seg_size  Bytes of a pinned segment, not 0.
+ * @param [out] queue_p   Set only on UCS_OK.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE, UCS_ERR_NO_MEMORY, or UCS_ERR_IO_ERROR when the
+ *         runtime has no stream to give; the reason is in the log.
+ */
+ucs_status_t muct_copy_queue_create(const muct_gpu_t *gpu, int device, size_t seg_size,
+                                    muct_copy_queue_t **queue_p);
+
+
+/** Wait for all copies, tell those who wait that they are canceled, and free. */
+void muct_copy_queue_destroy(muct_copy_queue_t *queue);
+
+
+/**
+ * Start a copy; both ends are any memory, which stays as it is until the copy is over.
+ *
+ * @param [in] comp  Called once by @ref muct_copy_queue_poll, or NULL.
+ *
+ * @return UCS_INPROGRESS    Started.
+ * @return UCS_OK            It is over already; @a comp is not called.
+ * @return UCS_ERR_IO_ERROR  The runtime refused it; the reason is in the log.
+ */
+ucs_status_t muct_copy_queue_start(muct_copy_queue_t *queue, void *dst, const void *src,
+                                   size_t length, uct_completion_t *comp);
+
+
+/**
+ * Have @a comp called when all that was started so far is over.
+ *
+ * @return UCS_INPROGRESS, or UCS_OK: it is over already, or was waited for because no
+ *         memory was left; then @a comp is not called.
+ * @return UCS_ERR_IO_ERROR  The device failed.
+ */
+ucs_status_t muct_copy_queue_notify(muct_copy_queue_t *queue, uct_completion_t *comp);
+
+
+/** Wait for all that was started. @return UCS_OK, or UCS_ERR_IO_ERROR. */
+ucs_status_t muct_copy_queue_wait(muct_copy_queue_t *queue);
+
+
+/** Copy to the device from host memory that it does not reach; over on return. */
+ucs_status_t muct_copy_queue_move_in(muct_copy_queue_t *queue, void *dst,
+                                     const void *src, size_t length);
+
+
+/** Copy from the device to host memory that it does not reach; over on return. */
+ucs_status_t muct_copy_queue_move_out(muct_copy_queue_t *queue, void *dst,
+                                      const void *src, size_t length);
+
+
+/** Slow half of @ref muct_copy_queue_poll. */
+unsigned muct_copy_queue_complete(muct_copy_queue_t *queue);
+
+
+/** Is everything over that was started? What is over may not have been told yet. */
+int muct_copy_queue_is_idle(const muct_copy_queue_t *queue);
+
+
+/** Call back for copies that are over. @return How many. */
+static inline unsigned muct_copy_queue_poll(muct_copy_queue_t *queue)
+{
+    return (queue->head == NULL) ? 0 : muct_copy_queue_complete(queue);
+}
+
+#endif
