@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+extern const muct_transport_t muct_copy_transport;
 extern const muct_transport_t muct_xgmi_transport;
 #ifdef HAVE_VERBS
 extern const muct_transport_t muct_rdma_transport;
@@ -25,6 +26,7 @@ extern const muct_transport_t muct_rdma_transport;
 /* Terminated by NULL; one line a transport. */
 static const muct_transport_t *const muct_transports[] = {
     &muct_xgmi_transport,
+    &muct_copy_transport,
 #ifdef HAVE_VERBS
     &muct_rdma_transport,
 #endif

@@ -20,6 +20,7 @@ uct_conformance_tests = \
 	test/conformance/uct_posix.sh \
 	test/conformance/uct_sysv.sh \
 	test/conformance/uct_cma.sh \
+	test/conformance/uct_mori_copy.sh \
 	test/conformance/uct_mori_xgmi.sh
 dist_check_SCRIPTS += $(uct_conformance_tests)
 EXTRA_DIST += test/conformance/run.sh test/conformance/README.md

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_COPY_IFACE_H
+#define MUCT_COPY_IFACE_H
+
+/**
+ * @file
+ * Interface of mori_copy. It reaches itself and nobody else: UCP connects an endpoint
+ * of a worker to the worker's own interface for each type of memory that the processor
+ * does not reach, and packs, unpacks and stages through it.
+ *
+ * Threads: one at a time, as UCT says.
+ */
+
+#include "base/muct_transport.h"
+#include "copy/copy_md.h"
+#include "copy/copy_queue.h"
+
+/* Devices of a process that are copied from and to. */
+#define MUCT_COPY_MAX_DEVICES 64
+
+
+/** An interface. */
+typedef struct muct_copy_iface {
+    uct_base_iface_t super;
+    muct_copy_md_t *md;
+    uint64_t id; /**< Its address, of which no other interface has the like */
+    muct_copy_queue_t *queues[MUCT_COPY_MAX_DEVICES];
+    unsigned num_queues; /**< Devices with a smaller ordinal may have one */
+    int event_fd;
+    int is_armed; /**< Somebody sleeps on the event descriptor, or may */
+    size_t seg_size;
+    size_t max_short;
+    double bandwidth;        /**< Of copies from and to pinned memory */
+    double staged_bandwidth; /**< Of copies by way of the segments */
+    double latency;
+    double overhead;
+} muct_copy_iface_t;
+
+
+/** The transport, for the module. */
+extern const muct_transport_t muct_copy_transport;
+
+
+/** Slow half of @ref muct_copy_iface_queue. */
+ucs_status_t muct_copy_iface_add_queue(muct_copy_iface_t *iface, int device,
+                                       muct_copy_queue_t **queue_p);
+
+
+/**
+ * The queue of a device, made with its first use.
+ *
+ * @return UCS_OK, or an error of @ref muct_copy_queue_create.
+ */
+static inline ucs_status_t muct_copy_iface_queue(muct_copy_iface_t *iface, int device,
+                                                 muct_copy_queue_t **queue_p)
+{
+    if ((unsigned)device < iface->num_queues) {
+        *queue_p = iface->queues[device];
+        if (*queue_p != NULL) {
+            return UCS_OK;
+        }
+    }
+
+    return muct_copy_iface_add_queue(iface, device, queue_p);
+}
+
+
+/** Wake who sleeps: a copy runs, and nobody but progress sees its end. */
+void muct_copy_iface_wake(muct_copy_iface_t *iface);
+
+
+/** Wait for all copies. @return UCS_OK, or UCS_ERR_IO_ERROR. */
+ucs_status_t muct_copy_iface_wait(muct_copy_iface_t *iface);
+
+
+/**
+ * Have @a comp, which may be NULL, called when all copies are over.
+ *
+ * @return UCS_OK             None runs; @a comp is not called.
+ * @return UCS_INPROGRESS     Some run.
+ * @return UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR
+ */
+ucs_status_t muct_copy_iface_start_flush(muct_copy_iface_t *iface,
+                                         uct_completion_t *comp);
+
+#endif
