@@ -298,9 +298,9 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
  * Connect to the context that made the blob. Nonblocking, of any number of peers.
  *
  * The two contexts exchange topology and regions (HELLO); MKV_EV_PEER_READY or
- * MKV_EV_PEER_FAILED tells the end on both sides, so one side's call suffices. Calling
- * it again, or on both sides, gives the same peer: identity is the other context, not
- * the blob.
+ * MKV_EV_PEER_FAILED tells the result on both sides, so one side's call suffices.
+ * Calling it again, or on both sides, gives the same peer: identity is the other
+ * context, not the blob.
  *
  * @param [in]  name    Name in texts here; NULL: what the peer calls itself.
  * @param [out] peer_p  Valid until @ref mkv_peer_close.
@@ -314,7 +314,8 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
 typedef enum mkv_peer_state {
     MKV_PEER_CONNECTING,
     MKV_PEER_READY,
-    MKV_PEER_FAILED /**< For ever; close it, add again when it is back */
+    MKV_PEER_FAILED, /**< For ever; close it, add again when it is back */
+    MKV_PEER_CLOSED  /**< As FAILED, but the peer has closed the connection in order */
 } mkv_peer_state_t;
 
 /** What carries the data of a peer, best first. */
@@ -332,7 +333,7 @@ const char *mkv_backend_string(mkv_backend_t backend);
 typedef struct mkv_peer_attr {
     size_t size;
     mkv_peer_state_t state;
-    mkv_status_t status; /**< Reason of FAILED */
+    mkv_status_t status; /**< Why calls fail: reason of FAILED and CLOSED */
     char error[256];
     char name[64];
     char transports[192]; /**< "mori_xgmi/xgmi0 tcp/lo", empty before READY */
@@ -354,7 +355,7 @@ typedef enum mkv_close_mode {
 
 /**
  * Disconnect; the handle is void on MKV_OK. Maps of the peer stay valid handles, and
- * transfers on them fail. The other side sees MKV_EV_PEER_FAILED.
+ * transfers on them fail. The other side sees MKV_EV_PEER_CLOSED.
  *
  * @return MKV_OK, or MKV_ERR_BUSY: MKV_CLOSE_FLUSH and transfers are open.
  */
@@ -623,7 +624,10 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer);
 
 typedef enum mkv_event_type {
     MKV_EV_PEER_READY,
-    MKV_EV_PEER_FAILED, /**< status, text; its transfers have failed */
+    MKV_EV_PEER_FAILED, /**< status, text; after the events of its transfers: those
+                             that were not complete have failed */
+    MKV_EV_PEER_CLOSED, /**< As PEER_FAILED, with status OK: the peer has closed the
+                             connection and touches nothing any more */
     MKV_EV_EXPOSED, /**< Active side, per leg: units (remote lists) and data (meta) */
     MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0 */
     MKV_EV_FAILED,  /**< status, text */

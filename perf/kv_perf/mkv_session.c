@@ -99,7 +99,8 @@ static void perf_kv_event(perf_kv_t *kv, const mkv_event_t *event)
     case MKV_EV_PEER_READY:
         ++kv->num_ready;
         break;
-    case MKV_EV_PEER_FAILED: /* the other one may be through with closing already */
+    case MKV_EV_PEER_FAILED:
+    case MKV_EV_PEER_CLOSED: /* the other one may be through with closing already */
     case MKV_EV_FAILED:
     case MKV_EV_ABORTED:
         if (!kv->is_closing) {

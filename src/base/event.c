@@ -17,9 +17,9 @@
 
 const char *mkv_event_string(mkv_event_type_t type)
 {
-    static const char *const names[] = {"PEER_READY", "PEER_FAILED", "EXPOSED",
-                                        "DONE",       "FAILED",      "ABORTED",
-                                        "QUIET",      "MSG",         "WARN"};
+    static const char *const names[] = {
+        "PEER_READY", "PEER_FAILED", "PEER_CLOSED", "EXPOSED", "DONE",
+        "FAILED",     "ABORTED",     "QUIET",       "MSG",     "WARN"};
 
     return ((unsigned)type <= MKV_EV_WARN) ? names[type] : "unknown";
 }

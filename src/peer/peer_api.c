@@ -69,6 +69,9 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
 
     mkv_enter(peer->ctx);
     attr->state = mkv_conn_public(peer->state);
+    if ((attr->state == MKV_PEER_FAILED) && (peer->end == MKV_PEER_END_LEFT)) {
+        attr->state = MKV_PEER_CLOSED;
+    }
     attr->status = peer->status;
     mkv_text(attr->error, sizeof(attr->error), "%s", peer->error);
     mkv_text(attr->name, sizeof(attr->name), "%s", peer->name);

@@ -75,17 +75,21 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
     }
 }
 
-static void mkv_peer_tell_failed(mkv_peer_t *peer)
+/* After the events of its transfers: whoever drops requests at the end of a connection
+ * must know by then which of them were complete */
+static void mkv_peer_tell_end(mkv_peer_t *peer)
 {
+    int has_left = (peer->end == MKV_PEER_END_LEFT);
     mkv_event_t *event;
 
-    if (peer->end != MKV_PEER_END_LEFT) {
+    if (!has_left) {
         mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, peer->error);
     }
-    event = mkv_event_add(peer->ctx, MKV_EV_PEER_FAILED);
+    event =
+        mkv_event_add(peer->ctx, has_left ? MKV_EV_PEER_CLOSED : MKV_EV_PEER_FAILED);
     if (event != NULL) {
         event->peer = peer;
-        event->status = peer->status;
+        event->status = has_left ? MKV_OK : peer->status;
         mkv_text(event->text, sizeof(event->text), "peer %s: %s", peer->name,
                  peer->error);
     }
@@ -93,12 +97,12 @@ static void mkv_peer_tell_failed(mkv_peer_t *peer)
 
 void mkv_peer_step_failed(mkv_peer_t *peer)
 {
-    mkv_peer_tell_failed(peer);
     mkv_packets_cleanup(&peer->rx_reorder);
     peer->num_reorder = 0;
     peer->reorder_bytes = 0;
     mkv_peer_step_waiting(peer);
     peer->ctx->peer_listener->ended(peer);
+    mkv_peer_tell_end(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
 
@@ -140,7 +144,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     mkv_msg_t msg = {.type = MKV_MSG_BYE};
 
     if ((status == UCS_OK) && (peer->state == MKV_CONN_LEAVING)) {
-        mkv_text(msg.text, sizeof(msg.text), "%s", peer->error);
+        mkv_text(msg.text, sizeof(msg.text), "closed by the peer");
         (void)mkv_message_send(peer, &msg);
         mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {

@@ -17,10 +17,24 @@ static void mkv_xfers_look(mkv_peer_t *peer)
     }
 }
 
+/* What is complete is told as such, before the connection ends */
+static void mkv_xfers_tell_done(mkv_peer_t *peer)
+{
+    mkv_leg_t *leg;
+
+    mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
+    {
+        if (leg->is_finished) {
+            mkv_xfer_step(leg->xfer);
+        }
+    }
+}
+
 static void mkv_xfers_peer_ended(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
+    mkv_xfers_tell_done(peer);
     mkv_early_cleanup(peer);
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
