@@ -282,21 +282,25 @@ static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
     return status;
 }
 
-/* Callbacks of calls in flight refer to posts: connections first, transfers after */
-static mkv_status_t mkv_close_peers(mkv_ctx_t *ctx)
+/* @return 0: a connection does not close. */
+static int mkv_close_connections(mkv_ctx_t *ctx)
 {
-    mkv_status_t status = MKV_OK;
     mkv_peer_t *peer, *next;
-    mkv_xfer_t *xfer, *next_xfer;
 
     mkv_list_for_each_safe(peer, next, &ctx->peers, mkv_peer_t, list)
     {
         (void)mkv_peer_close(peer, MKV_CLOSE_FORCE);
     }
-    if (!mkv_close_wait(ctx, mkv_close_is_disconnected,
-                        ctx->opts->drain_timeout + 1000)) {
-        mkv_log_error(ctx, "close: a connection does not close");
-    }
+    return mkv_close_wait(ctx, mkv_close_is_disconnected,
+                          ctx->opts->drain_timeout + 1000);
+}
+
+/* Callbacks of calls in flight refer to posts: connections first, transfers after */
+static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_peer_t *peer, *next;
+    mkv_xfer_t *xfer, *next_xfer;
 
     mkv_list_for_each_safe(xfer, next_xfer, &ctx->xfers, mkv_xfer_t, list)
     {
@@ -315,17 +319,36 @@ static mkv_status_t mkv_close_peers(mkv_ctx_t *ctx)
     return status;
 }
 
+/* UCX has calls under way on a connection that does not close, and asserts that a
+ * worker that is destroyed has none: rather a leak than the end of the process. What is
+ * kept can be found from here, so that tools do not take it for a mistake. */
+static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx)
+{
+    static mkv_ctx_t *kept;
+
+    mkv_log_error(ctx,
+                  "close: a connection does not close; its memory stays registered");
+    mkv_leave_quietly(ctx);
+    ctx->next_kept = __atomic_exchange_n(&kept, ctx, __ATOMIC_ACQ_REL);
+    return MKV_ERR_DRAIN_TIMEOUT;
+}
+
 mkv_status_t mkv_close(mkv_ctx_t *ctx)
 {
-    mkv_status_t status, peer_status;
+    mkv_status_t status, object_status;
+    int is_disconnected;
 
     mkv_threads_stop(ctx);
     mkv_enter(ctx);
     ctx->is_closing = 1;
     status = mkv_close_xfers(ctx);
-    peer_status = mkv_close_peers(ctx);
-    status = (status == MKV_OK) ? peer_status : status;
+    is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
+    if (!is_disconnected) {
+        return mkv_close_keep(ctx);
+    }
+    object_status = mkv_close_objects(ctx);
+    status = (status == MKV_OK) ? object_status : status;
     mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);

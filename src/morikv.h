@@ -135,6 +135,10 @@ const char *mkv_config_get(const mkv_config_t *config, const char *key);
 
 void mkv_config_release(mkv_config_t *config);
 
+/** Write name, default and help of every option through @a write: "MORIKV_NAME=default"
+ *  and, in lines that follow, what it does. */
+void mkv_config_help(void (*write)(void *arg, const char *line), void *arg);
+
 /** This process' place; a size of 0 counts as 1. */
 typedef struct mkv_topology {
     uint32_t dp_rank, dp_size;
@@ -196,15 +200,20 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
                       mkv_ctx_t **ctx_p);
 
 /**
- * Abort what still runs, close peers, regions and UCX objects; frees the context
- * always.
+ * Abort what still runs, close peers, regions and UCX objects.
  *
- * Blocks up to option DRAIN_TIMEOUT for peers to be told. All handles made from the
- * context are void afterwards.
+ * Blocks up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long
+ * again for peers to be told. Peers need not be closed before: those that connected by
+ * themselves are not even known to every caller. All handles made from the context are
+ * void afterwards, whatever is returned.
  *
- * @return MKV_OK, or MKV_ERR_BUSY if transfers, plans, maps or peers had been left open
- *         (they are logged by name and closed), or MKV_ERR_DRAIN_TIMEOUT if a transfer
- *         could not be proven quiet: a peer may still touch memory it was shown.
+ * @return MKV_OK
+ * @return MKV_ERR_BUSY           Transfers, plans or maps had been left open; they are
+ *                                logged by name and closed.
+ * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
+ *                                did not close: a peer or UCX may still touch memory of
+ *                                regions, which must not be freed. What UCX still uses
+ *                                is leaked. Also if something had been left open.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 

@@ -4,6 +4,7 @@
 #include "perf/workload/error.h"
 #include "perf/workload/options.h"
 #include "perf/kv_perf/run.h"
+#include "src/morikv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +84,21 @@ static int perf_run(const perf_options_t *options, int argc, char **argv)
     return ret;
 }
 
+static void perf_print_line(void *arg, const char *line)
+{
+    (void)arg;
+    puts(line);
+}
+
 int main(int argc, char **argv)
 {
     perf_options_t options;
     int ret;
 
+    if ((argc == 2) && !strcmp(argv[1], "--config")) {
+        mkv_config_help(perf_print_line, NULL);
+        return EXIT_SUCCESS;
+    }
     ret = perf_options_parse(argc, argv, &options);
     if (ret <= 0) {
         return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -190,8 +190,9 @@ static void perf_options_help(void)
         }
         putchar('\n');
     }
-    printf("  --%-24s%s\n  --%-24s%s\n", "help", "this text", "version",
-           "version of this program");
+    printf("  --%-24s%s\n  --%-24s%s\n  --%-24s%s\n", "config",
+           "the variables MORIKV_* of libmorikv, with their defaults", "help",
+           "this text", "version", "version of this program");
 }
 
 static int perf_option_number(const perf_option_t *row, const char *text,

@@ -66,6 +66,7 @@ struct mkv_ctx {
     ucp_worker_h worker;
     int is_attached;
     int is_closing;
+    mkv_ctx_t *next_kept; /* of those that could not be closed */
     unsigned ucp_version; /* minor, of the loaded library */
     void *address;
     size_t address_length;

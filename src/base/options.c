@@ -232,7 +232,22 @@ static int mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
     }
 }
 
-static const char *mkv_opt_expected(const mkv_opt_t *opt)
+/* "auto, xgmi or tcp" */
+static const char *mkv_opt_names(const mkv_opt_t *opt, char *text, size_t size)
+{
+    size_t length = 0, i;
+
+    for (i = 0; opt->values[i] != NULL; ++i) {
+        mkv_text(text + length, size - length, "%s%s",
+                 (i == 0) ? "" : ((opt->values[i + 1] == NULL) ? " or " : ", "),
+                 opt->values[i]);
+        length += strlen(text + length);
+    }
+    return text;
+}
+
+/** @param [in] text  Room for it, if it depends on the option. */
+static const char *mkv_opt_expected(const mkv_opt_t *opt, char *text, size_t size)
 {
     switch (opt->type) {
     case MKV_OPT_BOOL:
@@ -242,7 +257,7 @@ static const char *mkv_opt_expected(const mkv_opt_t *opt)
     case MKV_OPT_TIME:
         return "a time such as 500, 500ms, 30s, 5m or inf";
     case MKV_OPT_ENUM:
-        return opt->help;
+        return mkv_opt_names(opt, text, size);
     default:
         return "a number";
     }
@@ -263,6 +278,7 @@ static const mkv_opt_t *mkv_opt_find(const char *key)
 mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *value)
 {
     const mkv_opt_t *opt = mkv_opt_find(key);
+    char text[128];
 
     if (opt == NULL) {
         return mkv_error(NULL, MKV_ERR_NOTFOUND, "no option is called '%s'", key);
@@ -273,7 +289,7 @@ mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *v
     }
     if (!mkv_opt_parse(opt, value, (char *)&config->values + opt->offset)) {
         return mkv_error(NULL, MKV_ERR_INVALID, "%s: '%s' is not %s", opt->name, value,
-                         mkv_opt_expected(opt));
+                         mkv_opt_expected(opt, text, sizeof(text)));
     }
 
     strcpy(config->text[opt - mkv_opts], value);
@@ -402,14 +418,28 @@ void mkv_config_dump(const mkv_config_t *config,
     }
 }
 
+/* A text of several lines, one call each */
+static void mkv_write_lines(const char *text,
+                            void (*write)(void *arg, const char *line), void *arg)
+{
+    char line[256];
+    size_t length;
+
+    for (; *text != '\0'; text += length + (text[length] == '\n')) {
+        length = strcspn(text, "\n");
+        mkv_text(line, sizeof(line), "    %.*s", (int)length, text);
+        write(arg, line);
+    }
+}
+
 void mkv_config_help(void (*write)(void *arg, const char *line), void *arg)
 {
-    char line[512];
+    char line[MKV_OPTION_SIZE + 64];
     size_t i;
 
     for (i = 0; i < MKV_NUM_OPTS; ++i) {
-        mkv_text(line, sizeof(line), "MORIKV_%s=%s\n%s", mkv_opts[i].name,
-                 mkv_opts[i].dfl, mkv_opts[i].help);
+        mkv_text(line, sizeof(line), "MORIKV_%s=%s", mkv_opts[i].name, mkv_opts[i].dfl);
         write(arg, line);
+        mkv_write_lines(mkv_opts[i].help, write, arg);
     }
 }

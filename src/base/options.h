@@ -55,7 +55,4 @@ void mkv_config_dump(const mkv_config_t *config,
 /** @return Copy owned by the caller, or NULL without memory. */
 mkv_config_t *mkv_config_copy(const mkv_config_t *config);
 
-/** Write name, default and help of every option, for the documentation. */
-void mkv_config_help(void (*write)(void *arg, const char *line), void *arg);
-
 #endif

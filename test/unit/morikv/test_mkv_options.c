@@ -108,6 +108,47 @@ START_TEST(values_are_parsed_or_refused)
 }
 END_TEST
 
+START_TEST(a_refused_word_is_told_those_that_are_known)
+{
+    mkv_config_t *config = read_config(NULL);
+
+    ck_assert_int_eq(mkv_config_set(config, "BACKEND", "foo"), MKV_ERR_INVALID);
+    ck_assert_str_eq(mkv_last_error(),
+                     "BACKEND: 'foo' is not auto, xgmi, ipc, rdma, shm or tcp");
+    ck_assert_int_eq(mkv_config_set(config, "SGL", "maybe"), MKV_ERR_INVALID);
+    ck_assert_str_eq(mkv_last_error(), "SGL: 'maybe' is not no, yes or try");
+    mkv_config_release(config);
+}
+END_TEST
+
+static unsigned num_options, num_help_lines;
+
+static void check_help_line(void *arg, const char *line)
+{
+    const mkv_config_t *config = arg;
+    char name[64];
+
+    ck_assert_ptr_null(strchr(line, '\n'));
+    if (sscanf(line, "MORIKV_%63[A-Z_]=", name) == 1) {
+        ++num_options;
+        ck_assert_str_eq(strchr(line, '=') + 1, mkv_config_get(config, name));
+    } else {
+        ++num_help_lines;
+        ck_assert_int_eq(strspn(line, " "), 4);
+    }
+}
+
+START_TEST(help_has_every_option_with_its_default)
+{
+    mkv_config_t *config = read_config(NULL);
+
+    mkv_config_help(check_help_line, config);
+    ck_assert_uint_eq(num_options, 22);
+    ck_assert_uint_ge(num_help_lines, num_options);
+    mkv_config_release(config);
+}
+END_TEST
+
 /* The ports of sixteen NICs, and a list that is too long even so */
 START_TEST(lists_of_devices_have_room)
 {
@@ -140,6 +181,8 @@ int main(void)
     tcase_add_test(tcase, unknown_variable_is_an_error_that_names_it);
     tcase_add_loop_test(tcase, values_are_parsed_or_refused, 0,
                         (int)(sizeof(sets) / sizeof(sets[0])));
+    tcase_add_test(tcase, a_refused_word_is_told_those_that_are_known);
+    tcase_add_test(tcase, help_has_every_option_with_its_default);
     tcase_add_test(tcase, lists_of_devices_have_room);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -820,6 +820,58 @@ START_TEST(old_ucx_is_refused)
 }
 END_TEST
 
+/* Loop index: what was left open: the peer, a map, a plan and its map */
+START_TEST(close_says_what_was_left_open)
+{
+    static const mkv_status_t expected[] = {MKV_OK, MKV_ERR_BUSY, MKV_ERR_BUSY};
+
+    pair_setup();
+    if (_i == 0) {
+        OK(mkv_map_destroy(A->maps[1]));
+    }
+    if (_i == 2) {
+        (void)pair_plan(A, 1, 0, 0, 8, 0);
+    }
+    IS(mkv_close(A->ctx), expected[_i]);
+    free(A->mem);
+    memset(A, 0, sizeof(*A));
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* UCX asserts that nothing is under way on a worker that is destroyed, and so does the
+ * fake */
+START_TEST(a_connection_that_does_not_close_is_left_to_ucx)
+{
+    static ucp_worker_h worker_of_b; /* no leak: the fake only loses sight of it */
+
+    pair_setup();
+    worker_of_b = fake_ucp_worker(1);
+    OK(mkv_map_destroy(A->maps[1]));
+    pair_tick = 10 * MKV_NSEC_PER_MSEC;
+    fake_ucp_hold(FAKE_UCP_CLOSE);
+    IS(mkv_close(A->ctx), MKV_ERR_DRAIN_TIMEOUT);
+    ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_CLOSE), 1);
+    ck_assert_uint_eq(fake_ucp_num_memh(), 2);
+    free(A->mem);
+    memset(A, 0, sizeof(*A));
+
+    /* UCX's calls end late, and find what they refer to */
+    fake_ucp_hold(0);
+    pair_run();
+    OK(mkv_map_destroy(B->maps[0]));
+    OK(mkv_close(B->ctx));
+    free(B->mem);
+    memset(B, 0, sizeof(*B));
+    while (ucp_worker_progress(fake_ucp_worker(0)) > 0) {
+    }
+    ck_assert_ptr_nonnull(worker_of_b);
+    fake_ucp_abandon();
+}
+END_TEST
+
 START_TEST(close_names_and_ends_what_was_left_open)
 {
     mkv_xfer_t *passive;
@@ -899,6 +951,8 @@ int main(void)
     tcase_add_test(tcase, exposing_without_state_units_is_accepted);
     tcase_add_test(tcase, dropped_regions_make_maps_stale);
     tcase_add_test(tcase, old_ucx_is_refused);
+    tcase_add_loop_test(tcase, close_says_what_was_left_open, 0, 3);
+    tcase_add_test(tcase, a_connection_that_does_not_close_is_left_to_ucx);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
     return pair_main("mkv_setup", tcase);

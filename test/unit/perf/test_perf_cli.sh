@@ -16,6 +16,9 @@ fail() { # WHAT
     failures=$((failures + 1))
 }
 
+"$perf" --config >"$work/out" 2>"$work/err"
+grep -qx 'MORIKV_BACKEND=auto' "$work/out" || fail "--config does not print the options of libmorikv"
+
 # Exit 0 and so many rows whose bytes were checked.
 checked() { # ROWS ARG...
     local rows=$1 seen
