@@ -20,6 +20,7 @@
 #include "perf/workload/engine_side.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

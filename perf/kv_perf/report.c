@@ -3,8 +3,15 @@
 #include "perf/kv_perf/report.h"
 #include "perf/workload/error.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
 
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -21,63 +28,122 @@ static double perf_ratio(double a, double b)
     return (b == 0.0) ? 0.0 : a / b;
 }
 
-static void perf_json_string(FILE *json, const char *text)
+static void perf_json_u64(json_object *object, const char *name, uint64_t value)
 {
-    fputc('"', json);
-    for (; *text != '\0'; ++text) {
-        if ((*text == '"') || (*text == '\\')) {
-            fprintf(json, "\\%c", *text);
-        } else if ((unsigned char)*text < ' ') {
-            fprintf(json, "\\u%04x", (unsigned char)*text);
-        } else {
-            fputc(*text, json);
-        }
-    }
-    fputc('"', json);
+    json_object_object_add(object, name, json_object_new_int64((int64_t)value));
 }
 
-static void perf_json_histogram(FILE *json, const char *name,
+static void perf_json_text(json_object *object, const char *name, const char *text)
+{
+    json_object_object_add(object, name, json_object_new_string(text));
+}
+
+/* Three digits are what a time in microseconds and a rate are worth. */
+static void perf_json_real(json_object *object, const char *name, double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.3f", value);
+    json_object_object_add(object, name, json_object_new_double_s(value, text));
+}
+
+static void perf_json_histogram(json_object *row, const char *name,
                                 const perf_histogram_t *histogram)
 {
-    fprintf(
-        json,
-        ", \"%s_us\": {\"avg\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, "
-        "\"max\": %.3f}",
-        name, perf_us(perf_histogram_mean(histogram)),
-        perf_us((double)perf_histogram_permille(histogram, 500)),
-        perf_us((double)perf_histogram_permille(histogram, 990)),
-        perf_us((double)perf_histogram_permille(histogram, 999)),
-        perf_us((double)histogram->max));
+    json_object *object = json_object_new_object();
+
+    perf_json_real(object, "avg", perf_us(perf_histogram_mean(histogram)));
+    perf_json_real(object, "p50",
+                   perf_us((double)perf_histogram_permille(histogram, 500)));
+    perf_json_real(object, "p99",
+                   perf_us((double)perf_histogram_permille(histogram, 990)));
+    perf_json_real(object, "p999",
+                   perf_us((double)perf_histogram_permille(histogram, 999)));
+    perf_json_real(object, "max", perf_us((double)histogram->max));
+    json_object_object_add(row, name, object);
 }
 
-static void perf_json_row(FILE *json, const perf_result_t *result)
+static json_object *perf_json_row(const perf_result_t *result)
 {
-    fprintf(json, "    {\"block_size\": %" PRIu64 ", \"requests\": %" PRIu64,
-            result->block_size, result->num_requests);
-    fprintf(json, ", \"bytes\": %" PRIu64 ", \"wall_ns\": %" PRIu64, result->bytes,
-            result->wall_ns);
-    fprintf(json, ", \"gb_per_s\": %.3f",
-            perf_ratio((double)result->bytes, (double)result->wall_ns));
-    fprintf(json,
-            ", \"flows\": %" PRIu64 ", \"first_end_ns\": %" PRIu64
-            ", \"last_end_ns\": %" PRIu64,
-            result->num_flows, result->first_end_ns, result->last_end_ns);
-    fprintf(json, ", \"descs_before\": %" PRIu64 ", \"descs_after\": %" PRIu64,
-            result->num_descs, result->num_merged);
-    fprintf(json, ", \"ucp_calls\": %" PRIu64, result->num_ucp_calls);
-    fprintf(json, ", \"cpu_ns_per_block\": %.3f",
-            perf_ratio((double)result->cpu_ns, (double)result->num_descs));
-    fprintf(json, ", \"prompt_blocks\": %" PRIu64 ", \"shared_blocks\": %" PRIu64,
-            result->total_blocks, result->shared_blocks);
-    fprintf(json, ", \"checked\": %s", result->is_checked ? "true" : "false");
-    perf_json_histogram(json, "prep", &result->prep);
-    perf_json_histogram(json, "post", &result->post);
-    perf_json_histogram(json, "tx", &result->tx);
-    fprintf(json, ", \"device\": ");
-    perf_json_string(json, result->device);
-    fprintf(json, ", \"path\": ");
-    perf_json_string(json, result->path);
-    fputc('}', json);
+    json_object *row = json_object_new_object();
+
+    perf_json_u64(row, "block_size", result->block_size);
+    perf_json_u64(row, "requests", result->num_requests);
+    perf_json_u64(row, "bytes", result->bytes);
+    perf_json_u64(row, "wall_ns", result->wall_ns);
+    perf_json_real(row, "gb_per_s",
+                   perf_ratio((double)result->bytes, (double)result->wall_ns));
+    perf_json_u64(row, "flows", result->num_flows);
+    perf_json_u64(row, "first_end_ns", result->first_end_ns);
+    perf_json_u64(row, "last_end_ns", result->last_end_ns);
+    perf_json_u64(row, "descs_before", result->num_descs);
+    perf_json_u64(row, "descs_after", result->num_merged);
+    perf_json_u64(row, "ucp_calls", result->num_ucp_calls);
+    perf_json_real(row, "cpu_ns_per_block",
+                   perf_ratio((double)result->cpu_ns, (double)result->num_descs));
+    perf_json_u64(row, "prompt_blocks", result->total_blocks);
+    perf_json_u64(row, "shared_blocks", result->shared_blocks);
+    json_object_object_add(row, "checked", json_object_new_boolean(result->is_checked));
+    perf_json_histogram(row, "prep_us", &result->prep);
+    perf_json_histogram(row, "post_us", &result->post);
+    perf_json_histogram(row, "tx_us", &result->tx);
+    perf_json_text(row, "device", result->device);
+    perf_json_text(row, "path", result->path);
+    return row;
+}
+
+/* Settings that change what is measured. */
+static json_object *perf_json_environment(void)
+{
+    static const char *const prefixes[] = {"UCX_", "MORIKV_", "HIP", "ROCR_"};
+    json_object *object = json_object_new_object();
+    char name[64];
+    const char *value;
+    char **entry;
+    size_t i;
+
+    for (entry = environ; *entry != NULL; ++entry) {
+        for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); ++i) {
+            value = strchr(*entry, '=');
+            if ((value != NULL) && (value - *entry < (long)sizeof(name)) &&
+                (strncmp(*entry, prefixes[i], strlen(prefixes[i])) == 0)) {
+                snprintf(name, sizeof(name), "%.*s", (int)(value - *entry), *entry);
+                perf_json_text(object, name, value + 1);
+            }
+        }
+    }
+    return object;
+}
+
+/* What a reader who finds the file later wants to know of the run. */
+static json_object *perf_json_head(int argc, char **argv)
+{
+    json_object *head = json_object_new_object(), *command = json_object_new_array();
+    time_t now = time(NULL);
+    struct utsname system;
+    struct tm utc;
+    char date[32];
+    int i;
+
+    /* words that begin with --_ are the parent's own */
+    for (i = 0; (i < argc) && (strncmp(argv[i], "--_", 3) != 0); ++i) {
+        json_object_array_add(
+            command, json_object_new_string((i == 0) ? "mori_kv_perf" : argv[i]));
+    }
+    perf_json_text(head, "tool", "mori_kv_perf");
+    perf_json_text(head, "version", PACKAGE_VERSION);
+    if ((gmtime_r(&now, &utc) != NULL) &&
+        (strftime(date, sizeof(date), "%FT%TZ", &utc) > 0)) {
+        perf_json_text(head, "date", date);
+    }
+    if (uname(&system) == 0) {
+        perf_json_text(head, "host", system.nodename);
+        perf_json_text(head, "kernel", system.release);
+    }
+    json_object_object_add(head, "command", command);
+    json_object_object_add(head, "environment", perf_json_environment());
+    json_object_object_add(head, "rows", json_object_new_array());
+    return head;
 }
 
 static void perf_report_header(const perf_options_t *options,
@@ -141,8 +207,8 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
     fflush(stdout);
 
     if (report->json != NULL) {
-        fputs((report->num_rows == 0) ? "\n" : ",\n", report->json);
-        perf_json_row(report->json, result);
+        json_object_array_add(json_object_object_get(report->json, "rows"),
+                              perf_json_row(result));
     }
     ++report->num_rows;
 }
@@ -150,43 +216,38 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
 int perf_report_open(const perf_options_t *options, int argc, char **argv,
                      perf_report_t *report)
 {
-    int i;
-
     report->options = options;
+    report->json_fd = -1;
     report->json = NULL;
     report->num_rows = 0;
     if (options->json == NULL) {
         return 0;
     }
 
-    report->json = fopen(options->json, "we");
-    if (report->json == NULL) {
+    report->json_fd = open(options->json, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (report->json_fd < 0) {
         perf_error("--json '%s' cannot be written: %m", options->json);
         return -1;
     }
-
-    fprintf(report->json, "{\"tool\": \"mori_kv_perf\", \"version\": ");
-    perf_json_string(report->json, PACKAGE_VERSION);
-    fprintf(report->json, ",\n \"command\": [");
-    for (i = 0; (i < argc) && (strncmp(argv[i], "--_", 3) != 0); ++i) {
-        fputs((i == 0) ? "" : ", ", report->json);
-        perf_json_string(report->json, (i == 0) ? "mori_kv_perf" : argv[i]);
-    }
-    fprintf(report->json, "],\n \"rows\": [");
+    report->json = perf_json_head(argc, argv);
     return 0;
 }
 
 int perf_report_close(perf_report_t *report)
 {
+    const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                      JSON_C_TO_STRING_NOSLASHESCAPE;
     int is_bad;
 
     if (report->json == NULL) {
         return 0;
     }
 
-    fprintf(report->json, "\n ]}\n");
-    is_bad = ferror(report->json);
-    if ((fclose(report->json) != 0) || is_bad) {
+    /* a pipe or a terminal has no length to cut */
+    is_bad = ((ftruncate(report->json_fd, 0) != 0) && (errno != EINVAL)) ||
+             (json_object_to_fd(report->json_fd, report->json, flags) != 0);
+    json_object_put(report->json);
+    if ((close(report->json_fd) != 0) || is_bad) {
         perf_error("--json '%s' could not be written: %m", report->options->json);
         return -1;
     }

@@ -15,20 +15,21 @@
 #include "perf/workload/options.h"
 #include "perf/kv_perf/result.h"
 
-#include <stdio.h>
-
+struct json_object;
 
 typedef struct perf_report {
     const perf_options_t *options;
-    FILE *json;
+    int json_fd;              /**< -1: no file is asked for */
+    struct json_object *json; /**< What it will say; NULL without one */
     unsigned num_rows;
 } perf_report_t;
 
 
 /**
- * Open the JSON file, if one is asked for.
+ * Open the JSON file, if one is asked for. What it held stays until the report is
+ * closed.
  *
- * @return 0, or -1 after @ref perf_error (the file cannot be written).
+ * @return 0, or -1 after @ref perf_error (the file cannot be written, no memory).
  */
 int perf_report_open(const perf_options_t *options, int argc, char **argv,
                      perf_report_t *report);
@@ -36,7 +37,11 @@ int perf_report_open(const perf_options_t *options, int argc, char **argv,
 /** Print one row; the first one prints the header. */
 void perf_report_row(perf_report_t *report, const perf_result_t *result);
 
-/** @return 0, or -1 after @ref perf_error (the file could not be written). */
+/**
+ * Write the JSON file.
+ *
+ * @return 0, or -1 after @ref perf_error (the file could not be written).
+ */
 int perf_report_close(perf_report_t *report);
 
 #endif

@@ -17,6 +17,7 @@
 #include "perf/workload/random.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

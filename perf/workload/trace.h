@@ -5,12 +5,13 @@
 
 /**
  * @file
- * Reader of request traces in Mooncake's format: one JSON object a line with exactly
+ * Reader of request traces in Mooncake's format: one JSON object a line with at least
  * the members timestamp (ms, never decreasing), input_length, output_length (tokens)
- * and hash_ids (one number for each 512 tokens of input, rounded up).
+ * and hash_ids (one number for each 512 tokens of input, rounded up). Other members are
+ * not looked at; of a timestamp with a fraction the fraction is dropped.
  *
- * Strict: a line with anything missing, doubled, unknown, fractional or out of range is
- * an error that names file, line, value and what was expected. Empty lines are skipped.
+ * A line with anything missing or out of range is an error that names file, line, value
+ * and what was expected. Empty lines are skipped.
  */
 
 #include "perf/workload/request.h"

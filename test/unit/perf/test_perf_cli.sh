@@ -67,7 +67,7 @@ for api in mkv ucp; do
     checked 4 --scheme pingpong --api $api --start_block_size 1000 --max_block_size 2000 --start_batch_size 1 \
         --max_batch_size 2 --total_buffer_size 64k --num_iter 300 --warmup_iter 3 --json "$work/json"
     # both directions count: 300 requests of 2 pieces each
-    grep -q '"block_size": 2000, "requests": 600, "bytes": 2400000' "$work/json" ||
+    tr -s '\n ' ' ' <"$work/json" | grep -q '"block_size": 2000, "requests": 600, "bytes": 2400000' ||
         fail "--scheme pingpong --api $api did not move 600 requests"
 done
 checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
@@ -83,6 +83,9 @@ for op in WRITE READ; do
 done
 checked 1 "${model[@]}" --post layer --layer_us 50 --json "$work/json"
 grep -q '"checked": true' "$work/json" || fail "there is no row in the JSON file"
+for name in date host kernel UCX_TLS; do
+    grep -q "\"$name\": \"..*\"" "$work/json" || fail "the JSON file does not tell the $name"
+done
 
 # the two processes one by one
 timeout 120 "$perf" "${model[@]}" --role decode --peer "$work/peer" >"$work/out" \
