@@ -29,6 +29,8 @@ forbidden() { # PATH
     case $1 in
     src/*) echo '^(uct|ucm|infiniband|rdma|hip|hsa|cuda)/|^(xgmi|ucx_plugin|test|perf)/|muct_|verbs\.h' ;;
     # both sides have a base/: the plugin's files there begin with muct_
+    # is opened by any UCX: knows none
+    ucx_plugin/loader/*) echo '^(uct|ucs|ucm|ucp)/|^(base|copy|xgmi|rdma|src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/base/*) echo '^base/[^m]|^(ucp|infiniband|rdma)/|^(copy|xgmi|src|test|perf)/|copy_|xgmi_|rdma_|morikv|mkv_' ;;
     ucx_plugin/copy/*) echo '^base/[^m]|^(ucp|hip|hsa|infiniband|rdma)/|xgmi|rdma_|^(src|test|perf)/|morikv|mkv_' ;;
     ucx_plugin/rdma/*) echo '^base/[^m]|^(ucp|hip|hsa)/|xgmi|^copy/|^(src|test|perf)/|morikv|mkv_' ;;

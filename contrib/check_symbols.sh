@@ -1,7 +1,9 @@
 #!/bin/bash
-# What the two libraries export: the library what its header declares and its map names,
-# no more and no less; the module nothing. The module must need libuct and libucs, or
-# UCX's loader would give it other copies.
+# What the libraries export: the library what its header declares and its map names, no
+# more and no less; the module's loader UCX's entry and a core the loader's, nothing else.
+# Loader and cores need no library of UCX, or a second UCX would come in by them. The loader
+# has no reference to UCX; a core's are weak, its constructors none, and each symbol that
+# muct_ucx_symbols.h names is taken by a core.
 #
 #   contrib/check_symbols.sh [TREE [BUILD]]     (build-gcc of the tree)
 set -uo pipefail
@@ -34,24 +36,48 @@ differ() { # WHAT LEFT RIGHT
     }
 }
 
-check_module() { # FILE
-    local names rc=0 needed
-    names=$(exported "$1")
-    [ -z "$names" ] || {
-        echo "the module exports:" "$names"
+check_module() { # FILE ENTRY
+    local names rc=0
+    differ "$(basename "$1") should export (<) and exports (>)" "$2" "$(exported "$1")" || rc=1
+    ! readelf -d "$1" | grep -E 'NEEDED.*libuc[pstm]' || {
+        echo "$(basename "$1") needs a library of UCX"
         rc=1
     }
-    for needed in libuct libucs; do
-        readelf -d "$1" | grep -q "NEEDED.*$needed" || {
-            echo "the module does not need $needed"
+    names=$(nm -D --undefined-only "$1" | awk '$1 == "U" && $2 ~ /^uc[pstm]_/ { print $2 }')
+    [ -z "$names" ] || {
+        echo "$(basename "$1") has references to UCX that are not weak:" "$names"
+        rc=1
+    }
+    return $rc
+}
+
+references() { # FILE...
+    local file
+    for file in "$@"; do
+        nm -D --undefined-only "$file" | awk '$2 ~ /^uc[pstm]_/ { print $2 }'
+    done | sort -u
+}
+
+check_cores() { # LIST FILE...
+    local list=$1 file rc=0 size
+    shift
+    for file in "$@"; do
+        check_module "$file" muct_core_register || rc=1
+        size=$(readelf -d "$file" | awk '/INIT_ARRAYSZ/ { print $3 }')
+        # one entry is the compiler's own
+        [ "${size:-0}" -le 8 ] || readelf -d "$file" | grep -q libasan || {
+            echo "$(basename "$file") has constructors, which run before it is bound to UCX"
             rc=1
         }
     done
+    differ 'named in muct_ucx_symbols.h (<) and taken by the cores (>)' \
+        "$(sed -n 's/^MUCT_UCX_SYMBOL(\(uc.*\));/\1/p' "$list" | sort -u)" "$(references "$@")" || rc=1
     return $rc
 }
 
 check() { # DIR
     local dir=$1 names rc=0 libs=${build:-$1/build-gcc}/.libs
+    local -a cores
 
     if [ -z "$(find "$dir/src" -name "*.c")" ] && [ ! -e "$dir/src/libmorikv.map" ]; then
         echo "the library has no sources yet"
@@ -67,7 +93,11 @@ check() { # DIR
     [ ! -e "$libs/libmorikv.so" ] ||
         differ 'declared in morikv.h (<) and exported by libmorikv.so (>)' \
             "$names" "$(exported "$libs/libmorikv.so" | grep -v '^MORIKV_')" || rc=1
-    [ ! -e "$libs/libuct_mori.so" ] || check_module "$libs/libuct_mori.so" || rc=1
+    [ ! -e "$libs/libuct_mori.so" ] ||
+        check_module "$libs/libuct_mori.so" ucs_module_global_init || rc=1
+    cores=("$libs"/mori-core-*.so)
+    [ ! -e "${cores[0]}" ] ||
+        check_cores "$dir/ucx_plugin/muct_ucx_symbols.h" "${cores[@]}" || rc=1
     return $rc
 }
 
@@ -84,8 +114,15 @@ contract() {
         write src/libmorikv.map
 }
 
+core() { # SYMBOL-IN-LIST [SOURCE]
+    write ucx_plugin/muct_ucx_symbols.h <<<"MUCT_UCX_SYMBOL($1);"
+    library mori-core-1.23.so "void ucs_a(void) __attribute__((weak)); void *a = ucs_a;
+        void muct_core_register(void) {} ${2:-}" \
+        -Wl,--version-script=<(echo '{ global: muct_core_register; local: *; };')
+}
+
 samples() {
-    local saved=$build
+    local saved=$build entry='int ucs_module_global_init(void){return 0;}'
     build=
 
     contract
@@ -100,11 +137,27 @@ samples() {
     library libmorikv.so 'int mkv_a(void){return 0;}'
     bad 'a library that forgot one' mkv_b
     contract
-    library libuct_mori.so 'int muct_leak(void){return 0;}' -Wl,--no-as-needed -luct -lucs
-    bad 'a module that exports' muct_leak
+    library libuct_mori.so "$entry int muct_leak(void){return 0;}"
+    bad 'a loader that exports' muct_leak
     contract
-    library libuct_mori.so 'static int a;' -Wl,--as-needed -lc
-    bad 'a module without its libraries' 'does not need libuct'
+    library libuct_mori.so "$entry" -Wl,--no-as-needed -lucs
+    bad 'a loader that needs UCX' 'needs a library of UCX'
+    contract
+    library libuct_mori.so "$entry void ucs_a(void); void *a = ucs_a;"
+    bad 'a loader that refers to UCX' 'not weak: ucs_a'
+    contract
+    core ucs_a 'void ucs_b(void); void *b = ucs_b;'
+    bad 'a core with a strong reference' 'not weak: ucs_b'
+    contract
+    core ucs_a '__attribute__((constructor)) static void start(void) {}'
+    bad 'a core that starts by itself' 'has constructors'
+    contract
+    core ucs_b
+    bad 'a list with a symbol that no core takes' ucs_b
+    contract
+    library libuct_mori.so "$entry"
+    core ucs_a
+    good 'a loader and a core'
     build=$saved
 }
 

@@ -178,9 +178,16 @@ stage() { # NAME COMMAND...
 
 build_dir() { echo "$tree/build-$1"; } # VARIANT
 
+# UCX 1.22's headers, when they could be had: the module serves both versions then.
+second_core() {
+    local prefix
+    prefix=$("$here/fetch_ucx" --path 1.22.0 2>/dev/null) || return 0
+    [ ! -d "$prefix" ] || echo "--with-ucx-core=$prefix"
+}
+
 variant_options() { # VARIANT
     case $1 in
-    gcc) echo "--enable-werror" ;;
+    gcc) echo "--enable-werror $(second_core)" ;;
     clang) echo "--enable-werror" ;;
     sanitize) echo "--enable-werror --enable-sanitize" ;;
     ucx122) echo "--enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;

@@ -1,8 +1,35 @@
-# libuct_mori: the UCT module. libmuct holds its code, for the module and the unit tests.
-noinst_LTLIBRARIES += libmuct.la
+# The UCT module: a loader that any UCX opens, and a core for each minor version of UCX
+# whose headers configure was given.
+
+# What UCX loads. It takes the name that ends as its own library's file does: .so.0, or
+# .so.0.0.0 in wheels. Neither a header nor a library of UCX is in it.
+muctdir = $(libdir)/ucx-mori
+muct_LTLIBRARIES = libuct_mori.la
+libuct_mori_la_SOURCES = \
+	ucx_plugin/loader/loader_bind.c \
+	ucx_plugin/loader/loader_bind.h \
+	ucx_plugin/loader/loader_core.h \
+	ucx_plugin/loader/loader_image.c \
+	ucx_plugin/loader/loader_image.h \
+	ucx_plugin/loader/loader_module.c \
+	ucx_plugin/loader/loader_say.c \
+	ucx_plugin/loader/loader_say.h \
+	ucx_plugin/loader/loader_ucx.c \
+	ucx_plugin/loader/loader_ucx.h \
+	ucx_plugin/loader/loader_version.c \
+	ucx_plugin/loader/loader_version.h
+libuct_mori_la_CPPFLAGS = $(MKV_CPPFLAGS)
+libuct_mori_la_LIBADD = -ldl -lpthread
+libuct_mori_la_LDFLAGS = $(AM_LDFLAGS) -module -version-info 0:0:0 -no-undefined \
+	-Wl,-z,nodelete -Wl,--version-script=$(srcdir)/ucx_plugin/loader/loader.map
+libuct_mori_la_DEPENDENCIES = ucx_plugin/loader/loader.map
+EXTRA_DIST += ucx_plugin/loader/loader.map ucx_plugin/muct_core.map
+
+# The transports. libmuct is for the unit tests, which link it with UCX as any library is.
+check_LTLIBRARIES += libmuct.la
 libmuct_la_SOURCES =
 libmuct_la_CPPFLAGS = $(AM_CPPFLAGS)
-libmuct_la_LIBADD = -L$(UCX_LIBDIR) -luct -lucs -lpthread
+libmuct_la_LIBADD = libmuct_code.la -L$(UCX_LIBDIR) -luct -lucs -lpthread
 
 include ucx_plugin/base/local.mk
 include ucx_plugin/xgmi/local.mk
@@ -12,12 +39,27 @@ if HAVE_VERBS
 include ucx_plugin/rdma/local.mk
 endif
 
-# UCX loads the name that matches its own library's: .so.0, or .so.0.0.0 in wheels.
-muctdir = $(libdir)/ucx-mori
-muct_LTLIBRARIES = libuct_mori.la
-libuct_mori_la_SOURCES = ucx_plugin/muct_module.c
-libuct_mori_la_LIBADD = libmuct.la -L$(UCX_LIBDIR) -luct -lucs
-libuct_mori_la_LDFLAGS = $(AM_LDFLAGS) -module -version-info 0:0:0 -no-undefined \
-	-Wl,-z,nodelete -Wl,--version-script=$(srcdir)/ucx_plugin/muct.map
-libuct_mori_la_DEPENDENCIES = libmuct.la ucx_plugin/muct.map
-EXTRA_DIST += ucx_plugin/muct.map
+# A core is linked without UCX; a reference to it that muct_ucx_symbols.h forgot is told by
+# the linker. To support another minor version: its rows in base/muct_uct_abi.h, its number
+# in contrib/m4/mkv_ucx.m4, and four lines here.
+muct_core_sources = $(libmuct_la_SOURCES) ucx_plugin/muct_core.c ucx_plugin/muct_ucx_symbols.h
+muct_core_cppflags = $(MKV_CPPFLAGS) -include $(srcdir)/ucx_plugin/muct_ucx_symbols.h
+muct_core_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared $(MKV_NO_UNDEFINED) \
+	-Wl,-z,nodelete -Wl,--version-script=$(srcdir)/ucx_plugin/muct_core.map
+muct_core_libs = libmuct_code.la -lpthread -ldl -lm
+
+if HAVE_UCX_CORE_22
+muct_LTLIBRARIES += mori-core-1.22.la
+endif
+mori_core_1_22_la_SOURCES = $(muct_core_sources)
+mori_core_1_22_la_CPPFLAGS = $(muct_core_cppflags) $(UCX_CORE_22_CFLAGS)
+mori_core_1_22_la_LDFLAGS = $(muct_core_ldflags)
+mori_core_1_22_la_LIBADD = $(muct_core_libs)
+
+if HAVE_UCX_CORE_23
+muct_LTLIBRARIES += mori-core-1.23.la
+endif
+mori_core_1_23_la_SOURCES = $(muct_core_sources)
+mori_core_1_23_la_CPPFLAGS = $(muct_core_cppflags) $(UCX_CORE_23_CFLAGS)
+mori_core_1_23_la_LDFLAGS = $(muct_core_ldflags)
+mori_core_1_23_la_LIBADD = $(muct_core_libs)

@@ -2,7 +2,8 @@
 AC_DEFUN([MKV_SUMMARY], [
     check_hint=
     AS_IF([test "x$have_check" = xno], [check_hint=': make check will fail; install Check >= 0.12'])
-    AC_MSG_NOTICE([UCX        $UCX_CFLAGS $UCX_LIBS])
+    AC_MSG_NOTICE([UCX        $ucx_built_against $UCX_CFLAGS $UCX_LIBS])
+    AC_MSG_NOTICE([cores for $ucx_cores])
     AC_MSG_NOTICE([mori_rdma  $have_verbs])
     AC_MSG_NOTICE([HIP headers $have_hip])
     AC_MSG_NOTICE([hipcc      ${HIPCC:-none: no copy kernel for AMD GPUs is built}])

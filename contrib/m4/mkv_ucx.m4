@@ -1,32 +1,80 @@
-# MKV_UCX: UCX >= 1.22 with public headers.
+# MKV_UCX: the UCX that everything is built against, and those that get a core of the
+# module as well. Each needs nothing but installed headers.
+
+# The minor versions of UCX 1.x that ucx_plugin/base/muct_uct_abi.h describes.
+m4_define([MKV_UCX_MINORS], [22, 23])
+m4_define([MKV_UCX_KNOWN], [1.22 or 1.23])
+
+# MKV_UCX_CORE(WHAT, CFLAGS): a core for the UCX whose headers CFLAGS find.
+AC_DEFUN([MKV_UCX_CORE], [
+    save_CPPFLAGS=$CPPFLAGS
+    CPPFLAGS="$CPPFLAGS $2"
+    ucx_headers="#include <uct/api/version.h>"
+    AC_MSG_CHECKING([the version of UCX in $1])
+    AC_COMPUTE_INT([ucx_major], [UCT_VERNO_MAJOR], [$ucx_headers],
+        [AC_MSG_ERROR([$1 has no headers of UCX (include/uct/api/version.h); install libucx-dev >= 1.22 or give --with-ucx=DIR])])
+    AC_COMPUTE_INT([ucx_minor], [UCT_VERNO_MINOR], [$ucx_headers])
+    CPPFLAGS=$save_CPPFLAGS
+    AC_MSG_RESULT([$ucx_major.$ucx_minor])
+    ucx_known=no
+    m4_foreach([minor], [MKV_UCX_MINORS], [
+        AS_IF([test "$ucx_major.$ucx_minor" = 1.]minor, [
+            ucx_known=yes
+            AS_IF([test "x$have_ucx_core_]minor[" = xyes],
+                [AC_MSG_ERROR([two of the UCX given are version 1.]minor[; give one of them])])
+            have_ucx_core_]minor[=yes
+            UCX_CORE_]minor[_CFLAGS="$2"
+        ])
+    ])
+    AS_IF([test $ucx_known = no],
+        [AC_MSG_ERROR([$1 is UCX $ucx_major.$ucx_minor, and this release is for MKV_UCX_KNOWN])])
+    ucx_cores="$ucx_cores $ucx_major.$ucx_minor"
+])
+
 AC_DEFUN([MKV_UCX], [
     AC_ARG_WITH([ucx],
-        [AS_HELP_STRING([--with-ucx=DIR], [prefix of UCX >= 1.22 (default: pkg-config)])],
+        [AS_HELP_STRING([--with-ucx=DIR], [prefix of UCX MKV_UCX_KNOWN (default: pkg-config)])],
         [], [with_ucx=auto])
+    AC_ARG_WITH([ucx-core],
+        [AS_HELP_STRING([--with-ucx-core=DIR@<:@,DIR@:>@],
+            [build the module's core for these UCX too; their headers are enough])],
+        [], [with_ucx_core=no])
     AS_CASE([$with_ucx],
         [no], [AC_MSG_ERROR([UCX is required; --without-ucx makes no sense])],
         [auto|yes], [
             PKG_CHECK_MODULES([UCX], [ucx >= 1.22], [],
                 [AC_MSG_ERROR([no UCX >= 1.22 with headers found: install libucx-dev >= 1.22, give --with-ucx=DIR, or run contrib/test, which makes its own])])
+            UCX_LIBDIR=`$PKG_CONFIG --variable=libdir ucx 2>/dev/null`
+            ucx_where="pkg-config's prefix"
         ],
         [
             # its headers' warnings are not ours to mend
             UCX_CFLAGS="-isystem $with_ucx/include"
+            UCX_LIBDIR=$with_ucx/lib
             UCX_LIBS="-L$with_ucx/lib -lucp -luct -lucs -lucm"
-            AC_SUBST([UCX_CFLAGS])
-            AC_SUBST([UCX_LIBS])
+            ucx_where=$with_ucx
         ])
-    UCX_LIBDIR=`$PKG_CONFIG --variable=libdir ucx 2>/dev/null`
-    AS_CASE([$with_ucx], [auto|yes], [], [UCX_LIBDIR=$with_ucx/lib])
+    AC_SUBST([UCX_CFLAGS])
+    AC_SUBST([UCX_LIBS])
     AC_SUBST([UCX_LIBDIR])
 
-    save_CPPFLAGS=$CPPFLAGS
-    CPPFLAGS="$CPPFLAGS $UCX_CFLAGS"
-    AC_PREPROC_IFELSE([AC_LANG_PROGRAM([[
-        #include <ucp/api/ucp_version.h>
-        #if UCP_API_MAJOR != 1 || UCP_API_MINOR < 22
-        #error too old
-        #endif]])], [],
-        [AC_MSG_ERROR([the UCX headers are missing or older than 1.22; install libucx-dev >= 1.22 or give --with-ucx=DIR])])
-    CPPFLAGS=$save_CPPFLAGS
+    ucx_cores=
+    MKV_UCX_CORE([$ucx_where], [$UCX_CFLAGS])
+    ucx_built_against=$ucx_major.$ucx_minor
+    AS_CASE([$with_ucx_core], [yes], [AC_MSG_ERROR([--with-ucx-core needs a prefix of UCX])])
+    AS_IF([test "x$with_ucx_core" != xno], [
+        for ucx_dir in `echo "$with_ucx_core" | tr ',' ' '`; do
+            MKV_UCX_CORE([$ucx_dir], [-isystem $ucx_dir/include])
+        done
+    ])
+    m4_foreach([minor], [MKV_UCX_MINORS], [
+        AM_CONDITIONAL([HAVE_UCX_CORE_]minor, [test "x$have_ucx_core_]minor[" = xyes])
+        AC_SUBST([UCX_CORE_]minor[_CFLAGS])
+    ])
+
+    # a core's references to UCX are weak; any other that nothing defines is a mistake.
+    # With sanitizers the program brings what they refer to.
+    MKV_NO_UNDEFINED=
+    AS_IF([test "x$enable_sanitize" = xno], [MKV_NO_UNDEFINED=-Wl,-z,defs])
+    AC_SUBST([MKV_NO_UNDEFINED])
 ])

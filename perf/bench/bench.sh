@@ -100,7 +100,7 @@ xgmi_rows() { # NAME ARG...
         echo "| $name | $blocks | $(instructions xgmi post "$blocks" $n)" \
             "| $(instructions xgmi post "$blocks" $n libmorikv)" \
             "| $(instructions xgmi post "$blocks" $n "$ucx")" \
-            "| $(instructions xgmi post "$blocks" $n libuct_mori)" \
+            "| $(instructions xgmi post "$blocks" $n mori-core)" \
             "| $(instructions xgmi post "$blocks" $n libhipcpu)" \
             "| $(instructions xgmi post "$blocks" $n /libc.so)" \
             "| $post | $allocs | $(instructions xgmi plan "$blocks" "$blocks") | $prep" \

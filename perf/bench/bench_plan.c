@@ -55,7 +55,7 @@ static void bench_count_alloc(const void *caller, size_t size)
 
     __atomic_add_fetch(&bench_num_allocs, 1, __ATOMIC_RELAXED);
     if (bench_is_watching && (dladdr(caller, &info) != 0) &&
-        ((strstr(info.dli_fname, "libuct_mori") != NULL) ||
+        ((strstr(info.dli_fname, "mori-core") != NULL) ||
          (strstr(info.dli_fname, "libhipcpu") != NULL))) {
         __atomic_add_fetch(&bench_transport_bytes, size, __ATOMIC_RELAXED);
     }

@@ -24,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 split_cost() { # FILE
     awk 'function object(path) {
              if (path ~ /libibverbs\.so/) return "fake"
-             if (path ~ /libuct_mori\.so/) return "ours"
+             if (path ~ /mori-core/) return "ours"
              return (path ~ /\/bench_rdma/) ? "bench" : "other"
          }
          /^ob=/ { own = object($0); callee = own; next }

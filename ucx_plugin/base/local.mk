@@ -10,6 +10,4 @@ libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_transport.h \
 	ucx_plugin/base/muct_uct_abi.h \
 	ucx_plugin/base/muct_ucx_rocm.c \
-	ucx_plugin/base/muct_ucx_rocm.h \
-	ucx_plugin/base/muct_version.c \
-	ucx_plugin/base/muct_version.h
+	ucx_plugin/base/muct_ucx_rocm.h

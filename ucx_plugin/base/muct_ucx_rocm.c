@@ -115,7 +115,8 @@ static int muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
     Dl_info info;
     char *slash;
 
-    if (!gpu->has_hsa || !dladdr(&ucs_global_opts, &info)) {
+    /* a function: a program linked to UCX may hold a copy of a variable */
+    if (!gpu->has_hsa || !dladdr((void *)(uintptr_t)ucs_log_dispatch, &info)) {
         return 0;
     }
 

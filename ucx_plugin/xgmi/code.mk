@@ -7,14 +7,13 @@ libmuct_code_la_SOURCES = ucx_plugin/xgmi/xgmi_kernel.h \
 	ucx_plugin/xgmi/xgmi_list.h ucx_plugin/xgmi/xgmi_list.c \
 	ucx_plugin/xgmi/xgmi_code.h ucx_plugin/xgmi/xgmi_code.c
 libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
-libmuct_la_LIBADD += libmuct_code.la
 
 # The bundle goes in by .incbin, which no dependency tracking sees; the header that
 # names it is made anew with it.
 if HAVE_HIPCC
 MUCT_XGMI_ARCHS = gfx90a gfx942 gfx950 gfx1100
 libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi
-BUILT_SOURCES += ucx_plugin/xgmi/xgmi_code_file.h
+ucx_plugin/xgmi/libmuct_code_la-xgmi_code.lo: ucx_plugin/xgmi/xgmi_code_file.h
 CLEANFILES += ucx_plugin/xgmi/xgmi_code_file.h ucx_plugin/xgmi/xgmi_kernel.bundle
 
 ucx_plugin/xgmi/xgmi_code_file.h: ucx_plugin/xgmi/xgmi_kernel.bundle

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <ucp/api/ucp_version.h>
 #include <unistd.h>
 
 #define IT_COMPONENT_LINE "Memory domain: mori_xgmi"
@@ -19,7 +20,7 @@
 
 static const char *const it_info[] = {"ucx_info", "-d", NULL};
 
-/* A folder with a copy of the module under one name. */
+/* A folder with a copy of the module, its loader under one name. */
 static void it_install(char *dir, size_t size, const char *name)
 {
     char text[PATH_MAX * 3];
@@ -28,6 +29,9 @@ static void it_install(char *dir, size_t size, const char *name)
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(text, sizeof(text), "cp '%s' '%s/%s'",
              it_build_path(".libs/libuct_mori.so"), dir, name);
+    ck_assert_int_eq(system(text), 0);
+    snprintf(text, sizeof(text), "cp '%s'/mori-core-*.so '%s'", it_build_path(".libs"),
+             dir);
     ck_assert_int_eq(system(text), 0);
 }
 
@@ -161,9 +165,63 @@ START_TEST(unknown_ucx_gives_one_line_and_no_transport)
     it_expect_status(&result, 0);
     ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 0);
     it_expect(&result, "1.99");
-    ck_assert_uint_eq(it_count(&result, "1.99"), 1);
+    ck_assert_uint_eq(it_count(&result, "UCX  WARN"), 1);
     mkv_test_pass("unknown_ucx_gives_one_line_and_no_transport", "UCX 1.99");
     it_result_free(&result);
+}
+END_TEST
+
+/* One warning, which names the UCX, what is there and what to do; the rest works. */
+START_TEST(absent_core_gives_one_line_and_no_transport)
+{
+    char dir[PATH_MAX], text[PATH_MAX + 64];
+    it_result_t result;
+
+    it_install(dir, sizeof(dir), "libuct_mori.so.0");
+    snprintf(text, sizeof(text), "rm '%.4000s'/mori-core-1.%d.so", dir, UCP_API_MINOR);
+    ck_assert_int_eq(system(text), 0);
+    result = it_info_with(dir, "UCX_LOG_LEVEL=warn");
+    it_expect_status(&result, 0);
+    it_expect(&result, "Transport: tcp");
+    ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 0);
+    ck_assert_uint_eq(it_count(&result, "UCX  WARN"), 1);
+    snprintf(text, sizeof(text), "is UCX 1.%d", UCP_API_MINOR);
+    it_expect(&result, text);
+    it_expect(&result, "--with-ucx=DIR");
+    it_expect(&result, "libucs.so");
+    it_result_free(&result);
+
+    result = it_info_with(dir, "UCX_LOG_LEVEL=error");
+    ck_assert_uint_eq(it_count(&result, "WARN"), 0);
+    it_result_free(&result);
+    it_remove(dir);
+    mkv_test_pass("absent_core_gives_one_line_and_no_transport", "UCX 1.%d",
+                  UCP_API_MINOR);
+}
+END_TEST
+
+/* A file that is no core, or a core whose reference UCX does not have. */
+START_TEST(broken_core_gives_one_line_and_no_transport)
+{
+    char dir[PATH_MAX], text[PATH_MAX * 3];
+    it_result_t result;
+
+    it_install(dir, sizeof(dir), "libuct_mori.so.0");
+    snprintf(text, sizeof(text), "cp '%s' '%.4000s/mori-core-1.%d.so'",
+             it_build_path("test/integration/ucp/.libs/core_odd.so"), dir,
+             UCP_API_MINOR);
+    if (_i == 0) {
+        snprintf(text, sizeof(text), "echo text >'%.4000s/mori-core-1.%d.so'", dir,
+                 UCP_API_MINOR);
+    }
+    ck_assert_int_eq(system(text), 0);
+    result = it_info_with(dir, "UCX_LOG_LEVEL=warn");
+    it_expect_status(&result, 0);
+    it_expect(&result, "Transport: tcp");
+    ck_assert_uint_eq(it_count(&result, "UCX  WARN"), 1);
+    it_expect(&result, (_i == 0) ? "file too short" : "ucs_function_of_the_future");
+    it_result_free(&result);
+    it_remove(dir);
 }
 END_TEST
 
@@ -205,6 +263,8 @@ int main(void)
     tcase_add_test(tcase, module_loaded_twice_registers_once);
     tcase_add_test(tcase, module_can_be_switched_off);
     tcase_add_test(tcase, unknown_ucx_gives_one_line_and_no_transport);
+    tcase_add_test(tcase, absent_core_gives_one_line_and_no_transport);
+    tcase_add_loop_test(tcase, broken_core_gives_one_line_and_no_transport, 0, 2);
     tcase_add_test(tcase, missing_hip_library_leaves_ucx_as_it_was);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

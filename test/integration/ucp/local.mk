@@ -9,8 +9,15 @@ test_integration_ucp_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -luc
 # Says that it is a newer UCX; preloaded by it_module.
 check_LTLIBRARIES += test/integration/ucp/libucp_next.la
 test_integration_ucp_libucp_next_la_SOURCES = test/integration/ucp/ucp_next.c
-test_integration_ucp_libucp_next_la_LDFLAGS = \
+test_integration_ucp_libucp_next_la_LDFLAGS = $(it_module_ldflags) -Wl,--no-as-needed
+test_integration_ucp_libucp_next_la_LIBADD = -L$(UCX_LIBDIR) -lucs
+it_module_ldflags = \
 	-module -avoid-version -shared -rpath $(abs_builddir)/test/integration/ucp
+
+# A core that wants what no UCX has.
+check_LTLIBRARIES += test/integration/ucp/core_odd.la
+test_integration_ucp_core_odd_la_SOURCES = test/integration/ucp/core_odd.c
+test_integration_ucp_core_odd_la_LDFLAGS = $(it_module_ldflags)
 
 it_programs = \
 	test/integration/ucp/it_consumer \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a newer libucp would answer, preloaded to see the module refuse it. */
+/* What a newer libucp would answer, preloaded to see the module refuse it. It is
+ * linked to libucs, by which the loader takes it for a part of that UCX. */
 
 __attribute__((visibility("default"))) void ucp_get_version(unsigned *major,
                                                             unsigned *minor,

@@ -2,7 +2,6 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
-#include "base/muct_version.h"
 
 #include <ucs/config/global_opts.h>
 
@@ -37,37 +36,6 @@ static void set_version(int major, int minor)
     memcpy(&set, &symbol, sizeof(set));
     set(major, minor);
 }
-
-START_TEST(module_fits_only_the_ucx_it_was_built_for)
-{
-    static const struct {
-        muct_version_facts_t facts;
-        int built_for;
-        int is_supported;
-        const char *reason;
-    } cases[] = {
-        {{23, 1, 1, 1, 0}, 23, 1, ""},
-        {{22, 1, 1, 0, 0}, 22, 1, ""},
-        {{22, 1, 1, 0, 0}, 23, 0, "UCX 1.22"},
-        {{24, 1, 1, 1, 0}, 23, 0, "UCX 1.24"},
-        {{0, 2, 1, 1, 0}, 23, 0, "UCX 2.0"},
-        {{-1, -1, 1, 1, 0}, 23, 1, ""},
-        {{-1, -1, 1, 0, 0}, 22, 1, ""},
-        {{-1, -1, 1, 0, 0}, 23, 0, "1.22"},
-        {{-1, -1, 0, 0, 0}, 22, 0, "older than 1.22"},
-        {{23, 1, 1, 1, 1}, 23, 0, "statistics"},
-    };
-    char reason[128];
-    size_t i;
-
-    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        ck_assert_int_eq(muct_version_is_supported(&cases[i].facts, cases[i].built_for,
-                                                   reason, sizeof(reason)),
-                         cases[i].is_supported);
-        ck_assert_msg(strstr(reason, cases[i].reason) != NULL, "%zu: %s", i, reason);
-    }
-}
-END_TEST
 
 START_TEST(missing_runtime_is_no_device)
 {
@@ -215,7 +183,6 @@ int main(void)
     int num_failed;
 
     setenv("HIPCPU_DEVICES", "2", 1);
-    tcase_add_test(tcase, module_fits_only_the_ucx_it_was_built_for);
     tcase_add_test(tcase, missing_runtime_is_no_device);
     tcase_add_test(tcase, library_without_the_functions_is_no_device);
     tcase_add_loop_test(tcase, runtime_that_fails_is_no_device, 0, 2);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Registers the transports when the module is loaded, whoever loads it: UCX from
- * UCX_PLUGIN_PATH, a library that names it as a dependency, or LD_PRELOAD. A copy of
- * the module under another name, or a second load, finds the components registered
- * and does nothing. The module is linked with -z nodelete, because UCX keeps pointers
- * to the components for ever.
+ * The core: the transports, compiled for one minor version of UCX. The loader opens it,
+ * binds it to the UCX that asks for modules and calls its one exported function; see
+ * loader/loader_core.h. Another core, opened from another folder for the same UCX,
+ * finds the components registered and does nothing.
  */
 
 #include "config.h"
@@ -13,7 +12,7 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_transport.h"
-#include "base/muct_version.h"
+#include "loader/loader_core.h"
 
 #include <string.h>
 
@@ -33,7 +32,7 @@ static const muct_transport_t *const muct_transports[] = {
     NULL,
 };
 
-static int muct_module_is_registered(const char *name)
+static int muct_core_is_registered(const char *name)
 {
     uct_component_t *component;
 
@@ -47,11 +46,11 @@ static int muct_module_is_registered(const char *name)
     return 0;
 }
 
-static void muct_module_register(const muct_transport_t *transport)
+static void muct_core_register_transport(const muct_transport_t *transport)
 {
     uct_component_t *component = transport->component;
 
-    if (muct_module_is_registered(component->name)) {
+    if (muct_core_is_registered(component->name)) {
         muct_debug("component %s is already registered", component->name);
         return;
     }
@@ -60,7 +59,7 @@ static void muct_module_register(const muct_transport_t *transport)
     uct_tl_register(component, transport->tl);
 }
 
-static int muct_module_has_entry(const char *prefix)
+static int muct_core_has_entry(const char *prefix)
 {
     ucs_config_global_list_entry_t *entry;
 
@@ -74,23 +73,19 @@ static int muct_module_has_entry(const char *prefix)
     return 0;
 }
 
-__attribute__((constructor)) static void muct_module_init(void)
+__attribute__((visibility("default"))) void muct_core_register(const char *core,
+                                                               const char *ucs);
+
+void muct_core_register(const char *core, const char *ucs)
 {
     const muct_transport_t *const *transport;
-    muct_version_facts_t facts;
-    char reason[128];
 
-    muct_version_collect(&facts);
-    if (!muct_version_is_supported(&facts, MUCT_UCX_MINOR, reason, sizeof(reason))) {
-        muct_warn("ucx-mori is not used: %s", reason);
-        return;
-    }
-
-    if (!muct_module_has_entry(muct_gpu_config_entry.prefix)) {
+    muct_info("%s serves %s", core, ucs);
+    if (!muct_core_has_entry(muct_gpu_config_entry.prefix)) {
         ucs_list_add_tail(&ucs_config_global_list, &muct_gpu_config_entry.list);
     }
 
     for (transport = muct_transports; *transport != NULL; ++transport) {
-        muct_module_register(*transport);
+        muct_core_register_transport(*transport);
     }
 }

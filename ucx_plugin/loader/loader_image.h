@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_LOADER_IMAGE_H
+#define MUCT_LOADER_IMAGE_H
+
+/**
+ * @file
+ * The references of a loaded library: which symbols, where, and what the dynamic linker
+ * found for them.
+ */
+
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** A loaded library. Nothing to be freed; ends with the library. */
+typedef struct muct_loader_image {
+    uintptr_t base;
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Rela) * relas[2]; /**< Data, functions */
+    size_t counts[2];            /**< Entries in each */
+} muct_loader_image_t;
+
+/** What a reference is. */
+typedef enum muct_loader_kind {
+    MUCT_LOADER_DATA,   /**< Symbol plus addend; resolved when the library was loaded */
+    MUCT_LOADER_GLOBAL, /**< Symbol; resolved when the library was loaded */
+    MUCT_LOADER_FUNCTION, /**< Symbol; may be resolved with the first call */
+    MUCT_LOADER_UNKNOWN   /**< Another kind */
+} muct_loader_kind_t;
+
+/** One reference of a library. */
+typedef struct muct_loader_ref {
+    const char *name; /**< Symbol; empty when there is none */
+    int is_defined;   /**< By the library itself */
+    muct_loader_kind_t kind;
+    uintptr_t *place; /**< Where it is */
+    uintptr_t addend; /**< 0 unless MUCT_LOADER_DATA */
+} muct_loader_ref_t;
+
+
+/** Look at a loaded library. */
+void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *image);
+
+/** @return Number of references, symbolic and not. */
+size_t muct_loader_image_count(const muct_loader_image_t *image);
+
+/** @return The reference of that index. */
+muct_loader_ref_t muct_loader_image_ref(const muct_loader_image_t *image, size_t index);
+
+/**
+ * What a library sees under a name. That is not always what dlsym(3) finds: a program
+ * linked to the library may hold the library's variable in a copy of its own.
+ *
+ * @return The address its own references to @a name were resolved to; NULL when it has
+ *         none that tells.
+ */
+const void *muct_loader_image_sees(const muct_loader_image_t *image, const char *name);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_LOADER_UCX_H
+#define MUCT_LOADER_UCX_H
+
+/**
+ * @file
+ * The UCX that calls.
+ *
+ * A process may hold several, under any file names: a distribution's, one that a Python
+ * wheel renamed, one linked into another library. Libraries are told apart by what they
+ * define and by the libucs they see, never by their names. Nothing is loaded.
+ */
+
+#include "loader/loader_image.h"
+#include "loader/loader_version.h"
+
+/** One UCX of this process. */
+typedef struct muct_loader_ucx {
+    void *uct;                     /**< Handle; finds libuct's symbols and libucs's */
+    muct_loader_image_t images[2]; /**< References of libuct and of libucs */
+    const void *identity;          /**< The same for all libraries of one UCX alone */
+    char *file;                    /**< File of its libucs; to be freed */
+    muct_loader_facts_t facts;     /**< What it tells about itself */
+} muct_loader_ucx_t;
+
+
+/**
+ * Find the UCX that code belongs to.
+ *
+ * @param [in]  in_ucs  An address in its libucs, such as a return address.
+ * @param [out] ucx     Filled in on success.
+ *
+ * @return 0, or -1 when the address is in no libucs, or no libuct is bound to it.
+ */
+int muct_loader_ucx_find(const void *in_ucs, muct_loader_ucx_t *ucx);
+
+/** @return The address that UCX itself has for one of its symbols, NULL when it has
+ * none. */
+const void *muct_loader_ucx_symbol(const muct_loader_ucx_t *ucx, const char *name);
+
+#endif

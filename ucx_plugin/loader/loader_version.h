@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_LOADER_VERSION_H
+#define MUCT_LOADER_VERSION_H
+
+/**
+ * @file
+ * Which core does a UCX need?
+ */
+
+#include <stddef.h>
+
+/** What a UCX tells about itself. */
+typedef struct muct_loader_facts {
+    int minor;          /**< Minor version its libucp tells, -1 when none is loaded */
+    int major;          /**< Major version its libucp tells, -1 when none is loaded */
+    int has_put_sgl;    /**< libuct exports uct_ep_put_sgl_zcopy: 1.22 or newer */
+    int has_get_sgl;    /**< libuct exports uct_ep_get_sgl_zcopy: 1.23 or newer */
+    int has_statistics; /**< libucs was built with ENABLE_STATS: other layouts */
+} muct_loader_facts_t;
+
+
+/**
+ * Decide.
+ *
+ * @param [in]  facts   What was found.
+ * @param [out] reason  Why no core can serve it, for the log. Always terminated.
+ * @param [in]  size    Bytes in @a reason.
+ *
+ * @return Minor version of UCX 1.x whose core fits, whether it is installed or not;
+ *         -1 when none can.
+ */
+int muct_loader_version_choose(const muct_loader_facts_t *facts, char *reason,
+                               size_t size);
+
+#endif
