@@ -146,8 +146,6 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
 
 static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
 {
-    static const char *const states[] = {"init", "bound",  "active", "sealed",
-                                         "done", "failed", "aborted"};
     mkv_xfer_t *xfer;
     char text[128];
 
@@ -160,8 +158,8 @@ static void mkv_dump_xfers(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
             "pieces, waits for %s%s%s",
             (unsigned long long)xfer->id, xfer->epoch,
             (xfer->mode == MKV_WRITE) ? "WRITE" : "READ",
-            (xfer->role == MKV_SRC) ? "source" : "destination", states[xfer->state],
-            xfer->is_quiet ? ", quiet" : "",
+            (xfer->role == MKV_SRC) ? "source" : "destination",
+            mkv_xfer_state_string(xfer->state), xfer->is_quiet ? ", quiet" : "",
             xfer->is_quarantined ? ", quarantined" : "",
             (unsigned long long)((mkv_ctx_now(ctx) - xfer->open_time) /
                                  MKV_NSEC_PER_MSEC),

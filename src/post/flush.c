@@ -16,8 +16,8 @@ static void mkv_peer_flushed_cb(void *request, ucs_status_t status, void *user_d
     while (!mkv_list_is_empty(&peer->flush_running)) {
         leg = mkv_list_head(&peer->flush_running, mkv_leg_t, flush);
         mkv_list_del(&leg->flush);
-        leg->is_flushing = 0;
-        leg->needs_flush = 0; /* or never: a failed flush is a failed connection */
+        leg->puts =
+            MKV_PUTS_ARRIVED; /* or never: a failed flush is a failed connection */
         if (status != UCS_OK) {
             mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
                           "peer %s, leg %u: flush failed: %s", peer->name, leg->index,

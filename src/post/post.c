@@ -150,7 +150,9 @@ static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
     if (post->num_inflight > 0) {
         post->call_bytes = post->inflight_bytes / post->num_inflight;
     }
-    leg->needs_flush |= (num > 0) && (leg->xfer->mode == MKV_WRITE);
+    if ((num > 0) && (leg->xfer->mode == MKV_WRITE)) {
+        leg->puts = MKV_PUTS_GIVEN;
+    }
     leg->xfer->num_ucp_calls += num;
     MKV_COUNT(leg->peer, ucp_calls, num);
 }

@@ -52,12 +52,13 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
                          "the transfer has ended: %s", xfer->error);
     }
     leg = &xfer->legs[index];
-    if ((plan->map != leg->map) || leg->is_sealed || !leg->is_exposed) {
-        return mkv_error(
-            log, MKV_ERR_INVALID, "post: leg %u %s", index,
-            (plan->map != leg->map)
-                ? "has another map than the plan"
-                : (leg->is_sealed ? "is sealed" : "has no block list of its peer yet"));
+    if ((plan->map != leg->map) || (leg->state != MKV_LEG_BOUND)) {
+        return mkv_error(log, MKV_ERR_INVALID, "post: leg %u %s", index,
+                         (plan->map != leg->map)
+                             ? "has another map than the plan"
+                             : ((leg->state > MKV_LEG_BOUND)
+                                    ? "is sealed"
+                                    : "has no block list of its peer yet"));
     }
     if (leg->map->is_stale) {
         return mkv_error(log, MKV_ERR_STALE,
@@ -130,7 +131,7 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     mkv_post_count(post, leg->posted);
     ++plan->num_posts;
     xfer->posted += post->num_elements;
-    xfer->state = (xfer->state <= MKV_XFER_BOUND) ? MKV_XFER_ACTIVE : xfer->state;
+    (void)mkv_xfer_take(xfer, MKV_XFER_POSTED);
     MKV_COUNT(leg->peer, plan_posts, 1);
     MKV_COUNT(leg->peer, elements_posted, post->num_elements);
     mkv_list_add_tail(&leg->posts, &post->list);

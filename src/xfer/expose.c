@@ -138,8 +138,7 @@ static mkv_status_t mkv_leg_expose(mkv_leg_t *leg, const mkv_units_t *units,
         leg->num_units = 0;
         return status;
     }
-    leg->is_exposed = 1;
-    return MKV_OK;
+    return mkv_leg_take(leg, MKV_LEG_EXPOSE);
 }
 
 static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
@@ -161,7 +160,7 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
                          "the transfer has ended: %s", xfer->error);
     }
     for (i = first; i < last; ++i) {
-        if (xfer->legs[i].is_exposed) {
+        if (xfer->legs[i].state != MKV_LEG_WAITING) {
             return mkv_error(log, MKV_ERR_DUPLICATE, "leg %u is exposed already", i);
         }
         status = mkv_expose_check(&xfer->legs[i], units, num_units);
@@ -282,7 +281,8 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg)
         return;
     }
 
-    leg->is_exposed = 1;
+    (void)mkv_leg_take(leg, MKV_LEG_EXPOSE);
+    (void)mkv_leg_take(leg, MKV_LEG_BIND);
     mkv_leg_send_or_fail(leg, &bind);
     event = mkv_event_add(xfer->ctx, MKV_EV_EXPOSED);
     if (event != NULL) {

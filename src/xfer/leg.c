@@ -47,6 +47,20 @@ mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
     return NULL;
 }
 
+mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event)
+{
+    mkv_leg_state_t before = leg->state;
+    mkv_status_t status = mkv_leg_state_take(&leg->state, event);
+
+    if (status != MKV_OK) {
+        mkv_log_error(leg->xfer->ctx, "transfer %llu, peer %s, leg %u: %s while %s: %s",
+                      (unsigned long long)leg->xfer->id, leg->peer->name, leg->index,
+                      mkv_leg_event_string(event), mkv_leg_state_string(before),
+                      mkv_status_string(status));
+    }
+    return status;
+}
+
 /* ---- Sending --------------------------------------------------------------------- */
 
 mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg)
@@ -123,8 +137,9 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
             leg->map->components[leg->map->pairs[i].component].component;
         msg.units[leg->map->pairs[i].component].num = (uint32_t)leg->posted[i];
     }
-    leg->is_finished = 1;
-    mkv_leg_send_or_fail(leg, &msg);
+    if (mkv_leg_take(leg, MKV_LEG_FIN) == MKV_OK) {
+        mkv_leg_send_or_fail(leg, &msg);
+    }
 }
 
 /* ---- Ending by error ------------------------------------------------------------- */
@@ -132,8 +147,8 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 static int mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
-           !leg->is_flushing &&
-           (!leg->needs_flush || (leg->peer->state == MKV_CONN_GONE));
+           ((leg->puts == MKV_PUTS_ARRIVED) ||
+            ((leg->puts == MKV_PUTS_GIVEN) && (leg->peer->state == MKV_CONN_GONE)));
 }
 
 int mkv_leg_is_quiet(const mkv_leg_t *leg)
@@ -141,8 +156,8 @@ int mkv_leg_is_quiet(const mkv_leg_t *leg)
     if (leg->xfer->is_active) {
         return mkv_leg_is_drained(leg);
     }
-    return !leg->is_exposed || leg->is_finished || leg->is_peer_drained ||
-           mkv_peer_is_harmless(leg->peer);
+    return (leg->units == NULL) || (leg->state == MKV_LEG_FINISHED) ||
+           leg->is_peer_drained || mkv_peer_is_harmless(leg->peer);
 }
 
 void mkv_leg_terminate(mkv_leg_t *leg)
@@ -150,52 +165,61 @@ void mkv_leg_terminate(mkv_leg_t *leg)
     mkv_xfer_t *xfer = leg->xfer;
     mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = xfer->status};
 
-    leg->xfer->ctx->leg_listener->ended(leg);
-    if (leg->is_finished || leg->is_term_sent ||
-        mkv_conn_is_cut_off(leg->peer->state)) {
+    xfer->ctx->leg_listener->ended(leg);
+    if (leg->state >= MKV_LEG_FINISHED) {
+        return;
+    }
+    if (mkv_conn_is_cut_off(leg->peer->state)) {
+        (void)mkv_leg_take(leg, MKV_LEG_CUT);
         return;
     }
     msg.is_drained = mkv_leg_is_drained(leg);
     mkv_text(msg.text, sizeof(msg.text), "%s", xfer->error);
-    leg->is_term_sent = 1;
-    leg->is_told_drained = msg.is_drained != 0;
+    (void)mkv_leg_take(leg, MKV_LEG_TELL);
+    if (msg.is_drained) {
+        (void)mkv_leg_take(leg, MKV_LEG_DRAIN);
+    }
     mkv_leg_send_or_fail(leg, &msg);
+}
+
+/* Completed here is not arrived there */
+static void mkv_leg_want_flush(mkv_leg_t *leg)
+{
+    leg->puts = MKV_PUTS_FLUSHING;
+    mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
 }
 
 static void mkv_leg_step_terminal(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_DRAINED};
 
-    if (leg->needs_flush && !leg->is_flushing && !leg->is_finished &&
-        mkv_list_is_empty(&leg->running) && !mkv_conn_is_cut_off(leg->peer->state)) {
-        leg->is_flushing = 1; /* completed here is not arrived there */
-        mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
+    if (mkv_conn_is_cut_off(leg->peer->state)) {
+        return;
     }
-    if (leg->is_term_sent && !leg->is_told_drained && mkv_leg_is_drained(leg) &&
-        !mkv_conn_is_cut_off(leg->peer->state)) {
-        leg->is_told_drained = 1;
+    if ((leg->puts == MKV_PUTS_GIVEN) && mkv_list_is_empty(&leg->running)) {
+        mkv_leg_want_flush(leg);
+    }
+    if ((leg->state == MKV_LEG_TERM) && mkv_leg_is_drained(leg) &&
+        (mkv_leg_take(leg, MKV_LEG_DRAIN) == MKV_OK)) {
         mkv_leg_send_or_fail(leg, &msg);
     }
 }
 
 void mkv_leg_step(mkv_leg_t *leg)
 {
-    mkv_xfer_t *xfer = leg->xfer;
-
-    if (mkv_xfer_is_terminal(xfer)) {
+    if (mkv_xfer_is_terminal(leg->xfer)) {
         mkv_leg_step_terminal(leg);
         return;
     }
-    if (!xfer->is_active || !leg->is_sealed || leg->is_finished || leg->is_flushing ||
+    if ((leg->state != MKV_LEG_SEALED) || (leg->puts == MKV_PUTS_FLUSHING) ||
         !mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running)) {
         return;
     }
-    if (leg->needs_flush) {
-        leg->is_flushing = 1;
-        mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
-        return;
+    if (leg->puts == MKV_PUTS_GIVEN) {
+        mkv_leg_want_flush(leg);
+    } else if (!mkv_conn_is_cut_off(leg->peer->state)) {
+        mkv_leg_send_fin(leg);
     }
-    mkv_leg_send_fin(leg);
 }
 
 void mkv_leg_cleanup(mkv_leg_t *leg)

@@ -22,6 +22,14 @@ typedef struct mkv_leg_listener {
 mkv_list_t *mkv_leg_bucket(mkv_ctx_t *ctx, uint64_t id);
 mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 
+/**
+ * Give an event to the leg's state.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID or MKV_ERR_PROTOCOL: the state does not know it,
+ * which is logged.
+ */
+mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event);
+
 /** Send in the name of the leg. @return As mkv_message_send(). */
 mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 

@@ -60,6 +60,28 @@ static uint32_t mkv_fin_count(const mkv_msg_t *fin, uint32_t component)
     return 0;
 }
 
+/* 0: it comes at the wrong time, and the transfer has failed */
+static int mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
+{
+    mkv_leg_state_t before = leg->state;
+    mkv_status_t status = mkv_leg_take(leg, event);
+
+    if (status != MKV_OK) {
+        mkv_xfer_fail(leg->xfer, status, "peer %s, leg %u: it sent %s while %s",
+                      leg->peer->name, leg->index, mkv_leg_event_string(event),
+                      mkv_leg_state_string(before));
+    }
+    return status == MKV_OK;
+}
+
+static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
+{
+    leg->remote_nonce = bind->from_nonce;
+    if (!mkv_xfer_is_terminal(leg->xfer) && mkv_leg_take_message(leg, MKV_LEG_BIND)) {
+        mkv_xfer_check_bound(leg->xfer);
+    }
+}
+
 static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
     mkv_xfer_t *xfer = leg->xfer;
@@ -67,7 +89,7 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
 
     leg->is_peer_drained = 1;
     mkv_xfer_dirty(xfer);
-    if (mkv_xfer_is_terminal(xfer) || leg->is_finished) {
+    if (mkv_xfer_is_terminal(xfer)) {
         return;
     }
 
@@ -82,9 +104,10 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
             return;
         }
     }
-    leg->is_finished = 1;
-    leg->bytes = fin->bytes;
-    xfer->bytes += fin->bytes;
+    if (mkv_leg_take_message(leg, MKV_LEG_FIN)) {
+        leg->bytes = fin->bytes;
+        xfer->bytes += fin->bytes;
+    }
 }
 
 /* ---- Receiving ------------------------------------------------------------------- */
@@ -146,9 +169,9 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
 
     leg->remote_nonce = msg->from_nonce;
     leg->is_peer_drained |= msg->is_drained != 0;
-    leg->is_term_sent = 1; /* he knows; DRAINED is all he needs */
+    (void)mkv_leg_take(leg, MKV_LEG_TELL); /* it knows; DRAINED is all it needs */
     mkv_xfer_dirty(leg->xfer);
-    if (leg->is_finished) {
+    if (leg->state == MKV_LEG_FINISHED) {
         mkv_reply_drained(peer, msg);
     } else if (!mkv_xfer_is_terminal(leg->xfer)) {
         mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
@@ -179,22 +202,17 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         return;
     }
 
-    switch (msg->type) {
-    case MKV_MSG_BIND:
-        if (!leg->xfer->is_active && leg->is_exposed) {
-            leg->remote_nonce = msg->from_nonce;
-            mkv_xfer_check_bound(leg->xfer);
-        }
-        break;
-    case MKV_MSG_FIN:
-        if (!leg->xfer->is_active && leg->is_exposed) {
-            mkv_leg_fin_received(leg, msg);
-        }
-        break;
-    default: /* DRAINED */
+    if (msg->type == MKV_MSG_DRAINED) {
         leg->is_peer_drained = 1;
         mkv_xfer_dirty(leg->xfer);
-        break;
+    } else if (leg->xfer->is_active) {
+        mkv_xfer_fail(leg->xfer, MKV_ERR_PROTOCOL,
+                      "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
+                      leg->index, mkv_msg_string(msg->type));
+    } else if (msg->type == MKV_MSG_BIND) {
+        mkv_leg_bind_received(leg, msg);
+    } else {
+        mkv_leg_fin_received(leg, msg);
     }
 }
 

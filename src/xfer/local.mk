@@ -8,6 +8,8 @@ libmorikv_core_la_SOURCES += \
     src/xfer/leg.h \
     src/xfer/leg_receive.c \
     src/xfer/leg_receive.h \
+    src/xfer/state.c \
+    src/xfer/state.h \
     src/xfer/tombstone.c \
     src/xfer/tombstone.h \
     src/xfer/watch.c \

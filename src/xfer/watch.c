@@ -24,7 +24,7 @@ static void mkv_xfers_tell_done(mkv_peer_t *peer)
 
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
-        if (leg->is_finished) {
+        if (leg->state == MKV_LEG_FINISHED) {
             mkv_xfer_step(leg->xfer);
         }
     }
@@ -38,7 +38,7 @@ static void mkv_xfers_peer_ended(mkv_peer_t *peer)
     mkv_early_cleanup(peer);
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
-        if (!leg->is_finished && !mkv_xfer_is_terminal(leg->xfer)) {
+        if ((leg->state != MKV_LEG_FINISHED) && !mkv_xfer_is_terminal(leg->xfer)) {
             mkv_xfer_fail(leg->xfer, peer->status, "peer %s, leg %u: %s", peer->name,
                           leg->index, peer->error);
         }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One side of a transfer.
+ * One side of a transfer; state.c draws its states.
  *
- *   INIT -> BOUND -> ACTIVE -> SEALED -> DONE
- *     any of these -> FAILED | ABORTED
- *
- * Terminal states never change; the first error and its text stay. `quiet` is a
- * property beside the state: set once, after the terminal event, when no leg here or
- * there can touch this side's blocks any more. DONE is quiet. The one deadline that
- * runs belongs to the phase: bind, then xfer or release, then drain.
+ * The first error and its text stay. `quiet` is a property beside the state: set once,
+ * after the terminal event, when no leg here or there can touch this side's blocks any
+ * more. DONE is quiet. The one deadline that runs belongs to the phase: bind, then xfer
+ * or release, then drain.
  */
 
 #include "xfer/leg.h"
@@ -47,6 +44,18 @@ static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
     return event;
 }
 
+mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change)
+{
+    mkv_status_t status = mkv_xfer_state_take(&xfer->state, change);
+
+    if (status != MKV_OK) {
+        mkv_log_error(xfer->ctx, "transfer %llu: %s while %s: %s",
+                      (unsigned long long)xfer->id, mkv_xfer_change_string(change),
+                      mkv_xfer_state_string(xfer->state), mkv_status_string(status));
+    }
+    return status;
+}
+
 void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
 {
     va_list args;
@@ -63,7 +72,8 @@ void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
     vsnprintf(xfer->error + length, sizeof(xfer->error) - (size_t)length, fmt, args);
     va_end(args);
     xfer->status = status;
-    xfer->state = (status == MKV_ERR_ABORTED) ? MKV_XFER_ABORTED : MKV_XFER_FAILED;
+    (void)mkv_xfer_take(xfer,
+                        (status == MKV_ERR_ABORTED) ? MKV_XFER_ABORT : MKV_XFER_FAIL);
     mkv_log_debug(xfer->ctx, "%s (%s)", xfer->error, mkv_status_string(status));
     MKV_COUNT(xfer->legs[0].peer, xfers_failed, 1);
     (void)mkv_xfer_event(xfer,
@@ -84,10 +94,10 @@ void mkv_xfer_check_bound(mkv_xfer_t *xfer)
             return;
         }
     }
-    if (mkv_xfer_is_terminal(xfer)) {
+    if (mkv_xfer_is_terminal(xfer) ||
+        (mkv_xfer_take(xfer, MKV_XFER_ALL_BOUND) != MKV_OK)) {
         return;
     }
-    xfer->state = (xfer->state == MKV_XFER_INIT) ? MKV_XFER_BOUND : xfer->state;
     mkv_xfer_set_deadline(xfer, (!xfer->is_active && (xfer->mode == MKV_READ))
                                     ? MKV_TIMEOUT_RELEASE
                                     : MKV_TIMEOUT_XFER);
@@ -99,12 +109,14 @@ static void mkv_xfer_check_done(mkv_xfer_t *xfer)
     uint32_t i;
 
     for (i = 0; i < xfer->num_legs; ++i) {
-        if (!xfer->legs[i].is_finished) {
+        if (xfer->legs[i].state != MKV_LEG_FINISHED) {
             return;
         }
     }
+    if (mkv_xfer_take(xfer, MKV_XFER_ALL_FINISHED) != MKV_OK) {
+        return;
+    }
 
-    xfer->state = MKV_XFER_DONE;
     xfer->status = MKV_OK;
     MKV_COUNT(xfer->legs[0].peer, xfers_done, 1);
     event = mkv_xfer_event(xfer, MKV_EV_DONE);
@@ -122,6 +134,9 @@ static void mkv_xfer_check_quiet(mkv_xfer_t *xfer)
         if (!mkv_leg_is_quiet(&xfer->legs[i])) {
             return;
         }
+    }
+    if (mkv_xfer_take(xfer, MKV_XFER_QUIET) != MKV_OK) {
+        return;
     }
     xfer->is_quiet = 1;
     xfer->is_quarantined = 0;
@@ -154,13 +169,14 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
                    : (leg->xfer->is_active ? "calls in flight"
                                            : "the peer's word that it is drained");
     }
-    if (leg->is_finished) {
+    if (leg->state == MKV_LEG_FINISHED) {
         return NULL;
     }
     if (leg->remote_nonce == 0) {
         return leg->xfer->is_active
                    ? "its block list"
-                   : (leg->is_exposed ? "the other side to open" : "the expose call");
+                   : ((leg->state == MKV_LEG_EXPOSED) ? "the other side to open"
+                                                      : "the expose call");
     }
     if (!leg->xfer->is_active) {
         return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
@@ -171,7 +187,9 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
     if (!mkv_list_is_empty(&leg->running)) {
         return "calls in flight";
     }
-    return leg->is_flushing ? "the flush" : (leg->is_sealed ? "progress" : "the seal");
+    return (leg->puts == MKV_PUTS_FLUSHING)
+               ? "the flush"
+               : ((leg->state == MKV_LEG_SEALED) ? "progress" : "the seal");
 }
 
 /* Copy as much as there is room for, always terminated. @return The text's end. */

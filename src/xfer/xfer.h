@@ -12,6 +12,7 @@
 #include "base/event.h"
 #include "cache/map.h"
 #include "peer/peer.h"
+#include "xfer/state.h"
 
 typedef struct mkv_leg {
     mkv_list_t hash;  /**< ctx->buckets */
@@ -35,15 +36,9 @@ typedef struct mkv_leg {
     void *meta;
     size_t meta_length;
 
-    unsigned is_exposed : 1; /**< Block list sent (passive) or received (active) */
-    unsigned is_sealed : 1;
-    unsigned is_flushing : 1;
-    unsigned needs_flush : 1; /**< Puts that may not have arrived yet */
-    unsigned is_finished
-        : 1; /**< FIN sent (active) or received and verified (passive) */
-    unsigned is_term_sent : 1;
-    unsigned is_told_drained : 1;
-    unsigned is_peer_drained : 1; /**< The peer cannot touch our memory any more */
+    mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone */
+    mkv_leg_puts_t puts;
+    int is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
 
 enum {
@@ -64,7 +59,7 @@ struct mkv_xfer {
     mkv_mode_t mode;
     mkv_role_t role;
     int is_active;
-    mkv_xfer_state_t state;
+    mkv_xfer_state_t state; /**< Changed by mkv_xfer_take() alone */
     mkv_status_t status;
     char error[256];
     int is_quiet, is_quarantined;
@@ -90,6 +85,13 @@ static inline void mkv_xfer_dirty(mkv_xfer_t *xfer)
 {
     mkv_list_queue(&xfer->ctx->dirty_xfers, &xfer->dirty);
 }
+
+/**
+ * Give an event to the transfer's state.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: the state does not know it, which is logged.
+ */
+mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change);
 
 /** Finish what can be finished, and tell what has happened. */
 void mkv_xfer_step(mkv_xfer_t *xfer);

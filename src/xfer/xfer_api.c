@@ -20,9 +20,9 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
                          "the transfer has ended: %s", xfer->error);
     }
     for (i = first; i < last; ++i) {
-        if (xfer->legs[i].is_sealed || !xfer->legs[i].is_exposed) {
+        if (xfer->legs[i].state != MKV_LEG_BOUND) {
             return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u %s", i,
-                             xfer->legs[i].is_sealed
+                             (xfer->legs[i].state > MKV_LEG_BOUND)
                                  ? "is sealed already"
                                  : "has no block list of its peer yet");
         }
@@ -35,11 +35,11 @@ static void mkv_xfer_update_sealed(mkv_xfer_t *xfer)
     uint32_t i;
 
     for (i = 0; i < xfer->num_legs; ++i) {
-        if (!xfer->legs[i].is_sealed) {
+        if (xfer->legs[i].state < MKV_LEG_SEALED) {
             return;
         }
     }
-    xfer->state = MKV_XFER_SEALED;
+    (void)mkv_xfer_take(xfer, MKV_XFER_ALL_SEALED);
 }
 
 static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
@@ -62,7 +62,7 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
         }
     }
     for (i = first; i < last; ++i) {
-        xfer->legs[i].is_sealed = 1;
+        (void)mkv_leg_take(&xfer->legs[i], MKV_LEG_SEAL);
     }
     mkv_xfer_update_sealed(xfer);
     mkv_xfer_dirty(xfer);

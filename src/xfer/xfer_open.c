@@ -78,6 +78,7 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
         mkv_list_init(lists[i]);
     }
     leg->xfer = xfer;
+    leg->state = MKV_LEG_WAITING;
     leg->index = index;
     leg->map = map;
     leg->peer = mkv_peer_of(map->remote);

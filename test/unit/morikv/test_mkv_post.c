@@ -324,19 +324,19 @@ START_TEST(what_is_waited_for_is_told)
     for (j = 0; j < xfer->num_legs; ++j) {
         xfer->legs[j].xfer = xfer;
         xfer->legs[j].peer = peer;
-        xfer->legs[j].is_finished = 1;
+        xfer->legs[j].state = MKV_LEG_FINISHED;
     }
     mkv_xfer_waiting(xfer, text, sizeof(text));
     ck_assert_str_eq(text, "");
     for (i = 0; i < sizeof(legs) / sizeof(legs[0]); ++i) {
-        xfer->legs[legs[i]].is_finished = 0;
+        xfer->legs[legs[i]].state = MKV_LEG_WAITING;
         for (size = 1; size <= sizeof(text); ++size) {
             mkv_xfer_waiting(xfer, text, size);
             mkv_text(expected, size, "leg %u (peer %s): its block list", legs[i],
                      peer->name);
             ck_assert_str_eq(text, expected);
         }
-        xfer->legs[legs[i]].is_finished = 1;
+        xfer->legs[legs[i]].state = MKV_LEG_FINISHED;
     }
     free(xfer);
     free(peer);

@@ -8,6 +8,7 @@
 #include "test/support/mkv_pair.h"
 
 #include "src/peer/conn.h"
+#include "src/xfer/leg.h"
 
 #include <string.h>
 
@@ -84,6 +85,64 @@ START_TEST(every_event_of_a_connection_has_its_place)
 }
 END_TEST
 
+static mkv_status_t take_xfer(unsigned *state, unsigned event)
+{
+    mkv_xfer_state_t at = (mkv_xfer_state_t)(*state - 1);
+    mkv_status_t status = mkv_xfer_state_take(&at, (mkv_xfer_change_t)event);
+
+    *state = (unsigned)at + 1;
+    return status;
+}
+
+START_TEST(every_event_of_a_transfer_has_its_place)
+{
+    /* bound, posted, sealed, finished, fail, abort, quiet */
+    static const char *const rows[] = {
+        "",        "BA..FX.", /* init */
+        ".ASDFX.",            /* bound */
+        "AAS.FX.",            /* active */
+        "...DFX.",            /* sealed */
+        "D...DDD",            /* done */
+        "F...FFF",            /* failed */
+        "X...XXX",            /* aborted */
+    };
+    static const walk_t walk = {
+        take_xfer, ".IBASDFX", rows, MKV_XFER_NUM_STATES + 1, MKV_XFER_NUM_CHANGES, 0};
+
+    walk_table(&walk);
+}
+END_TEST
+
+static mkv_status_t take_leg(unsigned *state, unsigned event)
+{
+    mkv_leg_state_t at = (mkv_leg_state_t)*state;
+    mkv_status_t status = mkv_leg_state_take(&at, (mkv_leg_event_t)event);
+
+    *state = at;
+    return status;
+}
+
+/* Waiting, Exposed, Bound, Sealed, Finished, Term, Drained, Lost */
+START_TEST(every_event_of_a_leg_has_its_place)
+{
+    /* BIND FIN EXPOSE SEAL TELL DRAIN CUT */
+    static const char *const rows[] = {
+        "",        "..E.T.L", /* waiting */
+        "B...T.L",            /* exposed */
+        ".F.ST.L",            /* bound */
+        ".F..T.L",            /* sealed */
+        "....F.F",            /* finished */
+        "....TDT",            /* term */
+        "....D.D",            /* drained */
+        "....L.L",            /* lost */
+    };
+    static const walk_t walk = {take_leg,           ".WEBSFTDL",        rows,
+                                MKV_LEG_NUM_STATES, MKV_LEG_NUM_EVENTS, 2};
+
+    walk_table(&walk);
+}
+END_TEST
+
 START_TEST(callers_see_three_states)
 {
     ck_assert_int_eq(mkv_conn_public(MKV_CONN_CONNECTING), MKV_PEER_CONNECTING);
@@ -116,13 +175,62 @@ START_TEST(a_message_out_of_place_fails_its_sender)
 }
 END_TEST
 
+/* To the instance that is open, as the peer would send it */
+static void send_to_leg(pair_side_t *side, unsigned from, mkv_leg_t *leg,
+                        mkv_msg_type_t type)
+{
+    mkv_msg_t msg = {.type = type,
+                     .id = leg->xfer->id,
+                     .epoch = leg->xfer->epoch,
+                     .from_nonce = leg->remote_nonce,
+                     .to_nonce = leg->xfer->nonce};
+
+    side->ctx->peer_listener->receive(side->peers[from], &msg, NULL, 0);
+}
+
+START_TEST(a_second_bind_fails_the_transfer)
+{
+    mkv_xfer_t *passive, *active;
+
+    pair_setup();
+    active = pair_bind_write(4, &passive);
+    ck_assert_int_eq(passive->legs[0].state, MKV_LEG_BOUND);
+    send_to_leg(B, 0, &passive->legs[0], MKV_MSG_BIND);
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(
+        strstr(pair_query(passive).error, "it sent BIND while bound"));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_PROTOCOL);
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(a_fin_to_the_active_side_fails_the_transfer)
+{
+    mkv_xfer_t *passive, *active;
+
+    pair_setup();
+    active = pair_bind_write(4, &passive);
+    send_to_leg(A, 1, &active->legs[0], MKV_MSG_FIN);
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_PROTOCOL);
+    pair_run();
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("states");
 
     tcase_add_test(tcase, every_event_of_a_connection_has_its_place);
+    tcase_add_test(tcase, every_event_of_a_transfer_has_its_place);
+    tcase_add_test(tcase, every_event_of_a_leg_has_its_place);
     tcase_add_test(tcase, callers_see_three_states);
     tcase_add_test(tcase, an_unknown_event_is_an_error_and_changes_nothing);
     tcase_add_test(tcase, a_message_out_of_place_fails_its_sender);
+    tcase_add_test(tcase, a_second_bind_fails_the_transfer);
+    tcase_add_test(tcase, a_fin_to_the_active_side_fails_the_transfer);
     return pair_main("mkv_states", tcase);
 }

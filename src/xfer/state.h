@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_STATE_H
+#define MKV_STATE_H
+
+/**
+ * @file
+ * The states of a transfer and of a leg, and the functions that change them. Pure;
+ * state.c draws them.
+ */
+
+#include "morikv.h"
+
+typedef enum mkv_xfer_change {
+    MKV_XFER_ALL_BOUND,    /**< Every leg knows its other side */
+    MKV_XFER_POSTED,       /**< Something was posted on a leg */
+    MKV_XFER_ALL_SEALED,   /**< Nothing more will be posted */
+    MKV_XFER_ALL_FINISHED, /**< Every leg is complete and verified */
+    MKV_XFER_FAIL,
+    MKV_XFER_ABORT,
+    MKV_XFER_QUIET, /**< No leg, here or there, touches this side's blocks any more */
+    MKV_XFER_NUM_CHANGES
+} mkv_xfer_change_t;
+
+#define MKV_XFER_NUM_STATES (MKV_XFER_ABORTED + 1)
+
+/**
+ * Take an event.
+ *
+ * @param [inout] state  Unchanged on an error, and where the event has no effect.
+ *
+ * @return MKV_OK, or MKV_ERR_INVALID: the state does not know the event.
+ */
+mkv_status_t mkv_xfer_state_take(mkv_xfer_state_t *state, mkv_xfer_change_t change);
+
+const char *mkv_xfer_state_string(mkv_xfer_state_t state);
+const char *mkv_xfer_change_string(mkv_xfer_change_t change);
+
+typedef enum mkv_leg_state {
+    MKV_LEG_NONE,     /**< No state: what an unknown event leads to */
+    MKV_LEG_WAITING,  /**< For the block list */
+    MKV_LEG_EXPOSED,  /**< The block list was sent (passive) or has come (active) */
+    MKV_LEG_BOUND,    /**< Both sides know each other */
+    MKV_LEG_SEALED,   /**< Active: nothing more will be posted */
+    MKV_LEG_FINISHED, /**< FIN was sent (active), or has come and is right (passive) */
+    MKV_LEG_TERM,     /**< Failed, and the other side knows */
+    MKV_LEG_DRAINED,  /**< ... and knows that nothing of ours is in flight */
+    MKV_LEG_LOST,     /**< Failed, and there is no connection to say so */
+    MKV_LEG_NUM_STATES
+} mkv_leg_state_t;
+
+typedef enum mkv_leg_event {
+    MKV_LEG_BIND,   /**< BIND was sent or has come */
+    MKV_LEG_FIN,    /**< FIN is sent, or has come */
+    MKV_LEG_EXPOSE, /**< EXPOSE was sent or has come */
+    MKV_LEG_SEAL,   /**< The caller seals */
+    MKV_LEG_TELL,   /**< TERM is sent or has come */
+    MKV_LEG_DRAIN,  /**< The other side is told that nothing of ours is in flight */
+    MKV_LEG_CUT,    /**< The transfer has failed, and the connection is cut */
+    MKV_LEG_NUM_EVENTS
+} mkv_leg_event_t;
+
+/**
+ * Take an event.
+ *
+ * @param [inout] state  Unchanged on an error, and where the event has no effect.
+ *
+ * @return MKV_OK, or an event that the state does not know: MKV_ERR_PROTOCOL for BIND
+ *         and FIN, which the peer sends, MKV_ERR_INVALID for the others.
+ */
+mkv_status_t mkv_leg_state_take(mkv_leg_state_t *state, mkv_leg_event_t event);
+
+const char *mkv_leg_state_string(mkv_leg_state_t state);
+const char *mkv_leg_event_string(mkv_leg_event_t event);
+
+/** What a leg put, and whether it has arrived. */
+typedef enum mkv_leg_puts {
+    MKV_PUTS_ARRIVED, /**< Or there are none */
+    MKV_PUTS_GIVEN,   /**< They may not have arrived yet */
+    MKV_PUTS_FLUSHING /**< A flush that covers them waits or runs */
+} mkv_leg_puts_t;
+
+#endif
