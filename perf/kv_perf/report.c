@@ -63,6 +63,16 @@ static void perf_json_histogram(json_object *row, const char *name,
     json_object_object_add(row, name, object);
 }
 
+static void perf_json_ends(json_object *row, const char *name, const perf_ends_t *ends)
+{
+    json_object *object = json_object_new_object();
+
+    perf_json_u64(object, "flows", ends->num_flows);
+    perf_json_u64(object, "first_end_ns", ends->first_ns);
+    perf_json_u64(object, "last_end_ns", ends->last_ns);
+    json_object_object_add(row, name, object);
+}
+
 static json_object *perf_json_row(const perf_result_t *result)
 {
     json_object *row = json_object_new_object();
@@ -73,9 +83,8 @@ static json_object *perf_json_row(const perf_result_t *result)
     perf_json_u64(row, "wall_ns", result->wall_ns);
     perf_json_real(row, "gb_per_s",
                    perf_ratio((double)result->bytes, (double)result->wall_ns));
-    perf_json_u64(row, "flows", result->num_flows);
-    perf_json_u64(row, "first_end_ns", result->first_end_ns);
-    perf_json_u64(row, "last_end_ns", result->last_end_ns);
+    perf_json_ends(row, "there", &result->there);
+    perf_json_ends(row, "back", &result->back);
     perf_json_u64(row, "descs_before", result->num_descs);
     perf_json_u64(row, "descs_after", result->num_merged);
     perf_json_u64(row, "ucp_calls", result->num_ucp_calls);
@@ -175,6 +184,14 @@ static void perf_report_header(const perf_options_t *options,
         "Descs before", "Descs after");
 }
 
+static void perf_report_ends(const char *way, const perf_ends_t *ends)
+{
+    if (ends->num_flows > 1) {
+        printf("  first of %" PRIu64 "%s ends at %.0f %%", ends->num_flows, way,
+               100 * perf_ratio((double)ends->first_ns, (double)ends->last_ns));
+    }
+}
+
 void perf_report_row(perf_report_t *report, const perf_result_t *result)
 {
     if (report->num_rows == 0) {
@@ -198,11 +215,8 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
            perf_us((double)perf_histogram_permille(&result->tx, 999)),
            perf_ratio((double)result->cpu_ns, (double)result->num_descs),
            result->num_descs, result->num_merged);
-    if (result->num_flows > 1) {
-        printf("  first of %" PRIu64 " ends at %.0f %%", result->num_flows,
-               100 * perf_ratio((double)result->first_end_ns,
-                                (double)result->last_end_ns));
-    }
+    perf_report_ends("", &result->there);
+    perf_report_ends((result->there.num_flows > 0) ? " back" : "", &result->back);
     printf("%s\n", result->is_checked ? "  every byte checked" : "");
     fflush(stdout);
 

@@ -13,6 +13,20 @@ void perf_result_init(perf_result_t *result)
     perf_histogram_init(&result->tx);
 }
 
+void perf_ends_add(perf_ends_t *ends, const perf_ends_t *other)
+{
+    if (other->num_flows == 0) {
+        return;
+    }
+    if ((ends->num_flows == 0) || (other->first_ns < ends->first_ns)) {
+        ends->first_ns = other->first_ns;
+    }
+    if (other->last_ns > ends->last_ns) {
+        ends->last_ns = other->last_ns;
+    }
+    ends->num_flows += other->num_flows;
+}
+
 void perf_result_merge(perf_result_t *result, const perf_result_t *other)
 {
     if (!other->is_active) {
@@ -23,13 +37,8 @@ void perf_result_merge(perf_result_t *result, const perf_result_t *other)
         result->block_size = other->block_size;
     }
 
-    if ((result->num_flows == 0) || (other->first_end_ns < result->first_end_ns)) {
-        result->first_end_ns = other->first_end_ns;
-    }
-    if (other->last_end_ns > result->last_end_ns) {
-        result->last_end_ns = other->last_end_ns;
-    }
-    result->num_flows += other->num_flows;
+    perf_ends_add(&result->there, &other->there);
+    perf_ends_add(&result->back, &other->back);
     result->is_active = 1;
     result->num_requests += other->num_requests;
     result->num_descs += other->num_descs;

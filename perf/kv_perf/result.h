@@ -14,6 +14,14 @@
 #include <stdint.h>
 
 
+/** Flows of one direction of a sweep, from the first post on: apart as far as they were
+ * served unequally. */
+typedef struct perf_ends {
+    uint64_t num_flows;
+    uint64_t first_ns; /**< When the first flow had moved all */
+    uint64_t last_ns;  /**< ... and the last one */
+} perf_ends_t;
+
 typedef struct perf_result {
     uint64_t block_size;    /**< Bytes of one piece */
     uint64_t num_requests;  /**< Measured */
@@ -22,9 +30,8 @@ typedef struct perf_result {
     uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
     uint64_t bytes;         /**< Moved */
     uint64_t wall_ns;       /**< From the first post to the last completion */
-    uint64_t num_flows;     /**< Sweeps: pairs of processes, each way */
-    uint64_t first_end_ns;  /**< From the first post to the end of the first flow */
-    uint64_t last_end_ns;   /**< ... and of the last one */
+    perf_ends_t there;      /**< Sweeps: what the center started */
+    perf_ends_t back;       /**< Sweeps: what the others started */
     uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
@@ -40,6 +47,9 @@ typedef struct perf_result {
 
 /** Make it empty. */
 void perf_result_init(perf_result_t *result);
+
+/** Flows that have ended more. */
+void perf_ends_add(perf_ends_t *ends, const perf_ends_t *other);
 
 /** Add what another process measured in the same row at the same time. */
 void perf_result_merge(perf_result_t *result, const perf_result_t *other);

@@ -278,24 +278,20 @@ void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
     }
 }
 
-/* When the first and the last of my flows had moved all: apart as far as they were
- * served unequally. */
+/* When my flows had moved all. */
 static void perf_sweep_ends(perf_sweep_t *sweep, uint64_t start_ns)
 {
     perf_result_t *result = &sweep->result;
+    perf_ends_t *ends = (sweep->run->rank == 0) ? &result->there : &result->back;
     const perf_flow_t *flow;
     uint64_t ns;
 
     for (flow = sweep->flows; flow < sweep->flows + sweep->num_flows; ++flow) {
-        if (!flow->is_mine) {
-            continue;
+        if (flow->is_mine) {
+            ns = flow->end_ns - start_ns;
+            perf_ends_add(
+                ends, &(perf_ends_t){.num_flows = 1, .first_ns = ns, .last_ns = ns});
         }
-        ns = flow->end_ns - start_ns;
-        result->first_end_ns = ((result->num_flows == 0) || (ns < result->first_end_ns))
-                                   ? ns
-                                   : result->first_end_ns;
-        result->last_end_ns = (ns > result->last_end_ns) ? ns : result->last_end_ns;
-        ++result->num_flows;
     }
 }
 

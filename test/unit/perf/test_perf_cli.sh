@@ -71,6 +71,11 @@ for api in mkv ucp; do
         fail "--scheme pingpong --api $api did not move 600 requests"
 done
 checked 1 --scheme manytoone --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m
+checked 1 --scheme both --num_target_dev 3 --num_iter 2 --warmup_iter 1 --total_buffer_size 1m --json "$work/json"
+grep -qE 'first of 3 ends at [0-9]+ %  first of 3 back ends at [0-9]+ %' "$work/out" ||
+    fail "--scheme both did not tell each way by itself"
+[ "$(tr -d ' \n' <"$work/json" | grep -oE '"(there|back)":\{"flows":3,' | wc -l)" = 2 ] ||
+    fail "--scheme both did not write each way by itself"
 checked 1 --recreate_xfer --num_iter 2 --warmup_iter 10 --pipeline_depth 4 --start_batch_size 8 \
     --total_buffer_size 1m
 checked 1 --randomize_location_mode none --num_iter 2 --warmup_iter 1 --start_batch_size 64 \
