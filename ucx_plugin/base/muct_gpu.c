@@ -22,6 +22,8 @@
 #define MUCT_GPU_RANGE_HANDLE_DMABUF 1
 /* Enum values of hipMemoryType moved, and the IPC flag became 1, in ROCm 6.0. */
 #define MUCT_GPU_VERSION_6_0 60000000
+/* Errors are kept, and event queries may break captures, from ROCm 7.0 on. */
+#define MUCT_GPU_VERSION_7_0 70000000
 #define MUCT_GPU_LIB_NAME "libamdhip64.so"
 #define MUCT_GPU_HSA_NAME "libhsa-runtime64.so.1"
 #define MUCT_GPU_PATH_MAX 1024
@@ -132,11 +134,14 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
 static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
 {
     int is_6 = (version >= MUCT_GPU_VERSION_6_0);
+    int is_7 = (version >= MUCT_GPU_VERSION_7_0);
 
     gpu->version = version;
     gpu->ipc_flags = is_6 ? 1 : 0;
     gpu->mem_type_device = is_6 ? 2 : 1;
     gpu->mem_type_managed = is_6 ? 3 : 4;
+    gpu->may_query_events = !is_7;
+    gpu->keeps_errors = is_7;
 }
 
 ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)

@@ -168,6 +168,8 @@ typedef struct muct_gpu {
     unsigned ipc_flags;   /**< hipIpcMemLazyEnablePeerAccess of this version */
     int mem_type_device;  /**< hipMemoryTypeDevice of this version */
     int mem_type_managed; /**< hipMemoryTypeManaged of this version */
+    int may_query_events; /**< hipEventQuery breaks no graph that others capture */
+    int keeps_errors;     /**< Until asked; then NOT_READY is none */
 } muct_gpu_t;
 
 /** Where the bytes of an address are. */
@@ -292,6 +294,14 @@ int muct_gpu_relax(const muct_gpu_t *gpu);
 void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode);
 
 
+/** Whether a query's result says no more than that it is to be asked again. */
+static inline int muct_gpu_is_not_ready(int error)
+{
+    return (error == MUCT_HIP_NOT_READY) || (error == MUCT_HIP_CAPTURE_UNSUPPORTED) ||
+           (error == MUCT_HIP_CAPTURED_EVENT);
+}
+
+
 /**
  * Let the runtime forget the error that a call has just returned to this thread.
  *
@@ -299,7 +309,8 @@ void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode);
  */
 static inline int muct_gpu_forget(const muct_gpu_t *gpu, int error)
 {
-    if (error != MUCT_HIP_SUCCESS) {
+    if ((error != MUCT_HIP_SUCCESS) &&
+        !((error == MUCT_HIP_NOT_READY) && gpu->keeps_errors)) {
         (void)gpu->get_last_error();
     }
 

@@ -19,6 +19,9 @@
 /* Polls of a flag that does not come, after which the runtime is asked for errors. */
 #define MUCT_XGMI_POLLS_TO_LOOK 65536
 
+/* Launches after which the stream gets a marker. */
+#define MUCT_XGMI_LAUNCHES_TO_MARK 64
+
 /* The smallest part of a run that is worth an engine of its own. */
 #define MUCT_XGMI_MIN_PART (1u << 20)
 
@@ -57,8 +60,7 @@ muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch)
     return &batch->uses[batch->num_uses];
 }
 
-static ucs_status_t muct_xgmi_batch_alloc(muct_xgmi_queue_t *queue,
-                                          muct_xgmi_batch_t *batch)
+ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     size_t count = queue->config->list_size;
     void *entries;
@@ -101,17 +103,8 @@ static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
     return (count == 0) ? queue->config->list_size + 1 : count;
 }
 
-ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
-    ucs_status_t status;
-
-    if (batch->entries == NULL) {
-        status = muct_xgmi_batch_alloc(queue, batch);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
     batch->markers = NULL;
     batch->markers_tail = &batch->markers;
     batch->waits_for = 0;
@@ -129,7 +122,6 @@ ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
     ++queue->stamp;
     muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
     queue->early = batch->entries + muct_xgmi_queue_early_start(queue);
-    return UCS_OK;
 }
 
 void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
@@ -152,9 +144,18 @@ void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
 /* ---- starting ---- */
 
-/* Lets the batch wait for what was put into the stream so far. */
-static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                   unsigned stream)
+/* The stream itself says that it has come here, where a query may break captures. */
+static int muct_xgmi_batch_record_mark(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch, unsigned stream)
+{
+    batch->marks[stream] = ++queue->marks[stream];
+    return queue->gpu->stream_write_value32(
+        queue->streams[stream], (void *)muct_xgmi_queue_mark_at(queue, stream),
+        batch->marks[stream], 0);
+}
+
+static int muct_xgmi_batch_record_event(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch, unsigned stream)
 {
     muct_hip_event_t *event = &batch->events[stream];
     int ret = MUCT_HIP_SUCCESS;
@@ -165,16 +166,43 @@ static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *
     if (ret == MUCT_HIP_SUCCESS) {
         ret = queue->gpu->event_record(*event, queue->streams[stream]);
     }
+    return ret;
+}
+
+/* Lets the batch wait for what was put into the stream so far. */
+static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                   unsigned stream)
+{
+    int by_event = queue->gpu->may_query_events;
+    int ret;
+
+    ret = by_event ? muct_xgmi_batch_record_event(queue, batch, stream)
+                   : muct_xgmi_batch_record_mark(queue, batch, stream);
     if (ret == MUCT_HIP_SUCCESS) {
         batch->waits_for |= MUCT_XGMI_WAITS_FOR(stream);
         return;
     }
 
-    muct_error("hipEventRecord() on device %d failed: %s", queue->device,
+    muct_error("%s() on device %d failed: %s",
+               by_event ? "hipEventRecord" : "hipStreamWriteValue32", queue->device,
                muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
+    muct_xgmi_queue_sync(queue, stream);
+}
+
+/*
+ * Some runtimes keep what each launch needed until the stream gets a marker, and a
+ * queue of launches alone never would. Nobody looks at the event.
+ */
+static void muct_xgmi_batch_clear_launches(muct_xgmi_queue_t *queue)
+{
+    if (++queue->num_unmarked < MUCT_XGMI_LAUNCHES_TO_MARK) {
+        return;
+    }
+
+    queue->num_unmarked = 0;
     (void)muct_gpu_forget(queue->gpu,
-                          queue->gpu->stream_synchronize(queue->streams[stream]));
+                          queue->gpu->event_record(queue->marker, queue->streams[0]));
 }
 
 static void muct_xgmi_batch_call(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
@@ -230,6 +258,7 @@ static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
     if (queue->is_flag_last) {
         batch->sequence = ++queue->sequence;
         batch->has_launch = 1;
+        muct_xgmi_batch_clear_launches(queue);
     } else {
         muct_xgmi_batch_record(queue, batch, 0);
     }
@@ -290,50 +319,76 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
 /* ---- finishing ---- */
 
-/* The flag does not come: has the device failed? */
-static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+/*
+ * A word in host memory does not come: has the device failed? Asked rarely, and so that
+ * no capture is broken.
+ */
+static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                unsigned stream, const volatile uint32_t *word,
+                                uint32_t value)
 {
-    int ret = queue->gpu->stream_query(queue->streams[0]);
-
-    if (ret == MUCT_HIP_NOT_READY) {
-        (void)muct_gpu_forget(queue->gpu, ret);
-        return 0;
-    }
-
-    if ((ret == MUCT_HIP_SUCCESS) &&
-        muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
-        return 1;
-    }
-
-    muct_error("launch %u on device %d ended without its flag: %s", batch->sequence,
-               queue->device, muct_gpu_error_name(queue->gpu, ret));
-    batch->status = UCS_ERR_IO_ERROR;
-    return 1;
-}
-
-static int muct_xgmi_batch_is_launch_over(muct_xgmi_queue_t *queue,
-                                          muct_xgmi_batch_t *batch)
-{
-    if (muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
-        /* flag before data: the device wrote the data first */
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        return 1;
-    }
+    int mode, ret;
 
     if (++queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
         return 0;
     }
 
     queue->num_polls = 0;
-    return muct_xgmi_queue_look(queue, batch);
+    mode = muct_gpu_relax(queue->gpu);
+    ret = queue->gpu->stream_query(queue->streams[stream]);
+    muct_gpu_unrelax(queue->gpu, mode);
+    if (muct_gpu_is_not_ready(ret)) {
+        (void)muct_gpu_forget(queue->gpu, ret);
+        return 0;
+    }
+
+    if ((ret == MUCT_HIP_SUCCESS) && muct_xgmi_flag_reached(*word, value)) {
+        return 1;
+    }
+
+    muct_error("stream %u of device %d ended without writing %u: %s", stream,
+               queue->device, value, muct_gpu_error_name(queue->gpu, ret));
+    batch->status = UCS_ERR_IO_ERROR;
+    return 1;
+}
+
+/* Whether a stream of the batch has come to a word's value. */
+static int muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch, unsigned stream,
+                                       const volatile uint32_t *word, uint32_t value)
+{
+    if (muct_xgmi_flag_reached(*word, value)) {
+        /* word before data: the device wrote the data first */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        return 1;
+    }
+
+    return muct_xgmi_queue_look(queue, batch, stream, word, value);
+}
+
+static int muct_xgmi_batch_is_event_over(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_batch_t *batch, unsigned stream)
+{
+    int ret = queue->gpu->event_query(batch->events[stream]);
+
+    if (muct_gpu_is_not_ready(ret)) {
+        (void)muct_gpu_forget(queue->gpu, ret);
+        return 0;
+    }
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("copies on device %d failed: hipEventQuery() = %s", queue->device,
+                   muct_gpu_error_name(queue->gpu, ret));
+        batch->status = UCS_ERR_IO_ERROR;
+    }
+    return 1;
 }
 
 int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     unsigned i;
-    int ret;
 
-    if (batch->has_launch && !muct_xgmi_batch_is_launch_over(queue, batch)) {
+    if (batch->has_launch &&
+        !muct_xgmi_batch_has_reached(queue, batch, 0, queue->flag, batch->sequence)) {
         return 0;
     }
     batch->has_launch = 0;
@@ -342,16 +397,12 @@ int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
         if (!(batch->waits_for & MUCT_XGMI_WAITS_FOR(i))) {
             continue;
         }
-
-        ret = queue->gpu->event_query(batch->events[i]);
-        if (ret == MUCT_HIP_NOT_READY) {
-            (void)muct_gpu_forget(queue->gpu, ret);
+        if (queue->gpu->may_query_events
+                ? !muct_xgmi_batch_is_event_over(queue, batch, i)
+                : !muct_xgmi_batch_has_reached(queue, batch, i,
+                                               muct_xgmi_queue_mark_at(queue, i),
+                                               batch->marks[i])) {
             return 0;
-        }
-        if (ret != MUCT_HIP_SUCCESS) {
-            muct_error("copies on device %d failed: hipEventQuery() = %s",
-                       queue->device, muct_gpu_error_name(queue->gpu, ret));
-            batch->status = UCS_ERR_IO_ERROR;
         }
         batch->waits_for &= ~MUCT_XGMI_WAITS_FOR(i);
     }

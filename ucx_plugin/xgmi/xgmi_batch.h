@@ -13,7 +13,8 @@
 
 #include "xgmi/xgmi_queue.h"
 
-/* What a started batch waits for: its launch's flag, or events of these streams. */
+/* What a started batch waits for: its launch's flag, or these streams
+ * (events, or marks where asking an event would break captures). */
 #define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
 
 
@@ -39,11 +40,16 @@ struct muct_xgmi_batch {
     uint64_t armed_at_ns; /* first time it was slept for; 0: never */
     ucs_status_t status;
     muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES];
+    uint32_t marks[1 + MUCT_XGMI_MAX_ENGINES]; /* where events are not asked */
 };
 
 
-/** Make the batch the open one; allocates its list the first time. */
-ucs_status_t muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+/** Allocate what the batch needs. @return UCS_OK or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Make the batch, a free one, the open one. */
+void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
 /** Room for one more registration the batch uses; NULL without memory. */

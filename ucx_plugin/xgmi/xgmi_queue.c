@@ -9,6 +9,11 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Before a stream is waited for again that could not be, as another one captures. */
+#define MUCT_XGMI_SYNC_PAUSE_NS 1000000
 
 
 /* A list of so many tiles keeps the device busy for longer than its start takes. */
@@ -83,8 +88,6 @@ void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue)
 
 ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count)
 {
-    ucs_status_t status;
-
     if (queue->open != NULL) {
         if (queue->free == NULL) {
             return UCS_ERR_NO_RESOURCE;
@@ -96,11 +99,7 @@ ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count)
         return UCS_ERR_NO_RESOURCE;
     }
 
-    status = muct_xgmi_batch_open(queue, queue->free);
-    if (status != UCS_OK) {
-        return status;
-    }
-
+    muct_xgmi_batch_open(queue, queue->free);
     return (count <= queue->config->list_size) ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
 }
 
@@ -366,20 +365,31 @@ static ucs_status_t muct_xgmi_queue_create_streams(muct_xgmi_queue_t *queue)
 
 static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
 {
+    const size_t size = (2 + queue->config->num_engines) * MUCT_XGMI_WORDS_PER_LINE *
+                        sizeof(*queue->flag);
     void *flag;
     int ret;
 
-    ret = queue->gpu->host_malloc(&flag, sizeof(*queue->flag),
+    ret = queue->gpu->host_malloc(&flag, size,
                                   MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED |
                                       MUCT_HIP_HOST_COHERENT);
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipHostMalloc(%zu) failed: %s", sizeof(*queue->flag),
+        muct_error("hipHostMalloc(%zu) failed: %s", size,
                    muct_gpu_error_name(queue->gpu, ret));
         return UCS_ERR_NO_MEMORY;
     }
 
+    memset(flag, 0, size);
     queue->flag = flag;
-    *queue->flag = 0;
+    ret = queue->gpu->event_create_with_flags(&queue->marker,
+                                              MUCT_HIP_EVENT_DISABLE_TIMING);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipEventCreateWithFlags() on device %d failed: %s", queue->device,
+                   muct_gpu_error_name(queue->gpu, ret));
+        queue->marker = NULL;
+        return UCS_ERR_NO_DEVICE;
+    }
+
     return UCS_OK;
 }
 
@@ -420,6 +430,7 @@ static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 
 static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)
 {
+    ucs_status_t status;
     unsigned i;
 
     queue->batches = calloc(queue->config->num_lists, sizeof(*queue->batches));
@@ -429,6 +440,10 @@ static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)
     }
 
     for (i = 0; i < queue->config->num_lists; ++i) {
+        status = muct_xgmi_batch_init(queue, &queue->batches[i]);
+        if (status != UCS_OK) {
+            return status;
+        }
         queue->batches[i].next = queue->free;
         queue->free = &queue->batches[i];
     }
@@ -436,16 +451,34 @@ static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)
     return UCS_OK;
 }
 
+void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
+{
+    const struct timespec pause = {.tv_nsec = MUCT_XGMI_SYNC_PAUSE_NS};
+    int mode = muct_gpu_relax(queue->gpu);
+    int ret;
+
+    for (;;) {
+        ret = queue->gpu->stream_synchronize(queue->streams[stream]);
+        (void)muct_gpu_forget(queue->gpu, ret);
+        if (!muct_gpu_is_not_ready(ret)) {
+            break;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    muct_gpu_unrelax(queue->gpu, mode);
+}
+
 static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
 {
     const muct_gpu_t *gpu = queue->gpu;
     unsigned i;
-    int prev;
+    int mode, prev;
 
     if (muct_gpu_push_device(gpu, queue->device, &prev) != UCS_OK) {
         return; /* the device is gone: better a leak */
     }
 
+    mode = muct_gpu_relax(gpu);
     for (i = 0; (queue->batches != NULL) && (i < queue->config->num_lists); ++i) {
         muct_xgmi_batch_cleanup(queue, &queue->batches[i]);
     }
@@ -456,6 +489,9 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
         }
         (void)muct_gpu_forget(gpu, gpu->stream_destroy(queue->streams[i]));
     }
+    if (queue->marker != NULL) {
+        (void)muct_gpu_forget(gpu, gpu->event_destroy(queue->marker));
+    }
     if (queue->module != NULL) {
         (void)muct_gpu_forget(gpu, gpu->module_unload(queue->module));
     }
@@ -465,6 +501,7 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     if (queue->flag != NULL) {
         (void)muct_gpu_forget(gpu, gpu->host_free((void *)queue->flag));
     }
+    muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, queue->device, prev);
     free(queue);
 }
@@ -476,7 +513,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 {
     muct_xgmi_queue_t *queue = calloc(1, sizeof(*queue));
     ucs_status_t status;
-    int prev;
+    int mode, prev;
 
     if (queue == NULL) {
         muct_error("failed to allocate a queue for device %d", device);
@@ -497,6 +534,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
         return status;
     }
 
+    mode = muct_gpu_relax(gpu);
     status = muct_xgmi_queue_create_streams(queue);
     if (status == UCS_OK) {
         status = muct_xgmi_queue_create_flag(queue);
@@ -510,6 +548,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     if ((status == UCS_OK) && config->is_measuring) {
         muct_xgmi_measure(queue);
     }
+    muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, device, prev);
     if (status != UCS_OK) {
         muct_xgmi_queue_free(queue);
@@ -531,8 +570,7 @@ void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status)
     muct_xgmi_queue_start(queue);
     if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
         for (i = 0; i < queue->num_streams; ++i) {
-            (void)muct_gpu_forget(queue->gpu,
-                                  queue->gpu->stream_synchronize(queue->streams[i]));
+            muct_xgmi_queue_sync(queue, i);
         }
         muct_gpu_pop_device(queue->gpu, queue->device, prev);
     }

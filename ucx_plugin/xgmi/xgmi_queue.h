@@ -34,6 +34,9 @@
 /** Long runs a batch can give to the copy engines */
 #define MUCT_XGMI_MAX_RUNS 32
 
+/** 32-bit words of a cache line, so that a device writes one that no other does */
+#define MUCT_XGMI_WORDS_PER_LINE 16
+
 /** Streams for long runs */
 #define MUCT_XGMI_MAX_ENGINES 8
 
@@ -133,7 +136,11 @@ typedef struct muct_xgmi_queue {
     unsigned num_polls;      /**< Since the head was looked at closely */
     int is_notifying;        /**< The end of the head will be told, or was */
     uint32_t sequence;       /**< Of the last launch */
-    volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over */
+    volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over, and
+                                  behind it the marks that the streams have come to */
+    uint32_t marks[1 + MUCT_XGMI_MAX_ENGINES]; /**< The last one given to each stream */
+    muct_hip_event_t marker; /**< Recorded now and then, never asked */
+    unsigned num_unmarked;   /**< Launches since then */
     void *arrivals;          /**< Device memory for the kernel */
     /** The first for launches and calls, the others for long runs */
     muct_hip_stream_t streams[1 + MUCT_XGMI_MAX_ENGINES];
@@ -153,7 +160,7 @@ typedef struct muct_xgmi_mark {
 
 
 /**
- * Create a queue, with all that it will ever allocate but the lists of later batches.
+ * Create a queue, with all that it will ever allocate.
  *
  * @param [in]  gpu      Runtime.
  * @param [in]  map      Mappings; must outlive the queue.
@@ -172,6 +179,18 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 
 /** Wait for all copies, finish their operations with @a status, free the queue. */
 void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
+
+
+/** Wait for a stream, also while others capture graphs; its device is current. */
+void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
+
+
+/** Where a stream says how far it is: a word in a cache line of its own. */
+static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t *queue,
+                                                         unsigned stream)
+{
+    return queue->flag + ((1 + stream) * MUCT_XGMI_WORDS_PER_LINE);
+}
 
 
 /** Slow half of @ref muct_xgmi_queue_reserve. */

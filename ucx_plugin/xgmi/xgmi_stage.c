@@ -20,7 +20,7 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
 {
     muct_xgmi_buffer_t *buffer;
     unsigned i;
-    int ret;
+    int mode, ret;
 
     stage->buffers = calloc(stage->count, sizeof(*stage->buffers));
     if (stage->buffers == NULL) {
@@ -28,8 +28,10 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
         return UCS_ERR_NO_MEMORY;
     }
 
+    mode = muct_gpu_relax(stage->gpu);
     ret = stage->gpu->host_malloc(&stage->memory, stage->size * stage->count,
                                   MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED);
+    muct_gpu_unrelax(stage->gpu, mode);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipHostMalloc(%u buffers of %zu bytes) failed: %s", stage->count,
                    stage->size, muct_gpu_error_name(stage->gpu, ret));
@@ -51,8 +53,12 @@ ucs_status_t muct_xgmi_stage_fill(muct_xgmi_stage_t *stage)
 
 void muct_xgmi_stage_cleanup(muct_xgmi_stage_t *stage)
 {
+    int mode;
+
     if (stage->memory != NULL) {
+        mode = muct_gpu_relax(stage->gpu);
         (void)muct_gpu_forget(stage->gpu, stage->gpu->host_free(stage->memory));
+        muct_gpu_unrelax(stage->gpu, mode);
         free(stage->buffers);
     }
 }

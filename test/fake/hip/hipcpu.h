@@ -49,7 +49,8 @@ typedef enum hipcpu_object {
     HIPCPU_MAPPINGS,    /**< hipIpcOpenMemHandle, counting every open */
     HIPCPU_STREAMS,
     HIPCPU_EVENTS,
-    HIPCPU_MODULES
+    HIPCPU_MODULES,
+    HIPCPU_COMMANDS /**< Kept behind launches (rule commands-kept) */
 } hipcpu_object_t;
 
 

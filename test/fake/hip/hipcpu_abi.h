@@ -39,6 +39,7 @@ enum {
     hipErrorNoBinaryForGpu = 209,
     hipErrorPeerAccessUnsupported = 217,
     hipErrorInvalidHandle = 400,
+    hipErrorIllegalState = 401,
     hipErrorNotFound = 500,
     hipErrorNotReady = 600,
     hipErrorIllegalAddress = 700,
@@ -48,6 +49,8 @@ enum {
     hipErrorHostMemoryNotRegistered = 713,
     hipErrorLaunchFailure = 719,
     hipErrorNotSupported = 801,
+    hipErrorStreamCaptureUnsupported = 900,
+    hipErrorStreamCaptureInvalidated = 901,
     hipErrorUnknown = 999
 };
 
@@ -57,6 +60,12 @@ enum {
     hipMemcpyDeviceToHost = 2,
     hipMemcpyDeviceToDevice = 3,
     hipMemcpyDefault = 4
+};
+
+enum {
+    hipStreamCaptureModeGlobal = 0,
+    hipStreamCaptureModeThreadLocal = 1,
+    hipStreamCaptureModeRelaxed = 2
 };
 
 enum { hipStreamDefault = 0, hipStreamNonBlocking = 1 };
@@ -106,6 +115,7 @@ typedef struct hipcpu_stream *hipStream_t;
 typedef struct hipcpu_event *hipEvent_t;
 typedef struct hipcpu_module *hipModule_t;
 typedef struct hipcpu_function *hipFunction_t;
+typedef struct hipcpu_graph *hipGraph_t;
 typedef void *hipDeviceptr_t;
 typedef void (*hipHostFn_t)(void *arg);
 typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void *arg);
@@ -222,6 +232,10 @@ hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value,
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback,
                                 void *arg, unsigned flags);
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *arg);
+hipError_t hipStreamBeginCapture(hipStream_t stream, int mode);
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
+hipError_t hipThreadExchangeStreamCaptureMode(int *mode);
+hipError_t hipGraphDestroy(hipGraph_t graph);
 hipError_t hipEventCreate(hipEvent_t *event);
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags);
 hipError_t hipEventDestroy(hipEvent_t event);

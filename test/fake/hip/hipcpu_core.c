@@ -24,7 +24,7 @@ typedef struct hipcpu_fault {
 } hipcpu_fault_t;
 
 hipcpu_config_t hipcpu_config;
-atomic_long hipcpu_counts[HIPCPU_MODULES + 1];
+atomic_long hipcpu_counts[HIPCPU_COMMANDS + 1];
 
 static pthread_once_t hipcpu_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t hipcpu_core_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -333,6 +333,7 @@ const char *hipGetErrorName(hipError_t error)
         {hipErrorNoBinaryForGpu, "hipErrorNoBinaryForGpu"},
         {hipErrorPeerAccessUnsupported, "hipErrorPeerAccessUnsupported"},
         {hipErrorInvalidHandle, "hipErrorInvalidHandle"},
+        {hipErrorIllegalState, "hipErrorIllegalState"},
         {hipErrorNotFound, "hipErrorNotFound"},
         {hipErrorNotReady, "hipErrorNotReady"},
         {hipErrorIllegalAddress, "hipErrorIllegalAddress"},
@@ -342,6 +343,8 @@ const char *hipGetErrorName(hipError_t error)
         {hipErrorHostMemoryNotRegistered, "hipErrorHostMemoryNotRegistered"},
         {hipErrorLaunchFailure, "hipErrorLaunchFailure"},
         {hipErrorNotSupported, "hipErrorNotSupported"},
+        {hipErrorStreamCaptureUnsupported, "hipErrorStreamCaptureUnsupported"},
+        {hipErrorStreamCaptureInvalidated, "hipErrorStreamCaptureInvalidated"},
     };
     size_t i;
 

@@ -78,7 +78,7 @@ hipError_t hipcpu_result(hipError_t error);
 /** Keep the memory of a dead handle for a while, so that its use is seen. */
 void hipcpu_quarantine(void *handle);
 
-extern atomic_long hipcpu_counts[HIPCPU_MODULES + 1];
+extern atomic_long hipcpu_counts[HIPCPU_COMMANDS + 1];
 
 
 /* devices */
@@ -238,6 +238,15 @@ void hipcpu_lines_drain(int device);
 
 /** End the process if unfinished work uses a range. */
 void hipcpu_lines_check(const char *function, uintptr_t base, size_t size);
+
+/** The hardware queue that a new stream shares, and submitting to it. */
+unsigned hipcpu_hwq_choose(int device, int priority);
+uint64_t hipcpu_hwq_submit(hipcpu_line_t *line, int priority, unsigned queue,
+                           hipcpu_op_t *op);
+
+/** A line keeps what a launch needed, until it gets a marker. */
+void hipcpu_keep_command(hipcpu_line_t *line);
+void hipcpu_drop_commands(const hipcpu_line_t *line);
 
 /** The line of a stream; checks the handle. */
 hipcpu_line_t *hipcpu_stream_line(hipStream_t stream, const char *function);

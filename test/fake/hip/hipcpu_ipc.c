@@ -329,6 +329,9 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
                       hipcpu_kind_name(range.kind));
     }
 
+    if (hipcpu_rule(HIPCPU_RULE_CLOSE_WAITS)) {
+        hipcpu_lines_drain(hipcpu_device_current());
+    }
     if (range.refs == 1) {
         hipcpu_lines_check("hipIpcCloseMemHandle", range.base, range.size);
     }

@@ -8,7 +8,9 @@
  * that is checked when it is freed.
  */
 
+#include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,18 +63,21 @@ static hipError_t hipcpu_alloc(void **ptr, size_t size, hipcpu_kind_t kind,
 hipError_t hipMalloc(void **ptr, size_t size)
 {
     HIPCPU_ENTER(hipMalloc);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     return hipcpu_result(hipcpu_alloc(ptr, size, HIPCPU_DEVICE, 0));
 }
 
 hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned flags)
 {
     HIPCPU_ENTER(hipExtMallocWithFlags);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     return hipcpu_result(hipcpu_alloc(ptr, size, HIPCPU_DEVICE, flags));
 }
 
 hipError_t hipMallocManaged(void **ptr, size_t size, unsigned flags)
 {
     HIPCPU_ENTER(hipMallocManaged);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     return hipcpu_result(hipcpu_alloc(ptr, size, HIPCPU_MANAGED, flags));
 }
 
@@ -121,6 +126,7 @@ hipError_t hipFree(void *ptr)
     hipcpu_range_t range;
 
     HIPCPU_ENTER(hipFree);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     if (ptr == NULL) {
         return hipSuccess;
     }
@@ -135,7 +141,9 @@ hipError_t hipFree(void *ptr)
         hipcpu_overwrite(&range);
     }
     close(range.fd);
-    hipcpu_used[range.device] -= range.mapped;
+    if (!range.is_exported || !hipcpu_rule(HIPCPU_RULE_EXPORT_LEAKS)) {
+        hipcpu_used[range.device] -= range.mapped;
+    }
     hipcpu_range_retire(&range);
     --hipcpu_counts[HIPCPU_ALLOCATIONS];
     return hipSuccess;
@@ -147,6 +155,7 @@ hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
     void *addr;
 
     HIPCPU_ENTER(hipHostMalloc);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_ALLOC, NULL);
     *ptr = NULL;
     if (size == 0) {
         return hipSuccess;

@@ -272,6 +272,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x,
     op.u.launch.num_blocks = grid_x;
     op.u.launch.is_flag_last = function->module->is_flag_last;
     hipcpu_launch_check(&op.u.launch.args, grid_x, block_x);
+    hipcpu_keep_command(hipcpu_stream_line(stream, "hipModuleLaunchKernel"));
     hipcpu_stream_submit(stream, "hipModuleLaunchKernel", &op);
     return hipSuccess;
 }

@@ -22,6 +22,14 @@ typedef struct hipcpu_rule_entry {
 } hipcpu_rule_entry_t;
 
 static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
+    [HIPCPU_RULE_CAPTURE_ALLOC] = {"capture-alloc", 500, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_CAPTURE_STREAM] = {"capture-stream", 602, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_CAPTURE_EVENT] = {"capture-event", 700, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_CAPTURE_EVENT_ANY] = {"capture-event-any", 700, 702},
+    [HIPCPU_RULE_CLOSE_WAITS] = {"close-waits", 500, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_COMMANDS_KEPT] = {"commands-kept", 602, 603},
+    [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},
+    [HIPCPU_RULE_FEW_QUEUES] = {"few-queues", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_IPC_ADDRESS] = {"ipc-address", 603, 701},
     [HIPCPU_RULE_IPC_SERVER] = {"ipc-server", 603, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},

@@ -14,9 +14,17 @@
 
 /** A rule; the names in HIPCPU_RULES are those of the table in hipcpu_rules.c. */
 typedef enum hipcpu_rule {
-    HIPCPU_RULE_IPC_ADDRESS, /**< A handle names an address of the exporter */
-    HIPCPU_RULE_IPC_SERVER,  /**< Opening asks the exporter's process */
-    HIPCPU_RULE_LATE_CACHES, /**< A flag from inside a kernel passes its bytes */
+    HIPCPU_RULE_CAPTURE_ALLOC,  /**< Calls that allocate fail while a thread captures */
+    HIPCPU_RULE_CAPTURE_STREAM, /**< Stream queries end others' captures */
+    HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
+    HIPCPU_RULE_CAPTURE_EVENT_ANY, /**< Even of threads in the relaxed mode */
+    HIPCPU_RULE_CLOSE_WAITS,       /**< Closing memory waits for the whole device */
+    HIPCPU_RULE_COMMANDS_KEPT,     /**< Commands live until the stream has a marker */
+    HIPCPU_RULE_EXPORT_LEAKS,      /**< An exported allocation is never given back */
+    HIPCPU_RULE_FEW_QUEUES,        /**< Streams share hardware queues */
+    HIPCPU_RULE_IPC_ADDRESS,       /**< A handle names an address of the exporter */
+    HIPCPU_RULE_IPC_SERVER,        /**< Opening asks the exporter's process */
+    HIPCPU_RULE_LATE_CACHES,       /**< A flag from inside a kernel passes its bytes */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;
 

@@ -5,6 +5,7 @@
  * memory is kept for a while with another mark, so that its use is seen.
  */
 
+#include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct hipcpu_stream {
     unsigned flags;
     int priority;
     int device;
+    unsigned queue; /* of the device and priority */
     hipcpu_line_t *line;
 };
 
@@ -64,8 +66,15 @@ uint64_t hipcpu_stream_submit(hipStream_t stream, const char *function, hipcpu_o
 {
     hipcpu_line_t *line = hipcpu_stream_line(stream, function);
 
-    op->device = (stream == NULL) ? hipcpu_device_current() : stream->device;
-    return hipcpu_line_submit(line, op);
+    if (hipcpu_capture_takes(stream)) {
+        return hipcpu_line_last(line);
+    }
+    if (stream == NULL) {
+        op->device = hipcpu_device_current();
+        return hipcpu_line_submit(line, op);
+    }
+    op->device = stream->device;
+    return hipcpu_hwq_submit(line, stream->priority, stream->queue, op);
 }
 
 static hipError_t hipcpu_stream_create(hipStream_t *stream_p, unsigned flags,
@@ -94,6 +103,7 @@ static hipError_t hipcpu_stream_create(hipStream_t *stream_p, unsigned flags,
     stream->mark = HIPCPU_STREAM_ALIVE;
     stream->flags = flags;
     stream->priority = (priority < -1) ? -1 : (priority > 1) ? 1 : priority;
+    stream->queue = hipcpu_hwq_choose(stream->device, stream->priority);
     ++hipcpu_counts[HIPCPU_STREAMS];
     *stream_p = stream;
     return hipSuccess;
@@ -132,6 +142,7 @@ hipError_t hipStreamDestroy(hipStream_t stream)
                       (void *)stream, hipcpu_line_pending(line));
     }
 
+    hipcpu_drop_commands(line);
     stream->mark = HIPCPU_HANDLE_DEAD;
     hipcpu_line_put(line);
     hipcpu_quarantine(stream);
@@ -144,7 +155,9 @@ hipError_t hipStreamQuery(hipStream_t stream)
     hipcpu_line_t *line;
 
     HIPCPU_ENTER(hipStreamQuery);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
     line = hipcpu_stream_line(stream, "hipStreamQuery");
+    hipcpu_drop_commands(line);
     return (hipcpu_line_pending(line) == 0) ? hipSuccess : hipErrorNotReady;
 }
 
@@ -153,7 +166,9 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     hipcpu_line_t *line;
 
     HIPCPU_ENTER(hipStreamSynchronize);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_STREAM, stream);
     line = hipcpu_stream_line(stream, "hipStreamSynchronize");
+    hipcpu_drop_commands(line);
     hipcpu_line_wait(line, hipcpu_line_last(line));
     return hipSuccess;
 }
@@ -267,6 +282,7 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     if ((callback == NULL) || (flags != 0)) {
         return hipcpu_result(hipErrorInvalidValue);
     }
+    hipcpu_drop_commands(hipcpu_stream_line(stream, "hipStreamAddCallback"));
     op.u.call.callback = callback;
     op.u.call.stream = stream;
     op.u.call.arg = arg;
@@ -347,6 +363,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     ++event->refs;
     pthread_mutex_unlock(&hipcpu_events_lock);
     op.u.event = event;
+    hipcpu_drop_commands(line);
     seq = hipcpu_line_submit(line, &op);
 
     pthread_mutex_lock(&hipcpu_events_lock);
@@ -379,6 +396,7 @@ hipError_t hipEventQuery(hipEvent_t event)
     hipcpu_wait_t wait;
 
     HIPCPU_ENTER(hipEventQuery);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_EVENT, NULL);
     hipcpu_event_check(event, "hipEventQuery");
     if (hipcpu_event_position(event, &wait)) {
         hipcpu_line_put(wait.line);

@@ -2,8 +2,10 @@
 noinst_LTLIBRARIES += test/fake/hip/libhipcpu.la
 test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu.h test/fake/hip/hipcpu_abi.h test/fake/hip/hipcpu_impl.h \
+	test/fake/hip/hipcpu_capture.c test/fake/hip/hipcpu_capture.h \
 	test/fake/hip/hipcpu_copy.c test/fake/hip/hipcpu_core.c \
 	test/fake/hip/hipcpu_device.c test/fake/hip/hipcpu_ipc.c \
+	test/fake/hip/hipcpu_hwq.c test/fake/hip/hipcpu_kept.c \
 	test/fake/hip/hipcpu_line.c test/fake/hip/hipcpu_memory.c \
 	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_range.c \
 	test/fake/hip/hipcpu_rules.c test/fake/hip/hipcpu_rules.h \

@@ -6,12 +6,14 @@
 #include "hipcpu_abi.h"
 
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SIZE 8192
@@ -151,6 +153,185 @@ START_TEST(a_stopped_exporter_answers_no_import)
 }
 END_TEST
 
+static void *event_query(void *arg)
+{
+    return (void *)(intptr_t)hipEventQuery(arg);
+}
+
+static void *relaxed_event_query(void *arg)
+{
+    int mode = hipStreamCaptureModeRelaxed;
+
+    ok(hipThreadExchangeStreamCaptureMode(&mode));
+    ck_assert_int_eq(mode, hipStreamCaptureModeGlobal);
+    return event_query(arg);
+}
+
+static void *stream_query(void *arg)
+{
+    (void)arg;
+    return (void *)(intptr_t)hipStreamQuery(arg);
+}
+
+static void *relaxed_stream_query(void *arg)
+{
+    int mode = hipStreamCaptureModeRelaxed;
+
+    ok(hipThreadExchangeStreamCaptureMode(&mode));
+    return stream_query(arg);
+}
+
+static void *allocation(void *arg)
+{
+    void *memory = NULL;
+    hipError_t error = hipMalloc(&memory, SIZE);
+
+    (void)arg;
+    if (error == hipSuccess) {
+        ok(hipFree(memory));
+    }
+    return (void *)(intptr_t)error;
+}
+
+static hipError_t in_thread(void *(*call)(void *), void *arg)
+{
+    pthread_t thread;
+    void *result;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, call, arg), 0);
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    return (hipError_t)(intptr_t)result;
+}
+
+/* What a call of another thread does to a capture, by the releases' rules. */
+START_TEST(a_capture_is_broken_by_what_the_release_says)
+{
+    static const struct {
+        int release[2];
+        void *(*call)(void *);
+        bool is_event;
+        hipError_t call_result, capture_result;
+    } cases[] = {
+        {{6, 1}, stream_query, false, hipSuccess, hipSuccess},
+        {{6, 2}, stream_query, false, 900, 901},
+        {{7, 0}, relaxed_stream_query, false, hipSuccess, hipSuccess},
+        {{6, 4}, event_query, true, hipSuccess, hipSuccess},
+        {{7, 0}, event_query, true, 900, 901},
+        {{7, 0}, relaxed_event_query, true, 900, 901},
+        {{7, 3}, relaxed_event_query, true, hipSuccess, hipSuccess},
+        {{6, 4}, allocation, false, 900, hipSuccess},
+    };
+    hipStream_t captured, other;
+    hipGraph_t graph;
+    hipEvent_t event;
+
+    hipcpu_set_version(cases[_i].release[0], cases[_i].release[1]);
+    hipcpu_set_rule("amd", true);
+    ok(hipStreamCreate(&captured));
+    ok(hipStreamCreate(&other));
+    ok(hipEventCreate(&event));
+    ok(hipStreamBeginCapture(captured, hipStreamCaptureModeGlobal));
+    ck_assert_int_eq(
+        in_thread(cases[_i].call, cases[_i].is_event ? (void *)event : (void *)other),
+        cases[_i].call_result);
+    ck_assert_int_eq(hipStreamEndCapture(captured, &graph), cases[_i].capture_result);
+    ck_assert_int_eq(graph != NULL, cases[_i].capture_result == hipSuccess);
+    if (graph != NULL) {
+        ok(hipGraphDestroy(graph));
+    }
+    ok(hipEventDestroy(event));
+    ok(hipStreamDestroy(captured));
+    ok(hipStreamDestroy(other));
+}
+END_TEST
+
+static void raise_flag(void *arg)
+{
+    atomic_store((atomic_bool *)arg, true);
+}
+
+START_TEST(streams_that_share_a_queue_wait_for_each_other)
+{
+    enum { NUM = 5 }; /* one more than there are queues */
+    hipStream_t streams[NUM];
+    atomic_bool done[NUM] = {false};
+    int i;
+
+    hipcpu_set_rule("few-queues", true);
+    for (i = 0; i < NUM; ++i) {
+        ok(hipStreamCreate(&streams[i]));
+    }
+    hipcpu_hold(streams[0]);
+    for (i = 0; i < NUM; ++i) {
+        ok(hipLaunchHostFunc(streams[i], raise_flag, &done[i]));
+    }
+    for (i = 1; i < NUM - 1; ++i) {
+        ok(hipStreamSynchronize(streams[i]));
+    }
+    ck_assert(!done[NUM - 1]);
+    hipcpu_release(streams[0]);
+    ok(hipStreamSynchronize(streams[NUM - 1]));
+    ck_assert(done[0] && done[NUM - 1]);
+    for (i = 0; i < NUM; ++i) {
+        ok(hipStreamDestroy(streams[i]));
+    }
+}
+END_TEST
+
+static void *close_import(void *arg)
+{
+    return (void *)(intptr_t)hipIpcCloseMemHandle(arg);
+}
+
+START_TEST(closing_memory_waits_for_the_device)
+{
+    hipIpcMemHandle_t handle;
+    exporter_t exporter;
+    hipStream_t stream;
+    atomic_bool done = false;
+    pthread_t thread;
+    void *memory, *result;
+
+    hipcpu_set_rule("close-waits", true);
+    exporter_start(&exporter);
+    handle = exporter_alloc(&exporter, 'a');
+    ok(hipIpcOpenMemHandle(&memory, handle, 1));
+    ok(hipStreamCreate(&stream));
+    hipcpu_hold(stream);
+    ok(hipLaunchHostFunc(stream, raise_flag, &done));
+    ck_assert_int_eq(pthread_create(&thread, NULL, close_import, memory), 0);
+    while (hipcpu_calls("hipIpcCloseMemHandle") == 0) {
+        sched_yield();
+    }
+    ck_assert(hipcpu_is_mapped(memory));
+    hipcpu_release(stream);
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    ck_assert(done && !hipcpu_is_mapped(memory));
+    ok(hipStreamDestroy(stream));
+    exporter_end(&exporter);
+}
+END_TEST
+
+START_TEST(exported_memory_is_never_given_back)
+{
+    hipIpcMemHandle_t handle;
+    size_t before, after, total;
+    void *memory;
+
+    hipcpu_set_rule("export-leaks", true);
+    ok(hipMemGetInfo(&before, &total));
+    ok(hipMalloc(&memory, SIZE));
+    ok(hipFree(memory));
+    ok(hipMemGetInfo(&after, &total));
+    ck_assert_uint_eq(before, after);
+    ok(hipMalloc(&memory, SIZE));
+    ok(hipIpcGetMemHandle(&handle, memory));
+    ok(hipFree(memory));
+    ok(hipMemGetInfo(&after, &total));
+    ck_assert_uint_eq(before, after + SIZE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hipcpu_rules");
@@ -162,6 +343,10 @@ int main(void)
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);
+    tcase_add_loop_test(tcase, a_capture_is_broken_by_what_the_release_says, 0, 8);
+    tcase_add_test(tcase, streams_that_share_a_queue_wait_for_each_other);
+    tcase_add_test(tcase, closing_memory_waits_for_the_device);
+    tcase_add_test(tcase, exported_memory_is_never_given_back);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -389,6 +389,138 @@ START_TEST(launch_without_write_back_ends_by_an_event)
 }
 END_TEST
 
+typedef struct capture {
+    int (*stream_create)(void **);
+    int (*begin)(void *, int);
+    int (*end)(void *, void **);
+    pthread_barrier_t barrier;
+    int result;
+} capture_t;
+
+/* What torch.cuda.graph() does: a capture in the global mode, in a thread. */
+static void *capture_main(void *arg)
+{
+    capture_t *capture = arg;
+    void *stream, *graph;
+
+    ck_assert_int_eq(capture->stream_create(&stream), 0);
+    ck_assert_int_eq(capture->begin(stream, 0), 0);
+    pthread_barrier_wait(&capture->barrier);
+    pthread_barrier_wait(&capture->barrier);
+    capture->result = capture->end(stream, &graph);
+    return NULL;
+}
+
+static void capture_start(capture_t *capture, pthread_t *thread)
+{
+    static const char *const names[] = {"hipStreamCreate", "hipStreamBeginCapture",
+                                        "hipStreamEndCapture"};
+    void *symbols[3];
+    int i;
+
+    for (i = 0; i < 3; ++i) {
+        symbols[i] = control(names[i]);
+        ck_assert_ptr_nonnull(symbols[i]);
+    }
+    memcpy(&capture->stream_create, &symbols[0], sizeof(symbols[0]));
+    memcpy(&capture->begin, &symbols[1], sizeof(symbols[1]));
+    memcpy(&capture->end, &symbols[2], sizeof(symbols[2]));
+    ck_assert_int_eq(pthread_barrier_init(&capture->barrier, NULL, 2), 0);
+    ck_assert_int_eq(pthread_create(thread, NULL, capture_main, capture), 0);
+    pthread_barrier_wait(&capture->barrier);
+}
+
+/* Calls, a launch and long runs, by a queue that is made meanwhile; all are waited for
+ * so long that the runtime is asked, too. */
+START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
+{
+    static const char *const releases[] = {"5.7", "6.1", "6.2", "6.4", "7.0", "7.3"};
+    muct_xgmi_queue_t *first;
+    capture_t capture;
+    pthread_t thread;
+    unsigned i;
+
+    setenv("HIPCPU_VERSION", releases[_i / 2], 1);
+    setenv("HIPCPU_RULES", "amd,-few-queues", 1);
+    setup();
+    capture_start(&capture, &thread);
+    first = queue;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
+                     UCS_OK);
+    call_hold("hipcpu_hold");
+    if (_i % 2 == 0) { /* calls are the head, or the launch is */
+        ck_assert_int_eq(put(0, 100), UCS_OK);
+        muct_xgmi_queue_start(queue);
+    }
+    ck_assert_int_eq(put(MIN_RUN, MIN_RUN), UCS_OK);
+    for (i = 0; i < 11 + (unsigned)(_i % 2); ++i) {
+        ck_assert_int_eq(put((4 * MIN_RUN) + (i * 1000), 500), UCS_OK);
+    }
+    muct_xgmi_queue_start(queue);
+    for (i = 0; i < 200000; ++i) {
+        ck_assert_uint_eq(muct_xgmi_queue_poll(queue), 0);
+    }
+    call_hold("hipcpu_release");
+    finish(13);
+    ck_assert_int_eq(last_status, UCS_OK);
+    ck_assert_mem_eq(remote + MIN_RUN, local + MIN_RUN, MIN_RUN);
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = first;
+    pthread_barrier_wait(&capture.barrier);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(capture.result, 0);
+    teardown();
+}
+END_TEST
+
+/* ROCm 7 keeps an error until the application asks for it. */
+START_TEST(pending_error_stays_the_applications_own)
+{
+    int (*peek)(void);
+    void *symbol;
+    unsigned i;
+
+    setenv("HIPCPU_VERSION", "7.0", 1);
+    setup();
+    symbol = control("hipPeekAtLastError");
+    memcpy(&peek, &symbol, sizeof(peek));
+    ck_assert_int_eq(gpu->memcpy_async(local, local, 8, 77, NULL), 21);
+    call_hold("hipcpu_hold");
+    ck_assert_int_eq(put(0, 100), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    for (i = 0; i < 200000; ++i) {
+        ck_assert_uint_eq(muct_xgmi_queue_poll(queue), 0);
+    }
+    call_hold("hipcpu_release");
+    finish(1);
+    ck_assert_int_eq(peek(), 21);
+    teardown();
+}
+END_TEST
+
+/* Of ROCm 6.2 and 6.3, what a launch needed stays until the stream gets a marker. */
+START_TEST(launches_leave_no_more_than_a_bounded_rest)
+{
+    size_t (*live)(int);
+    void *symbol;
+    unsigned i, k;
+
+    setenv("HIPCPU_VERSION", "6.3", 1);
+    setenv("HIPCPU_RULES", "amd", 1);
+    setup();
+    symbol = control("hipcpu_live");
+    memcpy(&live, &symbol, sizeof(live));
+    for (i = 1; i <= 500; ++i) {
+        for (k = 0; k < 4; ++k) {
+            ck_assert_int_eq(put(k * 1000, 500), UCS_OK);
+        }
+        finish(4 * i);
+        ck_assert_uint_le(live(6 /* HIPCPU_COMMANDS */), 64);
+    }
+    teardown();
+}
+END_TEST
+
 START_TEST(posting_starts_an_idle_device_early)
 {
     muct_xgmi_queue_t *gathering = queue;
@@ -661,6 +793,14 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_checked_fixture(tcase, setup_inline, teardown);
     tcase_add_test(tcase, posts_beside_anothers_progress_are_gathered);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("releases");
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_loop_test(
+        tcase, capture_of_another_thread_and_copies_leave_each_other_alone, 0, 12);
+    tcase_add_test(tcase, pending_error_stays_the_applications_own);
+    tcase_add_test(tcase, launches_leave_no_more_than_a_bounded_rest);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * hipcpu_captures_lock guards the captures, which are few. A thread's mode is its own:
+ * the default, global, lets the captures of all threads forbid its calls.
+ */
+
+#include "hipcpu_capture.h"
+
+#include "hipcpu_impl.h"
+
+#include <stdlib.h>
+
+struct hipcpu_graph {
+    int is_valid;
+};
+
+typedef struct hipcpu_capture {
+    hipStream_t stream;
+    int mode;
+    bool is_broken;
+    pthread_t thread;
+    struct hipcpu_capture *next;
+} hipcpu_capture_t;
+
+static pthread_mutex_t hipcpu_captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static hipcpu_capture_t *hipcpu_captures;
+static _Thread_local int hipcpu_capture_mode = hipStreamCaptureModeGlobal;
+
+
+/* Locked; the link that leads to a stream's capture, or to the end. */
+static hipcpu_capture_t **hipcpu_capture_link(hipStream_t stream)
+{
+    hipcpu_capture_t **link = &hipcpu_captures;
+
+    while ((*link != NULL) && ((*link)->stream != stream)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+bool hipcpu_capture_takes(hipStream_t stream)
+{
+    bool is_capturing;
+
+    if (stream == NULL) {
+        return false;
+    }
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    is_capturing = (*hipcpu_capture_link(stream) != NULL);
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    return is_capturing;
+}
+
+/*
+ * Does a capture forbid a call of this thread? One of global mode forbids everybody's,
+ * but for allocations of threads that have another mode.
+ */
+static bool hipcpu_capture_forbids(const hipcpu_capture_t *capture, hipcpu_rule_t rule,
+                                   hipStream_t stream)
+{
+    bool is_own = pthread_equal(capture->thread, pthread_self());
+    bool is_asked = (stream != NULL) && (capture->stream == stream);
+
+    if (hipcpu_capture_mode == hipStreamCaptureModeRelaxed) {
+        return is_asked || ((rule == HIPCPU_RULE_CAPTURE_EVENT) &&
+                            hipcpu_rule(HIPCPU_RULE_CAPTURE_EVENT_ANY));
+    }
+    if ((rule == HIPCPU_RULE_CAPTURE_ALLOC) &&
+        (hipcpu_capture_mode == hipStreamCaptureModeThreadLocal)) {
+        return is_own;
+    }
+    return is_asked || (capture->mode == hipStreamCaptureModeGlobal) ||
+           (is_own && (capture->mode == hipStreamCaptureModeThreadLocal));
+}
+
+hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream)
+{
+    hipcpu_capture_t *capture;
+    bool is_forbidden = false;
+
+    if (!hipcpu_rule(rule)) {
+        return hipSuccess;
+    }
+
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    for (capture = hipcpu_captures; capture != NULL; capture = capture->next) {
+        if (hipcpu_capture_forbids(capture, rule, stream)) {
+            is_forbidden = true;
+            capture->is_broken |= (rule != HIPCPU_RULE_CAPTURE_ALLOC);
+        }
+    }
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    return is_forbidden ? hipcpu_result(hipErrorStreamCaptureUnsupported) : hipSuccess;
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(int *mode)
+{
+    int old = hipcpu_capture_mode;
+
+    HIPCPU_ENTER(hipThreadExchangeStreamCaptureMode);
+    if ((mode == NULL) || (*mode < hipStreamCaptureModeGlobal) ||
+        (*mode > hipStreamCaptureModeRelaxed)) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
+    hipcpu_capture_mode = *mode;
+    *mode = old;
+    return hipSuccess;
+}
+
+hipError_t hipStreamBeginCapture(hipStream_t stream, int mode)
+{
+    hipcpu_capture_t *capture;
+
+    HIPCPU_ENTER(hipStreamBeginCapture);
+    if ((stream == NULL) || hipcpu_capture_takes(stream)) {
+        return hipcpu_result(hipErrorStreamCaptureUnsupported);
+    }
+    (void)hipcpu_stream_line(stream, "hipStreamBeginCapture");
+    capture = calloc(1, sizeof(*capture));
+    if (capture == NULL) {
+        return hipcpu_result(hipErrorOutOfMemory);
+    }
+
+    capture->stream = stream;
+    capture->mode = mode;
+    capture->thread = pthread_self();
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    capture->next = hipcpu_captures;
+    hipcpu_captures = capture;
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    return hipSuccess;
+}
+
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
+{
+    hipcpu_capture_t **link, *capture;
+    bool is_broken;
+
+    HIPCPU_ENTER(hipStreamEndCapture);
+    *graph = NULL;
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    link = hipcpu_capture_link(stream);
+    capture = *link;
+    if (capture != NULL) {
+        *link = capture->next;
+    }
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    if (capture == NULL) {
+        return hipcpu_result(hipErrorIllegalState);
+    }
+
+    is_broken = capture->is_broken;
+    free(capture);
+    if (is_broken) {
+        return hipcpu_result(hipErrorStreamCaptureInvalidated);
+    }
+    *graph = calloc(1, sizeof(**graph));
+    return hipcpu_result((*graph == NULL) ? hipErrorOutOfMemory : hipSuccess);
+}
+
+hipError_t hipGraphDestroy(hipGraph_t graph)
+{
+    HIPCPU_ENTER(hipGraphDestroy);
+    if (graph == NULL) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
+    free(graph);
+    return hipSuccess;
+}

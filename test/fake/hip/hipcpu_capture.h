@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef HIPCPU_CAPTURE_H
+#define HIPCPU_CAPTURE_H
+
+/**
+ * @file
+ * Graphs that streams capture, and what other calls do to them.
+ *
+ * A capture here records nothing; it is kept to know whom it disturbs and who
+ * disturbs it.
+ */
+
+#include "hipcpu_abi.h"
+#include "hipcpu_rules.h"
+
+#include <stdbool.h>
+
+/** Whether work for a stream becomes a part of a graph. */
+bool hipcpu_capture_takes(hipStream_t stream);
+
+/**
+ * May this thread make a call of this kind while others capture?
+ *
+ * @param [in] rule    Kind of the call: one of HIPCPU_RULE_CAPTURE_*.
+ * @param [in] stream  Stream that is asked, or NULL.
+ *
+ * @return hipSuccess, or hipErrorStreamCaptureUnsupported. Where the call is about a
+ *         stream or an event, all captures that forbid it are then invalid.
+ */
+hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
+
+/* Behind HIPCPU_ENTER, as that one. */
+#define HIPCPU_CAPTURE(_rule, _stream)                                                 \
+    do {                                                                               \
+        hipError_t captured_ = hipcpu_capture_check(_rule, _stream);                   \
+        if (captured_ != hipSuccess) {                                                 \
+            return captured_;                                                          \
+        }                                                                              \
+    } while (0)
+
+#endif

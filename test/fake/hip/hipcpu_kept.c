@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a launch leaves in a queue without a marker behind it: its command and the copy
+ * of its arguments, as much memory as AMD's runtime needs for them.
+ */
+
+#include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HIPCPU_COMMAND_SIZE 2048
+
+typedef struct hipcpu_command {
+    const hipcpu_line_t *line;
+    struct hipcpu_command *next;
+    char rest[HIPCPU_COMMAND_SIZE];
+} hipcpu_command_t;
+
+static pthread_mutex_t hipcpu_kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static hipcpu_command_t *hipcpu_kept;
+
+
+void hipcpu_keep_command(hipcpu_line_t *line)
+{
+    hipcpu_command_t *command;
+
+    if (!hipcpu_rule(HIPCPU_RULE_COMMANDS_KEPT)) {
+        return;
+    }
+    command = malloc(sizeof(*command));
+    if (command == NULL) {
+        hipcpu_misuse("no memory for a command");
+    }
+    memset(command->rest, 0, sizeof(command->rest));
+    command->line = line;
+    pthread_mutex_lock(&hipcpu_kept_lock);
+    command->next = hipcpu_kept;
+    hipcpu_kept = command;
+    pthread_mutex_unlock(&hipcpu_kept_lock);
+    ++hipcpu_counts[HIPCPU_COMMANDS];
+}
+
+void hipcpu_drop_commands(const hipcpu_line_t *line)
+{
+    hipcpu_command_t **link, *command;
+
+    if (hipcpu_counts[HIPCPU_COMMANDS] == 0) {
+        return;
+    }
+    pthread_mutex_lock(&hipcpu_kept_lock);
+    link = &hipcpu_kept;
+    while ((command = *link) != NULL) {
+        if (command->line == line) {
+            *link = command->next;
+            free(command);
+            --hipcpu_counts[HIPCPU_COMMANDS];
+        } else {
+            link = &command->next;
+        }
+    }
+    pthread_mutex_unlock(&hipcpu_kept_lock);
+}
