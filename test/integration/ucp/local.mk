@@ -63,3 +63,13 @@ test_integration_ucp_it_rdma_SOURCES = test/integration/ucp/it_rdma.c $(it_run_s
 test_integration_ucp_it_rdma_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_rdma_LDADD = $(it_libs)
 endif
+
+# Every API of UCP on memory of every type, where mori_copy packs and stages.
+check_PROGRAMS += test/integration/ucp/ucp_copy test/integration/ucp/it_copy
+TESTS += test/integration/ucp/it_copy
+test_integration_ucp_ucp_copy_SOURCES = test/integration/ucp/ucp_copy.c
+test_integration_ucp_ucp_copy_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_integration_ucp_ucp_copy_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
+test_integration_ucp_it_copy_SOURCES = test/integration/ucp/it_copy.c $(it_run_sources)
+test_integration_ucp_it_copy_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_copy_LDADD = $(it_libs)

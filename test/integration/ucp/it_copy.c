@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * GPU memory in a UCX without ROCm: every API, every pair of memory types, over lanes
+ * that do not reach GPU memory themselves. The processor may not touch device memory.
+ */
+
+#include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IT_MESSAGES "tag", "am", "stream", "put", "get"
+#define IT_RECOMMENDED "UCX_TLS=mori_xgmi,mori_copy,mori_rdma,tcp"
+
+static it_result_t it_copy(const char *const *env, const char *max_length,
+                           const char *mode, const char *const *apis)
+{
+    const char *argv[16] = {it_build_path("test/integration/ucp/ucp_copy"), max_length,
+                            mode};
+    it_result_t result;
+    size_t i;
+
+    for (i = 0; apis[i] != NULL; ++i) {
+        argv[3 + i] = apis[i];
+    }
+    result = it_run(argv, env);
+    return result;
+}
+
+static void it_expect_all(const char *name, const char *const *env,
+                          const char *max_length, const char *mode)
+{
+    /* UCX has no atomic operation over tcp in peer-failure mode, on whatever memory */
+    static const char *const all[] = {IT_MESSAGES, "atomic", NULL};
+    static const char *const messages[] = {IT_MESSAGES, NULL};
+    const char *const *apis = (strcmp(mode, "none") == 0) ? all : messages;
+    it_result_t result = it_copy(env, max_length, mode, apis);
+    char text[64];
+    size_t i;
+
+    it_expect_status(&result, 0);
+    for (i = 0; apis[i] != NULL; ++i) {
+        snprintf(text, sizeof(text), "%s: ", apis[i]);
+        it_expect(&result, text);
+    }
+    it_expect(&result, "done");
+    it_expect_no(&result, "ERROR");
+    mkv_test_pass(name, "%s %s, up to %s bytes, %s mode", env[0], env[1], max_length,
+                  mode);
+    it_result_free(&result);
+}
+
+START_TEST(every_api_moves_every_memory_over_tcp)
+{
+    static const char *const env[] = {"UCX_TLS=mori_copy,tcp", "HIPCPU_GUARD=1", NULL};
+
+    it_expect_all("every_api_moves_every_memory_over_tcp", env, "67108864", "none");
+}
+END_TEST
+
+START_TEST(every_api_works_in_peer_failure_mode)
+{
+    static const char *const env[] = {IT_RECOMMENDED, "HIPCPU_GUARD=1", NULL};
+
+    it_expect_all("every_api_works_in_peer_failure_mode", env, "3145728", "peer");
+}
+END_TEST
+
+/* What a user has who sets nothing but the path of the module. */
+START_TEST(every_api_works_with_nothing_set)
+{
+    static const char *const env[] = {"UCX_TLS", "HIPCPU_GUARD=1", NULL};
+
+    it_expect_all("every_api_works_with_nothing_set", env, "3145728",
+                  (_i == 0) ? "none" : "peer");
+}
+END_TEST
+
+/* The control: what is missing without it. */
+START_TEST(nothing_moves_without_it)
+{
+    static const char *const apis[][2] = {{"tag"}, {"am"}, {"stream"}, {"put"}};
+    static const char *const env[] = {"UCX_TLS=mori_xgmi,tcp", "MKV_TEST_LIMIT_S=3",
+                                      "HIPCPU_GUARD=1", NULL};
+    it_result_t result = it_copy(env, "8192", "peer", apis[_i]);
+
+    ck_assert_int_ne(result.status, 0);
+    it_expect(&result, "cannot find");
+    it_expect_no(&result, "done");
+    it_result_free(&result);
+    mkv_test_pass("nothing_moves_without_it", "%s", apis[_i][0]);
+}
+END_TEST
+
+static const struct {
+    const char *test;
+    const char *memory;
+} it_perftests[] = {
+    {"tag_bw", "rocm,host"},    {"tag_lat", "host,rocm"},    {"ucp_am_bw", "rocm,rocm"},
+    {"stream_bw", "rocm,rocm"}, {"ucp_put_bw", "rocm,host"}, {"ucp_get", "rocm,host"},
+};
+
+START_TEST(perftest_moves_device_memory_over_tcp)
+{
+    char args[128];
+    it_pair_t pair;
+
+    snprintf(args, sizeof(args), "-t %s -m %s -s 300000 -n 20 -w 2",
+             it_perftests[_i].test, it_perftests[_i].memory);
+    pair = it_run_perftest("mori_copy,tcp", NULL, args);
+    it_expect_status(&pair.client, 0);
+    it_expect(&pair.client, "Final:");
+    it_expect_no(&pair.client, "ERROR");
+    it_expect_no(&pair.server, "ERROR");
+    it_pair_free(&pair);
+    mkv_test_pass("perftest_moves_device_memory_over_tcp", "%s", args);
+}
+END_TEST
+
+static Suite *it_suite(void)
+{
+    Suite *suite = suite_create("mori_copy under UCP");
+    TCase *tcase = tcase_create("copy");
+
+    tcase_set_timeout(tcase, 240);
+    tcase_add_test(tcase, every_api_moves_every_memory_over_tcp);
+    tcase_add_test(tcase, every_api_works_in_peer_failure_mode);
+    tcase_add_loop_test(tcase, every_api_works_with_nothing_set, 0, 2);
+    tcase_add_loop_test(tcase, nothing_moves_without_it, 0, 4);
+    tcase_add_loop_test(tcase, perftest_moves_device_memory_over_tcp, 0, 6);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner;
+    int failed;
+
+    mkv_test_init();
+    it_init();
+    if (!it_has_transport("mori_copy")) {
+        return mkv_test_skip("hip", "it_copy", "UCX lists no mori_copy here")
+                   ? MKV_TEST_EXIT_FAIL
+                   : MKV_TEST_EXIT_SKIP;
+    }
+
+    setenv("UCX_NET_DEVICES", "lo", 0);
+    runner = srunner_create(it_suite());
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+}
