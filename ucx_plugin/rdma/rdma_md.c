@@ -35,6 +35,12 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      "dma-buf path is slower than peer memory.",
      ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
 
+    {"GPU_DIRECT", "try",
+     "Register GPU memory: y, n, or try (where some of it can be registered when the\n"
+     "device is opened). Without it GPU memory goes by way of host memory, which\n"
+     "mori_copy or UCX's rocm_copy does.",
+     ucs_offsetof(muct_rdma_md_config_t, gpu_direct), UCS_CONFIG_TYPE_TERNARY},
+
     {"GPU_FLUSH", "y",
      "Let peers flush their writes to our GPUs: a page of each GPU is registered for\n"
      "them to read, and the end of their flush says that the GPU sees the bytes. n\n"
@@ -256,6 +262,9 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
         goto err_dealloc;
     }
 
+    md->has_gpu_direct = (config->gpu_direct == UCS_TRY)
+                             ? muct_rdma_md_try_gpu_direct(md)
+                             : (config->gpu_direct == UCS_YES);
     muct_rdma_gpu_pages_init(&md->gpu_pages);
     muct_rdma_async_init(&md->async, md->device.context, md->device.name);
     *md_p = &md->super;
@@ -289,19 +298,15 @@ static void muct_rdma_md_close(uct_md_h uct_md)
 static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
 {
     muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
-    const muct_gpu_t *gpu;
 
     uct_md_base_md_query(attr);
     attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY |
                   UCT_MD_FLAG_INVALIDATE | UCT_MD_FLAG_INVALIDATE_RMA |
                   UCT_MD_FLAG_INVALIDATE_AMO;
-    if (md->dmabuf != UCS_NO) {
-        attr->flags |= UCT_MD_FLAG_REG_DMABUF;
-    }
-
     attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
-    if (muct_gpu_get(&gpu) == UCS_OK) {
+    if (md->has_gpu_direct) {
         attr->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_ROCM);
+        attr->flags |= (md->dmabuf != UCS_NO) ? UCT_MD_FLAG_REG_DMABUF : 0;
     }
 
     attr->cache_mem_types = UCS_MASK(UCS_MEMORY_TYPE_LAST);

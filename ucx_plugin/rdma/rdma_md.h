@@ -22,6 +22,7 @@ typedef struct muct_rdma_md_config {
     uct_md_config_t super;
     ucs_config_allow_list_t devices;
     int dmabuf;           /**< ucs_ternary_auto_value_t */
+    int gpu_direct;       /**< ucs_ternary_auto_value_t */
     int gpu_flush;        /**< Boolean */
     int relaxed_ordering; /**< Boolean */
     size_t max_mr_size;
@@ -38,7 +39,8 @@ struct muct_rdma_md {
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     int dmabuf;           /**< ucs_ternary_auto_value_t, UCS_NO when it does not work */
     ucs_config_allow_list_t devices;
-    bool has_gpu_flush; /**< Peers may flush their writes to our GPUs */
+    bool has_gpu_direct; /**< It registers GPU memory */
+    bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
     muct_rdma_gpu_pages_t gpu_pages;
     muct_rdma_async_t async;
 };
@@ -55,6 +57,12 @@ struct muct_rdma_md {
  */
 ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
                               muct_rdma_mem_params_t *params, muct_rdma_mem_t **mem_p);
+
+/**
+ * Can the device register GPU memory? Asked by trying, with some memory of the calling
+ * thread's GPU.
+ */
+bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
 
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h md, void *address, size_t length,
                                   const uct_md_mem_reg_params_t *params,

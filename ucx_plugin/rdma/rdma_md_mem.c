@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A piece that any GPU exports, in bytes. */
+#define MUCT_RDMA_TRIED_LENGTH 65536
+
 /* Is it a GPU's? Then find the page that peers read from to flush their writes to it.
  */
 static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
@@ -95,6 +98,49 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
     }
 
     return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+}
+
+static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
+{
+    muct_rdma_mem_params_t params = {.access = md->access,
+                                     .chunk_shift = md->chunk_shift,
+                                     .max_chunks = md->num_rkeys,
+                                     .is_quiet = true,
+                                     .is_gpu = true,
+                                     .dmabuf_fd = -1};
+    muct_rdma_mem_t *mem;
+
+    if (muct_rdma_md_reg(md, address, MUCT_RDMA_TRIED_LENGTH, &params, &mem) !=
+        UCS_OK) {
+        return false;
+    }
+
+    muct_rdma_mem_destroy(mem);
+    return true;
+}
+
+bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
+{
+    const muct_gpu_t *gpu;
+    void *address;
+    bool is_direct;
+    int mode;
+
+    if (muct_gpu_get(&gpu) != UCS_OK) {
+        return false;
+    }
+
+    mode = muct_gpu_relax(gpu);
+    is_direct = false;
+    if (muct_gpu_forget(gpu, gpu->mem_alloc(&address, MUCT_RDMA_TRIED_LENGTH)) ==
+        MUCT_HIP_SUCCESS) {
+        is_direct = muct_rdma_md_try_to_register(md, address);
+        (void)muct_gpu_forget(gpu, gpu->mem_free(address));
+    }
+    muct_gpu_unrelax(gpu, mode);
+    muct_debug("%s %s GPU memory", md->device.name,
+               is_direct ? "registers" : "does not register");
+    return is_direct;
 }
 
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,

@@ -477,7 +477,8 @@ END_TEST
 
 START_TEST(gpu_without_memory_for_the_page_is_told)
 {
-    setenv("HIPCPU_FAIL", "hipMalloc:2:2", 1); /* the first is the test's own */
+    setenv("UCX_MORI_RDMA_GPU_DIRECT", "y", 1); /* no trial with memory of its own */
+    setenv("HIPCPU_FAIL", "hipMalloc:2:2", 1);  /* the first is the test's own */
     rig_open(&rig, SIZE);
     ck_assert_int_eq(register_on(0), UCS_ERR_NO_MEMORY);
     ck_assert_int_eq(register_on(0), UCS_OK);
