@@ -34,6 +34,7 @@ check_variables() { # DIR PAGE NAMES
     while read -r variable; do
         name=${variable#UCX_MORI_XGMI_}
         name=${name#UCX_MORI_RDMA_}
+        name=${name#UCX_MORI_COPY_}
         name=${name#UCX_MORI_}
         name=${name#MORIKV_}
         case $name in

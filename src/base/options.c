@@ -386,7 +386,7 @@ const char *mkv_config_tls(const mkv_config_t *config)
 
     switch (config->values.backend) {
     case MKV_BACKEND_XGMI:
-        return "mori_xgmi,sm,tcp,self";
+        return "mori_xgmi,mori_copy,sm,tcp,self";
     case MKV_BACKEND_SHM:
         return "sm,self,tcp";
     case MKV_BACKEND_TCP:

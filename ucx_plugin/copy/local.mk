@@ -8,3 +8,4 @@ libmuct_la_SOURCES += \
 	ucx_plugin/copy/copy_md.h \
 	ucx_plugin/copy/copy_queue.c \
 	ucx_plugin/copy/copy_queue.h
+EXTRA_DIST += docs/copy.md
