@@ -2,6 +2,7 @@
 
 /* Open, progress, close. */
 
+#include "base/abi.h"
 #include "base/event.h"
 #include "cache/plan.h"
 #include "cache/region.h"
@@ -19,11 +20,6 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
-
-const char *mkv_version_string(void)
-{
-    return "0.1.0";
-}
 
 /* ---- Open ------------------------------------------------------------------------ */
 
@@ -110,15 +106,14 @@ static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
 
 static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params)
 {
+    mkv_status_t status = MKV_OK;
     pthread_mutexattr_t attr;
 
     if (params != NULL) {
-        if (params->size != sizeof(*params)) {
-            return mkv_error(NULL, MKV_ERR_INVALID,
-                             "open: params->size is %zu, not %zu", params->size,
-                             sizeof(*params));
-        }
-        ctx->params = *params;
+        status = mkv_struct_read(NULL, &mkv_struct_open_params, params, &ctx->params);
+    }
+    if (status != MKV_OK) {
+        return status;
     }
     ctx->log.level = (mkv_log_level_t)ctx->opts->log_level;
     ctx->log.sink = ctx->params.log;

@@ -36,9 +36,17 @@
  * this library on the same context. With an attached worker the caller must not use the
  * worker while another thread is inside a call on the context.
  *
- * Structures given to the library have a `size` member: set it to sizeof the structure
- * and zero the rest; zero means the default that is documented. Members are only ever
- * added at the end.
+ * Structures begin with a `size` member: set it to sizeof the structure and zero the
+ * rest; zero means the default that is documented. Members are only ever added at the
+ * end, and a program and a library of different versions work together:
+ * - an older program's structure is shorter: what it lacks is zero to the library, and
+ *   the library writes no more than the program has room for;
+ * - a newer program's is longer: members that the library does not know must be zero,
+ * or the call is refused with MKV_ERR_UNSUPPORTED and a text that names the place; in
+ *   structures that the library fills they read as zero.
+ * Elements of arrays have a fixed size instead, with reserved members that must be zero
+ * and are judged in the same way. Enumerations grow at the end, too: ignore events of a
+ * type that you do not know. docs/abi.md has the whole policy.
  */
 
 #include <ucp/api/ucp_def.h>
@@ -55,8 +63,13 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+/** Version of this header; of the library that was loaded: mkv_version_number(). */
 #define MKV_API_MAJOR 0
 #define MKV_API_MINOR 1
+#define MKV_API_PATCH 0
+#define MKV_VERSION_NUMBER(_major, _minor, _patch)                                     \
+    (((_major) << 16) | ((_minor) << 8) | (_patch))
+#define MKV_API_VERSION MKV_VERSION_NUMBER(MKV_API_MAJOR, MKV_API_MINOR, MKV_API_PATCH)
 
 /* ---- Status ---------------------------------------------------------------------- */
 
@@ -99,6 +112,9 @@ const char *mkv_last_error(void);
 
 /** Library version as text, "major.minor.patch". */
 const char *mkv_version_string(void);
+
+/** Library version, to be compared with MKV_VERSION_NUMBER(). */
+uint32_t mkv_version_number(void);
 
 /* ---- Objects --------------------------------------------------------------------- */
 
@@ -145,6 +161,7 @@ typedef struct mkv_topology {
     uint32_t pp_rank, pp_size;
     uint32_t cp_rank, cp_size;
     uint32_t tp_rank, tp_size;
+    uint32_t reserved[4]; /**< 0 */
 } mkv_topology_t;
 
 typedef enum mkv_log_level {
@@ -162,6 +179,7 @@ typedef struct mkv_open_params {
     uint32_t page_tokens;    /**< Compared with the peer's if both are non-zero */
     uint32_t dtype;          /**< Caller's tag, compared the same way */
     uint32_t total_kv_heads; /**< Over all TP ranks, compared the same way */
+    uint32_t reserved;       /**< 0 */
     uint64_t model;          /**< Fingerprint of the model, compared the same way */
 
     /** Attach to these instead of making own ones; both or none. The context needs
@@ -237,7 +255,9 @@ typedef struct mkv_region {
     uint32_t component; /**< Below MKV_MAX_COMPONENTS */
     int32_t layer;      /**< Global layer number, below INT32_MAX */
     uint16_t part;
-    uint16_t flags;           /**< MKV_REGION_* */
+    uint16_t flags; /**< MKV_REGION_* */
+    ucs_memory_type_t
+        mem_type;             /**< UCS_MEMORY_TYPE_HOST (0), _ROCM, ...; given to UCX */
     void *base;               /**< Caller's memory; must outlive the region */
     uint64_t length;          /**< Bytes from base that belong to the region */
     uint64_t unit_bytes;      /**< Bytes moved per unit, at least 1 */
@@ -245,10 +265,8 @@ typedef struct mkv_region {
     uint64_t n_units;         /**< 1 to 2^32 - 1 */
     uint32_t tokens_per_unit; /**< Compared with the peer's if both are non-zero */
     uint32_t dtype;           /**< Caller's tag, compared the same way */
-    ucs_memory_type_t
-        mem_type;          /**< UCS_MEMORY_TYPE_HOST (0), _ROCM, ...; given to UCX */
-    void *alloc_base;      /**< Allocation around base, if known, else NULL */
-    uint64_t alloc_length; /**< Its bytes; 0 if unknown */
+    void *alloc_base;         /**< Allocation around base, if known, else NULL */
+    uint64_t alloc_length;    /**< Its bytes; 0 if unknown */
 } mkv_region_t;
 
 /**
@@ -349,8 +367,8 @@ typedef struct mkv_peer_attr {
     mkv_backend_t backend;
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
-    uint64_t regions_epoch; /**< Of the peer's regions known here */
-    uint32_t num_regions;
+    uint32_t num_regions;   /**< Of the peer, known here */
+    uint64_t regions_epoch; /**< Of these */
     mkv_topology_t topology;
 } mkv_peer_attr_t;
 
@@ -381,6 +399,7 @@ enum {
 typedef struct mkv_map_params {
     size_t size;
     uint32_t flags;             /**< MKV_MAP_* */
+    uint32_t reserved;          /**< 0 */
     const uint32_t *components; /**< NULL: all */
     size_t num_components;
 } mkv_map_params_t;
@@ -407,6 +426,7 @@ typedef struct mkv_map_component {
     uint64_t local_units; /**< Units a block id may address: smallest n_units */
     uint64_t remote_units;
     uint64_t bytes_per_unit; /**< Over all pairs: one block, all layers and parts */
+    uint64_t reserved[4];    /**< 0 */
 } mkv_map_component_t;
 
 typedef struct mkv_map_attr {
@@ -417,6 +437,7 @@ typedef struct mkv_map_attr {
     uint32_t num_components;
     const mkv_map_component_t *components; /**< Owned by the map */
     int is_stale;
+    uint32_t reserved; /**< 0 */
 } mkv_map_attr_t;
 
 mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr);
@@ -428,8 +449,10 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map);
 typedef struct mkv_units {
     uint32_t component;
     uint32_t num_local, num_remote;
+    uint32_t flags;         /**< 0 */
     const uint32_t *local;  /**< Block ids in this process */
     const uint32_t *remote; /**< Block ids in the peer's process */
+    uint64_t reserved[2];   /**< 0 */
 } mkv_units_t;
 
 enum {
@@ -489,6 +512,7 @@ typedef enum mkv_xfer_state {
 typedef struct mkv_expect {
     uint32_t component;
     uint32_t num_units;
+    uint32_t reserved[2]; /**< 0 */
 } mkv_expect_t;
 
 typedef struct mkv_xfer_params {
@@ -497,6 +521,7 @@ typedef struct mkv_xfer_params {
     uint32_t epoch; /**< Generation of the id, same on both sides */
     mkv_mode_t mode;
     mkv_role_t role;
+    uint32_t flags;             /**< 0 */
     mkv_map_t *const *legs;     /**< One map per peer; peers must differ. Copied */
     size_t num_legs;            /**< At least 1 */
     const mkv_expect_t *expect; /**< Passive side: what every leg must deliver; NULL:
@@ -537,16 +562,28 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
                              size_t num_units, const void *meta, size_t meta_length);
 
-/** Part of a plan. All zero: everything. */
+/** Which parts of a selection are given; the others must be 0, and select everything.
+ */
+enum {
+    MKV_SEL_COMPONENTS = 1 << 0,
+    MKV_SEL_LAYERS = 1 << 1,
+    MKV_SEL_POSITIONS = 1 << 2
+};
+
+/** Part of a plan; what is given and empty selects nothing. */
 typedef struct mkv_sel {
-    uint64_t component_mask;    /**< Bit c: component c; 0: all */
-    int32_t layer_lo, layer_hi; /**< [lo, hi); both 0: all */
-    uint32_t pos_lo, pos_hi; /**< [lo, hi) of each component's positions; both 0: all.
-                                  Needs MKV_PLAN_KEEP_ORDER */
+    size_t size;
+    uint32_t fields;            /**< MKV_SEL_*; 0: everything */
+    uint32_t reserved;          /**< 0 */
+    uint64_t component_mask;    /**< Bit c: component c */
+    int32_t layer_lo, layer_hi; /**< [lo, hi) */
+    uint32_t pos_lo, pos_hi;    /**< [lo, hi) of each component's positions; needs
+                                     MKV_PLAN_KEEP_ORDER */
 } mkv_sel_t;
 
 /** Holds a post back until its data is there. */
 typedef struct mkv_gate {
+    size_t size;
     /** Asked in progress: 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL:
      *  opened by mkv_gate_signal(). */
     int (*ready)(void *arg);
@@ -596,6 +633,7 @@ typedef struct mkv_xfer_attr {
     mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK, or the first error */
     int is_quiet;
     int is_quarantined; /**< Drain timed out: quiet only when a peer proves it */
+    uint32_t reserved;  /**< 0 */
     char error[256];
     char waiting_for[128];      /**< Which leg, and what it waits for */
     uint64_t posted, completed; /**< Pieces of memory */
@@ -657,6 +695,7 @@ typedef struct mkv_event {
     uint32_t epoch;
     uint32_t leg;
     uint32_t value;
+    uint32_t reserved; /**< 0 */
     void *user_data;
     const mkv_units_t *units; /**< Valid until the transfer is closed */
     size_t num_units;
@@ -671,8 +710,17 @@ typedef struct mkv_event {
  *  @return Number of things that happened. */
 unsigned mkv_progress(mkv_ctx_t *ctx);
 
-/** Take up to @a max events in order of occurrence. Does not progress. */
-mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t max, size_t *count_p);
+/**
+ * Take up to @a max events in order of occurrence. Does not progress.
+ *
+ * @param [out] events      Array with room for @a max.
+ * @param [in]  event_size  sizeof(mkv_event_t): elements are so far apart.
+ * @param [out] count_p     Events written.
+ *
+ * @return MKV_OK, or MKV_ERR_INVALID: event_size is less than any version has had.
+ */
+mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
+                      size_t max, size_t *count_p);
 
 /**
  * A file descriptor that turns readable when mkv_progress() is due. Owned by the
@@ -745,7 +793,7 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
 
 /* ---- 9. Pure helpers ------------------------------------------------------------- */
 
-/** `count` blocks that are neighbours on both sides. */
+/** `count` blocks that are neighbours on both sides. Complete: it never grows. */
 typedef struct mkv_run {
     uint32_t local, remote; /**< First block of each side */
     uint32_t count;

@@ -3,6 +3,8 @@
 /* Counters and the dump: what an operator asks when something stands still. */
 
 #include "cache/region.h"
+
+#include "base/abi.h"
 #include "peer/peer.h"
 #include "xfer/xfer.h"
 
@@ -70,11 +72,6 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
     mkv_stats_t result = {.size = sizeof(result)};
     mkv_peer_t *each;
 
-    if (stats->size != sizeof(*stats)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "stats->size is %zu, not %zu",
-                         stats->size, sizeof(*stats));
-    }
-
     mkv_enter(ctx);
     mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, &result);
     result.num_memh = mkv_list_length(&ctx->mems);
@@ -93,8 +90,7 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
         }
     }
     mkv_leave_quietly(ctx);
-    *stats = result;
-    return MKV_OK;
+    return mkv_struct_write(&ctx->log, &mkv_struct_stats, &result, stats);
 }
 
 /* ---- Dump ------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@ AM_TESTS_FD_REDIRECT = 9>&2
 TEST_EXTENSIONS = .sh
 
 include test/support/local.mk
+include test/abi/local.mk
 include test/fake/local.mk
 include test/bench/local.mk
 include test/gpu/local.mk

@@ -64,7 +64,7 @@ static mkv_event_t wait_event(mkv_ctx_t *ctx, mkv_event_type_t type)
 
     for (;;) {
         mkv_progress(ctx);
-        MUST(mkv_poll(ctx, &event, 1, &count));
+        MUST(mkv_poll(ctx, &event, sizeof(event), 1, &count));
         if (count == 0) {
             continue;
         }
@@ -134,7 +134,7 @@ static int prefill(int fd)
 {
     static const uint32_t blocks[NUM] = {0, 1, 2, 3, 4, 5, 6, 7};
     mkv_ctx_t *ctx = open_cache();
-    mkv_sel_t sel = {0};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
     mkv_event_t exposed;
     mkv_units_t units;
     char blob[4096];

@@ -92,7 +92,7 @@ static int perf_mkv_plan(perf_engine_t *engine, perf_job_t *job, mkv_plan_t **pl
 static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t *mkv)
 {
     perf_job_t *job = mkv->job;
-    mkv_expect_t expect = {job->view, job->num_blocks};
+    mkv_expect_t expect = {.component = job->view, .num_units = job->num_blocks};
     mkv_xfer_params_t params = {.size = sizeof(params)};
     mkv_units_t units = perf_mkv_units(job);
     perf_mkv_xfer_t *xfer = mkv->free;

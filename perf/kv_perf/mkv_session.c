@@ -127,7 +127,7 @@ void perf_kv_progress(perf_kv_t *kv)
 
     do {
         num = 0; /* calls leave events, too: look also when nothing has moved */
-        mkv_poll(kv->ctx, events, PERF_KV_EVENTS, &num);
+        mkv_poll(kv->ctx, events, sizeof(events[0]), PERF_KV_EVENTS, &num);
         perf_patience(&kv->num_empty, (num_happened != 0) || (num != 0));
         if ((num_happened != 0) || (num != 0)) {
             kv->cpu_ns += perf_clock_ns() - start_ns;

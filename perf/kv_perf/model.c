@@ -84,8 +84,8 @@ static mkv_units_t perf_slot_units(const perf_slot_t *slot, uint32_t start)
 static int perf_slot_post_layers(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
-    mkv_sel_t sel = {0};
-    mkv_gate_t gate = {.ready = perf_model_gate};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = perf_model_gate};
     perf_layer_gate_t *gates;
     uint64_t now_ns = perf_clock_ns();
     unsigned layer;

@@ -7,6 +7,8 @@
 
 #include "base/event.h"
 
+#include "base/abi.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,17 +99,26 @@ static void mkv_events_recycle(mkv_ctx_t *ctx)
     }
 }
 
-mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t max, size_t *count_p)
+mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
+                      size_t max, size_t *count_p)
 {
     mkv_event_node_t *node;
     size_t count = 0;
 
+    if (event_size < mkv_struct_event.minimum) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "poll: event_size is %zu, expected sizeof(mkv_event_t), %zu or "
+            "more",
+            event_size, mkv_struct_event.minimum);
+    }
     mkv_enter(ctx);
     mkv_events_recycle(ctx);
     while ((count < max) && !mkv_list_is_empty(&ctx->events)) {
         node = mkv_list_head(&ctx->events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
-        events[count++] = node->event;
+        mkv_struct_write_sized(&mkv_struct_event, &node->event, event_size,
+                               (char *)events + event_size * count++);
         ctx->queued_event_bytes -= node->owned_length;
         mkv_list_add_tail(&ctx->polled_events, &node->list);
     }

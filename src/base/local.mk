@@ -1,5 +1,7 @@
 # What every object stands on.
 libmorikv_core_la_SOURCES += \
+    src/base/abi.c \
+    src/base/abi.h \
     src/base/ctx.c \
     src/base/ctx.h \
     src/base/event.c \

@@ -7,6 +7,8 @@
 
 #include "cache/map.h"
 
+#include "base/abi.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,22 +378,18 @@ err_free:
 
 mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
 {
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&map->ctx->log, MKV_ERR_INVALID,
-                         "map_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
+    mkv_map_attr_t values = {.size = sizeof(values)};
 
     mkv_enter(map->ctx);
-    attr->peer = map->remote->peer;
-    attr->num_pairs = map->num_pairs;
-    attr->layer_lo = map->pairs[0].layer;
-    attr->layer_hi = map->pairs[map->num_pairs - 1].layer + 1;
-    attr->num_components = map->num_components;
-    attr->components = map->components;
-    attr->is_stale = map->is_stale;
+    values.peer = map->remote->peer;
+    values.num_pairs = map->num_pairs;
+    values.layer_lo = map->pairs[0].layer;
+    values.layer_hi = map->pairs[map->num_pairs - 1].layer + 1;
+    values.num_components = map->num_components;
+    values.components = map->components;
+    values.is_stale = map->is_stale;
     mkv_leave_quietly(map->ctx);
-    return MKV_OK;
+    return mkv_struct_write(&map->ctx->log, &mkv_struct_map_attr, &values, attr);
 }
 
 void mkv_map_free(mkv_map_t *map)

@@ -4,6 +4,7 @@
 
 #include "cache/plan.h"
 
+#include "base/abi.h"
 #include "cache/blocks.h"
 #include "cache/list_cache.h"
 
@@ -59,8 +60,13 @@ static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *unit
     size_t i;
 
     if (flags & ~(uint32_t)MKV_PLAN_KEEP_ORDER) {
-        return mkv_error(&map->ctx->log, MKV_ERR_INVALID, "plan_create: flags 0x%x",
-                         flags);
+        return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
+                         "plan_create: flags 0x%x, libmorikv %s knows 0x%x", flags,
+                         mkv_version_string(), MKV_PLAN_KEEP_ORDER);
+    }
+    status = mkv_units_check_reserved(&map->ctx->log, units, num_units);
+    if (status != MKV_OK) {
+        return status;
     }
     for (i = 0; i < num_units; ++i) {
         status = mkv_plan_check_units(map, &units[i]);
@@ -188,23 +194,17 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
 
 mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
 {
+    mkv_plan_attr_t values = {.size = sizeof(values),
+                              .num_elements = plan->num_elements,
+                              .bytes = plan->bytes,
+                              .memory = plan->memory};
     uint32_t i;
 
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&plan->ctx->log, MKV_ERR_INVALID,
-                         "plan_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
-
-    attr->num_units = attr->num_runs = 0;
     for (i = 0; i < plan->map->num_components; ++i) {
-        attr->num_units += plan->parts[i].num_units;
-        attr->num_runs += plan->parts[i].num_runs;
+        values.num_units += plan->parts[i].num_units;
+        values.num_runs += plan->parts[i].num_runs;
     }
-    attr->num_elements = plan->num_elements;
-    attr->bytes = plan->bytes;
-    attr->memory = plan->memory;
-    return MKV_OK;
+    return mkv_struct_write(&plan->ctx->log, &mkv_struct_plan_attr, &values, attr);
 }
 
 mkv_status_t mkv_plan_destroy(mkv_plan_t *plan)

@@ -10,6 +10,8 @@
 
 #include "cache/region.h"
 
+#include "base/abi.h"
+
 #include <stdlib.h>
 
 /* ---- Adding ---------------------------------------------------------------------- */
@@ -20,18 +22,19 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
     uint64_t stride = region->unit_stride;
     uint64_t alloc = (uintptr_t)region->alloc_base;
 
-    if ((region->size != sizeof(*region)) ||
-        (region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX) ||
+    if (region->flags & ~MKV_REGION_OPTIONAL) {
+        return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
+                         "region: flags 0x%x, libmorikv %s knows 0x%x", region->flags,
+                         mkv_version_string(), MKV_REGION_OPTIONAL);
+    }
+    if ((region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX) ||
         (region->base == NULL) ||
-        ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST) ||
-        (region->flags & ~MKV_REGION_OPTIONAL)) {
-        return mkv_error(
-            &ctx->log, MKV_ERR_INVALID,
-            "region: size %zu (expected %zu) component %u (below %u) layer "
-            "%d (below %d) base %p memory type %d flags 0x%x",
-            region->size, sizeof(*region), region->component, MKV_MAX_COMPONENTS,
-            region->layer, INT32_MAX, region->base, (int)region->mem_type,
-            region->flags);
+        ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "region: component %u (below %u) layer %d (below %d) base %p "
+                         "memory type %d",
+                         region->component, MKV_MAX_COMPONENTS, region->layer,
+                         INT32_MAX, region->base, (int)region->mem_type);
     }
     if (!mkv_region_is_sound(base, region->length, region->unit_bytes,
                              stride == 0 ? region->unit_bytes : stride,
@@ -134,10 +137,16 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
 mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
                             mkv_region_id_t *id_p)
 {
+    mkv_region_t info;
     mkv_status_t status;
 
+    status = mkv_struct_read(&ctx->log, &mkv_struct_region, region, &info);
+    if (status != MKV_OK) {
+        return status;
+    }
+
     mkv_enter(ctx);
-    status = mkv_region_add_locked(ctx, region, id_p);
+    status = mkv_region_add_locked(ctx, &info, id_p);
     mkv_leave(ctx);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "peer/peer.h"
 
+#include "base/abi.h"
 #include "cache/map.h"
 #include "cache/region.h"
 #include "peer/backend.h"
@@ -61,30 +62,26 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
 
 mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
 {
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
-                         "peer_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
+    mkv_peer_attr_t values = {.size = sizeof(values)};
 
     mkv_enter(peer->ctx);
-    attr->state = mkv_conn_public(peer->state);
-    if ((attr->state == MKV_PEER_FAILED) && (peer->end == MKV_PEER_END_LEFT)) {
-        attr->state = MKV_PEER_CLOSED;
+    values.state = mkv_conn_public(peer->state);
+    if ((values.state == MKV_PEER_FAILED) && (peer->end == MKV_PEER_END_LEFT)) {
+        values.state = MKV_PEER_CLOSED;
     }
-    attr->status = peer->status;
-    mkv_text(attr->error, sizeof(attr->error), "%s", peer->error);
-    mkv_text(attr->name, sizeof(attr->name), "%s", peer->name);
-    mkv_text(attr->transports, sizeof(attr->transports), "%s", peer->transports);
-    attr->backend = peer->backend;
-    attr->is_same_host = peer->is_same_host;
-    attr->has_sgl_put =
+    values.status = peer->status;
+    mkv_text(values.error, sizeof(values.error), "%s", peer->error);
+    mkv_text(values.name, sizeof(values.name), "%s", peer->name);
+    mkv_text(values.transports, sizeof(values.transports), "%s", peer->transports);
+    values.backend = peer->backend;
+    values.is_same_host = peer->is_same_host;
+    values.has_sgl_put =
         mkv_peer_may_sgl(peer, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_ROCM);
-    attr->regions_epoch = peer->remote.epoch;
-    attr->num_regions = peer->remote.num_regions;
-    attr->topology = peer->remote.info.topology;
+    values.regions_epoch = peer->remote.epoch;
+    values.num_regions = peer->remote.num_regions;
+    values.topology = peer->remote.info.topology;
     mkv_leave_quietly(peer->ctx);
-    return MKV_OK;
+    return mkv_struct_write(&peer->ctx->log, &mkv_struct_peer_attr, &values, attr);
 }
 
 mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
@@ -134,15 +131,21 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                             mkv_map_t **map_p)
 {
-    static const mkv_map_params_t defaults = {.size = sizeof(defaults)};
-    mkv_status_t status;
+    static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK;
+    mkv_map_params_t mine = {.size = sizeof(mine)};
+    mkv_status_t status = MKV_OK;
 
-    params = (params == NULL) ? &defaults : params;
-    if ((params->size != sizeof(*params)) ||
-        (params->flags & ~(uint32_t)(MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK))) {
-        return mkv_error(&peer->ctx->log, MKV_ERR_INVALID,
-                         "map_create: size %zu (expected %zu) flags 0x%x", params->size,
-                         sizeof(*params), params->flags);
+    if (params != NULL) {
+        status =
+            mkv_struct_read(&peer->ctx->log, &mkv_struct_map_params, params, &mine);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+    if (mine.flags & ~known) {
+        return mkv_error(&peer->ctx->log, MKV_ERR_UNSUPPORTED,
+                         "map_params: flags 0x%x, libmorikv %s knows 0x%x", mine.flags,
+                         mkv_version_string(), known);
     }
 
     mkv_enter(peer->ctx);
@@ -152,7 +155,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                            "peer %s is not ready: %s", peer->name,
                            mkv_conn_is_alive(peer->state) ? "connecting" : peer->error);
     } else {
-        status = mkv_map_make(&peer->remote, params, map_p);
+        status = mkv_map_make(&peer->remote, &mine, map_p);
     }
     mkv_leave(peer->ctx);
     return status;

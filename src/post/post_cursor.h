@@ -27,7 +27,7 @@ typedef struct mkv_piece {
 
 static inline int mkv_sel_has_positions(const mkv_sel_t *sel)
 {
-    return sel->pos_hi != 0;
+    return (sel->fields & MKV_SEL_POSITIONS) != 0;
 }
 
 static inline int mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
@@ -35,10 +35,12 @@ static inline int mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
 {
     uint32_t component = map->components[pair->component].component;
 
-    if ((sel->component_mask != 0) && !(sel->component_mask & (1ull << component))) {
+    if (((sel->fields & MKV_SEL_COMPONENTS) &&
+         !(sel->component_mask & (1ull << component))) ||
+        (mkv_sel_has_positions(sel) && (sel->pos_lo == sel->pos_hi))) {
         return 0;
     }
-    return ((sel->layer_lo == 0) && (sel->layer_hi == 0)) ||
+    return !(sel->fields & MKV_SEL_LAYERS) ||
            ((pair->layer >= sel->layer_lo) && (pair->layer < sel->layer_hi));
 }
 

@@ -186,6 +186,7 @@ static int mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
 {
     return (lists->from.pair == post->at.pair) && (lists->from.run == post->at.run) &&
            (lists->from.unit == post->at.unit) &&
+           (lists->sel.fields == post->sel.fields) &&
            (lists->sel.component_mask == post->sel.component_mask) &&
            (lists->sel.layer_lo == post->sel.layer_lo) &&
            (lists->sel.layer_hi == post->sel.layer_hi) &&

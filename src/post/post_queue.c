@@ -3,6 +3,8 @@
 /* A post as the user asks for it: checked, counted and queued, and its gates. */
 
 #include "post/post.h"
+
+#include "base/abi.h"
 #include "xfer/leg.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
@@ -10,12 +12,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MKV_SEL_ALL                                                                    \
+    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS))
+
+static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t *sel)
+{
+    if (sel->fields & ~MKV_SEL_ALL) {
+        return mkv_error(log, MKV_ERR_UNSUPPORTED,
+                         "sel: fields 0x%x, libmorikv %s knows 0x%x", sel->fields,
+                         mkv_version_string(), MKV_SEL_ALL);
+    }
+    if ((!(sel->fields & MKV_SEL_COMPONENTS) && (sel->component_mask != 0)) ||
+        (!(sel->fields & MKV_SEL_LAYERS) && ((sel->layer_lo | sel->layer_hi) != 0)) ||
+        (!(sel->fields & MKV_SEL_POSITIONS) && ((sel->pos_lo | sel->pos_hi) != 0))) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "sel: component_mask 0x%llx, layers [%d, %d), positions [%u, "
+                         "%u), but fields is 0x%x: expected MKV_SEL_* of what is given",
+                         (unsigned long long)sel->component_mask, sel->layer_lo,
+                         sel->layer_hi, sel->pos_lo, sel->pos_hi, sel->fields);
+    }
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
     const mkv_log_t *log = &plan->ctx->log;
+    mkv_status_t status = mkv_post_check_fields(log, sel);
     uint32_t max = 0;
     uint32_t i;
 
+    if (status != MKV_OK) {
+        return status;
+    }
     if ((sel->layer_lo > sel->layer_hi) || (sel->pos_lo > sel->pos_hi)) {
         return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
                          sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
@@ -104,12 +132,10 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
                                          mkv_plan_t *plan, const mkv_sel_t *sel,
                                          const mkv_gate_t *gate)
 {
-    static const mkv_sel_t all = {0};
     mkv_status_t status;
     mkv_post_t *post;
     mkv_leg_t *leg;
 
-    sel = (sel == NULL) ? &all : sel;
     status = mkv_post_check(xfer, index, plan);
     if (status == MKV_OK) {
         status = mkv_post_check_sel(plan, sel);
@@ -143,11 +169,24 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate)
 {
+    mkv_sel_t my_sel = {.size = sizeof(my_sel)};
+    mkv_gate_t my_gate = {.size = sizeof(my_gate)};
     mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status;
+    mkv_status_t status = MKV_OK;
+
+    if (sel != NULL) {
+        status = mkv_struct_read(&ctx->log, &mkv_struct_sel, sel, &my_sel);
+    }
+    if ((gate != NULL) && (status == MKV_OK)) {
+        status = mkv_struct_read(&ctx->log, &mkv_struct_gate, gate, &my_gate);
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
 
     mkv_enter(ctx);
-    status = mkv_xfer_post_locked(xfer, leg, plan, sel, gate);
+    status = mkv_xfer_post_locked(xfer, leg, plan, &my_sel,
+                                  (gate != NULL) ? &my_gate : NULL);
     mkv_leave(ctx);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "xfer/expose.h"
 
+#include "base/abi.h"
 #include "cache/blocks.h"
 
 #include <stdlib.h>
@@ -158,6 +159,10 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
     if (mkv_xfer_is_terminal(xfer)) {
         return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
                          "the transfer has ended: %s", xfer->error);
+    }
+    status = mkv_units_check_reserved(log, units, num_units);
+    if (status != MKV_OK) {
+        return status;
     }
     for (i = first; i < last; ++i) {
         if (xfer->legs[i].state != MKV_LEG_WAITING) {

@@ -4,6 +4,8 @@
 
 #include "xfer/leg.h"
 
+#include "base/abi.h"
+
 #include <string.h>
 
 static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32_t last)
@@ -134,28 +136,25 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
 mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
 {
     mkv_ctx_t *ctx = xfer->ctx;
+    mkv_xfer_attr_t values;
 
-    if (attr->size != sizeof(*attr)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "xfer_query: attr->size is %zu, not %zu", attr->size,
-                         sizeof(*attr));
-    }
+    memset(&values, 0, sizeof(values));
 
     mkv_enter(ctx);
-    attr->id = xfer->id;
-    attr->epoch = xfer->epoch;
-    attr->state = xfer->state;
-    attr->status = xfer->status;
-    attr->is_quiet = xfer->is_quiet;
-    attr->is_quarantined = xfer->is_quarantined;
-    memcpy(attr->error, xfer->error, sizeof(attr->error));
-    mkv_xfer_waiting(xfer, attr->waiting_for, sizeof(attr->waiting_for));
-    attr->posted = xfer->posted;
-    attr->completed = xfer->completed;
-    attr->bytes = xfer->bytes;
-    attr->age_ns = mkv_ctx_now(ctx) - xfer->open_time;
-    attr->user_data = xfer->user_data;
-    attr->num_ucp_calls = xfer->num_ucp_calls;
+    values.id = xfer->id;
+    values.epoch = xfer->epoch;
+    values.state = xfer->state;
+    values.status = xfer->status;
+    values.is_quiet = xfer->is_quiet;
+    values.is_quarantined = xfer->is_quarantined;
+    memcpy(values.error, xfer->error, sizeof(values.error));
+    mkv_xfer_waiting(xfer, values.waiting_for, sizeof(values.waiting_for));
+    values.posted = xfer->posted;
+    values.completed = xfer->completed;
+    values.bytes = xfer->bytes;
+    values.age_ns = mkv_ctx_now(ctx) - xfer->open_time;
+    values.user_data = xfer->user_data;
+    values.num_ucp_calls = xfer->num_ucp_calls;
     mkv_leave_quietly(ctx);
-    return MKV_OK;
+    return mkv_struct_write(&ctx->log, &mkv_struct_xfer_attr, &values, attr);
 }

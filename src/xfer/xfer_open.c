@@ -6,6 +6,8 @@
 
 #include "xfer/leg_receive.h"
 
+#include "base/abi.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,17 +16,16 @@
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
 {
-    if ((params->size != sizeof(*params)) || (params->num_legs == 0) ||
-        (params->num_legs > UINT16_MAX) || (params->legs == NULL) ||
-        ((unsigned)params->mode > MKV_READ) || ((unsigned)params->role > MKV_DST) ||
+    if ((params->num_legs == 0) || (params->num_legs > UINT16_MAX) ||
+        (params->legs == NULL) || ((unsigned)params->mode > MKV_READ) ||
+        ((unsigned)params->role > MKV_DST) ||
         (params->num_expect > MKV_MAX_COMPONENTS)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "xfer_open: size %zu (expected %zu) legs %zu mode %d role %d "
-                         "expect %zu",
-                         params->size, sizeof(*params), params->num_legs, params->mode,
-                         params->role, params->num_expect);
+                         "xfer_open: legs %zu mode %d role %d expect %zu",
+                         params->num_legs, params->mode, params->role,
+                         params->num_expect);
     }
-    return MKV_OK;
+    return mkv_expect_check_reserved(&ctx->log, params->expect, params->num_expect);
 }
 
 static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
@@ -202,10 +203,16 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
 mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
                            mkv_xfer_t **xfer_p)
 {
+    mkv_xfer_params_t mine;
     mkv_status_t status;
 
+    status = mkv_struct_read(&ctx->log, &mkv_struct_xfer_params, params, &mine);
+    if (status != MKV_OK) {
+        return status;
+    }
+
     mkv_enter(ctx);
-    status = mkv_xfer_open_locked(ctx, params, xfer_p);
+    status = mkv_xfer_open_locked(ctx, &mine, xfer_p);
     mkv_leave(ctx);
     return status;
 }

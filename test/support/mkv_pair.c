@@ -200,7 +200,8 @@ void pair_run(void)
             }
             moved += mkv_progress(side->ctx);
             OK(mkv_poll(side->ctx, side->events + side->num_events,
-                        PAIR_MAX_EVENTS - side->num_events, &count));
+                        sizeof(side->events[0]), PAIR_MAX_EVENTS - side->num_events,
+                        &count));
             side->num_events += count;
             moved += (unsigned)count;
         }

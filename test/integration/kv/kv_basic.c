@@ -67,8 +67,8 @@ static int layer_gate(void *arg)
 static void post_layers(const kv_shape_t *shape, mkv_xfer_t *xfer, mkv_plan_t *plan)
 {
     static uint32_t layers[64];
-    mkv_gate_t gate = {.ready = layer_gate};
-    mkv_sel_t sel = {0};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = layer_gate};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
     uint32_t layer;
 
     for (layer = 0; layer < shape->layers; ++layer) {

@@ -39,8 +39,10 @@ static int closed_gate(void *arg)
 /* Half of the layers, the others behind a gate that stays closed */
 static void post_some(kv_side_t *side, mkv_xfer_t *xfer, mkv_plan_t *plan, int step)
 {
-    mkv_gate_t gate = {.ready = closed_gate};
-    mkv_sel_t sel = {.layer_hi = (int32_t)side->shape.layers / 2};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = closed_gate};
+    mkv_sel_t sel = {.size = sizeof(sel),
+                     .fields = MKV_SEL_LAYERS,
+                     .layer_hi = (int32_t)side->shape.layers / 2};
 
     KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, NULL));
     sel.layer_lo = sel.layer_hi;

@@ -257,7 +257,8 @@ void kv_side_progress(kv_side_t *side)
     size_t count;
 
     KV_OK(mkv_poll(side->ctx, side->pending + side->num_pending,
-                   KV_MAX_PENDING - side->num_pending, &count));
+                   sizeof(side->pending[0]), KV_MAX_PENDING - side->num_pending,
+                   &count));
     side->num_pending += count;
     if ((side->sleeps || side->has_threads) && (count == 0)) {
         kv_side_sleep(side, side->sleeps ? -1 : 100); /* BUSY says that it moved */

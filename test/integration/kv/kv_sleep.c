@@ -32,7 +32,7 @@ static void *sleeper_main(void *arg)
     KV_OK(mkv_event_fd(sleeper->ctx, &pfd.fd));
     for (;;) {
         (void)mkv_progress(sleeper->ctx);
-        KV_OK(mkv_poll(sleeper->ctx, &event, 1, &count));
+        KV_OK(mkv_poll(sleeper->ctx, &event, sizeof(event), 1, &count));
         if ((count > 0) && (event.type == MKV_EV_QUIET)) {
             return NULL;
         }
@@ -102,8 +102,8 @@ static int dst_main(int fd, void *arg)
 static void call_while_asleep(kv_side_t *side, sleeper_t *sleeper, mkv_xfer_t *xfer,
                               mkv_plan_t *plan)
 {
-    mkv_sel_t sel = {.layer_lo = 0, .layer_hi = 1};
-    mkv_gate_t gate = {.id = 7};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_hi = 1};
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 7};
 
     KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, &gate));
     sleeper->ctx = side->ctx;

@@ -12,6 +12,7 @@
 #define COMPONENTS 3u
 #define NUM 24u /* blocks of a plan: groups of 1, 2 or 4 */
 #define PLANS 3u
+#define SEL(_field) .size = sizeof(mkv_sel_t), .fields = MKV_SEL_##_field
 #define STRETCH (PAIR_BLOCKS * PAIR_BYTES)
 
 /* Beside the cache, which is component 0: component 1 in host memory, component 2 in an
@@ -163,7 +164,7 @@ static void make_plan(unsigned index)
 
 static void move(uint8_t *to, const uint8_t *from, unsigned index, const mkv_sel_t *sel)
 {
-    uint32_t last = (sel->pos_hi == 0) ? NUM : sel->pos_hi, i;
+    uint32_t last = (sel->fields & MKV_SEL_POSITIONS) ? sel->pos_hi : NUM, i;
 
     for (i = sel->pos_lo; i < last; ++i) {
         memcpy(to + plans[index].remote[i] * PAIR_BYTES,
@@ -174,8 +175,10 @@ static void move(uint8_t *to, const uint8_t *from, unsigned index, const mkv_sel
 /* What a post must do to B, without a thought of lists */
 static void expect(unsigned index, const mkv_sel_t *sel)
 {
-    int32_t hi = (sel->layer_hi == 0) ? (int32_t)pair_layers : sel->layer_hi, layer;
-    uint64_t mask = (sel->component_mask == 0) ? UINT64_MAX : sel->component_mask;
+    int32_t hi = (sel->fields & MKV_SEL_LAYERS) ? sel->layer_hi : (int32_t)pair_layers;
+    uint64_t mask =
+        (sel->fields & MKV_SEL_COMPONENTS) ? sel->component_mask : UINT64_MAX;
+    int32_t layer;
     size_t at;
     unsigned i;
 
@@ -216,7 +219,7 @@ static void settle(void)
 /* Loop index: bit 0 in flight at once, bit 1 lists of a few pieces */
 START_TEST(a_repeated_post_builds_nothing)
 {
-    const mkv_sel_t cache = {.component_mask = 1};
+    const mkv_sel_t cache = {SEL(COMPONENTS), .component_mask = 1};
     uint64_t pieces = (uint64_t)pair_layers * PAIR_PARTS * NUM, lists, i;
     mkv_region_id_t id;
 
@@ -256,18 +259,28 @@ START_TEST(posts_move_their_own_blocks)
 {
     static const char *const sgl_max[] = {"1", "3", "7", "8192"};
     static const mkv_sel_t sels[] = {
-        {0},
-        {.component_mask = 1},
-        {.component_mask = 6},
-        {.layer_lo = 0, .layer_hi = 1},
-        {.layer_lo = 1, .layer_hi = 3},
-        {.layer_lo = 1, .layer_hi = 4},
-        {.pos_lo = 0, .pos_hi = 9},
-        {.pos_lo = 0, .pos_hi = NUM},
-        {.pos_lo = 4, .pos_hi = 9},
-        {.pos_lo = 5, .pos_hi = 9},
-        {.pos_lo = 5, .pos_hi = 10},
-        {.component_mask = 5, .layer_lo = 0, .layer_hi = 2, .pos_lo = 4, .pos_hi = 9}};
+        {.size = sizeof(mkv_sel_t)},
+        {SEL(COMPONENTS), .component_mask = 1},
+        {SEL(COMPONENTS), .component_mask = 6},
+        {SEL(LAYERS), .layer_lo = 0, .layer_hi = 1},
+        {SEL(LAYERS), .layer_lo = 1, .layer_hi = 3},
+        {SEL(LAYERS), .layer_lo = 1, .layer_hi = 4},
+        {SEL(POSITIONS), .pos_lo = 0, .pos_hi = 9},
+        {SEL(POSITIONS), .pos_lo = 0, .pos_hi = NUM},
+        {SEL(POSITIONS), .pos_lo = 4, .pos_hi = 9},
+        {SEL(POSITIONS), .pos_lo = 5, .pos_hi = 9},
+        {SEL(POSITIONS), .pos_lo = 5, .pos_hi = 10},
+        {SEL(COMPONENTS)},
+        {SEL(LAYERS)},
+        {SEL(LAYERS), .layer_lo = 2, .layer_hi = 2},
+        {SEL(POSITIONS)},
+        {SEL(POSITIONS), .pos_lo = 5, .pos_hi = 5},
+        {.size = sizeof(mkv_sel_t),
+         .fields = MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS,
+         .component_mask = 5,
+         .layer_hi = 2,
+         .pos_lo = 4,
+         .pos_hi = 9}};
     unsigned round, num, index, sel = 0;
     mkv_region_id_t id;
 
@@ -324,7 +337,7 @@ static void reconnect(mkv_region_id_t *gpu_id)
 /* The same blocks by another connection: its keys, and memory that lies elsewhere */
 START_TEST(a_new_connection_has_its_own_lists)
 {
-    const mkv_sel_t all = {0};
+    const mkv_sel_t all = {.size = sizeof(all)};
     mkv_region_id_t id;
     unsigned round;
 
@@ -368,7 +381,7 @@ static void open_short_lists(void)
  * piece */
 START_TEST(a_refused_list_is_let_go_by_its_post)
 {
-    const mkv_sel_t cache = {.component_mask = 1};
+    const mkv_sel_t cache = {SEL(COMPONENTS), .component_mask = 1};
 
     open_short_lists();
     fake_ucp_hold(CALLS);
@@ -388,7 +401,7 @@ END_TEST
 /* A transfer fails with some of its lists in flight; the next one shares them */
 START_TEST(lists_outlive_a_transfer_that_fails)
 {
-    const mkv_sel_t cache = {.component_mask = 1};
+    const mkv_sel_t cache = {SEL(COMPONENTS), .component_mask = 1};
     mkv_xfer_t *failed, *failed_passive;
 
     open_short_lists();

@@ -126,12 +126,15 @@ END_TEST
 /* What took lists of this memory before has failed now, and says which one */
 START_TEST(a_list_that_fails_late_is_named)
 {
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_hi = 1};
+
     bind_mixed("mori_rdma");
-    OK(mkv_xfer_post(active, 0, plan, &(mkv_sel_t){.layer_hi = 1}, NULL));
+    OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
     pair_run();
     fake_ucp_fail(FAKE_UCP_LIST, 5, UCS_ERR_IO_ERROR); /* host memory of layer 3 */
-    OK(mkv_xfer_post(active, 0, plan, &(mkv_sel_t){.layer_lo = 1, .layer_hi = 4},
-                     NULL));
+    sel.layer_lo = 1;
+    sel.layer_hi = 4;
+    OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
     pair_run();
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_TRANSPORT);
     ck_assert_ptr_nonnull(strstr(pair_query(active).error,

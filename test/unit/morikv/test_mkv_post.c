@@ -28,7 +28,7 @@ START_TEST(plans_refuse_what_does_not_fit)
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "block 32 at position 2"));
     units[0].component = 1;
     IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_PAIRING);
-    IS(mkv_plan_create(A->maps[1], units, 0, 8, &plan), MKV_ERR_INVALID);
+    IS(mkv_plan_create(A->maps[1], units, 0, 8, &plan), MKV_ERR_UNSUPPORTED);
     pair_teardown();
 }
 END_TEST
@@ -63,7 +63,7 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
     mkv_xfer_t *active, *passive;
     uint64_t allocs = 0;
     mkv_plan_t *plan;
-    mkv_sel_t sel = {0};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
     int32_t layer;
 
     pair_layers = 61;
@@ -157,7 +157,7 @@ START_TEST(chunks_of_positions_equal_one_shot)
 {
     static const uint32_t ends[] = {1, 4, 5, 11, 12, 13, 20};
     mkv_xfer_t *active, *passive;
-    mkv_sel_t sel = {0};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_POSITIONS};
     mkv_plan_t *plan;
     uint32_t i;
 
@@ -265,7 +265,9 @@ END_TEST
 START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
 {
     mkv_xfer_t *active, *passive;
-    mkv_sel_t sel = {.layer_lo = 0, .layer_hi = pair_layers - 1};
+    mkv_sel_t sel = {.size = sizeof(sel),
+                     .fields = MKV_SEL_LAYERS,
+                     .layer_hi = (int32_t)pair_layers - 1};
     mkv_plan_t *plan;
 
     pair_setup();
@@ -284,7 +286,7 @@ END_TEST
 
 START_TEST(gates_open_by_signal)
 {
-    mkv_gate_t gate = {.id = 5};
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 5};
     mkv_xfer_t *active, *passive;
     mkv_xfer_attr_t attr;
     mkv_plan_t *plan;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_ABI_H
+#define MKV_ABI_H
+
+/**
+ * @file
+ * Structures of the caller's, who may have been compiled with an older or a newer
+ * morikv.h. Pure.
+ *
+ * The library works on structures of its own size: what the caller gives is copied in,
+ * what it wants is copied out.
+ */
+
+#include "base/log.h"
+
+/** One public structure with a size member. */
+typedef struct mkv_struct {
+    const char *name;
+    size_t known;   /**< Its size here */
+    size_t minimum; /**< Its size in the first release that had it */
+    struct {
+        const char *name;
+        size_t offset, size;
+    } reserved[3]; /**< Members that must be zero */
+} mkv_struct_t;
+
+extern const mkv_struct_t mkv_struct_open_params, mkv_struct_region,
+    mkv_struct_peer_attr, mkv_struct_map_params, mkv_struct_map_attr,
+    mkv_struct_plan_attr, mkv_struct_xfer_params, mkv_struct_sel, mkv_struct_gate,
+    mkv_struct_xfer_attr, mkv_struct_stats, mkv_struct_event;
+
+/**
+ * Copy in.
+ *
+ * @param [out] copy  A structure of the library's size; its size member says so.
+ *
+ * @return MKV_OK
+ * @return MKV_ERR_INVALID      The size is less than any release has had.
+ * @return MKV_ERR_UNSUPPORTED  A member is set that this library does not know.
+ */
+mkv_status_t mkv_struct_read(const mkv_log_t *log, const mkv_struct_t *type,
+                             const void *given, void *copy);
+
+/**
+ * Copy out, as far as there is room; the rest of a larger structure becomes zero, and
+ * the size member stays the caller's.
+ *
+ * @return MKV_OK, or MKV_ERR_INVALID: as above, nothing was written.
+ */
+mkv_status_t mkv_struct_write(const mkv_log_t *log, const mkv_struct_t *type,
+                              const void *values, void *given);
+
+/** As mkv_struct_write() for structures without a size member, of this size. */
+void mkv_struct_write_sized(const mkv_struct_t *type, const void *values, size_t size,
+                            void *given);
+
+/** @return MKV_OK, or MKV_ERR_UNSUPPORTED: a reserved member is not zero. */
+mkv_status_t mkv_units_check_reserved(const mkv_log_t *log, const mkv_units_t *units,
+                                      size_t num_units);
+
+/** As above. */
+mkv_status_t mkv_expect_check_reserved(const mkv_log_t *log, const mkv_expect_t *expect,
+                                       size_t num_expect);
+
+#endif
