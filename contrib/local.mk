@@ -1,5 +1,6 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
+	contrib/check_abi.sh \
 	contrib/check_commits.sh \
 	contrib/check_docs.sh \
 	contrib/check_floors.sh \
