@@ -16,9 +16,9 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_ep.c \
 	ucx_plugin/rdma/rdma_ep.h \
 	ucx_plugin/rdma/rdma_ep_amo.c \
-	ucx_plugin/rdma/rdma_ep_job.c \
+	ucx_plugin/rdma/rdma_sgl_defer.c \
 	ucx_plugin/rdma/rdma_ep_rma.c \
-	ucx_plugin/rdma/rdma_ep_sgl.c \
+	ucx_plugin/rdma/rdma_sgl_check.c \
 	ucx_plugin/rdma/rdma_ep_wait.c \
 	ucx_plugin/rdma/rdma_ep_flush.c \
 	ucx_plugin/rdma/rdma_gpu_page.c \

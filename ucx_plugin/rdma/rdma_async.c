@@ -15,7 +15,7 @@ void muct_rdma_async_init(muct_rdma_async_t *async, struct ibv_context *context,
     async->context = context;
     async->name = name;
     pthread_mutex_init(&async->lock, NULL);
-    ucs_list_head_init(&async->boxes);
+    ucs_list_head_init(&async->subs);
 }
 
 void muct_rdma_async_cleanup(muct_rdma_async_t *async)
@@ -23,40 +23,40 @@ void muct_rdma_async_cleanup(muct_rdma_async_t *async)
     pthread_mutex_destroy(&async->lock);
 }
 
-ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
+ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
                                  uint8_t port)
 {
-    memset(box, 0, sizeof(*box));
-    box->port = port;
-    box->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (box->wake_fd < 0) {
+    memset(sub, 0, sizeof(*sub));
+    sub->port = port;
+    sub->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (sub->wake_fd < 0) {
         muct_error("eventfd() failed: %m");
         return UCS_ERR_IO_ERROR;
     }
 
     pthread_mutex_lock(&async->lock);
-    ucs_list_add_tail(&async->boxes, &box->list);
+    ucs_list_add_tail(&async->subs, &sub->list);
     pthread_mutex_unlock(&async->lock);
     return UCS_OK;
 }
 
-void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_box_t *box)
+void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub)
 {
     pthread_mutex_lock(&async->lock);
-    ucs_list_del(&box->list);
+    ucs_list_del(&sub->list);
     pthread_mutex_unlock(&async->lock);
-    close(box->wake_fd);
+    close(sub->wake_fd);
 }
 
-static void muct_rdma_async_put_qp(muct_rdma_async_box_t *box, uint32_t qp_num)
+static void muct_rdma_async_put_qp(muct_rdma_async_sub_t *sub, uint32_t qp_num)
 {
-    muct_rdma_async_mail_t *mail = &box->mail;
+    muct_rdma_async_events_t *events = &sub->events;
 
-    if (mail->num_qps < MUCT_RDMA_ASYNC_MAX_QPS) {
-        mail->qp_nums[mail->num_qps] = qp_num;
+    if (events->num_qps < MUCT_RDMA_ASYNC_MAX_QPS) {
+        events->qp_nums[events->num_qps] = qp_num;
     }
-    if (mail->num_qps <= MUCT_RDMA_ASYNC_MAX_QPS) {
-        ++mail->num_qps;
+    if (events->num_qps <= MUCT_RDMA_ASYNC_MAX_QPS) {
+        ++events->num_qps;
     }
 }
 
@@ -98,7 +98,7 @@ static unsigned muct_rdma_async_flags(const struct ibv_async_event *event,
 static void muct_rdma_async_deliver(muct_rdma_async_t *async,
                                     const struct ibv_async_event *event)
 {
-    muct_rdma_async_box_t *box;
+    muct_rdma_async_sub_t *sub;
     unsigned port, flags = muct_rdma_async_flags(event, &port);
     uint64_t one = 1;
 
@@ -106,17 +106,17 @@ static void muct_rdma_async_deliver(muct_rdma_async_t *async,
         return;
     }
 
-    ucs_list_for_each(box, &async->boxes, list)
+    ucs_list_for_each(sub, &async->subs, list)
     {
-        if ((port != 0) && (port != box->port)) {
+        if ((port != 0) && (port != sub->port)) {
             continue;
         }
 
-        box->mail.flags |= flags;
+        sub->events.flags |= flags;
         if (flags == MUCT_RDMA_ASYNC_QP) {
-            muct_rdma_async_put_qp(box, event->element.qp->qp_num);
+            muct_rdma_async_put_qp(sub, event->element.qp->qp_num);
         }
-        if (write(box->wake_fd, &one, sizeof(one)) < 0) {
+        if (write(sub->wake_fd, &one, sizeof(one)) < 0) {
             muct_debug("write(eventfd) failed: %m"); /* full: it is readable already */
         }
     }
@@ -140,12 +140,12 @@ static void muct_rdma_async_log(const muct_rdma_async_t *async,
     }
 }
 
-bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
-                          muct_rdma_async_mail_t *mail)
+bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
+                          muct_rdma_async_events_t *events)
 {
     struct ibv_async_event event;
     uint64_t count;
-    bool has_mail;
+    bool has_events;
 
     pthread_mutex_lock(&async->lock);
     while (muct_rdma_verbs.get_async_event(async->context, &event) == 0) {
@@ -154,15 +154,15 @@ bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
         muct_rdma_verbs.ack_async_event(&event);
     }
 
-    has_mail = box->mail.flags != 0;
-    if (has_mail) {
-        *mail = box->mail;
-        memset(&box->mail, 0, sizeof(box->mail));
-        if (read(box->wake_fd, &count, sizeof(count)) < 0) {
+    has_events = sub->events.flags != 0;
+    if (has_events) {
+        *events = sub->events;
+        memset(&sub->events, 0, sizeof(sub->events));
+        if (read(sub->wake_fd, &count, sizeof(count)) < 0) {
             muct_debug("read(eventfd) failed: %m");
         }
     }
     pthread_mutex_unlock(&async->lock);
 
-    return has_mail;
+    return has_events;
 }

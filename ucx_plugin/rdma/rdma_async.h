@@ -8,12 +8,12 @@
  * Asynchronous events of one device, passed on to its interfaces.
  *
  * A device has one event queue, whoever reads it, and perhaps many interfaces in many
- * threads. Whoever makes progress reads; each event is put into the mailbox of every
- * interface it concerns, and that interface is woken. The interface takes its mail in
+ * threads. Whoever makes progress reads; each event is kept for every interface it
+ * concerns, and that interface is woken. The interface takes its events in
  * its own progress.
  *
- * One lock guards the list of mailboxes and what is in them. It is never held while
- * anything else of this project is called.
+ * One lock guards the list of interfaces and what is kept for them. It is never held
+ * while anything else of this project is called.
  */
 
 #include "base/muct_uct_abi.h"
@@ -34,24 +34,24 @@ enum {
 
 #define MUCT_RDMA_ASYNC_MAX_QPS 64
 
-typedef struct muct_rdma_async_mail {
+typedef struct muct_rdma_async_events {
     unsigned flags;   /**< MUCT_RDMA_ASYNC_* */
     unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: look at all of them */
     uint32_t qp_nums[MUCT_RDMA_ASYNC_MAX_QPS];
-} muct_rdma_async_mail_t;
+} muct_rdma_async_events_t;
 
-typedef struct muct_rdma_async_box {
+typedef struct muct_rdma_async_sub {
     ucs_list_link_t list;
     uint8_t port;
-    int wake_fd; /**< eventfd, readable when there is mail */
-    muct_rdma_async_mail_t mail;
-} muct_rdma_async_box_t;
+    int wake_fd; /**< eventfd, readable when there are events */
+    muct_rdma_async_events_t events;
+} muct_rdma_async_sub_t;
 
 typedef struct muct_rdma_async {
     struct ibv_context *context;
     const char *name;
     pthread_mutex_t lock;
-    ucs_list_link_t boxes;
+    ucs_list_link_t subs;
 } muct_rdma_async_t;
 
 /** @a context and @a name must outlive it; the context's async_fd must not block. */
@@ -60,19 +60,19 @@ void muct_rdma_async_init(muct_rdma_async_t *async, struct ibv_context *context,
 
 void muct_rdma_async_cleanup(muct_rdma_async_t *async);
 
-/** Add a mailbox for events of a port. UCS_OK, or UCS_ERR_IO_ERROR, said. */
-ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
+/** Subscribe to events of a port. UCS_OK, or UCS_ERR_IO_ERROR, logged. */
+ucs_status_t muct_rdma_async_add(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
                                  uint8_t port);
 
-void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_box_t *box);
+void muct_rdma_async_remove(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub);
 
 /**
- * Read the device's events into the mailboxes, then take what is in one of them.
+ * Read the device's events and keep them for all subscribers; take those of one.
  *
- * @param [out] mail  Filled when true is returned.
- * @return Whether there was mail.
+ * @param [out] events  Filled when true is returned.
+ * @return Whether there were any.
  */
-bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_box_t *box,
-                          muct_rdma_async_mail_t *mail);
+bool muct_rdma_async_take(muct_rdma_async_t *async, muct_rdma_async_sub_t *sub,
+                          muct_rdma_async_events_t *events);
 
 #endif

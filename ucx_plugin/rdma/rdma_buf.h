@@ -50,7 +50,7 @@ void muct_rdma_buf_pool_init(muct_rdma_buf_pool_t *pool, struct ibv_pd *pd, size
 /** Free all memory. Buffers in use are reported with a warning. */
 void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool);
 
-/** Make more buffers; NULL at the limit or without memory (the latter is said). */
+/** Make more buffers; NULL at the limit or without memory (the latter is logged). */
 muct_rdma_buf_t *muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool);
 
 /** First byte of a buffer's data, aligned to MUCT_RDMA_BUF_ALIGN. */

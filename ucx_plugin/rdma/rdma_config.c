@@ -7,10 +7,6 @@
 #include <ucs/sys/string.h>
 
 #include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MUCT_RDMA_TX_DEPTH 512
 #define MUCT_RDMA_RX_DEPTH 64
@@ -26,109 +22,98 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"NUM_QPS", "1",
-     "Queue pairs of each endpoint, 1 to 13. More than one lets a device work on one\n"
-     "transfer in parallel and costs memory for each.",
+     "Queue pairs of each endpoint, 1 to 13. More than one lets a device work on\n"
+     "one transfer in parallel and costs memory for each.",
      ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_UINT},
 
     {"TX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_DEPTH),
-     "Work requests that may be posted to a queue pair. Raise it for long lists of "
-     "small\n"
-     "blocks, lower it when queue pairs cannot be created for lack of memory.",
+     "Work requests that may be posted to a queue pair. Raise it for long lists of\n"
+     "small blocks, lower it when queue pairs cannot be created for lack of\n"
+     "memory.",
      ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_UINT},
 
     {"RX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_RX_DEPTH),
-     "Active messages a peer may send before it waits for credits; each costs "
-     "SEG_SIZE\n"
-     "bytes an endpoint. Raise it when streams of small messages stall.",
+     "Active messages a peer may send before it waits for credits; each costs\n"
+     "SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
-     "Entries of a completion queue; more queues are made as endpoints need them. "
-     "Lower\n"
-     "it when completion queues cannot be created for lack of memory.",
+     "Entries of a completion queue; more queues are made as endpoints need them.\n"
+     "Lower it when completion queues cannot be created for lack of memory.",
      ucs_offsetof(muct_rdma_iface_config_t, cq_depth), UCS_CONFIG_TYPE_UINT},
 
     {"TX_MAX_SGE", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_MAX_SGE),
-     "Scattered local blocks one work request may gather, in entries. Some devices "
-     "are\n"
-     "faster with fewer.",
+     "Scattered local blocks one work request may gather, in entries. Some devices\n"
+     "are faster with fewer.",
      ucs_offsetof(muct_rdma_iface_config_t, max_sge), UCS_CONFIG_TYPE_UINT},
 
     {"TX_INLINE", "128",
-     "Bytes of a message put into the work request itself. 0 on devices where inline\n"
-     "data is slow.",
+     "Bytes of a message put into the work request itself. 0 on devices where\n"
+     "inline data is slow.",
      ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_UINT},
 
     {"POST_BATCH", "auto",
-     "Most work requests posted with one doorbell. 1 for the lowest latency of each,\n"
-     "more for less cost a request; auto is 32.",
+     "Most work requests posted with one doorbell. 1 for the lowest latency of\n"
+     "each, more for less cost a request; auto is 32.",
      ucs_offsetof(muct_rdma_iface_config_t, post_batch), UCS_CONFIG_TYPE_ULUNITS},
 
     {"SEG_SIZE", "8256",
-     "Largest buffered message, in bytes, its header of 4 included. Must be equal on "
-     "both\n"
-     "sides.",
+     "Largest buffered message, in bytes, its header of 4 included. Must be equal\n"
+     "on both sides.",
      ucs_offsetof(muct_rdma_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"STRIPE_SIZE", "64k",
-     "Least bytes of a transfer worth a queue pair of their own when NUM_QPS is more "
-     "than\n"
-     "1. Lower it to spread smaller transfers.",
+     "Least bytes of a transfer worth a queue pair of their own when NUM_QPS is\n"
+     "more than 1. Lower it to spread smaller transfers.",
      ucs_offsetof(muct_rdma_iface_config_t, stripe_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"MERGE", "y",
-     "Send blocks of a list that are neighbours on both sides as one work request, "
-     "and\n"
-     "neighbours on the remote side alone as one with several entries. n for tests.",
+     "Send blocks of a list that are neighbours on both sides as one work request,\n"
+     "and neighbours on the remote side alone as one with several entries. n for\n"
+     "tests.",
      ucs_offsetof(muct_rdma_iface_config_t, merge), UCS_CONFIG_TYPE_BOOL},
 
     {"TIMEOUT", "67ms",
-     "Time without an answer until a packet is sent again, in seconds. The device "
-     "doubles\n"
-     "4.096 us to reach it and may take up to four times as long. TIMEOUT x "
-     "RETRY_COUNT\n"
-     "is how long a broken path takes to be an error.",
+     "Time without an answer until a packet is sent again, in seconds. The device\n"
+     "doubles 4.096 us to reach it and may take up to four times as long. TIMEOUT\n"
+     "x RETRY_COUNT is how long a broken path takes to be an error.",
      ucs_offsetof(muct_rdma_iface_config_t, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"RETRY_COUNT", "6",
-     "Times a packet is sent again, 0 to 7. Raise it on lossy networks; but 7 is for "
-     "ever\n"
-     "on some devices (soft-RoCE), where a dead peer is never noticed then.",
+     "Times a packet is sent again, 0 to 7. Raise it on lossy networks; but 7 is\n"
+     "for ever on some devices (soft-RoCE), where a dead peer is never noticed\n"
+     "then.",
      ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_UINT},
 
     {"RNR_RETRY_COUNT", "7",
-     "Times a message is sent again that met no receive, 0 to 7, 7 for ever. Credits "
-     "see to\n"
-     "it that none does.",
+     "Times a message is sent again that met no receive, 0 to 7, 7 for ever.\n"
+     "Credits see to it that none does.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_retry), UCS_CONFIG_TYPE_UINT},
 
     {"RNR_TIMEOUT", "1ms", "Time between those, in seconds.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_timer), UCS_CONFIG_TYPE_TIME},
 
     {"SL", "0",
-     "Service level, 0 to 15 (on Ethernet: VLAN priority, 0 to 7). Set what the "
-     "fabric's\n"
-     "quality of service expects.",
+     "Service level, 0 to 15 (on Ethernet: VLAN priority, 0 to 7). Set what the\n"
+     "fabric's quality of service expects.",
      ucs_offsetof(muct_rdma_iface_config_t, sl), UCS_CONFIG_TYPE_UINT},
 
     {"TRAFFIC_CLASS", "auto",
-     "Traffic class of Ethernet packets (DSCP x 4), 0 to 255; auto is 0. Set what the\n"
-     "fabric's lossless class expects.",
+     "Traffic class of Ethernet packets (DSCP x 4), 0 to 255; auto is 0. Set what\n"
+     "the fabric's lossless class expects.",
      ucs_offsetof(muct_rdma_iface_config_t, traffic_class), UCS_CONFIG_TYPE_ULUNITS},
 
     {"HOP_LIMIT", "255", "Routers a packet may cross, 1 to 255.",
      ucs_offsetof(muct_rdma_iface_config_t, hop_limit), UCS_CONFIG_TYPE_UINT},
 
     {"GID_INDEX", "auto",
-     "Entry of the port's GID table. auto prefers RoCE version 2 and IPv4. Set it "
-     "where a\n"
-     "port has several networks.",
+     "Entry of the port's GID table. auto prefers RoCE version 2 and IPv4. Set it\n"
+     "where a port has several networks.",
      ucs_offsetof(muct_rdma_iface_config_t, gid_index), UCS_CONFIG_TYPE_ULUNITS},
 
     {"PATH_MTU", "default",
-     "Path MTU in bytes; default is the port's, or the peer's when that is less. Lower "
-     "it\n"
-     "when a switch between has less.",
+     "Path MTU in bytes; default is the port's, or the peer's when that is less.\n"
+     "Lower it when a switch between has less.",
      ucs_offsetof(muct_rdma_iface_config_t, path_mtu),
      UCS_CONFIG_TYPE_ENUM(muct_rdma_config_mtu_names)},
 
@@ -137,83 +122,41 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, pkey), UCS_CONFIG_TYPE_HEX},
 
     {"MAX_READS", "auto",
-     "Reads and atomics of a queue pair on their way at once. auto is what both "
-     "devices\n"
-     "can do.",
+     "Reads and atomics of a queue pair on their way at once. auto is what both\n"
+     "devices can do.",
      ucs_offsetof(muct_rdma_iface_config_t, max_reads), UCS_CONFIG_TYPE_ULUNITS},
 
     {"ATOMICS", "try", "Use the device's atomics: y, n, or try where it has them.",
      ucs_offsetof(muct_rdma_iface_config_t, atomics), UCS_CONFIG_TYPE_TERNARY},
 
     {"RAIL_AFFINITY", "n",
-     "Connect only devices of equal index on both sides: y or n. y where the network\n"
-     "joins rail i with rail i only.",
+     "Connect only devices of equal index on both sides: y or n. y where the\n"
+     "network joins rail i with rail i only.",
      ucs_offsetof(muct_rdma_iface_config_t, rail_affinity), UCS_CONFIG_TYPE_BOOL},
 
     {"PORT_DOWN_TIMEOUT", "500ms",
-     "Time a link may be down until its endpoints fail, in seconds; inf leaves it to\n"
-     "TIMEOUT and RETRY_COUNT.",
+     "Time a link may be down until its endpoints fail, in seconds; inf leaves it\n"
+     "to TIMEOUT and RETRY_COUNT.",
      ucs_offsetof(muct_rdma_iface_config_t, port_down_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"MAX_BUFS", "inf",
-     "Most buffers of SEG_SIZE for sending, of one interface; as many more for "
-     "receiving.\n"
-     "Lower it to bound memory: senders then wait.",
+     "Most buffers of SEG_SIZE for sending, of one interface; as many more for\n"
+     "receiving. Lower it to bound memory: senders then wait.",
      ucs_offsetof(muct_rdma_iface_config_t, max_bufs), UCS_CONFIG_TYPE_UINT},
 
     {NULL, NULL, NULL, 0, {0}}};
 
-/*
- * Clamped options that were said already. The list only grows, by at most one entry for
- * each device and option; a lock because interfaces open in any thread.
- */
-static pthread_mutex_t muct_rdma_said_lock = PTHREAD_MUTEX_INITIALIZER;
-
-typedef struct muct_rdma_said {
-    struct muct_rdma_said *next;
-    char text[];
-} muct_rdma_said_t;
-
-static muct_rdma_said_t *muct_rdma_said;
-
-static bool muct_rdma_config_is_new(const char *device, const char *option)
-{
-    char text[UCT_MD_NAME_MAX + 64];
-    muct_rdma_said_t *said;
-
-    snprintf(text, sizeof(text), "%s %s", device, option);
-    pthread_mutex_lock(&muct_rdma_said_lock);
-    for (said = muct_rdma_said; said != NULL; said = said->next) {
-        if (strcmp(said->text, text) == 0) {
-            break;
-        }
-    }
-
-    if (said != NULL) {
-        pthread_mutex_unlock(&muct_rdma_said_lock);
-        return false;
-    }
-
-    said = malloc(sizeof(*said) + strlen(text) + 1);
-    if (said != NULL) {
-        strcpy(said->text, text);
-        said->next = muct_rdma_said;
-        muct_rdma_said = said;
-    }
-    pthread_mutex_unlock(&muct_rdma_said_lock);
-    return true;
-}
-
-/* Defaults (@a unsaid) give way to the device in silence: nobody asked for them. */
+/* A default gives way to the device in silence: nobody asked for it. */
 static unsigned long muct_rdma_config_clamp(const muct_rdma_device_t *device,
                                             const char *option, unsigned long value,
-                                            unsigned long unsaid, unsigned long limit)
+                                            unsigned long by_default,
+                                            unsigned long limit)
 {
     if (value <= limit) {
         return value;
     }
 
-    if ((value != unsaid) && muct_rdma_config_is_new(device->name, option)) {
+    if (value != by_default) {
         muct_warn("%s: UCX_MORI_RDMA_%s=%lu is more than the device has, using %lu",
                   device->name, option, value, limit);
     }

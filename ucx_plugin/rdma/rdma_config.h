@@ -63,18 +63,17 @@ typedef struct muct_rdma_limits {
     bool has_merge;
 } muct_rdma_limits_t;
 
-/** Receives beyond rx_depth, for credit messages: see rdma_am.h. */
+/** Receives beyond rx_depth, for credit messages: see rdma_am.c. */
 #define MUCT_RDMA_CREDIT_RECEIVES 4
 
 /** Work requests of one doorbell when POST_BATCH is auto. */
 #define MUCT_RDMA_POST_BATCH_AUTO 32
 
 /**
- * Fit the options to a device; each that has to give way is said in a warning, once in
- * a process for each device and option.
+ * Fit the options to a device; each that has to give way is logged as a warning.
  *
  * @return UCS_OK, or UCS_ERR_INVALID_PARAM for a value that makes no sense on any
- *         device; said as an error.
+ *         device; logged as an error.
  */
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
                                    const muct_rdma_device_t *device,

@@ -126,23 +126,23 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
 
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries)
 {
-    cq->limbo += entries;
+    cq->released_unpolled += entries;
 }
 
 int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc)
 {
     int num;
 
-    if (__builtin_expect(cq->has_stash, 0)) {
-        cq->has_stash = false;
-        *wc = cq->stash;
+    if (__builtin_expect(cq->has_early_wc, 0)) {
+        cq->has_early_wc = false;
+        *wc = cq->early_wc;
         return 1;
     }
 
     num = ibv_poll_cq(cq->ibv, max, wc);
     if (num < max) {
-        cq->reserved -= cq->limbo;
-        cq->limbo = 0;
+        cq->reserved -= cq->released_unpolled;
+        cq->released_unpolled = 0;
     }
 
     return num;
@@ -180,14 +180,14 @@ ucs_status_t muct_rdma_cq_set_arm(muct_rdma_cq_set_t *set)
 
     for (i = 0; i < set->num; ++i) {
         cq = set->cqs[i];
-        if (cq->has_stash || (ibv_req_notify_cq(cq->ibv, 0) != 0)) {
+        if (cq->has_early_wc || (ibv_req_notify_cq(cq->ibv, 0) != 0)) {
             status = UCS_ERR_BUSY;
             continue;
         }
 
         /* a completion that came before the request gives no event: look for it now */
-        if (ibv_poll_cq(cq->ibv, 1, &cq->stash) > 0) {
-            cq->has_stash = true;
+        if (ibv_poll_cq(cq->ibv, 1, &cq->early_wc) > 0) {
+            cq->has_early_wc = true;
             status = UCS_ERR_BUSY;
         }
     }

@@ -25,10 +25,11 @@ typedef struct muct_rdma_cq {
     struct ibv_cq *ibv;
     unsigned capacity; /**< Entries */
     unsigned reserved; /**< Of them, promised to queue pairs */
-    unsigned limbo;    /**< Of those, given back but perhaps still in the queue */
-    unsigned events;   /**< Not acknowledged yet */
-    bool has_stash;
-    struct ibv_wc stash; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
+    unsigned
+        released_unpolled; /**< Of those, given back but perhaps still in the queue */
+    unsigned events;       /**< Not acknowledged yet */
+    bool has_early_wc;
+    struct ibv_wc early_wc; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
 } muct_rdma_cq_t;
 
 typedef struct muct_rdma_cq_set {
@@ -54,7 +55,7 @@ void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set);
  * Find room for a queue pair.
  *
  * @param [in] entries  Its work requests and receives together, at most set->depth.
- * @return UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, said.
+ * @return UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
  */
 ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
                                   muct_rdma_cq_t **cq_p);
@@ -62,7 +63,7 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
 /** The queue pair that reserved them is destroyed. */
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
 
-/** As ibv_poll_cq(), after what was stashed. -1 when the device failed. */
+/** As ibv_poll_cq(), after what was polled early. -1 when the device failed. */
 int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc);
 
 /**

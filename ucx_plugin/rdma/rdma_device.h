@@ -55,8 +55,8 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
  * Open a device by name.
  *
  * @return UCS_OK
- * @return UCS_ERR_NO_DEVICE  No such device, or it cannot be opened; said as an error,
- *                            with the remedy for what the system's reason suggests.
+ * @return UCS_ERR_NO_DEVICE  No such device, or it cannot be opened; logged as an
+ * error, with the remedy for what the system's reason suggests.
  */
 ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device);
 
@@ -75,7 +75,7 @@ void muct_rdma_device_close(muct_rdma_device_t *device);
  * @return UCS_OK
  * @return UCS_ERR_NO_DEVICE      The port cannot be queried, or is of a kind we have no
  *                                use for.
- * @return UCS_ERR_INVALID_PARAM  No such GID or partition key; said as an error.
+ * @return UCS_ERR_INVALID_PARAM  No such GID or partition key; logged as an error.
  */
 ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
                                   int gid_index, unsigned pkey, muct_rdma_port_t *port);

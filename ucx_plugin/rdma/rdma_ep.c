@@ -446,7 +446,7 @@ void muct_rdma_ep_break(muct_rdma_ep_t *ep)
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
 
     sq->error = ENOMEM;
-    muct_rdma_sq_soil(sq);
+    muct_rdma_sq_mark_dirty(sq);
 }
 
 ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,

@@ -56,7 +56,7 @@ typedef struct muct_rdma_rx {
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
-/** A list of blocks, and one that is posted as there is room; see rdma_ep_sgl.c. */
+/** A list of blocks, and one that is posted as there is room; see rdma_sgl_check.c. */
 typedef struct muct_rdma_sgl muct_rdma_sgl_t;
 typedef struct muct_rdma_job muct_rdma_job_t;
 
@@ -163,7 +163,7 @@ ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t io
                                     uint64_t remote_addr, uct_rkey_t rkey,
                                     uct_completion_t *comp);
 
-/* ---- lists: rdma_ep_sgl.c ---- */
+/* ---- lists: rdma_sgl_check.c ---- */
 
 ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
                                         const size_t *lengths, uct_mem_h const *memhs,
@@ -229,7 +229,7 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
 /** Most bytes of an am_short: its own header and payload. */
 unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
 
-/** Post all receives of a new endpoint. UCS_OK, or an error, said. */
+/** Post all receives of a new endpoint. UCS_OK, or an error, logged. */
 ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
 
 /** Give the receive buffers back; the queue pair is destroyed. */
@@ -309,7 +309,7 @@ static inline unsigned muct_rdma_ep_free(const muct_rdma_ep_t *ep)
     return num;
 }
 
-/** Check a remote key against the peer and the range; said when it is refused. */
+/** Check a remote key against the peer and the range; logged when it is refused. */
 ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
                                      const muct_rdma_key_t *key, uint64_t address,
                                      size_t length);

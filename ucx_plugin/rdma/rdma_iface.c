@@ -41,7 +41,7 @@ static ucs_status_t muct_rdma_iface_init_events(muct_rdma_iface_t *iface)
         return UCS_ERR_IO_ERROR;
     }
 
-    status = muct_rdma_async_add(&md->async, &iface->mail, iface->port.num);
+    status = muct_rdma_async_add(&md->async, &iface->async, iface->port.num);
     if (status != UCS_OK) {
         goto err_close;
     }
@@ -51,13 +51,13 @@ static ucs_status_t muct_rdma_iface_init_events(muct_rdma_iface_t *iface)
         status = muct_rdma_iface_add_fd(iface, md->device.context->async_fd);
     }
     if (status == UCS_OK) {
-        status = muct_rdma_iface_add_fd(iface, iface->mail.wake_fd);
+        status = muct_rdma_iface_add_fd(iface, iface->async.wake_fd);
     }
     if (status == UCS_OK) {
         return UCS_OK;
     }
 
-    muct_rdma_async_remove(&md->async, &iface->mail);
+    muct_rdma_async_remove(&md->async, &iface->async);
 err_close:
     close(iface->event_fd);
     return status;
@@ -65,7 +65,7 @@ err_close:
 
 static void muct_rdma_iface_cleanup_events(muct_rdma_iface_t *iface)
 {
-    muct_rdma_async_remove(&muct_rdma_iface_md(iface)->async, &iface->mail);
+    muct_rdma_async_remove(&muct_rdma_iface_md(iface)->async, &iface->async);
     close(iface->event_fd);
 }
 
@@ -183,7 +183,7 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     ucs_list_head_init(&iface->work);
     ucs_list_head_init(&iface->dirty);
     iface->free_place = UINT32_MAX;
-    iface->mail_countdown = MUCT_RDMA_MAIL_ROUNDS;
+    iface->async_countdown = MUCT_RDMA_ASYNC_ROUNDS;
     status = muct_rdma_iface_set_port(iface, config, params->mode.device.dev_name);
     if (status != UCS_OK) {
         return status;

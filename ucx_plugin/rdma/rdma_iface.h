@@ -9,7 +9,7 @@
  *
  * Owns the completion queues, the buffers, and the table that finds the queue pair of a
  * completion. One thread at a time, as UCT demands; nothing here takes a lock but the
- * mailbox of asynchronous events.
+ * asynchronous events.
  *
  * A completion finds its queue pair by wr_id, never by number: bits 63 receive, 52-62
  * generation, 32-51 place in the table, 0-31 index. A queue pair that is gone leaves
@@ -70,9 +70,9 @@ typedef struct muct_rdma_iface {
     size_t rx_headroom;
     size_t rx_offset; /**< Of a message's data in its receive buffer */
     int event_fd;     /**< epoll of the channel and the events */
-    muct_rdma_async_box_t mail;
-    unsigned mail_countdown;
-    uint64_t mail_time_ms;
+    muct_rdma_async_sub_t async;
+    unsigned async_countdown;
+    uint64_t async_time_ms;
     uint64_t port_down_ms; /**< Since when the link is down; 0 when it is up */
     uint64_t port_down_timeout_ms;
 } muct_rdma_iface_t;
@@ -80,7 +80,7 @@ typedef struct muct_rdma_iface {
 extern uct_tl_t muct_rdma_tl;
 
 /** Rounds of progress between two looks at the device's events. */
-#define MUCT_RDMA_MAIL_ROUNDS 64
+#define MUCT_RDMA_ASYNC_ROUNDS 64
 
 /* Operations of UCT: rdma_progress.c */
 

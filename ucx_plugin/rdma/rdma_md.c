@@ -20,19 +20,16 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
     {"DEVICES", "all",
-     "Devices or ports to use: a comma-separated list of \"device\" or "
-     "\"device:port\",\n"
-     "\"^\" in front of it to use all but those. The order does not matter. Exclude "
-     "what\n"
-     "is not cabled for the GPUs, such as storage or management ports.",
+     "Devices or ports to use: a comma-separated list of \"device\" or\n"
+     "\"device:port\", \"^\" in front of it to use all but those. The order does not\n"
+     "matter. Exclude what is not cabled for the GPUs, such as storage or\n"
+     "management ports.",
      ucs_offsetof(muct_rdma_md_config_t, devices), UCS_CONFIG_TYPE_ALLOW_LIST},
 
     {"DMABUF", "try",
-     "Register GPU memory by dma-buf: y (fail without), n (by address, which needs "
-     "the\n"
-     "peer memory driver), try (by dma-buf, then by address). Choose n when the "
-     "kernel's\n"
-     "dma-buf path is slower than peer memory.",
+     "Register GPU memory by dma-buf: y (fail without), n (by address, which needs\n"
+     "the peer memory driver), try (by dma-buf, then by address). Choose n when\n"
+     "the kernel's dma-buf path is slower than peer memory.",
      ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_DIRECT", "try",
@@ -42,21 +39,20 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      ucs_offsetof(muct_rdma_md_config_t, gpu_direct), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_FLUSH", "y",
-     "Let peers flush their writes to our GPUs: a page of each GPU is registered for\n"
-     "them to read, and the end of their flush says that the GPU sees the bytes. n\n"
-     "saves a read a flush where the network device does it by itself.",
+     "Let peers flush their writes to our GPUs: a page of each GPU is registered\n"
+     "for them to read, and the end of their flush says that the GPU sees the\n"
+     "bytes. n saves a read a flush where the network device does it by itself.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_flush), UCS_CONFIG_TYPE_BOOL},
 
     {"RELAXED_ORDERING", "n",
-     "Register memory for relaxed PCIe ordering: y or n. Faster between some hosts "
-     "and\n"
-     "devices; writes may then become visible out of order until a flush.",
+     "Register memory for relaxed PCIe ordering: y or n. Faster between some hosts\n"
+     "and devices; writes may then become visible out of order until a flush.",
      ucs_offsetof(muct_rdma_md_config_t, relaxed_ordering), UCS_CONFIG_TYPE_BOOL},
 
     {"MAX_MR_SIZE", "inf",
-     "Most bytes registered under one key; larger regions have several keys. The "
-     "device's\n"
-     "own limit counts in any case. Rounded down to a power of two, 4k at least.",
+     "Most bytes registered under one key; larger regions have several keys. The\n"
+     "device's own limit counts in any case. Rounded down to a power of two, 4k at\n"
+     "least.",
      ucs_offsetof(muct_rdma_md_config_t, max_mr_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {NULL, NULL, NULL, 0, {0}}};

@@ -19,7 +19,7 @@
 
 /* Events of the device are rare, and reading them is a system call: every so many
  * rounds of progress, or when so much time has passed. */
-#define MUCT_RDMA_MAIL_MS 20
+#define MUCT_RDMA_ASYNC_MS 20
 
 /* ---- table of queue pairs ---- */
 
@@ -195,14 +195,14 @@ static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t stat
 }
 
 static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep,
-                                 const muct_rdma_async_mail_t *mail)
+                                 const muct_rdma_async_events_t *events)
 {
     unsigned i, j;
 
     for (i = 0; i < ep->num_created; ++i) {
-        for (j = 0; (j < mail->num_qps) && (j < MUCT_RDMA_ASYNC_MAX_QPS); ++j) {
+        for (j = 0; (j < events->num_qps) && (j < MUCT_RDMA_ASYNC_MAX_QPS); ++j) {
             if ((ep->chans[i].ibv != NULL) &&
-                (ep->chans[i].ibv->qp_num == mail->qp_nums[j])) {
+                (ep->chans[i].ibv->qp_num == events->qp_nums[j])) {
                 return true;
             }
         }
@@ -212,7 +212,7 @@ static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep,
 }
 
 static void muct_rdma_iface_fail_qps(muct_rdma_iface_t *iface,
-                                     const muct_rdma_async_mail_t *mail)
+                                     const muct_rdma_async_events_t *events)
 {
     muct_rdma_ep_t *ep;
     bool has_failed;
@@ -223,7 +223,8 @@ static void muct_rdma_iface_fail_qps(muct_rdma_iface_t *iface,
         has_failed = false;
         ucs_list_for_each(ep, &iface->eps, list)
         {
-            if ((ep->state != MUCT_RDMA_EP_FAILED) && muct_rdma_ep_owns_qp(ep, mail)) {
+            if ((ep->state != MUCT_RDMA_EP_FAILED) &&
+                muct_rdma_ep_owns_qp(ep, events)) {
                 muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
                 has_failed = true;
                 break;
@@ -248,31 +249,31 @@ static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
     }
 }
 
-static void muct_rdma_iface_take_mail(muct_rdma_iface_t *iface, uint64_t now)
+static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t now)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(iface);
-    muct_rdma_async_mail_t mail;
+    muct_rdma_async_events_t events;
 
-    if (!muct_rdma_async_take(&md->async, &iface->mail, &mail)) {
+    if (!muct_rdma_async_take(&md->async, &iface->async, &events)) {
         return;
     }
 
-    if (mail.flags & MUCT_RDMA_ASYNC_ADDRESS) {
+    if (events.flags & MUCT_RDMA_ASYNC_ADDRESS) {
         muct_rdma_iface_set_address(iface);
     }
-    if (mail.flags & (MUCT_RDMA_ASYNC_PORT_DOWN | MUCT_RDMA_ASYNC_PORT_UP)) {
+    if (events.flags & (MUCT_RDMA_ASYNC_PORT_DOWN | MUCT_RDMA_ASYNC_PORT_UP)) {
         iface->port.is_active = muct_rdma_port_is_active(&md->device, iface->port.num);
         iface->port_down_ms = iface->port.is_active ? 0 : now;
     }
-    if (mail.flags & MUCT_RDMA_ASYNC_FATAL) {
+    if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
         muct_error("%s: device failed or was removed", md->device.name);
         iface->is_dead = true;
     }
-    if (mail.flags & (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ)) {
+    if (events.flags & (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ)) {
         muct_rdma_iface_poll(iface);
         muct_rdma_iface_fail_all(iface, UCS_ERR_IO_ERROR);
-    } else if (mail.flags & MUCT_RDMA_ASYNC_QP) {
-        muct_rdma_iface_fail_qps(iface, &mail);
+    } else if (events.flags & MUCT_RDMA_ASYNC_QP) {
+        muct_rdma_iface_fail_qps(iface, &events);
     }
 }
 
@@ -280,10 +281,10 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
 {
     uint64_t now = muct_rdma_now_ms();
 
-    iface->mail_countdown = MUCT_RDMA_MAIL_ROUNDS;
-    if (now - iface->mail_time_ms >= MUCT_RDMA_MAIL_MS) {
-        iface->mail_time_ms = now;
-        muct_rdma_iface_take_mail(iface, now);
+    iface->async_countdown = MUCT_RDMA_ASYNC_ROUNDS;
+    if (now - iface->async_time_ms >= MUCT_RDMA_ASYNC_MS) {
+        iface->async_time_ms = now;
+        muct_rdma_iface_dispatch_async(iface, now);
     }
 
     if ((iface->port_down_ms != 0) &&
@@ -309,7 +310,7 @@ unsigned muct_rdma_iface_progress(uct_iface_h tl_iface)
         muct_rdma_iface_ring(iface);
     }
 
-    if (--iface->mail_countdown == 0) {
+    if (--iface->async_countdown == 0) {
         muct_rdma_iface_check_events(iface);
     }
 
@@ -335,8 +336,8 @@ ucs_status_t muct_rdma_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     }
 
     /* the next progress looks at the device's events, whatever woke it */
-    iface->mail_countdown = 1;
-    iface->mail_time_ms = 0;
+    iface->async_countdown = 1;
+    iface->async_time_ms = 0;
     return muct_rdma_cq_set_arm(&iface->cqs);
 }
 

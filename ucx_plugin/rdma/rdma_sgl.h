@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Lists of blocks, inside mori_rdma: checked by rdma_ep_sgl.c, posted by
- * rdma_sgl_post.c, kept while there is no room by rdma_ep_job.c.
+ * Lists of blocks, inside mori_rdma: checked by rdma_sgl_check.c, posted by
+ * rdma_sgl_post.c, kept while there is no room by rdma_sgl_defer.c.
  */
 
 #include "rdma/rdma_ep.h"

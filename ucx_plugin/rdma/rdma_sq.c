@@ -53,7 +53,7 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
     return UCS_OK;
 }
 
-static void muct_rdma_sq_undirty(muct_rdma_sq_t *sq)
+static void muct_rdma_sq_clear_dirty(muct_rdma_sq_t *sq)
 {
     if (sq->is_dirty) {
         sq->is_dirty = false;
@@ -63,7 +63,7 @@ static void muct_rdma_sq_undirty(muct_rdma_sq_t *sq)
 
 void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq)
 {
-    muct_rdma_sq_undirty(sq);
+    muct_rdma_sq_clear_dirty(sq);
     muct_rdma_sq_free_memory(sq);
 }
 
@@ -88,7 +88,7 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
         sq->error = error;
     }
 
-    muct_rdma_sq_soil(sq);
+    muct_rdma_sq_mark_dirty(sq);
 }
 
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
@@ -120,7 +120,7 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     sq->chain_first = 0;
     sq->chain_end = 0;
     sq->is_stuck = false;
-    muct_rdma_sq_undirty(sq);
+    muct_rdma_sq_clear_dirty(sq);
 }
 
 static inline void muct_rdma_sq_end_mark(muct_rdma_sq_t *sq, ucs_status_t status)
@@ -165,7 +165,7 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
 
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status)
 {
-    muct_rdma_sq_undirty(sq);
+    muct_rdma_sq_clear_dirty(sq);
     sq->chain_first = 0;
     sq->chain_end = 0;
     sq->posted = sq->head;

@@ -100,7 +100,7 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
 void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
 
 /**
- * Post the chain, or try again to. Failing is not said here: error and is_stuck tell.
+ * Post the chain, or try again to. Failing is not logged here: error and is_stuck tell.
  * After an error that cannot be repeated the owner must fail the queue pair.
  */
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
@@ -211,7 +211,7 @@ static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
 }
 
 /** Remember that there is a chain to post. */
-static inline void muct_rdma_sq_soil(muct_rdma_sq_t *sq)
+static inline void muct_rdma_sq_mark_dirty(muct_rdma_sq_t *sq)
 {
     if (!sq->is_dirty) {
         sq->is_dirty = true;
@@ -229,7 +229,7 @@ static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
     if ((sq->posted == sq->tail) && !sq->is_stuck) {
         muct_rdma_sq_ring(sq);
     } else {
-        muct_rdma_sq_soil(sq);
+        muct_rdma_sq_mark_dirty(sq);
     }
 }
 
@@ -243,7 +243,7 @@ static inline void muct_rdma_sq_end_only(muct_rdma_sq_t *sq, struct ibv_send_wr 
     if ((sq->chain_end == sq->batch) || (sq->posted == sq->tail)) {
         muct_rdma_sq_ring(sq);
     } else {
-        muct_rdma_sq_soil(sq);
+        muct_rdma_sq_mark_dirty(sq);
     }
 }
 

@@ -95,14 +95,14 @@ typedef struct muct_rdma_verbs {
     MUCT_RDMA_VERBS_OPTIONAL(MUCT_RDMA_VERBS_MEMBER)
 } muct_rdma_verbs_t;
 
-/** Valid after @ref muct_rdma_verbs_load has said UCS_OK. */
+/** Valid after @ref muct_rdma_verbs_load has returned UCS_OK. */
 extern muct_rdma_verbs_t muct_rdma_verbs;
 
 /**
  * Bind libibverbs.so.1; the first call decides, later ones repeat its answer.
  *
  * @return UCS_OK, or UCS_ERR_NO_DEVICE when the library or one of its required
- *         functions is missing; said once, at debug level.
+ *         functions is missing; logged once, at debug level.
  */
 ucs_status_t muct_rdma_verbs_load(void);
 

@@ -32,9 +32,9 @@ static inline size_t muct_rdma_sgl_borders(uint64_t offset, size_t length,
 }
 
 /* A block that is not plain: repeated, or under several keys. */
-static ucs_status_t muct_rdma_sgl_check_odd(const muct_rdma_ep_t *ep,
-                                            const muct_rdma_sgl_t *sgl, size_t i,
-                                            size_t *total_p, size_t *bound_p)
+static ucs_status_t muct_rdma_sgl_check_general(const muct_rdma_ep_t *ep,
+                                                const muct_rdma_sgl_t *sgl, size_t i,
+                                                size_t *total_p, size_t *bound_p)
 {
     const muct_rdma_key_t *key = (const muct_rdma_key_t *)sgl->rkeys[i];
     size_t length = sgl->lengths[i], repeats = muct_rdma_sgl_repeats(sgl, i);
@@ -141,7 +141,7 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
             }
         }
 
-        status = muct_rdma_sgl_check_odd(ep, sgl, i, &plan->total, &plan->bound);
+        status = muct_rdma_sgl_check_general(ep, sgl, i, &plan->total, &plan->bound);
         if (status != UCS_OK) {
             return status;
         }
