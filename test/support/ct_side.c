@@ -28,6 +28,14 @@ static void ct_side_on_async_event(void *arg, unsigned flags)
     ++events->num_async;
 }
 
+static size_t ct_side_alignment, ct_side_align_offset;
+
+void ct_side_set_alignment(size_t alignment, size_t offset)
+{
+    ct_side_alignment = alignment;
+    ct_side_align_offset = offset;
+}
+
 static ucs_status_t ct_side_open_iface(ct_side_t *side, const char *tl_name)
 {
     uct_iface_params_t params;
@@ -55,6 +63,12 @@ static ucs_status_t ct_side_open_iface(ct_side_t *side, const char *tl_name)
     params.err_handler_flags = UCT_CB_FLAG_ASYNC;
     params.async_event_cb = ct_side_on_async_event;
     params.async_event_arg = &side->events;
+    if (ct_side_alignment != 0) {
+        params.field_mask |=
+            UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT | UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET;
+        params.am_alignment = ct_side_alignment;
+        params.am_align_offset = ct_side_align_offset;
+    }
 
     status = uct_iface_open(side->md, side->worker, &params, config, &side->iface);
     uct_config_release(config);

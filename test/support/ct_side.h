@@ -52,6 +52,11 @@ typedef struct ct_side {
     char why[512];
 } ct_side_t;
 
+/** Where interfaces that are opened later are asked to put received data: @a offset
+ *  bytes of it before a multiple of @a alignment; an alignment of 0 asks for nothing.
+ */
+void ct_side_set_alignment(size_t alignment, size_t offset);
+
 
 typedef enum ct_mem_how {
     CT_MEM_NONE,

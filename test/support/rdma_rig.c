@@ -287,35 +287,46 @@ static void rig_room(rig_t *rig, uint64_t limit)
     ck_assert_msg(mkv_test_now_ms() < limit, "there is never room");
 }
 
+/* A put or get in as many calls as the interface takes; the completion is for all. */
+static ucs_status_t rig_move(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
+                             size_t length, rig_comp_t *comp, int is_get)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    const size_t max = is_get ? rig->side[from].attr.cap.get.max_zcopy
+                              : rig->side[from].attr.cap.put.max_zcopy;
+    uct_completion_t *uct = (comp == NULL) ? NULL : &comp->uct;
+    ucs_status_t status;
+    uct_iov_t iov;
+    size_t part;
+
+    if (uct != NULL) {
+        uct->count = (length > max) ? (int)((length + max - 1) / max) : 1;
+    }
+    do {
+        part = (length < max) ? length : max;
+        rig_iov(rig, from, offset, part, &iov);
+        while ((status = (is_get ? uct_ep_get_zcopy : uct_ep_put_zcopy)(
+                    ep, &iov, 1, (uintptr_t)rig->mem[!from].addr + offset,
+                    rig->rkey[!from].rkey, uct)) == UCS_ERR_NO_RESOURCE) {
+            rig_room(rig, limit);
+        }
+        offset += part;
+        length -= part;
+    } while ((length > 0) && !UCS_STATUS_IS_ERR(status));
+
+    return status;
+}
+
 ucs_status_t rig_put(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
                      size_t length, rig_comp_t *comp)
 {
-    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
-    ucs_status_t status;
-
-    while ((status = rig_try_put(rig, ep, from, offset, length, comp)) ==
-           UCS_ERR_NO_RESOURCE) {
-        rig_room(rig, limit);
-    }
-
-    return status;
+    return rig_move(rig, ep, from, offset, length, comp, 0);
 }
 
 ucs_status_t rig_get(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
                      size_t length, rig_comp_t *comp)
 {
-    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
-    ucs_status_t status;
-    uct_iov_t iov;
-
-    rig_iov(rig, from, offset, length, &iov);
-    while ((status = uct_ep_get_zcopy(
-                ep, &iov, 1, (uintptr_t)rig->mem[!from].addr + offset,
-                rig->rkey[!from].rkey, &comp->uct)) == UCS_ERR_NO_RESOURCE) {
-        rig_room(rig, limit);
-    }
-
-    return status;
+    return rig_move(rig, ep, from, offset, length, comp, 1);
 }
 
 typedef struct rig_list {

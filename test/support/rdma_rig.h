@@ -78,7 +78,8 @@ ucs_status_t rig_flush(rig_t *rig, uct_ep_h ep);
 void rig_comp_init(rig_comp_t *comp);
 
 /** Put @a length bytes from side @a from's memory at @a offset to the same place of the
- * other; waits for room. @return UCS_OK or UCS_INPROGRESS, or the error of the put. */
+ * other, in as many calls as the interface needs; waits for room. @return UCS_OK or
+ * UCS_INPROGRESS, or the error of the put. */
 ucs_status_t rig_put(rig_t *rig, uct_ep_h ep, unsigned from, size_t offset,
                      size_t length, rig_comp_t *comp);
 

@@ -9,7 +9,8 @@
  *
  * error: somebody must act. warn: look at it. diag: a user asked for detail.
  * debug: once per object. trace: once per operation; nothing in the data path is
- * louder. The text says what was tried, on what, with which numbers, and the
+ * louder. data: once per operation as well, at the level that UCX's transports have for
+ * it. The text says what was tried, on what, with which numbers, and the
  * system's own reason; lower case, no newline, no guess.
  *
  * The arguments are evaluated whether or not the message is shown, but for trace: the
@@ -32,5 +33,6 @@ void muct_log(ucs_log_level_t level, const char *file, unsigned line,
 #define muct_info(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_INFO, _fmt, ##__VA_ARGS__)
 #define muct_debug(_fmt, ...) muct_log_at(UCS_LOG_LEVEL_DEBUG, _fmt, ##__VA_ARGS__)
 #define muct_trace(_fmt, ...) ucs_trace_req(_fmt, ##__VA_ARGS__)
+#define muct_trace_data(_fmt, ...) ucs_trace_data(_fmt, ##__VA_ARGS__)
 
 #endif

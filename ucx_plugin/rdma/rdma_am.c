@@ -13,8 +13,9 @@
  * peer can have used the credits of all but the last two such messages only after it
  * took them; MUCT_RDMA_CREDIT_RECEIVES has two to spare.
  *
- * A receive whose buffer the user keeps is replaced by another buffer. When there is
- * none, the receive stays missing, and its credit is given later.
+ * A user may keep a message only while there is another buffer to post in place of its:
+ * without one it is delivered without UCT_CB_PARAM_FLAG_DESC, and the user copies it.
+ * So messages that are kept, however many, never leave a sender without credits.
  */
 
 #include "rdma/rdma_ep.h"
@@ -40,6 +41,33 @@ unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
     return max - MUCT_RDMA_AM_HEADER;
 }
 
+/* ---- trace ---- */
+
+/* What the user's tracer makes of it, in the log. */
+static UCS_F_NOINLINE void muct_rdma_am_log(muct_rdma_iface_t *iface,
+                                            uct_am_trace_type_t type, uint8_t id,
+                                            const void *data, size_t length)
+{
+    char text[256] = "";
+
+    if (iface->super.am_tracer != NULL) {
+        iface->super.am_tracer(iface->super.am_tracer_arg, type, id, data, length, text,
+                               sizeof(text));
+    }
+    muct_trace_data("%s message id %u length %zu %s",
+                    (type == UCT_AM_TRACE_TYPE_SEND) ? "send" : "receive", id, length,
+                    text);
+}
+
+static inline void muct_rdma_am_trace(muct_rdma_iface_t *iface,
+                                      uct_am_trace_type_t type, uint8_t id,
+                                      const void *data, size_t length)
+{
+    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
+        muct_rdma_am_log(iface, type, id, data, length);
+    }
+}
+
 /* ---- send ---- */
 
 static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
@@ -54,10 +82,26 @@ static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
     ep->rx.owed -= credits;
 }
 
-static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep)
+static ucs_status_t muct_rdma_am_refuse(uint8_t id, size_t length, size_t max)
 {
-    ucs_status_t status = muct_rdma_ep_check_ready(ep);
+    muct_error(
+        "message of id %u and %zu bytes: expected an id below %u and at most %zu "
+        "bytes",
+        id, length, (unsigned)UCT_AM_ID_MAX, max);
+    return UCS_ERR_INVALID_PARAM;
+}
 
+/* Whether a message may be sent now. The length counts what the user gives. */
+static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep, uint8_t id,
+                                              size_t length, size_t max)
+{
+    ucs_status_t status;
+
+    if (__builtin_expect((id >= UCT_AM_ID_MAX) || (length > max), 0)) {
+        return muct_rdma_am_refuse(id, length, max);
+    }
+
+    status = muct_rdma_ep_check_ready(ep);
     if (status != UCS_OK) {
         return status;
     }
@@ -65,17 +109,6 @@ static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep)
     return ((ep->credits == 0) || (muct_rdma_sq_free(&ep->chans[0].sq) == 0))
                ? UCS_ERR_NO_RESOURCE
                : UCS_OK;
-}
-
-static muct_rdma_buf_t *muct_rdma_am_get_buf(muct_rdma_ep_t *ep)
-{
-    muct_rdma_buf_t *buf = muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool);
-
-    if (buf == NULL) {
-        ep->has_event = true; /* another endpoint's end may make room: look again */
-    }
-
-    return buf;
 }
 
 /* Post a send whose first entry is the header (and what else is contiguous to it). */
@@ -103,6 +136,7 @@ static ucs_status_t muct_rdma_am_get_place(muct_rdma_ep_t *ep, size_t length,
                                            muct_rdma_am_place_t *place)
 {
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    ucs_status_t status;
 
     if (length <= sq->max_inline) {
         place->buf = NULL;
@@ -110,9 +144,9 @@ static ucs_status_t muct_rdma_am_get_place(muct_rdma_ep_t *ep, size_t length,
         return UCS_OK;
     }
 
-    place->buf = muct_rdma_am_get_buf(ep);
-    if (place->buf == NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    status = muct_rdma_ep_get_buf(ep, &place->buf);
+    if (status != UCS_OK) {
+        return status;
     }
 
     place->data = muct_rdma_buf_data(place->buf);
@@ -142,7 +176,8 @@ ucs_status_t muct_rdma_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     muct_rdma_am_place_t place;
     ucs_status_t status;
 
-    status = muct_rdma_am_check(ep);
+    status = muct_rdma_am_check(ep, id, sizeof(header) + length,
+                                muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
     if (status != UCS_OK) {
         return status;
     }
@@ -157,6 +192,8 @@ ucs_status_t muct_rdma_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     if (length > 0) {
         memcpy(place.data + MUCT_RDMA_AM_HEADER + sizeof(header), payload, length);
     }
+    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
+                       place.data + MUCT_RDMA_AM_HEADER, sizeof(header) + length);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, total);
     return UCS_OK;
@@ -170,20 +207,14 @@ ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
     muct_rdma_am_place_t place;
     ucs_status_t status;
 
-    status = muct_rdma_am_check(ep);
-    if (status != UCS_OK) {
-        return status;
-    }
-
     for (i = 0; i < iovcnt; ++i) {
         total += iov[i].length;
     }
 
-    if (total > muct_rdma_ep_iface(ep)->tx_pool.size) {
-        muct_error("short message of %zu bytes: at most %u are possible",
-                   total - MUCT_RDMA_AM_HEADER,
-                   muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
-        return UCS_ERR_INVALID_PARAM;
+    status = muct_rdma_am_check(ep, id, total - MUCT_RDMA_AM_HEADER,
+                                muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
+    if (status != UCS_OK) {
+        return status;
     }
 
     status = muct_rdma_am_get_place(ep, total, &place);
@@ -198,6 +229,8 @@ ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
             offset += iov[i].length;
         }
     }
+    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
+                       place.data + MUCT_RDMA_AM_HEADER, total - MUCT_RDMA_AM_HEADER);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, total);
     return UCS_OK;
@@ -212,22 +245,102 @@ ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pa
     size_t length;
 
     (void)flags;
-    status = muct_rdma_am_check(ep);
+    status = muct_rdma_am_check(ep, id, 0, 0); /* the length is known when packed */
     if (status != UCS_OK) {
         return status;
     }
 
-    place.buf = muct_rdma_am_get_buf(ep);
-    if (place.buf == NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    status = muct_rdma_ep_get_buf(ep, &place.buf);
+    if (status != UCS_OK) {
+        return status;
     }
 
     place.data = muct_rdma_buf_data(place.buf);
     length = pack(place.data + MUCT_RDMA_AM_HEADER, arg);
+    if (length > muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER) {
+        muct_rdma_buf_put(place.buf);
+        return muct_rdma_am_refuse(
+            id, length, muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER);
+    }
+
     muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
+                       place.data + MUCT_RDMA_AM_HEADER, length);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
     return (ssize_t)length;
+}
+
+/* What an interface reports as limits of a zero-copy message, and its handles. */
+static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t id,
+                                             unsigned header_length,
+                                             const uct_iov_t *iov, size_t iovcnt)
+{
+    const size_t max = muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER;
+    size_t i, total = header_length;
+
+    if (iovcnt >= ep->chans[0].sq.max_sge) {
+        muct_error("message in %zu blocks: at most %u are possible", iovcnt,
+                   ep->chans[0].sq.max_sge - 1);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+        if ((iov[i].length > 0) &&
+            !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, iov[i].length)) {
+            return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, iov[i].length);
+        }
+    }
+
+    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
+        return muct_rdma_am_refuse(id, total, max);
+    }
+
+    return UCS_OK;
+}
+
+/* A block of the user's is in one entry unless it lies under several keys. */
+static ucs_status_t muct_rdma_am_fill_sges(const muct_rdma_ep_t *ep,
+                                           const uct_iov_t *iov, size_t iovcnt,
+                                           struct ibv_send_wr *wr)
+{
+    const uint8_t *data;
+    struct ibv_sge *sge;
+    size_t i, left, part;
+
+    wr->num_sge = 1;
+    for (i = 0; i < iovcnt; ++i) {
+        data = iov[i].buffer;
+        for (left = iov[i].length; left > 0; left -= part, data += part) {
+            if ((unsigned)wr->num_sge == ep->chans[0].sq.max_sge) {
+                muct_error("message of %zu blocks lies under more keys than its %u "
+                           "entries",
+                           iovcnt, ep->chans[0].sq.max_sge - 1);
+                return UCS_ERR_INVALID_PARAM;
+            }
+            part = muct_rdma_mem_chunk_left(iov[i].memh, (uintptr_t)data);
+            part = (part < left) ? part : left;
+            sge = &wr->sg_list[wr->num_sge++];
+            sge->addr = (uintptr_t)data;
+            sge->length = (uint32_t)part;
+            sge->lkey = muct_rdma_mem_lkey(iov[i].memh, (uintptr_t)data);
+        }
+    }
+
+    return UCS_OK;
+}
+
+static size_t muct_rdma_am_total(const struct ibv_send_wr *wr)
+{
+    size_t total = 0;
+    int i;
+
+    for (i = 0; i < wr->num_sge; ++i) {
+        total += wr->sg_list[i].length;
+    }
+
+    return total;
 }
 
 ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *header,
@@ -237,57 +350,47 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
-    size_t i, total = MUCT_RDMA_AM_HEADER + header_length;
     struct ibv_send_wr *wr;
     muct_rdma_buf_t *buf;
     ucs_status_t status;
-    uint64_t address;
     uint8_t *data;
 
     (void)flags;
-    status = muct_rdma_am_check(ep);
+    status = muct_rdma_am_check_zcopy(ep, id, header_length, iov, iovcnt);
     if (status != UCS_OK) {
         return status;
     }
 
-    for (i = 0; i < iovcnt; ++i) {
-        total += iov[i].length;
+    status = muct_rdma_am_check(ep, id, 0, 0);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    if ((iovcnt >= sq->max_sge) || (total > ep->peer_ep.receive_size)) {
-        muct_error(
-            "message of %zu bytes in %zu blocks: at most %u bytes in %u blocks are "
-            "possible",
-            total, iovcnt, ep->peer_ep.receive_size, sq->max_sge - 1);
-        return UCS_ERR_INVALID_PARAM;
+    /* nothing is begun yet: what is filled in now is filled in again otherwise */
+    wr = &sq->wrs[sq->chain_end];
+    status = muct_rdma_am_fill_sges(ep, iov, iovcnt, wr);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    buf = muct_rdma_am_get_buf(ep);
-    if (buf == NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    status = muct_rdma_ep_get_buf(ep, &buf);
+    if (status != UCS_OK) {
+        return status;
     }
 
     buf->comp = comp;
     data = muct_rdma_buf_data(buf);
     muct_rdma_am_pack_header(ep, data, id, MUCT_RDMA_AM_MESSAGE);
-    memcpy(data + MUCT_RDMA_AM_HEADER, header, header_length);
-    wr = muct_rdma_sq_begin(sq, IBV_WR_SEND);
-    wr->num_sge = 1;
-    for (i = 0; i < iovcnt; ++i) {
-        if (iov[i].length == 0) {
-            continue;
-        }
-
-        address = (uint64_t)(uintptr_t)iov[i].buffer;
-        wr->sg_list[wr->num_sge].addr = address;
-        wr->sg_list[wr->num_sge].length = (uint32_t)iov[i].length;
-        wr->sg_list[wr->num_sge].lkey = muct_rdma_mem_lkey(iov[i].memh, address);
-        ++wr->num_sge;
+    if (header_length > 0) {
+        memcpy(data + MUCT_RDMA_AM_HEADER, header, header_length);
     }
-
+    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
+                       data + MUCT_RDMA_AM_HEADER, header_length);
+    wr = muct_rdma_sq_begin(sq, IBV_WR_SEND);
     --ep->credits;
+    wr->sg_list[0].length = MUCT_RDMA_AM_HEADER + header_length;
     muct_rdma_am_post(ep, wr, data, MUCT_RDMA_AM_HEADER + header_length, buf->lkey,
-                      muct_rdma_done_buf_comp, buf, total);
+                      muct_rdma_done_buf_comp, buf, muct_rdma_am_total(wr));
     return UCS_INPROGRESS;
 }
 
@@ -301,6 +404,7 @@ static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
     rx->missing_ctl -= ctl;
     rx->missing_data -= num - ctl;
     rx->owed += num - ctl;
+    muct_rdma_ep_iface(ep)->num_missing -= num;
 }
 
 /* Post up to a batch of missing receives; how many were. */
@@ -315,8 +419,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
     int error;
 
     for (num = 0; (num < wanted) && (num < MUCT_RDMA_AM_RECV_BATCH); ++num) {
-        buf = muct_rdma_buf_get(&iface->rx_pool);
-        if (buf == NULL) {
+        if (muct_rdma_buf_get(&iface->rx_pool, &buf) != UCS_OK) {
             break;
         }
 
@@ -372,6 +475,7 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].sq.id;
     rx->missing_data = iface->limits.rx_depth;
     rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
+    iface->num_missing += depth;
     ep->credit_batch = (iface->limits.rx_depth + 1) / 2;
     while (rx->missing_data + rx->missing_ctl > 0) {
         posted = muct_rdma_am_post_receives(ep);
@@ -397,6 +501,7 @@ void muct_rdma_am_cleanup(muct_rdma_ep_t *ep)
 
     free(rx->ring);
     rx->ring = NULL;
+    muct_rdma_ep_iface(ep)->num_missing -= rx->missing_ctl + rx->missing_data;
     rx->missing_ctl = 0;
     rx->missing_data = 0;
     rx->owed = 0;
@@ -438,6 +543,16 @@ bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep)
            (ep->rx.owed >= ep->credit_batch && ep->rx.owed > 0);
 }
 
+bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep)
+{
+    const muct_rdma_buf_pool_t *pool = &muct_rdma_ep_iface(ep)->rx_pool;
+
+    return ((ep->rx.missing_ctl + ep->rx.missing_data > 0) &&
+            !muct_rdma_buf_pool_is_dry(pool)) ||
+           ((ep->rx.owed >= ep->credit_batch) && (ep->rx.owed > 0) &&
+            (muct_rdma_sq_free(&ep->chans[0].sq) > 0));
+}
+
 /* Whether receives are missing, or credits owed, enough to do something about it. */
 static void muct_rdma_am_schedule(muct_rdma_ep_t *ep)
 {
@@ -458,6 +573,17 @@ static void muct_rdma_am_bad_message(muct_rdma_ep_t *ep, uint32_t length, uint8_
     muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
 }
 
+/* Whether there is a buffer for each missing receive, beside the one just filled. */
+static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
+{
+    muct_rdma_buf_pool_t *pool = &iface->rx_pool;
+
+    return __builtin_expect(muct_rdma_buf_pool_num_free(pool) >= iface->num_missing,
+                            1) ||
+           ((muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
+            (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing));
+}
+
 void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -465,6 +591,7 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
     muct_rdma_buf_t *buf = rx->ring[rx->tail & rx->mask];
     uint8_t *data = (uint8_t *)muct_rdma_buf_data(buf) + iface->rx_offset;
     uint8_t *header = data - MUCT_RDMA_AM_HEADER, id = header[0], kind = header[1];
+    uct_recv_desc_t *desc = &iface->release_desc;
     uint32_t credits;
     ucs_status_t status;
 
@@ -485,20 +612,23 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
     if (kind == MUCT_RDMA_AM_CREDIT) {
         muct_rdma_buf_put(buf);
         ++rx->missing_ctl;
+        ++iface->num_missing;
         muct_rdma_ep_add_work(ep);
         return;
     }
 
     /* before the handler: it may destroy the endpoint */
     ++rx->missing_data;
+    ++iface->num_missing;
     muct_rdma_am_schedule(ep);
-    status = muct_iface_invoke_am(&iface->super, id, data,
-                                  wc->byte_len - MUCT_RDMA_AM_HEADER,
-                                  UCT_CB_PARAM_FLAG_DESC);
+    muct_rdma_am_trace(iface, UCT_AM_TRACE_TYPE_RECV, id, data,
+                       wc->byte_len - MUCT_RDMA_AM_HEADER);
+    status = muct_iface_invoke_am(
+        &iface->super, id, data, wc->byte_len - MUCT_RDMA_AM_HEADER,
+        muct_rdma_am_may_keep(iface) ? UCT_CB_PARAM_FLAG_DESC : 0);
     if (status == UCS_INPROGRESS) {
         /* the user keeps it, and gives it back with what lies in front of its data */
-        *((uct_recv_desc_t **)(void *)(data - iface->rx_headroom) - 1) =
-            &iface->release_desc;
+        memcpy(data - iface->rx_headroom - sizeof(desc), &desc, sizeof(desc));
     } else {
         muct_rdma_buf_put(buf);
     }

@@ -60,6 +60,18 @@ static void muct_rdma_async_put_qp(muct_rdma_async_sub_t *sub, uint32_t qp_num)
     }
 }
 
+static void muct_rdma_async_put_cq(muct_rdma_async_sub_t *sub, struct ibv_cq *cq)
+{
+    muct_rdma_async_events_t *events = &sub->events;
+
+    if (events->num_cqs < MUCT_RDMA_ASYNC_MAX_CQS) {
+        events->cqs[events->num_cqs] = cq;
+    }
+    if (events->num_cqs <= MUCT_RDMA_ASYNC_MAX_CQS) {
+        ++events->num_cqs;
+    }
+}
+
 /* What an event means, and whom it concerns: port 0 is all of them. */
 static unsigned muct_rdma_async_flags(const struct ibv_async_event *event,
                                       unsigned *port_p)
@@ -115,6 +127,9 @@ static void muct_rdma_async_deliver(muct_rdma_async_t *async,
         sub->events.flags |= flags;
         if (flags == MUCT_RDMA_ASYNC_QP) {
             muct_rdma_async_put_qp(sub, event->element.qp->qp_num);
+        }
+        if (flags == MUCT_RDMA_ASYNC_CQ) {
+            muct_rdma_async_put_cq(sub, event->element.cq);
         }
         if (write(sub->wake_fd, &one, sizeof(one)) < 0) {
             muct_debug("write(eventfd) failed: %m"); /* full: it is readable already */

@@ -29,15 +29,18 @@ enum {
     MUCT_RDMA_ASYNC_ADDRESS = 1 << 2, /**< GID, LID or partition table changed */
     MUCT_RDMA_ASYNC_FATAL = 1 << 3,   /**< The device is gone */
     MUCT_RDMA_ASYNC_QP = 1 << 4,      /**< Queue pairs in qp_nums failed */
-    MUCT_RDMA_ASYNC_CQ = 1 << 5       /**< A completion queue failed */
+    MUCT_RDMA_ASYNC_CQ = 1 << 5       /**< Completion queues in cqs failed */
 };
 
 #define MUCT_RDMA_ASYNC_MAX_QPS 64
+#define MUCT_RDMA_ASYNC_MAX_CQS 16
 
 typedef struct muct_rdma_async_events {
     unsigned flags;   /**< MUCT_RDMA_ASYNC_* */
     unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: look at all of them */
     uint32_t qp_nums[MUCT_RDMA_ASYNC_MAX_QPS];
+    unsigned num_cqs; /**< More than MUCT_RDMA_ASYNC_MAX_CQS: all of them */
+    struct ibv_cq *cqs[MUCT_RDMA_ASYNC_MAX_CQS]; /**< To be compared only */
 } muct_rdma_async_events_t;
 
 typedef struct muct_rdma_async_sub {

@@ -8,12 +8,16 @@
  * Registered buffers of one size: what is sent from when the caller's memory cannot
  * be (copied, packed), and what is received into.
  *
- * A pool grows by chunks and gives memory back when it is cleaned up. A buffer is
- * owned by who got it, until it is put back. One thread per pool.
+ * A pool grows by chunks and gives memory back when it is cleaned up. Where memory
+ * cannot be registered it goes on with the buffers it has, and says so once; without
+ * any, whoever asks is told UCS_ERR_NO_MEMORY. A buffer is owned by who got it, until
+ * it is put back. One thread per pool.
  */
 
 #include "base/muct_uct_abi.h"
 #include "rdma/rdma_verbs.h"
+
+#include <stdbool.h>
 
 #define MUCT_RDMA_BUF_ALIGN 64
 
@@ -25,10 +29,12 @@ typedef struct muct_rdma_buf_pool {
     muct_rdma_buf_t *free;
     muct_rdma_buf_chunk_t *chunks;
     size_t size;         /**< Bytes of each buffer's data */
+    size_t align;        /**< Of the data; a power of two */
     unsigned grow;       /**< Buffers of a chunk */
     unsigned max;        /**< Most buffers, UINT_MAX for no limit */
     unsigned num;        /**< Buffers made */
     unsigned num_in_use; /**< Of them, not in the pool */
+    bool has_failed;     /**< To grow; logged */
     const char *name;
 } muct_rdma_buf_pool_t;
 
@@ -43,34 +49,65 @@ struct muct_rdma_buf {
     uint32_t length;
 } __attribute__((aligned(MUCT_RDMA_BUF_ALIGN)));
 
-/** Bind a pool to a protection domain; nothing is allocated yet. */
+/**
+ * Bind a pool to a protection domain; nothing is allocated yet.
+ *
+ * @param [in] size   Bytes of a buffer's data.
+ * @param [in] align  Of the data, a power of two; at least MUCT_RDMA_BUF_ALIGN is used.
+ * @param [in] grow   Buffers to make at once.
+ * @param [in] max    Most buffers, UINT_MAX for no limit.
+ */
 void muct_rdma_buf_pool_init(muct_rdma_buf_pool_t *pool, struct ibv_pd *pd, size_t size,
-                             unsigned grow, unsigned max, const char *name);
+                             size_t align, unsigned grow, unsigned max,
+                             const char *name);
 
 /** Free all memory. Buffers in use are reported with a warning. */
 void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool);
 
-/** Make more buffers; NULL at the limit or without memory (the latter is logged). */
-muct_rdma_buf_t *muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool);
+/**
+ * Make more buffers.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_NO_RESOURCE  There are buffers, all in use, and no more can be made.
+ * @return UCS_ERR_NO_MEMORY    There are none; the reason was logged.
+ */
+ucs_status_t muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool);
 
-/** First byte of a buffer's data, aligned to MUCT_RDMA_BUF_ALIGN. */
+/** Buffers in the pool now. */
+static inline unsigned muct_rdma_buf_pool_num_free(const muct_rdma_buf_pool_t *pool)
+{
+    return pool->num - pool->num_in_use;
+}
+
+/** Whether all buffers that can be are in use: one has to come back. */
+static inline bool muct_rdma_buf_pool_is_dry(const muct_rdma_buf_pool_t *pool)
+{
+    return (pool->free == NULL) && (pool->num >= pool->max);
+}
+
+/** First byte of a buffer's data, aligned as the pool says. */
 static inline void *muct_rdma_buf_data(muct_rdma_buf_t *buf)
 {
     return buf + 1;
 }
 
-/** Take a buffer; NULL when there is none and none can be made. */
-static inline muct_rdma_buf_t *muct_rdma_buf_get(muct_rdma_buf_pool_t *pool)
+/** Take a buffer; the status as of @ref muct_rdma_buf_pool_grow. */
+static inline ucs_status_t muct_rdma_buf_get(muct_rdma_buf_pool_t *pool,
+                                             muct_rdma_buf_t **buf_p)
 {
-    muct_rdma_buf_t *buf = pool->free;
+    ucs_status_t status;
 
-    if (__builtin_expect(buf == NULL, 0)) {
-        return muct_rdma_buf_pool_grow(pool);
+    if (__builtin_expect(pool->free == NULL, 0)) {
+        status = muct_rdma_buf_pool_grow(pool);
+        if (status != UCS_OK) {
+            return status;
+        }
     }
 
-    pool->free = buf->next;
+    *buf_p = pool->free;
+    pool->free = pool->free->next;
     ++pool->num_in_use;
-    return buf;
+    return UCS_OK;
 }
 
 /** Give a buffer back. */

@@ -107,7 +107,8 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
     unsigned i;
 
     for (i = 0; i < set->num; ++i) {
-        if (set->cqs[i]->capacity - set->cqs[i]->reserved >= entries) {
+        if (!set->cqs[i]->is_broken &&
+            (set->cqs[i]->capacity - set->cqs[i]->reserved >= entries)) {
             break;
         }
     }
@@ -129,7 +130,16 @@ void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries)
     cq->released_unpolled += entries;
 }
 
-int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc)
+void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq)
+{
+    if (!cq->is_broken) {
+        cq->is_broken = true;
+        set->has_failed = true;
+    }
+}
+
+unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned max,
+                           struct ibv_wc *wc)
 {
     int num;
 
@@ -139,13 +149,24 @@ int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc)
         return 1;
     }
 
-    num = ibv_poll_cq(cq->ibv, max, wc);
-    if (num < max) {
+    if (__builtin_expect(cq->is_broken, 0)) {
+        return 0;
+    }
+
+    num = ibv_poll_cq(cq->ibv, (int)max, wc);
+    if (__builtin_expect(num < 0, 0)) {
+        muct_error("ibv_poll_cq(%s) failed: %d; its endpoints fail", set->device->name,
+                   num);
+        muct_rdma_cq_set_broken(set, cq);
+        return 0;
+    }
+
+    if ((unsigned)num < max) {
         cq->reserved -= cq->released_unpolled;
         cq->released_unpolled = 0;
     }
 
-    return num;
+    return (unsigned)num;
 }
 
 /* Take the events that came; true when there were any. */
@@ -168,26 +189,36 @@ static bool muct_rdma_cq_set_drain(muct_rdma_cq_set_t *set)
     return has_events;
 }
 
+/* Whether a completion, or an error, is there already. */
+static bool muct_rdma_cq_arm(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq)
+{
+    int num;
+
+    if (cq->has_early_wc || (ibv_req_notify_cq(cq->ibv, 0) != 0)) {
+        return true;
+    }
+
+    /* a completion that came before the request gives no event: look for it now */
+    num = ibv_poll_cq(cq->ibv, 1, &cq->early_wc);
+    cq->has_early_wc = (num > 0);
+    if (num < 0) {
+        muct_rdma_cq_set_broken(set, cq);
+    }
+
+    return num != 0;
+}
+
 ucs_status_t muct_rdma_cq_set_arm(muct_rdma_cq_set_t *set)
 {
     ucs_status_t status = UCS_OK;
-    muct_rdma_cq_t *cq;
     unsigned i;
 
-    if (muct_rdma_cq_set_drain(set)) {
+    if (set->has_failed || muct_rdma_cq_set_drain(set)) {
         return UCS_ERR_BUSY;
     }
 
     for (i = 0; i < set->num; ++i) {
-        cq = set->cqs[i];
-        if (cq->has_early_wc || (ibv_req_notify_cq(cq->ibv, 0) != 0)) {
-            status = UCS_ERR_BUSY;
-            continue;
-        }
-
-        /* a completion that came before the request gives no event: look for it now */
-        if (ibv_poll_cq(cq->ibv, 1, &cq->early_wc) > 0) {
-            cq->has_early_wc = true;
+        if (!set->cqs[i]->is_broken && muct_rdma_cq_arm(set, set->cqs[i])) {
             status = UCS_ERR_BUSY;
         }
     }

@@ -28,6 +28,7 @@ typedef struct muct_rdma_cq {
     unsigned
         released_unpolled; /**< Of those, given back but perhaps still in the queue */
     unsigned events;       /**< Not acknowledged yet */
+    bool is_broken;        /**< The device failed it: no completion will ever come */
     bool has_early_wc;
     struct ibv_wc early_wc; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
 } muct_rdma_cq_t;
@@ -36,6 +37,7 @@ typedef struct muct_rdma_cq_set {
     const muct_rdma_device_t *device;
     struct ibv_comp_channel *channel; /**< Its fd does not block */
     unsigned depth;                   /**< Entries of each queue */
+    bool has_failed; /**< A queue broke, and its endpoints are not failed yet */
     unsigned num;
     muct_rdma_cq_t **cqs;
 } muct_rdma_cq_set_t;
@@ -63,13 +65,18 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
 /** The queue pair that reserved them is destroyed. */
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
 
-/** As ibv_poll_cq(), after what was polled early. -1 when the device failed. */
-int muct_rdma_cq_poll(muct_rdma_cq_t *cq, int max, struct ibv_wc *wc);
+/** Never use a queue again; the endpoints that do are to be failed. */
+void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq);
+
+/** As ibv_poll_cq(), after what was polled early. 0 from a queue that broke, which its
+ *  set's has_failed tells. */
+unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned max,
+                           struct ibv_wc *wc);
 
 /**
  * Ask for an event with the next completion of any queue.
  *
- * @return UCS_OK, or UCS_ERR_BUSY when completions are there already.
+ * @return UCS_OK, or UCS_ERR_BUSY when completions are there already, or a queue broke.
  */
 ucs_status_t muct_rdma_cq_set_arm(muct_rdma_cq_set_t *set);
 

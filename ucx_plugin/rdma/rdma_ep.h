@@ -21,6 +21,7 @@
  * every other operation waits behind them.
  */
 
+#include "base/muct_log.h"
 #include "rdma/rdma_iface.h"
 #include "rdma/rdma_qp.h"
 #include "rdma/rdma_sq.h"
@@ -77,6 +78,7 @@ struct muct_rdma_ep {
     bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
     bool has_event; /**< Something ended since requests were called last */
+    bool wants_buf; /**< An operation found no buffer since then */
     bool has_work;  /**< In iface->work */
     uint32_t psn;
     size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
@@ -131,6 +133,18 @@ unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
 
 /** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
 void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
+
+/** Whether @ref muct_rdma_ep_progress_work would do anything now. */
+bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep);
+
+/**
+ * Take a buffer to send from.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_NO_RESOURCE  All are in use; who waits is called when one comes back.
+ * @return UCS_ERR_NO_MEMORY    There are none, for lack of memory to register; logged.
+ */
+ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p);
 
 /** Whether nothing is on its way. */
 bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
@@ -244,6 +258,9 @@ void muct_rdma_am_progress(muct_rdma_ep_t *ep);
 /** Whether @ref muct_rdma_am_progress has something left to do. */
 bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
 
+/** Whether it could do that now. */
+bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep);
+
 /* ---- for all of them ---- */
 
 static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
@@ -340,6 +357,17 @@ static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
         muct_rdma_chan_wrote_gpu(chan, key);
     }
 }
+
+/** Most bytes of a zero-copy put or get. */
+static inline size_t muct_rdma_max_zcopy(const muct_rdma_limits_t *limits)
+{
+    return (size_t)limits->max_msg_size * limits->num_qps;
+}
+
+/** Once an operation, at the level that is for it; costs a look otherwise. */
+#define muct_rdma_trace_op(_what, _length, _remote)                                    \
+    muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
+                    (unsigned long long)(_remote))
 
 /* What is done when a work request ended; the slot's arg says with what. */
 void muct_rdma_done_comp(void *arg, ucs_status_t status);     /* uct_completion_t */

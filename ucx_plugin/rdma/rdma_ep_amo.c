@@ -45,12 +45,16 @@ static ucs_status_t muct_rdma_ep_atomic(muct_rdma_ep_t *ep, enum ibv_wr_opcode o
     }
 
     chan = muct_rdma_ep_chan(ep);
-    buf = (chan != NULL) ? muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool) : NULL;
-    if (buf == NULL) {
-        ep->has_event = true;
+    if (chan == NULL) {
         return UCS_ERR_NO_RESOURCE;
     }
 
+    status = muct_rdma_ep_get_buf(ep, &buf);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_trace_op("atomic of bytes", sizeof(uint64_t), remote_addr);
     buf->comp = comp;
     buf->arg = result;
     wr = muct_rdma_sq_begin(&chan->sq, opcode);

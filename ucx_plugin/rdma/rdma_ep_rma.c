@@ -86,17 +86,6 @@ static void muct_rdma_chan_put_buf(muct_rdma_chan_t *chan, muct_rdma_buf_t *buf,
     muct_rdma_sq_end_only(&chan->sq, wr, muct_rdma_done_buf, buf, length);
 }
 
-static muct_rdma_buf_t *muct_rdma_ep_get_buf(muct_rdma_ep_t *ep)
-{
-    muct_rdma_buf_t *buf = muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool);
-
-    if (buf == NULL) {
-        ep->has_event = true; /* another endpoint's end may make room: look again */
-    }
-
-    return buf;
-}
-
 ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned length,
                                     uint64_t remote_addr, uct_rkey_t rkey)
 {
@@ -111,15 +100,22 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
         return UCS_OK;
     }
 
+    if (length > muct_rdma_am_max_short(muct_rdma_ep_iface(ep))) {
+        muct_error("short put of %u bytes: expected at most %u", length,
+                   muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     status = muct_rdma_ep_begin_bcopy(ep, key, remote_addr, length, &chan);
     if (status != UCS_OK) {
         return status;
     }
 
+    muct_rdma_trace_op("put short", length, remote_addr);
     if (length > chan->sq.max_inline) {
-        buf = muct_rdma_ep_get_buf(ep);
-        if (buf == NULL) {
-            return UCS_ERR_NO_RESOURCE;
+        status = muct_rdma_ep_get_buf(ep, &buf);
+        if (status != UCS_OK) {
+            return status;
         }
         memcpy(muct_rdma_buf_data(buf), buffer, length);
         muct_rdma_chan_put_buf(chan, buf, length, key, remote_addr);
@@ -158,9 +154,9 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
         return UCS_ERR_NO_RESOURCE;
     }
 
-    buf = muct_rdma_ep_get_buf(ep);
-    if (buf == NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    status = muct_rdma_ep_get_buf(ep, &buf);
+    if (status != UCS_OK) {
+        return status;
     }
 
     length = pack(muct_rdma_buf_data(buf), arg);
@@ -172,6 +168,7 @@ ssize_t muct_rdma_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void *a
         return status;
     }
 
+    muct_rdma_trace_op("put bcopy", length, remote_addr);
     muct_rdma_chan_put_buf(chan, buf, (uint32_t)length, key, remote_addr);
     return (ssize_t)length;
 }
@@ -196,11 +193,12 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
         return status;
     }
 
-    buf = muct_rdma_ep_get_buf(ep);
-    if (buf == NULL) {
-        return UCS_ERR_NO_RESOURCE;
+    status = muct_rdma_ep_get_buf(ep, &buf);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    muct_rdma_trace_op("get bcopy", length, remote_addr);
     buf->unpack = unpack;
     buf->arg = arg;
     buf->comp = comp;
@@ -231,15 +229,37 @@ static size_t muct_rdma_iov_length(const uct_iov_t *iov)
     return iov->length * ((iov->count > 1) ? iov->count : 1);
 }
 
-static size_t muct_rdma_iov_total(const uct_iov_t *iov, size_t iovcnt)
+/* Bytes of a vector, whose handles are checked. Without one the device has to know the
+ * memory by itself, and says so. */
+static ucs_status_t muct_rdma_ep_check_iov(const muct_rdma_ep_t *ep,
+                                           const uct_iov_t *iov, size_t iovcnt,
+                                           size_t *total_p)
 {
-    size_t i, total = 0;
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+    size_t i, length, total = 0;
 
-    for (i = 0; i < iovcnt; ++i) {
-        total += muct_rdma_iov_length(&iov[i]);
+    if (iovcnt > limits->max_sge) {
+        muct_error("transfer of %zu blocks: expected at most %u", iovcnt,
+                   limits->max_sge);
+        return UCS_ERR_INVALID_PARAM;
     }
 
-    return total;
+    for (i = 0; i < iovcnt; ++i) {
+        length = muct_rdma_iov_length(&iov[i]);
+        if ((length > 0) && !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, length)) {
+            return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, length);
+        }
+        total += length;
+    }
+
+    if (total > muct_rdma_max_zcopy(limits)) {
+        muct_error("transfer of %zu bytes: expected at most %zu", total,
+                   muct_rdma_max_zcopy(limits));
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *total_p = total;
+    return UCS_OK;
 }
 
 /*
@@ -250,7 +270,8 @@ static size_t muct_rdma_cursor_next(muct_rdma_cursor_t *cursor,
                                     const muct_rdma_key_t *key, size_t max,
                                     unsigned max_sge, struct ibv_sge *sges, int *num_p)
 {
-    size_t piece = 0, part, limit = muct_rdma_key_chunk_left(key, cursor->remote);
+    size_t piece = 0, part, chunk,
+           limit = muct_rdma_key_chunk_left(key, cursor->remote);
     unsigned num = 0;
     uint64_t address;
 
@@ -266,18 +287,12 @@ static size_t muct_rdma_cursor_next(muct_rdma_cursor_t *cursor,
 
         address = (uint64_t)(uintptr_t)cursor->iov->buffer + cursor->offset;
         part = (part < limit - piece) ? part : limit - piece;
-        if (cursor->iov->memh != NULL) {
-            size_t chunk = muct_rdma_mem_chunk_left(cursor->iov->memh, address);
-
-            part = (part < chunk) ? part : chunk;
-        }
-
+        chunk = muct_rdma_mem_chunk_left(cursor->iov->memh, address);
+        part = (part < chunk) ? part : chunk;
         if (sges != NULL) {
             sges[num].addr = address;
             sges[num].length = (uint32_t)part;
-            sges[num].lkey = (cursor->iov->memh != NULL)
-                                 ? muct_rdma_mem_lkey(cursor->iov->memh, address)
-                                 : 0;
+            sges[num].lkey = muct_rdma_mem_lkey(cursor->iov->memh, address);
         }
         ++num;
         piece += part;
@@ -379,9 +394,9 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
     muct_rdma_cursor_t cursor = {.iov = iov, .iovcnt = iovcnt, .remote = remote_addr};
     ucs_status_t status;
 
-    cursor.left = muct_rdma_iov_total(iov, iovcnt);
-    if (cursor.left == 0) {
-        return UCS_OK;
+    status = muct_rdma_ep_check_iov(ep, iov, iovcnt, &cursor.left);
+    if ((status != UCS_OK) || (cursor.left == 0)) {
+        return status;
     }
 
     status = muct_rdma_ep_check_ready(ep);
@@ -407,12 +422,18 @@ static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
                                           const muct_rdma_key_t *key,
                                           uint64_t remote_addr)
 {
-    const muct_rdma_mem_t *mem = iov->memh;
-    size_t length = iov->length;
+    const muct_rdma_mem_t *mem;
+    size_t length;
 
+    if (__builtin_expect(iovcnt != 1, 0)) {
+        return false;
+    }
+
+    mem = iov->memh;
+    length = iov->length;
     /* less one: no bytes at all are no common case */
-    return (iovcnt == 1) && (iov->count <= 1) && (length - 1 < ep->max_simple) &&
-           (mem != NULL) && (mem->num == 1) && key->is_single &&
+    return (iov->count <= 1) && (length - 1 < ep->max_simple) && (mem != NULL) &&
+           (mem->num == 1) && key->is_single &&
            (key->incarnation == ep->peer.incarnation) &&
            muct_rdma_key_covers(key, remote_addr, length);
 }
@@ -455,6 +476,7 @@ ucs_status_t muct_rdma_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov, size_t
                                     uint64_t remote_addr, uct_rkey_t rkey,
                                     uct_completion_t *comp)
 {
+    muct_rdma_trace_op("put zcopy of blocks", iovcnt, remote_addr);
     return muct_rdma_ep_zcopy((muct_rdma_ep_t *)tl_ep, IBV_WR_RDMA_WRITE, iov, iovcnt,
                               remote_addr, rkey, comp);
 }
@@ -463,6 +485,7 @@ ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov, size_t
                                     uint64_t remote_addr, uct_rkey_t rkey,
                                     uct_completion_t *comp)
 {
+    muct_rdma_trace_op("get zcopy of blocks", iovcnt, remote_addr);
     return muct_rdma_ep_zcopy((muct_rdma_ep_t *)tl_ep, IBV_WR_RDMA_READ, iov, iovcnt,
                               remote_addr, rkey, comp);
 }

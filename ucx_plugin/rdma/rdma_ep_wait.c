@@ -81,9 +81,11 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
     }
 
     /* Only when nothing is on its way does nothing make room later: then everything
-     * fits but what waits for credits, which come as a message. */
+     * fits but what waits for credits, which come as a message, or for buffers, which
+     * other endpoints have. */
     if ((ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pending.head == NULL) &&
-        (ep->job == NULL) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep)) {
+        (ep->job == NULL) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep) &&
+        !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool)) {
         return UCS_ERR_BUSY;
     }
 
@@ -110,6 +112,7 @@ static unsigned muct_rdma_ep_dispatch(muct_rdma_ep_t *ep)
     unsigned count = 0;
 
     ep->has_event = false;
+    ep->wants_buf = false;
     ep->is_dispatching = true;
     while ((req = muct_rdma_pending_pop(&ep->pending)) != NULL) {
         status = req->func(req);
@@ -129,6 +132,30 @@ static unsigned muct_rdma_ep_dispatch(muct_rdma_ep_t *ep)
     return count;
 }
 
+/* Whether what waits may find now what it did not find before. */
+static bool muct_rdma_ep_may_dispatch(const muct_rdma_ep_t *ep)
+{
+    return (ep->pending.head != NULL) &&
+           (ep->has_event || (ep->wants_buf && !muct_rdma_buf_pool_is_dry(
+                                                   &muct_rdma_ep_iface(ep)->tx_pool)));
+}
+
+bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep)
+{
+    return muct_rdma_ep_may_dispatch(ep) ||
+           ((ep->state == MUCT_RDMA_EP_CONNECTED) &&
+            (muct_rdma_am_is_runnable(ep) ||
+             ((ep->job != NULL) && (muct_rdma_ep_free(ep) > 0))));
+}
+
+ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p)
+{
+    ucs_status_t status = muct_rdma_buf_get(&muct_rdma_ep_iface(ep)->tx_pool, buf_p);
+
+    ep->wants_buf |= (status == UCS_ERR_NO_RESOURCE);
+    return status;
+}
+
 unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep)
 {
     unsigned count = 0;
@@ -140,7 +167,7 @@ unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep)
         }
     }
 
-    if ((ep->pending.head != NULL) && ep->has_event) {
+    if (muct_rdma_ep_may_dispatch(ep)) {
         count = muct_rdma_ep_dispatch(ep);
     }
 

@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define MUCT_RDMA_FLUSH_PAGE 4096
+#define MUCT_RDMA_MAX_AM_ALIGN 65536u
 
 static ucs_status_t muct_rdma_iface_add_fd(muct_rdma_iface_t *iface, int fd)
 {
@@ -41,9 +43,16 @@ static ucs_status_t muct_rdma_iface_init_events(muct_rdma_iface_t *iface)
         return UCS_ERR_IO_ERROR;
     }
 
+    iface->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (iface->timer_fd < 0) {
+        muct_error("timerfd_create() failed: %m");
+        status = UCS_ERR_IO_ERROR;
+        goto err_close;
+    }
+
     status = muct_rdma_async_add(&md->async, &iface->async, iface->port.num);
     if (status != UCS_OK) {
-        goto err_close;
+        goto err_close_timer;
     }
 
     status = muct_rdma_iface_add_fd(iface, iface->cqs.channel->fd);
@@ -54,10 +63,15 @@ static ucs_status_t muct_rdma_iface_init_events(muct_rdma_iface_t *iface)
         status = muct_rdma_iface_add_fd(iface, iface->async.wake_fd);
     }
     if (status == UCS_OK) {
+        status = muct_rdma_iface_add_fd(iface, iface->timer_fd);
+    }
+    if (status == UCS_OK) {
         return UCS_OK;
     }
 
     muct_rdma_async_remove(&md->async, &iface->async);
+err_close_timer:
+    close(iface->timer_fd);
 err_close:
     close(iface->event_fd);
     return status;
@@ -66,6 +80,7 @@ err_close:
 static void muct_rdma_iface_cleanup_events(muct_rdma_iface_t *iface)
 {
     muct_rdma_async_remove(&muct_rdma_iface_md(iface)->async, &iface->async);
+    close(iface->timer_fd);
     close(iface->event_fd);
 }
 
@@ -123,28 +138,63 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
             : UINT64_MAX;
 }
 
-static void muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
-                                       const uct_iface_params_t *params,
-                                       const muct_rdma_iface_config_t *config)
+/* Where the user wants received data to lie: @a offset bytes of it before a multiple of
+ * @a align. */
+static ucs_status_t muct_rdma_iface_am_alignment(const uct_iface_params_t *params,
+                                                 size_t *align_p, size_t *offset_p)
+{
+    size_t align =
+        MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, am_alignment, AM_ALIGNMENT, 1);
+
+    if ((params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) &&
+        !(params->field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT)) {
+        muct_error("am_align_offset %zu is given without am_alignment",
+                   params->am_align_offset);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    if ((align == 0) || (align & (align - 1)) || (align > MUCT_RDMA_MAX_AM_ALIGN)) {
+        muct_error("am_alignment is %zu: expected a power of two up to %u", align,
+                   MUCT_RDMA_MAX_AM_ALIGN);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    /* one that is not less is the same as its rest: UCP gives such ones */
+    *align_p = (align > MUCT_RDMA_BUF_ALIGN) ? align : MUCT_RDMA_BUF_ALIGN;
+    *offset_p =
+        MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, am_align_offset, AM_ALIGN_OFFSET, 0) &
+        (align - 1);
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
+                                               const uct_iface_params_t *params,
+                                               const muct_rdma_iface_config_t *config)
 {
     struct ibv_pd *pd = muct_rdma_iface_md(iface)->pd;
-    size_t align = MUCT_RDMA_BUF_ALIGN;
+    size_t align, offset;
+    ucs_status_t status;
 
-    /* data is aligned; in front of it are our header, or the user's headroom and, in
-     * front of that, the pointer by which the user gives the buffer back */
-    iface->rx_headroom = (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM)
-                             ? params->rx_headroom
-                             : 0;
+    status = muct_rdma_iface_am_alignment(params, &align, &offset);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* in front of data are our header, or the user's headroom and, in front of that,
+     * the pointer by which the user gives the buffer back */
+    iface->rx_headroom =
+        MUCT_PARAM(UCT_IFACE_PARAM_FIELD, params, rx_headroom, RX_HEADROOM, 0);
+    iface->rx_offset = iface->rx_headroom + sizeof(void *) + MUCT_RDMA_AM_HEADER;
     iface->rx_offset =
-        (iface->rx_headroom + sizeof(void *) + MUCT_RDMA_AM_HEADER + align - 1) &
-        ~(align - 1);
+        ((iface->rx_offset + offset + align - 1) & ~(align - 1)) - offset;
     iface->release_desc.cb = muct_rdma_iface_release_desc;
-    muct_rdma_buf_pool_init(&iface->tx_pool, pd, iface->limits.seg_size, 64,
-                            config->max_bufs, "send");
+    muct_rdma_buf_pool_init(&iface->tx_pool, pd, iface->limits.seg_size,
+                            MUCT_RDMA_BUF_ALIGN, 64, config->max_bufs, "send");
     muct_rdma_buf_pool_init(&iface->rx_pool, pd,
-                            iface->rx_offset + iface->limits.seg_size,
+                            iface->rx_offset + iface->limits.seg_size, align,
                             iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES,
                             config->max_bufs, "receive");
+    return UCS_OK;
 }
 
 static ucs_status_t muct_rdma_iface_init_flush(muct_rdma_iface_t *iface)
@@ -190,7 +240,11 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     }
 
     muct_rdma_iface_set_path(iface, config);
-    muct_rdma_iface_init_pools(iface, params, config);
+    status = muct_rdma_iface_init_pools(iface, params, config);
+    if (status != UCS_OK) {
+        return status;
+    }
+
     status = muct_rdma_iface_init_flush(iface);
     if (status != UCS_OK) {
         return status;

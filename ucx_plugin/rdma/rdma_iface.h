@@ -62,6 +62,7 @@ typedef struct muct_rdma_iface {
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
+    unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
                                                              all endpoints */
     bool is_dead;                                       /**< The device is gone */
@@ -69,7 +70,8 @@ typedef struct muct_rdma_iface {
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
     size_t rx_offset; /**< Of a message's data in its receive buffer */
-    int event_fd;     /**< epoll of the channel and the events */
+    int event_fd;     /**< epoll of the channel, the events and the timer */
+    int timer_fd;     /**< Expires when the link has been down for too long */
     muct_rdma_async_sub_t async;
     unsigned async_countdown;
     uint64_t async_time_ms;

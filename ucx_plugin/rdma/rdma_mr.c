@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *muct_rdma_mr_remedy(int error)
+const char *muct_rdma_mr_remedy(int error)
 {
     switch (error) {
     case ENOMEM:
@@ -39,19 +39,6 @@ static struct ibv_mr *muct_rdma_mr_reg_iova(struct ibv_pd *pd, void *address,
     }
 
     return muct_rdma_verbs.reg_mr(pd, address, length, access);
-}
-
-struct ibv_mr *muct_rdma_mr_reg(struct ibv_pd *pd, void *address, size_t length,
-                                int access)
-{
-    struct ibv_mr *mr = muct_rdma_mr_reg_iova(pd, address, length, access);
-
-    if (mr == NULL) {
-        muct_error("ibv_reg_mr(address %p length %zu access 0x%x) failed: %m%s",
-                   address, length, (unsigned)access, muct_rdma_mr_remedy(errno));
-    }
-
-    return mr;
 }
 
 void muct_rdma_mr_dereg(struct ibv_mr *mr)
@@ -141,6 +128,21 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
 
     *mem_p = mem;
     return UCS_OK;
+}
+
+ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,
+                                  size_t length)
+{
+    if (mem == NULL) {
+        muct_error("local memory %p length %zu has no memory handle", address, length);
+    } else {
+        muct_error(
+            "local memory %p length %zu is outside its handle's region 0x%" PRIx64
+            " length %" PRIu64,
+            address, length, mem->base, mem->length);
+    }
+
+    return UCS_ERR_INVALID_PARAM;
 }
 
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)

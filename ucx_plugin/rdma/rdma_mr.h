@@ -68,6 +68,18 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
 /** Deregister; keys of it are refused by the device from now on. */
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);
 
+/** Whether [address, address + length) is inside the region; false for no region. */
+static inline bool muct_rdma_mem_has(const muct_rdma_mem_t *mem, const void *address,
+                                     size_t length)
+{
+    return (mem != NULL) && ((uint64_t)(uintptr_t)address - mem->base <= mem->length) &&
+           (length <= mem->length - ((uint64_t)(uintptr_t)address - mem->base));
+}
+
+/** UCS_ERR_INVALID_PARAM, and an error that says which memory is outside which. */
+ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,
+                                  size_t length);
+
 /** Local key for an address inside the region. */
 static inline uint32_t muct_rdma_mem_lkey(const muct_rdma_mem_t *mem, uint64_t address)
 {
@@ -87,9 +99,8 @@ static inline uint64_t muct_rdma_mem_chunk_left(const muct_rdma_mem_t *mem,
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
                        muct_rdma_key_t *key);
 
-/** ibv_reg_mr() that says why it failed; NULL then. */
-struct ibv_mr *muct_rdma_mr_reg(struct ibv_pd *pd, void *address, size_t length,
-                                int access);
+/** What to do about a registration that failed; text to end a message with. */
+const char *muct_rdma_mr_remedy(int error);
 
 /** ibv_dereg_mr() that warns. */
 void muct_rdma_mr_dereg(struct ibv_mr *mr);

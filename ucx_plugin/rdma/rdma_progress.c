@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #define MUCT_RDMA_POLL_BATCH 16
 #define MUCT_RDMA_POLL_ROUNDS 4
@@ -20,6 +22,9 @@
 /* Events of the device are rare, and reading them is a system call: every so many
  * rounds of progress, or when so much time has passed. */
 #define MUCT_RDMA_ASYNC_MS 20
+
+/* The coarse clock is behind by up to a tick. */
+#define MUCT_RDMA_CLOCK_MS 11
 
 /* ---- table of queue pairs ---- */
 
@@ -116,19 +121,16 @@ static inline void muct_rdma_iface_handle_wc(muct_rdma_iface_t *iface,
 static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
 {
     struct ibv_wc wcs[MUCT_RDMA_POLL_BATCH];
-    unsigned i, round, count = 0;
-    int j, num;
+    unsigned i, j, num, round, count = 0;
 
     for (i = 0; i < iface->cqs.num; ++i) {
         for (round = 0; round < MUCT_RDMA_POLL_ROUNDS; ++round) {
-            num = muct_rdma_cq_poll(iface->cqs.cqs[i], MUCT_RDMA_POLL_BATCH, wcs);
+            num = muct_rdma_cq_poll(&iface->cqs, iface->cqs.cqs[i],
+                                    MUCT_RDMA_POLL_BATCH, wcs);
             for (j = 0; j < num; ++j) {
                 muct_rdma_iface_handle_wc(iface, &wcs[j]);
             }
-            if (num <= 0) {
-                break;
-            }
-            count += (unsigned)num;
+            count += num;
             if (num < MUCT_RDMA_POLL_BATCH) {
                 break;
             }
@@ -175,7 +177,11 @@ static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
     return count;
 }
 
-static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t status)
+/* Fail the endpoints that a condition holds for. */
+static void muct_rdma_iface_fail_if(muct_rdma_iface_t *iface, ucs_status_t status,
+                                    bool (*is_concerned)(const muct_rdma_ep_t *ep,
+                                                         const void *arg),
+                                    const void *arg)
 {
     muct_rdma_ep_t *ep;
     bool has_failed;
@@ -185,7 +191,7 @@ static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t stat
         has_failed = false;
         ucs_list_for_each(ep, &iface->eps, list)
         {
-            if (ep->state == MUCT_RDMA_EP_CONNECTED) {
+            if ((ep->state != MUCT_RDMA_EP_FAILED) && is_concerned(ep, arg)) {
                 muct_rdma_ep_fail(ep, status, true);
                 has_failed = true;
                 break;
@@ -194,9 +200,20 @@ static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t stat
     } while (has_failed);
 }
 
-static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep,
-                                 const muct_rdma_async_events_t *events)
+static bool muct_rdma_ep_is_connected_now(const muct_rdma_ep_t *ep, const void *arg)
 {
+    (void)arg;
+    return ep->state == MUCT_RDMA_EP_CONNECTED;
+}
+
+static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t status)
+{
+    muct_rdma_iface_fail_if(iface, status, muct_rdma_ep_is_connected_now, NULL);
+}
+
+static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
+{
+    const muct_rdma_async_events_t *events = arg;
     unsigned i, j;
 
     for (i = 0; i < ep->num_created; ++i) {
@@ -211,26 +228,42 @@ static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep,
     return false;
 }
 
-static void muct_rdma_iface_fail_qps(muct_rdma_iface_t *iface,
-                                     const muct_rdma_async_events_t *events)
+static bool muct_rdma_ep_has_broken_cq(const muct_rdma_ep_t *ep, const void *arg)
 {
-    muct_rdma_ep_t *ep;
-    bool has_failed;
+    unsigned i;
 
-    /* completions first: they know better what happened */
-    muct_rdma_iface_poll(iface);
-    do {
-        has_failed = false;
-        ucs_list_for_each(ep, &iface->eps, list)
-        {
-            if ((ep->state != MUCT_RDMA_EP_FAILED) &&
-                muct_rdma_ep_owns_qp(ep, events)) {
-                muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
-                has_failed = true;
-                break;
+    (void)arg;
+    for (i = 0; i < ep->num_created; ++i) {
+        if ((ep->chans[i].ibv != NULL) && ep->chans[i].cq->is_broken) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+static void muct_rdma_iface_set_broken(muct_rdma_iface_t *iface,
+                                       const muct_rdma_async_events_t *events)
+{
+    unsigned i, j;
+
+    for (i = 0; i < iface->cqs.num; ++i) {
+        for (j = 0; (j < events->num_cqs) && (j < MUCT_RDMA_ASYNC_MAX_CQS); ++j) {
+            if (iface->cqs.cqs[i]->ibv == events->cqs[j]) {
+                muct_rdma_cq_set_broken(&iface->cqs, iface->cqs.cqs[i]);
             }
         }
-    } while (has_failed);
+        if (events->num_cqs > MUCT_RDMA_ASYNC_MAX_CQS) {
+            muct_rdma_cq_set_broken(&iface->cqs, iface->cqs.cqs[i]);
+        }
+    }
+}
+
+/* A queue broke: no completion will tell what became of its endpoints' operations. */
+static void muct_rdma_iface_fail_broken(muct_rdma_iface_t *iface)
+{
+    iface->cqs.has_failed = false;
+    muct_rdma_iface_fail_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL);
 }
 
 static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
@@ -249,6 +282,27 @@ static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
     }
 }
 
+/* Wakes a sleeper when the link has been down for too long. */
+static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
+{
+    struct itimerspec time = {{0}};
+    uint64_t ms = iface->port_down_timeout_ms;
+    uint64_t count;
+
+    if (read(iface->timer_fd, &count, sizeof(count)) < 0) {
+        muct_trace("read(timerfd) failed: %m"); /* it did not expire */
+    }
+
+    if ((iface->port_down_ms != 0) && (ms != UINT64_MAX)) {
+        ms += MUCT_RDMA_CLOCK_MS;
+        time.it_value.tv_sec = (time_t)(ms / 1000);
+        time.it_value.tv_nsec = (long)(ms % 1000) * 1000000;
+    }
+    if (timerfd_settime(iface->timer_fd, 0, &time, NULL) != 0) {
+        muct_warn("timerfd_settime() failed: %m");
+    }
+}
+
 static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t now)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(iface);
@@ -264,16 +318,26 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
     if (events.flags & (MUCT_RDMA_ASYNC_PORT_DOWN | MUCT_RDMA_ASYNC_PORT_UP)) {
         iface->port.is_active = muct_rdma_port_is_active(&md->device, iface->port.num);
         iface->port_down_ms = iface->port.is_active ? 0 : now;
+        muct_rdma_iface_set_timer(iface);
     }
     if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
         muct_error("%s: device failed or was removed", md->device.name);
         iface->is_dead = true;
     }
-    if (events.flags & (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ)) {
+    /* completions first: they know better what happened */
+    if (events.flags &
+        (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ | MUCT_RDMA_ASYNC_QP)) {
         muct_rdma_iface_poll(iface);
+    }
+    if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
         muct_rdma_iface_fail_all(iface, UCS_ERR_IO_ERROR);
-    } else if (events.flags & MUCT_RDMA_ASYNC_QP) {
-        muct_rdma_iface_fail_qps(iface, &events);
+    }
+    if (events.flags & MUCT_RDMA_ASYNC_CQ) {
+        muct_rdma_iface_set_broken(iface, &events);
+    }
+    if (events.flags & MUCT_RDMA_ASYNC_QP) {
+        muct_rdma_iface_fail_if(iface, UCS_ERR_CONNECTION_RESET, muct_rdma_ep_owns_qp,
+                                &events);
     }
 }
 
@@ -290,6 +354,7 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
     if ((iface->port_down_ms != 0) &&
         (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
         iface->port_down_ms = 0;
+        muct_rdma_iface_set_timer(iface);
         muct_warn("%s:%u: link is down for %" PRIu64 " ms, failing %u endpoints",
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->port_down_timeout_ms, iface->num_eps);
@@ -301,6 +366,10 @@ unsigned muct_rdma_iface_progress(uct_iface_h tl_iface)
 {
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
     unsigned count = muct_rdma_iface_poll(iface);
+
+    if (__builtin_expect(iface->cqs.has_failed, 0)) {
+        muct_rdma_iface_fail_broken(iface);
+    }
 
     if (!ucs_list_is_empty(&iface->work)) {
         count += muct_rdma_iface_work(iface);
@@ -325,20 +394,39 @@ ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h tl_iface, int *fd_p)
     return UCS_OK;
 }
 
+/* Whether the next progress would do something that no event wakes for. */
+static bool muct_rdma_iface_is_runnable(const muct_rdma_iface_t *iface)
+{
+    const muct_rdma_ep_t *ep;
+    const muct_rdma_sq_t *sq;
+
+    ucs_list_for_each(sq, &iface->dirty, dirty_link)
+    {
+        if (!sq->is_stuck || (sq->error != 0)) {
+            return true;
+        }
+    }
+
+    ucs_list_for_each(ep, &iface->work, work)
+    {
+        if (muct_rdma_ep_is_runnable(ep)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 ucs_status_t muct_rdma_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 {
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
 
     (void)events;
-    /* what is gathered would wait for a progress that nobody wakes */
-    if (!ucs_list_is_empty(&iface->dirty)) {
-        muct_rdma_iface_ring(iface);
-    }
-
     /* the next progress looks at the device's events, whatever woke it */
     iface->async_countdown = 1;
     iface->async_time_ms = 0;
-    return muct_rdma_cq_set_arm(&iface->cqs);
+    return muct_rdma_iface_is_runnable(iface) ? UCS_ERR_BUSY
+                                              : muct_rdma_cq_set_arm(&iface->cqs);
 }
 
 /* ---- flush, fence ---- */

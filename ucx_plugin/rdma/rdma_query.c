@@ -30,7 +30,7 @@ static void muct_rdma_iface_query_rma(const muct_rdma_iface_t *iface,
                                       uct_iface_attr_t *attr)
 {
     const muct_rdma_limits_t *limits = &iface->limits;
-    size_t max_zcopy = (size_t)limits->max_msg_size * limits->num_qps;
+    size_t max_zcopy = muct_rdma_max_zcopy(limits);
 
     attr->cap.put.max_short = muct_rdma_am_max_short(iface);
     attr->cap.put.max_bcopy = muct_rdma_max_copied(limits);

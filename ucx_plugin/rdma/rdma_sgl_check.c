@@ -40,19 +40,18 @@ static ucs_status_t muct_rdma_sgl_check_general(const muct_rdma_ep_t *ep,
     size_t length = sgl->lengths[i], repeats = muct_rdma_sgl_repeats(sgl, i);
     const muct_rdma_mem_t *mem = sgl->memhs[i];
     ucs_status_t status;
+    size_t span;
 
     if ((length == 0) || (repeats == 0)) {
         return UCS_OK;
     }
 
-    if (mem == NULL) {
-        muct_error("block %zu of a list has no memory handle", i);
-        return UCS_ERR_INVALID_PARAM;
+    span = length + ((repeats > 1) ? (repeats - 1) * sgl->strides[i] : 0);
+    if (!muct_rdma_mem_has(mem, sgl->buffers[i], span)) {
+        return muct_rdma_mem_refuse(mem, sgl->buffers[i], span);
     }
 
-    status = muct_rdma_ep_check_key(
-        ep, key, sgl->remote_addrs[i],
-        length + ((repeats > 1) ? (repeats - 1) * sgl->strides[i] : 0));
+    status = muct_rdma_ep_check_key(ep, key, sgl->remote_addrs[i], span);
     if (status != UCS_OK) {
         return status;
     }
@@ -129,7 +128,7 @@ static ucs_status_t muct_rdma_sgl_check(const muct_rdma_ep_t *ep,
     }
 
     while (i < sgl->count) {
-        if ((sgl->counts == NULL) &&
+        if ((sgl->counts == NULL) && (sgl->lengths[i] > 0) &&
             muct_rdma_sgl_is_plain(ep, sgl->memhs[i],
                                    (const muct_rdma_key_t *)sgl->rkeys[i])) {
             next = muct_rdma_sgl_check_run(sgl, i, &plan->total, lengths_p);
@@ -251,15 +250,19 @@ static ucs_status_t muct_rdma_ep_sgl_zcopy(muct_rdma_ep_t *ep,
     size_t max = muct_rdma_ep_max_sgl(muct_rdma_ep_iface(ep));
     ucs_status_t status;
 
+    if (sgl->count > max) {
+        muct_error("list of %zu blocks: at most %zu are possible", sgl->count, max);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     status = muct_rdma_ep_check_ready(ep);
     if (status != UCS_OK) {
         return status;
     }
 
-    if (sgl->count > max) {
-        muct_error("list of %zu blocks: at most %zu are possible", sgl->count, max);
-        return UCS_ERR_INVALID_PARAM;
-    }
+    muct_rdma_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put list of blocks"
+                                                     : "get list of blocks",
+                       sgl->count, (sgl->count > 0) ? sgl->remote_addrs[0] : 0);
 
     return muct_rdma_ep_sgl(ep, opcode, sgl, comp);
 }

@@ -121,6 +121,10 @@ void fake_verbs_wire_bytes(const char *device, uint64_t *out, uint64_t *in);
  *  IBV_EVENT_QP_FATAL and flushed completions. */
 void fake_verbs_qp_fatal(uint32_t qp_num);
 
+/** Break the completion queue of a queue pair's sends, as a device does on a fault of
+ *  its own: IBV_EVENT_CQ_ERR, and no completion of the queue pair comes any more. */
+void fake_verbs_cq_fatal(uint32_t qp_num);
+
 /** Take the link of a device down (IBV_EVENT_PORT_ERR) or up (IBV_EVENT_PORT_ACTIVE).
  */
 void fake_verbs_link(const char *device, int up);

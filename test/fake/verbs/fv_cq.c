@@ -177,6 +177,8 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 
     fv_wait_acked(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
                   cq->events_delivered, "ibv_destroy_cq()");
+    fv_wait_acked(&ibv->mutex, &ibv->cond, &ibv->async_events_completed,
+                  cq->async_delivered, "ibv_destroy_cq()");
     pthread_mutex_destroy(&ibv->mutex);
     pthread_cond_destroy(&ibv->cond);
     free(cq);

@@ -402,6 +402,11 @@ static bool fv_async_claim(struct ibv_context *context, const fv_async_msg_t *ms
     }
 
     for (qp = fv.qps; qp != NULL; qp = qp->next) {
+        if (((uintptr_t)qp == msg->element) && (msg->type == IBV_EVENT_CQ_ERR)) {
+            event->element.cq = qp->ibv.send_cq;
+            fv_container_of(qp->ibv.send_cq, fv_cq_t, ibv)->async_delivered++;
+            return true;
+        }
         if ((uintptr_t)qp == msg->element) {
             event->element.qp = &qp->ibv;
             qp->async_delivered++;
@@ -449,6 +454,12 @@ void ibv_ack_async_event(struct ibv_async_event *event)
         event->element.qp->events_completed++;
         pthread_cond_broadcast(&event->element.qp->cond);
         pthread_mutex_unlock(&event->element.qp->mutex);
+        break;
+    case IBV_EVENT_CQ_ERR:
+        pthread_mutex_lock(&event->element.cq->mutex);
+        event->element.cq->async_events_completed++;
+        pthread_cond_broadcast(&event->element.cq->cond);
+        pthread_mutex_unlock(&event->element.cq->mutex);
         break;
     default:
         break;

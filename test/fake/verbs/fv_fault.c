@@ -252,6 +252,18 @@ void fake_verbs_qp_fatal(uint32_t qp_num)
     fv_each_qp(qp_num, fv_fatal_one, NULL);
 }
 
+static void fv_cq_fatal_one(fv_qp_t *qp, void *arg)
+{
+    (void)arg;
+    qp->hold |= FAKE_VERBS_HOLD_CQE;
+    fv_async_qp(qp->wire, IBV_EVENT_CQ_ERR);
+}
+
+void fake_verbs_cq_fatal(uint32_t qp_num)
+{
+    fv_each_qp(qp_num, fv_cq_fatal_one, NULL);
+}
+
 static unsigned fv_device_index(const char *name)
 {
     unsigned i;

@@ -6,6 +6,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_limits \
 	test/unit/rdma/test_rdma_sq \
 	test/unit/rdma/test_rdma_ucp \
+	test/unit/rdma/test_rdma_wait \
 	test/unit/rdma/test_rdma_wire
 check_PROGRAMS += $(rdma_unit_programs)
 TESTS += $(rdma_unit_programs)
@@ -34,6 +35,10 @@ test_unit_rdma_test_rdma_flow_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_gpus_SOURCES = test/unit/rdma/test_rdma_gpus.c
 test_unit_rdma_test_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_wait_SOURCES = test/unit/rdma/test_rdma_wait.c
+test_unit_rdma_test_rdma_wait_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
 
 # As applications call it.
 test_unit_rdma_test_rdma_ucp_SOURCES = test/unit/rdma/test_rdma_ucp.c

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucs/debug/log_def.h>
+
+/*
+ * What waits is woken by what it waits for, and what can never be is an error of who
+ * asked for it: nobody tries again for ever, and nobody sleeps over work.
+ */
+
+#define SIZE 65536
+#define LENGTH 4096
+
+static rig_t rig;
+static rig_conn_t conn, other;
+
+/* A request as UCP leaves one with us. */
+typedef struct request {
+    uct_pending_req_t uct;
+    unsigned num_calls;
+    ucs_status_t status;
+} request_t;
+
+static size_t pack(void *dest, void *arg)
+{
+    (void)arg;
+    memset(dest, 1, LENGTH);
+    return LENGTH;
+}
+
+static ucs_status_t send_message(uct_ep_h ep)
+{
+    ssize_t length = uct_ep_am_bcopy(ep, RIG_AM_ID, pack, NULL, 0);
+
+    return (length < 0) ? (ucs_status_t)length : UCS_OK;
+}
+
+static ucs_status_t send_again(uct_pending_req_t *uct)
+{
+    request_t *request = ucs_container_of(uct, request_t, uct);
+
+    request->num_calls++;
+    request->status = send_message(other.ep[0]);
+    return request->status;
+}
+
+static int is_sent(void *arg)
+{
+    return ((request_t *)arg)->status == UCS_OK;
+}
+
+static void finish(void)
+{
+    rig_disconnect(&conn);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+
+/* ---- buffers ---- */
+
+START_TEST(sender_without_a_buffer_is_called_when_one_comes_back)
+{
+    request_t request = {.uct.func = send_again, .status = UCS_INPROGRESS};
+    unsigned i;
+
+    setenv("UCX_MORI_RDMA_MAX_BUFS", "136", 1); /* receives of two endpoints */
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
+    while (uct_ep_put_bcopy(conn.ep[0], pack, NULL, (uintptr_t)rig.mem[1].addr,
+                            rig.rkey[1].rkey) > 0) {
+    }
+
+    ck_assert_int_eq(send_message(other.ep[0]), UCS_ERR_NO_RESOURCE);
+    ck_assert_int_eq(uct_ep_pending_add(other.ep[0], &request.uct, 0), UCS_OK);
+    for (i = 0; i < 100; i++) {
+        rig_progress(&rig);
+    }
+    ck_assert_uint_le(request.num_calls, 1);
+    fake_verbs_unhold(conn.qp_nums[0][0]);
+    rig_wait(&rig, is_sent, &request);
+    ck_assert_uint_le(request.num_calls, 2);
+    finish();
+}
+END_TEST
+
+static unsigned num_memlock_errors;
+
+static ucs_log_func_rc_t count_errors(const char *file, unsigned line,
+                                      const char *function, ucs_log_level_t level,
+                                      const ucs_log_component_config_t *component,
+                                      const char *format, va_list ap)
+{
+    char text[1024];
+    va_list copy;
+
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)component;
+    va_copy(copy, ap);
+    vsnprintf(text, sizeof(text), format, copy);
+    va_end(copy);
+    num_memlock_errors +=
+        (level == UCS_LOG_LEVEL_ERROR) && (strstr(text, "ulimit -l") != NULL);
+    return UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+void ucs_log_push_handler(ucs_log_func_t handler);
+
+START_TEST(without_locked_memory_the_operation_fails_and_says_so_once)
+{
+    unsigned i;
+
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    ucs_log_push_handler(count_errors);
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    for (i = 0; i < 100; i++) {
+        ck_assert_int_eq(send_message(other.ep[0]), UCS_ERR_NO_MEMORY);
+        ck_assert_int_eq(uct_ep_put_bcopy(conn.ep[0], pack, NULL,
+                                          (uintptr_t)rig.mem[1].addr, rig.rkey[1].rkey),
+                         UCS_ERR_NO_MEMORY);
+    }
+    ck_assert_uint_eq(num_memlock_errors, 1);
+    fake_verbs_reset();
+    ck_assert_int_eq(send_message(other.ep[0]), UCS_OK); /* the limit was raised */
+    finish();
+}
+END_TEST
+
+START_TEST(little_locked_memory_is_enough_for_few_buffers)
+{
+    unsigned i, sent = 0;
+
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    fake_verbs_fail_call("ibv_reg_mr", 1, 4, ENOMEM); /* 64, 32, 16, 8 */
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
+    ck_assert_int_eq(send_message(conn.ep[0]), UCS_OK);
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    for (i = 0; i < 16; i++) {
+        sent += send_message(conn.ep[0]) == UCS_OK;
+    }
+    ck_assert_uint_eq(sent, 3);
+    ck_assert_int_eq(send_message(conn.ep[0]), UCS_ERR_NO_RESOURCE);
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
+/* ---- messages that are kept ---- */
+
+#define KEPT 4096
+
+static void *kept[2][KEPT];
+static unsigned num_kept[2], num_copied[2];
+
+static ucs_status_t keep(unsigned at, void *data, unsigned flags)
+{
+    if (!(flags & UCT_CB_PARAM_FLAG_DESC)) {
+        num_copied[at]++;
+        return UCS_OK;
+    }
+
+    kept[at][num_kept[at]++] = data;
+    return UCS_INPROGRESS;
+}
+
+static ucs_status_t keep_a(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)length;
+    return keep(0, data, flags);
+}
+
+static ucs_status_t keep_b(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)length;
+    return keep(1, data, flags);
+}
+
+/* Where nothing more can be registered, messages are given to be copied. */
+START_TEST(messages_that_are_kept_never_stop_a_sender)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned i, sent[2] = {0, 0};
+
+    if (_i == 0) {
+        setenv("UCX_MORI_RDMA_MAX_BUFS", "200", 1);
+    }
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    uct_iface_set_am_handler(rig.side[0].iface, RIG_AM_ID, keep_a, NULL, 0);
+    uct_iface_set_am_handler(rig.side[1].iface, RIG_AM_ID, keep_b, NULL, 0);
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(send_message(conn.ep[i]), UCS_OK);
+        sent[i]++;
+    }
+    if (_i != 0) {
+        fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    }
+    while ((sent[0] < KEPT) || (sent[1] < KEPT)) {
+        for (i = 0; i < 2; i++) {
+            sent[i] += (sent[i] < KEPT) && (send_message(conn.ep[i]) == UCS_OK);
+        }
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "stopped at %u and %u", sent[0],
+                      sent[1]);
+    }
+    while ((num_kept[0] + num_copied[0] < KEPT) ||
+           (num_kept[1] + num_copied[1] < KEPT)) {
+        rig_progress(&rig);
+        ck_assert_msg(mkv_test_now_ms() < limit, "messages are missing");
+    }
+    for (i = 0; i < 2; i++) {
+        ck_assert_uint_gt(num_copied[i], 0);
+        while (num_kept[i] > 0) {
+            uct_iface_release_desc(kept[i][--num_kept[i]]);
+        }
+    }
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
+/* ---- completion queues that fail ---- */
+
+static void start_apart(void)
+{
+    setenv("UCX_MORI_RDMA_CQ_DEPTH", "580", 1); /* a queue an endpoint */
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+}
+
+static void expect_works(rig_conn_t *which)
+{
+    rig_comp_t comp;
+
+    rig_fill(&rig);
+    rig_comp_init(&comp);
+    ck_assert(!UCS_STATUS_IS_ERR(rig_put(&rig, which->ep[0], 0, 0, SIZE, &comp)));
+    ck_assert_int_eq(rig_flush(&rig, which->ep[0]), UCS_OK);
+    rig_check(&rig, 0, SIZE);
+}
+
+static void expect_replaced(void)
+{
+    rig_conn_t fresh;
+
+    rig_connect(&rig, &fresh);
+    expect_works(&fresh);
+    rig_disconnect(&fresh);
+    finish();
+}
+
+START_TEST(queue_that_cannot_be_polled_fails_its_endpoints)
+{
+    rig_comp_t comp;
+
+    start_apart();
+    rig.hold[1] = 1;
+    rig_comp_init(&comp);
+    fake_verbs_fail_call("ibv_poll_cq", 1, 1, EIO); /* the first endpoint's */
+    ck_assert_int_eq(rig_try_put(&rig, conn.ep[0], 0, 0, LENGTH, &comp),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_ERR_IO_ERROR);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_IO_ERROR);
+    ck_assert_ptr_eq(rig.side[0].events.ep, conn.ep[0]);
+    rig.hold[1] = 0;
+    expect_works(&other);
+    expect_replaced();
+}
+END_TEST
+
+START_TEST(event_of_a_queue_fails_its_endpoints_alone)
+{
+    rig_comp_t comp;
+
+    start_apart();
+    rig_comp_init(&comp);
+    fake_verbs_cq_fatal(conn.qp_nums[0][0]);
+    ck_assert_int_eq(rig_try_put(&rig, conn.ep[0], 0, 0, LENGTH, &comp),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(comp.status, UCS_ERR_IO_ERROR);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_ptr_eq(rig.side[0].events.ep, conn.ep[0]);
+    expect_works(&other);
+    expect_replaced();
+}
+END_TEST
+
+START_TEST(queue_that_fails_while_it_is_armed_is_told)
+{
+    start_apart();
+    fake_verbs_fail_call("ibv_poll_cq", 1, 1, EIO);
+    ck_assert_int_eq(uct_iface_event_arm(rig.side[0].iface, UCT_EVENT_SEND_COMP),
+                     UCS_ERR_BUSY);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_ptr_eq(rig.side[0].events.ep, conn.ep[0]);
+    finish();
+}
+END_TEST
+
+/* ---- sleep ---- */
+
+static ucs_status_t arm(void)
+{
+    return uct_iface_event_arm(rig.side[0].iface, UCT_EVENT_SEND_COMP | UCT_EVENT_RECV);
+}
+
+static void sleep_until_woken(void)
+{
+    struct pollfd fd = {.events = POLLIN};
+
+    ck_assert_int_eq(uct_iface_event_fd_get(rig.side[0].iface, &fd.fd), UCS_OK);
+    while (arm() == UCS_ERR_BUSY) {
+        rig_progress(&rig);
+    }
+    ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
+    rig_progress(&rig);
+}
+
+START_TEST(nobody_sleeps_over_a_transfer_that_is_not_posted)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    rig_comp_t comp;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
+    setenv("UCX_MORI_RDMA_TX_DEPTH", "2", 1);
+    setenv("UCX_MORI_RDMA_MAX_MR_SIZE", "4k", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    while (arm() == UCS_ERR_BUSY) {
+        rig_progress(&rig);
+    }
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_try_put(&rig, conn.ep[0], 0, 0, SIZE, &comp), UCS_INPROGRESS);
+    ck_assert_int_eq(arm(), UCS_ERR_BUSY);
+    while (comp.num_calls == 0) { /* progress and sleep as an application does */
+        uct_worker_progress(rig.side[1].worker);
+        if (uct_worker_progress(rig.side[0].worker) == 0) {
+            (void)arm();
+        }
+        ck_assert_msg(mkv_test_now_ms() < limit, "slept over the transfer");
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(link_that_stays_down_wakes_a_sleeper)
+{
+    setenv("UCX_MORI_RDMA_PORT_DOWN_TIMEOUT", "100ms", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    fake_verbs_link("fake0", 0);
+    while (rig.side[0].events.num_ep_errors < 2) {
+        sleep_until_woken();
+    }
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_ENDPOINT_TIMEOUT);
+    while (arm() == UCS_ERR_BUSY) { /* and then there is nothing that wakes */
+        rig_progress(&rig);
+    }
+    finish();
+}
+END_TEST
+
+/* ---- where received data lies ---- */
+
+static size_t alignment, align_offset;
+static unsigned num_aligned;
+
+static ucs_status_t look_at(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)arg;
+    (void)length;
+    if (flags & UCT_CB_PARAM_FLAG_DESC) {
+        ck_assert_uint_eq(((uintptr_t)data + align_offset) % alignment, 0);
+        num_aligned++;
+    }
+    return UCS_OK;
+}
+
+START_TEST(received_data_lies_where_the_user_asks)
+{
+    static const size_t rows[][2] = {{1, 0},     {8, 0},      {8, 5},  {64, 8},
+                                     {256, 128}, {4096, 100}, {16, 16}};
+    unsigned i;
+
+    alignment = rows[_i][0];
+    align_offset = rows[_i][1];
+    ct_side_set_alignment(alignment, align_offset);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    uct_iface_set_am_handler(rig.side[1].iface, RIG_AM_ID, look_at, NULL, 0);
+    for (i = 0; i < 10; i++) {
+        ck_assert_int_eq(send_message(conn.ep[0]), UCS_OK);
+        ck_assert_int_eq(uct_ep_am_short(conn.ep[0], RIG_AM_ID, 1, NULL, 0), UCS_OK);
+    }
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    while (num_aligned < 20) {
+        rig_progress(&rig);
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(alignment_without_sense_is_refused)
+{
+    static const size_t rows[] = {3, 48, (size_t)1 << 40};
+    const ct_target_name_t name = {.tl_name = "mori_rdma", .dev_name = "fake0:1"};
+    ct_side_t side;
+
+    ct_side_set_alignment(rows[_i], 0);
+    ck_assert_int_eq(ct_side_open(&side, &name), UCS_ERR_INVALID_PARAM);
+}
+END_TEST
+
+static Suite *wait_suite(void)
+{
+    Suite *suite = suite_create("mori_rdma waiting");
+    TCase *tcase = tcase_create("waiting");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, sender_without_a_buffer_is_called_when_one_comes_back);
+    tcase_add_test(tcase, without_locked_memory_the_operation_fails_and_says_so_once);
+    tcase_add_test(tcase, little_locked_memory_is_enough_for_few_buffers);
+    tcase_add_loop_test(tcase, messages_that_are_kept_never_stop_a_sender, 0, 2);
+    tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
+    tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);
+    tcase_add_test(tcase, queue_that_fails_while_it_is_armed_is_told);
+    tcase_add_test(tcase, nobody_sleeps_over_a_transfer_that_is_not_posted);
+    tcase_add_test(tcase, link_that_stays_down_wakes_a_sleeper);
+    tcase_add_loop_test(tcase, received_data_lies_where_the_user_asks, 0, 7);
+    tcase_add_loop_test(tcase, alignment_without_sense_is_refused, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    rig_find_module();
+    mkv_test_init();
+    return mkv_check_run_forked(wait_suite());
+}
