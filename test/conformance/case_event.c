@@ -144,6 +144,8 @@ static void completion_wakes_the_sender(ct_t *ct)
     }
 
     ct_connect(ct);
+    piece.length =
+        (ct_op_max(ct, op) < piece.length) ? ct_op_max(ct, op) : piece.length;
     ct_remote_create(ct, 1 << 20, 0, &remote);
     ck_assert_int_eq(ct_mem_create(&ct->side, 1 << 20, ct->variant->local_type, &local),
                      UCS_OK);
