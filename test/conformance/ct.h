@@ -216,6 +216,7 @@ extern const ct_case_t ct_cases_atomic[];
 extern const ct_case_t ct_cases_flow[];
 extern const ct_case_t ct_cases_event[];
 extern const ct_case_t ct_cases_key[];
+extern const ct_case_t ct_cases_limit[];
 extern const ct_case_t ct_cases_fault[];
 
 #endif
