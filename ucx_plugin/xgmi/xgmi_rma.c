@@ -215,21 +215,21 @@ static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
 ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned length,
                                     uint64_t remote_addr, uct_rkey_t rkey)
 {
+    const muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     muct_xgmi_buffer_t *buffer;
     muct_xgmi_queue_t *queue;
     ucs_status_t status;
 
+    if (length > iface->max_short) {
+        muct_error("short put of %u bytes: expected at most %zu", length,
+                   iface->max_short);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
     if (status != UCS_OK) {
         return status;
-    }
-
-    if (length > buffer->stage->size) {
-        muct_error("short put of %u bytes is longer than %zu", length,
-                   buffer->stage->size);
-        muct_xgmi_stage_put(buffer);
-        return UCS_ERR_INVALID_PARAM;
     }
 
     memcpy(buffer->data, data, length);
