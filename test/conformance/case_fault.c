@@ -4,6 +4,7 @@
 
 #include "test/conformance/ct.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -347,6 +348,57 @@ static void endpoint_may_go_while_operations_run(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
+/* A worker may be destroyed without its process: an engine that starts anew. */
+static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
+{
+    ct_fault_t fault;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    ct_cmd(ct, CT_CMD_CLOSE, 0, 0, 0, 0, 0);
+    ct_fault_until_error(ct, &fault);
+    ct_fault_expect_failed_ep(ct, &fault);
+    if (ct->is_checked) { /* a queue pair only hears no answer */
+        ck_assert((ct->side.events.ep_status == UCS_ERR_CONNECTION_RESET) ||
+                  (ct->side.events.ep_status == UCS_ERR_ENDPOINT_TIMEOUT));
+    }
+    ct->is_hurt = 1;
+    ct_fault_close(ct, &fault);
+}
+
+/* Nothing is posted and nothing asked: whoever sleeps hears of it all the same. */
+static void closing_of_an_idle_peer_is_told(ct_t *ct)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    struct pollfd fd = {.events = POLLIN};
+    ct_fault_t fault;
+
+    if (ct->side.attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_EP) {
+        snprintf(ct->skip, sizeof(ct->skip),
+                 "a queue pair hears of its peer with the next operation");
+        return;
+    }
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    ck_assert_int_eq(uct_iface_event_fd_get(ct->side.iface, &fd.fd), UCS_OK);
+    ct_cmd(ct, CT_CMD_CLOSE, 0, 0, 0, 0, 0);
+    while (ct->side.events.num_ep_errors == 0) {
+        if (uct_iface_event_arm(ct->side.iface, UCT_EVENT_SEND_COMP) == UCS_OK) {
+            ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
+        }
+        ct_progress(ct);
+        ck_assert(mkv_test_now_ms() < deadline);
+    }
+    ct_fault_expect_failed_ep(ct, &fault);
+    ck_assert_int_eq(ct->side.events.ep_status, UCS_ERR_CONNECTION_RESET);
+    ct->is_hurt = 1;
+    ct_fault_close(ct, &fault);
+}
+
 /* Another peer takes the place of the dead one: nothing of the old one is left. */
 static void new_peer_works_after_a_death(ct_t *ct)
 {
@@ -401,6 +453,13 @@ const ct_case_t ct_cases_fault[] = {
      .run = failed_endpoint_refuses_everything},
     {"new_peer_works_after_a_death", .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
      .traits = CT_TRAIT_OTHER_PROCESS, .run = new_peer_works_after_a_death},
+    {"closed_peer_of_a_living_process_fails_the_endpoint",
+     .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = closed_peer_of_a_living_process_fails_the_endpoint},
+    {"closing_of_an_idle_peer_is_told", .flags = UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
+     .event_flags = UCT_IFACE_FLAG_EVENT_FD,
+     .traits = CT_TRAIT_OTHER_PROCESS | CT_TRAIT_CHECKED_KEYS,
+     .run = closing_of_an_idle_peer_is_told},
     {"stopped_peer_delays_and_loses_nothing", .traits = CT_TRAIT_OTHER_PROCESS,
      .run = stopped_peer_delays_and_loses_nothing},
     {"endpoint_may_go_while_operations_run",

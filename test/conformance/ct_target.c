@@ -325,6 +325,17 @@ static ucs_status_t ct_target_send_am(ct_target_t *target, uint64_t count)
     return UCS_OK;
 }
 
+static void ct_target_close(ct_target_t *target)
+{
+    ct_target_release_kept(target);
+    if (target->ep != NULL) {
+        uct_ep_destroy(target->ep);
+        target->ep = NULL;
+    }
+    uct_iface_close(target->side->iface);
+    target->side->iface = NULL;
+}
+
 static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
                                  ct_msg_t *rep)
 {
@@ -387,6 +398,9 @@ static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
         return ct_target_send_am(target, req->a[0]);
     case CT_CMD_HOLD:
         target->is_held = 1;
+        return UCS_OK;
+    case CT_CMD_CLOSE:
+        ct_target_close(target);
         return UCS_OK;
     case CT_CMD_RESET:
         ct_target_reset(target);

@@ -38,6 +38,7 @@ typedef enum ct_cmd {
     CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release what was kept */
     CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
     CT_CMD_HOLD,       /**< no progress until the next request */
+    CT_CMD_CLOSE,      /**< Endpoint and interface go, memory and domain stay */
     CT_CMD_RESET,      /**< Everything as at the start */
     CT_CMD_EXIT
 } ct_cmd_t;

@@ -244,7 +244,9 @@ err_close_md:
 
 void ct_side_close(ct_side_t *side)
 {
-    uct_iface_close(side->iface);
+    if (side->iface != NULL) {
+        uct_iface_close(side->iface);
+    }
     uct_worker_destroy(side->worker);
     ucs_async_context_destroy(side->async);
     uct_md_close(side->md);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The first word of each address; addresses never leave the byte order of a host. */
-#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780001)
+#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780002)
 
 typedef struct muct_xgmi_device_addr_wire {
     uint64_t version;
@@ -21,6 +21,8 @@ typedef struct muct_xgmi_iface_addr_wire {
     uint32_t pid;
     uint64_t owner;
     uint64_t pid_namespace;
+    uint32_t iface_slot;
+    uint32_t iface_generation;
 } muct_xgmi_iface_addr_wire_t;
 
 _Static_assert(sizeof(muct_xgmi_device_addr_wire_t) == MUCT_XGMI_DEVICE_ADDR_SIZE,
@@ -39,8 +41,12 @@ void muct_xgmi_device_addr_pack(const muct_xgmi_device_addr_t *addr, void *buffe
 
 void muct_xgmi_iface_addr_pack(const muct_xgmi_iface_addr_t *addr, void *buffer)
 {
-    muct_xgmi_iface_addr_wire_t wire = {(uint32_t)MUCT_XGMI_ADDR_VERSION, addr->pid,
-                                        addr->owner, addr->pid_namespace};
+    muct_xgmi_iface_addr_wire_t wire = {(uint32_t)MUCT_XGMI_ADDR_VERSION,
+                                        addr->pid,
+                                        addr->owner,
+                                        addr->pid_namespace,
+                                        addr->id.slot,
+                                        addr->id.generation};
 
     memcpy(buffer, &wire, sizeof(wire));
 }
@@ -73,6 +79,8 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
     addr->owner = wire.owner;
     addr->pid_namespace = wire.pid_namespace;
     addr->pid = wire.pid;
+    addr->id.slot = wire.iface_slot;
+    addr->id.generation = wire.iface_generation;
     return UCS_OK;
 }
 

@@ -10,7 +10,10 @@
  *
  * The device address says where control pages can be shared: the host, and the file
  * system that holds them (its device number tells containers with separate /dev/shm
- * apart). The interface address names the process.
+ * apart). The interface address names the process and the interface in it.
+ *
+ * Both carry the version of this format. Processes of different versions do not reach
+ * each other, and say so; UCX takes another lane.
  */
 
 #include <ucs/type/status.h>
@@ -20,7 +23,7 @@
 
 /** Bytes of the packed addresses */
 #define MUCT_XGMI_DEVICE_ADDR_SIZE 24
-#define MUCT_XGMI_IFACE_ADDR_SIZE 24
+#define MUCT_XGMI_IFACE_ADDR_SIZE 32
 
 
 typedef struct muct_xgmi_device_addr {
@@ -28,10 +31,20 @@ typedef struct muct_xgmi_device_addr {
     uint64_t shm_fs; /**< Device number of the control pages' file system */
 } muct_xgmi_device_addr_t;
 
+/** An interface of a process, from its opening to its closing. */
+typedef struct muct_xgmi_iface_id {
+    uint32_t slot;       /**< In the control page, or @ref MUCT_XGMI_NO_IFACE_SLOT */
+    uint32_t generation; /**< Value of that slot while the interface is open */
+} muct_xgmi_iface_id_t;
+
+/** Slot of an interface that ends with its process */
+#define MUCT_XGMI_NO_IFACE_SLOT UINT32_MAX
+
 typedef struct muct_xgmi_iface_addr {
-    uint64_t owner;         /**< Process incarnation */
-    uint64_t pid_namespace; /**< Inode of the process's PID namespace */
-    uint32_t pid;           /**< As that namespace numbers it */
+    uint64_t owner;          /**< Process incarnation */
+    uint64_t pid_namespace;  /**< Inode of the process's PID namespace */
+    uint32_t pid;            /**< As that namespace numbers it */
+    muct_xgmi_iface_id_t id; /**< The interface */
 } muct_xgmi_iface_addr_t;
 
 

@@ -54,7 +54,7 @@ ucs_status_t muct_xgmi_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
 
     (void)flags;
     (void)comp; /* the answer is known now */
-    if (!muct_xgmi_peer_is_alive(ep->peer)) {
+    if (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer)) {
         muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
     }
 
@@ -69,7 +69,9 @@ int muct_xgmi_ep_is_connected(uct_ep_h tl_ep,
 
     return (params->field_mask & UCT_EP_IS_CONNECTED_FIELD_IFACE_ADDR) &&
            (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) == UCS_OK) &&
-           (addr.owner == muct_xgmi_peer_owner(ep->peer));
+           (addr.owner == muct_xgmi_peer_owner(ep->peer)) &&
+           (addr.id.slot == ep->peer_iface.slot) &&
+           (addr.id.generation == ep->peer_iface.generation);
 }
 
 
@@ -227,6 +229,15 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
         muct_diag("process 0x%" PRIx64 " (pid %u) is not here or dead", addr.owner,
                   addr.pid);
         goto err_free;
+    }
+
+    ep->peer_iface = addr.id;
+    ep->peer_generation = muct_xgmi_peer_iface(ep->peer, &ep->peer_iface);
+    if ((ep->peer_generation == NULL) || !muct_xgmi_ep_is_peer_open(ep)) {
+        muct_diag("interface %u of process 0x%" PRIx64 " (pid %u) is closed",
+                  addr.id.slot, addr.owner, addr.pid);
+        status = UCS_ERR_UNREACHABLE;
+        goto err_put_peer;
     }
 
     status = UCS_CLASS_INIT(uct_base_ep_t, &ep->super, &iface->super);

@@ -13,10 +13,13 @@
  * destroyed (UCS_ERR_CANCELED). UCS_ERR_NO_RESOURCE: nothing happened, add a pending
  * request. UCS_ERR_REJECTED: the key was invalidated; the endpoint lives on.
  * UCS_ERR_UNREACHABLE: the memory cannot be mapped. UCS_ERR_INVALID_ADDR: beyond the
- * registered memory. UCS_ERR_CONNECTION_RESET: the peer is dead.
+ * registered memory. UCS_ERR_CONNECTION_RESET: the peer's process is dead or its
+ * interface is closed; the error handler is called, also when nothing is posted.
  */
 
 #include "xgmi/xgmi_iface.h"
+
+#include <stdatomic.h>
 
 
 /** A pending request as it lies in the private area of its user's. */
@@ -28,6 +31,8 @@ typedef struct muct_xgmi_pending {
 typedef struct muct_xgmi_ep {
     uct_base_ep_t super;
     muct_xgmi_peer_t *peer;
+    muct_xgmi_iface_id_t peer_iface;
+    const _Atomic uint32_t *peer_generation; /**< Of that interface, as it is now */
     ucs_status_t status;   /**< Of new operations; once an error, for ever */
     int is_reported;       /**< The user knows the error */
     int is_dispatching;    /**< A pending request is being tried */
@@ -84,6 +89,14 @@ int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *p
  * @return Requests that are done.
  */
 unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
+
+
+/** Whether the peer's interface is open; says nothing of its process. */
+static inline int muct_xgmi_ep_is_peer_open(const muct_xgmi_ep_t *ep)
+{
+    return atomic_load_explicit(ep->peer_generation, memory_order_relaxed) ==
+           ep->peer_iface.generation;
+}
 
 
 /** Fail new operations from now on; the first reason counts. */

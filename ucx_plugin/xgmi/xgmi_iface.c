@@ -220,8 +220,10 @@ static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
 {
     muct_xgmi_device_addr_t device_addr;
     muct_xgmi_iface_addr_t addr;
+    const _Atomic uint32_t *generation;
     muct_xgmi_peer_t *peer;
     char reason[160];
+    int is_open;
 
     if ((muct_xgmi_device_addr_unpack(params->device_addr, &device_addr) != UCS_OK) ||
         (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) != UCS_OK)) {
@@ -243,8 +245,15 @@ static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
         return 0;
     }
 
+    generation = muct_xgmi_peer_iface(peer, &addr.id);
+    is_open = (generation != NULL) && (atomic_load(generation) == addr.id.generation);
     muct_xgmi_peer_put(peer);
-    return 1;
+    if (!is_open) {
+        uct_iface_fill_info_str_buf(params,
+                                    "interface %u of process 0x%lx (pid %u) is closed",
+                                    addr.id.slot, addr.owner, addr.pid);
+    }
+    return is_open;
 }
 
 static int muct_xgmi_iface_is_reachable_v2(
@@ -280,6 +289,7 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
     muct_xgmi_flush_t *flush;
     unsigned i;
 
+    muct_xgmi_iface_id_close(iface->addr.id);
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_destroy(iface->all[i], UCS_ERR_CANCELED);
@@ -474,6 +484,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
         goto err_close_events;
     }
 
+    iface->addr.id = muct_xgmi_iface_id_open();
     *iface_p = &iface->super.super;
     return UCS_OK;
 

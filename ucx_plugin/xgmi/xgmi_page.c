@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MUCT_XGMI_PAGE_MAGIC UINT64_C(0x31656761702d786d)
+#define MUCT_XGMI_PAGE_MAGIC UINT64_C(0x32656761702d786d) /* "mx-page2" */
 #define MUCT_XGMI_PAGE_PREFIX "ucx-mori."
 
 

@@ -31,6 +31,7 @@ typedef struct muct_xgmi_page {
     uint32_t reserved;
     _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
     muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
+    _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
 } muct_xgmi_page_t;
 
 

@@ -51,6 +51,7 @@ static struct {
     char dir[256];
     muct_xgmi_page_t *page;
     uint32_t next_slot;
+    uint32_t next_iface;
     muct_xgmi_self_t self;
     muct_xgmi_peer_t *peers;
 } muct_xgmi_process = {.fd = -1};
@@ -88,6 +89,7 @@ ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
         }
         muct_xgmi_process.pid = getpid();
         muct_xgmi_process.next_slot = 0;
+        muct_xgmi_process.next_iface = 0;
         snprintf(muct_xgmi_process.dir, sizeof(muct_xgmi_process.dir), "%s", dir);
     }
 
@@ -152,6 +154,41 @@ void muct_xgmi_slot_free(uint32_t index)
         atomic_fetch_add(&slot->generation, 1);
     }
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
+}
+
+muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void)
+{
+    muct_xgmi_iface_id_t id = {MUCT_XGMI_NO_IFACE_SLOT, 0};
+    _Atomic uint32_t *ifaces;
+    uint32_t i, index;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    ifaces = muct_xgmi_process.page->ifaces;
+    for (i = 0; i < MUCT_XGMI_MAX_IFACES; ++i) {
+        index = (muct_xgmi_process.next_iface + i) % MUCT_XGMI_MAX_IFACES;
+        if (!(atomic_load(&ifaces[index]) & 1)) {
+            id.slot = index;
+            id.generation = atomic_fetch_add(&ifaces[index], 1) + 1;
+            muct_xgmi_process.next_iface = index + 1;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    if (id.slot == MUCT_XGMI_NO_IFACE_SLOT) {
+        muct_diag(
+            "%d interfaces are open: peers of this one see the end of the process "
+            "and not its own",
+            MUCT_XGMI_MAX_IFACES);
+    }
+    return id;
+}
+
+void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
+{
+    /* in a forked child it is the parent's, whose peers it does not concern */
+    if ((id.slot != MUCT_XGMI_NO_IFACE_SLOT) && (muct_xgmi_process.pid == getpid())) {
+        atomic_fetch_add(&muct_xgmi_process.page->ifaces[id.slot], 1);
+    }
 }
 
 static int muct_xgmi_owner_is_alive(uint64_t owner)
@@ -374,6 +411,15 @@ int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
 int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)
 {
     return !atomic_load_explicit(&peer->is_dead, memory_order_relaxed);
+}
+
+const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
+                                             const muct_xgmi_iface_id_t *id)
+{
+    if (id->slot == MUCT_XGMI_NO_IFACE_SLOT) {
+        return (const _Atomic uint32_t *)&id->generation;
+    }
+    return (id->slot < MUCT_XGMI_MAX_IFACES) ? &peer->page->ifaces[id->slot] : NULL;
 }
 
 int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer)

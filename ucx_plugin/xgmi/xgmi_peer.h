@@ -20,12 +20,18 @@
  * ends, however that happens, also across PID namespaces and never for a reused pid.
  * Where the PID namespace is shared, a pidfd gives the same news as an event.
  *
+ * Closing. The page also has a slot for each interface. Its generation is in the
+ * interface's address and changes when the interface is closed, so that the peers of an
+ * interface notice its end also when the process lives on.
+ *
  * Guarantee. Once muct_xgmi_slot_invalidate() has returned UCS_OK, no copy of another
  * process under an older key runs or will start. A process that is stopped in the
  * middle of copies cannot say that they are over: then the wait ends by time-out.
  *
  * State is per process; after fork() the child has its own. Thread safe.
  */
+
+#include "xgmi/xgmi_addr.h"
 
 #include <ucs/type/status.h>
 
@@ -34,6 +40,9 @@
 
 /** Exported registrations a process can have at a time */
 #define MUCT_XGMI_MAX_SLOTS 65536
+
+/** Interfaces of a process whose end others see; of further ones only the process' */
+#define MUCT_XGMI_MAX_IFACES 4096
 
 /** Processes that may use one process's memory at a time */
 #define MUCT_XGMI_MAX_USERS 64
@@ -91,6 +100,14 @@ void muct_xgmi_slot_free(uint32_t slot);
 ucs_status_t muct_xgmi_slot_invalidate(uint32_t slot, unsigned timeout_ms);
 
 
+/** Take a slot for an interface of this process. */
+muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void);
+
+
+/** Give it back: the interface is closed, and peers see it. */
+void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
+
+
 /**
  * Get to know a process.
  *
@@ -119,6 +136,18 @@ int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
 
 /** What @ref muct_xgmi_peer_is_alive found last; no system call. */
 int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
+
+
+/**
+ * Where to look whether an interface of the process is open.
+ *
+ * @param [in] id  From the interface's address.
+ *
+ * @return Its generation now, as long as the reference is held; NULL when the slot
+ *         cannot be.
+ */
+const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
+                                             const muct_xgmi_iface_id_t *id);
 
 
 /** Descriptor that becomes readable when the process ends; -1 when there is none. */

@@ -16,6 +16,7 @@
 #include "xgmi/xgmi_ep.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -23,7 +24,10 @@
 /* Calls of progress between two looks at whether peers live. */
 #define MUCT_XGMI_PROGRESS_TO_LOOK 4096
 
-/* Time between two such looks of a thread that arms again and again. */
+/* Time between two such looks of a thread that sleeps. */
+#define MUCT_XGMI_LOOK_AT_PEERS_NS 1000000000
+
+/* The least time between two looks of a thread that arms again and again. */
 #define MUCT_XGMI_LOOK_INTERVAL_NS 50000
 
 
@@ -253,10 +257,16 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
     has_event = epoll_wait(iface->epoll_fd, &event, 1, 0) > 0;
     ucs_list_for_each(ep, &iface->eps, list)
     {
-        if ((ep->status == UCS_OK) &&
-            (has_event || (muct_xgmi_peer_fd(ep->peer) < 0)) &&
+        if (ep->status != UCS_OK) {
+            continue;
+        }
+        if ((has_event || (muct_xgmi_peer_fd(ep->peer) < 0)) &&
             !muct_xgmi_peer_is_alive(ep->peer)) {
             muct_xgmi_iface_on_process_exit(iface, ep);
+        } else if (!muct_xgmi_ep_is_peer_open(ep)) {
+            muct_diag("interface %u of process 0x%" PRIx64 " was closed",
+                      ep->peer_iface.slot, muct_xgmi_peer_owner(ep->peer));
+            muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
         }
     }
 }
@@ -340,6 +350,9 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     if (status == UCS_OK) {
         iface->was_armed = 1;
         iface->wake->is_armed = true;
+        if (!ucs_list_is_empty(&iface->eps)) { /* nobody calls when a peer closes */
+            status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);
+        }
     }
     return status;
 }

@@ -63,6 +63,11 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
         return ep->status;
     }
 
+    if (ucs_unlikely(!muct_xgmi_ep_is_peer_open(ep))) {
+        muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+        return UCS_ERR_CONNECTION_RESET;
+    }
+
     if (ucs_unlikely((ep->pending != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
