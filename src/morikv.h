@@ -456,9 +456,10 @@ typedef struct mkv_units {
 } mkv_units_t;
 
 enum {
-    MKV_PLAN_KEEP_ORDER = 1 << 0 /**< Merge only neighbours in the given order; needed
-                                      to post ranges of positions. Default: sorted by
-                                      local block first, which merges more */
+    MKV_PLAN_KEEP_ORDER = 1 << 0, /**< Merge only neighbours in the given order; needed
+                                       to post ranges of positions. Default: sorted by
+                                       local block first, which merges more */
+    MKV_PLAN_UNCHECKED = 1 << 1   /**< Posts are not compared with what was exposed */
 };
 
 /**
@@ -524,8 +525,9 @@ typedef struct mkv_xfer_params {
     uint32_t flags;             /**< 0 */
     mkv_map_t *const *legs;     /**< One map per peer; peers must differ. Copied */
     size_t num_legs;            /**< At least 1 */
-    const mkv_expect_t *expect; /**< Passive side: what every leg must deliver; NULL:
-                                     all units exposed to it */
+    const mkv_expect_t *expect; /**< Passive side: what every leg must deliver. Active
+                                     side of a READ: what it takes of each leg. NULL:
+                                     all units exposed */
     size_t num_expect;
     uint32_t bind_timeout_ms; /**< 0: options BIND_TIMEOUT, XFER_TIMEOUT, ... */
     uint32_t xfer_timeout_ms;
@@ -603,8 +605,10 @@ typedef struct mkv_gate {
  * @param [in] gate  NULL: open. Copied.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: e.g. not the active side, leg not
- * bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the plan,
- *         MKV_ERR_STALE, or the transfer's error when it is terminal.
+ * bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the plan, or a
+ *         block that the peer has not exposed to this transfer, MKV_ERR_DUPLICATE:
+ * WRITE, and a block of the peer occurs twice in the plan, MKV_ERR_STALE, or the
+ *         transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
@@ -620,8 +624,9 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id);
  * completed.
  *
  * @return MKV_OK, MKV_ERR_INVALID: not the active side, or sealed already,
- *         MKV_ERR_LENGTH: layers got different numbers of units (the transfer fails),
- * or the transfer's error when it is terminal.
+ *         MKV_ERR_LENGTH: a layer got more or fewer units than are expected,
+ *         MKV_ERR_DUPLICATE: a unit was posted twice and another one not at all (in
+ * both cases the transfer fails), or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
 

@@ -80,6 +80,7 @@ struct mkv_ctx {
     mkv_list_t mems;
     mkv_region_id_t last_region_id;
     uint32_t last_mem_id;
+    uint64_t last_plan;
     uint64_t epoch;
     unsigned num_regions;
 

@@ -13,4 +13,6 @@ libmorikv_core_la_SOURCES += \
     src/cache/remote_mem.c \
     src/cache/remote_mem.h \
     src/cache/repeat.c \
-    src/cache/repeat.h
+    src/cache/repeat.h \
+    src/cache/unit_set.c \
+    src/cache/unit_set.h

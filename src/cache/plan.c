@@ -7,6 +7,7 @@
 #include "base/abi.h"
 #include "cache/blocks.h"
 #include "cache/list_cache.h"
+#include "cache/unit_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,10 +60,12 @@ static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *unit
     mkv_status_t status;
     size_t i;
 
-    if (flags & ~(uint32_t)MKV_PLAN_KEEP_ORDER) {
+    static const uint32_t known = MKV_PLAN_KEEP_ORDER | MKV_PLAN_UNCHECKED;
+
+    if (flags & ~known) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create: flags 0x%x, libmorikv %s knows 0x%x", flags,
-                         mkv_version_string(), MKV_PLAN_KEEP_ORDER);
+                         mkv_version_string(), known);
     }
     status = mkv_units_check_reserved(&map->ctx->log, units, num_units);
     if (status != MKV_OK) {
@@ -87,6 +90,7 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
     mkv_plan_part_t *part;
     mkv_status_t status;
     mkv_run_t *runs;
+    uint32_t i;
 
     if (units->num_local == 0) {
         return MKV_OK;
@@ -108,6 +112,9 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
     runs = realloc(part->runs, part->num_runs * sizeof(*runs));
     part->runs = (runs != NULL) ? runs : part->runs;
     part->num_units = units->num_local;
+    for (i = 0; i < units->num_remote; ++i) {
+        part->sum += mkv_unit_mix(units->remote[i]);
+    }
     plan->memory += part->num_runs * sizeof(*runs);
     return MKV_OK;
 }
@@ -163,6 +170,7 @@ static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *un
     plan->ctx = map->ctx;
     plan->map = map;
     plan->flags = flags;
+    plan->serial = ++map->ctx->last_plan;
     plan->memory = size;
     ++map->num_uses;
     for (i = 0; i < num_units; ++i) {

@@ -14,6 +14,7 @@ typedef struct mkv_plan_part {
     mkv_run_t *runs;
     size_t num_runs;
     uint32_t num_units;
+    uint64_t sum; /**< mkv_unit_mix() of the peer's blocks */
 } mkv_plan_part_t;
 
 struct mkv_plan {
@@ -21,6 +22,7 @@ struct mkv_plan {
     mkv_ctx_t *ctx;
     mkv_map_t *map;
     uint32_t flags;
+    uint64_t serial; /**< Never used twice in one context */
     unsigned num_posts;
     uint64_t num_elements, bytes;
     size_t memory;

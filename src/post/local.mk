@@ -8,4 +8,6 @@ libmorikv_core_la_SOURCES += \
     src/post/post_cursor.h \
     src/post/post_list.c \
     src/post/post_list.h \
-    src/post/post_queue.c
+    src/post/post_queue.c \
+    src/post/post_units.c \
+    src/post/post_units.h

@@ -8,6 +8,7 @@
 #include "xfer/leg.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
+#include "post/post_units.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,9 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     if (status == MKV_OK) {
         status = mkv_post_check_sel(plan, sel);
     }
+    if (status == MKV_OK) {
+        status = mkv_post_check_units(&xfer->legs[index], plan, sel);
+    }
     if (status != MKV_OK) {
         return status;
     }
@@ -155,6 +159,7 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     mkv_post_set_gate(post, gate);
     mkv_post_rewind(post);
     mkv_post_count(post, leg->posted);
+    mkv_post_sum_units(post);
     ++plan->num_posts;
     xfer->posted += post->num_elements;
     (void)mkv_xfer_take(xfer, MKV_XFER_POSTED);

@@ -236,6 +236,21 @@ static mkv_status_t mkv_exposed_check(const mkv_leg_t *leg, const mkv_msg_t *msg
     return MKV_OK;
 }
 
+/* What posts are compared with */
+static int mkv_exposed_index(mkv_leg_t *leg, uint32_t index)
+{
+    const mkv_units_t *units = &leg->units[index];
+    uint32_t i;
+
+    for (i = 0; i < units->num_remote; ++i) {
+        leg->sums[index] += mkv_unit_mix(units->remote[i]);
+        if (mkv_unit_set_add(&leg->sets[index], units->remote[i], 1) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static mkv_status_t mkv_exposed_keep(mkv_leg_t *leg, const mkv_msg_t *msg,
                                      uint64_t num_ids)
 {
@@ -244,10 +259,12 @@ static mkv_status_t mkv_exposed_keep(mkv_leg_t *leg, const mkv_msg_t *msg,
 
     leg->units = mkv_units_alloc(msg->num_units, num_ids, &leg->expect, &ids);
     leg->meta = malloc(msg->length + 1);
-    if ((leg->units == NULL) || (leg->meta == NULL)) {
+    leg->sets = calloc(msg->num_units + 1, sizeof(*leg->sets) + sizeof(*leg->sums));
+    if ((leg->units == NULL) || (leg->meta == NULL) || (leg->sets == NULL)) {
         return MKV_ERR_NOMEM;
     }
 
+    leg->sums = (uint64_t *)(leg->sets + msg->num_units + 1);
     leg->num_units = msg->num_units;
     leg->meta_length = msg->length;
     if (msg->length > 0) {
@@ -260,6 +277,9 @@ static mkv_status_t mkv_exposed_keep(mkv_leg_t *leg, const mkv_msg_t *msg,
         leg->expect[i] = msg->units[i].expect;
         if (msg->units[i].num > 0) {
             memcpy(ids, msg->units[i].ids, msg->units[i].num * sizeof(*ids));
+        }
+        if (mkv_exposed_index(leg, i) != 0) {
+            return MKV_ERR_NOMEM;
         }
         ids += msg->units[i].num;
     }

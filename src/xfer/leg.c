@@ -83,10 +83,17 @@ void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg)
 
 /* ---- Finishing ------------------------------------------------------------------- */
 
+/* READ: the reader may say that it takes less than what is exposed */
 static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
 {
+    const mkv_xfer_t *xfer = leg->xfer;
     uint32_t i;
 
+    for (i = 0; i < xfer->num_expect; ++i) {
+        if (xfer->expect[i].component == component) {
+            return xfer->expect[i].num_units;
+        }
+    }
     for (i = 0; i < leg->num_units; ++i) {
         if (leg->units[i].component == component) {
             return leg->expect[i];
@@ -95,30 +102,48 @@ static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
     return 0;
 }
 
+/* Whether these are the blocks that were exposed; where all of them are expected */
+static int mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair, uint32_t component,
+                                uint64_t expected)
+{
+    uint32_t i;
+
+    for (i = 0; i < leg->num_units; ++i) {
+        if ((leg->units[i].component == component) &&
+            (leg->units[i].num_remote == expected)) {
+            return leg->posted_sums[pair] == leg->sums[i];
+        }
+    }
+    return 1;
+}
+
 mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
 {
     uint64_t expected[MKV_MAX_COMPONENTS];
     const mkv_pair_t *pair;
-    uint32_t i;
+    uint32_t component, i;
 
-    /* WRITE: what the peer waits for; READ: any number, but for all layers the same */
     for (i = 0; i < leg->map->num_components; ++i) {
-        expected[i] = (leg->xfer->mode == MKV_WRITE)
-                          ? mkv_leg_expected(leg, leg->map->components[i].component)
-                          : UINT64_MAX;
+        expected[i] = mkv_leg_expected(leg, leg->map->components[i].component);
     }
     for (i = 0; i < leg->map->num_pairs; ++i) {
         pair = &leg->map->pairs[i];
-        if (expected[pair->component] == UINT64_MAX) {
-            expected[pair->component] = leg->posted[i];
-        }
+        component = leg->map->components[pair->component].component;
         if (leg->posted[i] != expected[pair->component]) {
             mkv_text(text, size,
                      "component %u layer %d part %u: %llu units posted, %llu expected",
-                     leg->map->components[pair->component].component, pair->layer,
-                     pair->part, (unsigned long long)leg->posted[i],
+                     component, pair->layer, pair->part,
+                     (unsigned long long)leg->posted[i],
                      (unsigned long long)expected[pair->component]);
             return MKV_ERR_LENGTH;
+        }
+        if (!leg->is_unchecked &&
+            !mkv_leg_is_sum_right(leg, i, component, expected[pair->component])) {
+            mkv_text(text, size,
+                     "component %u layer %d part %u: a unit was posted twice, and "
+                     "another one not at all",
+                     component, pair->layer, pair->part);
+            return MKV_ERR_DUPLICATE;
         }
     }
     return MKV_OK;
@@ -224,6 +249,8 @@ void mkv_leg_step(mkv_leg_t *leg)
 
 void mkv_leg_cleanup(mkv_leg_t *leg)
 {
+    uint32_t i;
+
     if (leg->peer == NULL) {
         return;
     }
@@ -235,6 +262,10 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     mkv_list_del(&leg->hash);
     mkv_list_del(&leg->list);
     mkv_list_del(&leg->flush);
+    for (i = 0; (leg->sets != NULL) && (i < leg->num_units); ++i) {
+        mkv_unit_set_cleanup(&leg->sets[i]);
+    }
+    free(leg->sets);
     free(leg->posted);
     free(leg->units);
     free(leg->meta);

@@ -9,6 +9,7 @@
  * lock.
  */
 
+#include "cache/unit_set.h"
 #include "base/event.h"
 #include "cache/map.h"
 #include "peer/peer.h"
@@ -25,13 +26,18 @@ typedef struct mkv_leg {
     uint32_t index;
     uint64_t remote_nonce; /**< 0 until the other side is known */
 
-    mkv_list_t posts;   /**< Not or partly given to UCX, in order */
-    mkv_list_t running; /**< Wholly given to UCX */
-    uint64_t *posted;   /**< Active: units per pair */
-    uint64_t bytes;     /**< Completed */
+    mkv_list_t posts;      /**< Not or partly given to UCX, in order */
+    mkv_list_t running;    /**< Wholly given to UCX */
+    uint64_t *posted;      /**< Active: units per pair */
+    uint64_t *posted_sums; /**< And their mkv_unit_mix() */
+    uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
+    int is_unchecked;      /**< A plan with MKV_PLAN_UNCHECKED was posted */
+    uint64_t bytes;        /**< Completed */
 
-    mkv_units_t *units; /**< Exposed, here or there; ids follow in the same block */
-    uint32_t *expect;   /**< Parallel to units */
+    mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
+    uint32_t *expect;     /**< Parallel to units */
+    mkv_unit_set_t *sets; /**< Active: the same as sets; parallel to units */
+    uint64_t *sums;       /**< And their mkv_unit_mix() */
     uint32_t num_units;
     void *meta;
     size_t meta_length;

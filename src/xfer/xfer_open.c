@@ -71,7 +71,8 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
                            &leg->flush, &leg->posts, &leg->running};
     size_t i;
 
-    leg->posted = calloc(map->num_pairs, sizeof(*leg->posted));
+    leg->posted = calloc(2 * (size_t)map->num_pairs, sizeof(*leg->posted));
+    leg->posted_sums = leg->posted + map->num_pairs;
     if (leg->posted == NULL) {
         return MKV_ERR_NOMEM;
     }

@@ -7,6 +7,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_post \
 	test/unit/morikv/test_mkv_setup \
 	test/unit/morikv/test_mkv_states \
+	test/unit/morikv/test_mkv_units \
 	test/unit/morikv/test_mkv_wire \
 	test/unit/morikv/test_mkv_xfer
 check_PROGRAMS += $(morikv_unit_programs)
@@ -36,6 +37,10 @@ morikv_pair_ldadd = \
 test_unit_morikv_test_mkv_lists_SOURCES = test/unit/morikv/test_mkv_lists.c
 test_unit_morikv_test_mkv_lists_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_lists_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_units_SOURCES = test/unit/morikv/test_mkv_units.c
+test_unit_morikv_test_mkv_units_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_units_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_mixed_SOURCES = test/unit/morikv/test_mkv_mixed.c
 test_unit_morikv_test_mkv_mixed_CPPFLAGS = $(morikv_unit_cppflags)

@@ -103,10 +103,17 @@ static void units_of(unsigned index, mkv_units_t *units)
 static void bind_write(void)
 {
     mkv_units_t units[COMPONENTS];
+    uint32_t all[PAIR_BLOCKS], i;
 
     active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
     passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
-    units_of(0, units);
+    for (i = 0; i < PAIR_BLOCKS; ++i) {
+        all[i] = i;
+    }
+    for (i = 0; i < COMPONENTS; ++i) {
+        units[i] =
+            (mkv_units_t){.component = i, .num_local = PAIR_BLOCKS, .local = all};
+    }
     OK(mkv_xfer_expose(passive, MKV_LEG_ALL, units, COMPONENTS, NULL, 0));
     pair_run();
 }
@@ -416,7 +423,7 @@ START_TEST(lists_outlive_a_transfer_that_fails)
 
     active = pair_xfer(A, 1, 2, MKV_WRITE, MKV_SRC);
     passive = pair_xfer(B, 0, 2, MKV_WRITE, MKV_DST);
-    pair_expose(passive, 0, NUM);
+    pair_expose(passive, 0, PAIR_BLOCKS);
     pair_run();
     post(0, &cache);
     ck_assert_uint_eq(pair_stats(A).lists_reused, 4);

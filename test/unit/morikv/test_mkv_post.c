@@ -392,6 +392,7 @@ START_TEST(source_is_quiet_once_when_a_reader_fails)
 {
     mkv_xfer_params_t params = {
         .size = sizeof(params), .id = 4, .mode = MKV_READ, .num_legs = 2};
+    const mkv_expect_t nothing = {.component = 0};
     mkv_xfer_t *source, *readers[2];
     unsigned i;
 
@@ -404,8 +405,13 @@ START_TEST(source_is_quiet_once_when_a_reader_fails)
     params.legs = &A->maps[1];
     OK(mkv_xfer_open(A->ctx, &params, &source));
     pair_expose(source, 0, 4);
+    params.role = MKV_DST;
+    params.num_legs = 1;
+    params.expect = &nothing;
+    params.num_expect = 1;
     for (i = 0; i < 2; ++i) {
-        readers[i] = pair_xfer(&pair_sides[i + 1], 0, 4, MKV_READ, MKV_DST);
+        params.legs = &pair_sides[i + 1].maps[0];
+        OK(mkv_xfer_open(pair_sides[i + 1].ctx, &params, &readers[i]));
     }
     pair_run();
     if (_i) {

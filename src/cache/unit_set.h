@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_UNIT_SET_H
+#define MKV_UNIT_SET_H
+
+/**
+ * @file
+ * A set of block ids: bits in pages that are made when an id of theirs is added. Pure.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MKV_UNIT_PAGE_BITS 12u
+#define MKV_UNIT_PAGE_WORDS ((1u << MKV_UNIT_PAGE_BITS) / 64)
+
+/** Zero is the empty set. */
+typedef struct mkv_unit_set {
+    uint64_t **pages; /**< NULL: none of its ids */
+    uint64_t num_pages;
+} mkv_unit_set_t;
+
+/** @return 0, or -1 without memory. */
+int mkv_unit_set_add(mkv_unit_set_t *set, uint32_t first, uint32_t count);
+
+/**
+ * @param [in]  count  At least 1, and first + count at most 2^32.
+ * @param [out] id_p   The first of the ids that is not (@a is_in) or is (!is_in) in the
+ *                     set.
+ *
+ * @return Whether there is such an id.
+ */
+int mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
+                      int is_in, uint32_t *id_p);
+
+void mkv_unit_set_cleanup(mkv_unit_set_t *set);
+
+/** One summand of a sum that tells sets of ids apart, in whatever order. */
+static inline uint64_t mkv_unit_mix(uint32_t id)
+{
+    uint64_t h = ((uint64_t)id + 1) * 0x9e3779b97f4a7c15ull;
+
+    return h ^ (h >> 32);
+}
+
+#endif

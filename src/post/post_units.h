@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_POST_UNITS_H
+#define MKV_POST_UNITS_H
+
+/**
+ * @file
+ * A post moves what the peer exposed to this transfer, and nothing else. The caller
+ * holds the context's lock.
+ */
+
+#include "post/post.h"
+
+/**
+ * Whether a selection of a plan lies in what was exposed to the leg.
+ *
+ * A plan that lies in it as a whole is looked at once, however often it is posted.
+ *
+ * @return MKV_OK
+ * @return MKV_ERR_BOUNDS     A block was not exposed.
+ * @return MKV_ERR_DUPLICATE  WRITE: a block occurs twice in the plan.
+ * @return MKV_ERR_NOMEM
+ */
+mkv_status_t mkv_post_check_units(mkv_leg_t *leg, const mkv_plan_t *plan,
+                                  const mkv_sel_t *sel);
+
+/** Add the post's blocks to what the leg has posted, for the check at the seal. */
+void mkv_post_sum_units(const mkv_post_t *post);
+
+#endif
