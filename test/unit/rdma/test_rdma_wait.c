@@ -339,6 +339,28 @@ static void sleep_until_woken(void)
     rig_progress(&rig);
 }
 
+/* As UCP does with an interface that no lane of it needs yet. */
+START_TEST(first_message_of_a_new_endpoint_wakes_who_was_asleep_before)
+{
+    struct pollfd fd = {.events = POLLIN};
+
+    rig_open(&rig, SIZE);
+    ck_assert_int_eq(arm(), UCS_OK);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    rig.hold[0] = 1;
+    ck_assert_int_eq(send_message(conn.ep[1]), UCS_OK);
+    rig_progress(&rig);
+    ck_assert_int_eq(uct_iface_event_fd_get(rig.side[0].iface, &fd.fd), UCS_OK);
+    ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
+    rig.hold[0] = 0;
+    while (rig.num_am[0] == 0) {
+        rig_progress(&rig);
+    }
+    finish();
+}
+END_TEST
+
 START_TEST(nobody_sleeps_over_a_transfer_that_is_not_posted)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -450,6 +472,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, queue_that_cannot_be_polled_fails_its_endpoints);
     tcase_add_test(tcase, event_of_a_queue_fails_its_endpoints_alone);
     tcase_add_test(tcase, queue_that_fails_while_it_is_armed_is_told);
+    tcase_add_test(tcase, first_message_of_a_new_endpoint_wakes_who_was_asleep_before);
     tcase_add_test(tcase, nobody_sleeps_over_a_transfer_that_is_not_posted);
     tcase_add_test(tcase, link_that_stays_down_wakes_a_sleeper);
     tcase_add_loop_test(tcase, received_data_lies_where_the_user_asks, 0, 7);
