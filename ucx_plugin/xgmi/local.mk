@@ -4,6 +4,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_addr.h \
 	ucx_plugin/xgmi/xgmi_batch.c \
 	ucx_plugin/xgmi/xgmi_batch.h \
+	ucx_plugin/xgmi/xgmi_closer.c \
+	ucx_plugin/xgmi/xgmi_closer.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
 	ucx_plugin/xgmi/xgmi_ep.h \
 	ucx_plugin/xgmi/xgmi_gather.c \

@@ -74,8 +74,10 @@ void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
 /**
  * Find or create the mapping of a peer's allocation.
  *
- * Does not block on other processes. On a miss it calls the driver with the cache
- * locked: misses are rare and must not map the same handle twice.
+ * On a miss the driver opens the handle, which may take as long as the peer's process
+ * needs to answer; others find their mappings meanwhile. A handle of a living peer that
+ * does not open is told once, as a warning, and not tried again for that peer and
+ * device.
  *
  * @param [in]  map       Cache.
  * @param [in]  peer      Owner of the allocation.
@@ -103,12 +105,12 @@ void muct_xgmi_map_put(muct_xgmi_map_t *map, const muct_xgmi_region_t *region);
 
 /**
  * Forget a dead peer: its idle regions are unmapped now, the others with their last
- * reference.
+ * reference. Unmapping is done by a thread of the cache, as it waits for the device.
  */
 void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner);
 
 
-/** Regions mapped now, idle ones included. */
+/** Regions mapped now, idle ones included, but not those that are being unmapped. */
 unsigned muct_xgmi_map_num_regions(muct_xgmi_map_t *map);
 
 #endif

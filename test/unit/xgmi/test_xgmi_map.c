@@ -2,6 +2,7 @@
 
 #include "config.h"
 
+#include "test/fake/hip/hipcpu.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
 
@@ -11,10 +12,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LENGTH 8192
@@ -91,6 +94,33 @@ static void fail_calls(const char *function, unsigned nth, int error)
     arm(function, nth, error);
 }
 
+static void set_rule(const char *name, bool is_on)
+{
+    void (*set)(const char *, bool);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_set_rule");
+
+    memcpy(&set, &symbol, sizeof(set));
+    set(name, is_on);
+}
+
+static void call_hold(const char *name, void *stream)
+{
+    void (*hold)(void *);
+    void *symbol = xgmi_owner_hipcpu(name);
+
+    memcpy(&hold, &symbol, sizeof(hold));
+    hold(stream);
+}
+
+static unsigned long calls(const char *function)
+{
+    unsigned long (*count)(const char *);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_calls");
+
+    memcpy(&count, &symbol, sizeof(count));
+    return count(function);
+}
+
 START_TEST(allocation_is_mapped_once)
 {
     const muct_xgmi_region_t *first = get(0);
@@ -111,15 +141,16 @@ END_TEST
 
 START_TEST(other_handle_at_the_same_address_is_another_allocation)
 {
+    const muct_xgmi_region_t *busy = get(0);
     muct_xgmi_key_t other = keys[1];
     const muct_xgmi_region_t *region;
 
-    get_and_put(0);
     other.base = keys[0].base;
     other.address = keys[0].address;
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &other, 0, &region), UCS_OK);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
     muct_xgmi_map_put(map, region);
+    muct_xgmi_map_put(map, busy);
 }
 END_TEST
 
@@ -176,22 +207,118 @@ START_TEST(idle_region_used_longest_ago_goes_first)
 }
 END_TEST
 
-START_TEST(handle_that_does_not_open_is_an_error)
+/* AMD's runtime has error 17 for each cause; what the owner's page says tells more. */
+START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
 {
-    static const struct {
-        int hip;
-        ucs_status_t status;
-    } cases[] = {{MUCT_HIP_INVALID_VALUE, UCS_ERR_UNREACHABLE},
-                 {MUCT_HIP_INVALID_CONTEXT, UCS_ERR_UNSUPPORTED},
-                 {MUCT_HIP_PEER_UNSUPPORTED, UCS_ERR_UNSUPPORTED},
-                 {999, UCS_ERR_UNREACHABLE}};
+    static const int errors[] = {MUCT_HIP_INVALID_VALUE, MUCT_HIP_INVALID_CONTEXT,
+                                 MUCT_HIP_PEER_UNSUPPORTED, 17};
     const muct_xgmi_region_t *region = NULL;
+    unsigned long num_calls;
 
-    fail_calls("hipIpcOpenMemHandle", 1, cases[_i].hip);
+    fail_calls("hipIpcOpenMemHandle", 1, errors[_i]);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
-                     cases[_i].status);
+                     UCS_ERR_UNSUPPORTED);
+    num_calls = calls("hipIpcOpenMemHandle");
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(calls("hipIpcOpenMemHandle"), num_calls);
     ck_assert_ptr_null(region);
+
+    /* another device may have one */
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 1, &region), UCS_OK);
+    muct_xgmi_map_put(map, region);
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
     get_and_put(0);
+}
+END_TEST
+
+START_TEST(handle_that_fails_beside_others_is_tried_again)
+{
+    const muct_xgmi_region_t *region;
+
+    get_and_put(0);
+    fail_calls("hipIpcOpenMemHandle", 1, 17);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    get_and_put(1);
+}
+END_TEST
+
+START_TEST(handle_under_a_void_key_says_nothing_about_the_peer)
+{
+    const muct_xgmi_region_t *region;
+
+    ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], 1000), UCS_OK);
+    fail_calls("hipIpcOpenMemHandle", 1, 17);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     UCS_ERR_UNREACHABLE);
+    get_and_put(1);
+}
+END_TEST
+
+static void *get_and_put_main(void *arg)
+{
+    get_and_put(*(unsigned *)arg);
+    return NULL;
+}
+
+/* From ROCm 7.2 on the exporter's process answers who opens its handles. */
+START_TEST(peer_that_does_not_answer_stops_no_other_mapping)
+{
+    unsigned number = 1;
+    pthread_t thread;
+
+    get_and_put(0);
+    set_rule("ipc-server", true);
+    kill(owner.pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
+    ck_assert_int_eq(pthread_create(&thread, NULL, get_and_put_main, &number), 0);
+    while (calls("hipIpcOpenMemHandle") < 2) {
+        sched_yield();
+    }
+    get_and_put(0);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
+    kill(owner.pid, SIGCONT);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
+}
+END_TEST
+
+static size_t num_mappings(void)
+{
+    size_t (*live)(int);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_live");
+
+    memcpy(&live, &symbol, sizeof(live));
+    return live(HIPCPU_MAPPINGS);
+}
+
+/* The application computes, or waits for the peer that is dead. */
+START_TEST(forgetting_a_peer_waits_for_no_stream)
+{
+    void *stream, *from, *to;
+
+    set_rule("close-waits", true);
+    get_and_put(0);
+    ck_assert_int_eq(gpu->stream_create_with_priority(&stream, 1, 0), 0);
+    ck_assert_int_eq(gpu->mem_alloc(&from, LENGTH), 0);
+    ck_assert_int_eq(gpu->mem_alloc(&to, LENGTH), 0);
+    call_hold("hipcpu_hold", stream);
+    ck_assert_int_eq(gpu->memcpy_async(to, from, LENGTH, 4, stream), 0);
+    kill(owner.pid, SIGKILL);
+    while (muct_xgmi_peer_is_alive(peer)) {
+        usleep(1000);
+    }
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
+    ck_assert_uint_eq(num_mappings(), 1);
+    call_hold("hipcpu_release", stream);
+    while (num_mappings() > 0) {
+        sched_yield();
+    }
+    ck_assert_int_eq(gpu->stream_destroy(stream), 0);
+    ck_assert_int_eq(gpu->mem_free(from), 0);
+    ck_assert_int_eq(gpu->mem_free(to), 0);
 }
 END_TEST
 
@@ -327,7 +454,12 @@ int main(void)
     tcase_add_test(tcase, other_handle_at_the_same_address_is_another_allocation);
     tcase_add_test(tcase, region_in_use_is_never_unmapped);
     tcase_add_test(tcase, idle_region_used_longest_ago_goes_first);
-    tcase_add_loop_test(tcase, handle_that_does_not_open_is_an_error, 0, 4);
+    tcase_add_loop_test(tcase, handle_of_a_living_peer_that_does_not_open_is_no_way, 0,
+                        4);
+    tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
+    tcase_add_test(tcase, handle_under_a_void_key_says_nothing_about_the_peer);
+    tcase_add_test(tcase, peer_that_does_not_answer_stops_no_other_mapping);
+    tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
     tcase_add_test(tcase, full_address_space_costs_idle_regions_first);
     tcase_add_test(tcase, dead_peer_loses_its_mappings_when_nobody_copies);
     tcase_add_test(tcase, death_is_an_event_where_pids_are_shared);

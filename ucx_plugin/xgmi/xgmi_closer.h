@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_CLOSER_H
+#define MUCT_XGMI_CLOSER_H
+
+/**
+ * @file
+ * Closes mappings of peers' memory from a thread of its own.
+ *
+ * AMD's runtime waits for all streams of the device in hipIpcCloseMemHandle. Who
+ * copies, posts or finds a peer dead must not: a stream may wait for that very peer.
+ *
+ * Threads. All calls may be made from several threads, but destroy is the last one.
+ */
+
+#include "base/muct_gpu.h"
+
+
+typedef struct muct_xgmi_closer muct_xgmi_closer_t;
+
+
+/**
+ * Create a closer; its thread starts with the first mapping.
+ *
+ * @param [in]  gpu       Runtime; must outlive the closer.
+ * @param [out] closer_p  Set only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t muct_xgmi_closer_create(const muct_gpu_t *gpu,
+                                     muct_xgmi_closer_t **closer_p);
+
+
+/**
+ * Close what is left and free the closer. When a device is busy for longer than
+ * @a limit_ms, a warning says so and the mappings stay.
+ */
+void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
+
+
+/**
+ * Close a mapping soon. Never blocks on the runtime.
+ *
+ * @param [in] device  Ordinal of the device that it was opened for.
+ * @param [in] mapped  As hipIpcOpenMemHandle returned it; nobody uses it any more.
+ */
+void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device, void *mapped);
+
+
+/** Wait until all is closed. @return Whether it was within @a limit_ms. */
+int muct_xgmi_closer_wait(muct_xgmi_closer_t *closer, unsigned limit_ms);
+
+#endif
