@@ -8,6 +8,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_closer.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
 	ucx_plugin/xgmi/xgmi_ep.h \
+	ucx_plugin/xgmi/xgmi_export.c \
+	ucx_plugin/xgmi/xgmi_export.h \
 	ucx_plugin/xgmi/xgmi_gather.c \
 	ucx_plugin/xgmi/xgmi_gather.h \
 	ucx_plugin/xgmi/xgmi_iface.c \

@@ -337,44 +337,30 @@ static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
 static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem_t *mem,
                                          muct_xgmi_key_t *key)
 {
-    muct_hip_ipc_mem_handle_t handle;
-    muct_gpu_mem_info_t info;
-    int prev, ret;
+    const muct_xgmi_export_t *export = &mem->export;
 
     if (mem->is_host ||
-        (muct_gpu_query(md->gpu, (void *)(uintptr_t)mem->address, &info) != UCS_OK) ||
-        (muct_xgmi_range_fit(&info, mem->address, mem->length) < mem->length)) {
+        (muct_xgmi_export_get(md->gpu, mem->address, &mem->export) != UCS_OK) ||
+        (mem->address - export->base + mem->length > export->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (muct_gpu_push_device(md->gpu, info.device, &prev) != UCS_OK) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-    ret = md->gpu->ipc_get_mem_handle(&handle, (void *)info.base);
-    muct_gpu_pop_device(md->gpu, info.device, prev);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_diag("hipIpcGetMemHandle(0x%zx length %zu) failed: %s", info.base,
-                  info.length, muct_gpu_error_name(md->gpu, ret));
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    key->base = info.base;
-    key->alloc_length = info.length;
-    key->buffer_id = muct_gpu_buffer_id(md->gpu, (void *)info.base);
-    key->device = (uint16_t)info.device;
-    memcpy(key->handle, &handle, sizeof(key->handle));
+    key->base = export->base;
+    key->alloc_length = export->length;
+    key->buffer_id = export->buffer_id;
+    key->device = (uint16_t)export->device;
+    memcpy(key->handle, export->handle, sizeof(key->handle));
     return UCS_OK;
 }
 
 /* One slot as long as the allocation is the same. */
-static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem,
-                                           const muct_xgmi_key_t *key)
+static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem)
 {
     ucs_status_t status;
 
-    if (mem->has_slot && (mem->base == key->base) &&
-        (mem->buffer_id == key->buffer_id) &&
-        (mem->alloc_length == key->alloc_length)) {
+    if (mem->has_slot && (mem->slot_of.base == mem->export.base) &&
+        (mem->slot_of.buffer_id == mem->export.buffer_id) &&
+        (mem->slot_of.length == mem->export.length)) {
         return UCS_OK;
     }
 
@@ -390,9 +376,7 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem,
     }
 
     mem->has_slot = 1;
-    mem->base = key->base;
-    mem->alloc_length = key->alloc_length;
-    mem->buffer_id = key->buffer_id;
+    mem->slot_of = mem->export;
     return UCS_OK;
 }
 
@@ -413,7 +397,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
     key.address = mem->address;
     key.length = mem->length;
     if ((muct_xgmi_mem_export(self, mem, &key) == UCS_OK) &&
-        (muct_xgmi_mem_use_slot(mem, &key) == UCS_OK)) {
+        (muct_xgmi_mem_use_slot(mem) == UCS_OK)) {
         key.kind = MUCT_XGMI_KEY_REMOTE;
         key.slot = mem->slot;
         key.generation = mem->generation;

@@ -20,6 +20,7 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_transport.h"
+#include "xgmi/xgmi_export.h"
 #include "xgmi/xgmi_map.h"
 #include "xgmi/xgmi_peer.h"
 #include "xgmi/xgmi_queue.h"
@@ -58,9 +59,8 @@ typedef struct muct_xgmi_mem {
     int has_slot;
     uint32_t slot;
     uint32_t generation;
-    uint64_t base;         /**< The exported allocation, when there is a slot */
-    uint64_t alloc_length; /**< Bytes of that */
-    uint64_t buffer_id;    /**< Which it is; 0: unknown */
+    muct_xgmi_export_t export;  /**< Its allocation, as the last key had it */
+    muct_xgmi_export_t slot_of; /**< The allocation that the slot is for */
 } muct_xgmi_mem_t;
 
 

@@ -1,6 +1,7 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_code \
+	test/unit/xgmi/test_xgmi_export \
 	test/unit/xgmi/test_xgmi_gather \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
@@ -40,6 +41,11 @@ test_unit_xgmi_test_xgmi_list_LDADD = libmuct_code.la $(CHECK_LIBS)
 # These want another process that owns memory.
 xgmi_owner_cppflags = $(AM_CPPFLAGS) -D_GNU_SOURCE $(hipcpu_path_cppflags)
 xgmi_owner_ldadd = test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_export_SOURCES = test/unit/xgmi/test_xgmi_export.c
+test_unit_xgmi_test_xgmi_export_CPPFLAGS = $(xgmi_owner_cppflags)
+test_unit_xgmi_test_xgmi_export_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_export_LDADD = $(xgmi_owner_ldadd)
 
 test_unit_xgmi_test_xgmi_map_SOURCES = test/unit/xgmi/test_xgmi_map.c
 test_unit_xgmi_test_xgmi_map_CPPFLAGS = $(xgmi_owner_cppflags)

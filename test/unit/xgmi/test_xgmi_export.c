@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "test/fake/hip/hipcpu.h"
+#include "test/support/xgmi_owner.h"
+#include "xgmi/xgmi_export.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH 65536
+#define NUM_PIECES 100
+
+static const muct_gpu_t *gpu;
+static char *memory;
+
+static unsigned long num_exports(void)
+{
+    unsigned long (*count)(const char *);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_calls");
+
+    memcpy(&count, &symbol, sizeof(count));
+    return count("hipIpcGetMemHandle");
+}
+
+static void fail_calls(const char *function, unsigned nth, int error)
+{
+    void (*arm)(const char *, unsigned, int);
+    void *symbol = xgmi_owner_hipcpu("hipcpu_fail");
+
+    memcpy(&arm, &symbol, sizeof(arm));
+    arm(function, nth, error);
+}
+
+static void setup(void)
+{
+    gpu = xgmi_owner_gpu();
+    ck_assert_int_eq(gpu->mem_alloc((void **)&memory, LENGTH), 0);
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(gpu->mem_free(memory), 0);
+}
+
+/* The pieces of an allocation, each asked for twice: registrations, and messages. */
+static void export_pieces(muct_xgmi_export_t *exports)
+{
+    unsigned i;
+
+    for (i = 0; i < 2 * NUM_PIECES; ++i) {
+        ck_assert_int_eq(
+            muct_xgmi_export_get(gpu, (uintptr_t)memory + ((i % NUM_PIECES) * 500),
+                                 &exports[i % NUM_PIECES]),
+            UCS_OK);
+    }
+}
+
+START_TEST(an_allocation_is_exported_once)
+{
+    muct_xgmi_export_t exports[NUM_PIECES] = {{0}};
+    unsigned i;
+
+    export_pieces(exports);
+    ck_assert_uint_eq(num_exports(), 1);
+    for (i = 0; i < NUM_PIECES; ++i) {
+        ck_assert_uint_eq(exports[i].base, (uintptr_t)memory);
+        ck_assert_uint_eq(exports[i].length, LENGTH);
+        ck_assert_mem_eq(exports[i].handle, exports[0].handle, MUCT_XGMI_HANDLE_SIZE);
+    }
+}
+END_TEST
+
+START_TEST(memory_allocated_again_is_exported_again)
+{
+    muct_xgmi_export_t export = {0}, again;
+    char *old = memory;
+
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export), UCS_OK);
+    again = export;
+    ck_assert_int_eq(gpu->mem_free(memory), 0);
+    ck_assert_int_eq(gpu->mem_alloc((void **)&memory, LENGTH), 0);
+    ck_assert_ptr_eq(memory, old);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &again), UCS_OK);
+    ck_assert_uint_eq(num_exports(), 2);
+    ck_assert_uint_ne(again.buffer_id, export.buffer_id);
+}
+END_TEST
+
+/* Then nobody can say whether it is the same memory. */
+START_TEST(without_buffer_ids_each_call_exports)
+{
+    muct_xgmi_export_t exports[NUM_PIECES] = {{0}};
+
+    fail_calls("hipPointerGetAttribute", 0, 1);
+    export_pieces(exports);
+    ck_assert_uint_eq(num_exports(), 2 * NUM_PIECES);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_exported_is_tried_again)
+{
+    muct_xgmi_export_t export = {0};
+
+    fail_calls("hipIpcGetMemHandle", 1, 17);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)&export, &export),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export), UCS_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_export");
+    TCase *tcase = tcase_create("export");
+    SRunner *runner;
+    int num_failed;
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, an_allocation_is_exported_once);
+    tcase_add_test(tcase, memory_allocated_again_is_exported_again);
+    tcase_add_test(tcase, without_buffer_ids_each_call_exports);
+    tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
