@@ -7,6 +7,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_log.h \
 	ucx_plugin/base/muct_stub_ops.c \
 	ucx_plugin/base/muct_stub_ops.h \
+	ucx_plugin/base/muct_topo.c \
+	ucx_plugin/base/muct_topo.h \
 	ucx_plugin/base/muct_transport.h \
 	ucx_plugin/base/muct_uct_abi.h \
 	ucx_plugin/base/muct_ucx_rocm.c \

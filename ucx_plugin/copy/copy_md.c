@@ -6,6 +6,7 @@
 
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "base/muct_topo.h"
 #include "base/muct_ucx_rocm.h"
 
 #include <ucs/config/parser.h>
@@ -82,7 +83,7 @@ static ucs_status_t muct_copy_md_mem_query(uct_md_h md, const void *address,
     }
 
     attr->mem_type = info.type;
-    attr->sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
+    attr->sys_dev = muct_topo_sys_dev(self->gpu, info.device);
     attr->base_address = (void *)info.base;
     attr->alloc_length = info.length;
     if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_MEM_FLAGS) {
@@ -193,16 +194,19 @@ static ucs_status_t muct_copy_md_mem_alloc(uct_md_h md, size_t *length_p,
                                            const char *alloc_name, uct_mem_h *memh_p)
 {
     const muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
-    int mode, ret;
+    int device = muct_topo_device(self->gpu, sys_dev);
+    int mode, prev, ret;
 
     (void)flags;
-    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (sys_dev != UCS_SYS_DEVICE_ID_UNKNOWN)) {
+    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (device < 0) ||
+        (muct_gpu_push_device(self->gpu, device, &prev) != UCS_OK)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
     mode = muct_gpu_relax(self->gpu);
     ret = self->gpu->mem_alloc(address_p, *length_p);
     muct_gpu_unrelax(self->gpu, mode);
+    muct_gpu_pop_device(self->gpu, device, prev);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipMalloc(%s, %zu bytes) failed: %s", alloc_name, *length_p,
                    muct_gpu_error_name(self->gpu, ret));

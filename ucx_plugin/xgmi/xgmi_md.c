@@ -12,6 +12,7 @@
 
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "base/muct_topo.h"
 #include "base/muct_ucx_rocm.h"
 #include "xgmi/xgmi_queue.h"
 
@@ -140,8 +141,8 @@ static ucs_status_t muct_xgmi_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
     if (self->is_detecting) {
         attr->detect_mem_types = rocm;
     }
-    if ((self->gpu->mem_get_handle_for_address_range != NULL) ||
-        (self->gpu->hsa_export_dmabuf != NULL)) {
+    if (self->is_first && ((self->gpu->mem_get_handle_for_address_range != NULL) ||
+                           (self->gpu->hsa_export_dmabuf != NULL))) {
         attr->dmabuf_mem_types = rocm;
     }
 
@@ -186,7 +187,7 @@ static ucs_status_t muct_xgmi_md_mem_query(uct_md_h md, const void *address,
     }
 
     attr->mem_type = info.type;
-    attr->sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
+    attr->sys_dev = muct_topo_sys_dev(self->gpu, info.device);
     attr->base_address = (void *)info.base;
     attr->alloc_length = info.length;
     if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_MEM_FLAGS) {
@@ -279,7 +280,7 @@ static ucs_status_t muct_xgmi_md_mem_reg(uct_md_h md, void *address, size_t leng
     return UCS_OK;
 }
 
-/* On the current device: UCX names none that it does not know. */
+/* On the current device, when UCX names none. */
 static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
                                            void **address_p, ucs_memory_type_t mem_type,
                                            ucs_sys_device_t sys_dev, unsigned flags,
@@ -287,16 +288,24 @@ static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     const uct_md_mem_reg_params_t params = {.field_mask = 0};
+    int device = muct_topo_device(self->gpu, sys_dev);
     ucs_status_t status;
+    int mode, prev, ret;
     void *address;
-    int ret;
 
     (void)flags;
-    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (sys_dev != UCS_SYS_DEVICE_ID_UNKNOWN)) {
+    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (device < 0)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
+    status = muct_gpu_push_device(self->gpu, device, &prev);
+    if (status != UCS_OK) {
+        return status;
+    }
+    mode = muct_gpu_relax(self->gpu);
     ret = self->gpu->mem_alloc(&address, *length_p);
+    muct_gpu_unrelax(self->gpu, mode);
+    muct_gpu_pop_device(self->gpu, device, prev);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipMalloc(%s, %zu bytes) failed: %s", alloc_name, *length_p,
                    muct_gpu_error_name(self->gpu, ret));
@@ -317,13 +326,15 @@ static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     muct_xgmi_mem_t *mem = memh;
-    int ret;
+    int mode, ret;
 
     if (mem->has_slot) {
         muct_xgmi_slot_free(mem->slot);
     }
 
+    mode = muct_gpu_relax(self->gpu);
     ret = self->gpu->mem_free((void *)(uintptr_t)mem->address);
+    muct_gpu_unrelax(self->gpu, mode);
     free(mem);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipFree() failed: %s", muct_gpu_error_name(self->gpu, ret));
@@ -509,7 +520,8 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
     md->super.ops = &muct_xgmi_md_ops.super;
     md->super.component = component;
     md->invalidate_timeout_ms = (unsigned)(config->invalidate_timeout * 1e3);
-    md->is_detecting = config->detect;
+    md->is_first = !muct_ucx_rocm_is_used();
+    md->is_detecting = config->detect && md->is_first;
     if (md->is_detecting) {
         muct_ucx_rocm_detect_without_cache(md->gpu);
     }

@@ -35,6 +35,7 @@ typedef struct muct_xgmi_md {
     muct_xgmi_map_t *map; /**< Of the process */
     muct_xgmi_self_t self;
     unsigned invalidate_timeout_ms;
+    int is_first; /**< UCX has no ROCm of its own that we would stand before */
     int is_detecting;
 } muct_xgmi_md_t;
 

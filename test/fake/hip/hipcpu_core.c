@@ -152,6 +152,10 @@ static void hipcpu_configure(void)
         hipcpu_config.arch = "gfx942";
     }
     hipcpu_config.memory = hipcpu_env_number("HIPCPU_MEMORY", (size_t)192 << 30);
+    hipcpu_config.partitions = (int)hipcpu_env_number("HIPCPU_PARTITIONS", 1);
+    if (hipcpu_config.partitions < 1) {
+        hipcpu_misuse("HIPCPU_PARTITIONS=0: expected 1 or more");
+    }
     hipcpu_config.is_copy_on = hipcpu_env_number("HIPCPU_COPY", 1) != 0;
     hipcpu_config.is_inline = hipcpu_env_number("HIPCPU_INLINE", 0) != 0;
     hipcpu_config.is_guarded = hipcpu_env_number("HIPCPU_GUARD", 0) != 0;

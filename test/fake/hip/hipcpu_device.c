@@ -43,7 +43,7 @@ static hipError_t hipcpu_device_check(int device)
 /* Two devices a bus, so that distances on PCI differ. */
 static int hipcpu_device_bus(int device)
 {
-    return 0x0c + (0x10 * hipcpu_config.devices[device]);
+    return 0x0c + (0x10 * (hipcpu_config.devices[device] / hipcpu_config.partitions));
 }
 
 hipError_t hipInit(unsigned flags)

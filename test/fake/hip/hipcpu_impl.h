@@ -37,6 +37,7 @@ typedef struct hipcpu_config {
     int num_devices;                 /**< Visible to this process */
     int devices[HIPCPU_MAX_DEVICES]; /**< Their numbers on the machine */
     size_t memory;                   /**< Of one device, bytes */
+    int partitions;                  /**< Devices of one GPU */
     atomic_bool is_copy_on;
     bool is_inline;
     bool is_guarded;

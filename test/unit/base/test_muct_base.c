@@ -2,6 +2,7 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
+#include "base/muct_topo.h"
 
 #include <ucs/config/global_opts.h>
 
@@ -36,6 +37,33 @@ static void set_version(int major, int minor)
     memcpy(&set, &symbol, sizeof(set));
     set(major, minor);
 }
+
+/* UCX takes the NIC next to a GPU by it; partitions of a GPU share one. */
+START_TEST(gpus_are_the_system_device_of_their_pci_address)
+{
+    ucs_sys_device_t sys_devs[4];
+    char bdf[32];
+    muct_gpu_t gpu;
+    int i;
+
+    setenv("HIPCPU_DEVICES", "4", 1);
+    setenv("HIPCPU_PARTITIONS", "2", 1);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    for (i = 0; i < 4; ++i) {
+        sys_devs[i] = muct_topo_sys_dev(&gpu, i);
+        ck_assert_uint_ne(sys_devs[i], UCS_SYS_DEVICE_ID_UNKNOWN);
+        ck_assert_uint_eq(sys_devs[i], muct_topo_sys_dev(&gpu, i));
+    }
+    ck_assert_uint_eq(sys_devs[0], sys_devs[1]);
+    ck_assert_uint_ne(sys_devs[1], sys_devs[2]);
+    ck_assert_uint_eq(sys_devs[2], sys_devs[3]);
+    ucs_topo_sys_device_bdf_name(sys_devs[2], bdf, sizeof(bdf));
+    ck_assert_str_eq(bdf, "0000:1c:00.0");
+    ck_assert_int_eq(muct_topo_device(&gpu, sys_devs[3]), 2);
+    ck_assert_int_eq(muct_topo_device(&gpu, UCS_SYS_DEVICE_ID_UNKNOWN), 0);
+    ck_assert_uint_eq(muct_topo_sys_dev(&gpu, 77), UCS_SYS_DEVICE_ID_UNKNOWN);
+}
+END_TEST
 
 START_TEST(missing_runtime_is_no_device)
 {
@@ -189,6 +217,7 @@ int main(void)
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
     tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
+    tcase_add_test(tcase, gpus_are_the_system_device_of_their_pci_address);
     tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);
     suite_add_tcase(suite, tcase);

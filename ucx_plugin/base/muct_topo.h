@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_TOPO_H
+#define MUCT_TOPO_H
+
+/**
+ * @file
+ * Where GPUs are, in UCX's words.
+ *
+ * UCX chooses the NIC next to a GPU when it knows the system device of GPU memory: the
+ * one with the GPU's PCI address. Devices that share one (partitions of a GPU) share
+ * the system device. Threads: any.
+ */
+
+#include "base/muct_gpu.h"
+
+#include <ucs/sys/topo/base/topo.h>
+
+
+/** The system device of a GPU; UCS_SYS_DEVICE_ID_UNKNOWN where nobody can tell. */
+ucs_sys_device_t muct_topo_sys_dev(const muct_gpu_t *gpu, int device);
+
+
+/**
+ * The GPU on which UCX asks for memory: the first one that is this system device; for
+ * UCS_SYS_DEVICE_ID_UNKNOWN the thread's current one. -1: none is.
+ */
+int muct_topo_device(const muct_gpu_t *gpu, ucs_sys_device_t sys_dev);
+
+#endif
