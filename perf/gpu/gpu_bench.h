@@ -106,9 +106,6 @@ void gpu_bench_restore_source(void);
 void gpu_latency(void);
 
 
-/** Parts of gpu_limits that say why, in gpu_reasons.c. */
-void gpu_reasons_list(void);
-void gpu_reasons_duplex(void);
 
 
 /** Part of gpu_limits that moves the lists of mori_kv_perf's models. */

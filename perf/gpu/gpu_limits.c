@@ -235,22 +235,6 @@ static void part_both_ways(void)
     gpu_bench_restore_source();
 }
 
-static void part_list(void)
-{
-    if (gpu_bench_can(PUSH)) {
-        part("where the list lies");
-        gpu_reasons_list();
-    }
-}
-
-static void part_duplex(void)
-{
-    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
-        part("lists back to back, a thread each direction, time of a list of each");
-        gpu_reasons_duplex();
-    }
-}
-
 static void part_models(void)
 {
     if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
@@ -352,7 +336,6 @@ static const struct {
              {"mixed", part_mixed},           {"pipelined", part_pipelined},
              {"split", part_split},           {"both", part_both_ways},
              {"latency", part_latency},       {"background", part_background},
-             {"list", part_list, true},       {"duplex", part_duplex, true},
              {"models", part_models, true},   {"fanout", part_fanout, true}};
 
 static void prepare(const char *path)
@@ -424,7 +407,6 @@ static void usage(void)
          "  --blocks N     thread blocks of the kernel (8)\n"
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
          "                 pipelined split both latency background; and, when named,\n"
-         "                 list (its reading), duplex (both ways, a thread each),\n"
          "                 models (the lists of mori_kv_perf's models),\n"
          "                 fanout (one GPU and all others, three or more)\n"
          "  --cache MIB    models: KV cache of each device (16384)\n"

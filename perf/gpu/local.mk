@@ -10,8 +10,7 @@ perf_gpu_gpu_limits_SOURCES = \
 	perf/gpu/gpu_fanout.c \
 	perf/gpu/gpu_latency.c \
 	perf/gpu/gpu_limits.c \
-	perf/gpu/gpu_models.c \
-	perf/gpu/gpu_reasons.c
+	perf/gpu/gpu_models.c
 perf_gpu_gpu_limits_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 perf_gpu_gpu_limits_CFLAGS = $(AM_CFLAGS) -pthread
 perf_gpu_gpu_limits_LDADD = perf/gpu/libgpuruntime.la perf/workload/libworkload.la \

@@ -8,4 +8,5 @@ test_gpu_libhipshim_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
 test_gpu_libhipshim_la_LIBADD = -ldl -lpthread
 EXTRA_DIST += test/gpu/hipshim.map
 EXTRA_DIST += test/gpu/pack.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_gpu.sh \
-	test/gpu/stages.sh test/gpu/probe.cu
+	test/gpu/stages.sh
+EXTRA_DIST += test/gpu/README.md

@@ -4,9 +4,9 @@
 #   test/gpu/pack.sh [FOLDER]      (default: .gpu in the tree)
 #
 # A small root made from the development root, with this tree and a build of it at
-# the same place, and the copy kernel for NVIDIA. UCX_WHEEL names a libucx-cu13 wheel
-# whose own cuda_ipc is then measured too, UCX_RELEASE=1.22.0 a UCX that is built for
-# release (contrib/fetch_ucx), for a second build. There, test/gpu/run_gpu.sh uses it.
+# the same place, and the copy kernel for NVIDIA. UCX_RELEASE=1.22.0 names a UCX that is
+# built for release (contrib/fetch_ucx), for a second build. There, test/gpu/run_gpu.sh
+# uses it.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,8 +28,6 @@ echo "== kernel"
 "$nvcc" -x cu -O3 -fatbin -gencode arch=compute_90,code=sm_90 \
     -gencode arch=compute_90,code=compute_90 -I"$tree/ucx_plugin/xgmi" \
     -o "$out/kernel.fatbin" "$tree/ucx_plugin/xgmi/xgmi_kernel.hip"
-
-"$nvcc" -O3 -arch=sm_90 -cudart static -o "$out/probe" "$here/probe.cu"
 
 echo "== build"
 # shellcheck disable=SC2016
@@ -75,18 +73,8 @@ if [ -n "$prefix" ]; then
 fi
 mkdir -p "$stage/gpu/lib" "$stage/gpu/driver" "$stage/gpu/out"
 ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
-cp "$out/kernel.fatbin" "$out/probe" "$stage/gpu/"
+cp "$out/kernel.fatbin" "$stage/gpu/"
 printf '%s\n' "$tree" >"$out/tree"
 tar -C "$stage" -c . | xz -T2 -3 >"$out/root.tar.xz"
 
-rm -f "$out/ucx-cuda.tar.xz"
-if [ -n "${UCX_WHEEL:-}" ]; then
-    echo "== UCX for CUDA"
-    mkdir "$stage/wheel"
-    unzip -q "$UCX_WHEEL" -d "$stage/wheel"
-    rm -rf "$stage/wheel/libucx/include" "$stage/wheel/libucx/bin/io_demo"
-    find "$stage/wheel" -name '*.a' -delete
-    find "$stage/wheel" -name '*.so*' -exec strip --strip-unneeded {} + 2>/dev/null || true
-    tar -C "$stage/wheel" -c libucx libucx_cu13.libs | xz -T2 -3 >"$out/ucx-cuda.tar.xz"
-fi
 ls -l "$out"

@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=${GPU_PACK:-$(cd "$here/../.." && pwd)/.gpu}
 limit=${GPU_LIMIT_S:-540}
 fake=${GPU_FAKE:-}
-all_stages="machine limits models reasons kv spread latency release perftest conformance integration cuda memcheck"
+all_stages="machine limits models kv spread latency release perftest conformance integration memcheck"
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
@@ -96,35 +96,6 @@ machine() {
     inside ucx_info -d | grep -A 12 mori_xgmi
 }
 
-# UCX's own cuda_ipc, for comparison; runs outside of the root.
-cuda() {
-    local lib=$work/cuda/libucx size=$1 count=$2 server status
-
-    if [ ! -e "$pack/ucx-cuda.tar.xz" ] || [ -n "$fake" ]; then
-        echo "no UCX for CUDA packed"
-        return 77
-    fi
-    [ -d "$lib" ] || { mkdir -p "$work/cuda" && xz -dc "$pack/ucx-cuda.tar.xz" | tar -C "$work/cuda" -x; }
-    chmod +x "$lib"/bin/* || return 1
-    port=$((port + 1))
-    export LD_LIBRARY_PATH=$lib/lib:$work/cuda/libucx_cu13.libs UCX_MODULE_DIR=$lib/lib/ucx
-    export UCX_TLS=cuda,tcp
-    CUDA_VISIBLE_DEVICES=0,1 timeout -k 5 "$stage_seconds" "$lib/bin/ucx_perftest" -p $port \
-        -t ucp_put_bw -m cuda -s "$size" -n "$count" >/dev/null 2>&1 &
-    server=$!
-    sleep 3
-    CUDA_VISIBLE_DEVICES=1,0 timeout -k 5 "$stage_seconds" "$lib/bin/ucx_perftest" localhost \
-        -p $port -t ucp_put_bw -m cuda -s "$size" -n "$count" -f
-    status=$?
-    wait $server
-    unset LD_LIBRARY_PATH UCX_MODULE_DIR UCX_TLS
-    {
-        printf '\nUCX cuda_ipc: ucx_perftest -t ucp_put_bw -m cuda -s %s\n' "$size"
-        grep -E '^\[|Final|^ *[0-9]' "$work/stage.log"
-    } >>"$report"
-    return $status
-}
-
 memcheck() {
     local tool=/usr/local/cuda/bin/compute-sanitizer
 
@@ -133,35 +104,6 @@ memcheck() {
         return 77
     fi
     inside "$tool" --error-exitcode 99 perf/gpu/gpu_limits --pool 192 --count 512 --repeats 1
-}
-
-# Why the figures are what they are: rates of a thread block, the list, both ways, and
-# what warps wait for.
-reasons() {
-    inside /gpu/probe "$out_inside/probe.json" || return
-    inside perf/gpu/gpu_limits --parts list,duplex --json "$out_inside/gpu_reasons.json" || return
-    cat "$work/stage.log" >>"$report"
-}
-
-# The probe's copies to (77 launches on) and from (119) the other GPU by 8 blocks.
-profile() {
-    local ncu=/usr/local/cuda/bin/ncu skip
-
-    [ -x $ncu ] || { echo "no ncu"; return 77; }
-    for skip in 77 119; do
-        timeout -k 5 "$stage_seconds" $ncu --clock-control none -s $skip -c 1 \
-            --section SpeedOfLight --section WarpStateStats "$pack/probe" || return
-    done
-    grep -E 'void |Throughput|Cycles Per|each warp|not full|operation\.|This stall' "$work/stage.log" >>"$report"
-}
-
-stage_reasons() {
-    if [ -n "$fake" ]; then
-        say "-- reasons: skipped: libhipcpu has no rate of its own"
-        return
-    fi
-    stage "reasons" 60 reasons
-    stage "profile" 60 profile
 }
 
 # Stages over a UCX that is built for release, if pack.sh was given one.
@@ -188,21 +130,6 @@ stage_release() {
     over_release kv_all kv_spread latency_all
 }
 
-# The models' requests under settings of the product that concern long lists.
-tuning_models() {
-    local xgmi=UCX_MORI_XGMI_ op
-
-    for kv_setting in ${xgmi}EARLY_START=1024 ${xgmi}EARLY_START=0 ${xgmi}EARLY_START=512 ${xgmi}EARLY_START=4096 \
-        ${xgmi}MAX_STARTED=4 ${xgmi}LISTS=16 MORIKV_MAX_INFLIGHT_OPS=16384 ${xgmi}BLOCKS=16; do
-        for op in WRITE READ; do
-            kv_model Llama-3-70B 8192 $op
-            kv_model DeepSeek-R1 131072 $op
-        done
-    done
-    kv_setting=()
-    kv_collect "tuning${kv_suffix:-}"
-}
-
 # Long lists of blocks that are scattered over little and over much memory, and the models'
 # lists with other numbers of thread blocks.
 long_lists() {
@@ -226,59 +153,12 @@ stage_release_long() {
     over_release long_lists
 }
 
-stage_release_tuning() {
-    over_release tuning_models
-}
-
 stage_release_latency() {
     over_release latency_all
 }
 
 stage_release_fanout() {
     over_release fanout_all
-}
-
-stage_cuda() {
-    stage "UCX cuda_ipc 64k" 20 cuda 65536 20000
-    stage "UCX cuda_ipc 4k" 20 cuda 4096 20000
-}
-
-# Other builds of the kernel that the pack may hold, side by side.
-variant() {
-    inside env HIPSHIM_KERNEL="/gpu/variants/$1" perf/gpu/gpu_limits --repeats 20 --pool 1100 \
-        --parts scattered,blocks,contiguous,pipelined || return
-    {
-        printf '\nkernel variant %s\n' "$1"
-        grep -v -E 'copy (loop|batch)' "$work/stage.log"
-    } >>"$report"
-}
-
-# The same figures under other settings of the product.
-stage_tuning() {
-    local list=(--total_buffer_size 2g --num_iter 300 --warmup_iter 20 --start_batch_size 4096
-        --max_batch_size 4096 --start_block_size 4k --max_block_size 64k)
-
-    for setting in UCX_MORI_XGMI_ENGINES=1 UCX_MORI_XGMI_ENGINES=2 UCX_MORI_XGMI_ENGINES=4; do
-        printf '\n%s' "$setting" >>"$report"
-        stage "perftest put bandwidth 1g, $setting" 20 perftest ucp_put_bw 1073741824 50
-    done
-    for setting in UCX_MORI_XGMI_MAX_STARTED=1 UCX_MORI_XGMI_MAX_STARTED=4 UCX_MORI_XGMI_BLOCKS=16 \
-        UCX_MORI_XGMI_BLOCKS=32; do
-        printf '\n%s' "$setting" >>"$report"
-        stage "kv write, $setting" 30 kv "${setting#UCX_MORI_XGMI_}" "${list[@]}"
-    done
-    setting=()
-}
-
-stage_variants() {
-    local file
-
-    for file in "$pack"/variants/*.fatbin; do
-        [ -e "$file" ] || continue
-        mkdir -p "$root/gpu/variants"
-        cp "$file" "$root/gpu/variants/"
-        stage "variant $(basename "$file")" 60 variant "$(basename "$file")"
-    done
 }
 
 stage_memcheck() {

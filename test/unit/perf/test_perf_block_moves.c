@@ -36,7 +36,7 @@ static uint64_t count_merged(const uint32_t *local, const uint32_t *remote,
 }
 
 /* What mori_kv_perf has reported with these options between two GPUs:
- * perf/results/h200x2-host2-mori_kv_perf.json. */
+ * perf/results/README.md. */
 START_TEST(pieces_are_those_of_the_recorded_runs)
 {
     static const struct {
