@@ -337,7 +337,19 @@ run_distcheck() {
         tr '\n' ' ')
 
     cd "$(build_dir gcc)" && make -j"$jobs" distcheck TESTS="$tests" \
-        DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler gcc)' CFLAGS=-O0"
+        DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler gcc)' CFLAGS=-O0" && same_tarball
+}
+
+# The same sources give the same bytes, at another time.
+same_tarball() {
+    local first
+    first=$(sha256sum ./*.tar.xz)
+
+    touch "$tree/README.md"
+    make -s dist && [ "$(sha256sum ./*.tar.xz)" = "$first" ] || {
+        echo "make dist of the same sources gave other bytes"
+        return 1
+    }
 }
 
 tests_of() { # BUILD LEVEL...

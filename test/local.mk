@@ -22,3 +22,4 @@ else
 TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
+EXTRA_DIST += test/README.md

@@ -4,3 +4,4 @@ include test/fake/ucp/local.mk
 if HAVE_VERBS
 include test/fake/verbs/local.mk
 endif
+EXTRA_DIST += test/fake/README.md

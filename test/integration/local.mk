@@ -5,3 +5,4 @@ include test/integration/kv/local.mk
 # The proof for owners of GPUs, on the runtime of the tests.
 dist_check_SCRIPTS += test/integration/prove_amd.sh
 TESTS += test/integration/prove_amd.sh
+EXTRA_DIST += test/integration/README.md

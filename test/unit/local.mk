@@ -7,3 +7,4 @@ include test/unit/perf/local.mk
 if HAVE_VERBS
 include test/unit/rdma/local.mk
 endif
+EXTRA_DIST += test/unit/README.md

@@ -45,3 +45,4 @@ test_fake_hip_test_hipcpu_rules_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 test_fake_hip_test_hipcpu_rules_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_fake_hip_test_hipcpu_rules_LDADD = test/fake/hip/libhipcpu.la $(CHECK_LIBS)
 endif
+EXTRA_DIST += test/fake/hip/README.md

@@ -70,3 +70,4 @@ test_fake_verbs_test_verbs_wire_SOURCES = \
 test_fake_verbs_test_verbs_wire_CPPFLAGS = $(verbs_test_cppflags)
 test_fake_verbs_test_verbs_wire_LDADD = $(verbs_test_ldadd)
 endif
+EXTRA_DIST += test/fake/verbs/README.md
