@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	contrib/check_format.sh \
 	contrib/check_headers.sh \
 	contrib/check_includes.sh \
+	contrib/check_length.sh \
 	contrib/check_kernel \
 	contrib/check_requirements.sh \
 	contrib/check_shell.sh \

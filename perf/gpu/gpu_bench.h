@@ -106,8 +106,6 @@ void gpu_bench_restore_source(void);
 void gpu_latency(void);
 
 
-
-
 /** Part of gpu_limits that moves the lists of mori_kv_perf's models. */
 void gpu_models(void);
 
