@@ -30,3 +30,12 @@ perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/sweep.c perf/kv_perf/sweep.h
 EXTRA_DIST += perf/kv_perf/pairs.sh
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la
+
+# The manual page is what --help says.
+if HAVE_HELP2MAN
+man1_MANS = perf/kv_perf/mori_kv_perf.1
+CLEANFILES += perf/kv_perf/mori_kv_perf.1
+perf/kv_perf/mori_kv_perf.1: perf/kv_perf/mori_kv_perf$(EXEEXT)
+	$(AM_V_GEN)$(HELP2MAN) -N -n "move KV caches between two processes and measure it" \
+		-o $@ perf/kv_perf/mori_kv_perf$(EXEEXT)
+endif

@@ -17,5 +17,5 @@ perf_workload_libworkload_la_SOURCES = \
 	perf/workload/random.h \
 	perf/workload/request.c perf/workload/request.h \
 	perf/workload/trace.c perf/workload/trace.h
-perf_workload_libworkload_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
+perf_workload_libworkload_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(JSON_CFLAGS)
 perf_workload_libworkload_la_LIBADD = $(JSON_LIBS)

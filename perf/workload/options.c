@@ -3,9 +3,9 @@
 #include "perf/workload/options.h"
 #include "perf/workload/error.h"
 
+#include <argp.h>
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +26,26 @@ typedef enum perf_value {
     PERF_VALUE_NAME /* an enumeration; its int is the index in names */
 } perf_value_t;
 
+typedef enum perf_group {
+    PERF_GROUP_BOTH = 1,
+    PERF_GROUP_MODEL,
+    PERF_GROUP_SWEEP,
+    PERF_GROUP_WHERE,
+    PERF_GROUP_HIDDEN /* from the parent */
+} perf_group_t;
+
+static const char *const perf_group_names[] = {
+    [PERF_GROUP_BOTH] = "What is moved, and what is told of it:",
+    [PERF_GROUP_MODEL] = "Requests of a model:",
+    [PERF_GROUP_SWEEP] = "Sweeps of block and batch sizes, without --model:",
+    [PERF_GROUP_WHERE] = "Where it is moved:",
+};
+
 /* One row an option: the help is all the documentation it has. */
 typedef struct perf_option {
     const char *name;
+    const char *arg; /* as the help shows it; NULL: none */
+    perf_group_t group;
     perf_value_t value;
     size_t offset;
     uint64_t min;
@@ -49,99 +66,117 @@ static const char *const perf_post_names[] = {"all", "layer", NULL};
 #define PERF_TIB (UINT64_C(1) << 40)
 
 static const perf_option_t perf_option_rows[] = {
-    {"model", PERF_VALUE_TEXT, PERF_FIELD(model), 0, 0, NULL,
-     "move the KV cache of this model's requests: Llama-3-70B, Qwen3-235B,\n"
-     "GPT-OSS-120B, DeepSeek-R1, Kimi-K2; without it, sweep block and batch sizes"},
-    {"tp", PERF_VALUE_U32, PERF_FIELD(tp), 1, 1024, NULL,
+    {"model", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(model), 0, 0, NULL,
+     "move the KV cache of this model's requests: Llama-3-70B, Qwen3-235B, GPT-OSS-120B, DeepSeek-R1, Kimi-K2; without it, sweep block and batch sizes"},
+    {"tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(tp), 1, 1024, NULL,
      "tensor-parallel ranks; one rank's share is moved [8]"},
-    {"block_size", PERF_VALUE_U32, PERF_FIELD(block_tokens), 1, 512, NULL,
-     "tokens in a block [16]"},
-    {"dtype", PERF_VALUE_TEXT, PERF_FIELD(dtype), 0, 0, NULL,
+    {"block_size", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(block_tokens), 1,
+     512, NULL, "tokens in a block [16]"},
+    {"dtype", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(dtype), 0, 0, NULL,
      "bf16, fp16, fp8 or fp32 [bf16]"},
-    {"trace", PERF_VALUE_TEXT, PERF_FIELD(trace), 0, 0, NULL,
+    {"trace", "FILE", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(trace), 0, 0, NULL,
      "take requests from a Mooncake trace (JSON lines) [built-in generator]"},
-    {"requests", PERF_VALUE_U32, PERF_FIELD(num_requests), 1, 1 << 24, NULL,
-     "requests to move; 1 to 16777216 [32]"},
-    {"warmup_requests", PERF_VALUE_U32, PERF_FIELD(warmup_requests), 0, 1 << 24, NULL,
-     "requests among these that come first and are not measured: the first one maps\n"
-     "the peer's memory [0]"},
-    {"input_length", PERF_VALUE_U32, PERF_FIELD(input_length), 1, 4 << 20, NULL,
-     "generator: mean tokens of a prompt [2048]"},
-    {"output_length", PERF_VALUE_U32, PERF_FIELD(output_length), 1, 4 << 20, NULL,
-     "generator: mean tokens of an answer [256]"},
-    {"exact_length", PERF_VALUE_FLAG, PERF_FIELD(is_exact_length), 0, 0, NULL,
+    {"requests", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(num_requests), 1,
+     1 << 24, NULL, "requests to move; 1 to 16777216 [32]"},
+    {"warmup_requests", "N", PERF_GROUP_MODEL, PERF_VALUE_U32,
+     PERF_FIELD(warmup_requests), 0, 1 << 24, NULL,
+     "requests among these that come first and are not measured: the first one maps the peer's memory [0]"},
+    {"input_length", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(input_length), 1,
+     4 << 20, NULL, "generator: mean tokens of a prompt [2048]"},
+    {"output_length", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(output_length),
+     1, 4 << 20, NULL, "generator: mean tokens of an answer [256]"},
+    {"exact_length", NULL, PERF_GROUP_MODEL, PERF_VALUE_FLAG,
+     PERF_FIELD(is_exact_length), 0, 0, NULL,
      "generator: these lengths for every request, instead of a quarter to four times"},
-    {"num_blocks", PERF_VALUE_U32, PERF_FIELD(num_blocks), 1, 1 << 30, NULL,
-     "blocks in each process' cache [as total_buffer_size holds]"},
-    {"post", PERF_VALUE_NAME, PERF_FIELD(is_per_layer), 0, 0, perf_post_names,
+    {"num_blocks", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(num_blocks), 1,
+     1 << 30, NULL, "blocks in each process' cache [as total_buffer_size holds]"},
+    {"post", "all|layer", PERF_GROUP_MODEL, PERF_VALUE_NAME, PERF_FIELD(is_per_layer),
+     0, 0, perf_post_names,
      "post a request at once (all) or layer by layer (layer) [all]"},
-    {"layer_us", PERF_VALUE_U32, PERF_FIELD(layer_us), 0, 1000000, NULL,
-     "with --post layer: a layer's blocks are ready this many microseconds after\n"
-     "the layer before [0]"},
-    {"op_type", PERF_VALUE_NAME, PERF_FIELD(op), 0, 0, perf_op_names,
+    {"layer_us", "USEC", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(layer_us), 0,
+     1000000, NULL,
+     "with --post layer: a layer's blocks are ready this many microseconds after the layer before [0]"},
+    {"start_block_size", "SIZE", PERF_GROUP_SWEEP, PERF_VALUE_SIZE,
+     PERF_FIELD(start_block_size), 1, PERF_TIB, NULL, "smallest block, bytes [4k]"},
+    {"max_block_size", "SIZE", PERF_GROUP_SWEEP, PERF_VALUE_SIZE,
+     PERF_FIELD(max_block_size), 1, PERF_TIB, NULL,
+     "largest block, bytes; doubled from the smallest on [start_block_size]"},
+    {"start_batch_size", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32,
+     PERF_FIELD(start_batch_size), 1, 1 << 30, NULL, "fewest blocks in a request [1]"},
+    {"max_batch_size", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32,
+     PERF_FIELD(max_batch_size), 1, 1 << 30, NULL,
+     "most blocks; doubled from the fewest on [start_batch_size]"},
+    {"num_iter", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32, PERF_FIELD(num_iter), 1,
+     1 << 30, NULL, "requests measured [1000]"},
+    {"warmup_iter", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32, PERF_FIELD(warmup_iter), 0,
+     1 << 30, NULL, "requests before those [100]"},
+    {"large_blk_iter_ftr", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32,
+     PERF_FIELD(large_blk_iter_ftr), 1, 1 << 20, NULL,
+     "divide both by this above 1 MiB a request [16]"},
+    {"recreate_xfer", NULL, PERF_GROUP_SWEEP, PERF_VALUE_FLAG,
+     PERF_FIELD(is_recreate_xfer), 0, 0, NULL,
+     "prepare every request anew instead of reusing the first's plan"},
+    {"randomize_location_mode", "none|blockaligned", PERF_GROUP_SWEEP, PERF_VALUE_NAME,
+     PERF_FIELD(location), 0, 0, perf_location_names,
+     "blocks back to back (none) or scattered over the buffer on both sides (blockaligned) [blockaligned]"},
+    {"scheme", "NAME", PERF_GROUP_SWEEP, PERF_VALUE_NAME, PERF_FIELD(scheme), 0, 0,
+     perf_scheme_names,
+     "who starts: initiator to one target (pairwise) or all (onetomany), all targets (manytoone), everybody (both); pingpong: the two take turns, each puts and notifies the other, and Tx is half a round trip [pairwise]"},
+    {"num_target_dev", "N", PERF_GROUP_SWEEP, PERF_VALUE_U32,
+     PERF_FIELD(num_target_dev), 1, PERF_MAX_LEAVES, NULL,
+     "target processes, a device each [1]"},
+    {"op_type", "WRITE|READ", PERF_GROUP_BOTH, PERF_VALUE_NAME, PERF_FIELD(op), 0, 0,
+     perf_op_names,
      "WRITE: prefill (initiator) puts; READ: decode (initiator) gets [WRITE]"},
-    {"api", PERF_VALUE_NAME, PERF_FIELD(api), 0, 0, perf_api_names,
-     "mkv: libmorikv; ucp: one UCP call a block; ucp_sgl: one UCP call a batch, WRITE\n"
-     "only; the last two only sweep [mkv]"},
-    {"start_block_size", PERF_VALUE_SIZE, PERF_FIELD(start_block_size), 1, PERF_TIB,
-     NULL, "sweep: smallest block, bytes [4k]"},
-    {"max_block_size", PERF_VALUE_SIZE, PERF_FIELD(max_block_size), 1, PERF_TIB, NULL,
-     "sweep: largest block, bytes; doubled from the smallest on [start_block_size]"},
-    {"start_batch_size", PERF_VALUE_U32, PERF_FIELD(start_batch_size), 1, 1 << 30, NULL,
-     "sweep: fewest blocks in a request [1]"},
-    {"max_batch_size", PERF_VALUE_U32, PERF_FIELD(max_batch_size), 1, 1 << 30, NULL,
-     "sweep: most blocks; doubled from the fewest on [start_batch_size]"},
-    {"num_iter", PERF_VALUE_U32, PERF_FIELD(num_iter), 1, 1 << 30, NULL,
-     "sweep: requests measured [1000]"},
-    {"warmup_iter", PERF_VALUE_U32, PERF_FIELD(warmup_iter), 0, 1 << 30, NULL,
-     "sweep: requests before those [100]"},
-    {"large_blk_iter_ftr", PERF_VALUE_U32, PERF_FIELD(large_blk_iter_ftr), 1, 1 << 20,
-     NULL, "sweep: divide both by this above 1 MiB a request [16]"},
-    {"pipeline_depth", PERF_VALUE_U32, PERF_FIELD(pipeline_depth), 1, 1024, NULL,
-     "requests in flight [1]"},
-    {"recreate_xfer", PERF_VALUE_FLAG, PERF_FIELD(is_recreate_xfer), 0, 0, NULL,
-     "sweep: prepare every request anew instead of reusing the first's plan"},
-    {"randomize_location_mode", PERF_VALUE_NAME, PERF_FIELD(location), 0, 0,
-     perf_location_names,
-     "sweep: blocks back to back (none) or scattered over the buffer on both sides\n"
-     "(blockaligned) [blockaligned]"},
-    {"scheme", PERF_VALUE_NAME, PERF_FIELD(scheme), 0, 0, perf_scheme_names,
-     "sweep: who starts: initiator to one target (pairwise) or all (onetomany), all\n"
-     "targets (manytoone), everybody (both); pingpong: the two take turns, each puts\n"
-     "and notifies the other, and Tx is half a round trip [pairwise]"},
-    {"num_target_dev", PERF_VALUE_U32, PERF_FIELD(num_target_dev), 1, PERF_MAX_LEAVES,
-     NULL, "sweep: target processes, a device each [1]"},
-    {"total_buffer_size", PERF_VALUE_SIZE, PERF_FIELD(total_buffer_size), 1, PERF_TIB,
-     NULL, "memory of each process, bytes [1g]"},
-    {"initiator_seg_type", PERF_VALUE_NAME, PERF_FIELD(initiator_segment), 0, 0,
-     perf_segment_names, "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
-    {"target_seg_type", PERF_VALUE_NAME, PERF_FIELD(target_segment), 0, 0,
-     perf_segment_names, "memory of decode [DRAM]"},
-    {"initiator_dev", PERF_VALUE_U32, PERF_FIELD(initiator_dev), 0, 255, NULL,
-     "GPU of prefill, the only one it sees [0]"},
-    {"target_dev", PERF_VALUE_U32, PERF_FIELD(target_dev), 0, 255, NULL,
+    {"api", "mkv|ucp|ucp_sgl", PERF_GROUP_BOTH, PERF_VALUE_NAME, PERF_FIELD(api), 0, 0,
+     perf_api_names,
+     "mkv: libmorikv; ucp: one UCP call a block; ucp_sgl: one UCP call a batch, WRITE only; the last two only sweep [mkv]"},
+    {"pipeline_depth", "N", PERF_GROUP_BOTH, PERF_VALUE_U32, PERF_FIELD(pipeline_depth),
+     1, 1024, NULL, "requests in flight [1]"},
+    {"total_buffer_size", "SIZE", PERF_GROUP_BOTH, PERF_VALUE_SIZE,
+     PERF_FIELD(total_buffer_size), 1, PERF_TIB, NULL,
+     "memory of each process, bytes [1g]"},
+    {"check_consistency", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_check),
+     0, 0, NULL, "compare every byte that was, or should not have been, written"},
+    {"seed", "N", PERF_GROUP_BOTH, PERF_VALUE_SIZE, PERF_FIELD(seed), 0, UINT64_MAX,
+     NULL, "of requests and block tables [1]"},
+    {"json", "FILE", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL,
+     "also write results here"},
+    {"initiator_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+     PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
+     "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
+    {"target_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+     PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [DRAM]"},
+    {"initiator_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(initiator_dev),
+     0, 255, NULL, "GPU of prefill, the only one it sees [0]"},
+    {"target_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(target_dev), 0,
+     255, NULL,
      "GPU of the first target, the only one it sees; others take the next ones [1]"},
-    {"check_consistency", PERF_VALUE_FLAG, PERF_FIELD(is_check), 0, 0, NULL,
-     "compare every byte that was, or should not have been, written"},
-    {"seed", PERF_VALUE_SIZE, PERF_FIELD(seed), 0, UINT64_MAX, NULL,
-     "of requests and block tables [1]"},
-    {"timeout", PERF_VALUE_U32, PERF_FIELD(timeout_s), 1, 86400, NULL,
-     "longest silence of the other process, seconds [300]"},
-    {"start_lock", PERF_VALUE_TEXT, PERF_FIELD(start_lock), 0, 0, NULL,
-     "when all is set up, wait until nobody holds an exclusive flock(2) on this file:\n"
-     "runs that one script starts begin to move together"},
-    {"json", PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL, "also write results here"},
-    {"hip_library", PERF_VALUE_TEXT, PERF_FIELD(hip_library), 0, 0, NULL,
-     "HIP runtime to open for VRAM [libamdhip64.so of any version]"},
-    {"role", PERF_VALUE_NAME, PERF_FIELD(role), 0, 0, perf_role_names,
-     "run only this process: prefill or decode; needs --peer"},
-    {"peer", PERF_VALUE_TEXT, PERF_FIELD(peer), 0, 0, NULL,
-     "how the two find each other: decode listens, prefill connects; HOST:PORT "
-     "(decode:\n"
-     "also :PORT), or a path with a slash for a Unix socket. Data takes UCX's ways"},
-    {"_fds", PERF_VALUE_TEXT, PERF_FIELD(fds), 0, 0, NULL, NULL},
-    {"_rank", PERF_VALUE_U32, PERF_FIELD(rank), 0, PERF_MAX_LEAVES, NULL, NULL},
+    {"timeout", "SECONDS", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(timeout_s), 1,
+     86400, NULL, "longest silence of the other process, seconds [300]"},
+    {"start_lock", "FILE", PERF_GROUP_WHERE, PERF_VALUE_TEXT, PERF_FIELD(start_lock), 0,
+     0, NULL,
+     "when all is set up, wait until nobody holds an exclusive flock(2) on this file: runs that one script starts begin to move together"},
+    {"hip_library", "FILE", PERF_GROUP_WHERE, PERF_VALUE_TEXT, PERF_FIELD(hip_library),
+     0, 0, NULL, "HIP runtime to open for VRAM [libamdhip64.so of any version]"},
+    {"role", "prefill|decode", PERF_GROUP_WHERE, PERF_VALUE_NAME, PERF_FIELD(role), 0,
+     0, perf_role_names, "run only this process: prefill or decode; needs --peer"},
+    {"peer", "PLACE", PERF_GROUP_WHERE, PERF_VALUE_TEXT, PERF_FIELD(peer), 0, 0, NULL,
+     "how the two find each other: decode listens, prefill connects; HOST:PORT (decode: also :PORT), or a path with a slash for a Unix socket. Data takes UCX's ways"},
+    {"_fds", "TEXT", PERF_GROUP_HIDDEN, PERF_VALUE_TEXT, PERF_FIELD(fds), 0, 0, NULL,
+     NULL},
+    {"_rank", "N", PERF_GROUP_HIDDEN, PERF_VALUE_U32, PERF_FIELD(rank), 0,
+     PERF_MAX_LEAVES, NULL, NULL},
 };
+
+
+/* Keys of argp beside letters. */
+enum { PERF_KEY_USAGE = 256, PERF_KEY_ROW };
+
+typedef struct perf_parse {
+    perf_options_t *options;
+    int is_told; /* the reason to stop has been told */
+} perf_parse_t;
 
 
 static void perf_options_default(perf_options_t *options)
@@ -165,34 +200,6 @@ static void perf_options_default(perf_options_t *options)
     options->total_buffer_size = UINT64_C(1) << 30;
     options->seed = 1;
     options->timeout_s = 300;
-}
-
-static void perf_options_help(void)
-{
-    const perf_option_t *row;
-    const char *c;
-
-    printf(
-        "Usage: mori_kv_perf [--OPTION VALUE]...\n\n"
-        "Move the KV cache of a model's requests from a prefill to a decode process,"
-        "\nor sweep block and batch sizes between two. One command starts both.\n\n");
-    for (row = perf_option_rows; row < perf_option_rows + PERF_COUNT(perf_option_rows);
-         ++row) {
-        if (row->help == NULL) {
-            continue;
-        }
-        printf("  --%-24s", row->name);
-        for (c = row->help; *c != '\0'; ++c) {
-            putchar(*c);
-            if (*c == '\n') {
-                printf("%28s", "");
-            }
-        }
-        putchar('\n');
-    }
-    printf("  --%-24s%s\n  --%-24s%s\n  --%-24s%s\n", "config",
-           "the variables MORIKV_* of libmorikv, with their defaults", "help",
-           "this text", "version", "version of this program");
 }
 
 static int perf_option_number(const perf_option_t *row, const char *text,
@@ -358,49 +365,113 @@ static void perf_options_fill_in(perf_options_t *options)
     }
 }
 
-int perf_options_parse(int argc, char **argv, perf_options_t *options)
+/* The last word may be an option without its value. */
+static int perf_option_is_known(const char *word)
 {
-    struct option table[PERF_COUNT(perf_option_rows) + 3] = {0};
-    unsigned i;
-    int c;
+    size_t i;
 
     for (i = 0; i < PERF_COUNT(perf_option_rows); ++i) {
-        table[i].name = perf_option_rows[i].name;
-        table[i].has_arg = (perf_option_rows[i].value == PERF_VALUE_FLAG)
-                               ? no_argument
-                               : required_argument;
-        table[i].val = (int)i;
+        if ((strncmp(word, "--", 2) == 0) &&
+            (strcmp(word + 2, perf_option_rows[i].name) == 0)) {
+            return 1;
+        }
     }
-    table[i] = (struct option){"help", no_argument, NULL, (int)i};
-    table[i + 1] = (struct option){"version", no_argument, NULL, (int)i + 1};
+    return 0;
+}
+
+/* argp's own text, made of the rows; the exit status is the caller's. */
+static error_t perf_options_key(int key, char *arg, struct argp_state *state)
+{
+    static char name[] = "mori_kv_perf";
+    perf_parse_t *parse = state->input;
+    const char *word;
+
+    switch (key) {
+    case 'h':
+        argp_help(state->root_argp, stdout,
+                  ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
+        parse->is_told = 1;
+        return ECANCELED;
+    case PERF_KEY_USAGE:
+        argp_help(state->root_argp, stdout, ARGP_HELP_USAGE, name);
+        parse->is_told = 1;
+        return ECANCELED;
+    case 'V':
+        printf("mori_kv_perf %s\n", PACKAGE_VERSION);
+        parse->is_told = 1;
+        return ECANCELED;
+    case ARGP_KEY_ARG:
+        perf_error("'%s' is not an option; expected --OPTION VALUE, see --help", arg);
+        parse->is_told = 1;
+        return EINVAL;
+    case ARGP_KEY_ERROR:
+        word = state->argv[(state->next > 1) ? state->next - 1 : 0];
+        if (!parse->is_told) {
+            perf_error("%s: '%s'; see --help",
+                       perf_option_is_known(word)
+                           ? "there is no value for the last option"
+                           : "not an option, or short for several",
+                       word);
+        }
+        return 0;
+    default:
+        if ((key < PERF_KEY_ROW) ||
+            (key >= PERF_KEY_ROW + (int)PERF_COUNT(perf_option_rows))) {
+            return ARGP_ERR_UNKNOWN;
+        }
+        parse->is_told = perf_option_set(&perf_option_rows[key - PERF_KEY_ROW], arg,
+                                         parse->options) != 0;
+        return parse->is_told ? EINVAL : 0;
+    }
+}
+
+/* The table that argp takes: rows, a title for each group, and what every tool has. */
+static void perf_options_table(struct argp_option *table)
+{
+    static const struct argp_option common[] = {
+        {"help", 'h', NULL, 0, "this text", -1},
+        {"usage", PERF_KEY_USAGE, NULL, 0, "all options in short", -1},
+        {"version", 'V', NULL, 0, "version of this program", -1},
+        {0}};
+    const perf_option_t *row;
+    int group;
+    size_t i;
+
+    for (group = PERF_GROUP_BOTH; group < PERF_GROUP_HIDDEN; ++group) {
+        *table++ = (struct argp_option){.doc = perf_group_names[group], .group = group};
+    }
+    for (i = 0; i < PERF_COUNT(perf_option_rows); ++i) {
+        row = &perf_option_rows[i];
+        *table++ = (struct argp_option){
+            .name = row->name,
+            .key = PERF_KEY_ROW + (int)i,
+            .arg = row->arg,
+            .flags = (row->group == PERF_GROUP_HIDDEN) ? OPTION_HIDDEN : 0,
+            .doc = row->help,
+            .group = (int)row->group};
+    }
+    memcpy(table, common, sizeof(common));
+}
+
+int perf_options_parse(int argc, char **argv, perf_options_t *options)
+{
+    struct argp_option table[PERF_COUNT(perf_option_rows) + PERF_GROUP_HIDDEN + 4] = {
+        0};
+    const struct argp argp = {
+        .options = table,
+        .parser = perf_options_key,
+        .doc =
+            "Move the KV cache of a model's requests from a prefill to a decode process, or sweep block and batch sizes between two. One command starts both.\v"
+            "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply."};
+    perf_parse_t parse = {.options = options};
+    error_t error;
 
     perf_options_default(options);
-    opterr = 0;
-    optind = 1;
-    while ((c = getopt_long(argc, argv, ":", table, NULL)) != -1) {
-        if ((c == '?') || (c == ':')) {
-            perf_error("%s: '%s'; see --help",
-                       (c == ':') ? "there is no value for the last option"
-                                  : "not an option, or short for several",
-                       argv[optind - 1]);
-            return -1;
-        }
-        if ((unsigned)c == i) {
-            perf_options_help();
-            return 0;
-        }
-        if ((unsigned)c == i + 1) {
-            printf("mori_kv_perf %s\n", PACKAGE_VERSION);
-            return 0;
-        }
-        if (perf_option_set(&perf_option_rows[c], optarg, options) != 0) {
-            return -1;
-        }
-    }
-    if (optind < argc) {
-        perf_error("'%s' is not an option; expected --OPTION VALUE, see --help",
-                   argv[optind]);
-        return -1;
+    perf_options_table(table);
+    error = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT,
+                       NULL, &parse);
+    if (error != 0) {
+        return (error == ECANCELED) ? 0 : -1;
     }
 
     perf_options_fill_in(options);

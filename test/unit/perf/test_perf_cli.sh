@@ -114,5 +114,12 @@ refused "the two sides run different things" --role prefill --peer "$work/peer" 
 timeout 60 "$perf" --role decode --peer "$work/peer" --num_iter 7 >/dev/null 2>&1
 wait $! || fail "different options on the two sides"
 
+for word in -h --help --usage -V --version; do
+    "$perf" $word >"$work/out" 2>"$work/err" && [ -s "$work/out" ] && [ ! -s "$work/err" ] ||
+        fail "$word printed nothing, or failed"
+    ! grep -q -e '--_' "$work/out" || fail "$word tells what the parent says to its children"
+done
+"$perf" -h | awk 'length > 80 { print; exit 1 }' >"$work/out" || fail "-h is wider than 80 columns"
+
 [ $failures = 0 ] || exit 1
 echo "all runs checked, all bad input named"
