@@ -256,7 +256,7 @@ static int bench_rows(perf_run_t *run, const perf_engine_ops_t *ops)
             ret = bench_row(run, ops, engine, (uint32_t)max);
         }
         if (ret == 0) {
-            ops->farewell(engine);
+            ops->end_of_test(engine);
             ret = perf_run_barrier(run, bench_idle, &(bench_idle_t){ops, engine});
         }
         ops->close(engine);

@@ -7,10 +7,10 @@
 
 #define POISON 0xee
 
-bench_t bench;
+gpu_bench_t gpu_bench;
 
-const char *const gpu_bench_names[NUM_METHODS] = {"kernel push", "kernel pull",
-                                                  "copy loop", "copy batch"};
+const char *const gpu_bench_names[GPU_NUM_METHODS] = {"kernel push", "kernel pull",
+                                                      "copy loop", "copy batch"};
 
 
 static int compare_doubles(const void *a, const void *b)
@@ -43,16 +43,16 @@ void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned bl
            what, size, count, blocks, us, bytes / us / 1e3,
            host_us * 1e3 / (double)count, checked, text);
     fflush(stdout);
-    if (bench.json != NULL) {
+    if (gpu_bench.json != NULL) {
         fprintf(
-            bench.json,
+            gpu_bench.json,
             "%s\n  {\"what\": \"%s\", \"size\": %zu, \"count\": %zu, \"blocks\": %u, "
             "\"us\": %.3f, \"gbps\": %.3f, \"host_ns_per_piece\": %.3f, "
             "\"checked\": \"%s\"%s}",
-            (bench.num_rows == 0) ? "" : ",", what, size, count, blocks, us,
+            (gpu_bench.num_rows == 0) ? "" : ",", what, size, count, blocks, us,
             bytes / us / 1e3, host_us * 1e3 / (double)count, checked, json);
     }
-    ++bench.num_rows;
+    ++gpu_bench.num_rows;
 }
 
 void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
@@ -63,32 +63,32 @@ void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
 
 void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_shift)
 {
-    size_t num_slots = bench.pool_size / slot;
+    size_t num_slots = gpu_bench.pool_size / slot;
     size_t *order = malloc(num_slots * sizeof(*order));
     size_t i, j, swap;
     int set, side;
 
-    if (num_slots < bench.count) {
+    if (num_slots < gpu_bench.count) {
         fprintf(stderr, "gpu_limits: a pool of %zu bytes has no room for %zu x %zu\n",
-                bench.pool_size, bench.count, slot);
+                gpu_bench.pool_size, gpu_bench.count, slot);
         exit(EXIT_FAILURE);
     }
-    for (set = 0; set < NUM_SETS; ++set) {
+    for (set = 0; set < GPU_NUM_SETS; ++set) {
         for (side = 0; side < 2; ++side) {
             for (i = 0; i < num_slots; ++i) {
                 order[i] = i;
             }
-            for (i = 0; i < bench.count; ++i) {
+            for (i = 0; i < gpu_bench.count; ++i) {
                 j = i + random_below(num_slots - i);
                 swap = order[i];
                 order[i] = order[j];
                 order[j] = swap;
                 if (side == 0) {
-                    bench.sets[set][i].dst = (order[i] * slot) + dst_shift;
+                    gpu_bench.sets[set][i].dst = (order[i] * slot) + dst_shift;
                 } else {
-                    bench.sets[set][i].src = (order[i] * slot) + src_shift;
+                    gpu_bench.sets[set][i].src = (order[i] * slot) + src_shift;
                 }
-                bench.sets[set][i].length = size;
+                gpu_bench.sets[set][i].length = size;
             }
         }
     }
@@ -97,29 +97,29 @@ void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_
 
 void gpu_bench_fill_list(muct_xgmi_list_t *list, int set, bool is_reverse)
 {
-    const char *dst = bench.devices[!is_reverse].pool;
-    const char *src = bench.devices[is_reverse].pool;
-    const piece_t *piece = bench.sets[set];
+    const char *dst = gpu_bench.devices[!is_reverse].pool;
+    const char *src = gpu_bench.devices[is_reverse].pool;
+    const gpu_piece_t *piece = gpu_bench.sets[set];
     size_t i;
 
-    muct_xgmi_list_init(list, bench.memory[set], MAX_PIECES);
-    for (i = 0; i < bench.count; ++i, ++piece) {
+    muct_xgmi_list_init(list, gpu_bench.memory[set], GPU_MAX_PIECES);
+    for (i = 0; i < gpu_bench.count; ++i, ++piece) {
         muct_xgmi_list_add(list, (uintptr_t)dst + piece->dst,
                            (uintptr_t)src + piece->src, piece->length);
     }
 }
 
 /* Start and wait; returns the host's time in calls. */
-static double run_kernel(int set, method_t method)
+static double run_kernel(int set, gpu_method_t method)
 {
-    gpu_device_t *device = &bench.devices[method == PULL];
+    gpu_device_t *device = &gpu_bench.devices[method == GPU_PULL];
     gpu_lane_t *lane = &device->lanes[0];
     muct_xgmi_list_t list;
     double start = gpu_now_us();
     double submitted;
 
     gpu_bench_fill_list(&list, set, false);
-    gpu_launch(&bench.gpu, device, lane, &list, bench.blocks);
+    gpu_launch(&gpu_bench.gpu, device, lane, &list, gpu_bench.blocks);
     submitted = gpu_now_us();
     gpu_wait(lane);
     return submitted - start;
@@ -127,64 +127,64 @@ static double run_kernel(int set, method_t method)
 
 static double run_loop(int set)
 {
-    void *stream = bench.devices[0].lanes[0].stream;
-    const piece_t *piece = bench.sets[set];
+    void *stream = gpu_bench.devices[0].lanes[0].stream;
+    const gpu_piece_t *piece = gpu_bench.sets[set];
     double start = gpu_now_us();
     double submitted;
     size_t i;
 
-    for (i = 0; i < bench.count; ++i, ++piece) {
-        gpu_check(bench.gpu.copy_async(bench.devices[1].pool + piece->dst,
-                                       bench.devices[0].pool + piece->src,
-                                       piece->length, GPU_COPY_DEFAULT, stream),
+    for (i = 0; i < gpu_bench.count; ++i, ++piece) {
+        gpu_check(gpu_bench.gpu.copy_async(gpu_bench.devices[1].pool + piece->dst,
+                                           gpu_bench.devices[0].pool + piece->src,
+                                           piece->length, GPU_COPY_DEFAULT, stream),
                   "hipMemcpyAsync");
     }
     submitted = gpu_now_us();
-    gpu_check(bench.gpu.stream_synchronize(stream), "hipStreamSynchronize");
+    gpu_check(gpu_bench.gpu.stream_synchronize(stream), "hipStreamSynchronize");
     return submitted - start;
 }
 
 static double run_batch(int set)
 {
-    void *stream = bench.devices[0].lanes[0].stream;
-    const piece_t *piece = bench.sets[set];
+    void *stream = gpu_bench.devices[0].lanes[0].stream;
+    const gpu_piece_t *piece = gpu_bench.sets[set];
     double start = gpu_now_us();
     double submitted;
     size_t i, failed;
 
-    for (i = 0; i < bench.count; ++i, ++piece) {
-        bench.dsts[i] = bench.devices[1].pool + piece->dst;
-        bench.srcs[i] = bench.devices[0].pool + piece->src;
-        bench.sizes[i] = piece->length;
+    for (i = 0; i < gpu_bench.count; ++i, ++piece) {
+        gpu_bench.dsts[i] = gpu_bench.devices[1].pool + piece->dst;
+        gpu_bench.srcs[i] = gpu_bench.devices[0].pool + piece->src;
+        gpu_bench.sizes[i] = piece->length;
     }
-    gpu_check(bench.gpu.copy_batch(bench.dsts, bench.srcs, bench.sizes, bench.count,
-                                   NULL, NULL, 0, &failed, stream),
+    gpu_check(gpu_bench.gpu.copy_batch(gpu_bench.dsts, gpu_bench.srcs, gpu_bench.sizes,
+                                       gpu_bench.count, NULL, NULL, 0, &failed, stream),
               "hipMemcpyBatchAsync");
     submitted = gpu_now_us();
-    gpu_check(bench.gpu.stream_synchronize(stream), "hipStreamSynchronize");
+    gpu_check(gpu_bench.gpu.stream_synchronize(stream), "hipStreamSynchronize");
     return submitted - start;
 }
 
-double gpu_bench_run(method_t method, int set)
+double gpu_bench_run(gpu_method_t method, int set)
 {
-    int device = (method == PULL);
+    int device = (method == GPU_PULL);
 
-    gpu_check(bench.gpu.set_device(device), "hipSetDevice");
-    if (method == LOOP) {
+    gpu_check(gpu_bench.gpu.set_device(device), "hipSetDevice");
+    if (method == GPU_LOOP) {
         return run_loop(set);
     }
-    return (method == BATCH) ? run_batch(set) : run_kernel(set, method);
+    return (method == GPU_BATCH) ? run_batch(set) : run_kernel(set, method);
 }
 
-bool gpu_bench_can(method_t method)
+bool gpu_bench_can(gpu_method_t method)
 {
     switch (method) {
-    case PUSH:
-        return bench.devices[0].kernel != NULL;
-    case PULL:
-        return bench.devices[1].kernel != NULL;
-    case BATCH:
-        return bench.gpu.copy_batch != NULL;
+    case GPU_PUSH:
+        return gpu_bench.devices[0].kernel != NULL;
+    case GPU_PULL:
+        return gpu_bench.devices[1].kernel != NULL;
+    case GPU_BATCH:
+        return gpu_bench.gpu.copy_batch != NULL;
     default:
         return true;
     }
@@ -193,7 +193,7 @@ bool gpu_bench_can(method_t method)
 static bool is_poison(size_t begin, size_t end)
 {
     for (; begin < end; ++begin) {
-        if ((unsigned char)bench.host_dst[begin] != POISON) {
+        if ((unsigned char)gpu_bench.host_dst[begin] != POISON) {
             return false;
         }
     }
@@ -202,49 +202,51 @@ static bool is_poison(size_t begin, size_t end)
 
 static int compare_pieces(const void *a, const void *b)
 {
-    const piece_t *x = a;
-    const piece_t *y = b;
+    const gpu_piece_t *x = a;
+    const gpu_piece_t *y = b;
 
     return (x->dst > y->dst) - (x->dst < y->dst);
 }
 
-const char *gpu_bench_check(method_t method, int set)
+const char *gpu_bench_check(gpu_method_t method, int set)
 {
-    piece_t *sorted = malloc(bench.count * sizeof(*sorted));
+    gpu_piece_t *sorted = malloc(gpu_bench.count * sizeof(*sorted));
     size_t end = 0;
     bool is_good = true;
     size_t i;
 
-    gpu_check(bench.gpu.set_device(1), "hipSetDevice");
-    gpu_check(bench.gpu.fill(bench.devices[1].pool, POISON, bench.pool_size),
-              "hipMemset");
+    gpu_check(gpu_bench.gpu.set_device(1), "hipSetDevice");
     gpu_check(
-        bench.gpu.copy(bench.host_dst, bench.devices[1].pool, 1, GPU_COPY_DEFAULT),
-        "hipMemcpy"); /* waits for the fill */
+        gpu_bench.gpu.fill(gpu_bench.devices[1].pool, POISON, gpu_bench.pool_size),
+        "hipMemset");
+    gpu_check(gpu_bench.gpu.copy(gpu_bench.host_dst, gpu_bench.devices[1].pool, 1,
+                                 GPU_COPY_DEFAULT),
+              "hipMemcpy"); /* waits for the fill */
     gpu_bench_run(method, set);
-    gpu_check(bench.gpu.set_device(1), "hipSetDevice");
-    gpu_check(bench.gpu.copy(bench.host_dst, bench.devices[1].pool, bench.pool_size,
-                             GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.set_device(1), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.copy(gpu_bench.host_dst, gpu_bench.devices[1].pool,
+                                 gpu_bench.pool_size, GPU_COPY_DEFAULT),
               "hipMemcpy");
 
-    memcpy(sorted, bench.sets[set], bench.count * sizeof(*sorted));
-    qsort(sorted, bench.count, sizeof(*sorted), compare_pieces);
-    for (i = 0; (i < bench.count) && is_good; ++i) {
+    memcpy(sorted, gpu_bench.sets[set], gpu_bench.count * sizeof(*sorted));
+    qsort(sorted, gpu_bench.count, sizeof(*sorted), compare_pieces);
+    for (i = 0; (i < gpu_bench.count) && is_good; ++i) {
         is_good = is_poison(end, sorted[i].dst) &&
-                  (memcmp(bench.host_dst + sorted[i].dst,
-                          bench.host_src + sorted[i].src, sorted[i].length) == 0);
+                  (memcmp(gpu_bench.host_dst + sorted[i].dst,
+                          gpu_bench.host_src + sorted[i].src, sorted[i].length) == 0);
         end = sorted[i].dst + sorted[i].length;
     }
-    is_good = is_good && is_poison(end, bench.pool_size);
+    is_good = is_good && is_poison(end, gpu_bench.pool_size);
     free(sorted);
-    bench.num_bad += !is_good;
+    gpu_bench.num_bad += !is_good;
     return is_good ? "ok" : "BAD";
 }
 
-void gpu_bench_measure(const char *what, method_t method, size_t size)
+void gpu_bench_measure(const char *what, gpu_method_t method, size_t size)
 {
-    double total[MAX_REPEATS], host[MAX_REPEATS];
-    unsigned repeats = (method == LOOP) ? (bench.repeats + 2) / 3 : bench.repeats;
+    double total[GPU_MAX_REPEATS], host[GPU_MAX_REPEATS];
+    unsigned repeats =
+        (method == GPU_LOOP) ? (gpu_bench.repeats + 2) / 3 : gpu_bench.repeats;
     const char *checked;
     double start;
     unsigned i;
@@ -257,17 +259,17 @@ void gpu_bench_measure(const char *what, method_t method, size_t size)
     gpu_bench_run(method, 1);
     for (i = 0; i < repeats; ++i) {
         start = gpu_now_us();
-        host[i] = gpu_bench_run(method, (int)(i % NUM_SETS));
+        host[i] = gpu_bench_run(method, (int)(i % GPU_NUM_SETS));
         total[i] = gpu_now_us() - start;
     }
-    gpu_bench_row(what, size, bench.count, bench.blocks,
+    gpu_bench_row(what, size, gpu_bench.count, gpu_bench.blocks,
                   gpu_bench_median(total, repeats), gpu_bench_median(host, repeats),
                   checked);
 }
 
 void gpu_bench_restore_source(void)
 {
-    gpu_check(bench.gpu.copy(bench.devices[0].pool, bench.host_src, bench.pool_size,
-                             GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.copy(gpu_bench.devices[0].pool, gpu_bench.host_src,
+                                 gpu_bench.pool_size, GPU_COPY_DEFAULT),
               "hipMemcpy");
 }

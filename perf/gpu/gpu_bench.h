@@ -13,27 +13,27 @@
 
 #include <stdio.h>
 
-#define NUM_SETS 8
-#define MAX_REPEATS 200
-#define MAX_PIECES 65536
+#define GPU_NUM_SETS 8
+#define GPU_MAX_REPEATS 200
+#define GPU_MAX_PIECES 65536
 
 /** How bytes are moved */
-typedef enum method {
-    PUSH,  /**< Kernel on the source's device */
-    PULL,  /**< Kernel on the destination's device */
-    LOOP,  /**< A copy call per piece */
-    BATCH, /**< The runtime's own call for many copies */
-    NUM_METHODS
-} method_t;
+typedef enum gpu_method {
+    GPU_PUSH,  /**< Kernel on the source's device */
+    GPU_PULL,  /**< Kernel on the destination's device */
+    GPU_LOOP,  /**< A copy call per piece */
+    GPU_BATCH, /**< The runtime's own call for many copies */
+    GPU_NUM_METHODS
+} gpu_method_t;
 
 /** Pieces of one transfer, as offsets into the pools. */
-typedef struct piece {
+typedef struct gpu_piece {
     size_t dst;
     size_t src;
     size_t length;
-} piece_t;
+} gpu_piece_t;
 
-typedef struct bench {
+typedef struct gpu_bench {
     gpu_runtime_t gpu;
     gpu_device_t devices[2]; /* source, destination */
     size_t pool_size;
@@ -44,19 +44,19 @@ typedef struct bench {
     const char *lengths; /* of a model's prompts, "8192,131072" */
     char *host_src;
     char *host_dst;
-    piece_t *sets[NUM_SETS];
-    muct_xgmi_entry_t *memory[NUM_SETS];
-    void *dsts[MAX_PIECES];
-    void *srcs[MAX_PIECES];
-    size_t sizes[MAX_PIECES];
+    gpu_piece_t *sets[GPU_NUM_SETS];
+    muct_xgmi_entry_t *memory[GPU_NUM_SETS];
+    void *dsts[GPU_MAX_PIECES];
+    void *srcs[GPU_MAX_PIECES];
+    size_t sizes[GPU_MAX_PIECES];
     FILE *json;
     unsigned num_rows;
     unsigned num_bad;
-} bench_t;
+} gpu_bench_t;
 
 
-extern bench_t bench;
-extern const char *const gpu_bench_names[NUM_METHODS];
+extern gpu_bench_t gpu_bench;
+extern const char *const gpu_bench_names[GPU_NUM_METHODS];
 
 
 /** Median; sorts the values. */
@@ -83,19 +83,19 @@ void gpu_bench_fill_list(muct_xgmi_list_t *list, int set, bool is_reverse);
 
 
 /** Whether the runtime offers a method. */
-bool gpu_bench_can(method_t method);
+bool gpu_bench_can(gpu_method_t method);
 
 
 /** Move a set and wait; returns the host's time in calls, microseconds. */
-double gpu_bench_run(method_t method, int set);
+double gpu_bench_run(gpu_method_t method, int set);
 
 
 /** Poison, run once and look at every byte of the pool; returns what the row says. */
-const char *gpu_bench_check(method_t method, int set);
+const char *gpu_bench_check(gpu_method_t method, int set);
 
 
 /** Check, then time, then print; says so when the method is not available. */
-void gpu_bench_measure(const char *what, method_t method, size_t size);
+void gpu_bench_measure(const char *what, gpu_method_t method, size_t size);
 
 
 /** Give the source's pool its bytes again, after a part that has overwritten it. */

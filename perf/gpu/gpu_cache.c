@@ -74,9 +74,9 @@ static void look_at(cache_worker_t *worker, unsigned layer, size_t piece, size_t
     size_t size = cache->shape.piece_bytes;
     size_t i;
 
-    gpu_check(bench.gpu.copy(worker->buffer,
-                             cache->layers[GPU_CACHE_DST][layer] + (piece * size),
-                             count * size, GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.copy(worker->buffer,
+                                 cache->layers[GPU_CACHE_DST][layer] + (piece * size),
+                                 count * size, GPU_COPY_DEFAULT),
               "hipMemcpy");
     for (i = 0; (i < count) && (worker->wrong[0] == '\0'); ++i) {
         if (!is_piece_good(cache, layer, piece + i, worker->buffer + (i * size))) {
@@ -99,8 +99,8 @@ static void make(const cache_worker_t *worker, unsigned layer, size_t piece,
     size_t size = cache->shape.piece_bytes;
 
     perf_pattern_make(worker->buffer, count * size, piece_seed(cache, layer, piece));
-    gpu_check(bench.gpu.copy(cache->layers[GPU_CACHE_SRC][layer] + (piece * size),
-                             worker->buffer, count * size, GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.copy(cache->layers[GPU_CACHE_SRC][layer] + (piece * size),
+                                 worker->buffer, count * size, GPU_COPY_DEFAULT),
               "hipMemcpy");
 }
 
@@ -112,8 +112,9 @@ static void *worker_main(void *arg)
     size_t piece, count;
     unsigned layer;
 
-    gpu_check(bench.gpu.set_device(worker->is_check ? GPU_CACHE_DST : GPU_CACHE_SRC),
-              "hipSetDevice");
+    gpu_check(
+        gpu_bench.gpu.set_device(worker->is_check ? GPU_CACHE_DST : GPU_CACHE_SRC),
+        "hipSetDevice");
     for (layer = worker->number; layer < worker->cache->shape.num_layers;
          layer += CACHE_WORKERS) {
         for (piece = 0; piece < num_pieces; piece += count) {
@@ -139,7 +140,7 @@ static bool visit(gpu_cache_t *cache, bool is_check)
     for (i = 0; i < CACHE_WORKERS; ++i) {
         workers[i] =
             (cache_worker_t){.cache = cache, .number = i, .is_check = is_check};
-        workers[i].buffer = gpu_alloc_host(&bench.gpu, CACHE_BUFFER);
+        workers[i].buffer = gpu_alloc_host(&gpu_bench.gpu, CACHE_BUFFER);
     }
     for (i = 0; i < CACHE_WORKERS; ++i) {
         gpu_check(pthread_create(&threads[i], NULL, worker_main, &workers[i]),
@@ -147,7 +148,7 @@ static bool visit(gpu_cache_t *cache, bool is_check)
     }
     for (i = 0; i < CACHE_WORKERS; ++i) {
         pthread_join(threads[i], NULL);
-        gpu_free_host(&bench.gpu, workers[i].buffer);
+        gpu_free_host(&gpu_bench.gpu, workers[i].buffer);
         if ((wrong == NULL) && (workers[i].wrong[0] != '\0')) {
             wrong = workers[i].wrong;
         }
@@ -166,12 +167,12 @@ void gpu_cache_init(gpu_cache_t *cache, const perf_pool_shape_t *shape)
     cache->shape = *shape;
     cache->origins = calloc(shape->num_blocks, sizeof(*cache->origins));
     for (i = 0; i < GPU_CACHE_NUM; ++i) {
-        gpu_check(bench.gpu.set_device((int)i), "hipSetDevice");
+        gpu_check(gpu_bench.gpu.set_device((int)i), "hipSetDevice");
         cache->layers[i] = calloc(shape->num_layers, sizeof(*cache->layers[i]));
         for (layer = 0; layer < shape->num_layers; ++layer) {
-            gpu_check(
-                bench.gpu.alloc((void **)&cache->layers[i][layer], layer_size(cache)),
-                "hipMalloc of a layer");
+            gpu_check(gpu_bench.gpu.alloc((void **)&cache->layers[i][layer],
+                                          layer_size(cache)),
+                      "hipMalloc of a layer");
         }
     }
     visit(cache, false);
@@ -183,7 +184,8 @@ void gpu_cache_cleanup(gpu_cache_t *cache)
 
     for (i = 0; i < GPU_CACHE_NUM; ++i) {
         for (layer = 0; layer < cache->shape.num_layers; ++layer) {
-            gpu_check(bench.gpu.free(cache->layers[i][layer]), "hipFree of a layer");
+            gpu_check(gpu_bench.gpu.free(cache->layers[i][layer]),
+                      "hipFree of a layer");
         }
         free(cache->layers[i]);
     }
@@ -196,14 +198,14 @@ void gpu_cache_poison(gpu_cache_t *cache)
     char byte;
 
     memset(cache->origins, 0xff, cache->shape.num_blocks * sizeof(*cache->origins));
-    gpu_check(bench.gpu.set_device(GPU_CACHE_DST), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(GPU_CACHE_DST), "hipSetDevice");
     for (layer = 0; layer < cache->shape.num_layers; ++layer) {
-        gpu_check(bench.gpu.fill(cache->layers[GPU_CACHE_DST][layer], CACHE_POISON,
-                                 layer_size(cache)),
+        gpu_check(gpu_bench.gpu.fill(cache->layers[GPU_CACHE_DST][layer], CACHE_POISON,
+                                     layer_size(cache)),
                   "hipMemset");
     }
     gpu_check(
-        bench.gpu.copy(&byte, cache->layers[GPU_CACHE_DST][0], 1, GPU_COPY_DEFAULT),
+        gpu_bench.gpu.copy(&byte, cache->layers[GPU_CACHE_DST][0], 1, GPU_COPY_DEFAULT),
         "hipMemcpy"); /* waits for the fills */
 }
 

@@ -72,7 +72,7 @@ static void make_slots(size_t size)
     size_t i, j;
 
     fanout.size = size;
-    fanout.count = (bench.count < num) ? bench.count : num;
+    fanout.count = (gpu_bench.count < num) ? gpu_bench.count : num;
     for (i = 0; i < num; ++i) {
         all[i] = (uint32_t)i;
     }
@@ -109,7 +109,7 @@ static void send_list(const sender_t *sender, unsigned turn)
     muct_xgmi_list_t list;
 
     fill_list(sender, &list, turn);
-    gpu_launch(&bench.gpu, device, &device->lanes[0], &list, sender->blocks);
+    gpu_launch(&gpu_bench.gpu, device, &device->lanes[0], &list, sender->blocks);
 }
 
 /* List after list, one ahead: what the product does. */
@@ -119,7 +119,7 @@ static void *sender_main(void *arg)
     gpu_lane_t *lane = &fanout.devices[sender->number].lanes[0];
     unsigned turn;
 
-    gpu_check(bench.gpu.set_device((int)sender->number), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device((int)sender->number), "hipSetDevice");
     pthread_barrier_wait(sender->start);
     sender->begin_us = gpu_now_us();
     for (turn = 0; turn < sender->depth; ++turn) {
@@ -179,18 +179,18 @@ static void poison(unsigned number)
     char *pool = fanout.devices[number].pool;
     char byte;
 
-    gpu_check(bench.gpu.set_device((int)number), "hipSetDevice");
-    gpu_check(bench.gpu.fill(pool + fanout.half, FANOUT_POISON, fanout.half),
+    gpu_check(gpu_bench.gpu.set_device((int)number), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.fill(pool + fanout.half, FANOUT_POISON, fanout.half),
               "hipMemset");
     /* waits for the fill */
-    gpu_check(bench.gpu.copy(&byte, pool + fanout.half, 1, GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.copy(&byte, pool + fanout.half, 1, GPU_COPY_DEFAULT),
               "hipMemcpy");
 }
 
 /* What device @a number's source holds, in host memory of its size. */
 static const char *source_bytes(unsigned number, size_t offset)
 {
-    return bench.host_src + offset + ((size_t)number * FANOUT_SHIFT);
+    return gpu_bench.host_src + offset + ((size_t)number * FANOUT_SHIFT);
 }
 
 /* Check and poison again what one sender has written, in the host's copy. */
@@ -213,13 +213,13 @@ static bool check_share(unsigned sender, unsigned receiver, char *written)
 
 static bool check_receiver(unsigned receiver)
 {
-    char *written = bench.host_dst;
+    char *written = gpu_bench.host_dst;
     bool is_good = true;
     unsigned i;
 
-    gpu_check(bench.gpu.set_device((int)receiver), "hipSetDevice");
-    gpu_check(bench.gpu.copy(written, fanout.devices[receiver].pool + fanout.half,
-                             fanout.half, GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.set_device((int)receiver), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.copy(written, fanout.devices[receiver].pool + fanout.half,
+                                 fanout.half, GPU_COPY_DEFAULT),
               "hipMemcpy");
     for (i = 0; i < fanout.num_devices; ++i) {
         if ((i != receiver) && ((i == 0) || (receiver == 0))) {
@@ -244,14 +244,14 @@ static const char *check_all(unsigned blocks)
     for (i = 0; i < fanout.num_devices; ++i) {
         is_good = check_receiver(i) && is_good;
     }
-    bench.num_bad += !is_good;
+    gpu_bench.num_bad += !is_good;
     return is_good ? "ok" : "BAD";
 }
 
 static void measure_scheme(scheme_t scheme, unsigned blocks, const char *checked)
 {
-    unsigned runs = (bench.repeats + 2) / 3;
-    double total[MAX_REPEATS];
+    unsigned runs = (gpu_bench.repeats + 2) / 3;
+    double total[GPU_MAX_REPEATS];
     char what[64];
     unsigned i;
 
@@ -272,7 +272,7 @@ static void measure_beside(unsigned blocks)
     gpu_lane_t *background = &device->background;
     gpu_lane_t *lane = &device->lanes[0];
     sender_t *sender = &fanout.senders[0];
-    muct_xgmi_entry_t *memory = bench.memory[0];
+    muct_xgmi_entry_t *memory = gpu_bench.memory[0];
     muct_xgmi_list_t local;
     double start, us, sent;
     char what[64], text[64], json[64];
@@ -280,13 +280,13 @@ static void measure_beside(unsigned blocks)
     int i;
 
     sender->blocks = blocks;
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
     muct_xgmi_list_init(&local, memory, 1);
     muct_xgmi_list_add(&local, (uintptr_t)device->pool + fanout.half,
                        (uintptr_t)device->pool, fanout.half);
     start = gpu_now_us();
     for (i = 0; i < ROUNDS; ++i) {
-        gpu_launch(&bench.gpu, device, background, &local, MUCT_XGMI_MAX_BLOCKS);
+        gpu_launch(&gpu_bench.gpu, device, background, &local, MUCT_XGMI_MAX_BLOCKS);
     }
     while (!muct_xgmi_flag_reached(*background->flag, background->sequence)) {
         if (blocks > 0) {
@@ -326,18 +326,18 @@ static void prepare_device(unsigned number, unsigned num_devices)
     sender_t *sender = &fanout.senders[number];
     unsigned i;
 
-    gpu_device_init(&bench.gpu, device, (int)number, -1, bench.pool_size);
+    gpu_device_init(&gpu_bench.gpu, device, (int)number, -1, gpu_bench.pool_size);
     for (i = 0; i < num_devices; ++i) {
         if (i != number) {
-            gpu_enable_peer(&bench.gpu, (int)i);
+            gpu_enable_peer(&gpu_bench.gpu, (int)i);
         }
     }
-    gpu_check(bench.gpu.copy(device->pool, source_bytes(number, 0), fanout.half,
-                             GPU_COPY_DEFAULT),
+    gpu_check(gpu_bench.gpu.copy(device->pool, source_bytes(number, 0), fanout.half,
+                                 GPU_COPY_DEFAULT),
               "hipMemcpy");
     for (i = 0; i < FANOUT_LISTS; ++i) {
-        sender->memory[i] = gpu_alloc_host(&bench.gpu, bench.count * num_devices *
-                                                           sizeof(muct_xgmi_entry_t));
+        sender->memory[i] = gpu_alloc_host(
+            &gpu_bench.gpu, gpu_bench.count * num_devices * sizeof(muct_xgmi_entry_t));
     }
 }
 
@@ -345,9 +345,9 @@ static void cleanup_device(unsigned number)
 {
     unsigned i;
 
-    gpu_device_cleanup(&bench.gpu, &fanout.devices[number]);
+    gpu_device_cleanup(&gpu_bench.gpu, &fanout.devices[number]);
     for (i = 0; i < FANOUT_LISTS; ++i) {
-        gpu_free_host(&bench.gpu, fanout.senders[number].memory[i]);
+        gpu_free_host(&gpu_bench.gpu, fanout.senders[number].memory[i]);
     }
 }
 
@@ -379,16 +379,16 @@ static void measure_others(unsigned num_others)
 
 void gpu_fanout(void)
 {
-    unsigned all = (unsigned)bench.gpu.num_devices, i;
+    unsigned all = (unsigned)gpu_bench.gpu.num_devices, i;
 
     all = (all > FANOUT_MAX_DEVICES) ? FANOUT_MAX_DEVICES : all;
     if (all < 3) {
         printf("three devices are needed, there are %u\n", all);
         return;
     }
-    fanout.half = (bench.pool_size / 2) - (FANOUT_MAX_DEVICES * FANOUT_SHIFT);
+    fanout.half = (gpu_bench.pool_size / 2) - (FANOUT_MAX_DEVICES * FANOUT_SHIFT);
     fanout.half -= fanout.half % MUCT_XGMI_TILE_SIZE;
-    fanout.slots = calloc(bench.count, sizeof(*fanout.slots));
+    fanout.slots = calloc(gpu_bench.count, sizeof(*fanout.slots));
     for (i = 0; i < all; ++i) {
         prepare_device(i, all);
     }

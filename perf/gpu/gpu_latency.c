@@ -30,25 +30,27 @@ static void latency_spin(int (*query)(void *), void *object, const char *what)
 static void latency_copy(const latency_way_t *way, gpu_lane_t *lane, void *event,
                          size_t size)
 {
-    gpu_check(bench.gpu.copy_async(bench.devices[1].pool, bench.devices[0].pool, size,
-                                   GPU_COPY_DEFAULT, lane->stream),
+    gpu_check(gpu_bench.gpu.copy_async(gpu_bench.devices[1].pool,
+                                       gpu_bench.devices[0].pool, size,
+                                       GPU_COPY_DEFAULT, lane->stream),
               "hipMemcpyAsync");
     switch (way->kind) {
     case BY_EVENT:
-        gpu_check(bench.gpu.event_record(event, lane->stream), "hipEventRecord");
-        latency_spin(bench.gpu.event_query, event, "hipEventQuery");
+        gpu_check(gpu_bench.gpu.event_record(event, lane->stream), "hipEventRecord");
+        latency_spin(gpu_bench.gpu.event_query, event, "hipEventQuery");
         break;
     case BY_QUERY:
-        latency_spin(bench.gpu.stream_query, lane->stream, "hipStreamQuery");
+        latency_spin(gpu_bench.gpu.stream_query, lane->stream, "hipStreamQuery");
         break;
     case BY_VALUE:
-        gpu_check(bench.gpu.write_value(lane->stream, (void *)(uintptr_t)lane->flag,
-                                        ++lane->sequence, 0),
+        gpu_check(gpu_bench.gpu.write_value(lane->stream, (void *)(uintptr_t)lane->flag,
+                                            ++lane->sequence, 0),
                   "hipStreamWriteValue32");
         gpu_wait(lane);
         break;
     default:
-        gpu_check(bench.gpu.stream_synchronize(lane->stream), "hipStreamSynchronize");
+        gpu_check(gpu_bench.gpu.stream_synchronize(lane->stream),
+                  "hipStreamSynchronize");
     }
 }
 
@@ -56,16 +58,16 @@ static void latency_kernel(gpu_lane_t *lane, size_t size)
 {
     muct_xgmi_list_t list;
 
-    muct_xgmi_list_init(&list, bench.memory[0], 1);
-    muct_xgmi_list_add(&list, (uintptr_t)bench.devices[1].pool,
-                       (uintptr_t)bench.devices[0].pool, size);
-    gpu_launch(&bench.gpu, &bench.devices[0], lane, &list, bench.blocks);
+    muct_xgmi_list_init(&list, gpu_bench.memory[0], 1);
+    muct_xgmi_list_add(&list, (uintptr_t)gpu_bench.devices[1].pool,
+                       (uintptr_t)gpu_bench.devices[0].pool, size);
+    gpu_launch(&gpu_bench.gpu, &gpu_bench.devices[0], lane, &list, gpu_bench.blocks);
     gpu_wait(lane);
 }
 
 static double latency_of(const latency_way_t *way, void *event, size_t size)
 {
-    gpu_lane_t *lane = &bench.devices[0].lanes[0];
+    gpu_lane_t *lane = &gpu_bench.devices[0].lanes[0];
     double total[LATENCY_COUNT];
     double start = 0;
     unsigned i;
@@ -99,18 +101,18 @@ void gpu_latency(void)
     void *event;
     size_t i;
 
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
-    gpu_check(bench.gpu.event_create(&event, GPU_EVENT_NO_TIMING),
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.event_create(&event, GPU_EVENT_NO_TIMING),
               "hipEventCreateWithFlags");
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         for (way = ways; way < ways + sizeof(ways) / sizeof(ways[0]); ++way) {
-            if (((way->kind == BY_VALUE) && (bench.gpu.write_value == NULL)) ||
-                ((way->kind == BY_KERNEL) && !gpu_bench_can(PUSH))) {
+            if (((way->kind == BY_VALUE) && (gpu_bench.gpu.write_value == NULL)) ||
+                ((way->kind == BY_KERNEL) && !gpu_bench_can(GPU_PUSH))) {
                 continue;
             }
-            gpu_bench_row(way->name, sizes[i], 1, bench.blocks,
+            gpu_bench_row(way->name, sizes[i], 1, gpu_bench.blocks,
                           latency_of(way, event, sizes[i]), 0, "timed only");
         }
     }
-    gpu_check(bench.gpu.event_destroy(event), "hipEventDestroy");
+    gpu_check(gpu_bench.gpu.event_destroy(event), "hipEventDestroy");
 }

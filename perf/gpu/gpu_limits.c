@@ -30,12 +30,12 @@ static void part_scattered(void)
 
     part("scattered pieces, one after the other, list written each time");
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        if ((sizes[i] * bench.count) > bench.pool_size) {
+        if ((sizes[i] * gpu_bench.count) > gpu_bench.pool_size) {
             continue;
         }
         gpu_bench_make_sets(sizes[i], sizes[i], 0, 0);
-        for (method = 0; method < NUM_METHODS; ++method) {
-            gpu_bench_measure(gpu_bench_names[method], (method_t)method, sizes[i]);
+        for (method = 0; method < GPU_NUM_METHODS; ++method) {
+            gpu_bench_measure(gpu_bench_names[method], (gpu_method_t)method, sizes[i]);
         }
     }
 }
@@ -44,18 +44,18 @@ static void part_blocks(void)
 {
     static const unsigned blocks[] = {1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128};
     static const size_t sizes[] = {16384, 65536};
-    unsigned usual = bench.blocks;
+    unsigned usual = gpu_bench.blocks;
     size_t i, s;
 
     part("thread blocks of the kernel");
     for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
         gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
         for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); ++i) {
-            bench.blocks = blocks[i];
-            gpu_bench_measure("kernel push", PUSH, sizes[s]);
+            gpu_bench.blocks = blocks[i];
+            gpu_bench_measure("kernel push", GPU_PUSH, sizes[s]);
         }
     }
-    bench.blocks = usual;
+    gpu_bench.blocks = usual;
 }
 
 static void part_unaligned(void)
@@ -73,40 +73,40 @@ static void part_unaligned(void)
     for (size = 4096; size <= 65536; size *= 16) {
         for (i = 0; i < sizeof(shifts) / sizeof(shifts[0]); ++i) {
             gpu_bench_make_sets(size, size + 64, shifts[i].dst, shifts[i].src);
-            gpu_bench_measure(shifts[i].name, PUSH, size);
+            gpu_bench_measure(shifts[i].name, GPU_PUSH, size);
         }
     }
 }
 
 static void part_mixed(void)
 {
-    size_t bytes = MIXED_LENGTH + ((bench.count - 1) * 4096);
-    size_t offset = bench.pool_size - MIXED_LENGTH;
-    double total[MAX_REPEATS];
-    size_t usual = bench.pool_size;
+    size_t bytes = MIXED_LENGTH + ((gpu_bench.count - 1) * 4096);
+    size_t offset = gpu_bench.pool_size - MIXED_LENGTH;
+    double total[GPU_MAX_REPEATS];
+    size_t usual = gpu_bench.pool_size;
     const char *checked;
     double start;
     unsigned i;
 
-    if (!gpu_bench_can(PUSH) || (bench.pool_size < 2 * MIXED_LENGTH)) {
+    if (!gpu_bench_can(GPU_PUSH) || (gpu_bench.pool_size < 2 * MIXED_LENGTH)) {
         return;
     }
     part("one piece of 64 MiB among pieces of 4 KiB");
-    bench.pool_size = offset;
+    gpu_bench.pool_size = offset;
     gpu_bench_make_sets(4096, 4096, 0, 0);
-    bench.pool_size = usual;
-    for (i = 0; i < NUM_SETS; ++i) {
-        bench.sets[i][i % bench.count] =
-            (piece_t){.dst = offset, .src = offset, .length = MIXED_LENGTH};
+    gpu_bench.pool_size = usual;
+    for (i = 0; i < GPU_NUM_SETS; ++i) {
+        gpu_bench.sets[i][i % gpu_bench.count] =
+            (gpu_piece_t){.dst = offset, .src = offset, .length = MIXED_LENGTH};
     }
-    checked = gpu_bench_check(PUSH, 0);
-    for (i = 0; i < bench.repeats; ++i) {
+    checked = gpu_bench_check(GPU_PUSH, 0);
+    for (i = 0; i < gpu_bench.repeats; ++i) {
         start = gpu_now_us();
-        gpu_bench_run(PUSH, (int)(i % NUM_SETS));
+        gpu_bench_run(GPU_PUSH, (int)(i % GPU_NUM_SETS));
         total[i] = gpu_now_us() - start;
     }
-    gpu_bench_row("kernel push, mixed", bytes, 1, bench.blocks,
-                  gpu_bench_median(total, bench.repeats), 0, checked);
+    gpu_bench_row("kernel push, mixed", bytes, 1, gpu_bench.blocks,
+                  gpu_bench_median(total, gpu_bench.repeats), 0, checked);
 }
 
 /* Several lists under way, on both lanes in turn. */
@@ -114,40 +114,41 @@ static void part_pipelined(void)
 {
     enum { DEPTH = 16 };
     static const size_t sizes[] = {4096, 16384, 65536};
-    gpu_device_t *device = &bench.devices[0];
-    double total[MAX_REPEATS];
+    gpu_device_t *device = &gpu_bench.devices[0];
+    double total[GPU_MAX_REPEATS];
     muct_xgmi_list_t list;
     double start;
     unsigned i, set;
     size_t s;
 
-    if (!gpu_bench_can(PUSH)) {
+    if (!gpu_bench_can(GPU_PUSH)) {
         return;
     }
     part("16 lists in flight on two streams, time of one");
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
     for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
-        if ((sizes[s] * bench.count) > bench.pool_size) {
+        if ((sizes[s] * gpu_bench.count) > gpu_bench.pool_size) {
             continue;
         }
         gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
-        for (i = 0; i < bench.repeats; ++i) {
+        for (i = 0; i < gpu_bench.repeats; ++i) {
             start = gpu_now_us();
             for (set = 0; set < DEPTH; ++set) {
-                if (set >= NUM_SETS) {
+                if (set >= GPU_NUM_SETS) {
                     /* the list's memory is free again when its launch is over */
                     gpu_wait(&device->lanes[set % 2]);
                 }
-                gpu_bench_fill_list(&list, (int)(set % NUM_SETS), false);
-                gpu_launch(&bench.gpu, device, &device->lanes[set % 2], &list,
-                           bench.blocks);
+                gpu_bench_fill_list(&list, (int)(set % GPU_NUM_SETS), false);
+                gpu_launch(&gpu_bench.gpu, device, &device->lanes[set % 2], &list,
+                           gpu_bench.blocks);
             }
             gpu_wait(&device->lanes[0]);
             gpu_wait(&device->lanes[1]);
             total[i] = (gpu_now_us() - start) / DEPTH;
         }
-        gpu_bench_row("kernel push, pipelined", sizes[s], bench.count, bench.blocks,
-                      gpu_bench_median(total, bench.repeats), 0, "timed only");
+        gpu_bench_row("kernel push, pipelined", sizes[s], gpu_bench.count,
+                      gpu_bench.blocks, gpu_bench_median(total, gpu_bench.repeats), 0,
+                      "timed only");
     }
 }
 
@@ -155,43 +156,44 @@ static void part_pipelined(void)
 static void part_split(void)
 {
     static const size_t sizes[] = {4096, 16384};
-    gpu_device_t *device = &bench.devices[0];
-    double total[MAX_REPEATS];
+    gpu_device_t *device = &gpu_bench.devices[0];
+    double total[GPU_MAX_REPEATS];
     muct_xgmi_list_t list;
-    const piece_t *piece;
+    const gpu_piece_t *piece;
     size_t s, parts, i, j;
     char what[64];
     double start;
     unsigned r;
 
-    if (!gpu_bench_can(PUSH)) {
+    if (!gpu_bench_can(GPU_PUSH)) {
         return;
     }
     part("one list in several launches, on two streams in turn");
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
     for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
         gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
-        for (parts = 1; (parts <= NUM_SETS) && (parts <= bench.count); parts *= 2) {
-            for (r = 0; r < bench.repeats; ++r) {
+        for (parts = 1; (parts <= GPU_NUM_SETS) && (parts <= gpu_bench.count);
+             parts *= 2) {
+            for (r = 0; r < gpu_bench.repeats; ++r) {
                 start = gpu_now_us();
-                piece = bench.sets[r % NUM_SETS];
+                piece = gpu_bench.sets[r % GPU_NUM_SETS];
                 for (i = 0; i < parts; ++i) {
-                    muct_xgmi_list_init(&list, bench.memory[i], MAX_PIECES);
-                    for (j = 0; j < bench.count / parts; ++j, ++piece) {
+                    muct_xgmi_list_init(&list, gpu_bench.memory[i], GPU_MAX_PIECES);
+                    for (j = 0; j < gpu_bench.count / parts; ++j, ++piece) {
                         muct_xgmi_list_add(
-                            &list, (uintptr_t)bench.devices[1].pool + piece->dst,
+                            &list, (uintptr_t)gpu_bench.devices[1].pool + piece->dst,
                             (uintptr_t)device->pool + piece->src, piece->length);
                     }
-                    gpu_launch(&bench.gpu, device, &device->lanes[i % 2], &list,
-                               bench.blocks);
+                    gpu_launch(&gpu_bench.gpu, device, &device->lanes[i % 2], &list,
+                               gpu_bench.blocks);
                 }
                 gpu_wait(&device->lanes[0]);
                 gpu_wait(&device->lanes[1]);
                 total[r] = gpu_now_us() - start;
             }
             snprintf(what, sizeof(what), "kernel push, %zu launches", parts);
-            gpu_bench_row(what, sizes[s], bench.count, bench.blocks,
-                          gpu_bench_median(total, bench.repeats), 0, "timed only");
+            gpu_bench_row(what, sizes[s], gpu_bench.count, gpu_bench.blocks,
+                          gpu_bench_median(total, gpu_bench.repeats), 0, "timed only");
         }
     }
 }
@@ -199,37 +201,38 @@ static void part_split(void)
 static void part_both_ways(void)
 {
     static const size_t sizes[] = {4096, 16384, 65536, 262144};
-    double total[MAX_REPEATS];
+    double total[GPU_MAX_REPEATS];
     muct_xgmi_list_t there, back;
     double start;
     unsigned i;
     size_t s;
 
-    if (!gpu_bench_can(PUSH)) {
+    if (!gpu_bench_can(GPU_PUSH)) {
         return;
     }
     part("both directions at once, sum");
     for (s = 0; s < sizeof(sizes) / sizeof(sizes[0]); ++s) {
-        if ((sizes[s] * bench.count) > bench.pool_size) {
+        if ((sizes[s] * gpu_bench.count) > gpu_bench.pool_size) {
             continue;
         }
         gpu_bench_make_sets(sizes[s], sizes[s], 0, 0);
-        for (i = 0; i < bench.repeats; ++i) {
+        for (i = 0; i < gpu_bench.repeats; ++i) {
             start = gpu_now_us();
             gpu_bench_fill_list(&there, 0, false);
-            gpu_check(bench.gpu.set_device(0), "hipSetDevice");
-            gpu_launch(&bench.gpu, &bench.devices[0], &bench.devices[0].lanes[0],
-                       &there, bench.blocks);
+            gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
+            gpu_launch(&gpu_bench.gpu, &gpu_bench.devices[0],
+                       &gpu_bench.devices[0].lanes[0], &there, gpu_bench.blocks);
             gpu_bench_fill_list(&back, 1, true);
-            gpu_check(bench.gpu.set_device(1), "hipSetDevice");
-            gpu_launch(&bench.gpu, &bench.devices[1], &bench.devices[1].lanes[0], &back,
-                       bench.blocks);
-            gpu_wait(&bench.devices[0].lanes[0]);
-            gpu_wait(&bench.devices[1].lanes[0]);
+            gpu_check(gpu_bench.gpu.set_device(1), "hipSetDevice");
+            gpu_launch(&gpu_bench.gpu, &gpu_bench.devices[1],
+                       &gpu_bench.devices[1].lanes[0], &back, gpu_bench.blocks);
+            gpu_wait(&gpu_bench.devices[0].lanes[0]);
+            gpu_wait(&gpu_bench.devices[1].lanes[0]);
             total[i] = gpu_now_us() - start;
         }
-        gpu_bench_row("kernel push, both ways", sizes[s], 2 * bench.count, bench.blocks,
-                      gpu_bench_median(total, bench.repeats), 0, "timed only");
+        gpu_bench_row("kernel push, both ways", sizes[s], 2 * gpu_bench.count,
+                      gpu_bench.blocks, gpu_bench_median(total, gpu_bench.repeats), 0,
+                      "timed only");
     }
     /* the way back has overwritten the source */
     gpu_bench_restore_source();
@@ -237,7 +240,7 @@ static void part_both_ways(void)
 
 static void part_models(void)
 {
-    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+    if (gpu_bench_can(GPU_PUSH) && gpu_bench_can(GPU_PULL)) {
         part("models: the lists of mori_kv_perf, median of the requests");
         gpu_models();
     }
@@ -245,7 +248,7 @@ static void part_models(void)
 
 static void part_fanout(void)
 {
-    if (gpu_bench_can(PUSH) && gpu_bench_can(PULL)) {
+    if (gpu_bench_can(GPU_PUSH) && gpu_bench_can(GPU_PULL)) {
         part("one GPU and all others, list after list, sum of all links");
         gpu_fanout();
     }
@@ -253,19 +256,20 @@ static void part_fanout(void)
 
 static void part_contiguous(void)
 {
-    size_t usual = bench.count;
-    size_t size = (bench.pool_size / 2 < 1024 * MIB) ? bench.pool_size / 2 : 1024 * MIB;
-    unsigned blocks = bench.blocks;
+    size_t usual = gpu_bench.count;
+    size_t size =
+        (gpu_bench.pool_size / 2 < 1024 * MIB) ? gpu_bench.pool_size / 2 : 1024 * MIB;
+    unsigned blocks = gpu_bench.blocks;
 
     part("one run");
-    bench.count = 1;
+    gpu_bench.count = 1;
     gpu_bench_make_sets(size, size, 0, 0);
-    gpu_bench_measure("copy call", LOOP, size);
-    gpu_bench_measure("kernel push", PUSH, size);
-    bench.blocks = 64;
-    gpu_bench_measure("kernel push", PUSH, size);
-    bench.blocks = blocks;
-    bench.count = usual;
+    gpu_bench_measure("copy call", GPU_LOOP, size);
+    gpu_bench_measure("kernel push", GPU_PUSH, size);
+    gpu_bench.blocks = 64;
+    gpu_bench_measure("kernel push", GPU_PUSH, size);
+    gpu_bench.blocks = blocks;
+    gpu_bench.count = usual;
 }
 
 static void part_latency(void)
@@ -278,23 +282,23 @@ static void part_latency(void)
 static double background_us(bool with_copy, unsigned blocks)
 {
     enum { ROUNDS = 8 };
-    gpu_device_t *device = &bench.devices[0];
+    gpu_device_t *device = &gpu_bench.devices[0];
     gpu_lane_t *lane = &device->background;
-    size_t half = bench.pool_size / 2;
+    size_t half = gpu_bench.pool_size / 2;
     muct_xgmi_list_t local, remote;
     double start = gpu_now_us();
     int i;
 
-    muct_xgmi_list_init(&local, bench.memory[1], 1);
+    muct_xgmi_list_init(&local, gpu_bench.memory[1], 1);
     muct_xgmi_list_add(&local, (uintptr_t)device->pool + half, (uintptr_t)device->pool,
                        half);
     for (i = 0; i < ROUNDS; ++i) {
-        gpu_launch(&bench.gpu, device, lane, &local, MUCT_XGMI_MAX_BLOCKS);
+        gpu_launch(&gpu_bench.gpu, device, lane, &local, MUCT_XGMI_MAX_BLOCKS);
     }
     gpu_bench_fill_list(&remote, 0, false);
     while (!muct_xgmi_flag_reached(*lane->flag, lane->sequence)) {
         if (with_copy) {
-            gpu_launch(&bench.gpu, device, &device->lanes[0], &remote, blocks);
+            gpu_launch(&gpu_bench.gpu, device, &device->lanes[0], &remote, blocks);
             gpu_wait(&device->lanes[0]);
         }
     }
@@ -309,18 +313,18 @@ static void part_background(void)
     double total[9];
     unsigned i, j;
 
-    if (!gpu_bench_can(PUSH)) {
+    if (!gpu_bench_can(GPU_PUSH)) {
         return;
     }
     part("memory-bound work on the source's device beside pushes: its own rate");
-    gpu_check(bench.gpu.set_device(0), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(0), "hipSetDevice");
     gpu_bench_make_sets(16384, 16384, 0, 0);
     for (i = 0; i <= sizeof(blocks) / sizeof(blocks[0]); ++i) {
         for (j = 0; j < 9; ++j) {
             total[j] = background_us(i > 0, (i > 0) ? blocks[i - 1] : 0);
         }
         gpu_bench_row((i > 0) ? "local copy beside pushes" : "local copy alone",
-                      bench.pool_size / 2, 1, (i > 0) ? blocks[i - 1] : 0,
+                      gpu_bench.pool_size / 2, 1, (i > 0) ? blocks[i - 1] : 0,
                       gpu_bench_median(total, 9), 0, "timed only");
     }
     gpu_bench_restore_source();
@@ -344,24 +348,24 @@ static void prepare(const char *path)
     uint64_t *words;
     size_t i;
 
-    gpu_runtime_load(&bench.gpu, path);
-    if (bench.gpu.num_devices < 2) {
+    gpu_runtime_load(&gpu_bench.gpu, path);
+    if (gpu_bench.gpu.num_devices < 2) {
         printf("gpu_limits: two devices are needed, there is %d\n",
-               bench.gpu.num_devices);
+               gpu_bench.gpu.num_devices);
         exit(77);
     }
-    gpu_device_init(&bench.gpu, &bench.devices[0], 0, 1, bench.pool_size);
-    gpu_device_init(&bench.gpu, &bench.devices[1], 1, 0, bench.pool_size);
-    bench.host_src = gpu_alloc_host(&bench.gpu, bench.pool_size);
-    bench.host_dst = gpu_alloc_host(&bench.gpu, bench.pool_size);
-    for (i = 0; i < NUM_SETS; ++i) {
-        bench.sets[i] = calloc(bench.count, sizeof(piece_t));
-        bench.memory[i] =
-            gpu_alloc_host(&bench.gpu, MAX_PIECES * sizeof(muct_xgmi_entry_t));
+    gpu_device_init(&gpu_bench.gpu, &gpu_bench.devices[0], 0, 1, gpu_bench.pool_size);
+    gpu_device_init(&gpu_bench.gpu, &gpu_bench.devices[1], 1, 0, gpu_bench.pool_size);
+    gpu_bench.host_src = gpu_alloc_host(&gpu_bench.gpu, gpu_bench.pool_size);
+    gpu_bench.host_dst = gpu_alloc_host(&gpu_bench.gpu, gpu_bench.pool_size);
+    for (i = 0; i < GPU_NUM_SETS; ++i) {
+        gpu_bench.sets[i] = calloc(gpu_bench.count, sizeof(gpu_piece_t));
+        gpu_bench.memory[i] =
+            gpu_alloc_host(&gpu_bench.gpu, GPU_MAX_PIECES * sizeof(muct_xgmi_entry_t));
     }
 
-    words = (uint64_t *)(void *)bench.host_src;
-    for (i = 0; i < bench.pool_size / sizeof(*words); ++i) {
+    words = (uint64_t *)(void *)gpu_bench.host_src;
+    for (i = 0; i < gpu_bench.pool_size / sizeof(*words); ++i) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -374,14 +378,14 @@ static void release(void)
 {
     size_t i;
 
-    for (i = 0; i < NUM_SETS; ++i) {
-        gpu_free_host(&bench.gpu, bench.memory[i]);
-        free(bench.sets[i]);
+    for (i = 0; i < GPU_NUM_SETS; ++i) {
+        gpu_free_host(&gpu_bench.gpu, gpu_bench.memory[i]);
+        free(gpu_bench.sets[i]);
     }
-    gpu_free_host(&bench.gpu, bench.host_dst);
-    gpu_free_host(&bench.gpu, bench.host_src);
-    gpu_device_cleanup(&bench.gpu, &bench.devices[1]);
-    gpu_device_cleanup(&bench.gpu, &bench.devices[0]);
+    gpu_free_host(&gpu_bench.gpu, gpu_bench.host_dst);
+    gpu_free_host(&gpu_bench.gpu, gpu_bench.host_src);
+    gpu_device_cleanup(&gpu_bench.gpu, &gpu_bench.devices[1]);
+    gpu_device_cleanup(&gpu_bench.gpu, &gpu_bench.devices[0]);
 }
 
 static size_t read_number(const char *text, const char *option, size_t low, size_t high)
@@ -436,26 +440,27 @@ static void parse(int argc, char **argv, const char **hip, const char **only,
             *hip = optarg;
             break;
         case 'c':
-            bench.count = read_number(optarg, "count", 1, MAX_PIECES);
+            gpu_bench.count = read_number(optarg, "count", 1, GPU_MAX_PIECES);
             break;
         case 'p':
-            bench.pool_size = MIB * read_number(optarg, "pool", 1, 65536);
+            gpu_bench.pool_size = MIB * read_number(optarg, "pool", 1, 65536);
             break;
         case 'r':
-            bench.repeats = (unsigned)read_number(optarg, "repeats", 1, MAX_REPEATS);
+            gpu_bench.repeats =
+                (unsigned)read_number(optarg, "repeats", 1, GPU_MAX_REPEATS);
             break;
         case 'b':
-            bench.blocks =
+            gpu_bench.blocks =
                 (unsigned)read_number(optarg, "blocks", 1, MUCT_XGMI_MAX_BLOCKS);
             break;
         case 'o':
             *only = optarg;
             break;
         case 'k':
-            bench.cache_size = MIB * read_number(optarg, "cache", 1, 65536);
+            gpu_bench.cache_size = MIB * read_number(optarg, "cache", 1, 65536);
             break;
         case 'l':
-            bench.lengths = optarg;
+            gpu_bench.lengths = optarg;
             break;
         case 'j':
             *json = optarg;
@@ -474,25 +479,26 @@ int main(int argc, char **argv)
     const char *json = NULL;
     size_t i;
 
-    bench.count = 4096;
-    bench.pool_size = 2048 * MIB;
-    bench.repeats = 30;
-    bench.cache_size = 16384 * MIB;
-    bench.lengths = "8192,131072";
-    bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
+    gpu_bench.count = 4096;
+    gpu_bench.pool_size = 2048 * MIB;
+    gpu_bench.repeats = 30;
+    gpu_bench.cache_size = 16384 * MIB;
+    gpu_bench.lengths = "8192,131072";
+    gpu_bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
     parse(argc, argv, &hip, &only, &json);
     if (json != NULL) {
-        bench.json = fopen(json, "w");
-        if (bench.json == NULL) {
+        gpu_bench.json = fopen(json, "w");
+        if (gpu_bench.json == NULL) {
             perror(json);
             return EXIT_FAILURE;
         }
-        fputc('[', bench.json);
+        fputc('[', gpu_bench.json);
     }
 
     prepare(hip);
     printf("gpu_limits: %s, runtime version %d, %zu pieces, pools of %zu MiB\n",
-           bench.gpu.name, bench.gpu.version, bench.count, bench.pool_size / MIB);
+           gpu_bench.gpu.name, gpu_bench.gpu.version, gpu_bench.count,
+           gpu_bench.pool_size / MIB);
     for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
         if ((only == NULL) ? !parts[i].is_extra
                            : (strstr(only, parts[i].name) != NULL)) {
@@ -500,11 +506,11 @@ int main(int argc, char **argv)
         }
     }
 
-    if (bench.json != NULL) {
-        fputs("\n]\n", bench.json);
-        fclose(bench.json);
+    if (gpu_bench.json != NULL) {
+        fputs("\n]\n", gpu_bench.json);
+        fclose(gpu_bench.json);
     }
     release();
-    printf("\n%u rows, %u with wrong bytes\n", bench.num_rows, bench.num_bad);
-    return (bench.num_bad == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    printf("\n%u rows, %u with wrong bytes\n", gpu_bench.num_rows, gpu_bench.num_bad);
+    return (gpu_bench.num_bad == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

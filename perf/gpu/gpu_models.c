@@ -41,7 +41,7 @@ typedef struct models {
     const char *name;
     unsigned long length;
     char command[256];
-    perf_moves_t *moves;
+    perf_block_moves_t *moves;
     gpu_cache_t cache;
     muct_xgmi_entry_t *memory[MODELS_LISTS];
     const model_way_t *way;
@@ -102,7 +102,7 @@ static void mover_launch(model_mover_t *mover)
     if (muct_xgmi_list_is_empty(&mover->list)) {
         return;
     }
-    gpu_launch(&bench.gpu, mover->device, lane, &mover->list, bench.blocks);
+    gpu_launch(&gpu_bench.gpu, mover->device, lane, &mover->list, gpu_bench.blocks);
     mover->sequences[mover->num_launches % MODELS_LISTS] = lane->sequence;
     ++mover->num_launches;
     mover_open(mover);
@@ -140,7 +140,7 @@ static double move(models_t *models, const model_plan_t *plan, model_mover_t *mo
     unsigned layer, part;
 
     *mover = (model_mover_t){.models = models,
-                             .device = &bench.devices[models->way->is_pull]};
+                             .device = &gpu_bench.devices[models->way->is_pull]};
     mover_open(mover);
     for (layer = 0; layer < shape->num_layers; ++layer) {
         for (part = 0; part < shape->num_parts; ++part) {
@@ -198,14 +198,14 @@ static const char *check(models_t *models)
     uint32_t i;
 
     gpu_cache_poison(&models->cache);
-    gpu_check(bench.gpu.set_device(models->way->is_pull), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(models->way->is_pull), "hipSetDevice");
     for (i = 0; i < models->moves->num_moves; ++i) {
         move(models, &models->plans[i], &mover, &host_us);
         gpu_cache_expect(&models->cache, moves[i].src, moves[i].dst,
                          moves[i].num_blocks);
     }
     is_good = gpu_cache_is_good(&models->cache);
-    bench.num_bad += !is_good;
+    gpu_bench.num_bad += !is_good;
     return is_good ? "ok" : "BAD";
 }
 
@@ -216,7 +216,7 @@ static void measure(models_t *models, unsigned rounds, model_figures_t *figures)
     unsigned round;
     uint32_t i;
 
-    gpu_check(bench.gpu.set_device(models->way->is_pull), "hipSetDevice");
+    gpu_check(gpu_bench.gpu.set_device(models->way->is_pull), "hipSetDevice");
     for (round = 0; round < rounds; ++round) {
         for (i = 0; i < models->moves->num_moves; ++i) {
             us = move(models, &models->plans[i], &mover, &host_us);
@@ -266,7 +266,7 @@ static void print_row(const models_t *models, model_figures_t *figures, unsigned
         "\"descs_after\": %zu, \"launches\": %u, \"as\": \"mori_kv_perf %s\"",
         models->name, models->length, models->way->name, gbps, num, rounds, before,
         after, figures->num_launches, models->command);
-    gpu_bench_row_more(what, size, before / num, bench.blocks,
+    gpu_bench_row_more(what, size, before / num, gpu_bench.blocks,
                        gpu_bench_median(figures->us, figures->count),
                        gpu_bench_median(figures->host_us, figures->count), checked,
                        text, json);
@@ -274,7 +274,7 @@ static void print_row(const models_t *models, model_figures_t *figures, unsigned
 
 static void run_way(models_t *models, const model_way_t *way)
 {
-    unsigned rounds = (bench.repeats + 9) / 10;
+    unsigned rounds = (gpu_bench.repeats + 9) / 10;
     size_t num = (size_t)rounds * models->moves->num_moves;
     model_figures_t figures = {0};
     const char *checked;
@@ -295,12 +295,12 @@ static void run_way(models_t *models, const model_way_t *way)
 /* ---- models ---- */
 
 /* The requests of this command line of mori_kv_perf. */
-static perf_moves_t *make_moves(const char *command)
+static perf_block_moves_t *make_moves(const char *command)
 {
     char program[] = "mori_kv_perf";
     char *argv[MODELS_OPTIONS] = {program};
     char *text = strdup(command);
-    perf_moves_t *moves = NULL;
+    perf_block_moves_t *moves = NULL;
     perf_options_t options;
     char *word, *rest = text;
     int argc = 1;
@@ -309,7 +309,7 @@ static perf_moves_t *make_moves(const char *command)
         argv[argc++] = word;
     }
     if ((perf_options_parse(argc, argv, &options) != 1) ||
-        (perf_moves_create(&options, &moves) != 0)) {
+        (perf_block_moves_create(&options, &moves) != 0)) {
         exit(EXIT_FAILURE);
     }
     free(text);
@@ -324,21 +324,21 @@ static void run_model(const char *name, unsigned long length)
     snprintf(models.command, sizeof(models.command),
              "--model %s --tp 8 --requests 10 --warmup_requests 2 --total_buffer_size "
              "%zu --exact_length --input_length %lu --output_length 16",
-             name, bench.cache_size, length);
+             name, gpu_bench.cache_size, length);
     models.moves = make_moves(models.command);
     gpu_cache_init(&models.cache, &models.moves->shape);
     for (i = 0; i < MODELS_LISTS; ++i) {
-        models.memory[i] =
-            gpu_alloc_host(&bench.gpu, MODELS_LIST_SIZE * sizeof(muct_xgmi_entry_t));
+        models.memory[i] = gpu_alloc_host(&gpu_bench.gpu,
+                                          MODELS_LIST_SIZE * sizeof(muct_xgmi_entry_t));
     }
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
         run_way(&models, &ways[i]);
     }
     for (i = 0; i < MODELS_LISTS; ++i) {
-        gpu_free_host(&bench.gpu, models.memory[i]);
+        gpu_free_host(&gpu_bench.gpu, models.memory[i]);
     }
     gpu_cache_cleanup(&models.cache);
-    perf_moves_destroy(models.moves);
+    perf_block_moves_destroy(models.moves);
 }
 
 void gpu_models(void)
@@ -351,14 +351,14 @@ void gpu_models(void)
 
     perf_message_prefix("gpu_limits");
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        for (text = bench.lengths; text != NULL;
+        for (text = gpu_bench.lengths; text != NULL;
              text = (*end == ',') ? end + 1 : NULL) {
             length = strtoul(text, &end, 10);
             if ((end == text) || ((*end != ',') && (*end != '\0'))) {
                 fprintf(stderr,
                         "gpu_limits: --lengths %s: expected numbers of tokens with "
                         "commas between them\n",
-                        bench.lengths);
+                        gpu_bench.lengths);
                 exit(EXIT_FAILURE);
             }
             run_model(names[i], length);

@@ -58,7 +58,7 @@ typedef struct perf_engine_ops {
     void (*close)(perf_engine_t *engine);
 
     /** All jobs are over everywhere: others may close from here on. */
-    void (*farewell)(perf_engine_t *engine);
+    void (*end_of_test)(perf_engine_t *engine);
 
     /**
      * Other side of a job: begin before it runs, end after it has stopped. With

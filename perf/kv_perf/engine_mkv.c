@@ -49,7 +49,7 @@ struct perf_mkv_job {
 struct perf_engine {
     const perf_engine_params_t *params;
     const perf_options_t *options;
-    perf_kv_t kv;
+    perf_session_t kv;
     perf_mkv_job_t *jobs;
     int is_failed;
 };
@@ -78,11 +78,11 @@ static int perf_mkv_plan(perf_engine_t *engine, perf_job_t *job, mkv_plan_t **pl
     uint64_t start_ns = perf_clock_ns();
 
     if (mkv_plan_create(engine->kv.maps[job->peer], &units, 1, 0, plan_p) != MKV_OK) {
-        return perf_kv_error("mkv_plan_create");
+        return perf_session_error("mkv_plan_create");
     }
     job->prep_ns += perf_clock_ns() - start_ns;
     if (mkv_plan_query(*plan_p, &attr) != MKV_OK) {
-        return perf_kv_error("mkv_plan_query");
+        return perf_session_error("mkv_plan_query");
     }
     job->num_merged = attr.num_elements;
     return 0;
@@ -118,7 +118,7 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
     params.user_data = xfer;
     xfer->owner = mkv;
     if (mkv_xfer_open(engine->kv.ctx, &params, &xfer->xfer) != MKV_OK) {
-        perf_kv_error("mkv_xfer_open");
+        perf_session_error("mkv_xfer_open");
         free(xfer);
         return NULL;
     }
@@ -127,7 +127,7 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
     ++mkv->num_open;
     if (mkv->is_served &&
         (mkv_xfer_expose(xfer->xfer, 0, &units, 1, NULL, 0) != MKV_OK)) {
-        perf_kv_error("mkv_xfer_expose");
+        perf_session_error("mkv_xfer_expose");
         return NULL;
     }
     return xfer;
@@ -160,10 +160,11 @@ static int perf_mkv_is_exposed(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
         return -1;
     }
     if (mkv_xfer_post(xfer->xfer, 0, xfer->plan, NULL, NULL) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_post");
+        return perf_session_error("mkv_xfer_post");
     }
-    return (mkv_xfer_seal(xfer->xfer, 0) == MKV_OK) ? 0
-                                                    : perf_kv_error("mkv_xfer_seal");
+    return (mkv_xfer_seal(xfer->xfer, 0) == MKV_OK)
+               ? 0
+               : perf_session_error("mkv_xfer_seal");
 }
 
 static int perf_mkv_close_xfer(perf_mkv_xfer_t *xfer)
@@ -175,10 +176,10 @@ static int perf_mkv_close_xfer(perf_mkv_xfer_t *xfer)
         mkv->job->num_ucp_calls += attr.num_ucp_calls;
     }
     if (mkv_xfer_close(xfer->xfer) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_close");
+        return perf_session_error("mkv_xfer_close");
     }
     if ((xfer->plan != NULL) && (mkv_plan_destroy(xfer->plan) != MKV_OK)) {
-        return perf_kv_error("mkv_plan_destroy");
+        return perf_session_error("mkv_plan_destroy");
     }
 
     xfer->plan = NULL;
@@ -246,7 +247,7 @@ static void perf_mkv_count(perf_engine_t *engine)
 
 static int perf_mkv_progress(perf_engine_t *engine)
 {
-    perf_kv_progress(&engine->kv);
+    perf_session_progress(&engine->kv);
     perf_mkv_count(engine);
     return (engine->kv.is_failed || engine->is_failed) ? -1 : 0;
 }
@@ -399,13 +400,13 @@ static int perf_mkv_post(perf_engine_t *engine, perf_job_t *job)
         return (perf_mkv_open_xfer(engine, mkv) != NULL) ? 0 : -1;
     }
     if (mkv_xfer_post(xfer->xfer, 0, mkv->plan, NULL, NULL) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_post");
+        return perf_session_error("mkv_xfer_post");
     }
     if (job->is_notified) {
         mkv->xfer = xfer->next; /* first: sealing may make it quiet */
         return (mkv_xfer_seal(xfer->xfer, 0) == MKV_OK)
                    ? 0
-                   : perf_kv_error("mkv_xfer_seal");
+                   : perf_session_error("mkv_xfer_seal");
     }
     return 0;
 }
@@ -415,13 +416,13 @@ static int perf_mkv_stop(perf_engine_t *engine, perf_job_t *job)
     perf_mkv_job_t *mkv = job->priv;
 
     if (perf_mkv_is_reused(job) && (mkv_xfer_seal(mkv->xfer->xfer, 0) != MKV_OK)) {
-        return perf_kv_error("mkv_xfer_seal");
+        return perf_session_error("mkv_xfer_seal");
     }
     if (perf_mkv_finish(engine, mkv) != 0) {
         return -1;
     }
     if ((mkv->plan != NULL) && (mkv_plan_destroy(mkv->plan) != MKV_OK)) {
-        return perf_kv_error("mkv_plan_destroy");
+        return perf_session_error("mkv_plan_destroy");
     }
     perf_mkv_job_destroy(engine, mkv);
     return 0;
@@ -442,21 +443,21 @@ static int perf_mkv_add_views(perf_engine_t *engine)
         region.unit_bytes = params->block_sizes[view];
         region.n_units = params->size / region.unit_bytes;
         if (mkv_region_add(engine->kv.ctx, &region, &id) != MKV_OK) {
-            return perf_kv_error("mkv_region_add");
+            return perf_session_error("mkv_region_add");
         }
     }
     return 0;
 }
 
-static void perf_mkv_farewell(perf_engine_t *engine)
+static void perf_mkv_end_of_test(perf_engine_t *engine)
 {
-    perf_kv_farewell(&engine->kv);
+    perf_session_end_of_test(&engine->kv);
 }
 
 static void perf_mkv_close(perf_engine_t *engine)
 {
     engine->kv.is_failed |= engine->is_failed;
-    perf_kv_close(&engine->kv);
+    perf_session_close(&engine->kv);
     while (engine->jobs != NULL) {
         perf_mkv_job_destroy(engine, engine->jobs);
     }
@@ -475,13 +476,13 @@ static int perf_mkv_open(const perf_engine_params_t *params, perf_engine_t **eng
 
     engine->params = params;
     engine->options = params->run->options;
-    if (perf_kv_open(engine->options, perf_mkv_event, engine, &engine->kv) != 0) {
+    if (perf_session_open(engine->options, perf_mkv_event, engine, &engine->kv) != 0) {
         free(engine);
         return -1;
     }
     if ((perf_mkv_add_views(engine) != 0) ||
-        (perf_kv_connect(&engine->kv, params->run->channels,
-                         params->run->num_channels) != 0)) {
+        (perf_session_connect(&engine->kv, params->run->channels,
+                              params->run->num_channels) != 0)) {
         engine->is_failed = 1;
         perf_mkv_close(engine);
         return -1;
@@ -493,7 +494,7 @@ static int perf_mkv_open(const perf_engine_params_t *params, perf_engine_t **eng
 
 static void perf_mkv_path(perf_engine_t *engine, unsigned peer, char *path, size_t size)
 {
-    perf_kv_path(&engine->kv, peer, path, size);
+    perf_session_path(&engine->kv, peer, path, size);
 }
 
 static uint64_t perf_mkv_cpu_ns(const perf_engine_t *engine)
@@ -504,7 +505,7 @@ static uint64_t perf_mkv_cpu_ns(const perf_engine_t *engine)
 const perf_engine_ops_t perf_engine_mkv = {
     .open = perf_mkv_open,
     .close = perf_mkv_close,
-    .farewell = perf_mkv_farewell,
+    .end_of_test = perf_mkv_end_of_test,
     .serve = perf_mkv_serve,
     .unserve = perf_mkv_unserve,
     .start = perf_mkv_start,

@@ -257,7 +257,7 @@ static void perf_ucp_close_ep(perf_engine_t *engine, ucp_ep_h ep, int is_forced)
     }
 }
 
-static void perf_ucp_farewell(perf_engine_t *engine)
+static void perf_ucp_end_of_test(perf_engine_t *engine)
 {
     engine->is_closing = 1;
 }
@@ -520,9 +520,9 @@ static int perf_ucp_progress(perf_engine_t *engine)
 
     if (ucp_worker_progress(engine->worker) != 0) {
         engine->cpu_ns += perf_clock_ns() - start_ns;
-        perf_patience(&engine->num_empty, 1);
+        perf_backoff(&engine->num_empty, 1);
     } else {
-        perf_patience(&engine->num_empty, 0);
+        perf_backoff(&engine->num_empty, 0);
     }
     return ((engine->status == UCS_OK) && (engine->notify.status == UCS_OK)) ? 0 : -1;
 }
@@ -572,7 +572,7 @@ static uint64_t perf_ucp_cpu_ns(const perf_engine_t *engine)
 const perf_engine_ops_t perf_engine_ucp = {
     .open = perf_ucp_open,
     .close = perf_ucp_close,
-    .farewell = perf_ucp_farewell,
+    .end_of_test = perf_ucp_end_of_test,
     .serve = perf_ucp_serve,
     .unserve = perf_ucp_unserve,
     .start = perf_ucp_start,

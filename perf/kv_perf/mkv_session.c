@@ -13,14 +13,14 @@
 enum { PERF_KV_EVENTS = 32, PERF_KV_MAX_BLOB = 1 << 20 };
 
 
-int perf_kv_error(const char *what)
+int perf_session_error(const char *what)
 {
     perf_error("%s: %s", what, mkv_last_error());
     return -1;
 }
 
-int perf_kv_open(const perf_options_t *options, perf_kv_handler_t handler, void *arg,
-                 perf_kv_t *kv)
+int perf_session_open(const perf_options_t *options, perf_session_handler_t handler,
+                      void *arg, perf_session_t *kv)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
 
@@ -32,12 +32,13 @@ int perf_kv_open(const perf_options_t *options, perf_kv_handler_t handler, void 
                   : (options->role == PERF_ROLE_CENTER) ? "prefill"
                                                         : "decode";
     params.page_tokens = (options->model != NULL) ? options->block_tokens : 0;
-    return (mkv_open(NULL, &params, &kv->ctx) == MKV_OK) ? 0
-                                                         : perf_kv_error("mkv_open");
+    return (mkv_open(NULL, &params, &kv->ctx) == MKV_OK)
+               ? 0
+               : perf_session_error("mkv_open");
 }
 
-int perf_kv_add_pool(perf_kv_t *kv, const perf_pool_t *pool, ucs_memory_type_t type,
-                     uint32_t component)
+int perf_session_add_pool(perf_session_t *kv, const perf_pool_t *pool,
+                          ucs_memory_type_t type, uint32_t component)
 {
     const perf_pool_shape_t *shape = perf_pool_shape(pool);
     mkv_region_t region = {.size = sizeof(region)};
@@ -58,14 +59,14 @@ int perf_kv_add_pool(perf_kv_t *kv, const perf_pool_t *pool, ucs_memory_type_t t
             region.part = (uint16_t)part;
             region.base = (char *)region.alloc_base + part * region.length;
             if (mkv_region_add(kv->ctx, &region, &id) != MKV_OK) {
-                return perf_kv_error("mkv_region_add");
+                return perf_session_error("mkv_region_add");
             }
         }
     }
     return 0;
 }
 
-static int perf_kv_add_peer(perf_kv_t *kv, perf_channel_t *channel)
+static int perf_session_add_peer(perf_session_t *kv, perf_channel_t *channel)
 {
     size_t length = 0;
     int result = -1;
@@ -79,21 +80,21 @@ static int perf_kv_add_peer(perf_kv_t *kv, perf_channel_t *channel)
     }
 
     if (mkv_blob(kv->ctx, MKV_BLOB_ADDR, blob, &length) != MKV_OK) {
-        perf_kv_error("mkv_blob");
+        perf_session_error("mkv_blob");
     } else if ((perf_channel_send(channel, PERF_CHANNEL_ADDRESS, blob, length) == 0) &&
                (perf_channel_recv(channel, PERF_CHANNEL_ADDRESS, blob, PERF_KV_MAX_BLOB,
                                   &length, NULL, NULL) == 0)) {
         result = (mkv_peer_add(kv->ctx, blob, length, NULL,
                                &kv->peers[kv->num_peers]) == MKV_OK)
                      ? 0
-                     : perf_kv_error("mkv_peer_add");
+                     : perf_session_error("mkv_peer_add");
     }
 
     free(blob);
     return result;
 }
 
-static void perf_kv_event(perf_kv_t *kv, const mkv_event_t *event)
+static void perf_session_event(perf_session_t *kv, const mkv_event_t *event)
 {
     switch (event->type) {
     case MKV_EV_PEER_READY:
@@ -118,7 +119,7 @@ static void perf_kv_event(perf_kv_t *kv, const mkv_event_t *event)
     }
 }
 
-void perf_kv_progress(perf_kv_t *kv)
+void perf_session_progress(perf_session_t *kv)
 {
     mkv_event_t events[PERF_KV_EVENTS];
     uint64_t start_ns = perf_clock_ns();
@@ -128,40 +129,41 @@ void perf_kv_progress(perf_kv_t *kv)
     do {
         num = 0; /* calls leave events, too: look also when nothing has moved */
         mkv_poll(kv->ctx, events, sizeof(events[0]), PERF_KV_EVENTS, &num);
-        perf_patience(&kv->num_empty, (num_happened != 0) || (num != 0));
+        perf_backoff(&kv->num_empty, (num_happened != 0) || (num != 0));
         if ((num_happened != 0) || (num != 0)) {
             kv->cpu_ns += perf_clock_ns() - start_ns;
         }
         for (i = 0; i < num; ++i) {
-            perf_kv_event(kv, &events[i]);
+            perf_session_event(kv, &events[i]);
         }
         num_happened = 0;
         start_ns = perf_clock_ns();
     } while (num == PERF_KV_EVENTS);
 }
 
-void perf_kv_idle(void *kv)
+void perf_session_idle(void *kv)
 {
-    perf_kv_progress(kv);
+    perf_session_progress(kv);
 }
 
-int perf_kv_connect(perf_kv_t *kv, perf_channel_t *channels, unsigned num_channels)
+int perf_session_connect(perf_session_t *kv, perf_channel_t *channels,
+                         unsigned num_channels)
 {
     uint64_t deadline_ns = perf_clock_ns() + kv->timeout_s * UINT64_C(1000000000);
     unsigned i;
 
     if (mkv_regions_commit(kv->ctx, NULL) != MKV_OK) {
-        return perf_kv_error("mkv_regions_commit");
+        return perf_session_error("mkv_regions_commit");
     }
     for (i = 0; i < num_channels; ++i) {
-        if (perf_kv_add_peer(kv, &channels[i]) != 0) {
+        if (perf_session_add_peer(kv, &channels[i]) != 0) {
             return -1;
         }
         ++kv->num_peers;
     }
 
     while ((kv->num_ready < num_channels) && !kv->is_failed) {
-        perf_kv_progress(kv);
+        perf_session_progress(kv);
         if (perf_clock_ns() > deadline_ns) {
             perf_error("%u of %u peers did not connect within %u s",
                        num_channels - kv->num_ready, num_channels, kv->timeout_s);
@@ -171,18 +173,18 @@ int perf_kv_connect(perf_kv_t *kv, perf_channel_t *channels, unsigned num_channe
 
     for (i = 0; (i < num_channels) && !kv->is_failed; ++i) {
         if (mkv_map_create(kv->peers[i], NULL, &kv->maps[i]) != MKV_OK) {
-            return perf_kv_error("mkv_map_create");
+            return perf_session_error("mkv_map_create");
         }
     }
     return kv->is_failed ? -1 : 0;
 }
 
-void perf_kv_farewell(perf_kv_t *kv)
+void perf_session_end_of_test(perf_session_t *kv)
 {
     kv->is_closing = 1;
 }
 
-void perf_kv_close(perf_kv_t *kv)
+void perf_session_close(perf_session_t *kv)
 {
     unsigned i;
 
@@ -199,7 +201,7 @@ void perf_kv_close(perf_kv_t *kv)
     }
 }
 
-void perf_kv_path(const perf_kv_t *kv, unsigned peer, char *path, size_t size)
+void perf_session_path(const perf_session_t *kv, unsigned peer, char *path, size_t size)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
 

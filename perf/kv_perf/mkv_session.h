@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_KV_H
-#define PERF_KV_H
+#ifndef PERF_MKV_SESSION_H
+#define PERF_MKV_SESSION_H
 
 /**
  * @file
@@ -17,9 +17,9 @@
 
 
 /** Sees every event about a transfer, and messages. */
-typedef void (*perf_kv_handler_t)(void *arg, const mkv_event_t *event);
+typedef void (*perf_session_handler_t)(void *arg, const mkv_event_t *event);
 
-typedef struct perf_kv {
+typedef struct perf_session {
     mkv_ctx_t *ctx;
     unsigned num_peers;
     mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< In the order of the channels */
@@ -30,9 +30,9 @@ typedef struct perf_kv {
     uint64_t cpu_ns;    /**< In progress calls that found work */
     unsigned num_empty; /**< Progress calls in a row that found nothing */
     uint32_t timeout_s;
-    perf_kv_handler_t handler;
+    perf_session_handler_t handler;
     void *arg;
-} perf_kv_t;
+} perf_session_t;
 
 
 /**
@@ -40,14 +40,14 @@ typedef struct perf_kv {
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_kv_open(const perf_options_t *options, perf_kv_handler_t handler, void *arg,
-                 perf_kv_t *kv);
+int perf_session_open(const perf_options_t *options, perf_session_handler_t handler,
+                      void *arg, perf_session_t *kv);
 
 /** All transfers are over: that others close from here on is no error. */
-void perf_kv_farewell(perf_kv_t *kv);
+void perf_session_end_of_test(perf_session_t *kv);
 
 /** Close everything; the other sides must do the same now. */
-void perf_kv_close(perf_kv_t *kv);
+void perf_session_close(perf_session_t *kv);
 
 /**
  * Make regions of a pool's layers and parts.
@@ -56,26 +56,28 @@ void perf_kv_close(perf_kv_t *kv);
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_kv_add_pool(perf_kv_t *kv, const perf_pool_t *pool, ucs_memory_type_t type,
-                     uint32_t component);
+int perf_session_add_pool(perf_session_t *kv, const perf_pool_t *pool,
+                          ucs_memory_type_t type, uint32_t component);
 
 /**
  * Register the regions, connect to the process behind each channel and map its regions.
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_kv_connect(perf_kv_t *kv, perf_channel_t *channels, unsigned num_channels);
+int perf_session_connect(perf_session_t *kv, perf_channel_t *channels,
+                         unsigned num_channels);
 
 /** Progress and hand out events. */
-void perf_kv_progress(perf_kv_t *kv);
+void perf_session_progress(perf_session_t *kv);
 
-/** perf_kv_progress() as a perf_idle_t. */
-void perf_kv_idle(void *kv);
+/** perf_session_progress() as a perf_idle_t. */
+void perf_session_idle(void *kv);
 
 /** Print an error of the library, with what was tried; returns -1. */
-int perf_kv_error(const char *what);
+int perf_session_error(const char *what);
 
 /** Text about what carries data to a peer: "mori_xgmi/xgmi0 (xgmi)". */
-void perf_kv_path(const perf_kv_t *kv, unsigned peer, char *path, size_t size);
+void perf_session_path(const perf_session_t *kv, unsigned peer, char *path,
+                       size_t size);
 
 #endif

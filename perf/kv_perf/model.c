@@ -32,7 +32,7 @@ typedef struct perf_model_run perf_model_run_t;
 typedef struct perf_slot {
     perf_model_run_t *model; /* NULL while free */
     uint64_t number;
-    perf_table_t *table;
+    perf_block_table_t *table;
     mkv_xfer_t *xfer;
     mkv_plan_t *plan;
     uint64_t start_ns;
@@ -48,9 +48,9 @@ struct perf_model_run {
     const perf_options_t *options;
     int is_prefill;
     int is_active;
-    perf_side_t side;
+    perf_engine_side_t side;
     perf_pool_t *pool;
-    perf_kv_t kv;
+    perf_session_t kv;
     perf_slot_t *slots;
     uint32_t *starts;         /* READ: of request n at n % pipeline_depth */
     perf_layer_gate_t *gates; /* of each slot and layer */
@@ -100,7 +100,7 @@ static int perf_slot_post_layers(perf_slot_t *slot)
         sel.layer_hi = (int32_t)layer + 1;
         if (mkv_xfer_post(slot->xfer, 0, slot->plan, &sel,
                           (model->options->layer_us != 0) ? &gate : NULL) != MKV_OK) {
-            return perf_kv_error("mkv_xfer_post");
+            return perf_session_error("mkv_xfer_post");
         }
     }
     return 0;
@@ -113,7 +113,7 @@ static int perf_slot_post(perf_slot_t *slot)
     }
     return (mkv_xfer_post(slot->xfer, 0, slot->plan, NULL, NULL) == MKV_OK)
                ? 0
-               : perf_kv_error("mkv_xfer_post");
+               : perf_session_error("mkv_xfer_post");
 }
 
 static int perf_slot_is_measured(const perf_slot_t *slot)
@@ -169,7 +169,7 @@ static int perf_slot_move(perf_slot_t *slot, const mkv_units_t *remote, uint32_t
         model->check_ns = 0;
     }
     if (mkv_plan_create(model->kv.maps[0], &units, 1, 0, &slot->plan) != MKV_OK) {
-        return perf_kv_error("mkv_plan_create");
+        return perf_session_error("mkv_plan_create");
     }
 
     slot->start_ns = perf_clock_ns();
@@ -178,7 +178,7 @@ static int perf_slot_move(perf_slot_t *slot, const mkv_units_t *remote, uint32_t
     }
     post_ns = perf_clock_ns();
     if (mkv_xfer_seal(slot->xfer, 0) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_seal");
+        return perf_session_error("mkv_xfer_seal");
     }
 
     perf_model_account(model, slot, slot->start_ns - prep_ns, post_ns - slot->start_ns);
@@ -191,13 +191,13 @@ static int perf_slot_expose(perf_slot_t *slot, uint32_t start)
 
     return (mkv_xfer_expose(slot->xfer, 0, &units, 1, &start, sizeof(start)) == MKV_OK)
                ? 0
-               : perf_kv_error("mkv_xfer_expose");
+               : perf_session_error("mkv_xfer_expose");
 }
 
 /* Prefill computes what it does not have. */
 static int perf_slot_compute(perf_slot_t *slot)
 {
-    const perf_table_t *table = slot->table;
+    const perf_block_table_t *table = slot->table;
     uint64_t start_ns = perf_clock_ns();
     int ret;
 
@@ -210,7 +210,7 @@ static int perf_slot_compute(perf_slot_t *slot)
 
 static int perf_slot_verify(perf_slot_t *slot)
 {
-    const perf_table_t *table = slot->table;
+    const perf_block_table_t *table = slot->table;
     uint64_t start_ns = perf_clock_ns();
     int ret;
 
@@ -227,7 +227,7 @@ static int perf_slot_verify(perf_slot_t *slot)
 /* Decode's side of an admission: what will arrive, and telling prefill about it. */
 static int perf_slot_start_decode(perf_slot_t *slot)
 {
-    const perf_table_t *table = slot->table;
+    const perf_block_table_t *table = slot->table;
     perf_model_run_t *model = slot->model;
     uint32_t start = table->num_shared;
 
@@ -243,7 +243,7 @@ static int perf_slot_start_decode(perf_slot_t *slot)
     return (mkv_send(model->kv.peers[0], slot->number, 0, &start, sizeof(start), NULL,
                      0) == MKV_OK)
                ? 0
-               : perf_kv_error("mkv_send");
+               : perf_session_error("mkv_send");
 }
 
 static int perf_slot_start(perf_slot_t *slot)
@@ -264,7 +264,7 @@ static int perf_slot_start(perf_slot_t *slot)
     params.num_legs = 1;
     params.user_data = slot;
     if (mkv_xfer_open(model->kv.ctx, &params, &slot->xfer) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_open");
+        return perf_session_error("mkv_xfer_open");
     }
     if (!model->is_prefill) {
         return perf_slot_start_decode(slot);
@@ -290,13 +290,13 @@ static int perf_slot_finish(perf_slot_t *slot)
         model->result.num_ucp_calls += attr.num_ucp_calls;
     }
     if (mkv_xfer_close(slot->xfer) != MKV_OK) {
-        return perf_kv_error("mkv_xfer_close");
+        return perf_session_error("mkv_xfer_close");
     }
     if ((slot->plan != NULL) && (mkv_plan_destroy(slot->plan) != MKV_OK)) {
-        return perf_kv_error("mkv_plan_destroy");
+        return perf_session_error("mkv_plan_destroy");
     }
 
-    perf_side_finish(&model->side, slot->table);
+    perf_engine_side_finish(&model->side, slot->table);
     slot->model = NULL;
     slot->plan = NULL;
     ++model->num_finished;
@@ -390,7 +390,7 @@ static int perf_model_admit(perf_model_run_t *model)
     }
 
     slot->number = model->side.num_admitted;
-    ret = perf_side_admit(&model->side, &slot->table);
+    ret = perf_engine_side_admit(&model->side, &slot->table);
     if (ret <= 0) {
         return ret;
     }
@@ -404,7 +404,7 @@ static int perf_model_loop(perf_model_run_t *model)
         if (perf_model_admit(model) != 0) {
             return -1;
         }
-        perf_kv_progress(&model->kv);
+        perf_session_progress(&model->kv);
         if (model->is_failed || model->kv.is_failed) {
             return -1;
         }
@@ -428,23 +428,23 @@ static int perf_model_result(perf_model_run_t *model)
     result->cpu_ns += model->kv.cpu_ns - model->warmup_cpu_ns;
     snprintf(result->device, sizeof(result->device), "%s",
              perf_memory_device(model->run->memory));
-    perf_kv_path(&model->kv, 0, result->path, sizeof(result->path));
-    return perf_run_report(model->run, result, perf_kv_idle, &model->kv);
+    perf_session_path(&model->kv, 0, result->path, sizeof(result->path));
+    return perf_run_report(model->run, result, perf_session_idle, &model->kv);
 }
 
 static int perf_model_move(perf_model_run_t *model)
 {
-    if ((perf_kv_add_pool(&model->kv, model->pool, perf_memory_type(model->run->memory),
-                          0) != 0) ||
-        (perf_kv_connect(&model->kv, model->run->channels, 1) != 0) ||
-        (perf_run_start(model->run, perf_kv_idle, &model->kv) != 0) ||
+    if ((perf_session_add_pool(&model->kv, model->pool,
+                               perf_memory_type(model->run->memory), 0) != 0) ||
+        (perf_session_connect(&model->kv, model->run->channels, 1) != 0) ||
+        (perf_run_start(model->run, perf_session_idle, &model->kv) != 0) ||
         (perf_model_loop(model) != 0) ||
-        (perf_run_barrier(model->run, perf_kv_idle, &model->kv) != 0)) {
+        (perf_run_barrier(model->run, perf_session_idle, &model->kv) != 0)) {
         model->kv.is_failed = 1;
         return -1;
     }
 
-    perf_kv_farewell(&model->kv);
+    perf_session_end_of_test(&model->kv);
     /* blocks that nothing was moved to are checked here, too */
     if (model->options->is_check && (perf_pool_check_all(model->pool) != 0)) {
         return -1;
@@ -458,7 +458,7 @@ static int perf_model_open(perf_model_run_t *model)
     const perf_pool_shape_t *shape = &model->side.shape;
     uint32_t i;
 
-    if (perf_side_open(options, model->is_prefill, &model->side) != 0) {
+    if (perf_engine_side_open(options, model->is_prefill, &model->side) != 0) {
         return -1;
     }
 
@@ -483,13 +483,13 @@ static void perf_model_close(perf_model_run_t *model)
 
     for (i = 0; (model->slots != NULL) && (i < model->options->pipeline_depth); ++i) {
         if (model->slots[i].model != NULL) { /* cut short by an error */
-            perf_tables_release(model->side.tables, model->slots[i].table);
+            perf_block_tables_release(model->side.tables, model->slots[i].table);
         }
     }
     if (model->pool != NULL) {
         perf_pool_destroy(model->pool);
     }
-    perf_side_close(&model->side);
+    perf_engine_side_close(&model->side);
     free(model->gates);
     free(model->starts);
     free(model->slots);
@@ -513,10 +513,10 @@ int perf_model_run(perf_run_t *run)
     perf_result_init(&model->result);
 
     ret = perf_model_open(model);
-    if ((ret == 0) && ((ret = perf_kv_open(run->options, perf_model_event, model,
-                                           &model->kv)) == 0)) {
+    if ((ret == 0) && ((ret = perf_session_open(run->options, perf_model_event, model,
+                                                &model->kv)) == 0)) {
         ret = perf_model_move(model);
-        perf_kv_close(&model->kv);
+        perf_session_close(&model->kv);
     }
     perf_model_close(model);
     free(model);

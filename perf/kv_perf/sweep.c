@@ -538,7 +538,7 @@ static int perf_sweep_go(perf_sweep_t *sweep)
         ret = perf_sweep_rows(sweep);
     }
     if (ret == 0) { /* nobody closes while others still move */
-        sweep->ops->farewell(sweep->engine);
+        sweep->ops->end_of_test(sweep->engine);
         ret = perf_sweep_barrier(sweep);
     }
     sweep->ops->close(sweep->engine);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_PATIENCE_H
-#define PERF_PATIENCE_H
+#ifndef PERF_BACKOFF_H
+#define PERF_BACKOFF_H
 
 /**
  * @file
@@ -14,14 +14,14 @@
 
 
 /** Empty looks before the first yield: some 100 microseconds. */
-enum { PERF_PATIENCE_LOOKS = 1000 };
+enum { PERF_BACKOFF_LOOKS = 1000 };
 
 /** Tell whether a look found something; @a empty counts those that did not. */
-static inline void perf_patience(unsigned *empty, int is_found)
+static inline void perf_backoff(unsigned *empty, int is_found)
 {
     if (is_found) {
         *empty = 0;
-    } else if (++*empty > PERF_PATIENCE_LOOKS) {
+    } else if (++*empty > PERF_BACKOFF_LOOKS) {
         sched_yield();
     }
 }

@@ -11,8 +11,8 @@
 enum { PERF_DECODE, PERF_PREFILL, PERF_NUM_SIDES };
 
 
-static int perf_move_init(perf_move_t *move, const perf_table_t *prefill,
-                          const perf_table_t *decode)
+static int perf_move_init(perf_move_t *move, const perf_block_table_t *prefill,
+                          const perf_block_table_t *decode)
 {
     uint32_t start = decode->num_shared;
     size_t size;
@@ -32,13 +32,13 @@ static int perf_move_init(perf_move_t *move, const perf_table_t *prefill,
 }
 
 /* One request admitted, moved and finished on both sides. */
-static int perf_moves_next(perf_moves_t *moves, perf_side_t *sides)
+static int perf_block_moves_next(perf_block_moves_t *moves, perf_engine_side_t *sides)
 {
-    perf_table_t *tables[PERF_NUM_SIDES] = {NULL};
+    perf_block_table_t *tables[PERF_NUM_SIDES] = {NULL};
     int i, ret = 1;
 
     for (i = 0; (i < PERF_NUM_SIDES) && (ret > 0); ++i) {
-        ret = perf_side_admit(&sides[i], &tables[i]);
+        ret = perf_engine_side_admit(&sides[i], &tables[i]);
         if (ret == 0) {
             perf_error("no room for request %u alone in %u blocks", moves->num_moves,
                        sides[i].shape.num_blocks);
@@ -53,31 +53,32 @@ static int perf_moves_next(perf_moves_t *moves, perf_side_t *sides)
 
     for (i = 0; i < PERF_NUM_SIDES; ++i) {
         if (tables[i] != NULL) {
-            perf_side_finish(&sides[i], tables[i]);
+            perf_engine_side_finish(&sides[i], tables[i]);
         }
     }
     return ret;
 }
 
-static int perf_moves_fill(perf_moves_t *moves, const perf_options_t *options,
-                           perf_side_t *sides)
+static int perf_block_moves_fill(perf_block_moves_t *moves,
+                                 const perf_options_t *options,
+                                 perf_engine_side_t *sides)
 {
     int i, ret = 0;
 
     for (i = 0; (i < PERF_NUM_SIDES) && (ret == 0); ++i) {
-        ret = perf_side_open(options, i == PERF_PREFILL, &sides[i]);
+        ret = perf_engine_side_open(options, i == PERF_PREFILL, &sides[i]);
     }
     while ((ret == 0) && (moves->num_moves < options->num_requests)) {
-        ret = perf_moves_next(moves, sides);
+        ret = perf_block_moves_next(moves, sides);
     }
     moves->shape = sides[PERF_PREFILL].shape;
     return ret;
 }
 
-int perf_moves_create(const perf_options_t *options, perf_moves_t **moves_p)
+int perf_block_moves_create(const perf_options_t *options, perf_block_moves_t **moves_p)
 {
-    perf_side_t sides[PERF_NUM_SIDES] = {{0}};
-    perf_moves_t *moves;
+    perf_engine_side_t sides[PERF_NUM_SIDES] = {{0}};
+    perf_block_moves_t *moves;
     int i, ret;
 
     if ((options->pipeline_depth != 1) || (options->trace != NULL)) {
@@ -96,12 +97,12 @@ int perf_moves_create(const perf_options_t *options, perf_moves_t **moves_p)
     }
 
     moves->num_warmup = options->warmup_requests;
-    ret = perf_moves_fill(moves, options, sides);
+    ret = perf_block_moves_fill(moves, options, sides);
     for (i = 0; i < PERF_NUM_SIDES; ++i) {
-        perf_side_close(&sides[i]);
+        perf_engine_side_close(&sides[i]);
     }
     if (ret != 0) {
-        perf_moves_destroy(moves);
+        perf_block_moves_destroy(moves);
         return -1;
     }
 
@@ -109,7 +110,7 @@ int perf_moves_create(const perf_options_t *options, perf_moves_t **moves_p)
     return 0;
 }
 
-void perf_moves_destroy(perf_moves_t *moves)
+void perf_block_moves_destroy(perf_block_moves_t *moves)
 {
     uint32_t i;
 

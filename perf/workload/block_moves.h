@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_MOVES_H
-#define PERF_MOVES_H
+#ifndef PERF_BLOCK_MOVES_H
+#define PERF_BLOCK_MOVES_H
 
 /**
  * @file
@@ -24,25 +24,26 @@ typedef struct perf_move {
     uint32_t *dst;
 } perf_move_t;
 
-typedef struct perf_moves {
+typedef struct perf_block_moves {
     perf_pool_shape_t shape; /**< Of both KV caches */
     uint32_t num_moves;
     uint32_t num_warmup; /**< First ones, which are not measured */
     perf_move_t *moves;
-} perf_moves_t;
+} perf_block_moves_t;
 
 
 /**
  * Work out all requests.
  *
  * @param [in]  options  With a model; not kept.
- * @param [out] moves_p  To be destroyed by perf_moves_destroy(). Set on success.
+ * @param [out] moves_p  To be destroyed by perf_block_moves_destroy(). Set on success.
  *
  * @return 0, or -1 after @ref perf_error (what the options ask for cannot be, no
  *         memory).
  */
-int perf_moves_create(const perf_options_t *options, perf_moves_t **moves_p);
+int perf_block_moves_create(const perf_options_t *options,
+                            perf_block_moves_t **moves_p);
 
-void perf_moves_destroy(perf_moves_t *moves);
+void perf_block_moves_destroy(perf_block_moves_t *moves);
 
 #endif

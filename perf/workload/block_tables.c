@@ -28,12 +28,12 @@ enum {
 /* A sequence that generates its answer, in the order of arrival. */
 typedef struct perf_sequence {
     struct perf_sequence *next;
-    perf_table_t *table;
+    perf_block_table_t *table;
     uint32_t *output;
     uint32_t num_output;
 } perf_sequence_t;
 
-struct perf_tables {
+struct perf_block_tables {
     const perf_geometry_t *geometry;
     perf_allocator_t *allocator;
     uint32_t num_blocks;
@@ -42,18 +42,19 @@ struct perf_tables {
 };
 
 
-static void perf_table_free(perf_table_t *table)
+static void perf_block_table_free(perf_block_table_t *table)
 {
     free(table->blocks);
     free(table->keys);
     free(table);
 }
 
-static perf_table_t *perf_table_create(const perf_geometry_t *geometry,
-                                       const perf_request_t *request, uint64_t number)
+static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geometry,
+                                                   const perf_request_t *request,
+                                                   uint64_t number)
 {
     uint32_t blocks_per_hash = PERF_HASH_TOKENS / geometry->block_tokens;
-    perf_table_t *table;
+    perf_block_table_t *table;
     uint32_t i;
 
     table = calloc(1, sizeof(*table));
@@ -65,7 +66,7 @@ static perf_table_t *perf_table_create(const perf_geometry_t *geometry,
     table->blocks = calloc(table->num_blocks, sizeof(*table->blocks));
     table->keys = calloc(table->num_blocks, sizeof(*table->keys));
     if ((table->blocks == NULL) || (table->keys == NULL)) {
-        perf_table_free(table);
+        perf_block_table_free(table);
         goto err;
     }
 
@@ -85,7 +86,7 @@ err:
     return NULL;
 }
 
-static void perf_sequence_finish(perf_tables_t *tables, perf_sequence_t **link)
+static void perf_sequence_finish(perf_block_tables_t *tables, perf_sequence_t **link)
 {
     perf_sequence_t *sequence = *link;
 
@@ -93,13 +94,13 @@ static void perf_sequence_finish(perf_tables_t *tables, perf_sequence_t **link)
     perf_allocator_put(tables->allocator, sequence->output, sequence->num_output);
     perf_allocator_put(tables->allocator, sequence->table->blocks,
                        sequence->table->num_blocks);
-    perf_table_free(sequence->table);
+    perf_block_table_free(sequence->table);
     free(sequence->output);
     free(sequence);
 }
 
 /* Blocks of the answer that this sequence has by now. */
-static uint32_t perf_sequence_due(const perf_tables_t *tables,
+static uint32_t perf_sequence_due(const perf_block_tables_t *tables,
                                   const perf_sequence_t *sequence)
 {
     uint64_t age_ms = tables->now_ms - sequence->table->timestamp_ms;
@@ -111,7 +112,7 @@ static uint32_t perf_sequence_due(const perf_tables_t *tables,
 }
 
 /* Everybody grows by one block in turn, until nobody is behind. */
-static void perf_tables_advance(perf_tables_t *tables, uint64_t now_ms)
+static void perf_block_tables_advance(perf_block_tables_t *tables, uint64_t now_ms)
 {
     static const uint64_t no_key = 0;
     perf_sequence_t **link;
@@ -140,7 +141,8 @@ static void perf_tables_advance(perf_tables_t *tables, uint64_t now_ms)
 }
 
 /* Take blocks; sequences end early if need be, as if time had passed. 0: no room. */
-static int perf_tables_place(perf_tables_t *tables, perf_table_t *table)
+static int perf_block_tables_place(perf_block_tables_t *tables,
+                                   perf_block_table_t *table)
 {
     while (perf_allocator_get(tables->allocator, table->keys, table->num_blocks,
                               table->blocks, &table->num_shared) != 0) {
@@ -152,12 +154,12 @@ static int perf_tables_place(perf_tables_t *tables, perf_table_t *table)
     return 1;
 }
 
-int perf_tables_admit(perf_tables_t *tables, const perf_request_t *request,
-                      uint64_t number, perf_table_t **table_p)
+int perf_block_tables_admit(perf_block_tables_t *tables, const perf_request_t *request,
+                            uint64_t number, perf_block_table_t **table_p)
 {
-    perf_table_t *table;
+    perf_block_table_t *table;
 
-    table = perf_table_create(tables->geometry, request, number);
+    table = perf_block_table_create(tables->geometry, request, number);
     if (table == NULL) {
         return -1;
     }
@@ -166,13 +168,13 @@ int perf_tables_admit(perf_tables_t *tables, const perf_request_t *request,
                    "the pool's %u, see --num_blocks and --total_buffer_size",
                    number, request->input_length, table->num_blocks,
                    tables->num_blocks);
-        perf_table_free(table);
+        perf_block_table_free(table);
         return -1;
     }
 
-    perf_tables_advance(tables, request->timestamp_ms);
-    if (!perf_tables_place(tables, table)) {
-        perf_table_free(table);
+    perf_block_tables_advance(tables, request->timestamp_ms);
+    if (!perf_block_tables_place(tables, table)) {
+        perf_block_table_free(table);
         return 0;
     }
 
@@ -180,13 +182,13 @@ int perf_tables_admit(perf_tables_t *tables, const perf_request_t *request,
     return 1;
 }
 
-void perf_tables_release(perf_tables_t *tables, perf_table_t *table)
+void perf_block_tables_release(perf_block_tables_t *tables, perf_block_table_t *table)
 {
     perf_allocator_put(tables->allocator, table->blocks, table->num_blocks);
-    perf_table_free(table);
+    perf_block_table_free(table);
 }
 
-void perf_tables_decode(perf_tables_t *tables, perf_table_t *table)
+void perf_block_tables_decode(perf_block_tables_t *tables, perf_block_table_t *table)
 {
     perf_sequence_t *sequence, **link;
 
@@ -197,7 +199,7 @@ void perf_tables_decode(perf_tables_t *tables, perf_table_t *table)
     }
     if ((sequence == NULL) || (sequence->output == NULL)) {
         free(sequence); /* no answer then; the prompt was what mattered */
-        perf_tables_release(tables, table);
+        perf_block_tables_release(tables, table);
         return;
     }
 
@@ -207,34 +209,36 @@ void perf_tables_decode(perf_tables_t *tables, perf_table_t *table)
 }
 
 /* One request that no other process knows of. 1: done, 0: does not fit, -1: error. */
-static int perf_tables_age_once(perf_tables_t *tables, perf_source_t *source,
-                                uint64_t number, uint64_t *used_p)
+static int perf_block_tables_age_once(perf_block_tables_t *tables,
+                                      perf_source_t *source, uint64_t number,
+                                      uint64_t *used_p)
 {
     const perf_request_t *request;
-    perf_table_t *table;
+    perf_block_table_t *table;
     uint32_t i;
 
     if ((perf_source_next(source, &request) < 0) ||
-        ((table = perf_table_create(tables->geometry, request, number)) == NULL)) {
+        ((table = perf_block_table_create(tables->geometry, request, number)) ==
+         NULL)) {
         return -1;
     }
 
     for (i = 0; i < table->num_blocks; ++i) {
         table->keys[i] |= PERF_KEY_PRIVATE;
     }
-    perf_tables_advance(tables, request->timestamp_ms);
-    if (!perf_tables_place(tables, table)) {
-        perf_table_free(table);
+    perf_block_tables_advance(tables, request->timestamp_ms);
+    if (!perf_block_tables_place(tables, table)) {
+        perf_block_table_free(table);
         return 0;
     }
 
     *used_p += table->num_blocks - table->num_shared + table->output_blocks;
-    perf_tables_decode(tables, table);
+    perf_block_tables_decode(tables, table);
     return 1;
 }
 
 /* Use the pool as others did before us, until each block had its turn. */
-static int perf_tables_age(perf_tables_t *tables, uint64_t seed)
+static int perf_block_tables_age(perf_block_tables_t *tables, uint64_t seed)
 {
     perf_generator_config_t config = {seed, PERF_PRIVATE_LENGTH, PERF_PRIVATE_LENGTH,
                                       0};
@@ -252,7 +256,7 @@ static int perf_tables_age(perf_tables_t *tables, uint64_t seed)
     }
 
     while ((ret > 0) && (used < 2 * (uint64_t)tables->num_blocks)) {
-        ret = perf_tables_age_once(tables, source, number++, &used);
+        ret = perf_block_tables_age_once(tables, source, number++, &used);
     }
 
     while (tables->sequences != NULL) {
@@ -263,10 +267,10 @@ static int perf_tables_age(perf_tables_t *tables, uint64_t seed)
     return (ret < 0) ? -1 : 0;
 }
 
-int perf_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
-                       uint64_t seed, perf_tables_t **tables_p)
+int perf_block_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
+                             uint64_t seed, perf_block_tables_t **tables_p)
 {
-    perf_tables_t *tables;
+    perf_block_tables_t *tables;
 
     tables = calloc(1, sizeof(*tables));
     if (tables == NULL) {
@@ -280,8 +284,8 @@ int perf_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
         free(tables);
         return -1;
     }
-    if (perf_tables_age(tables, seed) != 0) {
-        perf_tables_destroy(tables);
+    if (perf_block_tables_age(tables, seed) != 0) {
+        perf_block_tables_destroy(tables);
         return -1;
     }
 
@@ -289,7 +293,7 @@ int perf_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
     return 0;
 }
 
-void perf_tables_destroy(perf_tables_t *tables)
+void perf_block_tables_destroy(perf_block_tables_t *tables)
 {
     while (tables->sequences != NULL) {
         perf_sequence_finish(tables, &tables->sequences);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_TABLES_H
-#define PERF_TABLES_H
+#ifndef PERF_BLOCK_TABLES_H
+#define PERF_BLOCK_TABLES_H
 
 /**
  * @file
@@ -21,17 +21,17 @@
 #include <stdint.h>
 
 
-typedef struct perf_tables perf_tables_t;
+typedef struct perf_block_tables perf_block_tables_t;
 
 /** One request's blocks here. */
-typedef struct perf_table {
+typedef struct perf_block_table {
     uint32_t num_blocks; /**< Of the prompt */
     uint32_t num_shared; /**< First blocks that already hold their contents */
     uint32_t *blocks;
     uint64_t *keys;         /**< What each block is to hold; see perf_pool_fill() */
     uint32_t output_blocks; /**< The answer will take */
     uint64_t timestamp_ms;
-} perf_table_t;
+} perf_block_table_t;
 
 
 /**
@@ -44,11 +44,11 @@ typedef struct perf_table {
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
-                       uint64_t seed, perf_tables_t **tables_p);
+int perf_block_tables_create(const perf_geometry_t *geometry, uint32_t num_blocks,
+                             uint64_t seed, perf_block_tables_t **tables_p);
 
 /** Tables admitted and not finished become void. */
-void perf_tables_destroy(perf_tables_t *tables);
+void perf_block_tables_destroy(perf_block_tables_t *tables);
 
 /**
  * Give a request its blocks.
@@ -60,14 +60,14 @@ void perf_tables_destroy(perf_tables_t *tables);
  * @return 1: admitted; 0: wait until another table is finished; -1 after
  *         @ref perf_error: larger than the whole pool, or no memory.
  */
-int perf_tables_admit(perf_tables_t *tables, const perf_request_t *request,
-                      uint64_t number, perf_table_t **table_p);
+int perf_block_tables_admit(perf_block_tables_t *tables, const perf_request_t *request,
+                            uint64_t number, perf_block_table_t **table_p);
 
 /** Prefill: the prompt has been taken away; its blocks keep their contents while
  *  nobody needs them. */
-void perf_tables_release(perf_tables_t *tables, perf_table_t *table);
+void perf_block_tables_release(perf_block_tables_t *tables, perf_block_table_t *table);
 
 /** Decode: the prompt has arrived; the answer begins. */
-void perf_tables_decode(perf_tables_t *tables, perf_table_t *table);
+void perf_block_tables_decode(perf_block_tables_t *tables, perf_block_table_t *table);
 
 #endif

@@ -7,7 +7,8 @@
 #include <string.h>
 
 
-static int perf_side_open_source(const perf_options_t *options, perf_side_t *side)
+static int perf_engine_side_open_source(const perf_options_t *options,
+                                        perf_engine_side_t *side)
 {
     perf_generator_config_t config = {options->seed, options->input_length,
                                       options->output_length, options->is_exact_length};
@@ -16,7 +17,8 @@ static int perf_side_open_source(const perf_options_t *options, perf_side_t *sid
                                     : perf_generator_create(&config, &side->source);
 }
 
-int perf_side_open(const perf_options_t *options, int is_prefill, perf_side_t *side)
+int perf_engine_side_open(const perf_options_t *options, int is_prefill,
+                          perf_engine_side_t *side)
 {
     memset(side, 0, sizeof(*side));
     if (perf_geometry_init(options->model, options->tp, options->block_tokens,
@@ -33,24 +35,25 @@ int perf_side_open(const perf_options_t *options, int is_prefill, perf_side_t *s
         (options->num_blocks != 0)
             ? options->num_blocks
             : (uint32_t)(options->total_buffer_size / side->geometry.block_bytes);
-    if (perf_side_open_source(options, side) != 0) {
+    if (perf_engine_side_open_source(options, side) != 0) {
         return -1;
     }
-    return perf_tables_create(&side->geometry, side->shape.num_blocks,
-                              options->seed + 1 + (uint64_t)is_prefill, &side->tables);
+    return perf_block_tables_create(&side->geometry, side->shape.num_blocks,
+                                    options->seed + 1 + (uint64_t)is_prefill,
+                                    &side->tables);
 }
 
-void perf_side_close(perf_side_t *side)
+void perf_engine_side_close(perf_engine_side_t *side)
 {
     if (side->tables != NULL) {
-        perf_tables_destroy(side->tables);
+        perf_block_tables_destroy(side->tables);
     }
     if (side->source != NULL) {
         perf_source_destroy(side->source);
     }
 }
 
-int perf_side_admit(perf_side_t *side, perf_table_t **table_p)
+int perf_engine_side_admit(perf_engine_side_t *side, perf_block_table_t **table_p)
 {
     int ret;
 
@@ -67,7 +70,8 @@ int perf_side_admit(perf_side_t *side, perf_table_t **table_p)
         }
     }
 
-    ret = perf_tables_admit(side->tables, side->request, side->num_admitted, table_p);
+    ret = perf_block_tables_admit(side->tables, side->request, side->num_admitted,
+                                  table_p);
     if (ret > 0) {
         ++side->num_admitted;
         side->request = NULL;
@@ -75,11 +79,11 @@ int perf_side_admit(perf_side_t *side, perf_table_t **table_p)
     return ret;
 }
 
-void perf_side_finish(perf_side_t *side, perf_table_t *table)
+void perf_engine_side_finish(perf_engine_side_t *side, perf_block_table_t *table)
 {
     if (side->is_prefill) {
-        perf_tables_release(side->tables, table);
+        perf_block_tables_release(side->tables, table);
     } else {
-        perf_tables_decode(side->tables, table);
+        perf_block_tables_decode(side->tables, table);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_SIDE_H
-#define PERF_SIDE_H
+#ifndef PERF_ENGINE_SIDE_H
+#define PERF_ENGINE_SIDE_H
 
 /**
  * @file
@@ -20,16 +20,16 @@
 
 
 /** Read-only for users. Must not be moved while it is open. */
-typedef struct perf_side {
+typedef struct perf_engine_side {
     int is_prefill;
     perf_geometry_t geometry;
     perf_pool_shape_t shape; /**< Of the KV cache */
-    perf_tables_t *tables;
+    perf_block_tables_t *tables;
     perf_source_t *source;
     const perf_request_t *request; /**< Read, not admitted yet */
     uint64_t num_requests;         /**< Fewer than asked for once a trace has ended */
     uint64_t num_admitted;
-} perf_side_t;
+} perf_engine_side_t;
 
 
 /**
@@ -40,10 +40,11 @@ typedef struct perf_side {
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_side_open(const perf_options_t *options, int is_prefill, perf_side_t *side);
+int perf_engine_side_open(const perf_options_t *options, int is_prefill,
+                          perf_engine_side_t *side);
 
 /** Tables admitted and not finished become void. */
-void perf_side_close(perf_side_t *side);
+void perf_engine_side_close(perf_engine_side_t *side);
 
 /**
  * Give the next request its blocks; its number is num_admitted before the call.
@@ -53,9 +54,9 @@ void perf_side_close(perf_side_t *side);
  * @return 1: admitted; 0: there is none any more, or no room until another one is
  *         finished; -1 after @ref perf_error.
  */
-int perf_side_admit(perf_side_t *side, perf_table_t **table_p);
+int perf_engine_side_admit(perf_engine_side_t *side, perf_block_table_t **table_p);
 
 /** The prompt has been moved: prefill releases it, decode begins its answer. */
-void perf_side_finish(perf_side_t *side, perf_table_t *table);
+void perf_engine_side_finish(perf_engine_side_t *side, perf_block_table_t *table);
 
 #endif

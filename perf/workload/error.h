@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_MESSAGE_H
-#define PERF_MESSAGE_H
+#ifndef PERF_ERROR_H
+#define PERF_ERROR_H
 
 /**
  * @file

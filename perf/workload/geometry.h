@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef PERF_WORKLOAD_H
-#define PERF_WORKLOAD_H
+#ifndef PERF_GEOMETRY_H
+#define PERF_GEOMETRY_H
 
 /**
  * @file

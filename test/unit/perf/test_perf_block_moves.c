@@ -50,7 +50,7 @@ START_TEST(pieces_are_those_of_the_recorded_runs)
     uint64_t regions, before = 0, push = 0, pull = 0;
     perf_options_t options;
     const perf_move_t *move;
-    perf_moves_t *moves;
+    perf_block_moves_t *moves;
     char text[256];
 
     snprintf(text, sizeof(text),
@@ -58,7 +58,7 @@ START_TEST(pieces_are_those_of_the_recorded_runs)
              "--warmup_requests 2 --total_buffer_size 16g --exact_length",
              recorded[_i].model, recorded[_i].length);
     options = options_of(text);
-    ck_assert_int_eq(perf_moves_create(&options, &moves), 0);
+    ck_assert_int_eq(perf_block_moves_create(&options, &moves), 0);
     ck_assert_uint_eq(moves->num_moves, 10);
     ck_assert_uint_eq(moves->num_warmup, 2);
     regions = (uint64_t)moves->shape.num_layers * moves->shape.num_parts;
@@ -70,7 +70,7 @@ START_TEST(pieces_are_those_of_the_recorded_runs)
     ck_assert_uint_eq(before, recorded[_i].before);
     ck_assert_uint_eq(push, recorded[_i].after);
     ck_assert_uint_eq(pull, recorded[_i].after);
-    perf_moves_destroy(moves);
+    perf_block_moves_destroy(moves);
 }
 END_TEST
 
@@ -80,12 +80,12 @@ START_TEST(requests_at_once_and_traces_are_refused)
     char deep[] = "x --model Kimi-K2 --pipeline_depth 2";
     char trace[] = "x --model Kimi-K2 --trace a_file";
     perf_options_t options = options_of(deep);
-    perf_moves_t *moves;
+    perf_block_moves_t *moves;
 
-    ck_assert_int_eq(perf_moves_create(&options, &moves), -1);
+    ck_assert_int_eq(perf_block_moves_create(&options, &moves), -1);
     ck_assert_ptr_nonnull(strstr(perf_last_error(), "pipeline depth 2, no trace"));
     options = options_of(trace);
-    ck_assert_int_eq(perf_moves_create(&options, &moves), -1);
+    ck_assert_int_eq(perf_block_moves_create(&options, &moves), -1);
     ck_assert_ptr_nonnull(strstr(perf_last_error(), "pipeline depth 1, a trace"));
 }
 END_TEST
@@ -94,9 +94,9 @@ START_TEST(pool_without_room_for_a_request_is_named)
 {
     char text[] = "x --model Kimi-K2 --num_blocks 30 --input_length 512 --exact_length";
     perf_options_t options = options_of(text);
-    perf_moves_t *moves;
+    perf_block_moves_t *moves;
 
-    ck_assert_int_eq(perf_moves_create(&options, &moves), -1);
+    ck_assert_int_eq(perf_block_moves_create(&options, &moves), -1);
     ck_assert_ptr_nonnull(strstr(perf_last_error(), "takes 32 blocks; expected at most "
                                                     "the pool's 30"));
 }

@@ -11,30 +11,30 @@
 
 static perf_geometry_t geometry;
 
-static perf_tables_t *make(uint32_t num_blocks, uint64_t seed)
+static perf_block_tables_t *make(uint32_t num_blocks, uint64_t seed)
 {
-    perf_tables_t *tables;
+    perf_block_tables_t *tables;
 
     ck_assert_int_eq(perf_geometry_init("Llama-3-70B", 8, 16, "bf16", &geometry), 0);
-    ck_assert_int_eq(perf_tables_create(&geometry, num_blocks, seed, &tables), 0);
+    ck_assert_int_eq(perf_block_tables_create(&geometry, num_blocks, seed, &tables), 0);
     return tables;
 }
 
-static int try_admit(perf_tables_t *tables, uint64_t number, uint32_t tokens,
-                     const uint64_t *hashes, perf_table_t **table_p)
+static int try_admit(perf_block_tables_t *tables, uint64_t number, uint32_t tokens,
+                     const uint64_t *hashes, perf_block_table_t **table_p)
 {
     perf_request_t request = {.input_length = tokens, .output_length = 64};
 
     request.timestamp_ms = number * 100;
     request.num_hashes = (tokens + 511) / 512;
     request.hashes = hashes;
-    return perf_tables_admit(tables, &request, number, table_p);
+    return perf_block_tables_admit(tables, &request, number, table_p);
 }
 
-static perf_table_t *admit(perf_tables_t *tables, uint64_t number, uint32_t tokens,
-                           const uint64_t *hashes)
+static perf_block_table_t *admit(perf_block_tables_t *tables, uint64_t number,
+                                 uint32_t tokens, const uint64_t *hashes)
 {
-    perf_table_t *table;
+    perf_block_table_t *table;
 
     ck_assert_int_eq(try_admit(tables, number, tokens, hashes, &table), 1);
     return table;
@@ -43,10 +43,10 @@ static perf_table_t *admit(perf_tables_t *tables, uint64_t number, uint32_t toke
 START_TEST(equal_prefix_has_equal_keys_in_every_process)
 {
     static const uint64_t first[] = {0, 7}, second[] = {0, 8};
-    perf_tables_t *prefill = make(400, 1), *decode = make(300, 2);
-    perf_table_t *a = admit(prefill, 0, 1000, first);
-    perf_table_t *b = admit(decode, 0, 1000, first);
-    perf_table_t *c = admit(prefill, 1, 1000, second);
+    perf_block_tables_t *prefill = make(400, 1), *decode = make(300, 2);
+    perf_block_table_t *a = admit(prefill, 0, 1000, first);
+    perf_block_table_t *b = admit(decode, 0, 1000, first);
+    perf_block_table_t *c = admit(prefill, 1, 1000, second);
 
     ck_assert_uint_eq(a->num_blocks, 63);
     ck_assert_uint_eq(b->num_blocks, 63);
@@ -56,31 +56,32 @@ START_TEST(equal_prefix_has_equal_keys_in_every_process)
     ck_assert_uint_eq(c->num_shared, 32);
     ck_assert_mem_eq(a->blocks, c->blocks, 32 * sizeof(*a->blocks));
 
-    perf_tables_release(prefill, a);
-    perf_tables_release(prefill, c);
-    perf_tables_release(decode, b);
-    perf_tables_destroy(prefill);
-    perf_tables_destroy(decode);
+    perf_block_tables_release(prefill, a);
+    perf_block_tables_release(prefill, c);
+    perf_block_tables_release(decode, b);
+    perf_block_tables_destroy(prefill);
+    perf_block_tables_destroy(decode);
 }
 END_TEST
 
 START_TEST(block_that_is_not_full_is_never_shared)
 {
     static const uint64_t hashes[] = {5};
-    perf_tables_t *tables = make(100, 1);
-    perf_table_t *a = admit(tables, 0, 40, hashes), *b = admit(tables, 1, 40, hashes);
+    perf_block_tables_t *tables = make(100, 1);
+    perf_block_table_t *a = admit(tables, 0, 40, hashes),
+                       *b = admit(tables, 1, 40, hashes);
 
     ck_assert_uint_eq(b->num_shared, 2);
     ck_assert_uint_ne(a->keys[2], b->keys[2]);
     ck_assert_uint_ne(a->blocks[2], b->blocks[2]);
-    perf_tables_release(tables, a);
-    perf_tables_release(tables, b);
-    perf_tables_destroy(tables);
+    perf_block_tables_release(tables, a);
+    perf_block_tables_release(tables, b);
+    perf_block_tables_destroy(tables);
 }
 END_TEST
 
 /* Neighbours in a table that are also neighbours in the pool. */
-static unsigned count_neighbours(const perf_table_t *table)
+static unsigned count_neighbours(const perf_block_table_t *table)
 {
     unsigned i, count = 0;
 
@@ -93,8 +94,8 @@ static unsigned count_neighbours(const perf_table_t *table)
 START_TEST(used_pool_gives_fragmented_tables)
 {
     uint64_t hashes[16];
-    perf_tables_t *tables = make(4096, 1);
-    perf_table_t *table;
+    perf_block_tables_t *tables = make(4096, 1);
+    perf_block_table_t *table;
     unsigned i;
 
     for (i = 0; i < 16; ++i) {
@@ -103,22 +104,22 @@ START_TEST(used_pool_gives_fragmented_tables)
     table = admit(tables, 0, 16 * 512, hashes);
     ck_assert_uint_eq(table->num_blocks, 512);
     ck_assert_uint_lt(count_neighbours(table), 400);
-    perf_tables_release(tables, table);
-    perf_tables_destroy(tables);
+    perf_block_tables_release(tables, table);
+    perf_block_tables_destroy(tables);
 }
 END_TEST
 
 START_TEST(full_pool_asks_to_wait_until_a_table_is_finished)
 {
     static const uint64_t a_hashes[] = {1, 2}, b_hashes[] = {3, 4};
-    perf_tables_t *tables = make(100, 1);
-    perf_table_t *a = admit(tables, 0, 1024, a_hashes), *b;
+    perf_block_tables_t *tables = make(100, 1);
+    perf_block_table_t *a = admit(tables, 0, 1024, a_hashes), *b;
 
     ck_assert_int_eq(try_admit(tables, 1, 1024, b_hashes, &b), 0); /* 36 blocks left */
-    perf_tables_decode(tables, a); /* sequences give way */
+    perf_block_tables_decode(tables, a); /* sequences give way */
     b = admit(tables, 1, 1024, b_hashes);
-    perf_tables_release(tables, b);
-    perf_tables_destroy(tables);
+    perf_block_tables_release(tables, b);
+    perf_block_tables_destroy(tables);
 }
 END_TEST
 
@@ -126,14 +127,14 @@ START_TEST(request_larger_than_the_pool_is_named)
 {
     static const uint64_t hashes[] = {1, 2};
     perf_request_t request = {0, 1024, 1, 2, hashes};
-    perf_tables_t *tables = make(63, 1);
-    perf_table_t *table;
+    perf_block_tables_t *tables = make(63, 1);
+    perf_block_table_t *table;
 
-    ck_assert_int_eq(perf_tables_admit(tables, &request, 9, &table), -1);
+    ck_assert_int_eq(perf_block_tables_admit(tables, &request, 9, &table), -1);
     ck_assert_ptr_nonnull(strstr(perf_last_error(), "request 9 of 1024 tokens takes 64 "
                                                     "blocks; expected at most the "
                                                     "pool's 63"));
-    perf_tables_destroy(tables);
+    perf_block_tables_destroy(tables);
 }
 END_TEST
 
@@ -143,8 +144,8 @@ START_TEST(living_tables_never_share_a_block_with_other_contents)
     enum { BLOCKS = 2000, WINDOW = 4, REQUESTS = 3000 };
     static uint64_t owner[BLOCKS];
     perf_generator_config_t config = {4, 2000, 500, 0};
-    perf_tables_t *tables = make(BLOCKS, 3);
-    perf_table_t *window[WINDOW] = {NULL}, *table;
+    perf_block_tables_t *tables = make(BLOCKS, 3);
+    perf_block_table_t *window[WINDOW] = {NULL}, *table;
     const perf_request_t *request;
     perf_source_t *source;
     unsigned i, j, num_shared = 0;
@@ -157,10 +158,10 @@ START_TEST(living_tables_never_share_a_block_with_other_contents)
             for (j = 0; j < table->num_blocks; ++j) {
                 ck_assert_uint_eq(owner[table->blocks[j]], table->keys[j]);
             }
-            perf_tables_decode(tables, table);
+            perf_block_tables_decode(tables, table);
         }
         perf_source_next(source, &request);
-        ck_assert_int_eq(perf_tables_admit(tables, request, i, &table), 1);
+        ck_assert_int_eq(perf_block_tables_admit(tables, request, i, &table), 1);
         for (j = 0; j < table->num_blocks; ++j) {
             ck_assert_uint_lt(table->blocks[j], BLOCKS);
             ck_assert(j >= table->num_shared ||
@@ -172,10 +173,10 @@ START_TEST(living_tables_never_share_a_block_with_other_contents)
     }
     ck_assert_uint_gt(num_shared, count);
     for (i = 0; i < WINDOW; ++i) {
-        perf_tables_release(tables, window[i]);
+        perf_block_tables_release(tables, window[i]);
     }
     perf_source_destroy(source);
-    perf_tables_destroy(tables);
+    perf_block_tables_destroy(tables);
 }
 END_TEST
 
