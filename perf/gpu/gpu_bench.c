@@ -32,33 +32,58 @@ static size_t random_below(size_t limit)
     return (((size_t)random() << 31) ^ (size_t)random()) % limit;
 }
 
+void gpu_bench_real(json_object *row, const char *name, double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.3f", value);
+    json_object_object_add(row, name, json_object_new_double_s(value, text));
+}
+
+void gpu_bench_number(json_object *row, const char *name, size_t value)
+{
+    json_object_object_add(row, name, json_object_new_int64((int64_t)value));
+}
+
+/* A row a line, for who reads with grep */
+static void write_row(json_object *row)
+{
+    fprintf(gpu_bench.json, "%s\n  %s", (gpu_bench.num_rows == 0) ? "" : ",",
+            json_object_to_json_string_ext(row, JSON_C_TO_STRING_SPACED |
+                                                    JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
 void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,
                         double us, double host_us, const char *checked,
-                        const char *text, const char *json)
+                        const char *text, json_object *more)
 {
-    double bytes = (double)size * (double)count;
+    json_object *row = (more != NULL) ? more : json_object_new_object();
+    double gbps = (double)size * (double)count / us / 1e3;
+    double host_ns = host_us * 1e3 / (double)count;
 
     printf("%-33s %10zu B x %6zu  blocks %3u  %10.1f us  %7.1f GB/s  %8.1f ns/piece"
            "  %s%s\n",
-           what, size, count, blocks, us, bytes / us / 1e3,
-           host_us * 1e3 / (double)count, checked, text);
+           what, size, count, blocks, us, gbps, host_ns, checked, text);
     fflush(stdout);
     if (gpu_bench.json != NULL) {
-        fprintf(
-            gpu_bench.json,
-            "%s\n  {\"what\": \"%s\", \"size\": %zu, \"count\": %zu, \"blocks\": %u, "
-            "\"us\": %.3f, \"gbps\": %.3f, \"host_ns_per_piece\": %.3f, "
-            "\"checked\": \"%s\"%s}",
-            (gpu_bench.num_rows == 0) ? "" : ",", what, size, count, blocks, us,
-            bytes / us / 1e3, host_us * 1e3 / (double)count, checked, json);
+        json_object_object_add(row, "what", json_object_new_string(what));
+        gpu_bench_number(row, "size", size);
+        gpu_bench_number(row, "count", count);
+        gpu_bench_number(row, "blocks", blocks);
+        gpu_bench_real(row, "us", us);
+        gpu_bench_real(row, "gbps", gbps);
+        gpu_bench_real(row, "host_ns_per_piece", host_ns);
+        json_object_object_add(row, "checked", json_object_new_string(checked));
+        write_row(row);
     }
+    json_object_put(row);
     ++gpu_bench.num_rows;
 }
 
 void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
                    double us, double host_us, const char *checked)
 {
-    gpu_bench_row_more(what, size, count, blocks, us, host_us, checked, "", "");
+    gpu_bench_row_more(what, size, count, blocks, us, host_us, checked, "", NULL);
 }
 
 void gpu_bench_make_sets(size_t size, size_t slot, size_t dst_shift, size_t src_shift)

@@ -11,6 +11,7 @@
 
 #include "perf/gpu/gpu_runtime.h"
 
+#include <json-c/json.h>
 #include <stdio.h>
 
 #define GPU_NUM_SETS 8
@@ -68,10 +69,19 @@ void gpu_bench_row(const char *what, size_t size, size_t count, unsigned blocks,
                    double us, double host_us, const char *checked);
 
 
-/** The same with more behind it: text for the line, members for the JSON object. */
+/** A member of a row: a figure with three digits, a whole number. */
+void gpu_bench_real(json_object *row, const char *name, double value);
+void gpu_bench_number(json_object *row, const char *name, size_t value);
+
+/**
+ * The same with more.
+ *
+ * @param [in] text  Behind the line of the table.
+ * @param [in] more  Further members of the JSON object, which is released; NULL: none.
+ */
 void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,
                         double us, double host_us, const char *checked,
-                        const char *text, const char *json);
+                        const char *text, json_object *more);
 
 
 /** Random places for pieces of a size, each in a slot of its own. */

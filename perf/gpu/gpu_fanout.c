@@ -275,7 +275,8 @@ static void measure_beside(unsigned blocks)
     muct_xgmi_entry_t *memory = gpu_bench.memory[0];
     muct_xgmi_list_t local;
     double start, us, sent;
-    char what[64], text[64], json[64];
+    char what[64], text[64];
+    json_object *more = NULL;
     unsigned turn = 0;
     int i;
 
@@ -298,11 +299,13 @@ static void measure_beside(unsigned blocks)
     sent = (double)turn * (double)(fanout.count * scheme_flows(ONE_TO_MANY)) *
            (double)fanout.size / us / 1e3;
     snprintf(text, sizeof(text), ", sent meanwhile %.1f GB/s", sent);
-    snprintf(json, sizeof(json), ", \"sent_gbps\": %.3f", sent);
+    if (blocks > 0) {
+        more = json_object_new_object();
+        gpu_bench_real(more, "sent_gbps", sent);
+    }
     snprintf(what, sizeof(what), "local copy beside one to %u", fanout.num_devices - 1);
     gpu_bench_row_more((blocks > 0) ? what : "local copy alone", fanout.half, 1, blocks,
-                       us / ROUNDS, 0, "timed only", (blocks > 0) ? text : "",
-                       (blocks > 0) ? json : "");
+                       us / ROUNDS, 0, "timed only", (blocks > 0) ? text : "", more);
 }
 
 /* The first devices take part, as many as the others and one. */

@@ -249,7 +249,8 @@ static void print_row(const models_t *models, model_figures_t *figures, unsigned
 {
     size_t num = models->moves->num_moves - models->moves->num_warmup;
     size_t size = models->moves->shape.piece_bytes;
-    char what[64], text[160], json[640];
+    char what[64], text[160], command[512];
+    json_object *more = json_object_new_object();
     size_t before, after;
     double gbps;
 
@@ -259,17 +260,21 @@ static void print_row(const models_t *models, model_figures_t *figures, unsigned
              models->way->name);
     snprintf(text, sizeof(text), "; all %.1f GB/s, pieces %zu merged to %zu, lists %u",
              gbps, before / num, after / num, figures->num_launches);
-    snprintf(
-        json, sizeof(json),
-        ", \"model\": \"%s\", \"length\": %lu, \"way\": \"%s\", \"gbps_all\": %.3f, "
-        "\"requests\": %zu, \"rounds\": %u, \"descs_before\": %zu, "
-        "\"descs_after\": %zu, \"launches\": %u, \"as\": \"mori_kv_perf %s\"",
-        models->name, models->length, models->way->name, gbps, num, rounds, before,
-        after, figures->num_launches, models->command);
+    snprintf(command, sizeof(command), "mori_kv_perf %s", models->command);
+    json_object_object_add(more, "model", json_object_new_string(models->name));
+    gpu_bench_number(more, "length", models->length);
+    json_object_object_add(more, "way", json_object_new_string(models->way->name));
+    gpu_bench_real(more, "gbps_all", gbps);
+    gpu_bench_number(more, "requests", num);
+    gpu_bench_number(more, "rounds", rounds);
+    gpu_bench_number(more, "descs_before", before);
+    gpu_bench_number(more, "descs_after", after);
+    gpu_bench_number(more, "launches", figures->num_launches);
+    json_object_object_add(more, "as", json_object_new_string(command));
     gpu_bench_row_more(what, size, before / num, gpu_bench.blocks,
                        gpu_bench_median(figures->us, figures->count),
                        gpu_bench_median(figures->host_us, figures->count), checked,
-                       text, json);
+                       text, more);
 }
 
 static void run_way(models_t *models, const model_way_t *way)
