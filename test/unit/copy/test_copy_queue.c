@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,15 @@ static void fail_calls(const char *function, unsigned nth, int error)
 
     memcpy(&arm, &symbol, sizeof(arm));
     arm(function, nth, error);
+}
+
+static void set_version(int major, int minor)
+{
+    void (*set)(int, int);
+    void *symbol = control("hipcpu_set_version");
+
+    memcpy(&set, &symbol, sizeof(set));
+    set(major, minor);
 }
 
 static unsigned long calls(const char *function)
@@ -256,6 +266,84 @@ START_TEST(refused_question_is_no_failure)
 }
 END_TEST
 
+typedef struct capture {
+    int (*stream_create)(void **);
+    int (*begin)(void *, int);
+    int (*end)(void *, void **);
+    pthread_barrier_t barrier;
+    int result;
+} capture_t;
+
+/* What torch.cuda.graph() does: a capture in the global mode, in a thread. */
+static void *capture_main(void *arg)
+{
+    capture_t *capture = arg;
+    void *stream, *graph;
+
+    ck_assert_int_eq(capture->stream_create(&stream), 0);
+    ck_assert_int_eq(capture->begin(stream, 0), 0);
+    pthread_barrier_wait(&capture->barrier);
+    pthread_barrier_wait(&capture->barrier);
+    capture->result = capture->end(stream, &graph);
+    return NULL;
+}
+
+static void capture_start(capture_t *capture, pthread_t *thread)
+{
+    void *symbols[] = {control("hipStreamCreate"), control("hipStreamBeginCapture"),
+                       control("hipStreamEndCapture")};
+
+    memcpy(&capture->stream_create, &symbols[0], sizeof(symbols[0]));
+    memcpy(&capture->begin, &symbols[1], sizeof(symbols[1]));
+    memcpy(&capture->end, &symbols[2], sizeof(symbols[2]));
+    ck_assert_int_eq(pthread_barrier_init(&capture->barrier, NULL, 2), 0);
+    ck_assert_int_eq(pthread_create(thread, NULL, capture_main, capture), 0);
+    pthread_barrier_wait(&capture->barrier);
+}
+
+static void wait_for_question(unsigned long before)
+{
+    while (calls("hipStreamQuery") == before) {
+        muct_copy_queue_poll(queue);
+    }
+}
+
+/* A device's first copy, a copy that takes long, a stream without marks, the end. */
+START_TEST(capture_of_another_thread_is_left_alone)
+{
+    static const int releases[][2] = {{5, 7}, {6, 4}, {7, 0}};
+    unsigned long before = calls("hipStreamQuery");
+    muct_copy_queue_t *other;
+    uct_completion_t comp;
+    capture_t capture;
+    pthread_t thread;
+
+    set_version(releases[_i][0], releases[_i][1]);
+    capture_start(&capture, &thread);
+    ck_assert_int_eq(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
+    fail_calls("hipStreamWriteValue32", 1, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(muct_copy_queue_move_in(other, device_memory, host, LENGTH),
+                     UCS_OK);
+    init_comp(&comp);
+    call_hold("hipcpu_hold");
+    ck_assert_int_eq(
+        muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
+        UCS_INPROGRESS);
+    wait_for_question(before);
+    ck_assert_uint_eq(num_done, 0);
+    call_hold("hipcpu_release");
+    while (num_done == 0) {
+        muct_copy_queue_poll(queue);
+    }
+    ck_assert_int_eq(comp.status, UCS_OK);
+    muct_copy_queue_destroy(other);
+
+    pthread_barrier_wait(&capture.barrier);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(capture.result, 0);
+}
+END_TEST
+
 START_TEST(runtime_may_free_what_it_keeps_of_copies)
 {
     unsigned i;
@@ -301,6 +389,7 @@ int main(void)
     int num_failed;
 
     setenv("HIPCPU_DEVICES", "2", 1);
+    setenv("HIPCPU_RULES", "amd,-few-queues", 1);
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, any_length_goes_in_and_out);
@@ -310,6 +399,7 @@ int main(void)
     tcase_add_test(tcase, stream_that_takes_no_mark_is_waited_for);
     tcase_add_test(tcase, failed_stream_ends_what_waits);
     tcase_add_loop_test(tcase, refused_question_is_no_failure, 0, 3);
+    tcase_add_loop_test(tcase, capture_of_another_thread_is_left_alone, 0, 3);
     tcase_add_test(tcase, runtime_may_free_what_it_keeps_of_copies);
     tcase_add_loop_test(tcase, queue_that_cannot_be_made_leaves_nothing, 0, 5);
     suite_add_tcase(suite, tcase);
