@@ -11,6 +11,6 @@ run() {
 run "$@"
 HIPCPU_RULES=amd HIPCPU_VERSION=7.0 run -1 "$@"
 HIPCPU_VERSION=5.7 UCX_MORI_COPY_SEG_SIZE=256 UCX_MORI_COPY_PIN=n run -1 "$@"
-for part in zcopy covers endpoint_may wakes; do
+for part in zcopy flush_covers endpoint_may wakes; do
     HIPCPU_DELAY=300 run -1 -r "$part" "$@"
 done
