@@ -13,7 +13,8 @@ libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
 if HAVE_HIPCC
 MUCT_XGMI_ARCHS = gfx90a gfx942 gfx950 gfx1100
 libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi
-ucx_plugin/xgmi/libmuct_code_la-xgmi_code.lo: ucx_plugin/xgmi/xgmi_code_file.h
+# Not by its name: automake would take a rule for the object for all there is to say of it.
+$(libmuct_code_la_OBJECTS): ucx_plugin/xgmi/xgmi_code_file.h
 CLEANFILES += ucx_plugin/xgmi/xgmi_code_file.h ucx_plugin/xgmi/xgmi_kernel.bundle
 
 ucx_plugin/xgmi/xgmi_code_file.h: ucx_plugin/xgmi/xgmi_kernel.bundle
