@@ -28,7 +28,6 @@ typedef struct muct_copy_ep {
 ucs_status_t muct_copy_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 void muct_copy_ep_destroy(uct_ep_h ep);
 
-/** Of any length, whatever the interface says of the longest one. */
 ucs_status_t muct_copy_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
                                     uint64_t remote_addr, uct_rkey_t rkey);
 ucs_status_t muct_copy_ep_get_short(uct_ep_h ep, void *buffer, unsigned length,

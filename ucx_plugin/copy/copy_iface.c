@@ -24,7 +24,6 @@
 typedef struct muct_copy_iface_config {
     uct_iface_config_t super;
     size_t seg_size;
-    size_t max_short;
     double bandwidth;
     double staged_bandwidth;
     double latency;
@@ -47,11 +46,6 @@ static ucs_config_field_t muct_copy_iface_config_table[] = {
      "bytes; a device in use has two. Raise it when large messages of GPU memory are\n"
      "bound by the copies.",
      ucs_offsetof(muct_copy_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"MAX_SHORT", "64k",
-     "Longest short put and get within a process, in bytes; longer ones do not block.\n"
-     "UCX's own packing and unpacking is not bound by it.",
-     ucs_offsetof(muct_copy_iface_config_t, max_short), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"BW", "20GBs",
      "Bandwidth of a copy from or to pinned memory that UCX is told, in bytes per\n"
@@ -262,7 +256,8 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_FD;
 
-    attr->cap.put.max_short = iface->max_short;
+    /* UCP packs and unpacks with short operations of any length */
+    attr->cap.put.max_short = UINT32_MAX;
     attr->cap.put.max_bcopy = iface->seg_size;
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = SIZE_MAX;
@@ -270,7 +265,7 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
     attr->cap.put.align_mtu = 1;
     attr->cap.put.max_iov = 1;
 
-    attr->cap.get.max_short = iface->max_short;
+    attr->cap.get.max_short = UINT32_MAX;
     attr->cap.get.max_bcopy = iface->seg_size;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
@@ -461,9 +456,6 @@ static void muct_copy_iface_configure(muct_copy_iface_t *iface,
         iface->seg_size = MUCT_COPY_MIN_SEG_SIZE;
     }
 
-    /* UCT's short operations count in an unsigned */
-    iface->max_short =
-        (config->max_short < UINT32_MAX) ? config->max_short : UINT32_MAX;
     iface->bandwidth = config->bandwidth;
     iface->staged_bandwidth = config->staged_bandwidth;
     iface->latency = config->latency;

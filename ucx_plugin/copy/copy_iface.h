@@ -30,7 +30,6 @@ typedef struct muct_copy_iface {
     int event_fd;
     int is_armed; /**< Somebody sleeps on the event descriptor, or may */
     size_t seg_size;
-    size_t max_short;
     double bandwidth;        /**< Of copies from and to pinned memory */
     double staged_bandwidth; /**< Of copies by way of the segments */
     double latency;
