@@ -32,3 +32,4 @@ pkgconfig_DATA = contrib/libmorikv.pc
 check_PROGRAMS += contrib/examples/kv_write
 contrib_examples_kv_write_SOURCES = contrib/examples/kv_write.c
 contrib_examples_kv_write_LDADD = libmorikv.la $(UCX_LIBS)
+include contrib/python/local.mk

@@ -1,6 +1,7 @@
 # Two processes over an unmodified UCX: by UCP alone, and by libmorikv.
 include test/integration/ucp/local.mk
 include test/integration/kv/local.mk
+include test/integration/python/local.mk
 
 # The proof for owners of GPUs, on the runtime of the tests.
 dist_check_SCRIPTS += test/integration/prove_amd.sh

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Moves "layers x block lists" of a KV cache between processes: libmorikv in Python.
+
+Five questions, five objects: what memory (:class:`Region`), who (:class:`Peer`), which
+pairs (:class:`Map`), which units (:class:`Plan`), when (:class:`Transfer`), all of a
+:class:`Context`. morikv.h documents the protocol; a method here is a call there, and an
+error is an exception with the library's text.
+"""
+
+from . import aio, errors, memory
+from ._library import LEG_ALL, lib as _lib, text as _text
+from .context import Context, Peer, Region
+from .errors import MorikvError
+from .memory import Memory
+from .model import (
+    Backend,
+    Event,
+    EventType,
+    Mode,
+    PeerInfo,
+    Role,
+    State,
+    Topology,
+    TransferInfo,
+    Units,
+)
+from .transfer import Map, Plan, Transfer
+
+__version__ = _text(_lib.mkv_version_string())
+
+__all__ = [
+    "LEG_ALL",
+    "Backend",
+    "Context",
+    "Event",
+    "EventType",
+    "Map",
+    "Memory",
+    "Mode",
+    "MorikvError",
+    "Peer",
+    "PeerInfo",
+    "Plan",
+    "Region",
+    "Role",
+    "State",
+    "Topology",
+    "Transfer",
+    "TransferInfo",
+    "Units",
+    "aio",
+    "errors",
+    "memory",
+]

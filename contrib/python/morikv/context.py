@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Contexts, regions and peers."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from . import memory
+from ._handle import Handle, Owner
+from ._library import ffi, lib, text
+from .errors import check, error
+from .model import (
+    Backend,
+    Event,
+    EventType,
+    Mode,
+    PeerInfo,
+    Role,
+    Topology,
+    read_units,
+)
+from .transfer import Map, Transfer
+
+_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+#: Memory of contexts that could not be proven quiet: it must never be freed.
+_touched: list[Any] = []
+
+
+@atexit.register
+def _close_all() -> None:
+    for context in list(_contexts):
+        try:
+            context.close()
+        except Exception:  # the process ends; the library has logged why
+            pass
+
+
+class Region:
+    """One (component, layer, part) of the cache."""
+
+    def __init__(self, context: Context, id: int, owner: memory.Memory) -> None:
+        self.context, self.id = context, id
+        self.memory = owner
+
+
+class Peer:
+    """Another process with its own context."""
+
+    def __init__(self, context: Context, pointer: Any) -> None:
+        self.context = context
+        # closed with its context, unless by close()
+        self._handle = Handle(context._owner, pointer, lambda _pointer: lib.MKV_OK)
+
+    def query(self) -> PeerInfo:
+        attr = ffi.new("mkv_peer_attr_t *", {"size": ffi.sizeof("mkv_peer_attr_t")})
+        check(lib.mkv_peer_query(self._handle.get(), attr))
+        return PeerInfo(
+            state=attr.state,
+            status=attr.status,
+            error=text(attr.error),
+            name=text(attr.name),
+            transports=text(attr.transports),
+            backend=Backend(attr.backend),
+            is_same_host=bool(attr.is_same_host),
+            has_sgl_put=bool(attr.has_sgl_put),
+            num_regions=attr.num_regions,
+            regions_epoch=attr.regions_epoch,
+        )
+
+    def map(
+        self,
+        components: Iterable[int] | None = None,
+        intersect: bool = False,
+        any_rank: bool = False,
+    ) -> Map:
+        """Pair our regions with the peer's.
+
+        :param intersect: pair what both have; default: every region must pair.
+        :param any_rank: replicated data: TP ranks need not be equal.
+        :raises PairingError: they do not pair, with the region that does not.
+        """
+        return Map(self, components, intersect, any_rank)
+
+    def send(self, id: int, type: int, header: bytes = b"", data: bytes = b"") -> None:
+        """Send bytes to the peer's connector, as MSG; ordered per peer."""
+        pointer = self._handle.get()
+        check(lib.mkv_send(pointer, id, type, header, len(header), data, len(data)))
+
+    def close(self, force: bool = False) -> None:
+        """:raises BusyError: transfers use it; with ``force`` they fail."""
+        mode = lib.MKV_CLOSE_FORCE if force else lib.MKV_CLOSE_FLUSH
+        pointer = self._handle.get()
+        check(lib.mkv_peer_close(pointer, mode))
+        self.context._peers.pop(int(ffi.cast("uintptr_t", pointer)), None)
+        self._handle.forget()
+
+
+class Context:
+    """One per process and GPU, usually. A context manager.
+
+    Calls may be made from any thread; the GIL is not held while the library works.
+
+    :param name: in texts, here and at peers; default "host:pid".
+    :param options: MORIKV_* options without the prefix, over the environment's.
+    :param log: sink of log lines, ``log(level, text)``, level 0 (error) to 4 (trace);
+        it must not call this library.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        topology: Topology = Topology(),
+        options: Mapping[str, str] | None = None,
+        page_tokens: int = 0,
+        dtype: int = 0,
+        total_kv_heads: int = 0,
+        model: int = 0,
+        log: Callable[[int, str], None] | None = None,
+    ) -> None:
+        params = ffi.new("mkv_open_params_t *", {"size": ffi.sizeof("mkv_open_params_t")})
+        c_name = ffi.new("char[]", name.encode()) if name is not None else ffi.NULL
+        params.name = c_name
+        for key, value in vars(topology).items():
+            setattr(params.topology, key, value)
+        params.page_tokens, params.dtype = page_tokens, dtype
+        params.total_kv_heads, params.model = total_kv_heads, model
+        self._log = None
+        if log is not None:
+            self._log = ffi.callback(
+                "void(void *, mkv_log_level_t, const char *)",
+                lambda _arg, level, line: log(int(level), text(line)),
+            )
+            params.log = self._log
+        ctx_p = ffi.new("mkv_ctx_t **")
+        config = self._read_config(options or {})
+        try:
+            check(lib.mkv_open(config, params, ctx_p))
+        finally:
+            lib.mkv_config_release(config)
+        self._owner = Owner(ctx_p[0])
+        self._regions: dict[int, Region] = {}
+        self._peers: dict[int, Peer] = {}
+        self._transfers: weakref.WeakValueDictionary[int, Transfer]
+        self._transfers = weakref.WeakValueDictionary()
+        self._pid = os.getpid()
+        _contexts.add(self)
+
+    @staticmethod
+    def _read_config(options: Mapping[str, str]) -> Any:
+        config_p = ffi.new("mkv_config_t **")
+        check(lib.mkv_config_read(ffi.NULL, config_p))
+        try:
+            for key, value in options.items():
+                check(lib.mkv_config_set(config_p[0], key.encode(), str(value).encode()))
+        except Exception:
+            lib.mkv_config_release(config_p[0])
+            raise
+        return config_p[0]
+
+    # ---- regions ----
+
+    def add_region(
+        self,
+        source: Any,
+        *,
+        unit_bytes: int,
+        n_units: int | None = None,
+        unit_stride: int = 0,
+        component: int = 0,
+        layer: int = 0,
+        part: int = 0,
+        optional: bool = False,
+        tokens_per_unit: int = 0,
+        dtype: int = 0,
+        allocation: memory.Memory | None = None,
+    ) -> Region:
+        """Memory of one (component, layer, part), known to peers after :meth:`commit`.
+
+        :param source: what :func:`morikv.memory.of` takes; kept alive.
+        :param unit_bytes: bytes of a block that are moved.
+        :param n_units: blocks; default: as many as there is room for.
+        :param unit_stride: bytes from block to block; 0: unit_bytes.
+        :param allocation: the allocation around it, for sub-allocations of a GPU's pool.
+        """
+        place = memory.of(source)
+        if unit_bytes <= 0:
+            raise ValueError(f"unit_bytes is {unit_bytes}; expected at least 1")
+        region = ffi.new("mkv_region_t *", {"size": ffi.sizeof("mkv_region_t")})
+        region.component, region.layer, region.part = component, layer, part
+        region.flags = lib.MKV_REGION_OPTIONAL if optional else 0
+        region.mem_type = place.mem_type
+        region.base = ffi.cast("void *", place.address)
+        region.length = place.length
+        region.unit_bytes, region.unit_stride = unit_bytes, unit_stride
+        room = (place.length - unit_bytes) // (unit_stride or unit_bytes) + 1
+        region.n_units = room if n_units is None else n_units
+        region.tokens_per_unit, region.dtype = tokens_per_unit, dtype
+        if allocation is not None:
+            region.alloc_base = ffi.cast("void *", allocation.address)
+            region.alloc_length = allocation.length
+        id_p = ffi.new("mkv_region_id_t *")
+        check(lib.mkv_region_add(self._owner.ctx(), region, id_p))
+        added = Region(self, id_p[0], place)
+        self._regions[added.id] = added
+        return added
+
+    def commit(self) -> int:
+        """Register what was added and tell peers. :return: the new epoch of regions."""
+        epoch_p = ffi.new("uint64_t *")
+        check(lib.mkv_regions_commit(self._owner.ctx(), epoch_p))
+        return int(epoch_p[0])
+
+    def drop_regions(self, regions: Iterable[Region]) -> None:
+        """:raises BusyError: transfers use them."""
+        regions = list(regions)
+        ids = ffi.new("mkv_region_id_t[]", [region.id for region in regions])
+        check(lib.mkv_regions_drop(self._owner.ctx(), ids, len(regions)))
+        for region in regions:
+            self._regions.pop(region.id, None)
+
+    # ---- peers ----
+
+    def blob(self, full: bool = False) -> bytes:
+        """Who and where we are, for a peer's :meth:`add_peer`, by whatever way there is.
+
+        :param full: also the regions committed so far, and their keys.
+        """
+        kind = lib.MKV_BLOB_FULL if full else lib.MKV_BLOB_ADDR
+        length_p = ffi.new("size_t *", 0)
+        status = lib.mkv_blob(self._owner.ctx(), kind, ffi.NULL, length_p)
+        while status in (lib.MKV_OK, lib.MKV_ERR_LENGTH) and length_p[0] > 0:
+            buffer = ffi.new("char[]", length_p[0])
+            status = lib.mkv_blob(self._owner.ctx(), kind, buffer, length_p)
+            if status == lib.MKV_OK:
+                return bytes(ffi.buffer(buffer, length_p[0]))
+        check(status)
+        raise AssertionError("a blob of no bytes")
+
+    def add_peer(self, blob: bytes, name: str | None = None) -> Peer:
+        """Connect; PEER_READY or PEER_FAILED follows."""
+        c_name = ffi.new("char[]", name.encode()) if name is not None else ffi.NULL
+        peer_p = ffi.new("mkv_peer_t **")
+        check(lib.mkv_peer_add(self._owner.ctx(), blob, len(blob), c_name, peer_p))
+        return self._peer(peer_p[0])
+
+    def _peer(self, pointer: Any) -> Peer:
+        key = int(ffi.cast("uintptr_t", pointer))
+        if key not in self._peers:
+            self._peers[key] = Peer(self, pointer)
+        return self._peers[key]
+
+    # ---- transfers ----
+
+    def transfer(
+        self,
+        id: int,
+        maps: Iterable[Map],
+        mode: Mode,
+        role: Role,
+        epoch: int = 0,
+        expect: Mapping[int, int] | None = None,
+        bind_timeout_ms: int = 0,
+        xfer_timeout_ms: int = 0,
+        release_timeout_ms: int = 0,
+        drain_timeout_ms: int = 0,
+    ) -> Transfer:
+        """Open a transfer; both sides do, under the same (id, epoch).
+
+        :param maps: one per peer (leg); peers must differ.
+        :param expect: passive side: component: units that every leg must deliver.
+        :param bind_timeout_ms: and the others: 0 is the option's value.
+        """
+        timeouts = {
+            "bind_timeout_ms": bind_timeout_ms,
+            "xfer_timeout_ms": xfer_timeout_ms,
+            "release_timeout_ms": release_timeout_ms,
+            "drain_timeout_ms": drain_timeout_ms,
+        }
+        return Transfer(self, id, maps, mode, role, epoch, expect, timeouts)
+
+    def _know(self, transfer: Transfer) -> None:
+        key = int(ffi.cast("uintptr_t", transfer._handle.get()))
+        self._transfers[key] = transfer
+
+    def _unknow(self, transfer: Transfer) -> None:
+        if not transfer._handle.is_closed:
+            key = int(ffi.cast("uintptr_t", transfer._handle.get()))
+            self._transfers.pop(key, None)
+
+    def signal(self, gate_id: int) -> None:
+        """Open the gates with this number. Any thread."""
+        check(lib.mkv_gate_signal(self._owner.ctx(), gate_id))
+
+    # ---- events ----
+
+    def progress(self) -> int:
+        """Move everything that can move now. :return: how many things happened."""
+        self._owner.free_dead()
+        return int(lib.mkv_progress(self._owner.ctx()))
+
+    def poll(self, max_events: int = 64) -> list[Event]:
+        """Take up to so many events, in order of occurrence. Does not progress."""
+        array = ffi.new("mkv_event_t[]", max_events)
+        count_p = ffi.new("size_t *")
+        size = ffi.sizeof("mkv_event_t")
+        check(lib.mkv_poll(self._owner.ctx(), array, size, max_events, count_p))
+        return [self._event(array[i]) for i in range(count_p[0])]
+
+    def poll_one(self) -> Event | None:
+        """Take the next event, if there is one. Does not progress."""
+        events = self.poll(1)
+        return events[0] if events else None
+
+    def _event(self, event: Any) -> Event:
+        transfer = None
+        if event.xfer != ffi.NULL:
+            transfer = self._transfers.get(int(ffi.cast("uintptr_t", event.xfer)))
+        return Event(
+            type=EventType(event.type),
+            status=event.status,
+            text=text(event.text),
+            peer=self._peer(event.peer) if event.peer != ffi.NULL else None,
+            transfer=transfer,
+            id=event.id,
+            epoch=event.epoch,
+            leg=event.leg,
+            value=event.value,
+            units=read_units(event.units, event.num_units),
+            header=bytes(ffi.buffer(event.header, event.header_length))
+            if event.header_length
+            else b"",
+            data=bytes(ffi.buffer(event.data, event.length)) if event.length else b"",
+        )
+
+    def fileno(self) -> int:
+        """Descriptor that turns readable when :meth:`progress` is due."""
+        fd_p = ffi.new("int *")
+        check(lib.mkv_event_fd(self._owner.ctx(), fd_p))
+        return int(fd_p[0])
+
+    def arm(self) -> bool:
+        """Prepare to sleep on the descriptor. :return: False: progress and poll first."""
+        status = lib.mkv_arm(self._owner.ctx())
+        if status == lib.MKV_ERR_BUSY:
+            return False
+        check(status)
+        return True
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """Progress, and yield what happens; sleeps in between.
+
+        It may be left and started again: no event is lost.
+
+        :param timeout: end after so many seconds without an event; None: never.
+        """
+        poller = select.poll()
+        poller.register(self.fileno(), select.POLLIN)
+        while True:
+            self.progress()
+            event = self.poll_one()
+            if event is not None:
+                yield event
+            elif self.arm() and not poller.poll(None if timeout is None else timeout * 1000):
+                return
+
+    # ---- the rest ----
+
+    def stats(self) -> dict[str, int]:
+        """Counters, by the names of mkv_stats_t."""
+        stats = ffi.new("mkv_stats_t *", {"size": ffi.sizeof("mkv_stats_t")})
+        check(lib.mkv_stats(self._owner.ctx(), ffi.NULL, stats))
+        fields = ffi.typeof("mkv_stats_t").fields
+        return {name: int(getattr(stats, name)) for name, _ in fields if name != "size"}
+
+    def dump(self) -> str:
+        """The state as text: options, regions, peers, transfers, counters."""
+        lines: list[str] = []
+        write = ffi.callback(
+            "void(void *, const char *)", lambda _arg, line: lines.append(text(line))
+        )
+        check(lib.mkv_dump(self._owner.ctx(), lib.MKV_DUMP_ALL, write, ffi.NULL))
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Abort what runs, close everything. Harmless if it is closed.
+
+        :raises DeadlineError: something could not be proven quiet: a peer may still
+            touch the memory of regions, which is therefore kept for ever.
+        """
+        if not self._owner.is_open:
+            return
+        if self._pid != os.getpid():  # a fork's copy: UCX is not usable there
+            self._owner.is_open = False
+            return
+        self._owner.free_all()
+        self._owner.is_open = False
+        status = lib.mkv_close(self._owner.pointer)
+        _contexts.discard(self)
+        if status not in (lib.MKV_OK, lib.MKV_ERR_BUSY):
+            _touched.append(self._regions)
+            raise error(status, text(lib.mkv_last_error()))
+        self._regions = {}
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pid"):
+            try:
+                self.close()
+            except Exception:  # nobody is left to hear it; the library has logged it
+                pass

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the library's statuses are in Python: an exception for each, with its text."""
+
+from __future__ import annotations
+
+from ._library import lib, text
+
+
+class MorikvError(Exception):
+    """A call was refused, and nothing has changed.
+
+    ``status`` is the library's number, ``str()`` its text: it names the value and what
+    was expected.
+    """
+
+    status: int
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _subclass(name: str, *bases: type, doc: str) -> type[MorikvError]:
+    return type(name, (MorikvError, *bases), {"__doc__": doc, "__module__": __name__})
+
+
+NoMemoryError = _subclass("NoMemoryError", MemoryError, doc="No memory.")
+InvalidError = _subclass("InvalidError", ValueError, doc="An argument is not valid.")
+BusyError = _subclass("BusyError", doc="In use, or not ready; try again later.")
+LengthError = _subclass("LengthError", ValueError, doc="Lengths or counts differ.")
+BoundsError = _subclass("BoundsError", IndexError, doc="Outside of its region.")
+PairingError = _subclass("PairingError", doc="Regions of the two sides do not pair up.")
+StaleError = _subclass("StaleError", doc="Regions were dropped since the map was made.")
+DuplicateError = _subclass("DuplicateError", doc="Exists already under this key.")
+NotFoundError = _subclass("NotFoundError", LookupError, doc="No such object.")
+DeadlineError = _subclass("DeadlineError", TimeoutError, doc="A deadline has passed.")
+AbortedError = _subclass("AbortedError", doc="Aborted by a caller, here or there.")
+PeerError = _subclass("PeerError", ConnectionError, doc="The peer died or left.")
+TransportError = _subclass("TransportError", OSError, doc="UCX refused or failed it.")
+UnsupportedError = _subclass("UnsupportedError", doc="Not possible with this UCX or build.")
+
+_CLASSES: dict[int, type[MorikvError]] = {
+    lib.MKV_ERR_NOMEM: NoMemoryError,
+    lib.MKV_ERR_INVALID: InvalidError,
+    lib.MKV_ERR_BUSY: BusyError,
+    lib.MKV_ERR_LENGTH: LengthError,
+    lib.MKV_ERR_BOUNDS: BoundsError,
+    lib.MKV_ERR_PAIRING: PairingError,
+    lib.MKV_ERR_DTYPE: PairingError,
+    lib.MKV_ERR_PAGE: PairingError,
+    lib.MKV_ERR_TOPOLOGY: PairingError,
+    lib.MKV_ERR_STALE: StaleError,
+    lib.MKV_ERR_DUPLICATE: DuplicateError,
+    lib.MKV_ERR_NOTFOUND: NotFoundError,
+    lib.MKV_ERR_BIND_TIMEOUT: DeadlineError,
+    lib.MKV_ERR_XFER_TIMEOUT: DeadlineError,
+    lib.MKV_ERR_RELEASE_TIMEOUT: DeadlineError,
+    lib.MKV_ERR_DRAIN_TIMEOUT: DeadlineError,
+    lib.MKV_ERR_ABORTED: AbortedError,
+    lib.MKV_ERR_PEER: PeerError,
+    lib.MKV_ERR_TRANSPORT: TransportError,
+    lib.MKV_ERR_UNSUPPORTED: UnsupportedError,
+}
+
+
+def error(status: int, message: str) -> MorikvError:
+    """The exception of a status, with a text of its own."""
+    name = text(lib.mkv_status_string(status))
+    return _CLASSES.get(status, MorikvError)(status, message or name)
+
+
+def check(status: int) -> None:
+    """Raise unless a call has succeeded."""
+    if status != lib.MKV_OK:
+        raise error(status, text(lib.mkv_last_error()))

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Values that go into and come out of the library."""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Union
+
+from ._library import ffi, lib
+
+if TYPE_CHECKING:
+    from .context import Peer
+    from .transfer import Transfer
+
+#: Block ids: any buffer of 32-bit unsigned numbers (NumPy, array), or any iterable.
+Blocks = Union[Iterable[int], Any]
+
+
+class Mode(enum.IntEnum):
+    """Who moves the bytes."""
+
+    WRITE = lib.MKV_WRITE
+    """The source puts; the destination exposes its blocks."""
+    READ = lib.MKV_READ
+    """The destination gets; the source exposes its blocks."""
+
+
+class Role(enum.IntEnum):
+    SRC = lib.MKV_SRC
+    DST = lib.MKV_DST
+
+
+class State(enum.IntEnum):
+    """Of a transfer."""
+
+    INIT = lib.MKV_XFER_INIT
+    BOUND = lib.MKV_XFER_BOUND
+    ACTIVE = lib.MKV_XFER_ACTIVE
+    SEALED = lib.MKV_XFER_SEALED
+    DONE = lib.MKV_XFER_DONE
+    FAILED = lib.MKV_XFER_FAILED
+    ABORTED = lib.MKV_XFER_ABORTED
+
+    @property
+    def is_terminal(self) -> bool:
+        return self >= State.DONE
+
+
+class Backend(enum.IntEnum):
+    """What carries a peer's data."""
+
+    UNKNOWN = lib.MKV_BACKEND_UNKNOWN
+    XGMI = lib.MKV_BACKEND_XGMI
+    IPC = lib.MKV_BACKEND_IPC
+    RDMA = lib.MKV_BACKEND_RDMA
+    SHM = lib.MKV_BACKEND_SHM
+    TCP = lib.MKV_BACKEND_TCP
+
+
+class EventType(enum.IntEnum):
+    PEER_READY = lib.MKV_EV_PEER_READY
+    PEER_FAILED = lib.MKV_EV_PEER_FAILED
+    PEER_CLOSED = lib.MKV_EV_PEER_CLOSED
+    EXPOSED = lib.MKV_EV_EXPOSED
+    DONE = lib.MKV_EV_DONE
+    FAILED = lib.MKV_EV_FAILED
+    ABORTED = lib.MKV_EV_ABORTED
+    QUIET = lib.MKV_EV_QUIET
+    MSG = lib.MKV_EV_MSG
+    WARN = lib.MKV_EV_WARN
+
+
+@dataclass(frozen=True)
+class Topology:
+    """This process' place; a size of 0 counts as 1."""
+
+    dp_rank: int = 0
+    dp_size: int = 0
+    pp_rank: int = 0
+    pp_size: int = 0
+    cp_rank: int = 0
+    cp_size: int = 0
+    tp_rank: int = 0
+    tp_size: int = 0
+
+
+@dataclass(frozen=True)
+class Units:
+    """Block lists of one component; position i of one belongs to i of the other."""
+
+    local: array[int]
+    remote: array[int]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened, in order of occurrence."""
+
+    type: EventType
+    status: int
+    text: str
+    peer: Peer | None
+    transfer: Transfer | None
+    """None if it is not about one, or if that was closed meanwhile."""
+    id: int
+    """The transfer's; MSG: as sent."""
+    epoch: int
+    leg: int
+    value: int
+    units: Mapping[int, Units] = field(default_factory=dict)
+    """EXPOSED: the peer's blocks, as ``remote``, by component. DONE: those exposed."""
+    header: bytes = b""
+    data: bytes = b""
+    """EXPOSED: meta of the other side; MSG: as sent."""
+
+
+@dataclass(frozen=True)
+class PeerInfo:
+    state: int
+    status: int
+    error: str
+    name: str
+    transports: str
+    backend: Backend
+    is_same_host: bool
+    has_sgl_put: bool
+    num_regions: int
+    regions_epoch: int
+
+
+@dataclass(frozen=True)
+class TransferInfo:
+    state: State
+    status: int
+    error: str
+    waiting_for: str
+    is_quiet: bool
+    is_quarantined: bool
+    posted: int
+    """Pieces of memory."""
+    completed: int
+    bytes: int
+    """Completed; passive side: as told by DONE."""
+    age_ns: int
+    num_ucp_calls: int
+
+
+def block_array(blocks: Blocks) -> tuple[Any, int, Any]:
+    """A pointer to 32-bit unsigned numbers, how many, and what keeps them alive.
+
+    :raises ValueError: a number is no block id, or the buffer has another type.
+    """
+    try:
+        view = memoryview(blocks)
+    except TypeError:
+        try:
+            view = memoryview(array("I", blocks))
+        except (OverflowError, TypeError) as error:
+            raise ValueError(f"block ids: {error}; expected 0 to 4294967295") from None
+    if view.itemsize != 4 or view.format not in ("I", "L", "<I", "=I", "i", "l"):
+        raise ValueError(
+            f"block ids of format '{view.format}' and {view.itemsize} bytes; expected "
+            "32-bit unsigned integers (numpy.uint32, array('I'))"
+        )
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes()).cast("I")
+    buffer = ffi.from_buffer(view)
+    return ffi.cast("const uint32_t *", buffer), view.nbytes // 4, (view, buffer)
+
+
+def to_array(pointer: Any, count: int) -> array[int]:
+    """A copy of the library's numbers."""
+    result = array("I")
+    if count > 0:
+        result.frombytes(bytes(ffi.buffer(pointer, count * 4)))
+    return result
+
+
+def read_units(units: Any, count: int) -> dict[int, Units]:
+    return {
+        units[i].component: Units(
+            to_array(units[i].local, units[i].num_local),
+            to_array(units[i].remote, units[i].num_remote),
+        )
+        for i in range(count)
+    }

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Maps, plans and transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._handle import Handle
+from ._library import LEG_ALL, ffi, lib, text
+from .errors import check
+from .model import Blocks, Mode, Role, State, TransferInfo, block_array
+
+if TYPE_CHECKING:
+    from .context import Context, Peer
+
+
+class Map:
+    """Local and remote regions, paired by (component, layer, part)."""
+
+    def __init__(
+        self, peer: Peer, components: Iterable[int] | None, intersect: bool, any_rank: bool
+    ) -> None:
+        params = ffi.new("mkv_map_params_t *", {"size": ffi.sizeof("mkv_map_params_t")})
+        params.flags = (lib.MKV_MAP_INTERSECT if intersect else 0) | (
+            lib.MKV_MAP_ANY_RANK if any_rank else 0
+        )
+        if components is not None:
+            params.components, params.num_components, keep = block_array(list(components))
+        map_p = ffi.new("mkv_map_t **")
+        check(lib.mkv_map_create(peer._handle.get(), params, map_p))
+        self.peer = peer
+        self._handle = Handle(peer._handle.owner, map_p[0], lib.mkv_map_destroy)
+
+    def plan(
+        self, units: Mapping[int, tuple[Blocks, Blocks]], keep_order: bool = False
+    ) -> Plan:
+        """Merge block lists into runs, once for all layers.
+
+        :param units: component: (blocks here, blocks at the peer), of equal lengths.
+        :param keep_order: merge only neighbours in the given order; needed to post
+            ranges of positions.
+        :raises BoundsError: a block is outside of a region; LengthError: the lists'
+            lengths differ; StaleError: regions were dropped.
+        """
+        return Plan(self, units, keep_order)
+
+    def close(self) -> None:
+        """:raises BusyError: a plan or a transfer uses it."""
+        self._handle.close()
+
+
+def _c_units(units: Mapping[int, tuple[Blocks, Blocks | None]]) -> tuple[Any, int, list[Any]]:
+    array = ffi.new("mkv_units_t[]", max(len(units), 1))
+    keep: list[Any] = [array]
+    for i, (component, (local, remote)) in enumerate(units.items()):
+        array[i].component = component
+        array[i].local, array[i].num_local, alive = block_array(local)
+        keep.append(alive)
+        if remote is not None:
+            array[i].remote, array[i].num_remote, alive = block_array(remote)
+            keep.append(alive)
+    return array, len(units), keep
+
+
+class Plan:
+    """Block lists of both sides, merged; reusable for every layer of its map."""
+
+    def __init__(
+        self, map_: Map, units: Mapping[int, tuple[Blocks, Blocks]], keep_order: bool
+    ) -> None:
+        array, count, _keep = _c_units(units)
+        flags = lib.MKV_PLAN_KEEP_ORDER if keep_order else 0
+        plan_p = ffi.new("mkv_plan_t **")
+        check(lib.mkv_plan_create(map_._handle.get(), array, count, flags, plan_p))
+        self._handle = Handle(
+            map_._handle.owner, plan_p[0], lib.mkv_plan_destroy, map_._handle
+        )
+
+    def _query(self) -> Any:
+        attr = ffi.new("mkv_plan_attr_t *", {"size": ffi.sizeof("mkv_plan_attr_t")})
+        check(lib.mkv_plan_query(self._handle.get(), attr))
+        return attr
+
+    @property
+    def num_elements(self) -> int:
+        """Pieces of memory that are moved when all layers are posted."""
+        return int(self._query().num_elements)
+
+    @property
+    def bytes(self) -> int:
+        """Moved when all layers are posted."""
+        return int(self._query().bytes)
+
+    def close(self) -> None:
+        """:raises BusyError: a post uses it."""
+        self._handle.close()
+
+
+class Transfer:
+    """Blocks of one request on their way; see morikv.h for the protocol.
+
+    **Status and quiet are two things**: ``state`` says what to tell a scheduler,
+    ``is_quiet`` that nobody touches this side's blocks any more. Only quiet frees
+    memory. A transfer that nobody holds any more runs to its end.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        id: int,
+        maps: Iterable[Map],
+        mode: Mode,
+        role: Role,
+        epoch: int,
+        expect: Mapping[int, int] | None,
+        timeouts: Mapping[str, int],
+    ) -> None:
+        maps = list(maps)
+        params = ffi.new("mkv_xfer_params_t *", {"size": ffi.sizeof("mkv_xfer_params_t")})
+        legs = ffi.new("mkv_map_t *[]", [map_._handle.get() for map_ in maps])
+        params.id, params.epoch, params.mode, params.role = id, epoch, mode, role
+        params.legs, params.num_legs = legs, len(maps)
+        if expect is not None:
+            expected = ffi.new("mkv_expect_t[]", max(len(expect), 1))
+            for i, (component, num_units) in enumerate(expect.items()):
+                expected[i].component, expected[i].num_units = component, num_units
+            params.expect, params.num_expect = expected, len(expect)
+        for name, value in timeouts.items():
+            setattr(params, name, value)
+        xfer_p = ffi.new("mkv_xfer_t **")
+        check(lib.mkv_xfer_open(context._owner.ctx(), params, xfer_p))
+        self.context, self.id, self.epoch = context, id, epoch
+        self._handle = Handle(
+            context._owner, xfer_p[0], lib.mkv_xfer_close, *(map_._handle for map_ in maps)
+        )
+        context._know(self)
+
+    def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
+        """Passive side: show our blocks, by component, and bytes beside them."""
+        array, count, _keep = _c_units({c: (blocks, None) for c, blocks in units.items()})
+        check(lib.mkv_xfer_expose(self._handle.get(), leg, array, count, meta, len(meta)))
+
+    def post(
+        self,
+        plan: Plan,
+        leg: int = 0,
+        layers: tuple[int, int] | None = None,
+        positions: tuple[int, int] | None = None,
+        components: Iterable[int] | None = None,
+        ready: Callable[[], bool] | None = None,
+        gate_id: int | None = None,
+    ) -> None:
+        """Active side: move a plan, or a part of it.
+
+        :param layers: [low, high); None: all.
+        :param positions: [low, high) of each component's list; the plan keeps its order.
+        :param ready: asked in progress, with the context's lock held, until it is true:
+            it must not call this library.
+        :param gate_id: hold the post until :meth:`Context.signal` names this number.
+        """
+        sel = ffi.new("mkv_sel_t *", {"size": ffi.sizeof("mkv_sel_t")})
+        if layers is not None:
+            sel.fields |= lib.MKV_SEL_LAYERS
+            sel.layer_lo, sel.layer_hi = layers
+        if positions is not None:
+            sel.fields |= lib.MKV_SEL_POSITIONS
+            sel.pos_lo, sel.pos_hi = positions
+        if components is not None:
+            sel.fields |= lib.MKV_SEL_COMPONENTS
+            sel.component_mask = sum({1 << component for component in components})
+        gate = self._gate(ready, gate_id)
+        check(lib.mkv_xfer_post(self._handle.get(), leg, plan._handle.get(), sel, gate))
+        self._handle.need(plan._handle)
+
+    def _gate(self, ready: Callable[[], bool] | None, gate_id: int | None) -> Any:
+        if ready is None and gate_id is None:
+            return ffi.NULL
+        if ready is not None and gate_id is not None:
+            raise ValueError("ready and gate_id are given; expected one of them")
+        gate = ffi.new("mkv_gate_t *", {"size": ffi.sizeof("mkv_gate_t")})
+        if ready is not None:
+            # an exception fails the transfer, and is printed
+            asked = ffi.callback("int(void *)", lambda _arg: int(ready()), error=-1)
+            gate.ready = asked
+            self._handle.need(asked)
+        else:
+            gate.id = gate_id
+        return gate
+
+    def seal(self, leg: int = LEG_ALL) -> None:
+        """Active side: nothing more will be posted; passive side of a READ: see
+        morikv.h."""
+        check(lib.mkv_xfer_seal(self._handle.get(), leg))
+
+    def abort(self, reason: str = "", status: int = lib.MKV_ERR_ABORTED) -> None:
+        """End it with an error now, here and at every leg; quiet follows."""
+        check(lib.mkv_xfer_abort(self._handle.get(), status, reason.encode()))
+
+    def extend(self, timeout_ms: int) -> None:
+        """Let the deadline that runs now end in so many milliseconds."""
+        check(lib.mkv_xfer_extend(self._handle.get(), timeout_ms))
+
+    def query(self) -> TransferInfo:
+        attr = ffi.new("mkv_xfer_attr_t *", {"size": ffi.sizeof("mkv_xfer_attr_t")})
+        check(lib.mkv_xfer_query(self._handle.get(), attr))
+        return TransferInfo(
+            state=State(attr.state),
+            status=attr.status,
+            error=text(attr.error),
+            waiting_for=text(attr.waiting_for),
+            is_quiet=bool(attr.is_quiet),
+            is_quarantined=bool(attr.is_quarantined),
+            posted=attr.posted,
+            completed=attr.completed,
+            bytes=attr.bytes,
+            age_ns=attr.age_ns,
+            num_ucp_calls=attr.num_ucp_calls,
+        )
+
+    @property
+    def state(self) -> State:
+        return self.query().state
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.query().is_quiet
+
+    def close(self) -> None:
+        """:raises BusyError: it is not terminal, or not quiet."""
+        self.context._unknow(self)
+        try:
+            self._handle.close()
+        except Exception:
+            self.context._know(self)
+            raise
