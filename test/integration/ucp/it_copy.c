@@ -102,6 +102,19 @@ START_TEST(every_api_works_over_rdma_without_gpu_direct)
 }
 END_TEST
 
+/* GPUs without a way to each other, or containers that do not see each other's memory:
+ * AMD's runtime says only that the handle is no good. */
+START_TEST(every_api_works_where_no_handle_opens)
+{
+    static const char *const env[] = {"UCX_TLS=mori_xgmi,mori_copy,tcp",
+                                      "HIPCPU_GUARD=1",
+                                      "HIPCPU_FAIL=hipIpcOpenMemHandle:0:17", NULL};
+
+    it_expect_all("every_api_works_where_no_handle_opens", env, "3145728",
+                  (_i == 0) ? "none" : "peer");
+}
+END_TEST
+
 /* What a user has who sets nothing but the path of the module. */
 START_TEST(every_api_works_with_nothing_set)
 {
@@ -162,6 +175,7 @@ static Suite *it_suite(void)
     tcase_add_test(tcase, every_api_moves_every_memory_over_tcp);
     tcase_add_test(tcase, every_api_works_in_peer_failure_mode);
     tcase_add_loop_test(tcase, every_api_works_over_rdma_without_gpu_direct, 0, 2);
+    tcase_add_loop_test(tcase, every_api_works_where_no_handle_opens, 0, 2);
     tcase_add_loop_test(tcase, every_api_works_with_nothing_set, 0, 2);
     tcase_add_loop_test(tcase, nothing_moves_without_it, 0, 4);
     tcase_add_loop_test(tcase, perftest_moves_device_memory_over_tcp, 0, 6);
