@@ -22,7 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUCT_XGMI_MAP_NUM_BUCKETS 1024
+#define MUCT_XGMI_MAP_NUM_BUCKETS 8192
+
+/* Regions that are remembered after a limit has taken their place. */
+#define MUCT_XGMI_MAP_NUM_EVICTED 4096
 
 /* How long closing may take when address space is short, and in the end. */
 #define MUCT_XGMI_MAP_CLOSE_LIMIT_MS 1000
@@ -62,6 +65,8 @@ struct muct_xgmi_map {
     unsigned num_idle;
     size_t idle_size;
     unsigned num_regions;
+    int has_warned;                              /* of limits that are too low */
+    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, by themselves */
     muct_xgmi_map_region_t *buckets[MUCT_XGMI_MAP_NUM_BUCKETS];
 };
 
@@ -107,13 +112,52 @@ static void muct_xgmi_map_remove_idle(muct_xgmi_map_t *map,
     map->idle_size -= region->super.length;
 }
 
+/* A number that another region is unlikely to have, and never 0. */
+static uint64_t muct_xgmi_map_identity(const muct_xgmi_map_region_t *region)
+{
+    const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = region->owner;
+
+    hash = (hash ^ (hash >> 29) ^ region->super.base) * factor;
+    hash = (hash ^ (hash >> 32) ^ region->buffer_id) * factor;
+    hash = (hash ^ (hash >> 32) ^ (uint64_t)region->device) * factor;
+    return hash | 1;
+}
+
+static uint64_t *muct_xgmi_map_evicted(muct_xgmi_map_t *map, uint64_t identity)
+{
+    return &map->evicted[(identity >> 32) % MUCT_XGMI_MAP_NUM_EVICTED];
+}
+
+/* What is mapped again was unmapped by a limit that is too low. */
+static void muct_xgmi_map_warn_evicted(muct_xgmi_map_t *map,
+                                       const muct_xgmi_map_region_t *region)
+{
+    uint64_t identity = muct_xgmi_map_identity(region);
+
+    if (map->has_warned || (*muct_xgmi_map_evicted(map, identity) != identity)) {
+        return;
+    }
+
+    map->has_warned = 1;
+    muct_warn("peers' memory is unmapped and mapped again while it is in use, which is "
+              "slow: %u allocations of %zu bytes are kept; raise "
+              "UCX_MORI_XGMI_MAX_IDLE_REGIONS (now %u) or UCX_MORI_XGMI_MAX_IDLE_SIZE "
+              "(now %zu)",
+              map->num_idle, map->idle_size, map->config.max_idle_regions,
+              map->config.max_idle_size);
+}
+
 static void muct_xgmi_map_shrink(muct_xgmi_map_t *map, unsigned max_regions,
                                  size_t max_size)
 {
+    uint64_t identity;
     muct_xgmi_map_region_t *region;
 
     while ((map->num_idle > max_regions) || (map->idle_size > max_size)) {
         region = ucs_list_head(&map->idle, muct_xgmi_map_region_t, idle);
+        identity = muct_xgmi_map_identity(region);
+        *muct_xgmi_map_evicted(map, identity) = identity;
         muct_xgmi_map_remove_idle(map, region);
         muct_xgmi_map_unlink(map, region);
         muct_xgmi_map_unmap(map, region);
@@ -360,6 +404,7 @@ static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *pe
         return status;
     }
 
+    muct_xgmi_map_warn_evicted(map, region);
     ++map->num_regions;
     region->super.delta = (uintptr_t)region->mapped - key->base;
     muct_xgmi_map_close_older(map, bucket, region);

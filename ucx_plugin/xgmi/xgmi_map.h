@@ -9,8 +9,8 @@
  *
  * Mapping an IPC handle is a driver call, too slow for the data path, so a mapping is
  * kept after its last user puts it back, until the configured limits ask for its
- * place. The cache answers one question: "where is this peer's allocation in my
- * address space?"
+ * place. A limit that takes what is used again is warned of, once. The cache answers
+ * one question: "where is this peer's allocation in my address space?"
  *
  * Identity. A mapping is found by (peer incarnation, allocation, local device), never
  * by the remote address alone: two peers may export the same virtual address, and a

@@ -50,14 +50,14 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
      "another one than /dev/shm.",
      ucs_offsetof(muct_xgmi_md_config_t, shm_dir), UCS_CONFIG_TYPE_STRING},
 
-    {"MAX_IDLE_REGIONS", "1024",
-     "Peers' allocations kept mapped after their last use, a number. Raise it when\n"
-     "mapping shows in profiles.",
+    {"MAX_IDLE_REGIONS", "inf",
+     "Peers' allocations kept mapped after their last use, a number. Lower it when\n"
+     "the runtime runs out of IPC mappings.",
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_regions), UCS_CONFIG_TYPE_UINT},
 
-    {"MAX_IDLE_SIZE", "inf",
-     "Peers' memory kept mapped after its last use, in bytes. Lower it when GPU\n"
-     "address space is short.",
+    {"MAX_IDLE_SIZE", "4t",
+     "Peers' memory kept mapped after its last use, in bytes. Lower it when memory\n"
+     "that peers have freed is missed, or GPU address space is short.",
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"INVALIDATE_TIMEOUT", "1s",

@@ -6,8 +6,11 @@
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
 
+#include <ucs/debug/log_def.h>
+
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -204,6 +207,85 @@ START_TEST(idle_region_used_longest_ago_goes_first)
     get_and_put(MAX_IDLE);
     fail_calls("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
     get_and_put(0);
+}
+END_TEST
+
+static unsigned num_warnings;
+
+static ucs_log_func_rc_t count_warnings(const char *file, unsigned line,
+                                        const char *function, ucs_log_level_t level,
+                                        const ucs_log_component_config_t *component,
+                                        const char *message, va_list args)
+{
+    char text[512];
+
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)component;
+    if (level == UCS_LOG_LEVEL_WARN) {
+        vsnprintf(text, sizeof(text), message, args);
+        ck_assert_ptr_nonnull(strstr(text, "UCX_MORI_XGMI_MAX_IDLE_SIZE"));
+        ++num_warnings;
+    }
+    return UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+START_TEST(limit_that_is_too_low_is_told_once)
+{
+    unsigned round, i;
+
+    ucs_log_push_handler(count_warnings);
+    for (i = 0; i < MAX_IDLE + 2; ++i) {
+        get_and_put(i);
+    }
+    ck_assert_uint_eq(num_warnings, 0);
+    for (round = 0; round < 3; ++round) {
+        for (i = 0; i < MAX_IDLE + 2; ++i) {
+            get_and_put(i);
+        }
+    }
+    ck_assert_uint_eq(num_warnings, 1);
+    ucs_log_pop_handler();
+}
+END_TEST
+
+/* Seven peers with 10 000 allocations, each used again and again. */
+START_TEST(many_allocations_are_mapped_once)
+{
+    enum { NUM_PEERS = 7, NUM_EACH = 1429 };
+    const muct_xgmi_map_config_t unlimited = {UINT_MAX, SIZE_MAX};
+    static muct_xgmi_key_t all[NUM_PEERS][NUM_EACH];
+    muct_xgmi_peer_t *peers[NUM_PEERS];
+    xgmi_owner_t owners[NUM_PEERS];
+    const muct_xgmi_region_t *region;
+    unsigned long before = calls("hipIpcOpenMemHandle");
+    muct_xgmi_map_t *large;
+    unsigned round, p, i;
+
+    ck_assert_int_eq(muct_xgmi_map_create(gpu, &unlimited, &large), UCS_OK);
+    for (p = 0; p < NUM_PEERS; ++p) {
+        xgmi_owner_start(&owners[p], dir);
+        for (i = 0; i < NUM_EACH; ++i) {
+            xgmi_owner_alloc(&owners[p], 4096, &all[p][i]);
+        }
+        ck_assert_int_eq(muct_xgmi_peer_get(all[p][0].owner, &peers[p]), UCS_OK);
+    }
+    for (round = 0; round < 3; ++round) {
+        for (i = 0; i < NUM_EACH; ++i) {
+            for (p = 0; p < NUM_PEERS; ++p) {
+                ck_assert_int_eq(
+                    muct_xgmi_map_get(large, peers[p], &all[p][i], 0, &region), UCS_OK);
+                muct_xgmi_map_put(large, region);
+            }
+        }
+    }
+    ck_assert_uint_eq(calls("hipIpcOpenMemHandle") - before, NUM_PEERS * NUM_EACH);
+    muct_xgmi_map_destroy(large);
+    for (p = 0; p < NUM_PEERS; ++p) {
+        muct_xgmi_peer_put(peers[p]);
+        xgmi_owner_kill(&owners[p]);
+    }
 }
 END_TEST
 
@@ -454,6 +536,8 @@ int main(void)
     tcase_add_test(tcase, other_handle_at_the_same_address_is_another_allocation);
     tcase_add_test(tcase, region_in_use_is_never_unmapped);
     tcase_add_test(tcase, idle_region_used_longest_ago_goes_first);
+    tcase_add_test(tcase, limit_that_is_too_low_is_told_once);
+    tcase_add_test(tcase, many_allocations_are_mapped_once);
     tcase_add_loop_test(tcase, handle_of_a_living_peer_that_does_not_open_is_no_way, 0,
                         4);
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
