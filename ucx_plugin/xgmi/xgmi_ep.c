@@ -193,6 +193,30 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
 
 /* ---- life ---- */
 
+/* Takes a reference to the peer, whose process and interface must be there. */
+static ucs_status_t muct_xgmi_ep_get_peer(muct_xgmi_ep_t *ep,
+                                          const muct_xgmi_iface_addr_t *addr)
+{
+    ucs_status_t status = muct_xgmi_peer_get(addr->owner, &ep->peer);
+
+    if (status != UCS_OK) {
+        muct_diag("process 0x%" PRIx64 " (pid %u) is not here or dead", addr->owner,
+                  addr->pid);
+        return status;
+    }
+
+    ep->peer_iface = addr->id;
+    ep->peer_generation = muct_xgmi_peer_iface(ep->peer, &ep->peer_iface);
+    if ((ep->peer_generation == NULL) || !muct_xgmi_ep_is_peer_open(ep)) {
+        muct_diag("interface %u of process 0x%" PRIx64 " (pid %u) is closed",
+                  addr->id.slot, addr->owner, addr->pid);
+        muct_xgmi_peer_put(ep->peer);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
 ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 {
     const uint64_t required = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
@@ -224,20 +248,9 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 
     ep->status = UCS_OK;
     ep->pending_tail = &ep->pending;
-    status = muct_xgmi_peer_get(addr.owner, &ep->peer);
+    status = muct_xgmi_ep_get_peer(ep, &addr);
     if (status != UCS_OK) {
-        muct_diag("process 0x%" PRIx64 " (pid %u) is not here or dead", addr.owner,
-                  addr.pid);
         goto err_free;
-    }
-
-    ep->peer_iface = addr.id;
-    ep->peer_generation = muct_xgmi_peer_iface(ep->peer, &ep->peer_iface);
-    if ((ep->peer_generation == NULL) || !muct_xgmi_ep_is_peer_open(ep)) {
-        muct_diag("interface %u of process 0x%" PRIx64 " (pid %u) is closed",
-                  addr.id.slot, addr.owner, addr.pid);
-        status = UCS_ERR_UNREACHABLE;
-        goto err_put_peer;
     }
 
     status = UCS_CLASS_INIT(uct_base_ep_t, &ep->super, &iface->super);

@@ -2,6 +2,8 @@
 
 #include "xgmi/xgmi_key.h"
 
+#include "base/muct_bytes.h"
+
 #include <string.h>
 
 /* Byte layout, little endian. Bump the version with any change. */
@@ -30,27 +32,6 @@ _Static_assert((int)MUCT_XGMI_KEY_AT_HANDLE + MUCT_XGMI_HANDLE_SIZE ==
                    (int)MUCT_XGMI_KEY_AT_BUFFER_ID,
                "handle size");
 
-
-static void muct_xgmi_key_put(unsigned char *p, uint64_t value, unsigned size)
-{
-    unsigned i;
-
-    for (i = 0; i < size; ++i) {
-        p[i] = (unsigned char)(value >> (8 * i));
-    }
-}
-
-static uint64_t muct_xgmi_key_get(const unsigned char *p, unsigned size)
-{
-    uint64_t value = 0;
-    unsigned i;
-
-    for (i = 0; i < size; ++i) {
-        value |= (uint64_t)p[i] << (8 * i);
-    }
-
-    return value;
-}
 
 /* 64-bit FNV-1a: any single flipped byte changes it. */
 static uint64_t muct_xgmi_key_checksum(const unsigned char *p)
@@ -84,17 +65,17 @@ void muct_xgmi_key_pack(const muct_xgmi_key_t *key, void *buffer)
     memset(p, 0, MUCT_XGMI_KEY_PACKED_SIZE);
     p[MUCT_XGMI_KEY_AT_VERSION] = MUCT_XGMI_KEY_VERSION;
     p[MUCT_XGMI_KEY_AT_KIND] = (unsigned char)key->kind;
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_DEVICE, key->device, 2);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_SLOT, key->slot, 4);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_OWNER, key->owner, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_ADDRESS, key->address, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_LENGTH, key->length, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_BASE, key->base, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, key->alloc_length, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_GENERATION, key->generation, 4);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_DEVICE, key->device, 2);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_SLOT, key->slot, 4);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_OWNER, key->owner, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_ADDRESS, key->address, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_LENGTH, key->length, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_BASE, key->base, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, key->alloc_length, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_GENERATION, key->generation, 4);
     memcpy(p + MUCT_XGMI_KEY_AT_HANDLE, key->handle, MUCT_XGMI_HANDLE_SIZE);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_BUFFER_ID, key->buffer_id, 8);
-    muct_xgmi_key_put(p + MUCT_XGMI_KEY_AT_CHECKSUM, muct_xgmi_key_checksum(p), 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_BUFFER_ID, key->buffer_id, 8);
+    muct_put_le(p + MUCT_XGMI_KEY_AT_CHECKSUM, muct_xgmi_key_checksum(p), 8);
 }
 
 ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
@@ -110,21 +91,20 @@ ucs_status_t muct_xgmi_key_unpack(const void *buffer, size_t length,
         return UCS_ERR_UNSUPPORTED;
     }
     if ((length < MUCT_XGMI_KEY_PACKED_SIZE) ||
-        (muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_CHECKSUM, 8) !=
-         muct_xgmi_key_checksum(p))) {
+        (muct_get_le(p + MUCT_XGMI_KEY_AT_CHECKSUM, 8) != muct_xgmi_key_checksum(p))) {
         return UCS_ERR_INVALID_PARAM;
     }
 
     k.kind = (muct_xgmi_key_kind_t)p[MUCT_XGMI_KEY_AT_KIND];
-    k.device = (uint16_t)muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_DEVICE, 2);
-    k.slot = (uint32_t)muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_SLOT, 4);
-    k.owner = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_OWNER, 8);
-    k.address = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_ADDRESS, 8);
-    k.length = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_LENGTH, 8);
-    k.base = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_BASE, 8);
-    k.alloc_length = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, 8);
-    k.generation = (uint32_t)muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_GENERATION, 4);
-    k.buffer_id = muct_xgmi_key_get(p + MUCT_XGMI_KEY_AT_BUFFER_ID, 8);
+    k.device = (uint16_t)muct_get_le(p + MUCT_XGMI_KEY_AT_DEVICE, 2);
+    k.slot = (uint32_t)muct_get_le(p + MUCT_XGMI_KEY_AT_SLOT, 4);
+    k.owner = muct_get_le(p + MUCT_XGMI_KEY_AT_OWNER, 8);
+    k.address = muct_get_le(p + MUCT_XGMI_KEY_AT_ADDRESS, 8);
+    k.length = muct_get_le(p + MUCT_XGMI_KEY_AT_LENGTH, 8);
+    k.base = muct_get_le(p + MUCT_XGMI_KEY_AT_BASE, 8);
+    k.alloc_length = muct_get_le(p + MUCT_XGMI_KEY_AT_ALLOC_LENGTH, 8);
+    k.generation = (uint32_t)muct_get_le(p + MUCT_XGMI_KEY_AT_GENERATION, 4);
+    k.buffer_id = muct_get_le(p + MUCT_XGMI_KEY_AT_BUFFER_ID, 8);
     memcpy(k.handle, p + MUCT_XGMI_KEY_AT_HANDLE, MUCT_XGMI_HANDLE_SIZE);
     if (!muct_xgmi_key_is_sane(&k)) {
         return UCS_ERR_INVALID_PARAM;

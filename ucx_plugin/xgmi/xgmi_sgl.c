@@ -26,21 +26,22 @@ typedef struct muct_xgmi_sgl {
  * What an entry has in common with those before it, so that it needs no look-up: memory
  * and key, and mostly its length. Its bounds are then one comparison.
  */
-typedef struct muct_xgmi_sgl_like {
+typedef struct muct_xgmi_sgl_last {
     const muct_xgmi_mem_t *mem;
     uct_rkey_t rkey;
     uint64_t local, remote; /* to be added to its addresses */
     muct_xgmi_window_t window;
     uint64_t length;
-    uint64_t num_tiles; /* when its destination is aligned; 0: no length is known */
-    uint64_t reach; /* its remote address is at most so far behind the window's start */
-} muct_xgmi_sgl_like_t;
+    uint64_t num_tiles;    /* when its destination is aligned; 0: no length is known */
+    uint64_t max_distance; /* its remote address is at most so far behind the window's
+                              start */
+} muct_xgmi_sgl_last_t;
 
 /* Other memory or another key than before. */
-static ucs_status_t muct_xgmi_sgl_turn(muct_xgmi_sgl_like_t *like,
-                                       muct_xgmi_queue_t *queue,
-                                       const muct_xgmi_mem_t *mem,
-                                       const muct_xgmi_rkey_t *rkey)
+static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
+                                                  muct_xgmi_queue_t *queue,
+                                                  const muct_xgmi_mem_t *mem,
+                                                  const muct_xgmi_rkey_t *rkey)
 {
     const muct_xgmi_window_t *window;
     ucs_status_t status;
@@ -50,12 +51,12 @@ static ucs_status_t muct_xgmi_sgl_turn(muct_xgmi_sgl_like_t *like,
         return status;
     }
 
-    like->mem = mem;
-    like->rkey = (uct_rkey_t)rkey;
-    like->window = *window;
-    like->num_tiles = 0;
-    like->local = mem->delta;
-    like->remote = window->delta;
+    last->mem = mem;
+    last->rkey = (uct_rkey_t)rkey;
+    last->window = *window;
+    last->num_tiles = 0;
+    last->local = mem->delta;
+    last->remote = window->delta;
     queue->list.dst_end = UINT64_MAX; /* not to be joined */
     return UCS_OK;
 }
@@ -66,7 +67,7 @@ static ucs_status_t muct_xgmi_sgl_turn(muct_xgmi_sgl_like_t *like,
  *
  * @return UCS_ERR_NO_ELEM  Its local memory is not on the queue's device.
  */
-static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_like_t *like,
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t *last,
                                                            muct_xgmi_queue_t *queue,
                                                            muct_xgmi_dir_t dir,
                                                            const muct_xgmi_sgl_t *sgl,
@@ -82,18 +83,18 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_like_t 
     if ((mem == NULL) || (mem->device != queue->device)) {
         return UCS_ERR_NO_ELEM;
     }
-    if ((mem != like->mem) || (sgl->rkeys[i] != like->rkey)) {
-        status = muct_xgmi_sgl_turn(like, queue, mem, rkey);
+    if ((mem != last->mem) || (sgl->rkeys[i] != last->rkey)) {
+        status = muct_xgmi_sgl_switch_operands(last, queue, mem, rkey);
         if (status != UCS_OK) {
             return status;
         }
     }
-    if (!muct_xgmi_window_has(&like->window, raddr, length)) {
+    if (!muct_xgmi_window_has(&last->window, raddr, length)) {
         return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
     }
 
-    local = (uintptr_t)sgl->buffers[i] + like->local;
-    remote = raddr + like->remote;
+    local = (uintptr_t)sgl->buffers[i] + last->local;
+    remote = raddr + last->remote;
     if (dir == MUCT_XGMI_PUT) {
         muct_xgmi_queue_add(queue, remote, local, length);
     } else {
@@ -101,9 +102,9 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_like_t 
     }
 
     if ((length > 0) && (length < queue->min_run)) {
-        like->length = length;
-        like->num_tiles = muct_xgmi_tile_count(0, length);
-        like->reach = like->window.length - length;
+        last->length = length;
+        last->num_tiles = muct_xgmi_tile_count(0, length);
+        last->max_distance = last->window.length - length;
     }
     return UCS_OK;
 }
@@ -118,8 +119,8 @@ static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_one_value(const void *values,
 }
 
 /* How many entries from i on, a few at a time, are of the same memory. */
-static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_alike(
-    const muct_xgmi_sgl_t *sgl, const muct_xgmi_sgl_like_t *like, size_t i)
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_same(
+    const muct_xgmi_sgl_t *sgl, const muct_xgmi_sgl_last_t *last, size_t i)
 {
     size_t left = sgl->count - i;
     size_t num = (left < MUCT_XGMI_SGL_STRIDE) ? left : MUCT_XGMI_SGL_STRIDE;
@@ -127,14 +128,14 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_alike(
 
     _Static_assert((sizeof(*sgl->memhs) == 8) && (sizeof(*sgl->rkeys) == 8),
                    "arrays of values of 8 bytes");
-    if ((num > 0) && (sgl->memhs[i] == like->mem) && (sgl->rkeys[i] == like->rkey) &&
+    if ((num > 0) && (sgl->memhs[i] == last->mem) && (sgl->rkeys[i] == last->rkey) &&
         muct_xgmi_sgl_is_one_value(sgl->memhs + i, num) &&
         muct_xgmi_sgl_is_one_value(sgl->rkeys + i, num)) {
         return num;
     }
 
-    for (k = 0; (k < num) && (sgl->memhs[i + k] == like->mem) &&
-                (sgl->rkeys[i + k] == like->rkey);
+    for (k = 0; (k < num) && (sgl->memhs[i + k] == last->mem) &&
+                (sgl->rkeys[i + k] == last->rkey);
          ++k) {
     }
     return k;
@@ -146,14 +147,14 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_alike(
  *
  * @return How many were added.
  */
-static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
     muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
-    size_t i, size_t num, const muct_xgmi_sgl_like_t *like, const uint64_t max_piece)
+    size_t i, size_t num, const muct_xgmi_sgl_last_t *last, const uint64_t max_piece)
 {
     void *const *const buffers = sgl->buffers + i;
     const size_t *const lengths = sgl->lengths + i;
     const uint64_t *const raddrs = sgl->raddrs + i;
-    const muct_xgmi_sgl_like_t same = *like;
+    const muct_xgmi_sgl_last_t same = *last;
     muct_xgmi_entry_t *next = list->next;
     uint64_t num_tiles = list->num_tiles;
     uint64_t dst_end = list->dst_end;
@@ -172,7 +173,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_alike(
         next[k].first_tile = num_tiles;
         if (ucs_likely((length == same.length) &&
                        !(dst & (MUCT_XGMI_VECTOR_SIZE - 1)))) {
-            if (ucs_unlikely((raddrs[k] - same.window.start) > same.reach)) {
+            if (ucs_unlikely((raddrs[k] - same.window.start) > same.max_distance)) {
                 break;
             }
             num_tiles += same.num_tiles;
@@ -208,24 +209,24 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
                                                           const muct_xgmi_sgl_t *sgl,
                                                           size_t *index_p)
 {
-    muct_xgmi_sgl_like_t like = {.mem = NULL};
+    muct_xgmi_sgl_last_t last = {.mem = NULL};
     ucs_status_t status = UCS_OK;
     size_t i = *index_p;
     size_t num;
 
     while (i < sgl->count) {
-        status = muct_xgmi_sgl_add_other(&like, queue, dir, sgl, i);
+        status = muct_xgmi_sgl_add_other(&last, queue, dir, sgl, i);
         if (status != UCS_OK) {
             break;
         }
         ++i;
-        if (like.num_tiles == 0) {
+        if (last.num_tiles == 0) {
             continue;
         }
         do {
-            num = muct_xgmi_sgl_count_alike(sgl, &like, i);
-            num = muct_xgmi_sgl_add_alike(&queue->list, dir, sgl, i, num, &like,
-                                          queue->min_run - 1);
+            num = muct_xgmi_sgl_count_same(sgl, &last, i);
+            num = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, num, &last,
+                                         queue->min_run - 1);
             i += num;
         } while (num > 0);
     }
