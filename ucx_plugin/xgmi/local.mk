@@ -22,8 +22,6 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_map.h \
 	ucx_plugin/xgmi/xgmi_md.c \
 	ucx_plugin/xgmi/xgmi_md.h \
-	ucx_plugin/xgmi/xgmi_measure.c \
-	ucx_plugin/xgmi/xgmi_measure.h \
 	ucx_plugin/xgmi/xgmi_page.c \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
@@ -32,6 +30,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_queue.c \
 	ucx_plugin/xgmi/xgmi_queue.h \
 	ucx_plugin/xgmi/xgmi_rkey.c \
+	ucx_plugin/xgmi/xgmi_rkey.h \
 	ucx_plugin/xgmi/xgmi_rma.c \
 	ucx_plugin/xgmi/xgmi_rma.h \
 	ucx_plugin/xgmi/xgmi_sgl.c \

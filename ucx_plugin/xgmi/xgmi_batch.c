@@ -310,8 +310,9 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     size_t count = muct_xgmi_list_count(&queue->list);
 
     muct_xgmi_batch_start_runs(queue, batch);
-    if ((count > 0) && ((queue->kernel == NULL) || (count <= queue->max_calls) ||
-                        !muct_xgmi_batch_start_kernel(queue, batch))) {
+    if ((count > 0) &&
+        ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
+         !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }
 }

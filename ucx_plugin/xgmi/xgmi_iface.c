@@ -26,7 +26,6 @@ typedef struct muct_xgmi_iface_config {
     unsigned early_start;
     int use_kernel;
     unsigned max_calls;
-    int is_measuring;
     unsigned max_blocks;
     unsigned num_engines;
     size_t min_run;
@@ -74,21 +73,15 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "A launch costs more than a call, and less than several.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_calls), UCS_CONFIG_TYPE_UINT},
 
-    {"MEASURE", "n",
-     "Find MAX_CALLS by trying when a device is first used, y or n. Takes some\n"
-     "milliseconds; UCX_LOG_LEVEL=info shows what was found.",
-     ucs_offsetof(muct_xgmi_iface_config_t, is_measuring), UCS_CONFIG_TYPE_BOOL},
-
     {"BLOCKS", "8",
-     "Thread blocks of the copy kernel, a number, 1 to 128. The default leaves "
-     "compute\n"
-     "alone; 32 or more fill a link the last few percent when nothing else runs.",
+     "Thread blocks of the copy kernel, a number, 1 to 128. The default leaves\n"
+     "compute alone; 32 or more fill a link the last few percent when nothing else\n"
+     "runs.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_blocks), UCS_CONFIG_TYPE_UINT},
 
     {"ENGINES", "2",
-     "Streams over which a long run is split, for as many copy engines, a number, 0 "
-     "to\n"
-     "8. 0 leaves long runs to the kernel.",
+     "Streams over which a long run is split, for as many copy engines, a number,\n"
+     "0 to 8. 0 leaves long runs to the kernel.",
      ucs_offsetof(muct_xgmi_iface_config_t, num_engines), UCS_CONFIG_TYPE_UINT},
 
     {"MIN_RUN", "4m",
@@ -96,15 +89,13 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      ucs_offsetof(muct_xgmi_iface_config_t, min_run), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"PRIORITY", "y",
-     "Use streams of the highest priority, so that copies do not wait for compute, y "
-     "or\n"
-     "n.",
+     "Use streams of the highest priority, so that copies do not wait for compute,\n"
+     "y or n.",
      ucs_offsetof(muct_xgmi_iface_config_t, is_high_priority), UCS_CONFIG_TYPE_BOOL},
 
     {"SEG_SIZE", "64k",
-     "Pinned buffer for data that is in plain host memory, in bytes. Raise it for "
-     "large\n"
-     "transfers between host and GPU memory.",
+     "Pinned buffer for data that is in plain host memory, in bytes. Raise it for\n"
+     "large transfers between host and GPU memory.",
      ucs_offsetof(muct_xgmi_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"SEGS", "64",
@@ -395,7 +386,6 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
     queue->early_start = config->early_start;
     queue->max_calls = config->max_calls;
-    queue->is_measuring = config->is_measuring;
     queue->max_blocks =
         muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
     queue->num_engines =

@@ -15,6 +15,7 @@
 #include "base/muct_topo.h"
 #include "base/muct_ucx_rocm.h"
 #include "xgmi/xgmi_queue.h"
+#include "xgmi/xgmi_rkey.h"
 
 #include <ucs/config/parser.h>
 

@@ -74,20 +74,6 @@ typedef MUCT_ABI_PADDED(uct_component_t) muct_xgmi_component_t;
 extern muct_xgmi_component_t muct_xgmi_component;
 
 
-/** Operations of the component's table that xgmi_rkey.c has. */
-ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffer,
-                                   const uct_rkey_unpack_params_t *params,
-                                   uct_rkey_t *rkey_p, void **handle_p);
-ucs_status_t muct_xgmi_rkey_release(uct_component_t *component, uct_rkey_t rkey,
-                                    void *handle);
-ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t rkey,
-                                void *handle, uint64_t raddr, void **laddr_p);
-ucs_status_t muct_xgmi_rkey_compare(uct_component_t *component, uct_rkey_t rkey1,
-                                    uct_rkey_t rkey2,
-                                    const uct_rkey_compare_params_t *params,
-                                    int *result);
-
-
 /** Device that copies when no operand says which: where memory was registered last. */
 int muct_xgmi_md_default_device(const muct_xgmi_md_t *md);
 

@@ -5,7 +5,6 @@
 #include "base/muct_log.h"
 #include "xgmi/xgmi_batch.h"
 #include "xgmi/xgmi_loader.h"
-#include "xgmi/xgmi_measure.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -525,7 +524,6 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     queue->wake = wake;
     queue->config = config;
     queue->device = device;
-    queue->max_calls = config->max_calls;
     queue->tail = &queue->head;
     queue->min_run = (config->num_engines > 0) ? config->min_run : SIZE_MAX;
     status = muct_gpu_push_device(gpu, device, &prev);
@@ -544,9 +542,6 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     }
     if (status == UCS_OK) {
         muct_xgmi_queue_load_kernel(queue);
-    }
-    if ((status == UCS_OK) && config->is_measuring) {
-        muct_xgmi_measure(queue);
     }
     muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, device, prev);

@@ -26,6 +26,7 @@
 #include "xgmi/xgmi_gather.h"
 #include "xgmi/xgmi_list.h"
 #include "xgmi/xgmi_map.h"
+#include "xgmi/xgmi_rkey.h"
 #include "xgmi/xgmi_wake.h"
 
 /** Windows a batch finds without asking the map; a power of 2 */
@@ -39,15 +40,6 @@
 
 /** Streams for long runs */
 #define MUCT_XGMI_MAX_ENGINES 8
-
-
-/** An unpacked remote key. */
-typedef struct muct_xgmi_rkey {
-    muct_xgmi_key_t key;
-    muct_xgmi_peer_t *peer;               /**< Owner; holds a reference */
-    uint64_t uid;                         /**< Never comes again in this process */
-    const muct_xgmi_region_t *ptr_region; /**< Held for rkey_ptr, or NULL */
-} muct_xgmi_rkey_t;
 
 
 typedef struct muct_xgmi_op muct_xgmi_op_t;
@@ -83,7 +75,6 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_engines; /**< Streams a long run is split over */
     size_t min_run;       /**< Bytes from which a run goes to the copy engines */
     int is_high_priority; /**< Ask for the highest stream priority */
-    int is_measuring;     /**< Find max_calls by trying */
     int has_kernel;       /**< Use the copy kernel where there is one */
 } muct_xgmi_queue_config_t;
 
@@ -106,7 +97,10 @@ typedef struct muct_xgmi_run {
     uint64_t length;
 } muct_xgmi_run_t;
 
-/** A queue; its members are this file's and xgmi_queue.c's. */
+/**
+ * A queue. Its members belong to this file, xgmi_queue.c and xgmi_batch.c; xgmi_sgl.c
+ * fills its list, and asks for its device.
+ */
 typedef struct muct_xgmi_queue {
     muct_xgmi_list_t list;  /**< Of the open batch */
     uint64_t stamp;         /**< Of the open batch */
@@ -127,7 +121,6 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_map_t *map;
     muct_xgmi_wake_t *wake;
     int device;
-    unsigned max_calls;         /**< As configured or measured */
     muct_xgmi_batch_t *batches; /**< All */
     muct_xgmi_batch_t *free;    /**< Neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */

@@ -5,9 +5,10 @@
  * memory domain, so they use what the process has of mori_xgmi.
  */
 
-#include "xgmi/xgmi_md.h"
+#include "xgmi/xgmi_rkey.h"
 
 #include "base/muct_log.h"
+#include "xgmi/xgmi_md.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -700,24 +700,6 @@ START_TEST(every_stream_of_a_batch_wakes)
 }
 END_TEST
 
-START_TEST(measuring_leaves_an_idle_queue_that_copies)
-{
-    muct_xgmi_queue_t *configured = queue;
-    muct_xgmi_queue_config_t measuring = config;
-
-    measuring.is_measuring = 1;
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &measuring, 0, &queue),
-                     UCS_OK);
-    ck_assert(muct_xgmi_queue_is_idle(queue));
-    ck_assert_uint_lt(queue->max_calls, LIST_SIZE);
-    ck_assert_int_eq(put(0, 10), UCS_OK);
-    finish(1);
-    ck_assert_mem_eq(remote, local, 10);
-    muct_xgmi_queue_destroy(queue, UCS_OK);
-    queue = configured;
-}
-END_TEST
-
 START_TEST(void_key_has_no_window)
 {
     ck_assert_int_eq(put(0, 1), UCS_OK);
@@ -778,7 +760,6 @@ int main(void)
     tcase_add_test(tcase, posting_starts_an_idle_device_early);
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
-    tcase_add_test(tcase, measuring_leaves_an_idle_queue_that_copies);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
     tcase_add_test(tcase, marker_ends_after_what_was_before_it);
