@@ -39,8 +39,7 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 {
     uint64_t interval_ns;
 
-    if (gather->is_urgent || (count == 0) ||
-        pthread_equal(gather->thread, pthread_self())) {
+    if ((count == 0) || !muct_xgmi_gather_is_open_ended(gather)) {
         return false;
     }
 
@@ -65,7 +64,6 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 
 bool muct_xgmi_gather_is_steady(const muct_xgmi_gather_t *gather, uint64_t now_ns)
 {
-    return !gather->is_urgent && (gather->count != 0) &&
-           !pthread_equal(gather->thread, pthread_self()) &&
+    return (gather->count != 0) && muct_xgmi_gather_is_open_ended(gather) &&
            ((now_ns - gather->opened_at) >= MUCT_XGMI_GATHER_STEADY_NS);
 }

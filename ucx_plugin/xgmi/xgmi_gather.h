@@ -50,6 +50,13 @@ static inline void muct_xgmi_gather_hurry(muct_xgmi_gather_t *gather)
 }
 
 
+/** Whether it is another thread that fills the list, and nobody waits for it. */
+static inline bool muct_xgmi_gather_is_open_ended(const muct_xgmi_gather_t *gather)
+{
+    return !gather->is_urgent && !pthread_equal(gather->thread, pthread_self());
+}
+
+
 /**
  * Look at the list, from progress.
  *

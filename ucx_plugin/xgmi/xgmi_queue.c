@@ -58,6 +58,7 @@ int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
 {
     return (queue->num_runs == 0) &&
            (queue->list.num_tiles < MUCT_XGMI_MAX_GATHERED_TILES) &&
+           muct_xgmi_gather_is_open_ended(&queue->gather) && /* the clock is dear */
            muct_xgmi_gather_should_wait(&queue->gather,
                                         (size_t)(queue->next_op - queue->open->ops),
                                         muct_xgmi_wake_now_ns());
