@@ -29,6 +29,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_progress.c \
 	ucx_plugin/xgmi/xgmi_queue.c \
 	ucx_plugin/xgmi/xgmi_queue.h \
+	ucx_plugin/xgmi/xgmi_queue_arm.c \
 	ucx_plugin/xgmi/xgmi_rkey.c \
 	ucx_plugin/xgmi/xgmi_rkey.h \
 	ucx_plugin/xgmi/xgmi_rma.c \

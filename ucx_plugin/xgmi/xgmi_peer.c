@@ -217,18 +217,26 @@ static void muct_xgmi_slot_drop_dead(muct_xgmi_page_t *page, muct_xgmi_slot_t *s
     }
 }
 
+static uint64_t muct_xgmi_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms)
 {
     muct_xgmi_page_t *page = muct_xgmi_process.page;
     muct_xgmi_slot_t *slot = &page->slots[index];
-    uint64_t polls = (uint64_t)timeout_ms * 1000 / MUCT_XGMI_PAGE_POLL_US;
+    uint64_t deadline_ms = muct_xgmi_now_ms() + timeout_ms;
     struct timespec pause = {0, MUCT_XGMI_PAGE_POLL_US * 1000};
 
     /* generation before users: the other side sets its bit before it looks */
     muct_xgmi_slot_free(index);
     while (atomic_load(&slot->users) != 0) {
         muct_xgmi_slot_drop_dead(page, slot);
-        if (polls-- == 0) {
+        if (muct_xgmi_now_ms() > deadline_ms) {
             return UCS_ERR_TIMED_OUT;
         }
         nanosleep(&pause, NULL);

@@ -164,6 +164,9 @@ ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
     }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
+        status = muct_xgmi_queue_record(iface->all[i]);
+    }
+    for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
         for (j = 0; (j < iface->num_queues) && (status == UCS_OK); ++j) {
             status = muct_xgmi_queue_order_after(iface->all[i], iface->all[j]);
         }

@@ -98,7 +98,7 @@ typedef struct muct_xgmi_run {
 } muct_xgmi_run_t;
 
 /**
- * A queue. Its members belong to this file, xgmi_queue.c and xgmi_batch.c; xgmi_sgl.c
+ * A queue. Its members belong to this file, xgmi_queue*.c and xgmi_batch.c; xgmi_sgl.c
  * fills its list, and asks for its device.
  */
 typedef struct muct_xgmi_queue {
@@ -257,8 +257,17 @@ int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *mar
 
 
 /**
+ * Note how far the queue is, for others that are to be ordered after it.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue);
+
+
+/**
  * Batches of this queue that are not started yet copy only after those of @a other
- * that are. Without waiting here.
+ * that were there at its last @ref muct_xgmi_queue_record, with none started since.
+ * Without waiting here.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR.
  */

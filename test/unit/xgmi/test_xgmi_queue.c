@@ -700,6 +700,32 @@ START_TEST(every_stream_of_a_batch_wakes)
 }
 END_TEST
 
+START_TEST(queue_is_recorded_once_for_all_behind_it)
+{
+    muct_xgmi_queue_t *second;
+    unsigned long before;
+    unsigned i;
+
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &second),
+                     UCS_OK);
+    call_hold("hipcpu_hold");
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
+    }
+    muct_xgmi_queue_start(queue);
+    before = calls("hipEventRecord");
+    ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_record(second), UCS_OK); /* idle */
+    ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_order_after(second, queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_order_after(queue, second), UCS_OK);
+    ck_assert_uint_eq(calls("hipEventRecord"), before + queue->num_streams);
+    call_hold("hipcpu_release");
+    finish(10);
+    muct_xgmi_queue_destroy(second, UCS_OK);
+}
+END_TEST
+
 START_TEST(void_key_has_no_window)
 {
     ck_assert_int_eq(put(0, 1), UCS_OK);
@@ -760,6 +786,7 @@ int main(void)
     tcase_add_test(tcase, posting_starts_an_idle_device_early);
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
+    tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
     tcase_add_test(tcase, marker_ends_after_what_was_before_it);
