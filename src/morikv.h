@@ -539,7 +539,11 @@ typedef struct mkv_xfer_params {
 /**
  * Open one side of a transfer.
  *
- * What the other side sent before the open has been kept and is acted on now.
+ * What the other side sent before the open has been kept and is acted on now. If it has
+ * given up already, the transfer fails at once, with its code and text, and so does an
+ * instance of the same (id, epoch) that it has opened since: a retry takes another
+ * epoch. Two sides that would both expose fail with MKV_ERR_INVALID; two that would
+ * both wait for the other's blocks cannot know, and end by the deadline.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (id, epoch) is
  * open on one of these peers, MKV_ERR_PEER: a peer has failed, MKV_ERR_STALE.

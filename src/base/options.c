@@ -83,7 +83,8 @@ static const mkv_opt_t mkv_opts[] = {
      "Messages waiting per peer, sent or received and not polled, in bytes.",
      MKV_OPT(max_queued), MKV_OPT_SIZE, NULL},
     {"EARLY_MESSAGES", "4096",
-     "Messages kept per peer for transfers that are not open yet, in messages.",
+     "Block lists kept per peer for transfers that are not open yet, and as many\n"
+     "aborts of such, in messages.",
      MKV_OPT(early_messages), MKV_OPT_UINT, NULL},
     {"ARENA_MAX", "64m",
      "Memory kept for the lists of later posts, in bytes. Raise it when arena_allocs\n"

@@ -120,9 +120,9 @@ static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
 static void mkv_peer_init_lists(mkv_peer_t *peer)
 {
     mkv_list_t *lists[] = {
-        &peer->list,      &peer->changed,       &peer->busy_list,    &peer->rx_reorder,
-        &peer->early,     &peer->remote.mems,   &peer->remote.maps,  &peer->legs,
-        &peer->busy_legs, &peer->flush_waiting, &peer->flush_running};
+        &peer->list,  &peer->changed,      &peer->busy_list,     &peer->rx_reorder,
+        &peer->early, &peer->early_aborts, &peer->remote.mems,   &peer->remote.maps,
+        &peer->legs,  &peer->busy_legs,    &peer->flush_waiting, &peer->flush_running};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {

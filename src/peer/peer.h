@@ -67,6 +67,8 @@ struct mkv_peer {
     mkv_list_t early; /**< Packets for transfers not open here */
     unsigned num_early;
     size_t early_bytes;
+    mkv_list_t early_aborts; /**< TERMs of these; the oldest first */
+    unsigned num_early_aborts;
 
     /* of posts */
     mkv_list_t busy_legs; /**< With queued posts */

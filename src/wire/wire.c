@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Flags of TERM */
+enum { MKV_TERM_DRAINED = 1 << 0, MKV_TERM_ANSWER = 1 << 1 };
+
 #define MKV_MSG_MAGIC 0x4d564b4du /* "MKVM" */
 #define MKV_MSG_SEQ_OFFSET 24
 #define MKV_MSG_CHECK_OFFSET 32
@@ -204,7 +207,8 @@ static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
         break;
     case MKV_MSG_TERM:
         mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
-        mkv_wbuf_put_u8(wbuf, (uint8_t)msg->is_drained);
+        mkv_wbuf_put_u8(wbuf, (uint8_t)((msg->is_drained ? MKV_TERM_DRAINED : 0) |
+                                        (msg->is_answer ? MKV_TERM_ANSWER : 0)));
         mkv_msg_put_text(wbuf, msg->text);
         break;
     case MKV_MSG_BYE:
@@ -325,6 +329,8 @@ static void mkv_msg_get_text(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 
 static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
+    unsigned flags;
+
     if ((msg->type >= MKV_MSG_EXPOSE) && (msg->type <= MKV_MSG_DRAINED)) {
         mkv_msg_get_xfer(rbuf, msg);
     }
@@ -338,7 +344,9 @@ static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         break;
     case MKV_MSG_TERM:
         msg->code = (int32_t)mkv_rbuf_get_u32(rbuf);
-        msg->is_drained = mkv_rbuf_get_u8(rbuf) != 0;
+        flags = mkv_rbuf_get_u8(rbuf);
+        msg->is_drained = (flags & MKV_TERM_DRAINED) != 0;
+        msg->is_answer = (flags & MKV_TERM_ANSWER) != 0;
         mkv_msg_get_text(rbuf, msg);
         rbuf->is_bad |= (msg->code >= MKV_OK) || (msg->code <= MKV_ERR_LAST);
         break;
@@ -374,7 +382,7 @@ mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
     memset(msg, 0, offsetof(mkv_msg_t, units));
     msg->bytes = 0;
     msg->code = 0;
-    msg->is_drained = 0;
+    msg->is_drained = msg->is_answer = 0;
     msg->text[0] = '\0';
     msg->value = 0;
     msg->header = msg->data = NULL;

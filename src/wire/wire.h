@@ -80,7 +80,8 @@ typedef struct mkv_msg {
     uint64_t bytes;                             /**< FIN */
     int32_t code;                               /**< TERM: mkv_status_t */
     int is_drained;                             /**< TERM */
-    char text[200];                             /**< TERM, BYE */
+    int is_answer;  /**< TERM: to one that came before the open; not kept for an open */
+    char text[200]; /**< TERM, BYE */
 
     uint32_t value;        /**< USER: type */
     const uint8_t *header; /**< USER */

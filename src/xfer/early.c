@@ -15,47 +15,87 @@ static void mkv_early_remove(mkv_peer_t *peer, mkv_packet_t *packet)
     mkv_packet_free(packet);
 }
 
+static void mkv_early_remove_abort(mkv_peer_t *peer, mkv_packet_t *packet)
+{
+    --peer->num_early_aborts;
+    mkv_packet_free(packet);
+}
+
+static mkv_packet_t *mkv_early_packet(mkv_peer_t *peer, const mkv_msg_t *msg,
+                                      const void *data, size_t length)
+{
+    mkv_packet_t *packet = mkv_packet_copy(data, length);
+    mkv_ctx_t *ctx = peer->ctx;
+
+    if (packet != NULL) {
+        packet->id = msg->id;
+        packet->epoch = msg->epoch;
+        packet->from_nonce = msg->from_nonce;
+        packet->deadline =
+            mkv_ctx_now(ctx) + 2 * ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
+        mkv_ctx_deadline(ctx, packet->deadline);
+        MKV_COUNT(peer, msgs_early, 1);
+    }
+    return packet;
+}
+
+/* Another instance takes the place of what ended before it */
+static void mkv_early_supersede(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
+{
+    mkv_list_t taken;
+
+    mkv_list_init(&taken);
+    mkv_early_take(peer, id, epoch, &taken);
+    mkv_packets_cleanup(&taken);
+}
+
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length)
 {
     mkv_ctx_t *ctx = peer->ctx;
     mkv_packet_t *packet;
 
+    mkv_early_supersede(peer, msg->id, msg->epoch);
     if ((peer->num_early >= ctx->opts->early_messages) ||
         (peer->early_bytes + length > ctx->opts->max_queued)) {
         return MKV_ERR_BUSY;
     }
-    packet = mkv_packet_copy(data, length);
+    packet = mkv_early_packet(peer, msg, data, length);
     if (packet == NULL) {
         return MKV_ERR_NOMEM;
     }
-
-    packet->id = msg->id;
-    packet->epoch = msg->epoch;
-    packet->from_nonce = msg->from_nonce;
-    packet->deadline =
-        mkv_ctx_now(ctx) + 2 * ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
-    mkv_ctx_deadline(ctx, packet->deadline);
     mkv_list_add_tail(&peer->early, &packet->list);
     ++peer->num_early;
     peer->early_bytes += length;
-    MKV_COUNT(peer, msgs_early, 1);
     return MKV_OK;
 }
 
-unsigned mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
+void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                         size_t length)
+{
+    mkv_packet_t *packet = mkv_early_packet(peer, msg, data, length);
+
+    if (packet == NULL) {
+        return;
+    }
+    mkv_list_add_tail(&peer->early_aborts, &packet->list);
+    if (++peer->num_early_aborts > peer->ctx->opts->early_messages) {
+        MKV_COUNT(peer, msgs_dropped, 1);
+        mkv_early_remove_abort(peer,
+                               mkv_list_head(&peer->early_aborts, mkv_packet_t, list));
+    }
+}
+
+void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
 {
     mkv_packet_t *packet, *next;
-    unsigned count = 0;
 
     mkv_list_for_each_safe(packet, next, &peer->early, mkv_packet_t, list)
     {
         if (packet->from_nonce == from_nonce) {
             mkv_early_remove(peer, packet);
-            ++count;
         }
     }
-    return count;
 }
 
 uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
@@ -71,6 +111,14 @@ uint64_t mkv_early_expire(mkv_peer_t *peer, uint64_t now)
         } else if (packet->deadline < next_deadline) {
             next_deadline = packet->deadline;
         }
+    }
+    mkv_list_for_each_safe(packet, next, &peer->early_aborts, mkv_packet_t, list)
+    {
+        if (now < packet->deadline) { /* they are in the order of their deadlines */
+            return (packet->deadline < next_deadline) ? packet->deadline
+                                                      : next_deadline;
+        }
+        mkv_early_remove_abort(peer, packet);
     }
     return next_deadline;
 }
@@ -88,11 +136,20 @@ void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *t
             peer->early_bytes -= packet->length;
         }
     }
+    mkv_list_for_each_safe(packet, next, &peer->early_aborts, mkv_packet_t, list)
+    {
+        if ((packet->id == id) && (packet->epoch == epoch)) {
+            mkv_list_del(&packet->list);
+            mkv_list_add_tail(taken, &packet->list);
+            --peer->num_early_aborts;
+        }
+    }
 }
 
 void mkv_early_cleanup(mkv_peer_t *peer)
 {
     mkv_packets_cleanup(&peer->early);
-    peer->num_early = 0;
+    mkv_packets_cleanup(&peer->early_aborts);
+    peer->num_early = peer->num_early_aborts = 0;
     peer->early_bytes = 0;
 }

@@ -5,18 +5,25 @@
 
 /**
  * @file
- * Messages that came before their transfer was opened here; bounded by count, bytes and
- * age.
+ * Messages that came before their transfer was opened here: of an (id, epoch) either
+ * the block lists of one instance or that one was aborted. Both are bounded by count
+ * and age, the lists by bytes as well. Aborts never take the place of lists: of too
+ * many the oldest is forgotten, and its open ends by the deadline.
  */
 
 #include "peer/peer.h"
 
-/** @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM. */
+/** Keep an EXPOSE, in place of what is kept of its transfer.
+ *  @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM. */
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length);
 
-/** Forget those of one instance. @return How many. */
-unsigned mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
+/** Keep a TERM; without memory it is as if it had been too old. */
+void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
+                         size_t length);
+
+/** Forget the EXPOSE of one instance. */
+void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
 
 /** Move the packets of a transfer to @a taken, which owns them then. */
 void mkv_early_take(mkv_peer_t *peer, uint64_t id, uint32_t epoch, mkv_list_t *taken);

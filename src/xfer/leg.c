@@ -199,6 +199,7 @@ void mkv_leg_terminate(mkv_leg_t *leg)
         return;
     }
     msg.is_drained = mkv_leg_is_drained(leg);
+    msg.is_answer = leg->is_answer;
     mkv_text(msg.text, sizeof(msg.text), "%s", xfer->error);
     (void)mkv_leg_take(leg, MKV_LEG_TELL);
     if (msg.is_drained) {

@@ -129,9 +129,17 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
         mkv_leg_stale(peer, msg);
         return;
     }
-    if ((leg != NULL) && leg->xfer->is_active && (leg->remote_nonce == 0) &&
-        !mkv_xfer_is_terminal(leg->xfer)) {
-        mkv_leg_exposed(leg, msg);
+    if ((leg != NULL) && (leg->remote_nonce == 0) && !mkv_xfer_is_terminal(leg->xfer)) {
+        if (leg->xfer->is_active) {
+            mkv_leg_exposed(leg, msg);
+        } else {
+            leg->remote_nonce = msg->from_nonce;
+            mkv_xfer_fail(
+                leg->xfer, MKV_ERR_INVALID,
+                "peer %s, leg %u: both sides are to expose their blocks: of "
+                "one transfer one is MKV_SRC and the other MKV_DST, in one mode",
+                peer->name, leg->index);
+        }
         return;
     }
 
@@ -159,9 +167,10 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
                              const void *data, size_t length)
 {
     if (leg == NULL) {
-        if ((mkv_early_cancel(peer, msg->from_nonce) == 0) && (msg->to_nonce == 0) &&
+        mkv_early_cancel(peer, msg->from_nonce);
+        if ((msg->to_nonce == 0) && !msg->is_answer &&
             !mkv_tombstone_has(peer->ctx, msg->from_nonce)) {
-            (void)mkv_early_add(peer, msg, data, length); /* fails the open at once */
+            mkv_early_add_abort(peer, msg, data, length); /* fails the open at once */
         }
         mkv_reply_drained(peer, msg);
         return;
@@ -195,7 +204,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         return;
     }
     if (msg->type == MKV_MSG_DRAINED) {
-        (void)mkv_early_cancel(peer, msg->from_nonce);
+        mkv_early_cancel(peer, msg->from_nonce);
     }
     if (leg == NULL) {
         mkv_leg_stale(peer, msg);
@@ -216,6 +225,18 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
     }
 }
 
+/*
+ * The other side has given up before this one was opened: no instance of it is bound
+ * here, and it may have opened another one meanwhile. Whichever of them is there is
+ * answered.
+ */
+static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    leg->is_answer = 1;
+    mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
+                  leg->peer->name, leg->index, msg->text);
+}
+
 /* They leave the store first: handling one may add to it or cancel others */
 void mkv_leg_receive_early(mkv_leg_t *leg)
 {
@@ -227,7 +248,11 @@ void mkv_leg_receive_early(mkv_leg_t *leg)
     mkv_early_take(leg->peer, leg->xfer->id, leg->xfer->epoch, &taken);
     while (!mkv_list_is_empty(&taken)) {
         packet = mkv_list_head(&taken, mkv_packet_t, list);
-        if (mkv_msg_decode(packet->data, packet->length, &msg) == MKV_OK) {
+        if (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK) {
+            /* cannot be: it was decoded when it came */
+        } else if (msg.type == MKV_MSG_TERM) {
+            mkv_leg_receive_abort(leg, &msg);
+        } else {
             mkv_leg_receive(leg->peer, &msg, packet->data, packet->length);
         }
         mkv_packet_free(packet);

@@ -44,6 +44,7 @@ typedef struct mkv_leg {
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone */
     mkv_leg_puts_t puts;
+    int is_answer;       /**< Its TERM answers one that came before the open */
     int is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
 

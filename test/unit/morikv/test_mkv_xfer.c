@@ -535,30 +535,169 @@ START_TEST(expose_before_open_is_kept)
 }
 END_TEST
 
-START_TEST(abort_before_open_takes_the_expose_back)
+static mkv_xfer_t *open_epoch(pair_side_t *side, unsigned other, mkv_role_t role,
+                              uint32_t epoch)
 {
-    mkv_xfer_t *active, *passive;
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 1,
+                                .epoch = epoch,
+                                .mode = MKV_WRITE,
+                                .role = role,
+                                .legs = &side->maps[other],
+                                .num_legs = 1};
+    mkv_xfer_t *xfer;
 
-    pair_setup();
-    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
-    pair_expose(passive, 0, 4);
-    pair_run();
-    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
-    pair_run();
-    ck_assert(pair_query(passive).is_quiet);
-    OK(mkv_xfer_close(passive));
-    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
-    pair_run();
-    ck_assert_uint_eq(pair_count(A, MKV_EV_EXPOSED, active), 0);
-    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+    OK(mkv_xfer_open(side->ctx, &params, &xfer));
+    return xfer;
+}
 
-    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST); /* and again */
+static void finish_empty(mkv_xfer_t *active, mkv_xfer_t *passive)
+{
     pair_expose(passive, 0, 0);
     pair_run();
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(active).state, MKV_XFER_DONE);
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     pair_close(active, passive, NULL);
+}
+
+/* Loop index: it had exposed its blocks or not. Who opens it then is told at once, and
+ * once; another epoch is another request. */
+START_TEST(abort_before_open_is_told_at_once)
+{
+    mkv_xfer_t *active, *passive;
+
+    pair_setup();
+    passive = open_epoch(B, 0, MKV_DST, 3);
+    if (_i) {
+        pair_expose(passive, 0, 4);
+        pair_run();
+    }
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, "client gone"));
+    pair_run();
+    ck_assert(pair_query(passive).is_quiet);
+    OK(mkv_xfer_close(passive));
+    ck_assert_uint_eq(A->peers[1]->num_early, 0);
+
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
+    ck_assert_ptr_nonnull(strstr(pair_query(active).error, "client gone"));
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_EXPOSED, active), 0);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, active), 1);
+    OK(mkv_xfer_close(active));
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
+    ck_assert_uint_eq(B->peers[0]->num_early_aborts, 0);
+
+    finish_empty(open_epoch(A, 1, MKV_SRC, 4), open_epoch(B, 0, MKV_DST, 4));
+    finish_empty(open_epoch(A, 1, MKV_SRC, 3), open_epoch(B, 0, MKV_DST, 3));
+    pair_teardown();
+}
+END_TEST
+
+/* The writer gives up and opens the same (id, epoch) again before the other side has
+ * opened it at all: that hears of the abort, and the second writer of its end, at once
+ */
+START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
+{
+    mkv_xfer_t *active, *passive;
+
+    pair_setup();
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "client gone"));
+    pair_run();
+    OK(mkv_xfer_close(active));
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+    passive = open_epoch(B, 0, MKV_DST, 3);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
+    ck_assert(pair_query(passive).is_quiet && pair_query(active).is_quiet);
+    pair_close(active, passive, NULL);
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
+    ck_assert_uint_eq(B->peers[0]->num_early_aborts, 0);
+    finish_empty(open_epoch(A, 1, MKV_SRC, 3), open_epoch(B, 0, MKV_DST, 3));
+    pair_teardown();
+}
+END_TEST
+
+/* Aborted and exposed again before the writer opens: this finds the new instance */
+START_TEST(a_new_expose_takes_the_place_of_an_abort)
+{
+    mkv_xfer_t *active, *passive;
+
+    pair_setup();
+    passive = open_epoch(B, 0, MKV_DST, 3);
+    pair_expose(passive, 0, 4);
+    pair_run();
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    passive = open_epoch(B, 0, MKV_DST, 3);
+    pair_expose(passive, 0, 0);
+    pair_run();
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).state, MKV_XFER_DONE);
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
+/* A burst of aborts, more than there is room for: the last ones are told at once, and
+ * lists still find their place */
+START_TEST(aborts_take_no_place_of_lists)
+{
+    mkv_xfer_t *xfer;
+    unsigned i;
+
+    pair_set("EARLY_MESSAGES", "4");
+    pair_setup();
+    for (i = 0; i < 10; ++i) {
+        xfer = open_epoch(B, 0, MKV_DST, i);
+        pair_expose(xfer, 0, 1);
+        pair_run();
+        OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+        pair_run();
+        OK(mkv_xfer_close(xfer));
+    }
+    ck_assert_uint_eq(A->peers[1]->num_early, 0);
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 4);
+    for (i = 5; i < 10; ++i) {
+        xfer = open_epoch(A, 1, MKV_SRC, i);
+        ck_assert_int_eq(pair_query(xfer).status,
+                         (i == 5) ? MKV_INPROGRESS : MKV_ERR_ABORTED);
+        OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+        pair_run();
+        OK(mkv_xfer_close(xfer));
+    }
+    finish_empty(open_epoch(A, 1, MKV_SRC, 20), open_epoch(B, 0, MKV_DST, 20));
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: who opens first */
+START_TEST(sides_of_one_role_are_told_at_once)
+{
+    mkv_xfer_t *a, *b;
+
+    pair_setup();
+    b = open_epoch(B, 0, MKV_DST, 0);
+    a = _i ? open_epoch(A, 1, MKV_DST, 0) : NULL;
+    pair_expose(b, 0, 4);
+    pair_run();
+    a = _i ? a : open_epoch(A, 1, MKV_DST, 0);
+    pair_run();
+    ck_assert_int_eq(pair_query(a).status, MKV_ERR_INVALID);
+    ck_assert_int_eq(pair_query(b).status, MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides are to expose"));
+    ck_assert(pair_query(a).is_quiet && pair_query(b).is_quiet);
+    pair_close(a, b, NULL);
     pair_teardown();
 }
 END_TEST
@@ -775,7 +914,11 @@ int main(void)
     tcase_add_test(tcase, silent_peer_fails_the_hello_in_time);
     tcase_add_test(tcase, an_id_is_used_a_thousand_times);
     tcase_add_test(tcase, expose_before_open_is_kept);
-    tcase_add_test(tcase, abort_before_open_takes_the_expose_back);
+    tcase_add_loop_test(tcase, abort_before_open_is_told_at_once, 0, 2);
+    tcase_add_test(tcase, a_retry_under_an_aborted_epoch_ends_on_both_sides);
+    tcase_add_test(tcase, a_new_expose_takes_the_place_of_an_abort);
+    tcase_add_test(tcase, aborts_take_no_place_of_lists);
+    tcase_add_loop_test(tcase, sides_of_one_role_are_told_at_once, 0, 2);
     tcase_add_test(tcase, early_store_is_bounded);
     tcase_add_loop_test(tcase, no_message_changes_a_terminal_state, MKV_MSG_HELLO,
                         MKV_MSG_LAST);
