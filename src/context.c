@@ -76,6 +76,9 @@ static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
         mkv_list_init(lists[i]);
     }
+    for (i = 0; i < MKV_LIST_CLASSES; ++i) {
+        mkv_list_init(&ctx->list_classes[i]);
+    }
     for (i = 0; i < MKV_XFER_BUCKETS; ++i) {
         mkv_list_init(&ctx->buckets[i]);
     }

@@ -31,6 +31,7 @@
 #define MKV_NSEC_PER_MSEC 1000000ull
 #define MKV_NEVER UINT64_MAX
 #define MKV_XFER_BUCKETS 1024u
+#define MKV_LIST_CLASSES 256u
 #define MKV_TOMBSTONES 4096u
 
 /** Counters that a context and each of its peers keep. */
@@ -104,7 +105,8 @@ struct mkv_ctx {
 
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
-    mkv_list_t list_cache;
+    mkv_list_t list_cache;                     /* the oldest first */
+    mkv_list_t list_classes[MKV_LIST_CLASSES]; /* the same by size */
     size_t list_cache_bytes;
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */

@@ -4,6 +4,10 @@
  * Memory of the lists that UCX reads while a post is in flight. A later post finds the
  * block of its predecessor, with its contents if it asks for them; what is kept while
  * nobody uses it is bounded by option ARENA_MAX, oldest first out.
+ *
+ * Sizes are rounded up to one of four classes between powers of two, and what is not
+ * used waits in the list of its class: finding it takes no longer however many there
+ * are.
  */
 
 #include "cache/list_cache.h"
@@ -27,50 +31,69 @@ static int mkv_list_cache_reserve(mkv_list_uses_t *uses)
     return 1;
 }
 
-static void mkv_list_cache_use(mkv_ctx_t *ctx, mkv_cached_list_t *block,
-                               mkv_list_uses_t *uses)
+/* The class of a size, and the size that its blocks have */
+static unsigned mkv_list_class(size_t *size_p)
+{
+    size_t size = (*size_p < 256) ? 256 : *size_p, step;
+    unsigned power = 63u - (unsigned)__builtin_clzll(size - 1); /* 2^power < size */
+
+    step = (size_t)1 << (power - 2);
+    size = (size + step - 1) & ~(step - 1);
+    *size_p = size;
+    return 4 * power + (unsigned)(size / step) - 5;
+}
+
+static void mkv_list_cache_unlink(mkv_ctx_t *ctx, mkv_cached_list_t *block)
 {
     if (!mkv_list_is_empty(&block->list)) {
         mkv_list_del(&block->list);
+        mkv_list_del(&block->alike);
         ctx->list_cache_bytes -= block->size;
     }
+}
+
+static void mkv_list_cache_use(mkv_ctx_t *ctx, mkv_cached_list_t *block,
+                               mkv_list_uses_t *uses)
+{
+    mkv_list_cache_unlink(ctx, block);
     ++block->num_users;
     uses->lists[uses->num++] = block;
+}
+
+static mkv_cached_list_t *mkv_list_cache_new(mkv_ctx_t *ctx, size_t size)
+{
+    mkv_cached_list_t *block = malloc(sizeof(*block) + size);
+
+    if (block != NULL) {
+        block->size = size;
+        block->num_users = 0;
+        mkv_list_init(&block->list);
+        mkv_list_init(&block->alike);
+        mkv_list_init(&block->owner);
+        ++ctx->count.arena_allocs;
+    }
+    return block;
 }
 
 mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
                                       mkv_list_uses_t *uses)
 {
-    mkv_cached_list_t *block, *best = NULL;
+    const mkv_list_t *alike = &ctx->list_classes[mkv_list_class(&size)];
+    mkv_cached_list_t *block;
 
     if (!mkv_list_cache_reserve(uses)) {
         return NULL;
     }
-    mkv_list_for_each(block, &ctx->list_cache, mkv_cached_list_t, list)
-    {
-        /* twice the size would make the memory of a post double for ever */
-        if ((block->size >= size) && (block->size <= 2 * size + 4096) &&
-            ((best == NULL) || (block->size < best->size))) {
-            best = block;
-        }
-    }
-
-    if (best != NULL) {
-        mkv_list_del(&best->owner);
+    if (mkv_list_is_empty(alike)) {
+        block = mkv_list_cache_new(ctx, size);
     } else {
-        best = malloc(sizeof(*best) + size);
-        if (best == NULL) {
-            return NULL;
-        }
-        best->size = size;
-        best->num_users = 0;
-        mkv_list_init(&best->list);
-        mkv_list_init(&best->owner);
-        ++ctx->count.arena_allocs;
+        block = mkv_list_head(alike, mkv_cached_list_t, alike); /* the oldest */
+        mkv_list_del(&block->owner);
     }
-
-    mkv_list_cache_use(ctx, best, uses);
-    return best;
+    if (block != NULL) {
+        mkv_list_cache_use(ctx, block, uses);
+    }
+    return block;
 }
 
 int mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *block,
@@ -89,9 +112,8 @@ static void mkv_list_cache_trim(mkv_ctx_t *ctx, size_t max)
 
     while (ctx->list_cache_bytes > max) {
         block = mkv_list_head(&ctx->list_cache, mkv_cached_list_t, list);
-        mkv_list_del(&block->list);
+        mkv_list_cache_unlink(ctx, block);
         mkv_list_del(&block->owner);
-        ctx->list_cache_bytes -= block->size;
         free(block);
     }
 }
@@ -99,12 +121,14 @@ static void mkv_list_cache_trim(mkv_ctx_t *ctx, size_t max)
 void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses)
 {
     mkv_cached_list_t *block;
-    size_t i;
+    size_t size, i;
 
     for (i = 0; i < uses->num; ++i) {
         block = uses->lists[i];
         if (--block->num_users == 0) {
+            size = block->size;
             mkv_list_add_tail(&ctx->list_cache, &block->list);
+            mkv_list_add_tail(&ctx->list_classes[mkv_list_class(&size)], &block->alike);
             ctx->list_cache_bytes += block->size;
         }
     }

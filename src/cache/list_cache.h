@@ -14,6 +14,7 @@
 /** Memory for the arrays of one list. */
 typedef struct mkv_cached_list {
     mkv_list_t list;  /**< ctx->list_cache, while nobody uses it */
+    mkv_list_t alike; /**< ctx->list_classes, likewise */
     mkv_list_t owner; /**< Of the plan, which may ask for its contents again */
     unsigned num_users;
     size_t size;

@@ -2,11 +2,13 @@
 
 /* Lists that posts share: built once, and never given out for other blocks. */
 
+#include "src/cache/list_cache.h"
 #include "test/support/mkv_pair.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CALLS (FAKE_UCP_PUT | FAKE_UCP_LIST)
 #define COMPONENTS 3u
@@ -434,6 +436,81 @@ START_TEST(lists_outlive_a_transfer_that_fails)
 }
 END_TEST
 
+#define MANY_LISTS 20000u
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Least time of the processor for one list to be taken and given back */
+static uint64_t cost_of_one(mkv_ctx_t *ctx, mkv_list_uses_t *uses)
+{
+    uint64_t least = UINT64_MAX, start, spent;
+    unsigned round, i;
+
+    for (round = 0; round < 20; ++round) {
+        start = cpu_ns();
+        for (i = 0; i < 100; ++i) {
+            ck_assert_ptr_nonnull(mkv_list_cache_get(ctx, 500 + i % 7, uses));
+            mkv_list_cache_put(ctx, uses);
+        }
+        spent = cpu_ns() - start;
+        least = (spent < least) ? spent : least;
+    }
+    return least;
+}
+
+/* What is kept costs nothing to those who look for another one: 20 times as much would
+ * be a scan of a thousandth of them */
+START_TEST(finding_a_list_takes_no_longer_for_many)
+{
+    mkv_list_uses_t many = {0}, one = {0};
+    uint64_t few;
+    unsigned i;
+
+    fake_ucp_reset();
+    pair_open(0);
+    few = cost_of_one(A->ctx, &one);
+    for (i = 0; i < MANY_LISTS; ++i) {
+        ck_assert_ptr_nonnull(
+            mkv_list_cache_get(A->ctx, 300 + 64 * (size_t)(i % 40), &many));
+    }
+    mkv_list_cache_put(A->ctx, &many);
+    ck_assert_uint_lt(cost_of_one(A->ctx, &one), 20 * few);
+    free(many.lists);
+    free(one.lists);
+    pair_teardown();
+}
+END_TEST
+
+/* A block is of its class, and no larger than a quarter above what was asked for */
+START_TEST(memory_of_a_list_fits)
+{
+    static const size_t sizes[] = {1,   255,  256,  257,  320,
+                                   321, 1000, 1024, 1025, 1 << 20};
+    mkv_list_uses_t uses = {0};
+    mkv_cached_list_t *list, *again;
+
+    fake_ucp_reset();
+    pair_open(0);
+    list = mkv_list_cache_get(A->ctx, sizes[_i], &uses);
+    ck_assert_uint_ge(list->size, sizes[_i]);
+    ck_assert_uint_le(list->size, (sizes[_i] < 256) ? 256 : sizes[_i] + sizes[_i] / 4);
+    mkv_list_cache_put(A->ctx, &uses);
+    ck_assert_uint_eq(A->ctx->list_cache_bytes, list->size);
+    again = mkv_list_cache_get(A->ctx, list->size, &uses);
+    ck_assert_ptr_eq(again, list);
+    ck_assert_uint_eq(A->ctx->list_cache_bytes, 0);
+    mkv_list_cache_put(A->ctx, &uses);
+    free(uses.lists);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("lists");
@@ -441,6 +518,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_repeated_post_builds_nothing, 0, 4);
     tcase_add_loop_test(tcase, posts_move_their_own_blocks, 0, 16);
     tcase_add_test(tcase, a_new_connection_has_its_own_lists);
+    tcase_add_test(tcase, finding_a_list_takes_no_longer_for_many);
+    tcase_add_loop_test(tcase, memory_of_a_list_fits, 0, 10);
     tcase_add_test(tcase, a_refused_list_is_let_go_by_its_post);
     tcase_add_test(tcase, lists_outlive_a_transfer_that_fails);
     return pair_main("mkv_lists", tcase);
