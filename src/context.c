@@ -163,6 +163,9 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
         goto err_config;
     }
 
+    if (mkv_config_ignored(ctx->config)[0] != '\0') {
+        mkv_log_warn(ctx, "no options, so ignored:%s", mkv_config_ignored(ctx->config));
+    }
     status = mkv_open_check(ctx);
     if (status == MKV_OK) {
         status = mkv_worker_open(ctx);

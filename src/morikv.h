@@ -137,8 +137,11 @@ typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context 
  * @param [in]  prefix    Application's prefix, or NULL.
  * @param [out] config_p  Owned by the caller, see @ref mkv_config_release.
  *
- * @return MKV_OK, MKV_ERR_NOMEM, or MKV_ERR_INVALID: a value does not parse, or a
- *         MORIKV_ variable names no option.
+ * A variable that names no option is ignored, and told as a warning by mkv_open(); if a
+ * letter or two away from one that does, it is taken for a mistake.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, or MKV_ERR_INVALID: a value does not parse, or the
+ * name of an option is misspelt.
  */
 mkv_status_t mkv_config_read(const char *prefix, mkv_config_t **config_p);
 

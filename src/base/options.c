@@ -134,6 +134,7 @@ static const mkv_opt_t mkv_opts[] = {
 struct mkv_config {
     mkv_options_t values;
     char text[MKV_NUM_OPTS][MKV_OPTION_SIZE];
+    char ignored[256]; /* variables that name no option */
 };
 
 static int mkv_opt_parse_bool(const char *text, uint64_t *value_p)
@@ -304,9 +305,68 @@ const char *mkv_config_get(const mkv_config_t *config, const char *key)
     return (opt == NULL) ? NULL : config->text[opt - mkv_opts];
 }
 
+#define MKV_KEY_SIZE 64u
+
+/* How many letters to add, drop or change make one name the other (Levenshtein) */
+static unsigned mkv_name_distance(const char *a, const char *b)
+{
+    unsigned row[MKV_KEY_SIZE], corner, above, best;
+    size_t length = strlen(b), i, j;
+
+    for (j = 0; j <= length; ++j) {
+        row[j] = (unsigned)j;
+    }
+    for (i = 0; a[i] != '\0'; ++i) {
+        corner = row[0]++;
+        for (j = 0; j < length; ++j) {
+            above = row[j + 1];
+            best = corner + (a[i] != b[j]);
+            best = (above + 1 < best) ? above + 1 : best;
+            row[j + 1] = (row[j] + 1 < best) ? row[j] + 1 : best;
+            corner = above;
+        }
+    }
+    return row[length];
+}
+
+/* The option that was meant, if a letter or two are wrong */
+static const mkv_opt_t *mkv_opt_find_near(const char *key)
+{
+    unsigned most = (strlen(key) < 8) ? 1 : 2;
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_OPTS; ++i) {
+        if (mkv_name_distance(key, mkv_opts[i].name) <= most) {
+            return &mkv_opts[i];
+        }
+    }
+    return NULL;
+}
+
+/* A slip of the pen is an error. All else is somebody's else: Kubernetes puts
+ * MORIKV_PORT and more of a service called "morikv" into the environment of every
+ * container. */
+static mkv_status_t mkv_config_unknown(mkv_config_t *config, const char *prefix,
+                                       const char *key)
+{
+    const mkv_opt_t *near = mkv_opt_find_near(key);
+    size_t length = strlen(config->ignored);
+
+    if (near != NULL) {
+        return mkv_error(
+            NULL, MKV_ERR_INVALID,
+            "the environment sets %s%s, but there is no such option; is %s%s "
+            "meant?",
+            prefix, key, prefix, near->name);
+    }
+    mkv_text(config->ignored + length, sizeof(config->ignored) - length, " %s%s",
+             prefix, key);
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_config_read_env(mkv_config_t *config, const char *prefix)
 {
-    char key[64];
+    char key[MKV_KEY_SIZE];
     char **env;
     const char *value;
     size_t length = strlen(prefix);
@@ -322,13 +382,11 @@ static mkv_status_t mkv_config_read_env(mkv_config_t *config, const char *prefix
         }
         mkv_text(key, sizeof(key), "%.*s", (int)(value - *env - length), *env + length);
         status = mkv_config_set(config, key, value + 1);
+        if (status == MKV_ERR_NOTFOUND) {
+            status = mkv_config_unknown(config, prefix, key);
+        }
         if (status != MKV_OK) {
-            return (status == MKV_ERR_NOTFOUND)
-                       ? mkv_error(NULL, MKV_ERR_INVALID,
-                                   "the environment sets %s%s, but there is no such "
-                                   "option",
-                                   prefix, key)
-                       : status;
+            return status;
         }
     }
     return MKV_OK;
@@ -372,6 +430,11 @@ err_free:
 void mkv_config_release(mkv_config_t *config)
 {
     free(config);
+}
+
+const char *mkv_config_ignored(const mkv_config_t *config)
+{
+    return config->ignored;
 }
 
 const mkv_options_t *mkv_config_options(const mkv_config_t *config)

@@ -57,8 +57,44 @@ START_TEST(unknown_variable_is_an_error_that_names_it)
 
     setenv("MORIKV_BIND_TIMEUOT", "7s", 1);
     ck_assert_int_eq(mkv_config_read(NULL, &config), MKV_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "MORIKV_BIND_TIMEUOT"));
+    ck_assert_str_eq(mkv_last_error(),
+                     "the environment sets MORIKV_BIND_TIMEUOT, but there is no such "
+                     "option; is MORIKV_BIND_TIMEOUT meant?");
     unsetenv("MORIKV_BIND_TIMEUOT");
+}
+END_TEST
+
+/* As Kubernetes tells of services called morikv and morikv-decode; and a long list */
+START_TEST(variables_of_others_are_ignored_and_told)
+{
+    static const char *const names[] = {"MORIKV_PORT",
+                                        "MORIKV_SERVICE_HOST",
+                                        "MORIKV_SERVICE_PORT",
+                                        "MORIKV_PORT_80_TCP",
+                                        "MORIKV_PORT_80_TCP_PROTO",
+                                        "MORIKV_HOME",
+                                        "MORIKV_DECODE_PORT",
+                                        "MORIKV_DECODE_SERVICE_HOST",
+                                        "MORIKV_PORT_80_TCP_ADDR",
+                                        "MORIKV_A_VERY_LONG_NAME_OF_A_VARIABLE_THAT_IS_"
+                                        "LONGER_THAN_ANY_OF_OURS_IS_EVER"};
+    mkv_config_t *config;
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        setenv(names[i], "tcp://10.96.0.1:80", 1);
+    }
+    config = read_config(NULL);
+    for (i = 0; i < 6; ++i) {
+        ck_assert_ptr_nonnull(strstr(mkv_config_ignored(config), names[i]));
+    }
+    mkv_config_release(config);
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        unsetenv(names[i]);
+    }
+    config = read_config(NULL);
+    ck_assert_str_eq(mkv_config_ignored(config), "");
+    mkv_config_release(config);
 }
 END_TEST
 
@@ -179,6 +215,7 @@ int main(void)
     tcase_add_test(tcase, defaults_parse_and_deadlines_are_on);
     tcase_add_test(tcase, prefix_wins_over_the_common_variable);
     tcase_add_test(tcase, unknown_variable_is_an_error_that_names_it);
+    tcase_add_test(tcase, variables_of_others_are_ignored_and_told);
     tcase_add_loop_test(tcase, values_are_parsed_or_refused, 0,
                         (int)(sizeof(sets) / sizeof(sets[0])));
     tcase_add_test(tcase, a_refused_word_is_told_those_that_are_known);
