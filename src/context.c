@@ -9,6 +9,7 @@
 #include "peer/inbox.h"
 #include "peer/peer_close.h"
 #include "peer/process.h"
+#include "post/gate.h"
 #include "post/post.h"
 #include "progress.h"
 #include "threads.h"
@@ -353,6 +354,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
+    mkv_gates_cleanup(ctx);
     mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
     mkv_leave_quietly(ctx);

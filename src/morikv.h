@@ -594,10 +594,11 @@ typedef struct mkv_sel {
 typedef struct mkv_gate {
     size_t size;
     /** Asked in progress: 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL:
-     *  opened by mkv_gate_signal(). */
+     *  open when @a id was signalled with @a value or a greater one. */
     int (*ready)(void *arg);
     void *arg;
-    uint64_t id; /**< For mkv_gate_signal(); several posts may share it */
+    uint64_t id;    /**< For mkv_gate_signal(); any number of posts may share it */
+    uint64_t value; /**< At least 1, without @a ready */
 } mkv_gate_t;
 
 /**
@@ -620,8 +621,20 @@ typedef struct mkv_gate {
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
 
-/** Open the gates with this id. Any thread. @return MKV_OK, MKV_ERR_NOTFOUND. */
-mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id);
+/**
+ * Let the value of an id be at least @a value: gates that wait for it or less are open,
+ * whether they were posted before or come later. A stream that counts what it has
+ * computed needs one id; values begin at 0 and never fall.
+ *
+ * Any thread, also in callbacks of a GPU runtime: it takes no lock, waits for nobody,
+ * and wakes who sleeps on mkv_event_fd(). Posts move in progress.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value);
+
+/** The value of an id is 0 again, and takes no memory. @return MKV_OK. */
+mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
 
 /**
  * Active side: no more posts on the leg (or MKV_LEG_ALL).

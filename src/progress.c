@@ -6,6 +6,7 @@
 
 #include "peer/inbox.h"
 #include "peer/peer_close.h"
+#include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"
 
@@ -110,6 +111,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
 
     count = ucp_worker_progress(ctx->worker);
     count += mkv_ctx_step(ctx);
+    count += mkv_gates_take(ctx);
     count += mkv_ctx_pump(ctx);
     mkv_ctx_check_deadlines(ctx);
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||

@@ -52,7 +52,7 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
     }
 
     (void)!read(ctx->threads->wake_fd, &count, sizeof(count));
-    if (ucp_worker_arm(ctx->worker) != UCS_OK) {
+    if (mkv_ctx_has_signals(ctx) || (ucp_worker_arm(ctx->worker) != UCS_OK)) {
         return 0;
     }
     return (ctx->next_deadline - now < wait) ? ctx->next_deadline - now : wait;

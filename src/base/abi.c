@@ -43,7 +43,7 @@ MKV_STRUCT(map_attr, reserved, {NULL, 0, 0});
 MKV_STRUCT(plan_attr, memory, {NULL, 0, 0});
 MKV_STRUCT(xfer_params, user_data, MKV_RESERVED(mkv_xfer_params_t, flags));
 MKV_STRUCT(sel, pos_hi, MKV_RESERVED(mkv_sel_t, reserved));
-MKV_STRUCT(gate, id, {NULL, 0, 0});
+MKV_STRUCT(gate, value, {NULL, 0, 0});
 MKV_STRUCT(xfer_attr, num_ucp_calls, {NULL, 0, 0});
 MKV_STRUCT(stats, quarantined_xfers, {NULL, 0, 0});
 MKV_STRUCT(event, text, {NULL, 0, 0});

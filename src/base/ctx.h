@@ -32,6 +32,7 @@
 #define MKV_NEVER UINT64_MAX
 #define MKV_XFER_BUCKETS 1024u
 #define MKV_LIST_CLASSES 256u
+#define MKV_GATE_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
 
 /** Counters that a context and each of its peers keep. */
@@ -95,7 +96,9 @@ struct mkv_ctx {
     mkv_list_t dirty_xfers;
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
-    unsigned num_asking_gates; /* with a callback, so nobody can sleep */
+    unsigned num_asking_gates;  /* with a callback, so nobody can sleep */
+    struct mkv_signal *signals; /* not taken in yet; atomic */
+    struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
     mkv_list_t events;
     mkv_list_t free_events;
@@ -127,6 +130,12 @@ void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
 static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);
+}
+
+/** Gates have been signalled since progress took them in. Without the lock, too. */
+static inline int mkv_ctx_has_signals(const mkv_ctx_t *ctx)
+{
+    return __atomic_load_n(&ctx->signals, __ATOMIC_SEQ_CST) != NULL;
 }
 
 /** Wake whoever sleeps on mkv_event_fd(). */

@@ -211,7 +211,8 @@ static mkv_status_t mkv_fds_open(mkv_ctx_t *ctx)
     }
 
     ctx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    ctx->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    __atomic_store_n(&ctx->wake_fd, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+                     __ATOMIC_SEQ_CST);
     ctx->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if ((ctx->epoll_fd < 0) || !mkv_fds_add(ctx, worker_fd) ||
         !mkv_fds_add(ctx, ctx->wake_fd) || !mkv_fds_add(ctx, ctx->timer_fd)) {
@@ -270,6 +271,9 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
     }
 
     mkv_fds_arm(ctx);
+    if (mkv_ctx_has_signals(ctx)) { /* its write to the descriptor may just be read */
+        return MKV_ERR_BUSY;
+    }
     status = ucp_worker_arm(ctx->worker);
     if (status == UCS_ERR_BUSY) {
         return MKV_ERR_BUSY;

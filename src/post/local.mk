@@ -2,6 +2,8 @@
 libmorikv_core_la_SOURCES += \
     src/post/flush.c \
     src/post/flush.h \
+    src/post/gate.c \
+    src/post/gate.h \
     src/post/post.c \
     src/post/post.h \
     src/post/post_calls.h \

@@ -20,6 +20,7 @@
 
 #include "cache/blocks.h"
 #include "peer/backend.h"
+#include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
 #include "post/post_list.h"
@@ -456,6 +457,10 @@ static int mkv_post_ask_gate(mkv_post_t *post)
 {
     int answer;
 
+    if ((post->gate_state == MKV_GATE_WAIT) &&
+        (mkv_gate_value(post->plan->ctx, post->gate.id) >= post->gate.value)) {
+        post->gate_state = MKV_GATE_OPEN;
+    }
     if (post->gate_state != MKV_GATE_ASK) {
         return post->gate_state == MKV_GATE_OPEN;
     }

@@ -6,6 +6,7 @@
 
 #include "base/abi.h"
 #include "xfer/leg.h"
+#include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
 #include "post/post_units.h"
@@ -126,6 +127,7 @@ static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
     }
     post->gate = *gate;
     post->gate_state = (gate->ready != NULL) ? MKV_GATE_ASK : MKV_GATE_WAIT;
+    (void)mkv_gates_take(post->plan->ctx); /* it may have been signalled before */
     post->plan->ctx->num_asking_gates += (gate->ready != NULL);
 }
 
@@ -185,6 +187,14 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
     if ((gate != NULL) && (status == MKV_OK)) {
         status = mkv_struct_read(&ctx->log, &mkv_struct_gate, gate, &my_gate);
     }
+    if ((gate != NULL) && (status == MKV_OK) && (my_gate.ready == NULL) &&
+        (my_gate.value == 0)) {
+        status =
+            mkv_error(&ctx->log, MKV_ERR_INVALID,
+                      "gate %llu: value 0 is there from the beginning, expected at "
+                      "least 1, or a callback",
+                      (unsigned long long)my_gate.id);
+    }
     if (status != MKV_OK) {
         return status;
     }
@@ -192,35 +202,6 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
     mkv_enter(ctx);
     status = mkv_xfer_post_locked(xfer, leg, plan, &my_sel,
                                   (gate != NULL) ? &my_gate : NULL);
-    mkv_leave(ctx);
-    return status;
-}
-
-mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t gate_id)
-{
-    mkv_status_t status = MKV_ERR_NOTFOUND;
-    mkv_peer_t *peer;
-    mkv_leg_t *leg;
-    mkv_post_t *post;
-
-    mkv_enter(ctx);
-    mkv_list_for_each(peer, &ctx->busy_peers, mkv_peer_t, busy_list)
-    {
-        mkv_list_for_each(leg, &peer->busy_legs, mkv_leg_t, busy)
-        {
-            mkv_list_for_each(post, &leg->posts, mkv_post_t, list)
-            {
-                if ((post->gate_state == MKV_GATE_WAIT) && (post->gate.id == gate_id)) {
-                    post->gate_state = MKV_GATE_OPEN;
-                    status = MKV_OK;
-                }
-            }
-        }
-    }
-    if (status != MKV_OK) {
-        mkv_error(&ctx->log, status, "no post waits for gate %llu",
-                  (unsigned long long)gate_id);
-    }
     mkv_leave(ctx);
     return status;
 }

@@ -251,7 +251,7 @@ static mkv_plan_t *make_plan(void)
 static void post_all(mkv_plan_t *plan)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_POSITIONS, .pos_hi = 1};
-    mkv_gate_t gate = {.size = sizeof(gate), .id = 9};
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 9, .value = 3};
 
     REFUSED(sel, mkv_xfer_post(a.xfer, 0, plan, &sel, NULL));
     REFUSED(gate, mkv_xfer_post(a.xfer, 0, plan, &sel, &gate));
@@ -265,9 +265,10 @@ static void post_all(mkv_plan_t *plan)
     sel.pos_lo = 1;
     sel.pos_hi = 2;
     OK(mkv_xfer_post(a.xfer, 0, plan, &sel, &gate));
-    OK(mkv_gate_signal(a.ctx, 9));
+    OK(mkv_gate_signal(a.ctx, 9, 3));
     OK(mkv_xfer_seal(a.xfer, 0));
     run();
+    OK(mkv_gate_forget(a.ctx, 9));
 }
 
 static void check_done(void)

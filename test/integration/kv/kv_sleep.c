@@ -103,7 +103,7 @@ static void call_while_asleep(kv_side_t *side, sleeper_t *sleeper, mkv_xfer_t *x
                               mkv_plan_t *plan)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_hi = 1};
-    mkv_gate_t gate = {.size = sizeof(gate), .id = 7};
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 7, .value = 1};
 
     KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, &gate));
     sleeper->ctx = side->ctx;
@@ -111,7 +111,7 @@ static void call_while_asleep(kv_side_t *side, sleeper_t *sleeper, mkv_xfer_t *x
     pthread_cond_init(&sleeper->changed, NULL);
     ck_assert_int_eq(pthread_create(&sleeper->thread, NULL, sleeper_main, sleeper), 0);
     wait_asleep(sleeper);
-    KV_OK(mkv_gate_signal(side->ctx, gate.id));
+    KV_OK(mkv_gate_signal(side->ctx, gate.id, 1));
     wait_completed(sleeper, xfer);
     sel.layer_lo = 1;
     sel.layer_hi = (int32_t)side->shape.layers;

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 
 #define CALLS (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
@@ -284,9 +285,10 @@ START_TEST(seal_refuses_a_forgotten_layer_on_both_sides)
 }
 END_TEST
 
+/* Loop index: the signal comes after the post, before it, and before it with more */
 START_TEST(gates_open_by_signal)
 {
-    mkv_gate_t gate = {.size = sizeof(gate), .id = 5};
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 5, .value = 7};
     mkv_xfer_t *active, *passive;
     mkv_xfer_attr_t attr;
     mkv_plan_t *plan;
@@ -294,17 +296,71 @@ START_TEST(gates_open_by_signal)
     pair_setup();
     active = pair_bind_write(8, &passive);
     plan = pair_plan(A, 1, 0, 0, 8, 0);
+    OK(mkv_gate_signal(A->ctx, 5, 6));
+    OK(mkv_gate_signal(A->ctx, 6, 7));
+    if (_i > 0) {
+        OK(mkv_gate_signal(A->ctx, 5, (_i == 2) ? 100 : 7));
+        OK(mkv_gate_signal(A->ctx, 5, 2)); /* it never falls */
+    }
     OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
     OK(mkv_xfer_seal(active, 0));
-    pair_run();
-    ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
-    attr = pair_query(active);
-    ck_assert_str_eq(attr.waiting_for, "leg 0 (peer B): a gate");
-    IS(mkv_gate_signal(A->ctx, 6), MKV_ERR_NOTFOUND);
-    OK(mkv_gate_signal(A->ctx, 5));
+    if (_i == 0) {
+        pair_run();
+        ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
+        attr = pair_query(active);
+        ck_assert_str_eq(attr.waiting_for, "leg 0 (peer B): a gate");
+        OK(mkv_gate_signal(A->ctx, 5, 7));
+    }
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(a_forgotten_gate_waits_again)
+{
+    mkv_gate_t gate = {.size = sizeof(gate), .id = 5};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = pair_bind_write(8, &passive);
+    plan = pair_plan(A, 1, 0, 0, 8, 0);
+    IS(mkv_xfer_post(active, 0, plan, NULL, &gate), MKV_ERR_INVALID);
+    gate.value = 1;
+    OK(mkv_gate_signal(A->ctx, 5, 1));
+    OK(mkv_gate_forget(A->ctx, 5));
+    OK(mkv_gate_forget(A->ctx, 5));
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    pair_run();
+    ck_assert_uint_eq(fake_ucp_num_calls(CALLS), 0);
+    OK(mkv_gate_signal(A->ctx, 5, 1));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+static void *signal_from_afar(void *arg)
+{
+    OK(mkv_gate_signal(arg, 5, 1));
+    return NULL;
+}
+
+/* A signal waits for no call of another thread */
+START_TEST(a_signal_takes_no_lock)
+{
+    pthread_t thread;
+
+    fake_ucp_reset();
+    pair_open(0);
+    mkv_enter(A->ctx);
+    ck_assert_int_eq(pthread_create(&thread, NULL, signal_from_afar, A->ctx), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    mkv_leave(A->ctx);
     pair_teardown();
 }
 END_TEST
@@ -443,7 +499,9 @@ int main(void)
     tcase_add_test(tcase, chunks_of_positions_equal_one_shot);
     tcase_add_loop_test(tcase, lists_skip_an_empty_component, 45, 50);
     tcase_add_test(tcase, seal_refuses_a_forgotten_layer_on_both_sides);
-    tcase_add_test(tcase, gates_open_by_signal);
+    tcase_add_loop_test(tcase, gates_open_by_signal, 0, 3);
+    tcase_add_test(tcase, a_forgotten_gate_waits_again);
+    tcase_add_test(tcase, a_signal_takes_no_lock);
     tcase_add_test(tcase, what_is_waited_for_is_told);
     tcase_add_loop_test(tcase, source_waits_for_all_readers, 1, 5);
     tcase_add_loop_test(tcase, source_is_quiet_once_when_a_reader_fails, 0, 2);

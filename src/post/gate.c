@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "post/gate.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/** One signal, and then the value of its id. */
+typedef struct mkv_signal {
+    struct mkv_signal *next;
+    uint64_t id, value;
+} mkv_signal_t;
+
+static mkv_signal_t **mkv_gate_bucket(mkv_ctx_t *ctx, uint64_t id)
+{
+    return &ctx->gates[((id * 0x9e3779b97f4a7c15ull) >> 40) % MKV_GATE_BUCKETS];
+}
+
+static mkv_signal_t **mkv_gate_find(mkv_ctx_t *ctx, uint64_t id)
+{
+    mkv_signal_t **at = mkv_gate_bucket(ctx, id);
+
+    while ((*at != NULL) && ((*at)->id != id)) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+uint64_t mkv_gate_value(const mkv_ctx_t *ctx, uint64_t id)
+{
+    const mkv_signal_t *signal = *mkv_gate_find((mkv_ctx_t *)(uintptr_t)ctx, id);
+
+    return (signal == NULL) ? 0 : signal->value;
+}
+
+static void mkv_gate_take(mkv_ctx_t *ctx, mkv_signal_t *signal)
+{
+    mkv_signal_t **at = mkv_gate_find(ctx, signal->id);
+
+    if (*at == NULL) {
+        signal->next = NULL;
+        *at = signal;
+        return;
+    }
+    (*at)->value = (signal->value > (*at)->value) ? signal->value : (*at)->value;
+    free(signal);
+}
+
+unsigned mkv_gates_take(mkv_ctx_t *ctx)
+{
+    mkv_signal_t *signal, *next;
+    unsigned count = 0;
+
+    if (!mkv_ctx_has_signals(ctx)) {
+        return 0;
+    }
+    signal = __atomic_exchange_n(&ctx->signals, NULL, __ATOMIC_ACQUIRE);
+    for (; signal != NULL; signal = next) {
+        next = signal->next;
+        mkv_gate_take(ctx, signal);
+        ++count;
+    }
+    return count;
+}
+
+/* A runtime's thread may call this, which must not wait for a copy that another thread
+ * posts: no lock. The node first, then the descriptors: who arms looks at the nodes
+ * after it has read its descriptor. */
+mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
+{
+    mkv_signal_t *signal = malloc(sizeof(*signal));
+    uint64_t one = 1;
+    int fd;
+
+    if (signal == NULL) {
+        return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a signal of gate %llu",
+                         (unsigned long long)id);
+    }
+    signal->id = id;
+    signal->value = value;
+    signal->next = __atomic_load_n(&ctx->signals, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&ctx->signals, &signal->next, signal, 1,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+    }
+    fd = __atomic_load_n(&ctx->wake_fd, __ATOMIC_SEQ_CST);
+    if (fd >= 0) {
+        (void)!write(fd, &one, sizeof(one)); /* full: it is awake */
+    }
+    if (ctx->threads_fd >= 0) {
+        mkv_ctx_wake_threads(ctx);
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id)
+{
+    mkv_signal_t **at, *signal;
+
+    mkv_enter(ctx);
+    (void)mkv_gates_take(ctx);
+    at = mkv_gate_find(ctx, id);
+    signal = *at;
+    if (signal != NULL) {
+        *at = signal->next;
+        free(signal);
+    }
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
+void mkv_gates_cleanup(mkv_ctx_t *ctx)
+{
+    mkv_signal_t *signal;
+    unsigned i;
+
+    (void)mkv_gates_take(ctx);
+    for (i = 0; i < MKV_GATE_BUCKETS; ++i) {
+        while ((signal = ctx->gates[i]) != NULL) {
+            ctx->gates[i] = signal->next;
+            free(signal);
+        }
+    }
+}

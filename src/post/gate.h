@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_GATE_H
+#define MKV_GATE_H
+
+/**
+ * @file
+ * The values that gates without a callback wait for.
+ *
+ * mkv_gate_signal() takes no lock: it leaves a node, which is taken in under the
+ * context's lock by whoever makes progress or posts.
+ */
+
+#include "base/ctx.h"
+
+/** Take in what was signalled. @return How many. */
+unsigned mkv_gates_take(mkv_ctx_t *ctx);
+
+/** The value that was signalled last; 0: none. */
+uint64_t mkv_gate_value(const mkv_ctx_t *ctx, uint64_t id);
+
+void mkv_gates_cleanup(mkv_ctx_t *ctx);
+
+#endif
