@@ -67,17 +67,17 @@ END_TEST
 /* As Kubernetes tells of services called morikv and morikv-decode; and a long list */
 START_TEST(variables_of_others_are_ignored_and_told)
 {
-    static const char *const names[] = {"MORIKV_PORT",
-                                        "MORIKV_SERVICE_HOST",
-                                        "MORIKV_SERVICE_PORT",
-                                        "MORIKV_PORT_80_TCP",
-                                        "MORIKV_PORT_80_TCP_PROTO",
-                                        "MORIKV_HOME",
-                                        "MORIKV_DECODE_PORT",
-                                        "MORIKV_DECODE_SERVICE_HOST",
-                                        "MORIKV_PORT_80_TCP_ADDR",
-                                        "MORIKV_A_VERY_LONG_NAME_OF_A_VARIABLE_THAT_IS_"
-                                        "LONGER_THAN_ANY_OF_OURS_IS_EVER"};
+    static const char *const names[] = {
+        "MORIKV_PORT",
+        "MORIKV_SERVICE_HOST",
+        "MORIKV_SERVICE_PORT",
+        "MORIKV_PORT_80_TCP",
+        "MORIKV_PORT_80_TCP_PROTO",
+        "MORIKV_HOME",
+        "MORIKV_DECODE_PORT",
+        "MORIKV_DECODE_SERVICE_HOST",
+        "MORIKV_PORT_80_TCP_ADDR",
+        "MORIKV_A_NAME_THAT_IS_LONGER_THAN_THE_ROOM_FOR_A_NAME_HERE_IS_EVER"};
     mkv_config_t *config;
     size_t i;
 

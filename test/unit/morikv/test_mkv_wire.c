@@ -210,7 +210,7 @@ static mkv_wbuf_t encode_blob(int has_regions)
                             .name = "prefill 0",
                             .address = (const uint8_t *)"address",
                             .address_length = 7,
-                            .topology = {0, 1, 1, 2, 0, 1, 3, 8},
+                            .topology = {0, 1, 1, 2, 0, 1, 3, 8, {0}},
                             .page_tokens = 16,
                             .model = 99,
                             .epoch = 6,
