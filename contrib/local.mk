@@ -1,6 +1,7 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
 	contrib/check_abi.sh \
+	contrib/bookworm \
 	contrib/check_commits.sh \
 	contrib/check_docs.sh \
 	contrib/check_floors.sh \

@@ -50,9 +50,21 @@ AC_DEFUN([MKV_UCX], [
         [
             # its headers' warnings are not ours to mend
             UCX_CFLAGS="-isystem $with_ucx/include"
-            UCX_LIBDIR=$with_ucx/lib
-            UCX_LIBS="-L$with_ucx/lib -lucp -luct -lucs -lucm"
             ucx_where=$with_ucx
+            # The .la files of a wheel name folders of the machine it was built on, and
+            # libtool takes them before the libraries. It sees links to the libraries alone.
+            for dir in lib lib64 none; do
+                AS_IF([test -e "$with_ucx/$dir/libucp.so"], [break])
+            done
+            AS_IF([test $dir = none],
+                [AC_MSG_ERROR([--with-ucx=$with_ucx: libucp.so is neither in its lib nor in its lib64])])
+            ucx_libdir=`cd "$with_ucx/$dir" && pwd`
+            UCX_LIBDIR=`pwd`/ucx-lib
+            rm -rf ucx-lib && mkdir ucx-lib
+            for lib in ucp uct ucs ucm; do
+                ln -s "$ucx_libdir/lib$lib".so* ucx-lib/
+            done
+            UCX_LIBS="-L$UCX_LIBDIR -lucp -luct -lucs -lucm"
         ])
     AC_SUBST([UCX_CFLAGS])
     AC_SUBST([UCX_LIBS])

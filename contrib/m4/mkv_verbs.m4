@@ -10,6 +10,12 @@ AC_DEFUN([MKV_VERBS], [
                 [AC_MSG_ERROR([--with-verbs was given, but libibverbs with headers was not found])])])
     ])
     AS_IF([test "x$have_verbs" = xyes],
-        [AC_DEFINE([HAVE_VERBS], [1], [libibverbs is there: mori_rdma is built])])
+        [AC_DEFINE([HAVE_VERBS], [1], [libibverbs is there: mori_rdma is built])
+        # rdma-core 50
+        save_CPPFLAGS=$CPPFLAGS
+        CPPFLAGS="$CPPFLAGS $VERBS_CFLAGS"
+        AC_CHECK_MEMBERS([struct ibv_port_attr.active_speed_ex], [], [],
+            [[#include <infiniband/verbs.h>]])
+        CPPFLAGS=$save_CPPFLAGS])
     AM_CONDITIONAL([HAVE_VERBS], [test "x$have_verbs" = xyes])
 ])

@@ -13,7 +13,6 @@
  * library does the work.
  */
 
-#define _GNU_SOURCE /* dladdr() */
 
 #include "perf/workload/clock.h"
 #include "perf/kv_perf/engine.h"

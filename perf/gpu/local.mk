@@ -1,7 +1,7 @@
 # gpu_limits: what the GPUs can do without UCX.
 noinst_LTLIBRARIES += perf/gpu/libgpuruntime.la
 perf_gpu_libgpuruntime_la_SOURCES = perf/gpu/gpu_runtime.c perf/gpu/gpu_runtime.h
-perf_gpu_libgpuruntime_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+perf_gpu_libgpuruntime_la_CPPFLAGS = $(AM_CPPFLAGS)
 
 noinst_PROGRAMS += perf/gpu/gpu_limits
 perf_gpu_gpu_limits_SOURCES = \
@@ -11,7 +11,7 @@ perf_gpu_gpu_limits_SOURCES = \
 	perf/gpu/gpu_latency.c \
 	perf/gpu/gpu_limits.c \
 	perf/gpu/gpu_models.c
-perf_gpu_gpu_limits_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(JSON_CFLAGS)
+perf_gpu_gpu_limits_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_gpu_gpu_limits_CFLAGS = $(AM_CFLAGS) -pthread
 perf_gpu_gpu_limits_LDADD = perf/gpu/libgpuruntime.la perf/workload/libworkload.la \
 	libmorikv_core.la libmuct_code.la $(JSON_LIBS) -ldl -lpthread

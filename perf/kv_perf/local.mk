@@ -9,7 +9,7 @@ perf_kv_perf_libkvperf_la_SOURCES = \
 	perf/kv_perf/report.c perf/kv_perf/report.h \
 	perf/kv_perf/result.c perf/kv_perf/result.h \
 	perf/kv_perf/run.c perf/kv_perf/run.h
-perf_kv_perf_libkvperf_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(JSON_CFLAGS)
+perf_kv_perf_libkvperf_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_kv_perf_libkvperf_la_LIBADD = perf/workload/libworkload.la $(JSON_LIBS)
 
 # What moves bytes.

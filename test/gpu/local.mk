@@ -1,7 +1,7 @@
 # What the GPU level needs: HIP on CUDA's driver, the packing and running scripts.
 noinst_LTLIBRARIES += test/gpu/libhipshim.la
 test_gpu_libhipshim_la_SOURCES = test/gpu/hipshim.c
-test_gpu_libhipshim_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_gpu_libhipshim_la_CPPFLAGS = $(AM_CPPFLAGS)
 test_gpu_libhipshim_la_CFLAGS = $(AM_CFLAGS) -pthread
 test_gpu_libhipshim_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
 	-rpath $(abs_builddir)/test/gpu -Wl,--version-script=$(srcdir)/test/gpu/hipshim.map

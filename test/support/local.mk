@@ -23,7 +23,7 @@ test_support_libctside_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 # A process that owns GPU memory, for tests of mori_xgmi.
 check_LTLIBRARIES += test/support/libxgmiowner.la
 test_support_libxgmiowner_la_SOURCES = test/support/xgmi_owner.h test/support/xgmi_owner.c
-test_support_libxgmiowner_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(hipcpu_path_cppflags)
+test_support_libxgmiowner_la_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_support_libxgmiowner_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 
 if HAVE_VERBS

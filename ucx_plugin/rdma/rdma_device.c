@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "config.h"
+
 #include "rdma/rdma_device.h"
 
 #include "base/muct_log.h"
@@ -366,6 +368,17 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     return UCS_ERR_INVALID_PARAM;
 }
 
+/* Speeds that the older member has no bit for are in the newer one. */
+static unsigned muct_rdma_port_speed(const struct ibv_port_attr *attr)
+{
+#ifdef HAVE_STRUCT_IBV_PORT_ATTR_ACTIVE_SPEED_EX
+    if (attr->active_speed_ex != 0) {
+        return attr->active_speed_ex;
+    }
+#endif
+    return attr->active_speed;
+}
+
 ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
                                   int gid_index, unsigned pkey, muct_rdma_port_t *port)
 {
@@ -387,9 +400,8 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
     port->is_active = (attr.state == IBV_PORT_ACTIVE);
     port->mtu_shift = (uint8_t)(7 + attr.active_mtu);
     port->max_msg_size = (attr.max_msg_sz != 0) ? attr.max_msg_sz : (1u << 30);
-    port->bandwidth = muct_rdma_link_bandwidth(
-        (attr.active_speed_ex != 0) ? attr.active_speed_ex : attr.active_speed,
-        attr.active_width);
+    port->bandwidth =
+        muct_rdma_link_bandwidth(muct_rdma_port_speed(&attr), attr.active_width);
     return status;
 }
 

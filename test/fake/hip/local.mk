@@ -10,7 +10,7 @@ test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_range.c \
 	test/fake/hip/hipcpu_rules.c test/fake/hip/hipcpu_rules.h \
 	test/fake/hip/hipcpu_stream.c
-test_fake_hip_libhipcpu_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_fake_hip_libhipcpu_la_CPPFLAGS = $(AM_CPPFLAGS)
 test_fake_hip_libhipcpu_la_CFLAGS = $(AM_CFLAGS) -pthread
 test_fake_hip_libhipcpu_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
 	-rpath $(abs_builddir)/test/fake/hip \
@@ -35,13 +35,13 @@ if HAVE_CHECK
 check_PROGRAMS += test/fake/hip/test_hipcpu test/fake/hip/test_hipcpu_rules
 TESTS += test/fake/hip/test_hipcpu test/fake/hip/test_hipcpu_rules
 test_fake_hip_test_hipcpu_SOURCES = test/fake/hip/test_hipcpu.c
-test_fake_hip_test_hipcpu_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_fake_hip_test_hipcpu_CPPFLAGS = $(AM_CPPFLAGS)
 test_fake_hip_test_hipcpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_fake_hip_test_hipcpu_LDADD = \
 	test/fake/hip/libhipcpu.la libmuct_code.la $(CHECK_LIBS)
 
 test_fake_hip_test_hipcpu_rules_SOURCES = test/fake/hip/test_hipcpu_rules.c
-test_fake_hip_test_hipcpu_rules_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_fake_hip_test_hipcpu_rules_CPPFLAGS = $(AM_CPPFLAGS)
 test_fake_hip_test_hipcpu_rules_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_fake_hip_test_hipcpu_rules_LDADD = test/fake/hip/libhipcpu.la $(CHECK_LIBS)
 endif

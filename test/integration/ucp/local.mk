@@ -3,13 +3,13 @@ check_PROGRAMS += test/integration/ucp/ucp_app
 test_integration_ucp_ucp_app_SOURCES = \
 	test/integration/ucp/ucp_app.h test/integration/ucp/ucp_app.c \
 	test/integration/ucp/ucp_app_client.c test/integration/ucp/ucp_app_large.c
-test_integration_ucp_ucp_app_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_integration_ucp_ucp_app_CPPFLAGS = $(AM_CPPFLAGS)
 test_integration_ucp_ucp_app_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
 
 # Says that it is a newer UCX; preloaded by it_module.
 check_LTLIBRARIES += test/integration/ucp/libucp_next.la
 test_integration_ucp_libucp_next_la_SOURCES = test/integration/ucp/ucp_next.c
-test_integration_ucp_libucp_next_la_LDFLAGS = $(it_module_ldflags) -Wl,--no-as-needed
+test_integration_ucp_libucp_next_la_LDFLAGS = $(it_module_ldflags)
 test_integration_ucp_libucp_next_la_LIBADD = -L$(UCX_LIBDIR) -lucs
 it_module_ldflags = \
 	-module -avoid-version -shared -rpath $(abs_builddir)/test/integration/ucp
@@ -29,7 +29,7 @@ check_PROGRAMS += $(it_programs)
 TESTS += $(it_programs)
 it_run_sources = test/integration/ucp/it_run.h test/integration/ucp/it_run.c
 it_libs = test/support/libmkvtest.la $(CHECK_LIBS) -ldl
-it_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) -D_GNU_SOURCE
+it_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 test_integration_ucp_it_module_SOURCES = test/integration/ucp/it_module.c $(it_run_sources)
 test_integration_ucp_it_module_CPPFLAGS = $(it_cppflags)

@@ -3,9 +3,15 @@
 /* What a newer libucp would answer, preloaded to see the module refuse it. It is
  * linked to libucs, by which the loader takes it for a part of that UCX. */
 
+#include <ucs/config/global_opts.h>
+
+extern const void *const ucp_next_refers_to;
+
 __attribute__((visibility("default"))) void ucp_get_version(unsigned *major,
                                                             unsigned *minor,
                                                             unsigned *release);
+
+const void *const ucp_next_refers_to = &ucs_global_opts;
 
 void ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
 {

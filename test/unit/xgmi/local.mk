@@ -39,7 +39,7 @@ test_unit_xgmi_test_xgmi_list_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_list_LDADD = libmuct_code.la $(CHECK_LIBS)
 
 # These want another process that owns memory.
-xgmi_owner_cppflags = $(AM_CPPFLAGS) -D_GNU_SOURCE $(hipcpu_path_cppflags)
+xgmi_owner_cppflags = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 xgmi_owner_ldadd = test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
 
 test_unit_xgmi_test_xgmi_export_SOURCES = test/unit/xgmi/test_xgmi_export.c
