@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	contrib/check_text.sh \
 	contrib/demo \
 	contrib/devroot \
+	contrib/fetch_nixl \
 	contrib/fetch_ucx \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
@@ -25,6 +26,8 @@ EXTRA_DIST += \
 	contrib/test_lib.sh \
 	contrib/under_valgrind \
 	contrib/valgrind.supp
+
+EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = contrib/libmorikv.pc
