@@ -29,6 +29,14 @@ EXTRA_DIST += \
 
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 
+# What prints the environment for this installation.
+bin_SCRIPTS = contrib/mori_env
+CLEANFILES += contrib/mori_env
+EXTRA_DIST += contrib/mori_env.in
+contrib/mori_env: contrib/mori_env.in Makefile
+	$(AM_V_at)$(MKDIR_P) contrib
+	$(AM_V_GEN)sed 's|@muctdir@|$(muctdir)|' $(srcdir)/contrib/mori_env.in >$@ && chmod +x $@
+
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = contrib/libmorikv.pc
 

@@ -301,9 +301,15 @@ run_example() { # DESTDIR
     gcc -Wall -Wextra -Werror -o "$1/kv_write" \
         "$here/examples/kv_write.c" "${flags[@]}" || return 1
     LD_LIBRARY_PATH=$lib UCX_TLS=tcp timeout 60 "$1/kv_write" &&
-        UCX_PLUGIN_PATH=$lib/ucx-mori LD_LIBRARY_PATH=$lib:$PWD/test/fake/hip/lib \
-            ucx_info -d | grep -q 'Transport: mori_xgmi' || return 1
+        (eval "$("$1/usr/local/bin/mori_env")" &&
+            LD_LIBRARY_PATH=$lib:$PWD/test/fake/hip/lib ucx_info -d |
+            grep -q 'Transport: mori_xgmi') || return 1
     rm "$1/kv_write"
+    # a UCX that no core fits is told
+    mv "$lib/ucx-mori/mori-core-1.23.so" "$lib/ucx-mori/away"
+    ! "$1/usr/local/bin/mori_env" >"$1/said" 2>&1 && grep -q 'needs .*mori-core-1.23.so' "$1/said" || return 1
+    mv "$lib/ucx-mori/away" "$lib/ucx-mori/mori-core-1.23.so"
+    rm "$1/said"
 }
 
 # What make install puts down is there, and make uninstall takes all of it away.
