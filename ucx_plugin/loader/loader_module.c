@@ -211,6 +211,21 @@ static int muct_loader_was_served(const muct_loader_ucx_t *ucx)
     return 0;
 }
 
+/* The libucs that calls was served: is it another library's call that came through it?
+ */
+static void muct_loader_tell_stray(const muct_loader_ucx_t *ucx)
+{
+    char *stray = muct_loader_ucx_stray(ucx);
+
+    if (stray != NULL) {
+        muct_loader_warn(
+            "ucx-mori is not used by %s, which calls the libucs of another "
+            "UCX, %s: load the former's UCX first, or one UCX alone",
+            stray, ucx->file);
+    }
+    free(stray);
+}
+
 int muct_loader_entry(void)
 {
     muct_loader_ucx_t ucx;
@@ -221,8 +236,9 @@ int muct_loader_entry(void)
     }
 
     pthread_mutex_lock(&muct_loader_lock);
-    if (!muct_loader_was_served(&ucx) &&
-        (muct_loader_num_served < MUCT_LOADER_MAX_UCX)) {
+    if (muct_loader_was_served(&ucx)) {
+        muct_loader_tell_stray(&ucx);
+    } else if (muct_loader_num_served < MUCT_LOADER_MAX_UCX) {
         minor = muct_loader_serve(&ucx);
         muct_loader_served[muct_loader_num_served].identity = ucx.identity;
         muct_loader_served[muct_loader_num_served++].minor = minor;

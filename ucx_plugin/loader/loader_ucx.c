@@ -165,6 +165,32 @@ const void *muct_loader_ucx_symbol(const muct_loader_ucx_t *ucx, const char *nam
     return (seen == NULL) ? dlsym(ucx->uct, name) : seen;
 }
 
+char *muct_loader_ucx_stray(const muct_loader_ucx_t *ucx)
+{
+    const void *ours = muct_loader_sees(ucx->uct, "uct_components_list");
+    muct_loader_names_t list = {NULL, 0};
+    char *file = NULL;
+    size_t i;
+    void *lib;
+
+    (void)dl_iterate_phdr(muct_loader_collect, &list);
+    for (i = 0; (i < list.count) && (file == NULL); ++i) {
+        lib = muct_loader_reopen(list.names[i]);
+        if (lib == NULL) {
+            continue;
+        }
+        if (muct_loader_defines(lib, "uct_component_register") &&
+            (muct_loader_sees(lib, MUCT_LOADER_IDENTITY) == ucx->identity) &&
+            (muct_loader_sees(lib, "uct_components_list") != ours)) {
+            file = strdup(list.names[i]);
+        }
+        dlclose(lib);
+    }
+
+    muct_loader_names_free(&list);
+    return file;
+}
+
 int muct_loader_ucx_find(const void *in_ucs, muct_loader_ucx_t *ucx)
 {
     struct link_map *map = muct_loader_map_of(in_ucs), *uct_map;

@@ -35,6 +35,14 @@ typedef struct muct_loader_ucx {
  */
 int muct_loader_ucx_find(const void *in_ucs, muct_loader_ucx_t *ucx);
 
+/**
+ * Another libuct that took this UCX's libucs for its own. UCX's modules, ours as well,
+ * reach one libuct of a libucs.
+ *
+ * @return Its file, to be freed; NULL when there is none.
+ */
+char *muct_loader_ucx_stray(const muct_loader_ucx_t *ucx);
+
 /** @return The address that UCX itself has for one of its symbols, NULL when it has
  * none. */
 const void *muct_loader_ucx_symbol(const muct_loader_ucx_t *ucx, const char *name);
