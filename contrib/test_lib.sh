@@ -269,6 +269,7 @@ build_in_tree() {
     left=$(git ls-files --others --exclude-standard)
     [ -z "$left" ] || { echo "git status shows what the build made: $left"; return 1; }
     contrib/prove-amd --cpu --stages machine "$copy/proof" || return 1
+    unshare --mount --propagation unchanged bash "$here/run_readme" "$copy" || return 1
     # shellcheck disable=SC2016
     tree=$copy here=$copy/contrib bash -c '
         . contrib/test_lib.sh
