@@ -62,7 +62,7 @@ copy "$lib"/ucx/*.so* "$lib"/libucp.so* "$lib"/libuct.so* "$lib"/libucs.so* \
 rm -f "$stage$lib"/ucx/libuct_rocm* "$stage$lib"/ucx/libucm_rocm*
 
 mapfile -t built < <(find "$build" -type f -path '*/.libs/*' ! -name '*.o' ! -name '*.a')
-mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 2 -type f -perm -1)
+mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 3 -type f -perm -1)
 mapfile -t needed < <(libraries_of "${files[@]}" "$lib"/ucx/*.so "${built[@]}" \
     "${programs_built[@]}")
 for file in "${needed[@]}" /lib64/ld-linux-x86-64.so.2 "$lib"/libnss_files.so.2 \
