@@ -297,7 +297,15 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
     uint64_t offset;
     int fd, ret;
 
-    /* The HIP call exports whole allocations, so its dma-buf starts at the base. */
+    /* it says where in the dma-buf the address is: true of parts of a pool, too */
+    if ((gpu->hsa_export_dmabuf != NULL) &&
+        (gpu->hsa_export_dmabuf(ptr, length, &fd, &offset) == 0)) {
+        *fd_p = fd;
+        *offset_p = offset;
+        return UCS_OK;
+    }
+
+    /* the HIP call exports whole allocations, so its dma-buf starts at the base */
     if ((gpu->mem_get_handle_for_address_range != NULL) &&
         (muct_gpu_query(gpu, ptr, &info) == UCS_OK)) {
         ret = gpu->mem_get_handle_for_address_range(&fd, (void *)info.base, info.length,
@@ -307,13 +315,6 @@ ucs_status_t muct_gpu_export_dmabuf(const muct_gpu_t *gpu, const void *ptr,
             *offset_p = (uintptr_t)ptr - info.base;
             return UCS_OK;
         }
-    }
-
-    if ((gpu->hsa_export_dmabuf != NULL) &&
-        (gpu->hsa_export_dmabuf(ptr, length, &fd, &offset) == 0)) {
-        *fd_p = fd;
-        *offset_p = offset;
-        return UCS_OK;
     }
 
     return UCS_ERR_UNSUPPORTED;

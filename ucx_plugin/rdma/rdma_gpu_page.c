@@ -18,8 +18,10 @@ void muct_rdma_gpu_pages_init(muct_rdma_gpu_pages_t *pages)
 
 static void muct_rdma_gpu_page_free(const muct_gpu_t *gpu, void *address)
 {
+    int mode = muct_gpu_relax(gpu);
     int ret = gpu->mem_free(address);
 
+    muct_gpu_unrelax(gpu, mode);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_warn("hipFree(%p) failed: %s", address, muct_gpu_error_name(gpu, ret));
     }
@@ -46,13 +48,15 @@ static void *muct_rdma_gpu_page_alloc(const muct_gpu_t *gpu, int number,
                                       ucs_log_level_t level)
 {
     void *address = NULL;
-    int prev, ret;
+    int mode, prev, ret;
 
     if (muct_gpu_push_device(gpu, number, &prev) != UCS_OK) {
         return NULL;
     }
 
+    mode = muct_gpu_relax(gpu);
     ret = gpu->mem_alloc(&address, MUCT_RDMA_GPU_PAGE_SIZE);
+    muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, number, prev);
     if (ret != MUCT_HIP_SUCCESS) {
         ucs_log(level,

@@ -4,6 +4,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_flow \
 	test/unit/rdma/test_rdma_gpus \
 	test/unit/rdma/test_rdma_limits \
+	test/unit/rdma/test_rdma_nics \
 	test/unit/rdma/test_rdma_sq \
 	test/unit/rdma/test_rdma_ucp \
 	test/unit/rdma/test_rdma_wait \
@@ -44,3 +45,7 @@ test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_ucp_SOURCES = test/unit/rdma/test_rdma_ucp.c
 test_unit_rdma_test_rdma_ucp_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_ucp_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_nics_SOURCES = test/unit/rdma/test_rdma_nics.c
+test_unit_rdma_test_rdma_nics_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_test_rdma_nics_LDADD = $(rdma_rig_ldadd)
