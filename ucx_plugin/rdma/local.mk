@@ -21,6 +21,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_sgl_check.c \
 	ucx_plugin/rdma/rdma_ep_wait.c \
 	ucx_plugin/rdma/rdma_ep_flush.c \
+	ucx_plugin/rdma/rdma_family.c \
+	ucx_plugin/rdma/rdma_family.h \
 	ucx_plugin/rdma/rdma_gpu_page.c \
 	ucx_plugin/rdma/rdma_gpu_page.h \
 	ucx_plugin/rdma/rdma_iface.c \

@@ -85,12 +85,36 @@ int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
     return ((addr->num_receives > 0) && (addr->receive_size > 0)) ? 0 : -1;
 }
 
+typedef enum {
+    MUCT_RDMA_GID_IPV4,
+    MUCT_RDMA_GID_IPV6,
+    MUCT_RDMA_GID_LINK_LOCAL
+} muct_rdma_gid_family_t;
+
+static muct_rdma_gid_family_t muct_rdma_gid_family(const uint8_t *gid)
+{
+    static const uint8_t ipv4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+    if (memcmp(gid, ipv4, sizeof(ipv4)) == 0) {
+        return MUCT_RDMA_GID_IPV4;
+    }
+
+    return ((gid[0] == 0xfe) && ((gid[1] & 0xc0) == 0x80)) ? MUCT_RDMA_GID_LINK_LOCAL
+                                                           : MUCT_RDMA_GID_IPV6;
+}
+
 const char *muct_rdma_dev_addr_unreachable(const muct_rdma_dev_addr_t *local,
                                            const muct_rdma_dev_addr_t *remote,
                                            int same_rail)
 {
     if (local->link != remote->link) {
         return "link layer or RoCE version differs";
+    }
+
+    if ((local->link == MUCT_RDMA_LINK_ROCE_V2) &&
+        (muct_rdma_gid_family(local->gid) != muct_rdma_gid_family(remote->gid))) {
+        return "one address is IPv4, IPv6 or link-local and the other is not: set "
+               "UCX_MORI_RDMA_GID_INDEX, or give both ports an address of one kind";
     }
 
     if ((local->link == MUCT_RDMA_LINK_IB) &&

@@ -3,15 +3,14 @@
 #include "rdma/rdma_config.h"
 
 #include "base/muct_log.h"
+#include "rdma/rdma_family.h"
 
 #include <ucs/sys/string.h>
 
 #include <limits.h>
 
-#define MUCT_RDMA_TX_DEPTH 512
 #define MUCT_RDMA_RX_DEPTH 64
 #define MUCT_RDMA_CQ_DEPTH 16384
-#define MUCT_RDMA_TX_MAX_SGE 4
 
 /* Of the standard: a path MTU is a power of two from 256 to 4096. */
 static const char *muct_rdma_config_mtu_names[] = {"default", "256",  "512", "1024",
@@ -26,11 +25,11 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "one transfer in parallel and costs memory for each.",
      ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_UINT},
 
-    {"TX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_DEPTH),
-     "Work requests that may be posted to a queue pair. Raise it for long lists of\n"
-     "small blocks, lower it when queue pairs cannot be created for lack of\n"
-     "memory.",
-     ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_UINT},
+    {"TX_DEPTH", "auto",
+     "Work requests that may be posted to a queue pair; auto by device. Raise it\n"
+     "for long lists of small blocks, lower it when queue pairs cannot be created\n"
+     "for lack of memory.",
+     ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_RX_DEPTH),
      "Active messages a peer may send before it waits for credits; each costs\n"
@@ -42,15 +41,15 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "Lower it when completion queues cannot be created for lack of memory.",
      ucs_offsetof(muct_rdma_iface_config_t, cq_depth), UCS_CONFIG_TYPE_UINT},
 
-    {"TX_MAX_SGE", UCS_PP_MAKE_STRING(MUCT_RDMA_TX_MAX_SGE),
-     "Scattered local blocks one work request may gather, in entries. Some devices\n"
-     "are faster with fewer.",
-     ucs_offsetof(muct_rdma_iface_config_t, max_sge), UCS_CONFIG_TYPE_UINT},
+    {"TX_MAX_SGE", "auto",
+     "Scattered local blocks one work request may gather, in entries; auto by\n"
+     "device. Some devices are faster with fewer.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_sge), UCS_CONFIG_TYPE_ULUNITS},
 
-    {"TX_INLINE", "128",
-     "Bytes of a message put into the work request itself. 0 on devices where\n"
-     "inline data is slow.",
-     ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_UINT},
+    {"TX_INLINE", "auto",
+     "Bytes of a message put into the work request itself; auto by device. 0 on\n"
+     "devices where inline data is slow.",
+     ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_ULUNITS},
 
     {"POST_BATCH", "auto",
      "Most work requests posted with one doorbell. 1 for the lowest latency of\n"
@@ -73,17 +72,18 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "tests.",
      ucs_offsetof(muct_rdma_iface_config_t, merge), UCS_CONFIG_TYPE_BOOL},
 
-    {"TIMEOUT", "67ms",
-     "Time without an answer until a packet is sent again, in seconds. The device\n"
-     "doubles 4.096 us to reach it and may take up to four times as long. TIMEOUT\n"
-     "x RETRY_COUNT is how long a broken path takes to be an error.",
+    {"TIMEOUT", "0",
+     "Time without an answer until a packet is sent again, in seconds; 0 by\n"
+     "device. The device doubles 4.096 us to reach it and may take up to four\n"
+     "times as long. TIMEOUT x RETRY_COUNT is how long a broken path takes to be\n"
+     "an error.",
      ucs_offsetof(muct_rdma_iface_config_t, timeout), UCS_CONFIG_TYPE_TIME},
 
-    {"RETRY_COUNT", "6",
-     "Times a packet is sent again, 0 to 7. Raise it on lossy networks; but 7 is\n"
-     "for ever on some devices (soft-RoCE), where a dead peer is never noticed\n"
-     "then.",
-     ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_UINT},
+    {"RETRY_COUNT", "auto",
+     "Times a packet is sent again, 0 to 7; auto by device. Raise it on lossy\n"
+     "networks; but 7 is for ever on some devices (soft-RoCE), where a dead peer\n"
+     "is never noticed then.",
+     ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RNR_RETRY_COUNT", "7",
      "Times a message is sent again that met no receive, 0 to 7, 7 for ever.\n"
@@ -99,8 +99,8 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, sl), UCS_CONFIG_TYPE_UINT},
 
     {"TRAFFIC_CLASS", "auto",
-     "Traffic class of Ethernet packets (DSCP x 4), 0 to 255; auto is 0. Set what\n"
-     "the fabric's lossless class expects.",
+     "Traffic class of Ethernet packets (DSCP x 4), 0 to 255; auto is the port's,\n"
+     "else 106 on RoCE version 2. Set what the fabric's lossless class expects.",
      ucs_offsetof(muct_rdma_iface_config_t, traffic_class), UCS_CONFIG_TYPE_ULUNITS},
 
     {"HOP_LIMIT", "255", "Routers a packet may cross, 1 to 255.",
@@ -134,9 +134,9 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "network joins rail i with rail i only.",
      ucs_offsetof(muct_rdma_iface_config_t, rail_affinity), UCS_CONFIG_TYPE_BOOL},
 
-    {"PORT_DOWN_TIMEOUT", "500ms",
-     "Time a link may be down until its endpoints fail, in seconds; inf leaves it\n"
-     "to TIMEOUT and RETRY_COUNT.",
+    {"PORT_DOWN_TIMEOUT", "0",
+     "Time a link may be down until its endpoints fail, in seconds; 0 by device,\n"
+     "inf leaves it to TIMEOUT and RETRY_COUNT.",
      ucs_offsetof(muct_rdma_iface_config_t, port_down_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"MAX_BUFS", "inf",
@@ -234,11 +234,12 @@ static void muct_rdma_limits_set_depths(const muct_rdma_iface_config_t *config,
                                         const muct_rdma_device_t *device,
                                         muct_rdma_limits_t *limits)
 {
+    const muct_rdma_family_t *family = muct_rdma_family_of(device);
     unsigned max_wr = (unsigned)device->attr.max_qp_wr;
     unsigned max_cqe = (unsigned)device->attr.max_cqe, need;
 
     limits->tx_depth = (unsigned)muct_rdma_config_clamp(
-        device, "TX_DEPTH", config->tx_depth, MUCT_RDMA_TX_DEPTH, max_wr);
+        device, "TX_DEPTH", config->tx_depth, family->tx_depth, max_wr);
     limits->rx_depth = (unsigned)muct_rdma_config_clamp(
         device, "RX_DEPTH", config->rx_depth, MUCT_RDMA_RX_DEPTH,
         (max_wr > MUCT_RDMA_CREDIT_RECEIVES) ? max_wr - MUCT_RDMA_CREDIT_RECEIVES : 1);
@@ -254,7 +255,7 @@ static void muct_rdma_limits_set_depths(const muct_rdma_iface_config_t *config,
             (unsigned)muct_rdma_config_clamp(device, "RX_DEPTH", limits->rx_depth,
                                              MUCT_RDMA_RX_DEPTH, limits->cq_depth / 4);
         limits->tx_depth = (unsigned)muct_rdma_config_clamp(
-            device, "TX_DEPTH", limits->tx_depth, MUCT_RDMA_TX_DEPTH,
+            device, "TX_DEPTH", limits->tx_depth, family->tx_depth,
             limits->cq_depth - limits->rx_depth - MUCT_RDMA_CREDIT_RECEIVES);
     }
 }
@@ -273,9 +274,9 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     muct_rdma_limits_set_depths(config, device, limits);
     limits->num_qps = config->num_qps;
     limits->max_sge = (unsigned)muct_rdma_config_clamp(
-        device, "TX_MAX_SGE", config->max_sge, MUCT_RDMA_TX_MAX_SGE,
+        device, "TX_MAX_SGE", config->max_sge, muct_rdma_family_of(device)->max_sge,
         (unsigned)device->attr.max_sge);
-    limits->max_inline = config->max_inline;
+    limits->max_inline = (unsigned)config->max_inline;
     limits->seg_size = (unsigned)(config->seg_size & ~(size_t)15);
     limits->stripe_size = config->stripe_size;
     limits->max_msg_size = port->max_msg_size & ~4095u;

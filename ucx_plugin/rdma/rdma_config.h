@@ -16,17 +16,17 @@
 typedef struct muct_rdma_iface_config {
     uct_iface_config_t super;
     unsigned num_qps;
-    unsigned tx_depth;
+    unsigned long tx_depth;
     unsigned rx_depth;
     unsigned cq_depth;
-    unsigned max_sge;
-    unsigned max_inline;
+    unsigned long max_sge;
+    unsigned long max_inline;
     unsigned long post_batch;
     size_t seg_size;
     size_t stripe_size;
     int merge;
     double timeout;
-    unsigned retry_count;
+    unsigned long retry_count;
     unsigned rnr_retry;
     double rnr_timer;
     unsigned sl;

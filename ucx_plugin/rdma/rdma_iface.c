@@ -5,6 +5,7 @@
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "rdma/rdma_ep.h"
+#include "rdma/rdma_family.h"
 
 #include <ucs/sys/string.h>
 
@@ -123,7 +124,8 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
     path->port = &iface->port;
     path->sl = (uint8_t)config->sl;
     path->traffic_class = (config->traffic_class == UCS_ULUNITS_AUTO)
-                              ? 0
+                              ? muct_rdma_family_traffic_class(
+                                    &muct_rdma_iface_md(iface)->device, &iface->port)
                               : (uint8_t)config->traffic_class;
     path->hop_limit = (uint8_t)config->hop_limit;
     path->timeout = muct_rdma_qp_timeout_code(config->timeout);
@@ -224,10 +226,14 @@ static ucs_status_t muct_rdma_iface_init_flush(muct_rdma_iface_t *iface)
 
 static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
                                          const uct_iface_params_t *params,
-                                         const muct_rdma_iface_config_t *config)
+                                         const muct_rdma_iface_config_t *user_config)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(iface);
+    muct_rdma_iface_config_t filled = *user_config;
+    const muct_rdma_iface_config_t *config = &filled;
     ucs_status_t status;
+
+    muct_rdma_family_fill(&md->device, &filled);
 
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->work);

@@ -5,6 +5,7 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "rdma/rdma_family.h"
 #include "rdma/rdma_iface.h"
 
 #include <limits.h>
@@ -33,9 +34,9 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_DIRECT", "try",
-     "Register GPU memory: y, n, or try (where some of it can be registered when the\n"
-     "device is opened). Without it GPU memory goes by way of host memory, which\n"
-     "mori_copy or UCX's rocm_copy does.",
+     "Register GPU memory: y, n, or try (where some of it can be registered when\n"
+     "the device is opened). Without it GPU memory goes by way of host memory,\n"
+     "which mori_copy or UCX's rocm_copy does.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_direct), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_FLUSH", "y",
@@ -44,10 +45,11 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      "bytes. n saves a read a flush where the network device does it by itself.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_flush), UCS_CONFIG_TYPE_BOOL},
 
-    {"RELAXED_ORDERING", "n",
-     "Register memory for relaxed PCIe ordering: y or n. Faster between some hosts\n"
-     "and devices; writes may then become visible out of order until a flush.",
-     ucs_offsetof(muct_rdma_md_config_t, relaxed_ordering), UCS_CONFIG_TYPE_BOOL},
+    {"RELAXED_ORDERING", "try",
+     "Register memory for relaxed PCIe ordering: y, n, or try on AMD processors.\n"
+     "Faster between some hosts and devices; writes may then become visible out of\n"
+     "order until a flush.",
+     ucs_offsetof(muct_rdma_md_config_t, relaxed_ordering), UCS_CONFIG_TYPE_TERNARY},
 
     {"MAX_MR_SIZE", "inf",
      "Most bytes registered under one key; larger regions have several keys. The\n"
@@ -196,7 +198,9 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
     if (md->device.has_atomics) {
         md->access |= IBV_ACCESS_REMOTE_ATOMIC;
     }
-    if (config->relaxed_ordering) {
+    if ((config->relaxed_ordering == UCS_YES) ||
+        ((config->relaxed_ordering == UCS_TRY) &&
+         muct_rdma_family_has_relaxed_ordering())) {
         md->access |= IBV_ACCESS_RELAXED_ORDERING;
     }
 

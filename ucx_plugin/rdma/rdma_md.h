@@ -24,7 +24,7 @@ typedef struct muct_rdma_md_config {
     int dmabuf;           /**< ucs_ternary_auto_value_t */
     int gpu_direct;       /**< ucs_ternary_auto_value_t */
     int gpu_flush;        /**< Boolean */
-    int relaxed_ordering; /**< Boolean */
+    int relaxed_ordering; /**< ucs_ternary_auto_value_t */
     size_t max_mr_size;
 } muct_rdma_md_config_t;
 

@@ -3,6 +3,7 @@
 /* Options against what a device has; codes of verbs. */
 
 #include "rdma/rdma_config.h"
+#include "rdma/rdma_family.h"
 #include "rdma/rdma_qp.h"
 #include "rdma/rdma_wc.h"
 
@@ -55,6 +56,45 @@ static ucs_status_t fit(void)
     memset(&limits, 0xa5, sizeof(limits));
     return muct_rdma_limits_init(&config, &device, &port, &limits);
 }
+
+START_TEST(what_is_left_to_us_follows_the_family_of_the_device)
+{
+    static const struct {
+        uint32_t vendor_id;
+        unsigned long depth, entries, max_inline, retries;
+        double timeout;
+    } rows[] = {{0x1dd8, 511, 2, 24, 7, 0.268},
+                {0x14e4, 512, 4, 96, 7, 0.268},
+                {0x02c9, 512, 4, 128, 7, 0.268},
+                {0xffffff, 512, 4, 128, 6, 0.067},
+                {0x1234, 512, 4, 128, 7, 0.268}};
+
+    device.attr.vendor_id = rows[_i].vendor_id;
+    config.tx_depth = config.max_sge = config.max_inline = UCS_ULUNITS_AUTO;
+    config.retry_count = UCS_ULUNITS_AUTO;
+    muct_rdma_family_fill(&device, &config);
+    ck_assert_uint_eq(config.tx_depth, rows[_i].depth);
+    ck_assert_uint_eq(config.max_sge, rows[_i].entries);
+    ck_assert_uint_eq(config.max_inline, rows[_i].max_inline);
+    ck_assert_uint_eq(config.retry_count, rows[_i].retries);
+    ck_assert(config.timeout == rows[_i].timeout);
+    ck_assert(config.port_down_timeout > 0);
+}
+END_TEST
+
+START_TEST(what_the_user_says_wins_over_the_family)
+{
+    device.attr.vendor_id = 0x1dd8;
+    config.timeout = 3;
+    config.port_down_timeout = 4;
+    muct_rdma_family_fill(&device, &config);
+    ck_assert_uint_eq(config.tx_depth, 512);
+    ck_assert_uint_eq(config.max_sge, 4);
+    ck_assert_uint_eq(config.max_inline, 128);
+    ck_assert(config.timeout == 3);
+    ck_assert(config.port_down_timeout == 4);
+}
+END_TEST
 
 START_TEST(wishes_are_met_where_the_device_can)
 {
@@ -248,6 +288,9 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, what_is_left_to_us_follows_the_family_of_the_device, 0,
+                        5);
+    tcase_add_test(tcase, what_the_user_says_wins_over_the_family);
     tcase_add_test(tcase, wishes_are_met_where_the_device_can);
     tcase_add_test(tcase, wishes_beyond_the_device_are_clamped);
     tcase_add_test(tcase, queue_pair_always_fits_a_completion_queue);

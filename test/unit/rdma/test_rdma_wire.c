@@ -247,6 +247,27 @@ START_TEST(reachability_follows_link_subnet_and_rail)
 }
 END_TEST
 
+START_TEST(addresses_of_another_kind_do_not_meet)
+{
+    static const uint8_t kinds[][16] = {
+        {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 2},
+        {0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+        {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0, 0, 1},
+    };
+    muct_rdma_dev_addr_t one = device, other = device;
+    unsigned i, j;
+
+    for (i = 0; i < 3; ++i) {
+        for (j = 0; j < 3; ++j) {
+            memcpy(one.gid, kinds[i], sizeof(one.gid));
+            memcpy(other.gid, kinds[j], sizeof(other.gid));
+            ck_assert_int_eq(muct_rdma_dev_addr_unreachable(&one, &other, 0) == NULL,
+                             i == j);
+        }
+    }
+}
+END_TEST
+
 START_TEST(infiniband_subnets_do_not_meet)
 {
     muct_rdma_dev_addr_t one = device, other;
@@ -282,6 +303,7 @@ int main(void)
                         MUCT_RDMA_ADDR_MAX_QPS + 1);
     tcase_add_test(tcase, endpoint_address_without_sense_is_refused);
     tcase_add_test(tcase, reachability_follows_link_subnet_and_rail);
+    tcase_add_test(tcase, addresses_of_another_kind_do_not_meet);
     tcase_add_test(tcase, infiniband_subnets_do_not_meet);
     suite_add_tcase(suite, tcase);
 

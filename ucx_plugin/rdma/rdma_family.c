@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_family.h"
+
+#include "base/muct_log.h"
+
+#include <ucs/sys/string.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* UCX's UCT_IB_DEFAULT_ROCEV2_DSCP: DSCP 26, ECN capable. */
+#define MUCT_RDMA_ROCE_V2_TRAFFIC_CLASS 106
+
+/*
+ * Time: 268 ms seven times, 2 to 8 s in all, is between MORI-IO's and Mooncake's 67 ms
+ * and UCX's and RCCL's 1 to 4 s: a failover of the fabric of a second or two is
+ * survived. Soft-RoCE takes seven times as for ever, so it has six, and a laboratory
+ * has no fabric to wait for.
+ *
+ * ionic: an entry of its send queue is 64 bytes with two scatter entries and 24 bytes
+ * inline, and 511 of them are 32 KB, which the driver keeps in the NIC's own memory
+ * (below 128 KB); with 4 entries and 128 bytes inline they would be 256 KB in the
+ * host's. From rdma-core's provider and the kernel's driver.
+ */
+static const muct_rdma_family_t muct_rdma_families[] = {
+    {"ionic", 0x1dd8, 511, 2, 24, 7, 0.268, 10},
+    {"bnxt_re", 0x14e4, 512, 4, 96, 7, 0.268, 10},
+    {"mlx5", 0x02c9, 512, 4, 128, 7, 0.268, 10},
+    {"soft-RoCE", 0xffffff, 512, 4, 128, 6, 0.067, 0.5},
+    {"other", 0, 512, 4, 128, 7, 0.268, 10},
+};
+
+const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device)
+{
+    const muct_rdma_family_t *family = muct_rdma_families;
+
+    while ((family->vendor_id != 0) && (family->vendor_id != device->attr.vendor_id)) {
+        ++family;
+    }
+
+    return family;
+}
+
+static void muct_rdma_family_put(unsigned long *option, unsigned long value)
+{
+    *option = (*option == UCS_ULUNITS_AUTO) ? value : *option;
+}
+
+void muct_rdma_family_fill(const muct_rdma_device_t *device,
+                           muct_rdma_iface_config_t *config)
+{
+    const muct_rdma_family_t *family = muct_rdma_family_of(device);
+
+    muct_rdma_family_put(&config->tx_depth, family->tx_depth);
+    muct_rdma_family_put(&config->max_sge, family->max_sge);
+    muct_rdma_family_put(&config->max_inline, family->max_inline);
+    muct_rdma_family_put(&config->retry_count, family->retry_count);
+    if (config->timeout == 0) {
+        config->timeout = family->timeout;
+    }
+    if (config->port_down_timeout == 0) {
+        config->port_down_timeout = family->port_down_timeout;
+    }
+    muct_debug(
+        "%s: family %s: depth %lu, entries %lu, inline %lu, timeout %.3f s x %lu",
+        device->name, family->name, config->tx_depth, config->max_sge,
+        config->max_inline, config->timeout, config->retry_count);
+}
+
+uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
+                                       const muct_rdma_port_t *port)
+{
+    unsigned value = 0;
+    char path[512];
+    FILE *file;
+    int num;
+
+    if (port->link != MUCT_RDMA_LINK_ROCE_V2) {
+        return 0;
+    }
+
+    snprintf(path, sizeof(path), "%s/tc/%u/traffic_class",
+             device->context->device->ibdev_path, port->num);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        num = fscanf(file, "Global tclass=%u", &value);
+        fclose(file);
+        if ((num == 1) && (value <= UINT8_MAX)) {
+            return (uint8_t)value;
+        }
+    }
+
+    return MUCT_RDMA_ROCE_V2_TRAFFIC_CLASS;
+}
+
+bool muct_rdma_family_has_relaxed_ordering(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd") && !__builtin_cpu_is("amdfam10h") &&
+           !__builtin_cpu_is("amdfam15h");
+#else
+    return false;
+#endif
+}
