@@ -343,6 +343,9 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
     if ((ep->num_qps > 1) && (limits->stripe_size <= ep->max_simple / 2)) {
         ep->max_simple = 2 * limits->stripe_size - 1;
     }
+    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
+        ep->max_simple = 0; /* what is traced is on the longer way */
+    }
     ep->credits = ep->peer_ep.num_receives;
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;

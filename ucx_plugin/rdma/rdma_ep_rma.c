@@ -394,6 +394,9 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
     muct_rdma_cursor_t cursor = {.iov = iov, .iovcnt = iovcnt, .remote = remote_addr};
     ucs_status_t status;
 
+    muct_rdma_trace_op((opcode == IBV_WR_RDMA_WRITE) ? "put zcopy of blocks"
+                                                     : "get zcopy of blocks",
+                       iovcnt, remote_addr);
     status = muct_rdma_ep_check_iov(ep, iov, iovcnt, &cursor.left);
     if ((status != UCS_OK) || (cursor.left == 0)) {
         return status;
@@ -476,7 +479,6 @@ ucs_status_t muct_rdma_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov, size_t
                                     uint64_t remote_addr, uct_rkey_t rkey,
                                     uct_completion_t *comp)
 {
-    muct_rdma_trace_op("put zcopy of blocks", iovcnt, remote_addr);
     return muct_rdma_ep_zcopy((muct_rdma_ep_t *)tl_ep, IBV_WR_RDMA_WRITE, iov, iovcnt,
                               remote_addr, rkey, comp);
 }
@@ -485,7 +487,6 @@ ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov, size_t
                                     uint64_t remote_addr, uct_rkey_t rkey,
                                     uct_completion_t *comp)
 {
-    muct_rdma_trace_op("get zcopy of blocks", iovcnt, remote_addr);
     return muct_rdma_ep_zcopy((muct_rdma_ep_t *)tl_ep, IBV_WR_RDMA_READ, iov, iovcnt,
                               remote_addr, rkey, comp);
 }
