@@ -26,7 +26,7 @@ static unsigned it_count_choice(const it_result_t *result, const char *operation
     for (line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
         if (strstr(line, operation) != NULL) {
-            num_rules = (strstr(line, "rocm memory") != NULL) ? 0 : 3;
+            num_rules = (strstr(line, " rocm/GPU") != NULL) ? 0 : 3;
         } else if (strstr(line, "+--") != NULL) {
             ++num_rules;
         } else if (num_rules == 2) {
