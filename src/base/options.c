@@ -41,9 +41,8 @@ static const char *const mkv_level_names[] = {"error", "warn",  "info",
 
 static const mkv_opt_t mkv_opts[] = {
     {"BACKEND", "auto",
-     "What should carry the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but "
-     "auto\n"
-     "also chooses the transports of an own UCX context, unless UCX_TLS is set.",
+     "What should carry the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but\n"
+     "auto also chooses the transports of an own UCX context, unless UCX_TLS is set.",
      MKV_OPT(backend), MKV_OPT_ENUM, mkv_backend_names},
     {"STRICT", "n",
      "Refuse a peer that BACKEND would not carry, instead of warning about it. Set it\n"
@@ -69,9 +68,8 @@ static const mkv_opt_t mkv_opts[] = {
      "take 24 bytes each while they are in flight. Raise it when calls are dear.",
      MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL},
     {"MAX_INFLIGHT_OPS", "4096",
-     "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it "
-     "when\n"
-     "a transport's queues are short on memory.",
+     "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
+     "when a transport's queues are short on memory.",
      MKV_OPT(max_inflight_ops), MKV_OPT_UINT, NULL},
     {"MAX_INFLIGHT_BYTES", "4g",
      "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
@@ -91,35 +89,30 @@ static const mkv_opt_t mkv_opts[] = {
      "keeps growing.",
      MKV_OPT(arena_max), MKV_OPT_SIZE, NULL},
     {"BIND_TIMEOUT", "60s",
-     "Time for the other side to open its half, and for a peer to answer, in ms unless "
-     "a\n"
-     "unit is given (ms, s, m).",
+     "Time for the other side to open its half, and for a peer to answer, in ms\n"
+     "unless a unit is given (ms, s, m).",
      MKV_OPT(bind_timeout), MKV_OPT_TIME, NULL},
     {"XFER_TIMEOUT", "300s",
      "Time from bound to complete, in ms unless a unit is given.",
      MKV_OPT(xfer_timeout), MKV_OPT_TIME, NULL},
     {"RELEASE_TIMEOUT", "300s",
-     "READ, source: time from bound until all readers released, in ms unless a unit "
-     "is\n"
-     "given.",
+     "READ, source: time from bound until all readers released, in ms unless a unit\n"
+     "is given.",
      MKV_OPT(release_timeout), MKV_OPT_TIME, NULL},
     {"DRAIN_TIMEOUT", "30s",
-     "Time from an error until both sides are quiet; then the connection is cut, in "
-     "ms\n"
-     "unless a unit is given.",
+     "Time from an error until both sides are quiet; then the connection is cut, in\n"
+     "ms unless a unit is given.",
      MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL},
     {"PEER_CHECK", "500",
-     "How often to look whether a peer's process on this host is gone, in ms; 0: "
-     "never,\n"
-     "leave it to UCX.",
+     "How often to look whether a peer's process on this host is gone, in ms; 0:\n"
+     "never, leave it to UCX.",
      MKV_OPT(peer_check), MKV_OPT_TIME, NULL},
     {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
      MKV_OPT(wakeup), MKV_OPT_BOOL, NULL},
     {"PROGRESS_THREADS", "0",
-     "Threads that make progress, 0 to 64, so that nobody has to call "
-     "mkv_progress().\n"
-     "They serve one worker in turn, so one is enough. Needs an own UCX context and "
-     "WAKEUP.",
+     "Threads that make progress, 0 to 64, so that nobody has to call\n"
+     "mkv_progress(). They serve one worker in turn, so one is enough. Needs an own\n"
+     "UCX context and WAKEUP.",
      MKV_OPT(progress_threads), MKV_OPT_UINT, NULL},
     {"AM_ID", "77",
      "UCX active message id, below 65536; change it on all sides when an attached\n"

@@ -26,9 +26,8 @@ static ucs_config_field_t muct_copy_md_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
     {"ENABLE", "auto",
-     "Copy GPU memory, yes, no or auto. \"auto\" stands back where UCX has a "
-     "rocm_copy\n"
-     "of its own and UCX_TLS allows it. Set it to yes to have both.",
+     "Copy GPU memory, yes, no or auto. \"auto\" stands back where UCX has a\n"
+     "rocm_copy of its own and UCX_TLS allows it. Set it to yes to have both.",
      ucs_offsetof(muct_copy_md_config_t, enable), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {"DETECT", "y",
