@@ -10,8 +10,7 @@
  * Five questions, five objects:
  * - what memory: a **region**, one (component, layer, part) of the cache;
  * - who: a **peer**, another process with its own context;
- * - which pairs: a **map**, local and remote regions paired by (component, layer,
- * part);
+ * - which pairs: a **map**, local and remote regions paired by component, layer, part;
  * - which units: a **plan**, block lists of both sides merged into runs, reusable for
  *   every layer of its map;
  * - when: a **transfer** ("xfer"), to which plans are posted, whole, by layer or by
@@ -19,7 +18,8 @@
  *
  * A transfer has one *active* side, which moves the bytes (the source in WRITE, the
  * destination in READ), and one *passive* side, which exposes its block list first.
- * Both open it under the same (id, epoch). No port, no thread, no IP address.
+ * Both open it under the same (id, epoch). No port and no IP
+ * address, and no thread unless option PROGRESS_THREADS asks for it.
  *
  * **Status and quiet are two things.** The status says what to tell a scheduler; quiet
  * says that nobody, here or there, touches this side's blocks for this transfer any
@@ -145,8 +145,7 @@ typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context 
  */
 mkv_status_t mkv_config_read(const char *prefix, mkv_config_t **config_p);
 
-/** @return MKV_OK, MKV_ERR_NOTFOUND: no such option, MKV_ERR_INVALID: does not parse.
- */
+/** @return MKV_OK, MKV_ERR_NOTFOUND: no such option, MKV_ERR_INVALID: a bad value. */
 mkv_status_t mkv_config_set(mkv_config_t *config, const char *key, const char *value);
 
 /** The value as text, or NULL if there is no such option. Valid until it is set. */
@@ -549,7 +548,7 @@ typedef struct mkv_xfer_params {
  * both wait for the other's blocks cannot know, and end by the deadline.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (id, epoch) is
- * open on one of these peers, MKV_ERR_PEER: a peer has failed, MKV_ERR_STALE.
+ *         open on one of these peers, MKV_ERR_PEER: a peer has failed, MKV_ERR_STALE.
  */
 mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
                            mkv_xfer_t **xfer_p);
@@ -566,7 +565,7 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  *
  * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_BOUNDS, MKV_ERR_PAIRING, MKV_ERR_DUPLICATE:
  *         exposed already, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
- * MKV_ERR_NOMEM, or the transfer's error when it is terminal.
+ *         MKV_ERR_NOMEM, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
                              size_t num_units, const void *meta, size_t meta_length);
@@ -613,10 +612,10 @@ typedef struct mkv_gate {
  * @param [in] gate  NULL: open. Copied.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: e.g. not the active side, leg not
- * bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the plan, or a
- *         block that the peer has not exposed to this transfer, MKV_ERR_DUPLICATE:
- * WRITE, and a block of the peer occurs twice in the plan, MKV_ERR_STALE, or the
- *         transfer's error when it is terminal.
+ *         bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the
+ *         plan, or a block that the peer has not exposed to this transfer,
+ *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan,
+ *         MKV_ERR_STALE, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
@@ -646,7 +645,7 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
  * @return MKV_OK, MKV_ERR_INVALID: not the active side, or sealed already,
  *         MKV_ERR_LENGTH: a layer got more or fewer units than are expected,
  *         MKV_ERR_DUPLICATE: a unit was posted twice and another one not at all (in
- * both cases the transfer fails), or the transfer's error when it is terminal.
+ *         both cases the transfer fails), or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
 
@@ -671,6 +670,15 @@ typedef struct mkv_xfer_attr {
 mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
 
 /**
+ * The two members that are asked for in every round of progress, without the texts.
+ *
+ * @param [out] completed_p  As mkv_xfer_attr_t::completed; may be NULL.
+ *
+ * @return As mkv_xfer_attr_t::status.
+ */
+mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p);
+
+/**
  * End it with an error now, here and at every leg; quiet follows. Harmless on a
  * terminal transfer.
  *
@@ -681,8 +689,11 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
  */
 mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *reason);
 
-/** Let the deadline that runs now end in @a timeout_ms. @return MKV_OK,
- * MKV_ERR_INVALID. */
+/**
+ * Let the deadline that runs now end in @a timeout_ms.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: 0 ms.
+ */
 mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms);
 
 /**

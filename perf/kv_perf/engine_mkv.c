@@ -233,14 +233,13 @@ static void perf_mkv_event(void *arg, const mkv_event_t *event)
 /* How many whole posts of the reused transfers are complete. */
 static void perf_mkv_count(perf_engine_t *engine)
 {
-    mkv_xfer_attr_t attr;
     perf_mkv_job_t *mkv;
+    uint64_t completed;
 
-    attr.size = sizeof(attr);
     for (mkv = engine->jobs; mkv != NULL; mkv = mkv->next) {
         if (!mkv->is_served && perf_mkv_is_reused(mkv->job) && (mkv->xfer != NULL) &&
-            (mkv_xfer_query(mkv->xfer->xfer, &attr) == MKV_OK)) {
-            mkv->job->num_completed = attr.completed / mkv->num_elements;
+            (mkv_xfer_status(mkv->xfer->xfer, &completed) >= MKV_OK)) {
+            mkv->job->num_completed = completed / mkv->num_elements;
         }
     }
 }

@@ -11,8 +11,6 @@
 
 #include "xfer/leg.h"
 
-#include <string.h>
-
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
 {
     static const mkv_status_t statuses[MKV_NUM_TIMEOUTS] = {
@@ -192,45 +190,20 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
                : ((leg->state == MKV_LEG_SEALED) ? "progress" : "the seal");
 }
 
-/* Copy as much as there is room for, always terminated. @return The text's end. */
-static char *mkv_text_put(char *at, const char *end, const char *text)
-{
-    size_t room = (size_t)(end - at) - 1;
-    size_t length = strnlen(text, room);
-
-    memcpy(at, text, length);
-    at[length] = '\0';
-    return at + length;
-}
-
-/* Without printf: who drives transfers asks for this text in every round of progress */
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
 {
-    const char *end = text + size;
-    const char *what = NULL;
-    char number[] = "65535"; /* legs, at most */
-    char *digit = &number[sizeof(number) - 1];
-    uint32_t i, n;
+    const char *what;
+    uint32_t i;
 
     text[0] = '\0';
-    for (i = 0; (i < xfer->num_legs) && (what == NULL); ++i) {
+    for (i = 0; i < xfer->num_legs; ++i) {
         what = mkv_leg_waiting(&xfer->legs[i]);
+        if (what != NULL) {
+            mkv_text(text, size, "leg %u (peer %s): %s", i, xfer->legs[i].peer->name,
+                     what);
+            return;
+        }
     }
-    if (what == NULL) {
-        return;
-    }
-
-    n = --i;
-    do {
-        *--digit = (char)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    text = mkv_text_put(text, end, "leg ");
-    text = mkv_text_put(text, end, digit);
-    text = mkv_text_put(text, end, " (peer ");
-    text = mkv_text_put(text, end, xfer->legs[i].peer->name);
-    text = mkv_text_put(text, end, "): ");
-    (void)mkv_text_put(text, end, what);
 }
 
 static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)

@@ -158,3 +158,17 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     mkv_leave_quietly(ctx);
     return mkv_struct_write(&ctx->log, &mkv_struct_xfer_attr, &values, attr);
 }
+
+mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status;
+
+    mkv_enter(ctx);
+    status = xfer->status;
+    if (completed_p != NULL) {
+        *completed_p = xfer->completed;
+    }
+    mkv_leave_quietly(ctx);
+    return status;
+}

@@ -12,7 +12,7 @@ for name in $(nm -D --defined-only "$build/.libs/libmorikv.so" | awk '$2 == "T" 
         echo "$name is exported, but not in morikv.h"
         status=1
     }
-    grep -q "$name(" "$tests"/unit/morikv/*.c "$tests"/integration/kv/*.c "$tests"/support/*.c || {
+    grep -q "$name(" "$tests"/unit/morikv/*.c "$tests"/integration/kv/*.c "$tests"/support/*.c "$tests"/abi/*.c || {
         echo "$name is called by no test"
         status=1
     }

@@ -93,6 +93,34 @@ END_TEST
 
 /* A hundred thousand pieces through sixteen places. Loop index: lists, of which there
  * are never more than places, so that what they take does not grow either. */
+START_TEST(the_short_status_is_that_of_the_query)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+    uint64_t completed;
+
+    pair_setup();
+    active = pair_bind_write(PAIR_BLOCKS, &passive);
+    plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
+    IS(mkv_xfer_status(active, &completed), MKV_INPROGRESS);
+    ck_assert_uint_eq(completed, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    IS(mkv_xfer_status(active, &completed), MKV_OK);
+    ck_assert_uint_gt(completed, 0);
+    ck_assert_uint_eq(completed, pair_query(active).completed);
+    pair_close(active, passive, plan);
+
+    active = pair_bind_write(4, &passive);
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    IS(mkv_xfer_status(active, NULL), MKV_ERR_ABORTED);
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(credits_bound_what_is_in_flight)
 {
     mkv_xfer_t *active, *passive;
@@ -494,6 +522,7 @@ int main(void)
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
     tcase_add_test(tcase, a_block_count_mismatch_is_told_to_both_sides);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
+    tcase_add_test(tcase, the_short_status_is_that_of_the_query);
     tcase_add_loop_test(tcase, credits_bound_what_is_in_flight, 0, 2);
     tcase_add_test(tcase, byte_credits_return_exactly);
     tcase_add_test(tcase, chunks_of_positions_equal_one_shot);
