@@ -31,26 +31,9 @@ static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
 
 static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
 {
-    stats->xfers_opened = count->xfers_opened;
-    stats->xfers_done = count->xfers_done;
-    stats->xfers_failed = count->xfers_failed;
-    stats->bytes_written = count->bytes_written;
-    stats->bytes_read = count->bytes_read;
-    stats->elements_posted = count->elements_posted;
-    stats->elements_completed = count->elements_completed;
-    stats->ucp_calls = count->ucp_calls;
-    stats->flushes = count->flushes;
-    stats->msgs_sent = count->msgs_sent;
-    stats->msgs_received = count->msgs_received;
-    stats->msgs_malformed = count->msgs_malformed;
-    stats->msgs_stale = count->msgs_stale;
-    stats->msgs_early = count->msgs_early;
-    stats->msgs_dropped = count->msgs_dropped;
-    stats->hellos = count->hellos;
-    stats->plans_created = count->plans_created;
-    stats->plan_posts = count->plan_posts;
-    stats->lists_reused = count->lists_reused;
-    stats->arena_allocs = count->arena_allocs;
+#define MKV_COUNTER(_name) stats->_name = count->_name;
+    MKV_COUNTERS(MKV_COUNTER)
+#undef MKV_COUNTER
 }
 
 static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
@@ -171,31 +154,14 @@ static void mkv_dump_stats(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
         const char *name;
         const uint64_t *value;
     } rows[] = {
-        {"xfers_opened", &stats.xfers_opened},
-        {"xfers_done", &stats.xfers_done},
-        {"xfers_failed", &stats.xfers_failed},
-        {"xfers_open", &stats.xfers_open},
+#define MKV_COUNTER(_name) {#_name, &stats._name},
+        MKV_COUNTERS(MKV_COUNTER)
+#undef MKV_COUNTER
+            {"xfers_open", &stats.xfers_open},
         {"quarantined_xfers", &stats.quarantined_xfers},
-        {"bytes_written", &stats.bytes_written},
-        {"bytes_read", &stats.bytes_read},
-        {"elements_posted", &stats.elements_posted},
-        {"elements_completed", &stats.elements_completed},
-        {"ucp_calls", &stats.ucp_calls},
         {"inflight_ops", &stats.inflight_ops},
         {"inflight_bytes", &stats.inflight_bytes},
         {"queued_posts", &stats.queued_posts},
-        {"flushes", &stats.flushes},
-        {"msgs_sent", &stats.msgs_sent},
-        {"msgs_received", &stats.msgs_received},
-        {"msgs_malformed", &stats.msgs_malformed},
-        {"msgs_stale", &stats.msgs_stale},
-        {"msgs_early", &stats.msgs_early},
-        {"msgs_dropped", &stats.msgs_dropped},
-        {"hellos", &stats.hellos},
-        {"plans_created", &stats.plans_created},
-        {"plan_posts", &stats.plan_posts},
-        {"lists_reused", &stats.lists_reused},
-        {"arena_allocs", &stats.arena_allocs},
     };
     size_t i;
 

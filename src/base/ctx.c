@@ -18,8 +18,7 @@ uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* Unique here for ever (a counter through a bijection) and unlikely to repeat elsewhere
- */
+/* A counter through a bijection, from a random start */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
 {
     uint64_t z;

@@ -35,15 +35,21 @@
 #define MKV_GATE_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
 
+/* clang-format off */
+/** The counters that mkv_stats_t has under the same names, once. */
+#define MKV_COUNTERS(_do) \
+    _do(xfers_opened) _do(xfers_done) _do(xfers_failed) _do(bytes_written) \
+    _do(bytes_read) _do(elements_posted) _do(elements_completed) _do(ucp_calls) \
+    _do(flushes) _do(msgs_sent) _do(msgs_received) _do(msgs_malformed) \
+    _do(msgs_stale) _do(msgs_early) _do(msgs_dropped) _do(hellos) _do(plans_created) \
+    _do(plan_posts) _do(lists_reused) _do(arena_allocs)
+/* clang-format on */
+
 /** Counters that a context and each of its peers keep. */
 typedef struct mkv_counters {
-    uint64_t xfers_opened, xfers_done, xfers_failed;
-    uint64_t bytes_written, bytes_read;
-    uint64_t elements_posted, elements_completed;
-    uint64_t ucp_calls, flushes;
-    uint64_t msgs_sent, msgs_received;
-    uint64_t msgs_malformed, msgs_stale, msgs_early, msgs_dropped;
-    uint64_t hellos, plans_created, plan_posts, lists_reused, arena_allocs;
+#define MKV_COUNTER(_name) uint64_t _name;
+    MKV_COUNTERS(MKV_COUNTER)
+#undef MKV_COUNTER
 } mkv_counters_t;
 
 struct mkv_calls;
@@ -121,8 +127,7 @@ struct mkv_ctx {
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
-/** A number that names an instance: unique here for ever, unlikely to repeat elsewhere.
- */
+/** Names an instance: unique here for ever, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Look at deadlines at this time at the latest. */
 void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);

@@ -54,8 +54,7 @@ size_t mkv_runs_merge_ordered(const uint32_t *local, const uint32_t *remote, siz
     return num_runs;
 }
 
-/* A block here and there in one word, so that words in order are blocks here in order
- */
+/* A pair of blocks in one word: words in order are local blocks in order */
 static uint64_t mkv_pair_pack(uint32_t local, uint32_t remote)
 {
     return ((uint64_t)local << 32) | remote;

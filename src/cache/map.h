@@ -39,7 +39,7 @@ struct mkv_map {
     mkv_list_t plans;
 };
 
-/** Check and pair; @return as mkv_map_create(). The connection is the caller's matter.
+/** Check and pair; the caller has checked the connection. @return As mkv_map_create().
  */
 mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
                           mkv_map_t **map_p);

@@ -473,7 +473,7 @@ static int mkv_post_ask_gate(mkv_post_t *post)
     --post->plan->ctx->num_asking_gates;
     if (answer < 0) {
         mkv_xfer_fail(post->leg->xfer, MKV_ERR_GATE,
-                      "peer %s, leg %u: the gate of layers [%d, %d) said %d",
+                      "peer %s, leg %u: the gate of layers [%d, %d) returned %d",
                       post->leg->peer->name, post->leg->index, post->sel.layer_lo,
                       post->sel.layer_hi, answer);
         return 0;

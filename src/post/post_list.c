@@ -22,8 +22,7 @@ static int mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
     return (a->mem->type == b->mem->type) && (a->rmem->type == b->rmem->type);
 }
 
-/* Whether all pairs from the cursor on that can go into one list share handle and key
- */
+/* Whether all pairs from the cursor on that fit into one list share handle and key */
 static int mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
 {
     const mkv_map_t *map = post->plan->map;

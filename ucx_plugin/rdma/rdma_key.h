@@ -73,7 +73,7 @@ typedef enum {
     MUCT_RDMA_KEY_NO_GPU         /**< There is no GPU of that number */
 } muct_rdma_key_result_t;
 
-/** Pack into MUCT_RDMA_KEY_PACKED_SIZE(num_slots) bytes; key->num_rkeys or more slots.
+/** Pack into MUCT_RDMA_KEY_PACKED_SIZE(num_slots) bytes; at least key->num_rkeys slots.
  */
 void muct_rdma_key_pack(const muct_rdma_key_t *key, unsigned num_slots, void *buffer);
 

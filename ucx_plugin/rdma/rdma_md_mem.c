@@ -15,8 +15,7 @@
 /* A piece that any GPU exports, in bytes. */
 #define MUCT_RDMA_TRIED_LENGTH 65536
 
-/* Is it a GPU's? Then find the page that peers read from to flush their writes to it.
- */
+/* Is it a GPU's? Then find the page that peers read to flush their writes to it. */
 static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
                                            muct_rdma_mem_params_t *params)
 {

@@ -17,8 +17,7 @@ size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface)
 {
     size_t max = (size_t)iface->limits.num_qps * iface->limits.tx_depth * 3 / 4;
 
-    /* a quarter is for blocks that need several work requests; short queues have jobs
-     */
+    /* a quarter is for blocks of several work requests; short queues have jobs */
     return (max > MUCT_RDMA_MIN_MAX_SGL) ? max : MUCT_RDMA_MIN_MAX_SGL;
 }
 

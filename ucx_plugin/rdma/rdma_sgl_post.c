@@ -248,8 +248,7 @@ static size_t muct_rdma_sgl_run_end(const muct_rdma_sgl_t *sgl, size_t i)
     return end;
 }
 
-/* Blocks from @a i on, as many as are alike; none when the first needs a closer look.
- */
+/* Blocks from @a i on, as many as are alike; 0 when the first needs a closer look */
 static inline size_t muct_rdma_sgl_put_run(muct_rdma_sgl_writer_t *writer,
                                            const muct_rdma_sgl_t *sgl, size_t i)
 {
