@@ -462,7 +462,7 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
         .parser = perf_options_key,
         .doc =
             "Move the KV cache of a model's requests from a prefill to a decode process, or sweep block and batch sizes between two. One command starts both.\v"
-            "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply."};
+            "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply; --config, alone, prints those of libmorikv."};
     perf_parse_t parse = {.options = options};
     error_t error;
 
