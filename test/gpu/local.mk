@@ -10,3 +10,10 @@ EXTRA_DIST += test/gpu/hipshim.map
 EXTRA_DIST += test/gpu/pack.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_gpu.sh \
 	test/gpu/stages.sh
 EXTRA_DIST += test/gpu/README.md
+
+# What AMD's runtimes are known to do to programs, for contrib/prove-amd.
+check_PROGRAMS += test/gpu/gpu_risks
+test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c
+test_gpu_gpu_risks_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_gpu_gpu_risks_CFLAGS = $(AM_CFLAGS) -pthread
+test_gpu_gpu_risks_LDADD = libmuct.la -ldl -lpthread

@@ -69,6 +69,27 @@ limits() {
     cat "$work/stage.log" >>"$report"
 }
 
+# What the runtime here does to programs, with both kinds of IPC handles, and whether
+# the copy kernel's machine code tells its end after its bytes.
+risks_raw() { # ROUNDS
+    local legacy status=0
+
+    for legacy in "" 0 1; do
+        inside env ${legacy:+HSA_ENABLE_IPC_MODE_LEGACY=$legacy} test/gpu/gpu_risks "$1" || status=$?
+    done
+    return $status
+}
+
+risks() {
+    local rounds=1000000 status
+
+    [ -z "$fake" ] || rounds=200
+    risks_raw $rounds
+    status=$?
+    grep -E '^(risk|HIP version|HSA_ENABLE_IPC)' "$work/stage.log" >>"$report"
+    return $status
+}
+
 # The lists of kv_models without UCX and without a second process.
 models() {
     local quick=()
@@ -385,6 +406,7 @@ run_stages() {
         machine) stage machine 30 machine ;;
         limits) stage limits 120 limits ;;
         models) stage models 120 models ;;
+        risks) stage risks 300 risks ;;
         kv) kv_all ;;
         spread) kv_spread ;;
         latency) latency_all ;;

@@ -24,10 +24,10 @@ if [ ! -e /dev/kfd ]; then
     grep -q '0 AMD GPUs here; expected 2 or more' "$out/refused" || die "$(cat "$out/refused")"
 fi
 
-"$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine limits models perftest kv latency" "$out"
+"$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine risks limits models perftest kv latency" "$out"
 report=$out/report.txt
 head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
-for what in 'libhipcpu device 0' ', 0 with wrong bytes' 'every byte checked' \
+for what in 'libhipcpu device 0' '^risk capture-copies *not seen' '^risk handles *not seen' ', 0 with wrong bytes' 'every byte checked' \
     'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
     'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv-1 *avg'; do
     grep -q -e "$what" "$report" || die "the report has no '$what'"
@@ -35,3 +35,19 @@ done
 if grep -E 'skipped|FAILED' "$report"; then
     die "stages did not run"
 fi
+
+# a runtime that has the faults of its release: each is found, and none breaks copies
+look() { # RELEASE LINE...
+    release=$1
+    shift
+
+    HIPCPU_VERSION=$release HIPCPU_RULES=amd "$tree/contrib/prove-amd" --cpu --build "$build" \
+        --stages risks "$out/$release" >/dev/null || die "$(cat "$out/$release/report.txt")"
+    for line in "$@"; do
+        grep -q -e "^risk $line" "$out/$release/report.txt" ||
+            die "HIPCPU_VERSION=$release: the report has no '$line'"
+    done
+}
+look 7.0 'handles *seen' 'close-waits *seen' 'capture-stream *seen' 'capture-event *seen' \
+    'capture-relaxed *seen' 'capture-copies *not seen' 'last-error *not seen'
+look 7.2 'export-leaks *seen' 'capture-copies *not seen'

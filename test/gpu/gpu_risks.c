@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Which of the things that AMD's runtimes are known to do to programs (docs/hipcpu.md)
+ * does the runtime here, and does mori_xgmi stand them? For contrib/prove-amd.
+ *
+ *   gpu_risks [ROUNDS]     launches and allocations to try, 1000 by default
+ *
+ * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
+ * "BROKEN" is ours, and the exit status is 1 then.
+ */
+
+#include "config.h"
+
+#include "base/muct_topo.h"
+#include "xgmi/xgmi_export.h"
+#include "xgmi/xgmi_queue.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RISKS_LENGTH ((size_t)8 << 20)
+#define RISKS_BUSY_COPIES 64
+#define RISKS_MAX_KB 32768
+
+/* Functions that the product does not use. */
+typedef struct risks_hip {
+    int (*stream_begin_capture)(void *stream, int mode);
+    int (*stream_end_capture)(void *stream, void **graph);
+    int (*mem_get_info)(size_t *available, size_t *total);
+    int (*peek_at_last_error)(void);
+} risks_hip_t;
+
+typedef struct risks_exporter {
+    int commands;
+    int answers;
+} risks_exporter_t;
+
+typedef struct risks_capture {
+    pthread_barrier_t barrier;
+    int result;
+} risks_capture_t;
+
+static const muct_gpu_t *gpu;
+static risks_hip_t hip;
+static muct_xgmi_map_t *map;
+static muct_xgmi_wake_t *wake;
+static muct_xgmi_queue_t *queue;
+static muct_xgmi_queue_config_t config;
+static muct_xgmi_rkey_t rkey;
+static char *local, *remote;
+static unsigned num_done, num_failed, num_broken;
+static char folder[] = "/dev/shm/gpu_risks.XXXXXX";
+
+
+static void __attribute__((format(printf, 3, 4))) tell(const char *risk,
+                                                       const char *how,
+                                                       const char *format, ...)
+{
+    va_list args;
+
+    printf("risk %-16s %s", risk, how);
+    if (*format != '\0') {
+        printf(": ");
+        va_start(args, format);
+        vprintf(format, args);
+        va_end(args);
+    }
+    printf("\n");
+    fflush(stdout);
+    num_broken += (strcmp(how, "BROKEN") == 0);
+}
+
+static void need(int is_good, const char *what)
+{
+    if (!is_good) {
+        fprintf(stderr, "gpu_risks: %s failed\n", what);
+        exit(EXIT_FAILURE);
+    }
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
+}
+
+static void bind_hip(void)
+{
+    static const char *const names[] = {"hipStreamBeginCapture", "hipStreamEndCapture",
+                                        "hipMemGetInfo", "hipPeekAtLastError"};
+    static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+                                        "libamdhip64.so.5"};
+    void *symbols[4], *lib = NULL;
+    size_t i;
+
+    for (i = 0; (i < 3) && (lib == NULL); ++i) {
+        lib = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
+    }
+    need(lib != NULL, "finding the runtime that is in use");
+    for (i = 0; i < 4; ++i) {
+        symbols[i] = dlsym(lib, names[i]);
+        need(symbols[i] != NULL, names[i]);
+    }
+    memcpy(&hip, symbols, sizeof(hip));
+}
+
+
+/* ---- another process ---- */
+
+static void exporter_main(int commands, int answers)
+{
+    muct_xgmi_export_t export = {0};
+    void *memory = NULL;
+    char command;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
+    while (read(commands, &command, 1) == 1) {
+        if (memory != NULL) {
+            need(gpu->mem_free(memory) == 0, "hipFree");
+        }
+        need(gpu->mem_alloc(&memory, RISKS_LENGTH) == 0, "hipMalloc");
+        need(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export) == UCS_OK, "export");
+        need(write(answers, &export, sizeof(export)) == (ssize_t)sizeof(export),
+             "write");
+    }
+    _exit(0);
+}
+
+static void exporter_start(risks_exporter_t *exporter)
+{
+    int commands[2], answers[2];
+    pid_t pid;
+
+    need((pipe(commands) == 0) && (pipe(answers) == 0), "pipe");
+    pid = fork();
+    need(pid >= 0, "fork");
+    if (pid == 0) {
+        close(commands[1]);
+        exporter_main(commands[0], answers[1]);
+    }
+    close(commands[0]);
+    close(answers[1]);
+    exporter->commands = commands[1];
+    exporter->answers = answers[0];
+}
+
+static void exporter_alloc(const risks_exporter_t *exporter, muct_xgmi_export_t *export)
+{
+    need(write(exporter->commands, "a", 1) == 1, "write");
+    need(read(exporter->answers, export, sizeof(*export)) == (ssize_t)sizeof(*export),
+         "the other process");
+}
+
+static void risk_handles(const muct_xgmi_export_t *first,
+                         const muct_xgmi_export_t *next)
+{
+    int is_same = !memcmp(first->handle, next->handle, sizeof(first->handle));
+
+    if (is_same && (first->buffer_id == next->buffer_id)) {
+        tell("handles", "BROKEN", "freed and new memory at 0x%lx look the same",
+             (unsigned long)next->base);
+    } else {
+        tell("handles", is_same ? "seen" : "not seen",
+             is_same ? "freed and new memory have the same IPC handle; told apart by "
+                       "buffer ids %lu and %lu"
+                     : "buffer ids %lu and %lu",
+             (unsigned long)first->buffer_id, (unsigned long)next->buffer_id);
+    }
+}
+
+/* Work that lasts a while, on a stream of its own. */
+static void *busy_start(void)
+{
+    void *stream;
+    unsigned i;
+
+    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    for (i = 0; i < RISKS_BUSY_COPIES; ++i) {
+        need(gpu->memcpy_async(remote, local, RISKS_LENGTH, 4, stream) == 0,
+             "hipMemcpyAsync");
+    }
+    return stream;
+}
+
+static void busy_end(void *stream)
+{
+    need(gpu->stream_synchronize(stream) == 0, "hipStreamSynchronize");
+    need(gpu->stream_destroy(stream) == 0, "hipStreamDestroy");
+}
+
+static void risk_import(const muct_xgmi_export_t *export)
+{
+    muct_hip_ipc_mem_handle_t handle;
+    double start = now_ms();
+    void *mapped, *stream;
+    int ret, was_busy, is_busy;
+
+    memcpy(&handle, export->handle, sizeof(handle));
+    ret = gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags);
+    if (ret != 0) {
+        tell("import", "seen",
+             "hipIpcOpenMemHandle() = %s after %.1f ms: no way to "
+             "other processes' memory",
+             muct_gpu_error_name(gpu, ret), now_ms() - start);
+        return;
+    }
+    tell("import", (now_ms() - start > 1000) ? "seen" : "not seen", "%.1f ms",
+         now_ms() - start);
+
+    stream = busy_start();
+    was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    start = now_ms();
+    need(gpu->ipc_close_mem_handle(mapped) == 0, "hipIpcCloseMemHandle");
+    is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    tell("close-waits", (was_busy && !is_busy) ? "seen" : "not seen",
+         "closing took %.1f ms beside a busy stream%s", now_ms() - start,
+         was_busy ? "" : " that was over too soon");
+    busy_end(stream);
+}
+
+
+/* ---- mori_xgmi's copies ---- */
+
+static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    (void)op;
+    ++num_done;
+    num_failed += (status != UCS_OK);
+}
+
+/* Calls, a launch, or a run for the engines. */
+static void put_and_wait(unsigned count, size_t length)
+{
+    const muct_xgmi_window_t *window;
+    unsigned i, before = num_done;
+
+    need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
+    need(muct_xgmi_queue_find(queue, &rkey, &window) == UCS_OK, "window");
+    muct_xgmi_queue_set_operands(queue, local, rkey.uid);
+    for (i = 0; i < count; ++i) {
+        muct_xgmi_queue_add(queue, (uintptr_t)remote + (i * 8192) + window->delta,
+                            (uintptr_t)local + (i * 8192), length);
+    }
+    muct_xgmi_queue_commit(queue, put_done, NULL, NULL);
+    muct_xgmi_queue_start(queue);
+    while (num_done == before) {
+        (void)muct_xgmi_queue_poll(queue);
+    }
+}
+
+static void queue_open(void)
+{
+    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX};
+    muct_xgmi_self_t self;
+
+    need(mkdtemp(folder) != NULL, "mkdtemp");
+    need(muct_xgmi_self_open(folder, &self) == UCS_OK, "control page");
+    need(muct_xgmi_map_create(gpu, &map_config, &map) == UCS_OK, "map");
+    need(muct_xgmi_wake_create(&wake) == UCS_OK, "wake");
+    need(gpu->mem_alloc((void **)&local, RISKS_LENGTH) == 0, "hipMalloc");
+    need(gpu->mem_alloc((void **)&remote, RISKS_LENGTH) == 0, "hipMalloc");
+    rkey.uid = 1;
+    rkey.key.kind = MUCT_XGMI_KEY_REMOTE;
+    rkey.key.owner = self.owner;
+    rkey.key.address = rkey.key.base = (uintptr_t)remote;
+    rkey.key.length = rkey.key.alloc_length = RISKS_LENGTH;
+    need(muct_xgmi_slot_alloc(&rkey.key.slot, &rkey.key.generation) == UCS_OK, "slot");
+    need(muct_xgmi_peer_get(self.owner, &rkey.peer) == UCS_OK, "peer");
+    config = (muct_xgmi_queue_config_t){.num_lists = 4,
+                                        .list_size = 1024,
+                                        .max_started = 2,
+                                        .max_calls = 2,
+                                        .max_blocks = 8,
+                                        .num_engines = 2,
+                                        .min_run = (size_t)4 << 20,
+                                        .has_kernel = 1};
+    need(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue) == UCS_OK, "queue");
+}
+
+static void queue_close(void)
+{
+    char path[128];
+
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    muct_xgmi_peer_put(rkey.peer);
+    muct_xgmi_map_destroy(map);
+    muct_xgmi_wake_put(wake);
+    muct_xgmi_self_close();
+    (void)gpu->mem_free(local);
+    (void)gpu->mem_free(remote);
+    snprintf(path, sizeof(path), "rm -rf %s", folder);
+    need(system(path) == 0, "rm");
+}
+
+/* As torch.cuda.graph() does: the global mode, in a thread. */
+static void *capture_main(void *arg)
+{
+    risks_capture_t *capture = arg;
+    void *stream, *graph = NULL;
+
+    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    need(hip.stream_begin_capture(stream, 0) == 0, "hipStreamBeginCapture");
+    pthread_barrier_wait(&capture->barrier);
+    pthread_barrier_wait(&capture->barrier);
+    capture->result = hip.stream_end_capture(stream, &graph);
+    (void)gpu->stream_destroy(stream);
+    return NULL;
+}
+
+/* The result of a capture beside calls of this thread. */
+static int capture_beside(void (*call)(void *), void *arg)
+{
+    risks_capture_t capture;
+    pthread_t thread;
+
+    need(pthread_barrier_init(&capture.barrier, NULL, 2) == 0, "barrier");
+    need(pthread_create(&thread, NULL, capture_main, &capture) == 0, "thread");
+    pthread_barrier_wait(&capture.barrier);
+    call(arg);
+    pthread_barrier_wait(&capture.barrier);
+    need(pthread_join(thread, NULL) == 0, "join");
+    pthread_barrier_destroy(&capture.barrier);
+    return capture.result;
+}
+
+static void call_stream_query(void *arg)
+{
+    (void)gpu->stream_query(arg);
+}
+
+static void call_event_query(void *arg)
+{
+    (void)gpu->event_query(arg);
+}
+
+static void call_relaxed_event_query(void *arg)
+{
+    int mode = muct_gpu_relax(gpu);
+
+    (void)gpu->event_query(arg);
+    muct_gpu_unrelax(gpu, mode);
+}
+
+static void call_puts(void *arg)
+{
+    (void)arg;
+    put_and_wait(1, 4096);
+    put_and_wait(64, 4096);
+    put_and_wait(1, (size_t)4 << 20);
+}
+
+static void risk_capture(unsigned rounds)
+{
+    static const struct {
+        const char *name;
+        void (*call)(void *);
+        int is_event;
+    } calls[] = {{"capture-stream", call_stream_query, 0},
+                 {"capture-event", call_event_query, 1},
+                 {"capture-relaxed", call_relaxed_event_query, 1}};
+    void *stream, *event;
+    unsigned i;
+    int ret;
+
+    need(gpu->stream_create_with_priority(&stream, 1, 0) == 0, "hipStreamCreate");
+    need(gpu->event_create_with_flags(&event, 2) == 0, "hipEventCreate");
+    for (i = 0; i < 3; ++i) {
+        ret = capture_beside(calls[i].call, calls[i].is_event ? event : stream);
+        tell(calls[i].name, (ret == 0) ? "not seen" : "seen",
+             "hipStreamEndCapture() = %d beside another thread's query", ret);
+    }
+    num_failed = 0;
+    for (i = 0, ret = 0; (i < rounds) && (ret == 0) && (num_failed == 0); ++i) {
+        ret = capture_beside(call_puts, NULL);
+    }
+    tell("capture-copies", ((ret == 0) && (num_failed == 0)) ? "not seen" : "BROKEN",
+         "%u graphs beside mori_xgmi's copies, the last capture %d, %u copies failed",
+         i, ret, num_failed);
+    (void)gpu->event_destroy(event);
+    (void)gpu->stream_destroy(stream);
+}
+
+static long rss_kb(void)
+{
+    long total = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    need((file != NULL) && (fscanf(file, "%ld %ld", &total, &resident) == 2), "statm");
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void risk_launches(unsigned rounds)
+{
+    long before;
+    unsigned i;
+
+    for (i = 0; i < 100; ++i) {
+        put_and_wait(4, 64);
+    }
+    before = rss_kb();
+    for (i = 0; i < rounds; ++i) {
+        put_and_wait(4, 64);
+    }
+    tell("launch-memory", (rss_kb() - before > RISKS_MAX_KB) ? "BROKEN" : "not seen",
+         "%u launches took %ld KiB; they end by %s", rounds, rss_kb() - before,
+         queue->is_flag_last ? "a flag" : "a mark of the stream");
+}
+
+static void risk_exports(unsigned rounds)
+{
+    size_t before, after, total;
+    muct_xgmi_export_t export;
+    unsigned i;
+    void *memory;
+
+    need(hip.mem_get_info(&before, &total) == 0, "hipMemGetInfo");
+    for (i = 0; i < rounds; ++i) {
+        memset(&export, 0, sizeof(export));
+        need(gpu->mem_alloc(&memory, (size_t)2 << 20) == 0, "hipMalloc");
+        (void)muct_xgmi_export_get(gpu, (uintptr_t)memory, &export);
+        need(gpu->mem_free(memory) == 0, "hipFree");
+    }
+    need(hip.mem_get_info(&after, &total) == 0, "hipMemGetInfo");
+    tell("export-leaks", (before > after + ((size_t)64 << 20)) ? "seen" : "not seen",
+         "%ld MiB less after %u times allocated, exported and freed",
+         ((long)before - (long)after) >> 20, rounds);
+}
+
+static void risk_error(void)
+{
+    int pending;
+
+    (void)gpu->memcpy_async(local, local, 8, 77, NULL);
+    pending = hip.peek_at_last_error();
+    put_and_wait(1, (size_t)4 << 20);
+    tell("last-error",
+         (!gpu->keeps_errors || (hip.peek_at_last_error() == pending)) ? "not seen"
+                                                                       : "BROKEN",
+         "the application's error %d before copies, %d after them", pending,
+         hip.peek_at_last_error());
+    (void)gpu->get_last_error();
+}
+
+static void risk_topology(void)
+{
+    ucs_sys_device_t sys_dev;
+    char bdf[32];
+    int i;
+
+    for (i = 0; i < gpu->num_devices; ++i) {
+        sys_dev = muct_topo_sys_dev(gpu, i);
+        if (sys_dev == UCS_SYS_DEVICE_ID_UNKNOWN) {
+            tell("topology", "seen", "device %d has no PCI address that UCX knows", i);
+        } else {
+            ucs_topo_sys_device_bdf_name(sys_dev, bdf, sizeof(bdf));
+            tell("topology", "not seen", "device %d is at %s", i, bdf);
+        }
+    }
+}
+
+static void tell_where(void)
+{
+    static const char *const names[] = {"HSA_ENABLE_IPC_MODE_LEGACY",
+                                        "GPU_MAX_HW_QUEUES", "HSA_ENABLE_SDMA"};
+    struct stat info = {0};
+    size_t i;
+
+    (void)stat("/proc/self/ns/net", &info);
+    printf("HIP version %d, %d devices, network namespace %lu\n", gpu->version,
+           gpu->num_devices, (unsigned long)info.st_ino);
+    for (i = 0; i < 3; ++i) {
+        printf("%s=%s\n", names[i], getenv(names[i]) ? getenv(names[i]) : "");
+    }
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
+    muct_xgmi_export_t first, next;
+    risks_exporter_t exporter;
+
+    need(rounds > 0, "reading ROUNDS: a number is expected, which");
+    exporter_start(&exporter);
+    need(muct_gpu_get(&gpu) == UCS_OK, "finding a GPU runtime");
+    bind_hip();
+    tell_where();
+    queue_open();
+    exporter_alloc(&exporter, &first);
+    exporter_alloc(&exporter, &next);
+    risk_handles(&first, &next);
+    risk_import(&next);
+    risk_capture((rounds < 1000) ? rounds : 1000);
+    risk_error();
+    risk_launches(rounds);
+    risk_exports((rounds < 1000) ? rounds : 1000);
+    risk_topology();
+    queue_close();
+    printf("%u risks broken\n", num_broken);
+    return (num_broken == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
