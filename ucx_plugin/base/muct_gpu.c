@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* hipMemRangeHandleTypeDmaBufFd */
@@ -24,6 +25,8 @@
 #define MUCT_GPU_VERSION_6_0 60000000
 /* Errors are kept, and event queries may break captures, from ROCm 7.0 on. */
 #define MUCT_GPU_VERSION_7_0 70000000
+#define MUCT_GPU_VERSION_6_3 60300000
+#define MUCT_GPU_VERSION_7_2 70200000
 #define MUCT_GPU_LIB_NAME "libamdhip64.so"
 #define MUCT_GPU_HSA_NAME "libhsa-runtime64.so.1"
 #define MUCT_GPU_PATH_MAX 1024
@@ -131,6 +134,18 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
     return missing;
 }
 
+/* The driver's handles were the default before ROCm 7.2; ROCr's are there from 6.3 on.
+ */
+static int muct_gpu_ipc_asks_owner(int version)
+{
+    const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
+
+    if (legacy == NULL) {
+        return version >= MUCT_GPU_VERSION_7_2;
+    }
+    return (version >= MUCT_GPU_VERSION_6_3) && !strcmp(legacy, "0");
+}
+
 static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
 {
     int is_6 = (version >= MUCT_GPU_VERSION_6_0);
@@ -142,6 +157,7 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->mem_type_managed = is_6 ? 3 : 4;
     gpu->may_query_events = !is_7;
     gpu->keeps_errors = is_7;
+    gpu->ipc_asks_owner = muct_gpu_ipc_asks_owner(version);
 }
 
 ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)

@@ -171,6 +171,8 @@ typedef struct muct_gpu {
     int mem_type_device;  /**< hipMemoryTypeDevice of this version */
     int mem_type_managed; /**< hipMemoryTypeManaged of this version */
     int may_query_events; /**< hipEventQuery breaks no graph that others capture */
+    int ipc_asks_owner;   /**< Opening a handle asks its owner's process, in whose
+                               network namespace one has to be */
     int keeps_errors;     /**< Until asked; then NOT_READY is none */
 } muct_gpu_t;
 

@@ -7,10 +7,12 @@
 #include <string.h>
 
 /* The first word of each address; addresses never leave the byte order of a host. */
-#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780002)
+#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780003)
 
+/* Version and network namespace share a word. */
 typedef struct muct_xgmi_device_addr_wire {
-    uint64_t version;
+    uint32_t version;
+    uint32_t network;
     uint64_t host;
     uint64_t shm_fs;
 } muct_xgmi_device_addr_wire_t;
@@ -33,8 +35,8 @@ _Static_assert(sizeof(muct_xgmi_iface_addr_wire_t) == MUCT_XGMI_IFACE_ADDR_SIZE,
 
 void muct_xgmi_device_addr_pack(const muct_xgmi_device_addr_t *addr, void *buffer)
 {
-    muct_xgmi_device_addr_wire_t wire = {MUCT_XGMI_ADDR_VERSION, addr->host,
-                                         addr->shm_fs};
+    muct_xgmi_device_addr_wire_t wire = {(uint32_t)MUCT_XGMI_ADDR_VERSION,
+                                         addr->network, addr->host, addr->shm_fs};
 
     memcpy(buffer, &wire, sizeof(wire));
 }
@@ -57,12 +59,13 @@ ucs_status_t muct_xgmi_device_addr_unpack(const void *buffer,
     muct_xgmi_device_addr_wire_t wire;
 
     memcpy(&wire, buffer, sizeof(wire));
-    if (wire.version != MUCT_XGMI_ADDR_VERSION) {
+    if (wire.version != (uint32_t)MUCT_XGMI_ADDR_VERSION) {
         return UCS_ERR_UNSUPPORTED;
     }
 
     addr->host = wire.host;
     addr->shm_fs = wire.shm_fs;
+    addr->network = wire.network;
     return UCS_OK;
 }
 
@@ -106,6 +109,16 @@ int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  "different shared memory file system local 0x%" PRIx64
                  " vs remote 0x%" PRIx64 " (containers need one /dev/shm)",
                  my_device->shm_fs, peer_device->shm_fs);
+        return 0;
+    }
+
+    if ((my_device->network != 0) && (peer_device->network != 0) &&
+        (my_device->network != peer_device->network)) {
+        snprintf(reason, size,
+                 "different network namespace local %" PRIu32 " vs remote %" PRIu32
+                 ": IPC of this ROCm needs one (docker --network=host, or "
+                 "HSA_ENABLE_IPC_MODE_LEGACY=1)",
+                 my_device->network, peer_device->network);
         return 0;
     }
 

@@ -21,14 +21,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Bytes of the packed addresses */
+/** Bytes of the packed addresses; UCP takes device addresses of less than 32 */
 #define MUCT_XGMI_DEVICE_ADDR_SIZE 24
 #define MUCT_XGMI_IFACE_ADDR_SIZE 32
 
 
 typedef struct muct_xgmi_device_addr {
-    uint64_t host;   /**< Identity of the machine since its last boot */
-    uint64_t shm_fs; /**< Device number of the control pages' file system */
+    uint64_t host;    /**< Identity of the machine since its last boot */
+    uint64_t shm_fs;  /**< Device number of the control pages' file system */
+    uint32_t network; /**< Network namespace that IPC needs; 0: it needs none */
 } muct_xgmi_device_addr_t;
 
 /** An interface of a process, from its opening to its closing. */

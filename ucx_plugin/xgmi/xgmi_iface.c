@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -213,7 +214,7 @@ static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
     muct_xgmi_iface_addr_t addr;
     const _Atomic uint32_t *generation;
     muct_xgmi_peer_t *peer;
-    char reason[160];
+    char reason[256];
     int is_open;
 
     if ((muct_xgmi_device_addr_unpack(params->device_addr, &device_addr) != UCS_OK) ||
@@ -438,6 +439,16 @@ err_put_wake:
     return UCS_ERR_IO_ERROR;
 }
 
+/* The network namespace in which this process exports memory; 0: it plays no part. */
+static uint32_t muct_xgmi_iface_network(const muct_gpu_t *gpu)
+{
+    struct stat info;
+
+    return (gpu->ipc_asks_owner && (stat("/proc/self/ns/net", &info) == 0))
+               ? (uint32_t)info.st_ino
+               : 0;
+}
+
 static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
                                          const uct_iface_params_t *params,
                                          const uct_iface_config_t *tl_config,
@@ -456,6 +467,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     ucs_list_head_init(&iface->waiting_eps);
     iface->device_addr.host = ucs_get_system_id();
     iface->device_addr.shm_fs = iface->md->self.shm_fs;
+    iface->device_addr.network = muct_xgmi_iface_network(iface->md->gpu);
     iface->addr.owner = iface->md->self.owner;
     iface->addr.pid = iface->md->self.pid;
     iface->addr.pid_namespace = iface->md->self.pid_namespace;

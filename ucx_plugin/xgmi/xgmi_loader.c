@@ -19,9 +19,17 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
     *is_flag_last_p = 0;
     ret = gpu->module_load_data(&module, muct_xgmi_code_image());
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_diag("device %d copies without the kernel: hipModuleLoadData() = %s%s",
-                  device, muct_gpu_error_name(gpu, ret),
-                  muct_xgmi_code_is_empty() ? ", this build carries no code" : "");
+        if (muct_xgmi_code_is_empty()) {
+            muct_diag("device %d copies without the kernel: this build has none",
+                      device);
+        } else {
+            muct_warn(
+                "device %d copies call by call, which is many times slower for "
+                "lists: hipModuleLoadData() = %s; the kernel is there for gfx90a, "
+                "gfx942, gfx950 and gfx1100",
+                device, muct_gpu_error_name(gpu, ret));
+        }
+        (void)muct_gpu_forget(gpu, ret);
         return;
     }
 

@@ -65,6 +65,27 @@ START_TEST(gpus_are_the_system_device_of_their_pci_address)
 }
 END_TEST
 
+START_TEST(exporter_is_asked_by_release_and_setting)
+{
+    static const struct {
+        int major, minor;
+        const char *legacy;
+        int asks_owner;
+    } cases[] = {{7, 1, NULL, 0}, {7, 2, NULL, 1}, {7, 2, "1", 0},
+                 {6, 3, "0", 1},  {6, 2, "0", 0},  {7, 2, "0", 1}};
+    muct_gpu_t gpu;
+
+    if (cases[_i].legacy != NULL) {
+        setenv("HSA_ENABLE_IPC_MODE_LEGACY", cases[_i].legacy, 1);
+    } else {
+        unsetenv("HSA_ENABLE_IPC_MODE_LEGACY");
+    }
+    set_version(cases[_i].major, cases[_i].minor);
+    ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
+    ck_assert_int_eq(gpu.ipc_asks_owner, cases[_i].asks_owner);
+}
+END_TEST
+
 START_TEST(missing_runtime_is_no_device)
 {
     muct_gpu_t gpu = {0};
@@ -217,6 +238,7 @@ int main(void)
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
     tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
+    tcase_add_loop_test(tcase, exporter_is_asked_by_release_and_setting, 0, 6);
     tcase_add_test(tcase, gpus_are_the_system_device_of_their_pci_address);
     tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);

@@ -131,9 +131,10 @@ END_TEST
 START_TEST(addresses_reach_by_host_and_namespace)
 {
     muct_xgmi_device_addr_t here = {1, 2}, other_host = {9, 2}, other_shm = {1, 9};
+    muct_xgmi_device_addr_t network = {1, 2, 5}, other_network = {1, 2, 6};
     muct_xgmi_iface_addr_t me = {10, 20, 30, {0, 1}}, friend = {11, 20, 31, {0, 1}},
                            twin = {12, 21, 30, {0, 1}};
-    char reason[160] = "";
+    char reason[256] = "";
 
     ck_assert(muct_xgmi_addr_can_reach(&here, &me, &here, &me, reason, 160));
     ck_assert(muct_xgmi_addr_can_reach(&here, &me, &here, &friend, reason, 160));
@@ -141,6 +142,13 @@ START_TEST(addresses_reach_by_host_and_namespace)
     ck_assert_ptr_nonnull(strstr(reason, "host id"));
     ck_assert(!muct_xgmi_addr_can_reach(&here, &me, &other_shm, &friend, reason, 160));
     ck_assert_ptr_nonnull(strstr(reason, "/dev/shm"));
+    ck_assert(!muct_xgmi_addr_can_reach(&network, &me, &other_network, &friend, reason,
+                                        sizeof(reason)));
+    ck_assert_ptr_nonnull(strstr(reason, "--network=host"));
+    ck_assert(muct_xgmi_addr_can_reach(&network, &me, &network, &friend, reason, 160));
+    ck_assert(muct_xgmi_addr_can_reach(&here, &me, &network, &friend, reason, 160));
+    ck_assert(
+        muct_xgmi_addr_can_reach(&network, &me, &other_network, &me, reason, 160));
     ck_assert(!muct_xgmi_addr_can_reach(&here, &me, &here, &twin, reason, 160));
     ck_assert_ptr_nonnull(strstr(reason, "same pid 30"));
 }
@@ -149,13 +157,14 @@ END_TEST
 START_TEST(address_of_another_version_is_refused)
 {
     unsigned char device[MUCT_XGMI_DEVICE_ADDR_SIZE], iface[MUCT_XGMI_IFACE_ADDR_SIZE];
-    muct_xgmi_device_addr_t device_addr = {1, 2};
+    muct_xgmi_device_addr_t device_addr = {1, 2, 3};
     muct_xgmi_iface_addr_t iface_addr = {3, 4, 5, {6, 7}};
 
     muct_xgmi_device_addr_pack(&device_addr, device);
     muct_xgmi_iface_addr_pack(&iface_addr, iface);
     ck_assert_int_eq(muct_xgmi_device_addr_unpack(device, &device_addr), UCS_OK);
     ck_assert_int_eq(muct_xgmi_iface_addr_unpack(iface, &iface_addr), UCS_OK);
+    ck_assert_uint_eq(device_addr.network, 3);
     ck_assert_uint_eq(iface_addr.pid, 5);
     ck_assert_uint_eq(iface_addr.id.slot, 6);
     ck_assert_uint_eq(iface_addr.id.generation, 7);
