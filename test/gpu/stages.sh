@@ -202,7 +202,8 @@ latency_ratios() {
     echo "4 KiB: copy + synchronize takes $raw us, $rested us with 10 us of rest between two; times the first:"
     for file in "$out"/kv-latency-*.json; do
         name=${file##*/kv-latency-}
-        sed -n 's/.*"tx_us": {"avg": \([0-9.]*\), "p50": \([0-9.]*\), "p99": \([0-9.]*\),.*/\1 \2 \3/p' "$file" |
+        tr -s '[:space:]' ' ' <"$file" | grep -o '"tx_us": {[^}]*}' |
+            sed -n 's/.*"avg": *\([0-9.]*\), *"p50": *\([0-9.]*\), *"p99": *\([0-9.]*\),.*/\1 \2 \3/p' |
             awk -v name="${name%.json}" -v raw="$raw" '
                 { printf "%-24s avg %8.2f us %5.2f | p50 %8.2f us %5.2f | p99 %8.2f us\n",
                          name, $1, $1 / raw, $2, $2 / raw, $3; n = 1 }
