@@ -226,7 +226,8 @@ static void what_is_posted_after_arming_wakes_too(ct_t *ct)
 /* Pieces of one row may go different ways; the last to end must wake. */
 static void list_beside_a_long_run_wakes(ct_t *ct)
 {
-    const size_t run = (size_t)64 << 20, space = run + (1 << 20);
+    const size_t max = ct_op_max(ct, CT_PUT_ZCOPY), wanted = (size_t)64 << 20;
+    const size_t run = (max < wanted) ? max : wanted, space = run + (2 << 20);
     unsigned num_waits = 0, i;
     ucs_status_t status;
     ct_piece_t piece;
