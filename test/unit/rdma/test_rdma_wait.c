@@ -96,10 +96,9 @@ END_TEST
 
 static unsigned num_memlock_errors;
 
-static ucs_log_func_rc_t count_errors(const char *file, unsigned line,
-                                      const char *function, ucs_log_level_t level,
-                                      const ucs_log_component_config_t *component,
-                                      const char *format, va_list ap)
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
+    const char *file, unsigned line, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list ap)
 {
     char text[1024];
     va_list copy;

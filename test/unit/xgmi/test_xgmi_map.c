@@ -212,10 +212,9 @@ END_TEST
 
 static unsigned num_warnings;
 
-static ucs_log_func_rc_t count_warnings(const char *file, unsigned line,
-                                        const char *function, ucs_log_level_t level,
-                                        const ucs_log_component_config_t *component,
-                                        const char *message, va_list args)
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
+    const char *file, unsigned line, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *message, va_list args)
 {
     char text[512];
 
