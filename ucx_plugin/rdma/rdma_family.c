@@ -6,8 +6,14 @@
 
 #include <ucs/sys/string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdio.h>
 #include <string.h>
+
+/* AMD's family of the first Zen processors */
+#define MUCT_RDMA_FIRST_ZEN 0x17
 
 /* UCX's UCT_IB_DEFAULT_ROCEV2_DSCP: DSCP 26, ECN capable. */
 #define MUCT_RDMA_ROCE_V2_TRAFFIC_CLASS 106
@@ -94,11 +100,27 @@ uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
     return MUCT_RDMA_ROCE_V2_TRAFFIC_CLASS;
 }
 
+/* Asked of the processor itself: the compiler's own way needs a constructor, which a
+ * core must not have. */
 bool muct_rdma_family_has_relaxed_ordering(void)
 {
 #if defined(__x86_64__)
-    return __builtin_cpu_is("amd") && !__builtin_cpu_is("amdfam10h") &&
-           !__builtin_cpu_is("amdfam15h");
+    unsigned eax, ebx, ecx, edx, family;
+    char vendor[12];
+
+    if (!__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
+        return false;
+    }
+    memcpy(vendor, &ebx, sizeof(ebx));
+    memcpy(vendor + 4, &edx, sizeof(edx));
+    memcpy(vendor + 8, &ecx, sizeof(ecx));
+    if ((memcmp(vendor, "AuthenticAMD", sizeof(vendor)) != 0) ||
+        !__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
+        return false;
+    }
+
+    family = ((eax >> 8) & 0xf) + ((eax >> 20) & 0xff);
+    return family >= MUCT_RDMA_FIRST_ZEN;
 #else
     return false;
 #endif
