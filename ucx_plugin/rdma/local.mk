@@ -3,6 +3,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_addr.c \
 	ucx_plugin/rdma/rdma_addr.h \
 	ucx_plugin/rdma/rdma_am.c \
+	ucx_plugin/rdma/rdma_am.h \
+	ucx_plugin/rdma/rdma_am_recv.c \
 	ucx_plugin/rdma/rdma_async.c \
 	ucx_plugin/rdma/rdma_async.h \
 	ucx_plugin/rdma/rdma_buf.c \

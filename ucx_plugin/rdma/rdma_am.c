@@ -18,18 +18,13 @@
  * So messages that are kept, however many, never leave a sender without credits.
  */
 
-#include "rdma/rdma_ep.h"
+#include "rdma/rdma_am.h"
 
 #include "base/muct_log.h"
 #include "base/muct_bytes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
-
-/* Receives posted with one call, and missing ones that are worth it. */
-#define MUCT_RDMA_AM_RECV_BATCH 16
 #define MUCT_RDMA_AM_MIN_SHORT 128
 
 unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
@@ -41,12 +36,8 @@ unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
     return max - MUCT_RDMA_AM_HEADER;
 }
 
-/* ---- trace ---- */
-
-/* What the user's tracer makes of it, in the log. */
-static UCS_F_NOINLINE void muct_rdma_am_log(muct_rdma_iface_t *iface,
-                                            uct_am_trace_type_t type, uint8_t id,
-                                            const void *data, size_t length)
+void muct_rdma_am_log(muct_rdma_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
+                      const void *data, size_t length)
 {
     char text[256] = "";
 
@@ -58,17 +49,6 @@ static UCS_F_NOINLINE void muct_rdma_am_log(muct_rdma_iface_t *iface,
                     (type == UCT_AM_TRACE_TYPE_SEND) ? "send" : "receive", id, length,
                     text);
 }
-
-static inline void muct_rdma_am_trace(muct_rdma_iface_t *iface,
-                                      uct_am_trace_type_t type, uint8_t id,
-                                      const void *data, size_t length)
-{
-    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
-        muct_rdma_am_log(iface, type, id, data, length);
-    }
-}
-
-/* ---- send ---- */
 
 static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
                                             uint8_t id, uint8_t kind)
@@ -394,120 +374,7 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
     return UCS_INPROGRESS;
 }
 
-/* ---- receives ---- */
-
-static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
-{
-    muct_rdma_rx_t *rx = &ep->rx;
-    uint32_t ctl = (num < rx->missing_ctl) ? num : rx->missing_ctl;
-
-    rx->missing_ctl -= ctl;
-    rx->missing_data -= num - ctl;
-    rx->owed += num - ctl;
-    muct_rdma_ep_iface(ep)->num_missing -= num;
-}
-
-/* Post up to a batch of missing receives; how many were. */
-static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
-{
-    struct ibv_recv_wr wrs[MUCT_RDMA_AM_RECV_BATCH], *bad = NULL;
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
-    struct ibv_sge sges[MUCT_RDMA_AM_RECV_BATCH];
-    muct_rdma_rx_t *rx = &ep->rx;
-    uint32_t i, num, wanted = rx->missing_ctl + rx->missing_data;
-    muct_rdma_buf_t *buf;
-    int error;
-
-    for (num = 0; (num < wanted) && (num < MUCT_RDMA_AM_RECV_BATCH); ++num) {
-        if (muct_rdma_buf_get(&iface->rx_pool, &buf) != UCS_OK) {
-            break;
-        }
-
-        rx->ring[(rx->head + num) & rx->mask] = buf;
-        sges[num].addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf) +
-                         iface->rx_offset - MUCT_RDMA_AM_HEADER;
-        sges[num].length = iface->limits.seg_size;
-        sges[num].lkey = buf->lkey;
-        wrs[num].wr_id = rx->id | (rx->head + num);
-        wrs[num].sg_list = &sges[num];
-        wrs[num].num_sge = 1;
-        wrs[num].next = &wrs[num + 1];
-    }
-
-    if (num == 0) {
-        return 0;
-    }
-
-    wrs[num - 1].next = NULL;
-    error = ibv_post_recv(ep->chans[0].ibv, wrs, &bad);
-    if (error != 0) {
-        muct_debug("ibv_post_recv(qp 0x%x) failed: %s", ep->chans[0].ibv->qp_num,
-                   strerror(error));
-        wanted = (bad != NULL) ? (uint32_t)(bad - wrs) : 0;
-        for (i = wanted; i < num; ++i) {
-            muct_rdma_buf_put(rx->ring[(rx->head + i) & rx->mask]);
-        }
-        num = wanted;
-    }
-
-    rx->head += num;
-    return num;
-}
-
-ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
-{
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
-    uint32_t posted, slots = 1,
-                     depth = iface->limits.rx_depth + MUCT_RDMA_CREDIT_RECEIVES;
-    muct_rdma_rx_t *rx = &ep->rx;
-
-    while (slots < depth) {
-        slots *= 2;
-    }
-
-    rx->ring = calloc(slots, sizeof(*rx->ring));
-    if (rx->ring == NULL) {
-        muct_error("failed to allocate a receive queue of %u", depth);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    rx->mask = slots - 1;
-    rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].sq.id;
-    rx->missing_data = iface->limits.rx_depth;
-    rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
-    iface->num_missing += depth;
-    ep->credit_batch = (iface->limits.rx_depth + 1) / 2;
-    while (rx->missing_data + rx->missing_ctl > 0) {
-        posted = muct_rdma_am_post_receives(ep);
-        if (posted == 0) {
-            muct_error("failed to post %u of %u receives", rx->missing_data, depth);
-            muct_rdma_am_cleanup(ep);
-            return UCS_ERR_NO_MEMORY;
-        }
-        muct_rdma_am_count_posted(ep, posted);
-    }
-
-    rx->owed = 0; /* the peer learns of these from our address */
-    return UCS_OK;
-}
-
-void muct_rdma_am_cleanup(muct_rdma_ep_t *ep)
-{
-    muct_rdma_rx_t *rx = &ep->rx;
-
-    for (; rx->tail != rx->head; ++rx->tail) {
-        muct_rdma_buf_put(rx->ring[rx->tail & rx->mask]);
-    }
-
-    free(rx->ring);
-    rx->ring = NULL;
-    muct_rdma_ep_iface(ep)->num_missing -= rx->missing_ctl + rx->missing_data;
-    rx->missing_ctl = 0;
-    rx->missing_data = 0;
-    rx->owed = 0;
-}
-
-static void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
+void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
 {
     muct_rdma_am_place_t place;
 
@@ -517,119 +384,4 @@ static void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
 
     muct_rdma_am_pack_header(ep, place.data, 0, MUCT_RDMA_AM_CREDIT);
     muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER);
-}
-
-void muct_rdma_am_progress(muct_rdma_ep_t *ep)
-{
-    muct_rdma_rx_t *rx = &ep->rx;
-    uint32_t posted;
-
-    while (rx->missing_ctl + rx->missing_data > 0) {
-        posted = muct_rdma_am_post_receives(ep);
-        if (posted == 0) {
-            break;
-        }
-        muct_rdma_am_count_posted(ep, posted);
-    }
-
-    if ((rx->owed >= ep->credit_batch) && (muct_rdma_sq_free(&ep->chans[0].sq) > 0)) {
-        muct_rdma_am_send_credits(ep);
-    }
-}
-
-bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep)
-{
-    return (ep->rx.missing_ctl + ep->rx.missing_data > 0) ||
-           (ep->rx.owed >= ep->credit_batch && ep->rx.owed > 0);
-}
-
-bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep)
-{
-    const muct_rdma_buf_pool_t *pool = &muct_rdma_ep_iface(ep)->rx_pool;
-
-    return ((ep->rx.missing_ctl + ep->rx.missing_data > 0) &&
-            !muct_rdma_buf_pool_is_dry(pool)) ||
-           ((ep->rx.owed >= ep->credit_batch) && (ep->rx.owed > 0) &&
-            (muct_rdma_sq_free(&ep->chans[0].sq) > 0));
-}
-
-/* Whether receives are missing, or credits owed, enough to do something about it. */
-static void muct_rdma_am_schedule(muct_rdma_ep_t *ep)
-{
-    muct_rdma_rx_t *rx = &ep->rx;
-
-    if ((rx->missing_ctl > 0) || (rx->missing_data >= MUCT_RDMA_AM_RECV_BATCH) ||
-        (rx->missing_data + rx->owed >= ep->credit_batch)) {
-        muct_rdma_ep_add_work(ep);
-    }
-}
-
-static void muct_rdma_am_bad_message(muct_rdma_ep_t *ep, uint32_t length, uint8_t id,
-                                     uint8_t kind)
-{
-    muct_error(
-        "message of %u bytes, id %u, kind %u from qp 0x%x is not one of mori_rdma's",
-        length, id, kind, ep->peer_ep.qp_nums[0]);
-    muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
-}
-
-/* Whether there is a buffer for each missing receive, beside the one just filled. */
-static bool muct_rdma_am_may_keep(muct_rdma_iface_t *iface)
-{
-    muct_rdma_buf_pool_t *pool = &iface->rx_pool;
-
-    return __builtin_expect(muct_rdma_buf_pool_num_free(pool) >= iface->num_missing,
-                            1) ||
-           ((muct_rdma_buf_pool_grow(pool) == UCS_OK) &&
-            (muct_rdma_buf_pool_num_free(pool) >= iface->num_missing));
-}
-
-void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
-{
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
-    muct_rdma_rx_t *rx = &ep->rx;
-    muct_rdma_buf_t *buf = rx->ring[rx->tail & rx->mask];
-    uint8_t *data = (uint8_t *)muct_rdma_buf_data(buf) + iface->rx_offset;
-    uint8_t *header = data - MUCT_RDMA_AM_HEADER, id = header[0], kind = header[1];
-    uct_recv_desc_t *desc = &iface->release_desc;
-    uint32_t credits;
-    ucs_status_t status;
-
-    ++rx->tail;
-    if ((wc->byte_len < MUCT_RDMA_AM_HEADER) || (id >= UCT_AM_ID_MAX) ||
-        (kind > MUCT_RDMA_AM_CREDIT)) {
-        muct_rdma_buf_put(buf);
-        muct_rdma_am_bad_message(ep, wc->byte_len, id, kind);
-        return;
-    }
-
-    credits = (uint32_t)muct_get_le(header + 2, 2);
-    if (credits > 0) {
-        ep->credits += credits;
-        ep->has_event = true;
-    }
-
-    if (kind == MUCT_RDMA_AM_CREDIT) {
-        muct_rdma_buf_put(buf);
-        ++rx->missing_ctl;
-        ++iface->num_missing;
-        muct_rdma_ep_add_work(ep);
-        return;
-    }
-
-    /* before the handler: it may destroy the endpoint */
-    ++rx->missing_data;
-    ++iface->num_missing;
-    muct_rdma_am_schedule(ep);
-    muct_rdma_am_trace(iface, UCT_AM_TRACE_TYPE_RECV, id, data,
-                       wc->byte_len - MUCT_RDMA_AM_HEADER);
-    status = muct_iface_invoke_am(
-        &iface->super, id, data, wc->byte_len - MUCT_RDMA_AM_HEADER,
-        muct_rdma_am_may_keep(iface) ? UCT_CB_PARAM_FLAG_DESC : 0);
-    if (status == UCS_INPROGRESS) {
-        /* the user keeps it, and gives it back with what lies in front of its data */
-        memcpy(data - iface->rx_headroom - sizeof(desc), &desc, sizeof(desc));
-    } else {
-        muct_rdma_buf_put(buf);
-    }
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_AM_H
+#define MUCT_RDMA_AM_H
+
+/**
+ * @file
+ * What the two halves of active messages share: rdma_am.c sends, rdma_am_recv.c
+ * receives. Others know the functions in rdma_ep.h.
+ */
+
+#include "rdma/rdma_ep.h"
+
+#include "base/muct_log.h"
+
+/** Kind of a message, the second of the bytes in front */
+enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
+
+
+/** What the user's tracer makes of a message, in the log. */
+void muct_rdma_am_log(muct_rdma_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
+                      const void *data, size_t length);
+
+
+/** The same where the log's level is at data. */
+static inline void muct_rdma_am_trace(muct_rdma_iface_t *iface,
+                                      uct_am_trace_type_t type, uint8_t id,
+                                      const void *data, size_t length)
+{
+    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
+        muct_rdma_am_log(iface, type, id, data, length);
+    }
+}
+
+
+/** Send a message that only gives the peer credits, if there is a buffer for it; needs
+ * room in the send queue, and no credit. */
+void muct_rdma_am_send_credits(muct_rdma_ep_t *ep);
+
+#endif
