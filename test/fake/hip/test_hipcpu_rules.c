@@ -4,6 +4,7 @@
 
 #include "hipcpu.h"
 #include "hipcpu_abi.h"
+#include "test/support/mkv_check.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -336,8 +337,6 @@ int main(void)
 {
     Suite *suite = suite_create("hipcpu_rules");
     TCase *tcase = tcase_create("rules");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
@@ -348,9 +347,5 @@ int main(void)
     tcase_add_test(tcase, closing_memory_waits_for_the_device);
     tcase_add_test(tcase, exported_memory_is_never_given_back);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run_forked(suite);
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "test/fake/hip/hipcpu.h"
+#include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
 
@@ -526,8 +527,6 @@ int main(void)
 {
     Suite *suite = suite_create("xgmi_map");
     TCase *tcase = tcase_create("map");
-    SRunner *runner;
-    int num_failed;
 
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -563,9 +562,5 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_test(tcase, no_room_for_the_page_is_an_error);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run_forked(suite);
 }
