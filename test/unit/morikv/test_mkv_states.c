@@ -172,6 +172,7 @@ START_TEST(a_message_out_of_place_fails_its_sender)
     pair_run();
     ck_assert_ptr_nonnull(strstr(pair_last(A, MKV_EV_PEER_FAILED, NULL)->text,
                                  "sent REGIONS while connecting"));
+    pair_teardown();
 }
 END_TEST
 
