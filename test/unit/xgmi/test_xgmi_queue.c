@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_queue.h"
 
@@ -172,6 +173,19 @@ static void finish(unsigned count)
         muct_xgmi_queue_kick(queue);
     }
     ck_assert_uint_eq(num_done, count);
+}
+
+/* So often that the runtime is asked, too; @return how many batches ended. One
+ * assertion for all, as Check writes each of them to a file. */
+static unsigned poll_for_long(void)
+{
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < 200000; ++i) {
+        count += muct_xgmi_queue_poll(queue);
+    }
+    return count;
 }
 
 START_TEST(pieces_between_two_progress_calls_are_one_launch)
@@ -393,6 +407,7 @@ typedef struct capture {
     int (*stream_create)(void **);
     int (*begin)(void *, int);
     int (*end)(void *, void **);
+    int (*graph_destroy)(void *);
     pthread_barrier_t barrier;
     int result;
 } capture_t;
@@ -408,23 +423,28 @@ static void *capture_main(void *arg)
     pthread_barrier_wait(&capture->barrier);
     pthread_barrier_wait(&capture->barrier);
     capture->result = capture->end(stream, &graph);
+    if (capture->result == 0) {
+        ck_assert_int_eq(capture->graph_destroy(graph), 0);
+    }
+    ck_assert_int_eq(gpu->stream_destroy(stream), 0);
     return NULL;
 }
 
 static void capture_start(capture_t *capture, pthread_t *thread)
 {
     static const char *const names[] = {"hipStreamCreate", "hipStreamBeginCapture",
-                                        "hipStreamEndCapture"};
-    void *symbols[3];
+                                        "hipStreamEndCapture", "hipGraphDestroy"};
+    void *symbols[4];
     int i;
 
-    for (i = 0; i < 3; ++i) {
+    for (i = 0; i < 4; ++i) {
         symbols[i] = control(names[i]);
         ck_assert_ptr_nonnull(symbols[i]);
     }
     memcpy(&capture->stream_create, &symbols[0], sizeof(symbols[0]));
     memcpy(&capture->begin, &symbols[1], sizeof(symbols[1]));
     memcpy(&capture->end, &symbols[2], sizeof(symbols[2]));
+    memcpy(&capture->graph_destroy, &symbols[3], sizeof(symbols[3]));
     ck_assert_int_eq(pthread_barrier_init(&capture->barrier, NULL, 2), 0);
     ck_assert_int_eq(pthread_create(thread, NULL, capture_main, capture), 0);
     pthread_barrier_wait(&capture->barrier);
@@ -457,9 +477,7 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
         ck_assert_int_eq(put((4 * MIN_RUN) + (i * 1000), 500), UCS_OK);
     }
     muct_xgmi_queue_start(queue);
-    for (i = 0; i < 200000; ++i) {
-        ck_assert_uint_eq(muct_xgmi_queue_poll(queue), 0);
-    }
+    ck_assert_uint_eq(poll_for_long(), 0);
     call_hold("hipcpu_release");
     finish(13);
     ck_assert_int_eq(last_status, UCS_OK);
@@ -478,7 +496,6 @@ START_TEST(pending_error_stays_the_applications_own)
 {
     int (*peek)(void);
     void *symbol;
-    unsigned i;
 
     setenv("HIPCPU_VERSION", "7.0", 1);
     setup();
@@ -488,9 +505,7 @@ START_TEST(pending_error_stays_the_applications_own)
     call_hold("hipcpu_hold");
     ck_assert_int_eq(put(0, 100), UCS_OK);
     muct_xgmi_queue_start(queue);
-    for (i = 0; i < 200000; ++i) {
-        ck_assert_uint_eq(muct_xgmi_queue_poll(queue), 0);
-    }
+    ck_assert_uint_eq(poll_for_long(), 0);
     call_hold("hipcpu_release");
     finish(1);
     ck_assert_int_eq(peek(), 21);
@@ -767,8 +782,6 @@ int main(void)
 {
     Suite *suite = suite_create("xgmi_queue");
     TCase *tcase = tcase_create("queue");
-    SRunner *runner;
-    int num_failed;
 
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -810,9 +823,5 @@ int main(void)
     tcase_add_test(tcase, pending_error_stays_the_applications_own);
     tcase_add_test(tcase, launches_leave_no_more_than_a_bounded_rest);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run_forked(suite);
 }
