@@ -8,4 +8,6 @@ EXTRA_DIST += perf/README.md \
 	perf/results/2026-11-21-gpu_limits.csv \
 	perf/results/2026-11-21-mori_kv_perf.csv \
 	perf/results/2026-11-21-probe.csv \
+	perf/results/2026-11-22-fanout.csv \
+	perf/results/2026-11-22-mori_kv_perf.csv \
 	perf/results/README.md
