@@ -232,7 +232,9 @@ ucs_status_t muct_xgmi_ep_put_short(uct_ep_h tl_ep, const void *data, unsigned l
         return status;
     }
 
-    memcpy(buffer->data, data, length);
+    if (length > 0) { /* of nothing there need be no address */
+        memcpy(buffer->data, data, length);
+    }
     return muct_xgmi_ep_put_buffer(ep, queue, buffer, length, remote_addr, rkey);
 }
 
