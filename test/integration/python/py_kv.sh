@@ -13,10 +13,15 @@ python=${PYTHON:-python3}
     exit 77
 }
 export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=$build/.libs/libmorikv.so.0
-export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n
+export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
+# shellcheck source=test/support/environment.sh
+. "$source/test/support/environment.sh"
+# the interpreter keeps what it has until its end
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 run() { # TLS MEMORY [TEST]
-    UCX_TLS=$1 KV_MEMORY=$2 HIP_LIBRARY=$hip UCX_MORI_HIP_LIB=$hip timeout 240 "$python" \
+    export UCX_TLS=$1 KV_MEMORY=$2 HIP_LIBRARY=$hip UCX_MORI_HIP_LIB=$hip
+    mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
         "$source/test/integration/python/py_kv.py" ${3:+"$3"} 2>&1
 }
 
