@@ -61,7 +61,8 @@ static ucs_status_t muct_copy_job_run(const muct_copy_job_t *job)
     return UCS_STATUS_IS_ERR(status) ? status : muct_copy_queue_wait(job->queue);
 }
 
-/* Copies now. */
+/* Copies now. UCP ends the process when a short copy fails, so what a queue lacks is no
+ * reason to refuse one: only a refused copy is. */
 static ucs_status_t muct_copy_ep_copy(uct_ep_h tl_ep, void *dst, const void *src,
                                       size_t length)
 {
@@ -74,7 +75,9 @@ static ucs_status_t muct_copy_ep_copy(uct_ep_h tl_ep, void *dst, const void *src
     }
 
     status = muct_copy_job_init(iface, dst, src, length, &job);
-    return (status == UCS_OK) ? muct_copy_job_run(&job) : status;
+    return (status == UCS_OK)
+               ? muct_copy_job_run(&job)
+               : muct_copy_queue_do_without(iface->md->gpu, dst, src, length);
 }
 
 /* Starts a copy; memory of the host is pinned before where that may be done. */

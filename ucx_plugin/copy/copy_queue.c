@@ -317,6 +317,31 @@ ucs_status_t muct_copy_queue_move_out(muct_copy_queue_t *queue, void *dst,
 }
 
 
+/* ---- copies without a queue ---- */
+
+ucs_status_t muct_copy_queue_do_without(const muct_gpu_t *gpu, void *dst,
+                                        const void *src, size_t length)
+{
+    const char *function = "hipMemcpyAsync";
+    int mode = muct_gpu_relax(gpu);
+    int ret = gpu->memcpy_async(dst, src, length, MUCT_HIP_MEMCPY_DEFAULT, NULL);
+
+    if (ret == MUCT_HIP_SUCCESS) {
+        function = "hipStreamSynchronize";
+        ret = gpu->stream_synchronize(NULL);
+    }
+    muct_gpu_unrelax(gpu, mode);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("copy to %p, from %p, length %zu in the default stream: %s() "
+                   "failed: %s",
+                   dst, src, length, function, muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+
 /* ---- life ---- */
 
 static ucs_status_t muct_copy_queue_create_stream(muct_copy_queue_t *queue)

@@ -98,6 +98,17 @@ ucs_status_t muct_copy_queue_move_out(muct_copy_queue_t *queue, void *dst,
                                       const void *src, size_t length);
 
 
+/**
+ * Copy where no queue could be made, which is over on return: the default stream of the
+ * current device takes it, behind what the application has put there.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR when the runtime refused it; the reason is in the
+ *         log.
+ */
+ucs_status_t muct_copy_queue_do_without(const muct_gpu_t *gpu, void *dst,
+                                        const void *src, size_t length);
+
+
 /** Slow half of @ref muct_copy_queue_poll. */
 unsigned muct_copy_queue_complete(muct_copy_queue_t *queue);
 

@@ -254,6 +254,26 @@ START_TEST(memory_that_does_not_open_goes_another_way)
 }
 END_TEST
 
+/* UCP packs with short copies, and ends the process when one fails: the device that
+ * gives no stream, or tells nobody which one is current, still copies. */
+START_TEST(short_copy_needs_no_queue)
+{
+    static const char *const calls[] = {"hipGetDevice", "hipStreamCreateWithPriority",
+                                        "hipHostMalloc"};
+    char text[128];
+    const char *env[] = {text, NULL};
+    it_pair_t pair;
+
+    snprintf(text, sizeof(text), "HIPCPU_FAIL=%s:0:999", calls[_i]);
+    pair = it_run_app("mori_copy,tcp", env, env,
+                      "mem=rocm alloc=8388608 connect unpack try=8 put=8 close");
+    it_expect_survived(&pair);
+    it_expect(&pair.client, "put 1 x 8 ok");
+    it_pair_free(&pair);
+    mkv_test_pass("short_copy_needs_no_queue", "without %s", calls[_i]);
+}
+END_TEST
+
 /* The faults reach the lane: without this call device memory has no way. */
 START_TEST(lane_without_its_calls_says_so)
 {
@@ -321,6 +341,7 @@ int main(void)
         tcase_add_loop_test(tcase, failing_hip_call_is_an_error, 0,
                             IT_COUNT(it_hip_functions));
         tcase_add_test(tcase, memory_that_does_not_open_goes_another_way);
+        tcase_add_loop_test(tcase, short_copy_needs_no_queue, 0, 3);
         tcase_add_test(tcase, lane_without_its_calls_says_so);
     } else {
         num_failed += mkv_test_skip("hip", "failing_hip_call_is_an_error",

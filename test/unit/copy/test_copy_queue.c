@@ -404,6 +404,23 @@ START_TEST(queue_that_cannot_be_made_leaves_nothing)
 }
 END_TEST
 
+START_TEST(copy_without_a_queue_is_over_on_return)
+{
+    ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
+                     UCS_OK);
+    ck_assert_int_eq(muct_copy_queue_do_without(&gpu, back, device_memory, LENGTH),
+                     UCS_OK);
+    ck_assert_mem_eq(back, host, LENGTH);
+
+    fail_calls("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
+    ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
+                     UCS_ERR_IO_ERROR);
+    fail_calls("hipStreamSynchronize", 1, MUCT_HIP_LAUNCH_FAILURE);
+    ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
+                     UCS_ERR_IO_ERROR);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("copy_queue");
@@ -425,6 +442,7 @@ int main(void)
     tcase_add_loop_test(tcase, capture_of_another_thread_is_left_alone, 0, 3);
     tcase_add_test(tcase, runtime_may_free_what_it_keeps_of_copies);
     tcase_add_loop_test(tcase, queue_that_cannot_be_made_leaves_nothing, 0, 5);
+    tcase_add_test(tcase, copy_without_a_queue_is_over_on_return);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
