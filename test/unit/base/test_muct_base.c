@@ -3,6 +3,7 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_topo.h"
+#include "test/support/mkv_check.h"
 
 #include <ucs/config/global_opts.h>
 
@@ -228,8 +229,6 @@ int main(void)
 {
     Suite *suite = suite_create("base");
     TCase *tcase = tcase_create("base");
-    SRunner *runner;
-    int num_failed;
 
     setenv("HIPCPU_DEVICES", "2", 1);
     tcase_add_test(tcase, missing_runtime_is_no_device);
@@ -243,9 +242,5 @@ int main(void)
     tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run_forked(suite);
 }

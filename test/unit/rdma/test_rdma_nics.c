@@ -105,6 +105,16 @@ static void start(void)
     ck_assert_int_eq(wait_for(ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
+static void stop(void)
+{
+    const ucp_request_param_t none = {0};
+
+    ck_assert_int_eq(wait_for(ucp_ep_close_nbx(ep, &none)), UCS_OK);
+    ucp_worker_destroy(workers[0]);
+    ucp_worker_destroy(workers[1]);
+    ucp_cleanup(context);
+}
+
 static ucp_mem_h map_memory(void *address, ucs_memory_type_t type)
 {
     const ucp_mem_map_params_t params = {
@@ -173,8 +183,11 @@ START_TEST(memory_of_a_gpu_goes_by_the_nic_near_it)
         ck_assert_int_eq(ucp_mem_unmap(context, memh), UCS_OK);
         ck_assert(mkv_hip_free(address));
     }
-    fflush(stdout);
-    _exit(0); /* no need to take it all apart */
+    ucp_rkey_buffer_release(key);
+    ucp_rkey_destroy(rkey);
+    ck_assert_int_eq(ucp_mem_unmap(context, target_memh), UCS_OK);
+    free(target);
+    stop();
 }
 END_TEST
 

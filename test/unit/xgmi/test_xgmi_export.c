@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/fake/hip/hipcpu.h"
+#include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_export.h"
 
@@ -115,8 +116,6 @@ int main(void)
 {
     Suite *suite = suite_create("xgmi_export");
     TCase *tcase = tcase_create("export");
-    SRunner *runner;
-    int num_failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, an_allocation_is_exported_once);
@@ -124,9 +123,5 @@ int main(void)
     tcase_add_test(tcase, without_buffer_ids_each_call_exports);
     tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run_forked(suite);
 }
