@@ -7,9 +7,8 @@
  *
  * For each API (tag, am, stream, put, get, atomic), each pair of memory types and each
  * length from 0 to MAX_LENGTH an operation runs between two processes, and its bytes
- * and those around them are compared; those over 8 MiB from GPU memory to GPU memory
- * alone. A line for each API; exit status 0 when all arrived. "peer" asks for endpoints
- * in peer-failure mode.
+ * and those around them are compared. A line for each API; exit status 0 when all
+ * arrived. "peer" asks for endpoints in peer-failure mode.
  *
  * The peer is forked before UCX is used. The first process commands, the peer answers.
  */
@@ -32,8 +31,7 @@
 #define UC_AM_ID 7
 #define UC_TAG 0x1234
 #define UC_SEED_GUARD 99
-#define UC_MAX_WORD 8             /* bytes of an atomic operation */
-#define UC_LONG ((size_t)8 << 20) /* longer ones run for one pair of memory types */
+#define UC_MAX_WORD 8 /* bytes of an atomic operation */
 
 typedef enum uc_api {
     UC_TAG_API,
@@ -571,8 +569,7 @@ static void uc_run_api(uc_side_t *side, uc_api_t api, size_t max_length)
         for (there = 0; there < 2; ++there) {
             for (i = 0; i < sizeof(uc_lengths) / sizeof(uc_lengths[0]); ++i) {
                 length = uc_lengths[i];
-                if ((length <= max_length) &&
-                    ((length <= UC_LONG) || (here && there))) {
+                if (length <= max_length) {
                     count += (unsigned)uc_run_one(side, api, length, here, there);
                 }
             }
