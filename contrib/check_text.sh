@@ -7,7 +7,7 @@ set -uo pipefail
 # Lines; over 600 is a question to the reviewer, this is a no. Tests are lists of cases.
 longest() { # PATH
     case $1 in
-    src/morikv.h) echo 1000 ;; # the one contract of the library
+    src/morikv.h | test/abi/*/morikv.h) echo 1600 ;; # the one contract of the library
     test/*) echo 1200 ;;
     *) echo 800 ;;
     esac

@@ -32,18 +32,18 @@ static const muct_transport_t *const muct_transports[] = {
     NULL,
 };
 
-static int muct_core_is_registered(const char *name)
+static bool muct_core_is_registered(const char *name)
 {
     uct_component_t *component;
 
     ucs_list_for_each(component, &uct_components_list, list)
     {
         if (!strcmp(component->name, name)) {
-            return 1;
+            return true;
         }
     }
 
-    return 0;
+    return false;
 }
 
 static void muct_core_register_transport(const muct_transport_t *transport)
@@ -59,18 +59,18 @@ static void muct_core_register_transport(const muct_transport_t *transport)
     uct_tl_register(component, transport->tl);
 }
 
-static int muct_core_has_entry(const char *prefix)
+static bool muct_core_has_entry(const char *prefix)
 {
     ucs_config_global_list_entry_t *entry;
 
     ucs_list_for_each(entry, &ucs_config_global_list, list)
     {
         if ((entry->prefix != NULL) && !strcmp(entry->prefix, prefix)) {
-            return 1;
+            return true;
         }
     }
 
-    return 0;
+    return false;
 }
 
 __attribute__((visibility("default"))) void muct_core_register(const char *core,

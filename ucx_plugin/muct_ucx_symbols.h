@@ -66,6 +66,7 @@ MUCT_UCX_SYMBOL(ucs_global_opts);
 MUCT_UCX_SYMBOL(ucs_log_dispatch);
 MUCT_UCX_SYMBOL(ucs_status_string);
 MUCT_UCX_SYMBOL(ucs_topo_find_device_by_bdf_name);
+MUCT_UCX_SYMBOL(ucs_topo_sys_device_bdf_name);
 MUCT_UCX_SYMBOL(ucs_topo_sys_device_set_name);
 MUCT_UCX_SYMBOL(ucs_vfs_obj_add_ro_file);
 MUCT_UCX_SYMBOL(ucs_vfs_show_primitive);

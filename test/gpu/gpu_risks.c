@@ -4,7 +4,8 @@
  * Which of the things that AMD's runtimes are known to do to programs (docs/hipcpu.md)
  * does the runtime here, and does mori_xgmi stand them? For contrib/prove-amd.
  *
- *   gpu_risks [ROUNDS]     launches and allocations to try, 1000 by default
+ *   gpu_risks [ROUNDS [LISTS]]     launches and allocations to try, 1000 by default,
+ * and lists of 32 MiB under a consumer's eyes, as many
  *
  * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
  * "BROKEN" is ours, and the exit status is 1 then.
@@ -13,9 +14,9 @@
 #include "config.h"
 
 #include "base/muct_topo.h"
-#include "xgmi/xgmi_export.h"
-#include "xgmi/xgmi_queue.h"
+#include "test/gpu/gpu_risks.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -28,7 +29,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RISKS_LENGTH ((size_t)8 << 20)
 #define RISKS_BUSY_COPIES 64
 #define RISKS_MAX_KB 32768
 
@@ -40,20 +40,16 @@ typedef struct risks_hip {
     int (*peek_at_last_error)(void);
 } risks_hip_t;
 
-typedef struct risks_exporter {
-    int commands;
-    int answers;
-} risks_exporter_t;
-
 typedef struct risks_capture {
     pthread_barrier_t barrier;
     int result;
 } risks_capture_t;
 
-static const muct_gpu_t *gpu;
+const muct_gpu_t *gpu;
+muct_xgmi_map_t *map;
+muct_xgmi_wake_t *wake;
+muct_xgmi_self_t self;
 static risks_hip_t hip;
-static muct_xgmi_map_t *map;
-static muct_xgmi_wake_t *wake;
 static muct_xgmi_queue_t *queue;
 static muct_xgmi_queue_config_t config;
 static muct_xgmi_rkey_t rkey;
@@ -62,9 +58,7 @@ static unsigned num_done, num_failed, num_broken;
 static char folder[] = "/dev/shm/gpu_risks.XXXXXX";
 
 
-static void __attribute__((format(printf, 3, 4))) tell(const char *risk,
-                                                       const char *how,
-                                                       const char *format, ...)
+void tell(const char *risk, const char *how, const char *format, ...)
 {
     va_list args;
 
@@ -80,7 +74,7 @@ static void __attribute__((format(printf, 3, 4))) tell(const char *risk,
     num_broken += (strcmp(how, "BROKEN") == 0);
 }
 
-static void need(int is_good, const char *what)
+void need(int is_good, const char *what)
 {
     if (!is_good) {
         fprintf(stderr, "gpu_risks: %s failed\n", what);
@@ -88,7 +82,7 @@ static void need(int is_good, const char *what)
     }
 }
 
-static double now_ms(void)
+double now_ms(void)
 {
     struct timespec now;
 
@@ -117,52 +111,7 @@ static void bind_hip(void)
 }
 
 
-/* ---- another process ---- */
-
-static void exporter_main(int commands, int answers)
-{
-    muct_xgmi_export_t export = {0};
-    void *memory = NULL;
-    char command;
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
-    while (read(commands, &command, 1) == 1) {
-        if (memory != NULL) {
-            need(gpu->mem_free(memory) == 0, "hipFree");
-        }
-        need(gpu->mem_alloc(&memory, RISKS_LENGTH) == 0, "hipMalloc");
-        need(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export) == UCS_OK, "export");
-        need(write(answers, &export, sizeof(export)) == (ssize_t)sizeof(export),
-             "write");
-    }
-    _exit(0);
-}
-
-static void exporter_start(risks_exporter_t *exporter)
-{
-    int commands[2], answers[2];
-    pid_t pid;
-
-    need((pipe(commands) == 0) && (pipe(answers) == 0), "pipe");
-    pid = fork();
-    need(pid >= 0, "fork");
-    if (pid == 0) {
-        close(commands[1]);
-        exporter_main(commands[0], answers[1]);
-    }
-    close(commands[0]);
-    close(answers[1]);
-    exporter->commands = commands[1];
-    exporter->answers = answers[0];
-}
-
-static void exporter_alloc(const risks_exporter_t *exporter, muct_xgmi_export_t *export)
-{
-    need(write(exporter->commands, "a", 1) == 1, "write");
-    need(read(exporter->answers, export, sizeof(*export)) == (ssize_t)sizeof(*export),
-         "the other process");
-}
+/* ---- what the runtime does ---- */
 
 static void risk_handles(const muct_xgmi_export_t *first,
                          const muct_xgmi_export_t *next)
@@ -182,7 +131,7 @@ static void risk_handles(const muct_xgmi_export_t *first,
 }
 
 /* Work that lasts a while, on a stream of its own. */
-static void *busy_start(void)
+void *busy_start(void)
 {
     void *stream;
     unsigned i;
@@ -195,7 +144,7 @@ static void *busy_start(void)
     return stream;
 }
 
-static void busy_end(void *stream)
+void busy_end(void *stream)
 {
     need(gpu->stream_synchronize(stream) == 0, "hipStreamSynchronize");
     need(gpu->stream_destroy(stream) == 0, "hipStreamDestroy");
@@ -264,9 +213,7 @@ static void put_and_wait(unsigned count, size_t length)
 static void queue_open(void)
 {
     const muct_xgmi_map_config_t map_config = {16, SIZE_MAX};
-    muct_xgmi_self_t self;
 
-    need(mkdtemp(folder) != NULL, "mkdtemp");
     need(muct_xgmi_self_open(folder, &self) == UCS_OK, "control page");
     need(muct_xgmi_map_create(gpu, &map_config, &map) == UCS_OK, "map");
     need(muct_xgmi_wake_create(&wake) == UCS_OK, "wake");
@@ -455,10 +402,45 @@ static void risk_error(void)
     (void)gpu->get_last_error();
 }
 
+/* The NIC that UCX takes for a GPU's memory: the one with the best way to it. */
+static void find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
+{
+    ucs_sys_dev_distance_t distance, best = {.latency = 0, .bandwidth = 0};
+    char path[512], target[512];
+    ucs_sys_device_t nic_dev;
+    const struct dirent *entry;
+    ssize_t length;
+    DIR *dir = opendir("/sys/class/infiniband");
+
+    snprintf(name, size, "no NIC");
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", entry->d_name);
+        length = readlink(path, target, sizeof(target) - 1);
+        if (length <= 0) {
+            continue;
+        }
+        target[length] = '\0';
+        if ((ucs_topo_find_device_by_bdf_name(strrchr(target, '/') + 1, &nic_dev) !=
+             UCS_OK) ||
+            (ucs_topo_get_distance(gpu_dev, nic_dev, &distance) != UCS_OK)) {
+            continue;
+        }
+        if ((best.bandwidth == 0) || (distance.latency < best.latency) ||
+            ((distance.latency == best.latency) &&
+             (distance.bandwidth > best.bandwidth))) {
+            best = distance;
+            snprintf(name, size, "%s", entry->d_name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
 static void risk_topology(void)
 {
     ucs_sys_device_t sys_dev;
-    char bdf[32];
+    char bdf[32], nic[256];
     int i;
 
     for (i = 0; i < gpu->num_devices; ++i) {
@@ -467,7 +449,9 @@ static void risk_topology(void)
             tell("topology", "seen", "device %d has no PCI address that UCX knows", i);
         } else {
             ucs_topo_sys_device_bdf_name(sys_dev, bdf, sizeof(bdf));
-            tell("topology", "not seen", "device %d is at %s", i, bdf);
+            find_nic(sys_dev, nic, sizeof(nic));
+            tell("topology", "not seen", "device %d is at %s, next to it %s", i, bdf,
+                 nic);
         }
     }
 }
@@ -491,24 +475,32 @@ static void tell_where(void)
 int main(int argc, char **argv)
 {
     unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
-    muct_xgmi_export_t first, next;
-    risks_exporter_t exporter;
+    unsigned lists = (argc > 2) ? (unsigned)strtoul(argv[2], NULL, 0) : rounds;
+    risks_exporter_t exporters[RISKS_NUM_WHERE];
+    risks_memory_t first, next;
+    int i;
 
     need(rounds > 0, "reading ROUNDS: a number is expected, which");
-    exporter_start(&exporter);
+    need(mkdtemp(folder) != NULL, "mkdtemp");
+    for (i = 0; i < RISKS_NUM_WHERE; ++i) {
+        exporter_start(&exporters[i], (risks_where_t)i, folder);
+    }
     need(muct_gpu_get(&gpu) == UCS_OK, "finding a GPU runtime");
     bind_hip();
     tell_where();
     queue_open();
-    exporter_alloc(&exporter, &first);
-    exporter_alloc(&exporter, &next);
-    risk_handles(&first, &next);
-    risk_import(&next);
+    exporter_alloc(&exporters[RISKS_HERE], &first);
+    exporter_alloc(&exporters[RISKS_HERE], &next);
+    risk_handles(&first.export, &next.export);
+    risk_import(&next.export);
+    risk_namespaces(&exporters[RISKS_OTHER_NETWORK], &exporters[RISKS_OTHER_PIDS]);
     risk_capture((rounds < 1000) ? rounds : 1000);
     risk_error();
     risk_launches(rounds);
     risk_exports((rounds < 1000) ? rounds : 1000);
     risk_topology();
+    risk_consumer(lists);
+    risk_dead_peer(&exporters[RISKS_HERE]);
     queue_close();
     printf("%u risks broken\n", num_broken);
     return (num_broken == 0) ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -13,7 +13,19 @@ EXTRA_DIST += test/gpu/README.md
 
 # What AMD's runtimes are known to do to programs, for contrib/prove-amd.
 check_PROGRAMS += test/gpu/gpu_risks
-test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c
-test_gpu_gpu_risks_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c test/gpu/gpu_risks.h \
+	test/gpu/gpu_risks_peers.c test/gpu/gpu_risks_watch.c test/gpu/risks_kernel.h
+test_gpu_gpu_risks_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE \
+	-DRISKS_KERNEL_FILE='"$(abs_builddir)/test/gpu/risks_kernel.bundle"'
 test_gpu_gpu_risks_CFLAGS = $(AM_CFLAGS) -pthread
 test_gpu_gpu_risks_LDADD = libmuct.la -ldl -lpthread
+EXTRA_DIST += test/gpu/risks_kernel.hip
+if HAVE_HIPCC
+check_DATA = test/gpu/risks_kernel.bundle
+CLEANFILES += test/gpu/risks_kernel.bundle
+test/gpu/risks_kernel.bundle: test/gpu/risks_kernel.hip test/gpu/risks_kernel.h
+	$(AM_V_at)$(MKDIR_P) test/gpu
+	$(AM_V_GEN)$(HIPCC) --genco -O3 -Wall -Wno-unused-command-line-argument \
+		$(MUCT_XGMI_ARCHS:%=--offload-arch=%) -I$(srcdir)/test/gpu \
+		-o $@ $(srcdir)/test/gpu/risks_kernel.hip
+endif

@@ -27,7 +27,8 @@ fi
 "$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine risks limits models perftest kv latency" "$out"
 report=$out/report.txt
 head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
-for what in 'libhipcpu device 0' '^risk capture-copies *not seen' '^risk handles *not seen' ', 0 with wrong bytes' 'every byte checked' \
+for what in 'libhipcpu device 0' '^risk capture-copies *not seen' '^risk handles *not seen' \
+    '^risk consumer *not seen: 2 lists' '^risk dead-peer *not seen' '^risk network *not' '^risk pids *not' ', 0 with wrong bytes' 'every byte checked' \
     'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
     'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv-1 *avg'; do
     grep -q -e "$what" "$report" || die "the report has no '$what'"
@@ -44,10 +45,22 @@ look() { # RELEASE LINE...
     HIPCPU_VERSION=$release HIPCPU_RULES=amd "$tree/contrib/prove-amd" --cpu --build "$build" \
         --stages risks "$out/$release" >/dev/null || die "$(cat "$out/$release/report.txt")"
     for line in "$@"; do
-        grep -q -e "^risk $line" "$out/$release/report.txt" ||
+        grep -E -q -e "^risk $line" "$out/$release/report.txt" ||
             die "HIPCPU_VERSION=$release: the report has no '$line'"
     done
 }
 look 7.0 'handles *seen' 'close-waits *seen' 'capture-stream *seen' 'capture-event *seen' \
     'capture-relaxed *seen' 'capture-copies *not seen' 'last-error *not seen'
-look 7.2 'export-leaks *seen' 'capture-copies *not seen'
+export HIPCPU_IPC_TIMEOUT=100
+look 7.2 'export-leaks *seen' 'capture-copies *not seen' 'close-waits *seen' 'dead-peer *not seen' \
+    'network *(seen: hipIpcOpenMemHandle|not looked at)'
+HIPCPU_FAIL=hipDeviceGetPCIBusId:0:1
+export HIPCPU_FAIL
+look 6.4 'topology *seen: device 0 has no PCI address'
+unset HIPCPU_FAIL
+
+# a kernel whose flag passes its bytes breaks them, and is told
+if HIPCPU_RULES=early-flag "$tree/contrib/prove-amd" --cpu --build "$build" --stages risks "$out/early" >/dev/null; then
+    die "a flag that comes before the bytes was not found"
+fi
+grep -q '^risk consumer *BROKEN: 1 lists of 32 MiB' "$out/early/report.txt" || die "$(cat "$out/early/report.txt")"

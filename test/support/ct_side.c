@@ -8,7 +8,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucs/config/global_opts.h>
 
+
+void ct_side_find_module(void)
+{
+    const char *build = getenv("MKV_BUILD_DIR");
+    char path[4096];
+
+    if (getenv("UCX_PLUGIN_PATH") == NULL) {
+        snprintf(path, sizeof(path), "%s/.libs", (build != NULL) ? build : ".");
+        if (ucs_global_opts_set_value("PLUGIN_PATH", path) != UCS_OK) {
+            fprintf(stderr, "UCX takes no PLUGIN_PATH: set UCX_PLUGIN_PATH=%s\n", path);
+            exit(MKV_TEST_EXIT_HARD);
+        }
+    }
+}
 
 static ucs_status_t ct_side_on_ep_error(void *arg, uct_ep_h ep, ucs_status_t status)
 {

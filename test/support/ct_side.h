@@ -19,6 +19,13 @@
 #include <ucs/async/async_fwd.h>
 
 
+/**
+ * Have UCX find the built module unless UCX_PLUGIN_PATH names another; before any other
+ * call. The build folder is the current one or MKV_BUILD_DIR.
+ */
+void ct_side_find_module(void);
+
+
 /** Which transport and device a run tests. */
 typedef struct ct_target_name {
     const char *tl_name;

@@ -6,7 +6,8 @@ test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_proc.h test/support/mkv_proc.c \
 	test/support/mkv_hip.h test/support/mkv_hip.c
 test_support_libmkvtest_la_LIBADD = -ldl
-EXTRA_DIST += test/support/environment.sh
+EXTRA_DIST += test/support/environment.sh test/support/proof.sh
+
 
 if HAVE_CHECK
 # Two contexts of libmorikv over the fake UCP.
@@ -19,6 +20,13 @@ check_LTLIBRARIES += test/support/libctside.la
 test_support_libctside_la_SOURCES = test/support/ct_uct.h \
 	test/support/ct_side.h test/support/ct_side.c test/support/ct_mem.c
 test_support_libctside_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+
+# The tests' HIP runtime from within the process that uses it.
+check_LTLIBRARIES += test/support/libfakehip.la
+test_support_libfakehip_la_SOURCES = test/support/fake_hip.h test/support/fake_hip.c
+test_support_libfakehip_la_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_support_libfakehip_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_support_libfakehip_la_LIBADD = -ldl -lpthread
 
 # A process that owns GPU memory, for tests of mori_xgmi.
 check_LTLIBRARIES += test/support/libxgmiowner.la

@@ -3,9 +3,9 @@
 #include "test/support/xgmi_owner.h"
 
 #include "xgmi/xgmi_peer.h"
+#include "xgmi/xgmi_queue.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -36,14 +36,6 @@ const muct_gpu_t *xgmi_owner_gpu(void)
     }
 
     return &gpu;
-}
-
-void *xgmi_owner_hipcpu(const char *name)
-{
-    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
-
-    ck_assert_ptr_nonnull(lib);
-    return dlsym(lib, name);
 }
 
 static void owner_export(const muct_gpu_t *gpu, uint64_t self, size_t length,
@@ -85,8 +77,8 @@ static void owner_do(const muct_gpu_t *gpu, uint64_t self,
                 : UCS_ERR_INVALID_ADDR;
         break;
     case OWNER_INVALIDATE:
-        answer->status =
-            muct_xgmi_slot_invalidate(command->key.slot, command->timeout_ms);
+        answer->status = muct_xgmi_slot_invalidate(
+            command->key.slot, command->timeout_ms, muct_xgmi_queues_give_back);
         break;
     }
 }

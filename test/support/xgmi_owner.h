@@ -39,7 +39,4 @@ void xgmi_owner_kill(xgmi_owner_t *owner);
 /** Runtime of this process, bound to libhipcpu. */
 const muct_gpu_t *xgmi_owner_gpu(void);
 
-/** A function of libhipcpu's controls. */
-void *xgmi_owner_hipcpu(const char *name);
-
 #endif

@@ -2,7 +2,12 @@
 libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
+	ucx_plugin/base/muct_gpu_chunk.c \
 	ucx_plugin/base/muct_gpu.h \
+	ucx_plugin/base/muct_gpu_tl.c \
+	ucx_plugin/base/muct_gpu_tl.h \
+	ucx_plugin/base/muct_links.c \
+	ucx_plugin/base/muct_links.h \
 	ucx_plugin/base/muct_log.c \
 	ucx_plugin/base/muct_log.h \
 	ucx_plugin/base/muct_stub_ops.c \

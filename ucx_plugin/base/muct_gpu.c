@@ -136,7 +136,7 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
 
 /* The driver's handles were the default before ROCm 7.2; ROCr's are there from 6.3 on.
  */
-static int muct_gpu_ipc_asks_owner(int version)
+static bool muct_gpu_ipc_asks_owner(int version)
 {
     const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
 
@@ -148,8 +148,8 @@ static int muct_gpu_ipc_asks_owner(int version)
 
 static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
 {
-    int is_6 = (version >= MUCT_GPU_VERSION_6_0);
-    int is_7 = (version >= MUCT_GPU_VERSION_7_0);
+    bool is_6 = (version >= MUCT_GPU_VERSION_6_0);
+    bool is_7 = (version >= MUCT_GPU_VERSION_7_0);
 
     gpu->version = version;
     gpu->ipc_flags = is_6 ? 1 : 0;

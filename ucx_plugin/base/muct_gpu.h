@@ -29,6 +29,7 @@
 #include <ucs/memory/memory_type.h>
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -153,6 +154,9 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
       (char *bus_id, int length, int device))                                          \
     X(pointer_get_attribute, int, "hipPointerGetAttribute",                            \
       (void *data, int attribute, void *ptr))                                          \
+    X(mem_retain_allocation_handle, int, "hipMemRetainAllocationHandle",               \
+      (void **handle, void *ptr))                                                      \
+    X(mem_release, int, "hipMemRelease", (void *handle))                               \
     X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
@@ -164,16 +168,16 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
 typedef struct muct_gpu {
     MUCT_HIP_REQUIRED(MUCT_HIP_MEMBER)
     MUCT_HIP_OPTIONAL(MUCT_HIP_MEMBER)
-    int version;          /**< As hipRuntimeGetVersion() says */
-    int num_devices;      /**< Visible devices, at least 1 */
-    int has_hsa;          /**< It allocates through ROCr, whose calls UCX can hook */
-    unsigned ipc_flags;   /**< hipIpcMemLazyEnablePeerAccess of this version */
-    int mem_type_device;  /**< hipMemoryTypeDevice of this version */
-    int mem_type_managed; /**< hipMemoryTypeManaged of this version */
-    int may_query_events; /**< hipEventQuery breaks no graph that others capture */
-    int ipc_asks_owner;   /**< Opening a handle asks its owner's process, in whose
+    int version;           /**< As hipRuntimeGetVersion() says */
+    int num_devices;       /**< Visible devices, at least 1 */
+    bool has_hsa;          /**< It allocates through ROCr, whose calls UCX can hook */
+    unsigned ipc_flags;    /**< hipIpcMemLazyEnablePeerAccess of this version */
+    int mem_type_device;   /**< hipMemoryTypeDevice of this version */
+    int mem_type_managed;  /**< hipMemoryTypeManaged of this version */
+    bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
+    bool ipc_asks_owner;   /**< Opening a handle asks its owner's process, in whose
                                network namespace one has to be */
-    int keeps_errors;     /**< Until asked; then NOT_READY is none */
+    bool keeps_errors;     /**< Until asked; then NOT_READY is none */
 } muct_gpu_t;
 
 /** Where the bytes of an address are. */
@@ -230,6 +234,36 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
  */
 ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
                             muct_gpu_mem_info_t *info);
+
+
+/**
+ * As @ref muct_gpu_query, of a range. Memory that the application has mapped itself (as
+ * PyTorch's expandable segments are) is in chunks, of which the runtime tells one at a
+ * time: those of one device that follow each other are one here.
+ *
+ * @param [in]  length  Bytes from @a ptr on that are of interest.
+ * @param [out] info    Filled only on UCS_OK; its end may be before that of the range.
+ *
+ * @return As @ref muct_gpu_query.
+ */
+ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t length,
+                                  muct_gpu_mem_info_t *info);
+
+
+/**
+ * Whether the application has mapped this memory itself; the runtime has no IPC handle
+ * for it then, and a copy call does not go over the end of a chunk.
+ */
+bool muct_gpu_is_chunk(const muct_gpu_t *gpu, const void *ptr);
+
+
+/**
+ * Queue a copy, in parts where it is of several chunks.
+ *
+ * @return hipError_t of the call that failed; some of the parts may be copied then.
+ */
+int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t length,
+                  muct_hip_stream_t stream);
 
 
 /**
@@ -299,7 +333,7 @@ void muct_gpu_unrelax(const muct_gpu_t *gpu, int mode);
 
 
 /** Whether a query's result says no more than that it is to be asked again. */
-static inline int muct_gpu_is_not_ready(int error)
+static inline bool muct_gpu_is_not_ready(int error)
 {
     return (error == MUCT_HIP_NOT_READY) || (error == MUCT_HIP_CAPTURE_UNSUPPORTED) ||
            (error == MUCT_HIP_CAPTURED_EVENT);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 
 #define MUCT_TOPO_MAX_DEVICES 256
-#define MUCT_TOPO_BDF_SIZE 32
 #define MUCT_TOPO_NAME_PRIORITY 5 /* of the name; NICs give theirs 10 */
 
 /* System device + 1, 0: not asked yet. */

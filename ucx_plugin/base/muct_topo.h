@@ -17,6 +17,10 @@
 #include <ucs/sys/topo/base/topo.h>
 
 
+/** Room for a PCI address in text. */
+#define MUCT_TOPO_BDF_SIZE 32
+
+
 /** The system device of a GPU; UCS_SYS_DEVICE_ID_UNKNOWN where nobody can tell. */
 ucs_sys_device_t muct_topo_sys_dev(const muct_gpu_t *gpu, int device);
 

@@ -6,7 +6,7 @@
 /**
  * @file
  * What a transport of this module gives to UCX. Each folder beside base/ defines one
- * of these; muct_module.c lists and registers them.
+ * of these; muct_core.c lists and registers them.
  */
 
 #include "base/muct_uct_abi.h"

@@ -37,7 +37,7 @@ static ucs_config_global_list_entry_t muct_ucx_rocm_config_entry = {
 };
 
 
-int muct_ucx_rocm_is_there(void)
+bool muct_ucx_rocm_is_there(void)
 {
     uct_md_resource_desc_t *resources = NULL;
     unsigned num_resources = 0;
@@ -56,27 +56,27 @@ int muct_ucx_rocm_is_there(void)
         return num_resources > 0;
     }
 
-    return 0;
+    return false;
 }
 
 /* One name of the list; UCX takes "\\name" for a name that is no alias. */
-static int muct_ucx_rocm_is_meant(const char *name, size_t length)
+static bool muct_ucx_rocm_is_meant(const char *name, size_t length)
 {
     static const char *const names[] = {"all", "rocm", "rocm_copy", "\\rocm_copy"};
     size_t i;
 
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         if ((strlen(names[i]) == length) && !strncmp(names[i], name, length)) {
-            return 1;
+            return true;
         }
     }
 
-    return 0;
+    return false;
 }
 
-int muct_ucx_rocm_is_allowed(const char *tls)
+bool muct_ucx_rocm_is_allowed(const char *tls)
 {
-    int is_negated = (*tls == '^');
+    bool is_negated = (*tls == '^');
     size_t length;
 
     for (tls += is_negated; *tls != '\0'; tls += (tls[length] == ',') + length) {
@@ -89,18 +89,18 @@ int muct_ucx_rocm_is_allowed(const char *tls)
     return is_negated;
 }
 
-int muct_ucx_rocm_is_used(void)
+bool muct_ucx_rocm_is_used(void)
 {
     muct_ucx_rocm_config_t config;
-    int is_allowed;
+    bool is_allowed;
 
     if (!muct_ucx_rocm_is_there()) {
-        return 0;
+        return false;
     }
 
     if (ucs_config_parser_fill_opts(&config, &muct_ucx_rocm_config_entry,
                                     UCS_DEFAULT_ENV_PREFIX, 0) != UCS_OK) {
-        return 1; /* UCP will say what is wrong with the list */
+        return true; /* UCP will say what is wrong with the list */
     }
 
     is_allowed = muct_ucx_rocm_is_allowed(config.tls);
@@ -109,7 +109,7 @@ int muct_ucx_rocm_is_used(void)
 }
 
 /* Is there what makes UCX see allocations: a runtime on ROCr, and UCX's hooks in it? */
-static int muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
+static bool muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
 {
     char path[1024];
     Dl_info info;
@@ -117,13 +117,13 @@ static int muct_ucx_rocm_feeds_cache(const muct_gpu_t *gpu)
 
     /* a function: a program linked to UCX may hold a copy of a variable */
     if (!gpu->has_hsa || !dladdr((void *)(uintptr_t)ucs_log_dispatch, &info)) {
-        return 0;
+        return false;
     }
 
     snprintf(path, sizeof(path), "%s", info.dli_fname);
     slash = strrchr(path, '/');
     if (slash == NULL) {
-        return 0;
+        return false;
     }
 
     snprintf(slash, sizeof(path) - (size_t)(slash - path), "/ucx/libucm_rocm.so.0");

@@ -15,13 +15,15 @@
 
 #include "base/muct_gpu.h"
 
+#include <stdbool.h>
+
 
 /**
  * Has UCX a ROCm component of its own that finds devices here?
  *
  * To be asked from a component's functions, when UCX has loaded all its modules.
  */
-int muct_ucx_rocm_is_there(void);
+bool muct_ucx_rocm_is_there(void);
 
 
 /**
@@ -29,14 +31,14 @@ int muct_ucx_rocm_is_there(void);
  *
  * @param [in] tls  As "all", "rocm,tcp" or "^rocm_copy".
  */
-int muct_ucx_rocm_is_allowed(const char *tls);
+bool muct_ucx_rocm_is_allowed(const char *tls);
 
 
 /**
  * Is UCX's own rocm_copy used in this process: is it there, and do UCX_TLS or UCX's
  * configuration file allow it? What an application sets by itself is not seen.
  */
-int muct_ucx_rocm_is_used(void);
+bool muct_ucx_rocm_is_used(void);
 
 
 /**

@@ -6,6 +6,7 @@
 
 #include "copy/copy_iface.h"
 
+#include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "copy/copy_ep.h"
@@ -92,7 +93,7 @@ ucs_status_t muct_copy_iface_add_queue(muct_copy_iface_t *iface, int device,
     return UCS_OK;
 }
 
-static int muct_copy_iface_is_idle(const muct_copy_iface_t *iface)
+static bool muct_copy_iface_is_idle(const muct_copy_iface_t *iface)
 {
     unsigned i;
 
@@ -100,11 +101,11 @@ static int muct_copy_iface_is_idle(const muct_copy_iface_t *iface)
         if ((iface->queues[i] != NULL) &&
             ((iface->queues[i]->head != NULL) ||
              !muct_copy_queue_is_idle(iface->queues[i]))) {
-            return 0;
+            return false;
         }
     }
 
-    return 1;
+    return true;
 }
 
 ucs_status_t muct_copy_iface_wait(muct_copy_iface_t *iface)
@@ -210,7 +211,7 @@ void muct_copy_iface_wake(muct_copy_iface_t *iface)
     uint64_t one = 1;
     ssize_t ret;
 
-    iface->is_armed = 0;
+    iface->is_armed = false;
     ret = write(iface->event_fd, &one, sizeof(one));
     (void)ret; /* fails when the counter is full, which wakes as well */
 }
@@ -236,7 +237,7 @@ static ucs_status_t muct_copy_iface_event_arm(uct_iface_h tl_iface, unsigned eve
 
     ret = read(iface->event_fd, &count, sizeof(count));
     (void)ret; /* nothing was there to read */
-    iface->is_armed = 1;
+    iface->is_armed = true;
     return UCS_OK;
 }
 
@@ -258,20 +259,8 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
 
     /* UCP packs and unpacks with short operations of any length */
     attr->cap.put.max_short = UINT32_MAX;
-    attr->cap.put.max_bcopy = iface->seg_size;
-    attr->cap.put.min_zcopy = 0;
-    attr->cap.put.max_zcopy = SIZE_MAX;
-    attr->cap.put.opt_zcopy_align = 1;
-    attr->cap.put.align_mtu = 1;
-    attr->cap.put.max_iov = 1;
-
     attr->cap.get.max_short = UINT32_MAX;
-    attr->cap.get.max_bcopy = iface->seg_size;
-    attr->cap.get.min_zcopy = 0;
-    attr->cap.get.max_zcopy = SIZE_MAX;
-    attr->cap.get.opt_zcopy_align = 1;
-    attr->cap.get.align_mtu = 1;
-    attr->cap.get.max_iov = 1;
+    muct_gpu_tl_fill_limits(attr, iface->seg_size);
 
     attr->device_addr_len = 0;
     attr->iface_addr_len = sizeof(iface->id);

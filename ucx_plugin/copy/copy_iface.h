@@ -16,6 +16,8 @@
 #include "copy/copy_md.h"
 #include "copy/copy_queue.h"
 
+#include <stdbool.h>
+
 /* Devices of a process that are copied from and to. */
 #define MUCT_COPY_MAX_DEVICES 64
 
@@ -28,7 +30,7 @@ typedef struct muct_copy_iface {
     muct_copy_queue_t *queues[MUCT_COPY_MAX_DEVICES];
     unsigned num_queues; /**< Devices with a smaller ordinal may have one */
     int event_fd;
-    int is_armed; /**< Somebody sleeps on the event descriptor, or may */
+    bool is_armed; /**< Somebody sleeps on the event descriptor, or may */
     size_t seg_size;
     double bandwidth;        /**< Of copies from and to pinned memory */
     double staged_bandwidth; /**< Of copies by way of the segments */

@@ -4,9 +4,9 @@
 
 #include "copy/copy_md.h"
 
+#include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
-#include "base/muct_topo.h"
 #include "base/muct_ucx_rocm.h"
 
 #include <ucs/config/parser.h>
@@ -76,37 +76,12 @@ static ucs_status_t muct_copy_md_mem_query(uct_md_h md, const void *address,
     const muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
     muct_gpu_mem_info_t info;
 
-    (void)length;
-    if (muct_gpu_query(self->gpu, address, &info) != UCS_OK) {
+    if (muct_gpu_query_range(self->gpu, address, length, &info) != UCS_OK) {
         return UCS_ERR_INVALID_ADDR;
     }
 
-    attr->mem_type = info.type;
-    attr->sys_dev = muct_topo_sys_dev(self->gpu, info.device);
-    attr->base_address = (void *)info.base;
-    attr->alloc_length = info.length;
-    if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_MEM_FLAGS) {
-        attr->mem_flags = UCS_MEM_FLAG_REGISTRABLE;
-    }
-    if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_DMABUF_FD) {
-        attr->dmabuf_fd = -1;
-        attr->dmabuf_offset = 0;
-    }
-
+    muct_gpu_tl_fill_mem_attr(self->gpu, &info, attr);
     return UCS_OK;
-}
-
-static ucs_status_t muct_copy_md_detect(uct_md_h md, const void *address, size_t length,
-                                        ucs_memory_type_t *type_p)
-{
-    uct_md_mem_attr_v2_t attr = {.field_mask = UCT_MD_MEM_ATTR_V2_FIELD_MEM_TYPE};
-    ucs_status_t status = muct_copy_md_mem_query(md, address, length, &attr);
-
-    if (status == UCS_OK) {
-        *type_p = attr.mem_type;
-    }
-
-    return status;
 }
 
 void muct_copy_mem_try_to_pin(muct_copy_md_t *md, muct_copy_mem_t *mem)
@@ -145,7 +120,7 @@ static ucs_status_t muct_copy_md_mem_reg(uct_md_h md, void *address, size_t leng
 
     mem->address = address;
     mem->length = length;
-    mem->is_pinned = 0;
+    mem->is_pinned = false;
     atomic_init(&mem->is_tried, !self->is_pinning);
     *memh_p = mem;
     return UCS_OK;
@@ -193,42 +168,21 @@ static ucs_status_t muct_copy_md_mem_alloc(uct_md_h md, size_t *length_p,
                                            const char *alloc_name, uct_mem_h *memh_p)
 {
     const muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
-    int device = muct_topo_device(self->gpu, sys_dev);
-    int mode, prev, ret;
+    ucs_status_t status;
 
     (void)flags;
-    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (device < 0) ||
-        (muct_gpu_push_device(self->gpu, device, &prev) != UCS_OK)) {
-        return UCS_ERR_UNSUPPORTED;
+    status = muct_gpu_tl_alloc(self->gpu, mem_type, sys_dev, *length_p, alloc_name,
+                               address_p);
+    if (status == UCS_OK) {
+        *memh_p = *address_p;
     }
 
-    mode = muct_gpu_relax(self->gpu);
-    ret = self->gpu->mem_alloc(address_p, *length_p);
-    muct_gpu_unrelax(self->gpu, mode);
-    muct_gpu_pop_device(self->gpu, device, prev);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipMalloc(%s, %zu bytes) failed: %s", alloc_name, *length_p,
-                   muct_gpu_error_name(self->gpu, ret));
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    *memh_p = *address_p;
-    return UCS_OK;
+    return status;
 }
 
 static ucs_status_t muct_copy_md_mem_free(uct_md_h md, uct_mem_h memh)
 {
-    const muct_copy_md_t *self = ucs_derived_of(md, muct_copy_md_t);
-    int mode = muct_gpu_relax(self->gpu);
-    int ret = self->gpu->mem_free(memh);
-
-    muct_gpu_unrelax(self->gpu, mode);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipFree(%p) failed: %s", memh, muct_gpu_error_name(self->gpu, ret));
-        return UCS_ERR_IO_ERROR;
-    }
-
-    return UCS_OK;
+    return muct_gpu_tl_free(ucs_derived_of(md, muct_copy_md_t)->gpu, memh);
 }
 
 /* No bytes: rkey_packed_size is 0. */
@@ -292,7 +246,7 @@ static MUCT_ABI_PADDED(uct_md_ops_t) muct_copy_md_ops = {
             .mem_query = muct_copy_md_mem_query,
             .mkey_pack = muct_copy_md_mkey_pack,
             .mem_attach = muct_stub_md_mem_attach,
-            .detect_memory_type = muct_copy_md_detect,
+            .detect_memory_type = muct_gpu_tl_detect,
             .mem_elem_pack = muct_stub_md_mem_elem_pack,
 #if MUCT_ABI_HAVE_MEM_ELEM_RELEASE
             .mem_elem_release = muct_stub_md_mem_elem_release,
@@ -301,7 +255,7 @@ static MUCT_ABI_PADDED(uct_md_ops_t) muct_copy_md_ops = {
     .spare = MUCT_STUB_SPARE,
 };
 
-static int muct_copy_md_may_be_active(const muct_copy_md_config_t *config)
+static bool muct_copy_md_may_be_active(const muct_copy_md_config_t *config)
 {
     if (config->enable != UCS_AUTO) {
         return config->enable != UCS_NO;
@@ -309,10 +263,10 @@ static int muct_copy_md_may_be_active(const muct_copy_md_config_t *config)
 
     if (muct_ucx_rocm_is_used()) {
         muct_debug("GPU memory is left to UCX's own rocm_copy");
-        return 0;
+        return false;
     }
 
-    return 1;
+    return true;
 }
 
 static ucs_status_t muct_copy_md_open(uct_component_t *component, const char *name,
@@ -350,24 +304,11 @@ static ucs_status_t muct_copy_md_open(uct_component_t *component, const char *na
     return UCS_OK;
 }
 
-static ucs_status_t muct_copy_query_md_resources(uct_component_t *component,
-                                                 uct_md_resource_desc_t **resources_p,
-                                                 unsigned *num_resources_p)
-{
-    const muct_gpu_t *gpu;
-
-    if (muct_gpu_get(&gpu) != UCS_OK) {
-        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
-    }
-
-    return uct_md_query_single_md_resource(component, resources_p, num_resources_p);
-}
-
 muct_copy_component_t muct_copy_component = {
     .super =
         {
             .name = MUCT_COPY_NAME,
-            .query_md_resources = muct_copy_query_md_resources,
+            .query_md_resources = muct_gpu_tl_query_md_resources,
             .md_open = muct_copy_md_open,
             .cm_open = muct_stub_cm_open,
             .rkey_unpack = muct_copy_rkey_unpack,

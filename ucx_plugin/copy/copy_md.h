@@ -24,6 +24,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 /** Name of the component and of its transport */
 #define MUCT_COPY_NAME "mori_copy"
@@ -33,9 +34,9 @@
 typedef struct muct_copy_md {
     uct_md_t super;
     const muct_gpu_t *gpu;
-    int is_active; /**< Not left to UCX's own ROCm support */
-    int is_detecting;
-    int is_pinning;
+    bool is_active; /**< Not left to UCX's own ROCm support */
+    bool is_detecting;
+    bool is_pinning;
     pthread_mutex_t pin_lock; /**< Of all memory that is being pinned */
 } muct_copy_md_t;
 
@@ -44,7 +45,7 @@ typedef struct muct_copy_mem {
     void *address;
     size_t length;
     atomic_int is_tried; /**< Pinning was: nothing is to be done */
-    int is_pinned;       /**< By us */
+    bool is_pinned;      /**< By us */
 } muct_copy_mem_t;
 
 /** The component, with room for what point releases append. */

@@ -40,14 +40,14 @@ struct muct_copy_op {
 
 /* ---- marks ---- */
 
-static int muct_copy_queue_has_reached(const muct_copy_queue_t *queue, uint32_t mark)
+static bool muct_copy_queue_has_reached(const muct_copy_queue_t *queue, uint32_t mark)
 {
     uint32_t now = __atomic_load_n(queue->mark, __ATOMIC_ACQUIRE);
 
     return (int32_t)(now - mark) >= 0;
 }
 
-int muct_copy_queue_is_idle(const muct_copy_queue_t *queue)
+bool muct_copy_queue_is_idle(const muct_copy_queue_t *queue)
 {
     return muct_copy_queue_has_reached(queue, queue->last_mark);
 }
@@ -135,7 +135,7 @@ static ucs_status_t muct_copy_queue_submit(muct_copy_queue_t *queue, void *dst,
     const muct_gpu_t *gpu = queue->gpu;
     int ret;
 
-    ret = gpu->memcpy_async(dst, src, length, MUCT_HIP_MEMCPY_DEFAULT, queue->stream);
+    ret = muct_gpu_copy(gpu, dst, src, length, queue->stream);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipMemcpyAsync(to %p, from %p, length %zu) on device %d failed: %s",
                    dst, src, length, queue->device, muct_gpu_error_name(gpu, ret));
@@ -324,7 +324,7 @@ ucs_status_t muct_copy_queue_do_without(const muct_gpu_t *gpu, void *dst,
 {
     const char *function = "hipMemcpyAsync";
     int mode = muct_gpu_relax(gpu);
-    int ret = gpu->memcpy_async(dst, src, length, MUCT_HIP_MEMCPY_DEFAULT, NULL);
+    int ret = muct_gpu_copy(gpu, dst, src, length, NULL);
 
     if (ret == MUCT_HIP_SUCCESS) {
         function = "hipStreamSynchronize";

@@ -19,6 +19,8 @@
 #include "base/muct_gpu.h"
 #include "base/muct_uct_abi.h"
 
+#include <stdbool.h>
+
 
 typedef struct muct_copy_op muct_copy_op_t;
 
@@ -114,7 +116,7 @@ unsigned muct_copy_queue_complete(muct_copy_queue_t *queue);
 
 
 /** Is everything over that was started? What is over may not have been told yet. */
-int muct_copy_queue_is_idle(const muct_copy_queue_t *queue);
+bool muct_copy_queue_is_idle(const muct_copy_queue_t *queue);
 
 
 /** Call back for copies that are over. @return How many. */

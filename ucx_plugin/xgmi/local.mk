@@ -26,10 +26,14 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
 	ucx_plugin/xgmi/xgmi_peer.h \
+	ucx_plugin/xgmi/xgmi_perf.c \
+	ucx_plugin/xgmi/xgmi_perf.h \
 	ucx_plugin/xgmi/xgmi_progress.c \
 	ucx_plugin/xgmi/xgmi_queue.c \
 	ucx_plugin/xgmi/xgmi_queue.h \
 	ucx_plugin/xgmi/xgmi_queue_arm.c \
+	ucx_plugin/xgmi/xgmi_queue_release.c \
+	ucx_plugin/xgmi/xgmi_queue_streams.c \
 	ucx_plugin/xgmi/xgmi_rkey.c \
 	ucx_plugin/xgmi/xgmi_rkey.h \
 	ucx_plugin/xgmi/xgmi_rma.c \

@@ -87,21 +87,21 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
     return UCS_OK;
 }
 
-int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
-                             const muct_xgmi_iface_addr_t *my_iface,
-                             const muct_xgmi_device_addr_t *peer_device,
-                             const muct_xgmi_iface_addr_t *peer_iface, char *reason,
-                             size_t size)
+bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
+                              const muct_xgmi_iface_addr_t *my_iface,
+                              const muct_xgmi_device_addr_t *peer_device,
+                              const muct_xgmi_iface_addr_t *peer_iface, char *reason,
+                              size_t size)
 {
     if (my_device->host != peer_device->host) {
         snprintf(reason, size,
                  "different host id local 0x%" PRIx64 " vs remote 0x%" PRIx64,
                  my_device->host, peer_device->host);
-        return 0;
+        return false;
     }
 
     if (my_iface->owner == peer_iface->owner) {
-        return 1; /* the process itself */
+        return true; /* the process itself */
     }
 
     if (my_device->shm_fs != peer_device->shm_fs) {
@@ -109,7 +109,7 @@ int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  "different shared memory file system local 0x%" PRIx64
                  " vs remote 0x%" PRIx64 " (containers need one /dev/shm)",
                  my_device->shm_fs, peer_device->shm_fs);
-        return 0;
+        return false;
     }
 
     if ((my_device->network != 0) && (peer_device->network != 0) &&
@@ -119,7 +119,7 @@ int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  ": IPC of this ROCm needs one (docker --network=host, or "
                  "HSA_ENABLE_IPC_MODE_LEGACY=1)",
                  my_device->network, peer_device->network);
-        return 0;
+        return false;
     }
 
     /* The GPU runtime takes a handle with its own pid for its own. */
@@ -128,8 +128,8 @@ int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  "same pid %u in another pid namespace: the GPU runtime refuses IPC "
                  "handles of its own pid",
                  peer_iface->pid);
-        return 0;
+        return false;
     }
 
-    return 1;
+    return true;
 }

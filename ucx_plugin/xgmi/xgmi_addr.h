@@ -18,6 +18,7 @@
 
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -75,15 +76,15 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
  * @param [in]  my_iface      This side.
  * @param [in]  peer_device   Other side.
  * @param [in]  peer_iface    Other side.
- * @param [out] reason        Why not, for people. Terminated when the result is 0.
+ * @param [out] reason        Why not, for people. Terminated when the result is false.
  * @param [in]  size          Bytes in @a reason.
  *
- * @return 1 or 0.
+ * @return Whether it can.
  */
-int muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
-                             const muct_xgmi_iface_addr_t *my_iface,
-                             const muct_xgmi_device_addr_t *peer_device,
-                             const muct_xgmi_iface_addr_t *peer_iface, char *reason,
-                             size_t size);
+bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
+                              const muct_xgmi_iface_addr_t *my_iface,
+                              const muct_xgmi_device_addr_t *peer_device,
+                              const muct_xgmi_iface_addr_t *peer_iface, char *reason,
+                              size_t size);
 
 #endif

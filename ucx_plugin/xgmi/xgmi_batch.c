@@ -28,8 +28,7 @@
 
 /* ---- life ---- */
 
-static void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue,
-                                         muct_xgmi_batch_t *batch)
+void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     muct_xgmi_use_t *use;
 
@@ -39,6 +38,20 @@ static void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue,
         muct_xgmi_peer_put(use->peer);
     }
     batch->num_uses = 0;
+}
+
+void muct_xgmi_batch_count_peer(muct_xgmi_batch_t *batch, const muct_xgmi_peer_t *peer)
+{
+    unsigned i;
+
+    for (i = 0; i < batch->num_peers; ++i) {
+        if (batch->peers[i] == peer) {
+            return;
+        }
+    }
+    if (batch->num_peers < MUCT_XGMI_MAX_COUNTED_PEERS) {
+        batch->peers[batch->num_peers++] = peer;
+    }
 }
 
 muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch)
@@ -108,7 +121,10 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     batch->markers = NULL;
     batch->markers_tail = &batch->markers;
     batch->waits_for = 0;
-    batch->has_launch = 0;
+    batch->has_launch = false;
+    batch->used = 0;
+    batch->num_peers = 0;
+    batch->was_launched = false;
     batch->armed_at_ns = 0;
     batch->status = UCS_OK;
     queue->free = batch->next;
@@ -119,7 +135,7 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     queue->end_op = batch->ops + queue->config->list_size;
     queue->runs = batch->runs;
     queue->num_runs = 0;
-    ++queue->stamp;
+    batch->stamp = ++queue->stamp;
     muct_xgmi_list_init(&queue->list, batch->entries, queue->config->list_size);
     queue->early = batch->entries + muct_xgmi_queue_early_start(queue);
 }
@@ -205,22 +221,49 @@ static void muct_xgmi_batch_clear_launches(muct_xgmi_queue_t *queue)
                           queue->gpu->event_record(queue->marker, queue->streams[0]));
 }
 
-static void muct_xgmi_batch_call(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                 unsigned stream, uint64_t dst, uint64_t src,
-                                 uint64_t length)
+static bool muct_xgmi_batch_call(muct_xgmi_queue_t *queue, unsigned stream,
+                                 uint64_t dst, uint64_t src, uint64_t length)
 {
     int ret;
 
-    ret = queue->gpu->memcpy_async((void *)(uintptr_t)dst, (const void *)(uintptr_t)src,
-                                   length, MUCT_HIP_MEMCPY_DEFAULT,
-                                   queue->streams[stream]);
+    ret = muct_gpu_copy(queue->gpu, (void *)(uintptr_t)dst,
+                        (const void *)(uintptr_t)src, length, queue->streams[stream]);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("hipMemcpyAsync(0x%" PRIx64 " from 0x%" PRIx64 " length %" PRIu64
                    ") on device %d failed: %s",
                    dst, src, length, queue->device,
                    muct_gpu_error_name(queue->gpu, ret));
-        batch->status = UCS_ERR_IO_ERROR;
     }
+    return ret == MUCT_HIP_SUCCESS;
+}
+
+/*
+ * The operations of a list's entry are refused. Several have it when their pieces were
+ * neighbours: one that added nothing continues the last piece before it.
+ */
+static void muct_xgmi_batch_refuse_entry(muct_xgmi_batch_t *batch, size_t index)
+{
+    uint32_t begin = 0, begin_run = 0;
+    muct_xgmi_op_t *op;
+
+    for (op = batch->ops; op < batch->end_op; ++op) {
+        if ((op->end_entry == begin) && (op->end_run == begin_run) && (begin > 0)) {
+            --begin;
+        }
+        op->is_refused |= (index >= begin) && (index < op->end_entry);
+        begin = op->end_entry;
+        begin_run = op->end_run;
+    }
+}
+
+static void muct_xgmi_batch_refuse_run(muct_xgmi_batch_t *batch, size_t index)
+{
+    muct_xgmi_op_t *op = batch->ops;
+
+    while (index >= op->end_run) {
+        ++op;
+    }
+    op->is_refused = true;
 }
 
 static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
@@ -229,19 +272,23 @@ static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
     const muct_xgmi_entry_t *entry;
 
     for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
-        muct_xgmi_batch_call(queue, batch, 0, entry->dst, entry->src, entry->length);
+        if (!muct_xgmi_batch_call(queue, 0, entry->dst, entry->src, entry->length)) {
+            muct_xgmi_batch_refuse_entry(batch, (size_t)(entry - queue->list.begin));
+        }
     }
     muct_xgmi_batch_record(queue, batch, 0);
 }
 
-static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
-                                        muct_xgmi_batch_t *batch)
+static bool muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_batch_t *batch)
 {
     muct_xgmi_launch_t launch;
     void *params[] = {&launch.args};
     int ret;
 
-    muct_xgmi_list_finish(&queue->list, queue->config->max_blocks, &launch);
+    muct_xgmi_list_finish(&queue->list,
+                          muct_xgmi_queue_num_blocks(queue->config, batch->num_peers),
+                          &launch);
     launch.args.arrivals = (uintptr_t)queue->arrivals;
     launch.args.flag = queue->is_flag_last ? (uintptr_t)queue->flag : 0;
     launch.args.sequence = queue->sequence + 1;
@@ -252,53 +299,61 @@ static int muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
         muct_diag("hipModuleLaunchKernel(%u x %u) on device %d failed: %s",
                   launch.num_blocks, launch.block_size, queue->device,
                   muct_gpu_error_name(queue->gpu, ret));
-        return 0;
+        return false;
     }
 
     if (queue->is_flag_last) {
         batch->sequence = ++queue->sequence;
-        batch->has_launch = 1;
+        batch->has_launch = true;
         muct_xgmi_batch_clear_launches(queue);
     } else {
         muct_xgmi_batch_record(queue, batch, 0);
     }
-    return 1;
+    return true;
 }
 
-/* A run is cut into equal parts, one an engine. */
-static void muct_xgmi_batch_start_run(muct_xgmi_queue_t *queue,
-                                      muct_xgmi_batch_t *batch,
-                                      const muct_xgmi_run_t *run, unsigned *used_p)
+/*
+ * A run is cut into equal parts, one an engine; without engines the first stream takes
+ * it whole.
+ */
+static bool muct_xgmi_batch_start_run(muct_xgmi_queue_t *queue,
+                                      const muct_xgmi_run_t *run, unsigned engines,
+                                      unsigned *used_p)
 {
-    uint64_t engines = queue->num_streams - 1;
-    uint64_t part = (run->length / engines + MUCT_XGMI_MIN_PART - 1) &
+    unsigned num_parts = (engines == 0) ? 1 : engines;
+    uint64_t part = (run->length / num_parts + MUCT_XGMI_MIN_PART - 1) &
                     ~(uint64_t)(MUCT_XGMI_MIN_PART - 1);
+    unsigned stream = (engines == 0) ? 0 : 1;
     uint64_t offset = 0;
     uint64_t length;
-    unsigned stream;
+    bool is_good = true;
 
-    for (stream = 1; offset < run->length; ++stream) {
+    for (; offset < run->length; ++stream) {
         length = run->length - offset;
         if ((length > part) && (stream < engines)) {
             length = part;
         }
-        muct_xgmi_batch_call(queue, batch, stream, run->dst + offset, run->src + offset,
-                             length);
+        is_good &= muct_xgmi_batch_call(queue, stream, run->dst + offset,
+                                        run->src + offset, length);
         *used_p |= MUCT_XGMI_WAITS_FOR(stream);
         offset += length;
     }
+    return is_good;
 }
 
 static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
                                        muct_xgmi_batch_t *batch)
 {
+    unsigned engines = muct_xgmi_queue_open_engines(queue);
     unsigned used = 0;
     unsigned i;
 
     for (i = 0; i < queue->num_runs; ++i) {
-        muct_xgmi_batch_start_run(queue, batch, &queue->runs[i], &used);
+        if (!muct_xgmi_batch_start_run(queue, &queue->runs[i], engines, &used)) {
+            muct_xgmi_batch_refuse_run(batch, i);
+        }
     }
-    for (i = 1; i < queue->num_streams; ++i) {
+    for (i = 0; i < queue->num_streams; ++i) {
         if (used & MUCT_XGMI_WAITS_FOR(i)) {
             muct_xgmi_batch_record(queue, batch, i);
         }
@@ -309,12 +364,16 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     size_t count = muct_xgmi_list_count(&queue->list);
 
-    muct_xgmi_batch_start_runs(queue, batch);
+    if (queue->num_runs > 0) {
+        muct_xgmi_batch_start_runs(queue, batch);
+    }
     if ((count > 0) &&
         ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
          !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }
+    batch->used = batch->waits_for;
+    batch->was_launched = batch->has_launch;
 }
 
 
@@ -324,14 +383,14 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
  * A word in host memory does not come: has the device failed? Asked rarely, and so that
  * no capture is broken.
  */
-static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
-                                unsigned stream, const volatile uint32_t *word,
-                                uint32_t value)
+static bool muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                                 unsigned stream, const volatile uint32_t *word,
+                                 uint32_t value)
 {
     int mode, ret;
 
     if (++queue->num_polls < MUCT_XGMI_POLLS_TO_LOOK) {
-        return 0;
+        return false;
     }
 
     queue->num_polls = 0;
@@ -340,59 +399,59 @@ static int muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *bat
     muct_gpu_unrelax(queue->gpu, mode);
     if (muct_gpu_is_not_ready(ret)) {
         (void)muct_gpu_forget(queue->gpu, ret);
-        return 0;
+        return false;
     }
 
     if ((ret == MUCT_HIP_SUCCESS) && muct_xgmi_flag_reached(*word, value)) {
-        return 1;
+        return true;
     }
 
     muct_error("stream %u of device %d ended without writing %u: %s", stream,
                queue->device, value, muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
-    return 1;
+    return true;
 }
 
 /* Whether a stream of the batch has come to a word's value. */
-static int muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
-                                       muct_xgmi_batch_t *batch, unsigned stream,
-                                       const volatile uint32_t *word, uint32_t value)
+static bool muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
+                                        muct_xgmi_batch_t *batch, unsigned stream,
+                                        const volatile uint32_t *word, uint32_t value)
 {
     if (muct_xgmi_flag_reached(*word, value)) {
         /* word before data: the device wrote the data first */
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        return 1;
+        return true;
     }
 
     return muct_xgmi_queue_look(queue, batch, stream, word, value);
 }
 
-static int muct_xgmi_batch_is_event_over(muct_xgmi_queue_t *queue,
-                                         muct_xgmi_batch_t *batch, unsigned stream)
+static bool muct_xgmi_batch_is_event_over(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_batch_t *batch, unsigned stream)
 {
     int ret = queue->gpu->event_query(batch->events[stream]);
 
     if (muct_gpu_is_not_ready(ret)) {
         (void)muct_gpu_forget(queue->gpu, ret);
-        return 0;
+        return false;
     }
     if (ret != MUCT_HIP_SUCCESS) {
         muct_error("copies on device %d failed: hipEventQuery() = %s", queue->device,
                    muct_gpu_error_name(queue->gpu, ret));
         batch->status = UCS_ERR_IO_ERROR;
     }
-    return 1;
+    return true;
 }
 
-int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
+bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     unsigned i;
 
     if (batch->has_launch &&
         !muct_xgmi_batch_has_reached(queue, batch, 0, queue->flag, batch->sequence)) {
-        return 0;
+        return false;
     }
-    batch->has_launch = 0;
+    batch->has_launch = false;
 
     for (i = 0; batch->waits_for != 0; ++i) {
         if (!(batch->waits_for & MUCT_XGMI_WAITS_FOR(i))) {
@@ -403,12 +462,12 @@ int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
                 : !muct_xgmi_batch_has_reached(queue, batch, i,
                                                muct_xgmi_queue_mark_at(queue, i),
                                                batch->marks[i])) {
-            return 0;
+            return false;
         }
         batch->waits_for &= ~MUCT_XGMI_WAITS_FOR(i);
     }
 
-    return 1;
+    return true;
 }
 
 void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
@@ -417,9 +476,9 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
     muct_xgmi_marker_t *marker;
     muct_xgmi_op_t *op;
 
-    muct_xgmi_batch_release_uses(queue, batch);
     for (op = batch->ops; op < batch->end_op; ++op) {
-        op->done(op, status);
+        op->is_refused &= (status == UCS_OK); /* else all have the same reason */
+        op->done(op, op->is_refused ? UCS_ERR_IO_ERROR : status);
     }
 
     while ((marker = batch->markers) != NULL) {

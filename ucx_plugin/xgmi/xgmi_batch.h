@@ -5,13 +5,15 @@
 
 /**
  * @file
- * One batch of a queue: the inside of xgmi_queue.h, for its two files.
+ * One batch of a queue, and its streams: the inside of xgmi_queue.h, for its files.
  *
  * A batch is free, open or started. It is filled through the queue, which holds what
  * is hot while it is open.
  */
 
 #include "xgmi/xgmi_queue.h"
+
+#include <stdbool.h>
 
 /* What a started batch waits for: its launch's flag, or these streams
  * (events, or marks where asking an event would break captures). */
@@ -27,15 +29,20 @@ typedef struct muct_xgmi_use {
 
 struct muct_xgmi_batch {
     muct_xgmi_batch_t *next;
+    uint64_t stamp;
     muct_xgmi_entry_t *entries; /* pinned */
     muct_xgmi_op_t *ops;
     muct_xgmi_op_t *end_op;
     muct_xgmi_marker_t *markers, **markers_tail;
     muct_xgmi_use_t *uses;
     unsigned num_uses, max_uses;
+    const muct_xgmi_peer_t *peers[MUCT_XGMI_MAX_COUNTED_PEERS]; /* each once */
+    unsigned num_peers;
     muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
-    unsigned waits_for;
-    int has_launch;
+    unsigned waits_for; /* and has not seen over, as the launch */
+    bool has_launch;
+    unsigned used; /* both, as they were when it was started */
+    bool was_launched;
     uint32_t sequence;
     uint64_t armed_at_ns; /* first time it was slept for; 0: never */
     ucs_status_t status;
@@ -44,12 +51,33 @@ struct muct_xgmi_batch {
 };
 
 
+/** Make one more stream; the device is current. @return hipError_t. */
+int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Make the streams for long runs unless they are there; the device is current.
+ *
+ * @return How many there are; 0 when the device refuses, and later runs go into the
+ *         list.
+ */
+unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue);
+
+
+/** Wait for a stream, also while others capture graphs; its device is current. */
+void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
+
+
 /** Allocate what the batch needs. @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
 /** Make the batch, a free one, the open one. */
 void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Note that the batch copies from or to this peer. */
+void muct_xgmi_batch_count_peer(muct_xgmi_batch_t *batch, const muct_xgmi_peer_t *peer);
 
 
 /** Room for one more registration the batch uses; NULL without memory. */
@@ -61,12 +89,24 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
 /** Whether a started batch is over; then its status is final. */
-int muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Call the operations of a batch that is over and free it. */
+/** Call the operations of a batch that is over, and uses nothing, and free it. */
 void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
                             ucs_status_t status);
+
+
+/** Give back mappings, and the owners' knowledge; with the queue's lock. */
+void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Have @ref muct_xgmi_queues_give_back see the queue. */
+void muct_xgmi_queue_enlist(muct_xgmi_queue_t *queue);
+
+
+/** End @ref muct_xgmi_queue_enlist. */
+void muct_xgmi_queue_delist(muct_xgmi_queue_t *queue);
 
 
 /** Give back what a free batch holds. */

@@ -28,9 +28,9 @@ struct muct_xgmi_closer {
     muct_xgmi_closing_t *first; /* to be closed */
     muct_xgmi_closing_t **last;
     unsigned num_left; /* with the one that is being closed */
-    int has_thread;
-    int is_stopping;
-    int is_given_up;
+    bool has_thread;
+    bool is_stopping;
+    bool is_given_up;
     pthread_t thread;
 };
 
@@ -62,7 +62,7 @@ static void *muct_xgmi_closer_main(void *arg)
 {
     muct_xgmi_closer_t *closer = arg;
     muct_xgmi_closing_t *closing;
-    int is_given_up;
+    bool is_given_up;
 
     (void)muct_gpu_relax(closer->gpu);
     pthread_mutex_lock(&closer->lock);
@@ -139,7 +139,7 @@ void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device, void *mapped)
 }
 
 /* Locked. */
-static int muct_xgmi_closer_wait_locked(muct_xgmi_closer_t *closer, unsigned limit_ms)
+static bool muct_xgmi_closer_wait_locked(muct_xgmi_closer_t *closer, unsigned limit_ms)
 {
     struct timespec until;
     int error = 0;
@@ -157,7 +157,7 @@ static int muct_xgmi_closer_wait_locked(muct_xgmi_closer_t *closer, unsigned lim
 
 int muct_xgmi_closer_wait(muct_xgmi_closer_t *closer, unsigned limit_ms)
 {
-    int is_closed;
+    bool is_closed;
 
     pthread_mutex_lock(&closer->lock);
     is_closed = muct_xgmi_closer_wait_locked(closer, limit_ms);
@@ -167,17 +167,17 @@ int muct_xgmi_closer_wait(muct_xgmi_closer_t *closer, unsigned limit_ms)
 
 void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms)
 {
-    int has_thread;
+    bool has_thread;
 
     pthread_mutex_lock(&closer->lock);
-    closer->is_stopping = 1;
+    closer->is_stopping = true;
     pthread_cond_broadcast(&closer->changed);
     has_thread = closer->has_thread;
     if (has_thread && !muct_xgmi_closer_wait_locked(closer, limit_ms)) {
         muct_warn("%u regions of peers stay mapped: hipIpcCloseMemHandle() waits for "
                   "the device's work for more than %u ms",
                   closer->num_left, limit_ms);
-        closer->is_given_up = 1;
+        closer->is_given_up = true;
         pthread_detach(closer->thread);
         pthread_mutex_unlock(&closer->lock);
         return;

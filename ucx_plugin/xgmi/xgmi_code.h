@@ -10,6 +10,9 @@
  * A clang offload bundle with a code object for each architecture the build knew;
  * the runtime picks the one of the current device. Built without hipcc, it is a
  * bundle of none, which AMD's runtime refuses with hipErrorNoBinaryForGpu.
+ *
+ * Apart from xgmi_loader.h, which brings it onto a device for a queue: gpu_limits and
+ * the kernel's own test take the code without the module's runtime table and messages.
  */
 
 #include <stdbool.h>

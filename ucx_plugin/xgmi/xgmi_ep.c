@@ -40,7 +40,7 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return UCS_INPROGRESS;
     }
 
-    return muct_xgmi_iface_start_flush(iface, comp);
+    return muct_xgmi_iface_start_flush(iface, ep->stamps, comp);
 }
 
 ucs_status_t muct_xgmi_ep_fence(uct_ep_h tl_ep, unsigned flags)
@@ -160,9 +160,9 @@ static ucs_status_t muct_xgmi_ep_dispatch_one(muct_xgmi_iface_t *iface,
     ucs_status_t status;
 
     req = muct_xgmi_ep_pending_pop(ep);
-    ep->is_dispatching = 1;
+    ep->is_dispatching = true;
     status = req->func(req);
-    ep->is_dispatching = 0;
+    ep->is_dispatching = false;
     if (status != UCS_OK) {
         muct_xgmi_ep_pending_push_head(ep, req);
     }
@@ -260,6 +260,7 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 
     ucs_list_add_tail(&iface->eps, &ep->list);
     muct_xgmi_iface_watch_peer(iface, ep->peer);
+    muct_xgmi_iface_prepare(iface);
     *ep_p = &ep->super.super;
     return UCS_OK;
 

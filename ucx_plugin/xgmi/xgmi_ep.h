@@ -20,6 +20,7 @@
 #include "xgmi/xgmi_iface.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 
 /** A pending request as it lies in the private area of its user's. */
@@ -34,9 +35,10 @@ typedef struct muct_xgmi_ep {
     muct_xgmi_iface_id_t peer_iface;
     const _Atomic uint32_t *peer_generation; /**< Of that interface, as it is now */
     ucs_status_t status;   /**< Of new operations; once an error, for ever */
-    int is_reported;       /**< The user knows the error */
-    int is_dispatching;    /**< A pending request is being tried */
+    bool is_reported;      /**< The user knows the error */
+    bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
+    uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< By queue: the last batch with one */
     uct_pending_req_t *pending;
     uct_pending_req_t **pending_tail;
     ucs_list_link_t list;    /**< In the interface */
@@ -92,7 +94,7 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 
 
 /** Whether the peer's interface is open; says nothing of its process. */
-static inline int muct_xgmi_ep_is_peer_open(const muct_xgmi_ep_t *ep)
+static inline bool muct_xgmi_ep_is_peer_open(const muct_xgmi_ep_t *ep)
 {
     return atomic_load_explicit(ep->peer_generation, memory_order_relaxed) ==
            ep->peer_iface.generation;

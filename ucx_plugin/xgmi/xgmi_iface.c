@@ -6,9 +6,11 @@
 
 #include "xgmi/xgmi_iface.h"
 
+#include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "xgmi/xgmi_ep.h"
+#include "xgmi/xgmi_perf.h"
 
 #include <ucs/config/parser.h>
 #include <ucs/sys/uid.h>
@@ -28,9 +30,12 @@ typedef struct muct_xgmi_iface_config {
     int use_kernel;
     unsigned max_calls;
     unsigned max_blocks;
+    unsigned peer_blocks;
+    unsigned most_blocks;
+    char *topology;
     unsigned num_engines;
     size_t min_run;
-    int is_high_priority;
+    int high_priority;
     size_t seg_size;
     unsigned num_segs;
     size_t max_short;
@@ -50,7 +55,7 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      ucs_offsetof(muct_xgmi_iface_config_t, num_lists), UCS_CONFIG_TYPE_UINT},
 
     {"LIST_SIZE", "16384",
-     "Copies a list holds, a number; each takes 56 bytes, 32 of them pinned. Lower it\n"
+     "Copies a list holds, a number; each takes 64 bytes, 32 of them pinned. Lower it\n"
      "when pinned memory is short.",
      ucs_offsetof(muct_xgmi_iface_config_t, list_size), UCS_CONFIG_TYPE_UINT},
 
@@ -80,6 +85,21 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "runs.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_blocks), UCS_CONFIG_TYPE_UINT},
 
+    {"PEER_BLOCKS", "4",
+     "More thread blocks for each further peer of a launch, a number, where the driver\n"
+     "tells links of their own between GPUs. 0 leaves it at BLOCKS.",
+     ucs_offsetof(muct_xgmi_iface_config_t, peer_blocks), UCS_CONFIG_TYPE_UINT},
+
+    {"MAX_BLOCKS", "32",
+     "Most thread blocks of a launch to several peers, a number, up to 128. Lower it\n"
+     "when compute beside such copies slows down.",
+     ucs_offsetof(muct_xgmi_iface_config_t, most_blocks), UCS_CONFIG_TYPE_UINT},
+
+    {"TOPOLOGY", "/sys/class/kfd/kfd/topology",
+     "Where AMD's driver tells the links between GPUs, a path. Set it when a container\n"
+     "has that folder at another place.",
+     ucs_offsetof(muct_xgmi_iface_config_t, topology), UCS_CONFIG_TYPE_STRING},
+
     {"ENGINES", "2",
      "Streams over which a long run is split, for as many copy engines, a number,\n"
      "0 to 8. 0 leaves long runs to the kernel.",
@@ -92,7 +112,7 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"PRIORITY", "y",
      "Use streams of the highest priority, so that copies do not wait for compute,\n"
      "y or n.",
-     ucs_offsetof(muct_xgmi_iface_config_t, is_high_priority), UCS_CONFIG_TYPE_BOOL},
+     ucs_offsetof(muct_xgmi_iface_config_t, high_priority), UCS_CONFIG_TYPE_BOOL},
 
     {"SEG_SIZE", "64k",
      "Pinned buffer for data that is in plain host memory, in bytes. Raise it for\n"
@@ -106,9 +126,10 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"MAX_SHORT", "1k", "Longest short put, in bytes; at most SEG_SIZE.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_short), UCS_CONFIG_TYPE_MEMUNITS},
 
-    {"BW", "200GBs",
+    {"BW", "auto",
      "Bandwidth UCX is told, in bytes per second. It weighs this transport against\n"
-     "others and limits nothing.",
+     "others and limits nothing. auto: what the driver says of the GPUs' links, of\n"
+     "which each peer has its own; 200GBs for all peers where it says nothing.",
      ucs_offsetof(muct_xgmi_iface_config_t, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {"LATENCY", "5us", "Latency UCX is told, a time.",
@@ -135,27 +156,14 @@ static ucs_status_t muct_xgmi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_FD;
 
     attr->cap.put.max_short = iface->max_short;
-    attr->cap.put.max_bcopy = iface->stage.size;
-    attr->cap.put.min_zcopy = 0;
-    attr->cap.put.max_zcopy = SIZE_MAX;
-    attr->cap.put.opt_zcopy_align = 1;
-    attr->cap.put.align_mtu = 1;
-    attr->cap.put.max_iov = 1;
-
-    attr->cap.get.max_bcopy = iface->stage.size;
-    attr->cap.get.min_zcopy = 0;
-    attr->cap.get.max_zcopy = SIZE_MAX;
-    attr->cap.get.opt_zcopy_align = 1;
-    attr->cap.get.align_mtu = 1;
-    attr->cap.get.max_iov = 1;
+    muct_gpu_tl_fill_limits(attr, iface->stage.size);
 
     attr->device_addr_len = MUCT_XGMI_DEVICE_ADDR_SIZE;
     attr->iface_addr_len = MUCT_XGMI_IFACE_ADDR_SIZE;
     attr->ep_addr_len = 0;
     attr->max_conn_priv = 0;
     attr->latency = ucs_linear_func_make(iface->latency, 0);
-    attr->bandwidth.dedicated = 0;
-    attr->bandwidth.shared = iface->bandwidth;
+    attr->bandwidth = muct_xgmi_perf_bandwidth(iface, iface->bandwidth);
     attr->overhead = iface->overhead;
     attr->priority = 0;
     return UCS_OK;
@@ -207,26 +215,26 @@ static ucs_status_t muct_xgmi_iface_get_address(uct_iface_h tl_iface,
     return UCS_OK;
 }
 
-static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
-                                     const uct_iface_is_reachable_params_t *params)
+static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
+                                      const uct_iface_is_reachable_params_t *params)
 {
     muct_xgmi_device_addr_t device_addr;
     muct_xgmi_iface_addr_t addr;
     const _Atomic uint32_t *generation;
     muct_xgmi_peer_t *peer;
     char reason[256];
-    int is_open;
+    bool is_open;
 
     if ((muct_xgmi_device_addr_unpack(params->device_addr, &device_addr) != UCS_OK) ||
         (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) != UCS_OK)) {
         uct_iface_fill_info_str_buf(params, "the address is of another version");
-        return 0;
+        return false;
     }
 
     if (!muct_xgmi_addr_can_reach(&iface->device_addr, &iface->addr, &device_addr,
                                   &addr, reason, sizeof(reason))) {
         uct_iface_fill_info_str_buf(params, "%s", reason);
-        return 0;
+        return false;
     }
 
     if (muct_xgmi_peer_get(addr.owner, &peer) != UCS_OK) {
@@ -234,7 +242,7 @@ static int muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
                                     "process 0x%lx (pid %u) is dead, or its control "
                                     "page belongs to another user",
                                     addr.owner, addr.pid);
-        return 0;
+        return false;
     }
 
     generation = muct_xgmi_peer_iface(peer, &addr.id);
@@ -294,6 +302,7 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
     close(iface->epoll_fd);
     muct_xgmi_wake_put(iface->wake);
     UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
+    free(iface->links.links);
     free(iface);
 }
 
@@ -342,7 +351,7 @@ static MUCT_ABI_PADDED(uct_iface_internal_ops_t) muct_xgmi_iface_internal_ops = 
     .super =
         {
             .iface_query_v2 = muct_xgmi_iface_query_v2,
-            .iface_estimate_perf = uct_base_iface_estimate_perf,
+            .iface_estimate_perf = muct_xgmi_perf_estimate,
             .iface_vfs_refresh = muct_stub_iface_vfs_refresh,
             .ep_query = muct_stub_ep_query,
             .ep_invalidate = muct_stub_ep_invalidate,
@@ -392,7 +401,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     queue->num_engines =
         muct_xgmi_clamp("ENGINES", config->num_engines, 0, MUCT_XGMI_MAX_ENGINES);
     queue->min_run = config->min_run;
-    queue->is_high_priority = config->is_high_priority;
+    queue->is_high_priority = config->high_priority;
     queue->has_kernel = config->use_kernel;
 
     if (seg_size < 256) {
@@ -402,7 +411,12 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     muct_xgmi_stage_init(&iface->stage, iface->md->gpu, seg_size,
                          muct_xgmi_clamp("SEGS", config->num_segs, 1, 65536));
     iface->max_short = (config->max_short < seg_size) ? config->max_short : seg_size;
-    iface->bandwidth = config->bandwidth;
+    muct_xgmi_perf_find_links(iface, config->topology, config->bandwidth);
+    if (iface->links.count > 0) {
+        queue->peer_blocks = config->peer_blocks;
+        queue->most_blocks =
+            muct_xgmi_clamp("MAX_BLOCKS", config->most_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
+    }
     iface->latency = config->latency;
     iface->overhead = config->overhead;
 }
@@ -486,6 +500,8 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
         goto err_close_events;
     }
 
+    iface->queue_config.has_one_thread =
+        (iface->super.worker->thread_mode == UCS_THREAD_MODE_SINGLE);
     iface->addr.id = muct_xgmi_iface_id_open();
     *iface_p = &iface->super.super;
     return UCS_OK;
@@ -494,6 +510,7 @@ err_close_events:
     close(iface->epoll_fd);
     muct_xgmi_wake_put(iface->wake);
 err_free:
+    free(iface->links.links);
     free(iface);
     return status;
 }

@@ -9,13 +9,16 @@
  * known of peers.
  */
 
+#include "base/muct_links.h"
 #include "xgmi/xgmi_addr.h"
 #include "xgmi/xgmi_md.h"
 #include "xgmi/xgmi_queue.h"
 #include "xgmi/xgmi_stage.h"
 
-/** Devices one process can use */
-#define MUCT_XGMI_MAX_DEVICES 32
+#include <stdbool.h>
+
+/** Devices one process can use: eight GPUs, each cut into eight */
+#define MUCT_XGMI_MAX_DEVICES 64
 
 /** Direction of a copy, seen from this process */
 typedef enum muct_xgmi_dir {
@@ -50,21 +53,22 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
     muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< Those that exist */
     unsigned num_queues;
-    int is_out_of_resources;  /**< Until something is over */
-    int has_unreported_error; /**< An endpoint has failed, its user does not know */
+    bool is_out_of_resources;  /**< Until something is over */
+    bool has_unreported_error; /**< An endpoint has failed, its user does not know */
     unsigned num_progress;
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
     int epoll_fd;
-    int was_armed;          /**< Since peers were looked at */
+    bool was_armed;         /**< Since peers were looked at */
     uint64_t peers_seen_ns; /**< When they were looked at last because of that */
     muct_xgmi_wake_t *wake;
     muct_xgmi_queue_config_t queue_config;
     size_t max_short;
     unsigned max_sgl;
-    double bandwidth;
+    double bandwidth; /**< Of each link, when links are known; else of all peers */
+    muct_links_t links;
     double latency;
     double overhead;
     muct_xgmi_device_addr_t device_addr;
@@ -103,13 +107,24 @@ static inline ucs_status_t muct_xgmi_iface_queue(muct_xgmi_iface_t *iface,
 
 
 /**
- * Start a flush of everything that is there.
+ * Make the queues of the device whose memory was registered last, so that the first
+ * copy allocates nothing. Nothing where none was; queues of others come with their use.
+ */
+void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface);
+
+
+/**
+ * Start a flush.
+ *
+ * @param [in] stamps  For each queue, by its index, the last batch to wait for.
+ * @param [in] comp    Called when these are over.
  *
  * @return UCS_OK             Nothing is there; @a comp is not called.
  * @return UCS_INPROGRESS     @a comp will be called.
  * @return UCS_ERR_NO_MEMORY
  */
 ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
+                                         const uint64_t *stamps,
                                          uct_completion_t *comp);
 
 

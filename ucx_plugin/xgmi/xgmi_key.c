@@ -4,6 +4,7 @@
 
 #include "base/muct_bytes.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Byte layout, little endian. Bump the version with any change. */
@@ -47,7 +48,7 @@ static uint64_t muct_xgmi_key_checksum(const unsigned char *p)
 }
 
 /* The part must be inside the whole, without an overflow on the way. */
-static int muct_xgmi_key_is_sane(const muct_xgmi_key_t *key)
+static bool muct_xgmi_key_is_sane(const muct_xgmi_key_t *key)
 {
     uint64_t offset = key->address - key->base;
 

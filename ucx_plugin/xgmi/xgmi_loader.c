@@ -8,7 +8,7 @@
 
 void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
                            muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,
-                           int *is_flag_last_p)
+                           bool *is_flag_last_p)
 {
     muct_hip_function_t kernel, marker;
     muct_hip_module_t module;
@@ -16,7 +16,7 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
 
     *module_p = NULL;
     *kernel_p = NULL;
-    *is_flag_last_p = 0;
+    *is_flag_last_p = false;
     ret = gpu->module_load_data(&module, muct_xgmi_code_image());
     if (ret != MUCT_HIP_SUCCESS) {
         if (muct_xgmi_code_is_empty()) {

@@ -10,12 +10,15 @@
 
 #include "base/muct_gpu.h"
 
+#include <stdbool.h>
+
 
 /**
  * Load the kernel for the current device.
  *
  * Having no kernel is no error: copies are then made call by call. The reason is
- * logged once per call at diag level.
+ * logged once per call: a warning when the runtime refuses the code, else at diag
+ * level.
  *
  * @param [in]  gpu       Runtime.
  * @param [in]  device    Ordinal of the current device, for messages.
@@ -25,6 +28,6 @@
  */
 void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
                            muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,
-                           int *is_flag_last_p);
+                           bool *is_flag_last_p);
 
 #endif

@@ -37,9 +37,9 @@ typedef struct muct_xgmi_map_region {
     ucs_list_link_t idle;
     uint64_t owner;
     int device;
-    int is_self;    /* nothing to unmap */
-    int is_dropped; /* not in a bucket */
-    int is_opening; /* its opener has the only reference */
+    bool is_self;    /* nothing to unmap */
+    bool is_dropped; /* not in a bucket */
+    bool is_opening; /* its opener has the only reference */
     unsigned refs;
     void *mapped;
     const char *error; /* why the handle did not open */
@@ -65,7 +65,7 @@ struct muct_xgmi_map {
     unsigned num_idle;
     size_t idle_size;
     unsigned num_regions;
-    int has_warned;                              /* of limits that are too low */
+    bool has_warned;                             /* of limits that are too low */
     uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, by themselves */
     muct_xgmi_map_region_t *buckets[MUCT_XGMI_MAP_NUM_BUCKETS];
 };
@@ -139,7 +139,7 @@ static void muct_xgmi_map_warn_evicted(muct_xgmi_map_t *map,
         return;
     }
 
-    map->has_warned = 1;
+    map->has_warned = true;
     muct_warn("peers' memory is unmapped and mapped again while it is in use, which is "
               "slow: %u allocations of %zu bytes are kept; raise "
               "UCX_MORI_XGMI_MAX_IDLE_REGIONS (now %u) or UCX_MORI_XGMI_MAX_IDLE_SIZE "
@@ -171,7 +171,7 @@ static ucs_status_t muct_xgmi_map_open_self(muct_xgmi_map_t *map,
 {
     int ret, can_access = 0;
 
-    region->is_self = 1;
+    region->is_self = true;
     region->mapped = (void *)(uintptr_t)key->base;
     if (key->device == region->device) {
         return UCS_OK;
@@ -302,8 +302,8 @@ static muct_xgmi_bar_t *muct_xgmi_map_find_bar(const muct_xgmi_map_t *map,
 }
 
 /* Locked. Is any memory of the peer mapped for the device? Then there is a way. */
-static int muct_xgmi_map_has_region(const muct_xgmi_map_t *map, uint64_t owner,
-                                    int device)
+static bool muct_xgmi_map_has_region(const muct_xgmi_map_t *map, uint64_t owner,
+                                     int device)
 {
     const muct_xgmi_map_region_t *region;
     size_t i;
@@ -312,11 +312,11 @@ static int muct_xgmi_map_has_region(const muct_xgmi_map_t *map, uint64_t owner,
         for (region = map->buckets[i]; region != NULL; region = region->next) {
             if ((region->owner == owner) && (region->device == device) &&
                 !region->is_opening) {
-                return 1;
+                return true;
             }
         }
     }
-    return 0;
+    return false;
 }
 
 /* Locked. */
@@ -387,13 +387,13 @@ static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *pe
     region->super.length = key->alloc_length;
     region->buffer_id = key->buffer_id;
     memcpy(region->handle, key->handle, sizeof(region->handle));
-    region->is_opening = 1;
+    region->is_opening = true;
     region->next = *bucket;
     *bucket = region;
     pthread_mutex_unlock(&map->lock);
     status = muct_xgmi_map_open(map, peer, key, region);
     pthread_mutex_lock(&map->lock);
-    region->is_opening = 0;
+    region->is_opening = false;
     pthread_cond_broadcast(&map->opened);
     if (status != UCS_OK) {
         muct_xgmi_map_unlink(map, region);
@@ -519,7 +519,7 @@ void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner)
             }
 
             *link = region->next;
-            region->is_dropped = 1;
+            region->is_dropped = true;
             if (region->refs == 0) {
                 muct_xgmi_map_remove_idle(map, region);
                 muct_xgmi_map_unmap(map, region);

@@ -10,9 +10,9 @@
 
 #include "xgmi/xgmi_md.h"
 
+#include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
-#include "base/muct_topo.h"
 #include "base/muct_ucx_rocm.h"
 #include "xgmi/xgmi_queue.h"
 #include "xgmi/xgmi_rkey.h"
@@ -182,18 +182,12 @@ static ucs_status_t muct_xgmi_md_mem_query(uct_md_h md, const void *address,
     uint64_t offset = 0;
     int fd = -1;
 
-    status = muct_gpu_query(self->gpu, address, &info);
+    status = muct_gpu_query_range(self->gpu, address, length, &info);
     if ((status != UCS_OK) || (info.type != UCS_MEMORY_TYPE_ROCM)) {
         return UCS_ERR_INVALID_ADDR;
     }
 
-    attr->mem_type = info.type;
-    attr->sys_dev = muct_topo_sys_dev(self->gpu, info.device);
-    attr->base_address = (void *)info.base;
-    attr->alloc_length = info.length;
-    if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_MEM_FLAGS) {
-        attr->mem_flags = UCS_MEM_FLAG_REGISTRABLE;
-    }
+    muct_gpu_tl_fill_mem_attr(self->gpu, &info, attr);
     if (attr->field_mask & UCT_MD_MEM_ATTR_V2_FIELD_DMABUF_FD) {
         (void)muct_gpu_export_dmabuf(self->gpu, address, length, &fd, &offset);
         attr->dmabuf_fd = fd;
@@ -201,19 +195,6 @@ static ucs_status_t muct_xgmi_md_mem_query(uct_md_h md, const void *address,
     }
 
     return UCS_OK;
-}
-
-static ucs_status_t muct_xgmi_md_detect(uct_md_h md, const void *address, size_t length,
-                                        ucs_memory_type_t *type_p)
-{
-    uct_md_mem_attr_v2_t attr = {.field_mask = UCT_MD_MEM_ATTR_V2_FIELD_MEM_TYPE};
-    ucs_status_t status = muct_xgmi_md_mem_query(md, address, length, &attr);
-
-    if (status == UCS_OK) {
-        *type_p = attr.mem_type;
-    }
-
-    return status;
 }
 
 /* Fills in what is known of the memory but for its range. */
@@ -224,7 +205,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
     void *device_address;
     int ret;
 
-    if (muct_gpu_query(md->gpu, address, &info) == UCS_OK) {
+    if (muct_gpu_query_range(md->gpu, address, length, &info) == UCS_OK) {
         mem->length = muct_xgmi_range_fit(&info, (uintptr_t)address, length);
         if (mem->length == 0) {
             muct_debug("%p length %zu is not inside the allocation 0x%zx length %zu",
@@ -239,7 +220,7 @@ static ucs_status_t muct_xgmi_mem_examine(const muct_xgmi_md_t *md, void *addres
 
     ret = md->gpu->host_get_device_pointer(&device_address, address, 0);
     if (muct_gpu_forget(md->gpu, ret) == MUCT_HIP_SUCCESS) {
-        mem->is_host = 1;
+        mem->is_host = true;
         mem->device = muct_xgmi_md_default_device(md);
         mem->delta = (uintptr_t)device_address - (uintptr_t)address;
         return UCS_OK;
@@ -281,7 +262,6 @@ static ucs_status_t muct_xgmi_md_mem_reg(uct_md_h md, void *address, size_t leng
     return UCS_OK;
 }
 
-/* On the current device, when UCX names none. */
 static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
                                            void **address_p, ucs_memory_type_t mem_type,
                                            ucs_sys_device_t sys_dev, unsigned flags,
@@ -289,28 +269,14 @@ static ucs_status_t muct_xgmi_md_mem_alloc(uct_md_h md, size_t *length_p,
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     const uct_md_mem_reg_params_t params = {.field_mask = 0};
-    int device = muct_topo_device(self->gpu, sys_dev);
     ucs_status_t status;
-    int mode, prev, ret;
     void *address;
 
     (void)flags;
-    if ((mem_type != UCS_MEMORY_TYPE_ROCM) || (device < 0)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    status = muct_gpu_push_device(self->gpu, device, &prev);
+    status = muct_gpu_tl_alloc(self->gpu, mem_type, sys_dev, *length_p, alloc_name,
+                               &address);
     if (status != UCS_OK) {
         return status;
-    }
-    mode = muct_gpu_relax(self->gpu);
-    ret = self->gpu->mem_alloc(&address, *length_p);
-    muct_gpu_unrelax(self->gpu, mode);
-    muct_gpu_pop_device(self->gpu, device, prev);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipMalloc(%s, %zu bytes) failed: %s", alloc_name, *length_p,
-                   muct_gpu_error_name(self->gpu, ret));
-        return UCS_ERR_NO_MEMORY;
     }
 
     status = muct_xgmi_md_mem_reg(md, address, *length_p, &params, memh_p);
@@ -327,22 +293,33 @@ static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
 {
     const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     muct_xgmi_mem_t *mem = memh;
-    int mode, ret;
+    ucs_status_t status;
 
     if (mem->has_slot) {
         muct_xgmi_slot_free(mem->slot);
     }
 
-    mode = muct_gpu_relax(self->gpu);
-    ret = self->gpu->mem_free((void *)(uintptr_t)mem->address);
-    muct_gpu_unrelax(self->gpu, mode);
+    status = muct_gpu_tl_free(self->gpu, (void *)(uintptr_t)mem->address);
     free(mem);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipFree() failed: %s", muct_gpu_error_name(self->gpu, ret));
-        return UCS_ERR_IO_ERROR;
-    }
+    return status;
+}
 
-    return UCS_OK;
+/* Told once: what the application asked for is there, and slower than it may expect. */
+static void muct_xgmi_mem_warn_chunks(const muct_xgmi_md_t *md,
+                                      const muct_xgmi_mem_t *mem)
+{
+    static atomic_bool is_told;
+
+    if (!mem->is_host &&
+        muct_gpu_is_chunk(md->gpu, (const void *)(uintptr_t)mem->address) &&
+        !atomic_exchange(&is_told, true)) {
+        muct_warn("0x%" PRIx64 " length %" PRIu64 " is memory that the application has "
+                  "mapped chunk by chunk (hipMemMap; expandable segments of PyTorch), "
+                  "for which the runtime has no IPC handle: other processes reach it "
+                  "over other transports; name mori_copy and tcp in UCX_TLS, and use "
+                  "hipMalloc for what is to go over xGMI",
+                  mem->address, mem->length);
+    }
 }
 
 /* Memory that cannot be exported has a key all the same: UCX packs all or none. */
@@ -378,7 +355,7 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem)
 
     if (mem->has_slot) {
         muct_xgmi_slot_free(mem->slot);
-        mem->has_slot = 0;
+        mem->has_slot = false;
     }
 
     status = muct_xgmi_slot_alloc(&mem->slot, &mem->generation);
@@ -387,7 +364,7 @@ static ucs_status_t muct_xgmi_mem_use_slot(muct_xgmi_mem_t *mem)
         return status;
     }
 
-    mem->has_slot = 1;
+    mem->has_slot = true;
     mem->slot_of = mem->export;
     return UCS_OK;
 }
@@ -414,6 +391,7 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
         key.slot = mem->slot;
         key.generation = mem->generation;
     } else {
+        muct_xgmi_mem_warn_chunks(self, mem);
         key.kind = MUCT_XGMI_KEY_LOCAL;
         key.base = mem->address;
         key.alloc_length = mem->length;
@@ -431,7 +409,7 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
     unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
     uct_completion_t *comp =
         MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, comp, COMPLETION, NULL);
-    int is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
+    bool is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
 
     if ((mem == NULL) || (is_invalidating && (comp == NULL))) {
         return UCS_ERR_INVALID_PARAM;
@@ -440,8 +418,8 @@ static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
     if (mem->has_slot && !is_invalidating) {
         muct_xgmi_slot_free(mem->slot);
     } else if (mem->has_slot &&
-               (muct_xgmi_slot_invalidate(mem->slot, self->invalidate_timeout_ms) !=
-                UCS_OK)) {
+               (muct_xgmi_slot_invalidate(mem->slot, self->invalidate_timeout_ms,
+                                          muct_xgmi_queues_give_back) != UCS_OK)) {
         muct_warn("another process has not ended its copies of 0x%" PRIx64
                   " length %" PRIu64 " within %u ms of its invalidation",
                   mem->address, mem->length, self->invalidate_timeout_ms);
@@ -479,7 +457,7 @@ static MUCT_ABI_PADDED(uct_md_ops_t) muct_xgmi_md_ops = {
             .mem_query = muct_xgmi_md_mem_query,
             .mkey_pack = muct_xgmi_md_mkey_pack,
             .mem_attach = muct_stub_md_mem_attach,
-            .detect_memory_type = muct_xgmi_md_detect,
+            .detect_memory_type = muct_gpu_tl_detect,
             .mem_elem_pack = muct_stub_md_mem_elem_pack,
 #if MUCT_ABI_HAVE_MEM_ELEM_RELEASE
             .mem_elem_release = muct_stub_md_mem_elem_release,
@@ -537,24 +515,11 @@ err_free:
     return status;
 }
 
-static ucs_status_t muct_xgmi_query_md_resources(uct_component_t *component,
-                                                 uct_md_resource_desc_t **resources_p,
-                                                 unsigned *num_resources_p)
-{
-    const muct_gpu_t *gpu;
-
-    if (muct_gpu_get(&gpu) != UCS_OK) {
-        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
-    }
-
-    return uct_md_query_single_md_resource(component, resources_p, num_resources_p);
-}
-
 muct_xgmi_component_t muct_xgmi_component = {
     .super =
         {
             .name = MUCT_XGMI_NAME,
-            .query_md_resources = muct_xgmi_query_md_resources,
+            .query_md_resources = muct_gpu_tl_query_md_resources,
             .md_open = muct_xgmi_md_open,
             .cm_open = muct_stub_cm_open,
             .rkey_unpack = muct_xgmi_rkey_unpack,

@@ -26,6 +26,7 @@
 #include "xgmi/xgmi_queue.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 
 /** A memory domain. */
@@ -35,8 +36,8 @@ typedef struct muct_xgmi_md {
     muct_xgmi_map_t *map; /**< Of the process */
     muct_xgmi_self_t self;
     unsigned invalidate_timeout_ms;
-    int is_first; /**< UCX has no ROCm of its own that we would stand before */
-    int is_detecting;
+    bool is_first; /**< UCX has no ROCm of its own that we would stand before */
+    bool is_detecting;
 } muct_xgmi_md_t;
 
 /** What a process has once, created with its first memory domain. */
@@ -56,8 +57,8 @@ typedef struct muct_xgmi_mem {
     uint64_t length;
     uint64_t delta; /**< Add it to an address here to get the device's */
     int device;     /**< Where it is; for host memory: which device is to copy */
-    int is_host;
-    int has_slot;
+    bool is_host;
+    bool has_slot;
     uint32_t slot;
     uint32_t generation;
     muct_xgmi_export_t export;  /**< Its allocation, as the last key had it */

@@ -29,7 +29,7 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 }
 
 /* Whether the owner of the page still holds its lock. */
-int muct_xgmi_page_is_locked(int fd)
+bool muct_xgmi_page_is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
@@ -97,11 +97,30 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
     return UCS_OK;
 }
 
+/* Room for a page, locked for the life of this process. */
+static ucs_status_t muct_xgmi_page_reserve(int fd, const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    /* now, or the first write when the file system is full is a SIGBUS */
+    errno = posix_fallocate(fd, 0, sizeof(muct_xgmi_page_t));
+    if (errno != 0) {
+        muct_error("reserving %zu bytes of %s failed: %m", sizeof(muct_xgmi_page_t),
+                   path);
+        return UCS_ERR_IO_ERROR;
+    }
+    if (fcntl(fd, F_SETLK, &lock) != 0) {
+        muct_error("locking %s failed: %m", path);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
 /* The name appears only when the page is locked and filled. */
 ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
                                    int *fd_p, muct_xgmi_page_t **page_p)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char path[512], final_path[512];
     muct_xgmi_page_t *page;
     int fd;
@@ -113,16 +132,7 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
         muct_error("open(%s) failed: %m", path);
         return UCS_ERR_IO_ERROR;
     }
-
-    page = MAP_FAILED;
-    /* room now, or the first write when the file system is full is a SIGBUS */
-    errno = posix_fallocate(fd, 0, sizeof(*page));
-    if (errno != 0) {
-        muct_error("reserving %zu bytes of %s failed: %m", sizeof(*page), path);
-        goto err_close;
-    }
-    if (fcntl(fd, F_SETLK, &lock) != 0) {
-        muct_error("locking %s failed: %m", path);
+    if (muct_xgmi_page_reserve(fd, path) != UCS_OK) {
         goto err_close;
     }
 

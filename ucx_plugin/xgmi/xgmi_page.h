@@ -14,6 +14,7 @@
 #include "xgmi/xgmi_peer.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 
 /* Shared with other processes; its numbers are bounded by us, never trusted. */
@@ -41,7 +42,7 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 
 
 /** Whether the owner of the page lives. */
-int muct_xgmi_page_is_locked(int fd);
+bool muct_xgmi_page_is_locked(int fd);
 
 
 /** Remove the pages that killed processes left behind. */

@@ -191,16 +191,16 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
     }
 }
 
-static int muct_xgmi_owner_is_alive(uint64_t owner)
+static bool muct_xgmi_owner_is_alive(uint64_t owner)
 {
     muct_xgmi_peer_t *peer;
 
     if ((owner == 0) || (muct_xgmi_peer_get(owner, &peer) != UCS_OK)) {
-        return 0;
+        return false;
     }
 
     muct_xgmi_peer_put(peer);
-    return 1;
+    return true;
 }
 
 /* Takes back the bits of processes that died between enter and leave. */
@@ -225,7 +225,8 @@ static uint64_t muct_xgmi_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms)
+ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms,
+                                       void (*while_waiting)(void))
 {
     muct_xgmi_page_t *page = muct_xgmi_process.page;
     muct_xgmi_slot_t *slot = &page->slots[index];
@@ -235,6 +236,7 @@ ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms)
     /* generation before users: the other side sets its bit before it looks */
     muct_xgmi_slot_free(index);
     while (atomic_load(&slot->users) != 0) {
+        while_waiting();
         muct_xgmi_slot_drop_dead(page, slot);
         if (muct_xgmi_now_ms() > deadline_ms) {
             return UCS_ERR_TIMED_OUT;
@@ -402,21 +404,21 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
     free(peer);
 }
 
-int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
+bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
 {
     if (!muct_xgmi_peer_was_alive(peer)) {
-        return 0;
+        return false;
     }
 
     if ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd)) {
-        return 1;
+        return true;
     }
 
     atomic_store(&peer->is_dead, 1);
-    return 0;
+    return false;
 }
 
-int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)
+bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)
 {
     return !atomic_load_explicit(&peer->is_dead, memory_order_relaxed);
 }
@@ -435,7 +437,7 @@ int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer)
     return peer->pidfd;
 }
 
-int muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
+bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
 {
     return peer->fd < 0;
 }
@@ -475,12 +477,12 @@ static unsigned muct_xgmi_peer_claim_user(muct_xgmi_peer_t *peer)
     return MUCT_XGMI_NO_USER;
 }
 
-int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t generation)
+bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t generation)
 {
     muct_xgmi_slot_t *slot;
 
     if (index >= MUCT_XGMI_MAX_SLOTS) {
-        return 0;
+        return false;
     }
 
     slot = &peer->page->slots[index];
@@ -493,7 +495,7 @@ int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t genera
         unsigned user = muct_xgmi_peer_claim_user(peer);
 
         if (user == MUCT_XGMI_NO_USER) {
-            return 0;
+            return false;
         }
         pthread_mutex_lock(&peer->lock);
         if (peer->user == MUCT_XGMI_NO_USER) {
@@ -512,11 +514,11 @@ int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t genera
 
     /* bit before generation: see muct_xgmi_slot_invalidate */
     if (atomic_load(&slot->generation) == generation) {
-        return 1;
+        return true;
     }
 
     muct_xgmi_peer_leave(peer, index);
-    return 0;
+    return false;
 }
 
 void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)

@@ -35,6 +35,7 @@
 
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -91,13 +92,17 @@ void muct_xgmi_slot_free(uint32_t slot);
  * Give the slot back, which makes its keys void, and wait until no other process copies
  * under them. Copies of this process itself are not waited for.
  *
- * @param [in] slot        Slot.
- * @param [in] timeout_ms  How long to wait for other processes.
+ * @param [in] slot           Slot.
+ * @param [in] timeout_ms     How long to wait for other processes.
+ * @param [in] while_waiting  Called again and again, so that another process that waits
+ *                            in the same way for copies of this one is told of their
+ *                            end.
  *
  * @return UCS_OK, or UCS_ERR_TIMED_OUT: the keys are void, but a process that lives has
  *         not told that its copies are over.
  */
-ucs_status_t muct_xgmi_slot_invalidate(uint32_t slot, unsigned timeout_ms);
+ucs_status_t muct_xgmi_slot_invalidate(uint32_t slot, unsigned timeout_ms,
+                                       void (*while_waiting)(void));
 
 
 /** Take a slot for an interface of this process. */
@@ -131,11 +136,11 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer);
 
 
 /** Whether the process lives; one system call. Once dead, dead for ever. */
-int muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
+bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
 
 
 /** What @ref muct_xgmi_peer_is_alive found last; no system call. */
-int muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
+bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
 
 
 /**
@@ -155,7 +160,7 @@ int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer);
 
 
 /** Whether it is this process. */
-int muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer);
+bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer);
 
 
 /** Incarnation of the process. */
@@ -165,10 +170,10 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer);
 /**
  * Announce copies under a key; calls nest.
  *
- * @return 1: the key holds, and until the matching leave the owner knows.
- * @return 0: the key does not hold; nothing is to be left.
+ * @return true: the key holds, and until the matching leave the owner knows.
+ * @return false: the key does not hold; nothing is to be left.
  */
-int muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t generation);
+bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t generation);
 
 
 /** The copies announced by one @ref muct_xgmi_peer_enter are over. */

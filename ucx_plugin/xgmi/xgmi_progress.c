@@ -52,22 +52,36 @@ ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t
     }
 
     iface->queues[dir][device] = queue;
-    iface->all[iface->num_queues++] = queue;
+    queue->index = iface->num_queues++;
+    iface->all[queue->index] = queue;
     *queue_p = queue;
     return UCS_OK;
 }
 
-static int muct_xgmi_iface_is_idle(const muct_xgmi_iface_t *iface)
+void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface)
+{
+    int device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+    muct_xgmi_queue_t *queue;
+    muct_xgmi_dir_t dir;
+
+    for (dir = 0; (device >= 0) && (dir < MUCT_XGMI_NUM_DIRS); ++dir) {
+        if (muct_xgmi_iface_queue(iface, dir, device, &queue) != UCS_OK) {
+            return; /* who uses it is told */
+        }
+    }
+}
+
+static bool muct_xgmi_iface_is_idle(const muct_xgmi_iface_t *iface)
 {
     unsigned i;
 
     for (i = 0; i < iface->num_queues; ++i) {
         if (!muct_xgmi_queue_is_idle(iface->all[i])) {
-            return 0;
+            return false;
         }
     }
 
-    return 1;
+    return true;
 }
 
 
@@ -112,7 +126,7 @@ static void muct_xgmi_iface_flush_done(muct_xgmi_op_t *op, ucs_status_t status)
 }
 
 ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
-                                         uct_completion_t *comp)
+                                         const uint64_t *stamps, uct_completion_t *comp)
 {
     muct_xgmi_flush_t *flush = muct_xgmi_iface_get_flush(iface);
     muct_xgmi_marker_t *marker;
@@ -126,8 +140,10 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
     flush->num_left = 0;
     for (i = 0; i < iface->num_queues; ++i) {
         marker = &flush->markers[i];
-        marker->op = (muct_xgmi_op_t){muct_xgmi_iface_flush_done, iface, flush};
-        flush->num_left += (unsigned)muct_xgmi_queue_add_marker(iface->all[i], marker);
+        marker->op = (muct_xgmi_op_t){
+            .done = muct_xgmi_iface_flush_done, .owner = iface, .arg = flush};
+        flush->num_left +=
+            (unsigned)muct_xgmi_queue_add_marker(iface->all[i], stamps[i], marker);
     }
 
     if (flush->num_left == 0) {
@@ -208,7 +224,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
 
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)
 {
-    iface->has_unreported_error = 1;
+    iface->has_unreported_error = true;
     muct_xgmi_wake_signal(iface->wake);
 }
 
@@ -222,7 +238,7 @@ again:
     ucs_list_for_each(ep, &iface->eps, list)
     {
         if ((ep->status != UCS_OK) && !ep->is_reported) {
-            ep->is_reported = 1;
+            ep->is_reported = true;
             ++count;
             if (uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
                                         ep->status) != UCS_OK) {
@@ -254,7 +270,7 @@ static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
 static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 {
     struct epoll_event event;
-    int has_event;
+    bool has_event;
     muct_xgmi_ep_t *ep;
 
     has_event = epoll_wait(iface->epoll_fd, &event, 1, 0) > 0;
@@ -279,25 +295,25 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
  * What woke a thread that slept may be a peer's end. A thread that arms and makes
  * progress without sleeping is spared the system call most of the time.
  */
-static int muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
+static bool muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
 {
     uint64_t now_ns;
 
     if (++iface->num_progress % MUCT_XGMI_PROGRESS_TO_LOOK == 0) {
-        return 1;
+        return true;
     }
     if (!iface->was_armed) {
-        return 0;
+        return false;
     }
 
-    iface->was_armed = 0;
+    iface->was_armed = false;
     now_ns = muct_xgmi_wake_now_ns();
     if ((now_ns - iface->peers_seen_ns) < MUCT_XGMI_LOOK_INTERVAL_NS) {
-        return 0;
+        return false;
     }
 
     iface->peers_seen_ns = now_ns;
-    return 1;
+    return true;
 }
 
 
@@ -313,7 +329,7 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         count += muct_xgmi_queue_poll(iface->all[i]);
     }
     if (count > 0) {
-        iface->is_out_of_resources = 0;
+        iface->is_out_of_resources = false;
     }
 
     if (ucs_unlikely(!ucs_list_is_empty(&iface->waiting_eps))) {
@@ -328,7 +344,7 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         muct_xgmi_iface_look_at_peers(iface);
     }
     if (ucs_unlikely(iface->has_unreported_error)) {
-        iface->has_unreported_error = 0;
+        iface->has_unreported_error = false;
         count += muct_xgmi_iface_report(iface);
     }
 
@@ -351,7 +367,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         status = muct_xgmi_queue_arm(iface->all[i], now_ns);
     }
     if (status == UCS_OK) {
-        iface->was_armed = 1;
+        iface->was_armed = true;
         iface->wake->is_armed = true;
         if (!ucs_list_is_empty(&iface->eps)) { /* nobody calls when a peer closes */
             status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);

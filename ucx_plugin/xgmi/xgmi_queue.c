@@ -9,10 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* Before a stream is waited for again that could not be, as another one captures. */
-#define MUCT_XGMI_SYNC_PAUSE_NS 1000000
 
 
 /* A list of so many tiles keeps the device busy for longer than its start takes. */
@@ -33,20 +29,21 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
     queue->open = NULL;
     batch->end_op = queue->next_op;
     batch->next = NULL;
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
+        muct_xgmi_batch_start(queue, batch);
+        muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    } else {
+        batch->status = UCS_ERR_IO_ERROR;
+    }
+
+    pthread_mutex_lock(&queue->lock);
     *queue->tail = batch;
     queue->tail = &batch->next;
     ++queue->num_started;
-
-    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
-        batch->status = UCS_ERR_IO_ERROR;
-        return;
-    }
-
-    muct_xgmi_batch_start(queue, batch);
-    muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    pthread_mutex_unlock(&queue->lock);
 }
 
-int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
+bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
 {
     return (queue->num_runs == 0) &&
            (queue->list.num_tiles < MUCT_XGMI_MAX_GATHERED_TILES) &&
@@ -56,7 +53,7 @@ int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
                                         muct_xgmi_wake_now_ns());
 }
 
-int muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
+bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
 {
     const muct_xgmi_batch_t *batch;
     unsigned num_running = 0;
@@ -131,6 +128,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
     use->region = region;
     use->slot = rkey->key.slot;
     ++batch->num_uses;
+    muct_xgmi_batch_count_peer(batch, rkey->peer);
 
     window->uid = rkey->uid;
     window->stamp = queue->stamp;
@@ -147,13 +145,16 @@ static void muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue, ucs_status_t s
 {
     muct_xgmi_batch_t *batch = queue->head;
 
+    pthread_mutex_lock(&queue->lock);
+    muct_xgmi_batch_release_uses(queue, batch);
     queue->head = batch->next;
     if (queue->head == NULL) {
         queue->tail = &queue->head;
     }
     --queue->num_started;
+    pthread_mutex_unlock(&queue->lock);
     queue->num_polls = 0;
-    queue->is_notifying = 0;
+    queue->is_notifying = false;
     muct_xgmi_batch_finish(queue, batch, status);
 }
 
@@ -169,24 +170,27 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
     return count;
 }
 
-int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *marker)
+bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
+                                muct_xgmi_marker_t *marker)
 {
-    muct_xgmi_batch_t *batch = queue->open;
+    muct_xgmi_batch_t *batch = queue->head;
 
-    if (batch == NULL) {
-        if (queue->head == NULL) {
-            return 0;
-        }
-        batch = ucs_container_of(queue->tail, muct_xgmi_batch_t, next);
-    } else {
+    if ((queue->open != NULL) && (queue->open->stamp == stamp)) {
+        batch = queue->open;
         muct_xgmi_gather_hurry(&queue->gather);
         muct_xgmi_wake_if_armed(queue->wake);
+    }
+    while ((batch != NULL) && (batch->stamp != stamp)) {
+        batch = batch->next;
+    }
+    if (batch == NULL) {
+        return false;
     }
 
     marker->next = NULL;
     *batch->markers_tail = marker;
     batch->markers_tail = &marker->next;
-    return 1;
+    return true;
 }
 
 static void muct_xgmi_ops_disown(muct_xgmi_op_t *op, const muct_xgmi_op_t *end,
@@ -211,98 +215,17 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
     }
 }
 
-ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
-{
-    int ret = MUCT_HIP_SUCCESS;
-    unsigned i;
-    int prev;
-
-    if (queue->head == NULL) {
-        return UCS_OK;
-    }
-
-    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    for (i = 0; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
-        if (queue->events[i] == NULL) {
-            ret = queue->gpu->event_create_with_flags(&queue->events[i],
-                                                      MUCT_HIP_EVENT_DISABLE_TIMING);
-        }
-        if (ret == MUCT_HIP_SUCCESS) {
-            ret = queue->gpu->event_record(queue->events[i], queue->streams[i]);
-        }
-    }
-
-    muct_gpu_pop_device(queue->gpu, queue->device, prev);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipEventRecord() on device %d failed: %s", queue->device,
-                   muct_gpu_error_name(queue->gpu, ret));
-        return UCS_ERR_IO_ERROR;
-    }
-
-    return UCS_OK;
-}
-
-ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
-                                         muct_xgmi_queue_t *other)
-{
-    unsigned from, to;
-    int ret = MUCT_HIP_SUCCESS;
-    int prev;
-
-    if (other->head == NULL) {
-        return UCS_OK;
-    }
-
-    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    for (from = 0; (from < other->num_streams) && (ret == MUCT_HIP_SUCCESS); ++from) {
-        for (to = 0; (to < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++to) {
-            if (queue->streams[to] != other->streams[from]) {
-                ret = queue->gpu->stream_wait_event(queue->streams[to],
-                                                    other->events[from], 0);
-            }
-        }
-    }
-
-    muct_gpu_pop_device(queue->gpu, queue->device, prev);
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("ordering device %d after device %d failed: %s", queue->device,
-                   other->device, muct_gpu_error_name(queue->gpu, ret));
-        return UCS_ERR_IO_ERROR;
-    }
-
-    return UCS_OK;
-}
-
 
 /* ---- life ---- */
 
-static ucs_status_t muct_xgmi_queue_create_streams(muct_xgmi_queue_t *queue)
+static ucs_status_t muct_xgmi_queue_create_stream(muct_xgmi_queue_t *queue)
 {
-    const muct_xgmi_queue_config_t *config = queue->config;
-    int least = 0, greatest = 0;
-    unsigned i;
-    int ret;
+    int ret = muct_xgmi_queue_add_stream(queue);
 
-    if (config->is_high_priority) {
-        ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
-        (void)muct_gpu_forget(queue->gpu, ret);
-    }
-
-    for (i = 0; i < 1 + config->num_engines; ++i) {
-        ret = queue->gpu->stream_create_with_priority(
-            &queue->streams[i], MUCT_HIP_STREAM_NON_BLOCKING, greatest);
-        if (ret != MUCT_HIP_SUCCESS) {
-            muct_error("hipStreamCreateWithPriority(%d) on device %d failed: %s",
-                       greatest, queue->device, muct_gpu_error_name(queue->gpu, ret));
-            return UCS_ERR_NO_DEVICE;
-        }
-        queue->num_streams = i + 1;
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipStreamCreateWithPriority() on device %d failed: %s",
+                   queue->device, muct_gpu_error_name(queue->gpu, ret));
+        return UCS_ERR_NO_DEVICE;
     }
 
     return UCS_OK;
@@ -396,23 +319,6 @@ static ucs_status_t muct_xgmi_queue_create_batches(muct_xgmi_queue_t *queue)
     return UCS_OK;
 }
 
-void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
-{
-    const struct timespec pause = {.tv_nsec = MUCT_XGMI_SYNC_PAUSE_NS};
-    int mode = muct_gpu_relax(queue->gpu);
-    int ret;
-
-    for (;;) {
-        ret = queue->gpu->stream_synchronize(queue->streams[stream]);
-        (void)muct_gpu_forget(queue->gpu, ret);
-        if (!muct_gpu_is_not_ready(ret)) {
-            break;
-        }
-        (void)nanosleep(&pause, NULL);
-    }
-    muct_gpu_unrelax(queue->gpu, mode);
-}
-
 static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
 {
     const muct_gpu_t *gpu = queue->gpu;
@@ -448,7 +354,27 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     }
     muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, queue->device, prev);
+    pthread_mutex_destroy(&queue->lock);
     free(queue);
+}
+
+/* What a queue has on its device, which is the current one. */
+static ucs_status_t muct_xgmi_queue_create_parts(muct_xgmi_queue_t *queue)
+{
+    int mode = muct_gpu_relax(queue->gpu);
+    ucs_status_t status = muct_xgmi_queue_create_stream(queue);
+
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_create_flag(queue);
+    }
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_create_batches(queue);
+    }
+    if (status == UCS_OK) {
+        muct_xgmi_queue_load_kernel(queue);
+    }
+    muct_gpu_unrelax(queue->gpu, mode);
+    return status;
 }
 
 ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
@@ -458,7 +384,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 {
     muct_xgmi_queue_t *queue = calloc(1, sizeof(*queue));
     ucs_status_t status;
-    int mode, prev;
+    int prev;
 
     if (queue == NULL) {
         muct_error("failed to allocate a queue for device %d", device);
@@ -471,25 +397,16 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     queue->config = config;
     queue->device = device;
     queue->tail = &queue->head;
+    pthread_mutex_init(&queue->lock, NULL);
     queue->min_run = (config->num_engines > 0) ? config->min_run : SIZE_MAX;
     status = muct_gpu_push_device(gpu, device, &prev);
     if (status != UCS_OK) {
+        pthread_mutex_destroy(&queue->lock);
         free(queue);
         return status;
     }
 
-    mode = muct_gpu_relax(gpu);
-    status = muct_xgmi_queue_create_streams(queue);
-    if (status == UCS_OK) {
-        status = muct_xgmi_queue_create_flag(queue);
-    }
-    if (status == UCS_OK) {
-        status = muct_xgmi_queue_create_batches(queue);
-    }
-    if (status == UCS_OK) {
-        muct_xgmi_queue_load_kernel(queue);
-    }
-    muct_gpu_unrelax(gpu, mode);
+    status = muct_xgmi_queue_create_parts(queue);
     muct_gpu_pop_device(gpu, device, prev);
     if (status != UCS_OK) {
         muct_xgmi_queue_free(queue);
@@ -499,6 +416,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
     muct_debug("device %d copies %s, %u lists of %u", device,
                (queue->kernel == NULL) ? "by calls" : "by kernel", config->num_lists,
                config->list_size);
+    muct_xgmi_queue_enlist(queue);
     *queue_p = queue;
     return UCS_OK;
 }
@@ -508,6 +426,7 @@ void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status)
     unsigned i;
     int prev;
 
+    muct_xgmi_queue_delist(queue);
     muct_xgmi_queue_start(queue);
     if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
         for (i = 0; i < queue->num_streams; ++i) {

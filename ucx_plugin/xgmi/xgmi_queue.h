@@ -29,6 +29,8 @@
 #include "xgmi/xgmi_rkey.h"
 #include "xgmi/xgmi_wake.h"
 
+#include <stdbool.h>
+
 /** Windows a batch finds without asking the map; a power of 2 */
 #define MUCT_XGMI_NUM_WINDOWS 256
 
@@ -38,6 +40,9 @@
 /** 32-bit words of a cache line, so that a device writes one that no other does */
 #define MUCT_XGMI_WORDS_PER_LINE 16
 
+/** Peers of a batch that are counted */
+#define MUCT_XGMI_MAX_COUNTED_PEERS 8
+
 /** Streams for long runs */
 #define MUCT_XGMI_MAX_ENGINES 8
 
@@ -45,18 +50,23 @@
 typedef struct muct_xgmi_op muct_xgmi_op_t;
 
 /** Called once, from @ref muct_xgmi_queue_poll, when the batch of the operation is
- * over. */
+ * over. UCS_ERR_IO_ERROR: the device has failed, or the runtime has refused a piece of
+ * this operation, which then says so. */
 typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
 
 /** What is to happen when a batch is over. */
 struct muct_xgmi_op {
     muct_xgmi_op_done_t done;
-    void *owner; /**< The callback's; NULL when it is gone */
-    void *arg;   /**< The callback's */
+    void *owner;        /**< The callback's; NULL when it is gone */
+    void *arg;          /**< The callback's */
+    uint32_t end_entry; /**< Behind its last piece in the list */
+    uint8_t end_run;    /**< Behind its last run */
+    bool is_refused;    /**< The runtime took not all of its pieces; those of others
+                             are copied */
 };
 
 
-/** An operation that stands behind everything that was there before it. */
+/** An operation that stands behind a batch and those before it. */
 typedef struct muct_xgmi_marker {
     struct muct_xgmi_marker *next;
     muct_xgmi_op_t op;
@@ -65,18 +75,35 @@ typedef struct muct_xgmi_marker {
 
 /** How to copy. Read by every queue of an interface. */
 typedef struct muct_xgmi_queue_config {
-    unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
-    unsigned list_size;   /**< Entries, and operations, of a batch */
-    unsigned max_started; /**< Started batches after which more is gathered */
-    unsigned early_start; /**< Entries from which posting starts a list, more when half
-                               of them are used; 0: never */
-    unsigned max_calls;   /**< Entries up to which copy calls are made */
-    unsigned max_blocks;  /**< Thread blocks of a launch */
-    unsigned num_engines; /**< Streams a long run is split over */
-    size_t min_run;       /**< Bytes from which a run goes to the copy engines */
-    int is_high_priority; /**< Ask for the highest stream priority */
-    int has_kernel;       /**< Use the copy kernel where there is one */
+    unsigned num_lists;    /**< Batches that can exist at a time, at least 2 */
+    unsigned list_size;    /**< Entries, and operations, of a batch */
+    unsigned max_started;  /**< Started batches after which more is gathered */
+    unsigned early_start;  /**< Entries from which posting starts a list, more when half
+                                of them are used; 0: never */
+    unsigned max_calls;    /**< Entries up to which copy calls are made */
+    unsigned max_blocks;   /**< Thread blocks of a launch to one peer */
+    unsigned peer_blocks;  /**< More of them for each further one */
+    unsigned most_blocks;  /**< With these, at most */
+    unsigned num_engines;  /**< Streams a long run is split over */
+    size_t min_run;        /**< Bytes from which a run goes to the copy engines */
+    bool is_high_priority; /**< Ask for the highest stream priority */
+    bool has_kernel;       /**< Use the copy kernel where there is one */
+    bool has_one_thread;   /**< No other thread than a queue's first one uses it */
 } muct_xgmi_queue_config_t;
+
+
+/** Thread blocks of a launch whose copies are to or from so many peers. */
+static inline unsigned muct_xgmi_queue_num_blocks(
+    const muct_xgmi_queue_config_t *config, unsigned num_peers)
+{
+    unsigned others = (num_peers > 1) ? num_peers - 1 : 0;
+    unsigned count = config->max_blocks + (others * config->peer_blocks);
+
+    return ((count > config->most_blocks) && (count > config->max_blocks))
+               ? ((config->most_blocks > config->max_blocks) ? config->most_blocks
+                                                             : config->max_blocks)
+               : count;
+}
 
 
 /** Where remote memory is, as long as the batch lives. */
@@ -121,14 +148,18 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_map_t *map;
     muct_xgmi_wake_t *wake;
     int device;
+    unsigned index;             /**< Among the queues of its owner, who sets it */
     muct_xgmi_batch_t *batches; /**< All */
     muct_xgmi_batch_t *free;    /**< Neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
     muct_xgmi_batch_t **tail;
     unsigned num_started;
-    unsigned num_polls;      /**< Since the head was looked at closely */
-    int is_notifying;        /**< The end of the head will be told, or was */
-    uint32_t sequence;       /**< Of the last launch */
+    pthread_mutex_t lock; /**< Of the list of started ones, and of what they use */
+    pthread_t thread;     /**< The first one that used the queue */
+    struct muct_xgmi_queue *next; /**< Of the process */
+    unsigned num_polls;           /**< Since the head was looked at closely */
+    bool is_notifying;            /**< The end of the head will be told, or was */
+    uint32_t sequence;            /**< Of the last launch */
     volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over, and
                                   behind it the marks that the streams have come to */
     uint32_t marks[1 + MUCT_XGMI_MAX_ENGINES]; /**< The last one given to each stream */
@@ -141,7 +172,7 @@ typedef struct muct_xgmi_queue {
     unsigned num_streams;
     muct_hip_module_t module;
     muct_hip_function_t kernel; /**< NULL: copy calls only */
-    int is_flag_last;           /**< Its flag comes behind its bytes */
+    bool is_flag_last;          /**< Its flag comes behind its bytes */
 } muct_xgmi_queue_t;
 
 /** The open batch as it was, to go back to it. */
@@ -153,7 +184,7 @@ typedef struct muct_xgmi_mark {
 
 
 /**
- * Create a queue, with all that it will ever allocate.
+ * Create a queue, with all that it will ever allocate but the streams for long runs.
  *
  * @param [in]  gpu      Runtime.
  * @param [in]  map      Mappings; must outlive the queue.
@@ -174,10 +205,6 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
 
 
-/** Wait for a stream, also while others capture graphs; its device is current. */
-void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
-
-
 /** Where a stream says how far it is: a word in a cache line of its own. */
 static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t *queue,
                                                          unsigned stream)
@@ -196,6 +223,14 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
                                         muct_xgmi_window_t *window);
 
 
+/**
+ * In all queues of the process, give back what finished batches use, and start what is
+ * gathered where this thread may. Their operations are called by progress all the same.
+ * Any thread, also from an operation.
+ */
+void muct_xgmi_queues_give_back(void);
+
+
 /** Start what is gathered, if anything is, whatever else runs. */
 void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
 
@@ -204,7 +239,7 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
  * Whether the device would soon have nothing to do, so that the open list should not
  * wait for progress; another list is free then. Finishes nothing.
  */
-int muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue);
+bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue);
 
 
 /** Slow half of @ref muct_xgmi_queue_commit. */
@@ -221,7 +256,7 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
 
 
 /** Whether the open list, of which there is one, should grow before it starts. */
-int muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
+bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
 
 
 /** Start what is gathered unless enough runs already, or more is on its way. */
@@ -235,7 +270,7 @@ static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
 
 
 /** Whether nothing is gathered and nothing runs. */
-static inline int muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
+static inline bool muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
 {
     return (queue->head == NULL) && (queue->open == NULL);
 }
@@ -246,14 +281,16 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
 
 
 /**
- * Tell when everything added so far is over.
+ * Tell when a batch and those before it are over. An open one hurries.
  *
+ * @param [in] stamp   Of the batch: the queue's while it was open.
  * @param [in] marker  Lent by the caller; its operation is called once, after the
  *                     batches' own.
  *
- * @return Whether it will be called; 0: the queue is idle.
+ * @return Whether it will be called; false: the batch is over.
  */
-int muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, muct_xgmi_marker_t *marker);
+bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
+                                muct_xgmi_marker_t *marker);
 
 
 /**
@@ -328,8 +365,8 @@ static inline ucs_status_t muct_xgmi_queue_find(muct_xgmi_queue_t *queue,
 
 
 /** Whether [raddr, raddr + length) may be used. */
-static inline int muct_xgmi_window_has(const muct_xgmi_window_t *window, uint64_t raddr,
-                                       uint64_t length)
+static inline bool muct_xgmi_window_has(const muct_xgmi_window_t *window,
+                                        uint64_t raddr, uint64_t length)
 {
     return (length <= window->length) &&
            ((raddr - window->start) <= (window->length - length));
@@ -352,7 +389,10 @@ static inline void muct_xgmi_queue_set_operands(muct_xgmi_queue_t *queue,
 }
 
 
-/** Add a piece; room for it was reserved. */
+/**
+ * Add a piece; room for it was reserved. One that continues the last piece of another
+ * operation is the only one of its own, or the operands are set before it.
+ */
 static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
                                        uint64_t src, uint64_t length)
 {
@@ -373,7 +413,12 @@ static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
                                           muct_xgmi_op_done_t done, void *owner,
                                           void *arg)
 {
-    *queue->next_op++ = (muct_xgmi_op_t){done, owner, arg};
+    *queue->next_op++ =
+        (muct_xgmi_op_t){.done = done,
+                         .owner = owner,
+                         .arg = arg,
+                         .end_entry = (uint32_t)muct_xgmi_list_count(&queue->list),
+                         .end_run = (uint8_t)queue->num_runs};
     if (ucs_unlikely(queue->list.next >= queue->early)) {
         muct_xgmi_queue_start_early(queue);
     }

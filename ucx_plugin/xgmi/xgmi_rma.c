@@ -16,10 +16,13 @@ void muct_xgmi_ep_zcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
 {
     uct_completion_t *comp = op->arg;
 
-    status = muct_xgmi_ep_op_over(op, status);
-    if (comp != NULL) {
-        muct_completion_invoke(comp, status);
+    if (comp == NULL) {
+        (void)muct_xgmi_ep_op_over(op, status);
+        return;
     }
+
+    status = muct_xgmi_ep_told_op_over(op, status);
+    muct_completion_invoke(comp, status);
 }
 
 static void muct_xgmi_ep_put_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
@@ -35,7 +38,8 @@ static void muct_xgmi_ep_get_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
     muct_xgmi_buffer_t *buffer = op->arg;
     uct_completion_t *comp = buffer->comp;
 
-    status = muct_xgmi_ep_op_over(op, status);
+    status = (comp == NULL) ? muct_xgmi_ep_op_over(op, status)
+                            : muct_xgmi_ep_told_op_over(op, status);
     if (status == UCS_OK) {
         buffer->unpack_cb(buffer->unpack_arg, buffer->data, buffer->length);
     }

@@ -25,7 +25,12 @@ ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t r
                                         uint64_t length);
 
 
-/** An operation is over. @return The status to tell the user. */
+/**
+ * An operation is over; what was refused of it fails the endpoint, as its user learns
+ * of it in no other way.
+ *
+ * @return The status to tell the user.
+ */
 static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t status)
 {
     muct_xgmi_ep_t *ep = op->owner;
@@ -43,13 +48,33 @@ static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t
 }
 
 
+/**
+ * An operation is over whose user is told by a completion: what the runtime refused is
+ * then its own failure, and the endpoint lives on.
+ *
+ * @return The status to tell the user.
+ */
+static inline ucs_status_t muct_xgmi_ep_told_op_over(muct_xgmi_op_t *op,
+                                                     ucs_status_t status)
+{
+    muct_xgmi_ep_t *ep = op->owner;
+
+    if (ucs_likely(!op->is_refused) || (ep == NULL)) {
+        return muct_xgmi_ep_op_over(op, status);
+    }
+
+    --ep->num_not_over;
+    return (ep->status == UCS_OK) ? status : ep->status;
+}
+
+
 /** Passes the status on; pending requests are taken from now on. */
 static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
                                                     ucs_status_t status)
 {
     if (status == UCS_ERR_NO_RESOURCE) {
         ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->is_out_of_resources =
-            1;
+            true;
     }
 
     return status;
@@ -80,6 +105,7 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
                                        muct_xgmi_op_done_t done, void *arg)
 {
+    ep->stamps[queue->index] = queue->stamp;
     muct_xgmi_queue_commit(queue, done, ep, arg);
     ++ep->num_not_over;
 }

@@ -237,10 +237,45 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 }
 
 /* What a list has done to a queue, for undoing. */
-typedef struct muct_xgmi_sgl_queue {
-    muct_xgmi_queue_t *queue;
-    muct_xgmi_mark_t mark;
-} muct_xgmi_sgl_queue_t;
+/* The queues that a list is for, each with where it was before */
+typedef struct muct_xgmi_sgl_queues {
+    unsigned num;
+    uint64_t seen; /* devices */
+    struct {
+        muct_xgmi_queue_t *queue;
+        muct_xgmi_mark_t mark;
+    } touched[MUCT_XGMI_MAX_DEVICES];
+} muct_xgmi_sgl_queues_t;
+
+/* The entry's queue, with room for the whole list */
+static ucs_status_t muct_xgmi_sgl_touch(muct_xgmi_sgl_queues_t *queues,
+                                        muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+                                        const muct_xgmi_sgl_t *sgl, size_t index,
+                                        muct_xgmi_queue_t **queue_p)
+{
+    const muct_xgmi_mem_t *mem = sgl->memhs[index];
+    ucs_status_t status;
+
+    if (mem == NULL) {
+        muct_error("local memory %p of list entry %zu was not registered",
+                   sgl->buffers[index], index);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_xgmi_iface_queue(iface, dir, mem->device, queue_p);
+    if ((status != UCS_OK) || ((queues->seen >> mem->device) & 1)) {
+        return status;
+    }
+
+    status = muct_xgmi_queue_reserve(*queue_p, sgl->count);
+    if (status == UCS_OK) {
+        queues->seen |= UINT64_C(1) << mem->device;
+        queues->touched[queues->num].queue = *queue_p;
+        muct_xgmi_queue_mark(*queue_p, &queues->touched[queues->num++].mark);
+    }
+
+    return status;
+}
 
 /* Local memory of several devices: rare, so simple. All queues or none. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
@@ -249,33 +284,16 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
                                                             const muct_xgmi_sgl_t *sgl,
                                                             uct_completion_t *comp)
 {
-    muct_xgmi_sgl_queue_t touched[MUCT_XGMI_MAX_DEVICES];
-    const muct_xgmi_mem_t *mem;
+    muct_xgmi_sgl_queues_t queues;
     muct_xgmi_queue_t *queue;
-    unsigned num_touched = 0;
-    uint32_t seen = 0;
     size_t index = 0;
     ucs_status_t status;
     unsigned t;
 
+    queues.num = 0;
+    queues.seen = 0;
     while (index < sgl->count) {
-        mem = sgl->memhs[index];
-        if (mem == NULL) {
-            muct_error("local memory %p of list entry %zu was not registered",
-                       sgl->buffers[index], index);
-            status = UCS_ERR_INVALID_PARAM;
-            goto err_rollback;
-        }
-
-        status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
-        if ((status == UCS_OK) && !((seen >> mem->device) & 1)) {
-            status = muct_xgmi_queue_reserve(queue, sgl->count);
-            if (status == UCS_OK) {
-                seen |= UINT32_C(1) << mem->device;
-                touched[num_touched].queue = queue;
-                muct_xgmi_queue_mark(queue, &touched[num_touched++].mark);
-            }
-        }
+        status = muct_xgmi_sgl_touch(&queues, iface, dir, sgl, index, &queue);
         if (status == UCS_OK) {
             status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
         }
@@ -286,16 +304,16 @@ static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
 
     /* count first: the user's completion ends with the last queue */
     if (comp != NULL) {
-        comp->count += (int)num_touched - 1;
+        comp->count += (int)queues.num - 1;
     }
-    for (t = 0; t < num_touched; ++t) {
-        muct_xgmi_ep_commit(ep, touched[t].queue, muct_xgmi_ep_zcopy_done, comp);
+    for (t = 0; t < queues.num; ++t) {
+        muct_xgmi_ep_commit(ep, queues.touched[t].queue, muct_xgmi_ep_zcopy_done, comp);
     }
     return UCS_INPROGRESS;
 
 err_rollback:
-    for (t = 0; t < num_touched; ++t) {
-        muct_xgmi_queue_rollback(touched[t].queue, &touched[t].mark);
+    for (t = 0; t < queues.num; ++t) {
+        muct_xgmi_queue_rollback(queues.touched[t].queue, &queues.touched[t].mark);
     }
     return muct_xgmi_ep_no_resource(ep, status);
 }

@@ -133,6 +133,30 @@ typedef struct hipPointerAttribute_t {
     unsigned allocationFlags;
 } hipPointerAttribute_t;
 
+typedef struct ihipMemGenericAllocationHandle *hipMemGenericAllocationHandle_t;
+
+typedef struct hipMemLocation {
+    int type;
+    int id;
+} hipMemLocation;
+
+typedef struct hipMemAllocationProp {
+    int type;
+    int handle_types;
+    hipMemLocation location;
+    void *win32_metadata;
+    struct {
+        unsigned char compression;
+        unsigned char gpu_direct_rdma;
+        unsigned short usage;
+    } flags;
+} hipMemAllocationProp;
+
+typedef struct hipMemAccessDesc {
+    hipMemLocation location;
+    int flags;
+} hipMemAccessDesc;
+
 typedef struct hipUUID_t {
     char bytes[16];
 } hipUUID;
@@ -181,6 +205,23 @@ hipError_t hipMemGetAddressRange(void **base, size_t *size, void *ptr);
 hipError_t hipMemPtrGetInfo(void *ptr, size_t *size);
 hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr);
+
+/* memory that the program maps */
+hipError_t hipMemGetAllocationGranularity(size_t *granularity,
+                                          const hipMemAllocationProp *prop, int option);
+hipError_t hipMemAddressReserve(void **ptr, size_t size, size_t alignment, void *addr,
+                                unsigned long long flags);
+hipError_t hipMemAddressFree(void *ptr, size_t size);
+hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t size,
+                        const hipMemAllocationProp *prop, unsigned long long flags);
+hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle);
+hipError_t hipMemMap(void *ptr, size_t size, size_t offset,
+                     hipMemGenericAllocationHandle_t handle, unsigned long long flags);
+hipError_t hipMemSetAccess(void *ptr, size_t size, const hipMemAccessDesc *desc,
+                           size_t count);
+hipError_t hipMemUnmap(void *ptr, size_t size);
+hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle,
+                                        void *addr);
 
 /* other processes, other devices */
 hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr);

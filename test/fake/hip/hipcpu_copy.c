@@ -57,6 +57,15 @@ static bool hipcpu_is_pageable(const void *ptr)
     return !hipcpu_range_find((uintptr_t)ptr, &range);
 }
 
+/* Over the end of a chunk that the program has mapped: refused, and no fault of its. */
+static bool hipcpu_leaves_chunk(const void *ptr, size_t size)
+{
+    hipcpu_range_t range;
+
+    return hipcpu_range_find((uintptr_t)ptr, &range) && (range.chunk != NULL) &&
+           (range.base + range.size < (uintptr_t)ptr + size);
+}
+
 static hipError_t hipcpu_copy(const char *function, void *dst, const void *src,
                               size_t size, int kind, hipStream_t stream, bool is_async)
 {
@@ -70,7 +79,8 @@ static hipError_t hipcpu_copy(const char *function, void *dst, const void *src,
     if (size == 0) {
         return hipSuccess;
     }
-    if ((dst == NULL) || (src == NULL)) {
+    if ((dst == NULL) || (src == NULL) || hipcpu_leaves_chunk(dst, size) ||
+        hipcpu_leaves_chunk(src, size)) {
         return hipErrorInvalidValue;
     }
 

@@ -16,6 +16,7 @@
 #include "hipcpu.h"
 #include "hipcpu_abi.h"
 
+#include "test/gpu/risks_kernel.h"
 #include "xgmi/xgmi_kernel.h"
 
 #include <pthread.h>
@@ -111,6 +112,7 @@ typedef struct hipcpu_range {
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
+    hipMemGenericAllocationHandle_t chunk; /**< What the program has mapped here */
     unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */
@@ -213,6 +215,7 @@ struct hipcpu_op {
             bool is_flag_last; /**< The machine code writes caches back itself */
             muct_xgmi_copy_args_t args;
         } launch;
+        risks_watch_args_t watch;
     } u;
 };
 

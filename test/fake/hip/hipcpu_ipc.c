@@ -76,11 +76,12 @@ static bool hipcpu_range_export(hipcpu_range_t *range, void *arg)
     return false;
 }
 
-/* Memory that other processes may have: not managed, not host, not imported. */
+/* Memory that other processes may have: not managed, host, imported or mapped by the
+ * program. */
 static bool hipcpu_find_exportable(const void *ptr, hipcpu_range_t *range)
 {
     if (!hipcpu_range_find((uintptr_t)ptr, range) || (range->kind != HIPCPU_DEVICE) ||
-        ((uintptr_t)ptr >= range->base + range->size)) {
+        (range->chunk != NULL) || ((uintptr_t)ptr >= range->base + range->size)) {
         return false;
     }
 
@@ -192,6 +193,9 @@ static int hipcpu_ipc_attach(const hipcpu_handle_t *handle, struct stat *info)
     return fd;
 }
 
+/* Up to ROCm 6 an import that exists is opened again: not one that is being closed. */
+static pthread_mutex_t hipcpu_import_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bool hipcpu_range_ref(hipcpu_range_t *range, void *arg)
 {
     (void)arg;
@@ -219,7 +223,6 @@ static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
 
 static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     bool is_open = true;
     struct stat info;
     int fd;
@@ -229,7 +232,7 @@ static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range
         return false;
     }
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&hipcpu_import_lock);
     /* up to ROCm 6 a second open returned the first one's address */
     if ((hipcpu_config.major < 7) &&
         hipcpu_range_find_import(info.st_dev, info.st_ino, range)) {
@@ -237,7 +240,7 @@ static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range
     } else {
         is_open = hipcpu_ipc_map(handle, fd, &info, range);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&hipcpu_import_lock);
     close(fd);
     return is_open;
 }
@@ -277,7 +280,8 @@ static bool hipcpu_ipc_ask(const hipcpu_handle_t *handle)
         return true;
     }
     for (left = hipcpu_config.ipc_timeout_ms; left > 0; --left) {
-        if ((hipcpu_ipc_network(handle->proc) == hipcpu_ipc_network(getpid())) &&
+        if ((hipcpu_ipc_network(handle->proc) ==
+             hipcpu_ipc_network(hipcpu_proc_self())) &&
             !hipcpu_ipc_is_stopped(handle->proc)) {
             return true;
         }
@@ -335,10 +339,12 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
     if (range.refs == 1) {
         hipcpu_lines_check("hipIpcCloseMemHandle", range.base, range.size);
     }
+    pthread_mutex_lock(&hipcpu_import_lock);
     hipcpu_range_change(range.base, hipcpu_range_unref, &refs);
     if (refs == 0) {
         hipcpu_range_retire(&range);
     }
+    pthread_mutex_unlock(&hipcpu_import_lock);
     --hipcpu_counts[HIPCPU_MAPPINGS];
     return hipSuccess;
 }

@@ -9,6 +9,7 @@
 
 #include "hipcpu_impl.h"
 #include "hipcpu_rules.h"
+#include "hipcpu_watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct hipcpu_module {
     bool is_flag_last;
     struct hipcpu_function copy;
     struct hipcpu_function marker;
+    struct hipcpu_function watch;
 };
 
 
@@ -55,6 +57,7 @@ hipError_t hipModuleLoadData(hipModule_t *module_p, const void *image)
     module->mark = HIPCPU_MODULE_ALIVE;
     module->copy.module = module;
     module->marker.module = module;
+    module->watch.module = module;
     module->is_flag_last = (strncmp(hipcpu_config.arch, "gfx9", 4) == 0);
     ++hipcpu_counts[HIPCPU_MODULES];
     *module_p = module;
@@ -88,6 +91,10 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module,
     hipcpu_module_check(module, "hipModuleGetFunction");
     if (strcmp(name, MUCT_XGMI_KERNEL_NAME) == 0) {
         *function = &module->copy;
+        return hipSuccess;
+    }
+    if (strcmp(name, RISKS_WATCH_NAME) == 0) {
+        *function = &module->watch;
         return hipSuccess;
     }
     if (module->is_flag_last && (strcmp(name, MUCT_XGMI_FLAG_IS_LAST_NAME) == 0)) {
@@ -168,7 +175,9 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
 {
     const struct timespec late = {.tv_nsec = HIPCPU_LATE_NS};
     const muct_xgmi_copy_args_t *args = &op->u.launch.args;
-    bool is_late = hipcpu_rule(HIPCPU_RULE_LATE_CACHES) && !op->u.launch.is_flag_last;
+    bool is_late =
+        (hipcpu_rule(HIPCPU_RULE_LATE_CACHES) && !op->u.launch.is_flag_last) ||
+        hipcpu_rule(HIPCPU_RULE_EARLY_FLAG);
     const muct_xgmi_entry_t *entries;
     uint32_t *arrivals;
     uint32_t block;
@@ -268,6 +277,10 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x,
     }
 
     hipcpu_module_check(function->module, "hipModuleLaunchKernel");
+    if (function == &function->module->watch) {
+        hipcpu_watch_launch(stream, params);
+        return hipSuccess;
+    }
     memcpy(&op.u.launch.args, params[0], sizeof(op.u.launch.args));
     op.u.launch.num_blocks = grid_x;
     op.u.launch.is_flag_last = function->module->is_flag_last;

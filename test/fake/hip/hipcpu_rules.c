@@ -28,6 +28,8 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_CAPTURE_EVENT_ANY] = {"capture-event-any", 700, 702},
     [HIPCPU_RULE_CLOSE_WAITS] = {"close-waits", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_COMMANDS_KEPT] = {"commands-kept", 602, 603},
+    /* by name only: what a kernel does whose compiler has left the wait out */
+    [HIPCPU_RULE_EARLY_FLAG] = {"early-flag", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},
     [HIPCPU_RULE_FEW_QUEUES] = {"few-queues", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_IPC_ADDRESS] = {"ipc-address", 603, 701},

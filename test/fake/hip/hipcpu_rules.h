@@ -20,6 +20,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_CAPTURE_EVENT_ANY, /**< Even of threads in the relaxed mode */
     HIPCPU_RULE_CLOSE_WAITS,       /**< Closing memory waits for the whole device */
     HIPCPU_RULE_COMMANDS_KEPT,     /**< Commands live until the stream has a marker */
+    HIPCPU_RULE_EARLY_FLAG,        /**< A flag passes its bytes whatever the code */
     HIPCPU_RULE_EXPORT_LEAKS,      /**< An exported allocation is never given back */
     HIPCPU_RULE_FEW_QUEUES,        /**< Streams share hardware queues */
     HIPCPU_RULE_IPC_ADDRESS,       /**< A handle names an address of the exporter */

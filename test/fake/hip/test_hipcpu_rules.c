@@ -110,6 +110,54 @@ START_TEST(a_buffer_has_a_number_that_never_comes_again)
 }
 END_TEST
 
+/* Neighbours that the program has mapped: one for kernels, two for the runtime. */
+START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
+{
+    const hipMemAllocationProp prop = {.type = 1, .location = {1, 0}};
+    const hipMemAccessDesc access = {.location = {1, 0}, .flags = 3};
+    hipMemGenericAllocationHandle_t chunks[2], retained;
+    hipIpcMemHandle_t handle;
+    size_t chunk, size;
+    char *memory, *other;
+    void *base;
+    int i;
+
+    ok(hipMemGetAllocationGranularity(&chunk, &prop, 0));
+    ok(hipMemAddressReserve((void **)&memory, 2 * chunk, 0, NULL, 0));
+    for (i = 0; i < 2; ++i) {
+        ok(hipMemCreate(&chunks[i], chunk, &prop, 0));
+        ok(hipMemMap(memory + ((size_t)i * chunk), chunk, 0, chunks[i], 0));
+        ok(hipMemRelease(chunks[i]));
+    }
+    ok(hipMemSetAccess(memory, 2 * chunk, &access, 1));
+    ok(hipMalloc((void **)&other, 2 * chunk));
+
+    ok(hipMemGetAddressRange(&base, &size, memory + chunk + 5));
+    ck_assert_ptr_eq(base, memory + chunk);
+    ck_assert_uint_eq(size, chunk);
+    ok(hipMemRetainAllocationHandle(&retained, memory + 5));
+    ck_assert_ptr_eq(retained, chunks[0]);
+    ok(hipMemRelease(retained));
+    ck_assert_int_eq(hipMemRetainAllocationHandle(&retained, other),
+                     hipErrorInvalidValue);
+    ck_assert_int_eq(hipIpcGetMemHandle(&handle, memory), hipErrorInvalidDevicePointer);
+    ok(hipMemset(memory, 7, chunk));
+    ok(hipMemset(memory + chunk, 7, chunk));
+    ok(hipMemcpy(other, memory, chunk, hipMemcpyDefault));
+    ck_assert_int_eq(other[chunk - 1], 7);
+    ck_assert_int_eq(hipMemcpy(other, memory, chunk + 1, hipMemcpyDefault),
+                     hipErrorInvalidValue);
+    ck_assert_int_eq(hipMemcpy(memory + 1, other, chunk, hipMemcpyDefault),
+                     hipErrorInvalidValue);
+
+    ok(hipFree(other));
+    for (i = 0; i < 2; ++i) {
+        ok(hipMemUnmap(memory + ((size_t)i * chunk), chunk));
+    }
+    ok(hipMemAddressFree(memory, 2 * chunk));
+}
+END_TEST
+
 START_TEST(a_handle_by_address_names_what_is_there_when_it_is_opened)
 {
     hipIpcMemHandle_t first, second;
@@ -340,6 +388,7 @@ int main(void)
 
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
+    tcase_add_test(tcase, chunks_of_mapped_memory_are_allocations_of_their_own);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);
     tcase_add_loop_test(tcase, a_capture_is_broken_by_what_the_release_says, 0, 8);

@@ -16,6 +16,7 @@
  *   drain                wait for all that was started
  *   kill=SIGNAL          send the server a signal
  *   fail                 go on writing until the endpoint says that it failed
+ *   for=MILLISECONDS     make progress for so long: an outage lasts
  *   free=first|properly  the server frees its memory
  *   run=VARIABLE         run the command in that environment variable
  *   try=LENGTH           write without comparing; an error is an answer
@@ -469,6 +470,16 @@ static void client_fail(client_t *client)
     client_say_error("fail", (status != UCS_OK) ? status : client->ep_status);
 }
 
+static void client_for(client_t *client, const char *arg)
+{
+    const uint64_t end = mkv_test_now_ms() + strtoul(arg, NULL, 10);
+
+    while (mkv_test_now_ms() < end) {
+        ucp_worker_progress(client->app->worker);
+    }
+    printf("for %s ms\n", arg);
+}
+
 /* To disturb the network at this place of the list. */
 static void client_run(const char *variable)
 {
@@ -538,6 +549,8 @@ static int client_do(client_t *client, const char *name, const char *arg)
         printf("kill %s\n", arg);
     } else if (strcmp(name, "run") == 0) {
         client_run(arg);
+    } else if (strcmp(name, "for") == 0) {
+        client_for(client, arg);
     } else if (strcmp(name, "fail") == 0) {
         client_fail(client);
     } else if (strcmp(name, "free") == 0) {

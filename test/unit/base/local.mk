@@ -4,7 +4,7 @@ TESTS += test/unit/base/test_muct_base
 test_unit_base_test_muct_base_SOURCES = test/unit/base/test_muct_base.c
 test_unit_base_test_muct_base_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_base_test_muct_base_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-test_unit_base_test_muct_base_LDADD = libmuct.la $(CHECK_LIBS)
+test_unit_base_test_muct_base_LDADD = test/support/libfakehip.la libmuct.la $(CHECK_LIBS)
 
 check_PROGRAMS += test/unit/base/test_muct_loader
 TESTS += test/unit/base/test_muct_loader

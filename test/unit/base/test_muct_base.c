@@ -3,41 +3,15 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_topo.h"
+#include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 
 #include <ucs/config/global_opts.h>
 
 #include <check.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void *control(const char *name)
-{
-    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
-
-    ck_assert_ptr_nonnull(lib);
-    return dlsym(lib, name);
-}
-
-static void fail_calls(const char *function, unsigned nth, int error)
-{
-    void (*arm)(const char *, unsigned, int);
-    void *symbol = control("hipcpu_fail");
-
-    memcpy(&arm, &symbol, sizeof(arm));
-    arm(function, nth, error);
-}
-
-static void set_version(int major, int minor)
-{
-    void (*set)(int, int);
-    void *symbol = control("hipcpu_set_version");
-
-    memcpy(&set, &symbol, sizeof(set));
-    set(major, minor);
-}
 
 /* UCX takes the NIC next to a GPU by it; partitions of a GPU share one. */
 START_TEST(gpus_are_the_system_device_of_their_pci_address)
@@ -81,7 +55,7 @@ START_TEST(exporter_is_asked_by_release_and_setting)
     } else {
         unsetenv("HSA_ENABLE_IPC_MODE_LEGACY");
     }
-    set_version(cases[_i].major, cases[_i].minor);
+    fake_hip_set_version(cases[_i].major, cases[_i].minor);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
     ck_assert_int_eq(gpu.ipc_asks_owner, cases[_i].asks_owner);
 }
@@ -112,7 +86,7 @@ START_TEST(runtime_that_fails_is_no_device)
                                             "hipRuntimeGetVersion"};
     muct_gpu_t gpu = {0};
 
-    fail_calls(functions[_i], 1, MUCT_HIP_NO_DEVICE);
+    fake_hip_fail(functions[_i], 1, MUCT_HIP_NO_DEVICE);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_ERR_NO_DEVICE);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
     ck_assert_int_ge(gpu.num_devices, 1);
@@ -131,7 +105,7 @@ START_TEST(versions_differ_only_here)
     muct_gpu_t gpu;
     int on_stack = 0;
 
-    set_version(releases[_i].major, releases[_i].minor);
+    fake_hip_set_version(releases[_i].major, releases[_i].minor);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
     ck_assert_uint_eq(gpu.ipc_flags, releases[_i].ipc_flags);
     ck_assert_int_eq(gpu.mem_alloc(&device, 10000), 0);
@@ -157,7 +131,7 @@ START_TEST(place_of_any_address_is_known)
     int on_stack = 0, ordinal = -1;
     muct_gpu_t gpu;
 
-    set_version(releases[_i], 0);
+    fake_hip_set_version(releases[_i], 0);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
     ck_assert_int_eq(gpu.set_device(1), 0);
     ck_assert_int_eq(gpu.mem_alloc(&device, 10000), 0);
@@ -191,7 +165,7 @@ START_TEST(current_device_is_put_back)
     gpu.get_device(&now);
     ck_assert_int_eq(now, 1);
 
-    fail_calls("hipSetDevice", 1, 101);
+    fake_hip_fail("hipSetDevice", 1, 101);
     ck_assert_int_eq(muct_gpu_push_device(&gpu, 0, &prev), UCS_ERR_NO_DEVICE);
     ck_assert_int_eq(gpu.get_last_error(), 0);
     gpu.get_device(&now);
@@ -207,7 +181,7 @@ START_TEST(hidden_message_forgets_the_error)
     int ret;
 
     ck_assert_int_eq(ucs_global_opts_set_value("LOG_LEVEL", levels[_i]), UCS_OK);
-    set_version(7, 0);
+    fake_hip_set_version(7, 0);
     ck_assert_int_eq(muct_gpu_bind(HIPCPU_PATH, &gpu), UCS_OK);
     ret = gpu.set_device(1000);
     ck_assert_int_ne(ret, 0);

@@ -4,9 +4,9 @@
 
 #include "base/muct_ucx_rocm.h"
 #include "copy/copy_md.h"
+#include "test/support/fake_hip.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,21 +19,9 @@ static const muct_gpu_t *gpu;
 static char host[LENGTH];
 
 
-static void *control(const char *name)
-{
-    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
-
-    ck_assert_ptr_nonnull(lib);
-    return dlsym(lib, name);
-}
-
 static size_t live_host_memory(void)
 {
-    size_t (*live)(int);
-    void *symbol = control("hipcpu_live");
-
-    memcpy(&live, &symbol, sizeof(live));
-    return live(HOST_MEMORY);
+    return fake_hip_live(HOST_MEMORY);
 }
 
 static uct_md_h open_md(void)
@@ -118,7 +106,7 @@ START_TEST(every_kind_of_device_memory_is_recognised)
     uct_md_h md = open_md();
     uct_md_attr_t attr;
 
-    symbol = control("hipMallocManaged");
+    symbol = fake_hip_symbol("hipMallocManaged");
     memcpy(&malloc_managed, &symbol, sizeof(malloc_managed));
     ck_assert_int_eq(uct_md_query(md, &attr), UCS_OK);
     ck_assert_uint_eq(attr.cap.detect_mem_types, device_types);

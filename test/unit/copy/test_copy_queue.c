@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "copy/copy_queue.h"
+#include "test/support/fake_hip.h"
 
 #include <check.h>
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,59 +18,15 @@ static unsigned num_done;
 static uct_completion_t *last_done;
 
 
-static void *control(const char *name)
-{
-    void *lib = dlopen(HIPCPU_PATH, RTLD_NOW | RTLD_LOCAL);
-
-    ck_assert_ptr_nonnull(lib);
-    return dlsym(lib, name);
-}
-
-static void fail_calls(const char *function, unsigned nth, int error)
-{
-    void (*arm)(const char *, unsigned, int);
-    void *symbol = control("hipcpu_fail");
-
-    memcpy(&arm, &symbol, sizeof(arm));
-    arm(function, nth, error);
-}
-
-static void set_version(int major, int minor)
-{
-    void (*set)(int, int);
-    void *symbol = control("hipcpu_set_version");
-
-    memcpy(&set, &symbol, sizeof(set));
-    set(major, minor);
-}
-
-static unsigned long calls(const char *function)
-{
-    unsigned long (*count)(const char *);
-    void *symbol = control("hipcpu_calls");
-
-    memcpy(&count, &symbol, sizeof(count));
-    return count(function);
-}
-
-static void call_hold(const char *name)
-{
-    void (*hold)(void *);
-    void *symbol = control(name);
-
-    memcpy(&hold, &symbol, sizeof(hold));
-    hold(queue->stream);
-}
-
 /* Without a fork, it is the runtime that the case before has left. */
 static void restore_runtime(void)
 {
     void (*reset)(void);
-    void *symbol = control("hipcpu_reset");
+    void *symbol = fake_hip_symbol("hipcpu_reset");
 
     memcpy(&reset, &symbol, sizeof(reset));
     reset();
-    set_version(6, 4);
+    fake_hip_set_version(6, 4);
 }
 
 static void on_done(uct_completion_t *comp)
@@ -142,7 +97,7 @@ START_TEST(no_copy_asks_the_runtime_for_its_end)
     size_t i;
 
     for (i = 0; i < 7; ++i) {
-        before[i] = calls(hazards[i]);
+        before[i] = fake_hip_calls(hazards[i]);
     }
 
     for (i = 0; i < 100; ++i) {
@@ -160,7 +115,8 @@ START_TEST(no_copy_asks_the_runtime_for_its_end)
     }
 
     for (i = 0; i < 7; ++i) {
-        ck_assert_msg(calls(hazards[i]) == before[i], "%s was called", hazards[i]);
+        ck_assert_msg(fake_hip_calls(hazards[i]) == before[i], "%s was called",
+                      hazards[i]);
     }
 }
 END_TEST
@@ -170,7 +126,7 @@ START_TEST(completions_come_in_order_and_once)
     uct_completion_t comps[3], flush;
     unsigned i;
 
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", queue->stream);
     for (i = 0; i < 3; ++i) {
         init_comp(&comps[i]);
         ck_assert_int_eq(muct_copy_queue_start(queue, queue->segs[0], device_memory,
@@ -182,7 +138,7 @@ START_TEST(completions_come_in_order_and_once)
     ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
     ck_assert(!muct_copy_queue_is_idle(queue));
 
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", queue->stream);
     while (num_done < 4) {
         muct_copy_queue_poll(queue);
         if ((num_done > 0) && (num_done < 4)) {
@@ -201,14 +157,14 @@ START_TEST(refused_copy_is_an_error_and_the_next_one_works)
     uct_completion_t comp;
 
     init_comp(&comp);
-    fail_calls("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(
         muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
         UCS_ERR_IO_ERROR);
-    fail_calls("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
                      UCS_ERR_IO_ERROR);
-    fail_calls("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipMemcpyAsync", 2, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
                      UCS_ERR_IO_ERROR);
     ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
@@ -224,15 +180,15 @@ END_TEST
 
 START_TEST(stream_that_takes_no_mark_is_waited_for)
 {
-    unsigned long before = calls("hipStreamSynchronize");
+    unsigned long before = fake_hip_calls("hipStreamSynchronize");
 
-    fail_calls("hipStreamWriteValue32", 0, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipStreamWriteValue32", 0, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
                      UCS_OK);
     ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
                      UCS_OK);
     ck_assert_mem_eq(back, host, LENGTH);
-    ck_assert_uint_gt(calls("hipStreamSynchronize"), before);
+    ck_assert_uint_gt(fake_hip_calls("hipStreamSynchronize"), before);
 }
 END_TEST
 
@@ -241,24 +197,24 @@ START_TEST(failed_stream_ends_what_waits)
     uct_completion_t comp;
 
     init_comp(&comp);
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", queue->stream);
     ck_assert_int_eq(
         muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
         UCS_INPROGRESS);
-    fail_calls("hipStreamQuery", 0, MUCT_HIP_LAUNCH_FAILURE);
+    fake_hip_fail("hipStreamQuery", 0, MUCT_HIP_LAUNCH_FAILURE);
     while (num_done == 0) {
         muct_copy_queue_poll(queue);
     }
     ck_assert_int_eq(comp.status, UCS_ERR_IO_ERROR);
     ck_assert_int_eq(muct_copy_queue_wait(queue), UCS_ERR_IO_ERROR);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", queue->stream);
     ck_assert_int_eq(muct_copy_queue_wait(queue), UCS_OK);
 }
 END_TEST
 
 static void wait_for_question(unsigned long before)
 {
-    while (calls("hipStreamQuery") == before) {
+    while (fake_hip_calls("hipStreamQuery") == before) {
         ck_assert_uint_eq(muct_copy_queue_poll(queue), 0);
     }
 }
@@ -268,17 +224,17 @@ START_TEST(refused_question_is_no_failure)
 {
     static const int answers[] = {MUCT_HIP_CAPTURE_UNSUPPORTED, MUCT_HIP_CAPTURED_EVENT,
                                   MUCT_HIP_NOT_READY};
-    unsigned long before = calls("hipStreamQuery");
+    unsigned long before = fake_hip_calls("hipStreamQuery");
     uct_completion_t comp;
 
     init_comp(&comp);
-    call_hold("hipcpu_hold");
-    fail_calls("hipStreamQuery", 0, answers[_i]);
+    fake_hip_hold("hipcpu_hold", queue->stream);
+    fake_hip_fail("hipStreamQuery", 0, answers[_i]);
     ck_assert_int_eq(
         muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
         UCS_INPROGRESS);
     wait_for_question(before);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", queue->stream);
     while (num_done == 0) {
         muct_copy_queue_poll(queue);
     }
@@ -286,96 +242,49 @@ START_TEST(refused_question_is_no_failure)
 }
 END_TEST
 
-typedef struct capture {
-    int (*stream_create)(void **);
-    int (*begin)(void *, int);
-    int (*end)(void *, void **);
-    int (*graph_destroy)(void *);
-    int (*stream_destroy)(void *);
-    pthread_barrier_t barrier;
-    int result;
-} capture_t;
-
-/* What torch.cuda.graph() does: a capture in the global mode, in a thread. */
-static void *capture_main(void *arg)
-{
-    capture_t *capture = arg;
-    void *stream, *graph;
-
-    ck_assert_int_eq(capture->stream_create(&stream), 0);
-    ck_assert_int_eq(capture->begin(stream, 0), 0);
-    pthread_barrier_wait(&capture->barrier);
-    pthread_barrier_wait(&capture->barrier);
-    capture->result = capture->end(stream, &graph);
-    if (capture->result == 0) {
-        ck_assert_int_eq(capture->graph_destroy(graph), 0);
-    }
-    ck_assert_int_eq(capture->stream_destroy(stream), 0);
-    return NULL;
-}
-
-static void capture_start(capture_t *capture, pthread_t *thread)
-{
-    void *symbols[] = {control("hipStreamCreate"), control("hipStreamBeginCapture"),
-                       control("hipStreamEndCapture"), control("hipGraphDestroy"),
-                       control("hipStreamDestroy")};
-
-    memcpy(&capture->stream_create, &symbols[0], sizeof(symbols[0]));
-    memcpy(&capture->begin, &symbols[1], sizeof(symbols[1]));
-    memcpy(&capture->end, &symbols[2], sizeof(symbols[2]));
-    memcpy(&capture->graph_destroy, &symbols[3], sizeof(symbols[3]));
-    memcpy(&capture->stream_destroy, &symbols[4], sizeof(symbols[4]));
-    ck_assert_int_eq(pthread_barrier_init(&capture->barrier, NULL, 2), 0);
-    ck_assert_int_eq(pthread_create(thread, NULL, capture_main, capture), 0);
-    pthread_barrier_wait(&capture->barrier);
-}
-
 /* A device's first copy, a copy that takes long, a stream without marks, the end. */
 START_TEST(capture_of_another_thread_is_left_alone)
 {
     static const int releases[][2] = {{5, 7}, {6, 4}, {7, 0}};
-    unsigned long before = calls("hipStreamQuery");
+    unsigned long before = fake_hip_calls("hipStreamQuery");
     muct_copy_queue_t *other;
     uct_completion_t comp;
-    capture_t capture;
-    pthread_t thread;
+    fake_hip_capture_t capture;
 
-    set_version(releases[_i][0], releases[_i][1]);
-    capture_start(&capture, &thread);
+    fake_hip_set_version(releases[_i][0], releases[_i][1]);
+    fake_hip_capture_start(&capture);
     ck_assert_int_eq(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
-    fail_calls("hipStreamWriteValue32", 1, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipStreamWriteValue32", 1, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_move_in(other, device_memory, host, LENGTH),
                      UCS_OK);
     init_comp(&comp);
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", queue->stream);
     ck_assert_int_eq(
         muct_copy_queue_start(queue, queue->segs[0], device_memory, 64, &comp),
         UCS_INPROGRESS);
     wait_for_question(before);
     ck_assert_uint_eq(num_done, 0);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", queue->stream);
     while (num_done == 0) {
         muct_copy_queue_poll(queue);
     }
     ck_assert_int_eq(comp.status, UCS_OK);
     muct_copy_queue_destroy(other);
 
-    pthread_barrier_wait(&capture.barrier);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(capture.result, 0);
+    ck_assert_int_eq(fake_hip_capture_end(&capture), 0);
 }
 END_TEST
 
 START_TEST(runtime_may_free_what_it_keeps_of_copies)
 {
-    unsigned long before = calls("hipEventRecord");
+    unsigned long before = fake_hip_calls("hipEventRecord");
     unsigned i;
 
     for (i = 0; i < 640; ++i) {
         ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, 8),
                          UCS_OK);
     }
-    ck_assert_uint_eq(calls("hipEventRecord") - before, 10);
+    ck_assert_uint_eq(fake_hip_calls("hipEventRecord") - before, 10);
 }
 END_TEST
 
@@ -385,20 +294,17 @@ START_TEST(queue_that_cannot_be_made_leaves_nothing)
         "hipSetDevice", "hipStreamCreateWithPriority", "hipEventCreateWithFlags",
         "hipHostMalloc", "hipHostGetDevicePointer"};
     muct_copy_queue_t *other = NULL;
-    size_t (*live)(int);
-    void *symbol = control("hipcpu_live");
     size_t before[5];
     int i;
 
-    memcpy(&live, &symbol, sizeof(live));
     for (i = 0; i < 5; ++i) {
-        before[i] = live(i);
+        before[i] = fake_hip_live(i);
     }
-    fail_calls(functions[_i], 1, MUCT_HIP_OUT_OF_MEMORY);
+    fake_hip_fail(functions[_i], 1, MUCT_HIP_OUT_OF_MEMORY);
     ck_assert_int_ne(muct_copy_queue_create(&gpu, 1, SEG_SIZE, &other), UCS_OK);
     ck_assert_ptr_null(other);
     for (i = 0; i < 5; ++i) {
-        ck_assert_uint_eq(live(i), before[i]);
+        ck_assert_uint_eq(fake_hip_live(i), before[i]);
     }
     ck_assert_int_eq(gpu.get_last_error(), 0);
 }
@@ -412,10 +318,10 @@ START_TEST(copy_without_a_queue_is_over_on_return)
                      UCS_OK);
     ck_assert_mem_eq(back, host, LENGTH);
 
-    fail_calls("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipMemcpyAsync", 1, MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
                      UCS_ERR_IO_ERROR);
-    fail_calls("hipStreamSynchronize", 1, MUCT_HIP_LAUNCH_FAILURE);
+    fake_hip_fail("hipStreamSynchronize", 1, MUCT_HIP_LAUNCH_FAILURE);
     ck_assert_int_eq(muct_copy_queue_do_without(&gpu, device_memory, host, LENGTH),
                      UCS_ERR_IO_ERROR);
 }

@@ -1,10 +1,12 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_code \
+	test/unit/xgmi/test_xgmi_ep \
 	test/unit/xgmi/test_xgmi_export \
 	test/unit/xgmi/test_xgmi_gather \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
+	test/unit/xgmi/test_xgmi_links \
 	test/unit/xgmi/test_xgmi_list \
 	test/unit/xgmi/test_xgmi_map \
 	test/unit/xgmi/test_xgmi_queue
@@ -20,6 +22,14 @@ endif
 test_unit_xgmi_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_code_LDADD = libmuct_code.la $(CHECK_LIBS)
 
+# Endpoints of the module in a real UCX, to the process itself.
+test_unit_xgmi_test_xgmi_ep_SOURCES = test/unit/xgmi/test_xgmi_ep.c
+test_unit_xgmi_test_xgmi_ep_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_ep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_ep_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
+
 test_unit_xgmi_test_xgmi_gather_SOURCES = test/unit/xgmi/test_xgmi_gather.c
 test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
@@ -34,13 +44,20 @@ test_unit_xgmi_test_xgmi_key_SOURCES = test/unit/xgmi/test_xgmi_key.c
 test_unit_xgmi_test_xgmi_key_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_key_LDADD = libmuct.la $(CHECK_LIBS)
 
+test_unit_xgmi_test_xgmi_links_SOURCES = test/unit/xgmi/test_xgmi_links.c
+test_unit_xgmi_test_xgmi_links_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_links_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_links_LDADD = \
+	test/support/libctside.la test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
+
 test_unit_xgmi_test_xgmi_list_SOURCES = test/unit/xgmi/test_xgmi_list.c
 test_unit_xgmi_test_xgmi_list_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_list_LDADD = libmuct_code.la $(CHECK_LIBS)
 
 # These want another process that owns memory.
 xgmi_owner_cppflags = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
-xgmi_owner_ldadd = test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
+xgmi_owner_ldadd = test/support/libfakehip.la test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
 
 test_unit_xgmi_test_xgmi_export_SOURCES = test/unit/xgmi/test_xgmi_export.c
 test_unit_xgmi_test_xgmi_export_CPPFLAGS = $(xgmi_owner_cppflags)

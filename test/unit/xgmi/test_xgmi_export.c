@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/fake/hip/hipcpu.h"
+#include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_export.h"
@@ -17,20 +18,7 @@ static char *memory;
 
 static unsigned long num_exports(void)
 {
-    unsigned long (*count)(const char *);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_calls");
-
-    memcpy(&count, &symbol, sizeof(count));
-    return count("hipIpcGetMemHandle");
-}
-
-static void fail_calls(const char *function, unsigned nth, int error)
-{
-    void (*arm)(const char *, unsigned, int);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_fail");
-
-    memcpy(&arm, &symbol, sizeof(arm));
-    arm(function, nth, error);
+    return fake_hip_calls("hipIpcGetMemHandle");
 }
 
 static void setup(void)
@@ -93,7 +81,7 @@ START_TEST(without_buffer_ids_each_call_exports)
 {
     muct_xgmi_export_t exports[NUM_PIECES] = {{0}};
 
-    fail_calls("hipPointerGetAttribute", 0, 1);
+    fake_hip_fail("hipPointerGetAttribute", 0, 1);
     export_pieces(exports);
     ck_assert_uint_eq(num_exports(), 2 * NUM_PIECES);
 }
@@ -103,7 +91,7 @@ START_TEST(memory_that_cannot_be_exported_is_tried_again)
 {
     muct_xgmi_export_t export = {0};
 
-    fail_calls("hipIpcGetMemHandle", 1, 17);
+    fake_hip_fail("hipIpcGetMemHandle", 1, 17);
     ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)&export, &export),

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "test/fake/hip/hipcpu.h"
+#include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
@@ -57,7 +58,7 @@ static void setup(void)
 static void forget_failures(void)
 {
     void (*reset)(void);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_reset");
+    void *symbol = fake_hip_symbol("hipcpu_reset");
 
     memcpy(&reset, &symbol, sizeof(reset));
     reset();
@@ -89,40 +90,13 @@ static void get_and_put(unsigned i)
     muct_xgmi_map_put(map, get(i));
 }
 
-static void fail_calls(const char *function, unsigned nth, int error)
-{
-    void (*arm)(const char *, unsigned, int);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_fail");
-
-    memcpy(&arm, &symbol, sizeof(arm));
-    arm(function, nth, error);
-}
-
 static void set_rule(const char *name, bool is_on)
 {
     void (*set)(const char *, bool);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_set_rule");
+    void *symbol = fake_hip_symbol("hipcpu_set_rule");
 
     memcpy(&set, &symbol, sizeof(set));
     set(name, is_on);
-}
-
-static void call_hold(const char *name, void *stream)
-{
-    void (*hold)(void *);
-    void *symbol = xgmi_owner_hipcpu(name);
-
-    memcpy(&hold, &symbol, sizeof(hold));
-    hold(stream);
-}
-
-static unsigned long calls(const char *function)
-{
-    unsigned long (*count)(const char *);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_calls");
-
-    memcpy(&count, &symbol, sizeof(count));
-    return count(function);
 }
 
 START_TEST(allocation_is_mapped_once)
@@ -206,7 +180,7 @@ START_TEST(idle_region_used_longest_ago_goes_first)
     }
     get_and_put(0); /* now 1 is the oldest */
     get_and_put(MAX_IDLE);
-    fail_calls("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
     get_and_put(0);
 }
 END_TEST
@@ -259,7 +233,7 @@ START_TEST(many_allocations_are_mapped_once)
     muct_xgmi_peer_t *peers[NUM_PEERS];
     xgmi_owner_t owners[NUM_PEERS];
     const muct_xgmi_region_t *region;
-    unsigned long before = calls("hipIpcOpenMemHandle");
+    unsigned long before = fake_hip_calls("hipIpcOpenMemHandle");
     muct_xgmi_map_t *large;
     unsigned round, p, i;
 
@@ -280,7 +254,8 @@ START_TEST(many_allocations_are_mapped_once)
             }
         }
     }
-    ck_assert_uint_eq(calls("hipIpcOpenMemHandle") - before, NUM_PEERS * NUM_EACH);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle") - before,
+                      NUM_PEERS * NUM_EACH);
     muct_xgmi_map_destroy(large);
     for (p = 0; p < NUM_PEERS; ++p) {
         muct_xgmi_peer_put(peers[p]);
@@ -297,13 +272,13 @@ START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
     const muct_xgmi_region_t *region = NULL;
     unsigned long num_calls;
 
-    fail_calls("hipIpcOpenMemHandle", 1, errors[_i]);
+    fake_hip_fail("hipIpcOpenMemHandle", 1, errors[_i]);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
                      UCS_ERR_UNSUPPORTED);
-    num_calls = calls("hipIpcOpenMemHandle");
+    num_calls = fake_hip_calls("hipIpcOpenMemHandle");
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
                      UCS_ERR_UNSUPPORTED);
-    ck_assert_uint_eq(calls("hipIpcOpenMemHandle"), num_calls);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), num_calls);
     ck_assert_ptr_null(region);
 
     /* another device may have one */
@@ -319,7 +294,7 @@ START_TEST(handle_that_fails_beside_others_is_tried_again)
     const muct_xgmi_region_t *region;
 
     get_and_put(0);
-    fail_calls("hipIpcOpenMemHandle", 1, 17);
+    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
                      UCS_ERR_UNSUPPORTED);
     get_and_put(1);
@@ -331,7 +306,7 @@ START_TEST(handle_under_a_void_key_says_nothing_about_the_peer)
     const muct_xgmi_region_t *region;
 
     ck_assert_int_eq(xgmi_owner_invalidate(&owner, &keys[0], 1000), UCS_OK);
-    fail_calls("hipIpcOpenMemHandle", 1, 17);
+    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
                      UCS_ERR_UNREACHABLE);
     get_and_put(1);
@@ -355,7 +330,7 @@ START_TEST(peer_that_does_not_answer_stops_no_other_mapping)
     kill(owner.pid, SIGSTOP);
     ck_assert_int_eq(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
     ck_assert_int_eq(pthread_create(&thread, NULL, get_and_put_main, &number), 0);
-    while (calls("hipIpcOpenMemHandle") < 2) {
+    while (fake_hip_calls("hipIpcOpenMemHandle") < 2) {
         sched_yield();
     }
     get_and_put(0);
@@ -368,11 +343,7 @@ END_TEST
 
 static size_t num_mappings(void)
 {
-    size_t (*live)(int);
-    void *symbol = xgmi_owner_hipcpu("hipcpu_live");
-
-    memcpy(&live, &symbol, sizeof(live));
-    return live(HIPCPU_MAPPINGS);
+    return fake_hip_live(HIPCPU_MAPPINGS);
 }
 
 /* The application computes, or waits for the peer that is dead. */
@@ -385,7 +356,7 @@ START_TEST(forgetting_a_peer_waits_for_no_stream)
     ck_assert_int_eq(gpu->stream_create_with_priority(&stream, 1, 0), 0);
     ck_assert_int_eq(gpu->mem_alloc(&from, LENGTH), 0);
     ck_assert_int_eq(gpu->mem_alloc(&to, LENGTH), 0);
-    call_hold("hipcpu_hold", stream);
+    fake_hip_hold("hipcpu_hold", stream);
     ck_assert_int_eq(gpu->memcpy_async(to, from, LENGTH, 4, stream), 0);
     kill(owner.pid, SIGKILL);
     while (muct_xgmi_peer_is_alive(peer)) {
@@ -394,7 +365,7 @@ START_TEST(forgetting_a_peer_waits_for_no_stream)
     muct_xgmi_map_drop_peer(map, keys[0].owner);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
     ck_assert_uint_eq(num_mappings(), 1);
-    call_hold("hipcpu_release", stream);
+    fake_hip_hold("hipcpu_release", stream);
     while (num_mappings() > 0) {
         sched_yield();
     }
@@ -409,7 +380,7 @@ START_TEST(full_address_space_costs_idle_regions_first)
     const muct_xgmi_region_t *region;
 
     get_and_put(0);
-    fail_calls("hipIpcOpenMemHandle", 1, MUCT_HIP_OUT_OF_MEMORY);
+    fake_hip_fail("hipIpcOpenMemHandle", 1, MUCT_HIP_OUT_OF_MEMORY);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region), UCS_OK);
     ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 1);
     muct_xgmi_map_put(map, region);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
-#include "xgmi/xgmi_queue.h"
+#include "xgmi/xgmi_batch.h"
 
 #include <check.h>
 #include <poll.h>
@@ -30,43 +31,6 @@ static unsigned char *local, *remote;
 static unsigned num_done;
 static ucs_status_t last_status;
 static char owner;
-
-static void *control(const char *name)
-{
-    return xgmi_owner_hipcpu(name);
-}
-
-static void call_hold_stream(const char *name, void *stream)
-{
-    void (*hold)(void *);
-    void *symbol = control(name);
-
-    memcpy(&hold, &symbol, sizeof(hold));
-    hold(stream);
-}
-
-static void call_hold(const char *name)
-{
-    call_hold_stream(name, NULL);
-}
-
-static void fail_calls(const char *function, unsigned nth, int error)
-{
-    void (*arm)(const char *, unsigned, int);
-    void *symbol = control("hipcpu_fail");
-
-    memcpy(&arm, &symbol, sizeof(arm));
-    arm(function, nth, error);
-}
-
-static unsigned long calls(const char *function)
-{
-    unsigned long (*count)(const char *);
-    void *symbol = control("hipcpu_calls");
-
-    memcpy(&count, &symbol, sizeof(count));
-    return count(function);
-}
 
 static void setup(void)
 {
@@ -123,7 +87,7 @@ static void teardown(void)
 {
     char command[64];
     void (*reset)(void);
-    void *symbol = control("hipcpu_reset");
+    void *symbol = fake_hip_symbol("hipcpu_reset");
 
     memcpy(&reset, &symbol, sizeof(reset));
     reset();
@@ -190,8 +154,8 @@ static unsigned poll_for_long(void)
 
 START_TEST(pieces_between_two_progress_calls_are_one_launch)
 {
-    unsigned long launches = calls("hipModuleLaunchKernel");
-    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned long launches = fake_hip_calls("hipModuleLaunchKernel");
+    unsigned long copies = fake_hip_calls("hipMemcpyAsync");
     unsigned i;
 
     for (i = 0; i < LIST_SIZE; ++i) {
@@ -199,8 +163,8 @@ START_TEST(pieces_between_two_progress_calls_are_one_launch)
     }
     ck_assert_uint_eq(num_done, 0);
     finish(LIST_SIZE);
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
-    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipMemcpyAsync"), copies);
     for (i = 0; i < LIST_SIZE; ++i) {
         ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
         ck_assert_uint_eq(remote[(i * 1000) + 500], 0);
@@ -210,35 +174,35 @@ END_TEST
 
 START_TEST(few_pieces_are_copy_calls)
 {
-    unsigned long launches = calls("hipModuleLaunchKernel");
-    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned long launches = fake_hip_calls("hipModuleLaunchKernel");
+    unsigned long copies = fake_hip_calls("hipMemcpyAsync");
 
     ck_assert_int_eq(put(0, 100), UCS_OK);
     ck_assert_int_eq(put(5000, 100), UCS_OK);
     finish(2);
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
-    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 2);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches);
+    ck_assert_uint_eq(fake_hip_calls("hipMemcpyAsync"), copies + 2);
     ck_assert_mem_eq(remote + 5000, local + 5000, 100);
 }
 END_TEST
 
 START_TEST(neighbours_are_one_piece)
 {
-    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned long copies = fake_hip_calls("hipMemcpyAsync");
     unsigned i;
 
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 100, 100), UCS_OK);
     }
     finish(10);
-    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipMemcpyAsync"), copies + 1);
     ck_assert_mem_eq(remote, local, 1000);
 }
 END_TEST
 
 START_TEST(long_run_goes_to_the_copy_engines)
 {
-    unsigned long copies = calls("hipMemcpyAsync");
+    unsigned long copies = fake_hip_calls("hipMemcpyAsync");
     unsigned i;
 
     ck_assert_int_eq(put(0, MIN_RUN + 1), UCS_OK);
@@ -246,9 +210,44 @@ START_TEST(long_run_goes_to_the_copy_engines)
         ck_assert_int_eq(put((MIN_RUN * 2) + (i * 1000), 10), UCS_OK);
     }
     finish(11);
-    ck_assert_uint_eq(calls("hipMemcpyAsync"), copies + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipMemcpyAsync"), copies + 1);
     ck_assert_mem_eq(remote, local, MIN_RUN + 1);
     ck_assert_uint_eq(remote[MIN_RUN + 1], 0);
+}
+END_TEST
+
+START_TEST(engines_are_made_with_the_first_long_run)
+{
+    unsigned long streams = fake_hip_calls("hipStreamCreateWithPriority");
+
+    ck_assert_uint_eq(queue->num_streams, 1);
+    ck_assert_int_eq(put(0, MIN_RUN - 1), UCS_OK);
+    finish(1);
+    ck_assert_uint_eq(fake_hip_calls("hipStreamCreateWithPriority"), streams);
+    ck_assert_int_eq(put(0, MIN_RUN), UCS_OK);
+    finish(2);
+    ck_assert_int_eq(put(0, MIN_RUN), UCS_OK);
+    finish(3);
+    ck_assert_uint_eq(fake_hip_calls("hipStreamCreateWithPriority"), streams + 2);
+}
+END_TEST
+
+START_TEST(device_without_engines_copies_long_runs)
+{
+    unsigned long streams = fake_hip_calls("hipStreamCreateWithPriority");
+    unsigned i;
+
+    fake_hip_fail("hipStreamCreateWithPriority", 1, 2);
+    for (i = 0; i < 2; ++i) {
+        memset(remote, 0, MIN_RUN + 2);
+        ck_assert_int_eq(put(1, MIN_RUN), UCS_OK);
+        finish(i + 1);
+        ck_assert_int_eq(last_status, UCS_OK);
+        ck_assert_uint_eq(remote[0], 0);
+        ck_assert_mem_eq(remote + 1, local + 1, MIN_RUN);
+        ck_assert_uint_eq(remote[MIN_RUN + 1], 0);
+    }
+    ck_assert_uint_eq(fake_hip_calls("hipStreamCreateWithPriority"), streams + 1);
 }
 END_TEST
 
@@ -256,13 +255,13 @@ START_TEST(full_queue_refuses_and_recovers)
 {
     unsigned added = 0;
 
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     while (put((added % 1000) * 1000, 10) == UCS_OK) {
         ck_assert_uint_le(++added, NUM_LISTS * LIST_SIZE);
     }
     ck_assert_uint_eq(added, NUM_LISTS * LIST_SIZE);
     ck_assert_int_eq(put(0, 10), UCS_ERR_NO_RESOURCE);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", NULL);
     finish(added);
     ck_assert_int_eq(put(0, 10), UCS_OK);
     finish(added + 1);
@@ -274,20 +273,20 @@ START_TEST(more_is_gathered_while_enough_runs)
     unsigned long launches;
     unsigned i;
 
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     for (i = 0; i < 2; ++i) { /* max_started */
         ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
         muct_xgmi_queue_kick(queue);
     }
-    launches = calls("hipModuleLaunchKernel");
+    launches = fake_hip_calls("hipModuleLaunchKernel");
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
         muct_xgmi_queue_kick(queue);
     }
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
-    call_hold("hipcpu_release");
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches);
+    fake_hip_hold("hipcpu_release", NULL);
     finish(12);
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 1);
 }
 END_TEST
 
@@ -319,7 +318,7 @@ START_TEST(failing_launch_falls_back_to_calls)
 {
     unsigned i;
 
-    fail_calls("hipModuleLaunchKernel", 1, 719);
+    fake_hip_fail("hipModuleLaunchKernel", 1, 719);
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
@@ -339,7 +338,7 @@ START_TEST(failing_call_is_an_error_of_its_batch)
         ck_assert_int_eq(put(0, 10), UCS_OK); /* maps, and creates the event */
         finish(1);
     }
-    fail_calls(functions[_i], 1, 999);
+    fake_hip_fail(functions[_i], 1, 999);
     ck_assert_int_eq(put(0, 10), UCS_OK);
     finish(num_done + 1);
     ck_assert_int_eq(last_status, UCS_ERR_IO_ERROR);
@@ -349,13 +348,56 @@ START_TEST(failing_call_is_an_error_of_its_batch)
 }
 END_TEST
 
+static void done_one(muct_xgmi_op_t *op, ucs_status_t status)
+{
+    ucs_status_t *status_p = op->arg;
+
+    ck_assert_int_eq(op->is_refused, status == UCS_ERR_IO_ERROR);
+    *status_p = status;
+    ++num_done;
+}
+
+/* Calls, runs, and neighbours that are one piece. */
+START_TEST(refused_copy_fails_its_own_operation)
+{
+    static const struct {
+        size_t offset, length;
+    } pieces[][3] = {{{0, 10}, {5000, 10}, {5010, 10}},
+                     {{0, MIN_RUN}, {2 * MIN_RUN, MIN_RUN}, {4 * MIN_RUN, MIN_RUN}},
+                     {{0, MIN_RUN}, {2 * MIN_RUN, 10}, {2 * MIN_RUN + 10, 10}}};
+    static const ucs_status_t expected[][3] = {
+        {UCS_OK, UCS_ERR_IO_ERROR, UCS_ERR_IO_ERROR},
+        {UCS_OK, UCS_ERR_IO_ERROR, UCS_OK},
+        {UCS_OK, UCS_ERR_IO_ERROR, UCS_ERR_IO_ERROR}};
+    ucs_status_t statuses[3];
+    unsigned i;
+
+    ck_assert_int_eq(put(0, 1), UCS_OK); /* maps */
+    finish(1);
+    fake_hip_fail("hipMemcpyAsync", 2, 1);
+    for (i = 0; i < 3; ++i) {
+        ck_assert_int_eq(put(pieces[_i][i].offset, pieces[_i][i].length), UCS_OK);
+        queue->next_op[-1].done = done_one;
+        queue->next_op[-1].arg = &statuses[i];
+    }
+    finish(4);
+    for (i = 0; i < 3; ++i) {
+        ck_assert_int_eq(statuses[i], expected[_i][i]);
+        if (statuses[i] == UCS_OK) {
+            ck_assert_mem_eq(remote + pieces[_i][i].offset,
+                             local + pieces[_i][i].offset, pieces[_i][i].length);
+        }
+    }
+}
+END_TEST
+
 START_TEST(device_that_refuses_makes_no_queue)
 {
     static const char *const functions[] = {"hipStreamCreateWithPriority",
                                             "hipHostMalloc", "hipGetDevice"};
     muct_xgmi_queue_t *other = NULL;
 
-    fail_calls(functions[_i], 1, 999);
+    fake_hip_fail(functions[_i], 1, 999);
     ck_assert_int_ne(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &other),
                      UCS_OK);
     ck_assert_ptr_null(other);
@@ -369,7 +411,7 @@ START_TEST(device_without_the_kernel_copies_by_calls)
     muct_xgmi_queue_t *with_kernel = queue;
     unsigned i;
 
-    fail_calls("hipModuleLoadData", 1, 209);
+    fake_hip_fail("hipModuleLoadData", 1, 209);
     ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
                      UCS_OK);
     for (i = 0; i < 10; ++i) {
@@ -391,7 +433,7 @@ static void setup_without_write_back(void)
 
 START_TEST(launch_without_write_back_ends_by_an_event)
 {
-    unsigned long launches = calls("hipModuleLaunchKernel");
+    unsigned long launches = fake_hip_calls("hipModuleLaunchKernel");
     unsigned i;
 
     for (i = 0; i < 10; ++i) {
@@ -399,56 +441,9 @@ START_TEST(launch_without_write_back_ends_by_an_event)
     }
     finish(10);
     ck_assert_mem_eq(remote + 9000, local + 9000, 500);
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 1);
 }
 END_TEST
-
-typedef struct capture {
-    int (*stream_create)(void **);
-    int (*begin)(void *, int);
-    int (*end)(void *, void **);
-    int (*graph_destroy)(void *);
-    pthread_barrier_t barrier;
-    int result;
-} capture_t;
-
-/* What torch.cuda.graph() does: a capture in the global mode, in a thread. */
-static void *capture_main(void *arg)
-{
-    capture_t *capture = arg;
-    void *stream, *graph;
-
-    ck_assert_int_eq(capture->stream_create(&stream), 0);
-    ck_assert_int_eq(capture->begin(stream, 0), 0);
-    pthread_barrier_wait(&capture->barrier);
-    pthread_barrier_wait(&capture->barrier);
-    capture->result = capture->end(stream, &graph);
-    if (capture->result == 0) {
-        ck_assert_int_eq(capture->graph_destroy(graph), 0);
-    }
-    ck_assert_int_eq(gpu->stream_destroy(stream), 0);
-    return NULL;
-}
-
-static void capture_start(capture_t *capture, pthread_t *thread)
-{
-    static const char *const names[] = {"hipStreamCreate", "hipStreamBeginCapture",
-                                        "hipStreamEndCapture", "hipGraphDestroy"};
-    void *symbols[4];
-    int i;
-
-    for (i = 0; i < 4; ++i) {
-        symbols[i] = control(names[i]);
-        ck_assert_ptr_nonnull(symbols[i]);
-    }
-    memcpy(&capture->stream_create, &symbols[0], sizeof(symbols[0]));
-    memcpy(&capture->begin, &symbols[1], sizeof(symbols[1]));
-    memcpy(&capture->end, &symbols[2], sizeof(symbols[2]));
-    memcpy(&capture->graph_destroy, &symbols[3], sizeof(symbols[3]));
-    ck_assert_int_eq(pthread_barrier_init(&capture->barrier, NULL, 2), 0);
-    ck_assert_int_eq(pthread_create(thread, NULL, capture_main, capture), 0);
-    pthread_barrier_wait(&capture->barrier);
-}
 
 /* Calls, a launch and long runs, by a queue that is made meanwhile; all are waited for
  * so long that the runtime is asked, too. */
@@ -456,18 +451,17 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
 {
     static const char *const releases[] = {"5.7", "6.1", "6.2", "6.4", "7.0", "7.3"};
     muct_xgmi_queue_t *first;
-    capture_t capture;
-    pthread_t thread;
+    fake_hip_capture_t capture;
     unsigned i;
 
     setenv("HIPCPU_VERSION", releases[_i / 2], 1);
     setenv("HIPCPU_RULES", "amd,-few-queues", 1);
     setup();
-    capture_start(&capture, &thread);
+    fake_hip_capture_start(&capture);
     first = queue;
     ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
                      UCS_OK);
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     if (_i % 2 == 0) { /* calls are the head, or the launch is */
         ck_assert_int_eq(put(0, 100), UCS_OK);
         muct_xgmi_queue_start(queue);
@@ -478,15 +472,13 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
     }
     muct_xgmi_queue_start(queue);
     ck_assert_uint_eq(poll_for_long(), 0);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", NULL);
     finish(13);
     ck_assert_int_eq(last_status, UCS_OK);
     ck_assert_mem_eq(remote + MIN_RUN, local + MIN_RUN, MIN_RUN);
     muct_xgmi_queue_destroy(queue, UCS_OK);
     queue = first;
-    pthread_barrier_wait(&capture.barrier);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(capture.result, 0);
+    ck_assert_int_eq(fake_hip_capture_end(&capture), 0);
     teardown();
 }
 END_TEST
@@ -499,14 +491,14 @@ START_TEST(pending_error_stays_the_applications_own)
 
     setenv("HIPCPU_VERSION", "7.0", 1);
     setup();
-    symbol = control("hipPeekAtLastError");
+    symbol = fake_hip_symbol("hipPeekAtLastError");
     memcpy(&peek, &symbol, sizeof(peek));
     ck_assert_int_eq(gpu->memcpy_async(local, local, 8, 77, NULL), 21);
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     ck_assert_int_eq(put(0, 100), UCS_OK);
     muct_xgmi_queue_start(queue);
     ck_assert_uint_eq(poll_for_long(), 0);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", NULL);
     finish(1);
     ck_assert_int_eq(peek(), 21);
     teardown();
@@ -516,21 +508,17 @@ END_TEST
 /* Of ROCm 6.2 and 6.3, what a launch needed stays until the stream gets a marker. */
 START_TEST(launches_leave_no_more_than_a_bounded_rest)
 {
-    size_t (*live)(int);
-    void *symbol;
     unsigned i, k;
 
     setenv("HIPCPU_VERSION", "6.3", 1);
     setenv("HIPCPU_RULES", "amd", 1);
     setup();
-    symbol = control("hipcpu_live");
-    memcpy(&live, &symbol, sizeof(live));
     for (i = 1; i <= 500; ++i) {
         for (k = 0; k < 4; ++k) {
             ck_assert_int_eq(put(k * 1000, 500), UCS_OK);
         }
         finish(4 * i);
-        ck_assert_uint_le(live(6 /* HIPCPU_COMMANDS */), 64);
+        ck_assert_uint_le(fake_hip_live(6 /* HIPCPU_COMMANDS */), 64);
     }
     teardown();
 }
@@ -545,26 +533,26 @@ START_TEST(posting_starts_an_idle_device_early)
 
     eager.early_start = 16;
     ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &eager, 0, &queue), UCS_OK);
-    call_hold("hipcpu_hold");
-    launches = calls("hipModuleLaunchKernel");
+    fake_hip_hold("hipcpu_hold", NULL);
+    launches = fake_hip_calls("hipModuleLaunchKernel");
     for (i = 0; i < 15; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches);
     ck_assert_int_eq(put(i++ * 1000, 500), UCS_OK);
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 1);
     for (; i < 16 + 31; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
     /* the second one is twice as long */
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 1);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 1);
     for (; i < 100; ++i) {
         ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
     }
     /* two are enough: the rest is gathered */
-    ck_assert_uint_eq(calls("hipModuleLaunchKernel"), launches + 2);
+    ck_assert_uint_eq(fake_hip_calls("hipModuleLaunchKernel"), launches + 2);
     ck_assert_uint_eq(num_done, 0);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", NULL);
     finish(100);
     for (i = 0; i < 100; ++i) {
         ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
@@ -617,7 +605,7 @@ static void helper_end(helper_t *helper)
 
 static unsigned long starts(void)
 {
-    return calls("hipModuleLaunchKernel") + calls("hipMemcpyAsync");
+    return fake_hip_calls("hipModuleLaunchKernel") + fake_hip_calls("hipMemcpyAsync");
 }
 
 /* Each call of progress finds new operations, and a device with nothing to do. */
@@ -625,7 +613,7 @@ START_TEST(posts_beside_anothers_progress_are_gathered)
 {
     muct_xgmi_queue_t *small = queue;
     muct_xgmi_queue_config_t large = config;
-    muct_xgmi_marker_t marker = {.op = {done, &owner, NULL}};
+    muct_xgmi_marker_t marker = {.op = {.done = done, .owner = &owner}};
     unsigned long before, limit;
     uint64_t start_ns;
     helper_t helper;
@@ -644,7 +632,7 @@ START_TEST(posts_beside_anothers_progress_are_gathered)
         }
     }
     /* the row's end is not waited for: a flush says it */
-    i += (unsigned)muct_xgmi_queue_add_marker(queue, &marker);
+    i += (unsigned)muct_xgmi_queue_add_marker(queue, queue->stamp, &marker);
     while (num_done < i) {
         helper_progress(&helper);
     }
@@ -688,10 +676,12 @@ START_TEST(every_stream_of_a_batch_wakes)
     struct pollfd fd = {.fd = wake->event_fd, .events = POLLIN};
     unsigned last = (unsigned)_i, i;
 
-    for (i = 0; i < 2; ++i) {
-        call_hold_stream("hipcpu_hold", queue->streams[i]);
-    }
     ck_assert_int_eq(put(0, LENGTH), UCS_OK); /* a run, on a stream of its own */
+    finish(1);
+    for (i = 0; i < 2; ++i) {
+        fake_hip_hold("hipcpu_hold", queue->streams[i]);
+    }
+    ck_assert_int_eq(put(0, LENGTH), UCS_OK);
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
     }
@@ -701,17 +691,17 @@ START_TEST(every_stream_of_a_batch_wakes)
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns + 1000000), UCS_OK);
     for (i = 0; i < 2; ++i) {
         if (i != last) {
-            call_hold_stream("hipcpu_release", queue->streams[i]);
+            fake_hip_hold("hipcpu_release", queue->streams[i]);
             ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
             while (!muct_xgmi_wake_drain(wake, late_ns)) {
             }
         }
     }
     (void)muct_xgmi_queue_poll(queue);
-    ck_assert_uint_eq(num_done, 0);
-    call_hold_stream("hipcpu_release", queue->streams[last]);
+    ck_assert_uint_eq(num_done, 1);
+    fake_hip_hold("hipcpu_release", queue->streams[last]);
     ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
-    finish(11);
+    finish(12);
 }
 END_TEST
 
@@ -723,21 +713,77 @@ START_TEST(queue_is_recorded_once_for_all_behind_it)
 
     ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &second),
                      UCS_OK);
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     for (i = 0; i < 10; ++i) {
         ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
     }
     muct_xgmi_queue_start(queue);
-    before = calls("hipEventRecord");
+    before = fake_hip_calls("hipEventRecord");
     ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_record(second), UCS_OK); /* idle */
     ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_order_after(second, queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_order_after(queue, second), UCS_OK);
-    ck_assert_uint_eq(calls("hipEventRecord"), before + queue->num_streams);
-    call_hold("hipcpu_release");
+    ck_assert_uint_eq(fake_hip_calls("hipEventRecord"), before + queue->num_streams);
+    fake_hip_hold("hipcpu_release", NULL);
     finish(10);
     muct_xgmi_queue_destroy(second, UCS_OK);
+}
+END_TEST
+
+/* The engines' streams are made behind the fence, and obey it. */
+START_TEST(first_long_run_copies_after_the_fence_before_it)
+{
+    const muct_xgmi_window_t *window;
+
+    fake_hip_hold("hipcpu_hold", queue->streams[0]);
+    ck_assert_int_eq(put(1, 1000), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
+
+    ck_assert_int_eq(muct_xgmi_queue_reserve(queue, 1), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_find(queue, &rkey, &window), UCS_OK);
+    muct_xgmi_queue_set_operands(queue, local, rkey.uid);
+    muct_xgmi_queue_add(queue, (uintptr_t)remote + MIN_RUN + window->delta,
+                        (uintptr_t)remote, MIN_RUN);
+    muct_xgmi_queue_commit(queue, done, &owner, NULL);
+    muct_xgmi_queue_start(queue);
+    ck_assert_uint_eq(poll_for_long(), 0);
+    fake_hip_hold("hipcpu_release", queue->streams[0]);
+    finish(2);
+    ck_assert_mem_eq(remote + MIN_RUN + 1, local + 1, 1000);
+}
+END_TEST
+
+START_TEST(launches_to_more_peers_have_more_blocks)
+{
+    muct_xgmi_queue_config_t some = {.max_blocks = 8};
+    muct_xgmi_batch_t *batch;
+    char peers[9];
+    unsigned i;
+
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 7), 8);
+    some.peer_blocks = 4;
+    some.most_blocks = 28;
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 0), 8);
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 1), 8);
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 3), 16);
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 7), 28);
+    some.max_blocks = 64;
+    ck_assert_uint_eq(muct_xgmi_queue_num_blocks(&some, 2), 64);
+
+    ck_assert_int_eq(put(0, 1), UCS_OK);
+    batch = queue->open;
+    ck_assert_uint_eq(batch->num_peers, 1);
+    ck_assert_ptr_eq(batch->peers[0], rkey.peer);
+    muct_xgmi_batch_count_peer(batch, rkey.peer);
+    ck_assert_uint_eq(batch->num_peers, 1);
+    for (i = 0; i < 9; ++i) {
+        muct_xgmi_batch_count_peer(batch, (const muct_xgmi_peer_t *)&peers[i]);
+    }
+    ck_assert_uint_eq(batch->num_peers, MUCT_XGMI_MAX_COUNTED_PEERS);
+    finish(1);
 }
 END_TEST
 
@@ -752,12 +798,12 @@ END_TEST
 
 START_TEST(disowned_operation_ends_once_and_cancelled)
 {
-    call_hold("hipcpu_hold");
+    fake_hip_hold("hipcpu_hold", NULL);
     ck_assert_int_eq(put(0, 10), UCS_OK);
     muct_xgmi_queue_start(queue);
     ck_assert_int_eq(put(1000, 10), UCS_OK);
     muct_xgmi_queue_disown(queue, &owner);
-    call_hold("hipcpu_release");
+    fake_hip_hold("hipcpu_release", NULL);
     finish(2);
     ck_assert_int_eq(last_status, UCS_ERR_CANCELED);
 }
@@ -765,16 +811,27 @@ END_TEST
 
 START_TEST(marker_ends_after_what_was_before_it)
 {
-    muct_xgmi_marker_t marker = {.op = {done, &owner, NULL}};
+    muct_xgmi_marker_t marker = {.op = {.done = done, .owner = &owner}};
 
-    ck_assert(!muct_xgmi_queue_add_marker(queue, &marker));
+    uint64_t first;
+
+    ck_assert(!muct_xgmi_queue_add_marker(queue, queue->stamp, &marker));
     ck_assert_int_eq(put(0, 10), UCS_OK);
-    ck_assert(muct_xgmi_queue_add_marker(queue, &marker));
+    first = queue->stamp;
+    ck_assert(muct_xgmi_queue_add_marker(queue, first, &marker));
     finish(2);
+    ck_assert(!muct_xgmi_queue_add_marker(queue, first, &marker));
+    fake_hip_hold("hipcpu_hold", NULL);
     ck_assert_int_eq(put(0, 10), UCS_OK);
+    first = queue->stamp;
     muct_xgmi_queue_start(queue);
-    ck_assert(muct_xgmi_queue_add_marker(queue, &marker));
-    finish(4);
+    ck_assert_int_eq(put(0, 10), UCS_OK); /* not waited for */
+    ck_assert(muct_xgmi_queue_add_marker(queue, first, &marker));
+    fake_hip_hold("hipcpu_release", NULL);
+    while (num_done < 4) {
+        (void)muct_xgmi_queue_poll(queue);
+    }
+    finish(5);
 }
 END_TEST
 
@@ -789,17 +846,22 @@ int main(void)
     tcase_add_test(tcase, few_pieces_are_copy_calls);
     tcase_add_test(tcase, neighbours_are_one_piece);
     tcase_add_test(tcase, long_run_goes_to_the_copy_engines);
+    tcase_add_test(tcase, engines_are_made_with_the_first_long_run);
+    tcase_add_test(tcase, device_without_engines_copies_long_runs);
     tcase_add_test(tcase, full_queue_refuses_and_recovers);
     tcase_add_test(tcase, more_is_gathered_while_enough_runs);
     tcase_add_test(tcase, rolled_back_pieces_are_not_copied);
     tcase_add_test(tcase, failing_launch_falls_back_to_calls);
     tcase_add_loop_test(tcase, failing_call_is_an_error_of_its_batch, 0, 5);
+    tcase_add_loop_test(tcase, refused_copy_fails_its_own_operation, 0, 3);
     tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
     tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
     tcase_add_test(tcase, posting_starts_an_idle_device_early);
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
     tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
+    tcase_add_test(tcase, first_long_run_copies_after_the_fence_before_it);
+    tcase_add_test(tcase, launches_to_more_peers_have_more_blocks);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
     tcase_add_test(tcase, marker_ends_after_what_was_before_it);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The risks of other processes: where they are, and how they end. */
+
+#include "config.h"
+
+#include "test/gpu/gpu_risks.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+
+static int exporter_move(risks_where_t where)
+{
+    static const int spaces[] = {
+        [RISKS_OTHER_NETWORK] = CLONE_NEWNET, [RISKS_OTHER_PIDS] = CLONE_NEWPID};
+    int status = 0;
+    pid_t pid;
+
+    if (where == RISKS_HERE) {
+        return 0;
+    }
+    if ((unshare(spaces[where]) != 0) &&
+        (unshare(spaces[where] | CLONE_NEWUSER) != 0)) {
+        return errno;
+    }
+    if (where == RISKS_OTHER_PIDS) { /* children alone are in the new one */
+        pid = fork();
+        need(pid >= 0, "fork");
+        if (pid > 0) {
+            (void)waitpid(pid, &status, 0);
+            _exit(status != 0);
+        }
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    return 0;
+}
+
+static void exporter_export(risks_memory_t *memory, void **allocated)
+{
+    if (*allocated != NULL) {
+        need(gpu->mem_free(*allocated) == 0, "hipFree");
+    }
+    need(gpu->mem_alloc(allocated, RISKS_LENGTH) == 0, "hipMalloc");
+    memset(&memory->export, 0, sizeof(memory->export));
+    need(muct_xgmi_export_get(gpu, (uintptr_t)*allocated, &memory->export) == UCS_OK,
+         "export");
+}
+
+static void exporter_main(risks_where_t where, const char *dir, int commands,
+                          int answers)
+{
+    risks_memory_t memory = {.error = 0};
+    muct_xgmi_self_t its_self;
+    void *allocated = NULL;
+    char command;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    memory.error = exporter_move(where);
+    if (memory.error == 0) {
+        need(muct_gpu_get(&gpu) == UCS_OK, "the other process' runtime");
+        need(muct_xgmi_self_open(dir, &its_self) == UCS_OK, "its control page");
+        need(muct_xgmi_slot_alloc(&memory.slot, &memory.generation) == UCS_OK, "slot");
+        memory.owner = its_self.owner;
+    }
+    while (read(commands, &command, 1) == 1) {
+        if (memory.error == 0) {
+            exporter_export(&memory, &allocated);
+        }
+        need(write(answers, &memory, sizeof(memory)) == (ssize_t)sizeof(memory),
+             "write");
+    }
+    _exit(0);
+}
+
+void exporter_start(risks_exporter_t *exporter, risks_where_t where, const char *dir)
+{
+    int commands[2], answers[2];
+
+    need((pipe(commands) == 0) && (pipe(answers) == 0), "pipe");
+    exporter->pid = fork();
+    need(exporter->pid >= 0, "fork");
+    if (exporter->pid == 0) {
+        close(commands[1]);
+        exporter_main(where, dir, commands[0], answers[1]);
+    }
+    close(commands[0]);
+    close(answers[1]);
+    exporter->commands = commands[1];
+    exporter->answers = answers[0];
+}
+
+void exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory)
+{
+    need(write(exporter->commands, "a", 1) == 1, "write");
+    need(read(exporter->answers, memory, sizeof(*memory)) == (ssize_t)sizeof(*memory),
+         "the other process");
+}
+
+static void risk_namespace(const char *risk, const char *what,
+                           const risks_exporter_t *exporter)
+{
+    muct_hip_ipc_mem_handle_t handle;
+    risks_memory_t memory;
+    double start;
+    void *mapped;
+    int ret;
+
+    exporter_alloc(exporter, &memory);
+    if (memory.error != 0) {
+        tell(risk, "not looked at", "unshare(2) of %s: %s", what,
+             strerror(memory.error));
+        return;
+    }
+
+    memcpy(&handle, memory.export.handle, sizeof(handle));
+    start = now_ms();
+    ret = gpu->ipc_open_mem_handle(&mapped, handle, gpu->ipc_flags);
+    if (ret == 0) {
+        tell(risk, "not seen", "memory from another %s opened after %.1f ms", what,
+             now_ms() - start);
+        need(gpu->ipc_close_mem_handle(mapped) == 0, "hipIpcCloseMemHandle");
+        return;
+    }
+    tell(risk, "seen",
+         "hipIpcOpenMemHandle() = %s after %.1f ms for memory from another %s: run "
+         "containers with %s",
+         muct_gpu_error_name(gpu, ret), now_ms() - start, what,
+         (strcmp(risk, "network") == 0) ? "--network=host" : "--pid=host");
+}
+
+void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pids)
+{
+    risk_namespace("network", "network namespace", network);
+    risk_namespace("pids", "PID namespace", pids);
+}
+
+/* As mori_xgmi does when it finds a peer dead: whose copies are over, then all. */
+void risk_dead_peer(const risks_exporter_t *exporter)
+{
+    const muct_xgmi_region_t *region;
+    muct_xgmi_key_t key = {.kind = MUCT_XGMI_KEY_REMOTE};
+    muct_xgmi_peer_t *peer;
+    risks_memory_t memory;
+    bool was_busy, is_busy;
+    void *stream;
+    double start;
+
+    exporter_alloc(exporter, &memory);
+    key.owner = memory.owner;
+    key.address = key.base = memory.export.base;
+    key.length = key.alloc_length = memory.export.length;
+    key.buffer_id = memory.export.buffer_id;
+    key.slot = memory.slot;
+    key.generation = memory.generation;
+    memcpy(key.handle, memory.export.handle, sizeof(key.handle));
+    need(muct_xgmi_peer_get(memory.owner, &peer) == UCS_OK, "the other process' page");
+    if (muct_xgmi_map_get(map, peer, &key, 0, &region) != UCS_OK) {
+        tell("dead-peer", "not looked at", "its memory cannot be mapped");
+        muct_xgmi_peer_put(peer);
+        return;
+    }
+
+    stream = busy_start();
+    need(kill(exporter->pid, SIGKILL) == 0, "kill");
+    need(waitpid(exporter->pid, NULL, 0) == exporter->pid, "waitpid");
+    was_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    start = now_ms();
+    muct_xgmi_map_put(map, region);
+    muct_xgmi_map_drop_peer(map, memory.owner);
+    is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    tell("dead-peer",
+         muct_xgmi_peer_is_alive(peer) || (was_busy && !is_busy) ? "BROKEN"
+                                                                 : "not seen",
+         "forgetting a killed peer took %.1f ms beside a busy stream%s",
+         now_ms() - start, was_busy ? "" : " that was over too soon");
+    muct_xgmi_peer_put(peer);
+    busy_end(stream);
+}

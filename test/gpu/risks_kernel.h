@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef RISKS_KERNEL_H
+#define RISKS_KERNEL_H
+
+/**
+ * @file
+ * The kernel of gpu_risks: waits for a flag in host memory, at work already when it
+ * comes, and compares memory with a pattern at once.
+ */
+
+#include <stdint.h>
+
+#define RISKS_WATCH_NAME "risks_watch"
+
+/** Argument; addresses as the device sees them. */
+typedef struct risks_watch_args {
+    uint64_t flag;    /**< uint32_t in pinned memory */
+    uint64_t started; /**< uint32_t in pinned memory: gets the sequence at the start */
+    uint64_t bad;     /**< uint64_t in pinned memory: words that were wrong, added */
+    uint64_t memory;  /**< What to compare */
+    uint64_t num_words; /**< Of 32 bits */
+    uint32_t sequence;  /**< The flag's value that says that the memory is new */
+    uint32_t seed;      /**< Of the pattern */
+} risks_watch_args_t;
+
+#ifdef __HIP__
+__device__
+#endif
+    static inline uint32_t risks_word(uint64_t index, uint32_t seed)
+{
+    return ((uint32_t)index * 2654435761u) ^ seed;
+}
+
+#endif

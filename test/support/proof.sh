@@ -1,0 +1,56 @@
+#!/bin/bash
+# What every proof on somebody's hardware has: a report to send, a log, and stages. Sourced
+# by test/gpu/stages.sh and contrib/prove-nic after they have set:
+#
+#   out         folder of the results
+#   limit       seconds for everything
+#
+# A stage that fails is reported and the next one runs. Sourcing makes report.txt and
+# log.txt in $out.
+# shellcheck shell=bash disable=SC2154
+
+started=$(date +%s)
+report=$out/report.txt
+log=$out/log.txt
+work=$(mktemp -d "${TMPDIR:-/tmp}/proof.XXXXXX")
+num_failed=0
+# shellcheck disable=SC2034
+port=$((13400 + (RANDOM % 1000)))
+: >"$report"
+: >"$log"
+
+say() {
+    printf '%s\n' "$*" | tee -a "$report"
+}
+
+left() {
+    echo $((limit - $(date +%s) + started))
+}
+
+# stage NAME SECONDS COMMAND..: its output goes to the log, its result to the report.
+stage() {
+    local name=$1 seconds=$2 status begin
+    shift 2
+
+    [ "$seconds" -le "$(left)" ] || seconds=$(left)
+    if [ "$seconds" -lt 5 ]; then
+        say "-- $name: no time left"
+        num_failed=$((num_failed + 1))
+        return 1
+    fi
+    begin=$(date +%s)
+    printf '\n==== %s: %s\n' "$name" "$*" >>"$log"
+    stage_seconds=$seconds "$@" >"$work/stage.log" 2>&1
+    status=$?
+    cat "$work/stage.log" >>"$log"
+    if [ $status -eq 0 ]; then
+        say "-- $name: ok, $(($(date +%s) - begin)) s"
+    elif [ $status -eq 77 ]; then
+        say "-- $name: skipped: $(tail -n 1 "$work/stage.log")"
+    else
+        say "-- $name: FAILED with $status after $(($(date +%s) - begin)) s of $seconds"
+        tail -n 15 "$work/stage.log" | sed 's/^/     /' | tee -a "$report"
+        num_failed=$((num_failed + 1))
+    fi
+    return $status
+}

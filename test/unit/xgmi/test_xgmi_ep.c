@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Endpoints of the built module in a real UCX: two of one interface, both to the
+ * process itself, so that what happens to copies is in this test's hands.
+ */
+
+#include "config.h"
+#include "test/support/fake_hip.h"
+#include "test/support/ct_side.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_hip.h"
+#include "test/support/mkv_test.h"
+#include "test/fake/hip/hipcpu_abi.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LENGTH ((size_t)1 << 20)
+#define NUM_EPS 2
+
+typedef struct comp {
+    uct_completion_t uct;
+    unsigned num_calls;
+} comp_t;
+
+static ct_side_t side;
+static ct_mem_t local, remote;
+static uct_rkey_bundle_t rkey;
+static uct_ep_h eps[NUM_EPS];
+
+
+/* In a process that Check knows nothing of. */
+static void need(int is_good, const char *what)
+{
+    if (!is_good) {
+        fprintf(stderr, "test_xgmi_ep: %s failed: %s\n", what, side.why);
+        _exit(1);
+    }
+}
+
+static void create_eps(void)
+{
+    uint8_t dev[256], addr[256];
+    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
+                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
+                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
+                                    .iface = side.iface,
+                                    .dev_addr = (void *)dev,
+                                    .iface_addr = (void *)addr};
+    unsigned i;
+
+    ck_assert_uint_le(side.attr.device_addr_len, sizeof(dev));
+    ck_assert_uint_le(side.attr.iface_addr_len, sizeof(addr));
+    ck_assert_int_eq(uct_iface_get_device_address(side.iface, (void *)dev), UCS_OK);
+    ck_assert_int_eq(uct_iface_get_address(side.iface, (void *)addr), UCS_OK);
+    for (i = 0; i < NUM_EPS; ++i) {
+        ck_assert_int_eq(uct_ep_create(&params, &eps[i]), UCS_OK);
+    }
+}
+
+static void setup(void)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    uint8_t key[256];
+
+    setenv("UCX_MORI_XGMI_MAX_STARTED", "1", 1);
+    ck_assert_msg(ct_side_open(&side, &name) == UCS_OK, "%s", side.why);
+    ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local),
+                     UCS_OK);
+    ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &remote),
+                     UCS_OK);
+    ck_assert(ct_mem_fill(&local, 0, LENGTH, 1, 0));
+    ck_assert(ct_mem_fill(&remote, 0, LENGTH, 2, 0));
+    ck_assert_uint_le(side.md_attr.rkey_packed_size, sizeof(key));
+    ck_assert_int_eq(ct_mem_pack(&side, &remote, 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(side.component, key, &rkey), UCS_OK);
+    create_eps();
+}
+
+static void teardown(void)
+{
+    unsigned i;
+
+    for (i = 0; i < NUM_EPS; ++i) {
+        uct_ep_destroy(eps[i]);
+    }
+    uct_rkey_release(side.component, &rkey);
+    ct_mem_destroy(&side, &remote);
+    ct_mem_destroy(&side, &local);
+    ct_side_close(&side);
+}
+
+static void count_call(uct_completion_t *comp)
+{
+    ++ucs_container_of(comp, comp_t, uct)->num_calls;
+}
+
+static void comp_init(comp_t *comp)
+{
+    *comp = (comp_t){.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
+}
+
+static ucs_status_t put(unsigned ep, size_t offset, size_t length, comp_t *comp)
+{
+    const uct_iov_t iov = {.buffer = (char *)local.addr + offset,
+                           .length = length,
+                           .memh = local.memh,
+                           .count = 1};
+
+    comp_init(comp);
+    return uct_ep_put_zcopy(eps[ep], &iov, 1, (uintptr_t)remote.addr + offset,
+                            rkey.rkey, &comp->uct);
+}
+
+static void wait_for(const comp_t *comp)
+{
+    while (comp->num_calls == 0) {
+        uct_iface_progress(side.iface);
+    }
+    ck_assert_uint_eq(comp->num_calls, 1);
+}
+
+/* Both are of one batch. */
+START_TEST(refused_copy_is_one_operations_failure)
+{
+    comp_t first, second, again;
+
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS);
+    ck_assert_int_eq(put(1, 4096, 100, &second), UCS_INPROGRESS);
+    fake_hip_fail("hipMemcpyAsync", 1, 1);
+    wait_for(&first);
+    wait_for(&second);
+    ck_assert_int_eq(first.uct.status, UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(second.uct.status, UCS_OK);
+    ck_assert_int_eq(put(0, 0, 100, &again), UCS_INPROGRESS);
+    wait_for(&again);
+    ck_assert_int_eq(again.uct.status, UCS_OK);
+    uct_iface_progress(side.iface);
+    ck_assert_uint_eq(side.events.num_ep_errors, 0);
+}
+END_TEST
+
+static size_t pack_some(void *dest, void *arg)
+{
+    (void)arg;
+    memset(dest, 7, 100);
+    return 100;
+}
+
+START_TEST(refused_copy_that_has_no_completion_fails_its_endpoint)
+{
+    comp_t other;
+
+    ck_assert_int_eq(put(1, 4096, 100, &other), UCS_INPROGRESS);
+    ck_assert_int_eq(
+        uct_ep_put_bcopy(eps[0], pack_some, NULL, (uintptr_t)remote.addr, rkey.rkey),
+        100);
+    fake_hip_fail("hipMemcpyAsync", 2, 1);
+    wait_for(&other);
+    ck_assert_int_eq(other.uct.status, UCS_OK);
+    while (side.events.num_ep_errors == 0) {
+        uct_iface_progress(side.iface);
+    }
+    ck_assert_ptr_eq(side.events.ep, eps[0]);
+    ck_assert_int_eq(side.events.ep_status, UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(put(0, 0, 100, &other), UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(put(1, 0, 100, &other), UCS_INPROGRESS);
+    wait_for(&other);
+    ck_assert_int_eq(other.uct.status, UCS_OK);
+}
+END_TEST
+
+/* What copies need is there before them, when memory was registered before that. */
+START_TEST(first_copy_allocates_nothing)
+{
+    static const char *const functions[] = {"hipMalloc", "hipHostMalloc",
+                                            "hipModuleLoadData",
+                                            "hipStreamCreateWithPriority"};
+    unsigned long before[4];
+    comp_t comps[4];
+    unsigned i;
+
+    for (i = 0; i < 4; ++i) {
+        before[i] = fake_hip_calls(functions[i]);
+    }
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(put(0, i * 4096, 100, &comps[i]), UCS_INPROGRESS);
+    }
+    for (i = 0; i < 4; ++i) {
+        wait_for(&comps[i]);
+    }
+    for (i = 0; i < 4; ++i) {
+        ck_assert_uint_eq(fake_hip_calls(functions[i]), before[i]);
+    }
+}
+END_TEST
+
+/* The other's copy starts when the first one's is over: a list is started at a time. */
+START_TEST(flush_waits_for_its_own_endpoints_copies)
+{
+    comp_t first, second, flush;
+
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS); /* makes the queue */
+    wait_for(&first);
+    fake_hip_hold("hipcpu_hold", NULL);
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS);
+    uct_iface_progress(side.iface);
+    ck_assert_int_eq(put(1, 4096, 100, &second), UCS_INPROGRESS);
+    comp_init(&flush);
+    ck_assert_int_eq(uct_ep_flush(eps[0], 0, &flush.uct), UCS_INPROGRESS);
+    fake_hip_hold("hipcpu_release", NULL);
+    wait_for(&first);
+    ck_assert_uint_eq(flush.num_calls, 1);
+    ck_assert_uint_eq(second.num_calls, 0);
+    wait_for(&second);
+    ck_assert_int_eq(uct_ep_flush(eps[1], 0, NULL), UCS_OK);
+}
+END_TEST
+
+#define CHUNK ((size_t)2 << 20)
+
+#define BIND(_name)                                                                    \
+    __typeof__(&_name) call_##_name;                                                   \
+    symbol = fake_hip_symbol(#_name);                                                  \
+    memcpy(&call_##_name, &symbol, sizeof(symbol))
+
+/* Two chunks, one behind the other. */
+static char *map_chunks(void)
+{
+    const hipMemAllocationProp prop = {.type = 1, .location = {1, 0}};
+    hipMemGenericAllocationHandle_t chunk;
+    void *symbol, *memory;
+    size_t i;
+
+    BIND(hipMemAddressReserve);
+    BIND(hipMemCreate);
+    BIND(hipMemMap);
+    BIND(hipMemRelease);
+    ck_assert_int_eq(call_hipMemAddressReserve(&memory, 2 * CHUNK, 0, NULL, 0), 0);
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(call_hipMemCreate(&chunk, CHUNK, &prop, 0), 0);
+        ck_assert_int_eq(
+            call_hipMemMap((char *)memory + (i * CHUNK), CHUNK, 0, chunk, 0), 0);
+        ck_assert_int_eq(call_hipMemRelease(chunk), 0);
+    }
+    return memory;
+}
+
+static void unmap_chunks(char *memory)
+{
+    void *symbol;
+    size_t i;
+
+    BIND(hipMemUnmap);
+    BIND(hipMemAddressFree);
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(call_hipMemUnmap(memory + (i * CHUNK), CHUNK), 0);
+    }
+    ck_assert_int_eq(call_hipMemAddressFree(memory, 2 * CHUNK), 0);
+}
+
+/* By calls, which do not go over the end of a chunk, and by the kernel, which does. */
+START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
+{
+    ct_mem_t allocated = local;
+    unsigned count = (_i == 0) ? 1 : 8, i;
+    uct_rkey_bundle_t other;
+    uint8_t key[256];
+    comp_t comps[8];
+    char *memory = map_chunks();
+
+    local.addr = memory;
+    ck_assert_int_eq(
+        uct_md_mem_reg(side.md, memory, 2 * CHUNK, UCT_MD_MEM_ACCESS_RMA, &local.memh),
+        UCS_OK);
+    memset(memory + CHUNK - 4096, 3, 4096);
+    memset(memory + CHUNK, 5, 4096);
+    local.addr = memory + CHUNK - 100;
+    for (i = 0; i < count; ++i) {
+        ck_assert_int_eq(put(0, (i == 0) ? 0 : i * 256, (i == 0) ? 200 : 10, &comps[i]),
+                         UCS_INPROGRESS);
+    }
+    for (i = 0; i < count; ++i) {
+        wait_for(&comps[i]);
+        ck_assert_int_eq(comps[i].uct.status, UCS_OK);
+    }
+    for (i = 0; i < 200; ++i) {
+        ck_assert_int_eq(((char *)remote.addr)[i], (i < 100) ? 3 : 5);
+    }
+
+    ck_assert_int_eq(uct_md_mkey_pack(side.md, local.memh, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(side.component, key, &other), UCS_ERR_UNREACHABLE);
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, local.memh), UCS_OK);
+    ck_assert_int_ne(uct_md_mem_reg(side.md, memory, 2 * CHUNK + 8192,
+                                    UCT_MD_MEM_ACCESS_RMA | UCT_MD_MEM_FLAG_HIDE_ERRORS,
+                                    &local.memh),
+                     UCS_OK);
+    unmap_chunks(memory);
+    local = allocated;
+}
+END_TEST
+
+/* What one process tells the other about itself. */
+typedef struct card {
+    uint8_t dev[256], iface[256], key[256];
+    uint64_t address;
+} card_t;
+
+static void exchange(int fd, const card_t *mine, card_t *theirs)
+{
+    need(write(fd, mine, sizeof(*mine)) == (ssize_t)sizeof(*mine), "write");
+    need(recv(fd, theirs, sizeof(*theirs), MSG_WAITALL) == (ssize_t)sizeof(*theirs),
+         "recv");
+}
+
+/*
+ * Puts to the other process, and invalidates the memory it is written to itself,
+ * without progress in between. A wait that ends by the clock is an end by the test's
+ * limit.
+ */
+static void write_and_invalidate(int fd, int is_started)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    uct_ep_params_t to = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
+                                        UCT_EP_PARAM_FIELD_DEV_ADDR |
+                                        UCT_EP_PARAM_FIELD_IFACE_ADDR};
+    uct_md_mem_dereg_params_t dereg = {
+        .field_mask = CT_DEREG_FIELD_MEMH | CT_DEREG_FIELD_FLAGS | CT_DEREG_FIELD_COMP,
+        .flags = CT_DEREG_INVALIDATE};
+    card_t mine = {.address = 0}, theirs;
+    comp_t comp, ended;
+    uct_iov_t iov;
+
+    need(ct_side_open(&side, &name) == UCS_OK, "open");
+    need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local) == UCS_OK, "local");
+    need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &remote) == UCS_OK,
+         "remote");
+    need(uct_iface_get_device_address(side.iface, (void *)mine.dev) == UCS_OK, "dev");
+    need(uct_iface_get_address(side.iface, (void *)mine.iface) == UCS_OK, "iface");
+    need(ct_mem_pack(&side, &remote, CT_PACK_INVALIDATE_RMA, mine.key) == UCS_OK,
+         "key");
+    mine.address = (uintptr_t)remote.addr;
+    exchange(fd, &mine, &theirs);
+
+    to.iface = side.iface;
+    to.dev_addr = (void *)theirs.dev;
+    to.iface_addr = (void *)theirs.iface;
+    need(uct_ep_create(&to, &eps[0]) == UCS_OK, "endpoint");
+    need(uct_rkey_unpack(side.component, theirs.key, &rkey) == UCS_OK, "unpack");
+    iov = (uct_iov_t){
+        .buffer = local.addr, .length = 100, .memh = local.memh, .count = 1};
+    comp_init(&comp);
+    need(uct_ep_put_zcopy(eps[0], &iov, 1, theirs.address, rkey.rkey, &comp.uct) ==
+             UCS_INPROGRESS,
+         "put");
+    if (is_started) {
+        fake_hip_hold("hipcpu_hold",
+                      NULL); /* so that this progress does not see the end */
+        uct_iface_progress(side.iface);
+        fake_hip_hold("hipcpu_release", NULL);
+    }
+    exchange(fd, &mine, &theirs); /* both have put */
+
+    comp_init(&ended);
+    dereg.memh = remote.memh;
+    dereg.comp = &ended.uct;
+    need(uct_md_mem_dereg_v2(side.md, &dereg) == UCS_OK, "invalidate");
+    need(ended.num_calls == 1, "the end of the invalidation");
+    need(comp.num_calls == 0, "a completion that comes from progress");
+    remote.memh = UCT_MEM_HANDLE_NULL;
+    while (comp.num_calls == 0) {
+        uct_iface_progress(side.iface);
+    }
+    need(comp.uct.status == UCS_OK, "put's end");
+    _exit(0);
+}
+
+START_TEST(processes_that_invalidate_at_once_wait_for_copies_alone)
+{
+    int fds[2], status, i;
+    pid_t pids[2];
+
+    setenv("UCX_MORI_XGMI_INVALIDATE_TIMEOUT", "1000000s", 1);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    for (i = 0; i < 2; ++i) {
+        pids[i] = fork();
+        ck_assert_int_ge(pids[i], 0);
+        if (pids[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            write_and_invalidate(fds[i], _i);
+        }
+    }
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+        ck_assert_int_eq(status, 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_ep");
+    TCase *tcase = tcase_create("ep");
+
+    setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
+    setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
+    ct_side_find_module();
+    mkv_test_init();
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, refused_copy_is_one_operations_failure);
+    tcase_add_test(tcase, refused_copy_that_has_no_completion_fails_its_endpoint);
+    tcase_add_test(tcase, first_copy_allocates_nothing);
+    tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
+    tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
+                        0, 2);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("two processes");
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
+    tcase_add_loop_test(tcase, processes_that_invalidate_at_once_wait_for_copies_alone,
+                        0, 2);
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run_forked(suite);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_LINKS_H
+#define MUCT_LINKS_H
+
+/**
+ * @file
+ * Links between pairs of GPUs of this host, as AMD's driver tells them in sysfs: those
+ * of GPUs that the process does not see, too. Threads: one reads, then any.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+/** A way from one GPU to another one. */
+typedef struct muct_link {
+    uint32_t from; /**< PCI addresses, domain << 16 | bus << 8 | device and function */
+    uint32_t to;
+    double bandwidth; /**< Bytes per second */
+} muct_link_t;
+
+/** All of them, owned by who reads: free(3). */
+typedef struct muct_links {
+    muct_link_t *links;
+    size_t count;
+} muct_links_t;
+
+
+/**
+ * Read the xGMI links of this host.
+ *
+ * @param [in]  dir    The driver's folder, /sys/class/kfd/kfd/topology.
+ * @param [out] links  None where there is no such driver, no such link, or no memory.
+ */
+void muct_links_read(const char *dir, muct_links_t *links);
+
+
+/**
+ * How fast the link of a pair of GPUs is.
+ *
+ * @param [in] from, to  PCI addresses as the runtime writes them, "0000:0c:00.0"; NULL:
+ *                       any GPU, of whose links the slowest counts.
+ *
+ * @return Bytes per second, or 0: nothing is known of such a link.
+ */
+double muct_links_bandwidth(const muct_links_t *links, const char *from,
+                            const char *to);
+
+#endif

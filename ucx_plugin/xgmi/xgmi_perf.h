@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_PERF_H
+#define MUCT_XGMI_PERF_H
+
+/**
+ * @file
+ * What UCX is told of an interface's speed, so that it mixes lanes by what they do.
+ */
+
+#include "xgmi/xgmi_iface.h"
+
+
+/**
+ * Find out how fast links are; the slowest counts where pairs of GPUs differ, as UCX
+ * asks for one number for all of them.
+ *
+ * @param [in] topology   The driver's folder.
+ * @param [in] bandwidth  Bytes per second to say all the same, or UCS_CONFIG_DBL_AUTO.
+ */
+void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
+                               double bandwidth);
+
+
+/** A bandwidth, which each peer has for itself where the links are known. */
+uct_ppn_bandwidth_t muct_xgmi_perf_bandwidth(const muct_xgmi_iface_t *iface,
+                                             double bandwidth);
+
+
+/** iface_estimate_perf: as the attributes say, or of the pair of GPUs that is named. */
+ucs_status_t muct_xgmi_perf_estimate(uct_iface_h iface, uct_perf_attr_t *attr);
+
+#endif

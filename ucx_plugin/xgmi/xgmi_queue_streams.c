@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The streams of a queue. The first one is there from the beginning; those for the copy
+ * engines come with the first long run, since each of them takes from the few hardware
+ * queues that a device's streams share.
+ */
+
+#include "base/muct_log.h"
+#include "xgmi/xgmi_batch.h"
+
+#include <time.h>
+
+/* Before a stream is waited for again that could not be, as another one captures. */
+#define MUCT_XGMI_SYNC_PAUSE_NS 1000000
+
+
+/* ---- life ---- */
+
+int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
+{
+    int least = 0, greatest = 0;
+    int ret;
+
+    if (queue->config->is_high_priority) {
+        ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
+        (void)muct_gpu_forget(queue->gpu, ret);
+    }
+
+    ret = queue->gpu->stream_create_with_priority(
+        &queue->streams[queue->num_streams], MUCT_HIP_STREAM_NON_BLOCKING, greatest);
+    queue->num_streams += (ret == MUCT_HIP_SUCCESS);
+    return ret;
+}
+
+/* What a fence put before the first stream holds for those that are made later, too. */
+static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
+{
+    int ret = MUCT_HIP_SUCCESS;
+    unsigned i;
+
+    if (queue->events[0] == NULL) {
+        ret = queue->gpu->event_create_with_flags(&queue->events[0],
+                                                  MUCT_HIP_EVENT_DISABLE_TIMING);
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        ret = queue->gpu->event_record(queue->events[0], queue->streams[0]);
+    }
+    for (i = 1; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        ret = queue->gpu->stream_wait_event(queue->streams[i], queue->events[0], 0);
+    }
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("ordering the engines of device %d failed: %s; waiting instead",
+                  queue->device, muct_gpu_error_name(queue->gpu, ret));
+        muct_xgmi_queue_sync(queue, 0);
+    }
+}
+
+unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
+{
+    int ret = MUCT_HIP_SUCCESS;
+    int mode;
+
+    if (queue->num_streams > 1) {
+        return queue->num_streams - 1;
+    }
+
+    mode = muct_gpu_relax(queue->gpu);
+    while ((queue->num_streams <= queue->config->num_engines) &&
+           (ret == MUCT_HIP_SUCCESS)) {
+        ret = muct_xgmi_queue_add_stream(queue);
+    }
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_warn("device %d has %u of %u streams for long runs: "
+                  "hipStreamCreateWithPriority() = %s",
+                  queue->device, queue->num_streams - 1, queue->config->num_engines,
+                  muct_gpu_error_name(queue->gpu, ret));
+    }
+    if (queue->num_streams > 1) {
+        muct_xgmi_queue_line_up(queue);
+    } else {
+        queue->min_run = SIZE_MAX; /* they are for the list from now on */
+    }
+    muct_gpu_unrelax(queue->gpu, mode);
+    return queue->num_streams - 1;
+}
+
+void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
+{
+    const struct timespec pause = {.tv_nsec = MUCT_XGMI_SYNC_PAUSE_NS};
+    int mode = muct_gpu_relax(queue->gpu);
+    int ret;
+
+    for (;;) {
+        ret = queue->gpu->stream_synchronize(queue->streams[stream]);
+        (void)muct_gpu_forget(queue->gpu, ret);
+        if (!muct_gpu_is_not_ready(ret)) {
+            break;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    muct_gpu_unrelax(queue->gpu, mode);
+}
+
+
+/* ---- order ---- */
+
+ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
+{
+    int ret = MUCT_HIP_SUCCESS;
+    unsigned i;
+    int prev;
+
+    if (queue->head == NULL) {
+        return UCS_OK;
+    }
+
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    for (i = 0; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        if (queue->events[i] == NULL) {
+            ret = queue->gpu->event_create_with_flags(&queue->events[i],
+                                                      MUCT_HIP_EVENT_DISABLE_TIMING);
+        }
+        if (ret == MUCT_HIP_SUCCESS) {
+            ret = queue->gpu->event_record(queue->events[i], queue->streams[i]);
+        }
+    }
+
+    muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("hipEventRecord() on device %d failed: %s", queue->device,
+                   muct_gpu_error_name(queue->gpu, ret));
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_queue_t *other)
+{
+    unsigned from, to;
+    int ret = MUCT_HIP_SUCCESS;
+    int prev;
+
+    if (other->head == NULL) {
+        return UCS_OK;
+    }
+
+    if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
+        return UCS_ERR_IO_ERROR;
+    }
+
+    for (from = 0; (from < other->num_streams) && (ret == MUCT_HIP_SUCCESS); ++from) {
+        for (to = 0; (to < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++to) {
+            if (queue->streams[to] != other->streams[from]) {
+                ret = queue->gpu->stream_wait_event(queue->streams[to],
+                                                    other->events[from], 0);
+            }
+        }
+    }
+
+    muct_gpu_pop_device(queue->gpu, queue->device, prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_error("ordering device %d after device %d failed: %s", queue->device,
+                   other->device, muct_gpu_error_name(queue->gpu, ret));
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
