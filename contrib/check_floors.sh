@@ -5,7 +5,7 @@ set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
 # Lowest first; what lies in src itself is above them all.
-floors=(wire base cache peer xfer post top)
+floors=(wire base cache peer xfer post direct store top)
 
 # "NAME FILE" of every function that others can call: a definition begins in column 1.
 # shellcheck disable=SC2016

@@ -6,18 +6,24 @@
 #include "base/event.h"
 #include "cache/plan.h"
 #include "cache/region.h"
+#include "direct/op_watch.h"
 #include "peer/inbox.h"
 #include "peer/peer_close.h"
 #include "peer/process.h"
+#include "post/flush.h"
 #include "post/gate.h"
 #include "post/post.h"
 #include "progress.h"
+#include "store/store.h"
 #include "threads.h"
 #include "worker.h"
+#include "xfer/owner.h"
 #include "xfer/watch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,11 +73,11 @@ static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
 
 static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
 {
-    mkv_list_t *lists[] = {&ctx->regions,     &ctx->mems,          &ctx->peers,
-                           &ctx->dead_peers,  &ctx->changed_peers, &ctx->busy_peers,
-                           &ctx->xfers,       &ctx->dirty_xfers,   &ctx->events,
-                           &ctx->free_events, &ctx->polled_events, &ctx->free_posts,
-                           &ctx->list_cache};
+    mkv_list_t *lists[] = {
+        &ctx->regions,       &ctx->mems,        &ctx->peers,         &ctx->dead_peers,
+        &ctx->changed_peers, &ctx->busy_peers,  &ctx->xfers,         &ctx->dirty_xfers,
+        &ctx->events,        &ctx->free_events, &ctx->polled_events, &ctx->free_posts,
+        &ctx->new_events,    &ctx->list_cache,  &ctx->ops,           &ctx->dirty_ops};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
@@ -94,8 +100,8 @@ static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
     if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
         random[0] = mkv_ctx_now(ctx);
     }
-    ctx->nonce_state = random[0] ^ ((uint64_t)ctx->process.pid << 32) ^
-                       (uint64_t)(uintptr_t)ctx ^ ctx->process.start_time;
+    ctx->nonce_state =
+        random[0] ^ ((uint64_t)ctx->process.pid << 32) ^ (uint64_t)(uintptr_t)ctx;
     ctx->process.ctx_id = mkv_ctx_nonce(ctx) ^ random[1];
     ctx->process.ctx_id += (ctx->process.ctx_id == 0);
     (void)gethostname(host, sizeof(host) - 1);
@@ -122,9 +128,13 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     ctx->log.level = (mkv_log_level_t)ctx->opts->log_level;
     ctx->log.sink = ctx->params.log;
     ctx->log.arg = ctx->params.log_arg;
-    ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = ctx->threads_fd = -1;
+    ctx->epoll_fd = ctx->wake_fd = ctx->timer_fd = ctx->threads_fd = ctx->ends_fd = -1;
     ctx->next_deadline = MKV_NEVER;
-    ctx->is_progress_due = 1;
+    ctx->is_progress_due = true;
+    ctx->features = MKV_FEATURES;
+    if (ctx->opts->read_by == MKV_READ_GET) {
+        ctx->features &= ~(uint64_t)MKV_FEATURE_PUSH;
+    }
     mkv_topology_init(&ctx->params.topology);
     mkv_ctx_init_identity(ctx);
 
@@ -132,11 +142,32 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&ctx->lock, &attr);
     pthread_mutexattr_destroy(&attr);
+    pthread_mutex_init(&ctx->event_lock, NULL);
     return MKV_OK;
 }
 
-mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *params,
-                      mkv_ctx_t **ctx_p)
+static void mkv_ctx_open_claims(mkv_ctx_t *ctx)
+{
+    ctx->claims = mkv_claims_open(ctx->opts->shm_dir, ctx->process.ctx_id);
+    if (ctx->claims == NULL) {
+        mkv_log_warn(ctx,
+                     "no lock file in %s: %s; when this process ends, peers on this "
+                     "host cannot prove that their blocks are free",
+                     ctx->opts->shm_dir, strerror(errno));
+    }
+    ctx->ends_fd = epoll_create1(EPOLL_CLOEXEC); /* without it, ends are polled for */
+}
+
+static void mkv_ctx_close_claims(mkv_ctx_t *ctx)
+{
+    mkv_claims_close(ctx->claims);
+    if (ctx->ends_fd >= 0) {
+        close(ctx->ends_fd);
+    }
+}
+
+/* A context with its options, and nothing that would have to be closed */
+static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p)
 {
     mkv_ctx_t *ctx = calloc(1, sizeof(*ctx));
     mkv_status_t status;
@@ -148,6 +179,8 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     mkv_progress_init(ctx);
     mkv_xfers_listen(ctx);
     mkv_posts_listen(ctx);
+    mkv_ops_listen(ctx);
+    mkv_store_listen(ctx);
 
     if (config == NULL) {
         status = mkv_config_read(NULL, &ctx->config);
@@ -156,12 +189,54 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
         status = (ctx->config != NULL) ? MKV_OK : MKV_ERR_NOMEM;
     }
     if (status != MKV_OK) {
-        goto err_free;
+        free(ctx);
+        return status;
     }
     ctx->opts = mkv_config_options(ctx->config);
+    *ctx_p = ctx;
+    return MKV_OK;
+}
+
+/* From here on others may call: UCX, and the threads that make progress */
+static mkv_status_t mkv_ctx_start(mkv_ctx_t *ctx)
+{
+    mkv_status_t status = mkv_worker_open(ctx);
+
+    if (status != MKV_OK) {
+        return status;
+    }
+    status = mkv_inbox_open(ctx);
+    if (status != MKV_OK) {
+        goto err_worker;
+    }
+    mkv_ctx_open_claims(ctx);
+    status = mkv_threads_start(ctx);
+    if (status != MKV_OK) {
+        goto err_claims;
+    }
+    return MKV_OK;
+
+err_claims:
+    mkv_ctx_close_claims(ctx);
+    mkv_inbox_close(ctx);
+err_worker:
+    mkv_worker_close(ctx);
+    return status;
+}
+
+mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *params,
+                      mkv_ctx_t **ctx_p)
+{
+    mkv_ctx_t *ctx = NULL;
+    mkv_status_t status;
+
+    status = mkv_ctx_create(config, &ctx);
+    if (status != MKV_OK) {
+        return status;
+    }
     status = mkv_ctx_init(ctx, params);
     if (status != MKV_OK) {
-        goto err_config;
+        goto err_free;
     }
 
     if (mkv_config_ignored(ctx->config)[0] != '\0') {
@@ -169,32 +244,19 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     }
     status = mkv_open_check(ctx);
     if (status == MKV_OK) {
-        status = mkv_worker_open(ctx);
+        status = mkv_ctx_start(ctx);
     }
     if (status != MKV_OK) {
         goto err_lock;
     }
-    status = mkv_inbox_open(ctx);
-    if (status != MKV_OK) {
-        goto err_worker;
-    }
-    status = mkv_threads_start(ctx);
-    if (status != MKV_OK) {
-        goto err_notify;
-    }
-
     *ctx_p = ctx;
     return MKV_OK;
 
-err_notify:
-    mkv_inbox_close(ctx);
-err_worker:
-    mkv_worker_close(ctx);
 err_lock:
     pthread_mutex_destroy(&ctx->lock);
-err_config:
-    mkv_config_release(ctx->config);
+    pthread_mutex_destroy(&ctx->event_lock);
 err_free:
+    mkv_config_release(ctx->config);
     free(ctx);
     return status;
 }
@@ -202,47 +264,47 @@ err_free:
 /* ---- Close ----------------------------------------------------------------------- */
 
 /* Progress until the condition holds or the time is over */
-static int mkv_close_wait(mkv_ctx_t *ctx, int (*is_over)(mkv_ctx_t *ctx),
-                          uint64_t timeout_ms)
+static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
+                           uint64_t timeout_ms)
 {
     struct timespec pause = {0, 50000};
     uint64_t start = mkv_ctx_now(ctx);
 
     while (!is_over(ctx)) {
         if (mkv_ctx_now(ctx) - start > timeout_ms * MKV_NSEC_PER_MSEC) {
-            return 0;
+            return false;
         }
         if (mkv_progress_locked(ctx) == 0) {
             nanosleep(&pause, NULL); /* the other side may share our core */
         }
     }
-    return 1;
+    return true;
 }
 
-static int mkv_close_is_quiet(mkv_ctx_t *ctx)
+static bool mkv_close_is_quiet(mkv_ctx_t *ctx)
 {
     mkv_xfer_t *xfer;
 
     mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
     {
         if (!xfer->is_quiet) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return mkv_ops_are_quiet(ctx) && mkv_store_is_quiet(ctx);
 }
 
-static int mkv_close_is_disconnected(mkv_ctx_t *ctx)
+static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
         if (!mkv_peer_is_gone(peer)) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return true;
 }
 
 /* End what runs, and let both sides know it */
@@ -256,6 +318,9 @@ static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx)
         mkv_log_warn(ctx, "close: transfer %llu epoch %u is still open",
                      (unsigned long long)xfer->id, xfer->epoch);
         mkv_xfer_fail(xfer, MKV_ERR_ABORTED, "context %s was closed", ctx->name);
+        status = MKV_ERR_BUSY;
+    }
+    if (mkv_ops_abort(ctx) > 0) {
         status = MKV_ERR_BUSY;
     }
     if (!mkv_close_wait(ctx, mkv_close_is_quiet, ctx->opts->drain_timeout)) {
@@ -285,7 +350,7 @@ static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
 }
 
 /* @return 0: a connection does not close. */
-static int mkv_close_connections(mkv_ctx_t *ctx)
+static bool mkv_close_connections(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer, *next;
 
@@ -308,6 +373,8 @@ static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
     {
         mkv_xfer_free(xfer);
     }
+    mkv_store_cleanup(ctx);
+    mkv_ops_cleanup(ctx);
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
         if (mkv_close_maps(peer) != MKV_OK) {
@@ -338,11 +405,11 @@ static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx)
 mkv_status_t mkv_close(mkv_ctx_t *ctx)
 {
     mkv_status_t status, object_status;
-    int is_disconnected;
+    bool is_disconnected;
 
     mkv_threads_stop(ctx);
     mkv_enter(ctx);
-    ctx->is_closing = 1;
+    ctx->is_closing = true;
     status = mkv_close_xfers(ctx);
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
@@ -354,12 +421,16 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
+    mkv_flush_cleanup(ctx);
+    mkv_owners_cleanup(ctx);
     mkv_gates_cleanup(ctx);
     mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
+    mkv_ctx_close_claims(ctx); /* now nothing here touches a peer's memory */
     mkv_leave_quietly(ctx);
 
     pthread_mutex_destroy(&ctx->lock);
+    pthread_mutex_destroy(&ctx->event_lock);
     mkv_config_release(ctx->config);
     free(ctx);
     return status;

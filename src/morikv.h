@@ -29,12 +29,20 @@
  * mkv_last_error() names the value and what was expected. A transfer keeps its first
  * error for ever, with a text that names peer, component, layer and unit.
  *
- * Threads. All calls on one context may be made from any thread; one lock a context
- * serialises them, so no call waits longer than a progress call of another thread.
- * Callbacks (log, gate, clock, mem_query) run with that lock held, in the thread that
- * makes progress (option PROGRESS_THREADS: one of the library's), and must not call
- * this library on the same context. With an attached worker the caller must not use the
- * worker while another thread is inside a call on the context.
+ * Threads. All calls on one context may be made from any thread. One lock a context
+ * serialises them, except those that an engine makes in its loop, which never wait for
+ * another thread's progress: mkv_poll(), mkv_xfer_status(), mkv_xfer_query(),
+ * mkv_gate_signal() and mkv_xfer_post(). A post that finds another thread inside is
+ * checked and queued, and made by that thread before it leaves, in the order of posts.
+ * Other calls wait for one round of progress at most, which gives UCX a bounded number
+ * of calls. Contexts share nothing: threads that each have one do not wait for each
+ * other at all.
+ *
+ * Callbacks must not call this library on the same context. Gates, who may connect
+ * (accept) and what memory is asked for (mem_query) are called with the lock held, in
+ * the thread that makes progress (option PROGRESS_THREADS: one of the library's); log
+ * and clock in any thread that makes a call. With an attached worker the caller must
+ * not use the worker while another thread is inside a call on the context.
  *
  * Structures begin with a `size` member: set it to sizeof the structure and zero the
  * rest; zero means the default that is documented. Members are only ever added at the
@@ -124,7 +132,9 @@ typedef struct mkv_peer mkv_peer_t;
 typedef struct mkv_map mkv_map_t;
 typedef struct mkv_plan mkv_plan_t;
 typedef struct mkv_xfer mkv_xfer_t;
-typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context */
+typedef struct mkv_op mkv_op_t;     /**< One-sided */
+typedef struct mkv_slab mkv_slab_t; /**< A region that is shared out */
+typedef uint32_t mkv_region_id_t;   /**< Never 0, never used twice in one context */
 
 /* ---- 1. Configuration and context ------------------------------------------------ */
 
@@ -174,6 +184,17 @@ typedef enum mkv_log_level {
     MKV_LOG_TRACE
 } mkv_log_level_t;
 
+/** Who wants to connect, by its own word: nothing of it is proven. */
+typedef struct mkv_caller {
+    size_t size;      /**< Set by the library */
+    const char *name; /**< Valid during the call */
+    uint64_t context; /**< Random number of its context; another one after a restart */
+    uint32_t pid;     /**< In its own namespace */
+    uint32_t is_same_host;
+    mkv_topology_t topology;
+    uint64_t model; /**< As mkv_open_params_t */
+} mkv_caller_t;
+
 typedef struct mkv_open_params {
     size_t size;
     const char *name; /**< In texts, here and at peers; default "host:pid" */
@@ -204,6 +225,12 @@ typedef struct mkv_open_params {
     /** Clock of all deadlines, in ns, monotonic; default CLOCK_MONOTONIC. */
     uint64_t (*clock_ns)(void *arg);
     void *clock_arg;
+
+    /** Whether a context may connect that this one has not added itself; NULL: any may.
+     *  What is not MKV_OK refuses it: it gets no answer, and fails by its own
+     *  BIND_TIMEOUT. Asked again whenever it tries again. */
+    mkv_status_t (*accept)(void *arg, const mkv_caller_t *caller);
+    void *accept_arg;
 } mkv_open_params_t;
 
 /**
@@ -228,8 +255,8 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  * void afterwards, whatever is returned.
  *
  * @return MKV_OK
- * @return MKV_ERR_BUSY           Transfers, plans or maps had been left open; they are
- *                                logged by name and closed.
+ * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
+ *                                open; they are logged by name and closed.
  * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
  *                                did not close: a peer or UCX may still touch memory of
  *                                regions, which must not be freed. What UCX still uses
@@ -240,10 +267,23 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx);
 /* ---- 2. Regions ------------------------------------------------------------------ */
 
 enum {
-    MKV_REGION_OPTIONAL = 1 << 0 /**< A map is made also if the peer has none */
+    MKV_REGION_OPTIONAL = 1 << 0, /**< A map is made also if the peer has none */
+    MKV_REGION_BYTES = 1 << 1, /**< Memory without units, for plans of bytes: n_units,
+                                     unit_bytes and unit_stride are 0. It is exposed as
+                                     block 0, and may be of another length there */
+    MKV_REGION_ONE_SIDED = 1 << 2,  /**< Peers may read and write all of it at any time,
+                                        by mkv_op_post(); without it only what a transfer
+                                        exposes is touched */
+    MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same */
+    MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same (state); else
+                                            each has its own tokens, by its own list */
+    MKV_REGION_HEADS_FIRST = 1 << 5, /**< In a unit the axis lies outside the tokens */
+    MKV_REGION_REVERSE = 1 << 6      /**< Unit 0 is the last one in memory */
 };
 
 #define MKV_MAX_COMPONENTS 64
+#define MKV_MAX_GROUPS 7
+#define MKV_MAX_SHARDS 1024
 
 /**
  * `n_units` units of `unit_bytes` bytes, `unit_stride` bytes apart, from `base` on.
@@ -251,6 +291,22 @@ enum {
  * A unit is a block (page) of one layer. (component, layer, part) names the region and
  * is unique in the context: component 0 could be the KV cache, 1 the indexer, 2 the
  * state; parts of a component share one block list (part 0 keys, part 1 values).
+ *
+ * The members from @a outer on tell how a unit is made, for peers of another TP size,
+ * or with blocks of another size. A unit is then
+ *
+ *     outer x tokens_per_unit x axis x inner_bytes, or with MKV_REGION_HEADS_FIRST
+ *     outer x axis x tokens_per_unit x inner_bytes
+ *
+ * (tokens_per_unit 0 counts as 1), where the axis holds this rank's share of each
+ * group, one group after the other. A group of F elements over all R ranks is F / R
+ * elements of every rank or, with more ranks than elements, one element that R / F
+ * neighbouring ranks hold alike. Examples, with the numbers of the whole model:
+ * - heads: groups {num_kv_heads}, inner_bytes head_size * element size; outer 2 where
+ *   keys and values adjoin in a block, groups {heads, heads} where they do in a token;
+ * - latents (MLA): no groups, MKV_REGION_REPLICATED;
+ * - convolution state: groups {keys, keys, values} in channels; state of heads: groups
+ *   {heads}, inner_bytes bytes of one head's state.
  */
 typedef struct mkv_region {
     size_t size;
@@ -269,6 +325,13 @@ typedef struct mkv_region {
     uint32_t dtype;           /**< Caller's tag, compared the same way */
     void *alloc_base;         /**< Allocation around base, if known, else NULL */
     uint64_t alloc_length;    /**< Its bytes; 0 if unknown */
+    uint64_t outer;           /**< 0: 1 */
+    uint64_t inner_bytes; /**< 0: what is left of unit_bytes; needed to move parts of a
+                               unit's tokens */
+    uint32_t num_groups;  /**< 0: one element, which nobody shares out */
+    uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks; the rest is 0 */
+    uint32_t shard_rank, shard_size; /**< Who shares the axis, at most MKV_MAX_SHARDS;
+                                          size 0: the topology's TP ranks */
 } mkv_region_t;
 
 /**
@@ -300,7 +363,9 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
  * Peers are told and their maps on these regions turn stale. Sleep and resume of an
  * engine is drop, add, commit.
  *
- * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map uses one of them.
+ * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this
+ *         side uses one of them. Of operations of peers (MKV_REGION_ONE_SIDED) nothing
+ *         is known here: agree with them before.
  */
 mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids);
@@ -329,13 +394,19 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
  * The two contexts exchange topology and regions (HELLO); MKV_EV_PEER_READY or
  * MKV_EV_PEER_FAILED tells the result on both sides, so one side's call suffices.
  * Calling it again, or on both sides, gives the same peer: identity is the other
- * context, not the blob.
+ * context, not the blob. If that one has failed or was closed by the other side, a new
+ * connection is made, with a handle of its own; the former handle stays what it is
+ * until it is closed. The other side need not do anything: it gets MKV_EV_PEER_READY
+ * with a new handle, too. A process that was restarted is another context, whatever its
+ * name, and so a new peer. Maps belong to a handle: those of the former one are refused
+ * with MKV_ERR_PEER, and new ones are made without touching regions.
  *
  * @param [in]  name    Name in texts here; NULL: what the peer calls itself.
  * @param [out] peer_p  Valid until @ref mkv_peer_close.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_VERSION, MKV_ERR_PROTOCOL: malformed bytes,
- *         MKV_ERR_TRANSPORT: UCX cannot reach the address.
+ *         MKV_ERR_TRANSPORT: UCX cannot reach the address, MKV_ERR_BUSY: there are
+ *         MAX_PEERS already.
  */
 mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
                           const char *name, mkv_peer_t **peer_p);
@@ -343,7 +414,7 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
 typedef enum mkv_peer_state {
     MKV_PEER_CONNECTING,
     MKV_PEER_READY,
-    MKV_PEER_FAILED, /**< For ever; close it, add again when it is back */
+    MKV_PEER_FAILED, /**< For ever; close it. Added again, it has another handle */
     MKV_PEER_CLOSED  /**< As FAILED, but the peer has closed the connection in order */
 } mkv_peer_state_t;
 
@@ -390,12 +461,32 @@ typedef enum mkv_close_mode {
  */
 mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode);
 
+/**
+ * The caller knows that nothing of the peer can touch memory of this context any more:
+ * its host was switched off, its GPU reset, its container removed. Transfers that only
+ * wait for a proof of that are quiet with the next progress, and the blocks that were
+ * quarantined with them are free.
+ *
+ * Nothing here can check it: a peer that lives after all overwrites blocks of others. A
+ * connection that has not failed yet fails with MKV_ERR_PEER.
+ *
+ * @return MKV_OK.
+ */
+mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer);
+
 /* ---- 4. Maps and plans ----------------------------------------------------------- */
 
 enum {
     MKV_MAP_INTERSECT = 1 << 0, /**< Pair what both have (pipeline stages, draft
                                      layers); default: every region must pair */
-    MKV_MAP_ANY_RANK = 1 << 1   /**< Replicated data: TP ranks need not be equal */
+    MKV_MAP_ANY_RANK = 1 << 1,  /**< Replicated data comes from this very peer, whoever
+                                     else has it: TP ranks need not be equal, and no
+                                     source is elected */
+    MKV_MAP_SRC = 1 << 2,       /**< For transfers in which this side is the source */
+    MKV_MAP_DST = 1 << 3,       /**< ... the destination */
+    MKV_MAP_TOKENS = 1 << 4 /**< Block lists are token lists: token t is the token t %
+                                 tokens_per_unit of block t / tokens_per_unit. On
+                                 both sides alike */
 };
 
 typedef struct mkv_map_params {
@@ -409,12 +500,26 @@ typedef struct mkv_map_params {
 /**
  * Pair local and remote regions by (component, layer, part).
  *
+ * **Unequal ranks.** Where the regions tell how their units are made, the map holds
+ * what this rank and the peer's have in common of each. Of several sources that hold
+ * the same, one is elected for each destination: the one nearest to its place among
+ * all. So the maps of a destination with all ranks of the source write each of its
+ * bytes once, which is proven when the map is made. A map may be of nothing: then the
+ * other side expects nothing of it, and its leg completes when it is sealed. The
+ * election depends on who is the source: say MKV_MAP_SRC or MKV_MAP_DST, unless it
+ * makes no difference.
+ *
+ * **Unequal blocks.** Where one side's tokens_per_unit is a multiple of the other's,
+ * one block of it goes with so many of the other's; see mkv_plan_create().
+ *
  * @param [in]  params  NULL for defaults.
  *
  * @return MKV_OK
  * @return MKV_ERR_BUSY      The peer is not ready yet.
  * @return MKV_ERR_PEER      The peer has failed.
- * @return MKV_ERR_TOPOLOGY  TP sizes, or TP ranks without MKV_MAP_ANY_RANK, differ.
+ * @return MKV_ERR_TOPOLOGY  TP sizes, or TP ranks without MKV_MAP_ANY_RANK, differ and
+ * a region does not tell how its units are made; elements cannot be divided among
+ *         ranks; or the source must be told.
  * @return MKV_ERR_PAGE, MKV_ERR_DTYPE, MKV_ERR_GEOMETRY  These differ; see
  *         mkv_last_error() for where.
  * @return MKV_ERR_PAIRING   A region has no partner, or there is no pair at all.
@@ -424,11 +529,17 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
 
 typedef struct mkv_map_component {
     uint32_t component;
-    uint32_t num_pairs;   /**< Regions */
+    uint32_t num_pairs; /**< Regions, or parts of them; 0: another source is elected */
     uint64_t local_units; /**< Units a block id may address: smallest n_units */
     uint64_t remote_units;
-    uint64_t bytes_per_unit; /**< Over all pairs: one block, all layers and parts */
-    uint64_t reserved[4];    /**< 0 */
+    uint64_t bytes_per_unit; /**< Over all pairs: one block here (MKV_MAP_TOKENS: one
+                                  token), all layers and parts */
+    uint64_t dst_bytes_per_unit; /**< What the destination has of one: what the maps
+                                    with all its sources move of it, each byte once */
+    uint32_t num_sources;        /**< Ranks that give to the destination: legs that it
+                                      needs. Without MKV_MAP_DST: as if the peer were */
+    uint32_t num_destinations;   /**< Ranks that the source gives to */
+    uint64_t reserved[2];        /**< 0 */
 } mkv_map_component_t;
 
 typedef struct mkv_map_attr {
@@ -447,7 +558,11 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr);
 /** @return MKV_OK, or MKV_ERR_BUSY: a plan or a transfer uses it. */
 mkv_status_t mkv_map_destroy(mkv_map_t *map);
 
-/** Block lists of one component. Position i of one list belongs to i of the other. */
+/**
+ * Block lists of one component. Position i of one list belongs to i of the other; where
+ * a block of one side is as long as k of the other, to the positions from k * i on, and
+ * the last one may have fewer.
+ */
 typedef struct mkv_units {
     uint32_t component;
     uint32_t num_local, num_remote;
@@ -478,10 +593,59 @@ enum {
 mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                              uint32_t flags, mkv_plan_t **plan_p);
 
+/**
+ * Pieces of memory of one pair of regions. Piece i is `length[i]` bytes from the offset
+ * `local[i]` of the region here and `remote[i]` of the peer's, both from its base.
+ *
+ * With @a count the entries are slices: entry i is `count[i]` such pieces, each
+ * `local_stride[i]` and `remote_stride[i]` bytes after the one before it. A slice takes
+ * no memory for its pieces.
+ */
+typedef struct mkv_bytes {
+    uint32_t component;
+    int32_t layer;
+    uint16_t part;
+    uint16_t flags;                /**< 0 */
+    uint32_t reserved;             /**< 0 */
+    uint64_t num;                  /**< Entries of each array */
+    const uint64_t *local;         /**< Offsets here */
+    const uint64_t *remote;        /**< Offsets there */
+    const uint64_t *length;        /**< At least 1 */
+    const uint64_t *count;         /**< 1 to 2^32 - 1; NULL: pieces, not slices */
+    const uint64_t *local_stride;  /**< Given with count, and only then */
+    const uint64_t *remote_stride; /**< As above */
+    uint64_t reserved_end[2];      /**< 0 */
+} mkv_bytes_t;
+
+/**
+ * A plan of bytes instead of blocks: for what has no blocks (@ref MKV_REGION_BYTES), or
+ * is a part of them. Pieces that adjoin on both sides are merged; order does not
+ * matter.
+ *
+ * Arrays are copied. The plan serves any number of posts, by component and layer; it
+ * has no positions. Other calls on the context need not wait for this one.
+ *
+ * What is exposed: a piece may be posted if every unit of the peer's region that it
+ * touches was exposed to the transfer. In WRITE no byte of the peer's may occur twice.
+ * A component to which bytes were posted is not counted in units at the seal: see
+ * mkv_expect_t.num_bytes.
+ *
+ * @param [in] bytes  At most one for each pair of regions.
+ * @param [in] flags  MKV_PLAN_UNCHECKED or 0.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: an array is missing, or a length or
+ *         count is 0, MKV_ERR_BOUNDS: a piece is not inside its regions, or holds bytes
+ *         between their units, MKV_ERR_PAIRING: the map has no such pair,
+ *         MKV_ERR_DUPLICATE: a pair occurs twice.
+ */
+mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
+                                   size_t num_bytes, uint32_t flags,
+                                   mkv_plan_t **plan_p);
+
 typedef struct mkv_plan_attr {
     size_t size;
     uint64_t num_units;    /**< Pairs of blocks given, over all components */
-    uint64_t num_runs;     /**< After merging, over all components */
+    uint64_t num_runs;     /**< After merging, over all components; of bytes: entries */
     uint64_t num_elements; /**< Pieces of memory moved when all layers are posted */
     uint64_t bytes;        /**< Moved when all layers are posted */
     uint64_t memory;       /**< Bytes of host memory the plan occupies */
@@ -496,7 +660,8 @@ mkv_status_t mkv_plan_destroy(mkv_plan_t *plan);
 
 typedef enum mkv_mode {
     MKV_WRITE, /**< The source puts; the destination exposes its blocks */
-    MKV_READ   /**< The destination gets; the source exposes its blocks */
+    MKV_READ   /**< The destination gets, or has the source's library put (option
+                    READ_BY); the source exposes its blocks */
 } mkv_mode_t;
 
 typedef enum mkv_role { MKV_SRC, MKV_DST } mkv_role_t;
@@ -515,7 +680,9 @@ typedef enum mkv_xfer_state {
 typedef struct mkv_expect {
     uint32_t component;
     uint32_t num_units;
-    uint32_t reserved[2]; /**< 0 */
+    uint64_t num_bytes; /**< WRITE, of a component that plans of bytes fill: bytes that
+                             each leg must deliver, instead of num_units; 0: not told,
+                             and not checked */
 } mkv_expect_t;
 
 typedef struct mkv_xfer_params {
@@ -536,6 +703,12 @@ typedef struct mkv_xfer_params {
     uint32_t release_timeout_ms;
     uint32_t drain_timeout_ms;
     void *user_data; /**< Comes back in events */
+    /** Called once when the transfer is done, failed or aborted, before the event can
+     * be polled: for streams of a GPU that wait for the data, e.g. on a word of host
+     * memory that this sets. In whatever thread finds out, with the lock held: it must
+     * not call this library on the same context. NULL: none. */
+    void (*ended)(void *arg, mkv_status_t status);
+    void *ended_arg;
 } mkv_xfer_params_t;
 
 /**
@@ -556,6 +729,37 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
 #define MKV_LEG_ALL UINT32_MAX
 
 /**
+ * Ask the other side for a transfer that it may not expect: unless it has opened it, it
+ * gets MKV_EV_INCOMING. It then makes a map of the peer that asks and opens its side,
+ * as if it had known, or calls mkv_xfer_refuse(), or lets the deadlines run.
+ *
+ * A reader asks a source that cannot know who will read; a destination that is to be
+ * written to exposes first, and then asks, so that the source is shown its units.
+ *
+ * @param [in] leg   Index into the legs, or MKV_LEG_ALL. Nothing is sent to who has
+ * come forward already.
+ * @param [in] data  Any bytes for the other connector; copied.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_UNSUPPORTED: the library of a
+ *         peer is too old, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
+ * MKV_ERR_PEER, MKV_ERR_NOMEM, or the transfer's error when it is terminal.
+ */
+mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                          size_t length);
+
+/**
+ * Refuse what a peer asked or exposed for and is not open here: its transfer fails.
+ *
+ * @param [in] code    Negative.
+ * @param [in] reason  Reaches the other side's text; may be NULL.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: the peer does not (or no longer)
+ * ask.
+ */
+mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
+                             mkv_status_t code, const char *reason);
+
+/**
  * Passive side: show my blocks to the active side, which gets MKV_EV_EXPOSED.
  *
  * @param [in] leg       Index into the legs, or MKV_LEG_ALL; each leg once.
@@ -564,7 +768,8 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  * @param [in] meta      Any bytes for the other connector; copied.
  *
  * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_BOUNDS, MKV_ERR_PAIRING, MKV_ERR_DUPLICATE:
- *         exposed already, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
+ *         exposed already, or, with option OVERLAP=refuse, a block is exposed to
+ *         another WRITE that is not quiet, MKV_ERR_LENGTH: larger than MAX_MESSAGE,
  *         MKV_ERR_NOMEM, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
@@ -649,6 +854,59 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
  */
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
 
+/**
+ * As mkv_xfer_seal(), with bytes for the passive side's connector (a first token): they
+ * come with its MKV_EV_DONE, never without it. Copied.
+ *
+ * @param [in] length  Up to option MAX_MESSAGE less 1 KiB.
+ *
+ * @return As mkv_xfer_seal(), and MKV_ERR_LENGTH also when there are more bytes,
+ *         MKV_ERR_UNSUPPORTED: the library of a peer is too old for them,
+ * MKV_ERR_NOMEM. In these three cases the leg is not sealed.
+ */
+mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                                size_t length);
+
+/**
+ * Passive side that is DONE: the bytes that came with a leg's seal.
+ *
+ * @param [out] data_p    Valid until the transfer is closed; NULL: none.
+ * @param [out] length_p  0: none.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: another side, not DONE, no such leg.
+ */
+mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
+                                const void **data_p, size_t *length_p);
+
+/** Memory of this process. Complete: it never grows. */
+typedef struct mkv_range {
+    void *address;
+    uint64_t length; /**< In bytes */
+} mkv_range_t;
+
+/**
+ * Destination, after MKV_EV_FENCE: the caller has seen to it that those who read the
+ * ranges see the new bytes. Now the transfer is DONE. Any thread.
+ *
+ * **For whom DONE makes data visible** (and, without FENCE=hook, who sees it):
+ * - the host, when it reads host memory: always;
+ * - a kernel launched after DONE: with mori_xgmi and UCX's GPU IPC, whose copies end
+ *   with a release to the system; with mori_rdma, whose flush reads back from every GPU
+ *   it wrote to, unless the owner sets UCX_MORI_RDMA_GPU_FLUSH=n; with UCX's own RDMA
+ *   transports with FENCE=flush, since their flush says only that the NIC has the
+ * bytes;
+ * - a kernel that runs already: with none of them for certain, as its caches may hold
+ *   old lines. It has to load past them (system-scope acquire), or the caller has to
+ *   fence (FENCE=hook).
+ * READ: gets end when the bytes have been handed to this side's memory system; there is
+ * no read-back for them, so what holds for a later kernel is FENCE=hook.
+ *
+ * @param [in] status  MKV_OK, or an error: the transfer fails with it.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: no fence is waited for, or not a status.
+ */
+mkv_status_t mkv_fence_done(mkv_xfer_t *xfer, mkv_status_t status);
+
 typedef struct mkv_xfer_attr {
     size_t size;
     uint64_t id;
@@ -665,6 +923,16 @@ typedef struct mkv_xfer_attr {
     uint64_t age_ns;
     void *user_data;
     uint64_t num_ucp_calls; /**< Data calls made into UCX so far */
+    /** When it did what, in ns since its open; 0: not yet. Passive side: exposed,
+     * bound, ended and quiet, and posted to flushed when it puts for a reader. */
+    uint64_t exposed_ns; /**< The first block list was sent, or came */
+    uint64_t bound_ns;   /**< Every leg knows its other side */
+    uint64_t posted_ns;  /**< First post */
+    uint64_t moved_ns;   /**< Last post so far that is complete */
+    uint64_t sealed_ns;  /**< Every leg is sealed */
+    uint64_t flushed_ns; /**< Last flush so far */
+    uint64_t ended_ns;   /**< Done, failed or aborted */
+    uint64_t quiet_ns;
 } mkv_xfer_attr_t;
 
 mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
@@ -697,11 +965,235 @@ mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *rea
 mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms);
 
 /**
+ * mkv_peer_declare_dead() for every peer that keeps an ended transfer from being quiet,
+ * also after mkv_peer_close().
+ *
+ * @return MKV_OK, MKV_ERR_BUSY: it has not ended; mkv_xfer_abort() first.
+ */
+mkv_status_t mkv_xfer_declare_dead(mkv_xfer_t *xfer);
+
+/**
  * Free it. Units and meta of its events are void afterwards.
  *
  * @return MKV_OK, or MKV_ERR_BUSY: not terminal or not quiet.
  */
 mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer);
+
+/* ---- One-sided operations -------------------------------------------------------- */
+
+/** A stretch of bytes of a region here and of one of the peer's. */
+typedef struct mkv_op_piece {
+    mkv_region_id_t local; /**< A committed region of this context */
+    /** The peer's region, by the number that its mkv_region_add() gave it; the
+     *  connectors tell each other. It needs MKV_REGION_ONE_SIDED. */
+    mkv_region_id_t remote;
+    uint64_t local_offset, remote_offset; /**< In bytes from the regions' bases */
+    uint64_t length;                      /**< At least 1 */
+} mkv_op_piece_t;
+
+enum {
+    MKV_OP_NOTIFY = 1 << 0 /**< The peer gets MKV_EV_NOTE when it has ended */
+};
+
+typedef struct mkv_op_params {
+    size_t size;
+    uint64_t id;     /**< For events, here and at the peer; need not be unique */
+    mkv_mode_t mode; /**< MKV_WRITE: from here to the peer, MKV_READ: from the peer */
+    uint32_t flags;  /**< MKV_OP_* */
+    const mkv_op_piece_t *pieces; /**< Copied. Of pieces of one WRITE that overlap in
+                                     the peer's memory nobody knows which comes last */
+    size_t num_pieces; /**< 0: done at once, which with MKV_OP_NOTIFY is a message */
+    const void *note;  /**< With MKV_OP_NOTIFY: bytes for the peer; copied */
+    size_t note_length;
+    uint32_t timeout_ms; /**< Until it is done; 0: option XFER_TIMEOUT */
+    uint32_t
+        drain_timeout_ms; /**< After a failure until it is quiet; 0: DRAIN_TIMEOUT */
+    void *user_data;      /**< Comes back in events */
+} mkv_op_params_t;
+
+/**
+ * Move bytes to or from a peer's memory that the peer has opened for it
+ * (MKV_REGION_ONE_SIDED), without a call of the peer's application; only its UCX worker
+ * has to be progressed where a transport emulates puts and gets (tcp).
+ *
+ * Never waits, never reports "queue full". Pieces go to UCX as lists where the lane
+ * takes them. The operation ends with MKV_EV_DONE, MKV_EV_FAILED or MKV_EV_ABORTED and
+ * then MKV_EV_QUIET, each with event.op: as for a transfer, only quiet says that
+ * neither this side's memory nor, by this operation, the peer's is touched any more. A
+ * WRITE that is done has arrived in the peer's memory, before the peer is told by
+ * MKV_EV_NOTE. A failure after the connection was made is told to the peer as well.
+ *
+ * Operations are not ordered among each other, notes are: as they were sent, and among
+ * mkv_send()'s messages.
+ *
+ * @param [out] op_p  Close it with mkv_op_close().
+ *
+ * @return MKV_OK
+ * @return MKV_ERR_BUSY         The peer is not ready, a local region not committed, or
+ *                              there is no room for the note, as for mkv_send().
+ * @return MKV_ERR_PEER         The peer has failed.
+ * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has told of
+ * no such region: its commit may still be on its way.
+ * @return MKV_ERR_INVALID      A flag, a mode, a length of 0, or a region of the peer
+ *                              without MKV_REGION_ONE_SIDED.
+ * @return MKV_ERR_BOUNDS       A piece leaves its region.
+ * @return MKV_ERR_LENGTH       The note is larger than MAX_MESSAGE of either side.
+ * @return MKV_ERR_UNSUPPORTED  The peer's library knows no notes.
+ * @return MKV_ERR_NOMEM
+ */
+mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
+                         mkv_op_t **op_p);
+
+typedef struct mkv_op_attr {
+    size_t size;
+    uint64_t id;
+    mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK, or the first error */
+    int is_quiet;
+    char error[256];
+    uint64_t pieces; /**< Neighbours on both sides are one */
+    uint64_t bytes;
+    uint64_t num_ucp_calls;
+    uint64_t age_ns;
+    void *user_data;
+} mkv_op_attr_t;
+
+mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr);
+
+/** The member status alone: what is asked for in every round of progress. */
+mkv_status_t mkv_op_status(const mkv_op_t *op);
+
+/**
+ * End it with MKV_ERR_ABORTED now; quiet follows. Harmless when it has ended.
+ *
+ * @return MKV_OK.
+ */
+mkv_status_t mkv_op_abort(mkv_op_t *op);
+
+/** Free it. @return MKV_OK, or MKV_ERR_BUSY: not quiet yet. */
+mkv_status_t mkv_op_close(mkv_op_t *op);
+
+/* ---- Keyed buffers --------------------------------------------------------------- */
+
+#define MKV_MAX_KEY 1024 /**< Bytes of a key; any bytes */
+
+/** What a publication does when its key exists; 0: MKV_ERR_DUPLICATE. */
+enum {
+    MKV_PUBLISH_REPLACE = 1 << 0, /**< The former one ends */
+    MKV_PUBLISH_KEEP = 1 << 1     /**< It stays; mkv_publish() gives number 0 */
+};
+
+typedef struct mkv_publish_params {
+    size_t size;
+    const void *key; /**< Copied */
+    size_t key_length;
+    mkv_region_id_t region; /**< Committed; the buffer lies in it and is not copied */
+    uint32_t flags;         /**< MKV_PUBLISH_* */
+    uint64_t offset;        /**< In bytes from the region's base */
+    uint64_t length;        /**< At least 1 */
+    uint32_t ttl_ms;        /**< Ends the publication; 0: never */
+    uint32_t reserved;      /**< 0 */
+    void *user_data;        /**< Comes back in MKV_EV_EXPIRED */
+} mkv_publish_params_t;
+
+/**
+ * Let any peer fetch a buffer by its key.
+ *
+ * The buffer belongs to the publication until MKV_EV_EXPIRED, which comes exactly once:
+ * when its time is over, it is replaced or withdrawn, and no fetch reads it any more.
+ * So a fetch that has begun always gets the bytes that it asked for, and one that has
+ * failed can be tried again. The region cannot be dropped meanwhile.
+ *
+ * @param [out] publication_p  Number for mkv_unpublish(), never 0 but for
+ *                             MKV_PUBLISH_KEEP.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: no such region, MKV_ERR_BUSY: it
+ * is not committed, MKV_ERR_BOUNDS, MKV_ERR_DUPLICATE, MKV_ERR_UNSUPPORTED: a flag,
+ * MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_publish(mkv_ctx_t *ctx, const mkv_publish_params_t *params,
+                         uint64_t *publication_p);
+
+/** End a publication; MKV_EV_EXPIRED follows. @return MKV_OK, MKV_ERR_NOTFOUND. */
+mkv_status_t mkv_unpublish(mkv_ctx_t *ctx, uint64_t publication);
+
+/** Why a publication has ended: value of MKV_EV_EXPIRED. */
+typedef enum mkv_expired {
+    MKV_EXPIRED_TIME,
+    MKV_EXPIRED_REPLACED,
+    MKV_EXPIRED_WITHDRAWN
+} mkv_expired_t;
+
+enum {
+    MKV_FETCH_UP_TO = 1 << 0 /**< length is the room, fewer bytes are welcome; default:
+                                  exactly so many, or MKV_ERR_LENGTH on both sides */
+};
+
+typedef struct mkv_fetch_params {
+    size_t size;
+    uint64_t id;     /**< For MKV_EV_FETCHED; need not be unique */
+    const void *key; /**< Copied */
+    size_t key_length;
+    mkv_region_id_t region; /**< Where to; committed */
+    uint32_t flags;         /**< MKV_FETCH_* */
+    uint64_t offset;        /**< In bytes from the region's base */
+    uint64_t length;        /**< At least 1 */
+    uint32_t wait_ms;       /**< How long the owner waits for the key to be published */
+    uint32_t timeout_ms;    /**< For all of it; 0: option XFER_TIMEOUT */
+    void *user_data;        /**< Comes back in MKV_EV_FETCHED */
+} mkv_fetch_params_t;
+
+/**
+ * Bring a peer's buffer into a region of this side.
+ *
+ * MKV_EV_FETCHED tells its end, exactly once: then the memory is this side's again, and
+ * holds the bytes if the status is MKV_OK (length: how many); else it may hold some of
+ * them, and none with MKV_ERR_NOTFOUND: no such key (in time), MKV_ERR_LENGTH,
+ * MKV_ERR_BUSY: too many fetches wait at the owner. A buffer of host memory up to
+ * option FETCH_INLINE of the owner comes in one round trip; others are read where they
+ * lie, under a lease that ends with the fetch.
+ *
+ * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, or the region not committed,
+ *         MKV_ERR_PEER, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: no such region,
+ *         MKV_ERR_BOUNDS, MKV_ERR_UNSUPPORTED: a flag, or the peer's library is too
+ *         old, MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_fetch(mkv_peer_t *peer, const mkv_fetch_params_t *params);
+
+/**
+ * Share out a region's memory: first fit, and neighbours that are free are one again.
+ * Nothing is written to the memory, which may be a GPU's.
+ *
+ * @param [in] align  Of all offsets, a power of 2.
+ *
+ * @return MKV_OK, MKV_ERR_NOTFOUND: no such region, MKV_ERR_INVALID, MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_slab_create(mkv_ctx_t *ctx, mkv_region_id_t region, uint64_t align,
+                             mkv_slab_t **slab_p);
+
+/**
+ * @param [out] offset_p  From the region's base.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: 0 bytes, MKV_ERR_BUSY: no stretch is long enough,
+ *         MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_slab_alloc(mkv_slab_t *slab, uint64_t length, uint64_t *offset_p);
+
+/** @return MKV_OK, MKV_ERR_NOTFOUND: nothing is allocated there, or not any more. */
+mkv_status_t mkv_slab_free(mkv_slab_t *slab, uint64_t offset);
+
+typedef struct mkv_slab_attr {
+    size_t size;
+    uint64_t length;       /**< Of the region */
+    uint64_t allocated;    /**< Bytes, rounded up to the alignment */
+    uint64_t largest_free; /**< Longest stretch */
+    uint64_t num_allocated;
+    uint64_t num_free; /**< Stretches */
+} mkv_slab_attr_t;
+
+mkv_status_t mkv_slab_query(mkv_slab_t *slab, mkv_slab_attr_t *attr);
+
+/** @return MKV_OK, MKV_ERR_BUSY: something is allocated. */
+mkv_status_t mkv_slab_destroy(mkv_slab_t *slab);
 
 /* ---- 6. Events and progress ------------------------------------------------------ */
 
@@ -712,12 +1204,29 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_CLOSED, /**< As PEER_FAILED, with status OK: the peer has closed the
                              connection and touches nothing any more */
     MKV_EV_EXPOSED, /**< Active side, per leg: units (remote lists) and data (meta) */
-    MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0 */
+    MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0, and data
+                         of the first leg (leg) whose seal brought some */
     MKV_EV_FAILED,  /**< status, text */
     MKV_EV_ABORTED, /**< status, text */
     MKV_EV_QUIET,   /**< Once per transfer, after its terminal event */
     MKV_EV_MSG,     /**< A peer's mkv_send(): value = type, id, header, data */
-    MKV_EV_WARN     /**< text */
+    MKV_EV_WARN,    /**< text */
+    MKV_EV_NOTE, /**< A peer's one-sided operation has ended: id, status (MKV_OK or why
+                     it failed), value = its mkv_mode_t, data = its note */
+    MKV_EV_INCOMING, /**< A peer asks by mkv_xfer_ask() for a transfer that is not open
+                         here: peer, id, epoch, value = its mkv_mode_t, data; if it has
+                         exposed, units (remote lists) and header (meta). All valid
+                       until the next mkv_poll() */
+    MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
+                             of these, value = maps of it that are stale. What came
+                             until it is polled is in one event */
+    MKV_EV_FETCHED,      /**< mkv_fetch() has ended: peer, id, status, length, text */
+    MKV_EV_EXPIRED,      /**< A publication has ended: id = its number, value =
+                            mkv_expired_t;      its buffer is the caller's again */
+    MKV_EV_FENCE /**< Destination, option FENCE=hook: all bytes have come, DONE waits
+                      for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
+                      units in GPU memory, valid until the transfer is closed; READ:
+                      none, they are what was posted */
 } mkv_event_type_t;
 
 const char *mkv_event_string(mkv_event_type_t type);
@@ -727,7 +1236,7 @@ typedef struct mkv_event {
     mkv_status_t status;
     mkv_peer_t *peer;
     mkv_xfer_t *xfer; /**< NULL if not about one, or closed meanwhile */
-    uint64_t id;      /**< Transfer's id; MSG: as sent */
+    uint64_t id;      /**< Transfer's id; MSG: as sent; PEER_REGIONS: epoch */
     uint32_t epoch;
     uint32_t leg;
     uint32_t value;
@@ -737,9 +1246,11 @@ typedef struct mkv_event {
     size_t num_units;
     const void *header; /**< MSG: valid until the next mkv_poll() */
     size_t header_length;
-    const void *data; /**< EXPOSED: as units; MSG: as header */
+    const void *data; /**< EXPOSED, DONE: as units; MSG, NOTE: as header */
     size_t length;
     char text[256];
+    mkv_op_t *op; /**< DONE, FAILED, ABORTED, QUIET of an operation: then xfer is NULL.
+                       NULL if not about one, or closed meanwhile */
 } mkv_event_t;
 
 /** Move everything that can move now; option PROGRESS_THREADS has threads do it.
@@ -784,13 +1295,19 @@ mkv_status_t mkv_arm(mkv_ctx_t *ctx);
 /**
  * Send bytes to the peer's connector; ordered per peer. Everything is copied.
  *
- * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, MKV_ERR_PEER, MKV_ERR_LENGTH:
- *         larger than option MAX_MESSAGE, MKV_ERR_NOMEM.
+ * What the peer's application has not polled is bounded by its option MAX_QUEUED: more
+ * is refused here, until it polls, and nobody else waits for it.
+ *
+ * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, or has not polled enough of what
+ *         was sent before, MKV_ERR_PEER, MKV_ERR_LENGTH:
+ *         larger than option MAX_MESSAGE, here or there, MKV_ERR_NOMEM.
  */
 mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *header,
                       size_t header_length, const void *data, size_t length);
 
 /* ---- 8. Observability ------------------------------------------------------------ */
+
+#define MKV_LATENCY_BUCKETS 40
 
 typedef struct mkv_stats {
     size_t size;
@@ -805,10 +1322,22 @@ typedef struct mkv_stats {
     uint64_t msgs_malformed, msgs_stale, msgs_early, msgs_dropped;
     uint64_t hellos; /**< Completed HELLO exchanges */
     uint64_t plans_created, plan_posts;
-    uint64_t lists_reused; /**< Given to UCX again as an earlier post built them */
-    uint64_t arena_allocs; /**< Grows only while posts get larger */
+    uint64_t lists_reused;    /**< Given to UCX again as an earlier post built them */
+    uint64_t lists_allocated; /**< Grows only while posts get larger */
     uint64_t num_memh, num_regions, num_peers;
     uint64_t quarantined_xfers;
+    uint64_t pulls_sent;     /**< READ, destination: posts that the owner was asked to
+                                  push (option READ_BY) */
+    uint64_t pulls_refused;  /**< Of these, posted by gets in the end */
+    uint64_t pulls_served;   /**< READ, source: posts pushed for readers */
+    uint64_t bytes_pushed;   /**< ... and arrived there */
+    uint64_t fetches_served; /**< Buffers of this owner that peers fetched */
+    uint64_t fetches_copied; /**< Of these, copied into the answer */
+    /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
+     *  above. From the first block list to DONE, on this side; and from an event to the
+     *  poll that takes it (with a peer given: 0). */
+    uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
+    uint64_t event_to_poll[MKV_LATENCY_BUCKETS];
 } mkv_stats_t;
 
 /** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */
@@ -828,6 +1357,26 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
                       void (*write)(void *arg, const char *line), void *arg);
 
 /* ---- 9. Pure helpers ------------------------------------------------------------- */
+
+/**
+ * Whether a rank of the source gives anything to a rank of the destination: the rule of
+ * maps, for those who look for peers.
+ *
+ * @param [in] groups      As in mkv_region_t; none above 0 may be 0.
+ * @param [in] num_groups  0: replicated, as with MKV_REGION_REPLICATED.
+ *
+ * @return 1 or 0; -1: more than MKV_MAX_GROUPS, a rank not below its size, or elements
+ *         that a size does not divide.
+ */
+int mkv_rank_gives(const uint32_t *groups, uint32_t num_groups, uint32_t src_rank,
+                   uint32_t src_size, uint32_t dst_rank, uint32_t dst_size);
+
+/**
+ * The part of @a num blocks that a context parallel rank of @a size has, where they are
+ * split in one stretch a rank, the first ranks having one more.
+ */
+void mkv_cp_range(uint64_t num, uint32_t size, uint32_t rank, uint64_t *first_p,
+                  uint64_t *num_p);
 
 /** `count` blocks that are neighbours on both sides. Complete: it never grows. */
 typedef struct mkv_run {

@@ -4,21 +4,33 @@
 
 #include "progress.h"
 
+#include "direct/op_step.h"
+#include "peer/credit.h"
 #include "peer/inbox.h"
 #include "peer/peer_close.h"
 #include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"
+#include "store/store.h"
 
+/* Those that had their turn come last the next time: a round has an end */
 static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
 {
-    mkv_peer_t *peer, *next;
     unsigned count = 0;
+    mkv_list_t peers;
+    mkv_peer_t *peer;
 
-    mkv_list_for_each_safe(peer, next, &ctx->busy_peers, mkv_peer_t, busy_list)
-    {
+    ctx->round_cost = 0;
+    mkv_list_init(&peers);
+    mkv_list_splice(&ctx->busy_peers, &peers);
+    while (!mkv_list_is_empty(&peers) && (ctx->round_cost < MKV_ROUND_COST)) {
+        peer = mkv_list_head(&peers, mkv_peer_t, busy_list);
+        mkv_list_del(&peer->busy_list);
+        mkv_list_add_tail(&ctx->busy_peers, &peer->busy_list);
         count += mkv_peer_pump(peer);
     }
+    mkv_list_splice(&ctx->busy_peers, &peers);
+    mkv_list_splice(&peers, &ctx->busy_peers);
     return count;
 }
 
@@ -46,6 +58,7 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
         mkv_xfer_check_deadline(xfer, now);
         mkv_ctx_deadline(ctx, xfer->deadline);
     }
+    mkv_ctx_deadline(ctx, mkv_store_expire(ctx, now));
 }
 
 static void mkv_ctx_reap(mkv_ctx_t *ctx)
@@ -56,6 +69,7 @@ static void mkv_ctx_reap(mkv_ctx_t *ctx)
     {
         mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
+            mkv_list_is_empty(&peer->ops) && (peer->num_leases == 0) &&
             mkv_list_is_empty(&peer->remote.maps)) {
             mkv_peer_destroy(peer);
         }
@@ -110,14 +124,20 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     unsigned count;
 
     count = ucp_worker_progress(ctx->worker);
+    ctx->num_idle += (count == 0);
     count += mkv_ctx_step(ctx);
     count += mkv_gates_take(ctx);
+    count += ctx->take(ctx);
     count += mkv_ctx_pump(ctx);
     mkv_ctx_check_deadlines(ctx);
+    count += (ctx->next_deadline == 0); /* to be looked at again */
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers)) {
         count += mkv_ctx_step(ctx);
     }
+    count += mkv_credits_tell(ctx);
+    count += mkv_ops_step(ctx);
+    count += mkv_store_step(ctx);
     mkv_ctx_reap(ctx);
     ctx->is_progress_due = (count > 0);
     return count;
@@ -129,7 +149,7 @@ unsigned mkv_progress(mkv_ctx_t *ctx)
 
     mkv_enter(ctx);
     count = mkv_progress_locked(ctx);
-    if ((count > 0) || !mkv_list_is_empty(&ctx->events)) {
+    if ((count > 0) || mkv_ctx_has_events(ctx)) {
         mkv_ctx_wake(ctx); /* what another thread sleeps for has been taken here */
     }
     mkv_leave_quietly(ctx);

@@ -5,6 +5,7 @@
 #include "cache/region.h"
 
 #include "base/abi.h"
+#include "base/latency.h"
 #include "peer/peer.h"
 #include "xfer/xfer.h"
 
@@ -34,6 +35,7 @@ static void mkv_stats_copy(const mkv_counters_t *count, mkv_stats_t *stats)
 #define MKV_COUNTER(_name) stats->_name = count->_name;
     MKV_COUNTERS(MKV_COUNTER)
 #undef MKV_COUNTER
+    mkv_latency_copy(count->expose_to_done, stats->expose_to_done);
 }
 
 static void mkv_stats_add_peer(const mkv_peer_t *peer, mkv_stats_t *stats)
@@ -63,6 +65,7 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
     if (peer != NULL) {
         mkv_stats_add_peer(peer, &result);
     } else {
+        mkv_latency_copy(ctx->event_to_poll, result.event_to_poll);
         mkv_list_for_each(each, &ctx->peers, mkv_peer_t, list)
         {
             mkv_stats_add_peer(each, &result);

@@ -43,6 +43,7 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
 {
     uint64_t now = mkv_ctx_now(ctx), wait = MKV_THREAD_SLEEP_NS, count;
 
+    mkv_ctx_look_for_ends(ctx);
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers) || (ctx->next_deadline <= now)) {
         return 0;
@@ -67,10 +68,10 @@ static uint64_t mkv_thread_round(mkv_ctx_t *ctx)
     if (mkv_progress_locked(ctx) == 0) {
         wait = mkv_thread_arm(ctx);
     }
-    if (!mkv_list_is_empty(&ctx->events)) {
+    if (mkv_ctx_has_events(ctx)) {
         mkv_ctx_wake(ctx);
     }
-    pthread_mutex_unlock(&ctx->lock);
+    mkv_leave_quietly(ctx);
     return wait;
 }
 
@@ -80,7 +81,8 @@ static void *mkv_thread_main(void *arg)
     mkv_threads_t *threads = ctx->threads;
     struct pollfd fds[] = {{.fd = threads->worker_fd, .events = POLLIN},
                            {.fd = threads->wake_fd, .events = POLLIN},
-                           {.fd = threads->stop_fd, .events = POLLIN}};
+                           {.fd = threads->stop_fd, .events = POLLIN},
+                           {.fd = ctx->ends_fd, .events = POLLIN}};
     uint64_t wait;
 
     (void)prctl(PR_SET_NAME, "mkv-progress");

@@ -47,6 +47,11 @@ MKV_STRUCT(gate, value, {NULL, 0, 0});
 MKV_STRUCT(xfer_attr, num_ucp_calls, {NULL, 0, 0});
 MKV_STRUCT(stats, quarantined_xfers, {NULL, 0, 0});
 MKV_STRUCT(event, text, {NULL, 0, 0});
+MKV_STRUCT(publish_params, user_data, MKV_RESERVED(mkv_publish_params_t, reserved));
+MKV_STRUCT(fetch_params, user_data, {NULL, 0, 0});
+MKV_STRUCT(slab_attr, num_free, {NULL, 0, 0});
+MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
+MKV_STRUCT(op_attr, user_data, {NULL, 0, 0});
 
 /* The first byte that is not zero; size: none */
 static size_t mkv_find_set(const void *memory, size_t size)
@@ -155,19 +160,6 @@ mkv_status_t mkv_units_check_reserved(const mkv_log_t *log, const mkv_units_t *u
         if ((units[i].flags | units[i].reserved[0] | units[i].reserved[1]) != 0) {
             return mkv_element_unknown(log, "units", i,
                                        (units[i].flags != 0) ? "flags" : "reserved");
-        }
-    }
-    return MKV_OK;
-}
-
-mkv_status_t mkv_expect_check_reserved(const mkv_log_t *log, const mkv_expect_t *expect,
-                                       size_t num_expect)
-{
-    size_t i;
-
-    for (i = 0; i < num_expect; ++i) {
-        if ((expect[i].reserved[0] | expect[i].reserved[1]) != 0) {
-            return mkv_element_unknown(log, "expect", i, "reserved");
         }
     }
     return MKV_OK;

@@ -28,7 +28,9 @@ typedef struct mkv_struct {
 extern const mkv_struct_t mkv_struct_open_params, mkv_struct_region,
     mkv_struct_peer_attr, mkv_struct_map_params, mkv_struct_map_attr,
     mkv_struct_plan_attr, mkv_struct_xfer_params, mkv_struct_sel, mkv_struct_gate,
-    mkv_struct_xfer_attr, mkv_struct_stats, mkv_struct_event;
+    mkv_struct_xfer_attr, mkv_struct_stats, mkv_struct_event, mkv_struct_op_params,
+    mkv_struct_op_attr, mkv_struct_publish_params, mkv_struct_fetch_params,
+    mkv_struct_slab_attr;
 
 /**
  * Copy in.
@@ -58,9 +60,5 @@ void mkv_struct_write_sized(const mkv_struct_t *type, const void *values, size_t
 /** @return MKV_OK, or MKV_ERR_UNSUPPORTED: a reserved member is not zero. */
 mkv_status_t mkv_units_check_reserved(const mkv_log_t *log, const mkv_units_t *units,
                                       size_t num_units);
-
-/** As above. */
-mkv_status_t mkv_expect_check_reserved(const mkv_log_t *log, const mkv_expect_t *expect,
-                                       size_t num_expect);
 
 #endif

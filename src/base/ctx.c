@@ -39,12 +39,19 @@ void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline)
     }
 }
 
+void mkv_ctx_publish(mkv_ctx_t *ctx)
+{
+    pthread_mutex_lock(&ctx->event_lock);
+    mkv_list_splice(&ctx->new_events, &ctx->events);
+    pthread_mutex_unlock(&ctx->event_lock);
+}
+
 void mkv_ctx_wake(mkv_ctx_t *ctx)
 {
     uint64_t one = 1;
 
     if (ctx->is_armed) {
-        ctx->is_armed = 0;
+        ctx->is_armed = false;
         (void)!write(ctx->wake_fd, &one, sizeof(one));
     }
 }
@@ -54,4 +61,17 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx)
     uint64_t one = 1;
 
     (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
+}
+
+void mkv_ctx_wake_all(mkv_ctx_t *ctx)
+{
+    int fd = __atomic_load_n(&ctx->wake_fd, __ATOMIC_SEQ_CST);
+    uint64_t one = 1;
+
+    if (fd >= 0) {
+        (void)!write(fd, &one, sizeof(one)); /* full: it is awake */
+    }
+    if (ctx->threads_fd >= 0) {
+        mkv_ctx_wake_threads(ctx);
+    }
 }

@@ -8,7 +8,11 @@
  * The context: what all objects of one mkv_open() share.
  *
  * Everything is guarded by ctx->lock, which public functions take; UCX callbacks run
- * inside mkv_progress() or a posting call, so under it. Callbacks only note what
+ * inside mkv_progress() or a posting call, so under it. Whoever makes progress may hold
+ * it for long, so three calls do not wait for it: a poll takes events from a queue of
+ * its own, which whoever leaves the lock fills; a post that finds the lock taken is
+ * queued, and given to UCX by whoever has it; a query reads what is atomic.
+ * Callbacks only note what
  * happened and queue the object (ctx->dirty_xfers, ctx->changed_peers); decisions are
  * taken in mkv_ctx_step(), so that no object is freed or failed below a function that
  * still uses it.
@@ -21,12 +25,14 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/table.h"
 #include "morikv.h"
 #include "wire/wire.h"
 
 #include <ucp/api/ucp.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #define MKV_NSEC_PER_MSEC 1000000ull
 #define MKV_NEVER UINT64_MAX
@@ -35,6 +41,12 @@
 #define MKV_GATE_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
 
+/* How much is given to UCX in one round, so that the lock is not held for long: about
+ * as many calls as MAX_INFLIGHT_OPS lets be in flight to a peer */
+#define MKV_ROUND_COST 32768u
+#define MKV_CALL_COST 8u /* a piece of a list is 1 */
+#define MKV_MAX_PEER_LISTENERS 4u
+
 /* clang-format off */
 /** The counters that mkv_stats_t has under the same names, once. */
 #define MKV_COUNTERS(_do) \
@@ -42,7 +54,9 @@
     _do(bytes_read) _do(elements_posted) _do(elements_completed) _do(ucp_calls) \
     _do(flushes) _do(msgs_sent) _do(msgs_received) _do(msgs_malformed) \
     _do(msgs_stale) _do(msgs_early) _do(msgs_dropped) _do(hellos) _do(plans_created) \
-    _do(plan_posts) _do(lists_reused) _do(arena_allocs)
+    _do(plan_posts) _do(lists_reused) _do(lists_allocated) _do(pulls_sent) \
+    _do(pulls_refused) _do(pulls_served) _do(bytes_pushed) \
+    _do(fetches_served) _do(fetches_copied)
 /* clang-format on */
 
 /** Counters that a context and each of its peers keep. */
@@ -50,15 +64,19 @@ typedef struct mkv_counters {
 #define MKV_COUNTER(_name) uint64_t _name;
     MKV_COUNTERS(MKV_COUNTER)
 #undef MKV_COUNTER
+    uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
 } mkv_counters_t;
 
 struct mkv_calls;
+struct mkv_store;
+struct mkv_claims;
 struct mkv_threads;
 struct mkv_peer_listener;
 struct mkv_leg_listener;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
+    pthread_mutex_t event_lock;  /* inside the other; nothing is called under it */
     unsigned num_waiting;        /* for the lock; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes them; -1: there are none */
@@ -69,11 +87,15 @@ struct mkv_ctx {
     char name[64];
     mkv_process_t process;
     uint64_t nonce_state;
+    struct mkv_claims *claims; /* on peers' memory; NULL: none can be seen */
+    uint64_t num_idle;         /* rounds of progress in which UCX found nothing */
+    int ends_fd;               /* of epoll(7), with peers' pidfds; or -1 */
 
     ucp_context_h ucp_context;
     ucp_worker_h worker;
-    int is_attached;
-    int is_closing;
+    bool is_attached;
+    bool is_closing;
+    uint64_t features;    /* MKV_FEATURE_*: what peers are told and so may send */
     mkv_ctx_t *next_kept; /* of those that could not be closed */
     unsigned ucp_version; /* minor, of the loaded library */
     void *address;
@@ -81,14 +103,18 @@ struct mkv_ctx {
 
     /* Who is above, as the rooms below know it; set once, at open */
     unsigned (*step)(mkv_ctx_t *ctx);
-    const struct mkv_peer_listener *peer_listener;
+    unsigned (*take)(mkv_ctx_t *ctx); /* in what was submitted */
+    const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
+    unsigned num_peer_listeners;
     const struct mkv_leg_listener *leg_listener;
 
     mkv_list_t regions; /* by id */
+    mkv_table_t regions_by_name, regions_by_id;
     mkv_list_t mems;
     mkv_region_id_t last_region_id;
     uint32_t last_mem_id;
     uint64_t last_plan;
+    uint64_t last_connection;
     uint64_t epoch;
     unsigned num_regions;
 
@@ -96,22 +122,35 @@ struct mkv_ctx {
     mkv_list_t dead_peers; /* closed by the caller, not gone yet */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* with legs that have something to post */
+    uint64_t round_cost;   /* of what was given to UCX since somebody entered */
 
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
     mkv_list_t dirty_xfers;
+    mkv_xfer_t **owners[MKV_MAX_COMPONENTS]; /* of blocks; NULL: nobody */
+    uint32_t num_owners[MKV_MAX_COMPONENTS];
+    bool has_warned_of_overlap;
+    mkv_list_t ops;                      /* one-sided operations that are open */
+    mkv_list_t dirty_ops;                /* of these, with something to do */
+    struct mkv_store *store;             /* keyed buffers */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
-    unsigned num_asking_gates;  /* with a callback, so nobody can sleep */
-    struct mkv_signal *signals; /* not taken in yet; atomic */
+    unsigned num_asking_gates;          /* with a callback, so nobody can sleep */
+    struct mkv_signal *signals;         /* not taken in yet; atomic */
+    struct mkv_submission *submissions; /* as these */
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
+    mkv_list_t new_events; /* being filled: seen by who has the lock */
+    unsigned num_events;   /* new, or waiting for a poll; atomic */
+    /* under event_lock */
     mkv_list_t events;
     mkv_list_t free_events;
     mkv_list_t polled_events; /* their memory is void at the next poll */
-    size_t queued_event_bytes;
+    bool is_credit_due;       /* messages of peers were polled; atomic */
     unsigned num_free_events, num_reserved_events;
 
+    void *read_back; /* a page for bytes that nobody looks at; see flush.c */
+    ucp_mem_h read_back_memh;
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
     mkv_list_t list_cache;                     /* the oldest first */
@@ -119,9 +158,10 @@ struct mkv_ctx {
     size_t list_cache_bytes;
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */
-    int is_progress_due; /* the last round moved something, or a call came after it */
-    int is_armed;        /* somebody may sleep on epoll_fd */
+    bool is_progress_due; /* the last round moved something, or a call came after it */
+    bool is_armed;        /* somebody may sleep on epoll_fd */
     mkv_counters_t count;
+    uint64_t event_to_poll[MKV_LATENCY_BUCKETS]; /* atomic */
     unsigned num_peers, num_xfers;
 };
 
@@ -137,16 +177,55 @@ static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
     return ctx->step(ctx);
 }
 
-/** Gates have been signalled since progress took them in. Without the lock, too. */
-static inline int mkv_ctx_has_signals(const mkv_ctx_t *ctx)
+/** Posts have come that found the lock taken. Without the lock, too. */
+static inline bool mkv_ctx_has_submissions(const mkv_ctx_t *ctx)
 {
-    return __atomic_load_n(&ctx->signals, __ATOMIC_SEQ_CST) != NULL;
+    return __atomic_load_n(&ctx->submissions, __ATOMIC_SEQ_CST) != NULL;
 }
+
+/** Gates were signalled, posts came or messages were polled since progress took note.
+ *  Without the lock, too. */
+static inline bool mkv_ctx_has_signals(const mkv_ctx_t *ctx)
+{
+    return (__atomic_load_n(&ctx->signals, __ATOMIC_SEQ_CST) != NULL) ||
+           __atomic_load_n(&ctx->is_credit_due, __ATOMIC_SEQ_CST) ||
+           mkv_ctx_has_submissions(ctx);
+}
+
+/** Events wait for a poll. Without the lock, too. */
+static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
+{
+    return __atomic_load_n(&ctx->num_events, __ATOMIC_ACQUIRE) > 0;
+}
+
+/** Let polls see the new events. */
+void mkv_ctx_publish(mkv_ctx_t *ctx);
 
 /** Wake whoever sleeps on mkv_event_fd(). */
 void mkv_ctx_wake(mkv_ctx_t *ctx);
+/** Wake all of these, after something was left without the lock: it first, then the
+ *  descriptors, as who arms looks at what was left after it has read its descriptor. */
+void mkv_ctx_wake_all(mkv_ctx_t *ctx);
 /** Wake the threads that make progress. */
 void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
+
+/** What other threads have submitted comes before what the caller is about to do. */
+static inline void mkv_entered(mkv_ctx_t *ctx)
+{
+    if (mkv_ctx_has_submissions(ctx)) {
+        (void)ctx->take(ctx);
+    }
+}
+
+/** Enter unless another thread is inside. */
+static inline bool mkv_try_enter(mkv_ctx_t *ctx)
+{
+    if (pthread_mutex_trylock(&ctx->lock) != 0) {
+        return false;
+    }
+    mkv_entered(ctx);
+    return true;
+}
 
 static inline void mkv_enter(mkv_ctx_t *ctx)
 {
@@ -155,18 +234,25 @@ static inline void mkv_enter(mkv_ctx_t *ctx)
         pthread_mutex_lock(&ctx->lock);
         __atomic_sub_fetch(&ctx->num_waiting, 1, __ATOMIC_RELAXED);
     }
+    mkv_entered(ctx);
 }
 
-/** After a call that leaves nothing to do. */
+/** After a call that leaves nothing to do. What was submitted meanwhile is taken in
+ *  before the lock is free for long: its caller may not come back. */
 static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
 {
-    pthread_mutex_unlock(&ctx->lock);
+    do {
+        if (!mkv_list_is_empty(&ctx->new_events)) {
+            mkv_ctx_publish(ctx);
+        }
+        pthread_mutex_unlock(&ctx->lock);
+    } while (mkv_ctx_has_submissions(ctx) && mkv_try_enter(ctx));
 }
 
 /** After a call that may have left something to do: for UCX, a queue or the clock. */
 static inline void mkv_leave(mkv_ctx_t *ctx)
 {
-    ctx->is_progress_due = 1;
+    ctx->is_progress_due = true;
     mkv_ctx_wake(ctx);
     if (ctx->threads_fd >= 0) {
         mkv_ctx_wake_threads(ctx);
@@ -180,6 +266,10 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
     mkv_leave(ctx);
     return status;
 }
+
+/** Add to what is written under the lock, and read by queries without it. */
+#define MKV_ADD(_variable, _n)                                                         \
+    __atomic_store_n(&(_variable), (_variable) + (_n), __ATOMIC_RELAXED)
 
 #define MKV_COUNT(_peer, _counter, _n)                                                 \
     do {                                                                               \

@@ -8,6 +8,7 @@
 #include "base/event.h"
 
 #include "base/abi.h"
+#include "base/latency.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,90 +21,145 @@
 const char *mkv_event_string(mkv_event_type_t type)
 {
     static const char *const names[] = {
-        "PEER_READY", "PEER_FAILED", "PEER_CLOSED", "EXPOSED", "DONE",
-        "FAILED",     "ABORTED",     "QUIET",       "MSG",     "WARN"};
+        "PEER_READY",   "PEER_FAILED", "PEER_CLOSED", "EXPOSED", "DONE", "FAILED",
+        "ABORTED",      "QUIET",       "MSG",         "WARN",    "NOTE", "INCOMING",
+        "PEER_REGIONS", "FETCHED",     "EXPIRED",     "FENCE"};
 
-    return ((unsigned)type <= MKV_EV_WARN) ? names[type] : "unknown";
+    return ((unsigned)type < sizeof(names) / sizeof(names[0])) ? names[type]
+                                                               : "unknown";
 }
 
-mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
+/* More nodes than are reserved need not be kept */
+static void mkv_event_nodes_keep(mkv_ctx_t *ctx, mkv_list_t *nodes)
 {
     mkv_event_node_t *node;
 
-    ctx->num_reserved_events += num;
-    while (ctx->num_free_events < ctx->num_reserved_events) {
-        node = calloc(1, sizeof(*node));
-        if (node == NULL) {
-            return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for events");
-        }
-        mkv_list_init(&node->list);
+    pthread_mutex_lock(&ctx->event_lock);
+    while (!mkv_list_is_empty(nodes) &&
+           (ctx->num_free_events < ctx->num_reserved_events)) {
+        node = mkv_list_head(nodes, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
         mkv_list_add_tail(&ctx->free_events, &node->list);
         ++ctx->num_free_events;
     }
+    pthread_mutex_unlock(&ctx->event_lock);
+}
+
+static void mkv_event_nodes_free(mkv_list_t *nodes)
+{
+    mkv_event_node_t *node;
+
+    while (!mkv_list_is_empty(nodes)) {
+        node = mkv_list_head(nodes, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+        free(node->owned);
+        free(node);
+    }
+}
+
+/* Nodes that a poll gives back meanwhile are too many, and are freed */
+mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
+{
+    mkv_event_node_t *node;
+    unsigned missing, i;
+    mkv_list_t nodes;
+
+    pthread_mutex_lock(&ctx->event_lock);
+    ctx->num_reserved_events += num;
+    missing = (ctx->num_reserved_events > ctx->num_free_events)
+                  ? ctx->num_reserved_events - ctx->num_free_events
+                  : 0;
+    pthread_mutex_unlock(&ctx->event_lock);
+
+    mkv_list_init(&nodes);
+    for (i = 0; i < missing; ++i) {
+        node = calloc(1, sizeof(*node));
+        if (node == NULL) {
+            mkv_event_nodes_free(&nodes);
+            return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for events");
+        }
+        mkv_list_init(&node->list);
+        mkv_list_add_tail(&nodes, &node->list);
+    }
+    mkv_event_nodes_keep(ctx, &nodes);
+    mkv_event_nodes_free(&nodes);
     return MKV_OK;
 }
 
 void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num)
 {
+    pthread_mutex_lock(&ctx->event_lock);
     ctx->num_reserved_events -= num;
+    pthread_mutex_unlock(&ctx->event_lock);
 }
 
-mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
-                                 size_t length)
+static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx)
 {
-    mkv_event_node_t *node;
+    mkv_event_node_t *node = NULL;
 
-    if (mkv_list_is_empty(&ctx->free_events)) {
-        node = malloc(sizeof(*node));
-        if (node == NULL) {
-            mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));
-            return NULL;
-        }
-    } else {
+    pthread_mutex_lock(&ctx->event_lock);
+    if (!mkv_list_is_empty(&ctx->free_events)) {
         node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
         --ctx->num_free_events;
     }
+    pthread_mutex_unlock(&ctx->event_lock);
+    return (node != NULL) ? node : malloc(sizeof(*node));
+}
 
+mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
+{
+    mkv_event_node_t *node = mkv_event_node_get(ctx);
+
+    if (node == NULL) {
+        mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));
+        return NULL;
+    }
     memset(node, 0, sizeof(*node));
     mkv_list_init(&node->list);
     node->event.type = type;
     node->owned = owned;
-    node->owned_length = length;
-    ctx->queued_event_bytes += length;
-    mkv_list_add_tail(&ctx->events, &node->list);
+    node->time = mkv_ctx_now(ctx);
+    __atomic_add_fetch(&ctx->num_events, 1, __ATOMIC_RELEASE);
+    mkv_list_add_tail(&ctx->new_events, &node->list);
     return &node->event;
 }
 
 mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type)
 {
-    return mkv_event_add_owned(ctx, type, NULL, 0);
+    return mkv_event_add_owned(ctx, type, NULL);
+}
+
+void mkv_event_count(mkv_event_t *event, uint64_t *counter, uint64_t amount)
+{
+    mkv_event_node_t *node = mkv_container_of(event, mkv_event_node_t, event);
+
+    node->counter = counter;
+    node->amount = amount;
 }
 
 /* The application has polled again: it is done with these */
-static void mkv_events_recycle(mkv_ctx_t *ctx)
+static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
 {
     mkv_event_node_t *node;
 
-    while (!mkv_list_is_empty(&ctx->polled_events)) {
-        node = mkv_list_head(&ctx->polled_events, mkv_event_node_t, list);
-        mkv_list_del(&node->list);
+    mkv_list_for_each(node, nodes, mkv_event_node_t, list)
+    {
         free(node->owned);
-        if (ctx->num_free_events >= ctx->num_reserved_events) {
-            free(node);
-            continue;
-        }
         node->owned = NULL;
-        mkv_list_add_tail(&ctx->free_events, &node->list);
-        ++ctx->num_free_events;
     }
+    mkv_event_nodes_keep(ctx, nodes);
+    mkv_event_nodes_free(nodes);
 }
 
 mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
                       size_t max, size_t *count_p)
 {
     mkv_event_node_t *node;
+    bool is_credit_due = false;
+    uint64_t now = 0;
     size_t count = 0;
+    mkv_list_t old;
 
     if (event_size < mkv_struct_event.minimum) {
         return mkv_error(
@@ -112,27 +168,42 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
             "more",
             event_size, mkv_struct_event.minimum);
     }
-    mkv_enter(ctx);
-    mkv_events_recycle(ctx);
+    if (mkv_ctx_has_events(ctx)) {
+        now = mkv_ctx_now(ctx);
+    }
+    mkv_list_init(&old);
+    pthread_mutex_lock(&ctx->event_lock);
+    mkv_list_splice(&ctx->polled_events, &old);
     while ((count < max) && !mkv_list_is_empty(&ctx->events)) {
         node = mkv_list_head(&ctx->events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
         mkv_struct_write_sized(&mkv_struct_event, &node->event, event_size,
                                (char *)events + event_size * count++);
-        ctx->queued_event_bytes -= node->owned_length;
+        mkv_latency_add(ctx->event_to_poll, (now > node->time) ? now - node->time : 0);
+        if (node->counter != NULL) {
+            __atomic_add_fetch(node->counter, node->amount, __ATOMIC_RELAXED);
+            is_credit_due = true;
+        }
         mkv_list_add_tail(&ctx->polled_events, &node->list);
     }
-    mkv_leave_quietly(ctx);
+    pthread_mutex_unlock(&ctx->event_lock);
+    __atomic_sub_fetch(&ctx->num_events, (unsigned)count, __ATOMIC_RELEASE);
+    mkv_events_recycle(ctx, &old);
+    if (is_credit_due) { /* peers have to be told, by who makes progress */
+        __atomic_store_n(&ctx->is_credit_due, true, __ATOMIC_SEQ_CST);
+        mkv_ctx_wake_all(ctx);
+    }
 
     *count_p = count;
     return MKV_OK;
 }
 
-void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer)
+static void mkv_events_forget_in(mkv_list_t *events, const mkv_xfer_t *xfer,
+                                 const mkv_peer_t *peer, const mkv_op_t *op)
 {
     mkv_event_node_t *node;
 
-    mkv_list_for_each(node, &ctx->events, mkv_event_node_t, list)
+    mkv_list_for_each(node, events, mkv_event_node_t, list)
     {
         if ((xfer != NULL) && (node->event.xfer == xfer)) {
             node->event.xfer = NULL;
@@ -143,20 +214,31 @@ void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t 
         }
         if ((peer != NULL) && (node->event.peer == peer)) {
             node->event.peer = NULL;
+            node->counter = NULL;
+        }
+        if ((op != NULL) && (node->event.op == op)) {
+            node->event.op = NULL;
         }
     }
 }
 
-static void mkv_events_free(mkv_list_t *events)
+static void mkv_events_forget_all(mkv_ctx_t *ctx, const mkv_xfer_t *xfer,
+                                  const mkv_peer_t *peer, const mkv_op_t *op)
 {
-    mkv_event_node_t *node;
+    mkv_events_forget_in(&ctx->new_events, xfer, peer, op);
+    pthread_mutex_lock(&ctx->event_lock);
+    mkv_events_forget_in(&ctx->events, xfer, peer, op);
+    pthread_mutex_unlock(&ctx->event_lock);
+}
 
-    while (!mkv_list_is_empty(events)) {
-        node = mkv_list_head(events, mkv_event_node_t, list);
-        mkv_list_del(&node->list);
-        free(node->owned);
-        free(node);
-    }
+void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer)
+{
+    mkv_events_forget_all(ctx, xfer, peer, NULL);
+}
+
+void mkv_events_forget_op(mkv_ctx_t *ctx, const mkv_op_t *op)
+{
+    mkv_events_forget_all(ctx, NULL, NULL, op);
 }
 
 /* ---- Sleeping -------------------------------------------------------------------- */
@@ -176,17 +258,27 @@ static void mkv_fds_close(mkv_ctx_t *ctx)
 
 void mkv_events_cleanup(mkv_ctx_t *ctx)
 {
-    mkv_events_free(&ctx->events);
-    mkv_events_free(&ctx->polled_events);
-    mkv_events_free(&ctx->free_events);
+    mkv_event_nodes_free(&ctx->new_events);
+    mkv_event_nodes_free(&ctx->events);
+    mkv_event_nodes_free(&ctx->polled_events);
+    mkv_event_nodes_free(&ctx->free_events);
     mkv_fds_close(ctx);
 }
 
-static int mkv_fds_add(mkv_ctx_t *ctx, int fd)
+static bool mkv_fds_add(mkv_ctx_t *ctx, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
     return (fd >= 0) && (epoll_ctl(ctx->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+void mkv_ctx_look_for_ends(mkv_ctx_t *ctx)
+{
+    struct epoll_event event;
+
+    if ((ctx->ends_fd >= 0) && (epoll_wait(ctx->ends_fd, &event, 1, 0) > 0)) {
+        ctx->next_deadline = 0;
+    }
 }
 
 /* Without wakeup a UCX built without parameter checks says OK, and -1 */
@@ -215,7 +307,8 @@ static mkv_status_t mkv_fds_open(mkv_ctx_t *ctx)
                      __ATOMIC_SEQ_CST);
     ctx->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if ((ctx->epoll_fd < 0) || !mkv_fds_add(ctx, worker_fd) ||
-        !mkv_fds_add(ctx, ctx->wake_fd) || !mkv_fds_add(ctx, ctx->timer_fd)) {
+        !mkv_fds_add(ctx, ctx->wake_fd) || !mkv_fds_add(ctx, ctx->timer_fd) ||
+        ((ctx->ends_fd >= 0) && !mkv_fds_add(ctx, ctx->ends_fd))) {
         mkv_fds_close(ctx);
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
                          "could not make the event descriptor: %s", strerror(errno));
@@ -260,10 +353,11 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
 {
     ucs_status_t status;
 
+    mkv_ctx_look_for_ends(ctx);
     if (ctx->epoll_fd < 0) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED, "call mkv_event_fd() first");
     }
-    if (ctx->is_progress_due || !mkv_list_is_empty(&ctx->events) ||
+    if (ctx->is_progress_due || mkv_ctx_has_events(ctx) ||
         (ctx->num_asking_gates > 0) || !mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers) ||
         (ctx->next_deadline <= mkv_ctx_now(ctx))) {
@@ -282,7 +376,7 @@ static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
         return mkv_error(&ctx->log, MKV_ERR_TRANSPORT, "ucp_worker_arm() failed: %s",
                          ucs_status_string(status));
     }
-    ctx->is_armed = 1;
+    ctx->is_armed = true;
     return MKV_OK;
 }
 

@@ -8,7 +8,8 @@
  * The events that wait for mkv_poll(), and the descriptor to sleep on.
  *
  * Terminal events must never be lost, so their nodes are reserved when the object they
- * report is made. The caller holds the context's lock.
+ * report is made. The caller holds the context's lock, except of mkv_poll(), which must
+ * not wait for it: events are new until the lock is left, and only then can be polled.
  */
 
 #include "base/ctx.h"
@@ -17,8 +18,10 @@
 typedef struct mkv_event_node {
     mkv_list_t list;
     mkv_event_t event;
-    void *owned; /**< Freed after the next poll */
-    size_t owned_length;
+    uint64_t time;     /**< When it happened */
+    void *owned;       /**< Freed after the next poll */
+    uint64_t *counter; /**< Of the event's peer; NULL: none */
+    uint64_t amount;   /**< That the counter grows by when it is polled */
 } mkv_event_node_t;
 
 /** UCX's event descriptor. @return UCS_OK, or why there is none. */
@@ -34,11 +37,25 @@ void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
 mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
 
 /** As above, and free @a owned after it was polled; NULL: not queued, not freed. */
-mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
-                                 size_t length);
+mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
+
+/** Add @a amount to a counter of the event's peer when it is polled. */
+void mkv_event_count(mkv_event_t *event, uint64_t *counter, uint64_t amount);
+
+/** The value of such a counter: polls add to it without the context's lock. */
+static inline uint64_t mkv_polled(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
 
 /** Events that wait name an object no longer; NULL: none of that kind. */
 void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer);
+
+/** As above, of a one-sided operation. */
+void mkv_events_forget_op(mkv_ctx_t *ctx, const mkv_op_t *op);
+
+/** Have the peers looked at if the process of one of them has ended. */
+void mkv_ctx_look_for_ends(mkv_ctx_t *ctx);
 
 void mkv_events_cleanup(mkv_ctx_t *ctx);
 

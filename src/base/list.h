@@ -11,6 +11,7 @@
  * twice and mkv_list_is_empty() tells whether an element is in a list.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct mkv_list {
@@ -22,7 +23,7 @@ static inline void mkv_list_init(mkv_list_t *list)
     list->prev = list->next = list;
 }
 
-static inline int mkv_list_is_empty(const mkv_list_t *list)
+static inline bool mkv_list_is_empty(const mkv_list_t *list)
 {
     return list->next == list;
 }

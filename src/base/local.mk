@@ -6,8 +6,11 @@ libmorikv_core_la_SOURCES += \
     src/base/ctx.h \
     src/base/event.c \
     src/base/event.h \
+    src/base/latency.h \
     src/base/list.h \
     src/base/log.c \
     src/base/log.h \
     src/base/options.c \
-    src/base/options.h
+    src/base/options.h \
+    src/base/table.c \
+    src/base/table.h

@@ -42,6 +42,13 @@ void mkv_text(char *buffer, size_t size, const char *fmt, ...) MKV_PRINTF(3, 4);
 #define mkv_log_error(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_ERROR, __VA_ARGS__)
 #define mkv_log_warn(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_WARN, __VA_ARGS__)
 #define mkv_log_info(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_INFO, __VA_ARGS__)
+/* Per operation: only who asks for it pays for the text */
+#define mkv_log_trace(_ctx, ...)                                                       \
+    do {                                                                               \
+        if ((_ctx)->log.level >= MKV_LOG_TRACE) {                                      \
+            mkv_log_write(&(_ctx)->log, MKV_LOG_TRACE, __VA_ARGS__);                   \
+        }                                                                              \
+    } while (0)
 #define mkv_log_debug(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_DEBUG, __VA_ARGS__)
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,9 @@ typedef struct mkv_opt {
 static const char *const mkv_backend_names[] = {"auto", "xgmi", "ipc", "rdma",
                                                 "shm",  "tcp",  NULL};
 static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
+static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
+static const char *const mkv_fence_names[] = {"none", "flush", "hook", NULL};
+static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
 static const char *const mkv_level_names[] = {"error", "warn",  "info",
                                               "debug", "trace", NULL};
 
@@ -67,6 +71,28 @@ static const mkv_opt_t mkv_opts[] = {
      "lists of a call several times: 8192 pieces stay in the second-level cache, and\n"
      "take 24 bytes each while they are in flight. Raise it when calls are dear.",
      MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL},
+    {"READ_BY", "auto",
+     "How a READ moves: get (a call of UCX for each piece), push (the owner of the\n"
+     "blocks puts them as lists, in its progress), or auto (push where that is one\n"
+     "call of UCX). An owner that says get is never asked to push: say so where it\n"
+     "makes progress too rarely.",
+     MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names},
+    {"PUSH_MIN", "64",
+     "READ_BY=auto: smallest post that the owner is asked to push, in pieces. Asking\n"
+     "costs a message each way: raise it where messages are slow.",
+     MKV_OPT(push_min), MKV_OPT_UINT, NULL},
+    {"FENCE", "none",
+     "What stands between the last byte in GPU memory and DONE: none (what the\n"
+     "transport's flush says is enough), flush (the side that put over RDMA reads a\n"
+     "byte back from each GPU allocation of the peer first), or hook (the destination\n"
+     "gets MKV_EV_FENCE, and DONE after mkv_fence_done()). Set it where kernels see\n"
+     "old bytes after DONE.",
+     MKV_OPT(fence), MKV_OPT_ENUM, mkv_fence_names},
+    {"OVERLAP", "warn",
+     "What happens when blocks are exposed to be written to by two transfers at once,\n"
+     "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
+     "of the first such block, or refuse the second transfer.",
+     MKV_OPT(overlap), MKV_OPT_ENUM, mkv_overlap_names},
     {"MAX_INFLIGHT_OPS", "4096",
      "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
      "when a transport's queues are short on memory.",
@@ -75,22 +101,32 @@ static const mkv_opt_t mkv_opts[] = {
      "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
      "wait behind large ones.",
      MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL},
-    {"MAX_MESSAGE", "64m", "Largest control or user message, in bytes, either way.",
+    {"MAX_MESSAGE", "64m",
+     "Largest control or user message, in bytes, either way. Both sides tell it, and\n"
+     "the smaller one holds.",
      MKV_OPT(max_message), MKV_OPT_SIZE, NULL},
     {"MAX_QUEUED", "256m",
      "Messages waiting per peer, sent or received and not polled, in bytes.",
      MKV_OPT(max_queued), MKV_OPT_SIZE, NULL},
+    {"MAX_PEERS", "16384",
+     "Connections that exist at once, those not closed yet included; more are\n"
+     "refused. Each takes a UCX endpoint, and up to MAX_QUEUED bytes.",
+     MKV_OPT(max_peers), MKV_OPT_UINT, NULL},
     {"EARLY_MESSAGES", "4096",
      "Block lists kept per peer for transfers that are not open yet, and as many\n"
      "aborts of such, in messages.",
      MKV_OPT(early_messages), MKV_OPT_UINT, NULL},
-    {"ARENA_MAX", "64m",
-     "Memory kept for the lists of later posts, in bytes. Raise it when arena_allocs\n"
+    {"FETCH_INLINE", "8k",
+     "Largest buffer of host memory that a fetch takes in the answer itself, in bytes.\n"
+     "Larger ones are read where they lie.",
+     MKV_OPT(fetch_inline), MKV_OPT_SIZE, NULL},
+    {"LIST_CACHE_MAX", "64m",
+     "Memory kept for the lists of later posts, in bytes. Raise it when lists_allocated\n"
      "keeps growing.",
-     MKV_OPT(arena_max), MKV_OPT_SIZE, NULL},
+     MKV_OPT(list_cache_max), MKV_OPT_SIZE, NULL},
     {"BIND_TIMEOUT", "60s",
-     "Time for the other side to open its half, and for a peer to answer, in ms\n"
-     "unless a unit is given (ms, s, m).",
+     "Time for the other side to open its half, for a peer to answer, and for a\n"
+     "message that later ones have overtaken, in ms unless a unit is given (ms, s, m).",
      MKV_OPT(bind_timeout), MKV_OPT_TIME, NULL},
     {"XFER_TIMEOUT", "300s",
      "Time from bound to complete, in ms unless a unit is given.",
@@ -104,9 +140,20 @@ static const mkv_opt_t mkv_opts[] = {
      "ms unless a unit is given.",
      MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL},
     {"PEER_CHECK", "500",
-     "How often to look whether a peer's process on this host is gone, in ms; 0:\n"
-     "never, leave it to UCX.",
+     "How often to look whether a peer's process on this host is gone, in ms; 0: only\n"
+     "when something else is to be looked at, or its end can be told as an event.",
      MKV_OPT(peer_check), MKV_OPT_TIME, NULL},
+    {"PEER_DEAD", "0",
+     "Give up a peer of which nothing was heard for so long, although it was asked,\n"
+     "in ms unless a unit is given; 0: never, leave it to UCX. Set it where UCX's\n"
+     "transports have no keepalive, above the longest time in which an application\n"
+     "makes no progress.",
+     MKV_OPT(peer_dead), MKV_OPT_TIME, NULL},
+    {"SHM_DIR", "/dev/shm",
+     "Folder in shared memory for the lock files by which processes of one host prove\n"
+     "that they cannot touch each other's memory any more. Change it on all sides,\n"
+     "when containers share another one.",
+     MKV_OPT(shm_dir), MKV_OPT_STRING, NULL},
     {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
      MKV_OPT(wakeup), MKV_OPT_BOOL, NULL},
     {"PROGRESS_THREADS", "0",
@@ -130,7 +177,7 @@ struct mkv_config {
     char ignored[256]; /* variables that name no option */
 };
 
-static int mkv_opt_parse_bool(const char *text, uint64_t *value_p)
+static bool mkv_opt_parse_bool(const char *text, uint64_t *value_p)
 {
     static const char *const yes[] = {"y", "yes", "1", "on", "true"};
     static const char *const no[] = {"n", "no", "0", "off", "false"};
@@ -139,23 +186,24 @@ static int mkv_opt_parse_bool(const char *text, uint64_t *value_p)
     for (i = 0; i < sizeof(yes) / sizeof(yes[0]); ++i) {
         if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
             *value_p = !strcasecmp(text, yes[i]);
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
-static int mkv_opt_parse_enum(const mkv_opt_t *opt, const char *text, uint64_t *value_p)
+static bool mkv_opt_parse_enum(const mkv_opt_t *opt, const char *text,
+                               uint64_t *value_p)
 {
     size_t i;
 
     for (i = 0; opt->values[i] != NULL; ++i) {
         if (!strcasecmp(text, opt->values[i])) {
             *value_p = i;
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 /* Factor of a suffix, 0 if the option does not know it */
@@ -185,8 +233,8 @@ static uint64_t mkv_opt_factor(mkv_opt_type_t type, const char *suffix)
     return 0;
 }
 
-static int mkv_opt_parse_number(mkv_opt_type_t type, const char *text,
-                                uint64_t *value_p)
+static bool mkv_opt_parse_number(mkv_opt_type_t type, const char *text,
+                                 uint64_t *value_p)
 {
     uint64_t factor;
     uint64_t number;
@@ -194,10 +242,10 @@ static int mkv_opt_parse_number(mkv_opt_type_t type, const char *text,
 
     if (!strcasecmp(text, "inf")) {
         *value_p = (type == MKV_OPT_TIME) ? UINT32_MAX : UINT64_MAX;
-        return 1;
+        return true;
     }
     if (!isdigit((unsigned char)text[0])) {
-        return 0; /* strtoull takes a sign */
+        return false; /* strtoull takes a sign */
     }
 
     errno = 0;
@@ -205,14 +253,14 @@ static int mkv_opt_parse_number(mkv_opt_type_t type, const char *text,
     factor = mkv_opt_factor(type, end);
     if ((errno != 0) || (factor == 0) || (number > UINT64_MAX / factor) ||
         ((type == MKV_OPT_TIME) && (number * factor > UINT32_MAX))) {
-        return 0;
+        return false;
     }
 
     *value_p = number * factor;
-    return 1;
+    return true;
 }
 
-static int mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
+static bool mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
 {
     switch (opt->type) {
     case MKV_OPT_BOOL:
@@ -221,7 +269,7 @@ static int mkv_opt_parse(const mkv_opt_t *opt, const char *text, void *value)
         return mkv_opt_parse_enum(opt, text, value);
     case MKV_OPT_STRING:
         mkv_text(value, MKV_OPTION_SIZE, "%s", text);
-        return 1;
+        return true;
     default:
         return mkv_opt_parse_number(opt->type, text, value);
     }

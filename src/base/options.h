@@ -12,7 +12,22 @@
 
 #include "morikv.h"
 
+typedef enum mkv_fence_policy {
+    MKV_FENCE_NONE,
+    MKV_FENCE_FLUSH,
+    MKV_FENCE_HOOK
+} mkv_fence_policy_t;
+
+typedef enum mkv_overlap {
+    MKV_OVERLAP_ALLOW,
+    MKV_OVERLAP_WARN,
+    MKV_OVERLAP_REFUSE
+} mkv_overlap_t;
+
 typedef enum mkv_sgl_mode { MKV_SGL_NO, MKV_SGL_YES, MKV_SGL_TRY } mkv_sgl_mode_t;
+
+/** How a READ moves. */
+typedef enum mkv_read_by { MKV_READ_AUTO, MKV_READ_GET, MKV_READ_PUSH } mkv_read_by_t;
 
 /** Longest value as text, with its end: the ports of many NICs fit. */
 #define MKV_OPTION_SIZE 1024
@@ -26,17 +41,25 @@ typedef struct mkv_options {
     uint64_t lanes;
     uint64_t sgl; /**< mkv_sgl_mode_t */
     uint64_t sgl_max;
+    uint64_t fence;   /**< mkv_fence_policy_t */
+    uint64_t overlap; /**< mkv_overlap_t */
+    uint64_t read_by; /**< mkv_read_by_t */
+    uint64_t push_min;
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
     uint64_t max_message;
     uint64_t max_queued;
+    uint64_t max_peers;
     uint64_t early_messages;
-    uint64_t arena_max;
+    uint64_t fetch_inline;
+    uint64_t list_cache_max;
     uint64_t bind_timeout;
     uint64_t xfer_timeout;
     uint64_t release_timeout;
     uint64_t drain_timeout;
     uint64_t peer_check;
+    uint64_t peer_dead;
+    char shm_dir[MKV_OPTION_SIZE];
     uint64_t wakeup;
     uint64_t progress_threads;
     uint64_t am_id;

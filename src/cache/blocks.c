@@ -2,21 +2,22 @@
 
 #include "cache/blocks.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define MKV_DIGIT_BITS 8
 #define MKV_DIGITS (1u << MKV_DIGIT_BITS)
 
-static int mkv_blocks_are_sorted(const uint32_t *blocks, size_t num)
+static bool mkv_blocks_are_sorted(const uint32_t *blocks, size_t num)
 {
     size_t i;
 
     for (i = 1; i < num; ++i) {
         if (blocks[i] < blocks[i - 1]) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return true;
 }
 
 /* Extend the last run or start one; 64 bits, because block 2^32 - 1 has no successor */

@@ -3,7 +3,7 @@
 /*
  * Memory of the lists that UCX reads while a post is in flight. A later post finds the
  * block of its predecessor, with its contents if it asks for them; what is kept while
- * nobody uses it is bounded by option ARENA_MAX, oldest first out.
+ * nobody uses it is bounded by option LIST_CACHE_MAX, oldest first out.
  *
  * Sizes are rounded up to one of four classes between powers of two, and what is not
  * used waits in the list of its class: finding it takes no longer however many there
@@ -14,21 +14,21 @@
 
 #include <stdlib.h>
 
-static int mkv_list_cache_reserve(mkv_list_uses_t *uses)
+static bool mkv_list_cache_reserve(mkv_list_uses_t *uses)
 {
     size_t max = (uses->max == 0) ? 1 : 2 * uses->max;
     mkv_cached_list_t **blocks;
 
     if (uses->num < uses->max) {
-        return 1;
+        return true;
     }
     blocks = realloc(uses->lists, max * sizeof(*blocks));
     if (blocks == NULL) {
-        return 0;
+        return false;
     }
     uses->lists = blocks;
     uses->max = max;
-    return 1;
+    return true;
 }
 
 /* The class of a size, and the size that its blocks have */
@@ -70,7 +70,7 @@ static mkv_cached_list_t *mkv_list_cache_new(mkv_ctx_t *ctx, size_t size)
         mkv_list_init(&block->list);
         mkv_list_init(&block->alike);
         mkv_list_init(&block->owner);
-        ++ctx->count.arena_allocs;
+        ++ctx->count.lists_allocated;
     }
     return block;
 }
@@ -96,14 +96,14 @@ mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
     return block;
 }
 
-int mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *block,
-                         mkv_list_uses_t *uses)
+bool mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *block,
+                          mkv_list_uses_t *uses)
 {
     if (!mkv_list_cache_reserve(uses)) {
-        return 0;
+        return false;
     }
     mkv_list_cache_use(ctx, block, uses);
-    return 1;
+    return true;
 }
 
 static void mkv_list_cache_trim(mkv_ctx_t *ctx, size_t max)
@@ -133,7 +133,7 @@ void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses)
         }
     }
     uses->num = 0;
-    mkv_list_cache_trim(ctx, ctx->opts->arena_max);
+    mkv_list_cache_trim(ctx, ctx->opts->list_cache_max);
 }
 
 void mkv_list_cache_forget(mkv_list_t *owned)

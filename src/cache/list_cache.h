@@ -11,6 +11,8 @@
 
 #include "base/ctx.h"
 
+#include <stdbool.h>
+
 /** Memory for the arrays of one list. */
 typedef struct mkv_cached_list {
     mkv_list_t list;  /**< ctx->list_cache, while nobody uses it */
@@ -31,9 +33,9 @@ typedef struct mkv_list_uses {
 mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
                                       mkv_list_uses_t *uses);
 
-/** One more user of a list's contents. @return 1, or 0: no memory. */
-int mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *list,
-                         mkv_list_uses_t *uses);
+/** One more user of a list's contents. @return Whether there was memory for it. */
+bool mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *list,
+                          mkv_list_uses_t *uses);
 
 /** The end of all these uses. */
 void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses);

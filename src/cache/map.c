@@ -8,46 +8,15 @@
 #include "cache/map.h"
 
 #include "base/abi.h"
+#include "cache/match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-mkv_map_component_t *mkv_map_component(const mkv_map_t *map, uint32_t component)
-{
-    uint32_t i;
-
-    for (i = 0; i < map->num_components; ++i) {
-        if (map->components[i].component == component) {
-            return &map->components[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- Checks ---------------------------------------------------------------------- */
 
-static mkv_status_t mkv_map_check_topology(mkv_remote_t *remote, uint32_t flags)
-{
-    const mkv_topology_t *mine = &remote->ctx->params.topology;
-    const mkv_topology_t *theirs = &remote->info.topology;
-    const mkv_log_t *log = &remote->ctx->log;
-
-    if (mine->tp_size != theirs->tp_size) {
-        return mkv_error(log, MKV_ERR_TOPOLOGY,
-                         "peer %s: tp size is %u here and %u there, expected equal",
-                         remote->name, mine->tp_size, theirs->tp_size);
-    }
-    if (!(flags & MKV_MAP_ANY_RANK) && (mine->tp_rank != theirs->tp_rank)) {
-        return mkv_error(log, MKV_ERR_TOPOLOGY,
-                         "peer %s: tp rank is %u here and %u there, expected equal (or "
-                         "MKV_MAP_ANY_RANK for replicated data)",
-                         remote->name, mine->tp_rank, theirs->tp_rank);
-    }
-    return MKV_OK;
-}
-
 /* Zero is "not stated" */
-static int mkv_map_differ(uint64_t mine, uint64_t theirs)
+static bool mkv_map_differ(uint64_t mine, uint64_t theirs)
 {
     return (mine != 0) && (theirs != 0) && (mine != theirs);
 }
@@ -79,68 +48,29 @@ static mkv_status_t mkv_map_check_layout(mkv_remote_t *remote)
     return MKV_OK;
 }
 
-static mkv_status_t mkv_map_check_pair(mkv_remote_t *remote, const mkv_region_t *mine,
-                                       const mkv_wire_region_t *theirs)
-{
-    const struct {
-        int is_bad;
-        mkv_status_t status;
-        const char *what;
-        uint64_t mine, theirs;
-    } checks[] = {
-        {mine->unit_bytes != theirs->unit_bytes, MKV_ERR_GEOMETRY, "unit size",
-         mine->unit_bytes, theirs->unit_bytes},
-        {mkv_map_differ(mine->tokens_per_unit, theirs->tokens_per_unit), MKV_ERR_PAGE,
-         "tokens per unit", mine->tokens_per_unit, theirs->tokens_per_unit},
-        {mkv_map_differ(mine->dtype, theirs->dtype), MKV_ERR_DTYPE, "data type",
-         mine->dtype, theirs->dtype},
-    };
-    size_t i;
-
-    for (i = 0; i < sizeof(checks) / sizeof(checks[0]); ++i) {
-        if (checks[i].is_bad) {
-            return mkv_error(&remote->ctx->log, checks[i].status,
-                             "peer %s: component %u layer %d part %u: %s is %llu here "
-                             "and %llu there",
-                             remote->name, mine->component, mine->layer, mine->part,
-                             checks[i].what, (unsigned long long)checks[i].mine,
-                             (unsigned long long)checks[i].theirs);
-        }
-    }
-    return MKV_OK;
-}
-
 /* ---- Pairing --------------------------------------------------------------------- */
 
-static int mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
+static bool mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
 {
     size_t i;
 
     if (params->components == NULL) {
-        return 1;
+        return true;
     }
     for (i = 0; i < params->num_components; ++i) {
         if (params->components[i] == component) {
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
-static mkv_lregion_t *mkv_map_find_local(mkv_ctx_t *ctx,
-                                         const mkv_wire_region_t *theirs)
+static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *theirs)
 {
-    mkv_lregion_t *region;
+    const mkv_lregion_t *region =
+        mkv_region_by_name(ctx, theirs->component, theirs->layer, theirs->part);
 
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
-    {
-        if ((region->mem != NULL) && (region->info.component == theirs->component) &&
-            (region->info.layer == theirs->layer) &&
-            (region->info.part == theirs->part)) {
-            return region;
-        }
-    }
-    return NULL;
+    return (region != NULL) && (region->mem != NULL);
 }
 
 /* Regions that only one side has; both sides see the same difference */
@@ -172,7 +102,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
         }
         ++num_theirs;
         if (!(remote->regions[i].flags & MKV_REGION_OPTIONAL) &&
-            (mkv_map_find_local(remote->ctx, &remote->regions[i]) == NULL)) {
+            !mkv_map_has_local(remote->ctx, &remote->regions[i])) {
             missing.component = remote->regions[i].component;
             missing.layer = remote->regions[i].layer;
             missing.part = remote->regions[i].part;
@@ -189,25 +119,6 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
         "%u is missing %s",
         remote->name, num_mine, num_theirs, missing.component, missing.layer,
         missing.part, where);
-}
-
-static void mkv_map_set_pair(mkv_pair_t *pair, mkv_lregion_t *mine,
-                             const mkv_wire_region_t *theirs, mkv_rmem_t *rmem)
-{
-    pair->local = mine;
-    pair->mem = mine->mem;
-    pair->rmem = rmem;
-    pair->remote_id = theirs->id;
-    pair->component = mine->info.component; /* an index later */
-    pair->layer = mine->info.layer;
-    pair->part = mine->info.part;
-    pair->local_base = mine->info.base;
-    pair->remote_base = theirs->base;
-    pair->unit_bytes = theirs->unit_bytes;
-    pair->local_stride = mine->info.unit_stride;
-    pair->remote_stride = theirs->unit_stride;
-    pair->is_dense = (pair->local_stride == pair->unit_bytes) &&
-                     (pair->remote_stride == pair->unit_bytes);
 }
 
 static int mkv_pair_compare(const void *a, const void *b)
@@ -242,74 +153,80 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
         if (theirs == NULL) {
             continue;
         }
-        status = mkv_map_check_pair(remote, &region->info, theirs);
+        status = mkv_map_match(map, region, theirs, rmem);
         if (status != MKV_OK) {
             return status;
         }
-        mkv_map_set_pair(&map->pairs[map->num_pairs++], region, theirs, rmem);
     }
 
-    if (map->num_pairs == 0) {
+    if (map->num_components == 0) {
         return mkv_error(&map->ctx->log, MKV_ERR_PAIRING,
                          "peer %s: none of %u regions here pairs with one of %u there",
                          remote->name, map->ctx->num_regions, remote->num_regions);
     }
-    qsort(map->pairs, map->num_pairs, sizeof(*map->pairs), mkv_pair_compare);
+    if (map->num_pairs > 0) {
+        qsort(map->pairs, map->num_pairs, sizeof(*map->pairs), mkv_pair_compare);
+    }
     return MKV_OK;
 }
 
 /* ---- Components ------------------------------------------------------------------ */
 
-static uint64_t mkv_pair_remote_units(const mkv_map_t *map, const mkv_pair_t *pair)
+static uint32_t mkv_count_bits(const uint64_t *words, size_t num)
 {
-    mkv_rmem_t *rmem;
+    uint32_t count = 0;
+    size_t i;
 
-    return mkv_remote_find(map->remote, pair->local->info.component, pair->layer,
-                           pair->part, &rmem)
-        ->n_units;
+    for (i = 0; i < num; ++i) {
+        count += (uint32_t)__builtin_popcountll(words[i]);
+    }
+    return count;
 }
 
-static int mkv_component_compare(const void *a, const void *b)
+/* Components in the order of their numbers; few, and nearly sorted */
+static void mkv_map_sort_components(mkv_map_t *map)
 {
-    const mkv_map_component_t *ca = a;
-    const mkv_map_component_t *cb = b;
+    mkv_map_component_t component;
+    mkv_map_sharing_t sharing;
+    uint32_t i, k;
 
-    return (ca->component < cb->component) ? -1 : (ca->component > cb->component);
+    for (i = 1; i < map->num_components; ++i) {
+        for (k = i; (k > 0) &&
+                    (map->components[k - 1].component > map->components[k].component);
+             --k) {
+            component = map->components[k];
+            map->components[k] = map->components[k - 1];
+            map->components[k - 1] = component;
+            sharing = map->sharing[k];
+            map->sharing[k] = map->sharing[k - 1];
+            map->sharing[k - 1] = sharing;
+        }
+    }
 }
 
 static void mkv_map_sum_components(mkv_map_t *map)
 {
+    const size_t num_words = MKV_MAX_SHARDS / 64;
     mkv_map_component_t *component;
     mkv_pair_t *pair;
-    uint64_t units;
-    uint32_t i;
+    uint32_t i, index;
 
+    mkv_map_sort_components(map);
     for (i = 0; i < map->num_pairs; ++i) {
         pair = &map->pairs[i];
-        component = mkv_map_component(map, pair->component);
-        if (component == NULL) {
-            component = &map->components[map->num_components++];
-            component->component = pair->component;
-            component->local_units = component->remote_units = UINT64_MAX;
+        for (index = 0; map->components[index].component != pair->component; ++index) {
         }
+        component = &map->components[index];
         ++component->num_pairs;
-        component->bytes_per_unit += pair->unit_bytes;
-        units = pair->local->info.n_units;
-        if (units < component->local_units) {
-            component->local_units = units;
-        }
-        units = mkv_pair_remote_units(map, pair);
-        if (units < component->remote_units) {
-            component->remote_units = units;
-        }
+        component->bytes_per_unit +=
+            pair->unit_bytes * mkv_map_parts(map, index, false);
+        pair->component = index;
     }
-
-    qsort(map->components, map->num_components, sizeof(*map->components),
-          mkv_component_compare);
-    for (i = 0; i < map->num_pairs; ++i) {
-        pair = &map->pairs[i];
-        pair->component =
-            (uint32_t)(mkv_map_component(map, pair->component) - map->components);
+    for (i = 0; i < map->num_components; ++i) {
+        component = &map->components[i];
+        component->num_sources = mkv_count_bits(map->sharing[i].sources, num_words);
+        component->num_destinations =
+            mkv_count_bits(map->sharing[i].destinations, num_words);
     }
 }
 
@@ -326,54 +243,85 @@ static void mkv_map_take_refs(mkv_map_t *map)
     mkv_list_add_tail(&map->remote->maps, &map->list);
 }
 
-mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
-                          mkv_map_t **map_p)
+/* Whether the two sides may be paired at all */
+static mkv_status_t mkv_map_check(mkv_remote_t *remote, const mkv_map_params_t *params)
 {
-    mkv_ctx_t *ctx = remote->ctx;
     mkv_status_t status;
-    mkv_map_t *map;
 
-    status = mkv_map_check_topology(remote, params->flags);
-    if (status == MKV_OK) {
-        status = mkv_map_check_layout(remote);
+    if ((params->flags & MKV_MAP_SRC) && (params->flags & MKV_MAP_DST)) {
+        return mkv_error(&remote->ctx->log, MKV_ERR_INVALID,
+                         "peer %s: a map is MKV_MAP_SRC or MKV_MAP_DST, not both",
+                         remote->name);
     }
+    status = mkv_map_check_layout(remote);
     if ((status == MKV_OK) && !(params->flags & MKV_MAP_INTERSECT)) {
         status = mkv_map_check_unpaired(remote, params);
     }
-    if (status != MKV_OK) {
-        return status;
-    }
+    return status;
+}
 
-    map = calloc(1, sizeof(*map));
+/* One that nobody else knows of */
+static void mkv_map_discard(mkv_map_t *map)
+{
+    free(map->components);
+    free(map->sharing);
+    free(map->pairs);
+    free(map);
+}
+
+/* Without pairs; NULL: no memory */
+static mkv_map_t *mkv_map_new(mkv_remote_t *remote, const mkv_map_params_t *params)
+{
+    mkv_map_t *map = calloc(1, sizeof(*map));
+
     if (map == NULL) {
-        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a map");
+        return NULL;
     }
     mkv_list_init(&map->list);
     mkv_list_init(&map->plans);
-    map->ctx = ctx;
+    map->ctx = remote->ctx;
     map->remote = remote;
-    map->pairs = calloc(ctx->num_regions + 1, sizeof(*map->pairs));
+    map->flags = params->flags;
     map->components = calloc(MKV_MAX_COMPONENTS, sizeof(*map->components));
-    if ((map->pairs == NULL) || (map->components == NULL)) {
-        status = mkv_error(&ctx->log, MKV_ERR_NOMEM,
-                           "no memory for a map of %u regions", ctx->num_regions);
-    } else {
-        status = mkv_map_pair(map, params);
+    map->sharing = calloc(MKV_MAX_COMPONENTS, sizeof(*map->sharing));
+    if ((map->components == NULL) || (map->sharing == NULL)) {
+        mkv_map_discard(map);
+        return NULL;
     }
+    return map;
+}
+
+mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
+                          mkv_map_t **map_p)
+{
+    mkv_status_t status = mkv_map_check(remote, params);
+    mkv_map_t *map;
+
     if (status != MKV_OK) {
-        goto err_free;
+        return status;
+    }
+    map = mkv_map_new(remote, params);
+    if (map == NULL) {
+        goto err_memory;
+    }
+    status = mkv_map_pair(map, params);
+    if (status != MKV_OK) {
+        mkv_map_discard(map);
+        return status;
     }
 
     mkv_map_sum_components(map);
+    if (mkv_pairs_join(map->pairs, map->num_pairs) != MKV_OK) {
+        mkv_map_discard(map);
+        goto err_memory;
+    }
     mkv_map_take_refs(map);
     *map_p = map;
     return MKV_OK;
 
-err_free:
-    free(map->components);
-    free(map->pairs);
-    free(map);
-    return status;
+err_memory:
+    return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM,
+                     "no memory for a map of %u regions", remote->ctx->num_regions);
 }
 
 mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
@@ -383,8 +331,10 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
     mkv_enter(map->ctx);
     values.peer = map->remote->peer;
     values.num_pairs = map->num_pairs;
-    values.layer_lo = map->pairs[0].layer;
-    values.layer_hi = map->pairs[map->num_pairs - 1].layer + 1;
+    if (map->num_pairs > 0) {
+        values.layer_lo = map->pairs[0].layer;
+        values.layer_hi = map->pairs[map->num_pairs - 1].layer + 1;
+    }
     values.num_components = map->num_components;
     values.components = map->components;
     values.is_stale = map->is_stale;
@@ -401,9 +351,7 @@ void mkv_map_free(mkv_map_t *map)
         mkv_rmem_put(map->remote, map->pairs[i].rmem);
     }
     mkv_list_del(&map->list);
-    free(map->components);
-    free(map->pairs);
-    free(map);
+    mkv_map_discard(map);
 }
 
 mkv_status_t mkv_map_destroy(mkv_map_t *map)
@@ -421,7 +369,7 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
     return mkv_leave_status(ctx, MKV_OK);
 }
 
-static int mkv_map_is_current(const mkv_map_t *map)
+static bool mkv_map_is_current(const mkv_map_t *map)
 {
     const mkv_wire_region_t *theirs;
     const mkv_pair_t *pair;
@@ -433,18 +381,23 @@ static int mkv_map_is_current(const mkv_map_t *map)
         theirs = mkv_remote_find(map->remote, pair->local->info.component, pair->layer,
                                  pair->part, &rmem);
         if ((theirs == NULL) || (theirs->id != pair->remote_id)) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return true;
 }
 
-void mkv_maps_refresh(mkv_remote_t *remote)
+unsigned mkv_maps_refresh(mkv_remote_t *remote)
 {
+    unsigned num_stale = 0;
     mkv_map_t *map;
 
     mkv_list_for_each(map, &remote->maps, mkv_map_t, list)
     {
-        map->is_stale |= !mkv_map_is_current(map);
+        if (!mkv_map_is_current(map)) {
+            __atomic_store_n(&map->is_stale, true, __ATOMIC_RELAXED);
+        }
+        num_stale += map->is_stale;
     }
+    return num_stale;
 }

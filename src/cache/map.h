@@ -9,22 +9,16 @@
  */
 
 #include "base/ctx.h"
-#include "cache/region.h"
-#include "cache/remote_mem.h"
+#include "cache/pair.h"
 
-typedef struct mkv_pair {
-    mkv_lregion_t *local;
-    mkv_mem_t *mem;
-    mkv_rmem_t *rmem;
-    uint32_t remote_id;
-    uint32_t component; /**< Index into map->components */
-    int32_t layer;
-    uint16_t part;
-    uint8_t is_dense; /**< A run of units is one piece on both sides */
-    char *local_base;
-    uint64_t remote_base;
-    uint64_t unit_bytes, local_stride, remote_stride;
-} mkv_pair_t;
+#include <stdbool.h>
+
+/** What is known of a component beside what is told to the caller. */
+typedef struct mkv_map_sharing {
+    uint32_t local_parts, remote_parts; /**< Units of plans in a block of each side */
+    uint64_t sources[MKV_MAX_SHARDS / 64]; /**< Ranks that give to the destination */
+    uint64_t destinations[MKV_MAX_SHARDS / 64];
+} mkv_map_sharing_t;
 
 struct mkv_map {
     mkv_list_t list; /**< remote->maps */
@@ -34,7 +28,12 @@ struct mkv_map {
     uint32_t num_pairs;
     mkv_map_component_t *components; /**< By number */
     uint32_t num_components;
-    int is_stale;
+    uint32_t max_pairs;
+    mkv_map_sharing_t *sharing; /**< Parallel to components */
+    uint32_t flags;             /**< MKV_MAP_* */
+    bool has_parts;             /**< A unit of a plan is not a block of both sides */
+    uint64_t only_bytes; /**< Bit c: component c has no unit of one size to move */
+    bool is_stale;
     unsigned num_uses; /**< Plans and legs */
     mkv_list_t plans;
 };
@@ -47,9 +46,31 @@ mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
 void mkv_map_free(mkv_map_t *map);
 
 /** The component of this number, or NULL. */
-mkv_map_component_t *mkv_map_component(const mkv_map_t *map, uint32_t component);
+static inline mkv_map_component_t *mkv_map_component(const mkv_map_t *map,
+                                                     uint32_t component)
+{
+    uint32_t i;
 
-/** Mark the maps of regions that the peer has dropped. */
-void mkv_maps_refresh(mkv_remote_t *remote);
+    for (i = 0; i < map->num_components; ++i) {
+        if (map->components[i].component == component) {
+            return &map->components[i];
+        }
+    }
+    return NULL;
+}
+
+/** Units of plans that a block id of the side stands for. */
+static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
+                                     bool is_remote)
+{
+    const mkv_map_sharing_t *sharing = &map->sharing[index];
+
+    return (map->flags & MKV_MAP_TOKENS)
+               ? 1
+               : (is_remote ? sharing->remote_parts : sharing->local_parts);
+}
+
+/** Mark the maps of regions that the peer has dropped. @return How many are stale. */
+unsigned mkv_maps_refresh(mkv_remote_t *remote);
 
 #endif

@@ -12,6 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Units of plans in two lists of blocks: the last block may have a part only */
+static uint64_t mkv_plan_count_units(const mkv_map_t *map, uint32_t index,
+                                     const mkv_units_t *units)
+{
+    uint64_t local = (uint64_t)units->num_local * mkv_map_parts(map, index, false);
+    uint64_t remote = (uint64_t)units->num_remote * mkv_map_parts(map, index, true);
+
+    return (local < remote) ? local : remote;
+}
+
+static bool mkv_plan_lists_match(const mkv_map_t *map, uint32_t index,
+                                 const mkv_units_t *units)
+{
+    uint64_t num = mkv_plan_count_units(map, index, units);
+    uint32_t local = mkv_map_parts(map, index, false);
+    uint32_t remote = mkv_map_parts(map, index, true);
+
+    return (num <= UINT32_MAX) && ((num + local - 1) / local == units->num_local) &&
+           ((num + remote - 1) / remote == units->num_remote);
+}
+
 static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t *units)
 {
     const mkv_map_component_t *component = mkv_map_component(map, units->component);
@@ -22,7 +43,13 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
         return mkv_error(log, MKV_ERR_PAIRING, "the map has no component %u",
                          units->component);
     }
-    if (units->num_local != units->num_remote) {
+    if ((units->num_local > 0) && (map->only_bytes & (1ull << units->component))) {
+        return mkv_error(log, MKV_ERR_GEOMETRY,
+                         "component %u has memory without units, of another length at "
+                         "peer %s: it takes plans of bytes",
+                         units->component, map->remote->name);
+    }
+    if (!mkv_plan_lists_match(map, (uint32_t)(component - map->components), units)) {
         return mkv_error(
             log, MKV_ERR_LENGTH, "component %u: %u blocks here, %u at peer %s",
             units->component, units->num_local, units->num_remote, map->remote->name);
@@ -85,25 +112,20 @@ static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *unit
     return MKV_OK;
 }
 
-static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
+static mkv_status_t mkv_plan_merge_units(mkv_plan_t *plan, mkv_plan_part_t *part,
+                                         const uint32_t *local, const uint32_t *remote,
+                                         uint32_t num)
 {
-    mkv_plan_part_t *part;
     mkv_status_t status;
     mkv_run_t *runs;
     uint32_t i;
 
-    if (units->num_local == 0) {
-        return MKV_OK;
-    }
-    part = &plan->parts[mkv_map_component(plan->map, units->component) -
-                        plan->map->components];
-    runs = malloc(units->num_local * sizeof(*runs));
+    runs = malloc(num * sizeof(*runs));
     if (runs == NULL) {
         return MKV_ERR_NOMEM;
     }
     part->runs = runs;
-    status = mkv_runs_merge(units->local, units->remote, units->num_local, plan->flags,
-                            runs, &part->num_runs);
+    status = mkv_runs_merge(local, remote, num, plan->flags, runs, &part->num_runs);
     if (status != MKV_OK) {
         return status;
     }
@@ -111,25 +133,82 @@ static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
     /* Long prompts merge to a few runs; a failed shrink keeps the larger block */
     runs = realloc(part->runs, part->num_runs * sizeof(*runs));
     part->runs = (runs != NULL) ? runs : part->runs;
-    part->num_units = units->num_local;
-    for (i = 0; i < units->num_remote; ++i) {
-        part->sum += mkv_unit_mix(units->remote[i]);
+    part->num_units = num;
+    for (i = 0; i < num; ++i) {
+        part->sum += mkv_unit_mix(remote[i]);
     }
     plan->memory += part->num_runs * sizeof(*runs);
     return MKV_OK;
+}
+
+/* The units that a list of blocks stands for */
+static void mkv_blocks_expand(const uint32_t *blocks, uint32_t parts, uint32_t num,
+                              uint32_t *units)
+{
+    uint32_t i;
+
+    for (i = 0; i < num; ++i) {
+        units[i] = blocks[i / parts] * parts + i % parts;
+    }
+}
+
+static mkv_status_t mkv_plan_merge(mkv_plan_t *plan, const mkv_units_t *units)
+{
+    uint32_t index = (uint32_t)(mkv_map_component(plan->map, units->component) -
+                                plan->map->components);
+    uint32_t num = (uint32_t)mkv_plan_count_units(plan->map, index, units);
+    mkv_status_t status;
+    uint32_t *ids;
+
+    if (num == 0) {
+        return MKV_OK;
+    }
+    if (!plan->map->has_parts) {
+        return mkv_plan_merge_units(plan, &plan->parts[index], units->local,
+                                    units->remote, num);
+    }
+
+    ids = malloc(2 * (size_t)num * sizeof(*ids));
+    if (ids == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    mkv_blocks_expand(units->local, mkv_map_parts(plan->map, index, false), num, ids);
+    mkv_blocks_expand(units->remote, mkv_map_parts(plan->map, index, true), num,
+                      ids + num);
+    status = mkv_plan_merge_units(plan, &plan->parts[index], ids, ids + num, num);
+    free(ids);
+    return status;
+}
+
+/* A pair, with all that adjoin it */
+static mkv_stretch_t mkv_map_stretch(const mkv_map_t *map, const mkv_pair_t *pair)
+{
+    mkv_stretch_t stretch = mkv_stretch_of(pair);
+    uint32_t next;
+
+    for (next = pair->next; next != MKV_NO_PAIR; next = map->pairs[next].next) {
+        mkv_stretch_add(&stretch, &map->pairs[next]);
+    }
+    return stretch;
 }
 
 static void mkv_plan_sum(mkv_plan_t *plan)
 {
     const mkv_plan_part_t *part;
     const mkv_pair_t *pair;
+    mkv_stretch_t stretch;
     uint32_t i;
 
     for (i = 0; i < plan->map->num_pairs; ++i) {
         pair = &plan->map->pairs[i];
         part = &plan->parts[pair->component];
-        plan->num_elements += pair->is_dense ? part->num_runs : part->num_units;
-        plan->bytes += part->num_units * pair->unit_bytes;
+        plan->num_bytes += part->num_units * pair->unit_bytes;
+        if (pair->prev == MKV_NO_PAIR) {
+            stretch = mkv_map_stretch(plan->map, pair);
+            plan->num_elements += stretch.is_dense
+                                      ? part->num_runs
+                                      : (uint64_t)part->num_units * stretch.pieces;
+        }
     }
 }
 
@@ -140,29 +219,23 @@ void mkv_plan_free(mkv_plan_t *plan)
     for (i = 0; i < plan->map->num_components; ++i) {
         free(plan->parts[i].runs);
     }
+    for (i = 0; (plan->bytes != NULL) && (i < plan->map->num_pairs); ++i) {
+        mkv_byte_list_cleanup(&plan->bytes[i]);
+    }
+    free(plan->bytes);
     mkv_list_cache_forget(&plan->lists);
     mkv_list_del(&plan->list);
     --plan->map->num_uses;
     free(plan);
 }
 
-static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *units,
-                                           size_t num_units, uint32_t flags,
-                                           mkv_plan_t **plan_p)
+mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags)
 {
     size_t size = sizeof(mkv_plan_t) + map->num_components * sizeof(mkv_plan_part_t);
-    mkv_status_t status;
-    mkv_plan_t *plan;
-    size_t i;
+    mkv_plan_t *plan = calloc(1, size);
 
-    status = mkv_plan_check(map, units, num_units, flags);
-    if (status != MKV_OK) {
-        return status;
-    }
-
-    plan = calloc(1, size);
     if (plan == NULL) {
-        return mkv_error(&map->ctx->log, MKV_ERR_NOMEM, "no memory for a plan");
+        return NULL;
     }
     mkv_list_init(&plan->list);
     mkv_list_init(&plan->lists);
@@ -173,6 +246,27 @@ static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *un
     plan->serial = ++map->ctx->last_plan;
     plan->memory = size;
     ++map->num_uses;
+    ++map->remote->count->plans_created;
+    ++map->ctx->count.plans_created;
+    return plan;
+}
+
+mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
+                           uint32_t flags, mkv_plan_t **plan_p)
+{
+    mkv_status_t status;
+    mkv_plan_t *plan;
+    size_t i;
+
+    status = mkv_plan_check(map, units, num_units, flags);
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    plan = mkv_plan_new(map, flags);
+    if (plan == NULL) {
+        return mkv_error(&map->ctx->log, MKV_ERR_NOMEM, "no memory for a plan");
+    }
     for (i = 0; i < num_units; ++i) {
         status = mkv_plan_merge(plan, &units[i]);
         if (status != MKV_OK) {
@@ -183,8 +277,6 @@ static mkv_status_t mkv_plan_create_locked(mkv_map_t *map, const mkv_units_t *un
     }
 
     mkv_plan_sum(plan);
-    ++map->remote->count->plans_created;
-    ++map->ctx->count.plans_created;
     *plan_p = plan;
     return MKV_OK;
 }
@@ -195,7 +287,7 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
     mkv_status_t status;
 
     mkv_enter(map->ctx);
-    status = mkv_plan_create_locked(map, units, num_units, flags, plan_p);
+    status = mkv_plan_make(map, units, num_units, flags, plan_p);
     mkv_leave(map->ctx);
     return status;
 }
@@ -204,10 +296,13 @@ mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
 {
     mkv_plan_attr_t values = {.size = sizeof(values),
                               .num_elements = plan->num_elements,
-                              .bytes = plan->bytes,
+                              .bytes = plan->num_bytes,
                               .memory = plan->memory};
     uint32_t i;
 
+    for (i = 0; (plan->bytes != NULL) && (i < plan->map->num_pairs); ++i) {
+        values.num_runs += plan->bytes[i].num;
+    }
     for (i = 0; i < plan->map->num_components; ++i) {
         values.num_units += plan->parts[i].num_units;
         values.num_runs += plan->parts[i].num_runs;

@@ -5,9 +5,11 @@
 
 /**
  * @file
- * Block lists merged into runs, once, for every layer and every post.
+ * Block lists merged into runs, once, for every layer and every post; or pieces given
+ * by their bytes, once, for every post.
  */
 
+#include "cache/byte_list.h"
 #include "cache/map.h"
 
 typedef struct mkv_plan_part {
@@ -24,11 +26,19 @@ struct mkv_plan {
     uint32_t flags;
     uint64_t serial; /**< Never used twice in one context */
     unsigned num_posts;
-    uint64_t num_elements, bytes;
+    uint64_t num_elements, num_bytes;
     size_t memory;
+    mkv_byte_list_t *bytes;  /**< Parallel to map->pairs; NULL: a plan of blocks */
     mkv_list_t lists;        /**< Cached lists made from it, oldest use first */
     mkv_plan_part_t parts[]; /**< Parallel to map->components */
 };
+
+/** As mkv_plan_create(), under the context's lock. */
+mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
+                           uint32_t flags, mkv_plan_t **plan_p);
+
+/** A plan of nothing; the caller holds the context's lock. NULL: no memory. */
+mkv_plan_t *mkv_plan_new(mkv_map_t *map, uint32_t flags);
 
 /** The caller holds the context's lock; no post uses it. */
 void mkv_plan_free(mkv_plan_t *plan);

@@ -11,21 +11,50 @@
 #include "cache/region.h"
 
 #include "base/abi.h"
+#include "cache/mem_index.h"
+#include "cache/region_shape.h"
 
 #include <stdlib.h>
 
+#define MKV_REGION_FLAGS                                                               \
+    ((unsigned)(MKV_REGION_OPTIONAL | MKV_REGION_BYTES | MKV_REGION_ONE_SIDED |        \
+                MKV_REGION_REPLICATED | MKV_REGION_CP_REPLICATED |                     \
+                MKV_REGION_HEADS_FIRST | MKV_REGION_REVERSE))
+
 /* ---- Adding ---------------------------------------------------------------------- */
+
+/* Memory without units is one unit of all its bytes */
+static mkv_status_t mkv_region_take_bytes(mkv_ctx_t *ctx, mkv_region_t *info)
+{
+    if (!(info->flags & MKV_REGION_BYTES)) {
+        return MKV_OK;
+    }
+    if ((info->n_units | info->unit_bytes | info->unit_stride |
+         info->tokens_per_unit) != 0) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "component %u layer %d part %u: MKV_REGION_BYTES and %llu "
+                         "units of %llu bytes, expected none",
+                         info->component, info->layer, info->part,
+                         (unsigned long long)info->n_units,
+                         (unsigned long long)info->unit_bytes);
+    }
+    info->n_units = 1;
+    info->unit_bytes = info->unit_stride = info->length;
+    return MKV_OK;
+}
 
 static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
 {
     uint64_t base = (uintptr_t)region->base;
     uint64_t stride = region->unit_stride;
     uint64_t alloc = (uintptr_t)region->alloc_base;
+    mkv_status_t status;
+    mkv_shape_t shape;
 
-    if (region->flags & ~MKV_REGION_OPTIONAL) {
+    if (region->flags & ~MKV_REGION_FLAGS) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
                          "region: flags 0x%x, libmorikv %s knows 0x%x", region->flags,
-                         mkv_version_string(), MKV_REGION_OPTIONAL);
+                         mkv_version_string(), MKV_REGION_FLAGS);
     }
     if ((region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX) ||
         (region->base == NULL) ||
@@ -49,6 +78,12 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
                          (unsigned long long)stride, (unsigned long long)region->length,
                          region->base);
     }
+    if (mkv_region_is_told(region)) {
+        status = mkv_region_shape(&ctx->log, "", region, &shape);
+        if (status != MKV_OK) {
+            return status;
+        }
+    }
     if ((region->alloc_base != NULL) &&
         ((alloc > base) || (region->alloc_length > UINT64_MAX - alloc) ||
          (base + region->length > alloc + region->alloc_length))) {
@@ -63,19 +98,64 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
     return MKV_OK;
 }
 
-static mkv_lregion_t *mkv_region_find(mkv_ctx_t *ctx, uint32_t component, int32_t layer,
-                                      uint16_t part)
+/* Who shares the axis, and whether what is told of units is so */
+static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
 {
-    mkv_lregion_t *region;
+    uint32_t i;
 
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
-    {
-        if ((region->info.component == component) && (region->info.layer == layer) &&
-            (region->info.part == part)) {
-            return region;
+    if (info->shard_size == 0) {
+        info->shard_size = ctx->params.topology.tp_size;
+        info->shard_rank = ctx->params.topology.tp_rank;
+    }
+    if ((info->shard_rank >= info->shard_size) || (info->shard_size > MKV_MAX_SHARDS) ||
+        (info->num_groups > MKV_MAX_GROUPS)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "component %u layer %d part %u: rank %u of %u (up to %u), %u "
+                         "groups (up to %u)",
+                         info->component, info->layer, info->part, info->shard_rank,
+                         info->shard_size, MKV_MAX_SHARDS, info->num_groups,
+                         MKV_MAX_GROUPS);
+    }
+    for (i = 0; i < MKV_MAX_GROUPS; ++i) {
+        if ((info->groups[i] != 0) != (i < info->num_groups)) {
+            return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                             "component %u layer %d part %u: group %u of %u has %u "
+                             "elements",
+                             info->component, info->layer, info->part, i,
+                             info->num_groups, info->groups[i]);
         }
     }
-    return NULL;
+    if (mkv_region_is_told(info) && (info->flags & MKV_REGION_BYTES)) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "component %u layer %d part %u: MKV_REGION_BYTES, and it tells "
+            "how units are made",
+            info->component, info->layer, info->part);
+    }
+    return MKV_OK;
+}
+
+mkv_lregion_t *mkv_region_by_name(const mkv_ctx_t *ctx, uint32_t component,
+                                  int32_t layer, uint16_t part)
+{
+    return mkv_table_find(&ctx->regions_by_name,
+                          mkv_region_name(component, layer, part));
+}
+
+/* Both tables or none; the name is not taken */
+static mkv_status_t mkv_region_enter(mkv_ctx_t *ctx, mkv_lregion_t *region)
+{
+    uint64_t name =
+        mkv_region_name(region->info.component, region->info.layer, region->info.part);
+    mkv_status_t status = mkv_table_add(&ctx->regions_by_name, name, region);
+
+    if (status == MKV_OK) {
+        status = mkv_table_add(&ctx->regions_by_id, region->id, region);
+        if (status != MKV_OK) {
+            mkv_table_remove(&ctx->regions_by_name, name);
+        }
+    }
+    return status;
 }
 
 /* Ask the caller's hook for the allocation, if the region names none */
@@ -114,7 +194,7 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
     if (status != MKV_OK) {
         return status;
     }
-    if (mkv_region_find(ctx, info->component, info->layer, info->part) != NULL) {
+    if (mkv_region_by_name(ctx, info->component, info->layer, info->part) != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE,
                          "component %u layer %d part %u is added already",
                          info->component, info->layer, info->part);
@@ -127,6 +207,10 @@ static mkv_status_t mkv_region_add_locked(mkv_ctx_t *ctx, const mkv_region_t *in
     mkv_list_init(&region->list);
     region->info = *info;
     region->id = ++ctx->last_region_id;
+    if (mkv_region_enter(ctx, region) != MKV_OK) {
+        free(region);
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a region");
+    }
     mkv_region_resolve(ctx, &region->info);
     mkv_list_add_tail(&ctx->regions, &region->list);
     ++ctx->num_regions;
@@ -141,6 +225,12 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
     mkv_status_t status;
 
     status = mkv_struct_read(&ctx->log, &mkv_struct_region, region, &info);
+    if (status == MKV_OK) {
+        status = mkv_region_take_bytes(ctx, &info);
+    }
+    if (status == MKV_OK) {
+        status = mkv_region_take_shape(ctx, &info);
+    }
     if (status != MKV_OK) {
         return status;
     }
@@ -157,7 +247,7 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 typedef struct mkv_span {
     uint64_t base, end;
     ucs_memory_type_t type;
-    int is_stated; /* an allocation's bounds: never joined with another */
+    bool is_stated; /* an allocation's bounds: never joined with another */
 } mkv_span_t;
 
 static mkv_span_t mkv_region_span(const mkv_region_t *info)
@@ -183,10 +273,10 @@ static int mkv_span_compare(const void *a, const void *b)
 
 /* Overlapping memory is one allocation; adjoining memory of a GPU may be two, and a key
  * that spans two allocations cannot be exported */
-static int mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
+static bool mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
 {
     if (a->type != b->type) {
-        return 0;
+        return false;
     }
     return (b->base < a->end) ||
            ((b->base == a->end) && (a->type == UCS_MEMORY_TYPE_HOST) && !a->is_stated &&
@@ -212,21 +302,6 @@ static size_t mkv_spans_join(mkv_span_t *spans, size_t num)
         }
     }
     return last + 1;
-}
-
-static mkv_mem_t *mkv_mem_find(mkv_ctx_t *ctx, const mkv_region_t *info)
-{
-    uint64_t base = (uintptr_t)info->base;
-    mkv_mem_t *mem;
-
-    mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
-    {
-        if ((mem->type == info->mem_type) && (mem->base <= base) &&
-            (base + info->length <= mem->base + mem->length)) {
-            return mem;
-        }
-    }
-    return NULL;
 }
 
 static void mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
@@ -318,12 +393,12 @@ static void mkv_mems_destroy_unused(mkv_ctx_t *ctx)
     }
 }
 
-mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
+/* Registers what the regions without memory need. @return As mkv_regions_register(). */
+static mkv_status_t mkv_regions_make_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
 {
     mkv_span_t *spans = calloc(ctx->num_regions + 1, sizeof(*spans));
     mkv_status_t status = MKV_OK;
     mkv_lregion_t *region;
-    mkv_mem_t *mem;
     size_t num = 0;
     size_t i;
 
@@ -331,10 +406,9 @@ mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory to sort %u regions",
                          ctx->num_regions);
     }
-
     mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
     {
-        if ((region->mem == NULL) && (mkv_mem_find(ctx, &region->info) == NULL)) {
+        if ((region->mem == NULL) && (mkv_mem_find(index, &region->info) == NULL)) {
             spans[num++] = mkv_region_span(&region->info);
         }
     }
@@ -343,36 +417,58 @@ mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
         status = mkv_mem_create(ctx, &spans[i]);
     }
     free(spans);
-    if (status != MKV_OK) {
-        mkv_mems_destroy_unused(ctx);
-        return status;
-    }
+    return status;
+}
+
+static void mkv_regions_take_mems(mkv_ctx_t *ctx, const mkv_mem_index_t *index)
+{
+    mkv_lregion_t *region;
+    mkv_mem_t *mem;
 
     mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
     {
-        mem = (region->mem == NULL) ? mkv_mem_find(ctx, &region->info) : NULL;
+        mem = (region->mem == NULL) ? mkv_mem_find(index, &region->info) : NULL;
         if (mem != NULL) {
             region->mem = mem;
             ++mem->num_regions;
         }
     }
-    ++ctx->epoch;
-    return MKV_OK;
+}
+
+mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
+{
+    mkv_status_t status = MKV_ERR_NOMEM;
+    mkv_mem_index_t before, after;
+
+    if (mkv_mem_index_make(ctx, &before)) {
+        status = mkv_regions_make_mems(ctx, &before);
+    }
+    mkv_mem_index_cleanup(&before);
+    if (status != MKV_OK) {
+        goto err_mems;
+    }
+
+    status = mkv_mem_index_make(ctx, &after) ? MKV_OK : MKV_ERR_NOMEM;
+    if (status == MKV_OK) {
+        mkv_regions_take_mems(ctx, &after);
+        ++ctx->epoch;
+    }
+    mkv_mem_index_cleanup(&after);
+    if (status == MKV_OK) {
+        return MKV_OK;
+    }
+    (void)mkv_error(&ctx->log, status, "no memory to sort the registrations");
+
+err_mems:
+    mkv_mems_destroy_unused(ctx);
+    return status;
 }
 
 /* ---- Dropping -------------------------------------------------------------------- */
 
-static mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id)
+mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id)
 {
-    mkv_lregion_t *region;
-
-    mkv_list_for_each(region, &ctx->regions, mkv_lregion_t, list)
-    {
-        if (region->id == id) {
-            return region;
-        }
-    }
-    return NULL;
+    return mkv_table_find(&ctx->regions_by_id, id);
 }
 
 static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
@@ -380,6 +476,10 @@ static void mkv_region_destroy(mkv_ctx_t *ctx, mkv_lregion_t *region)
     if (region->mem != NULL) {
         --region->mem->num_regions;
     }
+    mkv_table_remove(&ctx->regions_by_id, region->id);
+    mkv_table_remove(
+        &ctx->regions_by_name,
+        mkv_region_name(region->info.component, region->info.layer, region->info.part));
     mkv_list_del(&region->list);
     --ctx->num_regions;
     free(region);
@@ -404,6 +504,11 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                              region->id, region->info.component, region->info.layer,
                              region->info.part, region->num_maps);
         }
+        if (region->num_ops > 0) {
+            return mkv_error(&ctx->log, MKV_ERR_BUSY,
+                             "region %u is used by %u one-sided operations", region->id,
+                             region->num_ops);
+        }
     }
 
     for (i = 0; i < num_ids; ++i) {
@@ -426,4 +531,6 @@ void mkv_regions_cleanup(mkv_ctx_t *ctx)
         mkv_region_destroy(ctx, region);
     }
     mkv_mems_destroy_unused(ctx);
+    mkv_table_cleanup(&ctx->regions_by_name);
+    mkv_table_cleanup(&ctx->regions_by_id);
 }

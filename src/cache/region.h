@@ -12,6 +12,12 @@
 #include "base/ctx.h"
 #include "cache/repeat.h"
 
+/** What pairs regions, as one number. */
+static inline uint64_t mkv_region_name(uint32_t component, int32_t layer, uint16_t part)
+{
+    return ((uint64_t)component << 48) | ((uint64_t)(uint32_t)layer << 16) | part;
+}
+
 /** A stretch of memory registered with UCX; holds any number of regions. */
 typedef struct mkv_mem {
     mkv_list_t list; /**< ctx->mems */
@@ -22,6 +28,7 @@ typedef struct mkv_mem {
     void *rkey; /**< Of ucp_rkey_pack or ucp_memh_pack */
     size_t rkey_length;
     unsigned num_regions;
+    uint32_t index;       /**< In the table that is being told */
     mkv_repeat_t *repeat; /**< memh, for lists */
 } mkv_mem_t;
 
@@ -31,6 +38,7 @@ typedef struct mkv_lregion {
     mkv_region_t info; /**< Strides and allocation resolved */
     mkv_mem_t *mem;    /**< NULL until committed */
     unsigned num_maps;
+    unsigned num_ops; /* one-sided operations that use it */
 } mkv_lregion_t;
 
 /**
@@ -47,6 +55,13 @@ mkv_status_t mkv_regions_register(mkv_ctx_t *ctx);
  */
 mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                                 size_t num_ids);
+
+/** @return The region, or NULL: there is none of this number. */
+mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id);
+
+/** @return NULL: there is none of this name. */
+mkv_lregion_t *mkv_region_by_name(const mkv_ctx_t *ctx, uint32_t component,
+                                  int32_t layer, uint16_t part);
 
 /** Everything, at the end of the context. */
 void mkv_regions_cleanup(mkv_ctx_t *ctx);

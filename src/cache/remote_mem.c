@@ -7,24 +7,19 @@
 
 #include "cache/remote_mem.h"
 
+#include "cache/region.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 static mkv_rmem_t *mkv_rmem_find(const mkv_remote_t *remote, uint32_t id)
 {
-    mkv_rmem_t *rmem;
-
-    mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
-    {
-        if (rmem->id == id) {
-            return rmem;
-        }
-    }
-    return NULL;
+    return mkv_table_find(&remote->mems_by_id, id);
 }
 
-static void mkv_rmem_destroy(mkv_rmem_t *rmem)
+static void mkv_rmem_destroy(mkv_remote_t *remote, mkv_rmem_t *rmem)
 {
+    mkv_table_remove(&remote->mems_by_id, rmem->id);
     mkv_list_del(&rmem->list);
     mkv_repeat_cleanup(&rmem->repeat);
     if (rmem->rkey != NULL) {
@@ -42,8 +37,13 @@ static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *
         return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM, "no memory for a key");
     }
 
+    if (mkv_table_add(&remote->mems_by_id, wire->id, rmem) != MKV_OK) {
+        free(rmem);
+        return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM, "no memory for a key");
+    }
     status = ucp_ep_rkey_unpack(remote->ep, wire->rkey, &rmem->rkey);
     if (status != UCS_OK) {
+        mkv_table_remove(&remote->mems_by_id, wire->id);
         free(rmem);
         return mkv_error(&remote->ctx->log, MKV_ERR_TRANSPORT,
                          "peer %s: ucp_ep_rkey_unpack(%llu bytes at 0x%llx) failed: %s",
@@ -60,21 +60,63 @@ static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *
     return MKV_OK;
 }
 
+/* An id is for one registration for ever: another one under it has no key here */
+static mkv_status_t mkv_rmem_check(const mkv_remote_t *remote, const mkv_rmem_t *rmem,
+                                   const mkv_wire_mem_t *wire)
+{
+    if (((uint32_t)rmem->type == wire->mem_type) && (rmem->base == wire->base) &&
+        (rmem->length == wire->length)) {
+        return MKV_OK;
+    }
+    return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
+                     "its registration %u was %llu bytes at 0x%llx, and is told as "
+                     "%llu bytes at 0x%llx",
+                     wire->id, (unsigned long long)rmem->length,
+                     (unsigned long long)rmem->base, (unsigned long long)wire->length,
+                     (unsigned long long)wire->base);
+}
+
 /* After this every mem of the table has its object */
 static mkv_status_t mkv_remote_unpack(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
-    mkv_status_t status;
+    mkv_status_t status = MKV_OK;
+    mkv_rmem_t *rmem;
     uint32_t i;
 
-    for (i = 0; i < info->num_mems; ++i) {
-        if (mkv_rmem_find(remote, info->mems[i].id) == NULL) {
-            status = mkv_rmem_create(remote, &info->mems[i]);
-            if (status != MKV_OK) {
-                return status;
-            }
+    for (i = 0; (i < info->num_mems) && (status == MKV_OK); ++i) {
+        rmem = mkv_rmem_find(remote, info->mems[i].id);
+        status = (rmem == NULL) ? mkv_rmem_create(remote, &info->mems[i])
+                                : mkv_rmem_check(remote, rmem, &info->mems[i]);
+    }
+    return status;
+}
+
+/* Names and ids of a table of regions; each is in it once */
+static mkv_status_t mkv_remote_index(mkv_remote_t *remote, mkv_wire_region_t *regions,
+                                     uint32_t num, mkv_table_t *names, mkv_table_t *ids)
+{
+    mkv_status_t status = MKV_OK;
+    uint32_t i;
+
+    for (i = 0; (i < num) && (status == MKV_OK); ++i) {
+        status = mkv_table_add(
+            names,
+            mkv_region_name(regions[i].component, regions[i].layer, regions[i].part),
+            &regions[i]);
+        if (status == MKV_OK) {
+            status = mkv_table_add(ids, regions[i].id, &regions[i]);
         }
     }
-    return MKV_OK;
+    if (status == MKV_ERR_DUPLICATE) {
+        --i;
+        return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
+                         "it tells region %u, component %u layer %d part %u, twice",
+                         regions[i].id, regions[i].component, regions[i].layer,
+                         regions[i].part);
+    }
+    return (status == MKV_OK)
+               ? MKV_OK
+               : mkv_error(&remote->ctx->log, status, "no memory for %u regions", num);
 }
 
 void mkv_remote_trim(mkv_remote_t *remote)
@@ -84,13 +126,25 @@ void mkv_remote_trim(mkv_remote_t *remote)
     mkv_list_for_each_safe(rmem, next, &remote->mems, mkv_rmem_t, list)
     {
         if (!rmem->is_current && (rmem->num_pairs == 0)) {
-            mkv_rmem_destroy(rmem);
+            mkv_rmem_destroy(remote, rmem);
         }
     }
 }
 
+static void mkv_remote_forget(mkv_remote_t *remote)
+{
+    mkv_table_cleanup(&remote->regions_by_name);
+    mkv_table_cleanup(&remote->regions_by_id);
+    free(remote->regions);
+    free(remote->region_mems);
+    remote->regions = NULL;
+    remote->region_mems = NULL;
+    remote->num_regions = 0;
+}
+
 mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
+    mkv_table_t names = {0}, ids = {0};
     mkv_wire_region_t *regions;
     mkv_rmem_t **mems, *rmem;
     mkv_status_t status;
@@ -103,28 +157,34 @@ mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info
                            info->num_regions);
         goto err_free;
     }
-    status = mkv_remote_unpack(remote, info);
+    if (info->num_regions > 0) {
+        memcpy(regions, info->regions, info->num_regions * sizeof(*regions));
+    }
+    status = mkv_remote_index(remote, regions, info->num_regions, &names, &ids);
+    if (status == MKV_OK) {
+        status = mkv_remote_unpack(remote, info);
+    }
     if (status != MKV_OK) {
         goto err_free;
     }
 
     mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
     {
-        rmem->is_current = 0;
+        rmem->is_current = false;
     }
     for (i = 0; i < info->num_mems; ++i) {
         rmem = mkv_rmem_find(remote, info->mems[i].id);
         if (rmem != NULL) {
-            rmem->is_current = 1;
+            rmem->is_current = true;
         }
     }
-    memcpy(regions, info->regions, info->num_regions * sizeof(*regions));
     for (i = 0; i < info->num_regions; ++i) {
         mems[i] = mkv_rmem_find(remote, info->mems[regions[i].mem].id);
     }
 
-    free(remote->regions);
-    free(remote->region_mems);
+    mkv_remote_forget(remote);
+    remote->regions_by_name = names;
+    remote->regions_by_id = ids;
     remote->regions = regions;
     remote->region_mems = mems;
     remote->num_regions = info->num_regions;
@@ -132,33 +192,46 @@ mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info
     return MKV_OK;
 
 err_free:
+    mkv_table_cleanup(&names);
+    mkv_table_cleanup(&ids);
     free(regions);
     free(mems);
     return status;
+}
+
+/* With the memory that it lies in; NULL stays NULL */
+static const mkv_wire_region_t *mkv_remote_found(const mkv_remote_t *remote,
+                                                 const mkv_wire_region_t *region,
+                                                 mkv_rmem_t **rmem_p)
+{
+    if (region != NULL) {
+        *rmem_p = remote->region_mems[region - remote->regions];
+    }
+    return region;
 }
 
 const mkv_wire_region_t *mkv_remote_find(const mkv_remote_t *remote, uint32_t component,
                                          int32_t layer, uint16_t part,
                                          mkv_rmem_t **rmem_p)
 {
-    const mkv_wire_region_t *region;
-    uint32_t i;
+    return mkv_remote_found(remote,
+                            mkv_table_find(&remote->regions_by_name,
+                                           mkv_region_name(component, layer, part)),
+                            rmem_p);
+}
 
-    for (i = 0; i < remote->num_regions; ++i) {
-        region = &remote->regions[i];
-        if ((region->component == component) && (region->layer == layer) &&
-            (region->part == part)) {
-            *rmem_p = remote->region_mems[i];
-            return region;
-        }
-    }
-    return NULL;
+const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t id,
+                                            mkv_rmem_t **rmem_p)
+{
+    return mkv_remote_found(remote, mkv_table_find(&remote->regions_by_id, id), rmem_p);
 }
 
 void mkv_rmem_put(mkv_remote_t *remote, mkv_rmem_t *rmem)
 {
     --rmem->num_pairs;
-    mkv_remote_trim(remote);
+    if (!rmem->is_current && (rmem->num_pairs == 0)) {
+        mkv_rmem_destroy(remote, rmem);
+    }
 }
 
 void mkv_remote_cleanup(mkv_remote_t *remote)
@@ -167,11 +240,8 @@ void mkv_remote_cleanup(mkv_remote_t *remote)
 
     mkv_list_for_each_safe(rmem, next, &remote->mems, mkv_rmem_t, list)
     {
-        mkv_rmem_destroy(rmem);
+        mkv_rmem_destroy(remote, rmem);
     }
-    free(remote->regions);
-    free(remote->region_mems);
-    remote->regions = NULL;
-    remote->region_mems = NULL;
-    remote->num_regions = 0;
+    mkv_remote_forget(remote);
+    mkv_table_cleanup(&remote->mems_by_id);
 }

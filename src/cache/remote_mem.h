@@ -11,6 +11,8 @@
 #include "base/ctx.h"
 #include "cache/repeat.h"
 
+#include <stdbool.h>
+
 /** A peer's registered memory, with its key unpacked once. */
 typedef struct mkv_rmem {
     mkv_list_t list; /**< remote->mems */
@@ -18,8 +20,8 @@ typedef struct mkv_rmem {
     ucs_memory_type_t type;
     uint64_t base, length;
     ucp_rkey_h rkey;
-    unsigned num_pairs;   /**< Of maps */
-    int is_current;       /**< In the peer's latest table */
+    unsigned num_pairs;   /**< Of maps, and uses by one-sided operations */
+    bool is_current;      /**< In the peer's latest table */
     mkv_repeat_t *repeat; /**< rkey, for lists */
 } mkv_rmem_t;
 
@@ -35,6 +37,9 @@ typedef struct mkv_remote {
     mkv_wire_region_t *regions; /**< By id; mem indexes region_mems */
     mkv_rmem_t **region_mems;   /**< Parallel to regions */
     uint32_t num_regions;
+    mkv_table_t mems_by_id;      /**< mkv_rmem_t */
+    mkv_table_t regions_by_name; /**< mkv_wire_region_t in regions */
+    mkv_table_t regions_by_id;
     uint64_t epoch;  /**< Of the peer's table that is known here */
     mkv_list_t maps; /**< mkv_map_t */
 } mkv_remote_t;
@@ -56,6 +61,10 @@ void mkv_remote_trim(mkv_remote_t *remote);
 const mkv_wire_region_t *mkv_remote_find(const mkv_remote_t *remote, uint32_t component,
                                          int32_t layer, uint16_t part,
                                          mkv_rmem_t **rmem_p);
+
+/** @return The peer's region of this number, or NULL. */
+const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t id,
+                                            mkv_rmem_t **rmem_p);
 
 /** One pair less refers to it. */
 void mkv_rmem_put(mkv_remote_t *remote, mkv_rmem_t *rmem);

@@ -65,8 +65,8 @@ static uint64_t mkv_unit_set_word(const mkv_unit_set_t *set, uint64_t id)
                : 0;
 }
 
-int mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
-                      int is_in, uint32_t *id_p)
+bool mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
+                       bool is_in, uint32_t *id_p)
 {
     uint64_t id = first, end = id + count, word;
     unsigned num;
@@ -77,10 +77,10 @@ int mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
         word = (is_in ? word : ~word) & mkv_unit_mask(id % 64, num);
         if (word != 0) {
             *id_p = (uint32_t)(id - id % 64 + (unsigned)__builtin_ctzll(word));
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 void mkv_unit_set_cleanup(mkv_unit_set_t *set)

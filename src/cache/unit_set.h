@@ -8,6 +8,7 @@
  * A set of block ids: bits in pages that are made when an id of theirs is added. Pure.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,8 +31,8 @@ int mkv_unit_set_add(mkv_unit_set_t *set, uint32_t first, uint32_t count);
  *
  * @return Whether there is such an id.
  */
-int mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
-                      int is_in, uint32_t *id_p);
+bool mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
+                       bool is_in, uint32_t *id_p);
 
 void mkv_unit_set_cleanup(mkv_unit_set_t *set);
 

@@ -65,6 +65,20 @@ mkv_status_t mkv_status_of_ucs(ucs_status_t status)
     }
 }
 
+/* Any transport that is not known to need our own socket or queue pair counts */
+static bool mkv_tl_is_local(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_TLS; ++i) {
+        if (strncmp(name, mkv_tls[i].prefix, strlen(mkv_tls[i].prefix)) == 0) {
+            return (mkv_tls[i].backend != MKV_BACKEND_RDMA) &&
+                   (mkv_tls[i].backend != MKV_BACKEND_TCP);
+        }
+    }
+    return (strncmp(name, "ud_", 3) != 0);
+}
+
 static void mkv_peer_classify(mkv_peer_t *peer)
 {
     size_t i;
@@ -99,6 +113,10 @@ void mkv_peer_query_transports(mkv_peer_t *peer)
         return;
     }
 
+    peer->has_local_lane = 0;
+    for (i = 0; i < attr.transports.num_entries; ++i) {
+        peer->has_local_lane |= mkv_tl_is_local(entries[i].transport_name);
+    }
     for (i = 0; i < attr.transports.num_entries; ++i) {
         n = snprintf(text + length, sizeof(text) - length, "%s%s/%s",
                      length > 0 ? " " : "", entries[i].transport_name,
@@ -135,7 +153,7 @@ void mkv_peer_log_rejected(mkv_peer_t *peer)
     char text[384] = "";
     size_t length = 0;
     mkv_backend_t each;
-    int is_local;
+    bool is_local;
 
     if ((peer->ctx->opts->backend != MKV_BACKEND_UNKNOWN) ||
         (peer->backend <= MKV_BACKEND_XGMI)) {
@@ -159,14 +177,14 @@ void mkv_peer_log_rejected(mkv_peer_t *peer)
  * fails the endpoint in peer failure mode. So only lanes that are known to take lists
  * are asked, and the first list tells whether they do.
  */
-int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
-                     ucs_memory_type_t remote)
+bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
+                      ucs_memory_type_t remote)
 {
     const mkv_options_t *opts = peer->ctx->opts;
-    int is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
+    bool is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
 
     if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local][remote] == MKV_SGL_BAD)) {
-        return 0;
+        return false;
     }
     return (opts->sgl == MKV_SGL_YES) || (peer->transport_flags & MKV_TL_SGL) ||
            (is_gpu && (peer->transport_flags & MKV_TL_SGL_GPU)) ||

@@ -10,6 +10,8 @@
 
 #include "peer/peer.h"
 
+#include <stdbool.h>
+
 /** What UCX's status of a call means for its transfer. */
 mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 
@@ -27,7 +29,7 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
 void mkv_peer_log_rejected(mkv_peer_t *peer);
 
 /** Whether lists between these memory types may be given to UCX. */
-int mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
-                     ucs_memory_type_t remote);
+bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
+                      ucs_memory_type_t remote);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include "morikv.h"
 
+#include <stdbool.h>
+
 typedef enum mkv_conn_state {
     MKV_CONN_NONE,       /**< No state: what an unknown event leads to */
     MKV_CONN_CONNECTING, /**< HELLO is on its way, nothing was heard */
@@ -54,13 +56,13 @@ const char *mkv_conn_state_string(mkv_conn_state_t state);
 const char *mkv_conn_event_string(mkv_conn_event_t event);
 
 /** CONNECTING to READY: neither failed nor closed. */
-static inline int mkv_conn_is_alive(mkv_conn_state_t state)
+static inline bool mkv_conn_is_alive(mkv_conn_state_t state)
 {
     return state <= MKV_CONN_READY;
 }
 
 /** No message and no call may be given to the endpoint any more. */
-static inline int mkv_conn_is_cut_off(mkv_conn_state_t state)
+static inline bool mkv_conn_is_cut_off(mkv_conn_state_t state)
 {
     return (state == MKV_CONN_FAILED) || (state >= MKV_CONN_CLOSING);
 }

@@ -10,7 +10,9 @@
 #include "base/event.h"
 #include "cache/map.h"
 #include "peer/backend.h"
+#include "peer/credit.h"
 #include "peer/message.h"
+#include "peer/process.h"
 #include "peer/self_blob.h"
 
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
@@ -20,7 +22,8 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
     mkv_wbuf_t wbuf;
 
     mkv_wbuf_init(&wbuf);
-    status = mkv_ctx_blob(peer->ctx, MKV_BLOB_FULL, &wbuf);
+    status =
+        mkv_ctx_blob(peer->ctx, MKV_BLOB_FULL, peer->connection, peer->claim, &wbuf);
     if (status == MKV_OK) {
         msg.data = wbuf.data;
         msg.length = wbuf.length;
@@ -30,6 +33,20 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
         peer->told_epoch = peer->ctx->epoch;
     }
     mkv_wbuf_cleanup(&wbuf);
+    return status;
+}
+
+mkv_status_t mkv_hello_repeat(mkv_peer_t *peer)
+{
+    uint64_t told_epoch = peer->told_epoch;
+    mkv_status_t status;
+
+    --peer->tx_seq; /* nothing follows HELLO until it is answered */
+    status = mkv_hello_send(peer, MKV_MSG_HELLO);
+    if (status != MKV_OK) {
+        ++peer->tx_seq;
+    }
+    peer->told_epoch = told_epoch; /* the first one may be the one that arrives */
     return status;
 }
 
@@ -53,6 +70,7 @@ static void mkv_hello_finish(mkv_peer_t *peer)
         return;
     }
     mkv_list_queue(&ctx->changed_peers, &peer->changed);
+    mkv_ctx_deadline(ctx, 0); /* its heartbeat begins */
     MKV_COUNT(peer, hellos, 1);
     mkv_log_info(ctx,
                  "peer %s ready: backend %s, transports [%s], %s host, %u regions, tp "
@@ -62,6 +80,7 @@ static void mkv_hello_finish(mkv_peer_t *peer)
                  peer->remote.info.topology.tp_rank,
                  peer->remote.info.topology.tp_size);
     mkv_peer_log_rejected(peer);
+    mkv_credit_tell(peer);
     event = mkv_event_add(ctx, MKV_EV_PEER_READY);
     if (event != NULL) {
         event->peer = peer;
@@ -86,7 +105,37 @@ static void mkv_hello_flushed_cb(void *request, ucs_status_t status, void *user_
     }
 }
 
-mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
+/* Numbers only grow: an equal one is a repetition, a lower one was overtaken */
+static bool mkv_hello_is_next(const mkv_blob_info_t *info, const mkv_peer_t *former)
+{
+    return (former == NULL) || (info->connection > former->remote.info.connection);
+}
+
+static bool mkv_hello_is_welcome(mkv_ctx_t *ctx, const mkv_blob_info_t *info)
+{
+    mkv_caller_t caller = {.size = sizeof(caller),
+                           .name = info->name,
+                           .context = info->process.ctx_id,
+                           .pid = info->process.pid,
+                           .is_same_host =
+                               mkv_process_is_local(&ctx->process, &info->process),
+                           .topology = info->topology,
+                           .model = info->model};
+    mkv_status_t status;
+
+    if (ctx->params.accept == NULL) {
+        return true;
+    }
+    status = ctx->params.accept(ctx->params.accept_arg, &caller);
+    if (status != MKV_OK) {
+        ++ctx->count.msgs_dropped;
+        mkv_log_info(ctx, "HELLO of %s (pid %u) was not accepted: %s", info->name,
+                     info->process.pid, mkv_status_string(status));
+    }
+    return status == MKV_OK;
+}
+
+mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *former)
 {
     mkv_blob_info_t info;
     mkv_peer_t *peer = NULL;
@@ -97,10 +146,14 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
         mkv_log_warn(ctx, "HELLO refused: %s", mkv_status_string(status));
         return NULL;
     }
-    if (info.process.ctx_id == msg->from) {
+    if ((info.process.ctx_id == msg->from) && mkv_hello_is_next(&info, former) &&
+        mkv_hello_is_welcome(ctx, &info)) {
         status = mkv_peer_create(ctx, &info, NULL, &peer);
         if (status == MKV_OK) {
             peer->tx_seq = mkv_msg_answer_seq(msg->seq);
+            if (former != NULL) {
+                mkv_peer_supersede(former);
+            }
         } else {
             mkv_log_error(ctx, "HELLO of %s: %s", info.name, mkv_last_error());
         }
@@ -109,11 +162,34 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg)
     return peer;
 }
 
+/* One event waits at most: who polls it asks for what is there by then */
+static void mkv_hello_tell_change(mkv_peer_t *peer, uint64_t former_epoch,
+                                  unsigned num_stale)
+{
+    mkv_event_t *event;
+
+    if ((peer->state != MKV_CONN_READY) || (peer->remote.epoch == former_epoch) ||
+        mkv_peer_is_closed(peer) ||
+        (peer->regions_raised != mkv_polled(&peer->regions_polled))) {
+        return;
+    }
+    event = mkv_event_add(peer->ctx, MKV_EV_PEER_REGIONS);
+    if (event != NULL) {
+        mkv_event_count(event, &peer->regions_polled, 1);
+        ++peer->regions_raised;
+        event->peer = peer;
+        event->id = peer->remote.epoch;
+        event->value = num_stale;
+    }
+}
+
 /* Take over the peer's description, or fail the peer */
 static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
+    uint64_t epoch = peer->remote.epoch;
     mkv_blob_info_t info;
     mkv_status_t status;
+    unsigned num_stale;
 
     status = mkv_blob_decode(msg->data, msg->length, &info);
     if (status != MKV_OK) {
@@ -127,8 +203,9 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         mkv_peer_set_info(peer, &info);
         status = mkv_remote_update(&peer->remote, &info);
         if (status == MKV_OK) {
-            mkv_maps_refresh(&peer->remote);
+            num_stale = mkv_maps_refresh(&peer->remote);
             mkv_remote_trim(&peer->remote);
+            mkv_hello_tell_change(peer, epoch, num_stale);
         }
     } else {
         status = mkv_error(&peer->ctx->log, MKV_ERR_PROTOCOL, "it describes another");
@@ -159,8 +236,8 @@ static mkv_status_t mkv_hello_answer(mkv_peer_t *peer, mkv_msg_type_t type)
 
 void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
-    int is_first = (peer->state == MKV_CONN_CONNECTING);
-    int is_hello = (msg->type != MKV_MSG_REGIONS);
+    bool is_first = (peer->state == MKV_CONN_CONNECTING);
+    bool is_hello = (msg->type != MKV_MSG_REGIONS);
 
     if ((mkv_peer_take(peer, is_hello ? MKV_CONN_HELLO : MKV_CONN_REGIONS) != MKV_OK) ||
         (mkv_hello_update(peer, msg) != MKV_OK) || !is_hello ||

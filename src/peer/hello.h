@@ -13,8 +13,18 @@
 /** Send this context's description. @return As mkv_message_send(). */
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type);
 
-/** A HELLO of somebody unknown: make a peer of it. NULL: refused, and logged. */
-mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg);
+/** Send the HELLO again that was not answered yet. @return As mkv_message_send(). */
+mkv_status_t mkv_hello_repeat(mkv_peer_t *peer);
+
+/**
+ * A HELLO that belongs to no connection: make a peer of it.
+ *
+ * @param [in] former  The latest connection with its sender, which is superseded; or
+ *                     NULL.
+ *
+ * @return NULL: refused, and logged, or not newer than the former.
+ */
+mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *former);
 
 /** A peer's HELLO, HELLO_ACK or REGIONS. */
 void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg);

@@ -2,14 +2,18 @@
 
 /*
  * Messages from other contexts, delivered in the order in which they were sent,
- * whatever lanes UCX used. Every byte that arrives is checked; what is wrong is counted
- * and dropped, and the service goes on.
+ * whatever lanes UCX used. Every byte that arrives is checked. What is wrong is counted
+ * and dropped; if it had a place in a connection's sequence, that connection fails with
+ * the reason, because nothing behind the gap could be delivered. The others go on.
  */
 
 #include "peer/inbox.h"
 
-#include "base/event.h"
+#include "peer/credit.h"
+#include "peer/deliver.h"
+#include "peer/heartbeat.h"
 #include "peer/hello.h"
+#include "peer/listen.h"
 #include "peer/packet.h"
 
 #include <stdlib.h>
@@ -19,44 +23,11 @@
 
 static void mkv_inbox_user(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
-    mkv_ctx_t *ctx = peer->ctx;
-    size_t total = msg->header_length + msg->length;
-    size_t held = total + sizeof(mkv_event_node_t); /* an empty one is not free */
-    mkv_event_t *event;
-    uint8_t *copy;
+    mkv_event_t *event = mkv_peer_deliver(peer, MKV_EV_MSG, msg);
 
-    if (ctx->queued_event_bytes + held > ctx->opts->max_queued) {
-        MKV_COUNT(peer, msgs_dropped, 1);
-        mkv_peer_fail(
-            peer, MKV_ERR_BUSY,
-            "a message was lost: %zu bytes wait for mkv_poll(), MAX_QUEUED is "
-            "%llu",
-            ctx->queued_event_bytes, (unsigned long long)ctx->opts->max_queued);
-        return;
+    if (event != NULL) {
+        event->value = msg->value;
     }
-
-    copy = malloc(total + 1);
-    event = (copy == NULL) ? NULL : mkv_event_add_owned(ctx, MKV_EV_MSG, copy, held);
-    if (event == NULL) {
-        free(copy);
-        MKV_COUNT(peer, msgs_dropped, 1);
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "a message of %zu bytes was lost", total);
-        return;
-    }
-
-    if (msg->header_length > 0) {
-        memcpy(copy, msg->header, msg->header_length);
-    }
-    if (msg->length > 0) {
-        memcpy(copy + msg->header_length, msg->data, msg->length);
-    }
-    event->peer = peer;
-    event->id = msg->id;
-    event->value = msg->value;
-    event->header = copy;
-    event->header_length = msg->header_length;
-    event->data = copy + msg->header_length;
-    event->length = msg->length;
 }
 
 static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
@@ -64,7 +35,8 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
 {
     MKV_COUNT(peer, msgs_received, 1);
     if (mkv_peer_is_closed(peer) && (msg->type != MKV_MSG_TERM) &&
-        (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE)) {
+        (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE) &&
+        (msg->type != MKV_MSG_PING) && (msg->type != MKV_MSG_RELEASE)) {
         return; /* only the end of transfers matters now */
     }
     switch (msg->type) {
@@ -79,22 +51,31 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
     case MKV_MSG_USER:
         mkv_inbox_user(peer, msg);
         break;
+    case MKV_MSG_PING:
+        mkv_heartbeat_answer(peer);
+        break;
+    case MKV_MSG_CREDIT:
+        mkv_credit_told(peer, msg);
+        break;
+    case MKV_MSG_PONG:
+    case MKV_MSG_SKIPPED:
+        break;
     default:
-        peer->ctx->peer_listener->receive(peer, msg, data, length);
+        mkv_peer_tell_message(peer, msg, data, length);
         break;
     }
 }
 
 /* ---- Order ----------------------------------------------------------------------- */
 
-static int mkv_inbox_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
+static bool mkv_inbox_must_wait(const mkv_peer_t *peer, const mkv_msg_t *msg)
 {
     return (msg->seq != peer->rx_seq) ||
            ((peer->state < MKV_CONN_READY) && (msg->type >= MKV_MSG_EXPOSE));
 }
 
 /* Ordered; several equal numbers are one message. 0: there is one */
-static int mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
+static bool mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
 {
     mkv_packet_t *next;
 
@@ -102,7 +83,7 @@ static int mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
     {
         if (next->seq == packet->seq) {
             MKV_COUNT(peer, msgs_stale, 1);
-            return 0;
+            return false;
         }
         if (next->seq - peer->rx_seq > packet->seq - peer->rx_seq) {
             break;
@@ -111,7 +92,7 @@ static int mkv_inbox_insert(mkv_peer_t *peer, mkv_packet_t *packet)
     mkv_list_add_tail(&next->list, &packet->list); /* before next */
     ++peer->num_reorder;
     peer->reorder_bytes += packet->length;
-    return 1;
+    return true;
 }
 
 static void mkv_inbox_keep(mkv_peer_t *peer, uint32_t seq, const void *data,
@@ -152,7 +133,7 @@ static void mkv_inbox_start(mkv_peer_t *peer, const mkv_msg_t *msg)
     if ((msg->type != MKV_MSG_HELLO) && (msg->seq != peer->rx_seq)) {
         return;
     }
-    peer->is_rx_started = 1;
+    peer->is_rx_started = true;
     peer->rx_seq = msg->seq;
     mkv_list_init(&early);
     mkv_list_splice(&peer->rx_reorder, &early);
@@ -190,26 +171,79 @@ void mkv_inbox_resume(mkv_peer_t *peer)
     }
 }
 
+static mkv_peer_t *mkv_inbox_sender(mkv_ctx_t *ctx, const mkv_msg_t *msg)
+{
+    mkv_peer_t *peer = mkv_peer_find_former(ctx, msg->from, msg->seq);
+
+    return (peer == NULL) ? mkv_peer_find(ctx, msg->from) : peer;
+}
+
+/* Whether this number has a place in the sequence that is still to come, or may have:
+ * before the first one nothing is known */
+static int mkv_inbox_expects(const mkv_peer_t *peer, uint32_t seq)
+{
+    return !peer->is_rx_started || (seq - peer->rx_seq < MKV_REORDER_WINDOW);
+}
+
+/* Nothing that was sent behind it can be delivered any more */
+static void mkv_inbox_refuse(mkv_ctx_t *ctx, const void *data, size_t length,
+                             mkv_status_t status)
+{
+    mkv_peer_t *peer = NULL;
+    mkv_msg_t msg;
+
+    ++ctx->count.msgs_malformed;
+    mkv_log_debug(ctx, "a message of %zu bytes was dropped: %s", length,
+                  mkv_status_string(status));
+    if (mkv_msg_peek(data, length, &msg) && (msg.to == ctx->process.ctx_id)) {
+        peer = mkv_inbox_sender(ctx, &msg);
+    }
+    if ((peer == NULL) || mkv_conn_is_cut_off(peer->state) ||
+        !mkv_inbox_expects(peer, msg.seq)) {
+        return;
+    }
+    if (status == MKV_ERR_LENGTH) {
+        mkv_peer_fail(peer, status,
+                      "it sent a message of %zu bytes, larger than option MAX_MESSAGE, "
+                      "%llu",
+                      length, (unsigned long long)ctx->opts->max_message);
+    } else {
+        mkv_peer_fail(peer, status, "it sent a message of %zu bytes that %s", length,
+                      (status == MKV_ERR_VERSION)
+                          ? "is of another version of the library"
+                          : "cannot be read");
+    }
+}
+
+/* A HELLO that belongs to no connection that is known here and goes on */
+static bool mkv_inbox_is_new(const mkv_ctx_t *ctx, const mkv_peer_t *peer,
+                             const mkv_msg_t *msg)
+{
+    if ((msg->type != MKV_MSG_HELLO) || (msg->to != ctx->process.ctx_id) ||
+        ctx->is_closing) {
+        return false;
+    }
+    return (peer == NULL) || mkv_conn_is_cut_off(peer->state) ||
+           !mkv_inbox_expects(peer, msg->seq);
+}
+
 void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length)
 {
-    mkv_peer_t *peer;
+    mkv_peer_t *peer, *accepted;
     mkv_status_t status;
     mkv_msg_t msg;
 
     status = (length <= ctx->opts->max_message) ? mkv_msg_decode(data, length, &msg)
                                                 : MKV_ERR_LENGTH;
     if (status != MKV_OK) {
-        ++ctx->count.msgs_malformed;
-        mkv_log_debug(ctx, "a message of %zu bytes was dropped: %s", length,
-                      mkv_status_string(status));
+        mkv_inbox_refuse(ctx, data, length, status);
         return;
     }
 
-    peer = mkv_peer_find_closed(ctx, msg.from, msg.seq);
-    peer = (peer == NULL) ? mkv_peer_find(ctx, msg.from) : peer;
-    if ((peer == NULL) && (msg.type == MKV_MSG_HELLO) &&
-        (msg.to == ctx->process.ctx_id) && !ctx->is_closing) {
-        peer = mkv_hello_accept(ctx, &msg);
+    peer = mkv_inbox_sender(ctx, &msg);
+    if (mkv_inbox_is_new(ctx, peer, &msg)) {
+        accepted = mkv_hello_accept(ctx, &msg, peer);
+        peer = (accepted != NULL) ? accepted : peer;
     }
     if ((peer == NULL) || (msg.to != ctx->process.ctx_id) ||
         mkv_conn_is_cut_off(peer->state)) {
@@ -220,17 +254,19 @@ void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length)
     if (!peer->is_rx_started) {
         mkv_inbox_start(peer, &msg);
     }
-    if (peer->is_rx_started && (msg.seq - peer->rx_seq >= MKV_REORDER_WINDOW)) {
+    if (!mkv_inbox_expects(peer, msg.seq)) {
         MKV_COUNT(peer, msgs_stale, 1);
         return;
     }
+    mkv_heartbeat_heard(peer);
     if (mkv_inbox_must_wait(peer, &msg)) {
         mkv_inbox_keep(peer, msg.seq, data, length);
-        return;
+    } else {
+        ++peer->rx_seq;
+        mkv_inbox_dispatch(peer, &msg, data, length);
+        mkv_inbox_resume(peer);
     }
-    ++peer->rx_seq;
-    mkv_inbox_dispatch(peer, &msg, data, length);
-    mkv_inbox_resume(peer);
+    mkv_heartbeat_watch_gap(peer);
 }
 
 /* ---- UCX ------------------------------------------------------------------------- */

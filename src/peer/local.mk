@@ -4,10 +4,18 @@ libmorikv_core_la_SOURCES += \
     src/peer/backend.h \
     src/peer/conn.c \
     src/peer/conn.h \
+    src/peer/credit.c \
+    src/peer/credit.h \
+    src/peer/deliver.c \
+    src/peer/deliver.h \
+    src/peer/heartbeat.c \
+    src/peer/heartbeat.h \
     src/peer/hello.c \
     src/peer/hello.h \
     src/peer/inbox.c \
     src/peer/inbox.h \
+    src/peer/listen.c \
+    src/peer/listen.h \
     src/peer/message.c \
     src/peer/message.h \
     src/peer/packet.c \

@@ -50,6 +50,42 @@ static void mkv_message_post(mkv_packet_t *packet)
     }
 }
 
+/* The peer gives up a connection on which something larger arrives */
+static bool mkv_message_is_peers_limit(const mkv_peer_t *peer)
+{
+    return (peer->max_message != 0) &&
+           (peer->max_message < peer->ctx->opts->max_message);
+}
+
+uint64_t mkv_message_max(const mkv_peer_t *peer)
+{
+    return mkv_message_is_peers_limit(peer) ? peer->max_message
+                                            : peer->ctx->opts->max_message;
+}
+
+/* What is not the caller's own has room of its own, but not without end: it may be the
+ * answer to what the peer sends without taking anything */
+static mkv_status_t mkv_message_check(const mkv_peer_t *peer, size_t length)
+{
+    if (length > mkv_message_max(peer)) {
+        return MKV_ERR_LENGTH;
+    }
+    return (peer->tx_bytes / 2 > peer->ctx->opts->max_queued) ? MKV_ERR_BUSY : MKV_OK;
+}
+
+static const char *mkv_message_reason(const mkv_peer_t *peer, mkv_status_t status)
+{
+    switch (status) {
+    case MKV_ERR_LENGTH:
+        return mkv_message_is_peers_limit(peer) ? "larger than the peer's MAX_MESSAGE"
+                                                : "larger than option MAX_MESSAGE";
+    case MKV_ERR_BUSY:
+        return "the peer takes nothing, and twice MAX_QUEUED waits";
+    default:
+        return "no memory";
+    }
+}
+
 mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
 {
     mkv_ctx_t *ctx = peer->ctx;
@@ -66,16 +102,15 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
     msg->from = ctx->process.ctx_id;
     msg->to = peer->process.ctx_id;
     status = mkv_msg_encode(msg, &wbuf);
-    if ((status == MKV_OK) && (wbuf.length > ctx->opts->max_message)) {
-        status = MKV_ERR_LENGTH;
+    if (status == MKV_OK) {
+        status = mkv_message_check(peer, wbuf.length);
     }
     packet = (status == MKV_OK) ? calloc(1, sizeof(*packet)) : NULL;
     if (packet == NULL) {
         status = (status == MKV_OK) ? MKV_ERR_NOMEM : status;
         mkv_error(&ctx->log, status, "peer %s: %s of %zu bytes cannot be sent: %s",
                   peer->name, mkv_msg_string(msg->type), wbuf.length,
-                  (status == MKV_ERR_LENGTH) ? "larger than option MAX_MESSAGE"
-                                             : "no memory");
+                  mkv_message_reason(peer, status));
         mkv_wbuf_cleanup(&wbuf);
         return status;
     }
@@ -89,41 +124,4 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
     mkv_peer_get(peer);
     mkv_message_post(packet);
     return MKV_OK;
-}
-
-mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *header,
-                      size_t header_length, const void *data, size_t length)
-{
-    mkv_msg_t msg = {.type = MKV_MSG_USER,
-                     .id = id,
-                     .value = type,
-                     .header = header,
-                     .header_length = header_length,
-                     .data = data,
-                     .length = length};
-    mkv_ctx_t *ctx = peer->ctx;
-    mkv_status_t status;
-
-    if ((header_length > ctx->opts->max_message) || (length > ctx->opts->max_message)) {
-        return mkv_error(
-            &ctx->log, MKV_ERR_LENGTH,
-            "a message of %zu + %zu bytes is larger than option MAX_MESSAGE",
-            header_length, length);
-    }
-
-    mkv_enter(ctx);
-    if (peer->state != MKV_CONN_READY) {
-        status = mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER;
-        mkv_error(&ctx->log, status, "peer %s is not ready: %s", peer->name,
-                  peer->error);
-    } else if (peer->tx_bytes + length > ctx->opts->max_queued) {
-        status = mkv_error(&ctx->log, MKV_ERR_BUSY,
-                           "peer %s: %zu bytes wait to be sent, MAX_QUEUED is %llu",
-                           peer->name, peer->tx_bytes,
-                           (unsigned long long)ctx->opts->max_queued);
-    } else {
-        status = mkv_message_send(peer, &msg);
-    }
-    mkv_leave(ctx);
-    return status;
 }

@@ -19,4 +19,7 @@
  */
 mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg);
 
+/** The largest message that both sides take, in bytes. */
+uint64_t mkv_message_max(const mkv_peer_t *peer);
+
 #endif

@@ -11,7 +11,6 @@
 
 #include "base/event.h"
 #include "peer/packet.h"
-#include "peer/process.h"
 
 #include <stdlib.h>
 
@@ -29,29 +28,55 @@ void mkv_peer_put(mkv_peer_t *peer)
 
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id)
 {
+    mkv_peer_t *found = NULL;
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
     {
-        if (peer->process.ctx_id == ctx_id) {
+        if (peer->process.ctx_id != ctx_id) {
+            continue;
+        }
+        if (mkv_conn_is_alive(peer->state) && !peer->is_superseded) {
+            return peer;
+        }
+        found = peer; /* the last is the newest */
+    }
+    return found;
+}
+
+static bool mkv_peer_is_next(const mkv_peer_t *peer, uint64_t ctx_id, uint32_t seq)
+{
+    return (peer->process.ctx_id == ctx_id) &&
+           (seq - peer->rx_seq < MKV_REORDER_WINDOW);
+}
+
+mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
+{
+    mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        if (peer->is_superseded && mkv_peer_is_next(peer, ctx_id, seq)) {
+            return peer;
+        }
+    }
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        if ((peer->state < MKV_CONN_CLOSING) && mkv_peer_is_next(peer, ctx_id, seq)) {
             return peer;
         }
     }
     return NULL;
 }
 
-mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
+void mkv_peer_supersede(mkv_peer_t *peer)
 {
-    mkv_peer_t *peer;
-
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        if ((peer->process.ctx_id == ctx_id) && (peer->state < MKV_CONN_CLOSING) &&
-            (seq - peer->rx_seq < MKV_REORDER_WINDOW)) {
-            return peer;
-        }
+    if (mkv_conn_is_alive(peer->state) && !peer->is_superseded) {
+        peer->is_superseded = true;
+        peer->deadline =
+            mkv_ctx_now(peer->ctx) + peer->ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
+        mkv_ctx_deadline(peer->ctx, peer->deadline);
     }
-    return NULL;
 }
 
 mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event)
@@ -84,7 +109,7 @@ static mkv_peer_end_t mkv_peer_end_of(mkv_conn_event_t event, mkv_status_t statu
 void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
                   const char *fmt, ...)
 {
-    int was_alive = mkv_conn_is_alive(peer->state);
+    bool was_alive = mkv_conn_is_alive(peer->state);
     mkv_ctx_t *ctx = peer->ctx;
     va_list args;
 
@@ -120,9 +145,10 @@ static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
 static void mkv_peer_init_lists(mkv_peer_t *peer)
 {
     mkv_list_t *lists[] = {
-        &peer->list,  &peer->changed,      &peer->busy_list,     &peer->rx_reorder,
-        &peer->early, &peer->early_aborts, &peer->remote.mems,   &peer->remote.maps,
-        &peer->legs,  &peer->busy_legs,    &peer->flush_waiting, &peer->flush_running};
+        &peer->list,      &peer->changed,       &peer->busy_list,    &peer->rx_reorder,
+        &peer->early,     &peer->early_aborts,  &peer->remote.mems,  &peer->remote.maps,
+        &peer->ops,       &peer->ops_to_flush,  &peer->ops_flushing, &peer->legs,
+        &peer->busy_legs, &peer->flush_waiting, &peer->flush_running};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
@@ -138,8 +164,14 @@ void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info)
     peer->remote.info.mems = NULL;
     peer->remote.info.regions = NULL;
     peer->remote.info.num_mems = peer->remote.info.num_regions = 0;
+    peer->max_message = info->max_message;
     peer->process = info->process;
-    peer->is_same_host = mkv_process_is_local(&peer->ctx->process, &peer->process);
+    if (info->claim != 0) {
+        mkv_watch_start(&peer->watch, peer->ctx->opts->shm_dir, peer->process.ctx_id,
+                        info->claim);
+    }
+    peer->is_same_host = (peer->watch.state != MKV_CLAIM_UNKNOWN) ||
+                         mkv_process_is_local(&peer->ctx->process, &peer->process);
 }
 
 static mkv_status_t mkv_peer_create_ep(mkv_peer_t *peer, const mkv_blob_info_t *info)
@@ -165,9 +197,16 @@ static mkv_status_t mkv_peer_create_ep(mkv_peer_t *peer, const mkv_blob_info_t *
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
                              const char *name, mkv_peer_t **peer_p)
 {
-    mkv_peer_t *peer = calloc(1, sizeof(*peer));
     mkv_status_t status;
+    mkv_peer_t *peer;
 
+    if (ctx->num_peers >= ctx->opts->max_peers) {
+        return mkv_error(&ctx->log, MKV_ERR_BUSY,
+                         "there are %u peers, those not closed included, MAX_PEERS is "
+                         "%llu",
+                         ctx->num_peers, (unsigned long long)ctx->opts->max_peers);
+    }
+    peer = calloc(1, sizeof(*peer));
     if (peer == NULL) {
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a peer");
     }
@@ -178,6 +217,7 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     peer->remote.peer = peer;
     peer->remote.name = peer->name;
     peer->remote.count = &peer->count;
+    mkv_watch_init(&peer->watch, ctx->ends_fd);
     mkv_peer_set_info(peer, info);
     mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
 
@@ -187,10 +227,14 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     }
     if (status != MKV_OK) {
         mkv_event_unreserve(ctx, MKV_PEER_EVENTS);
+        mkv_watch_stop(&peer->watch);
         free(peer);
         return status;
     }
 
+    peer->connection = ++ctx->last_connection;
+    /* before it hears of us, so that it can look as soon as it does */
+    peer->claim = mkv_claims_take(ctx->claims, mkv_ctx_nonce(ctx));
     peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
     peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);
     peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
@@ -225,5 +269,7 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->early);
     mkv_remote_cleanup(&peer->remote);
     mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
+    mkv_claims_release(peer->ctx->claims, peer->claim);
+    mkv_watch_stop(&peer->watch);
     free(peer);
 }

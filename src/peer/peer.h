@@ -13,6 +13,9 @@
 #include "base/ctx.h"
 #include "cache/remote_mem.h"
 #include "peer/conn.h"
+#include "peer/process.h"
+
+#include <stdbool.h>
 
 #define MKV_REORDER_WINDOW 4096u
 
@@ -21,6 +24,24 @@ typedef enum mkv_sgl_state {
     MKV_SGL_GOOD,
     MKV_SGL_BAD
 } mkv_sgl_state_t;
+
+/** What time tells: heartbeat.c. Times are of the context's clock; 0: not set. */
+typedef struct mkv_beat {
+    uint64_t next_hello, hello_wait; /**< Until HELLO is answered */
+    uint64_t gap_deadline;           /**< For message gap_seq, which is missing */
+    uint64_t next_look;              /**< Whether anything was heard */
+    uint64_t num_heard, num_heard_before;
+    uint32_t gap_seq;
+    unsigned num_silent; /**< Looks in a row that found nothing new */
+} mkv_beat_t;
+
+/** Bytes of the caller's messages since the connection began: credit.c. */
+typedef struct mkv_credit {
+    uint64_t sent, num_sent, polled_there;
+    uint64_t received, polled; /**< polled: counted by mkv_poll() */
+    uint64_t told;             /**< Of polled, to the peer */
+    bool is_told;              /**< The peer has told something, so it is READY */
+} mkv_credit_t;
 
 /** How a connection ended: what that proves about the peer's calls. */
 typedef enum mkv_peer_end {
@@ -42,23 +63,35 @@ struct mkv_peer {
     char error[256];
     uint64_t deadline; /**< Of the state, except READY, CLOSING and GONE */
     mkv_process_t process;
-    int is_same_host;
-    unsigned num_refs; /**< Of packets and requests */
+    bool is_same_host;
+    uint64_t claim;        /**< Ours on its memory; 0: released, or none */
+    mkv_watch_t watch;     /**< Its claim on our memory */
+    uint64_t claim_idle;   /**< That is over, when ctx->num_idle is so large; 0: held */
+    bool is_declared_dead; /**< By mkv_peer_declare_dead() */
+    unsigned num_refs;     /**< Of packets and requests */
 
     ucp_ep_h ep;
 
+    uint64_t connection;     /**< Number of this one, of all that were made here */
+    uint64_t max_message;    /**< That the peer takes; 0: it did not say */
     uint32_t tx_seq, rx_seq; /**< Of the next message; random at first */
-    int is_rx_started;       /**< rx_seq is the peer's; before, the answer's expected */
+    bool is_superseded;      /**< The other side has made a newer one */
+    bool is_rx_started;      /**< rx_seq is the peer's; before, the answer's expected */
     mkv_list_t rx_reorder;   /**< Packets, by seq */
     unsigned num_reorder;
     size_t reorder_bytes;
     size_t tx_bytes;
+    mkv_beat_t beat;
+    mkv_credit_t credit;
+    uint64_t regions_raised, regions_polled; /**< Events that its regions changed */
+    uint64_t asks_raised, asks_polled;       /**< Bytes of INCOMING events */
 
     mkv_remote_t remote;
     uint64_t told_epoch; /**< Of our regions that the peer was told */
 
     char transports[192];
     unsigned transport_flags; /**< What those take: backend.c */
+    bool has_local_lane;      /**< One by which its process reaches our memory itself */
     mkv_backend_t backend;
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
 
@@ -70,45 +103,50 @@ struct mkv_peer {
     mkv_list_t early_aborts; /**< TERMs of these; the oldest first */
     unsigned num_early_aborts;
 
+    /* of one-sided operations */
+    mkv_list_t ops;
+    mkv_list_t ops_to_flush;
+    mkv_list_t ops_flushing;
+
+    unsigned num_leases; /**< Of keyed buffers, that the peer may be reading */
+
     /* of posts */
     mkv_list_t busy_legs; /**< With queued posts */
     uint64_t inflight_ops;
     mkv_list_t flush_waiting; /**< Legs */
     mkv_list_t flush_running;
     uint64_t inflight_bytes; /**< Beside inflight_ops, GCC would add vectors: slower */
-    int is_flushing;
+    bool is_flushing;
+    unsigned num_read_back; /**< Gets after the flush; see flush.c */
+    ucs_status_t read_back_status;
     mkv_counters_t count;
 };
 
-/** What is told about peers to who uses their connections: ctx->peer_listener. */
-typedef struct mkv_peer_listener {
-    /** The connection has ended, for the reason in status and error. */
-    void (*ended)(mkv_peer_t *peer);
-    /** It may be harmless now: see mkv_peer_is_harmless(). */
-    void (*look)(mkv_peer_t *peer);
-    /** EXPOSE to DRAINED: @a msg was decoded from @a data. */
-    void (*receive)(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
-                    size_t length);
-    /** Forget what is too old. @return The next time to look. */
-    uint64_t (*expire)(mkv_peer_t *peer, uint64_t now);
-    /** Nothing needs the connection any more. */
-    int (*is_idle)(mkv_peer_t *peer);
-    /** Id of a transfer that uses the peer; there is one. */
-    uint64_t (*first_id)(mkv_peer_t *peer);
-} mkv_peer_listener_t;
-
-/** A peer with an endpoint, not yet connected. @return MKV_OK, _NOMEM, _TRANSPORT. */
+/**
+ * A peer with an endpoint, not yet connected.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_TRANSPORT, MKV_ERR_BUSY: there are too many.
+ */
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
                              const char *name, mkv_peer_t **peer_p);
 
 /** It is gone, and nothing refers to it. */
 void mkv_peer_destroy(mkv_peer_t *peer);
 
-/** Who sent this; not one that was closed here. NULL: nobody known. */
+/**
+ * Who sent this; not one that was closed here. Of several connections that one that
+ * lives, else the newest. NULL: nobody known.
+ */
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
 
-/** One that was closed here but still listens, for the end of its transfers. */
-mkv_peer_t *mkv_peer_find_closed(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
+/**
+ * One that was closed here, or has been superseded, but still listens, for the end of
+ * its transfers.
+ */
+mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
+
+/** The peer has connected anew: this connection may only come to its end, in time. */
+void mkv_peer_supersede(mkv_peer_t *peer);
 
 void mkv_peer_get(mkv_peer_t *peer);
 void mkv_peer_put(mkv_peer_t *peer);
@@ -147,14 +185,21 @@ static inline mkv_peer_t *mkv_peer_of(mkv_remote_t *remote)
     return mkv_container_of(remote, mkv_peer_t, remote);
 }
 
+/** Whether it may be sent what version 2.0 does not know. @param _feature
+ * MKV_FEATURE_*. */
+static inline int mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
+{
+    return (peer->remote.info.features & feature) == feature;
+}
+
 /** The caller has closed it, and knows it no longer. */
-static inline int mkv_peer_is_closed(const mkv_peer_t *peer)
+static inline bool mkv_peer_is_closed(const mkv_peer_t *peer)
 {
     return peer->remote.peer == NULL;
 }
 
 /** Its connection is closed and none of its requests will call back any more. */
-static inline int mkv_peer_is_gone(const mkv_peer_t *peer)
+static inline bool mkv_peer_is_gone(const mkv_peer_t *peer)
 {
     return (peer->state == MKV_CONN_GONE) && (peer->num_refs == 0);
 }

@@ -8,7 +8,9 @@
 #include "cache/map.h"
 #include "cache/region.h"
 #include "peer/backend.h"
+#include "peer/credit.h"
 #include "peer/hello.h"
+#include "peer/message.h"
 #include "peer/peer_close.h"
 
 static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
@@ -21,7 +23,7 @@ static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *inf
         return mkv_error(&ctx->log, MKV_ERR_INVALID, "the blob is this context's own");
     }
     peer = mkv_peer_find(ctx, info->process.ctx_id);
-    if (peer == NULL) {
+    if ((peer == NULL) || !mkv_conn_is_alive(peer->state)) {
         status = mkv_peer_create(ctx, info, name, &peer);
         if (status != MKV_OK) {
             return status;
@@ -84,6 +86,16 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
     return mkv_struct_write(&peer->ctx->log, &mkv_struct_peer_attr, &values, attr);
 }
 
+mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+
+    mkv_enter(ctx);
+    mkv_peer_declare_dead_locked(peer);
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
 mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
 {
     mkv_ctx_t *ctx = peer->ctx;
@@ -95,8 +107,68 @@ mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
     return status;
 }
 
-/* ---- What both sides have
- * ------------------------------------------------------------ */
+/* ---- Messages of the caller ------------------------------------------------------ */
+
+static mkv_status_t mkv_send_check(mkv_peer_t *peer, size_t length)
+{
+    const mkv_log_t *log = &peer->ctx->log;
+
+    if (peer->state != MKV_CONN_READY) {
+        return mkv_error(log,
+                         mkv_conn_is_alive(peer->state) ? MKV_ERR_BUSY : MKV_ERR_PEER,
+                         "peer %s is not ready: %s", peer->name, peer->error);
+    }
+    if (peer->tx_bytes + length > peer->ctx->opts->max_queued) {
+        return mkv_error(log, MKV_ERR_BUSY,
+                         "peer %s: %zu bytes wait to be sent, MAX_QUEUED is %llu",
+                         peer->name, peer->tx_bytes,
+                         (unsigned long long)peer->ctx->opts->max_queued);
+    }
+    if (!mkv_credit_has(peer, length)) {
+        return mkv_error(
+            log, MKV_ERR_BUSY,
+            "peer %s has not polled %llu bytes of earlier messages, its MAX_QUEUED is "
+            "%llu",
+            peer->name,
+            (unsigned long long)(peer->credit.sent - peer->credit.polled_there),
+            (unsigned long long)peer->remote.info.max_queued);
+    }
+    return MKV_OK;
+}
+
+mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *header,
+                      size_t header_length, const void *data, size_t length)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_USER,
+                     .id = id,
+                     .value = type,
+                     .header = header,
+                     .header_length = header_length,
+                     .data = data,
+                     .length = length};
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_status_t status;
+
+    if ((header_length > ctx->opts->max_message) || (length > ctx->opts->max_message)) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_LENGTH,
+            "a message of %zu + %zu bytes is larger than option MAX_MESSAGE",
+            header_length, length);
+    }
+
+    mkv_enter(ctx);
+    status = mkv_send_check(peer, header_length + length);
+    if (status == MKV_OK) {
+        status = mkv_message_send(peer, &msg);
+    }
+    if (status == MKV_OK) {
+        mkv_credit_sent(peer, header_length + length);
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- What both sides have -------------------------------------------------------- */
 
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
 {
@@ -131,7 +203,8 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                             mkv_map_t **map_p)
 {
-    static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK;
+    static const uint32_t known = MKV_MAP_INTERSECT | MKV_MAP_ANY_RANK | MKV_MAP_SRC |
+                                  MKV_MAP_DST | MKV_MAP_TOKENS;
     mkv_map_params_t mine = {.size = sizeof(mine)};
     mkv_status_t status = MKV_OK;
 

@@ -11,16 +11,22 @@
 #include "peer/peer_close.h"
 
 #include "base/event.h"
+#include "peer/heartbeat.h"
+#include "peer/listen.h"
 #include "peer/message.h"
 #include "peer/packet.h"
-#include "peer/process.h"
+
+/* While blocks wait for a proof */
+#define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
+/* Of UCX's progress that find nothing, until all that a process has sent is here */
+#define MKV_PEER_IDLE_ROUNDS 2
 
 /* ---- The endpoint ---------------------------------------------------------------- */
 
 static void mkv_peer_ep_gone(mkv_peer_t *peer)
 {
     (void)mkv_peer_take(peer, MKV_CONN_CLOSED);
-    peer->ctx->peer_listener->look(peer);
+    mkv_peer_tell_look(peer);
 }
 
 static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_data)
@@ -65,6 +71,10 @@ static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event, uint32_t
  */
 void mkv_peer_step_waiting(mkv_peer_t *peer)
 {
+    if ((peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0)) {
+        mkv_claims_release(peer->ctx->claims, peer->claim);
+        peer->claim = 0;
+    }
     if (peer->state != MKV_CONN_FAILED) {
         return;
     }
@@ -79,7 +89,7 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
  * must know by then which of them were complete */
 static void mkv_peer_tell_end(mkv_peer_t *peer)
 {
-    int has_left = (peer->end == MKV_PEER_END_LEFT);
+    bool has_left = (peer->end == MKV_PEER_END_LEFT);
     mkv_event_t *event;
 
     if (!has_left) {
@@ -101,25 +111,36 @@ void mkv_peer_step_failed(mkv_peer_t *peer)
     peer->num_reorder = 0;
     peer->reorder_bytes = 0;
     mkv_peer_step_waiting(peer);
-    peer->ctx->peer_listener->ended(peer);
+    mkv_peer_tell_ended(peer);
     mkv_peer_tell_end(peer);
     mkv_ctx_deadline(peer->ctx, 0); /* look again whether the process is gone */
 }
 
-int mkv_peer_is_harmless(mkv_peer_t *peer)
+/* Its claim is over, and what it sent before has arrived: that may have lain in sockets
+ * and queues of ours, until UCX found nothing there any more */
+static bool mkv_peer_claim_is_over(const mkv_peer_t *peer)
+{
+    return (peer->claim_idle != 0) && (peer->ctx->num_idle >= peer->claim_idle);
+}
+
+bool mkv_peer_is_harmless(mkv_peer_t *peer)
 {
     if (peer->state != MKV_CONN_GONE) {
-        return 0;
+        return false;
     }
-    if ((peer->end == MKV_PEER_END_LEFT) ||
-        mkv_process_is_gone(&peer->ctx->process, &peer->process)) {
-        return 1;
+    if ((peer->end == MKV_PEER_END_LEFT) || peer->is_declared_dead ||
+        mkv_peer_claim_is_over(peer)) {
+        return true;
     }
-    /* On another host, a broken connection carries nothing, and a queue pair that we
-     * destroyed refuses what still comes. A connection that we cut while the peer may
-     * only be slow proves nothing: bytes can be on their way in other sockets. */
-    return !peer->is_same_host &&
-           ((peer->end != MKV_PEER_END_CUT) || (peer->backend == MKV_BACKEND_RDMA));
+    if (peer->has_local_lane) {
+        return false; /* its processor or GPU needs no connection of ours */
+    }
+    /* A queue pair that we destroyed refuses what still comes. A broken connection
+     * carries nothing. One that we cut while the peer may only be slow proves nothing:
+     * bytes can be on their way in other sockets; nor does one that it still claims. */
+    return (peer->backend == MKV_BACKEND_RDMA) ||
+           ((peer->end != MKV_PEER_END_CUT) &&
+            (peer->watch.state == MKV_CLAIM_UNKNOWN));
 }
 
 /* ---- Closing --------------------------------------------------------------------- */
@@ -163,7 +184,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
  */
 void mkv_peer_step_closing(mkv_peer_t *peer)
 {
-    if ((peer->state == MKV_CONN_ENDING) && peer->ctx->peer_listener->is_idle(peer) &&
+    if ((peer->state == MKV_CONN_ENDING) && mkv_peer_ask_idle(peer) &&
         (mkv_peer_take(peer, MKV_CONN_IDLE) == MKV_OK)) {
         mkv_peer_flush(peer, mkv_peer_bye_cb);
     }
@@ -173,7 +194,7 @@ void mkv_peer_step_closing(mkv_peer_t *peer)
 static void mkv_peer_end_here(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
-    int was_alive = mkv_conn_is_alive(peer->state);
+    bool was_alive = mkv_conn_is_alive(peer->state);
 
     if (mkv_peer_take(peer, MKV_CONN_CLOSE) != MKV_OK) {
         return;
@@ -186,7 +207,7 @@ static void mkv_peer_end_here(mkv_peer_t *peer)
     }
     if (was_alive || !mkv_list_is_empty(&peer->changed)) { /* a failure not told yet */
         mkv_list_del(&peer->changed);
-        ctx->peer_listener->ended(peer);
+        mkv_peer_tell_ended(peer);
     }
     mkv_ctx_deadline(ctx, peer->deadline);
 }
@@ -194,12 +215,14 @@ static void mkv_peer_end_here(mkv_peer_t *peer)
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
 {
     mkv_ctx_t *ctx = peer->ctx;
+    const mkv_peer_listener_t *user;
+    uint64_t id;
 
-    if ((mode == MKV_CLOSE_FLUSH) && !mkv_list_is_empty(&peer->legs)) {
+    user = (mode == MKV_CLOSE_FLUSH) ? mkv_peer_ask_open(peer, &id) : NULL;
+    if (user != NULL) {
         return mkv_error(&ctx->log, MKV_ERR_BUSY,
-                         "peer %s is used by open transfers, the first is %llu",
-                         peer->name,
-                         (unsigned long long)ctx->peer_listener->first_id(peer));
+                         "peer %s is used by open %s, the first is %llu", peer->name,
+                         user->what, (unsigned long long)id);
     }
 
     peer->remote.peer = NULL;
@@ -213,10 +236,28 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
     return MKV_OK;
 }
 
+void mkv_peer_declare_dead_locked(mkv_peer_t *peer)
+{
+    mkv_log_warn(peer->ctx, "peer %s: declared dead by the caller", peer->name);
+    peer->is_declared_dead = true;
+    if (mkv_conn_is_alive(peer->state)) {
+        mkv_peer_fail(peer, MKV_ERR_PEER, "declared dead by the caller");
+    }
+    peer->deadline = mkv_ctx_now(peer->ctx); /* nothing comes back any more */
+    mkv_ctx_deadline(peer->ctx, peer->deadline);
+    mkv_peer_tell_look(peer);
+}
+
 /* ---- Watching -------------------------------------------------------------------- */
 
 static void mkv_peer_expire(mkv_peer_t *peer)
 {
+    if ((peer->state == MKV_CONN_READY) && peer->is_superseded) {
+        mkv_peer_fail(peer, MKV_ERR_PEER, "it has connected anew");
+        peer->end = MKV_PEER_END_CUT; /* what it had in flight may still come */
+        peer->deadline = mkv_ctx_now(peer->ctx);
+        return;
+    }
     if (mkv_conn_is_alive(peer->state)) {
         mkv_peer_end(peer, MKV_CONN_EXPIRED, MKV_ERR_BIND_TIMEOUT,
                      "did not answer in %llu ms",
@@ -232,7 +273,8 @@ static void mkv_peer_expire(mkv_peer_t *peer)
 /* @return The deadline of the state, if it is to come. */
 static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
 {
-    if ((peer->state == MKV_CONN_READY) || (peer->state >= MKV_CONN_CLOSING)) {
+    if (((peer->state == MKV_CONN_READY) && !peer->is_superseded) ||
+        (peer->state >= MKV_CONN_CLOSING)) {
         return MKV_NEVER;
     }
     if (now < peer->deadline) {
@@ -242,23 +284,46 @@ static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
     return MKV_NEVER;
 }
 
-uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
+/* Look at its claim; fail the peer, or have its users look, when that is over.
+ * @return The next time to look. */
+static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
 {
     mkv_ctx_t *ctx = peer->ctx;
     uint64_t interval = ctx->opts->peer_check * MKV_NSEC_PER_MSEC;
-    uint64_t next = (interval > 0) ? now + interval : MKV_NEVER;
-    uint64_t expire = ctx->peer_listener->expire(peer, now);
-    uint64_t deadline = mkv_peer_check_deadline(peer, now);
+    mkv_claim_state_t state = mkv_watch_look(&peer->watch, ctx->opts->shm_dir);
+    bool is_needed;
+    uint64_t id;
 
-    if (mkv_conn_is_alive(peer->state)) {
-        if ((interval > 0) && peer->is_same_host &&
-            mkv_process_is_gone(&ctx->process, &peer->process)) {
-            mkv_peer_fail(peer, MKV_ERR_PEER, "process %u is gone", peer->process.pid);
-        }
-    } else if (!mkv_list_is_empty(&peer->legs)) {
-        ctx->peer_listener->look(peer);
-        next = (interval > 0) ? next : now + 1000 * MKV_NSEC_PER_MSEC;
+    is_needed =
+        !mkv_conn_is_alive(peer->state) && (mkv_peer_ask_open(peer, &id) != NULL);
+    if (state <= MKV_CLAIM_HELD) {
+        interval = is_needed ? MKV_PEER_LOOK_NS : interval;
+        return (interval > 0) ? now + interval : MKV_NEVER;
     }
+    if (peer->claim_idle == 0) {
+        peer->claim_idle = ctx->num_idle + MKV_PEER_IDLE_ROUNDS;
+    }
+    if (!mkv_peer_claim_is_over(peer)) {
+        return 0;
+    }
+    if (mkv_conn_is_alive(peer->state)) {
+        mkv_peer_fail(peer, MKV_ERR_PEER, "process %u %s", peer->process.pid,
+                      (state == MKV_CLAIM_GONE) ? "is gone" : "has cut the connection");
+    } else if (is_needed) {
+        mkv_peer_tell_look(peer);
+        return (peer->state == MKV_CONN_GONE) ? MKV_NEVER : now + MKV_PEER_LOOK_NS;
+    }
+    return MKV_NEVER;
+}
+
+uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now)
+{
+    uint64_t expire = mkv_peer_ask_expire(peer, now);
+    uint64_t deadline = mkv_peer_check_deadline(peer, now);
+    uint64_t beat = mkv_heartbeat_check(peer, now);
+    uint64_t next = mkv_peer_check_claim(peer, now);
+
     next = (deadline < next) ? deadline : next;
+    next = (beat < next) ? beat : next;
     return (expire < next) ? expire : next;
 }

@@ -10,6 +10,8 @@
 
 #include "peer/peer.h"
 
+#include <stdbool.h>
+
 /** Act on a noted failure: tell the caller and the transfers. */
 void mkv_peer_step_failed(mkv_peer_t *peer);
 
@@ -22,10 +24,13 @@ void mkv_peer_step_closing(mkv_peer_t *peer);
 /** As mkv_peer_close(). */
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);
 
+/** As mkv_peer_declare_dead(). */
+void mkv_peer_declare_dead_locked(mkv_peer_t *peer);
+
 /** Look at deadlines and lost processes. @return The next time to look. */
 uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
 
 /** Nothing of this peer can touch our memory any more, as far as can be proven. */
-int mkv_peer_is_harmless(mkv_peer_t *peer);
+bool mkv_peer_is_harmless(mkv_peer_t *peer);
 
 #endif

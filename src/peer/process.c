@@ -1,61 +1,57 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Process identity, as Linux tells it. */
+/*
+ * Claims are POSIX locks: they belong to all threads of a process and to no child of
+ * it, and the kernel drops them when the last thread closes its descriptors, which is
+ * after it has left the memory and with it the GPU queues. Byte 0 is locked as long as
+ * the file is open, so that a release can be told from an end.
+ *
+ * A pidfd is the stronger proof, because it follows when all descriptors are closed,
+ * those of RDMA queue pairs included; but a process in another PID namespace has none.
+ * Which process to open is known from the lock itself.
+ *
+ * Two rules of POSIX locks need care. A process does not see its own, so contexts of
+ * this process are found in a list. And it loses them when it closes any descriptor of
+ * the file, so it must open its own files once: the list is asked before every open.
+ */
 
 #include "peer/process.h"
 
+#include "base/list.h"
 #include "base/log.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
-#include <signal.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-static size_t mkv_read_file(const char *path, char *text, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    size_t length;
+#define MKV_CLAIMS_PREFIX "morikv."
+#define MKV_CLAIMS_LIFE 0 /* the byte that is locked as long as the file is open */
 
-    text[0] = '\0';
-    if (file == NULL) {
-        return 0;
-    }
-    length = fread(text, 1, size - 1, file);
-    text[length] = '\0';
-    fclose(file);
-    return length;
-}
+struct mkv_claims {
+    mkv_list_t list; /* mkv_claims_list */
+    uint64_t owner;
+    pid_t pid; /* a child has a copy of the list, and none of the locks */
+    int fd;
+    uint64_t *held;
+    size_t num_held, max_held;
+    char path[512];
+};
 
-/* State and start time of a process; the name in between may hold any byte */
-static int mkv_process_stat(const char *path, char *state_p, uint64_t *start_p)
-{
-    char text[1024];
-    char *p;
-    int i;
+static mkv_list_t mkv_claims_list = {&mkv_claims_list, &mkv_claims_list};
+static pthread_mutex_t mkv_claims_lock = PTHREAD_MUTEX_INITIALIZER;
 
-    if (mkv_read_file(path, text, sizeof(text)) == 0) {
-        return 0;
-    }
-    p = strrchr(text, ')');
-    if (p == NULL) {
-        return 0;
-    }
-    p += 1 + (p[1] == ' ');
-    *state_p = *p;
-    for (i = 3; (i < 22) && (p != NULL); ++i) { /* the state is field 3 */
-        p = strchr(p, ' ');
-        p += (p != NULL);
-    }
-    if (p == NULL) {
-        return 0;
-    }
-    *start_p = strtoull(p, NULL, 10);
-    return 1;
-}
+/* ---- Who ------------------------------------------------------------------------- */
 
 static uint64_t mkv_hash_text(const char *text)
 {
@@ -69,44 +65,363 @@ static uint64_t mkv_hash_text(const char *text)
 
 void mkv_process_self(mkv_process_t *process)
 {
-    char text[64];
-    struct stat st;
-    char state;
+    char text[64] = "";
+    FILE *file;
 
     memset(process, 0, sizeof(*process));
     process->pid = (uint32_t)getpid();
-    if (mkv_read_file("/proc/sys/kernel/random/boot_id", text, sizeof(text)) > 0) {
-        process->host_id = mkv_hash_text(text);
+    file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        if (fgets(text, sizeof(text), file) != NULL) {
+            process->host_id = mkv_hash_text(text);
+        }
+        fclose(file);
     }
-    if (stat("/proc/self/ns/pid", &st) == 0) {
-        process->pid_ns = st.st_ino;
-    }
-    (void)mkv_process_stat("/proc/self/stat", &state, &process->start_time);
 }
 
-int mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process)
+bool mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process)
 {
     return (self->host_id == 0) || (self->host_id == process->host_id);
 }
 
-int mkv_process_is_gone(const mkv_process_t *self, const mkv_process_t *process)
+/* ---- Locks ----------------------------------------------------------------------- */
+
+static void mkv_claims_path(const char *dir, uint64_t owner, const char *suffix,
+                            char *path, size_t size)
 {
-    char path[64];
-    uint64_t start;
-    char state;
+    snprintf(path, size, "%s/" MKV_CLAIMS_PREFIX "%016" PRIx64 "%s", dir, owner,
+             suffix);
+}
 
-    if ((self->host_id == 0) || (self->host_id != process->host_id) ||
-        (self->pid_ns == 0) || (self->pid_ns != process->pid_ns) ||
-        (process->start_time == 0) || (process->pid == 0) ||
-        (process->pid > INT32_MAX)) {
-        return 0; /* it may well be, but nothing here proves it */
-    }
+static int mkv_byte_set(int fd, uint64_t byte, short type)
+{
+    struct flock lock = {
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
 
-    mkv_text(path, sizeof(path), "/proc/%u/stat", process->pid);
-    if (!mkv_process_stat(path, &state, &start)) {
-        /* No descriptor may be left, or /proc may hide it: that alone proves nothing */
-        return (kill((pid_t)process->pid, 0) != 0) && (errno == ESRCH);
+    return fcntl(fd, F_SETLK, &lock);
+}
+
+/* Somebody else holds it, or nobody can tell. @param [out] pid_p  0: unknown. */
+static bool mkv_byte_is_locked(int fd, uint64_t byte, pid_t *pid_p)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+
+    *pid_p = 0;
+    if (fcntl(fd, F_GETLK, &lock) != 0) {
+        return true;
     }
-    /* A zombie has no memory any more */
-    return (start != process->start_time) || (state == 'Z') || (state == 'X');
+    *pid_p = (lock.l_type != F_UNLCK) ? lock.l_pid : 0;
+    return lock.l_type != F_UNLCK;
+}
+
+/* With the lock of the list */
+static mkv_claims_t *mkv_claims_find(uint64_t owner)
+{
+    mkv_claims_t *claims;
+
+    mkv_list_for_each(claims, &mkv_claims_list, mkv_claims_t, list)
+    {
+        if ((claims->owner == owner) && (claims->pid == getpid())) {
+            return claims;
+        }
+    }
+    return NULL;
+}
+
+static int mkv_claims_open_file(const char *path, int flags)
+{
+    struct stat st;
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+    if ((fd >= 0) && ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* ---- This context's claims ------------------------------------------------------- */
+
+/* Nobody holds the locks of a file whose process was killed */
+static void mkv_claims_sweep(const char *dir)
+{
+    size_t prefix = strlen(MKV_CLAIMS_PREFIX);
+    DIR *handle = opendir(dir);
+    struct dirent *entry;
+    char path[512];
+    pid_t pid;
+    int fd;
+
+    while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
+        if ((strncmp(entry->d_name, MKV_CLAIMS_PREFIX, prefix) != 0) ||
+            (strlen(entry->d_name) != prefix + 16) ||
+            (mkv_claims_find(strtoull(entry->d_name + prefix, NULL, 16)) != NULL)) {
+            continue;
+        }
+        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        fd = mkv_claims_open_file(path, O_RDWR);
+        if (fd < 0) {
+            continue;
+        }
+        if (!mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE, &pid)) {
+            unlink(path);
+        }
+        close(fd);
+    }
+    if (handle != NULL) {
+        closedir(handle);
+    }
+}
+
+/* The name appears when the file is locked; before, it would look like a dead one's */
+static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
+{
+    char path[512];
+    int saved;
+
+    mkv_claims_path(dir, claims->owner, ".new", path, sizeof(path));
+    mkv_claims_path(dir, claims->owner, "", claims->path, sizeof(claims->path));
+    claims->fd = mkv_claims_open_file(path, O_RDWR | O_CREAT | O_EXCL);
+    if (claims->fd < 0) {
+        return -1;
+    }
+    if ((mkv_byte_set(claims->fd, MKV_CLAIMS_LIFE, F_WRLCK) != 0) ||
+        (rename(path, claims->path) != 0)) {
+        saved = errno;
+        unlink(path);
+        close(claims->fd);
+        errno = saved;
+        return -1;
+    }
+    return 0;
+}
+
+mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner)
+{
+    mkv_claims_t *claims = calloc(1, sizeof(*claims));
+
+    if (claims == NULL) {
+        return NULL;
+    }
+    claims->owner = owner;
+    claims->pid = getpid();
+
+    pthread_mutex_lock(&mkv_claims_lock);
+    mkv_claims_sweep(dir);
+    if (mkv_claims_create_file(claims, dir) == 0) {
+        mkv_list_add_tail(&mkv_claims_list, &claims->list);
+    } else {
+        free(claims);
+        claims = NULL;
+    }
+    pthread_mutex_unlock(&mkv_claims_lock);
+    return claims;
+}
+
+void mkv_claims_close(mkv_claims_t *claims)
+{
+    if (claims == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&mkv_claims_lock);
+    mkv_list_del(&claims->list);
+    unlink(claims->path);
+    close(claims->fd);
+    pthread_mutex_unlock(&mkv_claims_lock);
+    free(claims->held);
+    free(claims);
+}
+
+/* With the lock of the list */
+static uint64_t mkv_claims_add(mkv_claims_t *claims, uint64_t claim)
+{
+    size_t max = claims->max_held * 2 + 8;
+    uint64_t *held = claims->held;
+
+    if (claims->num_held == claims->max_held) {
+        held = realloc(claims->held, max * sizeof(*held));
+        if (held == NULL) {
+            return 0;
+        }
+        claims->held = held;
+        claims->max_held = max;
+    }
+    if (mkv_byte_set(claims->fd, claim, F_WRLCK) != 0) {
+        return 0;
+    }
+    held[claims->num_held++] = claim;
+    return claim;
+}
+
+uint64_t mkv_claims_take(mkv_claims_t *claims, uint64_t random)
+{
+    uint64_t claim = 0;
+
+    if (claims != NULL) {
+        pthread_mutex_lock(&mkv_claims_lock);
+        claim = mkv_claims_add(claims, (random >> 2) + 1); /* an offset, and not 0 */
+        pthread_mutex_unlock(&mkv_claims_lock);
+    }
+    return claim;
+}
+
+void mkv_claims_release(mkv_claims_t *claims, uint64_t claim)
+{
+    size_t i;
+
+    if ((claims == NULL) || (claim == 0)) {
+        return;
+    }
+    pthread_mutex_lock(&mkv_claims_lock);
+    (void)mkv_byte_set(claims->fd, claim, F_UNLCK);
+    for (i = 0; (i < claims->num_held) && (claims->held[i] != claim); ++i) {
+    }
+    if (i < claims->num_held) {
+        claims->held[i] = claims->held[--claims->num_held];
+    }
+    pthread_mutex_unlock(&mkv_claims_lock);
+}
+
+/* ---- A peer's claim -------------------------------------------------------------- */
+
+void mkv_watch_init(mkv_watch_t *watch, int epoll_fd)
+{
+    memset(watch, 0, sizeof(*watch));
+    watch->fd = watch->pidfd = -1;
+    watch->epoll_fd = epoll_fd;
+}
+
+/* Taken out, because a child of this process may have a copy that keeps it there */
+static void mkv_watch_close_pidfd(mkv_watch_t *watch)
+{
+    if (watch->pidfd >= 0) {
+        (void)epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->pidfd, NULL);
+        close(watch->pidfd);
+        watch->pidfd = -1;
+    }
+}
+
+static void mkv_watch_close(mkv_watch_t *watch)
+{
+    mkv_watch_close_pidfd(watch);
+    if (watch->fd >= 0) {
+        close(watch->fd);
+        watch->fd = -1;
+    }
+}
+
+/* The process that holds the lock before and after is the one that was opened */
+static void mkv_watch_open_pidfd(mkv_watch_t *watch)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    pid_t pid, again;
+
+    if (!mkv_byte_is_locked(watch->fd, watch->claim, &pid) || (pid <= 0)) {
+        return;
+    }
+    watch->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    (void)epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, watch->pidfd, &event);
+    if (!mkv_byte_is_locked(watch->fd, watch->claim, &again) || (again != pid)) {
+        mkv_watch_close_pidfd(watch);
+    }
+}
+
+/* A context of this process. @return false: it is none. */
+static bool mkv_watch_look_own(mkv_watch_t *watch)
+{
+    mkv_claims_t *claims;
+    bool is_held = false;
+    size_t i;
+
+    claims = mkv_claims_find(watch->owner);
+    for (i = 0; (claims != NULL) && (i < claims->num_held); ++i) {
+        is_held |= (claims->held[i] == watch->claim);
+    }
+    watch->is_own |= is_held;
+    if (is_held) {
+        watch->state = MKV_CLAIM_HELD;
+    } else if (watch->is_own && (watch->state == MKV_CLAIM_HELD)) {
+        watch->state = MKV_CLAIM_RELEASED;
+    }
+    return watch->is_own || (claims != NULL);
+}
+
+static void mkv_watch_find(mkv_watch_t *watch, const char *dir)
+{
+    char path[512];
+    pid_t pid;
+
+    mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
+    watch->fd = mkv_claims_open_file(path, O_RDONLY);
+    if ((watch->fd >= 0) && mkv_byte_is_locked(watch->fd, watch->claim, &pid)) {
+        watch->state = MKV_CLAIM_HELD;
+        mkv_watch_open_pidfd(watch);
+    } else {
+        mkv_watch_close(watch);
+    }
+}
+
+static bool mkv_watch_has_ended(const mkv_watch_t *watch)
+{
+    struct pollfd pollfd = {.fd = watch->pidfd, .events = POLLIN};
+
+    return (watch->pidfd < 0) || (poll(&pollfd, 1, 0) == 1);
+}
+
+/* The claim first: an end releases all bytes at once, so that a life that is seen after
+ * a claim was not says that the claim alone was released */
+static void mkv_watch_look_other(mkv_watch_t *watch)
+{
+    pid_t pid;
+
+    if (mkv_byte_is_locked(watch->fd, watch->claim, &pid)) {
+        if (mkv_watch_has_ended(watch)) { /* another process shares its descriptors */
+            mkv_watch_close_pidfd(watch);
+        }
+        return;
+    }
+    if (mkv_byte_is_locked(watch->fd, MKV_CLAIMS_LIFE, &pid)) {
+        watch->state = MKV_CLAIM_RELEASED;
+    } else if (mkv_watch_has_ended(watch)) {
+        watch->state = MKV_CLAIM_GONE;
+    }
+    if (watch->state != MKV_CLAIM_HELD) {
+        mkv_watch_close(watch);
+    }
+}
+
+mkv_claim_state_t mkv_watch_look(mkv_watch_t *watch, const char *dir)
+{
+    if ((watch->claim == 0) || (watch->state > MKV_CLAIM_HELD)) {
+        return watch->state;
+    }
+    pthread_mutex_lock(&mkv_claims_lock);
+    if (!mkv_watch_look_own(watch)) {
+        if (watch->fd < 0) {
+            mkv_watch_find(watch, dir);
+        } else {
+            mkv_watch_look_other(watch);
+        }
+    }
+    pthread_mutex_unlock(&mkv_claims_lock);
+    return watch->state;
+}
+
+void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
+                     uint64_t claim)
+{
+    if ((watch->owner == owner) && (watch->claim == claim)) {
+        return;
+    }
+    mkv_watch_stop(watch);
+    watch->owner = owner;
+    watch->claim = claim;
+    (void)mkv_watch_look(watch, dir);
+}
+
+void mkv_watch_stop(mkv_watch_t *watch)
+{
+    mkv_watch_close(watch);
+    mkv_watch_init(watch, watch->epoll_fd);
 }

@@ -5,18 +5,93 @@
 
 /**
  * @file
- * Who a process is, and whether it still is.
+ * Who a process is, and what proves that it cannot touch our memory any more.
+ *
+ * A context has a file in a folder that processes of one host share (option SHM_DIR),
+ * named after it. For each connection it *claims* one byte of the file, by a lock that
+ * belongs to the process, and tells the peer which. As long as the claim is held, the
+ * context may touch the peer's memory. It ends in two ways: the context releases it,
+ * when nothing of the connection is in flight any more, or the kernel does, when the
+ * last thread of the process has ended. So the peer needs neither messages nor process
+ * ids, and a process in other namespaces is seen as well as any, as long as it sees the
+ * same folder. The claim's number is random and made for the connection: on a host that
+ * is a copy of the peer's nobody holds it.
+ *
+ * Threads. An object is used by one thread at a time; different objects by any.
  */
 
 #include "wire/wire.h"
 
-/** Everything but ctx_id; what cannot be found out is 0. */
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Host and process id, for texts; proofs are below. */
 void mkv_process_self(mkv_process_t *process);
 
-/** The process is proven gone: same boot, same pid namespace, other start time. */
-int mkv_process_is_gone(const mkv_process_t *self, const mkv_process_t *process);
+/** Both say that they run on the same host, or one does not know. Proves nothing. */
+bool mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process);
 
-/** Both run on the same host, or nobody knows. */
-int mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process);
+/* ---- This context's claims ------------------------------------------------------- */
+
+typedef struct mkv_claims mkv_claims_t;
+
+/**
+ * Make the file of a context, and remove those that killed processes left.
+ *
+ * @param [in] dir    Folder in shared memory.
+ * @param [in] owner  The context's ctx_id.
+ *
+ * @return NULL, with errno set: it cannot be made, so peers will not see claims.
+ */
+mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner);
+
+/** Release all claims. NULL: nothing. */
+void mkv_claims_close(mkv_claims_t *claims);
+
+/**
+ * @param [in] random  Of which the claim is made.
+ *
+ * @return The claim, or 0: nobody will see one.
+ */
+uint64_t mkv_claims_take(mkv_claims_t *claims, uint64_t random);
+
+/** The context will not touch this peer's memory any more. 0: nothing. */
+void mkv_claims_release(mkv_claims_t *claims, uint64_t claim);
+
+/* ---- A peer's claim -------------------------------------------------------------- */
+
+typedef enum mkv_claim_state {
+    MKV_CLAIM_UNKNOWN,  /**< Not seen so far */
+    MKV_CLAIM_HELD,     /**< The peer may touch our memory */
+    MKV_CLAIM_RELEASED, /**< It will not any more, though its process lives */
+    MKV_CLAIM_GONE      /**< All of its process has ended */
+} mkv_claim_state_t;
+
+typedef struct mkv_watch {
+    uint64_t owner, claim; /**< 0: nothing is watched */
+    mkv_claim_state_t state;
+    bool is_own; /**< The owner is a context of this process */
+    int fd;      /**< The owner's file; -1: it has not been seen */
+    int pidfd;   /**< Readable when the process has ended; -1: it cannot be had */
+    int epoll_fd;
+} mkv_watch_t;
+
+/** @param [in] epoll_fd  Gets the descriptor that tells the end, where there is one. */
+void mkv_watch_init(mkv_watch_t *watch, int epoll_fd);
+
+/** Watch this claim, and none that was watched before unless it is the same. */
+void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
+                     uint64_t claim);
+
+/**
+ * Look again. Only a claim that was seen held is ever said to be released or gone.
+ *
+ * @param [in] dir  As at the start, where it is looked for until it is seen.
+ *
+ * @return The state; RELEASED and GONE are for ever.
+ */
+mkv_claim_state_t mkv_watch_look(mkv_watch_t *watch, const char *dir);
+
+void mkv_watch_stop(mkv_watch_t *watch);
 
 #endif

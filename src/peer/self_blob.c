@@ -18,6 +18,7 @@ static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
 
     mkv_list_for_each(mem, &ctx->mems, mkv_mem_t, list)
     {
+        mem->index = info->num_mems;
         wire = &info->mems[info->num_mems++];
         wire->id = mem->id;
         wire->mem_type = mem->type;
@@ -26,15 +27,6 @@ static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->rkey = mem->rkey;
         wire->rkey_length = (uint32_t)mem->rkey_length;
     }
-}
-
-static uint32_t mkv_blob_mem_index(const mkv_blob_info_t *info, uint32_t id)
-{
-    uint32_t i;
-
-    for (i = 0; info->mems[i].id != id; ++i) {
-    }
-    return i;
 }
 
 static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
@@ -53,7 +45,7 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->layer = region->info.layer;
         wire->part = region->info.part;
         wire->flags = region->info.flags;
-        wire->mem = mkv_blob_mem_index(info, region->mem->id);
+        wire->mem = region->mem->index;
         wire->base = (uintptr_t)region->info.base;
         wire->length = region->info.length;
         wire->unit_bytes = region->info.unit_bytes;
@@ -61,10 +53,17 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->n_units = region->info.n_units;
         wire->tokens_per_unit = region->info.tokens_per_unit;
         wire->dtype = region->info.dtype;
+        wire->shape = (mkv_wire_shape_t){.outer = region->info.outer,
+                                         .inner_bytes = region->info.inner_bytes,
+                                         .num_groups = region->info.num_groups,
+                                         .rank = region->info.shard_rank,
+                                         .size = region->info.shard_size};
+        memcpy(wire->shape.groups, region->info.groups, sizeof(wire->shape.groups));
     }
 }
 
-mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf)
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connection,
+                          uint64_t claim, mkv_wbuf_t *wbuf)
 {
     mkv_status_t status = MKV_ERR_NOMEM;
     mkv_blob_info_t info;
@@ -79,7 +78,12 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf
     info.dtype = ctx->params.dtype;
     info.total_kv_heads = ctx->params.total_kv_heads;
     info.model = ctx->params.model;
+    info.claim = claim;
     info.epoch = ctx->epoch;
+    info.connection = connection;
+    info.max_message = ctx->opts->max_message;
+    info.max_queued = ctx->opts->max_queued;
+    info.features = ctx->features;
     info.has_regions = (kind == MKV_BLOB_FULL);
     if (info.has_regions) {
         info.mems = calloc(mkv_list_length(&ctx->mems) + 1, sizeof(*info.mems));
@@ -108,7 +112,7 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
 
     mkv_wbuf_init(&wbuf);
     mkv_enter(ctx);
-    status = mkv_ctx_blob(ctx, kind, &wbuf);
+    status = mkv_ctx_blob(ctx, kind, 0, 0, &wbuf);
     mkv_leave_quietly(ctx);
     if (status == MKV_OK) {
         *length_p = wbuf.length;

@@ -10,7 +10,15 @@
 
 #include "base/ctx.h"
 
-/** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */
-mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, mkv_wbuf_t *wbuf);
+/**
+ * Append the blob of this context.
+ *
+ * @param [in] connection  Number of the connection that it is for; 0: for anybody.
+ * @param [in] claim       On the memory of the peer it is for; 0: none, or for anybody.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connection,
+                          uint64_t claim, mkv_wbuf_t *wbuf);
 
 #endif

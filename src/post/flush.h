@@ -13,4 +13,7 @@
 /** Start one if a leg waits and none is running. */
 void mkv_peer_start_flush(mkv_peer_t *peer);
 
+/** The context closes; its connections are gone. */
+void mkv_flush_cleanup(mkv_ctx_t *ctx);
+
 #endif

@@ -3,7 +3,6 @@
 #include "post/gate.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 /** One signal, and then the value of its id. */
 typedef struct mkv_signal {
@@ -51,7 +50,7 @@ unsigned mkv_gates_take(mkv_ctx_t *ctx)
     mkv_signal_t *signal, *next;
     unsigned count = 0;
 
-    if (!mkv_ctx_has_signals(ctx)) {
+    if (__atomic_load_n(&ctx->signals, __ATOMIC_RELAXED) == NULL) {
         return 0;
     }
     signal = __atomic_exchange_n(&ctx->signals, NULL, __ATOMIC_ACQUIRE);
@@ -64,13 +63,10 @@ unsigned mkv_gates_take(mkv_ctx_t *ctx)
 }
 
 /* A runtime's thread may call this, which must not wait for a copy that another thread
- * posts: no lock. The node first, then the descriptors: who arms looks at the nodes
- * after it has read its descriptor. */
+ * posts: no lock. */
 mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
     mkv_signal_t *signal = malloc(sizeof(*signal));
-    uint64_t one = 1;
-    int fd;
 
     if (signal == NULL) {
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a signal of gate %llu",
@@ -82,13 +78,7 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
     while (!__atomic_compare_exchange_n(&ctx->signals, &signal->next, signal, 1,
                                         __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
     }
-    fd = __atomic_load_n(&ctx->wake_fd, __ATOMIC_SEQ_CST);
-    if (fd >= 0) {
-        (void)!write(fd, &one, sizeof(one)); /* full: it is awake */
-    }
-    if (ctx->threads_fd >= 0) {
-        mkv_ctx_wake_threads(ctx);
-    }
+    mkv_ctx_wake_all(ctx);
     return MKV_OK;
 }
 

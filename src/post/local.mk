@@ -8,8 +8,16 @@ libmorikv_core_la_SOURCES += \
     src/post/post.h \
     src/post/post_calls.h \
     src/post/post_cursor.h \
+    src/post/post_end.c \
+    src/post/post_end.h \
     src/post/post_list.c \
     src/post/post_list.h \
     src/post/post_queue.c \
+    src/post/post_sel.c \
+    src/post/post_sel.h \
     src/post/post_units.c \
-    src/post/post_units.h
+    src/post/post_units.h \
+    src/post/pull.c \
+    src/post/pull.h \
+    src/post/push.c \
+    src/post/push.h

@@ -4,13 +4,15 @@
  * From a plan to UCX calls.
  *
  * A post is a cursor over (pair, run, unit). It is given to UCX as far as the peer's
- * credits reach, by lists where the peer takes them (WRITE), else piece by piece, and
- * goes on in progress. It ends when the cursor is at the end and no call is in flight.
+ * credits reach, by lists where the peer takes them (puts), else piece by piece, and
+ * goes on in progress. The source of a transfer puts, whether it is active or asked to;
+ * the destination of a READ gets what it does not ask for (pull.h). It ends when the
+ * cursor is at the end and no call is in flight.
  *
- * The arrays of a list are computed in one pass over the runs into arena memory, which
- * UCX reads until the call completes; a post that repeats an earlier one gives UCX the
- * same arrays. Key and handle arrays hold one repeated value when the post lies in one
- * allocation on both sides, and are then shared by all posts.
+ * The arrays of a list are computed in one pass over the runs into memory of the list
+ * cache, which UCX reads until the call completes; a post that repeats an earlier one
+ * gives UCX the same arrays. Key and handle arrays hold one repeated value when the
+ * post lies in one allocation on both sides, and are then shared by all posts.
  *
  * Credits: calls and bytes. The callback of a call does not know its bytes, so a
  * completing call returns the average of those given, and the last one what is left.
@@ -23,70 +25,19 @@
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
+#include "post/post_end.h"
 #include "post/post_list.h"
+#include "post/pull.h"
 
+/* ---- Completions ----------------------------------------------------------------- */
 
-/* ---- The end of a post ----------------------------------------------------------- */
-
-static void mkv_post_free(mkv_post_t *post)
-{
-    mkv_ctx_t *ctx = post->plan->ctx;
-
-    if (post->gate_state == MKV_GATE_ASK) {
-        --ctx->num_asking_gates;
-    }
-    mkv_list_cache_put(ctx, &post->lists);
-    --post->plan->num_posts;
-    mkv_list_del(&post->list);
-    mkv_list_add_tail(&ctx->free_posts, &post->list);
-}
-
-void mkv_leg_queue(mkv_leg_t *leg)
-{
-    mkv_list_queue(&leg->peer->busy_legs, &leg->busy);
-    mkv_list_queue(&leg->peer->ctx->busy_peers, &leg->peer->busy_list);
-}
-
-/* No call in flight and nothing left to give */
-static void mkv_post_done(mkv_post_t *post)
-{
-    mkv_leg_t *leg = post->leg;
-    mkv_xfer_t *xfer = leg->xfer;
-
-    if (post->must_repeat && !mkv_xfer_is_terminal(xfer)) {
-        post->must_repeat = 0;
-        mkv_list_cache_put(xfer->ctx, &post->lists);
-        mkv_post_rewind(post);
-        mkv_list_del(&post->list);
-        mkv_list_add_tail(leg->posts.next, &post->list); /* first again */
-        mkv_leg_queue(leg);
-        return;
-    }
-
-    if (!mkv_xfer_is_terminal(xfer)) {
-        leg->bytes += post->bytes;
-        xfer->bytes += post->bytes;
-        xfer->completed += post->elements;
-        MKV_COUNT(leg->peer, elements_completed, post->elements);
-        if (xfer->mode == MKV_WRITE) {
-            MKV_COUNT(leg->peer, bytes_written, post->bytes);
-        } else {
-            MKV_COUNT(leg->peer, bytes_read, post->bytes);
-        }
-    }
-    mkv_post_free(post);
-    mkv_xfer_dirty(xfer);
-}
-
-static int mkv_post_is_at_end(mkv_post_t *post)
+static bool mkv_post_is_at_end(mkv_post_t *post)
 {
     return mkv_xfer_is_terminal(post->leg->xfer) || (mkv_post_pair(post) == NULL);
 }
 
-/* ---- Completions ----------------------------------------------------------------- */
-
 /* What UCX says when a lane takes no lists; the connection is as good as before */
-static int mkv_status_is_no_sgl(ucs_status_t status)
+static bool mkv_status_is_no_sgl(ucs_status_t status)
 {
     return (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||
            (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
@@ -151,10 +102,11 @@ static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
     if (post->num_inflight > 0) {
         post->call_bytes = post->inflight_bytes / post->num_inflight;
     }
-    if ((num > 0) && (leg->xfer->mode == MKV_WRITE)) {
+    if ((num > 0) && (leg->xfer->role == MKV_SRC)) {
         leg->puts = MKV_PUTS_GIVEN;
     }
-    leg->xfer->num_ucp_calls += num;
+    leg->peer->ctx->round_cost += num * MKV_CALL_COST;
+    MKV_ADD(leg->xfer->num_ucp_calls, num);
     MKV_COUNT(leg->peer, ucp_calls, num);
 }
 
@@ -183,7 +135,7 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
 
     mkv_calls_piece(calls, mkv_calls_index(user_data), &piece);
     mkv_post_fail(calls->post,
-                  (calls->post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
+                  (calls->post->leg->xfer->role == MKV_SRC) ? "put" : "get", &piece,
                   status);
 }
 
@@ -224,12 +176,12 @@ static void mkv_post_refuse_sgl(mkv_calls_t *calls, ucs_status_t status)
                      (int)piece.pair->rmem->type, ucs_status_string(status));
     }
     *state = MKV_SGL_BAD;
-    calls->post->must_repeat = 1;
+    calls->post->must_repeat = true;
 }
 
 /* A connection that never took a list of such memory may refuse the first one; then
  * nothing was moved, or only bytes that are moved again */
-static int mkv_post_may_refuse_sgl(const mkv_calls_t *calls, ucs_status_t status)
+static bool mkv_post_may_refuse_sgl(const mkv_calls_t *calls, ucs_status_t status)
 {
     const mkv_peer_t *peer = calls->post->leg->peer;
 
@@ -275,15 +227,17 @@ static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
 
 /* ---- Piece by piece -------------------------------------------------------------- */
 
-static inline int mkv_peer_is_below(const mkv_peer_t *peer, const mkv_options_t *limits)
+static inline bool mkv_peer_is_below(const mkv_peer_t *peer,
+                                     const mkv_options_t *limits)
 {
     return (peer->inflight_ops < limits->max_inflight_ops) &&
            (peer->inflight_bytes < limits->max_inflight_bytes);
 }
 
-static int mkv_peer_has_credit(const mkv_peer_t *peer)
+static bool mkv_peer_has_credit(const mkv_peer_t *peer)
 {
-    return mkv_peer_is_below(peer, peer->ctx->opts);
+    return (peer->ctx->round_cost < MKV_ROUND_COST) &&
+           mkv_peer_is_below(peer, peer->ctx->opts);
 }
 
 /* Gives calls until the group, the pair or the credits end. What all calls share is set
@@ -297,8 +251,9 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
                         UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND,
         .cb.send = mkv_post_cb,
         .memh = pair->mem->memh};
-    int is_write = (post->leg->xfer->mode == MKV_WRITE);
+    bool is_write = (post->leg->xfer->role == MKV_SRC);
     const mkv_plan_part_t *part = mkv_post_part(post, pair);
+    const mkv_stretch_t stretch = mkv_post_stretch(post, pair);
     mkv_peer_t *peer = post->leg->peer;
     const mkv_options_t *opts = peer->ctx->opts;
     const ucp_rkey_h rkey = pair->rmem->rkey;
@@ -307,7 +262,7 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     unsigned num = 0;
 
     while ((num < MKV_CALLS_MAX) && mkv_peer_is_below(peer, opts) &&
-           mkv_post_next_of(post, pair, part, piece)) {
+           mkv_post_next_of(post, &stretch, part, piece)) {
         param.user_data = mkv_calls_user_data(calls, num++);
         post->bytes += piece->length;
         request = is_write ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote,
@@ -327,8 +282,8 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     return request;
 }
 
-/* One group of calls; 0: stop, no memory or a call failed */
-static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
+/* One group of calls; false: stop, no memory or a call failed */
+static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
 {
     mkv_calls_t *calls = mkv_calls_get(post);
     ucs_status_ptr_t request;
@@ -337,16 +292,16 @@ static int __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
     if (calls == NULL) {
         mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM, "peer %s: no memory for calls",
                       post->leg->peer->name);
-        return 0;
+        return false;
     }
     request = mkv_post_issue_calls(post, calls, &piece);
     mkv_calls_put(calls);
     if (!UCS_PTR_IS_ERR(request)) {
-        return 1;
+        return true;
     }
-    mkv_post_fail(post, (post->leg->xfer->mode == MKV_WRITE) ? "put" : "get", &piece,
+    mkv_post_fail(post, (post->leg->xfer->role == MKV_SRC) ? "put" : "get", &piece,
                   UCS_PTR_STATUS(request));
-    return 0;
+    return false;
 }
 
 /* ---- By lists -------------------------------------------------------------------- */
@@ -381,8 +336,8 @@ static ucs_status_ptr_t mkv_post_call_sgl(mkv_calls_t *calls, void *memhs, void 
                        UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID, &param);
 }
 
-/* One list; 0: stop, no memory or the call failed */
-static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
+/* One list; false: stop, no memory or the call failed */
+static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 {
     mkv_calls_t *calls = mkv_calls_get(post);
     const mkv_lists_t *lists = NULL;
@@ -407,6 +362,7 @@ static int mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 
     post->elements += lists->num;
     post->bytes += lists->bytes;
+    post->leg->peer->ctx->round_cost += lists->num;
     mkv_post_take_credit(post, lists->bytes);
     mkv_post_count_calls(post, 1);
     request = mkv_post_call_sgl(calls, memhs, rkeys);
@@ -426,15 +382,15 @@ err_memory:
     mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
                   "peer %s: no memory for a list of %llu pieces", post->leg->peer->name,
                   (unsigned long long)post->num_elements);
-    return 0;
+    return false;
 }
 
 /* ---- Pumping --------------------------------------------------------------------- */
 
 /* Each pair goes its own way: memory types differ, and with them what UCX takes */
-static int mkv_post_takes_list(const mkv_post_t *post, const mkv_pair_t *pair)
+static bool mkv_post_takes_list(const mkv_post_t *post, const mkv_pair_t *pair)
 {
-    return (post->leg->xfer->mode == MKV_WRITE) && (post->num_elements > 1) &&
+    return (post->leg->xfer->role == MKV_SRC) && (post->num_elements > 1) &&
            mkv_peer_may_sgl(post->leg->peer, pair->mem->type, pair->rmem->type);
 }
 
@@ -453,7 +409,7 @@ static void mkv_post_issue(mkv_post_t *post)
 }
 
 /* 1 if the post may start now */
-static int mkv_post_ask_gate(mkv_post_t *post)
+static bool mkv_post_ask_gate(mkv_post_t *post)
 {
     int answer;
 
@@ -467,7 +423,7 @@ static int mkv_post_ask_gate(mkv_post_t *post)
 
     answer = post->gate.ready(post->gate.arg);
     if (answer == 0) {
-        return 0;
+        return false;
     }
     post->gate_state = MKV_GATE_OPEN;
     --post->plan->ctx->num_asking_gates;
@@ -476,9 +432,9 @@ static int mkv_post_ask_gate(mkv_post_t *post)
                       "peer %s, leg %u: the gate of layers [%d, %d) returned %d",
                       post->leg->peer->name, post->leg->index, post->sel.layer_lo,
                       post->sel.layer_hi, answer);
-        return 0;
+        return false;
     }
-    return 1;
+    return true;
 }
 
 /* @return Posts that moved on. */
@@ -493,6 +449,12 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
             return count;
         }
         ++count;
+        if (mkv_pull_is_wanted(post)) {
+            if (!mkv_pull_ask(post)) {
+                return count;
+            }
+            continue;
+        }
         mkv_post_issue(post);
         if (!mkv_post_is_at_end(post) && !post->must_repeat) {
             return count; /* out of credits */
@@ -534,6 +496,7 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
             break;
         }
         count += mkv_leg_pump(leg);
+        mkv_leg_note(leg);
         if (!mkv_list_is_empty(&leg->posts) && !mkv_xfer_is_terminal(leg->xfer)) {
             mkv_list_queue(&peer->busy_legs, &leg->busy);
         }
@@ -543,20 +506,4 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
         mkv_list_del(&peer->busy_list);
     }
     return count;
-}
-
-void mkv_leg_cancel_posts(mkv_leg_t *leg)
-{
-    mkv_post_t *post, *next;
-
-    mkv_list_del(&leg->busy);
-    mkv_list_for_each_safe(post, next, &leg->posts, mkv_post_t, list)
-    {
-        if (post->num_inflight == 0) {
-            mkv_post_free(post);
-        } else { /* partly given: ends with its last completion */
-            mkv_list_del(&post->list);
-            mkv_list_add_tail(&leg->running, &post->list);
-        }
-    }
 }

@@ -12,6 +12,8 @@
 #include "cache/plan.h"
 #include "xfer/xfer.h"
 
+#include <stdbool.h>
+
 typedef enum mkv_gate_state {
     MKV_GATE_OPEN,
     MKV_GATE_ASK,
@@ -21,8 +23,9 @@ typedef enum mkv_gate_state {
 /** A place in a plan. */
 typedef struct mkv_cursor {
     uint32_t pair;
-    uint32_t unit; /**< In the run, when pieces are single units */
-    size_t run;    /**< In the pair's runs */
+    uint32_t unit;  /**< In the run, when pieces are single units */
+    uint32_t piece; /**< In the unit */
+    size_t run;     /**< In the pair's runs */
 } mkv_cursor_t;
 
 typedef struct mkv_post {
@@ -34,7 +37,11 @@ typedef struct mkv_post {
     mkv_gate_state_t gate_state;
 
     mkv_cursor_t at;          /**< Next piece to give to UCX */
-    int must_repeat;          /**< A list was refused: once more, piece by piece */
+    uint32_t serial;          /**< READ, pulled: as in PULL */
+    bool is_push;             /**< READ, the owner's: the reader waits for PULLED */
+    bool is_by_get;           /**< READ: does not fit into a PULL */
+    uint64_t pull_bytes;      /**< READ, pulled: of the whole post */
+    bool must_repeat;         /**< A list was refused: once more, piece by piece */
     uint64_t num_elements;    /**< Of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */
     uint64_t num_inflight;    /**< UCX calls */

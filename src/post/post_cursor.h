@@ -14,6 +14,7 @@
 #include "cache/blocks.h"
 #include "post/post.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* One contiguous piece of memory */
@@ -25,29 +26,68 @@ typedef struct mkv_piece {
     uint32_t unit; /* first local block, for texts */
 } mkv_piece_t;
 
-static inline int mkv_sel_has_positions(const mkv_sel_t *sel)
+static inline bool mkv_sel_has_positions(const mkv_sel_t *sel)
 {
     return (sel->fields & MKV_SEL_POSITIONS) != 0;
 }
 
-static inline int mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
-                                   const mkv_pair_t *pair)
+static inline bool mkv_sel_has_pair(const mkv_sel_t *sel, const mkv_map_t *map,
+                                    const mkv_pair_t *pair)
 {
     uint32_t component = map->components[pair->component].component;
 
     if (((sel->fields & MKV_SEL_COMPONENTS) &&
          !(sel->component_mask & (1ull << component))) ||
         (mkv_sel_has_positions(sel) && (sel->pos_lo == sel->pos_hi))) {
-        return 0;
+        return false;
     }
     return !(sel->fields & MKV_SEL_LAYERS) ||
            ((pair->layer >= sel->layer_lo) && (pair->layer < sel->layer_hi));
+}
+
+/* The pairs that are selected; the ones that adjoin such a pair move with it */
+static inline bool mkv_post_leads(const mkv_post_t *post, const mkv_pair_t *pair)
+{
+    const mkv_map_t *map = post->plan->map;
+
+    return mkv_sel_has_pair(&post->sel, map, pair) &&
+           ((pair->prev == MKV_NO_PAIR) || (post->plan->bytes != NULL) ||
+            !mkv_sel_has_pair(&post->sel, map, &map->pairs[pair->prev]));
+}
+
+/* A pair that leads, and those of its chain that are selected with it */
+static inline mkv_stretch_t mkv_post_stretch(const mkv_post_t *post,
+                                             const mkv_pair_t *pair)
+{
+    const mkv_map_t *map = post->plan->map;
+    mkv_stretch_t stretch = mkv_stretch_of(pair);
+
+    while (pair->next != MKV_NO_PAIR) {
+        pair = &map->pairs[pair->next];
+        if (!mkv_sel_has_pair(&post->sel, map, pair)) {
+            break;
+        }
+        mkv_stretch_add(&stretch, pair);
+    }
+    return stretch;
 }
 
 static inline const mkv_plan_part_t *mkv_post_part(const mkv_post_t *post,
                                                    const mkv_pair_t *pair)
 {
     return &post->plan->parts[pair->component];
+}
+
+static inline const mkv_byte_list_t *mkv_post_bytes(const mkv_post_t *post,
+                                                    const mkv_pair_t *pair)
+{
+    return &post->plan->bytes[pair - post->plan->map->pairs];
+}
+
+static inline size_t mkv_post_num_runs(const mkv_post_t *post, const mkv_pair_t *pair)
+{
+    return (post->plan->bytes != NULL) ? mkv_post_bytes(post, pair)->num
+                                       : mkv_post_part(post, pair)->num_runs;
 }
 
 /* Index of the first run that the selection may touch */
@@ -64,7 +104,7 @@ static inline void mkv_post_rewind(mkv_post_t *post)
 {
     post->at.pair = 0;
     post->at.run = SIZE_MAX; /* enter the pair first */
-    post->at.unit = 0;
+    post->at.unit = post->at.piece = 0;
     post->elements = post->bytes = 0;
 }
 
@@ -72,28 +112,26 @@ static inline void mkv_post_next_pair(mkv_post_t *post)
 {
     ++post->at.pair;
     post->at.run = SIZE_MAX;
-    post->at.unit = 0;
+    post->at.unit = post->at.piece = 0;
 }
 
 /* The pair under the cursor, or NULL at the end; skips what has nothing to post */
 static inline const mkv_pair_t *mkv_post_pair(mkv_post_t *post)
 {
     const mkv_map_t *map = post->plan->map;
-    const mkv_plan_part_t *part;
     const mkv_pair_t *pair;
 
     for (; post->at.pair < map->num_pairs; mkv_post_next_pair(post)) {
         pair = &map->pairs[post->at.pair];
-        if (!mkv_sel_has_pair(&post->sel, map, pair)) {
+        if (!mkv_post_leads(post, pair)) {
             continue;
         }
         if (post->at.run == SIZE_MAX) {
             post->at.run = mkv_post_first_run(post, pair);
         }
-        part = mkv_post_part(post, pair);
-        if ((post->at.run < part->num_runs) &&
+        if ((post->at.run < mkv_post_num_runs(post, pair)) &&
             (!mkv_sel_has_positions(&post->sel) ||
-             (part->runs[post->at.run].pos < post->sel.pos_hi))) {
+             (mkv_post_part(post, pair)->runs[post->at.run].pos < post->sel.pos_hi))) {
             return pair;
         }
     }
@@ -113,94 +151,140 @@ static inline uint32_t mkv_post_run(const mkv_post_t *post, const mkv_plan_part_
     return mkv_run_clip(whole, post->sel.pos_lo, post->sel.pos_hi, run);
 }
 
-/* Take the next piece of the pair under the cursor; 0 at its end */
-static inline int mkv_post_next_of(mkv_post_t *post, const mkv_pair_t *pair,
-                                   const mkv_plan_part_t *part, mkv_piece_t *piece)
+/* The same in a plan of bytes */
+static inline bool mkv_post_next_bytes(mkv_post_t *post, const mkv_pair_t *pair,
+                                       mkv_piece_t *piece)
 {
-    const mkv_run_t *whole;
-    uint32_t count;
-    mkv_run_t run;
+    const mkv_byte_list_t *list = mkv_post_bytes(post, pair);
+    uint64_t local, remote;
 
-    if (post->at.run >= part->num_runs) {
-        return 0;
+    if (post->at.run >= list->num) {
+        return false;
+    }
+    local = list->pieces[post->at.run].local;
+    remote = list->pieces[post->at.run].remote;
+    if (post->at.piece > 0) {
+        local += post->at.piece * list->steps[post->at.run].local;
+        remote += post->at.piece * list->steps[post->at.run].remote;
     }
     piece->pair = pair;
-    whole = &part->runs[post->at.run];
-    if (pair->is_dense && !mkv_sel_has_positions(&post->sel)) {
-        piece->unit = whole->local;
-        piece->local = pair->local_base + whole->local * pair->unit_bytes;
-        piece->remote = pair->remote_base + whole->remote * pair->unit_bytes;
-        piece->length = whole->count * pair->unit_bytes;
+    piece->unit = (uint32_t)(local / pair->mine.stride);
+    piece->local = (char *)(uintptr_t)(pair->mine.base + local);
+    piece->remote = pair->theirs.base + remote;
+    piece->length = list->pieces[post->at.run].length;
+    if (++post->at.piece == mkv_byte_list_count(list, post->at.run)) {
+        post->at.piece = 0;
         ++post->at.run;
-        return 1;
+    }
+    return true;
+}
+
+/* Take the next piece of the pair under the cursor; 0 at its end */
+static inline bool mkv_post_next_of(mkv_post_t *post, const mkv_stretch_t *stretch,
+                                    const mkv_plan_part_t *part, mkv_piece_t *piece)
+{
+    const mkv_pair_t *pair = stretch->pair;
+    uint64_t local;
+    mkv_run_t run;
+    uint32_t count;
+
+    if (post->plan->bytes != NULL) {
+        return mkv_post_next_bytes(post, pair, piece);
+    }
+    if ((post->at.run >= part->num_runs) ||
+        ((count = mkv_post_run(post, part, &run)) == 0)) {
+        return false;
+    }
+    piece->pair = pair;
+    piece->unit = run.local + post->at.unit;
+    mkv_pair_piece(pair, piece->unit, (uint64_t)run.remote + post->at.unit,
+                   post->at.piece, &local, &piece->remote);
+    piece->local = (char *)(uintptr_t)local;
+    if (stretch->is_dense) {
+        piece->length = count * stretch->length;
+        ++post->at.run;
+        return true;
     }
 
-    count = mkv_post_run(post, part, &run);
-    if (count == 0) {
-        return 0;
+    piece->length = stretch->length;
+    if (++post->at.piece == stretch->pieces) {
+        post->at.piece = 0;
+        if (++post->at.unit == count) {
+            post->at.unit = 0;
+            ++post->at.run;
+        }
     }
-    piece->unit = run.local + post->at.unit;
-    piece->local = pair->local_base + piece->unit * pair->local_stride;
-    piece->remote = pair->remote_base +
-                    (uint64_t)(run.remote + post->at.unit) * pair->remote_stride;
-    piece->length = pair->unit_bytes * (pair->is_dense ? count : 1);
-    if (pair->is_dense || (++post->at.unit == count)) {
-        ++post->at.run;
-        post->at.unit = 0;
-    }
-    return 1;
+    return true;
 }
 
 /* Take the next piece; 0 at the end */
-static inline int mkv_post_next(mkv_post_t *post, mkv_piece_t *piece)
+static inline bool mkv_post_next(mkv_post_t *post, mkv_piece_t *piece)
 {
     const mkv_pair_t *pair;
+    mkv_stretch_t stretch;
 
     while ((pair = mkv_post_pair(post)) != NULL) {
-        if (mkv_post_next_of(post, pair, mkv_post_part(post, pair), piece)) {
-            return 1;
+        stretch = mkv_post_stretch(post, pair);
+        if (mkv_post_next_of(post, &stretch, mkv_post_part(post, pair), piece)) {
+            return true;
         }
         mkv_post_next_pair(post);
     }
-    return 0;
+    return false;
 }
 
-/* Units and pieces of one pair in the selection */
-static inline void mkv_post_count_pair(const mkv_post_t *post, const mkv_pair_t *pair,
-                                       uint64_t *units_p, uint64_t *pieces_p)
+/* Units of one pair in the selection */
+static inline uint64_t mkv_post_count_units(const mkv_post_t *post,
+                                            const mkv_plan_part_t *part)
 {
-    const mkv_plan_part_t *part = mkv_post_part(post, pair);
-    uint64_t first, last;
+    uint64_t last = part->num_units;
 
     if (!mkv_sel_has_positions(&post->sel)) {
-        *units_p = part->num_units;
-        *pieces_p = pair->is_dense ? part->num_runs : part->num_units;
-        return;
+        return last;
     }
+    last = (last < post->sel.pos_hi) ? last : post->sel.pos_hi;
+    return (last > post->sel.pos_lo) ? last - post->sel.pos_lo : 0;
+}
 
-    last = (part->num_units < post->sel.pos_hi) ? part->num_units : post->sel.pos_hi;
-    *units_p = (last > post->sel.pos_lo) ? last - post->sel.pos_lo : 0;
-    *pieces_p = *units_p;
-    if (pair->is_dense && (*units_p > 0)) {
-        first = mkv_runs_find(part->runs, part->num_runs, post->sel.pos_lo);
-        *pieces_p =
-            mkv_runs_find(part->runs, part->num_runs, (uint32_t)last - 1) - first + 1;
+/* Pieces of a pair that leads, in the selection */
+static inline uint64_t mkv_post_count_pieces(const mkv_post_t *post,
+                                             const mkv_pair_t *pair)
+{
+    const mkv_plan_part_t *part = mkv_post_part(post, pair);
+    mkv_stretch_t stretch = mkv_post_stretch(post, pair);
+    uint64_t units = mkv_post_count_units(post, part);
+    size_t first, last;
+
+    if (post->plan->bytes != NULL) {
+        return mkv_post_bytes(post, pair)->num_pieces;
     }
+    if (!stretch.is_dense || (units == 0)) {
+        return units * stretch.pieces;
+    }
+    if (!mkv_sel_has_positions(&post->sel)) {
+        return part->num_runs;
+    }
+    first = mkv_runs_find(part->runs, part->num_runs, post->sel.pos_lo);
+    last = mkv_runs_find(part->runs, part->num_runs,
+                         (uint32_t)(post->sel.pos_lo + units - 1));
+    return last - first + 1;
 }
 
 /* Fill num_elements and count units per pair, for the check at the seal */
 static inline void mkv_post_count(mkv_post_t *post, uint64_t *posted)
 {
     const mkv_map_t *map = post->plan->map;
-    uint64_t units, pieces;
+    const mkv_pair_t *pair;
     uint32_t i;
 
     post->num_elements = 0;
     for (i = 0; i < map->num_pairs; ++i) {
-        if (mkv_sel_has_pair(&post->sel, map, &map->pairs[i])) {
-            mkv_post_count_pair(post, &map->pairs[i], &units, &pieces);
-            posted[i] += units;
-            post->num_elements += pieces;
+        pair = &map->pairs[i];
+        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+            posted[i] += mkv_post_count_units(post, mkv_post_part(post, pair));
+        }
+        if (mkv_post_leads(post, pair)) {
+            post->num_elements += mkv_post_count_pieces(post, pair);
         }
     }
 }

@@ -17,13 +17,13 @@
 
 #define MKV_LISTS_MAX_LOOKS 16u
 
-static int mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
+static bool mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
 {
     return (a->mem->type == b->mem->type) && (a->rmem->type == b->rmem->type);
 }
 
 /* Whether all pairs from the cursor on that fit into one list share handle and key */
-static int mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
+static bool mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
 {
     const mkv_map_t *map = post->plan->map;
     const mkv_pair_t *pair;
@@ -36,10 +36,10 @@ static int mkv_post_is_uniform(const mkv_post_t *post, const mkv_pair_t *first)
             break;
         }
         if ((pair->mem != first->mem) || (pair->rmem != first->rmem)) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return true;
 }
 
 /* Most pieces that one list from the cursor on can hold */
@@ -47,16 +47,15 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
 {
     const mkv_map_t *map = post->plan->map;
     uint64_t left = post->num_elements - post->elements;
-    uint64_t units, pieces, total = 0;
     const mkv_pair_t *pair;
+    uint64_t total = 0;
 
     for (pair = first; (pair < map->pairs + map->num_pairs) && (total < left); ++pair) {
-        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+        if (mkv_post_leads(post, pair)) {
             if (!mkv_pair_is_alike(first, pair)) {
                 break;
             }
-            mkv_post_count_pair(post, pair, &units, &pieces);
-            total += pieces;
+            total += mkv_post_count_pieces(post, pair);
         }
     }
     total = (total < left) ? total : left;
@@ -66,7 +65,7 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
 /* Arrays for what one list from the cursor on can hold */
 static mkv_cached_list_t *mkv_lists_alloc(mkv_post_t *post, const mkv_pair_t *first)
 {
-    int is_uniform = mkv_post_is_uniform(post, first);
+    bool is_uniform = mkv_post_is_uniform(post, first);
     size_t max = mkv_post_list_length(post, first);
     mkv_cached_list_t *block;
     mkv_lists_t *lists;
@@ -104,15 +103,15 @@ static void mkv_lists_set_keys(mkv_lists_t *lists, const mkv_pair_t *pair, size_
 /* The common case: whole runs of a dense pair; everything per block happens here.
  * Neighbouring runs have neighbouring positions, so the sum of their counts is known.
  */
-static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
+static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_stretch_t *stretch,
                                const mkv_run_t *runs, size_t num)
 {
     void **restrict buffers = lists->buffers + lists->num;
     size_t *restrict lengths = lists->lengths + lists->num;
     uint64_t *restrict remotes = lists->remotes + lists->num;
-    uint64_t unit_bytes = pair->unit_bytes;
-    char *local_base = pair->local_base;
-    uint64_t remote_base = pair->remote_base;
+    uint64_t unit_bytes = stretch->length;
+    char *local_base = (char *)(uintptr_t)stretch->pair->here.base;
+    uint64_t remote_base = stretch->pair->there.base;
     size_t i;
 
 #pragma GCC unroll 4
@@ -129,22 +128,57 @@ static void mkv_lists_add_runs(mkv_lists_t *lists, const mkv_pair_t *pair,
     }
 }
 
+/* Single pieces of a plan of bytes; slices go the way of units */
+static void mkv_lists_add_bytes(mkv_lists_t *lists, const mkv_pair_t *pair,
+                                const mkv_byte_piece_t *pieces, size_t num)
+{
+    void **restrict buffers = lists->buffers + lists->num;
+    size_t *restrict lengths = lists->lengths + lists->num;
+    uint64_t *restrict remotes = lists->remotes + lists->num;
+    char *local_base = (char *)(uintptr_t)pair->mine.base;
+    uint64_t bytes = 0;
+    size_t i;
+
+    for (i = 0; i < num; ++i) {
+        buffers[i] = local_base + pieces[i].local;
+        remotes[i] = pair->theirs.base + pieces[i].remote;
+        lengths[i] = pieces[i].length;
+        bytes += pieces[i].length;
+    }
+    lists->num += num;
+    lists->bytes += bytes;
+}
+
+/* Entries that take one step each: whole runs of a dense pair, or single pieces */
+static bool mkv_post_is_simple(const mkv_post_t *post, const mkv_stretch_t *stretch)
+{
+    return (post->plan->bytes != NULL)
+               ? (mkv_post_bytes(post, stretch->pair)->steps == NULL)
+               : (stretch->is_dense && !mkv_sel_has_positions(&post->sel));
+}
+
 static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
                                const mkv_pair_t *pair)
 {
     const mkv_plan_part_t *part = mkv_post_part(post, pair);
+    mkv_stretch_t stretch = mkv_post_stretch(post, pair);
     size_t from = lists->num;
     mkv_piece_t piece;
     size_t num;
 
-    if (pair->is_dense && !mkv_sel_has_positions(&post->sel)) {
-        num = part->num_runs - post->at.run;
+    if (mkv_post_is_simple(post, &stretch)) {
+        num = mkv_post_num_runs(post, pair) - post->at.run;
         num = (num < lists->max - lists->num) ? num : lists->max - lists->num;
-        mkv_lists_add_runs(lists, pair, part->runs + post->at.run, num);
+        if (post->plan->bytes != NULL) {
+            mkv_lists_add_bytes(lists, pair,
+                                mkv_post_bytes(post, pair)->pieces + post->at.run, num);
+        } else {
+            mkv_lists_add_runs(lists, &stretch, part->runs + post->at.run, num);
+        }
         post->at.run += num;
     } else {
         while ((lists->num < lists->max) &&
-               mkv_post_next_of(post, pair, part, &piece)) {
+               mkv_post_next_of(post, &stretch, part, &piece)) {
             lists->buffers[lists->num] = piece.local;
             lists->remotes[lists->num] = piece.remote;
             lists->lengths[lists->num] = piece.length;
@@ -157,8 +191,8 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
 
 /* There may be room for pairs that nobody has counted on: those behind one of another
  * type that has nothing to post */
-static int mkv_lists_take(const mkv_lists_t *lists, const mkv_pair_t *first,
-                          const mkv_pair_t *pair)
+static bool mkv_lists_take(const mkv_lists_t *lists, const mkv_pair_t *first,
+                           const mkv_pair_t *pair)
 {
     return mkv_pair_is_alike(first, pair) &&
            ((lists->memhs != NULL) ||
@@ -181,10 +215,11 @@ static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
 
 /* A plan's list is told by its selection and where it begins: its end follows from
  * them and from what does not change while there are plans, the map and SGL_MAX */
-static int mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
+static bool mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
 {
     return (lists->from.pair == post->at.pair) && (lists->from.run == post->at.run) &&
            (lists->from.unit == post->at.unit) &&
+           (lists->from.piece == post->at.piece) &&
            (lists->sel.fields == post->sel.fields) &&
            (lists->sel.component_mask == post->sel.component_mask) &&
            (lists->sel.layer_lo == post->sel.layer_lo) &&

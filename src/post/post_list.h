@@ -7,7 +7,7 @@
  * @file
  * The arrays of one scatter-gather call of UCX.
  *
- * They lie in arena memory, which UCX reads until the call completes, and are never
+ * They lie in the list cache, which UCX reads until the call completes, and are never
  * changed: all posts that need the same list of a plan share them. The caller holds the
  * context's lock.
  */

@@ -9,68 +9,23 @@
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
+#include "post/post_end.h"
+#include "post/post_sel.h"
 #include "post/post_units.h"
+#include "post/pull.h"
+#include "post/push.h"
+#include "xfer/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_SEL_ALL                                                                    \
-    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS))
-
-static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t *sel)
-{
-    if (sel->fields & ~MKV_SEL_ALL) {
-        return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                         "sel: fields 0x%x, libmorikv %s knows 0x%x", sel->fields,
-                         mkv_version_string(), MKV_SEL_ALL);
-    }
-    if ((!(sel->fields & MKV_SEL_COMPONENTS) && (sel->component_mask != 0)) ||
-        (!(sel->fields & MKV_SEL_LAYERS) && ((sel->layer_lo | sel->layer_hi) != 0)) ||
-        (!(sel->fields & MKV_SEL_POSITIONS) && ((sel->pos_lo | sel->pos_hi) != 0))) {
-        return mkv_error(log, MKV_ERR_INVALID,
-                         "sel: component_mask 0x%llx, layers [%d, %d), positions [%u, "
-                         "%u), but fields is 0x%x: expected MKV_SEL_* of what is given",
-                         (unsigned long long)sel->component_mask, sel->layer_lo,
-                         sel->layer_hi, sel->pos_lo, sel->pos_hi, sel->fields);
-    }
-    return MKV_OK;
-}
-
-static mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
-{
-    const mkv_log_t *log = &plan->ctx->log;
-    mkv_status_t status = mkv_post_check_fields(log, sel);
-    uint32_t max = 0;
-    uint32_t i;
-
-    if (status != MKV_OK) {
-        return status;
-    }
-    if ((sel->layer_lo > sel->layer_hi) || (sel->pos_lo > sel->pos_hi)) {
-        return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
-                         sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
-    }
-    if (!mkv_sel_has_positions(sel)) {
-        return MKV_OK;
-    }
-    if (!(plan->flags & MKV_PLAN_KEEP_ORDER)) {
-        return mkv_error(log, MKV_ERR_INVALID,
-                         "a range of positions needs a plan with MKV_PLAN_KEEP_ORDER");
-    }
-    for (i = 0; i < plan->map->num_components; ++i) {
-        max = (plan->parts[i].num_units > max) ? plan->parts[i].num_units : max;
-    }
-    if (sel->pos_hi > max) {
-        return mkv_error(log, MKV_ERR_BOUNDS, "positions [%u, %u), but the plan has %u",
-                         sel->pos_lo, sel->pos_hi, max);
-    }
-    return MKV_OK;
-}
-
-static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
-                                   const mkv_plan_t *plan)
+/* Also without the lock: what may change is atomic */
+static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
+                                       const mkv_plan_t *plan)
 {
     const mkv_log_t *log = &xfer->ctx->log;
+    mkv_leg_state_t state;
+    mkv_status_t status;
     mkv_leg_t *leg;
 
     if (!xfer->is_active || (index >= xfer->num_legs)) {
@@ -78,19 +33,22 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
                          xfer->num_legs, xfer->is_active ? "active" : "passive");
     }
     if (mkv_xfer_is_terminal(xfer)) {
-        return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
-                         "the transfer has ended: %s", xfer->error);
+        status = mkv_xfer_status(xfer, NULL);
+        return mkv_error(log, (status == MKV_OK) ? MKV_ERR_INVALID : status,
+                         "the transfer has ended: %s",
+                         (status == MKV_OK) ? "done" : xfer->error);
     }
     leg = &xfer->legs[index];
-    if ((plan->map != leg->map) || (leg->state != MKV_LEG_BOUND)) {
+    state = __atomic_load_n(&leg->state, __ATOMIC_ACQUIRE);
+    if ((plan->map != leg->map) || (state != MKV_LEG_BOUND)) {
         return mkv_error(log, MKV_ERR_INVALID, "post: leg %u %s", index,
                          (plan->map != leg->map)
                              ? "has another map than the plan"
-                             : ((leg->state > MKV_LEG_BOUND)
+                             : ((state > MKV_LEG_BOUND)
                                     ? "is sealed"
                                     : "has no block list of its peer yet"));
     }
-    if (leg->map->is_stale) {
+    if (__atomic_load_n(&leg->map->is_stale, __ATOMIC_RELAXED)) {
         return mkv_error(log, MKV_ERR_STALE,
                          "peer %s has dropped regions of the map; make a new one",
                          leg->peer->name);
@@ -98,31 +56,23 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
     return MKV_OK;
 }
 
-static mkv_post_t *mkv_post_alloc(mkv_ctx_t *ctx)
+static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
+                                   const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
-    mkv_list_uses_t lists = {0};
-    mkv_post_t *post;
+    mkv_status_t status = mkv_post_check_leg(xfer, index, plan);
 
-    if (!mkv_list_is_empty(&ctx->free_posts)) {
-        post = mkv_list_head(&ctx->free_posts, mkv_post_t, list);
-        mkv_list_del(&post->list);
-        lists = post->lists; /* with room, and empty */
-    } else {
-        post = malloc(sizeof(*post));
-        if (post == NULL) {
-            return NULL;
-        }
+    if (status == MKV_OK) {
+        status = mkv_post_check_sel(plan, sel);
     }
-    memset(post, 0, sizeof(*post));
-    mkv_list_init(&post->list);
-    post->lists = lists;
-    return post;
+    if (status == MKV_OK) {
+        status = mkv_post_check_units(&xfer->legs[index], plan, sel);
+    }
+    return status;
 }
 
 static void mkv_post_set_gate(mkv_post_t *post, const mkv_gate_t *gate)
 {
     if (gate == NULL) {
-        post->gate_state = MKV_GATE_OPEN;
         return;
     }
     post->gate = *gate;
@@ -139,38 +89,100 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     mkv_post_t *post;
     mkv_leg_t *leg;
 
-    status = mkv_post_check(xfer, index, plan);
-    if (status == MKV_OK) {
-        status = mkv_post_check_sel(plan, sel);
-    }
-    if (status == MKV_OK) {
-        status = mkv_post_check_units(&xfer->legs[index], plan, sel);
-    }
+    status = mkv_post_check(xfer, index, plan, sel);
     if (status != MKV_OK) {
         return status;
     }
-    post = mkv_post_alloc(xfer->ctx);
+    leg = &xfer->legs[index];
+    post = mkv_post_create(leg, plan, sel);
     if (post == NULL) {
         return mkv_error(&xfer->ctx->log, MKV_ERR_NOMEM, "no memory for a post");
     }
 
-    leg = &xfer->legs[index];
-    post->leg = leg;
-    post->plan = plan;
-    post->sel = *sel;
     mkv_post_set_gate(post, gate);
-    mkv_post_rewind(post);
-    mkv_post_count(post, leg->posted);
     mkv_post_sum_units(post);
-    ++plan->num_posts;
-    xfer->posted += post->num_elements;
+    MKV_ADD(xfer->posted, post->num_elements);
+    mkv_xfer_stamp(xfer, MKV_TIME_POSTED);
     (void)mkv_xfer_take(xfer, MKV_XFER_POSTED);
     MKV_COUNT(leg->peer, plan_posts, 1);
     MKV_COUNT(leg->peer, elements_posted, post->num_elements);
     mkv_list_add_tail(&leg->posts, &post->list);
     mkv_leg_queue(leg);
+    mkv_leg_note(leg);
+    xfer->ctx->round_cost = 0;
     (void)mkv_peer_pump(leg->peer);
     return MKV_OK;
+}
+
+/* ---- Posts that find the lock taken ---------------------------------------------- */
+
+/** A post as its caller gave it, checked. */
+typedef struct mkv_submission {
+    struct mkv_submission *next;
+    mkv_xfer_t *xfer;
+    uint32_t leg;
+    mkv_plan_t *plan;
+    mkv_sel_t sel;
+    mkv_gate_t gate;
+    bool has_gate;
+} mkv_submission_t;
+
+/* The last one is in front. Who frees a plan or a transfer enters, and so takes in what
+ * refers to it before. */
+static mkv_status_t mkv_post_submit(mkv_submission_t values)
+{
+    mkv_ctx_t *ctx = values.xfer->ctx;
+    mkv_submission_t *submission = malloc(sizeof(*submission));
+
+    if (submission == NULL) {
+        return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a post");
+    }
+    *submission = values;
+    submission->next = __atomic_load_n(&ctx->submissions, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&ctx->submissions, &submission->next,
+                                        submission, 1, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED)) {
+    }
+    mkv_ctx_wake_all(ctx);
+    if (mkv_try_enter(ctx)) { /* whoever had the lock may have looked before */
+        mkv_leave(ctx);
+    }
+    return MKV_OK;
+}
+
+/* What is refused now was accepted before, so something has happened in between, and
+ * its caller must know that the post is not made */
+static void mkv_post_take(const mkv_submission_t *submission)
+{
+    mkv_xfer_t *xfer = submission->xfer;
+    mkv_status_t status;
+
+    status =
+        mkv_xfer_post_locked(xfer, submission->leg, submission->plan, &submission->sel,
+                             submission->has_gate ? &submission->gate : NULL);
+    if (status != MKV_OK) {
+        mkv_xfer_fail(xfer, status, "a post is refused: %s", mkv_last_error());
+    }
+}
+
+static unsigned mkv_posts_take(mkv_ctx_t *ctx)
+{
+    mkv_submission_t *submission, *next, *first = NULL;
+    unsigned count = 0;
+
+    submission = __atomic_exchange_n(&ctx->submissions, NULL, __ATOMIC_ACQUIRE);
+    for (; submission != NULL; submission = next) {
+        next = submission->next;
+        submission->next = first;
+        first = submission;
+    }
+    for (; first != NULL; first = next) {
+        next = first->next;
+        mkv_post_take(first);
+        free(first);
+        ++count;
+    }
+    return count;
 }
 
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
@@ -199,11 +211,22 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
         return status;
     }
 
-    mkv_enter(ctx);
-    status = mkv_xfer_post_locked(xfer, leg, plan, &my_sel,
-                                  (gate != NULL) ? &my_gate : NULL);
-    mkv_leave(ctx);
-    return status;
+    if (mkv_try_enter(ctx)) {
+        status = mkv_xfer_post_locked(xfer, leg, plan, &my_sel,
+                                      (gate != NULL) ? &my_gate : NULL);
+        mkv_leave(ctx);
+        return status;
+    }
+    status = mkv_post_check(xfer, leg, plan, &my_sel);
+    if (status != MKV_OK) {
+        return status;
+    }
+    return mkv_post_submit((mkv_submission_t){.xfer = xfer,
+                                              .leg = leg,
+                                              .plan = plan,
+                                              .sel = my_sel,
+                                              .gate = my_gate,
+                                              .has_gate = (gate != NULL)});
 }
 
 void mkv_posts_cleanup(mkv_ctx_t *ctx)
@@ -223,7 +246,7 @@ void mkv_posts_cleanup(mkv_ctx_t *ctx)
     }
 }
 
-static int mkv_leg_has_gate(const mkv_leg_t *leg)
+static bool mkv_leg_has_gate(const mkv_leg_t *leg)
 {
     return !mkv_list_is_empty(&leg->posts) &&
            (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state != MKV_GATE_OPEN);
@@ -234,7 +257,12 @@ void mkv_posts_listen(mkv_ctx_t *ctx)
     static const mkv_leg_listener_t listener = {
         .ended = mkv_leg_cancel_posts,
         .has_gate = mkv_leg_has_gate,
+        .pull = mkv_push_receive,
+        .pulled = mkv_pull_answered,
+        .settled = mkv_pulls_drop,
+        .freed = mkv_push_cleanup,
     };
 
     ctx->leg_listener = &listener;
+    ctx->take = mkv_posts_take;
 }

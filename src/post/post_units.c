@@ -5,6 +5,8 @@
 #include "cache/blocks.h"
 #include "post/post_cursor.h"
 
+#include <stdlib.h>
+
 static const mkv_unit_set_t *mkv_leg_exposed_set(const mkv_leg_t *leg,
                                                  uint32_t component)
 {
@@ -30,19 +32,26 @@ static uint32_t mkv_run_select(const mkv_run_t *whole, const mkv_sel_t *sel,
     return run->count;
 }
 
-static int mkv_part_find_foreign(const mkv_plan_part_t *part, const mkv_unit_set_t *set,
-                                 const mkv_sel_t *sel, uint32_t *id_p)
+/* The blocks of a run on the side that exposes: the passive one */
+static uint32_t mkv_run_exposed(const mkv_leg_t *leg, const mkv_run_t *run)
+{
+    return leg->xfer->is_active ? run->remote : run->local;
+}
+
+static bool mkv_part_find_foreign(const mkv_leg_t *leg, const mkv_plan_part_t *part,
+                                  const mkv_unit_set_t *set, const mkv_sel_t *sel,
+                                  uint32_t *id_p)
 {
     mkv_run_t run;
     size_t i;
 
     for (i = 0; i < part->num_runs; ++i) {
         if ((mkv_run_select(&part->runs[i], sel, &run) > 0) &&
-            mkv_unit_set_find(set, run.remote, run.count, 0, id_p)) {
-            return 1;
+            mkv_unit_set_find(set, mkv_run_exposed(leg, &run), run.count, 0, id_p)) {
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 /* Puts of one post have no order: a block that occurs twice would hold either */
@@ -66,18 +75,18 @@ static mkv_status_t mkv_part_find_twice(const mkv_plan_part_t *part, uint32_t *i
 }
 
 /* Whether any pair of the component is selected */
-static int mkv_sel_has_component(const mkv_sel_t *sel, const mkv_map_t *map,
-                                 uint32_t component)
+static bool mkv_sel_has_component(const mkv_sel_t *sel, const mkv_map_t *map,
+                                  uint32_t component)
 {
     uint32_t i;
 
     for (i = 0; i < map->num_pairs; ++i) {
         if ((map->pairs[i].component == component) &&
             mkv_sel_has_pair(sel, map, &map->pairs[i])) {
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, const mkv_plan_t *plan,
@@ -88,11 +97,14 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, const mkv_plan_t *
     const mkv_plan_part_t *part = &plan->parts[index];
     mkv_status_t status = MKV_OK;
 
-    if (mkv_part_find_foreign(part, mkv_leg_exposed_set(leg, component), sel, &id)) {
+    if (mkv_part_find_foreign(leg, part, mkv_leg_exposed_set(leg, component), sel,
+                              &id)) {
         return mkv_error(log, MKV_ERR_BOUNDS,
-                         "post: component %u: peer %s has not exposed block %u to "
+                         "post: component %u: %s%s has not exposed block %u to "
                          "transfer %llu",
-                         component, leg->peer->name, id,
+                         component, leg->xfer->is_active ? "peer " : "",
+                         leg->xfer->is_active ? leg->peer->name : leg->xfer->ctx->name,
+                         id / mkv_map_parts(plan->map, index, leg->xfer->is_active),
                          (unsigned long long)leg->xfer->id);
     }
     if (leg->xfer->mode == MKV_WRITE) {
@@ -101,7 +113,113 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, const mkv_plan_t *
     if (status == MKV_ERR_DUPLICATE) {
         mkv_error(log, status,
                   "post: component %u: block %u of peer %s occurs twice in the plan",
-                  component, id, leg->peer->name);
+                  component, id / mkv_map_parts(plan->map, index, true),
+                  leg->peer->name);
+    }
+    return status;
+}
+
+/* The passive side needs sets only when it is asked to put, and then once */
+static mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
+{
+    mkv_unit_set_t *sets;
+    int result = 0;
+    uint32_t i, k;
+
+    if (leg->sets != NULL) {
+        return MKV_OK;
+    }
+    sets = calloc(leg->num_units + 1, sizeof(*sets));
+    if (sets == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
+        for (k = 0; (result == 0) && (k < leg->units[i].num_local); ++k) {
+            result = mkv_unit_set_add(&sets[i], leg->units[i].local[k], 1);
+        }
+    }
+    if (result == 0) {
+        leg->sets = sets;
+        return MKV_OK;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
+        mkv_unit_set_cleanup(&sets[i]);
+    }
+    free(sets);
+    return MKV_ERR_NOMEM;
+}
+
+/* The units of the peer's that an entry of a plan of bytes touches, piece by piece */
+static bool mkv_bytes_find_foreign(const mkv_byte_list_t *list, size_t index,
+                                   const mkv_extent_t *extent, uint32_t parts,
+                                   const mkv_unit_set_t *set, uint32_t *id_p)
+{
+    uint64_t at = list->pieces[index].remote, i, first, last, swap;
+
+    for (i = 0; i < mkv_byte_list_count(list, index); ++i) {
+        first = at / extent->stride;
+        last = (at + list->pieces[index].length - 1) / extent->stride;
+        if (extent->is_reverse) {
+            swap = extent->n_units - 1 - first;
+            first = extent->n_units - 1 - last;
+            last = swap;
+        }
+        if (mkv_unit_set_find(set, (uint32_t)first * parts,
+                              (uint32_t)(last - first + 1) * parts, 0, id_p)) {
+            return true;
+        }
+        at += (list->steps == NULL) ? 0 : list->steps[index].remote;
+    }
+    return false;
+}
+
+static mkv_status_t mkv_post_check_bytes(const mkv_leg_t *leg, const mkv_plan_t *plan,
+                                         const mkv_pair_t *pair)
+{
+    const mkv_byte_list_t *list = &plan->bytes[pair - plan->map->pairs];
+    uint32_t component = plan->map->components[pair->component].component, id;
+    const mkv_unit_set_t *set = mkv_leg_exposed_set(leg, component);
+    const mkv_log_t *log = &leg->xfer->ctx->log;
+    uint32_t parts = plan->map->sharing[pair->component].remote_parts;
+    size_t i;
+
+    for (i = 0; i < list->num; ++i) {
+        if (mkv_bytes_find_foreign(list, i, &pair->theirs, parts, set, &id)) {
+            return mkv_error(
+                log, MKV_ERR_BOUNDS,
+                "post: component %u layer %d part %u: %llu bytes from %llu "
+                "on: peer %s has not exposed block %u to transfer %llu",
+                component, pair->layer, pair->part,
+                (unsigned long long)list->pieces[i].length,
+                (unsigned long long)list->pieces[i].remote, leg->peer->name,
+                id / mkv_map_parts(plan->map, pair->component, true),
+                (unsigned long long)leg->xfer->id);
+        }
+    }
+    if ((leg->xfer->mode == MKV_WRITE) && list->has_overlap) {
+        return mkv_error(log, MKV_ERR_DUPLICATE,
+                         "post: component %u layer %d part %u: byte %llu of peer %s "
+                         "occurs twice in the plan",
+                         component, pair->layer, pair->part,
+                         (unsigned long long)list->overlap, leg->peer->name);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_post_check_plan_bytes(mkv_leg_t *leg, const mkv_plan_t *plan,
+                                              const mkv_sel_t *sel)
+{
+    const mkv_map_t *map = plan->map;
+    mkv_status_t status = MKV_OK;
+    uint32_t i;
+
+    for (i = 0; (status == MKV_OK) && (i < map->num_pairs); ++i) {
+        if (mkv_sel_has_pair(sel, map, &map->pairs[i])) {
+            status = mkv_post_check_bytes(leg, plan, &map->pairs[i]);
+        }
+    }
+    if ((status == MKV_OK) && (sel->fields == 0)) {
+        leg->checked_plan = plan->serial;
     }
     return status;
 }
@@ -113,14 +231,22 @@ mkv_status_t mkv_post_check_units(mkv_leg_t *leg, const mkv_plan_t *plan,
     mkv_status_t status = MKV_OK;
     uint32_t i;
 
-    if ((plan->flags & MKV_PLAN_UNCHECKED) || (leg->checked_plan == plan->serial)) {
+    if (!leg->xfer->is_active && (mkv_leg_index_exposed(leg) != MKV_OK)) {
+        return mkv_error(&leg->xfer->ctx->log, MKV_ERR_NOMEM,
+                         "no memory for a set of %u components", leg->num_units);
+    }
+    if ((plan->flags & MKV_PLAN_UNCHECKED) ||
+        (__atomic_load_n(&leg->checked_plan, __ATOMIC_RELAXED) == plan->serial)) {
         return MKV_OK;
+    }
+    if (plan->bytes != NULL) {
+        return mkv_post_check_plan_bytes(leg, plan, sel);
     }
     for (i = 0; (status == MKV_OK) && (i < plan->map->num_components); ++i) {
         status = mkv_post_check_part(leg, plan, i, &all);
     }
     if (status == MKV_OK) {
-        leg->checked_plan = plan->serial;
+        __atomic_store_n(&leg->checked_plan, plan->serial, __ATOMIC_RELAXED);
         return MKV_OK;
     }
     for (i = 0, status = MKV_OK; (status == MKV_OK) && (i < plan->map->num_components);
@@ -165,6 +291,9 @@ void mkv_post_sum_units(const mkv_post_t *post)
     }
     for (i = 0; i < map->num_pairs; ++i) {
         if (mkv_sel_has_pair(&post->sel, map, &map->pairs[i])) {
+            if ((post->plan->bytes != NULL) && (post->plan->bytes[i].num > 0)) {
+                post->leg->posted_bytes |= 1ull << map->pairs[i].component;
+            }
             post->leg->posted_sums[i] += sums[map->pairs[i].component];
         }
     }

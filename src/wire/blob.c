@@ -2,7 +2,7 @@
 
 /* Blob codec: a header, then items of type, flags, length, value */
 
-#include "wire/codec.h"
+#include "wire/blob_shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,32 +19,41 @@ enum {
     MKV_ITEM_LAYOUT,
     MKV_ITEM_EPOCH,
     MKV_ITEM_MEMS,
-    MKV_ITEM_REGIONS
+    MKV_ITEM_REGIONS,
+    MKV_ITEM_CONNECTION, /* from 2.1 on */
+    MKV_ITEM_FEATURES,   /* from 2.1 on */
+    MKV_ITEM_CLAIM,      /* from 2.1 on */
+    MKV_ITEM_SHAPES      /* from 2.1 on */
 };
 
 #define MKV_ITEMS_REQUIRED                                                             \
     ((1u << MKV_ITEM_PROCESS) | (1u << MKV_ITEM_ADDRESS) | (1u << MKV_ITEM_TOPOLOGY) | \
      (1u << MKV_ITEM_LAYOUT))
 
-int mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
-                        uint64_t unit_stride, uint64_t n_units)
+bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
+                         uint64_t unit_stride, uint64_t n_units)
 {
     if ((unit_bytes == 0) || (n_units == 0) || (n_units > UINT32_MAX) ||
         (unit_stride < unit_bytes) || (unit_bytes > length) ||
         (length > UINT64_MAX - base)) {
-        return 0;
+        return false;
     }
     return (n_units - 1) <= (length - unit_bytes) / unit_stride;
 }
 
 /* ---- Encoding -------------------------------------------------------------------- */
 
-static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
+static size_t mkv_item_begin_flags(mkv_wbuf_t *wbuf, unsigned type, unsigned flags)
 {
     mkv_wbuf_put_u16(wbuf, (uint16_t)type);
-    mkv_wbuf_put_u16(wbuf, MKV_ITEM_CRITICAL);
+    mkv_wbuf_put_u16(wbuf, (uint16_t)flags);
     mkv_wbuf_put_u32(wbuf, 0);
     return wbuf->length;
+}
+
+static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
+{
+    return mkv_item_begin_flags(wbuf, type, MKV_ITEM_CRITICAL);
 }
 
 static void mkv_item_end(mkv_wbuf_t *wbuf, size_t start)
@@ -78,6 +87,16 @@ static void mkv_blob_put_topology(mkv_wbuf_t *wbuf, const mkv_topology_t *topolo
     mkv_wbuf_put_u32(wbuf, topology->cp_size);
     mkv_wbuf_put_u32(wbuf, topology->tp_rank);
     mkv_wbuf_put_u32(wbuf, topology->tp_size);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_connection(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
+{
+    size_t item = mkv_item_begin_flags(wbuf, MKV_ITEM_CONNECTION, 0);
+
+    mkv_wbuf_put_u64(wbuf, info->connection);
+    mkv_wbuf_put_u64(wbuf, info->max_message);
+    mkv_wbuf_put_u64(wbuf, info->max_queued);
     mkv_item_end(wbuf, item);
 }
 
@@ -142,6 +161,11 @@ static void mkv_blob_put_regions(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
         mkv_blob_put_region(wbuf, &info->regions[i]);
     }
     mkv_item_end(wbuf, item);
+    if (!mkv_blob_is_plain(info)) {
+        item = mkv_item_begin(wbuf, MKV_ITEM_SHAPES);
+        mkv_blob_put_shapes(wbuf, info);
+        mkv_item_end(wbuf, item);
+    }
 }
 
 mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
@@ -171,6 +195,17 @@ mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
     mkv_wbuf_put_u32(wbuf, info->total_kv_heads);
     mkv_wbuf_put_u64(wbuf, info->model);
     mkv_item_end(wbuf, item);
+    if (info->connection != 0) {
+        mkv_blob_put_connection(wbuf, info);
+    }
+    item = mkv_item_begin_flags(wbuf, MKV_ITEM_FEATURES, 0);
+    mkv_wbuf_put_u64(wbuf, info->features);
+    mkv_item_end(wbuf, item);
+    if (info->claim != 0) {
+        item = mkv_item_begin_flags(wbuf, MKV_ITEM_CLAIM, 0);
+        mkv_wbuf_put_u64(wbuf, info->claim);
+        mkv_item_end(wbuf, item);
+    }
     if (info->has_regions) {
         mkv_blob_put_regions(wbuf, info);
     }
@@ -188,21 +223,6 @@ mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
 }
 
 /* ---- Decoding -------------------------------------------------------------------- */
-
-/* A record's bytes; its reader must not look behind them */
-static mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
-{
-    uint32_t length = mkv_rbuf_get_u32(rbuf);
-    const uint8_t *p = mkv_rbuf_get(rbuf, length);
-    mkv_rbuf_t record = {p, p, 0};
-
-    if (p != NULL) {
-        record.end = p + length;
-    } else {
-        record.p = record.end = rbuf->end;
-    }
-    return record;
-}
 
 static void mkv_blob_get_process(mkv_rbuf_t *rbuf, mkv_process_t *process)
 {
@@ -271,7 +291,7 @@ static void *mkv_blob_alloc(mkv_rbuf_t *rbuf, uint32_t num, size_t min, size_t s
     void *array;
 
     if ((uint64_t)num * min > mkv_rbuf_left(rbuf)) {
-        rbuf->is_bad = 1;
+        rbuf->is_bad = true;
         return NULL;
     }
     array = calloc(num == 0 ? 1 : num, size);
@@ -318,7 +338,7 @@ static mkv_status_t mkv_blob_get_regions(mkv_rbuf_t *rbuf, mkv_blob_info_t *info
         mkv_blob_get_region(&record, &info->regions[i]);
         rbuf->is_bad |= record.is_bad;
     }
-    info->has_regions = 1;
+    info->has_regions = true;
     return MKV_OK;
 }
 
@@ -349,10 +369,24 @@ static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t 
     case MKV_ITEM_EPOCH:
         info->epoch = mkv_rbuf_get_u64(rbuf);
         return MKV_OK;
+    case MKV_ITEM_FEATURES:
+        info->features = mkv_rbuf_get_u64(rbuf);
+        return MKV_OK;
+    case MKV_ITEM_CLAIM:
+        info->claim = mkv_rbuf_get_u64(rbuf);
+        return MKV_OK;
     case MKV_ITEM_MEMS:
         return mkv_blob_get_mems(rbuf, info);
     case MKV_ITEM_REGIONS:
         return mkv_blob_get_regions(rbuf, info);
+    case MKV_ITEM_SHAPES:
+        mkv_blob_get_shapes(rbuf, info);
+        return MKV_OK;
+    case MKV_ITEM_CONNECTION:
+        info->connection = mkv_rbuf_get_u64(rbuf);
+        info->max_message = mkv_rbuf_get_u64(rbuf);
+        info->max_queued = mkv_rbuf_get_u64(rbuf);
+        return MKV_OK;
     default:
         return (flags & MKV_ITEM_CRITICAL) ? MKV_ERR_VERSION : MKV_OK;
     }
@@ -387,7 +421,7 @@ static mkv_status_t mkv_blob_get_items(mkv_rbuf_t *rbuf, mkv_blob_info_t *info)
                                                                : MKV_ERR_PROTOCOL;
 }
 
-static int mkv_blob_is_consistent(const mkv_blob_info_t *info)
+static bool mkv_blob_is_consistent(const mkv_blob_info_t *info)
 {
     const mkv_wire_region_t *region;
     const mkv_wire_mem_t *mem;
@@ -396,15 +430,15 @@ static int mkv_blob_is_consistent(const mkv_blob_info_t *info)
     for (i = 0; i < info->num_regions; ++i) {
         region = &info->regions[i];
         if (region->mem >= info->num_mems) {
-            return 0;
+            return false;
         }
         mem = &info->mems[region->mem];
         if ((region->base < mem->base) || (region->length > mem->length) ||
             (region->base - mem->base > mem->length - region->length)) {
-            return 0;
+            return false;
         }
     }
-    return 1;
+    return true;
 }
 
 mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *info_p)

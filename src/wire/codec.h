@@ -10,12 +10,13 @@
 
 #include "wire/wire.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /** Bounded input. Reading behind the end gives zeroes and sets is_bad. */
 typedef struct mkv_rbuf {
     const uint8_t *p, *end;
-    int is_bad;
+    bool is_bad;
 } mkv_rbuf_t;
 
 static inline size_t mkv_rbuf_left(const mkv_rbuf_t *rbuf)
@@ -29,7 +30,7 @@ static inline const uint8_t *mkv_rbuf_get(mkv_rbuf_t *rbuf, size_t length)
     const uint8_t *p = rbuf->p;
 
     if (length > mkv_rbuf_left(rbuf)) {
-        rbuf->is_bad = 1;
+        rbuf->is_bad = true;
         rbuf->p = rbuf->end;
         return NULL;
     }
@@ -75,8 +76,35 @@ static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
 #define mkv_rbuf_get_u32(_rbuf) ((uint32_t)mkv_rbuf_get_uint(_rbuf, 4))
 #define mkv_rbuf_get_u64(_rbuf) mkv_rbuf_get_uint(_rbuf, 8)
 
+/** A record's bytes; its reader must not look behind them. */
+static inline mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
+{
+    uint32_t length = mkv_rbuf_get_u32(rbuf);
+    const uint8_t *p = mkv_rbuf_get(rbuf, length);
+    mkv_rbuf_t record = {p, p, false};
+
+    if (p != NULL) {
+        record.end = p + length;
+    } else {
+        record.p = record.end = rbuf->end;
+    }
+    return record;
+}
+
 /** Copy text of @a length bytes, cut to @a size, terminated. */
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
+
+/* The bodies of PULL and PULLED */
+/* Bodies of FETCH and FETCHED */
+void mkv_msg_put_fetch(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_fetch(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+void mkv_msg_put_fetched(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_fetched(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+
+void mkv_msg_put_pull(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_pull(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+void mkv_msg_put_pulled(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_pulled(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
 /** Not cryptographic: finds bytes that were cut or flipped. */
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);

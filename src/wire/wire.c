@@ -2,124 +2,17 @@
 
 #include "wire/codec.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Flags of TERM */
 enum { MKV_TERM_DRAINED = 1 << 0, MKV_TERM_ANSWER = 1 << 1 };
 
+/* Items at the end of FIN; one of an unknown type is skipped */
+enum { MKV_FIN_ITEM_DATA = 1 };
+
 #define MKV_MSG_MAGIC 0x4d564b4du /* "MKVM" */
 #define MKV_MSG_SEQ_OFFSET 24
 #define MKV_MSG_CHECK_OFFSET 32
-
-void mkv_wbuf_init(mkv_wbuf_t *wbuf)
-{
-    memset(wbuf, 0, sizeof(*wbuf));
-}
-
-void mkv_wbuf_cleanup(mkv_wbuf_t *wbuf)
-{
-    free(wbuf->data);
-    mkv_wbuf_init(wbuf);
-}
-
-/* Room for `length` more bytes, or NULL */
-static uint8_t *mkv_wbuf_extend(mkv_wbuf_t *wbuf, size_t length)
-{
-    size_t capacity;
-    uint8_t *data;
-
-    if (wbuf->has_failed || (length > SIZE_MAX / 2 - wbuf->length)) {
-        wbuf->has_failed = 1;
-        return NULL;
-    }
-
-    if (wbuf->length + length > wbuf->capacity) {
-        capacity = (wbuf->length + length) * 3 / 2 + 128;
-        data = realloc(wbuf->data, capacity);
-        if (data == NULL) {
-            wbuf->has_failed = 1;
-            return NULL;
-        }
-        wbuf->data = data;
-        wbuf->capacity = capacity;
-    }
-
-    data = wbuf->data + wbuf->length;
-    wbuf->length += length;
-    return data;
-}
-
-void mkv_wbuf_put(mkv_wbuf_t *wbuf, const void *data, size_t length)
-{
-    uint8_t *p = mkv_wbuf_extend(wbuf, length);
-
-    if ((p != NULL) && (length > 0)) {
-        memcpy(p, data, length);
-    }
-}
-
-static inline void mkv_wbuf_put_uint(mkv_wbuf_t *wbuf, uint64_t value, unsigned bytes)
-{
-    uint8_t *p = mkv_wbuf_extend(wbuf, bytes);
-
-    if (p != NULL) {
-        mkv_wire_store(p, value, bytes);
-    }
-}
-
-void mkv_wbuf_put_u8(mkv_wbuf_t *wbuf, uint8_t value)
-{
-    mkv_wbuf_put_uint(wbuf, value, 1);
-}
-
-void mkv_wbuf_put_u16(mkv_wbuf_t *wbuf, uint16_t value)
-{
-    mkv_wbuf_put_uint(wbuf, value, 2);
-}
-
-void mkv_wbuf_put_u32(mkv_wbuf_t *wbuf, uint32_t value)
-{
-    mkv_wbuf_put_uint(wbuf, value, 4);
-}
-
-void mkv_wbuf_put_u64(mkv_wbuf_t *wbuf, uint64_t value)
-{
-    mkv_wbuf_put_uint(wbuf, value, 8);
-}
-
-void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size)
-{
-    const uint8_t *p = mkv_rbuf_get(rbuf, length);
-    size_t i;
-
-    text[0] = '\0';
-    if (p == NULL) {
-        return;
-    }
-    length = (length < size) ? length : size - 1;
-    for (i = 0; i < length; ++i) {
-        text[i] = ((p[i] >= ' ') && (p[i] < 127)) ? (char)p[i] : '?';
-    }
-    text[length] = '\0';
-}
-
-static uint64_t mkv_wire_mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
-    return hash ^ (hash >> 29);
-}
-
-uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length)
-{
-    const uint8_t *p = data;
-    uint64_t hash = mkv_wire_mix(seed, length);
-
-    for (; length >= 8; p += 8, length -= 8) {
-        hash = mkv_wire_mix(hash, mkv_wire_load(p, 8));
-    }
-    return mkv_wire_mix(hash, (length > 0) ? mkv_wire_load(p, (unsigned)length) : 0);
-}
 
 static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 {
@@ -127,16 +20,12 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
                              data + MKV_MSG_HEADER_SIZE, length - MKV_MSG_HEADER_SIZE);
 }
 
-uint32_t mkv_wire_word(const uint8_t *words, size_t index)
-{
-    return (uint32_t)mkv_wire_load(words + 4 * index, 4);
-}
-
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
-    static const char *const names[] = {"none", "HELLO",   "HELLO_ACK", "REGIONS",
-                                        "BYE",  "EXPOSE",  "BIND",      "FIN",
-                                        "TERM", "DRAINED", "USER"};
+    static const char *const names[] = {
+        "none",   "HELLO", "HELLO_ACK", "REGIONS", "BYE",   "EXPOSE",  "BIND",
+        "FIN",    "TERM",  "DRAINED",   "USER",    "PING",  "PONG",    "PULL",
+        "PULLED", "NOTE",  "ASK",       "CREDIT",  "FETCH", "FETCHED", "RELEASE"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -190,11 +79,15 @@ static void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
         mkv_wbuf_put_u32(wbuf, msg->units[i].component);
         mkv_wbuf_put_u32(wbuf, msg->units[i].num);
     }
+    if (msg->length > 0) {
+        mkv_wbuf_put_u32(wbuf, MKV_FIN_ITEM_DATA);
+        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
+    }
 }
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    if ((msg->type >= MKV_MSG_EXPOSE) && (msg->type <= MKV_MSG_DRAINED)) {
+    if (mkv_msg_is_of_xfer(msg->type)) {
         mkv_msg_put_xfer(msg, wbuf);
     }
 
@@ -220,13 +113,52 @@ static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
         mkv_msg_put_bytes(wbuf, msg->header, msg->header_length);
         mkv_msg_put_bytes(wbuf, msg->data, msg->length);
         break;
+    case MKV_MSG_PULL:
+        mkv_msg_put_pull(msg, wbuf);
+        break;
+    case MKV_MSG_PULLED:
+        mkv_msg_put_pulled(msg, wbuf);
+        break;
+    case MKV_MSG_FETCH:
+        mkv_msg_put_fetch(msg, wbuf);
+        break;
+    case MKV_MSG_FETCHED:
+        mkv_msg_put_fetched(msg, wbuf);
+        break;
+    case MKV_MSG_RELEASE:
+        mkv_wbuf_put_u64(wbuf, msg->lease);
+        break;
+    case MKV_MSG_ASK:
+        mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
+        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
+        break;
+    case MKV_MSG_NOTE:
+        mkv_wbuf_put_u64(wbuf, msg->id);
+        mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
+        mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
+        mkv_wbuf_put_u64(wbuf, msg->bytes);
+        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
+        break;
+    case MKV_MSG_CREDIT:
+        mkv_wbuf_put_u64(wbuf, msg->bytes);
+        break;
     case MKV_MSG_BIND:
     case MKV_MSG_DRAINED:
+    case MKV_MSG_PING:
+    case MKV_MSG_PONG:
         break;
     default: /* HELLO, HELLO_ACK, REGIONS */
         mkv_wbuf_put(wbuf, msg->data, msg->length);
         break;
     }
+}
+
+static unsigned mkv_msg_skip_bit(mkv_msg_type_t type)
+{
+    return ((type == MKV_MSG_PING) || (type == MKV_MSG_PONG) ||
+            (type == MKV_MSG_CREDIT))
+               ? MKV_MSG_MAY_SKIP
+               : 0;
 }
 
 mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
@@ -237,7 +169,7 @@ mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_wbuf_put_u32(wbuf, MKV_MSG_MAGIC);
     mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
     mkv_wbuf_put_u8(wbuf, MKV_WIRE_MINOR);
-    mkv_wbuf_put_u16(wbuf, (uint16_t)msg->type);
+    mkv_wbuf_put_u16(wbuf, (uint16_t)(msg->type | mkv_msg_skip_bit(msg->type)));
     mkv_wbuf_put_u64(wbuf, msg->from);
     mkv_wbuf_put_u64(wbuf, msg->to);
     mkv_wbuf_put_u32(wbuf, 0); /* sequence number */
@@ -287,8 +219,9 @@ static void mkv_msg_get_expose(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 
     msg->mode = mkv_rbuf_get_u8(rbuf);
     msg->num_units = mkv_rbuf_get_u32(rbuf);
-    if ((msg->num_units > MKV_MAX_COMPONENTS) || (msg->mode > MKV_READ)) {
-        rbuf->is_bad = 1;
+    if ((msg->num_units > MKV_MAX_COMPONENTS) ||
+        ((msg->mode & ~MKV_EXPOSE_TOKENS) > MKV_READ)) {
+        rbuf->is_bad = true;
         return;
     }
     for (i = 0; i < msg->num_units; ++i) {
@@ -303,6 +236,22 @@ static void mkv_msg_get_expose(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->data = mkv_rbuf_get(rbuf, msg->length);
 }
 
+static void mkv_msg_get_fin_items(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    const uint8_t *data;
+    uint32_t type, length;
+
+    while ((mkv_rbuf_left(rbuf) > 0) && !rbuf->is_bad) {
+        type = mkv_rbuf_get_u32(rbuf);
+        length = mkv_rbuf_get_u32(rbuf);
+        data = mkv_rbuf_get(rbuf, length);
+        if (type == MKV_FIN_ITEM_DATA) {
+            msg->data = data;
+            msg->length = length;
+        }
+    }
+}
+
 static void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     uint32_t i;
@@ -310,7 +259,7 @@ static void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->bytes = mkv_rbuf_get_u64(rbuf);
     msg->num_units = mkv_rbuf_get_u32(rbuf);
     if (msg->num_units > MKV_MAX_COMPONENTS) {
-        rbuf->is_bad = 1;
+        rbuf->is_bad = true;
         return;
     }
     for (i = 0; i < msg->num_units; ++i) {
@@ -318,6 +267,7 @@ static void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         msg->units[i].num = mkv_rbuf_get_u32(rbuf);
         rbuf->is_bad |= (msg->units[i].component >= MKV_MAX_COMPONENTS);
     }
+    mkv_msg_get_fin_items(rbuf, msg);
 }
 
 static void mkv_msg_get_text(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
@@ -327,11 +277,23 @@ static void mkv_msg_get_text(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     mkv_rbuf_get_text(rbuf, length, msg->text, sizeof(msg->text));
 }
 
+static void mkv_msg_get_note(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->id = mkv_rbuf_get_u64(rbuf);
+    msg->mode = mkv_rbuf_get_u8(rbuf);
+    msg->code = (int32_t)mkv_rbuf_get_u32(rbuf);
+    msg->bytes = mkv_rbuf_get_u64(rbuf);
+    msg->length = mkv_rbuf_get_u32(rbuf);
+    msg->data = mkv_rbuf_get(rbuf, msg->length);
+    rbuf->is_bad |=
+        (msg->mode > MKV_READ) || (msg->code > MKV_OK) || (msg->code <= MKV_ERR_LAST);
+}
+
 static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     unsigned flags;
 
-    if ((msg->type >= MKV_MSG_EXPOSE) && (msg->type <= MKV_MSG_DRAINED)) {
+    if (mkv_msg_is_of_xfer(msg->type)) {
         mkv_msg_get_xfer(rbuf, msg);
     }
 
@@ -361,8 +323,37 @@ static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         msg->length = mkv_rbuf_get_u32(rbuf);
         msg->data = mkv_rbuf_get(rbuf, msg->length);
         break;
+    case MKV_MSG_PULL:
+        mkv_msg_get_pull(rbuf, msg);
+        break;
+    case MKV_MSG_PULLED:
+        mkv_msg_get_pulled(rbuf, msg);
+        break;
+    case MKV_MSG_FETCH:
+        mkv_msg_get_fetch(rbuf, msg);
+        break;
+    case MKV_MSG_FETCHED:
+        mkv_msg_get_fetched(rbuf, msg);
+        break;
+    case MKV_MSG_RELEASE:
+        msg->lease = mkv_rbuf_get_u64(rbuf);
+        break;
+    case MKV_MSG_ASK:
+        msg->mode = mkv_rbuf_get_u8(rbuf);
+        msg->length = mkv_rbuf_get_u32(rbuf);
+        msg->data = mkv_rbuf_get(rbuf, msg->length);
+        rbuf->is_bad |= (msg->mode > MKV_READ);
+        break;
+    case MKV_MSG_NOTE:
+        mkv_msg_get_note(rbuf, msg);
+        break;
+    case MKV_MSG_CREDIT:
+        msg->bytes = mkv_rbuf_get_u64(rbuf);
+        break;
     case MKV_MSG_BIND:
     case MKV_MSG_DRAINED:
+    case MKV_MSG_PING:
+    case MKV_MSG_PONG:
         break;
     default:
         msg->length = mkv_rbuf_left(rbuf);
@@ -376,13 +367,14 @@ mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
     mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
     uint64_t checksum;
     uint32_t body_length;
+    uint16_t type;
     uint8_t major;
 
     /* Not all of it: the table of components is large and set by its count */
     memset(msg, 0, offsetof(mkv_msg_t, units));
     msg->bytes = 0;
     msg->code = 0;
-    msg->is_drained = msg->is_answer = 0;
+    msg->is_drained = msg->is_answer = false;
     msg->text[0] = '\0';
     msg->value = 0;
     msg->header = msg->data = NULL;
@@ -396,7 +388,8 @@ mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
     }
     major = mkv_rbuf_get_u8(&rbuf);
     (void)mkv_rbuf_get_u8(&rbuf); /* minor: nothing depends on it yet */
-    msg->type = (mkv_msg_type_t)mkv_rbuf_get_u16(&rbuf);
+    type = mkv_rbuf_get_u16(&rbuf);
+    msg->type = (mkv_msg_type_t)(type & ~MKV_MSG_MAY_SKIP);
     msg->from = mkv_rbuf_get_u64(&rbuf);
     msg->to = mkv_rbuf_get_u64(&rbuf);
     msg->seq = mkv_rbuf_get_u32(&rbuf);
@@ -407,10 +400,28 @@ mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
         return MKV_ERR_VERSION;
     }
     if ((body_length != mkv_rbuf_left(&rbuf)) || (msg->from == 0) || (msg->type == 0) ||
-        (msg->type >= MKV_MSG_LAST) || (checksum != mkv_msg_checksum(data, length))) {
+        (checksum != mkv_msg_checksum(data, length))) {
         return MKV_ERR_PROTOCOL;
+    }
+    if (msg->type >= MKV_MSG_LAST) {
+        msg->type = MKV_MSG_SKIPPED;
+        return (type & MKV_MSG_MAY_SKIP) ? MKV_OK : MKV_ERR_VERSION;
     }
 
     mkv_msg_get_body(&rbuf, msg);
     return rbuf.is_bad ? MKV_ERR_PROTOCOL : MKV_OK;
+}
+
+int mkv_msg_peek(const void *data, size_t length, mkv_msg_t *msg)
+{
+    mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
+
+    if ((length < MKV_MSG_HEADER_SIZE) || (mkv_rbuf_get_u32(&rbuf) != MKV_MSG_MAGIC)) {
+        return 0;
+    }
+    (void)mkv_rbuf_get_u32(&rbuf); /* version and type */
+    msg->from = mkv_rbuf_get_u64(&rbuf);
+    msg->to = mkv_rbuf_get_u64(&rbuf);
+    msg->seq = mkv_rbuf_get_u32(&rbuf);
+    return 1;
 }

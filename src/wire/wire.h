@@ -11,22 +11,46 @@
  * outside its input and accepts any bytes: what it does not like gets a typed error.
  *
  * Versions: another major number is refused (MKV_ERR_VERSION); a larger minor number
- * may add types of blob items, which are skipped unless marked critical, and bytes at
- * the end of records, which are ignored.
+ * may add types of blob items, which are skipped unless marked critical, bytes at the
+ * end of records, which are ignored (in FIN they are items), and types of messages:
+ * those with the bit MKV_MSG_MAY_SKIP are skipped, and the others are a typed error,
+ * never a gap.
  */
 
 #include "morikv.h"
 
+#include <stdbool.h>
+
 #define MKV_WIRE_MAJOR 2
-#define MKV_WIRE_MINOR 0
+#define MKV_WIRE_MINOR 1
 #define MKV_MSG_HEADER_SIZE 40u
+#define MKV_MSG_MAY_SKIP 0x8000u /**< Of a type, on the wire: may be skipped */
 #define MKV_MAX_RKEY_SIZE 4096u
+
+/**
+ * What a library knows beyond version 2.0, as its blob tells; none in an older one's. A
+ * peer is sent only what it knows.
+ */
+enum {
+    MKV_FEATURE_DONE_DATA = 1 << 0, /**< Bytes of the connector in FIN */
+    MKV_FEATURE_PING = 1 << 1,      /**< PING is answered */
+    MKV_FEATURE_PUSH = 1 << 2,      /**< Puts what a reader asks for by PULL */
+    MKV_FEATURE_NOTE = 1 << 3,      /**< NOTE */
+    MKV_FEATURE_ASK = 1 << 4,       /**< ASK */
+    MKV_FEATURE_CREDIT = 1 << 5,    /**< USER keeps to max_queued; CREDIT gives room */
+    MKV_FEATURE_STORE = 1 << 6      /**< FETCH, FETCHED, RELEASE */
+};
+
+#define MKV_FEATURES                                                                   \
+    ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
+                MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
+                MKV_FEATURE_STORE))
 
 /** Growing output. A failed allocation sticks; look at it once, at the end. */
 typedef struct mkv_wbuf {
     uint8_t *data; /**< Owned; free() it, or mkv_wbuf_cleanup() */
     size_t length, capacity;
-    int has_failed;
+    bool has_failed;
 } mkv_wbuf_t;
 
 void mkv_wbuf_init(mkv_wbuf_t *wbuf);
@@ -50,18 +74,45 @@ typedef enum mkv_msg_type {
     MKV_MSG_TERM,      /**< Either: failed or aborted, with code and text */
     MKV_MSG_DRAINED,   /**< Either, after TERM: nothing of mine is in flight */
     MKV_MSG_USER,      /**< mkv_send() */
-    MKV_MSG_LAST
+    MKV_MSG_PING,      /**< Answer with PONG; may be skipped, as that */
+    MKV_MSG_PONG,
+    MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
+    MKV_MSG_PULLED,  /**< READ, passive to active: it has arrived, or cannot be put */
+    MKV_MSG_NOTE,    /**< Of a one-sided operation that has ended, if asked for */
+    MKV_MSG_ASK,     /**< Either, before it is bound: the receiver may not know of it */
+    MKV_MSG_CREDIT,  /**< So many bytes of USER were polled; may be skipped */
+    MKV_MSG_FETCH,   /**< The buffer of a key is wanted; answer with FETCHED */
+    MKV_MSG_FETCHED, /**< Its bytes, where they may be read under a lease, or why not */
+    MKV_MSG_RELEASE, /**< The lease is not needed any more */
+    MKV_MSG_LAST,
+    MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
 } mkv_msg_type_t;
 
 const char *mkv_msg_string(mkv_msg_type_t type);
+
+/** Whether it names a transfer and the instances of both sides. */
+static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
+{
+    return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
+           (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) || (type == MKV_MSG_ASK);
+}
+
+/** How FETCH says its length. */
+typedef enum mkv_wire_fetch {
+    MKV_WIRE_FETCH_EXACT, /**< Exactly so many bytes */
+    MKV_WIRE_FETCH_UP_TO  /**< At most so many */
+} mkv_wire_fetch_t;
 
 /** One component of EXPOSE. */
 typedef struct mkv_wire_units {
     uint32_t component;
     uint32_t expect; /**< Units the sender waits for */
     uint32_t num;
-    const uint8_t *ids; /**< num little-endian words, unaligned, in the input */
+    const uint8_t *ids; /**< num little-endian words, unaligned, in the input; PULL: num
+                             runs, see mkv_wire_run() */
 } mkv_wire_units_t;
+
+#define MKV_EXPOSE_TOKENS 0x80u /**< Beside the mode: ids are of tokens */
 
 /** A decoded message; pointers lead into the input. */
 typedef struct mkv_msg {
@@ -69,24 +120,37 @@ typedef struct mkv_msg {
     uint64_t from, to; /**< Contexts; `to` 0 is anybody */
     uint32_t seq;
 
-    uint64_t id; /**< EXPOSE to DRAINED: transfer; USER: caller's */
+    uint64_t id; /**< USER, NOTE: caller's; FETCH, FETCHED: fetch; mkv_msg_is_of_xfer():
+                    transfer */
     uint32_t epoch;
     uint64_t from_nonce; /**< Sender's instance of the transfer */
     uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
 
-    uint32_t mode;                              /**< EXPOSE: mkv_mode_t */
-    uint32_t num_units;                         /**< EXPOSE, FIN: components */
+    uint32_t serial; /**< PULL, PULLED: post of the active side's leg */
+    uint64_t plan;   /**< PULL: of the active side; its runs come with its first post */
+    uint64_t digest; /**< PULL: of the pairs of regions that are selected */
+    mkv_sel_t sel;   /**< PULL */
+
+    uint64_t lease;  /**< FETCHED: 0: none; RELEASE */
+    uint64_t offset; /**< FETCHED: in the region */
+    uint32_t region; /**< FETCHED: of the sender, under a lease */
+    uint32_t room;   /**< FETCH: bytes that FETCHED may hold itself */
+
+    uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
+                              mkv_mode_t; FETCH: mkv_wire_fetch_t */
+    uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: component and num only */
-    uint64_t bytes;                             /**< FIN */
-    int32_t code;                               /**< TERM: mkv_status_t */
-    int is_drained;                             /**< TERM */
-    int is_answer;  /**< TERM: to one that came before the open; not kept for an open */
+    uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT;
+                                                     FETCH: expected, FETCHED */
+    int32_t code;    /**< TERM, PULLED, NOTE, FETCHED: mkv_status_t */
+    bool is_drained; /**< TERM */
+    bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
     char text[200]; /**< TERM, BYE */
 
-    uint32_t value;        /**< USER: type */
-    const uint8_t *header; /**< USER */
+    uint32_t value;        /**< USER: type; FETCH: ms that the key is waited for */
+    const uint8_t *header; /**< USER; FETCH: key */
     size_t header_length;
-    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, USER: data */
+    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data */
     size_t length;
 } mkv_msg_t;
 
@@ -105,23 +169,35 @@ uint32_t mkv_msg_answer_seq(uint32_t seq);
 void mkv_msg_finish(void *data, size_t length, uint32_t seq);
 
 /**
- * @return MKV_OK, MKV_ERR_VERSION: another major version, MKV_ERR_PROTOCOL: anything
- * else that is not a well-formed message.
+ * @return MKV_OK, MKV_ERR_VERSION: another major version, or a type that is not known
+ *         here and must not be skipped, MKV_ERR_PROTOCOL: anything else that is not a
+ *         well-formed message.
  */
 mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg);
 
+/**
+ * From whom to whom, and its number, of a message that cannot be decoded; a guess, as
+ * nothing of it was checked. The rest of @a msg is not set.
+ *
+ * @return 0: these bytes are no message at all.
+ */
+int mkv_msg_peek(const void *data, size_t length, mkv_msg_t *msg);
+
 /** Word @a index of little-endian words at any alignment. */
 uint32_t mkv_wire_word(const uint8_t *words, size_t index);
+
+/** Run @a index of a PULL, as the active side has it. */
+void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run);
 
 /* ---- Blobs ----------------------------------------------------------------------- */
 
 /** A process, as far as it can be recognised. */
 typedef struct mkv_process {
     uint64_t ctx_id;  /**< Random, per context */
-    uint64_t host_id; /**< Of the boot */
-    uint64_t pid_ns;  /**< Process id namespace */
+    uint64_t host_id; /**< Of the boot; for texts, as copies of a machine share it */
+    uint64_t pid_ns;  /**< Of earlier versions, 0 */
     uint32_t pid;
-    uint64_t start_time; /**< Of the process, host's unit */
+    uint64_t start_time; /**< Of earlier versions, 0 */
 } mkv_process_t;
 
 typedef struct mkv_wire_mem {
@@ -132,6 +208,13 @@ typedef struct mkv_wire_mem {
     uint32_t rkey_length;
 } mkv_wire_mem_t;
 
+/** How a region's units are made; size 0: not told. */
+typedef struct mkv_wire_shape {
+    uint64_t outer, inner_bytes;
+    uint32_t num_groups, groups[MKV_MAX_GROUPS];
+    uint32_t rank, size;
+} mkv_wire_shape_t;
+
 typedef struct mkv_wire_region {
     uint32_t id; /**< Unique in the context for ever */
     uint32_t component;
@@ -141,6 +224,7 @@ typedef struct mkv_wire_region {
     uint64_t base, length;
     uint64_t unit_bytes, unit_stride, n_units;
     uint32_t tokens_per_unit, dtype;
+    mkv_wire_shape_t shape;
 } mkv_wire_region_t;
 
 /** A decoded blob, or one to encode. */
@@ -152,8 +236,13 @@ typedef struct mkv_blob_info {
     mkv_topology_t topology;
     uint32_t page_tokens, dtype, total_kv_heads;
     uint64_t model;
+    uint64_t claim; /**< On the receiver's memory, of this connection; 0: none */
     uint64_t epoch;
-    int has_regions; /**< A FULL blob, also if it has none */
+    uint64_t connection;  /**< In messages: number of the connection, never 0; else 0 */
+    uint64_t max_message; /**< Of a connection: larger ones are refused; 0: not told */
+    uint64_t max_queued;  /**< Of a connection: as option MAX_QUEUED */
+    uint64_t features;    /**< MKV_FEATURE_* */
+    bool has_regions;     /**< A FULL blob, also if it has none */
     mkv_wire_mem_t *mems;
     uint32_t num_mems;
     mkv_wire_region_t *regions;
@@ -174,7 +263,7 @@ mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *i
 void mkv_blob_info_cleanup(mkv_blob_info_t *info);
 
 /** Units end inside `length`, do not overlap, and nothing wraps around. */
-int mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
-                        uint64_t unit_stride, uint64_t n_units);
+bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
+                         uint64_t unit_stride, uint64_t n_units);
 
 #endif

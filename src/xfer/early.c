@@ -86,6 +86,19 @@ void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *dat
     }
 }
 
+mkv_packet_t *mkv_early_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
+{
+    mkv_packet_t *packet;
+
+    mkv_list_for_each(packet, &peer->early, mkv_packet_t, list)
+    {
+        if ((packet->id == id) && (packet->epoch == epoch)) {
+            return packet;
+        }
+    }
+    return NULL;
+}
+
 void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce)
 {
     mkv_packet_t *packet, *next;

@@ -11,9 +11,10 @@
  * many the oldest is forgotten, and its open ends by the deadline.
  */
 
+#include "peer/packet.h"
 #include "peer/peer.h"
 
-/** Keep an EXPOSE, in place of what is kept of its transfer.
+/** Keep an EXPOSE or ASK, in place of what is kept of its transfer.
  *  @return MKV_OK, MKV_ERR_BUSY: too many, MKV_ERR_NOMEM. */
 mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length);
@@ -22,7 +23,10 @@ mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
 void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                          size_t length);
 
-/** Forget the EXPOSE of one instance. */
+/** The EXPOSE or ASK that is kept of a transfer, or NULL. */
+mkv_packet_t *mkv_early_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
+
+/** Forget the EXPOSE or ASK of one instance. */
 void mkv_early_cancel(mkv_peer_t *peer, uint64_t from_nonce);
 
 /** Move the packets of a transfer to @a taken, which owns them then. */

@@ -9,12 +9,20 @@
 
 #include "base/abi.h"
 #include "cache/blocks.h"
+#include "xfer/owner.h"
+#include "xfer/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "block lists are sent as they lie in memory");
+
+static uint32_t mkv_expose_mode(const mkv_leg_t *leg)
+{
+    return (uint32_t)leg->xfer->mode |
+           ((leg->map->flags & MKV_MAP_TOKENS) ? MKV_EXPOSE_TOKENS : 0);
+}
 
 /* ---- Exposing, passive side ------------------------------------------------------ */
 
@@ -32,9 +40,16 @@ static mkv_units_t *mkv_units_alloc(uint32_t num_units, uint64_t num_ids,
     return units;
 }
 
-static uint32_t mkv_xfer_expected(const mkv_xfer_t *xfer, const mkv_units_t *units)
+static uint32_t mkv_leg_expects(const mkv_leg_t *leg, const mkv_units_t *units)
 {
+    const mkv_map_component_t *component =
+        mkv_map_component(leg->map, units->component);
+    const mkv_xfer_t *xfer = leg->xfer;
     size_t i;
+
+    if ((component == NULL) || (component->num_pairs == 0)) {
+        return 0; /* it all comes from others */
+    }
 
     for (i = 0; i < xfer->num_expect; ++i) {
         if (xfer->expect[i].component == units->component) {
@@ -103,7 +118,7 @@ static mkv_status_t mkv_expose_keep(mkv_leg_t *leg, const mkv_units_t *units,
         leg->units[i].local = ids;
         leg->units[i].remote = NULL;
         leg->units[i].num_remote = 0;
-        leg->expect[i] = mkv_xfer_expected(leg->xfer, &units[i]);
+        leg->expect[i] = mkv_leg_expects(leg, &units[i]);
         if (units[i].num_local > 0) {
             memcpy(ids, units[i].local, units[i].num_local * sizeof(*ids));
         }
@@ -117,7 +132,7 @@ static mkv_status_t mkv_leg_expose(mkv_leg_t *leg, const mkv_units_t *units,
                                    size_t meta_length)
 {
     mkv_msg_t msg = {.type = MKV_MSG_EXPOSE,
-                     .mode = leg->xfer->mode,
+                     .mode = mkv_expose_mode(leg),
                      .num_units = (uint32_t)num_units,
                      .data = meta,
                      .length = meta_length};
@@ -139,6 +154,7 @@ static mkv_status_t mkv_leg_expose(mkv_leg_t *leg, const mkv_units_t *units,
         leg->num_units = 0;
         return status;
     }
+    mkv_xfer_stamp(leg->xfer, MKV_TIME_EXPOSED);
     return mkv_leg_take(leg, MKV_LEG_EXPOSE);
 }
 
@@ -173,7 +189,7 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
             return status;
         }
     }
-    return MKV_OK;
+    return mkv_owners_check(xfer, units, num_units);
 }
 
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
@@ -190,6 +206,9 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
         status = mkv_leg_expose(&xfer->legs[i], units, num_units, meta, meta_length);
     }
+    if (status == MKV_OK) {
+        mkv_owners_take(xfer, units, num_units);
+    }
     mkv_leave(ctx);
     return status;
 }
@@ -205,10 +224,12 @@ static mkv_status_t mkv_exposed_check(const mkv_leg_t *leg, const mkv_msg_t *msg
     uint32_t i, j;
 
     *num_ids_p = 0;
-    if (msg->mode != leg->xfer->mode) {
-        mkv_text(text, size, "one side opened it for %s, the other for %s",
+    if (msg->mode != mkv_expose_mode(leg)) {
+        mkv_text(text, size, "one side opened it for %s%s, the other for %s%s",
                  (leg->xfer->mode == MKV_WRITE) ? "WRITE" : "READ",
-                 (msg->mode == MKV_WRITE) ? "WRITE" : "READ");
+                 (leg->map->flags & MKV_MAP_TOKENS) ? " of tokens" : "",
+                 ((msg->mode & ~MKV_EXPOSE_TOKENS) == MKV_WRITE) ? "WRITE" : "READ",
+                 (msg->mode & MKV_EXPOSE_TOKENS) ? " of tokens" : "");
         return MKV_ERR_INVALID;
     }
     for (i = 0; i < msg->num_units; ++i) {
@@ -240,11 +261,17 @@ static mkv_status_t mkv_exposed_check(const mkv_leg_t *leg, const mkv_msg_t *msg
 static int mkv_exposed_index(mkv_leg_t *leg, uint32_t index)
 {
     const mkv_units_t *units = &leg->units[index];
-    uint32_t i;
+    const mkv_map_t *map = leg->map;
+    uint32_t parts, i, k;
 
+    parts = mkv_map_parts(
+        map, (uint32_t)(mkv_map_component(map, units->component) - map->components),
+        true);
     for (i = 0; i < units->num_remote; ++i) {
-        leg->sums[index] += mkv_unit_mix(units->remote[i]);
-        if (mkv_unit_set_add(&leg->sets[index], units->remote[i], 1) != 0) {
+        for (k = 0; k < parts; ++k) {
+            leg->sums[index] += mkv_unit_mix(units->remote[i] * parts + k);
+        }
+        if (mkv_unit_set_add(&leg->sets[index], units->remote[i] * parts, parts) != 0) {
             return -1;
         }
     }
@@ -306,6 +333,7 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg)
         return;
     }
 
+    mkv_xfer_stamp(xfer, MKV_TIME_EXPOSED);
     (void)mkv_leg_take(leg, MKV_LEG_EXPOSE);
     (void)mkv_leg_take(leg, MKV_LEG_BIND);
     mkv_leg_send_or_fail(leg, &bind);

@@ -11,6 +11,15 @@
  *     <-----------------------------  FIN(counts)
  *     verify, DONE                             DONE
  *
+ * READ, instead of gets, where the passive side can put lists:
+ *
+ *     <-----------------------------  PULL(runs of a plan, selection)
+ *     puts, flush
+ *     PULLED(bytes)  ----------------------->  the post is complete
+ *
+ * The reader's memory is quiet when the owner's puts have ended, as the passive side's
+ * of a WRITE is: by PULLED, by DRAINED, or by a connection that carries nothing more.
+ *
  *   either side, at any time:  TERM(code, text, drained) ... DRAINED
  *
  * Nonces name the instances of a transfer, because ids are used again: what is
@@ -49,15 +58,17 @@ mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
 
 mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event)
 {
-    mkv_leg_state_t before = leg->state;
-    mkv_status_t status = mkv_leg_state_take(&leg->state, event);
+    mkv_leg_state_t state = leg->state;
+    mkv_status_t status = mkv_leg_state_take(&state, event);
 
+    __atomic_store_n(&leg->state, state, __ATOMIC_RELEASE);
     if (status != MKV_OK) {
         mkv_log_error(leg->xfer->ctx, "transfer %llu, peer %s, leg %u: %s while %s: %s",
                       (unsigned long long)leg->xfer->id, leg->peer->name, leg->index,
-                      mkv_leg_event_string(event), mkv_leg_state_string(before),
+                      mkv_leg_event_string(event), mkv_leg_state_string(state),
                       mkv_status_string(status));
     }
+    mkv_leg_note(leg);
     return status;
 }
 
@@ -102,11 +113,23 @@ static uint32_t mkv_leg_expected(const mkv_leg_t *leg, uint32_t component)
     return 0;
 }
 
-/* Whether these are the blocks that were exposed; where all of them are expected */
-static int mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair, uint32_t component,
-                                uint64_t expected)
+/* Blocks of the peer's that were posted to, if only in part */
+static uint64_t mkv_leg_posted_blocks(const mkv_leg_t *leg, uint32_t pair)
 {
-    uint32_t i;
+    uint32_t parts = mkv_map_parts(leg->map, leg->map->pairs[pair].component, true);
+
+    return (leg->posted[pair] + parts - 1) / parts;
+}
+
+/* Whether these are the blocks that were exposed; where all of them are expected */
+static bool mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair,
+                                 uint32_t component, uint64_t expected)
+{
+    uint32_t parts = mkv_map_parts(leg->map, leg->map->pairs[pair].component, true), i;
+
+    if (leg->posted[pair] != expected * parts) {
+        return true; /* of the last block a part */
+    }
 
     for (i = 0; i < leg->num_units; ++i) {
         if ((leg->units[i].component == component) &&
@@ -114,7 +137,7 @@ static int mkv_leg_is_sum_right(const mkv_leg_t *leg, uint32_t pair, uint32_t co
             return leg->posted_sums[pair] == leg->sums[i];
         }
     }
-    return 1;
+    return true;
 }
 
 mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
@@ -128,12 +151,15 @@ mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
     }
     for (i = 0; i < leg->map->num_pairs; ++i) {
         pair = &leg->map->pairs[i];
+        if (leg->posted_bytes & (1ull << pair->component)) {
+            continue; /* not counted in units */
+        }
         component = leg->map->components[pair->component].component;
-        if (leg->posted[i] != expected[pair->component]) {
+        if (mkv_leg_posted_blocks(leg, i) != expected[pair->component]) {
             mkv_text(text, size,
                      "component %u layer %d part %u: %llu units posted, %llu expected",
                      component, pair->layer, pair->part,
-                     (unsigned long long)leg->posted[i],
+                     (unsigned long long)mkv_leg_posted_blocks(leg, i),
                      (unsigned long long)expected[pair->component]);
             return MKV_ERR_LENGTH;
         }
@@ -149,9 +175,22 @@ mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
     return MKV_OK;
 }
 
+/* What the passive side is told that a pair has got */
+static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
+{
+    uint32_t component = leg->map->pairs[index].component;
+
+    return (leg->posted_bytes & (1ull << component))
+               ? mkv_leg_expected(leg, leg->map->components[component].component)
+               : (uint32_t)mkv_leg_posted_blocks(leg, index);
+}
+
 static void mkv_leg_send_fin(mkv_leg_t *leg)
 {
-    mkv_msg_t msg = {.type = MKV_MSG_FIN, .bytes = leg->bytes};
+    mkv_msg_t msg = {.type = MKV_MSG_FIN,
+                     .bytes = leg->bytes,
+                     .data = leg->done_data,
+                     .length = leg->done_length};
     uint32_t i;
 
     for (i = 0; i < leg->map->num_pairs; ++i) {
@@ -160,7 +199,7 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
         }
         msg.units[leg->map->pairs[i].component].component =
             leg->map->components[leg->map->pairs[i].component].component;
-        msg.units[leg->map->pairs[i].component].num = (uint32_t)leg->posted[i];
+        msg.units[leg->map->pairs[i].component].num = mkv_leg_told(leg, i);
     }
     if (mkv_leg_take(leg, MKV_LEG_FIN) == MKV_OK) {
         mkv_leg_send_or_fail(leg, &msg);
@@ -169,20 +208,77 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 
 /* ---- Ending by error ------------------------------------------------------------- */
 
-static int mkv_leg_is_drained(const mkv_leg_t *leg)
+static bool mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
            ((leg->puts == MKV_PUTS_ARRIVED) ||
             ((leg->puts == MKV_PUTS_GIVEN) && (leg->peer->state == MKV_CONN_GONE)));
 }
 
-int mkv_leg_is_quiet(const mkv_leg_t *leg)
+bool mkv_leg_is_pulling(const mkv_leg_t *leg)
 {
+    return !mkv_list_is_empty(&leg->pulled) || !mkv_list_is_empty(&leg->pushed) ||
+           !mkv_list_is_empty(&leg->flushed) ||
+           (!leg->xfer->is_active &&
+            (!mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running)));
+}
+
+/* The peer does nothing to our memory any more, by its word or by proof */
+static bool mkv_leg_is_peer_done(const mkv_leg_t *leg)
+{
+    return leg->is_peer_drained || mkv_peer_is_harmless(leg->peer);
+}
+
+bool mkv_leg_is_quiet(const mkv_leg_t *leg)
+{
+    if (!mkv_leg_is_drained(leg)) {
+        return false;
+    }
     if (leg->xfer->is_active) {
-        return mkv_leg_is_drained(leg);
+        return mkv_list_is_empty(&leg->pulled) || mkv_leg_is_peer_done(leg);
     }
     return (leg->units == NULL) || (leg->state == MKV_LEG_FINISHED) ||
-           leg->is_peer_drained || mkv_peer_is_harmless(leg->peer);
+           mkv_leg_is_peer_done(leg);
+}
+
+static const char *mkv_leg_waiting(const mkv_leg_t *leg)
+{
+    if (mkv_xfer_is_terminal(leg->xfer)) {
+        return mkv_leg_is_quiet(leg)
+                   ? NULL
+                   : ((leg->xfer->is_active && mkv_list_is_empty(&leg->pulled))
+                          ? "calls in flight"
+                          : "the peer's word that it is drained");
+    }
+    if (leg->state == MKV_LEG_FINISHED) {
+        return NULL;
+    }
+    if (leg->remote_nonce == 0) {
+        return leg->xfer->is_active
+                   ? "its block list"
+                   : ((leg->state == MKV_LEG_EXPOSED) ? "the other side to open"
+                                                      : "the expose call");
+    }
+    if (!leg->xfer->is_active) {
+        return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
+    }
+    if (!mkv_list_is_empty(&leg->posts)) {
+        return leg->xfer->ctx->leg_listener->has_gate(leg) ? "a gate" : "credits";
+    }
+    if (!mkv_list_is_empty(&leg->running)) {
+        return "calls in flight";
+    }
+    if (!mkv_list_is_empty(&leg->pulled)) {
+        return "the owner's puts";
+    }
+    return (leg->puts == MKV_PUTS_FLUSHING)
+               ? "the flush"
+               : ((leg->state == MKV_LEG_SEALED) ? "progress" : "the seal");
+}
+
+void mkv_leg_note(mkv_leg_t *leg)
+{
+    __atomic_store_n(&leg->waits, mkv_leg_waiting(leg), __ATOMIC_RELAXED);
 }
 
 void mkv_leg_terminate(mkv_leg_t *leg)
@@ -208,17 +304,23 @@ void mkv_leg_terminate(mkv_leg_t *leg)
     mkv_leg_send_or_fail(leg, &msg);
 }
 
-/* Completed here is not arrived there */
+/* Completed here is not arrived there. One that runs does not cover what was put since:
+ * its end asks again. */
 static void mkv_leg_want_flush(mkv_leg_t *leg)
 {
-    leg->puts = MKV_PUTS_FLUSHING;
-    mkv_list_queue(&leg->peer->flush_waiting, &leg->flush);
+    if (mkv_list_is_empty(&leg->flush)) {
+        leg->puts = MKV_PUTS_FLUSHING;
+        mkv_list_add_tail(&leg->peer->flush_waiting, &leg->flush);
+    }
 }
 
 static void mkv_leg_step_terminal(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_DRAINED};
 
+    if (mkv_leg_is_peer_done(leg)) {
+        leg->xfer->ctx->leg_listener->settled(leg);
+    }
     if (mkv_conn_is_cut_off(leg->peer->state)) {
         return;
     }
@@ -237,8 +339,12 @@ void mkv_leg_step(mkv_leg_t *leg)
         mkv_leg_step_terminal(leg);
         return;
     }
+    if (!mkv_list_is_empty(&leg->pushed)) {
+        mkv_leg_want_flush(leg);
+    }
     if ((leg->state != MKV_LEG_SEALED) || (leg->puts == MKV_PUTS_FLUSHING) ||
-        !mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running)) {
+        !mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running) ||
+        mkv_leg_is_pulling(leg)) {
         return;
     }
     if (leg->puts == MKV_PUTS_GIVEN) {
@@ -256,6 +362,7 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
         return;
     }
     leg->xfer->ctx->leg_listener->ended(leg);
+    leg->xfer->ctx->leg_listener->freed(leg);
     while (!mkv_list_is_empty(&leg->running)) {
         mkv_list_del(leg->running.next); /* UCX may call back: rather a leak */
     }
@@ -270,5 +377,6 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     free(leg->posted);
     free(leg->units);
     free(leg->meta);
+    free(leg->done_data);
     --leg->map->num_uses;
 }

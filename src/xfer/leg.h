@@ -10,12 +10,22 @@
 
 #include "xfer/xfer.h"
 
+#include <stdbool.h>
+
 /** What is told about legs to who posts on them: ctx->leg_listener. */
 typedef struct mkv_leg_listener {
     /** Its transfer has ended: drop what was not given to UCX. */
     void (*ended)(mkv_leg_t *leg);
     /** Its first post waits for a gate. */
-    int (*has_gate)(const mkv_leg_t *leg);
+    bool (*has_gate)(const mkv_leg_t *leg);
+    /** READ, passive, bound: the reader asks us to put a part of a plan. */
+    void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
+    /** READ, active: such a part has arrived, or the owner cannot put it. */
+    void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
+    /** READ, active: the owner puts nothing any more; forget what it was asked for. */
+    void (*settled)(mkv_leg_t *leg);
+    /** It is freed; nothing that UCX could still complete is left. */
+    void (*freed)(mkv_leg_t *leg);
 } mkv_leg_listener_t;
 
 /** Where the legs of a transfer's id are found. */
@@ -42,8 +52,11 @@ void mkv_leg_terminate(mkv_leg_t *leg);
 /** Send what is due: FIN, DRAINED; ask for a flush before. */
 void mkv_leg_step(mkv_leg_t *leg);
 
+/** READ: something that was asked for by PULL has neither arrived nor been refused. */
+bool mkv_leg_is_pulling(const mkv_leg_t *leg);
+
 /** Nobody touches this side's blocks for this leg any more. */
-int mkv_leg_is_quiet(const mkv_leg_t *leg);
+bool mkv_leg_is_quiet(const mkv_leg_t *leg);
 
 /**
  * @param [out] text  Set unless MKV_OK.

@@ -11,40 +11,12 @@
 #include "peer/packet.h"
 #include "xfer/early.h"
 #include "xfer/expose.h"
+#include "xfer/incoming.h"
+#include "xfer/reply.h"
 #include "xfer/tombstone.h"
 
-/* ---- Answering ------------------------------------------------------------------- */
-
-static void mkv_reply_drained(mkv_peer_t *peer, const mkv_msg_t *term)
-{
-    mkv_msg_t msg = {.type = MKV_MSG_DRAINED,
-                     .id = term->id,
-                     .epoch = term->epoch,
-                     .to_nonce = term->from_nonce};
-
-    msg.from_nonce = (term->to_nonce != 0) ? term->to_nonce : mkv_ctx_nonce(peer->ctx);
-    if (mkv_message_send(peer, &msg) != MKV_OK) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
-    }
-}
-
-/* What is not here and cannot be kept: tell the sender why */
-static void mkv_reply_term(mkv_peer_t *peer, const mkv_msg_t *expose,
-                           mkv_status_t status, const char *text)
-{
-    mkv_msg_t msg = {.type = MKV_MSG_TERM,
-                     .id = expose->id,
-                     .epoch = expose->epoch,
-                     .from_nonce = mkv_ctx_nonce(peer->ctx),
-                     .to_nonce = expose->from_nonce,
-                     .code = status,
-                     .is_drained = 1};
-
-    mkv_text(msg.text, sizeof(msg.text), "%s", text);
-    if (mkv_message_send(peer, &msg) != MKV_OK) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
-    }
-}
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- Finishing ------------------------------------------------------------------- */
 
@@ -61,7 +33,7 @@ static uint32_t mkv_fin_count(const mkv_msg_t *fin, uint32_t component)
 }
 
 /* 0: it comes at the wrong time, and the transfer has failed */
-static int mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
+static bool mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
 {
     mkv_leg_state_t before = leg->state;
     mkv_status_t status = mkv_leg_take(leg, event);
@@ -77,19 +49,69 @@ static int mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
 static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
 {
     leg->remote_nonce = bind->from_nonce;
+    mkv_xfer_dirty(leg->xfer);
     if (!mkv_xfer_is_terminal(leg->xfer) && mkv_leg_take_message(leg, MKV_LEG_BIND)) {
         mkv_xfer_check_bound(leg->xfer);
     }
 }
 
+/* 0: no memory, and the transfer has failed */
+static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
+{
+    if (fin->length == 0) {
+        return 1;
+    }
+    leg->done_data = malloc(fin->length);
+    if (leg->done_data == NULL) {
+        mkv_xfer_fail(leg->xfer, MKV_ERR_NOMEM,
+                      "peer %s, leg %u: no memory for %zu bytes that came with DONE",
+                      leg->peer->name, leg->index, fin->length);
+        return 0;
+    }
+    memcpy(leg->done_data, fin->data, fin->length);
+    leg->done_length = fin->length;
+    return 1;
+}
+
+/* Where plans of bytes fill a component, its bytes are what can be counted */
+static bool mkv_leg_is_short_of_bytes(const mkv_leg_t *leg, const mkv_msg_t *fin,
+                                      uint64_t *expected_p)
+{
+    const mkv_xfer_t *xfer = leg->xfer;
+    const mkv_map_component_t *component;
+    uint64_t expected = 0;
+    bool is_told = false;
+    size_t i;
+
+    for (i = 0; i < xfer->num_expect; ++i) {
+        component = mkv_map_component(leg->map, xfer->expect[i].component);
+        is_told |= (xfer->expect[i].num_bytes != 0);
+        if (xfer->expect[i].num_bytes != 0) {
+            expected += xfer->expect[i].num_bytes;
+        } else if (component != NULL) {
+            expected += xfer->expect[i].num_units * component->bytes_per_unit;
+        }
+    }
+    *expected_p = expected;
+    return is_told && (fin->bytes != expected);
+}
+
 static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
     mkv_xfer_t *xfer = leg->xfer;
+    uint64_t expected;
     uint32_t i, count;
 
-    leg->is_peer_drained = 1;
+    leg->is_peer_drained = true;
     mkv_xfer_dirty(xfer);
     if (mkv_xfer_is_terminal(xfer)) {
+        return;
+    }
+    if (mkv_leg_is_pulling(leg)) {
+        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL,
+                      "peer %s, leg %u: it sent FIN before it was told that all it "
+                      "pulled has arrived",
+                      leg->peer->name, leg->index);
         return;
     }
 
@@ -104,10 +126,34 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
             return;
         }
     }
-    if (mkv_leg_take_message(leg, MKV_LEG_FIN)) {
-        leg->bytes = fin->bytes;
-        xfer->bytes += fin->bytes;
+    if ((xfer->mode == MKV_WRITE) && mkv_leg_is_short_of_bytes(leg, fin, &expected)) {
+        mkv_xfer_fail(xfer, MKV_ERR_LENGTH,
+                      "peer %s, leg %u: %llu bytes arrived, %llu expected",
+                      leg->peer->name, leg->index, (unsigned long long)fin->bytes,
+                      (unsigned long long)expected);
+        return;
     }
+    if (mkv_leg_keep_done_data(leg, fin) && mkv_leg_take_message(leg, MKV_LEG_FIN)) {
+        leg->bytes = fin->bytes;
+        MKV_ADD(xfer->bytes, fin->bytes);
+    }
+}
+
+/* ---- Pulling --------------------------------------------------------------------- */
+
+static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    mkv_xfer_t *xfer = leg->xfer;
+
+    if (mkv_xfer_is_terminal(xfer)) {
+        return; /* the reader is told that, and then that nothing is in flight */
+    }
+    if ((xfer->mode != MKV_READ) || (leg->state != MKV_LEG_BOUND)) {
+        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent PULL while %s",
+                      leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
+        return;
+    }
+    xfer->ctx->leg_listener->pull(leg, msg);
 }
 
 /* ---- Receiving ------------------------------------------------------------------- */
@@ -150,10 +196,10 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
     }
 }
 
-static int mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
+static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     if (leg == NULL) {
-        return 0;
+        return false;
     }
     if (msg->to_nonce == leg->xfer->nonce) {
         return (leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce);
@@ -161,6 +207,18 @@ static int mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
     /* The sender had not heard of us yet */
     return (msg->to_nonce == 0) && (msg->type == MKV_MSG_TERM) &&
            ((leg->remote_nonce == 0) || (leg->remote_nonce == msg->from_nonce));
+}
+
+/*
+ * The other side has given up without having heard of this one: it may have opened
+ * another instance meanwhile, which knows this one. Whichever of them is there is told,
+ * and only its answer says that nothing of it is in flight.
+ */
+static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    leg->is_answer = true;
+    mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
+                  leg->peer->name, leg->index, msg->text);
 }
 
 static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *msg,
@@ -175,12 +233,16 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
         mkv_reply_drained(peer, msg);
         return;
     }
+    if (!leg->xfer->is_active && (leg->remote_nonce == 0) && (msg->to_nonce == 0)) {
+        mkv_leg_receive_abort(leg, msg);
+        return;
+    }
 
     leg->remote_nonce = msg->from_nonce;
     leg->is_peer_drained |= msg->is_drained != 0;
     (void)mkv_leg_take(leg, MKV_LEG_TELL); /* it knows; DRAINED is all it needs */
     mkv_xfer_dirty(leg->xfer);
-    if (leg->state == MKV_LEG_FINISHED) {
+    if ((leg->state == MKV_LEG_FINISHED) || (leg->state == MKV_LEG_DRAINED)) {
         mkv_reply_drained(peer, msg);
     } else if (!mkv_xfer_is_terminal(leg->xfer)) {
         mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
@@ -197,6 +259,12 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         mkv_receive_expose(peer, leg, msg, data, length);
         return;
     }
+    if (msg->type == MKV_MSG_ASK) {
+        if ((leg == NULL) || mkv_xfer_is_terminal(leg->xfer)) {
+            mkv_incoming_receive(peer, msg, data, length);
+        }
+        return; /* else it is open, and the answer is on its way or will be */
+    }
 
     leg = mkv_leg_is_addressed(leg, msg) ? leg : NULL;
     if (msg->type == MKV_MSG_TERM) {
@@ -212,29 +280,21 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
     }
 
     if (msg->type == MKV_MSG_DRAINED) {
-        leg->is_peer_drained = 1;
+        leg->is_peer_drained = true;
         mkv_xfer_dirty(leg->xfer);
-    } else if (leg->xfer->is_active) {
+    } else if (leg->xfer->is_active && (msg->type == MKV_MSG_PULLED)) {
+        leg->xfer->ctx->leg_listener->pulled(leg, msg);
+    } else if (leg->xfer->is_active || (msg->type == MKV_MSG_PULLED)) {
         mkv_xfer_fail(leg->xfer, MKV_ERR_PROTOCOL,
                       "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
                       leg->index, mkv_msg_string(msg->type));
+    } else if (msg->type == MKV_MSG_PULL) {
+        mkv_leg_pull_received(leg, msg);
     } else if (msg->type == MKV_MSG_BIND) {
         mkv_leg_bind_received(leg, msg);
     } else {
         mkv_leg_fin_received(leg, msg);
     }
-}
-
-/*
- * The other side has given up before this one was opened: no instance of it is bound
- * here, and it may have opened another one meanwhile. Whichever of them is there is
- * answered.
- */
-static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
-{
-    leg->is_answer = 1;
-    mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
-                  leg->peer->name, leg->index, msg->text);
 }
 
 /* They leave the store first: handling one may add to it or cancel others */

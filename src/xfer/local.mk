@@ -4,14 +4,24 @@ libmorikv_core_la_SOURCES += \
     src/xfer/early.h \
     src/xfer/expose.c \
     src/xfer/expose.h \
+    src/xfer/fence.c \
+    src/xfer/fence.h \
+    src/xfer/incoming.c \
+    src/xfer/incoming.h \
     src/xfer/leg.c \
     src/xfer/leg.h \
     src/xfer/leg_receive.c \
     src/xfer/leg_receive.h \
+    src/xfer/owner.c \
+    src/xfer/owner.h \
+    src/xfer/reply.c \
+    src/xfer/reply.h \
     src/xfer/state.c \
     src/xfer/state.h \
     src/xfer/tombstone.c \
     src/xfer/tombstone.h \
+    src/xfer/trace.c \
+    src/xfer/trace.h \
     src/xfer/watch.c \
     src/xfer/watch.h \
     src/xfer/xfer.c \

@@ -11,7 +11,7 @@ void mkv_tombstone_add(mkv_ctx_t *ctx, uint64_t nonce)
     }
 }
 
-int mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce)
+bool mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce)
 {
     return (nonce != 0) && (ctx->tombstones[nonce % MKV_TOMBSTONES] == nonce);
 }

@@ -11,7 +11,9 @@
 
 #include "base/ctx.h"
 
+#include <stdbool.h>
+
 void mkv_tombstone_add(mkv_ctx_t *ctx, uint64_t nonce);
-int mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce);
+bool mkv_tombstone_has(const mkv_ctx_t *ctx, uint64_t nonce);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "xfer/watch.h"
 
+#include "peer/listen.h"
 #include "xfer/early.h"
 #include "xfer/leg_receive.h"
 
@@ -46,34 +47,43 @@ static void mkv_xfers_peer_ended(mkv_peer_t *peer)
     mkv_xfers_look(peer);
 }
 
-static int mkv_xfers_are_idle(mkv_peer_t *peer)
+static bool mkv_xfers_are_idle(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;
 
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
         if (!mkv_leg_is_quiet(leg)) {
-            return 0; /* the peer's word is needed, or our data is in flight */
+            return false; /* the peer's word is needed, or our data is in flight */
         }
     }
-    return 1;
+    return true;
 }
 
-static uint64_t mkv_xfers_first_id(mkv_peer_t *peer)
+static bool mkv_xfers_have_open(mkv_peer_t *peer, uint64_t *id_p)
 {
-    return mkv_list_head(&peer->legs, mkv_leg_t, list)->xfer->id;
+    if (mkv_list_is_empty(&peer->legs)) {
+        return false;
+    }
+    *id_p = mkv_list_head(&peer->legs, mkv_leg_t, list)->xfer->id;
+    return true;
 }
 
 void mkv_xfers_listen(mkv_ctx_t *ctx)
 {
     static const mkv_peer_listener_t listener = {
+        .what = "transfers",
+        .messages = (1ull << MKV_MSG_EXPOSE) | (1ull << MKV_MSG_BIND) |
+                    (1ull << MKV_MSG_FIN) | (1ull << MKV_MSG_TERM) |
+                    (1ull << MKV_MSG_DRAINED) | (1ull << MKV_MSG_PULL) |
+                    (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK),
         .ended = mkv_xfers_peer_ended,
         .look = mkv_xfers_look,
         .receive = mkv_leg_receive,
         .expire = mkv_early_expire,
         .is_idle = mkv_xfers_are_idle,
-        .first_id = mkv_xfers_first_id,
+        .has_open = mkv_xfers_have_open,
     };
 
-    ctx->peer_listener = &listener;
+    mkv_peer_listen(ctx, &listener);
 }

@@ -9,7 +9,10 @@
  * or release, then drain.
  */
 
+#include "xfer/fence.h"
 #include "xfer/leg.h"
+#include "xfer/owner.h"
+#include "xfer/trace.h"
 
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
 {
@@ -44,14 +47,24 @@ static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
 
 mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change)
 {
-    mkv_status_t status = mkv_xfer_state_take(&xfer->state, change);
+    mkv_xfer_state_t state = xfer->state;
+    mkv_status_t status = mkv_xfer_state_take(&state, change);
 
+    __atomic_store_n(&xfer->state, state, __ATOMIC_RELEASE);
     if (status != MKV_OK) {
         mkv_log_error(xfer->ctx, "transfer %llu: %s while %s: %s",
                       (unsigned long long)xfer->id, mkv_xfer_change_string(change),
-                      mkv_xfer_state_string(xfer->state), mkv_status_string(status));
+                      mkv_xfer_state_string(state), mkv_status_string(status));
     }
     return status;
+}
+
+static void mkv_xfer_ended(mkv_xfer_t *xfer)
+{
+    mkv_xfer_stamp(xfer, MKV_TIME_ENDED);
+    if (xfer->ended != NULL) {
+        xfer->ended(xfer->ended_arg, xfer->status);
+    }
 }
 
 void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
@@ -69,11 +82,12 @@ void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(xfer->error + length, sizeof(xfer->error) - (size_t)length, fmt, args);
     va_end(args);
-    xfer->status = status;
+    __atomic_store_n(&xfer->status, status, __ATOMIC_RELAXED);
     (void)mkv_xfer_take(xfer,
                         (status == MKV_ERR_ABORTED) ? MKV_XFER_ABORT : MKV_XFER_FAIL);
     mkv_log_debug(xfer->ctx, "%s (%s)", xfer->error, mkv_status_string(status));
     MKV_COUNT(xfer->legs[0].peer, xfers_failed, 1);
+    mkv_xfer_ended(xfer);
     (void)mkv_xfer_event(xfer,
                          (status == MKV_ERR_ABORTED) ? MKV_EV_ABORTED : MKV_EV_FAILED);
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_DRAIN);
@@ -96,13 +110,28 @@ void mkv_xfer_check_bound(mkv_xfer_t *xfer)
         (mkv_xfer_take(xfer, MKV_XFER_ALL_BOUND) != MKV_OK)) {
         return;
     }
+    mkv_xfer_stamp(xfer, MKV_TIME_BOUND);
     mkv_xfer_set_deadline(xfer, (!xfer->is_active && (xfer->mode == MKV_READ))
                                     ? MKV_TIMEOUT_RELEASE
                                     : MKV_TIMEOUT_XFER);
 }
 
+/* What came with DONE: of the first leg that has something; the others are asked for */
+static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_event_t *event)
+{
+    uint32_t i;
+
+    for (i = 0; (i < xfer->num_legs) && (event->length == 0); ++i) {
+        event->leg = i;
+        event->data = xfer->legs[i].done_data;
+        event->length = xfer->legs[i].done_length;
+    }
+    event->leg = (event->length > 0) ? event->leg : 0;
+}
+
 static void mkv_xfer_check_done(mkv_xfer_t *xfer)
 {
+    mkv_status_t status;
     mkv_event_t *event;
     uint32_t i;
 
@@ -111,16 +140,23 @@ static void mkv_xfer_check_done(mkv_xfer_t *xfer)
             return;
         }
     }
-    if (mkv_xfer_take(xfer, MKV_XFER_ALL_FINISHED) != MKV_OK) {
+    status = mkv_fence_check(xfer);
+    if (status < MKV_OK) {
+        mkv_xfer_fail(xfer, status, "no memory for the ranges of the fence");
+    }
+    if ((status != MKV_OK) || (mkv_xfer_take(xfer, MKV_XFER_ALL_FINISHED) != MKV_OK)) {
         return;
     }
 
-    xfer->status = MKV_OK;
+    __atomic_store_n(&xfer->status, MKV_OK, __ATOMIC_RELAXED);
+    mkv_xfer_ended(xfer);
+    mkv_xfer_count_latency(xfer);
     MKV_COUNT(xfer->legs[0].peer, xfers_done, 1);
     event = mkv_xfer_event(xfer, MKV_EV_DONE);
     if ((event != NULL) && !xfer->is_active) {
         event->units = xfer->legs[0].units;
         event->num_units = xfer->legs[0].num_units;
+        mkv_xfer_event_data(xfer, event);
     }
 }
 
@@ -136,9 +172,11 @@ static void mkv_xfer_check_quiet(mkv_xfer_t *xfer)
     if (mkv_xfer_take(xfer, MKV_XFER_QUIET) != MKV_OK) {
         return;
     }
-    xfer->is_quiet = 1;
-    xfer->is_quarantined = 0;
+    mkv_xfer_stamp(xfer, MKV_TIME_QUIET);
+    __atomic_store_n(&xfer->is_quarantined, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&xfer->is_quiet, true, __ATOMIC_RELEASE);
     xfer->deadline = MKV_NEVER;
+    mkv_owners_give(xfer);
     (void)mkv_xfer_event(xfer, MKV_EV_QUIET);
 }
 
@@ -155,40 +193,12 @@ void mkv_xfer_step(mkv_xfer_t *xfer)
     if (mkv_xfer_is_terminal(xfer) && !xfer->is_quiet) {
         mkv_xfer_check_quiet(xfer);
     }
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_note(&xfer->legs[i]);
+    }
 }
 
 /* ---- Deadlines ------------------------------------------------------------------- */
-
-static const char *mkv_leg_waiting(const mkv_leg_t *leg)
-{
-    if (mkv_xfer_is_terminal(leg->xfer)) {
-        return mkv_leg_is_quiet(leg)
-                   ? NULL
-                   : (leg->xfer->is_active ? "calls in flight"
-                                           : "the peer's word that it is drained");
-    }
-    if (leg->state == MKV_LEG_FINISHED) {
-        return NULL;
-    }
-    if (leg->remote_nonce == 0) {
-        return leg->xfer->is_active
-                   ? "its block list"
-                   : ((leg->state == MKV_LEG_EXPOSED) ? "the other side to open"
-                                                      : "the expose call");
-    }
-    if (!leg->xfer->is_active) {
-        return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
-    }
-    if (!mkv_list_is_empty(&leg->posts)) {
-        return leg->xfer->ctx->leg_listener->has_gate(leg) ? "a gate" : "credits";
-    }
-    if (!mkv_list_is_empty(&leg->running)) {
-        return "calls in flight";
-    }
-    return (leg->puts == MKV_PUTS_FLUSHING)
-               ? "the flush"
-               : ((leg->state == MKV_LEG_SEALED) ? "progress" : "the seal");
-}
 
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
 {
@@ -197,12 +207,15 @@ void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
 
     text[0] = '\0';
     for (i = 0; i < xfer->num_legs; ++i) {
-        what = mkv_leg_waiting(&xfer->legs[i]);
+        what = __atomic_load_n(&xfer->legs[i].waits, __ATOMIC_RELAXED);
         if (what != NULL) {
             mkv_text(text, size, "leg %u (peer %s): %s", i, xfer->legs[i].peer->name,
                      what);
             return;
         }
+    }
+    if (!mkv_xfer_is_terminal(xfer) && (xfer->fence == MKV_FENCE_ASKED)) {
+        mkv_text(text, size, "mkv_fence_done()");
     }
 }
 
@@ -214,7 +227,7 @@ static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
 
     mkv_xfer_waiting(xfer, text, sizeof(text));
     xfer->deadline = MKV_NEVER;
-    xfer->is_quarantined = 1;
+    __atomic_store_n(&xfer->is_quarantined, true, __ATOMIC_RELAXED);
     mkv_log_warn(
         xfer->ctx,
         "transfer %llu: not quiet after %llu ms, waits for %s; its blocks stay "

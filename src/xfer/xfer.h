@@ -15,6 +15,8 @@
 #include "peer/peer.h"
 #include "xfer/state.h"
 
+#include <stdbool.h>
+
 typedef struct mkv_leg {
     mkv_list_t hash;  /**< ctx->buckets */
     mkv_list_t list;  /**< peer->legs */
@@ -28,10 +30,18 @@ typedef struct mkv_leg {
 
     mkv_list_t posts;      /**< Not or partly given to UCX, in order */
     mkv_list_t running;    /**< Wholly given to UCX */
+    mkv_list_t pulled;     /**< READ, active: posts that the owner was asked to put */
+    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed */
+    mkv_list_t flushed;    /**< ... and covered by a flush that runs */
+    mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
+    uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
+    uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
+    bool is_by_get;        /**< READ, active: the owner has refused to put */
     uint64_t *posted;      /**< Active: units per pair */
     uint64_t *posted_sums; /**< And their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
-    int is_unchecked;      /**< A plan with MKV_PLAN_UNCHECKED was posted */
+    uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
+    bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
     uint64_t bytes;        /**< Completed */
 
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
@@ -41,11 +51,14 @@ typedef struct mkv_leg {
     uint32_t num_units;
     void *meta;
     size_t meta_length;
+    void *done_data; /**< Of the active side's connector, told with DONE */
+    size_t done_length;
 
-    mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone */
+    mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
+    const char *waits; /**< For what, as of the last change; NULL: nothing; atomic */
     mkv_leg_puts_t puts;
-    int is_answer;       /**< Its TERM answers one that came before the open */
-    int is_peer_drained; /**< The peer cannot touch our memory any more */
+    bool is_answer;       /**< Its TERM answers one that came before the open */
+    bool is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
 
 enum {
@@ -56,6 +69,25 @@ enum {
     MKV_NUM_TIMEOUTS
 };
 
+typedef enum mkv_fence_state {
+    MKV_FENCE_NOT_ASKED,
+    MKV_FENCE_ASKED, /**< MKV_EV_FENCE was told */
+    MKV_FENCE_OVER
+} mkv_fence_state_t;
+
+/** What a transfer did, in mkv_xfer_attr_t's order. */
+typedef enum mkv_xfer_time {
+    MKV_TIME_EXPOSED,
+    MKV_TIME_BOUND,
+    MKV_TIME_POSTED,
+    MKV_TIME_MOVED,
+    MKV_TIME_SEALED,
+    MKV_TIME_FLUSHED,
+    MKV_TIME_ENDED,
+    MKV_TIME_QUIET,
+    MKV_NUM_TIMES
+} mkv_xfer_time_t;
+
 struct mkv_xfer {
     mkv_list_t list;  /**< ctx->xfers */
     mkv_list_t dirty; /**< ctx->dirty_xfers */
@@ -65,26 +97,31 @@ struct mkv_xfer {
     uint64_t nonce;
     mkv_mode_t mode;
     mkv_role_t role;
-    int is_active;
-    mkv_xfer_state_t state; /**< Changed by mkv_xfer_take() alone */
-    mkv_status_t status;
+    bool is_active;
+    mkv_xfer_state_t state; /**< Changed by mkv_xfer_take() alone; atomic */
+    mkv_status_t status;    /**< Set before a terminal state, as the text; atomic */
     char error[256];
-    int is_quiet, is_quarantined;
+    bool is_quiet, is_quarantined; /**< Atomic */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
     uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */
+    uint64_t times[MKV_NUM_TIMES]; /**< In ns since open_time; 0: not yet; atomic */
     void *user_data;
+    mkv_fence_state_t fence;
+    mkv_range_t *fence_ranges; /**< Of MKV_EV_FENCE */
+    void (*ended)(void *arg, mkv_status_t status);
+    void *ended_arg;
     mkv_expect_t *expect;
     size_t num_expect;
-    uint64_t posted, completed, bytes, num_ucp_calls;
-    unsigned num_events; /**< Reserved */
+    uint64_t posted, completed, bytes, num_ucp_calls; /**< By MKV_ADD() */
+    unsigned num_events;                              /**< Reserved */
     uint32_t num_legs;
     mkv_leg_t legs[];
 };
 
-static inline int mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
+static inline bool mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
 {
-    return xfer->state >= MKV_XFER_DONE;
+    return __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE) >= MKV_XFER_DONE;
 }
 
 /** Look at it in the next step. */
@@ -115,7 +152,11 @@ void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which);
 /** BOUND as soon as every leg knows its other side. */
 void mkv_xfer_check_bound(mkv_xfer_t *xfer);
 
-/** Which leg, and what it waits for; empty: nothing. */
+/** What the leg waits for may have changed: let queries see it. */
+void mkv_leg_note(mkv_leg_t *leg);
+
+/** Which leg, and what it waits for, as of the last change; empty: nothing. Without the
+ *  lock, too. */
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size);
 
 /** Of any state; no callback of UCX refers to it any more. */

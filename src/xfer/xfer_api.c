@@ -3,9 +3,13 @@
 /* Seal, abort, extend, close, query. */
 
 #include "xfer/leg.h"
+#include "xfer/trace.h"
 
 #include "base/abi.h"
+#include "peer/message.h"
+#include "peer/peer_close.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32_t last)
@@ -41,10 +45,63 @@ static void mkv_xfer_update_sealed(mkv_xfer_t *xfer)
             return;
         }
     }
+    mkv_xfer_stamp(xfer, MKV_TIME_SEALED);
     (void)mkv_xfer_take(xfer, MKV_XFER_ALL_SEALED);
 }
 
-static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
+/* The rest of a FIN with as many components as there can be */
+#define MKV_FIN_OVERHEAD 1024u
+
+static mkv_status_t mkv_leg_check_done_data(const mkv_leg_t *leg, size_t length)
+{
+    const mkv_log_t *log = &leg->xfer->ctx->log;
+    uint64_t max = mkv_message_max(leg->peer) - MKV_FIN_OVERHEAD;
+
+    if (length > max) {
+        return mkv_error(
+            log, MKV_ERR_LENGTH,
+            "seal: %zu bytes for peer %s, MAX_MESSAGE of both sides leaves "
+            "room for %llu",
+            length, leg->peer->name, (unsigned long long)max);
+    }
+    if ((length > 0) && !mkv_peer_knows(leg->peer, MKV_FEATURE_DONE_DATA)) {
+        return mkv_error(log, MKV_ERR_UNSUPPORTED,
+                         "seal: the library of peer %s takes no bytes with DONE",
+                         leg->peer->name);
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_xfer_set_done_data(mkv_xfer_t *xfer, uint32_t first,
+                                           uint32_t last, const void *data,
+                                           size_t length)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_leg_t *leg;
+    uint32_t i;
+
+    for (i = first; (status == MKV_OK) && (i < last); ++i) {
+        status = mkv_leg_check_done_data(&xfer->legs[i], length);
+    }
+    for (i = first; (status == MKV_OK) && (i < last); ++i) {
+        leg = &xfer->legs[i];
+        free(leg->done_data);
+        leg->done_length = length;
+        leg->done_data = (length > 0) ? malloc(length) : NULL;
+        if ((length > 0) && (leg->done_data == NULL)) {
+            leg->done_length = 0;
+            return mkv_error(&xfer->ctx->log, MKV_ERR_NOMEM,
+                             "seal: no memory for %zu bytes", length);
+        }
+        if (length > 0) {
+            memcpy(leg->done_data, data, length);
+        }
+    }
+    return status;
+}
+
+static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
+                                         const void *data, size_t length)
 {
     uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
     uint32_t last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
@@ -52,6 +109,9 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
     char text[128];
     uint32_t i;
 
+    if (status == MKV_OK) {
+        status = mkv_xfer_set_done_data(xfer, first, last, data, length);
+    }
     if (status != MKV_OK) {
         return status;
     }
@@ -72,14 +132,40 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg)
     return MKV_OK;
 }
 
-mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg)
+mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                                size_t length)
 {
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status;
 
     mkv_enter(ctx);
-    status = mkv_xfer_seal_locked(xfer, leg);
+    status = mkv_xfer_seal_locked(xfer, leg, data, length);
     mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg)
+{
+    return mkv_xfer_seal_data(xfer, leg, NULL, 0);
+}
+
+mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
+                                const void **data_p, size_t *length_p)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status = MKV_OK;
+
+    mkv_enter(ctx);
+    if (xfer->is_active || (leg >= xfer->num_legs) || (xfer->state != MKV_XFER_DONE)) {
+        status = mkv_error(&ctx->log, MKV_ERR_INVALID,
+                           "done_data: leg %u of %u, %s side, expected a passive side "
+                           "that is DONE",
+                           leg, xfer->num_legs, xfer->is_active ? "active" : "passive");
+    } else {
+        *data_p = xfer->legs[leg].done_data;
+        *length_p = xfer->legs[leg].done_length;
+    }
+    mkv_leave_quietly(ctx);
     return status;
 }
 
@@ -118,6 +204,50 @@ mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
     return MKV_OK;
 }
 
+mkv_status_t mkv_fence_done(mkv_xfer_t *xfer, mkv_status_t status)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+
+    if ((status > MKV_OK) || (status <= MKV_ERR_LAST)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "fence_done: status %d, expected MKV_OK or an error",
+                         (int)status);
+    }
+    mkv_enter(ctx);
+    if (xfer->fence != MKV_FENCE_ASKED) {
+        return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_INVALID,
+                                               "fence_done: transfer %llu waits for "
+                                               "no fence",
+                                               (unsigned long long)xfer->id));
+    }
+    xfer->fence = MKV_FENCE_OVER;
+    if (status != MKV_OK) {
+        mkv_xfer_fail(xfer, status, "the caller's fence failed");
+    }
+    mkv_xfer_dirty(xfer);
+    (void)mkv_ctx_step(ctx);
+    return mkv_leave_status(ctx, MKV_OK);
+}
+
+mkv_status_t mkv_xfer_declare_dead(mkv_xfer_t *xfer)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    uint32_t i;
+
+    mkv_enter(ctx);
+    if (!mkv_xfer_is_terminal(xfer)) {
+        return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,
+                                               "transfer %llu is not over yet",
+                                               (unsigned long long)xfer->id));
+    }
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (!mkv_leg_is_quiet(&xfer->legs[i])) {
+            mkv_peer_declare_dead_locked(xfer->legs[i].peer);
+        }
+    }
+    return mkv_leave_status(ctx, MKV_OK);
+}
+
 mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
 {
     mkv_ctx_t *ctx = xfer->ctx;
@@ -133,42 +263,42 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer)
     return mkv_leave_status(ctx, MKV_OK);
 }
 
+/* Everything here is constant or atomic: no lock, which progress may hold for long */
 mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
 {
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_xfer_attr_t values;
 
     memset(&values, 0, sizeof(values));
-
-    mkv_enter(ctx);
     values.id = xfer->id;
     values.epoch = xfer->epoch;
-    values.state = xfer->state;
-    values.status = xfer->status;
-    values.is_quiet = xfer->is_quiet;
-    values.is_quarantined = xfer->is_quarantined;
-    memcpy(values.error, xfer->error, sizeof(values.error));
+    values.is_quiet = __atomic_load_n(&xfer->is_quiet, __ATOMIC_ACQUIRE);
+    values.is_quarantined = __atomic_load_n(&xfer->is_quarantined, __ATOMIC_RELAXED);
+    values.state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
+    values.status = mkv_xfer_status(xfer, &values.completed);
+    if (values.status < MKV_OK) {
+        memcpy(values.error, xfer->error, sizeof(values.error));
+    }
     mkv_xfer_waiting(xfer, values.waiting_for, sizeof(values.waiting_for));
-    values.posted = xfer->posted;
-    values.completed = xfer->completed;
-    values.bytes = xfer->bytes;
+    values.posted = __atomic_load_n(&xfer->posted, __ATOMIC_RELAXED);
+    values.bytes = __atomic_load_n(&xfer->bytes, __ATOMIC_RELAXED);
     values.age_ns = mkv_ctx_now(ctx) - xfer->open_time;
     values.user_data = xfer->user_data;
-    values.num_ucp_calls = xfer->num_ucp_calls;
-    mkv_leave_quietly(ctx);
+    mkv_xfer_times(xfer, &values);
+    values.num_ucp_calls = __atomic_load_n(&xfer->num_ucp_calls, __ATOMIC_RELAXED);
     return mkv_struct_write(&ctx->log, &mkv_struct_xfer_attr, &values, attr);
 }
 
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p)
 {
-    mkv_ctx_t *ctx = xfer->ctx;
-    mkv_status_t status;
+    mkv_xfer_state_t state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
 
-    mkv_enter(ctx);
-    status = xfer->status;
     if (completed_p != NULL) {
-        *completed_p = xfer->completed;
+        *completed_p = __atomic_load_n(&xfer->completed, __ATOMIC_RELAXED);
     }
-    mkv_leave_quietly(ctx);
-    return status;
+    if (state < MKV_XFER_DONE) {
+        return MKV_INPROGRESS;
+    }
+    return (state == MKV_XFER_DONE) ? MKV_OK
+                                    : __atomic_load_n(&xfer->status, __ATOMIC_RELAXED);
 }

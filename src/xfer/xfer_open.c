@@ -4,6 +4,7 @@
  * The making and the freeing of a transfer.
  */
 
+#include "xfer/fence.h"
 #include "xfer/leg_receive.h"
 
 #include "base/abi.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_XFER_EVENTS 3u /* terminal, quiet, warning; and one a leg */
+#define MKV_XFER_EVENTS 4u /* fence, terminal, quiet, warning; and one a leg */
 
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
@@ -25,7 +26,7 @@ static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                          params->num_legs, params->mode, params->role,
                          params->num_expect);
     }
-    return mkv_expect_check_reserved(&ctx->log, params->expect, params->num_expect);
+    return MKV_OK;
 }
 
 static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
@@ -43,6 +44,13 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
     if (peer->state != MKV_CONN_READY) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "leg %zu: peer %s has failed: %s",
                          index, peer->name, peer->error);
+    }
+    if (map->flags & ((params->role == MKV_SRC) ? MKV_MAP_DST : MKV_MAP_SRC)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "leg %zu: the map of peer %s is for transfers in which this "
+                         "side is the %s",
+                         index, peer->name,
+                         (params->role == MKV_SRC) ? "destination" : "source");
     }
     if (map->is_stale) {
         return mkv_error(&ctx->log, MKV_ERR_STALE,
@@ -67,11 +75,12 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
 static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t index,
                                  mkv_map_t *map)
 {
-    mkv_list_t *lists[] = {&leg->hash,  &leg->list,  &leg->busy,
-                           &leg->flush, &leg->posts, &leg->running};
+    mkv_list_t *lists[] = {&leg->hash,    &leg->list,      &leg->busy,   &leg->flush,
+                           &leg->posts,   &leg->running,   &leg->pulled, &leg->pushed,
+                           &leg->flushed, &leg->push_plans};
     size_t i;
 
-    leg->posted = calloc(2 * (size_t)map->num_pairs, sizeof(*leg->posted));
+    leg->posted = calloc(2 * (size_t)map->num_pairs + 1, sizeof(*leg->posted));
     leg->posted_sums = leg->posted + map->num_pairs;
     if (leg->posted == NULL) {
         return MKV_ERR_NOMEM;
@@ -114,6 +123,8 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     xfer->state = MKV_XFER_INIT;
     xfer->status = MKV_INPROGRESS;
     xfer->user_data = params->user_data;
+    xfer->ended = params->ended;
+    xfer->ended_arg = params->ended_arg;
     xfer->open_time = mkv_ctx_now(ctx);
     for (i = 0; i < MKV_NUM_TIMEOUTS; ++i) {
         xfer->timeouts[i] =
@@ -159,6 +170,7 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     mkv_list_del(&xfer->dirty);
     mkv_event_unreserve(xfer->ctx, xfer->num_events);
     free(xfer->expect);
+    mkv_fence_cleanup(xfer);
     free(xfer);
 }
 
@@ -194,6 +206,9 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
     ++ctx->num_xfers;
     MKV_COUNT(xfer->legs[0].peer, xfers_opened, 1);
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_BIND);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_note(&xfer->legs[i]);
+    }
     *xfer_p = xfer;
     for (i = 0; i < xfer->num_legs; ++i) {
         mkv_leg_receive_early(&xfer->legs[i]);

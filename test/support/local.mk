@@ -8,6 +8,9 @@ test_support_libmkvtest_la_SOURCES = \
 test_support_libmkvtest_la_LIBADD = -ldl
 EXTRA_DIST += test/support/environment.sh test/support/proof.sh
 
+# Ranks of two sides over any UCP; the programs that use it compile it.
+mkv_ranks_sources = test/support/mkv_ranks.h test/support/mkv_ranks.c
+EXTRA_DIST += $(mkv_ranks_sources)
 
 if HAVE_CHECK
 # Two contexts of libmorikv over the fake UCP.

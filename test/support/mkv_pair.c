@@ -9,6 +9,7 @@
 
 pair_side_t pair_sides[PAIR_MAX_SIDES];
 uint32_t pair_layers = PAIR_LAYERS;
+ucs_memory_type_t pair_mem_type = UCS_MEMORY_TYPE_ROCM;
 uint64_t pair_now, pair_tick;
 
 /* Names of the variables that this case has set */
@@ -40,13 +41,13 @@ void pair_cleanup(void)
     memset(pair_sides, 0, sizeof(pair_sides));
     pair_tick = 0;
     pair_layers = PAIR_LAYERS;
+    pair_mem_type = UCS_MEMORY_TYPE_ROCM;
 }
 
 static uint64_t pair_clock(void *arg)
 {
     (void)arg;
-    pair_now += pair_tick;
-    return pair_now;
+    return __atomic_add_fetch(&pair_now, pair_tick, __ATOMIC_RELAXED); /* any thread */
 }
 
 uint8_t pair_byte(unsigned index, uint32_t layer, uint32_t part, uint32_t block,
@@ -98,7 +99,7 @@ static void pair_fill(pair_side_t *side, unsigned index)
 
 static void pair_add_regions(pair_side_t *side)
 {
-    mkv_region_t region = {.size = sizeof(region), .mem_type = UCS_MEMORY_TYPE_ROCM};
+    mkv_region_t region = {.size = sizeof(region), .mem_type = pair_mem_type};
     uint32_t layer, part;
     mkv_region_id_t id;
 
@@ -195,7 +196,7 @@ void pair_run(void)
         moved = 0;
         for (i = 0; i < PAIR_MAX_SIDES; ++i) {
             pair_side_t *side = &pair_sides[i];
-            if (side->ctx == NULL) {
+            if ((side->ctx == NULL) || side->is_stopped) {
                 continue;
             }
             moved += mkv_progress(side->ctx);

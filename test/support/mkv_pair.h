@@ -32,12 +32,14 @@ typedef struct pair_side {
     mkv_map_t *maps[PAIR_MAX_SIDES];
     mkv_event_t events[PAIR_MAX_EVENTS];
     size_t num_events;
+    int is_stopped; /**< pair_run() leaves it alone */
 } pair_side_t;
 
 extern pair_side_t pair_sides[PAIR_MAX_SIDES];
-extern uint32_t pair_layers; /**< 4, unless set before pair_setup() */
-extern uint64_t pair_now;    /**< ns */
-extern uint64_t pair_tick;   /**< ns that each look at the clock takes; 0 at first */
+extern uint32_t pair_layers;            /**< 4, unless set before pair_setup() */
+extern ucs_memory_type_t pair_mem_type; /**< ROCM, unless set before opening */
+extern uint64_t pair_now;               /**< ns */
+extern uint64_t pair_tick; /**< ns that each look at the clock takes; 0 at first */
 
 #define A (&pair_sides[0])
 #define B (&pair_sides[1])

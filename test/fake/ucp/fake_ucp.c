@@ -2,6 +2,7 @@
 
 #include "test/fake/ucp/fake_ucp.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,30 @@ static struct {
     unsigned version;
     const char *transport;
     unsigned calls[6], num_memh, num_pieces, num_progress;
+    ucp_worker_h held_to; /* operations to it are held */
+    ucp_worker_h blocked; /* whose progress does not return */
+    unsigned num_blocked; /* threads inside it */
 } fake;
+
+/* Workers of several contexts meet here, each under its own context's lock. Callbacks
+ * run with it held, and call again. */
+static pthread_mutex_t fake_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
+
+static int fake_lock(void)
+{
+    return pthread_mutex_lock(&fake_mutex);
+}
+
+static void fake_unlock(const int *guard)
+{
+    (void)guard;
+    (void)pthread_mutex_unlock(&fake_mutex);
+}
+
+/* To the end of the function */
+#define FAKE_GUARD                                                                     \
+    const int fake_guard __attribute__((cleanup(fake_unlock), unused)) = fake_lock()
 
 static void fake_die(const char *where, const char *fmt, ...)
     __attribute__((format(printf, 2, 3), noreturn));
@@ -145,11 +169,13 @@ void fake_ucp_abandon(void)
 
 void fake_ucp_set_inline(unsigned kinds)
 {
+    FAKE_GUARD;
     fake.inline_kinds = kinds;
 }
 
 void fake_ucp_hold(unsigned kinds)
 {
+    FAKE_GUARD;
     fake.held = kinds;
 }
 
@@ -187,7 +213,29 @@ void fake_ucp_set_transport(const char *name)
 
 void fake_ucp_stop_worker(ucp_worker_h worker, int is_stopped)
 {
+    FAKE_GUARD;
     worker->is_stopped = is_stopped;
+}
+
+void fake_ucp_hold_peer(ucp_worker_h worker)
+{
+    FAKE_GUARD;
+    fake.held_to = worker;
+}
+
+void fake_ucp_block(ucp_worker_h worker)
+{
+    FAKE_GUARD;
+    fake.blocked = worker;
+    pthread_cond_broadcast(&fake_changed);
+}
+
+void fake_ucp_wait_blocked(void)
+{
+    FAKE_GUARD;
+    while (fake.num_blocked == 0) {
+        pthread_cond_wait(&fake_changed, &fake_mutex);
+    }
 }
 
 ucp_worker_h fake_ucp_worker(unsigned n)
@@ -197,6 +245,7 @@ ucp_worker_h fake_ucp_worker(unsigned n)
 
 unsigned fake_ucp_num_calls(unsigned kinds)
 {
+    FAKE_GUARD;
     unsigned count = 0;
     unsigned i;
 
@@ -213,6 +262,7 @@ unsigned fake_ucp_num_progress(void)
 
 unsigned fake_ucp_num_waiting(unsigned kinds)
 {
+    FAKE_GUARD;
     unsigned count = 0;
     op_t *op;
 
@@ -229,11 +279,13 @@ unsigned fake_ucp_num_memh(void)
 
 unsigned fake_ucp_num_pieces(void)
 {
+    FAKE_GUARD;
     return fake.num_pieces;
 }
 
 void fake_ucp_break(ucs_status_t status)
 {
+    FAKE_GUARD;
     unsigned i;
     ucp_ep_h ep;
     op_t *op;
@@ -404,7 +456,7 @@ static int op_may_complete(const op_t *op, ucp_worker_h worker)
     if (op->status != UCS_OK) {
         return 1; /* errors come also for what is held */
     }
-    if (fake.held & op->kind) {
+    if ((fake.held & op->kind) || (fake.held_to == op->ep->remote)) {
         return 0;
     }
     if (!(op->kind & (FAKE_UCP_FLUSH | FAKE_UCP_CLOSE))) {
@@ -494,6 +546,7 @@ void ucp_cleanup(ucp_context_h context)
 ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
                                ucp_worker_h *worker)
 {
+    FAKE_GUARD;
     (void)context;
     (void)params;
     *worker = must_alloc(sizeof(**worker));
@@ -504,6 +557,7 @@ ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t 
 
 void ucp_worker_destroy(ucp_worker_h worker)
 {
+    FAKE_GUARD;
     const op_t *op;
     ucp_ep_h ep;
 
@@ -553,6 +607,7 @@ ucs_status_t ucp_worker_arm(ucp_worker_h worker)
 ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
                                             const ucp_am_handler_param_t *param)
 {
+    FAKE_GUARD;
     worker->handler = *param;
     return UCS_OK;
 }
@@ -590,10 +645,17 @@ static unsigned deliver(ucp_worker_h worker)
 
 unsigned ucp_worker_progress(ucp_worker_h worker)
 {
+    FAKE_GUARD;
     unsigned count = 0;
     op_t *op;
 
     ++fake.num_progress;
+    while (fake.blocked == worker) {
+        ++fake.num_blocked;
+        pthread_cond_broadcast(&fake_changed);
+        pthread_cond_wait(&fake_changed, &fake_mutex);
+        --fake.num_blocked;
+    }
     if (worker->is_stopped) {
         return 0;
     }
@@ -612,6 +674,7 @@ unsigned ucp_worker_progress(ucp_worker_h worker)
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params,
                          ucp_mem_h *memh)
 {
+    FAKE_GUARD;
     (void)context;
     if ((fake.fail_map > 0) && (--fake.fail_map == 0)) {
         return UCS_ERR_IO_ERROR;
@@ -628,6 +691,7 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
 
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
 {
+    FAKE_GUARD;
     (void)context;
     if (memh->num_ops != 0) {
         DIE("%u operations use the memory", memh->num_ops);
@@ -674,6 +738,7 @@ void ucp_rkey_destroy(ucp_rkey_h rkey)
 ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params,
                            ucp_ep_h *ep)
 {
+    FAKE_GUARD;
     if ((params->err_mode != UCP_ERR_HANDLING_MODE_PEER) ||
         (params->err_handler.cb == NULL)) {
         DIE("no peer failure handling asked for");
@@ -698,11 +763,13 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
 
 ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
+    FAKE_GUARD;
     return op_start(op_new(ep, FAKE_UCP_FLUSH, param));
 }
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
+    FAKE_GUARD;
     op_t *op, *close = op_new(ep, FAKE_UCP_CLOSE, param);
 
     ep->is_closed = 1;
@@ -784,6 +851,7 @@ ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count,
                              uint64_t remote, ucp_rkey_h rkey,
                              const ucp_request_param_t *param)
 {
+    FAKE_GUARD;
     if (param->op_attr_mask & UCP_OP_ATTR_FIELD_DATATYPE) {
         return put_list(ep, buffer, count, param);
     }
@@ -793,6 +861,7 @@ ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buffer, size_t count,
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buffer, size_t count, uint64_t remote,
                              ucp_rkey_h rkey, const ucp_request_param_t *param)
 {
+    FAKE_GUARD;
     return rma(ep, FAKE_UCP_GET, buffer, count, remote, rkey, param);
 }
 
@@ -800,6 +869,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
                                  size_t header_length, const void *buffer, size_t count,
                                  const ucp_request_param_t *param)
 {
+    FAKE_GUARD;
     op_t *op;
 
     (void)id;
@@ -814,6 +884,7 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
 
 void ucp_request_free(void *request)
 {
+    FAKE_GUARD;
     op_t *op = request;
 
     if (!op->is_done) {

@@ -15,7 +15,8 @@
  * operation, a worker destroyed with endpoints or with a close under way (UCX asserts
  * that as well).
  *
- * Threads. One.
+ * Threads. Any that UCX allows: of one worker one at a time
+ * (UCS_THREAD_MODE_SERIALIZED), of several at once.
  */
 
 #include <ucp/api/ucp.h>
@@ -43,6 +44,9 @@ void fake_ucp_set_inline(unsigned kinds);
 /** Keep operations of these kinds until released; 0: keep none. */
 void fake_ucp_hold(unsigned kinds);
 
+/** Keep all operations to this worker; NULL: none. */
+void fake_ucp_hold_peer(ucp_worker_h worker);
+
 /** Complete held and waiting operations in an order that depends on the seed; 0: FIFO.
  */
 void fake_ucp_shuffle(unsigned seed);
@@ -67,6 +71,12 @@ void fake_ucp_break(ucs_status_t status);
 
 /** Messages wait in the receiver's queue, as if the process were stopped. */
 void fake_ucp_stop_worker(ucp_worker_h worker, int is_stopped);
+
+/** The progress of this worker does not return, as if UCX moved much; NULL: it does. */
+void fake_ucp_block(ucp_worker_h worker);
+
+/** Wait until a thread is inside. */
+void fake_ucp_wait_blocked(void);
 
 /** The worker that the n-th (from 0) ucp_worker_create() made. */
 ucp_worker_h fake_ucp_worker(unsigned n);

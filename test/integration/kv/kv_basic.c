@@ -130,9 +130,14 @@ END_TEST
 
 /* ---- READ ------------------------------------------------------------------------ */
 
+typedef struct read_case {
+    const char *by; /* option READ_BY of the reader */
+    kv_shape_t shape;
+} read_case_t;
+
 static int read_src(int fd, void *arg)
 {
-    const kv_shape_t *shape = arg;
+    const kv_shape_t *shape = &((const read_case_t *)arg)->shape;
     uint32_t mine[NUM];
     kv_side_t side = {0};
     mkv_xfer_t *xfer;
@@ -143,14 +148,21 @@ static int read_src(int fd, void *arg)
     xfer = kv_open_xfer(&side, 2, MKV_READ, MKV_SRC);
     kv_expose(xfer, mine, NUM);
     finish(&side, xfer);
+    kv_check_others(&side, NULL, 0, SRC_SEED);
+    MKV_REQUIRE(strcmp(((const read_case_t *)arg)->by, "push") ||
+                    (kv_stats(&side).bytes_pushed > 0),
+                "the owner puts");
     kv_expect(&side, "bye");
     kv_side_close(&side);
     return 0;
 }
 
+/* Loop index: who moves the bytes, and whether blocks have gaps between them */
 START_TEST(read_all_at_once_after_exposed)
 {
-    kv_shape_t shape = kv_shape_default;
+    static const char *const ways[] = {"auto", "get", "push"};
+    read_case_t read_case = {.by = ways[_i % 3], .shape = kv_shape_default};
+    kv_shape_t shape;
     uint32_t mine[NUM], theirs[NUM], i;
     kv_side_t side = {0};
     mkv_event_t exposed;
@@ -158,7 +170,11 @@ START_TEST(read_all_at_once_after_exposed)
     mkv_plan_t *plan;
     mkv_xfer_t *xfer;
 
-    ck_assert_int_eq(mkv_proc_fork(&proc, read_src, &shape), 0);
+    read_case.shape.stride = (_i < 3) ? 0 : 4096 + 512;
+    shape = read_case.shape;
+    kv_set_option("READ_BY", (_i % 3 == 1) ? NULL : read_case.by);
+    ck_assert_int_eq(mkv_proc_fork(&proc, read_src, &read_case), 0);
+    kv_set_option("READ_BY", read_case.by);
     kv_side_open(&side, "dst", proc.fd, &shape, DST_SEED);
     kv_side_connect_map(&side, 1);
     kv_random_blocks(theirs, NUM, shape.blocks, 1);
@@ -174,6 +190,12 @@ START_TEST(read_all_at_once_after_exposed)
         kv_check_block(&side, mine[i], SRC_SEED, theirs[i]);
     }
     kv_check_others(&side, mine, NUM, DST_SEED);
+    if (_i % 3 > 0) {
+        ck_assert_uint_eq(kv_stats(&side).pulls_sent, (_i % 3 == 2) ? 1 : 0);
+        ck_assert_uint_eq(kv_stats(&side).ucp_calls > 0, (_i % 3 == 1));
+    }
+    ck_assert_uint_eq(kv_stats(&side).pulls_refused, 0);
+    kv_set_option("READ_BY", NULL);
     KV_OK(mkv_plan_destroy(plan));
     kv_say(&side, "bye");
     kv_side_close(&side);
@@ -189,7 +211,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, write_layer_by_layer_behind_gates, 0, 2);
-    tcase_add_test(tcase, read_all_at_once_after_exposed);
+    tcase_add_loop_test(tcase, read_all_at_once_after_exposed, 0, 6);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);
 }

@@ -8,10 +8,16 @@
 
 #include "kv_side.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NUM 16
 #define MINE 5
@@ -22,6 +28,7 @@ enum { STEP_CONNECTED, STEP_OPEN, STEP_POSTED, STEP_SEALED, STEP_RANDOM, NUM_STE
 typedef struct plot {
     mkv_mode_t mode;
     int is_victim_active;
+    int is_push; /* READ by the owner's puts */
     int step;
 } plot_t;
 
@@ -99,11 +106,19 @@ static mkv_xfer_attr_t query(const mkv_xfer_t *xfer)
     return attr;
 }
 
-/* Loop index: step, then READ, then the victim's side */
+/* Loop index: step, then READ, then the victim's side; then READ by push, the same */
 static plot_t plot_of(int index)
 {
-    return (plot_t){.mode = (index / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE,
-                    .is_victim_active = ((index / NUM_STEPS) & 2) != 0,
+    int which = index / NUM_STEPS;
+
+    if (which >= 4) {
+        return (plot_t){.mode = MKV_READ,
+                        .is_victim_active = which & 1,
+                        .is_push = 1,
+                        .step = index % NUM_STEPS};
+    }
+    return (plot_t){.mode = which & 1 ? MKV_READ : MKV_WRITE,
+                    .is_victim_active = (which & 2) != 0,
                     .step = index % NUM_STEPS};
 }
 
@@ -114,6 +129,7 @@ static void start(kv_side_t *side, mkv_proc_t *proc, plot_t *plot, mkv_xfer_t **
 
     kv_set_option("PEER_CHECK", "50");
     kv_set_option("LOG_LEVEL", "error");
+    kv_set_option("READ_BY", plot->is_push ? "push" : "get");
     ck_assert_int_eq(mkv_proc_fork(proc, victim, plot), 0);
     kv_side_open(side, "src", proc->fd, &kv_shape_default, MINE);
     side->xfer_timeout_ms = 5000; /* long enough to get to the step */
@@ -152,6 +168,14 @@ static void finish(kv_side_t *side, mkv_proc_t *proc, mkv_xfer_t *xfer)
     kv_side_free(side);
 }
 
+/* Own queue pairs that are gone prove that nobody writes any more. */
+static bool is_rdma(void)
+{
+    const char *tls = getenv("UCX_TLS");
+
+    return (tls != NULL) && (strstr(tls, "mori_rdma") != NULL);
+}
+
 /* Without a lane that moves bytes by itself, UCX moves them by messages. Who receives
  * one answers it inside the handler (rma_sw.c:67 for a put, :185 for a get), and when
  * the lane back has failed meanwhile, ucp_request_try_send() ends the process: "Fatal:
@@ -161,7 +185,7 @@ static int is_emulated(const plot_t *plot)
 {
     const char *tls = getenv("UCX_TLS");
 
-    return plot->is_victim_active && (plot->step >= STEP_POSTED) &&
+    return (plot->is_victim_active || plot->is_push) && (plot->step >= STEP_POSTED) &&
            ((tls == NULL) || (strstr(tls, "mori_") == NULL));
 }
 
@@ -211,16 +235,273 @@ START_TEST(stopped_peer_ends_by_deadline)
                           (query(xfer).status == MKV_ERR_RELEASE_TIMEOUT),
                       "status is %s", mkv_status_string(query(xfer).status));
     }
-    /* Own calls end when the connection is cut; his can only be waited for */
+    /* Own calls end when the connection is cut; the peer's can only be waited for,
+     * unless they went by queue pairs */
     KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
-    if (plot.is_victim_active && (plot.step >= STEP_POSTED) &&
-        (query(xfer).status != MKV_OK)) {
+    if ((plot.is_victim_active || plot.is_push) && (plot.step >= STEP_POSTED) &&
+        (query(xfer).status != MKV_OK) && !is_rdma()) {
         ck_assert(!query(xfer).is_quiet);
     }
     mkv_proc_kill(&proc, SIGKILL);
     (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
     check_bytes(&side, &plot, xfer);
     finish(&side, &proc, xfer);
+}
+END_TEST
+
+/* ---- Threads and namespaces ------------------------------------------------------ */
+
+static plot_t lone_plot = {
+    .mode = MKV_WRITE, .is_victim_active = 1, .step = STEP_POSTED};
+static pthread_t leader;
+
+/* The rest of a victim whose first thread has ended */
+static void *serve_without_leader(void *arg)
+{
+    kv_side_t *side = arg;
+    mkv_event_t exposed;
+    static uint32_t blocks[NUM];
+    mkv_xfer_t *xfer;
+
+    pthread_join(leader, NULL);
+    kv_say(side, "left");
+    xfer = kv_open_xfer(side, 1, MKV_WRITE, MKV_SRC);
+    kv_random_blocks(blocks, NUM, side->shape.blocks, 2);
+    exposed = kv_wait_event(side, MKV_EV_EXPOSED, xfer);
+    KV_OK(mkv_xfer_post(xfer, 0, kv_plan(side, blocks, NUM, &exposed, 0), NULL, NULL));
+    kv_expect(side, "go on");
+    KV_OK(mkv_xfer_seal(xfer, 0));
+    for (;;) {
+        kv_side_progress(side);
+    }
+    return NULL;
+}
+
+static int victim_without_leader(int fd, void *arg)
+{
+    static kv_side_t side;
+    pthread_t thread;
+
+    (void)arg;
+    leader = pthread_self();
+    kv_side_open(&side, "dst", fd, &kv_shape_default, THEIRS);
+    kv_side_connect_map(&side, 0);
+    MKV_REQUIRE(pthread_create(&thread, NULL, serve_without_leader, &side) == 0,
+                "pthread_create");
+    pthread_exit(NULL);
+    return 0;
+}
+
+/* /proc calls such a process a zombie. It copies on, so it is no less a peer. */
+START_TEST(a_peer_whose_leader_has_ended_is_served_and_watched)
+{
+    kv_side_t side = {0};
+    uint64_t start_ms;
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+
+    if (is_emulated(&lone_plot)) {
+        ck_assert_int_eq(
+            mkv_test_skip("rma", "a_peer_whose_leader_has_ended_is_served_and_watched",
+                          "UCX finds no protocol to emulate a put in such a process"),
+            0);
+        return;
+    }
+    kv_set_option("PEER_CHECK", "1");
+    kv_set_option("LOG_LEVEL", "error");
+    ck_assert_int_eq(mkv_proc_fork(&proc, victim_without_leader, NULL), 0);
+    kv_side_open(&side, "src", proc.fd, &kv_shape_default, MINE);
+    kv_side_connect_map(&side, 1);
+    xfer = play(&side, &lone_plot, 0, 1);
+    kv_expect(&side, "left");
+    start_ms = mkv_test_now_ms();
+    KV_PROGRESS_UNTIL(&side, mkv_test_now_ms() - start_ms > 50); /* it is looked at */
+    ck_assert_msg(query(xfer).status == MKV_INPROGRESS, "%s", query(xfer).error);
+    ck_assert(!kv_has_event(&side, MKV_EV_PEER_FAILED, NULL));
+    kv_say(&side, "go on");
+    (void)kv_wait_event(&side, MKV_EV_DONE, xfer);
+    mkv_proc_kill(&proc, SIGKILL);
+    (void)kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL);
+    check_bytes(&side, &lone_plot, xfer);
+    finish(&side, &proc, xfer);
+}
+END_TEST
+
+static int hidden_victim(int fd, void *arg)
+{
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) != 0) {
+        (void)mkv_proc_send(fd, "refused", 8);
+        return 0;
+    }
+    (void)mkv_proc_send(fd, "hidden", 7);
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(victim(fd, arg));
+    }
+    (void)waitpid(pid, NULL, 0);
+    return 0;
+}
+
+/* As in two containers. Loop index: step. */
+START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
+{
+    plot_t plot = {.mode = MKV_WRITE, .is_victim_active = 1, .step = _i};
+    kv_side_t side = {0};
+    char word[16] = "";
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+
+    if (is_emulated(&plot)) {
+        return; /* the case above says so */
+    }
+    if (is_rdma()) {
+        ck_assert_int_eq(
+            mkv_test_skip("namespaces",
+                          "a_peer_killed_in_its_own_pid_namespace_is_quiet",
+                          "the fake device finds its peer by PID"),
+            0);
+        return;
+    }
+    kv_set_option("PEER_CHECK", "50");
+    kv_set_option("LOG_LEVEL", "error");
+    ck_assert_int_eq(mkv_proc_fork(&proc, hidden_victim, &plot), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    if (strcmp(word, "refused") == 0) {
+        ck_assert_int_eq(
+            mkv_test_skip("namespaces",
+                          "a_peer_killed_in_its_own_pid_namespace_is_quiet",
+                          "unshare(2) is not permitted"),
+            0);
+        mkv_proc_cleanup(&proc);
+        return;
+    }
+    kv_side_open(&side, "src", proc.fd, &kv_shape_default, MINE);
+    kv_side_connect_map(&side, 1);
+    xfer = play(&side, &plot, 0, 1);
+    kv_expect(&side, "ready");
+    mkv_proc_kill(&proc, SIGKILL);
+    (void)kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    check_bytes(&side, &plot, xfer);
+    finish(&side, &proc, xfer);
+}
+END_TEST
+
+/* Cut while it was stopped, it finds that out by itself when it goes on, and gives the
+ * blocks free. Loop index: step, then READ. */
+START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
+{
+    plot_t plot = {.mode = (_i / NUM_STEPS) ? MKV_READ : MKV_WRITE,
+                   .is_victim_active = 1,
+                   .step = _i % NUM_STEPS};
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    mkv_xfer_t *xfer;
+
+    start(&side, &proc, &plot, &xfer);
+    mkv_proc_kill(&proc, SIGSTOP);
+    KV_OK(mkv_xfer_extend(xfer, 300));
+    KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
+    mkv_proc_resume(&proc);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    check_bytes(&side, &plot, xfer);
+    finish(&side, &proc, xfer);
+}
+END_TEST
+
+/* ---- Under the same name again --------------------------------------------------- */
+
+#define NUM_LIVES 3
+
+/* Waits to be born, takes one transfer, and is killed */
+static int one_life(int fd, void *arg)
+{
+    int calls = *(const int *)arg;
+    kv_side_t side = {0};
+    uint32_t blocks[NUM], theirs[NUM], i;
+    mkv_xfer_t *xfer;
+    char word[8];
+
+    MKV_REQUIRE(mkv_proc_recv(fd, word, sizeof(word), -1) > 0, "was never told to go");
+    kv_side_open(&side, "dst", fd, &kv_shape_default, THEIRS);
+    kv_side_connect_map(&side, calls);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_DST);
+    kv_random_blocks(blocks, NUM, side.shape.blocks, 2);
+    kv_random_blocks(theirs, NUM, side.shape.blocks, 1);
+    kv_expose(xfer, blocks, NUM);
+    (void)kv_wait_event(&side, MKV_EV_DONE, xfer);
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, blocks[i], MINE, theirs[i]);
+    }
+    kv_say(&side, "done");
+    for (;;) {
+        kv_side_progress(&side);
+    }
+    return 0;
+}
+
+static mkv_plan_t *serve_one_life(kv_side_t *side)
+{
+    uint32_t blocks[NUM];
+    mkv_event_t exposed;
+    mkv_plan_t *plan;
+    mkv_xfer_t *xfer;
+
+    xfer = kv_open_xfer(side, 1, MKV_WRITE, MKV_SRC);
+    exposed = kv_wait_event(side, MKV_EV_EXPOSED, xfer);
+    kv_random_blocks(blocks, NUM, side->shape.blocks, 1);
+    plan = kv_plan(side, blocks, NUM, &exposed, 0);
+    KV_OK(mkv_xfer_post(xfer, 0, plan, NULL, NULL));
+    KV_OK(mkv_xfer_seal(xfer, 0));
+    (void)kv_wait_event(side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    kv_expect(side, "done");
+    return plan;
+}
+
+/* The restarted process connects, or is connected to; what stays touches no region, and
+ * closes nothing before the end. Loop index: who calls. */
+START_TEST(a_killed_process_comes_back_under_its_name)
+{
+    mkv_proc_t procs[NUM_LIVES];
+    kv_side_t side = {0};
+    mkv_plan_t *plans[NUM_LIVES];
+    mkv_peer_t *peers[NUM_LIVES];
+    mkv_map_t *maps[NUM_LIVES];
+    mkv_xfer_params_t params = {.size = sizeof(params), .num_legs = 1};
+    mkv_xfer_t *xfer;
+    int i, calls = _i;
+
+    kv_set_option("PEER_CHECK", "50");
+    kv_set_option("LOG_LEVEL", "error");
+    for (i = 0; i < NUM_LIVES; ++i) {
+        ck_assert_int_eq(mkv_proc_fork(&procs[i], one_life, &calls), 0);
+    }
+    kv_side_open(&side, "src", procs[0].fd, &kv_shape_default, MINE);
+    for (i = 0; i < NUM_LIVES; ++i) {
+        side.fd = procs[i].fd;
+        kv_say(&side, "go");
+        kv_side_connect_map(&side, !calls);
+        plans[i] = serve_one_life(&side);
+        peers[i] = side.peer;
+        maps[i] = side.map;
+        mkv_proc_kill(&procs[i], SIGKILL);
+        (void)mkv_proc_wait(&procs[i]);
+        ck_assert_ptr_eq(kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL).peer, peers[i]);
+        params.legs = &maps[i];
+        KV_IS(mkv_xfer_open(side.ctx, &params, &xfer), MKV_ERR_PEER);
+        ck_assert_uint_eq(kv_stats(&side).num_regions, side.num_ids);
+    }
+    for (i = 0; i < NUM_LIVES; ++i) {
+        KV_OK(mkv_plan_destroy(plans[i]));
+        KV_OK(mkv_map_destroy(maps[i]));
+        KV_OK(mkv_peer_close(peers[i], MKV_CLOSE_FLUSH));
+    }
+    KV_OK(mkv_close(side.ctx));
+    kv_side_free(&side);
 }
 END_TEST
 
@@ -231,8 +512,17 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, killed_peer_is_a_typed_error_and_quiet, 0,
-                        4 * NUM_STEPS);
-    tcase_add_loop_test(tcase, stopped_peer_ends_by_deadline, 0, 4 * NUM_STEPS);
+                        6 * NUM_STEPS);
+    tcase_add_loop_test(tcase, stopped_peer_ends_by_deadline, 0, 6 * NUM_STEPS);
+    tcase_add_test(tcase, a_peer_whose_leader_has_ended_is_served_and_watched);
+    tcase_add_loop_test(tcase, a_peer_killed_in_its_own_pid_namespace_is_quiet, 0,
+                        NUM_STEPS);
+    tcase_add_loop_test(tcase, a_paused_peer_gives_blocks_free_when_it_goes_on, 0,
+                        2 * NUM_STEPS);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("restart");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, a_killed_process_comes_back_under_its_name, 0, 2);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);
 }

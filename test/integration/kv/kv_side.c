@@ -15,6 +15,7 @@
 
 const kv_shape_t kv_shape_default = {8, 2, 64, 4096, 0};
 
+uint16_t kv_region_flags;
 int kv_sides_sleep;
 
 static int kv_is_gpu(void)
@@ -142,6 +143,7 @@ static void kv_side_add_regions(kv_side_t *side)
     for (layer = 0; layer < side->shape.layers; ++layer) {
         for (part = 0; part < side->shape.parts; ++part) {
             region.component = 0;
+            region.flags = kv_region_flags;
             region.layer = (int32_t)layer;
             region.part = (uint16_t)part;
             region.base = side->mem + kv_offset(&side->shape, layer, part, 0);

@@ -61,6 +61,9 @@ extern const kv_shape_t kv_shape_default;
  *  poll, arm, and sleep until the event descriptor is readable. */
 extern int kv_sides_sleep;
 
+/** MKV_REGION_* of the regions that sides opened later in this process add. */
+extern uint16_t kv_region_flags;
+
 /** Set an option of the contexts opened later in this process; NULL value: unset. */
 void kv_set_option(const char *key, const char *value);
 

@@ -3,7 +3,10 @@ kv_programs = \
 	test/integration/kv/kv_basic \
 	test/integration/kv/kv_fault \
 	test/integration/kv/kv_more \
-	test/integration/kv/kv_sleep
+	test/integration/kv/kv_ops \
+	test/integration/kv/kv_ranks \
+	test/integration/kv/kv_sleep \
+	test/integration/kv/kv_store
 check_PROGRAMS += $(kv_programs)
 kv_side_sources = test/integration/kv/kv_side.h test/integration/kv/kv_side.c
 kv_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -15,11 +18,24 @@ test_integration_kv_kv_basic_LDADD = $(kv_ldadd)
 
 test_integration_kv_kv_fault_SOURCES = test/integration/kv/kv_fault.c $(kv_side_sources)
 test_integration_kv_kv_fault_CPPFLAGS = $(kv_cppflags)
-test_integration_kv_kv_fault_LDADD = $(kv_ldadd)
+test_integration_kv_kv_fault_LDADD = $(kv_ldadd) -lpthread
 
 test_integration_kv_kv_more_SOURCES = test/integration/kv/kv_more.c $(kv_side_sources)
 test_integration_kv_kv_more_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_more_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_ops_SOURCES = test/integration/kv/kv_ops.c $(kv_side_sources)
+test_integration_kv_kv_ops_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_ops_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_ranks_SOURCES = test/integration/kv/kv_ranks.c \
+	test/integration/kv/kv_side.h $(mkv_ranks_sources)
+test_integration_kv_kv_ranks_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_ranks_LDADD = $(kv_ldadd)
+
+test_integration_kv_kv_store_SOURCES = test/integration/kv/kv_store.c $(kv_side_sources)
+test_integration_kv_kv_store_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_store_LDADD = $(kv_ldadd)
 
 test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_sources)
 test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)
@@ -28,6 +44,7 @@ test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 kv_scripts = \
 	test/integration/kv/kv_example.sh \
 	test/integration/kv/kv_latency.sh \
+	test/integration/kv/kv_namespaces.sh \
 	test/integration/kv/kv_shm.sh \
 	test/integration/kv/kv_tcp.sh \
 	test/integration/kv/kv_xgmi.sh

@@ -254,7 +254,7 @@ START_TEST(a_repeated_post_builds_nothing)
         ck_assert_uint_eq(fake_ucp_num_waiting(CALLS), 5 * lists);
     }
     ck_assert_uint_eq(fake_ucp_num_pieces(), 5 * pieces);
-    ck_assert_uint_eq(pair_stats(A).arena_allocs, lists);
+    ck_assert_uint_eq(pair_stats(A).lists_allocated, lists);
     ck_assert_uint_eq(pair_stats(A).lists_reused, 4 * lists);
     settle();
     close_sides();
@@ -297,7 +297,7 @@ START_TEST(posts_move_their_own_blocks)
     pair_set("SGL_MAX", sgl_max[_i % 4]);
     pair_set("MAX_INFLIGHT_OPS", (_i & 4) ? "3" : "4096");
     pair_set("MAX_INFLIGHT_BYTES", (_i & 2) ? "2000" : "4g");
-    pair_set("ARENA_MAX", (_i & 8) ? "3k" : "64m");
+    pair_set("LIST_CACHE_MAX", (_i & 8) ? "3k" : "64m");
     open_sides(&id);
     pair_connect(0, 1);
     for (index = 0; index < PLANS; ++index) {

@@ -76,11 +76,11 @@ START_TEST(one_plan_serves_all_layers_without_allocating)
         sel.layer_hi = layer + 1;
         OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
         pair_run();
-        allocs = (layer == 0) ? pair_stats(A).arena_allocs : allocs;
+        allocs = (layer == 0) ? pair_stats(A).lists_allocated : allocs;
     }
     ck_assert_uint_eq(pair_stats(A).plans_created, 1);
     ck_assert_uint_eq(pair_stats(A).plan_posts, pair_layers);
-    ck_assert_uint_eq(pair_stats(A).arena_allocs, allocs);
+    ck_assert_uint_eq(pair_stats(A).lists_allocated, allocs);
     ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_LIST), pair_layers);
     ck_assert_uint_eq(fake_ucp_num_pieces(), pair_layers * PAIR_PARTS * 8);
     OK(mkv_xfer_seal(active, 0));
@@ -147,7 +147,7 @@ START_TEST(credits_bound_what_is_in_flight)
     ck_assert_uint_ge(_i ? fake_ucp_num_pieces() : fake_ucp_num_calls(FAKE_UCP_PUT),
                       100000);
     lists = PAIR_BLOCKS * pair_layers * PAIR_PARTS / 7 + 1; /* of one post */
-    ck_assert_uint_le(pair_stats(A).arena_allocs,
+    ck_assert_uint_le(pair_stats(A).lists_allocated,
                       _i ? 2 * lists : 1); /* one is refused */
     ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
     ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
@@ -416,6 +416,7 @@ START_TEST(what_is_waited_for_is_told)
     ck_assert_str_eq(text, "");
     for (i = 0; i < sizeof(legs) / sizeof(legs[0]); ++i) {
         xfer->legs[legs[i]].state = MKV_LEG_WAITING;
+        mkv_leg_note(&xfer->legs[legs[i]]);
         for (size = 1; size <= sizeof(text); ++size) {
             mkv_xfer_waiting(xfer, text, size);
             mkv_text(expected, size, "leg %u (peer %s): its block list", legs[i],
@@ -423,6 +424,7 @@ START_TEST(what_is_waited_for_is_told)
             ck_assert_str_eq(text, expected);
         }
         xfer->legs[legs[i]].state = MKV_LEG_FINISHED;
+        mkv_leg_note(&xfer->legs[legs[i]]);
     }
     free(xfer);
     free(peer);

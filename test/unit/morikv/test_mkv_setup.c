@@ -265,46 +265,6 @@ START_TEST(regions_committed_while_connecting_are_told)
 }
 END_TEST
 
-/* A process that has no descriptors left cannot read /proc; that proves nothing about
- * anybody else. Loop index: the other process lives, or has ended. */
-START_TEST(a_process_is_gone_by_proof_only)
-{
-    struct rlimit limit, none;
-    mkv_process_t self;
-    int fds[2], gone;
-    char byte;
-    pid_t pid;
-
-    ck_assert_int_eq(pipe(fds), 0);
-    mkv_process_self(&self);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        close(fds[1]);
-        _exit(read(fds[0], &byte, 1) != 0);
-    }
-    self.pid = (uint32_t)pid; /* no matter when it was started */
-    if (_i) {
-        close(fds[1]);
-        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    }
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    none = limit;
-    none.rlim_cur = 0;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    gone = mkv_process_is_gone(&self, &self);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    ck_assert_int_eq(gone, _i);
-
-    if (!_i) {
-        close(fds[1]);
-        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    }
-    close(fds[0]);
-}
-END_TEST
-
 START_TEST(closing_one_side_tells_the_other)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
@@ -479,6 +439,9 @@ static mkv_peer_attr_t connect_kept(uint64_t far)
     size_t length = sizeof(blob);
 
     open_bare(0, &params);
+    if (far) {
+        pair_set("SHM_DIR", "/nowhere"); /* what it sees is not ours */
+    }
     pair_open(1);
     B->ctx->process.host_id += far;
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
@@ -565,30 +528,6 @@ START_TEST(messages_arrive_in_order)
     }
     ck_assert_uint_eq(seen, 100);
     IS(mkv_send(A->peers[1], 0, 0, NULL, 0, NULL, 65 << 20), MKV_ERR_LENGTH);
-    pair_teardown();
-}
-END_TEST
-
-/* An empty message takes an event, too: whoever never polls is told, and stays small */
-START_TEST(empty_messages_are_bounded_as_well)
-{
-    mkv_peer_attr_t attr = {.size = sizeof(attr)};
-    uint32_t i;
-
-    pair_set("MAX_QUEUED", "64k");
-    pair_setup();
-    for (i = 0; i < 10000; ++i) {
-        if (mkv_send(A->peers[1], 0, i, NULL, 0, NULL, 0) != MKV_OK) {
-            break;
-        }
-        (void)mkv_progress(A->ctx);
-        (void)mkv_progress(B->ctx);
-    }
-    OK(mkv_peer_query(B->peers[0], &attr));
-    ck_assert_int_eq(attr.status, MKV_ERR_BUSY);
-    ck_assert_ptr_nonnull(strstr(attr.error, "MAX_QUEUED is 65536"));
-    ck_assert_uint_le(pair_stats(B).msgs_received, 65536 / sizeof(mkv_event_t) + 16);
-    pair_run();
     pair_teardown();
 }
 END_TEST
@@ -935,7 +874,6 @@ int main(void)
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);
-    tcase_add_loop_test(tcase, a_process_is_gone_by_proof_only, 0, 2);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
     tcase_add_loop_test(tcase, a_goodbye_is_told_after_the_transfers, 0, 2);
     tcase_add_test(tcase, a_late_goodbye_does_not_end_the_next_connection);
@@ -944,7 +882,6 @@ int main(void)
     tcase_add_loop_test(tcase, auto_says_why_nothing_better, 0, 2);
     tcase_add_test(tcase, one_line_says_what_carries_the_data);
     tcase_add_test(tcase, messages_arrive_in_order);
-    tcase_add_test(tcase, empty_messages_are_bounded_as_well);
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
     tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);

@@ -8,6 +8,7 @@
 #include "test/support/mkv_pair.h"
 
 #include "src/peer/conn.h"
+#include "src/peer/listen.h"
 #include "src/xfer/leg.h"
 
 #include <string.h>
@@ -186,7 +187,7 @@ static void send_to_leg(pair_side_t *side, unsigned from, mkv_leg_t *leg,
                      .from_nonce = leg->remote_nonce,
                      .to_nonce = leg->xfer->nonce};
 
-    side->ctx->peer_listener->receive(side->peers[from], &msg, NULL, 0);
+    mkv_peer_tell_message(side->peers[from], &msg, NULL, 0);
 }
 
 START_TEST(a_second_bind_fails_the_transfer)

@@ -22,6 +22,10 @@ static mkv_msg_t sample(mkv_msg_type_t type)
                      .from_nonce = 9,
                      .to_nonce = 8,
                      .mode = MKV_READ,
+                     .lease = 1ull << 33,
+                     .offset = 1ull << 41,
+                     .region = 4,
+                     .room = 22,
                      .bytes = 1ull << 40,
                      .code = MKV_ERR_GATE,
                      .is_drained = 1,
@@ -31,9 +35,16 @@ static mkv_msg_t sample(mkv_msg_type_t type)
                      .data = (const uint8_t *)"data!",
                      .length = 5};
 
+    msg.serial = 12;
+    msg.plan = 1ull << 50;
+    msg.digest = 0xdddddddd11111111ull;
+    msg.sel = (mkv_sel_t){.fields = MKV_SEL_LAYERS, .layer_lo = -3, .layer_hi = 9};
     msg.num_units = 2;
     msg.units[0] = (mkv_wire_units_t){1, 4, 4, (const uint8_t *)ids};
     msg.units[1] = (mkv_wire_units_t){63, 0, 0, NULL};
+    if (type == MKV_MSG_PULL) {
+        msg.units[0].num = 1; /* the four words are a run */
+    }
     strcpy(msg.text, "why");
     return msg;
 }
@@ -54,13 +65,14 @@ START_TEST(messages_survive_the_way)
     mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
     mkv_msg_t want = sample((mkv_msg_type_t)_i);
     mkv_msg_t got;
+    mkv_run_t run;
 
     ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
     ck_assert_int_eq(got.type, want.type);
     ck_assert_uint_eq(got.from, want.from);
     ck_assert_uint_eq(got.to, want.to);
     ck_assert_uint_eq(got.seq, 42);
-    if ((_i >= MKV_MSG_EXPOSE) && (_i <= MKV_MSG_DRAINED)) {
+    if (mkv_msg_is_of_xfer(got.type)) {
         ck_assert_uint_eq(got.id, 77);
         ck_assert_uint_eq(got.epoch, 3);
         ck_assert_uint_eq(got.from_nonce, 9);
@@ -79,11 +91,62 @@ START_TEST(messages_survive_the_way)
     case MKV_MSG_FIN:
         ck_assert_uint_eq(got.bytes, 1ull << 40);
         ck_assert_uint_eq(got.units[0].num, 4);
+        ck_assert_uint_eq(got.length, 5);
+        ck_assert_mem_eq(got.data, "data!", 5);
         break;
     case MKV_MSG_TERM:
         ck_assert_int_eq(got.code, MKV_ERR_GATE);
         ck_assert_int_eq(got.is_drained, 1);
         ck_assert_str_eq(got.text, "why");
+        break;
+    case MKV_MSG_PULL:
+        mkv_wire_run(got.units[0].ids, 0, &run);
+        ck_assert_uint_eq(got.serial, 12);
+        ck_assert_uint_eq(got.plan, 1ull << 50);
+        ck_assert_uint_eq(got.digest, 0xdddddddd11111111ull);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_int_eq(got.sel.layer_lo, -3);
+        ck_assert_int_eq(got.sel.layer_hi, 9);
+        ck_assert_uint_eq(got.sel.fields, MKV_SEL_LAYERS);
+        ck_assert_uint_eq(run.local, 4);
+        ck_assert_uint_eq(run.remote, 5);
+        ck_assert_uint_eq(run.count, 0xffffffff);
+        ck_assert_uint_eq(got.units[1].component, 63);
+        break;
+    case MKV_MSG_PULLED:
+        ck_assert_uint_eq(got.serial, 12);
+        ck_assert_int_eq(got.code, MKV_ERR_GATE);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        break;
+    case MKV_MSG_FETCH:
+        ck_assert_uint_eq(got.id, 77);
+        ck_assert_uint_eq(got.mode, MKV_WIRE_FETCH_UP_TO);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_uint_eq(got.room, 22);
+        ck_assert_uint_eq(got.value, 5);
+        ck_assert_mem_eq(got.header, "head", 4);
+        break;
+    case MKV_MSG_FETCHED:
+        ck_assert_uint_eq(got.id, 77);
+        ck_assert_int_eq(got.code, MKV_ERR_GATE);
+        ck_assert_uint_eq(got.lease, 1ull << 33);
+        ck_assert_uint_eq(got.region, 4);
+        ck_assert_uint_eq(got.offset, 1ull << 41);
+        ck_assert_mem_eq(got.data, "data!", 5);
+        break;
+    case MKV_MSG_RELEASE:
+        ck_assert_uint_eq(got.lease, 1ull << 33);
+        break;
+    case MKV_MSG_ASK:
+        ck_assert_uint_eq(got.mode, MKV_READ);
+        ck_assert_mem_eq(got.data, "data!", 5);
+        break;
+    case MKV_MSG_NOTE:
+        ck_assert_uint_eq(got.id, 77);
+        ck_assert_uint_eq(got.mode, MKV_READ);
+        ck_assert_int_eq(got.code, MKV_ERR_GATE);
+        ck_assert_uint_eq(got.bytes, 1ull << 40);
+        ck_assert_mem_eq(got.data, "data!", 5);
         break;
     case MKV_MSG_USER:
         ck_assert_uint_eq(got.value, 5);
@@ -178,6 +241,72 @@ START_TEST(another_major_version_is_refused_as_such)
 }
 END_TEST
 
+/* Loop index: whether it may be skipped. Nobody can tell what is in it. */
+START_TEST(a_type_of_a_later_version_is_skipped_or_refused)
+{
+    mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
+    mkv_msg_t msg;
+
+    ck_assert_uint_eq(wbuf.data[7], 0);
+    wbuf.data[6] = MKV_MSG_LAST;
+    wbuf.data[7] = _i ? MKV_MSG_MAY_SKIP >> 8 : 0;
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &msg),
+                     _i ? MKV_OK : MKV_ERR_VERSION);
+    ck_assert_int_eq(msg.type, MKV_MSG_SKIPPED);
+    ck_assert_uint_eq(msg.seq, 42);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+START_TEST(who_knows_no_ping_may_skip_it)
+{
+    mkv_wbuf_t wbuf = encode(MKV_MSG_PING);
+
+    ck_assert_uint_eq(wbuf.data[7], MKV_MSG_MAY_SKIP >> 8);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+START_TEST(the_place_of_a_spoilt_message_can_be_told)
+{
+    mkv_wbuf_t wbuf = encode(MKV_MSG_EXPOSE);
+    mkv_msg_t msg;
+
+    wbuf.data[wbuf.length - 1] ^= 1;
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &msg), MKV_ERR_PROTOCOL);
+    memset(&msg, 0, sizeof(msg));
+    ck_assert_int_eq(mkv_msg_peek(wbuf.data, MKV_MSG_HEADER_SIZE, &msg), 1);
+    ck_assert_uint_eq(msg.from, 0x1122334455667788ull);
+    ck_assert_uint_eq(msg.to, 2);
+    ck_assert_uint_eq(msg.seq, 42);
+    ck_assert_int_eq(mkv_msg_peek(wbuf.data, MKV_MSG_HEADER_SIZE - 1, &msg), 0);
+    wbuf.data[0] ^= 1;
+    ck_assert_int_eq(mkv_msg_peek(wbuf.data, wbuf.length, &msg), 0);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* What a later version adds to FIN is skipped, and version 2.0 wrote no items */
+START_TEST(items_of_a_later_version_in_fin_are_skipped)
+{
+    mkv_msg_t msg = sample(MKV_MSG_FIN);
+    mkv_wbuf_t wbuf;
+
+    msg.length = _i ? 5 : 0;
+    mkv_wbuf_init(&wbuf);
+    ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
+    mkv_wbuf_put_u32(&wbuf, 4711);
+    mkv_wbuf_put_u32(&wbuf, 3);
+    mkv_wbuf_put(&wbuf, "new", 3);
+    mkv_wire_store(wbuf.data + 28, wbuf.length - MKV_MSG_HEADER_SIZE, 4);
+    mkv_msg_finish(wbuf.data, wbuf.length, 1);
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &msg), MKV_OK);
+    ck_assert_uint_eq(msg.length, _i ? 5 : 0);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 /* ---- Blobs ----------------------------------------------------------------------- */
 
 static mkv_wire_mem_t mems[] = {
@@ -214,6 +343,9 @@ static mkv_wbuf_t encode_blob(int has_regions)
                             .page_tokens = 16,
                             .model = 99,
                             .epoch = 6,
+                            .connection = has_regions ? 8 : 0,
+                            .max_message = 1ull << 33,
+                            .features = 1ull << 40 | 5,
                             .has_regions = has_regions,
                             .mems = mems,
                             .num_mems = has_regions ? 2 : 0,
@@ -242,7 +374,10 @@ START_TEST(blobs_survive_the_way)
     ck_assert_uint_eq(info.topology.tp_size, 8);
     ck_assert_uint_eq(info.page_tokens, 16);
     ck_assert_uint_eq(info.model, 99);
+    ck_assert_uint_eq(info.features, 1ull << 40 | 5);
     ck_assert_int_eq(info.has_regions, _i);
+    ck_assert_uint_eq(info.connection, _i ? 8 : 0); /* none in a blob for anybody */
+    ck_assert_uint_eq(info.max_message, _i ? 1ull << 33 : 0);
     if (_i) {
         ck_assert_uint_eq(info.epoch, 6);
         ck_assert_uint_eq(info.num_regions, 2);
@@ -361,7 +496,11 @@ int main(void)
     tcase_add_loop_test(tcase, cut_messages_are_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, a_flipped_bit_is_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
+    tcase_add_loop_test(tcase, items_of_a_later_version_in_fin_are_skipped, 0, 2);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
+    tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
+    tcase_add_test(tcase, who_knows_no_ping_may_skip_it);
+    tcase_add_test(tcase, the_place_of_a_spoilt_message_can_be_told);
     tcase_add_loop_test(tcase, blobs_survive_the_way, 0, 2);
     tcase_add_loop_test(tcase, items_of_a_later_version_are_skipped_unless_critical, 0,
                         2);

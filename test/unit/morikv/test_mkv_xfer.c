@@ -46,13 +46,15 @@ static int blocks_have_moved(mkv_mode_t mode)
     return count == (int)NUM;
 }
 
-/* Loop index: bit 0 READ, bit 1 lists refused, bit 2 completions inside the call */
+/* Loop index: bit 0 READ, bit 1 lists refused, bit 2 completions inside the call, bit 3
+ * READ by gets */
 START_TEST(completes_in_every_order)
 {
     mkv_mode_t mode = (_i & 1) ? MKV_READ : MKV_WRITE;
     unsigned seed;
     both_t both;
 
+    pair_set("READ_BY", (_i & 8) ? "get" : "push");
     for (seed = 0; seed < 20; ++seed) {
         pair_setup();
         fake_ucp_set_lists(!(_i & 2));
@@ -270,7 +272,7 @@ static both_t go_to_step(mkv_mode_t mode, int step)
     return both;
 }
 
-/* Loop index: step, then READ, then who aborts */
+/* Loop index: step, then READ, then who aborts, then READ by gets */
 START_TEST(abort_ends_quiet_from_every_step)
 {
     mkv_mode_t mode = (_i / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE;
@@ -278,6 +280,7 @@ START_TEST(abort_ends_quiet_from_every_step)
     unsigned seed;
     both_t both;
 
+    pair_set("READ_BY", ((_i / NUM_STEPS) & 4) ? "get" : "push");
     for (seed = 0; seed < 10; ++seed) {
         pair_setup();
         fake_ucp_shuffle(seed);
@@ -309,11 +312,14 @@ START_TEST(abort_ends_quiet_from_every_step)
 }
 END_TEST
 
+/* Loop index: step, then READ, then READ by gets */
 START_TEST(broken_connection_fails_every_step)
 {
     mkv_mode_t mode = (_i / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE;
+    int is_get = (_i / NUM_STEPS) & 2;
     both_t both;
 
+    pair_set("READ_BY", is_get ? "get" : "push");
     pair_setup();
     both = go_to_step(mode, _i % NUM_STEPS);
     fake_ucp_break(UCS_ERR_CONNECTION_RESET);
@@ -326,15 +332,9 @@ START_TEST(broken_connection_fails_every_step)
         ck_assert_int_eq(pair_query(both.active).status, MKV_ERR_PEER);
         ck_assert_int_eq(pair_query(both.passive).status, MKV_ERR_PEER);
     }
+    pair_now += 1000 * MKV_NSEC_PER_MSEC; /* the other side's claim is looked at */
+    pair_run();
     ck_assert(pair_query(both.active).is_quiet);
-    /* The other "process" is this one, alive: nothing proves that it is harmless */
-    if ((_i % NUM_STEPS > STEP_OPEN) &&
-        (pair_query(both.passive).state != MKV_XFER_DONE)) {
-        ck_assert(!pair_query(both.passive).is_quiet);
-        B->peers[0]->process.start_time += 1; /* now it is gone */
-        pair_now += 1000 * MKV_NSEC_PER_MSEC;
-        pair_run();
-    }
     ck_assert(pair_query(both.passive).is_quiet);
     ck_assert_uint_eq(pair_count(B, MKV_EV_QUIET, both.passive), 1);
     close_both(&both);
@@ -409,32 +409,105 @@ START_TEST(extend_moves_the_deadline)
 }
 END_TEST
 
-/* The peer is stopped: status at once, its memory quarantined until it is gone */
-START_TEST(stopped_peer_is_cut_and_quarantined)
+/* The peer is stopped, with a put in flight: status at once, its memory quarantined */
+static both_t quarantine(void)
 {
     both_t both;
 
     pair_setup();
     both = bind_both(MKV_WRITE, 1);
+    fake_ucp_hold(FAKE_UCP_PUT);
+    fake_ucp_set_lists(0);
+    OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
+    pair_run();
+    A->is_stopped = 1;
     fake_ucp_stop_worker(fake_ucp_worker(0), 1);
     OK(mkv_xfer_abort(both.passive, MKV_ERR_ABORTED, NULL));
-    pair_run();
-    ck_assert(!pair_query(both.passive).is_quiet);
     pass_ms(30001);
+    pass_ms(1000);
     ck_assert(pair_query(both.passive).is_quarantined);
+    ck_assert(!pair_query(both.passive).is_quiet);
     ck_assert_int_eq(pair_last(B, MKV_EV_WARN, both.passive)->status,
                      MKV_ERR_DRAIN_TIMEOUT);
     ck_assert_int_eq(pair_last(B, MKV_EV_PEER_FAILED, NULL)->status,
                      MKV_ERR_DRAIN_TIMEOUT);
     ck_assert_uint_eq(pair_stats(B).quarantined_xfers, 1);
-    B->peers[0]->process.start_time += 1;
-    pass_ms(1000);
-    ck_assert(pair_query(both.passive).is_quiet);
-    ck_assert(!pair_query(both.passive).is_quarantined);
+    IS(mkv_xfer_close(both.passive), MKV_ERR_BUSY);
+    return both;
+}
 
+static void end_quarantine(both_t *both)
+{
+    ck_assert(pair_query(both->passive).is_quiet);
+    ck_assert(!pair_query(both->passive).is_quarantined);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_QUIET, both->passive), 1);
+    A->is_stopped = 0;
     fake_ucp_stop_worker(fake_ucp_worker(0), 0);
-    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    close_both(both);
+    pair_teardown();
+}
+
+/* It sees that it was cut, its puts come back, and it gives up its claim */
+START_TEST(stopped_peer_is_cut_and_quarantined_until_it_has_drained)
+{
+    both_t both = quarantine();
+
+    A->is_stopped = 0;
+    pass_ms(1000);
+    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_PEER);
+    ck_assert(!pair_query(both.active).is_quiet);
+    ck_assert(!pair_query(both.passive).is_quiet); /* a put of it is in flight */
+    fake_ucp_stop_worker(fake_ucp_worker(0), 0);
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    ck_assert(pair_query(both.active).is_quiet);
+    pass_ms(100);
+    end_quarantine(&both);
+}
+END_TEST
+
+/* Loop index: by its handle, or, as that is closed, by the transfer */
+START_TEST(blocks_of_a_peer_declared_dead_are_free)
+{
+    both_t both = quarantine();
+
+    if (_i) {
+        OK(mkv_peer_close(B->peers[0], MKV_CLOSE_FORCE));
+        pair_run();
+        ck_assert(!pair_query(both.passive).is_quiet);
+        OK(mkv_xfer_declare_dead(both.passive));
+    } else {
+        OK(mkv_peer_declare_dead(B->peers[0]));
+    }
     pair_run();
+    end_quarantine(&both);
+}
+END_TEST
+
+/* A connection that is well is ended by it, and nothing else is quiet by it */
+START_TEST(declaring_a_living_peer_dead_ends_the_connection)
+{
+    both_t both;
+
+    pair_setup();
+    both = bind_both(MKV_WRITE, 1);
+    IS(mkv_xfer_declare_dead(both.passive), MKV_ERR_BUSY);
+    fake_ucp_hold(FAKE_UCP_PUT);
+    fake_ucp_set_lists(0);
+    OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
+    pair_run();
+    OK(mkv_peer_declare_dead(A->peers[1]));
+    pass_ms(1);
+    ck_assert_int_eq(pair_query(both.active).status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(strstr(pair_query(both.active).error, "declared dead"));
+    pass_ms(30001);
+    ck_assert_int_eq(pair_query(both.passive).status, MKV_ERR_PEER);
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    ck_assert(pair_query(both.active).is_quiet);
+    ck_assert(pair_query(both.passive).is_quiet);
     close_both(&both);
     pair_teardown();
 }
@@ -624,6 +697,43 @@ START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
 }
 END_TEST
 
+/* The writer gives up before it has heard of the reader, opens the same (id, epoch)
+ * again, and writes, when its first word comes late: quiet is the second one's to give
+ */
+START_TEST(a_former_writers_word_is_not_its_successors)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    fake_ucp_hold_peer(fake_ucp_worker(1));
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "client gone"));
+    pair_run();
+    OK(mkv_xfer_close(active));
+    passive = open_epoch(B, 0, MKV_DST, 3);
+    pair_expose(passive, 0, 4);
+    active = open_epoch(A, 1, MKV_SRC, 3);
+    pair_run();
+    plan = pair_plan(A, 1, 0, 0, 4, 0);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    ck_assert_uint_gt(fake_ucp_num_waiting(FAKE_UCP_PUT | FAKE_UCP_LIST), 0);
+
+    fake_ucp_hold_peer(NULL);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
+    ck_assert(!pair_query(passive).is_quiet);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert(pair_query(passive).is_quiet && pair_query(active).is_quiet);
+    OK(mkv_plan_destroy(plan));
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
 /* Aborted and exposed again before the writer opens: this finds the new instance */
 START_TEST(a_new_expose_takes_the_place_of_an_abort)
 {
@@ -737,6 +847,7 @@ static void inject(mkv_msg_type_t type, uint64_t id, uint64_t from_nonce,
                      .id = id,
                      .from_nonce = from_nonce,
                      .to_nonce = to_nonce,
+                     .plan = 1,
                      .code = MKV_ERR_ABORTED};
     mkv_wbuf_t wbuf;
 
@@ -897,25 +1008,28 @@ int main(void)
 {
     TCase *tcase = pair_tcase("transfers");
 
-    tcase_add_loop_test(tcase, completes_in_every_order, 0, 8);
+    tcase_add_loop_test(tcase, completes_in_every_order, 0, 16);
     tcase_add_test(tcase, done_waits_for_the_last_completion);
     tcase_add_test(tcase, done_waits_for_the_flush);
     tcase_add_loop_test(tcase, a_failed_piece_fails_both_sides, 0, 5);
     tcase_add_test(tcase, posts_to_a_stalled_peer_wait_for_nothing);
     tcase_add_test(tcase, concurrent_transfers_can_each_be_asked);
     tcase_add_test(tcase, quiet_waits_until_the_writer_is_drained);
-    tcase_add_loop_test(tcase, abort_ends_quiet_from_every_step, 0, 4 * NUM_STEPS);
-    tcase_add_loop_test(tcase, broken_connection_fails_every_step, 0, 2 * NUM_STEPS);
+    tcase_add_loop_test(tcase, abort_ends_quiet_from_every_step, 0, 8 * NUM_STEPS);
+    tcase_add_loop_test(tcase, broken_connection_fails_every_step, 0, 4 * NUM_STEPS);
     tcase_add_test(tcase, bind_deadline_has_its_own_code);
     tcase_add_loop_test(tcase, xfer_and_release_deadlines_have_their_own_codes, 0, 2);
     tcase_add_test(tcase, extend_moves_the_deadline);
-    tcase_add_test(tcase, stopped_peer_is_cut_and_quarantined);
+    tcase_add_test(tcase, stopped_peer_is_cut_and_quarantined_until_it_has_drained);
+    tcase_add_loop_test(tcase, blocks_of_a_peer_declared_dead_are_free, 0, 2);
+    tcase_add_test(tcase, declaring_a_living_peer_dead_ends_the_connection);
     tcase_add_loop_test(tcase, close_cuts_a_peer_that_takes_nothing, 0, 2);
     tcase_add_test(tcase, silent_peer_fails_the_hello_in_time);
     tcase_add_test(tcase, an_id_is_used_a_thousand_times);
     tcase_add_test(tcase, expose_before_open_is_kept);
     tcase_add_loop_test(tcase, abort_before_open_is_told_at_once, 0, 2);
     tcase_add_test(tcase, a_retry_under_an_aborted_epoch_ends_on_both_sides);
+    tcase_add_test(tcase, a_former_writers_word_is_not_its_successors);
     tcase_add_test(tcase, a_new_expose_takes_the_place_of_an_abort);
     tcase_add_test(tcase, aborts_take_no_place_of_lists);
     tcase_add_loop_test(tcase, sides_of_one_role_are_told_at_once, 0, 2);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_MEM_INDEX_H
+#define MKV_MEM_INDEX_H
+
+/**
+ * @file
+ * Which registration covers a region. The caller holds the context's lock.
+ */
+
+#include "cache/region.h"
+
+/** All mems by type and address, for searches while none is made or destroyed. */
+typedef struct mkv_mem_index {
+    mkv_mem_t **mems;
+    uint64_t *ends; /**< The highest of a type up to here: they may overlap */
+    size_t num;
+} mkv_mem_index_t;
+
+/** @return false: no memory; clean up in any case. */
+bool mkv_mem_index_make(mkv_ctx_t *ctx, mkv_mem_index_t *index);
+
+void mkv_mem_index_cleanup(mkv_mem_index_t *index);
+
+/** @return NULL: there is none that covers all of it. */
+mkv_mem_t *mkv_mem_find(const mkv_mem_index_t *index, const mkv_region_t *info);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* How an operation ends: status and quiet are two things, as for transfers. */
+
+#include "direct/op.h"
+
+#include "peer/message.h"
+
+#include <stdlib.h>
+
+static mkv_event_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
+{
+    mkv_event_t *event = (op->quiet == NULL) ? mkv_event_add(op->ctx, type) : NULL;
+
+    if (event != NULL) {
+        event->peer = op->peer->remote.peer;
+        event->op = op;
+        event->id = op->params.id;
+        event->status = op->status;
+        event->user_data = op->params.user_data;
+        mkv_text(event->text, sizeof(event->text), "%s", op->error);
+    }
+    return event;
+}
+
+/* The peer hears of a failure, too: it may be waiting for the bytes */
+static void mkv_op_send_note(mkv_op_t *op)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_NOTE,
+                     .id = op->params.id,
+                     .mode = op->params.mode,
+                     .code = op->status,
+                     .bytes = (op->status == MKV_OK) ? op->bytes : 0,
+                     .data = op->note,
+                     .length = op->params.note_length};
+    mkv_status_t status;
+
+    if (!(op->params.flags & MKV_OP_NOTIFY) || (op->peer->state != MKV_CONN_READY)) {
+        return;
+    }
+    status = mkv_message_send(op->peer, &msg);
+    if (status != MKV_OK) {
+        mkv_peer_fail(op->peer, status, "%s", mkv_last_error());
+    }
+}
+
+void mkv_op_complete(mkv_op_t *op)
+{
+    op->status = MKV_OK;
+    if (mkv_op_is_write(op)) {
+        MKV_COUNT(op->peer, bytes_written, op->bytes);
+    } else {
+        MKV_COUNT(op->peer, bytes_read, op->bytes);
+    }
+    MKV_COUNT(op->peer, elements_completed, op->num);
+    mkv_op_send_note(op);
+    (void)mkv_op_event(op, MKV_EV_DONE);
+    mkv_op_set_quiet(op);
+}
+
+void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
+{
+    va_list args;
+    int length;
+
+    if (mkv_op_has_ended(op)) {
+        return;
+    }
+    length = snprintf(op->error, sizeof(op->error),
+                      "operation %llu, peer %s: ", (unsigned long long)op->params.id,
+                      op->peer->name);
+    va_start(args, fmt);
+    vsnprintf(op->error + length, sizeof(op->error) - (size_t)length, fmt, args);
+    va_end(args);
+    op->status = status;
+    op->deadline =
+        mkv_ctx_now(op->ctx) + op->params.drain_timeout_ms * MKV_NSEC_PER_MSEC;
+    mkv_ctx_deadline(op->ctx, op->deadline);
+    mkv_log_debug(op->ctx, "%s (%s)", op->error, mkv_status_string(status));
+    mkv_op_send_note(op);
+    (void)mkv_op_event(op,
+                       (status == MKV_ERR_ABORTED) ? MKV_EV_ABORTED : MKV_EV_FAILED);
+    mkv_op_dirty(op);
+}
+
+void mkv_op_set_quiet(mkv_op_t *op)
+{
+    op->is_quiet = true;
+    op->deadline = MKV_NEVER;
+    (void)mkv_op_event(op, MKV_EV_QUIET);
+    if (op->quiet != NULL) {
+        op->quiet(op, op->quiet_arg);
+    }
+}
+
+static void mkv_op_release(mkv_op_t *op)
+{
+    size_t i;
+
+    for (i = 0; i < op->num_refs; ++i) {
+        --op->refs[i].local->num_ops;
+        mkv_rmem_put(&op->peer->remote, op->refs[i].remote);
+    }
+}
+
+void mkv_op_free(mkv_op_t *op)
+{
+    mkv_events_forget_op(op->ctx, op);
+    mkv_op_release(op);
+    mkv_list_del(&op->list);
+    mkv_list_del(&op->of_peer);
+    mkv_list_del(&op->dirty);
+    mkv_list_del(&op->flush);
+    mkv_event_unreserve(op->ctx, MKV_OP_EVENTS);
+    free(op->note);
+    free(op->refs);
+    free(op->buffers);
+    free(op);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_OP_H
+#define MKV_OP_H
+
+/**
+ * @file
+ * A one-sided operation: bytes moved to or from a peer's memory without a call of the
+ * peer's application. The caller holds the context's lock.
+ *
+ * op_build.c makes it, op_give.c gives its pieces to UCX, op_step.c decides what comes
+ * next, op_watch.c hears of its peer, op_api.c is what the application calls.
+ */
+
+#include "base/event.h"
+#include "cache/region.h"
+#include "peer/peer.h"
+
+#define MKV_OP_EVENTS 2u /* the end, and quiet */
+
+/** What was put, and whether it has arrived. */
+typedef enum mkv_op_puts {
+    MKV_OP_PUTS_ARRIVED, /**< Or there are none */
+    MKV_OP_PUTS_GIVEN,   /**< They may not have arrived yet */
+    MKV_OP_PUTS_FLUSHING /**< A flush that covers them waits or runs */
+} mkv_op_puts_t;
+
+/** Regions of both sides, held while the operation is open. */
+typedef struct mkv_op_ref {
+    mkv_lregion_t *local;
+    mkv_rmem_t *remote;
+} mkv_op_ref_t;
+
+struct mkv_op {
+    mkv_list_t list;    /**< ctx->ops */
+    mkv_list_t of_peer; /**< peer->ops */
+    mkv_list_t dirty;   /**< ctx->dirty_ops */
+    mkv_list_t flush;   /**< peer->ops_to_flush or ops_flushing */
+    mkv_ctx_t *ctx;
+    mkv_peer_t *peer;
+    /** Told instead of the application, once it is quiet; frees it later. */
+    void (*quiet)(mkv_op_t *op, void *arg);
+    void *quiet_arg;
+    mkv_op_params_t params; /**< Without the caller's pointers, but user_data */
+    void *note;
+    mkv_status_t status; /**< MKV_INPROGRESS until it has ended */
+    char error[256];
+    bool is_quiet;
+    uint64_t open_time, deadline; /**< Of the operation, then of its drain */
+    mkv_op_puts_t puts;
+
+    /* Pieces, as UCX takes them in lists; one block of memory, at buffers */
+    size_t num;
+    void **buffers;
+    uint64_t *remotes;
+    size_t *lengths;
+    ucp_mem_h *memhs;
+    ucp_rkey_h *rkeys;
+    uint8_t *types; /**< mkv_op_types() */
+    mkv_op_ref_t *refs;
+    size_t num_refs;
+    uint64_t bytes;
+
+    size_t next;             /**< Piece to give to UCX */
+    bool must_repeat;        /**< A list was refused: once more, piece by piece */
+    uint64_t num_inflight;   /**< Calls */
+    uint64_t call_bytes;     /**< Of each of them, on average */
+    uint64_t inflight_bytes; /**< Returned to the peer's credit as calls end */
+    uint64_t num_ucp_calls;
+};
+
+/** Memory types of a piece's two ends as one number. */
+static inline uint8_t mkv_op_types(ucs_memory_type_t local, ucs_memory_type_t remote)
+{
+    return (uint8_t)((unsigned)local | (unsigned)remote << 4);
+}
+
+static inline bool mkv_op_is_write(const mkv_op_t *op)
+{
+    return op->params.mode == MKV_WRITE;
+}
+
+/** Done, failed or aborted; it may not be quiet yet. */
+static inline bool mkv_op_has_ended(const mkv_op_t *op)
+{
+    return op->status != MKV_INPROGRESS;
+}
+
+/** Look at it in the next step. */
+static inline void mkv_op_dirty(mkv_op_t *op)
+{
+    mkv_list_queue(&op->ctx->dirty_ops, &op->dirty);
+}
+
+/** End it with MKV_OK, and tell. */
+void mkv_op_complete(mkv_op_t *op);
+
+/** The first failure ends it; later ones change nothing. */
+void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
+    MKV_PRINTF(3, 4);
+
+/** Nothing of it is in flight any more: tell, once. */
+void mkv_op_set_quiet(mkv_op_t *op);
+
+/** Of any state; no callback of UCX refers to it any more. */
+void mkv_op_free(mkv_op_t *op);
+
+#endif

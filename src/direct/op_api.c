@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Public calls on one-sided operations. */
+
+#include "base/abi.h"
+#include "direct/op_build.h"
+#include "direct/op_step.h"
+#include "peer/credit.h"
+
+#include <string.h>
+
+mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
+                         mkv_op_t **op_p)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_op_params_t mine;
+    mkv_status_t status;
+
+    status = mkv_struct_read(&ctx->log, &mkv_struct_op_params, params, &mine);
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    mkv_enter(ctx);
+    status = mkv_op_build(peer, &mine, false, op_p);
+    if ((status == MKV_OK) && (mine.flags & MKV_OP_NOTIFY)) {
+        mkv_credit_sent(peer, mine.note_length); /* the note's room is its own now */
+    }
+    if (status == MKV_OK) {
+        (void)mkv_op_step(*op_p);
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
+{
+    mkv_ctx_t *ctx = op->ctx;
+    mkv_op_attr_t values;
+
+    memset(&values, 0, sizeof(values));
+    mkv_enter(ctx);
+    values.id = op->params.id;
+    values.status = op->status;
+    values.is_quiet = op->is_quiet;
+    memcpy(values.error, op->error, sizeof(values.error));
+    values.pieces = op->num;
+    values.bytes = op->bytes;
+    values.num_ucp_calls = op->num_ucp_calls;
+    values.age_ns = mkv_ctx_now(ctx) - op->open_time;
+    values.user_data = op->params.user_data;
+    mkv_leave_quietly(ctx);
+    return mkv_struct_write(&ctx->log, &mkv_struct_op_attr, &values, attr);
+}
+
+mkv_status_t mkv_op_status(const mkv_op_t *op)
+{
+    mkv_status_t status;
+
+    mkv_enter(op->ctx);
+    status = op->status;
+    mkv_leave_quietly(op->ctx);
+    return status;
+}
+
+mkv_status_t mkv_op_abort(mkv_op_t *op)
+{
+    mkv_ctx_t *ctx = op->ctx;
+
+    mkv_enter(ctx);
+    mkv_op_fail(op, MKV_ERR_ABORTED, "aborted");
+    (void)mkv_op_step(op);
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
+mkv_status_t mkv_op_close(mkv_op_t *op)
+{
+    mkv_ctx_t *ctx = op->ctx;
+    mkv_status_t status = MKV_OK;
+
+    mkv_enter(ctx);
+    if (op->is_quiet) {
+        mkv_op_free(op);
+    } else {
+        status = mkv_error(&ctx->log, MKV_ERR_BUSY, "operation %llu is not quiet yet",
+                           (unsigned long long)op->params.id);
+    }
+    mkv_leave(ctx);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_OP_STEP_H
+#define MKV_OP_STEP_H
+
+/**
+ * @file
+ * What an operation does next.
+ */
+
+#include "direct/op.h"
+
+/** Give pieces, flush, tell the end. @return Whether something moved. */
+unsigned mkv_op_step(mkv_op_t *op);
+
+/** All that have something to do. @return How many moved. */
+unsigned mkv_ops_step(mkv_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_OP_WATCH_H
+#define MKV_OP_WATCH_H
+
+/**
+ * @file
+ * One-sided operations as listeners of their peers, and their end with the context.
+ */
+
+#include "base/ctx.h"
+
+/** Be told of peers, their messages and their ends. */
+void mkv_ops_listen(mkv_ctx_t *ctx);
+
+/** Fail all that are open. @return How many the application had left open. */
+unsigned mkv_ops_abort(mkv_ctx_t *ctx);
+
+/** Whether none is in flight. */
+bool mkv_ops_are_quiet(mkv_ctx_t *ctx);
+
+/** Free all; no connection can call back any more. */
+void mkv_ops_cleanup(mkv_ctx_t *ctx);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Credits for messages of the caller, and for notes, whose room is taken when their
+ * operation is posted.
+ *
+ * Both sides count what was ever sent under a connection, and how much of it was
+ * polled, in bytes with a fixed part for each message. The receiver tells its
+ * MAX_QUEUED in HELLO and, by CREDIT, how much was polled, whenever that has grown by a
+ * quarter of it. So a quarter may be free without the sender knowing it: while no more
+ * than that seems to wait, a message is sent whatever its size.
+ */
+
+#include "peer/credit.h"
+
+#include "base/event.h"
+#include "peer/message.h"
+
+/* Before the first CREDIT the peer may not be ready, and keeps messages as if they had
+ * come out of order */
+#define MKV_CREDIT_FIRST (MKV_REORDER_WINDOW / 2)
+
+static bool mkv_credit_fits(uint64_t waiting, uint64_t cost, uint64_t room)
+{
+    return (waiting <= room / 4) || ((waiting <= room) && (cost <= room - waiting));
+}
+
+bool mkv_credit_has(const mkv_peer_t *peer, size_t length)
+{
+    const mkv_credit_t *credit = &peer->credit;
+
+    if (!mkv_peer_knows(peer, MKV_FEATURE_CREDIT)) {
+        return true;
+    }
+    if (!credit->is_told && (credit->num_sent >= MKV_CREDIT_FIRST)) {
+        return false;
+    }
+    return mkv_credit_fits(credit->sent - credit->polled_there,
+                           MKV_CREDIT_MESSAGE + (uint64_t)length,
+                           peer->remote.info.max_queued);
+}
+
+void mkv_credit_sent(mkv_peer_t *peer, size_t length)
+{
+    peer->credit.sent += MKV_CREDIT_MESSAGE + (uint64_t)length;
+    ++peer->credit.num_sent;
+}
+
+/* A sender that keeps to the rule above has room for what it sends in any order, and
+ * for one message that went alone */
+bool mkv_credit_receive(mkv_peer_t *peer, size_t length)
+{
+    mkv_credit_t *credit = &peer->credit;
+    uint64_t waiting = credit->received - mkv_polled(&credit->polled);
+    uint64_t room = peer->ctx->opts->max_queued;
+
+    if ((waiting > room) && (waiting - room > peer->ctx->opts->max_message)) {
+        return false;
+    }
+    credit->received += MKV_CREDIT_MESSAGE + (uint64_t)length;
+    return true;
+}
+
+/* Never more than was sent, and never less than before: it is the peer's word */
+void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg)
+{
+    mkv_credit_t *credit = &peer->credit;
+
+    if (msg->bytes - credit->polled_there > credit->sent - credit->polled_there) {
+        mkv_peer_fail(peer, MKV_ERR_PROTOCOL,
+                      "it says that %llu bytes were polled there, of %llu sent",
+                      (unsigned long long)msg->bytes, (unsigned long long)credit->sent);
+        return;
+    }
+    credit->polled_there = msg->bytes;
+    credit->is_told = true;
+}
+
+void mkv_credit_tell(mkv_peer_t *peer)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_CREDIT, .bytes = mkv_polled(&peer->credit.polled)};
+
+    if (!mkv_peer_knows(peer, MKV_FEATURE_CREDIT)) {
+        return;
+    }
+    peer->credit.told = msg.bytes;
+    if (mkv_message_send(peer, &msg) != MKV_OK) {
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());
+    }
+}
+
+unsigned mkv_credits_tell(mkv_ctx_t *ctx)
+{
+    unsigned count = 0;
+    mkv_peer_t *peer;
+
+    if (!__atomic_load_n(&ctx->is_credit_due, __ATOMIC_SEQ_CST)) {
+        return 0;
+    }
+    __atomic_store_n(&ctx->is_credit_due, false, __ATOMIC_SEQ_CST);
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        if ((peer->state == MKV_CONN_READY) &&
+            (mkv_polled(&peer->credit.polled) - peer->credit.told >
+             ctx->opts->max_queued / 4)) {
+            mkv_credit_tell(peer);
+            ++count;
+        }
+    }
+    return count;
+}

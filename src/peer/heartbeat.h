@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_HEARTBEAT_H
+#define MKV_HEARTBEAT_H
+
+/**
+ * @file
+ * What time tells about a connection: HELLO that is not answered, a message that does
+ * not come, a peer that is silent.
+ */
+
+#include "peer/peer.h"
+
+/** A message of the peer came, whatever it is and in whatever order. */
+static inline void mkv_heartbeat_heard(mkv_peer_t *peer)
+{
+    ++peer->beat.num_heard;
+}
+
+/** Note whether a message is missing, after what came was delivered or kept. */
+void mkv_heartbeat_watch_gap(mkv_peer_t *peer);
+
+/** Answer a PING. */
+void mkv_heartbeat_answer(mkv_peer_t *peer);
+
+/** Repeat, ask, or give the connection up. @return The next time to look. */
+uint64_t mkv_heartbeat_check(mkv_peer_t *peer, uint64_t now);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_POST_END_H
+#define MKV_POST_END_H
+
+/**
+ * @file
+ * A post's making and its end. The caller holds the context's lock.
+ */
+
+#include "post/post.h"
+
+/**
+ * A post of a part of a plan, counted for the check at the seal and in no list.
+ *
+ * @return NULL: no memory.
+ */
+mkv_post_t *mkv_post_create(mkv_leg_t *leg, mkv_plan_t *plan, const mkv_sel_t *sel);
+
+/** In whatever list it is; no call of it is in flight. */
+void mkv_post_free(mkv_post_t *post);
+
+/** All of them. */
+void mkv_posts_free(mkv_list_t *posts);
+
+/** From the beginning, before all posts of the leg that wait. */
+void mkv_post_again(mkv_post_t *post);
+
+/** No call is in flight and nothing is left to give. */
+void mkv_post_done(mkv_post_t *post);
+
+#endif

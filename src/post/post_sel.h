@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_POST_SEL_H
+#define MKV_POST_SEL_H
+
+/**
+ * @file
+ * Selections as they come from callers and peers.
+ */
+
+#include "cache/plan.h"
+
+/**
+ * Whether a selection can be posted of the plan.
+ *
+ * @return MKV_OK, MKV_ERR_UNSUPPORTED, MKV_ERR_INVALID, or MKV_ERR_BOUNDS: positions
+ *         outside the plan.
+ */
+mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel);
+
+#endif

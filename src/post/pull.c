@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The reader asks with the first post of a plan for all runs of the plan, and with
+ * later ones by the plan's number. A pulled post waits in leg->pulled until it has
+ * arrived, is refused, or until the transfer has failed and the owner is proven to put
+ * nothing more.
+ */
+
+#include "post/pull.h"
+
+#include "peer/backend.h"
+#include "peer/message.h"
+#include "post/post_cursor.h"
+#include "post/post_end.h"
+#include "xfer/leg.h"
+
+static inline uint64_t mkv_pull_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t mkv_pull_mix_place(uint64_t hash, const mkv_place_t *place,
+                                   uint64_t row, uint64_t col)
+{
+    const uint64_t words[] = {place->base,  place->stride, place->step,
+                              place->split, row,           col};
+    size_t i;
+
+    for (i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
+        hash = mkv_pull_mix(hash, words[i]);
+    }
+    return hash;
+}
+
+/* The regions, and which bytes of them: the owner's, the reader's, and what both share
+ */
+static uint64_t mkv_pull_mix_pair(const mkv_pair_t *pair, uint64_t units,
+                                  bool is_reader)
+{
+    const mkv_grid_t *grid = &pair->grid;
+    uint64_t here, there, hash = mkv_pull_mix(units, pair->unit_bytes);
+
+    here = mkv_pull_mix_place(pair->local->id, &pair->here, grid->local_row,
+                              grid->local_col);
+    there = mkv_pull_mix_place(pair->remote_id, &pair->there, grid->remote_row,
+                               grid->remote_col);
+    hash = mkv_pull_mix(mkv_pull_mix(hash, grid->length), grid->rows);
+    hash = mkv_pull_mix(hash, grid->cols);
+    hash = mkv_pull_mix(hash, is_reader ? there : here);
+    return mkv_pull_mix(hash, is_reader ? here : there);
+}
+
+uint64_t mkv_pull_digest(const mkv_post_t *post, uint64_t *bytes_p)
+{
+    const mkv_map_t *map = post->plan->map;
+    bool is_reader = post->leg->xfer->is_active;
+    uint64_t digest = 0, units;
+    const mkv_pair_t *pair;
+
+    *bytes_p = 0;
+    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
+        if (mkv_sel_has_pair(&post->sel, map, pair)) {
+            units = mkv_post_count_units(post, mkv_post_part(post, pair));
+            digest += mkv_pull_mix_pair(pair, units, is_reader);
+            *bytes_p += units * pair->unit_bytes;
+        }
+    }
+    return digest;
+}
+
+/* A list costs one call of UCX here and there alike: the lane is the same */
+static bool mkv_pull_is_worth_it(const mkv_post_t *post)
+{
+    const mkv_map_t *map = post->plan->map;
+    mkv_peer_t *peer = post->leg->peer;
+    const mkv_pair_t *pair;
+
+    if (post->num_elements < peer->ctx->opts->push_min) {
+        return false;
+    }
+    for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {
+        if (mkv_sel_has_pair(&post->sel, map, pair) &&
+            !mkv_peer_may_sgl(peer, pair->rmem->type, pair->mem->type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool mkv_pull_is_wanted(const mkv_post_t *post)
+{
+    const mkv_leg_t *leg = post->leg;
+    uint64_t read_by = leg->xfer->ctx->opts->read_by;
+
+    if ((leg->xfer->role != MKV_DST) || !leg->xfer->is_active || leg->is_by_get ||
+        post->is_by_get || (post->plan->bytes != NULL) || post->plan->map->has_parts ||
+        (read_by == MKV_READ_GET) || (post->num_elements == 0) ||
+        (post->elements != 0) || !mkv_peer_knows(leg->peer, MKV_FEATURE_PUSH)) {
+        return false;
+    }
+    return (read_by == MKV_READ_PUSH) || mkv_pull_is_worth_it(post);
+}
+
+static void mkv_pull_add_runs(const mkv_plan_t *plan, mkv_msg_t *msg)
+{
+    const mkv_plan_part_t *part;
+    uint32_t i;
+
+    for (i = 0; i < plan->map->num_components; ++i) {
+        part = &plan->parts[i];
+        msg->units[i] =
+            (mkv_wire_units_t){.component = plan->map->components[i].component,
+                               .num = (uint32_t)part->num_runs,
+                               .ids = (const uint8_t *)part->runs};
+    }
+    msg->num_units = plan->map->num_components;
+}
+
+bool mkv_pull_ask(mkv_post_t *post)
+{
+    mkv_leg_t *leg = post->leg;
+    mkv_msg_t msg = {.type = MKV_MSG_PULL, .plan = post->plan->serial};
+    mkv_status_t status;
+
+    msg.serial = leg->num_pulls + 1;
+    msg.digest = mkv_pull_digest(post, &msg.bytes);
+    msg.sel = post->sel;
+    if (leg->pulled_plan != post->plan->serial) {
+        mkv_pull_add_runs(post->plan, &msg);
+    }
+    status = mkv_leg_send(leg, &msg);
+    if (status == MKV_ERR_LENGTH) {
+        post->is_by_get = true;
+        return true;
+    }
+    if (status != MKV_OK) {
+        mkv_peer_fail(leg->peer, status, "%s", mkv_last_error());
+        return false;
+    }
+
+    leg->pulled_plan = post->plan->serial;
+    post->serial = ++leg->num_pulls;
+    post->pull_bytes = msg.bytes;
+    mkv_list_del(&post->list);
+    mkv_list_add_tail(&leg->pulled, &post->list);
+    MKV_COUNT(leg->peer, pulls_sent, 1);
+    return true;
+}
+
+static mkv_post_t *mkv_pull_find(mkv_leg_t *leg, uint32_t serial)
+{
+    mkv_post_t *post;
+
+    mkv_list_for_each(post, &leg->pulled, mkv_post_t, list)
+    {
+        if (post->serial == serial) {
+            return post;
+        }
+    }
+    return NULL;
+}
+
+static void mkv_pull_refused(mkv_post_t *post, mkv_status_t code)
+{
+    mkv_leg_t *leg = post->leg;
+
+    mkv_log_debug(leg->xfer->ctx,
+                  "transfer %llu, peer %s: it does not put what is read (%s), by gets",
+                  (unsigned long long)leg->xfer->id, leg->peer->name,
+                  mkv_status_string(code));
+    MKV_COUNT(leg->peer, pulls_refused, 1);
+    leg->is_by_get = true;
+    mkv_post_again(post);
+}
+
+void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    mkv_post_t *post = mkv_pull_find(leg, msg->serial);
+    mkv_xfer_t *xfer = leg->xfer;
+
+    if (post == NULL) {
+        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL,
+                      "peer %s, leg %u: it sent PULLED of post %u, which does not wait",
+                      leg->peer->name, leg->index, msg->serial);
+    } else if (mkv_xfer_is_terminal(xfer)) {
+        mkv_post_free(post);
+        mkv_xfer_dirty(xfer);
+    } else if (msg->code != MKV_OK) {
+        mkv_pull_refused(post, (mkv_status_t)msg->code);
+    } else if (msg->bytes != post->pull_bytes) {
+        mkv_xfer_fail(xfer, MKV_ERR_LENGTH,
+                      "peer %s, leg %u: it put %llu bytes of a post, %llu expected",
+                      leg->peer->name, leg->index, (unsigned long long)msg->bytes,
+                      (unsigned long long)post->pull_bytes);
+    } else {
+        post->elements = post->num_elements;
+        post->bytes = post->pull_bytes;
+        mkv_post_done(post);
+    }
+}
+
+void mkv_pulls_drop(mkv_leg_t *leg)
+{
+    mkv_posts_free(&leg->pulled);
+}

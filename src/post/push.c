@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a reader asks for is checked as a caller's post is, against what was exposed to
+ * it, and then is a post of the passive side's leg: it takes credits, goes by lists,
+ * and waits for a flush. A reader that asks for what was not exposed fails the
+ * transfer; what cannot be put for other reasons is refused, and the reader gets it.
+ */
+
+#include "post/push.h"
+
+#include "cache/plan.h"
+#include "post/post.h"
+#include "post/post_cursor.h"
+#include "post/post_end.h"
+#include "post/post_sel.h"
+#include "post/post_units.h"
+#include "post/pull.h"
+#include "xfer/trace.h"
+
+#include <stdlib.h>
+
+/** A plan of the reader's, as posts of this side need it. */
+typedef struct mkv_push_plan {
+    mkv_list_t list; /**< leg->push_plans */
+    uint64_t serial; /**< The reader's */
+    mkv_plan_t *plan;
+} mkv_push_plan_t;
+
+/* ---- Plans ----------------------------------------------------------------------- */
+
+/* Units of the runs, or 0: more than there are places, so it is no honest plan */
+static uint64_t mkv_push_count_units(const mkv_wire_units_t *units, uint64_t limit)
+{
+    uint64_t total = 0;
+    mkv_run_t run;
+    uint32_t i;
+
+    for (i = 0; i < units->num; ++i) {
+        mkv_wire_run(units->ids, i, &run);
+        total += run.count;
+        if (total > limit) {
+            return 0;
+        }
+    }
+    return total;
+}
+
+static void mkv_push_expand(const mkv_wire_units_t *wire, uint32_t *local,
+                            uint32_t *remote)
+{
+    uint32_t i, k, at = 0;
+    mkv_run_t run;
+
+    for (i = 0; i < wire->num; ++i) {
+        mkv_wire_run(wire->ids, i, &run);
+        for (k = 0; k < run.count; ++k, ++at) {
+            local[at] = run.remote + k; /* the reader's remote block is ours */
+            remote[at] = run.local + k;
+        }
+    }
+}
+
+/* One list of units for each component, in one block that the caller frees */
+static mkv_status_t mkv_push_units(mkv_leg_t *leg, const mkv_msg_t *msg,
+                                   mkv_units_t *units, uint32_t **ids_p)
+{
+    uint64_t limit = leg->xfer->ctx->opts->max_queued / (2 * sizeof(uint32_t));
+    uint64_t total = 0;
+    uint32_t *ids;
+    uint32_t i;
+
+    for (i = 0; i < msg->num_units; ++i) {
+        units[i] = (mkv_units_t){.component = msg->units[i].component};
+        units[i].num_local =
+            (uint32_t)mkv_push_count_units(&msg->units[i], limit - total);
+        if ((units[i].num_local == 0) && (msg->units[i].num > 0)) {
+            return MKV_ERR_BUSY;
+        }
+        units[i].num_remote = units[i].num_local;
+        total += units[i].num_local;
+    }
+    *ids_p = ids = malloc(2 * total * sizeof(*ids) + 1);
+    if (ids == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    for (i = 0; i < msg->num_units; ids += 2 * (size_t)units[i].num_local, ++i) {
+        mkv_push_expand(&msg->units[i], ids, ids + units[i].num_local);
+        units[i].local = ids;
+        units[i].remote = ids + units[i].num_local;
+    }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_push_plan_add(mkv_leg_t *leg, const mkv_msg_t *msg,
+                                      mkv_plan_t **plan_p)
+{
+    mkv_push_plan_t *entry = malloc(sizeof(*entry));
+    mkv_units_t units[MKV_MAX_COMPONENTS];
+    mkv_status_t status = MKV_ERR_NOMEM;
+    uint32_t *ids = NULL;
+
+    if (entry != NULL) {
+        status = mkv_push_units(leg, msg, units, &ids);
+    }
+    if (status == MKV_OK) {
+        status = mkv_plan_make(leg->map, units, msg->num_units, MKV_PLAN_KEEP_ORDER,
+                               &entry->plan);
+    }
+    free(ids);
+    if (status != MKV_OK) {
+        free(entry);
+        return status;
+    }
+    entry->serial = msg->plan;
+    mkv_list_init(&entry->list);
+    mkv_list_add_tail(&leg->push_plans, &entry->list);
+    *plan_p = entry->plan;
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_push_plan(mkv_leg_t *leg, const mkv_msg_t *msg,
+                                  mkv_plan_t **plan_p)
+{
+    mkv_push_plan_t *entry;
+
+    mkv_list_for_each(entry, &leg->push_plans, mkv_push_plan_t, list)
+    {
+        if (entry->serial == msg->plan) {
+            *plan_p = entry->plan;
+            return MKV_OK;
+        }
+    }
+    return (msg->num_units > 0) ? mkv_push_plan_add(leg, msg, plan_p)
+                                : MKV_ERR_NOTFOUND; /* its runs were refused */
+}
+
+/* ---- Posts ----------------------------------------------------------------------- */
+
+static void mkv_push_answer(mkv_leg_t *leg, uint32_t serial, mkv_status_t code,
+                            uint64_t bytes)
+{
+    mkv_msg_t msg = {
+        .type = MKV_MSG_PULLED, .serial = serial, .code = code, .bytes = bytes};
+
+    mkv_leg_send_or_fail(leg, &msg);
+}
+
+static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
+                                   mkv_plan_t **plan_p)
+{
+    mkv_status_t status;
+
+    if ((leg->xfer->ctx->opts->read_by == MKV_READ_GET) || leg->map->is_stale) {
+        return MKV_ERR_UNSUPPORTED;
+    }
+    status = mkv_push_plan(leg, msg, plan_p);
+    if (status == MKV_OK) {
+        status = mkv_post_check_sel(*plan_p, &msg->sel);
+    }
+    return (status == MKV_OK) ? mkv_post_check_units(leg, *plan_p, &msg->sel) : status;
+}
+
+/* The pairs may differ when maps were made at different times, or with different flags
+ */
+static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
+                                  mkv_plan_t *plan)
+{
+    mkv_post_t *post = mkv_post_create(leg, plan, &msg->sel);
+    uint64_t bytes;
+
+    if (post == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    if ((mkv_pull_digest(post, &bytes) != msg->digest) || (bytes != msg->bytes)) {
+        mkv_post_free(post);
+        return MKV_ERR_PAIRING;
+    }
+    post->is_push = true;
+    mkv_xfer_stamp(leg->xfer, MKV_TIME_POSTED);
+    post->serial = msg->serial;
+    post->pull_bytes = bytes;
+    mkv_list_add_tail(&leg->posts, &post->list);
+    mkv_leg_queue(leg); /* for progress: this is a callback of UCX */
+    return MKV_OK;
+}
+
+void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    mkv_plan_t *plan = NULL;
+    mkv_status_t status = mkv_push_check(leg, msg, &plan);
+
+    if (status == MKV_ERR_BOUNDS) {
+        mkv_xfer_fail(leg->xfer, status,
+                      "peer %s, leg %u: it reads what it may not: %s", leg->peer->name,
+                      leg->index, mkv_last_error());
+        return;
+    }
+    if (status == MKV_OK) {
+        status = mkv_push_post(leg, msg, plan);
+    }
+    if (status != MKV_OK) {
+        mkv_push_answer(leg, msg->serial, status, 0);
+    }
+}
+
+void mkv_push_flushed(mkv_leg_t *leg)
+{
+    mkv_post_t *post;
+
+    while (!mkv_list_is_empty(&leg->flushed)) {
+        post = mkv_list_head(&leg->flushed, mkv_post_t, list);
+        MKV_COUNT(leg->peer, pulls_served, 1);
+        MKV_COUNT(leg->peer, bytes_pushed, post->bytes);
+        mkv_push_answer(leg, post->serial, MKV_OK, post->bytes);
+        mkv_post_free(post);
+    }
+}
+
+/* A plan that UCX could still call back about goes with its map */
+void mkv_push_cleanup(mkv_leg_t *leg)
+{
+    mkv_push_plan_t *entry;
+
+    mkv_pulls_drop(leg);
+    while (!mkv_list_is_empty(&leg->push_plans)) {
+        entry = mkv_list_head(&leg->push_plans, mkv_push_plan_t, list);
+        mkv_list_del(&entry->list);
+        if (entry->plan->num_posts == 0) {
+            mkv_plan_free(entry->plan);
+        }
+        free(entry);
+    }
+}

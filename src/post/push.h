@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PUSH_H
+#define MKV_PUSH_H
+
+/**
+ * @file
+ * READ, the owner's side of PULL: puts of exposed blocks into the reader's memory,
+ * without the application. The caller holds the context's lock.
+ */
+
+#include "xfer/leg.h"
+
+/** A flush has ended, or failed with the transfer: what it covers has arrived. */
+void mkv_push_flushed(mkv_leg_t *leg);
+
+/** Listener of legs, see mkv_leg_listener_t. */
+void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg);
+
+/** The leg is freed. */
+void mkv_push_cleanup(mkv_leg_t *leg);
+
+#endif

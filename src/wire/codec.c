@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "wire/codec.h"
+
+#include <stdlib.h>
+
+void mkv_wbuf_init(mkv_wbuf_t *wbuf)
+{
+    memset(wbuf, 0, sizeof(*wbuf));
+}
+
+void mkv_wbuf_cleanup(mkv_wbuf_t *wbuf)
+{
+    free(wbuf->data);
+    mkv_wbuf_init(wbuf);
+}
+
+/* Room for `length` more bytes, or NULL */
+static uint8_t *mkv_wbuf_extend(mkv_wbuf_t *wbuf, size_t length)
+{
+    size_t capacity;
+    uint8_t *data;
+
+    if (wbuf->has_failed || (length > SIZE_MAX / 2 - wbuf->length)) {
+        wbuf->has_failed = true;
+        return NULL;
+    }
+
+    if (wbuf->length + length > wbuf->capacity) {
+        capacity = (wbuf->length + length) * 3 / 2 + 128;
+        data = realloc(wbuf->data, capacity);
+        if (data == NULL) {
+            wbuf->has_failed = true;
+            return NULL;
+        }
+        wbuf->data = data;
+        wbuf->capacity = capacity;
+    }
+
+    data = wbuf->data + wbuf->length;
+    wbuf->length += length;
+    return data;
+}
+
+void mkv_wbuf_put(mkv_wbuf_t *wbuf, const void *data, size_t length)
+{
+    uint8_t *p = mkv_wbuf_extend(wbuf, length);
+
+    if ((p != NULL) && (length > 0)) {
+        memcpy(p, data, length);
+    }
+}
+
+static inline void mkv_wbuf_put_uint(mkv_wbuf_t *wbuf, uint64_t value, unsigned bytes)
+{
+    uint8_t *p = mkv_wbuf_extend(wbuf, bytes);
+
+    if (p != NULL) {
+        mkv_wire_store(p, value, bytes);
+    }
+}
+
+void mkv_wbuf_put_u8(mkv_wbuf_t *wbuf, uint8_t value)
+{
+    mkv_wbuf_put_uint(wbuf, value, 1);
+}
+
+void mkv_wbuf_put_u16(mkv_wbuf_t *wbuf, uint16_t value)
+{
+    mkv_wbuf_put_uint(wbuf, value, 2);
+}
+
+void mkv_wbuf_put_u32(mkv_wbuf_t *wbuf, uint32_t value)
+{
+    mkv_wbuf_put_uint(wbuf, value, 4);
+}
+
+void mkv_wbuf_put_u64(mkv_wbuf_t *wbuf, uint64_t value)
+{
+    mkv_wbuf_put_uint(wbuf, value, 8);
+}
+
+void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size)
+{
+    const uint8_t *p = mkv_rbuf_get(rbuf, length);
+    size_t i;
+
+    text[0] = '\0';
+    if (p == NULL) {
+        return;
+    }
+    length = (length < size) ? length : size - 1;
+    for (i = 0; i < length; ++i) {
+        text[i] = ((p[i] >= ' ') && (p[i] < 127)) ? (char)p[i] : '?';
+    }
+    text[length] = '\0';
+}
+
+static uint64_t mkv_wire_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9fb21c651e98df25ull;
+    return hash ^ (hash >> 29);
+}
+
+uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length)
+{
+    const uint8_t *p = data;
+    uint64_t hash = mkv_wire_mix(seed, length);
+
+    for (; length >= 8; p += 8, length -= 8) {
+        hash = mkv_wire_mix(hash, mkv_wire_load(p, 8));
+    }
+    return mkv_wire_mix(hash, (length > 0) ? mkv_wire_load(p, (unsigned)length) : 0);
+}
+
+uint32_t mkv_wire_word(const uint8_t *words, size_t index)
+{
+    return (uint32_t)mkv_wire_load(words + 4 * index, 4);
+}

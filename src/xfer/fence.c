@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * The caller's fence. Bytes that a NIC has written to a GPU are not seen by a kernel
+ * that runs already, and with some NICs not by the next one either, until somebody who
+ * knows the GPU has seen to it.
+ */
+
+#include "xfer/fence.h"
+
+#include <stdlib.h>
+
+/* Where units of a region lie; neighbours become one range */
+typedef struct mkv_ranges {
+    mkv_range_t *ranges;
+    size_t num, max;
+    bool has_failed;
+} mkv_ranges_t;
+
+static void mkv_ranges_add(mkv_ranges_t *ranges, char *address, uint64_t length)
+{
+    mkv_range_t *last = ranges->ranges + ranges->num - 1;
+    size_t max = ranges->max * 2 + 64;
+    mkv_range_t *grown;
+
+    if ((ranges->num > 0) && ((char *)last->address + last->length == address)) {
+        last->length += length;
+        return;
+    }
+    if (ranges->num == ranges->max) {
+        grown = realloc(ranges->ranges, max * sizeof(*grown));
+        if (grown == NULL) {
+            ranges->has_failed = true;
+            return;
+        }
+        ranges->ranges = grown;
+        ranges->max = max;
+    }
+    ranges->ranges[ranges->num++] = (mkv_range_t){address, length};
+}
+
+/* READ: what came is what the caller has posted, and the whole units of it */
+static void mkv_ranges_add_pair(mkv_ranges_t *ranges, const mkv_leg_t *leg,
+                                const mkv_pair_t *pair, uint32_t component)
+{
+    const mkv_region_t *region = &pair->local->info;
+    const mkv_units_t *units;
+    uint32_t i, j;
+
+    for (i = 0; i < leg->num_units; ++i) {
+        units = &leg->units[i];
+        for (j = 0; (units->component == component) && (j < units->num_local); ++j) {
+            mkv_ranges_add(ranges,
+                           (char *)region->base + units->local[j] * region->unit_stride,
+                           region->unit_bytes);
+        }
+    }
+}
+
+/* @return Some of its memory is a GPU's. */
+static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
+{
+    const mkv_pair_t *pair;
+    bool has_gpu = false;
+    const mkv_map_t *map;
+    uint32_t i, j;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        map = xfer->legs[i].map;
+        for (j = 0; j < map->num_pairs; ++j) {
+            pair = &map->pairs[j];
+            if (pair->local->info.mem_type == UCS_MEMORY_TYPE_HOST) {
+                continue;
+            }
+            has_gpu = true;
+            if (!xfer->is_active) {
+                mkv_ranges_add_pair(ranges, &xfer->legs[i], pair,
+                                    map->components[pair->component].component);
+            }
+        }
+    }
+    return has_gpu;
+}
+
+static void mkv_fence_ask(mkv_xfer_t *xfer, const mkv_ranges_t *ranges)
+{
+    mkv_event_t *event = mkv_event_add(xfer->ctx, MKV_EV_FENCE);
+
+    xfer->fence = MKV_FENCE_ASKED;
+    xfer->fence_ranges = ranges->ranges;
+    if (event != NULL) {
+        event->peer = xfer->legs[0].peer->remote.peer;
+        event->xfer = xfer;
+        event->id = xfer->id;
+        event->epoch = xfer->epoch;
+        event->user_data = xfer->user_data;
+        event->data = ranges->ranges;
+        event->length = ranges->num * sizeof(*ranges->ranges);
+    }
+}
+
+mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
+{
+    mkv_ranges_t ranges = {0};
+
+    if (xfer->fence != MKV_FENCE_NOT_ASKED) {
+        return (xfer->fence == MKV_FENCE_OVER) ? MKV_OK : MKV_INPROGRESS;
+    }
+    if ((xfer->ctx->opts->fence != MKV_FENCE_HOOK) || (xfer->role != MKV_DST) ||
+        !mkv_fence_list(xfer, &ranges)) {
+        return MKV_OK;
+    }
+    if (ranges.has_failed) {
+        free(ranges.ranges);
+        return MKV_ERR_NOMEM;
+    }
+    mkv_fence_ask(xfer, &ranges);
+    return MKV_INPROGRESS;
+}
+
+void mkv_fence_cleanup(mkv_xfer_t *xfer)
+{
+    free(xfer->fence_ranges);
+}

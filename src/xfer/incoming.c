@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Whoever comes late. One side opens a transfer and asks for it; the other one, which
+ * could not know who would come, hears of it by an event, and opens it or refuses.
+ */
+
+#include "xfer/incoming.h"
+
+#include "peer/message.h"
+#include "peer/packet.h"
+#include "xfer/early.h"
+#include "xfer/leg.h"
+#include "xfer/reply.h"
+#include "xfer/tombstone.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Asking ---------------------------------------------------------------------- */
+
+static mkv_status_t mkv_leg_ask(mkv_leg_t *leg, const void *data, size_t length)
+{
+    mkv_msg_t msg = {
+        .type = MKV_MSG_ASK, .mode = leg->xfer->mode, .data = data, .length = length};
+
+    if (leg->remote_nonce != 0) {
+        return MKV_OK; /* it knows */
+    }
+    if (!mkv_peer_knows(leg->peer, MKV_FEATURE_ASK)) {
+        return mkv_error(&leg->xfer->ctx->log, MKV_ERR_UNSUPPORTED,
+                         "ask: the library of peer %s cannot be asked",
+                         leg->peer->name);
+    }
+    return mkv_leg_send(leg, &msg);
+}
+
+mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
+                          size_t length)
+{
+    uint32_t first = (leg == MKV_LEG_ALL) ? 0 : leg;
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status = MKV_OK;
+    uint32_t i, last;
+
+    mkv_enter(ctx);
+    last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
+    if (last > xfer->num_legs) {
+        status = mkv_error(&ctx->log, MKV_ERR_INVALID, "ask: leg %u of %u", leg,
+                           xfer->num_legs);
+    } else if (mkv_xfer_is_terminal(xfer)) {
+        status = mkv_error(&ctx->log,
+                           (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
+                           "the transfer has ended: %s", xfer->error);
+    }
+    for (i = first; (status == MKV_OK) && (i < last); ++i) {
+        status = mkv_leg_ask(&xfer->legs[i], data, length);
+    }
+    mkv_leave(ctx);
+    return status;
+}
+
+/* ---- Being asked ----------------------------------------------------------------- */
+
+/* What the event shows, in one block that it owns: units, ids, meta, the asker's bytes
+ */
+typedef struct mkv_incoming {
+    mkv_units_t *units;
+    uint8_t *header, *data;
+    size_t length;
+} mkv_incoming_t;
+
+static size_t mkv_incoming_count_ids(const mkv_msg_t *expose)
+{
+    size_t num = 0;
+    uint32_t i;
+
+    for (i = 0; i < expose->num_units; ++i) {
+        num += expose->units[i].num;
+    }
+    return num;
+}
+
+/* NULL units: no memory */
+static mkv_incoming_t mkv_incoming_make(const mkv_msg_t *ask, const mkv_msg_t *expose)
+{
+    size_t num_ids = mkv_incoming_count_ids(expose);
+    mkv_incoming_t incoming = {.length = expose->num_units * sizeof(mkv_units_t) +
+                                         num_ids * sizeof(uint32_t) + expose->length +
+                                         ask->length};
+    uint32_t *ids;
+    uint32_t i, j;
+
+    incoming.units = malloc(incoming.length + 1);
+    if (incoming.units == NULL) {
+        return incoming;
+    }
+    ids = (uint32_t *)(incoming.units + expose->num_units);
+    for (i = 0; i < expose->num_units; ++i) {
+        incoming.units[i] = (mkv_units_t){.component = expose->units[i].component,
+                                          .num_remote = expose->units[i].num,
+                                          .remote = ids};
+        for (j = 0; j < expose->units[i].num; ++j) {
+            *ids++ = mkv_wire_word(expose->units[i].ids, j);
+        }
+    }
+    incoming.header = (uint8_t *)ids;
+    incoming.data = incoming.header + expose->length;
+    if (expose->length > 0) {
+        memcpy(incoming.header, expose->data, expose->length);
+    }
+    if (ask->length > 0) {
+        memcpy(incoming.data, ask->data, ask->length);
+    }
+    return incoming;
+}
+
+static mkv_status_t mkv_incoming_tell(mkv_peer_t *peer, const mkv_msg_t *ask,
+                                      const mkv_msg_t *expose)
+{
+    mkv_incoming_t incoming = mkv_incoming_make(ask, expose);
+    mkv_ctx_t *ctx = peer->ctx;
+    size_t held = incoming.length + sizeof(mkv_event_node_t);
+    mkv_event_t *event;
+
+    if (incoming.units == NULL) {
+        return MKV_ERR_NOMEM;
+    }
+    if (peer->asks_raised - mkv_polled(&peer->asks_polled) + held >
+        ctx->opts->max_queued) {
+        free(incoming.units);
+        return MKV_ERR_BUSY;
+    }
+    event = mkv_event_add_owned(ctx, MKV_EV_INCOMING, incoming.units);
+    if (event == NULL) {
+        free(incoming.units);
+        return MKV_ERR_NOMEM;
+    }
+    mkv_event_count(event, &peer->asks_polled, held);
+    peer->asks_raised += held;
+    event->peer = peer;
+    event->id = ask->id;
+    event->epoch = ask->epoch;
+    event->value = ask->mode;
+    event->units = (expose->num_units > 0) ? incoming.units : NULL;
+    event->num_units = expose->num_units;
+    event->header = incoming.header;
+    event->header_length = expose->length;
+    event->data = incoming.data;
+    event->length = ask->length;
+    return MKV_OK;
+}
+
+/* Its EXPOSE, if it has exposed; else the ASK is kept, so that its end finds it */
+static mkv_status_t mkv_incoming_keep(mkv_peer_t *peer, const mkv_msg_t *ask,
+                                      const void *data, size_t length,
+                                      mkv_msg_t *expose)
+{
+    const mkv_packet_t *packet = mkv_early_find(peer, ask->id, ask->epoch);
+
+    if ((packet != NULL) && (packet->from_nonce == ask->from_nonce) &&
+        (mkv_msg_decode(packet->data, packet->length, expose) == MKV_OK) &&
+        (expose->type == MKV_MSG_EXPOSE)) {
+        return MKV_OK;
+    }
+    expose->num_units = 0;
+    expose->length = 0;
+    return mkv_early_add(peer, ask, data, length);
+}
+
+void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *data,
+                          size_t length)
+{
+    mkv_status_t status;
+    mkv_msg_t expose;
+
+    if (mkv_tombstone_has(peer->ctx, ask->from_nonce)) {
+        MKV_COUNT(peer, msgs_stale, 1);
+        return;
+    }
+    status = mkv_incoming_keep(peer, ask, data, length, &expose);
+    if (status == MKV_OK) {
+        status = mkv_incoming_tell(peer, ask, &expose);
+    }
+    if (status != MKV_OK) {
+        mkv_early_cancel(peer, ask->from_nonce);
+        mkv_reply_term(peer, ask, status, "too many transfers are asked for");
+    }
+}
+
+mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
+                             mkv_status_t code, const char *reason)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+    mkv_packet_t *packet;
+    mkv_msg_t msg;
+    char text[160];
+
+    if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID, "refuse: code %d is no error",
+                         (int)code);
+    }
+    mkv_enter(ctx);
+    packet = mkv_early_find(peer, id, epoch);
+    if ((packet == NULL) ||
+        (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK)) {
+        return mkv_leave_status(
+            ctx, mkv_error(&ctx->log, MKV_ERR_NOTFOUND,
+                           "refuse: peer %s does not ask for transfer %llu epoch %u",
+                           peer->name, (unsigned long long)id, epoch));
+    }
+    mkv_text(text, sizeof(text), "%s by %s", (reason != NULL) ? reason : "refused",
+             ctx->name);
+    mkv_reply_term(peer, &msg, code, text);
+    mkv_early_cancel(peer, packet->from_nonce);
+    return mkv_leave_status(ctx, MKV_OK);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_INCOMING_H
+#define MKV_INCOMING_H
+
+/**
+ * @file
+ * Transfers that the other side asks for before they are open here.
+ */
+
+#include "peer/peer.h"
+
+/** An ASK for what is not open: keep it, and tell the application. */
+void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *data,
+                          size_t length);
+
+#endif

@@ -1,0 +1,117 @@
+#!/bin/sh
+# Two processes as two containers have them: mounts, process numbers and the network of
+# their own, GPU memory on libhipcpu. Every byte arrives whatever they share, over mori_xgmi
+# where there is a way, and over tcp where there is none, as the addresses tell:
+#
+#   - other process numbers alone: mori_xgmi, as long as the numbers differ
+#   - both are process 1: the GPU runtime takes the other's handle for one of its own
+#   - another network: a runtime that asks the owner of memory (ROCm 7.2) does not find it
+set -eu
+build=${MKV_BUILD_DIR:-$PWD}
+# shellcheck source=test/support/environment.sh
+. "$(dirname "$0")/../../support/environment.sh"
+unshare --net --pid --mount --propagation unchanged --fork true 2>/dev/null || {
+    echo "unshare(1) makes no namespaces here"
+    exit 77
+}
+command -v ip >/dev/null || {
+    echo "ip(8) of iproute2 is not here"
+    exit 77
+}
+
+dir=$(mktemp -d)
+left=mkva$$ right=mkvb$$
+holders=
+cleanup() {
+    # shellcheck disable=SC2086
+    [ -z "$holders" ] || kill $holders 2>/dev/null || :
+    ip link del $left 2>/dev/null || :
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+export UCX_PLUGIN_PATH="$build/.libs" UCX_TLS=mori_xgmi,mori_copy,tcp
+export HIPCPU_IPC_TIMEOUT=200
+
+# A network with one end of the pair; "holder" keeps it, until it is ended or this script is.
+network() { # END ADDRESS
+    unshare --net sleep infinity &
+    holder=$!
+    holders="$holders $holder"
+    until [ "$(readlink /proc/$holder/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do
+        kill -0 $holder
+    done
+    ip link set "$1" netns $holder
+    nsenter --net="/proc/$holder/ns/net" sh -ec "ip link set lo up
+        ip address add '$2/30' dev '$1'
+        ip link set '$1' up"
+}
+
+# HOW: in a shell that is process 1 of the container, or in its place.
+side() { # ROLE HOW NETWORK
+    set -- "$@" "$build/perf/kv_perf/mori_kv_perf" --role "$1" --peer "$dir/socket" --timeout 60 \
+        --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m --max_batch_size 4 \
+        --max_block_size 64k --num_iter 5 --warmup_iter 1 --check_consistency
+    how=$2 network=$3
+    shift 3
+    if [ "$how" = shell ]; then
+        # shellcheck disable=SC2016
+        set -- sh -c '"$@"; exit $?' sh "$@"
+    fi
+    # UCX looks for devices in sysfs, which is of the network that mounted it
+    # shellcheck disable=SC2016
+    [ "$network" = same ] || set -- nsenter --net="/proc/$network/ns/net" \
+        sh -ec 'mount --make-private /sys && mount -t sysfs sysfs /sys && exec "$@"' sh "$@"
+    exec unshare --mount --propagation unchanged --pid --fork "$@"
+}
+
+run() { # NAME HOW_OF_DECODE HOW_OF_PREFILL LEFT RIGHT
+    rm -f "$dir/socket"
+    (side decode "$2" "$4") >"$dir/decode" 2>&1 &
+    decode=$!
+    (side prefill "$3" "$5") >"$dir/prefill" 2>&1 || {
+        cat "$dir/prefill" "$dir/decode"
+        echo "kv_namespaces.sh: $1: the initiator failed"
+        exit 1
+    }
+    wait $decode || {
+        cat "$dir/decode"
+        echo "kv_namespaces.sh: $1: the target failed"
+        exit 1
+    }
+    cat "$dir/prefill" "$dir/decode" >"$dir/both"
+    grep -q 'every byte checked' "$dir/both" || {
+        cat "$dir/both"
+        echo "kv_namespaces.sh: $1: no byte was checked"
+        exit 1
+    }
+}
+
+expect() { # NAME PATTERN
+    grep -q -e "$2" "$dir/both" || {
+        cat "$dir/both"
+        echo "kv_namespaces.sh: $1: no '$2'"
+        exit 1
+    }
+    echo "ok $1"
+}
+
+export UCX_NET_DEVICES=lo
+run "other process numbers" shell direct same same
+expect "other process numbers" 'path .*mori_xgmi/'
+run "two processes 1" direct direct same same
+expect "two processes 1" 'path tcp'
+
+ip link add $left type veth peer name $right
+network $left 10.213.7.1
+left_holder=$holder
+network $right 10.213.7.2
+right_holder=$holder
+export HIPCPU_VERSION=7.2 HIPCPU_RULES=amd
+run "one network, ROCm 7.2" shell direct same same
+expect "one network, ROCm 7.2" 'path .*mori_xgmi/'
+export UCX_NET_DEVICES=$left,$right
+run "two networks, ROCm 7.2" shell direct $left_holder $right_holder
+expect "two networks, ROCm 7.2" 'path tcp'
+echo "kv_namespaces.sh: passed"

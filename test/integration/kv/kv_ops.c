@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* One-sided operations between two processes: the owner only makes progress. */
+
+#include "kv_side.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SRC_SEED 21
+#define DST_SEED 77
+#define NUM 24
+
+/* Both sides add the same regions in the same order, so their numbers are the same; the
+ * owner says its first one. */
+static void say_region(kv_side_t *side)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "region %u", side->ids[0]);
+    kv_say(side, text);
+}
+
+static void expect_region(kv_side_t *side)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "region %u", side->ids[0]);
+    kv_expect(side, text);
+}
+
+/* All layers and parts of blocks, one piece each */
+static size_t list_blocks(const kv_side_t *side, const uint32_t *mine,
+                          const uint32_t *theirs, uint32_t num, mkv_op_piece_t *pieces)
+{
+    size_t bytes = side->shape.block_bytes;
+    size_t count = 0;
+    size_t region;
+    uint32_t i;
+
+    for (region = 0; region < side->num_ids; ++region) {
+        for (i = 0; i < num; ++i) {
+            pieces[count++] =
+                (mkv_op_piece_t){side->ids[region], side->ids[region], mine[i] * bytes,
+                                 theirs[i] * bytes, bytes};
+        }
+    }
+    return count;
+}
+
+static mkv_event_t wait_note(kv_side_t *side, uint64_t id)
+{
+    mkv_event_t event = kv_wait_event(side, MKV_EV_NOTE, NULL);
+
+    MKV_REQUIRE(event.id == id, "note %llu, expected %llu",
+                (unsigned long long)event.id, (unsigned long long)id);
+    return event;
+}
+
+/* The owner calls nothing for the operations; the notes say when to look */
+static int owner(int fd, void *arg)
+{
+    uint32_t mine[NUM], theirs[NUM], i;
+    kv_side_t side = {0};
+    mkv_event_t note;
+
+    kv_region_flags = MKV_REGION_ONE_SIDED;
+    kv_random_blocks(mine, NUM, kv_shape_default.blocks, 1);
+    kv_random_blocks(theirs, NUM, kv_shape_default.blocks, 2);
+    kv_side_open(&side, "dst", fd, arg, DST_SEED);
+    kv_side_connect(&side, 0);
+    say_region(&side);
+    note = wait_note(&side, 1);
+    MKV_REQUIRE((note.status == MKV_OK) && (note.value == MKV_WRITE) &&
+                    (note.length == 5) && !memcmp(note.data, "wrote", 5),
+                "the note of the WRITE");
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, theirs[i], SRC_SEED, mine[i]);
+    }
+    kv_check_others(&side, theirs, NUM, DST_SEED);
+    kv_fill(&side, DST_SEED + 1);
+    kv_say(&side, "filled");
+    note = wait_note(&side, 2);
+    MKV_REQUIRE(note.value == MKV_READ, "the note of the READ");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+static mkv_op_t *post(kv_side_t *side, uint64_t id, mkv_mode_t mode,
+                      const mkv_op_piece_t *pieces, size_t num, const char *note)
+{
+    mkv_op_params_t params = {.size = sizeof(params),
+                              .id = id,
+                              .mode = mode,
+                              .flags = MKV_OP_NOTIFY,
+                              .pieces = pieces,
+                              .num_pieces = num,
+                              .note = note,
+                              .note_length = strlen(note)};
+    mkv_op_t *op;
+
+    KV_OK(mkv_op_post(side->peer, &params, &op));
+    return op;
+}
+
+static void wait_op(kv_side_t *side, mkv_op_t *op)
+{
+    KV_PROGRESS_UNTIL(side, mkv_op_status(op) != MKV_INPROGRESS);
+    KV_IS(mkv_op_status(op), MKV_OK);
+    KV_OK(mkv_op_close(op));
+}
+
+START_TEST(write_and_read_without_a_call_of_the_owner)
+{
+    kv_shape_t shape = kv_shape_default;
+    uint32_t mine[NUM], theirs[NUM], i;
+    mkv_op_piece_t *pieces;
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    size_t num;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, owner, &shape), 0);
+    kv_random_blocks(mine, NUM, shape.blocks, 1);
+    kv_random_blocks(theirs, NUM, shape.blocks, 2);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect(&side, 1);
+    expect_region(&side);
+    pieces = malloc(side.num_ids * NUM * sizeof(*pieces));
+    ck_assert_ptr_nonnull(pieces);
+    num = list_blocks(&side, mine, theirs, NUM, pieces);
+    wait_op(&side, post(&side, 1, MKV_WRITE, pieces, num, "wrote"));
+    kv_expect(&side, "filled");
+    wait_op(&side, post(&side, 2, MKV_READ, pieces, num, ""));
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, mine[i], DST_SEED + 1, theirs[i]);
+    }
+    kv_check_others(&side, mine, NUM, SRC_SEED);
+    free(pieces);
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+static int is_quiet(const mkv_op_t *op)
+{
+    mkv_op_attr_t attr = {.size = sizeof(attr)};
+
+    KV_OK(mkv_op_query(op, &attr));
+    return attr.is_quiet;
+}
+
+static int victim(int fd, void *arg)
+{
+    kv_side_t side = {0};
+
+    kv_region_flags = MKV_REGION_ONE_SIDED;
+    kv_side_open(&side, "dst", fd, arg, DST_SEED);
+    kv_side_connect(&side, 0);
+    say_region(&side);
+    (void)wait_note(&side, 1);
+    raise(SIGKILL);
+    return 1;
+}
+
+/* Operations go on until the owner is gone; then each ends with an error, and quiet */
+START_TEST(a_killed_owner_ends_them)
+{
+    kv_shape_t shape = kv_shape_default;
+    mkv_op_piece_t piece = {0};
+    mkv_op_t *op = NULL;
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    mkv_status_t status = MKV_OK;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, victim, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect(&side, 1);
+    expect_region(&side);
+    piece = (mkv_op_piece_t){side.ids[0], side.ids[0], 0, 0, shape.block_bytes};
+    while (status == MKV_OK) {
+        mkv_op_params_t params = {.size = sizeof(params),
+                                  .id = 1,
+                                  .mode = MKV_READ,
+                                  .flags = MKV_OP_NOTIFY,
+                                  .pieces = &piece,
+                                  .num_pieces = 1};
+        if (mkv_op_post(side.peer, &params, &op) != MKV_OK) {
+            break; /* it was found gone between two operations */
+        }
+        KV_PROGRESS_UNTIL(&side, mkv_op_status(op) != MKV_INPROGRESS);
+        status = mkv_op_status(op);
+        KV_PROGRESS_UNTIL(&side, is_quiet(op));
+        KV_OK(mkv_op_close(op));
+    }
+    ck_assert_int_eq(kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL).status,
+                     MKV_ERR_PEER);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    kv_side_close(&side);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("kv_ops");
+    TCase *tcase = tcase_create("two processes");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, write_and_read_without_a_call_of_the_owner);
+    tcase_add_test(tcase, a_killed_owner_ends_them);
+    suite_add_tcase(suite, tcase);
+    return kv_main(suite);
+}

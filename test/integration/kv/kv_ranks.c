@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A prefill and a decode process with several ranks each, of unequal numbers: heads in
+ * two layouts, latents, grouped state, blocks of unequal size; every byte of all caches
+ * is compared.
+ */
+
+#include "kv_side.h"
+
+#include "test/support/mkv_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENS {16, 16}, 100
+
+static const ranks_part_t cache[] = {
+    {0, {0, 0}, 1, 32, 1, {8}, TOKENS, 0},
+    {MKV_REGION_HEADS_FIRST, {0, 0}, 2, 32, 1, {8}, TOKENS, 0},
+    {MKV_REGION_REPLICATED, {0, 0}, 1, 144, 0, {0}, TOKENS, 0},
+    {0, {0, 0}, 1, 6, 3, {64, 64, 128}, {0, 0}, 1, 0},
+    {0, {0, 0}, 1, 512, 1, {8}, {0, 0}, 1, 0},
+    {0, {0, 0}, 1, 32, 1, {8}, {64, 16}, 100, 0},
+};
+
+/* Of the source and the destination */
+static const uint32_t sizes[][2] = {{4, 2}, {2, 4}, {3, 1}};
+
+/* Heads in numbers that three ranks divide */
+static const ranks_part_t threes[] = {
+    {0, {0, 0}, 2, 32, 1, {6}, TOKENS, 0},
+    {MKV_REGION_REPLICATED, {0, 0}, 1, 144, 0, {0}, TOKENS, 0},
+};
+
+typedef struct job {
+    uint32_t sizes[2];
+    mkv_mode_t mode;
+} job_t;
+
+static void ranks_side(ranks_set_t *set, const job_t *job, int side)
+{
+    memset(set, 0, sizeof(*set));
+    set->side = side;
+    set->mode = job->mode;
+    set->num = job->sizes[side];
+    set->num_others = job->sizes[1 - side];
+    set->parts = (job->sizes[0] == 3) ? threes : cache;
+    set->num_parts = (job->sizes[0] == 3) ? sizeof(threes) / sizeof(threes[0])
+                                          : sizeof(cache) / sizeof(cache[0]);
+    ranks_open(set);
+}
+
+#define RANKS_UNTIL(_set, _condition)                                                  \
+    do {                                                                               \
+        uint64_t _start = mkv_test_now_ms();                                           \
+        while (!(_condition)) {                                                        \
+            (void)ranks_step(_set);                                                    \
+            MKV_REQUIRE(mkv_test_now_ms() - _start < (uint64_t)mkv_test_limit_ms(),    \
+                        "time is over: " #_condition);                                 \
+        }                                                                              \
+    } while (0)
+
+static void transfer(ranks_set_t *set)
+{
+    RANKS_UNTIL(set, ranks_are_connected(set));
+    ranks_start(set);
+    RANKS_UNTIL(set, ranks_are_quiet(set));
+}
+
+static void say(int fd)
+{
+    MKV_REQUIRE(mkv_proc_send(fd, "next", 5) == 0, "send: %m");
+}
+
+/* Wait for the other side's word, and let it have what it needs meanwhile */
+static void await(ranks_set_t *set, int fd)
+{
+    char word[8];
+
+    RANKS_UNTIL(set, mkv_proc_recv(fd, word, sizeof(word), 0) == 5);
+}
+
+static int decode(int fd, void *arg)
+{
+    static char blobs[65536];
+    ranks_set_t set;
+    char text[160];
+
+    ranks_side(&set, arg, RANKS_DST);
+    MKV_REQUIRE(!ranks_are_right(&set, text, sizeof(text)), "nothing has moved yet");
+    MKV_REQUIRE(mkv_proc_send(fd, blobs, ranks_blobs(&set, blobs, sizeof(blobs))) == 0,
+                "send: %m");
+    transfer(&set);
+    MKV_REQUIRE(ranks_are_right(&set, text, sizeof(text)), "%s", text);
+    ranks_check_maps(&set);
+    MKV_REQUIRE(ranks_bytes(&set) == ranks_held_bytes(&set),
+                "%llu bytes have moved, %llu are held",
+                (unsigned long long)ranks_bytes(&set),
+                (unsigned long long)ranks_held_bytes(&set));
+    set.ranks[set.num - 1].mem[set.ranks[set.num - 1].length / 2] ^= 1;
+    MKV_REQUIRE(!ranks_are_right(&set, text, sizeof(text)), "a wrong byte is not seen");
+    say(fd);
+    await(&set, fd); /* it closes, which needs all ranks here */
+    ranks_close(&set);
+    return 0;
+}
+
+/* Loop index: numbers of ranks; READ or WRITE */
+START_TEST(every_byte_comes_to_its_rank)
+{
+    job_t job = {{sizes[_i / 2][0], sizes[_i / 2][1]}, (_i % 2) ? MKV_WRITE : MKV_READ};
+    static char blobs[65536];
+    ranks_set_t set;
+    mkv_proc_t proc;
+    ssize_t length;
+    char text[160];
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, decode, &job), 0);
+    ranks_side(&set, &job, RANKS_SRC);
+    length = mkv_proc_recv(proc.fd, blobs, sizeof(blobs), -1);
+    ck_assert_int_gt(length, 0);
+    ranks_connect(&set, blobs, (size_t)length);
+    transfer(&set);
+    ck_assert_msg(ranks_are_right(&set, text, sizeof(text)), "%s", text);
+    await(&set, proc.fd);
+    ranks_close(&set);
+    say(proc.fd);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(mkv_proc_exit_status(&proc), 0);
+    mkv_proc_cleanup(&proc);
+}
+END_TEST
+
+START_TEST(gpu_memory_is_left_out)
+{
+    ck_assert_int_eq(mkv_test_skip("gpu", "every_byte_comes_to_its_rank",
+                                   "the ranks' caches are in host memory"),
+                     0);
+}
+END_TEST
+
+int main(void)
+{
+    const char *memory = getenv("MKV_TEST_MEM");
+    Suite *suite = suite_create("kv_ranks");
+    TCase *tcase = tcase_create("ranks");
+
+    mkv_test_init();
+    tcase_set_timeout(tcase, 120);
+    if ((memory != NULL) && (strcmp(memory, "gpu") == 0)) {
+        tcase_add_test(tcase, gpu_memory_is_left_out);
+    } else {
+        tcase_add_loop_test(tcase, every_byte_comes_to_its_rank, 0,
+                            2 * sizeof(sizes) / sizeof(sizes[0]));
+    }
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run_forked(suite);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Option FENCE: what a destination waits for between the last byte and DONE.
+ */
+
+#include "test/support/mkv_pair.h"
+
+#include <string.h>
+
+#define NUM 4
+#define FIRST 8 /* block of the destination */
+
+static mkv_xfer_t *source, *destination;
+static mkv_plan_t *plan;
+
+/* All bytes have come. Blocks 8, 9, 10 and, in a WRITE of B's, no others. */
+static void move_all(mkv_mode_t mode)
+{
+    mkv_xfer_t *active, *passive;
+
+    source =
+        pair_xfer((mode == MKV_WRITE) ? A : B, mode == MKV_WRITE, 1, mode, MKV_SRC);
+    destination =
+        pair_xfer((mode == MKV_WRITE) ? B : A, mode != MKV_WRITE, 1, mode, MKV_DST);
+    active = (mode == MKV_WRITE) ? source : destination;
+    passive = (mode == MKV_WRITE) ? destination : source;
+    pair_expose(passive, FIRST, NUM);
+    pair_run();
+    plan = pair_plan(A, 1, 0, FIRST, NUM, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+}
+
+static void finish(mkv_mode_t mode)
+{
+    pair_close((mode == MKV_WRITE) ? source : destination,
+               (mode == MKV_WRITE) ? destination : source, plan);
+    pair_teardown();
+}
+
+static void setup_hook(void)
+{
+    pair_set("FENCE", "hook");
+    pair_setup();
+}
+
+/* Of each layer and part, the blocks that were exposed: neighbours are one range */
+static void check_ranges(const mkv_event_t *event)
+{
+    const mkv_range_t *ranges = event->data;
+    uint32_t i;
+
+    ck_assert_uint_eq(event->length, pair_layers * PAIR_PARTS * sizeof(*ranges));
+    for (i = 0; i < pair_layers * PAIR_PARTS; ++i) {
+        ck_assert_ptr_eq(ranges[i].address,
+                         B->mem + ((size_t)i * PAIR_BLOCKS + FIRST) * PAIR_BYTES);
+        ck_assert_uint_eq(ranges[i].length, NUM * PAIR_BYTES);
+    }
+}
+
+START_TEST(done_waits_for_the_callers_fence)
+{
+    mkv_xfer_attr_t attr;
+
+    setup_hook();
+    move_all(MKV_WRITE);
+    ck_assert_int_eq(pair_query(source).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_FENCE, destination), 1);
+    check_ranges(pair_last(B, MKV_EV_FENCE, destination));
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, destination), 0);
+    attr = pair_query(destination);
+    ck_assert_str_eq(attr.waiting_for, "mkv_fence_done()");
+    ck_assert(!attr.is_quiet);
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, destination), 1);
+    ck_assert(pair_query(destination).is_quiet);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_FENCE, NULL), 0);
+    IS(mkv_fence_done(destination, MKV_OK), MKV_ERR_INVALID);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+START_TEST(a_reader_fences_what_it_has_posted)
+{
+    setup_hook();
+    move_all(MKV_READ);
+    ck_assert_int_eq(pair_query(source).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_last(A, MKV_EV_FENCE, destination)->length, 0);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_DONE, destination), 0);
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_DONE, destination), 1);
+    finish(MKV_READ);
+}
+END_TEST
+
+START_TEST(a_fence_that_fails_fails_the_transfer)
+{
+    setup_hook();
+    move_all(MKV_WRITE);
+    IS(mkv_fence_done(destination, MKV_INPROGRESS), MKV_ERR_INVALID);
+    OK(mkv_fence_done(destination, MKV_ERR_TRANSPORT));
+    pair_run();
+    ck_assert_int_eq(pair_query(destination).status, MKV_ERR_TRANSPORT);
+    ck_assert_ptr_nonnull(strstr(pair_query(destination).error, "fence failed"));
+    ck_assert(pair_query(destination).is_quiet);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+/* Loop index: aborted, or its time is over. What comes later changes nothing. */
+START_TEST(a_transfer_may_end_while_its_fence_runs)
+{
+    setup_hook();
+    move_all(MKV_WRITE);
+    if (_i) {
+        pair_now += 300001 * MKV_NSEC_PER_MSEC;
+        pair_run();
+        ck_assert_int_eq(pair_query(destination).status, MKV_ERR_XFER_TIMEOUT);
+        ck_assert_ptr_nonnull(
+            strstr(pair_query(destination).error, "waiting for mkv_fence_done()"));
+    } else {
+        OK(mkv_xfer_abort(destination, MKV_ERR_ABORTED, NULL));
+    }
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, destination), 0);
+    ck_assert(pair_query(destination).is_quiet);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+/* The connection may end: all bytes have come */
+START_TEST(a_fence_outlives_its_connection)
+{
+    setup_hook();
+    move_all(MKV_WRITE);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    pair_run();
+    ck_assert_int_eq(pair_query(destination).status, MKV_INPROGRESS);
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+/* Loop index: host memory, or no option */
+START_TEST(nothing_is_fenced_without_need)
+{
+    if (_i) {
+        pair_setup();
+    } else {
+        pair_mem_type = UCS_MEMORY_TYPE_HOST;
+        setup_hook();
+    }
+    move_all(MKV_WRITE);
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_FENCE, NULL), 0);
+    IS(mkv_fence_done(destination, MKV_OK), MKV_ERR_INVALID);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+static void setup_flush(const char *transport)
+{
+    fake_ucp_reset();
+    fake_ucp_set_transport(transport);
+    pair_now = 1000000000ull;
+    pair_set("FENCE", "flush");
+    pair_open(0);
+    pair_open(1);
+    pair_connect(0, 1);
+}
+
+/* A byte of the one allocation is read behind what was put, and then DONE is told */
+START_TEST(done_waits_until_a_byte_was_read_back)
+{
+    setup_flush("rc_verbs");
+    fake_ucp_hold(FAKE_UCP_GET);
+    move_all(MKV_WRITE);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 1);
+    ck_assert_int_eq(pair_query(source).status, MKV_INPROGRESS);
+    ck_assert_int_eq(pair_query(destination).status, MKV_INPROGRESS);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(pair_query(source).state, MKV_XFER_DONE);
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
+{
+    setup_flush("rc_verbs");
+    fake_ucp_set_inline(_i ? FAKE_UCP_GET : 0);
+    fake_ucp_fail(FAKE_UCP_GET, 0, UCS_ERR_IO_ERROR);
+    move_all(MKV_WRITE);
+    ck_assert_int_eq(pair_query(source).status, MKV_ERR_TRANSPORT);
+    ck_assert_ptr_nonnull(strstr(pair_query(source).error, "flush failed"));
+    ck_assert_int_eq(pair_query(destination).status, MKV_ERR_TRANSPORT);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+/* Loop index: a transport that needs it not, or host memory */
+START_TEST(nothing_is_read_back_without_need)
+{
+    pair_mem_type = _i ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_ROCM;
+    setup_flush(_i ? "rc_verbs" : "mori_xgmi");
+    move_all(MKV_WRITE);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("fence");
+
+    tcase_add_test(tcase, done_waits_for_the_callers_fence);
+    tcase_add_test(tcase, a_reader_fences_what_it_has_posted);
+    tcase_add_test(tcase, a_fence_that_fails_fails_the_transfer);
+    tcase_add_loop_test(tcase, a_transfer_may_end_while_its_fence_runs, 0, 2);
+    tcase_add_test(tcase, a_fence_outlives_its_connection);
+    tcase_add_loop_test(tcase, nothing_is_fenced_without_need, 0, 2);
+    tcase_add_test(tcase, done_waits_until_a_byte_was_read_back);
+    tcase_add_loop_test(tcase, a_byte_that_cannot_be_read_back_fails_both_sides, 0, 2);
+    tcase_add_loop_test(tcase, nothing_is_read_back_without_need, 0, 2);
+    return pair_main("test_mkv_fence", tcase);
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* One-sided operations: only one side calls, into memory that the other has opened. */
+
+#include "test/support/mkv_pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM 65536u
+#define PIECE 64u
+#define A_SEED 5
+#define B_SEED 9
+
+static uint8_t mem[2][ROOM];
+static mkv_region_id_t ids[2];
+static mkv_op_t *op;
+
+static mkv_region_id_t add_region(unsigned index, int32_t layer, void *base,
+                                  size_t length, uint16_t flags)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = 63,
+                           .layer = layer,
+                           .flags = (uint16_t)(flags | MKV_REGION_OPTIONAL),
+                           .base = base,
+                           .length = length,
+                           .unit_bytes = length,
+                           .n_units = 1};
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(pair_sides[index].ctx, &region, &id));
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+    return id;
+}
+
+static void setup(void)
+{
+    pair_setup();
+    mkv_pattern_fill(mem[0], ROOM, A_SEED, 0);
+    mkv_pattern_fill(mem[1], ROOM, B_SEED, 0);
+    ids[0] = add_region(0, 1, mem[0], ROOM, 0);
+    ids[1] = add_region(1, 2, mem[1], ROOM, MKV_REGION_ONE_SIDED);
+    pair_run();
+}
+
+static mkv_op_params_t params_of(mkv_mode_t mode, const mkv_op_piece_t *pieces,
+                                 size_t num)
+{
+    return (mkv_op_params_t){.size = sizeof(mkv_op_params_t),
+                             .id = 7,
+                             .mode = mode,
+                             .pieces = pieces,
+                             .num_pieces = num,
+                             .user_data = ids};
+}
+
+/* Every second piece of the local region to every third place of the remote one */
+static void scatter(mkv_op_piece_t *pieces, size_t num)
+{
+    size_t i;
+
+    for (i = 0; i < num; ++i) {
+        pieces[i] =
+            (mkv_op_piece_t){ids[0], ids[1], 2 * i * PIECE, 3 * i * PIECE, PIECE};
+    }
+}
+
+static mkv_op_attr_t query(void)
+{
+    mkv_op_attr_t attr = {.size = sizeof(attr)};
+
+    OK(mkv_op_query(op, &attr));
+    return attr;
+}
+
+static const mkv_event_t *last_of(const pair_side_t *side, mkv_event_type_t type)
+{
+    return pair_last(side, type, NULL);
+}
+
+static void check_scattered(mkv_mode_t mode, size_t num)
+{
+    int is_write = (mode == MKV_WRITE);
+    size_t i, moved;
+
+    for (i = 0; i < num; ++i) {
+        moved = is_write ? mkv_pattern_check(mem[1] + 3 * i * PIECE, PIECE, A_SEED,
+                                             2 * i * PIECE)
+                         : mkv_pattern_check(mem[0] + 2 * i * PIECE, PIECE, B_SEED,
+                                             3 * i * PIECE);
+        ck_assert_uint_eq(moved, PIECE);
+        ck_assert_uint_eq(is_write
+                              ? mkv_pattern_check(mem[1] + (3 * i + 1) * PIECE, PIECE,
+                                                  B_SEED, (3 * i + 1) * PIECE)
+                              : mkv_pattern_check(mem[0] + (2 * i + 1) * PIECE, PIECE,
+                                                  A_SEED, (2 * i + 1) * PIECE),
+                          PIECE);
+    }
+}
+
+static void finish(void)
+{
+    if (op != NULL) {
+        OK(mkv_op_close(op));
+    }
+    op = NULL;
+    pair_teardown();
+}
+
+/* Loop index: mode, and whether the lane takes lists */
+START_TEST(scattered_bytes_move_while_the_peer_calls_nothing)
+{
+    mkv_mode_t mode = (_i % 2 == 0) ? MKV_WRITE : MKV_READ;
+    mkv_op_piece_t pieces[100];
+    mkv_op_params_t params = params_of(mode, pieces, 100);
+    int takes_lists = (_i / 2 == 0);
+    unsigned i;
+    size_t n;
+
+    pair_set("SGL", takes_lists ? "yes" : "no");
+    setup();
+    scatter(pieces, 100);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    for (i = 0; i < 100; ++i) {
+        mkv_progress(A->ctx); /* B is not progressed */
+    }
+    check_scattered(mode, 100);
+    ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+    ck_assert_int_eq(query().is_quiet, 1);
+    ck_assert_uint_eq(query().bytes, 100 * PIECE);
+    ck_assert_uint_eq(query().pieces, 100);
+    ck_assert_uint_eq(query().num_ucp_calls,
+                      ((mode == MKV_WRITE) && takes_lists) ? 1 : 100);
+    n = B->num_events;
+    pair_run();
+    ck_assert_uint_eq(B->num_events, n); /* and its application hears nothing */
+    ck_assert_ptr_eq(last_of(A, MKV_EV_DONE)->op, op);
+    ck_assert_ptr_null(last_of(A, MKV_EV_DONE)->xfer);
+    ck_assert_uint_eq(last_of(A, MKV_EV_DONE)->id, 7);
+    ck_assert_ptr_eq(last_of(A, MKV_EV_DONE)->user_data, ids);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    finish();
+}
+END_TEST
+
+/* A lane that was taken for one with lists refuses the first: nothing is lost */
+START_TEST(a_refused_list_goes_piece_by_piece)
+{
+    mkv_op_piece_t pieces[50];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 50);
+
+    pair_set("SGL", "yes");
+    setup();
+    fake_ucp_set_lists(0);
+    scatter(pieces, 50);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    check_scattered(MKV_WRITE, 50);
+    ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+    ck_assert_uint_eq(query().num_ucp_calls, 51);
+    finish();
+}
+END_TEST
+
+START_TEST(neighbours_on_both_sides_are_one_piece)
+{
+    static const uint64_t offsets[][3] = {
+        {0, 128, 64}, {64, 192, 64}, {128, 300, 64}, {200, 364, 64}, {1000, 1000, 1}};
+    mkv_op_piece_t pieces[5];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 5);
+    size_t i;
+
+    setup();
+    for (i = 0; i < 5; ++i) {
+        pieces[i] = (mkv_op_piece_t){ids[0], ids[1], offsets[i][0], offsets[i][1],
+                                     offsets[i][2]};
+    }
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    ck_assert_uint_eq(query().pieces, 4);
+    ck_assert_uint_eq(mkv_pattern_check(mem[1] + 128, 128, A_SEED, 0), 128);
+    ck_assert_uint_eq(mkv_pattern_check(mem[1] + 300, 64, A_SEED, 128), 64);
+    ck_assert_uint_eq(mkv_pattern_check(mem[1] + 364, 64, A_SEED, 200), 64);
+    finish();
+}
+END_TEST
+
+START_TEST(memory_that_was_not_opened_is_refused)
+{
+    mkv_op_piece_t piece = {0, 0, 0, 0, 1};
+    mkv_op_params_t params = params_of(MKV_READ, &piece, 1);
+    mkv_region_id_t other;
+
+    setup();
+    other = add_region(1, 3, mem[1] + 1024, 1024, 0);
+    pair_run();
+    piece.local = ids[0];
+    piece.remote = other;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "without MKV_REGION_ONE_SIDED"));
+    piece.remote = 4711;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_NOTFOUND);
+    piece.remote = ids[1];
+    piece.local = 4711;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_NOTFOUND);
+    ck_assert_uint_eq(pair_stats(A).ucp_calls, 0);
+    finish();
+}
+END_TEST
+
+/* Loop index: which rule */
+START_TEST(bad_pieces_are_refused_by_place)
+{
+    static const struct {
+        uint64_t local, remote, length;
+        mkv_status_t status;
+        const char *text;
+    } rows[] = {
+        {ROOM - 1, 0, 2, MKV_ERR_BOUNDS,
+         "operation: piece 1: 2 bytes from byte 65535 on, the local region has 65536"},
+        {0, ROOM, 1, MKV_ERR_BOUNDS,
+         "operation: piece 1: 1 bytes from byte 65536 on, the peer's region has 65536"},
+        {UINT64_MAX, 0, 2, MKV_ERR_BOUNDS, "from byte 18446744073709551615 on"},
+        {0, 2, UINT64_MAX, MKV_ERR_BOUNDS, "18446744073709551615 bytes"},
+        {0, 0, 0, MKV_ERR_INVALID, "operation: piece 1 has no bytes"},
+    };
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
+
+    setup();
+    pieces[0] = (mkv_op_piece_t){ids[0], ids[1], 0, 0, ROOM};
+    pieces[1] = (mkv_op_piece_t){ids[0], ids[1], rows[_i].local, rows[_i].remote,
+                                 rows[_i].length};
+    IS(mkv_op_post(A->peers[1], &params, &op), rows[_i].status);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), rows[_i].text));
+    ck_assert_uint_eq(pair_stats(A).ucp_calls, 0);
+    OK(mkv_regions_drop(A->ctx, ids, 1)); /* the refused one holds nothing */
+    finish();
+}
+END_TEST
+
+/* With notes the peer is told after the bytes are there, in the order of mkv_send() */
+START_TEST(a_note_comes_after_the_bytes)
+{
+    mkv_op_piece_t pieces[4];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 4);
+    const mkv_event_t *event;
+
+    setup();
+    scatter(pieces, 4);
+    params.flags = MKV_OP_NOTIFY;
+    params.note = "first token";
+    params.note_length = 11;
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_NOTE, NULL), 0);
+    ck_assert_int_eq(mkv_op_status(op), MKV_INPROGRESS);
+    fake_ucp_hold(0);
+    pair_run();
+    event = last_of(B, MKV_EV_NOTE);
+    ck_assert_ptr_eq(event->peer, B->peers[0]);
+    ck_assert_uint_eq(event->id, 7);
+    ck_assert_int_eq(event->status, MKV_OK);
+    ck_assert_uint_eq(event->value, MKV_WRITE);
+    ck_assert_uint_eq(event->length, 11);
+    check_scattered(MKV_WRITE, 4);
+    ck_assert_int_eq(mkv_op_status(op), MKV_OK);
+    finish();
+}
+END_TEST
+
+START_TEST(notes_and_messages_keep_their_order)
+{
+    mkv_op_params_t params = params_of(MKV_READ, NULL, 0);
+    mkv_op_t *ops[3];
+    size_t i, n = 0;
+    uint64_t want[6] = {100, 0, 101, 1, 102, 2};
+
+    setup();
+    params.flags = MKV_OP_NOTIFY;
+    for (i = 0; i < 3; ++i) {
+        OK(mkv_send(A->peers[1], 100 + i, 0, NULL, 0, NULL, 0));
+        params.id = i;
+        OK(mkv_op_post(A->peers[1], &params, &ops[i]));
+    }
+    pair_run();
+    for (i = 0; i < B->num_events; ++i) {
+        if ((B->events[i].type == MKV_EV_NOTE) || (B->events[i].type == MKV_EV_MSG)) {
+            ck_assert_uint_lt(n, 6);
+            ck_assert_uint_eq(B->events[i].id, want[n++]);
+        }
+    }
+    ck_assert_uint_eq(n, 6);
+    for (i = 0; i < 3; ++i) {
+        OK(mkv_op_close(ops[i]));
+    }
+    finish();
+}
+END_TEST
+
+/* Loop index: kind of the call that fails */
+START_TEST(a_failure_is_typed_and_the_peer_is_told)
+{
+    static const unsigned kinds[] = {FAKE_UCP_PUT, FAKE_UCP_GET, FAKE_UCP_LIST,
+                                     FAKE_UCP_FLUSH};
+    mkv_mode_t mode = (kinds[_i] == FAKE_UCP_GET) ? MKV_READ : MKV_WRITE;
+    mkv_op_piece_t pieces[8];
+    mkv_op_params_t params = params_of(mode, pieces, 8);
+
+    pair_set("SGL", (kinds[_i] == FAKE_UCP_LIST) ? "yes" : "no");
+    setup();
+    scatter(pieces, 8);
+    params.flags = MKV_OP_NOTIFY;
+    fake_ucp_fail(kinds[_i], (kinds[_i] & (FAKE_UCP_PUT | FAKE_UCP_GET)) ? 3 : 0,
+                  UCS_ERR_IO_ERROR);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_ERR_TRANSPORT);
+    ck_assert_ptr_nonnull(strstr(query().error, "operation 7, peer B: "));
+    ck_assert_int_eq(last_of(A, MKV_EV_FAILED)->status, MKV_ERR_TRANSPORT);
+    ck_assert_ptr_eq(last_of(A, MKV_EV_FAILED)->op, op);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_DONE, NULL), 0);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    ck_assert_int_eq(last_of(B, MKV_EV_NOTE)->status, MKV_ERR_TRANSPORT);
+    finish();
+}
+END_TEST
+
+/* Status at once, quiet when nothing is in flight any more. Loop index: mode */
+START_TEST(an_aborted_one_is_quiet_after_its_calls)
+{
+    mkv_mode_t mode = (_i == 0) ? MKV_WRITE : MKV_READ;
+    mkv_op_piece_t pieces[8];
+    mkv_op_params_t params = params_of(mode, pieces, 8);
+
+    setup();
+    scatter(pieces, 8);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    OK(mkv_op_abort(op));
+    pair_run();
+    ck_assert_int_eq(last_of(A, MKV_EV_ABORTED)->status, MKV_ERR_ABORTED);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 0);
+    IS(mkv_op_close(op), MKV_ERR_BUSY);
+    IS(mkv_regions_drop(A->ctx, ids, 1), MKV_ERR_BUSY);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), (mode == MKV_READ) ? 1 : 0);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    OK(mkv_op_abort(op)); /* harmless */
+    ck_assert_uint_eq(pair_count(A, MKV_EV_ABORTED, NULL), 1);
+    OK(mkv_op_close(op));
+    op = NULL;
+    OK(mkv_regions_drop(A->ctx, ids, 1));
+    finish();
+}
+END_TEST
+
+START_TEST(a_deadline_ends_it_and_then_the_connection)
+{
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
+
+    setup();
+    scatter(pieces, 2);
+    params.timeout_ms = 100;
+    params.drain_timeout_ms = 50;
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_now += 99 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_INPROGRESS);
+    pair_now += 1 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_ERR_XFER_TIMEOUT);
+    ck_assert_int_eq(query().is_quiet, 0);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
+    pair_now += 50 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_eq(last_of(A, MKV_EV_PEER_FAILED)->status, MKV_ERR_DRAIN_TIMEOUT);
+    pair_run();
+    ck_assert_int_eq(query().is_quiet, 1);
+    finish();
+}
+END_TEST
+
+/* Loop index: whether it has ended before */
+START_TEST(a_broken_connection_ends_it)
+{
+    mkv_op_piece_t pieces[8];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 8);
+
+    setup();
+    scatter(pieces, 8);
+    fake_ucp_hold(_i ? 0 : FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), _i ? MKV_OK : MKV_ERR_PEER);
+    ck_assert_int_eq(query().is_quiet, 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, NULL), 1);
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_PEER);
+    finish();
+}
+END_TEST
+
+START_TEST(a_peer_is_not_closed_under_it)
+{
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
+
+    setup();
+    scatter(pieces, 2);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    IS(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH), MKV_ERR_BUSY);
+    ck_assert_str_eq(mkv_last_error(),
+                     "peer B is used by open operations, the first is 7");
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FORCE));
+    pair_run();
+    ck_assert_int_eq(mkv_op_status(op), MKV_ERR_PEER);
+    ck_assert_int_eq(query().is_quiet, 0);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 0); /* it waits */
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(query().is_quiet, 1);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 1);
+    finish();
+}
+END_TEST
+
+START_TEST(an_event_does_not_name_what_was_closed)
+{
+    mkv_op_params_t params = params_of(MKV_WRITE, NULL, 0);
+
+    setup();
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    ck_assert_int_eq(query().is_quiet, 1);
+    OK(mkv_op_close(op)); /* before mkv_poll() */
+    op = NULL;
+    pair_run();
+    ck_assert_ptr_null(last_of(A, MKV_EV_DONE)->op);
+    ck_assert_ptr_null(last_of(A, MKV_EV_QUIET)->op);
+    finish();
+}
+END_TEST
+
+/* Many with few credits: all end, and never more are in flight */
+START_TEST(credits_bound_what_is_in_flight)
+{
+    mkv_op_piece_t pieces[100];
+    mkv_op_params_t params = params_of(MKV_READ, pieces, 100);
+    mkv_op_t *ops[10];
+    size_t i;
+
+    pair_set("MAX_INFLIGHT_OPS", "16");
+    setup();
+    scatter(pieces, 100);
+    fake_ucp_hold(FAKE_UCP_GET);
+    for (i = 0; i < 10; ++i) {
+        OK(mkv_op_post(A->peers[1], &params, &ops[i]));
+        ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_GET), 16);
+    }
+    ck_assert_uint_eq(pair_stats(A).inflight_ops, 16);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_uint_eq(pair_stats(A).inflight_ops, 0);
+    ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
+    for (i = 0; i < 10; ++i) {
+        ck_assert_int_eq(mkv_op_status(ops[i]), MKV_OK);
+        OK(mkv_op_close(ops[i]));
+    }
+    finish();
+}
+END_TEST
+
+START_TEST(what_is_left_open_is_closed_with_the_context)
+{
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
+
+    setup();
+    scatter(pieces, 2);
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    op = NULL;
+    OK(mkv_map_destroy(A->maps[1]));
+    IS(mkv_close(A->ctx), MKV_ERR_BUSY);
+    free(A->mem);
+    memset(A, 0, sizeof(*A));
+    pair_run();
+    finish();
+}
+END_TEST
+
+/* It opens nothing and knows no notes, but is served */
+START_TEST(an_older_peer_gets_no_note)
+{
+    mkv_op_piece_t pieces[2];
+    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
+
+    setup();
+    A->peers[1]->remote.info.features = 0;
+    scatter(pieces, 2);
+    params.flags = MKV_OP_NOTIFY;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_UNSUPPORTED);
+    params.flags = 0;
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    pair_run();
+    check_scattered(MKV_WRITE, 2);
+    finish();
+}
+END_TEST
+
+START_TEST(bad_parameters_are_refused)
+{
+    static const uint8_t note[8192];
+    mkv_op_params_t params = params_of(MKV_WRITE, NULL, 0);
+
+    pair_set("MAX_MESSAGE", "8k");
+    setup();
+    params.flags = 1u << 31;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_UNSUPPORTED);
+    params.flags = 0;
+    params.note = note;
+    params.note_length = 1;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    params.flags = MKV_OP_NOTIFY;
+    params.note_length = sizeof(note) - 127;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_LENGTH);
+    params.note = NULL;
+    params.note_length = 1;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    params.note_length = 0;
+    params.num_pieces = 1;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    params.num_pieces = 0;
+    params.mode = (mkv_mode_t)2;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    params.size = 8;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("ops");
+
+    tcase_add_loop_test(tcase, scattered_bytes_move_while_the_peer_calls_nothing, 0, 4);
+    tcase_add_test(tcase, a_refused_list_goes_piece_by_piece);
+    tcase_add_test(tcase, neighbours_on_both_sides_are_one_piece);
+    tcase_add_test(tcase, memory_that_was_not_opened_is_refused);
+    tcase_add_loop_test(tcase, bad_pieces_are_refused_by_place, 0, 5);
+    tcase_add_test(tcase, a_note_comes_after_the_bytes);
+    tcase_add_test(tcase, notes_and_messages_keep_their_order);
+    tcase_add_loop_test(tcase, a_failure_is_typed_and_the_peer_is_told, 0, 4);
+    tcase_add_loop_test(tcase, an_aborted_one_is_quiet_after_its_calls, 0, 2);
+    tcase_add_test(tcase, a_deadline_ends_it_and_then_the_connection);
+    tcase_add_loop_test(tcase, a_broken_connection_ends_it, 0, 2);
+    tcase_add_test(tcase, a_peer_is_not_closed_under_it);
+    tcase_add_test(tcase, an_event_does_not_name_what_was_closed);
+    tcase_add_test(tcase, credits_bound_what_is_in_flight);
+    tcase_add_test(tcase, what_is_left_open_is_closed_with_the_context);
+    tcase_add_test(tcase, an_older_peer_gets_no_note);
+    tcase_add_test(tcase, bad_parameters_are_refused);
+    return pair_main("mkv_ops", tcase);
+}

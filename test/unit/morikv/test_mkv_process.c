@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Claims of other processes: held as long as a thread of theirs can run, in whatever
+ * namespace, and not a moment longer.
+ */
+
+#include "src/peer/process.h"
+
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_proc.h"
+#include "test/support/mkv_test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_THREADS 64
+#define OWNER 0x1234
+
+/* What the owner of the claim does, and what its threads count, in shared memory */
+typedef struct owner {
+    unsigned threads;
+    size_t bytes;     /* of memory that its end has to unmap */
+    int leaves;       /* its first thread ends before the others */
+    int hides;        /* in a private PID namespace */
+    int is_elsewhere; /* its folder is another one */
+    int has_child;    /* which outlives it */
+    pid_t child;
+    volatile uint64_t counts[MAX_THREADS];
+} owner_t;
+
+static char dir[64];
+static owner_t *owner;
+static mkv_proc_t proc;
+static mkv_watch_t watch;
+static int fd_of_owner;
+
+static void open_dir(void)
+{
+    strcpy(dir, "/dev/shm/mkv-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    owner = mmap(NULL, sizeof(*owner), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(owner, MAP_FAILED);
+    owner->threads = 1;
+    proc.pid = -1;
+    mkv_watch_init(&watch, -1);
+}
+
+static unsigned count_files(void)
+{
+    DIR *handle = opendir(dir);
+    unsigned count = 0;
+    struct dirent *entry;
+
+    while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
+        count += (entry->d_name[0] != '.');
+    }
+    closedir(handle);
+    return count;
+}
+
+static void close_dir(void)
+{
+    DIR *handle = opendir(dir);
+    struct dirent *entry;
+    char path[512];
+
+    mkv_proc_cleanup(&proc);
+    mkv_watch_stop(&watch);
+    while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
+        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        (void)unlink(path);
+    }
+    closedir(handle);
+    (void)rmdir(dir);
+    munmap(owner, sizeof(*owner));
+}
+
+/* ---- The other process ----------------------------------------------------------- */
+
+static void *count_for_ever(void *arg)
+{
+    volatile uint64_t *count = arg;
+
+    for (;;) {
+        ++*count;
+    }
+    return NULL;
+}
+
+static void *tell_that_the_leader_is_gone(void *arg)
+{
+    pthread_t leader = *(pthread_t *)arg;
+
+    pthread_join(leader, NULL);
+    (void)mkv_proc_send(fd_of_owner, "left", 5);
+    return count_for_ever((void *)&owner->counts[0]);
+}
+
+static void use_memory(void)
+{
+    if (owner->bytes > 0) {
+        MKV_REQUIRE(mmap(NULL, owner->bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
+                         0) != MAP_FAILED,
+                    "mmap(%zu bytes) failed", owner->bytes);
+    }
+}
+
+static int own_claims(int fd)
+{
+    static pthread_t leader;
+    mkv_claims_t *claims;
+    uint64_t numbers[2];
+    pthread_t thread;
+    char word[16];
+    unsigned i;
+    pid_t child;
+
+    fd_of_owner = fd;
+    leader = pthread_self();
+    claims = mkv_claims_open(owner->is_elsewhere ? "/dev/shm" : dir, OWNER);
+    MKV_REQUIRE(claims != NULL, "no file in %s", dir);
+    numbers[0] = mkv_claims_take(claims, 4242);
+    numbers[1] = mkv_claims_take(claims, 987654321);
+    use_memory();
+    for (i = 0; i < owner->threads; ++i) {
+        MKV_REQUIRE(pthread_create(&thread, NULL, count_for_ever,
+                                   (void *)&owner->counts[i]) == 0,
+                    "thread %u", i);
+    }
+    if (owner->has_child) {
+        child = fork();
+        if (child == 0) {
+            (void)mkv_proc_recv(fd, word, sizeof(word), -1); /* the end of the test */
+            _exit(0);
+        }
+        owner->child = child;
+    }
+    MKV_REQUIRE(mkv_proc_send(fd, numbers, sizeof(numbers)) == 0, "send");
+    if (owner->leaves) {
+        MKV_REQUIRE(
+            pthread_create(&thread, NULL, tell_that_the_leader_is_gone, &leader) == 0,
+            "thread");
+        pthread_exit(NULL);
+    }
+    while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
+        mkv_claims_release(claims, numbers[0]);
+        MKV_REQUIRE(mkv_proc_send(fd, "released", 9) == 0, "send");
+    }
+    mkv_claims_close(claims);
+    return 0;
+}
+
+/* In the namespaces that are wanted; what is not permitted is said instead */
+static int be_owner(int fd, void *arg)
+{
+    uint64_t refused = 0;
+    pid_t pid;
+
+    (void)arg;
+    if (owner->hides && (unshare(CLONE_NEWPID) != 0)) {
+        (void)mkv_proc_send(fd, &refused, sizeof(refused));
+        return 0;
+    }
+    if (!owner->hides) {
+        return own_claims(fd);
+    }
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(own_claims(fd)); /* process 1 of its namespace, and ends with us */
+    }
+    (void)waitpid(pid, NULL, 0);
+    return 0;
+}
+
+/* @return 0: not permitted here, and counted as skipped. */
+static int start(uint64_t claims[2], const char *test)
+{
+    ck_assert_int_eq(mkv_proc_fork(&proc, be_owner, NULL), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, claims, 2 * sizeof(*claims), -1), 0);
+    if (claims[0] == 0) {
+        ck_assert_int_eq(
+            mkv_test_skip("namespaces", test, "unshare(2) is not permitted"), 0);
+        return 0;
+    }
+    return 1;
+}
+
+static void watch_owner(void)
+{
+    uint64_t claims[2];
+
+    ck_assert(start(claims, "watch"));
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    ck_assert_int_eq(watch.state, MKV_CLAIM_HELD);
+}
+
+static mkv_claim_state_t look(void)
+{
+    return mkv_watch_look(&watch, dir);
+}
+
+static void wait_for_state(mkv_claim_state_t state)
+{
+    uint64_t start_ms = mkv_test_now_ms();
+
+    while (look() != state) {
+        ck_assert_uint_lt(mkv_test_now_ms() - start_ms, (uint64_t)mkv_test_limit_ms());
+        sched_yield();
+    }
+}
+
+/* Each thread has counted on since */
+static void wait_for_threads(void)
+{
+    uint64_t before[MAX_THREADS];
+    unsigned i;
+
+    for (i = 0; i < owner->threads; ++i) {
+        before[i] = owner->counts[i];
+    }
+    for (i = 0; i < owner->threads; ++i) {
+        while (owner->counts[i] == before[i]) {
+            sched_yield();
+        }
+    }
+}
+
+/* ---- Tests ----------------------------------------------------------------------- */
+
+/* Loop index: many threads, much memory */
+START_TEST(no_thread_runs_when_a_killed_process_is_gone)
+{
+    uint64_t counts[MAX_THREADS], claims[2];
+    unsigned i;
+
+    owner->threads = _i ? 2 : MAX_THREADS;
+    owner->bytes = _i ? (size_t)1 << 30 : 0;
+    ck_assert(start(claims, "no_thread_runs_when_a_killed_process_is_gone"));
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    wait_for_threads();
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_proc_kill(&proc, SIGKILL);
+    wait_for_state(MKV_CLAIM_GONE);
+    memcpy(counts, (const void *)owner->counts, sizeof(counts));
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    for (i = 0; i < owner->threads; ++i) {
+        ck_assert_uint_eq(counts[i], owner->counts[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_claim_is_held_while_threads_run_without_their_leader)
+{
+    char word[16];
+
+    owner->leaves = 1;
+    watch_owner();
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "left");
+    wait_for_threads();
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_proc_kill(&proc, SIGKILL);
+    wait_for_state(MKV_CLAIM_GONE);
+}
+END_TEST
+
+START_TEST(a_stopped_process_claims_until_it_goes_on_and_releases)
+{
+    char word[16];
+
+    watch_owner();
+    mkv_proc_kill(&proc, SIGSTOP);
+    ck_assert_int_eq(waitpid(proc.pid, NULL, WUNTRACED), proc.pid);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "release", 8), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_proc_resume(&proc);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+    mkv_proc_kill(&proc, SIGKILL);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+}
+END_TEST
+
+START_TEST(one_claim_is_released_and_the_other_is_not)
+{
+    uint64_t claims[2];
+    mkv_watch_t other;
+    char word[16];
+
+    ck_assert(start(claims, "one_claim_is_released_and_the_other_is_not"));
+    mkv_watch_init(&other, -1);
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    mkv_watch_start(&other, dir, OWNER, claims[1]);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "release", 8), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+    ck_assert_int_eq(mkv_watch_look(&other, dir), MKV_CLAIM_HELD);
+    mkv_watch_stop(&other);
+}
+END_TEST
+
+START_TEST(a_process_in_a_private_pid_namespace_is_seen)
+{
+    uint64_t claims[2];
+
+    owner->hides = 1;
+    if (!start(claims, "a_process_in_a_private_pid_namespace_is_seen")) {
+        return;
+    }
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    wait_for_threads();
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_proc_kill(&proc, SIGKILL); /* its parent here, with which it dies */
+    wait_for_state(MKV_CLAIM_GONE);
+}
+END_TEST
+
+/* Whom a lock belongs to is not known there, so that there is no pidfd */
+static int watch_from_inside(int fd, void *arg)
+{
+    uint64_t claim = *(uint64_t *)arg;
+    char word[16];
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) != 0) {
+        (void)mkv_proc_send(fd, "refused", 8);
+        return 0;
+    }
+    pid = fork();
+    if (pid != 0) {
+        (void)waitpid(pid, NULL, 0);
+        return 0;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    mkv_watch_start(&watch, dir, OWNER, claim);
+    MKV_REQUIRE((look() == MKV_CLAIM_HELD) && (watch.pidfd < 0), "state %d pidfd %d",
+                watch.state, watch.pidfd);
+    (void)mkv_proc_send(fd, "held", 5);
+    MKV_REQUIRE(mkv_proc_recv(fd, word, sizeof(word), -1) > 0, "recv");
+    wait_for_state(MKV_CLAIM_GONE);
+    (void)mkv_proc_send(fd, "gone", 5);
+    _exit(0);
+}
+
+START_TEST(a_process_outside_is_seen_from_a_private_pid_namespace)
+{
+    uint64_t claims[2];
+    mkv_proc_t inside;
+    char word[16];
+
+    ck_assert(start(claims, "inside"));
+    ck_assert_int_eq(mkv_proc_fork(&inside, watch_from_inside, &claims[0]), 0);
+    ck_assert_int_gt(mkv_proc_recv(inside.fd, word, sizeof(word), -1), 0);
+    if (strcmp(word, "refused") == 0) {
+        ck_assert_int_eq(
+            mkv_test_skip("namespaces",
+                          "a_process_outside_is_seen_from_a_private_pid_namespace",
+                          "unshare(2) is not permitted"),
+            0);
+    } else {
+        ck_assert_str_eq(word, "held");
+        mkv_proc_kill(&proc, SIGKILL);
+        ck_assert_int_eq(mkv_proc_send(inside.fd, "killed", 7), 0);
+        ck_assert_int_gt(mkv_proc_recv(inside.fd, word, sizeof(word), -1), 0);
+        ck_assert_str_eq(word, "gone");
+    }
+    mkv_proc_cleanup(&inside);
+}
+END_TEST
+
+/* Where the folder is another one, nothing is ever said */
+START_TEST(a_file_that_cannot_be_seen_proves_nothing)
+{
+    uint64_t claims[2];
+
+    owner->is_elsewhere = 1;
+    ck_assert(start(claims, "a_file_that_cannot_be_seen_proves_nothing"));
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+    ck_assert_int_eq(shutdown(proc.fd, SHUT_WR), 0); /* it removes its file */
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+}
+END_TEST
+
+/* On a copy of the peer's machine runs a copy of its process, whose end says nothing
+ * about the peer: it does not hold the claim of this connection */
+START_TEST(a_copy_of_the_owner_proves_nothing)
+{
+    uint64_t claims[2];
+
+    ck_assert(start(claims, "a_copy_of_the_owner_proves_nothing"));
+    mkv_watch_start(&watch, dir, OWNER, claims[0] + 1);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+    mkv_proc_kill(&proc, SIGKILL);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+}
+END_TEST
+
+START_TEST(a_child_keeps_no_claim_of_its_parent)
+{
+    owner->has_child = 1;
+    watch_owner();
+    mkv_proc_kill(&proc, SIGKILL);
+    wait_for_state(MKV_CLAIM_GONE);
+    ck_assert_int_eq(kill(owner->child, 0), 0);
+}
+END_TEST
+
+/* Loop index: the owner lives, or was killed */
+START_TEST(looking_needs_no_descriptors)
+{
+    struct rlimit limit, none;
+
+    watch_owner();
+    if (_i) {
+        mkv_proc_kill(&proc, SIGKILL);
+        ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    }
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 1; /* of one descriptor poll(2) needs to hear */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    (void)look();
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(watch.state, _i ? MKV_CLAIM_GONE : MKV_CLAIM_HELD);
+}
+END_TEST
+
+/* Closing any descriptor of a file drops the process's locks on it */
+static int watch_the_parent(int fd, void *arg)
+{
+    uint64_t claim = *(uint64_t *)arg;
+    char word[16];
+
+    while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
+        mkv_watch_start(&watch, dir, OWNER, claim);
+        MKV_REQUIRE(mkv_proc_send(fd, look() == MKV_CLAIM_HELD ? "held" : "lost", 5) ==
+                        0,
+                    "send");
+    }
+    return 0;
+}
+
+START_TEST(claims_of_this_process_are_seen_and_not_lost)
+{
+    mkv_claims_t *claims, *others;
+    uint64_t claim = (98765 >> 2) + 1;
+    char word[16];
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, watch_the_parent, &claim), 0);
+    claims = mkv_claims_open(dir, OWNER);
+    ck_assert_uint_eq(mkv_claims_take(claims, 98765), claim);
+    mkv_watch_start(&watch, dir, OWNER, claim);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_watch_stop(&watch);
+    others = mkv_claims_open(dir, OWNER + 1); /* looks for files without an owner */
+    ck_assert_ptr_nonnull(others);
+    mkv_claims_close(others);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "look", 5), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "held");
+
+    mkv_watch_start(&watch, dir, OWNER, claim);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_claims_release(claims, claim);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+    mkv_claims_close(claims);
+    ck_assert_uint_eq(count_files(), 0);
+}
+END_TEST
+
+/* It has a copy of the list of this process's own claims, and of none of its locks */
+START_TEST(a_child_looks_at_its_parent_as_at_any_process)
+{
+    mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
+    uint64_t claim = mkv_claims_take(claims, 98765);
+    char word[16];
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, watch_the_parent, &claim), 0);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "look", 5), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "held");
+    mkv_claims_release(claims, claim);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "look", 5), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "lost");
+    mkv_claims_close(claims);
+}
+END_TEST
+
+START_TEST(files_of_killed_processes_are_removed)
+{
+    mkv_claims_t *first, *second;
+
+    watch_owner();
+    first = mkv_claims_open(dir, OWNER + 1);
+    ck_assert_uint_eq(count_files(), 2);
+    mkv_proc_kill(&proc, SIGKILL);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_uint_eq(count_files(), 2);
+    second = mkv_claims_open(dir, OWNER + 2);
+    ck_assert_uint_eq(count_files(), 2); /* the first is ours, and lives */
+    ck_assert_int_eq(look(), MKV_CLAIM_GONE);
+    mkv_claims_close(second);
+    mkv_claims_close(first);
+}
+END_TEST
+
+/* The descriptor is gone when the end was seen, though a child has a copy of it */
+START_TEST(an_end_is_an_event_and_told_once)
+{
+    struct epoll_event event;
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    char word[16];
+    mkv_proc_t child;
+    uint64_t claims[2];
+
+    ck_assert_int_ge(epoll_fd, 0);
+    ck_assert(start(claims, "an_end_is_an_event_and_told_once"));
+    mkv_watch_init(&watch, epoll_fd);
+    mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    if (watch.pidfd < 0) {
+        ck_assert_int_eq(mkv_test_skip("pidfd", "an_end_is_an_event_and_told_once",
+                                       "pidfd_open(2): none"),
+                         0);
+        close(epoll_fd);
+        return;
+    }
+    ck_assert_int_eq(mkv_proc_fork(&child, watch_the_parent, &claims[0]), 0);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    mkv_proc_kill(&proc, SIGKILL);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, mkv_test_limit_ms()), 1);
+    ck_assert_int_eq(look(), MKV_CLAIM_GONE);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &event, 1, 0), 0);
+    ck_assert_int_eq(mkv_proc_send(child.fd, "look", 5), 0); /* it lived so far */
+    ck_assert_int_gt(mkv_proc_recv(child.fd, word, sizeof(word), -1), 0);
+    mkv_proc_cleanup(&child);
+    close(epoll_fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("test_mkv_process");
+    TCase *tcase = tcase_create("claims");
+
+    mkv_test_init();
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, open_dir, close_dir);
+    tcase_add_loop_test(tcase, no_thread_runs_when_a_killed_process_is_gone, 0, 2);
+    tcase_add_test(tcase, a_claim_is_held_while_threads_run_without_their_leader);
+    tcase_add_test(tcase, a_stopped_process_claims_until_it_goes_on_and_releases);
+    tcase_add_test(tcase, one_claim_is_released_and_the_other_is_not);
+    tcase_add_test(tcase, a_process_in_a_private_pid_namespace_is_seen);
+    tcase_add_test(tcase, a_process_outside_is_seen_from_a_private_pid_namespace);
+    tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
+    tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
+    tcase_add_test(tcase, a_child_keeps_no_claim_of_its_parent);
+    tcase_add_loop_test(tcase, looking_needs_no_descriptors, 0, 2);
+    tcase_add_test(tcase, claims_of_this_process_are_seen_and_not_lost);
+    tcase_add_test(tcase, a_child_looks_at_its_parent_as_at_any_process);
+    tcase_add_test(tcase, files_of_killed_processes_are_removed);
+    tcase_add_test(tcase, an_end_is_an_event_and_told_once);
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run_forked(suite);
+}

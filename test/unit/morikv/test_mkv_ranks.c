@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Transfers between ranks of unequal numbers and blocks of unequal sizes; every byte.
+ */
+
+#include "test/fake/ucp/fake_ucp.h"
+#include "test/support/mkv_pair.h"
+#include "test/support/mkv_ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static ranks_set_t source, target;
+
+static void run(void)
+{
+    bool has_moved;
+
+    do {
+        has_moved = ranks_step(&source);
+        has_moved |= ranks_step(&target);
+    } while (has_moved);
+}
+
+static void open_sets(const ranks_part_t *parts, uint32_t num_parts,
+                      uint32_t num_sources, uint32_t num_targets, mkv_mode_t mode)
+{
+    static char blobs[65536];
+    size_t length;
+
+    fake_ucp_reset();
+    fake_ucp_set_transport("mori_rdma");
+    memset(&source, 0, sizeof(source));
+    source.parts = parts;
+    source.num_parts = num_parts;
+    source.mode = mode;
+    target = source;
+    source.side = RANKS_SRC;
+    target.side = RANKS_DST;
+    source.num = target.num_others = num_sources;
+    target.num = source.num_others = num_targets;
+    ranks_open(&source);
+    ranks_open(&target);
+    length = ranks_blobs(&target, blobs, sizeof(blobs));
+    ranks_connect(&source, blobs, length);
+    run();
+    ck_assert(ranks_are_connected(&source) && ranks_are_connected(&target));
+}
+
+static void move_all(void)
+{
+    char text[160];
+
+    ck_assert(!ranks_are_right(&target, text, sizeof(text)));
+    ranks_start(&target);
+    ranks_start(&source);
+    run();
+    ck_assert(ranks_are_quiet(&source) && ranks_are_quiet(&target));
+    ck_assert_msg(ranks_are_right(&target, text, sizeof(text)), "%s", text);
+    ranks_check_maps(&target);
+}
+
+static void close_sets(void)
+{
+    ranks_close(&source);
+    ranks_close(&target);
+    fake_ucp_reset();
+}
+
+#define TOKENS {4, 4}, 22
+
+/* All layouts at once */
+static const ranks_part_t cache[] = {
+    {0, {0, 0}, 1, 8, 1, {8}, TOKENS, 0},                      /* heads, NHD */
+    {MKV_REGION_HEADS_FIRST, {0, 0}, 2, 6, 1, {8}, TOKENS, 0}, /* K and V, HND */
+    {0, {0, 0}, 1, 4, 2, {4, 4}, TOKENS, 5}, /* K and V of a token, 4 heads, gaps */
+    {MKV_REGION_REPLICATED, {0, 0}, 1, 36, 0, {0}, TOKENS, 0}, /* latent */
+    {0, {0, 0}, 1, 6, 3, {16, 16, 32}, {0, 0}, 1, 3},          /* convolution */
+    {0, {0, 0}, 1, 64, 1, {8}, {0, 0}, 1, 0},                  /* state of heads */
+    {0, {MKV_REGION_HEADS_FIRST, 0}, 2, 4, 1, {8}, TOKENS, 0}, /* HND to NHD */
+    {0, {0, MKV_REGION_REVERSE}, 1, 8, 1, {8}, TOKENS, 0},     /* a ring from its end */
+    {0, {0, 0}, 1, 8, 1, {2}, {4, 4}, 6, 0}, /* a window: two blocks, 2 heads */
+};
+#define NUM_PARTS (sizeof(cache) / sizeof(cache[0]))
+
+static const uint32_t sizes[][2] = {{4, 2}, {2, 4}, {4, 1}, {1, 4}, {2, 2},
+                                    {8, 2}, {2, 8}, {8, 4}, {4, 8}};
+
+/* Loop index: sizes; WRITE, READ by gets, and where the owners are asked to put. What
+ * moves is what the destinations hold, once */
+START_TEST(any_number_of_ranks_gives_to_any)
+{
+    pair_set("READ_BY", (_i % 3 == 2) ? "push" : "get");
+    open_sets(cache, NUM_PARTS, sizes[_i / 3][0], sizes[_i / 3][1],
+              (_i % 3 == 0) ? MKV_WRITE : MKV_READ);
+    move_all();
+    ck_assert_uint_eq(ranks_bytes(&target), ranks_held_bytes(&target));
+    close_sets();
+}
+END_TEST
+
+/* Blocks of 8 tokens to blocks of 2, 4 to 16, equal sizes of blocks, of three layouts.
+ * The last block is not full. Loop index: sizes of blocks; READ or WRITE; tokens */
+START_TEST(blocks_may_be_of_unequal_size)
+{
+    static const uint32_t tokens[][2] = {{8, 2}, {2, 8}, {4, 8}, {4, 4}};
+    ranks_part_t parts[4] = {
+        {0, {0, 0}, 1, 8, 1, {4}, {0, 0}, 22, 0},
+        {MKV_REGION_HEADS_FIRST, {0, 0}, 2, 8, 1, {4}, {0, 0}, 22, 7},
+        {MKV_REGION_REPLICATED, {0, 0}, 2, 12, 0, {0}, {0, 0}, 22, 0},
+        {0, {0, 0}, 1, 64, 1, {8}, {0, 0}, 1, 0}};
+    uint32_t i;
+
+    for (i = 0; i < 3; ++i) {
+        parts[i].tokens[0] = tokens[_i / 4][0];
+        parts[i].tokens[1] = tokens[_i / 4][1];
+    }
+    pair_set("READ_BY", "push"); /* which these are not */
+    open_sets(parts, 4, 2, 4, (_i & 1) ? MKV_WRITE : MKV_READ);
+    source.map_flags = target.map_flags = (_i & 2) ? MKV_MAP_TOKENS : 0;
+    move_all();
+    ck_assert_uint_eq(ranks_bytes(&target), ranks_held_bytes(&target));
+    close_sets();
+}
+END_TEST
+
+/* ---- What cannot work ------------------------------------------------------------ */
+
+static void says(const char *text)
+{
+    ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
+                  mkv_last_error());
+}
+
+static void refused(const ranks_part_t *mine, const ranks_part_t *theirs,
+                    uint32_t num_sources, uint32_t num_targets, uint32_t flags,
+                    mkv_status_t status, const char *text)
+{
+    mkv_map_params_t params = {.size = sizeof(params), .flags = flags};
+    static char blobs[65536];
+    mkv_map_t *map;
+    size_t length;
+
+    fake_ucp_reset();
+    memset(&source, 0, sizeof(source));
+    target = source;
+    source.parts = mine;
+    target.parts = theirs;
+    source.num_parts = target.num_parts = 1;
+    target.side = RANKS_DST;
+    source.num = target.num_others = num_sources;
+    target.num = source.num_others = num_targets;
+    ranks_open(&source);
+    ranks_open(&target);
+    length = ranks_blobs(&target, blobs, sizeof(blobs));
+    ranks_connect(&source, blobs, length);
+    run();
+    ck_assert_int_eq(mkv_map_create(source.ranks[0].peers[0], &params, &map), status);
+    says(text);
+    close_sets();
+}
+
+START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
+{
+    const ranks_part_t heads = {0, {0, 0}, 1, 8, 1, {8}, {4, 4}, 4, 0};
+    const ranks_part_t latent = {
+        MKV_REGION_REPLICATED, {0, 0}, 1, 8, 0, {0}, {4, 4}, 4, 0};
+    ranks_part_t other = heads;
+
+    other.groups[0] = 4;
+    refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_GEOMETRY,
+            "a group's elements is 8 here and 4 there");
+    other = heads;
+    other.outer = 2;
+    refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_GEOMETRY,
+            "outer is 1 here and 2 there");
+    other = heads;
+    other.inner = 16;
+    refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_GEOMETRY,
+            "inner_bytes is 8 here and 16 there");
+    other = heads;
+    other.num_groups = 2;
+    other.groups[1] = 8;
+    refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_GEOMETRY,
+            "num_groups is 1 here and 2 there");
+    other = heads;
+    other.tokens[1] = 6;
+    refused(&heads, &other, 2, 4, MKV_MAP_SRC, MKV_ERR_PAGE,
+            "not a multiple of the other: tokens per unit is 4 here and 6 there");
+    refused(&latent, &latent, 4, 2, 0, MKV_ERR_TOPOLOGY,
+            "depends on MKV_MAP_SRC or MKV_MAP_DST");
+    refused(&latent, &latent, 4, 2, MKV_MAP_SRC | MKV_MAP_DST, MKV_ERR_INVALID,
+            "not both");
+}
+END_TEST
+
+static mkv_status_t add(mkv_region_t *region)
+{
+    static uint8_t memory[4096];
+    mkv_region_id_t id;
+
+    region->size = sizeof(*region);
+    region->base = memory;
+    region->length = sizeof(memory);
+    region->n_units = 4;
+    return mkv_region_add(A->ctx, region, &id);
+}
+
+/* A rank's unit must be what it tells, on the spot */
+START_TEST(units_that_are_told_wrongly_are_refused)
+{
+    mkv_region_t region = {.component = 1,
+                           .unit_bytes = 4 * 3 * 8,
+                           .tokens_per_unit = 4,
+                           .inner_bytes = 8,
+                           .num_groups = 1,
+                           .groups = {12},
+                           .shard_rank = 1,
+                           .shard_size = 2};
+
+    pair_setup();
+    IS(add(&region), MKV_ERR_GEOMETRY);
+    says(
+        "unit_bytes is 96, but outer 1 x 4 tokens x 6 elements of this rank x 8 bytes is "
+        "192");
+    region.shard_size = 5;
+    IS(add(&region), MKV_ERR_TOPOLOGY);
+    says("12 elements cannot be divided among 5 ranks");
+    region.shard_size = 1;
+    IS(add(&region), MKV_ERR_INVALID);
+    says("rank 1 of 1");
+    region.shard_size = 4;
+    region.groups[1] = 1;
+    IS(add(&region), MKV_ERR_INVALID);
+    says("group 1 of 1 has 1 elements");
+    region.groups[1] = 0;
+    region.num_groups = MKV_MAX_GROUPS + 1;
+    IS(add(&region), MKV_ERR_INVALID);
+    region.num_groups = 1;
+    OK(add(&region));
+    pair_teardown();
+}
+END_TEST
+
+/* A map for one direction is not taken for the other */
+START_TEST(a_map_of_a_source_is_for_a_source)
+{
+    mkv_map_params_t params = {.size = sizeof(params), .flags = MKV_MAP_SRC};
+    mkv_xfer_params_t xfer = {.size = sizeof(xfer), .role = MKV_DST, .num_legs = 1};
+    mkv_xfer_t *handle;
+    mkv_map_t *map;
+
+    pair_setup();
+    OK(mkv_map_create(A->peers[1], &params, &map));
+    xfer.legs = &map;
+    IS(mkv_xfer_open(A->ctx, &xfer, &handle), MKV_ERR_INVALID);
+    says("for transfers in which this side is the source");
+    OK(mkv_map_destroy(map));
+    pair_teardown();
+}
+END_TEST
+
+/* Tokens on one side only */
+START_TEST(both_sides_count_tokens_or_none)
+{
+    const ranks_part_t heads = {0, {0, 0}, 1, 8, 1, {8}, {4, 4}, 4, 0};
+    const ranks_part_t *parts = &heads;
+    mkv_xfer_attr_t attr;
+    mkv_event_t event;
+    size_t count;
+
+    open_sets(parts, 1, 1, 1, MKV_WRITE);
+    target.map_flags = MKV_MAP_TOKENS;
+    ranks_start(&target);
+    ranks_start(&source);
+    do {
+        count = mkv_progress(source.ranks[0].ctx) + mkv_progress(target.ranks[0].ctx);
+    } while (count > 0);
+    attr = pair_query(source.ranks[0].xfer);
+    ck_assert_int_eq(attr.status, MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(attr.error, "for WRITE, the other for WRITE of tokens"));
+    do {
+        OK(mkv_poll(source.ranks[0].ctx, &event, sizeof(event), 1, &count));
+    } while (count > 0);
+    close_sets();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("ranks");
+
+    tcase_add_loop_test(tcase, any_number_of_ranks_gives_to_any, 0,
+                        3 * sizeof(sizes) / sizeof(sizes[0]));
+    tcase_add_loop_test(tcase, blocks_may_be_of_unequal_size, 0, 16);
+    tcase_add_test(tcase, what_cannot_be_cut_is_refused_with_its_numbers);
+    tcase_add_test(tcase, units_that_are_told_wrongly_are_refused);
+    tcase_add_test(tcase, a_map_of_a_source_is_for_a_source);
+    tcase_add_test(tcase, both_sides_count_tokens_or_none);
+    return pair_main("mkv_ranks", tcase);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Calls of several threads on one context. What must not wait is tried while another
+ * thread is inside UCX and holds the lock, and does not come back before the test lets
+ * it: who waits hangs.
+ */
+
+#include "test/support/mkv_pair.h"
+
+#include "src/post/post.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM 8u
+#define DATA (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
+
+static mkv_xfer_t *active, *passive;
+static mkv_plan_t *plan;
+
+static void *progress_once(void *arg)
+{
+    (void)mkv_progress(arg);
+    return NULL;
+}
+
+/* A thread is inside the progress of A, with the lock */
+static pthread_t go_inside(void)
+{
+    pthread_t thread;
+
+    fake_ucp_block(fake_ucp_worker(0));
+    ck_assert_int_eq(pthread_create(&thread, NULL, progress_once, A->ctx), 0);
+    fake_ucp_wait_blocked();
+    ck_assert_int_ne(pthread_mutex_trylock(&A->ctx->lock), 0);
+    return thread;
+}
+
+static void come_out(pthread_t thread)
+{
+    fake_ucp_block(NULL);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+
+static void bind_write(void)
+{
+    active = pair_bind_write(NUM, &passive);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+}
+
+static void finish(void)
+{
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+
+/* ---- What does not wait ---------------------------------------------------------- */
+
+START_TEST(a_poll_waits_for_no_progress)
+{
+    mkv_event_t event;
+    pthread_t thread;
+    size_t count;
+
+    pair_setup();
+    bind_write();
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "test")); /* an event waits */
+    thread = go_inside();
+    OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
+    ck_assert_uint_eq(count, 1);
+    ck_assert_int_eq(event.type, MKV_EV_ABORTED);
+    ck_assert_ptr_eq(event.xfer, active);
+    OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
+    ck_assert_uint_le(count, 1); /* QUIET, if it was told before */
+    come_out(thread);
+    pair_run();
+    finish();
+}
+END_TEST
+
+START_TEST(a_query_waits_for_no_progress)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    uint64_t completed;
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    fake_ucp_hold(DATA);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    thread = go_inside();
+    IS(mkv_xfer_status(active, &completed), MKV_INPROGRESS);
+    ck_assert_uint_eq(completed, 0);
+    OK(mkv_xfer_query(active, &attr));
+    ck_assert_int_eq(attr.state, MKV_XFER_ACTIVE);
+    ck_assert_uint_eq(attr.posted, NUM * pair_layers * PAIR_PARTS);
+    ck_assert_str_eq(attr.waiting_for, "leg 0 (peer B): calls in flight");
+    come_out(thread);
+    OK(mkv_xfer_abort(active, MKV_ERR_GATE, "why"));
+    fake_ucp_hold(0);
+    thread = go_inside();
+    IS(mkv_xfer_status(active, NULL), MKV_ERR_GATE);
+    OK(mkv_xfer_query(active, &attr));
+    ck_assert_int_eq(attr.state, MKV_XFER_FAILED);
+    ck_assert_ptr_nonnull(strstr(attr.error, "why"));
+    come_out(thread);
+    pair_run();
+    OK(mkv_xfer_query(active, &attr));
+    ck_assert(attr.is_quiet);
+    finish();
+}
+END_TEST
+
+/* Posts are made in their order when the lock is free, and the seal comes behind them
+ */
+START_TEST(a_post_waits_for_no_progress)
+{
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
+    mkv_post_t *post;
+    pthread_t thread;
+    int32_t layer;
+
+    pair_set("MAX_INFLIGHT_OPS", "1");
+    pair_setup();
+    bind_write();
+    fake_ucp_hold(DATA);
+    thread = go_inside();
+    for (layer = 0; layer < (int32_t)pair_layers; ++layer) {
+        sel.layer_lo = layer;
+        sel.layer_hi = layer + 1;
+        OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
+    }
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    come_out(thread);
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 1); /* nobody had to come for it */
+    layer = 1;
+    mkv_list_for_each(post, &active->legs[0].posts, mkv_post_t, list)
+    {
+        ck_assert_int_eq(post->sel.layer_lo, layer++);
+    }
+    ck_assert_int_eq(layer, (int32_t)pair_layers);
+    OK(mkv_xfer_seal(active, 0));
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+}
+END_TEST
+
+/* Loop index: a block that was not exposed; another map's plan; the passive side */
+START_TEST(a_bad_post_is_refused_at_once)
+{
+    mkv_plan_t *other;
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    other = (_i == 1) ? pair_plan(B, 0, 0, 0, NUM, 0) : pair_plan(A, 1, 0, 9, NUM, 0);
+    thread = go_inside();
+    if (_i == 2) {
+        fake_ucp_block(NULL); /* the other context's lock is free */
+        IS(mkv_xfer_post(passive, 0, other, NULL, NULL), MKV_ERR_INVALID);
+    } else {
+        IS(mkv_xfer_post(active, 0, other, NULL, NULL),
+           (_i == 1) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
+    }
+    come_out(thread);
+    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    OK(mkv_plan_destroy(other));
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    finish();
+}
+END_TEST
+
+/* The peer gives up in the very progress that the post finds inside: it is dropped, and
+ * the transfer tells why */
+START_TEST(a_post_for_what_ends_meanwhile_is_dropped)
+{
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, "not needed"));
+    (void)mkv_progress(B->ctx);
+    thread = go_inside();
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    come_out(thread);
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    ck_assert(pair_query(active).is_quiet);
+    finish();
+}
+END_TEST
+
+START_TEST(a_plan_with_a_post_on_its_way_is_kept)
+{
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    fake_ucp_hold(DATA);
+    thread = go_inside();
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    come_out(thread);
+    IS(mkv_plan_destroy(plan), MKV_ERR_BUSY);
+    OK(mkv_xfer_seal(active, 0));
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+}
+END_TEST
+
+/* ---- How long the lock is held --------------------------------------------------- */
+
+/* Calls that complete inside take no credits; a round ends all the same. Loop index:
+ * lists */
+START_TEST(a_round_has_an_end)
+{
+    unsigned max = MKV_ROUND_COST / (_i ? 1 : MKV_CALL_COST), before, i;
+    unsigned (*count)(void) = fake_ucp_num_pieces;
+    uint64_t posted;
+
+    pair_layers = 61;
+    pair_set("SGL_MAX", "512");
+    pair_setup();
+    fake_ucp_set_lists(_i);
+    fake_ucp_set_inline(DATA);
+    active = pair_bind_write(PAIR_BLOCKS, &passive);
+    plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
+    fake_ucp_set_inline(0);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    for (i = 0; i < 16; ++i) {
+        fake_ucp_set_inline(DATA);
+        before = _i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT);
+        OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+        ck_assert_uint_le((_i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT)) - before,
+                          max + 512);
+    }
+    posted = pair_query(active).posted;
+    ck_assert_uint_eq(posted, 16ull * 61 * PAIR_PARTS * PAIR_BLOCKS);
+    while (pair_query(active).completed < posted) {
+        before = _i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT);
+        ck_assert_uint_gt(mkv_progress(A->ctx), 0); /* nobody may sleep now */
+        ck_assert_uint_le((_i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT)) - before,
+                          max + 512);
+    }
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    fake_ucp_hold(0);
+    pair_run();
+    pair_layers = 4;
+    finish();
+}
+END_TEST
+
+/* One of three peers takes nothing more; the others do not notice */
+START_TEST(a_stalled_peer_delays_no_other)
+{
+    mkv_xfer_t *to[3], *at[3];
+    mkv_plan_t *plans[3];
+    unsigned i;
+
+    pair_set("MAX_INFLIGHT_OPS", "4");
+    pair_setup();
+    pair_open(2);
+    pair_open(3);
+    pair_connect(0, 2);
+    pair_connect(0, 3);
+    for (i = 0; i < 3; ++i) {
+        to[i] = pair_xfer(A, i + 1, 7, MKV_WRITE, MKV_SRC);
+        at[i] = pair_xfer(&pair_sides[i + 1], 0, 7, MKV_WRITE, MKV_DST);
+        pair_expose(at[i], 0, NUM);
+    }
+    pair_run();
+    for (i = 0; i < 3; ++i) {
+        plans[i] = pair_plan(A, i + 1, 0, 0, NUM, 0);
+    }
+    fake_ucp_set_lists(0);
+    fake_ucp_hold_peer(fake_ucp_worker(1));
+    for (i = 0; i < 3; ++i) {
+        OK(mkv_xfer_post(to[i], 0, plans[i], NULL, NULL));
+        OK(mkv_xfer_seal(to[i], 0));
+    }
+    pair_run();
+    ck_assert_int_eq(pair_query(to[0]).status, MKV_INPROGRESS);
+    ck_assert_uint_eq(pair_query(to[0]).completed, 0);
+    ck_assert_int_eq(pair_query(at[1]).state, MKV_XFER_DONE);
+    ck_assert_int_eq(pair_query(at[2]).state, MKV_XFER_DONE);
+    fake_ucp_hold_peer(NULL);
+    pair_run();
+    for (i = 0; i < 3; ++i) {
+        ck_assert_int_eq(pair_query(at[i]).state, MKV_XFER_DONE);
+        pair_close(to[i], at[i], plans[i]);
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* ---- All at once ----------------------------------------------------------------- */
+
+#define ROUNDS 60u
+
+static int is_over;
+
+static void *progress_all_along(void *arg)
+{
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        (void)mkv_progress(arg);
+    }
+    return NULL;
+}
+
+static void *query_all_along(void *arg)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    uint64_t completed, last = 0;
+
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
+        if (mkv_xfer_query(arg, &attr) != MKV_OK) {
+            abort();
+        }
+        (void)mkv_xfer_status(arg, &completed);
+        if (completed < last) {
+            abort();
+        }
+        last = completed;
+    }
+    return NULL;
+}
+
+/* Events of a side until one of this kind; others are dropped */
+static mkv_event_t wait_event(pair_side_t *side, mkv_event_type_t type)
+{
+    mkv_event_t event;
+    size_t count;
+
+    for (;;) {
+        OK(mkv_poll(side->ctx, &event, sizeof(event), 1, &count));
+        if ((count == 1) && (event.type == type)) {
+            return event;
+        }
+    }
+}
+
+/* Threads of both sides make progress, one asks, and this one posts layer by layer and
+ * polls. Loop index: READ. Under ThreadSanitizer this is what finds races. */
+START_TEST(many_threads_at_once)
+{
+    mkv_mode_t mode = _i ? MKV_READ : MKV_WRITE;
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
+    pthread_t threads[4];
+    unsigned round, i;
+
+    pair_set("PUSH_MIN", "1");
+    pair_setup();
+    for (round = 0; round < ROUNDS; ++round) {
+        is_over = 0;
+        active = pair_xfer(A, 1, round, mode, _i ? MKV_DST : MKV_SRC);
+        passive = pair_xfer(B, 0, round, mode, _i ? MKV_SRC : MKV_DST);
+        plan = pair_plan(A, 1, 0, 16, NUM, 0);
+        for (i = 0; i < 3; ++i) {
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, progress_all_along,
+                                            (i == 2) ? B->ctx : A->ctx),
+                             0);
+        }
+        ck_assert_int_eq(pthread_create(&threads[3], NULL, query_all_along, active), 0);
+        pair_expose(passive, 16, NUM);
+        (void)wait_event(A, MKV_EV_EXPOSED);
+        for (i = 0; i < pair_layers; ++i) {
+            sel.layer_lo = (int32_t)i;
+            sel.layer_hi = (int32_t)i + 1;
+            OK(mkv_xfer_post(active, 0, plan, &sel, NULL));
+        }
+        OK(mkv_xfer_seal(active, 0));
+        (void)wait_event(A, MKV_EV_QUIET);
+        (void)wait_event(B, MKV_EV_QUIET);
+        __atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+        for (i = 0; i < 4; ++i) {
+            ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        }
+        ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+        for (i = 0; i < NUM; ++i) {
+            ck_assert(_i ? pair_holds(A, i, 1, 16 + NUM - 1 - i)
+                         : pair_holds(B, 16 + NUM - 1 - i, 0, i));
+        }
+        pair_close(active, passive, plan);
+    }
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("threads");
+
+    tcase_add_test(tcase, a_poll_waits_for_no_progress);
+    tcase_add_test(tcase, a_query_waits_for_no_progress);
+    tcase_add_test(tcase, a_post_waits_for_no_progress);
+    tcase_add_loop_test(tcase, a_bad_post_is_refused_at_once, 0, 3);
+    tcase_add_test(tcase, a_post_for_what_ends_meanwhile_is_dropped);
+    tcase_add_test(tcase, a_plan_with_a_post_on_its_way_is_kept);
+    tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);
+    tcase_add_test(tcase, a_stalled_peer_delays_no_other);
+    tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
+    return pair_main("mkv_threads", tcase);
+}

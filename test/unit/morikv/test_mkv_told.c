@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What a transfer tells of itself: its times, the library's histograms, the hook that
+ * streams wait behind, and the log at level trace. */
+
+#include "test/support/mkv_pair.h"
+
+#include "src/base/latency.h"
+
+#include <string.h>
+
+#define NUM 8u
+#define US 1000ull
+
+static mkv_xfer_t *active, *passive;
+static mkv_plan_t *plan;
+
+/* A WRITE or READ that takes so many us for each step */
+static void move(mkv_mode_t mode, uint64_t us)
+{
+    active = pair_xfer(A, 1, 1, mode, (mode == MKV_WRITE) ? MKV_SRC : MKV_DST);
+    passive = pair_xfer(B, 0, 1, mode, (mode == MKV_WRITE) ? MKV_DST : MKV_SRC);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    pair_now += us * US;
+    pair_expose(passive, 0, NUM);
+    pair_run();
+    pair_now += us * US;
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    pair_now += us * US;
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    pair_now += us * US;
+    fake_ucp_hold(0);
+    pair_run();
+}
+
+START_TEST(a_transfer_tells_when_it_did_what)
+{
+    mkv_xfer_attr_t attr;
+
+    pair_setup();
+    move(MKV_WRITE, 10);
+    attr = pair_query(active);
+    ck_assert_uint_eq(attr.exposed_ns, 10 * US);
+    ck_assert_uint_eq(attr.bound_ns, 10 * US);
+    ck_assert_uint_eq(attr.posted_ns, 20 * US);
+    ck_assert_uint_eq(attr.moved_ns, 20 * US);
+    ck_assert_uint_eq(attr.sealed_ns, 30 * US);
+    ck_assert_uint_eq(attr.flushed_ns, 40 * US);
+    ck_assert_uint_eq(attr.ended_ns, 40 * US);
+    ck_assert_uint_eq(attr.quiet_ns, 40 * US);
+    attr = pair_query(passive);
+    ck_assert_uint_eq(attr.exposed_ns, 10 * US);
+    ck_assert_uint_eq(attr.bound_ns, 10 * US);
+    ck_assert_uint_eq(attr.posted_ns, 0);
+    ck_assert_uint_eq(attr.ended_ns, 40 * US);
+    ck_assert_uint_eq(attr.quiet_ns, 40 * US);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* Who puts for a reader has times, too, and the reader's last byte is not there before
+ * the owner's flush */
+START_TEST(an_owner_tells_when_it_put)
+{
+    mkv_xfer_attr_t attr;
+
+    pair_set("READ_BY", "push");
+    pair_setup();
+    move(MKV_READ, 10);
+    attr = pair_query(passive);
+    ck_assert_uint_eq(attr.posted_ns, 20 * US);
+    ck_assert_uint_eq(attr.moved_ns, 20 * US);
+    ck_assert_uint_eq(attr.flushed_ns, 40 * US);
+    attr = pair_query(active);
+    ck_assert_uint_eq(attr.posted_ns, 20 * US);
+    ck_assert_uint_eq(attr.moved_ns, 40 * US);
+    ck_assert_uint_eq(attr.flushed_ns, 0);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+static uint64_t sum_of(const uint64_t *buckets)
+{
+    uint64_t sum = 0;
+    unsigned i;
+
+    for (i = 0; i < MKV_LATENCY_BUCKETS; ++i) {
+        sum += buckets[i];
+    }
+    return sum;
+}
+
+/* One of ten is late, and is seen where the slowest tenth is */
+START_TEST(a_late_transfer_shows_in_the_histogram)
+{
+    mkv_stats_t stats = {.size = sizeof(stats)};
+    unsigned i;
+
+    pair_setup();
+    for (i = 0; i < 10; ++i) {
+        move(MKV_WRITE, (i == 6) ? 100000 : 1);
+        pair_close(active, passive, plan);
+    }
+    OK(mkv_stats(A->ctx, A->peers[1], &stats));
+    ck_assert_uint_eq(sum_of(stats.expose_to_done), 10);
+    ck_assert_uint_eq(stats.expose_to_done[mkv_latency_bucket(3 * US)], 9);
+    ck_assert_uint_eq(stats.expose_to_done[mkv_latency_bucket(300000 * US)], 1);
+    ck_assert_uint_eq(sum_of(stats.event_to_poll), 0);
+    ck_assert_uint_eq(sum_of(pair_stats(B).expose_to_done), 10);
+    OK(mkv_xfer_abort(pair_xfer(A, 1, 2, MKV_WRITE, MKV_SRC), MKV_ERR_ABORTED, NULL));
+    ck_assert_uint_eq(sum_of(pair_stats(A).expose_to_done), 10); /* it was never done */
+    IS(mkv_close(A->ctx), MKV_ERR_BUSY);
+    A->ctx = NULL;
+    pair_cleanup();
+}
+END_TEST
+
+START_TEST(a_late_poll_shows_in_the_histogram)
+{
+    mkv_event_t events[4];
+    mkv_stats_t before;
+    size_t count;
+
+    pair_setup();
+    active = pair_bind_write(NUM, &passive);
+    before = pair_stats(A);
+    ck_assert_uint_gt(sum_of(before.event_to_poll), 0);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_now += 5000 * US;
+    OK(mkv_poll(A->ctx, events, sizeof(events[0]), 4, &count));
+    ck_assert_uint_gt(count, 0);
+    ck_assert_uint_eq(sum_of(pair_stats(A).event_to_poll),
+                      sum_of(before.event_to_poll) + count);
+    ck_assert_uint_eq(pair_stats(A).event_to_poll[mkv_latency_bucket(5000 * US)],
+                      count);
+    pair_run();
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(every_time_has_its_bucket)
+{
+    ck_assert_uint_eq(mkv_latency_bucket(0), 0);
+    ck_assert_uint_eq(mkv_latency_bucket(1), 0);
+    ck_assert_uint_eq(mkv_latency_bucket(2), 1);
+    ck_assert_uint_eq(mkv_latency_bucket(1023), 9);
+    ck_assert_uint_eq(mkv_latency_bucket(1024), 10);
+    ck_assert_uint_eq(mkv_latency_bucket(UINT64_MAX), MKV_LATENCY_BUCKETS - 1);
+}
+END_TEST
+
+/* ---- The hook -------------------------------------------------------------------- */
+
+typedef struct told {
+    unsigned num;
+    mkv_status_t status;
+} told_t;
+
+static void ended(void *arg, mkv_status_t status)
+{
+    told_t *told = arg;
+
+    ++told->num;
+    told->status = status;
+}
+
+/* Loop index: done; aborted here; aborted there. Before the event can be polled */
+START_TEST(a_stream_is_let_go_when_the_transfer_ends)
+{
+    told_t told = {0};
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 1,
+                                .mode = MKV_WRITE,
+                                .role = MKV_DST,
+                                .num_legs = 1,
+                                .ended = ended,
+                                .ended_arg = &told};
+
+    pair_setup();
+    params.legs = &B->maps[0];
+    OK(mkv_xfer_open(B->ctx, &params, &passive));
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    pair_expose(passive, 0, NUM);
+    pair_run();
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    ck_assert_uint_eq(told.num, 0);
+    if (_i == 0) {
+        OK(mkv_xfer_seal(active, 0));
+    } else {
+        OK(mkv_xfer_abort((_i == 1) ? passive : active, MKV_ERR_ABORTED, NULL));
+    }
+    while (told.num == 0) {
+        ck_assert_uint_eq(pair_query(passive).ended_ns, 0);
+        (void)mkv_progress(A->ctx);
+        (void)mkv_progress(B->ctx);
+    }
+    pair_run();
+    ck_assert_uint_eq(told.num, 1);
+    ck_assert_int_eq(told.status, (_i == 0) ? MKV_OK : MKV_ERR_ABORTED);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* ---- The log --------------------------------------------------------------------- */
+
+static char lines[8192];
+
+static void keep_line(void *arg, mkv_log_level_t level, const char *text)
+{
+    size_t length = strlen(lines);
+
+    (void)arg;
+    if (level == MKV_LOG_TRACE) {
+        mkv_text(lines + length, sizeof(lines) - length, "%s\n", text);
+    }
+}
+
+/* Loop index: the level below is the control */
+START_TEST(trace_tells_every_step)
+{
+    static const char *const steps[] = {"exposed", "bound",   "posted", "moved",
+                                        "sealed",  "flushed", "ended",  "quiet"};
+    char text[64];
+    size_t i;
+
+    lines[0] = '\0';
+    pair_set("LOG_LEVEL", _i ? "debug" : "trace");
+    pair_setup();
+    A->ctx->log.sink = keep_line;
+    B->ctx->log.sink = keep_line;
+    move(MKV_WRITE, 10);
+    for (i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i) {
+        mkv_text(text, sizeof(text), "transfer 1 epoch 0: %s ", steps[i]);
+        ck_assert_int_eq(strstr(lines, text) != NULL, !_i);
+    }
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("told");
+
+    tcase_add_test(tcase, a_transfer_tells_when_it_did_what);
+    tcase_add_test(tcase, an_owner_tells_when_it_put);
+    tcase_add_test(tcase, a_late_transfer_shows_in_the_histogram);
+    tcase_add_test(tcase, a_late_poll_shows_in_the_histogram);
+    tcase_add_test(tcase, every_time_has_its_bucket);
+    tcase_add_loop_test(tcase, a_stream_is_let_go_when_the_transfer_ends, 0, 3);
+    tcase_add_loop_test(tcase, trace_tells_every_step, 0, 2);
+    return pair_main("mkv_told", tcase);
+}
