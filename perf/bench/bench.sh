@@ -2,6 +2,7 @@
 # What a scattered block costs the host when a plan is reused. Prints markdown.
 #
 #   perf/bench/bench.sh BUILDDIR
+#   perf/bench/bench.sh BUILDDIR --figures   # the counts that bench_check.sh watches
 #
 # mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside the call
 # that submits (HIPCPU_INLINE=1): what is left is the host's share. Instructions are
@@ -130,6 +131,29 @@ xgmi_api() { # NAME ARG...
         --start_batch_size 512 --max_batch_size 131072
 }
 
+# Plans of bytes: nothing is posted.
+bytes() {
+    local name num elements ns heap file
+
+    export UCX_TLS=tcp
+    if command -v valgrind >/dev/null; then
+        "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no \
+            --callgrind-out-file="$work/bytes.out" "$build/perf/bench/bench_bytes" \
+            >"$work/bytes.log" 2>&1 || { cat "$work/bytes.log" >&2; return 1; }
+    fi
+    echo
+    echo "| pieces of a plan of bytes | given | moved | instr/entry | ns/entry | bytes of plan/entry |"
+    echo "|---|---|---|---|---|---|"
+    while read -r name num elements ns heap; do
+        file=$(grep -l "Client Request: $name\$" "$work"/bytes.out.* 2>/dev/null | head -n 1 || true)
+        count=-
+        [ -z "$file" ] || count=$(awk -v d="$num" "$read_dump"'
+            function count(n) { sum += n }
+            END { printf "%.1f", sum / d }' "$file")
+        echo "| $name | $num | $elements | $count | $ns | $heap |"
+    done < <("$build/perf/bench/bench_bytes" 2>/dev/null)
+}
+
 # What UCX checks in every call is decided when it is built.
 checks() {
     ucx_info -b 2>/dev/null | awk '
@@ -138,8 +162,29 @@ checks() {
         END { print text == "" ? ", built for release" : ", built with" substr(text, 2) }'
 }
 
+# Counts of this library alone: they depend on no UCX, and on no other machine. A READ that
+# its owner puts is not among them: who waits for it counts what the waiting takes.
+figures() {
+    local op
+
+    command -v valgrind >/dev/null || { echo "bench.sh: no valgrind" >&2; exit 77; }
+    export UCX_TLS=mori_xgmi,tcp HIPCPU_COPY=0 HIPCPU_INLINE=1 MORIKV_READ_BY=get
+    export LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    for op in WRITE READ; do
+        counted figures --api mkv --op_type $op \
+            --initiator_seg_type VRAM --target_seg_type VRAM \
+            --start_batch_size 4096 --max_batch_size 4096
+        echo "$op.post $(instructions figures post 4096 $((4 * 4096)) libmorikv)"
+        echo "$op.plan $(instructions figures plan 4096 4096 libmorikv)"
+        rm -f "$work"/figures.*
+    done
+}
+
+[ "${2:-}" != --figures ] || { figures; exit; }
+
 machine=$(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo)
 version=$(ucx_info -v 2>/dev/null | awk '/Library version/ { print $NF; exit }')
 echo "Machine: $machine, UCX ${version:-unknown}$(checks)."
 echo
 xgmi
+bytes

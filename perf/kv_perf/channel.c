@@ -43,7 +43,7 @@ static int perf_channel_unix(const char *path, perf_channel_address_t *address)
     return 0;
 }
 
-static int perf_channel_resolve(const char *where, int is_listen,
+static int perf_channel_resolve(const char *where, bool is_listen,
                                 perf_channel_address_t *address)
 {
     const char *colon = strrchr(where, ':');
@@ -139,7 +139,7 @@ static int perf_channel_connect(const char *where,
     return -1;
 }
 
-int perf_channel_open(const char *where, int is_listen, uint32_t timeout_s,
+int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
                       perf_channel_t *channel)
 {
     perf_channel_address_t address;

@@ -14,6 +14,7 @@
  * Threads. One thread per channel.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,7 +50,7 @@ typedef void (*perf_idle_t)(void *arg);
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_channel_open(const char *where, int is_listen, uint32_t timeout_s,
+int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
                       perf_channel_t *channel);
 
 void perf_channel_close(perf_channel_t *channel);

@@ -15,16 +15,17 @@
 
 #include "perf/kv_perf/run.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 
 typedef struct perf_job {
-    unsigned peer;   /**< Index of the channel */
-    unsigned view;   /**< Which block size; index into perf_engine_params_t */
-    uint64_t id;     /**< Unique, and the same in both processes */
-    int is_recreate; /**< Prepare each post anew */
-    int is_notified; /**< Each post is told to the other process when it is there */
+    unsigned peer;    /**< Index of the channel */
+    unsigned view;    /**< Which block size; index into perf_engine_params_t */
+    uint64_t id;      /**< Unique, and the same in both processes */
+    bool is_recreate; /**< Prepare each post anew */
+    bool is_notified; /**< Each post is told to the other process when it is there */
     uint32_t num_blocks;
     const uint32_t *local;  /**< Block numbers in this process */
     const uint32_t *remote; /**< In the other one; only needed to run */

@@ -34,7 +34,7 @@ typedef struct perf_mkv_xfer {
 struct perf_mkv_job {
     perf_mkv_job_t *next;
     perf_job_t *job;
-    int is_served;
+    bool is_served;
     mkv_plan_t *plan;
     perf_mkv_xfer_t *xfer;  /* of the next post, unless is_recreate */
     perf_mkv_xfer_t **last; /* is_notified: where the next one is added */
@@ -51,12 +51,12 @@ struct perf_engine {
     const perf_options_t *options;
     perf_session_t kv;
     perf_mkv_job_t *jobs;
-    int is_failed;
+    bool is_failed;
 };
 
 
 /* One transfer for all posts. */
-static int perf_mkv_is_reused(const perf_job_t *job)
+static bool perf_mkv_is_reused(const perf_job_t *job)
 {
     return !job->is_recreate && !job->is_notified;
 }
@@ -148,7 +148,7 @@ static int perf_mkv_refill(perf_engine_t *engine, perf_mkv_job_t *mkv)
     return 0;
 }
 
-static int perf_mkv_is_exposed(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
+static int perf_mkv_on_exposed(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
 {
     perf_job_t *job = xfer->owner->job;
 
@@ -188,7 +188,7 @@ static int perf_mkv_close_xfer(perf_mkv_xfer_t *xfer)
     return 0;
 }
 
-static int perf_mkv_is_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
+static int perf_mkv_on_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
 {
     perf_mkv_job_t *mkv = xfer->owner;
 
@@ -202,7 +202,7 @@ static int perf_mkv_is_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
     return (perf_mkv_close_xfer(xfer) == 0) ? perf_mkv_refill(engine, mkv) : -1;
 }
 
-static void perf_mkv_is_done(perf_mkv_job_t *mkv)
+static void perf_mkv_on_done(perf_mkv_job_t *mkv)
 {
     if (mkv->is_served) {
         ++mkv->job->num_arrived;
@@ -221,11 +221,11 @@ static void perf_mkv_event(void *arg, const mkv_event_t *event)
         return;
     }
     if (event->type == MKV_EV_EXPOSED) {
-        ret = perf_mkv_is_exposed(engine, xfer);
+        ret = perf_mkv_on_exposed(engine, xfer);
     } else if (event->type == MKV_EV_DONE) {
-        perf_mkv_is_done(xfer->owner);
+        perf_mkv_on_done(xfer->owner);
     } else if (event->type == MKV_EV_QUIET) {
-        ret = perf_mkv_is_quiet(engine, xfer);
+        ret = perf_mkv_on_quiet(engine, xfer);
     }
     engine->is_failed |= (ret != 0);
 }
@@ -252,7 +252,7 @@ static int perf_mkv_progress(perf_engine_t *engine)
 }
 
 static int perf_mkv_wait(perf_engine_t *engine, const perf_mkv_job_t *mkv,
-                         int (*is_over)(const perf_mkv_job_t *mkv), const char *what)
+                         bool (*is_over)(const perf_mkv_job_t *mkv), const char *what)
 {
     uint64_t deadline_ns =
         perf_clock_ns() + engine->options->timeout_s * UINT64_C(1000000000);
@@ -270,12 +270,12 @@ static int perf_mkv_wait(perf_engine_t *engine, const perf_mkv_job_t *mkv,
     return 0;
 }
 
-static int perf_mkv_job_is_bound(const perf_mkv_job_t *mkv)
+static bool perf_mkv_job_is_bound(const perf_mkv_job_t *mkv)
 {
     return mkv->num_bound == mkv->num_opened;
 }
 
-static int perf_mkv_job_is_quiet(const perf_mkv_job_t *mkv)
+static bool perf_mkv_job_is_quiet(const perf_mkv_job_t *mkv)
 {
     return mkv->num_open == 0;
 }
@@ -299,7 +299,7 @@ static int perf_mkv_finish(perf_engine_t *engine, perf_mkv_job_t *mkv)
 }
 
 static perf_mkv_job_t *perf_mkv_job_create(perf_engine_t *engine, perf_job_t *job,
-                                           int is_served)
+                                           bool is_served)
 {
     perf_mkv_job_t *mkv;
 
@@ -335,7 +335,7 @@ static void perf_mkv_job_destroy(perf_engine_t *engine, perf_mkv_job_t *mkv)
 
 static int perf_mkv_serve(perf_engine_t *engine, perf_job_t *job)
 {
-    perf_mkv_job_t *mkv = perf_mkv_job_create(engine, job, 1);
+    perf_mkv_job_t *mkv = perf_mkv_job_create(engine, job, true);
 
     if (perf_mkv_is_reused(job) && (job->num_blocks * job->num_posts > UINT32_MAX)) {
         perf_error("%" PRIu64 " posts of %u blocks; expected fewer than 2^32 blocks in "
@@ -377,7 +377,7 @@ static int perf_mkv_open_ahead(perf_engine_t *engine, perf_mkv_job_t *mkv)
 
 static int perf_mkv_start(perf_engine_t *engine, perf_job_t *job)
 {
-    perf_mkv_job_t *mkv = perf_mkv_job_create(engine, job, 0);
+    perf_mkv_job_t *mkv = perf_mkv_job_create(engine, job, false);
 
     if ((mkv == NULL) || job->is_recreate) {
         return (mkv == NULL) ? -1 : 0;
@@ -482,7 +482,7 @@ static int perf_mkv_open(const perf_engine_params_t *params, perf_engine_t **eng
     if ((perf_mkv_add_views(engine) != 0) ||
         (perf_session_connect(&engine->kv, params->run->channels,
                               params->run->num_channels) != 0)) {
-        engine->is_failed = 1;
+        engine->is_failed = true;
         perf_mkv_close(engine);
         return -1;
     }

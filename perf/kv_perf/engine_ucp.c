@@ -50,7 +50,7 @@ struct perf_engine {
     ucs_status_t status; /* first error of any operation */
     uint64_t cpu_ns;
     unsigned num_empty;
-    int is_closing;
+    bool is_closing;
 };
 
 /* Arrays of a job, in the form in which UCP takes lists. */
@@ -72,12 +72,12 @@ static int perf_ucp_error(const char *what, ucs_status_t status)
 }
 
 /* Without notifications there are none: active messages may add a lane. */
-static int perf_ucp_is_notified(const perf_engine_t *engine)
+static bool perf_ucp_is_notified(const perf_engine_t *engine)
 {
     return engine->options->scheme == PERF_SCHEME_PINGPONG;
 }
 
-static int perf_ucp_is_read(const perf_engine_t *engine)
+static bool perf_ucp_is_read(const perf_engine_t *engine)
 {
     return engine->options->op == PERF_OP_READ;
 }
@@ -241,7 +241,7 @@ static int perf_ucp_hear_hello(perf_engine_t *engine, perf_channel_t *channel,
 }
 
 /* Whether it closes well is no news: the other side may have closed before. */
-static void perf_ucp_close_ep(perf_engine_t *engine, ucp_ep_h ep, int is_forced)
+static void perf_ucp_close_ep(perf_engine_t *engine, ucp_ep_h ep, bool is_forced)
 {
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -259,15 +259,15 @@ static void perf_ucp_close_ep(perf_engine_t *engine, ucp_ep_h ep, int is_forced)
 
 static void perf_ucp_end_of_test(perf_engine_t *engine)
 {
-    engine->is_closing = 1;
+    engine->is_closing = true;
 }
 
 static void perf_ucp_close(perf_engine_t *engine)
 {
     perf_ucp_peer_t *peer;
-    int is_bad = (engine->status != UCS_OK) || (engine->notify.status != UCS_OK);
+    bool is_bad = (engine->status != UCS_OK) || (engine->notify.status != UCS_OK);
 
-    engine->is_closing = 1;
+    engine->is_closing = true;
     for (peer = engine->peers; peer < engine->peers + engine->num_peers; ++peer) {
         if (peer->rkey != NULL) {
             ucp_rkey_destroy(peer->rkey);
@@ -471,7 +471,7 @@ static int perf_ucp_post(perf_engine_t *engine, perf_job_t *job)
         .cb.send = perf_ucp_flushed,
         .user_data = arrays,
     };
-    int is_sgl = (engine->options->api == PERF_API_UCP_SGL);
+    bool is_sgl = (engine->options->api == PERF_API_UCP_SGL);
     uint64_t start_ns;
     void *request;
 
@@ -520,9 +520,9 @@ static int perf_ucp_progress(perf_engine_t *engine)
 
     if (ucp_worker_progress(engine->worker) != 0) {
         engine->cpu_ns += perf_clock_ns() - start_ns;
-        perf_backoff(&engine->num_empty, 1);
+        perf_backoff(&engine->num_empty, true);
     } else {
-        perf_backoff(&engine->num_empty, 0);
+        perf_backoff(&engine->num_empty, false);
     }
     return ((engine->status == UCS_OK) && (engine->notify.status == UCS_OK)) ? 0 : -1;
 }

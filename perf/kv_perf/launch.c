@@ -156,7 +156,7 @@ int perf_launch(const perf_options_t *options, int argc, char **argv)
 {
     perf_launch_t launch = {.options = options, .argc = argc, .argv = argv};
     unsigned i;
-    int is_failed = 0;
+    bool is_failed = false;
 
     launch.num_leaves = options->num_target_dev;
     for (i = 0; i < launch.num_leaves; ++i) {

@@ -19,12 +19,34 @@ int perf_session_error(const char *what)
     return -1;
 }
 
+/* A measurement writes to the same blocks again and again, before earlier lists are
+ * over: no mistake of an allocator here, unless the user asks whether it is one. */
+static mkv_config_t *perf_session_config(void)
+{
+    mkv_config_t *config;
+
+    if (mkv_config_read(NULL, &config) != MKV_OK) {
+        return NULL;
+    }
+    if ((getenv("MORIKV_OVERLAP") == NULL) &&
+        (mkv_config_set(config, "OVERLAP", "allow") != MKV_OK)) {
+        mkv_config_release(config);
+        return NULL;
+    }
+    return config;
+}
+
 int perf_session_open(const perf_options_t *options, perf_session_handler_t handler,
                       void *arg, perf_session_t *kv)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
+    mkv_config_t *config = perf_session_config();
+    mkv_status_t status;
 
     memset(kv, 0, sizeof(*kv));
+    if (config == NULL) {
+        return perf_session_error("options of libmorikv");
+    }
     kv->handler = handler;
     kv->arg = arg;
     kv->timeout_s = options->timeout_s;
@@ -32,9 +54,9 @@ int perf_session_open(const perf_options_t *options, perf_session_handler_t hand
                   : (options->role == PERF_ROLE_CENTER) ? "prefill"
                                                         : "decode";
     params.page_tokens = (options->model != NULL) ? options->block_tokens : 0;
-    return (mkv_open(NULL, &params, &kv->ctx) == MKV_OK)
-               ? 0
-               : perf_session_error("mkv_open");
+    status = mkv_open(config, &params, &kv->ctx);
+    mkv_config_release(config);
+    return (status == MKV_OK) ? 0 : perf_session_error("mkv_open");
 }
 
 int perf_session_add_pool(perf_session_t *kv, const perf_pool_t *pool,
@@ -107,7 +129,7 @@ static void perf_session_event(perf_session_t *kv, const mkv_event_t *event)
         if (!kv->is_closing) {
             perf_error("%s: %s: %s", mkv_event_string(event->type),
                        mkv_status_string(event->status), event->text);
-            kv->is_failed = 1;
+            kv->is_failed = true;
         }
         break;
     case MKV_EV_WARN:
@@ -181,14 +203,14 @@ int perf_session_connect(perf_session_t *kv, perf_channel_t *channels,
 
 void perf_session_end_of_test(perf_session_t *kv)
 {
-    kv->is_closing = 1;
+    kv->is_closing = true;
 }
 
 void perf_session_close(perf_session_t *kv)
 {
     unsigned i;
 
-    kv->is_closing = 1;
+    kv->is_closing = true;
     for (i = 0; i < kv->num_peers; ++i) {
         if ((kv->maps[i] != NULL) && (mkv_map_destroy(kv->maps[i]) != MKV_OK) &&
             !kv->is_failed) {
@@ -204,11 +226,19 @@ void perf_session_close(perf_session_t *kv)
 void perf_session_path(const perf_session_t *kv, unsigned peer, char *path, size_t size)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    mkv_stats_t stats = {.size = sizeof(stats)};
+    char pulls[64] = "";
 
-    if (mkv_peer_query(kv->peers[peer], &attr) != MKV_OK) {
+    if ((mkv_peer_query(kv->peers[peer], &attr) != MKV_OK) ||
+        (mkv_stats(kv->ctx, kv->peers[peer], &stats) != MKV_OK)) {
         snprintf(path, size, "unknown: %s", mkv_last_error());
         return;
     }
-    snprintf(path, size, "%s: %s%s", mkv_backend_string(attr.backend), attr.transports,
-             attr.has_sgl_put ? " (sgl put)" : "");
+    if (stats.pulls_sent > 0) {
+        snprintf(pulls, sizeof(pulls), " (%llu of %llu posts put by the owner)",
+                 (unsigned long long)(stats.pulls_sent - stats.pulls_refused),
+                 (unsigned long long)stats.plan_posts);
+    }
+    snprintf(path, size, "%s: %s%s%s", mkv_backend_string(attr.backend),
+             attr.transports, attr.has_sgl_put ? " (sgl put)" : "", pulls);
 }

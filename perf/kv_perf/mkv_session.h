@@ -15,6 +15,8 @@
 #include "perf/workload/pool.h"
 #include "src/morikv.h"
 
+#include <stdbool.h>
+
 
 /** Sees every event about a transfer, and messages. */
 typedef void (*perf_session_handler_t)(void *arg, const mkv_event_t *event);
@@ -25,8 +27,8 @@ typedef struct perf_session {
     mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< In the order of the channels */
     mkv_map_t *maps[PERF_MAX_LEAVES];
     unsigned num_ready;
-    int is_failed; /**< An event told of an error, which has been printed */
-    int is_closing;
+    bool is_failed; /**< An event told of an error, which has been printed */
+    bool is_closing;
     uint64_t cpu_ns;    /**< In progress calls that found work */
     unsigned num_empty; /**< Progress calls in a row that found nothing */
     uint32_t timeout_s;

@@ -46,8 +46,8 @@ typedef struct perf_layer_gate {
 struct perf_model_run {
     perf_run_t *run;
     const perf_options_t *options;
-    int is_prefill;
-    int is_active;
+    bool is_prefill;
+    bool is_active;
     perf_engine_side_t side;
     perf_pool_t *pool;
     perf_session_t kv;
@@ -59,7 +59,7 @@ struct perf_model_run {
     uint64_t last_ns;
     uint64_t warmup_cpu_ns;
     uint64_t check_ns; /* spent in filling and checking */
-    int is_failed;
+    bool is_failed;
     perf_result_t result;
 };
 
@@ -108,7 +108,7 @@ static int perf_slot_post_layers(perf_slot_t *slot)
 
 static int perf_slot_post(perf_slot_t *slot)
 {
-    if (slot->model->options->is_per_layer) {
+    if (slot->model->options->post == PERF_POST_LAYER) {
         return perf_slot_post_layers(slot);
     }
     return (mkv_xfer_post(slot->xfer, 0, slot->plan, NULL, NULL) == MKV_OK)
@@ -116,7 +116,7 @@ static int perf_slot_post(perf_slot_t *slot)
                : perf_session_error("mkv_xfer_post");
 }
 
-static int perf_slot_is_measured(const perf_slot_t *slot)
+static bool perf_slot_is_measured(const perf_slot_t *slot)
 {
     return slot->number >= slot->model->options->warmup_requests;
 }
@@ -440,7 +440,7 @@ static int perf_model_move(perf_model_run_t *model)
         (perf_run_start(model->run, perf_session_idle, &model->kv) != 0) ||
         (perf_model_loop(model) != 0) ||
         (perf_run_barrier(model->run, perf_session_idle, &model->kv) != 0)) {
-        model->kv.is_failed = 1;
+        model->kv.is_failed = true;
         return -1;
     }
 

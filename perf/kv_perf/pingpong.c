@@ -47,9 +47,9 @@ static int perf_pingpong_begin(perf_pingpong_t *pingpong, uint64_t num)
         flow->job.num_completed = flow->job.num_arrived = 0;
         flow->job.prep_ns = 0; /* of the last burst's plan */
     }
-    return ((perf_sweep_each(sweep, 0, sweep->ops->serve) == 0) &&
+    return ((perf_sweep_each(sweep, false, sweep->ops->serve) == 0) &&
             (perf_sweep_barrier(sweep) == 0) &&
-            (perf_sweep_each(sweep, 1, sweep->ops->start) == 0) &&
+            (perf_sweep_each(sweep, true, sweep->ops->start) == 0) &&
             (perf_sweep_barrier(sweep) == 0))
                ? 0
                : -1;
@@ -59,9 +59,9 @@ static int perf_pingpong_end(perf_pingpong_t *pingpong)
 {
     perf_sweep_t *sweep = pingpong->sweep;
 
-    return ((perf_sweep_each(sweep, 1, sweep->ops->stop) == 0) &&
+    return ((perf_sweep_each(sweep, true, sweep->ops->stop) == 0) &&
             (perf_sweep_barrier(sweep) == 0) &&
-            (perf_sweep_each(sweep, 0, sweep->ops->unserve) == 0))
+            (perf_sweep_each(sweep, false, sweep->ops->unserve) == 0))
                ? 0
                : -1;
 }
@@ -94,7 +94,7 @@ static int perf_pingpong_wait(perf_pingpong_t *pingpong, uint64_t num)
 
 /* ---- Measuring ------------------------------------------------------------------- */
 
-static int perf_pingpong_round(perf_pingpong_t *pingpong, uint64_t round, int is_timed)
+static int perf_pingpong_round(perf_pingpong_t *pingpong, uint64_t round, bool is_timed)
 {
     uint64_t warmup = is_timed ? 0 : UINT64_MAX;
     perf_sweep_t *sweep = pingpong->sweep;
@@ -117,7 +117,7 @@ static int perf_pingpong_round(perf_pingpong_t *pingpong, uint64_t round, int is
     return 0;
 }
 
-static int perf_pingpong_burst(perf_pingpong_t *pingpong, uint64_t num, int is_timed)
+static int perf_pingpong_burst(perf_pingpong_t *pingpong, uint64_t num, bool is_timed)
 {
     perf_sweep_t *sweep = pingpong->sweep;
     uint64_t start_ns, cpu_ns, round;
@@ -140,7 +140,8 @@ static int perf_pingpong_burst(perf_pingpong_t *pingpong, uint64_t num, int is_t
     return perf_pingpong_end(pingpong);
 }
 
-static int perf_pingpong_rounds(perf_pingpong_t *pingpong, uint64_t total, int is_timed)
+static int perf_pingpong_rounds(perf_pingpong_t *pingpong, uint64_t total,
+                                bool is_timed)
 {
     uint64_t num, done;
 
@@ -160,8 +161,8 @@ int perf_pingpong_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter
     perf_pingpong_t pingpong;
 
     perf_pingpong_init(&pingpong, sweep);
-    if ((perf_pingpong_rounds(&pingpong, warmup, 0) != 0) ||
-        (perf_pingpong_rounds(&pingpong, num_iter, 1) != 0)) {
+    if ((perf_pingpong_rounds(&pingpong, warmup, false) != 0) ||
+        (perf_pingpong_rounds(&pingpong, num_iter, true) != 0)) {
         return -1;
     }
     perf_sweep_account(sweep, batch, num_iter, warmup);
@@ -175,7 +176,7 @@ static int perf_pingpong_send_checked(perf_pingpong_t *pingpong, perf_pool_t *po
 {
     perf_sweep_t *sweep = pingpong->sweep;
 
-    return ((perf_sweep_fill(sweep, pool, batch, round, 1) == 0) &&
+    return ((perf_sweep_fill(sweep, pool, batch, round, true) == 0) &&
             (perf_flow_post(sweep, pingpong->mine, UINT64_MAX) == 0))
                ? 0
                : -1;
@@ -186,7 +187,7 @@ static int perf_pingpong_receive_checked(perf_pingpong_t *pingpong, perf_pool_t 
                                          uint32_t batch, uint64_t round)
 {
     return ((perf_pingpong_wait(pingpong, round + 1) == 0) &&
-            (perf_sweep_fill(pingpong->sweep, pool, batch, round, 0) == 0) &&
+            (perf_sweep_fill(pingpong->sweep, pool, batch, round, false) == 0) &&
             (perf_pool_check(pool, pingpong->theirs->local, batch) == 0))
                ? 0
                : -1;
@@ -195,7 +196,7 @@ static int perf_pingpong_receive_checked(perf_pingpong_t *pingpong, perf_pool_t 
 static int perf_pingpong_round_checked(perf_pingpong_t *pingpong, perf_pool_t *pool,
                                        uint32_t batch, uint64_t round)
 {
-    int is_first = (pingpong->sweep->run->rank == 0);
+    bool is_first = (pingpong->sweep->run->rank == 0);
 
     if (is_first && (perf_pingpong_send_checked(pingpong, pool, batch, round) != 0)) {
         return -1;

@@ -4,6 +4,7 @@
 #include "perf/workload/clock.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -12,9 +13,9 @@ enum { PERF_PROGRESS_WIDTH = 40, PERF_PROGRESS_PERIOD_NS = 100000000 };
 
 static struct {
     uint64_t next_ns;
-    int is_asked; /* whether there is a terminal */
-    int is_terminal;
-    int is_shown;
+    bool is_asked; /* whether there is a terminal */
+    bool is_terminal;
+    bool is_shown;
 } perf_progress;
 
 
@@ -24,7 +25,7 @@ void perf_progress_show(const char *what, uint64_t done, uint64_t total)
     int filled;
 
     if (!perf_progress.is_asked) { /* once: it is a system call */
-        perf_progress.is_asked = 1;
+        perf_progress.is_asked = true;
         perf_progress.is_terminal = isatty(STDERR_FILENO);
     }
     if (!perf_progress.is_terminal || (total == 0)) {
@@ -36,7 +37,7 @@ void perf_progress_show(const char *what, uint64_t done, uint64_t total)
     }
 
     perf_progress.next_ns = now_ns + PERF_PROGRESS_PERIOD_NS;
-    perf_progress.is_shown = 1;
+    perf_progress.is_shown = true;
     filled = (int)(done * PERF_PROGRESS_WIDTH / total);
     fprintf(stderr, "\r\033[K%s [%.*s%*s] %" PRIu64 "/%" PRIu64, what, filled,
             "########################################", PERF_PROGRESS_WIDTH - filled,
@@ -47,6 +48,6 @@ void perf_progress_clear(void)
 {
     if (perf_progress.is_shown) {
         fprintf(stderr, "\r\033[K");
-        perf_progress.is_shown = 0;
+        perf_progress.is_shown = false;
     }
 }

@@ -168,7 +168,7 @@ static void perf_report_header(const perf_options_t *options,
                options->model, options->tp, options->block_tokens, options->dtype,
                options->num_requests,
                (options->trace != NULL) ? options->trace : "generator",
-               options->is_per_layer ? "by layer" : "all at once");
+               (options->post == PERF_POST_LAYER) ? "by layer" : "all at once");
     } else {
         printf("scheme %s | targets %u%s\n", perf_scheme_name(options->scheme),
                options->num_target_dev,
@@ -251,7 +251,7 @@ int perf_report_close(perf_report_t *report)
 {
     const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                       JSON_C_TO_STRING_NOSLASHESCAPE;
-    int is_bad;
+    bool is_bad;
 
     if (report->json == NULL) {
         return 0;

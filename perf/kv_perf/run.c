@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 
-static int perf_run_is_center(const perf_run_t *run)
+static bool perf_run_is_center(const perf_run_t *run)
 {
     return run->rank == 0;
 }

@@ -32,13 +32,13 @@ static void perf_sweep_idle(void *arg)
     sweep->ops->progress(sweep->engine);
 }
 
-static int perf_sweep_is_pingpong(const perf_sweep_t *sweep)
+static bool perf_sweep_is_pingpong(const perf_sweep_t *sweep)
 {
     return sweep->options->scheme == PERF_SCHEME_PINGPONG;
 }
 
 /* Whether a leaf and the center both start operations. */
-static int perf_sweep_is_mutual(const perf_sweep_t *sweep)
+static bool perf_sweep_is_mutual(const perf_sweep_t *sweep)
 {
     return (sweep->options->scheme == PERF_SCHEME_BOTH) ||
            perf_sweep_is_pingpong(sweep);
@@ -47,10 +47,10 @@ static int perf_sweep_is_mutual(const perf_sweep_t *sweep)
 /* ---- Flows and their lists ------------------------------------------------------- */
 
 /* Between the center and a leaf, started by one of them. */
-static void perf_sweep_add_flow(perf_sweep_t *sweep, unsigned leaf, int is_from_center)
+static void perf_sweep_add_flow(perf_sweep_t *sweep, unsigned leaf, bool is_from_center)
 {
     unsigned number = 2 * (leaf - 1) + (unsigned)!is_from_center;
-    int is_center = (sweep->run->rank == 0);
+    bool is_center = (sweep->run->rank == 0);
     perf_flow_t *flow;
 
     if (!is_center && (sweep->run->rank != leaf)) {
@@ -72,10 +72,10 @@ static void perf_sweep_add_flows(perf_sweep_t *sweep)
 
     for (leaf = 1; leaf <= sweep->options->num_target_dev; ++leaf) {
         if (scheme != PERF_SCHEME_MANYTOONE) {
-            perf_sweep_add_flow(sweep, leaf, 1);
+            perf_sweep_add_flow(sweep, leaf, true);
         }
         if ((scheme == PERF_SCHEME_MANYTOONE) || perf_sweep_is_mutual(sweep)) {
-            perf_sweep_add_flow(sweep, leaf, 0);
+            perf_sweep_add_flow(sweep, leaf, false);
         }
     }
 }
@@ -235,7 +235,7 @@ static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
     return 0;
 }
 
-int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
+int perf_sweep_each(perf_sweep_t *sweep, bool is_mine,
                     int (*op)(perf_engine_t *engine, perf_job_t *job))
 {
     unsigned i;
@@ -302,9 +302,9 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
     uint64_t start_ns, cpu_ns;
 
     /* nobody moves bytes before everybody is through with the row before */
-    if ((perf_sweep_each(sweep, 0, sweep->ops->serve) != 0) ||
+    if ((perf_sweep_each(sweep, false, sweep->ops->serve) != 0) ||
         (perf_run_start(sweep->run, perf_sweep_idle, sweep) != 0) ||
-        (perf_sweep_each(sweep, 1, sweep->ops->start) != 0) ||
+        (perf_sweep_each(sweep, true, sweep->ops->start) != 0) ||
         (perf_sweep_posts(sweep, seen, warmup, warmup) != 0) ||
         (perf_sweep_barrier(sweep) != 0)) {
         return -1;
@@ -314,7 +314,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
     start_ns = perf_clock_ns();
     /* stopping proves that the bytes are there, so it belongs to the time */
     if ((perf_sweep_posts(sweep, seen, warmup + num_iter, warmup) != 0) ||
-        (perf_sweep_each(sweep, 1, sweep->ops->stop) != 0)) {
+        (perf_sweep_each(sweep, true, sweep->ops->stop) != 0)) {
         return -1;
     }
     sweep->result.wall_ns = perf_clock_ns() - start_ns;
@@ -324,7 +324,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
     if (perf_sweep_barrier(sweep) != 0) {
         return -1;
     }
-    return perf_sweep_each(sweep, 0, sweep->ops->unserve);
+    return perf_sweep_each(sweep, false, sweep->ops->unserve);
 }
 
 /* ---- Checking -------------------------------------------------------------------- */
@@ -344,7 +344,7 @@ static uint64_t *perf_flow_keys(const perf_flow_t *flow, uint32_t batch, uint64_
 }
 
 int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
-                    uint64_t round, int is_source)
+                    uint64_t round, bool is_source)
 {
     const perf_flow_t *flow;
     uint64_t *keys;
@@ -375,15 +375,15 @@ static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,
 {
     uint64_t seen[PERF_MAX_FLOWS] = {0};
 
-    return ((perf_sweep_fill(sweep, pool, batch, 0, 1) == 0) &&
-            (perf_sweep_fill(sweep, pool, batch, 0, 0) == 0) &&
+    return ((perf_sweep_fill(sweep, pool, batch, 0, true) == 0) &&
+            (perf_sweep_fill(sweep, pool, batch, 0, false) == 0) &&
             (perf_sweep_barrier(sweep) == 0) &&
-            (perf_sweep_each(sweep, 0, sweep->ops->serve) == 0) &&
-            (perf_sweep_each(sweep, 1, sweep->ops->start) == 0) &&
+            (perf_sweep_each(sweep, false, sweep->ops->serve) == 0) &&
+            (perf_sweep_each(sweep, true, sweep->ops->start) == 0) &&
             (perf_sweep_posts(sweep, seen, 1, 1) == 0) &&
-            (perf_sweep_each(sweep, 1, sweep->ops->stop) == 0) &&
+            (perf_sweep_each(sweep, true, sweep->ops->stop) == 0) &&
             (perf_sweep_barrier(sweep) == 0) &&
-            (perf_sweep_each(sweep, 0, sweep->ops->unserve) == 0))
+            (perf_sweep_each(sweep, false, sweep->ops->unserve) == 0))
                ? 0
                : -1;
 }

@@ -13,6 +13,7 @@
 #include "perf/kv_perf/engine.h"
 #include "perf/workload/pool.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,8 +26,8 @@ enum {
 /** A flow as this process sees it. */
 typedef struct perf_flow {
     unsigned number; /**< The same in all processes */
-    int is_mine;     /**< This process starts operations */
-    int is_source;   /**< This process' blocks are read */
+    bool is_mine;    /**< This process starts operations */
+    bool is_source;  /**< This process' blocks are read */
     unsigned peer;   /**< Channel */
     unsigned peer_rank;
     perf_job_t job;
@@ -63,7 +64,7 @@ int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup);
  *
  * @return 0, or -1 after the first that failed.
  */
-int perf_sweep_each(perf_sweep_t *sweep, int is_mine,
+int perf_sweep_each(perf_sweep_t *sweep, bool is_mine,
                     int (*op)(perf_engine_t *engine, perf_job_t *job));
 
 /** Wait until all processes are here. @return 0, or -1 after @ref perf_error. */
@@ -81,6 +82,6 @@ void perf_sweep_account(perf_sweep_t *sweep, uint32_t batch, uint64_t num_iter,
  * @return 0, or -1 after @ref perf_error.
  */
 int perf_sweep_fill(perf_sweep_t *sweep, perf_pool_t *pool, uint32_t batch,
-                    uint64_t round, int is_source);
+                    uint64_t round, bool is_source);
 
 #endif

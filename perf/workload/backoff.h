@@ -11,13 +11,14 @@
  */
 
 #include <sched.h>
+#include <stdbool.h>
 
 
 /** Empty looks before the first yield: some 100 microseconds. */
 enum { PERF_BACKOFF_LOOKS = 1000 };
 
 /** Tell whether a look found something; @a empty counts those that did not. */
-static inline void perf_backoff(unsigned *empty, int is_found)
+static inline void perf_backoff(unsigned *empty, bool is_found)
 {
     if (is_found) {
         *empty = 0;

@@ -117,11 +117,11 @@ static void perf_block_tables_advance(perf_block_tables_t *tables, uint64_t now_
     static const uint64_t no_key = 0;
     perf_sequence_t **link;
     uint32_t shared;
-    int is_grown;
+    bool is_grown;
 
     tables->now_ms = (now_ms > tables->now_ms) ? now_ms : tables->now_ms;
     do {
-        is_grown = 0;
+        is_grown = false;
         link = &tables->sequences;
         while (*link != NULL) {
             if ((*link)->num_output >= (*link)->table->output_blocks) {
@@ -133,7 +133,7 @@ static void perf_block_tables_advance(perf_block_tables_t *tables, uint64_t now_
                                     &(*link)->output[(*link)->num_output],
                                     &shared) == 0)) {
                 ++(*link)->num_output;
-                is_grown = 1;
+                is_grown = true;
             }
             link = &(*link)->next;
         }

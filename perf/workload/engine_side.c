@@ -17,7 +17,7 @@ static int perf_engine_side_open_source(const perf_options_t *options,
                                     : perf_generator_create(&config, &side->source);
 }
 
-int perf_engine_side_open(const perf_options_t *options, int is_prefill,
+int perf_engine_side_open(const perf_options_t *options, bool is_prefill,
                           perf_engine_side_t *side)
 {
     memset(side, 0, sizeof(*side));

@@ -18,10 +18,12 @@
 #include "perf/workload/block_tables.h"
 #include "perf/workload/geometry.h"
 
+#include <stdbool.h>
+
 
 /** Read-only for users. Must not be moved while it is open. */
 typedef struct perf_engine_side {
-    int is_prefill;
+    bool is_prefill;
     perf_geometry_t geometry;
     perf_pool_shape_t shape; /**< Of the KV cache */
     perf_block_tables_t *tables;
@@ -40,7 +42,7 @@ typedef struct perf_engine_side {
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_engine_side_open(const perf_options_t *options, int is_prefill,
+int perf_engine_side_open(const perf_options_t *options, bool is_prefill,
                           perf_engine_side_t *side);
 
 /** Tables admitted and not finished become void. */

@@ -14,13 +14,15 @@
 
 #include "perf/workload/request.h"
 
+#include <stdbool.h>
+
 
 typedef struct perf_generator_config {
     uint64_t seed;          /**< Equal seeds give equal requests */
     uint32_t input_length;  /**< Mean tokens of a prompt; from a quarter to four times
                                  as many are made */
     uint32_t output_length; /**< Mean tokens generated */
-    int is_exact;           /**< All lengths are the mean; no session goes on */
+    bool is_exact;          /**< All lengths are the mean; no session goes on */
 } perf_generator_config_t;
 
 

@@ -90,9 +90,8 @@ static const perf_option_t perf_option_rows[] = {
      "generator: these lengths for every request, instead of a quarter to four times"},
     {"num_blocks", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(num_blocks), 1,
      1 << 30, NULL, "blocks in each process' cache [as total_buffer_size holds]"},
-    {"post", "all|layer", PERF_GROUP_MODEL, PERF_VALUE_NAME, PERF_FIELD(is_per_layer),
-     0, 0, perf_post_names,
-     "post a request at once (all) or layer by layer (layer) [all]"},
+    {"post", "all|layer", PERF_GROUP_MODEL, PERF_VALUE_NAME, PERF_FIELD(post), 0, 0,
+     perf_post_names, "post a request at once (all) or layer by layer (layer) [all]"},
     {"layer_us", "USEC", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(layer_us), 0,
      1000000, NULL,
      "with --post layer: a layer's blocks are ready this many microseconds after the layer before [0]"},
@@ -175,7 +174,7 @@ enum { PERF_KEY_USAGE = 256, PERF_KEY_ROW };
 
 typedef struct perf_parse {
     perf_options_t *options;
-    int is_told; /* the reason to stop has been told */
+    bool is_told; /* the reason to stop has been told */
 } perf_parse_t;
 
 
@@ -263,7 +262,7 @@ static int perf_option_set(const perf_option_t *row, const char *text,
 
     switch (row->value) {
     case PERF_VALUE_FLAG:
-        *(int *)field = 1;
+        *(bool *)field = true;
         return 0;
     case PERF_VALUE_TEXT:
         *(const char **)field = text;
@@ -334,7 +333,7 @@ static int perf_options_check_together(const perf_options_t *options)
     } else if (options->warmup_requests >= options->num_requests) {
         perf_error("--warmup_requests is %u; expected fewer than --requests, %u",
                    options->warmup_requests, options->num_requests);
-    } else if ((options->layer_us != 0) && !options->is_per_layer) {
+    } else if ((options->layer_us != 0) && (options->post != PERF_POST_LAYER)) {
         perf_error("--layer_us is %u; expected 0, or --post layer", options->layer_us);
     } else if ((options->role != PERF_ROLE_PARENT) != (options->peer != NULL) &&
                (options->fds == NULL)) {
@@ -366,17 +365,17 @@ static void perf_options_fill_in(perf_options_t *options)
 }
 
 /* The last word may be an option without its value. */
-static int perf_option_is_known(const char *word)
+static bool perf_option_is_known(const char *word)
 {
     size_t i;
 
     for (i = 0; i < PERF_COUNT(perf_option_rows); ++i) {
         if ((strncmp(word, "--", 2) == 0) &&
             (strcmp(word + 2, perf_option_rows[i].name) == 0)) {
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 /* argp's own text, made of the rows; the exit status is the caller's. */
@@ -390,19 +389,19 @@ static error_t perf_options_key(int key, char *arg, struct argp_state *state)
     case 'h':
         argp_help(state->root_argp, stdout,
                   ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC, name);
-        parse->is_told = 1;
+        parse->is_told = true;
         return ECANCELED;
     case PERF_KEY_USAGE:
         argp_help(state->root_argp, stdout, ARGP_HELP_USAGE, name);
-        parse->is_told = 1;
+        parse->is_told = true;
         return ECANCELED;
     case 'V':
         printf("mori_kv_perf %s\n", PACKAGE_VERSION);
-        parse->is_told = 1;
+        parse->is_told = true;
         return ECANCELED;
     case ARGP_KEY_ARG:
         perf_error("'%s' is not an option; expected --OPTION VALUE, see --help", arg);
-        parse->is_told = 1;
+        parse->is_told = true;
         return EINVAL;
     case ARGP_KEY_ERROR:
         word = state->argv[(state->next > 1) ? state->next - 1 : 0];

@@ -8,6 +8,7 @@
  * Command line of mori_kv_perf. Names that nixlbench has mean the same here.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,11 @@ typedef enum perf_location {
     PERF_LOCATION_BLOCKALIGNED /**< A seeded permutation of the whole buffer */
 } perf_location_t;
 
+typedef enum perf_post {
+    PERF_POST_ALL,  /**< A request at once */
+    PERF_POST_LAYER /**< Layer by layer */
+} perf_post_t;
+
 typedef enum perf_segment { PERF_SEGMENT_DRAM, PERF_SEGMENT_VRAM } perf_segment_t;
 
 
@@ -50,7 +56,7 @@ typedef struct perf_options {
     /* what runs */
     perf_op_t op;
     perf_api_t api;
-    int is_check;
+    bool is_check;
     uint32_t pipeline_depth;
     uint64_t seed;
     uint64_t total_buffer_size; /**< Bytes of each process */
@@ -65,9 +71,9 @@ typedef struct perf_options {
     uint32_t warmup_requests; /**< Of these, not measured */
     uint32_t input_length;
     uint32_t output_length;
-    int is_exact_length;
+    bool is_exact_length;
     uint32_t num_blocks; /**< 0: as many as total_buffer_size holds */
-    int is_per_layer;
+    perf_post_t post;
     uint32_t layer_us; /**< Time the model takes for a layer, microseconds */
     /* sweep */
     perf_scheme_t scheme;
@@ -75,7 +81,7 @@ typedef struct perf_options {
     uint64_t start_block_size, max_block_size;
     uint32_t start_batch_size, max_batch_size;
     uint32_t num_iter, warmup_iter, large_blk_iter_ftr;
-    int is_recreate_xfer;
+    bool is_recreate_xfer;
     /* where */
     perf_segment_t initiator_segment, target_segment;
     uint32_t initiator_dev, target_dev;

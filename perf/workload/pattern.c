@@ -19,7 +19,7 @@ void perf_pattern_make(void *buffer, size_t length, uint64_t seed)
     memcpy(words + i, &last, length % sizeof(*words));
 }
 
-int perf_pattern_is_made(const void *buffer, size_t length, uint64_t seed)
+bool perf_pattern_is_made(const void *buffer, size_t length, uint64_t seed)
 {
     const uint64_t *words = buffer;
     uint64_t last, wrong = 0;

@@ -12,6 +12,7 @@
  * Pure functions; any thread.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,6 @@ static inline uint64_t perf_pattern_word(uint64_t seed, uint64_t i)
 void perf_pattern_make(void *buffer, size_t length, uint64_t seed);
 
 /** Whether a buffer holds what perf_pattern_make() writes. */
-int perf_pattern_is_made(const void *buffer, size_t length, uint64_t seed);
+bool perf_pattern_is_made(const void *buffer, size_t length, uint64_t seed);
 
 #endif

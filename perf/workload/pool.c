@@ -29,7 +29,7 @@ typedef struct perf_piece {
 struct perf_pool {
     perf_memory_t *memory;
     perf_pool_shape_t shape;
-    int is_borrowed; /* the layers' memory */
+    bool is_borrowed; /* the layers' memory */
     void **layers;
     uint64_t *keys; /* what each block should hold; NULL if nothing is checked */
     uint32_t *all_blocks;
@@ -232,7 +232,7 @@ static perf_pool_t *perf_pool_alloc(perf_memory_t *memory,
 }
 
 int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
-                     int is_check, perf_pool_t **pool_p)
+                     bool is_check, perf_pool_t **pool_p)
 {
     perf_pool_t *pool;
     size_t size;
@@ -272,7 +272,7 @@ int perf_pool_create_at(perf_memory_t *memory, const perf_pool_shape_t *shape,
         return -1;
     }
 
-    pool->is_borrowed = 1;
+    pool->is_borrowed = true;
     pool->layers[0] = layer;
     if (perf_pool_prepare_check(pool) != 0) {
         perf_pool_destroy(pool);

@@ -19,6 +19,7 @@
 
 #include "perf/workload/memory.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,7 +50,7 @@ typedef struct perf_pool perf_pool_t;
  * @return 0, or -1 after @ref perf_error (no memory).
  */
 int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
-                     int is_check, perf_pool_t **pool_p);
+                     bool is_check, perf_pool_t **pool_p);
 
 /**
  * Make a pool of one layer, which can be checked, of memory that exists.

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ typedef struct perf_trace {
 } perf_trace_t;
 
 
-static int perf_trace_is_whole(json_object *value, uint64_t min, uint64_t max)
+static bool perf_trace_is_whole(json_object *value, uint64_t min, uint64_t max)
 {
     return json_object_is_type(value, json_type_int) &&
            (json_object_get_int64(value) >= (int64_t)min) &&

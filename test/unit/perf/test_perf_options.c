@@ -48,7 +48,7 @@ START_TEST(values_and_units_are_taken)
     ck_assert_str_eq(options.model, "Kimi-K2");
     ck_assert_int_eq(options.op, PERF_OP_READ);
     ck_assert_uint_eq(options.total_buffer_size, UINT64_C(6) << 30);
-    ck_assert_int_eq(options.is_per_layer, 1);
+    ck_assert_int_eq(options.post, PERF_POST_LAYER);
     ck_assert_int_eq(options.is_check, 1);
     ck_assert_int_eq(options.initiator_segment, PERF_SEGMENT_VRAM);
     ck_assert_uint_eq(options.target_dev, 4);
