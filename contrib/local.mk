@@ -22,6 +22,7 @@ EXTRA_DIST += \
 	contrib/lib_check.sh \
 	contrib/packages.devroot \
 	contrib/prove-amd \
+	contrib/prove-nic \
 	contrib/run_readme \
 	contrib/test \
 	contrib/test_lib.sh \

@@ -200,7 +200,7 @@ int main(int argc, char **argv)
     SRunner *runner;
     int failed;
 
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     setenv("FAKE_VERBS_MODE", "null", 1);
     setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);

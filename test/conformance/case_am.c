@@ -230,29 +230,35 @@ static void many_messages_all_arrive(ct_t *ct)
              (size_t)bytes);
 }
 
-/* The receiver may keep a message's buffer; it holds its bytes until released. */
+/*
+ * The receiver may keep a message's buffer; it holds its bytes until released. Messages
+ * of every length, as many as are kept, stop no sender.
+ */
 static void kept_messages_stay_whole(ct_t *ct)
 {
-    const uint64_t count = 100;
+    const size_t max = ct_am_max(ct, CT_AM_BCOPY);
+    const uint64_t count = CT_MAX_KEPT;
+    uint64_t num_kept, i, bytes = 0;
     const ct_msg_t *rep;
-    uint64_t num_kept, i;
     ct_mem_t mem;
 
     ct_connect(ct);
-    ck_assert_int_eq(ct_mem_create(&ct->side, 4096, UCS_MEMORY_TYPE_HOST, &mem),
-                     UCS_OK);
+    ck_assert_int_eq(
+        ct_mem_create(&ct->side, max + sizeof(uint64_t), UCS_MEMORY_TYPE_HOST, &mem),
+        UCS_OK);
     ct_cmd(ct, CT_CMD_AM_KEEP, 1, 0, 0, 0, 0);
     for (i = 0; i < count; ++i) {
-        ct_am_send(ct, CT_AM_BCOPY, &mem, i, 500);
+        ct_am_send(ct, CT_AM_BCOPY, &mem, i, (i * 37) % (max + 1));
+        bytes += (i * 37) % (max + 1);
     }
-    ct_am_expect(ct, count, count * 500);
+    ct_am_expect(ct, count, bytes);
     num_kept = ct_cmd(ct, CT_CMD_AM_STATS, 0, 0, 0, 0, 0)->a[3];
     ct_cmd(ct, CT_CMD_AM_KEEP, 0, 0, 0, 0, 0);
 
     for (i = 0; i < count; ++i) { /* and the transport goes on */
-        ct_am_send(ct, CT_AM_BCOPY, &mem, 1000 + i, 500);
+        ct_am_send(ct, CT_AM_BCOPY, &mem, count + i, 5);
     }
-    ct_am_expect(ct, 2 * count, 2 * count * 500);
+    ct_am_expect(ct, 2 * count, bytes + 5 * count);
     rep = ct_cmd(ct, CT_CMD_AM_STATS, 0, 0, 0, 0, 0);
     ck_assert_uint_eq(rep->a[2], 0);
     ct_mem_destroy(&ct->side, &mem);

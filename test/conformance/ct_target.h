@@ -14,7 +14,7 @@
 
 #define CT_MAX_REGIONS 64
 #define CT_MAX_DATA 2048 /* addresses and keys are far smaller */
-#define CT_MAX_KEPT 256
+#define CT_MAX_KEPT 10000
 #define CT_AM_ID 5       /* header is the seed of the payload's pattern */
 #define CT_AM_ID_EMPTY 6 /* counted only */
 #define CT_AM_ID_BACK 7  /* from target to initiator */

@@ -6,4 +6,8 @@ include test/integration/python/local.mk
 # The proof for owners of GPUs, on the runtime of the tests.
 dist_check_SCRIPTS += test/integration/prove_amd.sh
 TESTS += test/integration/prove_amd.sh
+
+# And for owners of NICs, on the fake libibverbs.
+dist_check_SCRIPTS += test/integration/prove_nic.sh
+TESTS += test/integration/prove_nic.sh
 EXTRA_DIST += test/integration/README.md

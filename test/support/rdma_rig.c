@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucs/config/global_opts.h>
 
 #define RIG_SEED 77
 
@@ -19,20 +18,6 @@ typedef struct rig_am_args {
 } rig_am_args_t;
 
 static uint64_t rig_am_sent[2];
-
-void rig_find_module(void)
-{
-    const char *build = getenv("MKV_BUILD_DIR");
-    char path[4096];
-
-    if (getenv("UCX_PLUGIN_PATH") == NULL) {
-        snprintf(path, sizeof(path), "%s/.libs", (build != NULL) ? build : ".");
-        if (ucs_global_opts_set_value("PLUGIN_PATH", path) != UCS_OK) {
-            fprintf(stderr, "UCX takes no PLUGIN_PATH: set UCX_PLUGIN_PATH=%s\n", path);
-            exit(MKV_TEST_EXIT_HARD);
-        }
-    }
-}
 
 static ucs_status_t rig_receive(rig_t *rig, unsigned at, const void *data,
                                 size_t length)
@@ -433,4 +418,34 @@ void rig_check(rig_t *rig, size_t offset, size_t length)
     ck_assert_uint_eq(
         mkv_pattern_check((char *)rig->mem[1].addr + offset, length, RIG_SEED, offset),
         length);
+}
+
+ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucs_status_t status;
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+
+    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
+        ucp_worker_progress(workers[0]);
+        ucp_worker_progress(workers[1]);
+        ck_assert_msg(mkv_test_now_ms() < limit, "a request does not end");
+    }
+    ucp_request_free(request);
+    return status;
+}
+
+void rig_ucp_environment(const char *hip)
+{
+    setenv("UCX_TLS", "mori_rdma,tcp", 1);
+    setenv("UCX_NET_DEVICES", "fake0:1,lo", 1);
+    setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 1);
+    if (hip != NULL) {
+        setenv("HIPCPU_DEVICES", "2", 1);
+        setenv("UCX_MORI_HIP_LIB", hip, 1);
+        setenv("UCX_MORI_TEST_HIP", hip, 1);
+    }
 }

@@ -15,6 +15,8 @@
 #include "test/support/ct_side.h"
 #include "test/fake/verbs/fake_verbs.h"
 
+#include <ucp/api/ucp.h>
+
 #define RIG_MAX_COMPS 4096
 #define RIG_AM_ID 3
 
@@ -41,12 +43,6 @@ typedef struct rig {
     uint64_t num_am[2];        /**< Active messages received */
     uint64_t bad_am[2];        /**< Of them, out of order or with wrong bytes */
 } rig_t;
-
-/**
- * Have UCX find the built module unless UCX_PLUGIN_PATH names another; before any other
- * call. The build folder is the current one or MKV_BUILD_DIR.
- */
-void rig_find_module(void);
 
 /** Open both sides with @a length bytes of registered host memory each. */
 void rig_open(rig_t *rig, size_t length);
@@ -105,5 +101,17 @@ void rig_fill(rig_t *rig);
 
 /** Expect A's pattern in B's memory in this range. */
 void rig_check(rig_t *rig, size_t offset, size_t length);
+
+/** For tests by UCP over the same devices: progress of both workers until a request has
+ * ended; it is freed. @return its status. */
+ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request);
+
+
+/**
+ * The environment of programs that run UCP over mori_rdma on the first fake device.
+ *
+ * @param [in] hip  HIP runtime whose GPU memory they register, or NULL.
+ */
+void rig_ucp_environment(const char *hip);
 
 #endif

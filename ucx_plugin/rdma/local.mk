@@ -13,6 +13,11 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_config.h \
 	ucx_plugin/rdma/rdma_cq.c \
 	ucx_plugin/rdma/rdma_cq.h \
+	ucx_plugin/rdma/rdma_chan.c \
+	ucx_plugin/rdma/rdma_ctl.c \
+	ucx_plugin/rdma/rdma_ctl.h \
+	ucx_plugin/rdma/rdma_ctl_msg.c \
+	ucx_plugin/rdma/rdma_ctl_msg.h \
 	ucx_plugin/rdma/rdma_device.c \
 	ucx_plugin/rdma/rdma_device.h \
 	ucx_plugin/rdma/rdma_ep.c \
@@ -40,6 +45,9 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_qp.c \
 	ucx_plugin/rdma/rdma_qp.h \
 	ucx_plugin/rdma/rdma_query.c \
+	ucx_plugin/rdma/rdma_recover.c \
+	ucx_plugin/rdma/rdma_recover.h \
+	ucx_plugin/rdma/rdma_replay.c \
 	ucx_plugin/rdma/rdma_sgl.h \
 	ucx_plugin/rdma/rdma_sgl_post.c \
 	ucx_plugin/rdma/rdma_sq.c \

@@ -54,8 +54,9 @@ void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer)
     p[9] = addr->max_reads;
     muct_put_le(p + 10, addr->flush_addr, 8);
     muct_put_le(p + 18, addr->flush_rkey, 4);
+    muct_put_le(p + 22, addr->ctl_qp, 3);
     for (i = 0; i < addr->num_qps; ++i) {
-        muct_put_le(p + 22 + 3 * i, addr->qp_nums[i], 3);
+        muct_put_le(p + 25 + 3 * i, addr->qp_nums[i], 3);
     }
 }
 
@@ -78,8 +79,9 @@ int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
     addr->max_reads = p[9];
     addr->flush_addr = muct_get_le(p + 10, 8);
     addr->flush_rkey = (uint32_t)muct_get_le(p + 18, 4);
+    addr->ctl_qp = (uint32_t)muct_get_le(p + 22, 3);
     for (i = 0; i < addr->num_qps; ++i) {
-        addr->qp_nums[i] = (uint32_t)muct_get_le(p + 22 + 3 * i, 3);
+        addr->qp_nums[i] = (uint32_t)muct_get_le(p + 25 + 3 * i, 3);
     }
 
     return ((addr->num_receives > 0) && (addr->receive_size > 0)) ? 0 : -1;

@@ -15,19 +15,19 @@
  *   0 version | 1 link and RoCE version | 2 log2(mtu) | 3 rail | 4 lid (2)
  *   6 incarnation (8) | 14 gid (16)
  *
- * Endpoint address, 22 bytes and 3 a queue pair:
+ * Endpoint address, 25 bytes and 3 a queue pair:
  *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
  *   9 reads it answers at once | 10 flush address (8) | 18 flush rkey (4)
- *   22 queue pair numbers (3 each)
+ *   22 control queue pair (3) | 25 queue pair numbers (3 each)
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MUCT_RDMA_ADDR_VERSION 1
-#define MUCT_RDMA_ADDR_MAX_QPS 13
+#define MUCT_RDMA_ADDR_VERSION 2
+#define MUCT_RDMA_ADDR_MAX_QPS 12
 #define MUCT_RDMA_DEV_ADDR_SIZE 30
-#define MUCT_RDMA_EP_ADDR_SIZE(_num_qps) (22 + 3 * (size_t)(_num_qps))
+#define MUCT_RDMA_EP_ADDR_SIZE(_num_qps) (25 + 3 * (size_t)(_num_qps))
 
 /** How two devices can meet; both must have the same. */
 typedef enum {
@@ -53,6 +53,7 @@ typedef struct muct_rdma_ep_addr {
     uint8_t max_reads;     /**< Reads and atomics it answers at once */
     uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */
     uint32_t flush_rkey;   /**< Its key */
+    uint32_t ctl_qp; /**< Where it is told that its queue pairs broke, 0: nowhere */
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
 } muct_rdma_ep_addr_t;
 

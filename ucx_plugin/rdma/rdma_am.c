@@ -101,6 +101,7 @@ static void muct_rdma_am_post(muct_rdma_ep_t *ep, struct ibv_send_wr *wr, void *
     wr->sg_list[0].addr = (uint64_t)(uintptr_t)first;
     wr->sg_list[0].length = length;
     wr->sg_list[0].lkey = lkey;
+    ++ep->num_sends;
     muct_rdma_sq_end(sq, wr, done, arg, total);
     muct_rdma_sq_kick(sq);
 }
@@ -347,7 +348,7 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
     }
 
     /* nothing is begun yet: what is filled in now is filled in again otherwise */
-    wr = &sq->wrs[sq->chain_end];
+    wr = muct_rdma_sq_next(sq);
     status = muct_rdma_am_fill_sges(ep, iov, iovcnt, wr);
     if (status != UCS_OK) {
         return status;

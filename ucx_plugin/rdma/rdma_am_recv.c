@@ -28,6 +28,22 @@ static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
     muct_rdma_ep_iface(ep)->num_missing -= num;
 }
 
+/* The receive of an index, whose buffer is in the ring. */
+static void muct_rdma_am_fill_receive(const muct_rdma_iface_t *iface,
+                                      const muct_rdma_rx_t *rx, uint32_t index,
+                                      struct ibv_recv_wr *wr, struct ibv_sge *sge)
+{
+    muct_rdma_buf_t *buf = rx->ring[index & rx->mask];
+
+    sge->addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf) + iface->rx_offset -
+                MUCT_RDMA_AM_HEADER;
+    sge->length = iface->limits.seg_size;
+    sge->lkey = buf->lkey;
+    wr->wr_id = rx->id | index;
+    wr->sg_list = sge;
+    wr->num_sge = 1;
+}
+
 /* Post up to a batch of missing receives; how many were. */
 static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
 {
@@ -45,13 +61,7 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
         }
 
         rx->ring[(rx->head + num) & rx->mask] = buf;
-        sges[num].addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf) +
-                         iface->rx_offset - MUCT_RDMA_AM_HEADER;
-        sges[num].length = iface->limits.seg_size;
-        sges[num].lkey = buf->lkey;
-        wrs[num].wr_id = rx->id | (rx->head + num);
-        wrs[num].sg_list = &sges[num];
-        wrs[num].num_sge = 1;
+        muct_rdma_am_fill_receive(iface, rx, rx->head + num, &wrs[num], &sges[num]);
         wrs[num].next = &wrs[num + 1];
     }
 
@@ -75,6 +85,29 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
     return num;
 }
 
+/* The peer learns of them as of those that are posted again. */
+static void muct_rdma_am_grow(muct_rdma_ep_t *ep, uint32_t num)
+{
+    muct_rdma_rx_t *rx = &ep->rx;
+
+    rx->missing_data += num;
+    muct_rdma_ep_iface(ep)->num_missing += num;
+    rx->depth += num;
+    rx->grown = rx->tail;
+    ep->credit_batch = (rx->depth + 1) / 2;
+}
+
+/* As many messages came as there are receives: twice as many, up to RX_DEPTH. Before
+ * they are given as credits, so that one message carries them all. */
+static void muct_rdma_am_grow_with_use(muct_rdma_ep_t *ep)
+{
+    uint32_t left = muct_rdma_ep_iface(ep)->limits.rx_depth - ep->rx.depth;
+
+    if ((left > 0) && (ep->rx.tail - ep->rx.grown >= ep->rx.depth)) {
+        muct_rdma_am_grow(ep, (left < ep->rx.depth) ? left : ep->rx.depth);
+    }
+}
+
 ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -93,11 +126,10 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
     }
 
     rx->mask = slots - 1;
-    rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].sq.id;
-    rx->missing_data = iface->limits.rx_depth;
+    rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
     rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
-    iface->num_missing += depth;
-    ep->credit_batch = (iface->limits.rx_depth + 1) / 2;
+    iface->num_missing += MUCT_RDMA_CREDIT_RECEIVES;
+    muct_rdma_am_grow(ep, iface->limits.rx_first);
     while (rx->missing_data + rx->missing_ctl > 0) {
         posted = muct_rdma_am_post_receives(ep);
         if (posted == 0) {
@@ -109,6 +141,30 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
     }
 
     rx->owed = 0; /* the peer learns of these from our address */
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_rx_t *rx = &ep->rx;
+    struct ibv_recv_wr wr, *bad;
+    struct ibv_sge sge;
+    uint32_t index;
+    int error;
+
+    rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
+    for (index = rx->tail; index != rx->head; ++index) {
+        muct_rdma_am_fill_receive(iface, rx, index, &wr, &sge);
+        wr.next = NULL;
+        error = ibv_post_recv(ep->chans[0].ibv, &wr, &bad);
+        if (error != 0) {
+            muct_error("ibv_post_recv(qp 0x%x) failed: %s", ep->chans[0].ibv->qp_num,
+                       strerror(error));
+            return UCS_ERR_IO_ERROR;
+        }
+    }
+
     return UCS_OK;
 }
 
@@ -133,6 +189,7 @@ void muct_rdma_am_progress(muct_rdma_ep_t *ep)
     muct_rdma_rx_t *rx = &ep->rx;
     uint32_t posted;
 
+    muct_rdma_am_grow_with_use(ep);
     while (rx->missing_ctl + rx->missing_data > 0) {
         posted = muct_rdma_am_post_receives(ep);
         if (posted == 0) {

@@ -36,6 +36,12 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
+    {"RX_FIRST", "4",
+     "Receives of a new endpoint, which gets twice as many whenever as many messages\n"
+     "have come, up to RX_DEPTH. Raise it where the first messages must not wait,\n"
+     "at the cost of SEG_SIZE bytes each for every lane of every peer.",
+     ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_UINT},
+
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
      "Entries of a completion queue; more queues are made as endpoints need them.\n"
      "Lower it when completion queues cannot be created for lack of memory.",
@@ -139,6 +145,17 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "inf leaves it to TIMEOUT and RETRY_COUNT.",
      ucs_offsetof(muct_rdma_iface_config_t, port_down_timeout), UCS_CONFIG_TYPE_TIME},
 
+    {"RECOVERY", "3",
+     "How often in a row a connection that broke is made anew, without anything\n"
+     "having ended on it in between; 0 fails the endpoint at once. Lower it to 0\n"
+     "for programs that poll memory which peers put into.",
+     ucs_offsetof(muct_rdma_iface_config_t, recovery), UCS_CONFIG_TYPE_UINT},
+
+    {"RECOVERY_TIMEOUT", "0",
+     "Time to make a connection anew, in seconds; 0 by device. Raise it above the\n"
+     "longest outage of the network that programs shall survive.",
+     ucs_offsetof(muct_rdma_iface_config_t, recovery_timeout), UCS_CONFIG_TYPE_TIME},
+
     {"MAX_BUFS", "inf",
      "Most buffers of SEG_SIZE for sending, of one interface; as many more for\n"
      "receiving. Lower it to bound memory: senders then wait.",
@@ -184,6 +201,7 @@ static ucs_status_t muct_rdma_config_check_all(const muct_rdma_iface_config_t *c
         {"NUM_QPS", config->num_qps, 1, MUCT_RDMA_ADDR_MAX_QPS},
         {"TX_DEPTH", config->tx_depth, 2, 1u << 20},
         {"RX_DEPTH", config->rx_depth, 1, 32768},
+        {"RX_FIRST", config->rx_first, 1, 32768},
         {"CQ_DEPTH", config->cq_depth, 1, 1u << 22},
         {"TX_MAX_SGE", config->max_sge, 1, 32},
         {"TX_INLINE", config->max_inline, 0, 1u << 16},
@@ -194,6 +212,7 @@ static ucs_status_t muct_rdma_config_check_all(const muct_rdma_iface_config_t *c
         {"SL", config->sl, 0, 15},
         {"HOP_LIMIT", config->hop_limit, 1, 255},
         {"PKEY", config->pkey, 0, 0xffff},
+        {"RECOVERY", config->recovery, 0, 1000},
     };
     unsigned i;
 
@@ -272,6 +291,8 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     }
 
     muct_rdma_limits_set_depths(config, device, limits);
+    limits->rx_first =
+        (config->rx_first < limits->rx_depth) ? config->rx_first : limits->rx_depth;
     limits->num_qps = config->num_qps;
     limits->max_sge = (unsigned)muct_rdma_config_clamp(
         device, "TX_MAX_SGE", config->max_sge, muct_rdma_family_of(device)->max_sge,

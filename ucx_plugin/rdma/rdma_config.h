@@ -18,6 +18,7 @@ typedef struct muct_rdma_iface_config {
     unsigned num_qps;
     unsigned long tx_depth;
     unsigned rx_depth;
+    unsigned rx_first;
     unsigned cq_depth;
     unsigned long max_sge;
     unsigned long max_inline;
@@ -39,6 +40,8 @@ typedef struct muct_rdma_iface_config {
     int atomics;
     int rail_affinity;
     double port_down_timeout;
+    unsigned recovery;
+    double recovery_timeout;
     unsigned max_bufs;
 } muct_rdma_iface_config_t;
 
@@ -49,6 +52,7 @@ typedef struct muct_rdma_limits {
     unsigned num_qps;
     unsigned tx_depth; /**< Work requests of a queue pair */
     unsigned rx_depth; /**< Active messages a peer may send before new credits */
+    unsigned rx_first; /**< Of those, before any has come; at most rx_depth */
     unsigned cq_depth;
     unsigned max_sge;
     unsigned max_inline; /**< Bytes; a queue pair may grant less */

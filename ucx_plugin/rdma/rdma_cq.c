@@ -67,8 +67,23 @@ void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set)
     }
 }
 
+/* Each queue is twice the one before, so that few are polled however many endpoints
+ * there are. */
+static unsigned muct_rdma_cq_next_depth(const muct_rdma_cq_set_t *set)
+{
+    const unsigned max = (unsigned)set->device->attr.max_cqe;
+    unsigned i, depth = set->depth;
+
+    for (i = 0; (i < set->num) && (depth <= max / 2); ++i) {
+        depth *= 2;
+    }
+
+    return depth;
+}
+
 static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
 {
+    const unsigned depth = muct_rdma_cq_next_depth(set);
     muct_rdma_cq_t **cqs;
     muct_rdma_cq_t *cq;
 
@@ -85,12 +100,12 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
         return UCS_ERR_NO_MEMORY;
     }
 
-    cq->ibv = muct_rdma_verbs.create_cq(set->device->context, (int)set->depth, cq,
+    cq->ibv = muct_rdma_verbs.create_cq(set->device->context, (int)depth, cq,
                                         set->channel, 0);
     if (cq->ibv == NULL) {
         muct_error("ibv_create_cq(%s cqe %u) failed: %m; lower CQ_DEPTH or raise the "
                    "limit of locked memory (ulimit -l unlimited)",
-                   set->device->name, set->depth);
+                   set->device->name, depth);
         free(cq);
         return UCS_ERR_IO_ERROR;
     }
@@ -103,7 +118,7 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
         return UCS_ERR_IO_ERROR;
     }
 
-    cq->capacity = set->depth;
+    cq->capacity = depth;
     cqs[set->num++] = cq;
     return UCS_OK;
 }

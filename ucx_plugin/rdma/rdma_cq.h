@@ -36,7 +36,7 @@ typedef struct muct_rdma_cq {
 typedef struct muct_rdma_cq_set {
     const muct_rdma_device_t *device;
     struct ibv_comp_channel *channel; /**< Its fd does not block */
-    unsigned depth;                   /**< Entries of each queue */
+    unsigned depth;                   /**< Entries of the first queue */
     bool has_failed; /**< A queue broke, and its endpoints are not failed yet */
     unsigned num;
     muct_rdma_cq_t **cqs;

@@ -11,127 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* ---- one queue pair ---- */
-
-static void muct_rdma_chan_stop(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan)
-{
-    if (chan->ibv == NULL) {
-        return;
-    }
-
-    muct_rdma_iface_remove_chan(iface, chan->place);
-    muct_rdma_qp_destroy(chan->ibv);
-    muct_rdma_cq_release(chan->cq, chan->cq_entries);
-    chan->ibv = NULL;
-}
-
-static ucs_status_t muct_rdma_chan_create_qp(muct_rdma_iface_t *iface,
-                                             muct_rdma_chan_t *chan,
-                                             unsigned recv_depth,
-                                             muct_rdma_qp_caps_t *caps)
-{
-    ucs_status_t status;
-
-    caps->send_depth = iface->limits.tx_depth;
-    caps->recv_depth = recv_depth;
-    caps->max_sge = iface->limits.max_sge;
-    caps->max_inline = iface->limits.max_inline;
-    chan->cq_entries = caps->send_depth + recv_depth;
-    status = muct_rdma_cq_reserve(&iface->cqs, chan->cq_entries, &chan->cq);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = muct_rdma_qp_create(muct_rdma_iface_md(iface)->pd, chan->cq->ibv, caps,
-                                 &chan->ibv);
-    if (status != UCS_OK) {
-        muct_rdma_cq_release(chan->cq, chan->cq_entries);
-    }
-
-    return status;
-}
-
-static ucs_status_t muct_rdma_chan_create(muct_rdma_ep_t *ep, muct_rdma_chan_t *chan,
-                                          unsigned recv_depth)
-{
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
-    muct_rdma_sq_params_t params;
-    muct_rdma_qp_caps_t caps;
-    ucs_status_t status;
-
-    status = muct_rdma_chan_create_qp(iface, chan, recv_depth, &caps);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    chan->ep = ep;
-    status = muct_rdma_iface_add_chan(iface, chan, &chan->place, &params.id);
-    if (status != UCS_OK) {
-        goto err_destroy;
-    }
-
-    params.ibv = chan->ibv;
-    params.depth = caps.send_depth;
-    params.batch = iface->limits.batch;
-    params.max_sge = caps.max_sge;
-    params.max_inline = caps.max_inline;
-    params.dirty = &iface->dirty;
-    params.stats = &iface->stats[chan - ep->chans];
-    status = muct_rdma_sq_init(&chan->sq, &params);
-    if (status != UCS_OK) {
-        goto err_remove;
-    }
-
-    status = muct_rdma_qp_to_init(chan->ibv, &iface->port, iface->limits.has_atomics);
-    if (status != UCS_OK) {
-        goto err_cleanup;
-    }
-
-    return UCS_OK;
-
-err_cleanup:
-    muct_rdma_sq_cleanup(&chan->sq);
-err_remove:
-    muct_rdma_iface_remove_chan(iface, chan->place);
-err_destroy:
-    muct_rdma_qp_destroy(chan->ibv);
-    muct_rdma_cq_release(chan->cq, chan->cq_entries);
-    chan->ibv = NULL;
-    return status;
-}
-
-static void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
-{
-    unsigned i;
-
-    for (i = first; i < ep->num_created; ++i) {
-        muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
-        muct_rdma_sq_purge(&ep->chans[i].sq, UCS_ERR_CANCELED);
-        muct_rdma_sq_cleanup(&ep->chans[i].sq);
-    }
-    ep->num_created = (uint8_t)first;
-}
-
-static ucs_status_t muct_rdma_ep_create_chans(muct_rdma_ep_t *ep)
-{
-    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
-    ucs_status_t status;
-    unsigned receives;
-
-    while (ep->num_created < limits->num_qps) {
-        receives =
-            (ep->num_created == 0) ? limits->rx_depth + MUCT_RDMA_CREDIT_RECEIVES : 0;
-        status = muct_rdma_chan_create(ep, &ep->chans[ep->num_created], receives);
-        if (status != UCS_OK) {
-            muct_rdma_ep_destroy_chans(ep, 0);
-            return status;
-        }
-        ++ep->num_created;
-    }
-
-    return UCS_OK;
-}
-
 /* ---- create, destroy ---- */
 
 ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
@@ -163,6 +42,8 @@ ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
         goto err_free;
     }
 
+    muct_rdma_recover_open(iface);
+
     status = muct_rdma_am_init(ep);
     if (status != UCS_OK) {
         goto err_chans;
@@ -186,11 +67,12 @@ static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
 {
     unsigned i;
 
+    muct_rdma_recover_cancel(ep);
     ep->state = MUCT_RDMA_EP_FAILED;
     ep->status = status;
     ep->has_event = true;
     for (i = 0; i < ep->num_created; ++i) {
-        muct_rdma_chan_stop(muct_rdma_ep_iface(ep), &ep->chans[i]);
+        muct_rdma_chan_stop(&ep->chans[i]);
     }
 
     for (i = 0; i < ep->num_created; ++i) {
@@ -244,22 +126,23 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
 
     ep_addr.num_qps = (uint8_t)iface->limits.num_qps;
     ep_addr.psn = ep->psn;
-    ep_addr.num_receives = (uint16_t)iface->limits.rx_depth;
+    ep_addr.num_receives = (uint16_t)iface->limits.rx_first;
     ep_addr.receive_size = iface->limits.seg_size;
     ep_addr.max_reads = (uint8_t)iface->limits.max_dest_reads;
     ep_addr.flush_addr = iface->flush_mem->base;
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
+    ep_addr.ctl_qp = (iface->ctl.ibv != NULL) ? iface->ctl.ibv->qp_num : 0;
     for (i = 0; i < ep_addr.num_qps; ++i) {
         /* those the peer does not use are gone, and it knows them already */
-        ep_addr.qp_nums[i] =
-            (i < ep->num_created) ? ep->chans[i].ibv->qp_num : ep->chans[0].ibv->qp_num;
+        ep_addr.qp_nums[i] = (i < ep->num_created) ? ep->chans[i].first_qp_num
+                                                   : ep->chans[0].first_qp_num;
     }
 
     muct_rdma_ep_addr_pack(&ep_addr, addr);
     return UCS_OK;
 }
 
-static void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
+void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
 
@@ -400,9 +283,19 @@ void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpect
         return;
     }
 
+    if (is_unexpected) {
+        muct_rdma_recover_tell(ep);
+    }
     muct_rdma_ep_stop(ep, status);
     if (is_unexpected) {
         (void)uct_iface_handle_ep_err(ep->super.super.iface, &ep->super.super, status);
+    }
+}
+
+void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    if (!muct_rdma_recover_begin(ep, status)) {
+        muct_rdma_ep_fail(ep, status, true);
     }
 }
 
@@ -411,6 +304,11 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     ucs_status_t status = muct_rdma_wc_status(wc->status);
     muct_rdma_ep_t *ep = chan->ep;
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
+
+    if (ep->state == MUCT_RDMA_EP_RECOVERING) {
+        muct_rdma_recover_flushed(chan, wc);
+        return;
+    }
 
     if (wc->status == IBV_WC_WR_FLUSH_ERR) {
         status = UCS_ERR_CONNECTION_RESET; /* and no completion says why */
@@ -423,6 +321,11 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
             ep->peer_ep.qp_nums[chan - ep->chans],
             muct_rdma_verbs.wc_status_str(wc->status), wc->vendor_err,
             muct_rdma_wc_hint(wc->status));
+    if (muct_rdma_wc_may_pass(wc->status) && muct_rdma_recover_begin(ep, status)) {
+        muct_rdma_recover_flushed(chan, wc);
+        return;
+    }
+
     if (!is_recv) {
         muct_rdma_sq_complete(&chan->sq, (uint32_t)wc->wr_id, status);
     }

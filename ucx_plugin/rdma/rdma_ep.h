@@ -10,7 +10,8 @@
  * All queue pairs carry puts and gets; the first one carries active messages and their
  * credits as well, so that messages stay in order.
  *
- * States. INIT until the peer's address is known, CONNECTED, FAILED for ever after.
+ * States. INIT until the peer's address is known, CONNECTED, perhaps RECOVERING and
+ * CONNECTED again (rdma_recover.h), FAILED for ever after.
  * What fails an endpoint destroys its queue pairs first: from then on the device
  * touches no memory of its operations, each of which then ends with the status of the
  * failure. That is told to UCX once, and only if something unexpected happened. A
@@ -24,11 +25,13 @@
 #include "base/muct_log.h"
 #include "rdma/rdma_iface.h"
 #include "rdma/rdma_qp.h"
+#include "rdma/rdma_recover.h"
 #include "rdma/rdma_sq.h"
 
 typedef enum {
     MUCT_RDMA_EP_INIT,
     MUCT_RDMA_EP_CONNECTED,
+    MUCT_RDMA_EP_RECOVERING,
     MUCT_RDMA_EP_FAILED
 } muct_rdma_ep_state_t;
 
@@ -39,7 +42,12 @@ struct muct_rdma_chan {
     struct ibv_qp *ibv; /**< NULL when destroyed */
     muct_rdma_cq_t *cq;
     unsigned cq_entries;
+    unsigned recv_depth;
     uint32_t place;
+    uint32_t first_qp_num; /**< By which the peer knows the endpoint */
+    uint32_t flushed;      /**< Work requests before this one have come back */
+    bool is_given;         /**< Work requests that the send queue counts as posted */
+    uint64_t id;           /**< High half of its wr_ids */
     uint32_t fence_index;  /**< What the last fence waits for, when ep->is_fenced */
     bool has_writes;       /**< Since the last remote flush */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
@@ -54,6 +62,8 @@ typedef struct muct_rdma_rx {
     uint32_t missing_ctl;  /**< Taken by credit messages and not posted again yet */
     uint32_t missing_data; /**< Taken by other messages and not posted again yet */
     uint32_t owed;         /**< Posted again, and the peer does not know yet */
+    uint32_t depth;        /**< Receives for other messages, posted or missing */
+    uint32_t grown;        /**< tail when that was set */
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
@@ -81,8 +91,9 @@ struct muct_rdma_ep {
     bool wants_buf; /**< An operation found no buffer since then */
     bool has_work;  /**< In iface->work */
     uint32_t psn;
-    size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
-    uint32_t credits;      /**< Active messages we may send */
+    uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
+    size_t max_simple;  /**< Bytes of a transfer that is worth one work request */
+    uint32_t credits;   /**< Active messages we may send */
     uint32_t credit_batch; /**< Owed receives that are worth a message */
     unsigned max_message;  /**< Bytes of an active message, header included */
     muct_rdma_rx_t rx;
@@ -90,6 +101,7 @@ struct muct_rdma_ep {
     muct_rdma_job_t *job; /**< NULL when there is none */
     ucs_list_link_t list;
     ucs_list_link_t work;
+    muct_rdma_recover_t recover;
     muct_rdma_dev_addr_t peer;
     muct_rdma_ep_addr_t peer_ep;
     muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
@@ -118,8 +130,30 @@ ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
  */
 void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
 
+/** The connection broke: it is made anew, or the endpoint fails with @a status. */
+void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
+
+/** How the two ends talk, with the packet numbers of the first connection. */
+void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path);
+
 /** A completion with an error came. */
 void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
+
+/* ---- queue pairs: rdma_chan.c ---- */
+
+/** Make all, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged. */
+ucs_status_t muct_rdma_ep_create_chans(muct_rdma_ep_t *ep);
+
+/** Destroy those from @a first on; what is on its way is cancelled. */
+void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
+
+/** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
+ */
+void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
+
+/** Another queue pair, in INIT, in place of the present one. Its send queue is not
+ * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */
+ucs_status_t muct_rdma_chan_renew(muct_rdma_chan_t *chan);
 
 /* ---- waiting: rdma_ep_wait.c ---- */
 
@@ -243,8 +277,11 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
 /** Most bytes of an am_short: its own header and payload. */
 unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
 
-/** Post all receives of a new endpoint. UCS_OK, or an error, logged. */
+/** Post the receives of a new endpoint. UCS_OK, or an error, logged. */
 ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
+
+/** Post all receives again, to a new queue pair. UCS_OK or UCS_ERR_IO_ERROR, logged. */
+ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep);
 
 /** Give the receive buffers back; the queue pair is destroyed. */
 void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
@@ -302,7 +339,7 @@ static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
 
     /* stay on one until its chain is posted: fewer doorbells */
     if ((ep->num_qps == 1) ||
-        ((chan->sq.chain_end != 0) && (muct_rdma_sq_free(&chan->sq) > 0))) {
+        ((chan->sq.head != chan->sq.posted) && (muct_rdma_sq_free(&chan->sq) > 0))) {
         return (muct_rdma_sq_free(&chan->sq) > 0) ? chan : NULL;
     }
 

@@ -113,22 +113,20 @@ static void muct_rdma_ep_ring(muct_rdma_ep_t *ep)
 
 /* What was posted before has to have ended before anything else begins. One queue pair
  * is in order, but for reads that are still on their way: its next work request waits
- * for those in the device. */
+ * for those in the device. The flag also says what was posted right behind a fence
+ * (rdma_replay.c): so it is there with nothing to wait for, too. */
 static void muct_rdma_ep_set_fence(muct_rdma_ep_t *ep)
 {
     muct_rdma_chan_t *chan;
     unsigned i;
 
     ep->is_fenced = false;
-    if (ep->num_qps == 1) {
-        if (!muct_rdma_sq_is_idle(&ep->chans[0].sq)) {
-            ep->chans[0].sq.next_flags = IBV_SEND_FENCE;
-        }
-        return;
-    }
-
     for (i = 0; i < ep->num_qps; ++i) {
         chan = &ep->chans[i];
+        chan->sq.next_flags = IBV_SEND_FENCE;
+        if (ep->num_qps == 1) {
+            break;
+        }
         chan->fence_index = chan->sq.head;
         if (!muct_rdma_sq_is_idle(&chan->sq)) {
             ep->is_fenced = true;
@@ -169,7 +167,7 @@ ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep)
         return ep->status;
     }
 
-    if ((ep->state == MUCT_RDMA_EP_INIT) || (ep->job != NULL) ||
+    if ((ep->state != MUCT_RDMA_EP_CONNECTED) || (ep->job != NULL) ||
         ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -183,7 +181,7 @@ ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
 
     (void)flags;
-    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+    if ((ep->state == MUCT_RDMA_EP_INIT) || (ep->state == MUCT_RDMA_EP_FAILED)) {
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
@@ -284,11 +282,12 @@ ucs_status_t muct_rdma_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return muct_rdma_ep_flush_cancel(ep);
     }
 
-    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+    if ((ep->state == MUCT_RDMA_EP_INIT) || (ep->state == MUCT_RDMA_EP_FAILED)) {
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    if ((ep->job != NULL) || ((ep->pending.head != NULL) && !ep->is_dispatching)) {
+    if ((ep->state == MUCT_RDMA_EP_RECOVERING) || (ep->job != NULL) ||
+        ((ep->pending.head != NULL) && !ep->is_dispatching)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -314,12 +313,13 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
     struct ibv_send_wr *wr;
 
     (void)flags;
-    if (ep->state != MUCT_RDMA_EP_CONNECTED) {
+    if ((ep->state == MUCT_RDMA_EP_INIT) || (ep->state == MUCT_RDMA_EP_FAILED)) {
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
     /* what is on its way already will tell */
-    if ((comp == NULL) && !muct_rdma_sq_is_idle(&chan->sq)) {
+    if ((comp == NULL) &&
+        ((ep->state == MUCT_RDMA_EP_RECOVERING) || !muct_rdma_sq_is_idle(&chan->sq))) {
         return UCS_OK;
     }
 

@@ -22,7 +22,8 @@
  * Time: 268 ms seven times, 2 to 8 s in all, is between MORI-IO's and Mooncake's 67 ms
  * and UCX's and RCCL's 1 to 4 s: a failover of the fabric of a second or two is
  * survived. Soft-RoCE takes seven times as for ever, so it has six, and a laboratory
- * has no fabric to wait for.
+ * has no fabric to wait for. Recovery may take half as long again: a peer that is dead
+ * is then known to be so after 6 to 12 s.
  *
  * ionic: an entry of its send queue is 64 bytes with two scatter entries and 24 bytes
  * inline, and 511 of them are 32 KB, which the driver keeps in the NIC's own memory
@@ -30,11 +31,11 @@
  * host's. From rdma-core's provider and the kernel's driver.
  */
 static const muct_rdma_family_t muct_rdma_families[] = {
-    {"ionic", 0x1dd8, 511, 2, 24, 7, 0.268, 10},
-    {"bnxt_re", 0x14e4, 512, 4, 96, 7, 0.268, 10},
-    {"mlx5", 0x02c9, 512, 4, 128, 7, 0.268, 10},
-    {"soft-RoCE", 0xffffff, 512, 4, 128, 6, 0.067, 0.5},
-    {"other", 0, 512, 4, 128, 7, 0.268, 10},
+    {"ionic", 0x1dd8, 511, 2, 24, 7, 0.268, 10, 4},
+    {"bnxt_re", 0x14e4, 512, 4, 96, 7, 0.268, 10, 4},
+    {"mlx5", 0x02c9, 512, 4, 128, 7, 0.268, 10, 4},
+    {"soft-RoCE", 0xffffff, 512, 4, 128, 6, 0.067, 0.5, 1},
+    {"other", 0, 512, 4, 128, 7, 0.268, 10, 4},
 };
 
 const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device)
@@ -67,6 +68,9 @@ void muct_rdma_family_fill(const muct_rdma_device_t *device,
     }
     if (config->port_down_timeout == 0) {
         config->port_down_timeout = family->port_down_timeout;
+    }
+    if (config->recovery_timeout == 0) {
+        config->recovery_timeout = family->recovery_timeout;
     }
     muct_debug(
         "%s: family %s: depth %lu, entries %lu, inline %lu, timeout %.3f s x %lu",

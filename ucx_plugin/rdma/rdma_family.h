@@ -20,6 +20,7 @@ typedef struct muct_rdma_family {
     unsigned retry_count;
     double timeout;           /**< Seconds */
     double port_down_timeout; /**< Seconds */
+    double recovery_timeout;  /**< Seconds */
 } muct_rdma_family_t;
 
 /** Family of a device; never NULL. */

@@ -116,6 +116,12 @@ static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
                : status;
 }
 
+static uint64_t muct_rdma_iface_ms(double seconds)
+{
+    return (isfinite(seconds) && (seconds < 1e12)) ? (uint64_t)(seconds * 1e3)
+                                                   : MUCT_RDMA_NEVER_MS;
+}
+
 static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
                                      const muct_rdma_iface_config_t *config)
 {
@@ -134,10 +140,9 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
     path->min_rnr_timer = muct_rdma_qp_rnr_code(config->rnr_timer);
     path->has_atomics = iface->limits.has_atomics;
     iface->same_rail = config->rail_affinity != 0;
-    iface->port_down_timeout_ms =
-        (isfinite(config->port_down_timeout) && (config->port_down_timeout < 1e12))
-            ? (uint64_t)(config->port_down_timeout * 1e3)
-            : UINT64_MAX;
+    iface->port_down_timeout_ms = muct_rdma_iface_ms(config->port_down_timeout);
+    iface->recovery_tries = config->recovery;
+    iface->recovery_timeout_ms = muct_rdma_iface_ms(config->recovery_timeout);
 }
 
 /* Where the user wants received data to lie: @a offset bytes of it before a multiple of
@@ -236,6 +241,7 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     muct_rdma_family_fill(&md->device, &filled);
 
     ucs_list_head_init(&iface->eps);
+    ucs_list_head_init(&iface->recovering);
     ucs_list_head_init(&iface->work);
     ucs_list_head_init(&iface->dirty);
     iface->free_place = UINT32_MAX;
@@ -287,6 +293,7 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
 
     muct_rdma_iface_log_stats(iface);
     muct_rdma_iface_cleanup_events(iface);
+    muct_rdma_ctl_close(&iface->ctl);
     muct_rdma_cq_set_cleanup(&iface->cqs);
     muct_rdma_buf_pool_cleanup(&iface->tx_pool);
     muct_rdma_buf_pool_cleanup(&iface->rx_pool);

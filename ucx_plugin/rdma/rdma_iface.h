@@ -22,13 +22,13 @@
 #include "rdma/rdma_buf.h"
 #include "rdma/rdma_config.h"
 #include "rdma/rdma_cq.h"
+#include "rdma/rdma_ctl.h"
 #include "rdma/rdma_md.h"
 #include "rdma/rdma_qp.h"
 #include "rdma/rdma_sq.h"
 
 #include <time.h>
 
-#define MUCT_RDMA_WR_ID_RECV (1ull << 63)
 #define MUCT_RDMA_WR_ID_GEN_SHIFT 52
 #define MUCT_RDMA_WR_ID_GEN_MASK 0x7ffu
 #define MUCT_RDMA_WR_ID_SLOT_SHIFT 32
@@ -50,12 +50,14 @@ typedef struct muct_rdma_iface {
     muct_rdma_limits_t limits;
     muct_rdma_qp_path_t path; /**< What all endpoints have in common */
     muct_rdma_cq_set_t cqs;
+    unsigned next_cq; /**< Polled last, where not all are */
     muct_rdma_buf_pool_t tx_pool;
     muct_rdma_buf_pool_t rx_pool;
     muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
                                      where our own such reads go */
     void *flush_page;
     ucs_list_link_t eps;
+    ucs_list_link_t recovering;
     ucs_list_link_t work;  /**< Endpoints with requests waiting or credits to give */
     ucs_list_link_t dirty; /**< Send queues with a chain to post */
     muct_rdma_place_t *places;
@@ -65,7 +67,15 @@ typedef struct muct_rdma_iface {
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
                                                              all endpoints */
-    bool is_dead;                                       /**< The device is gone */
+    muct_rdma_ctl_t ctl;
+    bool has_tried_ctl;
+    unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
+    uint64_t recovery_timeout_ms;
+    struct {
+        uint64_t connections; /**< Made anew */
+        uint64_t wrs;         /**< Posted again */
+    } recovery_stats;
+    bool is_dead; /**< The device is gone */
     bool same_rail;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
@@ -75,11 +85,15 @@ typedef struct muct_rdma_iface {
     muct_rdma_async_sub_t async;
     unsigned async_countdown;
     uint64_t async_time_ms;
-    uint64_t port_down_ms; /**< Since when the link is down; 0 when it is up */
+    uint64_t recover_time_ms; /**< When the timer was set last for recovery */
+    uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
     uint64_t port_down_timeout_ms;
 } muct_rdma_iface_t;
 
 extern uct_tl_t muct_rdma_tl;
+
+/** Longer than any process lives, and no overflow when a time is added. */
+#define MUCT_RDMA_NEVER_MS (UINT64_MAX / 4)
 
 /** Rounds of progress between two looks at the device's events. */
 #define MUCT_RDMA_ASYNC_ROUNDS 64
@@ -103,6 +117,10 @@ ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
 ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);
 int muct_rdma_iface_is_reachable_v2(const uct_iface_h iface,
                                     const uct_iface_is_reachable_params_t *params);
+
+/** The device address, as it is now. */
+void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
+                                    muct_rdma_dev_addr_t *addr);
 
 /** Show settings in use and what was posted, for each queue pair, in UCX's VFS. */
 void muct_rdma_iface_vfs_refresh(uct_iface_h iface);

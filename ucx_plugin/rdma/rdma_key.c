@@ -85,12 +85,12 @@ static muct_rdma_key_result_t muct_rdma_key_check(const uint8_t *p, size_t lengt
                : MUCT_RDMA_KEY_SUM;
 }
 
-static int muct_rdma_key_count_fits(unsigned num_rkeys, unsigned chunk_shift,
-                                    uint64_t length)
+static bool muct_rdma_key_count_fits(unsigned num_rkeys, unsigned chunk_shift,
+                                     uint64_t length)
 {
     if ((num_rkeys < 1) || (num_rkeys > MUCT_RDMA_KEY_MAX_RKEYS) ||
         (chunk_shift < 12) || (chunk_shift > MUCT_RDMA_KEY_ONE_CHUNK)) {
-        return 0;
+        return false;
     }
 
     return (length == 0) || (((length - 1) >> chunk_shift) == (num_rkeys - 1));

@@ -27,6 +27,7 @@
  * earlier process at the same address is told from one of its successor.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -92,8 +93,8 @@ muct_rdma_key_result_t muct_rdma_key_unpack(const void *buffer, size_t length,
 const char *muct_rdma_key_strerror(muct_rdma_key_result_t result);
 
 /** Whether [address, address + length) is inside the key's region. */
-static inline int muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t address,
-                                       size_t length)
+static inline bool muct_rdma_key_covers(const muct_rdma_key_t *key, uint64_t address,
+                                        size_t length)
 {
     return (address >= key->base) && (length <= key->length) &&
            (address - key->base <= key->length - length);

@@ -18,6 +18,7 @@
 
 #define MUCT_RDMA_POLL_BATCH 16
 #define MUCT_RDMA_POLL_ROUNDS 4
+#define MUCT_RDMA_POLL_QUEUES 2 /* a progress */
 
 /* Events of the device are rare, and reading them is a system call: every so many
  * rounds of progress, or when so much time has passed. */
@@ -102,7 +103,10 @@ static inline void muct_rdma_iface_handle_wc(muct_rdma_iface_t *iface,
     muct_rdma_chan_t *chan = place->chan;
 
     if (__builtin_expect((chan == NULL) || (place->gen != gen), 0)) {
-        return; /* of a queue pair that is gone */
+        if (muct_rdma_ctl_owns(&iface->ctl, wc->wr_id)) {
+            muct_rdma_recover_receive(iface, wc);
+        }
+        return; /* else of a queue pair that is gone */
     }
 
     if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) {
@@ -118,23 +122,48 @@ static inline void muct_rdma_iface_handle_wc(muct_rdma_iface_t *iface,
     }
 }
 
-static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
+static unsigned muct_rdma_iface_poll_cq(muct_rdma_iface_t *iface, muct_rdma_cq_t *cq)
 {
     struct ibv_wc wcs[MUCT_RDMA_POLL_BATCH];
-    unsigned i, j, num, round, count = 0;
+    unsigned i, num, round, count = 0;
+
+    for (round = 0; round < MUCT_RDMA_POLL_ROUNDS; ++round) {
+        num = muct_rdma_cq_poll(&iface->cqs, cq, MUCT_RDMA_POLL_BATCH, wcs);
+        for (i = 0; i < num; ++i) {
+            muct_rdma_iface_handle_wc(iface, &wcs[i]);
+        }
+        count += num;
+        if (num < MUCT_RDMA_POLL_BATCH) {
+            break;
+        }
+    }
+
+    return count;
+}
+
+static unsigned muct_rdma_iface_poll_all(muct_rdma_iface_t *iface)
+{
+    unsigned i, count = 0;
 
     for (i = 0; i < iface->cqs.num; ++i) {
-        for (round = 0; round < MUCT_RDMA_POLL_ROUNDS; ++round) {
-            num = muct_rdma_cq_poll(&iface->cqs, iface->cqs.cqs[i],
-                                    MUCT_RDMA_POLL_BATCH, wcs);
-            for (j = 0; j < num; ++j) {
-                muct_rdma_iface_handle_wc(iface, &wcs[j]);
-            }
-            count += num;
-            if (num < MUCT_RDMA_POLL_BATCH) {
-                break;
-            }
-        }
+        count += muct_rdma_iface_poll_cq(iface, iface->cqs.cqs[i]);
+    }
+
+    return count;
+}
+
+/* All queues, or a few in turn where there are many. */
+static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
+{
+    unsigned i, count = 0;
+
+    if (__builtin_expect(iface->cqs.num <= MUCT_RDMA_POLL_QUEUES, 1)) {
+        return muct_rdma_iface_poll_all(iface);
+    }
+
+    for (i = 0; i < MUCT_RDMA_POLL_QUEUES; ++i) {
+        iface->next_cq = (iface->next_cq + 1 < iface->cqs.num) ? iface->next_cq + 1 : 0;
+        count += muct_rdma_iface_poll_cq(iface, iface->cqs.cqs[iface->next_cq]);
     }
 
     return count;
@@ -177,33 +206,46 @@ static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
     return count;
 }
 
-/* Fail the endpoints that a condition holds for. */
-static void muct_rdma_iface_fail_if(muct_rdma_iface_t *iface, ucs_status_t status,
-                                    bool (*is_concerned)(const muct_rdma_ep_t *ep,
-                                                         const void *arg),
-                                    const void *arg)
+typedef bool (*muct_rdma_ep_test_t)(const muct_rdma_ep_t *ep, const void *arg);
+
+/* End the endpoints that a condition holds for, which it then does not any more. */
+static void muct_rdma_iface_end_if(muct_rdma_iface_t *iface, ucs_status_t status,
+                                   muct_rdma_ep_test_t is_concerned, const void *arg,
+                                   void (*end)(muct_rdma_ep_t *ep, ucs_status_t status))
 {
     muct_rdma_ep_t *ep;
-    bool has_failed;
+    bool has_ended;
 
     /* from the start again each time: an error handler may destroy endpoints */
     do {
-        has_failed = false;
+        has_ended = false;
         ucs_list_for_each(ep, &iface->eps, list)
         {
             if ((ep->state != MUCT_RDMA_EP_FAILED) && is_concerned(ep, arg)) {
-                muct_rdma_ep_fail(ep, status, true);
-                has_failed = true;
+                end(ep, status);
+                has_ended = true;
                 break;
             }
         }
-    } while (has_failed);
+    } while (has_ended);
+}
+
+static void muct_rdma_ep_fail_now(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    muct_rdma_ep_fail(ep, status, true);
+}
+
+static void muct_rdma_iface_fail_if(muct_rdma_iface_t *iface, ucs_status_t status,
+                                    muct_rdma_ep_test_t is_concerned, const void *arg)
+{
+    muct_rdma_iface_end_if(iface, status, is_concerned, arg, muct_rdma_ep_fail_now);
 }
 
 static bool muct_rdma_ep_is_connected_now(const muct_rdma_ep_t *ep, const void *arg)
 {
     (void)arg;
-    return ep->state == MUCT_RDMA_EP_CONNECTED;
+    return (ep->state == MUCT_RDMA_EP_CONNECTED) ||
+           (ep->state == MUCT_RDMA_EP_RECOVERING);
 }
 
 static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t status)
@@ -215,6 +257,10 @@ static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
 {
     const muct_rdma_async_events_t *events = arg;
     unsigned i, j;
+
+    if (ep->state == MUCT_RDMA_EP_RECOVERING) {
+        return false; /* all of them are in error already */
+    }
 
     for (i = 0; i < ep->num_created; ++i) {
         for (j = 0; (j < events->num_qps) && (j < MUCT_RDMA_ASYNC_MAX_QPS); ++j) {
@@ -282,7 +328,8 @@ static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
     }
 }
 
-/* Wakes a sleeper when the link has been down for too long. */
+/* Wakes a sleeper when the link has been down for too long, or to look after endpoints
+ * that are recovering. */
 static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
 {
     struct itimerspec time = {{0}};
@@ -293,8 +340,11 @@ static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
         muct_trace("read(timerfd) failed: %m"); /* it did not expire */
     }
 
-    if ((iface->port_down_ms != 0) && (ms != UINT64_MAX)) {
-        ms += MUCT_RDMA_CLOCK_MS;
+    ms = (iface->port_down_ms != 0) ? ms + MUCT_RDMA_CLOCK_MS : MUCT_RDMA_NEVER_MS;
+    if (!ucs_list_is_empty(&iface->recovering) && (ms > MUCT_RDMA_RECOVER_TICK_MS)) {
+        ms = MUCT_RDMA_RECOVER_TICK_MS;
+    }
+    if (ms < MUCT_RDMA_NEVER_MS) {
         time.it_value.tv_sec = (time_t)(ms / 1000);
         time.it_value.tv_nsec = (long)(ms % 1000) * 1000000;
     }
@@ -327,7 +377,7 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
     /* completions first: they know better what happened */
     if (events.flags &
         (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ | MUCT_RDMA_ASYNC_QP)) {
-        muct_rdma_iface_poll(iface);
+        (void)muct_rdma_iface_poll_all(iface);
     }
     if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
         muct_rdma_iface_fail_all(iface, UCS_ERR_IO_ERROR);
@@ -336,8 +386,21 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
         muct_rdma_iface_set_broken(iface, &events);
     }
     if (events.flags & MUCT_RDMA_ASYNC_QP) {
-        muct_rdma_iface_fail_if(iface, UCS_ERR_CONNECTION_RESET, muct_rdma_ep_owns_qp,
-                                &events);
+        muct_rdma_iface_end_if(iface, UCS_ERR_CONNECTION_RESET, muct_rdma_ep_owns_qp,
+                               &events, muct_rdma_ep_broke);
+    }
+}
+
+/* In each progress while there is any; the timer is for who sleeps. */
+static void muct_rdma_iface_recover(muct_rdma_iface_t *iface, uint64_t now)
+{
+    muct_rdma_recover_progress(iface, now);
+    if (!ucs_list_is_empty(&iface->recovering)) {
+        iface->async_countdown = 1;
+    }
+    if (now != iface->recover_time_ms) {
+        iface->recover_time_ms = now;
+        muct_rdma_iface_set_timer(iface);
     }
 }
 
@@ -359,6 +422,10 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->port_down_timeout_ms, iface->num_eps);
         muct_rdma_iface_fail_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+
+    if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {
+        muct_rdma_iface_recover(iface, now);
     }
 }
 

@@ -84,8 +84,7 @@ ucs_status_t muct_rdma_qp_to_init(struct ibv_qp *qp, const muct_rdma_port_t *por
     return UCS_OK;
 }
 
-static void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path,
-                                 struct ibv_ah_attr *ah)
+void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *ah)
 {
     const muct_rdma_port_t *port = path->port;
     bool is_ib = port->link == MUCT_RDMA_LINK_IB;
@@ -168,6 +167,20 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
     }
 
     return UCS_OK;
+}
+
+void muct_rdma_qp_to_error(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    int error;
+
+    memset(&attr, 0, sizeof(attr));
+    attr.qp_state = IBV_QPS_ERR;
+    error = muct_rdma_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
+    if (error != 0) {
+        muct_debug("ibv_modify_qp(qp 0x%x to ERR) failed: %s", qp->qp_num,
+                   strerror(error));
+    }
 }
 
 void muct_rdma_qp_destroy(struct ibv_qp *qp)

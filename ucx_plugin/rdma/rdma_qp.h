@@ -13,6 +13,9 @@
 #include "rdma/rdma_addr.h"
 #include "rdma/rdma_device.h"
 
+/** Bit of a wr_id: it is a receive's. */
+#define MUCT_RDMA_WR_ID_RECV (1ull << 63)
+
 /** Sizes; the device may grant other ones. */
 typedef struct muct_rdma_qp_caps {
     unsigned send_depth; /**< Work requests */
@@ -66,6 +69,15 @@ ucs_status_t muct_rdma_qp_to_init(struct ibv_qp *qp, const muct_rdma_port_t *por
  */
 ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *path,
                                   uint32_t remote_qp_num);
+
+/**
+ * To the error state: the device goes on with nothing of it, and gives all it holds
+ * back as completions, in order.
+ */
+void muct_rdma_qp_to_error(struct ibv_qp *qp);
+
+/** How packets reach path->remote. */
+void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *ah);
 
 /** Destroy it in any state: the device touches no memory of its work requests after. */
 void muct_rdma_qp_destroy(struct ibv_qp *qp);

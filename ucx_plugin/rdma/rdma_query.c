@@ -183,8 +183,8 @@ ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h tl_iface, uct_perf_attr_t
 
 /* ---- addresses ---- */
 
-static void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
-                                           muct_rdma_dev_addr_t *addr)
+void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
+                                    muct_rdma_dev_addr_t *addr)
 {
     const muct_rdma_md_t *md = muct_rdma_iface_md(iface);
 

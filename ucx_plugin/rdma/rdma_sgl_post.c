@@ -172,11 +172,13 @@ static size_t muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t l
 /* How many work requests may be written without looking at the queue again. */
 static inline uint32_t muct_rdma_sgl_run_room(const muct_rdma_sq_t *sq, size_t blocks)
 {
-    uint32_t room = muct_rdma_sq_free(sq), chain = sq->batch - sq->chain_end;
-    uint32_t ids = UINT32_MAX - sq->head; /* the low half of wr_ids ends there */
+    uint32_t room = muct_rdma_sq_free(sq);
+    uint32_t chain = sq->batch - (sq->head - sq->posted);
+    /* where the ring of entries ends, the low half of wr_ids may end, too */
+    uint32_t ring = sq->wr_mask + 1 - (sq->head & sq->wr_mask);
 
     room = (room < chain) ? room : chain;
-    room = (room < ids) ? room : ids;
+    room = (room < ring) ? room : ring;
     return (room < blocks) ? room : (uint32_t)blocks;
 }
 
@@ -191,7 +193,7 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
                                                     size_t i, uint32_t room)
 {
     muct_rdma_sq_t *sq = &writer->chan->sq;
-    struct ibv_send_wr *first = &sq->wrs[sq->chain_end], *wr = first;
+    struct ibv_send_wr *first = muct_rdma_sq_next(sq), *wr = first;
     const struct ibv_send_wr *end = first + room;
     const muct_rdma_key_t *key = (const muct_rdma_key_t *)sgl->rkeys[i];
     const uint32_t lkey = ((const muct_rdma_mem_t *)sgl->memhs[i])->mrs[0]->lkey;
@@ -224,7 +226,6 @@ static UCS_F_NOINLINE size_t muct_rdma_sgl_fill_run(muct_rdma_sgl_writer_t *writ
 
     --wr;
     sq->head += (uint32_t)(wr - first); /* but for the open one */
-    sq->chain_end += (uint32_t)(wr - first);
     bytes -= writer->chan_bytes;
     writer->chan_bytes += bytes;
     sq->bytes += bytes - length;

@@ -16,13 +16,33 @@ static void muct_rdma_sq_free_memory(muct_rdma_sq_t *sq)
     free(sq->marks);
 }
 
+static uint32_t muct_rdma_sq_pow2(uint32_t least)
+{
+    uint32_t num = 1;
+
+    while (num < least) {
+        num *= 2;
+    }
+
+    return num;
+}
+
+/* Entries for the chain there is and the next one. */
+static void muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
+{
+    uint32_t i;
+
+    while ((sq->num_ready <= sq->wr_mask) &&
+           (sq->num_ready < sq->head + 2 * sq->batch)) {
+        i = sq->num_ready++;
+        sq->wrs[i].next = &sq->wrs[(i + 1) & sq->wr_mask];
+        sq->wrs[i].sg_list = &sq->sges[(size_t)i * sq->max_sge];
+    }
+}
+
 ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params)
 {
-    uint32_t i, num_marks = 1;
-
-    while (num_marks < params->depth) {
-        num_marks *= 2;
-    }
+    uint32_t num_wrs, num_marks = muct_rdma_sq_pow2(params->depth);
 
     memset(sq, 0, sizeof(*sq));
     sq->ibv = params->ibv;
@@ -32,12 +52,14 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
     sq->max_sge = params->max_sge;
     sq->max_inline = params->max_inline;
     sq->mask = num_marks - 1;
+    num_wrs = params->keep ? num_marks : muct_rdma_sq_pow2(sq->batch);
+    sq->wr_mask = num_wrs - 1;
     sq->dirty = params->dirty;
     sq->stats = params->stats;
     sq->marks = calloc(num_marks, sizeof(*sq->marks));
-    sq->wrs = calloc(sq->batch, sizeof(*sq->wrs));
-    sq->sges = calloc((size_t)sq->batch * sq->max_sge, sizeof(*sq->sges));
-    sq->inline_data = malloc((size_t)sq->batch * sq->max_inline + 1);
+    sq->wrs = calloc(num_wrs, sizeof(*sq->wrs));
+    sq->sges = calloc((size_t)num_wrs * sq->max_sge, sizeof(*sq->sges));
+    sq->inline_data = malloc((size_t)num_wrs * sq->max_inline + 1);
     if ((sq->marks == NULL) || (sq->wrs == NULL) || (sq->sges == NULL) ||
         (sq->inline_data == NULL)) {
         muct_error("failed to allocate a send queue of %u work requests", sq->depth);
@@ -45,11 +67,7 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
         return UCS_ERR_NO_MEMORY;
     }
 
-    for (i = 0; i < sq->batch; ++i) {
-        sq->wrs[i].next = (i + 1 < sq->batch) ? &sq->wrs[i + 1] : NULL;
-        sq->wrs[i].sg_list = &sq->sges[(size_t)i * sq->max_sge];
-    }
-
+    muct_rdma_sq_prepare(sq);
     return UCS_OK;
 }
 
@@ -77,12 +95,11 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
     uint32_t taken = 0;
 
     if (bad != NULL) {
-        taken = (uint32_t)(bad - &sq->wrs[sq->chain_first]);
+        taken = ((uint32_t)(bad - sq->wrs) - sq->posted) & sq->wr_mask;
     }
 
     sq->posted += taken;
     sq->stats->wrs += taken;
-    sq->chain_first += taken;
     sq->is_stuck = true;
     if ((error != ENOMEM) || (sq->posted == sq->tail)) {
         sq->error = error;
@@ -96,17 +113,17 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     struct ibv_send_wr *last, *next, *bad = NULL;
     int error;
 
-    if ((sq->chain_first == sq->chain_end) || (sq->error != 0)) {
+    if ((sq->posted == sq->head) || (sq->error != 0) || sq->is_suspended) {
         return;
     }
 
     (void)muct_rdma_sq_last_mark(sq);
-    last = &sq->wrs[sq->chain_end - 1];
+    last = &sq->wrs[(sq->head - 1) & sq->wr_mask];
     next = last->next;
     last->next = NULL;
     last->send_flags |= IBV_SEND_SIGNALED;
     ++sq->stats->doorbells;
-    error = ibv_post_send(sq->ibv, &sq->wrs[sq->chain_first], &bad);
+    error = ibv_post_send(sq->ibv, &sq->wrs[sq->posted & sq->wr_mask], &bad);
     last->next = next;
     if (__builtin_expect(error != 0, 0)) {
         muct_rdma_sq_ring_failed(sq, error, bad);
@@ -117,10 +134,11 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     sq->stats->bytes += sq->bytes - sq->rung;
     sq->rung = sq->bytes;
     sq->posted = sq->head;
-    sq->chain_first = 0;
-    sq->chain_end = 0;
     sq->is_stuck = false;
     muct_rdma_sq_clear_dirty(sq);
+    if (__builtin_expect(sq->num_ready <= sq->wr_mask, 0)) {
+        muct_rdma_sq_prepare(sq);
+    }
 }
 
 static inline void muct_rdma_sq_end_mark(muct_rdma_sq_t *sq, ucs_status_t status)
@@ -163,11 +181,33 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
     }
 }
 
+void muct_rdma_sq_suspend(muct_rdma_sq_t *sq)
+{
+    sq->is_suspended = true;
+    sq->is_stuck = true;
+    muct_rdma_sq_clear_dirty(sq);
+}
+
+uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id)
+{
+    uint32_t index, num = sq->posted - sq->tail;
+
+    sq->ibv = ibv;
+    sq->id = id;
+    for (index = sq->tail; index != sq->head; ++index) {
+        muct_rdma_sq_at(sq, index)->wr_id = id | index;
+    }
+
+    sq->posted = sq->tail;
+    sq->is_suspended = false;
+    sq->is_stuck = false;
+    muct_rdma_sq_ring(sq);
+    return num;
+}
+
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status)
 {
     muct_rdma_sq_clear_dirty(sq);
-    sq->chain_first = 0;
-    sq->chain_end = 0;
     sq->posted = sq->head;
     while (sq->mark_tail != sq->mark_head) {
         muct_rdma_sq_end_mark(sq, status);

@@ -22,6 +22,10 @@
  * @ref muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that
  * the callback may post.
  *
+ * Entries. A work request stays where it was written, in a ring, until another one
+ * needs its place. With keep there is a place for each that can be on its way, so that
+ * all of them can be posted again, to another queue pair; without, for a chain.
+ *
  * When to ring: a work request is posted at once when the device has nothing of this
  * queue to do; behind others it waits, until the chain is full or until the next
  * progress.
@@ -63,14 +67,15 @@ typedef struct muct_rdma_sq {
     uint32_t depth;
     uint32_t max_inline; /**< Bytes */
     uint32_t max_sge;
-    uint32_t batch;       /**< Most work requests of a chain */
-    uint32_t chain_first; /**< First entry of the chain that is not posted yet */
-    uint32_t chain_end;
+    uint32_t batch;      /**< Most work requests of a chain */
+    uint32_t wr_mask;    /**< Entries, less one */
+    uint32_t num_ready;  /**< Entries that were ever prepared: memory comes with use */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
-    int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
-    bool is_stuck;  /**< The device took only a part: repeat, take no more */
-    uint64_t bytes; /**< Of all work requests there were, up to head */
-    uint64_t ended; /**< Of those up to the last mark that was called back */
+    int error;         /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
+    bool is_stuck;     /**< The device took only a part: repeat, take no more */
+    bool is_suspended; /**< The queue pair is not to be used; is_stuck, too */
+    uint64_t bytes;    /**< Of all work requests there were, up to head */
+    uint64_t ended;    /**< Of those up to the last mark that was called back */
     muct_rdma_mark_t *marks;
     struct ibv_send_wr *wrs;
     struct ibv_sge *sges;
@@ -89,6 +94,7 @@ typedef struct muct_rdma_sq_params {
     uint32_t batch; /**< At least 1 */
     uint32_t max_sge;
     uint32_t max_inline;
+    bool keep;              /**< Work requests until they end */
     ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
     muct_rdma_sq_stats_t *stats; /**< Where it counts; outlives the queue */
 } muct_rdma_sq_params_t;
@@ -112,6 +118,18 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
  */
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
 
+/** Take and post nothing until @ref muct_rdma_sq_resume. */
+void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
+
+/**
+ * Post all that has not ended, in order, to a new queue pair. Entries may have been
+ * changed before, see @ref muct_rdma_sq_at.
+ *
+ * @param [in] id  High half of every wr_id from now on.
+ * @return Work requests that the old queue pair had been given as well.
+ */
+uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id);
+
 /** End everything, posted or not, with @a status. The queue pair must be destroyed. */
 void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status);
 
@@ -133,6 +151,19 @@ static inline bool muct_rdma_sq_is_idle(const muct_rdma_sq_t *sq)
     return sq->head == sq->tail;
 }
 
+/** Entry of the next work request. */
+static inline struct ibv_send_wr *muct_rdma_sq_next(const muct_rdma_sq_t *sq)
+{
+    return &sq->wrs[sq->head & sq->wr_mask];
+}
+
+/** A work request that has not ended; all of them are there with keep. */
+static inline struct ibv_send_wr *muct_rdma_sq_at(const muct_rdma_sq_t *sq,
+                                                  uint32_t index)
+{
+    return &sq->wrs[index & sq->wr_mask];
+}
+
 /**
  * Begin a work request; there must be room. Fill sg_list, num_sge and wr, then call
  * @ref muct_rdma_sq_end.
@@ -140,7 +171,7 @@ static inline bool muct_rdma_sq_is_idle(const muct_rdma_sq_t *sq)
 static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
                                                      enum ibv_wr_opcode opcode)
 {
-    struct ibv_send_wr *wr = &sq->wrs[sq->chain_end];
+    struct ibv_send_wr *wr = muct_rdma_sq_next(sq);
 
     wr->opcode = opcode;
     wr->send_flags = sq->next_flags;
@@ -151,7 +182,7 @@ static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
 /** Where inline data of the work request begun last is to be put: max_inline bytes. */
 static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
 {
-    return sq->inline_data + (size_t)sq->chain_end * sq->max_inline;
+    return sq->inline_data + (size_t)(sq->head & sq->wr_mask) * sq->max_inline;
 }
 
 /** A mark at the work request that was ended last; there must be none yet. */
@@ -183,8 +214,7 @@ static inline void muct_rdma_sq_end_silent(muct_rdma_sq_t *sq, struct ibv_send_w
 {
     wr->wr_id = sq->id | sq->head;
     sq->bytes += bytes;
-    ++sq->head;
-    if (++sq->chain_end == sq->batch) {
+    if (++sq->head - sq->posted == sq->batch) {
         muct_rdma_sq_ring(sq);
     }
 }
@@ -196,7 +226,6 @@ static inline void muct_rdma_sq_add(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
     wr->wr_id = sq->id | sq->head;
     sq->bytes += bytes;
     ++sq->head;
-    ++sq->chain_end;
     muct_rdma_sq_mark(sq, done, arg);
 }
 
@@ -205,7 +234,7 @@ static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
                                     muct_rdma_done_t done, void *arg, uint64_t bytes)
 {
     muct_rdma_sq_add(sq, wr, done, arg, bytes);
-    if (sq->chain_end == sq->batch) {
+    if (sq->head - sq->posted == sq->batch) {
         muct_rdma_sq_ring(sq);
     }
 }
@@ -240,7 +269,7 @@ static inline void muct_rdma_sq_end_only(muct_rdma_sq_t *sq, struct ibv_send_wr 
 {
     muct_rdma_sq_add(sq, wr, done, arg, bytes);
     /* there was room, so the device is not stuck */
-    if ((sq->chain_end == sq->batch) || (sq->posted == sq->tail)) {
+    if ((sq->head - sq->posted == sq->batch) || (sq->posted == sq->tail)) {
         muct_rdma_sq_ring(sq);
     } else {
         muct_rdma_sq_mark_dirty(sq);

@@ -33,6 +33,11 @@ void muct_rdma_iface_vfs_refresh(uct_iface_h tl_iface)
                                 UCS_VFS_TYPE_U32, "%s", limits[i].name);
     }
 
+    ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive,
+                            &iface->recovery_stats.connections, UCS_VFS_TYPE_ULONG,
+                            "recovery/connections");
+    ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive, &iface->recovery_stats.wrs,
+                            UCS_VFS_TYPE_ULONG, "recovery/work_requests");
     for (i = 0; i < iface->limits.num_qps; ++i) {
         stats = &iface->stats[i];
         ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive, &stats->doorbells,
@@ -48,6 +53,13 @@ void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface)
 {
     const muct_rdma_sq_stats_t *stats;
     unsigned i;
+
+    if (iface->recovery_stats.connections > 0) {
+        muct_info("%s:%u: %" PRIu64 " connections made anew, %" PRIu64
+                  " work requests posted again",
+                  muct_rdma_iface_md(iface)->device.name, iface->port.num,
+                  iface->recovery_stats.connections, iface->recovery_stats.wrs);
+    }
 
     for (i = 0; i < iface->limits.num_qps; ++i) {
         stats = &iface->stats[i];

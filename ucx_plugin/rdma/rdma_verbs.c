@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #define MUCT_RDMA_VERBS_LIB "libibverbs.so.1"
 
@@ -15,7 +16,7 @@ muct_rdma_verbs_t muct_rdma_verbs;
 typedef struct muct_rdma_verbs_symbol {
     const char *name;
     void **slot;
-    int is_required;
+    bool is_required;
 } muct_rdma_verbs_symbol_t;
 
 #define MUCT_RDMA_VERBS_ROW_REQUIRED(_member, _ret, _symbol, _args)                    \

@@ -72,6 +72,9 @@
     X(modify_qp, int, "ibv_modify_qp",                                                 \
       (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask))                       \
     X(destroy_qp, int, "ibv_destroy_qp", (struct ibv_qp * qp))                         \
+    X(create_ah, struct ibv_ah *, "ibv_create_ah",                                     \
+      (struct ibv_pd * pd, struct ibv_ah_attr * attr))                                 \
+    X(destroy_ah, int, "ibv_destroy_ah", (struct ibv_ah * ah))                         \
     X(wc_status_str, const char *, "ibv_wc_status_str", (enum ibv_wc_status status))   \
     X(event_type_str, const char *, "ibv_event_type_str", (enum ibv_event_type type))
 

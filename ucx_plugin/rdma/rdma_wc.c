@@ -23,6 +23,20 @@ ucs_status_t muct_rdma_wc_status(enum ibv_wc_status status)
     }
 }
 
+bool muct_rdma_wc_may_pass(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+    case IBV_WC_WR_FLUSH_ERR:
+    case IBV_WC_LOC_QP_OP_ERR: /* some devices without a link */
+        return true;
+    default:
+        return false;
+    }
+}
+
 const char *muct_rdma_wc_hint(enum ibv_wc_status status)
 {
     switch (status) {

@@ -11,6 +11,8 @@
 #include <infiniband/verbs.h>
 #include <ucs/type/status.h>
 
+#include <stdbool.h>
+
 /**
  * Status of the operation that ended so.
  *
@@ -20,6 +22,12 @@
  * UCS_ERR_IO_ERROR           our own side: local key, queue pair, device
  */
 ucs_status_t muct_rdma_wc_status(enum ibv_wc_status status);
+
+/**
+ * Whether it may be well with another queue pair: nobody answered, or nobody says why.
+ * What was refused would be refused again.
+ */
+bool muct_rdma_wc_may_pass(enum ibv_wc_status status);
 
 /** What it usually comes from, for messages; never NULL. */
 const char *muct_rdma_wc_hint(enum ibv_wc_status status);

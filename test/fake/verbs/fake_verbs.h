@@ -70,6 +70,7 @@ typedef struct {
     unsigned channels;
     unsigned cqs;
     unsigned qps;
+    unsigned ahs;
 } fake_verbs_objects_t;
 
 /**
@@ -108,7 +109,8 @@ unsigned fake_verbs_release(uint32_t qp_num, unsigned what, unsigned count);
 /** Hold nothing back any more. */
 void fake_verbs_unhold(uint32_t qp_num);
 
-/** Lose every packet to and from the queue pair, as a switch would, or stop losing. */
+/** Lose every packet to and from the queue pair, as a switch would, or stop losing. No
+ *  switch of a queue pair or of all of them is for datagrams. */
 void fake_verbs_lose(uint32_t qp_num, int lose);
 
 /** Lose every packet to and from a device, for all processes of the wire. */
@@ -124,6 +126,12 @@ void fake_verbs_qp_fatal(uint32_t qp_num);
 /** Break the completion queue of a queue pair's sends, as a device does on a fault of
  *  its own: IBV_EVENT_CQ_ERR, and no completion of the queue pair comes any more. */
 void fake_verbs_cq_fatal(uint32_t qp_num);
+
+/**
+ * Lose the acknowledgements of a queue pair's work requests: they are carried out, and
+ * their sender is not told.
+ */
+void fake_verbs_lose_acks(uint32_t qp_num, int lose);
 
 /** Take the link of a device down (IBV_EVENT_PORT_ERR) or up (IBV_EVENT_PORT_ACTIVE).
  */
@@ -165,8 +173,8 @@ void fake_verbs_device_stats(const char *device, fake_verbs_stats_t *stats);
 /** State of a queue pair as the device sees it; IBV_QPS_UNKNOWN when there is none. */
 enum ibv_qp_state fake_verbs_qp_state(uint32_t qp_num);
 
-/** Numbers of this process' queue pairs, in order of creation; returns how many exist.
- */
+/** Numbers of this process' connected (RC) queue pairs, in order of creation; returns
+ *  how many exist. */
 unsigned fake_verbs_qp_list(uint32_t *qp_nums, unsigned max);
 
 /** Objects of this process that exist now; all zero when nothing leaks. */

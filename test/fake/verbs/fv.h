@@ -28,6 +28,8 @@
 #define FV_MAX_CONTEXTS 256
 #define FV_NAME_LEN 64
 #define FV_INF UINT64_MAX
+#define FV_MAX_SGE 64
+#define FV_MAX_DATAGRAM 256u /* the least path MTU there is */
 
 #define fv_container_of(_ptr, _type, _member)                                          \
     ((_type *)((char *)(_ptr) - offsetof(_type, _member)))
@@ -103,6 +105,7 @@ typedef struct fv_recv {
 typedef struct fv_wire_qp {
     bool used;
     bool lost; /* packets to and from it are lost */
+    bool is_datagram;
     pid_t pid;
     uint32_t gen;
     uint32_t qp_num;
@@ -111,6 +114,7 @@ typedef struct fv_wire_qp {
     uint32_t state; /* enum ibv_qp_state */
     uint32_t access;
     uint32_t dest_qp_num;
+    uint32_t qkey; /* of datagrams */
     uint32_t sq_psn;
     uint32_t rq_psn;
     uint32_t sgid_index;
@@ -206,6 +210,11 @@ typedef struct fv_cq {
     uint32_t async_delivered;
 } fv_cq_t;
 
+typedef struct fv_ah {
+    struct ibv_ah ibv;
+    struct ibv_ah_attr attr;
+} fv_ah_t;
+
 /* A write that was acknowledged and has not got to the GPU's memory. */
 typedef struct fv_posted {
     struct fv_posted *next;
@@ -228,7 +237,11 @@ typedef struct fv_send {
     uint32_t num_sge;
     uint32_t length;
     enum ibv_wc_status status;
-    void *late; /* data of a read that has not landed */
+    struct ibv_ah_attr av; /* the three of a datagram */
+    uint32_t remote_qpn;
+    uint32_t remote_qkey;
+    bool is_executed; /* by the peer, and the acknowledgement was lost */
+    void *late;       /* data of a read that has not landed */
     struct ibv_sge *sge;
     uint8_t *inline_data;
 } fv_send_t;
@@ -250,6 +263,7 @@ struct fv_qp {
     unsigned hold;       /* FAKE_VERBS_HOLD_* */
     unsigned may_send;
     unsigned may_complete;
+    bool lose_acks;
     bool running; /* fv_qp_run() is on the stack */
     uint64_t
         stalled; /* -FV_STALL_* the head of the queue waits for, 0 when it does not */
@@ -355,7 +369,16 @@ void fv_thread_wake(void);
 #define FV_STALL_SILENT (-2)
 #define FV_STALL_READS (-3)
 int fv_respond(fv_qp_t *qp, fv_send_t *send);
+bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
+              struct ibv_sge *out, unsigned *count);
+bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge, unsigned count,
+                unsigned access, struct ibv_sge *out, unsigned *out_count);
+bool fv_cut(unsigned device);
 void fv_land(fv_qp_t *qp, fv_send_t *send);
+
+/* fv_datagram.c: what needs no connection, and may be lost */
+int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av);
+int fv_datagram(fv_qp_t *qp, fv_send_t *send);
 
 /* fv_gpu.c: memory that is written later than it is said to be */
 int fv_gpu_write(fv_qp_t *qp, const fv_wire_mr_t *mr, const fv_send_t *send,

@@ -167,7 +167,8 @@ static void fv_each_qp(uint32_t qp_num, fv_visit_t visit, void *arg)
     fv_init();
     fv_lock();
     for (qp = fv.qps; qp != NULL; qp = qp->next) {
-        if ((qp_num == FAKE_VERBS_ANY_QP) || (qp->ibv.qp_num == qp_num)) {
+        if (((qp_num == FAKE_VERBS_ANY_QP) && !qp->wire->is_datagram) ||
+            (qp->ibv.qp_num == qp_num)) {
             found = true;
             visit(qp, arg);
         }
@@ -238,6 +239,17 @@ static void fv_lose_one(fv_qp_t *qp, void *arg)
 void fake_verbs_lose(uint32_t qp_num, int lose)
 {
     fv_each_qp(qp_num, fv_lose_one, &lose);
+}
+
+static void fv_lose_acks_one(fv_qp_t *qp, void *arg)
+{
+    qp->lose_acks = *(int *)arg != 0;
+    fv_qp_run(qp);
+}
+
+void fake_verbs_lose_acks(uint32_t qp_num, int lose)
+{
+    fv_each_qp(qp_num, fv_lose_acks_one, &lose);
 }
 
 static void fv_fatal_one(fv_qp_t *qp, void *arg)
@@ -396,10 +408,14 @@ unsigned fake_verbs_qp_list(uint32_t *qp_nums, unsigned max)
 
     fv_init();
     fv_lock();
-    for (qp = fv.qps; qp != NULL; qp = qp->next, count++) {
+    for (qp = fv.qps; qp != NULL; qp = qp->next) {
+        if (qp->wire->is_datagram) {
+            continue;
+        }
         if (count < max) {
             qp_nums[count] = qp->ibv.qp_num;
         }
+        count++;
     }
     fv_unlock();
     return count;
@@ -433,5 +449,6 @@ void fake_verbs_reset(void)
     }
     fv_unlock();
     fake_verbs_lose(FAKE_VERBS_ANY_QP, 0);
+    fake_verbs_lose_acks(FAKE_VERBS_ANY_QP, 0);
     fake_verbs_unhold(FAKE_VERBS_ANY_QP);
 }

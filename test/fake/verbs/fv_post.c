@@ -25,6 +25,10 @@ static int fv_send_check(const fv_qp_t *qp, const struct ibv_send_wr *wr)
     uint64_t length = 0;
     int i;
 
+    if (qp->wire->is_datagram && (wr->opcode != IBV_WR_SEND)) {
+        return EINVAL;
+    }
+
     switch (wr->opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -49,7 +53,7 @@ static int fv_send_check(const fv_qp_t *qp, const struct ibv_send_wr *wr)
     for (i = 0; i < wr->num_sge; i++) {
         length += wr->sg_list[i].length;
     }
-    if (length > UINT32_MAX) {
+    if (length > (qp->wire->is_datagram ? FV_MAX_DATAGRAM : UINT32_MAX)) {
         return EINVAL;
     }
     if ((wr->send_flags & IBV_SEND_INLINE) &&
@@ -60,7 +64,8 @@ static int fv_send_check(const fv_qp_t *qp, const struct ibv_send_wr *wr)
     return 0;
 }
 
-static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr)
+static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr,
+                         bool is_datagram)
 {
     uint8_t *out = send->inline_data;
     int i;
@@ -70,6 +75,7 @@ static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr)
     send->flags = wr->send_flags;
     send->imm_data = wr->imm_data;
     send->status = IBV_WC_SUCCESS;
+    send->is_executed = false;
     send->late = NULL;
     send->length = 0;
     if ((wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ||
@@ -78,6 +84,10 @@ static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr)
         send->rkey = wr->wr.atomic.rkey;
         send->compare_add = wr->wr.atomic.compare_add;
         send->swap = wr->wr.atomic.swap;
+    } else if (is_datagram) {
+        send->av = fv_container_of(wr->wr.ud.ah, fv_ah_t, ibv)->attr;
+        send->remote_qpn = wr->wr.ud.remote_qpn;
+        send->remote_qkey = wr->wr.ud.remote_qkey;
     } else {
         send->remote_addr = wr->wr.rdma.remote_addr;
         send->rkey = wr->wr.rdma.rkey;
@@ -155,7 +165,7 @@ int fv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
     first = qp->sq_head;
     for (; wr != NULL; wr = wr->next) {
         in_use = qp->sq_head - qp->sq_tail;
-        if (fv_call_fails("ibv_post_send")) {
+        if (!qp->wire->is_datagram && fv_call_fails("ibv_post_send")) {
             ret = errno;
         } else if ((qp->wire->state != IBV_QPS_RTS) &&
                    (qp->wire->state != IBV_QPS_ERR)) {
@@ -170,15 +180,18 @@ int fv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
             break;
         }
 
-        fv_send_copy(&qp->sq[qp->sq_head % qp->cap.max_send_wr], wr);
+        fv_send_copy(&qp->sq[qp->sq_head % qp->cap.max_send_wr], wr,
+                     qp->wire->is_datagram);
         qp->sq_head++;
         fv_send_count(&qp->stats, wr, in_use + 1);
-        fv_send_count(total, wr, in_use + 1);
+        if (!qp->wire->is_datagram) {
+            fv_send_count(total, wr, in_use + 1);
+        }
     }
 
     if (qp->sq_head != first) {
         qp->stats.doorbells++;
-        total->doorbells++;
+        total->doorbells += !qp->wire->is_datagram;
         fv_qp_run(qp);
     }
     fv_unlock();
@@ -194,7 +207,7 @@ int fv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 
     fv_lock();
     for (; wr != NULL; wr = wr->next) {
-        if (fv_call_fails("ibv_post_recv")) {
+        if (!wire->is_datagram && fv_call_fails("ibv_post_recv")) {
             ret = errno;
         } else if ((wire->state == IBV_QPS_RESET) || (wr->num_sge < 0) ||
                    ((uint32_t)wr->num_sge > wire->rq_max_sge)) {

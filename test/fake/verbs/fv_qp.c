@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Queue pairs: creation, the state machine of RC, destruction. */
+/* Queue pairs: creation, the state machines of RC and UD, destruction. */
 
 typedef struct fv_transition {
     enum ibv_qp_state from;
@@ -31,6 +31,13 @@ static const fv_transition_t fv_transitions[] = {
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+};
+
+static const fv_transition_t fv_datagram_transitions[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+    {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
 fv_qp_t *fv_qp_find(uint32_t qp_num)
@@ -82,7 +89,8 @@ static int fv_qp_check_create(struct ibv_context *context,
     if (fv_gone(context)) {
         return EIO;
     }
-    if ((attr->qp_type != IBV_QPT_RC) || (attr->srq != NULL)) {
+    if (((attr->qp_type != IBV_QPT_RC) && (attr->qp_type != IBV_QPT_UD)) ||
+        (attr->srq != NULL)) {
         return EOPNOTSUPP;
     }
     if ((attr->send_cq == NULL) || (attr->recv_cq == NULL) ||
@@ -143,6 +151,7 @@ static fv_wire_qp_t *fv_wire_qp_init(const fv_qp_t *qp, int slot)
     wire->rq_max_sge = qp->cap.max_recv_sge;
     wire->ring = fv_alloc(fv_ring_size(wire) + 1);
     wire->async_fd = fv_context_of(qp->ibv.context)->write_fd;
+    wire->is_datagram = qp->ibv.qp_type == IBV_QPT_UD;
     wire->owner = (uintptr_t)qp;
     wire->used = true;
     return wire;
@@ -217,7 +226,7 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
     qp->ibv.send_cq = attr->send_cq;
     qp->ibv.recv_cq = attr->recv_cq;
     qp->ibv.state = IBV_QPS_RESET;
-    qp->ibv.qp_type = IBV_QPT_RC;
+    qp->ibv.qp_type = attr->qp_type;
     if (fv_sq_init(qp) != 0) {
         free(qp);
         errno = ENOMEM;
@@ -327,24 +336,6 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
-static int fv_check_av(const fv_qp_t *qp, const struct ibv_ah_attr *av)
-{
-    const fv_device_t *device = fv_device_of(qp->ibv.context);
-    static const union ibv_gid zero;
-    union ibv_gid gid;
-    unsigned type;
-
-    if ((av->port_num != 1) || (av->sl > 15) || (!av->is_global && !device->caps.ib)) {
-        return EINVAL;
-    }
-    if (av->is_global && (!fv_gid(device, av->grh.sgid_index, &gid, &type) ||
-                          (memcmp(&av->grh.dgid, &zero, sizeof(zero)) == 0))) {
-        return EINVAL;
-    }
-
-    return 0;
-}
-
 static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 {
     const fv_caps_t *caps = &fv_device_of(qp->ibv.context)->caps;
@@ -369,21 +360,31 @@ static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, in
         return EINVAL;
     }
 
-    return (mask & IBV_QP_AV) ? fv_check_av(qp, &attr->ah_attr) : 0;
+    return (mask & IBV_QP_AV)
+               ? fv_check_av(fv_device_of(qp->ibv.context), &attr->ah_attr)
+               : 0;
 }
 
-static int fv_check_transition(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static int fv_check_transition(const fv_qp_t *qp, enum ibv_qp_state from,
+                               enum ibv_qp_state to, int mask)
 {
+    const bool is_datagram = qp->wire->is_datagram;
+    const fv_transition_t *table =
+        is_datagram ? fv_datagram_transitions : fv_transitions;
+    const size_t count =
+        is_datagram
+            ? sizeof(fv_datagram_transitions) / sizeof(fv_datagram_transitions[0])
+            : sizeof(fv_transitions) / sizeof(fv_transitions[0]);
     const fv_transition_t *t;
-    unsigned i;
+    size_t i;
 
     mask &= ~IBV_QP_STATE;
     if ((to == IBV_QPS_RESET) || (to == IBV_QPS_ERR)) {
         return (mask == 0) ? 0 : EINVAL;
     }
 
-    for (i = 0; i < sizeof(fv_transitions) / sizeof(fv_transitions[0]); i++) {
-        t = &fv_transitions[i];
+    for (i = 0; i < count; i++) {
+        t = &table[i];
         if ((t->from == from) && (t->to == to)) {
             return (((mask & t->required) == t->required) &&
                     ((mask & ~(t->required | t->optional)) == 0))
@@ -404,6 +405,9 @@ static void fv_qp_apply(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
     }
     if (mask & IBV_QP_PORT) {
         qp->attr.port_num = attr->port_num;
+    }
+    if (mask & IBV_QP_QKEY) {
+        wire->qkey = qp->attr.qkey = attr->qkey;
     }
     if (mask & IBV_QP_AV) {
         qp->attr.ah_attr = attr->ah_attr;
@@ -456,7 +460,7 @@ static int fv_modify(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
         return EIO;
     }
 
-    ret = fv_check_transition(from, to, mask);
+    ret = fv_check_transition(qp, from, to, mask);
     if (ret == 0) {
         ret = fv_check_values(qp, attr, mask);
     }

@@ -10,12 +10,9 @@
  * immediate finds no receive has written (as on a real wire).
  */
 
-#define FV_MAX_SGE 64
-
 /* Local addresses of a list of entries, in the process that owns the keys. */
-static bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge,
-                       unsigned count, unsigned access, struct ibv_sge *out,
-                       unsigned *out_count)
+bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge, unsigned count,
+                unsigned access, struct ibv_sge *out, unsigned *out_count)
 {
     const fv_wire_mr_t *mr;
     unsigned i, n = 0;
@@ -39,8 +36,8 @@ static bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge,
     return true;
 }
 
-static bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
-                     struct ibv_sge *out, unsigned *count)
+bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
+              struct ibv_sge *out, unsigned *count)
 {
     if (send->flags & IBV_SEND_INLINE) {
         out[0].addr = (uintptr_t)send->inline_data;
@@ -75,7 +72,7 @@ static bool fv_remote_ok(const fv_wire_qp_t *peer, const fv_send_t *send,
     return true;
 }
 
-static bool fv_cut(unsigned device)
+bool fv_cut(unsigned device)
 {
     const fv_wire_device_t *wire = &fv.wire->device[device];
 
@@ -368,6 +365,9 @@ int fv_respond(fv_qp_t *qp, fv_send_t *send)
     fv_wire_qp_t *peer;
     unsigned count;
 
+    if (qp->wire->is_datagram) {
+        return fv_datagram(qp, send);
+    }
     if (send->length > fv_device_of(qp->ibv.context)->caps.max_msg_sz) {
         return IBV_WC_LOC_LEN_ERR;
     }

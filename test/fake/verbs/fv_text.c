@@ -195,17 +195,3 @@ int ibv_destroy_srq(struct ibv_srq *srq)
     (void)srq;
     return EOPNOTSUPP;
 }
-
-struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
-{
-    (void)pd;
-    (void)attr;
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-int ibv_destroy_ah(struct ibv_ah *ah)
-{
-    (void)ah;
-    return EOPNOTSUPP;
-}

@@ -4,6 +4,7 @@ test_fake_verbs_libibverbs_la_SOURCES = \
 	test/fake/verbs/fake_verbs.h \
 	test/fake/verbs/fv.h \
 	test/fake/verbs/fv_cq.c \
+	test/fake/verbs/fv_datagram.c \
 	test/fake/verbs/fv_device.c \
 	test/fake/verbs/fv_fault.c \
 	test/fake/verbs/fv_gpu.c \
@@ -41,7 +42,9 @@ verbs_pair_sources = test/fake/verbs/verbs_pair.h test/fake/verbs/verbs_pair.c
 # What mori_rdma relies on in verbs: one source, linked to the fake and to the real library.
 # The real one wants devices: a job of the laboratory runs it.
 verbs_contract_sources = $(verbs_pair_sources) \
-	test/fake/verbs/test_verbs_contract.c test/fake/verbs/test_verbs_error.c
+	test/fake/verbs/test_verbs_contract.c \
+	test/fake/verbs/test_verbs_datagram.c \
+	test/fake/verbs/test_verbs_error.c
 
 check_PROGRAMS += test/fake/verbs/test_verbs_contract
 test_fake_verbs_test_verbs_contract_SOURCES = $(verbs_contract_sources)

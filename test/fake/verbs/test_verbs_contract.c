@@ -411,6 +411,7 @@ static Suite *contract_suite(void)
 }
 
 Suite *contract_error_suite(void);
+Suite *contract_datagram_suite(void);
 
 int main(void)
 {
@@ -432,6 +433,7 @@ int main(void)
 
     runner = srunner_create(contract_suite());
     srunner_add_suite(runner, contract_error_suite());
+    srunner_add_suite(runner, contract_datagram_suite());
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

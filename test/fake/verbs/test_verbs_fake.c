@@ -212,6 +212,30 @@ START_TEST(link_that_comes_back_in_time_loses_nothing)
 }
 END_TEST
 
+START_TEST(lost_answers_leave_the_work_done_once)
+{
+    const verbs_path_t path = {
+        .timeout = 10, .retry_cnt = 2, .rnr_retry = 7, .access = verbs_patient.access};
+
+    fake_verbs_stop_clock();
+    verbs_pair_connect(side, &path);
+    verbs_recv(side[1].qp, &side[1], 7, FAR + SIZE, 64);
+    fake_verbs_lose_acks(side[0].qp->qp_num, 1);
+    write_signalled(side, 1);
+    ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &side[1], IBV_WR_SEND, 2, 0, 0,
+                                64, IBV_SEND_SIGNALED),
+                     0);
+    verbs_expect(side[1].recv_cq, 7, IBV_WC_SUCCESS);
+    verbs_expect_none(side[0].send_cq);
+    ck_assert_uint_eq(mkv_pattern_check(side[1].buffer + FAR, 64, 1, 0), 64);
+    verbs_expect_none(side[1].recv_cq);
+    fake_verbs_advance(UINT64_C(1) << 40);
+    verbs_expect(side[0].send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+    verbs_expect(side[0].send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+    verbs_pair_close(side);
+}
+END_TEST
+
 START_TEST(removed_device_answers_nothing_any_more)
 {
     struct ibv_device_attr attr;
@@ -491,6 +515,7 @@ static Suite *fake_suite(void)
     tcase_add_test(tcase, nth_work_request_fails_unsignalled_too);
     tcase_add_test(tcase, lost_packets_cost_exactly_the_retry_budget);
     tcase_add_test(tcase, link_that_comes_back_in_time_loses_nothing);
+    tcase_add_test(tcase, lost_answers_leave_the_work_done_once);
     tcase_add_test(tcase, removed_device_answers_nothing_any_more);
     tcase_add_test(tcase, fatal_queue_pair_tells_and_flushes);
     tcase_add_test_raise_signal(tcase, overrun_of_a_completion_queue_aborts, SIGABRT);

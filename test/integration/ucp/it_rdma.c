@@ -26,10 +26,16 @@
 #define IT_LAB "bash -c '. \"$VM_TREE/test/vm/guest.sh\" && "
 
 /* Soon sure that nobody answers; the fake and soft-RoCE lose nothing by themselves. */
-#define IT_HASTY "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
+#define IT_RETRIES "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
+#define IT_HASTY IT_RETRIES, "UCX_MORI_RDMA_RECOVERY_TIMEOUT=200ms"
 
 static const char *const it_no_env[] = {NULL};
 static const char *const it_hasty[] = {IT_HASTY, NULL};
+
+/* As soon, but the connection is made anew for as long as anybody may want. */
+static const char *const it_tenacious[] = {
+    IT_RETRIES, "UCX_MORI_RDMA_RECOVERY_TIMEOUT=60s",
+    "UCX_MORI_RDMA_PORT_DOWN_TIMEOUT=60s", "UCX_LOG_LEVEL=info", NULL};
 
 static char it_wire[64];
 
@@ -329,6 +335,40 @@ START_TEST(outage_is_an_error_and_then_over)
 }
 END_TEST
 
+/*
+ * What leaves the server is lost: the client's requests arrive, the acknowledgements do
+ * not. Or the link is down, for far longer than the device retries. Nobody is told: the
+ * same operations end well, on a connection made anew.
+ */
+static const char *const it_pauses[] = {
+    IT_START "put=8 run=IT_LOSE post=100000,20 for=1000 run=IT_HEAL drain "
+             "put=100000 get=100000 put=64,500 close",
+    IT_START "put=8 post=1000000,8 flush run=IT_LOSE for=1000 run=IT_HEAL drain "
+             "put=100000 get=100000 close",
+    IT_START "put=8 run=IT_DOWN post=100000,20 for=3000 run=IT_UP drain "
+             "put=100000 get=100000 put=64,500 close",
+    IT_START "put=8 post=64,2000 run=IT_DOWN for=3000 run=IT_UP drain put=100000 close",
+};
+
+START_TEST(outage_is_survived)
+{
+    it_pair_t pair = it_rdma(it_tenacious, it_pauses[_i]);
+
+    /* not clean: the log tells of the outage */
+    it_expect_survived(&pair);
+    it_expect_status(&pair.server, 0);
+    it_expect_no(&pair.client, "error fail");
+    it_expect_no(&pair.client, "error drain");
+    it_expect_no(&pair.client, "ERROR");
+    it_expect_no(&pair.server, "ERROR");
+    it_expect(&pair.client, " ok 0 failed");
+    if (_i % 2 == 0) { /* all of it was posted in the outage */
+        it_expect(&pair.client, "work requests posted again");
+    }
+    it_pair_free(&pair);
+}
+END_TEST
+
 static const char *const it_losses[] = {"1", "5"};
 
 START_TEST(some_loss_is_only_slower)
@@ -367,6 +407,13 @@ static Suite *it_suite(void)
     tcase_add_loop_test(tcase, memory_freed_by_its_owner_is_an_error, 0, 3);
     tcase_add_loop_test(tcase, outage_is_an_error_and_then_over, 0, 5);
     tcase_add_loop_test(tcase, some_loss_is_only_slower, 0, 2);
+    suite_add_tcase(suite, tcase);
+
+    /* a job of its own in the laboratory */
+    tcase = tcase_create("recovery");
+    tcase_set_timeout(tcase, 240);
+    tcase_add_checked_fixture(tcase, it_setup, it_teardown);
+    tcase_add_loop_test(tcase, outage_is_survived, 0, 4);
     suite_add_tcase(suite, tcase);
     return suite;
 }

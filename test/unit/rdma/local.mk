@@ -5,8 +5,11 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_gpus \
 	test/unit/rdma/test_rdma_limits \
 	test/unit/rdma/test_rdma_nics \
+	test/unit/rdma/test_rdma_recover \
 	test/unit/rdma/test_rdma_sq \
+	test/unit/rdma/test_rdma_kv \
 	test/unit/rdma/test_rdma_ucp \
+	test/unit/rdma/test_rdma_unexpected \
 	test/unit/rdma/test_rdma_wait \
 	test/unit/rdma/test_rdma_wire
 check_PROGRAMS += $(rdma_unit_programs)
@@ -37,6 +40,10 @@ test_unit_rdma_test_rdma_gpus_SOURCES = test/unit/rdma/test_rdma_gpus.c
 test_unit_rdma_test_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd)
 
+test_unit_rdma_test_rdma_recover_SOURCES = test/unit/rdma/test_rdma_recover.c
+test_unit_rdma_test_rdma_recover_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_recover_LDADD = $(rdma_rig_ldadd)
+
 test_unit_rdma_test_rdma_wait_SOURCES = test/unit/rdma/test_rdma_wait.c
 test_unit_rdma_test_rdma_wait_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
@@ -45,6 +52,14 @@ test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_ucp_SOURCES = test/unit/rdma/test_rdma_ucp.c
 test_unit_rdma_test_rdma_ucp_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_ucp_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_kv_SOURCES = test/unit/rdma/test_rdma_kv.c
+test_unit_rdma_test_rdma_kv_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_test_rdma_kv_LDADD = $(rdma_rig_ldadd) libmorikv.la
+
+test_unit_rdma_test_rdma_unexpected_SOURCES = test/unit/rdma/test_rdma_unexpected.c
+test_unit_rdma_test_rdma_unexpected_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_unexpected_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_nics_SOURCES = test/unit/rdma/test_rdma_nics.c
 test_unit_rdma_test_rdma_nics_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)

@@ -14,7 +14,7 @@
 /*
  * What fails, in an order the test decides: every operation ends once with the status
  * its own fate deserves, UCX is told once, other endpoints go on, and a new endpoint
- * works.
+ * works. Without recovery.
  */
 
 #define SIZE 65536
@@ -424,7 +424,8 @@ static Suite *faults_suite(void)
 
 int main(void)
 {
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
+    setenv("UCX_MORI_RDMA_RECOVERY", "0", 1); /* test_rdma_recover is about that */
     return mkv_check_run_forked(faults_suite());
 }

@@ -141,12 +141,88 @@ static uint64_t rnr(const rig_conn_t *which)
     return sum;
 }
 
+/* Messages until the receiver, which does not look, has no receive left. */
+static unsigned send_blindly(void)
+{
+    unsigned sent = 0;
+
+    rig.hold[1] = 1;
+    while (rig_try_am(&rig, conn.ep[0], 0, 100) == UCS_OK) {
+        sent++;
+        rig_progress(&rig);
+    }
+    rig.hold[1] = 0;
+    return sent;
+}
+
+START_TEST(receives_grow_with_use)
+{
+    fake_verbs_stats_t stats;
+    unsigned i, sent;
+
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    fake_verbs_qp_stats(conn.qp_nums[1][0], &stats);
+    ck_assert_uint_eq(stats.recvs, 4 + 4); /* and four for credits */
+    sent = send_blindly();
+    ck_assert_uint_eq(sent, 4);
+    for (i = 0; i < 200; i++) {
+        while (rig_try_am(&rig, conn.ep[0], 0, 100) == UCS_ERR_NO_RESOURCE) {
+            rig_progress(&rig);
+        }
+    }
+    while (rig.num_am[1] < sent + i) {
+        rig_progress(&rig);
+    }
+    for (i = 0; i < 10; i++) {
+        rig_progress(&rig); /* the last credits */
+    }
+    ck_assert_uint_gt(send_blindly(), 32); /* of 64; up to half are owed */
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    ck_assert_uint_eq(rig.bad_am[1], 0);
+    ck_assert_uint_eq(rnr(&conn), 0);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Thirty endpoints, where a first queue has room for one: five queues a side, not 30.
+ */
+START_TEST(many_endpoints_share_few_queues)
+{
+    static rig_conn_t conns[30];
+    fake_verbs_objects_t objects;
+    unsigned i;
+
+    setenv("UCX_MORI_RDMA_CQ_DEPTH", "580", 1);
+    setenv("UCX_MORI_RDMA_RECOVERY", "0", 1);
+    rig_open(&rig, SIZE);
+    for (i = 0; i < 30; i++) {
+        rig_connect(&rig, &conns[i]);
+    }
+    fake_verbs_objects(&objects);
+    ck_assert_uint_le(objects.cqs, 2 * 5);
+    for (i = 0; i < 30; i++) {
+        ck_assert_int_eq(rig_try_am(&rig, conns[i].ep[0], 0, 100), UCS_OK);
+        ck_assert_int_eq(rig_flush(&rig, conns[i].ep[0]), UCS_OK);
+    }
+    while (rig.num_am[1] < 30) {
+        rig_progress(&rig);
+    }
+    for (i = 0; i < 30; i++) {
+        rig_disconnect(&conns[i]);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(sender_without_credits_waits_for_the_receiver)
 {
     unsigned sent = 0;
     ucs_status_t status;
 
     setenv("UCX_MORI_RDMA_RX_DEPTH", "16", 1);
+    setenv("UCX_MORI_RDMA_RX_FIRST", "16", 1);
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
     rig.hold[1] = 1;
@@ -491,6 +567,8 @@ static Suite *flow_suite(void)
     tcase_add_test(tcase, full_queue_is_back_pressure_and_nothing_else);
     tcase_add_test(tcase, full_queue_takes_nothing_while_the_device_holds_it);
     tcase_add_test(tcase, stalled_endpoint_slows_no_other);
+    tcase_add_test(tcase, receives_grow_with_use);
+    tcase_add_test(tcase, many_endpoints_share_few_queues);
     tcase_add_test(tcase, sender_without_credits_waits_for_the_receiver);
     tcase_add_loop_test(tcase, credits_add_up_whatever_happens, 0, 2);
     tcase_add_loop_test(tcase, list_takes_one_doorbell_a_batch, 0, 3);
@@ -508,7 +586,7 @@ static Suite *flow_suite(void)
 
 int main(void)
 {
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     return mkv_check_run_forked(flow_suite());
 }

@@ -515,7 +515,7 @@ int main(void)
     setenv("HIPCPU_DEVICES", "8", 1);
     setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
     setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     return mkv_check_run_forked(gpus_suite());
 }

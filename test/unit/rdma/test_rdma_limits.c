@@ -25,6 +25,7 @@ static void setup(void)
     config.num_qps = 1;
     config.tx_depth = 512;
     config.rx_depth = 64;
+    config.rx_first = 4;
     config.cq_depth = 16384;
     config.max_sge = 4;
     config.max_inline = 128;

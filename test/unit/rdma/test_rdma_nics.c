@@ -26,24 +26,6 @@ static ucp_context_h context;
 static ucp_worker_h workers[2];
 static ucp_ep_h ep;
 
-static ucs_status_t wait_for(void *request)
-{
-    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
-    ucs_status_t status;
-
-    if (!UCS_PTR_IS_PTR(request)) {
-        return UCS_PTR_STATUS(request);
-    }
-
-    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
-        ucp_worker_progress(workers[0]);
-        ucp_worker_progress(workers[1]);
-        ck_assert_msg(mkv_test_now_ms() < limit, "a request does not end");
-    }
-    ucp_request_free(request);
-    return status;
-}
-
 static ucs_status_t get_distance(ucs_sys_device_t device1, ucs_sys_device_t device2,
                                  ucs_sys_dev_distance_t *distance)
 {
@@ -102,14 +84,14 @@ static void start(void)
     ep_params.address = address;
     ck_assert_int_eq(ucp_ep_create(workers[0], &ep_params, &ep), UCS_OK);
     ucp_worker_release_address(workers[1], address);
-    ck_assert_int_eq(wait_for(ucp_ep_flush_nbx(ep, &none)), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
 static void stop(void)
 {
     const ucp_request_param_t none = {0};
 
-    ck_assert_int_eq(wait_for(ucp_ep_close_nbx(ep, &none)), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &none)), UCS_OK);
     ucp_worker_destroy(workers[0]);
     ucp_worker_destroy(workers[1]);
     ucp_cleanup(context);
@@ -145,10 +127,10 @@ static void put_from(void *address, void *target, ucp_rkey_h rkey)
 {
     const ucp_request_param_t none = {0};
 
-    ck_assert_int_eq(
-        wait_for(ucp_put_nbx(ep, address, SIZE, (uintptr_t)target, rkey, &none)),
-        UCS_OK);
-    ck_assert_int_eq(wait_for(ucp_ep_flush_nbx(ep, &none)), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_put_nbx(ep, address, SIZE,
+                                                       (uintptr_t)target, rkey, &none)),
+                     UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
 START_TEST(memory_of_a_gpu_goes_by_the_nic_near_it)
@@ -240,7 +222,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, memory_of_a_gpu_goes_by_the_nic_near_it);
     suite_add_tcase(suite, tcase);
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     ret = mkv_check_run_forked(suite);
     remove_folder(sysfs);

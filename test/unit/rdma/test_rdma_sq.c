@@ -19,6 +19,7 @@
 static struct {
     uint64_t wr_ids[4096];
     bool is_signalled[4096];
+    const struct ibv_qp *at;
     unsigned num;
     unsigned calls;
     int error;      /* of the next calls, 0 to take all */
@@ -38,7 +39,7 @@ static int nic_post_send(struct ibv_qp *q, struct ibv_send_wr *wr,
 {
     unsigned taken = 0;
 
-    ck_assert_ptr_eq(q, &qp);
+    ck_assert_ptr_eq(q, nic.at);
     ++nic.calls;
     for (; wr != NULL; wr = wr->next, ++taken) {
         if ((nic.error != 0) && (taken == nic.taken)) {
@@ -51,7 +52,7 @@ static int nic_post_send(struct ibv_qp *q, struct ibv_send_wr *wr,
     return 0;
 }
 
-static void setup(void)
+static void setup_queue(bool keep)
 {
     muct_rdma_sq_params_t params = {.ibv = &qp,
                                     .id = ID,
@@ -59,16 +60,28 @@ static void setup(void)
                                     .batch = BATCH,
                                     .max_sge = 2,
                                     .max_inline = 16,
+                                    .keep = keep,
                                     .dirty = &dirty,
                                     .stats = &stats};
 
     memset(&nic, 0, sizeof(nic));
+    nic.at = &qp;
     memset(&stats, 0, sizeof(stats));
     num_done = 0;
     context.ops.post_send = nic_post_send;
     qp.context = &context;
     ucs_list_head_init(&dirty);
     ck_assert_int_eq(muct_rdma_sq_init(&sq, &params), UCS_OK);
+}
+
+static void setup(void)
+{
+    setup_queue(false);
+}
+
+static void setup_kept(void)
+{
+    setup_queue(true);
 }
 
 static void teardown(void)
@@ -286,6 +299,43 @@ START_TEST(callback_may_post_into_the_slot_it_came_from)
 }
 END_TEST
 
+/* Round the ring of entries more than once, with something on its way at every place.
+ */
+START_TEST(what_has_not_ended_is_posted_again)
+{
+    struct ibv_qp other = {.context = &context};
+    unsigned i, first;
+
+    for (i = 0; i < 3 * (unsigned)_i; ++i) {
+        add(8);
+        muct_rdma_sq_ring(&sq);
+        muct_rdma_sq_complete(&sq, sq.posted - 1, UCS_OK);
+    }
+    add_many(2 * BATCH + 1); /* two chains and one that is gathered */
+    muct_rdma_sq_complete(&sq, sq.tail, UCS_OK);
+    first = sq.tail;
+    muct_rdma_sq_suspend(&sq);
+    ck_assert_uint_eq(muct_rdma_sq_free(&sq), 0);
+    muct_rdma_sq_ring(&sq);
+    ck_assert_uint_eq(sq.head - sq.posted, 1); /* still gathered */
+
+    nic.num = 0;
+    nic.calls = 0;
+    nic.at = &other;
+    ck_assert_uint_eq(muct_rdma_sq_resume(&sq, &other, ID << 1), 2 * BATCH - 1);
+    ck_assert_uint_eq(nic.calls, 1);
+    ck_assert_uint_eq(nic.num, 2 * BATCH);
+    for (i = 0; i < nic.num; ++i) {
+        ck_assert_uint_eq(nic.wr_ids[i], (ID << 1) | (first + i));
+    }
+    ck_assert(nic.is_signalled[nic.num - 1]);
+    ck_assert_uint_eq(num_done, first);
+    muct_rdma_sq_complete(&sq, sq.posted - 1, UCS_OK);
+    ck_assert_uint_eq(num_done, sq.head);
+    ck_assert_uint_eq(muct_rdma_sq_free(&sq), DEPTH);
+}
+END_TEST
+
 /* A list: nobody waits for its work requests but for the last one. */
 static void add_list(unsigned count)
 {
@@ -373,6 +423,13 @@ int main(void)
     tcase_add_test(tcase, list_ends_with_its_last_request);
     tcase_add_loop_test(tcase, list_that_fails_inside_a_chain_ends_once, 0, 7);
     tcase_add_test(tcase, fence_goes_with_the_next_request_alone);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("kept");
+    tcase_add_checked_fixture(tcase, setup_kept, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, accounting_is_exact_over_many_turns, 0, 20);
+    tcase_add_loop_test(tcase, what_has_not_ended_is_posted_again, 0, 7);
     suite_add_tcase(suite, tcase);
 
     runner = srunner_create(suite);

@@ -33,24 +33,6 @@ static ucp_mem_h source_memh, gpu_memhs[NUM_GPUS];
 static ucp_rkey_h rkeys[NUM_GPUS];
 static unsigned num_messages, num_failures;
 
-static ucs_status_t wait_for(void *request)
-{
-    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
-    ucs_status_t status;
-
-    if (!UCS_PTR_IS_PTR(request)) {
-        return UCS_PTR_STATUS(request);
-    }
-
-    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
-        ucp_worker_progress(workers[0]);
-        ucp_worker_progress(workers[1]);
-        ck_assert_msg(mkv_test_now_ms() < limit, "a request does not end");
-    }
-    ucp_request_free(request);
-    return status;
-}
-
 static void on_failure(void *arg, ucp_ep_h failed, ucs_status_t status)
 {
     (void)arg;
@@ -123,7 +105,7 @@ static void connect_workers(void)
     params.address = address;
     ck_assert_int_eq(ucp_ep_create(workers[0], &params, &ep), UCS_OK);
     ucp_worker_release_address(workers[1], address);
-    ck_assert_int_eq(wait_for(ucp_ep_flush_nbx(ep, &none)), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
 }
 
 static void start(void)
@@ -164,7 +146,7 @@ static void finish(void)
     }
     ck_assert_int_eq(ucp_mem_unmap(context, source_memh), UCS_OK);
     free(source);
-    ck_assert_int_eq(wait_for(ucp_ep_close_nbx(ep, &force)), UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &force)), UCS_OK);
     ucp_worker_destroy(workers[0]);
     ucp_worker_destroy(workers[1]);
     ucp_cleanup(context);
@@ -177,9 +159,10 @@ static void put_to(unsigned gpu, size_t length)
                                        .memh = source_memh,
                                        .memory_type = UCS_MEMORY_TYPE_HOST};
 
-    ck_assert_int_eq(wait_for(ucp_put_nbx(ep, source, length, (uintptr_t)gpus[gpu],
+    ck_assert_int_eq(
+        rig_ucp_wait(workers, ucp_put_nbx(ep, source, length, (uintptr_t)gpus[gpu],
                                           rkeys[gpu], &param)),
-                     UCS_OK);
+        UCS_OK);
 }
 
 static void wait_message(void)
@@ -188,8 +171,9 @@ static void wait_message(void)
     const ucp_request_param_t none = {0};
     const unsigned before = num_messages;
 
-    ck_assert_int_eq(wait_for(ucp_am_send_nbx(ep, AM_ID, NULL, 0, source, 64, &none)),
-                     UCS_OK);
+    ck_assert_int_eq(
+        rig_ucp_wait(workers, ucp_am_send_nbx(ep, AM_ID, NULL, 0, source, 64, &none)),
+        UCS_OK);
     while (num_messages == before) {
         ucp_worker_progress(workers[1]);
         ucp_worker_progress(workers[0]);
@@ -203,10 +187,11 @@ static void wait_end(end_t end)
 
     switch (end) {
     case EP_FLUSH:
-        ck_assert_int_eq(wait_for(ucp_ep_flush_nbx(ep, &none)), UCS_OK);
+        ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none)), UCS_OK);
         break;
     case WORKER_FLUSH:
-        ck_assert_int_eq(wait_for(ucp_worker_flush_nbx(workers[0], &none)), UCS_OK);
+        ck_assert_int_eq(rig_ucp_wait(workers, ucp_worker_flush_nbx(workers[0], &none)),
+                         UCS_OK);
         break;
     default:
         ck_assert_int_eq(ucp_worker_fence(workers[0]), UCS_OK);
@@ -274,19 +259,14 @@ int main(void)
     Suite *suite = suite_create("mori_rdma under UCP");
     TCase *tcase = tcase_create("end of a put");
 
-    setenv("UCX_TLS", "mori_rdma,tcp", 1);
-    setenv("UCX_NET_DEVICES", "fake0:1,lo", 1);
-    setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 1);
-    setenv("HIPCPU_DEVICES", "2", 1);
-    setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
-    setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
+    rig_ucp_environment(HIPCPU_PATH);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, gpu_sees_what_the_application_was_told_of, 0, NUM_ENDS);
     tcase_add_loop_test(tcase, without_the_page_a_gpu_may_see_old_bytes, 0, NUM_ENDS);
     tcase_add_loop_test(tcase, memory_that_its_owner_has_unmapped_fails_nobody, 0,
                         NUM_ENDS);
     suite_add_tcase(suite, tcase);
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     return mkv_check_run_forked(suite);
 }

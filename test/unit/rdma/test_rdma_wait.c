@@ -431,6 +431,7 @@ START_TEST(received_data_lies_where_the_user_asks)
     alignment = rows[_i][0];
     align_offset = rows[_i][1];
     ct_side_set_alignment(alignment, align_offset);
+    setenv("UCX_MORI_RDMA_RX_FIRST", "64", 1);
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
     rig_connect(&rig, &other);
@@ -482,7 +483,7 @@ static Suite *wait_suite(void)
 
 int main(void)
 {
-    rig_find_module();
+    ct_side_find_module();
     mkv_test_init();
     return mkv_check_run_forked(wait_suite());
 }

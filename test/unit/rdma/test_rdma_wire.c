@@ -3,6 +3,7 @@
 /* Bytes that cross processes: keys and addresses of mori_rdma. */
 
 #include "rdma/rdma_addr.h"
+#include "rdma/rdma_ctl_msg.h"
 #include "rdma/rdma_key.h"
 
 #include <check.h>
@@ -169,7 +170,7 @@ START_TEST(device_address_without_sense_is_refused)
     static const struct {
         unsigned at;
         uint8_t value;
-    } bad[] = {{0, 0}, {0, 2}, {1, 0}, {1, 4}, {2, 7}, {2, 13}, {2, 255}};
+    } bad[] = {{0, 0}, {0, 1}, {0, 3}, {1, 0}, {1, 4}, {2, 7}, {2, 13}, {2, 255}};
     size_t i;
 
     for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
@@ -193,7 +194,8 @@ START_TEST(endpoint_address_comes_back_as_it_was)
                                 .receive_size = 8256,
                                 .max_reads = 16,
                                 .flush_addr = 0x7fffdeadbeef,
-                                .flush_rkey = 0xfffffffe};
+                                .flush_rkey = 0xfffffffe,
+                                .ctl_qp = 0xfedcba};
     uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(MUCT_RDMA_ADDR_MAX_QPS)];
     muct_rdma_ep_addr_t other;
     int i;
@@ -210,6 +212,70 @@ START_TEST(endpoint_address_comes_back_as_it_was)
     ck_assert_mem_eq(&other, &addr, sizeof(addr));
     ck_assert_int_ne(
         muct_rdma_ep_addr_unpack(bytes, MUCT_RDMA_EP_ADDR_SIZE(_i) - 1, &other), 0);
+}
+END_TEST
+
+static muct_rdma_ctl_msg_t full_message(void)
+{
+    muct_rdma_ctl_msg_t msg = {
+        .type = MUCT_RDMA_CTL_RENEW,
+        .incarnation = 0x0123456789abcdef,
+        .to = {0xfffffe, 0x123456},
+        .from = {0x654321, 0xfedcba},
+        .epoch = 0xfffffffe,
+        .received = 0x89abcdef,
+        .psn = 0xabcdef,
+        .ctl_qp = 0x778899,
+        .dev = {.link = MUCT_RDMA_LINK_ROCE_V2, .mtu_shift = 12, .incarnation = 99},
+        .num_qps = MUCT_RDMA_ADDR_MAX_QPS,
+    };
+    uint32_t i;
+
+    for (i = 0; i < MUCT_RDMA_ADDR_MAX_QPS; ++i) {
+        msg.qp_nums[i] = 0xfffff0 + i;
+    }
+    return msg;
+}
+
+START_TEST(control_message_comes_back_equal)
+{
+    const muct_rdma_ctl_msg_t msg = full_message();
+    uint8_t bytes[MUCT_RDMA_CTL_MSG_SIZE];
+    muct_rdma_ctl_msg_t other;
+
+    ck_assert_uint_le(sizeof(bytes), 256); /* in one packet of any path */
+    muct_rdma_ctl_msg_pack(&msg, bytes);
+    memset(&other, 0, sizeof(other));
+    ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_mem_eq(&other, &msg, sizeof(msg));
+}
+END_TEST
+
+START_TEST(control_message_without_sense_is_refused)
+{
+    const struct {
+        unsigned at;
+        uint8_t value;
+    } bad[] = {{0, 1},
+               {0, 3},
+               {1, 0},
+               {1, 3},
+               {36, 0},
+               {37, 0},
+               {66, MUCT_RDMA_ADDR_MAX_QPS + 1},
+               {66, 255}};
+    const muct_rdma_ctl_msg_t msg = full_message();
+    uint8_t bytes[MUCT_RDMA_CTL_MSG_SIZE];
+    muct_rdma_ctl_msg_t other;
+    unsigned i;
+
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        muct_rdma_ctl_msg_pack(&msg, bytes);
+        bytes[bad[i].at] = bad[i].value;
+        ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
+    }
+    muct_rdma_ctl_msg_pack(&msg, bytes);
+    ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes) - 1, &other), 0);
 }
 END_TEST
 
@@ -302,6 +368,8 @@ int main(void)
     tcase_add_loop_test(tcase, endpoint_address_comes_back_as_it_was, 1,
                         MUCT_RDMA_ADDR_MAX_QPS + 1);
     tcase_add_test(tcase, endpoint_address_without_sense_is_refused);
+    tcase_add_test(tcase, control_message_comes_back_equal);
+    tcase_add_test(tcase, control_message_without_sense_is_refused);
     tcase_add_test(tcase, reachability_follows_link_subnet_and_rail);
     tcase_add_test(tcase, addresses_of_another_kind_do_not_meet);
     tcase_add_test(tcase, infiniband_subnets_do_not_meet);

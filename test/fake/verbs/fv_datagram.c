@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Datagrams: from a queue pair of no connection to any other whose number and Q_Key the
+ * sender knows. What cannot be delivered is lost, and the sender is told of success.
+ * The first 40 bytes of a receive are the global route header's, whose contents on RoCE
+ * v2 differ by address: here they are overwritten with nothing of use.
+ */
+
+#define FV_GRH_LENGTH 40
+
+int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av)
+{
+    static const union ibv_gid zero;
+    union ibv_gid gid;
+    unsigned type;
+
+    if ((av->port_num != 1) || (av->sl > 15) || (!av->is_global && !device->caps.ib)) {
+        return EINVAL;
+    }
+    if (av->is_global && (!fv_gid(device, av->grh.sgid_index, &gid, &type) ||
+                          (memcmp(&av->grh.dgid, &zero, sizeof(zero)) == 0))) {
+        return EINVAL;
+    }
+
+    return 0;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    fv_ah_t *ah;
+
+    if (fv_call_fails("ibv_create_ah")) {
+        return NULL;
+    }
+    errno = fv_gone(pd->context) ? EIO : fv_check_av(fv_device_of(pd->context), attr);
+    if (errno != 0) {
+        return NULL;
+    }
+
+    ah = calloc(1, sizeof(*ah));
+    if (ah == NULL) {
+        return NULL;
+    }
+
+    ah->ibv.context = pd->context;
+    ah->ibv.pd = pd;
+    ah->attr = *attr;
+    fv_lock();
+    fv_container_of(pd, fv_pd_t, ibv)->users++;
+    fv.objects.ahs++;
+    fv_unlock();
+    return &ah->ibv;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ibv)
+{
+    fv_ah_t *ah = fv_container_of(ibv, fv_ah_t, ibv);
+
+    fv_lock();
+    fv_container_of(ibv->pd, fv_pd_t, ibv)->users--;
+    fv.objects.ahs--;
+    fv_unlock();
+    free(ah);
+    return 0;
+}
+
+static fv_wire_qp_t *fv_datagram_peer(const fv_qp_t *qp, const fv_send_t *send)
+{
+    fv_wire_qp_t *peer = fv_wire_qp_find(send->remote_qpn);
+    int there =
+        send->av.is_global ? fv_gid_owner(&send->av.grh.dgid) : (int)send->av.dlid - 1;
+
+    if ((peer == NULL) || !peer->is_datagram || (peer->qkey != send->remote_qkey) ||
+        ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||
+        (there != (int)peer->device) || fv_cut(peer->device) ||
+        fv_cut(fv_device_of(qp->ibv.context)->index) || !fv_alive(peer->pid)) {
+        return NULL;
+    }
+
+    return peer;
+}
+
+/* Into a receive of one entry, which is all that anybody here posts. */
+static void fv_datagram_deliver(const fv_qp_t *qp, fv_wire_qp_t *peer,
+                                const fv_send_t *send, const struct ibv_sge *local,
+                                unsigned count)
+{
+    const fv_recv_t *recv = fv_recv_at(peer, peer->rq_taken);
+    fv_cqe_t cqe = {
+        .wr_id = recv->wr_id,
+        .status = IBV_WC_SUCCESS,
+        .opcode = IBV_WC_RECV,
+        .byte_len = FV_GRH_LENGTH + send->length,
+        .qp_num = peer->qp_num,
+        .src_qp = qp->ibv.qp_num,
+        .wc_flags = IBV_WC_GRH,
+        .queue_end = peer->rq_taken + 1,
+        .is_recv = true,
+    };
+    struct ibv_sge to;
+    unsigned num;
+
+    if ((recv->num_sge != 1) || (recv->sge[0].length < cqe.byte_len) ||
+        !fv_resolve(peer, recv->sge, 1, IBV_ACCESS_LOCAL_WRITE, &to, &num)) {
+        fv_abort("a datagram of %u bytes came for queue pair 0x%x, whose receive is "
+                 "shorter, of several entries or not registered",
+                 send->length, peer->qp_num);
+    }
+
+    if (fv_memory_write(peer->pid, to.addr + FV_GRH_LENGTH, local, count) == 0) {
+        peer->rq_taken++;
+        fv_cq_push(&fv.wire->cq[peer->recv_cq], &cqe);
+    }
+}
+
+int fv_datagram(fv_qp_t *qp, fv_send_t *send)
+{
+    struct ibv_sge local[FV_MAX_SGE];
+    fv_wire_qp_t *peer;
+    unsigned count;
+
+    if (!fv_local(qp, send, 0, local, &count)) {
+        return IBV_WC_LOC_PROT_ERR;
+    }
+
+    peer = fv_datagram_peer(qp, send);
+    if ((peer != NULL) && (peer->rq_taken != peer->rq_head)) {
+        fv_datagram_deliver(qp, peer, send, local, count);
+    }
+
+    return IBV_WC_SUCCESS;
+}

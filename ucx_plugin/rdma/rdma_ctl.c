@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_ctl.h"
+
+#include "base/muct_log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Fits the least path MTU, and a receive has room for the global route header. */
+#define MUCT_RDMA_CTL_SLOT 256
+#define MUCT_RDMA_CTL_GRH 40
+#define MUCT_RDMA_CTL_RECVS 32
+#define MUCT_RDMA_CTL_SENDS 16
+#define MUCT_RDMA_CTL_ENTRIES (MUCT_RDMA_CTL_RECVS + MUCT_RDMA_CTL_SENDS)
+#define MUCT_RDMA_CTL_LENGTH ((size_t)MUCT_RDMA_CTL_ENTRIES * MUCT_RDMA_CTL_SLOT)
+
+/* Tells our datagrams from those of other programs; the highest bit is the kernel's. */
+#define MUCT_RDMA_CTL_QKEY 0x4d4f5249u
+
+static uint8_t *muct_rdma_ctl_slot(const muct_rdma_ctl_t *ctl, unsigned slot)
+{
+    return (uint8_t *)ctl->memory + (size_t)slot * MUCT_RDMA_CTL_SLOT;
+}
+
+/* ---- the queue pair ---- */
+
+static int muct_rdma_ctl_modify(struct ibv_qp *qp, enum ibv_qp_state state,
+                                const muct_rdma_port_t *port, int mask)
+{
+    struct ibv_qp_attr attr;
+
+    memset(&attr, 0, sizeof(attr));
+    attr.qp_state = state;
+    attr.pkey_index = port->pkey_index;
+    attr.port_num = port->num;
+    attr.qkey = MUCT_RDMA_CTL_QKEY;
+    return muct_rdma_verbs.modify_qp(qp, &attr, IBV_QP_STATE | mask);
+}
+
+static void muct_rdma_ctl_post_recv(muct_rdma_ctl_t *ctl, unsigned slot)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)muct_rdma_ctl_slot(ctl, slot),
+                          .length = MUCT_RDMA_CTL_SLOT,
+                          .lkey = ctl->mem->mrs[0]->lkey};
+    struct ibv_recv_wr wr = {
+        .wr_id = MUCT_RDMA_WR_ID_RECV | ctl->id | slot, .sg_list = &sge, .num_sge = 1};
+    struct ibv_recv_wr *bad;
+
+    if (ibv_post_recv(ctl->ibv, &wr, &bad) == 0) {
+        ++ctl->num_recvs;
+    }
+}
+
+/* From RESET to ready. */
+static int muct_rdma_ctl_start(muct_rdma_ctl_t *ctl)
+{
+    const muct_rdma_port_t *port = ctl->path->port;
+    unsigned slot;
+    int error;
+
+    error = muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_INIT, port,
+                                 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    if (error == 0) {
+        error = muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_RTR, port, 0);
+    }
+    if (error == 0) {
+        error = muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_RTS, port, IBV_QP_SQ_PSN);
+    }
+
+    for (slot = 0; (error == 0) && (slot < MUCT_RDMA_CTL_RECVS); ++slot) {
+        muct_rdma_ctl_post_recv(ctl, slot);
+    }
+
+    return error;
+}
+
+static ucs_status_t muct_rdma_ctl_create_qp(muct_rdma_ctl_t *ctl, struct ibv_pd *pd)
+{
+    struct ibv_qp_init_attr attr = {
+        .send_cq = ctl->cq->ibv,
+        .recv_cq = ctl->cq->ibv,
+        .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = MUCT_RDMA_CTL_SENDS,
+                .max_recv_wr = MUCT_RDMA_CTL_RECVS,
+                .max_send_sge = 1,
+                .max_recv_sge = 1},
+    };
+    int error;
+
+    ctl->ibv = muct_rdma_verbs.create_qp(pd, &attr);
+    if (ctl->ibv == NULL) {
+        muct_debug("ibv_create_qp(UD) failed: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+
+    error = muct_rdma_ctl_start(ctl);
+    if (error != 0) {
+        muct_debug("ibv_modify_qp(UD qp 0x%x) failed: %s", ctl->ibv->qp_num,
+                   strerror(error));
+        muct_rdma_qp_destroy(ctl->ibv);
+        ctl->ibv = NULL;
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_ctl_create_memory(muct_rdma_ctl_t *ctl, struct ibv_pd *pd)
+{
+    const muct_rdma_mem_params_t params = {
+        .access = IBV_ACCESS_LOCAL_WRITE,
+        .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+        .is_quiet = true,
+        .dmabuf_fd = -1,
+    };
+    ucs_status_t status;
+
+    if (posix_memalign(&ctl->memory, 4096, MUCT_RDMA_CTL_LENGTH) != 0) {
+        muct_debug("failed to allocate memory for datagrams");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memset(ctl->memory, 0, MUCT_RDMA_CTL_LENGTH);
+    status =
+        muct_rdma_mem_create(pd, ctl->memory, MUCT_RDMA_CTL_LENGTH, &params, &ctl->mem);
+    if (status != UCS_OK) {
+        free(ctl->memory);
+    }
+
+    return status;
+}
+
+ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
+                                muct_rdma_cq_set_t *cqs, uint64_t id,
+                                const muct_rdma_qp_path_t *path)
+{
+    ucs_status_t status;
+
+    memset(ctl, 0, sizeof(*ctl));
+    if (cqs->depth < MUCT_RDMA_CTL_ENTRIES) {
+        muct_debug("completion queues of %u entries have no room for datagrams",
+                   cqs->depth);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    ctl->id = id;
+    ctl->path = path;
+    status = muct_rdma_ctl_create_memory(ctl, pd);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_cq_reserve(cqs, MUCT_RDMA_CTL_ENTRIES, &ctl->cq);
+    if (status != UCS_OK) {
+        goto err_memory;
+    }
+
+    status = muct_rdma_ctl_create_qp(ctl, pd);
+    if (status != UCS_OK) {
+        goto err_release;
+    }
+
+    return UCS_OK;
+
+err_release:
+    muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
+err_memory:
+    muct_rdma_mem_destroy(ctl->mem);
+    free(ctl->memory);
+    return status;
+}
+
+void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl)
+{
+    unsigned i;
+
+    if (ctl->ibv == NULL) {
+        return;
+    }
+
+    muct_rdma_qp_destroy(ctl->ibv);
+    muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
+    for (i = 0; i < ctl->num_peers; ++i) {
+        (void)muct_rdma_verbs.destroy_ah(ctl->peers[i].ah);
+    }
+    free(ctl->peers);
+    muct_rdma_mem_destroy(ctl->mem);
+    free(ctl->memory);
+    ctl->ibv = NULL;
+}
+
+/* ---- send ---- */
+
+static struct ibv_ah *muct_rdma_ctl_add_peer(muct_rdma_ctl_t *ctl,
+                                             const muct_rdma_dev_addr_t *to)
+{
+    muct_rdma_qp_path_t path = *ctl->path;
+    muct_rdma_ctl_peer_t *peers;
+    struct ibv_ah_attr attr;
+    struct ibv_ah *ah;
+
+    peers = realloc(ctl->peers, (ctl->num_peers + 1) * sizeof(*peers));
+    if (peers == NULL) {
+        return NULL;
+    }
+    ctl->peers = peers;
+
+    memset(&attr, 0, sizeof(attr));
+    path.remote = *to;
+    muct_rdma_qp_fill_ah(&path, &attr);
+    ah = muct_rdma_verbs.create_ah(ctl->ibv->pd, &attr);
+    if (ah == NULL) {
+        muct_debug("ibv_create_ah() failed: %m");
+        return NULL;
+    }
+
+    peers += ctl->num_peers++;
+    memcpy(peers->gid, to->gid, sizeof(peers->gid));
+    peers->lid = to->lid;
+    peers->ah = ah;
+    return ah;
+}
+
+static struct ibv_ah *muct_rdma_ctl_ah(muct_rdma_ctl_t *ctl,
+                                       const muct_rdma_dev_addr_t *to)
+{
+    const muct_rdma_ctl_peer_t *peer;
+
+    for (peer = ctl->peers; peer != ctl->peers + ctl->num_peers; ++peer) {
+        if ((peer->lid == to->lid) &&
+            (memcmp(peer->gid, to->gid, sizeof(peer->gid)) == 0)) {
+            return peer->ah;
+        }
+    }
+
+    return muct_rdma_ctl_add_peer(ctl, to);
+}
+
+void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
+                        uint32_t qp_num, const muct_rdma_ctl_msg_t *msg)
+{
+    struct ibv_send_wr wr, *bad;
+    struct ibv_sge sge;
+    unsigned slot;
+
+    if ((ctl->ibv == NULL) || ctl->is_broken || !ctl->path->port->is_active ||
+        (ctl->num_sends == MUCT_RDMA_CTL_SENDS)) {
+        return;
+    }
+
+    memset(&wr, 0, sizeof(wr));
+    wr.wr.ud.ah = muct_rdma_ctl_ah(ctl, to);
+    if (wr.wr.ud.ah == NULL) {
+        return;
+    }
+
+    /* in order, so the buffer of the oldest is free again */
+    slot = MUCT_RDMA_CTL_RECVS + ctl->next_send;
+    muct_rdma_ctl_msg_pack(msg, muct_rdma_ctl_slot(ctl, slot));
+    sge.addr = (uintptr_t)muct_rdma_ctl_slot(ctl, slot);
+    sge.length = MUCT_RDMA_CTL_MSG_SIZE;
+    sge.lkey = ctl->mem->mrs[0]->lkey;
+    wr.wr_id = ctl->id | slot;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.ud.remote_qpn = qp_num;
+    wr.wr.ud.remote_qkey = MUCT_RDMA_CTL_QKEY;
+    if (ibv_post_send(ctl->ibv, &wr, &bad) == 0) {
+        ++ctl->num_sends;
+        ctl->next_send = (ctl->next_send + 1) % MUCT_RDMA_CTL_SENDS;
+    }
+}
+
+/* ---- completions ---- */
+
+/* It is in error, or half of it; when all has come back it can begin again. */
+static void muct_rdma_ctl_break(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc)
+{
+    if (!ctl->is_broken) {
+        muct_debug("datagram on qp 0x%x failed: %s", ctl->ibv->qp_num,
+                   muct_rdma_verbs.wc_status_str(wc->status));
+        ctl->is_broken = true;
+        (void)muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_ERR, ctl->path->port, 0);
+    }
+}
+
+static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl)
+{
+    int error = muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_RESET, ctl->path->port, 0);
+
+    ctl->next_send = 0;
+    if (error == 0) {
+        error = muct_rdma_ctl_start(ctl);
+    }
+    if (error != 0) {
+        muct_debug("UD qp 0x%x cannot be used again: %s", ctl->ibv->qp_num,
+                   strerror(error));
+    }
+    ctl->is_broken = (error != 0);
+}
+
+bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
+                            muct_rdma_ctl_msg_t *msg)
+{
+    unsigned slot = (uint32_t)wc->wr_id;
+    bool is_recv = slot < MUCT_RDMA_CTL_RECVS;
+    bool has_msg = false;
+
+    ctl->num_recvs -= is_recv;
+    ctl->num_sends -= !is_recv;
+    if (wc->status != IBV_WC_SUCCESS) {
+        muct_rdma_ctl_break(ctl, wc);
+    } else if (is_recv) {
+        has_msg =
+            (wc->byte_len >= MUCT_RDMA_CTL_GRH) &&
+            (muct_rdma_ctl_msg_unpack(muct_rdma_ctl_slot(ctl, slot) + MUCT_RDMA_CTL_GRH,
+                                      wc->byte_len - MUCT_RDMA_CTL_GRH, msg) == 0);
+    }
+
+    if (ctl->is_broken) {
+        if (ctl->num_recvs + ctl->num_sends == 0) {
+            muct_rdma_ctl_restart(ctl);
+        }
+    } else if (is_recv) {
+        muct_rdma_ctl_post_recv(ctl, slot);
+    }
+
+    return has_msg;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CTL_H
+#define MUCT_RDMA_CTL_H
+
+/**
+ * @file
+ * Control channel of an interface: one datagram (UD) queue pair, by which the ends of a
+ * connection that broke find each other again (rdma_recover.h).
+ *
+ * A datagram needs no connection, so it gets through as soon as the network does; until
+ * then it is lost, and whoever sent it sends it again. The queue pair itself breaks
+ * when a device refuses a datagram, as soft-RoCE does without a link: then it is reset,
+ * and keeps its number, which peers know.
+ *
+ * One thread.
+ */
+
+#include "rdma/rdma_cq.h"
+#include "rdma/rdma_ctl_msg.h"
+#include "rdma/rdma_mr.h"
+#include "rdma/rdma_qp.h"
+
+/** Address handle of a peer's port. */
+typedef struct muct_rdma_ctl_peer {
+    uint8_t gid[16];
+    uint16_t lid;
+    struct ibv_ah *ah;
+} muct_rdma_ctl_peer_t;
+
+typedef struct muct_rdma_ctl {
+    struct ibv_qp *ibv; /**< NULL when there is none */
+    muct_rdma_cq_t *cq;
+    uint64_t id; /**< High half of the wr_ids */
+    const muct_rdma_qp_path_t *path;
+    void *memory;
+    muct_rdma_mem_t *mem;
+    unsigned num_sends; /**< In the queue pair */
+    unsigned num_recvs;
+    unsigned next_send; /**< Buffer */
+    bool is_broken;     /**< In error, until all of it has come back */
+    unsigned num_peers;
+    muct_rdma_ctl_peer_t *peers;
+} muct_rdma_ctl_t;
+
+/**
+ * Make the queue pair, ready to send and receive.
+ *
+ * @param [in] id    High half of its wr_ids, which no other queue pair has.
+ * @param [in] path  How datagrams go; kept. Its remote address is not read.
+ *
+ * @return UCS_OK, or an error, logged at level debug: some devices have no datagrams.
+ */
+ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
+                                muct_rdma_cq_set_t *cqs, uint64_t id,
+                                const muct_rdma_qp_path_t *path);
+
+/** Does nothing to one that was never opened. */
+void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
+
+/** Send, if that is possible now; it may be lost in any case. */
+void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
+                        uint32_t qp_num, const muct_rdma_ctl_msg_t *msg);
+
+/** Whether a completion is one of its. */
+static inline bool muct_rdma_ctl_owns(const muct_rdma_ctl_t *ctl, uint64_t wr_id)
+{
+    return (ctl->ibv != NULL) && ((((wr_id ^ ctl->id) << 1) >> 33) == 0);
+}
+
+/**
+ * Take one of its completions.
+ *
+ * @return Whether @a msg came with it.
+ */
+bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
+                            muct_rdma_ctl_msg_t *msg);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CTL_MSG_H
+#define MUCT_RDMA_CTL_MSG_H
+
+/**
+ * @file
+ * What the two ends of a broken connection tell each other, to and from bytes.
+ *
+ * An endpoint is known by the queue pair number and packet number of its address, and
+ * by the incarnation of its device: queue pairs are made anew, these stay.
+ *
+ * 103 bytes, little endian:
+ *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)
+ *   26 received (4) | 30 psn (3) | 33 control qp (3) | 36 device address (30)
+ *   66 num_qps | 67 queue pair numbers (3 each)
+ */
+
+#include "rdma/rdma_addr.h"
+
+#define MUCT_RDMA_CTL_MSG_SIZE 103
+
+typedef enum {
+    MUCT_RDMA_CTL_RENEW = 1, /**< These are my new queue pairs */
+    MUCT_RDMA_CTL_GONE = 2   /**< There is no such endpoint, or it has failed */
+} muct_rdma_ctl_type_t;
+
+/** Two numbers of an endpoint's address. */
+typedef struct muct_rdma_ctl_id {
+    uint32_t qp_num;
+    uint32_t psn;
+} muct_rdma_ctl_id_t;
+
+typedef struct muct_rdma_ctl_msg {
+    uint8_t type;         /**< muct_rdma_ctl_type_t */
+    uint64_t incarnation; /**< Of the device this is for */
+    muct_rdma_ctl_id_t to;
+    muct_rdma_ctl_id_t from;
+    uint32_t epoch;           /**< Of the connection to be made; the first one is 0 */
+    uint32_t received;        /**< Messages that have arrived since the beginning */
+    uint32_t psn;             /**< First packet number, 24 bits, of every queue pair */
+    uint32_t ctl_qp;          /**< Where answers go */
+    muct_rdma_dev_addr_t dev; /**< The sender's, as it is now */
+    uint8_t num_qps;
+    uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
+} muct_rdma_ctl_msg_t;
+
+/** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */
+void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer);
+
+/**
+ * Unpack bytes from anywhere; nothing in them is trusted.
+ *
+ * @return 0, or -1 when they are cut short, of another version or without sense.
+ */
+int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
+                             muct_rdma_ctl_msg_t *msg);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_RECOVER_H
+#define MUCT_RDMA_RECOVER_H
+
+/**
+ * @file
+ * Recovery: the connection of an endpoint broke and is made anew, without its user
+ * noticing more than a pause.
+ *
+ *            a queue pair fails, or the peer says that its did
+ *   CONNECTED ------------------------------------------------> DRAIN
+ *       ^                                                         | the device has
+ * given |                                                         | back all it had |
+ * the peer's offer of this epoch is here               v
+ *       +------------------------------------------------------ OFFER
+ *
+ * DRAIN: all queue pairs are put in error and their completions taken until none is
+ * missing, so that both sides know what arrived: nothing is lost in a queue that is
+ * destroyed. OFFER: new queue pairs are there, and their numbers are sent by datagram,
+ * again and again, with the number of messages that have arrived. With the peer's offer
+ * they are connected, and what has not ended is posted again, but for what has arrived.
+ * A side that is connected already answers an offer with its own, which was lost.
+ *
+ * Epochs count an endpoint's connections. Whoever begins takes the next one; the other
+ * side follows to it. Offers of earlier ones are ignored.
+ *
+ * It ends with a failure when RECOVERY_TIMEOUT has passed, when nothing has ended
+ * between as many recoveries as RECOVERY says, when the peer says that the endpoint is
+ * gone, or when something on its way cannot be repeated; see rdma_replay.c.
+ */
+
+#include "rdma/rdma_ctl_msg.h"
+
+#include <ucs/datastruct/list.h>
+#include <ucs/type/status.h>
+
+#include <stdbool.h>
+
+typedef enum {
+    MUCT_RDMA_RECOVER_NONE,
+    MUCT_RDMA_RECOVER_DRAIN,
+    MUCT_RDMA_RECOVER_OFFER
+} muct_rdma_recover_phase_t;
+
+/** Part of an endpoint. */
+typedef struct muct_rdma_recover {
+    muct_rdma_recover_phase_t phase;
+    ucs_status_t cause;  /**< Status to fail with */
+    uint32_t epoch;      /**< Of the connection there is, or that is being made */
+    uint32_t psn;        /**< First packet number of our queue pairs in it */
+    uint32_t received;   /**< Messages that had arrived before it */
+    uint32_t ended;      /**< Work requests that had ended when it was made */
+    uint32_t rx_flushed; /**< Receives that came back empty */
+    unsigned tries;      /**< Connections made in a row on which nothing has ended */
+    bool has_offer;
+    muct_rdma_ctl_msg_t offer; /**< The peer's latest */
+    uint64_t deadline_ms;
+    uint64_t next_ms; /**< When our offer is sent again */
+    unsigned interval_ms;
+    ucs_list_link_t list; /**< In iface->recovering, in every phase but NONE */
+} muct_rdma_recover_t;
+
+/** Time after which a sleeper is woken while anything is recovering. */
+#define MUCT_RDMA_RECOVER_TICK_MS 10
+
+struct ibv_wc;
+struct muct_rdma_chan;
+struct muct_rdma_ep;
+struct muct_rdma_iface;
+
+/** Have a control channel, if recovery is on and the device can. */
+void muct_rdma_recover_open(struct muct_rdma_iface *iface);
+
+/**
+ * The connection broke.
+ *
+ * @param [in] cause  Status to fail with when it cannot be made anew.
+ * @return Whether it will be tried. If not, nothing has changed.
+ */
+bool muct_rdma_recover_begin(struct muct_rdma_ep *ep, ucs_status_t cause);
+
+/** The endpoint failed, or is destroyed. */
+void muct_rdma_recover_cancel(struct muct_rdma_ep *ep);
+
+/** Tell the peer, which may never notice by itself, that the endpoint is failing. */
+void muct_rdma_recover_tell(struct muct_rdma_ep *ep);
+
+/** A completion with an error came in phase DRAIN. */
+void muct_rdma_recover_flushed(struct muct_rdma_chan *chan, const struct ibv_wc *wc);
+
+/** A completion of the control channel came. */
+void muct_rdma_recover_receive(struct muct_rdma_iface *iface, const struct ibv_wc *wc);
+
+/** Go on with all endpoints; some may be failed, and destroyed, by it. */
+void muct_rdma_recover_progress(struct muct_rdma_iface *iface, uint64_t now_ms);
+
+/**
+ * Decide what is posted again: of what has not ended, all that has not arrived, and
+ * what has arrived without its answer. rdma_replay.c.
+ *
+ * @param [in] received  Messages the peer has received since the beginning.
+ * @return False when something cannot be repeated; logged.
+ */
+bool muct_rdma_replay_prepare(struct muct_rdma_ep *ep, uint32_t received);
+
+#endif
