@@ -14,3 +14,30 @@ EXTRA_DIST += \
 	contrib/python/morikv/morikv.h \
 	contrib/python/morikv/py.typed \
 	contrib/python/morikv/transfer.py
+EXTRA_DIST += \
+	contrib/python/morikv/__main__.py \
+	contrib/python/morikv/_ucx.py \
+	contrib/python/make_wheel
+
+# libmorikv for a wheel: its UCX is found when it runs. `make wheel` puts it, the module and
+# the package into WHEEL_DIR.
+EXTRA_LTLIBRARIES = libmorikv-any.la
+libmorikv_any_la_SOURCES = \
+	contrib/python/bind/ucx_bind.c \
+	contrib/python/bind/ucx_bind.h
+libmorikv_any_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/contrib/python/bind
+libmorikv_any_la_LIBADD = libmorikv_core.la -lpthread -ldl
+libmorikv_any_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
+    -rpath $(libdir) -Wl,--version-script=contrib/python/bind/libmorikv_any.map
+libmorikv_any_la_DEPENDENCIES = libmorikv_core.la contrib/python/bind/libmorikv_any.map
+contrib/python/bind/libmorikv_any.map: src/libmorikv.map
+	$(AM_V_at)$(MKDIR_P) contrib/python/bind
+	$(AM_V_GEN)sed 's/global:/& mkv_bind_ucx;/' $(top_srcdir)/src/libmorikv.map >$@
+CLEANFILES += libmorikv-any.la contrib/python/bind/libmorikv_any.map
+
+WHEEL_DIR = .
+WHEEL_PLATFORM = linux_$(host_cpu)
+wheel-files: libmorikv-any.la $(muct_LTLIBRARIES) contrib/mori_env
+wheel: wheel-files
+	$(srcdir)/contrib/python/make_wheel $(abs_srcdir) $(abs_builddir) $(WHEEL_DIR) $(WHEEL_PLATFORM)
+.PHONY: wheel wheel-files

@@ -62,7 +62,7 @@ static int muct_loader_protect(const muct_loader_relro_t *relro, int how)
     return (relro->size == 0) ? 0 : mprotect((void *)relro->start, relro->size, how);
 }
 
-static int muct_loader_is_of_ucx(const muct_loader_ref_t *ref)
+static bool muct_loader_is_of_ucx(const muct_loader_ref_t *ref)
 {
     return !ref->is_defined &&
            (!strncmp(ref->name, "uct_", 4) || !strncmp(ref->name, "ucs_", 4) ||

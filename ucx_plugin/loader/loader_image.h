@@ -10,6 +10,7 @@
  */
 
 #include <link.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +34,7 @@ typedef enum muct_loader_kind {
 /** One reference of a library. */
 typedef struct muct_loader_ref {
     const char *name; /**< Symbol; empty when there is none */
-    int is_defined;   /**< By the library itself */
+    bool is_defined;  /**< By the library itself */
     muct_loader_kind_t kind;
     uintptr_t *place; /**< Where it is */
     uintptr_t addend; /**< 0 unless MUCT_LOADER_DATA */

@@ -198,17 +198,17 @@ static int muct_loader_serve(const muct_loader_ucx_t *ucx)
     return minor;
 }
 
-static int muct_loader_was_served(const muct_loader_ucx_t *ucx)
+static bool muct_loader_was_served(const muct_loader_ucx_t *ucx)
 {
     unsigned i;
 
     for (i = 0; i < muct_loader_num_served; ++i) {
         if (muct_loader_served[i].identity == ucx->identity) {
-            return 1;
+            return true;
         }
     }
 
-    return 0;
+    return false;
 }
 
 /* The libucs that calls was served: is it another library's call that came through it?

@@ -7,13 +7,14 @@
 #include "loader/loader_say.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-static int muct_loader_is_quiet(void)
+static bool muct_loader_is_quiet(void)
 {
     const char *level = getenv("UCX_LOG_LEVEL");
 

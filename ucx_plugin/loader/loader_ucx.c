@@ -100,7 +100,7 @@ static const void *muct_loader_sees(void *lib, const char *name)
 }
 
 /* Does this library define the symbol itself, not by a dependency? */
-static int muct_loader_defines(void *lib, const char *name)
+static bool muct_loader_defines(void *lib, const char *name)
 {
     const void *symbol = dlsym(lib, name);
     struct link_map *map;

@@ -8,15 +8,16 @@
  * Which core does a UCX need?
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /** What a UCX tells about itself. */
 typedef struct muct_loader_facts {
-    int minor;          /**< Minor version its libucp tells, -1 when none is loaded */
-    int major;          /**< Major version its libucp tells, -1 when none is loaded */
-    int has_put_sgl;    /**< libuct exports uct_ep_put_sgl_zcopy: 1.22 or newer */
-    int has_get_sgl;    /**< libuct exports uct_ep_get_sgl_zcopy: 1.23 or newer */
-    int has_statistics; /**< libucs was built with ENABLE_STATS: other layouts */
+    int minor;           /**< Minor version its libucp tells, -1 when none is loaded */
+    int major;           /**< Major version its libucp tells, -1 when none is loaded */
+    bool has_put_sgl;    /**< libuct exports uct_ep_put_sgl_zcopy: 1.22 or newer */
+    bool has_get_sgl;    /**< libuct exports uct_ep_get_sgl_zcopy: 1.23 or newer */
+    bool has_statistics; /**< libucs was built with ENABLE_STATS: other layouts */
 } muct_loader_facts_t;
 
 

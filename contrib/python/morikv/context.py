@@ -371,12 +371,16 @@ class Context:
 
     # ---- the rest ----
 
-    def stats(self) -> dict[str, int]:
-        """Counters, by the names of mkv_stats_t."""
+    def stats(self) -> dict[str, int | list[int]]:
+        """Counters and histograms, by the names of mkv_stats_t."""
         stats = ffi.new("mkv_stats_t *", {"size": ffi.sizeof("mkv_stats_t")})
         check(lib.mkv_stats(self._owner.ctx(), ffi.NULL, stats))
-        fields = ffi.typeof("mkv_stats_t").fields
-        return {name: int(getattr(stats, name)) for name, _ in fields if name != "size"}
+        values = {
+            name: (list if field.type.kind == "array" else int)(getattr(stats, name))
+            for name, field in ffi.typeof("mkv_stats_t").fields
+        }
+        del values["size"]
+        return values
 
     def dump(self) -> str:
         """The state as text: options, regions, peers, transfers, counters."""

@@ -71,6 +71,7 @@ class EventType(enum.IntEnum):
     QUIET = lib.MKV_EV_QUIET
     MSG = lib.MKV_EV_MSG
     WARN = lib.MKV_EV_WARN
+    PEER_REGIONS = lib.MKV_EV_PEER_REGIONS
 
 
 @dataclass(frozen=True)

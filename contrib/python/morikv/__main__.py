@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m morikv env`` prints the environment, ``python -m morikv where`` the files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from . import _ucx
+
+_USAGE = """usage: python -m morikv env      exports that make UCX load ucx-mori: eval "$(...)"
+       python -m morikv where    files of libmorikv, its UCX and the module"""
+
+
+def _env() -> int:
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+    script = os.path.join(folder, "mori_env")
+    if not os.path.exists(script):
+        print(
+            "python -m morikv env: this package carries no module; where ucx-mori was "
+            "installed by make, call mori_env",
+            file=sys.stderr,
+        )
+        return 1
+    command = ["sh", script, "--modules", os.path.join(folder, "ucx-mori")]
+    if any(_ucx.of_wheels()):
+        command += ["--python", sys.executable]
+    return subprocess.run(command, check=False).returncode
+
+
+def _where() -> int:
+    from . import _library
+
+    print("libmorikv", _library.file)
+    print("ucx", _library.ucx or "the one libmorikv was linked with")
+    print("module", os.environ.get("UCX_PLUGIN_PATH", "UCX_PLUGIN_PATH is not set"))
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    commands = {"env": _env, "where": _where}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        print(_USAGE, file=sys.stderr)
+        return 2
+    return commands[arguments[0]]()
+
+
+sys.exit(main(sys.argv[1:]))
