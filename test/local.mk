@@ -22,4 +22,5 @@ else
 TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
-EXTRA_DIST += test/README.md
+EXTRA_DIST += test/README.md test/model/inbox.pml test/model/transfer.pml \
+	test/mutation/run test/mutation/rules.txt
