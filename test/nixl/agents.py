@@ -164,7 +164,10 @@ class Target:
 
 def make_agent(name, options):
     config = nixl_agent_config(
-        enable_prog_thread=options.thread, backends=["UCX"], capture_telemetry=True
+        enable_prog_thread=options.thread,
+        backends=["UCX"],
+        capture_telemetry=True,
+        num_threads=options.threads,
     )
     return nixl_agent(name, config)
 
@@ -355,6 +358,20 @@ def post_many(pair, number):
     yield lists, posted
 
 
+class Held:
+    """While it lasts no stream of this process works: lists that are posted stay half done."""
+
+    def __init__(self):
+        self.path = os.environ.get("HIPCPU_HOLD")
+        expect(self.path, "expected HIPCPU_HOLD to name a file")
+
+    def __enter__(self):
+        open(self.path, "w").close()
+
+    def __exit__(self, *_):
+        os.unlink(self.path)
+
+
 def end_of(pair, transfer, state):
     try:
         return pair.wait(transfer, state)
@@ -362,6 +379,18 @@ def end_of(pair, transfer, state):
         raise
     except Exception as error:  # NIXL's, one class for each status
         return type(error).__name__
+
+
+def check_next_life(pair):
+    """A peer of the same name, after the death of the first."""
+    try:
+        pair.agent.remove_remote_agent(pair.name)
+    except Exception:  # NIXL has done so
+        pass
+    pair.name = None
+    pair.start_peer(largest(), 1)
+    check_round(pair, "WRITE", 4096, 256, "random", 2)
+    pair.quit()
 
 
 def case_kill(options):
@@ -383,15 +412,38 @@ def case_kill(options):
         if transfer is not None:
             pair.agent.release_xfer_handle(transfer)
     pair.release(lists)
-    try:
-        pair.agent.remove_remote_agent(pair.name)
-    except Exception:  # NIXL has done so
-        pass
-    pair.name = None
-    pair.start_peer(largest(), 1)
-    check_round(pair, "WRITE", 4096, 256, "random", 2)
-    pair.quit()
+    check_next_life(pair)
     return " ".join(states)
+
+
+def case_kill_inside(options):
+    """kill -9 while a list is with the GPU: it ends, and not before the GPU is through."""
+    pair = Initiator(options, "VRAM", "VRAM", largest())
+    check_round(pair, "WRITE", 4096, 256, "random", 1)
+    posts = post_many(pair, 1)
+    with Held():
+        next(posts)
+        lists, posted = next(posts)
+        transfer, state = posted[0]
+        expect(state == "PROC", f"a list that the GPU holds is {state}")
+        pair.process.kill()
+        pair.process.wait()
+        end = time.time() + 1
+        while time.time() < end:
+            try:
+                state = pair.agent.check_xfer_state(transfer)
+            except Exception as error:  # NIXL's, one class for each status
+                state = type(error).__name__
+            expect(state == "PROC", f"a list that the GPU holds is {state}")
+    state = end_of(pair, transfer, state)
+    expect(
+        state in ("DONE", "nixlRemoteDisconnectError"),
+        f"a list to a peer killed meanwhile ended in {state}",
+    )
+    pair.agent.release_xfer_handle(transfer)
+    pair.release(lists)
+    check_next_life(pair)
+    return state
 
 
 def case_stop(options):
@@ -425,6 +477,7 @@ def parse():
     parser.add_argument("--kind", default="VRAM", choices=["VRAM", "DRAM"])
     parser.add_argument("--peer-kind", default="VRAM", choices=["VRAM", "DRAM"])
     parser.add_argument("--thread", action="store_true", help="NIXL's progress thread")
+    parser.add_argument("--threads", type=int, default=0, help="NIXL's threads that post")
     parser.add_argument("--corrupt", action="store_true", help="change a byte: must fail")
     parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
