@@ -19,11 +19,11 @@ typedef struct mkv_ranges {
 
 static void mkv_ranges_add(mkv_ranges_t *ranges, char *address, uint64_t length)
 {
-    mkv_range_t *last = ranges->ranges + ranges->num - 1;
+    mkv_range_t *last = (ranges->num > 0) ? &ranges->ranges[ranges->num - 1] : NULL;
     size_t max = ranges->max * 2 + 64;
     mkv_range_t *grown;
 
-    if ((ranges->num > 0) && ((char *)last->address + last->length == address)) {
+    if ((last != NULL) && ((char *)last->address + last->length == address)) {
         last->length += length;
         return;
     }
