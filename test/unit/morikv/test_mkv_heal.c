@@ -324,9 +324,12 @@ START_TEST(silence_alone_proves_nothing_quiet)
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PEER);
     ck_assert(!pair_query(passive).is_quiet);
     fake_ucp_stop_worker(fake_ucp_worker(0), 0);
-    (void)active;
     pair_run();
-    fake_ucp_abandon();
+    OK(mkv_xfer_close(active));
+    OK(mkv_xfer_declare_dead(passive));
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
 }
 END_TEST
 
@@ -523,7 +526,10 @@ START_TEST(a_newer_connection_supersedes_one_that_lives)
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PEER);
     ck_assert(!pair_query(passive).is_quiet);
     ck_assert_int_eq(again->state, MKV_CONN_READY);
-    fake_ucp_abandon();
+    OK(mkv_xfer_declare_dead(passive));
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
 }
 END_TEST
 
