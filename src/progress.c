@@ -61,19 +61,21 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
     mkv_ctx_deadline(ctx, mkv_store_expire(ctx, now));
 }
 
-static void mkv_ctx_reap(mkv_ctx_t *ctx)
+static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer, *next;
+    unsigned count = 0;
 
     mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
     {
-        mkv_peer_step_closing(peer);
+        count += mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
             mkv_list_is_empty(&peer->ops) && (peer->num_leases == 0) &&
             mkv_list_is_empty(&peer->remote.maps)) {
             mkv_peer_destroy(peer);
         }
     }
+    return count;
 }
 
 static void mkv_peer_step_changed(mkv_peer_t *peer)
@@ -138,7 +140,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     count += mkv_credits_tell(ctx);
     count += mkv_ops_step(ctx);
     count += mkv_store_step(ctx);
-    mkv_ctx_reap(ctx);
+    count += mkv_ctx_reap(ctx);
     ctx->is_progress_due = (count > 0);
     return count;
 }

@@ -61,7 +61,9 @@ struct mkv_peer {
     mkv_peer_end_t end;
     mkv_status_t status; /**< Why it ended */
     char error[256];
-    uint64_t deadline; /**< Of the state, except READY, CLOSING and GONE */
+    uint64_t deadline;   /**< Of the state, except READY, CLOSING and GONE */
+    bool has_left;       /**< The last flush is over: the next step closes it */
+    uint32_t left_flags; /**< With these, of ucp_ep_close_nbx() */
     mkv_process_t process;
     bool is_same_host;
     uint64_t claim;        /**< Ours on its memory; 0: released, or none */

@@ -145,13 +145,25 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
 
 /* ---- Closing --------------------------------------------------------------------- */
 
+/*
+ * The endpoint is to be closed, in the next step. Not from here: UCX calls back also
+ * while it fails an endpoint, for each request that waits on one of its lanes, and then
+ * goes on to the next lane. A forced close frees the endpoint below it, in UCX 1.22 and
+ * 1.23 (ucp_ep_discard_lanes(), ucp_ep.c).
+ */
+static void mkv_peer_note_left(mkv_peer_t *peer, uint32_t flags)
+{
+    peer->has_left = true;
+    peer->left_flags = flags;
+    peer->ctx->is_progress_due = true;
+}
+
 /* Goodbye is said; nothing is left that the close itself could have to wait for */
 static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
 
-    mkv_peer_close_ep(peer, MKV_CONN_LEFT,
-                      (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    mkv_peer_note_left(peer, (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
     mkv_peer_put(peer);
     if (request != NULL) {
         ucp_request_free(request);
@@ -169,7 +181,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
         (void)mkv_message_send(peer, &msg);
         mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {
-        mkv_peer_close_ep(peer, MKV_CONN_LEFT, UCP_EP_CLOSE_FLAG_FORCE);
+        mkv_peer_note_left(peer, UCP_EP_CLOSE_FLAG_FORCE);
     }
     mkv_peer_put(peer);
     if (request != NULL) {
@@ -182,12 +194,21 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
  * waits for a peer that is stopped cannot be cut any more: a second one is refused, and
  * ucp_worker_destroy() asserts that there is none (ucp_ep.c). A flush of our own can.
  */
-void mkv_peer_step_closing(mkv_peer_t *peer)
+unsigned mkv_peer_step_closing(mkv_peer_t *peer)
 {
+    unsigned count = 0;
+
     if ((peer->state == MKV_CONN_ENDING) && mkv_peer_ask_idle(peer) &&
         (mkv_peer_take(peer, MKV_CONN_IDLE) == MKV_OK)) {
         mkv_peer_flush(peer, mkv_peer_bye_cb);
+        ++count;
     }
+    if (peer->has_left) {
+        peer->has_left = false;
+        mkv_peer_close_ep(peer, MKV_CONN_LEFT, peer->left_flags);
+        ++count;
+    }
+    return count;
 }
 
 /* The caller knows it no longer; its transfers end, and tell the other side */
@@ -232,7 +253,7 @@ mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode)
     --ctx->num_peers;
     mkv_peer_end_here(peer);
     (void)mkv_ctx_step(ctx);
-    mkv_peer_step_closing(peer);
+    (void)mkv_peer_step_closing(peer);
     return MKV_OK;
 }
 

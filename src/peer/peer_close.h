@@ -18,8 +18,13 @@ void mkv_peer_step_failed(mkv_peer_t *peer);
 /** Close the endpoint of a failed peer when its calls have come back. */
 void mkv_peer_step_waiting(mkv_peer_t *peer);
 
-/** Closed by the caller: leave when nothing needs the connection any more. */
-void mkv_peer_step_closing(mkv_peer_t *peer);
+/**
+ * Closed by the caller: leave when nothing needs the connection any more. Not below a
+ * callback of UCX.
+ *
+ * @return How much was done.
+ */
+unsigned mkv_peer_step_closing(mkv_peer_t *peer);
 
 /** As mkv_peer_close(). */
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);

@@ -27,6 +27,7 @@ struct ucp_ep {
     ucp_worker_h worker, remote;
     ucp_ep_params_t params;
     int is_closed, is_broken;
+    unsigned num_callbacks; /* of its operations, that have not returned */
     struct ucp_ep *next;
 };
 
@@ -439,10 +440,14 @@ static ucs_status_ptr_t op_start(op_t *op)
 
 static void op_complete(op_t *op)
 {
+    ucp_ep_h ep = op->ep; /* the callback may free the request */
+
     op_move(op);
     op->is_done = 1;
     if (op->param.op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK) {
+        ++ep->num_callbacks;
         op->param.cb.send(op, op->status, op->param.user_data);
+        --ep->num_callbacks;
     }
 }
 
@@ -772,6 +777,9 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     FAKE_GUARD;
     op_t *op, *close = op_new(ep, FAKE_UCP_CLOSE, param);
 
+    if (ep->num_callbacks > 0) {
+        DIE("an endpoint is closed below a callback of its own operation");
+    }
     ep->is_closed = 1;
     close->status = UCS_OK;
     if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&

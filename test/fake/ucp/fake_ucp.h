@@ -13,7 +13,8 @@
  * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a list
  * that changes before it completes, a request freed twice, memory unmapped under an
  * operation, a worker destroyed with endpoints or with a close under way (UCX asserts
- * that as well).
+ * that as well), an endpoint closed below a callback of its own operation (UCX may be
+ * failing it there, and uses it afterwards: ucp_ep_discard_lanes()).
  *
  * Threads. Any that UCX allows: of one worker one at a time
  * (UCS_THREAD_MODE_SERIALIZED), of several at once.

@@ -238,6 +238,27 @@ START_TEST(a_worker_with_an_open_endpoint_is_not_destroyed)
 }
 END_TEST
 
+static void close_below(void *request, ucs_status_t status, void *arg)
+{
+    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
+
+    (void)request;
+    (void)status;
+    (void)arg;
+    (void)ucp_ep_close_nbx(ep, &force);
+}
+
+START_TEST(an_endpoint_is_not_closed_below_its_own_callback)
+{
+    ucp_request_param_t param = with_callback();
+
+    param.cb.send = close_below;
+    (void)ucp_ep_flush_nbx(ep, &param);
+    progress();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fake UCP");
@@ -257,6 +278,8 @@ int main(void)
                                     SIGABRT);
         tcase_add_test_raise_signal(
             tcase, a_worker_with_an_open_endpoint_is_not_destroyed, SIGABRT);
+        tcase_add_test_raise_signal(
+            tcase, an_endpoint_is_not_closed_below_its_own_callback, SIGABRT);
     }
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

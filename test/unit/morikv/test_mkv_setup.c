@@ -289,6 +289,22 @@ START_TEST(closing_one_side_tells_the_other)
 }
 END_TEST
 
+/* UCX says so below what fails the endpoint, where nothing may close it; the fake ends
+ * the process otherwise. Loop index: flushes before it that succeed. */
+START_TEST(a_connection_that_breaks_while_it_closes_is_closed_by_the_step)
+{
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    fake_ucp_fail(FAKE_UCP_FLUSH, (unsigned)_i, UCS_ERR_CONNECTION_RESET);
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    ck_assert(!mkv_list_is_empty(&A->ctx->dead_peers));
+    pair_run();
+    ck_assert(mkv_list_is_empty(&A->ctx->dead_peers));
+    pair_teardown();
+}
+END_TEST
+
 static size_t index_of_event(const pair_side_t *side, mkv_event_type_t type)
 {
     size_t i;
@@ -875,6 +891,8 @@ int main(void)
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
+    tcase_add_loop_test(
+        tcase, a_connection_that_breaks_while_it_closes_is_closed_by_the_step, 0, 2);
     tcase_add_loop_test(tcase, a_goodbye_is_told_after_the_transfers, 0, 2);
     tcase_add_test(tcase, a_late_goodbye_does_not_end_the_next_connection);
     tcase_add_loop_test(tcase, strict_mode_refuses_another_backend, 0, 2);
