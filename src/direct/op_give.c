@@ -12,6 +12,7 @@
 #include "direct/op_give.h"
 
 #include "peer/backend.h"
+#include "peer/list_put.h"
 
 /* ---- Credit ---------------------------------------------------------------------- */
 
@@ -72,28 +73,29 @@ static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* What is known of lists for these memory types */
-static mkv_sgl_state_t *mkv_op_sgl_state(mkv_op_t *op, uint8_t types)
+static ucs_memory_type_t mkv_op_local_type(const mkv_op_t *op, size_t i)
 {
-    return &op->peer->sgl[types & 15][types >> 4];
+    return (ucs_memory_type_t)(op->types[i] & 15);
+}
+
+static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
+{
+    return (ucs_memory_type_t)(op->types[i] >> 4);
 }
 
 /* As for transfers: the first list on such a lane may be refused, and costs nothing */
-static void mkv_op_list_status(mkv_op_t *op, uint8_t types, ucs_status_t status)
+static void mkv_op_list_status(mkv_op_t *op, size_t i, ucs_status_t status)
 {
-    mkv_sgl_state_t *state = mkv_op_sgl_state(op, types);
-    bool is_refusal =
-        (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||
-        (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
-
-    if (status == UCS_OK) {
-        *state = (*state == MKV_SGL_BAD) ? MKV_SGL_BAD : MKV_SGL_GOOD;
-    } else if (is_refusal && (op->peer->state == MKV_CONN_READY) &&
-               (*state != MKV_SGL_GOOD)) {
-        *state = MKV_SGL_BAD;
+    switch (mkv_peer_list_ended(op->peer, mkv_op_local_type(op, i),
+                                mkv_op_remote_type(op, i), status)) {
+    case MKV_LIST_MOVED:
+        break;
+    case MKV_LIST_REFUSED:
         op->must_repeat = true;
-    } else {
+        break;
+    case MKV_LIST_FAILED:
         mkv_op_call_failed(op, "list put", status);
+        break;
     }
 }
 
@@ -101,7 +103,7 @@ static void mkv_op_list_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_op_t *op = user_data;
 
-    mkv_op_list_status(op, op->types[op->next - 1], status);
+    mkv_op_list_status(op, op->next - 1, status);
     mkv_op_call_ended(op);
     ucp_request_free(request);
 }
@@ -142,35 +144,6 @@ static void mkv_op_give_piece(mkv_op_t *op)
     }
 }
 
-static ucs_status_ptr_t mkv_op_call_list(mkv_op_t *op, size_t first, size_t num)
-{
-    ucp_dt_local_sgl_t local = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
-                                              UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
-                                              UCP_DT_LOCAL_SGL_FIELD_MEMHS,
-                                .buffers = op->buffers + first,
-                                .lengths = op->lengths + first,
-                                .memhs = (void *)(op->memhs + first)};
-    ucp_dt_remote_sgl_t remote = {.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
-                                                UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
-                                                UCP_DT_REMOTE_SGL_FIELD_RKEYS,
-                                  .remote_addrs = op->remotes + first,
-                                  .lengths = op->lengths + first,
-                                  .rkeys = (void *)(op->rkeys + first)};
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
-                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
-        .cb.send = mkv_op_list_cb,
-        .user_data = op,
-        .datatype = ucp_dt_make_sgl(),
-        .remote_datatype = ucp_dt_make_sgl(),
-        .remote = &remote,
-        .remote_count = num};
-
-    return ucp_put_nbx(op->peer->ep, &local, num, UCP_REMOTE_ADDR_INVALID,
-                       UCP_RKEY_INVALID, &param);
-}
-
 /* Pieces from the next one on that one list may hold */
 static size_t mkv_op_list_length(const mkv_op_t *op)
 {
@@ -187,6 +160,12 @@ static size_t mkv_op_list_length(const mkv_op_t *op)
 static void mkv_op_give_list(mkv_op_t *op, size_t num)
 {
     size_t first = op->next;
+    const mkv_list_put_t list = {.buffers = op->buffers + first,
+                                 .lengths = op->lengths + first,
+                                 .memhs = op->memhs + first,
+                                 .remotes = op->remotes + first,
+                                 .rkeys = op->rkeys + first,
+                                 .num = num};
     ucs_status_ptr_t request;
     uint64_t bytes = 0;
     size_t i;
@@ -196,11 +175,11 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     }
     op->next += num;
     mkv_op_count_call(op);
-    request = mkv_op_call_list(op, first, num);
+    request = mkv_peer_put_list(op->peer, &list, mkv_op_list_cb, op);
     if (UCS_PTR_IS_PTR(request)) {
         mkv_op_take_credit(op, bytes);
     } else {
-        mkv_op_list_status(op, op->types[first], UCS_PTR_RAW_STATUS(request));
+        mkv_op_list_status(op, first, UCS_PTR_RAW_STATUS(request));
     }
 }
 
@@ -219,8 +198,8 @@ unsigned mkv_op_give(mkv_op_t *op)
     while ((op->next < op->num) && !op->must_repeat && !mkv_op_has_ended(op) &&
            mkv_op_has_credit(op) && !mkv_op_must_wait(op)) {
         num = (mkv_op_is_write(op) &&
-               mkv_peer_may_sgl(op->peer, (ucs_memory_type_t)(op->types[op->next] & 15),
-                                (ucs_memory_type_t)(op->types[op->next] >> 4)))
+               mkv_peer_may_sgl(op->peer, mkv_op_local_type(op, op->next),
+                                mkv_op_remote_type(op, op->next)))
                   ? mkv_op_list_length(op)
                   : 1;
         if (num > 1) {

@@ -172,21 +172,12 @@ void mkv_peer_log_rejected(mkv_peer_t *peer)
                  tls[0] != '\0' ? ", TLS is " : "", tls);
 }
 
-/*
- * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
- * fails the endpoint in peer failure mode. So only lanes that are known to take lists
- * are asked, and the first list tells whether they do.
- */
-bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
-                      ucs_memory_type_t remote)
+bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
+                           ucs_memory_type_t remote)
 {
-    const mkv_options_t *opts = peer->ctx->opts;
     bool is_gpu = (local != UCS_MEMORY_TYPE_HOST) && (remote != UCS_MEMORY_TYPE_HOST);
 
-    if ((opts->sgl == MKV_SGL_NO) || (peer->sgl[local][remote] == MKV_SGL_BAD)) {
-        return false;
-    }
-    return (opts->sgl == MKV_SGL_YES) || (peer->transport_flags & MKV_TL_SGL) ||
+    return (peer->transport_flags & MKV_TL_SGL) ||
            (is_gpu && (peer->transport_flags & MKV_TL_SGL_GPU)) ||
            ((peer->ctx->ucp_version > 22) && (peer->transport_flags & MKV_TL_SGL_123));
 }

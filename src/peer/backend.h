@@ -28,8 +28,8 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
 /** Log classes better than the one taken, each with what is known about why not. */
 void mkv_peer_log_rejected(mkv_peer_t *peer);
 
-/** Whether lists between these memory types may be given to UCX. */
-bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
-                      ucs_memory_type_t remote);
+/** Whether a lane of the endpoint is known to take lists between these memory types. */
+bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
+                           ucs_memory_type_t remote);
 
 #endif

@@ -16,6 +16,8 @@ libmorikv_core_la_SOURCES += \
     src/peer/inbox.h \
     src/peer/listen.c \
     src/peer/listen.h \
+    src/peer/list_put.c \
+    src/peer/list_put.h \
     src/peer/message.c \
     src/peer/message.h \
     src/peer/packet.c \

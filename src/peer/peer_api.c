@@ -7,9 +7,9 @@
 #include "base/abi.h"
 #include "cache/map.h"
 #include "cache/region.h"
-#include "peer/backend.h"
 #include "peer/credit.h"
 #include "peer/hello.h"
+#include "peer/list_put.h"
 #include "peer/message.h"
 #include "peer/peer_close.h"
 

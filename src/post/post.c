@@ -22,6 +22,7 @@
 
 #include "cache/blocks.h"
 #include "peer/backend.h"
+#include "peer/list_put.h"
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
@@ -34,13 +35,6 @@
 static bool mkv_post_is_at_end(mkv_post_t *post)
 {
     return mkv_xfer_is_terminal(post->leg->xfer) || (mkv_post_pair(post) == NULL);
-}
-
-/* What UCX says when a lane takes no lists; the connection is as good as before */
-static bool mkv_status_is_no_sgl(ucs_status_t status)
-{
-    return (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||
-           (status == UCS_ERR_CANCELED) || (status == UCS_ERR_NOT_IMPLEMENTED);
 }
 
 static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t *piece,
@@ -153,42 +147,6 @@ static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* What is known of the lists for the memory types of this one */
-static mkv_sgl_state_t *mkv_calls_sgl_state(const mkv_calls_t *calls)
-{
-    const mkv_pair_t *pair = &calls->post->plan->map->pairs[calls->from.pair];
-
-    return &calls->post->leg->peer->sgl[pair->mem->type][pair->rmem->type];
-}
-
-static void mkv_post_refuse_sgl(mkv_calls_t *calls, ucs_status_t status)
-{
-    mkv_peer_t *peer = calls->post->leg->peer;
-    mkv_sgl_state_t *state = mkv_calls_sgl_state(calls);
-    mkv_piece_t piece;
-
-    if (*state != MKV_SGL_BAD) {
-        mkv_calls_piece(calls, 0, &piece);
-        mkv_log_info(peer->ctx,
-                     "peer %s: UCX takes no lists from memory type %d to %d (%s), "
-                     "posting piece by piece",
-                     peer->name, (int)piece.pair->mem->type,
-                     (int)piece.pair->rmem->type, ucs_status_string(status));
-    }
-    *state = MKV_SGL_BAD;
-    calls->post->must_repeat = true;
-}
-
-/* A connection that never took a list of such memory may refuse the first one; then
- * nothing was moved, or only bytes that are moved again */
-static bool mkv_post_may_refuse_sgl(const mkv_calls_t *calls, ucs_status_t status)
-{
-    const mkv_peer_t *peer = calls->post->leg->peer;
-
-    return mkv_status_is_no_sgl(status) && (peer->state == MKV_CONN_READY) &&
-           (*mkv_calls_sgl_state(calls) != MKV_SGL_GOOD);
-}
-
 static void mkv_post_list_failed(const mkv_calls_t *calls, ucs_status_t status)
 {
     mkv_piece_t piece;
@@ -199,17 +157,20 @@ static void mkv_post_list_failed(const mkv_calls_t *calls, ucs_status_t status)
     mkv_post_fail(calls->post, text, &piece, status);
 }
 
-/* Refused once is refused for good: lists that were in flight beside it may succeed */
 static void mkv_post_sgl_status(mkv_calls_t *calls, ucs_status_t status)
 {
-    mkv_sgl_state_t *state = mkv_calls_sgl_state(calls);
+    const mkv_pair_t *pair = &calls->post->plan->map->pairs[calls->from.pair];
 
-    if (status == UCS_OK) {
-        *state = (*state == MKV_SGL_BAD) ? MKV_SGL_BAD : MKV_SGL_GOOD;
-    } else if (mkv_post_may_refuse_sgl(calls, status)) {
-        mkv_post_refuse_sgl(calls, status);
-    } else {
+    switch (mkv_peer_list_ended(calls->post->leg->peer, pair->mem->type,
+                                pair->rmem->type, status)) {
+    case MKV_LIST_MOVED:
+        break;
+    case MKV_LIST_REFUSED:
+        calls->post->must_repeat = true;
+        break;
+    case MKV_LIST_FAILED:
         mkv_post_list_failed(calls, status);
+        break;
     }
 }
 
@@ -306,83 +267,75 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
 
 /* ---- By lists -------------------------------------------------------------------- */
 
-static ucs_status_ptr_t mkv_post_call_sgl(mkv_calls_t *calls, void *memhs, void *rkeys)
+/* The handle and key of each entry; false: no memory */
+static bool mkv_post_list_keys(const mkv_lists_t *lists, const mkv_pair_t *first,
+                               mkv_list_put_t *put)
 {
-    const mkv_lists_t *lists = calls->lists;
-    ucp_dt_local_sgl_t local = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
-                                              UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
-                                              UCP_DT_LOCAL_SGL_FIELD_MEMHS,
-                                .buffers = lists->buffers,
-                                .lengths = lists->lengths,
-                                .memhs = memhs};
-    ucp_dt_remote_sgl_t remote = {.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
-                                                UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
-                                                UCP_DT_REMOTE_SGL_FIELD_RKEYS,
-                                  .remote_addrs = lists->remotes,
-                                  .lengths = lists->lengths,
-                                  .rkeys = rkeys};
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
-                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
-        .cb.send = mkv_post_sgl_cb,
-        .user_data = mkv_calls_user_data(calls, 0),
-        .datatype = ucp_dt_make_sgl(),
-        .remote_datatype = ucp_dt_make_sgl(),
-        .remote = &remote,
-        .remote_count = lists->num};
-
-    return ucp_put_nbx(calls->post->leg->peer->ep, &local, lists->num,
-                       UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID, &param);
+    put->memhs = lists->memhs;
+    put->rkeys = lists->rkeys;
+    if (lists->memhs == NULL) {
+        put->memhs = mkv_repeat_get(&first->mem->repeat, first->mem->memh, lists->num);
+        put->rkeys =
+            mkv_repeat_get(&first->rmem->repeat, first->rmem->rkey, lists->num);
+    }
+    return (put->memhs != NULL) && (put->rkeys != NULL);
 }
 
-/* One list; false: stop, no memory or the call failed */
-static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
+static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
 {
-    mkv_calls_t *calls = mkv_calls_get(post);
-    const mkv_lists_t *lists = NULL;
+    mkv_post_t *post = calls->post;
     ucs_status_ptr_t request;
-    void *memhs, *rkeys;
 
-    if (calls != NULL) {
-        calls->lists = lists = mkv_lists_get(post, first);
-    }
-    if (lists == NULL) {
-        goto err_memory;
-    }
-    memhs = lists->memhs;
-    rkeys = lists->rkeys;
-    if (memhs == NULL) {
-        memhs = mkv_repeat_get(&first->mem->repeat, first->mem->memh, lists->num);
-        rkeys = mkv_repeat_get(&first->rmem->repeat, first->rmem->rkey, lists->num);
-        if ((memhs == NULL) || (rkeys == NULL)) {
-            goto err_memory;
-        }
-    }
-
-    post->elements += lists->num;
-    post->bytes += lists->bytes;
-    post->leg->peer->ctx->round_cost += lists->num;
-    mkv_post_take_credit(post, lists->bytes);
+    post->elements += put->num;
+    post->bytes += calls->lists->bytes;
+    post->leg->peer->ctx->round_cost += put->num;
+    mkv_post_take_credit(post, calls->lists->bytes);
     mkv_post_count_calls(post, 1);
-    request = mkv_post_call_sgl(calls, memhs, rkeys);
+    request = mkv_peer_put_list(post->leg->peer, put, mkv_post_sgl_cb,
+                                mkv_calls_user_data(calls, 0));
     if (UCS_PTR_IS_PTR(request)) {
         ++calls->num_inflight;
     } else {
         mkv_post_put_credit(post);
         mkv_post_sgl_status(calls, UCS_PTR_RAW_STATUS(request));
     }
-    mkv_calls_put(calls);
-    return !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat;
+}
 
-err_memory:
+/* false: no memory */
+static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first)
+{
+    const mkv_lists_t *lists = mkv_lists_get(calls->post, first);
+    mkv_list_put_t put;
+
+    calls->lists = lists;
+    if ((lists == NULL) || !mkv_post_list_keys(lists, first, &put)) {
+        return false;
+    }
+
+    put.buffers = lists->buffers;
+    put.lengths = lists->lengths;
+    put.remotes = lists->remotes;
+    put.num = lists->num;
+    mkv_post_call_sgl(calls, &put);
+    return true;
+}
+
+/* One list; false: stop, no memory or the call failed */
+static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
+{
+    mkv_calls_t *calls = mkv_calls_get(post);
+    bool is_given = false;
+
     if (calls != NULL) {
+        is_given = mkv_post_give_list(calls, first);
         mkv_calls_put(calls);
     }
-    mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
-                  "peer %s: no memory for a list of %llu pieces", post->leg->peer->name,
-                  (unsigned long long)post->num_elements);
-    return false;
+    if (!is_given) {
+        mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
+                      "peer %s: no memory for a list of %llu pieces",
+                      post->leg->peer->name, (unsigned long long)post->num_elements);
+    }
+    return is_given && !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat;
 }
 
 /* ---- Pumping --------------------------------------------------------------------- */

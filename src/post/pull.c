@@ -9,7 +9,7 @@
 
 #include "post/pull.h"
 
-#include "peer/backend.h"
+#include "peer/list_put.h"
 #include "peer/message.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_LIST_PUT_H
+#define MKV_LIST_PUT_H
+
+/**
+ * @file
+ * Puts of whole lists to a peer: whether UCX may be asked for one, the call, and what
+ * its status says about later ones.
+ *
+ * What is known is kept for each pair of memory types. The caller holds the context's
+ * lock.
+ */
+
+#include "peer/peer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** What a list moves: arrays of num entries, which UCX reads until the call ends. */
+typedef struct mkv_list_put {
+    void **buffers;
+    size_t *lengths; /**< Bytes, the same on both sides */
+    void *memhs;     /**< ucp_mem_h of each entry */
+    uint64_t *remotes;
+    void *rkeys; /**< ucp_rkey_h of each entry */
+    size_t num;
+} mkv_list_put_t;
+
+/** What the end of a list put means to who asked for it. */
+typedef enum mkv_list_end {
+    MKV_LIST_MOVED,
+    MKV_LIST_REFUSED, /**< Nothing is lost: all of its pieces may be put one by one */
+    MKV_LIST_FAILED
+} mkv_list_end_t;
+
+/** Whether lists between these memory types may be given to UCX. */
+bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
+                      ucs_memory_type_t remote);
+
+/** Give UCX one list; the result and the callback are those of ucp_put_nbx(). */
+ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,
+                                   ucp_send_nbx_callback_t cb, void *user_data);
+
+/**
+ * Note how a list put between these memory types has ended. The first refusal is logged
+ * and holds for good, also where lists that were in flight beside it succeed.
+ */
+mkv_list_end_t mkv_peer_list_ended(mkv_peer_t *peer, ucs_memory_type_t local,
+                                   ucs_memory_type_t remote, ucs_status_t status);
+
+#endif
