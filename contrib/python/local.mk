@@ -12,6 +12,8 @@ EXTRA_DIST += \
 	contrib/python/morikv/memory.py \
 	contrib/python/morikv/model.py \
 	contrib/python/morikv/morikv.h \
+	contrib/python/morikv/operation.py \
+	contrib/python/morikv/pieces.py \
 	contrib/python/morikv/py.typed \
 	contrib/python/morikv/transfer.py
 EXTRA_DIST += \

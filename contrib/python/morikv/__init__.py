@@ -24,13 +24,15 @@ from .model import (
     TransferInfo,
     Units,
 )
-from .transfer import Map, Plan, Transfer
+from .operation import Operation, OperationInfo
+from .transfer import Bytes, Map, Plan, Transfer
 
 __version__ = _text(_lib.mkv_version_string())
 
 __all__ = [
     "LEG_ALL",
     "Backend",
+    "Bytes",
     "Context",
     "Event",
     "EventType",
@@ -38,6 +40,8 @@ __all__ = [
     "Memory",
     "Mode",
     "MorikvError",
+    "Operation",
+    "OperationInfo",
     "Peer",
     "PeerInfo",
     "Plan",

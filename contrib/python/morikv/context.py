@@ -24,9 +24,13 @@ from .model import (
     Topology,
     read_units,
 )
+from .operation import Operation
+from .pieces import Numbers
 from .transfer import Map, Transfer
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+_KNOWN_EVENTS = frozenset(EventType)
 
 #: Memory of contexts that could not be proven quiet: it must never be freed.
 _touched: list[Any] = []
@@ -92,6 +96,51 @@ class Peer:
         pointer = self._handle.get()
         check(lib.mkv_send(pointer, id, type, header, len(header), data, len(data)))
 
+    def post(
+        self,
+        mode: Mode,
+        local: Region | Numbers,
+        remote: Numbers,
+        local_offsets: Numbers,
+        remote_offsets: Numbers,
+        lengths: Numbers,
+        *,
+        id: int = 0,
+        note: bytes | None = None,
+        timeout_ms: int = 0,
+        drain_timeout_ms: int = 0,
+    ) -> Operation:
+        """Move bytes to or from memory that the peer has added with ``one_sided``.
+
+        Never waits. Ends with DONE, FAILED or ABORTED and then QUIET, each with this
+        operation in ``event.operation``. No loop of Python runs over the pieces.
+
+        :param mode: WRITE: from here to the peer; READ: from the peer.
+        :param local: region here, or its number, or one number for each piece.
+        :param remote: what :attr:`Region.id` is at the peer, one for all or for each.
+        :param local_offsets: bytes from the region's base, as are ``remote_offsets``; a
+            NumPy array of integers, an iterable, or one number for all pieces.
+        :param lengths: bytes, at least 1, in the same way.
+        :param id: for events, here and at the peer.
+        :param note: the peer gets NOTE with these bytes when it has ended.
+        :param timeout_ms: until it is done; 0: option XFER_TIMEOUT.
+        :param drain_timeout_ms: from a failure until it is quiet; 0: DRAIN_TIMEOUT.
+        :raises BusyError: the peer is not ready, or has not polled its notes.
+        :raises NotFoundError: no such region here, or none that the peer has told of yet.
+        :raises BoundsError: a piece leaves its region.
+        :raises InvalidError: the peer's region is not ``one_sided``, or a length is 0.
+        :raises ValueError: the counts differ, or a number is none.
+        """
+        options = {
+            "id": id,
+            "note": note,
+            "timeout_ms": timeout_ms,
+            "drain_timeout_ms": drain_timeout_ms,
+        }
+        here = local.id if isinstance(local, Region) else local
+        given = (here, remote, local_offsets, remote_offsets, lengths)
+        return Operation(self, mode, given, options)
+
     def close(self, force: bool = False) -> None:
         """:raises BusyError: transfers use it; with ``force`` they fail."""
         mode = lib.MKV_CLOSE_FORCE if force else lib.MKV_CLOSE_FLUSH
@@ -148,6 +197,8 @@ class Context:
         self._peers: dict[int, Peer] = {}
         self._transfers: weakref.WeakValueDictionary[int, Transfer]
         self._transfers = weakref.WeakValueDictionary()
+        self._operations: weakref.WeakValueDictionary[int, Operation]
+        self._operations = weakref.WeakValueDictionary()
         self._pid = os.getpid()
         _contexts.add(self)
 
@@ -169,13 +220,14 @@ class Context:
         self,
         source: Any,
         *,
-        unit_bytes: int,
+        unit_bytes: int | None = None,
         n_units: int | None = None,
         unit_stride: int = 0,
         component: int = 0,
         layer: int = 0,
         part: int = 0,
         optional: bool = False,
+        one_sided: bool = False,
         tokens_per_unit: int = 0,
         dtype: int = 0,
         allocation: memory.Memory | None = None,
@@ -183,23 +235,31 @@ class Context:
         """Memory of one (component, layer, part), known to peers after :meth:`commit`.
 
         :param source: what :func:`morikv.memory.of` takes; kept alive.
-        :param unit_bytes: bytes of a block that are moved.
+        :param unit_bytes: bytes of a block that are moved; None: memory without blocks,
+            for :meth:`Map.plan_bytes` and :meth:`Peer.post`.
         :param n_units: blocks; default: as many as there is room for.
         :param unit_stride: bytes from block to block; 0: unit_bytes.
+        :param one_sided: peers may read and write all of it, at any time, by
+            :meth:`Peer.post`.
         :param allocation: the allocation around it, for sub-allocations of a GPU's pool.
         """
         place = memory.of(source)
-        if unit_bytes <= 0:
+        if unit_bytes is not None and unit_bytes <= 0:
             raise ValueError(f"unit_bytes is {unit_bytes}; expected at least 1")
         region = ffi.new("mkv_region_t *", {"size": ffi.sizeof("mkv_region_t")})
         region.component, region.layer, region.part = component, layer, part
         region.flags = lib.MKV_REGION_OPTIONAL if optional else 0
+        region.flags |= lib.MKV_REGION_ONE_SIDED if one_sided else 0
         region.mem_type = place.mem_type
         region.base = ffi.cast("void *", place.address)
         region.length = place.length
-        region.unit_bytes, region.unit_stride = unit_bytes, unit_stride
-        room = (place.length - unit_bytes) // (unit_stride or unit_bytes) + 1
-        region.n_units = room if n_units is None else n_units
+        if unit_bytes is None:
+            region.flags |= lib.MKV_REGION_BYTES
+            region.unit_stride, region.n_units = unit_stride, n_units or 0
+        else:
+            region.unit_bytes, region.unit_stride = unit_bytes, unit_stride
+            room = (place.length - unit_bytes) // (unit_stride or unit_bytes) + 1
+            region.n_units = room if n_units is None else n_units
         region.tokens_per_unit, region.dtype = tokens_per_unit, dtype
         if allocation is not None:
             region.alloc_base = ffi.cast("void *", allocation.address)
@@ -265,6 +325,7 @@ class Context:
         role: Role,
         epoch: int = 0,
         expect: Mapping[int, int] | None = None,
+        expect_bytes: Mapping[int, int] | None = None,
         bind_timeout_ms: int = 0,
         xfer_timeout_ms: int = 0,
         release_timeout_ms: int = 0,
@@ -274,6 +335,8 @@ class Context:
 
         :param maps: one per peer (leg); peers must differ.
         :param expect: passive side: component: units that every leg must deliver.
+        :param expect_bytes: destination of a WRITE: component: bytes that every leg must
+            deliver, where plans of bytes fill it.
         :param bind_timeout_ms: and the others: 0 is the option's value.
         """
         timeouts = {
@@ -282,7 +345,11 @@ class Context:
             "release_timeout_ms": release_timeout_ms,
             "drain_timeout_ms": drain_timeout_ms,
         }
-        return Transfer(self, id, maps, mode, role, epoch, expect, timeouts)
+        expected = None
+        if expect is not None or expect_bytes is not None:
+            expected = {c: (units, 0) for c, units in (expect or {}).items()}
+            expected |= {c: (0, length) for c, length in (expect_bytes or {}).items()}
+        return Transfer(self, id, maps, mode, role, epoch, expected, timeouts)
 
     def _know(self, transfer: Transfer) -> None:
         key = int(ffi.cast("uintptr_t", transfer._handle.get()))
@@ -293,9 +360,9 @@ class Context:
             key = int(ffi.cast("uintptr_t", transfer._handle.get()))
             self._transfers.pop(key, None)
 
-    def signal(self, gate_id: int) -> None:
-        """Open the gates with this number. Any thread."""
-        check(lib.mkv_gate_signal(self._owner.ctx(), gate_id))
+    def signal(self, gate_id: int, value: int = 1) -> None:
+        """Open the gates of this number that wait for ``value`` or less. Any thread."""
+        check(lib.mkv_gate_signal(self._owner.ctx(), gate_id, value))
 
     # ---- events ----
 
@@ -305,12 +372,16 @@ class Context:
         return int(lib.mkv_progress(self._owner.ctx()))
 
     def poll(self, max_events: int = 64) -> list[Event]:
-        """Take up to so many events, in order of occurrence. Does not progress."""
+        """Take up to so many events, in order of occurrence. Does not progress.
+
+        Events of a kind that this version does not know are left out.
+        """
         array = ffi.new("mkv_event_t[]", max_events)
         count_p = ffi.new("size_t *")
         size = ffi.sizeof("mkv_event_t")
         check(lib.mkv_poll(self._owner.ctx(), array, size, max_events, count_p))
-        return [self._event(array[i]) for i in range(count_p[0])]
+        taken = (array[i] for i in range(count_p[0]))
+        return [self._event(event) for event in taken if event.type in _KNOWN_EVENTS]
 
     def poll_one(self) -> Event | None:
         """Take the next event, if there is one. Does not progress."""
@@ -335,7 +406,9 @@ class Context:
             header=bytes(ffi.buffer(event.header, event.header_length))
             if event.header_length
             else b"",
-            data=bytes(ffi.buffer(event.data, event.length)) if event.length else b"",
+            # FETCHED: how many bytes came, and no data
+            data=bytes(ffi.buffer(event.data, event.length)) if event.data != ffi.NULL else b"",
+            operation=self._operations.get(int(ffi.cast("uintptr_t", event.op))),
         )
 
     def fileno(self) -> int:

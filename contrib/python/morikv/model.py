@@ -13,6 +13,7 @@ from ._library import ffi, lib
 
 if TYPE_CHECKING:
     from .context import Peer
+    from .operation import Operation
     from .transfer import Transfer
 
 #: Block ids: any buffer of 32-bit unsigned numbers (NumPy, array), or any iterable.
@@ -71,7 +72,12 @@ class EventType(enum.IntEnum):
     QUIET = lib.MKV_EV_QUIET
     MSG = lib.MKV_EV_MSG
     WARN = lib.MKV_EV_WARN
+    NOTE = lib.MKV_EV_NOTE
+    INCOMING = lib.MKV_EV_INCOMING
     PEER_REGIONS = lib.MKV_EV_PEER_REGIONS
+    FETCHED = lib.MKV_EV_FETCHED
+    EXPIRED = lib.MKV_EV_EXPIRED
+    FENCE = lib.MKV_EV_FENCE
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,9 @@ class Event:
     """EXPOSED: the peer's blocks, as ``remote``, by component. DONE: those exposed."""
     header: bytes = b""
     data: bytes = b""
-    """EXPOSED: meta of the other side; MSG: as sent."""
+    """EXPOSED: meta of the other side; MSG, NOTE: as sent."""
+    operation: Operation | None = None
+    """DONE, FAILED, ABORTED and QUIET of one that is not closed."""
 
 
 @dataclass(frozen=True)

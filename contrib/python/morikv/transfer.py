@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._handle import Handle
 from ._library import LEG_ALL, ffi, lib, text
 from .errors import check
 from .model import Blocks, Mode, Role, State, TransferInfo, block_array
+from .pieces import Numbers, columns
 
 if TYPE_CHECKING:
     from .context import Context, Peer
@@ -43,7 +46,22 @@ class Map:
         :raises BoundsError: a block is outside of a region; LengthError: the lists'
             lengths differ; StaleError: regions were dropped.
         """
-        return Plan(self, units, keep_order)
+        c_units, count, keep = _c_units(units)
+        flags = lib.MKV_PLAN_KEEP_ORDER if keep_order else 0
+        return Plan(self, lib.mkv_plan_create, (c_units, count, flags), keep)
+
+    def plan_bytes(self, ranges: Iterable[Bytes], unchecked: bool = False) -> Plan:
+        """A plan of bytes instead of blocks; those that adjoin on both sides are merged.
+
+        :param ranges: one for each pair of regions, at most. Copied.
+        :param unchecked: posts are not compared with what was exposed.
+        :raises BoundsError: bytes are not inside of the regions' units; PairingError: the
+            map has no such pair; DuplicateError: a pair occurs twice; InvalidError: a
+            length or a count is 0; ValueError: numbers of one range differ in count.
+        """
+        c_bytes, count, keep = _c_bytes(list(ranges))
+        flags = lib.MKV_PLAN_UNCHECKED if unchecked else 0
+        return Plan(self, lib.mkv_plan_create_bytes, (c_bytes, count, flags), keep)
 
     def close(self) -> None:
         """:raises BusyError: a plan or a transfer uses it."""
@@ -51,28 +69,73 @@ class Map:
 
 
 def _c_units(units: Mapping[int, tuple[Blocks, Blocks | None]]) -> tuple[Any, int, list[Any]]:
-    array = ffi.new("mkv_units_t[]", max(len(units), 1))
-    keep: list[Any] = [array]
+    result = ffi.new("mkv_units_t[]", max(len(units), 1))
+    keep: list[Any] = [result]
     for i, (component, (local, remote)) in enumerate(units.items()):
-        array[i].component = component
-        array[i].local, array[i].num_local, alive = block_array(local)
+        result[i].component = component
+        result[i].local, result[i].num_local, alive = block_array(local)
         keep.append(alive)
         if remote is not None:
-            array[i].remote, array[i].num_remote, alive = block_array(remote)
+            result[i].remote, result[i].num_remote, alive = block_array(remote)
             keep.append(alive)
-    return array, len(units), keep
+    return result, len(units), keep
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Pieces of one pair of regions, by their offsets from the regions' bases, in bytes.
+
+    With ``count`` an entry is a slice: so many pieces of ``lengths`` bytes, each
+    ``local_strides`` and ``remote_strides`` bytes after the one before.
+    """
+
+    local_offsets: Numbers
+    remote_offsets: Numbers
+    lengths: Numbers
+    counts: Numbers | None = None
+    local_strides: Numbers | None = None
+    remote_strides: Numbers | None = None
+    component: int = 0
+    layer: int = 0
+    part: int = 0
+
+
+#: Members of mkv_bytes_t, and what they are here.
+_COLUMNS = {
+    "local": "local_offsets",
+    "remote": "remote_offsets",
+    "length": "lengths",
+    "count": "counts",
+    "local_stride": "local_strides",
+    "remote_stride": "remote_strides",
+}
+
+
+def _c_bytes(ranges: list[Bytes]) -> tuple[Any, int, list[Any]]:
+    result = ffi.new("mkv_bytes_t[]", max(len(ranges), 1))
+    keep: list[Any] = [result]
+    for to, given in zip(result, ranges):
+        to.component, to.layer, to.part = given.component, given.layer, given.part
+        named = {name: getattr(given, name) for name in _COLUMNS.values()}
+        named = {name: values for name, values in named.items() if values is not None}
+        found, to.num = columns(named)
+        by_name = dict(zip(named, found))
+        for member, name in _COLUMNS.items():
+            if name in by_name:
+                view = by_name[name]
+                if len(view) != to.num:
+                    view = memoryview(array("Q", [view[0]]) * to.num)
+                keep.append(ffi.from_buffer("uint64_t[]", view))
+                setattr(to, member, keep[-1])
+    return result, len(ranges), keep
 
 
 class Plan:
-    """Block lists of both sides, merged; reusable for every layer of its map."""
+    """Blocks or bytes of both sides, merged; reusable for every layer of its map."""
 
-    def __init__(
-        self, map_: Map, units: Mapping[int, tuple[Blocks, Blocks]], keep_order: bool
-    ) -> None:
-        array, count, _keep = _c_units(units)
-        flags = lib.MKV_PLAN_KEEP_ORDER if keep_order else 0
+    def __init__(self, map_: Map, create: Any, arguments: tuple[Any, ...], _keep: Any) -> None:
         plan_p = ffi.new("mkv_plan_t **")
-        check(lib.mkv_plan_create(map_._handle.get(), array, count, flags, plan_p))
+        check(create(map_._handle.get(), *arguments, plan_p))
         self._handle = Handle(
             map_._handle.owner, plan_p[0], lib.mkv_plan_destroy, map_._handle
         )
@@ -113,7 +176,7 @@ class Transfer:
         mode: Mode,
         role: Role,
         epoch: int,
-        expect: Mapping[int, int] | None,
+        expect: Mapping[int, tuple[int, int]] | None,
         timeouts: Mapping[str, int],
     ) -> None:
         maps = list(maps)
@@ -123,14 +186,14 @@ class Transfer:
         params.legs, params.num_legs = legs, len(maps)
         if expect is not None:
             expected = ffi.new("mkv_expect_t[]", max(len(expect), 1))
-            for i, (component, num_units) in enumerate(expect.items()):
-                expected[i].component, expected[i].num_units = component, num_units
+            for to, (component, (num_units, num_bytes)) in zip(expected, expect.items()):
+                to.component, to.num_units, to.num_bytes = component, num_units, num_bytes
             params.expect, params.num_expect = expected, len(expect)
         for name, value in timeouts.items():
             setattr(params, name, value)
         xfer_p = ffi.new("mkv_xfer_t **")
         check(lib.mkv_xfer_open(context._owner.ctx(), params, xfer_p))
-        self.context, self.id, self.epoch = context, id, epoch
+        self.context, self.id, self.epoch, self.maps = context, id, epoch, maps
         self._handle = Handle(
             context._owner, xfer_p[0], lib.mkv_xfer_close, *(map_._handle for map_ in maps)
         )
@@ -138,8 +201,8 @@ class Transfer:
 
     def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
         """Passive side: show our blocks, by component, and bytes beside them."""
-        array, count, _keep = _c_units({c: (blocks, None) for c, blocks in units.items()})
-        check(lib.mkv_xfer_expose(self._handle.get(), leg, array, count, meta, len(meta)))
+        c_units, count, _keep = _c_units({c: (blocks, None) for c, blocks in units.items()})
+        check(lib.mkv_xfer_expose(self._handle.get(), leg, c_units, count, meta, len(meta)))
 
     def post(
         self,
@@ -150,6 +213,7 @@ class Transfer:
         components: Iterable[int] | None = None,
         ready: Callable[[], bool] | None = None,
         gate_id: int | None = None,
+        gate_value: int = 1,
     ) -> None:
         """Active side: move a plan, or a part of it.
 
@@ -157,7 +221,8 @@ class Transfer:
         :param positions: [low, high) of each component's list; the plan keeps its order.
         :param ready: asked in progress, with the context's lock held, until it is true:
             it must not call this library.
-        :param gate_id: hold the post until :meth:`Context.signal` names this number.
+        :param gate_id: hold the post until :meth:`Context.signal` names this number with
+            ``gate_value`` or a greater one.
         """
         sel = ffi.new("mkv_sel_t *", {"size": ffi.sizeof("mkv_sel_t")})
         if layers is not None:
@@ -169,11 +234,13 @@ class Transfer:
         if components is not None:
             sel.fields |= lib.MKV_SEL_COMPONENTS
             sel.component_mask = sum({1 << component for component in components})
-        gate = self._gate(ready, gate_id)
+        gate = self._gate(ready, gate_id, gate_value)
         check(lib.mkv_xfer_post(self._handle.get(), leg, plan._handle.get(), sel, gate))
         self._handle.need(plan._handle)
 
-    def _gate(self, ready: Callable[[], bool] | None, gate_id: int | None) -> Any:
+    def _gate(
+        self, ready: Callable[[], bool] | None, gate_id: int | None, value: int
+    ) -> Any:
         if ready is None and gate_id is None:
             return ffi.NULL
         if ready is not None and gate_id is not None:
@@ -185,7 +252,7 @@ class Transfer:
             gate.ready = asked
             self._handle.need(asked)
         else:
-            gate.id = gate_id
+            gate.id, gate.value = gate_id, value
         return gate
 
     def seal(self, leg: int = LEG_ALL) -> None:

@@ -22,10 +22,11 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 run() { # TLS MEMORY [TEST]
     export UCX_TLS=$1 KV_MEMORY=$2 HIP_LIBRARY=$hip UCX_MORI_HIP_LIB=$hip
     mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
-        "$source/test/integration/python/py_kv.py" ${3:+"$3"} 2>&1
+        "$source/test/integration/python/${program:-py_kv.py}" ${3:+"$3"} 2>&1
 }
 
 run tcp,self host || exit 1
+program=py_bytes.py run tcp,self host || exit 1
 run mori_xgmi,tcp gpu TwoProcesses || exit 1
 if HIPCPU_COPY=0 run mori_xgmi,tcp gpu TwoProcesses.test_every_byte_of_a_write_and_a_read; then
     echo "py_kv.sh: nothing was copied, and nobody saw it"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One-sided operations: bytes to or from a peer's memory without a call of the peer's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._handle import Handle
+from ._library import ffi, lib, text
+from .errors import check
+from .model import Mode
+from .pieces import Numbers, records
+
+if TYPE_CHECKING:
+    from .context import Context, Peer
+
+
+@dataclass(frozen=True)
+class OperationInfo:
+    id: int
+    status: int
+    """MKV_INPROGRESS (1), MKV_OK (0), or the first error."""
+    error: str
+    is_quiet: bool
+    pieces: int
+    """Neighbours on both sides are one."""
+    bytes: int
+    num_ucp_calls: int
+    age_ns: int
+
+
+class Operation:
+    """Pieces of memory on their way; see :meth:`Peer.post`.
+
+    **Status and quiet are two things**, as for a transfer: only when it is quiet neither
+    this side's memory nor, by this operation, the peer's is touched any more. One that
+    nobody holds any more runs to its end.
+    """
+
+    def __init__(self, peer: Peer, mode: Mode, given: tuple[Numbers, ...], options: Any) -> None:
+        context = peer.context
+        params = ffi.new("mkv_op_params_t *", {"size": ffi.sizeof("mkv_op_params_t")})
+        params.id, params.mode = options["id"], mode
+        params.timeout_ms = options["timeout_ms"]
+        params.drain_timeout_ms = options["drain_timeout_ms"]
+        note = options["note"]
+        if note is not None:
+            params.flags = lib.MKV_OP_NOTIFY
+            bytes_of_note = ffi.from_buffer(note)
+            params.note, params.note_length = bytes_of_note, len(note)
+        params.pieces, params.num_pieces, _keep = records(*given)
+        op_p = ffi.new("mkv_op_t **")
+        check(lib.mkv_op_post(peer._handle.get(), params, op_p))
+        self.context, self.id = context, options["id"]
+        self._handle = Handle(context._owner, op_p[0], lib.mkv_op_close)
+        context._operations[self._key()] = self
+
+    def _key(self) -> int:
+        return int(ffi.cast("uintptr_t", self._handle.get()))
+
+    @property
+    def status(self) -> int:
+        """MKV_INPROGRESS (1), MKV_OK (0), or the first error; without its text."""
+        return int(lib.mkv_op_status(self._handle.get()))
+
+    def query(self) -> OperationInfo:
+        attr = ffi.new("mkv_op_attr_t *", {"size": ffi.sizeof("mkv_op_attr_t")})
+        check(lib.mkv_op_query(self._handle.get(), attr))
+        return OperationInfo(
+            id=attr.id,
+            status=attr.status,
+            error=text(attr.error),
+            is_quiet=bool(attr.is_quiet),
+            pieces=attr.pieces,
+            bytes=attr.bytes,
+            num_ucp_calls=attr.num_ucp_calls,
+            age_ns=attr.age_ns,
+        )
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.query().is_quiet
+
+    def abort(self) -> None:
+        """End it now, with :class:`~morikv.errors.AbortedError`'s status; quiet follows."""
+        check(lib.mkv_op_abort(self._handle.get()))
+
+    def close(self) -> None:
+        """:raises BusyError: it is not quiet yet."""
+        if self._handle.is_closed:
+            return
+        key = self._key()
+        self._handle.close()
+        self.context._operations.pop(key, None)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Offsets and lengths in bytes as the library takes them, without a loop in Python.
+
+Numbers are a NumPy array of integers, any other buffer of integers, an iterable, or one
+number that stands for all. NumPy is used where the process has loaded it, else not needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+from itertools import chain, repeat
+from typing import Any, Union
+
+from ._library import ffi
+
+#: Bytes: offsets, lengths, or numbers of regions.
+Numbers = Union[int, Iterable[int], Any]
+
+_WORDS = ffi.sizeof("mkv_op_piece_t") // 8
+
+
+def _refuse(name: str, why: object) -> ValueError:
+    return ValueError(f"{name}: {why}; expected integers of 0 to 2^64 - 1")
+
+
+def _of_buffer(view: memoryview, values: Any, name: str) -> memoryview:
+    if view.format not in ("b", "B", "h", "H", "i", "I", "l", "L", "q", "Q"):
+        raise _refuse(name, f"a buffer of format '{view.format}'")
+    if view.itemsize == 8 and view.c_contiguous:
+        return view.cast("B").cast("Q")
+    if hasattr(values, "astype"):
+        return memoryview(values.astype("int64")).cast("B").cast("Q")
+    return memoryview(array("Q", memoryview(view.tobytes()).cast(view.format)))
+
+
+def numbers(values: Numbers, name: str) -> memoryview:
+    """64-bit unsigned numbers; one number gives a single one.
+
+    :param name: what they are, in errors.
+    :raises ValueError: they are no integers. A negative one of a signed buffer reads as
+        one near 2^64, which is outside of every region.
+    """
+    if isinstance(values, int):
+        values = (values,)
+    try:
+        view = memoryview(values)
+    except TypeError:
+        try:
+            return memoryview(array("Q", values))
+        except (OverflowError, TypeError) as error:
+            raise _refuse(name, error) from None
+    try:
+        return _of_buffer(view, values, name)
+    except OverflowError as error:
+        raise _refuse(name, error) from None
+
+
+def columns(named: dict[str, Numbers]) -> tuple[list[memoryview], int]:
+    """Numbers of several kinds, and how many there are of each that is not a single one.
+
+    :raises ValueError: their counts differ.
+    """
+    found = [numbers(values, name) for name, values in named.items()]
+    counts = {len(view) for view, values in zip(found, named.values()) if not _is_one(values)}
+    if len(counts) > 1:
+        told = ", ".join(f"{len(view)} {name}" for view, name in zip(found, named))
+        raise ValueError(f"{told}; expected as many of each")
+    return found, counts.pop() if counts else 1
+
+
+def _is_one(values: Numbers) -> bool:
+    return isinstance(values, int) or getattr(values, "ndim", 1) == 0
+
+
+def _by_numpy(numpy: Any, found: list[memoryview], count: int) -> Any:
+    words = numpy.empty((count, len(found)), numpy.uint64)
+    for i, view in enumerate(found):
+        words[:, i] = view
+    return words
+
+
+def records(
+    local: Numbers,
+    remote: Numbers,
+    local_offsets: Numbers,
+    remote_offsets: Numbers,
+    lengths: Numbers,
+) -> tuple[Any, int, Any]:
+    """An array of mkv_op_piece_t, how many, and what keeps it alive.
+
+    :param local: number of the region here, one for all pieces or one for each.
+    :param remote: the peer's, in the same way.
+    :raises ValueError: counts differ, or something is no number.
+    """
+    given = {"local offsets": local_offsets, "remote offsets": remote_offsets}
+    given["lengths"] = lengths
+    given["regions"] = _regions(local, remote)
+    found, count = columns(given)
+    found = [found[3], *found[:3]]
+    if count == 0:
+        return ffi.NULL, 0, None
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        words = _by_numpy(numpy, found, count)
+    else:
+        every = [view if len(view) == count else repeat(view[0], count) for view in found]
+        words = array("Q", chain.from_iterable(zip(*every)))
+    buffer = ffi.from_buffer(words)
+    return ffi.cast("const mkv_op_piece_t *", buffer), count, (words, buffer)
+
+
+def _regions(local: Numbers, remote: Numbers) -> Numbers:
+    """Numbers of both regions as the one word that they are in a piece."""
+    if isinstance(local, int) and isinstance(remote, int):
+        return _word(local, remote)
+    (here, there), count = columns({"local regions": local, "remote regions": remote})
+    both = (view if len(view) == count else repeat(view[0], count) for view in (here, there))
+    return array("Q", map(_word, *both))
+
+
+def _word(local: int, remote: int) -> int:
+    if not (0 <= local < 1 << 32 and 0 <= remote < 1 << 32):
+        raise _refuse("regions", f"{local} here and {remote} there")
+    return int.from_bytes(
+        local.to_bytes(4, sys.byteorder) + remote.to_bytes(4, sys.byteorder), sys.byteorder
+    )
