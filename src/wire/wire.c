@@ -30,7 +30,7 @@ const char *mkv_msg_string(mkv_msg_type_t type)
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
 
-/* ---- Encoding -------------------------------------------------------------------- */
+/* ---- Bodies, written ------------------------------------------------------------- */
 
 static void mkv_msg_put_text(mkv_wbuf_t *wbuf, const char *text)
 {
@@ -85,123 +85,58 @@ static void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     }
 }
 
-static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+static void mkv_msg_put_term(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    if (mkv_msg_is_of_xfer(msg->type)) {
-        mkv_msg_put_xfer(msg, wbuf);
-    }
-
-    switch (msg->type) {
-    case MKV_MSG_EXPOSE:
-        mkv_msg_put_expose(msg, wbuf);
-        break;
-    case MKV_MSG_FIN:
-        mkv_msg_put_fin(msg, wbuf);
-        break;
-    case MKV_MSG_TERM:
-        mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
-        mkv_wbuf_put_u8(wbuf, (uint8_t)((msg->is_drained ? MKV_TERM_DRAINED : 0) |
-                                        (msg->is_answer ? MKV_TERM_ANSWER : 0)));
-        mkv_msg_put_text(wbuf, msg->text);
-        break;
-    case MKV_MSG_BYE:
-        mkv_msg_put_text(wbuf, msg->text);
-        break;
-    case MKV_MSG_USER:
-        mkv_wbuf_put_u64(wbuf, msg->id);
-        mkv_wbuf_put_u32(wbuf, msg->value);
-        mkv_msg_put_bytes(wbuf, msg->header, msg->header_length);
-        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
-        break;
-    case MKV_MSG_PULL:
-        mkv_msg_put_pull(msg, wbuf);
-        break;
-    case MKV_MSG_PULLED:
-        mkv_msg_put_pulled(msg, wbuf);
-        break;
-    case MKV_MSG_FETCH:
-        mkv_msg_put_fetch(msg, wbuf);
-        break;
-    case MKV_MSG_FETCHED:
-        mkv_msg_put_fetched(msg, wbuf);
-        break;
-    case MKV_MSG_RELEASE:
-        mkv_wbuf_put_u64(wbuf, msg->lease);
-        break;
-    case MKV_MSG_ASK:
-        mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
-        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
-        break;
-    case MKV_MSG_NOTE:
-        mkv_wbuf_put_u64(wbuf, msg->id);
-        mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
-        mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
-        mkv_wbuf_put_u64(wbuf, msg->bytes);
-        mkv_msg_put_bytes(wbuf, msg->data, msg->length);
-        break;
-    case MKV_MSG_CREDIT:
-        mkv_wbuf_put_u64(wbuf, msg->bytes);
-        break;
-    case MKV_MSG_BIND:
-    case MKV_MSG_DRAINED:
-    case MKV_MSG_PING:
-    case MKV_MSG_PONG:
-        break;
-    default: /* HELLO, HELLO_ACK, REGIONS */
-        mkv_wbuf_put(wbuf, msg->data, msg->length);
-        break;
-    }
+    mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
+    mkv_wbuf_put_u8(wbuf, (uint8_t)((msg->is_drained ? MKV_TERM_DRAINED : 0) |
+                                    (msg->is_answer ? MKV_TERM_ANSWER : 0)));
+    mkv_msg_put_text(wbuf, msg->text);
 }
 
-static unsigned mkv_msg_skip_bit(mkv_msg_type_t type)
+static void mkv_msg_put_bye(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    return ((type == MKV_MSG_PING) || (type == MKV_MSG_PONG) ||
-            (type == MKV_MSG_CREDIT))
-               ? MKV_MSG_MAY_SKIP
-               : 0;
+    mkv_msg_put_text(wbuf, msg->text);
 }
 
-mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+static void mkv_msg_put_user(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    size_t start = wbuf->length;
-    size_t length;
-
-    mkv_wbuf_put_u32(wbuf, MKV_MSG_MAGIC);
-    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
-    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MINOR);
-    mkv_wbuf_put_u16(wbuf, (uint16_t)(msg->type | mkv_msg_skip_bit(msg->type)));
-    mkv_wbuf_put_u64(wbuf, msg->from);
-    mkv_wbuf_put_u64(wbuf, msg->to);
-    mkv_wbuf_put_u32(wbuf, 0); /* sequence number */
-    mkv_wbuf_put_u32(wbuf, 0); /* body length */
-    mkv_wbuf_put_u64(wbuf, 0); /* checksum */
-    mkv_msg_put_body(msg, wbuf);
-    if (wbuf->has_failed) {
-        return MKV_ERR_NOMEM;
-    }
-
-    length = wbuf->length - start;
-    if (length >= UINT32_MAX) {
-        return MKV_ERR_LENGTH;
-    }
-    mkv_wire_store(wbuf->data + start + 28, length - MKV_MSG_HEADER_SIZE, 4);
-    return MKV_OK;
+    mkv_wbuf_put_u64(wbuf, msg->id);
+    mkv_wbuf_put_u32(wbuf, msg->value);
+    mkv_msg_put_bytes(wbuf, msg->header, msg->header_length);
+    mkv_msg_put_bytes(wbuf, msg->data, msg->length);
 }
 
-uint32_t mkv_msg_answer_seq(uint32_t seq)
+static void mkv_msg_put_release(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    return (uint32_t)((seq * 0x9e3779b97f4a7c15ull) >> 32);
+    mkv_wbuf_put_u64(wbuf, msg->lease);
 }
 
-void mkv_msg_finish(void *data, size_t length, uint32_t seq)
+static void mkv_msg_put_ask(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    uint8_t *p = data;
-
-    mkv_wire_store(p + MKV_MSG_SEQ_OFFSET, seq, 4);
-    mkv_wire_store(p + MKV_MSG_CHECK_OFFSET, mkv_msg_checksum(p, length), 8);
+    mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
+    mkv_msg_put_bytes(wbuf, msg->data, msg->length);
 }
 
-/* ---- Decoding -------------------------------------------------------------------- */
+static void mkv_msg_put_note(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    mkv_wbuf_put_u64(wbuf, msg->id);
+    mkv_wbuf_put_u8(wbuf, (uint8_t)msg->mode);
+    mkv_wbuf_put_u32(wbuf, (uint32_t)msg->code);
+    mkv_wbuf_put_u64(wbuf, msg->bytes);
+    mkv_msg_put_bytes(wbuf, msg->data, msg->length);
+}
+
+static void mkv_msg_put_credit(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    mkv_wbuf_put_u64(wbuf, msg->bytes);
+}
+
+static void mkv_msg_put_blob(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    mkv_wbuf_put(wbuf, msg->data, msg->length);
+}
+
+/* ---- Bodies, read ---------------------------------------------------------------- */
 
 static void mkv_msg_get_xfer(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
@@ -289,88 +224,149 @@ static void mkv_msg_get_note(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         (msg->mode > MKV_READ) || (msg->code > MKV_OK) || (msg->code <= MKV_ERR_LAST);
 }
 
-static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+static void mkv_msg_get_term(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     unsigned flags;
 
-    if (mkv_msg_is_of_xfer(msg->type)) {
-        mkv_msg_get_xfer(rbuf, msg);
-    }
+    msg->code = (int32_t)mkv_rbuf_get_u32(rbuf);
+    flags = mkv_rbuf_get_u8(rbuf);
+    msg->is_drained = (flags & MKV_TERM_DRAINED) != 0;
+    msg->is_answer = (flags & MKV_TERM_ANSWER) != 0;
+    mkv_msg_get_text(rbuf, msg);
+    rbuf->is_bad |= (msg->code >= MKV_OK) || (msg->code <= MKV_ERR_LAST);
+}
 
-    switch (msg->type) {
-    case MKV_MSG_EXPOSE:
-        mkv_msg_get_expose(rbuf, msg);
-        break;
-    case MKV_MSG_FIN:
-        mkv_msg_get_fin(rbuf, msg);
-        break;
-    case MKV_MSG_TERM:
-        msg->code = (int32_t)mkv_rbuf_get_u32(rbuf);
-        flags = mkv_rbuf_get_u8(rbuf);
-        msg->is_drained = (flags & MKV_TERM_DRAINED) != 0;
-        msg->is_answer = (flags & MKV_TERM_ANSWER) != 0;
-        mkv_msg_get_text(rbuf, msg);
-        rbuf->is_bad |= (msg->code >= MKV_OK) || (msg->code <= MKV_ERR_LAST);
-        break;
-    case MKV_MSG_BYE:
-        mkv_msg_get_text(rbuf, msg);
-        break;
-    case MKV_MSG_USER:
-        msg->id = mkv_rbuf_get_u64(rbuf);
-        msg->value = mkv_rbuf_get_u32(rbuf);
-        msg->header_length = mkv_rbuf_get_u32(rbuf);
-        msg->header = mkv_rbuf_get(rbuf, msg->header_length);
-        msg->length = mkv_rbuf_get_u32(rbuf);
-        msg->data = mkv_rbuf_get(rbuf, msg->length);
-        break;
-    case MKV_MSG_PULL:
-        mkv_msg_get_pull(rbuf, msg);
-        break;
-    case MKV_MSG_PULLED:
-        mkv_msg_get_pulled(rbuf, msg);
-        break;
-    case MKV_MSG_FETCH:
-        mkv_msg_get_fetch(rbuf, msg);
-        break;
-    case MKV_MSG_FETCHED:
-        mkv_msg_get_fetched(rbuf, msg);
-        break;
-    case MKV_MSG_RELEASE:
-        msg->lease = mkv_rbuf_get_u64(rbuf);
-        break;
-    case MKV_MSG_ASK:
-        msg->mode = mkv_rbuf_get_u8(rbuf);
-        msg->length = mkv_rbuf_get_u32(rbuf);
-        msg->data = mkv_rbuf_get(rbuf, msg->length);
-        rbuf->is_bad |= (msg->mode > MKV_READ);
-        break;
-    case MKV_MSG_NOTE:
-        mkv_msg_get_note(rbuf, msg);
-        break;
-    case MKV_MSG_CREDIT:
-        msg->bytes = mkv_rbuf_get_u64(rbuf);
-        break;
-    case MKV_MSG_BIND:
-    case MKV_MSG_DRAINED:
-    case MKV_MSG_PING:
-    case MKV_MSG_PONG:
-        break;
-    default:
-        msg->length = mkv_rbuf_left(rbuf);
-        msg->data = mkv_rbuf_get(rbuf, msg->length);
-        break;
+static void mkv_msg_get_user(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->id = mkv_rbuf_get_u64(rbuf);
+    msg->value = mkv_rbuf_get_u32(rbuf);
+    msg->header_length = mkv_rbuf_get_u32(rbuf);
+    msg->header = mkv_rbuf_get(rbuf, msg->header_length);
+    msg->length = mkv_rbuf_get_u32(rbuf);
+    msg->data = mkv_rbuf_get(rbuf, msg->length);
+}
+
+static void mkv_msg_get_release(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->lease = mkv_rbuf_get_u64(rbuf);
+}
+
+static void mkv_msg_get_ask(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->mode = mkv_rbuf_get_u8(rbuf);
+    msg->length = mkv_rbuf_get_u32(rbuf);
+    msg->data = mkv_rbuf_get(rbuf, msg->length);
+    rbuf->is_bad |= (msg->mode > MKV_READ);
+}
+
+static void mkv_msg_get_credit(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->bytes = mkv_rbuf_get_u64(rbuf);
+}
+
+static void mkv_msg_get_blob(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->length = mkv_rbuf_left(rbuf);
+    msg->data = mkv_rbuf_get(rbuf, msg->length);
+}
+
+/* ---- Messages -------------------------------------------------------------------- */
+
+/* What follows the header, and the names of the transfer where it is of one; a type
+ * that is not here has nothing more */
+static const struct {
+    void (*put)(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+    void (*get)(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+} mkv_msg_bodies[MKV_MSG_LAST] = {
+    [MKV_MSG_HELLO] = {mkv_msg_put_blob, mkv_msg_get_blob},
+    [MKV_MSG_HELLO_ACK] = {mkv_msg_put_blob, mkv_msg_get_blob},
+    [MKV_MSG_REGIONS] = {mkv_msg_put_blob, mkv_msg_get_blob},
+    [MKV_MSG_BYE] = {mkv_msg_put_bye, mkv_msg_get_text},
+    [MKV_MSG_EXPOSE] = {mkv_msg_put_expose, mkv_msg_get_expose},
+    [MKV_MSG_FIN] = {mkv_msg_put_fin, mkv_msg_get_fin},
+    [MKV_MSG_TERM] = {mkv_msg_put_term, mkv_msg_get_term},
+    [MKV_MSG_USER] = {mkv_msg_put_user, mkv_msg_get_user},
+    [MKV_MSG_PULL] = {mkv_msg_put_pull, mkv_msg_get_pull},
+    [MKV_MSG_PULLED] = {mkv_msg_put_pulled, mkv_msg_get_pulled},
+    [MKV_MSG_NOTE] = {mkv_msg_put_note, mkv_msg_get_note},
+    [MKV_MSG_ASK] = {mkv_msg_put_ask, mkv_msg_get_ask},
+    [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
+    [MKV_MSG_FETCH] = {mkv_msg_put_fetch, mkv_msg_get_fetch},
+    [MKV_MSG_FETCHED] = {mkv_msg_put_fetched, mkv_msg_get_fetched},
+    [MKV_MSG_RELEASE] = {mkv_msg_put_release, mkv_msg_get_release},
+};
+
+static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    if (mkv_msg_is_of_xfer(msg->type)) {
+        mkv_msg_put_xfer(msg, wbuf);
+    }
+    if (mkv_msg_bodies[msg->type].put != NULL) {
+        mkv_msg_bodies[msg->type].put(msg, wbuf);
     }
 }
 
-mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
+static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
-    mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
-    uint64_t checksum;
-    uint32_t body_length;
-    uint16_t type;
-    uint8_t major;
+    if (mkv_msg_is_of_xfer(msg->type)) {
+        mkv_msg_get_xfer(rbuf, msg);
+    }
+    if (mkv_msg_bodies[msg->type].get != NULL) {
+        mkv_msg_bodies[msg->type].get(rbuf, msg);
+    }
+}
 
-    /* Not all of it: the table of components is large and set by its count */
+static unsigned mkv_msg_skip_bit(mkv_msg_type_t type)
+{
+    return ((type == MKV_MSG_PING) || (type == MKV_MSG_PONG) ||
+            (type == MKV_MSG_CREDIT))
+               ? MKV_MSG_MAY_SKIP
+               : 0;
+}
+
+mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    size_t start = wbuf->length;
+    size_t length;
+
+    mkv_wbuf_put_u32(wbuf, MKV_MSG_MAGIC);
+    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
+    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MINOR);
+    mkv_wbuf_put_u16(wbuf, (uint16_t)(msg->type | mkv_msg_skip_bit(msg->type)));
+    mkv_wbuf_put_u64(wbuf, msg->from);
+    mkv_wbuf_put_u64(wbuf, msg->to);
+    mkv_wbuf_put_u32(wbuf, 0); /* sequence number */
+    mkv_wbuf_put_u32(wbuf, 0); /* body length */
+    mkv_wbuf_put_u64(wbuf, 0); /* checksum */
+    mkv_msg_put_body(msg, wbuf);
+    if (wbuf->has_failed) {
+        return MKV_ERR_NOMEM;
+    }
+
+    length = wbuf->length - start;
+    if (length >= UINT32_MAX) {
+        return MKV_ERR_LENGTH;
+    }
+    mkv_wire_store(wbuf->data + start + 28, length - MKV_MSG_HEADER_SIZE, 4);
+    return MKV_OK;
+}
+
+uint32_t mkv_msg_answer_seq(uint32_t seq)
+{
+    return (uint32_t)((seq * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
+void mkv_msg_finish(void *data, size_t length, uint32_t seq)
+{
+    uint8_t *p = data;
+
+    mkv_wire_store(p + MKV_MSG_SEQ_OFFSET, seq, 4);
+    mkv_wire_store(p + MKV_MSG_CHECK_OFFSET, mkv_msg_checksum(p, length), 8);
+}
+
+/* Not all of it: the table of components is large and set by its count */
+static void mkv_msg_clear(mkv_msg_t *msg)
+{
     memset(msg, 0, offsetof(mkv_msg_t, units));
     msg->bytes = 0;
     msg->code = 0;
@@ -379,29 +375,51 @@ mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
     msg->value = 0;
     msg->header = msg->data = NULL;
     msg->header_length = msg->length = 0;
+}
 
-    if (length < MKV_MSG_HEADER_SIZE) {
+/* Everything in front of the body: it is ours, whole, and of a version that we know.
+ * @return The type as it is on the wire in *type_p. */
+static mkv_status_t mkv_msg_get_header(mkv_rbuf_t *rbuf, mkv_msg_t *msg,
+                                       uint16_t *type_p)
+{
+    const uint8_t *data = rbuf->p;
+    size_t length = mkv_rbuf_left(rbuf);
+    uint64_t checksum;
+    uint32_t body_length;
+    uint8_t major;
+
+    if ((length < MKV_MSG_HEADER_SIZE) || (mkv_rbuf_get_u32(rbuf) != MKV_MSG_MAGIC)) {
         return MKV_ERR_PROTOCOL;
     }
-    if (mkv_rbuf_get_u32(&rbuf) != MKV_MSG_MAGIC) {
-        return MKV_ERR_PROTOCOL;
-    }
-    major = mkv_rbuf_get_u8(&rbuf);
-    (void)mkv_rbuf_get_u8(&rbuf); /* minor: nothing depends on it yet */
-    type = mkv_rbuf_get_u16(&rbuf);
-    msg->type = (mkv_msg_type_t)(type & ~MKV_MSG_MAY_SKIP);
-    msg->from = mkv_rbuf_get_u64(&rbuf);
-    msg->to = mkv_rbuf_get_u64(&rbuf);
-    msg->seq = mkv_rbuf_get_u32(&rbuf);
-    body_length = mkv_rbuf_get_u32(&rbuf);
-    checksum = mkv_rbuf_get_u64(&rbuf);
+    major = mkv_rbuf_get_u8(rbuf);
+    (void)mkv_rbuf_get_u8(rbuf); /* minor: nothing depends on it yet */
+    *type_p = mkv_rbuf_get_u16(rbuf);
+    msg->type = (mkv_msg_type_t)(*type_p & ~MKV_MSG_MAY_SKIP);
+    msg->from = mkv_rbuf_get_u64(rbuf);
+    msg->to = mkv_rbuf_get_u64(rbuf);
+    msg->seq = mkv_rbuf_get_u32(rbuf);
+    body_length = mkv_rbuf_get_u32(rbuf);
+    checksum = mkv_rbuf_get_u64(rbuf);
 
     if (major != MKV_WIRE_MAJOR) {
         return MKV_ERR_VERSION;
     }
-    if ((body_length != mkv_rbuf_left(&rbuf)) || (msg->from == 0) || (msg->type == 0) ||
-        (checksum != mkv_msg_checksum(data, length))) {
-        return MKV_ERR_PROTOCOL;
+    return ((body_length != mkv_rbuf_left(rbuf)) || (msg->from == 0) ||
+            (msg->type == 0) || (checksum != mkv_msg_checksum(data, length)))
+               ? MKV_ERR_PROTOCOL
+               : MKV_OK;
+}
+
+mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg)
+{
+    mkv_rbuf_t rbuf = {data, (const uint8_t *)data + length, 0};
+    mkv_status_t status;
+    uint16_t type;
+
+    mkv_msg_clear(msg);
+    status = mkv_msg_get_header(&rbuf, msg, &type);
+    if (status != MKV_OK) {
+        return status;
     }
     if (msg->type >= MKV_MSG_LAST) {
         msg->type = MKV_MSG_SKIPPED;
