@@ -33,11 +33,38 @@ static bool mkv_plan_lists_match(const mkv_map_t *map, uint32_t index,
            ((num + remote - 1) / remote == units->num_remote);
 }
 
+static mkv_status_t mkv_plan_check_blocks(const mkv_map_t *map,
+                                          const mkv_map_component_t *component,
+                                          const mkv_units_t *units)
+{
+    const mkv_log_t *log = &map->ctx->log;
+    size_t i;
+
+    i = mkv_blocks_find_outside(units->local, units->num_local, component->local_units);
+    if (i < units->num_local) {
+        return mkv_error(
+            log, MKV_ERR_BOUNDS,
+            "component %u: local block %u at position %zu, the regions have "
+            "%llu",
+            units->component, units->local[i], i,
+            (unsigned long long)component->local_units);
+    }
+    i = mkv_blocks_find_outside(units->remote, units->num_remote,
+                                component->remote_units);
+    if (i < units->num_remote) {
+        return mkv_error(log, MKV_ERR_BOUNDS,
+                         "component %u: remote block %u at position %zu, peer %s has "
+                         "%llu",
+                         units->component, units->remote[i], i, map->remote->name,
+                         (unsigned long long)component->remote_units);
+    }
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t *units)
 {
     const mkv_map_component_t *component = mkv_map_component(map, units->component);
     const mkv_log_t *log = &map->ctx->log;
-    size_t i;
 
     if (component == NULL) {
         return mkv_error(log, MKV_ERR_PAIRING, "the map has no component %u",
@@ -59,25 +86,7 @@ static mkv_status_t mkv_plan_check_units(const mkv_map_t *map, const mkv_units_t
                          units->component);
     }
 
-    i = mkv_blocks_find_outside(units->local, units->num_local, component->local_units);
-    if (i < units->num_local) {
-        return mkv_error(
-            log, MKV_ERR_BOUNDS,
-            "component %u: local block %u at position %zu, the regions have "
-            "%llu",
-            units->component, units->local[i], i,
-            (unsigned long long)component->local_units);
-    }
-    i = mkv_blocks_find_outside(units->remote, units->num_remote,
-                                component->remote_units);
-    if (i < units->num_remote) {
-        return mkv_error(log, MKV_ERR_BOUNDS,
-                         "component %u: remote block %u at position %zu, peer %s has "
-                         "%llu",
-                         units->component, units->remote[i], i, map->remote->name,
-                         (unsigned long long)component->remote_units);
-    }
-    return MKV_OK;
+    return mkv_plan_check_blocks(map, component, units);
 }
 
 static mkv_status_t mkv_plan_check(const mkv_map_t *map, const mkv_units_t *units,

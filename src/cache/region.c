@@ -43,14 +43,8 @@ static mkv_status_t mkv_region_take_bytes(mkv_ctx_t *ctx, mkv_region_t *info)
     return MKV_OK;
 }
 
-static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
+static mkv_status_t mkv_region_check_name(mkv_ctx_t *ctx, const mkv_region_t *region)
 {
-    uint64_t base = (uintptr_t)region->base;
-    uint64_t stride = region->unit_stride;
-    uint64_t alloc = (uintptr_t)region->alloc_base;
-    mkv_status_t status;
-    mkv_shape_t shape;
-
     if (region->flags & ~MKV_REGION_FLAGS) {
         return mkv_error(&ctx->log, MKV_ERR_UNSUPPORTED,
                          "region: flags 0x%x, libmorikv %s knows 0x%x", region->flags,
@@ -65,6 +59,15 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
                          region->component, MKV_MAX_COMPONENTS, region->layer,
                          INT32_MAX, region->base, (int)region->mem_type);
     }
+    return MKV_OK;
+}
+
+static mkv_status_t mkv_region_check_units(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    uint64_t base = (uintptr_t)region->base;
+    uint64_t stride = region->unit_stride;
+    mkv_shape_t shape;
+
     if (!mkv_region_is_sound(base, region->length, region->unit_bytes,
                              stride == 0 ? region->unit_bytes : stride,
                              region->n_units)) {
@@ -78,12 +81,15 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
                          (unsigned long long)stride, (unsigned long long)region->length,
                          region->base);
     }
-    if (mkv_region_is_told(region)) {
-        status = mkv_region_shape(&ctx->log, "", region, &shape);
-        if (status != MKV_OK) {
-            return status;
-        }
-    }
+    return mkv_region_is_told(region) ? mkv_region_shape(&ctx->log, "", region, &shape)
+                                      : MKV_OK;
+}
+
+static mkv_status_t mkv_region_check_alloc(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    uint64_t base = (uintptr_t)region->base;
+    uint64_t alloc = (uintptr_t)region->alloc_base;
+
     if ((region->alloc_base != NULL) &&
         ((alloc > base) || (region->alloc_length > UINT64_MAX - alloc) ||
          (base + region->length > alloc + region->alloc_length))) {
@@ -96,6 +102,16 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
             (unsigned long long)region->alloc_length, region->alloc_base);
     }
     return MKV_OK;
+}
+
+static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    mkv_status_t status = mkv_region_check_name(ctx, region);
+
+    if (status == MKV_OK) {
+        status = mkv_region_check_units(ctx, region);
+    }
+    return (status == MKV_OK) ? mkv_region_check_alloc(ctx, region) : status;
 }
 
 /* Who shares the axis, and whether what is told of units is so */

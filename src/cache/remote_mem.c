@@ -142,12 +142,30 @@ static void mkv_remote_forget(mkv_remote_t *remote)
     remote->num_regions = 0;
 }
 
+/* Memory that the peer does not tell any more goes with its last user */
+static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t *info)
+{
+    mkv_rmem_t *rmem;
+    uint32_t i;
+
+    mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
+    {
+        rmem->is_current = false;
+    }
+    for (i = 0; i < info->num_mems; ++i) {
+        rmem = mkv_rmem_find(remote, info->mems[i].id);
+        if (rmem != NULL) {
+            rmem->is_current = true;
+        }
+    }
+}
+
 mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
     mkv_table_t names = {0}, ids = {0};
     mkv_wire_region_t *regions;
-    mkv_rmem_t **mems, *rmem;
     mkv_status_t status;
+    mkv_rmem_t **mems;
     uint32_t i;
 
     regions = calloc(info->num_regions + 1, sizeof(*regions));
@@ -168,16 +186,7 @@ mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info
         goto err_free;
     }
 
-    mkv_list_for_each(rmem, &remote->mems, mkv_rmem_t, list)
-    {
-        rmem->is_current = false;
-    }
-    for (i = 0; i < info->num_mems; ++i) {
-        rmem = mkv_rmem_find(remote, info->mems[i].id);
-        if (rmem != NULL) {
-            rmem->is_current = true;
-        }
-    }
+    mkv_remote_mark_current(remote, info);
     for (i = 0; i < info->num_regions; ++i) {
         mems[i] = mkv_rmem_find(remote, info->mems[regions[i].mem].id);
     }

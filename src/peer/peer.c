@@ -194,6 +194,37 @@ static mkv_status_t mkv_peer_create_ep(mkv_peer_t *peer, const mkv_blob_info_t *
     return MKV_OK;
 }
 
+static void mkv_peer_init(mkv_peer_t *peer, mkv_ctx_t *ctx, const mkv_blob_info_t *info,
+                          const char *name)
+{
+    mkv_peer_init_lists(peer);
+    peer->ctx = ctx;
+    peer->state = MKV_CONN_CONNECTING;
+    peer->remote.ctx = ctx;
+    peer->remote.peer = peer;
+    peer->remote.name = peer->name;
+    peer->remote.count = &peer->count;
+    mkv_watch_init(&peer->watch, ctx->ends_fd);
+    mkv_peer_set_info(peer, info);
+    mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
+}
+
+/* It cannot fail any more: its connection gets a number, a claim and a deadline */
+static void mkv_peer_begin(mkv_peer_t *peer)
+{
+    mkv_ctx_t *ctx = peer->ctx;
+
+    peer->connection = ++ctx->last_connection;
+    /* before it hears of us, so that it can look as soon as it does */
+    peer->claim = mkv_claims_take(ctx->claims, mkv_ctx_nonce(ctx));
+    peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
+    peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);
+    peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
+    mkv_ctx_deadline(ctx, 0); /* includes the checks of its process */
+    mkv_list_add_tail(&ctx->peers, &peer->list);
+    ++ctx->num_peers;
+}
+
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
                              const char *name, mkv_peer_t **peer_p)
 {
@@ -210,17 +241,8 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     if (peer == NULL) {
         return mkv_error(&ctx->log, MKV_ERR_NOMEM, "no memory for a peer");
     }
-    mkv_peer_init_lists(peer);
-    peer->ctx = ctx;
-    peer->state = MKV_CONN_CONNECTING;
-    peer->remote.ctx = ctx;
-    peer->remote.peer = peer;
-    peer->remote.name = peer->name;
-    peer->remote.count = &peer->count;
-    mkv_watch_init(&peer->watch, ctx->ends_fd);
-    mkv_peer_set_info(peer, info);
-    mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
 
+    mkv_peer_init(peer, ctx, info, name);
     status = mkv_event_reserve(ctx, MKV_PEER_EVENTS);
     if (status == MKV_OK) {
         status = mkv_peer_create_ep(peer, info);
@@ -232,15 +254,7 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
         return status;
     }
 
-    peer->connection = ++ctx->last_connection;
-    /* before it hears of us, so that it can look as soon as it does */
-    peer->claim = mkv_claims_take(ctx->claims, mkv_ctx_nonce(ctx));
-    peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
-    peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);
-    peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
-    mkv_ctx_deadline(ctx, 0); /* includes the checks of its process */
-    mkv_list_add_tail(&ctx->peers, &peer->list);
-    ++ctx->num_peers;
+    mkv_peer_begin(peer);
     *peer_p = peer;
     return MKV_OK;
 }

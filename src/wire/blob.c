@@ -168,11 +168,58 @@ static void mkv_blob_put_regions(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
     }
 }
 
+static void mkv_blob_put_bytes(mkv_wbuf_t *wbuf, unsigned type, const void *data,
+                               size_t length)
+{
+    size_t item = mkv_item_begin(wbuf, type);
+
+    mkv_wbuf_put(wbuf, data, length);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_layout(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
+{
+    size_t item = mkv_item_begin(wbuf, MKV_ITEM_LAYOUT);
+
+    mkv_wbuf_put_u32(wbuf, info->page_tokens);
+    mkv_wbuf_put_u32(wbuf, info->dtype);
+    mkv_wbuf_put_u32(wbuf, info->total_kv_heads);
+    mkv_wbuf_put_u64(wbuf, info->model);
+    mkv_item_end(wbuf, item);
+}
+
+/* One that an older library skips */
+static void mkv_blob_put_number(mkv_wbuf_t *wbuf, unsigned type, uint64_t value)
+{
+    size_t item = mkv_item_begin_flags(wbuf, type, 0);
+
+    mkv_wbuf_put_u64(wbuf, value);
+    mkv_item_end(wbuf, item);
+}
+
+static void mkv_blob_put_items(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
+{
+    mkv_blob_put_process(wbuf, &info->process);
+    mkv_blob_put_bytes(wbuf, MKV_ITEM_NAME, info->name, strlen(info->name));
+    mkv_blob_put_bytes(wbuf, MKV_ITEM_ADDRESS, info->address, info->address_length);
+    mkv_blob_put_topology(wbuf, &info->topology);
+    mkv_blob_put_layout(wbuf, info);
+    if (info->connection != 0) {
+        mkv_blob_put_connection(wbuf, info);
+    }
+    mkv_blob_put_number(wbuf, MKV_ITEM_FEATURES, info->features);
+    if (info->claim != 0) {
+        mkv_blob_put_number(wbuf, MKV_ITEM_CLAIM, info->claim);
+    }
+    if (info->has_regions) {
+        mkv_blob_put_regions(wbuf, info);
+    }
+}
+
 mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
 {
     size_t start = wbuf->length;
     size_t length;
-    size_t item;
 
     mkv_wbuf_put_u32(wbuf, MKV_BLOB_MAGIC);
     mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
@@ -180,35 +227,7 @@ mkv_status_t mkv_blob_encode(const mkv_blob_info_t *info, mkv_wbuf_t *wbuf)
     mkv_wbuf_put_u16(wbuf, 0);
     mkv_wbuf_put_u32(wbuf, 0); /* length */
     mkv_wbuf_put_u64(wbuf, 0); /* checksum */
-
-    mkv_blob_put_process(wbuf, &info->process);
-    item = mkv_item_begin(wbuf, MKV_ITEM_NAME);
-    mkv_wbuf_put(wbuf, info->name, strlen(info->name));
-    mkv_item_end(wbuf, item);
-    item = mkv_item_begin(wbuf, MKV_ITEM_ADDRESS);
-    mkv_wbuf_put(wbuf, info->address, info->address_length);
-    mkv_item_end(wbuf, item);
-    mkv_blob_put_topology(wbuf, &info->topology);
-    item = mkv_item_begin(wbuf, MKV_ITEM_LAYOUT);
-    mkv_wbuf_put_u32(wbuf, info->page_tokens);
-    mkv_wbuf_put_u32(wbuf, info->dtype);
-    mkv_wbuf_put_u32(wbuf, info->total_kv_heads);
-    mkv_wbuf_put_u64(wbuf, info->model);
-    mkv_item_end(wbuf, item);
-    if (info->connection != 0) {
-        mkv_blob_put_connection(wbuf, info);
-    }
-    item = mkv_item_begin_flags(wbuf, MKV_ITEM_FEATURES, 0);
-    mkv_wbuf_put_u64(wbuf, info->features);
-    mkv_item_end(wbuf, item);
-    if (info->claim != 0) {
-        item = mkv_item_begin_flags(wbuf, MKV_ITEM_CLAIM, 0);
-        mkv_wbuf_put_u64(wbuf, info->claim);
-        mkv_item_end(wbuf, item);
-    }
-    if (info->has_regions) {
-        mkv_blob_put_regions(wbuf, info);
-    }
+    mkv_blob_put_items(wbuf, info);
     if (wbuf->has_failed) {
         return MKV_ERR_NOMEM;
     }
