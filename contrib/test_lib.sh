@@ -185,13 +185,34 @@ second_core() {
     [ ! -d "$prefix" ] || echo "--with-ucx-core=$prefix"
 }
 
+# The kernel's code for GPUs is compiled once, in the build that most levels run.
 variant_options() { # VARIANT
     case $1 in
     gcc) echo "--enable-werror $(second_core)" ;;
-    clang) echo "--enable-werror" ;;
-    sanitize) echo "--enable-werror --enable-sanitize" ;;
-    tsan) echo "--enable-sanitize=thread" ;;
-    ucx122) echo "--enable-werror --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
+    clang) echo "--enable-werror --without-hipcc" ;;
+    sanitize) echo "--enable-werror --enable-sanitize --without-hipcc" ;;
+    tsan) echo "--enable-sanitize=thread --without-hipcc" ;;
+    ucx122) echo "--enable-werror --without-hipcc --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
+    esac
+}
+
+# Clang's build is there for its warnings, which ask for no optimizer, and is never run; the
+# sanitizers tell lines, which ask for no more than -g1.
+variant_cflags() { # VARIANT
+    case $1 in
+    clang) echo "-O0" ;;
+    sanitize | tsan) echo "-g1 -O1" ;;
+    *) echo "-g -O2" ;;
+    esac
+}
+
+# Which test programs a variant's levels run; the others are not built.
+tsan_tests='test_mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages)$'
+variant_programs() { # VARIANT
+    case $1 in
+    tsan) echo "$tsan_tests" ;;
+    ucx122) echo '^test/(conformance|integration)/' ;;
+    *) echo . ;;
     esac
 }
 
@@ -236,22 +257,36 @@ prepare_source() {
 
 # Configure only when what it reads has changed, or when the tree has been moved.
 build_variant() { # VARIANT
-    local dir options source
+    local dir options cflags source
     dir=$(build_dir "$1")
     options=$(variant_options "$1") || return 1
+    cflags=$(variant_cflags "$1")
 
     prepare_source || return 1
-    if [ "$(cat "$dir/.options" 2>/dev/null)" != "$options in $dir by $source" ]; then
+    if [ "$(cat "$dir/.options" 2>/dev/null)" != "$cflags $options in $dir by $source" ]; then
         rm -rf "$dir"
     fi
     mkdir -p "$dir" && cd "$dir" || return 1
     if [ ! -e config.status ] || [ "$source/configure" -nt config.status ]; then
         # shellcheck disable=SC2086
-        "$source/configure" -q CC="$(compiler "$1")" $options || return 1
-        echo "$options in $dir by $source" >.options
+        "$source/configure" -q CC="$(compiler "$1")" CFLAGS="$cflags" $options || return 1
+        echo "$cflags $options in $dir by $source" >.options
     fi
-    # TESTS= compiles the test programs and runs none of them
-    make -j"$jobs" && make -j"$jobs" check TESTS=
+    build_programs "$1"
+}
+
+# TESTS= compiles the test programs and runs none of them. What only the tests of a variant
+# need is all that is made where nothing else is run.
+build_programs() { # VARIANT
+    local programs
+
+    programs=$(make -s program-list | grep -E -e "$(variant_programs "$1")" | tr '\n' ' ')
+    if [ "$1" = tsan ]; then
+        # shellcheck disable=SC2086
+        make -j"$jobs" $programs
+    else
+        make -j"$jobs" && make -j"$jobs" check TESTS= check_PROGRAMS="$programs"
+    fi
 }
 
 # ./configure && make, as the README has it, in a tree of its own: nothing that a build makes
@@ -336,13 +371,11 @@ check_install() { # VARIANT
     rm -rf "$dest"
 }
 
-# The tarball builds, tests, installs and cleans up away from this tree. The tests that
-# start other processes are run by the levels of their own; here they are built. One of the
-# rest takes longer than all others together and needs no file that those do not.
+# The tarball builds, tests, installs and cleans up away from this tree. The tests run that
+# read files of the sources; what the others do is the same here and there.
 run_distcheck() {
     local tests
-    tests=$(tests_of "$(build_dir gcc)" unit | grep -Ev 'test_xgmi_kernel' |
-        tr '\n' ' ')
+    tests=$(tests_of "$(build_dir gcc)" unit | grep -E '\.sh$|fuzz|^test/fake' | tr '\n' ' ')
 
     cd "$(build_dir gcc)" && make -j"$jobs" distcheck TESTS="$tests" \
         DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler gcc)' CFLAGS=-O0" && same_tarball
@@ -412,7 +445,9 @@ check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
         rm -f "$(base_of "$build" "$test")".{log,trs}
     done
     mkdir -p "$logs"
-    make -C "$build" -k check TESTS="${list[*]}" "$@" 2>&1 </dev/null | tee "$logs/$label.log" |
+    # the programs have been built: here a test's own is made anew at most
+    make -C "$build" -k check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS="${list[*]}" \
+        "$@" 2>&1 </dev/null | tee "$logs/$label.log" |
         grep --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
     count_trs "$label" "$build" "${list[@]}"
     echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
