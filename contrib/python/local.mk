@@ -2,16 +2,28 @@
 EXTRA_DIST += \
 	contrib/python/README.md \
 	contrib/python/pyproject.toml \
+	contrib/python/bench_mori_io.py \
 	contrib/python/morikv/__init__.py \
 	contrib/python/morikv/_declarations.py \
 	contrib/python/morikv/_handle.py \
+	contrib/python/morikv/_hip.py \
 	contrib/python/morikv/_library.py \
 	contrib/python/morikv/aio.py \
+	contrib/python/morikv/as_mori.py \
 	contrib/python/morikv/context.py \
 	contrib/python/morikv/errors.py \
 	contrib/python/morikv/memory.py \
 	contrib/python/morikv/model.py \
+	contrib/python/morikv/mori_io/__init__.py \
+	contrib/python/morikv/mori_io/config.py \
+	contrib/python/morikv/mori_io/desc.py \
+	contrib/python/morikv/mori_io/engine.py \
+	contrib/python/morikv/mori_io/hub.py \
+	contrib/python/morikv/mori_io/status.py \
 	contrib/python/morikv/morikv.h \
+	contrib/python/morikv/names/mori/__init__.py \
+	contrib/python/morikv/names/mori/cpp.py \
+	contrib/python/morikv/names/mori/io.py \
 	contrib/python/morikv/operation.py \
 	contrib/python/morikv/pieces.py \
 	contrib/python/morikv/py.typed \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m morikv env`` prints the environment, ``python -m morikv where`` the files."""
+"""``python -m morikv env`` prints the environment, ``where`` the files, ``names`` a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import sys
 from . import _ucx
 
 _USAGE = """usage: python -m morikv env      exports that make UCX load ucx-mori: eval "$(...)"
-       python -m morikv where    files of libmorikv, its UCX and the module"""
+       python -m morikv where    files of libmorikv, its UCX and the module
+       python -m morikv names    folder for PYTHONPATH that gives the names of mori.io"""
 
 
 def _env() -> int:
@@ -38,8 +39,15 @@ def _where() -> int:
     return 0
 
 
+def _names() -> int:
+    from . import as_mori
+
+    print(as_mori.NAMES)
+    return 0
+
+
 def main(arguments: list[str]) -> int:
-    commands = {"env": _env, "where": _where}
+    commands = {"env": _env, "where": _where, "names": _names}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(_USAGE, file=sys.stderr)
         return 2

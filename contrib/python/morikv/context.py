@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import select
 import weakref
@@ -199,6 +200,7 @@ class Context:
         self._transfers = weakref.WeakValueDictionary()
         self._operations: weakref.WeakValueDictionary[int, Operation]
         self._operations = weakref.WeakValueDictionary()
+        self._operation_keys = itertools.count(1)
         self._pid = os.getpid()
         _contexts.add(self)
 
@@ -360,6 +362,11 @@ class Context:
             key = int(ffi.cast("uintptr_t", transfer._handle.get()))
             self._transfers.pop(key, None)
 
+    def _know_operation(self, operation: Operation) -> int:
+        key = next(self._operation_keys)
+        self._operations[key] = operation
+        return key
+
     def signal(self, gate_id: int, value: int = 1) -> None:
         """Open the gates of this number that wait for ``value`` or less. Any thread."""
         check(lib.mkv_gate_signal(self._owner.ctx(), gate_id, value))
@@ -408,7 +415,9 @@ class Context:
             else b"",
             # FETCHED: how many bytes came, and no data
             data=bytes(ffi.buffer(event.data, event.length)) if event.data != ffi.NULL else b"",
-            operation=self._operations.get(int(ffi.cast("uintptr_t", event.op))),
+            operation=self._operations.get(int(ffi.cast("uintptr_t", event.user_data)))
+            if event.op != ffi.NULL
+            else None,
         )
 
     def fileno(self) -> int:

@@ -50,14 +50,13 @@ class Operation:
             bytes_of_note = ffi.from_buffer(note)
             params.note, params.note_length = bytes_of_note, len(note)
         params.pieces, params.num_pieces, _keep = records(*given)
+        self.context, self.id = context, options["id"]
+        # its events may be polled by another thread before the call returns
+        self._key = context._know_operation(self)
+        params.user_data = ffi.cast("void *", self._key)
         op_p = ffi.new("mkv_op_t **")
         check(lib.mkv_op_post(peer._handle.get(), params, op_p))
-        self.context, self.id = context, options["id"]
         self._handle = Handle(context._owner, op_p[0], lib.mkv_op_close)
-        context._operations[self._key()] = self
-
-    def _key(self) -> int:
-        return int(ffi.cast("uintptr_t", self._handle.get()))
 
     @property
     def status(self) -> int:
@@ -88,8 +87,5 @@ class Operation:
 
     def close(self) -> None:
         """:raises BusyError: it is not quiet yet."""
-        if self._handle.is_closed:
-            return
-        key = self._key()
         self._handle.close()
-        self.context._operations.pop(key, None)
+        self.context._operations.pop(self._key, None)

@@ -1,4 +1,6 @@
 # The Python package, over the library of this build.
 dist_check_SCRIPTS += test/integration/python/py_kv.sh
-TESTS += test/integration/python/py_kv.sh
+dist_check_SCRIPTS += test/integration/python/py_mori_io.sh
+TESTS += test/integration/python/py_kv.sh test/integration/python/py_mori_io.sh
+EXTRA_DIST += test/integration/python/py_mori_io.py
 EXTRA_DIST += test/integration/python/py_bytes.py test/integration/python/py_kv.py test/integration/python/py_wheel.sh

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Enumerations and settings under MORI-IO's names, with its numbers and defaults."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class BackendType(enum.Enum):
+    Unknown = 0
+    XGMI = 1
+    RDMA = 2
+    TCP = 3
+    FABRIC = 4
+
+
+class MemoryLocationType(enum.Enum):
+    Unknown = 0
+    CPU = 1
+    GPU = 2
+
+
+class PollCqMode(enum.Enum):
+    POLLING = 0
+    EVENT = 1
+
+
+class StatusCode(enum.IntEnum):
+    SUCCESS = 0
+    INIT = 1
+    IN_PROGRESS = 2
+    ERR_BEGIN = 10
+    ERR_INVALID_ARGS = 11
+    ERR_NOT_FOUND = 12
+    ERR_RDMA_OP = 13
+    ERR_BAD_STATE = 14
+    ERR_GPU_OP = 15
+
+
+@dataclass
+class IOEngineConfig:
+    host: str = ""
+    """Told to peers, and not listened at: there is no control port."""
+    port: int = 0
+
+
+@dataclass
+class RdmaBackendConfig:
+    """Only ``enable_notification`` matters here; UCX and its transport decide the rest
+    (docs/mori-io.md names the option for each)."""
+
+    qp_per_transfer: int = 1
+    post_batch_size: int = -1
+    num_worker_threads: int = 1
+    poll_cq_mode: PollCqMode = PollCqMode.POLLING
+    enable_notification: bool = True
+    notif_per_qp: int = 1024
+    enable_transfer_chunking: bool = False
+    chunk_bytes: int = 65536
+    max_chunks_per_transfer: int = 64
+    num_nics_per_transfer: int = 1
+    max_send_wr: int = 0
+    max_cqe_num: int = 0
+    max_msg_sge: int = 0
+
+
+@dataclass
+class XgmiBackendConfig:
+    """Nothing of it matters here: docs/mori-io.md."""
+
+    num_streams: int = 64
+    num_events: int = 64
+
+
+_BACKENDS = {BackendType.XGMI: "xgmi", BackendType.RDMA: "rdma", BackendType.TCP: "tcp"}
+_LEVELS = {"warning": "warn", "critical": "error", "off": "error"}
+_log_level: str | None = None
+
+
+def set_log_level(level: str) -> None:
+    """Of engines that are made from now on: trace, debug, info, warning or error."""
+    global _log_level
+    level = level.lower()
+    _log_level = _LEVELS.get(level, level)
+
+
+def check_backend(kind: BackendType) -> None:
+    """:raises NotImplementedError: there is no such backend."""
+    if kind not in _BACKENDS:
+        known = ", ".join(kind.name for kind in _BACKENDS)
+        raise NotImplementedError(f"backend {kind}; expected one of {known}")
+
+
+def context_options(backends: Iterable[BackendType]) -> dict[str, str]:
+    """Options of libmorikv; those of the environment win."""
+    names = {_BACKENDS[kind] for kind in backends}
+    options = {"PROGRESS_THREADS": "1"}
+    if len(names) == 1:
+        options["BACKEND"] = names.pop()
+    if _log_level is not None:
+        options["LOG_LEVEL"] = _log_level
+    return {name: value for name, value in options.items() if f"MORIKV_{name}" not in os.environ}

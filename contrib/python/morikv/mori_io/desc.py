@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What engines tell each other, by whatever way the application has."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from .config import MemoryLocationType
+
+
+class _Packed:
+    _MAGIC: ClassVar[bytes]
+
+    def _values(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def pack(self) -> bytes:
+        """Bytes for :meth:`unpack`, here or in another process."""
+        return self._MAGIC + json.dumps(self._values(), separators=(",", ":")).encode()
+
+    @classmethod
+    def _parse(cls, packed: bytes) -> dict[str, Any]:
+        packed = bytes(packed)
+        if not packed.startswith(cls._MAGIC):
+            raise ValueError(
+                f"{len(packed)} bytes that begin with {packed[:8]!r} are no {cls.__name__} of "
+                f"morikv; expected {cls._MAGIC!r}: is the other side's mori.io morikv's, too?"
+            )
+        try:
+            values = json.loads(packed[len(cls._MAGIC) :])
+            return {field.name: values[field.name] for field in fields(cls)}  # type: ignore
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"a damaged {cls.__name__}: {error!r}") from None
+
+
+@dataclass(frozen=True)
+class EngineDesc(_Packed):
+    """An engine, for :meth:`IOEngine.register_remote_engine` elsewhere."""
+
+    _MAGIC: ClassVar[bytes] = b"morikv engine 1 "
+    key: str
+    node_id: str
+    hostname: str
+    host: str
+    port: int
+    """As configured, or 1: nobody listens, connections are UCX's."""
+    pid: int
+    instance: int
+    """Random: a restarted engine of the same key is another one."""
+    blob: bytes
+    """libmorikv's description of how to connect."""
+
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"blob": base64.b64encode(self.blob).decode()}
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> EngineDesc:
+        """:raises ValueError: these bytes are no engine's."""
+        values = cls._parse(packed)
+        try:
+            values["blob"] = base64.b64decode(values["blob"], validate=True)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"a damaged EngineDesc: {error!r}") from None
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class MemoryDesc(_Packed):
+    """Registered memory of an engine."""
+
+    _MAGIC: ClassVar[bytes] = b"morikv memory 1 "
+    engine_key: str
+    instance: int
+    """Of its engine."""
+    id: int
+    """libmorikv's number of the region."""
+    epoch: int
+    """Of the engine's regions, from which on it is there."""
+    device_id: int
+    device_bus_id: str
+    data: int
+    """Address there."""
+    size: int
+    """Bytes."""
+    loc: MemoryLocationType
+
+    def _values(self) -> dict[str, Any]:
+        return super()._values() | {"loc": self.loc.value}
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> MemoryDesc:
+        """:raises ValueError: these bytes describe no memory."""
+        values = cls._parse(packed)
+        return cls(**values | {"loc": MemoryLocationType(values["loc"])})

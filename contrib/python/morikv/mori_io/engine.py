@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""IOEngine and its sessions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .. import _hip, errors, memory
+from .._library import lib
+from ..context import Context, Region
+from ..model import Mode
+from ..pieces import Numbers
+from . import config as _config
+from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
+from .desc import EngineDesc, MemoryDesc
+from .hub import MAX_NAME, Hub, PeerFailure, Post
+from .status import TransferStatus, code_of
+
+_KINDS = {MemoryLocationType.CPU: memory.HOST, MemoryLocationType.GPU: memory.ROCM}
+#: How long deregistering waits for transfers of this side, in seconds.
+_DEREGISTER_S = 60.0
+
+
+def _node_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot_id:
+            return os.environ.get("MORI_NODE_ID") or boot_id.read().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+class IOEngineSession:
+    """A local and a remote memory; offsets are in bytes from the beginning of each."""
+
+    def __init__(self, engine: IOEngine, local: Region, remote: MemoryDesc) -> None:
+        self._engine, self._local, self._remote = engine, local, remote
+
+    def allocate_transfer_uid(self) -> int:
+        return self._engine.allocate_transfer_uid()
+
+    def read(
+        self, local_offset: int, remote_offset: int, size: int, transfer_uid: int
+    ) -> TransferStatus:
+        return self.batch_read(local_offset, remote_offset, size, transfer_uid)
+
+    def write(
+        self, local_offset: int, remote_offset: int, size: int, transfer_uid: int
+    ) -> TransferStatus:
+        return self.batch_write(local_offset, remote_offset, size, transfer_uid)
+
+    def batch_read(
+        self, local_offsets: Numbers, remote_offsets: Numbers, sizes: Numbers, transfer_uid: int
+    ) -> TransferStatus:
+        """One transfer of many pieces, from there to here. Never waits.
+
+        :param local_offsets: and the others: a NumPy array of integers, an iterable, or
+            one number for all pieces.
+        """
+        return self._post(Mode.READ, (local_offsets, remote_offsets, sizes), transfer_uid)
+
+    def batch_write(
+        self, local_offsets: Numbers, remote_offsets: Numbers, sizes: Numbers, transfer_uid: int
+    ) -> TransferStatus:
+        """As :meth:`batch_read`, from here to there; success: it has arrived there."""
+        return self._post(Mode.WRITE, (local_offsets, remote_offsets, sizes), transfer_uid)
+
+    def _post(self, mode: Mode, pieces: tuple[Any, Any, Any], uid: int) -> TransferStatus:
+        status = TransferStatus()
+        hub = self._engine._get_hub()
+        hub.post(Post(mode, self._local, self._remote, pieces, uid, status))
+        return status
+
+    def alive(self) -> bool:
+        """The connection has not ended."""
+        return self._engine._get_hub().is_alive(self._remote)
+
+
+class IOEngine:
+    """One per process, usually. Calls may be made from any thread.
+
+    :param key: tells it from others, for ever best.
+    """
+
+    Session = IOEngineSession
+
+    def __init__(self, key: str, config: IOEngineConfig | None = None) -> None:
+        self.key = key
+        self._config = config or IOEngineConfig()
+        self._instance = secrets.randbits(63)
+        self._backends: dict[BackendType, Any] = {}
+        self._regions: dict[int, Region] = {}
+        self._uids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._hub: Hub | None = None
+
+    # ---- set-up ----
+
+    def create_backend(self, type: BackendType, config: Any = None) -> None:
+        """What should carry the data. With several, or none, UCX decides for each peer.
+
+        :raises NotImplementedError: there is no such backend.
+        :raises RuntimeError: the engine has been used; it is too late.
+        """
+        _config.check_backend(type)
+        if self._hub is not None and type not in self._backends:
+            raise RuntimeError(f"create_backend({type}): the engine {self.key} is in use")
+        self._backends[type] = config
+
+    def remove_backend(self, type: BackendType) -> None:
+        """:raises RuntimeError: the engine has been used."""
+        if self._hub is not None:
+            raise RuntimeError(f"remove_backend({type}): the engine {self.key} is in use")
+        self._backends.pop(type, None)
+
+    def _get_hub(self) -> Hub:
+        with self._lock:
+            if self._hub is None:
+                self._hub = self._make_hub()
+            return self._hub
+
+    def _make_hub(self) -> Hub:
+        configs = [
+            config or _config.RdmaBackendConfig()
+            for kind, config in self._backends.items()
+            if kind != BackendType.XGMI
+        ]
+        notifies = any(config.enable_notification for config in configs)
+        note = self.key.encode() if notifies else None
+        options = _config.context_options(self._backends)
+        hub = Hub(self.key[:MAX_NAME], options, note)
+        weakref.finalize(self, hub.close)
+        return hub
+
+    @property
+    def context(self) -> Context:
+        """The morikv context, for what mori.io has no name for: stats, dump, peers."""
+        return self._get_hub().context
+
+    def get_engine_desc(self) -> EngineDesc:
+        """For :meth:`register_remote_engine` of others, by any way."""
+        return EngineDesc(
+            key=self.key,
+            node_id=_node_id(),
+            hostname=socket.gethostname(),
+            host=self._config.host,
+            port=self._config.port or 1,
+            pid=os.getpid(),
+            instance=self._instance,
+            blob=self._get_hub().context.blob(),
+        )
+
+    def register_remote_engine(self, engine_desc: EngineDesc) -> None:
+        """Connect; does not wait. One side's call suffices. Again, after the connection
+        has ended, it makes another one."""
+        self._get_hub().add(engine_desc)
+
+    def deregister_remote_engine(self, engine_desc: EngineDesc) -> None:
+        """Disconnect; transfers with it fail."""
+        self._get_hub().remove(engine_desc.key)
+
+    # ---- memory ----
+
+    def register_memory(
+        self, ptr: int, size: int, device_id: int, mem_loc: MemoryLocationType
+    ) -> MemoryDesc:
+        """Let peers read and write memory, which must stay until it is deregistered.
+
+        :param size: in bytes.
+        :raises MorikvError: UCX cannot register it.
+        """
+        return self._register(memory.Memory(ptr, size, _KINDS[mem_loc]), device_id, mem_loc)
+
+    def register_torch_tensor(self, tensor: Any) -> MemoryDesc:
+        """As :meth:`register_memory`; the tensor, or any buffer, is kept alive.
+
+        :raises ValueError: it is not contiguous.
+        """
+        place = memory.of(tensor)
+        index = getattr(getattr(tensor, "device", None), "index", None)
+        is_host = place.mem_type == memory.HOST
+        loc = MemoryLocationType.CPU if is_host else MemoryLocationType.GPU
+        return self._register(place, -1 if index is None else index, loc)
+
+    def _register(
+        self, place: memory.Memory, device_id: int, loc: MemoryLocationType
+    ) -> MemoryDesc:
+        is_gpu = loc == MemoryLocationType.GPU
+        allocation = _hip.allocation(place.address) if is_gpu else None
+        region, epoch = self._get_hub().register(place, allocation)
+        self._regions[region.id] = region
+        return MemoryDesc(
+            engine_key=self.key,
+            instance=self._instance,
+            id=region.id,
+            epoch=epoch,
+            device_id=device_id,
+            device_bus_id="",
+            data=place.address,
+            size=place.length,
+            loc=loc,
+        )
+
+    def deregister_memory(self, mem_desc: MemoryDesc) -> None:
+        """Take it back, after this side's transfers with it have ended. What peers still
+        do with it is for the application to know.
+
+        :raises NotFoundError: it is not registered here.
+        :raises BusyError: a transfer did not end.
+        """
+        self._get_hub().deregister(self._region(mem_desc), _DEREGISTER_S)
+        del self._regions[mem_desc.id]
+
+    def _region(self, desc: MemoryDesc) -> Region:
+        region = self._regions.get(desc.id) if desc.instance == self._instance else None
+        if region is None:
+            why = f"memory {desc.id} of engine {desc.engine_key} is not registered here"
+            raise errors.error(lib.MKV_ERR_NOTFOUND, why)
+        return region
+
+    # ---- transfers ----
+
+    def allocate_transfer_uid(self) -> int:
+        return next(self._uids)
+
+    def create_session(self, local_mem: MemoryDesc, remote_mem: MemoryDesc) -> IOEngineSession:
+        """:raises NotFoundError: the memory is not registered here, or its engine."""
+        hub = self._get_hub()
+        with hub.lock:
+            hub.link(remote_mem)
+        return IOEngineSession(self, self._region(local_mem), remote_mem)
+
+    def read(
+        self,
+        local_mem: MemoryDesc,
+        local_offset: int,
+        remote_mem: MemoryDesc,
+        remote_offset: int,
+        size: int,
+        transfer_uid: int,
+    ) -> TransferStatus:
+        session = self.create_session(local_mem, remote_mem)
+        return session.read(local_offset, remote_offset, size, transfer_uid)
+
+    def write(
+        self,
+        local_mem: MemoryDesc,
+        local_offset: int,
+        remote_mem: MemoryDesc,
+        remote_offset: int,
+        size: int,
+        transfer_uid: int,
+    ) -> TransferStatus:
+        session = self.create_session(local_mem, remote_mem)
+        return session.write(local_offset, remote_offset, size, transfer_uid)
+
+    def batch_read(self, *args: Sequence[Any]) -> list[TransferStatus]:
+        """Lists of: local memory, its offsets, remote memory, its offsets, sizes, uids.
+
+        One transfer and one status for each position. All are posted: one that cannot be
+        has failed, and the others go on.
+        """
+        return self._batch(Mode.READ, *args)
+
+    def batch_write(self, *args: Sequence[Any]) -> list[TransferStatus]:
+        """As :meth:`batch_read`, from here to there."""
+        return self._batch(Mode.WRITE, *args)
+
+    def _batch(
+        self,
+        mode: Mode,
+        local_mems: Sequence[MemoryDesc],
+        local_offsets: Sequence[Numbers],
+        remote_mems: Sequence[MemoryDesc],
+        remote_offsets: Sequence[Numbers],
+        sizes: Sequence[Numbers],
+        transfer_uids: Sequence[int],
+    ) -> list[TransferStatus]:
+        every = (local_mems, local_offsets, remote_mems, remote_offsets, sizes, transfer_uids)
+        if len({len(each) for each in every}) != 1:
+            raise ValueError(f"{[len(each) for each in every]} entries; expected as many of each")
+        return [self._post(mode, *each) for each in zip(*every)]
+
+    def _post(
+        self,
+        mode: Mode,
+        local_mem: MemoryDesc,
+        local_offsets: Numbers,
+        remote_mem: MemoryDesc,
+        remote_offsets: Numbers,
+        sizes: Numbers,
+        uid: int,
+    ) -> TransferStatus:
+        try:
+            session = self.create_session(local_mem, remote_mem)
+        except errors.MorikvError as error:
+            status = TransferStatus()
+            status.Update(code_of(error.status), str(error))
+            return status
+        return session._post(mode, (local_offsets, remote_offsets, sizes), uid)
+
+    def wait_all(self, statuses: Iterable[TransferStatus], timeout_ms: float = -1) -> StatusCode:
+        """Until all have ended, or so many ms are over; below 0: for ever, 0: do not wait.
+
+        :return: the code of one that failed, IN_PROGRESS, or SUCCESS.
+        """
+        statuses = list(statuses)
+        end = time.monotonic() + timeout_ms / 1000
+        for status in statuses:
+            left = -1 if timeout_ms < 0 else max(0.0, end - time.monotonic()) * 1000
+            status.WaitFor(left)
+        codes = [status.Code() for status in statuses]
+        failed = [code for code in codes if code > StatusCode.ERR_BEGIN]
+        running = [code for code in codes if code == StatusCode.IN_PROGRESS]
+        return (failed or running or [StatusCode.SUCCESS])[0]
+
+    def pop_inbound_transfer_status(
+        self, remote_key: str, transfer_uid: int
+    ) -> TransferStatus | None:
+        """What became of a transfer of a remote engine's, which has notifications on.
+
+        :return: its status, once; None: it has not ended, or nobody told.
+        """
+        note = self._get_hub().pop_note(remote_key, transfer_uid)
+        if note is None:
+            return None
+        status = TransferStatus()
+        status.Update(code_of(note[0]), note[1])
+        return status
+
+    def pop_peer_failure(self) -> PeerFailure | None:
+        """A connection that has ended since; None: no other."""
+        return self._get_hub().pop_failure()
+
+    def close(self) -> None:
+        """End transfers, disconnect, deregister. Also when nobody holds the engine."""
+        if self._hub is not None:
+            self._hub.close()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What became of a transfer."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from .._library import lib
+from .config import StatusCode
+
+if TYPE_CHECKING:
+    from ..operation import Operation
+
+_CODES = {
+    lib.MKV_OK: StatusCode.SUCCESS,
+    lib.MKV_ERR_INVALID: StatusCode.ERR_INVALID_ARGS,
+    lib.MKV_ERR_BOUNDS: StatusCode.ERR_INVALID_ARGS,
+    lib.MKV_ERR_LENGTH: StatusCode.ERR_INVALID_ARGS,
+    lib.MKV_ERR_NOTFOUND: StatusCode.ERR_NOT_FOUND,
+    lib.MKV_ERR_TRANSPORT: StatusCode.ERR_RDMA_OP,
+}
+
+
+def code_of(status: int) -> StatusCode:
+    """The code of a status of libmorikv."""
+    return _CODES.get(status, StatusCode.ERR_BAD_STATE)
+
+
+class TransferStatus:
+    """Of one transfer. Any thread may ask; it may be dropped at any time.
+
+    ``Failed`` is told only when nothing of the transfer touches memory any more, here or
+    at the peer, or when that could not be proven in time (``Quiet`` is False then).
+    """
+
+    def __init__(self) -> None:
+        #: Also keeps the operation open while it is asked.
+        self._lock = threading.Lock()
+        self._code = StatusCode.INIT
+        self._message = ""
+        self._operation: Operation | None = None
+        self._quiet = True
+        self._ended: threading.Event | None = None
+        self._is_abort_wanted = False
+
+    def Code(self) -> StatusCode:
+        if self._code == StatusCode.IN_PROGRESS:
+            with self._lock:
+                # who asks in a loop need not wait for the thread that takes events
+                if self._operation is not None and self._operation.status == lib.MKV_OK:
+                    self._end(StatusCode.SUCCESS, "")
+        return self._code
+
+    def Message(self) -> str:
+        """Why it failed; empty if it has not."""
+        return self._message
+
+    def Init(self) -> bool:
+        return self._code == StatusCode.INIT
+
+    def InProgress(self) -> bool:
+        return self.Code() == StatusCode.IN_PROGRESS
+
+    def Succeeded(self) -> bool:
+        return self.Code() == StatusCode.SUCCESS
+
+    def Failed(self) -> bool:
+        return self.Code() > StatusCode.ERR_BEGIN
+
+    def Quiet(self) -> bool:
+        """It has ended, and nobody touches its memory any more."""
+        return self._quiet and not self.InProgress()
+
+    def Abort(self) -> None:
+        """End it; ``Failed`` follows when its memory is free, or it succeeds meanwhile."""
+        with self._lock:
+            self._is_abort_wanted = True
+            if self._operation is not None:
+                self._operation.abort()
+
+    def Wait(self) -> StatusCode:
+        """Until it has ended. :return: its code."""
+        return self.WaitFor(-1)
+
+    def WaitFor(self, timeout_ms: float) -> StatusCode:
+        """Until it has ended, or so many ms are over; below 0: for ever."""
+        if self.InProgress():
+            with self._lock:
+                if self._ended is None:
+                    self._ended = threading.Event()
+                if self._code != StatusCode.IN_PROGRESS:
+                    self._ended.set()
+            self._ended.wait(None if timeout_ms < 0 else timeout_ms / 1000)
+        return self.Code()
+
+    def Update(self, code: StatusCode, message: str) -> None:
+        """Let it be so, unless it has ended: the first end stays."""
+        with self._lock:
+            self._end(code, message)
+
+    def _end(self, code: StatusCode, message: str) -> None:
+        if self._code in (StatusCode.INIT, StatusCode.IN_PROGRESS):
+            self._code, self._message = code, message
+            if code != StatusCode.IN_PROGRESS and self._ended is not None:
+                self._ended.set()
+
+    def _run(self, operation: Operation) -> None:
+        """Bound to an operation, until :meth:`_rest`."""
+        with self._lock:
+            self._quiet, self._operation = False, operation
+            if self._is_abort_wanted:
+                operation.abort()
+
+    def _rest(self, is_quiet: bool) -> None:
+        with self._lock:
+            self._quiet, self._operation = is_quiet, None
+
+    def __repr__(self) -> str:
+        return f"<TransferStatus {self._code.name} {self._message!r}>"

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""mori.io over morikv between two processes: every byte, statuses, failures.
+
+py_mori_io.py runs all tests; py_mori_io.py target is the other process. It says what it
+is as packed descriptors, and does what the lines of its input say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import unittest
+from array import array
+
+import morikv.as_mori  # noqa: F401
+from mori.cpp import TransferStatus
+from mori.io import (
+    BackendType,
+    EngineDesc,
+    IOEngine,
+    IOEngineConfig,
+    MemoryDesc,
+    MemoryLocationType,
+    PollCqMode,
+    RdmaBackendConfig,
+    StatusCode,
+    XgmiBackendConfig,
+)
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+SIZE, TENSORS = 1 << 18, 2
+LIMIT_MS = 120_000
+ON_GPU = os.environ.get("KV_MEMORY") == "gpu"
+BACKEND = BackendType[os.environ.get("MORI_BACKEND", "TCP")]
+
+
+def pattern(side, tensor):
+    """Bytes that are in no other place, nor any other side's."""
+    return random.Random(side * 100 + tensor).randbytes(SIZE)
+
+
+class HostMemory:
+    loc = MemoryLocationType.CPU
+
+    def __init__(self):
+        self.buffer = (ctypes.c_char * SIZE)()
+        self.address = ctypes.addressof(self.buffer)
+
+    def fill(self, data):
+        ctypes.memmove(self.address, data, SIZE)
+
+    def read(self):
+        return bytes(self.buffer)
+
+
+class GpuMemory:
+    """Of a GPU, through the HIP runtime that HIP_LIBRARY names."""
+
+    loc = MemoryLocationType.GPU
+
+    def __init__(self):
+        self.hip = ctypes.CDLL(os.environ["HIP_LIBRARY"])
+        pointer = ctypes.c_void_p()
+        if self.hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(SIZE)):
+            raise MemoryError("hipMalloc")
+        self.address = pointer.value
+
+    def _copy(self, to, source):
+        if self.hip.hipMemcpy(to, source, ctypes.c_size_t(SIZE), 4):
+            raise RuntimeError("hipMemcpy")
+
+    def fill(self, data):
+        self._copy(ctypes.c_void_p(self.address), data)
+
+    def read(self):
+        buffer = ctypes.create_string_buffer(SIZE)
+        self._copy(buffer, ctypes.c_void_p(self.address))
+        return buffer.raw
+
+
+def new_memory():
+    return GpuMemory() if ON_GPU else HostMemory()
+
+
+class Side:
+    def __init__(self, number):
+        self.number = number
+        self.engine = IOEngine(f"engine-{number}-{'long' * 30}", IOEngineConfig("127.0.0.1", 0))
+        config = {BackendType.XGMI: XgmiBackendConfig()}.get(
+            BACKEND, RdmaBackendConfig(2, -1, 1, PollCqMode.POLLING, True)
+        )
+        self.engine.create_backend(BACKEND, config)
+        self.memory = [new_memory() for _ in range(TENSORS)]
+        self.descs = []
+        for tensor, memory in enumerate(self.memory):
+            memory.fill(pattern(number, tensor))
+            desc = self.engine.register_memory(memory.address, SIZE, 0, memory.loc)
+            self.descs.append(desc)
+
+
+# ---- the other process ----
+
+
+def say(value):
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def wait_for_note(engine, key, uid):
+    end = time.monotonic() + LIMIT_MS / 1000
+    status = engine.pop_inbound_transfer_status(key, uid)
+    while status is None and time.monotonic() < end:
+        time.sleep(0.001)  # a poll: mori.io has nothing to wait for
+        status = engine.pop_inbound_transfer_status(key, uid)
+    return status.Code() if status is not None else None
+
+
+def target():
+    side = Side(2)
+    packed = [side.engine.get_engine_desc(), *side.descs]
+    say([each.pack().hex() for each in packed])
+    for line in sys.stdin:
+        command, *rest = json.loads(line)
+        if command == "read":
+            say(side.memory[rest[0]].read().hex())
+        elif command == "note":
+            say(wait_for_note(side.engine, *rest))
+        elif command == "more":
+            memory = new_memory()
+            say(side.engine.register_memory(memory.address, SIZE, 0, memory.loc).pack().hex())
+            side.memory.append(memory)
+        elif command == "forget":
+            side.engine.deregister_memory(side.descs[rest[0]])
+            say("forgotten")
+
+
+class TwoProcesses(unittest.TestCase):
+    def setUp(self):
+        is_quiet = not self._testMethodName.startswith("test_every")
+        self.other = subprocess.Popen(
+            [sys.executable, __file__, "target"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if is_quiet else None,
+            text=True,
+        )
+        self.addCleanup(self.other.wait)
+        self.addCleanup(self.other.kill)
+        self.addCleanup(self.other.stdout.close)
+        self.addCleanup(self.other.stdin.close)
+        self.side = Side(1)
+        self.engine = self.side.engine
+        self.addCleanup(self.engine.close)
+        engine, *memory = [bytes.fromhex(each) for each in self.heard()]
+        self.remote_engine = EngineDesc.unpack(engine)
+        self.remote = [MemoryDesc.unpack(each) for each in memory]
+        self.engine.register_remote_engine(self.remote_engine)
+        self.sessions = [
+            self.engine.create_session(local, remote)
+            for local, remote in zip(self.side.descs, self.remote)
+        ]
+
+    def heard(self):
+        return json.loads(self.other.stdout.readline())
+
+    def ask(self, *command):
+        self.other.stdin.write(json.dumps(command) + "\n")
+        self.other.stdin.flush()
+        return self.heard()
+
+    def there(self, tensor):
+        return bytes.fromhex(self.ask("read", tensor))
+
+    def succeed(self, *statuses):
+        code = self.engine.wait_all(statuses, timeout_ms=LIMIT_MS)
+        self.assertEqual(code, StatusCode.SUCCESS, statuses)
+
+    def test_every_byte_of_writes_and_reads(self):
+        """Scattered, merging and odd pieces, as lists and as arrays, by both calls."""
+        local = [*range(0, 32768, 512), 70001, 90000, 90064]
+        remote = [*range(32768, 65536, 512)][::-1] + [200003, 1000, 1064]
+        sizes = [511] * 64 + [12345, 64, 64]
+        here = [pattern(1, tensor) for tensor in range(TENSORS)]
+        there = [bytearray(pattern(2, tensor)) for tensor in range(TENSORS)]
+        for tensor in range(TENSORS):
+            for a, b, n in zip(local, remote, sizes):
+                there[tensor][b : b + n] = here[tensor][a : a + n]
+        # before the connection is there: posted when it is
+        uid = self.engine.allocate_transfer_uid()
+        first = self.sessions[0].batch_write(local, remote, sizes, uid)
+        second = self.engine.batch_write(
+            [self.side.descs[1]],
+            [array("Q", local)],
+            [self.remote[1]],
+            [numpy.array(remote) if numpy else remote],
+            [array("I", sizes)],
+            [self.engine.allocate_transfer_uid()],
+        )
+        self.succeed(first, *second)
+        for tensor in range(TENSORS):
+            self.assertEqual(self.there(tensor), there[tensor])
+        if BACKEND != BackendType.XGMI:
+            self.assertEqual(self.ask("note", self.engine.key, uid), StatusCode.SUCCESS)
+
+        expected = bytearray(here[0])
+        for a, b, n in zip(local, remote, sizes):
+            expected[b : b + n] = there[0][a : a + n]
+        read = self.sessions[0].batch_read(remote, local, sizes, 77)
+        self.assertEqual(read.Wait(), StatusCode.SUCCESS)
+        self.assertEqual(self.side.memory[0].read(), expected)
+        single = self.sessions[1].read(0, 5, SIZE - 5, 78)
+        self.succeed(single)
+        self.assertTrue(single.Succeeded() and not single.Failed() and not single.InProgress())
+        self.assertEqual(self.side.memory[1].read(), there[1][5:] + here[1][-5:])
+        peer = self.engine._get_hub().link(self.remote[0]).peer
+        self.assertEqual(peer.query().backend.name, BACKEND.name)
+
+    def test_what_is_wrong_is_told_by_the_status(self):
+        session = self.sessions[0]
+        self.succeed(session.write(0, 0, 1, 1))
+        status = session.batch_write([0, 0], [0, SIZE], [1, 1], 2)
+        self.assertTrue(status.Failed() and status.Quiet())
+        self.assertEqual(status.Code(), StatusCode.ERR_INVALID_ARGS)
+        self.assertIn("piece 1", status.Message())
+        self.assertTrue(session.batch_read([0, 1], [0, 1, 2], [1, 1], 3).Failed())
+        stale = MemoryDesc.unpack(self.remote[0].pack())
+        object.__setattr__(stale, "instance", stale.instance + 1)
+        with self.assertRaisesRegex(LookupError, "another engine"):
+            self.engine.create_session(self.side.descs[0], stale)
+        with self.assertRaisesRegex(LookupError, "not registered"):
+            self.engine.create_session(self.remote[0], self.remote[0])
+
+    def test_memory_that_comes_later_and_that_is_gone(self):
+        late = MemoryDesc.unpack(bytes.fromhex(self.ask("more")))
+        self.succeed(self.engine.create_session(self.side.descs[0], late).write(0, 0, 9, 1))
+        self.assertEqual(self.ask("forget", 0), "forgotten")
+        status = self.sessions[0].write(0, 0, 1, 2)
+        self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
+        # it was told of that before, or a moment later
+        self.assertIn(status.Code(), (StatusCode.ERR_NOT_FOUND, StatusCode.SUCCESS))
+        self.engine.deregister_memory(self.side.descs[1])
+        with self.assertRaises(LookupError):
+            self.engine.deregister_memory(self.side.descs[1])
+
+    def test_a_peer_that_died_is_a_failure_with_a_text(self):
+        session = self.sessions[0]
+        self.succeed(session.write(0, 0, 1, 1))
+        self.assertTrue(session.alive())
+        self.other.kill()
+        self.other.wait()
+        statuses = [session.batch_write(0, 0, SIZE, uid) for uid in range(2, 12)]
+        while not statuses[-1].Failed():
+            self.assertNotEqual(statuses[-1].WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
+            statuses.append(session.batch_write(0, 0, SIZE, 12))
+        self.assertIn(self.remote_engine.key[:20], statuses[-1].Message())
+        self.assertFalse(session.alive())
+        self.assertEqual(self.engine.pop_peer_failure().engine_key, self.remote_engine.key)
+        self.assertIsNone(self.engine.pop_peer_failure())
+
+    def test_a_transfer_that_is_aborted_ends(self):
+        status = self.sessions[0].write(0, 0, SIZE, 1)
+        status.Abort()  # it may have been done
+        self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
+
+    def test_an_engine_may_be_dropped_in_the_middle(self):
+        statuses = [session.write(0, 0, SIZE, 1) for session in self.sessions]
+        del self.engine, self.sessions, self.side.engine
+        self._cleanups.pop()  # it holds the engine
+        gc.collect()
+        for status in statuses:
+            self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
+
+
+class Alone(unittest.TestCase):
+    def test_bytes_of_others_are_refused_with_a_reason(self):
+        with self.assertRaisesRegex(ValueError, "no EngineDesc of morikv"):
+            EngineDesc.unpack(b"\x86\xa3key")
+        with self.assertRaisesRegex(ValueError, "damaged"):
+            MemoryDesc.unpack(MemoryDesc._MAGIC + b"{}")
+
+    def test_a_status_of_no_transfer(self):
+        status = TransferStatus()
+        self.assertTrue(status.Init() and not status.Failed() and not status.InProgress())
+        self.assertEqual(status.Wait(), StatusCode.INIT)
+
+    def test_a_backend_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(NotImplementedError, "FABRIC.*XGMI, RDMA"):
+            IOEngine("x").create_backend(BackendType.FABRIC)
+
+    def test_the_folder_for_pythonpath_has_the_names(self):
+        run = [sys.executable, "-m", "morikv", "names"]
+        folder = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
+        path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        program = "import mori.io; print(mori.io.IOEngine.__module__)"
+        environment = os.environ | {"PYTHONPATH": path}
+        run = [sys.executable, "-c", program]
+        found = subprocess.run(run, check=True, capture_output=True, text=True, env=environment)
+        self.assertEqual(found.stdout.strip(), "morikv.mori_io.engine")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["target"]:
+        target()
+    else:
+        unittest.main(verbosity=2)

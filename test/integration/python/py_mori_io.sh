@@ -1,0 +1,53 @@
+#!/bin/bash
+# mori.io over morikv between two processes, READ and WRITE, every byte compared: GPU memory
+# over mori_xgmi (libhipcpu), host memory over mori_rdma (fake libibverbs), and it sees it
+# when bytes do not arrive.
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+source=${srcdir:-$(cd "$(dirname "$0")/../../.." && pwd)}
+hip=$build/test/fake/hip/lib
+python=${PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" -c 'import cffi' 2>/dev/null || {
+    echo "$python has no cffi (Debian: python3-cffi)"
+    exit 77
+}
+export PYTHONPATH=$source/contrib/python PYTHONDONTWRITEBYTECODE=1 LIBMORIKV=$build/.libs/libmorikv.so.0
+export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
+# shellcheck source=test/support/environment.sh
+. "$source/test/support/environment.sh"
+# the interpreter keeps what it has until its end
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+
+run() { # [TEST..]
+    mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
+        "$source/test/integration/python/py_mori_io.py" "$@" 2>&1
+}
+
+xgmi() { # [TEST..]
+    UCX_TLS=mori_xgmi,tcp MORI_BACKEND=XGMI KV_MEMORY=gpu HIP_LIBRARY=$hip/libamdhip64.so.6 \
+        UCX_MORI_HIP_LIB=$hip/libamdhip64.so.6 run "$@"
+}
+
+rdma() { # [TEST..]
+    UCX_TLS=mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo MORI_BACKEND=RDMA \
+        FAKE_VERBS_WIRE=$work/wire \
+        LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} run "$@"
+}
+
+every=TwoProcesses.test_every_byte_of_writes_and_reads
+xgmi || exit 1
+if ! LD_LIBRARY_PATH=$build/test/fake/verbs/.libs UCX_NET_DEVICES=fake0:1 mkv_foreign \
+    "$build/.libs/libuct_mori.so" ucx_info -d 2>/dev/null | grep -q 'Transport: mori_rdma'; then
+    echo "py_mori_io.sh: UCX lists no mori_rdma here"
+else
+    rdma $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
+fi
+if HIPCPU_COPY=0 xgmi $every; then
+    echo "py_mori_io.sh: nothing was copied, and nobody saw it"
+    exit 1
+fi
+echo "py_mori_io.sh: passed"
