@@ -5,7 +5,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,6 +268,24 @@ void mkv_proc_resume(mkv_proc_t *proc)
         mkv_proc_kill(proc, SIGCONT);
     }
 }
+
+/* The kernel clears the word, and wakes who waits for it, at the end of the thread */
+static int leader_is_there = 1;
+
+void mkv_proc_end_leader(void)
+{
+    (void)syscall(SYS_set_tid_address, &leader_is_there);
+    pthread_exit(NULL);
+}
+
+
+void mkv_proc_wait_leader(void)
+{
+    while (__atomic_load_n(&leader_is_there, __ATOMIC_ACQUIRE)) {
+        (void)syscall(SYS_futex, &leader_is_there, FUTEX_WAIT, 1, NULL, NULL, 0);
+    }
+}
+
 
 void mkv_proc_cleanup(mkv_proc_t *proc)
 {

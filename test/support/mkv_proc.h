@@ -108,6 +108,19 @@ void mkv_proc_kill(mkv_proc_t *proc, int signum);
 void mkv_proc_resume(mkv_proc_t *proc);
 
 
+/**
+ * End the first thread of this process, which calls it, while others go on.
+ */
+void mkv_proc_end_leader(void) __attribute__((noreturn));
+
+
+/**
+ * Wait until the first thread of this process is gone. To join it is pthreads, but
+ * AddressSanitizer knows only threads that it has seen being made.
+ */
+void mkv_proc_wait_leader(void);
+
+
 /** Kill, collect and close whatever is left. */
 void mkv_proc_cleanup(mkv_proc_t *proc);
 

@@ -253,7 +253,6 @@ END_TEST
 
 static plot_t lone_plot = {
     .mode = MKV_WRITE, .is_victim_active = 1, .step = STEP_POSTED};
-static pthread_t leader;
 
 /* The rest of a victim whose first thread has ended */
 static void *serve_without_leader(void *arg)
@@ -263,7 +262,7 @@ static void *serve_without_leader(void *arg)
     static uint32_t blocks[NUM];
     mkv_xfer_t *xfer;
 
-    pthread_join(leader, NULL);
+    mkv_proc_wait_leader();
     kv_say(side, "left");
     xfer = kv_open_xfer(side, 1, MKV_WRITE, MKV_SRC);
     kv_random_blocks(blocks, NUM, side->shape.blocks, 2);
@@ -283,13 +282,11 @@ static int victim_without_leader(int fd, void *arg)
     pthread_t thread;
 
     (void)arg;
-    leader = pthread_self();
     kv_side_open(&side, "dst", fd, &kv_shape_default, THEIRS);
     kv_side_connect_map(&side, 0);
     MKV_REQUIRE(pthread_create(&thread, NULL, serve_without_leader, &side) == 0,
                 "pthread_create");
-    pthread_exit(NULL);
-    return 0;
+    mkv_proc_end_leader();
 }
 
 /* /proc calls such a process a zombie. It copies on, so it is no less a peer. */

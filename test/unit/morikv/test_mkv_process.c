@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,7 +25,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,15 +103,10 @@ static void *count_for_ever(void *arg)
     return NULL;
 }
 
-/* The kernel clears the word and wakes who waits for it when the thread is gone. To
- * join a first thread is pthreads, and more than AddressSanitizer knows. */
 static void *tell_that_the_leader_is_gone(void *arg)
 {
-    int *is_there = arg;
-
-    while (__atomic_load_n(is_there, __ATOMIC_ACQUIRE)) {
-        (void)syscall(SYS_futex, is_there, FUTEX_WAIT, 1, NULL, NULL, 0);
-    }
+    (void)arg;
+    mkv_proc_wait_leader();
     (void)mkv_proc_send(fd_of_owner, "left", 5);
     return count_for_ever((void *)&owner->counts[0]);
 }
@@ -130,7 +123,6 @@ static void use_memory(void)
 
 static int own_claims(int fd)
 {
-    static int leader_is_there = 1;
     mkv_claims_t *claims;
     uint64_t numbers[2];
     pthread_t thread;
@@ -159,11 +151,10 @@ static int own_claims(int fd)
     }
     MKV_REQUIRE(mkv_proc_send(fd, numbers, sizeof(numbers)) == 0, "send");
     if (owner->leaves) {
-        (void)syscall(SYS_set_tid_address, &leader_is_there);
-        MKV_REQUIRE(pthread_create(&thread, NULL, tell_that_the_leader_is_gone,
-                                   &leader_is_there) == 0,
+        MKV_REQUIRE(pthread_create(&thread, NULL, tell_that_the_leader_is_gone, NULL) ==
+                        0,
                     "thread");
-        pthread_exit(NULL);
+        mkv_proc_end_leader();
     }
     while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
         mkv_claims_release(claims, numbers[0]);
