@@ -437,12 +437,20 @@ typedef struct mkv_peer_attr {
     char error[256];
     char name[64];
     char transports[192]; /**< "mori_xgmi/xgmi0 tcp/lo", empty before READY */
+    /** The slowest that UCX took for calls made here so far, as it says of the first
+     * call of each kind. Before the first call the best that is connected, which says
+     * nothing of memory that it does not reach. */
     mkv_backend_t backend;
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
     uint32_t num_regions;   /**< Of the peer, known here */
     uint64_t regions_epoch; /**< Of these */
     mkv_topology_t topology;
+    /** What UCX took for each kind of call and pair of memory types, in its words:
+     * "put host>host: tcp (software emulation tcp/lo); list put rocm>rocm: xgmi (...)";
+     * from where to where. Empty before the first call; what the peer puts for a READ
+     * is told there. UCX may take other ways for other lengths than the first one. */
+    char paths[512];
 } mkv_peer_attr_t;
 
 /** @return MKV_OK, MKV_ERR_INVALID: attr->size. */

@@ -6,6 +6,7 @@
 
 #include "base/abi.h"
 #include "base/latency.h"
+#include "peer/path.h"
 #include "peer/peer.h"
 #include "xfer/xfer.h"
 
@@ -21,7 +22,7 @@ static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
 
 static void mkv_dump_line(const mkv_dump_sink_t *sink, const char *fmt, ...)
 {
-    char line[768];
+    char line[1280];
     va_list args;
 
     va_start(args, fmt);
@@ -109,17 +110,20 @@ static void mkv_dump_regions(mkv_ctx_t *ctx, const mkv_dump_sink_t *sink)
 static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
 {
     mkv_peer_t *peer;
+    char paths[512];
 
     mkv_list_for_each(peer, peers, mkv_peer_t, list)
     {
+        mkv_paths_text(peer, paths, sizeof(paths));
         mkv_dump_line(sink,
-                      "peer %s: %s%s%s%s, backend %s, transports [%s], %s host pid %u, "
+                      "peer %s: %s%s%s%s, best connected backend %s, transports [%s], "
+                      "carried by [%s], %s host pid %u, "
                       "%u regions of epoch %llu, %llu calls and %llu bytes in flight, "
                       "%u early messages",
                       peer->name, mkv_peer_is_closed(peer) ? "closed, " : "",
                       mkv_conn_state_string(peer->state), peer->error[0] ? ": " : "",
                       peer->error, mkv_backend_string(peer->backend), peer->transports,
-                      peer->is_same_host ? "same" : "other", peer->process.pid,
+                      paths, peer->is_same_host ? "same" : "other", peer->process.pid,
                       peer->remote.num_regions, (unsigned long long)peer->remote.epoch,
                       (unsigned long long)peer->inflight_ops,
                       (unsigned long long)peer->inflight_bytes, peer->num_early);

@@ -239,6 +239,9 @@ void perf_session_path(const perf_session_t *kv, unsigned peer, char *path, size
                  (unsigned long long)(stats.pulls_sent - stats.pulls_refused),
                  (unsigned long long)stats.plan_posts);
     }
-    snprintf(path, size, "%s: %s%s%s", mkv_backend_string(attr.backend),
-             attr.transports, attr.has_sgl_put ? " (sgl put)" : "", pulls);
+    if (attr.paths[0] == '\0') { /* another process made the calls */
+        snprintf(path, size, "connected %s%s", attr.transports, pulls);
+        return;
+    }
+    snprintf(path, size, "%s%s", attr.paths, pulls);
 }

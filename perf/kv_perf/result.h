@@ -37,7 +37,7 @@ typedef struct perf_result {
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
     uint32_t is_checked;
     uint32_t is_active; /**< This process started operations */
-    char path[192];     /**< What carries the data, as UCX says */
+    char path[512];     /**< What carries the data, as UCX says */
     char device[64];
     perf_histogram_t prep; /**< Plan or arrays, one a request; ns */
     perf_histogram_t post; /**< All post calls of a request; ns */

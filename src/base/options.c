@@ -49,8 +49,8 @@ static const mkv_opt_t mkv_opts[] = {
      "auto also chooses the transports of an own UCX context, unless UCX_TLS is set.",
      MKV_OPT(backend), MKV_OPT_ENUM, mkv_backend_names},
     {"STRICT", "n",
-     "Refuse a peer that BACKEND would not carry, instead of warning about it. Set it\n"
-     "where a slow fallback is worse than an error.",
+     "Refuse a peer that BACKEND cannot carry, and fail what UCX carries otherwise after\n"
+     "its first call, instead of warning. Set it where slow is worse than an error.",
      MKV_OPT(strict), MKV_OPT_BOOL, NULL},
     {"TLS", "",
      "Transports of an own UCX context, as UCX_TLS; empty: by BACKEND or UCX_TLS.",
@@ -492,6 +492,10 @@ const char *mkv_config_tls(const mkv_config_t *config)
     switch (config->values.backend) {
     case MKV_BACKEND_XGMI:
         return "mori_xgmi,mori_copy,sm,tcp,self";
+    case MKV_BACKEND_IPC:
+        return "rocm,sm,tcp,self";
+    case MKV_BACKEND_RDMA:
+        return "mori_rdma,mori_copy,ib,tcp,self";
     case MKV_BACKEND_SHM:
         return "sm,self,tcp";
     case MKV_BACKEND_TCP:

@@ -13,6 +13,7 @@
 
 #include "peer/backend.h"
 #include "peer/list_put.h"
+#include "peer/path.h"
 
 /* ---- Credit ---------------------------------------------------------------------- */
 
@@ -46,12 +47,37 @@ static void mkv_op_put_credit(mkv_op_t *op)
     op->peer->inflight_bytes -= bytes;
 }
 
+static ucs_memory_type_t mkv_op_local_type(const mkv_op_t *op, size_t i)
+{
+    return (ucs_memory_type_t)(op->types[i] & 15);
+}
+
+static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
+{
+    return (ucs_memory_type_t)(op->types[i] >> 4);
+}
+
+static mkv_path_key_t mkv_op_path(const mkv_op_t *op, size_t piece, bool is_list)
+{
+    mkv_path_key_t key = {.kind = is_list               ? MKV_CALL_LIST
+                                  : mkv_op_is_write(op) ? MKV_CALL_PUT
+                                                        : MKV_CALL_GET,
+                          .local = mkv_op_local_type(op, piece),
+                          .remote = mkv_op_remote_type(op, piece)};
+
+    return key;
+}
+
 /* ---- Completions ----------------------------------------------------------------- */
 
 static void mkv_op_call_failed(mkv_op_t *op, const char *call, ucs_status_t status)
 {
-    mkv_op_fail(op, mkv_status_of_ucs(status), "%s failed: %s", call,
-                ucs_status_string(status));
+    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, false);
+    char reason[640];
+
+    mkv_path_reason(op->peer, &key, reason, sizeof(reason));
+    mkv_op_fail(op, mkv_status_of_ucs(status), "%s failed: %s%s%s", call,
+                ucs_status_string(status), reason[0] != '\0' ? ": " : "", reason);
 }
 
 static void mkv_op_call_ended(mkv_op_t *op)
@@ -62,25 +88,51 @@ static void mkv_op_call_ended(mkv_op_t *op)
     }
 }
 
+/* ---- Paths ----------------------------------------------------------------------- */
+
+/* The last call given, whose types those in flight share; nothing if its path is known
+ */
+static void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
+{
+    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
+
+    if (!mkv_path_is_known(op->peer, &key) && UCS_PTR_IS_PTR(request)) {
+        mkv_path_note(op->peer, &key, request);
+    }
+}
+
+/* Of the call to be given: it is the first of its kind */
+static bool mkv_op_must_ask(const mkv_op_t *op, bool is_list)
+{
+    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
+
+    return !mkv_path_is_known(op->peer, &key);
+}
+
+/* Strict mode: what UCX sends elsewhere than BACKEND says */
+static void mkv_op_check_path(mkv_op_t *op, bool is_list)
+{
+    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
+    char text[640];
+
+    if (mkv_path_is_refused(op->peer, &key)) {
+        mkv_path_reason(op->peer, &key, text, sizeof(text));
+        mkv_op_fail(op, MKV_ERR_BACKEND, "%s", text);
+    }
+}
+
+/* ---- Of calls -------------------------------------------------------------------- */
+
 static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_op_t *op = user_data;
 
+    mkv_op_note(op, false, request);
     if (status != UCS_OK) {
         mkv_op_call_failed(op, mkv_op_is_write(op) ? "put" : "get", status);
     }
     mkv_op_call_ended(op);
     ucp_request_free(request);
-}
-
-static ucs_memory_type_t mkv_op_local_type(const mkv_op_t *op, size_t i)
-{
-    return (ucs_memory_type_t)(op->types[i] & 15);
-}
-
-static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
-{
-    return (ucs_memory_type_t)(op->types[i] >> 4);
 }
 
 /* As for transfers: the first list on such a lane may be refused, and costs nothing */
@@ -103,6 +155,7 @@ static void mkv_op_list_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_op_t *op = user_data;
 
+    mkv_op_note(op, true, request);
     mkv_op_list_status(op, op->next - 1, status);
     mkv_op_call_ended(op);
     ucp_request_free(request);
@@ -131,17 +184,24 @@ static void mkv_op_give_piece(mkv_op_t *op)
     ucs_status_ptr_t request;
 
     mkv_op_count_call(op);
+    mkv_op_take_credit(op, op->lengths[i]);
+    if (mkv_op_must_ask(op, false)) {
+        param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    }
     request = mkv_op_is_write(op)
                   ? ucp_put_nbx(op->peer->ep, op->buffers[i], op->lengths[i],
                                 op->remotes[i], op->rkeys[i], &param)
                   : ucp_get_nbx(op->peer->ep, op->buffers[i], op->lengths[i],
                                 op->remotes[i], op->rkeys[i], &param);
-    if (UCS_PTR_IS_PTR(request)) {
-        mkv_op_take_credit(op, op->lengths[i]);
-    } else if (UCS_PTR_IS_ERR(request)) {
+    mkv_op_note(op, false, request);
+    if (!UCS_PTR_IS_PTR(request)) {
+        mkv_op_put_credit(op);
+    }
+    if (UCS_PTR_IS_ERR(request)) {
         mkv_op_call_failed(op, mkv_op_is_write(op) ? "put" : "get",
                            UCS_PTR_STATUS(request));
     }
+    mkv_op_check_path(op, false);
 }
 
 /* Pieces from the next one on that one list may hold */
@@ -160,12 +220,12 @@ static size_t mkv_op_list_length(const mkv_op_t *op)
 static void mkv_op_give_list(mkv_op_t *op, size_t num)
 {
     size_t first = op->next;
-    const mkv_list_put_t list = {.buffers = op->buffers + first,
-                                 .lengths = op->lengths + first,
-                                 .memhs = op->memhs + first,
-                                 .remotes = op->remotes + first,
-                                 .rkeys = op->rkeys + first,
-                                 .num = num};
+    mkv_list_put_t list = {.buffers = op->buffers + first,
+                           .lengths = op->lengths + first,
+                           .memhs = op->memhs + first,
+                           .remotes = op->remotes + first,
+                           .rkeys = op->rkeys + first,
+                           .num = num};
     ucs_status_ptr_t request;
     uint64_t bytes = 0;
     size_t i;
@@ -175,12 +235,15 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     }
     op->next += num;
     mkv_op_count_call(op);
+    mkv_op_take_credit(op, bytes);
+    list.is_asked = mkv_op_must_ask(op, true);
     request = mkv_peer_put_list(op->peer, &list, mkv_op_list_cb, op);
-    if (UCS_PTR_IS_PTR(request)) {
-        mkv_op_take_credit(op, bytes);
-    } else {
+    mkv_op_note(op, true, request);
+    if (!UCS_PTR_IS_PTR(request)) {
+        mkv_op_put_credit(op);
         mkv_op_list_status(op, first, UCS_PTR_RAW_STATUS(request));
     }
+    mkv_op_check_path(op, true);
 }
 
 /* A list of other memory types, or a call beside lists, waits for those in flight */

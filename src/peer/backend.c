@@ -79,6 +79,34 @@ static bool mkv_tl_is_local(const char *name)
     return (strncmp(name, "ud_", 3) != 0);
 }
 
+/* The transport's name begins a word that has a slash before it ends */
+static bool mkv_text_names(const char *text, const char *prefix)
+{
+    const char *at = text;
+
+    while ((at = strstr(at, prefix)) != NULL) {
+        if (((at == text) || (strchr(" (,[", at[-1]) != NULL)) &&
+            (at[strcspn(at, " ,;)]/")] == '/')) {
+            return true;
+        }
+        ++at;
+    }
+    return false;
+}
+
+mkv_backend_t mkv_backend_of_text(const char *text)
+{
+    mkv_backend_t backend = MKV_BACKEND_UNKNOWN;
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_TLS; ++i) {
+        if ((mkv_tls[i].backend > backend) && mkv_text_names(text, mkv_tls[i].prefix)) {
+            backend = mkv_tls[i].backend;
+        }
+    }
+    return backend;
+}
+
 static void mkv_peer_classify(mkv_peer_t *peer)
 {
     size_t i;
@@ -140,7 +168,7 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size)
     }
 
     mkv_text(text, size,
-             "backend %s wanted, but %s would carry it: UCX connected only [%s]",
+             "backend %s wanted, but %s is the best that UCX connected: [%s]",
              mkv_backend_string(wanted), mkv_backend_string(peer->backend),
              peer->transports);
     return ctx->opts->strict ? MKV_ERR_BACKEND : MKV_OK;

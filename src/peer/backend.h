@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+/** The class of the slowest transport that a text of UCX names, as "tcp/lo". */
+mkv_backend_t mkv_backend_of_text(const char *text);
+
 /** What UCX's status of a call means for its transfer. */
 mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 

@@ -72,13 +72,13 @@ static void mkv_hello_finish(mkv_peer_t *peer)
     mkv_list_queue(&ctx->changed_peers, &peer->changed);
     mkv_ctx_deadline(ctx, 0); /* its heartbeat begins */
     MKV_COUNT(peer, hellos, 1);
-    mkv_log_info(ctx,
-                 "peer %s ready: backend %s, transports [%s], %s host, %u regions, tp "
-                 "%u/%u",
-                 peer->name, mkv_backend_string(peer->backend), peer->transports,
-                 peer->is_same_host ? "same" : "other", peer->remote.num_regions,
-                 peer->remote.info.topology.tp_rank,
-                 peer->remote.info.topology.tp_size);
+    mkv_log_info(
+        ctx,
+        "peer %s ready: best connected backend %s, transports [%s], %s host, %u "
+        "regions, tp %u/%u",
+        peer->name, mkv_backend_string(peer->backend), peer->transports,
+        peer->is_same_host ? "same" : "other", peer->remote.num_regions,
+        peer->remote.info.topology.tp_rank, peer->remote.info.topology.tp_size);
     mkv_peer_log_rejected(peer);
     mkv_credit_tell(peer);
     event = mkv_event_add(ctx, MKV_EV_PEER_READY);

@@ -46,6 +46,9 @@ ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,
         .remote = &remote,
         .remote_count = list->num};
 
+    if (list->is_asked) {
+        param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    }
     return ucp_put_nbx(peer->ep, &local, list->num, UCP_REMOTE_ADDR_INVALID,
                        UCP_RKEY_INVALID, &param);
 }

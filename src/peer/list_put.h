@@ -26,6 +26,7 @@ typedef struct mkv_list_put {
     uint64_t *remotes;
     void *rkeys; /**< ucp_rkey_h of each entry */
     size_t num;
+    bool is_asked; /**< There is a request in any case: peer/path.h */
 } mkv_list_put_t;
 
 /** What the end of a list put means to who asked for it. */

@@ -22,6 +22,8 @@ libmorikv_core_la_SOURCES += \
     src/peer/message.h \
     src/peer/packet.c \
     src/peer/packet.h \
+    src/peer/path.c \
+    src/peer/path.h \
     src/peer/peer.c \
     src/peer/peer.h \
     src/peer/peer_api.c \

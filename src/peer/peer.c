@@ -7,6 +7,7 @@
  * get UCX's error callback.
  */
 
+#include "peer/path.h"
 #include "peer/peer.h"
 
 #include "base/event.h"
@@ -145,10 +146,12 @@ static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
 static void mkv_peer_init_lists(mkv_peer_t *peer)
 {
     mkv_list_t *lists[] = {
-        &peer->list,      &peer->changed,       &peer->busy_list,    &peer->rx_reorder,
-        &peer->early,     &peer->early_aborts,  &peer->remote.mems,  &peer->remote.maps,
-        &peer->ops,       &peer->ops_to_flush,  &peer->ops_flushing, &peer->legs,
-        &peer->busy_legs, &peer->flush_waiting, &peer->flush_running};
+        &peer->list,         &peer->changed,       &peer->busy_list,
+        &peer->rx_reorder,   &peer->early,         &peer->early_aborts,
+        &peer->remote.mems,  &peer->remote.maps,   &peer->ops,
+        &peer->ops_to_flush, &peer->ops_flushing,  &peer->legs,
+        &peer->busy_legs,    &peer->flush_waiting, &peer->flush_running,
+        &peer->paths};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
@@ -285,5 +288,6 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
     mkv_claims_release(peer->ctx->claims, peer->claim);
     mkv_watch_stop(&peer->watch);
+    mkv_paths_cleanup(peer);
     free(peer);
 }

@@ -43,6 +43,14 @@ typedef struct mkv_credit {
     bool is_told;              /**< The peer has told something, so it is READY */
 } mkv_credit_t;
 
+/** Calls that UCX may carry in different ways: path.c. */
+typedef enum mkv_call_kind {
+    MKV_CALL_PUT,
+    MKV_CALL_GET,
+    MKV_CALL_LIST, /**< Put of a list */
+    MKV_CALL_KINDS
+} mkv_call_kind_t;
+
 /** How a connection ended: what that proves about the peer's calls. */
 typedef enum mkv_peer_end {
     MKV_PEER_END_NONE,   /**< Not yet, or left in order */
@@ -94,8 +102,12 @@ struct mkv_peer {
     char transports[192];
     unsigned transport_flags; /**< What those take: backend.c */
     bool has_local_lane;      /**< One by which its process reaches our memory itself */
-    mkv_backend_t backend;
+    mkv_backend_t backend;    /**< The best that is connected, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
+    mkv_list_t paths; /**< What carried each kind of call: path.c */
+    uint16_t paths_known[MKV_CALL_KINDS]
+                        [UCS_MEMORY_TYPE_LAST]; /**< Bits: types there */
+    uint16_t paths_refused[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST]; /**< By strict mode */
 
     /* of transfers */
     mkv_list_t legs;

@@ -11,6 +11,7 @@
 #include "peer/hello.h"
 #include "peer/list_put.h"
 #include "peer/message.h"
+#include "peer/path.h"
 #include "peer/peer_close.h"
 
 static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
@@ -75,7 +76,11 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
     mkv_text(values.error, sizeof(values.error), "%s", peer->error);
     mkv_text(values.name, sizeof(values.name), "%s", peer->name);
     mkv_text(values.transports, sizeof(values.transports), "%s", peer->transports);
-    values.backend = peer->backend;
+    values.backend = mkv_paths_backend(peer);
+    if (values.backend == MKV_BACKEND_UNKNOWN) {
+        values.backend = peer->backend;
+    }
+    mkv_paths_text(peer, values.paths, sizeof(values.paths));
     values.is_same_host = peer->is_same_host;
     values.has_sgl_put =
         mkv_peer_may_sgl(peer, UCS_MEMORY_TYPE_ROCM, UCS_MEMORY_TYPE_ROCM);

@@ -12,6 +12,8 @@ libmorikv_core_la_SOURCES += \
     src/post/post_end.h \
     src/post/post_list.c \
     src/post/post_list.h \
+    src/post/post_path.c \
+    src/post/post_path.h \
     src/post/post_queue.c \
     src/post/post_sel.c \
     src/post/post_sel.h \

@@ -28,6 +28,7 @@
 #include "post/post_cursor.h"
 #include "post/post_end.h"
 #include "post/post_list.h"
+#include "post/post_path.h"
 #include "post/pull.h"
 
 /* ---- Completions ----------------------------------------------------------------- */
@@ -42,13 +43,17 @@ static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t 
 {
     mkv_leg_t *leg = post->leg;
     const mkv_map_t *map = leg->map;
+    const mkv_path_key_t key = mkv_post_path(post, piece->pair, false);
+    char reason[640];
 
+    mkv_path_reason(leg->peer, &key, reason, sizeof(reason));
     mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
                   "peer %s, leg %u: %s(component %u layer %d part %u from local block "
-                  "%u) failed: %s",
+                  "%u) failed: %s%s%s",
                   leg->peer->name, leg->index, call,
                   map->components[piece->pair->component].component, piece->pair->layer,
-                  piece->pair->part, piece->unit, ucs_status_string(status));
+                  piece->pair->part, piece->unit, ucs_status_string(status),
+                  reason[0] != '\0' ? ": " : "", reason);
 }
 
 /* The piece of a call in flight, for the text of an error */
@@ -61,31 +66,6 @@ static void mkv_calls_piece(const mkv_calls_t *calls, unsigned index,
     do {
         (void)mkv_post_next(&copy, piece);
     } while (index-- > 0);
-}
-
-static inline void mkv_post_put_credit(mkv_post_t *post)
-{
-    mkv_peer_t *peer = post->leg->peer;
-    uint64_t bytes = post->inflight_bytes;
-
-    if ((post->num_inflight > 1) && (post->call_bytes < bytes)) {
-        bytes = post->call_bytes;
-    }
-
-    --post->num_inflight;
-    post->inflight_bytes -= bytes;
-    --peer->inflight_ops;
-    peer->inflight_bytes -= bytes;
-}
-
-static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
-{
-    mkv_peer_t *peer = post->leg->peer;
-
-    ++post->num_inflight;
-    post->inflight_bytes += bytes;
-    ++peer->inflight_ops;
-    peer->inflight_bytes += bytes;
 }
 
 /* After calls took credit, before one of them can give it back */
@@ -133,6 +113,34 @@ static void __attribute__((noinline)) mkv_post_piece_failed(void *user_data,
                   status);
 }
 
+/* ---- The first call between two memory types is asked for its path --------------- */
+
+/* The callback. @return It came within the call, as if that had returned the status. */
+static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t status)
+{
+    if (calls->asked != MKV_ASKED) {
+        return false;
+    }
+    mkv_calls_note(calls, request);
+    calls->asked = MKV_ANSWERED;
+    calls->answer = status;
+    ucp_request_free(request);
+    return true;
+}
+
+/* After the call. @return What it would have returned without being asked. */
+static ucs_status_ptr_t mkv_calls_asked(mkv_calls_t *calls, ucs_status_ptr_t request)
+{
+    if (calls->asked == MKV_ANSWERED) {
+        return UCS_STATUS_PTR(calls->answer);
+    }
+    if ((calls->asked == MKV_ASKED) && UCS_PTR_IS_PTR(request)) {
+        mkv_calls_note(calls, request);
+    }
+    calls->asked = MKV_NOT_ASKED;
+    return request;
+}
+
 static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_calls_t *calls = mkv_calls_of(user_data);
@@ -145,6 +153,13 @@ static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
     mkv_calls_put(calls);
     mkv_post_call_done(post);
     ucp_request_free(request);
+}
+
+static void mkv_post_first_cb(void *request, ucs_status_t status, void *user_data)
+{
+    if (!mkv_calls_answer(mkv_calls_of(user_data), request, status)) {
+        mkv_post_cb(request, status, user_data);
+    }
 }
 
 static void mkv_post_list_failed(const mkv_calls_t *calls, ucs_status_t status)
@@ -179,6 +194,9 @@ static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
     mkv_calls_t *calls = mkv_calls_of(user_data);
     mkv_post_t *post = calls->post;
 
+    if (mkv_calls_answer(calls, request, status)) {
+        return;
+    }
     mkv_post_sgl_status(calls, status);
     --calls->num_inflight;
     mkv_calls_put(calls);
@@ -243,9 +261,44 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     return request;
 }
 
-/* One group of calls; false: stop, no memory or a call failed */
+/* One call, that is asked for its path. @return Its request, or how it ended. */
+static ucs_status_ptr_t mkv_post_issue_first(mkv_post_t *post, mkv_calls_t *calls,
+                                             mkv_piece_t *piece)
+{
+    const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND |
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb.send = mkv_post_first_cb,
+        .user_data = mkv_calls_user_data(calls, 0),
+        .memh = pair->mem->memh};
+    ucp_ep_h ep = post->leg->peer->ep;
+    ucs_status_ptr_t request;
+
+    (void)mkv_post_next(post, piece);
+    post->bytes += piece->length;
+    ++post->elements;
+    calls->asked = MKV_ASKED;
+    request = (post->leg->xfer->role == MKV_SRC)
+                  ? ucp_put_nbx(ep, piece->local, piece->length, piece->remote,
+                                pair->rmem->rkey, &param)
+                  : ucp_get_nbx(ep, piece->local, piece->length, piece->remote,
+                                pair->rmem->rkey, &param);
+    request = mkv_calls_asked(calls, request);
+    if (UCS_PTR_IS_PTR(request)) {
+        mkv_post_take_credit(post, piece->length);
+        ++calls->num_inflight;
+    }
+    mkv_post_count_calls(post, 1);
+    return request;
+}
+
+/* One group of calls; false: stop, no memory, a call failed, or strict mode */
 static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
 {
+    const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
+    const mkv_path_key_t key = mkv_post_path(post, pair, false);
     mkv_calls_t *calls = mkv_calls_get(post);
     ucs_status_ptr_t request;
     mkv_piece_t piece;
@@ -255,10 +308,12 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
                       post->leg->peer->name);
         return false;
     }
-    request = mkv_post_issue_calls(post, calls, &piece);
+    request = mkv_path_is_known(post->leg->peer, &key)
+                  ? mkv_post_issue_calls(post, calls, &piece)
+                  : mkv_post_issue_first(post, calls, &piece);
     mkv_calls_put(calls);
     if (!UCS_PTR_IS_ERR(request)) {
-        return true;
+        return !mkv_post_is_refused(post, &key);
     }
     mkv_post_fail(post, (post->leg->xfer->role == MKV_SRC) ? "put" : "get", &piece,
                   UCS_PTR_STATUS(request));
@@ -291,8 +346,10 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     post->leg->peer->ctx->round_cost += put->num;
     mkv_post_take_credit(post, calls->lists->bytes);
     mkv_post_count_calls(post, 1);
+    calls->asked = put->is_asked ? MKV_ASKED : MKV_NOT_ASKED;
     request = mkv_peer_put_list(post->leg->peer, put, mkv_post_sgl_cb,
                                 mkv_calls_user_data(calls, 0));
+    request = mkv_calls_asked(calls, request);
     if (UCS_PTR_IS_PTR(request)) {
         ++calls->num_inflight;
     } else {
@@ -302,7 +359,8 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
 }
 
 /* false: no memory */
-static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first)
+static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
+                               const mkv_path_key_t *key)
 {
     const mkv_lists_t *lists = mkv_lists_get(calls->post, first);
     mkv_list_put_t put;
@@ -316,18 +374,20 @@ static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first)
     put.lengths = lists->lengths;
     put.remotes = lists->remotes;
     put.num = lists->num;
+    put.is_asked = !mkv_path_is_known(calls->post->leg->peer, key);
     mkv_post_call_sgl(calls, &put);
     return true;
 }
 
-/* One list; false: stop, no memory or the call failed */
+/* One list; false: stop, no memory, the call failed, or strict mode */
 static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 {
+    const mkv_path_key_t key = mkv_post_path(post, first, true);
     mkv_calls_t *calls = mkv_calls_get(post);
     bool is_given = false;
 
     if (calls != NULL) {
-        is_given = mkv_post_give_list(calls, first);
+        is_given = mkv_post_give_list(calls, first, &key);
         mkv_calls_put(calls);
     }
     if (!is_given) {
@@ -335,7 +395,8 @@ static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
                       "peer %s: no memory for a list of %llu pieces",
                       post->leg->peer->name, (unsigned long long)post->num_elements);
     }
-    return is_given && !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat;
+    return is_given && !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat &&
+           !mkv_post_is_refused(post, &key);
 }
 
 /* ---- Pumping --------------------------------------------------------------------- */

@@ -20,15 +20,49 @@
 /** Calls of one group; also its size and alignment in bytes. */
 #define MKV_CALLS_MAX 64u
 
+typedef enum mkv_asked {
+    MKV_NOT_ASKED,
+    MKV_ASKED,   /**< The call has not returned */
+    MKV_ANSWERED /**< Its callback has run within it */
+} mkv_asked_t;
+
 typedef struct mkv_calls {
     struct mkv_calls *next; /* ctx->free_calls */
     mkv_post_t *post;
     const mkv_lists_t *lists; /* the one call gives these; NULL: single pieces */
     mkv_cursor_t from;        /* the piece of call 0, the first of the list */
+    mkv_asked_t asked;        /* the only call, for its path */
+    ucs_status_t answer;      /* of a callback within the call */
     unsigned num_inflight;
 } mkv_calls_t;
 
 _Static_assert(sizeof(mkv_calls_t) <= MKV_CALLS_MAX, "numbers fit below the address");
+
+/** Credit of the peer: one call. */
+static inline void mkv_post_put_credit(mkv_post_t *post)
+{
+    mkv_peer_t *peer = post->leg->peer;
+    uint64_t bytes = post->inflight_bytes;
+
+    if ((post->num_inflight > 1) && (post->call_bytes < bytes)) {
+        bytes = post->call_bytes;
+    }
+
+    --post->num_inflight;
+    post->inflight_bytes -= bytes;
+    --peer->inflight_ops;
+    peer->inflight_bytes -= bytes;
+}
+
+static inline void mkv_post_take_credit(mkv_post_t *post, uint64_t bytes)
+{
+    mkv_peer_t *peer = post->leg->peer;
+
+    ++post->num_inflight;
+    post->inflight_bytes += bytes;
+    ++peer->inflight_ops;
+    peer->inflight_bytes += bytes;
+}
 
 /** A group for calls from the post's cursor on; NULL: no memory. */
 static inline mkv_calls_t *mkv_calls_get(mkv_post_t *post)
@@ -48,6 +82,7 @@ static inline mkv_calls_t *mkv_calls_get(mkv_post_t *post)
     calls->lists = NULL;
     calls->from = post->at;
     calls->num_inflight = 0;
+    calls->asked = MKV_NOT_ASKED;
     return calls;
 }
 

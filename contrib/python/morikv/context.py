@@ -74,6 +74,7 @@ class Peer:
             backend=Backend(attr.backend),
             is_same_host=bool(attr.is_same_host),
             has_sgl_put=bool(attr.has_sgl_put),
+            paths=text(attr.paths),
             num_regions=attr.num_regions,
             regions_epoch=attr.regions_epoch,
         )

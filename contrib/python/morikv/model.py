@@ -136,6 +136,7 @@ class PeerInfo:
     backend: Backend
     is_same_host: bool
     has_sgl_put: bool
+    paths: str  #: what UCX took for each kind of call so far, in its words
     num_regions: int
     regions_epoch: int
 

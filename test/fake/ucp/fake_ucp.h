@@ -67,6 +67,10 @@ void fake_ucp_set_version(unsigned minor);
 /** What ucp_ep_query() names, default "mori_xgmi". */
 void fake_ucp_set_transport(const char *name);
 
+/** What ucp_request_query() says of puts and gets; NULL: "zero-copy TRANSPORT/fake0".
+ */
+void fake_ucp_set_path(const char *words);
+
 /** Break all connections between workers: operations and endpoints fail. */
 void fake_ucp_break(ucs_status_t status);
 

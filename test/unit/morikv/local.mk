@@ -12,6 +12,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_ops \
 	test/unit/morikv/test_mkv_options \
 	test/unit/morikv/test_mkv_overlap \
+	test/unit/morikv/test_mkv_path \
 	test/unit/morikv/test_mkv_post \
 	test/unit/morikv/test_mkv_pull \
 	test/unit/morikv/test_mkv_process \
@@ -116,6 +117,10 @@ test_unit_morikv_test_mkv_mixed_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_ops_SOURCES = test/unit/morikv/test_mkv_ops.c
 test_unit_morikv_test_mkv_ops_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_ops_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_path_SOURCES = test/unit/morikv/test_mkv_path.c
+test_unit_morikv_test_mkv_path_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_path_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_post_SOURCES = test/unit/morikv/test_mkv_post.c
 test_unit_morikv_test_mkv_post_CPPFLAGS = $(morikv_unit_cppflags)

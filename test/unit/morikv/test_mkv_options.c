@@ -205,6 +205,26 @@ START_TEST(lists_of_devices_have_room)
 }
 END_TEST
 
+static const char *const chosen[] = {"xgmi:mori_xgmi", "ipc:rocm", "rdma:mori_rdma",
+                                     "shm:sm", "tcp:tcp"};
+
+/* With the loop's index; UCX_TLS says what it says */
+START_TEST(every_backend_chooses_transports)
+{
+    mkv_config_t *config = read_config(NULL);
+    char name[16] = "";
+
+    ck_assert_str_eq(mkv_config_tls(config), "");
+    memcpy(name, chosen[_i], strcspn(chosen[_i], ":"));
+    ck_assert_int_eq(mkv_config_set(config, "BACKEND", name), MKV_OK);
+    ck_assert_ptr_nonnull(strstr(mkv_config_tls(config), strchr(chosen[_i], ':') + 1));
+    setenv("UCX_TLS", "self", 1);
+    ck_assert_str_eq(mkv_config_tls(config), "");
+    unsetenv("UCX_TLS");
+    mkv_config_release(config);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mkv_options");
@@ -221,6 +241,8 @@ int main(void)
     tcase_add_test(tcase, a_refused_word_is_told_those_that_are_known);
     tcase_add_test(tcase, help_has_every_option_with_its_default);
     tcase_add_test(tcase, lists_of_devices_have_room);
+    tcase_add_loop_test(tcase, every_backend_chooses_transports, 0,
+                        (int)(sizeof(chosen) / sizeof(chosen[0])));
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

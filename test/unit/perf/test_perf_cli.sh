@@ -114,6 +114,23 @@ refused "the two sides run different things" --role prefill --peer "$work/peer" 
 timeout 60 "$perf" --role decode --peer "$work/peer" --num_iter 7 >/dev/null 2>&1
 wait $! || fail "different options on the two sides"
 
+# A lane to GPU memory is connected, and host memory goes elsewhere.
+export UCX_PLUGIN_PATH=$PWD/.libs LD_LIBRARY_PATH=$PWD/test/fake/hip/lib
+one=(--start_block_size 4k --max_block_size 4k --num_iter 2 --total_buffer_size 1m --timeout 2)
+carried() { # TEXT ARG...
+    local text=$1
+    shift
+    timeout 60 "$perf" "${one[@]}" "$@" >"$work/out" 2>"$work/err" || fail "$* ended with an error"
+    grep -qF -- "$text" "$work/out" || fail "$*: the path is not told as '$text'"
+}
+UCX_TLS=mori_xgmi,tcp,self carried 'path put host>host: tcp ('
+MORIKV_BACKEND=xgmi MORIKV_STRICT=y UCX_TLS=mori_xgmi,tcp,self \
+    refused "xgmi is for GPU memory on both sides" "${one[@]}"
+UCX_TLS=tcp,self refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${one[@]}" \
+    --initiator_seg_type VRAM --target_seg_type VRAM
+UCX_TLS=mori_xgmi,mori_copy,tcp,self carried 'rocm>rocm: xgmi (' \
+    --initiator_seg_type VRAM --target_seg_type VRAM
+
 for word in -h --help --usage -V --version; do
     "$perf" $word >"$work/out" 2>"$work/err" && [ -s "$work/out" ] && [ ! -s "$work/err" ] ||
         fail "$word printed nothing, or failed"

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "peer/path.h"
+
+#include "peer/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MKV_PATH_INFO_SIZE 1024
+
+typedef struct mkv_path {
+    mkv_list_t list; /* peer->paths */
+    mkv_path_key_t key;
+    mkv_backend_t backend;
+    bool is_emulated, is_missing;
+    char text[128]; /* UCX's own words */
+} mkv_path_t;
+
+static const char *mkv_call_name(mkv_call_kind_t kind)
+{
+    static const char *const names[] = {"put", "get", "list put"};
+
+    return names[kind];
+}
+
+static const char *mkv_memory_name(ucs_memory_type_t type)
+{
+    static const char *const names[UCS_MEMORY_TYPE_LAST] = {
+        [UCS_MEMORY_TYPE_HOST] = "host",
+        [UCS_MEMORY_TYPE_CUDA] = "cuda",
+        [UCS_MEMORY_TYPE_CUDA_MANAGED] = "cuda-managed",
+        [UCS_MEMORY_TYPE_ROCM] = "rocm",
+        [UCS_MEMORY_TYPE_ROCM_MANAGED] = "rocm-managed",
+    };
+
+    return (((unsigned)type < UCS_MEMORY_TYPE_LAST) && (names[type] != NULL))
+               ? names[type]
+               : "other";
+}
+
+/* ---- What UCX says --------------------------------------------------------------- */
+
+/*
+ * "{FLAGS} put(multi) from host memory length 4096 software emulation tcp/lo 97.8 MB/s
+ * 39.94 us": what is between the length and the two numbers, which stand only after a
+ * protocol that UCX could estimate.
+ */
+static void mkv_path_cut(char *info, char *text, size_t size)
+{
+    char *from = strstr(info, " length ");
+    char *end;
+
+    from = (from != NULL) ? from + strlen(" length ") : info;
+    from += strspn(from, "0123456789 ");
+    end = strstr(from, " - not available");
+    if (end == NULL) {
+        end = strstr(from, " MB/s");
+        while ((end != NULL) && (end > from) && (*--end != ' ')) {
+        }
+    }
+    if (end != NULL) {
+        *end = '\0';
+    }
+    mkv_text(text, size, "%s", from);
+}
+
+static bool mkv_path_read(mkv_path_t *path, void *request)
+{
+    char info[MKV_PATH_INFO_SIZE] = "";
+    ucp_request_attr_t attr = {.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
+                                             UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE,
+                               .debug_string = info,
+                               .debug_string_size = sizeof(info)};
+
+    if (ucp_request_query(request, &attr) != UCS_OK) {
+        return false;
+    }
+    info[sizeof(info) - 1] = '\0';
+    mkv_path_cut(info, path->text, sizeof(path->text));
+    path->backend = mkv_backend_of_text(path->text);
+    path->is_emulated = (strstr(path->text, "emulation") != NULL);
+    path->is_missing = (strstr(path->text, "stub protocol") != NULL);
+    return true;
+}
+
+/* ---- What to say of it ----------------------------------------------------------- */
+
+/* "put of rocm memory to host memory", as this side sees it */
+static void mkv_path_what(const mkv_path_key_t *key, char *text, size_t size)
+{
+    mkv_text(text, size, "%s of %s memory %s %s memory", mkv_call_name(key->kind),
+             mkv_memory_name((key->kind == MKV_CALL_GET) ? key->remote : key->local),
+             (key->kind == MKV_CALL_GET) ? "into" : "to",
+             mkv_memory_name((key->kind == MKV_CALL_GET) ? key->local : key->remote));
+}
+
+/* Why no transport of ours may be there, from what this process can see */
+static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
+{
+    const char *plugins = getenv("UCX_PLUGIN_PATH");
+    const char *tls = mkv_config_tls(peer->ctx->config);
+    const char *name =
+        (peer->ctx->opts->tls[0] != '\0') ? "TLS" : "BACKEND, for UCX_TLS";
+    char file[512];
+
+    if (tls[0] == '\0') {
+        name = "UCX_TLS";
+        tls = (getenv("UCX_TLS") != NULL) ? getenv("UCX_TLS") : "";
+    }
+    mkv_text(file, sizeof(file), "%s/libuct_mori.so.0",
+             (plugins != NULL) ? plugins : "");
+    if (strstr(peer->transports, "mori_") != NULL) {
+        mkv_text(text, size, "mori_doctor tells what mori's transports reach here");
+    } else if ((tls[0] != '\0') && (tls[0] != '^') && (strcmp(tls, "all") != 0) &&
+               (strstr(tls, "mori") == NULL)) {
+        mkv_text(text, size, "%s=%.64s leaves mori_xgmi and mori_rdma out: add them",
+                 name, tls);
+    } else if (plugins == NULL) {
+        mkv_text(text, size, "UCX_PLUGIN_PATH is not set: mori_env prints what to set");
+    } else if (access(file, R_OK) != 0) {
+        mkv_text(text, size,
+                 "UCX_PLUGIN_PATH=%.128s has no libuct_mori.so.0 that can be read: "
+                 "mori_env prints what to set",
+                 plugins);
+    } else {
+        mkv_text(text, size, "mori_doctor tells why mori's transports are not there");
+    }
+}
+
+/* What a GPU's fabric reaches has GPU memory at both ends */
+static bool mkv_path_is_of_gpus(const mkv_path_key_t *key)
+{
+    return (key->local != UCS_MEMORY_TYPE_HOST) &&
+           (key->remote != UCS_MEMORY_TYPE_HOST);
+}
+
+static void mkv_path_describe(const mkv_peer_t *peer, const mkv_path_t *path,
+                              char *text, size_t size)
+{
+    mkv_backend_t wanted = (mkv_backend_t)peer->ctx->opts->backend;
+    char what[96], remedy[256];
+
+    mkv_path_what(&path->key, what, sizeof(what));
+    if (((wanted == MKV_BACKEND_XGMI) || (wanted == MKV_BACKEND_IPC)) &&
+        !mkv_path_is_of_gpus(&path->key)) {
+        mkv_text(remedy, sizeof(remedy), "%s is for GPU memory on both sides",
+                 mkv_backend_string(wanted));
+    } else {
+        mkv_path_remedy(peer, remedy, sizeof(remedy));
+    }
+    if (path->is_missing) {
+        mkv_text(text, size, "UCX has no way for a %s over [%s]; %s", what,
+                 peer->transports, remedy);
+    } else if (wanted != MKV_BACKEND_UNKNOWN) {
+        mkv_text(text, size, "backend %s wanted, but %s carries a %s: %s; %s",
+                 mkv_backend_string(wanted), mkv_backend_string(path->backend), what,
+                 path->text, remedy);
+    } else {
+        mkv_text(text, size, "a %s is slow: %s; %s", what, path->text, remedy);
+    }
+}
+
+/* Shared memory and sockets emulate; a GPU's fabric or a NIC that does is not in use */
+static bool mkv_path_is_as_wanted(const mkv_peer_t *peer, const mkv_path_t *path)
+{
+    mkv_backend_t wanted = (mkv_backend_t)peer->ctx->opts->backend;
+
+    return (wanted == MKV_BACKEND_UNKNOWN) ||
+           ((path->backend == wanted) &&
+            (!path->is_emulated || (wanted >= MKV_BACKEND_SHM)));
+}
+
+static bool mkv_path_is_slow_gpu(const mkv_path_t *path)
+{
+    return (path->is_emulated || (path->backend >= MKV_BACKEND_SHM)) &&
+           ((path->key.local != UCS_MEMORY_TYPE_HOST) ||
+            (path->key.remote != UCS_MEMORY_TYPE_HOST));
+}
+
+static void mkv_path_tell(mkv_peer_t *peer, const mkv_path_t *path)
+{
+    bool is_as_wanted = mkv_path_is_as_wanted(peer, path);
+    char text[768], what[96];
+
+    if (path->is_missing && (path->key.kind == MKV_CALL_LIST)) {
+        return; /* pieces are next, and whether they go is told then */
+    }
+    if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(path)) {
+        mkv_path_what(&path->key, what, sizeof(what));
+        mkv_log_info(peer->ctx, "peer %s: %s carries a %s: %s", peer->name,
+                     mkv_backend_string(path->backend), what, path->text);
+        return;
+    }
+    mkv_path_describe(peer, path, text, sizeof(text));
+    if (!is_as_wanted && !path->is_missing && peer->ctx->opts->strict) {
+        peer->paths_refused[path->key.kind][path->key.local] |=
+            (uint16_t)(1u << path->key.remote);
+    }
+    mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, text);
+}
+
+/* ---- Noting ---------------------------------------------------------------------- */
+
+void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
+{
+    mkv_path_t *path;
+
+    _Static_assert(UCS_MEMORY_TYPE_LAST <= 16, "a bit for each type");
+    if (mkv_path_is_known(peer, key)) {
+        return;
+    }
+    peer->paths_known[key->kind][key->local] |= (uint16_t)(1u << key->remote);
+    path = calloc(1, sizeof(*path));
+    if (path == NULL) {
+        return;
+    }
+    path->key = *key;
+    if (!mkv_path_read(path, request)) {
+        mkv_text(path->text, sizeof(path->text), "UCX does not say");
+    }
+    mkv_list_add_tail(&peer->paths, &path->list);
+    mkv_path_tell(peer, path);
+}
+
+static const mkv_path_t *mkv_path_find(const mkv_peer_t *peer,
+                                       const mkv_path_key_t *key)
+{
+    const mkv_path_t *path;
+
+    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    {
+        if ((path->key.kind == key->kind) && (path->key.local == key->local) &&
+            (path->key.remote == key->remote)) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
+void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,
+                     size_t size)
+{
+    const mkv_path_t *path = mkv_path_find(peer, key);
+
+    text[0] = '\0';
+    if ((path != NULL) && (path->is_missing || mkv_path_is_refused(peer, key))) {
+        mkv_path_describe(peer, path, text, size);
+    }
+}
+
+void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size)
+{
+    const mkv_path_t *path;
+    size_t length = 0;
+
+    text[0] = '\0';
+    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    {
+        if (path->is_missing) {
+            continue;
+        }
+        mkv_text(text + length, size - length, "%s%s %s>%s: %s (%s)",
+                 length > 0 ? "; " : "", mkv_call_name(path->key.kind),
+                 mkv_memory_name((path->key.kind == MKV_CALL_GET) ? path->key.remote
+                                                                  : path->key.local),
+                 mkv_memory_name((path->key.kind == MKV_CALL_GET) ? path->key.local
+                                                                  : path->key.remote),
+                 mkv_backend_string(path->backend), path->text);
+        length = strlen(text);
+    }
+}
+
+mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer)
+{
+    mkv_backend_t backend = MKV_BACKEND_UNKNOWN;
+    const mkv_path_t *path;
+
+    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    {
+        if (!path->is_missing && (path->backend > backend)) {
+            backend = path->backend;
+        }
+    }
+    return backend;
+}
+
+void mkv_paths_cleanup(mkv_peer_t *peer)
+{
+    mkv_path_t *path;
+
+    while (!mkv_list_is_empty(&peer->paths)) {
+        path = mkv_list_head(&peer->paths, mkv_path_t, list);
+        mkv_list_del(&path->list);
+        free(path);
+    }
+}

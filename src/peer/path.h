@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_PATH_H
+#define MKV_PATH_H
+
+/**
+ * @file
+ * What UCX chose to carry one memory type to another: asked of the first call of each
+ * kind between them, by ucp_request_query(). The lanes of an endpoint do not tell: UCX
+ * takes others, or emulates, for memory that a lane cannot reach.
+ *
+ * How to ask: while the path is not known, give the call with
+ * UCP_OP_ATTR_FLAG_NO_IMM_CMPL, so that there is a request also if it completes at
+ * once, and hand that over here before it is freed.
+ */
+
+#include "peer/peer.h"
+
+#include <stdbool.h>
+
+/** Which calls go the same way. */
+typedef struct mkv_path_key {
+    mkv_call_kind_t kind;
+    ucs_memory_type_t local, remote;
+} mkv_path_key_t;
+
+/** Whether a call of this kind was asked. */
+static inline bool mkv_path_is_known(const mkv_peer_t *peer, const mkv_path_key_t *key)
+{
+    return (peer->paths_known[key->kind][key->local] >> key->remote) & 1;
+}
+
+/** Whether strict mode refuses such calls. */
+static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
+                                       const mkv_path_key_t *key)
+{
+    return (peer->paths_refused[key->kind][key->local] >> key->remote) & 1;
+}
+
+/**
+ * Note what UCX chose for this call, unless it is known, and warn of what is not as
+ * option BACKEND says, or slow for GPU memory.
+ *
+ * @param [in] request  Of the first such call, complete or not.
+ */
+void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
+
+/**
+ * Why calls are refused, or fail because UCX has no way at all, and what helps.
+ *
+ * @param [out] text  Empty if neither is so.
+ */
+void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,
+                     size_t size);
+
+/** All that are known, as "put host>rocm: tcp (software emulation tcp/lo)", by "; ". */
+void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size);
+
+/** The worst class of those that are known; UNKNOWN: nothing was carried yet. */
+mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer);
+
+void mkv_paths_cleanup(mkv_peer_t *peer);
+
+#endif
