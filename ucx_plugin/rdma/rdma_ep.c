@@ -287,7 +287,7 @@ void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpect
         muct_rdma_recover_tell(ep);
     }
     muct_rdma_ep_stop(ep, status);
-    if (is_unexpected) {
+    if (is_unexpected && !ep->is_canceled) {
         (void)uct_iface_handle_ep_err(ep->super.super.iface, &ep->super.super, status);
     }
 }

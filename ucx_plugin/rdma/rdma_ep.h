@@ -87,9 +87,10 @@ struct muct_rdma_ep {
     bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
     bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
-    bool has_event; /**< Something ended since requests were called last */
-    bool wants_buf; /**< An operation found no buffer since then */
-    bool has_work;  /**< In iface->work */
+    bool is_canceled; /**< By a flush: the user knows its end, and is told no more */
+    bool has_event;   /**< Something ended since requests were called last */
+    bool wants_buf;   /**< An operation found no buffer since then */
+    bool has_work;    /**< In iface->work */
     uint32_t psn;
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
     size_t max_simple;  /**< Bytes of a transfer that is worth one work request */

@@ -269,6 +269,7 @@ static ucs_status_t muct_rdma_ep_wait(muct_rdma_ep_t *ep, uct_completion_t *comp
 
 static ucs_status_t muct_rdma_ep_flush_cancel(muct_rdma_ep_t *ep)
 {
+    ep->is_canceled = true; /* also where it fails just now, below its callbacks */
     muct_rdma_ep_fail(ep, UCS_ERR_CANCELED, false);
     return UCS_OK;
 }

@@ -294,6 +294,40 @@ START_TEST(cancelling_flush_ends_what_there_was)
 }
 END_TEST
 
+static unsigned num_cancels;
+
+static void cancel_ep(uct_completion_t *self)
+{
+    (void)self;
+    ck_assert_int_eq(uct_ep_flush(conn.ep[0], UCT_FLUSH_FLAG_CANCEL, NULL), UCS_OK);
+    ++num_cancels;
+}
+
+static int is_cancelled(void *arg)
+{
+    (void)arg;
+    return num_cancels > 0;
+}
+
+/* Who closes an endpoint because an operation failed is told no more, as by UCX's rc
+ * (UCT_RC_EP_FLAG_FLUSH_CANCEL). Loop index: operations that fail before. */
+START_TEST(endpoint_cancelled_below_its_own_failure_is_not_told)
+{
+    start();
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
+    fake_verbs_fail_wr(conn.qp_nums[0][0], 1, IBV_WC_RETRY_EXC_ERR);
+    post_all(conn.ep[0]);
+    comps[_i].uct.func = cancel_ep;
+    fake_verbs_unhold(conn.qp_nums[0][0]);
+    rig_wait(&rig, is_cancelled, NULL);
+    ck_assert_uint_eq(num_cancels, 1);
+    ck_assert_uint_eq(comps[NUM - 1].num_calls, 1);
+    ck_assert_uint_eq(rig.side[0].events.num_ep_errors, 0);
+    num_cancels = 0;
+    expect_recovery();
+}
+END_TEST
+
 START_TEST(post_that_fails_once_fails_cleanly)
 {
     unsigned i;
@@ -415,6 +449,8 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, removed_device_ends_everything_without_completions);
     tcase_add_test(tcase, destroyed_endpoint_ends_what_it_had);
     tcase_add_test(tcase, cancelling_flush_ends_what_there_was);
+    tcase_add_loop_test(tcase, endpoint_cancelled_below_its_own_failure_is_not_told, 0,
+                        2);
     tcase_add_loop_test(tcase, post_that_fails_once_fails_cleanly, 0, 2);
     tcase_add_loop_test(tcase, any_verb_may_fail_at_any_call, 0,
                         sizeof(verbs) / sizeof(verbs[0]));
