@@ -69,9 +69,10 @@ for op in WRITE READ; do
         size=128m UCX_MORI_RDMA_NUM_QPS=$qps perf $few --op_type $op --start_block_size 64m
         [ "$(carriers $qps | wc -l)" = $qps ] || wrong "expected bytes on $qps queue pairs"
     done
+    # with one entry each, a work request is a block, also where the owner puts what is read
     for batch in 1 16 auto; do
         # shellcheck disable=SC2086
-        UCX_MORI_RDMA_POST_BATCH=$batch perf $few --op_type $op --start_batch_size 4096
+        UCX_MORI_RDMA_TX_MAX_SGE=1 UCX_MORI_RDMA_POST_BATCH=$batch perf $few --op_type $op --start_batch_size 4096
         carriers 1 | awk -v batch=$batch '
             { sum += $1; rung += $2; n = (batch == "auto") ? 32 : batch }
             END { exit !(sum >= 3 * 4096 && rung >= sum / n && rung <= (n > 1) * (sum / n + 64) + sum / n) }' ||
