@@ -12,6 +12,15 @@ gpu_bench_t gpu_bench;
 const char *const gpu_bench_names[GPU_NUM_METHODS] = {"kernel push", "kernel pull",
                                                       "copy loop", "copy batch"};
 
+static const perf_column_t columns[] = {
+    {"", "", -33, 0, false},          {"Size", "B", 10, 0, false},
+    {"Count", "pieces", 7, 0, false}, {"Blocks", "", 6, 0, false},
+    {"Time", "us", 10, 1, false},     {"B/W", "GB/s", 7, 1, false},
+    {"Host", "ns/piece", 8, 1, false}};
+
+const perf_table_t gpu_bench_table = {columns, sizeof(columns) / sizeof(columns[0]),
+                                      false};
+
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -61,10 +70,15 @@ void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned bl
     double gbps = (double)size * (double)count / us / 1e3;
     double host_ns = host_us * 1e3 / (double)count;
 
-    printf("%-33s %10zu B x %6zu  blocks %3u  %10.1f us  %7.1f GB/s  %8.1f ns/piece"
-           "  %s%s\n",
-           what, size, count, blocks, us, gbps, host_ns, checked, text);
-    fflush(stdout);
+    const perf_cell_t cells[] = {
+        {.text = what},     {.number = (double)size}, {.number = (double)count},
+        {.number = blocks}, {.number = us},           {.number = gbps},
+        {.number = host_ns}};
+
+    perf_table_row(&gpu_bench_table, cells, checked);
+    if (text[0] != '\0') {
+        printf("  %s\n", text);
+    }
     if (gpu_bench.json != NULL) {
         json_object_object_add(row, "what", json_object_new_string(what));
         gpu_bench_number(row, "size", size);

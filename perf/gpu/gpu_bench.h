@@ -10,6 +10,7 @@
  */
 
 #include "perf/gpu/gpu_runtime.h"
+#include "perf/workload/table.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -59,6 +60,9 @@ typedef struct gpu_bench {
 extern gpu_bench_t gpu_bench;
 extern const char *const gpu_bench_names[GPU_NUM_METHODS];
 
+/** One row a figure; its head is printed with each part. */
+extern const perf_table_t gpu_bench_table;
+
 
 /** Median; sorts the values. */
 double gpu_bench_median(double *values, unsigned count);
@@ -76,7 +80,7 @@ void gpu_bench_number(json_object *row, const char *name, size_t value);
 /**
  * The same with more.
  *
- * @param [in] text  Behind the line of the table.
+ * @param [in] text  A line under that of the table; "": none.
  * @param [in] more  Further members of the JSON object, which is released; NULL: none.
  */
 void gpu_bench_row_more(const char *what, size_t size, size_t count, unsigned blocks,

@@ -298,7 +298,7 @@ static void measure_beside(unsigned blocks)
     us = gpu_now_us() - start;
     sent = (double)turn * (double)(fanout.count * scheme_flows(ONE_TO_MANY)) *
            (double)fanout.size / us / 1e3;
-    snprintf(text, sizeof(text), ", sent meanwhile %.1f GB/s", sent);
+    snprintf(text, sizeof(text), "sent meanwhile %.1f GB/s", sent);
     if (blocks > 0) {
         more = json_object_new_object();
         gpu_bench_real(more, "sent_gbps", sent);

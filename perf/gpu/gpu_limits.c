@@ -11,6 +11,8 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ul << 20)
@@ -20,6 +22,7 @@
 static void part(const char *title)
 {
     printf("\n%s\n", title);
+    perf_table_head(&gpu_bench_table);
 }
 
 static void part_scattered(void)
@@ -405,79 +408,136 @@ static void usage(void)
 {
     puts("gpu_limits: what two GPUs of one host can do, without UCX\n"
          "  --hip FILE     HIP runtime to load (as the product finds it)\n"
-         "  --count N      pieces of a transfer (4096)\n"
-         "  --pool MIB     memory of each device that is used (2048)\n"
-         "  --repeats N    runs per figure, of which the median counts (30)\n"
+         "  --count N      pieces of a transfer; 1 to 65536 (4096)\n"
+         "  --pool MIB     memory of each device that is used; 1 to 65536 MiB (2048)\n"
+         "  --repeats N    runs a figure, of which the median counts; 1 to 200 (30)\n"
          "  --blocks N     thread blocks of the kernel (8)\n"
          "  --parts LIST   only these: scattered blocks contiguous unaligned mixed\n"
          "                 pipelined split both latency background; and, when named,\n"
          "                 models (the lists of mori_kv_perf's models),\n"
          "                 fanout (one GPU and all others, three or more)\n"
-         "  --cache MIB    models: KV cache of each device (16384)\n"
+         "  --cache MIB    models: KV cache of each device; 1 to 65536 MiB (16384)\n"
          "  --lengths LIST models: tokens of a prompt (8192,131072)\n"
          "  --json FILE    write the rows there too");
 }
 
-static void parse(int argc, char **argv, const char **hip, const char **only,
-                  const char **json)
+typedef struct arguments {
+    const char *hip, *only, *json; /* NULL: not said */
+} arguments_t;
+
+static const struct option long_options[] = {{"hip", required_argument, NULL, 'h'},
+                                             {"count", required_argument, NULL, 'c'},
+                                             {"pool", required_argument, NULL, 'p'},
+                                             {"repeats", required_argument, NULL, 'r'},
+                                             {"blocks", required_argument, NULL, 'b'},
+                                             {"json", required_argument, NULL, 'j'},
+                                             {"parts", required_argument, NULL, 'o'},
+                                             {"cache", required_argument, NULL, 'k'},
+                                             {"lengths", required_argument, NULL, 'l'},
+                                             {"help", no_argument, NULL, '?'},
+                                             {NULL, 0, NULL, 0}};
+
+/* false: it is none of the numbers */
+static bool parse_number(int option, const char *text)
 {
-    static const struct option options[] = {{"hip", required_argument, NULL, 'h'},
-                                            {"count", required_argument, NULL, 'c'},
-                                            {"pool", required_argument, NULL, 'p'},
-                                            {"repeats", required_argument, NULL, 'r'},
-                                            {"blocks", required_argument, NULL, 'b'},
-                                            {"json", required_argument, NULL, 'j'},
-                                            {"parts", required_argument, NULL, 'o'},
-                                            {"cache", required_argument, NULL, 'k'},
-                                            {"lengths", required_argument, NULL, 'l'},
-                                            {"help", no_argument, NULL, '?'},
-                                            {NULL, 0, NULL, 0}};
+    switch (option) {
+    case 'c':
+        gpu_bench.count = read_number(text, "count", 1, GPU_MAX_PIECES);
+        return true;
+    case 'p':
+        gpu_bench.pool_size = MIB * read_number(text, "pool", 1, 65536);
+        return true;
+    case 'r':
+        gpu_bench.repeats = (unsigned)read_number(text, "repeats", 1, GPU_MAX_REPEATS);
+        return true;
+    case 'b':
+        gpu_bench.blocks =
+            (unsigned)read_number(text, "blocks", 1, MUCT_XGMI_MAX_BLOCKS);
+        return true;
+    case 'k':
+        gpu_bench.cache_size = MIB * read_number(text, "cache", 1, 65536);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void parse(int argc, char **argv, arguments_t *arguments)
+{
     int option;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        switch (option) {
-        case 'h':
-            *hip = optarg;
-            break;
-        case 'c':
-            gpu_bench.count = read_number(optarg, "count", 1, GPU_MAX_PIECES);
-            break;
-        case 'p':
-            gpu_bench.pool_size = MIB * read_number(optarg, "pool", 1, 65536);
-            break;
-        case 'r':
-            gpu_bench.repeats =
-                (unsigned)read_number(optarg, "repeats", 1, GPU_MAX_REPEATS);
-            break;
-        case 'b':
-            gpu_bench.blocks =
-                (unsigned)read_number(optarg, "blocks", 1, MUCT_XGMI_MAX_BLOCKS);
-            break;
-        case 'o':
-            *only = optarg;
-            break;
-        case 'k':
-            gpu_bench.cache_size = MIB * read_number(optarg, "cache", 1, 65536);
-            break;
-        case 'l':
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) >= 0) {
+        if (option == 'h') {
+            arguments->hip = optarg;
+        } else if (option == 'o') {
+            arguments->only = optarg;
+        } else if (option == 'l') {
             gpu_bench.lengths = optarg;
-            break;
-        case 'j':
-            *json = optarg;
-            break;
-        default:
+        } else if (option == 'j') {
+            arguments->json = optarg;
+        } else if (!parse_number(option, optarg)) {
             usage();
             exit((optopt == 0) ? EXIT_SUCCESS : EXIT_FAILURE);
         }
     }
 }
 
+/* @return 0, or -1 with the reason told. */
+static int open_json(const char *path)
+{
+    if (path == NULL) {
+        return 0;
+    }
+    gpu_bench.json = fopen(path, "w");
+    if (gpu_bench.json == NULL) {
+        perror(path);
+        return -1;
+    }
+    fputc('[', gpu_bench.json);
+    return 0;
+}
+
+static void close_json(void)
+{
+    if (gpu_bench.json != NULL) {
+        fputs("\n]\n", gpu_bench.json);
+        fclose(gpu_bench.json);
+    }
+}
+
+static void print_place(void)
+{
+    struct utsname system;
+    time_t now = time(NULL);
+    struct tm utc;
+    char text[512], date[32] = "?";
+
+    if (gmtime_r(&now, &utc) != NULL) {
+        strftime(date, sizeof(date), "%FT%TZ", &utc);
+    }
+    snprintf(text, sizeof(text),
+             "gpu_limits | host %s | GPU %s | runtime version %d | %s | %zu pieces | "
+             "pools of %zu MiB",
+             (uname(&system) == 0) ? system.nodename : "?", gpu_bench.gpu.name,
+             gpu_bench.gpu.version, date, gpu_bench.count, gpu_bench.pool_size / MIB);
+    perf_table_text(&gpu_bench_table, text);
+}
+
+static void run_parts(const char *only)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
+        if ((only == NULL) ? !parts[i].is_extra
+                           : (strstr(only, parts[i].name) != NULL)) {
+            parts[i].run();
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const char *hip = NULL;
-    const char *only = NULL;
-    const char *json = NULL;
-    size_t i;
+    arguments_t arguments = {NULL, NULL, NULL};
 
     gpu_bench.count = 4096;
     gpu_bench.pool_size = 2048 * MIB;
@@ -485,31 +545,15 @@ int main(int argc, char **argv)
     gpu_bench.cache_size = 16384 * MIB;
     gpu_bench.lengths = "8192,131072";
     gpu_bench.blocks = MUCT_XGMI_DEFAULT_BLOCKS;
-    parse(argc, argv, &hip, &only, &json);
-    if (json != NULL) {
-        gpu_bench.json = fopen(json, "w");
-        if (gpu_bench.json == NULL) {
-            perror(json);
-            return EXIT_FAILURE;
-        }
-        fputc('[', gpu_bench.json);
+    parse(argc, argv, &arguments);
+    if (open_json(arguments.json) != 0) {
+        return EXIT_FAILURE;
     }
 
-    prepare(hip);
-    printf("gpu_limits: %s, runtime version %d, %zu pieces, pools of %zu MiB\n",
-           gpu_bench.gpu.name, gpu_bench.gpu.version, gpu_bench.count,
-           gpu_bench.pool_size / MIB);
-    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
-        if ((only == NULL) ? !parts[i].is_extra
-                           : (strstr(only, parts[i].name) != NULL)) {
-            parts[i].run();
-        }
-    }
-
-    if (gpu_bench.json != NULL) {
-        fputs("\n]\n", gpu_bench.json);
-        fclose(gpu_bench.json);
-    }
+    prepare(arguments.hip);
+    print_place();
+    run_parts(arguments.only);
+    close_json();
     release();
     printf("\n%u rows, %u with wrong bytes\n", gpu_bench.num_rows, gpu_bench.num_bad);
     return (gpu_bench.num_bad == 0) ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -258,7 +258,7 @@ static void print_row(const models_t *models, model_figures_t *figures, unsigned
     gbps = (double)(rounds * size * before) / figures->sum_us / 1e3;
     snprintf(what, sizeof(what), "%s %lu, %s", models->name, models->length,
              models->way->name);
-    snprintf(text, sizeof(text), "; all %.1f GB/s, pieces %zu merged to %zu, lists %u",
+    snprintf(text, sizeof(text), "all %.1f GB/s, pieces %zu merged to %zu, lists %u",
              gbps, before / num, after / num, figures->num_launches);
     snprintf(command, sizeof(command), "mori_kv_perf %s", models->command);
     json_object_object_add(more, "model", json_object_new_string(models->name));

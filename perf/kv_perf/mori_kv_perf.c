@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucp/api/ucp.h>
 
 
 /* Both sides must mean the same run; on one host they do unless the parent erred. */
@@ -42,7 +43,8 @@ static int perf_run_with_report(perf_run_t *run, int argc, char **argv)
     int ret;
 
     if (run->rank == 0) {
-        if (perf_report_open(run->options, argc, argv, &report) != 0) {
+        if (perf_report_open(run->options, ucp_get_version_string(), argc, argv,
+                             &report) != 0) {
             return -1;
         }
         run->report = &report;

@@ -2,6 +2,7 @@
 
 #include "perf/kv_perf/report.h"
 #include "perf/workload/error.h"
+#include "perf/workload/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,13 +125,22 @@ static json_object *perf_json_environment(void)
     return object;
 }
 
+/* The time of day, UTC; "?" when there is none */
+static void perf_date(char *date, size_t size)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+
+    if ((gmtime_r(&now, &utc) == NULL) || (strftime(date, size, "%FT%TZ", &utc) == 0)) {
+        snprintf(date, size, "?");
+    }
+}
+
 /* What a reader who finds the file later wants to know of the run. */
-static json_object *perf_json_head(int argc, char **argv)
+static json_object *perf_json_head(int argc, char **argv, const char *ucx)
 {
     json_object *head = json_object_new_object(), *command = json_object_new_array();
-    time_t now = time(NULL);
     struct utsname system;
-    struct tm utc;
     char date[32];
     int i;
 
@@ -141,10 +151,9 @@ static json_object *perf_json_head(int argc, char **argv)
     }
     perf_json_text(head, "tool", "mori_kv_perf");
     perf_json_text(head, "version", PACKAGE_VERSION);
-    if ((gmtime_r(&now, &utc) != NULL) &&
-        (strftime(date, sizeof(date), "%FT%TZ", &utc) > 0)) {
-        perf_json_text(head, "date", date);
-    }
+    perf_json_text(head, "ucx", ucx);
+    perf_date(date, sizeof(date));
+    perf_json_text(head, "date", date);
     if (uname(&system) == 0) {
         perf_json_text(head, "host", system.nodename);
         perf_json_text(head, "kernel", system.release);
@@ -155,33 +164,138 @@ static json_object *perf_json_head(int argc, char **argv)
     return head;
 }
 
-static void perf_report_header(const perf_options_t *options,
-                               const perf_result_t *result)
+/* ---- The table ------------------------------------------------------------------- */
+
+/* A column for each, in this order */
+enum {
+    PERF_COL_BLOCK,
+    PERF_COL_BATCH,
+    PERF_COL_RATE,
+    PERF_COL_LATENCY,
+    PERF_COL_PREP,
+    PERF_COL_PREP_P99,
+    PERF_COL_POST,
+    PERF_COL_POST_P99,
+    PERF_COL_TX,
+    PERF_COL_TX_P50,
+    PERF_COL_TX_P99,
+    PERF_COL_TX_P999,
+    PERF_COL_CPU,
+    PERF_COL_DESCS,
+    PERF_COL_MERGED,
+    PERF_NUM_COLS
+};
+
+/* Those that are not wide leave room for a note */
+static const perf_column_t perf_columns[PERF_NUM_COLS] = {
+    [PERF_COL_BLOCK] = {"Block Size", "B", 10, 0, false},
+    [PERF_COL_BATCH] = {"Batch Size", "pieces", 10, 0, false},
+    [PERF_COL_RATE] = {"B/W", "GB/s", 8, 3, false},
+    [PERF_COL_LATENCY] = {"Avg Lat.", "us", 9, 3, false},
+    [PERF_COL_PREP] = {"Avg Prep", "us", 10, 1, true},
+    [PERF_COL_PREP_P99] = {"P99 Prep", "us", 10, 1, true},
+    [PERF_COL_POST] = {"Avg Post", "us", 10, 1, true},
+    [PERF_COL_POST_P99] = {"P99 Post", "us", 10, 1, true},
+    [PERF_COL_TX] = {"Avg Tx", "us", 10, 1, false},
+    [PERF_COL_TX_P50] = {"P50 Tx", "us", 10, 1, true},
+    [PERF_COL_TX_P99] = {"P99 Tx", "us", 10, 1, false},
+    [PERF_COL_TX_P999] = {"P999 Tx", "us", 10, 1, true},
+    [PERF_COL_CPU] = {"CPU", "ns/block", 9, 1, false},
+    [PERF_COL_DESCS] = {"Descs before", "pieces", 12, 0, true},
+    [PERF_COL_MERGED] = {"Descs after", "pieces", 12, 0, true},
+};
+
+static perf_table_t perf_report_table(const perf_report_t *report)
 {
-    printf("op %s | api %s | initiator %s (%s) | target %s | path %s\n",
-           perf_op_name(options->op), perf_api_name(options->api),
-           perf_segment_name(options->initiator_segment), result->device,
-           perf_segment_name(options->target_segment), result->path);
+    return (perf_table_t){perf_columns, PERF_NUM_COLS, report->options->is_wide};
+}
+
+/* Where and when */
+static void perf_report_place(const perf_table_t *table, const char *ucx)
+{
+    struct utsname system;
+    char date[32], text[256];
+
+    perf_date(date, sizeof(date));
+    snprintf(text, sizeof(text), "mori_kv_perf %s | host %s | UCX %s | %s",
+             PACKAGE_VERSION, (uname(&system) == 0) ? system.nodename : "?", ucx, date);
+    perf_table_text(table, text);
+}
+
+static void perf_report_model(const perf_table_t *table, const perf_options_t *options)
+{
+    char text[512];
+
+    snprintf(
+        text, sizeof(text),
+        "model %s | tp %u | block %u tokens | dtype %s | requests %u from %s | post %s",
+        options->model, options->tp, options->block_tokens, options->dtype,
+        options->num_requests, (options->trace != NULL) ? options->trace : "generator",
+        (options->post == PERF_POST_LAYER) ? "by layer" : "all at once");
+    perf_table_text(table, text);
+}
+
+static void perf_report_sweep(const perf_table_t *table, const perf_options_t *options)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "scheme %s | targets %u%s",
+             perf_scheme_name(options->scheme), options->num_target_dev,
+             (options->scheme == PERF_SCHEME_PINGPONG)
+                 ? " | Tx: put and notification, half a round trip"
+                 : "");
+    perf_table_text(table, text);
+}
+
+static void perf_report_header(const perf_report_t *report, const perf_result_t *result)
+{
+    const perf_options_t *options = report->options;
+    const perf_table_t table = perf_report_table(report);
+    char text[512];
+
+    perf_report_place(&table, report->ucx);
+    snprintf(text, sizeof(text), "op %s | api %s | initiator %s (%s) | target %s",
+             perf_op_name(options->op), perf_api_name(options->api),
+             perf_segment_name(options->initiator_segment), result->device,
+             perf_segment_name(options->target_segment));
+    perf_table_text(&table, text);
+    snprintf(text, sizeof(text), "path %s", result->path);
+    perf_table_text(&table, text);
     if (options->model != NULL) {
-        printf("model %s | tp %u | block %u tokens | dtype %s | requests %u from %s | "
-               "post %s\n",
-               options->model, options->tp, options->block_tokens, options->dtype,
-               options->num_requests,
-               (options->trace != NULL) ? options->trace : "generator",
-               (options->post == PERF_POST_LAYER) ? "by layer" : "all at once");
+        perf_report_model(&table, options);
     } else {
-        printf("scheme %s | targets %u%s\n", perf_scheme_name(options->scheme),
-               options->num_target_dev,
-               (options->scheme == PERF_SCHEME_PINGPONG)
-                   ? " | Tx: put and notification, half a round trip"
-                   : "");
+        perf_report_sweep(&table, options);
     }
-    printf(
-        "%14s %10s %12s %13s %13s %13s %13s %13s %13s %13s %13s %13s %14s %12s %12s\n",
-        "Block Size (B)", "Batch Size", "B/W (GB/Sec)", "Avg Lat. (us)",
-        "Avg Prep (us)", "P99 Prep (us)", "Avg Post (us)", "P99 Post (us)",
-        "Avg Tx (us)", "P50 Tx (us)", "P99 Tx (us)", "P999 Tx (us)", "CPU (ns/block)",
-        "Descs before", "Descs after");
+    perf_table_head(&table);
+}
+
+static void perf_cells_histogram(perf_cell_t *avg, perf_cell_t *p99,
+                                 const perf_histogram_t *histogram)
+{
+    avg->number = perf_us(perf_histogram_mean(histogram));
+    p99->number = perf_us((double)perf_histogram_permille(histogram, 990));
+}
+
+static void perf_report_cells(const perf_result_t *result, perf_cell_t *cells)
+{
+    const double descs = (double)result->num_descs, wall = (double)result->wall_ns;
+
+    cells[PERF_COL_BLOCK].number = (double)result->block_size;
+    cells[PERF_COL_BATCH].number = perf_ratio(descs, (double)result->num_requests);
+    cells[PERF_COL_RATE].number = perf_ratio((double)result->bytes, wall);
+    cells[PERF_COL_LATENCY].number = perf_us(perf_ratio(wall, descs));
+    perf_cells_histogram(&cells[PERF_COL_PREP], &cells[PERF_COL_PREP_P99],
+                         &result->prep);
+    perf_cells_histogram(&cells[PERF_COL_POST], &cells[PERF_COL_POST_P99],
+                         &result->post);
+    perf_cells_histogram(&cells[PERF_COL_TX], &cells[PERF_COL_TX_P99], &result->tx);
+    cells[PERF_COL_TX_P50].number =
+        perf_us((double)perf_histogram_permille(&result->tx, 500));
+    cells[PERF_COL_TX_P999].number =
+        perf_us((double)perf_histogram_permille(&result->tx, 999));
+    cells[PERF_COL_CPU].number = perf_ratio((double)result->cpu_ns, descs);
+    cells[PERF_COL_DESCS].number = descs;
+    cells[PERF_COL_MERGED].number = (double)result->num_merged;
 }
 
 static void perf_report_ends(const char *way, const perf_ends_t *ends)
@@ -192,34 +306,28 @@ static void perf_report_ends(const char *way, const perf_ends_t *ends)
     }
 }
 
-void perf_report_row(perf_report_t *report, const perf_result_t *result)
+/* A line of its own, when there are several flows */
+static void perf_report_flows(const perf_result_t *result)
 {
-    if (report->num_rows == 0) {
-        perf_report_header(report->options, result);
-    }
-
-    printf("%14" PRIu64
-           " %10.0f %12.3f %13.3f %13.1f %13.1f %13.1f %13.1f %13.1f %13.1f "
-           "%13.1f %13.1f %14.1f %12" PRIu64 " %12" PRIu64,
-           result->block_size,
-           perf_ratio((double)result->num_descs, (double)result->num_requests),
-           perf_ratio((double)result->bytes, (double)result->wall_ns),
-           perf_us(perf_ratio((double)result->wall_ns, (double)result->num_descs)),
-           perf_us(perf_histogram_mean(&result->prep)),
-           perf_us((double)perf_histogram_permille(&result->prep, 990)),
-           perf_us(perf_histogram_mean(&result->post)),
-           perf_us((double)perf_histogram_permille(&result->post, 990)),
-           perf_us(perf_histogram_mean(&result->tx)),
-           perf_us((double)perf_histogram_permille(&result->tx, 500)),
-           perf_us((double)perf_histogram_permille(&result->tx, 990)),
-           perf_us((double)perf_histogram_permille(&result->tx, 999)),
-           perf_ratio((double)result->cpu_ns, (double)result->num_descs),
-           result->num_descs, result->num_merged);
     perf_report_ends("", &result->there);
     perf_report_ends((result->there.num_flows > 0) ? " back" : "", &result->back);
-    printf("%s\n", result->is_checked ? "  every byte checked" : "");
-    fflush(stdout);
+    if ((result->there.num_flows > 1) || (result->back.num_flows > 1)) {
+        putchar('\n');
+        fflush(stdout);
+    }
+}
 
+void perf_report_row(perf_report_t *report, const perf_result_t *result)
+{
+    const perf_table_t table = perf_report_table(report);
+    perf_cell_t cells[PERF_NUM_COLS] = {0};
+
+    if (report->num_rows == 0) {
+        perf_report_header(report, result);
+    }
+    perf_report_cells(result, cells);
+    perf_table_row(&table, cells, result->is_checked ? "every byte checked" : "");
+    perf_report_flows(result);
     if (report->json != NULL) {
         json_object_array_add(json_object_object_get(report->json, "rows"),
                               perf_json_row(result));
@@ -227,10 +335,11 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
     ++report->num_rows;
 }
 
-int perf_report_open(const perf_options_t *options, int argc, char **argv,
-                     perf_report_t *report)
+int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
+                     char **argv, perf_report_t *report)
 {
     report->options = options;
+    report->ucx = ucx;
     report->json_fd = -1;
     report->json = NULL;
     report->num_rows = 0;
@@ -243,7 +352,7 @@ int perf_report_open(const perf_options_t *options, int argc, char **argv,
         perf_error("--json '%s' cannot be written: %m", options->json);
         return -1;
     }
-    report->json = perf_json_head(argc, argv);
+    report->json = perf_json_head(argc, argv, ucx);
     return 0;
 }
 

@@ -5,7 +5,8 @@
 
 /**
  * @file
- * Results as a table on stdout, with nixlbench's columns and more, and as JSON.
+ * Results as a table on stdout, with nixlbench's columns, more with --wide, and as
+ * JSON. The table's lines have at most 100 characters, 200 with --wide.
  *
  * GB is 10^9 bytes. Average latency is nixlbench's: time divided by descriptors.
  *
@@ -19,6 +20,7 @@ struct json_object;
 
 typedef struct perf_report {
     const perf_options_t *options;
+    const char *ucx;          /**< Its version */
     int json_fd;              /**< -1: no file is asked for */
     struct json_object *json; /**< What it will say; NULL without one */
     unsigned num_rows;
@@ -29,10 +31,12 @@ typedef struct perf_report {
  * Open the JSON file, if one is asked for. What it held stays until the report is
  * closed.
  *
+ * @param [in] ucx  Version of the UCX that is measured; the caller keeps it.
+ *
  * @return 0, or -1 after @ref perf_error (the file cannot be written, no memory).
  */
-int perf_report_open(const perf_options_t *options, int argc, char **argv,
-                     perf_report_t *report);
+int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
+                     char **argv, perf_report_t *report);
 
 /** Print one row; the first one prints the header. */
 void perf_report_row(perf_report_t *report, const perf_result_t *result);

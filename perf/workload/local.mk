@@ -16,6 +16,7 @@ perf_workload_libworkload_la_SOURCES = \
 	perf/workload/pool.c perf/workload/pool.h \
 	perf/workload/random.h \
 	perf/workload/request.c perf/workload/request.h \
+	perf/workload/table.c perf/workload/table.h \
 	perf/workload/trace.c perf/workload/trace.h
 perf_workload_libworkload_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(JSON_CFLAGS)
 perf_workload_libworkload_la_LIBADD = $(JSON_LIBS)

@@ -77,7 +77,7 @@ static const perf_option_t perf_option_rows[] = {
     {"trace", "FILE", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(trace), 0, 0, NULL,
      "take requests from a Mooncake trace (JSON lines) [built-in generator]"},
     {"requests", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(num_requests), 1,
-     1 << 24, NULL, "requests to move; 1 to 16777216 [32]"},
+     1 << 24, NULL, "requests to move [32]"},
     {"warmup_requests", "N", PERF_GROUP_MODEL, PERF_VALUE_U32,
      PERF_FIELD(warmup_requests), 0, 1 << 24, NULL,
      "requests among these that come first and are not measured: the first one maps the peer's memory [0]"},
@@ -140,7 +140,9 @@ static const perf_option_t perf_option_rows[] = {
     {"seed", "N", PERF_GROUP_BOTH, PERF_VALUE_SIZE, PERF_FIELD(seed), 0, UINT64_MAX,
      NULL, "of requests and block tables [1]"},
     {"json", "FILE", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL,
-     "also write results here"},
+     "also write all columns and the settings to this file, as JSON [none]"},
+    {"wide", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_wide), 0, 0, NULL,
+     "print all columns, up to 200 characters a line, instead of those that fit 100"},
     {"initiator_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
      "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
@@ -452,6 +454,27 @@ static void perf_options_table(struct argp_option *table)
     memcpy(table, common, sizeof(common));
 }
 
+/* What argp shows for a number ends in its range, which the row has once */
+static char *perf_options_help(int key, const char *text, void *input)
+{
+    const perf_option_t *row =
+        &perf_option_rows[(key >= PERF_KEY_ROW) ? key - PERF_KEY_ROW : 0];
+    char *help;
+    int length;
+
+    (void)input;
+    if ((key < PERF_KEY_ROW) ||
+        (key >= PERF_KEY_ROW + (int)PERF_COUNT(perf_option_rows)) || (text == NULL) ||
+        ((row->value != PERF_VALUE_U32) && (row->value != PERF_VALUE_SIZE))) {
+        return (char *)text;
+    }
+    length =
+        (row->max == PERF_TIB)
+            ? asprintf(&help, "%s, %" PRIu64 " to 1t", text, row->min)
+            : asprintf(&help, "%s, %" PRIu64 " to %" PRIu64, text, row->min, row->max);
+    return (length < 0) ? (char *)text : help; /* argp frees it */
+}
+
 int perf_options_parse(int argc, char **argv, perf_options_t *options)
 {
     struct argp_option table[PERF_COUNT(perf_option_rows) + PERF_GROUP_HIDDEN + 4] = {
@@ -459,6 +482,7 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
     const struct argp argp = {
         .options = table,
         .parser = perf_options_key,
+        .help_filter = perf_options_help,
         .doc =
             "Move the KV cache of a model's requests from a prefill to a decode process, or sweep block and batch sizes between two. One command starts both.\v"
             "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply; --config, alone, prints those of libmorikv."};

@@ -93,6 +93,7 @@ typedef struct perf_options {
     const char *start_lock; /**< File whose lock holds the start back, or NULL */
     /* output */
     const char *json;
+    bool is_wide;
     const char *hip_library;
 } perf_options_t;
 

@@ -29,6 +29,10 @@ checked() { # ROWS ARG...
     fi
     seen=$(grep -c 'every byte checked' "$work/out")
     [ "$seen" = "$rows" ] || fail "$* checked $seen rows; expected $rows"
+    ! awk 'length > 100 { print; wide = 1 } END { exit !wide }' "$work/out" || fail "$* printed more than 100 columns"
+    for name in 'host ' 'UCX [1-9]' '20..-..-..T' '^op ' '^path '; do
+        grep -qE "$name" "$work/out" || fail "$* did not tell '$name'"
+    done
 }
 
 # Exit 1, quickly, with this text on stderr.
@@ -76,6 +80,11 @@ grep -qE 'first of 3 ends at [0-9]+ %  first of 3 back ends at [0-9]+ %' "$work/
     fail "--scheme both did not tell each way by itself"
 [ "$(tr -d ' \n' <"$work/json" | grep -oE '"(there|back)":\{"flows":3,' | wc -l)" = 2 ] ||
     fail "--scheme both did not write each way by itself"
+! grep -q 'Descs before' "$work/out" || fail "a wide column without --wide"
+timeout 120 "$perf" --wide --num_iter 2 --warmup_iter 1 --total_buffer_size 1m >"$work/out" 2>"$work/err" ||
+    fail "--wide ended with an error"
+grep -q 'Descs before' "$work/out" || fail "--wide printed no wide column"
+tail -n 1 "$work/out" | awk 'NF != 15 || length > 200 { exit 1 }' || fail "--wide did not print 15 columns"
 checked 1 --recreate_xfer --num_iter 2 --warmup_iter 10 --pipeline_depth 4 --start_batch_size 8 \
     --total_buffer_size 1m
 checked 1 --randomize_location_mode none --num_iter 2 --warmup_iter 1 --start_batch_size 64 \
@@ -98,7 +107,7 @@ timeout 120 "$perf" "${model[@]}" --role decode --peer "$work/peer" >"$work/out"
 timeout 120 "$perf" "${model[@]}" --role prefill --peer "$work/peer" >"$work/out2" \
     2>"$work/err2" || { cat "$work/err2"; fail "prefill with --peer ended with an error"; }
 wait $! || fail "decode with --peer ended with an error"
-grep -q 'B/W (GB/Sec)' "$work/out2" || fail "prefill with --peer printed no table"
+grep -q ' B/W ' "$work/out2" || fail "prefill with --peer printed no table"
 
 refused "model 'Llama-9' is not known" --model Llama-9
 refused "expected at least" --start_batch_size 4 --max_batch_size 2
@@ -136,6 +145,7 @@ for word in -h --help --usage -V --version; do
         fail "$word printed nothing, or failed"
     ! grep -q -e '--_' "$work/out" || fail "$word tells what the parent says to its children"
 done
+"$perf" -h | tr -s ' \n' ' ' | grep -q 'tensor-parallel ranks; .* \[8\], 1 to 1024 ' || fail "-h tells no range of --tp"
 "$perf" -h | awk 'length > 80 { print; exit 1 }' >"$work/out" || fail "-h is wider than 80 columns"
 
 [ $failures = 0 ] || exit 1

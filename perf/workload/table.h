@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_TABLE_H
+#define PERF_TABLE_H
+
+/**
+ * @file
+ * Tables on stdout, a row when it is known: what the columns are is one array of the
+ * tool. Pure but for stdout.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Characters of a line, without and with --wide. */
+#define PERF_TABLE_WIDTH 100
+#define PERF_TABLE_WIDE 200
+
+/** One value of a row: text in columns that go to the left, else a number. */
+typedef struct perf_cell {
+    double number;
+    const char *text;
+} perf_cell_t;
+
+typedef struct perf_column {
+    const char *name;
+    const char *unit; /**< Under the name; "": none */
+    int width;        /**< Characters, at least; negative: text, to the left */
+    int digits;       /**< Of numbers, behind the point */
+    bool is_wide;     /**< Only in wide tables */
+} perf_column_t;
+
+typedef struct perf_table {
+    const perf_column_t *columns;
+    size_t num_columns;
+    bool is_wide;
+} perf_table_t;
+
+/** Print the two lines of the head: names and units. */
+void perf_table_head(const perf_table_t *table);
+
+/**
+ * Print one row.
+ *
+ * @param [in] cells  One for each column, those not shown included.
+ * @param [in] note   Behind the last column; "": none.
+ */
+void perf_table_row(const perf_table_t *table, const perf_cell_t *cells,
+                    const char *note);
+
+/** Print words that fit the table's width; lines after the first one are indented. */
+void perf_table_text(const perf_table_t *table, const char *text);
+
+#endif
