@@ -17,6 +17,7 @@ EXTRA_DIST += \
 	contrib/check_text.sh \
 	contrib/demo \
 	contrib/devroot \
+	contrib/fetch_engines \
 	contrib/fetch_nixl \
 	contrib/fetch_ucx \
 	contrib/installed.txt \

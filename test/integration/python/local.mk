@@ -2,5 +2,6 @@
 dist_check_SCRIPTS += test/integration/python/py_kv.sh
 dist_check_SCRIPTS += test/integration/python/py_mori_io.sh
 TESTS += test/integration/python/py_kv.sh test/integration/python/py_mori_io.sh
-EXTRA_DIST += test/integration/python/py_mori_io.py
+EXTRA_DIST += test/integration/python/py_mori_io.py test/integration/python/py_engines.py
+EXTRA_DIST += test/integration/python/py_engines.sh
 EXTRA_DIST += test/integration/python/py_bytes.py test/integration/python/py_kv.py test/integration/python/py_wheel.sh
