@@ -44,6 +44,12 @@ uint64_t mkv_test_now_ms(void)
     return ((uint64_t)ts.tv_sec * 1000) + ((uint64_t)ts.tv_nsec / 1000000);
 }
 
+unsigned mkv_test_rounds(unsigned all, unsigned few)
+{
+    return (getenv("MKV_UNDER_VALGRIND") != NULL) ? few : all;
+}
+
+
 int mkv_test_is_required(const char *what)
 {
     const char *list = getenv("MKV_TEST_REQUIRE");

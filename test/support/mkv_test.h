@@ -49,6 +49,15 @@ int mkv_test_limit_ms(void);
 uint64_t mkv_test_now_ms(void);
 
 
+/**
+ * Rounds of a loop that computes the same again and again.
+ *
+ * @return @a all, or @a few where a program is many times slower: under valgrind, which
+ *         contrib/under_valgrind says by MKV_UNDER_VALGRIND.
+ */
+unsigned mkv_test_rounds(unsigned all, unsigned few);
+
+
 /** @return Nonzero if MKV_TEST_REQUIRE names @a what. */
 int mkv_test_is_required(const char *what);
 

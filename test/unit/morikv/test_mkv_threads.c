@@ -358,7 +358,7 @@ START_TEST(many_threads_at_once)
 
     pair_set("PUSH_MIN", "1");
     pair_setup();
-    for (round = 0; round < ROUNDS; ++round) {
+    for (round = 0; round < mkv_test_rounds(ROUNDS, 6); ++round) {
         is_over = 0;
         active = pair_xfer(A, 1, round, mode, _i ? MKV_DST : MKV_SRC);
         passive = pair_xfer(B, 0, round, mode, _i ? MKV_SRC : MKV_DST);

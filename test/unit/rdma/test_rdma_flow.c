@@ -41,7 +41,7 @@ static uint64_t doorbells(const rig_conn_t *which, unsigned from)
 
 START_TEST(full_queue_is_back_pressure_and_nothing_else)
 {
-    const unsigned num = 100000;
+    const unsigned num = mkv_test_rounds(100000, 5000);
     fake_verbs_stats_t stats;
     ucs_status_t status;
     unsigned i;
@@ -252,7 +252,7 @@ END_TEST
  * receive queue, none is lost, and the credits are all there in the end. */
 START_TEST(credits_add_up_whatever_happens)
 {
-    const uint64_t num = 20000;
+    const uint64_t num = mkv_test_rounds(20000, 1000);
     uint64_t sent[2] = {0, 0}, seed = 1, burst;
     unsigned i;
 

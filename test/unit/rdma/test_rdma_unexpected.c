@@ -14,10 +14,9 @@
  * they never stop a sender, however many there are. Two workers send to each other.
  */
 
-#define TOTAL (64u << 20)
 #define MESSAGE 8000 /* eager, and in one receive */
-#define NUM ((TOTAL + MESSAGE - 1) / MESSAGE)
-#define NUM_KEPT 10000
+#define NUM ((total + MESSAGE - 1) / MESSAGE)
+#define MAX_MESSAGES 10000
 #define AM_ID 5
 #define TAG 77
 
@@ -26,13 +25,14 @@ static ucp_worker_h workers[2];
 static ucp_ep_h eps[2]; /* of worker i, to the other */
 static char *source, *target;
 static size_t num_sent, num_failed;
+static size_t total, num_messages;
 
 typedef struct kept {
     void *data;
     size_t length;
 } kept_t;
 
-static kept_t kept[2][NUM_KEPT];
+static kept_t kept[2][MAX_MESSAGES];
 static size_t num_kept[2];
 
 static void progress(void)
@@ -95,7 +95,7 @@ static ucs_status_t keep(void *arg, const void *header, size_t header_length,
     (void)header;
     (void)header_length;
     ck_assert(!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV));
-    ck_assert_uint_lt(num_kept[at], NUM_KEPT);
+    ck_assert_uint_lt(num_kept[at], num_messages);
     kept[at][num_kept[at]].length = length;
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) {
         kept[at][num_kept[at]++].data = data;
@@ -144,10 +144,12 @@ static void start(void)
     for (i = 0; i < 2; i++) {
         connect_worker(i);
     }
-    source = malloc(TOTAL);
-    target = calloc(1, TOTAL);
+    total = mkv_test_rounds(64u << 20, 4u << 20);
+    num_messages = mkv_test_rounds(MAX_MESSAGES, 640);
+    source = malloc(total);
+    target = calloc(1, total);
     ck_assert(source && target);
-    mkv_pattern_fill(source, TOTAL, 1, 0);
+    mkv_pattern_fill(source, total, 1, 0);
     num_sent = num_failed = num_kept[0] = num_kept[1] = 0;
 }
 
@@ -169,7 +171,7 @@ static void finish(void)
 
 static size_t length_at(size_t offset)
 {
-    return (TOTAL - offset < MESSAGE) ? TOTAL - offset : MESSAGE;
+    return (total - offset < MESSAGE) ? total - offset : MESSAGE;
 }
 
 START_TEST(tags_nobody_waits_for_are_kept)
@@ -180,18 +182,18 @@ START_TEST(tags_nobody_waits_for_are_kept)
     size_t offset, length;
 
     start();
-    for (offset = 0; offset < TOTAL; offset += MESSAGE) {
+    for (offset = 0; offset < total; offset += MESSAGE) {
         count_send(
             ucp_tag_send_nbx(eps[0], source + offset, length_at(offset), TAG, &send));
     }
     wait_sent(NUM);
-    for (offset = 0; offset < TOTAL; offset += length) {
+    for (offset = 0; offset < total; offset += length) {
         length = length_at(offset);
         wait_received(
             ucp_tag_recv_nbx(workers[1], target + offset, length, TAG, -1ull, &none),
             length);
     }
-    ck_assert_int_eq(memcmp(source, target, TOTAL), 0);
+    ck_assert_int_eq(memcmp(source, target, total), 0);
     finish();
 }
 END_TEST
@@ -205,18 +207,18 @@ START_TEST(stream_nobody_reads_is_kept)
     size_t offset, length, received;
 
     start();
-    for (offset = 0; offset < TOTAL; offset += MESSAGE) {
+    for (offset = 0; offset < total; offset += MESSAGE) {
         count_send(
             ucp_stream_send_nbx(eps[0], source + offset, length_at(offset), &send));
     }
     wait_sent(NUM);
-    for (offset = 0; offset < TOTAL; offset += length) {
+    for (offset = 0; offset < total; offset += length) {
         length = length_at(offset);
         wait_received(
             ucp_stream_recv_nbx(eps[1], target + offset, length, &received, &all),
             length);
     }
-    ck_assert_int_eq(memcmp(source, target, TOTAL), 0);
+    ck_assert_int_eq(memcmp(source, target, total), 0);
     finish();
 }
 END_TEST
@@ -228,7 +230,7 @@ static void send_kept(unsigned from, size_t number)
                                       .flags = UCP_AM_SEND_FLAG_EAGER,
                                       .cb.send = on_sent};
     const size_t length = (number * 37) % (MESSAGE + 1);
-    char *data = source + (from * NUM_KEPT + number) % 64 * MESSAGE;
+    char *data = source + (from * 16 + number) % 64 * MESSAGE;
 
     /* one of 64 places: it is sent when the next but 63 is written */
     mkv_pattern_fill(data, length, number, 0);
@@ -241,20 +243,20 @@ START_TEST(messages_the_application_keeps_stop_nobody)
     size_t i, at, length;
 
     start();
-    for (i = 0; i < NUM_KEPT; i++) {
+    for (i = 0; i < num_messages; i++) {
         send_kept(0, i);
         send_kept(1, i);
         if (i % 16 == 15) {
             wait_sent(2 * (i + 1)); /* its places are free again */
         }
     }
-    wait_sent(2 * NUM_KEPT);
-    while ((num_kept[0] < NUM_KEPT) || (num_kept[1] < NUM_KEPT)) {
+    wait_sent(2 * num_messages);
+    while ((num_kept[0] < num_messages) || (num_kept[1] < num_messages)) {
         progress();
     }
 
     for (at = 0; at < 2; at++) {
-        for (i = 0; i < NUM_KEPT; i++) {
+        for (i = 0; i < num_messages; i++) {
             length = kept[at][i].length;
             ck_assert_uint_eq(length, (i * 37) % (MESSAGE + 1));
             if (kept[at][i].data != NULL) {
