@@ -32,19 +32,20 @@ xgmi() { # [TEST..]
         UCX_MORI_HIP_LIB=$hip/libamdhip64.so.6 run "$@"
 }
 
-rdma() { # [TEST..]
+rdma() { # COMMAND..
     UCX_TLS=mori_rdma,tcp UCX_NET_DEVICES=fake0:1,fake1:1,lo MORI_BACKEND=RDMA \
         FAKE_VERBS_WIRE=$work/wire \
-        LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} run "$@"
+        LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 every=TwoProcesses.test_every_byte_of_writes_and_reads
 xgmi || exit 1
-if ! LD_LIBRARY_PATH=$build/test/fake/verbs/.libs UCX_NET_DEVICES=fake0:1 mkv_foreign \
-    "$build/.libs/libuct_mori.so" ucx_info -d 2>/dev/null | grep -q 'Transport: mori_rdma'; then
+# all of it is read: a pipe that breaks would be a failure of ucx_info
+transports=$(rdma mkv_foreign "$LIBMORIKV" ucx_info -d)
+if ! grep -q 'Transport: mori_rdma' <<<"$transports"; then
     echo "py_mori_io.sh: UCX lists no mori_rdma here"
 else
-    rdma $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
+    rdma run $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
 fi
 if HIPCPU_COPY=0 xgmi $every; then
     echo "py_mori_io.sh: nothing was copied, and nobody saw it"
