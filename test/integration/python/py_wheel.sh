@@ -45,6 +45,8 @@ echo "$ucx" >"$(echo "$work"/venv/lib/python3*/site-packages)/ucx.pth"
 "$work/venv/bin/python" -m morikv where >"$work/out" 2>&1 &&
     grep -q "^libmorikv $work/venv/.*/libmorikv-any.so" "$work/out" && grep -q "^ucx 1\..* $ucx/" "$work/out"
 verdict "its UCX is that of the wheel beside it" $?
+"$work/venv/bin/python" -c 'import morikv.as_mori, mori.io, mori.cpp; mori.io.IOEngine' >"$work/out" 2>&1
+verdict "it has the names of mori.io" $?
 UCX_TLS=tcp,self moves host TwoProcesses
 verdict "host memory over tcp" $?
 
