@@ -44,7 +44,6 @@ static void mkv_topology_init(mkv_topology_t *topology)
 static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
 {
     const mkv_topology_t *topology = &ctx->params.topology;
-    const mkv_options_t *opts = ctx->opts;
 
     if ((ctx->params.ucp_context == NULL) != (ctx->params.ucp_worker == NULL)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
@@ -60,13 +59,6 @@ static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
                          topology->dp_rank, topology->dp_size, topology->pp_rank,
                          topology->pp_size, topology->cp_rank, topology->cp_size,
                          topology->tp_rank, topology->tp_size);
-    }
-    if ((opts->max_inflight_ops == 0) || (opts->max_inflight_bytes == 0) ||
-        (opts->sgl_max == 0) || (opts->am_id > UINT16_MAX) ||
-        (opts->max_message < 4096) || (opts->max_message >= UINT32_MAX)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "MAX_INFLIGHT_OPS, MAX_INFLIGHT_BYTES and SGL_MAX must be at "
-                         "least 1, AM_ID below 65536, MAX_MESSAGE from 4k to below 4g");
     }
     return MKV_OK;
 }

@@ -24,7 +24,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define MKV_MAX_THREADS 64u
 #define MKV_THREAD_NAP_NS MKV_NSEC_PER_MSEC /* while a gate has to be asked */
 #define MKV_THREAD_SLEEP_NS                                                            \
     (100 * MKV_NSEC_PER_MSEC) /* a clock of the caller's may jump */
@@ -151,11 +150,6 @@ mkv_status_t mkv_threads_start(mkv_ctx_t *ctx)
 
     if (num == 0) {
         return MKV_OK;
-    }
-    if (num > MKV_MAX_THREADS) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "PROGRESS_THREADS=%llu, expected 0 to %u",
-                         (unsigned long long)num, MKV_MAX_THREADS);
     }
     ctx->threads = calloc(1, sizeof(*ctx->threads) + num * sizeof(pthread_t));
     if (ctx->threads == NULL) {

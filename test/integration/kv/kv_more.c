@@ -527,7 +527,7 @@ START_TEST(threads_that_cannot_be_are_refused)
 
     kv_set_option("PROGRESS_THREADS", "65");
     KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "PROGRESS_THREADS=65"));
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "PROGRESS_THREADS: '65'"));
     kv_set_option("PROGRESS_THREADS", "1");
     kv_set_option("WAKEUP", "n"); /* nothing could wake them */
     KV_IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);

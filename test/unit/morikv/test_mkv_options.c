@@ -119,6 +119,13 @@ static const struct {
     {"MAX_INFLIGHT_BYTES", "99999999999g", MKV_ERR_INVALID, 0, 0},
     {"MAX_INFLIGHT_OPS", "", MKV_ERR_INVALID, 0, 0},
     {"MAX_INFLIGHT_OPS", "16k", MKV_ERR_INVALID, 0, 0},
+    {"MAX_INFLIGHT_OPS", "0", MKV_ERR_INVALID, 0, 0},
+    {"SGL_MAX", "0", MKV_ERR_INVALID, 0, 0},
+    {"MAX_MESSAGE", "4095", MKV_ERR_INVALID, 0, 0},
+    {"MAX_MESSAGE", "4k", MKV_OK, 4096, offsetof(mkv_options_t, max_message)},
+    {"MAX_MESSAGE", "4g", MKV_ERR_INVALID, 0, 0},
+    {"AM_ID", "65536", MKV_ERR_INVALID, 0, 0},
+    {"PROGRESS_THREADS", "65", MKV_ERR_INVALID, 0, 0},
     {"BACKEND", "fastest", MKV_ERR_INVALID, 0, 0},
     {"STRICT", "maybe", MKV_ERR_INVALID, 0, 0},
     {"NO_SUCH", "1", MKV_ERR_NOTFOUND, 0, 0},
@@ -153,6 +160,14 @@ START_TEST(a_refused_word_is_told_those_that_are_known)
                      "BACKEND: 'foo' is not auto, xgmi, ipc, rdma, shm or tcp");
     ck_assert_int_eq(mkv_config_set(config, "SGL", "maybe"), MKV_ERR_INVALID);
     ck_assert_str_eq(mkv_last_error(), "SGL: 'maybe' is not no, yes or try");
+    ck_assert_int_eq(mkv_config_set(config, "AM_ID", "-1"), MKV_ERR_INVALID);
+    ck_assert_str_eq(mkv_last_error(), "AM_ID: '-1' is not a number from 0 to 65535");
+    ck_assert_int_eq(mkv_config_set(config, "MAX_MESSAGE", "1"), MKV_ERR_INVALID);
+    ck_assert_str_eq(mkv_last_error(), "MAX_MESSAGE: '1' is not a size from 4096 to "
+                                       "4294967294, such as 64k or 1g");
+    ck_assert_int_eq(mkv_config_set(config, "PEER_CHECK", "x"), MKV_ERR_INVALID);
+    ck_assert_str_eq(mkv_last_error(), "PEER_CHECK: 'x' is not a time from 0 to inf, "
+                                       "such as 500ms, 30s or 5m");
     mkv_config_release(config);
 }
 END_TEST
