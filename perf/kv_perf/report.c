@@ -251,7 +251,7 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
 {
     const perf_options_t *options = report->options;
     const perf_table_t table = perf_report_table(report);
-    char text[512];
+    char text[sizeof(result->path) + 512];
 
     perf_report_place(&table, report->ucx);
     snprintf(text, sizeof(text), "op %s | api %s | initiator %s (%s) | target %s",
