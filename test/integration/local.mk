@@ -8,6 +8,7 @@ dist_check_SCRIPTS += test/integration/prove_amd.sh
 TESTS += test/integration/prove_amd.sh
 
 # And for owners of NICs, on the fake libibverbs.
+EXTRA_DIST += test/integration/prove_lib.sh
 dist_check_SCRIPTS += test/integration/prove_nic.sh
 TESTS += test/integration/prove_nic.sh
 EXTRA_DIST += test/integration/README.md

@@ -2,20 +2,8 @@
 # contrib/prove-amd where no GPU is: what it starts is there, runs and is reported, and the
 # report says that it is simulated. The suites that it runs too are tests of their own.
 set -eu
-build=${MKV_BUILD_DIR:-$PWD}
-tree=$(cd "$(dirname "$0")/../.." && pwd)
-out=$(mktemp -d "${TMPDIR:-/tmp}/prove_amd.XXXXXX")
-trap 'rm -rf "$out"' EXIT
-
-die() {
-    echo "prove_amd.sh: $*" >&2
-    exit 1
-}
-
-if ldd "$build/.libs/libuct_mori.so" | grep -q libasan; then
-    echo "UCX's own programs are not started here with AddressSanitizer's runtime"
-    exit 77
-fi
+# shellcheck source=test/integration/prove_lib.sh
+. "$(dirname "$0")/prove_lib.sh"
 
 if [ ! -e /dev/kfd ]; then
     if "$tree/contrib/prove-amd" --build "$build" "$out" >"$out/refused" 2>&1; then
@@ -25,17 +13,10 @@ if [ ! -e /dev/kfd ]; then
 fi
 
 "$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine risks limits models perftest kv latency" "$out"
-report=$out/report.txt
-head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
-for what in 'libhipcpu device 0' '^risk capture-copies *not seen' '^risk handles *not seen' \
+reports "$out/report.txt" 'skipped|FAILED' 'libhipcpu device 0' '^risk capture-copies *not seen' '^risk handles *not seen' \
     '^risk consumer *not seen: 2 lists' '^risk dead-peer *not seen' '^risk network *not' '^risk pids *not' ', 0 with wrong bytes' 'every byte checked' \
-    'path xgmi: mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
-    'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv-1 *avg'; do
-    grep -q -e "$what" "$report" || die "the report has no '$what'"
-done
-if grep -E 'skipped|FAILED' "$report"; then
-    die "stages did not run"
-fi
+    'path list put rocm>rocm: xgmi (sgl mori_xgmi' 'ucx_perftest -t ucp_get' 'model Llama-3-70B' \
+    'DeepSeek-R1 256, pull at once' 'scheme pingpong' '^notify-posix-mkv-1 *avg'
 
 # a runtime that has the faults of its release: each is found, and none breaks copies
 look() { # RELEASE LINE...

@@ -378,9 +378,8 @@ START_TEST(hello_is_repeated_until_it_is_answered)
 }
 END_TEST
 
-/* Nobody can know which of two equal questions arrives: what the first one did not
- * tell yet is told afterwards */
-START_TEST(regions_of_a_repeated_hello_are_told)
+/* One more region, of a component that the other side does not have, and told to it */
+static void add_region(const pair_side_t *side, mkv_region_id_t *id_p)
 {
     static char memory[64];
     mkv_region_t region = {.size = sizeof(region),
@@ -389,6 +388,15 @@ START_TEST(regions_of_a_repeated_hello_are_told)
                            .length = 64,
                            .unit_bytes = 16,
                            .n_units = 4};
+
+    OK(mkv_region_add(side->ctx, &region, id_p));
+    OK(mkv_regions_commit(side->ctx, NULL));
+}
+
+/* Nobody can know which of two equal questions arrives: what the first one did not
+ * tell yet is told afterwards */
+START_TEST(regions_of_a_repeated_hello_are_told)
+{
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
     uint8_t blob[4096];
     size_t length = sizeof(blob);
@@ -400,8 +408,7 @@ START_TEST(regions_of_a_repeated_hello_are_told)
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     fake_ucp_stop_worker(fake_ucp_worker(1), 1);
     OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
-    OK(mkv_region_add(A->ctx, &region, &id));
-    OK(mkv_regions_commit(A->ctx, NULL));
+    add_region(A, &id);
     pass_ms(0);
     pass_ms(1000);
     fake_ucp_stop_worker(fake_ucp_worker(1), 0);
@@ -934,20 +941,12 @@ END_TEST
 
 START_TEST(changed_regions_raise_one_event_until_it_is_polled)
 {
-    static char memory[64];
-    mkv_region_t region = {.size = sizeof(region),
-                           .component = 1,
-                           .base = memory,
-                           .length = 64,
-                           .unit_bytes = 16,
-                           .n_units = 4};
     const mkv_event_t *event;
     mkv_region_id_t id;
 
     pair_setup();
     ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_REGIONS, NULL), 0);
-    OK(mkv_region_add(B->ctx, &region, &id));
-    OK(mkv_regions_commit(B->ctx, NULL));
+    add_region(B, &id);
     progress();
     OK(mkv_regions_drop(B->ctx, &id, 1));
     progress();

@@ -1,0 +1,32 @@
+# shellcheck shell=sh disable=SC2034
+# What the proofs of contrib/prove-nic and contrib/prove-amd share: where the build and the
+# tree are, a folder for reports that goes with the script, and how it ends. To be sourced.
+build=${MKV_BUILD_DIR:-$PWD}
+tree=$(cd "$(dirname "$0")/../.." && pwd)
+prove=$(basename "$0")
+out=$(mktemp -d "${TMPDIR:-/tmp}/${prove%.sh}.XXXXXX")
+trap 'rm -rf "$out"' EXIT
+
+die() {
+    echo "$prove: $*" >&2
+    exit 1
+}
+
+if ldd "$build/.libs/libuct_mori.so" | grep -q libasan; then
+    echo "UCX's own programs are not started here with AddressSanitizer's runtime"
+    exit 77
+fi
+
+# The report begins with SIMULATED, has each of these and no stage that did not run.
+reports() { # FILE NOT-WANTED PATTERN...
+    report=$1 unwanted=$2
+    shift 2
+
+    head -n 1 "$report" | grep -q '^SIMULATED' || die "the report does not begin with SIMULATED"
+    for what in "$@"; do
+        grep -q -e "$what" "$report" || die "the report has no '$what': $(cat "$report")"
+    done
+    if grep -E "$unwanted" "$report"; then
+        die "stages did not run"
+    fi
+}
