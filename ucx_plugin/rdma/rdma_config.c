@@ -279,13 +279,59 @@ static void muct_rdma_limits_set_depths(const muct_rdma_iface_config_t *config,
     }
 }
 
+/* A chain is at most half the queue: the next one is filled while it is at work */
+static void muct_rdma_limits_set_batch(const muct_rdma_iface_config_t *config,
+                                       muct_rdma_limits_t *limits)
+{
+    unsigned long batch = (config->post_batch == UCS_ULUNITS_AUTO)
+                              ? MUCT_RDMA_POST_BATCH_AUTO
+                              : config->post_batch;
+
+    limits->batch =
+        (unsigned)((batch < limits->tx_depth / 2) ? batch : limits->tx_depth / 2);
+}
+
+/* That of the port, or a smaller one that is asked for */
+static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
+                                     const muct_rdma_device_t *device,
+                                     const muct_rdma_port_t *port,
+                                     muct_rdma_limits_t *limits)
+{
+    limits->mtu_shift = port->mtu_shift;
+    if (config->path_mtu != 0) {
+        limits->mtu_shift = (uint8_t)(7 + config->path_mtu);
+        if (limits->mtu_shift > port->mtu_shift) {
+            limits->mtu_shift = port->mtu_shift;
+            (void)muct_rdma_config_clamp(device, "PATH_MTU",
+                                         1ul << (7 + config->path_mtu), 0,
+                                         1ul << port->mtu_shift);
+        }
+    }
+}
+
+static ucs_status_t muct_rdma_limits_set_atomics(const muct_rdma_iface_config_t *config,
+                                                 const muct_rdma_device_t *device,
+                                                 muct_rdma_limits_t *limits)
+{
+    limits->max_reads =
+        muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
+    limits->max_dest_reads =
+        muct_rdma_config_reads(config, device, device->attr.max_qp_rd_atom);
+    limits->has_atomics = (config->atomics != UCS_NO) && device->has_atomics;
+    if ((config->atomics == UCS_YES) && !device->has_atomics) {
+        muct_error("%s: UCX_MORI_RDMA_ATOMICS=y, but the device has none",
+                   device->name);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return UCS_OK;
+}
+
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
                                    const muct_rdma_device_t *device,
                                    const muct_rdma_port_t *port,
                                    muct_rdma_limits_t *limits)
 {
-    unsigned long batch;
-
     if (muct_rdma_config_check_all(config) != UCS_OK) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -302,34 +348,7 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     limits->stripe_size = config->stripe_size;
     limits->max_msg_size = port->max_msg_size & ~4095u;
     limits->has_merge = config->merge != 0;
-
-    /* a chain is at most half the queue: the next one is filled while it is at work */
-    batch = (config->post_batch == UCS_ULUNITS_AUTO) ? MUCT_RDMA_POST_BATCH_AUTO
-                                                     : config->post_batch;
-    limits->batch =
-        (unsigned)((batch < limits->tx_depth / 2) ? batch : limits->tx_depth / 2);
-
-    limits->mtu_shift = port->mtu_shift;
-    if (config->path_mtu != 0) {
-        limits->mtu_shift = (uint8_t)(7 + config->path_mtu);
-        if (limits->mtu_shift > port->mtu_shift) {
-            limits->mtu_shift = port->mtu_shift;
-            (void)muct_rdma_config_clamp(device, "PATH_MTU",
-                                         1ul << (7 + config->path_mtu), 0,
-                                         1ul << port->mtu_shift);
-        }
-    }
-
-    limits->max_reads =
-        muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
-    limits->max_dest_reads =
-        muct_rdma_config_reads(config, device, device->attr.max_qp_rd_atom);
-    limits->has_atomics = (config->atomics != UCS_NO) && device->has_atomics;
-    if ((config->atomics == UCS_YES) && !device->has_atomics) {
-        muct_error("%s: UCX_MORI_RDMA_ATOMICS=y, but the device has none",
-                   device->name);
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    return UCS_OK;
+    muct_rdma_limits_set_batch(config, limits);
+    muct_rdma_limits_set_mtu(config, device, port, limits);
+    return muct_rdma_limits_set_atomics(config, device, limits);
 }

@@ -183,16 +183,45 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
     return UCS_OK;
 }
 
+/* To as many queue pairs as both sides have. The caller fails after an error, and the
+ * endpoint then stays as it is: queue pairs that are connected end with it. */
+static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
+                                             const muct_rdma_qp_path_t *path)
+{
+    ucs_status_t status = UCS_OK;
+    unsigned i;
+
+    if (ep->peer_ep.num_qps < ep->num_qps) {
+        ep->num_qps = ep->peer_ep.num_qps;
+        muct_rdma_ep_destroy_chans(ep, ep->num_qps);
+    }
+    for (i = 0; (i < ep->num_qps) && (status == UCS_OK); ++i) {
+        status = muct_rdma_qp_connect(ep->chans[i].ibv, path, ep->peer_ep.qp_nums[i]);
+    }
+    return status;
+}
+
+/* The longest message that one queue pair takes whole */
+static void muct_rdma_ep_set_max_simple(muct_rdma_ep_t *ep,
+                                        const muct_rdma_limits_t *limits)
+{
+    ep->max_simple = limits->max_msg_size;
+    if ((ep->num_qps > 1) && (limits->stripe_size <= ep->max_simple / 2)) {
+        ep->max_simple = 2 * limits->stripe_size - 1;
+    }
+    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
+        ep->max_simple = 0; /* what is traced is on the longer way */
+    }
+}
+
 ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
                                            const uct_device_addr_t *device_addr,
                                            const uct_ep_addr_t *ep_addr,
                                            const uct_ep_connect_to_ep_params_t *params)
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
-    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
     muct_rdma_qp_path_t path;
     ucs_status_t status;
-    unsigned i;
 
     if (ep->state != MUCT_RDMA_EP_INIT) {
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_ERR_ALREADY_EXISTS;
@@ -210,25 +239,12 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
     }
 
     muct_rdma_ep_fill_path(ep, &path);
-    if (ep->peer_ep.num_qps < ep->num_qps) {
-        ep->num_qps = ep->peer_ep.num_qps;
-        muct_rdma_ep_destroy_chans(ep, ep->num_qps);
+    status = muct_rdma_ep_connect_qps(ep, &path);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    for (i = 0; i < ep->num_qps; ++i) {
-        status = muct_rdma_qp_connect(ep->chans[i].ibv, &path, ep->peer_ep.qp_nums[i]);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    ep->max_simple = limits->max_msg_size;
-    if ((ep->num_qps > 1) && (limits->stripe_size <= ep->max_simple / 2)) {
-        ep->max_simple = 2 * limits->stripe_size - 1;
-    }
-    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
-        ep->max_simple = 0; /* what is traced is on the longer way */
-    }
+    muct_rdma_ep_set_max_simple(ep, &muct_rdma_ep_iface(ep)->limits);
     ep->credits = ep->peer_ep.num_receives;
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;

@@ -223,6 +223,32 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
                                        &ucs_config_array_string);
 }
 
+/* The device and its protection domain, and a number for this opening of them */
+static ucs_status_t muct_rdma_md_open_device(muct_rdma_md_t *md, const char *md_name)
+{
+    ucs_status_t status;
+
+    if (getrandom(&md->incarnation, sizeof(md->incarnation), 0) !=
+        sizeof(md->incarnation)) {
+        muct_error("getrandom() failed: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+
+    status = muct_rdma_device_open(md_name, &md->device);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    md->pd = muct_rdma_verbs.alloc_pd(md->device.context);
+    if (md->pd == NULL) {
+        muct_error("ibv_alloc_pd(%s) failed: %m", md_name);
+        muct_rdma_device_close(&md->device);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    return UCS_OK;
+}
+
 static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md_name,
                                       const uct_md_config_t *uct_config, uct_md_h *md_p)
 {
@@ -238,28 +264,14 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
 
     md->super.ops = &muct_rdma_md_ops.super;
     md->super.component = component;
-    if (getrandom(&md->incarnation, sizeof(md->incarnation), 0) !=
-        sizeof(md->incarnation)) {
-        muct_error("getrandom() failed: %m");
-        status = UCS_ERR_IO_ERROR;
-        goto err_free;
-    }
-
-    status = muct_rdma_device_open(md_name, &md->device);
+    status = muct_rdma_md_open_device(md, md_name);
     if (status != UCS_OK) {
         goto err_free;
-    }
-
-    md->pd = muct_rdma_verbs.alloc_pd(md->device.context);
-    if (md->pd == NULL) {
-        muct_error("ibv_alloc_pd(%s) failed: %m", md_name);
-        status = UCS_ERR_IO_ERROR;
-        goto err_close;
     }
 
     status = muct_rdma_md_set_config(md, config, md_name);
     if (status != UCS_OK) {
-        goto err_dealloc;
+        goto err_close;
     }
 
     md->has_gpu_direct = (config->gpu_direct == UCS_TRY)
@@ -270,9 +282,8 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
     *md_p = &md->super;
     return UCS_OK;
 
-err_dealloc:
-    muct_rdma_verbs.dealloc_pd(md->pd);
 err_close:
+    muct_rdma_verbs.dealloc_pd(md->pd);
     muct_rdma_device_close(&md->device);
 err_free:
     free(md);

@@ -217,13 +217,11 @@ static ucs_status_t muct_xgmi_ep_get_peer(muct_xgmi_ep_t *ep,
     return UCS_OK;
 }
 
-ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
+static ucs_status_t muct_xgmi_ep_check_params(const uct_ep_params_t *params,
+                                              muct_xgmi_iface_addr_t *addr)
 {
     const uint64_t required = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
                               UCT_EP_PARAM_FIELD_IFACE_ADDR;
-    muct_xgmi_iface_t *iface;
-    muct_xgmi_iface_addr_t addr;
-    muct_xgmi_ep_t *ep;
     ucs_status_t status;
 
     if ((params->field_mask & required) != required) {
@@ -233,13 +231,26 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
         return UCS_ERR_INVALID_PARAM;
     }
 
-    iface = ucs_derived_of(params->iface, muct_xgmi_iface_t);
-    status = muct_xgmi_iface_addr_unpack(params->iface_addr, &addr);
+    status = muct_xgmi_iface_addr_unpack(params->iface_addr, addr);
     if (status != UCS_OK) {
         muct_error("the interface address is of another version");
+    }
+    return status;
+}
+
+ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
+{
+    muct_xgmi_iface_t *iface;
+    muct_xgmi_iface_addr_t addr;
+    muct_xgmi_ep_t *ep;
+    ucs_status_t status;
+
+    status = muct_xgmi_ep_check_params(params, &addr);
+    if (status != UCS_OK) {
         return status;
     }
 
+    iface = ucs_derived_of(params->iface, muct_xgmi_iface_t);
     ep = calloc(1, sizeof(*ep));
     if (ep == NULL) {
         muct_error("failed to allocate an endpoint");

@@ -318,36 +318,16 @@ err_rollback:
     return muct_xgmi_ep_no_resource(ep, status);
 }
 
-static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
-                                                           const muct_xgmi_dir_t dir,
-                                                           const muct_xgmi_sgl_t *sgl,
-                                                           uct_completion_t *comp)
+/* The usual list: all of it for the queue of its first entry's device. What is of
+ * another device makes it a mixed one, from the start. */
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
+    muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, const muct_xgmi_dir_t dir,
+    const muct_xgmi_sgl_t *sgl, const muct_xgmi_mem_t *mem, uct_completion_t *comp)
 {
-    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
-    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
-    const muct_xgmi_mem_t *mem;
     muct_xgmi_queue_t *queue;
     muct_xgmi_mark_t mark;
     ucs_status_t status;
     size_t index = 0;
-
-    status = muct_xgmi_ep_may_post(ep);
-    if (status != UCS_OK) {
-        return status;
-    }
-    if (sgl->count == 0) {
-        return UCS_OK;
-    }
-    if (sgl->count > iface->max_sgl) {
-        muct_error("a list of %zu entries is longer than %u", sgl->count,
-                   iface->max_sgl);
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    mem = sgl->memhs[0];
-    if (mem == NULL) {
-        return muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp);
-    }
 
     status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
     if (status == UCS_OK) {
@@ -370,6 +350,34 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
 
     muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
     return UCS_INPROGRESS;
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
+                                                           const muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    const muct_xgmi_mem_t *mem;
+    ucs_status_t status;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (sgl->count == 0) {
+        return UCS_OK;
+    }
+    if (sgl->count > iface->max_sgl) {
+        muct_error("a list of %zu entries is longer than %u", sgl->count,
+                   iface->max_sgl);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    mem = sgl->memhs[0];
+    return (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
+                         : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
 }
 
 static UCS_F_ALWAYS_INLINE ucs_status_t
