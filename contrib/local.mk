@@ -33,13 +33,20 @@ EXTRA_DIST += \
 
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 
-# What prints the environment for this installation.
-bin_SCRIPTS = contrib/mori_env
-CLEANFILES += contrib/mori_env
-EXTRA_DIST += contrib/mori_env.in
-contrib/mori_env: contrib/mori_env.in Makefile
+# What prints the environment for this installation, and what looks at the machine. The
+# names of wheels that bring a UCX are those that the Python package knows.
+bin_SCRIPTS = contrib/mori_env contrib/mori_doctor
+CLEANFILES += contrib/mori_env contrib/mori_doctor
+EXTRA_DIST += contrib/mori_env.in contrib/mori_doctor.in
+contrib/mori_env: contrib/mori_env.in contrib/python/morikv/_ucx.py Makefile
 	$(AM_V_at)$(MKDIR_P) contrib
-	$(AM_V_GEN)sed 's|@muctdir@|$(muctdir)|' $(srcdir)/contrib/mori_env.in >$@ && chmod +x $@
+	$(AM_V_GEN)wheels=`sed -n 's/^_WHEELS = //p' $(srcdir)/contrib/python/morikv/_ucx.py` && \
+	sed -e 's|@muctdir@|$(muctdir)|' -e "s|@wheels@|$$wheels|" \
+		$(srcdir)/contrib/mori_env.in >$@ && chmod +x $@
+contrib/mori_doctor: contrib/mori_doctor.in Makefile
+	$(AM_V_at)$(MKDIR_P) contrib
+	$(AM_V_GEN)sed -e 's|@muctdir@|$(muctdir)|' -e 's|@version@|$(PACKAGE_VERSION)|' \
+		$(srcdir)/contrib/mori_doctor.in >$@ && chmod +x $@
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = contrib/libmorikv.pc

@@ -33,9 +33,12 @@ perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la
 
 # The manual page is what --help says.
 if HAVE_HELP2MAN
-man1_MANS = perf/kv_perf/mori_kv_perf.1
-CLEANFILES += perf/kv_perf/mori_kv_perf.1
+man1_MANS = perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1
+CLEANFILES += perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1
 perf/kv_perf/mori_kv_perf.1: perf/kv_perf/mori_kv_perf$(EXEEXT)
 	$(AM_V_GEN)$(HELP2MAN) -N -n "move KV caches between two processes and measure it" \
 		-o $@ perf/kv_perf/mori_kv_perf$(EXEEXT)
+contrib/mori_doctor.1: contrib/mori_doctor
+	$(AM_V_GEN)$(HELP2MAN) -N -n "tell what is in the way of ucx-mori on this machine" \
+		-o $@ contrib/mori_doctor
 endif

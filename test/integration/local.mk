@@ -7,6 +7,10 @@ include test/integration/python/local.mk
 dist_check_SCRIPTS += test/integration/prove_amd.sh
 TESTS += test/integration/prove_amd.sh
 
+# What mori_doctor says of machines that lack something.
+dist_check_SCRIPTS += test/integration/doctor.sh
+TESTS += test/integration/doctor.sh
+
 # And for owners of NICs, on the fake libibverbs.
 EXTRA_DIST += test/integration/prove_lib.sh
 dist_check_SCRIPTS += test/integration/prove_nic.sh

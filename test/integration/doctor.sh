@@ -1,0 +1,178 @@
+#!/bin/bash
+# Each red line of mori_doctor, made by a machine that lacks what it tells: /dev, /proc and
+# /sys in a folder, stubs of the tools that it asks, libhipcpu, and limits of this process.
+set -uo pipefail
+
+build=${MKV_BUILD_DIR:-$PWD}
+doctor=$build/contrib/mori_doctor
+command -v ucx_info >/dev/null || { echo "SKIP: there is no ucx_info"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+ulimit -c 0
+
+fail() { # WHAT
+    echo "FAIL: $1"
+    sed 's/^/    /' "$work/out"
+    failures=$((failures + 1))
+}
+
+# A machine with one GPU and one NIC, where everything is right.
+machine() {
+    local port=$work/root/sys/class/infiniband/nic0/ports/1
+
+    rm -rf "${work:?}/root" "${work:?}/bin"
+    mkdir -p "$work/bin" "$work/root"/{dev/dri,dev/shm,dev/infiniband,proc/self/ns,proc/1/ns} \
+        "$work/root/sys/module/amdgpu" "$work/root/sys/class/kfd/kfd/topology/nodes/1" \
+        "$port/gid_attrs/types" "$work/root/sys/class/infiniband/nic0/device/net/eth0" \
+        "$work/root/sys/class/infiniband_verbs/uverbs0"
+    echo 6.12.12 >"$work/root/sys/module/amdgpu/version"
+    echo 4711 >"$work/root/sys/class/kfd/kfd/topology/nodes/1/gpu_id"
+    touch "$work/root/dev/kfd" "$work/root/dev/dri/renderD128" "$work/root/dev/infiniband/uverbs0"
+    ln -s 'ipc:[4026531839]' "$work/root/proc/self/ns/ipc"
+    ln -s 'pid:[4026531836]' "$work/root/proc/self/ns/pid"
+    ln -s 'net:[4026531840]' "$work/root/proc/self/ns/net"
+    ln -s 'net:[4026531840]' "$work/root/proc/1/ns/net"
+    echo '4: ACTIVE' >"$port/state"
+    echo Ethernet >"$port/link_layer"
+    echo '400 Gb/sec (4X NDR)' >"$port/rate"
+    echo 'RoCE v2' >"$port/gid_attrs/types/1"
+    echo 9000 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"
+    echo 1 >"$work/root/sys/class/infiniband_verbs/abi_version"
+    stub ibv_devinfo 'echo "1 HCA found:"'
+    # shellcheck disable=SC2016 # the stub expands it
+    stub ucx_info 'case $1 in -v) echo "# Library version: 1.23.0" ;;
+        *) echo "#      Transport: mori_xgmi"; echo "#      Transport: mori_rdma" ;; esac'
+}
+
+stub() { # NAME BODY
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+
+# Without libhipcpu any library that can be loaded stands for the HIP runtime here.
+runtime=$build/test/fake/hip/lib/libamdhip64.so.6
+[ -e "$runtime" ] || runtime=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
+
+core_minor() {
+    local core
+    for core in "$build"/.libs/mori-core-1.*.so; do
+        core=${core##*/mori-core-}
+        echo "${core%.so}"
+        return
+    done
+}
+
+run() { # ARG... ; into $work/out
+    PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
+        LD_LIBRARY_PATH=$build/test/fake/hip/lib UCX_MORI_HIP_LIB=${hip-$runtime} \
+        timeout 60 "$doctor" --root "$work/root" --modules "${modules-$build/.libs}" \
+        --python "${python-/no/python}" "$@" >"$work/out" 2>&1
+}
+
+# The exit status, and a line of that colour with the text, and a remedy below it.
+expect() { # STATUS COLOUR WHAT TEXT
+    run --no-selftest
+    local status=$?
+    [ "$status" = "$1" ] || fail "$4: exit status $status; expected $1"
+    grep -A 1 "^$2  *$3  *.*$4" "$work/out" | grep -q -e '->' || fail "$4: no such $2 line with a remedy"
+}
+
+minor=$(core_minor)
+machine
+sed -i "s/1\.23\.0/$minor.0/" "$work/bin/ucx_info"
+cp "$work/bin/ucx_info" "$work/served"
+good() { machine; cp "$work/served" "$work/bin/ucx_info"; }
+
+# Limits of this process; who may not raise this one has it red in every case below.
+good
+(ulimit -S -l 64 && expect 2 red memlock '64 KiB may be locked' && exit "$failures") || failures=$?
+if ulimit -l 1000000 2>/dev/null; then
+    run --no-selftest
+    [ $? = 1 ] || fail "a good machine with a limit to locked memory is not yellow"
+fi
+grep -q '^green  *nic  *nic0:1 active, Ethernet, 400 Gb/sec (4X NDR), RoCE v2 GID 1' "$work/out" ||
+    fail "the NIC is not described"
+
+modules=/nowhere expect 2 red ucx 'has no core in'
+good; rm "$work/bin/ucx_info"; stub ucx_info 'exit 1'; expect 2 red ucx 'there is no UCX'
+good; plugins=/nowhere expect 2 red env 'UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0'
+good; tls=tcp expect 2 red env 'UCX_TLS=tcp leaves mori_xgmi'
+export UCX_MODULE_DIR=/nowhere
+expect 2 red env 'UCX_MODULE_DIR=/nowhere is no directory'
+unset UCX_MODULE_DIR
+stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0' || echo 'x ucx-mori is not used: UCX 1.9 FILE'"
+expect 2 red module 'ucx-mori is not used'
+stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0'; true"
+expect 2 red module 'UCX does not load the module'
+good; rm -r "$work/root/sys/class/kfd"; expect 2 red driver 'KFD has no GPU'
+good; hip=/nowhere expect 2 red hip '/nowhere is not there, and GPUs are'
+echo broken >"$work/libamdhip64.so.6"; hip=$work/libamdhip64.so.6 expect 2 red hip 'no library that can be loaded'
+stub ldd 'echo "	libhsa-runtime64.so.1 => not found"'
+expect 2 red hip 'libhsa-runtime64.so.1 is missing'
+good; rm "$work/root/dev/kfd"; expect 2 red dev '/dev/kfd is not there'
+good; rm "$work/root/dev/dri/renderD128"; expect 2 red dev 'no /dev/dri/renderD'
+good; rmdir "$work/root/dev/shm"; expect 2 red shm '/dev/shm is not there'
+good; stub df 'exit 1'; expect 2 red shm '/dev/shm does not answer'
+good; echo '1: DOWN' >"$work/root/sys/class/infiniband/nic0/ports/1/state"; expect 2 red nic 'nic0:1 is DOWN'
+good; rm -r "$work/root/sys/class/infiniband/nic0/ports/1/gid_attrs"; expect 2 red nic 'no RoCE v2 GID'
+good; rm "$work/root/dev/infiniband/uverbs0"; expect 2 red nic 'uverbs0 is not there'
+good; stub ibv_devinfo 'echo "libibverbs: Warning: Driver ionic does not support the kernel ABI of 4 (supports 1 to 1)" >&2'
+expect 2 red abi 'does not support the kernel ABI of 4'
+if [ "$(id -u)" != 0 ]; then # who is allowed everything sees no such line
+    good; chmod 0 "$work/root/dev/kfd"; expect 2 red dev '/dev/kfd cannot be opened'
+    good; chmod 0 "$work/root/dev/dri/renderD128"; expect 2 red dev 'renderD128 cannot be opened'
+fi
+
+yellow() { # WHAT TEXT
+    run --no-selftest
+    grep -q "^yellow  *$1  *.*$2" "$work/out" || fail "$2: no such yellow line"
+}
+good; ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"; yellow ipc 'another ipc namespace'
+good; ln -sf 'net:[4026532999]' "$work/root/proc/self/ns/net"; yellow net 'another network namespace'
+good; echo 1500 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"; yellow nic 'MTU 1500 of eth0'
+good; rm -r "$work/root/sys/module/amdgpu"; yellow driver 'no AMD GPU here'
+
+
+good; stub ibv_devinfo 'trap "" TERM; while :; do sleep 1; done'
+run --no-selftest --limit 1
+grep -q '^red  *abi  *ibv_devinfo does not end' "$work/out" || fail "a probe that hangs is not told"
+
+# What it measures, and that it believes the path that is told, not what is there.
+good
+cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
+stub mori_kv_perf 'echo "op WRITE | path put host>host: tcp (software emulation tcp/lo)"; echo "65536 64 1.5"'
+doctor=$work/bin/mori_doctor run
+grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s' "$work/out" || fail "no measurement is told"
+grep -q '^red  *selftest  *host memory over mori_rdma goes another way' "$work/out" || fail "another path passes"
+stub mori_kv_perf 'echo "mori_kv_perf: error: nothing works" >&2; exit 1'
+doctor=$work/bin/mori_doctor run
+grep -q '^red  *selftest  *host memory over tcp: .*nothing works' "$work/out" || fail "a failed measurement passes"
+
+# A wheel that brings a UCX under a name of its own, and another release of it.
+real=$(ldconfig -p | sed -n 's/.*libucp\.so\.0 .*=> //p' | head -n 1)
+if command -v python3 >/dev/null && [ -n "$real" ]; then
+    mkdir -p "$work/py/nixl_rocm" "$work/py/nixl_rocm.libs"
+    touch "$work/py/nixl_rocm/__init__.py"
+    ln -s "$real" "$work/py/nixl_rocm.libs/libucp-1a2b3c.so.0"
+    good
+    stub ucx_info 'echo "# Library version: 1.9.0"'
+    PYTHONPATH=$work/py python=python3 run --no-selftest
+    grep -q "^[a-z]*  *ucx  *UCX .*libucp-1a2b3c.so.0) " "$work/out" || fail "a wheel is not seen"
+    grep -q '^red  *ucx  *UCX 1.9.0 .*no core in' "$work/out" || fail "an old UCX passes"
+fi
+
+good
+run --no-selftest --json
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+found = json.load(open(sys.argv[1]))
+levels = {"skip": 0, "green": 0, "yellow": 1, "red": 2}
+assert found["status"] == max(levels[f["level"]] for f in found["findings"])' "$work/out" ||
+        fail "--json is none, or its status is wrong"
+fi
+"$doctor" --wrong >"$work/out" 2>&1
+[ $? = 3 ] || fail "a wrong option is not status 3"
+
+[ $failures = 0 ] || exit 1
+echo "every red line was made"
