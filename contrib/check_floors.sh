@@ -67,12 +67,21 @@ circles() { # < REFERENCES
         { ! grep .; }
 }
 
+# The figures of docs/design.md.
+counts() { # DIR < REFERENCES
+    local files references
+    files=$(find "$1/src" -name '*.[ch]' | wc -l)
+    references=$(awk '$1 != $2 { print $1, $2 }' | sort -u | wc -l)
+    echo "src: $files files, $references includes and calls between files"
+}
+
 check() { # DIR
     local found rc=0
     [ -d "$1/src" ] || return 0
     found=$(references "$1")
     climbs <<<"$found" || rc=1
     circles <<<"$found" || rc=1
+    counts "$1" <<<"$found"
     return $rc
 }
 
