@@ -280,7 +280,9 @@ build_variant() { # VARIANT
 build_programs() { # VARIANT
     local programs
 
-    programs=$(make -s program-list | grep -E -e "$(variant_programs "$1")" | tr '\n' ' ')
+    # make may say first that it configures anew
+    programs=$(make -s program-list | grep -xE '[a-z0-9_/]+' |
+        grep -E -e "$(variant_programs "$1")" | tr '\n' ' ')
     if [ "$1" = tsan ]; then
         # shellcheck disable=SC2086
         make -j"$jobs" $programs
