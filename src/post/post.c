@@ -155,7 +155,8 @@ static void mkv_post_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-static void mkv_post_first_cb(void *request, ucs_status_t status, void *user_data)
+static void __attribute__((cold)) mkv_post_first_cb(void *request, ucs_status_t status,
+                                                    void *user_data)
 {
     if (!mkv_calls_answer(mkv_calls_of(user_data), request, status)) {
         mkv_post_cb(request, status, user_data);
@@ -262,8 +263,8 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
 }
 
 /* One call, that is asked for its path. @return Its request, or how it ended. */
-static ucs_status_ptr_t mkv_post_issue_first(mkv_post_t *post, mkv_calls_t *calls,
-                                             mkv_piece_t *piece)
+static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
+    mkv_post_t *post, mkv_calls_t *calls, mkv_piece_t *piece)
 {
     const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
     ucp_request_param_t param = {
