@@ -287,6 +287,19 @@ mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer)
     return backend;
 }
 
+bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend)
+{
+    const mkv_path_t *path;
+
+    mkv_list_for_each(path, &peer->paths, mkv_path_t, list)
+    {
+        if (path->backend == backend) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void mkv_paths_cleanup(mkv_peer_t *peer)
 {
     mkv_path_t *path;

@@ -59,6 +59,9 @@ void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size);
 /** The worst class of those that are known; UNKNOWN: nothing was carried yet. */
 mkv_backend_t mkv_paths_backend(const mkv_peer_t *peer);
 
+/** Whether UCX chose this class for a pair of memory types. */
+bool mkv_paths_use(const mkv_peer_t *peer, mkv_backend_t backend);
+
 void mkv_paths_cleanup(mkv_peer_t *peer);
 
 #endif

@@ -5,6 +5,7 @@
 #include "post/flush.h"
 
 #include "peer/backend.h"
+#include "peer/path.h"
 #include "post/push.h"
 #include "xfer/xfer.h"
 #include "xfer/trace.h"
@@ -106,6 +107,13 @@ static void mkv_rmem_read_back(mkv_peer_t *peer, const mkv_rmem_t *rmem)
     }
 }
 
+/* The best lane is not always the one that carries: a fabric may not reach this memory
+ */
+static bool mkv_peer_puts_over_rdma(const mkv_peer_t *peer)
+{
+    return (peer->backend == MKV_BACKEND_RDMA) || mkv_paths_use(peer, MKV_BACKEND_RDMA);
+}
+
 /* A read follows the writes before it through the NIC and over PCIe, and pushes them to
  * where the GPU sees them. One a device would do; which allocation is on which is not
  * known here. @return It has begun, and ends the flush. */
@@ -113,8 +121,8 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
-    if ((peer->ctx->opts->fence != MKV_FENCE_FLUSH) ||
-        (peer->backend != MKV_BACKEND_RDMA) || (peer->state >= MKV_CONN_CLOSING)) {
+    if ((peer->ctx->opts->fence != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
+        (peer->state >= MKV_CONN_CLOSING)) {
         return false;
     }
     peer->read_back_status = mkv_read_back_open(peer->ctx);

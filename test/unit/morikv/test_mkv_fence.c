@@ -176,10 +176,12 @@ static void setup_flush(const char *transport)
     pair_connect(0, 1);
 }
 
-/* A byte of the one allocation is read behind what was put, and then DONE is told */
+/* A byte of the one allocation is read behind what was put, and then DONE is told. Loop
+ * index 1: another lane is connected and better, and UCX does not take it. */
 START_TEST(done_waits_until_a_byte_was_read_back)
 {
-    setup_flush("rc_verbs");
+    setup_flush(_i ? "mori_xgmi" : "rc_verbs");
+    fake_ucp_set_path("zero-copy rc_verbs/fake0");
     fake_ucp_hold(FAKE_UCP_GET);
     move_all(MKV_WRITE);
     ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 1);
@@ -228,7 +230,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_transfer_may_end_while_its_fence_runs, 0, 2);
     tcase_add_test(tcase, a_fence_outlives_its_connection);
     tcase_add_loop_test(tcase, nothing_is_fenced_without_need, 0, 2);
-    tcase_add_test(tcase, done_waits_until_a_byte_was_read_back);
+    tcase_add_loop_test(tcase, done_waits_until_a_byte_was_read_back, 0, 2);
     tcase_add_loop_test(tcase, a_byte_that_cannot_be_read_back_fails_both_sides, 0, 2);
     tcase_add_loop_test(tcase, nothing_is_read_back_without_need, 0, 2);
     return pair_main("test_mkv_fence", tcase);
