@@ -11,6 +11,7 @@
 
 #define MUCT_RDMA_RX_DEPTH 64
 #define MUCT_RDMA_CQ_DEPTH 16384
+#define MUCT_RDMA_QPS_TEXT UCS_PP_MAKE_STRING(MUCT_RDMA_ADDR_MAX_QPS)
 
 /* Of the standard: a path MTU is a power of two from 256 to 4096. */
 static const char *muct_rdma_config_mtu_names[] = {"default", "256",  "512", "1024",
@@ -21,40 +22,40 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"NUM_QPS", "1",
-     "Queue pairs of each endpoint, 1 to 13. More than one lets a device work on\n"
-     "one transfer in parallel and costs memory for each.",
+     "Queue pairs of each endpoint. More than one lets a device work on one\n"
+     "transfer in parallel and costs memory for each; most: " MUCT_RDMA_QPS_TEXT ".",
      ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_UINT},
 
     {"TX_DEPTH", "auto",
-     "Work requests that may be posted to a queue pair; auto by device. Raise it\n"
-     "for long lists of small blocks, lower it when queue pairs cannot be created\n"
-     "for lack of memory.",
+     "Work requests that may be posted to a queue pair, 2 to 1048576; auto by\n"
+     "device. Raise it for long lists of small blocks, lower it when queue pairs\n"
+     "cannot be created for lack of memory.",
      ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_RX_DEPTH),
-     "Active messages a peer may send before it waits for credits; each costs\n"
-     "SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
+     "Active messages a peer may send before it waits for credits, 1 to 32768; each\n"
+     "costs SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
     {"RX_FIRST", "4",
-     "Receives of a new endpoint, which gets twice as many whenever as many messages\n"
-     "have come, up to RX_DEPTH. Raise it where the first messages must not wait,\n"
-     "at the cost of SEG_SIZE bytes each for every lane of every peer.",
+     "Receives of a new endpoint, 1 to 32768, which gets twice as many whenever as\n"
+     "many messages have come, up to RX_DEPTH. Raise it where the first messages\n"
+     "must not wait, at the cost of SEG_SIZE bytes each for every lane of every peer.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_UINT},
 
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
-     "Entries of a completion queue; more queues are made as endpoints need them.\n"
-     "Lower it when completion queues cannot be created for lack of memory.",
+     "Entries of a completion queue, 1 to 4194304; more queues are made as endpoints\n"
+     "need them. Lower it when completion queues cannot be created for lack of memory.",
      ucs_offsetof(muct_rdma_iface_config_t, cq_depth), UCS_CONFIG_TYPE_UINT},
 
     {"TX_MAX_SGE", "auto",
-     "Scattered local blocks one work request may gather, in entries; auto by\n"
-     "device. Some devices are faster with fewer.",
+     "Scattered local blocks one work request may gather, 1 to 32 entries; auto\n"
+     "by device. Some devices are faster with fewer.",
      ucs_offsetof(muct_rdma_iface_config_t, max_sge), UCS_CONFIG_TYPE_ULUNITS},
 
     {"TX_INLINE", "auto",
-     "Bytes of a message put into the work request itself; auto by device. 0 on\n"
-     "devices where inline data is slow.",
+     "Bytes of a message put into the work request itself, 0 to 65536; auto by\n"
+     "device. 0 on devices where inline data is slow.",
      ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_ULUNITS},
 
     {"POST_BATCH", "auto",
@@ -63,13 +64,13 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, post_batch), UCS_CONFIG_TYPE_ULUNITS},
 
     {"SEG_SIZE", "8256",
-     "Largest buffered message, in bytes, its header of 4 included. Must be equal\n"
-     "on both sides.",
+     "Largest buffered message, 256 to 524288 bytes, its header of 4 included. Must\n"
+     "be equal on both sides.",
      ucs_offsetof(muct_rdma_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"STRIPE_SIZE", "64k",
      "Least bytes of a transfer worth a queue pair of their own when NUM_QPS is\n"
-     "more than 1. Lower it to spread smaller transfers.",
+     "more than 1, at least 512. Lower it to spread smaller transfers.",
      ucs_offsetof(muct_rdma_iface_config_t, stripe_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"MERGE", "y",
@@ -96,7 +97,7 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "Credits see to it that none does.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_retry), UCS_CONFIG_TYPE_UINT},
 
-    {"RNR_TIMEOUT", "1ms", "Time between those, in seconds.",
+    {"RNR_TIMEOUT", "1ms", "Time between such repetitions, in seconds.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_timer), UCS_CONFIG_TYPE_TIME},
 
     {"SL", "0",
@@ -147,8 +148,8 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {"RECOVERY", "3",
      "How often in a row a connection that broke is made anew, without anything\n"
-     "having ended on it in between; 0 fails the endpoint at once. Lower it to 0\n"
-     "for programs that poll memory which peers put into.",
+     "having ended on it in between, 0 to 1000; 0 fails the endpoint at once. Lower\n"
+     "it to 0 for programs that poll memory which peers put into.",
      ucs_offsetof(muct_rdma_iface_config_t, recovery), UCS_CONFIG_TYPE_UINT},
 
     {"RECOVERY_TIMEOUT", "0",
