@@ -454,17 +454,24 @@ static void perf_options_table(struct argp_option *table)
     memcpy(table, common, sizeof(common));
 }
 
+/* Argp's keys are also its own, for titles and ends. NULL: not one of a row */
+static const perf_option_t *perf_option_of_key(int key)
+{
+    return ((key >= PERF_KEY_ROW) &&
+            (key < PERF_KEY_ROW + (int)PERF_COUNT(perf_option_rows)))
+               ? &perf_option_rows[key - PERF_KEY_ROW]
+               : NULL;
+}
+
 /* What argp shows for a number ends in its range, which the row has once */
 static char *perf_options_help(int key, const char *text, void *input)
 {
-    const perf_option_t *row =
-        &perf_option_rows[(key >= PERF_KEY_ROW) ? key - PERF_KEY_ROW : 0];
+    const perf_option_t *row = perf_option_of_key(key);
     char *help;
     int length;
 
     (void)input;
-    if ((key < PERF_KEY_ROW) ||
-        (key >= PERF_KEY_ROW + (int)PERF_COUNT(perf_option_rows)) || (text == NULL) ||
+    if ((row == NULL) || (text == NULL) ||
         ((row->value != PERF_VALUE_U32) && (row->value != PERF_VALUE_SIZE))) {
         return (char *)text;
     }
