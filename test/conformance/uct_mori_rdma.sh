@@ -9,7 +9,7 @@ LD_LIBRARY_PATH=$build/test/fake/verbs/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH
 export LD_LIBRARY_PATH
 # Peers die in every variant: what a device is given to be silent in a cluster, and to recover,
 # would be waited for a hundred times. it_rdma has the defaults.
-export UCX_MORI_RDMA_TIMEOUT=65ms UCX_MORI_RDMA_RETRY_COUNT=2 UCX_MORI_RDMA_RECOVERY_TIMEOUT=200ms
+export UCX_MORI_RDMA_TIMEOUT=131ms UCX_MORI_RDMA_RETRY_COUNT=3 UCX_MORI_RDMA_RECOVERY_TIMEOUT=500ms
 wire=$(mktemp -d)
 trap 'rm -rf "$wire"' EXIT
 

@@ -14,20 +14,22 @@ LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 export UCX_PLUGIN_PATH="$build/.libs" UCX_NET_DEVICES=lo
 
-# The path as mori_kv_perf tells it ends in what carries the messages.
+# What carries the puts is in the path. The messages go over a lane of UCP, as its engines tell
+# there; of libmorikv, its log tells the lanes.
 rounds() { # MESSAGES API..
     carrier=$1
     shift
     for api in "$@"; do
         echo "put and notification over $carrier, --api $api"
-        HIPCPU_DELAY=20 "$build/perf/kv_perf/mori_kv_perf" --scheme pingpong --api "$api" \
+        MORIKV_LOG_LEVEL=info HIPCPU_DELAY=20 "$build/perf/kv_perf/mori_kv_perf" --scheme pingpong --api "$api" \
             --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m \
             --max_batch_size 4 --num_iter 150 --warmup_iter 10 --check_consistency \
             >"$dir/out" 2>&1 || {
             cat "$dir/out"
             exit 1
         }
-        if ! grep 'path .*mori_xgmi/' "$dir/out" | grep -q "$carrier/" ||
+        if ! grep -q 'path .*mori_xgmi/' "$dir/out" ||
+            ! grep -e '^path ' -e 'transports \[' "$dir/out" | grep -q "$carrier/" ||
             [ "$(grep -c 'every byte checked' "$dir/out")" != 3 ]; then
             cat "$dir/out"
             echo "kv_latency.sh: expected messages over $carrier, and three rows with checked bytes"

@@ -101,7 +101,7 @@ export UCX_NET_DEVICES=lo
 run "other process numbers" shell direct same same
 expect "other process numbers" 'path .*mori_xgmi/'
 run "two processes 1" direct direct same same
-expect "two processes 1" 'path tcp'
+expect "two processes 1" 'path .*: tcp (.*tcp/'
 
 ip link add $left type veth peer name $right
 network $left 10.213.7.1
@@ -113,5 +113,5 @@ run "one network, ROCm 7.2" shell direct same same
 expect "one network, ROCm 7.2" 'path .*mori_xgmi/'
 export UCX_NET_DEVICES=$left,$right
 run "two networks, ROCm 7.2" shell direct $left_holder $right_holder
-expect "two networks, ROCm 7.2" 'path tcp'
+expect "two networks, ROCm 7.2" 'path .*: tcp (.*tcp/'
 echo "kv_namespaces.sh: passed"

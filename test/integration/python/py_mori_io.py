@@ -264,7 +264,11 @@ class TwoProcesses(unittest.TestCase):
             statuses.append(session.batch_write(0, 0, SIZE, 12))
         self.assertIn(self.remote_engine.key[:20], statuses[-1].Message())
         self.assertFalse(session.alive())
-        self.assertEqual(self.engine.pop_peer_failure().engine_key, self.remote_engine.key)
+        end = time.monotonic() + LIMIT_MS / 1000  # it may be told after what failed by it
+        while (failure := self.engine.pop_peer_failure()) is None and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertIsNotNone(failure)
+        self.assertEqual(failure.engine_key, self.remote_engine.key)
         self.assertIsNone(self.engine.pop_peer_failure())
 
     def test_a_transfer_that_is_aborted_ends(self):
