@@ -284,6 +284,7 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_list_del(&peer->busy_list);
     mkv_packets_cleanup(&peer->rx_reorder);
     mkv_packets_cleanup(&peer->early);
+    mkv_packets_cleanup(&peer->early_aborts);
     mkv_remote_cleanup(&peer->remote);
     mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
     mkv_claims_release(peer->ctx->claims, peer->claim);

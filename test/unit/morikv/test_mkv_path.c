@@ -99,6 +99,7 @@ START_TEST(the_path_of_gpu_memory_is_asked_once)
     mkv_plan_t *plan;
     unsigned i;
 
+    warning[0] = '\0';
     fake_ucp_reset();
     fake_ucp_set_inline(_i ? FAKE_UCP_PUT | FAKE_UCP_LIST : 0);
     pair_open(0);
@@ -138,6 +139,7 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
     mkv_xfer_t *active, *passive;
     mkv_plan_t *plan;
 
+    warning[0] = '\0';
     unsetenv("UCX_TLS");
     unsetenv("UCX_PLUGIN_PATH");
     if (causes[_i].value != NULL) {
