@@ -211,7 +211,7 @@ tsan_tests='test_mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages)$
 variant_programs() { # VARIANT
     case $1 in
     tsan) echo "$tsan_tests" ;;
-    ucx122) echo '^test/(conformance|integration)/' ;;
+    ucx122) echo '^test/(conformance|integration|fake)/' ;;
     *) echo . ;;
     esac
 }
