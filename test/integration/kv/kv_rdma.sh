@@ -19,7 +19,7 @@ if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport:
 fi
 
 # Peers die here again and again; it_rdma has what a device is given in a cluster.
-UCX_MORI_RDMA_RECOVERY_TIMEOUT=1s sh "$here/kv_run.sh" "$UCX_TLS" host
+UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s sh "$here/kv_run.sh" "$UCX_TLS" host
 
 perf() {
     echo "mori_kv_perf $*"
