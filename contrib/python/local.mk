@@ -42,7 +42,7 @@ libmorikv_any_la_SOURCES = \
 libmorikv_any_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/contrib/python/bind
 libmorikv_any_la_LIBADD = libmorikv_core.la -lpthread -ldl
 libmorikv_any_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
-    -rpath $(libdir) -Wl,--version-script=contrib/python/bind/libmorikv_any.map
+    -rpath $(libdir) -Wl,-z,defs -Wl,--version-script=contrib/python/bind/libmorikv_any.map
 libmorikv_any_la_DEPENDENCIES = libmorikv_core.la contrib/python/bind/libmorikv_any.map
 contrib/python/bind/libmorikv_any.map: src/libmorikv.map
 	$(AM_V_at)$(MKDIR_P) contrib/python/bind

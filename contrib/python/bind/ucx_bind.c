@@ -65,6 +65,8 @@
       (context, params, memh_p))                                                       \
     X(ucs_status_t, ucp_mem_unmap, (ucp_context_h context, ucp_mem_h memh),            \
       (context, memh))                                                                 \
+    X(ucs_status_t, ucp_request_query, (void *request, ucp_request_attr_t *attr),      \
+      (request, attr))                                                                 \
     X(ucs_status_ptr_t, ucp_put_nbx,                                                   \
       (ucp_ep_h ep, const void *buffer, size_t count, uint64_t address,                \
        ucp_rkey_h rkey, const ucp_request_param_t *param),                             \
