@@ -81,6 +81,9 @@ static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
     for (i = 0; i < MKV_XFER_BUCKETS; ++i) {
         mkv_list_init(&ctx->buckets[i]);
     }
+    for (i = 0; i < MKV_PEER_BUCKETS; ++i) {
+        mkv_list_init(&ctx->peer_buckets[i]);
+    }
 }
 
 static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
@@ -255,6 +258,9 @@ err_free:
 
 /* ---- Close ----------------------------------------------------------------------- */
 
+/* For what follows once connections have been cut, at DRAIN_TIMEOUT */
+#define MKV_CLOSE_CUT_MS 5000
+
 /* Progress until the condition holds or the time is over */
 static bool mkv_close_wait(mkv_ctx_t *ctx, bool (*is_over)(mkv_ctx_t *ctx),
                            uint64_t timeout_ms)
@@ -299,6 +305,11 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
     return true;
 }
 
+static bool mkv_close_is_settled(mkv_ctx_t *ctx)
+{
+    return !ctx->is_settling;
+}
+
 /* End what runs, and let both sides know it */
 static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx)
 {
@@ -341,6 +352,21 @@ static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
     return status;
 }
 
+static void mkv_close_tell_connections(mkv_ctx_t *ctx)
+{
+    mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
+    {
+        if (!mkv_peer_is_gone(peer)) {
+            mkv_log_error(ctx,
+                          "close: peer %s: %s, %llu calls under way, %u references",
+                          peer->name, mkv_conn_state_string(peer->state),
+                          (unsigned long long)peer->inflight_ops, peer->num_refs);
+        }
+    }
+}
+
 /* @return 0: a connection does not close. */
 static bool mkv_close_connections(mkv_ctx_t *ctx)
 {
@@ -350,8 +376,12 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
     {
         (void)mkv_peer_close(peer, MKV_CLOSE_FORCE);
     }
-    return mkv_close_wait(ctx, mkv_close_is_disconnected,
-                          ctx->opts->drain_timeout + 1000);
+    if (mkv_close_wait(ctx, mkv_close_is_disconnected,
+                       ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
+        return true;
+    }
+    mkv_close_tell_connections(ctx);
+    return false;
 }
 
 /* Callbacks of calls in flight refer to posts: connections first, transfers after */
@@ -380,18 +410,59 @@ static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
     return status;
 }
 
-/* UCX has calls under way on a connection that does not close, and asserts that a
- * worker that is destroyed has none: rather a leak than the end of the process. What is
- * kept can be found from here, so that tools do not take it for a mistake. */
-static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx)
+/* It can be found from here, so that tools do not take it for a mistake */
+static void mkv_ctx_keep(mkv_ctx_t *ctx)
 {
     static mkv_ctx_t *kept;
 
-    mkv_log_error(ctx,
-                  "close: a connection does not close; its memory stays registered");
-    mkv_leave_quietly(ctx);
     ctx->next_kept = __atomic_exchange_n(&kept, ctx, __ATOMIC_ACQ_REL);
+}
+
+/* UCX has calls under way, and asserts that a worker that is destroyed has none; what
+ * they copy is not to be unmapped below them: rather a leak than the end of the process
+ * or other bytes than its own. */
+static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx, const char *reason)
+{
+    mkv_log_error(ctx, "close: %s; all memory stays registered, and UCX stays", reason);
+    mkv_leave_quietly(ctx);
+    mkv_ctx_keep(ctx);
     return MKV_ERR_DRAIN_TIMEOUT;
+}
+
+static void mkv_ctx_free(mkv_ctx_t *ctx)
+{
+    pthread_mutex_destroy(&ctx->lock);
+    pthread_mutex_destroy(&ctx->event_lock);
+    mkv_config_release(ctx->config);
+    if (ctx->is_worker_left) {
+        mkv_ctx_keep(ctx);
+    } else {
+        free(ctx);
+    }
+}
+
+/* UCX 1.22 and 1.23 keep the lanes of an endpoint that they could not make, for us or
+ * for a peer that calls, so that the flush of its worker never ends, and devices are
+ * still in use when it is destroyed. Where all is quiet nothing but UCX itself waits
+ * for that flush, and its worker is left as it is. */
+static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
+{
+    if (ctx->num_unmade == 0) { /* else it is known that it does not end */
+        mkv_worker_settle(ctx);
+        if (mkv_close_wait(ctx, mkv_close_is_settled,
+                           ctx->opts->drain_timeout + MKV_CLOSE_CUT_MS)) {
+            return true;
+        }
+    }
+    if (status == MKV_ERR_DRAIN_TIMEOUT) {
+        return false;
+    }
+    mkv_log_warn(ctx,
+                 "close: UCX does not end what it has begun by itself (%u endpoints "
+                 "could not be made); its worker is left",
+                 ctx->num_unmade);
+    ctx->is_worker_left = !ctx->is_attached;
+    return true;
 }
 
 mkv_status_t mkv_close(mkv_ctx_t *ctx)
@@ -406,7 +477,11 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
     if (!is_disconnected) {
-        return mkv_close_keep(ctx);
+        return mkv_close_keep(ctx, "a connection does not close");
+    }
+    if (!mkv_close_settle(ctx, status)) {
+        return mkv_close_keep(ctx,
+                              "UCX does not end what closed connections had begun");
     }
     object_status = mkv_close_objects(ctx);
     status = (status == MKV_OK) ? object_status : status;
@@ -420,10 +495,6 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_worker_close(ctx);
     mkv_ctx_close_claims(ctx); /* now nothing here touches a peer's memory */
     mkv_leave_quietly(ctx);
-
-    pthread_mutex_destroy(&ctx->lock);
-    pthread_mutex_destroy(&ctx->event_lock);
-    mkv_config_release(ctx->config);
-    free(ctx);
+    mkv_ctx_free(ctx);
     return status;
 }

@@ -150,10 +150,31 @@ err_context:
     return status;
 }
 
+static void mkv_worker_settled(void *request, ucs_status_t status, void *user_data)
+{
+    mkv_ctx_t *ctx = user_data;
+
+    (void)status; /* there is nothing that it could be tried again on */
+    ctx->is_settling = false;
+    ucp_request_free(request);
+}
+
+void mkv_worker_settle(mkv_ctx_t *ctx)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = mkv_worker_settled,
+                                 .user_data = ctx};
+
+    if (!ctx->is_attached) {
+        ctx->is_settling = UCS_PTR_IS_PTR(ucp_worker_flush_nbx(ctx->worker, &param));
+    }
+}
+
 void mkv_worker_close(mkv_ctx_t *ctx)
 {
     free(ctx->address);
-    if (!ctx->is_attached) {
+    if (!ctx->is_attached && !ctx->is_worker_left) {
         ucp_worker_destroy(ctx->worker);
         ucp_cleanup(ctx->ucp_context);
     }

@@ -12,7 +12,9 @@ EXTRA_DIST += \
 	contrib/python/morikv/as_mori.py \
 	contrib/python/morikv/context.py \
 	contrib/python/morikv/errors.py \
+	contrib/python/morikv/listener.py \
 	contrib/python/morikv/memory.py \
+	contrib/python/morikv/metrics.py \
 	contrib/python/morikv/model.py \
 	contrib/python/morikv/mori_io/__init__.py \
 	contrib/python/morikv/mori_io/config.py \
@@ -27,7 +29,13 @@ EXTRA_DIST += \
 	contrib/python/morikv/operation.py \
 	contrib/python/morikv/pieces.py \
 	contrib/python/morikv/py.typed \
-	contrib/python/morikv/transfer.py
+	contrib/python/morikv/transfer.py \
+	contrib/python/morikv/vllm/__init__.py \
+	contrib/python/morikv/vllm/caches.py \
+	contrib/python/morikv/vllm/orders.py \
+	contrib/python/morikv/vllm/scheduler.py \
+	contrib/python/morikv/vllm/sides.py \
+	contrib/python/morikv/vllm/worker.py
 EXTRA_DIST += \
 	contrib/python/morikv/__main__.py \
 	contrib/python/morikv/_ucx.py \
@@ -35,7 +43,7 @@ EXTRA_DIST += \
 
 # libmorikv for a wheel: its UCX is found when it runs. `make wheel` puts it, the module and
 # the package into WHEEL_DIR.
-EXTRA_LTLIBRARIES = libmorikv-any.la
+EXTRA_LTLIBRARIES += libmorikv-any.la
 libmorikv_any_la_SOURCES = \
 	contrib/python/bind/ucx_bind.c \
 	contrib/python/bind/ucx_bind.h

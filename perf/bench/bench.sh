@@ -124,6 +124,7 @@ xgmi() {
         xgmi_api "UCP, a call a block, $op" --api ucp --op_type $op
     done
     cat "$work/functions"
+    merged
 }
 
 xgmi_api() { # NAME ARG...
@@ -131,27 +132,112 @@ xgmi_api() { # NAME ARG...
         --start_batch_size 512 --max_batch_size 131072
 }
 
+# What merging is worth where much is in flight: 512 transfers of 32 blocks, which adjoin two by
+# two in both processes, against the same blocks with these pairs the other way round at the
+# target, so that each is a piece of its own. All that runs in the process is counted.
+merge_objects="libmorikv|$ucx|mori-core|libhipcpu"
+merge=(--api mkv --op_type WRITE --initiator_seg_type VRAM --target_seg_type VRAM
+    --start_batch_size 16384 --max_batch_size 16384 --pipeline_depth 512)
+
+merge_instructions() { # ORDER
+    BENCH_ORDER=$1 counted merge "${merge[@]}"
+    instructions merge post 16384 $((4 * 16384)) "$merge_objects"
+    rm -f "$work"/merge.*
+}
+
+# Destinations that adjoin while their sources do not, as where a reader sorts: mori_xgmi, and what it calls of the C library.
+adjoin_instructions() { # ORDER
+    BENCH_ORDER=$1 counted adjoin --api ucp_sgl --op_type WRITE --initiator_seg_type VRAM \
+        --target_seg_type VRAM --start_batch_size 4096 --max_batch_size 4096
+    instructions adjoin post 4096 $((4 * 4096)) "mori-core|/libc.so"
+    rm -f "$work"/adjoin.*
+}
+
+gain() { # MORE LESS
+    awk -v more="$1" -v less="$2" 'BEGIN { if (less + 0) printf "%.2f", more / less; else printf "-" }'
+}
+
+merged() {
+    local order post pieces merged alone
+
+    merged=$(merge_instructions pairs) alone=$(merge_instructions crossed)
+    echo
+    echo "| 512 transfers of 32 blocks | pieces | post + completion, instr/block | ns/block |"
+    echo "|---|---|---|---|"
+    for order in pairs crossed; do
+        read -r _ _ post _ _ _ _ pieces < <(BENCH_ORDER=$order native "${merge[@]}")
+        echo "| $order | $pieces | $([ $order = pairs ] && echo "$merged" || echo "$alone") | $post |"
+    done
+    echo "| gain, aim 1.1 | | $(gain "$alone" "$merged") | |"
+}
+
+# Dumps of a program of two contexts, and what a piece of a row took.
+counted_pair() { # PROGRAM
+    command -v valgrind >/dev/null || return 0
+    "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no \
+        --callgrind-out-file="$work/$1.out" "$build/perf/bench/bench_$1" >"$work/$1.log" 2>&1 ||
+        { cat "$work/$1.log" >&2; return 1; }
+}
+
+pair_instructions() { # PROGRAM ROW PIECES [OBJECTS]
+    local file
+
+    file=$(grep -l "Client Request: $2\$" "$work/$1".out.* 2>/dev/null | head -n 1 || true)
+    [ -n "$file" ] || { echo "-"; return; }
+    awk -v d="$3" -v want="${4:-.}" "$read_dump"'
+        function count(n) { if (object ~ want) sum += n }
+        END { printf "%.1f", sum / d }' "$file"
+}
+
 # Plans of bytes: nothing is posted.
 bytes() {
-    local name num elements ns heap file
+    local name num elements ns heap
 
     export UCX_TLS=tcp
-    if command -v valgrind >/dev/null; then
-        "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no \
-            --callgrind-out-file="$work/bytes.out" "$build/perf/bench/bench_bytes" \
-            >"$work/bytes.log" 2>&1 || { cat "$work/bytes.log" >&2; return 1; }
-    fi
+    counted_pair bytes
     echo
     echo "| pieces of a plan of bytes | given | moved | instr/entry | ns/entry | bytes of plan/entry |"
     echo "|---|---|---|---|---|---|"
     while read -r name num elements ns heap; do
-        file=$(grep -l "Client Request: $name\$" "$work"/bytes.out.* 2>/dev/null | head -n 1 || true)
-        count=-
-        [ -z "$file" ] || count=$(awk -v d="$num" "$read_dump"'
-            function count(n) { sum += n }
-            END { printf "%.1f", sum / d }' "$file")
-        echo "| $name | $num | $elements | $count | $ns | $heap |"
+        echo "| $name | $num | $elements | $(pair_instructions bytes "$name" "$num") | $ns | $heap |"
     done < <("$build/perf/bench/bench_bytes" 2>/dev/null)
+}
+
+# One-sided operations, as a batch of mori.io is one.
+op_instructions() { # ROW [OBJECTS]
+    pair_instructions op "$1" $((20 * 4096)) "${2:-libmorikv}"
+}
+
+one_sided() {
+    local row pieces ns
+
+    counted_pair op
+    echo
+    echo "| one-sided, scattered | pieces | post to quiet, instr/piece | libmorikv | UCX | mori_xgmi | ns/piece |"
+    echo "|---|---|---|---|---|---|---|"
+    while read -r row pieces ns; do
+        echo "| $row | $pieces | $(op_instructions "$row" .) | $(op_instructions "$row")" \
+            "| $(op_instructions "$row" "$ucx") | $(op_instructions "$row" mori-core) | $ns |"
+    done < <("$build/perf/bench/bench_op" 2>/dev/null)
+}
+
+# For a block in a list
+expose_instructions() { # ROW
+    pair_instructions expose "$1" $((8 * 65536)) libmorikv
+}
+
+expose() {
+    local overlap blocks ns
+
+    export UCX_TLS=tcp
+    counted_pair expose
+    echo
+    echo "| exposed to be written to, OVERLAP; moved, VERIFY | blocks | instr/block, to quiet | ns/block, to quiet; both sides |"
+    echo "|---|---|---|---|"
+    while read -r overlap blocks ns; do
+        [ "$overlap" != check ] || overlap="refuse less allow: the check, aim 1 ns"
+        echo "| $overlap | $blocks | $(expose_instructions "$overlap") | $ns |"
+    done < <("$build/perf/bench/bench_expose" 2>/dev/null)
 }
 
 # What UCX checks in every call is decided when it is built.
@@ -162,10 +248,11 @@ checks() {
         END { print text == "" ? ", built for release" : ", built with" substr(text, 2) }'
 }
 
-# Counts of this library alone: they depend on no UCX, and on no other machine. A READ that
-# its owner puts is not among them: who waits for it counts what the waiting takes.
+# Counts of this library and of mori_xgmi: they depend on no UCX, but for the gain, which is a
+# ratio, and on no other machine. A READ that its owner puts is not among them: who waits for it
+# counts what the waiting takes.
 figures() {
-    local op
+    local op merged alone
 
     command -v valgrind >/dev/null || { echo "bench.sh: no valgrind" >&2; exit 77; }
     export UCX_TLS=mori_xgmi,tcp HIPCPU_COPY=0 HIPCPU_INLINE=1 MORIKV_READ_BY=get
@@ -178,6 +265,19 @@ figures() {
         echo "$op.plan $(instructions figures plan 4096 4096 libmorikv)"
         rm -f "$work"/figures.*
     done
+    echo "xgmi.scattered $(adjoin_instructions scattered)"
+    echo "xgmi.adjoin $(adjoin_instructions adjoin)"
+    merged=$(merge_instructions pairs) alone=$(merge_instructions crossed)
+    echo "merge.gain $(gain "$alone" "$merged")"
+    counted_pair op
+    echo "op.READ $(op_instructions READ)"
+    echo "op.WRITE $(op_instructions WRITE)"
+    export UCX_TLS=tcp
+    counted_pair expose
+    echo "expose.allow $(expose_instructions allow)"
+    echo "expose.refuse $(expose_instructions refuse)"
+    echo "verify.counts $(expose_instructions counts)"
+    echo "verify.units $(expose_instructions units)"
 }
 
 [ "${2:-}" != --figures ] || { figures; exit; }
@@ -187,4 +287,6 @@ version=$(ucx_info -v 2>/dev/null | awk '/Library version/ { print $NF; exit }')
 echo "Machine: $machine, UCX ${version:-unknown}$(checks)."
 echo
 xgmi
+one_sided
 bytes
+expose

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Whether a block costs the host more than it did: libmorikv's instructions against the
-# figures that are kept in perf/bench/baseline. More than 5 % above one is an error; what is
-# meant is kept by --update, in the commit that changes it.
+# Whether a block costs the host more than it did: instructions of libmorikv and mori_xgmi against
+# the figures that are kept in perf/bench/baseline. More than 5 % above one is an error; what is
+# meant is kept by --update, in the commit that changes it. A gain (NAME.gain) is a ratio: an
+# error below 1.1, and more than 5 % below what is kept.
 #
 #   perf/bench/bench_check.sh BUILDDIR [--update]
 #   perf/bench/bench_check.sh --self-test
@@ -16,6 +17,13 @@ compare() { # BASELINE FIGURES
         { seen[$1] = 1 }
         !($1 in kept) { printf "%s: %s, and no figure is kept\n", $1, $2; bad = 1; next }
         $2 !~ /^[0-9.]+$/ { printf "%s: not counted\n", $1; bad = 1; next }
+        $1 ~ /\.gain$/ {
+            is_less = $2 < 1.1 || $2 < kept[$1] * (1 - limit / 100)
+            printf "%s: %s times, %s kept%s\n", $1, $2, kept[$1],
+                is_less ? ", less than 1.1 or " limit " % below" : ""
+            bad = bad || is_less
+            next
+        }
         {
             is_more = $2 > kept[$1] * (1 + limit / 100) + 0.05
             printf "%s: %s instructions a block, %s kept%s\n", $1, $2, kept[$1],
@@ -36,6 +44,9 @@ self_test() {
     ! compare <(echo "$kept") <(echo 'a 105.2') >/dev/null || { echo "more is taken"; return 1; }
     ! compare <(echo "$kept") <(echo 'b 1.0') >/dev/null || { echo "a new one is taken"; return 1; }
     ! compare <(echo "$kept") <(echo 'a -') >/dev/null || { echo "nothing is taken"; return 1; }
+    compare <(echo 'a.gain 1.5') <(echo 'a.gain 1.6') >/dev/null || { echo "more gain is refused"; return 1; }
+    ! compare <(echo 'a.gain 1.5') <(echo 'a.gain 1.4') >/dev/null || { echo "less gain is taken"; return 1; }
+    ! compare <(echo 'a.gain 1.1') <(echo 'a.gain 1.09') >/dev/null || { echo "too little gain is taken"; return 1; }
     ! compare <(echo "$kept") /dev/null >/dev/null || { echo "none is taken"; return 1; }
     echo "self-test passed"
 }

@@ -5,6 +5,14 @@
  * allocations, memory - without the copy, which libhipcpu leaves out with
  * HIPCPU_COPY=0.
  *
+ * --pipeline_depth transfers share a row's blocks and are posted together. BENCH_ORDER
+ * says how the blocks lie:
+ *
+ *   scattered  each process has them in a random order of its own (default)
+ *   adjoin     the same, but the target's are in the order of memory
+ *   pairs      in random order, but two by two they adjoin in both processes
+ *   crossed    the same pairs, the other way round at the target: none merges
+ *
  * This process starts a second one that only shows its blocks. Under callgrind only
  * this one is counted, and only between the marks below; each row and phase is a dump
  * of its own, whose description is the same as the first columns printed here.
@@ -14,6 +22,7 @@
  */
 
 
+#include "perf/bench/bench_callgrind.h"
 #include "perf/workload/clock.h"
 #include "perf/kv_perf/engine.h"
 #include "perf/workload/error.h"
@@ -29,14 +38,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#if defined(__has_include) && __has_include(<valgrind/callgrind.h>)
-#include <valgrind/callgrind.h>
-#else
-#define CALLGRIND_ZERO_STATS (void)0
-#define CALLGRIND_TOGGLE_COLLECT (void)0
-#define CALLGRIND_DUMP_STATS_AT(_name) (void)(_name)
-#endif
 
 
 enum { BENCH_STEP = 8 }; /* from row to row; the last row is max_batch_size */
@@ -102,36 +103,83 @@ static uint64_t bench_heap_bytes(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* Every block of the buffer once, in an order of its own for each process. */
-static uint32_t *bench_list(uint32_t num, uint64_t seed)
+typedef struct bench_order {
+    const char *name;
+    bool is_target_sorted;
+    uint32_t run; /* blocks that adjoin */
+    bool is_crossed;
+} bench_order_t;
+
+static const bench_order_t bench_orders[] = {{"scattered", false, 1, false},
+                                             {"adjoin", true, 1, false},
+                                             {"pairs", false, 2, false},
+                                             {"crossed", false, 2, true}};
+
+static const bench_order_t *bench_order(void)
 {
-    uint32_t *list = malloc(num * sizeof(*list)), i, other, block;
+    const char *name = getenv("BENCH_ORDER");
+    size_t i;
+
+    for (i = 0; i < sizeof(bench_orders) / sizeof(bench_orders[0]); ++i) {
+        if ((name == NULL) || (strcmp(name, bench_orders[i].name) == 0)) {
+            return &bench_orders[i];
+        }
+    }
+    perf_error("BENCH_ORDER=%s is no order of blocks", name);
+    return NULL;
+}
+
+/* Every block of the buffer once, in an order of its own for each process. */
+static uint32_t *bench_list(const bench_order_t *order, uint32_t num, bool is_target)
+{
+    uint32_t *list = malloc(num * sizeof(*list)), i, k, other, block;
+    uint64_t seed = is_target ? 2 : 1;
 
     if (list == NULL) {
         perf_error("no memory for a list of %u blocks", num);
         return NULL;
     }
-    for (i = 0; i < num; ++i) {
-        other = perf_random_below(&seed, i + 1);
-        block = i;
-        list[i] = list[other];
-        list[other] = block;
+    for (i = 0; i < num / order->run; ++i) {
+        other = (is_target && order->is_target_sorted)
+                    ? i
+                    : (uint32_t)perf_random_below(&seed, i + 1);
+        for (k = 0; k < order->run; ++k) {
+            block = i * order->run + k;
+            list[block] = list[other * order->run + k];
+            list[other * order->run + k] =
+                (is_target && order->is_crossed) ? block ^ 1 : block;
+        }
     }
     return list;
 }
 
-/* Noinline: a name to look for in a profile. */
-static int __attribute__((noinline)) bench_posts(const perf_engine_ops_t *ops,
-                                                 perf_engine_t *engine, perf_job_t *job,
-                                                 uint64_t num_posts)
-{
-    uint64_t target = job->num_completed + num_posts, i;
+/** The transfers of a row. */
+typedef struct bench_row {
+    uint32_t num_blocks; /* of all */
+    uint32_t num_jobs;
+    perf_job_t *jobs;
+} bench_row_t;
 
-    for (i = 0; i < num_posts; ++i) {
-        if (ops->post(engine, job) != 0) {
+static int bench_each(const bench_row_t *row, perf_engine_t *engine,
+                      int (*call)(perf_engine_t *engine, perf_job_t *job))
+{
+    uint32_t i;
+
+    for (i = 0; i < row->num_jobs; ++i) {
+        if (call(engine, &row->jobs[i]) != 0) {
             return -1;
         }
-        while (job->num_completed < target - num_posts + i + 1) {
+    }
+    return 0;
+}
+
+static int bench_wait(const perf_engine_ops_t *ops, perf_engine_t *engine,
+                      const bench_row_t *row, uint64_t num_posts)
+{
+    uint32_t i;
+
+    for (i = 0; i < row->num_jobs; ++i) {
+        while (row->jobs[i].num_completed < num_posts) {
             if (ops->progress(engine) != 0) {
                 return -1;
             }
@@ -140,80 +188,127 @@ static int __attribute__((noinline)) bench_posts(const perf_engine_ops_t *ops,
     return 0;
 }
 
-static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t *ops,
-                         perf_engine_t *engine, perf_job_t *job)
+/* Noinline: a name to look for in a profile. */
+static int __attribute__((noinline)) bench_posts(const perf_engine_ops_t *ops,
+                                                 perf_engine_t *engine,
+                                                 const bench_row_t *row,
+                                                 uint64_t num_posts)
 {
-    uint64_t heap = bench_heap_bytes(), plan_heap, num_allocs, start_ns, post_ns;
+    uint64_t target = row->jobs[0].num_completed + num_posts, i;
+
+    for (i = target - num_posts; i < target; ++i) {
+        if ((bench_each(row, engine, ops->post) != 0) ||
+            (bench_wait(ops, engine, row, i + 1) != 0)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void bench_print(const perf_options_t *options, const bench_row_t *row,
+                        uint64_t post_ns, uint64_t plan_heap, uint64_t heap)
+{
+    uint64_t prep_ns = 0, num_merged = 0;
+    double num = row->num_blocks;
+    uint32_t i;
+
+    for (i = 0; i < row->num_jobs; ++i) {
+        prep_ns += row->jobs[i].prep_ns;
+        num_merged += row->jobs[i].num_merged;
+    }
+    printf("%u %.1f %.2f %.3f %.1f %.1f %.1f %" PRIu64 "\n", row->num_blocks,
+           (double)prep_ns / num, (double)post_ns / (options->num_iter * num),
+           (double)bench_num_allocs / options->num_iter, (double)plan_heap / num,
+           (double)heap / num, (double)bench_transport_bytes / num, num_merged);
+    fflush(stdout);
+}
+
+static int bench_run_row(const perf_options_t *options, const perf_engine_ops_t *ops,
+                         perf_engine_t *engine, const bench_row_t *row)
+{
+    uint64_t heap = bench_heap_bytes(), plan_heap, start_ns;
     char name[64];
 
     CALLGRIND_ZERO_STATS;
     CALLGRIND_TOGGLE_COLLECT;
-    if (ops->start(engine, job) != 0) {
+    if (bench_each(row, engine, ops->start) != 0) {
         return -1;
     }
     CALLGRIND_TOGGLE_COLLECT;
-    snprintf(name, sizeof(name), "plan %u", job->num_blocks);
+    snprintf(name, sizeof(name), "plan %u", row->num_blocks);
     CALLGRIND_DUMP_STATS_AT(name);
     plan_heap = bench_heap_bytes() - heap;
 
     /* the first posts make what later ones reuse */
     bench_transport_bytes = 0;
     bench_is_watching = true;
-    if (bench_posts(ops, engine, job, options->warmup_iter) != 0) {
+    if (bench_posts(ops, engine, row, options->warmup_iter) != 0) {
         return -1;
     }
     bench_is_watching = false;
     heap = bench_heap_bytes() - heap;
 
     CALLGRIND_ZERO_STATS;
-    num_allocs = bench_num_allocs;
+    bench_num_allocs = 0;
     start_ns = perf_clock_ns();
     CALLGRIND_TOGGLE_COLLECT;
-    if (bench_posts(ops, engine, job, options->num_iter) != 0) {
+    if (bench_posts(ops, engine, row, options->num_iter) != 0) {
         return -1;
     }
     CALLGRIND_TOGGLE_COLLECT;
-    post_ns = perf_clock_ns() - start_ns;
-    num_allocs = bench_num_allocs - num_allocs;
-    snprintf(name, sizeof(name), "post %u", job->num_blocks);
+    start_ns = perf_clock_ns() - start_ns;
+    snprintf(name, sizeof(name), "post %u", row->num_blocks);
     CALLGRIND_DUMP_STATS_AT(name);
+    bench_print(options, row, start_ns, plan_heap, heap);
+    return bench_each(row, engine, ops->stop);
+}
 
-    printf("%u %.1f %.2f %.3f %.1f %.1f %.1f %" PRIu64 "\n", job->num_blocks,
-           (double)job->prep_ns / job->num_blocks,
-           (double)post_ns / ((double)options->num_iter * job->num_blocks),
-           (double)num_allocs / options->num_iter, (double)plan_heap / job->num_blocks,
-           (double)heap / job->num_blocks,
-           (double)bench_transport_bytes / job->num_blocks, job->num_merged);
-    fflush(stdout);
-    return ops->stop(engine, job);
+/* The row's blocks, shared out */
+static void bench_share(bench_row_t *row, const perf_options_t *options,
+                        const uint32_t *local, const uint32_t *remote)
+{
+    uint32_t num = row->num_blocks / row->num_jobs, i;
+
+    for (i = 0; i < row->num_jobs; ++i) {
+        row->jobs[i] = (perf_job_t){.id = (uint64_t)row->num_blocks + i,
+                                    .num_blocks = num,
+                                    .local = local + (size_t)i * num,
+                                    .remote = remote + (size_t)i * num,
+                                    .num_posts = (uint64_t)options->num_iter +
+                                                 options->warmup_iter};
+    }
 }
 
 static int bench_row(perf_run_t *run, const perf_engine_ops_t *ops,
                      perf_engine_t *engine, uint32_t num)
 {
-    const perf_options_t *options = run->options;
-    uint32_t *local = bench_list(num, run->rank + 1), *remote;
-    perf_job_t job = {0};
+    const bench_order_t *order = bench_order();
+    uint32_t *local = NULL, *remote = NULL;
+    bench_row_t row = {num, run->options->pipeline_depth, NULL};
     int ret = -1;
 
-    remote = bench_list(num, (run->rank == 0) + 1);
+    row.jobs = calloc(row.num_jobs, sizeof(*row.jobs));
+    if ((order == NULL) || (row.jobs == NULL)) {
+        goto out;
+    }
+    local = bench_list(order, num, run->rank != 0);
+    remote = bench_list(order, num, run->rank == 0);
     if ((local == NULL) || (remote == NULL)) {
         goto out;
     }
 
-    job.id = num;
-    job.num_blocks = num;
-    job.local = local;
-    job.remote = remote;
-    job.num_posts = (uint64_t)options->num_iter + options->warmup_iter;
+    bench_share(&row, run->options, local, remote);
     if (run->rank == 0) {
-        ret = bench_run_row(options, ops, engine, &job);
+        ret = bench_run_row(run->options, ops, engine, &row);
     } else {
-        ret = (ops->serve(engine, &job) == 0) ? ops->unserve(engine, &job) : -1;
+        ret = (bench_each(&row, engine, ops->serve) == 0)
+                  ? bench_each(&row, engine, ops->unserve)
+                  : -1;
     }
 out:
     free(remote);
     free(local);
+    free(row.jobs);
     return ret;
 }
 

@@ -41,10 +41,13 @@ MKV_STRUCT(peer_attr, topology, {NULL, 0, 0});
 MKV_STRUCT(map_params, num_components, MKV_RESERVED(mkv_map_params_t, reserved));
 MKV_STRUCT(map_attr, reserved, {NULL, 0, 0});
 MKV_STRUCT(plan_attr, memory, {NULL, 0, 0});
-MKV_STRUCT(xfer_params, user_data, MKV_RESERVED(mkv_xfer_params_t, flags));
-MKV_STRUCT(sel, pos_hi, MKV_RESERVED(mkv_sel_t, reserved));
+MKV_STRUCT(xfer_params, user_data, MKV_RESERVED(mkv_xfer_params_t, flags),
+           MKV_RESERVED(mkv_xfer_params_t, reserved));
+MKV_STRUCT(sel, pos_hi, MKV_RESERVED(mkv_sel_t, reserved),
+           MKV_RESERVED(mkv_sel_t, reserved_end));
 MKV_STRUCT(gate, value, {NULL, 0, 0});
 MKV_STRUCT(xfer_attr, num_ucp_calls, {NULL, 0, 0});
+MKV_STRUCT(leg_attr, waiting_for, {NULL, 0, 0});
 MKV_STRUCT(stats, quarantined_xfers, {NULL, 0, 0});
 MKV_STRUCT(event, text, {NULL, 0, 0});
 MKV_STRUCT(publish_params, user_data, MKV_RESERVED(mkv_publish_params_t, reserved));

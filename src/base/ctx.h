@@ -37,6 +37,7 @@
 #define MKV_NSEC_PER_MSEC 1000000ull
 #define MKV_NEVER UINT64_MAX
 #define MKV_XFER_BUCKETS 1024u
+#define MKV_PEER_BUCKETS 1024u
 #define MKV_LIST_CLASSES 256u
 #define MKV_GATE_BUCKETS 1024u
 #define MKV_TOMBSTONES 4096u
@@ -94,6 +95,9 @@ struct mkv_ctx {
     ucp_context_h ucp_context;
     ucp_worker_h worker;
     bool is_attached;
+    unsigned num_unmade; /**< Endpoints that UCX could not make */
+    bool is_worker_left; /**< It is not destroyed with the context */
+    bool is_settling;    /* UCX still gives up what transports had of cut connections */
     bool is_closing;
     uint64_t features;    /* MKV_FEATURE_*: what peers are told and so may send */
     mkv_ctx_t *next_kept; /* of those that could not be closed */
@@ -119,7 +123,8 @@ struct mkv_ctx {
     unsigned num_regions;
 
     mkv_list_t peers;
-    mkv_list_t dead_peers; /* closed by the caller, not gone yet */
+    mkv_list_t dead_peers;                     /* closed by the caller, not gone yet */
+    mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* of both, by the other context */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* with legs that have something to post */
     uint64_t round_cost;   /* of what was given to UCX since somebody entered */
@@ -127,8 +132,8 @@ struct mkv_ctx {
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
     mkv_list_t dirty_xfers;
-    mkv_xfer_t **owners[MKV_MAX_COMPONENTS]; /* of blocks; NULL: nobody */
-    uint32_t num_owners[MKV_MAX_COMPONENTS];
+    uint8_t *owners[MKV_MAX_COMPONENTS]; /* of each block, how many: xfer/owner.c */
+    uint64_t num_owners[MKV_MAX_COMPONENTS];
     bool has_warned_of_overlap;
     mkv_list_t ops;                      /* one-sided operations that are open */
     mkv_list_t dirty_ops;                /* of these, with something to do */
@@ -162,7 +167,7 @@ struct mkv_ctx {
     bool is_armed;        /* somebody may sleep on epoll_fd */
     mkv_counters_t count;
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS]; /* atomic */
-    unsigned num_peers, num_xfers;
+    unsigned num_peers;
 };
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */

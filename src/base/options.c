@@ -44,6 +44,7 @@ static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
 static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
 static const char *const mkv_fence_names[] = {"none", "flush", "hook", NULL};
 static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
+static const char *const mkv_verify_names[] = {"counts", "units", NULL};
 static const char *const mkv_level_names[] = {"error", "warn",  "info",
                                               "debug", "trace", NULL};
 
@@ -99,6 +100,11 @@ static const mkv_opt_t mkv_opts[] = {
      "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
      "of the first such block, or refuse the second transfer.",
      MKV_OPT(overlap), MKV_OPT_ENUM, mkv_overlap_names, 0, 0},
+    {"VERIFY", "units",
+     "What the side that exposed blocks compares when the other side says that all have\n"
+     "moved: counts (how many), or units (also which, by a sum over them). Counts saves\n"
+     "the sum: some nanoseconds for each block.",
+     MKV_OPT(verify), MKV_OPT_ENUM, mkv_verify_names, 0, 0},
     {"MAX_INFLIGHT_OPS", "4096",
      "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
      "when a transport's queues are short on memory.",
@@ -107,6 +113,13 @@ static const mkv_opt_t mkv_opts[] = {
      "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
      "wait behind large ones.",
      MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
+    {"NORMAL_SHARE", "100",
+     "Part of the two limits above, in percent, beyond which nothing of transfers of\n"
+     "normal priority is given to UCX: the rest is left to those of high priority.",
+     MKV_OPT(normal_share), MKV_OPT_UINT, NULL, 1, 100},
+    {"LOW_SHARE", "50",
+     "The same for transfers of low priority: the rest is left to all others.",
+     MKV_OPT(low_share), MKV_OPT_UINT, NULL, 1, 100},
     {"MAX_MESSAGE", "64m",
      "Largest control or user message, in bytes, either way. Both sides tell it, and\n"
      "the smaller one holds.",

@@ -18,6 +18,9 @@ typedef enum mkv_fence_policy {
     MKV_FENCE_HOOK
 } mkv_fence_policy_t;
 
+/** What is compared with what was exposed when a transfer ends. */
+typedef enum mkv_verify { MKV_VERIFY_COUNTS, MKV_VERIFY_UNITS } mkv_verify_t;
+
 typedef enum mkv_overlap {
     MKV_OVERLAP_ALLOW,
     MKV_OVERLAP_WARN,
@@ -43,10 +46,13 @@ typedef struct mkv_options {
     uint64_t sgl_max;
     uint64_t fence;   /**< mkv_fence_policy_t */
     uint64_t overlap; /**< mkv_overlap_t */
+    uint64_t verify;  /**< mkv_verify_t */
     uint64_t read_by; /**< mkv_read_by_t */
     uint64_t push_min;
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
+    uint64_t normal_share; /**< In percent */
+    uint64_t low_share;
     uint64_t max_message;
     uint64_t max_queued;
     uint64_t max_peers;

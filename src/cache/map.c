@@ -232,6 +232,17 @@ static void mkv_map_sum_components(mkv_map_t *map)
 
 /* ---- Life ------------------------------------------------------------------------ */
 
+static void mkv_map_look_for_keys(mkv_map_t *map)
+{
+    bool lacks = false;
+    uint32_t i;
+
+    for (i = 0; i < map->num_pairs; ++i) {
+        lacks |= (map->pairs[i].rmem->rkey == NULL);
+    }
+    __atomic_store_n(&map->lacks_keys, lacks, __ATOMIC_RELAXED);
+}
+
 static void mkv_map_take_refs(mkv_map_t *map)
 {
     uint32_t i;
@@ -316,6 +327,7 @@ mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
         goto err_memory;
     }
     mkv_map_take_refs(map);
+    mkv_map_look_for_keys(map);
     *map_p = map;
     return MKV_OK;
 
@@ -396,6 +408,9 @@ unsigned mkv_maps_refresh(mkv_remote_t *remote)
     {
         if (!mkv_map_is_current(map)) {
             __atomic_store_n(&map->is_stale, true, __ATOMIC_RELAXED);
+        }
+        if (map->lacks_keys) {
+            mkv_map_look_for_keys(map);
         }
         num_stale += map->is_stale;
     }

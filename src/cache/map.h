@@ -34,6 +34,7 @@ struct mkv_map {
     bool has_parts;             /**< A unit of a plan is not a block of both sides */
     uint64_t only_bytes; /**< Bit c: component c has no unit of one size to move */
     bool is_stale;
+    bool lacks_keys;   /**< The peer has not told the keys of all pairs */
     unsigned num_uses; /**< Plans and legs */
     mkv_list_t plans;
 };
@@ -70,7 +71,8 @@ static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
                : (is_remote ? sharing->remote_parts : sharing->local_parts);
 }
 
-/** Mark the maps of regions that the peer has dropped. @return How many are stale. */
+/** Mark the maps of regions that the peer has dropped, and those that lack keys.
+ * @return How many are stale. */
 unsigned mkv_maps_refresh(mkv_remote_t *remote);
 
 #endif

@@ -263,12 +263,13 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 typedef struct mkv_span {
     uint64_t base, end;
     ucs_memory_type_t type;
+    uint32_t component;
     bool is_stated; /* an allocation's bounds: never joined with another */
 } mkv_span_t;
 
 static mkv_span_t mkv_region_span(const mkv_region_t *info)
 {
-    mkv_span_t span = {.type = info->mem_type};
+    mkv_span_t span = {.type = info->mem_type, .component = info->component};
 
     span.is_stated = (info->alloc_base != NULL);
     span.base = (uintptr_t)(span.is_stated ? info->alloc_base : info->base);
@@ -288,7 +289,8 @@ static int mkv_span_compare(const void *a, const void *b)
 }
 
 /* Overlapping memory is one allocation; adjoining memory of a GPU may be two, and a key
- * that spans two allocations cannot be exported */
+ * that spans two allocations cannot be exported. A peer that is told the key of one
+ * component has none of what adjoins. */
 static bool mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
 {
     if (a->type != b->type) {
@@ -296,7 +298,7 @@ static bool mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
     }
     return (b->base < a->end) ||
            ((b->base == a->end) && (a->type == UCS_MEMORY_TYPE_HOST) && !a->is_stated &&
-            !b->is_stated);
+            !b->is_stated && (a->component == b->component));
 }
 
 static size_t mkv_spans_join(mkv_span_t *spans, size_t num)

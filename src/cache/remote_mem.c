@@ -2,7 +2,8 @@
 
 /*
  * What a peer told us about its memory. A key is unpacked once per registration of the
- * peer; one that the peer no longer lists is kept until no map refers to it.
+ * peer, when it is told, which may be after the registration; one that the peer no
+ * longer lists is kept until no map refers to it.
  */
 
 #include "cache/remote_mem.h"
@@ -28,10 +29,31 @@ static void mkv_rmem_destroy(mkv_remote_t *remote, mkv_rmem_t *rmem)
     free(rmem);
 }
 
+static mkv_status_t mkv_rmem_unpack(mkv_remote_t *remote, mkv_rmem_t *rmem,
+                                    const mkv_wire_mem_t *wire)
+{
+    ucs_status_t status;
+    ucp_rkey_h rkey;
+
+    if ((wire->rkey_length == 0) || (rmem->rkey != NULL)) {
+        return MKV_OK;
+    }
+    status = ucp_ep_rkey_unpack(remote->ep, wire->rkey, &rkey);
+    if (status != UCS_OK) {
+        return mkv_error(&remote->ctx->log, MKV_ERR_TRANSPORT,
+                         "peer %s: ucp_ep_rkey_unpack(%llu bytes at 0x%llx) failed: %s",
+                         remote->name, (unsigned long long)wire->length,
+                         (unsigned long long)wire->base, ucs_status_string(status));
+    }
+    /* posts of other threads look whether it is there */
+    __atomic_store_n(&rmem->rkey, rkey, __ATOMIC_RELEASE);
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *wire)
 {
     mkv_rmem_t *rmem = calloc(1, sizeof(*rmem));
-    ucs_status_t status;
+    mkv_status_t status;
 
     if (rmem == NULL) {
         return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM, "no memory for a key");
@@ -41,14 +63,11 @@ static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *
         free(rmem);
         return mkv_error(&remote->ctx->log, MKV_ERR_NOMEM, "no memory for a key");
     }
-    status = ucp_ep_rkey_unpack(remote->ep, wire->rkey, &rmem->rkey);
-    if (status != UCS_OK) {
+    status = mkv_rmem_unpack(remote, rmem, wire);
+    if (status != MKV_OK) {
         mkv_table_remove(&remote->mems_by_id, wire->id);
         free(rmem);
-        return mkv_error(&remote->ctx->log, MKV_ERR_TRANSPORT,
-                         "peer %s: ucp_ep_rkey_unpack(%llu bytes at 0x%llx) failed: %s",
-                         remote->name, (unsigned long long)wire->length,
-                         (unsigned long long)wire->base, ucs_status_string(status));
+        return status;
     }
 
     rmem->id = wire->id;
@@ -61,12 +80,12 @@ static mkv_status_t mkv_rmem_create(mkv_remote_t *remote, const mkv_wire_mem_t *
 }
 
 /* An id is for one registration for ever: another one under it has no key here */
-static mkv_status_t mkv_rmem_check(const mkv_remote_t *remote, const mkv_rmem_t *rmem,
-                                   const mkv_wire_mem_t *wire)
+static mkv_status_t mkv_rmem_update(mkv_remote_t *remote, mkv_rmem_t *rmem,
+                                    const mkv_wire_mem_t *wire)
 {
     if (((uint32_t)rmem->type == wire->mem_type) && (rmem->base == wire->base) &&
         (rmem->length == wire->length)) {
-        return MKV_OK;
+        return mkv_rmem_unpack(remote, rmem, wire);
     }
     return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
                      "its registration %u was %llu bytes at 0x%llx, and is told as "
@@ -86,7 +105,7 @@ static mkv_status_t mkv_remote_unpack(mkv_remote_t *remote, const mkv_blob_info_
     for (i = 0; (i < info->num_mems) && (status == MKV_OK); ++i) {
         rmem = mkv_rmem_find(remote, info->mems[i].id);
         status = (rmem == NULL) ? mkv_rmem_create(remote, &info->mems[i])
-                                : mkv_rmem_check(remote, rmem, &info->mems[i]);
+                                : mkv_rmem_update(remote, rmem, &info->mems[i]);
     }
     return status;
 }
@@ -235,6 +254,11 @@ const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t
     return mkv_remote_found(remote, mkv_table_find(&remote->regions_by_id, id), rmem_p);
 }
 
+bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id)
+{
+    return mkv_table_find(&remote->granted, id) != NULL;
+}
+
 void mkv_rmem_put(mkv_remote_t *remote, mkv_rmem_t *rmem)
 {
     --rmem->num_pairs;
@@ -253,4 +277,5 @@ void mkv_remote_cleanup(mkv_remote_t *remote)
     }
     mkv_remote_forget(remote);
     mkv_table_cleanup(&remote->mems_by_id);
+    mkv_table_cleanup(&remote->granted);
 }

@@ -13,15 +13,26 @@
 
 #include <stdbool.h>
 
+/**
+ * Whether UCX takes lists of GPU memory to it. A key may have no way by the lane that
+ * takes lists, and only a put by itself tells: peer/list_put.h.
+ */
+typedef enum mkv_rmem_lists {
+    MKV_RMEM_LISTS_UNKNOWN,
+    MKV_RMEM_LISTS_TAKEN,
+    MKV_RMEM_LISTS_NONE
+} mkv_rmem_lists_t;
+
 /** A peer's registered memory, with its key unpacked once. */
 typedef struct mkv_rmem {
     mkv_list_t list; /**< remote->mems */
     uint32_t id;
     ucs_memory_type_t type;
     uint64_t base, length;
-    ucp_rkey_h rkey;
-    unsigned num_pairs;   /**< Of maps, and uses by one-sided operations */
-    bool is_current;      /**< In the peer's latest table */
+    ucp_rkey_h rkey;    /**< NULL: not told; it is, before blocks are exposed */
+    unsigned num_pairs; /**< Of maps, and uses by one-sided operations */
+    bool is_current;    /**< In the peer's latest table */
+    mkv_rmem_lists_t lists;
     mkv_repeat_t *repeat; /**< rkey, for lists */
 } mkv_rmem_t;
 
@@ -40,8 +51,9 @@ typedef struct mkv_remote {
     mkv_table_t mems_by_id;      /**< mkv_rmem_t */
     mkv_table_t regions_by_name; /**< mkv_wire_region_t in regions */
     mkv_table_t regions_by_id;
-    uint64_t epoch;  /**< Of the peer's table that is known here */
-    mkv_list_t maps; /**< mkv_map_t */
+    mkv_table_t granted; /**< Ids of our registrations whose keys the peer is told */
+    uint64_t epoch;      /**< Of the peer's table that is known here */
+    mkv_list_t maps;     /**< mkv_map_t */
 } mkv_remote_t;
 
 /**
@@ -53,6 +65,9 @@ typedef struct mkv_remote {
  *         table stays then.
  */
 mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info);
+
+/** @return Whether the peer is told the key of this registration of ours. */
+bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id);
 
 /** Destroy keys that neither the table nor a map refers to. */
 void mkv_remote_trim(mkv_remote_t *remote);

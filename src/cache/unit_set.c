@@ -94,3 +94,23 @@ void mkv_unit_set_cleanup(mkv_unit_set_t *set)
     set->pages = NULL;
     set->num_pages = 0;
 }
+
+/* Where a block is one part, as mostly, a load and the mixing are all */
+uint64_t mkv_units_sum(const uint32_t *blocks, uint32_t num, uint32_t parts)
+{
+    uint64_t sum = 0;
+    uint32_t i, k;
+
+    if (parts == 1) {
+        for (i = 0; i < num; ++i) {
+            sum += mkv_unit_mix(blocks[i]);
+        }
+        return sum;
+    }
+    for (i = 0; i < num; ++i) {
+        for (k = 0; k < parts; ++k) {
+            sum += mkv_unit_mix(blocks[i] * parts + k);
+        }
+    }
+    return sum;
+}

@@ -44,4 +44,7 @@ static inline uint64_t mkv_unit_mix(uint32_t id)
     return h ^ (h >> 32);
 }
 
+/** Sum of it over the parts of blocks. */
+uint64_t mkv_units_sum(const uint32_t *blocks, uint32_t num, uint32_t parts);
+
 #endif

@@ -58,6 +58,13 @@ void mkv_op_complete(mkv_op_t *op)
     mkv_op_set_quiet(op);
 }
 
+void mkv_op_set_drain_deadline(mkv_op_t *op)
+{
+    op->deadline =
+        mkv_ctx_now(op->ctx) + op->params.drain_timeout_ms * MKV_NSEC_PER_MSEC;
+    mkv_ctx_deadline(op->ctx, op->deadline);
+}
+
 void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
 {
     va_list args;
@@ -73,9 +80,7 @@ void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
     vsnprintf(op->error + length, sizeof(op->error) - (size_t)length, fmt, args);
     va_end(args);
     op->status = status;
-    op->deadline =
-        mkv_ctx_now(op->ctx) + op->params.drain_timeout_ms * MKV_NSEC_PER_MSEC;
-    mkv_ctx_deadline(op->ctx, op->deadline);
+    mkv_op_set_drain_deadline(op);
     mkv_log_debug(op->ctx, "%s (%s)", op->error, mkv_status_string(status));
     mkv_op_send_note(op);
     (void)mkv_op_event(op,

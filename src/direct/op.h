@@ -47,6 +47,7 @@ struct mkv_op {
     char error[256];
     bool is_quiet;
     uint64_t open_time, deadline; /**< Of the operation, then of its drain */
+    uint64_t heard;               /**< mkv_peer_drain_late() */
     mkv_op_puts_t puts;
 
     /* Pieces, as UCX takes them in lists; one block of memory, at buffers */
@@ -62,6 +63,8 @@ struct mkv_op {
     uint64_t bytes;
 
     size_t next;             /**< Piece to give to UCX */
+    mkv_rmem_t *asked;       /**< The call that is given tells of lists to it */
+    uint16_t settled;        /**< Calls whose path is known and taken: mkv_op_way() */
     bool must_repeat;        /**< A list was refused: once more, piece by piece */
     uint64_t num_inflight;   /**< Calls */
     uint64_t call_bytes;     /**< Of each of them, on average */
@@ -98,6 +101,9 @@ void mkv_op_complete(mkv_op_t *op);
 /** The first failure ends it; later ones change nothing. */
 void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
+
+/** When it is looked at again, if it is not quiet. */
+void mkv_op_set_drain_deadline(mkv_op_t *op);
 
 /** Nothing of it is in flight any more: tell, once. */
 void mkv_op_set_quiet(mkv_op_t *op);

@@ -142,6 +142,11 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
                          "MKV_REGION_ONE_SIDED",
                          index, id, peer->name);
     }
+    if (ends->rmem->rkey == NULL) {
+        return mkv_error(log, MKV_ERR_PROTOCOL,
+                         "operation: piece %zu: peer %s has told no key of region %u",
+                         index, peer->name, id);
+    }
     return MKV_OK;
 }
 

@@ -16,7 +16,7 @@
  *
  * @param [in] params     Of the library's size.
  * @param [in] is_leased  The peer has shown the bytes for this, so that its region
- * needs not be one for one-sided use.
+ *                        needs not be one for one-sided use.
  *
  * @return As mkv_op_post().
  */

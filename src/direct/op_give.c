@@ -29,7 +29,9 @@ static void mkv_op_take_credit(mkv_op_t *op, uint64_t bytes)
 {
     ++op->num_inflight;
     op->inflight_bytes += bytes;
-    op->call_bytes = op->inflight_bytes / op->num_inflight;
+    if (bytes != op->call_bytes) { /* as many as the average leave it */
+        op->call_bytes = op->inflight_bytes / op->num_inflight;
+    }
     ++op->peer->inflight_ops;
     op->peer->inflight_bytes += bytes;
 }
@@ -55,6 +57,26 @@ static ucs_memory_type_t mkv_op_local_type(const mkv_op_t *op, size_t i)
 static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
 {
     return (ucs_memory_type_t)(op->types[i] >> 4);
+}
+
+/* A key belongs to one memory, and few memories to an operation */
+static mkv_rmem_t *mkv_op_rmem(const mkv_op_t *op, size_t i)
+{
+    size_t r = 0;
+
+    while (op->refs[r].remote->rkey != op->rkeys[i]) {
+        ++r;
+    }
+    return op->refs[r].remote;
+}
+
+static mkv_list_use_t mkv_op_list_use(const mkv_op_t *op)
+{
+    if (!mkv_op_is_write(op) || (op->num <= 1)) {
+        return MKV_LIST_USE_NONE;
+    }
+    return mkv_peer_list_use(op->peer, mkv_op_local_type(op, op->next),
+                             mkv_op_rmem(op, op->next));
 }
 
 static mkv_path_key_t mkv_op_path(const mkv_op_t *op, size_t piece, bool is_list)
@@ -90,18 +112,24 @@ static void mkv_op_call_ended(mkv_op_t *op)
 
 /* ---- Paths ----------------------------------------------------------------------- */
 
-/* The last call given, whose types those in flight share; nothing if its path is known
+/*
+ * Asked of the first call of a kind between two memory types; a path that is known
+ * stays. Calls behind it that go the same way do not look again: that takes as long as
+ * all else that is done for a piece.
  */
-static void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
-{
-    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
 
-    if (!mkv_path_is_known(op->peer, &key) && UCS_PTR_IS_PTR(request)) {
-        mkv_path_note(op->peer, &key, request);
-    }
+/* Kind and memory types of the last call given, which those in flight share; never 0 */
+static uint16_t mkv_op_way(const mkv_op_t *op, bool is_list)
+{
+    return (uint16_t)(op->types[op->next - 1] | ((is_list ? 2u : 1u) << 8));
 }
 
-/* Of the call to be given: it is the first of its kind */
+static inline bool mkv_op_is_settled(const mkv_op_t *op, bool is_list)
+{
+    return op->settled == mkv_op_way(op, is_list);
+}
+
+/* Of the call to be given */
 static bool mkv_op_must_ask(const mkv_op_t *op, bool is_list)
 {
     const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
@@ -109,8 +137,29 @@ static bool mkv_op_must_ask(const mkv_op_t *op, bool is_list)
     return !mkv_path_is_known(op->peer, &key);
 }
 
+static void mkv_op_learn(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
+{
+    const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
+
+    if (!UCS_PTR_IS_PTR(request)) {
+        return;
+    }
+    if (op->asked != NULL) {
+        mkv_peer_put_asked(op->peer, op->asked, request);
+        op->asked = NULL; /* the call's callback, or its return: what comes first */
+    }
+    mkv_path_note(op->peer, &key, request);
+}
+
+static inline void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t request)
+{
+    if (!mkv_op_is_settled(op, is_list) || (op->asked != NULL)) {
+        mkv_op_learn(op, is_list, request);
+    }
+}
+
 /* Strict mode: what UCX sends elsewhere than BACKEND says */
-static void mkv_op_check_path(mkv_op_t *op, bool is_list)
+static void mkv_op_settle(mkv_op_t *op, bool is_list)
 {
     const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
     char text[640];
@@ -118,6 +167,15 @@ static void mkv_op_check_path(mkv_op_t *op, bool is_list)
     if (mkv_path_is_refused(op->peer, &key)) {
         mkv_path_reason(op->peer, &key, text, sizeof(text));
         mkv_op_fail(op, MKV_ERR_BACKEND, "%s", text);
+    } else if (mkv_path_is_known(op->peer, &key)) {
+        op->settled = mkv_op_way(op, is_list);
+    }
+}
+
+static inline void mkv_op_check_path(mkv_op_t *op, bool is_list)
+{
+    if (!mkv_op_is_settled(op, is_list)) {
+        mkv_op_settle(op, is_list);
     }
 }
 
@@ -172,7 +230,7 @@ static void mkv_op_count_call(mkv_op_t *op)
     MKV_COUNT(op->peer, ucp_calls, 1);
 }
 
-static void mkv_op_give_piece(mkv_op_t *op)
+static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
 {
     size_t i = op->next++;
     ucp_request_param_t param = {
@@ -185,7 +243,9 @@ static void mkv_op_give_piece(mkv_op_t *op)
 
     mkv_op_count_call(op);
     mkv_op_take_credit(op, op->lengths[i]);
-    if (mkv_op_must_ask(op, false)) {
+    op->asked = asked;
+    if ((asked != NULL) ||
+        (!mkv_op_is_settled(op, false) && mkv_op_must_ask(op, false))) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
     request = mkv_op_is_write(op)
@@ -194,6 +254,7 @@ static void mkv_op_give_piece(mkv_op_t *op)
                   : ucp_get_nbx(op->peer->ep, op->buffers[i], op->lengths[i],
                                 op->remotes[i], op->rkeys[i], &param);
     mkv_op_note(op, false, request);
+    op->asked = NULL;
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_op_put_credit(op);
     }
@@ -204,6 +265,13 @@ static void mkv_op_give_piece(mkv_op_t *op)
     mkv_op_check_path(op, false);
 }
 
+static bool mkv_op_are_alike(const mkv_op_t *op, size_t a, size_t b)
+{
+    return (op->types[a] == op->types[b]) &&
+           ((op->rkeys[a] == op->rkeys[b]) ||
+            (mkv_op_rmem(op, a)->lists == mkv_op_rmem(op, b)->lists));
+}
+
 /* Pieces from the next one on that one list may hold */
 static size_t mkv_op_list_length(const mkv_op_t *op)
 {
@@ -211,7 +279,7 @@ static size_t mkv_op_list_length(const mkv_op_t *op)
     size_t num;
 
     max = (max < op->ctx->opts->sgl_max) ? max : op->ctx->opts->sgl_max;
-    for (num = 1; (num < max) && (op->types[op->next + num] == op->types[op->next]);
+    for (num = 1; (num < max) && mkv_op_are_alike(op, op->next, op->next + num);
          ++num) {
     }
     return num;
@@ -256,19 +324,18 @@ static bool mkv_op_must_wait(const mkv_op_t *op)
 unsigned mkv_op_give(mkv_op_t *op)
 {
     unsigned num_calls = 0;
+    mkv_list_use_t use;
     size_t num;
 
     while ((op->next < op->num) && !op->must_repeat && !mkv_op_has_ended(op) &&
            mkv_op_has_credit(op) && !mkv_op_must_wait(op)) {
-        num = (mkv_op_is_write(op) &&
-               mkv_peer_may_sgl(op->peer, mkv_op_local_type(op, op->next),
-                                mkv_op_remote_type(op, op->next)))
-                  ? mkv_op_list_length(op)
-                  : 1;
+        use = mkv_op_list_use(op);
+        num = (use == MKV_LIST_USE_FULL) ? mkv_op_list_length(op) : 1;
         if (num > 1) {
             mkv_op_give_list(op, num);
         } else {
-            mkv_op_give_piece(op);
+            mkv_op_give_piece(op, (use == MKV_LIST_USE_ASK) ? mkv_op_rmem(op, op->next)
+                                                            : NULL);
         }
         ++num_calls;
     }

@@ -7,6 +7,7 @@
 #include "direct/op.h"
 #include "peer/deliver.h"
 #include "peer/listen.h"
+#include "peer/peer_close.h"
 
 static void mkv_ops_look(mkv_peer_t *peer)
 {
@@ -48,10 +49,8 @@ static void mkv_op_expired(mkv_op_t *op)
         mkv_op_fail(op, MKV_ERR_XFER_TIMEOUT, "not complete in %u ms",
                     op->params.timeout_ms);
     } else if (!op->is_quiet) {
-        op->deadline = MKV_NEVER;
-        mkv_peer_fail(op->peer, MKV_ERR_DRAIN_TIMEOUT,
-                      "operation %llu did not drain, the connection was cut",
-                      (unsigned long long)op->params.id);
+        mkv_op_set_drain_deadline(op);
+        mkv_peer_drain_late(op->peer, true, &op->heard, "operation", op->params.id);
     }
 }
 

@@ -12,7 +12,8 @@
 enum {
     MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
     MKV_TL_SGL_GPU = 1 << 1, /* of GPU memory on both sides */
-    MKV_TL_SGL_123 = 1 << 2  /* as MKV_TL_SGL, from UCX 1.23 on */
+    MKV_TL_SGL_123 = 1 << 2, /* as MKV_TL_SGL, from UCX 1.23 on */
+    MKV_TL_MORE = 1 << 3     /* there may be lanes that were not told */
 };
 
 static const struct {
@@ -107,16 +108,18 @@ mkv_backend_t mkv_backend_of_text(const char *text)
     return backend;
 }
 
-static void mkv_peer_classify(mkv_peer_t *peer)
+static void mkv_peer_note_transport(mkv_peer_t *peer, const char *name)
 {
     size_t i;
 
-    peer->backend = MKV_BACKEND_UNKNOWN;
-    peer->transport_flags = 0;
-    for (i = MKV_NUM_TLS; i-- > 0;) { /* the best is first */
-        if (strstr(peer->transports, mkv_tls[i].prefix) != NULL) {
-            peer->backend = mkv_tls[i].backend;
+    peer->has_local_lane |= mkv_tl_is_local(name);
+    for (i = 0; i < MKV_NUM_TLS; ++i) {
+        if (strncmp(name, mkv_tls[i].prefix, strlen(mkv_tls[i].prefix)) == 0) {
             peer->transport_flags |= mkv_tls[i].flags;
+            if ((peer->backend == MKV_BACKEND_UNKNOWN) ||
+                (mkv_tls[i].backend < peer->backend)) {
+                peer->backend = mkv_tls[i].backend;
+            }
         }
     }
 }
@@ -141,9 +144,12 @@ void mkv_peer_query_transports(mkv_peer_t *peer)
         return;
     }
 
-    peer->has_local_lane = 0;
+    peer->has_local_lane = false;
+    peer->backend = MKV_BACKEND_UNKNOWN;
+    peer->transport_flags =
+        (attr.transports.num_entries < MKV_MAX_TRANSPORTS) ? 0 : MKV_TL_MORE;
     for (i = 0; i < attr.transports.num_entries; ++i) {
-        peer->has_local_lane |= mkv_tl_is_local(entries[i].transport_name);
+        mkv_peer_note_transport(peer, entries[i].transport_name);
     }
     for (i = 0; i < attr.transports.num_entries; ++i) {
         n = snprintf(text + length, sizeof(text) - length, "%s%s/%s",
@@ -155,7 +161,6 @@ void mkv_peer_query_transports(mkv_peer_t *peer)
         length += (size_t)n;
     }
     memcpy(peer->transports, text, sizeof(text));
-    mkv_peer_classify(peer);
 }
 
 mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size)
@@ -200,6 +205,21 @@ void mkv_peer_log_rejected(mkv_peer_t *peer)
                  tls[0] != '\0' ? ", TLS is " : "", tls);
 }
 
+bool mkv_text_takes_lists(const char *text, unsigned ucp_version)
+{
+    unsigned flags =
+        MKV_TL_SGL | MKV_TL_SGL_GPU | ((ucp_version > 22) ? MKV_TL_SGL_123 : 0);
+    size_t i;
+
+    for (i = 0; i < MKV_NUM_TLS; ++i) {
+        if ((mkv_tls[i].flags & flags) && mkv_text_names(text, mkv_tls[i].prefix)) {
+            return (strstr(text, "emulation") == NULL) &&
+                   (strstr(text, "rndv") == NULL);
+        }
+    }
+    return false;
+}
+
 bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote)
 {
@@ -208,4 +228,13 @@ bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
     return (peer->transport_flags & MKV_TL_SGL) ||
            (is_gpu && (peer->transport_flags & MKV_TL_SGL_GPU)) ||
            ((peer->ctx->ucp_version > 22) && (peer->transport_flags & MKV_TL_SGL_123));
+}
+
+bool mkv_peer_lists_arrive(const mkv_peer_t *peer)
+{
+    unsigned others =
+        MKV_TL_SGL | MKV_TL_MORE | ((peer->ctx->ucp_version > 22) ? MKV_TL_SGL_123 : 0);
+
+    return (peer->ctx->opts->sgl != MKV_SGL_YES) &&
+           ((peer->transport_flags & (MKV_TL_SGL_GPU | others)) == MKV_TL_SGL_GPU);
 }

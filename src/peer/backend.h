@@ -31,8 +31,19 @@ mkv_status_t mkv_peer_check_backend(mkv_peer_t *peer, char *text, size_t size);
 /** Log classes better than the one taken, each with what is known about why not. */
 void mkv_peer_log_rejected(mkv_peer_t *peer);
 
+/** Whether UCX's words for what carries GPU memory to GPU memory name a lane that takes
+ * lists of such memory, and not messages over one, nor a rendezvous. */
+bool mkv_text_takes_lists(const char *text, unsigned ucp_version);
+
 /** Whether a lane of the endpoint is known to take lists between these memory types. */
 bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote);
+
+/**
+ * Whether a list put that is complete has arrived, without a flush: mori_xgmi tells a
+ * put's end after the GPU that copied has released the bytes to the system, and no
+ * other lane of the endpoint takes lists.
+ */
+bool mkv_peer_lists_arrive(const mkv_peer_t *peer);
 
 #endif

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * How much one peer may send before it is polled here: its flood is its own wait.
+ * How much one peer may send before it is polled here: who sends more, waits.
  */
 
 #include "peer/peer.h"

@@ -58,6 +58,20 @@ void mkv_heartbeat_answer(mkv_peer_t *peer)
     mkv_heartbeat_send(peer, MKV_MSG_PONG);
 }
 
+bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard)
+{
+    uint64_t now = peer->beat.num_heard + 1;
+
+    if (*heard == now) {
+        return true;
+    }
+    *heard = now;
+    if (mkv_peer_knows(peer, MKV_FEATURE_PING)) {
+        mkv_heartbeat_send(peer, MKV_MSG_PING);
+    }
+    return false;
+}
+
 /* Under its old number: whoever has taken the first one drops it as the same */
 static uint64_t mkv_heartbeat_repeat_hello(mkv_peer_t *peer, uint64_t now)
 {

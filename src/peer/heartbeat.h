@@ -23,6 +23,14 @@ void mkv_heartbeat_watch_gap(mkv_peer_t *peer);
 /** Answer a PING. */
 void mkv_heartbeat_answer(mkv_peer_t *peer);
 
+/**
+ * Whether nothing was heard of the peer since the last look of the same caller; a first
+ * look, and one that finds it alive, asks it to answer.
+ *
+ * @param [inout] heard  Of the caller, 0 at first.
+ */
+bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard);
+
 /** Repeat, ask, or give the connection up. @return The next time to look. */
 uint64_t mkv_heartbeat_check(mkv_peer_t *peer, uint64_t now);
 

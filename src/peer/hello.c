@@ -11,19 +11,23 @@
 #include "cache/map.h"
 #include "peer/backend.h"
 #include "peer/credit.h"
+#include "peer/grant.h"
 #include "peer/message.h"
 #include "peer/process.h"
 #include "peer/self_blob.h"
 
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
 {
+    mkv_audience_t audience = {.connection = peer->connection,
+                               .claim = peer->claim,
+                               .remote = &peer->remote,
+                               .takes_all_keys = !mkv_grant_is_needed(peer)};
     mkv_msg_t msg = {.type = type};
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
     mkv_wbuf_init(&wbuf);
-    status =
-        mkv_ctx_blob(peer->ctx, MKV_BLOB_FULL, peer->connection, peer->claim, &wbuf);
+    status = mkv_ctx_blob(peer->ctx, MKV_BLOB_FULL, &audience, &wbuf);
     if (status == MKV_OK) {
         msg.data = wbuf.data;
         msg.length = wbuf.length;
@@ -169,7 +173,6 @@ static void mkv_hello_tell_change(mkv_peer_t *peer, uint64_t former_epoch,
     mkv_event_t *event;
 
     if ((peer->state != MKV_CONN_READY) || (peer->remote.epoch == former_epoch) ||
-        mkv_peer_is_closed(peer) ||
         (peer->regions_raised != mkv_polled(&peer->regions_polled))) {
         return;
     }
@@ -249,12 +252,23 @@ void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg)
     }
 }
 
+mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer)
+{
+    mkv_status_t status = mkv_hello_send(peer, MKV_MSG_REGIONS);
+
+    if (status != MKV_OK) {
+        mkv_peer_fail(peer, status, "could not be told the keys of new regions");
+    }
+    return status;
+}
+
 void mkv_hello_tell_regions(mkv_ctx_t *ctx)
 {
     mkv_peer_t *peer;
 
     mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
     {
+        mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
             (mkv_hello_send(peer, MKV_MSG_REGIONS) != MKV_OK)) {
             mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be told the new regions");

@@ -29,6 +29,10 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *f
 /** A peer's HELLO, HELLO_ACK or REGIONS. */
 void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg);
 
+/** Describe this context again, as keys were granted. @return As mkv_message_send(); if
+ * it fails, so has the peer. */
+mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer);
+
 /** Tell all peers the regions of a new epoch. */
 void mkv_hello_tell_regions(mkv_ctx_t *ctx);
 

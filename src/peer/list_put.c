@@ -3,6 +3,9 @@
 #include "peer/list_put.h"
 
 #include "peer/backend.h"
+#include "peer/path.h"
+
+#include <inttypes.h>
 
 /*
  * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
@@ -18,6 +21,33 @@ bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
         return false;
     }
     return (opts->sgl == MKV_SGL_YES) || mkv_peer_has_sgl_lane(peer, local, remote);
+}
+
+mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
+                                 const mkv_rmem_t *rmem)
+{
+    if (!mkv_peer_may_sgl(peer, local, rmem->type)) {
+        return MKV_LIST_USE_NONE;
+    }
+    if ((local == UCS_MEMORY_TYPE_HOST) || (rmem->type == UCS_MEMORY_TYPE_HOST) ||
+        (peer->ctx->opts->sgl == MKV_SGL_YES) ||
+        (rmem->lists == MKV_RMEM_LISTS_TAKEN)) {
+        return MKV_LIST_USE_FULL;
+    }
+    return (rmem->lists == MKV_RMEM_LISTS_NONE) ? MKV_LIST_USE_NONE : MKV_LIST_USE_ASK;
+}
+
+void mkv_peer_put_asked(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)
+{
+    if (mkv_path_takes_lists(peer, request)) {
+        rmem->lists = MKV_RMEM_LISTS_TAKEN;
+        return;
+    }
+    rmem->lists = MKV_RMEM_LISTS_NONE;
+    mkv_log_info(peer->ctx,
+                 "peer %s: UCX has no lane with lists to memory of %" PRIu64
+                 " bytes at 0x%" PRIx64 ", posting piece by piece",
+                 peer->name, rmem->length, rmem->base);
 }
 
 ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,

@@ -8,10 +8,14 @@
  * Puts of whole lists to a peer: whether UCX may be asked for one, the call, and what
  * its status says about later ones.
  *
- * What is known is kept for each pair of memory types. The caller holds the context's
- * lock.
+ * What is known is kept for each pair of memory types. Keys of GPU memory differ beside
+ * that: where the GPU runtime cannot open an allocation, UCX leaves the lane out that
+ * takes lists, tells nobody, and ends the endpoint over the first list. So the first
+ * put to each such allocation goes by itself, and what carries it says whether lists
+ * may follow. The caller holds the context's lock.
  */
 
+#include "cache/remote_mem.h"
 #include "peer/peer.h"
 
 #include <stdbool.h>
@@ -36,7 +40,21 @@ typedef enum mkv_list_end {
     MKV_LIST_FAILED
 } mkv_list_end_t;
 
-/** Whether lists between these memory types may be given to UCX. */
+/** How what is to be put to a peer's memory is given to UCX. */
+typedef enum mkv_list_use {
+    MKV_LIST_USE_NONE,
+    MKV_LIST_USE_ASK, /**< One put by itself first, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */
+    MKV_LIST_USE_FULL
+} mkv_list_use_t;
+
+/** Whether lists from this memory type to a peer's memory may be given to UCX. */
+mkv_list_use_t mkv_peer_list_use(mkv_peer_t *peer, ucs_memory_type_t local,
+                                 const mkv_rmem_t *rmem);
+
+/** Note what carries the put that was to be asked; complete or not. */
+void mkv_peer_put_asked(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request);
+
+/** Whether lists between these memory types may be given to UCX at all. */
 bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                       ucs_memory_type_t remote);
 

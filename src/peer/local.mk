@@ -8,6 +8,8 @@ libmorikv_core_la_SOURCES += \
     src/peer/credit.h \
     src/peer/deliver.c \
     src/peer/deliver.h \
+    src/peer/grant.c \
+    src/peer/grant.h \
     src/peer/heartbeat.c \
     src/peer/heartbeat.h \
     src/peer/hello.c \

@@ -93,7 +93,7 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
-    if ((peer->ep == NULL) || mkv_conn_is_cut_off(peer->state)) {
+    if (mkv_conn_is_cut_off(peer->state)) {
         return mkv_error(&ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
                          peer->name, mkv_msg_string(msg->type));
     }

@@ -67,7 +67,7 @@ static void mkv_path_cut(char *info, char *text, size_t size)
     mkv_text(text, size, "%s", from);
 }
 
-static bool mkv_path_read(mkv_path_t *path, void *request)
+static bool mkv_path_ask(void *request, char *text, size_t size)
 {
     char info[MKV_PATH_INFO_SIZE] = "";
     ucp_request_attr_t attr = {.field_mask = UCP_REQUEST_ATTR_FIELD_INFO_STRING |
@@ -79,7 +79,15 @@ static bool mkv_path_read(mkv_path_t *path, void *request)
         return false;
     }
     info[sizeof(info) - 1] = '\0';
-    mkv_path_cut(info, path->text, sizeof(path->text));
+    mkv_path_cut(info, text, size);
+    return true;
+}
+
+static bool mkv_path_read(mkv_path_t *path, void *request)
+{
+    if (!mkv_path_ask(request, path->text, sizeof(path->text))) {
+        return false;
+    }
     path->backend = mkv_backend_of_text(path->text);
     path->is_emulated = (strstr(path->text, "emulation") != NULL);
     path->is_missing = (strstr(path->text, "stub protocol") != NULL);
@@ -223,6 +231,14 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
     }
     mkv_list_add_tail(&peer->paths, &path->list);
     mkv_path_tell(peer, path);
+}
+
+bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request)
+{
+    char text[128];
+
+    return !mkv_path_ask(request, text, sizeof(text)) ||
+           mkv_text_takes_lists(text, peer->ctx->ucp_version);
 }
 
 static const mkv_path_t *mkv_path_find(const mkv_peer_t *peer,

@@ -46,6 +46,12 @@ static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
 void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
 
 /**
+ * Whether what UCX chose for this call between GPU memory takes lists of such memory,
+ * too; true where UCX does not say.
+ */
+bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request);
+
+/**
  * Why calls are refused, or fail because UCX has no way at all, and what helps.
  *
  * @param [out] text  Empty if neither is so.

@@ -27,14 +27,20 @@ void mkv_peer_put(mkv_peer_t *peer)
     --peer->num_refs; /* freed by mkv_ctx_reap() */
 }
 
+/* Each message's sender is looked for here; numbers of contexts are random */
+static mkv_list_t *mkv_peer_bucket(mkv_ctx_t *ctx, uint64_t ctx_id)
+{
+    return &ctx->peer_buckets[ctx_id % MKV_PEER_BUCKETS];
+}
+
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id)
 {
     mkv_peer_t *found = NULL;
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), mkv_peer_t, same_id)
     {
-        if (peer->process.ctx_id != ctx_id) {
+        if ((peer->process.ctx_id != ctx_id) || mkv_peer_is_closed(peer)) {
             continue;
         }
         if (mkv_conn_is_alive(peer->state) && !peer->is_superseded) {
@@ -55,15 +61,11 @@ mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq)
 {
     mkv_peer_t *peer;
 
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    mkv_list_for_each(peer, mkv_peer_bucket(ctx, ctx_id), mkv_peer_t, same_id)
     {
-        if (peer->is_superseded && mkv_peer_is_next(peer, ctx_id, seq)) {
-            return peer;
-        }
-    }
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        if ((peer->state < MKV_CONN_CLOSING) && mkv_peer_is_next(peer, ctx_id, seq)) {
+        if ((mkv_peer_is_closed(peer) ? (peer->state < MKV_CONN_CLOSING)
+                                      : peer->is_superseded) &&
+            mkv_peer_is_next(peer, ctx_id, seq)) {
             return peer;
         }
     }
@@ -102,9 +104,7 @@ static mkv_peer_end_t mkv_peer_end_of(mkv_conn_event_t event, mkv_status_t statu
     if (event == MKV_CONN_BYE) {
         return MKV_PEER_END_LEFT;
     }
-    return ((status == MKV_ERR_PEER) || (status == MKV_ERR_TRANSPORT))
-               ? MKV_PEER_END_BROKEN
-               : MKV_PEER_END_CUT;
+    return (status == MKV_ERR_PEER) ? MKV_PEER_END_BROKEN : MKV_PEER_END_CUT;
 }
 
 void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
@@ -138,24 +138,30 @@ void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
 
 static void mkv_peer_error_cb(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
+    mkv_peer_t *peer = arg;
+
     (void)ep;
-    mkv_peer_end(arg, MKV_CONN_BROKEN, MKV_ERR_PEER, "connection failed: %s",
+    peer->is_broken = true;
+    mkv_peer_end(peer, MKV_CONN_BROKEN, MKV_ERR_PEER, "connection failed: %s",
                  ucs_status_string(status));
 }
 
 static void mkv_peer_init_lists(mkv_peer_t *peer)
 {
     mkv_list_t *lists[] = {
-        &peer->list,         &peer->changed,       &peer->busy_list,
-        &peer->rx_reorder,   &peer->early,         &peer->early_aborts,
-        &peer->remote.mems,  &peer->remote.maps,   &peer->ops,
-        &peer->ops_to_flush, &peer->ops_flushing,  &peer->legs,
-        &peer->busy_legs,    &peer->flush_waiting, &peer->flush_running,
+        &peer->list,         &peer->same_id,       &peer->changed,
+        &peer->busy_list,    &peer->rx_reorder,    &peer->early,
+        &peer->early_aborts, &peer->remote.mems,   &peer->remote.maps,
+        &peer->ops,          &peer->ops_to_flush,  &peer->ops_flushing,
+        &peer->legs,         &peer->flush_waiting, &peer->flush_running,
         &peer->paths};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
         mkv_list_init(lists[i]);
+    }
+    for (i = 0; i < MKV_NUM_PRIORITIES; ++i) {
+        mkv_list_init(&peer->busy_legs[i]);
     }
 }
 
@@ -189,6 +195,7 @@ static mkv_status_t mkv_peer_create_ep(mkv_peer_t *peer, const mkv_blob_info_t *
 
     status = ucp_ep_create(peer->ctx->worker, &params, &peer->ep);
     if (status != UCS_OK) {
+        ++peer->ctx->num_unmade;
         return mkv_error(&peer->ctx->log, MKV_ERR_TRANSPORT,
                          "peer %s: ucp_ep_create() failed: %s", peer->name,
                          ucs_status_string(status));
@@ -225,6 +232,7 @@ static void mkv_peer_begin(mkv_peer_t *peer)
     peer->deadline = mkv_ctx_now(ctx) + ctx->opts->bind_timeout * MKV_NSEC_PER_MSEC;
     mkv_ctx_deadline(ctx, 0); /* includes the checks of its process */
     mkv_list_add_tail(&ctx->peers, &peer->list);
+    mkv_list_add_tail(mkv_peer_bucket(ctx, peer->process.ctx_id), &peer->same_id);
     ++ctx->num_peers;
 }
 
@@ -280,6 +288,7 @@ void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
 void mkv_peer_destroy(mkv_peer_t *peer)
 {
     mkv_list_del(&peer->list);
+    mkv_list_del(&peer->same_id);
     mkv_list_del(&peer->changed);
     mkv_list_del(&peer->busy_list);
     mkv_packets_cleanup(&peer->rx_reorder);

@@ -19,6 +19,8 @@
 
 #define MKV_REORDER_WINDOW 4096u
 
+#define MKV_NUM_PRIORITIES (MKV_PRIORITY_LOW + 1)
+
 typedef enum mkv_sgl_state {
     MKV_SGL_UNKNOWN,
     MKV_SGL_GOOD,
@@ -61,6 +63,7 @@ typedef enum mkv_peer_end {
 
 struct mkv_peer {
     mkv_list_t list;      /**< ctx->peers or dead_peers */
+    mkv_list_t same_id;   /**< ctx->peer_buckets */
     mkv_list_t changed;   /**< ctx->changed_peers: READY or FAILED, and not told yet */
     mkv_list_t busy_list; /**< ctx->busy_peers */
     mkv_ctx_t *ctx;
@@ -69,15 +72,15 @@ struct mkv_peer {
     mkv_peer_end_t end;
     mkv_status_t status; /**< Why it ended */
     char error[256];
-    uint64_t deadline;   /**< Of the state, except READY, CLOSING and GONE */
-    bool has_left;       /**< The last flush is over: the next step closes it */
-    uint32_t left_flags; /**< With these, of ucp_ep_close_nbx() */
+    uint64_t deadline; /**< Of the state, except READY, CLOSING and GONE */
+    bool has_left;     /**< The last flush is over: the next step closes it */
     mkv_process_t process;
     bool is_same_host;
     uint64_t claim;        /**< Ours on its memory; 0: released, or none */
     mkv_watch_t watch;     /**< Its claim on our memory */
     uint64_t claim_idle;   /**< That is over, when ctx->num_idle is so large; 0: held */
     bool is_declared_dead; /**< By mkv_peer_declare_dead() */
+    bool is_broken;        /**< UCX has failed the endpoint */
     unsigned num_refs;     /**< Of packets and requests */
 
     ucp_ep_h ep;
@@ -93,15 +96,16 @@ struct mkv_peer {
     size_t tx_bytes;
     mkv_beat_t beat;
     mkv_credit_t credit;
-    uint64_t regions_raised, regions_polled; /**< Events that its regions changed */
-    uint64_t asks_raised, asks_polled;       /**< Bytes of INCOMING events */
+    uint64_t regions_raised, regions_polled;   /**< Events that its regions changed */
+    uint64_t asks_raised, asks_polled;         /**< Bytes of INCOMING events */
+    uint64_t arrivals_raised, arrivals_polled; /**< Bytes of ARRIVED events */
 
     mkv_remote_t remote;
     uint64_t told_epoch; /**< Of our regions that the peer was told */
 
     char transports[192];
     unsigned transport_flags; /**< What those take: backend.c */
-    bool has_local_lane;      /**< One by which its process reaches our memory itself */
+    bool has_local_lane;      /**< Its process writes our memory itself */
     mkv_backend_t backend;    /**< The best that is connected, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
     mkv_list_t paths; /**< What carried each kind of call: path.c */
@@ -125,7 +129,7 @@ struct mkv_peer {
     unsigned num_leases; /**< Of keyed buffers, that the peer may be reading */
 
     /* of posts */
-    mkv_list_t busy_legs; /**< With queued posts */
+    mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< With queued posts */
     uint64_t inflight_ops;
     mkv_list_t flush_waiting; /**< Legs */
     mkv_list_t flush_running;

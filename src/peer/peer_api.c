@@ -8,6 +8,7 @@
 #include "cache/map.h"
 #include "cache/region.h"
 #include "peer/credit.h"
+#include "peer/grant.h"
 #include "peer/hello.h"
 #include "peer/list_put.h"
 #include "peer/message.h"
@@ -205,6 +206,21 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     return status;
 }
 
+/* The keys go before the block lists that are exposed through the map */
+static mkv_status_t mkv_map_tell_keys(mkv_peer_t *peer, mkv_map_t *map)
+{
+    bool is_new = false;
+    mkv_status_t status = mkv_grant_map(peer, map, &is_new);
+
+    if ((status == MKV_OK) && is_new) {
+        status = mkv_hello_tell_keys(peer);
+    }
+    if (status != MKV_OK) {
+        mkv_map_free(map);
+    }
+    return status;
+}
+
 mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                             mkv_map_t **map_p)
 {
@@ -212,6 +228,7 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                                   MKV_MAP_DST | MKV_MAP_TOKENS;
     mkv_map_params_t mine = {.size = sizeof(mine)};
     mkv_status_t status = MKV_OK;
+    mkv_map_t *map;
 
     if (params != NULL) {
         status =
@@ -233,7 +250,13 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
                            "peer %s is not ready: %s", peer->name,
                            mkv_conn_is_alive(peer->state) ? "connecting" : peer->error);
     } else {
-        status = mkv_map_make(&peer->remote, &mine, map_p);
+        status = mkv_map_make(&peer->remote, &mine, &map);
+    }
+    if (status == MKV_OK) {
+        status = mkv_map_tell_keys(peer, map);
+    }
+    if (status == MKV_OK) {
+        *map_p = map;
     }
     mkv_leave(peer->ctx);
     return status;

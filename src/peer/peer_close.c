@@ -37,12 +37,12 @@ static void mkv_peer_close_cb(void *request, ucs_status_t status, void *user_dat
 }
 
 /* Close the endpoint, if the event leads there */
-static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event, uint32_t flags)
+static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
                                                  UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .flags = flags,
+                                 .flags = UCP_EP_CLOSE_FLAG_FORCE,
                                  .cb.send = mkv_peer_close_cb,
                                  .user_data = peer};
     mkv_conn_state_t before = peer->state;
@@ -67,8 +67,15 @@ static void mkv_peer_close_ep(mkv_peer_t *peer, mkv_conn_event_t event, uint32_t
 /*
  * UCX returns the calls of a failed endpoint by itself, but stops progressing a
  * transport with the last endpoint that used it: closed too early, they would never
- * come back. When the connection is cut here, closing is what makes them come back.
+ * come back, however late it is. When the connection is cut here, closing is what makes
+ * them come back.
  */
+static bool mkv_peer_returns_calls(const mkv_peer_t *peer)
+{
+    return peer->is_broken && (peer->inflight_ops > 0) && !peer->is_declared_dead &&
+           !peer->ctx->is_closing;
+}
+
 void mkv_peer_step_waiting(mkv_peer_t *peer)
 {
     if ((peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0)) {
@@ -79,9 +86,10 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
         return;
     }
     if (peer->inflight_ops == 0) {
-        mkv_peer_close_ep(peer, MKV_CONN_DRAINED, UCP_EP_CLOSE_FLAG_FORCE);
-    } else if (mkv_ctx_now(peer->ctx) >= peer->deadline) {
-        mkv_peer_close_ep(peer, MKV_CONN_EXPIRED, UCP_EP_CLOSE_FLAG_FORCE);
+        mkv_peer_close_ep(peer, MKV_CONN_DRAINED);
+    } else if (!mkv_peer_returns_calls(peer) &&
+               (mkv_ctx_now(peer->ctx) >= peer->deadline)) {
+        mkv_peer_close_ep(peer, MKV_CONN_EXPIRED);
     }
 }
 
@@ -123,6 +131,12 @@ static bool mkv_peer_claim_is_over(const mkv_peer_t *peer)
     return (peer->claim_idle != 0) && (peer->ctx->num_idle >= peer->claim_idle);
 }
 
+/* A queue pair that we destroyed refuses what still comes */
+static bool mkv_peer_is_refused_once_cut(const mkv_peer_t *peer)
+{
+    return !peer->has_local_lane && (peer->backend == MKV_BACKEND_RDMA);
+}
+
 bool mkv_peer_is_harmless(mkv_peer_t *peer)
 {
     if (peer->state != MKV_CONN_GONE) {
@@ -135,12 +149,23 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
     if (peer->has_local_lane) {
         return false; /* its processor or GPU needs no connection of ours */
     }
-    /* A queue pair that we destroyed refuses what still comes. A broken connection
-     * carries nothing. One that we cut while the peer may only be slow proves nothing:
-     * bytes can be on their way in other sockets; nor does one that it still claims. */
-    return (peer->backend == MKV_BACKEND_RDMA) ||
+    /* A broken connection carries nothing. One that we cut while the peer may only be
+     * slow proves nothing: bytes can be on their way in other sockets; nor does one
+     * that it still claims. */
+    return mkv_peer_is_refused_once_cut(peer) ||
            ((peer->end != MKV_PEER_END_CUT) &&
             (peer->watch.state == MKV_CLAIM_UNKNOWN));
+}
+
+void mkv_peer_drain_late(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+                         const char *what, uint64_t id)
+{
+    if (mkv_conn_is_alive(peer->state) && mkv_heartbeat_is_silent(peer, heard) &&
+        (has_calls || mkv_peer_is_refused_once_cut(peer))) {
+        mkv_peer_fail(peer, MKV_ERR_DRAIN_TIMEOUT,
+                      "%s %llu did not drain, the connection of a silent peer was cut",
+                      what, (unsigned long long)id);
+    }
 }
 
 /* ---- Closing --------------------------------------------------------------------- */
@@ -151,19 +176,21 @@ bool mkv_peer_is_harmless(mkv_peer_t *peer)
  * goes on to the next lane. A forced close frees the endpoint below it, in UCX 1.22 and
  * 1.23 (ucp_ep_discard_lanes(), ucp_ep.c).
  */
-static void mkv_peer_note_left(mkv_peer_t *peer, uint32_t flags)
+static void mkv_peer_note_left(mkv_peer_t *peer)
 {
     peer->has_left = true;
-    peer->left_flags = flags;
     peer->ctx->is_progress_due = true;
 }
 
-/* Goodbye is said; nothing is left that the close itself could have to wait for */
+/* Goodbye is said, and has arrived. Over tcp a close that flushes would wait for the
+ * peer's progress once more if UCX itself has sent anything meanwhile, and for who says
+ * nothing any more for ever. */
 static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
 
-    mkv_peer_note_left(peer, (status == UCS_OK) ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    (void)status; /* there is nothing else to do */
+    mkv_peer_note_left(peer);
     mkv_peer_put(peer);
     if (request != NULL) {
         ucp_request_free(request);
@@ -181,7 +208,7 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
         (void)mkv_message_send(peer, &msg);
         mkv_peer_flush(peer, mkv_peer_left_cb);
     } else {
-        mkv_peer_note_left(peer, UCP_EP_CLOSE_FLAG_FORCE);
+        mkv_peer_note_left(peer);
     }
     mkv_peer_put(peer);
     if (request != NULL) {
@@ -189,10 +216,18 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     }
 }
 
+/* Who has said goodbye answers nothing any more: queue pairs would send again, for
+ * seconds, to one that is destroyed */
+static bool mkv_peer_has_left_first(const mkv_peer_t *peer)
+{
+    return (peer->state == MKV_CONN_LEAVING) && (peer->end == MKV_PEER_END_LEFT);
+}
+
 /*
- * Flush, say goodbye, flush, close. UCX would flush in its close, too, but a close that
- * waits for a peer that is stopped cannot be cut any more: a second one is refused, and
- * ucp_worker_destroy() asserts that there is none (ucp_ep.c). A flush of our own can.
+ * Flush, say goodbye, flush, close, by force: UCX would flush in its close, too, but a
+ * close that waits for a peer that is stopped cannot be cut any more: a second one is
+ * refused, and ucp_worker_destroy() asserts that there is none (ucp_ep.c). A flush of
+ * our own can.
  */
 unsigned mkv_peer_step_closing(mkv_peer_t *peer)
 {
@@ -203,9 +238,12 @@ unsigned mkv_peer_step_closing(mkv_peer_t *peer)
         mkv_peer_flush(peer, mkv_peer_bye_cb);
         ++count;
     }
+    if (mkv_peer_has_left_first(peer)) {
+        mkv_peer_note_left(peer);
+    }
     if (peer->has_left) {
         peer->has_left = false;
-        mkv_peer_close_ep(peer, MKV_CONN_LEFT, peer->left_flags);
+        mkv_peer_close_ep(peer, MKV_CONN_LEFT);
         ++count;
     }
     return count;
@@ -285,10 +323,14 @@ static void mkv_peer_expire(mkv_peer_t *peer)
                      (unsigned long long)peer->ctx->opts->bind_timeout);
         return;
     }
-    if ((peer->state != MKV_CONN_FAILED) && (peer->end != MKV_PEER_END_LEFT)) {
+    if (peer->state == MKV_CONN_FAILED) {
+        mkv_peer_step_waiting(peer);
+        return;
+    }
+    if (peer->end != MKV_PEER_END_LEFT) {
         peer->end = MKV_PEER_END_CUT;
     }
-    mkv_peer_close_ep(peer, MKV_CONN_EXPIRED, UCP_EP_CLOSE_FLAG_FORCE);
+    mkv_peer_close_ep(peer, MKV_CONN_EXPIRED);
 }
 
 /* @return The deadline of the state, if it is to come. */

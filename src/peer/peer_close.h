@@ -38,4 +38,17 @@ uint64_t mkv_peer_check(mkv_peer_t *peer, uint64_t now);
 /** Nothing of this peer can touch our memory any more, as far as can be proven. */
 bool mkv_peer_is_harmless(mkv_peer_t *peer);
 
+/**
+ * Something that has failed is not quiet in time. That is its own fate, as long as the
+ * peer lives: what proves it quiet still comes over the connection, which serves others
+ * meanwhile. The connection is cut when the peer does not answer until the next such
+ * call, and the cut ends our own calls or is a proof.
+ *
+ * @param [in]    has_calls  Calls of ours have not come back.
+ * @param [inout] heard      Of the caller, 0 at first.
+ * @param [in]    what       Of the caller's: "transfer".
+ */
+void mkv_peer_drain_late(mkv_peer_t *peer, bool has_calls, uint64_t *heard,
+                         const char *what, uint64_t id);
+
 #endif

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Claims are POSIX locks: they belong to all threads of a process and to no child of
- * it, and the kernel drops them when the last thread closes its descriptors, which is
- * after it has left the memory and with it the GPU queues. Byte 0 is locked as long as
- * the file is open, so that a release can be told from an end.
+ * Claims are locks of an open file: they belong to all threads of a process, and the
+ * kernel drops them when the last thread closes its descriptors, which is after it has
+ * left the memory and with it the GPU queues. A child would keep its parent's, so it
+ * closes them when it is forked. Byte 0 is locked as long as the file is open, so that
+ * a release can be told from an end. Locks of the process would not do: it may have two
+ * copies of this library, and loses them whenever one of these closes a descriptor of
+ * the other one's file.
  *
  * A pidfd is the stronger proof, because it follows when all descriptors are closed,
  * those of RDMA queue pairs included; but a process in another PID namespace has none.
- * Which process to open is known from the lock itself.
+ * Which process to open is known from one more byte, which a lock of the process is on:
+ * a hint, which is renewed with each claim, and of which nothing else depends.
  *
- * Two rules of POSIX locks need care. A process does not see its own, so contexts of
- * this process are found in a list. And it loses them when it closes any descriptor of
- * the file, so it must open its own files once: the list is asked before every open.
+ * Where the kernel has no locks of open files (gVisor), all are locks of the process.
+ * Of these it does not see its own, so contexts of this copy are found in a list, which
+ * is asked before every open.
  */
 
 #include "peer/process.h"
@@ -37,6 +41,8 @@
 
 #define MKV_CLAIMS_PREFIX "morikv."
 #define MKV_CLAIMS_LIFE 0 /* the byte that is locked as long as the file is open */
+#define MKV_CLAIMS_LAST (1ull << 62)
+#define MKV_CLAIMS_PROCESS (MKV_CLAIMS_LAST + 1) /* whose lock has a process id */
 
 struct mkv_claims {
     mkv_list_t list; /* mkv_claims_list */
@@ -50,6 +56,7 @@ struct mkv_claims {
 
 static mkv_list_t mkv_claims_list = {&mkv_claims_list, &mkv_claims_list};
 static pthread_mutex_t mkv_claims_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool mkv_claims_can_fork;
 
 /* ---- Who ------------------------------------------------------------------------- */
 
@@ -93,26 +100,49 @@ static void mkv_claims_path(const char *dir, uint64_t owner, const char *suffix,
              suffix);
 }
 
-static int mkv_byte_set(int fd, uint64_t byte, short type)
+static struct flock mkv_byte(uint64_t byte, short type)
 {
-    struct flock lock = {
+    return (struct flock){
         .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
-
-    return fcntl(fd, F_SETLK, &lock);
 }
 
-/* Somebody else holds it, or nobody can tell. @param [out] pid_p  0: unknown. */
-static bool mkv_byte_is_locked(int fd, uint64_t byte, pid_t *pid_p)
+static int mkv_byte_call(int fd, int command, int process_command, struct flock *lock)
 {
-    struct flock lock = {
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+    int ret = fcntl(fd, command, lock);
 
-    *pid_p = 0;
-    if (fcntl(fd, F_GETLK, &lock) != 0) {
-        return true;
-    }
-    *pid_p = (lock.l_type != F_UNLCK) ? lock.l_pid : 0;
-    return lock.l_type != F_UNLCK;
+    return ((ret == 0) || (errno != EINVAL)) ? ret : fcntl(fd, process_command, lock);
+}
+
+static int mkv_byte_set(int fd, uint64_t byte, short type)
+{
+    struct flock lock = mkv_byte(byte, type);
+
+    return mkv_byte_call(fd, F_OFD_SETLK, F_SETLK, &lock);
+}
+
+/* Through another descriptor, or nobody can tell */
+static bool mkv_byte_is_locked(int fd, uint64_t byte)
+{
+    struct flock lock = mkv_byte(byte, F_WRLCK);
+
+    return (mkv_byte_call(fd, F_OFD_GETLK, F_GETLK, &lock) != 0) ||
+           (lock.l_type != F_UNLCK);
+}
+
+static void mkv_process_set(int fd)
+{
+    struct flock lock = mkv_byte(MKV_CLAIMS_PROCESS, F_WRLCK);
+
+    (void)fcntl(fd, F_SETLK, &lock);
+}
+
+/* @return Not above 0: unknown here. */
+static pid_t mkv_process_of(int fd)
+{
+    struct flock lock = mkv_byte(MKV_CLAIMS_PROCESS, F_WRLCK);
+
+    return ((fcntl(fd, F_GETLK, &lock) == 0) && (lock.l_type != F_UNLCK)) ? lock.l_pid
+                                                                          : 0;
 }
 
 /* With the lock of the list */
@@ -150,7 +180,6 @@ static void mkv_claims_sweep(const char *dir)
     DIR *handle = opendir(dir);
     struct dirent *entry;
     char path[512];
-    pid_t pid;
     int fd;
 
     while ((handle != NULL) && ((entry = readdir(handle)) != NULL)) {
@@ -164,7 +193,7 @@ static void mkv_claims_sweep(const char *dir)
         if (fd < 0) {
             continue;
         }
-        if (!mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE, &pid)) {
+        if (!mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE)) {
             unlink(path);
         }
         close(fd);
@@ -197,11 +226,46 @@ static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
     return 0;
 }
 
+static void mkv_claims_before_fork(void)
+{
+    pthread_mutex_lock(&mkv_claims_lock);
+}
+
+static void mkv_claims_after_fork(void)
+{
+    pthread_mutex_unlock(&mkv_claims_lock);
+}
+
+/* It would hold its parent's claims beyond the parent's end */
+static void mkv_claims_in_child(void)
+{
+    mkv_claims_t *claims;
+
+    mkv_list_for_each(claims, &mkv_claims_list, mkv_claims_t, list)
+    {
+        if (claims->fd >= 0) { /* it is a copy of the parent's */
+            close(claims->fd);
+            claims->fd = -1;
+        }
+    }
+    pthread_mutex_unlock(&mkv_claims_lock);
+}
+
+static void mkv_claims_mind_forks(void)
+{
+    mkv_claims_can_fork = (pthread_atfork(mkv_claims_before_fork, mkv_claims_after_fork,
+                                          mkv_claims_in_child) == 0);
+}
+
 mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     mkv_claims_t *claims = calloc(1, sizeof(*claims));
 
-    if (claims == NULL) {
+    (void)pthread_once(&once, mkv_claims_mind_forks);
+    if ((claims == NULL) || !mkv_claims_can_fork) {
+        free(claims);
+        errno = ENOMEM;
         return NULL;
     }
     claims->owner = owner;
@@ -226,8 +290,10 @@ void mkv_claims_close(mkv_claims_t *claims)
     }
     pthread_mutex_lock(&mkv_claims_lock);
     mkv_list_del(&claims->list);
-    unlink(claims->path);
-    close(claims->fd);
+    if (claims->fd >= 0) { /* a child leaves its parent's alone */
+        unlink(claims->path);
+        close(claims->fd);
+    }
     pthread_mutex_unlock(&mkv_claims_lock);
     free(claims->held);
     free(claims);
@@ -250,6 +316,7 @@ static uint64_t mkv_claims_add(mkv_claims_t *claims, uint64_t claim)
     if (mkv_byte_set(claims->fd, claim, F_WRLCK) != 0) {
         return 0;
     }
+    mkv_process_set(claims->fd); /* another copy of this code may have dropped it */
     held[claims->num_held++] = claim;
     return claim;
 }
@@ -311,18 +378,19 @@ static void mkv_watch_close(mkv_watch_t *watch)
     }
 }
 
-/* The process that holds the lock before and after is the one that was opened */
+/* The process that has the lock before and after is the one that was opened */
 static void mkv_watch_open_pidfd(mkv_watch_t *watch)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    pid_t pid, again;
+    pid_t pid = mkv_process_of(watch->fd);
 
-    if (!mkv_byte_is_locked(watch->fd, watch->claim, &pid) || (pid <= 0)) {
+    if (pid <= 0) {
         return;
     }
     watch->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     (void)epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, watch->pidfd, &event);
-    if (!mkv_byte_is_locked(watch->fd, watch->claim, &again) || (again != pid)) {
+    if ((mkv_process_of(watch->fd) != pid) ||
+        !mkv_byte_is_locked(watch->fd, watch->claim)) {
         mkv_watch_close_pidfd(watch);
     }
 }
@@ -350,11 +418,10 @@ static bool mkv_watch_look_own(mkv_watch_t *watch)
 static void mkv_watch_find(mkv_watch_t *watch, const char *dir)
 {
     char path[512];
-    pid_t pid;
 
     mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
     watch->fd = mkv_claims_open_file(path, O_RDONLY);
-    if ((watch->fd >= 0) && mkv_byte_is_locked(watch->fd, watch->claim, &pid)) {
+    if ((watch->fd >= 0) && mkv_byte_is_locked(watch->fd, watch->claim)) {
         watch->state = MKV_CLAIM_HELD;
         mkv_watch_open_pidfd(watch);
     } else {
@@ -373,15 +440,13 @@ static bool mkv_watch_has_ended(const mkv_watch_t *watch)
  * a claim was not says that the claim alone was released */
 static void mkv_watch_look_other(mkv_watch_t *watch)
 {
-    pid_t pid;
-
-    if (mkv_byte_is_locked(watch->fd, watch->claim, &pid)) {
+    if (mkv_byte_is_locked(watch->fd, watch->claim)) {
         if (mkv_watch_has_ended(watch)) { /* another process shares its descriptors */
             mkv_watch_close_pidfd(watch);
         }
         return;
     }
-    if (mkv_byte_is_locked(watch->fd, MKV_CLAIMS_LIFE, &pid)) {
+    if (mkv_byte_is_locked(watch->fd, MKV_CLAIMS_LIFE)) {
         watch->state = MKV_CLAIM_RELEASED;
     } else if (mkv_watch_has_ended(watch)) {
         watch->state = MKV_CLAIM_GONE;

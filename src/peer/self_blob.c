@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a context tells of itself: the blob, made from its regions and memory.
+ * What a context tells of itself: the blob, made from its regions and memory. Keys are
+ * for whom they were granted to (peer/grant.h), and those of regions that are open to
+ * one-sided operations for everybody.
  */
 
 #include "peer/self_blob.h"
@@ -11,7 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
+static bool mkv_blob_has_key(const mkv_audience_t *audience, const mkv_mem_t *mem)
+{
+    return audience->takes_all_keys ||
+           ((audience->remote != NULL) &&
+            mkv_remote_has_grant(audience->remote, mem->id));
+}
+
+static void mkv_blob_add_key(mkv_wire_mem_t *wire, const mkv_mem_t *mem)
+{
+    wire->rkey = mem->rkey;
+    wire->rkey_length = (uint32_t)mem->rkey_length;
+}
+
+static void mkv_blob_add_mems(mkv_ctx_t *ctx, const mkv_audience_t *audience,
+                              mkv_blob_info_t *info)
 {
     mkv_wire_mem_t *wire;
     mkv_mem_t *mem;
@@ -24,8 +40,9 @@ static void mkv_blob_add_mems(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->mem_type = mem->type;
         wire->base = mem->base;
         wire->length = mem->length;
-        wire->rkey = mem->rkey;
-        wire->rkey_length = (uint32_t)mem->rkey_length;
+        if (mkv_blob_has_key(audience, mem)) {
+            mkv_blob_add_key(wire, mem);
+        }
     }
 }
 
@@ -46,6 +63,9 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
         wire->part = region->info.part;
         wire->flags = region->info.flags;
         wire->mem = region->mem->index;
+        if (region->info.flags & MKV_REGION_ONE_SIDED) {
+            mkv_blob_add_key(&info->mems[wire->mem], region->mem);
+        }
         wire->base = (uintptr_t)region->info.base;
         wire->length = region->info.length;
         wire->unit_bytes = region->info.unit_bytes;
@@ -62,8 +82,8 @@ static void mkv_blob_add_regions(mkv_ctx_t *ctx, mkv_blob_info_t *info)
     }
 }
 
-mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connection,
-                          uint64_t claim, mkv_wbuf_t *wbuf)
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
+                          const mkv_audience_t *audience, mkv_wbuf_t *wbuf)
 {
     mkv_status_t status = MKV_ERR_NOMEM;
     mkv_blob_info_t info;
@@ -78,9 +98,9 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connect
     info.dtype = ctx->params.dtype;
     info.total_kv_heads = ctx->params.total_kv_heads;
     info.model = ctx->params.model;
-    info.claim = claim;
+    info.claim = audience->claim;
     info.epoch = ctx->epoch;
-    info.connection = connection;
+    info.connection = audience->connection;
     info.max_message = ctx->opts->max_message;
     info.max_queued = ctx->opts->max_queued;
     info.features = ctx->features;
@@ -91,7 +111,7 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connect
         if ((info.mems == NULL) || (info.regions == NULL)) {
             goto out;
         }
-        mkv_blob_add_mems(ctx, &info);
+        mkv_blob_add_mems(ctx, audience, &info);
         mkv_blob_add_regions(ctx, &info);
     }
     status = mkv_blob_encode(&info, wbuf);
@@ -106,13 +126,14 @@ out:
 mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
                       size_t *length_p)
 {
+    static const mkv_audience_t anybody;
     size_t room = *length_p;
     mkv_status_t status;
     mkv_wbuf_t wbuf;
 
     mkv_wbuf_init(&wbuf);
     mkv_enter(ctx);
-    status = mkv_ctx_blob(ctx, kind, 0, 0, &wbuf);
+    status = mkv_ctx_blob(ctx, kind, &anybody, &wbuf);
     mkv_leave_quietly(ctx);
     if (status == MKV_OK) {
         *length_p = wbuf.length;

@@ -8,17 +8,18 @@
  * What a context tells of itself.
  */
 
-#include "base/ctx.h"
+#include "cache/remote_mem.h"
 
-/**
- * Append the blob of this context.
- *
- * @param [in] connection  Number of the connection that it is for; 0: for anybody.
- * @param [in] claim       On the memory of the peer it is for; 0: none, or for anybody.
- *
- * @return MKV_OK, MKV_ERR_NOMEM.
- */
-mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, uint64_t connection,
-                          uint64_t claim, mkv_wbuf_t *wbuf);
+/** Whom a blob is for; all 0: anybody. */
+typedef struct mkv_audience {
+    uint64_t connection;        /**< Number of the connection */
+    uint64_t claim;             /**< On the memory of the peer; 0: none */
+    const mkv_remote_t *remote; /**< NULL: no key but of what is open to everybody */
+    bool takes_all_keys;        /**< It does not know registrations without a key */
+} mkv_audience_t;
+
+/** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */
+mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
+                          const mkv_audience_t *audience, mkv_wbuf_t *wbuf);
 
 #endif

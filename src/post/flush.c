@@ -6,7 +6,7 @@
 
 #include "peer/backend.h"
 #include "peer/path.h"
-#include "post/push.h"
+#include "post/arrived.h"
 #include "xfer/xfer.h"
 #include "xfer/trace.h"
 
@@ -26,12 +26,12 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
             leg->puts = MKV_PUTS_ARRIVED; /* or never: then the connection has failed */
         }
         if (status != UCS_OK) {
-            mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
-                          "peer %s, leg %u: flush failed: %s", peer->name, leg->index,
-                          ucs_status_string(status));
+            mkv_leg_fail(leg, mkv_status_of_ucs(status),
+                         "peer %s, leg %u: flush failed: %s", peer->name, leg->index,
+                         ucs_status_string(status));
         }
         mkv_xfer_stamp_again(leg->xfer, MKV_TIME_FLUSHED);
-        mkv_push_flushed(leg);
+        mkv_posts_arrived(leg);
         mkv_xfer_dirty(leg->xfer);
     }
 }
@@ -132,7 +132,8 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
     ++peer->num_read_back; /* the callback may come at once */
     mkv_list_for_each(rmem, &peer->remote.mems, mkv_rmem_t, list)
     {
-        if ((rmem->type != UCS_MEMORY_TYPE_HOST) && (rmem->num_pairs > 0)) {
+        if ((rmem->type != UCS_MEMORY_TYPE_HOST) && (rmem->num_pairs > 0) &&
+            (rmem->rkey != NULL)) {
             mkv_rmem_read_back(peer, rmem);
         }
     }

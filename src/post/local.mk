@@ -1,5 +1,7 @@
 # From a plan to UCX calls.
 libmorikv_core_la_SOURCES += \
+    src/post/arrived.c \
+    src/post/arrived.h \
     src/post/flush.c \
     src/post/flush.h \
     src/post/gate.c \

@@ -23,6 +23,7 @@
 #include "cache/blocks.h"
 #include "peer/backend.h"
 #include "peer/list_put.h"
+#include "post/arrived.h"
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
@@ -35,7 +36,7 @@
 
 static bool mkv_post_is_at_end(mkv_post_t *post)
 {
-    return mkv_xfer_is_terminal(post->leg->xfer) || (mkv_post_pair(post) == NULL);
+    return mkv_leg_is_over(post->leg) || (mkv_post_pair(post) == NULL);
 }
 
 static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t *piece,
@@ -47,13 +48,13 @@ static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t 
     char reason[640];
 
     mkv_path_reason(leg->peer, &key, reason, sizeof(reason));
-    mkv_xfer_fail(leg->xfer, mkv_status_of_ucs(status),
-                  "peer %s, leg %u: %s(component %u layer %d part %u from local block "
-                  "%u) failed: %s%s%s",
-                  leg->peer->name, leg->index, call,
-                  map->components[piece->pair->component].component, piece->pair->layer,
-                  piece->pair->part, piece->unit, ucs_status_string(status),
-                  reason[0] != '\0' ? ": " : "", reason);
+    mkv_leg_fail(leg, mkv_status_of_ucs(status),
+                 "peer %s, leg %u: %s(component %u layer %d part %u from local block "
+                 "%u) failed: %s%s%s",
+                 leg->peer->name, leg->index, call,
+                 map->components[piece->pair->component].component, piece->pair->layer,
+                 piece->pair->part, piece->unit, ucs_status_string(status),
+                 reason[0] != '\0' ? ": " : "", reason);
 }
 
 /* The piece of a call in flight, for the text of an error */
@@ -84,11 +85,18 @@ static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
     MKV_COUNT(leg->peer, ucp_calls, num);
 }
 
+static void mkv_post_over(mkv_post_t *post)
+{
+    if (mkv_post_done(post)) {
+        mkv_post_arrived(post);
+    }
+}
+
 /* Out of line, as is what fails: most calls are neither the last nor fail */
 static void __attribute__((noinline)) mkv_post_none_in_flight(mkv_post_t *post)
 {
     if (post->must_repeat || mkv_post_is_at_end(post)) {
-        mkv_post_done(post);
+        mkv_post_over(post);
     }
 }
 
@@ -207,17 +215,15 @@ static void mkv_post_sgl_cb(void *request, ucs_status_t status, void *user_data)
 
 /* ---- Piece by piece -------------------------------------------------------------- */
 
-static inline bool mkv_peer_is_below(const mkv_peer_t *peer,
-                                     const mkv_options_t *limits)
+static inline bool mkv_peer_is_below(const mkv_peer_t *peer, const mkv_limits_t *limits)
 {
-    return (peer->inflight_ops < limits->max_inflight_ops) &&
-           (peer->inflight_bytes < limits->max_inflight_bytes);
+    return (peer->inflight_ops < limits->ops) && (peer->inflight_bytes < limits->bytes);
 }
 
-static bool mkv_peer_has_credit(const mkv_peer_t *peer)
+static bool mkv_leg_has_credit(const mkv_leg_t *leg)
 {
-    return (peer->ctx->round_cost < MKV_ROUND_COST) &&
-           mkv_peer_is_below(peer, peer->ctx->opts);
+    return (leg->peer->ctx->round_cost < MKV_ROUND_COST) &&
+           mkv_peer_is_below(leg->peer, &leg->xfer->limits);
 }
 
 /* Gives calls until the group, the pair or the credits end. What all calls share is set
@@ -235,13 +241,13 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     const mkv_plan_part_t *part = mkv_post_part(post, pair);
     const mkv_stretch_t stretch = mkv_post_stretch(post, pair);
     mkv_peer_t *peer = post->leg->peer;
-    const mkv_options_t *opts = peer->ctx->opts;
+    const mkv_limits_t *limits = &post->leg->xfer->limits;
     const ucp_rkey_h rkey = pair->rmem->rkey;
     const ucp_ep_h ep = peer->ep;
     ucs_status_ptr_t request = NULL;
     unsigned num = 0;
 
-    while ((num < MKV_CALLS_MAX) && mkv_peer_is_below(peer, opts) &&
+    while ((num < MKV_CALLS_MAX) && mkv_peer_is_below(peer, limits) &&
            mkv_post_next_of(post, &stretch, part, piece)) {
         param.user_data = mkv_calls_user_data(calls, num++);
         post->bytes += piece->length;
@@ -295,8 +301,10 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
     return request;
 }
 
-/* One group of calls; false: stop, no memory, a call failed, or strict mode */
-static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
+/* One group of calls, or one that is asked; false: stop, no memory, a call failed, or
+ * strict mode */
+static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
+                                                          bool is_asked)
 {
     const mkv_pair_t *pair = &post->plan->map->pairs[post->at.pair];
     const mkv_path_key_t key = mkv_post_path(post, pair, false);
@@ -309,7 +317,8 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post)
                       post->leg->peer->name);
         return false;
     }
-    request = mkv_path_is_known(post->leg->peer, &key)
+    post->has_pieces = true;
+    request = (!is_asked && mkv_path_is_known(post->leg->peer, &key))
                   ? mkv_post_issue_calls(post, calls, &piece)
                   : mkv_post_issue_first(post, calls, &piece);
     mkv_calls_put(calls);
@@ -396,30 +405,34 @@ static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
                       "peer %s: no memory for a list of %llu pieces",
                       post->leg->peer->name, (unsigned long long)post->num_elements);
     }
-    return is_given && !mkv_xfer_is_terminal(post->leg->xfer) && !post->must_repeat &&
+    return is_given && !mkv_leg_is_over(post->leg) && !post->must_repeat &&
            !mkv_post_is_refused(post, &key);
 }
 
 /* ---- Pumping --------------------------------------------------------------------- */
 
 /* Each pair goes its own way: memory types differ, and with them what UCX takes */
-static bool mkv_post_takes_list(const mkv_post_t *post, const mkv_pair_t *pair)
+static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t *pair)
 {
-    return (post->leg->xfer->role == MKV_SRC) && (post->num_elements > 1) &&
-           mkv_peer_may_sgl(post->leg->peer, pair->mem->type, pair->rmem->type);
+    if ((post->leg->xfer->role != MKV_SRC) || (post->num_elements <= 1)) {
+        return MKV_LIST_USE_NONE;
+    }
+    return mkv_peer_list_use(post->leg->peer, pair->mem->type, pair->rmem);
 }
 
 static void mkv_post_issue(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
     const mkv_pair_t *pair;
-    int goes_on = 1;
+    mkv_list_use_t use;
+    bool goes_on = true;
 
-    while (goes_on && mkv_peer_has_credit(leg->peer) &&
-           !mkv_xfer_is_terminal(leg->xfer) && !post->must_repeat &&
-           ((pair = mkv_post_pair(post)) != NULL)) {
-        goes_on = mkv_post_takes_list(post, pair) ? mkv_post_issue_list(post, pair)
-                                                  : mkv_post_issue_pair(post);
+    while (goes_on && mkv_leg_has_credit(leg) && !mkv_leg_is_over(leg) &&
+           !post->must_repeat && ((pair = mkv_post_pair(post)) != NULL)) {
+        use = mkv_post_list_use(post, pair);
+        goes_on = (use == MKV_LIST_USE_FULL)
+                      ? mkv_post_issue_list(post, pair)
+                      : mkv_post_issue_pair(post, use == MKV_LIST_USE_ASK);
     }
 }
 
@@ -458,9 +471,9 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
     unsigned count = 0;
     mkv_post_t *post;
 
-    while (!mkv_list_is_empty(&leg->posts) && mkv_peer_has_credit(leg->peer)) {
+    while (!mkv_list_is_empty(&leg->posts) && mkv_leg_has_credit(leg)) {
         post = mkv_list_head(&leg->posts, mkv_post_t, list);
-        if (!mkv_post_ask_gate(post) || mkv_xfer_is_terminal(leg->xfer)) {
+        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg)) {
             return count;
         }
         ++count;
@@ -474,13 +487,13 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
         if (!mkv_post_is_at_end(post) && !post->must_repeat) {
             return count; /* out of credits */
         }
-        if (mkv_xfer_is_terminal(leg->xfer)) {
+        if (mkv_leg_is_over(leg)) {
             return count; /* it failed and has cleaned up */
         }
         mkv_list_del(&post->list);
         mkv_list_add_tail(&leg->running, &post->list);
         if (post->num_inflight == 0) {
-            mkv_post_done(post);
+            mkv_post_over(post);
         } else if (post->must_repeat) {
             return count; /* keep the order: first this one again */
         }
@@ -488,36 +501,51 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
     return count;
 }
 
-unsigned mkv_peer_pump(mkv_peer_t *peer)
+/* Each leg once, and the one that got the last credits goes to the end */
+static unsigned mkv_legs_pump(mkv_list_t *busy_legs)
 {
     unsigned count = 0;
     mkv_list_t legs;
     mkv_leg_t *leg;
 
-    /* Each leg once, and the one that got the last credits goes to the end */
     mkv_list_init(&legs);
-    mkv_list_splice(&peer->busy_legs, &legs);
+    mkv_list_splice(busy_legs, &legs);
     while (!mkv_list_is_empty(&legs)) {
         leg = mkv_list_head(&legs, mkv_leg_t, busy);
         mkv_list_del(&leg->busy);
-        if (mkv_xfer_is_terminal(leg->xfer)) {
+        if (mkv_leg_is_over(leg)) {
             continue;
         }
-        if (!mkv_peer_has_credit(peer)) {
+        if (!mkv_leg_has_credit(leg)) {
             /* it and the rest in front of those that had their turn */
             mkv_list_add_tail(legs.next, &leg->busy);
-            mkv_list_splice(&peer->busy_legs, &legs);
-            mkv_list_splice(&legs, &peer->busy_legs);
+            mkv_list_splice(busy_legs, &legs);
+            mkv_list_splice(&legs, busy_legs);
             break;
         }
         count += mkv_leg_pump(leg);
         mkv_leg_note(leg);
-        if (!mkv_list_is_empty(&leg->posts) && !mkv_xfer_is_terminal(leg->xfer)) {
-            mkv_list_queue(&peer->busy_legs, &leg->busy);
+        if (!mkv_list_is_empty(&leg->posts) && !mkv_leg_is_over(leg)) {
+            mkv_list_queue(busy_legs, &leg->busy);
         }
     }
+    return count;
+}
 
-    if (mkv_list_is_empty(&peer->busy_legs)) {
+unsigned mkv_peer_pump(mkv_peer_t *peer)
+{
+    static const mkv_priority_t order[MKV_NUM_PRIORITIES] = {
+        MKV_PRIORITY_HIGH, MKV_PRIORITY_NORMAL, MKV_PRIORITY_LOW};
+    bool is_busy = false;
+    unsigned count = 0, i;
+
+    for (i = 0; i < MKV_NUM_PRIORITIES; ++i) {
+        count += mkv_legs_pump(&peer->busy_legs[order[i]]);
+    }
+    for (i = 0; i < MKV_NUM_PRIORITIES; ++i) { /* one may have queued another again */
+        is_busy |= !mkv_list_is_empty(&peer->busy_legs[i]);
+    }
+    if (!is_busy) {
         mkv_list_del(&peer->busy_list);
     }
     return count;

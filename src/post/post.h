@@ -39,6 +39,7 @@ typedef struct mkv_post {
     mkv_cursor_t at;          /**< Next piece to give to UCX */
     uint32_t serial;          /**< READ, pulled: as in PULL */
     bool is_push;             /**< READ, the owner's: the reader waits for PULLED */
+    bool has_pieces;          /**< Some went as calls of their own, not in a list */
     bool is_by_get;           /**< READ: does not fit into a PULL */
     uint64_t pull_bytes;      /**< READ, pulled: of the whole post */
     bool must_repeat;         /**< A list was refused: once more, piece by piece */

@@ -2,7 +2,9 @@
 
 #include "post/post_end.h"
 
+#include "peer/backend.h"
 #include "post/post_cursor.h"
+#include "xfer/told.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>
@@ -67,7 +69,7 @@ void mkv_posts_free(mkv_list_t *posts)
 
 void mkv_leg_queue(mkv_leg_t *leg)
 {
-    mkv_list_queue(&leg->peer->busy_legs, &leg->busy);
+    mkv_list_queue(&leg->peer->busy_legs[leg->xfer->priority], &leg->busy);
     mkv_list_queue(&leg->peer->ctx->busy_peers, &leg->peer->busy_list);
 }
 
@@ -87,7 +89,7 @@ static void mkv_post_count_done(const mkv_post_t *post)
     mkv_leg_t *leg = post->leg;
     mkv_xfer_t *xfer = leg->xfer;
 
-    leg->bytes += post->bytes;
+    MKV_ADD(leg->bytes, post->bytes);
     MKV_ADD(xfer->bytes, post->bytes);
     MKV_ADD(xfer->completed, post->elements);
     MKV_COUNT(leg->peer, elements_completed, post->elements);
@@ -98,27 +100,55 @@ static void mkv_post_count_done(const mkv_post_t *post)
     }
 }
 
-void mkv_post_done(mkv_post_t *post)
+/* The caller is told here, unless that fails the leg. @return Whether the peer is told,
+ * too, behind a flush. */
+static bool mkv_post_tell(const mkv_post_t *post)
+{
+    bool is_source = (post->leg->xfer->role == MKV_SRC);
+
+    if (post->is_push) {
+        return true;
+    }
+    if (post->sel.fields & MKV_SEL_TELL) {
+        mkv_leg_tell(post->leg, is_source ? MKV_EV_LOCAL_DONE : MKV_EV_ARRIVED,
+                     post->sel.tell);
+        return is_source && !mkv_leg_is_over(post->leg);
+    }
+    return false;
+}
+
+/* A flush would wait for what was put behind it as well, and the reader with it */
+static bool mkv_post_is_there(const mkv_post_t *post)
+{
+    return post->is_push && !post->has_pieces && mkv_peer_lists_arrive(post->leg->peer);
+}
+
+bool mkv_post_done(mkv_post_t *post)
 {
     mkv_xfer_t *xfer = post->leg->xfer;
+    bool is_over = mkv_leg_is_over(post->leg);
 
-    if (post->must_repeat && !mkv_xfer_is_terminal(xfer)) {
+    if (post->must_repeat && !is_over) {
         post->must_repeat = false;
         mkv_post_again(post);
-        return;
+        return false;
     }
     mkv_xfer_stamp_again(xfer, MKV_TIME_MOVED);
     mkv_xfer_dirty(xfer);
-    if (post->is_push && !mkv_xfer_is_terminal(xfer)) {
-        mkv_list_cache_put(xfer->ctx, &post->lists);
-        mkv_list_del(&post->list);
-        mkv_list_add_tail(&post->leg->pushed, &post->list); /* until a flush is over */
-        return;
-    }
-    if (!mkv_xfer_is_terminal(xfer)) {
+    if (!is_over && !post->is_push) {
         mkv_post_count_done(post);
     }
+    if (!is_over && mkv_post_tell(post)) {
+        mkv_list_cache_put(xfer->ctx, &post->lists);
+        if (mkv_post_is_there(post)) {
+            return true;
+        }
+        mkv_list_del(&post->list);
+        mkv_list_add_tail(&post->leg->pushed, &post->list); /* until a flush is over */
+        return false;
+    }
     mkv_post_free(post);
+    return false;
 }
 
 void mkv_leg_cancel_posts(mkv_leg_t *leg)

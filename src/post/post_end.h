@@ -26,7 +26,12 @@ void mkv_posts_free(mkv_list_t *posts);
 /** From the beginning, before all posts of the leg that wait. */
 void mkv_post_again(mkv_post_t *post);
 
-/** No call is in flight and nothing is left to give. */
-void mkv_post_done(mkv_post_t *post);
+/**
+ * No call is in flight and nothing is left to give.
+ *
+ * @return The peer is to be told that it has arrived (arrived.h), now; else the post is
+ *         gone, or waits for a flush.
+ */
+bool mkv_post_done(mkv_post_t *post);
 
 #endif

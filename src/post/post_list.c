@@ -19,7 +19,8 @@
 
 static bool mkv_pair_is_alike(const mkv_pair_t *a, const mkv_pair_t *b)
 {
-    return (a->mem->type == b->mem->type) && (a->rmem->type == b->rmem->type);
+    return (a->mem->type == b->mem->type) && (a->rmem->type == b->rmem->type) &&
+           (a->rmem->lists == b->rmem->lists);
 }
 
 /* Whether all pairs from the cursor on that fit into one list share handle and key */

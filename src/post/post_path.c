@@ -2,12 +2,19 @@
 
 #include "post/post_path.h"
 
+#include "peer/list_put.h"
+
 void mkv_calls_note(const mkv_calls_t *calls, void *request)
 {
     const mkv_pair_t *pair = &calls->post->plan->map->pairs[calls->from.pair];
     mkv_path_key_t key = mkv_post_path(calls->post, pair, calls->lists != NULL);
 
     mkv_path_note(calls->post->leg->peer, &key, request);
+    if ((key.kind == MKV_CALL_PUT) &&
+        (mkv_peer_list_use(calls->post->leg->peer, key.local, pair->rmem) ==
+         MKV_LIST_USE_ASK)) {
+        mkv_peer_put_asked(calls->post->leg->peer, pair->rmem, request);
+    }
 }
 
 bool mkv_post_is_refused(mkv_post_t *post, const mkv_path_key_t *key)
@@ -19,7 +26,7 @@ bool mkv_post_is_refused(mkv_post_t *post, const mkv_path_key_t *key)
         return false;
     }
     mkv_path_reason(peer, key, text, sizeof(text));
-    mkv_xfer_fail(post->leg->xfer, MKV_ERR_BACKEND, "peer %s, leg %u: %s", peer->name,
-                  post->leg->index, text);
+    mkv_leg_fail(post->leg, MKV_ERR_BACKEND, "peer %s, leg %u: %s", peer->name,
+                 post->leg->index, text);
     return true;
 }

@@ -39,6 +39,9 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
                          (status == MKV_OK) ? "done" : xfer->error);
     }
     leg = &xfer->legs[index];
+    if (__atomic_load_n(&leg->status, __ATOMIC_ACQUIRE) < MKV_OK) {
+        return mkv_leg_error(leg);
+    }
     state = __atomic_load_n(&leg->state, __ATOMIC_ACQUIRE);
     if ((plan->map != leg->map) || (state != MKV_LEG_BOUND)) {
         return mkv_error(log, MKV_ERR_INVALID, "post: leg %u %s", index,
@@ -56,6 +59,18 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
     return MKV_OK;
 }
 
+static mkv_status_t mkv_post_check_tell(const mkv_leg_t *leg, const mkv_sel_t *sel)
+{
+    if ((sel->fields & MKV_SEL_TELL) && (leg->xfer->mode == MKV_WRITE) &&
+        !mkv_peer_knows(leg->peer, MKV_FEATURE_TELL)) {
+        return mkv_error(&leg->xfer->ctx->log, MKV_ERR_UNSUPPORTED,
+                         "post: the library of peer %s is too old to tell it what has "
+                         "arrived (MKV_SEL_TELL)",
+                         leg->peer->name);
+    }
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
                                    const mkv_plan_t *plan, const mkv_sel_t *sel)
 {
@@ -63,6 +78,12 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
 
     if (status == MKV_OK) {
         status = mkv_post_check_sel(plan, sel);
+    }
+    if (status == MKV_OK) {
+        status = mkv_post_check_tell(&xfer->legs[index], sel);
+    }
+    if (status == MKV_OK) {
+        status = mkv_post_check_keys(&xfer->legs[index], plan, sel);
     }
     if (status == MKV_OK) {
         status = mkv_post_check_units(&xfer->legs[index], plan, sel);
@@ -161,7 +182,8 @@ static void mkv_post_take(const mkv_submission_t *submission)
         mkv_xfer_post_locked(xfer, submission->leg, submission->plan, &submission->sel,
                              submission->has_gate ? &submission->gate : NULL);
     if (status != MKV_OK) {
-        mkv_xfer_fail(xfer, status, "a post is refused: %s", mkv_last_error());
+        mkv_leg_fail(&xfer->legs[submission->leg], status, "a post is refused: %s",
+                     mkv_last_error());
     }
 }
 

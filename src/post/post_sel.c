@@ -5,7 +5,7 @@
 #include "post/post_cursor.h"
 
 #define MKV_SEL_ALL                                                                    \
-    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS))
+    ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS | MKV_SEL_TELL))
 
 static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t *sel)
 {
@@ -16,12 +16,15 @@ static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t 
     }
     if ((!(sel->fields & MKV_SEL_COMPONENTS) && (sel->component_mask != 0)) ||
         (!(sel->fields & MKV_SEL_LAYERS) && ((sel->layer_lo | sel->layer_hi) != 0)) ||
-        (!(sel->fields & MKV_SEL_POSITIONS) && ((sel->pos_lo | sel->pos_hi) != 0))) {
+        (!(sel->fields & MKV_SEL_POSITIONS) && ((sel->pos_lo | sel->pos_hi) != 0)) ||
+        (!(sel->fields & MKV_SEL_TELL) && (sel->tell != 0))) {
         return mkv_error(log, MKV_ERR_INVALID,
                          "sel: component_mask 0x%llx, layers [%d, %d), positions [%u, "
-                         "%u), but fields is 0x%x: expected MKV_SEL_* of what is given",
+                         "%u), tell %u, but fields is 0x%x: expected MKV_SEL_* of what "
+                         "is given",
                          (unsigned long long)sel->component_mask, sel->layer_lo,
-                         sel->layer_hi, sel->pos_lo, sel->pos_hi, sel->fields);
+                         sel->layer_hi, sel->pos_lo, sel->pos_hi, sel->tell,
+                         sel->fields);
     }
     return MKV_OK;
 }

@@ -298,3 +298,32 @@ void mkv_post_sum_units(const mkv_post_t *post)
         }
     }
 }
+
+static bool mkv_pair_lacks_key(const mkv_plan_t *plan, const mkv_pair_t *pair)
+{
+    return ((plan->bytes != NULL) || (plan->parts[pair->component].num_units > 0)) &&
+           (__atomic_load_n(&pair->rmem->rkey, __ATOMIC_ACQUIRE) == NULL);
+}
+
+mkv_status_t mkv_post_check_keys(const mkv_leg_t *leg, const mkv_plan_t *plan,
+                                 const mkv_sel_t *sel)
+{
+    const mkv_map_t *map = plan->map;
+    const mkv_pair_t *pair;
+    uint32_t i;
+
+    if (!__atomic_load_n(&map->lacks_keys, __ATOMIC_RELAXED)) {
+        return MKV_OK;
+    }
+    for (i = 0; i < map->num_pairs; ++i) {
+        pair = &map->pairs[i];
+        if (mkv_sel_has_pair(sel, map, pair) && mkv_pair_lacks_key(plan, pair)) {
+            return mkv_error(&leg->xfer->ctx->log, MKV_ERR_PAIRING,
+                             "post: component %u layer %d part %u: peer %s has no map "
+                             "of it, and so told no key",
+                             pair->local->info.component, pair->layer, pair->part,
+                             leg->peer->name);
+        }
+    }
+    return MKV_OK;
+}

@@ -27,4 +27,13 @@ mkv_status_t mkv_post_check_units(mkv_leg_t *leg, const mkv_plan_t *plan,
 /** Add the post's blocks to what the leg has posted, for the check at the seal. */
 void mkv_post_sum_units(const mkv_post_t *post);
 
+/**
+ * Whether the peer has told the keys of what is selected, which it does when it makes
+ * its own map.
+ *
+ * @return MKV_OK, MKV_ERR_PAIRING.
+ */
+mkv_status_t mkv_post_check_keys(const mkv_leg_t *leg, const mkv_plan_t *plan,
+                                 const mkv_sel_t *sel);
+
 #endif

@@ -127,6 +127,7 @@ bool mkv_pull_ask(mkv_post_t *post)
     msg.serial = leg->num_pulls + 1;
     msg.digest = mkv_pull_digest(post, &msg.bytes);
     msg.sel = post->sel;
+    msg.sel.fields &= ~(uint32_t)MKV_SEL_TELL; /* of this side alone */
     if (leg->pulled_plan != post->plan->serial) {
         mkv_pull_add_runs(post->plan, &msg);
     }
@@ -181,23 +182,23 @@ void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_xfer_t *xfer = leg->xfer;
 
     if (post == NULL) {
-        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL,
-                      "peer %s, leg %u: it sent PULLED of post %u, which does not wait",
-                      leg->peer->name, leg->index, msg->serial);
-    } else if (mkv_xfer_is_terminal(xfer)) {
+        mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
+                     "peer %s, leg %u: it sent PULLED of post %u, which does not wait",
+                     leg->peer->name, leg->index, msg->serial);
+    } else if (mkv_leg_is_over(leg)) {
         mkv_post_free(post);
         mkv_xfer_dirty(xfer);
     } else if (msg->code != MKV_OK) {
         mkv_pull_refused(post, (mkv_status_t)msg->code);
     } else if (msg->bytes != post->pull_bytes) {
-        mkv_xfer_fail(xfer, MKV_ERR_LENGTH,
-                      "peer %s, leg %u: it put %llu bytes of a post, %llu expected",
-                      leg->peer->name, leg->index, (unsigned long long)msg->bytes,
-                      (unsigned long long)post->pull_bytes);
+        mkv_leg_fail(leg, MKV_ERR_LENGTH,
+                     "peer %s, leg %u: it put %llu bytes of a post, %llu expected",
+                     leg->peer->name, leg->index, (unsigned long long)msg->bytes,
+                     (unsigned long long)post->pull_bytes);
     } else {
         post->elements = post->num_elements;
         post->bytes = post->pull_bytes;
-        mkv_post_done(post);
+        (void)mkv_post_done(post); /* of a reader: nobody is told */
     }
 }
 

@@ -151,12 +151,16 @@ static mkv_status_t mkv_push_check(mkv_leg_t *leg, const mkv_msg_t *msg,
 {
     mkv_status_t status;
 
-    if ((leg->xfer->ctx->opts->read_by == MKV_READ_GET) || leg->map->is_stale) {
+    if ((leg->xfer->ctx->opts->read_by == MKV_READ_GET) || leg->map->is_stale ||
+        (msg->sel.fields & MKV_SEL_TELL)) {
         return MKV_ERR_UNSUPPORTED;
     }
     status = mkv_push_plan(leg, msg, plan_p);
     if (status == MKV_OK) {
         status = mkv_post_check_sel(*plan_p, &msg->sel);
+    }
+    if (status == MKV_OK) {
+        status = mkv_post_check_keys(leg, *plan_p, &msg->sel);
     }
     return (status == MKV_OK) ? mkv_post_check_units(leg, *plan_p, &msg->sel) : status;
 }
@@ -191,9 +195,8 @@ void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_status_t status = mkv_push_check(leg, msg, &plan);
 
     if (status == MKV_ERR_BOUNDS) {
-        mkv_xfer_fail(leg->xfer, status,
-                      "peer %s, leg %u: it reads what it may not: %s", leg->peer->name,
-                      leg->index, mkv_last_error());
+        mkv_leg_fail(leg, status, "peer %s, leg %u: it reads what it may not: %s",
+                     leg->peer->name, leg->index, mkv_last_error());
         return;
     }
     if (status == MKV_OK) {
@@ -204,17 +207,11 @@ void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg)
     }
 }
 
-void mkv_push_flushed(mkv_leg_t *leg)
+void mkv_push_arrived(mkv_post_t *post)
 {
-    mkv_post_t *post;
-
-    while (!mkv_list_is_empty(&leg->flushed)) {
-        post = mkv_list_head(&leg->flushed, mkv_post_t, list);
-        MKV_COUNT(leg->peer, pulls_served, 1);
-        MKV_COUNT(leg->peer, bytes_pushed, post->bytes);
-        mkv_push_answer(leg, post->serial, MKV_OK, post->bytes);
-        mkv_post_free(post);
-    }
+    MKV_COUNT(post->leg->peer, pulls_served, 1);
+    MKV_COUNT(post->leg->peer, bytes_pushed, post->bytes);
+    mkv_push_answer(post->leg, post->serial, MKV_OK, post->bytes);
 }
 
 /* A plan that UCX could still call back about goes with its map */

@@ -9,10 +9,11 @@
  * without the application. The caller holds the context's lock.
  */
 
+#include "post/post.h"
 #include "xfer/leg.h"
 
-/** A flush has ended, or failed with the transfer: what it covers has arrived. */
-void mkv_push_flushed(mkv_leg_t *leg);
+/** What was put for a reader has arrived there: tell it. */
+void mkv_push_arrived(mkv_post_t *post);
 
 /** Listener of legs, see mkv_leg_listener_t. */
 void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg);

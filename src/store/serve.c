@@ -14,6 +14,8 @@
 
 #include "store/serve.h"
 
+#include "peer/grant.h"
+#include "peer/hello.h"
 #include "peer/message.h"
 
 #include <stdlib.h>
@@ -107,6 +109,15 @@ static void mkv_serve_inline(mkv_peer_t *peer, const mkv_wanted_t *wanted,
     mkv_serve_send(peer, &msg);
 }
 
+/* The key goes before the lease; @return false: no memory */
+static bool mkv_serve_key(mkv_peer_t *peer, const mkv_publication_t *publication)
+{
+    bool is_new = false;
+
+    return (mkv_grant_mem(peer, publication->stretch.region->mem, &is_new) == MKV_OK) &&
+           (!is_new || (mkv_hello_tell_keys(peer) == MKV_OK));
+}
+
 static void mkv_serve_lease(mkv_peer_t *peer, const mkv_wanted_t *wanted,
                             mkv_publication_t *publication)
 {
@@ -118,8 +129,9 @@ static void mkv_serve_lease(mkv_peer_t *peer, const mkv_wanted_t *wanted,
                      .region = publication->stretch.region->id,
                      .offset = publication->stretch.offset};
 
-    if (lease == NULL) {
+    if ((lease == NULL) || !mkv_serve_key(peer, publication)) {
         mkv_serve_refuse(peer, wanted->id, MKV_ERR_NOMEM, 0);
+        free(lease);
         return;
     }
     lease->id = msg.lease = ++store->last_id;

@@ -278,7 +278,7 @@ static void mkv_blob_get_mem(mkv_rbuf_t *rbuf, mkv_wire_mem_t *mem)
     mem->rkey_length = mkv_rbuf_get_u32(rbuf);
     mem->rkey = mkv_rbuf_get(rbuf, mem->rkey_length);
     rbuf->is_bad |= (mem->id == 0) || (mem->mem_type >= UCS_MEMORY_TYPE_LAST) ||
-                    (mem->length > UINT64_MAX - mem->base) || (mem->rkey_length == 0) ||
+                    (mem->length > UINT64_MAX - mem->base) ||
                     (mem->rkey_length > MKV_MAX_RKEY_SIZE);
 }
 

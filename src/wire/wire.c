@@ -8,7 +8,9 @@
 enum { MKV_TERM_DRAINED = 1 << 0, MKV_TERM_ANSWER = 1 << 1 };
 
 /* Items at the end of FIN; one of an unknown type is skipped */
-enum { MKV_FIN_ITEM_DATA = 1 };
+enum { MKV_FIN_ITEM_DATA = 1, MKV_FIN_ITEM_SUMS = 2 };
+
+#define MKV_FIN_SUM_BYTES 12u /* of a component: its number, the sum */
 
 #define MKV_MSG_MAGIC 0x4d564b4du /* "MKVM" */
 #define MKV_MSG_SEQ_OFFSET 24
@@ -23,9 +25,10 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none",   "HELLO", "HELLO_ACK", "REGIONS", "BYE",   "EXPOSE",  "BIND",
-        "FIN",    "TERM",  "DRAINED",   "USER",    "PING",  "PONG",    "PULL",
-        "PULLED", "NOTE",  "ASK",       "CREDIT",  "FETCH", "FETCHED", "RELEASE"};
+        "none",  "HELLO",   "HELLO_ACK", "REGIONS", "BYE",    "EXPOSE",
+        "BIND",  "FIN",     "TERM",      "DRAINED", "USER",   "PING",
+        "PONG",  "PULL",    "PULLED",    "NOTE",    "ASK",    "CREDIT",
+        "FETCH", "FETCHED", "RELEASE",   "OPEN",    "ARRIVED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -69,6 +72,26 @@ static void mkv_msg_put_expose(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_msg_put_bytes(wbuf, msg->data, msg->length);
 }
 
+static void mkv_msg_put_fin_sums(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    uint32_t num = 0, i;
+
+    for (i = 0; i < msg->num_units; ++i) {
+        num += msg->units[i].has_sum;
+    }
+    if (num == 0) {
+        return;
+    }
+    mkv_wbuf_put_u32(wbuf, MKV_FIN_ITEM_SUMS);
+    mkv_wbuf_put_u32(wbuf, num * MKV_FIN_SUM_BYTES);
+    for (i = 0; i < msg->num_units; ++i) {
+        if (msg->units[i].has_sum) {
+            mkv_wbuf_put_u32(wbuf, msg->units[i].component);
+            mkv_wbuf_put_u64(wbuf, msg->units[i].sum);
+        }
+    }
+}
+
 static void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
     uint32_t i;
@@ -79,6 +102,7 @@ static void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
         mkv_wbuf_put_u32(wbuf, msg->units[i].component);
         mkv_wbuf_put_u32(wbuf, msg->units[i].num);
     }
+    mkv_msg_put_fin_sums(msg, wbuf);
     if (msg->length > 0) {
         mkv_wbuf_put_u32(wbuf, MKV_FIN_ITEM_DATA);
         mkv_msg_put_bytes(wbuf, msg->data, msg->length);
@@ -131,6 +155,11 @@ static void mkv_msg_put_credit(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_wbuf_put_u64(wbuf, msg->bytes);
 }
 
+static void mkv_msg_put_arrived(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    mkv_wbuf_put_u32(wbuf, msg->value);
+}
+
 static void mkv_msg_put_blob(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
     mkv_wbuf_put(wbuf, msg->data, msg->length);
@@ -171,6 +200,29 @@ static void mkv_msg_get_expose(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->data = mkv_rbuf_get(rbuf, msg->length);
 }
 
+static void mkv_msg_get_fin_sum(mkv_msg_t *msg, uint32_t component, uint64_t sum)
+{
+    uint32_t i;
+
+    for (i = 0; i < msg->num_units; ++i) {
+        if (msg->units[i].component == component) {
+            msg->units[i].has_sum = true;
+            msg->units[i].sum = sum;
+        }
+    }
+}
+
+static void mkv_msg_get_fin_sums(const uint8_t *data, size_t length, mkv_msg_t *msg)
+{
+    mkv_rbuf_t rbuf = {data, data + length, false};
+    uint32_t component;
+
+    while (mkv_rbuf_left(&rbuf) >= MKV_FIN_SUM_BYTES) {
+        component = mkv_rbuf_get_u32(&rbuf);
+        mkv_msg_get_fin_sum(msg, component, mkv_rbuf_get_u64(&rbuf));
+    }
+}
+
 static void mkv_msg_get_fin_items(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     const uint8_t *data;
@@ -183,6 +235,8 @@ static void mkv_msg_get_fin_items(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         if (type == MKV_FIN_ITEM_DATA) {
             msg->data = data;
             msg->length = length;
+        } else if ((type == MKV_FIN_ITEM_SUMS) && (data != NULL)) {
+            mkv_msg_get_fin_sums(data, length, msg);
         }
     }
 }
@@ -200,6 +254,7 @@ static void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     for (i = 0; i < msg->num_units; ++i) {
         msg->units[i].component = mkv_rbuf_get_u32(rbuf);
         msg->units[i].num = mkv_rbuf_get_u32(rbuf);
+        msg->units[i].has_sum = false;
         rbuf->is_bad |= (msg->units[i].component >= MKV_MAX_COMPONENTS);
     }
     mkv_msg_get_fin_items(rbuf, msg);
@@ -264,6 +319,11 @@ static void mkv_msg_get_credit(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->bytes = mkv_rbuf_get_u64(rbuf);
 }
 
+static void mkv_msg_get_arrived(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    msg->value = mkv_rbuf_get_u32(rbuf);
+}
+
 static void mkv_msg_get_blob(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     msg->length = mkv_rbuf_left(rbuf);
@@ -294,6 +354,7 @@ static const struct {
     [MKV_MSG_FETCH] = {mkv_msg_put_fetch, mkv_msg_get_fetch},
     [MKV_MSG_FETCHED] = {mkv_msg_put_fetched, mkv_msg_get_fetched},
     [MKV_MSG_RELEASE] = {mkv_msg_put_release, mkv_msg_get_release},
+    [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
 };
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)

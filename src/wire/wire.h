@@ -38,13 +38,18 @@ enum {
     MKV_FEATURE_NOTE = 1 << 3,      /**< NOTE */
     MKV_FEATURE_ASK = 1 << 4,       /**< ASK */
     MKV_FEATURE_CREDIT = 1 << 5,    /**< USER keeps to max_queued; CREDIT gives room */
-    MKV_FEATURE_STORE = 1 << 6      /**< FETCH, FETCHED, RELEASE */
+    MKV_FEATURE_STORE = 1 << 6,     /**< FETCH, FETCHED, RELEASE */
+    MKV_FEATURE_SUMS = 1 << 7,      /**< Sums of units in FIN */
+    MKV_FEATURE_OPEN = 1 << 8,      /**< OPEN */
+    MKV_FEATURE_TELL = 1 << 9,      /**< ARRIVED */
+    MKV_FEATURE_KEYS = 1 << 10      /**< Registrations without keys, told later */
 };
 
 #define MKV_FEATURES                                                                   \
     ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
                 MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
-                MKV_FEATURE_STORE))
+                MKV_FEATURE_STORE | MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
+                MKV_FEATURE_TELL | MKV_FEATURE_KEYS))
 
 /** Growing output. A failed allocation sticks; look at it once, at the end. */
 typedef struct mkv_wbuf {
@@ -84,6 +89,9 @@ typedef enum mkv_msg_type {
     MKV_MSG_FETCH,   /**< The buffer of a key is wanted; answer with FETCHED */
     MKV_MSG_FETCHED, /**< Its bytes, where they may be read under a lease, or why not */
     MKV_MSG_RELEASE, /**< The lease is not needed any more */
+    MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
+    MKV_MSG_ARRIVED, /**< WRITE, active to passive: a post that is told of has arrived
+                      */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
 } mkv_msg_type_t;
@@ -94,7 +102,8 @@ const char *mkv_msg_string(mkv_msg_type_t type);
 static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
 {
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
-           (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) || (type == MKV_MSG_ASK);
+           (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) ||
+           (type == MKV_MSG_ASK) || (type == MKV_MSG_OPEN) || (type == MKV_MSG_ARRIVED);
 }
 
 /** How FETCH says its length. */
@@ -110,6 +119,8 @@ typedef struct mkv_wire_units {
     uint32_t num;
     const uint8_t *ids; /**< num little-endian words, unaligned, in the input; PULL: num
                              runs, see mkv_wire_run() */
+    bool has_sum;       /**< FIN: whole units, in every layer the same ones */
+    uint64_t sum;       /**< FIN: of their mkv_unit_mix() */
 } mkv_wire_units_t;
 
 #define MKV_EXPOSE_TOKENS 0x80u /**< Beside the mode: ids are of tokens */
@@ -139,7 +150,7 @@ typedef struct mkv_msg {
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
                               mkv_mode_t; FETCH: mkv_wire_fetch_t */
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
-    mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: component and num only */
+    mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
     uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT;
                                                      FETCH: expected, FETCHED */
     int32_t code;    /**< TERM, PULLED, NOTE, FETCHED: mkv_status_t */
@@ -147,7 +158,8 @@ typedef struct mkv_msg {
     bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
     char text[200]; /**< TERM, BYE */
 
-    uint32_t value;        /**< USER: type; FETCH: ms that the key is waited for */
+    uint32_t value;        /**< USER: type; FETCH: ms that the key is waited for;
+                                ARRIVED: the caller's number of the post */
     const uint8_t *header; /**< USER; FETCH: key */
     size_t header_length;
     const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data */
@@ -204,8 +216,8 @@ typedef struct mkv_wire_mem {
     uint32_t id; /**< Unique in the context for ever */
     uint32_t mem_type;
     uint64_t base, length;
-    const uint8_t *rkey; /**< In the input */
-    uint32_t rkey_length;
+    const uint8_t *rkey;  /**< In the input */
+    uint32_t rkey_length; /**< 0: it is not told */
 } mkv_wire_mem_t;
 
 /** How a region's units are made; size 0: not told. */

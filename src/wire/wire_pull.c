@@ -21,8 +21,7 @@ static void mkv_msg_put_sel(const mkv_sel_t *sel, mkv_wbuf_t *wbuf)
 
 static void mkv_msg_get_sel(mkv_rbuf_t *rbuf, mkv_sel_t *sel)
 {
-    sel->size = sizeof(*sel);
-    sel->reserved = 0;
+    *sel = (mkv_sel_t){.size = sizeof(*sel)};
     sel->fields = mkv_rbuf_get_u32(rbuf);
     sel->component_mask = mkv_rbuf_get_u64(rbuf);
     sel->layer_lo = (int32_t)mkv_rbuf_get_u32(rbuf);

@@ -181,6 +181,12 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
         return status;
     }
     for (i = first; i < last; ++i) {
+        if (mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            continue;
+        }
+        if (xfer->legs[i].status < MKV_OK) {
+            return mkv_leg_error(&xfer->legs[i]);
+        }
         if (xfer->legs[i].state != MKV_LEG_WAITING) {
             return mkv_error(log, MKV_ERR_DUPLICATE, "leg %u is exposed already", i);
         }
@@ -189,7 +195,8 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
             return status;
         }
     }
-    return mkv_owners_check(xfer, units, num_units);
+    /* those that go together show the same blocks: the first one's count */
+    return mkv_owners_take(&xfer->legs[first], units, num_units);
 }
 
 mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *units,
@@ -204,10 +211,14 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     status = mkv_xfer_expose_check(xfer, first, last, units, num_units);
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        status = mkv_leg_expose(&xfer->legs[i], units, num_units, meta, meta_length);
+        if (!mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            status =
+                mkv_leg_expose(&xfer->legs[i], units, num_units, meta, meta_length);
+        }
     }
-    if (status == MKV_OK) {
-        mkv_owners_take(xfer, units, num_units);
+    if ((first < last) && (first < xfer->num_legs) &&
+        (xfer->legs[first].units == NULL)) {
+        mkv_owners_return(&xfer->legs[first], units, num_units);
     }
     mkv_leave(ctx);
     return status;
@@ -262,15 +273,13 @@ static int mkv_exposed_index(mkv_leg_t *leg, uint32_t index)
 {
     const mkv_units_t *units = &leg->units[index];
     const mkv_map_t *map = leg->map;
-    uint32_t parts, i, k;
+    uint32_t parts, i;
 
     parts = mkv_map_parts(
         map, (uint32_t)(mkv_map_component(map, units->component) - map->components),
         true);
+    leg->sums[index] = mkv_units_sum(units->remote, units->num_remote, parts);
     for (i = 0; i < units->num_remote; ++i) {
-        for (k = 0; k < parts; ++k) {
-            leg->sums[index] += mkv_unit_mix(units->remote[i] * parts + k);
-        }
         if (mkv_unit_set_add(&leg->sets[index], units->remote[i] * parts, parts) != 0) {
             return -1;
         }
@@ -328,8 +337,8 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg)
         status = mkv_exposed_keep(leg, msg, num_ids);
     }
     if (status != MKV_OK) {
-        mkv_xfer_fail(xfer, status, "peer %s, leg %u: %s", leg->peer->name, leg->index,
-                      text);
+        mkv_leg_fail(leg, status, "peer %s, leg %u: %s", leg->peer->name, leg->index,
+                     text);
         return;
     }
 

@@ -24,8 +24,8 @@ static mkv_status_t mkv_leg_ask(mkv_leg_t *leg, const void *data, size_t length)
     mkv_msg_t msg = {
         .type = MKV_MSG_ASK, .mode = leg->xfer->mode, .data = data, .length = length};
 
-    if (leg->remote_nonce != 0) {
-        return MKV_OK; /* it knows */
+    if ((leg->remote_nonce != 0) || (leg->status < MKV_OK)) {
+        return MKV_OK; /* it knows, or is left out */
     }
     if (!mkv_peer_knows(leg->peer, MKV_FEATURE_ASK)) {
         return mkv_error(&leg->xfer->ctx->log, MKV_ERR_UNSUPPORTED,

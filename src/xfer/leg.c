@@ -4,6 +4,7 @@
  * The protocol between the two sides of one leg.
  *
  *   passive                                  active
+ *     <-----------------------------  OPEN, unless the blocks are here already
  *     EXPOSE(nonce p, blocks, meta)  ------->  event EXPOSED
  *     <-----------------------------  BIND(nonce a)
  *                                              puts or gets
@@ -22,6 +23,9 @@
  *
  *   either side, at any time:  TERM(code, text, drained) ... DRAINED
  *
+ * OPEN finds two sides that are both active, and EXPOSE two that are both passive:
+ * whoever opens last tells the other one, and is told by its TERM.
+ *
  * Nonces name the instances of a transfer, because ids are used again: what is
  * addressed to another instance is dropped and counted. A TERM is always answered by
  * DRAINED when nothing of the answering side is in flight any more; only then is the
@@ -32,6 +36,7 @@
 
 #include "peer/message.h"
 #include "peer/peer_close.h"
+#include "xfer/tell.h"
 #include "xfer/tombstone.h"
 
 #include <stdlib.h>
@@ -70,6 +75,12 @@ mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event)
     }
     mkv_leg_note(leg);
     return status;
+}
+
+mkv_status_t mkv_leg_error(const mkv_leg_t *leg)
+{
+    return mkv_error(&leg->xfer->ctx->log, leg->status, "leg %u has ended: %s",
+                     leg->index, (leg->error != NULL) ? leg->error : "");
 }
 
 /* ---- Sending --------------------------------------------------------------------- */
@@ -185,23 +196,42 @@ static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
                : (uint32_t)mkv_leg_posted_blocks(leg, index);
 }
 
+/* ... and which: where whole blocks were posted, the same ones to every pair */
+static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first,
+                             mkv_wire_units_t *units)
+{
+    uint32_t component = leg->map->pairs[index].component;
+    uint32_t parts = mkv_map_parts(leg->map, component, true);
+
+    units->has_sum =
+        (is_first || (units->has_sum && (units->sum == leg->posted_sums[index]))) &&
+        !(leg->posted_bytes & (1ull << component)) &&
+        (leg->posted[index] % parts == 0) &&
+        mkv_peer_knows(leg->peer, MKV_FEATURE_SUMS);
+    units->sum = leg->posted_sums[index];
+}
+
 static void mkv_leg_send_fin(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_FIN,
                      .bytes = leg->bytes,
                      .data = leg->done_data,
                      .length = leg->done_length};
-    uint32_t i;
+    uint64_t seen = 0;
+    uint32_t component, i;
 
     for (i = 0; i < leg->map->num_pairs; ++i) {
-        if (leg->map->pairs[i].component >= msg.num_units) {
-            msg.num_units = leg->map->pairs[i].component + 1;
+        component = leg->map->pairs[i].component;
+        if (component >= msg.num_units) {
+            msg.num_units = component + 1;
         }
-        msg.units[leg->map->pairs[i].component].component =
-            leg->map->components[leg->map->pairs[i].component].component;
-        msg.units[leg->map->pairs[i].component].num = mkv_leg_told(leg, i);
+        msg.units[component].component = leg->map->components[component].component;
+        msg.units[component].num = mkv_leg_told(leg, i);
+        mkv_leg_tell_sum(leg, i, !(seen & (1ull << component)), &msg.units[component]);
+        seen |= 1ull << component;
     }
     if (mkv_leg_take(leg, MKV_LEG_FIN) == MKV_OK) {
+        mkv_leg_end(leg, MKV_OK, NULL);
         mkv_leg_send_or_fail(leg, &msg);
     }
 }
@@ -241,9 +271,17 @@ bool mkv_leg_is_quiet(const mkv_leg_t *leg)
            mkv_leg_is_peer_done(leg);
 }
 
+void mkv_leg_drain_late(mkv_leg_t *leg)
+{
+    if (!mkv_leg_is_quiet(leg)) {
+        mkv_peer_drain_late(leg->peer, !mkv_leg_is_drained(leg), &leg->heard,
+                            "transfer", leg->xfer->id);
+    }
+}
+
 static const char *mkv_leg_waiting(const mkv_leg_t *leg)
 {
-    if (mkv_xfer_is_terminal(leg->xfer)) {
+    if (mkv_leg_is_over(leg)) {
         return mkv_leg_is_quiet(leg)
                    ? NULL
                    : ((leg->xfer->is_active && mkv_list_is_empty(&leg->pulled))
@@ -279,14 +317,16 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
 void mkv_leg_note(mkv_leg_t *leg)
 {
     __atomic_store_n(&leg->waits, mkv_leg_waiting(leg), __ATOMIC_RELAXED);
+    __atomic_store_n(&leg->is_quiet,
+                     (leg->status != MKV_INPROGRESS) && mkv_leg_is_quiet(leg),
+                     __ATOMIC_RELEASE);
 }
 
-void mkv_leg_terminate(mkv_leg_t *leg)
+void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
 {
-    mkv_xfer_t *xfer = leg->xfer;
-    mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = xfer->status};
+    mkv_msg_t msg = {.type = MKV_MSG_TERM, .code = status};
 
-    xfer->ctx->leg_listener->ended(leg);
+    leg->xfer->ctx->leg_listener->ended(leg);
     if (leg->state >= MKV_LEG_FINISHED) {
         return;
     }
@@ -296,7 +336,7 @@ void mkv_leg_terminate(mkv_leg_t *leg)
     }
     msg.is_drained = mkv_leg_is_drained(leg);
     msg.is_answer = leg->is_answer;
-    mkv_text(msg.text, sizeof(msg.text), "%s", xfer->error);
+    mkv_text(msg.text, sizeof(msg.text), "%s", text);
     (void)mkv_leg_take(leg, MKV_LEG_TELL);
     if (msg.is_drained) {
         (void)mkv_leg_take(leg, MKV_LEG_DRAIN);
@@ -333,13 +373,20 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     }
 }
 
+/* READ, passive: nothing waits for this flush but the owner's own quiet */
+static bool mkv_leg_has_pushed(const mkv_leg_t *leg)
+{
+    return !leg->xfer->is_active && (leg->puts == MKV_PUTS_GIVEN) &&
+           mkv_list_is_empty(&leg->running);
+}
+
 void mkv_leg_step(mkv_leg_t *leg)
 {
-    if (mkv_xfer_is_terminal(leg->xfer)) {
+    if (mkv_leg_is_over(leg)) {
         mkv_leg_step_terminal(leg);
         return;
     }
-    if (!mkv_list_is_empty(&leg->pushed)) {
+    if (!mkv_list_is_empty(&leg->pushed) || mkv_leg_has_pushed(leg)) {
         mkv_leg_want_flush(leg);
     }
     if ((leg->state != MKV_LEG_SEALED) || (leg->puts == MKV_PUTS_FLUSHING) ||
@@ -378,5 +425,6 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     free(leg->units);
     free(leg->meta);
     free(leg->done_data);
+    free(leg->error);
     --leg->map->num_uses;
 }

@@ -14,7 +14,7 @@
 
 /** What is told about legs to who posts on them: ctx->leg_listener. */
 typedef struct mkv_leg_listener {
-    /** Its transfer has ended: drop what was not given to UCX. */
+    /** It has failed, or its transfer: drop what was not given to UCX. */
     void (*ended)(mkv_leg_t *leg);
     /** Its first post waits for a gate. */
     bool (*has_gate)(const mkv_leg_t *leg);
@@ -36,7 +36,7 @@ mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
  * Give an event to the leg's state.
  *
  * @return MKV_OK, MKV_ERR_INVALID or MKV_ERR_PROTOCOL: the state does not know it,
- * which is logged.
+ *         which is logged.
  */
 mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event);
 
@@ -46,14 +46,27 @@ mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 /** A message without which the other side would hang: lost memory fails the peer. */
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 
-/** The transfer has failed: tell the other side. */
-void mkv_leg_terminate(mkv_leg_t *leg);
+/** It has failed, alone or with its transfer: tell the other side. */
+void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text);
 
 /** Send what is due: FIN, DRAINED; ask for a flush before. */
 void mkv_leg_step(mkv_leg_t *leg);
 
+/** Of @a num legs that are meant by one call: it has failed, and the others are meant.
+ */
+static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
+{
+    return (num > 1) && (leg->status < MKV_OK);
+}
+
+/** For a call that means a leg which has failed. @return Its status, with its text. */
+mkv_status_t mkv_leg_error(const mkv_leg_t *leg);
+
 /** READ: something that was asked for by PULL has neither arrived nor been refused. */
 bool mkv_leg_is_pulling(const mkv_leg_t *leg);
+
+/** Its transfer has failed, and is not quiet in time. */
+void mkv_leg_drain_late(mkv_leg_t *leg);
 
 /** Nobody touches this side's blocks for this leg any more. */
 bool mkv_leg_is_quiet(const mkv_leg_t *leg);

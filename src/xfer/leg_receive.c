@@ -13,6 +13,8 @@
 #include "xfer/expose.h"
 #include "xfer/incoming.h"
 #include "xfer/reply.h"
+#include "xfer/tell.h"
+#include "xfer/told.h"
 #include "xfer/tombstone.h"
 
 #include <stdlib.h>
@@ -20,16 +22,66 @@
 
 /* ---- Finishing ------------------------------------------------------------------- */
 
-static uint32_t mkv_fin_count(const mkv_msg_t *fin, uint32_t component)
+static const mkv_wire_units_t *mkv_fin_units(const mkv_msg_t *fin, uint32_t component)
 {
+    static const mkv_wire_units_t none;
     uint32_t i;
 
     for (i = 0; i < fin->num_units; ++i) {
         if (fin->units[i].component == component) {
-            return fin->units[i].num;
+            return &fin->units[i];
         }
     }
-    return 0;
+    return &none;
+}
+
+/* The sum of all blocks that were exposed of a component */
+static uint64_t mkv_leg_exposed_sum(const mkv_leg_t *leg, const mkv_units_t *units)
+{
+    const mkv_map_t *map = leg->map;
+    uint32_t component =
+        (uint32_t)(mkv_map_component(map, units->component) - map->components);
+
+    return mkv_units_sum(units->local, units->num_local,
+                         mkv_map_parts(map, component, false));
+}
+
+/* Whether these are others than what was exposed; where all of it has moved */
+static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
+                                 const mkv_wire_units_t *told)
+{
+    return told->has_sum && (told->num == units->num_local) &&
+           (leg->xfer->ctx->opts->verify == MKV_VERIFY_UNITS) &&
+           (told->sum != mkv_leg_exposed_sum(leg, units));
+}
+
+/* @return Whether what the other side has moved is what was exposed; else it has
+ * failed. How often a reader takes something is told to its own side alone. */
+static bool mkv_leg_verify(mkv_leg_t *leg, const mkv_msg_t *fin)
+{
+    const mkv_wire_units_t *told;
+    uint32_t i;
+
+    for (i = 0; i < leg->num_units; ++i) {
+        told = mkv_fin_units(fin, leg->units[i].component);
+        if ((leg->xfer->mode == MKV_WRITE) && (told->num != leg->expect[i])) {
+            mkv_leg_fail(leg, MKV_ERR_LENGTH,
+                         "peer %s, leg %u: component %u: %u units arrived, %u expected",
+                         leg->peer->name, leg->index, leg->units[i].component,
+                         told->num, leg->expect[i]);
+            return false;
+        }
+        if (mkv_fin_is_of_others(leg, &leg->units[i], told)) {
+            mkv_leg_fail(leg, MKV_ERR_BOUNDS,
+                         "peer %s, leg %u: component %u: %u units %s, but not the "
+                         "ones that were exposed",
+                         leg->peer->name, leg->index, leg->units[i].component,
+                         told->num,
+                         (leg->xfer->mode == MKV_WRITE) ? "arrived" : "were read");
+            return false;
+        }
+    }
+    return true;
 }
 
 /* 0: it comes at the wrong time, and the transfer has failed */
@@ -39,9 +91,9 @@ static bool mkv_leg_take_message(mkv_leg_t *leg, mkv_leg_event_t event)
     mkv_status_t status = mkv_leg_take(leg, event);
 
     if (status != MKV_OK) {
-        mkv_xfer_fail(leg->xfer, status, "peer %s, leg %u: it sent %s while %s",
-                      leg->peer->name, leg->index, mkv_leg_event_string(event),
-                      mkv_leg_state_string(before));
+        mkv_leg_fail(leg, status, "peer %s, leg %u: it sent %s while %s",
+                     leg->peer->name, leg->index, mkv_leg_event_string(event),
+                     mkv_leg_state_string(before));
     }
     return status == MKV_OK;
 }
@@ -50,7 +102,7 @@ static void mkv_leg_bind_received(mkv_leg_t *leg, const mkv_msg_t *bind)
 {
     leg->remote_nonce = bind->from_nonce;
     mkv_xfer_dirty(leg->xfer);
-    if (!mkv_xfer_is_terminal(leg->xfer) && mkv_leg_take_message(leg, MKV_LEG_BIND)) {
+    if (!mkv_leg_is_over(leg) && mkv_leg_take_message(leg, MKV_LEG_BIND)) {
         mkv_xfer_check_bound(leg->xfer);
     }
 }
@@ -63,9 +115,9 @@ static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
     }
     leg->done_data = malloc(fin->length);
     if (leg->done_data == NULL) {
-        mkv_xfer_fail(leg->xfer, MKV_ERR_NOMEM,
-                      "peer %s, leg %u: no memory for %zu bytes that came with DONE",
-                      leg->peer->name, leg->index, fin->length);
+        mkv_leg_fail(leg, MKV_ERR_NOMEM,
+                     "peer %s, leg %u: no memory for %zu bytes that came with DONE",
+                     leg->peer->name, leg->index, fin->length);
         return 0;
     }
     memcpy(leg->done_data, fin->data, fin->length);
@@ -100,42 +152,34 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
     mkv_xfer_t *xfer = leg->xfer;
     uint64_t expected;
-    uint32_t i, count;
 
     leg->is_peer_drained = true;
     mkv_xfer_dirty(xfer);
-    if (mkv_xfer_is_terminal(xfer)) {
+    if (mkv_leg_is_over(leg)) {
         return;
     }
     if (mkv_leg_is_pulling(leg)) {
-        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL,
-                      "peer %s, leg %u: it sent FIN before it was told that all it "
-                      "pulled has arrived",
-                      leg->peer->name, leg->index);
+        mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
+                     "peer %s, leg %u: it sent FIN before it was told that all it "
+                     "pulled has arrived",
+                     leg->peer->name, leg->index);
         return;
     }
 
-    for (i = 0; (xfer->mode == MKV_WRITE) && (i < leg->num_units); ++i) {
-        count = mkv_fin_count(fin, leg->units[i].component);
-        if (count != leg->expect[i]) {
-            mkv_xfer_fail(
-                xfer, MKV_ERR_LENGTH,
-                "peer %s, leg %u: component %u: %u units arrived, %u expected",
-                leg->peer->name, leg->index, leg->units[i].component, count,
-                leg->expect[i]);
-            return;
-        }
+    if (!mkv_leg_verify(leg, fin)) {
+        return;
     }
     if ((xfer->mode == MKV_WRITE) && mkv_leg_is_short_of_bytes(leg, fin, &expected)) {
-        mkv_xfer_fail(xfer, MKV_ERR_LENGTH,
-                      "peer %s, leg %u: %llu bytes arrived, %llu expected",
-                      leg->peer->name, leg->index, (unsigned long long)fin->bytes,
-                      (unsigned long long)expected);
+        mkv_leg_fail(leg, MKV_ERR_LENGTH,
+                     "peer %s, leg %u: %llu bytes arrived, %llu expected",
+                     leg->peer->name, leg->index, (unsigned long long)fin->bytes,
+                     (unsigned long long)expected);
         return;
     }
     if (mkv_leg_keep_done_data(leg, fin) && mkv_leg_take_message(leg, MKV_LEG_FIN)) {
-        leg->bytes = fin->bytes;
+        MKV_ADD(leg->bytes, fin->bytes);
         MKV_ADD(xfer->bytes, fin->bytes);
+        mkv_leg_end(leg, MKV_OK, NULL);
     }
 }
 
@@ -145,15 +189,30 @@ static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     mkv_xfer_t *xfer = leg->xfer;
 
-    if (mkv_xfer_is_terminal(xfer)) {
+    if (mkv_leg_is_over(leg)) {
         return; /* the reader is told that, and then that nothing is in flight */
     }
     if ((xfer->mode != MKV_READ) || (leg->state != MKV_LEG_BOUND)) {
-        mkv_xfer_fail(xfer, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent PULL while %s",
-                      leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
+        mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent PULL while %s",
+                     leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
         return;
     }
     xfer->ctx->leg_listener->pull(leg, msg);
+}
+
+/* ---- Told while it runs ---------------------------------------------------------- */
+
+static void mkv_leg_arrived_received(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    if (mkv_leg_is_over(leg)) {
+        return;
+    }
+    if ((leg->xfer->mode != MKV_WRITE) || (leg->state != MKV_LEG_BOUND)) {
+        mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent ARRIVED while %s",
+                     leg->peer->name, leg->index, mkv_leg_state_string(leg->state));
+        return;
+    }
+    mkv_leg_tell_arrived(leg, msg->value);
 }
 
 /* ---- Receiving ------------------------------------------------------------------- */
@@ -175,13 +234,13 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
         mkv_leg_stale(peer, msg);
         return;
     }
-    if ((leg != NULL) && (leg->remote_nonce == 0) && !mkv_xfer_is_terminal(leg->xfer)) {
+    if ((leg != NULL) && (leg->remote_nonce == 0) && !mkv_leg_is_over(leg)) {
         if (leg->xfer->is_active) {
             mkv_leg_exposed(leg, msg);
         } else {
             leg->remote_nonce = msg->from_nonce;
-            mkv_xfer_fail(
-                leg->xfer, MKV_ERR_INVALID,
+            mkv_leg_fail(
+                leg, MKV_ERR_INVALID,
                 "peer %s, leg %u: both sides are to expose their blocks: of "
                 "one transfer one is MKV_SRC and the other MKV_DST, in one mode",
                 peer->name, leg->index);
@@ -194,6 +253,21 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
     if (status != MKV_OK) {
         mkv_reply_term(peer, msg, status, "too many transfers wait to be opened");
     }
+}
+
+/* A passive side has shown its blocks or will; one that is not open here yet will say
+ * OPEN itself, if it is active, too */
+static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
+{
+    if ((leg == NULL) || !leg->xfer->is_active || (leg->remote_nonce != 0) ||
+        mkv_leg_is_over(leg)) {
+        return;
+    }
+    leg->remote_nonce = msg->from_nonce;
+    mkv_leg_fail(leg, MKV_ERR_INVALID,
+                 "peer %s, leg %u: both sides wait for the other one's blocks: of one "
+                 "transfer one is MKV_SRC and the other MKV_DST, in one mode",
+                 leg->peer->name, leg->index);
 }
 
 static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
@@ -217,8 +291,8 @@ static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
 static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
     leg->is_answer = true;
-    mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
-                  leg->peer->name, leg->index, msg->text);
+    mkv_leg_fail(leg, (mkv_status_t)msg->code, "peer %s, leg %u: %s", leg->peer->name,
+                 leg->index, msg->text);
 }
 
 static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *msg,
@@ -244,9 +318,9 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
     mkv_xfer_dirty(leg->xfer);
     if ((leg->state == MKV_LEG_FINISHED) || (leg->state == MKV_LEG_DRAINED)) {
         mkv_reply_drained(peer, msg);
-    } else if (!mkv_xfer_is_terminal(leg->xfer)) {
-        mkv_xfer_fail(leg->xfer, (mkv_status_t)msg->code, "peer %s, leg %u: %s",
-                      peer->name, leg->index, msg->text);
+    } else if (!mkv_leg_is_over(leg)) {
+        mkv_leg_fail(leg, (mkv_status_t)msg->code, "peer %s, leg %u: %s", peer->name,
+                     leg->index, msg->text);
     }
 }
 
@@ -260,10 +334,15 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         return;
     }
     if (msg->type == MKV_MSG_ASK) {
-        if ((leg == NULL) || mkv_xfer_is_terminal(leg->xfer)) {
+        if ((leg == NULL) || mkv_leg_is_over(leg)) {
             mkv_incoming_receive(peer, msg, data, length);
         }
         return; /* else it is open, and the answer is on its way or will be */
+    }
+
+    if (msg->type == MKV_MSG_OPEN) {
+        mkv_receive_open(leg, msg);
+        return;
     }
 
     leg = mkv_leg_is_addressed(leg, msg) ? leg : NULL;
@@ -285,11 +364,13 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
     } else if (leg->xfer->is_active && (msg->type == MKV_MSG_PULLED)) {
         leg->xfer->ctx->leg_listener->pulled(leg, msg);
     } else if (leg->xfer->is_active || (msg->type == MKV_MSG_PULLED)) {
-        mkv_xfer_fail(leg->xfer, MKV_ERR_PROTOCOL,
-                      "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
-                      leg->index, mkv_msg_string(msg->type));
+        mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
+                     "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
+                     leg->index, mkv_msg_string(msg->type));
     } else if (msg->type == MKV_MSG_PULL) {
         mkv_leg_pull_received(leg, msg);
+    } else if (msg->type == MKV_MSG_ARRIVED) {
+        mkv_leg_arrived_received(leg, msg);
     } else if (msg->type == MKV_MSG_BIND) {
         mkv_leg_bind_received(leg, msg);
     } else {

@@ -2,9 +2,12 @@
 
 /*
  * Two transfers that write to one block at once leave a mixture there, and neither side
- * of either can see it: an allocator that gave a block away before it was quiet. So
- * each block that is exposed to be written to has an owner until its transfer is quiet:
- * one look and one store a block.
+ * of either can see it: an allocator that gave a block away before it was quiet. So of
+ * each block that is exposed to be written to it is counted how many legs that are not
+ * quiet have it: a byte a block, one load and one store when it is taken and when it is
+ * given back. Who the other one is, is looked for when there is one.
+ *
+ * Counts are modulo 256, which 256 transfers with one block take for none.
  */
 
 #include "xfer/owner.h"
@@ -12,137 +15,282 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Regions of more blocks have room made for the largest id that is exposed */
+#define MKV_OWNERS_AT_ONCE (1u << 24)
+
 static bool mkv_owners_apply(const mkv_xfer_t *xfer)
 {
-    return (xfer->ctx->opts->overlap != MKV_OVERLAP_ALLOW) && !xfer->is_active &&
-           (xfer->mode == MKV_WRITE);
+    return (xfer->ctx->opts->overlap != MKV_OVERLAP_ALLOW) && (xfer->mode == MKV_WRITE);
 }
 
-/* @return Index of the first block that another transfer owns, or the number of blocks.
- */
-static uint32_t mkv_owners_find_other(const mkv_xfer_t *xfer, const mkv_units_t *units)
+/* ---- Counting -------------------------------------------------------------------- */
+
+/* @return Not 0 if one of the blocks was counted before. Four at a time, whose counts
+ * are all looked at before one changes: so the compiler keeps the ids in registers, and
+ * counts in memory. */
+static unsigned mkv_owners_count(uint8_t *counts, const uint32_t *blocks, uint32_t num)
 {
-    mkv_xfer_t *const *owners = xfer->ctx->owners[units->component];
-    uint32_t num_owners = xfer->ctx->num_owners[units->component];
-    const uint32_t *blocks = units->local;
-    uint32_t num = units->num_local, i;
+    const uint32_t *fours = blocks + num / 4 * 4, *end = blocks + num;
+    uint32_t a, b, c, d;
+    uint8_t seen = 0;
 
-    for (i = 0; i < num; ++i) {
-        if ((blocks[i] < num_owners) && (owners[blocks[i]] != NULL) &&
-            (owners[blocks[i]] != xfer)) {
-            break;
-        }
+    for (; blocks < fours; blocks += 4) {
+        a = blocks[0], b = blocks[1], c = blocks[2], d = blocks[3];
+        seen |= counts[a];
+        seen |= counts[b];
+        seen |= counts[c];
+        seen |= counts[d];
+        ++counts[a];
+        ++counts[b];
+        ++counts[c];
+        ++counts[d];
     }
-    return i;
+    for (; blocks < end; ++blocks) {
+        seen |= counts[*blocks];
+        ++counts[*blocks];
+    }
+    return seen;
 }
 
-mkv_status_t mkv_owners_check(mkv_xfer_t *xfer, const mkv_units_t *units,
-                              size_t num_units)
+static void mkv_owners_uncount(uint8_t *counts, const uint32_t *blocks, uint32_t num)
 {
-    mkv_ctx_t *ctx = xfer->ctx;
-    const mkv_xfer_t *other;
-    char text[128];
-    uint32_t i;
-    size_t j;
+    const uint32_t *fours = blocks + num / 4 * 4, *end = blocks + num;
 
-    for (j = 0; mkv_owners_apply(xfer) && (j < num_units); ++j) {
-        i = mkv_owners_find_other(xfer, &units[j]);
-        if (i == units[j].num_local) {
-            continue;
-        }
-        other = ctx->owners[units[j].component][units[j].local[i]];
-        mkv_text(text, sizeof(text),
-                 "expose: component %u block %u is exposed to transfer %llu epoch %u, "
-                 "which is not quiet",
-                 units[j].component, units[j].local[i], (unsigned long long)other->id,
-                 other->epoch);
-        if (ctx->opts->overlap == MKV_OVERLAP_REFUSE) {
-            return mkv_error(&ctx->log, MKV_ERR_DUPLICATE, "%s", text);
-        }
-        if (!ctx->has_warned_of_overlap) { /* it may be all transfers from now on */
-            ctx->has_warned_of_overlap = true;
-            mkv_log_warn(ctx,
-                         "transfer %llu: %s; said once, OVERLAP=refuse finds each, "
-                         "allow is for who means it",
-                         (unsigned long long)xfer->id, text);
-        }
+    for (; blocks < fours; blocks += 4) {
+        --counts[blocks[0]];
+        --counts[blocks[1]];
+        --counts[blocks[2]];
+        --counts[blocks[3]];
     }
-    return MKV_OK;
+    for (; blocks < end; ++blocks) {
+        --counts[*blocks];
+    }
 }
 
-/* Room for blocks below @a num */
+static bool mkv_owners_count_all(mkv_ctx_t *ctx, const mkv_units_t *units,
+                                 size_t num_units)
+{
+    unsigned seen = 0;
+    size_t i;
+
+    for (i = 0; i < num_units; ++i) {
+        seen |= mkv_owners_count(ctx->owners[units[i].component], units[i].local,
+                                 units[i].num_local);
+    }
+    return seen != 0;
+}
+
+static void mkv_owners_uncount_all(mkv_ctx_t *ctx, const mkv_units_t *units,
+                                   size_t num_units)
+{
+    size_t i;
+
+    for (i = 0; i < num_units; ++i) {
+        mkv_owners_uncount(ctx->owners[units[i].component], units[i].local,
+                           units[i].num_local);
+    }
+}
+
+/* ---- Room ------------------------------------------------------------------------ */
+
+/* How many blocks may have to be counted; all of a region when that is not too many, so
+ * that the list need not be searched for its largest id */
+static uint64_t mkv_owners_needed(const mkv_leg_t *leg, const mkv_units_t *units)
+{
+    const mkv_map_component_t *component =
+        mkv_map_component(leg->map, units->component);
+    uint64_t num = (component == NULL) ? 0 : component->local_units;
+    uint32_t i, most = 0;
+
+    if (num <= MKV_OWNERS_AT_ONCE) {
+        return num;
+    }
+    for (i = 0; i < units->num_local; ++i) {
+        most = (units->local[i] > most) ? units->local[i] : most;
+    }
+    return (uint64_t)most + 1;
+}
+
 static bool mkv_owners_grow(mkv_ctx_t *ctx, uint32_t component, uint64_t num)
 {
-    mkv_xfer_t **owners;
+    uint8_t *counts;
 
     if (num <= ctx->num_owners[component]) {
         return true;
     }
-    num = (num * 3 / 2 > UINT32_MAX) ? UINT32_MAX : num * 3 / 2;
-    owners = realloc(ctx->owners[component], num * sizeof(*owners));
-    if (owners == NULL) {
+    counts = calloc(num, 1);
+    if (counts == NULL) {
         return false;
     }
-    memset(owners + ctx->num_owners[component], 0,
-           (num - ctx->num_owners[component]) * sizeof(*owners));
-    ctx->owners[component] = owners;
-    ctx->num_owners[component] = (uint32_t)num;
+    if (ctx->num_owners[component] > 0) {
+        memcpy(counts, ctx->owners[component], ctx->num_owners[component]);
+    }
+    free(ctx->owners[component]);
+    ctx->owners[component] = counts;
+    ctx->num_owners[component] = num;
     return true;
 }
 
-static void mkv_owners_take_units(mkv_xfer_t *xfer, const mkv_units_t *units)
+static bool mkv_owners_make_room(const mkv_leg_t *leg, const mkv_units_t *units,
+                                 size_t num_units)
 {
-    const uint32_t *blocks = units->local;
-    uint32_t num = units->num_local, most = 0, i;
-    mkv_ctx_t *ctx = xfer->ctx;
-    mkv_xfer_t **owners, **owner;
+    size_t i;
 
-    for (i = 0; i < num; ++i) {
-        most = (blocks[i] > most) ? blocks[i] : most;
-    }
-    if (!mkv_owners_grow(ctx, units->component, (uint64_t)most + 1)) {
-        return;
-    }
-    owners = ctx->owners[units->component];
-    for (i = 0; i < num; ++i) {
-        owner = &owners[blocks[i]];
-        *owner = (*owner == NULL) ? xfer : *owner;
-    }
-}
-
-void mkv_owners_take(mkv_xfer_t *xfer, const mkv_units_t *units, size_t num_units)
-{
-    size_t j;
-
-    for (j = 0; mkv_owners_apply(xfer) && (j < num_units); ++j) {
-        mkv_owners_take_units(xfer, &units[j]);
-    }
-}
-
-static void mkv_owners_give_units(mkv_xfer_t *xfer, const mkv_units_t *units)
-{
-    uint32_t num_owners = xfer->ctx->num_owners[units->component];
-    mkv_xfer_t **owners = xfer->ctx->owners[units->component];
-    const uint32_t *blocks = units->local;
-    uint32_t num = units->num_local, i;
-
-    for (i = 0; i < num; ++i) {
-        if ((blocks[i] < num_owners) && (owners[blocks[i]] == xfer)) {
-            owners[blocks[i]] = NULL;
+    for (i = 0; i < num_units; ++i) {
+        if (!mkv_owners_grow(leg->xfer->ctx, units[i].component,
+                             mkv_owners_needed(leg, &units[i]))) {
+            return false;
         }
+    }
+    return true;
+}
+
+/* ---- Others ---------------------------------------------------------------------- */
+
+typedef struct mkv_overlap_at {
+    uint32_t component, block;
+} mkv_overlap_at_t;
+
+/* Whether a block is counted at all */
+static bool mkv_owners_find_counted(const mkv_ctx_t *ctx, const mkv_units_t *units,
+                                    size_t num_units, mkv_overlap_at_t *at)
+{
+    size_t i;
+    uint32_t k;
+
+    for (i = 0; i < num_units; ++i) {
+        for (k = 0; k < units[i].num_local; ++k) {
+            if (ctx->owners[units[i].component][units[i].local[k]] != 0) {
+                at->component = units[i].component;
+                at->block = units[i].local[k];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Legs of one transfer may share blocks, and a list may name one twice: what the
+ * transfer itself has is taken away meanwhile */
+static bool mkv_owners_find_other(mkv_xfer_t *xfer, const mkv_units_t *units,
+                                  size_t num_units, mkv_overlap_at_t *at)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    bool is_found;
+    uint32_t i;
+
+    mkv_owners_uncount_all(ctx, units, num_units);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (xfer->legs[i].is_owner) {
+            mkv_owners_uncount_all(ctx, xfer->legs[i].units, xfer->legs[i].num_units);
+        }
+    }
+    is_found = mkv_owners_find_counted(ctx, units, num_units, at);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (xfer->legs[i].is_owner) {
+            (void)mkv_owners_count_all(ctx, xfer->legs[i].units,
+                                       xfer->legs[i].num_units);
+        }
+    }
+    (void)mkv_owners_count_all(ctx, units, num_units);
+    return is_found;
+}
+
+static bool mkv_leg_owns(const mkv_leg_t *leg, const mkv_overlap_at_t *at)
+{
+    uint32_t i, k;
+
+    for (i = 0; leg->is_owner && (i < leg->num_units); ++i) {
+        for (k = 0; (leg->units[i].component == at->component) &&
+                    (k < leg->units[i].num_local);
+             ++k) {
+            if (leg->units[i].local[k] == at->block) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static const mkv_xfer_t *mkv_owner_of(const mkv_xfer_t *xfer,
+                                      const mkv_overlap_at_t *at)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    const mkv_xfer_t *other;
+    uint32_t i;
+
+    mkv_list_for_each(other, &ctx->xfers, mkv_xfer_t, list)
+    {
+        for (i = 0; (other != xfer) && (i < other->num_legs); ++i) {
+            if (mkv_leg_owns(&other->legs[i], at)) {
+                return other;
+            }
+        }
+    }
+    return xfer;
+}
+
+/* It is said, or refused. @return MKV_OK, MKV_ERR_DUPLICATE. */
+static mkv_status_t mkv_owners_complain(mkv_xfer_t *xfer, const mkv_overlap_at_t *at)
+{
+    const mkv_xfer_t *other = mkv_owner_of(xfer, at);
+    mkv_ctx_t *ctx = xfer->ctx;
+    char text[128];
+
+    mkv_text(text, sizeof(text),
+             "expose: component %u block %u is exposed to transfer %llu epoch %u, "
+             "which is not quiet",
+             at->component, at->block, (unsigned long long)other->id, other->epoch);
+    if (ctx->opts->overlap == MKV_OVERLAP_REFUSE) {
+        return mkv_error(&ctx->log, MKV_ERR_DUPLICATE, "%s", text);
+    }
+    ctx->has_warned_of_overlap = true; /* it may be all transfers from now on */
+    mkv_log_warn(
+        ctx,
+        "transfer %llu: %s; said once, OVERLAP=refuse finds each, allow is for "
+        "who means it",
+        (unsigned long long)xfer->id, text);
+    return MKV_OK;
+}
+
+/* ---- Taking and giving ----------------------------------------------------------- */
+
+mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units)
+{
+    mkv_status_t status = MKV_OK;
+    mkv_xfer_t *xfer = leg->xfer;
+    mkv_overlap_at_t at;
+
+    if (!mkv_owners_apply(xfer) || !mkv_owners_make_room(leg, units, num_units)) {
+        return MKV_OK;
+    }
+    if (mkv_owners_count_all(xfer->ctx, units, num_units) &&
+        !xfer->ctx->has_warned_of_overlap &&
+        mkv_owners_find_other(xfer, units, num_units, &at)) {
+        status = mkv_owners_complain(xfer, &at);
+    }
+    if (status != MKV_OK) {
+        mkv_owners_uncount_all(xfer->ctx, units, num_units);
+        return status;
+    }
+    leg->is_owner = true;
+    return MKV_OK;
+}
+
+void mkv_owners_return(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units)
+{
+    if (leg->is_owner) {
+        leg->is_owner = false;
+        mkv_owners_uncount_all(leg->xfer->ctx, units, num_units);
     }
 }
 
 void mkv_owners_give(mkv_xfer_t *xfer)
 {
-    const mkv_leg_t *leg;
-    uint32_t i, j;
+    uint32_t i;
 
-    for (i = 0; mkv_owners_apply(xfer) && (i < xfer->num_legs); ++i) {
-        leg = &xfer->legs[i];
-        for (j = 0; (leg->units != NULL) && (j < leg->num_units); ++j) {
-            mkv_owners_give_units(xfer, &leg->units[j]);
-        }
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_owners_return(&xfer->legs[i], xfer->legs[i].units, xfer->legs[i].num_units);
     }
 }
 

@@ -11,16 +11,17 @@
 #include "xfer/xfer.h"
 
 /**
- * The blocks are about to be exposed by the transfer, to be written to.
+ * The blocks are about to be exposed by the leg, to be written to, and are its own
+ * until the transfer is quiet. Without memory it is only not noticed when others expose
+ * them, too.
  *
  * @return MKV_OK, or MKV_ERR_DUPLICATE: OVERLAP=refuse, and one of them is another's.
  */
-mkv_status_t mkv_owners_check(mkv_xfer_t *xfer, const mkv_units_t *units,
-                              size_t num_units);
+mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units,
+                             size_t num_units);
 
-/** They are exposed: those that are nobody's are the transfer's. Without memory it is
- *  only not noticed when others expose them, too. */
-void mkv_owners_take(mkv_xfer_t *xfer, const mkv_units_t *units, size_t num_units);
+/** They were not exposed after all. */
+void mkv_owners_return(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units);
 
 /** The transfer is quiet. */
 void mkv_owners_give(mkv_xfer_t *xfer);

@@ -39,9 +39,9 @@ static void mkv_xfers_peer_ended(mkv_peer_t *peer)
     mkv_early_cleanup(peer);
     mkv_list_for_each(leg, &peer->legs, mkv_leg_t, list)
     {
-        if ((leg->state != MKV_LEG_FINISHED) && !mkv_xfer_is_terminal(leg->xfer)) {
-            mkv_xfer_fail(leg->xfer, peer->status, "peer %s, leg %u: %s", peer->name,
-                          leg->index, peer->error);
+        if (leg->state != MKV_LEG_FINISHED) {
+            mkv_leg_fail(leg, peer->status, "peer %s, leg %u: %s", peer->name,
+                         leg->index, peer->error);
         }
     }
     mkv_xfers_look(peer);
@@ -76,7 +76,8 @@ void mkv_xfers_listen(mkv_ctx_t *ctx)
         .messages = (1ull << MKV_MSG_EXPOSE) | (1ull << MKV_MSG_BIND) |
                     (1ull << MKV_MSG_FIN) | (1ull << MKV_MSG_TERM) |
                     (1ull << MKV_MSG_DRAINED) | (1ull << MKV_MSG_PULL) |
-                    (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK),
+                    (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK) |
+                    (1ull << MKV_MSG_OPEN) | (1ull << MKV_MSG_ARRIVED),
         .ended = mkv_xfers_peer_ended,
         .look = mkv_xfers_look,
         .receive = mkv_leg_receive,

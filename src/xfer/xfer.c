@@ -7,11 +7,15 @@
  * after the terminal event, when no leg here or there can touch this side's blocks any
  * more. DONE is quiet. The one deadline that runs belongs to the phase: bind, then xfer
  * or release, then drain.
+ *
+ * Legs of a source fail alone, and the transfer when all of them have ended; a
+ * destination's transfer fails with the first.
  */
 
 #include "xfer/fence.h"
 #include "xfer/leg.h"
 #include "xfer/owner.h"
+#include "xfer/tell.h"
 #include "xfer/trace.h"
 
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
@@ -26,24 +30,6 @@ void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
 }
 
 /* ---- State ----------------------------------------------------------------------- */
-
-static mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
-{
-    mkv_event_t *event = mkv_event_add(xfer->ctx, type);
-
-    if (event != NULL) {
-        event->peer = xfer->legs[0].peer->remote.peer;
-        event->xfer = xfer;
-        event->id = xfer->id;
-        event->epoch = xfer->epoch;
-        event->status = (xfer->status == MKV_INPROGRESS) ? MKV_OK : xfer->status;
-        event->user_data = xfer->user_data;
-        if (xfer->error[0] != '\0') { /* it is empty, and DONE is waited for */
-            mkv_text(event->text, sizeof(event->text), "%s", xfer->error);
-        }
-    }
-    return event;
-}
 
 mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change)
 {
@@ -88,11 +74,14 @@ void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
     mkv_log_debug(xfer->ctx, "%s (%s)", xfer->error, mkv_status_string(status));
     MKV_COUNT(xfer->legs[0].peer, xfers_failed, 1);
     mkv_xfer_ended(xfer);
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_end(&xfer->legs[i], status, xfer->error);
+    }
     (void)mkv_xfer_event(xfer,
                          (status == MKV_ERR_ABORTED) ? MKV_EV_ABORTED : MKV_EV_FAILED);
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_DRAIN);
     for (i = 0; i < xfer->num_legs; ++i) {
-        mkv_leg_terminate(&xfer->legs[i]);
+        mkv_leg_terminate(&xfer->legs[i], status, xfer->error);
     }
     mkv_xfer_dirty(xfer);
 }
@@ -102,11 +91,11 @@ void mkv_xfer_check_bound(mkv_xfer_t *xfer)
     uint32_t i;
 
     for (i = 0; i < xfer->num_legs; ++i) {
-        if (xfer->legs[i].remote_nonce == 0) {
+        if ((xfer->legs[i].remote_nonce == 0) && (xfer->legs[i].status >= MKV_OK)) {
             return;
         }
     }
-    if (mkv_xfer_is_terminal(xfer) ||
+    if (mkv_xfer_is_terminal(xfer) || (xfer->times[MKV_TIME_BOUND] != 0) ||
         (mkv_xfer_take(xfer, MKV_XFER_ALL_BOUND) != MKV_OK)) {
         return;
     }
@@ -114,6 +103,22 @@ void mkv_xfer_check_bound(mkv_xfer_t *xfer)
     mkv_xfer_set_deadline(xfer, (!xfer->is_active && (xfer->mode == MKV_READ))
                                     ? MKV_TIMEOUT_RELEASE
                                     : MKV_TIMEOUT_XFER);
+}
+
+void mkv_xfer_check_sealed(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if ((xfer->legs[i].state < MKV_LEG_SEALED) &&
+            (xfer->legs[i].status >= MKV_OK)) {
+            return;
+        }
+    }
+    if (xfer->times[MKV_TIME_SEALED] == 0) {
+        mkv_xfer_stamp(xfer, MKV_TIME_SEALED);
+        (void)mkv_xfer_take(xfer, MKV_XFER_ALL_SEALED);
+    }
 }
 
 /* What came with DONE: of the first leg that has something; the others are asked for */
@@ -136,9 +141,15 @@ static void mkv_xfer_check_done(mkv_xfer_t *xfer)
     uint32_t i;
 
     for (i = 0; i < xfer->num_legs; ++i) {
-        if (xfer->legs[i].state != MKV_LEG_FINISHED) {
+        if (xfer->legs[i].status == MKV_INPROGRESS) {
             return;
         }
+    }
+    if (xfer->failed != NULL) {
+        mkv_xfer_fail(xfer, xfer->failed->status, "%s",
+                      (xfer->failed->error != NULL) ? xfer->failed->error
+                                                    : "no memory for the reason");
+        return;
     }
     status = mkv_fence_check(xfer);
     if (status < MKV_OK) {
@@ -198,6 +209,46 @@ void mkv_xfer_step(mkv_xfer_t *xfer)
     }
 }
 
+/* ---- Legs that end --------------------------------------------------------------- */
+
+static void mkv_leg_fail_alone(mkv_leg_t *leg, mkv_status_t status, const char *text)
+{
+    mkv_xfer_t *xfer = leg->xfer;
+
+    mkv_log_debug(xfer->ctx, "transfer %llu goes on without %s (%s)",
+                  (unsigned long long)xfer->id, text, mkv_status_string(status));
+    mkv_leg_end(leg, status, text);
+    mkv_leg_terminate(leg, status, text);
+    mkv_xfer_check_bound(xfer);
+    if (xfer->is_active && (xfer->times[MKV_TIME_BOUND] != 0)) {
+        mkv_xfer_check_sealed(xfer);
+    }
+    mkv_xfer_dirty(xfer); /* it may have been the last one */
+}
+
+void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
+{
+    mkv_xfer_t *xfer = leg->xfer;
+    char text[sizeof(xfer->error)];
+    va_list args;
+
+    if (mkv_leg_is_over(leg)) {
+        return;
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if ((xfer->role == MKV_SRC) && (xfer->num_legs > 1)) {
+        if (leg->status == MKV_INPROGRESS) { /* else it was told to be complete */
+            xfer->failed = (xfer->failed != NULL) ? xfer->failed : leg;
+            mkv_leg_fail_alone(leg, status, text);
+        }
+        return;
+    }
+    xfer->failed = leg;
+    mkv_xfer_fail(xfer, status, "%s", text);
+}
+
 /* ---- Deadlines ------------------------------------------------------------------- */
 
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
@@ -219,14 +270,12 @@ void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
     }
 }
 
-static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
+static void mkv_xfer_quarantine(mkv_xfer_t *xfer)
 {
     mkv_event_t *event;
     char text[128];
-    uint32_t i;
 
     mkv_xfer_waiting(xfer, text, sizeof(text));
-    xfer->deadline = MKV_NEVER;
     __atomic_store_n(&xfer->is_quarantined, true, __ATOMIC_RELAXED);
     mkv_log_warn(
         xfer->ctx,
@@ -242,14 +291,20 @@ static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
                  "transfer %llu is not quiet in time: %s", (unsigned long long)xfer->id,
                  text);
     }
+}
 
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (!mkv_leg_is_quiet(&xfer->legs[i])) {
-            mkv_peer_fail(xfer->legs[i].peer, MKV_ERR_DRAIN_TIMEOUT,
-                          "transfer %llu did not drain, the connection was cut",
-                          (unsigned long long)xfer->id);
-        }
+/* Again and again, until it is quiet */
+static void mkv_xfer_drain_expired(mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    if (!xfer->is_quarantined) {
+        mkv_xfer_quarantine(xfer);
     }
+    for (i = 0; i < xfer->num_legs; ++i) {
+        mkv_leg_drain_late(&xfer->legs[i]);
+    }
+    mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_DRAIN);
 }
 
 void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now)

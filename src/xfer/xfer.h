@@ -17,6 +17,11 @@
 
 #include <stdbool.h>
 
+/** Beyond these in flight to a peer nothing more is given to UCX. */
+typedef struct mkv_limits {
+    uint64_t ops, bytes;
+} mkv_limits_t;
+
 typedef struct mkv_leg {
     mkv_list_t hash;  /**< ctx->buckets */
     mkv_list_t list;  /**< peer->legs */
@@ -31,7 +36,8 @@ typedef struct mkv_leg {
     mkv_list_t posts;      /**< Not or partly given to UCX, in order */
     mkv_list_t running;    /**< Wholly given to UCX */
     mkv_list_t pulled;     /**< READ, active: posts that the owner was asked to put */
-    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed */
+    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed;
+                                WRITE, active: those that the peer is told of */
     mkv_list_t flushed;    /**< ... and covered by a flush that runs */
     mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
     uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
@@ -42,7 +48,7 @@ typedef struct mkv_leg {
     uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
     bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
-    uint64_t bytes;        /**< Completed */
+    uint64_t bytes;        /**< Completed; by MKV_ADD() */
 
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
     uint32_t *expect;     /**< Parallel to units */
@@ -55,8 +61,13 @@ typedef struct mkv_leg {
     size_t done_length;
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
-    const char *waits; /**< For what, as of the last change; NULL: nothing; atomic */
+    const char *waits;   /**< For what, as of the last change; NULL: nothing; atomic */
+    mkv_status_t status; /**< MKV_INPROGRESS until it is complete or fails; atomic */
+    char *error;         /**< Set before a failing status; NULL: none, or no memory */
+    bool is_quiet;       /**< mkv_leg_attr_t's, as of the last change; atomic */
     mkv_leg_puts_t puts;
+    uint64_t heard;       /**< mkv_peer_drain_late() */
+    bool is_owner;        /**< Of its units: owner.c */
     bool is_answer;       /**< Its TERM answers one that came before the open */
     bool is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
@@ -98,9 +109,12 @@ struct mkv_xfer {
     mkv_mode_t mode;
     mkv_role_t role;
     bool is_active;
+    mkv_priority_t priority;
+    mkv_limits_t limits;    /**< Of a peer's credits in flight, for its posts */
     mkv_xfer_state_t state; /**< Changed by mkv_xfer_take() alone; atomic */
     mkv_status_t status;    /**< Set before a terminal state, as the text; atomic */
     char error[256];
+    const mkv_leg_t *failed;       /**< The first leg that did; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
@@ -122,6 +136,13 @@ struct mkv_xfer {
 static inline bool mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
 {
     return __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE) >= MKV_XFER_DONE;
+}
+
+/** It has failed, alone or with its transfer, or that is done. */
+static inline bool mkv_leg_is_over(const mkv_leg_t *leg)
+{
+    return (__atomic_load_n(&leg->status, __ATOMIC_ACQUIRE) < MKV_OK) ||
+           mkv_xfer_is_terminal(leg->xfer);
 }
 
 /** Look at it in the next step. */
@@ -149,8 +170,19 @@ void mkv_xfer_check_deadline(mkv_xfer_t *xfer, uint64_t now);
 /** @param [in] which  MKV_TIMEOUT_*. */
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which);
 
-/** BOUND as soon as every leg knows its other side. */
+/** BOUND as soon as every leg that has not failed knows its other side. */
 void mkv_xfer_check_bound(mkv_xfer_t *xfer);
+
+/** Active side: SEALED as soon as every leg that has not failed is. */
+void mkv_xfer_check_sealed(mkv_xfer_t *xfer);
+
+/**
+ * The leg has failed. Of a source's legs the others go on: each destination has blocks
+ * of its own; a destination needs them all, and its transfer fails. Nothing on one that
+ * is over or complete.
+ */
+void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
+    MKV_PRINTF(3, 4);
 
 /** What the leg waits for may have changed: let queries see it. */
 void mkv_leg_note(mkv_leg_t *leg);

@@ -26,6 +26,12 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
                          "the transfer has ended: %s", xfer->error);
     }
     for (i = first; i < last; ++i) {
+        if (mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            continue;
+        }
+        if (xfer->legs[i].status < MKV_OK) {
+            return mkv_leg_error(&xfer->legs[i]);
+        }
         if (xfer->legs[i].state != MKV_LEG_BOUND) {
             return mkv_error(log, MKV_ERR_INVALID, "seal: leg %u %s", i,
                              (xfer->legs[i].state > MKV_LEG_BOUND)
@@ -36,21 +42,8 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
     return MKV_OK;
 }
 
-static void mkv_xfer_update_sealed(mkv_xfer_t *xfer)
-{
-    uint32_t i;
-
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (xfer->legs[i].state < MKV_LEG_SEALED) {
-            return;
-        }
-    }
-    mkv_xfer_stamp(xfer, MKV_TIME_SEALED);
-    (void)mkv_xfer_take(xfer, MKV_XFER_ALL_SEALED);
-}
-
 /* The rest of a FIN with as many components as there can be */
-#define MKV_FIN_OVERHEAD 1024u
+#define MKV_FIN_OVERHEAD 1536u
 
 static mkv_status_t mkv_leg_check_done_data(const mkv_leg_t *leg, size_t length)
 {
@@ -81,7 +74,9 @@ static mkv_status_t mkv_xfer_set_done_data(mkv_xfer_t *xfer, uint32_t first,
     uint32_t i;
 
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
-        status = mkv_leg_check_done_data(&xfer->legs[i], length);
+        if (xfer->legs[i].status >= MKV_OK) {
+            status = mkv_leg_check_done_data(&xfer->legs[i], length);
+        }
     }
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
         leg = &xfer->legs[i];
@@ -116,7 +111,9 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
         return status;
     }
     for (i = first; i < last; ++i) {
-        status = mkv_leg_check_seal(&xfer->legs[i], text, sizeof(text));
+        status = mkv_leg_is_left_out(&xfer->legs[i], last - first)
+                     ? MKV_OK
+                     : mkv_leg_check_seal(&xfer->legs[i], text, sizeof(text));
         if (status != MKV_OK) {
             mkv_xfer_fail(xfer, status, "peer %s, leg %u: %s", xfer->legs[i].peer->name,
                           i, text);
@@ -124,9 +121,11 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
         }
     }
     for (i = first; i < last; ++i) {
-        (void)mkv_leg_take(&xfer->legs[i], MKV_LEG_SEAL);
+        if (!mkv_leg_is_left_out(&xfer->legs[i], last - first)) {
+            (void)mkv_leg_take(&xfer->legs[i], MKV_LEG_SEAL);
+        }
     }
-    mkv_xfer_update_sealed(xfer);
+    mkv_xfer_check_sealed(xfer);
     mkv_xfer_dirty(xfer);
     (void)mkv_ctx_step(xfer->ctx); /* what is complete already is told at once */
     return MKV_OK;
@@ -169,13 +168,44 @@ mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
     return status;
 }
 
+static mkv_status_t mkv_abort_check(const mkv_ctx_t *ctx, mkv_status_t code)
+{
+    return ((code >= MKV_OK) || (code <= MKV_ERR_LAST))
+               ? mkv_error(&ctx->log, MKV_ERR_INVALID, "abort: code %d is no error",
+                           (int)code)
+               : MKV_OK;
+}
+
+mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t code,
+                                const char *reason)
+{
+    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_status_t status = mkv_abort_check(ctx, code);
+
+    if ((status == MKV_OK) && ((leg >= xfer->num_legs) || (xfer->role != MKV_SRC))) {
+        status = mkv_error(&ctx->log, MKV_ERR_INVALID,
+                           "abort: leg %u of %u, %s; legs of a source end alone", leg,
+                           xfer->num_legs,
+                           (xfer->role == MKV_SRC) ? "source" : "destination");
+    }
+    if (status != MKV_OK) {
+        return status;
+    }
+
+    mkv_enter(ctx);
+    mkv_leg_fail(&xfer->legs[leg], code, "%s by %s",
+                 (reason != NULL) ? reason : "aborted", ctx->name);
+    (void)mkv_ctx_step(ctx);
+    mkv_leave(ctx);
+    return MKV_OK;
+}
+
 mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *reason)
 {
     mkv_ctx_t *ctx = xfer->ctx;
 
-    if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID, "abort: code %d is no error",
-                         (int)code);
+    if (mkv_abort_check(ctx, code) != MKV_OK) {
+        return MKV_ERR_INVALID;
     }
 
     mkv_enter(ctx);
@@ -287,6 +317,33 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     mkv_xfer_times(xfer, &values);
     values.num_ucp_calls = __atomic_load_n(&xfer->num_ucp_calls, __ATOMIC_RELAXED);
     return mkv_struct_write(&ctx->log, &mkv_struct_xfer_attr, &values, attr);
+}
+
+mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t index,
+                                mkv_leg_attr_t *attr)
+{
+    const mkv_log_t *log = &xfer->ctx->log;
+    const mkv_leg_t *leg;
+    mkv_leg_attr_t values;
+    const char *waits;
+
+    if (index >= xfer->num_legs) {
+        return mkv_error(log, MKV_ERR_INVALID, "query_leg: leg %u of %u", index,
+                         xfer->num_legs);
+    }
+    leg = &xfer->legs[index];
+    memset(&values, 0, sizeof(values));
+    values.peer = leg->peer->remote.peer;
+    values.is_quiet = __atomic_load_n(&leg->is_quiet, __ATOMIC_ACQUIRE);
+    values.status = __atomic_load_n(&leg->status, __ATOMIC_ACQUIRE);
+    values.bytes = __atomic_load_n(&leg->bytes, __ATOMIC_RELAXED);
+    if ((values.status < MKV_OK) && (leg->error != NULL)) {
+        mkv_text(values.error, sizeof(values.error), "%s", leg->error);
+    }
+    waits = __atomic_load_n(&leg->waits, __ATOMIC_RELAXED);
+    mkv_text(values.waiting_for, sizeof(values.waiting_for), "%s",
+             (waits != NULL) ? waits : "");
+    return mkv_struct_write(log, &mkv_struct_leg_attr, &values, attr);
 }
 
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p)

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_XFER_EVENTS 4u /* fence, terminal, quiet, warning; and one a leg */
+#define MKV_XFER_EVENTS 4u /* fence, terminal, quiet, warning */
+#define MKV_LEG_EVENTS 2u  /* exposed, ended */
 
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
@@ -20,10 +21,11 @@ static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
     if ((params->num_legs == 0) || (params->num_legs > UINT16_MAX) ||
         (params->legs == NULL) || ((unsigned)params->mode > MKV_READ) ||
         ((unsigned)params->role > MKV_DST) ||
+        ((unsigned)params->priority > MKV_PRIORITY_LOW) ||
         (params->num_expect > MKV_MAX_COMPONENTS)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "xfer_open: legs %zu mode %d role %d expect %zu",
-                         params->num_legs, params->mode, params->role,
+                         "xfer_open: legs %zu mode %d role %d priority %d expect %zu",
+                         params->num_legs, params->mode, params->role, params->priority,
                          params->num_expect);
     }
     return MKV_OK;
@@ -90,6 +92,7 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
     }
     leg->xfer = xfer;
     leg->state = MKV_LEG_WAITING;
+    leg->status = MKV_INPROGRESS;
     leg->index = index;
     leg->map = map;
     leg->peer = mkv_peer_of(map->remote);
@@ -97,6 +100,25 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
     mkv_list_add_tail(&leg->peer->legs, &leg->list);
     mkv_list_add_tail(mkv_leg_bucket(xfer->ctx, xfer->id), &leg->hash);
     return MKV_OK;
+}
+
+static uint64_t mkv_share(uint64_t limit, uint64_t percent)
+{
+    uint64_t share = (limit / 100) * percent + (limit % 100) * percent / 100;
+
+    return (share > 0) ? share : 1;
+}
+
+static void mkv_xfer_set_priority(mkv_xfer_t *xfer, mkv_priority_t priority)
+{
+    const mkv_options_t *opts = xfer->ctx->opts;
+    const uint64_t shares[] = {[MKV_PRIORITY_HIGH] = 100,
+                               [MKV_PRIORITY_NORMAL] = opts->normal_share,
+                               [MKV_PRIORITY_LOW] = opts->low_share};
+
+    xfer->priority = priority;
+    xfer->limits.ops = mkv_share(opts->max_inflight_ops, shares[priority]);
+    xfer->limits.bytes = mkv_share(opts->max_inflight_bytes, shares[priority]);
 }
 
 static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
@@ -125,6 +147,7 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     xfer->user_data = params->user_data;
     xfer->ended = params->ended;
     xfer->ended_arg = params->ended_arg;
+    mkv_xfer_set_priority(xfer, params->priority);
     xfer->open_time = mkv_ctx_now(ctx);
     for (i = 0; i < MKV_NUM_TIMEOUTS; ++i) {
         xfer->timeouts[i] =
@@ -137,7 +160,7 @@ static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *pa
     mkv_status_t status;
     size_t i;
 
-    xfer->num_events = MKV_XFER_EVENTS + (unsigned)params->num_legs;
+    xfer->num_events = MKV_XFER_EVENTS + MKV_LEG_EVENTS * (unsigned)params->num_legs;
     status = mkv_event_reserve(xfer->ctx, xfer->num_events);
     if ((status == MKV_OK) && (params->num_expect > 0)) {
         xfer->expect = malloc(params->num_expect * sizeof(*xfer->expect));
@@ -163,15 +186,24 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     for (i = 0; i < xfer->num_legs; ++i) {
         mkv_leg_cleanup(&xfer->legs[i]);
     }
-    if (!mkv_list_is_empty(&xfer->list)) {
-        --xfer->ctx->num_xfers;
-    }
     mkv_list_del(&xfer->list);
     mkv_list_del(&xfer->dirty);
     mkv_event_unreserve(xfer->ctx, xfer->num_events);
     free(xfer->expect);
     mkv_fence_cleanup(xfer);
     free(xfer);
+}
+
+/* Who waits for blocks says so, unless they are here: the other side may wait for ours
+ */
+static void mkv_leg_tell_open(mkv_leg_t *leg)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_OPEN};
+
+    if (leg->xfer->is_active && (leg->remote_nonce == 0) && !mkv_leg_is_over(leg) &&
+        mkv_peer_knows(leg->peer, MKV_FEATURE_OPEN)) {
+        mkv_leg_send_or_fail(leg, &msg);
+    }
 }
 
 static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
@@ -203,7 +235,6 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
     }
 
     mkv_list_add_tail(&ctx->xfers, &xfer->list);
-    ++ctx->num_xfers;
     MKV_COUNT(xfer->legs[0].peer, xfers_opened, 1);
     mkv_xfer_set_deadline(xfer, MKV_TIMEOUT_BIND);
     for (i = 0; i < xfer->num_legs; ++i) {
@@ -212,6 +243,7 @@ static mkv_status_t mkv_xfer_open_locked(mkv_ctx_t *ctx,
     *xfer_p = xfer;
     for (i = 0; i < xfer->num_legs; ++i) {
         mkv_leg_receive_early(&xfer->legs[i]);
+        mkv_leg_tell_open(&xfer->legs[i]);
     }
     return MKV_OK;
 }

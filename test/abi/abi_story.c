@@ -34,12 +34,14 @@ typedef struct side {
     mkv_peer_t *peer;
     mkv_map_t *map;
     mkv_xfer_t *xfer;
+    mkv_region_id_t region;
     unsigned char mem[BLOCKS * BYTES];
     unsigned seen; /* bit t: event of type t */
     mkv_peer_t *ready;
 } side_t;
 
 static side_t a, b;
+static int was_asked;
 
 /* A structure that the library fills, and what lies behind it */
 #define FILLED(_type)                                                                  \
@@ -135,15 +137,29 @@ static void run(void)
     } while (moved > 0);
 }
 
+/* Asked who wants to connect; the structure is as long as the library says */
+static mkv_status_t accept_any(void *arg, const mkv_caller_t *caller)
+{
+    const size_t released = offsetof(mkv_caller_t, model) + sizeof(caller->model);
+
+    REQUIRE((caller->size >= released) && !strcmp(caller->name, "a"));
+    *(int *)arg = 1;
+    return MKV_OK;
+}
+
 static void open_side(side_t *side, const char *name)
 {
-    mkv_open_params_t params = {.size = sizeof(params), .name = name, .model = 7};
+    mkv_open_params_t params = {.size = sizeof(params),
+                                .name = name,
+                                .model = 7,
+                                .accept = accept_any,
+                                .accept_arg = &was_asked};
     mkv_region_t region = {.size = sizeof(region),
+                           .flags = MKV_REGION_ONE_SIDED,
                            .base = side->mem,
                            .length = sizeof(side->mem),
                            .unit_bytes = BYTES,
                            .n_units = BLOCKS};
-    mkv_region_id_t id;
 
     REFUSED(params, mkv_open(NULL, &params, &side->ctx));
     params.topology.reserved[3] = 1;
@@ -152,13 +168,13 @@ static void open_side(side_t *side, const char *name)
     params.topology.reserved[3] = 0;
     OK(mkv_open(NULL, &params, &side->ctx));
 
-    REFUSED(region, mkv_region_add(side->ctx, &region, &id));
+    REFUSED(region, mkv_region_add(side->ctx, &region, &side->region));
     region.size = 8;
-    REQUIRE(mkv_region_add(side->ctx, &region, &id) == MKV_ERR_INVALID);
+    REQUIRE(mkv_region_add(side->ctx, &region, &side->region) == MKV_ERR_INVALID);
     REQUIRE(strstr(mkv_last_error(), "size is 8, expected") != NULL);
     region.size = sizeof(region);
     memset(side->mem, name[0], sizeof(side->mem));
-    OK(mkv_region_add(side->ctx, &region, &id));
+    OK(mkv_region_add(side->ctx, &region, &side->region));
     OK(mkv_regions_commit(side->ctx, NULL));
 }
 
@@ -174,7 +190,7 @@ static void connect_sides(void)
     OK(mkv_peer_add(a.ctx, blob, length, NULL, &a.peer));
     run();
     b.peer = b.ready;
-    REQUIRE(b.peer != NULL);
+    REQUIRE((b.peer != NULL) && was_asked);
     PREPARE(peer);
     OK(mkv_peer_query(a.peer, &peer.it));
     CHECK(peer);
@@ -290,6 +306,68 @@ static void check_done(void)
     REQUIRE(mkv_poll(a.ctx, &event, 8, 1, &count) == MKV_ERR_INVALID);
 }
 
+/* ---- Without the peer's application ---------------------------------------------- */
+
+static void write_one_sided(void)
+{
+    mkv_op_piece_t piece = {.local = a.region, .remote = b.region, .length = BYTES};
+    mkv_op_params_t params = {
+        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
+    FILLED(mkv_op_attr_t) attr;
+    mkv_op_t *op;
+
+    REFUSED(params, mkv_op_post(a.peer, &params, &op));
+    params.flags = 1u << 31;
+    REQUIRE(mkv_op_post(a.peer, &params, &op) == MKV_ERR_UNSUPPORTED);
+    params.flags = 0;
+    OK(mkv_op_post(a.peer, &params, &op));
+    run();
+    PREPARE(attr);
+    OK(mkv_op_query(op, &attr.it));
+    CHECK(attr);
+    REQUIRE((attr.it.status == MKV_OK) && (attr.it.bytes == BYTES));
+    REQUIRE(b.mem[0] == 'a');
+    OK(mkv_op_close(op));
+}
+
+static void fetch_by_key(void)
+{
+    mkv_publish_params_t publish = {.size = sizeof(publish),
+                                    .key = "k",
+                                    .key_length = 1,
+                                    .region = a.region,
+                                    .length = BYTES};
+    mkv_fetch_params_t fetch = {.size = sizeof(fetch),
+                                .key = "k",
+                                .key_length = 1,
+                                .region = b.region,
+                                .offset = 2 * BYTES,
+                                .length = BYTES};
+    uint64_t publication;
+
+    REFUSED(publish, mkv_publish(a.ctx, &publish, &publication));
+    OK(mkv_publish(a.ctx, &publish, &publication));
+    REFUSED(fetch, mkv_fetch(b.peer, &fetch));
+    OK(mkv_fetch(b.peer, &fetch));
+    run();
+    REQUIRE((b.seen & (1u << MKV_EV_FETCHED)) && (b.mem[2 * BYTES] == 'a'));
+    OK(mkv_unpublish(a.ctx, publication));
+    run();
+}
+
+static void share_out(void)
+{
+    FILLED(mkv_slab_attr_t) attr;
+    mkv_slab_t *slab;
+
+    OK(mkv_slab_create(a.ctx, a.region, 8, &slab));
+    PREPARE(attr);
+    OK(mkv_slab_query(slab, &attr.it));
+    CHECK(attr);
+    REQUIRE(attr.it.largest_free == sizeof(a.mem));
+    OK(mkv_slab_destroy(slab));
+}
+
 int main(void)
 {
     mkv_plan_t *plan;
@@ -303,6 +381,9 @@ int main(void)
     plan = make_plan();
     post_all(plan);
     check_done();
+    write_one_sided();
+    fetch_by_key();
+    share_out();
     OK(mkv_xfer_close(a.xfer));
     OK(mkv_xfer_close(b.xfer));
     OK(mkv_plan_destroy(plan));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +26,10 @@
 #define STRIDE 128 /* no two blocks are neighbours */
 
 typedef struct bench_row {
-    const char *op; /* put: one call a block; list: as few as the interface allows */
+    const char *op; /* put: one call a block; list: as few as the interface allows;
+                       key: a remote key packed, unpacked and released */
     unsigned blocks;
-    unsigned batch;
+    unsigned batch; /* of key: keys that a packed one has room for */
 } bench_row_t;
 
 static const bench_row_t rows[] = {
@@ -36,6 +37,7 @@ static const bench_row_t rows[] = {
     {"put", 32768, 1},  {"put", 32768, 16},  {"put", 32768, 32},  {"put", 32768, 64},
     {"list", 1024, 1},  {"list", 1024, 16},  {"list", 1024, 32},  {"list", 1024, 64},
     {"list", 32768, 1}, {"list", 32768, 16}, {"list", 32768, 32}, {"list", 32768, 64},
+    {"key", 1024, 1},   {"key", 1024, 32},
 };
 
 #define NUM_ROWS ((int)(sizeof(rows) / sizeof(rows[0])))
@@ -65,6 +67,9 @@ static void bench_open(const bench_row_t *row)
 
     snprintf(text, sizeof(text), "%u", row->batch);
     setenv("UCX_MORI_RDMA_POST_BATCH", text, 1);
+    if (row->op[0] == 'k') {
+        setenv("UCX_MORI_RDMA_MAX_MR_SIZE", (row->batch == 1) ? "inf" : "1g", 1);
+    }
     rig_open(&bench.rig, (size_t)row->blocks * STRIDE);
     rig_connect(&bench.rig, &bench.conn);
     bench.buffers = calloc(row->blocks, sizeof(*bench.buffers));
@@ -141,6 +146,25 @@ static int bench_lists(unsigned blocks)
     return 0;
 }
 
+/* As UCP does with each key that a peer sends. */
+static int bench_keys(unsigned num)
+{
+    ct_side_t *side = &bench.rig.side[1];
+    uct_rkey_bundle_t key;
+    uint8_t packed[256];
+    unsigned i;
+
+    for (i = 0; i < num; i++) {
+        if ((ct_mem_pack(side, &bench.rig.mem[1], 0, packed) != UCS_OK) ||
+            (uct_rkey_unpack(side->component, packed, &key) != UCS_OK)) {
+            return -1;
+        }
+        uct_rkey_release(side->component, &key);
+    }
+
+    return 0;
+}
+
 static int bench_post(const bench_row_t *row)
 {
     int ret;
@@ -148,6 +172,9 @@ static int bench_post(const bench_row_t *row)
     /* one call of the callback a post at most: it never gets to zero before the end */
     bench.comp.count = (int)row->blocks + 1;
     bench.comp.status = UCS_OK;
+    if (row->op[0] == 'k') {
+        return bench_keys(row->blocks);
+    }
     ret = (row->op[0] == 'p') ? bench_puts(row->blocks) : bench_lists(row->blocks);
     while ((ret == 0) && (uct_ep_flush(bench.conn.ep[0], 0, NULL) == UCS_INPROGRESS)) {
         uct_worker_progress(bench.rig.side[0].worker);
@@ -168,7 +195,7 @@ START_TEST(row)
 {
     const bench_row_t *r = &rows[_i];
     fake_verbs_stats_t before, after;
-    uint64_t start, nsec;
+    uint64_t start, nsec, num;
     char name[64];
     int ret;
 
@@ -183,12 +210,13 @@ START_TEST(row)
     fake_verbs_qp_stats(bench.conn.qp_nums[0][0], &after);
     ck_assert_int_eq(ret, 0);
 
+    num = (r->op[0] == 'k') ? r->blocks : after.sends - before.sends;
     snprintf(name, sizeof(name), "%s %u %u", r->op, r->blocks, r->batch);
     printf("row %s wrs %llu doorbells %llu signalled %llu ns %.1f\n", name,
-           (unsigned long long)(after.sends - before.sends),
+           (unsigned long long)num,
            (unsigned long long)(after.doorbells - before.doorbells),
            (unsigned long long)(after.signalled - before.signalled),
-           (double)nsec / (double)(after.sends - before.sends));
+           (double)nsec / (double)num);
     bench_close();
 }
 END_TEST

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Instructions and doorbells of mori_rdma a work request, as a table:
+# Instructions and doorbells of mori_rdma a work request, and a remote key packed, unpacked and
+# released, as a table:
 #   test/bench/bench_rdma.sh [BUILD]
 # The device is fake and completes at once; what it costs, with what it calls, has a column of
 # its own, and the benchmark's instructions have none. Without valgrind: time alone.

@@ -4,6 +4,7 @@ if HAVE_CHECK
 check_PROGRAMS += test/bench/xgmi_cost
 test_bench_xgmi_cost_SOURCES = test/bench/xgmi_cost.c
 test_bench_xgmi_cost_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_bench_xgmi_cost_LDFLAGS = $(muct_ldflags)
 test_bench_xgmi_cost_LDADD = libmuct.la
 
 if HAVE_VERBS

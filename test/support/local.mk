@@ -6,11 +6,15 @@ test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_proc.h test/support/mkv_proc.c \
 	test/support/mkv_hip.h test/support/mkv_hip.c
 test_support_libmkvtest_la_LIBADD = -ldl
-EXTRA_DIST += test/support/environment.sh test/support/proof.sh
+EXTRA_DIST += test/support/environment.sh test/support/fake_node.sh test/support/machine.sh test/support/proof.sh
 
 # Ranks of two sides over any UCP; the programs that use it compile it.
 mkv_ranks_sources = test/support/mkv_ranks.h test/support/mkv_ranks.c
 EXTRA_DIST += $(mkv_ranks_sources)
+
+# Two contexts of libmorikv over mori_rdma on the fake libibverbs, as above.
+rdma_pair_sources = test/support/rdma_pair.h test/support/rdma_pair.c
+EXTRA_DIST += $(rdma_pair_sources)
 
 if HAVE_CHECK
 # Two contexts of libmorikv over the fake UCP.

@@ -2,6 +2,9 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/peer/self_blob.h"
+
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +13,7 @@
 pair_side_t pair_sides[PAIR_MAX_SIDES];
 uint32_t pair_layers = PAIR_LAYERS;
 ucs_memory_type_t pair_mem_type = UCS_MEMORY_TYPE_ROCM;
+bool pair_knows_lists = true;
 uint64_t pair_now, pair_tick;
 
 /* Names of the variables that this case has set */
@@ -26,6 +30,11 @@ void pair_set(const char *key, const char *value)
     setenv(name, value, 1);
 }
 
+void pair_forget(pair_side_t *side)
+{
+    memset(side, 0, offsetof(pair_side_t, events));
+}
+
 void pair_cleanup(void)
 {
     unsigned i;
@@ -37,11 +46,12 @@ void pair_cleanup(void)
         if (pair_sides[i].ctx != NULL) {
             fake_ucp_abandon();
         }
+        pair_forget(&pair_sides[i]);
     }
-    memset(pair_sides, 0, sizeof(pair_sides));
     pair_tick = 0;
     pair_layers = PAIR_LAYERS;
     pair_mem_type = UCS_MEMORY_TYPE_ROCM;
+    pair_knows_lists = true;
 }
 
 static uint64_t pair_clock(void *arg)
@@ -125,7 +135,7 @@ void pair_open(unsigned index)
     pair_side_t *side = &pair_sides[index];
     char name[] = "A";
 
-    memset(side, 0, sizeof(*side));
+    pair_forget(side);
     name[0] = (char)('A' + index);
     params.name = name;
     OK(mkv_open(NULL, &params, &side->ctx));
@@ -134,6 +144,16 @@ void pair_open(unsigned index)
     ck_assert_ptr_nonnull(side->mem);
     pair_fill(side, index);
     pair_add_regions(side);
+}
+
+void pair_know_lists(const mkv_peer_t *peer)
+{
+    mkv_rmem_t *rmem;
+
+    mkv_list_for_each(rmem, &peer->remote.mems, mkv_rmem_t, list)
+    {
+        rmem->lists = MKV_RMEM_LISTS_TAKEN;
+    }
 }
 
 void pair_connect(unsigned a, unsigned b)
@@ -149,11 +169,22 @@ void pair_connect(unsigned a, unsigned b)
     ck_assert_ptr_nonnull(pair_sides[b].peers[a]);
     OK(mkv_map_create(pair_sides[a].peers[b], NULL, &pair_sides[a].maps[b]));
     OK(mkv_map_create(pair_sides[b].peers[a], NULL, &pair_sides[b].maps[a]));
+    pair_run(); /* each is told the keys of the other's map */
+    if (pair_knows_lists) {
+        pair_know_lists(pair_sides[a].peers[b]);
+        pair_know_lists(pair_sides[b].peers[a]);
+    }
 }
 
 void pair_setup(void)
 {
+    pair_setup_over("mori_xgmi");
+}
+
+void pair_setup_over(const char *transport)
+{
     fake_ucp_reset();
+    fake_ucp_set_transport(transport);
     pair_now = 1000000000ull;
     pair_open(0);
     pair_open(1);
@@ -171,7 +202,7 @@ static void pair_side_close(pair_side_t *side)
     }
     OK(mkv_close(side->ctx));
     free(side->mem);
-    memset(side, 0, sizeof(*side));
+    pair_forget(side);
 }
 
 void pair_teardown(void)
@@ -301,6 +332,24 @@ void pair_close(mkv_xfer_t *active, mkv_xfer_t *passive, mkv_plan_t *plan)
     if (plan != NULL) {
         OK(mkv_plan_destroy(plan));
     }
+}
+
+void pair_receive_blob(mkv_ctx_t *receiver, mkv_msg_t msg, mkv_ctx_t *of,
+                       uint64_t connection, uint32_t seq)
+{
+    const mkv_audience_t audience = {.connection = connection};
+    mkv_wbuf_t blob, wbuf;
+
+    mkv_wbuf_init(&blob);
+    mkv_wbuf_init(&wbuf);
+    OK(mkv_ctx_blob(of, MKV_BLOB_FULL, &audience, &blob));
+    msg.data = blob.data;
+    msg.length = blob.length;
+    OK(mkv_msg_encode(&msg, &wbuf));
+    mkv_msg_finish(wbuf.data, wbuf.length, seq);
+    mkv_inbox_receive(receiver, wbuf.data, wbuf.length);
+    mkv_wbuf_cleanup(&wbuf);
+    mkv_wbuf_cleanup(&blob);
 }
 
 mkv_xfer_attr_t pair_query(const mkv_xfer_t *xfer)

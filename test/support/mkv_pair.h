@@ -30,15 +30,18 @@ typedef struct pair_side {
     size_t length;
     mkv_peer_t *peers[PAIR_MAX_SIDES]; /**< By index of the other side */
     mkv_map_t *maps[PAIR_MAX_SIDES];
-    mkv_event_t events[PAIR_MAX_EVENTS];
-    size_t num_events;
     int is_stopped; /**< pair_run() leaves it alone */
+    size_t num_events;
+    mkv_event_t events[PAIR_MAX_EVENTS]; /**< Megabytes, so not cleared between cases */
 } pair_side_t;
 
 extern pair_side_t pair_sides[PAIR_MAX_SIDES];
 extern uint32_t pair_layers;            /**< 4, unless set before pair_setup() */
 extern ucs_memory_type_t pair_mem_type; /**< ROCM, unless set before opening */
-extern uint64_t pair_now;               /**< ns */
+/** No put is asked first whether lists may follow; true, unless set before connecting.
+ */
+extern bool pair_knows_lists;
+extern uint64_t pair_now;  /**< ns */
 extern uint64_t pair_tick; /**< ns that each look at the clock takes; 0 at first */
 
 #define A (&pair_sides[0])
@@ -53,14 +56,23 @@ void pair_set(const char *key, const char *value);
  */
 void pair_cleanup(void);
 
+/** Its context is closed, or left: the side is as before pair_open(). */
+void pair_forget(pair_side_t *side);
+
 /** Open a side with a cache filled by its index; not connected. */
 void pair_open(unsigned index);
+
+/** Lists may go to all memory of the peer that is known now. */
+void pair_know_lists(const mkv_peer_t *peer);
 
 /** Connect two sides and make maps both ways. */
 void pair_connect(unsigned a, unsigned b);
 
 /** Two sides, connected. */
 void pair_setup(void);
+
+/** ... whose lane has this name, of a transport of UCX. */
+void pair_setup_over(const char *transport);
 
 /** Close what is open; every side must close without complaint. */
 void pair_teardown(void);
@@ -97,6 +109,16 @@ mkv_plan_t *pair_plan(pair_side_t *side, unsigned other, uint32_t mine, uint32_t
 
 /** Close both sides of a transfer, and the plan unless it is NULL. */
 void pair_close(mkv_xfer_t *active, mkv_xfer_t *passive, mkv_plan_t *plan);
+
+/**
+ * Have a context receive a message that carries a context's blob: HELLO or REGIONS.
+ * @param [in] msg         Type and addresses.
+ * @param [in] of          Context that the blob describes.
+ * @param [in] connection  Its number, in the blob.
+ * @param [in] seq         The message's.
+ */
+void pair_receive_blob(mkv_ctx_t *receiver, mkv_msg_t msg, mkv_ctx_t *of,
+                       uint64_t connection, uint32_t seq);
 
 mkv_xfer_attr_t pair_query(const mkv_xfer_t *xfer);
 mkv_stats_t pair_stats(const pair_side_t *side);

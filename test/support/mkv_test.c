@@ -3,12 +3,17 @@
 #include "test/support/mkv_test.h"
 
 #include <endian.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+/* Most events come within the looks that yield; a busy machine takes a while for each.
+ */
+enum { MKV_TEST_YIELDS = 20, MKV_TEST_SHORT_PAUSES = 200 };
 
 /* Shared with every forked child; written by one process at a time. */
 static struct {
@@ -42,6 +47,21 @@ uint64_t mkv_test_now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return ((uint64_t)ts.tv_sec * 1000) + ((uint64_t)ts.tv_nsec / 1000000);
+}
+
+void mkv_test_pause(unsigned *empty)
+{
+    struct timespec pause = {.tv_nsec = 100000};
+
+    if (++*empty < MKV_TEST_YIELDS) {
+        sched_yield();
+        return;
+    }
+
+    if (*empty > MKV_TEST_SHORT_PAUSES) {
+        pause.tv_nsec = 1000000;
+    }
+    nanosleep(&pause, NULL);
 }
 
 unsigned mkv_test_rounds(unsigned all, unsigned few)

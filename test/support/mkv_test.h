@@ -50,6 +50,16 @@ uint64_t mkv_test_now_ms(void);
 
 
 /**
+ * Leave the processor after a look that found nothing, as what is waited for may need
+ * it: at first for others that want it, then for 100 microseconds, in the end for one
+ * millisecond.
+ *
+ * @param [inout] empty  Such looks in a row; whoever finds something sets it to 0.
+ */
+void mkv_test_pause(unsigned *empty);
+
+
+/**
  * Rounds of a loop that computes the same again and again.
  *
  * @return @a all, or @a few where a program is many times slower: under valgrind, which

@@ -50,8 +50,9 @@
  * - an older program's structure is shorter: what it lacks is zero to the library, and
  *   the library writes no more than the program has room for;
  * - a newer program's is longer: members that the library does not know must be zero,
- * or the call is refused with MKV_ERR_UNSUPPORTED and a text that names the place; in
- *   structures that the library fills they read as zero.
+ *   or the call is refused with MKV_ERR_UNSUPPORTED and a text that names the structure
+ *   and the byte at which the member lies; in structures that the library fills they
+ *   read as zero.
  * Elements of arrays have a fixed size instead, with reserved members that must be zero
  * and are judged in the same way. Enumerations grow at the end, too: ignore events of a
  * type that you do not know. docs/abi.md has the whole policy.
@@ -151,7 +152,7 @@ typedef uint32_t mkv_region_id_t;   /**< Never 0, never used twice in one contex
  * letter or two away from one that does, it is taken for a mistake.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, or MKV_ERR_INVALID: a value does not parse, or the
- * name of an option is misspelt.
+ *         name of an option is misspelt.
  */
 mkv_status_t mkv_config_read(const char *prefix, mkv_config_t **config_p);
 
@@ -258,9 +259,10 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
  *                                open; they are logged by name and closed.
  * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
- *                                did not close: a peer or UCX may still touch memory of
- *                                regions, which must not be freed. What UCX still uses
- *                                is leaked. Also if something had been left open.
+ *                                or what it had begun did not end: a peer or UCX may
+ *                                still touch memory of regions, which must not be
+ *                                freed. What UCX still uses is leaked. Also if
+ *                                something had been left open.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 
@@ -339,7 +341,7 @@ typedef struct mkv_region {
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (component, layer,
  *         part) exists, MKV_ERR_BOUNDS: a unit ends behind `length`, units overlap, or
- * the region is not inside its allocation.
+ *         the region is not inside its allocation.
  */
 mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
                             mkv_region_id_t *id_p);
@@ -374,7 +376,7 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 
 typedef enum mkv_blob_kind {
     MKV_BLOB_ADDR, /**< Who and where; the rest is asked for over UCX. Small */
-    MKV_BLOB_FULL  /**< Also the regions committed so far and their keys */
+    MKV_BLOB_FULL  /**< Also the regions committed so far, without keys */
 } mkv_blob_kind_t;
 
 /**
@@ -526,8 +528,8 @@ typedef struct mkv_map_params {
  * @return MKV_ERR_BUSY      The peer is not ready yet.
  * @return MKV_ERR_PEER      The peer has failed.
  * @return MKV_ERR_TOPOLOGY  TP sizes, or TP ranks without MKV_MAP_ANY_RANK, differ and
- * a region does not tell how its units are made; elements cannot be divided among
- *         ranks; or the source must be told.
+ *         a region does not tell how its units are made; elements cannot be divided
+ *         among ranks; or the source must be told.
  * @return MKV_ERR_PAGE, MKV_ERR_DTYPE, MKV_ERR_GEOMETRY  These differ; see
  *         mkv_last_error() for where.
  * @return MKV_ERR_PAIRING   A region has no partner, or there is no pair at all.
@@ -584,7 +586,8 @@ enum {
     MKV_PLAN_KEEP_ORDER = 1 << 0, /**< Merge only neighbours in the given order; needed
                                        to post ranges of positions. Default: sorted by
                                        local block first, which merges more */
-    MKV_PLAN_UNCHECKED = 1 << 1   /**< Posts are not compared with what was exposed */
+    MKV_PLAN_UNCHECKED = 1 << 1   /**< Posts are not compared with what was exposed; the
+                                       other side still does so at the end (VERIFY) */
 };
 
 /**
@@ -693,6 +696,19 @@ typedef struct mkv_expect {
                              and not checked */
 } mkv_expect_t;
 
+/**
+ * Whose posts UCX is given first, of those that wait for one peer's credits (options
+ * MAX_INFLIGHT_OPS and _BYTES). What was given to UCX is not overtaken any more, so
+ * options NORMAL_SHARE and LOW_SHARE say beyond which part of the credits in flight
+ * nothing more of these is given: the rest is left to who comes with a higher one.
+ */
+typedef enum mkv_priority {
+    MKV_PRIORITY_NORMAL,
+    MKV_PRIORITY_HIGH, /**< Somebody waits for the first token */
+    MKV_PRIORITY_LOW   /**< Moves when others leave room, for as long as its deadlines
+                            allow: offload, prefetch */
+} mkv_priority_t;
+
 typedef struct mkv_xfer_params {
     size_t size;
     uint64_t id;    /**< Same on both sides, unique among open ones */
@@ -717,6 +733,8 @@ typedef struct mkv_xfer_params {
      * not call this library on the same context. NULL: none. */
     void (*ended)(void *arg, mkv_status_t status);
     void *ended_arg;
+    mkv_priority_t priority; /**< Of its posts, of the side that puts or gets */
+    uint32_t reserved;       /**< 0 */
 } mkv_xfer_params_t;
 
 /**
@@ -745,7 +763,7 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  * written to exposes first, and then asks, so that the source is shown its units.
  *
  * @param [in] leg   Index into the legs, or MKV_LEG_ALL. Nothing is sent to who has
- * come forward already.
+ *                   come forward already, or whose leg has failed.
  * @param [in] data  Any bytes for the other connector; copied.
  *
  * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_UNSUPPORTED: the library of a
@@ -762,7 +780,7 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
  * @param [in] reason  Reaches the other side's text; may be NULL.
  *
  * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: the peer does not (or no longer)
- * ask.
+ *         ask.
  */
 mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
                              mkv_status_t code, const char *reason);
@@ -770,7 +788,8 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
 /**
  * Passive side: show my blocks to the active side, which gets MKV_EV_EXPOSED.
  *
- * @param [in] leg       Index into the legs, or MKV_LEG_ALL; each leg once.
+ * @param [in] leg       Index into the legs, or MKV_LEG_ALL: those that have not
+ * failed; each leg once.
  * @param [in] units     Only the local lists are used; copied. Zero units are legal:
  *                       the leg completes when the active side seals.
  * @param [in] meta      Any bytes for the other connector; copied.
@@ -788,10 +807,19 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
 enum {
     MKV_SEL_COMPONENTS = 1 << 0,
     MKV_SEL_LAYERS = 1 << 1,
-    MKV_SEL_POSITIONS = 1 << 2
+    MKV_SEL_POSITIONS = 1 << 2,
+    MKV_SEL_TELL = 1 << 3 /**< Not a part: tell of this post while the transfer runs */
 };
 
-/** Part of a plan; what is given and empty selects nothing. */
+/**
+ * Part of a plan; what is given and empty selects nothing.
+ *
+ * With MKV_SEL_TELL both sides are told of this post alone, by the number @a tell: a
+ * layer, or a chunk of a prefill. The source of a WRITE gets MKV_EV_LOCAL_DONE when its
+ * blocks are not read for it any more, the destination of either mode MKV_EV_ARRIVED
+ * when the bytes are there. The first costs nothing, the second one in WRITE a flush
+ * and a message, where posts that end while a flush runs share the next one.
+ */
 typedef struct mkv_sel {
     size_t size;
     uint32_t fields;            /**< MKV_SEL_*; 0: everything */
@@ -800,6 +828,8 @@ typedef struct mkv_sel {
     int32_t layer_lo, layer_hi; /**< [lo, hi) */
     uint32_t pos_lo, pos_hi;    /**< [lo, hi) of each component's positions; needs
                                      MKV_PLAN_KEEP_ORDER */
+    uint32_t tell;              /**< Value of the events of this post */
+    uint32_t reserved_end;      /**< 0 */
 } mkv_sel_t;
 
 /** Holds a post back until its data is there. */
@@ -828,7 +858,8 @@ typedef struct mkv_gate {
  *         bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the
  *         plan, or a block that the peer has not exposed to this transfer,
  *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan,
- *         MKV_ERR_STALE, or the transfer's error when it is terminal.
+ *         MKV_ERR_UNSUPPORTED: MKV_SEL_TELL in a WRITE, and the library of the peer is
+ *         too old, MKV_ERR_STALE, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
@@ -849,7 +880,7 @@ mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value);
 mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
 
 /**
- * Active side: no more posts on the leg (or MKV_LEG_ALL).
+ * Active side: no more posts on the leg (or MKV_LEG_ALL: those that have not failed).
  *
  * When all its posts are complete and, in WRITE, flushed to the peer's memory, the
  * passive side is told and verifies the counts. May be called before anything
@@ -945,6 +976,29 @@ typedef struct mkv_xfer_attr {
 
 mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
 
+typedef struct mkv_leg_attr {
+    size_t size;
+    mkv_peer_t *peer;    /**< NULL: it was closed */
+    mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK: complete, or its error */
+    int is_quiet;    /**< It has ended, and nobody touches this side's blocks for it */
+    uint64_t bytes;  /**< Completed; passive: as told by its end */
+    char error[256]; /**< Empty unless it has failed */
+    char waiting_for[128]; /**< Empty: nothing */
+} mkv_leg_attr_t;
+
+/**
+ * One leg of a transfer. Legs of a source have fates of their own: what one
+ * destination aborts, or loses with its connection, ends its leg, and the others go on.
+ * The transfer ends when all have, with the error of the first that failed. A
+ * destination needs all its sources, so there the first error ends the transfer.
+ *
+ * @param [in] leg  Index into the legs.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: no such leg.
+ */
+mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t leg,
+                                mkv_leg_attr_t *attr);
+
 /**
  * The two members that are asked for in every round of progress, without the texts.
  *
@@ -955,8 +1009,8 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr);
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p);
 
 /**
- * End it with an error now, here and at every leg; quiet follows. Harmless on a
- * terminal transfer.
+ * End it with an error now, here and at every leg that has not ended; quiet follows.
+ * Harmless on a terminal transfer.
  *
  * @param [in] code    Negative; MKV_ERR_ABORTED makes the state ABORTED, others FAILED.
  * @param [in] reason  Reaches the other sides' text; may be NULL.
@@ -964,6 +1018,18 @@ mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p);
  * @return MKV_OK, MKV_ERR_INVALID.
  */
 mkv_status_t mkv_xfer_abort(mkv_xfer_t *xfer, mkv_status_t code, const char *reason);
+
+/**
+ * Source: end one leg with an error, here and at its destination; see
+ * mkv_xfer_query_leg(). Harmless on a leg that has ended.
+ *
+ * @param [in] code    Negative.
+ * @param [in] reason  Reaches the other side's text; may be NULL.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: no such leg, or this side is the destination.
+ */
+mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t code,
+                                const char *reason);
 
 /**
  * Let the deadline that runs now end in @a timeout_ms.
@@ -1041,7 +1107,7 @@ typedef struct mkv_op_params {
  *                              there is no room for the note, as for mkv_send().
  * @return MKV_ERR_PEER         The peer has failed.
  * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has told of
- * no such region: its commit may still be on its way.
+ *                              no such region: its commit may still be on its way.
  * @return MKV_ERR_INVALID      A flag, a mode, a length of 0, or a region of the peer
  *                              without MKV_REGION_ONE_SIDED.
  * @return MKV_ERR_BOUNDS       A piece leaves its region.
@@ -1115,8 +1181,8 @@ typedef struct mkv_publish_params {
  *                             MKV_PUBLISH_KEEP.
  *
  * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: no such region, MKV_ERR_BUSY: it
- * is not committed, MKV_ERR_BOUNDS, MKV_ERR_DUPLICATE, MKV_ERR_UNSUPPORTED: a flag,
- * MKV_ERR_NOMEM.
+ *         is not committed, MKV_ERR_BOUNDS, MKV_ERR_DUPLICATE, MKV_ERR_UNSUPPORTED: a
+ *         flag, MKV_ERR_NOMEM.
  */
 mkv_status_t mkv_publish(mkv_ctx_t *ctx, const mkv_publish_params_t *params,
                          uint64_t *publication_p);
@@ -1214,8 +1280,8 @@ typedef enum mkv_event_type {
     MKV_EV_EXPOSED, /**< Active side, per leg: units (remote lists) and data (meta) */
     MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0, and data
                          of the first leg (leg) whose seal brought some */
-    MKV_EV_FAILED,  /**< status, text */
-    MKV_EV_ABORTED, /**< status, text */
+    MKV_EV_FAILED,  /**< status, text; peer and leg, where one of them is why */
+    MKV_EV_ABORTED, /**< As FAILED */
     MKV_EV_QUIET,   /**< Once per transfer, after its terminal event */
     MKV_EV_MSG,     /**< A peer's mkv_send(): value = type, id, header, data */
     MKV_EV_WARN,    /**< text */
@@ -1231,10 +1297,22 @@ typedef enum mkv_event_type {
     MKV_EV_FETCHED,      /**< mkv_fetch() has ended: peer, id, status, length, text */
     MKV_EV_EXPIRED,      /**< A publication has ended: id = its number, value =
                             mkv_expired_t;      its buffer is the caller's again */
-    MKV_EV_FENCE /**< Destination, option FENCE=hook: all bytes have come, DONE waits
+    MKV_EV_FENCE, /**< Destination, option FENCE=hook: all bytes have come, DONE waits
                       for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
                       units in GPU memory, valid until the transfer is closed; READ:
                       none, they are what was posted */
+    MKV_EV_LEG,   /**< A transfer of several legs: one has ended. Each once, before the
+                       transfer's terminal event: leg, peer, status (MKV_OK: complete, or
+                       its error), text; see mkv_xfer_query_leg() */
+    MKV_EV_LOCAL_DONE, /**< WRITE, source: a post with MKV_SEL_TELL does not read this
+                            side's blocks any more, though it may not have arrived:
+                            leg, peer, value = mkv_sel_t::tell. Before QUIET somebody
+                            else may still read them: another post, another transfer */
+    MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_TELL are there:
+                        leg, peer, value = mkv_sel_t::tell. Seen by whom DONE would
+                        be with FENCE=flush or none; FENCE=hook is called for DONE
+                        alone. Before DONE, and in no order among posts; none after
+                        an error. No proof against a peer that lies: that is DONE */
 } mkv_event_type_t;
 
 const char *mkv_event_string(mkv_event_type_t type);

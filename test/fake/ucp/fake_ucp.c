@@ -38,8 +38,10 @@ struct ucp_context {
 struct ucp_worker {
     ucp_am_handler_param_t handler;
     int is_stopped;
+    int is_settling;
     unsigned index;
     ucp_ep_h eps;
+    ucp_worker_h next_left;
 };
 
 typedef struct piece {
@@ -84,14 +86,18 @@ static struct {
     unsigned fail_kind, fail_skip;
     ucs_status_t fail_status;
     unsigned fail_map;
-    int refuses_lists;
+    int refuses_lists, is_copying;
     unsigned version;
-    const char *transport, *path;
+    const char *transport, *other_transport, *path;
+    const char *no_way; /* base of keys without a lane */
     unsigned calls[6], num_memh, num_pieces, num_progress;
     ucp_worker_h held_to; /* operations to it are held */
     ucp_worker_h blocked; /* whose progress does not return */
     unsigned num_blocked; /* threads inside it */
 } fake;
+
+/* What was abandoned, as UCX left alone is: still there, and no leak of a caller's. */
+static ucp_worker_h workers_left;
 
 /* Workers of several contexts meet here, each under its own context's lock. Callbacks
  * run with it held, and call again. */
@@ -163,9 +169,17 @@ void fake_ucp_reset(void)
 
 void fake_ucp_abandon(void)
 {
+    ucp_worker_h worker;
+
+    while (fake.num_workers > 0) {
+        worker = fake.workers[--fake.num_workers];
+        worker->next_left = workers_left;
+        workers_left = worker;
+    }
     memset(&fake, 0, sizeof(fake));
     fake.version = 23;
     fake.transport = "mori_xgmi";
+    fake.other_transport = NULL;
     fake.path = NULL;
 }
 
@@ -179,6 +193,11 @@ void fake_ucp_hold(unsigned kinds)
 {
     FAKE_GUARD;
     fake.held = kinds;
+}
+
+void fake_ucp_set_copying(int is_copying)
+{
+    fake.is_copying = is_copying;
 }
 
 void fake_ucp_shuffle(unsigned seed)
@@ -211,6 +230,16 @@ void fake_ucp_set_version(unsigned minor)
 void fake_ucp_set_transport(const char *name)
 {
     fake.transport = name;
+}
+
+void fake_ucp_add_transport(const char *name)
+{
+    fake.other_transport = name;
+}
+
+void fake_ucp_close_way(const void *base)
+{
+    fake.no_way = base;
 }
 
 void fake_ucp_set_path(const char *words)
@@ -462,6 +491,11 @@ static ucs_status_ptr_t op_start(op_t *op)
     return UCS_STATUS_PTR(status);
 }
 
+static int op_is_copied(const op_t *op)
+{
+    return fake.is_copying && !op->is_done && (fake.held & op->kind);
+}
+
 static int op_may_complete(const op_t *op, ucp_worker_h worker)
 {
     const op_t *other;
@@ -469,7 +503,7 @@ static int op_may_complete(const op_t *op, ucp_worker_h worker)
     if (op->is_done || (op->ep->worker != worker)) {
         return 0;
     }
-    if (op->status != UCS_OK) {
+    if ((op->status != UCS_OK) && !op_is_copied(op)) {
         return 1; /* errors come also for what is held */
     }
     if ((fake.held & op->kind) || (fake.held_to == op->ep->remote)) {
@@ -577,6 +611,9 @@ void ucp_worker_destroy(ucp_worker_h worker)
     const op_t *op;
     ucp_ep_h ep;
 
+    if (worker->is_settling) {
+        DIE("worker %u has a flush or lanes that are not over", worker->index);
+    }
     for (op = fake.ops; op != NULL; op = op->next) {
         if ((op->ep->worker == worker) && (op->kind == FAKE_UCP_CLOSE) &&
             !op->is_done) {
@@ -759,6 +796,10 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params,
         (params->err_handler.cb == NULL)) {
         DIE("no peer failure handling asked for");
     }
+    if (fake.held & FAKE_UCP_MAKE) {
+        worker->is_settling = 1;
+        return UCS_ERR_UNREACHABLE;
+    }
     *ep = must_alloc(sizeof(**ep));
     (*ep)->worker = worker;
     (*ep)->params = *params;
@@ -774,6 +815,11 @@ ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
     attr->transports.entries[0].transport_name = fake.transport;
     attr->transports.entries[0].device_name = "fake0";
     attr->transports.num_entries = 1;
+    if (fake.other_transport != NULL) {
+        attr->transports.entries[1].transport_name = fake.other_transport;
+        attr->transports.entries[1].device_name = "fake1";
+        attr->transports.num_entries = 2;
+    }
     return UCS_OK;
 }
 
@@ -781,6 +827,16 @@ ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
     FAKE_GUARD;
     return op_start(op_new(ep, FAKE_UCP_FLUSH, param));
+}
+
+/* Endpoints that were closed by force have nothing left here */
+ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker,
+                                      const ucp_request_param_t *param)
+{
+    FAKE_GUARD;
+    (void)param;
+    worker->is_settling |= (fake.held & FAKE_UCP_SETTLE) != 0;
+    return worker->is_settling ? &worker->is_settling : NULL;
 }
 
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
@@ -791,14 +847,21 @@ ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     if (ep->num_callbacks > 0) {
         DIE("an endpoint is closed below a callback of its own operation");
     }
+    /* Over tcp its flush asks the peer once more, if UCX itself has sent anything since
+     * the last one (uct_tcp_ep_flush()), and a second close, by force, is refused
+     * (ucp_ep_close_nbx()): a peer that is stopped holds it for ever. */
+    if (!(param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) ||
+        !(param->flags & UCP_EP_CLOSE_FLAG_FORCE)) {
+        DIE("an endpoint is closed with a flush, which nothing can cut");
+    }
     ep->is_closed = 1;
     close->status = UCS_OK;
-    if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
-        (param->flags & UCP_EP_CLOSE_FLAG_FORCE)) {
-        for (op = fake.ops; op != NULL; op = op->next) {
-            if ((op->ep == ep) && !op->is_done && (op != close)) {
-                op->status = UCS_ERR_CANCELED;
-            }
+    for (op = fake.ops; op != NULL; op = op->next) {
+        if ((op->ep == ep) && ep->is_broken && op_is_copied(op)) {
+            DIE("a failed endpoint is closed before its operations end");
+        }
+        if ((op->ep == ep) && !op->is_done && (op != close)) {
+            op->status = UCS_ERR_CANCELED;
         }
     }
     return op_start(close);
@@ -860,6 +923,9 @@ static ucs_status_ptr_t put_list(ucp_ep_h ep, const void *buffer, size_t count,
         }
         op_add_piece(op, local->buffers[i], local->lengths[i], remote->remote_addrs[i],
                      local->memhs[i], remote->rkeys[i]);
+        if (remote->rkeys[i]->base == fake.no_way) {
+            DIE("piece %zu: a list to memory that no lane reaches", i);
+        }
     }
     op->local = *local;
     op->remote = *remote;
@@ -901,9 +967,13 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
     return op_start(op);
 }
 
-static const char *fake_path(char *text, size_t size)
+static const char *fake_path(const op_t *op, char *text, size_t size)
 {
-    snprintf(text, size, "zero-copy %s/fake0", fake.transport);
+    snprintf(text, size, "%s %s/fake0",
+             ((fake.no_way != NULL) && (op->pieces[0].rkey->base == fake.no_way))
+                 ? "rndv using zero-copy flushed write to remote"
+                 : "zero-copy",
+             fake.transport);
     return (fake.path != NULL) ? fake.path : text;
 }
 
@@ -912,7 +982,7 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
 {
     FAKE_GUARD;
     const op_t *op = request;
-    char text[64];
+    char text[96];
 
     if (attr->field_mask != (UCP_REQUEST_ATTR_FIELD_INFO_STRING |
                              UCP_REQUEST_ATTR_FIELD_INFO_STRING_SIZE)) {
@@ -921,7 +991,7 @@ ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
     snprintf(attr->debug_string, attr->debug_string_size,
              "{proto} %s(multi) from host memory length %zu %s 97.8 MB/s 39.94 us",
              (op->kind == FAKE_UCP_GET) ? "get" : "put", op->pieces[0].length,
-             fake_path(text, sizeof(text)));
+             fake_path(op, text, sizeof(text)));
     return UCS_OK;
 }
 

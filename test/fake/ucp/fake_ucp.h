@@ -12,9 +12,10 @@
  * earlier operations of its endpoint, messages arrive when the receiver progresses.
  * Misuse aborts with a text: bytes outside a registration, a closed endpoint, a list
  * that changes before it completes, a request freed twice, memory unmapped under an
- * operation, a worker destroyed with endpoints or with a close under way (UCX asserts
- * that as well), an endpoint closed below a callback of its own operation (UCX may be
- * failing it there, and uses it afterwards: ucp_ep_discard_lanes()).
+ * operation, a worker destroyed with endpoints, or with a close or its own flush under
+ * way (UCX asserts that as well), an endpoint closed below a callback of its own
+ * operation (UCX may be failing it there, and uses it afterwards:
+ * ucp_ep_discard_lanes()).
  *
  * Threads. Any that UCX allows: of one worker one at a time
  * (UCS_THREAD_MODE_SERIALIZED), of several at once.
@@ -30,13 +31,18 @@ enum {
     FAKE_UCP_FLUSH = 1 << 3,
     FAKE_UCP_AM = 1 << 4,
     FAKE_UCP_CLOSE = 1 << 5,
-    FAKE_UCP_ALL = (1 << 6) - 1
+    FAKE_UCP_ALL = (1 << 6) - 1,
+    FAKE_UCP_SETTLE = 1 << 6, /**< Flush of a worker; one that is held never ends */
+    /** Making of an endpoint. One that is held fails and, as in UCX 1.22 and 1.23,
+     *  leaves its lanes: flushes of the worker never end, nor may that be destroyed. */
+    FAKE_UCP_MAKE = 1 << 7
 };
 
 /** Forget everything and behave well again. Nothing may be open. */
 void fake_ucp_reset(void);
 
-/** Forget everything, leaking what is open: for a test that has failed already. */
+/** Forget everything, with what is open left as it is: for a test that has failed
+ * already, and where libmorikv leaves a worker alone. */
 void fake_ucp_abandon(void);
 
 /** Complete operations of these kinds at once, inside the call. */
@@ -44,6 +50,13 @@ void fake_ucp_set_inline(unsigned kinds);
 
 /** Keep operations of these kinds until released; 0: keep none. */
 void fake_ucp_hold(unsigned kinds);
+
+/**
+ * What is held is copied by a device meanwhile: of a broken endpoint, too, it ends when
+ * it is released. Closing such an endpoint before ends the test: UCX 1.22 and 1.23 do
+ * not progress the transport any more then, and the operations never end.
+ */
+void fake_ucp_set_copying(int is_copying);
 
 /** Keep all operations to this worker; NULL: none. */
 void fake_ucp_hold_peer(ucp_worker_h worker);
@@ -66,6 +79,16 @@ void fake_ucp_set_version(unsigned minor);
 
 /** What ucp_ep_query() names, default "mori_xgmi". */
 void fake_ucp_set_transport(const char *name);
+
+/** ... and a second lane behind it, which carries nothing; NULL: none, the default. */
+void fake_ucp_add_transport(const char *name);
+
+/**
+ * Keys of what was registered at this address have no lane of their own, as where a GPU
+ * runtime does not open it: a put is a rendezvous, and a list, which ends the endpoint
+ * in UCX 1.22 and 1.23 ("cannot find remote protocol"), ends the test. NULL: none.
+ */
+void fake_ucp_close_way(const void *base);
 
 /** What ucp_request_query() says of puts and gets; NULL: "zero-copy TRANSPORT/fake0".
  */

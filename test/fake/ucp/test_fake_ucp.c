@@ -128,13 +128,14 @@ static void progress(void)
 
 static void teardown(void)
 {
-    const ucp_request_param_t none = {0};
+    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
     unsigned i;
 
     fake_ucp_hold(0);
     progress();
     fake_ucp_set_inline(FAKE_UCP_ALL);
-    ck_assert_ptr_null(ucp_ep_close_nbx(ep, &none));
+    ck_assert_ptr_null(ucp_ep_close_nbx(ep, &force));
     ucp_rkey_destroy(rkey);
     for (i = 0; i < 2; ++i) {
         ck_assert_int_eq(ucp_mem_unmap(context, memhs[i]), UCS_OK);

@@ -1,11 +1,17 @@
 # Unit tests: libmorikv.
 morikv_unit_programs = \
 	test/unit/morikv/fuzz_mkv \
+	test/unit/morikv/test_mkv_arrived \
 	test/unit/morikv/test_mkv_blocks \
 	test/unit/morikv/test_mkv_fence \
 	test/unit/morikv/test_mkv_heal \
 	test/unit/morikv/test_mkv_bytes \
+	test/unit/morikv/test_mkv_inbox \
 	test/unit/morikv/test_mkv_incoming \
+	test/unit/morikv/test_mkv_instances \
+	test/unit/morikv/test_mkv_keys \
+	test/unit/morikv/test_mkv_kinds \
+	test/unit/morikv/test_mkv_legs \
 	test/unit/morikv/test_mkv_lists \
 	test/unit/morikv/test_mkv_messages \
 	test/unit/morikv/test_mkv_mixed \
@@ -15,9 +21,12 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_path \
 	test/unit/morikv/test_mkv_post \
 	test/unit/morikv/test_mkv_pull \
+	test/unit/morikv/test_mkv_priority \
 	test/unit/morikv/test_mkv_process \
 	test/unit/morikv/test_mkv_quiet \
+	test/unit/morikv/test_mkv_refuse \
 	test/unit/morikv/test_mkv_setup \
+	test/unit/morikv/test_mkv_early \
 	test/unit/morikv/test_mkv_elect \
 	test/unit/morikv/test_mkv_ranks \
 	test/unit/morikv/test_mkv_shape \
@@ -62,6 +71,26 @@ test_unit_morikv_test_mkv_heal_SOURCES = test/unit/morikv/test_mkv_heal.c
 test_unit_morikv_test_mkv_heal_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_heal_LDADD = $(morikv_pair_ldadd)
 
+test_unit_morikv_test_mkv_early_SOURCES = test/unit/morikv/test_mkv_early.c
+test_unit_morikv_test_mkv_early_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_early_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_inbox_SOURCES = test/unit/morikv/test_mkv_inbox.c
+test_unit_morikv_test_mkv_inbox_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_inbox_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_refuse_SOURCES = test/unit/morikv/test_mkv_refuse.c
+test_unit_morikv_test_mkv_refuse_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_refuse_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_keys_SOURCES = test/unit/morikv/test_mkv_keys.c
+test_unit_morikv_test_mkv_keys_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_keys_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_legs_SOURCES = test/unit/morikv/test_mkv_legs.c
+test_unit_morikv_test_mkv_legs_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_legs_LDADD = $(morikv_pair_ldadd)
+
 test_unit_morikv_test_mkv_bytes_SOURCES = test/unit/morikv/test_mkv_bytes.c
 test_unit_morikv_test_mkv_bytes_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_bytes_LDADD = $(morikv_pair_ldadd)
@@ -85,6 +114,10 @@ test_unit_morikv_test_mkv_slab_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_incoming_SOURCES = test/unit/morikv/test_mkv_incoming.c
 test_unit_morikv_test_mkv_incoming_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_incoming_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_instances_SOURCES = test/unit/morikv/test_mkv_instances.c
+test_unit_morikv_test_mkv_instances_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_instances_LDADD = $(morikv_pair_ldadd)
 
 # Any bytes from a peer; contrib/fuzz has libFuzzer look for more.
 test_unit_morikv_fuzz_mkv_SOURCES = test/unit/morikv/fuzz_mkv.c
@@ -157,6 +190,18 @@ test_unit_morikv_test_mkv_threads_LDADD = $(morikv_pair_ldadd) -lpthread
 test_unit_morikv_test_mkv_store_SOURCES = test/unit/morikv/test_mkv_store.c
 test_unit_morikv_test_mkv_store_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_store_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_arrived_SOURCES = test/unit/morikv/test_mkv_arrived.c
+test_unit_morikv_test_mkv_arrived_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_arrived_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_priority_SOURCES = test/unit/morikv/test_mkv_priority.c
+test_unit_morikv_test_mkv_priority_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_priority_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_kinds_SOURCES = test/unit/morikv/test_mkv_kinds.c
+test_unit_morikv_test_mkv_kinds_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_kinds_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_told_SOURCES = test/unit/morikv/test_mkv_told.c
 test_unit_morikv_test_mkv_told_CPPFLAGS = $(morikv_unit_cppflags)

@@ -83,6 +83,44 @@ START_TEST(done_waits_for_the_callers_fence)
 }
 END_TEST
 
+/* Blocks that are no neighbours: a range each, and more than there is room for at once
+ */
+START_TEST(every_block_that_came_has_its_range)
+{
+    const size_t num = (size_t)pair_layers * PAIR_PARTS * PAIR_BLOCKS / 2;
+    const mkv_range_t *ranges;
+    uint32_t blocks[PAIR_BLOCKS / 2];
+    const mkv_units_t units = {.num_local = PAIR_BLOCKS / 2,
+                               .num_remote = PAIR_BLOCKS / 2,
+                               .local = blocks,
+                               .remote = blocks};
+    size_t i;
+
+    for (i = 0; i < PAIR_BLOCKS / 2; ++i) {
+        blocks[i] = 2 * (uint32_t)i + 1;
+    }
+    setup_hook();
+    source = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    destination = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(destination, 0, &units, 1, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(source, 0));
+    pair_run();
+    ranges = pair_last(B, MKV_EV_FENCE, destination)->data;
+    ck_assert_uint_eq(pair_last(B, MKV_EV_FENCE, destination)->length,
+                      num * sizeof(*ranges));
+    for (i = 0; i < num; ++i) {
+        ck_assert_ptr_eq(ranges[i].address, B->mem + (2 * i + 1) * PAIR_BYTES);
+        ck_assert_uint_eq(ranges[i].length, PAIR_BYTES);
+    }
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    finish(MKV_WRITE);
+}
+END_TEST
+
 START_TEST(a_reader_fences_what_it_has_posted)
 {
     setup_hook();
@@ -102,6 +140,7 @@ START_TEST(a_fence_that_fails_fails_the_transfer)
     setup_hook();
     move_all(MKV_WRITE);
     IS(mkv_fence_done(destination, MKV_INPROGRESS), MKV_ERR_INVALID);
+    IS(mkv_fence_done(destination, MKV_ERR_LAST), MKV_ERR_INVALID);
     OK(mkv_fence_done(destination, MKV_ERR_TRANSPORT));
     pair_run();
     ck_assert_int_eq(pair_query(destination).status, MKV_ERR_TRANSPORT);
@@ -165,12 +204,12 @@ START_TEST(nothing_is_fenced_without_need)
 }
 END_TEST
 
-static void setup_flush(const char *transport)
+static void setup_flush(const char *transport, const char *fence)
 {
     fake_ucp_reset();
     fake_ucp_set_transport(transport);
     pair_now = 1000000000ull;
-    pair_set("FENCE", "flush");
+    pair_set("FENCE", fence);
     pair_open(0);
     pair_open(1);
     pair_connect(0, 1);
@@ -180,7 +219,7 @@ static void setup_flush(const char *transport)
  * index 1: another lane is connected and better, and UCX does not take it. */
 START_TEST(done_waits_until_a_byte_was_read_back)
 {
-    setup_flush(_i ? "mori_xgmi" : "rc_verbs");
+    setup_flush(_i ? "mori_xgmi" : "rc_verbs", "flush");
     fake_ucp_set_path("zero-copy rc_verbs/fake0");
     fake_ucp_hold(FAKE_UCP_GET);
     move_all(MKV_WRITE);
@@ -197,7 +236,7 @@ END_TEST
 
 START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 {
-    setup_flush("rc_verbs");
+    setup_flush("rc_verbs", "flush");
     fake_ucp_set_inline(_i ? FAKE_UCP_GET : 0);
     fake_ucp_fail(FAKE_UCP_GET, 0, UCS_ERR_IO_ERROR);
     move_all(MKV_WRITE);
@@ -208,11 +247,23 @@ START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 }
 END_TEST
 
-/* Loop index: a transport that needs it not, or host memory */
+START_TEST(a_flush_that_fails_is_not_mended_by_a_read)
+{
+    setup_flush("rc_verbs", "flush");
+    fake_ucp_fail(FAKE_UCP_FLUSH, 0, UCS_ERR_IO_ERROR);
+    move_all(MKV_WRITE);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
+    ck_assert_int_eq(pair_query(source).status, MKV_ERR_TRANSPORT);
+    ck_assert_int_eq(pair_query(destination).status, MKV_ERR_TRANSPORT);
+    finish(MKV_WRITE);
+}
+END_TEST
+
+/* Loop index: a transport that needs it not, host memory, or no option */
 START_TEST(nothing_is_read_back_without_need)
 {
-    pair_mem_type = _i ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_ROCM;
-    setup_flush(_i ? "rc_verbs" : "mori_xgmi");
+    pair_mem_type = (_i == 1) ? UCS_MEMORY_TYPE_HOST : UCS_MEMORY_TYPE_ROCM;
+    setup_flush((_i == 0) ? "mori_xgmi" : "rc_verbs", (_i == 2) ? "none" : "flush");
     move_all(MKV_WRITE);
     ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
     ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
@@ -225,6 +276,7 @@ int main(void)
     TCase *tcase = pair_tcase("fence");
 
     tcase_add_test(tcase, done_waits_for_the_callers_fence);
+    tcase_add_test(tcase, every_block_that_came_has_its_range);
     tcase_add_test(tcase, a_reader_fences_what_it_has_posted);
     tcase_add_test(tcase, a_fence_that_fails_fails_the_transfer);
     tcase_add_loop_test(tcase, a_transfer_may_end_while_its_fence_runs, 0, 2);
@@ -232,6 +284,7 @@ int main(void)
     tcase_add_loop_test(tcase, nothing_is_fenced_without_need, 0, 2);
     tcase_add_loop_test(tcase, done_waits_until_a_byte_was_read_back, 0, 2);
     tcase_add_loop_test(tcase, a_byte_that_cannot_be_read_back_fails_both_sides, 0, 2);
-    tcase_add_loop_test(tcase, nothing_is_read_back_without_need, 0, 2);
+    tcase_add_loop_test(tcase, nothing_is_read_back_without_need, 0, 3);
+    tcase_add_test(tcase, a_flush_that_fails_is_not_mended_by_a_read);
     return pair_main("test_mkv_fence", tcase);
 }

@@ -87,6 +87,30 @@ START_TEST(a_destination_shows_its_units_and_asks)
 }
 END_TEST
 
+/* What is kept of the first question is no block list of the second one */
+START_TEST(a_question_may_be_repeated)
+{
+    const mkv_event_t *event;
+    unsigned i;
+
+    pair_setup();
+    active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
+    for (i = 1; i < 3; ++i) {
+        OK(mkv_xfer_ask(active, 0, "prefix", 6));
+        pair_run();
+        ck_assert_uint_eq(pair_count(B, MKV_EV_INCOMING, NULL), i);
+        event = pair_last(B, MKV_EV_INCOMING, NULL);
+        ck_assert_uint_eq(event->length, 6);
+        ck_assert_uint_eq(event->header_length, 0);
+        ck_assert_uint_eq(event->num_units, 0);
+    }
+    passive = pair_xfer(B, 0, 9, MKV_READ, MKV_SRC);
+    pair_expose(passive, 0, NUM);
+    move(A, 1);
+    pair_teardown();
+}
+END_TEST
+
 /* Three decoders ask one source, each for an id of its own; it serves who came */
 START_TEST(any_of_several_peers_may_ask)
 {
@@ -262,6 +286,7 @@ int main(void)
 
     tcase_add_test(tcase, a_reader_asks_a_source_that_did_not_know);
     tcase_add_test(tcase, a_destination_shows_its_units_and_asks);
+    tcase_add_test(tcase, a_question_may_be_repeated);
     tcase_add_test(tcase, any_of_several_peers_may_ask);
     tcase_add_test(tcase, a_question_can_be_refused);
     tcase_add_test(tcase, who_gives_up_asks_no_longer);

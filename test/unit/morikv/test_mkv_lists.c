@@ -3,6 +3,8 @@
 /* Lists that posts share: built once, and never given out for other blocks. */
 
 #include "src/cache/list_cache.h"
+#include "src/peer/list_put.h"
+
 #include "test/support/mkv_pair.h"
 
 #include <stdio.h>
@@ -511,6 +513,27 @@ START_TEST(memory_of_a_list_fits)
 }
 END_TEST
 
+/* UCX may not know before the first one whether a lane takes lists. Later, for other
+ * reasons, or when the connection has ended, it is an error. */
+START_TEST(a_list_may_be_refused_until_one_was_taken)
+{
+    const ucs_memory_type_t gpu = UCS_MEMORY_TYPE_ROCM, host = UCS_MEMORY_TYPE_HOST;
+    mkv_peer_t *peer;
+
+    pair_setup();
+    peer = A->peers[1];
+    IS(mkv_peer_list_ended(peer, gpu, gpu, UCS_ERR_IO_ERROR), MKV_LIST_FAILED);
+    IS(mkv_peer_list_ended(peer, gpu, gpu, UCS_OK), MKV_LIST_MOVED);
+    IS(mkv_peer_list_ended(peer, gpu, gpu, UCS_ERR_UNSUPPORTED), MKV_LIST_FAILED);
+    IS(mkv_peer_list_ended(peer, host, gpu, UCS_ERR_UNSUPPORTED), MKV_LIST_REFUSED);
+    IS(mkv_peer_list_ended(peer, host, gpu, UCS_ERR_CANCELED), MKV_LIST_REFUSED);
+    mkv_peer_fail(peer, MKV_ERR_PEER, "of the test");
+    IS(mkv_peer_list_ended(peer, host, gpu, UCS_ERR_CANCELED), MKV_LIST_FAILED);
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("lists");
@@ -522,5 +545,6 @@ int main(void)
     tcase_add_loop_test(tcase, memory_of_a_list_fits, 0, 10);
     tcase_add_test(tcase, a_refused_list_is_let_go_by_its_post);
     tcase_add_test(tcase, lists_outlive_a_transfer_that_fails);
+    tcase_add_test(tcase, a_list_may_be_refused_until_one_was_taken);
     return pair_main("mkv_lists", tcase);
 }

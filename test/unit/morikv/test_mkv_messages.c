@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Bytes of the connector: what comes with DONE, and what an older library is spared. */
+/* Bytes of the connector: what comes with DONE, and what an older library is spared. To
+ * which peer anything is sent, and what happens when it cannot be. */
+
+#include "src/peer/credit.h"
+#include "src/peer/message.h"
 
 #include "test/support/mkv_pair.h"
 
@@ -147,10 +151,10 @@ START_TEST(more_bytes_than_a_message_holds_are_refused)
     pair_set("MAX_MESSAGE", "8k");
     pair_setup();
     bind_mode(MKV_WRITE);
-    IS(mkv_xfer_seal_data(active, 0, data, 8192 - 1023), MKV_ERR_LENGTH);
+    IS(mkv_xfer_seal_data(active, 0, data, 8192 - 1535), MKV_ERR_LENGTH);
     ck_assert_str_eq(mkv_last_error(),
-                     "seal: 7169 bytes for peer B, MAX_MESSAGE of both "
-                     "sides leaves room for 7168");
+                     "seal: 6657 bytes for peer B, MAX_MESSAGE of both "
+                     "sides leaves room for 6656");
     OK(mkv_xfer_seal_data(active, 0, data, sizeof(data)));
     finish();
 }
@@ -194,6 +198,218 @@ START_TEST(an_older_peer_is_served)
 }
 END_TEST
 
+START_TEST(an_older_peer_is_told_nothing_that_it_does_not_know)
+{
+    uint64_t sent;
+
+    setup_old(1);
+    sent = pair_stats(A).msgs_sent;
+    mkv_credit_tell(A->peers[1]);
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC); /* no OPEN */
+    ck_assert_uint_eq(pair_stats(A).msgs_sent, sent);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(active));
+    pair_teardown();
+}
+END_TEST
+
+/* BIND alone */
+START_TEST(who_has_the_blocks_does_not_say_that_it_waits)
+{
+    uint64_t sent;
+
+    pair_setup();
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    pair_expose(passive, 0, NUM);
+    pair_run();
+    sent = pair_stats(A).msgs_sent;
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    pair_run();
+    ck_assert_uint_eq(pair_stats(A).msgs_sent, sent + 1);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    pair_close(active, passive, NULL);
+    pair_teardown();
+}
+END_TEST
+
+static mkv_status_t add_peer(pair_side_t *side, const pair_side_t *other,
+                             mkv_peer_t **peer_p)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+
+    OK(mkv_blob(other->ctx, MKV_BLOB_ADDR, blob, &length));
+    return mkv_peer_add(side->ctx, blob, length, NULL, peer_p);
+}
+
+/* Nothing is sent to it and no map is made; and to itself nobody is a peer */
+START_TEST(only_a_peer_that_is_ready_is_used)
+{
+    mkv_map_params_t params = {.size = sizeof(params), .flags = 1u << 31};
+    mkv_map_t *map;
+    mkv_peer_t *peer;
+
+    fake_ucp_reset();
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    IS(add_peer(A, A, &peer), MKV_ERR_INVALID);
+    OK(add_peer(A, B, &peer));
+    ck_assert_int_eq(peer->state, MKV_CONN_CONNECTING);
+    IS(mkv_send(peer, 0, 0, NULL, 0, NULL, 0), MKV_ERR_BUSY);
+    IS(mkv_map_create(peer, NULL, &map), MKV_ERR_BUSY);
+    pair_run();
+    OK(mkv_send(peer, 0, 0, NULL, 0, NULL, 0));
+    IS(mkv_map_create(peer, &params, &map), MKV_ERR_UNSUPPORTED);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    pair_run();
+    IS(mkv_send(peer, 0, 0, NULL, 0, NULL, 0), MKV_ERR_PEER);
+    IS(mkv_map_create(peer, NULL, &map), MKV_ERR_PEER);
+    pair_teardown();
+}
+END_TEST
+
+/* Here, whatever room the other side has; and of a message both parts are judged */
+START_TEST(what_is_sent_is_bounded_in_bytes)
+{
+    static const uint8_t data[40000];
+
+    fake_ucp_reset();
+    pair_now = 1000000000ull;
+    pair_open(1);
+    pair_set("MAX_QUEUED", "64k");
+    pair_open(0);
+    pair_connect(0, 1);
+    IS(mkv_send(A->peers[1], 0, 0, data, SIZE_MAX, data, 1), MKV_ERR_LENGTH);
+    IS(mkv_send(A->peers[1], 0, 0, data, 1, data, SIZE_MAX), MKV_ERR_LENGTH);
+    fake_ucp_hold(FAKE_UCP_AM);
+    OK(mkv_send(A->peers[1], 0, 0, NULL, 0, data, sizeof(data)));
+    IS(mkv_send(A->peers[1], 0, 0, NULL, 0, data, sizeof(data)), MKV_ERR_BUSY);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "wait to be sent"));
+    fake_ucp_hold(0);
+    pair_run();
+    OK(mkv_send(A->peers[1], 0, 0, NULL, 0, data, sizeof(data)));
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
+/* Its number is the one that is repeated */
+START_TEST(nothing_follows_a_hello_that_is_not_answered)
+{
+    static uint8_t memory[64];
+    const mkv_region_t region = {.size = sizeof(region),
+                                 .component = 9,
+                                 .base = memory,
+                                 .length = 64,
+                                 .unit_bytes = 64,
+                                 .n_units = 1};
+    mkv_region_id_t id;
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    fake_ucp_stop_worker(fake_ucp_worker(1), 1);
+    OK(add_peer(A, B, &A->peers[1]));
+    OK(mkv_region_add(A->ctx, &region, &id));
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(pair_stats(A).msgs_sent, 1);
+    fake_ucp_stop_worker(fake_ucp_worker(1), 0);
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_READY);
+    pair_teardown();
+}
+END_TEST
+
+/* It has failed while UCX flushed */
+START_TEST(a_way_that_is_proven_too_late_is_none)
+{
+    fake_ucp_reset();
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(add_peer(A, B, &A->peers[1]));
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_SHAKING);
+    mkv_peer_fail(A->peers[1], MKV_ERR_PROTOCOL, "of the test");
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_READY, NULL), 0);
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: UCX says so later, or in the call. Afterwards nothing is given to UCX. */
+START_TEST(what_cannot_be_sent_is_told)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_PING};
+    unsigned calls;
+
+    pair_setup();
+    fake_ucp_set_inline(_i ? FAKE_UCP_AM : 0);
+    fake_ucp_fail(FAKE_UCP_AM, 0, UCS_ERR_IO_ERROR);
+    OK(mkv_send(A->peers[1], 1, 1, NULL, 0, NULL, 0));
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->status, MKV_ERR_PEER);
+    ck_assert_ptr_nonnull(strstr(A->peers[1]->error, "could not be sent"));
+    ck_assert_uint_eq(A->peers[1]->tx_bytes, 0);
+    pair_now += 31000 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    calls = fake_ucp_num_calls(FAKE_UCP_AM);
+    IS(mkv_message_send(A->peers[1], &msg), MKV_ERR_PEER);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_AM), calls);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(the_first_reason_stays)
+{
+    pair_setup();
+    mkv_peer_fail(A->peers[1], MKV_ERR_PROTOCOL, "first");
+    mkv_peer_fail(A->peers[1], MKV_ERR_BUSY, "second");
+    pair_run();
+    mkv_peer_fail(A->peers[1], MKV_ERR_BUSY, "third");
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 1);
+    ck_assert_int_eq(A->peers[1]->status, MKV_ERR_PROTOCOL);
+    ck_assert_str_eq(A->peers[1]->error, "first");
+    pair_teardown();
+}
+END_TEST
+
+/* Numbers share their buckets. Whoever was closed is found by what still comes of it.
+ */
+START_TEST(a_peer_is_found_by_its_number_until_it_is_closed)
+{
+    mkv_peer_t *peer;
+    uint32_t seq;
+    uint64_t id;
+
+    pair_setup();
+    peer = A->peers[1];
+    seq = peer->rx_seq;
+    id = B->ctx->process.ctx_id;
+    ck_assert_ptr_eq(mkv_peer_find(A->ctx, id), peer);
+    ck_assert_ptr_null(mkv_peer_find(A->ctx, id + MKV_PEER_BUCKETS));
+    ck_assert_ptr_null(mkv_peer_find_former(A->ctx, id, seq));
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(mkv_peer_close(peer, MKV_CLOSE_FLUSH));
+    A->peers[1] = NULL;
+    ck_assert_ptr_null(mkv_peer_find(A->ctx, id));
+    ck_assert_ptr_eq(mkv_peer_find_former(A->ctx, id, seq), peer);
+    ck_assert_ptr_null(mkv_peer_find_former(A->ctx, id + MKV_PEER_BUCKETS, seq));
+    ck_assert_ptr_null(mkv_peer_find_former(A->ctx, id, seq - 1));
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("messages");
@@ -205,5 +421,14 @@ int main(void)
     tcase_add_test(tcase, the_limit_is_the_smaller_one);
     tcase_add_test(tcase, an_older_peer_gets_no_bytes_with_done);
     tcase_add_test(tcase, an_older_peer_is_served);
+    tcase_add_test(tcase, an_older_peer_is_told_nothing_that_it_does_not_know);
+    tcase_add_test(tcase, who_has_the_blocks_does_not_say_that_it_waits);
+    tcase_add_test(tcase, only_a_peer_that_is_ready_is_used);
+    tcase_add_test(tcase, what_is_sent_is_bounded_in_bytes);
+    tcase_add_test(tcase, nothing_follows_a_hello_that_is_not_answered);
+    tcase_add_test(tcase, a_way_that_is_proven_too_late_is_none);
+    tcase_add_loop_test(tcase, what_cannot_be_sent_is_told, 0, 2);
+    tcase_add_test(tcase, the_first_reason_stays);
+    tcase_add_test(tcase, a_peer_is_found_by_its_number_until_it_is_closed);
     return pair_main("mkv_messages", tcase);
 }

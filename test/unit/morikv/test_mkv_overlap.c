@@ -132,15 +132,16 @@ START_TEST(readers_may_share_blocks)
 }
 END_TEST
 
-/* As several sources of one unit do */
+/* As several sources of one unit do, and a list that names a block twice: no other
+ * transfer has them, and all of it is given back. Loop index: legs together. */
 START_TEST(legs_of_one_transfer_may_share_blocks)
 {
-    uint32_t blocks[] = {FIRST, FIRST + 1};
-    mkv_units_t units = {.num_local = 2, .local = blocks};
+    uint32_t blocks[] = {FIRST, FIRST + 1, FIRST, FIRST + 2, FIRST};
+    mkv_units_t units = {.num_local = 5, .local = blocks};
     mkv_xfer_params_t params = {
         .size = sizeof(params), .id = 1, .mode = MKV_WRITE, .role = MKV_DST};
     mkv_map_t *maps[2];
-    mkv_xfer_t *xfer;
+    mkv_xfer_t *xfer, *other;
 
     setup("refuse");
     pair_open(2);
@@ -150,9 +151,92 @@ START_TEST(legs_of_one_transfer_may_share_blocks)
     params.legs = maps;
     params.num_legs = 2;
     OK(mkv_xfer_open(B->ctx, &params, &xfer));
-    OK(mkv_xfer_expose(xfer, 0, &units, 1, NULL, 0));
-    OK(mkv_xfer_expose(xfer, 1, &units, 1, NULL, 0));
+    OK(mkv_xfer_expose(xfer, _i ? MKV_LEG_ALL : 0, &units, 1, NULL, 0));
+    if (!_i) {
+        OK(mkv_xfer_expose(xfer, 1, &units, 1, NULL, 0));
+    }
+    IS(expose(2, MKV_WRITE, FIRST, &other), MKV_ERR_DUPLICATE);
+    end(other);
     end(xfer);
+    OK(expose(3, MKV_WRITE, FIRST, &other));
+    end(other);
+    pair_teardown();
+}
+END_TEST
+
+/* More bytes than a message holds are given with it */
+START_TEST(blocks_that_were_not_exposed_after_all_have_no_owner)
+{
+    static const uint8_t meta[8192];
+    const uint32_t block = FIRST;
+    const mkv_units_t units = {.num_local = 1, .local = &block};
+    mkv_xfer_t *first, *second;
+
+    pair_set("MAX_MESSAGE", "4k");
+    setup("refuse");
+    first = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    IS(mkv_xfer_expose(first, 0, &units, 1, meta, sizeof(meta)), MKV_ERR_LENGTH);
+    OK(expose(2, MKV_WRITE, FIRST, &second));
+    end(second);
+    end(first);
+    pair_teardown();
+}
+END_TEST
+
+/* B would have these blocks written to */
+static mkv_status_t expose_list(uint64_t id, const uint32_t *blocks, uint32_t num,
+                                mkv_xfer_t **xfer_p)
+{
+    const mkv_units_t units = {.num_local = num, .local = blocks};
+
+    *xfer_p = pair_xfer(B, 0, id, MKV_WRITE, MKV_DST);
+    return mkv_xfer_expose(*xfer_p, 0, &units, 1, NULL, 0);
+}
+
+/* Lists are looked at four by four, and then what is left. Loop index: where it is. */
+START_TEST(a_block_is_found_wherever_it_is_in_a_list)
+{
+    static const uint32_t blocks[] = {3, 4, 5, 6, 7, 8, 9}, far = 30;
+    mkv_xfer_t *other, *owner, *second;
+    char text[64];
+
+    setup("refuse");
+    OK(expose_list(1, &far, 1, &other));
+    OK(expose_list(2, &blocks[_i], 1, &owner));
+    IS(expose_list(3, blocks, 7, &second), MKV_ERR_DUPLICATE);
+    mkv_text(text, sizeof(text), "block %u is exposed to transfer 2 ", blocks[_i]);
+    ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "%s", mkv_last_error());
+    end(second);
+    end(owner);
+    end(other);
+    pair_teardown();
+}
+END_TEST
+
+/* Of a region with very many, counts are made as far as the largest id needs */
+START_TEST(a_large_region_is_counted_as_far_as_it_is_used)
+{
+    static const uint32_t few[] = {2, 1}, far[] = {30, 5};
+    mkv_map_component_t *component;
+    mkv_xfer_t *first, *second, *third;
+    uint64_t num;
+
+    setup("refuse");
+    component = &B->maps[0]->components[0];
+    num = component->local_units;
+    component->local_units = (1u << 24) + 1;
+    OK(expose_list(1, few, 2, &first));
+    ck_assert_uint_eq(B->ctx->num_owners[0], 3);
+    OK(expose_list(2, far, 2, &second));
+    ck_assert_uint_eq(B->ctx->num_owners[0], 31);
+    IS(expose_list(3, few, 1, &third), MKV_ERR_DUPLICATE); /* they were kept */
+    ck_assert_uint_eq(B->ctx->num_owners[0], 31);
+    end(third);
+    end(first);
+    OK(expose_list(3, few, 1, &third));
+    end(third);
+    end(second);
+    component->local_units = num;
     pair_teardown();
 }
 END_TEST
@@ -165,6 +249,9 @@ int main(void)
     tcase_add_test(tcase, a_block_is_owned_until_its_transfer_is_quiet);
     tcase_add_loop_test(tcase, overlap_is_warned_of_once_unless_allowed, 0, 2);
     tcase_add_test(tcase, readers_may_share_blocks);
-    tcase_add_test(tcase, legs_of_one_transfer_may_share_blocks);
+    tcase_add_loop_test(tcase, legs_of_one_transfer_may_share_blocks, 0, 2);
+    tcase_add_test(tcase, blocks_that_were_not_exposed_after_all_have_no_owner);
+    tcase_add_loop_test(tcase, a_block_is_found_wherever_it_is_in_a_list, 0, 7);
+    tcase_add_test(tcase, a_large_region_is_counted_as_far_as_it_is_used);
     return pair_main("test_mkv_overlap", tcase);
 }

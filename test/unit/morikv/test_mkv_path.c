@@ -3,6 +3,8 @@
 /* What carries a pair of memory types is what UCX says of a call, whatever lanes exist.
  */
 
+#include "src/peer/backend.h"
+
 #include "test/support/mkv_pair.h"
 
 #include <stdlib.h>
@@ -164,6 +166,18 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
 }
 END_TEST
 
+/* Words of UCX's, in which a transport is told with its device */
+START_TEST(a_transport_is_named_where_its_device_follows)
+{
+    ck_assert_int_eq(mkv_backend_of_text("tcp/eth0"), MKV_BACKEND_TCP);
+    ck_assert_int_eq(mkv_backend_of_text("zero-copy (tcp/eth0)"), MKV_BACKEND_TCP);
+    ck_assert_int_eq(mkv_backend_of_text("xtcp/eth0, tcp/eth1"), MKV_BACKEND_TCP);
+    ck_assert_int_eq(mkv_backend_of_text("xtcp/eth0"), MKV_BACKEND_UNKNOWN);
+    ck_assert_int_eq(mkv_backend_of_text("copies by tcp are slow"),
+                     MKV_BACKEND_UNKNOWN);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("path");
@@ -174,5 +188,6 @@ int main(void)
     tcase_add_loop_test(tcase, the_path_of_gpu_memory_is_asked_once, 0, 2);
     tcase_add_loop_test(tcase, emulated_gpu_memory_is_one_warning_with_its_cause, 0,
                         sizeof(causes) / sizeof(causes[0]));
+    tcase_add_test(tcase, a_transport_is_named_where_its_device_follows);
     return pair_main("mkv_path", tcase);
 }

@@ -22,9 +22,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +42,7 @@ typedef struct owner {
     int hides;        /* in a private PID namespace */
     int is_elsewhere; /* its folder is another one */
     int has_child;    /* which outlives it */
+    int has_no_proc;  /* nor a boot id, which is told there */
     pid_t child;
     volatile uint64_t counts[MAX_THREADS];
 } owner_t;
@@ -121,6 +125,18 @@ static void use_memory(void)
     }
 }
 
+/* As the kernel does it at the end of a process, one after the other */
+static void close_all_but(int fd)
+{
+    int i;
+
+    for (i = 3; i < 1024; ++i) {
+        if (i != fd) {
+            (void)close(i);
+        }
+    }
+}
+
 static int own_claims(int fd)
 {
     mkv_claims_t *claims;
@@ -157,11 +173,31 @@ static int own_claims(int fd)
         mkv_proc_end_leader();
     }
     while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
-        mkv_claims_release(claims, numbers[0]);
+        if (strcmp(word, "close") == 0) {
+            close_all_but(fd);
+        } else {
+            mkv_claims_release(claims, numbers[0]);
+        }
         MKV_REQUIRE(mkv_proc_send(fd, "released", 9) == 0, "send");
     }
     mkv_claims_close(claims);
     return 0;
+}
+
+/* Of this process alone. @return false: not permitted here. */
+static bool hide_proc(void)
+{
+    mkv_process_t self, other = {.host_id = 5};
+
+    if ((unshare(CLONE_NEWNS) != 0) ||
+        (mount(NULL, "/proc", NULL, MS_PRIVATE, NULL) != 0) ||
+        (mount("none", "/proc", "tmpfs", 0, NULL) != 0)) {
+        return false;
+    }
+    mkv_process_self(&self);
+    MKV_REQUIRE((self.host_id == 0) && mkv_process_is_local(&self, &other),
+                "host 0x%llx", (unsigned long long)self.host_id);
+    return true;
 }
 
 /* In the namespaces that are wanted; what is not permitted is said instead */
@@ -171,7 +207,8 @@ static int be_owner(int fd, void *arg)
     pid_t pid;
 
     (void)arg;
-    if (owner->hides && (unshare(CLONE_NEWPID) != 0)) {
+    if ((owner->hides && (unshare(CLONE_NEWPID) != 0)) ||
+        (owner->has_no_proc && !hide_proc())) {
         (void)mkv_proc_send(fd, &refused, sizeof(refused));
         return 0;
     }
@@ -207,6 +244,21 @@ static void watch_owner(void)
     ck_assert(start(claims, "watch"));
     mkv_watch_start(&watch, dir, OWNER, claims[0]);
     ck_assert_int_eq(watch.state, MKV_CLAIM_HELD);
+}
+
+/* Where there are any, the owner's is watched. @return false: counted as skipped. */
+static bool has_pidfd(const char *test)
+{
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+    if (fd < 0) {
+        ck_assert_int_eq(mkv_test_skip("pidfd", test, "pidfd_open(2) is not permitted"),
+                         0);
+        return false;
+    }
+    close(fd);
+    ck_assert_int_ge(watch.pidfd, 0);
+    return true;
 }
 
 static mkv_claim_state_t look(void)
@@ -297,6 +349,35 @@ START_TEST(a_stopped_process_claims_until_it_goes_on_and_releases)
 }
 END_TEST
 
+/* Queue pairs are descriptors as well, and may be closed after the claims' file */
+START_TEST(a_process_is_gone_when_all_that_it_has_is_closed)
+{
+    char word[16];
+
+    watch_owner();
+    if (!has_pidfd("a_process_is_gone_when_all_that_it_has_is_closed")) {
+        return;
+    }
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "close", 6), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_proc_kill(&proc, SIGKILL);
+    wait_for_state(MKV_CLAIM_GONE);
+}
+END_TEST
+
+START_TEST(a_process_is_local_unless_its_host_is_another)
+{
+    const mkv_process_t self = {.host_id = 5}, near = {.host_id = 5}, far = {0},
+                        blind = {0};
+
+    ck_assert(mkv_process_is_local(&self, &near));
+    ck_assert(!mkv_process_is_local(&self, &far));
+    ck_assert(mkv_process_is_local(&blind, &near)); /* it may be */
+}
+END_TEST
+
 START_TEST(one_claim_is_released_and_the_other_is_not)
 {
     uint64_t claims[2];
@@ -328,6 +409,47 @@ START_TEST(a_process_in_a_private_pid_namespace_is_seen)
     ck_assert_int_eq(look(), MKV_CLAIM_HELD);
     mkv_proc_kill(&proc, SIGKILL); /* its parent here, with which it dies */
     wait_for_state(MKV_CLAIM_GONE);
+}
+END_TEST
+
+static int watch_without_proc(int fd, void *arg)
+{
+    uint64_t claim = *(uint64_t *)arg;
+    char word[16];
+
+    MKV_REQUIRE(hide_proc(), "the owner could");
+    mkv_watch_start(&watch, dir, OWNER, claim);
+    while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
+        if (strcmp(word, "killed") == 0) {
+            wait_for_state(MKV_CLAIM_GONE);
+        }
+        (void)mkv_proc_send(fd, (look() == MKV_CLAIM_HELD) ? "held" : "gone", 5);
+    }
+    _exit(0); /* a sanitizer would look for leaks in /proc */
+}
+
+/* Neither side has it, so neither knows whether the other is on its host */
+START_TEST(without_proc_and_boot_id_an_end_is_seen_and_not_before)
+{
+    uint64_t claims[2];
+    mkv_proc_t watcher;
+    char word[16];
+
+    owner->has_no_proc = 1;
+    if (!start(claims, "without_proc_and_boot_id_an_end_is_seen_and_not_before")) {
+        return;
+    }
+    ck_assert_int_eq(mkv_proc_fork(&watcher, watch_without_proc, &claims[0]), 0);
+    mkv_proc_kill(&proc, SIGSTOP);
+    ck_assert_int_eq(waitpid(proc.pid, NULL, WUNTRACED), proc.pid);
+    ck_assert_int_eq(mkv_proc_send(watcher.fd, "stopped", 8), 0);
+    ck_assert_int_gt(mkv_proc_recv(watcher.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "held");
+    mkv_proc_kill(&proc, SIGKILL);
+    ck_assert_int_eq(mkv_proc_send(watcher.fd, "killed", 7), 0);
+    ck_assert_int_gt(mkv_proc_recv(watcher.fd, word, sizeof(word), -1), 0);
+    ck_assert_str_eq(word, "gone");
+    mkv_proc_cleanup(&watcher);
 }
 END_TEST
 
@@ -444,6 +566,25 @@ START_TEST(looking_needs_no_descriptors)
 }
 END_TEST
 
+/* What was seen of one says nothing of the next, and of the same one it stays */
+START_TEST(a_watch_is_of_one_claim_of_one_owner)
+{
+    mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
+    uint64_t first = mkv_claims_take(claims, 11), second = mkv_claims_take(claims, 22);
+
+    mkv_watch_start(&watch, dir, OWNER, first);
+    mkv_claims_release(claims, first);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+    mkv_watch_start(&watch, dir, OWNER, first);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+    mkv_watch_start(&watch, dir, OWNER, second);
+    ck_assert_int_eq(look(), MKV_CLAIM_HELD);
+    mkv_watch_start(&watch, dir, OWNER + 1, second);
+    ck_assert_int_eq(look(), MKV_CLAIM_UNKNOWN);
+    mkv_claims_close(claims);
+}
+END_TEST
+
 /* Closing any descriptor of a file drops the process's locks on it */
 static int watch_the_parent(int fd, void *arg)
 {
@@ -487,6 +628,41 @@ START_TEST(claims_of_this_process_are_seen_and_not_lost)
 }
 END_TEST
 
+/* What another copy of this library, with a list of its own, does to the file of the
+ * first one: it looks whether that lives, and closes it */
+START_TEST(another_copy_in_this_process_ends_no_claim)
+{
+    mkv_claims_t *claims;
+    uint64_t claim = (98765 >> 2) + 1;
+    char path[128], word[16];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, watch_the_parent, &claim), 0);
+    claims = mkv_claims_open(dir, OWNER);
+    ck_assert_uint_eq(mkv_claims_take(claims, 98765), claim);
+    snprintf(path, sizeof(path), "%s/morikv.%016x", dir, OWNER);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    if ((fcntl(fd, F_OFD_GETLK, &lock) == 0) || (errno != EINVAL)) {
+        ck_assert_int_eq(lock.l_type,
+                         F_WRLCK); /* a process sees such locks of its own */
+        close(fd);
+        ck_assert_int_eq(mkv_proc_send(proc.fd, "look", 5), 0);
+        ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+        ck_assert_str_eq(word, "held");
+    } else {
+        ck_assert_int_eq(mkv_test_skip("locks",
+                                       "another_copy_in_this_process_ends_no_"
+                                       "claim",
+                                       "this kernel has no locks of open files"),
+                         0);
+        close(fd);
+    }
+    mkv_claims_close(claims);
+}
+END_TEST
+
 /* It has a copy of the list of this process's own claims, and of none of its locks */
 START_TEST(a_child_looks_at_its_parent_as_at_any_process)
 {
@@ -524,6 +700,33 @@ START_TEST(files_of_killed_processes_are_removed)
 }
 END_TEST
 
+/* The folder may be everybody's. Loop index: a name that only begins as ours do, one of
+ * our length, and what is no file */
+START_TEST(files_that_are_no_claims_are_left_alone)
+{
+    static const char *const names[] = {"morikv.0123456789abcdef0",
+                                        "others.0123456789abcdef",
+                                        "morikv.0123456789abcdef"};
+    mkv_claims_t *claims;
+    char path[512];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, names[_i]);
+    if (_i == 2) {
+        ck_assert_int_eq(mkfifo(path, 0600), 0);
+    } else {
+        fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+        ck_assert_int_ge(fd, 0);
+        close(fd);
+    }
+    claims = mkv_claims_open(dir, OWNER + 1);
+    ck_assert_ptr_nonnull(claims);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    mkv_claims_close(claims);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 /* The descriptor is gone when the end was seen, though a child has a copy of it */
 START_TEST(an_end_is_an_event_and_told_once)
 {
@@ -537,10 +740,7 @@ START_TEST(an_end_is_an_event_and_told_once)
     ck_assert(start(claims, "an_end_is_an_event_and_told_once"));
     mkv_watch_init(&watch, epoll_fd);
     mkv_watch_start(&watch, dir, OWNER, claims[0]);
-    if (watch.pidfd < 0) {
-        ck_assert_int_eq(mkv_test_skip("pidfd", "an_end_is_an_event_and_told_once",
-                                       "pidfd_open(2): none"),
-                         0);
+    if (!has_pidfd("an_end_is_an_event_and_told_once")) {
         close(epoll_fd);
         return;
     }
@@ -568,16 +768,22 @@ int main(void)
     tcase_add_loop_test(tcase, no_thread_runs_when_a_killed_process_is_gone, 0, 2);
     tcase_add_test(tcase, a_claim_is_held_while_threads_run_without_their_leader);
     tcase_add_test(tcase, a_stopped_process_claims_until_it_goes_on_and_releases);
+    tcase_add_test(tcase, a_process_is_gone_when_all_that_it_has_is_closed);
+    tcase_add_test(tcase, a_process_is_local_unless_its_host_is_another);
     tcase_add_test(tcase, one_claim_is_released_and_the_other_is_not);
     tcase_add_test(tcase, a_process_in_a_private_pid_namespace_is_seen);
+    tcase_add_test(tcase, without_proc_and_boot_id_an_end_is_seen_and_not_before);
     tcase_add_test(tcase, a_process_outside_is_seen_from_a_private_pid_namespace);
     tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
     tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
     tcase_add_test(tcase, a_child_keeps_no_claim_of_its_parent);
     tcase_add_loop_test(tcase, looking_needs_no_descriptors, 0, 2);
+    tcase_add_test(tcase, a_watch_is_of_one_claim_of_one_owner);
     tcase_add_test(tcase, claims_of_this_process_are_seen_and_not_lost);
+    tcase_add_test(tcase, another_copy_in_this_process_ends_no_claim);
     tcase_add_test(tcase, a_child_looks_at_its_parent_as_at_any_process);
     tcase_add_test(tcase, files_of_killed_processes_are_removed);
+    tcase_add_loop_test(tcase, files_that_are_no_claims_are_left_alone, 0, 3);
     tcase_add_test(tcase, an_end_is_an_event_and_told_once);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

@@ -243,10 +243,39 @@ END_TEST
 
 /* ---- Complete -------------------------------------------------------------------- */
 
+/* Where the lane's word is enough. Loop index: mori_xgmi's lists; the controls are
+ * another lane, one beside it that takes lists as well, calls of their own, and lists
+ * forced over whatever lane there is */
+START_TEST(what_mori_xgmi_has_put_has_arrived)
+{
+    static const char *const sgl[] = {"try", "try", "try", "no", "yes"};
+
+    pair_set("READ_BY", "push");
+    pair_set("SGL", sgl[_i]);
+    fake_ucp_reset();
+    fake_ucp_set_transport((_i == 1) ? "mori_rdma" : "mori_xgmi");
+    fake_ucp_add_transport((_i == 2) ? "mori_rdma" : "tcp");
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    pair_connect(0, 1);
+    bind_read(0);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(mkv_xfer_post(reader, 0, plan, NULL, NULL));
+    pair_run();
+    ck_assert_uint_eq(pair_query(reader).completed, (_i == 0) ? PIECES : 0);
+    OK(mkv_xfer_seal(reader, 0));
+    fake_ucp_hold(0);
+    pair_run();
+    check_done();
+    finish();
+}
+END_TEST
+
 /* Loop index: what is held; the control is that it then ends */
 START_TEST(done_waits_for_the_put_and_its_flush)
 {
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_read(0);
     fake_ucp_hold(_i ? FAKE_UCP_FLUSH : FAKE_UCP_LIST);
     post_all();
@@ -266,7 +295,7 @@ START_TEST(a_later_push_waits_for_a_flush_of_its_own)
     mkv_sel_t sel = {
         .size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_lo = 0, .layer_hi = 2};
 
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_read(0);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     OK(mkv_xfer_post(reader, 0, plan, &sel, NULL));
@@ -323,7 +352,7 @@ START_TEST(memory_is_quiet_when_the_owner_puts_no_more)
 {
     int by_owner = _i & 1;
 
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_read(0);
     fake_ucp_hold((_i & 2) ? FAKE_UCP_FLUSH : FAKE_UCP_LIST);
     OK(mkv_xfer_post(reader, 0, plan, NULL, NULL));
@@ -474,7 +503,8 @@ static void set_digest(mkv_msg_t *msg, uint32_t num)
     OK(mkv_plan_destroy(mine));
 }
 
-/* Loop index: none; fields that nobody knows; an unknown plan; a part of the units */
+/* Loop index: none; fields that nobody knows; an unknown plan; a part of the units;
+ * whom to tell, which is no part */
 START_TEST(a_selection_from_the_wire_is_checked)
 {
     static const mkv_run_t run = {.local = 0, .remote = 4, .count = 2};
@@ -485,7 +515,8 @@ START_TEST(a_selection_from_the_wire_is_checked)
     msg = message_of(reader, MKV_MSG_PULL);
     msg.num_units = (_i == 2) ? 0 : 1;
     msg.units[0] = (mkv_wire_units_t){.num = 1, .ids = (const uint8_t *)&run};
-    msg.sel.fields = (_i == 1) ? 64 : ((_i == 3) ? MKV_SEL_POSITIONS : 0);
+    msg.sel.fields =
+        ((const uint32_t[]){0, 64, 0, MKV_SEL_POSITIONS, MKV_SEL_TELL})[_i];
     msg.sel.pos_hi = (_i == 3) ? 3 : 0; /* there are two */
     set_digest(&msg, 2);
     OK(mkv_message_send(A->peers[1], &msg));
@@ -550,26 +581,54 @@ START_TEST(pulled_of_other_bytes_fails)
 }
 END_TEST
 
-/* A reader that says it has all while its puts run is not believed: the blocks are the
- * owner's again only when the puts have ended */
+static mkv_xfer_t *other_reader, *other_owner;
+static mkv_plan_t *other_plan;
+
+/* Of A and B as well, and posted */
+static void start_another(void)
+{
+    other_reader = pair_xfer(A, 1, 2, MKV_READ, MKV_DST);
+    other_owner = pair_xfer(B, 0, 2, MKV_READ, MKV_SRC);
+    pair_expose(other_owner, 24, 4);
+    pair_run();
+    other_plan = pair_plan(A, 1, 24, 24, 4, 0);
+    OK(mkv_xfer_post(other_reader, 0, other_plan, NULL, NULL));
+    OK(mkv_xfer_seal(other_reader, 0));
+    pair_run();
+}
+
+/* A reader that says it has all before it is told so is not believed: the blocks are
+ * the owner's again only when the puts have ended. Loop index: they run; they are being
+ * flushed; they wait for credits, which another transfer has, or for its flush. */
 START_TEST(a_release_in_mid_push_frees_nothing)
 {
     mkv_msg_t msg;
 
-    pair_setup();
+    pair_set("PUSH_MIN", "1");
+    if (_i == 2) {
+        pair_set("MAX_INFLIGHT_OPS", "1");
+    }
+    pair_setup_over("mori_rdma");
     bind_read(0);
-    fake_ucp_hold(FAKE_UCP_LIST);
+    fake_ucp_hold((_i & 1) ? FAKE_UCP_FLUSH : FAKE_UCP_LIST);
+    if (_i > 1) {
+        start_another();
+    }
     OK(mkv_xfer_post(reader, 0, plan, NULL, NULL));
     pair_run();
     msg = message_of(reader, MKV_MSG_FIN);
     OK(mkv_message_send(A->peers[1], &msg));
     pair_run();
     ck_assert_int_eq(pair_query(owner).status, MKV_ERR_PROTOCOL);
-    ck_assert(!pair_query(owner).is_quiet);
+    ck_assert_int_eq(pair_query(owner).is_quiet, _i == 2); /* none was given to UCX */
     fake_ucp_hold(0);
     pair_run();
     ck_assert(pair_query(owner).is_quiet);
     ck_assert(pair_query(reader).is_quiet);
+    if (_i > 1) {
+        ck_assert_int_eq(pair_query(other_reader).status, MKV_OK);
+        pair_close(other_reader, other_owner, other_plan);
+    }
     finish();
 }
 END_TEST
@@ -586,6 +645,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_the_owner_refuses_is_got, 0, 3);
     tcase_add_test(tcase, lists_refused_there_go_piece_by_piece);
     tcase_add_test(tcase, pushes_take_the_credits_of_their_owner);
+    tcase_add_loop_test(tcase, what_mori_xgmi_has_put_has_arrived, 0, 5);
     tcase_add_loop_test(tcase, done_waits_for_the_put_and_its_flush, 0, 2);
     tcase_add_test(tcase, a_later_push_waits_for_a_flush_of_its_own);
     tcase_add_test(tcase, pushes_complete_in_every_order);
@@ -594,10 +654,10 @@ int main(void)
     tcase_add_test(tcase, a_stopped_owner_ends_by_the_deadline);
     tcase_add_loop_test(tcase, what_was_not_exposed_is_not_put, 0, 3);
     tcase_add_loop_test(tcase, runs_from_the_wire_are_bounded, 0, 5);
-    tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 4);
+    tcase_add_loop_test(tcase, a_selection_from_the_wire_is_checked, 0, 5);
     tcase_add_test(tcase, a_write_is_not_pulled);
     tcase_add_test(tcase, pulled_unasked_fails);
     tcase_add_test(tcase, pulled_of_other_bytes_fails);
-    tcase_add_test(tcase, a_release_in_mid_push_frees_nothing);
+    tcase_add_loop_test(tcase, a_release_in_mid_push_frees_nothing, 0, 4);
     return pair_main("mkv_pull", tcase);
 }

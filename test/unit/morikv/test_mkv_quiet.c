@@ -26,8 +26,8 @@ static bool is_quiet(const mkv_xfer_t *xfer)
     return pair_query(xfer).is_quiet;
 }
 
-/* A, which writes to B, stops with a put in flight */
-static void stop_the_writer(const char *transport)
+/* A writes to B, with puts in flight */
+static void start_to_write(const char *transport)
 {
     fake_ucp_reset();
     fake_ucp_set_transport(transport);
@@ -41,6 +41,11 @@ static void stop_the_writer(const char *transport)
     fake_ucp_set_lists(0);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     pair_run();
+}
+
+static void stop_the_writer(const char *transport)
+{
+    start_to_write(transport);
     A->is_stopped = 1;
     fake_ucp_stop_worker(fake_ucp_worker(0), 1);
 }
@@ -58,16 +63,66 @@ static void go_on_and_close(void)
     pair_teardown();
 }
 
+/* UCX has failed the endpoint, and copies take longer than a drain may: the endpoint is
+ * closed behind the last of them, since UCX would not progress their transport then */
+START_TEST(a_failed_endpoint_is_closed_when_its_calls_are_back)
+{
+    start_to_write("mori_xgmi");
+    fake_ucp_set_copying(1);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    pass_ms(1000);
+    pass_ms(1000000);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_FAILED);
+    ck_assert(!is_quiet(active));
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    ck_assert(is_quiet(active));
+    pass_ms(31000);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* The caller knows that they never come back */
+START_TEST(calls_to_who_is_declared_dead_are_not_waited_for)
+{
+    start_to_write("mori_xgmi");
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    ++A->peers[1]->inflight_ops; /* one that UCX has lost */
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    pass_ms(1000000);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_FAILED);
+    OK(mkv_peer_declare_dead(A->peers[1]));
+    pass_ms(1);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    --A->peers[1]->inflight_ops;
+    go_on_and_close();
+}
+END_TEST
+
 static const struct {
     const char *transport;
-    int is_seen, is_cut; /* its claim; else UCX says that the connection is broken */
+    int is_seen;      /* its claim */
+    mkv_status_t cut; /* why it is cut here; MKV_OK: UCX says that it is broken */
     bool is_proof;
 } ends[] = {
-    {"mori_xgmi", 1, 0, false}, {"mori_xgmi", 1, 1, false}, {"mori_xgmi", 0, 0, false},
-    {"mori_xgmi", 0, 1, false}, {"cma", 0, 0, false},       {"unheard_of", 0, 0, false},
-    {"tcp", 1, 0, false},       {"tcp", 1, 1, false},       {"tcp", 0, 0, true},
-    {"tcp", 0, 1, false},       {"mori_rdma", 1, 0, true},  {"mori_rdma", 1, 1, true},
-    {"mori_rdma", 0, 1, true},
+    {"mori_xgmi", 1, MKV_OK, false},
+    {"mori_xgmi", 1, MKV_ERR_DRAIN_TIMEOUT, false},
+    {"mori_xgmi", 0, MKV_OK, false},
+    {"mori_xgmi", 0, MKV_ERR_DRAIN_TIMEOUT, false},
+    {"cma", 0, MKV_OK, false},
+    {"unheard_of", 0, MKV_OK, false},
+    {"tcp", 1, MKV_OK, false},
+    {"tcp", 1, MKV_ERR_DRAIN_TIMEOUT, false},
+    {"tcp", 0, MKV_OK, true},
+    {"tcp", 0, MKV_ERR_DRAIN_TIMEOUT, false},
+    {"tcp", 0, MKV_ERR_TRANSPORT, false}, /* UCX does not take a key that it sent */
+    {"ud_mlx5", 0, MKV_OK, true},
+    {"mori_rdma", 1, MKV_OK, true},
+    {"mori_rdma", 1, MKV_ERR_DRAIN_TIMEOUT, true},
+    {"mori_rdma", 0, MKV_ERR_DRAIN_TIMEOUT, true},
 };
 
 /* Nothing is heard from the peer */
@@ -78,8 +133,8 @@ START_TEST(an_end_of_the_connection_is_a_proof_where_it_is_one)
         pair_set("LOG_LEVEL", "error");
     }
     stop_the_writer(ends[_i].transport);
-    if (ends[_i].is_cut) {
-        OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    if (ends[_i].cut != MKV_OK) {
+        mkv_peer_fail(B->peers[0], ends[_i].cut, "of the test");
     } else {
         fake_ucp_break(UCS_ERR_CONNECTION_RESET);
     }
@@ -95,6 +150,243 @@ START_TEST(an_end_of_the_connection_is_a_proof_where_it_is_one)
 }
 END_TEST
 
+/* ---- Late ------------------------------------------------------------------------ */
+
+#define DRAIN_MS 30001
+
+static void go_on(unsigned index)
+{
+    pair_sides[index].is_stopped = 0;
+    fake_ucp_stop_worker(fake_ucp_worker(index), 0);
+    fake_ucp_hold(0);
+    pass_ms(1000);
+}
+
+/* A second transfer, over the same connection */
+static void move_another(void)
+{
+    mkv_xfer_t *source = pair_xfer(A, 1, 2, MKV_WRITE, MKV_SRC);
+    mkv_xfer_t *dest = pair_xfer(B, 0, 2, MKV_WRITE, MKV_DST);
+    mkv_plan_t *blocks;
+
+    pair_expose(dest, 8, NUM);
+    pair_run();
+    blocks = pair_plan(A, 1, 0, 8, NUM, 0);
+    OK(mkv_xfer_post(source, 0, blocks, NULL, NULL));
+    OK(mkv_xfer_seal(source, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(dest).state, MKV_XFER_DONE);
+    pair_close(source, dest, blocks);
+}
+
+static void expect_no_failure(void)
+{
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 0);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), 0);
+}
+
+static const char *const lanes[] = {"mori_xgmi", "mori_rdma", "tcp"};
+
+/* The writer's application does something else for a while */
+START_TEST(a_late_drain_is_its_transfers_fate_alone)
+{
+    stop_the_writer(lanes[_i]);
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pass_ms(DRAIN_MS);
+    pass_ms(500);
+    ck_assert(pair_query(passive).is_quarantined && !is_quiet(passive));
+    ck_assert_int_eq(pair_last(B, MKV_EV_WARN, passive)->status, MKV_ERR_DRAIN_TIMEOUT);
+    IS(mkv_xfer_close(passive), MKV_ERR_BUSY);
+    go_on(0);
+    ck_assert(is_quiet(active) && is_quiet(passive));
+    ck_assert(!pair_query(passive).is_quarantined);
+    move_another();
+    expect_no_failure();
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* Its puts hang, but it answers: no end of the connection makes that better */
+START_TEST(a_peer_that_answers_is_never_cut)
+{
+    unsigned i;
+
+    stop_the_writer(lanes[_i]);
+    A->is_stopped = 0;
+    fake_ucp_stop_worker(fake_ucp_worker(0), 0);
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    for (i = 0; i < 5; ++i) {
+        pass_ms(DRAIN_MS);
+        pass_ms(1); /* what a deadline sends leaves with the next progress */
+        ck_assert(pair_query(active).is_quarantined);
+        ck_assert(pair_query(passive).is_quarantined);
+    }
+    ck_assert_uint_eq(pair_count(B, MKV_EV_WARN, passive), 1);
+    expect_no_failure();
+    go_on(0);
+    ck_assert(is_quiet(active) && is_quiet(passive));
+    move_another();
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* One that does not answer either: by queue pairs the cut is a proof, elsewhere it
+ * would be none, and what is a proof still comes over the connection */
+START_TEST(a_silent_peer_is_cut_where_that_is_a_proof)
+{
+    bool is_proof = strcmp(lanes[_i], "mori_rdma") == 0;
+
+    stop_the_writer(lanes[_i]);
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pass_ms(DRAIN_MS);
+    expect_no_failure();
+    pass_ms(DRAIN_MS);
+    pass_ms(DRAIN_MS);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), is_proof);
+    ck_assert_int_eq(is_quiet(passive), is_proof);
+    if (is_proof) {
+        ck_assert_int_eq(pair_last(B, MKV_EV_PEER_FAILED, NULL)->status,
+                         MKV_ERR_DRAIN_TIMEOUT);
+    }
+    go_on(0);
+    pass_ms(1000);
+    ck_assert(is_quiet(passive));
+    ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), is_proof);
+    go_on_and_close();
+}
+END_TEST
+
+/* Queue pairs refuse what still comes over them, and a GPU next door needs none */
+START_TEST(a_silent_peer_with_another_way_is_not_cut)
+{
+    stop_the_writer("mori_rdma");
+    B->peers[0]->has_local_lane = true;
+    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    pass_ms(DRAIN_MS);
+    pass_ms(DRAIN_MS);
+    pass_ms(DRAIN_MS);
+    expect_no_failure();
+    ck_assert(!is_quiet(passive));
+    go_on(0);
+    ck_assert(is_quiet(passive));
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* Whoever is asked to close waits for what the other side has in flight to its blocks
+ */
+START_TEST(goodbye_waits_until_the_blocks_are_quiet)
+{
+    mkv_peer_t *peer;
+
+    start_to_write("tcp");
+    peer = B->peers[0];
+    OK(mkv_peer_close(peer, MKV_CLOSE_FORCE));
+    B->peers[0] = NULL;
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PEER);
+    pass_ms(10);
+    ck_assert_int_eq(peer->state, MKV_CONN_ENDING);
+    ck_assert(!is_quiet(passive));
+    fake_ucp_hold(0);
+    pass_ms(10);
+    ck_assert_int_eq(A->peers[1]->end, MKV_PEER_END_LEFT);
+    ck_assert(is_quiet(passive));
+    pair_close(active, passive, plan);
+    OK(mkv_map_destroy(B->maps[0]));
+    B->maps[0] = NULL;
+    pair_teardown();
+}
+END_TEST
+
+/* Goodbye means that all of ours has arrived. Loop index 1: it has, the control. */
+START_TEST(no_goodbye_is_said_behind_a_flush_that_fails)
+{
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    if (!_i) {
+        fake_ucp_fail(FAKE_UCP_FLUSH, 0, UCS_ERR_IO_ERROR);
+    }
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    A->peers[1] = NULL;
+    pair_run();
+    ck_assert_int_eq(B->peers[0]->end == MKV_PEER_END_LEFT, _i);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), (unsigned)_i);
+    pair_teardown();
+}
+END_TEST
+
+/* Nothing else is seen of it, and its GPU could reach the blocks */
+START_TEST(who_has_said_goodbye_touches_nothing)
+{
+    pair_set("SHM_DIR", "/nowhere");
+    pair_set("LOG_LEVEL", "error");
+    pair_setup();
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    pair_expose(passive, 0, NUM);
+    pair_run();
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    OK(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH));
+    A->peers[1] = NULL;
+    pair_run();
+    ck_assert(B->peers[0]->has_local_lane);
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PEER);
+    ck_assert(is_quiet(passive));
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+/* Our own calls hang: they come back with the end of the connection */
+START_TEST(calls_to_a_silent_peer_end_with_the_connection)
+{
+    stop_the_writer("tcp");
+    A->is_stopped = 0;
+    fake_ucp_stop_worker(fake_ucp_worker(0), 0);
+    B->is_stopped = 1;
+    fake_ucp_stop_worker(fake_ucp_worker(1), 1);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pass_ms(DRAIN_MS);
+    expect_no_failure();
+    ck_assert(pair_query(active).is_quarantined && !is_quiet(active));
+    pass_ms(DRAIN_MS);
+    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status,
+                     MKV_ERR_DRAIN_TIMEOUT);
+    go_on(1);
+    go_on_and_close();
+}
+END_TEST
+
+/* ---- Claims ---------------------------------------------------------------------- */
+
+/* UCX has closed the endpoint and still has a call of it: the peer must not take this
+ * side for one that touches nothing */
+START_TEST(a_claim_is_held_until_all_calls_are_back)
+{
+    mkv_peer_t *peer;
+
+    pair_now = 1000000000ull;
+    pair_setup();
+    peer = A->peers[1];
+    ck_assert_uint_ne(peer->claim, 0);
+    ++peer->inflight_ops;
+    mkv_peer_fail(peer, MKV_ERR_DRAIN_TIMEOUT, "of the test");
+    pass_ms(31000);
+    pass_ms(1000);
+    ck_assert_int_eq(peer->state, MKV_CONN_GONE);
+    ck_assert_uint_ne(peer->claim, 0);
+    --peer->inflight_ops;
+    pass_ms(1000);
+    ck_assert_uint_eq(peer->claim, 0);
+    pair_teardown();
+}
+END_TEST
+
 /* What it sent before may still come, as long as UCX finds something */
 START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
 {
@@ -105,7 +397,7 @@ START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
     pair_open(2);
     pair_connect(2, 1);
     from_c = pair_sides[2].peers[1];
-    OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
+    mkv_peer_fail(B->peers[0], MKV_ERR_DRAIN_TIMEOUT, "of the test");
     pass_ms(31000);
     B->is_stopped = 1;
     A->is_stopped = 0;
@@ -151,6 +443,39 @@ START_TEST(blocks_of_a_former_connection_are_free_when_its_claim_is_over)
 }
 END_TEST
 
+/* No boot id, no /proc, no folder that both see: nothing of the peer is seen, whatever
+ * it does, and only what a person knows ends the waiting */
+START_TEST(where_nothing_is_seen_only_a_word_frees)
+{
+    pair_set("SHM_DIR", "/nowhere");
+    pair_set("LOG_LEVEL", "error");
+    fake_ucp_reset();
+    fake_ucp_set_transport("mori_xgmi");
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    A->ctx->process.host_id = B->ctx->process.host_id = 0;
+    pair_connect(0, 1);
+    active = pair_bind_write(NUM, &passive);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    fake_ucp_hold(FAKE_UCP_PUT);
+    fake_ucp_set_lists(0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    A->is_stopped = 1;
+    fake_ucp_stop_worker(fake_ucp_worker(0), 1);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    pass_ms(1000);
+    pass_ms(1000000000);
+    ck_assert_int_lt(pair_query(passive).status, 0);
+    ck_assert(!is_quiet(passive));
+    OK(mkv_peer_declare_dead(B->peers[0]));
+    pair_run();
+    ck_assert(is_quiet(passive));
+    go_on_and_close();
+}
+END_TEST
+
 /* A burst of clients that went away before their requests came here: each is told so
  * when it is opened, and the next one is not disturbed */
 START_TEST(thousands_of_aborts_disturb_no_new_transfer)
@@ -190,11 +515,23 @@ int main(void)
 {
     TCase *tcase = pair_tcase("quiet");
 
+    tcase_add_test(tcase, a_failed_endpoint_is_closed_when_its_calls_are_back);
+    tcase_add_test(tcase, calls_to_who_is_declared_dead_are_not_waited_for);
+    tcase_add_test(tcase, a_silent_peer_with_another_way_is_not_cut);
+    tcase_add_test(tcase, goodbye_waits_until_the_blocks_are_quiet);
+    tcase_add_loop_test(tcase, no_goodbye_is_said_behind_a_flush_that_fails, 0, 2);
+    tcase_add_test(tcase, who_has_said_goodbye_touches_nothing);
     tcase_add_loop_test(tcase, an_end_of_the_connection_is_a_proof_where_it_is_one, 0,
                         sizeof(ends) / sizeof(ends[0]));
+    tcase_add_loop_test(tcase, a_late_drain_is_its_transfers_fate_alone, 0, 3);
+    tcase_add_loop_test(tcase, a_peer_that_answers_is_never_cut, 0, 3);
+    tcase_add_loop_test(tcase, a_silent_peer_is_cut_where_that_is_a_proof, 0, 3);
+    tcase_add_test(tcase, calls_to_a_silent_peer_end_with_the_connection);
+    tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
     tcase_add_test(tcase, a_released_claim_counts_when_nothing_comes_any_more);
     tcase_add_test(tcase,
                    blocks_of_a_former_connection_are_free_when_its_claim_is_over);
+    tcase_add_test(tcase, where_nothing_is_seen_only_a_word_frees);
     tcase_add_test(tcase, thousands_of_aborts_disturb_no_new_transfer);
     return pair_main("test_mkv_quiet", tcase);
 }

@@ -4,6 +4,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -789,7 +791,7 @@ START_TEST(close_says_what_was_left_open)
     }
     IS(mkv_close(A->ctx), expected[_i]);
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
     pair_run();
     ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_CLOSED, NULL), 1);
     pair_teardown();
@@ -811,7 +813,7 @@ START_TEST(a_connection_that_does_not_close_is_left_to_ucx)
     ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_CLOSE), 1);
     ck_assert_uint_eq(fake_ucp_num_memh(), 2);
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
 
     /* UCX's calls end late, and find what they refer to */
     fake_ucp_hold(0);
@@ -819,10 +821,84 @@ START_TEST(a_connection_that_does_not_close_is_left_to_ucx)
     OK(mkv_map_destroy(B->maps[0]));
     OK(mkv_close(B->ctx));
     free(B->mem);
-    memset(B, 0, sizeof(*B));
+    pair_forget(B);
     while (ucp_worker_progress(fake_ucp_worker(0)) > 0) {
     }
     ck_assert_ptr_nonnull(worker_of_b);
+    fake_ucp_abandon();
+}
+END_TEST
+
+/* Nobody answers any more: over queue pairs, a flush of ours would end when all tries
+ * are over */
+START_TEST(who_has_said_goodbye_is_not_waited_for)
+{
+    uint64_t start;
+
+    pair_setup();
+    OK(mkv_map_destroy(A->maps[1]));
+    OK(mkv_map_destroy(B->maps[0]));
+    OK(mkv_close(A->ctx));
+    free(A->mem);
+    pair_forget(A);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    pair_tick = MKV_NSEC_PER_MSEC;
+    start = pair_now;
+    OK(mkv_close(B->ctx));
+    ck_assert_uint_lt(pair_now - start, 1000 * MKV_NSEC_PER_MSEC);
+    fake_ucp_hold(0);
+    free(B->mem);
+    pair_forget(B);
+}
+END_TEST
+
+/* UCX has something of its own under way, for ever: nothing of that touches memory */
+START_TEST(a_worker_that_does_not_settle_is_left)
+{
+    static ucp_worker_h worker_of_a;
+
+    pair_setup();
+    worker_of_a = fake_ucp_worker(0);
+    OK(mkv_map_destroy(A->maps[1]));
+    pair_tick = 10 * MKV_NSEC_PER_MSEC;
+    fake_ucp_hold(FAKE_UCP_SETTLE);
+    OK(mkv_close(A->ctx));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1); /* of the other side */
+    free(A->mem);
+    pair_forget(A);
+    fake_ucp_hold(0);
+    pair_run();
+    OK(mkv_map_destroy(B->maps[0]));
+    OK(mkv_close(B->ctx));
+    free(B->mem);
+    pair_forget(B);
+    ck_assert_ptr_nonnull(worker_of_a);
+    fake_ucp_abandon();
+}
+END_TEST
+
+/* The peer has gone when it is connected to: UCX keeps what it had made of the
+ * endpoint, and no flush of its worker ends. Nothing of that touches memory. */
+START_TEST(a_worker_with_an_endpoint_that_was_not_made_is_left)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_t *peer;
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    fake_ucp_hold(FAKE_UCP_MAKE);
+    IS(mkv_peer_add(A->ctx, blob, length, NULL, &peer), MKV_ERR_TRANSPORT);
+    fake_ucp_hold(0);
+    OK(mkv_close(A->ctx));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1); /* of the other side */
+    free(A->mem);
+    pair_forget(A);
+    OK(mkv_close(B->ctx));
+    free(B->mem);
+    pair_forget(B);
     fake_ucp_abandon();
 }
 END_TEST
@@ -836,7 +912,7 @@ START_TEST(close_names_and_ends_what_was_left_open)
     (void)pair_plan(A, 1, 0, 0, 8, 0);
     IS(mkv_close(A->ctx), MKV_ERR_BUSY);
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
     pair_run();
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
     ck_assert(pair_query(passive).is_quiet);
@@ -877,6 +953,124 @@ START_TEST(dump_and_strings_cover_everything)
 }
 END_TEST
 
+/* ---- Every option -----------------------------------------------------------------
+ */
+
+/* What is set is another value than the default, and is taken by the fake UCP */
+static const char *const settings[][2] = {{"BACKEND", "rdma"},
+                                          {"STRICT", "y"},
+                                          {"TLS", "tcp,self"},
+                                          {"NET_DEVICES", "mlx5_0:1"},
+                                          {"LANES", "2"},
+                                          {"SGL", "no"},
+                                          {"SGL_MAX", "4k"},
+                                          {"READ_BY", "get"},
+                                          {"PUSH_MIN", "32"},
+                                          {"FENCE", "flush"},
+                                          {"OVERLAP", "refuse"},
+                                          {"VERIFY", "counts"},
+                                          {"MAX_INFLIGHT_OPS", "17"},
+                                          {"MAX_INFLIGHT_BYTES", "1g"},
+                                          {"NORMAL_SHARE", "80"},
+                                          {"LOW_SHARE", "40"},
+                                          {"MAX_MESSAGE", "1m"},
+                                          {"MAX_QUEUED", "8m"},
+                                          {"MAX_PEERS", "9"},
+                                          {"EARLY_MESSAGES", "99"},
+                                          {"FETCH_INLINE", "4k"},
+                                          {"LIST_CACHE_MAX", "1m"},
+                                          {"BIND_TIMEOUT", "59s"},
+                                          {"XFER_TIMEOUT", "299s"},
+                                          {"RELEASE_TIMEOUT", "298s"},
+                                          {"DRAIN_TIMEOUT", "29s"},
+                                          {"PEER_CHECK", "400"},
+                                          {"PEER_DEAD", "9000"},
+                                          {"SHM_DIR", "/tmp"},
+                                          {"WAKEUP", "n"},
+                                          {"PROGRESS_THREADS", "0"},
+                                          {"AM_ID", "78"},
+                                          {"LOG_LEVEL", "error"}};
+
+#define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static unsigned num_found, num_options;
+
+static void find_setting(void *arg, const char *line)
+{
+    char text[128];
+    size_t i;
+
+    (void)arg;
+    for (i = 0; i < NUM_SETTINGS; ++i) {
+        snprintf(text, sizeof(text), "%s=%s", settings[i][0], settings[i][1]);
+        num_found += (strstr(line, text) != NULL);
+    }
+}
+
+static void count_option(void *arg, const char *line)
+{
+    (void)arg;
+    num_options += (strncmp(line, "MORIKV_", 7) == 0);
+}
+
+START_TEST(a_context_dumps_every_option_as_it_was_set)
+{
+    mkv_config_t *config;
+    mkv_ctx_t *ctx;
+    size_t i;
+
+    fake_ucp_reset();
+    OK(mkv_config_read(NULL, &config));
+    for (i = 0; i < NUM_SETTINGS; ++i) {
+        OK(mkv_config_set(config, settings[i][0], settings[i][1]));
+    }
+    OK(mkv_open(config, NULL, &ctx));
+    mkv_config_release(config);
+    OK(mkv_dump(ctx, MKV_DUMP_CONFIG, find_setting, NULL));
+    mkv_config_help(count_option, NULL);
+    ck_assert_uint_eq(num_options, NUM_SETTINGS); /* none is forgotten here */
+    ck_assert_uint_eq(num_found, NUM_SETTINGS);
+    OK(mkv_close(ctx));
+    fake_ucp_reset();
+}
+END_TEST
+
+/* ---- A thousand lives ------------------------------------------------------------ */
+
+#define LIVES 1000u
+
+static unsigned count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    unsigned num = 0;
+
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder) != NULL) {
+        ++num;
+    }
+    closedir(folder);
+    return num;
+}
+
+/* Opened, with memory, connected, and closed */
+START_TEST(a_thousand_lives_leave_nothing)
+{
+    unsigned limit = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 50 : LIVES;
+    unsigned i, descriptors = 0;
+
+    for (i = 0; i < limit; ++i) {
+        pair_setup();
+        ck_assert_uint_gt(fake_ucp_num_memh(), 0);
+        pair_teardown();
+        ck_assert_uint_eq(fake_ucp_num_memh(), 0);
+        if (i == 0) {
+            descriptors = count_descriptors();
+        }
+    }
+    ck_assert_uint_eq(count_descriptors(), descriptors);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("setup");
@@ -908,7 +1102,12 @@ int main(void)
     tcase_add_test(tcase, old_ucx_is_refused);
     tcase_add_loop_test(tcase, close_says_what_was_left_open, 0, 3);
     tcase_add_test(tcase, a_connection_that_does_not_close_is_left_to_ucx);
+    tcase_add_test(tcase, who_has_said_goodbye_is_not_waited_for);
+    tcase_add_test(tcase, a_worker_that_does_not_settle_is_left);
+    tcase_add_test(tcase, a_worker_with_an_endpoint_that_was_not_made_is_left);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
+    tcase_add_test(tcase, a_context_dumps_every_option_as_it_was_set);
+    tcase_add_test(tcase, a_thousand_lives_leave_nothing);
     return pair_main("mkv_setup", tcase);
 }

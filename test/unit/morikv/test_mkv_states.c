@@ -222,6 +222,58 @@ START_TEST(a_fin_to_the_active_side_fails_the_transfer)
 }
 END_TEST
 
+/* What it says of itself counts for nothing: it has not even said who writes */
+START_TEST(a_fin_before_the_bind_changes_nothing_else)
+{
+    mkv_msg_t fin = {.type = MKV_MSG_FIN,
+                     .id = 1,
+                     .from_nonce = 7,
+                     .num_units = 1,
+                     .units = {{.component = 0, .num = 4}},
+                     .bytes = 100};
+    mkv_xfer_t *passive;
+
+    pair_setup();
+    passive = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    pair_expose(passive, 0, 4);
+    fin.to_nonce = passive->nonce;
+    mkv_peer_tell_message(B->peers[0], &fin, NULL, 0);
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(
+        strstr(pair_query(passive).error, "it sent FIN while exposed"));
+    ck_assert_uint_eq(pair_query(passive).bytes, 0);
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+/* The same of what only a writer or a reader that is bound has to say. Loop index:
+ * which */
+START_TEST(nothing_moves_before_the_bind)
+{
+    static const mkv_msg_type_t types[] = {MKV_MSG_ARRIVED, MKV_MSG_PULL};
+    static const char *const texts[] = {"it sent ARRIVED while exposed",
+                                        "it sent PULL while exposed"};
+    mkv_msg_t msg = {.type = types[_i], .id = 1, .from_nonce = 7, .plan = 1};
+    mkv_xfer_t *passive;
+
+    pair_setup();
+    passive = (_i == 0) ? pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST)
+                        : pair_xfer(B, 0, 1, MKV_READ, MKV_SRC);
+    pair_expose(passive, 0, 4);
+    msg.to_nonce = passive->nonce;
+    mkv_peer_tell_message(B->peers[0], &msg, NULL, 0);
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_PROTOCOL);
+    ck_assert_msg(strstr(pair_query(passive).error, texts[_i]) != NULL, "%s",
+                  pair_query(passive).error);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_ARRIVED, NULL), 0);
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("states");
@@ -234,5 +286,7 @@ int main(void)
     tcase_add_test(tcase, a_message_out_of_place_fails_its_sender);
     tcase_add_test(tcase, a_second_bind_fails_the_transfer);
     tcase_add_test(tcase, a_fin_to_the_active_side_fails_the_transfer);
+    tcase_add_test(tcase, a_fin_before_the_bind_changes_nothing_else);
+    tcase_add_loop_test(tcase, nothing_moves_before_the_bind, 0, 2);
     return pair_main("mkv_states", tcase);
 }

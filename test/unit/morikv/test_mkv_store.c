@@ -393,7 +393,7 @@ START_TEST(a_reader_that_is_gone_holds_nothing)
     B->maps[0] = NULL;
     OK(mkv_close(A->ctx)); /* now it is gone */
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
     pair_now += 10000 * MKV_NSEC_PER_MSEC;
     pair_run();
     check_expired(id, MKV_EXPIRED_WITHDRAWN);
@@ -437,7 +437,7 @@ START_TEST(a_context_closes_in_the_middle_of_a_fetch)
     OK(mkv_map_destroy(A->maps[1]));
     OK(mkv_close(A->ctx));
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
     pair_run();
     pair_teardown();
 }

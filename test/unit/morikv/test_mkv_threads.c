@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define NUM 8u
 #define DATA (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
@@ -75,6 +76,59 @@ START_TEST(a_poll_waits_for_no_progress)
     OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
     ck_assert_uint_le(count, 1); /* QUIET, if it was told before */
     come_out(thread);
+    pair_run();
+    finish();
+}
+END_TEST
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* How long a call of each kind takes together, in ns: the median, since any single one
+ * may stand while the machine does something else */
+static uint64_t median_of_asking(void)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    static uint64_t ns[1001];
+    struct timespec before, after;
+    mkv_event_t event;
+    size_t count, i;
+
+    for (i = 0; i < 1001; ++i) {
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        (void)mkv_xfer_status(active, NULL);
+        OK(mkv_xfer_query(active, &attr));
+        OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        ns[i] = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u +
+                (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+    }
+    qsort(ns, 1001, sizeof(ns[0]), compare_ns);
+    return ns[500];
+}
+
+/* Of the three together the promise for each one; under valgrind nothing is so fast */
+START_TEST(asking_takes_twenty_microseconds_while_another_thread_reads)
+{
+    pthread_t thread;
+    uint64_t ns;
+
+    pair_setup();
+    bind_write();
+    fake_ucp_hold(DATA);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    thread = go_inside();
+    ns = median_of_asking();
+    come_out(thread);
+    if (getenv("MKV_UNDER_VALGRIND") == NULL) {
+        ck_assert_uint_le(ns, 20000);
+    }
+    fake_ucp_hold(0);
+    OK(mkv_xfer_seal(active, 0));
     pair_run();
     finish();
 }
@@ -301,6 +355,51 @@ START_TEST(a_stalled_peer_delays_no_other)
 }
 END_TEST
 
+/* Contexts share no lock, so threads that have one each do not wait for each other: two
+ * are opened, connected, move blocks and are closed while a third one is inside UCX */
+START_TEST(a_context_waits_for_no_other)
+{
+    mkv_xfer_t *to, *at;
+    mkv_plan_t *other_plan;
+    pthread_t thread;
+    unsigned i;
+
+    pair_setup();
+    bind_write();
+    thread = go_inside();
+    A->is_stopped = 1; /* pair_run() would wait for it */
+    pair_open(2);
+    pair_open(3);
+    pair_connect(2, 3);
+    to = pair_xfer(&pair_sides[2], 3, 7, MKV_WRITE, MKV_SRC);
+    at = pair_xfer(&pair_sides[3], 2, 7, MKV_WRITE, MKV_DST);
+    pair_expose(at, 0, NUM);
+    pair_run();
+    other_plan = pair_plan(&pair_sides[2], 3, 0, 0, NUM, 0);
+    OK(mkv_xfer_post(to, 0, other_plan, NULL, NULL));
+    OK(mkv_xfer_seal(to, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(at).state, MKV_XFER_DONE);
+    pair_close(to, at, other_plan);
+    for (i = 2; i < 4; ++i) {
+        OK(mkv_map_destroy(pair_sides[i].maps[5 - i]));
+        OK(mkv_peer_close(pair_sides[i].peers[5 - i], MKV_CLOSE_FLUSH));
+    }
+    pair_run();
+    for (i = 2; i < 4; ++i) {
+        OK(mkv_close(pair_sides[i].ctx));
+        pair_sides[i].ctx = NULL;
+        free(pair_sides[i].mem);
+    }
+    ck_assert_int_ne(pthread_mutex_trylock(&A->ctx->lock), 0); /* still inside */
+    come_out(thread);
+    A->is_stopped = 0;
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "test"));
+    pair_run();
+    finish();
+}
+END_TEST
+
 /* ---- All at once ----------------------------------------------------------------- */
 
 #define ROUNDS 60u
@@ -400,12 +499,14 @@ int main(void)
 
     tcase_add_test(tcase, a_poll_waits_for_no_progress);
     tcase_add_test(tcase, a_query_waits_for_no_progress);
+    tcase_add_test(tcase, asking_takes_twenty_microseconds_while_another_thread_reads);
     tcase_add_test(tcase, a_post_waits_for_no_progress);
     tcase_add_loop_test(tcase, a_bad_post_is_refused_at_once, 0, 3);
     tcase_add_test(tcase, a_post_for_what_ends_meanwhile_is_dropped);
     tcase_add_test(tcase, a_plan_with_a_post_on_its_way_is_kept);
     tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);
     tcase_add_test(tcase, a_stalled_peer_delays_no_other);
+    tcase_add_test(tcase, a_context_waits_for_no_other);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
     return pair_main("mkv_threads", tcase);
 }

@@ -70,7 +70,7 @@ START_TEST(an_owner_tells_when_it_put)
     mkv_xfer_attr_t attr;
 
     pair_set("READ_BY", "push");
-    pair_setup();
+    pair_setup_over("mori_rdma"); /* whose puts are flushed */
     move(MKV_READ, 10);
     attr = pair_query(passive);
     ck_assert_uint_eq(attr.posted_ns, 20 * US);
@@ -117,7 +117,7 @@ START_TEST(a_late_transfer_shows_in_the_histogram)
     ck_assert_uint_eq(sum_of(pair_stats(A).expose_to_done), 10); /* it was never done */
     IS(mkv_close(A->ctx), MKV_ERR_BUSY);
     free(A->mem);
-    memset(A, 0, sizeof(*A));
+    pair_forget(A);
     pair_run();
     pair_teardown();
 }

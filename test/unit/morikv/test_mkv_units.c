@@ -221,18 +221,81 @@ START_TEST(a_read_takes_what_was_exposed_or_says_less)
 }
 END_TEST
 
-/* Who must have the last nanosecond answers for it */
-START_TEST(an_unchecked_plan_is_not_compared)
+/* Who must have the last nanosecond answers for it. Loop index: the other side compares
+ * at the end, or not even that. */
+START_TEST(an_unchecked_plan_is_compared_by_the_other_side_alone)
 {
     static const uint32_t others[] = {20, 21, 22, 20};
     mkv_plan_t *plan;
 
+    pair_set("VERIFY", _i ? "counts" : "units");
     bind_mode(MKV_WRITE, 4, 4);
     plan = plan_of(others, 4, MKV_PLAN_UNCHECKED);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     OK(mkv_xfer_seal(active, 0));
     pair_run();
-    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    ck_assert_int_eq(pair_query(passive).status, _i ? MKV_OK : MKV_ERR_BOUNDS);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* What the active side believes to have posted, as if there was a mistake in it */
+static void believe(int num_units, uint64_t sum)
+{
+    mkv_leg_t *leg = &active->legs[0];
+    uint32_t i;
+
+    for (i = 0; i < leg->map->num_pairs; ++i) {
+        leg->posted[i] += (uint64_t)num_units;
+        leg->posted_sums[i] += sum;
+    }
+}
+
+static const struct {
+    mkv_mode_t mode;
+    int num_units; /* more than were exposed */
+    uint64_t sum;  /* of others: another one, one less, one more, the same in all */
+    const char *verify;
+    bool knows_sums;
+    mkv_status_t status;
+    const char *text;
+} beliefs[] = {
+    {MKV_WRITE, 0, 1, "units", true, MKV_ERR_BOUNDS, "8 units arrived, but not the"},
+    {MKV_READ, 0, 1, "units", true, MKV_ERR_BOUNDS, "8 units were read, but not the"},
+    {MKV_WRITE, -1, 1, "units", true, MKV_ERR_LENGTH, "7 units arrived, 8 expected"},
+    {MKV_WRITE, 1, 1, "units", true, MKV_ERR_LENGTH, "9 units arrived, 8 expected"},
+    {MKV_READ, 1, 1, "units", true, MKV_OK, ""},  /* and so here */
+    {MKV_READ, -1, 1, "units", true, MKV_OK, ""}, /* the reader has said so there */
+    {MKV_WRITE, 0, 0, "units", true, MKV_OK, ""},
+    {MKV_READ, 0, 0, "units", true, MKV_OK, ""},
+    {MKV_WRITE, 0, 1, "counts", true, MKV_OK, ""},
+    {MKV_WRITE, 1, 1, "counts", true, MKV_ERR_LENGTH, "9 units arrived, 8 expected"},
+    {MKV_WRITE, 0, 1, "units", false, MKV_OK, ""}, /* an older one is not sent them */
+};
+
+/* The side that exposed compares how many and which have moved, whatever the other one
+ * did to make sure */
+START_TEST(what_has_moved_is_compared_at_the_end)
+{
+    mkv_plan_t *plan;
+
+    pair_set("VERIFY", beliefs[_i].verify);
+    bind_mode(beliefs[_i].mode, 4, NUM);
+    if (!beliefs[_i].knows_sums) {
+        A->peers[1]->remote.info.features &= ~(uint64_t)MKV_FEATURE_SUMS;
+    }
+    plan = pair_plan(A, 1, 0, 4, NUM, 0);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST | FAKE_UCP_FLUSH);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    believe(beliefs[_i].num_units, beliefs[_i].sum);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, beliefs[_i].status);
+    ck_assert_ptr_nonnull(strstr(pair_query(passive).error, beliefs[_i].text));
+    ck_assert(pair_query(passive).is_quiet);
     pair_close(active, passive, plan);
     pair_teardown();
 }
@@ -250,6 +313,9 @@ int main(void)
     tcase_add_test(tcase, a_chunk_for_another_fails_both_sides);
     tcase_add_test(tcase, chunks_add_up_in_any_order);
     tcase_add_loop_test(tcase, a_read_takes_what_was_exposed_or_says_less, 0, 3);
-    tcase_add_test(tcase, an_unchecked_plan_is_not_compared);
+    tcase_add_loop_test(tcase, an_unchecked_plan_is_compared_by_the_other_side_alone, 0,
+                        2);
+    tcase_add_loop_test(tcase, what_has_moved_is_compared_at_the_end, 0,
+                        sizeof(beliefs) / sizeof(beliefs[0]));
     return pair_main("mkv_units", tcase);
 }

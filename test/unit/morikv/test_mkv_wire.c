@@ -40,8 +40,8 @@ static mkv_msg_t sample(mkv_msg_type_t type)
     msg.digest = 0xdddddddd11111111ull;
     msg.sel = (mkv_sel_t){.fields = MKV_SEL_LAYERS, .layer_lo = -3, .layer_hi = 9};
     msg.num_units = 2;
-    msg.units[0] = (mkv_wire_units_t){1, 4, 4, (const uint8_t *)ids};
-    msg.units[1] = (mkv_wire_units_t){63, 0, 0, NULL};
+    msg.units[0] = (mkv_wire_units_t){1, 4, 4, (const uint8_t *)ids, true, 1ull << 60};
+    msg.units[1] = (mkv_wire_units_t){63, 0, 0, NULL, false, 0};
     if (type == MKV_MSG_PULL) {
         msg.units[0].num = 1; /* the four words are a run */
     }
@@ -91,6 +91,8 @@ START_TEST(messages_survive_the_way)
     case MKV_MSG_FIN:
         ck_assert_uint_eq(got.bytes, 1ull << 40);
         ck_assert_uint_eq(got.units[0].num, 4);
+        ck_assert(got.units[0].has_sum && !got.units[1].has_sum);
+        ck_assert_uint_eq(got.units[0].sum, 1ull << 60);
         ck_assert_uint_eq(got.length, 5);
         ck_assert_mem_eq(got.data, "data!", 5);
         break;
@@ -117,6 +119,9 @@ START_TEST(messages_survive_the_way)
         ck_assert_uint_eq(got.serial, 12);
         ck_assert_int_eq(got.code, MKV_ERR_GATE);
         ck_assert_uint_eq(got.bytes, 1ull << 40);
+        break;
+    case MKV_MSG_ARRIVED:
+        ck_assert_uint_eq(got.value, 5);
         break;
     case MKV_MSG_FETCH:
         ck_assert_uint_eq(got.id, 77);
@@ -230,6 +235,80 @@ START_TEST(any_bytes_are_survived)
 }
 END_TEST
 
+/* What no honest sender says, one value at a time; what is 0 is left as it is */
+typedef struct lie {
+    mkv_msg_type_t type;
+    uint32_t mode, component;
+    size_t key;
+    int32_t code;
+    bool has_code, has_no_nonce, has_no_plan, has_no_sender, is_longer, has_no_lease;
+} lie_t;
+
+#define LIE_OF_CODE(_type, _code) {.type = (_type), .code = (_code), .has_code = true}
+
+static const lie_t lies[] = {
+    {.type = MKV_MSG_BIND, .has_no_nonce = true},
+    {.type = MKV_MSG_BIND, .has_no_sender = true},
+    {.type = MKV_MSG_BIND, .is_longer = true},
+    {.type = MKV_MSG_EXPOSE, .mode = MKV_READ + 1},
+    {.type = MKV_MSG_EXPOSE, .component = MKV_MAX_COMPONENTS},
+    {.type = MKV_MSG_FIN, .component = MKV_MAX_COMPONENTS},
+    {.type = MKV_MSG_PULL, .component = MKV_MAX_COMPONENTS},
+    {.type = MKV_MSG_PULL, .has_no_plan = true},
+    {.type = MKV_MSG_NOTE, .mode = MKV_READ + 1},
+    {.type = MKV_MSG_ASK, .mode = MKV_READ + 1},
+    {.type = MKV_MSG_FETCH, .mode = MKV_WIRE_FETCH_UP_TO + 1},
+    {.type = MKV_MSG_FETCH, .key = SIZE_MAX}, /* none */
+    {.type = MKV_MSG_FETCH, .key = MKV_MAX_KEY + 1},
+    {.type = MKV_MSG_FETCHED, .code = MKV_OK, .has_code = true, .has_no_lease = true},
+    LIE_OF_CODE(MKV_MSG_NOTE, 1),
+    LIE_OF_CODE(MKV_MSG_NOTE, MKV_ERR_LAST),
+    LIE_OF_CODE(MKV_MSG_TERM, MKV_OK),
+    LIE_OF_CODE(MKV_MSG_TERM, MKV_ERR_LAST),
+    LIE_OF_CODE(MKV_MSG_PULLED, 1),
+    LIE_OF_CODE(MKV_MSG_PULLED, MKV_ERR_LAST),
+    LIE_OF_CODE(MKV_MSG_FETCHED, 1),
+    LIE_OF_CODE(MKV_MSG_FETCHED, MKV_ERR_LAST),
+};
+
+#define NUM_LIES (sizeof(lies) / sizeof(lies[0]))
+
+static mkv_msg_t tell_lie(const lie_t *lie)
+{
+    static const uint8_t key[MKV_MAX_KEY + 1];
+    mkv_msg_t msg = sample(lie->type);
+
+    msg.mode = (lie->mode != 0) ? lie->mode : msg.mode;
+    msg.units[1].component =
+        (lie->component != 0) ? lie->component : msg.units[1].component;
+    if (lie->key != 0) {
+        msg.header = key;
+        msg.header_length = (lie->key != SIZE_MAX) ? lie->key : 0;
+    }
+    msg.code = lie->has_code ? lie->code : msg.code;
+    msg.from_nonce = lie->has_no_nonce ? 0 : msg.from_nonce;
+    msg.plan = lie->has_no_plan ? 0 : msg.plan;
+    msg.from = lie->has_no_sender ? 0 : msg.from;
+    msg.lease = lie->has_no_lease ? 0 : msg.lease;
+    return msg;
+}
+
+START_TEST(values_out_of_range_are_refused)
+{
+    mkv_msg_t msg = tell_lie(&lies[_i]);
+    mkv_wbuf_t wbuf;
+
+    mkv_wbuf_init(&wbuf);
+    ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
+    if (lies[_i].is_longer) {
+        mkv_wbuf_put_u8(&wbuf, 0);
+    }
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    ck_assert_int_eq(decode_copy(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 START_TEST(another_major_version_is_refused_as_such)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -333,7 +412,7 @@ static mkv_wire_region_t regions[] = {{.id = 3,
                                        .n_units = 1,
                                        .dtype = 7}};
 
-static mkv_wbuf_t encode_blob(int has_regions)
+static mkv_blob_info_t sample_blob(int has_regions)
 {
     mkv_blob_info_t info = {.process = {1, 2, 3, 4, 5},
                             .name = "prefill 0",
@@ -351,13 +430,26 @@ static mkv_wbuf_t encode_blob(int has_regions)
                             .num_mems = has_regions ? 2 : 0,
                             .regions = regions,
                             .num_regions = has_regions ? 2 : 0};
-    mkv_wbuf_t wbuf;
 
     mems[0].rkey = (const uint8_t *)"key";
     mems[1].rkey = (const uint8_t *)"k";
+    return info;
+}
+
+static mkv_wbuf_t encode_info(const mkv_blob_info_t *info)
+{
+    mkv_wbuf_t wbuf;
+
     mkv_wbuf_init(&wbuf);
-    ck_assert_int_eq(mkv_blob_encode(&info, &wbuf), MKV_OK);
+    ck_assert_int_eq(mkv_blob_encode(info, &wbuf), MKV_OK);
     return wbuf;
+}
+
+static mkv_wbuf_t encode_blob(int has_regions)
+{
+    mkv_blob_info_t info = sample_blob(has_regions);
+
+    return encode_info(&info);
 }
 
 START_TEST(blobs_survive_the_way)
@@ -430,6 +522,14 @@ END_TEST
 
 /* An item that this version does not know at the end of a blob, as a later one may
  * write it */
+static void sign_blob(mkv_wbuf_t *wbuf)
+{
+    mkv_wire_store(wbuf->data + 8, wbuf->length, 4);
+    mkv_wire_store(wbuf->data + 12,
+                   mkv_wire_checksum(wbuf->length, wbuf->data + 20, wbuf->length - 20),
+                   8);
+}
+
 static void add_item(mkv_wbuf_t *wbuf, uint16_t flags)
 {
     mkv_wbuf_put_u16(wbuf, 200);
@@ -437,11 +537,83 @@ static void add_item(mkv_wbuf_t *wbuf, uint16_t flags)
     mkv_wbuf_put_u32(wbuf, 3);
     mkv_wbuf_put(wbuf, "new", 3);
     wbuf->data[5] = MKV_WIRE_MINOR + 1;
-    mkv_wire_store(wbuf->data + 8, wbuf->length, 4);
-    mkv_wire_store(wbuf->data + 12,
-                   mkv_wire_checksum(wbuf->length, wbuf->data + 20, wbuf->length - 20),
-                   8);
+    sign_blob(wbuf);
 }
+
+/* The first item, with which an honest blob begins, is there again; or is all there is
+ */
+START_TEST(items_are_there_once)
+{
+    mkv_wbuf_t wbuf = encode_blob(1);
+    uint8_t item[256];
+    size_t length = 8 + mkv_wire_load(wbuf.data + 24, 4);
+
+    ck_assert_uint_le(length, sizeof(item));
+    memcpy(item, wbuf.data + 20, length);
+    mkv_wbuf_put(&wbuf, item, length);
+    sign_blob(&wbuf);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    wbuf.length = 20 + length;
+    sign_blob(&wbuf);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+static size_t find_item(const mkv_wbuf_t *wbuf, unsigned type)
+{
+    size_t at = 20;
+
+    while (mkv_wire_load(wbuf->data + at, 2) != type) {
+        at += 8 + mkv_wire_load(wbuf->data + at + 4, 4);
+        ck_assert_uint_lt(at, wbuf->length);
+    }
+    return at;
+}
+
+/* More records than the bytes behind the number can be, of which none is allocated.
+ * Loop index: registrations, regions */
+START_TEST(arrays_are_no_longer_than_their_item)
+{
+    mkv_wbuf_t wbuf = encode_blob(1);
+    size_t at = find_item(&wbuf, 7 + (unsigned)_i);
+
+    mkv_wire_store(wbuf.data + at + 8, UINT32_MAX, 4);
+    sign_blob(&wbuf);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* The last item. Loop index: of fewer regions than there are, or of more */
+START_TEST(shapes_are_of_all_regions)
+{
+    const mkv_wire_shape_t shape = {
+        .outer = 1, .inner_bytes = 25, .num_groups = 1, .groups = {4}, .size = 1};
+    uint8_t record[64];
+    size_t at, length;
+    mkv_wbuf_t wbuf;
+
+    regions[0].shape = regions[1].shape = shape;
+    wbuf = encode_blob(1);
+    regions[0].shape = regions[1].shape = (mkv_wire_shape_t){.size = 0};
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_OK);
+    at = find_item(&wbuf, 12);
+    length = 4 + mkv_wire_load(wbuf.data + at + 12, 4);
+    ck_assert_uint_eq(at + 12 + 2 * length, wbuf.length);
+    if (_i) {
+        memcpy(record, wbuf.data + at + 12, length);
+        mkv_wbuf_put(&wbuf, record, length);
+    } else {
+        wbuf.length -= length;
+    }
+    mkv_wire_store(wbuf.data + at + 4, wbuf.length - at - 8, 4);
+    mkv_wire_store(wbuf.data + at + 8, _i ? 3 : 1, 4);
+    sign_blob(&wbuf);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
 
 /* Loop index: the item is marked as one that must be understood */
 START_TEST(items_of_a_later_version_are_skipped_unless_critical)
@@ -455,15 +627,24 @@ START_TEST(items_of_a_later_version_are_skipped_unless_critical)
 }
 END_TEST
 
-/* A region outside its registration, units outside their region, ranks out of range */
+static void expect_refused(const mkv_blob_info_t *info)
+{
+    mkv_wbuf_t wbuf = encode_info(info);
+
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+
+/* A region outside its registration, units outside their region */
 START_TEST(lying_blobs_are_refused)
 {
+    const mkv_blob_info_t info = sample_blob(1);
     const mkv_wire_region_t good = regions[0];
-    mkv_wire_region_t bad[8];
-    mkv_wbuf_t wbuf;
+    const uint64_t length = mems[1].length;
+    mkv_wire_region_t bad[15];
     size_t i;
 
-    for (i = 0; i < 8; ++i) {
+    for (i = 0; i < 15; ++i) {
         bad[i] = good;
     }
     bad[0].base = (1 << 21) - 65535; /* ends one byte behind its mem */
@@ -474,13 +655,94 @@ START_TEST(lying_blobs_are_refused)
     bad[5].component = MKV_MAX_COMPONENTS;
     bad[6].unit_bytes = 0;
     bad[7].unit_stride = UINT64_MAX / 2;
-    for (i = 0; i < 8; ++i) {
+    bad[8].length = (1 << 20) + 1; /* longer than its mem */
+    bad[9].id = 0;
+    bad[10].n_units = 0;
+    bad[11].base = (1 << 20) - 1; /* begins one byte before its mem */
+    bad[12].unit_bytes = bad[12].unit_stride = 65537; /* one unit, longer than it */
+    bad[12].n_units = 1;
+    bad[13].length = 4; /* its only unit ends behind it */
+    bad[13].n_units = 1;
+    bad[14].unit_bytes = bad[14].unit_stride =
+        1; /* more than a number of a unit can be */
+    bad[14].length = bad[14].n_units = 1ull << 33;
+    for (i = 0; i < 15; ++i) {
         regions[0] = bad[i];
-        wbuf = encode_blob(1);
-        ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
-        mkv_wbuf_cleanup(&wbuf);
+        mems[1].length = (i == 14) ? 1ull << 33 : length;
+        expect_refused(&info);
     }
     regions[0] = good;
+    mems[1].length = length;
+}
+END_TEST
+
+/* One thing in each: who it is, where it can be reached, which rank it is */
+START_TEST(blobs_of_nobody_and_of_no_rank_are_refused)
+{
+    mkv_blob_info_t bad[6];
+    size_t i;
+
+    for (i = 0; i < 6; ++i) {
+        bad[i] = sample_blob(1);
+    }
+    bad[0].process.ctx_id = 0;
+    bad[1].address_length = 0;
+    bad[2].topology.dp_rank = 1;
+    bad[3].topology.pp_rank = 2;
+    bad[4].topology.cp_rank = 1;
+    bad[5].topology.tp_rank = 8;
+    for (i = 0; i < 6; ++i) {
+        expect_refused(&bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(registrations_that_cannot_be_are_refused)
+{
+    static const uint8_t key[MKV_MAX_RKEY_SIZE + 1];
+    const mkv_blob_info_t info = sample_blob(1);
+    const mkv_wire_mem_t good = mems[1];
+    size_t i;
+
+    for (i = 0; i < 4; ++i) {
+        mems[1] = good;
+        mems[1].id = (i == 0) ? 0 : good.id;
+        mems[1].mem_type = (i == 1) ? UCS_MEMORY_TYPE_LAST : good.mem_type;
+        mems[1].length = (i == 2) ? UINT64_MAX - good.base + 1 : good.length;
+        if (i == 3) {
+            mems[1].rkey = key;
+            mems[1].rkey_length = sizeof(key);
+        }
+        expect_refused(&info);
+    }
+    mems[1] = good;
+}
+END_TEST
+
+START_TEST(shapes_that_cannot_be_are_refused)
+{
+    const mkv_wire_shape_t good = {
+        .outer = 1, .inner_bytes = 25, .num_groups = 1, .groups = {4}, .size = 1};
+    const mkv_blob_info_t info = sample_blob(1);
+    mkv_wbuf_t wbuf;
+    size_t i, at;
+
+    for (i = 0; i < 4; ++i) {
+        regions[0].shape = regions[1].shape = good;
+        regions[0].shape.rank = (i == 0) ? 1 : 0;
+        regions[0].shape.size = (i == 1) ? MKV_MAX_SHARDS + 1 : 1;
+        regions[0].shape.groups[0] = (i == 2) ? 0 : 4;
+        if (i < 3) {
+            expect_refused(&info);
+        }
+    }
+    wbuf = encode_info(&info);
+    at = find_item(&wbuf, 12) + 12; /* more groups than there is room for */
+    mkv_wire_store(wbuf.data + at + 28, 1u << 20, 4);
+    sign_blob(&wbuf);
+    ck_assert_int_eq(decode_blob(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+    regions[0].shape = regions[1].shape = (mkv_wire_shape_t){.size = 0};
 }
 END_TEST
 
@@ -497,6 +759,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_flipped_bit_is_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, items_of_a_later_version_in_fin_are_skipped, 0, 2);
+    tcase_add_loop_test(tcase, values_out_of_range_are_refused, 0, (int)NUM_LIES);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
     tcase_add_test(tcase, who_knows_no_ping_may_skip_it);
@@ -505,7 +768,13 @@ int main(void)
     tcase_add_loop_test(tcase, items_of_a_later_version_are_skipped_unless_critical, 0,
                         2);
     tcase_add_test(tcase, cut_or_altered_blobs_are_refused);
+    tcase_add_test(tcase, items_are_there_once);
+    tcase_add_loop_test(tcase, arrays_are_no_longer_than_their_item, 0, 2);
+    tcase_add_loop_test(tcase, shapes_are_of_all_regions, 0, 2);
     tcase_add_test(tcase, lying_blobs_are_refused);
+    tcase_add_test(tcase, blobs_of_nobody_and_of_no_rank_are_refused);
+    tcase_add_test(tcase, registrations_that_cannot_be_are_refused);
+    tcase_add_test(tcase, shapes_that_cannot_be_are_refused);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_BENCH_PAIR_H
+#define PERF_BENCH_PAIR_H
+
+/**
+ * @file
+ * Two contexts of this process, for what a call costs when no byte moves. One thread.
+ */
+
+#include "perf/bench/bench_callgrind.h"
+
+#include <morikv.h>
+
+typedef struct bench_side {
+    mkv_ctx_t *ctx;
+    mkv_peer_t *peer;
+    mkv_map_t *map;
+    mkv_region_id_t region;
+} bench_side_t;
+
+/** Say what failed, with the library's reason. @return -1. */
+int bench_fail(const char *what);
+
+/**
+ * Two contexts, each with this region, and connected, with maps. A region without a
+ * base is over memory of each side's own that nobody touches.
+ *
+ * @param [inout] sides  Zeroed; close them with bench_pair_close() in any case.
+ *
+ * @return 0, or -1 with a message.
+ */
+int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region);
+
+/** Progress until nothing is new; events are dropped. */
+void bench_progress(bench_side_t *side);
+
+void bench_pair_close(bench_side_t sides[2]);
+
+#endif

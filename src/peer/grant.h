@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_GRANT_H
+#define MKV_GRANT_H
+
+/**
+ * @file
+ * Which registrations of this context a peer is told the keys of: those that a map with
+ * it names, and those it has a lease in. What is granted is in the next description
+ * that the peer is sent. The caller holds the context's lock.
+ */
+
+#include "cache/region.h"
+#include "peer/peer.h"
+
+/** @return false: the peer, or this context, is of a version that tells all keys. */
+bool mkv_grant_is_needed(const mkv_peer_t *peer);
+
+/**
+ * One registration.
+ *
+ * @param [out] is_new_p  Set when it was not granted before; else left alone.
+ *
+ * @return MKV_OK, MKV_ERR_NOMEM.
+ */
+mkv_status_t mkv_grant_mem(mkv_peer_t *peer, const mkv_mem_t *mem, bool *is_new_p);
+
+/** What the map's pairs lie in; as mkv_grant_mem(). */
+mkv_status_t mkv_grant_map(mkv_peer_t *peer, const mkv_map_t *map, bool *is_new_p);
+
+/** Forget what is no longer registered. */
+void mkv_grants_trim(mkv_peer_t *peer);
+
+#endif

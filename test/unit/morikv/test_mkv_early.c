@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* What a peer says of a transfer that is not open here: kept for it alone, bounded, and
+ * forgotten in time. */
+
+#include "src/peer/packet.h"
+
+#include "test/support/mkv_pair.h"
+
+static mkv_xfer_t *open_epoch(pair_side_t *side, mkv_mode_t mode, mkv_role_t role,
+                              uint64_t id, uint32_t epoch)
+{
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = id,
+                                .epoch = epoch,
+                                .mode = mode,
+                                .role = role,
+                                .legs = &side->maps[(side == A) ? 1 : 0],
+                                .num_legs = 1};
+    mkv_xfer_t *xfer;
+
+    OK(mkv_xfer_open(side->ctx, &params, &xfer));
+    return xfer;
+}
+
+static void give_up(mkv_xfer_t *xfer)
+{
+    OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(xfer));
+}
+
+/* Of each the list is short, and what the caller sends with it is long */
+START_TEST(lists_that_wait_are_bounded_in_bytes)
+{
+    static const uint8_t meta[30000];
+    const uint32_t block = 0;
+    const mkv_units_t units = {.num_local = 1, .local = &block};
+    mkv_xfer_t *passive[3];
+    unsigned i;
+
+    pair_set("MAX_QUEUED", "64k");
+    pair_set("OVERLAP", "allow");
+    pair_setup();
+    for (i = 0; i < 3; ++i) {
+        passive[i] = pair_xfer(B, 0, 1 + i, MKV_WRITE, MKV_DST);
+        OK(mkv_xfer_expose(passive[i], 0, &units, 1, meta, sizeof(meta)));
+        pair_run();
+    }
+    ck_assert_int_eq(pair_query(passive[1]).status, MKV_INPROGRESS);
+    ck_assert_int_eq(pair_query(passive[2]).status, MKV_ERR_BUSY);
+    ck_assert_uint_eq(A->peers[1]->num_early, 2);
+    give_up(passive[0]);
+    give_up(passive[1]);
+    OK(mkv_xfer_close(passive[2]));
+    ck_assert_uint_eq(A->peers[1]->early_bytes, 0);
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: the other one is of another id, or of another epoch */
+START_TEST(a_list_is_of_its_id_and_epoch)
+{
+    mkv_xfer_t *wanted, *other, *active;
+
+    pair_setup();
+    wanted = open_epoch(B, MKV_WRITE, MKV_DST, 1, 0);
+    pair_expose(wanted, 0, 4);
+    other = open_epoch(B, MKV_WRITE, MKV_DST, 1 + (_i == 0), (_i != 0));
+    pair_expose(other, 8, 2);
+    pair_run();
+    ck_assert_uint_eq(A->peers[1]->num_early, 2);
+    active = open_epoch(A, MKV_WRITE, MKV_SRC, 1, 0);
+    ck_assert_uint_eq(A->peers[1]->num_early, 1);
+    pair_run();
+    ck_assert_int_eq(wanted->legs[0].state, MKV_LEG_BOUND);
+    ck_assert_int_eq(other->legs[0].state, MKV_LEG_EXPOSED);
+    give_up(other);
+    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+    give_up(active);
+    OK(mkv_xfer_close(wanted));
+    pair_teardown();
+}
+END_TEST
+
+/* As above */
+START_TEST(an_abort_is_of_its_id_and_epoch)
+{
+    mkv_xfer_t *active;
+
+    pair_setup();
+    give_up(open_epoch(B, MKV_WRITE, MKV_DST, 1 + (_i == 0), (_i != 0)));
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 1);
+    active = open_epoch(A, MKV_WRITE, MKV_SRC, 1, 0);
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 1);
+    give_up(active);
+    pair_teardown();
+}
+END_TEST
+
+/* As above: of two that are asked for one is refused */
+START_TEST(what_is_refused_is_of_its_id_and_epoch)
+{
+    mkv_xfer_t *first, *second;
+
+    pair_setup();
+    first = open_epoch(A, MKV_READ, MKV_DST, 1, 0);
+    second = open_epoch(A, MKV_READ, MKV_DST, 1 + (_i == 0), (_i != 0));
+    OK(mkv_xfer_ask(first, 0, NULL, 0));
+    OK(mkv_xfer_ask(second, 0, NULL, 0));
+    pair_run();
+    IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_OK, NULL),
+       MKV_ERR_INVALID);
+    IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_ERR_LAST, NULL),
+       MKV_ERR_INVALID);
+    OK(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_ERR_BUSY, NULL));
+    pair_run();
+    ck_assert_int_eq(pair_query(first).status, MKV_INPROGRESS);
+    ck_assert_int_eq(pair_query(second).status, MKV_ERR_BUSY);
+    OK(mkv_xfer_close(second));
+    give_up(first);
+    pair_teardown();
+}
+END_TEST
+
+/* Twice the time in which it had to be opened */
+START_TEST(what_nobody_opens_is_forgotten)
+{
+    mkv_xfer_t *passive;
+    uint64_t dropped;
+
+    pair_set("BIND_TIMEOUT", "1s");
+    pair_setup();
+    give_up(open_epoch(B, MKV_WRITE, MKV_DST, 1, 0));
+    passive = open_epoch(B, MKV_WRITE, MKV_DST, 2, 0);
+    pair_expose(passive, 0, 4);
+    pair_run();
+    dropped = pair_stats(A).msgs_dropped;
+    B->is_stopped = 1; /* whose own time would be over before */
+    pair_now += 1900 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_uint_eq(A->peers[1]->num_early, 1);
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 1);
+    pair_now += 200 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_uint_eq(A->peers[1]->num_early, 0);
+    ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
+    ck_assert_uint_eq(pair_stats(A).msgs_dropped, dropped + 1);
+    B->is_stopped = 0;
+    pair_run();
+    OK(mkv_xfer_close(passive));
+    pair_teardown();
+}
+END_TEST
+
+/* The block list and the writer's abort, which knows nothing of it, pass each other on
+ * the way: the reader's blocks are quiet by the writer's answer. Loop index: that is
+ * still there, or was closed */
+START_TEST(who_aborted_early_answers_that_it_has_drained)
+{
+    mkv_xfer_t *active, *passive;
+
+    pair_setup();
+    active = open_epoch(A, MKV_WRITE, MKV_SRC, 1, 0);
+    passive = open_epoch(B, MKV_WRITE, MKV_DST, 1, 0);
+    pair_run();
+    fake_ucp_hold_peer(fake_ucp_worker(1));
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_expose(passive, 0, 4);
+    pair_run();
+    if (_i) {
+        OK(mkv_xfer_close(active));
+    }
+    ck_assert_int_eq(pair_query(passive).status, MKV_INPROGRESS);
+    fake_ucp_hold_peer(NULL);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
+    ck_assert(pair_query(passive).is_quiet);
+    OK(mkv_xfer_close(passive));
+    if (!_i) {
+        OK(mkv_xfer_close(active));
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* One transfer, asked for again and again: what is kept of it is the last one alone,
+ * and each is an event. Loop index: nobody polls; the control */
+START_TEST(questions_that_nobody_polls_are_bounded)
+{
+    static const uint8_t bytes[10000];
+    mkv_xfer_t *active;
+    int i, k;
+
+    pair_set("MAX_QUEUED", "64k");
+    pair_setup();
+    active = open_epoch(A, MKV_READ, MKV_DST, 1, 0);
+    for (i = 0; i < 8; ++i) {
+        ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
+        OK(mkv_xfer_ask(active, 0, bytes, sizeof(bytes)));
+        for (k = 0; k < 8; ++k) {
+            (void)mkv_progress(A->ctx);
+            (void)mkv_progress(B->ctx);
+        }
+        if (_i || (i == 6)) {
+            pair_run();
+        }
+        if (!_i && (i == 6)) {
+            break;
+        }
+    }
+    ck_assert_int_eq(pair_query(active).status, _i ? MKV_INPROGRESS : MKV_ERR_BUSY);
+    if (_i) {
+        OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+        pair_run();
+    }
+    OK(mkv_xfer_close(active));
+    pair_teardown();
+}
+END_TEST
+
+static uint64_t deadline_of(const mkv_list_t *packets)
+{
+    ck_assert(!mkv_list_is_empty(packets));
+    return mkv_list_head(packets, mkv_packet_t, list)->deadline;
+}
+
+/* Nothing else is due: whoever sleeps is woken for it. Each is looked at twice: when it
+ * is set, and when it is found to be still to come. */
+START_TEST(a_sleep_ends_when_a_time_is_over)
+{
+    const mkv_peer_t *peer;
+    mkv_xfer_t *passive;
+    unsigned i;
+
+    pair_set("PEER_CHECK", "0");
+    pair_setup();
+    pair_run();
+    peer = A->peers[1];
+    passive = open_epoch(B, MKV_WRITE, MKV_DST, 1, 0);
+    ck_assert_uint_eq(B->ctx->next_deadline, passive->deadline);
+    pair_expose(passive, 0, 4);
+    for (i = 0; i < 2; ++i) {
+        pair_run();
+        ck_assert_uint_eq(A->ctx->next_deadline, deadline_of(&peer->early));
+        ck_assert_uint_eq(B->ctx->next_deadline, passive->deadline);
+        mkv_ctx_deadline(A->ctx, 0);
+        mkv_ctx_deadline(B->ctx, 0);
+    }
+    pair_run();
+    OK(mkv_xfer_extend(passive, 10));
+    ck_assert_uint_eq(B->ctx->next_deadline, passive->deadline);
+    give_up(passive);
+    mkv_ctx_deadline(A->ctx, 0);
+    pair_run();
+    ck_assert_uint_eq(A->ctx->next_deadline, deadline_of(&peer->early_aborts));
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("early");
+
+    tcase_add_test(tcase, lists_that_wait_are_bounded_in_bytes);
+    tcase_add_loop_test(tcase, a_list_is_of_its_id_and_epoch, 0, 2);
+    tcase_add_loop_test(tcase, an_abort_is_of_its_id_and_epoch, 0, 2);
+    tcase_add_loop_test(tcase, what_is_refused_is_of_its_id_and_epoch, 0, 2);
+    tcase_add_test(tcase, what_nobody_opens_is_forgotten);
+    tcase_add_loop_test(tcase, questions_that_nobody_polls_are_bounded, 0, 2);
+    tcase_add_loop_test(tcase, who_aborted_early_answers_that_it_has_drained, 0, 2);
+    tcase_add_test(tcase, a_sleep_ends_when_a_time_is_over);
+    return pair_main("mkv_early", tcase);
+}
