@@ -61,6 +61,7 @@ MUCT_UCX_SYMBOL(ucs_config_sscanf_ternary_auto);
 MUCT_UCX_SYMBOL(ucs_config_sscanf_time);
 MUCT_UCX_SYMBOL(ucs_config_sscanf_uint);
 MUCT_UCX_SYMBOL(ucs_config_sscanf_ulunits);
+MUCT_UCX_SYMBOL(ucs_empty_function_do_assert_void);
 MUCT_UCX_SYMBOL(ucs_get_system_id);
 MUCT_UCX_SYMBOL(ucs_global_opts);
 MUCT_UCX_SYMBOL(ucs_log_dispatch);

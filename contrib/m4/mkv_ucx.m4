@@ -81,6 +81,7 @@ AC_DEFUN([MKV_UCX], [
     ])
     m4_foreach([minor], [MKV_UCX_MINORS], [
         AM_CONDITIONAL([HAVE_UCX_CORE_]minor, [test "x$have_ucx_core_]minor[" = xyes])
+        AM_CONDITIONAL([UCX_IS_]minor, [test $ucx_built_against = 1.]minor)
         AC_SUBST([UCX_CORE_]minor[_CFLAGS])
     ])
 

@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+
+/* Who asks a stopped process and is content with less waits no longer. */
+#define CT_FAULT_SILENCE_MS 50
 
 #define CT_FAULT_SPACE ((size_t)4 << 20)
 #define CT_FAULT_MAX_OPS 4096
@@ -39,7 +43,7 @@ static int ct_fault_open(ct_t *ct, ct_fault_t *fault)
     ck_assert_int_eq(ct_mem_create(&ct->side, CT_FAULT_SPACE, ct->variant->local_type,
                                    &fault->local),
                      UCS_OK);
-    ck_assert_int_eq(ct_flush(ct, UCT_FLUSH_FLAG_LOCAL), UCS_OK);
+    ct_warm_up(ct, fault->op, &fault->local, &fault->remote);
     fault->comps = calloc(CT_FAULT_MAX_OPS, sizeof(*fault->comps));
     fault->posted = calloc(CT_FAULT_MAX_OPS, sizeof(*fault->posted));
     return 1;
@@ -286,6 +290,56 @@ static void stopped_peer_delays_and_loses_nothing(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
+/* Returns when it does nothing any more. */
+static void ct_fault_stop_peer(ct_t *ct)
+{
+    siginfo_t info;
+
+    mkv_proc_kill(&ct->peer, SIGSTOP);
+    ck_assert_int_eq(waitid(P_PID, (id_t)ct->peer.pid, &info, WSTOPPED | WNOWAIT), 0);
+}
+
+/*
+ * Memory that was never used before: where the peer's process has to be asked for it,
+ * neither its key nor the operation stands still until that answers.
+ */
+static void memory_of_a_stopped_peer_is_not_waited_for(ct_t *ct)
+{
+    ct_remote_t asked, known;
+    ucs_status_t status;
+    ct_fault_t fault;
+
+    if (!ct_fault_open(ct, &fault)) {
+        return;
+    }
+
+    ct_remote_alloc(ct, CT_FAULT_SPACE, 0, &asked);
+    known = fault.remote;
+    ct_fault_stop_peer(ct);
+    ct_remote_unpack(ct, &asked);
+    fault.remote = asked;
+    status = ct_fault_post(ct, &fault, 50000);
+    ck_assert_msg(!UCS_STATUS_IS_ERR(status) || (status == UCS_ERR_NO_RESOURCE), "%s",
+                  ucs_status_string(status));
+    ct_progress(ct);
+    poll(NULL, 0, CT_FAULT_SILENCE_MS);
+    mkv_proc_kill(&ct->peer, SIGCONT);
+
+    while ((fault.count == 0) &&
+           (ct_fault_post(ct, &fault, 50000) == UCS_ERR_NO_RESOURCE)) {
+        ct_progress(ct);
+    }
+    ck_assert_uint_eq(fault.count, 1);
+    ct_wait(ct, ct_fault_is_ended, &fault, "an operation on new memory");
+    ck_assert_int_eq(fault.comps[0].uct.status, UCS_OK);
+    ck_assert_uint_eq(ct->side.events.num_ep_errors, 0);
+    snprintf(ct->covered, sizeof(ct->covered), "1 put, posted %s the peer's answer",
+             (status == UCS_ERR_NO_RESOURCE) ? "behind" : "before");
+    fault.remote = known;
+    ct_fault_close(ct, &fault);
+    ct_remote_destroy(ct, &asked);
+}
+
 /* Copies cannot be called back: those of a destroyed endpoint run to their end. */
 static int ct_fault_is_idle(void *arg)
 {
@@ -469,6 +523,8 @@ const ct_case_t ct_cases_fault[] = {
      .run = closing_of_an_idle_peer_is_told},
     {"stopped_peer_delays_and_loses_nothing", .traits = CT_TRAIT_OTHER_PROCESS,
      .run = stopped_peer_delays_and_loses_nothing},
+    {"memory_of_a_stopped_peer_is_not_waited_for", .traits = CT_TRAIT_OTHER_PROCESS,
+     .run = memory_of_a_stopped_peer_is_not_waited_for},
     {"endpoint_may_go_while_operations_run",
      .run = endpoint_may_go_while_operations_run},
     {NULL}};

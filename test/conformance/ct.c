@@ -5,7 +5,6 @@
 #include "test/support/mkv_hip.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -265,10 +264,9 @@ const ct_msg_t *ct_cmd(ct_t *ct, ct_cmd_t cmd, uint64_t a0, uint64_t a1, uint64_
     return ct_call(ct, &req);
 }
 
-void ct_remote_create(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t *remote)
+void ct_remote_alloc(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t *remote)
 {
     const ct_msg_t *rep;
-    ucs_status_t status;
 
     memset(remote, 0, sizeof(*remote));
     rep = ct_cmd(ct, CT_CMD_ALLOC, length, ct->variant->remote_type, pack_flags, 0, 0);
@@ -278,11 +276,22 @@ void ct_remote_create(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t 
     remote->type = ct->variant->remote_type;
     remote->rkey.rkey = UCT_INVALID_RKEY;
     memcpy(remote->key, rep->data, rep->data_length);
+}
+
+void ct_remote_unpack(ct_t *ct, ct_remote_t *remote)
+{
+    ucs_status_t status;
 
     if (ct->side.md_attr.cap.flags & UCT_MD_FLAG_NEED_RKEY) {
         status = uct_rkey_unpack(ct->side.component, remote->key, &remote->rkey);
         MKV_REQUIRE(status == UCS_OK, "uct_rkey_unpack: %s", ucs_status_string(status));
     }
+}
+
+void ct_remote_create(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t *remote)
+{
+    ct_remote_alloc(ct, length, pack_flags, remote);
+    ct_remote_unpack(ct, remote);
 }
 
 void ct_remote_destroy(ct_t *ct, ct_remote_t *remote)
@@ -303,12 +312,5 @@ void ct_wait(ct_t *ct, int (*is_done)(void *arg), void *arg, const char *what)
 
 unsigned ct_progress(ct_t *ct)
 {
-    unsigned num_events = uct_worker_progress(ct->side.worker);
-
-    if (num_events == 0) {
-        ucs_async_poll(ct->side.async);
-        sched_yield();
-    }
-
-    return num_events;
+    return ct_side_progress(&ct->side);
 }

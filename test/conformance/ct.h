@@ -149,6 +149,10 @@ const ct_msg_t *ct_cmd(ct_t *ct, ct_cmd_t cmd, uint64_t a0, uint64_t a1, uint64_
 void ct_remote_create(ct_t *ct, size_t length, unsigned pack_flags,
                       ct_remote_t *remote);
 
+/** The two steps of it: the peer's memory, and its key here. */
+void ct_remote_alloc(ct_t *ct, size_t length, unsigned pack_flags, ct_remote_t *remote);
+void ct_remote_unpack(ct_t *ct, ct_remote_t *remote);
+
 /** Release the key and free the target's memory. */
 void ct_remote_destroy(ct_t *ct, ct_remote_t *remote);
 
@@ -194,6 +198,12 @@ ucs_status_t ct_post_list(ct_t *ct, ct_op_t op, const ct_mem_t *local,
  */
 ucs_status_t ct_do(ct_t *ct, ct_op_t op, const ct_mem_t *local,
                    const ct_remote_t *remote, const ct_piece_t *pieces, size_t count);
+
+/**
+ * Connect and open what is opened with its first use, by a piece of one byte, so that
+ * what comes next waits for nothing but room.
+ */
+void ct_warm_up(ct_t *ct, ct_op_t op, const ct_mem_t *local, const ct_remote_t *remote);
 
 /** Flush the endpoint and wait; the status as for ct_do(). */
 ucs_status_t ct_flush(ct_t *ct, unsigned flags);

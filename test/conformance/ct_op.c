@@ -247,6 +247,13 @@ ucs_status_t ct_do(ct_t *ct, ct_op_t op, const ct_mem_t *local,
     return (ct->side.events.num_ep_errors > 0) ? ct->side.events.ep_status : status;
 }
 
+void ct_warm_up(ct_t *ct, ct_op_t op, const ct_mem_t *local, const ct_remote_t *remote)
+{
+    const ct_piece_t piece = {.length = 1};
+
+    ck_assert_int_eq(ct_do(ct, op, local, remote, &piece, 1), UCS_OK);
+}
+
 ucs_status_t ct_flush(ct_t *ct, unsigned flags)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();

@@ -4,7 +4,6 @@
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,16 +288,26 @@ int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type)
            ((type == UCS_MEMORY_TYPE_HOST) || (mkv_hip_num_devices() > 0));
 }
 
+unsigned ct_side_progress(ct_side_t *side)
+{
+    unsigned num_events = uct_worker_progress(side->worker);
+
+    if (num_events == 0) {
+        ucs_async_poll(side->async);
+        mkv_test_pause(&side->num_empty);
+    } else {
+        side->num_empty = 0;
+    }
+
+    return num_events;
+}
+
 int ct_side_wait(ct_side_t *side, int (*is_done)(void *arg), void *arg)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
 
     while (!is_done(arg)) {
-        if (uct_worker_progress(side->worker) == 0) {
-            ucs_async_poll(side->async);
-            sched_yield(); /* the peer may share this processor */
-        }
-
+        (void)ct_side_progress(side);
         if (mkv_test_now_ms() >= deadline) {
             return 0;
         }

@@ -55,6 +55,7 @@ typedef struct ct_side {
     size_t max_put_sgl; /**< 0 without CT_V2_PUT_SGL */
     size_t max_get_sgl;
     ct_side_events_t events;
+    unsigned num_empty; /**< Progress that found nothing, in a row */
     char dev_name[UCT_DEVICE_NAME_MAX];
     char why[512];
 } ct_side_t;
@@ -95,6 +96,13 @@ void ct_side_close(ct_side_t *side);
 
 /** @return Nonzero if memory of this type can be made and given to the domain. */
 int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type);
+
+/**
+ * Progress; where nothing happens, leave the processor to the other end.
+ *
+ * @return What happened, as UCX counts it.
+ */
+unsigned ct_side_progress(ct_side_t *side);
 
 /**
  * Progress until the condition holds.

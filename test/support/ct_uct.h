@@ -36,7 +36,10 @@ enum {
     CT_REACH_FIELD_INFO_STRING = UCS_BIT(2),
     CT_REACH_FIELD_INFO_STRING_LENGTH = UCS_BIT(3),
 
+    CT_CONNECT_FIELD_EP_ADDR_LENGTH = UCS_BIT(1),
+
     CT_REG_FIELD_FLAGS = UCS_BIT(0),
+    CT_REG_FIELD_DMABUF_FD = UCS_BIT(1),
     CT_REG_FIELD_MEM_TYPE = UCS_BIT(3),
 
     CT_V2_PUT_SGL = UCS_BIT(0),
@@ -140,6 +143,17 @@ ucs_status_t uct_rkey_compare(uct_component_h component, uct_rkey_t rkey1,
                               int *result);
 ucs_status_t uct_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *iface_attr);
 ucs_status_t uct_iface_estimate_perf(uct_iface_h iface, uct_perf_attr_t *attr);
+
+typedef struct uct_ep_connect_to_ep_params {
+    uint64_t field_mask;
+    size_t device_addr_length;
+    size_t ep_addr_length;
+} uct_ep_connect_to_ep_params_t;
+
+ucs_status_t uct_ep_connect_to_ep_v2(uct_ep_h ep, const uct_device_addr_t *device_addr,
+                                     const uct_ep_addr_t *ep_addr,
+                                     const uct_ep_connect_to_ep_params_t *params);
+
 int uct_iface_is_reachable_v2(uct_iface_h iface,
                               const uct_iface_is_reachable_params_t *params);
 

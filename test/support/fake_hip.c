@@ -3,8 +3,8 @@
 #include "config.h"
 
 #include "test/support/fake_hip.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +76,7 @@ void rig_open(rig_t *rig, size_t length)
     memset(rig, 0, sizeof(*rig));
     memset(rig_am_sent, 0, sizeof(rig_am_sent));
     rig_num_calls = 0;
+    setenv("UCX_MORI_RDMA_NUM_QPS", "1", 0); /* whatever the device's default is */
     rig_open_side(rig, 0, length);
     rig_open_side(rig, 1, length);
     rig_fill(rig);
@@ -96,14 +97,23 @@ void rig_close(rig_t *rig)
 
     fake_verbs_objects(&objects);
     ck_assert_msg(objects.contexts + objects.pds + objects.mrs + objects.cqs +
-                          objects.qps + objects.channels ==
+                          objects.qps + objects.channels + objects.tds ==
                       0,
-                  "left: %u contexts %u pds %u mrs %u cqs %u qps %u channels",
+                  "left: %u contexts %u pds %u mrs %u cqs %u qps %u channels %u tds",
                   objects.contexts, objects.pds, objects.mrs, objects.cqs, objects.qps,
-                  objects.channels);
+                  objects.channels, objects.tds);
 }
 
-static uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn)
+ucs_status_t rig_connect_to(uct_ep_h ep, const void *dev, const void *addr,
+                            size_t length)
+{
+    const uct_ep_connect_to_ep_params_t params = {
+        .field_mask = CT_CONNECT_FIELD_EP_ADDR_LENGTH, .ep_addr_length = length};
+
+    return uct_ep_connect_to_ep_v2(ep, dev, addr, &params);
+}
+
+uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn)
 {
     const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE,
                                     .iface = rig->side[which].iface};
@@ -134,8 +144,9 @@ void rig_connect(rig_t *rig, rig_conn_t *conn)
         ck_assert_int_eq(uct_ep_get_address(conn->ep[i], (void *)ep[i]), UCS_OK);
     }
     for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(
-            uct_ep_connect_to_ep(conn->ep[i], (void *)dev[!i], (void *)ep[!i]), UCS_OK);
+        ck_assert_int_eq(rig_connect_to(conn->ep[i], dev[!i], ep[!i],
+                                        rig->side[!i].attr.ep_addr_len),
+                         UCS_OK);
     }
 }
 
@@ -145,24 +156,30 @@ void rig_disconnect(rig_conn_t *conn)
     uct_ep_destroy(conn->ep[1]);
 }
 
-void rig_progress(rig_t *rig)
+unsigned rig_progress(rig_t *rig)
 {
-    unsigned i;
+    unsigned i, num_events = 0;
 
     for (i = 0; i < 2; i++) {
         if (!rig->hold[i]) {
-            uct_worker_progress(rig->side[i].worker);
+            num_events += uct_worker_progress(rig->side[i].worker);
             ucs_async_poll(rig->side[i].async);
         }
     }
+    return num_events;
 }
 
 void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned empty = 0;
 
     while (!is_done(arg)) {
-        rig_progress(rig);
+        if (rig_progress(rig) == 0) {
+            mkv_test_pause(&empty);
+        } else {
+            empty = 0;
+        }
         ck_assert_msg(mkv_test_now_ms() < limit, "nothing happened for %d ms",
                       mkv_test_limit_ms());
     }

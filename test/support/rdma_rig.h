@@ -53,11 +53,18 @@ void rig_close(rig_t *rig);
 /** Make and connect an endpoint on each side. */
 void rig_connect(rig_t *rig, rig_conn_t *conn);
 
+/** An endpoint of a side, not connected yet; @a conn gets its queue pairs. */
+uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn);
+
+/** Connect as UCP does, which says how long an endpoint address is. */
+ucs_status_t rig_connect_to(uct_ep_h ep, const void *dev, const void *addr,
+                            size_t length);
+
 /** Destroy both endpoints. */
 void rig_disconnect(rig_conn_t *conn);
 
-/** One round of progress on both sides. */
-void rig_progress(rig_t *rig);
+/** One round of progress on both sides. @return What happened, as UCX counts it. */
+unsigned rig_progress(rig_t *rig);
 
 /** Progress until the condition holds. */
 void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 
-#include "xgmi/xgmi_peer.h"
-#include "xgmi/xgmi_queue.h"
+#include "xgmi/xgmi_inval.h"
 
-#include <check.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -77,8 +76,7 @@ static void owner_do(const muct_gpu_t *gpu, uint64_t self,
                 : UCS_ERR_INVALID_ADDR;
         break;
     case OWNER_INVALIDATE:
-        answer->status = muct_xgmi_slot_invalidate(
-            command->key.slot, command->timeout_ms, muct_xgmi_queues_give_back);
+        answer->status = muct_xgmi_inval_wait(command->key.slot, command->timeout_ms);
         break;
     }
 }

@@ -1,5 +1,5 @@
 # What the transports share: UCX's structures, the GPU runtime, messages, stubs.
-libmuct_la_SOURCES += \
+muct_sources += \
 	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
 	ucx_plugin/base/muct_gpu_chunk.c \
@@ -8,6 +8,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/base/muct_gpu_tl.h \
 	ucx_plugin/base/muct_links.c \
 	ucx_plugin/base/muct_links.h \
+	ucx_plugin/base/muct_lock.h \
 	ucx_plugin/base/muct_log.c \
 	ucx_plugin/base/muct_log.h \
 	ucx_plugin/base/muct_stub_ops.c \

@@ -87,6 +87,21 @@ static int muct_gpu_find_mapped_cb(struct dl_phdr_info *info, size_t size, void 
     return 1;
 }
 
+/* A file that is nowhere is named in the linker's message as we named it; one that is
+ * there and broken by its path, and what it lacks by its own name. */
+static void muct_gpu_tell_broken(const char *name)
+{
+    const char *error = dlerror();
+    const size_t length = strlen(name);
+
+    if ((error != NULL) && (strncmp(error, name, length) || (error[length] != ':'))) {
+        muct_warn(
+            "GPU runtime %s is not used: %s; install it anew with what it needs, or "
+            "set UCX_MORI_HIP_LIB to another one",
+            name, error);
+    }
+}
+
 static void *muct_gpu_open_found(const char **name_p)
 {
     static const char *const names[] = {MUCT_GPU_LIB_NAME ".7", MUCT_GPU_LIB_NAME ".6",
@@ -109,6 +124,7 @@ static void *muct_gpu_open_found(const char **name_p)
         if (lib != NULL) {
             return lib;
         }
+        muct_gpu_tell_broken(names[i]);
     }
 
     *name_p = names[0];
@@ -171,8 +187,14 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
 
     lib = (path == NULL) ? muct_gpu_open_found(&name)
                          : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if ((lib == NULL) && (path == NULL)) {
+        muct_debug("no GPU runtime");
+        return UCS_ERR_NO_DEVICE;
+    }
     if (lib == NULL) {
-        ucs_log(level, "no GPU runtime: %s", dlerror());
+        muct_error("no GPU runtime: %s; UCX_MORI_HIP_LIB is to name one that can be "
+                   "loaded with all that it needs, or auto",
+                   dlerror());
         return UCS_ERR_NO_DEVICE;
     }
 

@@ -37,6 +37,7 @@
 #include <ucs/sys/topo/base/topo.h>
 #include <ucs/type/class.h>
 #include <ucs/type/param.h>
+#include <ucs/type/spinlock.h>
 #include <ucs/type/thread_mode.h>
 
 #include <stddef.h>
@@ -546,6 +547,16 @@ typedef struct uct_iface_internal_ops {
 
 
 /* ---- worker, interface, endpoint ---- */
+
+/**
+ * The lock of an asynchronous context whose mode is a thread with a spin lock: the
+ * first thing in it. In other modes there is something else, which names no thread by
+ * its pthread_t: such a lock has no owner.
+ */
+static inline ucs_recursive_spinlock_t *muct_abi_async_lock(ucs_async_context_t *async)
+{
+    return (ucs_recursive_spinlock_t *)async;
+}
 
 typedef struct uct_priv_worker {
     uct_worker_t super;

@@ -1,5 +1,5 @@
 # mori_copy: copies between host and GPU memory of a process, for any UCX.
-libmuct_la_SOURCES += \
+muct_sources += \
 	ucx_plugin/copy/copy_ep.c \
 	ucx_plugin/copy/copy_ep.h \
 	ucx_plugin/copy/copy_iface.c \

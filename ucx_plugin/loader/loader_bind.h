@@ -28,7 +28,8 @@
  * @param [in]  size    Bytes in @a reason.
  *
  * @return 0, or -1: that UCX lacks a symbol, the machine's kind of reference is
- * unknown, or memory could not be made writable. The core must then not be used.
+ *         unknown, or memory could not be made writable. The core must then not be
+ *         used.
  */
 int muct_loader_bind(const struct link_map *core, const muct_loader_ucx_t *ucx,
                      char *reason, size_t size);

@@ -1,5 +1,5 @@
 # mori_rdma; libibverbs is found at run time, only its header is needed here.
-libmuct_la_SOURCES += \
+muct_sources += \
 	ucx_plugin/rdma/rdma_addr.c \
 	ucx_plugin/rdma/rdma_addr.h \
 	ucx_plugin/rdma/rdma_am.c \
@@ -9,6 +9,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_async.h \
 	ucx_plugin/rdma/rdma_buf.c \
 	ucx_plugin/rdma/rdma_buf.h \
+	ucx_plugin/rdma/rdma_canary.c \
+	ucx_plugin/rdma/rdma_canary.h \
 	ucx_plugin/rdma/rdma_config.c \
 	ucx_plugin/rdma/rdma_config.h \
 	ucx_plugin/rdma/rdma_cq.c \
@@ -20,6 +22,10 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_ctl_msg.h \
 	ucx_plugin/rdma/rdma_device.c \
 	ucx_plugin/rdma/rdma_device.h \
+	ucx_plugin/rdma/rdma_domain.c \
+	ucx_plugin/rdma/rdma_domain.h \
+	ucx_plugin/rdma/rdma_ece.c \
+	ucx_plugin/rdma/rdma_ece.h \
 	ucx_plugin/rdma/rdma_ep.c \
 	ucx_plugin/rdma/rdma_ep.h \
 	ucx_plugin/rdma/rdma_ep_amo.c \
@@ -32,6 +38,8 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_family.h \
 	ucx_plugin/rdma/rdma_gpu_page.c \
 	ucx_plugin/rdma/rdma_gpu_page.h \
+	ucx_plugin/rdma/rdma_gpu_way.c \
+	ucx_plugin/rdma/rdma_gpu_way.h \
 	ucx_plugin/rdma/rdma_iface.c \
 	ucx_plugin/rdma/rdma_iface.h \
 	ucx_plugin/rdma/rdma_key.c \
@@ -41,18 +49,29 @@ libmuct_la_SOURCES += \
 	ucx_plugin/rdma/rdma_md_mem.c \
 	ucx_plugin/rdma/rdma_mr.c \
 	ucx_plugin/rdma/rdma_mr.h \
+	ucx_plugin/rdma/rdma_move.c \
+	ucx_plugin/rdma/rdma_move.h \
+	ucx_plugin/rdma/rdma_net.c \
+	ucx_plugin/rdma/rdma_net.h \
 	ucx_plugin/rdma/rdma_progress.c \
 	ucx_plugin/rdma/rdma_qp.c \
 	ucx_plugin/rdma/rdma_qp.h \
 	ucx_plugin/rdma/rdma_query.c \
 	ucx_plugin/rdma/rdma_recover.c \
 	ucx_plugin/rdma/rdma_recover.h \
+	ucx_plugin/rdma/rdma_renew.c \
 	ucx_plugin/rdma/rdma_replay.c \
+	ucx_plugin/rdma/rdma_rkeys.c \
+	ucx_plugin/rdma/rdma_rkeys.h \
+	ucx_plugin/rdma/rdma_route.c \
+	ucx_plugin/rdma/rdma_route.h \
 	ucx_plugin/rdma/rdma_sgl.h \
 	ucx_plugin/rdma/rdma_sgl_post.c \
 	ucx_plugin/rdma/rdma_sq.c \
 	ucx_plugin/rdma/rdma_sq.h \
 	ucx_plugin/rdma/rdma_stats.c \
+	ucx_plugin/rdma/rdma_stock.c \
+	ucx_plugin/rdma/rdma_stock.h \
 	ucx_plugin/rdma/rdma_verbs.c \
 	ucx_plugin/rdma/rdma_verbs.h \
 	ucx_plugin/rdma/rdma_wc.c \

@@ -41,6 +41,18 @@ int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
     return 0;
 }
 
+void muct_rdma_ece_pack(const muct_rdma_ece_t *ece, void *buffer)
+{
+    muct_put_le(buffer, ece->vendor_id, 4);
+    muct_put_le((uint8_t *)buffer + 4, ece->options, 4);
+}
+
+void muct_rdma_ece_unpack(const void *buffer, muct_rdma_ece_t *ece)
+{
+    ece->vendor_id = (uint32_t)muct_get_le(buffer, 4);
+    ece->options = (uint32_t)muct_get_le((const uint8_t *)buffer + 4, 4);
+}
+
 void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer)
 {
     uint8_t *p = buffer;
@@ -57,6 +69,22 @@ void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer)
     muct_put_le(p + 22, addr->ctl_qp, 3);
     for (i = 0; i < addr->num_qps; ++i) {
         muct_put_le(p + 25 + 3 * i, addr->qp_nums[i], 3);
+    }
+    if (addr->has_ece) {
+        muct_rdma_ece_pack(&addr->ece, p + MUCT_RDMA_EP_ADDR_SIZE(addr->num_qps));
+    }
+}
+
+/* Behind all that is always there */
+static void muct_rdma_ep_addr_unpack_ece(const uint8_t *p, size_t length,
+                                         muct_rdma_ep_addr_t *addr)
+{
+    const size_t size = MUCT_RDMA_EP_ADDR_SIZE(addr->num_qps);
+
+    memset(&addr->ece, 0, sizeof(addr->ece));
+    addr->has_ece = (length != SIZE_MAX) && (length >= size + MUCT_RDMA_ECE_SIZE);
+    if (addr->has_ece) {
+        muct_rdma_ece_unpack(p + size, &addr->ece);
     }
 }
 
@@ -83,6 +111,7 @@ int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
     for (i = 0; i < addr->num_qps; ++i) {
         addr->qp_nums[i] = (uint32_t)muct_get_le(p + 25 + 3 * i, 3);
     }
+    muct_rdma_ep_addr_unpack_ece(p, length, addr);
 
     return ((addr->num_receives > 0) && (addr->receive_size > 0)) ? 0 : -1;
 }

@@ -19,8 +19,12 @@
  *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
  *   9 reads it answers at once | 10 flush address (8) | 18 flush rkey (4)
  *   22 control queue pair (3) | 25 queue pair numbers (3 each)
+ * and, where there is room and ECE is not switched off, 8 bytes behind them, which who
+ * does not know them does not read:
+ *   0 ECE vendor (4) | 4 ECE options (4)
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +32,8 @@
 #define MUCT_RDMA_ADDR_MAX_QPS 12
 #define MUCT_RDMA_DEV_ADDR_SIZE 30
 #define MUCT_RDMA_EP_ADDR_SIZE(_num_qps) (25 + 3 * (size_t)(_num_qps))
+#define MUCT_RDMA_ECE_SIZE 8
+#define MUCT_RDMA_ECE_MAX_QPS 10 /* with more there is no room for ECE */
 
 /** How two devices can meet; both must have the same. */
 typedef enum {
@@ -35,6 +41,12 @@ typedef enum {
     MUCT_RDMA_LINK_ROCE_V1 = 2, /**< Ethernet, one broadcast domain */
     MUCT_RDMA_LINK_ROCE_V2 = 3  /**< Ethernet, routed over UDP */
 } muct_rdma_link_t;
+
+/** Enhanced connection establishment: what a queue pair can do beyond the standard. */
+typedef struct muct_rdma_ece {
+    uint32_t vendor_id; /**< Who says what the options mean */
+    uint32_t options;   /**< 0: none */
+} muct_rdma_ece_t;
 
 typedef struct muct_rdma_dev_addr {
     uint8_t link;         /**< muct_rdma_link_t */
@@ -55,6 +67,8 @@ typedef struct muct_rdma_ep_addr {
     uint32_t flush_rkey;   /**< Its key */
     uint32_t ctl_qp; /**< Where it is told that its queue pairs broke, 0: nowhere */
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
+    bool has_ece; /**< It has the place for that; at most MUCT_RDMA_ECE_MAX_QPS */
+    muct_rdma_ece_t ece;
 } muct_rdma_ep_addr_t;
 
 /** Pack into MUCT_RDMA_DEV_ADDR_SIZE bytes. */
@@ -69,10 +83,15 @@ void muct_rdma_dev_addr_pack(const muct_rdma_dev_addr_t *addr, void *buffer);
 int muct_rdma_dev_addr_unpack(const void *buffer, size_t length,
                               muct_rdma_dev_addr_t *addr);
 
-/** Pack into MUCT_RDMA_EP_ADDR_SIZE(addr->num_qps) bytes. */
+/** Pack into 8 bytes. */
+void muct_rdma_ece_pack(const muct_rdma_ece_t *ece, void *buffer);
+void muct_rdma_ece_unpack(const void *buffer, muct_rdma_ece_t *ece);
+
+/** Pack into MUCT_RDMA_EP_ADDR_SIZE(addr->num_qps) bytes, and MUCT_RDMA_ECE_SIZE more
+ * with addr->has_ece. */
 void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer);
 
-/** As @ref muct_rdma_dev_addr_unpack. */
+/** As @ref muct_rdma_dev_addr_unpack. Of an unknown length there is no ECE. */
 int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
                              muct_rdma_ep_addr_t *addr);
 

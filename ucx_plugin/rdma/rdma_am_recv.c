@@ -9,6 +9,7 @@
 
 #include "base/muct_log.h"
 #include "base/muct_bytes.h"
+#include "rdma/rdma_move.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,13 @@ static void muct_rdma_am_count_posted(muct_rdma_ep_t *ep, uint32_t num)
     muct_rdma_ep_iface(ep)->num_missing -= num;
 }
 
-/* The receive of an index, whose buffer is in the ring. */
-static void muct_rdma_am_fill_receive(const muct_rdma_iface_t *iface,
-                                      const muct_rdma_rx_t *rx, uint32_t index,
+/* The receive of an index, whose buffer is in the ring. False when the device it is to
+ * go to has no key for it. */
+static bool muct_rdma_am_fill_receive(const muct_rdma_ep_t *ep, uint32_t index,
                                       struct ibv_recv_wr *wr, struct ibv_sge *sge)
 {
+    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    const muct_rdma_rx_t *rx = &ep->rx;
     muct_rdma_buf_t *buf = rx->ring[index & rx->mask];
 
     sge->addr = (uint64_t)(uintptr_t)muct_rdma_buf_data(buf) + iface->rx_offset -
@@ -42,6 +45,8 @@ static void muct_rdma_am_fill_receive(const muct_rdma_iface_t *iface,
     wr->wr_id = rx->id | index;
     wr->sg_list = sge;
     wr->num_sge = 1;
+    return (ep->carrier == iface) ||
+           muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey);
 }
 
 /* Post up to a batch of missing receives; how many were. */
@@ -61,7 +66,10 @@ static uint32_t muct_rdma_am_post_receives(muct_rdma_ep_t *ep)
         }
 
         rx->ring[(rx->head + num) & rx->mask] = buf;
-        muct_rdma_am_fill_receive(iface, rx, rx->head + num, &wrs[num], &sges[num]);
+        if (!muct_rdma_am_fill_receive(ep, rx->head + num, &wrs[num], &sges[num])) {
+            muct_rdma_buf_put(buf);
+            break;
+        }
         wrs[num].next = &wrs[num + 1];
     }
 
@@ -129,7 +137,10 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
     rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
     iface->num_missing += MUCT_RDMA_CREDIT_RECEIVES;
-    muct_rdma_am_grow(ep, iface->limits.rx_first);
+    rx->first = iface->has_auto_first
+                    ? muct_rdma_iface_share(iface, iface->limits.rx_first, 1)
+                    : iface->limits.rx_first;
+    muct_rdma_am_grow(ep, rx->first);
     while (rx->missing_data + rx->missing_ctl > 0) {
         posted = muct_rdma_am_post_receives(ep);
         if (posted == 0) {
@@ -146,7 +157,6 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
 
 ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep)
 {
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     muct_rdma_rx_t *rx = &ep->rx;
     struct ibv_recv_wr wr, *bad;
     struct ibv_sge sge;
@@ -155,7 +165,9 @@ ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep)
 
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
     for (index = rx->tail; index != rx->head; ++index) {
-        muct_rdma_am_fill_receive(iface, rx, index, &wr, &sge);
+        if (!muct_rdma_am_fill_receive(ep, index, &wr, &sge)) {
+            return UCS_ERR_IO_ERROR;
+        }
         wr.next = NULL;
         error = ibv_post_recv(ep->chans[0].ibv, &wr, &bad);
         if (error != 0) {

@@ -12,7 +12,7 @@
 
 struct muct_rdma_buf_chunk {
     muct_rdma_buf_chunk_t *next;
-    struct ibv_mr *mr;
+    muct_rdma_mem_t *mem;
 };
 
 void muct_rdma_buf_pool_init(muct_rdma_buf_pool_t *pool, struct ibv_pd *pd, size_t size,
@@ -39,7 +39,7 @@ void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool)
 
     while ((chunk = pool->chunks) != NULL) {
         pool->chunks = chunk->next;
-        muct_rdma_mr_dereg(chunk->mr);
+        muct_rdma_mem_destroy(chunk->mem);
         free(chunk);
     }
 }
@@ -58,6 +58,10 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
 {
     size_t length = 2 * pool->align + num * muct_rdma_buf_stride(pool);
     size_t page = (pool->align > 4096) ? pool->align : 4096;
+    const muct_rdma_mem_params_t params = {.access = IBV_ACCESS_LOCAL_WRITE,
+                                           .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+                                           .is_quiet = true,
+                                           .dmabuf_fd = -1};
     muct_rdma_buf_chunk_t *chunk;
     void *memory;
 
@@ -68,9 +72,8 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
 
     memset(memory, 0, length);
     chunk = memory;
-    chunk->mr =
-        muct_rdma_verbs.reg_mr(pool->pd, memory, length, IBV_ACCESS_LOCAL_WRITE);
-    if (chunk->mr == NULL) {
+    if (muct_rdma_mem_create(pool->pd, memory, length, &params, &chunk->mem) !=
+        UCS_OK) {
         free(memory);
         return NULL;
     }
@@ -90,7 +93,7 @@ static void muct_rdma_buf_chunk_fill(muct_rdma_buf_pool_t *pool,
     for (i = 0; i < num; ++i, data += muct_rdma_buf_stride(pool)) {
         buf = (muct_rdma_buf_t *)(void *)data - 1;
         buf->pool = pool;
-        buf->lkey = chunk->mr->lkey;
+        buf->lkey = chunk->mem->mrs[0]->lkey;
         buf->next = pool->free;
         pool->free = buf;
     }

@@ -9,37 +9,52 @@
 
 #include "base/muct_log.h"
 
+#include <ucs/sys/string.h>
+
+#define MUCT_RDMA_LEAST_DEPTH 64 /* two chains */
+
 void muct_rdma_chan_stop(muct_rdma_chan_t *chan)
 {
     if (chan->ibv == NULL) {
         return;
     }
 
-    muct_rdma_iface_remove_chan(muct_rdma_ep_iface(chan->ep), chan->place);
+    muct_rdma_iface_remove_chan(chan->carrier, chan->place);
     muct_rdma_qp_destroy(chan->ibv);
     muct_rdma_cq_release(chan->cq, chan->cq_entries);
     chan->ibv = NULL;
+}
+
+/* The device's queues are memory. */
+static unsigned muct_rdma_chan_depth(const muct_rdma_iface_t *iface)
+{
+    const unsigned depth = iface->limits.tx_depth;
+
+    return iface->has_auto_depth
+               ? muct_rdma_iface_share(iface, depth, MUCT_RDMA_LEAST_DEPTH)
+               : depth;
 }
 
 /* A queue pair in INIT, with a place. */
 static ucs_status_t muct_rdma_chan_create_qp(muct_rdma_chan_t *chan,
                                              muct_rdma_qp_caps_t *caps)
 {
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);
+    const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(chan->ep)->limits;
+    muct_rdma_iface_t *iface = chan->ep->carrier;
     ucs_status_t status;
 
-    caps->send_depth = iface->limits.tx_depth;
+    caps->send_depth = chan->send_depth;
     caps->recv_depth = chan->recv_depth;
-    caps->max_sge = iface->limits.max_sge;
-    caps->max_inline = iface->limits.max_inline;
+    caps->max_sge = limits->max_sge;
+    caps->max_inline = limits->max_inline;
+    chan->carrier = iface;
     chan->cq_entries = caps->send_depth + caps->recv_depth;
     status = muct_rdma_cq_reserve(&iface->cqs, chan->cq_entries, &chan->cq);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = muct_rdma_qp_create(muct_rdma_iface_md(iface)->pd, chan->cq->ibv, caps,
-                                 &chan->ibv);
+    status = muct_rdma_qp_create(iface->domain.pd, chan->cq->ibv, caps, &chan->ibv);
     if (status != UCS_OK) {
         goto err_release;
     }
@@ -75,6 +90,7 @@ static ucs_status_t muct_rdma_chan_create(muct_rdma_ep_t *ep, muct_rdma_chan_t *
     ucs_status_t status;
 
     chan->ep = ep;
+    chan->send_depth = muct_rdma_chan_depth(iface);
     chan->recv_depth = recv_depth;
     status = muct_rdma_chan_create_qp(chan, &caps);
     if (status != UCS_OK) {
@@ -134,22 +150,32 @@ void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
     ep->num_created = (uint8_t)first;
 }
 
-ucs_status_t muct_rdma_ep_create_chans(muct_rdma_ep_t *ep)
+/* A wish that the device cannot follow is told once, as those of other options. */
+void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = ep->carrier;
+
+    muct_rdma_ece_offer(ep->chans[0].ibv, iface->ece, &ep->ece);
+    if ((ep->ece.options == 0) && (iface->ece != 0) &&
+        (iface->ece != UCS_ULUNITS_AUTO)) {
+        iface->ece = 0;
+        muct_warn("%s: UCX_MORI_RDMA_ECE is set, but the device or libibverbs has no "
+                  "ECE: connections go without",
+                  muct_rdma_iface_md(iface)->device.name);
+    }
+}
+
+ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
+    const unsigned receives =
+        (ep->num_created == 0) ? limits->rx_depth + MUCT_RDMA_CREDIT_RECEIVES : 0;
     ucs_status_t status;
-    unsigned receives;
 
-    while (ep->num_created < limits->num_qps) {
-        receives =
-            (ep->num_created == 0) ? limits->rx_depth + MUCT_RDMA_CREDIT_RECEIVES : 0;
-        status = muct_rdma_chan_create(ep, &ep->chans[ep->num_created], receives);
-        if (status != UCS_OK) {
-            muct_rdma_ep_destroy_chans(ep, 0);
-            return status;
-        }
+    status = muct_rdma_chan_create(ep, &ep->chans[ep->num_created], receives);
+    if (status == UCS_OK) {
         ++ep->num_created;
     }
 
-    return UCS_OK;
+    return status;
 }

@@ -17,19 +17,27 @@
 static const char *muct_rdma_config_mtu_names[] = {"default", "256",  "512", "1024",
                                                    "2048",    "4096", NULL};
 
+static const char *muct_rdma_config_reach_names[] = {[MUCT_RDMA_REACH_ROUTE] = "route",
+                                                     [MUCT_RDMA_REACH_LOCAL_SUBNET] =
+                                                         "local_subnet",
+                                                     [MUCT_RDMA_REACH_ALL] = "all",
+                                                     NULL};
+
 ucs_config_field_t muct_rdma_iface_config_table[] = {
     {"", "", NULL, ucs_offsetof(muct_rdma_iface_config_t, super),
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
-    {"NUM_QPS", "1",
-     "Queue pairs of each endpoint. More than one lets a device work on one\n"
-     "transfer in parallel and costs memory for each; most: " MUCT_RDMA_QPS_TEXT ".",
-     ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_UINT},
+    {"NUM_QPS", "auto",
+     "Queue pairs of each endpoint, 1 to " MUCT_RDMA_QPS_TEXT
+     ". More than one lets a device work on\n"
+     "one transfer in parallel and costs memory for each; auto by device, and one for\n"
+     "each link of a bond up to 4.",
+     ucs_offsetof(muct_rdma_iface_config_t, num_qps), UCS_CONFIG_TYPE_ULUNITS},
 
     {"TX_DEPTH", "auto",
      "Work requests that may be posted to a queue pair, 2 to 1048576; auto by\n"
-     "device. Raise it for long lists of small blocks, lower it when queue pairs\n"
-     "cannot be created for lack of memory.",
+     "device, and less for endpoints beyond the first 128. Raise it for long lists of\n"
+     "small blocks, lower it when queue pairs cannot be created for lack of memory.",
      ucs_offsetof(muct_rdma_iface_config_t, tx_depth), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RX_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_RX_DEPTH),
@@ -37,11 +45,12 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "costs SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
-    {"RX_FIRST", "4",
+    {"RX_FIRST", "auto",
      "Receives of a new endpoint, 1 to 32768, which gets twice as many whenever as\n"
-     "many messages have come, up to RX_DEPTH. Raise it where the first messages\n"
-     "must not wait, at the cost of SEG_SIZE bytes each for every lane of every peer.",
-     ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_UINT},
+     "many messages have come, up to RX_DEPTH; auto is 4, and less for endpoints\n"
+     "beyond the first 128. Raise it where the first messages must not wait, at the\n"
+     "cost of SEG_SIZE bytes each for every lane of every peer.",
+     ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_ULUNITS},
 
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
      "Entries of a completion queue, 1 to 4194304; more queues are made as endpoints\n"
@@ -136,10 +145,25 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
     {"ATOMICS", "try", "Use the device's atomics: y, n, or try where it has them.",
      ucs_offsetof(muct_rdma_iface_config_t, atomics), UCS_CONFIG_TYPE_TERNARY},
 
+    {"ECE", "auto",
+     "Enhanced connection establishment, by which devices of one vendor agree on more\n"
+     "than the standard has (selective repeat on mlx5): auto is what both devices have,\n"
+     "inf is all, else 32 bits that the vendor defines, in decimal and equal on both\n"
+     "sides; 0 is none. Set it to 0 where firmwares of the two sides do not get along.",
+     ucs_offsetof(muct_rdma_iface_config_t, ece), UCS_CONFIG_TYPE_ULUNITS},
+
     {"RAIL_AFFINITY", "n",
      "Connect only devices of equal index on both sides: y or n. y where the\n"
      "network joins rail i with rail i only.",
      ucs_offsetof(muct_rdma_iface_config_t, rail_affinity), UCS_CONFIG_TYPE_BOOL},
+
+    {"REACHABILITY", "route",
+     "Which peers a port of RoCE version 2 can reach: route, those that a route by its\n"
+     "network interface leads to; local_subnet, those of its own subnets; all. Where a\n"
+     "peer is not reached UCP takes another port, or tcp. local_subnet where routers\n"
+     "between rails drop RDMA, all where routes say nothing of it.",
+     ucs_offsetof(muct_rdma_iface_config_t, reachability),
+     UCS_CONFIG_TYPE_ENUM(muct_rdma_config_reach_names)},
 
     {"PORT_DOWN_TIMEOUT", "0",
      "Time a link may be down until its endpoints fail, in seconds; 0 by device,\n"
@@ -161,6 +185,12 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "Most buffers of SEG_SIZE for sending, of one interface; as many more for\n"
      "receiving. Lower it to bound memory: senders then wait.",
      ucs_offsetof(muct_rdma_iface_config_t, max_bufs), UCS_CONFIG_TYPE_UINT},
+
+    {"THREAD_DOMAIN", "try",
+     "Queue pairs of an interface in a thread domain, so that the device's library\n"
+     "takes no lock to post: y, n, or try where the device has them. n where\n"
+     "doorbells of the device are scarce: each interface takes one.",
+     ucs_offsetof(muct_rdma_iface_config_t, thread_domain), UCS_CONFIG_TYPE_TERNARY},
 
     {NULL, NULL, NULL, 0, {0}}};
 
@@ -226,6 +256,11 @@ static ucs_status_t muct_rdma_config_check_all(const muct_rdma_iface_config_t *c
 
     if ((config->traffic_class != UCS_ULUNITS_AUTO) && (config->traffic_class > 255)) {
         return muct_rdma_config_check("TRAFFIC_CLASS", config->traffic_class, 0, 255);
+    }
+
+    if ((config->ece != UCS_ULUNITS_AUTO) && (config->ece != UCS_ULUNITS_INF) &&
+        (config->ece > UINT32_MAX)) {
+        return muct_rdma_config_check("ECE", config->ece, 0, UINT32_MAX);
     }
 
     if ((config->post_batch != UCS_ULUNITS_AUTO) && (config->post_batch < 1)) {
@@ -338,9 +373,10 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     }
 
     muct_rdma_limits_set_depths(config, device, limits);
-    limits->rx_first =
-        (config->rx_first < limits->rx_depth) ? config->rx_first : limits->rx_depth;
-    limits->num_qps = config->num_qps;
+    limits->rx_first = (config->rx_first < limits->rx_depth)
+                           ? (unsigned)config->rx_first
+                           : limits->rx_depth;
+    limits->num_qps = (unsigned)config->num_qps;
     limits->max_sge = (unsigned)muct_rdma_config_clamp(
         device, "TX_MAX_SGE", config->max_sge, muct_rdma_family_of(device)->max_sge,
         (unsigned)device->attr.max_sge);

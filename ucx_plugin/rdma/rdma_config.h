@@ -13,12 +13,20 @@
 
 #include <stdbool.h>
 
+/** What has to hold for two ports of RoCE version 2 to be able to meet; as UCX has it.
+ */
+typedef enum {
+    MUCT_RDMA_REACH_ROUTE,
+    MUCT_RDMA_REACH_LOCAL_SUBNET,
+    MUCT_RDMA_REACH_ALL
+} muct_rdma_reachability_t;
+
 typedef struct muct_rdma_iface_config {
     uct_iface_config_t super;
-    unsigned num_qps;
+    unsigned long num_qps;
     unsigned long tx_depth;
     unsigned rx_depth;
-    unsigned rx_first;
+    unsigned long rx_first;
     unsigned cq_depth;
     unsigned long max_sge;
     unsigned long max_inline;
@@ -38,11 +46,14 @@ typedef struct muct_rdma_iface_config {
     unsigned pkey;
     unsigned long max_reads;
     int atomics;
+    unsigned long ece;
     int rail_affinity;
+    unsigned reachability; /**< muct_rdma_reachability_t */
     double port_down_timeout;
     unsigned recovery;
     double recovery_timeout;
     unsigned max_bufs;
+    int thread_domain; /**< ucs_ternary_auto_value_t */
 } muct_rdma_iface_config_t;
 
 extern ucs_config_field_t muct_rdma_iface_config_table[];
@@ -52,7 +63,8 @@ typedef struct muct_rdma_limits {
     unsigned num_qps;
     unsigned tx_depth; /**< Work requests of a queue pair */
     unsigned rx_depth; /**< Active messages a peer may send before new credits */
-    unsigned rx_first; /**< Of those, before any has come; at most rx_depth */
+    unsigned rx_first; /**< Of those, before any has come; at most rx_depth; fewer where
+                            endpoints are many */
     unsigned cq_depth;
     unsigned max_sge;
     unsigned max_inline; /**< Bytes; a queue pair may grant less */
@@ -69,6 +81,9 @@ typedef struct muct_rdma_limits {
 
 /** Receives beyond rx_depth, for credit messages: see rdma_am.c. */
 #define MUCT_RDMA_CREDIT_RECEIVES 4
+
+/** Receives of a new endpoint when RX_FIRST is auto. */
+#define MUCT_RDMA_RX_FIRST_AUTO 4
 
 /** Work requests of one doorbell when POST_BATCH is auto. */
 #define MUCT_RDMA_POST_BATCH_AUTO 32

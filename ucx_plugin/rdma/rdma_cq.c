@@ -12,13 +12,15 @@
 #define MUCT_RDMA_CQ_ACK_BATCH 64
 
 ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
-                                   const muct_rdma_device_t *device, unsigned depth)
+                                   const muct_rdma_device_t *device, unsigned depth,
+                                   unsigned vector)
 {
     int flags;
 
     memset(set, 0, sizeof(*set));
     set->device = device;
     set->depth = depth;
+    set->vector = vector;
     set->channel = muct_rdma_verbs.create_comp_channel(device->context);
     if (set->channel == NULL) {
         muct_error("ibv_create_comp_channel(%s) failed: %m", device->name);
@@ -81,6 +83,13 @@ static unsigned muct_rdma_cq_next_depth(const muct_rdma_cq_set_t *set)
     return depth;
 }
 
+static int muct_rdma_cq_next_vector(const muct_rdma_cq_set_t *set)
+{
+    const int num = set->device->context->num_comp_vectors;
+
+    return (num > 0) ? (int)((set->vector + set->num) % (unsigned)num) : 0;
+}
+
 static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
 {
     const unsigned depth = muct_rdma_cq_next_depth(set);
@@ -101,7 +110,7 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
     }
 
     cq->ibv = muct_rdma_verbs.create_cq(set->device->context, (int)depth, cq,
-                                        set->channel, 0);
+                                        set->channel, muct_rdma_cq_next_vector(set));
     if (cq->ibv == NULL) {
         muct_error("ibv_create_cq(%s cqe %u) failed: %m; lower CQ_DEPTH or raise the "
                    "limit of locked memory (ulimit -l unlimited)",

@@ -37,6 +37,7 @@ typedef struct muct_rdma_cq_set {
     const muct_rdma_device_t *device;
     struct ibv_comp_channel *channel; /**< Its fd does not block */
     unsigned depth;                   /**< Entries of the first queue */
+    unsigned vector; /**< Interrupt of the first; each other has the next one */
     bool has_failed; /**< A queue broke, and its endpoints are not failed yet */
     unsigned num;
     muct_rdma_cq_t **cqs;
@@ -45,10 +46,14 @@ typedef struct muct_rdma_cq_set {
 /**
  * Make the channel; queues come when they are needed.
  *
+ * @param [in] vector  Where to begin with the device's interrupts, any number: that of
+ *                     a CPU, so that processes do not share one.
+ *
  * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
  */
 ucs_status_t muct_rdma_cq_set_init(muct_rdma_cq_set_t *set,
-                                   const muct_rdma_device_t *device, unsigned depth);
+                                   const muct_rdma_device_t *device, unsigned depth,
+                                   unsigned vector);
 
 /** Destroy all; no queue pair may use them any more. */
 void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set);

@@ -38,6 +38,8 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer)
     for (i = 0; i < msg->num_qps; ++i) {
         muct_put_le(p + 67 + 3 * i, msg->qp_nums[i], 3);
     }
+    muct_put_le(p + 103, msg->to_ctl_qp, 3);
+    muct_rdma_ece_pack(&msg->ece, p + MUCT_RDMA_CTL_MSG_LEAST);
 }
 
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
@@ -46,7 +48,7 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
     const uint8_t *p = buffer;
     unsigned i;
 
-    if ((length < MUCT_RDMA_CTL_MSG_SIZE) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
+    if ((length < MUCT_RDMA_CTL_MSG_LEAST) || (p[0] != MUCT_RDMA_ADDR_VERSION) ||
         (p[1] < MUCT_RDMA_CTL_RENEW) || (p[1] > MUCT_RDMA_CTL_GONE) ||
         (p[66] > MUCT_RDMA_ADDR_MAX_QPS) ||
         (muct_rdma_dev_addr_unpack(p + 36, MUCT_RDMA_DEV_ADDR_SIZE, &msg->dev) != 0)) {
@@ -64,6 +66,11 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
     msg->num_qps = p[66];
     for (i = 0; i < msg->num_qps; ++i) {
         msg->qp_nums[i] = (uint32_t)muct_get_le(p + 67 + 3 * i, 3);
+    }
+    msg->to_ctl_qp = (uint32_t)muct_get_le(p + 103, 3);
+    memset(&msg->ece, 0, sizeof(msg->ece));
+    if (length >= MUCT_RDMA_CTL_MSG_SIZE) {
+        muct_rdma_ece_unpack(p + MUCT_RDMA_CTL_MSG_LEAST, &msg->ece);
     }
 
     return 0;

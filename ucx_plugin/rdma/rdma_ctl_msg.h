@@ -10,15 +10,18 @@
  * An endpoint is known by the queue pair number and packet number of its address, and
  * by the incarnation of its device: queue pairs are made anew, these stay.
  *
- * 103 bytes, little endian:
+ * 114 bytes, little endian:
  *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)
  *   26 received (4) | 30 psn (3) | 33 control qp (3) | 36 device address (30)
- *   66 num_qps | 67 queue pair numbers (3 each)
+ *   66 num_qps | 67 queue pair numbers (3 each) | 103 control qp of the address (3)
+ *   106 ECE vendor (4) | 110 ECE options (4)
+ * Who does not know ECE sends the first 106 of them, and reads no more.
  */
 
 #include "rdma/rdma_addr.h"
 
-#define MUCT_RDMA_CTL_MSG_SIZE 103
+#define MUCT_RDMA_CTL_MSG_SIZE 114
+#define MUCT_RDMA_CTL_MSG_LEAST 106
 
 typedef enum {
     MUCT_RDMA_CTL_RENEW = 1, /**< These are my new queue pairs */
@@ -36,6 +39,7 @@ typedef struct muct_rdma_ctl_msg {
     uint64_t incarnation; /**< Of the device this is for */
     muct_rdma_ctl_id_t to;
     muct_rdma_ctl_id_t from;
+    uint32_t to_ctl_qp;       /**< Of the address of the endpoint this is for */
     uint32_t epoch;           /**< Of the connection to be made; the first one is 0 */
     uint32_t received;        /**< Messages that have arrived since the beginning */
     uint32_t psn;             /**< First packet number, 24 bits, of every queue pair */
@@ -43,6 +47,7 @@ typedef struct muct_rdma_ctl_msg {
     muct_rdma_dev_addr_t dev; /**< The sender's, as it is now */
     uint8_t num_qps;
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
+    muct_rdma_ece_t ece; /**< Of those queue pairs */
 } muct_rdma_ctl_msg_t;
 
 /** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */

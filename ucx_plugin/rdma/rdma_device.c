@@ -277,6 +277,37 @@ static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                             : MUCT_RDMA_LINK_ROCE_V1;
 }
 
+/* Whether an address is of an interface of another network namespace. */
+static bool muct_rdma_gid_is_foreign(const muct_rdma_device_t *device, uint8_t num,
+                                     unsigned index)
+{
+    struct ibv_gid_entry entry;
+
+    memset(&entry, 0, sizeof(entry));
+    if ((muct_rdma_verbs.query_gid_ex != NULL) &&
+        (muct_rdma_verbs.query_gid_ex(device->context, num, index, &entry, 0,
+                                      sizeof(entry)) != 0)) {
+        entry.ndev_ifindex = 0;
+    }
+
+    return muct_rdma_net_is_foreign(device->context->device, num, index,
+                                    entry.ndev_ifindex);
+}
+
+/* One of another namespace has no name here: it would be another one's. */
+static void muct_rdma_port_set_net(const muct_rdma_device_t *device,
+                                   muct_rdma_port_t *port)
+{
+    muct_rdma_net_name(device->context->device, port->num, port->gid_index, port->net);
+    if (muct_rdma_gid_is_foreign(device, port->num, port->gid_index)) {
+        port->net[0] = '\0';
+    }
+}
+
+/* More than any score: another namespace's is for where there is none of ours, which is
+ * so where a container has the devices and not the network. */
+#define MUCT_RDMA_GID_OURS 10000u
+
 static ucs_status_t muct_rdma_port_choose_gid(const muct_rdma_device_t *device,
                                               int gid_table_length,
                                               muct_rdma_port_t *port)
@@ -293,6 +324,9 @@ static ucs_status_t muct_rdma_port_choose_gid(const muct_rdma_device_t *device,
 
         link = muct_rdma_gid_link(device, port->num, (unsigned)i);
         score = muct_rdma_gid_score(&gid, link);
+        if ((score > 0) && !muct_rdma_gid_is_foreign(device, port->num, (unsigned)i)) {
+            score += MUCT_RDMA_GID_OURS;
+        }
         if (score > best) {
             best = score;
             port->gid = gid;
@@ -396,6 +430,7 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
         status = muct_rdma_port_set_pkey(device, &attr, pkey, port);
     }
 
+    muct_rdma_port_set_net(device, port);
     port->lid = attr.lid;
     port->is_active = (attr.state == IBV_PORT_ACTIVE);
     port->mtu_shift = (uint8_t)(7 + attr.active_mtu);
@@ -411,6 +446,48 @@ bool muct_rdma_port_is_active(const muct_rdma_device_t *device, uint8_t num)
 
     return (muct_rdma_port_attr(device->context, num, &attr) == 0) &&
            (attr.state == IBV_PORT_ACTIVE);
+}
+
+/* The same address and RoCE version at another index */
+static bool muct_rdma_port_find_gid(const muct_rdma_device_t *device, int length,
+                                    muct_rdma_port_t *port)
+{
+    union ibv_gid gid;
+    int i;
+
+    for (i = 0; (i < length) && (i <= UINT8_MAX); ++i) {
+        if ((muct_rdma_verbs.query_gid(device->context, port->num, i, &gid) == 0) &&
+            (memcmp(gid.raw, port->gid.raw, sizeof(gid.raw)) == 0) &&
+            (muct_rdma_gid_link(device, port->num, (unsigned)i) == port->link)) {
+            port->gid_index = (uint8_t)i;
+            return true;
+        }
+    }
+
+    return false;
+}
+
+bool muct_rdma_port_renew_gid(const muct_rdma_device_t *device, bool is_fixed,
+                              muct_rdma_port_t *port)
+{
+    const muct_rdma_port_t before = *port;
+    struct ibv_port_attr attr;
+
+    if ((port->link == MUCT_RDMA_LINK_IB) ||
+        (muct_rdma_port_attr(device->context, port->num, &attr) != 0)) {
+        return false;
+    }
+
+    if (is_fixed) {
+        (void)muct_rdma_verbs.query_gid(device->context, port->num, port->gid_index,
+                                        &port->gid);
+    } else if (!muct_rdma_port_find_gid(device, attr.gid_tbl_len, port)) {
+        (void)muct_rdma_port_choose_gid(device, attr.gid_tbl_len, port);
+    }
+
+    muct_rdma_port_set_net(device, port);
+    return (port->gid_index != before.gid_index) ||
+           (memcmp(port->gid.raw, before.gid.raw, sizeof(before.gid.raw)) != 0);
 }
 
 bool muct_rdma_device_is_listed(const ucs_config_allow_list_t *list, const char *device,

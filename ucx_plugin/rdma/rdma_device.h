@@ -12,6 +12,7 @@
 
 #include "base/muct_uct_abi.h"
 #include "rdma/rdma_addr.h"
+#include "rdma/rdma_net.h"
 #include "rdma/rdma_verbs.h"
 
 #include <stdbool.h>
@@ -35,6 +36,7 @@ typedef struct muct_rdma_port {
     uint16_t lid;
     uint8_t gid_index;
     union ibv_gid gid;
+    char net[MUCT_RDMA_NET_NAME_MAX]; /**< Network interface, "" when not known */
     uint16_t pkey_index;
     uint32_t max_msg_size; /**< Bytes of one work request */
     double bandwidth;      /**< Bytes per second, of the link */
@@ -56,7 +58,8 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
  *
  * @return UCS_OK
  * @return UCS_ERR_NO_DEVICE  No such device, or it cannot be opened; logged as an
- * error, with the remedy for what the system's reason suggests.
+ *                            error, with the remedy for what the system's reason
+ *                            suggests.
  */
 ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device);
 
@@ -67,8 +70,9 @@ void muct_rdma_device_close(muct_rdma_device_t *device);
  * Look a port up.
  *
  * @param [in]  gid_index  Entry of the GID table, or MUCT_RDMA_GID_AUTO for the best:
- *                         RoCE version 2 before 1, IPv4 before global IPv6 before
- *                         link-local, low index before high.
+ *                         those of our network namespace before others, RoCE version
+ *                         2 before 1, IPv4 before global IPv6 before link-local, low
+ *                         index before high.
  * @param [in]  pkey       Partition key (15 bits) to look for, 0 for the first one.
  * @param [out] port       Filled only on UCS_OK.
  *
@@ -82,6 +86,16 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
 
 /** Whether the port's link is up now. False when the device is gone. */
 bool muct_rdma_port_is_active(const muct_rdma_device_t *device, uint8_t num);
+
+/**
+ * The GID table has changed: find the port's GID again, wherever it is now; where it is
+ * nowhere, take the best one as at the beginning, or, with @a is_fixed, what is in its
+ * place now.
+ *
+ * @return Whether the port's index or address changed.
+ */
+bool muct_rdma_port_renew_gid(const muct_rdma_device_t *device, bool is_fixed,
+                              muct_rdma_port_t *port);
 
 /** Quality of a GID table entry, for choosing; 0 for one that cannot be used. */
 unsigned muct_rdma_gid_score(const union ibv_gid *gid, uint8_t link);

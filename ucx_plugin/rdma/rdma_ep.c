@@ -13,6 +13,77 @@
 
 /* ---- create, destroy ---- */
 
+static uint64_t muct_rdma_ep_serial;
+
+muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface)
+{
+    muct_rdma_ep_t *ep;
+
+    ep = calloc(1, sizeof(*ep) + iface->limits.num_qps * sizeof(ep->chans[0]));
+    if (ep == NULL) {
+        muct_error("failed to allocate an endpoint");
+        return NULL;
+    }
+
+    ep->super.super.iface = &iface->super.super;
+    ep->carrier = iface;
+    ep->state = MUCT_RDMA_EP_INIT;
+    ep->num_qps = (uint8_t)iface->limits.num_qps;
+    if (getrandom(&ep->psn, sizeof(ep->psn), 0) != sizeof(ep->psn)) {
+        ep->psn = 1; /* only tells stray packets of an earlier connection apart */
+    }
+    ep->psn &= 0xffffff;
+    return ep;
+}
+
+void muct_rdma_ep_delete(muct_rdma_ep_t *ep)
+{
+    muct_rdma_ep_destroy_chans(ep, 0);
+    muct_rdma_am_cleanup(ep);
+    free(ep);
+}
+
+ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    ucs_status_t status = muct_rdma_ep_create_chan(ep);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (ep->num_created < ep->num_qps) {
+        return UCS_INPROGRESS;
+    }
+
+    muct_rdma_ep_offer_ece(ep);
+    muct_rdma_recover_open(iface);
+    return muct_rdma_am_init(ep);
+}
+
+static ucs_status_t muct_rdma_ep_make_whole(muct_rdma_iface_t *iface,
+                                            muct_rdma_ep_t **ep_p)
+{
+    muct_rdma_ep_t *ep = muct_rdma_ep_new(iface);
+    ucs_status_t status;
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    do {
+        status = muct_rdma_ep_make(ep);
+    } while (status == UCS_INPROGRESS);
+
+    if (status != UCS_OK) {
+        muct_rdma_ep_delete(ep);
+        return status;
+    }
+
+    *ep_p = ep;
+    return UCS_OK;
+}
+
 ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 {
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)params->iface;
@@ -23,42 +94,21 @@ ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
         return UCS_ERR_NO_DEVICE;
     }
 
-    ep = calloc(1, sizeof(*ep) + iface->limits.num_qps * sizeof(ep->chans[0]));
+    ep = muct_rdma_stock_take(&iface->stock);
     if (ep == NULL) {
-        muct_error("failed to allocate an endpoint");
-        return UCS_ERR_NO_MEMORY;
+        status = muct_rdma_ep_make_whole(iface, &ep);
+        if (status != UCS_OK) {
+            return status;
+        }
     }
 
-    ep->super.super.iface = params->iface;
-    ep->state = MUCT_RDMA_EP_INIT;
-    ep->num_qps = (uint8_t)iface->limits.num_qps;
-    if (getrandom(&ep->psn, sizeof(ep->psn), 0) != sizeof(ep->psn)) {
-        ep->psn = 1; /* only tells stray packets of an earlier connection apart */
-    }
-    ep->psn &= 0xffffff;
-
-    status = muct_rdma_ep_create_chans(ep);
-    if (status != UCS_OK) {
-        goto err_free;
-    }
-
-    muct_rdma_recover_open(iface);
-
-    status = muct_rdma_am_init(ep);
-    if (status != UCS_OK) {
-        goto err_chans;
-    }
-
+    ep->is_ahead = false;
+    ep->serial = __atomic_add_fetch(&muct_rdma_ep_serial, 1, __ATOMIC_RELAXED);
     ucs_list_add_tail(&iface->eps, &ep->list);
     ++iface->num_eps;
+    iface->async_countdown = 1; /* the next progress looks after the stock */
     *ep_p = &ep->super.super;
     return UCS_OK;
-
-err_chans:
-    muct_rdma_ep_destroy_chans(ep, 0);
-err_free:
-    free(ep);
-    return status;
 }
 
 /* End all operations. The queue pairs go first: callers may free their memory in the
@@ -126,11 +176,13 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
 
     ep_addr.num_qps = (uint8_t)iface->limits.num_qps;
     ep_addr.psn = ep->psn;
-    ep_addr.num_receives = (uint16_t)iface->limits.rx_first;
+    ep_addr.num_receives = (uint16_t)ep->rx.first;
     ep_addr.receive_size = iface->limits.seg_size;
     ep_addr.max_reads = (uint8_t)iface->limits.max_dest_reads;
     ep_addr.flush_addr = iface->flush_mem->base;
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
+    ep_addr.has_ece = iface->has_ece;
+    ep_addr.ece = ep->ece;
     ep_addr.ctl_qp = (iface->ctl.ibv != NULL) ? iface->ctl.ibv->qp_num : 0;
     for (i = 0; i < ep_addr.num_qps; ++i) {
         /* those the peer does not use are gone, and it knows them already */
@@ -146,7 +198,7 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
 {
     const muct_rdma_limits_t *limits = &muct_rdma_ep_iface(ep)->limits;
 
-    *path = muct_rdma_ep_iface(ep)->path;
+    *path = ep->carrier->path;
     path->remote = ep->peer;
     path->local_psn = ep->psn;
     path->remote_psn = ep->peer_ep.psn;
@@ -156,6 +208,9 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
                                                               : ep->peer_ep.max_reads);
     path->mtu_shift = (limits->mtu_shift < ep->peer.mtu_shift) ? limits->mtu_shift
                                                                : ep->peer.mtu_shift;
+    if (path->mtu_shift > ep->carrier->limits.mtu_shift) {
+        path->mtu_shift = ep->carrier->limits.mtu_shift;
+    }
 }
 
 static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device_addr,
@@ -180,13 +235,16 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
         return UCS_ERR_UNREACHABLE;
     }
 
+    ep->recover.first_peer = ep->peer;
+    ep->recover.peer_incarnation = ep->peer.incarnation;
+    ep->recover.peer_ctl_qp = ep->peer_ep.ctl_qp;
     return UCS_OK;
 }
 
 /* To as many queue pairs as both sides have. The caller fails after an error, and the
  * endpoint then stays as it is: queue pairs that are connected end with it. */
 static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
-                                             const muct_rdma_qp_path_t *path)
+                                             muct_rdma_qp_path_t *path)
 {
     ucs_status_t status = UCS_OK;
     unsigned i;
@@ -195,8 +253,12 @@ static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
         ep->num_qps = ep->peer_ep.num_qps;
         muct_rdma_ep_destroy_chans(ep, ep->num_qps);
     }
+    muct_rdma_ece_choose(ep->carrier->ece, &ep->ece, &ep->peer_ep.ece, &path->ece);
     for (i = 0; (i < ep->num_qps) && (status == UCS_OK); ++i) {
         status = muct_rdma_qp_connect(ep->chans[i].ibv, path, ep->peer_ep.qp_nums[i]);
+    }
+    if (status == UCS_OK) {
+        muct_rdma_ece_agreed(ep->chans[0].ibv, &path->ece, &ep->ece);
     }
     return status;
 }
@@ -320,6 +382,11 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     ucs_status_t status = muct_rdma_wc_status(wc->status);
     muct_rdma_ep_t *ep = chan->ep;
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
+
+    if (ep->is_ahead) {
+        ep->state = MUCT_RDMA_EP_FAILED; /* nobody is to be told */
+        return;
+    }
 
     if (ep->state == MUCT_RDMA_EP_RECOVERING) {
         muct_rdma_recover_flushed(chan, wc);

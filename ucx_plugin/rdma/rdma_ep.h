@@ -39,9 +39,11 @@ typedef enum {
 struct muct_rdma_chan {
     muct_rdma_sq_t sq;
     muct_rdma_ep_t *ep;
-    struct ibv_qp *ibv; /**< NULL when destroyed */
+    struct ibv_qp *ibv;         /**< NULL when destroyed */
+    muct_rdma_iface_t *carrier; /**< Whose device it is of */
     muct_rdma_cq_t *cq;
     unsigned cq_entries;
+    unsigned send_depth;
     unsigned recv_depth;
     uint32_t place;
     uint32_t first_qp_num; /**< By which the peer knows the endpoint */
@@ -64,10 +66,11 @@ typedef struct muct_rdma_rx {
     uint32_t owed;         /**< Posted again, and the peer does not know yet */
     uint32_t depth;        /**< Receives for other messages, posted or missing */
     uint32_t grown;        /**< tail when that was set */
+    uint32_t first;        /**< depth at first, which the peer is told */
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
-/** A list of blocks, and one that is posted as there is room; see rdma_sgl_check.c. */
+/** A list of blocks, rdma_sgl.h; and one posted as there is room, rdma_sgl_defer.c. */
 typedef struct muct_rdma_sgl muct_rdma_sgl_t;
 typedef struct muct_rdma_job muct_rdma_job_t;
 
@@ -91,10 +94,15 @@ struct muct_rdma_ep {
     bool has_event;   /**< Something ended since requests were called last */
     bool wants_buf;   /**< An operation found no buffer since then */
     bool has_work;    /**< In iface->work */
+    bool is_ahead;    /**< Nobody has asked for it yet */
     uint32_t psn;
+    uint64_t serial;            /**< Larger than that of each made before */
+    muct_rdma_iface_t *carrier; /**< Whose device the queue pairs are of, or are to be
+                                     when they are made anew; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
-    size_t max_simple;  /**< Bytes of a transfer that is worth one work request */
-    uint32_t credits;   /**< Active messages we may send */
+    muct_rdma_ece_t ece;   /**< What the queue pairs offer; keep to, once connected */
+    size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
+    uint32_t credits;      /**< Active messages we may send */
     uint32_t credit_batch; /**< Owed receives that are worth a message */
     unsigned max_message;  /**< Bytes of an active message, header included */
     muct_rdma_rx_t rx;
@@ -103,7 +111,7 @@ struct muct_rdma_ep {
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_recover_t recover;
-    muct_rdma_dev_addr_t peer;
+    muct_rdma_dev_addr_t peer; /**< As it is now, but of the incarnation of its keys */
     muct_rdma_ep_addr_t peer_ep;
     muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
                                                                  bit was ever set */
@@ -111,6 +119,21 @@ struct muct_rdma_ep {
 };
 
 /* ---- life: rdma_ep.c ---- */
+
+/** Without queue pairs, and in no list; NULL when there is no memory, logged. */
+muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
+
+/**
+ * Make one more of its queue pairs, and with the last one all else it needs.
+ *
+ * @return UCS_OK           It is made.
+ * @return UCS_INPROGRESS   To be called again.
+ * @return UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY  Logged; it is to be deleted.
+ */
+ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
+
+/** Destroy one in INIT that is in no list, made or not. */
+void muct_rdma_ep_delete(muct_rdma_ep_t *ep);
 
 ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 void muct_rdma_ep_destroy(uct_ep_h ep);
@@ -142,8 +165,9 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
 
 /* ---- queue pairs: rdma_chan.c ---- */
 
-/** Make all, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged. */
-ucs_status_t muct_rdma_ep_create_chans(muct_rdma_ep_t *ep);
+/** Make the next one, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
+ */
+ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
 
 /** Destroy those from @a first on; what is on its way is cancelled. */
 void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
@@ -151,6 +175,9 @@ void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
 /** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
  */
 void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
+
+/** Ask the first queue pair, which is new, what all of them offer. */
+void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
 
 /** Another queue pair, in INIT, in place of the present one. Its send queue is not
  * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */

@@ -13,7 +13,10 @@
 
 typedef struct muct_rdma_family {
     const char *name;
-    uint32_t vendor_id; /**< Of ibv_device_attr; 0 for all others */
+    uint32_t vendor_id;    /**< Of ibv_device_attr; 0 for all others */
+    bool is_peermem_first; /**< Of GPU memory */
+    bool needs_dmabuf;     /**< To register GPU memory */
+    unsigned num_qps;
     unsigned tx_depth;
     unsigned max_sge;
     unsigned max_inline;
@@ -26,8 +29,9 @@ typedef struct muct_rdma_family {
 /** Family of a device; never NULL. */
 const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device);
 
-/** Put the family's numbers where the options are auto. */
+/** Put the family's numbers, and what the port asks for, where the options are auto. */
 void muct_rdma_family_fill(const muct_rdma_device_t *device,
+                           const muct_rdma_port_t *port,
                            muct_rdma_iface_config_t *config);
 
 /**

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "config.h"
+
 #include "rdma/rdma_iface.h"
 
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "rdma/rdma_ep.h"
 #include "rdma/rdma_family.h"
+#include "rdma/rdma_move.h"
 
 #include <ucs/sys/string.h>
 
 #include <limits.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +23,7 @@
 #include <unistd.h>
 
 #define MUCT_RDMA_FLUSH_PAGE 4096
+#define MUCT_RDMA_FEW_EPS 128
 #define MUCT_RDMA_MAX_AM_ALIGN 65536u
 
 static ucs_status_t muct_rdma_iface_add_fd(muct_rdma_iface_t *iface, int fd)
@@ -95,8 +100,9 @@ static void muct_rdma_iface_release_desc(uct_recv_desc_t *self, void *desc)
     muct_rdma_buf_put((muct_rdma_buf_t *)(void *)(data - iface->rx_offset) - 1);
 }
 
+/* The port, and what of the options it decides */
 static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
-                                             const muct_rdma_iface_config_t *config,
+                                             muct_rdma_iface_config_t *config,
                                              const char *dev_name)
 {
     const muct_rdma_device_t *device = &muct_rdma_iface_md(iface)->device;
@@ -111,9 +117,14 @@ static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
     status =
         muct_rdma_port_query(device, (uint8_t)((colon != NULL) ? atoi(colon + 1) : 1),
                              gid_index, config->pkey, &iface->port);
-    return (status == UCS_OK)
-               ? muct_rdma_limits_init(config, device, &iface->port, &iface->limits)
-               : status;
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    iface->has_auto_depth = config->tx_depth == UCS_ULUNITS_AUTO;
+    iface->has_auto_first = config->rx_first == UCS_ULUNITS_AUTO;
+    muct_rdma_family_fill(device, &iface->port, config);
+    return muct_rdma_limits_init(config, device, &iface->port, &iface->limits);
 }
 
 static uint64_t muct_rdma_iface_ms(double seconds)
@@ -140,6 +151,11 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
     path->min_rnr_timer = muct_rdma_qp_rnr_code(config->rnr_timer);
     path->has_atomics = iface->limits.has_atomics;
     iface->same_rail = config->rail_affinity != 0;
+    iface->has_ece = (config->ece != 0) && (muct_rdma_verbs.query_ece != NULL) &&
+                     (iface->limits.num_qps <= MUCT_RDMA_ECE_MAX_QPS);
+    iface->ece = iface->has_ece ? config->ece : 0;
+    iface->has_fixed_gid = config->gid_index != UCS_ULUNITS_AUTO;
+    iface->reachability = (muct_rdma_reachability_t)config->reachability;
     iface->port_down_timeout_ms = muct_rdma_iface_ms(config->port_down_timeout);
     iface->recovery_tries = config->recovery;
     iface->recovery_timeout_ms = muct_rdma_iface_ms(config->recovery_timeout);
@@ -229,6 +245,23 @@ static ucs_status_t muct_rdma_iface_init_flush(muct_rdma_iface_t *iface)
     return status;
 }
 
+/* A CPU that its user means to be on, else where it is now */
+static unsigned muct_rdma_iface_cpu(const uct_iface_params_t *params)
+{
+    int cpu;
+
+    if (params->field_mask & UCT_IFACE_PARAM_FIELD_CPU_MASK) {
+        for (cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
+            if (ucs_cpu_is_set(cpu, &params->cpu_mask)) {
+                return (unsigned)cpu;
+            }
+        }
+    }
+
+    cpu = sched_getcpu();
+    return (cpu < 0) ? 0 : (unsigned)cpu;
+}
+
 static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
                                          const uct_iface_params_t *params,
                                          const muct_rdma_iface_config_t *user_config)
@@ -238,15 +271,14 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     const muct_rdma_iface_config_t *config = &filled;
     ucs_status_t status;
 
-    muct_rdma_family_fill(&md->device, &filled);
-
+    muct_rdma_stock_init(&iface->stock);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->recovering);
     ucs_list_head_init(&iface->work);
     ucs_list_head_init(&iface->dirty);
     iface->free_place = UINT32_MAX;
     iface->async_countdown = MUCT_RDMA_ASYNC_ROUNDS;
-    status = muct_rdma_iface_set_port(iface, config, params->mode.device.dev_name);
+    status = muct_rdma_iface_set_port(iface, &filled, params->mode.device.dev_name);
     if (status != UCS_OK) {
         return status;
     }
@@ -262,18 +294,28 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
         return status;
     }
 
-    status = muct_rdma_cq_set_init(&iface->cqs, &md->device, iface->limits.cq_depth);
+    status = muct_rdma_cq_set_init(&iface->cqs, &md->device, iface->limits.cq_depth,
+                                   muct_rdma_iface_cpu(params));
     if (status != UCS_OK) {
         goto err_flush;
     }
 
-    status = muct_rdma_iface_init_events(iface);
+    status = muct_rdma_domain_open(
+        md->pd, (ucs_ternary_auto_value_t)config->thread_domain, &iface->domain);
     if (status != UCS_OK) {
         goto err_cqs;
     }
 
+    status = muct_rdma_iface_init_events(iface);
+    if (status != UCS_OK) {
+        goto err_domain;
+    }
+
+    muct_rdma_move_enter(iface);
     return UCS_OK;
 
+err_domain:
+    muct_rdma_domain_close(&iface->domain);
 err_cqs:
     muct_rdma_cq_set_cleanup(&iface->cqs);
 err_flush:
@@ -291,9 +333,12 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
         muct_warn("interface is closed with %u endpoints", iface->num_eps);
     }
 
+    muct_rdma_stock_drop(&iface->stock);
+    muct_rdma_move_leave(iface);
     muct_rdma_iface_log_stats(iface);
     muct_rdma_iface_cleanup_events(iface);
     muct_rdma_ctl_close(&iface->ctl);
+    muct_rdma_domain_close(&iface->domain);
     muct_rdma_cq_set_cleanup(&iface->cqs);
     muct_rdma_buf_pool_cleanup(&iface->tx_pool);
     muct_rdma_buf_pool_cleanup(&iface->rx_pool);
@@ -302,6 +347,19 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
     free(iface->places);
     UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
     free(iface);
+}
+
+unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
+                               unsigned least)
+{
+    unsigned num;
+
+    for (num = MUCT_RDMA_FEW_EPS; (num <= iface->num_eps) && (whole > least);
+         num *= 2) {
+        whole /= 2;
+    }
+
+    return whole;
 }
 
 /* ---- tables ---- */

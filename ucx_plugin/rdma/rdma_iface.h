@@ -23,9 +23,12 @@
 #include "rdma/rdma_config.h"
 #include "rdma/rdma_cq.h"
 #include "rdma/rdma_ctl.h"
+#include "rdma/rdma_domain.h"
 #include "rdma/rdma_md.h"
 #include "rdma/rdma_qp.h"
+#include "rdma/rdma_route.h"
 #include "rdma/rdma_sq.h"
+#include "rdma/rdma_stock.h"
 
 #include <time.h>
 
@@ -48,6 +51,7 @@ typedef struct muct_rdma_iface {
     uct_base_iface_t super;
     muct_rdma_port_t port;
     muct_rdma_limits_t limits;
+    muct_rdma_domain_t domain;
     muct_rdma_qp_path_t path; /**< What all endpoints have in common */
     muct_rdma_cq_set_t cqs;
     unsigned next_cq; /**< Polled last, where not all are */
@@ -57,13 +61,18 @@ typedef struct muct_rdma_iface {
                                      where our own such reads go */
     void *flush_page;
     ucs_list_link_t eps;
+    muct_rdma_stock_t stock;
     ucs_list_link_t recovering;
-    ucs_list_link_t work;  /**< Endpoints with requests waiting or credits to give */
-    ucs_list_link_t dirty; /**< Send queues with a chain to post */
+    unsigned commands_left; /**< Of this progress, for recovery */
+    bool has_steps;         /**< Recovery would go on at once in the next progress */
+    ucs_list_link_t work;   /**< Endpoints with requests waiting or credits to give */
+    ucs_list_link_t dirty;  /**< Send queues with a chain to post */
     muct_rdma_place_t *places;
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
+    bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
+    bool has_auto_first;  /**< RX_FIRST is */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
                                                              all endpoints */
@@ -74,9 +83,18 @@ typedef struct muct_rdma_iface {
     struct {
         uint64_t connections; /**< Made anew */
         uint64_t wrs;         /**< Posted again */
+        uint64_t moves;       /**< Of those connections, with another device */
     } recovery_stats;
-    bool is_dead; /**< The device is gone */
+    ucs_list_link_t move_list; /**< Of rdma_move.c */
+    bool is_dead;              /**< The device is gone */
     bool same_rail;
+    unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
+    bool has_ece;       /**< Endpoint addresses have a place for it */
+    bool has_fixed_gid; /**< The user's choice */
+    muct_rdma_reachability_t reachability;
+    bool has_routes;
+    uint64_t routes_ms; /**< When they were read */
+    muct_rdma_routes_t routes;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
     size_t rx_offset; /**< Of a message's data in its receive buffer */
@@ -127,6 +145,12 @@ void muct_rdma_iface_vfs_refresh(uct_iface_h iface);
 
 /** The same in the log, at level info, when anything was posted. */
 void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface);
+
+/** What the next endpoint is to have of something. Who has many peers has little on its
+ * way to each: from 128 endpoints on, and for each twice as many, half of it, until it
+ * is @a least or less. */
+unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
+                               unsigned least);
 
 /** Give a queue pair a place; the id is the high half of its wr_ids. */
 ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,

@@ -7,11 +7,12 @@
 #include "base/muct_stub_ops.h"
 #include "rdma/rdma_family.h"
 #include "rdma/rdma_iface.h"
+#include "rdma/rdma_rkeys.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define MUCT_RDMA_MD_PREFIX "MORI_RDMA_"
@@ -28,10 +29,23 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      ucs_offsetof(muct_rdma_md_config_t, devices), UCS_CONFIG_TYPE_ALLOW_LIST},
 
     {"DMABUF", "try",
-     "Register GPU memory by dma-buf: y (fail without), n (by address, which needs\n"
-     "the peer memory driver), try (by dma-buf, then by address). Choose n when\n"
-     "the kernel's dma-buf path is slower than peer memory.",
+     "Register GPU memory by dma-buf: y (by nothing else), n (never), try (first or\n"
+     "second, by device, kernel and release of ROCm). Choose n when the kernel's dma-buf\n"
+     "path is slower than peer memory.",
      ucs_offsetof(muct_rdma_md_config_t, dmabuf), UCS_CONFIG_TYPE_TERNARY},
+
+    {"PEERMEM", "try",
+     "Register GPU memory by its address, which needs the GPU driver's peer memory: y (by\n"
+     "nothing else), n (never), try (first or second, as DMABUF). Choose n to be told\n"
+     "when dma-buf does not work.",
+     ucs_offsetof(muct_rdma_md_config_t, peermem), UCS_CONFIG_TYPE_TERNARY},
+
+    {"DMABUF_CANARY", "try",
+     "Look whether the device reaches the bytes that the GPU sees when GPU memory was\n"
+     "registered by dma-buf, and refuse it else: y, n, or try at UCX_LOG_LEVEL=debug.\n"
+     "Choose y once for a new driver or allocator. Memory whose bytes are all alike is\n"
+     "written to for a moment.",
+     ucs_offsetof(muct_rdma_md_config_t, dmabuf_canary), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_DIRECT", "try",
      "Register GPU memory: y, n, or try (where some of it can be registered when\n"
@@ -50,6 +64,12 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      "Faster between some hosts and devices; writes may then become visible out of\n"
      "order until a flush.",
      ucs_offsetof(muct_rdma_md_config_t, relaxed_ordering), UCS_CONFIG_TYPE_TERNARY},
+
+    {"FORK", "try",
+     "Keep registered memory out of processes that this one forks: y, n, or try.\n"
+     "Kernels from 5.12 on do it by themselves; older ones may give the memory a\n"
+     "device writes to to the child. It makes each registration a little slower there.",
+     ucs_offsetof(muct_rdma_md_config_t, fork), UCS_CONFIG_TYPE_TERNARY},
 
     {"MAX_MR_SIZE", "inf",
      "Most bytes registered under one key; larger regions have several keys. The\n"
@@ -86,7 +106,7 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
 
     (void)component;
     (void)params;
-    key = malloc(sizeof(*key));
+    key = muct_rdma_rkeys_alloc();
     if (key == NULL) {
         muct_error("failed to allocate a remote key");
         return UCS_ERR_NO_MEMORY;
@@ -96,10 +116,11 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
     if (result != MUCT_RDMA_KEY_OK) {
         muct_error("failed to unpack a remote key of mori_rdma: %s",
                    muct_rdma_key_strerror(result));
-        free(key);
+        muct_rdma_rkeys_free(key);
         return UCS_ERR_INVALID_PARAM;
     }
 
+    muct_rdma_rkeys_add(key);
     *rkey_p = (uct_rkey_t)key;
     *handle_p = key;
     return UCS_OK;
@@ -110,7 +131,7 @@ static ucs_status_t muct_rdma_component_rkey_release(uct_component_t *component,
 {
     (void)component;
     (void)rkey;
-    free(handle);
+    muct_rdma_rkeys_free(handle);
     return UCS_OK;
 }
 
@@ -189,10 +210,36 @@ static uint8_t muct_rdma_md_rail(const muct_rdma_md_config_t *config, const char
     return rail;
 }
 
+static ucs_status_t muct_rdma_md_set_gpu_ways(muct_rdma_md_t *md,
+                                              const muct_rdma_md_config_t *config)
+{
+    const muct_rdma_family_t *family = muct_rdma_family_of(&md->device);
+    muct_rdma_gpu_way_params_t params = {
+        .dmabuf = (ucs_ternary_auto_value_t)config->dmabuf,
+        .peermem = (ucs_ternary_auto_value_t)config->peermem,
+        .has_call = muct_rdma_verbs.reg_dmabuf_mr != NULL,
+        .is_peermem_first = family->is_peermem_first,
+        .needs_dmabuf = family->needs_dmabuf};
+    const muct_gpu_t *gpu;
+    struct utsname kernel;
+
+    if (muct_gpu_get(&gpu) == UCS_OK) {
+        params.hip_version = gpu->version;
+    }
+    if (uname(&kernel) == 0) {
+        muct_rdma_kernel_lack("", kernel.release, md->kernel_lack,
+                              sizeof(md->kernel_lack));
+    }
+    params.kernel_lack = (md->kernel_lack[0] != '\0') ? md->kernel_lack : NULL;
+    return muct_rdma_gpu_ways_init(&params, &md->gpu_ways);
+}
+
 static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
                                             const muct_rdma_md_config_t *config,
                                             const char *name)
 {
+    ucs_status_t status;
+
     md->access =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     if (md->device.has_atomics) {
@@ -207,16 +254,11 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
     md->chunk_shift = muct_rdma_md_chunk_shift(&md->device, config->max_mr_size);
     md->num_rkeys = muct_rdma_md_num_rkeys(md->chunk_shift);
     md->rail = muct_rdma_md_rail(config, name);
-    md->dmabuf = config->dmabuf;
     md->has_gpu_flush = config->gpu_flush != 0;
-    if (muct_rdma_verbs.reg_dmabuf_mr == NULL) {
-        if (config->dmabuf == UCS_YES) {
-            muct_error("%s: DMABUF=y, but this libibverbs has no ibv_reg_dmabuf_mr: "
-                       "install rdma-core >= 34",
-                       name);
-            return UCS_ERR_UNSUPPORTED;
-        }
-        md->dmabuf = UCS_NO;
+    md->dmabuf_canary = (ucs_ternary_auto_value_t)config->dmabuf_canary;
+    status = muct_rdma_md_set_gpu_ways(md, config);
+    if (status != UCS_OK) {
+        return status;
     }
 
     return ucs_config_clone_allow_list(&config->devices, &md->devices,
@@ -228,10 +270,9 @@ static ucs_status_t muct_rdma_md_open_device(muct_rdma_md_t *md, const char *md_
 {
     ucs_status_t status;
 
-    if (getrandom(&md->incarnation, sizeof(md->incarnation), 0) !=
-        sizeof(md->incarnation)) {
-        muct_error("getrandom() failed: %m");
-        return UCS_ERR_IO_ERROR;
+    status = muct_rdma_incarnation_next(&md->incarnation);
+    if (status != UCS_OK) {
+        return status;
     }
 
     status = muct_rdma_device_open(md_name, &md->device);
@@ -264,6 +305,11 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
 
     md->super.ops = &muct_rdma_md_ops.super;
     md->super.component = component;
+    status = muct_rdma_verbs_protect_fork((ucs_ternary_auto_value_t)config->fork);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
     status = muct_rdma_md_open_device(md, md_name);
     if (status != UCS_OK) {
         goto err_free;
@@ -298,6 +344,7 @@ static void muct_rdma_md_close(uct_md_h uct_md)
     muct_rdma_gpu_pages_cleanup(&md->gpu_pages);
     muct_rdma_async_cleanup(&md->async);
     ucs_config_release_allow_list(&md->devices, &ucs_config_array_string);
+    muct_rdma_mem_forget(md->pd);
     error = muct_rdma_verbs.dealloc_pd(md->pd);
     if (error != 0) {
         muct_warn("ibv_dealloc_pd(%s) failed: %s", md->device.name, strerror(error));
@@ -317,7 +364,9 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
     attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     if (md->has_gpu_direct) {
         attr->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_ROCM);
-        attr->flags |= (md->dmabuf != UCS_NO) ? UCT_MD_FLAG_REG_DMABUF : 0;
+        attr->flags |= (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF)
+                           ? UCT_MD_FLAG_REG_DMABUF
+                           : 0; /* else nobody need export one first */
     }
 
     attr->cache_mem_types = UCS_MASK(UCS_MEMORY_TYPE_LAST);

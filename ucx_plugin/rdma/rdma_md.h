@@ -16,14 +16,18 @@
 #include "rdma/rdma_async.h"
 #include "rdma/rdma_device.h"
 #include "rdma/rdma_gpu_page.h"
+#include "rdma/rdma_gpu_way.h"
 #include "rdma/rdma_mr.h"
 
 typedef struct muct_rdma_md_config {
     uct_md_config_t super;
     ucs_config_allow_list_t devices;
     int dmabuf;           /**< ucs_ternary_auto_value_t */
+    int peermem;          /**< ucs_ternary_auto_value_t */
+    int dmabuf_canary;    /**< ucs_ternary_auto_value_t */
     int gpu_direct;       /**< ucs_ternary_auto_value_t */
     int gpu_flush;        /**< Boolean */
+    int fork;             /**< ucs_ternary_auto_value_t */
     int relaxed_ordering; /**< ucs_ternary_auto_value_t */
     size_t max_mr_size;
 } muct_rdma_md_config_t;
@@ -37,7 +41,11 @@ struct muct_rdma_md {
     uint8_t chunk_shift;  /**< log2 of the most bytes of one key */
     uint8_t rail;         /**< Index among the used devices of this process */
     uint8_t num_rkeys;    /**< Most keys of a packed key */
-    int dmabuf;           /**< ucs_ternary_auto_value_t, UCS_NO when it does not work */
+    muct_rdma_gpu_ways_t gpu_ways;
+    ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
+    bool has_told_canary;                   /**< That one was not */
+    bool has_told_lack; /**< That the kernel is not made for dma-bufs */
+    char kernel_lack[128];
     ucs_config_allow_list_t devices;
     bool has_gpu_direct; /**< It registers GPU memory */
     bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
@@ -51,12 +59,13 @@ struct muct_rdma_md {
  * Register memory of the host or of a GPU, that by dma-buf or address as the options
  * say.
  *
- * @param [in,out] params  dmabuf_fd is -1 unless the caller has one; changed.
- * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when DMABUF=y and
- * there is none.
+ * @param [in] params  dmabuf_fd is -1 unless the caller has one.
+ * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when it must be by
+ *         dma-buf and there is none.
  */
 ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
-                              muct_rdma_mem_params_t *params, muct_rdma_mem_t **mem_p);
+                              const muct_rdma_mem_params_t *params,
+                              muct_rdma_mem_t **mem_p);
 
 /**
  * Can the device register GPU memory? Asked by trying, with some memory of the calling

@@ -8,7 +8,9 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
+#include "rdma/rdma_canary.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,56 +49,125 @@ static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *addre
     return status;
 }
 
-/* By dma-buf, then, where both ways are allowed, by address. */
-static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
-                                            size_t length,
-                                            muct_rdma_mem_params_t *params,
-                                            muct_rdma_mem_t **mem_p)
+/* The kernel may then keep the memory where its processor is. */
+static void muct_rdma_md_tell_lack(muct_rdma_md_t *md)
 {
-    bool is_quiet = params->is_quiet;
-    ucs_status_t status;
-
-    params->is_quiet = is_quiet || (md->dmabuf == UCS_TRY);
-    status = muct_rdma_mem_create(md->pd, address, length, params, mem_p);
-    if ((status == UCS_OK) || (md->dmabuf != UCS_TRY)) {
-        return status;
+    if ((md->kernel_lack[0] != '\0') && !md->has_told_lack) {
+        md->has_told_lack = true;
+        muct_warn("%s: GPU memory is registered by dma-buf, but %s: it may be moved to "
+                  "the host and be slow; load the GPU driver's peer memory module",
+                  md->device.name, md->kernel_lack);
     }
-
-    muct_debug("%s: dma-buf of %p length %zu was refused, trying peer memory",
-               md->device.name, address, length);
-    params->is_quiet = is_quiet;
-    params->dmabuf_fd = -1;
-    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
 }
 
-ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
-                              muct_rdma_mem_params_t *params, muct_rdma_mem_t **mem_p)
+/* Nothing else would tell that everything is written to another place. */
+static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
+                                               const muct_rdma_mem_params_t *params,
+                                               muct_rdma_mem_t *mem)
 {
+    ucs_log(md->has_told_canary ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+            "%s: GPU memory 0x%" PRIx64 " length %" PRIu64
+            " registered by dma-buf (offset %" PRIu64
+            ") is not what the device reads there: refused; set UCX_MORI_RDMA_DMABUF=n "
+            "with the GPU driver's peer memory, or have the application register whole "
+            "allocations (PyTorch: no expandable segments)",
+            md->device.name, mem->base, mem->length, params->dmabuf_offset);
+    md->has_told_canary = true;
+    muct_rdma_mem_destroy(mem);
+    return UCS_ERR_IO_ERROR;
+}
+
+static ucs_status_t muct_rdma_md_check_dmabuf(muct_rdma_md_t *md,
+                                              const muct_rdma_mem_params_t *params,
+                                              muct_rdma_mem_t *mem)
+{
+    return (params->is_gpu && params->has_canary &&
+            (muct_rdma_canary_look(md, mem) == UCS_ERR_IO_ERROR))
+               ? muct_rdma_md_refuse_dmabuf(md, params, mem)
+               : UCS_OK;
+}
+
+/* With the caller's dma-buf, or one of our own. */
+static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
+                                            size_t length,
+                                            const muct_rdma_mem_params_t *params,
+                                            muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_params_t with = *params;
+    muct_rdma_mem_t *mem = NULL;
     const muct_gpu_t *gpu;
     ucs_status_t status;
-    int fd;
 
-    if (params->dmabuf_fd >= 0) {
-        return muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
-    }
-
-    if (params->is_gpu && (md->dmabuf != UCS_NO) && (muct_gpu_get(&gpu) == UCS_OK) &&
-        (muct_gpu_export_dmabuf(gpu, address, length, &fd, &params->dmabuf_offset) ==
-         UCS_OK)) {
-        params->dmabuf_fd = fd;
-        status = muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
-        close(fd); /* the registration holds the memory */
-        return status;
-    }
-
-    if (params->is_gpu && (md->dmabuf == UCS_YES)) {
-        muct_error("GPU memory %p length %zu has no dma-buf and DMABUF=y: the "
-                   "kernel or the GPU's driver does not export it",
-                   address, length);
+    if ((params->dmabuf_fd < 0) &&
+        ((muct_gpu_get(&gpu) != UCS_OK) ||
+         (muct_gpu_export_dmabuf(gpu, address, length, &with.dmabuf_fd,
+                                 &with.dmabuf_offset) != UCS_OK))) {
+        ucs_log(
+            params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
+            "GPU memory %p length %zu has no dma-buf: the kernel or the GPU's driver "
+            "does not export it",
+            address, length);
         return UCS_ERR_UNSUPPORTED;
     }
 
-    return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    status = muct_rdma_mem_create(md->pd, address, length, &with, &mem);
+    if (params->dmabuf_fd < 0) {
+        close(with.dmabuf_fd); /* the registration holds the memory */
+    }
+    if (status == UCS_OK) {
+        status = muct_rdma_md_check_dmabuf(md, &with, mem);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (params->is_gpu) {
+        muct_rdma_md_tell_lack(md);
+    }
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_md_reg_by(muct_rdma_md_t *md, muct_rdma_gpu_way_t way,
+                                        void *address, size_t length,
+                                        const muct_rdma_mem_params_t *params,
+                                        muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_params_t without = *params;
+
+    if (way == MUCT_RDMA_GPU_WAY_DMABUF) {
+        return muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
+    }
+
+    without.dmabuf_fd = -1;
+    return muct_rdma_mem_create(md->pd, address, length, &without, mem_p);
+}
+
+ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                              const muct_rdma_mem_params_t *params,
+                              muct_rdma_mem_t **mem_p)
+{
+    const muct_rdma_gpu_ways_t *ways = &md->gpu_ways;
+    muct_rdma_mem_params_t quiet = *params;
+    ucs_status_t status;
+
+    if (!params->is_gpu && (params->dmabuf_fd < 0)) {
+        return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    }
+
+    quiet.is_quiet = params->is_quiet || (ways->num > 1);
+    status = muct_rdma_md_reg_by(md, ways->list[0], address, length, &quiet, mem_p);
+    if ((status == UCS_OK) || (ways->num == 1)) {
+        return status;
+    }
+
+    muct_debug(
+        "%s: GPU memory %p length %zu was refused by %s (first as %s), trying the "
+        "other way",
+        md->device.name, address, length,
+        (ways->list[0] == MUCT_RDMA_GPU_WAY_DMABUF) ? "dma-buf" : "peer memory",
+        ways->why);
+    return muct_rdma_md_reg_by(md, ways->list[1], address, length, params, mem_p);
 }
 
 static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
@@ -137,8 +208,11 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
         (void)muct_gpu_forget(gpu, gpu->mem_free(address));
     }
     muct_gpu_unrelax(gpu, mode);
-    muct_debug("%s %s GPU memory", md->device.name,
-               is_direct ? "registers" : "does not register");
+    muct_debug("%s %s GPU memory, by %s first: %s", md->device.name,
+               is_direct ? "registers" : "does not register",
+               (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF) ? "dma-buf"
+                                                                  : "peer memory",
+               md->gpu_ways.why);
     return is_direct;
 }
 
@@ -161,6 +235,9 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     muct_rdma_mem_t *mem = NULL;
     ucs_status_t status = UCS_OK;
 
+    mem_params.has_canary =
+        (md->dmabuf_canary == UCS_YES) ||
+        ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
     mem_params.dmabuf_fd =
         MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
     mem_params.dmabuf_offset =

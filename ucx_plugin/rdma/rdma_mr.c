@@ -6,8 +6,23 @@
 
 #include <inttypes.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* All regions, of all devices; devices may be used by several threads. */
+static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
+static UCS_LIST_HEAD(muct_rdma_mem_list);
+static UCS_LIST_HEAD(
+    muct_rdma_mem_gone); /* protection domains of devices that are gone */
+
+typedef struct muct_rdma_mem_gone {
+    const struct ibv_pd *pd;
+    ucs_list_link_t list;
+} muct_rdma_mem_gone_t;
+
+/* In place of a key with such a device */
+static struct ibv_mr muct_rdma_mem_no_mr;
 
 const char *muct_rdma_mr_remedy(int error)
 {
@@ -83,15 +98,123 @@ static void muct_rdma_mem_log(const muct_rdma_mem_params_t *params, void *addres
     }
 }
 
+static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
+{
+    unsigned i;
+
+    for (i = 0; i < mem->num; ++i) {
+        if (mem->mrs[i] != &muct_rdma_mem_no_mr) {
+            muct_rdma_mr_dereg(mem->mrs[i]);
+        }
+    }
+    free(mem);
+}
+
+static muct_rdma_mem_gone_t *muct_rdma_mem_find_gone(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+
+    ucs_list_for_each(gone, &muct_rdma_mem_gone, list)
+    {
+        if (gone->pd == pd) {
+            return gone;
+        }
+    }
+
+    return NULL;
+}
+
+static bool muct_rdma_mem_is_gone(const struct ibv_pd *pd)
+{
+    bool is_gone;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    is_gone = muct_rdma_mem_find_gone(pd) != NULL;
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return is_gone;
+}
+
+ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+
+    if (muct_rdma_mem_is_gone(pd)) {
+        return UCS_OK;
+    }
+
+    gone = malloc(sizeof(*gone));
+    if (gone == NULL) {
+        muct_error("failed to allocate the mark of a device that is gone");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    gone->pd = pd;
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_add_tail(&muct_rdma_mem_gone, &gone->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return UCS_OK;
+}
+
+void muct_rdma_mem_forget(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    while ((gone = muct_rdma_mem_find_gone(pd)) != NULL) {
+        ucs_list_del(&gone->list);
+        free(gone);
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+}
+
+/* Refused because there is no device any more, whose event nobody has read yet? Such a
+ * device is as one whose event was read: memory is registered with the others. */
+static bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error)
+{
+    struct ibv_device_attr attr;
+
+    return ((error == EIO) || (error == ENODEV)) &&
+           (muct_rdma_verbs.query_device(pd->context, &attr) != 0) &&
+           (muct_rdma_mem_set_gone(pd) == UCS_OK);
+}
+
+/* All chunks: 0, or the errno of the one that was refused. */
+static int muct_rdma_mem_reg(muct_rdma_mem_t *mem, const muct_rdma_mem_params_t *params)
+{
+    const uint64_t chunk = 1ull << mem->chunk_shift;
+    bool is_gone = muct_rdma_mem_is_gone(mem->pd);
+    uint64_t offset, part;
+    int error;
+
+    for (offset = 0; offset < mem->length; offset += part) {
+        part = (mem->length - offset < chunk) ? mem->length - offset : chunk;
+        mem->mrs[mem->num] =
+            is_gone ? &muct_rdma_mem_no_mr
+                    : muct_rdma_mem_reg_chunk(mem->pd, mem->base + offset, (size_t)part,
+                                              offset, params);
+        if (mem->mrs[mem->num] == NULL) {
+            error = errno;
+            is_gone = muct_rdma_mem_finds_gone(mem->pd, error);
+            if (!is_gone) {
+                return error;
+            }
+            mem->mrs[mem->num] = &muct_rdma_mem_no_mr;
+        }
+        ++mem->num;
+    }
+
+    return 0;
+}
+
 ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
                                   const muct_rdma_mem_params_t *params,
                                   muct_rdma_mem_t **mem_p)
 {
-    uint64_t offset, chunk = 1ull << params->chunk_shift;
+    uint64_t chunk = 1ull << params->chunk_shift;
     uint64_t num = (length + chunk - 1) >> params->chunk_shift;
     unsigned max_chunks = (params->max_chunks > 0) ? params->max_chunks : 1;
     muct_rdma_mem_t *mem;
-    size_t part;
+    int error;
 
     if ((params->dmabuf_fd >= 0) && (muct_rdma_verbs.reg_dmabuf_mr == NULL)) {
         return UCS_ERR_UNSUPPORTED;
@@ -114,18 +237,20 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
     mem->length = length;
     mem->chunk_shift = params->chunk_shift;
     mem->page = params->page;
-    for (offset = 0; offset < length; offset += part) {
-        part = (length - offset < chunk) ? (size_t)(length - offset) : (size_t)chunk;
-        mem->mrs[mem->num] =
-            muct_rdma_mem_reg_chunk(pd, mem->base + offset, part, offset, params);
-        if (mem->mrs[mem->num] == NULL) {
-            muct_rdma_mem_log(params, address, length, errno);
-            muct_rdma_mem_destroy(mem);
-            return UCS_ERR_IO_ERROR;
-        }
-        ++mem->num;
+    mem->pd = pd;
+    mem->access = params->access;
+    mem->is_gpu = params->is_gpu;
+    error = muct_rdma_mem_reg(mem, params);
+    if (error != 0) {
+        muct_rdma_mem_log(params, address, length, error);
+        muct_rdma_mem_free(mem);
+        errno = error;
+        return UCS_ERR_IO_ERROR;
     }
 
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_add_head(&muct_rdma_mem_list, &mem->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
     *mem_p = mem;
     return UCS_OK;
 }
@@ -145,14 +270,46 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
     return UCS_ERR_INVALID_PARAM;
 }
 
+muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
+                                    uint64_t length)
+{
+    muct_rdma_mem_t *mem, *found = NULL;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_for_each(mem, &muct_rdma_mem_list, list)
+    {
+        if (((pd == NULL) || (mem->pd == pd)) && (address >= mem->base) &&
+            (address - mem->base < mem->length) &&
+            (length <= mem->length - (address - mem->base)) &&
+            (length <= muct_rdma_mem_chunk_left(mem, address))) {
+            found = mem;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return found;
+}
+
+void muct_rdma_mem_add_twin(muct_rdma_mem_t *mem, muct_rdma_mem_t *twin)
+{
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    twin->next_twin = mem->twins;
+    mem->twins = twin;
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+}
+
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
 {
-    unsigned i;
+    muct_rdma_mem_t *twin;
 
-    for (i = 0; i < mem->num; ++i) {
-        muct_rdma_mr_dereg(mem->mrs[i]);
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_del(&mem->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    while ((twin = mem->twins) != NULL) {
+        mem->twins = twin->next_twin;
+        muct_rdma_mem_destroy(twin);
     }
-    free(mem);
+    muct_rdma_mem_free(mem);
 }
 
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,

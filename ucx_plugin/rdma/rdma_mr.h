@@ -19,6 +19,8 @@
 #include "rdma/rdma_key.h"
 #include "rdma/rdma_verbs.h"
 
+#include <ucs/datastruct/list.h>
+
 #include <stdbool.h>
 
 /** Page of a GPU that peers read from to flush their writes; see rdma_gpu_page.h. */
@@ -28,14 +30,23 @@ typedef struct muct_rdma_gpu_page {
     uint8_t gpu; /**< Number the owner's runtime gives it */
 } muct_rdma_gpu_page_t;
 
-typedef struct muct_rdma_mem {
+typedef struct muct_rdma_mem muct_rdma_mem_t;
+
+struct muct_rdma_mem {
     uint64_t base;
     uint64_t length;
     uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
     unsigned num;                     /**< Chunks */
     const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
+    struct ibv_pd *pd;
+    int access;
+    bool is_gpu;
+    ucs_list_link_t list;   /**< Of all regions of the process */
+    muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
+                                 moved there (rdma_move.h); they end with this one */
+    muct_rdma_mem_t *next_twin;
     struct ibv_mr *mrs[];
-} muct_rdma_mem_t;
+};
 
 /** How to register. */
 typedef struct muct_rdma_mem_params {
@@ -44,6 +55,7 @@ typedef struct muct_rdma_mem_params {
     unsigned max_chunks;              /**< Keys a packed key has room for, 0 for 1 */
     bool is_gpu;                      /**< It is memory of a GPU */
     const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
+    bool has_canary; /**< Look whether a dma-buf is right; nobody uses the memory yet */
     bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
     int dmabuf_fd; /**< -1 to register by address */
     uint64_t dmabuf_offset;
@@ -64,6 +76,31 @@ typedef struct muct_rdma_mem_params {
 ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
                                   const muct_rdma_mem_params_t *params,
                                   muct_rdma_mem_t **mem_p);
+
+/**
+ * The device of @a pd is gone: regions made from now on have no keys with it, only
+ * those of their twins. UCP goes on to register what it sends over endpoints that
+ * moved. So is one whose removal a registration finds, before its event is read.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; several times is as once.
+ */
+ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
+
+/** The protection domain is closed: another one may get its address. */
+void muct_rdma_mem_forget(const struct ibv_pd *pd);
+
+/**
+ * A region of the process that holds all of [address, address + length) under one key.
+ * It stays as long as whoever registered it, or uses it, keeps it.
+ *
+ * @param [in] pd  In which it is registered; NULL for any.
+ * @return NULL when there is none.
+ */
+muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
+                                    uint64_t length);
+
+/** Have @a twin end with @a mem. */
+void muct_rdma_mem_add_twin(muct_rdma_mem_t *mem, muct_rdma_mem_t *twin);
 
 /** Deregister; keys of it are refused by the device from now on. */
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);

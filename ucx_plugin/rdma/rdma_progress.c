@@ -9,6 +9,7 @@
 
 #include "base/muct_log.h"
 #include "rdma/rdma_ep.h"
+#include "rdma/rdma_move.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -208,37 +209,39 @@ static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
 
 typedef bool (*muct_rdma_ep_test_t)(const muct_rdma_ep_t *ep, const void *arg);
 
+/* One with a queue pair of the interface: its own, or of another one that it carries.
+ */
+static muct_rdma_ep_t *muct_rdma_iface_find_ep(const muct_rdma_iface_t *carrier,
+                                               muct_rdma_ep_test_t is_concerned,
+                                               const void *arg)
+{
+    const muct_rdma_iface_t *iface = NULL;
+    muct_rdma_ep_t *ep;
+
+    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((ep->state != MUCT_RDMA_EP_FAILED) && (ep->carrier == carrier) &&
+                is_concerned(ep, arg)) {
+                return ep;
+            }
+        }
+    }
+
+    return NULL;
+}
+
 /* End the endpoints that a condition holds for, which it then does not any more. */
 static void muct_rdma_iface_end_if(muct_rdma_iface_t *iface, ucs_status_t status,
                                    muct_rdma_ep_test_t is_concerned, const void *arg,
                                    void (*end)(muct_rdma_ep_t *ep, ucs_status_t status))
 {
     muct_rdma_ep_t *ep;
-    bool has_ended;
 
     /* from the start again each time: an error handler may destroy endpoints */
-    do {
-        has_ended = false;
-        ucs_list_for_each(ep, &iface->eps, list)
-        {
-            if ((ep->state != MUCT_RDMA_EP_FAILED) && is_concerned(ep, arg)) {
-                end(ep, status);
-                has_ended = true;
-                break;
-            }
-        }
-    } while (has_ended);
-}
-
-static void muct_rdma_ep_fail_now(muct_rdma_ep_t *ep, ucs_status_t status)
-{
-    muct_rdma_ep_fail(ep, status, true);
-}
-
-static void muct_rdma_iface_fail_if(muct_rdma_iface_t *iface, ucs_status_t status,
-                                    muct_rdma_ep_test_t is_concerned, const void *arg)
-{
-    muct_rdma_iface_end_if(iface, status, is_concerned, arg, muct_rdma_ep_fail_now);
+    while ((ep = muct_rdma_iface_find_ep(iface, is_concerned, arg)) != NULL) {
+        end(ep, status);
+    }
 }
 
 static bool muct_rdma_ep_is_connected_now(const muct_rdma_ep_t *ep, const void *arg)
@@ -248,9 +251,18 @@ static bool muct_rdma_ep_is_connected_now(const muct_rdma_ep_t *ep, const void *
            (ep->state == MUCT_RDMA_EP_RECOVERING);
 }
 
-static void muct_rdma_iface_fail_all(muct_rdma_iface_t *iface, ucs_status_t status)
+static void muct_rdma_ep_leave(muct_rdma_ep_t *ep, ucs_status_t status)
 {
-    muct_rdma_iface_fail_if(iface, status, muct_rdma_ep_is_connected_now, NULL);
+    if (!muct_rdma_recover_leave(ep, status)) {
+        muct_rdma_ep_fail(ep, status, true);
+    }
+}
+
+/* They go on with another device, or fail. */
+static void muct_rdma_iface_leave_all(muct_rdma_iface_t *iface, ucs_status_t status)
+{
+    muct_rdma_iface_end_if(iface, status, muct_rdma_ep_is_connected_now, NULL,
+                           muct_rdma_ep_leave);
 }
 
 static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
@@ -305,26 +317,26 @@ static void muct_rdma_iface_set_broken(muct_rdma_iface_t *iface,
     }
 }
 
-/* A queue broke: no completion will tell what became of its endpoints' operations. */
-static void muct_rdma_iface_fail_broken(muct_rdma_iface_t *iface)
+/* A queue broke: no completion will tell what became of its endpoints' operations. They
+ * go on with another device, and the peer says what had arrived; or they fail. */
+static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
 {
     iface->cqs.has_failed = false;
-    muct_rdma_iface_fail_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL);
+    muct_rdma_stock_drop(&iface->stock); /* some of them may be of that queue */
+    muct_rdma_iface_end_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL,
+                           muct_rdma_ep_leave);
 }
 
 static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
 {
-    union ibv_gid gid;
+    const muct_rdma_device_t *device = &muct_rdma_iface_md(iface)->device;
+    const unsigned before = iface->port.gid_index;
 
-    if ((iface->port.link != MUCT_RDMA_LINK_IB) &&
-        (muct_rdma_verbs.query_gid(muct_rdma_iface_md(iface)->device.context,
-                                   iface->port.num, iface->port.gid_index,
-                                   &gid) == 0) &&
-        (memcmp(gid.raw, iface->port.gid.raw, sizeof(gid.raw)) != 0)) {
-        muct_warn("%s:%u: GID %u changed; connections made before may be lost",
-                  muct_rdma_iface_md(iface)->device.name, iface->port.num,
-                  iface->port.gid_index);
-        iface->port.gid = gid;
+    iface->has_routes = false;
+    if (muct_rdma_port_renew_gid(device, iface->has_fixed_gid, &iface->port)) {
+        muct_warn("%s:%u: its address changed or moved, from GID %u to %u; connections "
+                  "made before may be lost",
+                  device->name, iface->port.num, before, iface->port.gid_index);
     }
 }
 
@@ -373,6 +385,7 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
     if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
         muct_error("%s: device failed or was removed", md->device.name);
         iface->is_dead = true;
+        (void)muct_rdma_mem_set_gone(md->pd);
     }
     /* completions first: they know better what happened */
     if (events.flags &
@@ -380,7 +393,7 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
         (void)muct_rdma_iface_poll_all(iface);
     }
     if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
-        muct_rdma_iface_fail_all(iface, UCS_ERR_IO_ERROR);
+        muct_rdma_iface_leave_all(iface, UCS_ERR_IO_ERROR);
     }
     if (events.flags & MUCT_RDMA_ASYNC_CQ) {
         muct_rdma_iface_set_broken(iface, &events);
@@ -418,14 +431,16 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
         (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
         iface->port_down_ms = 0;
         muct_rdma_iface_set_timer(iface);
-        muct_warn("%s:%u: link is down for %" PRIu64 " ms, failing %u endpoints",
+        muct_warn("%s:%u: link is down for %" PRIu64 " ms, given up by %u endpoints",
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->port_down_timeout_ms, iface->num_eps);
-        muct_rdma_iface_fail_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+        muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 
     if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {
         muct_rdma_iface_recover(iface, now);
+    } else if (muct_rdma_stock_progress(iface)) {
+        iface->async_countdown = 1;
     }
 }
 
@@ -435,7 +450,7 @@ unsigned muct_rdma_iface_progress(uct_iface_h tl_iface)
     unsigned count = muct_rdma_iface_poll(iface);
 
     if (__builtin_expect(iface->cqs.has_failed, 0)) {
-        muct_rdma_iface_fail_broken(iface);
+        muct_rdma_iface_leave_broken(iface);
     }
 
     if (!ucs_list_is_empty(&iface->work)) {
@@ -466,6 +481,10 @@ static bool muct_rdma_iface_is_runnable(const muct_rdma_iface_t *iface)
 {
     const muct_rdma_ep_t *ep;
     const muct_rdma_sq_t *sq;
+
+    if (iface->has_steps && !ucs_list_is_empty(&iface->recovering)) {
+        return true;
+    }
 
     ucs_list_for_each(sq, &iface->dirty, dirty_link)
     {

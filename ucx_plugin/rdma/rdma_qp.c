@@ -145,7 +145,13 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
                                   uint32_t remote_qp_num)
 {
     const char *state = "RTR";
+    ucs_status_t status;
     int error;
+
+    status = muct_rdma_ece_set(qp, &path->ece);
+    if (status != UCS_OK) {
+        return status;
+    }
 
     error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);
     if (error == 0) {

@@ -12,6 +12,7 @@
 
 #include "rdma/rdma_addr.h"
 #include "rdma/rdma_device.h"
+#include "rdma/rdma_ece.h"
 
 /** Bit of a wr_id: it is a receive's. */
 #define MUCT_RDMA_WR_ID_RECV (1ull << 63)
@@ -41,6 +42,7 @@ typedef struct muct_rdma_qp_path {
     uint32_t local_psn;
     uint32_t remote_psn;
     bool has_atomics;
+    muct_rdma_ece_t ece; /**< To be set; no options: nothing is */
 } muct_rdma_qp_path_t;
 
 /**
@@ -66,6 +68,7 @@ ucs_status_t muct_rdma_qp_to_init(struct ibv_qp *qp, const muct_rdma_port_t *por
  * @return UCS_OK
  * @return UCS_ERR_UNREACHABLE  ibv_modify_qp(3) refused the peer's address, most often
  *                              because it has no route or neighbour there.
+ * @return UCS_ERR_IO_ERROR     As @ref muct_rdma_ece_set.
  */
 ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *path,
                                   uint32_t remote_qp_num);

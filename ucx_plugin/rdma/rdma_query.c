@@ -16,6 +16,9 @@
 #define MUCT_RDMA_PACKET_COST 82.0
 #define MUCT_RDMA_MESSAGE_COST 16.0
 
+/* Routes are read again after so many milliseconds. */
+#define MUCT_RDMA_ROUTES_MS 1000
+
 /* ---- what it can do ---- */
 
 /* Whole packets: the rest of a buffer would be one more, nearly empty. */
@@ -86,7 +89,8 @@ ucs_status_t muct_rdma_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     uct_base_iface_query(&iface->super, attr);
     attr->device_addr_len = MUCT_RDMA_DEV_ADDR_SIZE;
     attr->iface_addr_len = 0;
-    attr->ep_addr_len = MUCT_RDMA_EP_ADDR_SIZE(iface->limits.num_qps);
+    attr->ep_addr_len = MUCT_RDMA_EP_ADDR_SIZE(iface->limits.num_qps) +
+                        (iface->has_ece ? MUCT_RDMA_ECE_SIZE : 0);
     attr->max_conn_priv = 0;
     attr->cap.flags =
         UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PUT_SHORT |
@@ -213,10 +217,52 @@ ucs_status_t muct_rdma_iface_get_address(uct_iface_h tl_iface, uct_iface_addr_t 
     return UCS_OK;
 }
 
+/* Routes read lately do, but nobody is refused by those of an earlier time: a link may
+ * have come up. */
+static bool muct_rdma_iface_has_route(muct_rdma_iface_t *iface, const uint8_t gid[16])
+{
+    const bool is_local = iface->reachability == MUCT_RDMA_REACH_LOCAL_SUBNET;
+    const uint64_t now = muct_rdma_now_ms();
+
+    if (iface->has_routes && (now - iface->routes_ms < MUCT_RDMA_ROUTES_MS) &&
+        ((now == iface->routes_ms) ||
+         muct_rdma_routes_lead_to(&iface->routes, gid, is_local))) {
+        return muct_rdma_routes_lead_to(&iface->routes, gid, is_local);
+    }
+
+    muct_rdma_routes_read(iface->port.net, iface->port.gid.raw, &iface->routes);
+    iface->has_routes = true;
+    iface->routes_ms = now;
+    return muct_rdma_routes_lead_to(&iface->routes, gid, is_local);
+}
+
+/* Why the network does not lead to it; NULL when it does, or is not known. */
+static const char *muct_rdma_iface_no_route(muct_rdma_iface_t *iface,
+                                            const muct_rdma_dev_addr_t *remote)
+{
+    const bool is_local = iface->reachability == MUCT_RDMA_REACH_LOCAL_SUBNET;
+
+    if ((iface->reachability == MUCT_RDMA_REACH_ALL) ||
+        (iface->port.link != MUCT_RDMA_LINK_ROCE_V2) ||
+        (remote->gid[0] == 0xfe) || /* link-local */
+        (memcmp(remote->gid, iface->port.gid.raw, sizeof(remote->gid)) == 0)) {
+        return NULL;
+    }
+
+    if (muct_rdma_iface_has_route(iface, remote->gid)) {
+        return NULL;
+    }
+
+    return is_local
+               ? "the peer's address is in no subnet of the port's network interface"
+               : "no route by the port's network interface leads to the peer's "
+                 "address; UCX_MORI_RDMA_REACHABILITY=all asks for none";
+}
+
 int muct_rdma_iface_is_reachable_v2(const uct_iface_h tl_iface,
                                     const uct_iface_is_reachable_params_t *params)
 {
-    const muct_rdma_iface_t *iface = (const muct_rdma_iface_t *)tl_iface;
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
     muct_rdma_dev_addr_t local, remote;
     const char *reason;
     size_t length;
@@ -237,6 +283,9 @@ int muct_rdma_iface_is_reachable_v2(const uct_iface_h tl_iface,
 
     muct_rdma_iface_device_address(iface, &local);
     reason = muct_rdma_dev_addr_unreachable(&local, &remote, iface->same_rail);
+    if (reason == NULL) {
+        reason = muct_rdma_iface_no_route(iface, &remote);
+    }
     if (reason != NULL) {
         uct_iface_fill_info_str_buf(params, "%s", reason);
         return 0;

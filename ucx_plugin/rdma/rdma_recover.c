@@ -4,14 +4,19 @@
 
 #include "base/muct_log.h"
 #include "rdma/rdma_ep.h"
+#include "rdma/rdma_move.h"
+#include "rdma/rdma_rkeys.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* An offer is sent again after this time, and then after twice the time before. */
 #define MUCT_RDMA_RECOVER_FIRST_MS 5
 #define MUCT_RDMA_RECOVER_LAST_MS 100
+
+/* Of RECOVERY_TIMEOUT, this part for the first device: more than a peer needs to answer
+ */
+#define MUCT_RDMA_RECOVER_PATIENCE 32
 
 void muct_rdma_recover_open(muct_rdma_iface_t *iface)
 {
@@ -37,29 +42,31 @@ void muct_rdma_recover_open(muct_rdma_iface_t *iface)
 
 static bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep)
 {
-    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    const muct_rdma_iface_t *iface = ep->carrier;
 
     return ((ep->state == MUCT_RDMA_EP_CONNECTED) ||
             (ep->state == MUCT_RDMA_EP_RECOVERING)) &&
            !iface->is_dead && !iface->cqs.has_failed && (iface->ctl.ibv != NULL) &&
-           !iface->ctl.cq->is_broken && (ep->peer_ep.ctl_qp != 0);
+           !iface->ctl.cq->is_broken && (ep->recover.peer_ctl_qp != 0);
 }
 
 /* ---- to and from the peer ---- */
 
 static void muct_rdma_recover_send(muct_rdma_ep_t *ep)
 {
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_iface_t *iface = ep->carrier;
     muct_rdma_ctl_msg_t msg = {
         .type = MUCT_RDMA_CTL_RENEW,
         .incarnation = ep->peer.incarnation,
         .to = {ep->peer_ep.qp_nums[0], ep->peer_ep.psn},
+        .to_ctl_qp = ep->peer_ep.ctl_qp,
         .from = {ep->chans[0].first_qp_num, ep->psn},
         .epoch = ep->recover.epoch,
         .received = ep->recover.received,
         .psn = ep->recover.psn,
         .ctl_qp = iface->ctl.ibv->qp_num,
         .num_qps = ep->num_qps,
+        .ece = ep->ece,
     };
     unsigned i;
 
@@ -67,7 +74,7 @@ static void muct_rdma_recover_send(muct_rdma_ep_t *ep)
         msg.qp_nums[i] = ep->chans[i].ibv->qp_num;
     }
     muct_rdma_iface_device_address(iface, &msg.dev);
-    muct_rdma_ctl_send(&iface->ctl, &ep->peer, ep->peer_ep.ctl_qp, &msg);
+    muct_rdma_ctl_send(&iface->ctl, &ep->peer, ep->recover.peer_ctl_qp, &msg);
 }
 
 static void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
@@ -87,33 +94,37 @@ static void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
 
 void muct_rdma_recover_tell(muct_rdma_ep_t *ep)
 {
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     const muct_rdma_ctl_msg_t as_if_asked = {
         .dev = ep->peer,
         .from = {ep->peer_ep.qp_nums[0], ep->peer_ep.psn},
         .to = {ep->chans[0].first_qp_num, ep->psn},
         .epoch = ep->recover.epoch,
-        .ctl_qp = ep->peer_ep.ctl_qp,
+        .ctl_qp = ep->recover.peer_ctl_qp,
     };
 
     if (muct_rdma_recover_is_possible(ep)) {
-        muct_rdma_recover_send_gone(iface, &as_if_asked);
+        muct_rdma_recover_send_gone(ep->carrier, &as_if_asked);
     }
 }
 
-static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *iface,
+/* Of any interface of the worker: it may come over another device than the endpoint's.
+ */
+static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
                                               const muct_rdma_ctl_msg_t *msg)
 {
+    const muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
 
-    if (msg->incarnation != muct_rdma_iface_md(iface)->incarnation) {
-        return NULL;
-    }
-
-    ucs_list_for_each(ep, &iface->eps, list)
-    {
-        if ((ep->chans[0].first_qp_num == msg->to.qp_num) && (ep->psn == msg->to.psn)) {
-            return (ep->state != MUCT_RDMA_EP_FAILED) ? ep : NULL;
+    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+        if (msg->incarnation != muct_rdma_iface_md(iface)->incarnation) {
+            continue;
+        }
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((ep->chans[0].first_qp_num == msg->to.qp_num) &&
+                (ep->psn == msg->to.psn)) {
+                return (ep->state != MUCT_RDMA_EP_FAILED) ? ep : NULL;
+            }
         }
     }
 
@@ -148,14 +159,24 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     muct_rdma_recover_t *recover = &ep->recover;
     unsigned i;
 
-    ep->state = MUCT_RDMA_EP_RECOVERING;
-    recover->phase = MUCT_RDMA_RECOVER_DRAIN;
     recover->epoch = epoch;
+    if (recover->phase == MUCT_RDMA_RECOVER_MAKE) {
+        recover->num_done = 0; /* those that are made may be another device's */
+        return;
+    }
+
+    if ((recover->phase == MUCT_RDMA_RECOVER_BREAK) ||
+        (recover->phase == MUCT_RDMA_RECOVER_DRAIN)) {
+        return; /* some of it has come back, and does not come again */
+    }
+
+    ep->state = MUCT_RDMA_EP_RECOVERING;
+    recover->phase = MUCT_RDMA_RECOVER_BREAK;
+    recover->num_done = 0;
     recover->rx_flushed = 0;
     for (i = 0; i < ep->num_qps; ++i) {
         muct_rdma_sq_suspend(&ep->chans[i].sq);
         ep->chans[i].flushed = ep->chans[i].sq.tail;
-        muct_rdma_qp_to_error(ep->chans[i].ibv);
     }
 }
 
@@ -168,6 +189,8 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
         recover->cause = cause;
         recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
+        recover->patience_ms = iface->recovery_timeout_ms / MUCT_RDMA_RECOVER_PATIENCE;
+        recover->move_ms = MUCT_RDMA_NEVER_MS;
         ucs_list_add_tail(&iface->recovering, &recover->list);
     }
 
@@ -175,25 +198,55 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     iface->async_countdown = 1; /* look after it in this very progress */
 }
 
-bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause)
+/* Whether there is a connection that may be made anew once more. */
+static bool muct_rdma_recover_may_try(muct_rdma_ep_t *ep)
 {
     muct_rdma_recover_t *recover = &ep->recover;
 
-    if (!muct_rdma_recover_is_possible(ep)) {
+    if (((ep->state != MUCT_RDMA_EP_CONNECTED) &&
+         (ep->state != MUCT_RDMA_EP_RECOVERING)) ||
+        (ep->peer_ep.ctl_qp == 0)) {
         return false;
     }
 
     if (muct_rdma_recover_num_ended(ep) != recover->ended) {
         recover->tries = 0;
     }
-    if (recover->tries == muct_rdma_ep_iface(ep)->recovery_tries) {
+    if (recover->tries >= muct_rdma_ep_iface(ep)->recovery_tries) {
         muct_debug("endpoint %p: nothing has ended on %u connections in a row",
                    (void *)ep, recover->tries);
         return false;
     }
 
-    ++recover->tries;
-    muct_rdma_recover_start(ep, recover->epoch + 1, cause);
+    return true;
+}
+
+bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause)
+{
+    bool is_possible = muct_rdma_recover_is_possible(ep);
+
+    if (!muct_rdma_recover_may_try(ep)) {
+        return false;
+    }
+
+    if ((!is_possible || (ep->carrier->port_down_ms != 0)) &&
+        !muct_rdma_move_choose(ep) && !is_possible) {
+        return false;
+    }
+
+    ++ep->recover.tries;
+    muct_rdma_recover_start(ep, ep->recover.epoch + 1, cause);
+    return true;
+}
+
+bool muct_rdma_recover_leave(muct_rdma_ep_t *ep, ucs_status_t cause)
+{
+    if (!muct_rdma_recover_may_try(ep) || !muct_rdma_move_choose(ep)) {
+        return false;
+    }
+
+    ++ep->recover.tries;
+    muct_rdma_recover_start(ep, ep->recover.epoch + 1, cause);
     return true;
 }
 
@@ -203,87 +256,6 @@ void muct_rdma_recover_cancel(muct_rdma_ep_t *ep)
         ep->recover.phase = MUCT_RDMA_RECOVER_NONE;
         ucs_list_del(&ep->recover.list);
     }
-}
-
-void muct_rdma_recover_flushed(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
-{
-    uint32_t index = (uint32_t)wc->wr_id;
-
-    if (wc->wr_id & MUCT_RDMA_WR_ID_RECV) {
-        ++chan->ep->recover.rx_flushed;
-        return;
-    }
-
-    /* those before the first that failed have succeeded; of one that was only flushed
-     * nobody says that it is the first */
-    if ((wc->status != IBV_WC_WR_FLUSH_ERR) && (index != chan->sq.tail)) {
-        muct_rdma_sq_complete(&chan->sq, index - 1, UCS_OK);
-    }
-    chan->flushed = index + 1;
-}
-
-static bool muct_rdma_recover_is_drained(const muct_rdma_ep_t *ep)
-{
-    const muct_rdma_chan_t *chan;
-
-    for (chan = ep->chans; chan != ep->chans + ep->num_qps; ++chan) {
-        if (chan->is_given && (chan->sq.tail != chan->sq.posted) &&
-            (chan->flushed != chan->sq.posted)) {
-            return false;
-        }
-    }
-
-    return ep->rx.tail + ep->recover.rx_flushed == ep->rx.head;
-}
-
-/* New queue pairs, which receive what the old ones have not. */
-static ucs_status_t muct_rdma_recover_renew(muct_rdma_ep_t *ep)
-{
-    muct_rdma_recover_t *recover = &ep->recover;
-    ucs_status_t status;
-    unsigned i;
-
-    for (i = 0; i < ep->num_qps; ++i) {
-        status = muct_rdma_chan_renew(&ep->chans[i]);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    status = muct_rdma_am_renew(ep);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    if (getrandom(&recover->psn, sizeof(recover->psn), 0) != sizeof(recover->psn)) {
-        recover->psn += 0x10000; /* only tells stray packets of an earlier one apart */
-    }
-    recover->psn &= 0xffffff;
-    recover->received = ep->rx.tail;
-    recover->phase = MUCT_RDMA_RECOVER_OFFER;
-    recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
-    recover->next_ms = 0;
-    return UCS_OK;
-}
-
-static ucs_status_t muct_rdma_recover_connect_qps(muct_rdma_ep_t *ep)
-{
-    const muct_rdma_ctl_msg_t *offer = &ep->recover.offer;
-    muct_rdma_qp_path_t path;
-    ucs_status_t status;
-    unsigned i;
-
-    muct_rdma_ep_fill_path(ep, &path);
-    path.local_psn = ep->recover.psn;
-    path.remote_psn = offer->psn;
-    for (i = 0; i < ep->num_qps; ++i) {
-        status = muct_rdma_qp_connect(ep->chans[i].ibv, &path, offer->qp_nums[i]);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    return UCS_OK;
 }
 
 /* Connected: the user's operations go on. */
@@ -298,6 +270,9 @@ static void muct_rdma_recover_end(muct_rdma_ep_t *ep)
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;
     for (chan = ep->chans; chan != ep->chans + ep->num_qps; ++chan) {
+        if (ep->recover.has_moved) {
+            muct_rdma_sq_set_moved(&chan->sq, muct_rdma_move_wr);
+        }
         num += muct_rdma_sq_resume(&chan->sq, chan->ibv, chan->id);
         chan->is_given = true;
     }
@@ -305,18 +280,24 @@ static void muct_rdma_recover_end(muct_rdma_ep_t *ep)
     muct_rdma_ep_add_work(ep);
     ++iface->recovery_stats.connections;
     iface->recovery_stats.wrs += num;
+    iface->recovery_stats.moves += ep->carrier != iface;
     muct_info(
         "%s: connection %u of endpoint %p is there, from qp 0x%x to 0x%x; %u work "
         "requests posted again",
-        muct_rdma_iface_md(iface)->device.name, ep->recover.epoch, (void *)ep,
+        muct_rdma_iface_md(ep->carrier)->device.name, ep->recover.epoch, (void *)ep,
         ep->chans[0].ibv->qp_num, ep->recover.offer.qp_nums[0], num);
 }
 
 /* The endpoint may be destroyed when this returns. */
 static void muct_rdma_recover_connect(muct_rdma_ep_t *ep)
 {
-    muct_rdma_recover_send(ep); /* the peer may not have ours */
-    if (muct_rdma_recover_connect_qps(ep) != UCS_OK) {
+    ucs_status_t status = muct_rdma_renew_connect(ep);
+
+    if (status == UCS_INPROGRESS) {
+        return;
+    }
+
+    if (status != UCS_OK) {
         muct_rdma_recover_drain(ep, ep->recover.epoch + 1); /* half connected */
         return;
     }
@@ -333,7 +314,7 @@ static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     muct_rdma_recover_t *recover = &ep->recover;
 
-    if (now_ms < recover->next_ms) {
+    if ((now_ms < recover->next_ms) || !muct_rdma_renew_may_command(ep, 1)) {
         return;
     }
 
@@ -345,9 +326,65 @@ static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
     }
 }
 
+/* Whether another device is to be tried. */
+static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if (now_ms >= recover->move_ms) {
+        recover->patience_ms *= 2;
+        recover->move_ms = now_ms + recover->patience_ms;
+        return true;
+    }
+
+    return ep->carrier->port_down_ms != 0; /* the event may come behind the failure */
+}
+
+/* Until the new queue pairs are there. The endpoint may be destroyed when this is not
+ * UCS_OK. */
+static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+    ucs_status_t status;
+
+    if (recover->phase == MUCT_RDMA_RECOVER_BREAK) {
+        if (!muct_rdma_renew_break(ep)) {
+            return UCS_INPROGRESS;
+        }
+        /* its turn has come: from now on it is the peer who is waited for */
+        recover->phase = MUCT_RDMA_RECOVER_DRAIN;
+        recover->move_ms = now_ms + recover->patience_ms;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_DRAIN) {
+        if (!muct_rdma_renew_is_drained(ep)) {
+            return UCS_INPROGRESS;
+        }
+        recover->phase = MUCT_RDMA_RECOVER_MAKE;
+        recover->num_done = 0;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_OFFER) {
+        return UCS_OK;
+    }
+
+    status = muct_rdma_renew_make(ep);
+    if (status == UCS_OK) {
+        recover->phase = MUCT_RDMA_RECOVER_OFFER;
+        recover->num_done = 0;
+        recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
+        recover->next_ms = 0;
+    } else if (status != UCS_INPROGRESS) {
+        muct_rdma_ep_fail(ep, recover->cause, true);
+    }
+
+    return status;
+}
+
 static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     muct_rdma_recover_t *recover = &ep->recover;
+    bool is_answered;
 
     if (now_ms >= recover->deadline_ms) {
         muct_debug("endpoint %p: no new connection within %" PRIu64 " ms", (void *)ep,
@@ -356,20 +393,22 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
         return;
     }
 
-    if (recover->phase == MUCT_RDMA_RECOVER_DRAIN) {
-        if (!muct_rdma_recover_is_drained(ep)) {
-            return;
-        }
-        if (muct_rdma_recover_renew(ep) != UCS_OK) {
-            muct_rdma_ep_fail(ep, recover->cause, true);
-            return;
-        }
+    if (muct_rdma_recover_is_stuck(ep, now_ms) && muct_rdma_move_choose(ep)) {
+        muct_rdma_recover_drain(ep, recover->epoch + 1);
     }
 
-    if (recover->has_offer && (recover->offer.epoch == recover->epoch)) {
-        muct_rdma_recover_connect(ep);
-    } else {
+    if (muct_rdma_recover_make(ep, now_ms) != UCS_OK) {
+        return;
+    }
+
+    /* once at least: the peer may not have ours */
+    is_answered = recover->has_offer && (recover->offer.epoch == recover->epoch);
+    if (!is_answered || (recover->next_ms == 0)) {
         muct_rdma_recover_offer(ep, now_ms);
+    }
+
+    if (is_answered && (recover->next_ms != 0)) {
+        muct_rdma_recover_connect(ep);
     }
 }
 
@@ -378,6 +417,8 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
     size_t num = ucs_list_length(&iface->recovering);
     muct_rdma_ep_t *ep;
 
+    iface->commands_left = MUCT_RDMA_STEP_COMMANDS;
+    iface->has_steps = false;
     /* each once; it is at the end before its step, which may destroy it and others */
     while ((num-- > 0) && !ucs_list_is_empty(&iface->recovering)) {
         ep = ucs_list_extract_head(&iface->recovering, muct_rdma_ep_t, recover.list);
@@ -388,14 +429,30 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
 
 /* ---- the peer's word ---- */
 
-static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep,
+/* Both are to make the same connection, each with another device. */
+static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
+                                         const muct_rdma_iface_t *by,
+                                         const muct_rdma_ctl_msg_t *msg)
+{
+    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    const uint64_t first = ep->peer.incarnation;
+    bool has_moved = (by != iface) || (msg->dev.incarnation != first);
+    bool have_we = (ep->carrier != iface) || (ep->recover.peer_incarnation != first);
+
+    return (has_moved != have_we) ? has_moved
+                                  : (first < muct_rdma_iface_md(iface)->incarnation);
+}
+
+/* @a by is the interface that it came to. */
+static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *by,
                                          const muct_rdma_ctl_msg_t *msg)
 {
     muct_rdma_recover_t *recover = &ep->recover;
     int32_t ahead = (int32_t)(msg->epoch - recover->epoch);
+    bool is_elsewhere = by != ep->carrier;
 
     if ((ahead < 0) || (msg->num_qps != ep->num_qps) ||
-        (msg->dev.incarnation != ep->peer.incarnation)) {
+        !muct_rdma_incarnation_is_near(msg->dev.incarnation, ep->peer.incarnation)) {
         return;
     }
 
@@ -404,12 +461,22 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep,
         return;
     }
 
+    if ((ahead == 0) && is_elsewhere && !muct_rdma_recover_goes_first(ep, by, msg)) {
+        return;
+    }
+
     recover->offer = *msg;
     recover->has_offer = true;
-    ep->peer = msg->dev; /* its address may have moved */
+    muct_rdma_move_to(ep, by, &msg->dev, msg->ctl_qp); /* or its address has moved */
     if (ahead > 0) {
         muct_rdma_recover_start(ep, msg->epoch, UCS_ERR_CONNECTION_RESET);
+    } else if (is_elsewhere) {
+        muct_rdma_recover_drain(ep, msg->epoch);
     }
+
+    /* its peer is waiting, and many may be before it */
+    ucs_list_del(&recover->list);
+    ucs_list_add_head(&muct_rdma_ep_iface(ep)->recovering, &recover->list);
 }
 
 /* The endpoint may be destroyed when this returns. */
@@ -419,6 +486,24 @@ static void muct_rdma_recover_take_gone(muct_rdma_ep_t *ep)
                       (ep->state == MUCT_RDMA_EP_RECOVERING) ? ep->recover.cause
                                                              : UCS_ERR_CONNECTION_RESET,
                       true);
+}
+
+/* Whether the endpoint would be this worker's: another one of the process may have it.
+ */
+static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
+                                      const muct_rdma_ctl_msg_t *msg)
+{
+    const muct_rdma_iface_t *iface = NULL;
+
+    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+        if ((iface->ctl.ibv != NULL) &&
+            (muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
+            (iface->ctl.ibv->qp_num == msg->to_ctl_qp)) {
+            return true;
+        }
+    }
+
+    return false;
 }
 
 void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc)
@@ -444,8 +529,8 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
             muct_rdma_recover_take_gone(ep);
         }
     } else if (ep != NULL) {
-        muct_rdma_recover_take_offer(ep, &msg);
-    } else {
+        muct_rdma_recover_take_offer(ep, iface, &msg);
+    } else if (muct_rdma_recover_is_ours(iface, &msg)) {
         muct_rdma_recover_send_gone(iface, &msg);
     }
 }

@@ -9,21 +9,39 @@
  * noticing more than a pause.
  *
  *            a queue pair fails, or the peer says that its did
- *   CONNECTED ------------------------------------------------> DRAIN
- *       ^                                                         | the device has
- * given |                                                         | back all it had |
- * the peer's offer of this epoch is here               v
- *       +------------------------------------------------------ OFFER
+ *   CONNECTED ------------------------------------------------> BREAK
+ *       ^                                                         | all are in error
+ *       |                                                         v
+ *       |                                                       DRAIN
+ *       |                                                         | the device has
+ *       |                                                         | given back all it
+ * had |                                                         v | the peer's offer of
+ * this epoch is here   all are there  |
+ *       +------------------------------------ OFFER <----------- MAKE
  *
- * DRAIN: all queue pairs are put in error and their completions taken until none is
- * missing, so that both sides know what arrived: nothing is lost in a queue that is
- * destroyed. OFFER: new queue pairs are there, and their numbers are sent by datagram,
- * again and again, with the number of messages that have arrived. With the peer's offer
- * they are connected, and what has not ended is posted again, but for what has arrived.
- * A side that is connected already answers an offer with its own, which was lost.
+ * BREAK, DRAIN: all queue pairs are put in error and their completions taken until none
+ * is missing, so that both sides know what arrived: nothing is lost in a queue that is
+ * destroyed. MAKE, OFFER: new queue pairs are made, and their numbers are sent by
+ * datagram, again and again, with the number of messages that have arrived. With the
+ * peer's offer they are connected, and what has not ended is posted again, but for what
+ * has arrived. A side that is connected already answers an offer with its own, which
+ * was lost.
+ *
+ * Steps. Commands to the device take tens of microseconds, and a link that fails breaks
+ * all connections over it at once: a progress of an interface uses at most
+ * MUCT_RDMA_STEP_COMMANDS of them for recovery, the first endpoint first, and those
+ * before all others whose peer is waiting. Each has its patience with the peer from its
+ * turn on.
  *
  * Epochs count an endpoint's connections. Whoever begins takes the next one; the other
  * side follows to it. Offers of earlier ones are ignored.
+ *
+ * Where the device is gone or its link is down, and after a part of RECOVERY_TIMEOUT
+ * without an answer, it is tried with another device of both (rdma_move.h): the next
+ * epoch, offered over that one, and then the next one for twice the time. The other
+ * side follows to the device that the offer comes by. Both may have moved for the same
+ * epoch: who has moved goes before who has not, and then the lesser incarnation before
+ * the greater.
  *
  * It ends with a failure when RECOVERY_TIMEOUT has passed, when nothing has ended
  * between as many recoveries as RECOVERY says, when the peer says that the endpoint is
@@ -39,20 +57,30 @@
 
 typedef enum {
     MUCT_RDMA_RECOVER_NONE,
+    MUCT_RDMA_RECOVER_BREAK,
     MUCT_RDMA_RECOVER_DRAIN,
+    MUCT_RDMA_RECOVER_MAKE,
     MUCT_RDMA_RECOVER_OFFER
 } muct_rdma_recover_phase_t;
 
 /** Part of an endpoint. */
 typedef struct muct_rdma_recover {
     muct_rdma_recover_phase_t phase;
+    unsigned num_done;   /**< Queue pairs that the phase, or connecting, is through with
+                          */
     ucs_status_t cause;  /**< Status to fail with */
     uint32_t epoch;      /**< Of the connection there is, or that is being made */
     uint32_t psn;        /**< First packet number of our queue pairs in it */
     uint32_t received;   /**< Messages that had arrived before it */
     uint32_t ended;      /**< Work requests that had ended when it was made */
     uint32_t rx_flushed; /**< Receives that came back empty */
-    unsigned tries;      /**< Connections made in a row on which nothing has ended */
+    muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
+    uint64_t peer_incarnation;       /**< Of the peer's device that is reached now */
+    uint32_t peer_ctl_qp;            /**< Where datagrams go */
+    bool has_moved;                  /**< To another device, of either side */
+    uint64_t move_ms;                /**< When another device is tried */
+    uint64_t patience_ms;            /**< With the present one */
+    unsigned tries; /**< Connections made in a row on which nothing has ended */
     bool has_offer;
     muct_rdma_ctl_msg_t offer; /**< The peer's latest */
     uint64_t deadline_ms;
@@ -60,6 +88,10 @@ typedef struct muct_rdma_recover {
     unsigned interval_ms;
     ucs_list_link_t list; /**< In iface->recovering, in every phase but NONE */
 } muct_rdma_recover_t;
+
+/** Commands to the device in a progress of an interface, at most: what making a queue
+ * pair takes, and a bit. */
+#define MUCT_RDMA_STEP_COMMANDS 4
 
 /** Time after which a sleeper is woken while anything is recovering. */
 #define MUCT_RDMA_RECOVER_TICK_MS 10
@@ -80,20 +112,47 @@ void muct_rdma_recover_open(struct muct_rdma_iface *iface);
  */
 bool muct_rdma_recover_begin(struct muct_rdma_ep *ep, ucs_status_t cause);
 
+/**
+ * The endpoint's device is gone, or its link is down for too long: go on with another.
+ *
+ * @return False when there is none; nothing has changed then.
+ */
+bool muct_rdma_recover_leave(struct muct_rdma_ep *ep, ucs_status_t cause);
+
 /** The endpoint failed, or is destroyed. */
 void muct_rdma_recover_cancel(struct muct_rdma_ep *ep);
 
 /** Tell the peer, which may never notice by itself, that the endpoint is failing. */
 void muct_rdma_recover_tell(struct muct_rdma_ep *ep);
 
-/** A completion with an error came in phase DRAIN. */
+/** A completion with an error came in phase BREAK or DRAIN. */
 void muct_rdma_recover_flushed(struct muct_rdma_chan *chan, const struct ibv_wc *wc);
 
 /** A completion of the control channel came. */
 void muct_rdma_recover_receive(struct muct_rdma_iface *iface, const struct ibv_wc *wc);
 
-/** Go on with all endpoints; some may be failed, and destroyed, by it. */
+/** Go on with all endpoints, by so many commands; some may be failed, and destroyed, by
+ * it. When there is more to do at once, iface->has_steps says so. */
 void muct_rdma_recover_progress(struct muct_rdma_iface *iface, uint64_t now_ms);
+
+/* ---- queue pairs, a few commands at a time: rdma_renew.c ---- */
+
+/** Whether so many more commands fit in this progress; they are taken from it. */
+bool muct_rdma_renew_may_command(struct muct_rdma_ep *ep, unsigned num);
+
+/** Put them in error. @return Whether all are. */
+bool muct_rdma_renew_break(struct muct_rdma_ep *ep);
+
+/** Whether all that the device had of them has come back. */
+bool muct_rdma_renew_is_drained(const struct muct_rdma_ep *ep);
+
+/** Make new ones, which receive what the old ones have not. UCS_OK when all are there,
+ * UCS_INPROGRESS, or an error, logged. */
+ucs_status_t muct_rdma_renew_make(struct muct_rdma_ep *ep);
+
+/** Connect them with the peer's offer. UCS_OK when all are, UCS_INPROGRESS, or an
+ * error, logged. */
+ucs_status_t muct_rdma_renew_connect(struct muct_rdma_ep *ep);
 
 /**
  * Decide what is posted again: of what has not ended, all that has not arrived, and

@@ -27,22 +27,47 @@ static uint32_t muct_rdma_sq_pow2(uint32_t least)
     return num;
 }
 
-/* Entries for the chain there is and the next one. */
-static void muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
+/* An entry is before the next one, and has scatter entries and inline data of its own.
+ */
+static ucs_status_t muct_rdma_sq_make_entries(muct_rdma_sq_t *sq, uint32_t num)
 {
     uint32_t i;
 
-    while ((sq->num_ready <= sq->wr_mask) &&
-           (sq->num_ready < sq->head + 2 * sq->batch)) {
-        i = sq->num_ready++;
+    sq->wrs = calloc(num, sizeof(*sq->wrs));
+    sq->sges = calloc((size_t)num * sq->max_sge, sizeof(*sq->sges));
+    sq->inline_data = malloc((size_t)num * sq->max_inline + 1);
+    if ((sq->wrs == NULL) || (sq->sges == NULL) || (sq->inline_data == NULL)) {
+        free(sq->inline_data);
+        free(sq->sges);
+        free(sq->wrs);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    sq->wr_mask = num - 1;
+    for (i = 0; i < num; ++i) {
         sq->wrs[i].next = &sq->wrs[(i + 1) & sq->wr_mask];
         sq->wrs[i].sg_list = &sq->sges[(size_t)i * sq->max_sge];
     }
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_sq_make_marks(muct_rdma_sq_t *sq, uint32_t num)
+{
+    sq->marks = calloc(num, sizeof(*sq->marks));
+    if (sq->marks == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    sq->mask = num - 1;
+    /* one chain more than there is finds a place */
+    sq->grow_above = (num < sq->depth) ? num - sq->batch : UINT32_MAX;
+    return UCS_OK;
 }
 
 ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params)
 {
-    uint32_t num_wrs, num_marks = muct_rdma_sq_pow2(params->depth);
+    const uint32_t most = muct_rdma_sq_pow2(params->depth);
+    uint32_t first;
 
     memset(sq, 0, sizeof(*sq));
     sq->ibv = params->ibv;
@@ -51,24 +76,85 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
     sq->batch = (params->batch < params->depth) ? params->batch : params->depth;
     sq->max_sge = params->max_sge;
     sq->max_inline = params->max_inline;
-    sq->mask = num_marks - 1;
-    num_wrs = params->keep ? num_marks : muct_rdma_sq_pow2(sq->batch);
-    sq->wr_mask = num_wrs - 1;
+    sq->keep = params->keep;
     sq->dirty = params->dirty;
     sq->stats = params->stats;
-    sq->marks = calloc(num_marks, sizeof(*sq->marks));
-    sq->wrs = calloc(num_wrs, sizeof(*sq->wrs));
-    sq->sges = calloc((size_t)num_wrs * sq->max_sge, sizeof(*sq->sges));
-    sq->inline_data = malloc((size_t)num_wrs * sq->max_inline + 1);
-    if ((sq->marks == NULL) || (sq->wrs == NULL) || (sq->sges == NULL) ||
-        (sq->inline_data == NULL)) {
-        muct_error("failed to allocate a send queue of %u work requests", sq->depth);
-        muct_rdma_sq_free_memory(sq);
-        return UCS_ERR_NO_MEMORY;
+    first = muct_rdma_sq_pow2(2 * sq->batch);
+    first = (first < most) ? first : most;
+    if (muct_rdma_sq_make_marks(sq, first) != UCS_OK) {
+        goto err;
     }
 
-    muct_rdma_sq_prepare(sq);
+    if (muct_rdma_sq_make_entries(
+            sq, sq->keep ? first : muct_rdma_sq_pow2(sq->batch)) != UCS_OK) {
+        free(sq->marks);
+        goto err;
+    }
+
     return UCS_OK;
+
+err:
+    muct_error("failed to allocate a send queue of %u work requests", first);
+    return UCS_ERR_NO_MEMORY;
+}
+
+/* To its place in the larger ring; what is inline moves with it. */
+static void muct_rdma_sq_move_entry(muct_rdma_sq_t *sq, const muct_rdma_sq_t *old,
+                                    uint32_t index)
+{
+    const uint32_t from = index & old->wr_mask, to = index & sq->wr_mask;
+    struct ibv_send_wr *wr = &sq->wrs[to];
+    const struct ibv_send_wr *next = wr->next;
+
+    memcpy(&sq->sges[(size_t)to * sq->max_sge], old->wrs[from].sg_list,
+           sq->max_sge * sizeof(*sq->sges));
+    *wr = old->wrs[from];
+    wr->next = (struct ibv_send_wr *)next;
+    wr->sg_list = &sq->sges[(size_t)to * sq->max_sge];
+    if (wr->send_flags & IBV_SEND_INLINE) {
+        memcpy(sq->inline_data + (size_t)to * sq->max_inline,
+               old->inline_data + (size_t)from * sq->max_inline, sq->max_inline);
+        wr->sg_list[0].addr =
+            (uintptr_t)(sq->inline_data + (size_t)to * sq->max_inline);
+    }
+}
+
+/* Twice the places. Right behind a doorbell, so that nobody is at work on an entry. */
+static void muct_rdma_sq_grow(muct_rdma_sq_t *sq)
+{
+    const muct_rdma_sq_t old = *sq;
+    uint32_t i;
+
+    if ((muct_rdma_sq_make_marks(sq, 2 * (old.mask + 1)) != UCS_OK) ||
+        (sq->keep &&
+         (muct_rdma_sq_make_entries(sq, 2 * (old.wr_mask + 1)) != UCS_OK))) {
+        muct_error("failed to allocate a send queue of %u work requests",
+                   2 * (old.mask + 1));
+        if (sq->marks != old.marks) {
+            free(sq->marks);
+        }
+        *sq = old;
+        sq->grow_above = UINT32_MAX;
+        sq->is_stuck = true;
+        sq->error = ENOMEM; /* it cannot take what it has promised to */
+        muct_rdma_sq_mark_dirty(sq);
+        return;
+    }
+
+    for (i = old.mark_tail; i != old.mark_head; ++i) {
+        sq->marks[i & sq->mask] = old.marks[i & old.mask];
+    }
+    free(old.marks);
+    if (!sq->keep) {
+        return;
+    }
+
+    for (i = old.tail; i != old.head; ++i) {
+        muct_rdma_sq_move_entry(sq, &old, i);
+    }
+    free(old.inline_data);
+    free(old.sges);
+    free(old.wrs);
 }
 
 static void muct_rdma_sq_clear_dirty(muct_rdma_sq_t *sq)
@@ -108,12 +194,34 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
     muct_rdma_sq_mark_dirty(sq);
 }
 
+/* What is not posted yet, for the device that it goes to now. */
+static bool muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
+{
+    uint32_t index;
+
+    if (sq->state & MUCT_RDMA_SQ_SUSPENDED) {
+        return false;
+    }
+
+    for (index = sq->posted; index != sq->head; ++index) {
+        if (!sq->move(sq, muct_rdma_sq_at(sq, index))) {
+            sq->error = EFAULT;
+            sq->is_stuck = true;
+            muct_rdma_sq_mark_dirty(sq);
+            return false;
+        }
+    }
+
+    return true;
+}
+
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
 {
     struct ibv_send_wr *last, *next, *bad = NULL;
     int error;
 
-    if ((sq->posted == sq->head) || (sq->error != 0) || sq->is_suspended) {
+    if ((sq->posted == sq->head) || (sq->error != 0) ||
+        (__builtin_expect(sq->state != 0, 0) && !muct_rdma_sq_prepare(sq))) {
         return;
     }
 
@@ -136,8 +244,8 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq)
     sq->posted = sq->head;
     sq->is_stuck = false;
     muct_rdma_sq_clear_dirty(sq);
-    if (__builtin_expect(sq->num_ready <= sq->wr_mask, 0)) {
-        muct_rdma_sq_prepare(sq);
+    if (__builtin_expect(sq->head - sq->tail > sq->grow_above, 0)) {
+        muct_rdma_sq_grow(sq);
     }
 }
 
@@ -181,9 +289,15 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
     }
 }
 
+void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move)
+{
+    sq->move = move;
+    sq->state |= MUCT_RDMA_SQ_MOVED;
+}
+
 void muct_rdma_sq_suspend(muct_rdma_sq_t *sq)
 {
-    sq->is_suspended = true;
+    sq->state |= MUCT_RDMA_SQ_SUSPENDED;
     sq->is_stuck = true;
     muct_rdma_sq_clear_dirty(sq);
 }
@@ -199,7 +313,7 @@ uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id
     }
 
     sq->posted = sq->tail;
-    sq->is_suspended = false;
+    sq->state &= (uint8_t)~MUCT_RDMA_SQ_SUSPENDED;
     sq->is_stuck = false;
     muct_rdma_sq_ring(sq);
     return num;

@@ -23,8 +23,10 @@
  * the callback may post.
  *
  * Entries. A work request stays where it was written, in a ring, until another one
- * needs its place. With keep there is a place for each that can be on its way, so that
- * all of them can be posted again, to another queue pair; without, for a chain.
+ * needs its place. With keep there is a place for each that is on its way, so that all
+ * of them can be posted again, to another queue pair; without, for a chain. Rings begin
+ * with two chains and double behind a doorbell, as more are on their way: most peers of
+ * many have little.
  *
  * When to ring: a work request is posted at once when the device has nothing of this
  * queue to do; behind others it waits, until the chain is full or until the next
@@ -55,7 +57,21 @@ typedef struct muct_rdma_sq_stats {
     uint64_t bytes;     /**< Bytes in those */
 } muct_rdma_sq_stats_t;
 
-typedef struct muct_rdma_sq {
+enum {
+    MUCT_RDMA_SQ_SUSPENDED =
+        1 << 0,                 /**< The queue pair is not to be used; is_stuck, too */
+    MUCT_RDMA_SQ_MOVED = 1 << 1 /**< Its device is another one than at first */
+};
+
+typedef struct muct_rdma_sq muct_rdma_sq_t;
+
+/**
+ * Change a work request's keys to those of the device of the queue pair; it may have
+ * them already. False when there are none, logged.
+ */
+typedef bool (*muct_rdma_sq_move_t)(muct_rdma_sq_t *sq, struct ibv_send_wr *wr);
+
+struct muct_rdma_sq {
     struct ibv_qp *ibv;
     uint64_t id; /**< High half of every wr_id */
     uint32_t head;
@@ -63,19 +79,20 @@ typedef struct muct_rdma_sq {
     uint32_t tail;
     uint32_t mark_head; /**< Marks, which grow as head and tail do */
     uint32_t mark_tail;
-    uint32_t mask; /**< Places for marks, less one */
+    uint32_t mask; /**< Places for marks, less one; they grow with use */
     uint32_t depth;
     uint32_t max_inline; /**< Bytes */
     uint32_t max_sge;
     uint32_t batch;      /**< Most work requests of a chain */
     uint32_t wr_mask;    /**< Entries, less one */
-    uint32_t num_ready;  /**< Entries that were ever prepared: memory comes with use */
+    uint32_t grow_above; /**< So many on their way ask for more places */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
-    int error;         /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
-    bool is_stuck;     /**< The device took only a part: repeat, take no more */
-    bool is_suspended; /**< The queue pair is not to be used; is_stuck, too */
-    uint64_t bytes;    /**< Of all work requests there were, up to head */
-    uint64_t ended;    /**< Of those up to the last mark that was called back */
+    int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
+    bool keep;      /**< Entries until they end */
+    bool is_stuck;  /**< The device took only a part: repeat, take no more */
+    uint8_t state;  /**< MUCT_RDMA_SQ_* */
+    uint64_t bytes; /**< Of all work requests there were, up to head */
+    uint64_t ended; /**< Of those up to the last mark that was called back */
     muct_rdma_mark_t *marks;
     struct ibv_send_wr *wrs;
     struct ibv_sge *sges;
@@ -85,7 +102,8 @@ typedef struct muct_rdma_sq {
     bool is_dirty;
     uint64_t rung; /**< Bytes posted, of those up to head */
     muct_rdma_sq_stats_t *stats;
-} muct_rdma_sq_t;
+    muct_rdma_sq_move_t move; /**< When MUCT_RDMA_SQ_MOVED */
+};
 
 typedef struct muct_rdma_sq_params {
     struct ibv_qp *ibv;
@@ -117,6 +135,9 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
  * @param [in] status  For it; those before it have succeeded.
  */
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
+
+/** From now on have the keys of all that is posted changed. */
+void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move);
 
 /** Take and post nothing until @ref muct_rdma_sq_resume. */
 void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
@@ -262,7 +283,8 @@ static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
     }
 }
 
-/** End the only work request of an operation: as end and kick, in fewer steps. */
+/** End the only work request of an operation: muct_rdma_sq_end() and _kick() in fewer
+ * steps. */
 static inline void muct_rdma_sq_end_only(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
                                          muct_rdma_done_t done, void *arg,
                                          uint64_t bytes)

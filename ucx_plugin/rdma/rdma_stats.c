@@ -38,6 +38,8 @@ void muct_rdma_iface_vfs_refresh(uct_iface_h tl_iface)
                             "recovery/connections");
     ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive, &iface->recovery_stats.wrs,
                             UCS_VFS_TYPE_ULONG, "recovery/work_requests");
+    ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive, &iface->recovery_stats.moves,
+                            UCS_VFS_TYPE_ULONG, "recovery/moves");
     for (i = 0; i < iface->limits.num_qps; ++i) {
         stats = &iface->stats[i];
         ucs_vfs_obj_add_ro_file(iface, ucs_vfs_show_primitive, &stats->doorbells,

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 
 #define MUCT_RDMA_VERBS_LIB "libibverbs.so.1"
 
@@ -65,4 +66,26 @@ ucs_status_t muct_rdma_verbs_load(void)
 
     pthread_once(&once, muct_rdma_verbs_bind);
     return muct_rdma_verbs_status;
+}
+
+ucs_status_t muct_rdma_verbs_protect_fork(ucs_ternary_auto_value_t mode)
+{
+    int error;
+
+    if ((mode == UCS_NO) || (muct_rdma_verbs.fork_init == NULL) ||
+        ((muct_rdma_verbs.is_fork_initialized != NULL) &&
+         (muct_rdma_verbs.is_fork_initialized() != IBV_FORK_DISABLED))) {
+        return UCS_OK;
+    }
+
+    error = muct_rdma_verbs.fork_init();
+    if (error == 0) {
+        return UCS_OK;
+    }
+
+    ucs_log((mode == UCS_YES) ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DEBUG,
+            "ibv_fork_init() failed: %s; a child of this process may get memory that a "
+            "device writes to",
+            strerror(error));
+    return (mode == UCS_YES) ? UCS_ERR_UNSUPPORTED : UCS_OK;
 }

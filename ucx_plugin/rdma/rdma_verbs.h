@@ -19,6 +19,7 @@
  */
 
 #include <infiniband/verbs.h>
+#include <ucs/config/types.h>
 #include <ucs/type/status.h>
 
 #ifdef ibv_get_device_list
@@ -88,7 +89,11 @@
        unsigned int access))                                                           \
     X(reg_dmabuf_mr, struct ibv_mr *, "ibv_reg_dmabuf_mr",                             \
       (struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd,      \
-       int access))
+       int access))                                                                    \
+    X(query_ece, int, "ibv_query_ece", (struct ibv_qp * qp, struct ibv_ece * ece))     \
+    X(set_ece, int, "ibv_set_ece", (struct ibv_qp * qp, struct ibv_ece * ece))         \
+    X(fork_init, int, "ibv_fork_init", (void))                                         \
+    X(is_fork_initialized, enum ibv_fork_status, "ibv_is_fork_initialized", (void))
 
 #define MUCT_RDMA_VERBS_MEMBER(_member, _ret, _symbol, _args) _ret(*_member) _args;
 
@@ -108,5 +113,14 @@ extern muct_rdma_verbs_t muct_rdma_verbs;
  *         functions is missing; logged once, at debug level.
  */
 ucs_status_t muct_rdma_verbs_load(void);
+
+/**
+ * Have the library keep registered memory out of children, where the kernel does not.
+ * Called before anything is registered; later calls change nothing.
+ *
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when the mode is UCS_YES and the
+ *         library cannot: something was registered before, by somebody else.
+ */
+ucs_status_t muct_rdma_verbs_protect_fork(ucs_ternary_auto_value_t mode);
 
 #endif

@@ -12,6 +12,8 @@ libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
 # names it is made anew with it.
 if HAVE_HIPCC
 MUCT_XGMI_ARCHS = gfx90a gfx942 gfx950 gfx1100
+# Not the compiler's default, 6 from LLVM 19 on: runtimes before ROCm 6.2.2 do not load that.
+MUCT_XGMI_CODE_VERSION = 5
 libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi
 # Not by its name: automake would take a rule for the object for all there is to say of it.
 $(libmuct_code_la_OBJECTS): ucx_plugin/xgmi/xgmi_code_file.h
@@ -24,6 +26,7 @@ ucx_plugin/xgmi/xgmi_kernel.bundle: ucx_plugin/xgmi/xgmi_kernel.hip \
 		ucx_plugin/xgmi/xgmi_kernel.h
 	$(AM_V_at)$(MKDIR_P) ucx_plugin/xgmi
 	$(AM_V_GEN)$(HIPCC) --genco -O3 -Wall -Wno-unused-command-line-argument \
+		-mcode-object-version=$(MUCT_XGMI_CODE_VERSION) \
 		$(MUCT_XGMI_ARCHS:%=--offload-arch=%) -I$(srcdir)/ucx_plugin/xgmi \
 		-o $@ $(srcdir)/ucx_plugin/xgmi/xgmi_kernel.hip
 endif

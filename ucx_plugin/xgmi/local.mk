@@ -1,5 +1,5 @@
 # mori_xgmi: copies between GPUs of one host.
-libmuct_la_SOURCES += \
+muct_sources += \
 	ucx_plugin/xgmi/xgmi_addr.c \
 	ucx_plugin/xgmi/xgmi_addr.h \
 	ucx_plugin/xgmi/xgmi_batch.c \
@@ -12,16 +12,26 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_export.h \
 	ucx_plugin/xgmi/xgmi_gather.c \
 	ucx_plugin/xgmi/xgmi_gather.h \
+	ucx_plugin/xgmi/xgmi_hold.c \
+	ucx_plugin/xgmi/xgmi_hold.h \
 	ucx_plugin/xgmi/xgmi_iface.c \
 	ucx_plugin/xgmi/xgmi_iface.h \
+	ucx_plugin/xgmi/xgmi_inval.c \
+	ucx_plugin/xgmi/xgmi_inval.h \
 	ucx_plugin/xgmi/xgmi_key.c \
 	ucx_plugin/xgmi/xgmi_key.h \
 	ucx_plugin/xgmi/xgmi_loader.c \
 	ucx_plugin/xgmi/xgmi_loader.h \
 	ucx_plugin/xgmi/xgmi_map.c \
 	ucx_plugin/xgmi/xgmi_map.h \
+	ucx_plugin/xgmi/xgmi_map_int.h \
+	ucx_plugin/xgmi/xgmi_map_open.c \
+	ucx_plugin/xgmi/xgmi_mapping.c \
+	ucx_plugin/xgmi/xgmi_mapping.h \
 	ucx_plugin/xgmi/xgmi_md.c \
 	ucx_plugin/xgmi/xgmi_md.h \
+	ucx_plugin/xgmi/xgmi_opener.c \
+	ucx_plugin/xgmi/xgmi_opener.h \
 	ucx_plugin/xgmi/xgmi_page.c \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
@@ -42,5 +52,7 @@ libmuct_la_SOURCES += \
 	ucx_plugin/xgmi/xgmi_stage.c \
 	ucx_plugin/xgmi/xgmi_stage.h \
 	ucx_plugin/xgmi/xgmi_wake.c \
-	ucx_plugin/xgmi/xgmi_wake.h
+	ucx_plugin/xgmi/xgmi_wake.h \
+	ucx_plugin/xgmi/xgmi_way.c \
+	ucx_plugin/xgmi/xgmi_way.h
 EXTRA_DIST += docs/xgmi.md docs/hipcpu.md

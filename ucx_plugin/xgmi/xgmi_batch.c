@@ -266,13 +266,64 @@ static void muct_xgmi_batch_refuse_run(muct_xgmi_batch_t *batch, size_t index)
     op->is_refused = true;
 }
 
+static bool muct_xgmi_use_has(const muct_xgmi_use_t *use, uint64_t address)
+{
+    return (address - use->start) < use->length;
+}
+
+/* What was announced to an owner that waits for it no longer: it is not copied. */
+static void muct_xgmi_batch_refuse_use(muct_xgmi_queue_t *queue,
+                                       muct_xgmi_batch_t *batch,
+                                       const muct_xgmi_use_t *use)
+{
+    size_t count = muct_xgmi_list_count(&queue->list);
+    muct_xgmi_entry_t *entry;
+    muct_xgmi_run_t *run;
+    size_t i;
+
+    muct_diag("copies under a key of peer 0x%" PRIx64 " came too late: it has waited "
+              "for them and goes on without",
+              muct_xgmi_peer_owner(use->peer));
+    for (i = 0; i < count; ++i) {
+        entry = &batch->entries[i];
+        if (muct_xgmi_use_has(use, entry->dst) || muct_xgmi_use_has(use, entry->src)) {
+            entry->length = 0;
+            muct_xgmi_batch_refuse_entry(batch, i);
+        }
+    }
+    for (i = 0; i < queue->num_runs; ++i) {
+        run = &batch->runs[i];
+        if (muct_xgmi_use_has(use, run->dst) || muct_xgmi_use_has(use, run->src)) {
+            run->length = 0;
+            muct_xgmi_batch_refuse_run(batch, i);
+        }
+    }
+}
+
+static bool muct_xgmi_batch_refuse_expired(muct_xgmi_queue_t *queue,
+                                           muct_xgmi_batch_t *batch)
+{
+    const muct_xgmi_use_t *use;
+    bool has_refused = false;
+
+    for (use = batch->uses; use < batch->uses + batch->num_uses; ++use) {
+        if (ucs_unlikely(
+                muct_xgmi_peer_has_expired(use->peer, use->slot, use->generation))) {
+            muct_xgmi_batch_refuse_use(queue, batch, use);
+            has_refused = true;
+        }
+    }
+    return has_refused;
+}
+
 static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
                                         muct_xgmi_batch_t *batch)
 {
     const muct_xgmi_entry_t *entry;
 
     for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
-        if (!muct_xgmi_batch_call(queue, 0, entry->dst, entry->src, entry->length)) {
+        if ((entry->length != 0) &&
+            !muct_xgmi_batch_call(queue, 0, entry->dst, entry->src, entry->length)) {
             muct_xgmi_batch_refuse_entry(batch, (size_t)(entry - queue->list.begin));
         }
     }
@@ -363,13 +414,14 @@ static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
 void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     size_t count = muct_xgmi_list_count(&queue->list);
+    bool has_refused = muct_xgmi_batch_refuse_expired(queue, batch);
 
     if (queue->num_runs > 0) {
         muct_xgmi_batch_start_runs(queue, batch);
     }
     if ((count > 0) &&
         ((queue->kernel == NULL) || (count <= queue->config->max_calls) ||
-         !muct_xgmi_batch_start_kernel(queue, batch))) {
+         has_refused || !muct_xgmi_batch_start_kernel(queue, batch))) {
         muct_xgmi_batch_start_calls(queue, batch);
     }
     batch->used = batch->waits_for;

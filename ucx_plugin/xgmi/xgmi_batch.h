@@ -25,6 +25,9 @@ typedef struct muct_xgmi_use {
     muct_xgmi_peer_t *peer;
     const muct_xgmi_region_t *region;
     uint32_t slot;
+    uint32_t generation;
+    uint64_t start; /* our address */
+    uint64_t length;
 } muct_xgmi_use_t;
 
 struct muct_xgmi_batch {

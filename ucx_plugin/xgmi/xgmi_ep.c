@@ -112,6 +112,34 @@ static void muct_xgmi_ep_pending_push_head(muct_xgmi_ep_t *ep, uct_pending_req_t
     ep->pending = req;
 }
 
+/* Whether nothing has been opened since the operation that waits for it. */
+static bool muct_xgmi_ep_is_opening(const muct_xgmi_iface_t *iface,
+                                    const muct_xgmi_ep_t *ep)
+{
+    return ep->is_opening &&
+           (ep->num_opened == muct_xgmi_map_num_opened(iface->md->map));
+}
+
+static void muct_xgmi_ep_wait(muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
+{
+    ucs_list_add_tail(muct_xgmi_ep_is_opening(iface, ep) ? &iface->opening_eps
+                                                         : &iface->waiting_eps,
+                      &ep->waiting);
+}
+
+void muct_xgmi_ep_wake_opening(muct_xgmi_iface_t *iface)
+{
+    muct_xgmi_ep_t *ep, *next;
+
+    ucs_list_for_each_safe(ep, next, &iface->opening_eps, waiting)
+    {
+        if (!muct_xgmi_ep_is_opening(iface, ep)) {
+            ucs_list_del(&ep->waiting);
+            ucs_list_add_tail(&iface->waiting_eps, &ep->waiting);
+        }
+    }
+}
+
 ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                                       unsigned flags)
 {
@@ -119,12 +147,13 @@ ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
 
     (void)flags;
-    if (!iface->is_out_of_resources && (ep->pending == NULL)) {
+    if (!iface->is_out_of_resources && (ep->pending == NULL) &&
+        !muct_xgmi_ep_is_opening(iface, ep)) {
         return UCS_ERR_BUSY; /* try again: it will work now */
     }
 
     if ((ep->pending == NULL) && !ep->is_dispatching) {
-        ucs_list_add_tail(&iface->waiting_eps, &ep->waiting);
+        muct_xgmi_ep_wait(iface, ep);
     }
     muct_xgmi_ep_pending_push(ep, req);
     return UCS_OK;
@@ -133,9 +162,11 @@ ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 void muct_xgmi_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
                                 void *arg)
 {
+    const muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
     uct_pending_req_t *req, *next;
 
+    muct_xgmi_hold_release(&ep->hold, iface->md->map);
     if (ep->pending == NULL) {
         return;
     }
@@ -168,7 +199,7 @@ static ucs_status_t muct_xgmi_ep_dispatch_one(muct_xgmi_iface_t *iface,
     }
 
     if (ep->pending != NULL) {
-        ucs_list_add_tail(&iface->waiting_eps, &ep->waiting);
+        muct_xgmi_ep_wait(iface, ep);
     }
     return status;
 }
@@ -181,10 +212,11 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
     while (!ucs_list_is_empty(&iface->waiting_eps) && !iface->is_out_of_resources) {
         ep = ucs_list_head(&iface->waiting_eps, muct_xgmi_ep_t, waiting);
         ucs_list_del(&ep->waiting);
-        if (UCS_STATUS_IS_ERR(muct_xgmi_ep_dispatch_one(iface, ep))) {
-            break;
+        if (!UCS_STATUS_IS_ERR(muct_xgmi_ep_dispatch_one(iface, ep))) {
+            ++count;
+        } else if (!muct_xgmi_ep_is_opening(iface, ep)) {
+            break; /* else the others have nothing to do with that */
         }
-        ++count;
     }
 
     return count;

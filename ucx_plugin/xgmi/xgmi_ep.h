@@ -17,6 +17,7 @@
  * interface is closed; the error handler is called, also when nothing is posted.
  */
 
+#include "xgmi/xgmi_hold.h"
 #include "xgmi/xgmi_iface.h"
 
 #include <stdatomic.h>
@@ -39,6 +40,9 @@ typedef struct muct_xgmi_ep {
     bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
     uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< By queue: the last batch with one */
+    muct_xgmi_hold_t hold; /**< For the operation that waits for mappings */
+    bool is_opening;       /**< They are why there was no resource for the last one */
+    uint64_t num_opened;   /**< By the cache, before they were asked for */
     uct_pending_req_t *pending;
     uct_pending_req_t **pending_tail;
     ucs_list_link_t list;    /**< In the interface */
@@ -91,6 +95,10 @@ int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *p
  * @return Requests that are done.
  */
 unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
+
+
+/** Have those tried again for whom something may have been opened. */
+void muct_xgmi_ep_wake_opening(muct_xgmi_iface_t *iface);
 
 
 /** Whether the peer's interface is open; says nothing of its process. */

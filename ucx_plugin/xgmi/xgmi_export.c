@@ -2,9 +2,10 @@
 
 /*
  * A table with one place for each hash of an allocation; the newest one has it. What is
- * forgotten so is exported again. muct_xgmi_export_lock guards it, also while the
- * driver exports: two threads that want one handle make one call, and ROCm 10 is
- * reported to mix up exports at the same time (rocm-systems 11892).
+ * forgotten so is exported again. muct_xgmi_export_lock guards it, and is never held
+ * while the driver exports, which may last. Who has to export waits for its turn: two
+ * threads that want one handle make one call, and ROCm 10 is reported to mix up exports
+ * at the same time (rocm-systems 11892).
  */
 
 #include "xgmi/xgmi_export.h"
@@ -19,6 +20,7 @@
 
 
 static pthread_mutex_t muct_xgmi_export_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t muct_xgmi_export_turn = PTHREAD_MUTEX_INITIALIZER;
 static muct_xgmi_export_t muct_xgmi_exports[MUCT_XGMI_EXPORT_PLACES];
 
 
@@ -53,12 +55,35 @@ static ucs_status_t muct_xgmi_export_call(const muct_gpu_t *gpu,
     return UCS_OK;
 }
 
+static bool muct_xgmi_export_find(uint64_t id, const muct_gpu_mem_info_t *info,
+                                  muct_xgmi_export_t *export)
+{
+    const muct_xgmi_export_t *place = muct_xgmi_export_place(info->base);
+    bool is_found;
+
+    pthread_mutex_lock(&muct_xgmi_export_lock);
+    is_found = (id != 0) && (place->buffer_id == id) && (place->base == info->base) &&
+               (place->length == info->length);
+    if (is_found) {
+        *export = *place;
+    }
+    pthread_mutex_unlock(&muct_xgmi_export_lock);
+    return is_found;
+}
+
+static void muct_xgmi_export_keep(const muct_xgmi_export_t *export)
+{
+    pthread_mutex_lock(&muct_xgmi_export_lock);
+    *muct_xgmi_export_place(export->base) = *export;
+    pthread_mutex_unlock(&muct_xgmi_export_lock);
+}
+
 ucs_status_t muct_xgmi_export_get(const muct_gpu_t *gpu, uint64_t address,
                                   muct_xgmi_export_t *export)
 {
     uint64_t id = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)address);
+    muct_xgmi_export_t exported = {0};
     ucs_status_t status = UCS_OK;
-    muct_xgmi_export_t *place;
     muct_gpu_mem_info_t info;
 
     if ((id != 0) && (export->length != 0) && (export->buffer_id == id)) {
@@ -68,21 +93,22 @@ ucs_status_t muct_xgmi_export_get(const muct_gpu_t *gpu, uint64_t address,
     if (muct_gpu_query(gpu, (const void *)(uintptr_t)address, &info) != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
+    if (muct_xgmi_export_find(id, &info, export)) {
+        return UCS_OK;
+    }
 
-    pthread_mutex_lock(&muct_xgmi_export_lock);
-    place = muct_xgmi_export_place(info.base);
-    if ((id == 0) || (place->buffer_id != id) || (place->base != info.base) ||
-        (place->length != info.length)) {
-        place->buffer_id = 0;
-        place->base = info.base;
-        place->device = info.device;
-        place->length = info.length;
-        status = muct_xgmi_export_call(gpu, place);
-        place->buffer_id = (status == UCS_OK) ? id : 0;
+    pthread_mutex_lock(&muct_xgmi_export_turn);
+    if (!muct_xgmi_export_find(id, &info, export)) {
+        exported.base = info.base;
+        exported.device = info.device;
+        exported.length = info.length;
+        exported.buffer_id = id;
+        status = muct_xgmi_export_call(gpu, &exported);
+        if (status == UCS_OK) {
+            muct_xgmi_export_keep(&exported);
+            *export = exported;
+        }
     }
-    if (status == UCS_OK) {
-        *export = *place;
-    }
-    pthread_mutex_unlock(&muct_xgmi_export_lock);
+    pthread_mutex_unlock(&muct_xgmi_export_turn);
     return status;
 }

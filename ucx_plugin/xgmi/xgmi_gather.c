@@ -10,7 +10,10 @@
 #define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
 #define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000
 
-/* How long a list is looked at in every call of progress. */
+/* So many operations in a new list since the last look: the row has gone on. */
+#define MUCT_XGMI_GATHER_ROW_NS 1000
+
+/* How long a row is looked at in every call of progress. */
 #define MUCT_XGMI_GATHER_STEADY_NS 10000
 
 
@@ -45,6 +48,9 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 
     if (gather->count == 0) {
         gather->opened_at = now_ns;
+        if ((now_ns - gather->grown_at) > count * MUCT_XGMI_GATHER_ROW_NS) {
+            gather->row_at = now_ns;
+        }
     }
     if (count == gather->count) {
         if ((now_ns - gather->grown_at) >= muct_xgmi_gather_quiet_ns(gather)) {
@@ -65,5 +71,5 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 bool muct_xgmi_gather_is_steady(const muct_xgmi_gather_t *gather, uint64_t now_ns)
 {
     return (gather->count != 0) && muct_xgmi_gather_is_open_ended(gather) &&
-           ((now_ns - gather->opened_at) >= MUCT_XGMI_GATHER_STEADY_NS);
+           ((now_ns - gather->row_at) >= MUCT_XGMI_GATHER_STEADY_NS);
 }

@@ -34,6 +34,7 @@ typedef struct muct_xgmi_gather {
     bool is_urgent;       /**< Somebody waits for the list */
     size_t count;         /**< Operations at the last look */
     uint64_t opened_at;   /**< First look, in nanoseconds */
+    uint64_t row_at;      /**< First look at the row that it goes on with */
     uint64_t grown_at;    /**< Look that last found new ones */
     uint64_t interval_ns; /**< Between operations, averaged */
 } muct_xgmi_gather_t;

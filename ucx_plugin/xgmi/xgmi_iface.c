@@ -27,6 +27,7 @@ typedef struct muct_xgmi_iface_config {
     unsigned list_size;
     unsigned max_started;
     unsigned early_start;
+    int yields_lock;
     int use_kernel;
     unsigned max_calls;
     unsigned max_blocks;
@@ -69,6 +70,12 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "instead of the next progress, a number. When half of LISTS are used it doubles\n"
      "with each further one, so that they last. 0 leaves it to progress.",
      ucs_offsetof(muct_xgmi_iface_config_t, early_start), UCS_CONFIG_TYPE_UINT},
+
+    {"YIELD_LOCK", "y",
+     "Let a thread that arms sleep without UCX's worker lock while another one posts,\n"
+     "y or n. It is meant for progress threads that never sleep, as NIXL's. Turn it\n"
+     "off when a thread that arms must be back within 50 us.",
+     ucs_offsetof(muct_xgmi_iface_config_t, yields_lock), UCS_CONFIG_TYPE_BOOL},
 
     {"KERNEL", "y",
      "Copy lists with the copy kernel, y or n. Turn it off to use copy engines only.",
@@ -240,7 +247,7 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
     if (muct_xgmi_peer_get(addr.owner, &peer) != UCS_OK) {
         uct_iface_fill_info_str_buf(params,
                                     "process 0x%lx (pid %u) is dead, or its control "
-                                    "page belongs to another user",
+                                    "page cannot be read, as a warning told",
                                     addr.owner, addr.pid);
         return false;
     }
@@ -294,6 +301,8 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_destroy(iface->all[i], UCS_ERR_CANCELED);
     }
+    muct_xgmi_invals_leave(&iface->md->invals, &iface->inval_watch);
+    muct_xgmi_map_leave(iface->md->map, &iface->map_watch);
     muct_xgmi_stage_cleanup(&iface->stage);
     while ((flush = iface->free_flushes) != NULL) {
         iface->free_flushes = flush->next;
@@ -395,6 +404,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
         (queue->list_size < MUCT_XGMI_MAX_SGL) ? queue->list_size : MUCT_XGMI_MAX_SGL;
     queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
     queue->early_start = config->early_start;
+    iface->yields_lock = config->yields_lock;
     queue->max_calls = config->max_calls;
     queue->max_blocks =
         muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
@@ -479,6 +489,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     iface->md = ucs_derived_of(md, muct_xgmi_md_t);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->waiting_eps);
+    ucs_list_head_init(&iface->opening_eps);
     iface->device_addr.host = ucs_get_system_id();
     iface->device_addr.shm_fs = iface->md->self.shm_fs;
     iface->device_addr.network = muct_xgmi_iface_network(iface->md->gpu);
@@ -503,6 +514,8 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     iface->queue_config.has_one_thread =
         (iface->super.worker->thread_mode == UCS_THREAD_MODE_SINGLE);
     iface->addr.id = muct_xgmi_iface_id_open();
+    muct_xgmi_invals_join(&iface->md->invals, &iface->inval_watch, iface->wake);
+    muct_xgmi_map_join(iface->md->map, &iface->map_watch, iface->wake);
     *iface_p = &iface->super.super;
     return UCS_OK;
 

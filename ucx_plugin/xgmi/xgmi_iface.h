@@ -58,12 +58,17 @@ typedef struct muct_xgmi_iface {
     unsigned num_progress;
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
+    ucs_list_link_t opening_eps; /**< Those whose first one waits for a mapping */
+    muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
     int epoll_fd;
+    bool yields_lock;       /**< Arming may stand aside */
+    unsigned num_aside;     /**< Times in a row that it did */
     bool was_armed;         /**< Since peers were looked at */
     uint64_t peers_seen_ns; /**< When they were looked at last because of that */
     muct_xgmi_wake_t *wake;
+    muct_xgmi_inval_watch_t inval_watch;
     muct_xgmi_queue_config_t queue_config;
     size_t max_short;
     unsigned max_sgl;

@@ -33,6 +33,7 @@ typedef struct muct_xgmi_md_config {
     char *shm_dir;
     unsigned max_idle_regions;
     size_t max_idle_size;
+    double open_timeout;
     double invalidate_timeout;
     int detect;
 } muct_xgmi_md_config_t;
@@ -61,6 +62,12 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
      "that peers have freed is missed, or GPU address space is short.",
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_size), UCS_CONFIG_TYPE_MEMUNITS},
 
+    {"OPEN_TIMEOUT", "200ms",
+     "How long unpacking a key waits for the first memory of a peer to open, a time.\n"
+     "Where it does not open by then, another transport is not taken, and copies wait;\n"
+     "what opens later is waited for by nobody.",
+     ucs_offsetof(muct_xgmi_md_config_t, open_timeout), UCS_CONFIG_TYPE_TIME},
+
     {"INVALIDATE_TIMEOUT", "1s",
      "How long invalidating memory waits for other processes' copies, a time. Raise\n"
      "it when a warning says that a live process did not answer.",
@@ -82,7 +89,8 @@ static ucs_status_t muct_xgmi_global_get(const muct_gpu_t *gpu,
                                          muct_xgmi_map_t **map_p)
 {
     muct_xgmi_map_config_t map_config = {config->max_idle_regions,
-                                         config->max_idle_size};
+                                         config->max_idle_size,
+                                         (unsigned)(config->open_timeout * 1e3)};
     ucs_status_t status = UCS_OK;
 
     pthread_mutex_lock(&muct_xgmi_global_lock);
@@ -404,31 +412,28 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
 static ucs_status_t muct_xgmi_md_mem_dereg(uct_md_h md,
                                            const uct_md_mem_dereg_params_t *params)
 {
-    const muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
+    muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
     muct_xgmi_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
     unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
     uct_completion_t *comp =
         MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, comp, COMPLETION, NULL);
     bool is_invalidating = !!(flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
+    muct_xgmi_inval_mem_t what;
 
     if ((mem == NULL) || (is_invalidating && (comp == NULL))) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    if (mem->has_slot && !is_invalidating) {
+    if (mem->has_slot && is_invalidating) {
+        what = (muct_xgmi_inval_mem_t){mem->slot, mem->address, mem->length};
+        muct_xgmi_invals_start(&self->invals, &what, comp);
+    } else if (mem->has_slot) {
         muct_xgmi_slot_free(mem->slot);
-    } else if (mem->has_slot &&
-               (muct_xgmi_slot_invalidate(mem->slot, self->invalidate_timeout_ms,
-                                          muct_xgmi_queues_give_back) != UCS_OK)) {
-        muct_warn("another process has not ended its copies of 0x%" PRIx64
-                  " length %" PRIu64 " within %u ms of its invalidation",
-                  mem->address, mem->length, self->invalidate_timeout_ms);
+    } else if (is_invalidating) {
+        muct_completion_invoke(comp, UCS_OK);
     }
 
     free(mem);
-    if (is_invalidating) {
-        muct_completion_invoke(comp, UCS_OK);
-    }
     return UCS_OK;
 }
 
@@ -439,8 +444,9 @@ static void muct_xgmi_md_close(uct_md_h md)
 {
     muct_xgmi_md_t *self = ucs_derived_of(md, muct_xgmi_md_t);
 
-    muct_xgmi_self_close();
+    muct_xgmi_invals_cleanup(&self->invals);
     muct_xgmi_global_put();
+    muct_xgmi_self_close();
     free(self);
 }
 
@@ -498,7 +504,7 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
 
     md->super.ops = &muct_xgmi_md_ops.super;
     md->super.component = component;
-    md->invalidate_timeout_ms = (unsigned)(config->invalidate_timeout * 1e3);
+    muct_xgmi_invals_init(&md->invals, (unsigned)(config->invalidate_timeout * 1e3));
     md->is_first = !muct_ucx_rocm_is_used();
     md->is_detecting = config->detect && md->is_first;
     if (md->is_detecting) {

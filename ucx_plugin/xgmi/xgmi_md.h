@@ -14,13 +14,14 @@
  * interface, and remote host memory is left to other transports.
  *
  * Keys. A memory handle gets a slot of this process's control page with its first key.
- * Deregistration makes the keys void, with the invalidate flag it also waits for copies
- * of other processes (see xgmi_peer.h).
+ * Deregistration makes the keys void; with the invalidate flag its completion comes
+ * when no other process copies under them (see xgmi_inval.h).
  */
 
 #include "base/muct_gpu.h"
 #include "base/muct_transport.h"
 #include "xgmi/xgmi_export.h"
+#include "xgmi/xgmi_inval.h"
 #include "xgmi/xgmi_map.h"
 #include "xgmi/xgmi_peer.h"
 #include "xgmi/xgmi_queue.h"
@@ -35,7 +36,7 @@ typedef struct muct_xgmi_md {
     const muct_gpu_t *gpu;
     muct_xgmi_map_t *map; /**< Of the process */
     muct_xgmi_self_t self;
-    unsigned invalidate_timeout_ms;
+    muct_xgmi_invals_t invals;
     bool is_first; /**< UCX has no ROCm of its own that we would stand before */
     bool is_detecting;
 } muct_xgmi_md_t;

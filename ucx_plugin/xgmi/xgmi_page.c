@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,12 +29,26 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
              suffix);
 }
 
-/* Whether the owner of the page still holds its lock. */
+/*
+ * Locks of open files, not of processes: a process may have two copies of this code,
+ * for two UCX, and a lock of the process would not be seen by the other copy and be
+ * dropped when that closes the file. Where the kernel has none (gVisor), locks of
+ * processes serve; both kinds see each other.
+ */
+static int muct_xgmi_page_fcntl(int fd, int command, int process_command,
+                                struct flock *lock)
+{
+    int ret = fcntl(fd, command, lock);
+
+    return ((ret == 0) || (errno != EINVAL)) ? ret : fcntl(fd, process_command, lock);
+}
+
 bool muct_xgmi_page_is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-    return (fcntl(fd, F_GETLK, &lock) == 0) && (lock.l_type != F_UNLCK);
+    return (muct_xgmi_page_fcntl(fd, F_OFD_GETLK, F_GETLK, &lock) == 0) &&
+           (lock.l_type != F_UNLCK);
 }
 
 /* Pages of processes that were killed stay behind; nobody holds their locks. */
@@ -97,24 +112,57 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
     return UCS_OK;
 }
 
-/* Room for a page, locked for the life of this process. */
-static ucs_status_t muct_xgmi_page_reserve(int fd, const char *path)
+/* Room for a page, and its mapping, which keeps a file open of its own. */
+static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    muct_xgmi_page_t *page = MAP_FAILED;
+    int fd;
+
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        muct_error("open(%s) failed: %m", path);
+        return NULL;
+    }
 
     /* now, or the first write when the file system is full is a SIGBUS */
-    errno = posix_fallocate(fd, 0, sizeof(muct_xgmi_page_t));
+    errno = posix_fallocate(fd, 0, sizeof(*page));
     if (errno != 0) {
-        muct_error("reserving %zu bytes of %s failed: %m", sizeof(muct_xgmi_page_t),
-                   path);
-        return UCS_ERR_IO_ERROR;
+        muct_error("reserving %zu bytes of %s failed: %m", sizeof(*page), path);
+    } else {
+        page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (page == MAP_FAILED) {
+            muct_error("mmap(%s, %zu bytes) failed: %m", path, sizeof(*page));
+        }
     }
-    if (fcntl(fd, F_SETLK, &lock) != 0) {
-        muct_error("locking %s failed: %m", path);
-        return UCS_ERR_IO_ERROR;
+    close(fd);
+    if (page == MAP_FAILED) {
+        unlink(path);
+        return NULL;
     }
+    return page;
+}
 
-    return UCS_OK;
+/*
+ * The lock is that of an open file which nothing but the descriptor refers to: a
+ * child's copy of the mapping keeps nothing alive.
+ *
+ * @return The descriptor, or -1.
+ */
+static int muct_xgmi_page_lock(const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0) {
+        muct_error("open(%s) failed: %m", path);
+        return -1;
+    }
+    if (muct_xgmi_page_fcntl(fd, F_OFD_SETLK, F_SETLK, &lock) != 0) {
+        muct_error("locking %s failed: %m", path);
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 /* The name appears only when the page is locked and filled. */
@@ -127,19 +175,13 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
 
     muct_xgmi_page_path(dir, self->owner, ".new", path, sizeof(path));
     muct_xgmi_page_path(dir, self->owner, "", final_path, sizeof(final_path));
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        muct_error("open(%s) failed: %m", path);
+    page = muct_xgmi_page_reserve(path);
+    if (page == NULL) {
         return UCS_ERR_IO_ERROR;
     }
-    if (muct_xgmi_page_reserve(fd, path) != UCS_OK) {
-        goto err_close;
-    }
-
-    page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
-        muct_error("mmap(%s, %zu bytes) failed: %m", path, sizeof(*page));
-        goto err_close;
+    fd = muct_xgmi_page_lock(path);
+    if (fd < 0) {
+        goto err_unmap;
     }
 
     page->magic = MUCT_XGMI_PAGE_MAGIC;
@@ -148,19 +190,61 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     page->pid = self->pid;
     if (rename(path, final_path) != 0) {
         muct_error("rename(%s) failed: %m", path);
-        goto err_unmap;
+        goto err_close;
     }
 
     *fd_p = fd;
     *page_p = page;
     return UCS_OK;
 
+err_close:
+    close(fd);
 err_unmap:
     munmap(page, sizeof(*page));
-err_close:
     unlink(path);
-    close(fd);
     return UCS_ERR_IO_ERROR;
+}
+
+/* Once for each owner: a peer is asked for by each interface that could reach it. */
+static bool muct_xgmi_page_tell(uint64_t owner)
+{
+    static _Atomic uint64_t told;
+
+    return atomic_exchange(&told, owner) != owner;
+}
+
+/* A page that is not there has a dead owner, which others tell. */
+static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
+{
+    const int error = errno;
+    struct stat st;
+
+    if ((error == ENOENT) || (stat(path, &st) != 0) || !muct_xgmi_page_tell(owner)) {
+        muct_debug("open(%s) failed: %s", path, strerror(error));
+    } else if (st.st_uid != geteuid()) {
+        muct_warn("mori_xgmi does not reach a peer of another user: its control page "
+                  "%s is user %u's, and this process is user %u's; other transports "
+                  "carry it. Run both as one user (docker run --user)",
+                  path, (unsigned)st.st_uid, (unsigned)geteuid());
+    } else {
+        muct_warn("mori_xgmi does not reach a peer whose control page cannot be read: "
+                  "open(%s, mode %o) failed: %s; other transports carry it. Let its "
+                  "user read and write it, or set UCX_MORI_XGMI_SHM_DIR to a folder "
+                  "that does",
+                  path, (unsigned)(st.st_mode & 07777), strerror(error));
+    }
+}
+
+/* An address has the version of its page, so this is no page of ours. */
+static void muct_xgmi_page_damaged(const char *path, uint64_t owner, size_t size)
+{
+    if (muct_xgmi_page_tell(owner)) {
+        muct_warn("mori_xgmi does not reach a peer whose control page is damaged: %s "
+                  "has %zu bytes, expected %zu that begin with the number of process "
+                  "0x%" PRIx64 "; other transports carry it. End the process that "
+                  "writes there, and start the peer anew",
+                  path, size, sizeof(muct_xgmi_page_t), owner);
+    }
 }
 
 ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
@@ -174,13 +258,12 @@ ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
     muct_xgmi_page_path(dir, owner, "", path, sizeof(path));
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
-        muct_debug("open(%s) failed: %m", path);
+        muct_xgmi_page_no_open(path, owner);
         return UCS_ERR_UNREACHABLE;
     }
 
     if ((fstat(fd, &st) != 0) || (st.st_size != (off_t)sizeof(*page))) {
-        muct_debug("%s has %zu bytes, expected %zu", path, (size_t)st.st_size,
-                   sizeof(*page));
+        muct_xgmi_page_damaged(path, owner, (size_t)st.st_size);
         goto err_close;
     }
 
@@ -191,7 +274,7 @@ ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
     }
 
     if ((page->magic != MUCT_XGMI_PAGE_MAGIC) || (page->owner != owner)) {
-        muct_debug("%s is not the control page of 0x%" PRIx64, path, owner);
+        muct_xgmi_page_damaged(path, owner, (size_t)st.st_size);
         munmap(page, sizeof(*page));
         goto err_close;
     }

@@ -7,8 +7,10 @@
  * @file
  * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
  *
- * The owner holds a POSIX lock on the file as long as it lives. It must open it exactly
- * once, because closing any other descriptor of it would drop the lock.
+ * The owner holds a lock on the file as long as it lives, by an open file that a forked
+ * child lets go at once. Other copies of this code in the process are owners of their
+ * own. Where the kernel has locks of processes alone, one copy a process is all there
+ * may be.
  */
 
 #include "xgmi/xgmi_peer.h"

@@ -5,8 +5,7 @@
  * peer->lock guards the counts of one peer's slots; it is taken alone or inside the
  * first.
  *
- * The process itself is a peer without a file, because its own page must not be opened
- * twice (see xgmi_page.h).
+ * The process itself is a peer without a file: it lives as long as anybody asks.
  */
 
 #include "config.h"
@@ -24,10 +23,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define MUCT_XGMI_PAGE_POLL_US 50
+/* What the generation of a void slot goes on by when its owner waits no longer. */
+#define MUCT_XGMI_EXPIRED 2
+
 #define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
 
 
@@ -58,13 +58,30 @@ static struct {
 
 static pthread_mutex_t muct_xgmi_peer_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* In a forked child: its copy of the descriptor would hold the parent's lock. */
+static void muct_xgmi_process_forked(void)
+{
+    if (muct_xgmi_process.fd >= 0) {
+        close(muct_xgmi_process.fd);
+        muct_xgmi_process.fd = -1;
+    }
+}
+
+static void muct_xgmi_process_watch_forks(void)
+{
+    if (pthread_atfork(NULL, NULL, muct_xgmi_process_forked) != 0) {
+        muct_warn(
+            "peers of a process that ends before its forked children do not see its "
+            "end: pthread_atfork() failed");
+    }
+}
 
 /* What a parent left in a forked child is the parent's: forget it. */
 static void muct_xgmi_process_forget_parent(void)
 {
     if ((muct_xgmi_process.refs > 0) && (muct_xgmi_process.pid != getpid())) {
         munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
-        close(muct_xgmi_process.fd);
+        muct_xgmi_process_forked();
         muct_xgmi_process.refs = 0;
         muct_xgmi_process.peers = NULL;
     }
@@ -72,8 +89,10 @@ static void muct_xgmi_process_forget_parent(void)
 
 ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     ucs_status_t status = UCS_OK;
 
+    (void)pthread_once(&once, muct_xgmi_process_watch_forks);
     pthread_mutex_lock(&muct_xgmi_peer_lock);
     muct_xgmi_process_forget_parent();
     if (muct_xgmi_process.refs == 0) {
@@ -118,19 +137,20 @@ void muct_xgmi_self_close(void)
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
 }
 
-ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
+/* A slot under which others copy still is not taken: they have announced no other. */
+static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
 {
-    ucs_status_t status = UCS_ERR_EXCEEDS_LIMIT;
     muct_xgmi_slot_t *slot;
     uint32_t i, index, generation;
+    bool is_taken = false;
 
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    for (i = 0; i < MUCT_XGMI_MAX_SLOTS; ++i) {
+    for (i = 0; (i < MUCT_XGMI_MAX_SLOTS) && !is_taken; ++i) {
         /* Round robin: a slot rests as long as possible before it is used again. */
         index = (muct_xgmi_process.next_slot + i) % MUCT_XGMI_MAX_SLOTS;
         slot = &muct_xgmi_process.page->slots[index];
         generation = atomic_load(&slot->generation);
-        if (generation & 1) {
+        if ((generation & 1) || (atomic_load(&slot->users) != 0)) {
             continue;
         }
 
@@ -138,20 +158,61 @@ ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
         muct_xgmi_process.next_slot = index + 1;
         *slot_p = index;
         *generation_p = generation + 1;
-        status = UCS_OK;
-        break;
+        is_taken = true;
     }
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
-    return status;
+    return is_taken;
+}
+
+ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
+{
+    uint32_t index;
+
+    if (muct_xgmi_slot_take(slot_p, generation_p)) {
+        return UCS_OK;
+    }
+
+    for (index = 0; index < MUCT_XGMI_MAX_SLOTS; ++index) {
+        muct_xgmi_slot_drop_dead(index);
+    }
+    return muct_xgmi_slot_take(slot_p, generation_p) ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
+}
+
+uint32_t muct_xgmi_slot_void(uint32_t index)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+    uint32_t generation;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    generation = atomic_load(&slot->generation);
+    if (generation & 1) {
+        atomic_store(&slot->generation, ++generation);
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return generation;
 }
 
 void muct_xgmi_slot_free(uint32_t index)
 {
+    (void)muct_xgmi_slot_void(index);
+}
+
+bool muct_xgmi_slot_is_used(uint32_t index, uint32_t generation)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+
+    /* another generation: nobody used it when it was taken again */
+    return (atomic_load(&slot->generation) == generation) &&
+           (atomic_load(&slot->users) != 0);
+}
+
+void muct_xgmi_slot_expire(uint32_t index, uint32_t generation)
+{
     muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
 
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    if (atomic_load(&slot->generation) & 1) {
-        atomic_fetch_add(&slot->generation, 1);
+    if (atomic_load(&slot->generation) == generation) {
+        atomic_store(&slot->generation, generation + MUCT_XGMI_EXPIRED);
     }
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
 }
@@ -204,47 +265,19 @@ static bool muct_xgmi_owner_is_alive(uint64_t owner)
 }
 
 /* Takes back the bits of processes that died between enter and leave. */
-static void muct_xgmi_slot_drop_dead(muct_xgmi_page_t *page, muct_xgmi_slot_t *slot)
+void muct_xgmi_slot_drop_dead(uint32_t index)
 {
+    muct_xgmi_page_t *page = muct_xgmi_process.page;
+    muct_xgmi_slot_t *slot = &page->slots[index];
     uint64_t users = atomic_load(&slot->users);
     unsigned i;
 
-    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+    for (i = 0; (users != 0) && (i < MUCT_XGMI_MAX_USERS); ++i) {
         if (((users >> i) & 1) &&
             !muct_xgmi_owner_is_alive(atomic_load(&page->users[i]))) {
             atomic_fetch_and(&slot->users, ~(UINT64_C(1) << i));
         }
     }
-}
-
-static uint64_t muct_xgmi_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-ucs_status_t muct_xgmi_slot_invalidate(uint32_t index, unsigned timeout_ms,
-                                       void (*while_waiting)(void))
-{
-    muct_xgmi_page_t *page = muct_xgmi_process.page;
-    muct_xgmi_slot_t *slot = &page->slots[index];
-    uint64_t deadline_ms = muct_xgmi_now_ms() + timeout_ms;
-    struct timespec pause = {0, MUCT_XGMI_PAGE_POLL_US * 1000};
-
-    /* generation before users: the other side sets its bit before it looks */
-    muct_xgmi_slot_free(index);
-    while (atomic_load(&slot->users) != 0) {
-        while_waiting();
-        muct_xgmi_slot_drop_dead(page, slot);
-        if (muct_xgmi_now_ms() > deadline_ms) {
-            return UCS_ERR_TIMED_OUT;
-        }
-        nanosleep(&pause, NULL);
-    }
-
-    return UCS_OK;
 }
 
 static muct_xgmi_peer_t *muct_xgmi_peer_alloc(uint64_t owner)
@@ -512,7 +545,7 @@ bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t gener
     }
     pthread_mutex_unlock(&peer->lock);
 
-    /* bit before generation: see muct_xgmi_slot_invalidate */
+    /* bit before generation: see muct_xgmi_slot_void */
     if (atomic_load(&slot->generation) == generation) {
         return true;
     }
@@ -532,4 +565,12 @@ void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
         atomic_fetch_and(&peer->page->slots[index].users, ~(UINT64_C(1) << peer->user));
     }
     pthread_mutex_unlock(&peer->lock);
+}
+
+bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t index,
+                                uint32_t generation)
+{
+    /* of this process itself nobody waits for copies */
+    return (peer->fd >= 0) && ((atomic_load(&peer->page->slots[index].generation) -
+                                generation) >= MUCT_XGMI_EXPIRED);
 }

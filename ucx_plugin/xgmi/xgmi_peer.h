@@ -24,9 +24,11 @@
  * interface's address and changes when the interface is closed, so that the peers of an
  * interface notice its end also when the process lives on.
  *
- * Guarantee. Once muct_xgmi_slot_invalidate() has returned UCS_OK, no copy of another
- * process under an older key runs or will start. A process that is stopped in the
- * middle of copies cannot say that they are over: then the wait ends by time-out.
+ * Guarantee. Once a void slot is not used, no copy of another process under an older
+ * key runs or will start, and only then the slot is taken again. A process that is
+ * stopped in the middle of copies cannot say that they are over: then the owner's wait
+ * ends by time-out (xgmi_inval.h), and the generation says so too, for the copies that
+ * the other process has announced and not started.
  *
  * State is per process; after fork() the child has its own. Thread safe.
  */
@@ -89,20 +91,33 @@ void muct_xgmi_slot_free(uint32_t slot);
 
 
 /**
- * Give the slot back, which makes its keys void, and wait until no other process copies
- * under them. Copies of this process itself are not waited for.
+ * The same.
  *
- * @param [in] slot           Slot.
- * @param [in] timeout_ms     How long to wait for other processes.
- * @param [in] while_waiting  Called again and again, so that another process that waits
- *                            in the same way for copies of this one is told of their
- *                            end.
- *
- * @return UCS_OK, or UCS_ERR_TIMED_OUT: the keys are void, but a process that lives has
- *         not told that its copies are over.
+ * @return What to ask @ref muct_xgmi_slot_is_used with.
  */
-ucs_status_t muct_xgmi_slot_invalidate(uint32_t slot, unsigned timeout_ms,
-                                       void (*while_waiting)(void));
+uint32_t muct_xgmi_slot_void(uint32_t slot);
+
+
+/**
+ * Whether a process that was not found dead may copy under the keys that were made
+ * void. Copies of this process itself do not count.
+ *
+ * @param [in] generation  From @ref muct_xgmi_slot_void.
+ */
+bool muct_xgmi_slot_is_used(uint32_t slot, uint32_t generation);
+
+
+/** Find processes dead that have a slot; some system calls. */
+void muct_xgmi_slot_drop_dead(uint32_t slot);
+
+
+/**
+ * Nobody waits any more for those who copy under the void keys: they are not to start
+ * what they have not started.
+ *
+ * @param [in] generation  From @ref muct_xgmi_slot_void.
+ */
+void muct_xgmi_slot_expire(uint32_t slot, uint32_t generation);
 
 
 /** Take a slot for an interface of this process. */
@@ -174,6 +189,14 @@ uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer);
  * @return false: the key does not hold; nothing is to be left.
  */
 bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t slot, uint32_t generation);
+
+
+/**
+ * Whether the owner has given up waiting for copies that were announced: they are not
+ * to be started.
+ */
+bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t slot,
+                                uint32_t generation);
 
 
 /** The copies announced by one @ref muct_xgmi_peer_enter are over. */

@@ -12,6 +12,7 @@
 
 #include "xgmi/xgmi_iface.h"
 
+#include "base/muct_lock.h"
 #include "base/muct_log.h"
 #include "xgmi/xgmi_ep.h"
 
@@ -27,8 +28,15 @@
 /* Time between two such looks of a thread that sleeps. */
 #define MUCT_XGMI_LOOK_AT_PEERS_NS 1000000000
 
+/* Time between two looks at invalidations of a thread that sleeps. */
+#define MUCT_XGMI_LOOK_AT_INVALS_NS 1000000
+
 /* The least time between two looks of a thread that arms again and again. */
 #define MUCT_XGMI_LOOK_INTERVAL_NS 50000
+
+/* How long it leaves the lock to one that posts, and how often in a row. */
+#define MUCT_XGMI_ASIDE_NS 50000
+#define MUCT_XGMI_MAX_ASIDE 4
 
 
 /* ---- queues ---- */
@@ -332,6 +340,9 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         iface->is_out_of_resources = false;
     }
 
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->opening_eps))) {
+        muct_xgmi_ep_wake_opening(iface);
+    }
     if (ucs_unlikely(!ucs_list_is_empty(&iface->waiting_eps))) {
         count += muct_xgmi_ep_dispatch_pending(iface);
     }
@@ -340,6 +351,9 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         muct_xgmi_queue_kick(iface->all[i]);
     }
 
+    if (ucs_unlikely(muct_xgmi_invals_are_there(&iface->md->invals))) {
+        count += muct_xgmi_invals_progress(&iface->md->invals);
+    }
     if (ucs_unlikely(muct_xgmi_iface_is_look_due(iface))) {
         muct_xgmi_iface_look_at_peers(iface);
     }
@@ -349,6 +363,49 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
     }
 
     return count;
+}
+
+static bool muct_xgmi_iface_is_filled_steadily(const muct_xgmi_iface_t *iface,
+                                               uint64_t now_ns)
+{
+    unsigned i;
+
+    for (i = 0; i < iface->num_queues; ++i) {
+        if ((iface->all[i]->open != NULL) &&
+            muct_xgmi_gather_is_steady(&iface->all[i]->gather, now_ns)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/*
+ * A thread that arms and goes round without sleeping takes the worker's lock from one
+ * that posts, again and again. While that one fills a list it sleeps here, without the
+ * lock, until somebody waits for the list or it is time to look. Not every time: it may
+ * have other workers.
+ */
+static bool muct_xgmi_iface_stand_aside(muct_xgmi_iface_t *iface, uint64_t now_ns)
+{
+    ucs_async_context_t *async = iface->super.worker->async;
+
+    if (!iface->yields_lock || (iface->num_aside == MUCT_XGMI_MAX_ASIDE) ||
+        !ucs_list_is_empty(&iface->waiting_eps) ||
+        !muct_xgmi_iface_is_filled_steadily(iface, now_ns)) {
+        iface->num_aside = 0;
+        return false;
+    }
+
+    iface->wake->is_armed = true; /* before anybody else can post */
+    if (!muct_lock_leave(async)) {
+        return false;
+    }
+
+    muct_xgmi_wake_sleep(iface->wake, MUCT_XGMI_ASIDE_NS);
+    muct_lock_enter(async);
+    ++iface->num_aside;
+    return true;
 }
 
 ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
@@ -362,6 +419,13 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     if (muct_xgmi_wake_drain(iface->wake, now_ns) || iface->has_unreported_error) {
         return UCS_ERR_BUSY; /* to be seen by progress */
     }
+    muct_xgmi_ep_wake_opening(iface);
+    if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {
+        return UCS_ERR_BUSY; /* to be tried by progress */
+    }
+    if (muct_xgmi_iface_stand_aside(iface, now_ns)) {
+        return UCS_ERR_BUSY; /* as it is long ago that anybody looked */
+    }
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
         status = muct_xgmi_queue_arm(iface->all[i], now_ns);
@@ -371,6 +435,10 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
         iface->wake->is_armed = true;
         if (!ucs_list_is_empty(&iface->eps)) { /* nobody calls when a peer closes */
             status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);
+        }
+        if (muct_xgmi_invals_are_there(&iface->md->invals)) { /* nor when copies end */
+            status =
+                muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_INVALS_NS);
         }
     }
     return status;

@@ -118,7 +118,10 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
     }
 
     status =
-        muct_xgmi_map_get(queue->map, rkey->peer, &rkey->key, queue->device, &region);
+        muct_xgmi_map_try(queue->map, rkey->peer, &rkey->key, queue->device, &region);
+    if (status == UCS_INPROGRESS) {
+        muct_xgmi_map_put(queue->map, region);
+    }
     if (status != UCS_OK) {
         muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
         return status;
@@ -127,6 +130,9 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
     use->peer = muct_xgmi_peer_ref(rkey->peer);
     use->region = region;
     use->slot = rkey->key.slot;
+    use->generation = rkey->key.generation;
+    use->start = rkey->key.address + region->delta;
+    use->length = rkey->key.length;
     ++batch->num_uses;
     muct_xgmi_batch_count_peer(batch, rkey->peer);
 

@@ -345,6 +345,8 @@ static inline ucs_status_t muct_xgmi_queue_reserve(muct_xgmi_queue_t *queue,
  * Find the window of a remote key in the open batch.
  *
  * @return UCS_OK               @a window_p is set; it holds until the batch starts.
+ * @return UCS_INPROGRESS       The memory is being opened; the caller holds it (see
+ *                              xgmi_hold.h) and tries again.
  * @return UCS_ERR_REJECTED     The owner has invalidated the key.
  * @return UCS_ERR_UNREACHABLE  The owner is dead, or its memory cannot be mapped.
  * @return UCS_ERR_NO_MEMORY

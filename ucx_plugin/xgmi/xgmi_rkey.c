@@ -14,14 +14,14 @@
 #include <stdlib.h>
 
 /*
- * Maps now, to spare the first copy the time, and to let UCX choose another lane where
- * the devices have no way to each other. What fails for another reason fails again with
- * the copy, which then ends with an error: another lane would carry it to an owner
- * whose memory may be gone.
+ * Begins to map, to spare the first copy the time, and to let UCX choose another lane
+ * where the devices have no way to each other. UCP unpacks keys of rendezvous messages
+ * from progress, so only the first mapping of a peer is waited for, and not for long.
+ * What fails for another reason fails again with the copy, which then ends with an
+ * error: another lane would carry it to an owner whose memory may be gone.
  */
 static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
 {
-    const muct_xgmi_region_t *region;
     ucs_status_t status;
     int device;
 
@@ -33,11 +33,8 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
         return UCS_OK;
     }
 
-    status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key, device,
-                               &region);
-    if (status == UCS_OK) {
-        muct_xgmi_map_put(muct_xgmi_global.map, region);
-    }
+    status =
+        muct_xgmi_map_prepare(muct_xgmi_global.map, rkey->peer, &rkey->key, device);
     muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
     return (status == UCS_ERR_UNSUPPORTED) ? UCS_ERR_UNREACHABLE : UCS_OK;
 }

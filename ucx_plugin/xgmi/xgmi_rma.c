@@ -53,6 +53,54 @@ static void muct_xgmi_ep_get_bcopy_done(muct_xgmi_op_t *op, ucs_status_t status)
 
 /* ---- posting ---- */
 
+ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const *memhs,
+                                uct_rkey_t const *rkeys, size_t count)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
+    muct_xgmi_map_t *map = iface->md->map;
+    muct_xgmi_hold_t before = ep->hold;
+    ucs_status_t status = UCS_OK;
+    size_t i;
+
+    ep->hold = (muct_xgmi_hold_t){0};
+    ep->is_opening = false; /* what has opened meanwhile is there for the next try */
+    atomic_store(&iface->map_watch.is_waiting, true);
+    ep->num_opened = muct_xgmi_map_num_opened(map); /* then ask: none is missed */
+    for (i = 0; (i < count) && !UCS_STATUS_IS_ERR(status); ++i) {
+        if ((i > 0) && (rkeys[i] == rkeys[i - 1]) &&
+            ((memhs == NULL) || (memhs[i] == memhs[i - 1]))) {
+            continue;
+        }
+        if ((rkeys[i] == UCT_INVALID_RKEY) || ((memhs != NULL) && (memhs[i] == NULL))) {
+            break; /* the next try says so */
+        }
+        if (memhs != NULL) {
+            device = ((const muct_xgmi_mem_t *)memhs[i])->device;
+        }
+        status = muct_xgmi_hold_add(&ep->hold, map, (const muct_xgmi_rkey_t *)rkeys[i],
+                                    device);
+        ep->is_opening |= (status == UCS_INPROGRESS);
+    }
+
+    muct_xgmi_hold_release(&before, map);
+    if (UCS_STATUS_IS_ERR(status)) {
+        muct_xgmi_ep_let_go(ep, map);
+        return status;
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t muct_xgmi_ep_not_found(muct_xgmi_ep_t *ep, const muct_xgmi_queue_t *queue,
+                                    uct_rkey_t rkey, ucs_status_t status)
+{
+    if (status == UCS_INPROGRESS) {
+        return muct_xgmi_ep_await(ep, queue->device, NULL, &rkey, 1);
+    }
+
+    muct_xgmi_ep_let_go(ep, queue->map);
+    return status;
+}
+
 ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t raddr,
                                         uint64_t length)
 {
@@ -136,7 +184,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
 
     status = muct_xgmi_ep_find(queue, rkey, raddr, iov->length, &laddr);
     if (ucs_unlikely(status != UCS_OK)) {
-        return status;
+        return muct_xgmi_ep_not_found(ep, queue, tl_rkey, status);
     }
 
     muct_xgmi_queue_set_operands(queue, mem, rkey->uid);
@@ -207,7 +255,7 @@ static ucs_status_t muct_xgmi_ep_put_buffer(muct_xgmi_ep_t *ep,
         muct_xgmi_ep_find(queue, (const muct_xgmi_rkey_t *)rkey, raddr, length, &laddr);
     if (status != UCS_OK) {
         muct_xgmi_stage_put(buffer);
-        return status;
+        return muct_xgmi_ep_not_found(ep, queue, rkey, status);
     }
 
     muct_xgmi_queue_set_operands(queue, buffer, ((muct_xgmi_rkey_t *)rkey)->uid);
@@ -246,6 +294,7 @@ ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void
                                uint64_t remote_addr, uct_rkey_t rkey)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    const muct_xgmi_window_t *window;
     muct_xgmi_buffer_t *buffer;
     muct_xgmi_queue_t *queue;
     ucs_status_t status;
@@ -254,6 +303,15 @@ ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb, void
     status = muct_xgmi_ep_stage(ep, MUCT_XGMI_PUT, &queue, &buffer);
     if (status != UCS_OK) {
         return status;
+    }
+
+    /* before it is packed, which is done once; of nothing there need be no key */
+    if (rkey != UCT_INVALID_RKEY) {
+        status = muct_xgmi_queue_find(queue, (const muct_xgmi_rkey_t *)rkey, &window);
+    }
+    if (status != UCS_OK) {
+        muct_xgmi_stage_put(buffer);
+        return muct_xgmi_ep_not_found(ep, queue, rkey, status);
     }
 
     length = pack_cb(buffer->data, arg);
@@ -291,7 +349,7 @@ ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
     }
     if (status != UCS_OK) {
         muct_xgmi_stage_put(buffer);
-        return status;
+        return muct_xgmi_ep_not_found(ep, queue, rkey, status);
     }
 
     buffer->unpack_cb = unpack_cb;

@@ -68,11 +68,40 @@ static inline ucs_status_t muct_xgmi_ep_told_op_over(muct_xgmi_op_t *op,
 }
 
 
+/**
+ * Memory that an operation needs is being opened: hold all that it needs.
+ *
+ * @param [in] device  Where the local memory is, unless @a memhs tell.
+ * @param [in] memhs   Local memory by entry, or NULL.
+ * @param [in] rkeys   Remote memory by entry.
+ * @param [in] count   Entries.
+ *
+ * @return UCS_ERR_NO_RESOURCE  Pending requests are taken, until something is opened.
+ * @return another error        Something cannot be.
+ */
+ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const *memhs,
+                                uct_rkey_t const *rkeys, size_t count);
+
+
+/** The end of a look-up that failed: waits for one that is being opened. */
+ucs_status_t muct_xgmi_ep_not_found(muct_xgmi_ep_t *ep, const muct_xgmi_queue_t *queue,
+                                    uct_rkey_t rkey, ucs_status_t status);
+
+
+/** What waited for mappings is over, or was taken. */
+static inline void muct_xgmi_ep_let_go(muct_xgmi_ep_t *ep, muct_xgmi_map_t *map)
+{
+    muct_xgmi_hold_release(&ep->hold, map);
+    ep->is_opening = false;
+}
+
+
 /** Passes the status on; pending requests are taken from now on. */
 static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
                                                     ucs_status_t status)
 {
     if (status == UCS_ERR_NO_RESOURCE) {
+        ep->is_opening = false;
         ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->is_out_of_resources =
             true;
     }
@@ -108,6 +137,9 @@ static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *qu
     ep->stamps[queue->index] = queue->stamp;
     muct_xgmi_queue_commit(queue, done, ep, arg);
     ++ep->num_not_over;
+    if (ucs_unlikely(ep->hold.num > 0)) {
+        muct_xgmi_ep_let_go(ep, queue->map);
+    }
 }
 
 #endif

@@ -158,7 +158,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
     muct_xgmi_entry_t *next = list->next;
     uint64_t num_tiles = list->num_tiles;
     uint64_t dst_end = list->dst_end;
-    uint64_t length, local, remote, dst;
+    uint64_t length, local, remote, dst, src;
     size_t k;
 
     for (k = 0; k < num; ++k) {
@@ -166,7 +166,9 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
         local = (uintptr_t)buffers[k] + same.local;
         remote = raddrs[k] + same.remote;
         dst = (dir == MUCT_XGMI_PUT) ? remote : local;
-        if (ucs_unlikely(dst == dst_end)) {
+        src = (dir == MUCT_XGMI_PUT) ? local : remote;
+        if (ucs_unlikely(dst == dst_end) &&
+            (src == ((k > 0) ? next[k - 1].src + next[k - 1].length : list->src_end))) {
             break;
         }
 
@@ -186,7 +188,7 @@ static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
         }
 
         next[k].dst = dst;
-        next[k].src = (dir == MUCT_XGMI_PUT) ? local : remote;
+        next[k].src = src;
         next[k].length = length;
         dst_end = dst + length;
     }
@@ -211,7 +213,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
 {
     muct_xgmi_sgl_last_t last = {.mem = NULL};
     ucs_status_t status = UCS_OK;
-    size_t i = *index_p;
+    size_t i = *index_p, known = i; /* of the last one's memory up to here */
     size_t num;
 
     while (i < sgl->count) {
@@ -224,11 +226,13 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
             continue;
         }
         do {
-            num = muct_xgmi_sgl_count_same(sgl, &last, i);
-            num = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, num, &last,
+            if (i >= known) {
+                known = i + muct_xgmi_sgl_count_same(sgl, &last, i);
+            }
+            num = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, known - i, &last,
                                          queue->min_run - 1);
             i += num;
-        } while (num > 0);
+        } while ((num > 0) && (i == known));
     }
 
     queue->last_local = NULL;
@@ -277,6 +281,23 @@ static ucs_status_t muct_xgmi_sgl_touch(muct_xgmi_sgl_queues_t *queues,
     return status;
 }
 
+/* Nothing of the list is posted. What is being opened for it is waited for. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
+                                                        const muct_xgmi_sgl_t *sgl,
+                                                        ucs_status_t status)
+{
+    muct_xgmi_map_t *map =
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->md->map;
+
+    if (status == UCS_INPROGRESS) {
+        return muct_xgmi_ep_await(ep, 0, sgl->memhs, sgl->rkeys, sgl->count);
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        muct_xgmi_ep_let_go(ep, map);
+    }
+    return muct_xgmi_ep_no_resource(ep, status);
+}
+
 /* Local memory of several devices: rare, so simple. All queues or none. */
 static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
                                                             muct_xgmi_iface_t *iface,
@@ -315,7 +336,7 @@ err_rollback:
     for (t = 0; t < queues.num; ++t) {
         muct_xgmi_queue_rollback(queues.touched[t].queue, &queues.touched[t].mark);
     }
-    return muct_xgmi_ep_no_resource(ep, status);
+    return muct_xgmi_sgl_refuse(ep, sgl, status);
 }
 
 /* The usual list: all of it for the queue of its first entry's device. What is of
@@ -341,7 +362,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
     status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
     if (status != UCS_OK) {
         muct_xgmi_queue_rollback(queue, &mark);
-        return status;
+        return muct_xgmi_sgl_refuse(ep, sgl, status);
     }
     if (index < sgl->count) {
         muct_xgmi_queue_rollback(queue, &mark);

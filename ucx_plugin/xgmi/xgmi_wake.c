@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -94,6 +95,14 @@ ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
 
     wake->timer_at_ns = at_ns;
     return UCS_OK;
+}
+
+void muct_xgmi_wake_sleep(muct_xgmi_wake_t *wake, uint64_t ns)
+{
+    struct pollfd entry = {.fd = wake->event_fd, .events = POLLIN};
+    struct timespec limit = {.tv_nsec = (long)ns};
+
+    (void)ppoll(&entry, 1, &limit, NULL); /* early: no harm */
 }
 
 bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns)

@@ -74,6 +74,10 @@ ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
                                uint64_t delay_ns);
 
 
+/** Sleep until it is signalled, or so much time is over. */
+void muct_xgmi_wake_sleep(muct_xgmi_wake_t *wake, uint64_t ns);
+
+
 /** Forget what woke it. @return Whether it was signalled since the last call. */
 bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns);
 

@@ -51,6 +51,7 @@ enum {
     hipErrorNotSupported = 801,
     hipErrorStreamCaptureUnsupported = 900,
     hipErrorStreamCaptureInvalidated = 901,
+    hipErrorCapturedEvent = 907,
     hipErrorUnknown = 999
 };
 

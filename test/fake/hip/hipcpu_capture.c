@@ -94,6 +94,25 @@ hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream)
     return is_forbidden ? hipcpu_result(hipErrorStreamCaptureUnsupported) : hipSuccess;
 }
 
+hipError_t hipcpu_capture_check_event(hipStream_t stream)
+{
+    hipcpu_capture_t *capture;
+    bool is_captured;
+
+    if ((stream == NULL) || !hipcpu_rule(HIPCPU_RULE_CAPTURED_EVENT)) {
+        return hipSuccess;
+    }
+
+    pthread_mutex_lock(&hipcpu_captures_lock);
+    capture = *hipcpu_capture_link(stream);
+    is_captured = (capture != NULL) && !capture->is_broken;
+    if (is_captured) {
+        capture->is_broken = true;
+    }
+    pthread_mutex_unlock(&hipcpu_captures_lock);
+    return is_captured ? hipcpu_result(hipErrorCapturedEvent) : hipSuccess;
+}
+
 hipError_t hipThreadExchangeStreamCaptureMode(int *mode)
 {
     int old = hipcpu_capture_mode;

@@ -30,6 +30,13 @@ bool hipcpu_capture_takes(hipStream_t stream);
  */
 hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
 
+/**
+ * May this thread ask for an event that was recorded in this stream?
+ *
+ * @return hipSuccess, or hipErrorCapturedEvent: the stream captures, and no more.
+ */
+hipError_t hipcpu_capture_check_event(hipStream_t stream);
+
 /* Behind HIPCPU_ENTER, as that one. */
 #define HIPCPU_CAPTURE(_rule, _stream)                                                 \
     do {                                                                               \

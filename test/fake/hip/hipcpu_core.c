@@ -162,6 +162,7 @@ static void hipcpu_configure(void)
     hipcpu_config.delay_us = (unsigned)hipcpu_env_number("HIPCPU_DELAY", 0);
     hipcpu_config.ipc_timeout_ms =
         (unsigned)hipcpu_env_number("HIPCPU_IPC_TIMEOUT", 10000);
+    hipcpu_config.ipc_delay_ms = (unsigned)hipcpu_env_number("HIPCPU_IPC_DELAY", 0);
     hipcpu_config.hold_file = getenv("HIPCPU_HOLD");
     hipcpu_read_faults();
 }
@@ -183,6 +184,9 @@ static int hipcpu_take_fault(const char *name)
             error = fault->error;
         } else if (--fault->left == 0) {
             error = fault->error;
+            if (hipcpu_rule(HIPCPU_RULE_REFUSAL_STICKS)) {
+                break; /* with nothing left it is for all calls */
+            }
             *fault = hipcpu_faults[--hipcpu_num_faults];
         }
     }
@@ -215,6 +219,7 @@ int hipcpu_enter(hipcpu_call_t *call)
         hipcpu_register_call(call);
     }
     (void)hipcpu_result(hipSuccess);
+    hipcpu_close_wait();
     if (!atomic_load_explicit(&hipcpu_has_faults, memory_order_relaxed)) {
         return hipSuccess;
     }
@@ -227,7 +232,7 @@ int hipcpu_enter(hipcpu_call_t *call)
  * kept until it is asked for, and work that is not over is none. */
 hipError_t hipcpu_result(hipError_t error)
 {
-    if ((hipcpu_config.major < 7) ||
+    if ((hipcpu_config.major < 7) || hipcpu_rule(HIPCPU_RULE_ERRORS_OVERWRITTEN) ||
         ((error != hipSuccess) && (error != hipErrorNotReady))) {
         hipcpu_last_error = error;
     }

@@ -44,6 +44,7 @@ typedef struct hipcpu_config {
     bool is_guarded;
     unsigned delay_us;
     unsigned ipc_timeout_ms;
+    unsigned ipc_delay_ms; /**< Of each opening */
     const char *hold_file;
     const char *arch; /**< Such as "gfx942" */
 } hipcpu_config_t;
@@ -61,6 +62,10 @@ typedef struct hipcpu_call {
 int hipcpu_enter(hipcpu_call_t *call);
 
 /* Every function of the interface begins with this, hence the return. */
+/** By the rule close-locks: wait while another thread closes another process' memory.
+ */
+void hipcpu_close_wait(void);
+
 #define HIPCPU_ENTER(_name)                                                            \
     do {                                                                               \
         static hipcpu_call_t call_ = {.name = #_name};                                 \

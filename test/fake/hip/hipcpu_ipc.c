@@ -19,6 +19,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,6 +270,17 @@ static bool hipcpu_ipc_is_stopped(int proc)
     return state == 'T';
 }
 
+static void hipcpu_ipc_delay(void)
+{
+    const struct timespec delay = {
+        .tv_sec = hipcpu_config.ipc_delay_ms / 1000,
+        .tv_nsec = (long)(hipcpu_config.ipc_delay_ms % 1000) * 1000000};
+
+    if (hipcpu_config.ipc_delay_ms > 0) {
+        nanosleep(&delay, NULL);
+    }
+}
+
 /* The exporter answers on a socket of its network namespace, which is tried for a
  * while. */
 static bool hipcpu_ipc_ask(const hipcpu_handle_t *handle)
@@ -303,6 +315,7 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
     if (packed.pid == (int32_t)getpid()) {
         return hipcpu_result(hipErrorInvalidContext);
     }
+    hipcpu_ipc_delay();
     if (!hipcpu_ipc_ask(&packed) || !hipcpu_ipc_open(&packed, &range)) {
         return hipcpu_result(hipErrorInvalidDevicePointer);
     }
@@ -310,6 +323,17 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
     ++hipcpu_counts[HIPCPU_MAPPINGS];
     *ptr = (void *)(range.base + packed.offset);
     return hipSuccess;
+}
+
+static pthread_mutex_t hipcpu_close_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool hipcpu_is_closing;
+
+void hipcpu_close_wait(void)
+{
+    if (atomic_load_explicit(&hipcpu_is_closing, memory_order_relaxed)) {
+        pthread_mutex_lock(&hipcpu_close_lock);
+        pthread_mutex_unlock(&hipcpu_close_lock);
+    }
 }
 
 static bool hipcpu_range_unref(hipcpu_range_t *range, void *arg)
@@ -333,7 +357,13 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
                       hipcpu_kind_name(range.kind));
     }
 
-    if (hipcpu_rule(HIPCPU_RULE_CLOSE_WAITS)) {
+    if (hipcpu_rule(HIPCPU_RULE_CLOSE_LOCKS)) {
+        pthread_mutex_lock(&hipcpu_close_lock);
+        atomic_store(&hipcpu_is_closing, true);
+        hipcpu_lines_drain(hipcpu_device_current());
+        atomic_store(&hipcpu_is_closing, false);
+        pthread_mutex_unlock(&hipcpu_close_lock);
+    } else if (hipcpu_rule(HIPCPU_RULE_CLOSE_WAITS)) {
         hipcpu_lines_drain(hipcpu_device_current());
     }
     if (range.refs == 1) {
@@ -392,7 +422,7 @@ int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
     }
 
     *fd = fcntl(range.fd, F_DUPFD_CLOEXEC, 3);
-    *offset = (uintptr_t)ptr - range.base;
+    *offset = hipcpu_rule(HIPCPU_RULE_DMABUF_OFFSET) ? 0 : (uintptr_t)ptr - range.base;
     return (*fd < 0) ? HIPCPU_HSA_INVALID_ALLOC : 0;
 }
 

@@ -12,11 +12,12 @@
 #include <string.h>
 
 #define HIPCPU_COMMAND_SIZE 2048
+#define HIPCPU_LEAK_SIZE ((size_t)16 << 10) /* so that few launches show it */
 
 typedef struct hipcpu_command {
     const hipcpu_line_t *line;
     struct hipcpu_command *next;
-    char rest[HIPCPU_COMMAND_SIZE];
+    char rest[];
 } hipcpu_command_t;
 
 static pthread_mutex_t hipcpu_kept_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,14 +28,18 @@ void hipcpu_keep_command(hipcpu_line_t *line)
 {
     hipcpu_command_t *command;
 
-    if (!hipcpu_rule(HIPCPU_RULE_COMMANDS_KEPT)) {
+    size_t size =
+        hipcpu_rule(HIPCPU_RULE_COMMANDS_LEAK) ? HIPCPU_LEAK_SIZE : HIPCPU_COMMAND_SIZE;
+
+    if (!hipcpu_rule(HIPCPU_RULE_COMMANDS_KEPT) &&
+        !hipcpu_rule(HIPCPU_RULE_COMMANDS_LEAK)) {
         return;
     }
-    command = malloc(sizeof(*command));
+    command = malloc(sizeof(*command) + size);
     if (command == NULL) {
         hipcpu_misuse("no memory for a command");
     }
-    memset(command->rest, 0, sizeof(command->rest));
+    memset(command->rest, 0, size);
     command->line = line;
     pthread_mutex_lock(&hipcpu_kept_lock);
     command->next = hipcpu_kept;
@@ -47,7 +52,8 @@ void hipcpu_drop_commands(const hipcpu_line_t *line)
 {
     hipcpu_command_t **link, *command;
 
-    if (hipcpu_counts[HIPCPU_COMMANDS] == 0) {
+    if ((hipcpu_counts[HIPCPU_COMMANDS] == 0) ||
+        hipcpu_rule(HIPCPU_RULE_COMMANDS_LEAK)) {
         return;
     }
     pthread_mutex_lock(&hipcpu_kept_lock);

@@ -352,6 +352,9 @@ hipError_t hipPointerGetAttribute(void *data, int attribute, hipDeviceptr_t ptr)
         !hipcpu_range_find_live(ptr, &range)) {
         return hipcpu_result(hipErrorInvalidValue);
     }
+    if (hipcpu_rule(HIPCPU_RULE_BUFFER_ID_AGAIN)) {
+        range.id = 1;
+    }
     memcpy(data, &range.id, sizeof(range.id));
     return hipSuccess;
 }

@@ -22,12 +22,23 @@ typedef struct hipcpu_rule_entry {
 } hipcpu_rule_entry_t;
 
 static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
+    /* by name only: what no release is known to do, for who proves machines */
+    [HIPCPU_RULE_BUFFER_ID_AGAIN] = {"buffer-id-again", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_CALLBACK_LOST] = {"callback-lost", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_CLOSE_LOCKS] = {"close-locks", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_MARK_LOST] = {"mark-lost", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_REFUSAL_STICKS] = {"refusal-sticks", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_CAPTURE_MARK] = {"capture-mark", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_COMMANDS_LEAK] = {"commands-leak", HIPCPU_ANY_RELEASE, 0},
+    [HIPCPU_RULE_ERRORS_OVERWRITTEN] = {"errors-overwritten", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CAPTURE_ALLOC] = {"capture-alloc", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CAPTURE_STREAM] = {"capture-stream", 602, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CAPTURE_EVENT] = {"capture-event", 700, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CAPTURE_EVENT_ANY] = {"capture-event-any", 700, 702},
+    [HIPCPU_RULE_CAPTURED_EVENT] = {"captured-event", 700, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_CLOSE_WAITS] = {"close-waits", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_COMMANDS_KEPT] = {"commands-kept", 602, 603},
+    [HIPCPU_RULE_DMABUF_OFFSET] = {"dmabuf-offset", HIPCPU_ANY_RELEASE, 0},
     /* by name only: what a kernel does whose compiler has left the wait out */
     [HIPCPU_RULE_EARLY_FLAG] = {"early-flag", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},

@@ -14,18 +14,29 @@
 
 /** A rule; the names in HIPCPU_RULES are those of the table in hipcpu_rules.c. */
 typedef enum hipcpu_rule {
+    HIPCPU_RULE_BUFFER_ID_AGAIN, /**< A buffer's number comes again with its address */
+    HIPCPU_RULE_CALLBACK_LOST,   /**< A callback behind copies is never called */
+    HIPCPU_RULE_CAPTURED_EVENT, /**< Asking an event of a stream that captures ends that
+                                 */
     HIPCPU_RULE_CAPTURE_ALLOC,  /**< Calls that allocate fail while a thread captures */
+    HIPCPU_RULE_CAPTURE_MARK,   /**< What is put behind copies ends captures, too */
     HIPCPU_RULE_CAPTURE_STREAM, /**< Stream queries end others' captures */
     HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
-    HIPCPU_RULE_CAPTURE_EVENT_ANY, /**< Even of threads in the relaxed mode */
-    HIPCPU_RULE_CLOSE_WAITS,       /**< Closing memory waits for the whole device */
-    HIPCPU_RULE_COMMANDS_KEPT,     /**< Commands live until the stream has a marker */
-    HIPCPU_RULE_EARLY_FLAG,        /**< A flag passes its bytes whatever the code */
-    HIPCPU_RULE_EXPORT_LEAKS,      /**< An exported allocation is never given back */
-    HIPCPU_RULE_FEW_QUEUES,        /**< Streams share hardware queues */
-    HIPCPU_RULE_IPC_ADDRESS,       /**< A handle names an address of the exporter */
-    HIPCPU_RULE_IPC_SERVER,        /**< Opening asks the exporter's process */
-    HIPCPU_RULE_LATE_CACHES,       /**< A flag from inside a kernel passes its bytes */
+    HIPCPU_RULE_CAPTURE_EVENT_ANY,  /**< Even of threads in the relaxed mode */
+    HIPCPU_RULE_CLOSE_LOCKS,        /**< And all other calls wait for that */
+    HIPCPU_RULE_CLOSE_WAITS,        /**< Closing memory waits for the whole device */
+    HIPCPU_RULE_COMMANDS_KEPT,      /**< Commands live until the stream has a marker */
+    HIPCPU_RULE_COMMANDS_LEAK,      /**< Whatever the stream has; and they are large */
+    HIPCPU_RULE_DMABUF_OFFSET,      /**< Each dma-buf's offset is told as 0 */
+    HIPCPU_RULE_EARLY_FLAG,         /**< A flag passes its bytes whatever the code */
+    HIPCPU_RULE_ERRORS_OVERWRITTEN, /**< Each call overwrites the last error */
+    HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */
+    HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
+    HIPCPU_RULE_IPC_ADDRESS,        /**< A handle names an address of the exporter */
+    HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
+    HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
+    HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
+    HIPCPU_RULE_REFUSAL_STICKS,     /**< After a refused copy all are refused */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;
 

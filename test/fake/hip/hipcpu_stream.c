@@ -29,6 +29,7 @@ struct hipcpu_event {
     unsigned flags;
     unsigned refs; /* the handle, and each record on its way */
     bool is_held;
+    hipStream_t stream;  /* that it was recorded in last */
     hipcpu_line_t *line; /* NULL: never recorded */
     uint64_t seq;
     double time_ms;
@@ -203,6 +204,9 @@ static void hipcpu_write_run(hipcpu_op_t *op)
         hipcpu_resolve("value", op->device, op->u.set.dst, op->u.set.size, NULL);
 
     /* release: who sees the value sees what the stream did before */
+    if (hipcpu_rule(HIPCPU_RULE_MARK_LOST) && (op->u.set.value > 1)) {
+        return;
+    }
     if (op->u.set.width == 4) {
         __atomic_store_n((uint32_t *)(void *)dst, (uint32_t)op->u.set.value,
                          __ATOMIC_RELEASE);
@@ -236,6 +240,7 @@ hipError_t hipStreamWriteValue32(hipStream_t stream, void *ptr, uint32_t value,
                                  unsigned flags)
 {
     HIPCPU_ENTER(hipStreamWriteValue32);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_MARK, NULL);
     (void)flags; /* AMD's runtime ignores them */
     return hipcpu_result(
         hipcpu_stream_write(stream, "hipStreamWriteValue32", ptr, value, 4));
@@ -253,7 +258,9 @@ hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value,
 static void hipcpu_call_run(hipcpu_op_t *op)
 {
     if (op->u.call.callback != NULL) {
-        op->u.call.callback(op->u.call.stream, hipSuccess, op->u.call.arg);
+        if (!hipcpu_rule(HIPCPU_RULE_CALLBACK_LOST)) {
+            op->u.call.callback(op->u.call.stream, hipSuccess, op->u.call.arg);
+        }
     } else {
         op->u.call.function(op->u.call.arg);
     }
@@ -357,6 +364,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     uint64_t seq;
 
     HIPCPU_ENTER(hipEventRecord);
+    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_MARK, NULL);
     hipcpu_event_check(event, "hipEventRecord");
     line = hipcpu_line_get(hipcpu_stream_line(stream, "hipEventRecord"));
     pthread_mutex_lock(&hipcpu_events_lock);
@@ -370,6 +378,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     old = event->line;
     event->line = line;
     event->seq = seq;
+    event->stream = stream;
     pthread_mutex_unlock(&hipcpu_events_lock);
     if (old != NULL) {
         hipcpu_line_put(old);
@@ -391,13 +400,27 @@ static bool hipcpu_event_position(hipEvent_t event, hipcpu_wait_t *wait)
     return wait->line != NULL;
 }
 
+/* May a thread ask for an event while others capture? */
+static hipError_t hipcpu_event_ask(hipEvent_t event, const char *function)
+{
+    hipError_t error;
+
+    hipcpu_event_check(event, function);
+    error = hipcpu_capture_check_event(event->stream);
+    return (error == hipSuccess) ? hipcpu_capture_check(HIPCPU_RULE_CAPTURE_EVENT, NULL)
+                                 : error;
+}
+
 hipError_t hipEventQuery(hipEvent_t event)
 {
     hipcpu_wait_t wait;
+    hipError_t error;
 
     HIPCPU_ENTER(hipEventQuery);
-    HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_EVENT, NULL);
-    hipcpu_event_check(event, "hipEventQuery");
+    error = hipcpu_event_ask(event, "hipEventQuery");
+    if (error != hipSuccess) {
+        return error;
+    }
     if (hipcpu_event_position(event, &wait)) {
         hipcpu_line_put(wait.line);
         return hipErrorNotReady;
@@ -408,9 +431,13 @@ hipError_t hipEventQuery(hipEvent_t event)
 hipError_t hipEventSynchronize(hipEvent_t event)
 {
     hipcpu_wait_t wait;
+    hipError_t error;
 
     HIPCPU_ENTER(hipEventSynchronize);
-    hipcpu_event_check(event, "hipEventSynchronize");
+    error = hipcpu_event_ask(event, "hipEventSynchronize");
+    if (error != hipSuccess) {
+        return error;
+    }
     if (hipcpu_event_position(event, &wait)) {
         hipcpu_line_wait(wait.line, wait.seq);
         hipcpu_line_put(wait.line);

@@ -10,8 +10,7 @@ test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu_module.c test/fake/hip/hipcpu_range.c \
 	test/fake/hip/hipcpu_rules.c test/fake/hip/hipcpu_rules.h \
 	test/fake/hip/hipcpu_stream.c test/fake/hip/hipcpu_vmm.c \
-	test/fake/hip/hipcpu_watch.c test/fake/hip/hipcpu_watch.h \
-	test/gpu/risks_kernel.h
+	test/fake/hip/hipcpu_watch.c test/fake/hip/hipcpu_watch.h
 test_fake_hip_libhipcpu_la_CPPFLAGS = $(AM_CPPFLAGS)
 test_fake_hip_libhipcpu_la_CFLAGS = $(AM_CFLAGS) -pthread
 test_fake_hip_libhipcpu_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \

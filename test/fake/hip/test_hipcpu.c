@@ -8,9 +8,9 @@
 
 #include "test/fake/hip/hipcpu.h"
 #include "test/fake/hip/hipcpu_abi.h"
+#include "test/support/mkv_check.h"
 #include "xgmi/xgmi_list.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

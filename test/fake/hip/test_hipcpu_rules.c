@@ -6,7 +6,6 @@
 #include "hipcpu_abi.h"
 #include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SIZE 8192
@@ -294,6 +294,56 @@ START_TEST(a_capture_is_broken_by_what_the_release_says)
 }
 END_TEST
 
+/* Whatever the thread's mode is; the event is of work from before the capture. */
+START_TEST(event_of_a_stream_that_captures_ends_the_capture)
+{
+    static const struct {
+        int release[2];
+        hipError_t call_result, capture_result;
+    } cases[] = {
+        {{6, 4}, hipSuccess, hipSuccess}, {{7, 0}, 907, 901}, {{7, 3}, 907, 901}};
+    hipStream_t captured;
+    hipGraph_t graph;
+    hipEvent_t event;
+
+    hipcpu_set_version(cases[_i].release[0], cases[_i].release[1]);
+    hipcpu_set_rule("amd", true);
+    ok(hipStreamCreate(&captured));
+    ok(hipEventCreate(&event));
+    ok(hipEventRecord(event, captured));
+    ok(hipStreamSynchronize(captured));
+    ok(hipStreamBeginCapture(captured, hipStreamCaptureModeRelaxed));
+    ck_assert_int_eq(in_thread(relaxed_event_query, event), cases[_i].call_result);
+    ck_assert_int_eq(hipStreamEndCapture(captured, &graph), cases[_i].capture_result);
+    if (graph != NULL) {
+        ok(hipGraphDestroy(graph));
+    }
+    ok(hipEventDestroy(event));
+    ok(hipStreamDestroy(captured));
+}
+END_TEST
+
+START_TEST(opening_takes_as_long_as_it_is_told_to)
+{
+    struct timespec before, after;
+    hipIpcMemHandle_t handle;
+    exporter_t exporter;
+    void *memory;
+
+    setenv("HIPCPU_IPC_DELAY", "30", 1);
+    exporter_start(&exporter);
+    handle = exporter_alloc(&exporter, 'a');
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    ok(hipIpcOpenMemHandle(&memory, handle, 1));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    ck_assert(((after.tv_sec - before.tv_sec) * 1000000000) + after.tv_nsec -
+                  before.tv_nsec >=
+              30000000);
+    ok(hipIpcCloseMemHandle(memory));
+    exporter_end(&exporter);
+}
+END_TEST
+
 static void raise_flag(void *arg)
 {
     atomic_store((atomic_bool *)arg, true);
@@ -392,6 +442,8 @@ int main(void)
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);
     tcase_add_loop_test(tcase, a_capture_is_broken_by_what_the_release_says, 0, 8);
+    tcase_add_loop_test(tcase, event_of_a_stream_that_captures_ends_the_capture, 0, 3);
+    tcase_add_test(tcase, opening_takes_as_long_as_it_is_told_to);
     tcase_add_test(tcase, streams_that_share_a_queue_wait_for_each_other);
     tcase_add_test(tcase, closing_memory_waits_for_the_device);
     tcase_add_test(tcase, exported_memory_is_never_given_back);

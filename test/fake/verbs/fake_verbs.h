@@ -26,15 +26,17 @@
  * with a PCI address lies in it, and its "device" link ends in the address.
  *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
  * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_init_rd_atom, atomics,
- * max_qp, max_mr, page. FAKE_VERBS_WIRE     File shared by the processes of one wire;
- * made when missing. FAKE_VERBS_MODE     "null": every work request completes at once
- * and moves nothing; for counting instructions. "late": data of reads lands as late as
- * the rules of verbs allow, so that a missing fence shows. FAKE_VERBS_PEERMEM  "n":
- * ibv_reg_mr() refuses GPU memory of libhipcpu, as without a peer memory driver;
- * ibv_reg_dmabuf_mr() is then the only way. FAKE_VERBS_FAULTS   Faults armed from the
- * start, "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th
- * work request of the process ends with this number of enum ibv_wc_status), separated
- * by commas.
+ * max_qp, max_mr, ifindex (of network interfaces, 1). FAKE_VERBS_WIRE     File shared
+ * by the processes of one wire; made when missing. FAKE_VERBS_MODE     "null": every
+ * work request completes at once and moves nothing; for counting instructions. "late":
+ * data of reads lands as late as the rules of verbs allow, so that a missing fence
+ * shows. FAKE_VERBS_PEERMEM  "n": ibv_reg_mr() refuses GPU memory of libhipcpu, as
+ * without a peer memory driver; ibv_reg_dmabuf_mr() is then the only way.
+ * FAKE_VERBS_FORK     "old": children get registered memory until ibv_fork_init(), as
+ * on kernels before 5.12. FAKE_VERBS_FAULTS   Faults armed from the start,
+ * "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th work
+ * request of the process ends with this number of enum ibv_wc_status), separated by
+ * commas.
  *
  * All functions may be called from any thread at any time.
  */
@@ -67,28 +69,41 @@ typedef struct {
     unsigned contexts;
     unsigned pds;
     unsigned mrs;
+    unsigned dmabuf_mrs; /**< Of those, by dma-buf */
+    uint64_t mr_bytes;   /**< Registered */
+    uint64_t sq_entries; /**< Of all send queues */
+    uint64_t cq_entries; /**< Of all completion queues */
+    uint64_t polls;      /**< Calls of ibv_poll_cq(), ever */
+    uint64_t commands;   /**< Calls that make, change or destroy something, ever */
     unsigned channels;
     unsigned cqs;
     unsigned qps;
+    unsigned srqs;
     unsigned ahs;
+    unsigned tds;     /**< Thread domains */
+    unsigned td_qps;  /**< Of the queue pairs, those in one */
+    uint32_t vectors; /**< A bit for each interrupt that a completion queue ever had */
 } fake_verbs_objects_t;
 
 /**
  * Let a verb fail.
  *
  * @param [in] name   "ibv_open_device", "ibv_post_send", ...: any function that can
- * fail.
+ *                    fail.
  * @param [in] nth    Which call from now on is the first to fail; 1 is the next.
  * @param [in] count  How many calls in a row fail.
  * @param [in] err    errno value.
  */
 void fake_verbs_fail_call(const char *name, unsigned nth, unsigned count, int err);
 
+/** Of those, how many no call has met yet. */
+unsigned fake_verbs_faults_unmet(void);
+
 /**
  * Let a work request end with an error status; nothing of it reaches the peer, and the
  * queue pair goes to the error state.
  *
- * @param [in] qp_num  Queue pair, or FAKE_VERBS_ANY_QP.
+ * @param [in] qp_num  Queue pair, or FAKE_VERBS_ANY_QP for any but those of datagrams.
  * @param [in] nth     Which work request to reach the head of the queue from now on.
  * @param [in] status  Not IBV_WC_SUCCESS.
  */
@@ -127,6 +142,9 @@ void fake_verbs_qp_fatal(uint32_t qp_num);
  *  its own: IBV_EVENT_CQ_ERR, and no completion of the queue pair comes any more. */
 void fake_verbs_cq_fatal(uint32_t qp_num);
 
+/** As that, of all queue pairs that a device has in this process. */
+void fake_verbs_device_cqs_fatal(const char *device);
+
 /**
  * Lose the acknowledgements of a queue pair's work requests: they are carried out, and
  * their sender is not told.
@@ -139,6 +157,17 @@ void fake_verbs_link(const char *device, int up);
 
 /** Remove a device: IBV_EVENT_DEVICE_FATAL; verbs give EIO and no completion comes. */
 void fake_verbs_remove(const char *device);
+
+/** Two entries of a device's GID table change places, in this process, as when
+ * addresses are removed and come back; no event tells of it. */
+void fake_verbs_swap_gids(const char *device, unsigned index1, unsigned index2);
+
+/** Which ECE options a device has from now on, in this process; 0: none. Two queue
+ * pairs that keep to different ones, and move anything, abort. */
+void fake_verbs_set_ece(const char *device, uint32_t options);
+
+/** Which a queue pair keeps to since it is ready to receive; 0: none. */
+uint32_t fake_verbs_qp_ece(uint32_t qp_num);
 
 /** Raise an asynchronous event of the device's port. */
 void fake_verbs_async(const char *device, enum ibv_event_type event);

@@ -24,11 +24,13 @@
 #define FV_MAX_DEVICES 16
 #define FV_MAX_QPS 4096
 #define FV_MAX_CQS 4096
+#define FV_MAX_SRQS 256
 #define FV_MAX_MRS 65536
 #define FV_MAX_CONTEXTS 256
 #define FV_NAME_LEN 64
 #define FV_INF UINT64_MAX
 #define FV_MAX_SGE 64
+#define FV_NUM_VECTORS 30    /* of ionic: 32 event queues, two of them for other ends */
 #define FV_MAX_DATAGRAM 256u /* the least path MTU there is */
 
 #define fv_container_of(_ptr, _type, _member)                                          \
@@ -50,9 +52,14 @@ typedef struct fv_caps {
     uint32_t max_msg_sz;
     int max_rd_atom;
     int max_init_rd_atom;
-    int max_srq; /* what is reported; the fake has none */
+    int max_srq; /* 0: of a driver that has none, the three */
+    int max_srq_wr;
+    int max_srq_sge;
     bool atomics;
     bool dmabuf;
+    bool td;      /* thread domains */
+    uint32_t ece; /* options; 0: none */
+    int ifindex;  /* of the network interface, where it is */
     uint8_t active_speed;
     uint8_t active_width;
 } fv_caps_t;
@@ -62,6 +69,7 @@ typedef struct fv_device {
     unsigned index;
     fv_caps_t caps;
     char pci[32];
+    unsigned gid_swap[2]; /* entries that have changed places; equal: none */
     fake_verbs_stats_t stats;
 } fv_device_t;
 
@@ -78,6 +86,7 @@ typedef struct fv_cqe {
     uint32_t wc_flags;
     uint32_t vendor_err;
     uint32_t queue_end; /* the queue is free up to here when this is polled */
+    uint32_t srq;       /* or one entry of this one is, slot + 1 */
     bool is_recv;
     bool solicited;
 } fv_cqe_t;
@@ -102,6 +111,25 @@ typedef struct fv_recv {
     struct ibv_sge sge[];
 } fv_recv_t;
 
+typedef struct fv_rq {
+    uint32_t size;
+    uint32_t max_sge;
+    uint32_t head;  /* next to post */
+    uint32_t taken; /* next to receive into */
+    uint32_t tail;  /* next to be freed by a poll; of a shared one, how many were */
+    uint64_t ring;  /* offset of size fv_recv_t */
+} fv_rq_t;
+
+typedef struct fv_wire_srq {
+    bool used;
+    pid_t pid;
+    uint32_t pd;
+    uint32_t limit; /* tell once when fewer are left; 0 never */
+    fv_rq_t rq;
+    int async_fd;
+    uint64_t owner;
+} fv_wire_srq_t;
+
 typedef struct fv_wire_qp {
     bool used;
     bool lost; /* packets to and from it are lost */
@@ -124,14 +152,12 @@ typedef struct fv_wire_qp {
     uint8_t path_mtu;
     uint8_t min_rnr_timer;
     uint8_t max_dest_rd_atomic;
+    uint32_t ece; /* what it keeps to since it is ready to receive */
     uint32_t recv_cq;
     uint32_t send_cq;
-    uint32_t rq_size;
-    uint32_t rq_max_sge;
-    uint32_t rq_head;  /* next to post */
-    uint32_t rq_taken; /* next to receive into */
-    uint32_t rq_tail;  /* next to be freed by a poll */
-    uint64_t ring;     /* offset of the receive queue */
+    fv_rq_t rq;    /* empty when srq is not */
+    uint32_t srq;  /* slot + 1; 0: receives of its own */
+    bool last_wqe; /* that it takes none of the shared ones any more has been told */
     int async_fd;
     uint64_t owner;
 } fv_wire_qp_t;
@@ -177,6 +203,7 @@ typedef struct fv_wire {
     fv_wire_context_t context[FV_MAX_CONTEXTS];
     fv_wire_qp_t qp[FV_MAX_QPS];
     fv_wire_cq_t cq[FV_MAX_CQS];
+    fv_wire_srq_t srq[FV_MAX_SRQS];
     fv_wire_mr_t mr[FV_MAX_MRS];
 } fv_wire_t;
 
@@ -185,10 +212,22 @@ typedef struct fv_wire {
 typedef struct fv_context fv_context_t;
 typedef struct fv_qp fv_qp_t;
 
+typedef struct fv_td {
+    struct ibv_td ibv;
+    unsigned users;
+} fv_td_t;
+
+static inline fv_td_t *fv_td_of(struct ibv_td *td)
+{
+    return fv_container_of(td, fv_td_t, ibv);
+}
+
 typedef struct fv_pd {
     struct ibv_pd ibv;
     uint32_t id;
     unsigned users;
+    struct fv_pd *parent; /* NULL of one that is its own */
+    struct ibv_td *td;
 } fv_pd_t;
 
 typedef struct fv_mr {
@@ -209,6 +248,14 @@ typedef struct fv_cq {
     uint32_t events_delivered;
     uint32_t async_delivered;
 } fv_cq_t;
+
+typedef struct fv_srq {
+    struct ibv_srq ibv;
+    fv_wire_srq_t *wire;
+    unsigned users;
+    uint32_t async_delivered;
+    struct fv_srq *next;
+} fv_srq_t;
 
 typedef struct fv_ah {
     struct ibv_ah ibv;
@@ -252,8 +299,12 @@ struct fv_qp {
     struct ibv_qp_cap cap;
     struct ibv_qp_attr attr; /* as modified, for ibv_query_qp() */
     bool sq_sig_all;
+    bool has_ece; /* the user has set some */
+    uint32_t ece;
     fv_send_t *sq;
     uint8_t *sq_memory;
+    size_t sq_stride; /* bytes of an entry in it */
+    size_t sq_bytes;  /* of both */
     uint32_t sq_head; /* next to post; the four only grow */
     uint32_t sq_run;  /* next to run */
     uint32_t sq_done; /* next to complete */
@@ -297,6 +348,7 @@ typedef struct fv_process {
     unsigned num_devices;
     fv_device_t device[FV_MAX_DEVICES];
     fv_qp_t *qps; /* oldest first */
+    fv_srq_t *srqs;
     unsigned num_stalled;
     fake_verbs_objects_t objects;
     bool clock_stopped;
@@ -316,6 +368,9 @@ uint64_t fv_alloc(size_t size);
 void fv_free(uint64_t offset, size_t size);
 bool fv_alive(pid_t pid);
 int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count);
+/* As a device that gets there late: what was given back meanwhile is nobody's. */
+int fv_memory_write_late(pid_t pid, uint64_t to, const struct ibv_sge *from,
+                         unsigned count);
 int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count);
 void fv_notify(pid_t pid, int fd, const void *msg, size_t length);
 uint64_t fv_now(void);
@@ -334,11 +389,19 @@ bool fv_gone(const struct ibv_context *context);
 void fv_context_put(struct ibv_context *context);
 void fv_async_port(unsigned device, enum ibv_event_type type);
 void fv_async_qp(const fv_wire_qp_t *qp, enum ibv_event_type type);
+void fv_async_srq(const fv_wire_srq_t *srq, enum ibv_event_type type);
 
 /* fv_mr.c */
 const fv_wire_mr_t *fv_key_find(uint32_t key);
+struct ibv_td *fv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int fv_dealloc_td(struct ibv_td *td);
+struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context,
+                                      struct ibv_parent_domain_init_attr *attr);
 
 /* fv_cq.c */
+/* The real call waits for the acknowledgement of every event that was delivered. */
+void fv_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+                   uint32_t delivered, const char *what);
 void fv_cq_push(fv_wire_cq_t *cq, const fv_cqe_t *cqe);
 void fv_cq_poke(fv_wire_cq_t *cq);
 void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num);
@@ -352,16 +415,32 @@ void fv_qp_to_error(fv_wire_qp_t *wire);
 struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
                                struct ibv_qp_init_attr_ex *attr);
 
+/* fv_ece.c */
+void fv_ece_enter(fv_qp_t *qp, enum ibv_qp_state state);
+void fv_ece_check(const fv_qp_t *qp, const fv_wire_qp_t *peer);
+
 /* fv_post.c */
-fv_recv_t *fv_recv_at(const fv_wire_qp_t *qp, uint32_t index);
 int fv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* fv_recv.c: receive queues, of a queue pair or shared */
+size_t fv_rq_bytes(const fv_rq_t *rq);
+int fv_rq_post(fv_rq_t *rq, const struct ibv_recv_wr *wr);
+fv_recv_t *fv_recv_next(const fv_wire_qp_t *qp); /* NULL: there is none */
+bool fv_recv_resolve(const fv_wire_qp_t *qp, const fv_recv_t *recv, struct ibv_sge *out,
+                     unsigned *count);
+void fv_recv_take(fv_wire_qp_t *qp, fv_cqe_t *cqe); /* fills what it knows */
+void fv_recv_flush(fv_wire_qp_t *qp);
+void fv_recv_free(const fv_cqe_t *cqe);
+int fv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+                     struct ibv_recv_wr **bad);
 
 /* fv_run.c: the device at work */
 void fv_qp_run(fv_qp_t *qp);
 void fv_run_cq(const fv_cq_t *cq);
 void fv_run_all(void);
 void fv_kick_senders(uint32_t qp_num);
+void fv_kick_senders_of_srq(uint32_t srq);
 void fv_thread_wake(void);
 
 /* fv_respond.c: the peer's side of one work request */
@@ -371,7 +450,7 @@ void fv_thread_wake(void);
 int fv_respond(fv_qp_t *qp, fv_send_t *send);
 bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
               struct ibv_sge *out, unsigned *count);
-bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge, unsigned count,
+bool fv_resolve(pid_t pid, uint32_t pd, const struct ibv_sge *sge, unsigned count,
                 unsigned access, struct ibv_sge *out, unsigned *out_count);
 bool fv_cut(unsigned device);
 void fv_land(fv_qp_t *qp, fv_send_t *send);
@@ -389,7 +468,10 @@ void fv_gpu_push_all(fv_qp_t *qp);
 
 /* fv_fault.c */
 bool fv_call_fails(const char *name);
-enum ibv_wc_status fv_wr_fault(uint32_t qp_num);
+
+/* The same of one that asks the device for something, and counted as such. */
+bool fv_command_fails(const char *name);
+enum ibv_wc_status fv_wr_fault(uint32_t qp_num, bool is_any); /* or named alone */
 void fv_faults_init(void);
 
 #endif

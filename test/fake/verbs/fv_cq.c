@@ -74,7 +74,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
     fv_cq_t *cq;
     int slot;
 
-    if (fv_call_fails("ibv_create_cq")) {
+    if (fv_command_fails("ibv_create_cq")) {
         return NULL;
     }
 
@@ -124,6 +124,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
     cq->wire->used = true;
     fv_context_of(context)->users++;
     fv.objects.cqs++;
+    fv.objects.cq_entries += (unsigned)cq->ibv.cqe;
+    fv.objects.vectors |= 1u << comp_vector;
     fv_unlock();
     return &cq->ibv;
 }
@@ -136,8 +138,8 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 }
 
 /* The real call waits for the acknowledgement of every event that was delivered. */
-static void fv_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond,
-                          const uint32_t *acked, uint32_t delivered, const char *what)
+void fv_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+                   uint32_t delivered, const char *what)
 {
     struct timespec until;
 
@@ -157,7 +159,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 {
     fv_cq_t *cq = fv_container_of(ibv, fv_cq_t, ibv);
 
-    if (fv_call_fails("ibv_destroy_cq")) {
+    if (fv_command_fails("ibv_destroy_cq")) {
         return errno;
     }
 
@@ -173,6 +175,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
     }
     fv_context_put(ibv->context);
     fv.objects.cqs--;
+    fv.objects.cq_entries -= (unsigned)cq->ibv.cqe;
     fv_unlock();
 
     fv_wait_acked(&ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
@@ -270,6 +273,8 @@ void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num)
     for (from = cq->tail; from != cq->head; from++) {
         if (ring[from % cq->size].qp_num != qp_num) {
             ring[to++ % cq->size] = ring[from % cq->size];
+        } else if (ring[from % cq->size].srq != 0) {
+            fv_recv_free(&ring[from % cq->size]);
         }
     }
     cq->head = to;
@@ -277,15 +282,15 @@ void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num)
 
 static void fv_cqe_free_queue(const fv_cqe_t *cqe)
 {
-    fv_qp_t *qp = fv_qp_find(cqe->qp_num);
+    fv_qp_t *qp;
 
-    if (qp == NULL) {
+    if (cqe->is_recv) {
+        fv_recv_free(cqe);
         return;
     }
 
-    if (cqe->is_recv) {
-        qp->wire->rq_tail = cqe->queue_end;
-    } else {
+    qp = fv_qp_find(cqe->qp_num);
+    if (qp != NULL) {
         qp->sq_tail = cqe->queue_end;
     }
 }
@@ -307,6 +312,7 @@ int fv_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
     if (fv_call_fails("ibv_poll_cq")) {
         return -1;
     }
+    __atomic_fetch_add(&fv.objects.polls, 1, __ATOMIC_RELAXED);
     if (fv_nothing_to_poll(cq)) {
         return 0;
     }

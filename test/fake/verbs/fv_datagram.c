@@ -35,7 +35,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     fv_ah_t *ah;
 
-    if (fv_call_fails("ibv_create_ah")) {
+    if (fv_command_fails("ibv_create_ah")) {
         return NULL;
     }
     errno = fv_gone(pd->context) ? EIO : fv_check_av(fv_device_of(pd->context), attr);
@@ -91,30 +91,27 @@ static void fv_datagram_deliver(const fv_qp_t *qp, fv_wire_qp_t *peer,
                                 const fv_send_t *send, const struct ibv_sge *local,
                                 unsigned count)
 {
-    const fv_recv_t *recv = fv_recv_at(peer, peer->rq_taken);
+    const fv_recv_t *recv = fv_recv_next(peer);
     fv_cqe_t cqe = {
-        .wr_id = recv->wr_id,
         .status = IBV_WC_SUCCESS,
         .opcode = IBV_WC_RECV,
         .byte_len = FV_GRH_LENGTH + send->length,
         .qp_num = peer->qp_num,
         .src_qp = qp->ibv.qp_num,
         .wc_flags = IBV_WC_GRH,
-        .queue_end = peer->rq_taken + 1,
-        .is_recv = true,
     };
     struct ibv_sge to;
     unsigned num;
 
     if ((recv->num_sge != 1) || (recv->sge[0].length < cqe.byte_len) ||
-        !fv_resolve(peer, recv->sge, 1, IBV_ACCESS_LOCAL_WRITE, &to, &num)) {
+        !fv_recv_resolve(peer, recv, &to, &num)) {
         fv_abort("a datagram of %u bytes came for queue pair 0x%x, whose receive is "
                  "shorter, of several entries or not registered",
                  send->length, peer->qp_num);
     }
 
     if (fv_memory_write(peer->pid, to.addr + FV_GRH_LENGTH, local, count) == 0) {
-        peer->rq_taken++;
+        fv_recv_take(peer, &cqe);
         fv_cq_push(&fv.wire->cq[peer->recv_cq], &cqe);
     }
 }
@@ -130,7 +127,7 @@ int fv_datagram(fv_qp_t *qp, fv_send_t *send)
     }
 
     peer = fv_datagram_peer(qp, send);
-    if ((peer != NULL) && (peer->rq_taken != peer->rq_head)) {
+    if ((peer != NULL) && (fv_recv_next(peer) != NULL)) {
         fv_datagram_deliver(qp, peer, send, local, count);
     }
 

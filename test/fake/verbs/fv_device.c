@@ -90,6 +90,9 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     if (fv_call_fails("ibv_query_device")) {
         return errno;
     }
+    if (fv_gone(context)) {
+        return EIO;
+    }
 
     memset(attr, 0, sizeof(*attr));
     snprintf(attr->fw_ver, sizeof(attr->fw_ver), "fake.%s", caps->profile);
@@ -113,6 +116,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     attr->max_qp_init_rd_atom = caps->max_init_rd_atom;
     attr->atomic_cap = caps->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
     attr->max_srq = caps->max_srq;
+    attr->max_srq_wr = caps->max_srq_wr;
+    attr->max_srq_sge = caps->max_srq_sge;
     attr->max_pkeys = 1;
     attr->local_ca_ack_delay = 15;
     attr->phys_port_cnt = 1;
@@ -206,6 +211,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
                       struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
+    const fv_caps_t *caps = &fv_device_of(context)->caps;
     struct ibv_gid_entry full = {.gid_index = index, .port_num = 1};
     unsigned type;
 
@@ -217,7 +223,9 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
     }
 
     full.gid_type = type;
-    full.ndev_ifindex = fv_device_of(context)->caps.ib ? 0 : 1;
+    if (!caps->ib) {
+        full.ndev_ifindex = (caps->ifindex != 0) ? (uint32_t)caps->ifindex : 1;
+    }
     memcpy(entry, &full, (size < sizeof(full)) ? size : sizeof(full));
     return 0;
 }
@@ -319,15 +327,19 @@ struct ibv_context *ibv_open_device(struct ibv_device *ibv)
     context->verbs.query_device_ex = fv_query_device_ex;
     context->verbs.query_port = fv_query_port;
     context->verbs.create_qp_ex = fv_create_qp_ex;
+    context->verbs.alloc_td = fv_alloc_td;
+    context->verbs.dealloc_td = fv_dealloc_td;
+    context->verbs.alloc_parent_domain = fv_alloc_parent_domain;
     context->verbs.context.device = ibv;
     context->verbs.context.cmd_fd = -1;
     context->verbs.context.async_fd = pipe_fd[0];
-    context->verbs.context.num_comp_vectors = 1;
+    context->verbs.context.num_comp_vectors = FV_NUM_VECTORS;
     context->verbs.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
     context->verbs.context.ops.poll_cq = fv_poll_cq;
     context->verbs.context.ops.req_notify_cq = fv_req_notify_cq;
     context->verbs.context.ops.post_send = fv_post_send;
     context->verbs.context.ops.post_recv = fv_post_recv;
+    context->verbs.context.ops.post_srq_recv = fv_post_srq_recv;
     pthread_mutex_init(&context->verbs.context.mutex, NULL);
 
     fv_lock();
@@ -386,8 +398,29 @@ void fv_async_qp(const fv_wire_qp_t *qp, enum ibv_event_type type)
     fv_notify(qp->pid, qp->async_fd, &msg, sizeof(msg));
 }
 
-/* Events of a queue pair that was destroyed meanwhile are dropped, as the kernel does.
- */
+void fv_async_srq(const fv_wire_srq_t *srq, enum ibv_event_type type)
+{
+    const fv_async_msg_t msg = {.type = type, .element = srq->owner};
+
+    fv_notify(srq->pid, srq->async_fd, &msg, sizeof(msg));
+}
+
+static bool fv_async_claim_srq(const fv_async_msg_t *msg, struct ibv_async_event *event)
+{
+    fv_srq_t *srq;
+
+    for (srq = fv.srqs; srq != NULL; srq = srq->next) {
+        if ((uintptr_t)srq == msg->element) {
+            event->element.srq = &srq->ibv;
+            srq->async_delivered++;
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Events of a queue that was destroyed meanwhile are dropped, as the kernel does. */
 static bool fv_async_claim(struct ibv_context *context, const fv_async_msg_t *msg,
                            struct ibv_async_event *event)
 {
@@ -399,6 +432,9 @@ static bool fv_async_claim(struct ibv_context *context, const fv_async_msg_t *ms
     if (msg->element == 0) {
         fv_context_of(context)->async_port_delivered++;
         return true;
+    }
+    if (msg->type == IBV_EVENT_SRQ_LIMIT_REACHED) {
+        return fv_async_claim_srq(msg, event);
     }
 
     for (qp = fv.qps; qp != NULL; qp = qp->next) {
@@ -454,6 +490,12 @@ void ibv_ack_async_event(struct ibv_async_event *event)
         event->element.qp->events_completed++;
         pthread_cond_broadcast(&event->element.qp->cond);
         pthread_mutex_unlock(&event->element.qp->mutex);
+        break;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        pthread_mutex_lock(&event->element.srq->mutex);
+        event->element.srq->events_completed++;
+        pthread_cond_broadcast(&event->element.srq->cond);
+        pthread_mutex_unlock(&event->element.srq->mutex);
         break;
     case IBV_EVENT_CQ_ERR:
         pthread_mutex_lock(&event->element.cq->mutex);

@@ -15,6 +15,7 @@ typedef struct fv_call_fault {
     unsigned skip;
     unsigned count;
     int err;
+    bool has_failed; /* at least once */
 } fv_call_fault_t;
 
 typedef struct fv_wr_fault_entry {
@@ -50,6 +51,7 @@ bool fv_call_fails(const char *name)
             continue;
         }
         errno = fault->err;
+        fault->has_failed = true;
         fails = true;
         if (--fault->count == 0) {
             __atomic_fetch_sub(&fv_num_call_faults, 1, __ATOMIC_RELAXED);
@@ -57,6 +59,12 @@ bool fv_call_fails(const char *name)
     }
     pthread_mutex_unlock(&fv_fault_lock);
     return fails;
+}
+
+bool fv_command_fails(const char *name)
+{
+    __atomic_fetch_add(&fv.objects.commands, 1, __ATOMIC_RELAXED);
+    return fv_call_fails(name);
 }
 
 void fake_verbs_fail_call(const char *name, unsigned nth, unsigned count, int err)
@@ -78,11 +86,24 @@ void fake_verbs_fail_call(const char *name, unsigned nth, unsigned count, int er
     fv_call_faults[i].skip = nth - 1;
     fv_call_faults[i].count = count;
     fv_call_faults[i].err = err;
+    fv_call_faults[i].has_failed = false;
     __atomic_fetch_add(&fv_num_call_faults, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&fv_fault_lock);
 }
 
-enum ibv_wc_status fv_wr_fault(uint32_t qp_num)
+unsigned fake_verbs_faults_unmet(void)
+{
+    unsigned i, num = 0;
+
+    pthread_mutex_lock(&fv_fault_lock);
+    for (i = 0; i < FV_MAX_FAULTS; i++) {
+        num += (fv_call_faults[i].count != 0) && !fv_call_faults[i].has_failed;
+    }
+    pthread_mutex_unlock(&fv_fault_lock);
+    return num;
+}
+
+enum ibv_wc_status fv_wr_fault(uint32_t qp_num, bool is_any)
 {
     enum ibv_wc_status status = IBV_WC_SUCCESS;
     fv_wr_fault_entry_t *fault;
@@ -91,7 +112,8 @@ enum ibv_wc_status fv_wr_fault(uint32_t qp_num)
     for (i = 0; i < FV_MAX_FAULTS; i++) {
         fault = &fv_wr_faults[i];
         if ((fault->status == IBV_WC_SUCCESS) ||
-            ((fault->qp_num != FAKE_VERBS_ANY_QP) && (fault->qp_num != qp_num))) {
+            ((fault->qp_num == FAKE_VERBS_ANY_QP) ? !is_any
+                                                  : (fault->qp_num != qp_num))) {
             continue;
         }
         if (fault->skip > 0) {
@@ -290,6 +312,20 @@ static unsigned fv_device_index(const char *name)
     fv_abort("the test names device '%s', which does not exist", name);
 }
 
+void fake_verbs_device_cqs_fatal(const char *device)
+{
+    const unsigned index = fv_device_index(device);
+    fv_qp_t *qp;
+
+    fv_lock();
+    for (qp = fv.qps; qp != NULL; qp = qp->next) {
+        if (qp->wire->device == index) {
+            fv_cq_fatal_one(qp, NULL);
+        }
+    }
+    fv_unlock();
+}
+
 void fake_verbs_link(const char *name, int up)
 {
     const unsigned index = fv_device_index(name);
@@ -339,6 +375,16 @@ void fake_verbs_async(const char *name, enum ibv_event_type event)
 
     fv_lock();
     fv_async_port(index, event);
+    fv_unlock();
+}
+
+void fake_verbs_swap_gids(const char *name, unsigned index1, unsigned index2)
+{
+    const unsigned index = fv_device_index(name);
+
+    fv_lock();
+    fv.device[index].gid_swap[0] = index1;
+    fv.device[index].gid_swap[1] = index2;
     fv_unlock();
 }
 

@@ -76,8 +76,8 @@ static void fv_gpu_land(const fv_posted_t *posted)
     const fv_wire_mr_t *mr = fv_key_find(posted->rkey);
 
     if (mr != NULL) {
-        (void)fv_memory_write(mr->pid, mr->host + (posted->address - mr->iova), &data,
-                              1);
+        (void)fv_memory_write_late(mr->pid, mr->host + (posted->address - mr->iova),
+                                   &data, 1);
     }
 }
 

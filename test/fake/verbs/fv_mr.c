@@ -19,7 +19,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
     fv_pd_t *pd;
 
-    if (fv_call_fails("ibv_alloc_pd")) {
+    if (fv_command_fails("ibv_alloc_pd")) {
         return NULL;
     }
     if (fv_gone(context)) {
@@ -45,7 +45,7 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
 {
     fv_pd_t *pd = fv_container_of(ibv, fv_pd_t, ibv);
 
-    if (fv_call_fails("ibv_dealloc_pd")) {
+    if (fv_command_fails("ibv_dealloc_pd")) {
         return errno;
     }
 
@@ -54,11 +54,90 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
         fv_unlock();
         return EBUSY;
     }
+    if (pd->parent != NULL) {
+        pd->parent->users--;
+        fv_td_of(pd->td)->users--;
+    }
     fv_context_put(ibv->context);
     fv.objects.pds--;
     fv_unlock();
     free(pd);
     return 0;
+}
+
+/* ---- thread domains, and protection domains with one ---- */
+
+struct ibv_td *fv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+    fv_td_t *td;
+
+    if (fv_command_fails("ibv_alloc_td")) {
+        return NULL;
+    }
+
+    if ((attr->comp_mask != 0) || !fv_device_of(context)->caps.td) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+
+    td = calloc(1, sizeof(*td));
+    if (td == NULL) {
+        return NULL;
+    }
+
+    fv_lock();
+    td->ibv.context = context;
+    fv_context_of(context)->users++;
+    fv.objects.tds++;
+    fv_unlock();
+    return &td->ibv;
+}
+
+int fv_dealloc_td(struct ibv_td *ibv)
+{
+    fv_td_t *td = fv_td_of(ibv);
+
+    fv_lock();
+    if (td->users != 0) {
+        fv_unlock();
+        return EBUSY;
+    }
+    fv_context_put(ibv->context);
+    fv.objects.tds--;
+    fv_unlock();
+    free(td);
+    return 0;
+}
+
+/* Its queue pairs use memory of the one that it is made of. */
+struct ibv_pd *fv_alloc_parent_domain(struct ibv_context *context,
+                                      struct ibv_parent_domain_init_attr *attr)
+{
+    fv_pd_t *pd;
+
+    if (fv_command_fails("ibv_alloc_parent_domain")) {
+        return NULL;
+    }
+
+    pd = calloc(1, sizeof(*pd));
+    if ((pd == NULL) || (attr->pd == NULL) || (attr->td == NULL) ||
+        (attr->comp_mask != 0)) {
+        free(pd);
+        errno = EINVAL;
+        return NULL;
+    }
+
+    fv_lock();
+    pd->ibv.context = context;
+    pd->parent = fv_container_of(attr->pd, fv_pd_t, ibv);
+    pd->id = pd->parent->id;
+    pd->td = attr->td;
+    pd->parent->users++;
+    fv_td_of(attr->td)->users++;
+    fv_context_of(context)->users++;
+    fv.objects.pds++;
+    fv_unlock();
+    return &pd->ibv;
 }
 
 const fv_wire_mr_t *fv_key_find(uint32_t key)
@@ -188,6 +267,7 @@ static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
     fv_container_of(pd, fv_pd_t, ibv)->users++;
     fv_context_of(pd->context)->users++;
     fv.objects.mrs++;
+    fv.objects.mr_bytes += length;
     fv_unlock();
     return &mr->ibv;
 }
@@ -197,7 +277,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 {
     struct ibv_mr *mr;
 
-    if (fv_call_fails("ibv_reg_mr")) {
+    if (fv_command_fails("ibv_reg_mr")) {
         return NULL;
     }
 
@@ -243,7 +323,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
     size_t size;
     void *map;
 
-    if (fv_call_fails("ibv_reg_dmabuf_mr")) {
+    if (fv_command_fails("ibv_reg_dmabuf_mr")) {
         return NULL;
     }
     if (!fv_device_of(pd->context)->caps.dmabuf) {
@@ -284,6 +364,9 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 
     fv_container_of(mr, fv_mr_t, ibv)->mapping = map;
     fv_container_of(mr, fv_mr_t, ibv)->mapping_size = size;
+    fv_lock();
+    fv.objects.dmabuf_mrs++;
+    fv_unlock();
     return mr;
 }
 
@@ -292,7 +375,7 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
     fv_mr_t *mr = fv_container_of(ibv, fv_mr_t, ibv);
     fv_wire_mr_t *wire;
 
-    if (fv_call_fails("ibv_dereg_mr")) {
+    if (fv_command_fails("ibv_dereg_mr")) {
         return errno;
     }
 
@@ -306,6 +389,8 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
     fv_container_of(ibv->pd, fv_pd_t, ibv)->users--;
     fv_context_put(ibv->context);
     fv.objects.mrs--;
+    fv.objects.mr_bytes -= ibv->length;
+    fv.objects.dmabuf_mrs -= mr->mapping != NULL;
     fv_unlock();
 
     if (mr->mapping != NULL) {

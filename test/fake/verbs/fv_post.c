@@ -6,13 +6,6 @@
 
 /* Posting: what a provider checks before it rings the doorbell. */
 
-fv_recv_t *fv_recv_at(const fv_wire_qp_t *qp, uint32_t index)
-{
-    const size_t size = sizeof(fv_recv_t) + qp->rq_max_sge * sizeof(struct ibv_sge);
-
-    return fv_at(qp->ring + (index % qp->rq_size) * size);
-}
-
 static bool fv_is_read(enum ibv_wr_opcode opcode)
 {
     return (opcode == IBV_WR_RDMA_READ) || (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ||
@@ -62,6 +55,17 @@ static int fv_send_check(const fv_qp_t *qp, const struct ibv_send_wr *wr)
     }
 
     return 0;
+}
+
+/* The next entry of a send queue, with the memory that is its own. */
+static fv_send_t *fv_send_next(fv_qp_t *qp)
+{
+    const uint32_t place = qp->sq_head % qp->cap.max_send_wr;
+    fv_send_t *send = &qp->sq[place];
+
+    send->sge = (void *)(qp->sq_memory + place * qp->sq_stride);
+    send->inline_data = (uint8_t *)(send->sge + qp->cap.max_send_sge);
+    return send;
 }
 
 static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr,
@@ -180,8 +184,7 @@ int fv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
             break;
         }
 
-        fv_send_copy(&qp->sq[qp->sq_head % qp->cap.max_send_wr], wr,
-                     qp->wire->is_datagram);
+        fv_send_copy(fv_send_next(qp), wr, qp->wire->is_datagram);
         qp->sq_head++;
         fv_send_count(&qp->stats, wr, in_use + 1);
         if (!qp->wire->is_datagram) {
@@ -193,46 +196,6 @@ int fv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
         qp->stats.doorbells++;
         total->doorbells += !qp->wire->is_datagram;
         fv_qp_run(qp);
-    }
-    fv_unlock();
-    return ret;
-}
-
-int fv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-    fv_qp_t *qp = fv_container_of(ibv, fv_qp_t, ibv);
-    fv_wire_qp_t *wire = qp->wire;
-    fv_recv_t *recv;
-    int ret = 0;
-
-    fv_lock();
-    for (; wr != NULL; wr = wr->next) {
-        if (!wire->is_datagram && fv_call_fails("ibv_post_recv")) {
-            ret = errno;
-        } else if ((wire->state == IBV_QPS_RESET) || (wr->num_sge < 0) ||
-                   ((uint32_t)wr->num_sge > wire->rq_max_sge)) {
-            ret = EINVAL;
-        } else if (wire->rq_head - wire->rq_tail == wire->rq_size) {
-            ret = ENOMEM;
-        }
-        if (ret != 0) {
-            *bad = wr;
-            break;
-        }
-
-        recv = fv_recv_at(wire, wire->rq_head++);
-        recv->wr_id = wr->wr_id;
-        recv->num_sge = (uint32_t)wr->num_sge;
-        if (wr->num_sge > 0) {
-            memcpy(recv->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
-        }
-        qp->stats.recvs++;
-    }
-
-    if (wire->state == IBV_QPS_ERR) {
-        fv_qp_to_error(wire);
-    } else {
-        fv_kick_senders(ibv->qp_num);
     }
     fv_unlock();
     return ret;

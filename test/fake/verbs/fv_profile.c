@@ -10,42 +10,58 @@
 #include <unistd.h>
 
 /*
- * Devices and what they can do. The figures follow the vendors' devices where they are
- * public and stay below them where that finds more mistakes.
+ * Devices and what they can do, as the kernel's drivers report it; what they take from
+ * firmware is what such devices are known to say. How many queue pairs and regions
+ * there may be (max_qp, max_mr) is the fake's own, and less.
  */
 
 #define FV_SPEED_EDR 32
 #define FV_SPEED_NDR 128
 #define FV_WIDTH_4X 2
 
-/* One device, whatever its link is. */
+/* One device, whatever its link is: ConnectX-7. All from firmware (mlx5_ib_query_device
+ * in hw/mlx5/main.c: max_sge of max_wqe_sz_sq and _rq, max_msg_sz of log_max_msg). What
+ * its ECE options are is nobody's but the firmware's; the highest four bits are a
+ * version. */
 #define FV_MLX5                                                                        \
     .vendor_id = 0x02c9, .part_id = 4129, .max_qp = 4000, .max_qp_wr = 32768,          \
     .max_sge = 30, .max_inline = 828, .inline_errno = EINVAL, .max_cqe = 4194303,      \
     .max_mr = 65000, .max_mr_size = UINT64_MAX, .max_msg_sz = 1u << 30,                \
-    .max_rd_atom = 16, .max_init_rd_atom = 16, .max_srq = 8388608, .atomics = true,    \
-    .dmabuf = true, .active_speed = FV_SPEED_NDR, .active_width = FV_WIDTH_4X
+    .max_rd_atom = 16, .max_init_rd_atom = 16, .max_srq = 8388608,                     \
+    .max_srq_wr = 32767, .max_srq_sge = 31, .atomics = true, .dmabuf = true,           \
+    .td = true, .ece = 0x30000003, .active_speed = FV_SPEED_NDR,                       \
+    .active_width = FV_WIDTH_4X
 
 static const fv_caps_t fv_profiles[] = {
+    /* hw/ionic/ionic_ibdev.c: max_qp_wr IONIC_MAX_DEPTH, max_send_sge at most
+     * IONIC_SPEC_HIGH, max_cqe IONIC_MAX_CQ_DEPTH less IONIC_CQ_GRACE, atomics
+     * IB_ATOMIC_GLOB, max_msg_sz 0x80000000, IONIC_MAX_RD_ATOM, no SRQ. max_inline is
+     * what an entry of 512 bytes, the largest with an express doorbell, has behind 32
+     * bytes of header (ionic_fw.h). max_mr_size is half of the page table entries that
+     * firmware grants, in pages. */
     {.profile = "ionic",
      .vendor_id = 0x1dd8,
      .part_id = 0x1003,
      .max_qp = 2048,
-     .max_qp_wr = 32767,
-     .max_sge = 2,
-     .max_inline = 64,
+     .max_qp_wr = 65535,
+     .max_sge = 8,
+     .max_inline = 480,
      .inline_errno = EINVAL,
-     .max_cqe = 65535,
+     .max_cqe = 65435,
      .max_mr = 32768,
      .max_mr_size = UINT64_C(1) << 40,
-     .max_msg_sz = 1u << 30,
+     .max_msg_sz = 1u << 31,
      .max_rd_atom = 16,
      .max_init_rd_atom = 16,
      .max_srq = 0,
-     .atomics = false,
+     .atomics = true,
      .dmabuf = true,
+     .td = true,
      .active_speed = FV_SPEED_NDR,
      .active_width = FV_WIDTH_4X},
+    /* hw/bnxt_re: max_qp_wr 65535 less BNXT_QPLIB_RESERVED_QP_WRS, max_sge of chips of
+     * generation P5 (qplib_sp.c), max_mr_size BNXT_RE_MAX_MR_SIZE_HIGH, max_msg_sz
+     * BNXT_RE_MAX_MR_SIZE_LOW, BNXT_QPLIB_MAX_OUT_RD_ATOM; the others from firmware. */
     {.profile = "bnxt",
      .vendor_id = 0x14e4,
      .part_id = 0x1750,
@@ -61,12 +77,17 @@ static const fv_caps_t fv_profiles[] = {
      .max_rd_atom = 126,
      .max_init_rd_atom = 126,
      .max_srq = 256,
+     .max_srq_wr = 65407,
+     .max_srq_sge = 6,
      .atomics = true,
      .dmabuf = true,
+     .td = true,
      .active_speed = FV_SPEED_NDR,
      .active_width = FV_WIDTH_4X},
     {.profile = "mlx5", FV_MLX5},
     {.profile = "mlx5_ib", .ib = true, FV_MLX5},
+    /* sw/rxe/rxe_param.h: DEFAULT_MAX_VALUE for what has no limit, RXE_MAX_SGE, inline
+     * data in place of 32 entries, RXE_MAX_LOG_CQE, RXE_PORT_MAX_MSG_SZ. */
     {.profile = "rxe",
      .vendor_id = 0xffffff,
      .part_id = 0,
@@ -82,10 +103,13 @@ static const fv_caps_t fv_profiles[] = {
      .max_rd_atom = 128,
      .max_init_rd_atom = 128,
      .max_srq = 917503,
+     .max_srq_wr = 1048576,
+     .max_srq_sge = 27,
      .atomics = true,
      .dmabuf = false,
      .active_speed = FV_SPEED_EDR,
      .active_width = 1},
+    /* None that there is: each limit that the rules of verbs allow to be small, is. */
     {.profile = "tiny",
      .vendor_id = 0x0001,
      .part_id = 1,
@@ -150,6 +174,7 @@ static void fv_cap_set(fv_caps_t *caps, const char *name, uint64_t value)
         {"max_mr", &caps->max_mr},
         {"max_rd_atom", &caps->max_rd_atom},
         {"max_init_rd_atom", &caps->max_init_rd_atom},
+        {"ifindex", &caps->ifindex},
     };
     unsigned i;
 
@@ -286,22 +311,29 @@ uint16_t fv_lid(const fv_device_t *device)
     return device->caps.ib ? (uint16_t)(device->index + 1) : 0;
 }
 
-/* InfiniBand: one. RoCE: link-local and IPv4, each as v1 and v2. rxe: v2 alone. */
+/* InfiniBand: one. RoCE: link-local and IPv4, each as v1 and v2. rxe and ionic
+ * (ionic_get_port_immutable() in hw/ionic/ionic_ibdev.c): v2 alone. */
 bool fv_gid(const fv_device_t *device, unsigned index, union ibv_gid *gid,
             unsigned *type)
 {
-    const bool rxe = strcmp(device->caps.profile, "rxe") == 0;
-    const unsigned count = device->caps.ib ? 1 : (rxe ? 2 : 4);
-    const bool ipv4 = rxe ? (index == 1) : (index >= 2);
+    const bool v2 = (strcmp(device->caps.profile, "rxe") == 0) ||
+                    (strcmp(device->caps.profile, "ionic") == 0);
+    const unsigned count = device->caps.ib ? 1 : (v2 ? 2 : 4);
+    const unsigned *swap = device->gid_swap;
+    bool ipv4 = false;
 
     memset(gid, 0, sizeof(*gid));
     if (index >= count) {
         return false;
     }
 
+    if ((index == swap[0]) || (index == swap[1])) {
+        index = swap[0] + swap[1] - index;
+    }
+    ipv4 = v2 ? (index == 1) : (index >= 2);
     if (device->caps.ib) {
         *type = IBV_GID_TYPE_IB;
-    } else if (rxe || ((index & 1) == 1)) {
+    } else if (v2 || ((index & 1) == 1)) {
         *type = IBV_GID_TYPE_ROCE_V2;
     } else {
         *type = IBV_GID_TYPE_ROCE_V1;

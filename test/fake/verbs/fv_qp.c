@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <string.h>
 
 /* Queue pairs: creation, the state machines of RC and UD, destruction. */
@@ -61,17 +62,8 @@ fv_wire_qp_t *fv_wire_qp_find(uint32_t qp_num)
  * send queue itself when it next looks. */
 void fv_qp_to_error(fv_wire_qp_t *wire)
 {
-    fv_wire_cq_t *cq = &fv.wire->cq[wire->recv_cq];
-    fv_cqe_t cqe = {
-        .status = IBV_WC_WR_FLUSH_ERR, .qp_num = wire->qp_num, .is_recv = true};
-
     wire->state = IBV_QPS_ERR;
-    for (; wire->rq_taken != wire->rq_head; wire->rq_taken++) {
-        cqe.wr_id = fv_recv_at(wire, wire->rq_taken)->wr_id;
-        cqe.queue_end = wire->rq_taken + 1;
-        fv_cq_push(cq, &cqe);
-    }
-
+    fv_recv_flush(wire);
     if (wire->pid == fv.pid) {
         fv_qp_run(fv_qp_find(wire->qp_num));
     } else {
@@ -89,8 +81,7 @@ static int fv_qp_check_create(struct ibv_context *context,
     if (fv_gone(context)) {
         return EIO;
     }
-    if (((attr->qp_type != IBV_QPT_RC) && (attr->qp_type != IBV_QPT_UD)) ||
-        (attr->srq != NULL)) {
+    if ((attr->qp_type != IBV_QPT_RC) && (attr->qp_type != IBV_QPT_UD)) {
         return EOPNOTSUPP;
     }
     if ((attr->send_cq == NULL) || (attr->recv_cq == NULL) ||
@@ -111,12 +102,6 @@ static int fv_qp_check_create(struct ibv_context *context,
     }
 
     return 0;
-}
-
-static size_t fv_ring_size(const fv_wire_qp_t *wire)
-{
-    return (size_t)wire->rq_size *
-           (sizeof(fv_recv_t) + wire->rq_max_sge * sizeof(struct ibv_sge));
 }
 
 static int fv_wire_qp_slot(void)
@@ -147,9 +132,10 @@ static fv_wire_qp_t *fv_wire_qp_init(const fv_qp_t *qp, int slot)
     wire->state = IBV_QPS_RESET;
     wire->send_cq = qp->ibv.send_cq->handle;
     wire->recv_cq = qp->ibv.recv_cq->handle;
-    wire->rq_size = qp->cap.max_recv_wr;
-    wire->rq_max_sge = qp->cap.max_recv_sge;
-    wire->ring = fv_alloc(fv_ring_size(wire) + 1);
+    wire->rq.size = qp->cap.max_recv_wr;
+    wire->rq.max_sge = qp->cap.max_recv_sge;
+    wire->rq.ring = fv_alloc(fv_rq_bytes(&wire->rq));
+    wire->srq = (qp->ibv.srq != NULL) ? qp->ibv.srq->handle + 1 : 0;
     wire->async_fd = fv_context_of(qp->ibv.context)->write_fd;
     wire->is_datagram = qp->ibv.qp_type == IBV_QPT_UD;
     wire->owner = (uintptr_t)qp;
@@ -162,21 +148,17 @@ static int fv_sq_init(fv_qp_t *qp)
     const size_t sge_size = qp->cap.max_send_sge * sizeof(struct ibv_sge);
     const size_t inline_size = (qp->cap.max_inline_data + 7) & ~7u;
     const size_t count = qp->cap.max_send_wr;
-    size_t i;
 
-    qp->sq = calloc(count + 1, sizeof(*qp->sq));
-    qp->sq_memory = calloc(count + 1, sge_size + inline_size);
-    if ((qp->sq == NULL) || (qp->sq_memory == NULL)) {
-        free(qp->sq);
-        free(qp->sq_memory);
+    /* a device's own memory, and none of the process' before it is used */
+    qp->sq_stride = sge_size + inline_size;
+    qp->sq_bytes = (count + 1) * (sizeof(*qp->sq) + qp->sq_stride);
+    qp->sq = mmap(NULL, qp->sq_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (qp->sq == MAP_FAILED) {
         return ENOMEM;
     }
 
-    for (i = 0; i < count; i++) {
-        qp->sq[i].sge = (void *)(qp->sq_memory + i * (sge_size + inline_size));
-        qp->sq[i].inline_data = (uint8_t *)qp->sq[i].sge + sge_size;
-    }
-
+    qp->sq_memory = (uint8_t *)(qp->sq + count + 1);
     return 0;
 }
 
@@ -191,8 +173,13 @@ static void fv_qp_link(fv_qp_t *qp)
     fv_container_of(qp->ibv.pd, fv_pd_t, ibv)->users++;
     fv_container_of(qp->ibv.send_cq, fv_cq_t, ibv)->users++;
     fv_container_of(qp->ibv.recv_cq, fv_cq_t, ibv)->users++;
+    if (qp->ibv.srq != NULL) {
+        fv_container_of(qp->ibv.srq, fv_srq_t, ibv)->users++;
+    }
     fv_context_of(qp->ibv.context)->users++;
     fv.objects.qps++;
+    fv.objects.sq_entries += qp->cap.max_send_wr;
+    fv.objects.td_qps += fv_container_of(qp->ibv.pd, fv_pd_t, ibv)->td != NULL;
 }
 
 struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
@@ -201,7 +188,7 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
     fv_qp_t *qp;
     int slot;
 
-    if (fv_call_fails("ibv_create_qp")) {
+    if (fv_command_fails("ibv_create_qp")) {
         return NULL;
     }
     if (attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD) {
@@ -225,6 +212,10 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
     qp->ibv.pd = attr->pd;
     qp->ibv.send_cq = attr->send_cq;
     qp->ibv.recv_cq = attr->recv_cq;
+    qp->ibv.srq = attr->srq;
+    if (attr->srq != NULL) { /* its own are ignored, and it has none */
+        qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+    }
     qp->ibv.state = IBV_QPS_RESET;
     qp->ibv.qp_type = attr->qp_type;
     if (fv_sq_init(qp) != 0) {
@@ -237,8 +228,7 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
     slot = fv_wire_qp_slot();
     if (slot < 0) {
         fv_unlock();
-        free(qp->sq);
-        free(qp->sq_memory);
+        munmap(qp->sq, qp->sq_bytes);
         free(qp);
         errno = ENOMEM;
         return NULL;
@@ -285,7 +275,8 @@ static void fv_qp_drop_queues(fv_qp_t *qp)
     }
     qp->late_reads = 0;
     qp->sq_head = qp->sq_run = qp->sq_done = qp->sq_tail = 0;
-    qp->wire->rq_head = qp->wire->rq_taken = qp->wire->rq_tail = 0;
+    qp->wire->rq.head = qp->wire->rq.taken = qp->wire->rq.tail = 0;
+    qp->wire->last_wqe = false;
     fv_cq_forget(&fv.wire->cq[qp->wire->send_cq], qp->ibv.qp_num);
     fv_cq_forget(&fv.wire->cq[qp->wire->recv_cq], qp->ibv.qp_num);
 }
@@ -293,10 +284,9 @@ static void fv_qp_drop_queues(fv_qp_t *qp)
 int ibv_destroy_qp(struct ibv_qp *ibv)
 {
     fv_qp_t *qp = fv_container_of(ibv, fv_qp_t, ibv);
-    struct timespec until;
     fv_qp_t **link;
 
-    if (fv_call_fails("ibv_destroy_qp")) {
+    if (fv_command_fails("ibv_destroy_qp")) {
         return errno;
     }
 
@@ -309,29 +299,24 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     *link = qp->next;
     fv_qp_drop_queues(qp);
     qp->wire->used = false;
-    fv_free(qp->wire->ring, fv_ring_size(qp->wire) + 1);
+    fv_free(qp->wire->rq.ring, fv_rq_bytes(&qp->wire->rq));
+    fv.objects.td_qps -= fv_container_of(ibv->pd, fv_pd_t, ibv)->td != NULL;
     fv_container_of(ibv->pd, fv_pd_t, ibv)->users--;
     fv_container_of(ibv->send_cq, fv_cq_t, ibv)->users--;
     fv_container_of(ibv->recv_cq, fv_cq_t, ibv)->users--;
+    if (ibv->srq != NULL) {
+        fv_container_of(ibv->srq, fv_srq_t, ibv)->users--;
+    }
     fv_context_put(ibv->context);
     fv.objects.qps--;
+    fv.objects.sq_entries -= qp->cap.max_send_wr;
     fv_unlock();
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 30;
-    pthread_mutex_lock(&ibv->mutex);
-    while (ibv->events_completed != qp->async_delivered) {
-        if (pthread_cond_timedwait(&ibv->cond, &ibv->mutex, &until) != 0) {
-            fv_abort(
-                "ibv_destroy_qp() waits for ever: %u events delivered, %u acknowledged",
-                qp->async_delivered, ibv->events_completed);
-        }
-    }
-    pthread_mutex_unlock(&ibv->mutex);
+    fv_wait_acked(&ibv->mutex, &ibv->cond, &ibv->events_completed, qp->async_delivered,
+                  "ibv_destroy_qp()");
     pthread_mutex_destroy(&ibv->mutex);
     pthread_cond_destroy(&ibv->cond);
-    free(qp->sq);
-    free(qp->sq_memory);
+    munmap(qp->sq, qp->sq_bytes);
     free(qp);
     return 0;
 }
@@ -469,6 +454,7 @@ static int fv_modify(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
     }
 
     fv_qp_apply(qp, attr, mask);
+    fv_ece_enter(qp, to);
     qp->ibv.state = to;
     if (to == IBV_QPS_ERR) {
         fv_qp_to_error(qp->wire);
@@ -487,7 +473,7 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
     int ret;
 
-    if (fv_call_fails("ibv_modify_qp")) {
+    if (fv_command_fails("ibv_modify_qp")) {
         return errno;
     }
 
@@ -516,6 +502,7 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
     init->qp_context = ibv->qp_context;
     init->send_cq = ibv->send_cq;
     init->recv_cq = ibv->recv_cq;
+    init->srq = ibv->srq;
     init->cap = qp->cap;
     init->qp_type = ibv->qp_type;
     init->sq_sig_all = qp->sq_sig_all;

@@ -11,7 +11,7 @@
  */
 
 /* Local addresses of a list of entries, in the process that owns the keys. */
-bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge, unsigned count,
+bool fv_resolve(pid_t pid, uint32_t pd, const struct ibv_sge *sge, unsigned count,
                 unsigned access, struct ibv_sge *out, unsigned *out_count)
 {
     const fv_wire_mr_t *mr;
@@ -22,7 +22,7 @@ bool fv_resolve(const fv_wire_qp_t *owner, const struct ibv_sge *sge, unsigned c
             continue;
         }
         mr = fv_key_find(sge[i].lkey);
-        if ((mr == NULL) || (mr->pid != owner->pid) || (mr->pd != owner->pd) ||
+        if ((mr == NULL) || (mr->pid != pid) || (mr->pd != pd) ||
             ((mr->access & access) != access) || (sge[i].addr < mr->iova) ||
             (sge[i].addr - mr->iova > mr->length) ||
             (sge[i].length > mr->length - (sge[i].addr - mr->iova))) {
@@ -46,7 +46,8 @@ bool fv_local(const fv_qp_t *qp, const fv_send_t *send, unsigned access,
         return true;
     }
 
-    return fv_resolve(qp->wire, send->sge, send->num_sge, access, out, count);
+    return fv_resolve(fv.pid, qp->wire->pd, send->sge, send->num_sge, access, out,
+                      count);
 }
 
 /* Sets the region; none is needed for no bytes. */
@@ -123,8 +124,7 @@ static enum ibv_wc_status fv_reject(fv_wire_qp_t *peer, enum ibv_wc_status statu
 static void fv_recv_complete(fv_wire_qp_t *peer, const fv_send_t *send,
                              enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
-    const fv_cqe_t cqe = {
-        .wr_id = fv_recv_at(peer, peer->rq_taken)->wr_id,
+    fv_cqe_t cqe = {
         .status = status,
         .opcode = opcode,
         .byte_len = send->length,
@@ -136,12 +136,10 @@ static void fv_recv_complete(fv_wire_qp_t *peer, const fv_send_t *send,
                         ? IBV_WC_WITH_IMM
                         : 0,
         .vendor_err = (status == IBV_WC_SUCCESS) ? 0 : 0x80 + status,
-        .queue_end = peer->rq_taken + 1,
-        .is_recv = true,
         .solicited = (send->flags & IBV_SEND_SOLICITED) != 0,
     };
 
-    peer->rq_taken++;
+    fv_recv_take(peer, &cqe);
     fv_cq_push(&fv.wire->cq[peer->recv_cq], &cqe);
 }
 
@@ -191,14 +189,13 @@ static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
 {
     struct ibv_sge to[FV_MAX_SGE], part[FV_MAX_SGE];
     uint64_t room = 0, done = 0, take;
-    const fv_recv_t *recv;
+    const fv_recv_t *recv = fv_recv_next(peer);
     unsigned i, n;
 
-    if (peer->rq_taken == peer->rq_head) {
+    if (recv == NULL) {
         return FV_STALL_RNR;
     }
 
-    recv = fv_recv_at(peer, peer->rq_taken);
     for (i = 0; i < recv->num_sge; i++) {
         room += recv->sge[i].length;
     }
@@ -206,7 +203,7 @@ static int fv_do_send(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
         fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR);
         return fv_reject(peer, IBV_WC_REM_INV_REQ_ERR);
     }
-    if (!fv_resolve(peer, recv->sge, recv->num_sge, IBV_ACCESS_LOCAL_WRITE, to, &n)) {
+    if (!fv_recv_resolve(peer, recv, to, &n)) {
         fv_recv_complete(peer, send, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR);
         return fv_reject(peer, IBV_WC_REM_OP_ERR);
     }
@@ -242,7 +239,7 @@ static int fv_do_write(fv_qp_t *qp, fv_wire_qp_t *peer, const fv_send_t *send,
     }
 
     if (send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-        if (peer->rq_taken == peer->rq_head) {
+        if (fv_recv_next(peer) == NULL) {
             return FV_STALL_RNR;
         }
         fv_recv_complete(peer, send, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
@@ -385,6 +382,7 @@ int fv_respond(fv_qp_t *qp, fv_send_t *send)
     if (peer == NULL) {
         return FV_STALL_SILENT;
     }
+    fv_ece_check(qp, peer);
     if ((peer->path_mtu != qp->wire->path_mtu) &&
         (send->length >
          (128u << ((peer->path_mtu < qp->wire->path_mtu) ? peer->path_mtu

@@ -161,8 +161,8 @@ static int fv_run_one(fv_qp_t *qp, fv_send_t *send)
         }
     }
 
-    if ((qp->stalled == 0) && !qp->wire->is_datagram) {
-        status = (int)fv_wr_fault(qp->ibv.qp_num);
+    if (qp->stalled == 0) {
+        status = (int)fv_wr_fault(qp->ibv.qp_num, !qp->wire->is_datagram);
         if (status != IBV_WC_SUCCESS) {
             return status;
         }
@@ -247,6 +247,20 @@ void fv_kick_senders(uint32_t qp_num)
 
     for (qp = fv.qps; (fv.num_stalled > 0) && (qp != NULL); qp = qp->next) {
         if ((qp->stalled != 0) && (qp->wire->dest_qp_num == qp_num)) {
+            fv_qp_run(qp);
+        }
+    }
+}
+
+/* Those that wait for receives of a shared queue. */
+void fv_kick_senders_of_srq(uint32_t srq)
+{
+    const fv_wire_qp_t *peer;
+    fv_qp_t *qp;
+
+    for (qp = fv.qps; (fv.num_stalled > 0) && (qp != NULL); qp = qp->next) {
+        peer = (qp->stalled != 0) ? fv_wire_qp_find(qp->wire->dest_qp_num) : NULL;
+        if ((peer != NULL) && (peer->srq == srq)) {
             fv_qp_run(qp);
         }
     }

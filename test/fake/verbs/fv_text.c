@@ -57,6 +57,8 @@ const char *ibv_event_type_str(enum ibv_event_type event)
         [IBV_EVENT_QP_REQ_ERR] = "invalid request local work queue error",
         [IBV_EVENT_QP_ACCESS_ERR] = "local access violation work queue error",
         [IBV_EVENT_COMM_EST] = "communication established",
+        [IBV_EVENT_SRQ_LIMIT_REACHED] = "SRQ limit reached",
+        [IBV_EVENT_QP_LAST_WQE_REACHED] = "last WQE reached",
         [IBV_EVENT_DEVICE_FATAL] = "local catastrophic error",
         [IBV_EVENT_PORT_ACTIVE] = "port active",
         [IBV_EVENT_PORT_ERR] = "port error",
@@ -157,41 +159,20 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
     return NULL; /* the ibv_wr_*() calls are not here */
 }
 
-int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-    (void)qp;
-    memset(ece, 0, sizeof(*ece));
-    return 0;
-}
-
-int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-    (void)qp;
-    return (ece->vendor_id == 0) ? 0 : EOPNOTSUPP;
-}
+/* As on kernels before 5.12, which FAKE_VERBS_FORK=old asks for */
+static enum ibv_fork_status fv_fork = IBV_FORK_DISABLED;
 
 int ibv_fork_init(void)
 {
+    if (fv_call_fails("ibv_fork_init")) {
+        return errno;
+    }
+
+    fv_fork = IBV_FORK_ENABLED;
     return 0;
 }
 
 enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-    return IBV_FORK_UNNEEDED;
-}
-
-/* Shared receive queues and datagrams: AMD's devices have none, and mori_rdma uses
- * none. */
-struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-{
-    (void)pd;
-    (void)attr;
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
-int ibv_destroy_srq(struct ibv_srq *srq)
-{
-    (void)srq;
-    return EOPNOTSUPP;
+    return (getenv("FAKE_VERBS_FORK") != NULL) ? fv_fork : IBV_FORK_UNNEEDED;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fv.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -174,17 +175,58 @@ uint64_t fv_now(void)
 }
 
 /* A zombie has no memory any more, so reading it says more than kill(pid, 0). */
-bool fv_alive(pid_t pid)
+static bool fv_has_memory(pid_t thread)
 {
     char byte;
     struct iovec here = {.iov_base = &byte, .iov_len = 1};
     struct iovec there = {.iov_base = NULL, .iov_len = 1};
 
-    if (pid == fv.pid) {
-        return true;
-    }
+    return (process_vm_readv(thread, &here, 1, &there, 1, 0) >= 0) || (errno != ESRCH);
+}
 
-    return (process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0) || (errno != ESRCH);
+/* The thread by which a process' memory and files are reached. A device needs none: a
+ * process whose first thread has ended is reached by another one. 0: it has ended. */
+static pid_t fv_thread_of(pid_t pid)
+{
+    struct dirent *entry;
+    pid_t thread = pid;
+    char path[32];
+    DIR *dir;
+
+    if (fv_has_memory(pid)) {
+        return pid;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    dir = opendir(path);
+    if (dir == NULL) {
+        return 0;
+    }
+    do {
+        entry = readdir(dir);
+        thread = (entry != NULL) ? (pid_t)atoi(entry->d_name) : 0;
+    } while ((entry != NULL) && ((thread == 0) || !fv_has_memory(thread)));
+    closedir(dir);
+    return thread;
+}
+
+bool fv_alive(pid_t pid)
+{
+    return (pid == fv.pid) || (fv_thread_of(pid) != 0);
+}
+
+static ssize_t fv_vm(__typeof__(process_vm_readv) *call, pid_t pid,
+                     const struct iovec *here, unsigned count,
+                     const struct iovec *there)
+{
+    ssize_t ret = call(pid, here, count, there, 1, 0);
+    pid_t thread;
+
+    if ((ret >= 0) || (errno != ESRCH)) {
+        return ret;
+    }
+    thread = fv_thread_of(pid);
+    errno = ESRCH;
+    return (thread != 0) ? call(thread, here, count, there, 1, 0) : ret;
 }
 
 /* A device reaches pages that were given back while they were registered: they are
@@ -230,12 +272,22 @@ static size_t fv_sge_length(const struct ibv_sge *sge, unsigned count)
     return length;
 }
 
+int fv_memory_write_late(pid_t pid, uint64_t to, const struct ibv_sge *from,
+                         unsigned count)
+{
+    struct iovec iov[64], there;
+    ssize_t ret;
+
+    there.iov_base = (void *)(uintptr_t)to;
+    there.iov_len = fv_sge_length(from, count);
+    ret = fv_vm(process_vm_writev, pid, iov, fv_to_iovec(from, count, iov), &there);
+    return fv_memory_result(pid, ret, to);
+}
+
 /* Addresses in `from' are this process', and were translated by their keys. */
 int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count)
 {
-    struct iovec iov[64], there;
     size_t done = 0;
-    ssize_t ret;
     unsigned i;
 
     if (pid == fv.pid) {
@@ -247,10 +299,7 @@ int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned
         return 0;
     }
 
-    there.iov_base = (void *)(uintptr_t)to;
-    there.iov_len = fv_sge_length(from, count);
-    ret = process_vm_writev(pid, iov, fv_to_iovec(from, count, iov), &there, 1, 0);
-    return fv_memory_result(pid, ret, to);
+    return fv_memory_write_late(pid, to, from, count);
 }
 
 int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count)
@@ -271,7 +320,7 @@ int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned 
 
     there.iov_base = (void *)(uintptr_t)from;
     there.iov_len = fv_sge_length(to, count);
-    ret = process_vm_readv(pid, iov, fv_to_iovec(to, count, iov), &there, 1, 0);
+    ret = fv_vm(process_vm_readv, pid, iov, fv_to_iovec(to, count, iov), &there);
     return fv_memory_result(pid, ret, from);
 }
 
@@ -290,7 +339,7 @@ void fv_notify(pid_t pid, int fd, const void *msg, size_t length)
         return;
     }
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)fv_thread_of(pid), fd);
     there = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (there >= 0) {
         ret = write(there, msg, length);
@@ -382,6 +431,11 @@ static void fv_sweep(void)
     for (i = 0; i < FV_MAX_CQS; i++) {
         if (wire->cq[i].used && !fv_alive(wire->cq[i].pid)) {
             wire->cq[i].used = false;
+        }
+    }
+    for (i = 0; i < FV_MAX_SRQS; i++) {
+        if (wire->srq[i].used && !fv_alive(wire->srq[i].pid)) {
+            wire->srq[i].used = false;
         }
     }
     for (i = 0; i < FV_MAX_MRS; i++) {

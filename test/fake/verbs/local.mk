@@ -6,14 +6,17 @@ test_fake_verbs_libibverbs_la_SOURCES = \
 	test/fake/verbs/fv_cq.c \
 	test/fake/verbs/fv_datagram.c \
 	test/fake/verbs/fv_device.c \
+	test/fake/verbs/fv_ece.c \
 	test/fake/verbs/fv_fault.c \
 	test/fake/verbs/fv_gpu.c \
 	test/fake/verbs/fv_mr.c \
 	test/fake/verbs/fv_post.c \
 	test/fake/verbs/fv_profile.c \
 	test/fake/verbs/fv_qp.c \
+	test/fake/verbs/fv_recv.c \
 	test/fake/verbs/fv_respond.c \
 	test/fake/verbs/fv_run.c \
+	test/fake/verbs/fv_srq.c \
 	test/fake/verbs/fv_text.c \
 	test/fake/verbs/fv_wire.c
 test_fake_verbs_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(VERBS_CFLAGS)
@@ -44,7 +47,8 @@ verbs_pair_sources = test/fake/verbs/verbs_pair.h test/fake/verbs/verbs_pair.c
 verbs_contract_sources = $(verbs_pair_sources) \
 	test/fake/verbs/test_verbs_contract.c \
 	test/fake/verbs/test_verbs_datagram.c \
-	test/fake/verbs/test_verbs_error.c
+	test/fake/verbs/test_verbs_error.c \
+	test/fake/verbs/test_verbs_srq.c
 
 check_PROGRAMS += test/fake/verbs/test_verbs_contract
 test_fake_verbs_test_verbs_contract_SOURCES = $(verbs_contract_sources)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/fake/verbs/verbs_pair.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -412,6 +412,7 @@ static Suite *contract_suite(void)
 
 Suite *contract_error_suite(void);
 Suite *contract_datagram_suite(void);
+Suite *contract_srq_suite(void);
 
 int main(void)
 {
@@ -420,6 +421,8 @@ int main(void)
     int count = 0, failed;
 
     mkv_test_init();
+    /* of the fake: as always, and two that have shared receive queues */
+    setenv("FAKE_VERBS_DEVICES", "fake0:ionic,fake1:ionic,srq0:mlx5,srq1:mlx5", 0);
     list = ibv_get_device_list(&count);
     if (list != NULL) {
         ibv_free_device_list(list);
@@ -434,6 +437,7 @@ int main(void)
     runner = srunner_create(contract_suite());
     srunner_add_suite(runner, contract_error_suite());
     srunner_add_suite(runner, contract_datagram_suite());
+    srunner_add_suite(runner, contract_srq_suite());
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

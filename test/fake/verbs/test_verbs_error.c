@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/fake/verbs/verbs_pair.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <string.h>
 
 /* How queue pairs fail: with which status, what else completes, in which order. */

@@ -6,7 +6,6 @@
 #include "test/support/mkv_test.h"
 #include "test/fake/verbs/verbs_pair.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -149,9 +148,11 @@ START_TEST(nth_call_fails_and_the_next_works)
     pd = ibv_alloc_pd(side[0].context);
     ck_assert_ptr_nonnull(pd);
     ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 1);
     errno = 0;
     ck_assert_ptr_null(ibv_alloc_pd(side[0].context));
     ck_assert_int_eq(errno, ENOSPC);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
     ck_assert_ptr_null(ibv_alloc_pd(side[0].context));
     pd = ibv_alloc_pd(side[0].context);
     ck_assert_ptr_nonnull(pd);
@@ -250,7 +251,7 @@ START_TEST(removed_device_answers_nothing_any_more)
     ck_assert_ptr_null(ibv_alloc_pd(side[0].context));
     ck_assert_int_eq(errno, EIO);
     ck_assert_int_eq(verbs_qp_to(side[0].qp, IBV_QPS_ERR), EIO);
-    ck_assert_int_eq(ibv_query_device(side[0].context, &attr), 0);
+    ck_assert_int_eq(ibv_query_device(side[0].context, &attr), EIO);
     verbs_pair_close(side);
 }
 END_TEST
@@ -333,14 +334,84 @@ static void expect_create(int sge, int inline_data, int expected)
     }
 }
 
-START_TEST(ionic_has_two_entries_and_no_atomics)
+START_TEST(ionic_is_as_its_driver_says)
 {
     verbs_pair_open(side);
     ck_assert_int_eq(side[0].attr.max_srq, 0);
-    ck_assert_int_eq(side[0].attr.atomic_cap, IBV_ATOMIC_NONE);
-    expect_create(2, 64, 0);
-    expect_create(3, 0, EINVAL);
-    expect_create(1, 65, EINVAL);
+    ck_assert_int_ne(side[0].attr.atomic_cap, IBV_ATOMIC_NONE);
+    ck_assert_int_eq(side[0].attr.max_qp_wr, 65535);
+    ck_assert_int_eq(side[0].attr.max_cqe, 65435);
+    expect_create(8, 480, 0);
+    expect_create(9, 0, EINVAL);
+    expect_create(1, 481, EINVAL);
+    verbs_pair_close(side);
+}
+END_TEST
+
+static int create_srq(uint32_t max_wr, uint32_t max_sge)
+{
+    struct ibv_srq_init_attr attr = {.attr = {.max_wr = max_wr, .max_sge = max_sge}};
+    struct ibv_srq *srq = ibv_create_srq(side[0].pd, &attr);
+
+    return (srq != NULL) ? ibv_destroy_srq(srq) : errno;
+}
+
+START_TEST(shared_receives_are_had_where_the_driver_has_them)
+{
+    static const struct {
+        const char *devices;
+        uint32_t max_wr;
+        uint32_t max_sge;
+    } has[] = {{"a:mlx5,b:mlx5", 32767, 31},
+               {"a:bnxt,b:bnxt", 65407, 6},
+               {"a:rxe,b:rxe", 1048576, 27}};
+
+    if (_i == 3) {
+        verbs_pair_open(side); /* ionic */
+        ck_assert_int_eq(create_srq(16, 1), EOPNOTSUPP);
+    } else {
+        setenv("FAKE_VERBS_DEVICES", has[_i].devices, 1);
+        verbs_pair_open(side);
+        ck_assert_int_gt(side[0].attr.max_srq, 0);
+        ck_assert_uint_eq((uint32_t)side[0].attr.max_srq_wr, has[_i].max_wr);
+        if (getenv("MKV_UNDER_VALGRIND") == NULL) { /* a wire is small there */
+            ck_assert_int_eq(create_srq(has[_i].max_wr, 1), 0);
+        }
+        ck_assert_int_eq(create_srq(16, has[_i].max_sge), 0);
+        ck_assert_int_eq(create_srq(has[_i].max_wr + 1, 1), EINVAL);
+        ck_assert_int_eq(create_srq(16, has[_i].max_sge + 1), EINVAL);
+        ck_assert_int_eq(create_srq(0, 1), EINVAL);
+    }
+    verbs_pair_close(side);
+}
+END_TEST
+
+START_TEST(shared_receives_keep_their_size)
+{
+    struct ibv_srq_attr attr = {.max_wr = 8};
+
+    setenv("FAKE_VERBS_DEVICES", "a:mlx5,b:mlx5", 1);
+    verbs_pair_shared = true;
+    verbs_pair_open(side);
+    ck_assert_int_eq(ibv_modify_srq(side[0].srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+    verbs_pair_close(side);
+}
+END_TEST
+
+START_TEST(shared_receive_lets_a_sender_go_on_at_once)
+{
+    fake_verbs_stats_t stats;
+
+    setenv("FAKE_VERBS_DEVICES", "a:mlx5,b:mlx5", 1);
+    verbs_pair_shared = true;
+    verbs_pair_connect(side, &verbs_patient);
+    fake_verbs_stop_clock(); /* nobody looks again later */
+    ck_assert_int_eq(
+        verbs_post(side[0].qp, &side[0], &side[1], IBV_WR_SEND, 1, 0, 0, SIZE, 0), 0);
+    verbs_recv(side[1].qp, &side[1], 2, FAR, SIZE);
+    fake_verbs_qp_stats(side[0].qp->qp_num, &stats);
+    ck_assert_uint_eq(stats.rnr, 1);
+    ck_assert_uint_eq(stats.bytes_out, SIZE);
     verbs_pair_close(side);
 }
 END_TEST
@@ -361,6 +432,7 @@ END_TEST
 
 START_TEST(addresses_of_two_kinds_do_not_meet)
 {
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1); /* with both kinds */
     verbs_pair_open(side);
     ck_assert_int_eq(ibv_query_gid(side[1].context, 1, 2, &side[1].gid), 0);
     verbs_qp_to_init(side[0].qp, 0);
@@ -470,6 +542,34 @@ START_TEST(write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu)
 }
 END_TEST
 
+/* As providers/mlx5 of rdma-core, and closed when the queue pair is ready */
+START_TEST(ece_is_set_before_a_queue_pair_is_ready)
+{
+    struct ibv_ece ece;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:ionic", 1);
+    fake_verbs_set_ece("fake0", 3);
+    verbs_pair_open(side);
+    ck_assert_int_eq(ibv_query_ece(side[1].qp, &ece), EOPNOTSUPP);
+    ck_assert_int_eq(ibv_query_ece(side[0].qp, &ece), 0);
+    ck_assert_uint_eq(ece.options, 3);
+    ece.comp_mask = 1;
+    ck_assert_int_eq(ibv_set_ece(side[0].qp, &ece), EINVAL);
+    ece.comp_mask = 0;
+    ece.vendor_id++;
+    ck_assert_int_eq(ibv_set_ece(side[0].qp, &ece), EINVAL);
+    ece.vendor_id--;
+    ece.options = 5;
+    ck_assert_int_eq(ibv_set_ece(side[0].qp, &ece), 0);
+    verbs_qp_to_init(side[0].qp, IBV_ACCESS_REMOTE_WRITE);
+    verbs_qp_to_rtr(side[0].qp, &side[1], side[1].qp, side[0].gid_index);
+    ck_assert_int_eq(ibv_set_ece(side[0].qp, &ece), EINVAL);
+    ck_assert_int_eq(ibv_query_ece(side[0].qp, &ece), 0);
+    ck_assert_uint_eq(ece.options, 1); /* of what was set, what there is */
+    verbs_pair_close(side);
+}
+END_TEST
+
 START_TEST(doorbells_and_bytes_are_counted)
 {
     fake_verbs_objects_t objects;
@@ -496,7 +596,7 @@ START_TEST(doorbells_and_bytes_are_counted)
     verbs_pair_close(side);
     fake_verbs_objects(&objects);
     ck_assert_uint_eq(objects.contexts + objects.pds + objects.mrs + objects.cqs +
-                          objects.qps + objects.channels,
+                          objects.qps + objects.srqs + objects.channels,
                       0);
 }
 END_TEST
@@ -521,12 +621,16 @@ static Suite *fake_suite(void)
     tcase_add_test_raise_signal(tcase, overrun_of_a_completion_queue_aborts, SIGABRT);
     tcase_add_test_raise_signal(tcase, second_deregistration_aborts, SIGABRT);
     tcase_add_test_raise_signal(tcase, closing_a_device_in_use_aborts, SIGABRT);
-    tcase_add_test(tcase, ionic_has_two_entries_and_no_atomics);
+    tcase_add_test(tcase, ionic_is_as_its_driver_says);
+    tcase_add_loop_test(tcase, shared_receives_are_had_where_the_driver_has_them, 0, 4);
+    tcase_add_test(tcase, shared_receives_keep_their_size);
+    tcase_add_test(tcase, shared_receive_lets_a_sender_go_on_at_once);
     tcase_add_test(tcase, bnxt_runs_out_of_memory_on_long_inline);
     tcase_add_test(tcase, addresses_of_two_kinds_do_not_meet);
     tcase_add_test(tcase, dma_buf_is_reached_at_its_offset);
     tcase_add_test(tcase, memory_of_a_gpu_needs_a_peer_driver);
     tcase_add_test(tcase, write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu);
+    tcase_add_test(tcase, ece_is_set_before_a_queue_pair_is_ready);
     tcase_add_test(tcase, doorbells_and_bytes_are_counted);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -6,7 +6,6 @@
 #include "test/support/mkv_test.h"
 #include "test/fake/verbs/verbs_pair.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -39,6 +38,13 @@ static void wire_setup(void)
     snprintf(wire, sizeof(wire), "/tmp/verbs_wire.%d", (int)getpid());
     unlink(wire); /* of a run that was killed */
     setenv("FAKE_VERBS_WIRE", wire, 1);
+}
+
+static void shared_setup(void)
+{
+    wire_setup();
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
+    verbs_pair_shared = true;
 }
 
 static void wire_teardown(void)
@@ -328,6 +334,14 @@ static Suite *wire_suite(void)
     tcase_add_test(tcase, killed_process_does_not_answer);
     tcase_add_test(tcase, error_of_one_process_is_seen_by_both);
     tcase_add_test(tcase, link_down_is_told_to_every_process);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("shared receives");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, shared_setup, wire_teardown);
+    tcase_add_test(tcase, sender_that_sleeps_goes_on_when_a_receive_is_posted);
+    tcase_add_test(tcase, killed_process_does_not_answer);
+    tcase_add_test(tcase, error_of_one_process_is_seen_by_both);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/fake/verbs/verbs_pair.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,8 @@ const verbs_path_t verbs_patient = {
     .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .access = ALL_ACCESS};
 const verbs_path_t verbs_hasty = {
     .timeout = 8, .retry_cnt = 2, .rnr_retry = 1, .access = ALL_ACCESS};
+
+bool verbs_pair_shared = false;
 
 static struct ibv_context *open_device(unsigned which)
 {
@@ -82,6 +84,7 @@ struct ibv_qp *verbs_qp_create(verbs_side_t *side)
     struct ibv_qp_init_attr attr = {
         .send_cq = side->send_cq,
         .recv_cq = side->recv_cq,
+        .srq = side->srq,
         .cap = {.max_send_wr = VERBS_PAIR_DEPTH,
                 .max_recv_wr = VERBS_PAIR_DEPTH,
                 .max_send_sge = (side->attr.max_sge < 2) ? 1 : 2,
@@ -95,6 +98,16 @@ struct ibv_qp *verbs_qp_create(verbs_side_t *side)
     ck_assert_uint_ge(attr.cap.max_send_wr, VERBS_PAIR_DEPTH);
     side->cap = attr.cap;
     return qp;
+}
+
+static void srq_create(verbs_side_t *side)
+{
+    struct ibv_srq_init_attr attr = {
+        .srq_context = side, .attr = {.max_wr = VERBS_PAIR_DEPTH, .max_sge = 1}};
+
+    side->srq = ibv_create_srq(side->pd, &attr);
+    ck_assert_msg(side->srq != NULL, "ibv_create_srq failed: %s", strerror(errno));
+    ck_assert_uint_ge(attr.attr.max_wr, VERBS_PAIR_DEPTH);
 }
 
 static void side_open(verbs_side_t *side, unsigned which)
@@ -117,6 +130,9 @@ static void side_open(verbs_side_t *side, unsigned which)
     memset(side->buffer, 0, VERBS_PAIR_BUFFER);
     side->mr = ibv_reg_mr(side->pd, side->buffer, VERBS_PAIR_BUFFER, ALL_ACCESS);
     ck_assert_msg(side->mr != NULL, "ibv_reg_mr failed: %s", strerror(errno));
+    if (verbs_pair_shared) {
+        srq_create(side);
+    }
     side->qp = verbs_qp_create(side);
 }
 
@@ -235,6 +251,9 @@ void verbs_pair_close(verbs_side_t side[2])
         if (side[i].qp != NULL) {
             ck_assert_int_eq(ibv_destroy_qp(side[i].qp), 0);
         }
+        if (side[i].srq != NULL) {
+            ck_assert_int_eq(ibv_destroy_srq(side[i].srq), 0);
+        }
         ck_assert_int_eq(ibv_dereg_mr(side[i].mr), 0);
         ck_assert_int_eq(ibv_destroy_cq(side[i].send_cq), 0);
         ck_assert_int_eq(ibv_destroy_cq(side[i].recv_cq), 0);
@@ -275,7 +294,9 @@ void verbs_recv(struct ibv_qp *qp, const verbs_side_t *side, uint64_t wr_id,
                           .lkey = side->mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 
-    ck_assert_int_eq(ibv_post_recv(qp, &wr, &bad), 0);
+    ck_assert_int_eq((qp->srq != NULL) ? ibv_post_srq_recv(qp->srq, &wr, &bad)
+                                       : ibv_post_recv(qp, &wr, &bad),
+                     0);
 }
 
 struct ibv_wc verbs_wait(struct ibv_cq *cq)

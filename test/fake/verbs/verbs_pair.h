@@ -25,6 +25,7 @@ typedef struct {
     struct ibv_comp_channel *channel;
     struct ibv_cq *send_cq;
     struct ibv_cq *recv_cq;
+    struct ibv_srq *srq; /**< NULL unless verbs_pair_shared */
     struct ibv_qp *qp;
     struct ibv_qp_cap cap;
     struct ibv_mr *mr;
@@ -43,6 +44,10 @@ typedef struct {
 
 extern const verbs_path_t verbs_patient; /**< waits for receives for ever */
 extern const verbs_path_t verbs_hasty;   /**< gives up within milliseconds */
+
+/** Queue pairs opened from now on have the receives of their side's shared queue of
+ * VERBS_PAIR_DEPTH entries. */
+extern bool verbs_pair_shared;
 
 /** Is the first device soft-RoCE, whose deviations from hardware are allowed? */
 bool verbs_is_rxe(void);
@@ -75,7 +80,7 @@ int verbs_post(struct ibv_qp *qp, const verbs_side_t *side, const verbs_side_t *
                enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t offset,
                uint32_t remote, uint32_t length, unsigned flags);
 
-/** Post a receive into @a side's buffer. */
+/** Post a receive into @a side's buffer, to the shared queue where @a qp has one. */
 void verbs_recv(struct ibv_qp *qp, const verbs_side_t *side, uint64_t wr_id,
                 uint32_t offset, uint32_t length);
 

@@ -4,14 +4,14 @@ TESTS += test/unit/base/test_muct_base
 test_unit_base_test_muct_base_SOURCES = test/unit/base/test_muct_base.c
 test_unit_base_test_muct_base_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_base_test_muct_base_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_base_test_muct_base_LDFLAGS = $(muct_ldflags)
 test_unit_base_test_muct_base_LDADD = test/support/libfakehip.la libmuct.la $(CHECK_LIBS)
 
 check_PROGRAMS += test/unit/base/test_muct_loader
 TESTS += test/unit/base/test_muct_loader
-test_unit_base_test_muct_loader_SOURCES = test/unit/base/test_muct_loader.c \
-	ucx_plugin/loader/loader_version.c ucx_plugin/loader/loader_version.h
+test_unit_base_test_muct_loader_SOURCES = test/unit/base/test_muct_loader.c
 test_unit_base_test_muct_loader_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-test_unit_base_test_muct_loader_LDADD = $(CHECK_LIBS)
+test_unit_base_test_muct_loader_LDADD = libmuct_version.la $(CHECK_LIBS)
 
 if HAVE_HIP_HEADERS
 check_PROGRAMS += test/unit/base/test_muct_hip_abi

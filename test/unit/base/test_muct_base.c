@@ -8,7 +8,6 @@
 
 #include <ucs/config/global_opts.h>
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,10 @@
 
 /* The loader's decision: which core a UCX needs. */
 
+#include "test/support/mkv_check.h"
+
 #include "loader/loader_version.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

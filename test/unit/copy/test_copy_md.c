@@ -5,8 +5,8 @@
 #include "base/muct_ucx_rocm.h"
 #include "copy/copy_md.h"
 #include "test/support/fake_hip.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

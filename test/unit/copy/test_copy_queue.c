@@ -2,8 +2,8 @@
 
 #include "copy/copy_queue.h"
 #include "test/support/fake_hip.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

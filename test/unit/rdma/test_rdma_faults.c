@@ -4,7 +4,6 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -262,6 +261,45 @@ START_TEST(removed_device_ends_everything_without_completions)
 }
 END_TEST
 
+/* The event of the removal is not read, then it is. */
+START_TEST(memory_has_no_keys_with_a_removed_device)
+{
+    fake_verbs_objects_t before, after;
+    ct_mem_t more;
+
+    start();
+    fake_verbs_remove("fake0");
+    if (_i == 1) {
+        rig_wait_errors(&rig, 0, 2);
+    }
+    fake_verbs_objects(&before);
+    ck_assert_int_eq(ct_mem_create(&rig.side[0], SIZE, UCS_MEMORY_TYPE_HOST, &more),
+                     UCS_OK);
+    fake_verbs_objects(&after);
+    ck_assert_uint_eq(after.mrs, before.mrs);
+    ct_mem_destroy(&rig.side[0], &more);
+    rig_disconnect(&conn);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+END_TEST
+
+/* The same error from a device that is there is an error. */
+START_TEST(refused_registration_is_an_error)
+{
+    ct_mem_t more;
+
+    start();
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1, EIO);
+    ck_assert_int_eq(ct_mem_create(&rig.side[0], SIZE, UCS_MEMORY_TYPE_HOST, &more),
+                     UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(ct_mem_create(&rig.side[0], SIZE, UCS_MEMORY_TYPE_HOST, &more),
+                     UCS_OK);
+    ct_mem_destroy(&rig.side[0], &more);
+    expect_recovery();
+}
+END_TEST
+
 START_TEST(destroyed_endpoint_ends_what_it_had)
 {
     start();
@@ -412,12 +450,14 @@ static bool try_all(void)
 START_TEST(any_verb_may_fail_at_any_call)
 {
     fake_verbs_objects_t objects;
-    unsigned nth, failures = 0;
+    unsigned nth, unmet, failures = 0;
 
     ck_assert(try_all());
-    for (nth = 1; nth <= 64; nth += mkv_test_rounds(1, 4)) {
+    for (nth = 1, unmet = 0; unmet == 0;
+         nth += mkv_test_rounds(1, 3)) { /* until there is no such call */
         fake_verbs_fail_call(verbs[_i].name, nth, verbs[_i].count, ENOMEM);
         failures += !try_all();
+        unmet = fake_verbs_faults_unmet();
         fake_verbs_reset();
         fake_verbs_objects(&objects);
         ck_assert_msg(objects.contexts + objects.pds + objects.mrs + objects.cqs +
@@ -447,6 +487,8 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, short_outage_of_the_link_loses_nothing);
     tcase_add_test(tcase, link_that_stays_down_fails_every_endpoint);
     tcase_add_test(tcase, removed_device_ends_everything_without_completions);
+    tcase_add_loop_test(tcase, memory_has_no_keys_with_a_removed_device, 0, 2);
+    tcase_add_test(tcase, refused_registration_is_an_error);
     tcase_add_test(tcase, destroyed_endpoint_ends_what_it_had);
     tcase_add_test(tcase, cancelling_flush_ends_what_there_was);
     tcase_add_loop_test(tcase, endpoint_cancelled_below_its_own_failure_is_not_told, 0,

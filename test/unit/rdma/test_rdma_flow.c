@@ -4,7 +4,6 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <ucs/datastruct/string_buffer.h>
 #include <ucs/sys/topo/base/topo.h>
 #include <ucs/vfs/base/vfs_obj.h>
@@ -202,6 +201,8 @@ START_TEST(many_endpoints_share_few_queues)
     }
     fake_verbs_objects(&objects);
     ck_assert_uint_le(objects.cqs, 2 * 5);
+    /* an interrupt of its own for each queue of a side */
+    ck_assert_int_ge(__builtin_popcount(objects.vectors), (int)objects.cqs / 2);
     for (i = 0; i < 30; i++) {
         ck_assert_int_eq(rig_try_am(&rig, conns[i].ep[0], 0, 100), UCS_OK);
         ck_assert_int_eq(rig_flush(&rig, conns[i].ep[0]), UCS_OK);
@@ -212,6 +213,48 @@ START_TEST(many_endpoints_share_few_queues)
     for (i = 0; i < 30; i++) {
         rig_disconnect(&conns[i]);
     }
+    rig_close(&rig);
+}
+END_TEST
+
+/* Loop index: a device that has them, one whose call fails, one without, the user's no
+ */
+START_TEST(queue_pairs_are_in_a_thread_domain)
+{
+    static const char *const profiles[] = {
+        "fake0:mlx5,fake1:bnxt", "fake0:mlx5,fake1:mlx5", "fake0:rxe,fake1:rxe",
+        "fake0:ionic,fake1:ionic"};
+    fake_verbs_objects_t objects;
+
+    setenv("FAKE_VERBS_DEVICES", profiles[_i], 1);
+    if (_i == 1) {
+        fake_verbs_fail_call("ibv_alloc_parent_domain", 1, 2, ENOMEM);
+    }
+    if (_i == 3) {
+        setenv("UCX_MORI_RDMA_THREAD_DOMAIN", "n", 1);
+    }
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    fake_verbs_objects(&objects);
+    ck_assert_uint_eq(objects.td_qps, (_i == 0) ? 2 : 0);
+    ck_assert_uint_eq(objects.tds, (_i == 0) ? 2 : 0);
+    ck_assert(!UCS_STATUS_IS_ERR(rig_put(&rig, conn.ep[0], 0, 0, SIZE, NULL)));
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    rig_check(&rig, 0, SIZE);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(children_get_no_registered_memory)
+{
+    setenv("FAKE_VERBS_FORK", "old", 1);
+    if (_i == 1) {
+        setenv("UCX_MORI_RDMA_FORK", "n", 1);
+    }
+    rig_open(&rig, SIZE);
+    ck_assert_int_eq(ibv_is_fork_initialized(),
+                     (_i == 0) ? IBV_FORK_ENABLED : IBV_FORK_DISABLED);
     rig_close(&rig);
 }
 END_TEST
@@ -569,6 +612,8 @@ static Suite *flow_suite(void)
     tcase_add_test(tcase, stalled_endpoint_slows_no_other);
     tcase_add_test(tcase, receives_grow_with_use);
     tcase_add_test(tcase, many_endpoints_share_few_queues);
+    tcase_add_loop_test(tcase, queue_pairs_are_in_a_thread_domain, 0, 4);
+    tcase_add_loop_test(tcase, children_get_no_registered_memory, 0, 2);
     tcase_add_test(tcase, sender_without_credits_waits_for_the_receiver);
     tcase_add_loop_test(tcase, credits_add_up_whatever_happens, 0, 2);
     tcase_add_loop_test(tcase, list_takes_one_doorbell_a_batch, 0, 3);

@@ -4,11 +4,18 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
+#include "ucx_plugin/rdma/rdma_gpu_way.h"
 
-#include <check.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/debug/log_def.h>
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 /*
  * Flushes and the memory of several GPUs of one peer, written to over one endpoint. In
@@ -464,6 +471,40 @@ static ucs_status_t register_on(unsigned gpu)
     return status;
 }
 
+/* Loop index: the first row is so where the kernel of this machine has all that it
+ * takes
+ */
+START_TEST(way_of_registration_follows_the_device)
+{
+    static const struct {
+        const char *devices, *option, *value;
+        int is_dmabuf;
+    } ways[] = {
+        {"fake0:mlx5,fake1:ionic", "UCX_MORI_RDMA_DMABUF", "try", 1},
+        {"fake0:mlx5,fake1:bnxt", "UCX_MORI_RDMA_DMABUF", "try", 0},
+        {"fake0:mlx5,fake1:bnxt", "UCX_MORI_RDMA_PEERMEM", "n", 1},
+        {"fake0:mlx5,fake1:bnxt", "UCX_MORI_RDMA_DMABUF", "y", 1},
+        {"fake0:mlx5,fake1:ionic", "UCX_MORI_RDMA_DMABUF", "n", 0},
+        {"fake0:mlx5,fake1:ionic", "UCX_MORI_RDMA_PEERMEM", "y", 0},
+        {"fake0:mlx5,fake1:bnxt", "FAKE_VERBS_PEERMEM", "n", 1}, /* the second way */
+    };
+    fake_verbs_objects_t objects;
+    struct utsname kernel;
+    char lack[128] = "";
+
+    ck_assert_int_eq(uname(&kernel), 0);
+    if (_i == 0) {
+        muct_rdma_kernel_lack("", kernel.release, lack, sizeof(lack));
+    }
+    setenv("FAKE_VERBS_DEVICES", ways[_i].devices, 1);
+    setenv(ways[_i].option, ways[_i].value, 1);
+    start(&rows[4]);
+    fake_verbs_objects(&objects);
+    ck_assert_int_eq(objects.dmabuf_mrs > 0, ways[_i].is_dmabuf && (lack[0] == '\0'));
+    finish();
+}
+END_TEST
+
 /* Nobody could promise that such memory sees what was written to it. */
 START_TEST(gpu_that_the_runtime_does_not_tell_is_refused)
 {
@@ -486,6 +527,226 @@ START_TEST(gpu_without_memory_for_the_page_is_told)
 }
 END_TEST
 
+/* By no other way: it would be refused again. */
+START_TEST(memory_of_a_removed_device_is_tried_once)
+{
+    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);
+    setenv("UCX_MORI_RDMA_DMABUF", (_i == 0) ? "y" : "try", 1);
+    rig_open(&rig, SIZE);
+    fake_verbs_remove("fake1");
+    fake_verbs_fail_call("ibv_reg_dmabuf_mr", 2, 1, EINVAL);
+    fake_verbs_fail_call("ibv_reg_mr", 2, 1, EINVAL);
+    ck_assert_int_eq(register_on(0), UCS_OK);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 2);
+    fake_verbs_reset();
+    rig_close(&rig);
+}
+END_TEST
+
+/* ---- a dma-buf whose offset is wrong ---- */
+
+#define CANARY_LENGTH 8192
+
+static char *allocation;
+static ct_mem_t part; /* of it, behind CANARY_LENGTH bytes */
+static char before[2 * CANARY_LENGTH];
+
+/* Index 0: all bytes are alike, as in fresh memory; 1: none are. */
+static void open_part(int has_pattern)
+{
+    size_t i;
+
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    fake_verbs_gpu_lookup(mkv_hip_device_of);
+    ck_assert(mkv_hip_set_device(0));
+    allocation = mkv_hip_alloc(sizeof(before));
+    ck_assert_ptr_nonnull(allocation);
+    for (i = 0; i < sizeof(before); i++) {
+        before[i] = has_pattern ? (char)(i * 7 + i / 256) : 0;
+    }
+    ck_assert(mkv_hip_copy(allocation, before, sizeof(before)));
+    memset(&part, 0, sizeof(part));
+    part.addr = allocation + CANARY_LENGTH;
+    part.length = CANARY_LENGTH;
+    part.type = UCS_MEMORY_TYPE_ROCM;
+}
+
+static void expect_unchanged(void)
+{
+    char after[sizeof(before)];
+
+    ck_assert(mkv_hip_copy(after, allocation, sizeof(after)));
+    ck_assert_mem_eq(after, before, sizeof(after));
+}
+
+/* What a peer writes to the part is in the part, and nowhere else. */
+static int is_written_where_it_should(void)
+{
+    uct_rkey_bundle_t key;
+    char after[sizeof(before)];
+    uint8_t packed[256];
+
+    ck_assert_int_eq(ct_mem_pack(&rig.side[1], &part, 0, packed), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(rig.side[1].component, packed, &key), UCS_OK);
+    ck_assert_int_eq(uct_ep_put_short(conn.ep[0], rig.mem[0].addr, 64,
+                                      (uintptr_t)part.addr, key.rkey),
+                     UCS_OK);
+    flush_with(UCT_FLUSH_FLAG_LOCAL);
+    ck_assert(mkv_hip_copy(after, allocation, sizeof(after)));
+    uct_rkey_release(rig.side[1].component, &key);
+    return (memcmp(after, before, CANARY_LENGTH) == 0) &&
+           (memcmp(after + CANARY_LENGTH, rig.mem[0].addr, 64) == 0);
+}
+
+static void close_part(void)
+{
+    if (part.memh != NULL) {
+        ck_assert_int_eq(uct_md_mem_dereg(rig.side[1].md, part.memh), UCS_OK);
+    }
+    mkv_hip_free(allocation);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+
+static unsigned num_dmabufs(void)
+{
+    fake_verbs_objects_t objects;
+
+    fake_verbs_objects(&objects);
+    return objects.dmabuf_mrs;
+}
+
+/* The control: without a look everything goes to another place, and nobody is told. */
+START_TEST(wrong_offset_goes_unnoticed_without_the_canary)
+{
+    setenv("HIPCPU_RULES", "dmabuf-offset", 1);
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", (_i == 0) ? "n" : "try", 1);
+    open_part(1);
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_OK);
+    ck_assert(!is_written_where_it_should());
+    close_part();
+}
+END_TEST
+
+static unsigned num_warnings;
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
+    const char *file, unsigned line, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list ap)
+{
+    char text[1024];
+    va_list copy;
+
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)component;
+    va_copy(copy, ap);
+    vsnprintf(text, sizeof(text), format, copy);
+    va_end(copy);
+    if (level <= UCS_LOG_LEVEL_WARN) {
+        ck_assert_ptr_nonnull(strstr(text, "fake1: GPU memory"));
+        ck_assert_ptr_nonnull(strstr(text, "UCX_MORI_RDMA_DMABUF=n"));
+        num_warnings++;
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+START_TEST(canary_refuses_a_wrong_offset)
+{
+    setenv("HIPCPU_RULES", "dmabuf-offset", 1);
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", (_i < 2) ? "y" : "try", 1);
+    open_part(_i % 2);
+    if (_i >= 2) {
+        ck_assert_int_eq(ucs_global_opts_set_value("LOG_LEVEL", "debug"), UCS_OK);
+    }
+    ucs_log_push_handler(count_warnings);
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_ERR_IO_ERROR);
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_ERR_IO_ERROR);
+    ucs_log_pop_handler();
+    ck_assert_uint_eq(num_warnings, 1);
+    part.memh = NULL;
+    expect_unchanged();
+    close_part();
+}
+END_TEST
+
+START_TEST(canary_lets_a_right_offset_through)
+{
+    unsigned num;
+
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", "y", 1);
+    open_part(_i);
+    num = num_dmabufs();
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_OK);
+    ck_assert_uint_gt(num_dmabufs(), num);
+    expect_unchanged();
+    ck_assert(is_written_where_it_should());
+    close_part();
+}
+END_TEST
+
+START_TEST(behind_a_wrong_offset_comes_the_other_way)
+{
+    unsigned num;
+
+    setenv("HIPCPU_RULES", "dmabuf-offset", 1);
+    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1); /* whose page is a region, too */
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", "y", 1);
+    open_part(_i);
+    num = num_dmabufs();
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_OK);
+    ck_assert_uint_eq(num_dmabufs(), num);
+    expect_unchanged();
+    close_part();
+}
+END_TEST
+
+/* Somebody's dma-buf that is right in the beginning alone */
+START_TEST(canary_looks_at_the_end_too)
+{
+    uct_md_mem_reg_params_t params = {.field_mask = CT_REG_FIELD_MEM_TYPE |
+                                                    CT_REG_FIELD_DMABUF_FD,
+                                      .mem_type = UCS_MEMORY_TYPE_ROCM};
+    uct_mem_h memh;
+
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", "y", 1);
+    open_part(1);
+    params.dmabuf_fd = memfd_create("dma-buf", 0);
+    ck_assert_int_eq(ftruncate(params.dmabuf_fd, CANARY_LENGTH), 0);
+    ck_assert_int_eq(
+        pwrite(params.dmabuf_fd, before + CANARY_LENGTH, CANARY_LENGTH - (size_t)_i, 0),
+        CANARY_LENGTH - _i);
+    ck_assert_int_eq(
+        uct_md_mem_reg_v2(rig.side[1].md, part.addr, part.length, &params, &memh),
+        (_i == 0) ? UCS_OK : UCS_ERR_IO_ERROR);
+    part.memh = (_i == 0) ? memh : NULL;
+    close(params.dmabuf_fd);
+    close_part();
+}
+END_TEST
+
+/* A look that cannot be taken refuses nothing. */
+START_TEST(without_a_look_nothing_is_refused)
+{
+    static const char *const calls[] = {"ibv_create_cq", "ibv_create_qp"};
+
+    setenv("UCX_MORI_RDMA_DMABUF", "y", 1);
+    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);
+    setenv("UCX_MORI_RDMA_DMABUF_CANARY", "y", 1);
+    open_part(1);
+    fake_verbs_fail_call(calls[_i], 1, 1, ENOMEM);
+    ck_assert_int_eq(ct_mem_register(&rig.side[1], &part), UCS_OK);
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    close_part();
+}
+END_TEST
+
 static Suite *gpus_suite(void)
 {
     Suite *suite = suite_create("mori_rdma GPUs");
@@ -504,8 +765,16 @@ static Suite *gpus_suite(void)
     tcase_add_loop_test(tcase, message_behind_a_fence_comes_after_what_was_written, 0,
                         NUM_ROWS);
     tcase_add_test(tcase, memory_gone_before_the_flush_is_no_failure);
+    tcase_add_loop_test(tcase, way_of_registration_follows_the_device, 0, 7);
     tcase_add_loop_test(tcase, gpu_that_the_runtime_does_not_tell_is_refused, 0, 2);
     tcase_add_test(tcase, gpu_without_memory_for_the_page_is_told);
+    tcase_add_loop_test(tcase, memory_of_a_removed_device_is_tried_once, 0, 2);
+    tcase_add_loop_test(tcase, wrong_offset_goes_unnoticed_without_the_canary, 0, 2);
+    tcase_add_loop_test(tcase, canary_refuses_a_wrong_offset, 0, 4);
+    tcase_add_loop_test(tcase, canary_lets_a_right_offset_through, 0, 2);
+    tcase_add_loop_test(tcase, behind_a_wrong_offset_comes_the_other_way, 0, 2);
+    tcase_add_loop_test(tcase, canary_looks_at_the_end_too, 0, 2);
+    tcase_add_loop_test(tcase, without_a_look_nothing_is_refused, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -2,14 +2,17 @@
 
 /* Options against what a device has; codes of verbs. */
 
+#include "test/support/mkv_check.h"
+
 #include "rdma/rdma_config.h"
 #include "rdma/rdma_family.h"
+#include "rdma/rdma_gpu_way.h"
 #include "rdma/rdma_qp.h"
 #include "rdma/rdma_wc.h"
 
 #include <ucs/sys/string.h>
 
-#include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,18 +65,19 @@ START_TEST(what_is_left_to_us_follows_the_family_of_the_device)
 {
     static const struct {
         uint32_t vendor_id;
-        unsigned long depth, entries, max_inline, retries;
+        unsigned long qps, depth, entries, max_inline, retries;
         double timeout;
-    } rows[] = {{0x1dd8, 511, 2, 24, 7, 0.268},
-                {0x14e4, 512, 4, 96, 7, 0.268},
-                {0x02c9, 512, 4, 128, 7, 0.268},
-                {0xffffff, 512, 4, 128, 6, 0.067},
-                {0x1234, 512, 4, 128, 7, 0.268}};
+    } rows[] = {{0x1dd8, 2, 511, 2, 24, 7, 0.268},
+                {0x14e4, 1, 512, 4, 96, 7, 0.268},
+                {0x02c9, 1, 512, 4, 128, 7, 0.268},
+                {0xffffff, 1, 512, 4, 128, 6, 0.067},
+                {0x1234, 1, 512, 4, 128, 7, 0.268}};
 
     device.attr.vendor_id = rows[_i].vendor_id;
     config.tx_depth = config.max_sge = config.max_inline = UCS_ULUNITS_AUTO;
-    config.retry_count = UCS_ULUNITS_AUTO;
-    muct_rdma_family_fill(&device, &config);
+    config.num_qps = config.retry_count = UCS_ULUNITS_AUTO;
+    muct_rdma_family_fill(&device, &port, &config);
+    ck_assert_uint_eq(config.num_qps, rows[_i].qps);
     ck_assert_uint_eq(config.tx_depth, rows[_i].depth);
     ck_assert_uint_eq(config.max_sge, rows[_i].entries);
     ck_assert_uint_eq(config.max_inline, rows[_i].max_inline);
@@ -88,12 +92,147 @@ START_TEST(what_the_user_says_wins_over_the_family)
     device.attr.vendor_id = 0x1dd8;
     config.timeout = 3;
     config.port_down_timeout = 4;
-    muct_rdma_family_fill(&device, &config);
+    muct_rdma_family_fill(&device, &port, &config);
+    ck_assert_uint_eq(config.num_qps, 1);
     ck_assert_uint_eq(config.tx_depth, 512);
     ck_assert_uint_eq(config.max_sge, 4);
     ck_assert_uint_eq(config.max_inline, 128);
     ck_assert(config.timeout == 3);
     ck_assert(config.port_down_timeout == 4);
+}
+END_TEST
+
+/* What sysfs says of a bond: its entries of the GID table are net0's. */
+static void write_file(const char *path, const char *text)
+{
+    char command[512];
+
+    snprintf(command, sizeof(command), "mkdir -p $(dirname %s) && echo %s >%s", path,
+             text, path);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(bond_has_a_queue_pair_a_link)
+{
+    static const struct {
+        const char *links;
+        unsigned long qps;
+    } rows[] = {{"1", 1}, {"2", 2}, {"8", 4}, {"none", 1}};
+    struct ibv_device ibv = {0};
+    struct ibv_context context = {.device = &ibv};
+    char path[300], root[] = "/tmp/rdma_limits.XXXXXX";
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    snprintf(ibv.ibdev_path, sizeof(ibv.ibdev_path), "%.100s/infiniband/small0", root);
+    snprintf(path, sizeof(path), "%.250s/ports/1/gid_attrs/ndevs/3", ibv.ibdev_path);
+    write_file(path, "net0");
+    snprintf(path, sizeof(path), "%.100s/net/net0/bonding/ad_num_ports", root);
+    write_file(path, rows[_i].links);
+    device.context = &context;
+    muct_rdma_net_name(&ibv, 1, 3, port.net);
+    ck_assert_str_eq(port.net, "net0");
+    config.num_qps = UCS_ULUNITS_AUTO;
+    muct_rdma_family_fill(&device, &port, &config);
+    ck_assert_uint_eq(config.num_qps, rows[_i].qps);
+    muct_rdma_net_name(&ibv, 1, 4, port.net);
+    ck_assert_str_eq(port.net, "");
+    snprintf(path, sizeof(path), "rm -r %.100s", root);
+    ck_assert_int_eq(system(path), 0);
+}
+END_TEST
+
+START_TEST(kernel_without_shared_memory_of_devices_is_known)
+{
+    static const struct {
+        const char *file, *line, *release, *lack;
+    } rows[] = {
+        {"boot/config-6.1.0-1", "'# CONFIG_PCI_P2PDMA is not set'", "6.1.0-1",
+         "kernel 6.1.0-1 has no CONFIG_PCI_P2PDMA"},
+        {"lib/modules/6.1.0-1/config", "'# CONFIG_DMABUF_MOVE_NOTIFY is not set'",
+         "6.1.0-1", "kernel 6.1.0-1 has no CONFIG_DMABUF_MOVE_NOTIFY"},
+        {"boot/config-6.1.0-1", "CONFIG_PCI_P2PDMA=y", "6.1.0-1", ""},
+        {"boot/config-6.1.0-1", "'# CONFIG_PCI_P2PDMA is not set'", "6.1.0-2", ""},
+        {"boot/other", "x", "5.11.22",
+         "kernel 5.11.22 is older than 5.12, the first with dma-bufs in verbs"},
+        {"proc/config.gz", "'# CONFIG_PCI_P2PDMA is not set'", "6.1.0-3",
+         "kernel 6.1.0-3 has no CONFIG_PCI_P2PDMA"},
+    };
+    char lack[128], path[128], root[] = "/tmp/rdma_limits.XXXXXX";
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    snprintf(path, sizeof(path), "%s/%s", root, rows[_i].file);
+    write_file(path, rows[_i].line);
+    if (_i == 5) {
+        snprintf(path, sizeof(path), "f=%s/%s && gzip -c $f >$f.new && mv $f.new $f",
+                 root, rows[_i].file);
+        ck_assert_int_eq(system(path), 0);
+    }
+    muct_rdma_kernel_lack(root, rows[_i].release, lack, sizeof(lack));
+    ck_assert_str_eq(lack, rows[_i].lack);
+    snprintf(path, sizeof(path), "rm -r %s", root);
+    ck_assert_int_eq(system(path), 0);
+}
+END_TEST
+
+START_TEST(way_to_gpu_memory_follows_device_kernel_and_release)
+{
+    static const struct {
+        bool is_peermem_first, needs_dmabuf;
+        int version;
+        const char *lack;
+        muct_rdma_gpu_way_t first;
+    } rows[] = {
+        {false, false, 60400001, NULL, MUCT_RDMA_GPU_WAY_DMABUF},
+        {true, false, 60400001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {false, false, 70200001, NULL, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {false, true, 70200001, NULL, MUCT_RDMA_GPU_WAY_DMABUF},
+        {false, true, 60400001, "no P2P", MUCT_RDMA_GPU_WAY_PEERMEM},
+    };
+    const muct_rdma_gpu_way_params_t params = {.dmabuf = UCS_TRY,
+                                               .peermem = UCS_TRY,
+                                               .has_call = true,
+                                               .is_peermem_first =
+                                                   rows[_i].is_peermem_first,
+                                               .needs_dmabuf = rows[_i].needs_dmabuf,
+                                               .hip_version = rows[_i].version,
+                                               .kernel_lack = rows[_i].lack};
+    muct_rdma_gpu_ways_t ways;
+
+    ck_assert_int_eq(muct_rdma_gpu_ways_init(&params, &ways), UCS_OK);
+    ck_assert_uint_eq(ways.num, 2);
+    ck_assert_int_eq(ways.list[0], rows[_i].first);
+    ck_assert_int_ne(ways.list[1], ways.list[0]);
+    ck_assert_uint_gt(strlen(ways.why), 0);
+}
+END_TEST
+
+START_TEST(way_to_gpu_memory_may_be_forced)
+{
+    static const struct {
+        ucs_ternary_auto_value_t dmabuf, peermem;
+        bool has_call;
+        ucs_status_t status;
+        muct_rdma_gpu_way_t way;
+    } rows[] = {
+        {UCS_YES, UCS_TRY, true, UCS_OK, MUCT_RDMA_GPU_WAY_DMABUF},
+        {UCS_TRY, UCS_NO, true, UCS_OK, MUCT_RDMA_GPU_WAY_DMABUF},
+        {UCS_NO, UCS_TRY, true, UCS_OK, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {UCS_TRY, UCS_YES, true, UCS_OK, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {UCS_TRY, UCS_TRY, false, UCS_OK, MUCT_RDMA_GPU_WAY_PEERMEM},
+        {UCS_YES, UCS_TRY, false, UCS_ERR_UNSUPPORTED, MUCT_RDMA_GPU_WAY_DMABUF},
+        {UCS_YES, UCS_YES, true, UCS_ERR_INVALID_PARAM, MUCT_RDMA_GPU_WAY_DMABUF},
+        {UCS_NO, UCS_NO, true, UCS_ERR_INVALID_PARAM, MUCT_RDMA_GPU_WAY_DMABUF},
+    };
+    const muct_rdma_gpu_way_params_t params = {.dmabuf = rows[_i].dmabuf,
+                                               .peermem = rows[_i].peermem,
+                                               .has_call = rows[_i].has_call};
+    muct_rdma_gpu_ways_t ways;
+
+    ck_assert_int_eq(muct_rdma_gpu_ways_init(&params, &ways), rows[_i].status);
+    if (rows[_i].status == UCS_OK) {
+        ck_assert_uint_eq(ways.num, 1);
+        ck_assert_int_eq(ways.list[0], rows[_i].way);
+    }
 }
 END_TEST
 
@@ -292,6 +431,11 @@ int main(void)
     tcase_add_loop_test(tcase, what_is_left_to_us_follows_the_family_of_the_device, 0,
                         5);
     tcase_add_test(tcase, what_the_user_says_wins_over_the_family);
+    tcase_add_loop_test(tcase, bond_has_a_queue_pair_a_link, 0, 4);
+    tcase_add_loop_test(tcase, kernel_without_shared_memory_of_devices_is_known, 0, 6);
+    tcase_add_loop_test(tcase, way_to_gpu_memory_follows_device_kernel_and_release, 0,
+                        5);
+    tcase_add_loop_test(tcase, way_to_gpu_memory_may_be_forced, 0, 8);
     tcase_add_test(tcase, wishes_are_met_where_the_device_can);
     tcase_add_test(tcase, wishes_beyond_the_device_are_clamped);
     tcase_add_test(tcase, queue_pair_always_fits_a_completion_queue);

@@ -5,7 +5,6 @@
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

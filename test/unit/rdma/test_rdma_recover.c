@@ -4,7 +4,6 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -542,6 +541,28 @@ START_TEST(answer_that_was_lost_is_given_again)
 }
 END_TEST
 
+/* What the endpoint's address says, by the places that rdma_addr.h gives. */
+static uint32_t datagram_qp(uct_ep_h ep)
+{
+    uint8_t bytes[64] = {0};
+
+    ck_assert_int_eq(uct_ep_get_address(ep, (uct_ep_addr_t *)(void *)bytes), UCS_OK);
+    return bytes[22] | ((uint32_t)bytes[23] << 8) | ((uint32_t)bytes[24] << 16);
+}
+
+/* The queue pair of datagrams is in error itself, as ours or as the peer's. */
+START_TEST(queue_of_datagrams_that_broke_begins_again)
+{
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);
+    start();
+    fake_verbs_fail_wr(datagram_qp(conn.ep[_i]), 1, IBV_WC_LOC_QP_OP_ERR);
+    fail_in_the_middle();
+    put_all(conn.ep[0]);
+    expect_all_well();
+    finish();
+}
+END_TEST
+
 START_TEST(without_datagrams_it_fails_as_before)
 {
     fake_verbs_fail_call((_i == 0) ? "ibv_create_ah" : "ibv_create_qp",
@@ -587,6 +608,7 @@ static Suite *recover_suite(void)
     tcase_add_test(tcase, link_that_is_down_for_longer_than_the_retries_loses_nothing);
     tcase_add_test(tcase, datagrams_may_be_lost);
     tcase_add_test(tcase, answer_that_was_lost_is_given_again);
+    tcase_add_loop_test(tcase, queue_of_datagrams_that_broke_begins_again, 0, 2);
     tcase_add_loop_test(tcase, without_datagrams_it_fails_as_before, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -4,9 +4,10 @@
  * The send queue against a device that takes as many work requests as the test says.
  */
 
+#include "test/support/mkv_check.h"
+
 #include "rdma/rdma_sq.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,69 @@ START_TEST(what_has_not_ended_is_posted_again)
 }
 END_TEST
 
+/* Every other one is inline, the others have two entries; all know their number. */
+static void add_known(uint32_t index)
+{
+    struct ibv_send_wr *wr = muct_rdma_sq_begin(&sq, IBV_WR_RDMA_WRITE);
+
+    wr->wr.rdma.remote_addr = index;
+    wr->sg_list[0].length = sizeof(index);
+    if (index % 2 == 0) {
+        wr->num_sge = 1;
+        wr->send_flags |= IBV_SEND_INLINE;
+        memcpy(muct_rdma_sq_inline(&sq), &index, sizeof(index));
+        wr->sg_list[0].addr = (uintptr_t)muct_rdma_sq_inline(&sq);
+    } else {
+        wr->num_sge = 2;
+        wr->sg_list[0].addr = 1000 + index;
+        wr->sg_list[1].addr = 2000 + index;
+    }
+    muct_rdma_sq_end(&sq, wr, done, (void *)(uintptr_t)sq.head, 8);
+}
+
+static void expect_known(uint32_t index)
+{
+    const struct ibv_send_wr *wr = muct_rdma_sq_at(&sq, index);
+
+    ck_assert_uint_eq(wr->wr.rdma.remote_addr, index);
+    ck_assert_uint_eq(wr->wr_id, sq.id | index);
+    if (index % 2 == 0) {
+        ck_assert_mem_eq((void *)(uintptr_t)wr->sg_list[0].addr, &index, sizeof(index));
+        ck_assert_uint_ge(wr->sg_list[0].addr, (uintptr_t)sq.inline_data);
+    } else {
+        ck_assert_uint_eq(wr->sg_list[0].addr, 1000 + index);
+        ck_assert_uint_eq(wr->sg_list[1].addr, 2000 + index);
+    }
+}
+
+/* Loop index: where in the ring it happens */
+START_TEST(places_come_with_use_and_keep_what_is_there)
+{
+    const uint32_t places = sq.mask;
+    uint32_t index, first;
+
+    ck_assert_uint_lt(places + 1, DEPTH);
+    for (index = 0; index < (uint32_t)_i; ++index) {
+        add_known(index);
+        muct_rdma_sq_ring(&sq);
+        muct_rdma_sq_complete(&sq, sq.posted - 1, UCS_OK);
+    }
+    ck_assert_uint_eq(sq.mask, places);
+    first = index;
+    while (muct_rdma_sq_free(&sq) > 0) {
+        add_known(index++);
+        muct_rdma_sq_ring(&sq);
+    }
+    ck_assert_uint_eq(index - first, DEPTH);
+    ck_assert_uint_gt(sq.mask, places);
+    while (--index + 1 != first) {
+        expect_known(index);
+    }
+    muct_rdma_sq_complete(&sq, sq.posted - 1, UCS_OK);
+    ck_assert_uint_eq(num_done, first + DEPTH);
+}
+END_TEST
+
 /* A list: nobody waits for its work requests but for the last one. */
 static void add_list(unsigned count)
 {
@@ -430,6 +494,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, accounting_is_exact_over_many_turns, 0, 20);
     tcase_add_loop_test(tcase, what_has_not_ended_is_posted_again, 0, 7);
+    tcase_add_loop_test(tcase, places_come_with_use_and_keep_what_is_there, 0, 9);
     suite_add_tcase(suite, tcase);
 
     runner = srunner_create(suite);

@@ -4,7 +4,6 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>

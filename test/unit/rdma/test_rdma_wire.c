@@ -2,11 +2,12 @@
 
 /* Bytes that cross processes: keys and addresses of mori_rdma. */
 
+#include "test/support/mkv_check.h"
+
 #include "rdma/rdma_addr.h"
 #include "rdma/rdma_ctl_msg.h"
 #include "rdma/rdma_key.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,6 +216,35 @@ START_TEST(endpoint_address_comes_back_as_it_was)
 }
 END_TEST
 
+START_TEST(endpoint_address_has_a_place_for_ece_behind_it)
+{
+    muct_rdma_ep_addr_t addr = {.num_qps = MUCT_RDMA_ECE_MAX_QPS,
+                                .num_receives = 64,
+                                .receive_size = 8256,
+                                .has_ece = true,
+                                .ece = {0xfffe15b3, 0x30000001}};
+    const size_t least = MUCT_RDMA_EP_ADDR_SIZE(MUCT_RDMA_ECE_MAX_QPS);
+    uint8_t bytes[MUCT_RDMA_EP_ADDR_SIZE(MUCT_RDMA_ECE_MAX_QPS) + MUCT_RDMA_ECE_SIZE];
+    muct_rdma_ep_addr_t other;
+    size_t length;
+
+    ck_assert_uint_le(sizeof(bytes), 63); /* what UCX has room for */
+    muct_rdma_ep_addr_pack(&addr, bytes);
+    memset(&other, 0, sizeof(other));
+    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
+    ck_assert_mem_eq(&other, &addr, sizeof(addr));
+
+    /* of a peer that has none, of one that was cut there, of one nobody measured */
+    for (length = least; length < sizeof(bytes); ++length) {
+        ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, length, &other), 0);
+        ck_assert(!other.has_ece);
+        ck_assert_uint_eq(other.ece.options, 0);
+    }
+    ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other), 0);
+    ck_assert_uint_eq(other.ece.options, 0);
+}
+END_TEST
+
 static muct_rdma_ctl_msg_t full_message(void)
 {
     muct_rdma_ctl_msg_t msg = {
@@ -223,6 +253,7 @@ static muct_rdma_ctl_msg_t full_message(void)
         .to = {0xfffffe, 0x123456},
         .from = {0x654321, 0xfedcba},
         .epoch = 0xfffffffe,
+        .to_ctl_qp = 0x13579b,
         .received = 0x89abcdef,
         .psn = 0xabcdef,
         .ctl_qp = 0x778899,
@@ -234,6 +265,8 @@ static muct_rdma_ctl_msg_t full_message(void)
     for (i = 0; i < MUCT_RDMA_ADDR_MAX_QPS; ++i) {
         msg.qp_nums[i] = 0xfffff0 + i;
     }
+    msg.ece.vendor_id = 0xfffe15b3;
+    msg.ece.options = 0x30000001;
     return msg;
 }
 
@@ -248,6 +281,12 @@ START_TEST(control_message_comes_back_equal)
     memset(&other, 0, sizeof(other));
     ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
     ck_assert_mem_eq(&other, &msg, sizeof(msg));
+
+    /* a peer that does not know ECE sends less */
+    ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_LEAST, &other),
+                     0);
+    ck_assert_uint_eq(other.ece.options, 0);
+    ck_assert_uint_eq(other.to_ctl_qp, msg.to_ctl_qp);
 }
 END_TEST
 
@@ -275,7 +314,8 @@ START_TEST(control_message_without_sense_is_refused)
         ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
     }
     muct_rdma_ctl_msg_pack(&msg, bytes);
-    ck_assert_int_ne(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes) - 1, &other), 0);
+    ck_assert_int_ne(
+        muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_LEAST - 1, &other), 0);
 }
 END_TEST
 
@@ -365,6 +405,7 @@ int main(void)
     tcase_add_test(tcase, chunks_meet_at_their_borders);
     tcase_add_test(tcase, device_address_comes_back_as_it_was);
     tcase_add_test(tcase, device_address_without_sense_is_refused);
+    tcase_add_test(tcase, endpoint_address_has_a_place_for_ece_behind_it);
     tcase_add_loop_test(tcase, endpoint_address_comes_back_as_it_was, 1,
                         MUCT_RDMA_ADDR_MAX_QPS + 1);
     tcase_add_test(tcase, endpoint_address_without_sense_is_refused);

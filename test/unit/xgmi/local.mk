@@ -1,18 +1,28 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
+	test/unit/xgmi/test_xgmi_aside \
 	test/unit/xgmi/test_xgmi_code \
 	test/unit/xgmi/test_xgmi_ep \
 	test/unit/xgmi/test_xgmi_export \
 	test/unit/xgmi/test_xgmi_gather \
+	test/unit/xgmi/test_xgmi_inval \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
 	test/unit/xgmi/test_xgmi_links \
 	test/unit/xgmi/test_xgmi_list \
 	test/unit/xgmi/test_xgmi_map \
+	test/unit/xgmi/test_xgmi_md \
+	test/unit/xgmi/test_xgmi_open \
+	test/unit/xgmi/test_xgmi_page \
 	test/unit/xgmi/test_xgmi_queue
 check_PROGRAMS += $(xgmi_unit_programs)
 TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh
 EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh
+
+test_unit_xgmi_test_xgmi_aside_SOURCES = test/unit/xgmi/test_xgmi_aside.c
+test_unit_xgmi_test_xgmi_aside_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_aside_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_aside_LDADD = test/support/libmkvtest.la libmuct.la $(CHECK_LIBS)
 
 test_unit_xgmi_test_xgmi_code_SOURCES = test/unit/xgmi/test_xgmi_code.c
 test_unit_xgmi_test_xgmi_code_CPPFLAGS = $(AM_CPPFLAGS)
@@ -32,7 +42,16 @@ test_unit_xgmi_test_xgmi_ep_LDADD = \
 
 test_unit_xgmi_test_xgmi_gather_SOURCES = test/unit/xgmi/test_xgmi_gather.c
 test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_gather_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
+
+# The module in a real UCX, in two processes.
+test_unit_xgmi_test_xgmi_inval_SOURCES = test/unit/xgmi/test_xgmi_inval.c
+test_unit_xgmi_test_xgmi_inval_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_inval_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_inval_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
 
 # The kernel itself, played by threads.
 test_unit_xgmi_test_xgmi_kernel_SOURCES = test/unit/xgmi/test_xgmi_kernel.c
@@ -42,11 +61,13 @@ test_unit_xgmi_test_xgmi_kernel_LDADD = libmuct_code.la $(CHECK_LIBS) -lpthread
 
 test_unit_xgmi_test_xgmi_key_SOURCES = test/unit/xgmi/test_xgmi_key.c
 test_unit_xgmi_test_xgmi_key_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_key_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_key_LDADD = libmuct.la $(CHECK_LIBS)
 
 test_unit_xgmi_test_xgmi_links_SOURCES = test/unit/xgmi/test_xgmi_links.c
 test_unit_xgmi_test_xgmi_links_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_links_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_links_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_links_LDADD = \
 	test/support/libctside.la test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) \
 	$(UCX_LIBS) -luct -lucs -ldl -lm
@@ -62,14 +83,36 @@ xgmi_owner_ldadd = test/support/libfakehip.la test/support/libxgmiowner.la libmu
 test_unit_xgmi_test_xgmi_export_SOURCES = test/unit/xgmi/test_xgmi_export.c
 test_unit_xgmi_test_xgmi_export_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_export_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_export_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_export_LDADD = $(xgmi_owner_ldadd)
 
 test_unit_xgmi_test_xgmi_map_SOURCES = test/unit/xgmi/test_xgmi_map.c
 test_unit_xgmi_test_xgmi_map_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_map_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_map_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_map_LDADD = $(xgmi_owner_ldadd)
+
+test_unit_xgmi_test_xgmi_md_SOURCES = test/unit/xgmi/test_xgmi_md.c
+test_unit_xgmi_test_xgmi_md_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_md_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_md_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_md_LDADD = test/support/libfakehip.la libmuct.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_page_SOURCES = test/unit/xgmi/test_xgmi_page.c
+test_unit_xgmi_test_xgmi_page_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_page_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_page_LDADD = libmuct.la $(CHECK_LIBS)
+
+# The module in a real UCX, and another process that is stopped.
+test_unit_xgmi_test_xgmi_open_SOURCES = test/unit/xgmi/test_xgmi_open.c
+test_unit_xgmi_test_xgmi_open_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_open_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_open_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -ldl -lm
 
 test_unit_xgmi_test_xgmi_queue_SOURCES = test/unit/xgmi/test_xgmi_queue.c
 test_unit_xgmi_test_xgmi_queue_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_queue_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_queue_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_queue_LDADD = $(xgmi_owner_ldadd)

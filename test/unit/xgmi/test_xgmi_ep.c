@@ -13,15 +13,8 @@
 #include "test/support/mkv_test.h"
 #include "test/fake/hip/hipcpu_abi.h"
 
-#include <check.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define LENGTH ((size_t)1 << 20)
 #define NUM_EPS 2
@@ -36,15 +29,6 @@ static ct_mem_t local, remote;
 static uct_rkey_bundle_t rkey;
 static uct_ep_h eps[NUM_EPS];
 
-
-/* In a process that Check knows nothing of. */
-static void need(int is_good, const char *what)
-{
-    if (!is_good) {
-        fprintf(stderr, "test_xgmi_ep: %s failed: %s\n", what, side.why);
-        _exit(1);
-    }
-}
 
 static void create_eps(void)
 {
@@ -308,103 +292,6 @@ START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
 }
 END_TEST
 
-/* What one process tells the other about itself. */
-typedef struct card {
-    uint8_t dev[256], iface[256], key[256];
-    uint64_t address;
-} card_t;
-
-static void exchange(int fd, const card_t *mine, card_t *theirs)
-{
-    need(write(fd, mine, sizeof(*mine)) == (ssize_t)sizeof(*mine), "write");
-    need(recv(fd, theirs, sizeof(*theirs), MSG_WAITALL) == (ssize_t)sizeof(*theirs),
-         "recv");
-}
-
-/*
- * Puts to the other process, and invalidates the memory it is written to itself,
- * without progress in between. A wait that ends by the clock is an end by the test's
- * limit.
- */
-static void write_and_invalidate(int fd, int is_started)
-{
-    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
-    uct_ep_params_t to = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                        UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                        UCT_EP_PARAM_FIELD_IFACE_ADDR};
-    uct_md_mem_dereg_params_t dereg = {
-        .field_mask = CT_DEREG_FIELD_MEMH | CT_DEREG_FIELD_FLAGS | CT_DEREG_FIELD_COMP,
-        .flags = CT_DEREG_INVALIDATE};
-    card_t mine = {.address = 0}, theirs;
-    comp_t comp, ended;
-    uct_iov_t iov;
-
-    need(ct_side_open(&side, &name) == UCS_OK, "open");
-    need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local) == UCS_OK, "local");
-    need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &remote) == UCS_OK,
-         "remote");
-    need(uct_iface_get_device_address(side.iface, (void *)mine.dev) == UCS_OK, "dev");
-    need(uct_iface_get_address(side.iface, (void *)mine.iface) == UCS_OK, "iface");
-    need(ct_mem_pack(&side, &remote, CT_PACK_INVALIDATE_RMA, mine.key) == UCS_OK,
-         "key");
-    mine.address = (uintptr_t)remote.addr;
-    exchange(fd, &mine, &theirs);
-
-    to.iface = side.iface;
-    to.dev_addr = (void *)theirs.dev;
-    to.iface_addr = (void *)theirs.iface;
-    need(uct_ep_create(&to, &eps[0]) == UCS_OK, "endpoint");
-    need(uct_rkey_unpack(side.component, theirs.key, &rkey) == UCS_OK, "unpack");
-    iov = (uct_iov_t){
-        .buffer = local.addr, .length = 100, .memh = local.memh, .count = 1};
-    comp_init(&comp);
-    need(uct_ep_put_zcopy(eps[0], &iov, 1, theirs.address, rkey.rkey, &comp.uct) ==
-             UCS_INPROGRESS,
-         "put");
-    if (is_started) {
-        fake_hip_hold("hipcpu_hold",
-                      NULL); /* so that this progress does not see the end */
-        uct_iface_progress(side.iface);
-        fake_hip_hold("hipcpu_release", NULL);
-    }
-    exchange(fd, &mine, &theirs); /* both have put */
-
-    comp_init(&ended);
-    dereg.memh = remote.memh;
-    dereg.comp = &ended.uct;
-    need(uct_md_mem_dereg_v2(side.md, &dereg) == UCS_OK, "invalidate");
-    need(ended.num_calls == 1, "the end of the invalidation");
-    need(comp.num_calls == 0, "a completion that comes from progress");
-    remote.memh = UCT_MEM_HANDLE_NULL;
-    while (comp.num_calls == 0) {
-        uct_iface_progress(side.iface);
-    }
-    need(comp.uct.status == UCS_OK, "put's end");
-    _exit(0);
-}
-
-START_TEST(processes_that_invalidate_at_once_wait_for_copies_alone)
-{
-    int fds[2], status, i;
-    pid_t pids[2];
-
-    setenv("UCX_MORI_XGMI_INVALIDATE_TIMEOUT", "1000000s", 1);
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    for (i = 0; i < 2; ++i) {
-        pids[i] = fork();
-        ck_assert_int_ge(pids[i], 0);
-        if (pids[i] == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            write_and_invalidate(fds[i], _i);
-        }
-    }
-    for (i = 0; i < 2; ++i) {
-        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
-        ck_assert_int_eq(status, 0);
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("xgmi_ep");
@@ -421,12 +308,6 @@ int main(void)
     tcase_add_test(tcase, first_copy_allocates_nothing);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
     tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
-                        0, 2);
-    suite_add_tcase(suite, tcase);
-
-    tcase = tcase_create("two processes");
-    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
-    tcase_add_loop_test(tcase, processes_that_invalidate_at_once_wait_for_copies_alone,
                         0, 2);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

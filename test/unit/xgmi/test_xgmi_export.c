@@ -6,7 +6,7 @@
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_export.h"
 
-#include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +100,46 @@ START_TEST(memory_that_cannot_be_exported_is_tried_again)
 }
 END_TEST
 
+static pthread_barrier_t exporting;
+
+static int export_for_long(muct_hip_ipc_mem_handle_t *handle, void *ptr)
+{
+    pthread_barrier_wait(&exporting);
+    pthread_barrier_wait(&exporting);
+    return gpu->ipc_get_mem_handle(handle, ptr);
+}
+
+static void *export_slowly(void *arg)
+{
+    muct_gpu_t slow = *gpu;
+    muct_xgmi_export_t export = {0};
+
+    slow.ipc_get_mem_handle = export_for_long;
+    return (void *)(intptr_t)muct_xgmi_export_get(&slow, (uintptr_t)arg, &export);
+}
+
+START_TEST(exports_that_last_hold_up_nobody_whose_memory_is_exported)
+{
+    muct_xgmi_export_t export = {0}, again = {0};
+    pthread_t thread;
+    void *other, *status;
+
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export), UCS_OK);
+    ck_assert_int_eq(gpu->mem_alloc(&other, LENGTH), 0);
+    ck_assert_int_eq(pthread_barrier_init(&exporting, NULL, 2), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, export_slowly, other), 0);
+    pthread_barrier_wait(&exporting);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &again), UCS_OK);
+    ck_assert_mem_eq(again.handle, export.handle, MUCT_XGMI_HANDLE_SIZE);
+    pthread_barrier_wait(&exporting);
+    ck_assert_int_eq(pthread_join(thread, &status), 0);
+    ck_assert_int_eq((intptr_t)status, UCS_OK);
+    ck_assert_uint_eq(num_exports(), 2);
+    pthread_barrier_destroy(&exporting);
+    ck_assert_int_eq(gpu->mem_free(other), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_export");
@@ -110,6 +150,7 @@ int main(void)
     tcase_add_test(tcase, memory_allocated_again_is_exported_again);
     tcase_add_test(tcase, without_buffer_ids_each_call_exports);
     tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
+    tcase_add_test(tcase, exports_that_last_hold_up_nobody_whose_memory_is_exported);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "xgmi/xgmi_gather.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,19 @@ START_TEST(list_grows_while_operations_come)
 }
 END_TEST
 
+/* As many operations as there was time for them: the list before was full. */
+START_TEST(row_goes_on_in_the_next_list)
+{
+    const uint64_t next_ns = START_NS + 20000;
+
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, START_NS));
+    gather.count = 0; /* opened anew by the same thread */
+    ck_assert(muct_xgmi_gather_should_wait(&gather, (_i == 0) ? 20 : 19, next_ns));
+    ck_assert_int_eq(muct_xgmi_gather_is_steady(&gather, next_ns), _i == 0);
+    ck_assert(muct_xgmi_gather_is_steady(&gather, next_ns + 10000));
+}
+END_TEST
+
 START_TEST(slow_row_is_given_more_time)
 {
     uint64_t now_ns = START_NS;
@@ -113,6 +127,7 @@ int main(void)
     tcase_add_test(tcase, single_operation_waits_for_a_microsecond);
     tcase_add_test(tcase, list_that_is_waited_for_does_not_wait);
     tcase_add_test(tcase, list_grows_while_operations_come);
+    tcase_add_loop_test(tcase, row_goes_on_in_the_next_list, 0, 2);
     tcase_add_test(tcase, slow_row_is_given_more_time);
     tcase_add_test(tcase, endless_row_starts_all_the_same);
     suite_add_tcase(suite, tcase);

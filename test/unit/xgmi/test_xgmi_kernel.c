@@ -7,9 +7,10 @@
  * is not aligned.
  */
 
+#include "test/support/mkv_check.h"
+
 #include "xgmi/xgmi_list.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

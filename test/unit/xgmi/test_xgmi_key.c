@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "xgmi/xgmi_addr.h"
 #include "xgmi/xgmi_key.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,7 +13,6 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "xgmi/xgmi_list.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #define CAPACITY 4096

@@ -10,7 +10,6 @@
 
 #include <ucs/debug/log_def.h>
 
-#include <check.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -39,7 +38,7 @@ static muct_xgmi_key_t keys[MAX_IDLE + 2];
 
 static void setup(void)
 {
-    const muct_xgmi_map_config_t config = {MAX_IDLE, SIZE_MAX};
+    const muct_xgmi_map_config_t config = {MAX_IDLE, SIZE_MAX, LIMIT_S * 1000};
     unsigned i;
 
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
@@ -228,7 +227,7 @@ END_TEST
 START_TEST(many_allocations_are_mapped_once)
 {
     enum { NUM_PEERS = 7, NUM_EACH = 1429 };
-    const muct_xgmi_map_config_t unlimited = {UINT_MAX, SIZE_MAX};
+    const muct_xgmi_map_config_t unlimited = {UINT_MAX, SIZE_MAX, 1000};
     static muct_xgmi_key_t all[NUM_PEERS][NUM_EACH];
     muct_xgmi_peer_t *peers[NUM_PEERS];
     xgmi_owner_t owners[NUM_PEERS];
@@ -345,6 +344,120 @@ static size_t num_mappings(void)
 {
     return fake_hip_live(HIPCPU_MAPPINGS);
 }
+
+static void stop_owner(void)
+{
+    set_rule("ipc-server", true);
+    kill(owner.pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
+}
+
+static ucs_status_t try(unsigned i, const muct_xgmi_region_t **region_p)
+{
+    return muct_xgmi_map_try(map, peer, &keys[i], 0, region_p);
+}
+
+START_TEST(mapping_is_asked_for_without_waiting)
+{
+    const muct_xgmi_region_t *first, *second;
+    muct_xgmi_map_watch_t watch;
+    struct pollfd pfd = {.events = POLLIN};
+    muct_xgmi_wake_t *wake;
+    uint64_t num_opened;
+
+    ck_assert_int_eq(muct_xgmi_wake_create(&wake), UCS_OK);
+    muct_xgmi_map_join(map, &watch, wake);
+    stop_owner();
+    num_opened = muct_xgmi_map_num_opened(map);
+    atomic_store(&watch.is_waiting, true);
+    ck_assert_int_eq(try(0, &first), UCS_INPROGRESS);
+    ck_assert_int_eq(try(0, &second), UCS_INPROGRESS);
+    ck_assert_ptr_eq(first, second);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
+    ck_assert_uint_eq(muct_xgmi_map_num_opened(map), num_opened);
+    kill(owner.pid, SIGCONT);
+    pfd.fd = wake->event_fd;
+    ck_assert_int_eq(poll(&pfd, 1, LIMIT_S * 1000), 1);
+    ck_assert_uint_eq(muct_xgmi_map_num_opened(map), num_opened + 1);
+    muct_xgmi_map_put(map, first);
+    ck_assert_int_eq(try(0, &first), UCS_OK);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 1);
+    muct_xgmi_map_put(map, first);
+    muct_xgmi_map_put(map, second);
+    muct_xgmi_map_leave(map, &watch);
+    muct_xgmi_wake_put(wake);
+}
+END_TEST
+
+/* For 100 ms; the others would take 300. */
+START_TEST(only_the_first_mapping_of_a_peer_is_waited_for)
+{
+    const muct_xgmi_map_config_t config = {MAX_IDLE, SIZE_MAX, 100};
+    muct_xgmi_map_t *hasty;
+    uint64_t start_ns;
+    unsigned i;
+
+    ck_assert_int_eq(muct_xgmi_map_create(gpu, &config, &hasty), UCS_OK);
+    stop_owner();
+    ck_assert_int_eq(muct_xgmi_map_prepare(hasty, peer, &keys[0], 0), UCS_INPROGRESS);
+    start_ns = muct_xgmi_wake_now_ns();
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(muct_xgmi_map_prepare(hasty, peer, &keys[i], 0),
+                         UCS_INPROGRESS);
+    }
+    ck_assert_uint_lt(muct_xgmi_wake_now_ns() - start_ns, 300000000);
+    kill(owner.pid, SIGCONT);
+    muct_xgmi_map_destroy(hasty);
+}
+END_TEST
+
+START_TEST(first_mapping_that_opens_in_time_tells_whether_there_is_a_way)
+{
+    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
+    ck_assert_int_eq(muct_xgmi_map_prepare(map, peer, &keys[0], 0),
+                     UCS_ERR_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(failure_is_told_to_who_keeps_the_mapping)
+{
+    const muct_xgmi_region_t *region, *other;
+    ucs_status_t status;
+
+    get_and_put(1);
+    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
+    ck_assert_int_eq(try(0, &region), UCS_INPROGRESS);
+    while ((status = try(0, &other)) == UCS_INPROGRESS) {
+        muct_xgmi_map_put(map, other);
+        sched_yield();
+    }
+    ck_assert_int_eq(status, UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(try(0, &other), UCS_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 2);
+    muct_xgmi_map_put(map, region);
+    get_and_put(0);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
+}
+END_TEST
+
+START_TEST(mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept)
+{
+    const muct_xgmi_region_t *region;
+
+    stop_owner();
+    ck_assert_int_eq(try(0, &region), UCS_INPROGRESS);
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    kill(owner.pid, SIGCONT);
+    while (muct_xgmi_map_num_opened(map) == 0) {
+        sched_yield();
+    }
+    muct_xgmi_map_put(map, region);
+    while (num_mappings() > 0) {
+        sched_yield();
+    }
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 0);
+}
+END_TEST
 
 /* The application computes, or waits for the peer that is dead. */
 START_TEST(forgetting_a_peer_waits_for_no_stream)
@@ -512,6 +625,12 @@ int main(void)
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
     tcase_add_test(tcase, handle_under_a_void_key_says_nothing_about_the_peer);
     tcase_add_test(tcase, peer_that_does_not_answer_stops_no_other_mapping);
+    tcase_add_test(tcase, mapping_is_asked_for_without_waiting);
+    tcase_add_test(tcase, only_the_first_mapping_of_a_peer_is_waited_for);
+    tcase_add_test(tcase,
+                   first_mapping_that_opens_in_time_tells_whether_there_is_a_way);
+    tcase_add_test(tcase, failure_is_told_to_who_keeps_the_mapping);
+    tcase_add_test(tcase, mapping_of_a_peer_that_is_forgotten_meanwhile_is_not_kept);
     tcase_add_test(tcase, forgetting_a_peer_waits_for_no_stream);
     tcase_add_test(tcase, full_address_space_costs_idle_regions_first);
     tcase_add_test(tcase, dead_peer_loses_its_mappings_when_nobody_copies);

@@ -5,7 +5,6 @@
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_batch.h"
 
-#include <check.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -34,7 +33,7 @@ static char owner;
 
 static void setup(void)
 {
-    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX};
+    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX, 1000};
     muct_xgmi_self_t self;
     unsigned i;
 
@@ -483,6 +482,26 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
 }
 END_TEST
 
+/* What a runtime says of an event, or of a stream, that somebody's capture has to do
+ * with. */
+START_TEST(query_that_a_capture_forbids_says_not_yet)
+{
+    static const int errors[] = {900, 907};
+
+    setenv("HIPCPU_VERSION", (_i < 2) ? "6.4" : "7.0", 1);
+    setup();
+    fake_hip_hold("hipcpu_hold", NULL);
+    ck_assert_int_eq(put(0, 100), UCS_OK);
+    muct_xgmi_queue_start(queue);
+    fake_hip_fail((_i < 2) ? "hipEventQuery" : "hipStreamQuery", 1, errors[_i % 2]);
+    ck_assert_uint_eq(poll_for_long(), 0);
+    fake_hip_hold("hipcpu_release", NULL);
+    finish(1);
+    ck_assert_int_eq(last_status, UCS_OK);
+    teardown();
+}
+END_TEST
+
 /* ROCm 7 keeps an error until the application asks for it. */
 START_TEST(pending_error_stays_the_applications_own)
 {
@@ -882,6 +901,7 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_loop_test(
         tcase, capture_of_another_thread_and_copies_leave_each_other_alone, 0, 12);
+    tcase_add_loop_test(tcase, query_that_a_capture_forbids_says_not_yet, 0, 4);
     tcase_add_test(tcase, pending_error_stays_the_applications_own);
     tcase_add_test(tcase, launches_leave_no_more_than_a_bounded_rest);
     suite_add_tcase(suite, tcase);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The machine code of the embedded copy kernel tells its end after its bytes are out; and
-# the check that says so notices each part that is missing.
+# The machine code of the embedded copy kernel tells its end after its bytes are out, and is
+# of a version that ROCm 5.7 loads; and the check that says so notices each part that is
+# missing.
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 tree=$(cd "$(dirname "$0")/../../.." && pwd)
@@ -12,6 +13,16 @@ if [ ! -e "$bundle" ]; then
     exit 77
 fi
 "$check" "$bundle"
+
+# the headers of version 6
+newer=$(mktemp)
+LC_ALL=C sed 's/\x7fELF\x02\x01\x01\x40\x03/\x7fELF\x02\x01\x01\x40\x04/g' "$bundle" >"$newer"
+if "$check" "$newer" >/dev/null; then
+    echo "xgmi_fence.sh: code objects of version 6 pass" >&2
+    rm -f "$newer"
+    exit 1
+fi
+rm -f "$newer"
 
 # what the barrier, the write-back and the flag rest on, taken out one by one
 for arch in gfx90a gfx942 gfx950; do

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucp/api/ucp.h>
+
+/*
+ * Whom a port can reach: what sysfs says of the network interface behind it, and the
+ * kernel of that one's routes. The fake's addresses are 10.0.1.1 and 10.0.2.1, to which
+ * no route by the loopback interface leads.
+ */
+
+#define SIZE 65536
+#define GID_OFFSET 14 /* in a device address, as rdma_addr.h has it */
+#define GID_OF_IPV4 3 /* entry of the fake's table, RoCE version 2 */
+#define GID_OF_LINK 1
+
+static rig_t rig;
+static rig_conn_t conn;
+static char sysfs[] = "/tmp/rdma_reach.XXXXXX";
+
+/* The interface behind an entry of the first device's table */
+static void set_net(unsigned index, const char *net)
+{
+    char command[256];
+
+    snprintf(command, sizeof(command),
+             "d=%s/infiniband/fake0/ports/1/gid_attrs/ndevs && mkdir -p $d && "
+             "echo %s >$d/%u",
+             sysfs, net, index);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void setup(void)
+{
+    char command[64];
+
+    snprintf(command, sizeof(command), "rm -rf %s/*", sysfs);
+    ck_assert_int_eq(system(command), 0);
+    setenv("FAKE_VERBS_SYSFS", sysfs, 1);
+    setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1); /* v1 and v2 entries */
+}
+
+static void get_address(unsigned which, uint8_t address[64])
+{
+    ck_assert_int_eq(uct_iface_get_device_address(rig.side[which].iface,
+                                                  (uct_device_addr_t *)(void *)address),
+                     UCS_OK);
+}
+
+static int is_reachable(char *why, size_t size)
+{
+    uint8_t address[64];
+    const uct_iface_is_reachable_params_t params = {
+        .field_mask = CT_REACH_FIELD_DEVICE_ADDR | CT_REACH_FIELD_INFO_STRING |
+                      CT_REACH_FIELD_INFO_STRING_LENGTH,
+        .device_addr = (uct_device_addr_t *)(void *)address,
+        .info_string = why,
+        .info_string_length = size,
+    };
+
+    get_address(1, address);
+    return uct_iface_is_reachable_v2(rig.side[0].iface, &params);
+}
+
+START_TEST(peer_without_a_route_is_not_reached)
+{
+    static const struct {
+        const char *mode, *net;
+        int is_reachable;
+    } rows[] = {{"route", "lo", 0},
+                {"local_subnet", "lo", 0},
+                {"all", "lo", 1},
+                {"route", "no_such_net", 1}};
+    char why[256] = "";
+
+    set_net(GID_OF_IPV4, rows[_i].net);
+    setenv("UCX_MORI_RDMA_GID_INDEX", "3", 1);
+    setenv("UCX_MORI_RDMA_REACHABILITY", rows[_i].mode, 1);
+    rig_open(&rig, SIZE);
+    ck_assert_int_eq(is_reachable(why, sizeof(why)), rows[_i].is_reachable);
+    ck_assert_int_eq(strstr(why, "network interface") == NULL, rows[_i].is_reachable);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(address_of_another_namespace_is_the_last_choice)
+{
+    uint8_t address[64];
+
+    set_net(GID_OF_IPV4, "no_such_net");
+    set_net(GID_OF_IPV4 - 1, "no_such_net");
+    if (_i == 1) { /* none is ours */
+        set_net(GID_OF_LINK, "no_such_net");
+        set_net(GID_OF_LINK - 1, "no_such_net");
+    }
+    rig_open(&rig, SIZE);
+    get_address(0, address);
+    ck_assert_uint_eq(address[GID_OFFSET], (_i == 0) ? 0xfe : 0);
+    rig_close(&rig);
+}
+END_TEST
+
+/* A container's interface has the name of the NIC's, and another number. */
+START_TEST(interface_of_that_name_may_be_another_one)
+{
+    uint8_t address[64];
+    char why[256] = "";
+
+    setenv("FAKE_VERBS_CAPS", "ifindex=77", 1);
+    set_net(GID_OF_IPV4, "lo");
+    set_net(GID_OF_IPV4 - 1, "lo");
+    if (_i == 1) { /* whose routes say nothing of the NIC */
+        setenv("UCX_MORI_RDMA_GID_INDEX", "3", 1);
+    }
+    rig_open(&rig, SIZE);
+    get_address(0, address);
+    ck_assert_uint_eq(address[GID_OFFSET], (_i == 0) ? 0xfe : 0);
+    if (_i == 1) {
+        ck_assert_msg(is_reachable(why, sizeof(why)), "%s", why);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+/* What was connected by the old place is connected anew by the new one. */
+START_TEST(address_that_moved_is_found_again)
+{
+    uint8_t before[64] = {0}, after[64] = {0};
+    rig_comp_t comp;
+
+    setenv("UCX_MORI_RDMA_TIMEOUT", "1ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    get_address(0, before);
+    fake_verbs_swap_gids("fake0", GID_OF_IPV4, GID_OF_LINK);
+    fake_verbs_async("fake0", IBV_EVENT_GID_CHANGE);
+    rig_comp_init(&comp);
+    ck_assert(!UCS_STATUS_IS_ERR(rig_put(&rig, conn.ep[0], 0, 0, SIZE, &comp)));
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    rig_check(&rig, 0, SIZE);
+    get_address(0, after);
+    ck_assert_mem_eq(before, after, sizeof(before));
+    rig_disconnect(&conn);
+    rig_connect(&rig, &conn);
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
+/* ---- through UCP ---- */
+
+static ucp_context_h contexts[2];
+static ucp_worker_h workers[2];
+
+static void open_worker(unsigned which, const char *nets)
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                 .features = UCP_FEATURE_TAG};
+    const ucp_worker_params_t worker_params = {0};
+
+    setenv("UCX_NET_DEVICES", nets, 1);
+    ck_assert_int_eq(ucp_init(&params, NULL, &contexts[which]), UCS_OK);
+    ck_assert_int_eq(
+        ucp_worker_create(contexts[which], &worker_params, &workers[which]), UCS_OK);
+}
+
+static ucp_ep_h connect_workers(void)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                              .err_mode = UCP_ERR_HANDLING_MODE_PEER};
+    ucp_address_t *address;
+    size_t length;
+    ucp_ep_h ep;
+
+    ck_assert_int_eq(ucp_worker_get_address(workers[1], &address, &length), UCS_OK);
+    params.address = address;
+    ck_assert_int_eq(ucp_ep_create(workers[0], &params, &ep), UCS_OK);
+    ucp_worker_release_address(workers[1], address);
+    return ep;
+}
+
+static void send_message(ucp_ep_h ep)
+{
+    static char sent[SIZE], received[SIZE];
+    const ucp_request_param_t none = {0};
+    void *receive;
+
+    memset(sent, 0x5a, sizeof(sent));
+    receive = ucp_tag_recv_nbx(workers[1], received, SIZE, 1, ~0ull, &none);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_tag_send_nbx(ep, sent, SIZE, 1, &none)),
+                     UCS_OK);
+    ck_assert_int_eq(rig_ucp_wait(workers, receive), UCS_OK);
+    ck_assert_mem_eq(sent, received, SIZE);
+}
+
+static uint64_t num_bytes(const char *device)
+{
+    fake_verbs_stats_t stats;
+
+    fake_verbs_device_stats(device, &stats);
+    return stats.bytes_out + stats.bytes_in;
+}
+
+/* Loop index 1 is the control: nobody asks for a route, and the port is taken. */
+START_TEST(another_transport_is_taken_where_no_route_leads)
+{
+    const ucp_request_param_t none = {0};
+    ucp_ep_h ep;
+
+    set_net(GID_OF_IPV4, "lo");
+    rig_ucp_environment(NULL);
+    if (_i == 1) {
+        setenv("UCX_MORI_RDMA_REACHABILITY", "all", 1);
+    }
+    open_worker(0, "fake0:1,lo");
+    open_worker(1, "fake1:1,lo");
+    ep = connect_workers();
+    send_message(ep);
+    ck_assert_int_eq(num_bytes("fake0") + num_bytes("fake1") >= SIZE, _i);
+    ck_assert_int_eq(rig_ucp_wait(workers, ucp_ep_close_nbx(ep, &none)), UCS_OK);
+    ucp_worker_destroy(workers[0]);
+    ucp_worker_destroy(workers[1]);
+    ucp_cleanup(contexts[0]);
+    ucp_cleanup(contexts[1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mori_rdma reachability");
+    TCase *tcase = tcase_create("reachability");
+    char command[64];
+    int ret;
+
+    if (mkdtemp(sysfs) == NULL) {
+        perror("mkdtemp");
+        return 1;
+    }
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_loop_test(tcase, peer_without_a_route_is_not_reached, 0, 4);
+    tcase_add_loop_test(tcase, address_of_another_namespace_is_the_last_choice, 0, 2);
+    tcase_add_loop_test(tcase, interface_of_that_name_may_be_another_one, 0, 2);
+    tcase_add_test(tcase, address_that_moved_is_found_again);
+    tcase_add_loop_test(tcase, another_transport_is_taken_where_no_route_leads, 0, 2);
+    suite_add_tcase(suite, tcase);
+    ct_side_find_module();
+    mkv_test_init();
+    ret = mkv_check_run_forked(suite);
+    snprintf(command, sizeof(command), "rm -rf %s", sysfs);
+    if (system(command) != 0) {
+        fprintf(stderr, "%s is left\n", sysfs);
+    }
+    return ret;
+}

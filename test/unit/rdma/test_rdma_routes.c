@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Which addresses routes lead to; and the kernel's own, of its loopback interface. */
+
+#include "test/support/mkv_check.h"
+
+#include "rdma/rdma_route.h"
+
+#include <stdlib.h>
+
+#define IPV4(_a, _b, _c, _d) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, _a, _b, _c, _d}
+
+static const uint8_t near_host[16] = IPV4(10, 0, 1, 7);
+static const uint8_t far_host[16] = IPV4(10, 0, 2, 7);
+static const uint8_t odd_host[16] = IPV4(10, 0, 5, 200);
+static const uint8_t ipv6_host[16] = {0xfd, 0, 0, 1, [15] = 1};
+static muct_rdma_routes_t routes;
+
+static void add(const muct_rdma_route_t *route)
+{
+    routes.is_known = true;
+    routes.list[routes.num++] = *route;
+}
+
+static void add_near(void)
+{
+    const muct_rdma_route_t route = {
+        .prefix = IPV4(10, 0, 1, 0), .length = 96 + 24, .is_direct = true};
+
+    routes.num = 0;
+    add(&route);
+}
+
+START_TEST(address_in_the_prefix_is_reached)
+{
+    add_near();
+    ck_assert(muct_rdma_routes_lead_to(&routes, near_host, false));
+    ck_assert(muct_rdma_routes_lead_to(&routes, near_host, true));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, far_host, false));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, ipv6_host, false));
+}
+END_TEST
+
+START_TEST(prefix_may_end_within_a_byte)
+{
+    const muct_rdma_route_t route = {
+        .prefix = IPV4(10, 0, 4, 0), .length = 96 + 23, .is_direct = true};
+
+    add_near();
+    add(&route);
+    ck_assert(muct_rdma_routes_lead_to(&routes, odd_host, false));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, far_host, false));
+}
+END_TEST
+
+START_TEST(gateway_leads_anywhere_but_to_the_own_subnet)
+{
+    const muct_rdma_route_t route = {.prefix = IPV4(0, 0, 0, 0), .length = 96};
+
+    add_near();
+    add(&route);
+    ck_assert(muct_rdma_routes_lead_to(&routes, far_host, false));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, far_host, true));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, ipv6_host, false));
+}
+END_TEST
+
+START_TEST(what_is_not_known_may_be_reached)
+{
+    add_near();
+    routes.is_known = false;
+    ck_assert(muct_rdma_routes_lead_to(&routes, far_host, true));
+    muct_rdma_routes_read("no_such_net", near_host, &routes);
+    ck_assert(muct_rdma_routes_lead_to(&routes, far_host, true));
+}
+END_TEST
+
+START_TEST(kernel_tells_the_routes_of_an_interface)
+{
+    const uint8_t own[16] = IPV4(127, 0, 0, 1), other[16] = IPV4(127, 7, 8, 9);
+
+    muct_rdma_routes_read("lo", own, &routes);
+    ck_assert(routes.is_known);
+    ck_assert(muct_rdma_routes_lead_to(&routes, own, true));
+    ck_assert(muct_rdma_routes_lead_to(&routes, other, true));
+    ck_assert(!muct_rdma_routes_lead_to(&routes, far_host, false));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rdma routes");
+    TCase *tcase = tcase_create("routes");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_test(tcase, address_in_the_prefix_is_reached);
+    tcase_add_test(tcase, prefix_may_end_within_a_byte);
+    tcase_add_test(tcase, gateway_leads_anywhere_but_to_the_own_subnet);
+    tcase_add_test(tcase, what_is_not_known_may_be_reached);
+    tcase_add_test(tcase, kernel_tells_the_routes_of_an_interface);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The control page tells others when its owner ends, and not before: with two copies of
+ * this code in the process, and with children that outlive it. */
+
+#include "test/support/mkv_check.h"
+#include "xgmi/xgmi_page.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <ucs/debug/log_def.h>
+#include <unistd.h>
+
+#define LIMIT_S 60
+
+static char dir[] = "/tmp/test_xgmi_page.XXXXXX";
+static muct_xgmi_self_t self;
+
+static void setup(void)
+{
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void teardown(void)
+{
+    char command[64];
+
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* As a process of its own sees it: as one that lives, or not at all */
+static bool another_process_sees(uint64_t owner)
+{
+    muct_xgmi_peer_t *peer;
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit((muct_xgmi_self_open(dir, &self) == UCS_OK) &&
+              (muct_xgmi_peer_get(owner, &peer) == UCS_OK));
+    }
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status) == 1;
+}
+
+/* Two UCX in a process have a copy each: what one does at its start, and when it meets
+ * the other's page */
+START_TEST(another_copy_in_the_process_leaves_the_page)
+{
+    muct_xgmi_page_t *page;
+    int fd;
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_page_sweep(dir);
+    ck_assert(another_process_sees(self.owner));
+    ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
+    ck_assert(muct_xgmi_page_is_locked(fd));
+    munmap(page, sizeof(*page));
+    close(fd);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_self_close();
+    ck_assert(!another_process_sees(self.owner));
+}
+END_TEST
+
+static void owner_with_a_child(int fd)
+{
+    muct_xgmi_self_t owner;
+
+    if (muct_xgmi_self_open(dir, &owner) != UCS_OK) {
+        _exit(1);
+    }
+    if (fork() == 0) {
+        owner.owner = (uint64_t)getpid(); /* lives, and tells how to end it */
+    }
+    if (write(fd, &owner.owner, sizeof(owner.owner)) != (ssize_t)sizeof(owner.owner)) {
+        _exit(1);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+/* The two numbers come in any order: a process number is small */
+START_TEST(a_forked_child_does_not_live_for_its_parent)
+{
+    uint64_t numbers[2], owner, child;
+    muct_xgmi_peer_t *peer;
+    int fds[2], i;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        owner_with_a_child(fds[1]);
+    }
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(read(fds[0], &numbers[i], sizeof(numbers[i])),
+                         (ssize_t)sizeof(numbers[i]));
+    }
+    owner = (numbers[0] > numbers[1]) ? numbers[0] : numbers[1];
+    child = (numbers[0] > numbers[1]) ? numbers[1] : numbers[0];
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_OK);
+    ck_assert(muct_xgmi_peer_is_alive(peer));
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_int_eq(kill((pid_t)child, 0), 0);
+    ck_assert(!muct_xgmi_peer_is_alive(peer));
+    kill((pid_t)child, SIGKILL);
+    muct_xgmi_peer_put(peer);
+    muct_xgmi_self_close();
+}
+END_TEST
+
+/* The bits in the page are those of whoever had the keys; nobody holds this one's */
+START_TEST(slot_under_which_others_copy_is_not_taken_again)
+{
+    uint32_t slot, other, generation, i;
+    muct_xgmi_page_t *page;
+    int fd;
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
+    atomic_store(&page->slots[slot].users, 1);
+    generation = muct_xgmi_slot_void(slot);
+    ck_assert(muct_xgmi_slot_is_used(slot, generation));
+    for (i = 0; i < MUCT_XGMI_MAX_SLOTS - 1; ++i) {
+        ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
+    }
+
+    /* its turn has come, and another one is free */
+    muct_xgmi_slot_free(other);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
+    ck_assert_uint_ne(other, slot);
+
+    /* all others are taken: is it somebody dead? */
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
+    ck_assert_uint_eq(other, slot);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_ERR_EXCEEDS_LIMIT);
+    munmap(page, sizeof(*page));
+    close(fd);
+    muct_xgmi_self_close();
+}
+END_TEST
+
+static char line[1024];
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t keep_warning(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component;
+    if (level <= UCS_LOG_LEVEL_WARN) {
+        if (line[0] != '\0') {
+            _exit(3); /* once is enough */
+        }
+        vsnprintf(line, sizeof(line), format, args);
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* What a user who may not pass over modes is told of a page, asked for twice. */
+static void user_is_told(uid_t user, uint64_t owner, const char *words)
+{
+    muct_xgmi_page_t *page;
+    int fd, status, i;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        ucs_log_push_handler(keep_warning);
+        if ((getuid() == 0) && (setuid(user) != 0)) {
+            _exit(1);
+        }
+        for (i = 0; i < 2; ++i) {
+            if (muct_xgmi_page_map(dir, owner, &fd, &page) != UCS_ERR_UNREACHABLE) {
+                _exit(2);
+            }
+        }
+        if ((words[0] == '\0') ? (line[0] != '\0') : (strstr(line, words) == NULL)) {
+            fprintf(stderr, "'%s' has no '%s'\n", line, words);
+            _exit(4);
+        }
+        _exit(0);
+    }
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+enum { NOBODY = 65534, SOMEBODY = 12345 };
+
+START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
+{
+    muct_xgmi_page_t *page;
+    char path[512];
+    int fd;
+
+    ck_assert_int_eq(chmod(dir, 0755), 0);
+    ck_assert_int_eq(muct_xgmi_page_identify(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_create(dir, &self, &fd, &page), UCS_OK);
+    muct_xgmi_page_path(dir, self.owner, "", path, sizeof(path));
+    if (getuid() == 0) {
+        ck_assert_int_eq(chown(path, NOBODY, NOBODY), 0);
+        user_is_told(SOMEBODY, self.owner,
+                     "is user 65534's, and this process is user 12345's");
+    }
+    ck_assert_int_eq(chmod(path, 0), 0);
+    user_is_told(NOBODY, self.owner, "mode 0) failed: Permission denied");
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    page->magic = 0;
+    user_is_told(NOBODY, self.owner, "control page is damaged");
+    ck_assert_int_eq(ftruncate(fd, 4096), 0);
+    user_is_told(NOBODY, self.owner, "has 4096 bytes");
+    /* of a process that has ended nothing is said */
+    ck_assert_int_eq(unlink(path), 0);
+    user_is_told(NOBODY, self.owner, "");
+    munmap(page, sizeof(*page));
+    close(fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_page");
+    TCase *tcase = tcase_create("page");
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, another_copy_in_the_process_leaves_the_page);
+    tcase_add_test(tcase, a_forked_child_does_not_live_for_its_parent);
+    tcase_add_test(tcase, a_page_that_cannot_be_read_is_told_with_its_cause);
+    tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run_forked(suite);
+}

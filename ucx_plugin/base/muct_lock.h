@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_LOCK_H
+#define MUCT_LOCK_H
+
+/**
+ * @file
+ * The lock of a worker that several threads use. UCP takes it around every call of a
+ * transport, so a thread that has nothing to do is in the way of those that have. What
+ * is to leave it for a while can do so where UCP keeps nothing across the call: in
+ * arming that ends in UCS_ERR_BUSY, behind which ucp_worker_arm() looks at nothing and
+ * returns.
+ *
+ * Threads. Any.
+ */
+
+#include "base/muct_uct_abi.h"
+
+#include <stdbool.h>
+
+
+/**
+ * Leave the lock.
+ *
+ * @return Whether the calling thread held it, once, and has left it; to be entered
+ *         again before the transport returns. Not where the worker has one thread,
+ * where its lock is a mutex (UCX_USE_MT_MUTEX), nor within a call that holds it too.
+ */
+static inline bool muct_lock_leave(ucs_async_context_t *async)
+{
+    ucs_recursive_spinlock_t *lock = muct_abi_async_lock(async);
+
+    if ((lock->count != 1) || !ucs_recursive_spin_is_owner(lock, pthread_self())) {
+        return false;
+    }
+
+    ucs_recursive_spin_unlock(lock);
+    return true;
+}
+
+
+/** Enter it again. */
+static inline void muct_lock_enter(ucs_async_context_t *async)
+{
+    ucs_recursive_spin_lock(muct_abi_async_lock(async));
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_GPU_WAY_H
+#define MUCT_RDMA_GPU_WAY_H
+
+/**
+ * @file
+ * By which way memory of a GPU is registered, and which is tried first: by dma-buf,
+ * which the kernel must be able to share between devices, or by its address, which
+ * needs the GPU driver's peer memory. Which of them works, and which is fast, depends
+ * on the NIC's driver, the kernel and the release of ROCm.
+ */
+
+#include <ucs/config/types.h>
+#include <ucs/type/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum {
+    MUCT_RDMA_GPU_WAY_DMABUF,
+    MUCT_RDMA_GPU_WAY_PEERMEM
+} muct_rdma_gpu_way_t;
+
+#define MUCT_RDMA_GPU_WAY_WHY 192
+
+/** What decides. */
+typedef struct muct_rdma_gpu_way_params {
+    ucs_ternary_auto_value_t
+        dmabuf; /**< The user's wishes: UCS_YES, and nothing else; */
+    ucs_ternary_auto_value_t peermem; /**< UCS_NO, never; UCS_TRY, either first */
+    bool has_call;                    /**< The library registers dma-bufs */
+    bool is_peermem_first;            /**< The device's family is better off so */
+    bool needs_dmabuf;                /**< The device's family registers nothing else */
+    int hip_version;                  /**< Of hipRuntimeGetVersion(), 0 without */
+    const char *kernel_lack; /**< What the kernel has not, NULL: nothing known */
+} muct_rdma_gpu_way_params_t;
+
+typedef struct muct_rdma_gpu_ways {
+    unsigned num;
+    muct_rdma_gpu_way_t list[2];     /**< In the order in which they are tried */
+    char why[MUCT_RDMA_GPU_WAY_WHY]; /**< The reason of the first, to end a message */
+} muct_rdma_gpu_ways_t;
+
+/**
+ * Decide.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_INVALID_PARAM  The wishes leave no way, or are both to be the only
+ *                                one; logged.
+ * @return UCS_ERR_UNSUPPORTED    It must be by dma-buf and the library cannot; logged.
+ */
+ucs_status_t muct_rdma_gpu_ways_init(const muct_rdma_gpu_way_params_t *params,
+                                     muct_rdma_gpu_ways_t *ways);
+
+/** Whether it is one of them. */
+bool muct_rdma_gpu_ways_has(const muct_rdma_gpu_ways_t *ways, muct_rdma_gpu_way_t way);
+
+/**
+ * What a kernel lacks to give one device's memory to another by dma-buf, as far as its
+ * release and the configuration that distributions install say.
+ *
+ * @param [in] root     In front of /boot and /lib: "" but in tests.
+ * @param [in] release  As uname(2) has it.
+ * @param [out] lack    Text of at most @a size bytes, empty when nothing is missing or
+ *                      nothing is known.
+ */
+void muct_rdma_kernel_lack(const char *root, const char *release, char *lack,
+                           size_t size);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/rdma_move.h"
+
+#include "base/muct_log.h"
+#include "rdma/rdma_ep.h"
+#include "rdma/rdma_rkeys.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+
+/* All interfaces of the process. Of those of other workers nothing is read but whose
+ * they are: each is its worker's thread's. */
+static pthread_mutex_t muct_rdma_move_lock = PTHREAD_MUTEX_INITIALIZER;
+static UCS_LIST_HEAD(muct_rdma_move_ifaces);
+
+/* ---- interfaces ---- */
+
+void muct_rdma_move_enter(muct_rdma_iface_t *iface)
+{
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_add_tail(&muct_rdma_move_ifaces, &iface->move_list);
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+}
+
+muct_rdma_iface_t *muct_rdma_move_next(const muct_rdma_iface_t *of,
+                                       const muct_rdma_iface_t *after)
+{
+    muct_rdma_iface_t *iface, *next = NULL;
+    bool is_behind = (after == NULL);
+
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_for_each(iface, &muct_rdma_move_ifaces, move_list)
+    {
+        if (is_behind && (iface->super.worker == of->super.worker)) {
+            next = iface;
+            break;
+        }
+        is_behind = is_behind || (iface == after);
+    }
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+    return next;
+}
+
+static muct_rdma_ep_t *muct_rdma_move_find_guest(const muct_rdma_iface_t *carrier)
+{
+    muct_rdma_iface_t *iface = NULL;
+    muct_rdma_ep_t *ep;
+
+    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((iface != carrier) && (ep->state != MUCT_RDMA_EP_FAILED) &&
+                ((ep->carrier == carrier) || (ep->chans[0].carrier == carrier))) {
+                return ep;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+void muct_rdma_move_leave(muct_rdma_iface_t *iface)
+{
+    muct_rdma_ep_t *ep;
+
+    while ((ep = muct_rdma_move_find_guest(iface)) != NULL) {
+        muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
+    }
+
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_del(&iface->move_list);
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+}
+
+/* ---- choice ---- */
+
+static bool muct_rdma_move_is_up(const muct_rdma_iface_t *iface)
+{
+    return !iface->is_dead && (iface->port_down_ms == 0) && iface->port.is_active &&
+           !iface->cqs.has_failed && (iface->ctl.ibv != NULL) &&
+           !iface->ctl.cq->is_broken;
+}
+
+/* An endpoint of the interface itself to the same process: of several the one that was
+ * made next to ours, as UCP makes those of one peer together. */
+static const muct_rdma_ep_t *muct_rdma_move_lane(const muct_rdma_ep_t *ep,
+                                                 const muct_rdma_iface_t *iface)
+{
+    const muct_rdma_ep_t *lane, *found = NULL;
+    uint64_t distance, least = UINT64_MAX;
+
+    ucs_list_for_each(lane, &iface->eps, list)
+    {
+        distance = (lane->serial > ep->serial) ? lane->serial - ep->serial
+                                               : ep->serial - lane->serial;
+        if (((lane->state == MUCT_RDMA_EP_CONNECTED) ||
+             (lane->state == MUCT_RDMA_EP_RECOVERING)) &&
+            (lane->peer_ep.ctl_qp != 0) &&
+            muct_rdma_incarnation_is_near(lane->peer.incarnation,
+                                          ep->peer.incarnation) &&
+            (distance < least)) {
+            least = distance;
+            found = lane;
+        }
+    }
+
+    return found;
+}
+
+static muct_rdma_iface_t *muct_rdma_move_behind(const muct_rdma_iface_t *iface)
+{
+    muct_rdma_iface_t *next = muct_rdma_move_next(iface, iface);
+
+    return (next != NULL) ? next : muct_rdma_move_next(iface, NULL);
+}
+
+bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
+{
+    const muct_rdma_ep_t *lane;
+    muct_rdma_iface_t *iface;
+
+    for (iface = muct_rdma_move_behind(ep->carrier); iface != ep->carrier;
+         iface = muct_rdma_move_behind(iface)) {
+        lane = (iface == muct_rdma_ep_iface(ep)) ? ep : muct_rdma_move_lane(ep, iface);
+        if ((lane != NULL) && muct_rdma_move_is_up(iface)) {
+            muct_rdma_move_to(ep, iface, &lane->recover.first_peer,
+                              lane->peer_ep.ctl_qp);
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
+                       const muct_rdma_dev_addr_t *peer, uint32_t ctl_qp)
+{
+    const uint64_t incarnation = ep->peer.incarnation; /* keys are of this one */
+
+    if (carrier != ep->carrier) {
+        muct_info("%s: endpoint %p goes on with %s",
+                  muct_rdma_iface_md(ep->carrier)->device.name, (void *)ep,
+                  muct_rdma_iface_md(carrier)->device.name);
+    }
+
+    ep->carrier = carrier;
+    ep->peer = *peer;
+    ep->peer.incarnation = incarnation;
+    ep->recover.peer_ctl_qp = ctl_qp;
+    ep->recover.peer_incarnation = peer->incarnation;
+    if (peer->incarnation == incarnation) {
+        ep->recover.first_peer = *peer;
+    }
+    ep->recover.has_moved = ep->recover.has_moved ||
+                            (carrier != muct_rdma_ep_iface(ep)) ||
+                            (peer->incarnation != incarnation);
+}
+
+/* ---- keys ---- */
+
+/* The memory is registered, but not with this device. */
+static const muct_rdma_mem_t *muct_rdma_move_register(muct_rdma_md_t *md,
+                                                      uint64_t address, uint64_t length)
+{
+    muct_rdma_mem_t *origin = muct_rdma_mem_find(NULL, address, length), *twin;
+    muct_rdma_mem_params_t params = {
+        .chunk_shift = md->chunk_shift, .max_chunks = md->num_rkeys, .dmabuf_fd = -1};
+
+    if (origin == NULL) {
+        return NULL;
+    }
+
+    params.access = origin->access;
+    params.is_gpu = origin->is_gpu;
+    if (muct_rdma_md_reg(md, (void *)(uintptr_t)origin->base, (size_t)origin->length,
+                         &params, &twin) != UCS_OK) {
+        return NULL;
+    }
+
+    muct_rdma_mem_add_twin(origin, twin);
+    return muct_rdma_mem_find(md->pd, address, length);
+}
+
+bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
+                         uint32_t *lkey_p)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(ep->carrier);
+    const muct_rdma_mem_t *mem = muct_rdma_mem_find(md->pd, address, length);
+
+    if (mem == NULL) {
+        mem = muct_rdma_move_register(md, address, length);
+    }
+    if (mem == NULL) {
+        muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
+                   address, length, md->device.name);
+        return false;
+    }
+
+    *lkey_p = muct_rdma_mem_lkey(mem, address);
+    return true;
+}
+
+static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
+                                uint64_t length, uint32_t *rkey)
+{
+    const muct_rdma_ep_t *lane = ep;
+
+    if ((*address == ep->peer_ep.flush_addr) && (*rkey == ep->peer_ep.flush_rkey)) {
+        if (ep->carrier != muct_rdma_ep_iface(ep)) {
+            lane = muct_rdma_move_lane(ep, ep->carrier);
+        }
+        if (lane != NULL) {
+            *address = lane->peer_ep.flush_addr;
+            *rkey = lane->peer_ep.flush_rkey;
+            return true;
+        }
+    }
+
+    if (!muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length, rkey)) {
+        muct_error("remote memory 0x%" PRIx64 " length %" PRIu64
+                   " has no key with the device of incarnation 0x%" PRIx64,
+                   *address, length, ep->recover.peer_incarnation);
+        return false;
+    }
+
+    return true;
+}
+
+bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
+{
+    const muct_rdma_ep_t *ep = ucs_container_of(sq, muct_rdma_chan_t, sq)->ep;
+    uint64_t length = 0;
+    struct ibv_sge *sge;
+
+    for (sge = wr->sg_list; sge != wr->sg_list + wr->num_sge; ++sge) {
+        length += sge->length;
+        if (!(wr->send_flags & IBV_SEND_INLINE) && (sge->length > 0) &&
+            !muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey)) {
+            return false;
+        }
+    }
+
+    switch (wr->opcode) {
+    case IBV_WR_SEND:
+        return true;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return muct_rdma_move_rkey(ep, &wr->wr.atomic.remote_addr, length,
+                                   &wr->wr.atomic.rkey);
+    default:
+        return (length == 0) || muct_rdma_move_rkey(ep, &wr->wr.rdma.remote_addr,
+                                                    length, &wr->wr.rdma.rkey);
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_ROUTE_H
+#define MUCT_RDMA_ROUTE_H
+
+/**
+ * @file
+ * The kernel's routes through one network interface, to know before connecting whether
+ * a peer's address is reached by it. All routing tables count, those of rules and VRFs
+ * too, and so do routes by a gateway; which one the kernel will take is not asked.
+ *
+ * One thread per set of routes.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MUCT_RDMA_ROUTE_MAX 64
+
+typedef struct muct_rdma_route {
+    uint8_t prefix[16]; /**< As in a GID: IPv4 addresses are mapped */
+    uint8_t length;     /**< Bits */
+    bool is_direct;     /**< By no gateway */
+} muct_rdma_route_t;
+
+typedef struct muct_rdma_routes {
+    bool is_known; /**< The kernel has told, and there was room for all */
+    unsigned num;
+    muct_rdma_route_t list[MUCT_RDMA_ROUTE_MAX];
+} muct_rdma_routes_t;
+
+/**
+ * Ask the kernel.
+ *
+ * @param [in]  net  Name of the interface; routes of one that is not there, or of this
+ *                   network namespace, are not known.
+ * @param [in]  gid  Address of the interface: decides between IPv4 and IPv6.
+ */
+void muct_rdma_routes_read(const char *net, const uint8_t gid[16],
+                           muct_rdma_routes_t *routes);
+
+/**
+ * Whether one of them leads to an address; true when they are not known.
+ *
+ * @param [in] must_be_direct  Routes by a gateway do not count.
+ */
+bool muct_rdma_routes_lead_to(const muct_rdma_routes_t *routes, const uint8_t gid[16],
+                              bool must_be_direct);
+
+#endif
