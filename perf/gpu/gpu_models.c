@@ -326,10 +326,11 @@ static void run_model(const char *name, unsigned long length)
     models_t models = {.name = name, .length = length};
     size_t i;
 
-    snprintf(models.command, sizeof(models.command),
-             "--model %s --tp 8 --requests 10 --warmup_requests 2 --total_buffer_size "
-             "%zu --exact_length --input_length %lu --output_length 16",
-             name, gpu_bench.cache_size, length);
+    snprintf(
+        models.command, sizeof(models.command),
+        "--model %s --tp 8 --block_size 16 --requests 10 --warmup_requests 2 --total_buffer_size "
+        "%zu --exact_length --input_length %lu --output_length 16",
+        name, gpu_bench.cache_size, length);
     models.moves = make_moves(models.command);
     gpu_cache_init(&models.cache, &models.moves->shape);
     for (i = 0; i < MODELS_LISTS; ++i) {

@@ -3,9 +3,11 @@
 #include "perf/kv_perf/channel.h"
 #include "perf/workload/clock.h"
 #include "perf/workload/error.h"
+#include "perf/workload/interrupt.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,16 +21,24 @@ typedef struct perf_channel_header {
     uint32_t length;
 } perf_channel_header_t;
 
-/* Where to listen or connect, of whatever family. */
+enum { PERF_MAX_ADDRESSES = 8 };
+
+/* Where to listen or connect, of whatever family: all that a name stands for. */
 typedef struct perf_channel_address {
     struct sockaddr_storage storage;
     socklen_t length;
 } perf_channel_address_t;
 
+typedef struct perf_channel_place {
+    const char *where;
+    perf_channel_address_t addresses[PERF_MAX_ADDRESSES];
+    unsigned num;
+} perf_channel_place_t;
 
-static int perf_channel_unix(const char *path, perf_channel_address_t *address)
+
+static int perf_channel_unix(const char *path, perf_channel_place_t *place)
 {
-    struct sockaddr_un *un = (struct sockaddr_un *)&address->storage;
+    struct sockaddr_un *un = (struct sockaddr_un *)&place->addresses[0].storage;
 
     if (strlen(path) >= sizeof(un->sun_path)) {
         perf_error("--peer '%s' is too long; expected a path of at most %zu bytes",
@@ -39,91 +49,144 @@ static int perf_channel_unix(const char *path, perf_channel_address_t *address)
     memset(un, 0, sizeof(*un));
     un->sun_family = AF_UNIX;
     strcpy(un->sun_path, path);
-    address->length = sizeof(*un);
+    place->addresses[0].length = sizeof(*un);
+    place->num = 1;
     return 0;
 }
 
-static int perf_channel_resolve(const char *where, bool is_listen,
-                                perf_channel_address_t *address)
+static int perf_channel_lookup(const char *host, const char *port, bool is_listen,
+                               perf_channel_place_t *place)
 {
-    const char *colon = strrchr(where, ':');
-    struct addrinfo hints = {0}, *found;
-    char host[256];
+    struct addrinfo hints = {0}, *found, *entry;
     int ret;
 
-    if (strchr(where, '/') != NULL) {
-        return perf_channel_unix(where, address);
-    }
-    if ((colon == NULL) || (colon[1] == '\0') || ((colon == where) && !is_listen) ||
-        ((size_t)(colon - where) >= sizeof(host))) {
-        perf_error("--peer is '%s'; expected HOST:PORT%s or a path with a slash", where,
-                   is_listen ? ", :PORT" : "");
-        return -1;
-    }
-
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - where), where);
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = is_listen ? AI_PASSIVE : 0;
-    ret = getaddrinfo((host[0] == '\0') ? NULL : host, colon + 1, &hints, &found);
+    ret = getaddrinfo((host[0] == '\0') ? NULL : host, port, &hints, &found);
     if (ret != 0) {
-        perf_error("--peer '%s' cannot be resolved: %s", where, gai_strerror(ret));
+        perf_error("--peer '%s' cannot be resolved: %s", place->where,
+                   gai_strerror(ret));
         return -1;
     }
-
-    memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
-    address->length = found->ai_addrlen;
+    for (entry = found; (entry != NULL) && (place->num < PERF_MAX_ADDRESSES);
+         entry = entry->ai_next) {
+        memcpy(&place->addresses[place->num].storage, entry->ai_addr,
+               entry->ai_addrlen);
+        place->addresses[place->num++].length = entry->ai_addrlen;
+    }
     freeaddrinfo(found);
     return 0;
 }
 
-static int perf_channel_accept(const char *where, const perf_channel_address_t *address,
-                               uint32_t timeout_s)
+static int perf_channel_resolve(const char *where, bool is_listen,
+                                perf_channel_place_t *place)
 {
-    struct pollfd pfd = {.events = POLLIN};
-    int one = 1, fd = -1, ret;
+    const char *colon = strrchr(where, ':'), *first = where, *end = colon;
+    char host[256];
 
-    pfd.fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (pfd.fd < 0) {
-        perf_error("socket for --peer '%s' failed: %m", where);
+    memset(place, 0, sizeof(*place));
+    place->where = where;
+    if (strchr(where, '/') != NULL) {
+        return perf_channel_unix(where, place);
+    }
+    if ((colon != NULL) && (where[0] == '[') && (colon[-1] == ']')) {
+        ++first;
+        --end;
+    }
+    if ((colon == NULL) || (colon[1] == '\0') || ((colon == where) && !is_listen) ||
+        (end < first) || ((size_t)(end - first) >= sizeof(host))) {
+        perf_error(
+            "--peer is '%s'; expected HOST:PORT, [ADDRESS]:PORT%s or a path with "
+            "a slash",
+            where, is_listen ? ", :PORT" : "");
         return -1;
     }
+    snprintf(host, sizeof(host), "%.*s", (int)(end - first), first);
+    return perf_channel_lookup(host, colon + 1, is_listen, place);
+}
 
-    if (address->storage.ss_family != AF_UNIX) {
-        setsockopt(pfd.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    }
-    if ((bind(pfd.fd, (const struct sockaddr *)&address->storage, address->length) !=
-         0) ||
-        (listen(pfd.fd, 1) != 0)) {
-        perf_error("listening at --peer '%s' failed: %m", where);
-        goto out;
-    }
+/* A socket that listens at one address, or -1 with errno. */
+static int perf_channel_listen(const perf_channel_address_t *address)
+{
+    int one = 1, fd, error;
 
-    ret = poll(&pfd, 1, (int)timeout_s * 1000);
-    fd = (ret == 1) ? accept(pfd.fd, NULL, NULL) : -1;
+    fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        perf_error("nobody came to --peer '%s' within %u s", where, timeout_s);
+        return -1;
     }
-    if (address->storage.ss_family == AF_UNIX) {
-        unlink(((const struct sockaddr_un *)&address->storage)->sun_path);
+    if (address->storage.ss_family != AF_UNIX) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     }
-
-out:
-    close(pfd.fd);
+    if (address->storage.ss_family == AF_INET6) { /* IPv4 has a socket of its own */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    }
+    if ((bind(fd, (const struct sockaddr *)&address->storage, address->length) != 0) ||
+        (listen(fd, 1) != 0)) {
+        error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
     return fd;
 }
 
-static int perf_channel_connect(const char *where,
-                                const perf_channel_address_t *address,
-                                uint32_t timeout_s)
+static int perf_channel_wait_for_one(struct pollfd *fds, unsigned num,
+                                     const char *where, uint32_t timeout_s)
 {
-    uint64_t deadline = perf_clock_ns() + timeout_s * UINT64_C(1000000000);
-    int fd, error;
+    int ret = poll(fds, num, (int)timeout_s * 1000), fd = -1;
+    unsigned i;
 
-    do {
+    for (i = 0; (ret > 0) && (i < num) && (fd < 0); ++i) {
+        fd = (fds[i].revents != 0) ? accept(fds[i].fd, NULL, NULL) : -1;
+    }
+    if (fd < 0) {
+        perf_error("nobody came to --peer '%s' within %u s", where, timeout_s);
+    }
+    return fd;
+}
+
+static int perf_channel_accept(const perf_channel_place_t *place, uint32_t timeout_s)
+{
+    const struct sockaddr_un *un =
+        (const struct sockaddr_un *)&place->addresses[0].storage;
+    struct pollfd fds[PERF_MAX_ADDRESSES];
+    unsigned i, num = 0;
+    int fd = -1;
+
+    for (i = 0; i < place->num; ++i) {
+        fds[num] = (struct pollfd){.fd = perf_channel_listen(&place->addresses[i]),
+                                   .events = POLLIN};
+        num += (fds[num].fd >= 0);
+    }
+    if (num == 0) {
+        perf_error("listening at --peer '%s' failed: %m%s", place->where,
+                   (un->sun_family == AF_UNIX) ? "; remove it if nobody listens there"
+                                               : "");
+        return -1;
+    }
+    perf_note("waiting for prefill at --peer '%s', %u s", place->where, timeout_s);
+    fd = perf_channel_wait_for_one(fds, num, place->where, timeout_s);
+    for (i = 0; i < num; ++i) {
+        close(fds[i].fd);
+    }
+    if (un->sun_family == AF_UNIX) {
+        unlink(un->sun_path);
+    }
+    return fd;
+}
+
+/* Every address once; -1 with errno. */
+static int perf_channel_try(const perf_channel_place_t *place)
+{
+    const perf_channel_address_t *address;
+    int fd, error = EADDRNOTAVAIL;
+
+    for (address = place->addresses; address < place->addresses + place->num;
+         ++address) {
         fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0) {
-            perf_error("socket for --peer '%s' failed: %m", where);
-            return -1;
+            error = errno;
+            continue;
         }
         if (connect(fd, (const struct sockaddr *)&address->storage, address->length) ==
             0) {
@@ -131,28 +194,93 @@ static int perf_channel_connect(const char *where,
         }
         error = errno;
         close(fd);
-        usleep(50000); /* the other side may start later */
-    } while (perf_clock_ns() < deadline);
-
-    perf_error("--peer '%s' was not reached within %u s: %s", where, timeout_s,
-               strerror(error));
+    }
+    errno = error;
     return -1;
+}
+
+static int perf_channel_connect(const perf_channel_place_t *place, uint32_t timeout_s)
+{
+    uint64_t start = perf_clock_ns(), told = start + UINT64_C(1000000000);
+    int fd;
+
+    while ((fd = perf_channel_try(place)) < 0) {
+        if (perf_clock_ns() > start + timeout_s * UINT64_C(1000000000)) {
+            perf_error("--peer '%s' was not reached within %u s: %m", place->where,
+                       timeout_s);
+            return -1;
+        }
+        if (perf_is_interrupted) {
+            return -1;
+        }
+        if (perf_clock_ns() > told) {
+            perf_note("decode is not at --peer '%s' yet: %m; trying for %u s",
+                      place->where, timeout_s);
+            told = UINT64_MAX;
+        }
+        usleep(50000); /* the other side may start later */
+    }
+    return fd;
 }
 
 int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
                       perf_channel_t *channel)
 {
-    perf_channel_address_t address;
+    perf_channel_place_t place;
 
-    if (perf_channel_resolve(where, is_listen, &address) != 0) {
+    if (perf_channel_resolve(where, is_listen, &place) != 0) {
         return -1;
     }
 
     channel->timeout_s = timeout_s;
     channel->name = is_listen ? "prefill" : "decode";
-    channel->fd = is_listen ? perf_channel_accept(where, &address, timeout_s)
-                            : perf_channel_connect(where, &address, timeout_s);
+    channel->fd = is_listen ? perf_channel_accept(&place, timeout_s)
+                            : perf_channel_connect(&place, timeout_s);
     return (channel->fd < 0) ? -1 : 0;
+}
+
+void perf_channel_tell_error(perf_channel_t *channel)
+{
+    const perf_channel_header_t header = {PERF_CHANNEL_ERROR, 0};
+
+    (void)!send(channel->fd, &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static bool perf_channel_drop(perf_channel_t *channel, size_t length)
+{
+    char bytes[256];
+    ssize_t part = 1;
+
+    while ((length > 0) && (part > 0)) {
+        part = recv(channel->fd, bytes,
+                    (length < sizeof(bytes)) ? length : sizeof(bytes), 0);
+        length -= (part > 0) ? (size_t)part : 0;
+    }
+    return length == 0;
+}
+
+bool perf_channel_is_error(perf_channel_t *channel, int wait_ms)
+{
+    uint64_t deadline = perf_clock_ns() + (uint64_t)wait_ms * 1000000;
+    struct pollfd pfd = {.fd = channel->fd, .events = POLLIN};
+    perf_channel_header_t header;
+    uint64_t now;
+
+    while (poll(&pfd, 1, wait_ms) == 1) {
+        if (recv(channel->fd, &header, sizeof(header), MSG_WAITALL) !=
+            (ssize_t)sizeof(header)) {
+            return false; /* it has ended */
+        }
+        if (header.type == PERF_CHANNEL_ERROR) {
+            return true;
+        }
+        if (!perf_channel_drop(channel, header.length)) {
+            return false;
+        }
+        now = perf_clock_ns();
+        wait_ms = (now < deadline) ? (int)((deadline - now) / 1000000) : 0;
+    }
+    return false;
 }
 
 void perf_channel_close(perf_channel_t *channel)
@@ -207,6 +335,9 @@ static int perf_channel_wait(perf_channel_t *channel, perf_idle_t idle, void *ar
         for (i = 0; (idle != NULL) && (i < 64); ++i) {
             idle(arg);
         }
+        if (perf_is_interrupted && !channel->is_last) {
+            return -1;
+        }
         if (perf_clock_ns() > deadline) {
             perf_error("the %s process said nothing for %u s; see --timeout",
                        channel->name, channel->timeout_s);
@@ -249,6 +380,10 @@ int perf_channel_recv(perf_channel_t *channel, perf_channel_type_t type, void *b
         return -1;
     }
 
+    if (header.type == PERF_CHANNEL_ERROR) {
+        perf_message_silence();
+        return -1;
+    }
     if ((header.type != (uint32_t)type) || (header.length > max) ||
         ((length_p == NULL) && (header.length != max))) {
         perf_error(

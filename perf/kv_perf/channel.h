@@ -23,6 +23,7 @@ typedef struct perf_channel {
     int fd;
     uint32_t timeout_s; /**< Longest silence before a wait is an error */
     const char *name;   /**< Of the other process, for messages */
+    bool is_last;       /**< SIGINT does not end waits: only results are to come */
 } perf_channel_t;
 
 /** What a process says to another one; a wait is for one certain type. */
@@ -32,6 +33,7 @@ typedef enum perf_channel_type {
     PERF_CHANNEL_READY,
     PERF_CHANNEL_START,
     PERF_CHANNEL_RESULT,
+    PERF_CHANNEL_ERROR, /**< The sender has told of an error; nobody waits for it */
     PERF_CHANNEL_LAST
 } perf_channel_type_t;
 
@@ -42,8 +44,9 @@ typedef void (*perf_idle_t)(void *arg);
 /**
  * Reach the other process of a run over two hosts.
  *
- * @param [in]  where       "HOST:PORT", ":PORT" (listening only), or a path that has a
- *                          slash, of a Unix socket.
+ * @param [in]  where       "HOST:PORT", "[ADDRESS]:PORT", ":PORT" (listening only: at
+ *                          all addresses of both families), or a path that has a slash,
+ *                          of a Unix socket. Every address of a name is tried.
  * @param [in]  is_listen   Wait for the other one, or go to it; it may start later.
  * @param [in]  timeout_s   Give up after this time.
  * @param [out] channel     To be closed by @ref perf_channel_close.
@@ -54,6 +57,15 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
                       perf_channel_t *channel);
 
 void perf_channel_close(perf_channel_t *channel);
+
+/** Say that this process has an error to tell. */
+void perf_channel_tell_error(perf_channel_t *channel);
+
+/**
+ * Whether the other process has said so, now or within @a wait_ms. What it said before
+ * is dropped: who asks has failed, and reads nothing more.
+ */
+bool perf_channel_is_error(perf_channel_t *channel, int wait_ms);
 
 /** @return 0, or -1 after @ref perf_error (the other process is gone). */
 int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,

@@ -26,6 +26,7 @@ typedef struct perf_mkv_job perf_mkv_job_t;
 
 typedef struct perf_mkv_xfer {
     struct perf_mkv_xfer *next; /* while free, or ahead of its post, or quiet */
+    struct perf_mkv_xfer *made; /* of its job, before this one */
     perf_mkv_job_t *owner;
     mkv_xfer_t *xfer;
     mkv_plan_t *plan; /* of its own, if is_recreate */
@@ -40,6 +41,7 @@ struct perf_mkv_job {
     perf_mkv_xfer_t **last; /* is_notified: where the next one is added */
     perf_mkv_xfer_t *quiet; /* is_notified: to be closed */
     perf_mkv_xfer_t *free;
+    perf_mkv_xfer_t *made; /* all of them, whatever list they are in */
     uint64_t num_opened;
     uint64_t num_open;
     uint64_t num_bound;
@@ -88,6 +90,27 @@ static int perf_mkv_plan(perf_engine_t *engine, perf_job_t *job, mkv_plan_t **pl
     return 0;
 }
 
+/* A record that nobody uses, from the job's pool. */
+static perf_mkv_xfer_t *perf_mkv_get_xfer(perf_mkv_job_t *mkv)
+{
+    perf_mkv_xfer_t *xfer = mkv->free;
+
+    if (xfer != NULL) {
+        mkv->free = xfer->next;
+        return xfer;
+    }
+
+    xfer = calloc(1, sizeof(*xfer));
+    if (xfer == NULL) {
+        perf_error("no memory for a transfer");
+        return NULL;
+    }
+    xfer->owner = mkv;
+    xfer->made = mkv->made;
+    mkv->made = xfer;
+    return xfer;
+}
+
 /* Open one side of the job's next transfer, and show its blocks if we serve it. */
 static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t *mkv)
 {
@@ -95,12 +118,9 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
     mkv_expect_t expect = {.component = job->view, .num_units = job->num_blocks};
     mkv_xfer_params_t params = {.size = sizeof(params)};
     mkv_units_t units = perf_mkv_units(job);
-    perf_mkv_xfer_t *xfer = mkv->free;
+    perf_mkv_xfer_t *xfer = perf_mkv_get_xfer(mkv);
 
-    mkv->free = (xfer != NULL) ? xfer->next : NULL;
-    xfer = (xfer != NULL) ? xfer : calloc(1, sizeof(*xfer));
     if (xfer == NULL) {
-        perf_error("no memory for a transfer");
         return NULL;
     }
 
@@ -116,10 +136,8 @@ static perf_mkv_xfer_t *perf_mkv_open_xfer(perf_engine_t *engine, perf_mkv_job_t
     params.num_expect = mkv->is_served;
     params.xfer_timeout_ms = engine->options->timeout_s * 1000;
     params.user_data = xfer;
-    xfer->owner = mkv;
     if (mkv_xfer_open(engine->kv.ctx, &params, &xfer->xfer) != MKV_OK) {
         perf_session_error("mkv_xfer_open");
-        free(xfer);
         return NULL;
     }
 
@@ -326,8 +344,8 @@ static void perf_mkv_job_destroy(perf_engine_t *engine, perf_mkv_job_t *mkv)
     for (link = &engine->jobs; *link != mkv; link = &(*link)->next) {
     }
     *link = mkv->next;
-    while ((xfer = mkv->free) != NULL) {
-        mkv->free = xfer->next;
+    while ((xfer = mkv->made) != NULL) {
+        mkv->made = xfer->made;
         free(xfer);
     }
     free(mkv);
@@ -475,7 +493,8 @@ static int perf_mkv_open(const perf_engine_params_t *params, perf_engine_t **eng
 
     engine->params = params;
     engine->options = params->run->options;
-    if (perf_session_open(engine->options, perf_mkv_event, engine, &engine->kv) != 0) {
+    if (perf_session_open(engine->options, &(perf_session_rank_t){0}, perf_mkv_event,
+                          engine, &engine->kv) != 0) {
         free(engine);
         return -1;
     }

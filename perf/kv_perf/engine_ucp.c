@@ -15,6 +15,7 @@
 #include "perf/workload/error.h"
 #include "perf/workload/backoff.h"
 #include "perf/kv_perf/ucp_notify.h"
+#include "perf/kv_perf/ucp_path.h"
 
 #include <ucp/api/ucp.h>
 
@@ -36,6 +37,8 @@ typedef struct perf_ucp_peer {
     ucp_ep_h ep;
     ucp_rkey_h rkey;
     uint64_t buffer;
+    char path[512]; /* of the job's first call, while is_asked */
+    bool is_asked;
 } perf_ucp_peer_t;
 
 struct perf_engine {
@@ -376,19 +379,36 @@ static int perf_ucp_start(perf_engine_t *engine, perf_job_t *job)
     perf_ucp_arrays_fill(engine, job, arrays);
     arrays->engine = engine;
     arrays->job = job;
+    engine->peers[job->peer].is_asked = false;
     job->num_merged = job->num_blocks;
     job->prep_ns += perf_clock_ns() - start_ns;
     job->priv = arrays;
     return 0;
 }
 
+static uint32_t perf_ucp_asks(const perf_ucp_peer_t *peer)
+{
+    return peer->is_asked ? 0 : UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+}
+
+/* Once a job: the first call leaves a request, which knows what carries it. */
+static void perf_ucp_hear_path(perf_engine_t *engine, perf_ucp_peer_t *peer,
+                               void *request)
+{
+    if (!peer->is_asked && UCS_PTR_IS_PTR(request)) {
+        perf_ucp_path_ask(engine->options, request, peer->path, sizeof(peer->path));
+        peer->is_asked = true;
+    }
+}
+
 /* All blocks; the request of the last one that did not complete at once. */
 static void *perf_ucp_post_loop(perf_engine_t *engine, const perf_job_t *job,
                                 const perf_ucp_arrays_t *arrays)
 {
-    const perf_ucp_peer_t *peer = &engine->peers[job->peer];
+    perf_ucp_peer_t *peer = &engine->peers[job->peer];
     ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_FLAGS,
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_FLAGS | perf_ucp_asks(peer),
         .memh = engine->memh,
         .flags = UCP_OP_ATTR_FLAG_MULTI_SEND,
     };
@@ -406,6 +426,10 @@ static void *perf_ucp_post_loop(perf_engine_t *engine, const perf_job_t *job,
                                     arrays->remote_addrs[i], peer->rkey, &param);
         if (UCS_PTR_IS_ERR(request)) {
             break;
+        }
+        if (i == 0) {
+            perf_ucp_hear_path(engine, peer, request);
+            param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
     }
     return request;
@@ -428,17 +452,22 @@ static void *perf_ucp_post_sgl(perf_engine_t *engine, const perf_job_t *job,
         .lengths = arrays->lengths,
         .rkeys = arrays->rkeys,
     };
+    perf_ucp_peer_t *peer = &engine->peers[job->peer];
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
-                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT,
+                        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT |
+                        perf_ucp_asks(peer),
         .datatype = ucp_dt_make_sgl(),
         .remote_datatype = ucp_dt_make_sgl(),
         .remote = &remote,
         .remote_count = job->num_blocks,
     };
+    void *request;
 
-    return ucp_put_nbx(engine->peers[job->peer].ep, &local, job->num_blocks,
-                       UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID, &param);
+    request = ucp_put_nbx(peer->ep, &local, job->num_blocks, UCP_REMOTE_ADDR_INVALID,
+                          UCP_RKEY_INVALID, &param);
+    perf_ucp_hear_path(engine, peer, request);
+    return request;
 }
 
 static void perf_ucp_is_there(perf_engine_t *engine, perf_job_t *job)
@@ -457,7 +486,8 @@ static void perf_ucp_flushed(void *request, ucs_status_t status, void *user_data
     if (status == UCS_OK) {
         perf_ucp_is_there(engine, arrays->job);
     } else if (engine->status == UCS_OK) {
-        perf_ucp_error("ucp_ep_flush_nbx", status);
+        perf_error("ucp_ep_flush_nbx: %s; %s", ucs_status_string(status),
+                   engine->peers[arrays->job->peer].path);
         engine->status = status;
     }
     ucp_request_free(request);
@@ -543,25 +573,7 @@ static int perf_ucp_stop(perf_engine_t *engine, perf_job_t *job)
 
 static void perf_ucp_path(perf_engine_t *engine, unsigned peer, char *path, size_t size)
 {
-    ucp_transport_entry_t entries[16];
-    ucp_ep_attr_t attr = {
-        .field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS,
-        .transports = {.entries = entries,
-                       .num_entries = 16,
-                       .entry_size = sizeof(ucp_transport_entry_t)},
-    };
-    size_t used = 0;
-    unsigned i;
-
-    path[0] = '\0';
-    if (ucp_ep_query(engine->peers[peer].ep, &attr) != UCS_OK) {
-        return;
-    }
-    for (i = 0; (i < attr.transports.num_entries) && (used < size); ++i) {
-        used +=
-            (size_t)snprintf(path + used, size - used, "%s%s/%s", (i > 0) ? " " : "",
-                             entries[i].transport_name, entries[i].device_name);
-    }
+    snprintf(path, size, "%s", engine->peers[peer].path);
 }
 
 static uint64_t perf_ucp_cpu_ns(const perf_engine_t *engine)

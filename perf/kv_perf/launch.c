@@ -2,6 +2,7 @@
 
 #include "perf/kv_perf/launch.h"
 #include "perf/workload/error.h"
+#include "perf/workload/interrupt.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -50,12 +51,13 @@ static void perf_launch_see_device(unsigned device)
 static void perf_launch_environment(const perf_launch_t *launch, unsigned rank)
 {
     const perf_options_t *options = launch->options;
-    perf_segment_t segment;
+    const bool is_prefill = perf_options_is_prefill(options, rank);
+    const unsigned index = (rank == 0) ? 0 : rank - 1;
 
-    segment = (rank == 0) ? options->initiator_segment : options->target_segment;
-    if (segment == PERF_SEGMENT_VRAM) {
-        perf_launch_see_device((rank == 0) ? options->initiator_dev
-                                           : options->target_dev + rank - 1);
+    if ((is_prefill ? options->initiator_segment : options->target_segment) ==
+        PERF_SEGMENT_VRAM) {
+        perf_launch_see_device(
+            (is_prefill ? options->initiator_dev : options->target_dev) + index);
     }
 }
 
@@ -111,21 +113,43 @@ static int perf_launch_fork(perf_launch_t *launch, unsigned rank)
     return 0;
 }
 
-static void perf_launch_end_others(const perf_launch_t *launch)
+/* For the handlers of SIGINT and SIGALRM. */
+static const perf_launch_t *perf_launched;
+
+static void perf_launch_forward(int number)
 {
     unsigned i;
 
-    for (i = 0; i <= launch->num_leaves; ++i) {
-        if (launch->pids[i] > 0) {
-            kill(launch->pids[i], SIGTERM);
+    for (i = 0; i <= perf_launched->num_leaves; ++i) {
+        if (perf_launched->pids[i] > 0) {
+            kill(perf_launched->pids[i], number);
         }
     }
+}
+
+/* How long the others may take to see the end of one, and to say what they know of it.
+ */
+enum { PERF_OTHERS_END_S = 2 };
+
+static void perf_launch_end_late(int number)
+{
+    (void)number;
+    perf_launch_forward(SIGTERM);
+}
+
+/* The error that is told may be that of a process which has not ended yet. */
+static void perf_launch_let_others_end(void)
+{
+    struct sigaction action = {.sa_handler = perf_launch_end_late};
+
+    sigaction(SIGALRM, &action, NULL);
+    alarm(PERF_OTHERS_END_S);
 }
 
 /* Wait for everybody; a signal is news, an exit status was explained by its owner. */
 static int perf_launch_wait(perf_launch_t *launch)
 {
-    int status, result = 0;
+    int status, result = EXIT_SUCCESS;
     unsigned i;
     pid_t pid;
 
@@ -139,15 +163,16 @@ static int perf_launch_wait(perf_launch_t *launch)
         if (WIFEXITED(status) && (WEXITSTATUS(status) == 0)) {
             continue;
         }
-        if (WIFSIGNALED(status) && (result == 0)) {
+        if (WIFSIGNALED(status) && (result == 0) && !perf_is_interrupted) {
             perf_error("the %s process was ended by signal %d (%s)",
-                       (i == 0) ? "prefill" : "decode", WTERMSIG(status),
-                       strsignal(WTERMSIG(status)));
+                       perf_options_is_prefill(launch->options, i) ? "prefill"
+                                                                   : "decode",
+                       WTERMSIG(status), strsignal(WTERMSIG(status)));
         }
-        if (result == 0) {
-            perf_launch_end_others(launch);
+        if ((result == 0) && !perf_is_interrupted) {
+            perf_launch_let_others_end();
         }
-        result = -1;
+        result = perf_is_interrupted ? PERF_EXIT_INTERRUPTED : EXIT_FAILURE;
     }
     return result;
 }
@@ -162,10 +187,12 @@ int perf_launch(const perf_options_t *options, int argc, char **argv)
     for (i = 0; i < launch.num_leaves; ++i) {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, launch.fds[i]) != 0) {
             perf_error("socketpair failed: %m");
-            return -1;
+            return EXIT_FAILURE;
         }
     }
 
+    perf_launched = &launch;
+    perf_interrupt_leave(perf_launch_forward);
     for (i = 0; (i <= launch.num_leaves) && !is_failed; ++i) {
         is_failed = (perf_launch_fork(&launch, i) != 0);
     }
@@ -174,9 +201,10 @@ int perf_launch(const perf_options_t *options, int argc, char **argv)
         close(launch.fds[i][1]);
     }
     if (is_failed) {
-        perf_launch_end_others(&launch);
+        perf_launch_forward(SIGTERM);
     }
-    return (perf_launch_wait(&launch) != 0) || is_failed ? -1 : 0;
+    i = (unsigned)perf_launch_wait(&launch);
+    return is_failed ? EXIT_FAILURE : (int)i;
 }
 
 int perf_launch_channels(const perf_options_t *options, perf_channel_t *channels,
@@ -195,7 +223,8 @@ int perf_launch_channels(const perf_options_t *options, perf_channel_t *channels
     while (num < PERF_MAX_LEAVES) {
         channels[num].fd = (int)strtol(fds, &end, 10);
         channels[num].timeout_s = options->timeout_s;
-        channels[num].name = (options->rank == 0) ? "decode" : "prefill";
+        channels[num].name =
+            perf_options_is_prefill(options, options->rank) ? "decode" : "prefill";
         if ((end == fds) || ((*end != ',') && (*end != '\0'))) {
             perf_error("--_fds is '%s'; expected descriptors from the parent",
                        options->fds);

@@ -20,7 +20,8 @@
  *
  * When one of them fails the others are ended, since they would wait for it.
  *
- * @return 0: all of them succeeded; -1 otherwise, after a message of whoever failed.
+ * @return The exit status: 0: all of them succeeded, PERF_EXIT_INTERRUPTED after
+ * SIGINT, else EXIT_FAILURE, after a message of whoever failed.
  */
 int perf_launch(const perf_options_t *options, int argc, char **argv);
 

@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
 perf_kv_perf_libkvperf_la_SOURCES = \
 	perf/kv_perf/channel.c perf/kv_perf/channel.h \
 	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
+	perf/kv_perf/plot.c perf/kv_perf/plot.h \
 	perf/kv_perf/progress.c perf/kv_perf/progress.h \
 	perf/kv_perf/report.c perf/kv_perf/report.h \
 	perf/kv_perf/result.c perf/kv_perf/result.h \
@@ -18,26 +19,32 @@ perf_kv_perf_libkvrun_la_SOURCES = \
 	perf/kv_perf/engine_mkv.c \
 	perf/kv_perf/engine_ucp.c \
 	perf/kv_perf/mkv_session.c perf/kv_perf/mkv_session.h \
-	perf/kv_perf/ucp_notify.c perf/kv_perf/ucp_notify.h
+	perf/kv_perf/ucp_notify.c perf/kv_perf/ucp_notify.h \
+	perf/kv_perf/ucp_path.c perf/kv_perf/ucp_path.h
 perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_LIBS)
 
 bin_PROGRAMS += perf/kv_perf/mori_kv_perf
 perf_kv_perf_mori_kv_perf_SOURCES = \
+	perf/kv_perf/caches.c perf/kv_perf/caches.h \
 	perf/kv_perf/launch.c perf/kv_perf/launch.h \
 	perf/kv_perf/model.c \
 	perf/kv_perf/mori_kv_perf.c \
 	perf/kv_perf/pingpong.c perf/kv_perf/pingpong.h \
-	perf/kv_perf/sweep.c perf/kv_perf/sweep.h
-EXTRA_DIST += perf/kv_perf/pairs.sh
+	perf/kv_perf/sweep.c perf/kv_perf/sweep.h \
+	perf/kv_perf/sweep_lists.c
+EXTRA_DIST += perf/kv_perf/pairs.sh perf/kv_perf/side_by_side.py
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la
 
 # The manual page is what --help says.
 if HAVE_HELP2MAN
-man1_MANS = perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1
-CLEANFILES += perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1
+man1_MANS = perf/kv_perf/mori_kv_perf.1 contrib/mori_doctor.1 contrib/mori_env.1
+CLEANFILES += $(man1_MANS)
 perf/kv_perf/mori_kv_perf.1: perf/kv_perf/mori_kv_perf$(EXEEXT)
 	$(AM_V_GEN)$(HELP2MAN) -N -n "move KV caches between two processes and measure it" \
 		-o $@ perf/kv_perf/mori_kv_perf$(EXEEXT)
+contrib/mori_env.1: contrib/mori_env
+	$(AM_V_GEN)$(HELP2MAN) -N -n "print the environment that makes UCX load ucx-mori" \
+		--version-string "mori_env (ucx-mori) $(PACKAGE_VERSION)" -o $@ contrib/mori_env
 contrib/mori_doctor.1: contrib/mori_doctor
 	$(AM_V_GEN)$(HELP2MAN) -N -n "tell what is in the way of ucx-mori on this machine" \
 		-o $@ contrib/mori_doctor

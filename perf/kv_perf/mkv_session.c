@@ -36,8 +36,19 @@ static mkv_config_t *perf_session_config(void)
     return config;
 }
 
-int perf_session_open(const perf_options_t *options, perf_session_handler_t handler,
-                      void *arg, perf_session_t *kv)
+/* What is left open after a failure is told of it, not of a mistake. */
+static void perf_session_log(void *arg, mkv_log_level_t level, const char *text)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug", "trace"};
+    const perf_session_t *kv = arg;
+
+    if (!kv->is_closing || !kv->is_failed || (level > MKV_LOG_WARN)) {
+        fprintf(stderr, "morikv %s: %s\n", names[level], text);
+    }
+}
+
+int perf_session_open(const perf_options_t *options, const perf_session_rank_t *rank,
+                      perf_session_handler_t handler, void *arg, perf_session_t *kv)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
     mkv_config_t *config = perf_session_config();
@@ -49,37 +60,47 @@ int perf_session_open(const perf_options_t *options, perf_session_handler_t hand
     }
     kv->handler = handler;
     kv->arg = arg;
+    kv->has_threads =
+        strtoul(mkv_config_get(config, "PROGRESS_THREADS"), NULL, 10) != 0;
     kv->timeout_s = options->timeout_s;
-    params.name = (options->model == NULL)              ? NULL
-                  : (options->role == PERF_ROLE_CENTER) ? "prefill"
-                                                        : "decode";
+    params.name = (options->model == NULL)                          ? NULL
+                  : perf_options_is_prefill(options, options->rank) ? "prefill"
+                                                                    : "decode";
+    params.topology.tp_rank = rank->tp_rank;
+    params.topology.tp_size = rank->tp_size;
+    kv->map_flags = rank->map_flags;
     params.page_tokens = (options->model != NULL) ? options->block_tokens : 0;
+    params.log = perf_session_log;
+    params.log_arg = kv;
     status = mkv_open(config, &params, &kv->ctx);
     mkv_config_release(config);
     return (status == MKV_OK) ? 0 : perf_session_error("mkv_open");
 }
 
 int perf_session_add_pool(perf_session_t *kv, const perf_pool_t *pool,
-                          ucs_memory_type_t type, uint32_t component)
+                          ucs_memory_type_t type, const mkv_region_t *like,
+                          const uint16_t *layers)
 {
     const perf_pool_shape_t *shape = perf_pool_shape(pool);
-    mkv_region_t region = {.size = sizeof(region)};
+    mkv_region_t region = *like;
+    perf_pool_region_t place;
     mkv_region_id_t id;
     unsigned layer, part;
-    size_t size;
 
-    region.component = component;
+    region.size = sizeof(region);
     region.unit_bytes = shape->piece_bytes;
     region.n_units = shape->num_blocks;
-    region.length = shape->piece_bytes * shape->num_blocks;
     region.mem_type = type;
     for (layer = 0; layer < shape->num_layers; ++layer) {
-        region.layer = (int32_t)layer;
-        region.alloc_base = perf_pool_layer(pool, layer, &size);
-        region.alloc_length = size;
+        region.layer = (layers != NULL) ? layers[layer] : (int32_t)layer;
         for (part = 0; part < shape->num_parts; ++part) {
+            perf_pool_region(pool, layer, part, &place);
             region.part = (uint16_t)part;
-            region.base = (char *)region.alloc_base + part * region.length;
+            region.base = place.base;
+            region.length = place.length;
+            region.unit_stride = place.stride;
+            region.alloc_base = place.alloc_base;
+            region.alloc_length = place.alloc_length;
             if (mkv_region_add(kv->ctx, &region, &id) != MKV_OK) {
                 return perf_session_error("mkv_region_add");
             }
@@ -145,7 +166,7 @@ void perf_session_progress(perf_session_t *kv)
 {
     mkv_event_t events[PERF_KV_EVENTS];
     uint64_t start_ns = perf_clock_ns();
-    unsigned num_happened = mkv_progress(kv->ctx);
+    unsigned num_happened = kv->has_threads ? 0 : mkv_progress(kv->ctx);
     size_t i, num;
 
     do {
@@ -172,6 +193,7 @@ int perf_session_connect(perf_session_t *kv, perf_channel_t *channels,
                          unsigned num_channels)
 {
     uint64_t deadline_ns = perf_clock_ns() + kv->timeout_s * UINT64_C(1000000000);
+    mkv_map_params_t params = {.size = sizeof(params)};
     unsigned i;
 
     if (mkv_regions_commit(kv->ctx, NULL) != MKV_OK) {
@@ -193,8 +215,9 @@ int perf_session_connect(perf_session_t *kv, perf_channel_t *channels,
         }
     }
 
+    params.flags = kv->map_flags;
     for (i = 0; (i < num_channels) && !kv->is_failed; ++i) {
-        if (mkv_map_create(kv->peers[i], NULL, &kv->maps[i]) != MKV_OK) {
+        if (mkv_map_create(kv->peers[i], &params, &kv->maps[i]) != MKV_OK) {
             return perf_session_error("mkv_map_create");
         }
     }

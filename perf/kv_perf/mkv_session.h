@@ -21,14 +21,22 @@
 /** Sees every event about a transfer, and messages. */
 typedef void (*perf_session_handler_t)(void *arg, const mkv_event_t *event);
 
+/** Which rank of how many a context is, and what its maps are for. */
+typedef struct perf_session_rank {
+    uint32_t tp_rank, tp_size; /**< 0: nobody asks */
+    uint32_t map_flags;
+} perf_session_rank_t;
+
 typedef struct perf_session {
     mkv_ctx_t *ctx;
+    uint32_t map_flags;
     unsigned num_peers;
     mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< In the order of the channels */
     mkv_map_t *maps[PERF_MAX_LEAVES];
     unsigned num_ready;
     bool is_failed; /**< An event told of an error, which has been printed */
     bool is_closing;
+    bool has_threads;   /**< PROGRESS_THREADS: the library's make progress */
     uint64_t cpu_ns;    /**< In progress calls that found work */
     unsigned num_empty; /**< Progress calls in a row that found nothing */
     uint32_t timeout_s;
@@ -40,10 +48,12 @@ typedef struct perf_session {
 /**
  * Open a context without regions and peers.
  *
+ * @param [in] rank  Copied.
+ *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_session_open(const perf_options_t *options, perf_session_handler_t handler,
-                      void *arg, perf_session_t *kv);
+int perf_session_open(const perf_options_t *options, const perf_session_rank_t *rank,
+                      perf_session_handler_t handler, void *arg, perf_session_t *kv);
 
 /** All transfers are over: that others close from here on is no error. */
 void perf_session_end_of_test(perf_session_t *kv);
@@ -54,12 +64,14 @@ void perf_session_close(perf_session_t *kv);
 /**
  * Make regions of a pool's layers and parts.
  *
- * @param [in] component  Number of the component; the pool's own.
+ * @param [in] like    Component and how its units are made; the rest is filled in.
+ * @param [in] layers  Number of each of the pool's layers; NULL: 0, 1, ...
  *
  * @return 0, or -1 after @ref perf_error.
  */
 int perf_session_add_pool(perf_session_t *kv, const perf_pool_t *pool,
-                          ucs_memory_type_t type, uint32_t component);
+                          ucs_memory_type_t type, const mkv_region_t *like,
+                          const uint16_t *layers);
 
 /**
  * Register the regions, connect to the process behind each channel and map its regions.

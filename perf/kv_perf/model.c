@@ -7,16 +7,20 @@
  * along with libmorikv: in WRITE as meta data of the exposed blocks, in READ as a
  * message before prefill exposes them.
  *
+ * Where the sides have unequal numbers of ranks, this process has a leg to each rank of
+ * the other side that it shares data with; each has its own blocks.
+ *
  * A slot owns a request from its admission until its transfer is quiet; the slot's
- * transfer, plan and table go together.
+ * transfer, plans and blocks go together.
  */
 
 #include "perf/workload/clock.h"
+#include "perf/kv_perf/caches.h"
 #include "perf/kv_perf/mkv_session.h"
 #include "perf/workload/error.h"
-#include "perf/workload/pool.h"
 #include "perf/kv_perf/progress.h"
 #include "perf/kv_perf/run.h"
+#include "perf/workload/interrupt.h"
 #include "perf/workload/engine_side.h"
 
 #include <inttypes.h>
@@ -32,10 +36,10 @@ typedef struct perf_model_run perf_model_run_t;
 typedef struct perf_slot {
     perf_model_run_t *model; /* NULL while free */
     uint64_t number;
-    perf_block_table_t *table;
+    perf_admitted_t blocks;
     mkv_xfer_t *xfer;
-    mkv_plan_t *plan;
-    uint64_t start_ns;
+    mkv_plan_t *plans[PERF_MAX_LEAVES]; /* of each leg */
+    uint64_t start_ns;                  /* of the first post; 0: none yet */
 } perf_slot_t;
 
 /* A layer that is not ready before its time. */
@@ -48,11 +52,12 @@ struct perf_model_run {
     const perf_options_t *options;
     bool is_prefill;
     bool is_active;
+    unsigned num_legs;
     perf_engine_side_t side;
-    perf_pool_t *pool;
+    perf_caches_t caches;
     perf_session_t kv;
     perf_slot_t *slots;
-    uint32_t *starts;         /* READ: of request n at n % pipeline_depth */
+    uint32_t *starts; /* READ: of request n and leg at [n % pipeline_depth][leg] */
     perf_layer_gate_t *gates; /* of each slot and layer */
     uint64_t num_finished;
     uint64_t first_ns;
@@ -71,17 +76,7 @@ static int perf_model_gate(void *arg)
     return perf_clock_ns() >= gate->ready_ns;
 }
 
-/* Blocks of a table that are moved: all that the decode side does not have. */
-static mkv_units_t perf_slot_units(const perf_slot_t *slot, uint32_t start)
-{
-    mkv_units_t units = {0};
-
-    units.num_local = slot->table->num_blocks - start;
-    units.local = slot->table->blocks + start;
-    return units;
-}
-
-static int perf_slot_post_layers(perf_slot_t *slot)
+static int perf_slot_post_layers(perf_slot_t *slot, uint32_t leg)
 {
     perf_model_run_t *model = slot->model;
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
@@ -98,7 +93,7 @@ static int perf_slot_post_layers(perf_slot_t *slot)
         gate.arg = &gates[layer];
         sel.layer_lo = (int32_t)layer;
         sel.layer_hi = (int32_t)layer + 1;
-        if (mkv_xfer_post(slot->xfer, 0, slot->plan, &sel,
+        if (mkv_xfer_post(slot->xfer, leg, slot->plans[leg], &sel,
                           (model->options->layer_us != 0) ? &gate : NULL) != MKV_OK) {
             return perf_session_error("mkv_xfer_post");
         }
@@ -106,12 +101,12 @@ static int perf_slot_post_layers(perf_slot_t *slot)
     return 0;
 }
 
-static int perf_slot_post(perf_slot_t *slot)
+static int perf_slot_post(perf_slot_t *slot, uint32_t leg)
 {
     if (slot->model->options->post == PERF_POST_LAYER) {
-        return perf_slot_post_layers(slot);
+        return perf_slot_post_layers(slot, leg);
     }
-    return (mkv_xfer_post(slot->xfer, 0, slot->plan, NULL, NULL) == MKV_OK)
+    return (mkv_xfer_post(slot->xfer, leg, slot->plans[leg], NULL, NULL) == MKV_OK)
                ? 0
                : perf_session_error("mkv_xfer_post");
 }
@@ -122,7 +117,7 @@ static bool perf_slot_is_measured(const perf_slot_t *slot)
 }
 
 static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
-                               uint64_t prep_ns, uint64_t post_ns)
+                               uint32_t leg, uint64_t prep_ns, uint64_t post_ns)
 {
     mkv_plan_attr_t attr = {.size = sizeof(attr)};
     perf_result_t *result = &model->result;
@@ -131,11 +126,9 @@ static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
         return;
     }
 
-    if (mkv_plan_query(slot->plan, &attr) == MKV_OK) {
+    if (mkv_plan_query(slot->plans[leg], &attr) == MKV_OK) {
         result->num_merged += attr.num_elements;
         result->bytes += attr.bytes;
-        result->num_descs += attr.num_units * model->side.geometry.num_layers *
-                             model->side.geometry.num_parts;
     }
     perf_histogram_add(&result->prep, prep_ns);
     perf_histogram_add(&result->post, post_ns);
@@ -143,53 +136,55 @@ static void perf_model_account(perf_model_run_t *model, const perf_slot_t *slot,
 }
 
 /* Active side: the other side's blocks are known. */
-static int perf_slot_move(perf_slot_t *slot, const mkv_units_t *remote, uint32_t start)
+static int perf_slot_move(perf_slot_t *slot, const mkv_event_t *event, uint32_t start)
 {
     perf_model_run_t *model = slot->model;
-    uint64_t prep_ns, post_ns;
-    mkv_units_t units;
+    mkv_units_t units[PERF_MAX_COMPONENTS];
+    uint64_t prep_ns, start_ns, post_ns;
+    size_t num_units;
 
-    if ((start > slot->table->num_blocks) || (remote == NULL) ||
-        (remote->num_local + remote->num_remote != slot->table->num_blocks - start)) {
-        perf_error(
-            "request %" PRIu64 " has %u blocks here; the other side shows %u from "
-            "block %u on; do both use the same trace and options?",
-            slot->number, slot->table->num_blocks,
-            (remote == NULL) ? 0 : remote->num_local + remote->num_remote, start);
+    if (perf_caches_pair(&model->caches, &slot->blocks, event, start, units,
+                         &num_units) != 0) {
         return -1;
     }
 
-    units = perf_slot_units(slot, start);
-    units.num_remote = units.num_local;
-    units.remote = remote->remote;
     prep_ns = perf_clock_ns();
     if ((model->first_ns == 0) && perf_slot_is_measured(slot)) {
         model->first_ns = prep_ns;
         model->warmup_cpu_ns = model->kv.cpu_ns;
         model->check_ns = 0;
     }
-    if (mkv_plan_create(model->kv.maps[0], &units, 1, 0, &slot->plan) != MKV_OK) {
+    if (mkv_plan_create(model->kv.maps[event->leg], units, num_units, 0,
+                        &slot->plans[event->leg]) != MKV_OK) {
         return perf_session_error("mkv_plan_create");
     }
 
-    slot->start_ns = perf_clock_ns();
-    if (perf_slot_post(slot) != 0) {
+    start_ns = perf_clock_ns();
+    slot->start_ns = (slot->start_ns == 0) ? start_ns : slot->start_ns;
+    if (perf_slot_post(slot, event->leg) != 0) {
         return -1;
     }
     post_ns = perf_clock_ns();
-    if (mkv_xfer_seal(slot->xfer, 0) != MKV_OK) {
+    if (mkv_xfer_seal(slot->xfer, event->leg) != MKV_OK) {
         return perf_session_error("mkv_xfer_seal");
     }
 
-    perf_model_account(model, slot, slot->start_ns - prep_ns, post_ns - slot->start_ns);
+    if (perf_slot_is_measured(slot)) {
+        model->result.num_descs +=
+            perf_caches_pieces(model->kv.maps[event->leg], units, num_units);
+    }
+    perf_model_account(model, slot, event->leg, start_ns - prep_ns, post_ns - start_ns);
     return 0;
 }
 
-static int perf_slot_expose(perf_slot_t *slot, uint32_t start)
+static int perf_slot_expose(perf_slot_t *slot, uint32_t leg, uint32_t start)
 {
-    mkv_units_t units = perf_slot_units(slot, start);
+    mkv_units_t units[PERF_MAX_COMPONENTS];
+    size_t num_units =
+        perf_caches_units(&slot->model->caches, &slot->blocks, start, units);
 
-    return (mkv_xfer_expose(slot->xfer, 0, &units, 1, &start, sizeof(start)) == MKV_OK)
+    return (mkv_xfer_expose(slot->xfer, leg, units, num_units, &start, sizeof(start)) ==
+            MKV_OK)
                ? 0
                : perf_session_error("mkv_xfer_expose");
 }
@@ -197,29 +192,24 @@ static int perf_slot_expose(perf_slot_t *slot, uint32_t start)
 /* Prefill computes what it does not have. */
 static int perf_slot_compute(perf_slot_t *slot)
 {
-    const perf_block_table_t *table = slot->table;
     uint64_t start_ns = perf_clock_ns();
     int ret;
 
-    ret = perf_pool_fill(slot->model->pool, table->blocks + table->num_shared,
-                         table->keys + table->num_shared,
-                         table->num_blocks - table->num_shared);
+    ret = perf_caches_fill(&slot->model->caches, &slot->blocks);
     slot->model->check_ns += perf_clock_ns() - start_ns;
     return ret;
 }
 
 static int perf_slot_verify(perf_slot_t *slot)
 {
-    const perf_block_table_t *table = slot->table;
     uint64_t start_ns = perf_clock_ns();
     int ret;
 
-    ret = perf_pool_check(slot->model->pool, table->blocks + table->num_shared,
-                          table->num_blocks - table->num_shared);
+    ret = perf_caches_check(&slot->model->caches, &slot->blocks);
     slot->model->check_ns += perf_clock_ns() - start_ns;
     if (ret != 0) {
         perf_error("request %" PRIu64 " of %u blocks arrived wrong: %s", slot->number,
-                   table->num_blocks, perf_last_error());
+                   slot->blocks.lists[0].num, perf_last_error());
     }
     return ret;
 }
@@ -227,30 +217,59 @@ static int perf_slot_verify(perf_slot_t *slot)
 /* Decode's side of an admission: what will arrive, and telling prefill about it. */
 static int perf_slot_start_decode(perf_slot_t *slot)
 {
-    const perf_block_table_t *table = slot->table;
+    const perf_list_t *list = &slot->blocks.lists[0];
     perf_model_run_t *model = slot->model;
-    uint32_t start = table->num_shared;
+    uint32_t start = list->num_shared;
+    unsigned leg;
 
     if (model->options->is_check) {
-        perf_pool_expect(model->pool, table->blocks + start, table->keys + start,
-                         table->num_blocks - start);
+        perf_caches_expect(&model->caches, &slot->blocks);
     }
-    model->result.total_blocks += table->num_blocks;
+    model->result.total_blocks += list->num;
     model->result.shared_blocks += start;
     if (!model->is_active) {
-        return perf_slot_expose(slot, start);
+        return perf_slot_expose(slot, MKV_LEG_ALL, start);
     }
-    return (mkv_send(model->kv.peers[0], slot->number, 0, &start, sizeof(start), NULL,
-                     0) == MKV_OK)
-               ? 0
-               : perf_session_error("mkv_send");
+    for (leg = 0; leg < model->num_legs; ++leg) {
+        if (mkv_send(model->kv.peers[leg], slot->number, 0, &start, sizeof(start), NULL,
+                     0) != MKV_OK) {
+            return perf_session_error("mkv_send");
+        }
+    }
+    return 0;
+}
+
+static uint32_t *perf_model_start(perf_model_run_t *model, uint64_t number,
+                                  unsigned leg)
+{
+    return &model->starts[number % model->options->pipeline_depth * PERF_MAX_LEAVES +
+                          leg];
+}
+
+/* READ at prefill: what decode told before the request was admitted here. */
+static int perf_slot_expose_told(perf_slot_t *slot)
+{
+    perf_model_run_t *model = slot->model;
+    uint32_t *start;
+    unsigned leg;
+
+    for (leg = 0; leg < model->num_legs; ++leg) {
+        start = perf_model_start(model, slot->number, leg);
+        if (*start == PERF_MODEL_NO_START) {
+            continue;
+        }
+        if (perf_slot_expose(slot, leg, *start) != 0) {
+            return -1;
+        }
+        *start = PERF_MODEL_NO_START;
+    }
+    return 0;
 }
 
 static int perf_slot_start(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
     mkv_xfer_params_t params = {.size = sizeof(params)};
-    uint32_t *start;
 
     if (model->is_prefill && model->options->is_check &&
         (perf_slot_compute(slot) != 0)) {
@@ -261,7 +280,7 @@ static int perf_slot_start(perf_slot_t *slot)
     params.mode = (model->options->op == PERF_OP_WRITE) ? MKV_WRITE : MKV_READ;
     params.role = model->is_prefill ? MKV_SRC : MKV_DST;
     params.legs = model->kv.maps;
-    params.num_legs = 1;
+    params.num_legs = model->num_legs;
     params.user_data = slot;
     if (mkv_xfer_open(model->kv.ctx, &params, &slot->xfer) != MKV_OK) {
         return perf_session_error("mkv_xfer_open");
@@ -269,15 +288,7 @@ static int perf_slot_start(perf_slot_t *slot)
     if (!model->is_prefill) {
         return perf_slot_start_decode(slot);
     }
-
-    start = &model->starts[slot->number % model->options->pipeline_depth];
-    if (!model->is_active && (*start != PERF_MODEL_NO_START)) {
-        if (perf_slot_expose(slot, *start) != 0) {
-            return -1;
-        }
-        *start = PERF_MODEL_NO_START;
-    }
-    return 0;
+    return model->is_active ? 0 : perf_slot_expose_told(slot);
 }
 
 /* The transfer is quiet: blocks may be used for others. */
@@ -285,6 +296,7 @@ static int perf_slot_finish(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    unsigned leg;
 
     if (perf_slot_is_measured(slot) && (mkv_xfer_query(slot->xfer, &attr) == MKV_OK)) {
         model->result.num_ucp_calls += attr.num_ucp_calls;
@@ -292,13 +304,16 @@ static int perf_slot_finish(perf_slot_t *slot)
     if (mkv_xfer_close(slot->xfer) != MKV_OK) {
         return perf_session_error("mkv_xfer_close");
     }
-    if ((slot->plan != NULL) && (mkv_plan_destroy(slot->plan) != MKV_OK)) {
-        return perf_session_error("mkv_plan_destroy");
+    for (leg = 0; leg < model->num_legs; ++leg) {
+        if ((slot->plans[leg] != NULL) &&
+            (mkv_plan_destroy(slot->plans[leg]) != MKV_OK)) {
+            return perf_session_error("mkv_plan_destroy");
+        }
+        slot->plans[leg] = NULL;
     }
 
-    perf_engine_side_finish(&model->side, slot->table);
+    perf_engine_side_finish(&model->side, &slot->blocks);
     slot->model = NULL;
-    slot->plan = NULL;
     ++model->num_finished;
     return 0;
 }
@@ -326,13 +341,24 @@ static int perf_slot_exposed(perf_slot_t *slot, const mkv_event_t *event)
         return -1;
     }
     memcpy(&start, event->data, sizeof(start));
-    return perf_slot_move(slot, (event->num_units == 1) ? event->units : NULL, start);
+    return perf_slot_move(slot, event, start);
+}
+
+static unsigned perf_model_leg(const perf_model_run_t *model, const mkv_peer_t *peer)
+{
+    unsigned leg = 0;
+
+    while ((leg + 1 < model->num_legs) && (model->kv.peers[leg] != peer)) {
+        ++leg;
+    }
+    return leg;
 }
 
 /* READ at prefill: decode told which blocks it needs. */
 static int perf_model_message(perf_model_run_t *model, const mkv_event_t *event)
 {
     uint32_t depth = model->options->pipeline_depth, start, i;
+    unsigned leg = perf_model_leg(model, event->peer);
 
     if (event->header_length != sizeof(start)) {
         perf_error("a message of %zu bytes came; expected %zu", event->header_length,
@@ -343,10 +369,10 @@ static int perf_model_message(perf_model_run_t *model, const mkv_event_t *event)
     memcpy(&start, event->header, sizeof(start));
     for (i = 0; i < depth; ++i) {
         if ((model->slots[i].model != NULL) && (model->slots[i].number == event->id)) {
-            return perf_slot_expose(&model->slots[i], start);
+            return perf_slot_expose(&model->slots[i], leg, start);
         }
     }
-    model->starts[event->id % depth] = start; /* not admitted here yet */
+    *perf_model_start(model, event->id, leg) = start; /* not admitted here yet */
     return 0;
 }
 
@@ -390,17 +416,29 @@ static int perf_model_admit(perf_model_run_t *model)
     }
 
     slot->number = model->side.num_admitted;
-    ret = perf_engine_side_admit(&model->side, &slot->table);
+    ret = perf_engine_side_admit(&model->side, &slot->blocks);
     if (ret <= 0) {
         return ret;
     }
     slot->model = model;
+    slot->start_ns = 0;
     return perf_slot_start(slot);
 }
 
+static void perf_model_show(const perf_model_run_t *model)
+{
+    if ((model->run->rank == 0) && perf_progress_is_on()) {
+        perf_progress_show(&(perf_position_t){.what = "requests",
+                                              .done = model->num_finished,
+                                              .total = model->side.num_requests,
+                                              .bytes = model->result.bytes});
+    }
+}
+
+/* Until all requests are over, or SIGINT ends it. */
 static int perf_model_loop(perf_model_run_t *model)
 {
-    while (model->num_finished < model->side.num_requests) {
+    while ((model->num_finished < model->side.num_requests) && !perf_is_interrupted) {
         if (perf_model_admit(model) != 0) {
             return -1;
         }
@@ -408,10 +446,7 @@ static int perf_model_loop(perf_model_run_t *model)
         if (model->is_failed || model->kv.is_failed) {
             return -1;
         }
-        if (model->is_prefill) {
-            perf_progress_show("requests", model->num_finished,
-                               model->side.num_requests);
-        }
+        perf_model_show(model);
     }
     return 0;
 }
@@ -422,8 +457,9 @@ static int perf_model_result(perf_model_run_t *model)
     uint64_t wall_ns = model->last_ns - model->first_ns;
 
     result->is_active = (uint32_t)model->is_active;
-    result->is_checked = (uint32_t)model->options->is_check;
+    result->is_checked = (uint32_t)(model->options->is_check && !perf_is_interrupted);
     result->block_size = model->side.geometry.piece_bytes;
+    result->num_layers = model->side.geometry.num_layers;
     result->wall_ns = (wall_ns > model->check_ns) ? wall_ns - model->check_ns : wall_ns;
     result->cpu_ns += model->kv.cpu_ns - model->warmup_cpu_ns;
     snprintf(result->device, sizeof(result->device), "%s",
@@ -434,47 +470,75 @@ static int perf_model_result(perf_model_run_t *model)
 
 static int perf_model_move(perf_model_run_t *model)
 {
-    if ((perf_session_add_pool(&model->kv, model->pool,
-                               perf_memory_type(model->run->memory), 0) != 0) ||
-        (perf_session_connect(&model->kv, model->run->channels, 1) != 0) ||
+    perf_run_phase(model->run, "registering and connecting");
+    if ((perf_caches_add(&model->caches, &model->kv,
+                         perf_memory_type(model->run->memory)) != 0) ||
+        (perf_session_connect(&model->kv, model->run->channels, model->num_legs) !=
+         0) ||
         (perf_run_start(model->run, perf_session_idle, &model->kv) != 0) ||
-        (perf_model_loop(model) != 0) ||
-        (perf_run_barrier(model->run, perf_session_idle, &model->kv) != 0)) {
+        (perf_model_loop(model) != 0)) {
+        model->kv.is_failed = true;
+        return -1;
+    }
+    if (perf_is_interrupted) { /* what was moved until now counts */
+        model->kv.is_failed = true;
+        return perf_model_result(model);
+    }
+    if (perf_run_barrier(model->run, perf_session_idle, &model->kv) != 0) {
         model->kv.is_failed = true;
         return -1;
     }
 
     perf_session_end_of_test(&model->kv);
     /* blocks that nothing was moved to are checked here, too */
-    if (model->options->is_check && (perf_pool_check_all(model->pool) != 0)) {
+    if (model->options->is_check && (perf_caches_check_all(&model->caches) != 0)) {
         return -1;
     }
     return perf_model_result(model);
 }
 
+/* Which rank we are of how many. Equal sides are pairs that know of no others. */
+static perf_session_rank_t perf_model_rank(const perf_model_run_t *model)
+{
+    const perf_options_t *options = model->options;
+
+    if (options->tp == options->decode_tp) {
+        return (perf_session_rank_t){0};
+    }
+    /* the center is rank 0 and shares its data with the first ranks of the others */
+    return (perf_session_rank_t){
+        .tp_rank = (model->run->rank == 0) ? 0 : model->run->rank - 1,
+        .tp_size = model->is_prefill ? options->tp : options->decode_tp,
+        .map_flags = model->is_prefill ? MKV_MAP_SRC : MKV_MAP_DST};
+}
+
 static int perf_model_open(perf_model_run_t *model)
 {
     const perf_options_t *options = model->options;
-    const perf_pool_shape_t *shape = &model->side.shape;
     uint32_t i;
 
-    if (perf_engine_side_open(options, model->is_prefill, &model->side) != 0) {
+    if (perf_engine_side_open(options, model->is_prefill,
+                              perf_model_rank(model).tp_rank, &model->side) != 0) {
         return -1;
     }
 
     model->slots = calloc(options->pipeline_depth, sizeof(*model->slots));
-    model->starts = calloc(options->pipeline_depth, sizeof(*model->starts));
-    model->gates = calloc((size_t)options->pipeline_depth * shape->num_layers,
-                          sizeof(*model->gates));
+    model->starts =
+        calloc(options->pipeline_depth * PERF_MAX_LEAVES, sizeof(*model->starts));
+    model->gates =
+        calloc((size_t)options->pipeline_depth * model->side.geometry.num_layers,
+               sizeof(*model->gates));
     if ((model->slots == NULL) || (model->starts == NULL) || (model->gates == NULL)) {
         perf_error("no memory for %u requests in flight", options->pipeline_depth);
         return -1;
     }
-    for (i = 0; i < options->pipeline_depth; ++i) {
+    for (i = 0; i < options->pipeline_depth * PERF_MAX_LEAVES; ++i) {
         model->starts[i] = PERF_MODEL_NO_START;
     }
 
-    return perf_pool_create(model->run->memory, shape, options->is_check, &model->pool);
+    perf_run_phase(model->run, "allocating");
+    return perf_caches_open(model->run->memory, &model->side, options->is_check,
+                            &model->caches);
 }
 
 static void perf_model_close(perf_model_run_t *model)
@@ -483,12 +547,10 @@ static void perf_model_close(perf_model_run_t *model)
 
     for (i = 0; (model->slots != NULL) && (i < model->options->pipeline_depth); ++i) {
         if (model->slots[i].model != NULL) { /* cut short by an error */
-            perf_block_tables_release(model->side.tables, model->slots[i].table);
+            perf_engine_side_drop(&model->side, &model->slots[i].blocks);
         }
     }
-    if (model->pool != NULL) {
-        perf_pool_destroy(model->pool);
-    }
+    perf_caches_close(&model->caches);
     perf_engine_side_close(&model->side);
     free(model->gates);
     free(model->starts);
@@ -498,6 +560,7 @@ static void perf_model_close(perf_model_run_t *model)
 int perf_model_run(perf_run_t *run)
 {
     perf_model_run_t *model;
+    perf_session_rank_t rank;
     int ret;
 
     model = calloc(1, sizeof(*model));
@@ -508,13 +571,15 @@ int perf_model_run(perf_run_t *run)
 
     model->run = run;
     model->options = run->options;
-    model->is_prefill = (run->rank == 0);
+    model->is_prefill = perf_options_is_prefill(run->options, run->rank);
+    model->num_legs = run->num_channels;
     model->is_active = (model->is_prefill == (run->options->op == PERF_OP_WRITE));
     perf_result_init(&model->result);
 
+    rank = perf_model_rank(model);
     ret = perf_model_open(model);
-    if ((ret == 0) && ((ret = perf_session_open(run->options, perf_model_event, model,
-                                                &model->kv)) == 0)) {
+    if ((ret == 0) && ((ret = perf_session_open(run->options, &rank, perf_model_event,
+                                                model, &model->kv)) == 0)) {
         ret = perf_model_move(model);
         perf_session_close(&model->kv);
     }

@@ -2,7 +2,10 @@
 
 #include "perf/kv_perf/launch.h"
 #include "perf/workload/error.h"
+#include "perf/workload/interrupt.h"
+#include "perf/workload/model.h"
 #include "perf/workload/options.h"
+#include "perf/kv_perf/progress.h"
 #include "perf/kv_perf/run.h"
 #include "src/morikv.h"
 
@@ -12,25 +15,57 @@
 #include <ucp/api/ucp.h>
 
 
+enum { PERF_AGREEMENT = 4096 };
+
 /* Both sides must mean the same run; on one host they do unless the parent erred. */
-static int perf_agree(perf_run_t *run)
+static int perf_agree_with(perf_channel_t *channel, const char *mine, char *other)
 {
-    char mine[1024], other[sizeof(mine)];
+    char text[512];
+
+    if ((perf_channel_send(channel, PERF_CHANNEL_AGREEMENT, mine, PERF_AGREEMENT) !=
+         0) ||
+        (perf_channel_recv(channel, PERF_CHANNEL_AGREEMENT, other, PERF_AGREEMENT, NULL,
+                           NULL, NULL) != 0)) {
+        return -1;
+    }
+    other[PERF_AGREEMENT - 1] = '\0';
+    if (perf_options_differ(mine, other, text, sizeof(text))) {
+        perf_error("the two sides run different things: %s", text);
+        return -1;
+    }
+    return 0;
+}
+
+/* Both sides of a connection fail together: the center speaks, unless it learns in time
+ * that a leaf was first. */
+enum { PERF_CENTER_SPEAKS_MS = 500 };
+
+/* Whether another process told its error; all others learn that we tell ours. */
+static bool perf_is_told(void *arg)
+{
+    perf_run_t *run = arg;
     unsigned i;
 
-    memset(mine, 0, sizeof(mine));
+    for (i = 0; i < run->num_channels; ++i) {
+        if (perf_channel_is_error(&run->channels[i], 0)) {
+            return true;
+        }
+    }
+    for (i = 0; i < run->num_channels; ++i) {
+        perf_channel_tell_error(&run->channels[i]);
+    }
+    return (run->rank != 0) &&
+           perf_channel_is_error(&run->channels[0], PERF_CENTER_SPEAKS_MS);
+}
+
+static int perf_agree(perf_run_t *run)
+{
+    char mine[PERF_AGREEMENT] = "", other[PERF_AGREEMENT];
+    unsigned i;
+
     perf_options_agreement(run->options, mine, sizeof(mine));
     for (i = 0; i < run->num_channels; ++i) {
-        if ((perf_channel_send(&run->channels[i], PERF_CHANNEL_AGREEMENT, mine,
-                               sizeof(mine)) != 0) ||
-            (perf_channel_recv(&run->channels[i], PERF_CHANNEL_AGREEMENT, other,
-                               sizeof(other), NULL, NULL, NULL) != 0)) {
-            return -1;
-        }
-        if (memcmp(mine, other, sizeof(mine)) != 0) {
-            other[sizeof(other) - 1] = '\0';
-            perf_error("the two sides run different things; here: %s; there: %s", mine,
-                       other);
+        if (perf_agree_with(&run->channels[i], mine, other) != 0) {
             return -1;
         }
     }
@@ -51,7 +86,15 @@ static int perf_run_with_report(perf_run_t *run, int argc, char **argv)
     }
 
     ret = (run->options->model != NULL) ? perf_model_run(run) : perf_sweep_run(run);
-    if ((run->rank == 0) && (perf_report_close(&report) != 0)) {
+    if (run->rank != 0) {
+        return ret;
+    }
+    perf_progress_clear();
+    if (perf_is_interrupted) {
+        fprintf(stderr, "mori_kv_perf: interrupted; %u rows are complete as told\n",
+                report.num_rows);
+    }
+    if (perf_report_close(&report) != 0) {
         ret = -1;
     }
     return ret;
@@ -66,16 +109,22 @@ static int perf_run(const perf_options_t *options, int argc, char **argv)
     int ret = -1;
 
     snprintf(prefix, sizeof(prefix), (run.rank > 1) ? "%s %u)" : "%s)",
-             (run.rank == 0) ? "mori_kv_perf(prefill" : "mori_kv_perf(decode",
+             perf_options_is_prefill(options, run.rank) ? "mori_kv_perf(prefill"
+                                                        : "mori_kv_perf(decode",
              run.rank);
     perf_message_prefix(prefix);
+    perf_interrupt_catch();
     if (perf_launch_channels(options, run.channels, &run.num_channels) != 0) {
         return -1;
     }
 
+    if (options->fds != NULL) { /* else each side has a terminal of its own */
+        perf_message_first_only(perf_is_told, &run);
+    }
     if ((perf_agree(&run) == 0) &&
-        (perf_memory_open((run.rank == 0) ? options->initiator_segment
-                                          : options->target_segment,
+        (perf_memory_open(perf_options_is_prefill(options, run.rank)
+                              ? options->initiator_segment
+                              : options->target_segment,
                           options->hip_library, &run.memory) == 0)) {
         ret = perf_run_with_report(&run, argc, argv);
         perf_memory_close(run.memory);
@@ -97,6 +146,10 @@ int main(int argc, char **argv)
     perf_options_t options;
     int ret;
 
+    if ((argc == 2) && !strcmp(argv[1], "--list_models")) {
+        perf_model_list(perf_print_line, NULL);
+        return EXIT_SUCCESS;
+    }
     if ((argc == 2) && !strcmp(argv[1], "--config")) {
         mkv_config_help(perf_print_line, NULL);
         return EXIT_SUCCESS;
@@ -106,7 +159,14 @@ int main(int argc, char **argv)
         return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
     }
 
-    ret = (options.role == PERF_ROLE_PARENT) ? perf_launch(&options, argc, argv)
-                                             : perf_run(&options, argc, argv);
-    return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    if (options.is_progress) {
+        perf_progress_ask();
+    }
+    if (options.role == PERF_ROLE_PARENT) {
+        return perf_launch(&options, argc, argv);
+    }
+    ret = perf_run(&options, argc, argv);
+    return perf_is_interrupted ? PERF_EXIT_INTERRUPTED
+           : (ret == 0)        ? EXIT_SUCCESS
+                               : EXIT_FAILURE;
 }

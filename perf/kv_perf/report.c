@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "perf/kv_perf/report.h"
+#include "perf/workload/benchmarks.h"
 #include "perf/workload/error.h"
 #include "perf/workload/table.h"
 
@@ -97,6 +98,7 @@ static json_object *perf_json_row(const perf_result_t *result)
     perf_json_histogram(row, "prep_us", &result->prep);
     perf_json_histogram(row, "post_us", &result->post);
     perf_json_histogram(row, "tx_us", &result->tx);
+    perf_json_text(row, "label", result->label);
     perf_json_text(row, "device", result->device);
     perf_json_text(row, "path", result->path);
     return row;
@@ -205,6 +207,104 @@ static const perf_column_t perf_columns[PERF_NUM_COLS] = {
     [PERF_COL_MERGED] = {"Descs after", "pieces", 12, 0, true},
 };
 
+/* Tables of benchmarks by others, with their words */
+enum {
+    PERF_BENCH_BLOCK,
+    PERF_BENCH_BATCH,
+    PERF_BENCH_TOTAL,
+    PERF_BENCH_MAX_RATE,
+    PERF_BENCH_RATE,
+    PERF_BENCH_GBIT,
+    PERF_BENCH_OPS,
+    PERF_BENCH_MIN,
+    PERF_BENCH_MEAN,
+    PERF_BENCH_TIME,
+    PERF_BENCH_P99,
+    PERF_NUM_BENCH
+};
+
+static const perf_column_t perf_bench_columns[PERF_NUM_BENCH] = {
+    [PERF_BENCH_BLOCK] = {"MsgSize", "B", 10, 0, false},
+    [PERF_BENCH_BATCH] = {"BatchSize", "", 9, 0, false},
+    [PERF_BENCH_TOTAL] = {"TotalSize", "MB", 9, 2, false},
+    [PERF_BENCH_MAX_RATE] = {"Max BW", "GB/s", 8, 2, false},
+    [PERF_BENCH_RATE] = {"Avg BW", "GB/s", 8, 2, false},
+    [PERF_BENCH_GBIT] = {"Rate", "Gbit/s", 8, 1, false},
+    [PERF_BENCH_OPS] = {"Writes", "M op/s", 8, 3, false},
+    [PERF_BENCH_MIN] = {"Min Lat", "us", 10, 2, false},
+    [PERF_BENCH_MEAN] = {"Avg Lat", "us", 10, 2, false},
+    [PERF_BENCH_TIME] = {"Time", "ms", 10, 3, false},
+    [PERF_BENCH_P99] = {"P99", "ms", 10, 3, false},
+};
+
+/* Which of these a format has, a bit each */
+#define PERF_BIT(_column) (1u << PERF_BENCH_##_column)
+static const unsigned perf_bench_formats[] = {
+    [PERF_FORMAT_MORI] = PERF_BIT(BLOCK) | PERF_BIT(BATCH) | PERF_BIT(TOTAL) |
+                         PERF_BIT(MAX_RATE) | PERF_BIT(RATE) | PERF_BIT(MIN) |
+                         PERF_BIT(MEAN),
+    [PERF_FORMAT_PAGES] =
+        PERF_BIT(BLOCK) | PERF_BIT(BATCH) | PERF_BIT(GBIT) | PERF_BIT(OPS),
+    [PERF_FORMAT_TIME] = PERF_BIT(BLOCK) | PERF_BIT(BATCH) | PERF_BIT(TOTAL) |
+                         PERF_BIT(RATE) | PERF_BIT(TIME) | PERF_BIT(P99),
+};
+
+static size_t perf_bench_select(perf_format_t format, perf_column_t *columns,
+                                perf_cell_t *cells)
+{
+    size_t i, num = 0;
+
+    for (i = 0; i < PERF_NUM_BENCH; ++i) {
+        if (perf_bench_formats[format] & (1u << i)) {
+            columns[num] = perf_bench_columns[i];
+            cells[num++] = cells[i];
+        }
+    }
+    return num;
+}
+
+static void perf_bench_cells(const perf_result_t *result, perf_cell_t *cells)
+{
+    const double bytes =
+        perf_ratio((double)result->bytes, (double)result->num_requests);
+    const double wall = (double)result->wall_ns;
+
+    cells[PERF_BENCH_BLOCK].number = (double)result->block_size;
+    cells[PERF_BENCH_BATCH].number =
+        perf_ratio((double)result->num_descs, (double)result->num_requests);
+    cells[PERF_BENCH_TOTAL].number = bytes / 1e6;
+    cells[PERF_BENCH_MAX_RATE].number = perf_ratio(bytes, (double)result->tx.min);
+    cells[PERF_BENCH_RATE].number = perf_ratio((double)result->bytes, wall);
+    cells[PERF_BENCH_GBIT].number = 8 * perf_ratio((double)result->bytes, wall);
+    cells[PERF_BENCH_OPS].number = 1e3 * perf_ratio((double)result->num_descs, wall);
+    cells[PERF_BENCH_MIN].number = perf_us((double)result->tx.min);
+    cells[PERF_BENCH_MEAN].number = perf_us(perf_histogram_mean(&result->tx));
+    cells[PERF_BENCH_TIME].number = perf_us(perf_histogram_mean(&result->tx)) / 1e3;
+    cells[PERF_BENCH_P99].number =
+        perf_us((double)perf_histogram_permille(&result->tx, 990)) / 1e3;
+}
+
+/* A row in the words of the benchmark, with its head before the first. */
+static void perf_report_bench(const perf_report_t *report, const perf_result_t *result)
+{
+    const perf_benchmark_t *benchmark = perf_benchmark_find(report->options->benchmark);
+    perf_cell_t cells[PERF_NUM_BENCH] = {0};
+    perf_column_t columns[PERF_NUM_BENCH];
+    perf_table_t table = {columns, 0, false};
+    char note[64];
+
+    perf_bench_cells(result, cells);
+    table.num_columns = perf_bench_select(benchmark->format, columns, cells);
+    if (report->num_rows == 0) {
+        perf_table_text(&table, benchmark->about);
+        perf_table_head(&table);
+    }
+    snprintf(note, sizeof(note), "%s%s%s", result->label,
+             ((result->label[0] != '\0') && result->is_checked) ? ", " : "",
+             result->is_checked ? "every byte checked" : "");
+    perf_table_row(&table, cells, note);
+}
+
 static perf_table_t perf_report_table(const perf_report_t *report)
 {
     return (perf_table_t){perf_columns, PERF_NUM_COLS, report->options->is_wide};
@@ -266,7 +366,9 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
     } else {
         perf_report_sweep(&table, options);
     }
-    perf_table_head(&table);
+    if (options->benchmark == NULL) {
+        perf_table_head(&table);
+    }
 }
 
 static void perf_cells_histogram(perf_cell_t *avg, perf_cell_t *p99,
@@ -325,13 +427,18 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
     if (report->num_rows == 0) {
         perf_report_header(report, result);
     }
-    perf_report_cells(result, cells);
-    perf_table_row(&table, cells, result->is_checked ? "every byte checked" : "");
+    if (report->options->benchmark != NULL) {
+        perf_report_bench(report, result);
+    } else {
+        perf_report_cells(result, cells);
+        perf_table_row(&table, cells, result->is_checked ? "every byte checked" : "");
+    }
     perf_report_flows(result);
     if (report->json != NULL) {
         json_object_array_add(json_object_object_get(report->json, "rows"),
                               perf_json_row(result));
     }
+    perf_plot_row(&report->plot, result);
     ++report->num_rows;
 }
 
@@ -343,6 +450,9 @@ int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
     report->json_fd = -1;
     report->json = NULL;
     report->num_rows = 0;
+    if (perf_plot_open(options, &report->plot) != 0) {
+        return -1;
+    }
     if (options->json == NULL) {
         return 0;
     }
@@ -356,7 +466,7 @@ int perf_report_open(const perf_options_t *options, const char *ucx, int argc,
     return 0;
 }
 
-int perf_report_close(perf_report_t *report)
+static int perf_report_close_json(perf_report_t *report)
 {
     const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                       JSON_C_TO_STRING_NOSLASHESCAPE;
@@ -375,4 +485,11 @@ int perf_report_close(perf_report_t *report)
         return -1;
     }
     return 0;
+}
+
+int perf_report_close(perf_report_t *report)
+{
+    int ret = perf_report_close_json(report);
+
+    return (perf_plot_close(&report->plot) == 0) ? ret : -1;
 }

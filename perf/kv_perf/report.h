@@ -14,6 +14,7 @@
  */
 
 #include "perf/workload/options.h"
+#include "perf/kv_perf/plot.h"
 #include "perf/kv_perf/result.h"
 
 struct json_object;
@@ -24,6 +25,7 @@ typedef struct perf_report {
     int json_fd;              /**< -1: no file is asked for */
     struct json_object *json; /**< What it will say; NULL without one */
     unsigned num_rows;
+    perf_plot_t plot;
 } perf_report_t;
 
 

@@ -35,6 +35,8 @@ void perf_result_merge(perf_result_t *result, const perf_result_t *other)
     if (!result->is_active) {
         memcpy(result->path, other->path, sizeof(result->path));
         result->block_size = other->block_size;
+        memcpy(result->label, other->label, sizeof(result->label));
+        result->num_layers = other->num_layers;
     }
 
     perf_ends_add(&result->there, &other->there);

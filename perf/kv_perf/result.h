@@ -35,10 +35,12 @@ typedef struct perf_result {
     uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
+    uint32_t num_layers;    /**< Model: its layers */
     uint32_t is_checked;
     uint32_t is_active; /**< This process started operations */
     char path[512];     /**< What carries the data, as UCX says */
     char device[64];
+    char label[32];        /**< Of the row, or "" */
     perf_histogram_t prep; /**< Plan or arrays, one a request; ns */
     perf_histogram_t post; /**< All post calls of a request; ns */
     perf_histogram_t tx;   /**< First post of a request to its completion; ns */

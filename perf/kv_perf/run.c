@@ -2,6 +2,7 @@
 
 #include "perf/kv_perf/run.h"
 #include "perf/workload/error.h"
+#include "perf/workload/interrupt.h"
 #include "perf/kv_perf/progress.h"
 
 #include <errno.h>
@@ -11,9 +12,19 @@
 #include <unistd.h>
 
 
+/* SIGINT: the others' part of the row comes at once or not at all. */
+enum { PERF_LAST_WORDS_S = 20 };
+
 static bool perf_run_is_center(const perf_run_t *run)
 {
     return run->rank == 0;
+}
+
+void perf_run_phase(const perf_run_t *run, const char *what)
+{
+    if (perf_run_is_center(run)) {
+        perf_progress_phase(what);
+    }
 }
 
 int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg)
@@ -79,6 +90,10 @@ static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t
     unsigned i;
 
     for (i = 0; i < run->num_channels; ++i) {
+        if (perf_is_interrupted) { /* it may not have anything to say any more */
+            run->channels[i].is_last = true;
+            run->channels[i].timeout_s = PERF_LAST_WORDS_S;
+        }
         if (perf_channel_recv(&run->channels[i], PERF_CHANNEL_RESULT, other,
                               sizeof(*other), NULL, idle, arg) != 0) {
             return -1;
@@ -87,6 +102,10 @@ static int perf_run_gather(perf_run_t *run, perf_result_t *result, perf_result_t
     }
 
     perf_progress_clear();
+    if (result->num_requests == 0) {
+        perf_error("nothing was measured: no request was moved");
+        return -1;
+    }
     perf_report_row(run->report, result);
     return 0;
 }

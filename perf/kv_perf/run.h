@@ -24,6 +24,9 @@ typedef struct perf_run {
 } perf_run_t;
 
 
+/** Say at the center what takes its time now. */
+void perf_run_phase(const perf_run_t *run, const char *what);
+
 /** Move the KV cache of a model's requests. @return 0, or -1 after @ref perf_error. */
 int perf_model_run(perf_run_t *run);
 

@@ -12,9 +12,9 @@
 #include "perf/kv_perf/sweep.h"
 #include "perf/workload/clock.h"
 #include "perf/workload/error.h"
+#include "perf/workload/interrupt.h"
 #include "perf/kv_perf/pingpong.h"
 #include "perf/kv_perf/progress.h"
-#include "perf/workload/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,13 +35,6 @@ static void perf_sweep_idle(void *arg)
 static bool perf_sweep_is_pingpong(const perf_sweep_t *sweep)
 {
     return sweep->options->scheme == PERF_SCHEME_PINGPONG;
-}
-
-/* Whether a leaf and the center both start operations. */
-static bool perf_sweep_is_mutual(const perf_sweep_t *sweep)
-{
-    return (sweep->options->scheme == PERF_SCHEME_BOTH) ||
-           perf_sweep_is_pingpong(sweep);
 }
 
 /* ---- Flows and their lists ------------------------------------------------------- */
@@ -74,51 +67,10 @@ static void perf_sweep_add_flows(perf_sweep_t *sweep)
         if (scheme != PERF_SCHEME_MANYTOONE) {
             perf_sweep_add_flow(sweep, leaf, true);
         }
-        if ((scheme == PERF_SCHEME_MANYTOONE) || perf_sweep_is_mutual(sweep)) {
+        if ((scheme == PERF_SCHEME_MANYTOONE) || perf_scheme_is_mutual(scheme)) {
             perf_sweep_add_flow(sweep, leaf, false);
         }
     }
-}
-
-/* Blocks of one process that belong to one flow. */
-static uint32_t perf_sweep_zone(const perf_sweep_t *sweep, unsigned rank,
-                                size_t block_size, unsigned flow, uint32_t *first_p)
-{
-    unsigned per_leaf = perf_sweep_is_mutual(sweep) ? 2 : 1;
-    unsigned num_flows = per_leaf * ((rank == 0) ? sweep->options->num_target_dev : 1);
-    unsigned index = (per_leaf == 2) ? flow : flow / 2;
-    uint64_t blocks = sweep->params.size / block_size / num_flows;
-
-    blocks = (blocks > INT32_MAX) ? INT32_MAX : blocks;
-    *first_p = (uint32_t)blocks * ((rank == 0) ? index : index % per_leaf);
-    return (uint32_t)blocks;
-}
-
-/* A flow's blocks in one process: the first of its zone, or any of it. */
-static uint32_t *perf_sweep_list(const perf_sweep_t *sweep, unsigned rank,
-                                 size_t block_size, unsigned flow, uint32_t num)
-{
-    uint64_t random = sweep->options->seed * 1000003 + block_size * 31 + flow * 2 +
-                      (unsigned)(rank == 0);
-    uint32_t first, zone, i, other, block, *list;
-
-    zone = perf_sweep_zone(sweep, rank, block_size, flow, &first);
-    list = malloc(zone * sizeof(*list));
-    if (list == NULL) {
-        perf_error("no memory for a list of %u blocks", zone);
-        return NULL;
-    }
-
-    for (i = 0; i < zone; ++i) {
-        list[i] = first + i;
-    }
-    for (i = 0; (i < num) && (sweep->options->location != PERF_LOCATION_NONE); ++i) {
-        other = i + perf_random_below(&random, zone - i);
-        block = list[i];
-        list[i] = list[other];
-        list[other] = block;
-    }
-    return list;
 }
 
 static void perf_flow_cleanup(perf_flow_t *flow)
@@ -201,6 +153,27 @@ int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)
     return 0;
 }
 
+/* How far the first of my flows is in its row. */
+static void perf_sweep_show(const perf_sweep_t *sweep)
+{
+    const perf_flow_t *flow;
+
+    if ((sweep->run->rank != 0) || !perf_progress_is_on()) {
+        return;
+    }
+    for (flow = sweep->flows;
+         (flow < sweep->flows + sweep->num_flows - 1) && !flow->is_mine; ++flow) {
+    }
+    perf_progress_show(&(perf_position_t){
+        .what = "rows",
+        .done = sweep->rows_done,
+        .total = sweep->rows_total,
+        .part = flow->job.num_completed,
+        .whole = flow->is_mine ? flow->job.num_posts : 0,
+        .bytes = sweep->bytes_done + flow->job.num_completed * flow->job.num_blocks *
+                                         sweep->block_sizes[flow->job.view]});
+}
+
 /* Keep every flow's pipeline full, posts [from, to) of each. */
 static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
                             uint64_t warmup)
@@ -230,6 +203,10 @@ static int perf_sweep_posts(perf_sweep_t *sweep, uint64_t *seen, uint64_t to,
         }
         for (i = 0; i < sweep->num_flows; ++i) {
             perf_flow_reap(sweep, &sweep->flows[i], &seen[i], warmup);
+        }
+        perf_sweep_show(sweep);
+        if (perf_is_interrupted) {
+            return -1;
         }
     } while (num_busy > 0);
     return 0;
@@ -390,7 +367,8 @@ static int perf_sweep_move_checked(perf_sweep_t *sweep, perf_pool_t *pool,
 
 static int perf_sweep_check(perf_sweep_t *sweep, unsigned view, uint32_t batch)
 {
-    perf_pool_shape_t shape = {1, 1, 0, sweep->block_sizes[view]};
+    perf_pool_shape_t shape = {
+        .num_layers = 1, .num_parts = 1, .piece_bytes = sweep->block_sizes[view]};
     perf_pool_t *pool;
     int ret = -1;
     unsigned i;
@@ -420,9 +398,11 @@ out:
 
 /* ---- Rows ------------------------------------------------------------------------ */
 
-static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
+static int perf_sweep_row(perf_sweep_t *sweep, const perf_row_t *row)
 {
     const perf_options_t *options = sweep->options;
+    const unsigned view = row->view;
+    const uint32_t batch = row->batch;
     uint64_t num_iter = options->num_iter, warmup = options->warmup_iter;
     int ret = -1;
     unsigned i;
@@ -437,6 +417,7 @@ static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
     ++sweep->next_job;
     perf_result_init(&sweep->result);
     sweep->result.block_size = sweep->block_sizes[view];
+    snprintf(sweep->result.label, sizeof(sweep->result.label), "%s", row->label);
     snprintf(sweep->result.device, sizeof(sweep->result.device), "%s",
              perf_memory_device(sweep->run->memory));
     for (i = 0; i < sweep->num_flows; ++i) {
@@ -454,6 +435,7 @@ static int perf_sweep_row(perf_sweep_t *sweep, unsigned view, uint32_t batch)
         goto out;
     }
 
+    sweep->bytes_done += sweep->block_sizes[view] * batch * (num_iter + warmup);
     sweep->result.is_checked = (uint32_t)options->is_check;
     sweep->ops->path(sweep->engine, 0, sweep->result.path, sizeof(sweep->result.path));
     ret = perf_run_report(sweep->run, &sweep->result, perf_sweep_idle, sweep);
@@ -464,65 +446,40 @@ out:
     return ret;
 }
 
-/* Whether a row's lists fit into every process' share of its buffer. */
-static int perf_sweep_fits(const perf_sweep_t *sweep, unsigned view, uint32_t batch)
-{
-    uint32_t first;
-
-    return perf_sweep_zone(sweep, 0, sweep->block_sizes[view], 0, &first) >= batch;
-}
-
 static int perf_sweep_rows(perf_sweep_t *sweep)
 {
     const perf_options_t *options = sweep->options;
-    uint64_t batch;
-    unsigned view, num_rows = 0;
+    const perf_row_t *row;
 
-    for (view = 0; view < sweep->params.num_views; ++view) {
-        for (batch = options->start_batch_size; batch <= options->max_batch_size;
-             batch *= 2) {
-            if (!perf_sweep_fits(sweep, view, (uint32_t)batch)) {
-                continue;
-            }
-            if (perf_sweep_row(sweep, view, (uint32_t)batch) != 0) {
-                return -1;
-            }
-            ++num_rows;
-            if (sweep->run->rank == 0) {
-                perf_progress_show("rows", ++sweep->rows_done, sweep->rows_total);
-            }
+    for (row = sweep->rows; row < sweep->rows + sweep->rows_total; ++row) {
+        if (perf_sweep_row(sweep, row) != 0) {
+            return -1;
         }
+        ++sweep->rows_done;
     }
 
     perf_progress_clear();
-    if (num_rows == 0) {
-        perf_error("no %u blocks of %" PRIu64 " bytes fit into a flow's share of "
-                   "--total_buffer_size %" PRIu64,
-                   options->start_batch_size, options->start_block_size,
-                   options->total_buffer_size);
-        return -1;
+    if ((sweep->rows_left_out > 0) && (sweep->run->rank == 0)) {
+        perf_warn(
+            "%u rows were left out: their blocks do not fit into a flow's share of "
+            "--total_buffer_size %" PRIu64,
+            sweep->rows_left_out, options->total_buffer_size);
     }
     return 0;
 }
 
-static void perf_sweep_views(perf_sweep_t *sweep)
+static int perf_sweep_check_rows(const perf_sweep_t *sweep)
 {
     const perf_options_t *options = sweep->options;
-    uint64_t size, batch;
-    unsigned view;
 
-    for (size = options->start_block_size;
-         (size <= options->max_block_size) && (size <= sweep->params.size); size *= 2) {
-        sweep->block_sizes[sweep->params.num_views++] = (size_t)size;
+    if (sweep->rows_total > 0) {
+        return 0;
     }
-    for (view = 0; view < sweep->params.num_views; ++view) {
-        for (batch = options->start_batch_size; batch <= options->max_batch_size;
-             batch *= 2) {
-            sweep->rows_total +=
-                (unsigned)perf_sweep_fits(sweep, view, (uint32_t)batch);
-        }
-    }
-    sweep->params.block_sizes = sweep->block_sizes;
+    perf_error("no %u blocks of %" PRIu64 " bytes fit into a flow's share of "
+               "--total_buffer_size %" PRIu64,
+               options->start_batch_size, options->start_block_size,
+               options->total_buffer_size);
+    return -1;
 }
 
 static int perf_sweep_go(perf_sweep_t *sweep)
@@ -563,8 +520,10 @@ int perf_sweep_run(perf_run_t *run)
     sweep->params.run = run;
     sweep->params.size = (size_t)run->options->total_buffer_size;
     perf_sweep_add_flows(sweep);
-    perf_sweep_views(sweep);
-    sweep->params.buffer = perf_memory_alloc(run->memory, sweep->params.size);
+    perf_sweep_plan(sweep);
+    if (perf_sweep_check_rows(sweep) == 0) {
+        sweep->params.buffer = perf_memory_alloc(run->memory, sweep->params.size);
+    }
     if (sweep->params.buffer != NULL) {
         ret = perf_sweep_go(sweep);
         perf_memory_free(run->memory, sweep->params.buffer, sweep->params.size);

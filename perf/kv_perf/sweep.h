@@ -20,6 +20,7 @@
 
 enum {
     PERF_MAX_VIEWS = 41, /**< Powers of two up to 1 TiB */
+    PERF_MAX_ROWS = PERF_MAX_VIEWS * 31,
     PERF_MAX_FLOWS = 2 * PERF_MAX_LEAVES
 };
 
@@ -37,6 +38,13 @@ typedef struct perf_flow {
     uint64_t end_ns;     /**< When the last post had ended */
 } perf_flow_t;
 
+/** What a row moves. */
+typedef struct perf_row {
+    unsigned view;
+    uint32_t batch;
+    const char *label; /**< "": none */
+} perf_row_t;
+
 typedef struct perf_sweep {
     perf_run_t *run;
     const perf_options_t *options;
@@ -48,9 +56,30 @@ typedef struct perf_sweep {
     unsigned num_flows;
     perf_result_t result;
     uint64_t next_job;
+    perf_row_t rows[PERF_MAX_ROWS];
     uint64_t rows_done, rows_total;
+    unsigned rows_left_out; /**< They do not fit */
+    uint64_t bytes_done;    /**< In these */
 } perf_sweep_t;
 
+
+/** Whether a leaf and the center both start operations. */
+bool perf_scheme_is_mutual(perf_scheme_t scheme);
+
+/** Blocks of one process that belong to one flow: how many, and the first one. */
+uint32_t perf_sweep_zone(const perf_sweep_t *sweep, unsigned rank, size_t block_size,
+                         unsigned flow, uint32_t *first_p);
+
+/**
+ * A flow's blocks in one process: the first of its zone, or any of it.
+ *
+ * @return The caller's to free(), or NULL after @ref perf_error.
+ */
+uint32_t *perf_sweep_list(const perf_sweep_t *sweep, unsigned rank, size_t block_size,
+                          unsigned flow, uint32_t num);
+
+/** Work out the rows and the block sizes that they have. */
+void perf_sweep_plan(perf_sweep_t *sweep);
 
 /**
  * Post a flow's blocks once more, and measure it from the post number @a warmup on.

@@ -11,13 +11,13 @@
 enum { PERF_DECODE, PERF_PREFILL, PERF_NUM_SIDES };
 
 
-static int perf_move_init(perf_move_t *move, const perf_block_table_t *prefill,
-                          const perf_block_table_t *decode)
+static int perf_move_init(perf_move_t *move, const perf_list_t *prefill,
+                          const perf_list_t *decode)
 {
     uint32_t start = decode->num_shared;
     size_t size;
 
-    move->num_blocks = decode->num_blocks - start;
+    move->num_blocks = decode->num - start;
     size = move->num_blocks * sizeof(*move->src);
     move->src = malloc(size + 1); /* all may be there already */
     move->dst = malloc(size + 1);
@@ -34,27 +34,27 @@ static int perf_move_init(perf_move_t *move, const perf_block_table_t *prefill,
 /* One request admitted, moved and finished on both sides. */
 static int perf_block_moves_next(perf_block_moves_t *moves, perf_engine_side_t *sides)
 {
-    perf_block_table_t *tables[PERF_NUM_SIDES] = {NULL};
-    int i, ret = 1;
+    perf_admitted_t admitted[PERF_NUM_SIDES] = {{0}};
+    int i, ret = 1, num = 0;
 
     for (i = 0; (i < PERF_NUM_SIDES) && (ret > 0); ++i) {
-        ret = perf_engine_side_admit(&sides[i], &tables[i]);
+        ret = perf_engine_side_admit(&sides[i], &admitted[i]);
+        num += (ret > 0);
         if (ret == 0) {
             perf_error("no room for request %u alone in %u blocks", moves->num_moves,
-                       sides[i].shape.num_blocks);
+                       sides[i].shapes[0].num_blocks);
         }
     }
     if (ret > 0) {
-        ret = perf_move_init(&moves->moves[moves->num_moves++], tables[PERF_PREFILL],
-                             tables[PERF_DECODE]);
+        ret = perf_move_init(&moves->moves[moves->num_moves++],
+                             &admitted[PERF_PREFILL].lists[0],
+                             &admitted[PERF_DECODE].lists[0]);
     } else {
         ret = -1;
     }
 
-    for (i = 0; i < PERF_NUM_SIDES; ++i) {
-        if (tables[i] != NULL) {
-            perf_engine_side_finish(&sides[i], tables[i]);
-        }
+    for (i = 0; i < num; ++i) {
+        perf_engine_side_finish(&sides[i], &admitted[i]);
     }
     return ret;
 }
@@ -66,12 +66,17 @@ static int perf_block_moves_fill(perf_block_moves_t *moves,
     int i, ret = 0;
 
     for (i = 0; (i < PERF_NUM_SIDES) && (ret == 0); ++i) {
-        ret = perf_engine_side_open(options, i == PERF_PREFILL, &sides[i]);
+        ret = perf_engine_side_open(options, i == PERF_PREFILL, 0, &sides[i]);
+    }
+    if ((ret == 0) && (sides[PERF_PREFILL].geometry.model.num_components > 1)) {
+        perf_error("model %s keeps %u kinds of data; expected one with a single kind",
+                   options->model, sides[PERF_PREFILL].geometry.model.num_components);
+        ret = -1;
     }
     while ((ret == 0) && (moves->num_moves < options->num_requests)) {
         ret = perf_block_moves_next(moves, sides);
     }
-    moves->shape = sides[PERF_PREFILL].shape;
+    moves->shape = sides[PERF_PREFILL].shapes[0];
     return ret;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Keys. A full block of a prompt: hash and place in its 512 tokens, so that equal
- * prefixes are equal keys. The last block, when it is not full: the request's number
- * with the top bit. Blocks of private requests: the next bit. Blocks of answers: 0.
+ * Keys. A full block of a prompt: the hash of its last token and that token's place
+ * among the 512 of the hash, so that equal prefixes are equal keys. The last block,
+ * when it is not full: the request's number with the top bit. Blocks of private
+ * requests: the next bit. Blocks of answers: 0.
  */
 
 #include "perf/workload/block_tables.h"
@@ -53,9 +54,8 @@ static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geomet
                                                    const perf_request_t *request,
                                                    uint64_t number)
 {
-    uint32_t blocks_per_hash = PERF_HASH_TOKENS / geometry->block_tokens;
     perf_block_table_t *table;
-    uint32_t i;
+    uint32_t i, last;
 
     table = calloc(1, sizeof(*table));
     if (table == NULL) {
@@ -71,12 +71,16 @@ static perf_block_table_t *perf_block_table_create(const perf_geometry_t *geomet
     }
 
     for (i = 0; i < table->num_blocks; ++i) {
-        table->keys[i] = request->hashes[i / blocks_per_hash] * PERF_HASH_TOKENS +
-                         i % blocks_per_hash + 1;
+        last = (i + 1) * geometry->block_tokens - 1;
+        last = (last < request->input_length) ? last : request->input_length - 1;
+        table->keys[i] = request->hashes[last / PERF_HASH_TOKENS] * PERF_HASH_TOKENS +
+                         last % PERF_HASH_TOKENS + 1;
     }
     if ((request->input_length % geometry->block_tokens) != 0) {
         table->keys[i - 1] = PERF_KEY_PARTIAL | number;
     }
+    table->number = number;
+    table->tokens = request->input_length;
     table->output_blocks = perf_geometry_blocks(geometry, request->output_length);
     table->timestamp_ms = request->timestamp_ms;
     return table;

@@ -25,6 +25,8 @@ typedef struct perf_block_tables perf_block_tables_t;
 
 /** One request's blocks here. */
 typedef struct perf_block_table {
+    uint64_t number;     /**< Of the request */
+    uint32_t tokens;     /**< Of the prompt */
     uint32_t num_blocks; /**< Of the prompt */
     uint32_t num_shared; /**< First blocks that already hold their contents */
     uint32_t *blocks;

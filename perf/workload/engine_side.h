@@ -17,6 +17,7 @@
 #include "perf/workload/request.h"
 #include "perf/workload/block_tables.h"
 #include "perf/workload/geometry.h"
+#include "perf/workload/slots.h"
 
 #include <stdbool.h>
 
@@ -25,7 +26,8 @@
 typedef struct perf_engine_side {
     bool is_prefill;
     perf_geometry_t geometry;
-    perf_pool_shape_t shape; /**< Of the KV cache */
+    perf_pool_shape_t shapes[PERF_MAX_COMPONENTS]; /**< Of each component's cache */
+    perf_slots_t *slots[PERF_MAX_COMPONENTS]; /**< Of what does not keep every token */
     perf_block_tables_t *tables;
     perf_source_t *source;
     const perf_request_t *request; /**< Read, not admitted yet */
@@ -33,16 +35,31 @@ typedef struct perf_engine_side {
     uint64_t num_admitted;
 } perf_engine_side_t;
 
+/** Blocks of one component and what each is to hold. */
+typedef struct perf_list {
+    uint32_t num;
+    uint32_t num_shared; /**< First ones that already hold their contents */
+    uint32_t *blocks;
+    uint64_t *keys;
+} perf_list_t;
+
+/** A request's blocks here. */
+typedef struct perf_admitted {
+    perf_block_table_t *table;
+    perf_list_t lists[PERF_MAX_COMPONENTS];
+} perf_admitted_t;
+
 
 /**
  * Open one side.
  *
  * @param [in]  options  Must have a model; read, not kept.
+ * @param [in]  rank     Which tensor-parallel rank of its side this process is.
  * @param [out] side     To be closed also after an error.
  *
  * @return 0, or -1 after @ref perf_error.
  */
-int perf_engine_side_open(const perf_options_t *options, bool is_prefill,
+int perf_engine_side_open(const perf_options_t *options, bool is_prefill, unsigned rank,
                           perf_engine_side_t *side);
 
 /** Tables admitted and not finished become void. */
@@ -51,14 +68,17 @@ void perf_engine_side_close(perf_engine_side_t *side);
 /**
  * Give the next request its blocks; its number is num_admitted before the call.
  *
- * @param [out] table_p  Valid until it is finished.
+ * @param [out] admitted  Valid until it is finished.
  *
  * @return 1: admitted; 0: there is none any more, or no room until another one is
  *         finished; -1 after @ref perf_error.
  */
-int perf_engine_side_admit(perf_engine_side_t *side, perf_block_table_t **table_p);
+int perf_engine_side_admit(perf_engine_side_t *side, perf_admitted_t *admitted);
 
 /** The prompt has been moved: prefill releases it, decode begins its answer. */
-void perf_engine_side_finish(perf_engine_side_t *side, perf_block_table_t *table);
+void perf_engine_side_finish(perf_engine_side_t *side, perf_admitted_t *admitted);
+
+/** It was cut short by an error: give everything back. */
+void perf_engine_side_drop(perf_engine_side_t *side, perf_admitted_t *admitted);
 
 #endif

@@ -11,51 +11,73 @@
  * Pure arithmetic on values; no state, any thread.
  */
 
+#include "perf/workload/model.h"
+
 #include <stddef.h>
 
 
-/** What a model stores for each token. */
-typedef struct perf_model {
-    const char *name;
-    unsigned num_layers;
-    unsigned num_kv_heads; /**< 0 for MLA */
-    unsigned head_dim;     /**< Elements per head; for MLA, of the latent and rope */
-} perf_model_t;
-
-
-/** One rank's share of a block. A piece is what one layer and part keep together. */
-typedef struct perf_geometry {
-    const char *model;
-    unsigned num_layers;
-    unsigned num_parts;    /**< 2: keys and values apart; 1: MLA latent */
-    unsigned block_tokens; /**< Tokens in a block */
+/** One rank's share of a component. A piece is what one layer and part keep together.
+ */
+typedef struct perf_share {
+    unsigned block_tokens; /**< Tokens in a block; 1 for a state */
+    unsigned entries;      /**< In a block: tokens, or what they are compressed to */
+    size_t inner_bytes;    /**< An element */
     size_t piece_bytes;    /**< One block in one layer and part, bytes */
-    size_t block_bytes;    /**< One block in all layers and parts, bytes */
+} perf_share_t;
+
+
+/** One rank's share of a block. */
+typedef struct perf_geometry {
+    perf_model_t model;
+    unsigned tp;           /**< Ranks that share it */
+    unsigned num_layers;   /**< Of the model */
+    unsigned num_parts;    /**< Of the first component: 2: keys and values apart */
+    unsigned block_tokens; /**< Tokens in a block */
+    size_t piece_bytes;    /**< Of the first component */
+    size_t block_bytes;    /**< One block in all that keeps every token, bytes */
+    perf_share_t shares[PERF_MAX_COMPONENTS];
 } perf_geometry_t;
-
-
-/** Known models, ended by an entry whose name is NULL. */
-extern const perf_model_t perf_models[];
 
 
 /**
  * Work out one rank's geometry.
  *
- * Grouped-query heads are divided over the ranks; with more ranks than heads, each
- * rank has one head and ranks hold copies. An MLA latent is never divided.
+ * Elements of a group are divided over the ranks; with more ranks than elements, each
+ * rank has one and ranks hold copies. What has no groups, as an MLA latent, is never
+ * divided.
  *
- * @param [in]  model         Name of a model, case ignored.
- * @param [in]  tp            Tensor-parallel ranks, at least 1.
- * @param [in]  block_tokens  Tokens in a block: a power of two up to 512, so that
- *                            blocks divide the 512-token pieces prefixes are hashed in.
- * @param [in]  dtype         "bf16", "fp16", "fp8" or "fp32".
- * @param [out] geometry_p    Set only on success; model points into @ref perf_models.
+ * @param [in]  model         Name of a model, or a path: @ref perf_model_read.
+ * @param [in]  tp            Tensor-parallel ranks; 0: the model's.
+ * @param [in]  block_tokens  Tokens in a block, up to 8192; 0: the model's.
+ * @param [in]  dtype         "bf16", "fp16", "fp8" or "fp32"; NULL: the model's.
+ * @param [out] geometry_p    Set only on success.
  *
  * @return 0, or -1 after @ref perf_error named the value and what was expected.
  */
 int perf_geometry_init(const char *model, unsigned tp, unsigned block_tokens,
                        const char *dtype, perf_geometry_t *geometry_p);
 
+/** @return The type's name as it is spelt here, or NULL after @ref perf_error. */
+const char *perf_dtype_name(const char *dtype);
+
+/**
+ * Blocks of a component that go with a prompt.
+ *
+ * @param [in]  tokens   Of the prompt, at least 1.
+ * @param [out] first_p  The first one, counted in blocks of this component from the
+ *                       prompt's begin: not 0 for windows.
+ *
+ * @return How many there are.
+ */
+unsigned perf_geometry_units(const perf_geometry_t *geometry, unsigned component,
+                             unsigned tokens, unsigned *first_p);
+
+/** Most blocks of a window, chunk or state that any prompt has; 0: no limit. */
+unsigned perf_geometry_max_units(const perf_geometry_t *geometry, unsigned component);
+
+/** Pieces and bytes that go with a prompt of which the peer has nothing. */
+void perf_geometry_prompt(const perf_geometry_t *geometry, unsigned tokens,
+                          uint64_t *pieces_p, uint64_t *bytes_p);
 
 /** Blocks that @a tokens tokens take, the last one perhaps in part. */
 static inline unsigned perf_geometry_blocks(const perf_geometry_t *geometry,

@@ -2,6 +2,7 @@
 
 #include "perf/workload/options.h"
 #include "perf/workload/error.h"
+#include "perf/workload/options_check.h"
 
 #include <argp.h>
 #include <ctype.h>
@@ -67,13 +68,16 @@ static const char *const perf_post_names[] = {"all", "layer", NULL};
 
 static const perf_option_t perf_option_rows[] = {
     {"model", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(model), 0, 0, NULL,
-     "move the KV cache of this model's requests: Llama-3-70B, Qwen3-235B, GPT-OSS-120B, DeepSeek-R1, Kimi-K2; without it, sweep block and batch sizes"},
+     "move the KV cache of this model's requests: one that --list_models tells, or the path of a file, with a slash; without it, sweep block and batch sizes"},
     {"tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(tp), 1, 1024, NULL,
-     "tensor-parallel ranks; one rank's share is moved [8]"},
+     "tensor-parallel ranks; one rank's share is moved [the model's]"},
+    {"decode_tp", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(decode_tp), 1, 1024,
+     NULL,
+     "ranks of decode, where they are not as many as prefill's: a multiple or a part of --tp. One rank of the side with fewer runs with all ranks that it shares data with, a process each [tp]"},
     {"block_size", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(block_tokens), 1,
-     512, NULL, "tokens in a block [16]"},
+     8192, NULL, "tokens in a block [the model's]"},
     {"dtype", "NAME", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(dtype), 0, 0, NULL,
-     "bf16, fp16, fp8 or fp32 [bf16]"},
+     "bf16, fp16, fp8 or fp32 [the model's]"},
     {"trace", "FILE", PERF_GROUP_MODEL, PERF_VALUE_TEXT, PERF_FIELD(trace), 0, 0, NULL,
      "take requests from a Mooncake trace (JSON lines) [built-in generator]"},
     {"requests", "N", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(num_requests), 1,
@@ -95,6 +99,9 @@ static const perf_option_t perf_option_rows[] = {
     {"layer_us", "USEC", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(layer_us), 0,
      1000000, NULL,
      "with --post layer: a layer's blocks are ready this many microseconds after the layer before [0]"},
+    {"benchmark", "NAME", PERF_GROUP_SWEEP, PERF_VALUE_TEXT, PERF_FIELD(benchmark), 0,
+     0, NULL,
+     "blocks and batches that others have published figures for, and their table: collectivex, mori, lmcache, vllm-d2d, paged-writes; instead of the four sizes below [none]"},
     {"start_block_size", "SIZE", PERF_GROUP_SWEEP, PERF_VALUE_SIZE,
      PERF_FIELD(start_block_size), 1, PERF_TIB, NULL, "smallest block, bytes [4k]"},
     {"max_block_size", "SIZE", PERF_GROUP_SWEEP, PERF_VALUE_SIZE,
@@ -141,8 +148,13 @@ static const perf_option_t perf_option_rows[] = {
      NULL, "of requests and block tables [1]"},
     {"json", "FILE", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(json), 0, 0, NULL,
      "also write all columns and the settings to this file, as JSON [none]"},
+    {"plot", "FILE.svg", PERF_GROUP_BOTH, PERF_VALUE_TEXT, PERF_FIELD(plot), 0, 0, NULL,
+     "also draw bandwidth by block size, latencies, and with --layer_us the overlap with compute, by gnuplot or matplotlib [none]"},
     {"wide", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_wide), 0, 0, NULL,
      "print all columns, up to 200 characters a line, instead of those that fit 100"},
+    {"progress", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_progress), 0, 0,
+     NULL,
+     "tell rate and time left each second on standard error, also without a terminal"},
     {"initiator_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
      "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
@@ -183,9 +195,6 @@ typedef struct perf_parse {
 static void perf_options_default(perf_options_t *options)
 {
     memset(options, 0, sizeof(*options));
-    options->tp = 8;
-    options->block_tokens = 16;
-    options->dtype = "bf16";
     options->num_requests = 32;
     options->input_length = 2048;
     options->output_length = 256;
@@ -282,90 +291,6 @@ static int perf_option_set(const perf_option_t *row, const char *text,
     }
 }
 
-/* Two processes take turns: one request at a time, prepared ahead. 1: refused */
-static int perf_options_check_pingpong(const perf_options_t *options)
-{
-    if (options->op == PERF_OP_READ) {
-        perf_error("--scheme pingpong with --op_type READ: a get needs no notification "
-                   "to be known; expected WRITE, or --scheme pairwise");
-    } else if (options->num_target_dev > 1) {
-        perf_error("--num_target_dev is %u; expected 1 with --scheme pingpong",
-                   options->num_target_dev);
-    } else if (options->pipeline_depth > 1) {
-        perf_error("--pipeline_depth is %u; expected 1 with --scheme pingpong",
-                   options->pipeline_depth);
-    } else if (options->is_recreate_xfer) {
-        perf_error("--recreate_xfer with --scheme pingpong: requests are prepared "
-                   "ahead of the time that is measured; expected one of the two");
-    } else {
-        return 0;
-    }
-    return 1;
-}
-
-/* What only makes sense, or makes no sense, together. */
-static int perf_options_check_together(const perf_options_t *options)
-{
-    if ((options->model != NULL) && (options->api != PERF_API_MKV)) {
-        perf_error("--api %s only sweeps; expected mkv with --model %s",
-                   perf_api_name(options->api), options->model);
-    } else if ((options->model != NULL) &&
-               ((options->num_target_dev > 1) ||
-                (options->scheme != PERF_SCHEME_PAIRWISE))) {
-        perf_error("--model %s has one prefill and one decode; expected --scheme "
-                   "pairwise and --num_target_dev 1",
-                   options->model);
-    } else if ((options->api == PERF_API_UCP_SGL) && (options->op == PERF_OP_READ)) {
-        perf_error("--api ucp_sgl with --op_type READ: UCP has no scatter-gather get; "
-                   "expected WRITE, or --api ucp");
-    } else if ((options->scheme == PERF_SCHEME_PAIRWISE) &&
-               (options->num_target_dev > 1)) {
-        perf_error("--num_target_dev is %u; expected 1 with --scheme pairwise",
-                   options->num_target_dev);
-    } else if ((options->scheme == PERF_SCHEME_PINGPONG) &&
-               perf_options_check_pingpong(options)) {
-        return -1;
-    } else if (options->max_block_size < options->start_block_size) {
-        perf_error("--max_block_size is %" PRIu64
-                   "; expected at least --start_block_size, %" PRIu64,
-                   options->max_block_size, options->start_block_size);
-    } else if (options->max_batch_size < options->start_batch_size) {
-        perf_error("--max_batch_size is %u; expected at least --start_batch_size, %u",
-                   options->max_batch_size, options->start_batch_size);
-    } else if (options->warmup_requests >= options->num_requests) {
-        perf_error("--warmup_requests is %u; expected fewer than --requests, %u",
-                   options->warmup_requests, options->num_requests);
-    } else if ((options->layer_us != 0) && (options->post != PERF_POST_LAYER)) {
-        perf_error("--layer_us is %u; expected 0, or --post layer", options->layer_us);
-    } else if ((options->role != PERF_ROLE_PARENT) != (options->peer != NULL) &&
-               (options->fds == NULL)) {
-        perf_error("--role and --peer belong together; expected both or none");
-    } else if ((options->peer != NULL) && (options->num_target_dev > 1)) {
-        perf_error("--num_target_dev is %u; expected 1 with --role and --peer",
-                   options->num_target_dev);
-    } else {
-        return 0;
-    }
-    return -1;
-}
-
-static void perf_options_fill_in(perf_options_t *options)
-{
-    if (options->fds != NULL) {
-        options->role = (options->rank == 0) ? PERF_ROLE_CENTER : PERF_ROLE_LEAF;
-    }
-    options->rank += ((options->fds == NULL) && (options->role == PERF_ROLE_LEAF));
-    if (options->max_block_size == 0) {
-        options->max_block_size = options->start_block_size;
-    }
-    if (options->max_batch_size == 0) {
-        options->max_batch_size = options->start_batch_size;
-    }
-    if (options->target_dev == UINT32_MAX) {
-        options->target_dev = (options->peer != NULL) ? 0 : options->initiator_dev + 1;
-    }
-}
-
 /* The last word may be an option without its value. */
 static bool perf_option_is_known(const char *word)
 {
@@ -420,6 +345,8 @@ static error_t perf_options_key(int key, char *arg, struct argp_state *state)
             (key >= PERF_KEY_ROW + (int)PERF_COUNT(perf_option_rows))) {
             return ARGP_ERR_UNKNOWN;
         }
+        parse->options->groups[perf_option_rows[key - PERF_KEY_ROW].group] =
+            perf_option_rows[key - PERF_KEY_ROW].name;
         parse->is_told = perf_option_set(&perf_option_rows[key - PERF_KEY_ROW], arg,
                                          parse->options) != 0;
         return parse->is_told ? EINVAL : 0;
@@ -492,7 +419,7 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
         .help_filter = perf_options_help,
         .doc =
             "Move the KV cache of a model's requests from a prefill to a decode process, or sweep block and batch sizes between two. One command starts both.\v"
-            "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply; --config, alone, prints those of libmorikv."};
+            "Sizes take k, m, g and t. Names that nixlbench has mean the same here. UCX_* and MORIKV_* variables apply; --config, alone, prints those of libmorikv, and --list_models the models that are installed."};
     perf_parse_t parse = {.options = options};
     error_t error;
 
@@ -504,34 +431,86 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
         return (error == ECANCELED) ? 0 : -1;
     }
 
-    perf_options_fill_in(options);
-    return (perf_options_check_together(options) == 0) ? 1 : -1;
+    return (perf_options_complete(options, options->groups[PERF_GROUP_MODEL],
+                                  options->groups[PERF_GROUP_SWEEP]) == 0)
+               ? 1
+               : -1;
+}
+
+/* Options that the two sides need not have in common. */
+static bool perf_option_is_own(const perf_option_t *row)
+{
+    static const char *const names[] = {
+        "trace",         "json",  "progress",   "plot",       "wide",
+        "initiator_dev", "peer",  "timeout",    "role",       "target_dev",
+        "_fds",          "_rank", "start_lock", "hip_library"};
+    size_t i;
+
+    for (i = 0; (i < PERF_COUNT(names)) && strcmp(row->name, names[i]); ++i) {
+    }
+    return i < PERF_COUNT(names);
+}
+
+static int perf_option_print(const perf_option_t *row, const perf_options_t *options,
+                             char *text, size_t size)
+{
+    const void *field = (const char *)options + row->offset;
+    const char *word;
+
+    switch (row->value) {
+    case PERF_VALUE_FLAG:
+        return snprintf(text, size, "--%s %s\n", row->name,
+                        *(const bool *)field ? "given" : "not given");
+    case PERF_VALUE_TEXT:
+        word = *(const char *const *)field;
+        return snprintf(text, size, "--%s %s\n", row->name,
+                        (word != NULL) ? word : "not given");
+    case PERF_VALUE_NAME:
+        return snprintf(text, size, "--%s %s\n", row->name,
+                        row->names[*(const int *)field]);
+    case PERF_VALUE_U32:
+        return snprintf(text, size, "--%s %u\n", row->name, *(const uint32_t *)field);
+    default:
+        return snprintf(text, size, "--%s %" PRIu64 "\n", row->name,
+                        *(const uint64_t *)field);
+    }
 }
 
 int perf_options_agreement(const perf_options_t *options, char *text, size_t size)
 {
-    return snprintf(
-        text, size,
-        "version %s, --model %s --tp %u --block_size %u --dtype %s --requests %u "
-        "--warmup_requests %u "
-        "--trace %s --input_length %u --output_length %u "
-        "--exact_length %d --op_type %s --api %s "
-        "--pipeline_depth %u --seed %" PRIu64 " --start_block_size %" PRIu64
-        " --max_block_size %" PRIu64 " --start_batch_size %u --max_batch_size %u "
-        "--num_iter %u --warmup_iter %u --large_blk_iter_ftr %u --scheme %s "
-        "--num_target_dev %u --randomize_location_mode %s --total_buffer_size %" PRIu64
-        " --check_consistency %d --recreate_xfer %d",
-        PACKAGE_VERSION, (options->model != NULL) ? options->model : "(none)",
-        options->tp, options->block_tokens, options->dtype, options->num_requests,
-        options->warmup_requests, (options->trace != NULL) ? "yes" : "no",
-        options->input_length, options->output_length, options->is_exact_length,
-        perf_op_name(options->op), perf_api_name(options->api), options->pipeline_depth,
-        options->seed, options->start_block_size, options->max_block_size,
-        options->start_batch_size, options->max_batch_size, options->num_iter,
-        options->warmup_iter, options->large_blk_iter_ftr,
-        perf_scheme_name(options->scheme), options->num_target_dev,
-        perf_location_names[options->location], options->total_buffer_size,
-        options->is_check, options->is_recreate_xfer);
+    int used = snprintf(text, size, "version %s\n--trace %s\n", PACKAGE_VERSION,
+                        (options->trace != NULL) ? "given" : "not given");
+    size_t i;
+
+    for (i = 0; i < PERF_COUNT(perf_option_rows); ++i) {
+        if (!perf_option_is_own(&perf_option_rows[i])) {
+            used += perf_option_print(&perf_option_rows[i], options,
+                                      ((size_t)used < size) ? text + used : NULL,
+                                      ((size_t)used < size) ? size - (size_t)used : 0);
+        }
+    }
+    return used;
+}
+
+bool perf_options_differ(const char *here, const char *there, char *text, size_t size)
+{
+    int name, length, other;
+
+    while ((*here != '\0') && (*there != '\0')) {
+        length = (int)strcspn(here, "\n");
+        other = (int)strcspn(there, "\n");
+        if ((length != other) || (strncmp(here, there, (size_t)length) != 0)) {
+            name = (int)strcspn(here, " ");
+            snprintf(text, size, "%.*s is %.*s here and %.*s there", name, here,
+                     length - name - 1, here + name + 1,
+                     (other > name) ? other - name - 1 : 0,
+                     there + ((other > name) ? name + 1 : 0));
+            return true;
+        }
+        here += length + (here[length] == '\n');
+        there += other + (there[other] == '\n');
+    }
+    return false;
 }
 
 const char *perf_op_name(perf_op_t op)

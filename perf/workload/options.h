@@ -63,8 +63,9 @@ typedef struct perf_options {
     uint32_t timeout_s;         /**< Longest silence of another process */
     /* requests of a model; sweep if model is NULL */
     const char *model;
-    uint32_t tp;
-    uint32_t block_tokens;
+    uint32_t tp;           /**< Of prefill; of both sides unless they differ */
+    uint32_t decode_tp;    /**< Of decode */
+    uint32_t block_tokens; /**< These four are the model's unless they are given */
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */
     uint32_t num_requests;
@@ -76,6 +77,7 @@ typedef struct perf_options {
     perf_post_t post;
     uint32_t layer_us; /**< Time the model takes for a layer, microseconds */
     /* sweep */
+    const char *benchmark; /**< Rows that it has instead of sizes; NULL: none */
     perf_scheme_t scheme;
     perf_location_t location;
     uint64_t start_block_size, max_block_size;
@@ -93,7 +95,10 @@ typedef struct perf_options {
     const char *start_lock; /**< File whose lock holds the start back, or NULL */
     /* output */
     const char *json;
+    const char *plot; /**< Picture to draw, or NULL */
     bool is_wide;
+    bool is_progress;
+    const char *groups[8]; /**< First option of each group of the help that was given */
     const char *hip_library;
 } perf_options_t;
 
@@ -109,11 +114,28 @@ typedef struct perf_options {
 int perf_options_parse(int argc, char **argv, perf_options_t *options);
 
 /**
- * Write down everything both sides must agree on, for comparison with the other side.
+ * Write down everything both sides must agree on, for comparison with the other side:
+ * the version, then a line for each option, "--NAME VALUE".
  *
  * @return Bytes that the text needs, like snprintf().
  */
 int perf_options_agreement(const perf_options_t *options, char *text, size_t size);
+
+/**
+ * Find where two agreements differ, for a message that names it.
+ *
+ * @param [in]  here, there  Of the two sides.
+ * @param [out] text         "--seed is 1 here and 2 there".
+ *
+ * @return Whether they differ.
+ */
+bool perf_options_differ(const char *here, const char *there, char *text, size_t size);
+
+/**
+ * Whether a process is of prefill's side. The center is, unless prefill has more ranks:
+ * then decode's one rank is the center and prefill's are the leaves.
+ */
+bool perf_options_is_prefill(const perf_options_t *options, unsigned rank);
 
 /** "WRITE", "mkv", ...: as the command line spells it. */
 const char *perf_op_name(perf_op_t op);

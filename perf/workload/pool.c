@@ -34,6 +34,7 @@ struct perf_pool {
     uint64_t *keys; /* what each block should hold; NULL if nothing is checked */
     uint32_t *all_blocks;
     char *staging;
+    char *expected;       /* one piece */
     perf_piece_t *pieces; /* in the staging buffer */
     size_t num_pieces;
     size_t max_pieces;
@@ -51,33 +52,118 @@ static size_t perf_pool_pitch(const perf_pool_t *pool)
     return (pool->shape.piece_bytes + 7) & ~(size_t)7;
 }
 
+static size_t perf_pool_layer_size(const perf_pool_t *pool)
+{
+    return (size_t)pool->shape.num_parts * pool->shape.num_blocks *
+           pool->shape.piece_bytes;
+}
+
+/* A slab is one allocation. */
+static unsigned perf_pool_num_allocs(const perf_pool_t *pool)
+{
+    return pool->shape.is_slab ? 1 : pool->shape.num_layers;
+}
+
+static size_t perf_pool_alloc_size(const perf_pool_t *pool)
+{
+    return perf_pool_layer_size(pool) *
+           (pool->shape.is_slab ? pool->shape.num_layers : 1);
+}
+
+void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
+                      perf_pool_region_t *region)
+{
+    const perf_pool_shape_t *shape = &pool->shape;
+    size_t size = shape->piece_bytes, piece;
+
+    region->alloc_base = pool->layers[shape->is_slab ? 0 : layer];
+    region->alloc_length = perf_pool_alloc_size(pool);
+    if (shape->is_slab) {
+        region->stride = size * shape->num_layers * shape->num_parts;
+        piece = (size_t)layer * shape->num_parts + part;
+    } else {
+        region->stride = size;
+        piece = (size_t)part * shape->num_blocks;
+    }
+    region->base = (char *)region->alloc_base + piece * size;
+    region->length = region->stride * (shape->num_blocks - 1) + size;
+}
+
 static void *perf_piece_address(const perf_pool_t *pool, const perf_piece_t *piece)
 {
-    return (char *)pool->layers[piece->layer] +
-           ((size_t)piece->part * pool->shape.num_blocks + piece->block) *
-               pool->shape.piece_bytes;
+    perf_pool_region_t region;
+
+    perf_pool_region(pool, piece->layer, piece->part, &region);
+    return (char *)region.base + piece->block * region.stride;
+}
+
+/* One element: a pattern of its own, at any address. */
+static void perf_cell_make(char *cell, size_t length, uint64_t seed)
+{
+    uint64_t word;
+    size_t i, part;
+
+    for (i = 0; i < length; i += part) {
+        part = (length - i < sizeof(word)) ? length - i : sizeof(word);
+        word = perf_pattern_word(seed, i / sizeof(word));
+        memcpy(cell + i, &word, part);
+    }
+}
+
+static void perf_cells_make(const perf_cells_t *cells, char *piece, uint64_t seed)
+{
+    unsigned row, group, i;
+    uint64_t number;
+
+    for (row = 0; row < cells->rows; ++row) {
+        for (group = 0; group < cells->num_groups; ++group) {
+            for (i = 0; i < cells->num[group]; ++i) {
+                number = ((uint64_t)row << 40) + ((uint64_t)group << 32) +
+                         cells->first[group] + i;
+                perf_cell_make(piece, cells->inner_bytes,
+                               perf_mix(seed ^ perf_mix(number + 1)));
+                piece += cells->inner_bytes;
+            }
+        }
+    }
+}
+
+/* What a piece should be. */
+static void perf_piece_make(const perf_pool_t *pool, char *buffer, uint64_t seed)
+{
+    if (pool->shape.cells.num_groups == 0) {
+        perf_pattern_make(buffer, pool->shape.piece_bytes, seed);
+    } else {
+        perf_cells_make(&pool->shape.cells, buffer, seed);
+    }
+}
+
+static bool perf_piece_is_made(perf_pool_t *pool, const char *found, uint64_t seed)
+{
+    if (pool->shape.cells.num_groups == 0) {
+        return perf_pattern_is_made(found, pool->shape.piece_bytes, seed);
+    }
+    perf_piece_make(pool, pool->expected, seed);
+    return memcmp(found, pool->expected, pool->shape.piece_bytes) == 0;
 }
 
 static void perf_piece_complain(const perf_pool_t *pool, const perf_piece_t *piece,
                                 const char *found)
 {
-    uint64_t seed =
-        perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part);
-    uint64_t word = 0;
-    size_t i;
+    size_t i = 0;
 
-    for (i = 0; i < pool->shape.piece_bytes; ++i) {
-        word = perf_pattern_word(seed, i / sizeof(word));
-        if (found[i] != ((const char *)&word)[i % sizeof(word)]) {
-            break;
-        }
+    perf_piece_make(
+        pool, pool->expected,
+        perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part));
+    while ((i < pool->shape.piece_bytes - 1) && (found[i] == pool->expected[i])) {
+        ++i;
     }
 
     perf_error(
         "wrong byte in layer %u part %u block %u at byte %zu of %zu: found 0x%02x, "
         "expected 0x%02x (%s, key 0x%" PRIx64 ")",
         piece->layer, piece->part, piece->block, i, pool->shape.piece_bytes,
-        (unsigned char)found[i], (unsigned char)((const char *)&word)[i % sizeof(word)],
+        (unsigned char)found[i], (unsigned char)pool->expected[i],
         (pool->keys[piece->block] == PERF_POOL_UNTOUCHED)
             ? "a block nobody should have touched"
             : "what was moved there",
@@ -99,8 +185,8 @@ static int perf_pool_flush(perf_pool_t *pool, perf_pool_way_t way)
     for (i = 0; (way == PERF_POOL_CHECK) && (i < num_pieces); ++i) {
         piece = &pool->pieces[i];
         staged = pool->staging + i * perf_pool_pitch(pool);
-        if (!perf_pattern_is_made(
-                staged, pool->shape.piece_bytes,
+        if (!perf_piece_is_made(
+                pool, staged,
                 perf_piece_seed(pool->keys[piece->block], piece->layer, piece->part))) {
             perf_piece_complain(pool, piece, staged);
             return -1;
@@ -115,8 +201,8 @@ static int perf_pool_stage(perf_pool_t *pool, perf_pool_way_t way, perf_piece_t 
     size_t length = pool->shape.piece_bytes;
 
     if (way == PERF_POOL_FILL) {
-        perf_pattern_make(
-            staged, length,
+        perf_piece_make(
+            pool, staged,
             perf_piece_seed(pool->keys[piece.block], piece.layer, piece.part));
         perf_memory_write(pool->memory, perf_piece_address(pool, &piece), staged,
                           length);
@@ -181,13 +267,6 @@ const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool)
     return &pool->shape;
 }
 
-void *perf_pool_layer(const perf_pool_t *pool, unsigned layer, size_t *size_p)
-{
-    *size_p = (size_t)pool->shape.num_parts * pool->shape.num_blocks *
-              pool->shape.piece_bytes;
-    return pool->layers[layer];
-}
-
 /* Tables and staging that only checking needs. */
 static int perf_pool_prepare_check(perf_pool_t *pool)
 {
@@ -199,8 +278,9 @@ static int perf_pool_prepare_check(perf_pool_t *pool)
     pool->all_blocks = calloc(pool->shape.num_blocks, sizeof(*pool->all_blocks));
     pool->pieces = calloc(pool->max_pieces, sizeof(*pool->pieces));
     pool->staging = malloc(pool->max_pieces * perf_pool_pitch(pool));
+    pool->expected = malloc(perf_pool_pitch(pool));
     if ((pool->keys == NULL) || (pool->all_blocks == NULL) || (pool->pieces == NULL) ||
-        (pool->staging == NULL)) {
+        (pool->staging == NULL) || (pool->expected == NULL)) {
         perf_error("no memory to check a pool of %u blocks", pool->shape.num_blocks);
         return -1;
     }
@@ -235,7 +315,6 @@ int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
                      bool is_check, perf_pool_t **pool_p)
 {
     perf_pool_t *pool;
-    size_t size;
     unsigned i;
 
     pool = perf_pool_alloc(memory, shape);
@@ -243,9 +322,8 @@ int perf_pool_create(perf_memory_t *memory, const perf_pool_shape_t *shape,
         return -1;
     }
 
-    for (i = 0; i < shape->num_layers; ++i) {
-        perf_pool_layer(pool, i, &size);
-        pool->layers[i] = perf_memory_alloc(memory, size);
+    for (i = 0; i < perf_pool_num_allocs(pool); ++i) {
+        pool->layers[i] = perf_memory_alloc(memory, perf_pool_alloc_size(pool));
         if (pool->layers[i] == NULL) {
             goto err_destroy;
         }
@@ -285,15 +363,14 @@ int perf_pool_create_at(perf_memory_t *memory, const perf_pool_shape_t *shape,
 
 void perf_pool_destroy(perf_pool_t *pool)
 {
-    size_t size;
     unsigned i;
 
-    for (i = 0; !pool->is_borrowed && (i < pool->shape.num_layers); ++i) {
-        perf_pool_layer(pool, i, &size);
+    for (i = 0; !pool->is_borrowed && (i < perf_pool_num_allocs(pool)); ++i) {
         if (pool->layers[i] != NULL) {
-            perf_memory_free(pool->memory, pool->layers[i], size);
+            perf_memory_free(pool->memory, pool->layers[i], perf_pool_alloc_size(pool));
         }
     }
+    free(pool->expected);
     free(pool->staging);
     free(pool->pieces);
     free(pool->all_blocks);

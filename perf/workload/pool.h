@@ -8,28 +8,53 @@
  * The memory of a KV cache and what should be in it.
  *
  * One allocation a layer, as engines have it; in it the parts one after the other, each
- * `num_blocks` pieces. A block's contents in all layers and parts follow from one key,
- * so equal keys have equal bytes in every process. The pool remembers which key was
- * last written to each block by anybody, and can therefore check every byte it owns:
- * moved ones have arrived, all others are as they were.
+ * `num_blocks` pieces. Or a slab: one allocation of blocks, in each of which the pieces
+ * of all layers and parts lie side by side. A block's contents in all layers and parts
+ * follow from one key, so equal keys have equal bytes in every process. The pool
+ * remembers which key was last written to each block by anybody, and can therefore
+ * check every byte it owns: moved ones have arrived, all others are as they were.
  *
  * Threads. One thread per pool. Nothing may write to a block while it is filled or
  * checked.
  */
 
 #include "perf/workload/memory.h"
+#include "perf/workload/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 
+/**
+ * Which elements of the whole model's a piece holds, so that two ranks that hold an
+ * element have equal bytes of it: outer x entries x (num of each group) x inner_bytes.
+ */
+typedef struct perf_cells {
+    unsigned num_groups;             /**< 0: pieces are alike in all processes */
+    unsigned first[PERF_MAX_GROUPS]; /**< Number of the first element here */
+    unsigned num[PERF_MAX_GROUPS];   /**< Elements here */
+    unsigned rows;                   /**< outer x entries */
+    size_t inner_bytes;
+} perf_cells_t;
+
 typedef struct perf_pool_shape {
     unsigned num_layers;
     unsigned num_parts;
     uint32_t num_blocks;
     size_t piece_bytes;
+    bool is_slab;
+    perf_cells_t cells;
 } perf_pool_shape_t;
+
+/** Where the pieces of one layer and part are. */
+typedef struct perf_pool_region {
+    void *base;
+    size_t length; /**< Bytes from base to the end of the last piece */
+    size_t stride; /**< Bytes from a block to the next one */
+    void *alloc_base;
+    size_t alloc_length;
+} perf_pool_region_t;
 
 typedef struct perf_pool perf_pool_t;
 
@@ -66,8 +91,9 @@ void perf_pool_destroy(perf_pool_t *pool);
 
 const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool);
 
-/** Memory of a layer and its bytes: all parts. */
-void *perf_pool_layer(const perf_pool_t *pool, unsigned layer, size_t *size_p);
+/** Where the pieces of a layer and part are. */
+void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
+                      perf_pool_region_t *region);
 
 /** Write the contents of keys[i] into blocks[i]. @return 0, or -1. */
 int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,

@@ -12,8 +12,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Characters of a line, without and with --wide. */
+/** Characters of a line, without and with --wide; on a terminal that has fewer, but as
+ * many as a row without a note takes, those of the terminal. */
 #define PERF_TABLE_WIDTH 100
+#define PERF_TABLE_NARROW 76
 #define PERF_TABLE_WIDE 200
 
 /** One value of a row: text in columns that go to the left, else a number. */
@@ -43,7 +45,7 @@ void perf_table_head(const perf_table_t *table);
  * Print one row.
  *
  * @param [in] cells  One for each column, those not shown included.
- * @param [in] note   Behind the last column; "": none.
+ * @param [in] note   Behind the last column, or in a line of its own; "": none.
  */
 void perf_table_row(const perf_table_t *table, const perf_cell_t *cells,
                     const char *note);

@@ -8,12 +8,15 @@ perf_unit_programs = \
 	test/unit/perf/test_perf_histogram \
 	test/unit/perf/test_perf_options \
 	test/unit/perf/test_perf_pool \
+	test/unit/perf/test_perf_progress \
+	test/unit/perf/test_perf_slots \
 	test/unit/perf/test_perf_trace
 
 check_PROGRAMS += $(perf_unit_programs)
 TESTS += $(perf_unit_programs)
 
-perf_unit_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+perf_unit_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) \
+	-DTEST_MODELS='"$(abs_top_srcdir)/perf/models"'
 perf_unit_ldadd = perf/kv_perf/libkvperf.la $(CHECK_LIBS)
 
 test_unit_perf_test_perf_allocator_SOURCES = test/unit/perf/test_perf_allocator.c
@@ -49,13 +52,24 @@ test_unit_perf_test_perf_trace_SOURCES = test/unit/perf/test_perf_trace.c
 test_unit_perf_test_perf_trace_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_trace_LDADD = $(perf_unit_ldadd)
 
+test_unit_perf_test_perf_progress_SOURCES = test/unit/perf/test_perf_progress.c
+test_unit_perf_test_perf_progress_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_progress_LDADD = $(perf_unit_ldadd)
+
+test_unit_perf_test_perf_slots_SOURCES = test/unit/perf/test_perf_slots.c
+test_unit_perf_test_perf_slots_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_slots_LDADD = $(perf_unit_ldadd)
+
 test_unit_perf_test_perf_geometry_SOURCES = test/unit/perf/test_perf_geometry.c
 test_unit_perf_test_perf_geometry_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_geometry_LDADD = $(perf_unit_ldadd)
 
+noinst_HEADERS += test/unit/perf/models_here.h
+
 # Whole runs of mori_kv_perf over tcp; its models' lists beside those of gpu_limits.
 perf_unit_scripts = \
 	test/unit/perf/test_perf_cli.sh \
+	test/unit/perf/test_perf_output.sh \
 	test/unit/perf/test_perf_fanout.sh \
 	test/unit/perf/test_perf_models.sh
 dist_check_SCRIPTS += $(perf_unit_scripts)

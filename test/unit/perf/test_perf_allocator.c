@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "perf/workload/allocator.h"
 #include "perf/workload/error.h"
 #include "perf/workload/random.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,9 @@
 #include "perf/workload/block_moves.h"
 #include "perf/workload/error.h"
 #include "src/morikv.h"
+#include "test/unit/perf/models_here.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +54,11 @@ START_TEST(pieces_are_those_of_the_recorded_runs)
     perf_block_moves_t *moves;
     char text[256];
 
-    snprintf(text, sizeof(text),
-             "x --model %s --input_length %u --output_length 16 --tp 8 --requests 10 "
-             "--warmup_requests 2 --total_buffer_size 16g --exact_length",
-             recorded[_i].model, recorded[_i].length);
+    snprintf(
+        text, sizeof(text),
+        "x --model %s --block_size 16 --input_length %u --output_length 16 --tp 8 --requests 10 "
+        "--warmup_requests 2 --total_buffer_size 16g --exact_length",
+        recorded[_i].model, recorded[_i].length);
     options = options_of(text);
     ck_assert_int_eq(perf_block_moves_create(&options, &moves), 0);
     ck_assert_uint_eq(moves->num_moves, 10);
@@ -92,7 +94,8 @@ END_TEST
 
 START_TEST(pool_without_room_for_a_request_is_named)
 {
-    char text[] = "x --model Kimi-K2 --num_blocks 30 --input_length 512 --exact_length";
+    char text[] =
+        "x --model Kimi-K2 --block_size 16 --num_blocks 30 --input_length 512 --exact_length";
     perf_options_t options = options_of(text);
     perf_block_moves_t *moves;
 

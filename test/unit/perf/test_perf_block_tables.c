@@ -3,8 +3,9 @@
 #include "perf/workload/block_tables.h"
 #include "perf/workload/generator.h"
 #include "perf/workload/error.h"
+#include "test/unit/perf/models_here.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

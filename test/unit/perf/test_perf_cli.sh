@@ -16,6 +16,7 @@ fail() { # WHAT
     failures=$((failures + 1))
 }
 
+[ "$("$perf" --list_models | wc -l)" -ge 18 ] || fail "--list_models does not print the models"
 "$perf" --config >"$work/out" 2>"$work/err"
 grep -qx 'MORIKV_BACKEND=auto' "$work/out" || fail "--config does not print the options of libmorikv"
 
@@ -59,6 +60,15 @@ cat >"$work/trace" <<'TRACE'
 {"timestamp": 9000, "input_length": 1100, "output_length": 50, "hash_ids": [0, 1, 3]}
 TRACE
 
+# what no model here has alone: shared-out and replicated data, a window, a ring, a state, groups
+cat >"$work/mine.json" <<'MODEL'
+{"name": "mine", "layers": 3, "pattern": "ab", "tp": 4, "block_tokens": 8, "components": [
+    {"name": "kv", "parts": 2, "heads": 4, "dim": 16}, {"name": "latent", "on": "a", "dim": 24},
+    {"name": "window", "on": "b", "heads": 2, "dim": 8, "window": 20},
+    {"name": "ring", "window": 16, "ring": true, "block_tokens": 4, "bytes": 40},
+    {"name": "conv", "state": true, "outer": 3, "groups": [8, 8, 16], "dim": 1, "slab": true}]}
+MODEL
+
 export UCX_TLS=tcp,self
 for api in mkv ucp; do
     for op in WRITE READ; do
@@ -95,6 +105,15 @@ for op in WRITE READ; do
     done
     checked 1 "${model[@]}" --op_type $op --trace "$work/trace" --pipeline_depth 2
 done
+# windows, states of two sizes, slabs; a model of the user's; ranks of unequal numbers
+for op in WRITE READ; do
+    checked 1 --model DeepSeek-V4-Flash --requests 3 --input_length 300 --num_blocks 16 --op_type $op --post layer
+    for ranks in "2 4" "4 2"; do
+        read -r tp decode_tp <<<"$ranks"
+        checked 1 --model "$work/mine.json" --tp "$tp" --decode_tp "$decode_tp" --requests 4 --input_length 60 \
+            --num_blocks 64 --op_type $op --pipeline_depth 2
+    done
+done
 checked 1 "${model[@]}" --post layer --layer_us 50 --json "$work/json"
 grep -q '"checked": true' "$work/json" || fail "there is no row in the JSON file"
 for name in date host kernel UCX_TLS; do
@@ -110,6 +129,8 @@ wait $! || fail "decode with --peer ended with an error"
 grep -q ' B/W ' "$work/out2" || fail "prefill with --peer printed no table"
 
 refused "model 'Llama-9' is not known" --model Llama-9
+refused "windows and states of 4 requests take" --model Kimi-K3 --total_buffer_size 64m
+refused "model '$work/trace': timestamp is 0; expected a member" --model "$work/trace"
 refused "expected at least" --start_batch_size 4 --max_batch_size 2
 refused "no HIP runtime for VRAM" --target_seg_type VRAM --hip_library /no/such/file
 refused "trace '/no/such/trace' cannot be opened" --model Kimi-K2 --num_blocks 8 \
@@ -119,7 +140,7 @@ refused "takes 44 blocks; expected at most the pool's 16" "${model[@]}" \
 refused "expected WRITE, or --scheme pairwise" --scheme pingpong --op_type READ
 refused "no 9 blocks of 4096 bytes fit" --start_batch_size 9 --total_buffer_size 32k
 refused "--json '/no/such/dir/x' cannot be written" --json /no/such/dir/x
-refused "the two sides run different things" --role prefill --peer "$work/peer" &
+refused "the two sides run different things: --num_iter is 1000 here and 7 there" --role prefill --peer "$work/peer" &
 timeout 60 "$perf" --role decode --peer "$work/peer" --num_iter 7 >/dev/null 2>&1
 wait $! || fail "different options on the two sides"
 
@@ -145,7 +166,7 @@ for word in -h --help --usage -V --version; do
         fail "$word printed nothing, or failed"
     ! grep -q -e '--_' "$work/out" || fail "$word tells what the parent says to its children"
 done
-"$perf" -h | tr -s ' \n' ' ' | grep -q 'tensor-parallel ranks; .* \[8\], 1 to 1024 ' || fail "-h tells no range of --tp"
+"$perf" -h | tr -s ' \n' ' ' | grep -q "tensor-parallel ranks; .* \[the model's\], 1 to 1024 " || fail "-h tells no range of --tp"
 "$perf" -h | awk 'length > 80 { print; exit 1 }' >"$work/out" || fail "-h is wider than 80 columns"
 
 [ $failures = 0 ] || exit 1

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "perf/kv_perf/histogram.h"
 #include "perf/workload/random.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "perf/workload/benchmarks.h"
 #include "perf/workload/options.h"
 #include "perf/workload/error.h"
+#include "test/unit/perf/models_here.h"
+#include "test/support/mkv_check.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +101,14 @@ static const struct {
     {"--scheme pingpong --pipeline_depth 4",
      "--pipeline_depth is 4; expected 1 with --scheme pingpong"},
     {"--scheme pingpong --recreate_xfer", "--recreate_xfer with --scheme pingpong"},
+    {"--model Kimi-K2 --tp 4 --decode_tp 3",
+     "--decode_tp is 3; expected a multiple or a part of --tp, 4, up to 15"},
+    {"--decode_tp 4", "--decode_tp is 4 without --model"},
+    {"--model Kimi-K2 --tp 4 --decode_tp 2 --role decode --peer x/y",
+     "expected equal ones with --role and --peer"},
+    {"--benchmark nixl", "--benchmark is 'nixl'; expected one of collectivex, mori,"},
+    {"--model Kimi-K2 --benchmark mori", "--benchmark with --model: only sweeps"},
+    {"--model Kimi-K2 --dtype int3", "dtype 'int3' is not known"},
     {"--model Kimi-K2 --scheme pingpong", "expected --scheme pairwise"},
     {"--start_block_size 8k --max_block_size 4k",
      "--max_block_size is 4096; expected at least --start_block_size, 8192"},
@@ -121,7 +131,7 @@ END_TEST
 
 START_TEST(agreement_tells_different_runs_apart)
 {
-    char first[1024], second[1024];
+    char first[4096], second[4096], text[128];
 
     ck_assert_int_eq(parse("--num_iter 10"), 1);
     ck_assert_int_lt(perf_options_agreement(&options, first, sizeof(first)),
@@ -132,6 +142,60 @@ START_TEST(agreement_tells_different_runs_apart)
     ck_assert_int_eq(parse("--num_iter 11"), 1);
     perf_options_agreement(&options, second, sizeof(second));
     ck_assert_str_ne(first, second);
+    ck_assert(perf_options_differ(first, second, text, sizeof(text)));
+    ck_assert_str_eq(text, "--num_iter is 10 here and 11 there");
+    ck_assert(!perf_options_differ(first, first, text, sizeof(text)));
+    ck_assert_int_eq(parse("--num_iter 10 --target_seg_type VRAM"), 1);
+    perf_options_agreement(&options, second, sizeof(second));
+    ck_assert(perf_options_differ(first, second, text, sizeof(text)));
+    ck_assert_str_eq(text, "--target_seg_type is DRAM here and VRAM there");
+}
+END_TEST
+
+static const struct {
+    unsigned tp, decode_tp, ranks;
+    bool is_center_prefill;
+} ranks[] = {{2, 4, 2, true}, {4, 4, 1, true}, {8, 2, 4, false}, {8, 1, 8, false}};
+
+static const struct {
+    const char *name;
+    unsigned row;
+    uint64_t block_size;
+    uint32_t batch;
+} published[] = {
+    {"collectivex", 0, 183066624, 1}, /* 32k tokens at once */
+    {"CollectiveX", 2, 9216, 15360},  /* ... in pages of 64 tokens, 30 layers */
+    {"collectivex", 5, 2304, 61440},  /* ... of 16 */
+    {"mori", 0, 1024, 128},           {"mori", 10, 1048576, 128},
+    {"lmcache", 1, 4096, 256},        {"vllm-d2d", 0, 4096, 4096},
+    {"paged-writes", 3, 65536, 4096}, {"paged-writes", 4, 32768, 1024},
+};
+
+START_TEST(benchmarks_have_the_published_blocks)
+{
+    const perf_benchmark_t *benchmark = perf_benchmark_find(published[_i].name);
+    char text[64];
+
+    ck_assert_ptr_nonnull(benchmark);
+    ck_assert_uint_lt(published[_i].row, benchmark->num_rows);
+    ck_assert_uint_eq(benchmark->rows[published[_i].row].block_size,
+                      published[_i].block_size);
+    ck_assert_uint_eq(benchmark->rows[published[_i].row].batch, published[_i].batch);
+    snprintf(text, sizeof(text), "--benchmark %s", published[_i].name);
+    ck_assert_int_eq(parse(text), 1);
+}
+END_TEST
+
+START_TEST(side_with_fewer_ranks_is_the_center)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "--model Kimi-K2 --tp %u --decode_tp %u", ranks[_i].tp,
+             ranks[_i].decode_tp);
+    ck_assert_int_eq(parse(text), 1);
+    ck_assert_uint_eq(options.num_target_dev, ranks[_i].ranks);
+    ck_assert(perf_options_is_prefill(&options, 0) == ranks[_i].is_center_prefill);
+    ck_assert(perf_options_is_prefill(&options, 1) != ranks[_i].is_center_prefill);
 }
 END_TEST
 
@@ -147,6 +211,10 @@ int main(void)
     tcase_add_test(tcase, roles_follow_from_rank_or_name);
     tcase_add_loop_test(tcase, bad_input_is_named, 0,
                         sizeof(refusals) / sizeof(refusals[0]));
+    tcase_add_loop_test(tcase, benchmarks_have_the_published_blocks, 0,
+                        sizeof(published) / sizeof(published[0]));
+    tcase_add_loop_test(tcase, side_with_fewer_ranks_is_the_center, 0,
+                        sizeof(ranks) / sizeof(ranks[0]));
     tcase_add_test(tcase, agreement_tells_different_runs_apart);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);

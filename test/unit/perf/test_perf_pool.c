@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "perf/workload/pool.h"
 #include "perf/workload/error.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,10 @@ static void teardown(void)
 
 static void make(size_t piece_bytes)
 {
-    perf_pool_shape_t shape = {LAYERS, PARTS, BLOCKS, piece_bytes};
+    perf_pool_shape_t shape = {.num_layers = LAYERS,
+                               .num_parts = PARTS,
+                               .num_blocks = BLOCKS,
+                               .piece_bytes = piece_bytes};
 
     ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
 }
@@ -36,13 +40,77 @@ static void make(size_t piece_bytes)
 static unsigned char *piece(unsigned layer, unsigned part, uint32_t block)
 {
     const perf_pool_shape_t *shape = perf_pool_shape(pool);
-    size_t size;
-    char *base = perf_pool_layer(pool, layer, &size);
+    perf_pool_region_t region;
 
-    ck_assert_uint_eq(size, PARTS * BLOCKS * shape->piece_bytes);
-    return (unsigned char *)base +
-           (part * shape->num_blocks + block) * shape->piece_bytes;
+    perf_pool_region(pool, layer, part, &region);
+    ck_assert_uint_eq(region.alloc_length, PARTS * BLOCKS * shape->piece_bytes *
+                                               (shape->is_slab ? LAYERS : 1));
+    ck_assert_uint_le((size_t)((char *)region.base - (char *)region.alloc_base) +
+                          region.length,
+                      region.alloc_length);
+    return (unsigned char *)region.base + block * region.stride;
 }
+
+START_TEST(slab_has_a_block_s_layers_side_by_side)
+{
+    perf_pool_shape_t shape = {.num_layers = LAYERS,
+                               .num_parts = PARTS,
+                               .num_blocks = BLOCKS,
+                               .piece_bytes = 100,
+                               .is_slab = true};
+    static const uint32_t block = 5;
+    static const uint64_t key = 77;
+
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+    ck_assert_ptr_eq(piece(0, 1, 3), piece(0, 0, 3) + 100);
+    ck_assert_ptr_eq(piece(1, 0, 3), piece(0, 0, 3) + PARTS * 100);
+    ck_assert_ptr_eq(piece(0, 0, 4), piece(0, 0, 3) + LAYERS * PARTS * 100);
+    ck_assert_int_eq(perf_pool_fill(pool, &block, &key, 1), 0);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    *piece(LAYERS - 1, PARTS - 1, BLOCKS - 1) ^= 1;
+    ck_assert_int_eq(perf_pool_check_all(pool), -1);
+    perf_pool_destroy(pool);
+}
+END_TEST
+
+static unsigned char *first_piece(void)
+{
+    perf_pool_region_t region;
+
+    perf_pool_region(pool, 0, 0, &region);
+    return region.base;
+}
+
+/* Two heads of four: what one rank has of them another one has as well. */
+START_TEST(elements_have_equal_bytes_on_all_ranks)
+{
+    perf_pool_shape_t shape = {.num_layers = 1, .num_parts = 1, .num_blocks = 1};
+    static const uint32_t block = 0;
+    static const uint64_t key = 77;
+    unsigned char two[2 * 2 * 6];
+
+    shape.piece_bytes = sizeof(two);
+    shape.cells = (perf_cells_t){
+        .num_groups = 1, .first = {2}, .num = {2}, .rows = 2, .inner_bytes = 6};
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, &block, &key, 1), 0);
+    ck_assert_int_eq(perf_pool_check_all(pool), 0);
+    memcpy(two, first_piece(), sizeof(two));
+    perf_pool_destroy(pool);
+
+    shape.piece_bytes = sizeof(two) / 2;
+    shape.cells.first[0] = 3;
+    shape.cells.num[0] = 1;
+    ck_assert_int_eq(perf_pool_create(memory, &shape, 1, &pool), 0);
+    ck_assert_int_eq(perf_pool_fill(pool, &block, &key, 1), 0);
+    ck_assert_mem_eq(first_piece(), two + 6, 6);      /* row 0, head 3 */
+    ck_assert_mem_eq(first_piece() + 6, two + 18, 6); /* row 1 */
+    ck_assert_mem_ne(first_piece() + 6, two + 12, 6);
+    first_piece()[11] ^= 1;
+    ck_assert_int_eq(perf_pool_check_all(pool), -1);
+    perf_pool_destroy(pool);
+}
+END_TEST
 
 START_TEST(what_was_filled_checks)
 {
@@ -149,7 +217,8 @@ END_TEST
 
 START_TEST(borrowed_memory_is_left_to_its_owner)
 {
-    perf_pool_shape_t shape = {1, 1, BLOCKS, 64};
+    perf_pool_shape_t shape = {
+        .num_layers = 1, .num_parts = 1, .num_blocks = BLOCKS, .piece_bytes = 64};
     void *layer = malloc(BLOCKS * 64);
 
     ck_assert_int_eq(perf_pool_create_at(memory, &shape, layer, &pool), 0);
@@ -179,6 +248,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, what_was_filled_checks, 0, sizes);
     tcase_add_loop_test(tcase, one_wrong_bit_anywhere_is_found, 0, sizes);
+    tcase_add_test(tcase, slab_has_a_block_s_layers_side_by_side);
+    tcase_add_test(tcase, elements_have_equal_bytes_on_all_ranks);
     tcase_add_test(tcase, message_says_where_and_what);
     tcase_add_test(tcase, stray_write_to_an_untouched_block_is_found);
     tcase_add_test(tcase, contents_differ_by_key_layer_and_part);

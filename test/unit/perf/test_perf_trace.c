@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "test/support/mkv_check.h"
+
 #include "perf/workload/trace.h"
 #include "perf/workload/error.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

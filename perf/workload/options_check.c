@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "perf/workload/options_check.h"
+#include "perf/workload/benchmarks.h"
+#include "perf/workload/error.h"
+#include "perf/workload/geometry.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+
+/* Two processes take turns: one request at a time, prepared ahead. 1: refused */
+static int perf_options_check_pingpong(const perf_options_t *options)
+{
+    if (options->op == PERF_OP_READ) {
+        perf_error("--scheme pingpong with --op_type READ: a get needs no notification "
+                   "to be known; expected WRITE, or --scheme pairwise");
+    } else if (options->num_target_dev > 1) {
+        perf_error("--num_target_dev is %u; expected 1 with --scheme pingpong",
+                   options->num_target_dev);
+    } else if (options->pipeline_depth > 1) {
+        perf_error("--pipeline_depth is %u; expected 1 with --scheme pingpong",
+                   options->pipeline_depth);
+    } else if (options->is_recreate_xfer) {
+        perf_error("--recreate_xfer with --scheme pingpong: requests are prepared "
+                   "ahead of the time that is measured; expected one of the two");
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+/* What only makes sense, or makes no sense, together. */
+static int perf_options_check_together(const perf_options_t *options)
+{
+    if ((options->decode_tp != 0) && (options->model == NULL)) {
+        perf_error("--decode_tp is %u without --model; expected both",
+                   options->decode_tp);
+    } else if ((options->model != NULL) && (options->api != PERF_API_MKV)) {
+        perf_error("--api %s only sweeps; expected mkv with --model %s",
+                   perf_api_name(options->api), options->model);
+    } else if ((options->model != NULL) &&
+               ((options->num_target_dev > 1) ||
+                (options->scheme != PERF_SCHEME_PAIRWISE))) {
+        perf_error("--model %s has one prefill and one decode; expected --scheme "
+                   "pairwise and --num_target_dev 1",
+                   options->model);
+    } else if ((options->api == PERF_API_UCP_SGL) && (options->op == PERF_OP_READ)) {
+        perf_error("--api ucp_sgl with --op_type READ: UCP has no scatter-gather get; "
+                   "expected WRITE, or --api ucp");
+    } else if ((options->scheme == PERF_SCHEME_PAIRWISE) &&
+               (options->num_target_dev > 1)) {
+        perf_error("--num_target_dev is %u; expected 1 with --scheme pairwise",
+                   options->num_target_dev);
+    } else if ((options->scheme == PERF_SCHEME_PINGPONG) &&
+               perf_options_check_pingpong(options)) {
+        return -1;
+    } else if (options->max_block_size < options->start_block_size) {
+        perf_error("--max_block_size is %" PRIu64
+                   "; expected at least --start_block_size, %" PRIu64,
+                   options->max_block_size, options->start_block_size);
+    } else if (options->max_batch_size < options->start_batch_size) {
+        perf_error("--max_batch_size is %u; expected at least --start_batch_size, %u",
+                   options->max_batch_size, options->start_batch_size);
+    } else if (options->warmup_requests >= options->num_requests) {
+        perf_error("--warmup_requests is %u; expected fewer than --requests, %u",
+                   options->warmup_requests, options->num_requests);
+    } else if ((options->layer_us != 0) && (options->post != PERF_POST_LAYER)) {
+        perf_error("--layer_us is %u; expected 0, or --post layer", options->layer_us);
+    } else if ((options->role != PERF_ROLE_PARENT) != (options->peer != NULL) &&
+               (options->fds == NULL)) {
+        perf_error("--role and --peer belong together; expected both or none");
+    } else if ((options->peer != NULL) && (options->num_target_dev > 1)) {
+        perf_error("--num_target_dev is %u; expected 1 with --role and --peer",
+                   options->num_target_dev);
+    } else {
+        return 0;
+    }
+    return -1;
+}
+
+/* What the command line leaves to the model; how many ranks meet. */
+static int perf_options_take_model(perf_options_t *options)
+{
+    uint32_t more, fewer;
+    perf_model_t *model;
+    int ret;
+
+    if (options->model == NULL) {
+        return 0;
+    }
+    model = malloc(sizeof(*model));
+    if (model == NULL) {
+        perf_error("no memory for the model '%s'", options->model);
+        return -1;
+    }
+    ret = perf_model_read(options->model, model);
+    if (ret == 0) {
+        options->tp = (options->tp != 0) ? options->tp : model->tp;
+        options->block_tokens =
+            (options->block_tokens != 0) ? options->block_tokens : model->block_tokens;
+        options->dtype =
+            perf_dtype_name((options->dtype != NULL) ? options->dtype : model->dtype);
+    }
+    free(model);
+    if ((ret != 0) || (options->dtype == NULL)) {
+        return -1;
+    }
+    options->decode_tp = (options->decode_tp != 0) ? options->decode_tp : options->tp;
+
+    more = (options->tp > options->decode_tp) ? options->tp : options->decode_tp;
+    fewer = options->tp + options->decode_tp - more;
+    if (((more % fewer) != 0) || (more / fewer > PERF_MAX_LEAVES)) {
+        perf_error(
+            "--decode_tp is %u; expected a multiple or a part of --tp, %u, up to "
+            "%u times",
+            options->decode_tp, options->tp, PERF_MAX_LEAVES);
+        return -1;
+    }
+    if ((more != fewer) && (options->peer != NULL)) {
+        perf_error("--decode_tp is %u and --tp %u; expected equal ones with --role and "
+                   "--peer",
+                   options->decode_tp, options->tp);
+        return -1;
+    }
+    options->num_target_dev = more / fewer;
+    return 0;
+}
+
+bool perf_options_is_prefill(const perf_options_t *options, unsigned rank)
+{
+    return (rank == 0) != (options->decode_tp < options->tp);
+}
+
+static void perf_options_fill_in(perf_options_t *options)
+{
+    if (options->fds != NULL) {
+        options->role = (options->rank == 0) ? PERF_ROLE_CENTER : PERF_ROLE_LEAF;
+    }
+    options->rank += ((options->fds == NULL) && (options->role == PERF_ROLE_LEAF));
+    if (options->max_block_size == 0) {
+        options->max_block_size = options->start_block_size;
+    }
+    if (options->max_batch_size == 0) {
+        options->max_batch_size = options->start_batch_size;
+    }
+    if (options->target_dev == UINT32_MAX) {
+        options->target_dev = (options->peer != NULL) ? 0 : options->initiator_dev + 1;
+    }
+}
+
+int perf_options_complete(perf_options_t *options, const char *model, const char *sweep)
+{
+    perf_options_fill_in(options);
+    if (perf_options_check_together(options) != 0) {
+        return -1;
+    }
+    if ((options->benchmark != NULL) &&
+        (perf_benchmark_find(options->benchmark) == NULL)) {
+        return -1;
+    }
+    if ((options->model == NULL) && (model != NULL)) {
+        perf_error("--%s without --model, which it belongs to; expected both", model);
+        return -1;
+    }
+    if ((options->model != NULL) && (sweep != NULL)) {
+        perf_error(
+            "--%s with --model: only sweeps of block sizes have it; expected one "
+            "of the two",
+            sweep);
+        return -1;
+    }
+    return perf_options_take_model(options);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_OPTIONS_CHECK_H
+#define PERF_OPTIONS_CHECK_H
+
+/**
+ * @file
+ * What options say together: values that follow from others, and what cannot be.
+ */
+
+#include "perf/workload/options.h"
+
+
+/**
+ * Fill in what was not given, from the model and from other options, and look whether
+ * all fit each other.
+ *
+ * @param [in] model  An option that only models have, if one was given, else NULL.
+ * @param [in] sweep  An option that only sweeps have, the same way.
+ *
+ * @return 0, or -1 after @ref perf_error.
+ */
+int perf_options_complete(perf_options_t *options, const char *model,
+                          const char *sweep);
+
+#endif

@@ -1,0 +1,142 @@
+#!/bin/bash
+# What mori_kv_perf says and how it ends: progress, Ctrl-C, one error, both address families.
+set -uo pipefail
+
+perf=$PWD/perf/kv_perf/mori_kv_perf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+[ -x "$perf" ] || { echo "there is no $perf"; exit 1; }
+export UCX_WARN_UNUSED_ENV_VARS=n UCX_TLS=tcp,self
+small=(--num_iter 5 --total_buffer_size 1m)
+
+fail() { # WHAT
+    echo "FAIL: $1"
+    sed 's/^/    /' "$work/out" "$work/err"
+    failures=$((failures + 1))
+}
+
+# ---- Progress: nothing without a terminal, a line with a rate where it is asked for.
+timeout 60 "$perf" "${small[@]}" >"$work/out" 2>"$work/err" || fail "a small run ended with an error"
+[ ! -s "$work/err" ] || fail "progress was shown without a terminal"
+
+# ---- Ctrl-C: the rows until then, and 130. What runs for a minute is cut when it has begun.
+cut_short() { # UNTIL FILE SIGNAL ARG...
+    local until=$1 file=$2 how=$3 pid end watch
+    shift 3
+    : | tee "$work/out" >"$work/err"
+    "$perf" --json "$work/json" "$@" >"$work/out" 2>"$work/err" &
+    pid=$!
+    end=$((SECONDS + 60))
+    until grep -q "$until" "$file" || ! kill -0 $pid 2>/dev/null || [ $SECONDS -gt $end ]; do
+        read -rt 0.05 <> <(:)
+    done
+    kill "-$how" $pid
+    (while [ $SECONDS -lt $((end + 30)) ]; do read -rt 1 <> <(:); done; kill -KILL $pid 2>/dev/null) &
+    watch=$!
+    wait $pid
+    [ $? = 130 ] || fail "SIG$how did not end with status 130: $*"
+    kill $watch 2>/dev/null
+    grep -q '^mori_kv_perf: interrupted; [1-9][0-9]* rows' "$work/err" || fail "SIG$how told nothing: $*"
+    ! grep -q 'error' "$work/err" || fail "SIG$how is told as an error: $*"
+    grep -q '"gb_per_s"' "$work/json" || fail "SIG$how lost the rows: $*"
+    [ "$(tail -n 1 "$work/out" | awk '$1 > 0 && $4 > 0' | wc -l)" = 1 ] || fail "SIG$how printed no row: $*"
+}
+cut_short ' B/W ' "$work/out" INT --start_block_size 64 --max_block_size 1m --num_iter 20000 --total_buffer_size 64m
+for op in READ WRITE; do
+    cut_short 'requests .* [1-9][0-9]*/20000, .* GB/s, .* left' "$work/err" INT --model GPT-OSS-120B --requests 20000 --op_type $op \
+        --input_length 200 --output_length 16 --num_blocks 512 --warmup_requests 0 --progress
+done
+grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/err" || fail "--progress told no rate"
+
+# ---- Benchmarks by name, in the words of who published them.
+named() { # BENCHMARK ROWS WORDS ARG...
+    local name=$1 rows=$2 words=$3
+    shift 3
+    timeout 100 "$perf" --benchmark "$name" --num_iter 2 --warmup_iter 1 --check_consistency "$@" >"$work/out" 2>"$work/err" ||
+        fail "--benchmark $name ended with an error"
+    [ "$(grep -c 'every byte checked' "$work/out")" = "$rows" ] || fail "--benchmark $name did not have $rows rows"
+    tr -s ' ' <"$work/out" | grep -qF "$words" || fail "--benchmark $name has no head '$words'"
+}
+named lmcache 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 2m
+named mori 7 'MsgSize BatchSize TotalSize Max BW Avg BW Min Lat Avg Lat' --total_buffer_size 8m
+grep -q '4 rows were left out' "$work/err" || fail "rows of --benchmark mori that do not fit are not told"
+named collectivex 2 'MsgSize BatchSize TotalSize Avg BW Time P99' --total_buffer_size 40m
+named paged-writes 1 'MsgSize BatchSize Rate Writes' --total_buffer_size 4m
+
+# ---- Pictures: a curve for each batch and row, bars beside layers that take their time.
+texts() { # FILE: words of a picture that is well-formed
+    python3 -c 'import sys, xml.dom.minidom as m
+print(*(n.data for e in m.parse(sys.argv[1]).getElementsByTagName("text") for t in [e] + e.getElementsByTagName("tspan")
+        for n in t.childNodes if n.nodeType == 3), sep="\n")' "$1"
+}
+drawn() { # WORDS ARG...
+    local words=$1 word
+    shift
+    timeout 60 "$perf" --plot "$work/plot.svg" "$@" >"$work/out" 2>"$work/err" || fail "--plot ended with an error: $*"
+    texts "$work/plot.svg" >"$work/texts" || fail "--plot drew no picture: $*"
+    while IFS= read -rd, word; do
+        grep -qF "$word" "$work/texts" || fail "--plot drew no '$word': $*"
+    done <<<"$words,"
+}
+if command -v gnuplot >/dev/null || python3 -c 'import matplotlib' 2>/dev/null; then
+    drawn 'batch 1,batch 2,row 4,GB/s,% of requests' "${small[@]}" --max_block_size 8k --max_batch_size 2
+    ! grep -q 'compute' "$work/texts" || fail "--plot drew compute of a sweep"
+    drawn 'compute of all layers,until all has arrived' --model GPT-OSS-120B --requests 2 --input_length 64 --num_blocks 64 \
+        --post layer --layer_us 10
+fi
+mkdir "$work/bare"
+ln -s "$(command -v sh)" "$work/bare/sh"
+PATH=$work/bare LD_LIBRARY_PATH=$PWD/.libs "$(dirname "$perf")/.libs/mori_kv_perf" "${small[@]}" --plot "$work/x.svg" >"$work/out" 2>"$work/err" &&
+    fail "--plot without a program that draws succeeded"
+grep -q 'install gnuplot or matplotlib' "$work/err" || fail "--plot does not say what it needs"
+
+# ---- Never 0 when nothing was measured.
+refused() { # TEXT ARG...
+    local text=$1
+    shift
+    if timeout 60 "$perf" "$@" >"$work/out" 2>"$work/err"; then
+        fail "$* succeeded; expected '$text'"
+    elif ! grep -qF -- "$text" "$work/err"; then
+        fail "$* did not say '$text'"
+    fi
+}
+: >"$work/empty"
+refused "nothing was measured" --model GPT-OSS-120B --num_blocks 64 --trace "$work/empty"
+refused "--trace without --model" --trace "$work/empty"
+refused "--requests without --model" --requests 3
+refused "--num_iter with --model" --model GPT-OSS-120B --num_iter 3
+timeout 60 "$perf" "${small[@]}" --start_block_size 512k --max_block_size 2m >"$work/out" 2>"$work/err"
+grep -q '1 rows were left out' "$work/err" || fail "a row that does not fit is not told"
+
+# ---- One error, the first, whoever has it.
+LD_LIBRARY_PATH=$PWD/test/fake/hip/lib refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${small[@]}" \
+    --timeout 30 --initiator_seg_type VRAM --target_seg_type VRAM
+[ "$(grep -c ': error: ' "$work/err")" = 1 ] || fail "an error is told more than once"
+[ "$(wc -l <"$work/err")" -le 4 ] || fail "an error takes more than 4 lines"
+
+# ---- What carries the calls of plain UCP is asked of them.
+timeout 60 "$perf" "${small[@]}" --api ucp --op_type READ >"$work/out" 2>"$work/err" || fail "--api ucp ended with an error"
+grep -q '^path get DRAM>DRAM: software emulation tcp/lo' "$work/out" || fail "--api ucp does not tell that tcp emulates gets"
+refused "list put DRAM>DRAM: stub protocol (no transport carries it)" "${small[@]}" --api ucp_sgl
+
+# ---- Both address families, by name and by number.
+pair() { # DECODE'S PLACE PREFILL'S PLACE
+    timeout 60 "$perf" "${small[@]}" --role decode --peer "$1" >"$work/out2" 2>&1 &
+    timeout 60 "$perf" "${small[@]}" --role prefill --peer "$2" --timeout 20 >"$work/out" 2>"$work/err" ||
+        fail "decode at $1 was not reached at $2: $(cat "$work/out2")"
+    wait $!
+}
+port=$((20000 + $$ % 4000 * 3)) # three of our own, below those that the kernel gives to whoever asks for any
+pair ":$port" "127.0.0.1:$port"
+pair "localhost:$((port + 1))" "localhost:$((port + 1))"
+if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then
+    pair ":$((port + 2))" "[::1]:$((port + 2))"
+fi
+timeout 20 "$perf" "${small[@]}" --role decode --peer "$work/peer" --seed 2 >"$work/out2" 2>&1 &
+refused "--seed is 1 here and 2 there" "${small[@]}" --role prefill --peer "$work/peer"
+wait $!
+grep -q -- "--seed is 2 here and 1 there" "$work/out2" || fail "decode does not name the option that differs"
+
+[ $failures = 0 ]
