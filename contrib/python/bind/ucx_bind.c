@@ -35,6 +35,8 @@
        ucp_worker_h *worker_p),                                                        \
       (context, params, worker_p))                                                     \
     V(ucp_worker_destroy, (ucp_worker_h worker), (worker))                             \
+    X(ucs_status_ptr_t, ucp_worker_flush_nbx,                                          \
+      (ucp_worker_h worker, const ucp_request_param_t *param), (worker, param))        \
     X(ucs_status_t, ucp_worker_query, (ucp_worker_h worker, ucp_worker_attr_t * attr), \
       (worker, attr))                                                                  \
     V(ucp_worker_release_address, (ucp_worker_h worker, ucp_address_t * address),      \

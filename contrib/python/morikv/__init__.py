@@ -13,11 +13,15 @@ from .context import Context, Peer, Region
 from .errors import MorikvError
 from .memory import Memory
 from .model import (
+    Axis,
     Backend,
     Event,
     EventType,
+    LegInfo,
+    MapInfo,
     Mode,
     PeerInfo,
+    Priority,
     Role,
     State,
     Topology,
@@ -30,13 +34,16 @@ from .transfer import Bytes, Map, Plan, Transfer
 __version__ = _text(_lib.mkv_version_string())
 
 __all__ = [
+    "Axis",
     "LEG_ALL",
     "Backend",
     "Bytes",
     "Context",
     "Event",
     "EventType",
+    "LegInfo",
     "Map",
+    "MapInfo",
     "Memory",
     "Mode",
     "MorikvError",
@@ -45,6 +52,7 @@ __all__ = [
     "Peer",
     "PeerInfo",
     "Plan",
+    "Priority",
     "Region",
     "Role",
     "State",

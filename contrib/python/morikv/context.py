@@ -16,11 +16,13 @@ from ._handle import Handle, Owner
 from ._library import ffi, lib, text
 from .errors import check, error
 from .model import (
+    Axis,
     Backend,
     Event,
     EventType,
     Mode,
     PeerInfo,
+    Priority,
     Role,
     Topology,
     read_units,
@@ -84,14 +86,18 @@ class Peer:
         components: Iterable[int] | None = None,
         intersect: bool = False,
         any_rank: bool = False,
+        role: Role | None = None,
     ) -> Map:
-        """Pair our regions with the peer's.
+        """Pair our regions with the peer's, or what this rank and the peer's have in common.
 
         :param intersect: pair what both have; default: every region must pair.
         :param any_rank: replicated data: TP ranks need not be equal.
+        :param role: of this side in the map's transfers. Of several sources that hold the
+            same, one is elected for each destination: it must be known then.
         :raises PairingError: they do not pair, with the region that does not.
+        :raises TopologyError: unequal ranks, and a region does not tell of its ``axis``.
         """
-        return Map(self, components, intersect, any_rank)
+        return Map(self, components, intersect, any_rank, role)
 
     def send(self, id: int, type: int, header: bytes = b"", data: bytes = b"") -> None:
         """Send bytes to the peer's connector, as MSG; ordered per peer."""
@@ -142,6 +148,16 @@ class Peer:
         here = local.id if isinstance(local, Region) else local
         given = (here, remote, local_offsets, remote_offsets, lengths)
         return Operation(self, mode, given, options)
+
+    def refuse(
+        self, id: int, epoch: int = 0, reason: str = "", status: int = lib.MKV_ERR_NOTFOUND
+    ) -> None:
+        """Refuse what the peer asked for (INCOMING): its transfer fails.
+
+        :raises NotFoundError: it does not, or no longer, ask.
+        """
+        pointer = self._handle.get()
+        check(lib.mkv_xfer_refuse(pointer, id, epoch, status, reason.encode()))
 
     def close(self, force: bool = False) -> None:
         """:raises BusyError: transfers use it; with ``force`` they fail."""
@@ -197,11 +213,9 @@ class Context:
         self._owner = Owner(ctx_p[0])
         self._regions: dict[int, Region] = {}
         self._peers: dict[int, Peer] = {}
-        self._transfers: weakref.WeakValueDictionary[int, Transfer]
-        self._transfers = weakref.WeakValueDictionary()
-        self._operations: weakref.WeakValueDictionary[int, Operation]
-        self._operations = weakref.WeakValueDictionary()
-        self._operation_keys = itertools.count(1)
+        self._things: weakref.WeakValueDictionary[int, Transfer | Operation]
+        self._things = weakref.WeakValueDictionary()
+        self._keys = itertools.count(1)
         self._pid = os.getpid()
         _contexts.add(self)
 
@@ -234,6 +248,7 @@ class Context:
         tokens_per_unit: int = 0,
         dtype: int = 0,
         allocation: memory.Memory | None = None,
+        axis: Axis | None = None,
     ) -> Region:
         """Memory of one (component, layer, part), known to peers after :meth:`commit`.
 
@@ -245,6 +260,7 @@ class Context:
         :param one_sided: peers may read and write all of it, at any time, by
             :meth:`Peer.post`.
         :param allocation: the allocation around it, for sub-allocations of a GPU's pool.
+        :param axis: how a block is shared out among TP ranks, for peers of another number.
         """
         place = memory.of(source)
         if unit_bytes is not None and unit_bytes <= 0:
@@ -267,6 +283,8 @@ class Context:
         if allocation is not None:
             region.alloc_base = ffi.cast("void *", allocation.address)
             region.alloc_length = allocation.length
+        if axis is not None:
+            axis.describe(region)
         id_p = ffi.new("mkv_region_id_t *")
         check(lib.mkv_region_add(self._owner.ctx(), region, id_p))
         added = Region(self, id_p[0], place)
@@ -312,6 +330,10 @@ class Context:
         check(lib.mkv_peer_add(self._owner.ctx(), blob, len(blob), c_name, peer_p))
         return self._peer(peer_p[0])
 
+    def peers(self) -> list[Peer]:
+        """Those that are not closed, also who connected by themselves and were told of."""
+        return list(self._peers.values())
+
     def _peer(self, pointer: Any) -> Peer:
         key = int(ffi.cast("uintptr_t", pointer))
         if key not in self._peers:
@@ -333,6 +355,7 @@ class Context:
         xfer_timeout_ms: int = 0,
         release_timeout_ms: int = 0,
         drain_timeout_ms: int = 0,
+        priority: Priority = Priority.NORMAL,
     ) -> Transfer:
         """Open a transfer; both sides do, under the same (id, epoch).
 
@@ -341,32 +364,33 @@ class Context:
         :param expect_bytes: destination of a WRITE: component: bytes that every leg must
             deliver, where plans of bytes fill it.
         :param bind_timeout_ms: and the others: 0 is the option's value.
+        :param priority: of its posts, of the side that puts or gets.
         """
-        timeouts = {
+        options = {
             "bind_timeout_ms": bind_timeout_ms,
             "xfer_timeout_ms": xfer_timeout_ms,
             "release_timeout_ms": release_timeout_ms,
             "drain_timeout_ms": drain_timeout_ms,
+            "priority": priority,
         }
         expected = None
         if expect is not None or expect_bytes is not None:
             expected = {c: (units, 0) for c, units in (expect or {}).items()}
             expected |= {c: (0, length) for c, length in (expect_bytes or {}).items()}
-        return Transfer(self, id, maps, mode, role, epoch, expected, timeouts)
+        return Transfer(self, id, maps, mode, role, epoch, expected, options)
 
-    def _know(self, transfer: Transfer) -> None:
-        key = int(ffi.cast("uintptr_t", transfer._handle.get()))
-        self._transfers[key] = transfer
+    def _know(self, thing: Transfer | Operation) -> Any:
+        """:return: the user_data by which its events tell what they are about. It is known
+        before the library makes it: another thread may poll its events at once."""
+        thing._key = next(self._keys)
+        self._things[thing._key] = thing
+        return ffi.cast("void *", thing._key)
 
-    def _unknow(self, transfer: Transfer) -> None:
-        if not transfer._handle.is_closed:
-            key = int(ffi.cast("uintptr_t", transfer._handle.get()))
-            self._transfers.pop(key, None)
+    def _forget(self, thing: Transfer | Operation) -> None:
+        self._things.pop(thing._key, None)
 
-    def _know_operation(self, operation: Operation) -> int:
-        key = next(self._operation_keys)
-        self._operations[key] = operation
-        return key
+    def _thing(self, event: Any) -> Any:
+        return self._things.get(int(ffi.cast("uintptr_t", event.user_data)))
 
     def signal(self, gate_id: int, value: int = 1) -> None:
         """Open the gates of this number that wait for ``value`` or less. Any thread."""
@@ -397,15 +421,12 @@ class Context:
         return events[0] if events else None
 
     def _event(self, event: Any) -> Event:
-        transfer = None
-        if event.xfer != ffi.NULL:
-            transfer = self._transfers.get(int(ffi.cast("uintptr_t", event.xfer)))
         return Event(
             type=EventType(event.type),
             status=event.status,
             text=text(event.text),
             peer=self._peer(event.peer) if event.peer != ffi.NULL else None,
-            transfer=transfer,
+            transfer=self._thing(event) if event.xfer != ffi.NULL else None,
             id=event.id,
             epoch=event.epoch,
             leg=event.leg,
@@ -416,9 +437,7 @@ class Context:
             else b"",
             # FETCHED: how many bytes came, and no data
             data=bytes(ffi.buffer(event.data, event.length)) if event.data != ffi.NULL else b"",
-            operation=self._operations.get(int(ffi.cast("uintptr_t", event.user_data)))
-            if event.op != ffi.NULL
-            else None,
+            operation=self._thing(event) if event.op != ffi.NULL else None,
         )
 
     def fileno(self) -> int:

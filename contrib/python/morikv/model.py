@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
@@ -32,6 +32,14 @@ class Mode(enum.IntEnum):
 class Role(enum.IntEnum):
     SRC = lib.MKV_SRC
     DST = lib.MKV_DST
+
+
+class Priority(enum.IntEnum):
+    """Whose posts go first, and how much of the credits they leave to others."""
+
+    NORMAL = lib.MKV_PRIORITY_NORMAL
+    HIGH = lib.MKV_PRIORITY_HIGH
+    LOW = lib.MKV_PRIORITY_LOW
 
 
 class State(enum.IntEnum):
@@ -78,6 +86,9 @@ class EventType(enum.IntEnum):
     FETCHED = lib.MKV_EV_FETCHED
     EXPIRED = lib.MKV_EV_EXPIRED
     FENCE = lib.MKV_EV_FENCE
+    LEG = lib.MKV_EV_LEG
+    LOCAL_DONE = lib.MKV_EV_LOCAL_DONE
+    ARRIVED = lib.MKV_EV_ARRIVED
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,54 @@ class Topology:
     cp_size: int = 0
     tp_rank: int = 0
     tp_size: int = 0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How a block is made, and which part of it this rank holds.
+
+    A block is outer x tokens x elements x inner_bytes, or with ``is_first`` outer x
+    elements x tokens x inner_bytes, where the elements are this rank's share of each of
+    ``groups``, one group after the other. morikv.h has examples (mkv_region_t).
+    """
+
+    groups: Sequence[int] = ()
+    """Elements (heads, channels) over all ranks; empty: nobody shares them out."""
+    inner_bytes: int = 0
+    """Of an element; 0: what is left of the block."""
+    outer: int = 1
+    is_first: bool = False
+    """The elements lie outside of the tokens."""
+    is_replicated: bool = False
+    """Every rank holds the same."""
+    rank: int = 0
+    """Among ``size`` ranks that share; of a ``size`` of 0: the topology's TP ranks."""
+    size: int = 0
+
+    def describe(self, region: Any) -> None:
+        """:param region: mkv_region_t, to be filled."""
+        region.outer, region.inner_bytes = self.outer, self.inner_bytes
+        region.num_groups = len(self.groups)
+        region.groups[0 : len(self.groups)] = list(self.groups)
+        region.flags |= lib.MKV_REGION_HEADS_FIRST if self.is_first else 0
+        region.flags |= lib.MKV_REGION_REPLICATED if self.is_replicated else 0
+        region.shard_rank, region.shard_size = self.rank, self.size
+
+
+@dataclass(frozen=True)
+class MapInfo:
+    """Of one component of a map."""
+
+    num_pairs: int
+    """Regions, or parts of them; 0: another source is elected."""
+    bytes_per_unit: int
+    """Of one block here, over all layers and parts."""
+    dst_bytes_per_unit: int
+    """The destination's, of all its sources."""
+    num_sources: int
+    """Ranks that give to the destination."""
+    num_destinations: int
+    """Ranks that the source gives to."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +215,18 @@ class TransferInfo:
     """Completed; passive side: as told by DONE."""
     age_ns: int
     num_ucp_calls: int
+
+
+@dataclass(frozen=True)
+class LegInfo:
+    peer: Peer | None
+    """None if it was closed."""
+    status: int
+    error: str
+    waiting_for: str
+    is_quiet: bool
+    bytes: int
+    """Completed; passive side: as told by its end."""
 
 
 def block_array(blocks: Blocks) -> tuple[Any, int, Any]:

@@ -38,6 +38,8 @@ class Operation:
     nobody holds any more runs to its end.
     """
 
+    _key: int
+
     def __init__(self, peer: Peer, mode: Mode, given: tuple[Numbers, ...], options: Any) -> None:
         context = peer.context
         params = ffi.new("mkv_op_params_t *", {"size": ffi.sizeof("mkv_op_params_t")})
@@ -51,9 +53,7 @@ class Operation:
             params.note, params.note_length = bytes_of_note, len(note)
         params.pieces, params.num_pieces, _keep = records(*given)
         self.context, self.id = context, options["id"]
-        # its events may be polled by another thread before the call returns
-        self._key = context._know_operation(self)
-        params.user_data = ffi.cast("void *", self._key)
+        params.user_data = context._know(self)
         op_p = ffi.new("mkv_op_t **")
         check(lib.mkv_op_post(peer._handle.get(), params, op_p))
         self._handle = Handle(context._owner, op_p[0], lib.mkv_op_close)
@@ -88,4 +88,4 @@ class Operation:
     def close(self) -> None:
         """:raises BusyError: it is not quiet yet."""
         self._handle.close()
-        self.context._operations.pop(self._key, None)
+        self.context._forget(self)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ._handle import Handle
 from ._library import LEG_ALL, ffi, lib, text
 from .errors import check
-from .model import Blocks, Mode, Role, State, TransferInfo, block_array
+from .model import Blocks, LegInfo, MapInfo, Mode, Role, State, TransferInfo, block_array
 from .pieces import Numbers, columns
 
 if TYPE_CHECKING:
@@ -22,18 +22,41 @@ class Map:
     """Local and remote regions, paired by (component, layer, part)."""
 
     def __init__(
-        self, peer: Peer, components: Iterable[int] | None, intersect: bool, any_rank: bool
+        self,
+        peer: Peer,
+        components: Iterable[int] | None,
+        intersect: bool,
+        any_rank: bool,
+        role: Role | None,
     ) -> None:
         params = ffi.new("mkv_map_params_t *", {"size": ffi.sizeof("mkv_map_params_t")})
         params.flags = (lib.MKV_MAP_INTERSECT if intersect else 0) | (
             lib.MKV_MAP_ANY_RANK if any_rank else 0
         )
+        if role is not None:
+            params.flags |= lib.MKV_MAP_SRC if role == Role.SRC else lib.MKV_MAP_DST
         if components is not None:
             params.components, params.num_components, keep = block_array(list(components))
         map_p = ffi.new("mkv_map_t **")
         check(lib.mkv_map_create(peer._handle.get(), params, map_p))
         self.peer = peer
         self._handle = Handle(peer._handle.owner, map_p[0], lib.mkv_map_destroy)
+
+    def query(self) -> dict[int, MapInfo]:
+        """What it holds, by component."""
+        attr = ffi.new("mkv_map_attr_t *", {"size": ffi.sizeof("mkv_map_attr_t")})
+        check(lib.mkv_map_query(self._handle.get(), attr))
+        found = (attr.components[i] for i in range(attr.num_components))
+        return {
+            each.component: MapInfo(
+                num_pairs=each.num_pairs,
+                bytes_per_unit=each.bytes_per_unit,
+                dst_bytes_per_unit=each.dst_bytes_per_unit,
+                num_sources=each.num_sources,
+                num_destinations=each.num_destinations,
+            )
+            for each in found
+        }
 
     def plan(
         self, units: Mapping[int, tuple[Blocks, Blocks]], keep_order: bool = False
@@ -168,6 +191,8 @@ class Transfer:
     memory. A transfer that nobody holds any more runs to its end.
     """
 
+    _key: int
+
     def __init__(
         self,
         context: Context,
@@ -177,7 +202,7 @@ class Transfer:
         role: Role,
         epoch: int,
         expect: Mapping[int, tuple[int, int]] | None,
-        timeouts: Mapping[str, int],
+        options: Mapping[str, int],
     ) -> None:
         maps = list(maps)
         params = ffi.new("mkv_xfer_params_t *", {"size": ffi.sizeof("mkv_xfer_params_t")})
@@ -189,15 +214,24 @@ class Transfer:
             for to, (component, (num_units, num_bytes)) in zip(expected, expect.items()):
                 to.component, to.num_units, to.num_bytes = component, num_units, num_bytes
             params.expect, params.num_expect = expected, len(expect)
-        for name, value in timeouts.items():
+        for name, value in options.items():
             setattr(params, name, value)
+        self.context, self.id, self.epoch, self.maps = context, id, epoch, maps
+        self.mode, self.role = mode, role
+        params.user_data = context._know(self)
         xfer_p = ffi.new("mkv_xfer_t **")
         check(lib.mkv_xfer_open(context._owner.ctx(), params, xfer_p))
-        self.context, self.id, self.epoch, self.maps = context, id, epoch, maps
         self._handle = Handle(
             context._owner, xfer_p[0], lib.mkv_xfer_close, *(map_._handle for map_ in maps)
         )
-        context._know(self)
+
+    def ask(self, data: bytes = b"", leg: int = LEG_ALL) -> None:
+        """Let the other side know of a transfer that it may not expect: it gets INCOMING
+        with these bytes, and opens its side or refuses (:meth:`Peer.refuse`).
+
+        A reader asks at once; a destination that is written to exposes first.
+        """
+        check(lib.mkv_xfer_ask(self._handle.get(), leg, data, len(data)))
 
     def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
         """Passive side: show our blocks, by component, and bytes beside them."""
@@ -214,6 +248,7 @@ class Transfer:
         ready: Callable[[], bool] | None = None,
         gate_id: int | None = None,
         gate_value: int = 1,
+        tell: int | None = None,
     ) -> None:
         """Active side: move a plan, or a part of it.
 
@@ -223,6 +258,10 @@ class Transfer:
             it must not call this library.
         :param gate_id: hold the post until :meth:`Context.signal` names this number with
             ``gate_value`` or a greater one.
+        :param tell: tell of this post while the transfer runs, by events of this value,
+            a layer or a chunk: LOCAL_DONE to the source of a WRITE when its blocks are
+            not read for it any more, ARRIVED to the destination when the bytes are there.
+        :raises UnsupportedError: ``tell``, and the library of the peer is too old.
         """
         sel = ffi.new("mkv_sel_t *", {"size": ffi.sizeof("mkv_sel_t")})
         if layers is not None:
@@ -234,6 +273,9 @@ class Transfer:
         if components is not None:
             sel.fields |= lib.MKV_SEL_COMPONENTS
             sel.component_mask = sum({1 << component for component in components})
+        if tell is not None:
+            sel.fields |= lib.MKV_SEL_TELL
+            sel.tell = tell
         gate = self._gate(ready, gate_id, gate_value)
         check(lib.mkv_xfer_post(self._handle.get(), leg, plan._handle.get(), sel, gate))
         self._handle.need(plan._handle)
@@ -264,6 +306,12 @@ class Transfer:
         """End it with an error now, here and at every leg; quiet follows."""
         check(lib.mkv_xfer_abort(self._handle.get(), status, reason.encode()))
 
+    def abort_leg(
+        self, leg: int, reason: str = "", status: int = lib.MKV_ERR_ABORTED
+    ) -> None:
+        """Source: end one leg with an error, here and at its destination; others go on."""
+        check(lib.mkv_xfer_abort_leg(self._handle.get(), leg, status, reason.encode()))
+
     def extend(self, timeout_ms: int) -> None:
         """Let the deadline that runs now end in so many milliseconds."""
         check(lib.mkv_xfer_extend(self._handle.get(), timeout_ms))
@@ -285,6 +333,19 @@ class Transfer:
             num_ucp_calls=attr.num_ucp_calls,
         )
 
+    def query_leg(self, leg: int) -> LegInfo:
+        """One leg: those of a source end each for itself, and are told by LEG."""
+        attr = ffi.new("mkv_leg_attr_t *", {"size": ffi.sizeof("mkv_leg_attr_t")})
+        check(lib.mkv_xfer_query_leg(self._handle.get(), leg, attr))
+        return LegInfo(
+            peer=self.context._peer(attr.peer) if attr.peer != ffi.NULL else None,
+            status=attr.status,
+            error=text(attr.error),
+            waiting_for=text(attr.waiting_for),
+            is_quiet=bool(attr.is_quiet),
+            bytes=attr.bytes,
+        )
+
     @property
     def state(self) -> State:
         return self.query().state
@@ -295,9 +356,5 @@ class Transfer:
 
     def close(self) -> None:
         """:raises BusyError: it is not terminal, or not quiet."""
-        self.context._unknow(self)
-        try:
-            self._handle.close()
-        except Exception:
-            self.context._know(self)
-            raise
+        self._handle.close()
+        self.context._forget(self)

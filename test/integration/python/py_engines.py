@@ -26,7 +26,10 @@ import unittest
 
 import numpy
 
-import morikv.as_mori  # noqa: F401
+try:
+    import mori  # noqa: F401  # by PYTHONPATH, as docs/sglang.md has it
+except ImportError:
+    import morikv.as_mori  # noqa: F401
 from mori.io import BackendType
 
 WHEELS = sys.argv[1]
@@ -202,11 +205,14 @@ def sglang_side(tp_size, rank, tensors, mode):
 # ---- the other process ----
 
 
-def say(value):
-    print(json.dumps(value), flush=True)
+def say(value, to):
+    print(json.dumps(value), file=to, flush=True)
 
 
 def decode(which):
+    # lines of logs, which UCX writes to its standard output, are not answers
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     tensors = [Tensor(pattern(2, i)) for i in range(2 * LAYERS)]
     if which == "vllm":
         side = vllm_side("decode")
@@ -214,9 +220,9 @@ def decode(which):
     else:
         side = sglang_side(int(which), int(which) - 1, tensors, "decode")
         packed = side.build_receiver_registration_message()
-    say([frame.hex() for frame in packed])
+    say([frame.hex() for frame in packed], answers)
     for line in sys.stdin:
-        say(tensors[int(line)].read().hex())
+        say(tensors[int(line)].read().hex(), answers)
 
 
 class Connectors(unittest.TestCase):

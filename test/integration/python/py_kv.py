@@ -16,6 +16,7 @@ import sys
 import threading
 import unittest
 from array import array
+from unittest import mock
 
 import morikv
 from morikv import EventType, Mode, Role, errors
@@ -103,6 +104,17 @@ def wait(context, kind, transfer=None):
     raise AssertionError(f"no {kind.name} within {LIMIT_S} s")
 
 
+def told(context, kind, transfer):
+    """Values of the events of this kind before the end."""
+    values = []
+    for event in context.events(timeout=LIMIT_S):
+        if event.type == kind and event.transfer == transfer:
+            values.append(event.value)
+        if event.type in (EventType.DONE, EventType.FAILED, EventType.ABORTED):
+            return values, event.type
+    raise AssertionError(f"no end within {LIMIT_S} s")
+
+
 def expected(layer, side, moved, other_side, other_blocks):
     """A layer in which blocks were overwritten by the other side's."""
     mine, other = pattern(layer, side), pattern(layer, other_side)
@@ -123,7 +135,7 @@ def decode(is_once):
     pairs = peer.map()
     with_bytes = context.transfer(1, [pairs], Mode.WRITE, Role.DST)
     with_bytes.expose({0: THERE}, meta=b"first")
-    wait(context, EventType.DONE, with_bytes)
+    arrived, _end = told(context, EventType.ARRIVED, with_bytes)
     wait(context, EventType.QUIET, with_bytes)
     for layer in range(LAYERS):
         if cache.read(layer) != expected(layer, 2, THERE, 1, HERE):
@@ -136,7 +148,7 @@ def decode(is_once):
     read.expose({0: array("I", THERE)})
     wait(context, EventType.QUIET, read)
     read.close()
-    peer.send(9, 4, b"head", b"all right")
+    peer.send(9, 4, b"head", bytes(arrived))
     for event in context.events(timeout=LIMIT_S):
         if event.type in (EventType.PEER_CLOSED, EventType.PEER_FAILED):
             break
@@ -165,7 +177,9 @@ class TwoProcesses(unittest.TestCase):
     def test_every_byte_of_a_write_and_a_read(self):
         peer = self.connect()
         pairs = peer.map()
-        write = self.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
+        write = self.context.transfer(
+            1, [pairs], Mode.WRITE, Role.SRC, priority=morikv.Priority.HIGH
+        )
         exposed = wait(self.context, EventType.EXPOSED, write)
         self.assertEqual(list(exposed.units[0].remote), THERE)
         self.assertEqual(exposed.data, b"first")
@@ -173,11 +187,13 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(plan.bytes, LAYERS * len(HERE) * BLOCK_BYTES)
         opened = threading.Event()
         for layer in range(LAYERS):
-            write.post(plan, layers=(layer, layer + 1), ready=opened.is_set)
+            write.post(plan, layers=(layer, layer + 1), ready=opened.is_set, tell=layer)
         write.seal()
         self.context.progress()
         self.assertEqual(write.query().num_ucp_calls, 0)
         opened.set()
+        values, end = told(self.context, EventType.LOCAL_DONE, write)
+        self.assertEqual((sorted(values), end), (list(range(LAYERS)), EventType.DONE))
         wait(self.context, EventType.QUIET, write)
         self.assertEqual(write.state, morikv.State.DONE)
         write.close()
@@ -196,7 +212,8 @@ class TwoProcesses(unittest.TestCase):
 
         message = wait(self.context, EventType.MSG)
         self.assertEqual((message.id, message.value), (9, 4))
-        self.assertEqual((message.header, message.data), (b"head", b"all right"))
+        self.assertEqual(message.header, b"head")
+        self.assertEqual(sorted(message.data), list(range(LAYERS)), "told of at the other side")
         backend = "XGMI" if os.environ.get("KV_MEMORY") == "gpu" else "TCP"
         self.assertEqual(peer.query().backend.name, backend)
         self.context.close()
@@ -220,6 +237,39 @@ class TwoProcesses(unittest.TestCase):
             pairs.plan({0: ([BLOCKS], [0])})
         with self.assertRaises(errors.LengthError):
             pairs.plan({0: ([1, 2], [0])})
+
+    def test_an_event_that_is_polled_before_the_open_returns_is_the_transfers(self):
+        pairs = self.connect().map()
+        polled = []
+
+        class Library:
+            """Another thread is quicker than the one that opens."""
+
+            def __getattr__(_, name):
+                return getattr(library, name)
+
+            def mkv_xfer_open(_, *arguments):
+                status = library.mkv_xfer_open(*arguments)
+                polled.append(wait(self.context, EventType.EXPOSED))
+                return status
+
+        library = morikv.transfer.lib
+        with mock.patch.object(morikv.transfer, "lib", Library()):
+            write = self.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
+        self.assertIs(polled[0].transfer, write)
+        self.assertEqual(write.query_leg(0).status, 1)
+        with self.assertRaises(errors.InvalidError):
+            write.query_leg(1)
+        write.abort_leg(0, "enough")
+        leg = write.query_leg(0)
+        self.assertEqual(leg.status, write.query().status)
+        self.assertIn("enough", leg.error)
+        self.assertIs(leg.peer, polled[0].peer)
+        for event in self.context.events(timeout=LIMIT_S):
+            if event.type == EventType.QUIET:
+                self.assertIs(event.transfer, write)
+                break
+        write.close()
 
     def test_objects_die_in_any_order(self):
         pairs = self.connect().map()
@@ -315,6 +365,29 @@ class Alone(unittest.TestCase):
             morikv.Context(options={"NO_SUCH": "1"})
         with self.assertRaisesRegex(errors.InvalidError, "BACKEND"):
             morikv.Context(options={"BACKEND": "carrier pigeon"})
+
+    def test_who_asks_is_heard_and_refused_with_a_text(self):
+        threads = {"PROGRESS_THREADS": "1"}  # each closes while the other one moves
+        asks, _ = open_cache(1, options=threads)
+        refuses, _ = open_cache(2, options=threads)
+
+        def hear(context, kind):
+            return next(event for event in context.events(LIMIT_S) if event.type == kind)
+
+        with asks, refuses:
+            asks.add_peer(refuses.blob())
+            pairs = hear(asks, EventType.PEER_READY).peer.map()
+            read = asks.transfer(7, [pairs], Mode.READ, Role.DST, epoch=3, expect={0: 2})
+            read.ask(b"two of them")
+            asked = hear(refuses, EventType.INCOMING)
+            self.assertEqual((asked.id, asked.epoch, asked.value), (7, 3, Mode.READ))
+            self.assertEqual(asked.data, b"two of them")
+            asked.peer.refuse(7, 3, "gone since noon")
+            with self.assertRaises(errors.NotFoundError):
+                asked.peer.refuse(7, 3)
+            self.assertIn("gone since noon", hear(asks, EventType.FAILED).text)
+            self.assertIs(hear(asks, EventType.QUIET).transfer, read)
+            read.close()
 
     def test_memory_that_cannot_be_moved_is_refused(self):
         with self.assertRaises(ValueError):

@@ -14,11 +14,19 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 from array import array
+from unittest import mock
 
 import morikv.as_mori  # noqa: F401
+import morikv.listener
+import morikv.metrics
+from morikv import EventType, Mode, Role
+from morikv import memory as places
 from mori.cpp import TransferStatus
 from mori.io import (
     BackendType,
@@ -39,6 +47,7 @@ except ImportError:
     numpy = None
 
 SIZE, TENSORS = 1 << 18, 2
+BLOCK, HERE, THERE = 1024, [3, 4, 90], [70, 71, 5]
 LIMIT_MS = 120_000
 ON_GPU = os.environ.get("KV_MEMORY") == "gpu"
 BACKEND = BackendType[os.environ.get("MORI_BACKEND", "TCP")]
@@ -107,6 +116,34 @@ class Side:
             desc = self.engine.register_memory(memory.address, SIZE, 0, memory.loc)
             self.descs.append(desc)
 
+    def add_blocks(self):
+        """The first tensor once more, as two layers of blocks."""
+        context, kind = self.engine.context, places.ROCM if ON_GPU else places.HOST
+        for layer in range(2):
+            place = places.Memory(self.memory[0].address + layer * SIZE // 2, SIZE // 2, kind)
+            context.add_region(place, component=1, layer=layer, unit_bytes=BLOCK)
+        context.commit()
+        self.engine.poll_events()  # from here on they are kept
+
+    def wait(self, kind):
+        """:return: values of all events until one of this kind, and that one."""
+        values, end = [], time.monotonic() + LIMIT_MS / 1000
+        while time.monotonic() < end:
+            for event in self.engine.poll_events(1.0):
+                if event.type == kind:
+                    return values, event
+                values.append((event.type, event.value))
+        raise AssertionError(f"no {kind.name}: {values}")
+
+    def expose_blocks(self):
+        """:return: which layers have come, in any order."""
+        peer = self.wait(EventType.PEER_READY)[1].peer
+        transfer = self.engine.context.transfer(1, [peer.map([1])], Mode.WRITE, Role.DST)
+        transfer.expose({1: THERE})
+        told = self.wait(EventType.QUIET)[0]
+        transfer.close()
+        return sorted(value for kind, value in told if kind == EventType.ARRIVED)
+
 
 # ---- the other process ----
 
@@ -127,6 +164,7 @@ def wait_for_note(engine, key, uid):
 
 def target():
     side = Side(2)
+    side.add_blocks()
     packed = [side.engine.get_engine_desc(), *side.descs]
     say([each.pack().hex() for each in packed])
     for line in sys.stdin:
@@ -139,6 +177,8 @@ def target():
             memory = new_memory()
             say(side.engine.register_memory(memory.address, SIZE, 0, memory.loc).pack().hex())
             side.memory.append(memory)
+        elif command == "blocks":
+            say(side.expose_blocks())
         elif command == "forget":
             side.engine.deregister_memory(side.descs[rest[0]])
             say("forgotten")
@@ -159,6 +199,7 @@ class TwoProcesses(unittest.TestCase):
         self.addCleanup(self.other.stdout.close)
         self.addCleanup(self.other.stdin.close)
         self.side = Side(1)
+        self.side.add_blocks()
         self.engine = self.side.engine
         self.addCleanup(self.engine.close)
         engine, *memory = [bytes.fromhex(each) for each in self.heard()]
@@ -173,9 +214,12 @@ class TwoProcesses(unittest.TestCase):
     def heard(self):
         return json.loads(self.other.stdout.readline())
 
-    def ask(self, *command):
+    def tell(self, *command):
         self.other.stdin.write(json.dumps(command) + "\n")
         self.other.stdin.flush()
+
+    def ask(self, *command):
+        self.tell(*command)
         return self.heard()
 
     def there(self, tensor):
@@ -225,6 +269,48 @@ class TwoProcesses(unittest.TestCase):
         peer = self.engine._get_hub().link(self.remote[0]).peer
         self.assertEqual(peer.query().backend.name, BACKEND.name)
 
+    def test_blocks_of_layers_beside_mori_io(self):
+        """Through the engine's context; both sides hear of each layer."""
+        self.succeed(self.sessions[0].write(0, 0, 1, 1))  # the connection is there
+        pairs = self.engine.peer(self.remote_engine.key).map([1])
+        transfer = self.engine.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
+        self.tell("blocks")
+        exposed = self.side.wait(EventType.EXPOSED)[1]
+        self.assertEqual((exposed.transfer, list(exposed.units[1].remote)), (transfer, THERE))
+        plan = pairs.plan({1: (HERE, exposed.units[1].remote)})
+        for layer in range(2):
+            transfer.post(plan, layers=(layer, layer + 1), tell=layer)
+        transfer.seal()
+        told = self.side.wait(EventType.QUIET)[0]
+        layers = sorted(value for kind, value in told if kind == EventType.LOCAL_DONE)
+        self.assertEqual((layers, self.heard()), ([0, 1], [0, 1]))
+        transfer.close()
+        plan.close()
+        pairs.close()
+        expected = bytearray(pattern(1, 0)[:1] + pattern(2, 0)[1:])
+        for layer in range(2):
+            for a, b in zip(HERE, THERE):
+                to, source = (layer * SIZE // 2 + each * BLOCK for each in (b, a))
+                expected[to : to + BLOCK] = pattern(1, 0)[source : source + BLOCK]
+        self.assertEqual(self.there(0), expected)
+        self.assertEqual(self.engine.poll_events(), [])
+        threading.Timer(0.01, self.engine.close).start()
+        self.assertEqual(self.engine.poll_events(None), [])
+        with self.assertRaisesRegex(morikv.errors.NotFoundError, "engine none is not registered"):
+            self.engine.peer("none")
+
+    @unittest.skipUnless(ON_GPU, "launches are of GPUs")
+    def test_thousands_of_pieces_cost_a_few_launches(self):
+        """A long list starts while it is still posted (EARLY_START of mori_xgmi)."""
+        calls = self.side.memory[0].hip.hipcpu_calls
+        calls.restype = ctypes.c_ulong
+        self.succeed(self.sessions[0].write(0, 0, 1, 1))  # the connection, and the kernel
+        before = calls(b"hipModuleLaunchKernel")
+        here = range(0, SIZE, 64)
+        self.succeed(self.sessions[0].batch_write(here, [*here][::-1], 32, 2))
+        self.assertGreater(len(here), 4000)
+        self.assertIn(calls(b"hipModuleLaunchKernel") - before, range(1, 9))
+
     def test_what_is_wrong_is_told_by_the_status(self):
         session = self.sessions[0]
         self.succeed(session.write(0, 0, 1, 1))
@@ -271,6 +357,48 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(failure.engine_key, self.remote_engine.key)
         self.assertIsNone(self.engine.pop_peer_failure())
 
+    def test_figures_are_there_for_prometheus(self):
+        session = self.sessions[0]
+        write = session.batch_write([0, 100, 200], [0, 100, 300], [100, 100, 7], 1)
+        read = session.read(0, 0, 1000, 2)
+        self.succeed(write, read)
+        end = time.monotonic() + LIMIT_MS / 1000  # counted when they are quiet
+        while not (write.Quiet() and read.Quiet()) and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertTrue(session.batch_write([0], [SIZE], [1], 3).Failed())
+        with morikv.metrics.Endpoint(self.engine.metrics) as endpoint:
+            address = f"http://127.0.0.1:{endpoint.port}"
+            with urllib.request.urlopen(f"{address}/metrics") as reply:
+                text = reply.read().decode()
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"{address}/secrets").close()
+            refused.exception.close()
+        of = f'{{engine="{self.engine.key}"'
+        figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        for name, value in {
+            "vllm:nixl_bytes_transferred_count" + of + "}": 2,
+            "vllm:nixl_bytes_transferred_sum" + of + "}": 1207,
+            "vllm:nixl_bytes_transferred_bucket" + of + ',le="2048.0"}': 2,
+            "vllm:nixl_num_descriptors_sum" + of + "}": 3,  # two of them are neighbours
+            "vllm:nixl_num_failed_transfers_total" + of + "}": 1,
+            "vllm:nixl_num_kv_expired_reqs_total" + of + "}": 0,
+            "morikv_num_regions" + of + "}": TENSORS + 2,
+        }.items():
+            self.assertEqual(float(figures[name]), value, name)
+        for name in "xfer", "post":  # neither bounds the other: it may be done before the call returns
+            seconds = float(figures[f"vllm:nixl_{name}_time_seconds_sum" + of + "}"])
+            self.assertGreater(seconds, 0, name)
+        up = next(name for name in figures if name.startswith("morikv_peer_up"))
+        self.assertIn(f'backend="{BACKEND.name}",paths="{session.path()}"', up)
+        self.assertIn("put", session.path())
+
+    def test_a_call_may_have_a_deadline(self):
+        with mock.patch.object(morikv.Peer, "post", side_effect=ValueError) as post:
+            self.sessions[0].batch_write([0], [0], [1], 1, timeout_ms=1234)
+            self.sessions[0].batch_read([0], [0], [1], 1)
+        told = [call.kwargs["timeout_ms"] for call in post.call_args_list]
+        self.assertEqual(told, [1234, 0])
+
     def test_a_transfer_that_is_aborted_ends(self):
         status = self.sessions[0].write(0, 0, SIZE, 1)
         status.Abort()  # it may have been done
@@ -300,6 +428,16 @@ class Alone(unittest.TestCase):
     def test_a_backend_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(NotImplementedError, "FABRIC.*XGMI, RDMA"):
             IOEngine("x").create_backend(BackendType.FABRIC)
+
+    def test_a_listener_may_end_before_it_is_woken(self):
+        fd = os.eventfd(0)
+        self.addCleanup(os.close, fd)
+        listener = morikv.listener.Listener(mock.Mock(fileno=lambda: fd), lambda: 0, "busy")
+        listener.start()
+        wake = listener.wake
+        listener.wake = lambda: (listener._thread.join(LIMIT_MS / 1000), wake())
+        self.assertTrue(listener.close())  # the thread sees it first
+        self.assertFalse(listener.close())
 
     def test_the_folder_for_pythonpath_has_the_names(self):
         run = [sys.executable, "-m", "morikv", "names"]

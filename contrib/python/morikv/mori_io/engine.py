@@ -15,13 +15,14 @@ from typing import Any
 
 from .. import _hip, errors, memory
 from .._library import lib
-from ..context import Context, Region
-from ..model import Mode
+from ..context import Context, Peer, Region
+from ..metrics import context_lines
+from ..model import Event, Mode
 from ..pieces import Numbers
 from . import config as _config
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
-from .hub import MAX_NAME, Hub, PeerFailure, Post
+from .hub import Hub, PeerFailure, Post
 from .status import TransferStatus, code_of
 
 _KINDS = {MemoryLocationType.CPU: memory.HOST, MemoryLocationType.GPU: memory.ROCM}
@@ -57,26 +58,50 @@ class IOEngineSession:
         return self.batch_write(local_offset, remote_offset, size, transfer_uid)
 
     def batch_read(
-        self, local_offsets: Numbers, remote_offsets: Numbers, sizes: Numbers, transfer_uid: int
+        self,
+        local_offsets: Numbers,
+        remote_offsets: Numbers,
+        sizes: Numbers,
+        transfer_uid: int,
+        timeout_ms: int = 0,
     ) -> TransferStatus:
         """One transfer of many pieces, from there to here. Never waits.
 
         :param local_offsets: and the others: a NumPy array of integers, an iterable, or
             one number for all pieces.
+        :param timeout_ms: it fails unless it is done then; 0: option XFER_TIMEOUT. The time
+            that it waits for a connection is not in it.
         """
-        return self._post(Mode.READ, (local_offsets, remote_offsets, sizes), transfer_uid)
+        pieces = local_offsets, remote_offsets, sizes
+        return self._post(Mode.READ, pieces, transfer_uid, timeout_ms)
 
     def batch_write(
-        self, local_offsets: Numbers, remote_offsets: Numbers, sizes: Numbers, transfer_uid: int
+        self,
+        local_offsets: Numbers,
+        remote_offsets: Numbers,
+        sizes: Numbers,
+        transfer_uid: int,
+        timeout_ms: int = 0,
     ) -> TransferStatus:
         """As :meth:`batch_read`, from here to there; success: it has arrived there."""
-        return self._post(Mode.WRITE, (local_offsets, remote_offsets, sizes), transfer_uid)
+        pieces = local_offsets, remote_offsets, sizes
+        return self._post(Mode.WRITE, pieces, transfer_uid, timeout_ms)
 
-    def _post(self, mode: Mode, pieces: tuple[Any, Any, Any], uid: int) -> TransferStatus:
+    def _post(
+        self, mode: Mode, pieces: tuple[Any, Any, Any], uid: int, timeout_ms: int = 0
+    ) -> TransferStatus:
         status = TransferStatus()
         hub = self._engine._get_hub()
-        hub.post(Post(mode, self._local, self._remote, pieces, uid, status))
+        hub.post(Post(mode, self._local, self._remote, pieces, uid, status, timeout_ms))
         return status
+
+    def path(self) -> str:
+        """What carries the data, as UCX has told so far for each kind of call; empty
+        before the first one.
+
+        :raises NotFoundError: the engine there is not registered, or another one now.
+        """
+        return self._engine._get_hub().path(self._remote)
 
     def alive(self) -> bool:
         """The connection has not ended."""
@@ -135,14 +160,41 @@ class IOEngine:
         notifies = any(config.enable_notification for config in configs)
         note = self.key.encode() if notifies else None
         options = _config.context_options(self._backends)
-        hub = Hub(self.key[:MAX_NAME], options, note)
+        hub = Hub(self.key, options, note)
         weakref.finalize(self, hub.close)
         return hub
 
     @property
     def context(self) -> Context:
-        """The morikv context, for what mori.io has no name for: stats, dump, peers."""
+        """The morikv context, for what mori.io has no name for: stats, dump, and transfers of
+        block lists, layer by layer. Its regions are of component 0: take another one.
+
+        Its events are taken by the engine's thread: :meth:`poll_events` has them.
+        """
         return self._get_hub().context
+
+    def peer(self, engine_key: str) -> Peer:
+        """The peer of :attr:`context` that a registered engine is.
+
+        :raises NotFoundError: it is not registered.
+        """
+        return self._get_hub().peer(engine_key)
+
+    def poll_events(self, timeout: float | None = 0.0) -> list[Event]:
+        """What happened to :attr:`context` that is no transfer of mori.io's, in order.
+
+        Kept from the first call on; of more than 65536 the oldest are dropped.
+
+        :param timeout: how long to wait for one, in seconds; None: for ever. The engine's end
+            ends it as well.
+        """
+        return self._get_hub().poll_others(timeout)
+
+    def metrics(self) -> str:
+        """Figures for Prometheus; :class:`morikv.metrics.Endpoint` serves them."""
+        hub = self._get_hub()
+        told = (*hub.figures.lines(), *context_lines(hub.context, {"engine": self.key}))
+        return "\n".join(told) + "\n"
 
     def get_engine_desc(self) -> EngineDesc:
         """For :meth:`register_remote_engine` of others, by any way."""

@@ -9,9 +9,8 @@ peer was still connecting, or had not told yet of the memory.
 from __future__ import annotations
 
 import logging
-import os
-import select
 import threading
+import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,9 @@ from typing import Any
 from .. import errors
 from .._library import lib
 from ..context import Context, Peer, Region
+from ..listener import Listener
 from ..memory import Memory
+from ..metrics import Transfers
 from ..model import Event, EventType, Mode
 from ..operation import Operation
 from .config import StatusCode
@@ -57,6 +58,7 @@ class Post:
     pieces: tuple[Any, Any, Any]
     uid: int
     status: TransferStatus
+    timeout_ms: int
 
 
 class Link:
@@ -68,9 +70,11 @@ class Link:
 
 
 class Hub:
-    def __init__(self, name: str, options: dict[str, str], note: bytes | None) -> None:
+    def __init__(self, key: str, options: dict[str, str], note: bytes | None) -> None:
         """:param note: what peers get when a transfer has ended; None: nothing."""
+        name = key[:MAX_NAME]
         self.context = Context(name=name, options=options)
+        self.figures = Transfers({"engine": key})
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._note = note
@@ -78,11 +82,12 @@ class Hub:
         self._running: dict[Operation, TransferStatus] = {}
         self._notes: OrderedDict[tuple[str, int], tuple[int, str]] = OrderedDict()
         self._failures: deque[PeerFailure] = deque(maxlen=_MAX_KEPT)
+        #: For who uses the context beside mori.io; None: nobody has asked.
+        self._others: deque[Event] | None = None
+        self._is_closed = False
         self._layers = 0
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._listen, name="mori-io", daemon=True)
-        self._thread.start()
+        self._listener = Listener(self.context, self._round, "mori-io")
+        self._listener.start()
 
     # ---- memory ----
 
@@ -145,6 +150,18 @@ class Hub:
             return link
         raise errors.error(lib.MKV_ERR_NOTFOUND, why)
 
+    def peer(self, key: str) -> Peer:
+        """:raises NotFoundError: it is not registered."""
+        with self.lock:
+            link = self._links.get(key)
+        if link is None:
+            raise errors.error(lib.MKV_ERR_NOTFOUND, f"engine {key} is not registered here")
+        return link.peer
+
+    def path(self, memory: MemoryDesc) -> str:
+        with self.lock:
+            return self.link(memory).peer.query().paths
+
     def is_alive(self, memory: MemoryDesc) -> bool:
         with self.lock:
             return self.link(memory).peer.query().state <= lib.MKV_PEER_READY
@@ -158,39 +175,46 @@ class Hub:
             try:
                 link = self.link(post.remote)
             except errors.MorikvError as error:
-                post.status.Update(code_of(error.status), str(error))
+                self._fail(post.status, code_of(error.status), str(error))
                 return
             if not self._try(link, post):
                 link.waiting.append(post)
-                os.eventfd_write(self._wake, 1)
+                self._listener.wake()
 
     def _try(self, link: Link, post: Post) -> bool:
         """:return: False: it cannot be posted yet."""
         status = post.status
         if status._is_abort_wanted:
-            status.Update(StatusCode.ERR_BAD_STATE, "aborted")
+            self._fail(status, StatusCode.ERR_BAD_STATE, "aborted")
             return True
         try:
             given = (post.local, post.remote.id, *post.pieces)
-            operation = link.peer.post(post.mode, *given, id=post.uid, note=self._note)
+            begin = time.perf_counter()
+            options = {"id": post.uid, "note": self._note, "timeout_ms": post.timeout_ms}
+            operation = link.peer.post(post.mode, *given, **options)
         except errors.BusyError:
             return False
         except errors.NotFoundError as error:
             if link.peer.query().regions_epoch < post.remote.epoch:
                 return False
-            status.Update(StatusCode.ERR_NOT_FOUND, f"{error}: it was deregistered")
+            self._fail(status, StatusCode.ERR_NOT_FOUND, f"{error}: it was deregistered")
         except errors.MorikvError as error:
-            status.Update(code_of(error.status), str(error))
+            self._fail(status, code_of(error.status), str(error))
         except ValueError as error:
-            status.Update(StatusCode.ERR_INVALID_ARGS, str(error))
+            self._fail(status, StatusCode.ERR_INVALID_ARGS, str(error))
         else:
+            status._post_s = time.perf_counter() - begin
             self._running[operation] = status
             status._run(operation)
         return True
 
+    def _fail(self, status: TransferStatus, code: StatusCode, why: str) -> None:
+        status.Update(code, why)
+        self.figures.count()
+
     def _end_waiting(self, link: Link, why: str) -> None:
         while link.waiting:
-            link.waiting.popleft().status.Update(StatusCode.ERR_BAD_STATE, why)
+            self._fail(link.waiting.popleft().status, StatusCode.ERR_BAD_STATE, why)
 
     def _retry(self) -> None:
         for link in self._links.values():
@@ -209,7 +233,20 @@ class Hub:
         with self.lock:
             return self._failures.popleft() if self._failures else None
 
+    def poll_others(self, timeout: float | None) -> list[Event]:
+        """What happened to the context that is no transfer of mori.io's."""
+        with self.changed:
+            if self._others is None:
+                self._others = deque(maxlen=_MAX_KEPT)
+            self.changed.wait_for(lambda: bool(self._others) or self._is_closed, timeout)
+            taken = list(self._others)
+            self._others.clear()
+            return taken
+
     def _hear(self, event: Event) -> None:
+        if self._others is not None and event.operation is None:
+            self._others.append(event)
+            self.changed.notify_all()
         if event.operation is not None:
             self._hear_operation(event, event.operation)
         elif event.type == EventType.NOTE:
@@ -229,9 +266,11 @@ class Hub:
         if event.type != EventType.QUIET:
             return
         info = operation.query()
+        if info.status == lib.MKV_OK:
+            self.figures.done(info.age_ns / 1e9, status._post_s, info.bytes, info.pieces)
         status._rest(is_quiet=True)
         if info.status != lib.MKV_OK:
-            status.Update(code_of(info.status), info.error)
+            self._fail(status, code_of(info.status), info.error)
         del self._running[operation]
         operation.close()
         self.changed.notify_all()
@@ -261,28 +300,13 @@ class Hub:
             self.context.progress()  # frees what has died; moves nothing, or little
             return (_RETRY_MS if is_waiting else None) if self.context.arm() else 0
 
-    def _listen(self) -> None:
-        poller = select.poll()
-        poller.register(self.context.fileno(), select.POLLIN)
-        poller.register(self._wake, select.POLLIN)
-        while not self._is_closing:
-            try:
-                timeout = self._round()
-                if timeout != 0:
-                    for fd, _events in poller.poll(timeout):
-                        if fd == self._wake:
-                            os.eventfd_read(fd)
-            except Exception:  # this thread must not end before the engine
-                logger.exception("mori.io: an event could not be handled")
-
     def close(self) -> None:
         """End what runs. Statuses that nobody has heard of fail."""
-        if self._is_closing:
+        if not self._listener.close():
             return
-        self._is_closing = True
-        os.eventfd_write(self._wake, 1)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        with self.changed:
+            self._is_closed = True
+            self.changed.notify_all()
         is_quiet = True
         try:
             self.context.close()
@@ -294,4 +318,3 @@ class Hub:
         for status in self._running.values():
             status._rest(is_quiet=is_quiet)
             status.Update(StatusCode.ERR_BAD_STATE, "the engine was closed")
-        os.close(self._wake)

@@ -43,6 +43,7 @@ class TransferStatus:
         self._quiet = True
         self._ended: threading.Event | None = None
         self._is_abort_wanted = False
+        self._post_s = 0.0
 
     def Code(self) -> StatusCode:
         if self._code == StatusCode.IN_PROGRESS:

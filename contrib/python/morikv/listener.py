@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A thread that takes a context's events, for programs that have no loop of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from .context import Context
+
+logger = logging.getLogger("morikv")
+
+
+class Listener:
+    """A thread that calls a function whenever the context has something for it, and sleeps in between.
+
+    :param each_round: polls the context, acts on its events and arms it. It returns how long
+        nothing is due, in milliseconds; 0: call it again, None: only an event is.
+        An exception of it is logged, and the thread goes on.
+    """
+
+    def __init__(
+        self, context: Context, each_round: Callable[[], float | None], name: str
+    ) -> None:
+        self._context = context
+        self._each_round = each_round
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._lock = threading.RLock()  # of the next two, and of the descriptor's life
+        self._is_closing = False
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Once, when all is there that the function needs."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something for it that no event tells. From any thread."""
+        with self._lock:
+            if not self._has_ended:
+                os.eventfd_write(self._fd, 1)
+
+    def close(self) -> bool:
+        """End the thread and wait for it, unless this is it. Nothing else after that.
+
+        :return: whether this call did; False: an earlier one has.
+        """
+        with self._lock:
+            if self._is_closing:
+                return False
+            self._is_closing = True
+        self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        return True
+
+    def _sleep(self, poller: select.poll, timeout_ms: float | None) -> None:
+        for fd, _events in poller.poll(timeout_ms):
+            if fd == self._fd:
+                os.eventfd_read(fd)
+
+    def _run(self) -> None:
+        poller = select.poll()
+        poller.register(self._context.fileno(), select.POLLIN)
+        poller.register(self._fd, select.POLLIN)
+        while not self._is_closing:
+            try:
+                timeout_ms = self._each_round()
+                if timeout_ms != 0:
+                    self._sleep(poller, timeout_ms)
+            except Exception:  # the thread must not end before its owner
+                logger.exception("an event could not be handled")
+        with self._lock:
+            self._has_ended = True
+            os.close(self._fd)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the scheduler's side tells the workers with each step, and they tell it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+)
+
+from .caches import Blocks
+
+PULL, PUSH = "pull", "push"
+
+
+@dataclass
+class Place(KVConnectorHandshakeMetadata):
+    """How to connect to a worker."""
+
+    blob: str
+    """libmorikv's description, in hexadecimal digits."""
+
+
+@dataclass
+class Step:
+    """What this step computes of a request whose cache will be sent."""
+
+    id: int
+    """Of the transfer, the same on both sides."""
+    new_blocks: Blocks
+    is_fresh: bool
+    """These are all of its blocks, not further ones."""
+    tokens: int
+    """Computed when the step has ended."""
+    total: int
+    """Of the prompt, that are sent."""
+
+
+@dataclass
+class Load:
+    """A request whose cache comes from elsewhere."""
+
+    id: int
+    peers: list[str]
+    """:attr:`Place.blob` of each rank."""
+    mode: str
+    blocks: Blocks
+    """To be filled: the last ones of the prompt, as the first may be cached here."""
+
+
+@dataclass
+class Orders(KVConnectorMetadata):
+    steps: dict[str, Step] = field(default_factory=dict)
+    loads: dict[str, Load] = field(default_factory=dict)
+    ended: dict[str, bool] = field(default_factory=dict)
+    """Requests that were to be sent; False: aborted."""
+    aborts: list[str] = field(default_factory=list)
+    """Loads that nobody wants any more."""
+    keeps: list[tuple[int, list[str]]] = field(default_factory=list)
+    """Transfers that wait here to be scheduled, and by whom they are held."""
+    releases: list[tuple[int, list[str]]] = field(default_factory=list)
+    """Transfers that are not needed."""

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One request on its way: out of a prefill engine, or into a decode engine."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from morikv import Event, Map, Mode, Peer, Role, Transfer
+
+from .caches import STATE, Blocks, Group
+from .orders import PULL, Load, Step
+
+logger = logging.getLogger("vllm.morikv")
+
+
+class _Leg:
+    """A transfer, and what ends with it."""
+
+    def __init__(self) -> None:
+        self.transfer: Transfer | None = None
+        self.error = ""
+        self.is_quiet = False
+        self._plans: list[Any] = []
+
+    def fail(self, why: str) -> None:
+        """The transfer has ended so."""
+        self.error = self.error or why
+
+    def give_up(self, why: str) -> None:
+        """It fails, here and there; quiet follows if there is a transfer."""
+        self.fail(why)
+        if self.transfer is not None:
+            self.transfer.abort(why)
+
+    def close(self) -> None:
+        if self.transfer is not None:
+            self.transfer.close()
+        for plan in self._plans:
+            plan.close()
+
+    def _plan(self, map: Map, units: dict[int, tuple[list[int], list[int]]]) -> Any:
+        plan = map.plan(units)
+        self._plans.append(plan)
+        return plan
+
+
+class Progress:
+    """How far a group of layers of a request is computed."""
+
+    def __init__(self, group: Group, step: Step) -> None:
+        self.group, self.span = group, group.span(step.total)
+        new = step.new_blocks[group.component]
+        self.blocks = group.state(new) if group.kind == STATE else list(new)
+        #: Of each layer: the first block that is not complete.
+        self.done = [0] * len(group.layers)
+
+    def extend(self, blocks: Blocks) -> None:
+        if self.group.kind != STATE:
+            self.blocks += blocks.get(self.group.component, ())
+
+    def on_layer(self, layer: int, tokens: int, total: int) -> None:
+        """Blocks move when they are full, or last; a state when it changes no more."""
+        full = tokens // self.group.block_size if self.group.kind != STATE else 0
+        self.done[layer] = self.span.stop if tokens >= total else full
+
+    @property
+    def is_complete(self) -> bool:
+        return min(self.done) == self.span.stop
+
+    @property
+    def last(self) -> list[int]:
+        """Blocks that decode may want."""
+        return self.blocks[self.span.start : self.span.stop]
+
+
+class Source:
+    """Prefill's side of a request: what is computed of it, and who reads it."""
+
+    def __init__(self, request_id: str, step: Step, groups: Sequence[Group]) -> None:
+        self.request_id, self.id = request_id, step.id
+        self.error = ""
+        #: When it is given up, unless somebody has asked for it; inf: it is being computed.
+        self.deadline = math.inf
+        self.readers: list[Reader] = []
+        #: Of these ranks, as each of them asks; known when the first has.
+        self.num_readers = 1
+        self.groups = {group.component: Progress(group, step) for group in groups}
+        #: Whether what was launched last is computed; None: it is.
+        self.ready: Callable[[], bool] | None = None
+        self._total = step.total
+
+    @property
+    def is_ended(self) -> bool:
+        """The engine is through with it."""
+        return self.deadline < math.inf
+
+    @property
+    def is_kept(self) -> bool:
+        """Its blocks wait for a reader."""
+        return self.is_ended and not self.error and len(self.readers) < self.num_readers
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody touches its blocks any more, and nobody will."""
+        is_quiet = all(reader.is_quiet for reader in self.readers)
+        return self.is_ended and is_quiet and not self.is_kept
+
+    @property
+    def is_complete(self) -> bool:
+        return all(progress.is_complete for progress in self.groups.values())
+
+    @property
+    def is_readable(self) -> bool:
+        return self.is_complete and (self.ready is None or self.ready())
+
+    @property
+    def is_awaited(self) -> bool:
+        """A reader waits until what is launched is computed, of which no event tells."""
+        return self.is_complete and any(reader.is_waiting for reader in self.readers)
+
+    def admits(self, peer: Peer, ranks: bytes) -> bool:
+        """Whether a rank may read it, once. :param ranks: how many will ask, in its words."""
+        count = int(ranks) if ranks.isdigit() and len(ranks) < 5 else 1
+        if not self.readers:
+            self.num_readers = max(1, count)
+        others = [reader.peer for reader in self.readers]
+        return peer not in others and len(others) < self.num_readers
+
+    def extend(self, blocks: Blocks) -> None:
+        for progress in self.groups.values():
+            progress.extend(blocks)
+
+    def on_layer(self, component: int, layer: int, tokens: int) -> None:
+        """So many tokens are in a layer's cache."""
+        self.groups[component].on_layer(layer, tokens, self._total)
+
+    def expire(self) -> None:
+        """Nobody else may ask; who has asked gets it."""
+        self.error = self.error or "expired"
+
+    def give_up(self, why: str) -> None:
+        self.error = self.error or why
+        for reader in self.readers:
+            reader.give_up(why)
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
+
+
+class Reader(_Leg):
+    """A rank of decode, and what it gets of a source. Pull: all is exposed when it is computed.
+    Push: each layer of each step is posted as soon as it is computed, and what was before the
+    reader came, when it comes."""
+
+    def __init__(self, source: Source, map: Map, transfer: Transfer) -> None:
+        super().__init__()
+        self.source, self._map = source, map
+        self.transfer: Transfer = transfer
+        self._remote: Blocks | None = None
+        self._posted: dict[int, list[int]] = {}
+        self._is_last_told = False
+
+    @property
+    def peer(self) -> Peer:
+        return self._map.peer
+
+    def fail(self, why: str) -> None:
+        super().fail(why)
+        self.source.error = self.source.error or why
+
+    def on_exposed(self, event: Event) -> None:
+        remote = {}
+        for component, progress in self.source.groups.items():
+            units = event.units.get(component)
+            theirs = remote[component] = list(units.remote) if units else []
+            first = progress.span.stop - len(theirs)
+            if first < progress.span.start:
+                raise ValueError(f"{len(theirs)} blocks wanted of {len(progress.span)}")
+            self._posted[component] = [first] * len(progress.done)
+        self._remote = remote
+        self.pump()
+
+    @property
+    def is_waiting(self) -> bool:
+        """It pulls, and is not told yet what."""
+        is_told = self._is_last_told or self.error
+        return not is_told and self._remote is None and self.transfer.mode == Mode.READ
+
+    def pump(self) -> None:
+        """Move what can be moved."""
+        transfer = self.transfer
+        if self._is_last_told or self.error:
+            return
+        if self._remote is not None:
+            for component, remote in self._remote.items():
+                self._post(component, remote)
+            if self.source.is_complete:
+                transfer.seal()
+                self._is_last_told = True
+        elif self.is_waiting and self.source.is_readable:
+            transfer.expose({c: each.last for c, each in self.source.groups.items()})
+            self._is_last_told = True
+
+    def _post(self, component: int, remote: list[int]) -> None:
+        progress, posted = self.source.groups[component], self._posted[component]
+        first = progress.span.stop - len(remote)
+        for layers, low, high in _stretches(posted, progress.done):
+            posted[slice(*layers)] = [high] * (layers[1] - layers[0])
+            blocks = progress.blocks[low:high], remote[low - first : high - first]
+            logger.debug("morikv: posting %s, layers %s", self.source.request_id, layers)
+            plan = self._plan(self._map, {component: blocks})
+            self.transfer.post(plan, layers=layers, ready=self.source.ready)
+
+
+def _stretches(
+    posted: list[int], done: list[int]
+) -> Iterator[tuple[tuple[int, int], int, int]]:
+    """Neighbouring layers that lack the same blocks."""
+    begin = 0
+    lacking = list(zip(posted, done))
+    for layer in range(1, len(lacking) + 1):
+        if layer == len(lacking) or lacking[layer] != lacking[begin]:
+            low, high = lacking[begin]
+            if high > low:
+                yield (begin, layer), low, high
+            begin = layer
+
+
+class Target(_Leg):
+    """Decode: blocks that are read, or that prefill writes."""
+
+    def __init__(self, request_id: str, load: Load) -> None:
+        super().__init__()
+        self.request_id, self.id = request_id, load.id
+        self.load = load
+        self._begin = time.monotonic()
+        self._post_s = 0.0
+
+    def open(self, context: Any, maps: Sequence[Map], about_us: bytes) -> None:
+        """:param maps: one for each rank of prefill."""
+        blocks = self.load.blocks
+        if self.load.mode == PULL:
+            expect = {c: len(mine) for c, mine in blocks.items()}
+            self.transfer = context.transfer(self.id, maps, Mode.READ, Role.DST, expect=expect)
+        else:
+            self.transfer = context.transfer(self.id, maps, Mode.WRITE, Role.DST)
+            for leg in range(len(maps)):
+                self.transfer.expose(blocks, leg)
+        count = sum(map(len, blocks.values()))
+        logger.debug("morikv: asking for %s, %d blocks", self.request_id, count)
+        self.transfer.ask(about_us)
+
+    def on_exposed(self, event: Event) -> None:
+        assert self.transfer is not None
+        units = {}
+        for component, blocks in self.load.blocks.items():
+            remote = event.units[component].remote if component in event.units else []
+            if len(remote) < len(blocks):
+                raise ValueError(f"{len(remote)} blocks there, {len(blocks)} are needed")
+            units[component] = blocks, list(remote[len(remote) - len(blocks) :])
+        begin = time.monotonic()
+        plan = self._plan(self.transfer.maps[event.leg], units)
+        self.transfer.post(plan, event.leg)
+        self.transfer.seal(event.leg)
+        self._post_s += time.monotonic() - begin
+
+    def figures(self) -> tuple[float, float, int, int]:
+        """Seconds, seconds of posting, bytes, pieces."""
+        assert self.transfer is not None
+        info = self.transfer.query()
+        return time.monotonic() - self._begin, self._post_s, info.bytes, info.posted

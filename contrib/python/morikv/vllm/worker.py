@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A worker's side: regions, peers and transfers. One thread takes the library's events."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import morikv
+from morikv import Event, EventType, Map, Mode, Peer, Role, Transfer, errors
+from morikv.listener import Listener
+
+from .caches import Layout, fingerprint, groups_of
+from .orders import Load, Orders
+from .sides import Reader, Source, Target
+
+logger = logging.getLogger("vllm.morikv")
+
+_KEEP, _RELEASE = 1, 2
+_ENDS = (EventType.FAILED, EventType.ABORTED)
+_STATS = ("transfer_duration", "post_duration", "bytes_transferred", "num_descriptors")
+_STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_handshakes")
+_STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
+#: How often to look whether a GPU has come to the end of a step that somebody waits for.
+_GATE_MS = 1
+#: Requests that have not come yet, of which peers have asked.
+_MAX_ASKED = 4096
+
+
+class Link:
+    """A peer that loads come from."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer, self.is_ready = peer, False
+        self.waiting: list[Callable[[], None]] = []
+
+
+class Worker:
+    def __init__(self, config: Any, cache_config: Any, extra: dict[str, Any]) -> None:
+        parallel = config.parallel_config
+        others = parallel.pipeline_parallel_size, parallel.decode_context_parallel_size
+        if max(*others, parallel.prefill_context_parallel_size) > 1:
+            raise NotImplementedError("MorikvConnector moves caches of tensor parallel ranks only")
+        self._size = parallel.tensor_parallel_size
+        self._rank = parallel.rank % self._size
+        self._groups = groups_of(cache_config)
+        heads = config.model_config.get_total_num_kv_heads()
+        num_blocks = cache_config.num_blocks
+        self._layout = Layout(cache_config, num_blocks, heads, self._rank, self._size)
+        self._num_blocks = num_blocks
+        #: How long blocks wait for somebody to ask for them, in seconds.
+        self._lease_s = float(extra.get("lease_s", 120))
+        options = {} if "MORIKV_PROGRESS_THREADS" in os.environ else {"PROGRESS_THREADS": "1"}
+        self._context = morikv.Context(
+            name=f"{config.kv_transfer_config.engine_id[:48]}-{self._rank}",
+            topology=morikv.Topology(tp_rank=self._rank, tp_size=self._size),
+            options=options | dict(extra.get("options", {})),
+            page_tokens=self._groups[0].block_size,
+            model=fingerprint(self._groups),
+        )
+        #: Group and number in it, of each layer.
+        self._layers: dict[str, tuple[int, int]] = {}
+        self._lock = threading.RLock()
+        self._links: dict[str, Link] = {}
+        self._maps: dict[tuple[Peer, Role], Map] = {}
+        self._sources: dict[str, Source] = {}
+        self._targets: dict[str, Target] = {}
+        self._by_id: dict[int, Source] = {}
+        self._readers: dict[Transfer, Reader] = {}
+        self._asked: OrderedDict[int, list[Event]] = OrderedDict()
+        self._orders = Orders()
+        self._sent: set[str] = set()
+        self._received: set[str] = set()
+        self._failed: set[str] = set()
+        self._stats: dict[str, list[float]] = {name: [] for name in _STATS}
+        self._listener = Listener(self._context, self._round, "morikv")
+        self._listener.start()
+
+    # ---- set-up ----
+
+    def register(self, caches: dict[str, Any]) -> None:
+        """Every layer's cache: its first dimension is blocks, each of which is dense."""
+        for group in self._groups:
+            addresses: set[int] = set()
+            for name in group.layers:
+                cache = caches[name]
+                if cache.data_ptr() not in addresses:  # else layers that share one
+                    self._layers[name] = group.component, len(addresses)
+                    addresses.add(cache.data_ptr())
+                    self._add_regions(name, cache)
+        self._any_cache = next(iter(caches.values()))
+        self._context.commit()
+
+    def _add_regions(self, name: str, cache: Any) -> None:
+        component, layer = self._layers[name]
+        kind = morikv.memory.of(cache.new_empty(1)).mem_type
+        for number, part in enumerate(self._layout.parts(name, cache)):
+            length = part.unit_stride * (self._num_blocks - 1) + part.unit_bytes
+            self._context.add_region(
+                morikv.Memory(cache.data_ptr() + part.offset, length, kind, cache),
+                component=component,
+                layer=layer,
+                part=number,
+                unit_bytes=part.unit_bytes,
+                unit_stride=part.unit_stride,
+                n_units=self._num_blocks,
+                tokens_per_unit=part.tokens,
+                axis=part.axis,
+            )
+
+    def blob(self) -> str:
+        return self._context.blob().hex()
+
+    # ---- the engine's steps ----
+
+    def begin(self, orders: Orders) -> None:
+        """Before a step's forward."""
+        with self._lock:
+            self._orders = orders
+            for request_id, step in orders.steps.items():
+                source = self._sources.get(request_id)
+                if source is None or (step.is_fresh and not source.readers):
+                    source = Source(request_id, step, self._groups)
+                    self._sources[request_id] = self._by_id[step.id] = source
+                    self._take_asked(source)
+                elif step.is_fresh:  # preempted: blocks that were sent may be others' by now
+                    source.give_up("the request was preempted")
+                else:
+                    source.extend(step.new_blocks)
+            for request_id, load in orders.loads.items():
+                self._load(request_id, load)
+            for request_id in orders.aborts:
+                if request_id in self._targets:
+                    self._targets[request_id].give_up("the request was aborted")
+                    self._settle(self._targets[request_id])
+            for request_id, is_complete in orders.ended.items():
+                self._end(request_id, is_complete)
+            for kind, told in ((_KEEP, orders.keeps), (_RELEASE, orders.releases)):
+                for id, peers in told:
+                    self._tell(kind, id, peers)
+
+    def on_layer(self, name: str, cache: Any) -> None:
+        """A layer of this step has been launched (a GPU's) or computed."""
+        if not self._orders.steps or name not in self._layers:
+            return
+        ready = _gate_of(cache)
+        with self._lock:
+            for request_id, step in self._orders.steps.items():
+                source = self._sources[request_id]
+                source.on_layer(*self._layers[name], step.tokens)
+                source.ready = ready
+                self._pump(source)
+
+    def on_step_end(self) -> None:
+        """All layers are launched or computed, also those that do not tell."""
+        if not self._orders.steps:
+            return
+        ready = _gate_of(self._any_cache)
+        with self._lock:
+            for request_id, step in self._orders.steps.items():
+                source = self._sources[request_id]
+                for component, layer in self._layers.values():
+                    source.on_layer(component, layer, step.tokens)
+                source.ready = ready
+                self._pump(source)
+            self._orders = Orders()
+            if any(source.is_awaited for source in self._sources.values()):
+                self._listener.wake()  # it looks whether that is computed
+
+    def _pump(self, source: Source) -> None:
+        for reader in source.readers:
+            self._guarded(reader, reader.pump)
+
+    def _pump_awaited(self) -> bool:
+        """:return: whether readers still wait for what is being computed."""
+        for source in list(self._sources.values()):
+            if source.is_awaited:
+                self._pump(source)
+        return any(source.is_awaited for source in self._sources.values())
+
+    def _guarded(self, side: Any, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except (errors.MorikvError, ValueError) as error:
+            side.give_up(str(error))
+            if isinstance(side, Reader):  # of the others the engine is told
+                logger.warning("morikv: request %s: %s", side.source.request_id, error)
+            self._settle(side)
+
+    def take_results(self) -> tuple[set[str], set[str], set[str]]:
+        """Requests that were sent, that were received or failed, and that failed."""
+        with self._lock:
+            results = self._sent, self._received, self._failed
+            self._sent, self._received, self._failed = set(), set(), set()
+            return results
+
+    def take_stats(self) -> dict[str, list[float]]:
+        with self._lock:
+            stats, self._stats = self._stats, {name: [] for name in _STATS}
+            return stats
+
+    # ---- prefill ----
+
+    def _end(self, request_id: str, is_complete: bool) -> None:
+        source = self._sources.get(request_id)
+        if source is None:
+            self._sent.add(request_id)
+            return
+        source.deadline = time.monotonic() + self._lease_s
+        self._listener.wake()  # it may sleep longer than that
+        if not is_complete:
+            source.give_up("the request was aborted")
+        self._settle(source)
+
+    def _take_asked(self, source: Source) -> None:
+        for event in self._asked.pop(source.id, ()):
+            self._serve(source, event)
+
+    def _on_incoming(self, event: Event) -> None:
+        source = self._by_id.get(event.id)
+        if source is not None:
+            self._serve(source, event)
+        elif event.value == Mode.WRITE:  # prefill has not begun
+            self._asked.setdefault(event.id, []).append(event)
+            while len(self._asked) > _MAX_ASKED:
+                self._asked.popitem(last=False)
+        else:
+            self._stats["num_notifications_after_expiry"].append(1)
+            self._refuse(event, "not held here, or no longer")
+
+    def _refuse(self, event: Event, why: str) -> None:
+        assert event.peer is not None
+        try:
+            event.peer.refuse(event.id, event.epoch, why)
+        except errors.MorikvError:  # it has left, or asks no longer
+            pass
+
+    def _serve(self, source: Source, event: Event) -> None:
+        assert event.peer is not None
+        if source.error or not source.admits(event.peer, event.data):
+            self._refuse(event, source.error or "asked for before")
+            return
+        mode = Mode(event.value)
+        try:
+            map = self._map(event.peer, Role.SRC)
+            transfer = self._context.transfer(source.id, [map], mode, Role.SRC, event.epoch)
+        except errors.MorikvError as error:  # it has left: another one may come
+            logger.warning("morikv: request %s: %s", source.request_id, error)
+            self._refuse(event, str(error))
+            return
+        reader = Reader(source, map, transfer)
+        source.readers.append(reader)
+        self._readers[transfer] = reader
+        logger.debug("morikv: serving %s, %s", source.request_id, mode.name)
+        self._guarded(reader, reader.pump)
+
+    def _map(self, peer: Peer, role: Role) -> Map:
+        if (peer, role) not in self._maps:
+            self._maps[peer, role] = peer.map(role=role)
+        return self._maps[peer, role]
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for source in list(self._sources.values()):
+            if source.is_kept and source.deadline < now:
+                logger.warning("morikv: nobody asked for %s", source.request_id)
+                self._stats["num_kv_expired_reqs"].append(1)
+                source.expire()
+                self._settle(source)
+
+    # ---- decode ----
+
+    def _blobs(self, peers: list[str]) -> list[str]:
+        """Of the ranks that this one has to do with: with as many, its own; else all, as
+        libmorikv tells which of them have something for it."""
+        return [peers[self._rank]] if len(peers) == self._size else peers
+
+    def _links_to(self, peers: list[str]) -> list[Link]:
+        links = []
+        for blob in self._blobs(peers):
+            if blob not in self._links:
+                self._links[blob] = Link(self._context.add_peer(bytes.fromhex(blob)))
+            links.append(self._links[blob])
+        return links
+
+    @staticmethod
+    def _must_wait(links: list[Link], again: Callable[[], None]) -> bool:
+        """:return: whether one of them is not ready; then it is called when that is."""
+        for link in links:
+            if not link.is_ready:
+                link.waiting.append(again)
+                return True
+        return False
+
+    def _load(self, request_id: str, load: Load) -> None:
+        target = self._targets[request_id] = Target(request_id, load)
+        self._guarded(target, self._open, target)
+
+    def _open(self, target: Target) -> None:
+        if target.error:
+            self._settle(target)
+            return
+        links = self._links_to(target.load.peers)
+        if not self._must_wait(links, lambda: self._guarded(target, self._open, target)):
+            maps = [self._map(link.peer, Role.DST) for link in links]
+            readers = 1 if len(target.load.peers) == self._size else self._size
+            target.open(self._context, maps, b"%d" % readers)
+
+    def _tell(self, kind: int, id: int, peers: list[str]) -> None:
+        try:
+            links = self._links_to(peers)
+            if not self._must_wait(links, lambda: self._tell(kind, id, peers)):
+                for link in links:
+                    link.peer.send(id, kind)
+        except (errors.MorikvError, ValueError) as error:
+            self._stats["num_failed_notifications"].append(1)
+            logger.warning("morikv: cannot tell of %d: %s", id, error)
+
+    # ---- events ----
+
+    def _hear(self, event: Event) -> None:
+        if event.type == EventType.PEER_READY:
+            self._on_ready(event)
+        elif event.type in (EventType.PEER_FAILED, EventType.PEER_CLOSED):
+            self._on_peer_end(event)
+        elif event.type == EventType.INCOMING:
+            self._on_incoming(event)
+        elif event.type == EventType.MSG:
+            self._on_message(event)
+        elif event.transfer is not None:
+            self._on_transfer(event, self._side(event.transfer))
+
+    def _side(self, transfer: Any) -> Reader | Target | None:
+        if transfer in self._readers:
+            return self._readers[transfer]
+        return next((t for t in self._targets.values() if t.transfer is transfer), None)
+
+    def _on_transfer(self, event: Event, side: Reader | Target | None) -> None:
+        if side is None:
+            return
+        if event.type == EventType.EXPOSED:
+            self._guarded(side, side.on_exposed, event)
+        elif event.type in _ENDS:
+            side.fail(event.text)
+        elif event.type == EventType.QUIET:
+            side.is_quiet = True
+            self._settle(side)
+
+    def _on_ready(self, event: Event) -> None:
+        for link in list(self._links.values()):
+            if link.peer is event.peer:
+                link.is_ready = True
+                waiting, link.waiting = link.waiting, []
+                for call in waiting:
+                    call()
+
+    def _on_peer_end(self, event: Event) -> None:
+        if event.peer is None:
+            return
+        for role in Role:
+            self._maps.pop((event.peer, role), None)
+        for blob, link in list(self._links.items()):
+            if link.peer is event.peer:
+                del self._links[blob]
+                self._stats["num_failed_handshakes"] += [1] * (not link.is_ready)
+        for target in list(self._targets.values()):
+            known = all(blob in self._links for blob in self._blobs(target.load.peers))
+            if target.transfer is None and not known:
+                target.give_up(event.text or "the peer has left")
+                self._settle(target)
+        event.peer.close(force=True)
+
+    def _on_message(self, event: Event) -> None:
+        source = self._by_id.get(event.id)
+        if source is None:
+            return
+        if event.value == _KEEP and source.is_ended:
+            source.deadline = time.monotonic() + self._lease_s
+        elif event.value == _RELEASE:
+            source.give_up("not needed")
+            self._settle(source)
+
+    def _settle(self, side: Reader | Source | Target) -> None:
+        """Tell the engine of what is over: nobody touches its blocks any more."""
+        if isinstance(side, Target):
+            if side.transfer is None or side.is_quiet:
+                self._settle_target(side)
+            return
+        source = side.source if isinstance(side, Reader) else side
+        if source.is_over and self._sources.pop(source.request_id, None) is not None:
+            self._by_id.pop(source.id, None)
+            self._sent.add(source.request_id)
+            for reader in source.readers:
+                self._readers.pop(reader.transfer, None)
+            source.close()
+
+    def _settle_target(self, target: Target) -> None:
+        if self._targets.pop(target.request_id, None) is None:
+            return
+        self._received.add(target.request_id)
+        if target.error:
+            logger.warning("morikv: request %s: %s", target.request_id, target.error)
+            self._failed.add(target.request_id)
+            self._stats["num_failed_transfers"].append(1)
+        else:
+            for name, value in zip(_STATS, target.figures()):
+                self._stats[name].append(value)
+        target.close()
+
+    def _round(self) -> float | None:
+        """:return: how long nothing is due, in ms; 0: there is more."""
+        with self._lock:
+            for event in self._context.poll():
+                self._hear(event)
+            self._expire()
+            is_awaited = self._pump_awaited()
+            self._context.progress()
+            if not self._context.arm():
+                return 0
+            if is_awaited:
+                return _GATE_MS
+            left = [s.deadline - time.monotonic() for s in self._sources.values() if s.is_kept]
+            return max(0.0, min(left)) * 1000 + 1 if left else None
+
+    def close(self) -> None:
+        if not self._listener.close():
+            return
+        try:
+            self._context.close()
+        except errors.MorikvError as error:
+            logger.warning("morikv: %s", error)
+
+
+def _gate_of(cache: Any) -> Callable[[], bool] | None:
+    """What a post of this layer has to wait for; None: nothing, it is there."""
+    if cache.device.type == "cpu":
+        return None
+    import torch
+
+    event = torch.cuda.Event()
+    event.record()
+    return lambda: bool(event.query())

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""morikv.vllm between engines of unequal TP, with a model of four groups of KV caches: full
+attention and sliding windows that share memory, states of Mamba2, latents. Every byte.
+
+vLLM is replaced as in py_vllm.py. What is where is said here by the numbers of the whole
+model, token by token, and not by libmorikv's words for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import time
+import types
+import unittest
+from unittest import mock
+
+import vllm_names
+from vllm_names import FullAttentionSpec, MambaSpec, MLAAttentionSpec, SlidingWindowSpec, Tensor
+
+vllm_names.install()
+
+from morikv.vllm.caches import Group, backoff, groups_of  # noqa: E402
+from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step  # noqa: E402
+from morikv.vllm.scheduler import Scheduler  # noqa: E402
+from morikv.vllm.sides import Progress  # noqa: E402
+from morikv.vllm.worker import Worker  # noqa: E402
+
+LIMIT_S = 60
+BLOCKS, BLOCK_TOKENS, HEADS, HEAD_BYTES, LATENT = 16, 4, 2, 16, 24
+WINDOW = 5
+#: Channels of a convolution by projection, and its rows; heads of a state and their numbers.
+PROJECTIONS, ROWS, STATE_HEADS, STATE = (16, 8, 8), 3, 4, (4, 2)
+FULL, WINDOWS, STATES, LATENTS = range(4)
+LAYERS = {FULL: ["f0", "f1"], WINDOWS: ["w0", "w1"], STATES: ["s0"], LATENTS: ["l0"]}
+TOTAL = 14  # tokens
+
+#: Blocks of the request: the window's first ones have been given away (block 0 is nobody's).
+HERE = {FULL: [3, 9, 4, 5], WINDOWS: [0, 0, 2, 8], LATENTS: [10, 11, 12, 13]}
+STATES_HERE = [6, 1, 1]  # and scratch of speculation
+#: Decode has the first block already.
+THERE = {FULL: [11, 2, 7], WINDOWS: [1, 14], STATES: [5], LATENTS: [3, 4, 15]}
+
+
+def data(*what):
+    """Bytes that are in no other place."""
+    size = what[-1]
+    return random.Random(repr(what)).randbytes(size)
+
+
+def share(count, rank, size):
+    """Of so many elements those of a rank; with more ranks, neighbours have the same one."""
+    if size > count:
+        return [rank * count // size]
+    return range(rank * count // size, (rank + 1) * count // size)
+
+
+def specs(size):
+    heads = max(1, STATE_HEADS // size)
+    channels = sum(PROJECTIONS) // size
+    shapes = ((channels, ROWS), (heads, *STATE))
+    if not vllm_names.layout.is_dim_first:
+        shapes = ((ROWS, channels), (heads, *STATE))
+    dtypes = (types.SimpleNamespace(itemsize=2), types.SimpleNamespace(itemsize=4))
+    kind = types.SimpleNamespace(name="MAMBA2")
+    page = channels * ROWS * 2 + heads * STATE[0] * STATE[1] * 4 + 40  # padded
+    return {
+        FULL: FullAttentionSpec(BLOCK_TOKENS),
+        WINDOWS: SlidingWindowSpec(BLOCK_TOKENS, sliding_window=WINDOW),
+        STATES: MambaSpec(64, 0, shapes, dtypes, page, kind, num_speculative_blocks=2),
+        LATENTS: MLAAttentionSpec(BLOCK_TOKENS),
+    }
+
+
+def cache_config(size):
+    return vllm_names.cache_config(
+        BLOCKS, [(spec, LAYERS[group]) for group, spec in specs(size).items()]
+    )
+
+
+class Rank:
+    """One worker and its memory."""
+
+    def __init__(self, name, rank, size, **extra):
+        self.rank, self.size = rank, size
+        self.heads = share(HEADS, rank, size)
+        self.page = len(self.heads) * BLOCK_TOKENS * HEAD_BYTES
+        self.state_page = specs(size)[STATES].page_size_bytes + 24
+        pool = [vllm_names.memory(BLOCKS * self.page) for _ in LAYERS[FULL]]
+        self.memory = dict(zip(LAYERS[FULL], pool)) | dict(zip(LAYERS[WINDOWS], pool))
+        self.memory["s0"] = vllm_names.memory(BLOCKS * self.state_page)
+        self.memory["l0"] = vllm_names.memory(BLOCKS * BLOCK_TOKENS * LATENT)
+        shape = (BLOCKS, len(self.heads), BLOCK_TOKENS, HEAD_BYTES // 4)
+        n, c = BLOCK_TOKENS, HEAD_BYTES // 4
+        heads_first = (self.page // 4, n * c, c, 1)
+        tokens_first = (self.page // 4, c, len(self.heads) * c, 1)
+        caches = {name: self._tensor(name, shape, heads_first) for name in LAYERS[FULL]}
+        caches |= {name: self._tensor(name, shape, tokens_first) for name in LAYERS[WINDOWS]}
+        shape = (BLOCKS, 1, 1, self.state_page - 24)  # and a gap
+        caches["s0"] = self._tensor("s0", shape, (self.state_page, 1, 1, 1), 1)
+        caches["l0"] = self._tensor("l0", (BLOCKS, 1, BLOCK_TOKENS, LATENT), None, 1)
+        self.caches = caches
+        config = vllm_names.config(name, HEADS, rank, size)
+        self.worker = Worker(config, cache_config(size), extra)
+        self.worker.register(caches)
+
+    def _tensor(self, name, shape, strides, itemsize=4):
+        return Tensor(ctypes.addressof(self.memory[name]), shape, strides, itemsize)
+
+    def pieces(self, group, layer, position, block, seed):
+        """Where the bytes of a block are, and which they are."""
+        name = LAYERS[group][layer]
+        tokens = range(position * BLOCK_TOKENS, (position + 1) * BLOCK_TOKENS)
+        if group == STATES:
+            yield from self._state(name, block, seed)
+        elif group == LATENTS:
+            for t, token in enumerate(tokens):
+                at = (block * BLOCK_TOKENS + t) * LATENT
+                yield name, at, data(seed, name, token, LATENT)
+        else:
+            for h, head in enumerate(self.heads):
+                for t, token in enumerate(tokens):
+                    at = t * len(self.heads) + h if group == WINDOWS else h * BLOCK_TOKENS + t
+                    at = block * self.page + at * HEAD_BYTES
+                    yield name, at, data(seed, name, head, token, HEAD_BYTES)
+
+    def _state(self, name, block, seed):
+        at = block * self.state_page
+        mine = [(i, c) for i, n in enumerate(PROJECTIONS) for c in share(n, self.rank, self.size)]
+        for row in range(ROWS):
+            for i, channel in enumerate(mine):
+                place = row * len(mine) + i
+                if vllm_names.layout.is_dim_first:
+                    place = i * ROWS + row
+                yield name, at + place * 2, data(seed, name, channel, row, 2)
+        at += len(mine) * ROWS * 2
+        size = STATE[0] * STATE[1] * 4
+        for i, head in enumerate(share(STATE_HEADS, self.rank, self.size)):
+            yield name, at + i * size, data(seed, name, head, size)
+
+    def fill(self, group, layer, position, block, seed=0):
+        for name, at, value in self.pieces(group, layer, position, block, seed):
+            ctypes.memmove(ctypes.addressof(self.memory[name]) + at, value, len(value))
+
+    def expected(self, seed=0):
+        """All of the memory, as it is when the request has come, and nothing else."""
+        result = {id(memory): bytearray(len(memory)) for memory in self.memory.values()}
+        for group, blocks in THERE.items():
+            for layer in range(len(LAYERS[group])):
+                for i, block in enumerate(blocks):
+                    position = 4 - len(blocks) + i
+                    for name, at, value in self.pieces(group, layer, position, block, seed):
+                        result[id(self.memory[name])][at : at + len(value)] = value
+        return result
+
+    def is_right(self, seed=0):
+        expected = self.expected(seed)
+        return all(memory.raw == expected[id(memory)] for memory in self.memory.values())
+
+
+def wait_for(ask):
+    end = time.monotonic() + LIMIT_S
+    while not ask():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {LIMIT_S} s")
+        time.sleep(0.001)  # a poll: the worker's thread hears of it
+
+
+def results(worker, kind, request_id):
+    """Until the engine is told of it. :return: whether it has failed."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        told = worker.take_results()
+        if request_id in told[kind]:
+            return request_id in told[2]
+        time.sleep(0.001)  # a poll: an engine asks in each step
+    raise AssertionError(f"not within {LIMIT_S} s")
+
+
+SENT, RECEIVED = 0, 1
+
+
+class Engines(unittest.TestCase):
+    def start(self, prefill, decode, **extra):
+        self.p = [Rank("p", rank, prefill, **extra) for rank in range(prefill)]
+        self.d = [Rank("d", rank, decode) for rank in range(decode)]
+        for rank in self.p + self.d:
+            self.addCleanup(rank.worker.close)
+
+    def load(self, mode):
+        peers = [rank.worker.blob() for rank in self.p]
+        for rank in self.d:
+            rank.worker.begin(Orders(loads={"d": Load(7, peers, mode, THERE)}))
+
+    def step(self, new, tokens, positions, is_fresh=False):
+        order = Step(7, new, is_fresh, tokens, TOTAL)
+        for rank in self.p:
+            rank.worker.begin(Orders(steps={"p": order}))
+            if tokens == TOTAL:
+                rank.fill(STATES, 0, 3, STATES_HERE[0])
+            for group in (FULL, WINDOWS, LATENTS):
+                for layer, name in enumerate(LAYERS[group]):
+                    for position in positions:
+                        if HERE[group][position] != 0:
+                            rank.fill(group, layer, position, HERE[group][position])
+                    rank.worker.on_layer(name, rank.caches[name])
+            rank.worker.on_step_end()
+
+    def compute(self):
+        """In chunks of 6, 5 and 3 tokens."""
+        chunks = (0, 2, 6, (0, 1)), (2, 3, 11, (1, 2)), (3, 4, 14, (2, 3))
+        for low, high, tokens, positions in chunks:
+            new = {group: blocks[low:high] for group, blocks in HERE.items()}
+            new[STATES] = STATES_HERE if low == 0 else []
+            self.step(new, tokens, positions, low == 0)
+
+    def prefill(self):
+        self.compute()
+        for rank in self.p:
+            rank.worker.begin(Orders(ended={"p": True}))
+
+    def finish(self):
+        for rank in self.d:
+            self.assertFalse(results(rank.worker, RECEIVED, "d"))
+        for rank in self.p:
+            self.assertFalse(results(rank.worker, SENT, "p"))
+        for rank in self.d:
+            self.assertTrue(rank.is_right(), rank.rank)
+            self.assertFalse(rank.is_right(seed=1), rank.rank)
+
+    def move(self, prefill, decode, mode, is_early=False):
+        self.start(prefill, decode)
+        self.assertFalse(any(rank.is_right() for rank in self.d))
+        if is_early:
+            self.load(mode)
+        self.prefill()
+        if not is_early:
+            self.load(mode)
+        self.finish()
+
+    def test_all_groups_are_read(self):
+        self.move(1, 1, PULL)
+
+    def test_all_groups_are_written_to_who_waits(self):
+        self.move(1, 1, PUSH, is_early=True)
+
+    def test_all_groups_are_written_to_who_comes_late(self):
+        self.move(1, 1, PUSH)
+
+    def test_what_no_layer_tells_of_waits_for_the_step_as_well(self):
+        is_done, gates = [], []
+
+        def gate(_cache):
+            gates.append(mock.Mock(side_effect=lambda: bool(is_done)))
+            return gates[-1]
+
+        self.start(1, 1)
+        self.load(PUSH)
+        low = {group: blocks[:2] for group, blocks in HERE.items()} | {STATES: STATES_HERE}
+        high = {group: blocks[2:] for group, blocks in HERE.items()} | {STATES: []}
+        with mock.patch("morikv.vllm.worker._gate_of", gate):
+            self.step(low, 6, (0, 1), True)
+            source = self.p[0].worker._sources["p"]
+            wait_for(lambda: any(reader._remote for reader in source.readers))
+            self.step(high, TOTAL, (1, 2, 3))
+        self.p[0].worker.begin(Orders(ended={"p": True}))
+        self.assertFalse(self.d[0].is_right())
+        is_done.append(True)
+        self.finish()
+        self.assertTrue(gates[-1].called)
+
+    def come_while_it_is_computed(self, mode):
+        """All is launched, nothing is computed, and then somebody asks."""
+        is_done = []
+        gate = mock.Mock(side_effect=lambda: bool(is_done))
+        self.start(1, 1)
+        with mock.patch("morikv.vllm.worker._gate_of", lambda _cache: gate):
+            self.prefill()
+        self.assertFalse(gate.called)
+        self.load(mode)
+        wait_for(lambda: gate.called)
+        with self.p[0].worker._lock:
+            (reader,) = self.p[0].worker._sources["p"].readers
+            self.assertEqual(reader.is_waiting, mode == PULL)
+            self.assertEqual(reader.transfer.query().bytes, 0)
+        is_done.append(True)
+        self.finish()
+
+    def test_who_comes_before_the_step_has_ended_is_written_to_behind_it(self):
+        self.come_while_it_is_computed(PUSH)
+
+    def test_who_comes_before_the_step_has_ended_reads_behind_it(self):
+        self.come_while_it_is_computed(PULL)
+
+    def test_as_many_ranks_read_each_its_own(self):
+        self.move(2, 2, PULL)
+        self.assertEqual([len(rank.worker._context.peers()) for rank in self.p], [1, 1])
+
+    def test_one_rank_reads_two(self):
+        self.move(2, 1, PULL)
+
+    def test_one_rank_reads_four_of_which_pairs_hold_the_same_heads(self):
+        self.move(4, 1, PULL)
+
+    def test_four_ranks_read_one(self):
+        self.move(1, 4, PULL)
+
+    def test_two_ranks_are_written_by_four(self):
+        self.move(4, 2, PUSH, is_early=True)
+
+    def test_four_ranks_are_written_by_two(self):
+        self.move(2, 4, PUSH, is_early=True)
+
+    def test_states_with_channels_inside(self):
+        self.addCleanup(setattr, vllm_names.layout, "is_dim_first", True)
+        vllm_names.layout.is_dim_first = False
+        self.move(2, 1, PULL)
+
+    def test_a_rank_that_never_asks_does_not_hold_the_blocks_for_ever(self):
+        self.start(1, 2, lease_s=0)
+        self.d.pop().worker.close()
+        self.compute()
+        self.load(PULL)
+        source = self.p[0].worker._sources["p"]
+        wait_for(lambda: source.readers)
+        self.p[0].worker.begin(Orders(ended={"p": True}))  # it expires, and is read
+        self.finish()
+        self.assertEqual(self.p[0].worker.take_stats()["num_kv_expired_reqs"], [1])
+
+    def test_an_abort_of_decode_frees_all_ranks(self):
+        self.start(2, 1)
+        self.load(PUSH)
+        new = {group: blocks[:2] for group, blocks in HERE.items()} | {STATES: STATES_HERE}
+        self.step(new, 6, (0, 1), True)
+        self.d[0].worker.begin(Orders(aborts=["d"]))
+        self.assertTrue(results(self.d[0].worker, RECEIVED, "d"))
+        for rank in self.p:
+            rank.worker.begin(Orders(ended={"p": False}))
+            results(rank.worker, SENT, "p")
+
+    def test_maps_of_all_sources_hold_each_byte_once(self):
+        self.move(4, 1, PULL)
+        worker = self.d[0].worker
+        maps = [map.query() for map in worker._maps.values()]
+        for group in LAYERS:
+            held = sum(map[group].bytes_per_unit for map in maps)
+            self.assertEqual({held}, {map[group].dst_bytes_per_unit for map in maps}, group)
+        self.assertEqual({map[FULL].num_sources for map in maps}, {2})
+        self.assertEqual([map[LATENTS].num_pairs > 0 for map in maps].count(True), 1)
+
+    def test_a_second_engine_is_refused(self):
+        self.start(1, 1)
+        self.load(PUSH)
+        new = {group: blocks[:2] for group, blocks in HERE.items()} | {STATES: STATES_HERE}
+        self.step(new, 6, (0, 1), True)
+        self.d.append(Rank("e", 0, 1))
+        self.addCleanup(self.d[1].worker.close)
+        peers = [self.p[0].worker.blob()]
+        self.d[1].worker.begin(Orders(loads={"e": Load(7, peers, PUSH, THERE)}))
+        self.assertTrue(results(self.d[1].worker, RECEIVED, "e"))
+
+    def test_blocks_of_other_sizes_are_refused(self):
+        self.start(1, 0)
+        with mock.patch(f"{__name__}.BLOCK_TOKENS", 2 * BLOCK_TOKENS):
+            self.d = [Rank("d", 0, 1)]
+        self.addCleanup(self.d[0].worker.close)
+        there = {group: blocks[:2] for group, blocks in THERE.items()}
+        peers = [self.p[0].worker.blob()]
+        with self.assertLogs("vllm.morikv", "WARNING") as logs:
+            self.d[0].worker.begin(Orders(loads={"d": Load(7, peers, PUSH, there)}))
+            self.assertTrue(results(self.d[0].worker, RECEIVED, "d"))
+        self.assertIn("tokens per page", logs.output[0])
+
+    def test_engines_of_other_models_do_not_meet(self):
+        layers, LAYERS[LATENTS] = LAYERS[LATENTS], ["l0", "l0"]
+        self.addCleanup(LAYERS.__setitem__, LATENTS, layers)
+        self.start(1, 0)
+        LAYERS[LATENTS] = layers
+        self.d = [Rank("d", 0, 1)]
+        self.addCleanup(self.d[0].worker.close)
+        self.prefill()
+        self.load(PULL)
+        self.assertTrue(results(self.d[0].worker, RECEIVED, "d"))
+
+
+class Schedulers(unittest.TestCase):
+    def setUp(self):
+        self.groups = groups_of(cache_config(1))
+        self.scheduler = Scheduler(self.groups, {})
+        self.scheduler.peers = ["ab"]
+
+    def request(self, name, prompt, **params):
+        tokens = list(range(prompt))
+        return types.SimpleNamespace(
+            request_id=name,
+            num_prompt_tokens=prompt,
+            prompt_token_ids=tokens,
+            _all_token_ids=list(tokens),
+            kv_transfer_params=params,
+            status=vllm_names.RequestStatus.FINISHED_LENGTH_CAPPED,
+        )
+
+    def test_prefill_leaves_the_last_token_to_decode_once(self):
+        asked = self.request("p", 15, do_remote_decode=True, id=5)
+        for _ in range(2):
+            self.scheduler.on_new_request(asked)
+        self.assertEqual(asked.num_prompt_tokens, TOTAL)
+        self.assertEqual(asked.prompt_token_ids, list(range(TOTAL)))
+        self.assertEqual(asked._all_token_ids, list(range(TOTAL)))
+
+    def test_a_model_of_full_attention_is_prefilled_whole(self):
+        self.assertEqual(backoff(self.groups[:1] + self.groups[3:]), 0)
+
+    def test_decode_asks_for_windows_and_states(self):
+        asked = self.request("d", 16, do_remote_prefill=True, id=5, peers=["cd"])
+        self.assertEqual(self.scheduler.num_remote_tokens(asked, 4), (11, True))
+        blocks = ([8, *THERE[FULL]], [0, 0, *THERE[WINDOWS]], [5, 1, 1], [9, *THERE[LATENTS]])
+        self.scheduler.on_blocks(asked, blocks, 11)
+        self.assertEqual(self.scheduler._orders.loads, {"d": Load(5, ["cd"], PULL, THERE)})
+
+    def test_a_window_begins_where_the_next_token_looks(self):
+        group = Group(0, "window", 4, (), window=5)
+        spans = [group.span(total) for total in (1, 4, 7, 8, 11, 12)]
+        self.assertEqual([span.start for span in spans], [0, 0, 0, 1, 1, 2])
+        self.assertEqual([span.stop for span in spans], [1, 1, 2, 2, 3, 3])
+
+    def test_other_kinds_of_caches_are_refused(self):
+        spec = vllm_names.ChunkedLocalAttentionSpec(4)
+        with self.assertRaisesRegex(NotImplementedError, "ChunkedLocalAttentionSpec"):
+            groups_of(vllm_names.cache_config(BLOCKS, [(spec, ["c0"])]))
+        spec = MambaSpec(64, mamba_cache_mode="align")
+        with self.assertRaisesRegex(NotImplementedError, "--no-enable-prefix-caching"):
+            groups_of(vllm_names.cache_config(BLOCKS, [(spec, ["s0"])]))
+
+    def test_no_block_in_front_of_a_window_is_shown(self):
+        progress = Progress(self.groups[WINDOWS], Step(7, HERE, True, TOTAL, TOTAL))
+        self.assertEqual(progress.last, [2, 8])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
