@@ -5,7 +5,8 @@
  * does the runtime here, and does mori_xgmi stand them? For contrib/prove-amd.
  *
  *   gpu_risks [ROUNDS [LISTS]]     launches and allocations to try, 1000 by default,
- * and lists of 32 MiB under a consumer's eyes, as many
+ * and lists of 32 MiB under a consumer's eyes, as many. RISKS="handles last-error ..."
+ * in the environment takes these risks alone.
  *
  * A line per risk: "not seen", or "seen" and what was seen: that is the runtime's.
  * "BROKEN" is ours, and the exit status is 1 then.
@@ -31,6 +32,10 @@
 
 #define RISKS_BUSY_COPIES 64
 #define RISKS_MAX_KB 32768
+#define RISKS_NOISE_KB 1024
+#define RISKS_LIMIT_MS 60e3
+#define RISKS_FEW 1000      /* of what takes long */
+#define RISKS_LAUNCHES 4000 /* which leave enough to be seen */
 
 /* Functions that the product does not use. */
 typedef struct risks_hip {
@@ -55,6 +60,7 @@ static muct_xgmi_queue_config_t config;
 static muct_xgmi_rkey_t rkey;
 static char *local, *remote;
 static unsigned num_done, num_failed, num_broken;
+static bool is_without_markers;
 static char folder[] = "/dev/shm/gpu_risks.XXXXXX";
 
 
@@ -90,21 +96,29 @@ double now_ms(void)
     return ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
 }
 
-static void bind_hip(void)
+void *find_symbol(const char *name)
 {
-    static const char *const names[] = {"hipStreamBeginCapture", "hipStreamEndCapture",
-                                        "hipMemGetInfo", "hipPeekAtLastError"};
     static const char *const files[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                         "libamdhip64.so.5"};
-    void *symbols[4], *lib = NULL;
+    void *lib = NULL;
     size_t i;
 
     for (i = 0; (i < 3) && (lib == NULL); ++i) {
         lib = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD);
     }
     need(lib != NULL, "finding the runtime that is in use");
+    return dlsym(lib, name);
+}
+
+static void bind_hip(void)
+{
+    static const char *const names[] = {"hipStreamBeginCapture", "hipStreamEndCapture",
+                                        "hipMemGetInfo", "hipPeekAtLastError"};
+    void *symbols[4];
+    size_t i;
+
     for (i = 0; i < 4; ++i) {
-        symbols[i] = dlsym(lib, names[i]);
+        symbols[i] = find_symbol(names[i]);
         need(symbols[i] != NULL, names[i]);
     }
     memcpy(&hip, symbols, sizeof(hip));
@@ -190,14 +204,29 @@ static void put_done(muct_xgmi_op_t *op, ucs_status_t status)
     num_failed += (status != UCS_OK);
 }
 
+const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
+                                     const muct_xgmi_rkey_t *key)
+{
+    const muct_xgmi_region_t *region;
+    const muct_xgmi_window_t *window;
+
+    need(muct_xgmi_map_get(used->map, key->peer, &key->key, used->device, &region) ==
+             UCS_OK,
+         "mapping");
+    need(muct_xgmi_queue_find(used, key, &window) == UCS_OK, "window");
+    muct_xgmi_map_put(used->map, region);
+    return window;
+}
+
 /* Calls, a launch, or a run for the engines. */
 static void put_and_wait(unsigned count, size_t length)
 {
     const muct_xgmi_window_t *window;
     unsigned i, before = num_done;
+    double start = now_ms();
 
     need(muct_xgmi_queue_reserve(queue, count) == UCS_OK, "reserve");
-    need(muct_xgmi_queue_find(queue, &rkey, &window) == UCS_OK, "window");
+    window = risks_find(queue, &rkey);
     muct_xgmi_queue_set_operands(queue, local, rkey.uid);
     for (i = 0; i < count; ++i) {
         muct_xgmi_queue_add(queue, (uintptr_t)remote + (i * 8192) + window->delta,
@@ -207,12 +236,17 @@ static void put_and_wait(unsigned count, size_t length)
     muct_xgmi_queue_start(queue);
     while (num_done == before) {
         (void)muct_xgmi_queue_poll(queue);
+        need(now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
+        if (is_without_markers) {
+            queue->num_polls = 0; /* or the stream would be asked, which is one */
+            queue->num_unmarked = 0;
+        }
     }
 }
 
 static void queue_open(void)
 {
-    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX};
+    const muct_xgmi_map_config_t map_config = {16, SIZE_MAX, 1000};
 
     need(muct_xgmi_self_open(folder, &self) == UCS_OK, "control page");
     need(muct_xgmi_map_create(gpu, &map_config, &map) == UCS_OK, "map");
@@ -350,20 +384,36 @@ static long rss_kb(void)
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-static void risk_launches(unsigned rounds)
+/* As mori_xgmi's launches were before it put a marker behind each 64th. */
+static void risk_commands(unsigned rounds)
 {
-    long before;
+    long before = rss_kb(), kept;
     unsigned i;
 
-    for (i = 0; i < 100; ++i) {
-        put_and_wait(4, 64);
-    }
-    before = rss_kb();
+    is_without_markers = true;
     for (i = 0; i < rounds; ++i) {
         put_and_wait(4, 64);
     }
-    tell("launch-memory", (rss_kb() - before > RISKS_MAX_KB) ? "BROKEN" : "not seen",
-         "%u launches took %ld KiB; they end by %s", rounds, rss_kb() - before,
+    is_without_markers = false;
+    kept = rss_kb() - before;
+    tell("commands-kept", (kept > (long)rounds) ? "seen" : "not seen",
+         "%u launches without a marker leave %ld KiB", rounds, kept);
+}
+
+static void risk_launches(unsigned rounds)
+{
+    long limit = RISKS_NOISE_KB + (long)rounds;
+    long before = rss_kb(), taken;
+    unsigned i;
+
+    for (i = 0; i < rounds; ++i) {
+        put_and_wait(4, 64);
+    }
+    taken = rss_kb() - before;
+    tell("launch-memory",
+         (taken > ((limit < RISKS_MAX_KB) ? limit : RISKS_MAX_KB)) ? "BROKEN"
+                                                                   : "not seen",
+         "%u launches took %ld KiB; they end by %s", rounds, taken,
          queue->is_flag_last ? "a flag" : "a mark of the stream");
 }
 
@@ -472,12 +522,65 @@ static void tell_where(void)
     fflush(stdout);
 }
 
+/* Whether RISKS names one of these, or nothing. */
+static bool is_wanted(const char *names)
+{
+    const char *wanted = getenv("RISKS");
+    char copy[256], *name, *rest;
+
+    if (wanted == NULL) {
+        return true;
+    }
+    snprintf(copy, sizeof(copy), "%s", names);
+    for (name = strtok_r(copy, " ", &rest); name != NULL;
+         name = strtok_r(NULL, " ", &rest)) {
+        if (strstr(wanted, name) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_at_copies(unsigned rounds)
+{
+    if (is_wanted("capture-stream capture-event capture-relaxed capture-copies")) {
+        risk_capture((rounds < RISKS_FEW) ? rounds : RISKS_FEW);
+    }
+    if (is_wanted("last-error")) {
+        risk_error();
+    }
+    if (is_wanted("commands-kept launch-memory")) {
+        for (unsigned i = 0; i < 100; ++i) {
+            put_and_wait(4, 64); /* what the first ones allocate stays */
+        }
+        risk_commands(RISKS_LAUNCHES);
+        risk_launches(rounds);
+    }
+    if (is_wanted("export-leaks")) {
+        risk_exports((rounds < RISKS_FEW) ? rounds : RISKS_FEW);
+    }
+}
+
+static void look_at_others(const risks_exporter_t *exporters)
+{
+    risks_memory_t first, next;
+
+    if (is_wanted("handles import close-waits")) {
+        exporter_alloc(&exporters[RISKS_HERE], &first);
+        exporter_alloc(&exporters[RISKS_HERE], &next);
+        risk_handles(&first.export, &next.export);
+        risk_import(&next.export);
+    }
+    if (is_wanted("network pids")) {
+        risk_namespaces(&exporters[RISKS_OTHER_NETWORK], &exporters[RISKS_OTHER_PIDS]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     unsigned rounds = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 1000;
     unsigned lists = (argc > 2) ? (unsigned)strtoul(argv[2], NULL, 0) : rounds;
     risks_exporter_t exporters[RISKS_NUM_WHERE];
-    risks_memory_t first, next;
     int i;
 
     need(rounds > 0, "reading ROUNDS: a number is expected, which");
@@ -489,18 +592,20 @@ int main(int argc, char **argv)
     bind_hip();
     tell_where();
     queue_open();
-    exporter_alloc(&exporters[RISKS_HERE], &first);
-    exporter_alloc(&exporters[RISKS_HERE], &next);
-    risk_handles(&first.export, &next.export);
-    risk_import(&next.export);
-    risk_namespaces(&exporters[RISKS_OTHER_NETWORK], &exporters[RISKS_OTHER_PIDS]);
-    risk_capture((rounds < 1000) ? rounds : 1000);
-    risk_error();
-    risk_launches(rounds);
-    risk_exports((rounds < 1000) ? rounds : 1000);
-    risk_topology();
-    risk_consumer(lists);
-    risk_dead_peer(&exporters[RISKS_HERE]);
+    look_at_others(exporters);
+    look_at_copies(rounds);
+    if (is_wanted("chunks")) {
+        risk_chunks();
+    }
+    if (is_wanted("topology")) {
+        risk_topology();
+    }
+    if (is_wanted("consumer")) {
+        risk_consumer(lists);
+    }
+    if (is_wanted("dead-peer")) {
+        risk_dead_peer(&exporters[RISKS_HERE]);
+    }
     queue_close();
     printf("%u risks broken\n", num_broken);
     return (num_broken == 0) ? EXIT_SUCCESS : EXIT_FAILURE;

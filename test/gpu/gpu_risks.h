@@ -52,6 +52,13 @@ void need(int is_good, const char *what);
 
 double now_ms(void);
 
+/** A function of the runtime in use, or NULL. */
+void *find_symbol(const char *name);
+
+/** The window of a key in the queue's open batch; waits until its memory is open. */
+const muct_xgmi_window_t *risks_find(muct_xgmi_queue_t *used,
+                                     const muct_xgmi_rkey_t *rkey);
+
 /** Work that lasts a while, on a stream of its own; returns the stream. */
 void *busy_start(void);
 void busy_end(void *stream);
@@ -68,6 +75,10 @@ void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pi
 
 /** Does a peer's death hold up who lives, while the device is busy? */
 void risk_dead_peer(const risks_exporter_t *exporter);
+
+
+/** Is memory that the application has mapped chunk by chunk told as it is? */
+void risk_chunks(void);
 
 
 /** Does a kernel that spins already ever see an old byte behind the flag? */

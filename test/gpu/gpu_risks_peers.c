@@ -17,6 +17,26 @@
 #include <unistd.h>
 
 
+/* A thread has begun to close by then. */
+#define RISKS_CLOSING_MS 20
+
+/* So long a question is one that waited. */
+#define RISKS_HELD_UP_MS 5
+
+
+/* While a thread closes what there was: does a call wait until the stream is over? */
+static bool is_held_up(void *stream)
+{
+    double start = now_ms(), before;
+    bool is_busy;
+
+    do {
+        before = now_ms();
+        is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
+    } while (is_busy && (before - start < RISKS_CLOSING_MS));
+    return !is_busy && (now_ms() - before > RISKS_HELD_UP_MS);
+}
+
 static int exporter_move(risks_where_t where)
 {
     static const int spaces[] = {
@@ -149,9 +169,9 @@ void risk_dead_peer(const risks_exporter_t *exporter)
     muct_xgmi_key_t key = {.kind = MUCT_XGMI_KEY_REMOTE};
     muct_xgmi_peer_t *peer;
     risks_memory_t memory;
-    bool was_busy, is_busy;
+    bool was_busy, is_busy, is_bad;
+    double start, took;
     void *stream;
-    double start;
 
     exporter_alloc(exporter, &memory);
     key.owner = memory.owner;
@@ -175,12 +195,13 @@ void risk_dead_peer(const risks_exporter_t *exporter)
     start = now_ms();
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_drop_peer(map, memory.owner);
+    took = now_ms() - start;
     is_busy = (gpu->stream_query(stream) == MUCT_HIP_NOT_READY);
-    tell("dead-peer",
-         muct_xgmi_peer_is_alive(peer) || (was_busy && !is_busy) ? "BROKEN"
-                                                                 : "not seen",
-         "forgetting a killed peer took %.1f ms beside a busy stream%s",
-         now_ms() - start, was_busy ? "" : " that was over too soon");
+    is_bad =
+        muct_xgmi_peer_is_alive(peer) || (was_busy && !is_busy) || is_held_up(stream);
+    tell("dead-peer", is_bad ? "BROKEN" : "not seen",
+         "forgetting a killed peer took %.1f ms beside a busy stream%s", took,
+         was_busy ? "" : " that was over too soon");
     muct_xgmi_peer_put(peer);
     busy_end(stream);
 }

@@ -133,7 +133,7 @@ static void watch_put(risks_watch_t *watch, const char *from)
     size_t i, at;
 
     need(muct_xgmi_queue_reserve(queue, WATCH_PIECES) == UCS_OK, "reserve");
-    need(muct_xgmi_queue_find(queue, &watch->rkey, &window) == UCS_OK, "window");
+    window = risks_find(queue, &watch->rkey);
     for (i = 0; i < WATCH_PIECES; ++i) {
         at = ((i * 1229) % WATCH_PIECES) * WATCH_PIECE; /* scattered: no neighbours */
         muct_xgmi_queue_add(queue, (uintptr_t)watch->remote + at + window->delta,

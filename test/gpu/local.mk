@@ -14,10 +14,11 @@ EXTRA_DIST += test/gpu/README.md
 # What AMD's runtimes are known to do to programs, for contrib/prove-amd.
 check_PROGRAMS += test/gpu/gpu_risks
 test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c test/gpu/gpu_risks.h \
-	test/gpu/gpu_risks_peers.c test/gpu/gpu_risks_watch.c test/gpu/risks_kernel.h
+	test/gpu/gpu_risks_chunks.c test/gpu/gpu_risks_peers.c test/gpu/gpu_risks_watch.c test/gpu/risks_kernel.h
 test_gpu_gpu_risks_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE \
 	-DRISKS_KERNEL_FILE='"$(abs_builddir)/test/gpu/risks_kernel.bundle"'
 test_gpu_gpu_risks_CFLAGS = $(AM_CFLAGS) -pthread
+test_gpu_gpu_risks_LDFLAGS = $(muct_ldflags)
 test_gpu_gpu_risks_LDADD = libmuct.la -ldl -lpthread
 EXTRA_DIST += test/gpu/risks_kernel.hip
 if HAVE_HIPCC

@@ -157,6 +157,28 @@ stage_release_latency() {
     over_release latency_all
 }
 
+# The program is of the first build, the UCX that it runs on is the one built for release.
+beside_release() { # FUNCTION
+    local prefix
+
+    prefix=$(cat "$pack/release" 2>/dev/null)
+    [ -z "$prefix" ] || setting=(LD_LIBRARY_PATH="/gpu/lib:/gpu/driver:$prefix/lib")
+    "$1"
+    setting=()
+}
+
+stage_release_thread() {
+    beside_release thread_all
+}
+
+stage_release_scale() {
+    beside_release scale_all
+}
+
+stage_release_own_thread() {
+    over_release own_thread_all
+}
+
 stage_release_fanout() {
     over_release fanout_all
 }

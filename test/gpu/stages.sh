@@ -30,9 +30,11 @@ limits() {
 # What the runtime here does to programs, with both kinds of IPC handles, and whether
 # the copy kernel's machine code tells its end after its bytes.
 risks_raw() { # ROUNDS LISTS
-    local legacy lists=$2 status=0
+    local legacy lists=$2 status=0 modes="none 0 1"
 
-    for legacy in "" 0 1; do
+    [ -z "${HSA_ENABLE_IPC_MODE_LEGACY:-}" ] || modes=none # the caller's own
+    for legacy in $modes; do
+        legacy=${legacy#none}
         inside env ${legacy:+HSA_ENABLE_IPC_MODE_LEGACY=$legacy} test/gpu/gpu_risks "$1" "$lists" || status=$?
         lists=1 # what a consumer sees is the same with any handle
     done
@@ -126,7 +128,7 @@ kv_model() {
     [ -z "$fake" ] || model=(--requests 1 --total_buffer_size 512m)
     [ "$3" != WRITE ] || post=layer
     [ ${#kv_setting[@]} -eq 0 ] || name="${kv_setting[0]}-$name"
-    stage "kv $1 $2 $3${kv_setting[0]:+, ${kv_setting[0]}}" 30 kv "$name" --model "$1" --tp 8 \
+    stage "kv $1 $2 $3${kv_setting[0]:+, ${kv_setting[0]}}" 30 kv "$name" --model "$1" --tp 8 --block_size 16 \
         --input_length "$2" --output_length 16 --op_type "$3" --post $post "${model[@]}"
 }
 
@@ -167,6 +169,47 @@ latency_ratios() {
                 { printf "%-24s avg %8.2f us %5.2f | p50 %8.2f us %5.2f | p99 %8.2f us\n",
                          name, $1, $1 / raw, $2, $2 / raw, $3; n = 1 }
                 END { exit !n }' || return
+    done
+}
+
+# UCX's own price of a post beside a thread that makes progress: what bounds ours.
+thread_all() {
+    local i
+
+    for i in 1 2 3; do
+        stage "posts beside a thread, UCX alone, $i" 30 inside env UCX_TLS=posix UCX_WARN_UNUSED_ENV_VARS=n \
+            "$build/perf/bench/bench_thread" && cat "$work/stage.log" >>"$report"
+    done
+}
+
+# The library's own thread in place of the caller's progress.
+own_thread_all() {
+    local sweep=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096 --max_batch_size 4096
+        --start_block_size 4k --max_block_size 64k --large_blk_iter_ftr 1 --pipeline_depth 4)
+    local threads i again="1 2 3"
+
+    [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1 --start_batch_size 64 --max_batch_size 64
+        --start_block_size 4k --max_block_size 4k)
+    [ -z "$fake" ] || again=1
+    for i in $again; do
+        for threads in 0 1; do
+            kv_setting=("MORIKV_PROGRESS_THREADS=$threads")
+            stage "kv write, $threads threads of libmorikv's, $i" 40 kv "own-thread-$threads-$i" "${sweep[@]}"
+        done
+    done
+    kv_setting=()
+    kv_collect "own-thread${kv_suffix:-}"
+}
+
+# Contexts side by side on the processors: two a pair.
+scale_all() {
+    local i again="1 2 3" pairs=(16 20000)
+
+    [ -z "$fake" ] || again=1 pairs=(2 20)
+    for i in $again; do
+        stage "contexts side by side, $i" 60 inside env UCX_TLS=posix,self UCX_POSIX_ERROR_HANDLING=y \
+            UCX_WARN_UNUSED_ENV_VARS=n "$build/perf/bench/bench_scale" "${pairs[@]}" &&
+            cat "$work/stage.log" >>"$report"
     done
 }
 
@@ -327,9 +370,9 @@ fanout_pairs() {
 
     for name in Llama-3-70B DeepSeek-R1; do
         for length in 8192 131072; do
-            run=(--model "$name" --tp 8 --input_length "$length" --output_length 16 --exact_length --post layer
+            run=(--model "$name" --tp 8 --block_size 16 --input_length "$length" --output_length 16 --exact_length --post layer
                 --warmup_requests 2 --total_buffer_size 12g --requests $((length > 8192 ? 60 : 400)))
-            [ -z "$fake" ] || run=(--model "$name" --tp 8 --input_length 256 --output_length 16 --exact_length
+            [ -z "$fake" ] || run=(--model "$name" --tp 8 --block_size 16 --input_length 256 --output_length 16 --exact_length
                 --post layer --requests 3 --total_buffer_size 128m)
             stage "pairs $name $length" 90 pairs "$name-$length" "${run[@]}"
         done

@@ -17,38 +17,8 @@ fail() { # WHAT
     failures=$((failures + 1))
 }
 
-# A machine with one GPU and one NIC, where everything is right.
-machine() {
-    local port=$work/root/sys/class/infiniband/nic0/ports/1
-
-    rm -rf "${work:?}/root" "${work:?}/bin"
-    mkdir -p "$work/bin" "$work/root"/{dev/dri,dev/shm,dev/infiniband,proc/self/ns,proc/1/ns} \
-        "$work/root/sys/module/amdgpu" "$work/root/sys/class/kfd/kfd/topology/nodes/1" \
-        "$port/gid_attrs/types" "$work/root/sys/class/infiniband/nic0/device/net/eth0" \
-        "$work/root/sys/class/infiniband_verbs/uverbs0"
-    echo 6.12.12 >"$work/root/sys/module/amdgpu/version"
-    echo 4711 >"$work/root/sys/class/kfd/kfd/topology/nodes/1/gpu_id"
-    touch "$work/root/dev/kfd" "$work/root/dev/dri/renderD128" "$work/root/dev/infiniband/uverbs0"
-    ln -s 'ipc:[4026531839]' "$work/root/proc/self/ns/ipc"
-    ln -s 'pid:[4026531836]' "$work/root/proc/self/ns/pid"
-    ln -s 'net:[4026531840]' "$work/root/proc/self/ns/net"
-    ln -s 'net:[4026531840]' "$work/root/proc/1/ns/net"
-    echo '4: ACTIVE' >"$port/state"
-    echo Ethernet >"$port/link_layer"
-    echo '400 Gb/sec (4X NDR)' >"$port/rate"
-    echo 'RoCE v2' >"$port/gid_attrs/types/1"
-    echo 9000 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"
-    echo 1 >"$work/root/sys/class/infiniband_verbs/abi_version"
-    stub ibv_devinfo 'echo "1 HCA found:"'
-    # shellcheck disable=SC2016 # the stub expands it
-    stub ucx_info 'case $1 in -v) echo "# Library version: 1.23.0" ;;
-        *) echo "#      Transport: mori_xgmi"; echo "#      Transport: mori_rdma" ;; esac'
-}
-
-stub() { # NAME BODY
-    printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
-    chmod +x "$work/bin/$1"
-}
+# shellcheck source=test/support/machine.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/machine.sh"
 
 # Without libhipcpu any library that can be loaded stands for the HIP runtime here.
 runtime=$build/test/fake/hip/lib/libamdhip64.so.6
@@ -63,10 +33,19 @@ core_minor() {
     done
 }
 
+# Which lines of it say something red is what its own trace tells, in the end.
+cat >"$work/trace_it" <<TEXT
+unset BASH_ENV
+exec 9>>"$work/trace"
+BASH_XTRACEFD=9 PS4='+\$LINENO '
+set -x
+TEXT
+
+as=() # what it runs by
 run() { # ARG... ; into $work/out
-    PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
+    BASH_ENV=$work/trace_it PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
         LD_LIBRARY_PATH=$build/test/fake/hip/lib UCX_MORI_HIP_LIB=${hip-$runtime} \
-        timeout 60 "$doctor" --root "$work/root" --modules "${modules-$build/.libs}" \
+        timeout 200 "${as[@]}" "$doctor" --root "$work/root" --modules "${modules-$build/.libs}" \
         --python "${python-/no/python}" "$@" >"$work/out" 2>&1
 }
 
@@ -91,8 +70,14 @@ if ulimit -l 1000000 2>/dev/null; then
     run --no-selftest
     [ $? = 1 ] || fail "a good machine with a limit to locked memory is not yellow"
 fi
-grep -q '^green  *nic  *nic0:1 active, Ethernet, 400 Gb/sec (4X NDR), RoCE v2 GID 1' "$work/out" ||
-    fail "the NIC is not described"
+said() { # LINE
+    grep -q "^$1" "$work/out" || fail "a good machine has no '$1'"
+}
+said 'green  *nic  *nic0:1 active, Ethernet, 400 Gb/sec (4X NDR), RoCE v2 GID 1'
+said 'green  *p2p  *pairs of GPUs that reach each other: 1 by xGMI, 0 by PCIe'
+said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
+said 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
+said 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
 
 modules=/nowhere expect 2 red ucx 'has no core in'
 good; rm "$work/bin/ucx_info"; stub ucx_info 'exit 1'; expect 2 red ucx 'there is no UCX'
@@ -103,6 +88,8 @@ expect 2 red env 'UCX_MODULE_DIR=/nowhere is no directory'
 unset UCX_MODULE_DIR
 stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0' || echo 'x ucx-mori is not used: UCX 1.9 FILE'"
 expect 2 red module 'ucx-mori is not used'
+stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0' || exit 124"
+expect 2 red module 'ucx_info -d does not end'
 stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0'; true"
 expect 2 red module 'UCX does not load the module'
 good; rm -r "$work/root/sys/class/kfd"; expect 2 red driver 'KFD has no GPU'
@@ -111,7 +98,8 @@ echo broken >"$work/libamdhip64.so.6"; hip=$work/libamdhip64.so.6 expect 2 red h
 stub ldd 'echo "	libhsa-runtime64.so.1 => not found"'
 expect 2 red hip 'libhsa-runtime64.so.1 is missing'
 good; rm "$work/root/dev/kfd"; expect 2 red dev '/dev/kfd is not there'
-good; rm "$work/root/dev/dri/renderD128"; expect 2 red dev 'no /dev/dri/renderD'
+good; rm "$work"/root/dev/dri/renderD*; expect 2 red dev 'no /dev/dri/renderD'
+good; rm -r "$work"/root/sys/class/kfd/kfd/topology/nodes/*/io_links; expect 2 red p2p 'GPU 0 and GPU 1 have no way'
 good; rmdir "$work/root/dev/shm"; expect 2 red shm '/dev/shm is not there'
 good; stub df 'exit 1'; expect 2 red shm '/dev/shm does not answer'
 good; echo '1: DOWN' >"$work/root/sys/class/infiniband/nic0/ports/1/state"; expect 2 red nic 'nic0:1 is DOWN'
@@ -119,10 +107,13 @@ good; rm -r "$work/root/sys/class/infiniband/nic0/ports/1/gid_attrs"; expect 2 r
 good; rm "$work/root/dev/infiniband/uverbs0"; expect 2 red nic 'uverbs0 is not there'
 good; stub ibv_devinfo 'echo "libibverbs: Warning: Driver ionic does not support the kernel ABI of 4 (supports 1 to 1)" >&2'
 expect 2 red abi 'does not support the kernel ABI of 4'
-if [ "$(id -u)" != 0 ]; then # who is allowed everything sees no such line
-    good; chmod 0 "$work/root/dev/kfd"; expect 2 red dev '/dev/kfd cannot be opened'
-    good; chmod 0 "$work/root/dev/dri/renderD128"; expect 2 red dev 'renderD128 cannot be opened'
-fi
+# root is a user like others without the right to pass over modes
+caps=-dac_override,-dac_read_search
+[ "$(id -u)" != 0 ] ||
+    as=(setpriv "--inh-caps=$caps" "--bounding-set=$caps")
+good; chmod 0 "$work/root/dev/kfd"; expect 2 red dev '/dev/kfd cannot be opened'
+good; chmod 0 "$work/root/dev/dri/renderD128"; expect 2 red dev 'renderD128 cannot be opened'
+as=()
 
 yellow() { # WHAT TEXT
     run --no-selftest
@@ -132,7 +123,11 @@ good; ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"; yellow ipc 'anoth
 good; ln -sf 'net:[4026532999]' "$work/root/proc/self/ns/net"; yellow net 'another network namespace'
 good; echo 1500 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"; yellow nic 'MTU 1500 of eth0'
 good; rm -r "$work/root/sys/module/amdgpu"; yellow driver 'no AMD GPU here'
-
+good; stub dcb 'echo "prio-pfc 0:off 3:off"'; yellow pfc 'eth0 has no priority flow control'
+export UCX_MORI_RDMA_TRAFFIC_CLASS=192
+good; yellow pfc 'eth0: traffic class 192 goes with priority 6, flow control is for 3'
+unset UCX_MORI_RDMA_TRAFFIC_CLASS
+good; pci 0000:03:00.0 pci0000:80/0000:80:01.0/0000:03:00.0 1; yellow distance 'GPU 1 (0000:03:00.0): its nearest NIC, nic0, is at another'
 
 good; stub ibv_devinfo 'trap "" TERM; while :; do sleep 1; done'
 run --no-selftest --limit 1
@@ -141,13 +136,32 @@ grep -q '^red  *abi  *ibv_devinfo does not end' "$work/out" || fail "a probe tha
 # What it measures, and that it believes the path that is told, not what is there.
 good
 cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
-stub mori_kv_perf 'echo "op WRITE | path put host>host: tcp (software emulation tcp/lo)"; echo "65536 64 1.5"'
+# shellcheck disable=SC2016 # the stub expands it
+tool='while [ "$1" != --json ]; do shift; done
+    printf "\"gb_per_s\": 1.5,\n\"wall_ns\": 2000000000,\n\"path\": \"put host>host: tcp (tcp/lo)\"\n" >"$2"'
+stub mori_kv_perf "echo \"\$*\" >>$work/runs; $tool"
 doctor=$work/bin/mori_doctor run
-grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s' "$work/out" || fail "no measurement is told"
+grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is told"
 grep -q '^red  *selftest  *host memory over mori_rdma goes another way' "$work/out" || fail "another path passes"
+grep -q 'num_iter 715 .*--initiator_dev 0 --target_dev 1' "$work/runs" || fail "GPUs are not measured for two seconds"
 stub mori_kv_perf 'echo "mori_kv_perf: error: nothing works" >&2; exit 1'
 doctor=$work/bin/mori_doctor run
 grep -q '^red  *selftest  *host memory over tcp: .*nothing works' "$work/out" || fail "a failed measurement passes"
+
+# And of the tool itself: memory of libhipcpu, and where no handle of it opens.
+if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ] && ldconfig -p | grep -q libucp.so.0; then
+    good
+    cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
+    stub mori_kv_perf "exec $build/perf/kv_perf/mori_kv_perf \"\$@\""
+    # shellcheck disable=SC2016
+    stub ucx_info "$(sed -n '2,$p' "$work/served" | sed '/mori_rdma/s/; echo "[^"]*mori_rdma"//')"
+    doctor=$work/bin/mori_doctor run --seconds 0.2 --limit 50
+    grep -q '^green  *selftest  *GPU 0 to GPU 1 over mori_xgmi: [0-9.]* GB/s for [0-9.]* s, .*xgmi (' "$work/out" ||
+        fail "libhipcpu's devices are not measured"
+    grep -q '^green  *selftest  *host memory over tcp: [0-9.]* GB/s for' "$work/out" || fail "tcp is not measured"
+    HIPCPU_FAIL=hipIpcOpenMemHandle:0:17 doctor=$work/bin/mori_doctor run --pairs --limit 50
+    grep -A 1 '^red  *selftest  *GPU 0 to GPU 1 over mori_xgmi has no direct way' "$work/out" | grep -q -e '-> hipIpcOpen' || fail "a pair without a way passes"
+fi
 
 # A wheel that brings a UCX under a name of its own, and another release of it.
 real=$(ldconfig -p | sed -n 's/.*libucp\.so\.0 .*=> //p' | head -n 1)
@@ -171,8 +185,19 @@ levels = {"skip": 0, "green": 0, "yellow": 1, "red": 2}
 assert found["status"] == max(levels[f["level"]] for f in found["findings"])' "$work/out" ||
         fail "--json is none, or its status is wrong"
 fi
-"$doctor" --wrong >"$work/out" 2>&1
-[ $? = 3 ] || fail "a wrong option is not status 3"
+for wrong in --wrong '--limit 0.5' '--seconds two'; do
+    # shellcheck disable=SC2086
+    "$doctor" $wrong >"$work/out" 2>&1
+    [ $? = 3 ] || fail "$wrong is not status 3"
+done
+
+# Each "say red" of the source was reached, by its lines.
+awk 'FNR == NR { if ($2 == "say" && $3 == "red") { sub(/^\++/, "", $1); made[$1] }; next }
+    { line = $0; first = FNR; while (line ~ /\\$/ && (getline more) > 0) line = line more }
+    line ~ /say red / { for (i = first; i <= FNR; ++i) if (i in made) next
+        print "no test makes: " line; bad = 1 }
+    END { exit bad }' "$work/trace" "$doctor" >"$work/out" || fail "red lines that nothing makes"
+grep -c 'say red ' "$doctor" >"$work/number"
 
 [ $failures = 0 ] || exit 1
-echo "every red line was made"
+echo "each of $(cat "$work/number") red lines was made"

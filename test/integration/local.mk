@@ -2,14 +2,24 @@
 include test/integration/ucp/local.mk
 include test/integration/kv/local.mk
 include test/integration/python/local.mk
+include test/integration/soak/local.mk
 
 # The proof for owners of GPUs, on the runtime of the tests.
-dist_check_SCRIPTS += test/integration/prove_amd.sh
-TESTS += test/integration/prove_amd.sh
+dist_check_SCRIPTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
+TESTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 
 # What mori_doctor says of machines that lack something.
 dist_check_SCRIPTS += test/integration/doctor.sh
 TESTS += test/integration/doctor.sh
+
+# What the pages show of the tools is what they print.
+EXTRA_DIST += test/integration/screen.py
+dist_check_SCRIPTS += test/integration/pictures.sh
+TESTS += test/integration/pictures.sh
+EXTRA_DIST += docs/doctor.md \
+	docs/img/doctor-100.svg docs/img/doctor-80.svg \
+	docs/img/kv_perf-100.svg docs/img/kv_perf-80.svg \
+	docs/img/plot.svg
 
 # And for owners of NICs, on the fake libibverbs.
 EXTRA_DIST += test/integration/prove_lib.sh

@@ -9,6 +9,9 @@
  * has opened, too; a put lands at any time between its call and the end of the flush;
  * the active side dies, and what it gave to the hardware still lands.
  *
+ * OPEN is left out: it changes nothing unless both sides are active. So is ARRIVED, which
+ * changes no state: it is sent behind a flush, and FIN waits for it.
+ *
  * What must hold is asserted where it could break:
  *   - no byte lands in memory that is quiet, or of another instance (the one sentence);
  *   - DONE comes after the last byte, on both sides, and never to one whose other side

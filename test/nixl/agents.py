@@ -44,7 +44,8 @@ def allocate(kind, size):
     if kind == "VRAM":
         hip = ctypes.CDLL("libamdhip64.so.6")
         pointer = ctypes.c_void_p()
-        expect(hip.hipSetDevice(0) == 0, "hipSetDevice(0) failed")
+        gpu = int(os.environ.get("AGENTS_GPU", "0"))
+        expect(hip.hipSetDevice(gpu) == 0, f"hipSetDevice({gpu}) failed")
         status = hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(size))
         expect(status == 0, f"hipMalloc({size}) failed: {status}")
         address = pointer.value

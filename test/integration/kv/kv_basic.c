@@ -28,6 +28,21 @@ static void finish(kv_side_t *side, mkv_xfer_t *xfer)
 
 /* ---- WRITE ----------------------------------------------------------------------- */
 
+/* The destination's transfer, open and exposed, and which blocks are the source's */
+static mkv_xfer_t *expose_dst(kv_side_t *side, int fd, const kv_shape_t *shape,
+                              uint32_t mine[NUM], uint32_t theirs[NUM])
+{
+    mkv_xfer_t *xfer;
+
+    kv_side_open(side, "dst", fd, shape, DST_SEED);
+    kv_side_connect_map(side, 0);
+    kv_random_blocks(mine, NUM, shape->blocks, 1);
+    kv_random_blocks(theirs, NUM, shape->blocks, 2);
+    xfer = kv_open_xfer(side, 1, MKV_WRITE, MKV_DST);
+    kv_expose(xfer, mine, NUM);
+    return xfer;
+}
+
 static int write_dst(int fd, void *arg)
 {
     const kv_shape_t *shape = arg;
@@ -36,12 +51,7 @@ static int write_dst(int fd, void *arg)
     mkv_event_t done;
     mkv_xfer_t *xfer;
 
-    kv_side_open(&side, "dst", fd, shape, DST_SEED);
-    kv_side_connect_map(&side, 0);
-    kv_random_blocks(mine, NUM, shape->blocks, 1);
-    kv_random_blocks(theirs, NUM, shape->blocks, 2);
-    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_DST);
-    kv_expose(xfer, mine, NUM);
+    xfer = expose_dst(&side, fd, shape, mine, theirs);
     done = kv_wait_event(&side, MKV_EV_DONE, xfer);
     MKV_REQUIRE(done.num_units == 1, "DONE lists the component");
     MKV_REQUIRE(!memcmp(done.units[0].local, mine, sizeof(mine)), "and its units");
@@ -120,6 +130,83 @@ START_TEST(write_layer_by_layer_behind_gates)
 
     finish(&side, xfer);
     kv_expect(&side, "checked");
+    KV_OK(mkv_plan_destroy(plan));
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+/* ---- Told while it runs ---------------------------------------------------------- */
+
+/* The first @a layers layers of these blocks are the source's */
+static void check_layers(kv_side_t *side, const uint32_t *mine, const uint32_t *theirs,
+                         uint32_t layers)
+{
+    const kv_shape_t shape = side->shape;
+    uint32_t i;
+
+    side->shape.layers = layers;
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(side, mine[i], SRC_SEED, theirs[i]);
+    }
+    side->shape = shape;
+}
+
+static int told_dst(int fd, void *arg)
+{
+    const kv_shape_t *shape = arg;
+    uint32_t mine[NUM], theirs[NUM], layer;
+    kv_side_t side = {0};
+    mkv_event_t event;
+    mkv_xfer_t *xfer;
+
+    xfer = expose_dst(&side, fd, shape, mine, theirs);
+    for (layer = 0; layer < shape->layers; ++layer) {
+        event = kv_wait_event(&side, MKV_EV_ARRIVED, xfer);
+        MKV_REQUIRE(event.value == layer, "told of %u, expected %u", event.value,
+                    layer);
+        check_layers(&side, mine, theirs, layer + 1);
+        MKV_REQUIRE(!kv_has_event(&side, MKV_EV_DONE, NULL), "done too early");
+        kv_say(&side, "next");
+    }
+    finish(&side, xfer);
+    kv_check_others(&side, mine, NUM, DST_SEED);
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+/* The source posts a layer when the one before it was seen */
+START_TEST(layers_are_there_when_they_are_told)
+{
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS | MKV_SEL_TELL};
+    kv_shape_t shape = kv_shape_default;
+    uint32_t theirs[NUM], layer;
+    kv_side_t side = {0};
+    mkv_event_t exposed;
+    mkv_proc_t proc;
+    mkv_plan_t *plan;
+    mkv_xfer_t *xfer;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, told_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    kv_random_blocks(theirs, NUM, shape.blocks, 2);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_SRC);
+    exposed = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+    plan = kv_plan(&side, theirs, NUM, &exposed, 0);
+    for (layer = 0; layer < shape.layers; ++layer) {
+        sel.layer_lo = (int32_t)layer;
+        sel.layer_hi = (int32_t)layer + 1;
+        sel.tell = layer;
+        KV_OK(mkv_xfer_post(xfer, 0, plan, &sel, NULL));
+        ck_assert_uint_eq(kv_wait_event(&side, MKV_EV_LOCAL_DONE, xfer).value, layer);
+        kv_expect(&side, "next");
+    }
+    KV_OK(mkv_xfer_seal(xfer, MKV_LEG_ALL));
+    finish(&side, xfer);
     KV_OK(mkv_plan_destroy(plan));
     kv_say(&side, "bye");
     kv_side_close(&side);
@@ -211,6 +298,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, write_layer_by_layer_behind_gates, 0, 2);
+    tcase_add_test(tcase, layers_are_there_when_they_are_told);
     tcase_add_loop_test(tcase, read_all_at_once_after_exposed, 0, 6);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);

@@ -235,8 +235,8 @@ START_TEST(stopped_peer_ends_by_deadline)
                           (query(xfer).status == MKV_ERR_RELEASE_TIMEOUT),
                       "status is %s", mkv_status_string(query(xfer).status));
     }
-    /* Own calls end when the connection is cut; the peer's can only be waited for,
-     * unless they went by queue pairs */
+    /* Own calls end when the connection of a silent peer is cut; the peer's can only be
+     * waited for, unless they went by queue pairs */
     KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
     if ((plot.is_victim_active || plot.is_push) && (plot.step >= STEP_POSTED) &&
         (query(xfer).status != MKV_OK) && !is_rdma()) {
@@ -387,8 +387,8 @@ START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
 }
 END_TEST
 
-/* Cut while it was stopped, it finds that out by itself when it goes on, and gives the
- * blocks free. Loop index: step, then READ. */
+/* When it goes on it drains and says so, or, if it was cut meanwhile, finds that out by
+ * itself: either gives the blocks free. Loop index: step, then READ. */
 START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
 {
     plot_t plot = {.mode = (_i / NUM_STEPS) ? MKV_READ : MKV_WRITE,
@@ -404,6 +404,7 @@ START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
     KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
     mkv_proc_resume(&proc);
     (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    ck_assert_uint_eq(kv_stats(&side).quarantined_xfers, 0);
     check_bytes(&side, &plot, xfer);
     finish(&side, &proc, xfer);
 }
@@ -502,6 +503,102 @@ START_TEST(a_killed_process_comes_back_under_its_name)
 }
 END_TEST
 
+/* ---- Several destinations ------------------------------------------------------- */
+
+#define NUM_READERS 2
+
+/* One of two destinations: takes what comes, or is killed before */
+static int one_of_two(int fd, void *arg)
+{
+    kv_side_t side = {0};
+    uint32_t blocks[NUM], theirs[NUM], i;
+    mkv_xfer_t *xfer;
+
+    kv_side_open(&side, arg, fd, &kv_shape_default, THEIRS);
+    kv_side_connect_map(&side, 0);
+    xfer = kv_open_xfer(&side, 1, MKV_WRITE, MKV_DST);
+    kv_random_blocks(blocks, NUM, side.shape.blocks, 2);
+    kv_random_blocks(theirs, NUM, side.shape.blocks, 1);
+    kv_expose(xfer, blocks, NUM);
+    (void)kv_wait_event(&side, MKV_EV_DONE, xfer);
+    for (i = 0; i < NUM; ++i) {
+        kv_check_block(&side, blocks[i], MINE, theirs[i]);
+    }
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    kv_expect(&side, "end");
+    kv_side_close(&side);
+    return 0;
+}
+
+static mkv_xfer_t *open_for_two(kv_side_t *side, mkv_map_t *const *maps)
+{
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 1,
+                                .mode = MKV_WRITE,
+                                .role = MKV_SRC,
+                                .legs = maps,
+                                .num_legs = NUM_READERS};
+    mkv_xfer_t *xfer;
+
+    KV_OK(mkv_xfer_open(side->ctx, &params, &xfer));
+    return xfer;
+}
+
+/* One destination is killed: its leg ends, and the other one gets every byte */
+START_TEST(a_killed_destination_ends_its_leg_alone)
+{
+    static char names[NUM_READERS][8] = {"first", "second"};
+    mkv_proc_t procs[NUM_READERS];
+    mkv_map_t *maps[NUM_READERS];
+    mkv_event_t exposed[NUM_READERS], event;
+    uint32_t blocks[NUM], i;
+    kv_side_t side = {0};
+    mkv_plan_t *plan;
+    mkv_xfer_t *xfer;
+
+    kv_set_option("PEER_CHECK", "50");
+    kv_set_option("LOG_LEVEL", "error");
+    for (i = 0; i < NUM_READERS; ++i) {
+        ck_assert_int_eq(mkv_proc_fork(&procs[i], one_of_two, names[i]), 0);
+    }
+    kv_side_open(&side, "src", procs[0].fd, &kv_shape_default, MINE);
+    for (i = 0; i < NUM_READERS; ++i) {
+        side.fd = procs[i].fd;
+        kv_side_connect_map(&side, 1);
+        maps[i] = side.map;
+    }
+    xfer = open_for_two(&side, maps);
+    for (i = 0; i < NUM_READERS; ++i) {
+        event = kv_wait_event(&side, MKV_EV_EXPOSED, xfer);
+        exposed[event.leg] = event;
+    }
+    mkv_proc_kill(&procs[1], SIGKILL);
+    (void)mkv_proc_wait(&procs[1]);
+    event = kv_wait_event(&side, MKV_EV_LEG, xfer);
+    ck_assert_uint_eq(event.leg, 1);
+    ck_assert_int_eq(event.status, MKV_ERR_PEER);
+    ck_assert_int_eq(query(xfer).status, MKV_INPROGRESS);
+    side.fd = procs[0].fd;
+    side.map = maps[0];
+    kv_random_blocks(blocks, NUM, side.shape.blocks, 1);
+    plan = kv_plan(&side, blocks, NUM, &exposed[0], 0);
+    KV_OK(mkv_xfer_post(xfer, 0, plan, NULL, NULL));
+    KV_OK(mkv_xfer_seal(xfer, MKV_LEG_ALL));
+    event = kv_wait_event(&side, MKV_EV_LEG, xfer);
+    ck_assert_uint_eq(event.leg, 0);
+    ck_assert_int_eq(event.status, MKV_OK);
+    ck_assert_int_eq(kv_wait_event(&side, MKV_EV_FAILED, xfer).status, MKV_ERR_PEER);
+    (void)kv_wait_event(&side, MKV_EV_QUIET, xfer);
+    KV_OK(mkv_xfer_close(xfer));
+    KV_OK(mkv_plan_destroy(plan));
+    KV_OK(mkv_map_destroy(maps[1]));
+    kv_say(&side, "end");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&procs[0]), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kv_fault");
@@ -511,15 +608,19 @@ int main(void)
     tcase_add_loop_test(tcase, killed_peer_is_a_typed_error_and_quiet, 0,
                         6 * NUM_STEPS);
     tcase_add_loop_test(tcase, stopped_peer_ends_by_deadline, 0, 6 * NUM_STEPS);
-    tcase_add_test(tcase, a_peer_whose_leader_has_ended_is_served_and_watched);
     tcase_add_loop_test(tcase, a_peer_killed_in_its_own_pid_namespace_is_quiet, 0,
                         NUM_STEPS);
     tcase_add_loop_test(tcase, a_paused_peer_gives_blocks_free_when_it_goes_on, 0,
                         2 * NUM_STEPS);
     suite_add_tcase(suite, tcase);
+    tcase = tcase_create("leader");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, a_peer_whose_leader_has_ended_is_served_and_watched);
+    suite_add_tcase(suite, tcase);
     tcase = tcase_create("restart");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, a_killed_process_comes_back_under_its_name, 0, 2);
+    tcase_add_test(tcase, a_killed_destination_ends_its_leg_alone);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);
 }

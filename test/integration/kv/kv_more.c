@@ -576,7 +576,8 @@ START_TEST(sixty_four_transfers_at_once)
         threads = (i == 0) ? count_threads(&progress) : threads;
     }
     ck_assert_uint_eq(kv_stats(&side).xfers_open, NUM_XFERS);
-    ck_assert_uint_eq(count_threads(&progress), threads);
+    /* one that opened memory of the peer may have ended meanwhile */
+    ck_assert_uint_le(count_threads(&progress), threads);
     ck_assert_uint_ge(progress, (unsigned)atoi(many_threads[_i]));
     if (getenv("MKV_TEST_REAL_HIP") == NULL) {
         /* a GPU's driver makes threads, which inherit the name of their maker */

@@ -5,7 +5,11 @@
 #
 #   - other process numbers alone: mori_xgmi, as long as the numbers differ
 #   - both are process 1: the GPU runtime takes the other's handle for one of its own
+#   - another user: its pages cannot be read, and a warning says so
 #   - another network: a runtime that asks the owner of memory (ROCm 7.2) does not find it
+#
+# And where the addresses tell nothing, but the runtime opens no handle (AMD's error 17 for
+# everything): what goes by lists elsewhere goes piece by piece.
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 # shellcheck source=test/support/environment.sh
@@ -48,14 +52,18 @@ network() { # END ADDRESS
         ip link set '$1' up"
 }
 
-# HOW: in a shell that is process 1 of the container, or in its place.
+# HOW: in a shell that is process 1 of the container, or in its place; user: as "shell", of
+# another user than root.
+other_user="setpriv --reuid 12345 --clear-groups"
 side() { # ROLE HOW NETWORK
     set -- "$@" "$build/perf/kv_perf/mori_kv_perf" --role "$1" --peer "$dir/socket" --timeout 60 \
         --initiator_seg_type VRAM --target_seg_type VRAM --total_buffer_size 1m --max_batch_size 4 \
         --max_block_size 64k --num_iter 5 --warmup_iter 1 --check_consistency
     how=$2 network=$3
     shift 3
-    if [ "$how" = shell ]; then
+    # shellcheck disable=SC2086
+    [ "$how" != user ] || set -- $other_user "$@"
+    if [ "$how" != direct ]; then
         # shellcheck disable=SC2016
         set -- sh -c '"$@"; exit $?' sh "$@"
     fi
@@ -102,6 +110,21 @@ run "other process numbers" shell direct same same
 expect "other process numbers" 'path .*mori_xgmi/'
 run "two processes 1" direct direct same same
 expect "two processes 1" 'path .*: tcp (.*tcp/'
+
+export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17
+run "no handle opens" shell direct same same
+expect "no handle opens" 'has no way to the memory of peer'
+unset HIPCPU_FAIL
+
+# Why the one does not get the other's page is told, and tcp carries all.
+if $other_user test -x "$build/perf/kv_perf/mori_kv_perf" && $other_user test -r "$build/.libs/libuct_mori.so.0"; then
+    chmod 755 "$dir"
+    umask 0
+    run "another user" direct user same same
+    umask 022
+    expect "another user" "does not reach a peer of another user: .* is user 0's, and this process is user 12345's"
+    expect "another user" 'path .*: tcp (.*tcp/'
+fi
 
 ip link add $left type veth peer name $right
 network $left 10.213.7.1

@@ -196,6 +196,9 @@ START_TEST(a_killed_owner_ends_them)
         KV_PROGRESS_UNTIL(&side, mkv_op_status(op) != MKV_INPROGRESS);
         status = mkv_op_status(op);
         KV_PROGRESS_UNTIL(&side, is_quiet(op));
+        (void)kv_wait_event(&side, (status == MKV_OK) ? MKV_EV_DONE : MKV_EV_FAILED,
+                            NULL); /* of as many as it lives to serve */
+        (void)kv_wait_event(&side, MKV_EV_QUIET, NULL);
         KV_OK(mkv_op_close(op));
     }
     ck_assert_int_eq(kv_wait_event(&side, MKV_EV_PEER_FAILED, NULL).status,

@@ -19,7 +19,8 @@ if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport:
 fi
 
 # Peers die here again and again; it_rdma has what a device is given in a cluster.
-UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s sh "$here/kv_run.sh" "$UCX_TLS" host
+UCX_MORI_RDMA_TIMEOUT=131ms UCX_MORI_RDMA_RETRY_COUNT=3 UCX_MORI_RDMA_RECOVERY_TIMEOUT=2s \
+    sh "$here/kv_run.sh" "$UCX_TLS" host
 
 perf() {
     echo "mori_kv_perf $*"
@@ -47,6 +48,19 @@ for op in WRITE READ; do
         perf --model Llama-3-70B --requests 4 --input_length 128 --output_length 16 --op_type $op
 done
 
+few="--num_iter 2 --warmup_iter 1 --large_blk_iter_ftr 1"
+# The rest compares settings by their counters, which neither a sanitizer nor another UCX changes;
+# queues that are full at once and requests of one entry are code of their own.
+if [ -n "${MKV_TEST_FEWER:-}" ]; then
+    for op in WRITE READ; do
+        # shellcheck disable=SC2086
+        UCX_MORI_RDMA_TX_DEPTH=8 UCX_MORI_RDMA_TX_MAX_SGE=1 UCX_MORI_RDMA_POST_BATCH=1 \
+            perf $few --op_type $op --start_block_size 256 --start_batch_size 20000
+    done
+    echo "kv_rdma.sh: passed, settings not compared"
+    exit 0
+fi
+
 # Work requests, doorbells of each queue pair that carried data, as the transport tells them.
 carriers() { # QPS
     sed -n "s/.*queue pair [0-9]* of $1, .*: \([0-9]*\) work requests, \([0-9]*\) doorbells, [0-9]\{8,\} bytes/\1 \2/p" "$dir/out"
@@ -60,7 +74,6 @@ wrong() { # TEXT
 
 # The settings show in the counters and not in the bytes: queues of 8 take the 100 000 blocks
 # of one request; 64 MiB go by 1, 2 and 4 queue pairs; a doorbell is for 1, 16, 32 requests.
-few="--num_iter 2 --warmup_iter 1 --large_blk_iter_ftr 1"
 export UCX_LOG_LEVEL=info
 for op in WRITE READ; do
     # shellcheck disable=SC2086
@@ -70,10 +83,11 @@ for op in WRITE READ; do
         size=128m UCX_MORI_RDMA_NUM_QPS=$qps perf $few --op_type $op --start_block_size 64m
         [ "$(carriers $qps | wc -l)" = $qps ] || wrong "expected bytes on $qps queue pairs"
     done
-    # with one entry each, a work request is a block, also where the owner puts what is read
+    # with one entry each, a work request is a block, also where the owner puts what is read;
+    # by one queue pair, as the fake ionic's default is two
     for batch in 1 16 auto; do
         # shellcheck disable=SC2086
-        UCX_MORI_RDMA_TX_MAX_SGE=1 UCX_MORI_RDMA_POST_BATCH=$batch perf $few --op_type $op --start_batch_size 4096
+        UCX_MORI_RDMA_NUM_QPS=1 UCX_MORI_RDMA_TX_MAX_SGE=1 UCX_MORI_RDMA_POST_BATCH=$batch perf $few --op_type $op --start_batch_size 4096
         carriers 1 | awk -v batch=$batch '
             { sum += $1; rung += $2; n = (batch == "auto") ? 32 : batch }
             END { exit !(sum >= 3 * 4096 && rung >= sum / n && rung <= (n > 1) * (sum / n + 64) + sum / n) }' ||

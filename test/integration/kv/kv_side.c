@@ -258,6 +258,8 @@ void kv_side_progress(kv_side_t *side)
     unsigned moved = side->has_threads ? 0 : mkv_progress(side->ctx);
     size_t count;
 
+    ck_assert_msg(side->num_pending < KV_MAX_PENDING, "nobody waits for %u events",
+                  KV_MAX_PENDING);
     KV_OK(mkv_poll(side->ctx, side->pending + side->num_pending,
                    sizeof(side->pending[0]), KV_MAX_PENDING - side->num_pending,
                    &count));

@@ -41,12 +41,19 @@ test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_
 test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 
+# One side of a conversation; kv_versions.sh builds earlier ones as well.
+check_PROGRAMS += test/integration/kv/kv_versions
+test_integration_kv_kv_versions_SOURCES = test/integration/kv/kv_versions.c
+test_integration_kv_kv_versions_CPPFLAGS = $(AM_CPPFLAGS) -DKV_VERSIONS_KNOWS=2
+test_integration_kv_kv_versions_LDADD = libmorikv.la $(UCX_LIBS)
+
 kv_scripts = \
 	test/integration/kv/kv_example.sh \
 	test/integration/kv/kv_latency.sh \
 	test/integration/kv/kv_namespaces.sh \
 	test/integration/kv/kv_shm.sh \
 	test/integration/kv/kv_tcp.sh \
+	test/integration/kv/kv_versions.sh \
 	test/integration/kv/kv_xgmi.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv/kv_run.sh
 TESTS += $(kv_scripts)
@@ -54,4 +61,11 @@ TESTS += $(kv_scripts)
 if HAVE_VERBS
 dist_check_SCRIPTS += test/integration/kv/kv_rdma.sh
 TESTS += test/integration/kv/kv_rdma.sh
+
+# it counts what the fake's device has: in one process with it
+check_PROGRAMS += test/integration/kv/kv_rejoin
+test_integration_kv_kv_rejoin_SOURCES = test/integration/kv/kv_rejoin.c
+test_integration_kv_kv_rejoin_CPPFLAGS = $(rdma_rig_cppflags)
+test_integration_kv_kv_rejoin_LDADD = $(rdma_rig_ldadd) libmorikv.la
+TESTS += test/integration/kv/kv_rejoin
 endif

@@ -7,9 +7,9 @@
  */
 
 #include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 /* How an unmodified UCX loads the module: names, folders, switches, versions. */
 
 #include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -241,6 +241,38 @@ START_TEST(missing_hip_library_leaves_ucx_as_it_was)
 }
 END_TEST
 
+/* One that is there and cannot be loaded is told, and UCX works as without it. */
+START_TEST(broken_hip_library_is_told_with_its_cause)
+{
+    char folder[] = "/tmp/it_module.XXXXXX", path[64], variable[4096];
+    const char *others = getenv("LD_LIBRARY_PATH"); /* UCX itself may be there */
+    const char *const broken[] = {variable, "UCX_MORI_HIP_LIB=auto",
+                                  "UCX_LOG_LEVEL=warn", NULL};
+    it_result_t result;
+    FILE *file;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/libamdhip64.so.7", folder);
+    snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s%s%s", folder,
+             (others != NULL) ? ":" : "", (others != NULL) ? others : "");
+    file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_gt(fputs("no library", file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    result = it_run(it_info, broken);
+    it_expect_status(&result, 0);
+    it_expect(&result, "Transport: tcp");
+    it_expect(&result, "GPU runtime libamdhip64.so.7 is not used: ");
+    it_expect(&result, path); /* and none of those that are not there */
+    it_expect_no(&result, "GPU runtime libamdhip64.so.5 is not used");
+    it_expect(&result, "set UCX_MORI_HIP_LIB to another one");
+    it_result_free(&result);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    mkv_test_pass("broken_hip_library_is_told_with_its_cause", "found and no library");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("module");
@@ -266,6 +298,7 @@ int main(void)
     tcase_add_test(tcase, absent_core_gives_one_line_and_no_transport);
     tcase_add_loop_test(tcase, broken_core_gives_one_line_and_no_transport, 0, 2);
     tcase_add_test(tcase, missing_hip_library_leaves_ucx_as_it_was);
+    tcase_add_test(tcase, broken_hip_library_is_told_with_its_cause);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -3,9 +3,9 @@
 /* What UCP chooses and whether the bytes arrive: our lane in peer-failure mode. */
 
 #include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <check.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

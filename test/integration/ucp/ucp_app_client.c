@@ -82,18 +82,28 @@ static void client_hang(const char *what)
     exit(CLIENT_EXIT_HANG);
 }
 
+static void client_progress(client_t *client, unsigned *empty)
+{
+    if (ucp_worker_progress(client->app->worker) == 0) {
+        mkv_test_pause(empty);
+    } else {
+        *empty = 0;
+    }
+}
+
 /* Requests are freed here; an immediate end has none. */
 static ucs_status_t client_wait(client_t *client, void *request, const char *what)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
     ucs_status_t status;
+    unsigned empty = 0;
 
     if (!UCS_PTR_IS_PTR(request)) {
         return UCS_PTR_STATUS(request);
     }
 
     while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
-        ucp_worker_progress(client->app->worker);
+        client_progress(client, &empty);
         if (mkv_test_now_ms() > deadline) {
             client_hang(what);
         }
@@ -473,9 +483,10 @@ static void client_fail(client_t *client)
 static void client_for(client_t *client, const char *arg)
 {
     const uint64_t end = mkv_test_now_ms() + strtoul(arg, NULL, 10);
+    unsigned empty = 0;
 
     while (mkv_test_now_ms() < end) {
-        ucp_worker_progress(client->app->worker);
+        client_progress(client, &empty);
     }
     printf("for %s ms\n", arg);
 }

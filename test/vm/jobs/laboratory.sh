@@ -15,10 +15,10 @@ listening() { grep -q "$(printf ':%04X 0*:0000 0A' "$1")" /proc/net/tcp /proc/ne
 pingpong() { # A B ROUNDS
     local server
 
-    ibv_rc_pingpong -d "rxe$1" -g 1 -n "$3" >/tmp/server 2>&1 &
+    timeout 30 ibv_rc_pingpong -d "rxe$1" -g 1 -n "$3" >/tmp/server 2>&1 &
     server=$!
     vm_wait listening 18515 || return 1
-    ibv_rc_pingpong -d "rxe$2" -g 1 -n "$3" 127.0.0.1 || { cat /tmp/server; kill $server; return 1; }
+    timeout 30 ibv_rc_pingpong -d "rxe$2" -g 1 -n "$3" 127.0.0.1 || { cat /tmp/server; kill $server; wait $server; return 1; }
     wait $server
 }
 
@@ -32,7 +32,8 @@ for n in 0 2; do
 done
 
 vm_netem 0 loss 10%
-pingpong 0 1 50 || die "no ping-pong with packets lost"
+# the kernel's soft-RoCE has been seen to stand still for good here, once in some dozens of runs
+pingpong 0 1 50 || pingpong 0 1 50 || die "no ping-pong with packets lost"
 tc -s qdisc show dev v0 | grep -q 'dropped [1-9]' || die "netem lost nothing"
 vm_netem_off 0
 

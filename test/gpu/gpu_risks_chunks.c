@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Memory that the application maps itself, as PyTorch's expandable segments do: the
+ * runtime tells one chunk of it, and mori_xgmi registers all. */
+
+#include "config.h"
+
+#include "test/gpu/gpu_risks.h"
+
+#include <string.h>
+
+#define CHUNKS_NUM 2
+
+/* As hipMemAllocationProp. */
+typedef struct chunks_prop {
+    int type;
+    int handle_types;
+    struct {
+        int type;
+        int id;
+    } location;
+    void *win32;
+    unsigned char flags[64];
+} chunks_prop_t;
+
+typedef struct chunks_access {
+    struct {
+        int type;
+        int id;
+    } location;
+    int flags;
+} chunks_access_t;
+
+/* Functions that the product does not use. */
+typedef struct chunks_hip {
+    int (*reserve)(void **address, size_t size, size_t alignment, void *at,
+                   unsigned long long flags);
+    int (*create)(void **chunk, size_t size, const chunks_prop_t *prop,
+                  unsigned long long flags);
+    int (*map)(void *address, size_t size, size_t offset, void *chunk,
+               unsigned long long flags);
+    int (*set_access)(void *address, size_t size, const chunks_access_t *access,
+                      size_t count);
+    int (*unmap)(void *address, size_t size);
+    int (*release)(void *chunk);
+    int (*free)(void *address, size_t size);
+} chunks_hip_t;
+
+
+static bool chunks_bind(chunks_hip_t *hip)
+{
+    static const char *const names[] = {
+        "hipMemAddressReserve", "hipMemCreate",  "hipMemMap",        "hipMemSetAccess",
+        "hipMemUnmap",          "hipMemRelease", "hipMemAddressFree"};
+    void *symbols[sizeof(names) / sizeof(names[0])];
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        symbols[i] = find_symbol(names[i]);
+        if (symbols[i] == NULL) {
+            return false;
+        }
+    }
+    memcpy(hip, symbols, sizeof(*hip));
+    return true;
+}
+
+static bool chunks_map(const chunks_hip_t *hip, char *memory)
+{
+    const chunks_prop_t prop = {.type = 1, .location = {1, 0}};
+    const chunks_access_t access = {.location = {1, 0}, .flags = 3};
+    void *chunk;
+    size_t i;
+
+    for (i = 0; i < CHUNKS_NUM; ++i) {
+        if ((hip->create(&chunk, RISKS_LENGTH, &prop, 0) != 0) ||
+            (hip->map(memory + (i * RISKS_LENGTH), RISKS_LENGTH, 0, chunk, 0) != 0) ||
+            (hip->release(chunk) != 0)) {
+            return false;
+        }
+    }
+    return hip->set_access(memory, CHUNKS_NUM * RISKS_LENGTH, &access, 1) == 0;
+}
+
+void risk_chunks(void)
+{
+    const size_t length = CHUNKS_NUM * RISKS_LENGTH;
+    muct_gpu_mem_info_t whole, first;
+    ucs_status_t status;
+    void *memory = NULL;
+    chunks_hip_t hip;
+    size_t i;
+
+    if (!chunks_bind(&hip) || (hip.reserve(&memory, length, 0, NULL, 0) != 0) ||
+        !chunks_map(&hip, memory)) {
+        tell("chunks", "not looked at", "the runtime maps no memory");
+        return;
+    }
+
+    status = muct_gpu_query_range(gpu, memory, length, &whole);
+    need(muct_gpu_query_range(gpu, memory, 1, &first) == UCS_OK, "a chunk's range");
+    tell("chunks",
+         ((status != UCS_OK) || (whole.length < length)) ? "BROKEN"
+         : (first.length < length)                       ? "seen"
+                                                         : "not seen",
+         "the runtime tells %zu of %zu mapped bytes, mori_xgmi finds %zu", first.length,
+         length, (status == UCS_OK) ? whole.length : 0);
+    for (i = 0; i < CHUNKS_NUM; ++i) {
+        (void)hip.unmap((char *)memory + (i * RISKS_LENGTH), RISKS_LENGTH);
+    }
+    (void)hip.free(memory, length);
+}
