@@ -1,6 +1,7 @@
 #!/bin/bash
 # The pages say what is so: links lead somewhere, every option of the library is in its
-# page, and every UCX_MORI_ or MORIKV_ variable that a page names exists.
+# page, every UCX_MORI_ or MORIKV_ variable that a page names exists, and a command that CI
+# does not run says why (contrib/page_commands).
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -51,6 +52,32 @@ check_variables() { # DIR PAGE NAMES
     return $rc
 }
 
+# Marks of commands name a test that is there, or a reason that is known. What has neither is
+# run by contrib/run_readme, which is red when it does not work.
+check_marks() { # DIR PAGE
+    local mark rc=0
+    while read -r mark; do
+        case $mark in
+        "no CI: AMD GPU" | "no CI: NIC" | "no CI: opt-in") continue ;;
+        "CI: "*) [ ! -e "$1/${mark#CI: }" ] || continue ;;
+        esac
+        echo "$2 has [$mark]; expected a test's file, or no CI: AMD GPU, NIC or opt-in"
+        rc=1
+    done < <("$here/page_commands" --marks "$1/$2")
+    # what is no command of ours or UCX's cannot be run there: Python belongs between fences
+    if "$here/page_commands" "$1/$2" |
+        grep -vE '^(export )?[A-Z_]+=|^(ucx_(info|perftest)|mori_[a-z_]+|autoreconf|make|cc|contrib/(demo|test)) ?|^pip install \./contrib'; then
+        echo "$2: nothing runs this; say behind a # which test does, [CI: FILE], or why none, [no CI: opt-in]"
+        rc=1
+    fi
+    if awk '/^```/ { fence = !fence } fence && /^(\$ |\.\/|ucx_|mori_|contrib\/|export |make )/ { print; bad = 1 }
+        END { exit !bad }' "$1/$2"; then
+        echo "$2 has commands between fences, where nothing runs them: set them off by four blanks"
+        rc=1
+    fi
+    return $rc
+}
+
 check() { # DIR
     local dir=$1 page name names rc=0
     local -a tables
@@ -60,6 +87,9 @@ check() { # DIR
     while read -r page; do
         check_links "$dir" "$page" || rc=1
         check_variables "$dir" "$page" "$names" || rc=1
+        case $page in
+        ./README.md | ./docs/* | ./perf/README.md) check_marks "$dir" "$page" || rc=1 ;;
+        esac
     done < <(pages "$dir")
     if [ -e "$dir/src/base/options.c" ]; then
         while read -r name; do
@@ -82,10 +112,19 @@ samples() {
     echo '    {"STRICT", "n",' | write src/base/options.c
     echo '| `BACKEND` | `auto` | |' | write docs/morikv.md
     bad 'an option the page forgot' STRICT
+    echo '    ucx_info -d  # [no CI: later]' | write docs/xgmi.md
+    bad 'a reason that is none' 'no CI: later'
+    echo '    ucx_info -d  # [CI: test/nowhere.sh]' | write docs/xgmi.md
+    bad 'a test that is not there' 'CI: test/nowhere.sh'
+    echo '    vllm serve MODEL' | write docs/xgmi.md
+    bad 'a command of others' 'nothing runs this'
+    printf '```\nmake install\n```\n' | write docs/xgmi.md
+    bad 'a command that nothing runs' 'between fences'
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
     echo '    {"STRICT", "n",' | write src/base/options.c
     echo '| `STRICT` | `n` | |' | write docs/morikv.md
     echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#options)' | write README.md
+    printf '    ucx_info -d\n    prove  # [no CI: NIC]\n' | write docs/rdma.md
     good 'pages that are right'
 }
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Who may include whom: the directions of the design, by the #include lines.
+# Who may include whom: the directions of the design, by the #include lines; and whose files
+# a build fragment names.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -39,7 +40,9 @@ forbidden() { # PATH
     # what the product's kernel reaches without UCX: kernel and list, nothing else
     perf/gpu/*) echo '^(uct|ucp|infiniband)/|^(base|rdma|ucx_plugin|test)/|xgmi_(md|iface|ep|map|queue|key)|^perf/(kv_perf|bench)/' ;;
     perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
-    test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv' ;;
+    test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv|^check\.h$' ;;
+    test/support/mkv_check.h) echo '^$' ;;
+    test/*) echo '^check\.h$' ;; # tells a file of each assertion that holds; mkv_check.h does not
     *) echo '^$' ;;
     esac
 }
@@ -78,9 +81,19 @@ check_abi() { # DIR PATH
         "$1/$2" | sed "s|^|$2 declares UCX's own, which only muct_uct_abi.h may: |" | grep .
 }
 
+# A build fragment names sources of its own folder alone; of others it links libraries.
+check_fragment() { # DIR PATH
+    local folder=${2%/*}
+    ! grep -oE '(^|[[:space:]])(src|ucx_plugin|perf|test)/[a-z0-9_./-]+\.(c|h|hip)\b' "$1/$2" |
+        grep -vE "^[[:space:]]*$folder/" | sed "s|^[[:space:]]*|$2 speaks of another folder's |" | grep .
+}
+
 check() { # DIR
     local path rc=0
 
+    while read -r path; do
+        check_fragment "$1" "$path" || rc=1
+    done < <(cd "$1" && find . -name '*.mk' -not -path './build*' -printf '%P\n')
     while read -r path; do
         check_file "$1" "$path" || rc=1
         case $path in
@@ -116,7 +129,9 @@ samples() {
     one perf/bench/bench.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench.c
     one perf/workload/pool.c '#include "perf/kv_perf/run.h"' && bad 'a floor up in perf' pool.c
     one perf/kv_perf/run.c '#include "perf/gpu/gpu_bench.h"' && bad 'the other floor in perf' run.c
+    one test/abi/local.mk 'a_SOURCES = test/fake/ucp/fake_ucp.c' && bad 'sources of others' fake_ucp.c
     one test/support/ct_side.c '#include "base/muct_uct_abi.h"' && bad 'the module in its judge' ct_side.c
+    one test/unit/base/test_muct_base.c '#include <check.h>' && bad 'Check itself in a test' test_muct_base.c
     {
         echo '#include "wire/wire.h"'
         echo '#include <ucs/type/status.h>'

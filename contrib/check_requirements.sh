@@ -1,6 +1,8 @@
 #!/bin/bash
 # docs/requirements-tests.md: every row has an id of its own and names tests; a test that it
-# names, `program: case`, further `case`s of it, or `script.sh`, exists and is run.
+# names, `program: case`, further `case`s of it, or `script.sh`, exists and is run, and so does
+# a `path/of/a/file`. Under "Every requirement" the second column is a state, what passes names
+# a test or is "above", and the sentence in front counts the states.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -32,6 +34,7 @@ check_row() { # DIR ID TESTS
     while read -r name; do
         any=1
         case $name in
+        */*) [ -e "$1/$name" ] ;;
         *.sh) is_script "$1" "$name" ;;
         *': '*)
             program=${name%%: *}
@@ -43,16 +46,42 @@ check_row() { # DIR ID TESTS
             rc=1
         }
     done < <(grep -oP '\x60[^\x60]+\x60' <<<"$3" | tr -d '\140')
-    [ $any = 1 ] || {
+    [ $any = 1 ] || [ "${4:-}" = optional ] || {
         echo "$page: $2 names no test"
         rc=1
     }
     return $rc
 }
 
+check_state() { # DIR ID STATE TESTS, and whether a row above has the ID
+    case ${3// /} in
+    passes)
+        [[ $4 != " above"* ]] || [ -n "$5" ] || {
+            echo "$page: there is no row of $2 above"
+            return 1
+        }
+        if [ "$4" = ' above ' ]; then return 0; fi
+        check_row "$1" "$2" "$4"
+        ;;
+    partly | missing) check_row "$1" "$2" "$4" optional ;;
+    *)
+        echo "$page: $2 is '$3', expected passes, partly or missing"
+        return 1
+        ;;
+    esac
+}
+
+# The sentence that counts them
+check_counts() { # DIR ALL PASSES PARTLY MISSING
+    [ "$2" = 0 ] || grep -q "^Of $2 rows $3 pass, $4 are met partly, and $5 are missing\." "$1/$page" || {
+        echo "$page: of $2 rows $3 pass, $4 are partly met and $5 missing; the page says something else"
+        return 1
+    }
+}
+
 check() { # DIR
     local dir=$1 section='' row id statement tests rest rc=0
-    local -A seen=()
+    local -A seen=() above=() states=([passes]=0 [partly]=0 [missing]=0)
 
     [ -e "$dir/$page" ] || return 0
     while IFS= read -r row; do
@@ -70,10 +99,18 @@ check() { # DIR
                 rc=1
             }
             seen[$section$id]=1
-            check_row "$dir" "$id" "$tests" || rc=1
+            if [ "$section" = '## Every requirement' ]; then
+                states[${statement// /}]=$((${states[${statement// /}]:-0} + 1))
+                check_state "$dir" "$id" "$statement" "$tests" "${above[$id]:-}" || rc=1
+            else
+                for row in ${id//,/ }; do above[$row]=1; done
+                check_row "$dir" "$id" "$tests" || rc=1
+            fi
             ;;
         esac
     done <"$dir/$page"
+    check_counts "$dir" $((states[passes] + states[partly] + states[missing])) \
+        "${states[passes]}" "${states[partly]}" "${states[missing]}" || rc=1
     return $rc
 }
 
@@ -83,6 +120,13 @@ row() { # ID TESTS
     printf 'START_TEST(%s)\n' rests | write test/unit/src_idle.c
     echo 'TESTS += test/unit/run.sh' | write test/unit/src.mk
     touch "$sample/test/unit/run.sh" "$sample/test/unit/stray.sh"
+}
+
+# shellcheck disable=SC2016
+state() { # STATE TESTS [COUNTS]
+    row XF-01 '`src_some: moves`'
+    printf '## Every requirement\nOf %s are missing.\n| XF-01 | %s | %s |\n' \
+        "${3:-1 rows 1 pass, 0 are met partly, and 0}" "$1" "$2" >>"$sample/$page"
 }
 
 # shellcheck disable=SC2016
@@ -101,6 +145,16 @@ samples() {
     bad 'a row of four columns' 'XF-01 has not three columns'
     row XF-01 $'`run.sh` |\n| XF-01 | again | `run.sh`'
     bad 'a row that occurs twice' 'XF-01 occurs twice'
+    state passes 'somehow'
+    bad 'a state without a test' 'XF-01 names no test'
+    state perhaps '`run.sh`'
+    bad 'a state that is none' "XF-01 is ' perhaps '"
+    state partly 'most of it' '1 rows 1 pass, 0 are met partly, and 0'
+    bad 'states that are counted wrongly' 'the page says something else'
+    state passes '`test/none`'
+    bad 'a file that is not there' 'XF-01 names the test .test/none'
+    state passes above
+    good 'a state that is right'
     row XF-01 '`src_some: moves`; `run.sh`'
     good 'a row that is right'
 }

