@@ -13,6 +13,8 @@
 void ct_side_find_module(void)
 {
     const char *build = getenv("MKV_BUILD_DIR");
+    uct_component_h *components;
+    unsigned num_components;
     char path[4096];
 
     if (getenv("UCX_PLUGIN_PATH") == NULL) {
@@ -21,6 +23,9 @@ void ct_side_find_module(void)
             fprintf(stderr, "UCX takes no PLUGIN_PATH: set UCX_PLUGIN_PATH=%s\n", path);
             exit(MKV_TEST_EXIT_HARD);
         }
+    }
+    if (uct_query_components(&components, &num_components) == UCS_OK) {
+        uct_release_component_list(components);
     }
 }
 

@@ -43,22 +43,25 @@ static inline void mkv_check_mark(const char *file, unsigned line)
         }                                                                              \
     } while (0)
 
-/**
- * Run a suite and free it, each case in a process of its own, whatever the environment
- * says: for cases that set their own.
- *
- * @return The program's exit status.
- */
-static inline int mkv_check_run_forked(Suite *suite)
+/** Run a suite and free it. @return The program's exit status. */
+static inline int mkv_check_run(Suite *suite, enum fork_status fork_status,
+                                enum print_output output)
 {
     SRunner *runner = srunner_create(suite);
     int failed;
 
-    srunner_set_fork_status(runner, CK_FORK);
-    srunner_run_all(runner, CK_NORMAL);
+    srunner_set_fork_status(runner, fork_status);
+    srunner_run_all(runner, output);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+}
+
+/** The same, each case in a process of its own, whatever the environment says: for
+ * cases that set their own. */
+static inline int mkv_check_run_forked(Suite *suite)
+{
+    return mkv_check_run(suite, CK_FORK, CK_NORMAL);
 }
 
 #endif

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define RIG_SEED 77
+#define RIG_FIRST_SIZE 4096
+#define RIG_NUM_QPS "UCX_MORI_RDMA_NUM_QPS"
 
 static unsigned rig_num_calls;
 
@@ -76,7 +78,7 @@ void rig_open(rig_t *rig, size_t length)
     memset(rig, 0, sizeof(*rig));
     memset(rig_am_sent, 0, sizeof(rig_am_sent));
     rig_num_calls = 0;
-    setenv("UCX_MORI_RDMA_NUM_QPS", "1", 0); /* whatever the device's default is */
+    setenv(RIG_NUM_QPS, "1", 0); /* whatever the device's default is */
     rig_open_side(rig, 0, length);
     rig_open_side(rig, 1, length);
     rig_fill(rig);
@@ -465,4 +467,40 @@ void rig_ucp_environment(const char *hip)
         setenv("UCX_MORI_HIP_LIB", hip, 1);
         setenv("UCX_MORI_TEST_HIP", hip, 1);
     }
+}
+
+START_TEST(rig_moves_bytes)
+{
+    rig_comp_t comp;
+    rig_conn_t conn;
+    rig_t rig;
+
+    rig_open(&rig, RIG_FIRST_SIZE);
+    rig_connect(&rig, &conn);
+    rig_comp_init(&comp);
+    ck_assert_int_eq(rig_put(&rig, conn.ep[0], 0, 0, RIG_FIRST_SIZE, &comp),
+                     UCS_INPROGRESS);
+    rig_wait_comps(&rig, &comp, 1);
+    ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
+int rig_run_forked(Suite *suite)
+{
+    const int has_num_qps = (getenv(RIG_NUM_QPS) != NULL);
+    Suite *first = suite_create("first");
+    TCase *tcase = tcase_create("first");
+
+    tcase_add_test(tcase, rig_moves_bytes);
+    suite_add_tcase(first, tcase);
+    if (mkv_check_run(first, CK_NOFORK, CK_MINIMAL) != MKV_TEST_EXIT_OK) {
+        return MKV_TEST_EXIT_FAIL;
+    }
+    fake_verbs_restart();
+    if (!has_num_qps) {
+        unsetenv(RIG_NUM_QPS);
+    }
+    return mkv_check_run_forked(suite);
 }

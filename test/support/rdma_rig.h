@@ -17,6 +17,8 @@
 
 #include <ucp/api/ucp.h>
 
+struct Suite; /* of Check */
+
 #define RIG_MAX_COMPS 4096
 #define RIG_AM_ID 3
 
@@ -120,5 +122,15 @@ ucs_status_t rig_ucp_wait(ucp_worker_h workers[2], void *request);
  * @param [in] hip  HIP runtime whose GPU memory they register, or NULL.
  */
 void rig_ucp_environment(const char *hip);
+
+/**
+ * Run a suite and free it, each case in a process of its own, whatever the environment
+ * says. They are forked from one that has moved bytes and closed: what is loaded then,
+ * and what valgrind has translated, is so for all, and to verbs and the environment
+ * nothing has been.
+ *
+ * @return The program's exit status.
+ */
+int rig_run_forked(struct Suite *suite);
 
 #endif

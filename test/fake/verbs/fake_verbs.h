@@ -212,4 +212,10 @@ void fake_verbs_objects(fake_verbs_objects_t *objects);
 /** Disarm every fault, hold nothing, links up, devices back, clock running. */
 void fake_verbs_reset(void);
 
+/**
+ * Be what a process has that has not called verbs yet: the next call reads the
+ * environment anew. The program ends if objects of it exist.
+ */
+void fake_verbs_restart(void);
+
 #endif

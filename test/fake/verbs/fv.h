@@ -358,6 +358,9 @@ typedef struct fv_process {
 
 extern fv_process_t fv;
 
+/* fv_gpu.c */
+void fv_gpu_forget(void);
+
 /* fv_wire.c */
 void fv_init(void);
 void fv_lock(void);

@@ -45,6 +45,12 @@ void fake_verbs_gpu_lookup(int (*gpu_of)(const void *address))
     fv_unlock();
 }
 
+void fv_gpu_forget(void)
+{
+    fv_num_ranges = 0;
+    fv_gpu_lookup = NULL;
+}
+
 /* Of which GPU a region's byte is; false when it is host memory. */
 static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
 {

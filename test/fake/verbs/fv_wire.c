@@ -26,6 +26,7 @@
 fv_process_t fv;
 
 static pthread_once_t fv_once = PTHREAD_ONCE_INIT;
+static bool fv_follows_forks;
 
 void fv_abort(const char *format, ...)
 {
@@ -458,7 +459,10 @@ static void fv_init_once(void)
     const char *peermem = getenv("FAKE_VERBS_PEERMEM");
 
     fv.pid = getpid();
-    pthread_atfork(NULL, NULL, fv_after_fork);
+    if (!fv_follows_forks) {
+        pthread_atfork(NULL, NULL, fv_after_fork);
+        fv_follows_forks = true;
+    }
     fv.shared = (path != NULL) && (path[0] != '\0');
     fv.null_mode = (mode != NULL) && (strcmp(mode, "null") == 0);
     fv.late_mode = (mode != NULL) && (strcmp(mode, "late") == 0);
@@ -478,4 +482,23 @@ static void fv_init_once(void)
 void fv_init(void)
 {
     pthread_once(&fv_once, fv_init_once);
+}
+
+void fake_verbs_restart(void)
+{
+    static const pthread_once_t not_yet = PTHREAD_ONCE_INIT;
+    const fake_verbs_objects_t *o = &fv.objects;
+
+    fake_verbs_reset(); /* the faults, too, of which other files know */
+    if (o->contexts + o->pds + o->mrs + o->cqs + o->channels + o->srqs + o->ahs > 0) {
+        fv_abort("fake_verbs_restart() with %u contexts open", o->contexts);
+    }
+    if (fv.thread_pid == fv.pid) {
+        fv_abort("fake_verbs_restart() while work is tried again");
+    }
+
+    fv_gpu_forget();
+    munmap(fv.wire, fv.wire->size);
+    memset(&fv, 0, sizeof(fv));
+    fv_once = not_yet;
 }

@@ -262,5 +262,5 @@ int main(void)
 {
     ct_side_find_module();
     mkv_test_init();
-    return mkv_check_run_forked(ece_suite());
+    return rig_run_forked(ece_suite());
 }

@@ -505,5 +505,5 @@ int main(void)
     ct_side_find_module();
     mkv_test_init();
     setenv("UCX_MORI_RDMA_RECOVERY", "0", 1); /* test_rdma_recover is about that */
-    return mkv_check_run_forked(faults_suite());
+    return rig_run_forked(faults_suite());
 }

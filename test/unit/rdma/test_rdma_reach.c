@@ -255,7 +255,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();
-    ret = mkv_check_run_forked(suite);
+    ret = rig_run_forked(suite);
     snprintf(command, sizeof(command), "rm -rf %s", sysfs);
     if (system(command) != 0) {
         fprintf(stderr, "%s is left\n", sysfs);

@@ -365,5 +365,5 @@ int main(void)
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();
-    return mkv_check_run_forked(suite);
+    return rig_run_forked(suite);
 }

@@ -484,5 +484,5 @@ int main(void)
 {
     ct_side_find_module();
     mkv_test_init();
-    return mkv_check_run_forked(wait_suite());
+    return rig_run_forked(wait_suite());
 }
