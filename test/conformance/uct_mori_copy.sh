@@ -8,7 +8,7 @@ here=$(dirname "$0")
 run() {
     HIPCPU_GUARD=1 sh "$here/run.sh" mori_copy "$@"
 }
-run "$@"
+run ${MKV_TEST_FEWER:+-1} "$@" # fewer: all over one connection, as below
 HIPCPU_RULES=amd HIPCPU_VERSION=7.0 run -1 "$@"
 HIPCPU_VERSION=5.7 UCX_MORI_COPY_SEG_SIZE=256 UCX_MORI_COPY_PIN=n run -1 "$@"
 for part in zcopy flush_covers endpoint_may wakes; do

@@ -8,7 +8,7 @@ here=$(dirname "$0")
 run() {
     sh "$here/run.sh" mori_xgmi "$@"
 }
-run "$@"
+run ${MKV_TEST_FEWER:+-1} "$@" # fewer: all over one connection, as below
 HIPCPU_VERSION=7.0 HIPCPU_RULES=amd HSA_ENABLE_IPC_MODE_LEGACY=0 run -1 "$@"
 HIPCPU_VERSION=5.7 HIPCPU_RULES=amd UCX_MORI_XGMI_LISTS=2 UCX_MORI_XGMI_LIST_SIZE=64 UCX_MORI_XGMI_SEGS=2 run -1 "$@"
 HIPCPU_VERSION=7.2 HIPCPU_RULES=amd UCX_MORI_XGMI_KERNEL=n run -1 "$@"
