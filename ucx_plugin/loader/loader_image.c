@@ -32,6 +32,7 @@ static const void *muct_loader_image_pointer(const muct_loader_image_t *image,
 void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *image)
 {
     const ElfW(Dyn) * dyn;
+    size_t num_relative = 0;
 
     memset(image, 0, sizeof(*image));
     image->base = map->l_addr;
@@ -48,8 +49,14 @@ void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *ima
             image->counts[0] = dyn->d_un.d_val / sizeof(ElfW(Rela));
         } else if (dyn->d_tag == DT_PLTRELSZ) {
             image->counts[1] = dyn->d_un.d_val / sizeof(ElfW(Rela));
+        } else if (dyn->d_tag == DT_RELACOUNT) {
+            num_relative = dyn->d_un.d_val;
         }
     }
+
+    /* they are the first, and of no symbol */
+    image->relas[0] += num_relative;
+    image->counts[0] -= num_relative;
 }
 
 size_t muct_loader_image_count(const muct_loader_image_t *image)
@@ -89,10 +96,10 @@ muct_loader_ref_t muct_loader_image_ref(const muct_loader_image_t *image, size_t
 
 const void *muct_loader_image_sees(const muct_loader_image_t *image, const char *name)
 {
-    size_t count = muct_loader_image_count(image), i;
     muct_loader_ref_t ref;
+    size_t i;
 
-    for (i = 0; i < count; ++i) {
+    for (i = 0; i < image->counts[0]; ++i) { /* those of functions tell nothing yet */
         ref = muct_loader_image_ref(image, i);
         if (((ref.kind == MUCT_LOADER_DATA) || (ref.kind == MUCT_LOADER_GLOBAL)) &&
             !strcmp(ref.name, name)) {

@@ -44,7 +44,7 @@ typedef struct muct_loader_ref {
 /** Look at a loaded library. */
 void muct_loader_image_open(const struct link_map *map, muct_loader_image_t *image);
 
-/** @return Number of references, symbolic and not. */
+/** @return Number of references, without most of those that name no symbol. */
 size_t muct_loader_image_count(const muct_loader_image_t *image);
 
 /** @return The reference of that index. */
