@@ -5,11 +5,12 @@ set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
 warnings="-Wall -Wextra -Wno-unused-function -Wno-unused-const-variable -Werror"
+packages="$(pkg-config --cflags ucx 2>/dev/null) $(pkg-config --cflags check 2>/dev/null)"
 
 one_header() { # DIR PATH
     local dir=$1 path=$2 rc=0 compiler unit
     local flags="-fsyntax-only -I$dir -I$dir/src -I$dir/ucx_plugin -I$empty -D_GNU_SOURCE -D__HIP_PLATFORM_AMD__"
-    flags="$flags $(pkg-config --cflags ucx 2>/dev/null) $(pkg-config --cflags check 2>/dev/null)"
+    flags="$flags $packages"
     # twice: the guard is part of the contract
     unit=$(printf '#include "%s"\n#include "%s"\nint alone;' "$dir/$path" "$dir/$path")
 
@@ -39,7 +40,7 @@ touch "$empty/config.h"
 
 check() { # DIR
     export -f one_header
-    export warnings empty
+    export warnings packages empty
     # shellcheck disable=SC2016
     sources "$1" h | xargs -r -P "$(nproc)" -I {} bash -c 'one_header "$1" "$2"' bash "$1" {}
 }
