@@ -264,14 +264,15 @@ static uint64_t ct_event_put_row(ct_t *ct, const ct_mem_t *local,
 /*
  * Pieces of one row may go different ways; the last to end must wake. A transport may
  * wake now and then to look at other things, so who is not woken is late. A machine
- * that has much else to do is late, too, but not three times.
+ * that has much else to do is late, too, but not three times; what the row takes by
+ * itself is the least of three.
  */
 static void list_beside_a_long_run_wakes(ct_t *ct)
 {
     const size_t max = ct_op_max(ct, CT_PUT_ZCOPY), wanted = (size_t)64 << 20;
     const size_t space = ((max < wanted) ? max : wanted) + (2 << 20);
-    unsigned num_waits = 0, num_late = 0;
-    uint64_t polled_ms, slept_ms;
+    unsigned num_waits = 0, num_late = 0, i;
+    uint64_t polled_ms = UINT64_MAX, slept_ms, row_ms;
     ct_remote_t remote;
     ct_mem_t local;
 
@@ -284,8 +285,11 @@ static void list_beside_a_long_run_wakes(ct_t *ct)
     ck_assert_int_eq(ct_mem_create(&ct->side, space, ct->variant->local_type, &local),
                      UCS_OK);
     ct_warm_up(ct, CT_PUT_ZCOPY, &local, &remote);
+    for (i = 0; i < 3; ++i) {
+        row_ms = ct_event_put_row(ct, &local, &remote, 0, &num_waits);
+        polled_ms = (row_ms < polled_ms) ? row_ms : polled_ms;
+    }
     do {
-        polled_ms = ct_event_put_row(ct, &local, &remote, 0, &num_waits);
         slept_ms = ct_event_put_row(ct, &local, &remote, 1, &num_waits);
     } while ((slept_ms > polled_ms + CT_EVENT_LATE_MS) && (++num_late < 3));
     ck_assert_msg(num_late < 3, "woken after %lu ms, what took %lu ms", slept_ms,
