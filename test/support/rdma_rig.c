@@ -182,8 +182,10 @@ void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg)
         } else {
             empty = 0;
         }
-        ck_assert_msg(mkv_test_now_ms() < limit, "nothing happened for %d ms",
-                      mkv_test_limit_ms());
+        ck_assert_msg(mkv_test_now_ms() < limit,
+                      "nothing happened for %d ms; errors told to A: %u, to B: %u",
+                      mkv_test_limit_ms(), rig->side[0].events.num_ep_errors,
+                      rig->side[1].events.num_ep_errors);
     }
 }
 
