@@ -21,6 +21,7 @@ struct ucp_rkey {
     char *base;
     size_t length;
     ucp_ep_h ep;
+    unsigned num_ops; /* whose requests hold it */
 };
 
 struct ucp_ep {
@@ -90,7 +91,7 @@ static struct {
     unsigned version;
     const char *transport, *other_transport, *path;
     const char *no_way; /* base of keys without a lane */
-    unsigned calls[6], num_memh, num_pieces, num_progress;
+    unsigned calls[6], num_memh, num_rkeys, num_pieces, num_progress;
     ucp_worker_h held_to; /* operations to it are held */
     ucp_worker_h blocked; /* whose progress does not return */
     unsigned num_blocked; /* threads inside it */
@@ -152,6 +153,9 @@ void fake_ucp_reset(void)
 
     if (fake.num_memh != 0) {
         DIE("%u registrations are left", fake.num_memh);
+    }
+    if (fake.num_rkeys != 0) {
+        DIE("%u keys of peers are left", fake.num_rkeys);
     }
     if (fake.ops != NULL) {
         DIE("operations are left, the first of kind 0x%x", fake.ops->kind);
@@ -313,6 +317,11 @@ unsigned fake_ucp_num_memh(void)
     return fake.num_memh;
 }
 
+unsigned fake_ucp_num_rkeys(void)
+{
+    return fake.num_rkeys;
+}
+
 unsigned fake_ucp_num_pieces(void)
 {
     FAKE_GUARD;
@@ -439,6 +448,7 @@ static void op_move(op_t *op)
     }
     for (i = 0; i < op->num_pieces; ++i) {
         --op->pieces[i].memh->num_ops;
+        --op->pieces[i].rkey->num_ops;
         if (op->status != UCS_OK) {
             continue;
         }
@@ -778,11 +788,18 @@ ucs_status_t ucp_ep_rkey_unpack(ucp_ep_h ep, const void *buffer, ucp_rkey_h *rke
     (*rkey)->base = mem.base;
     (*rkey)->length = mem.length;
     (*rkey)->ep = ep;
+    FAKE_GUARD;
+    ++fake.num_rkeys;
     return UCS_OK;
 }
 
 void ucp_rkey_destroy(ucp_rkey_h rkey)
 {
+    FAKE_GUARD;
+    if (rkey->num_ops != 0) {
+        DIE("%u operations use the key", rkey->num_ops);
+    }
+    --fake.num_rkeys;
     free(rkey);
 }
 
@@ -880,6 +897,7 @@ static void op_add_piece(op_t *op, void *local, size_t length, uint64_t remote,
     piece->memh = memh;
     piece->rkey = rkey;
     ++memh->num_ops;
+    ++rkey->num_ops;
     check_inside(memh->base, memh->length, local, length, "local");
     check_inside(rkey->base, rkey->length, piece->remote, length, "remote");
     if (rkey->ep != op->ep) {

@@ -109,10 +109,12 @@ void fake_ucp_wait_blocked(void);
 /** The worker that the n-th (from 0) ucp_worker_create() made. */
 ucp_worker_h fake_ucp_worker(unsigned n);
 
-/** Operations of these kinds made, waiting or held, and registrations that exist. */
+/** Operations of these kinds made, waiting or held, registrations that exist, and keys
+ * that were unpacked and not destroyed. */
 unsigned fake_ucp_num_calls(unsigned kinds);
 unsigned fake_ucp_num_waiting(unsigned kinds);
 unsigned fake_ucp_num_memh(void);
+unsigned fake_ucp_num_rkeys(void);
 
 /** Calls of ucp_worker_progress(). */
 unsigned fake_ucp_num_progress(void);

@@ -375,6 +375,49 @@ START_TEST(grants_end_with_their_registrations)
 }
 END_TEST
 
+/* Loop index: 0 nobody uses it, 1 an operation, 2 a map */
+START_TEST(a_key_goes_with_its_region_and_its_last_user)
+{
+    mkv_op_piece_t piece = {.length = PAIR_BYTES};
+    mkv_op_params_t params = {
+        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
+    mkv_op_t *op = NULL;
+    unsigned num_keys;
+
+    fake_ucp_reset();
+    open_both();
+    piece.local = add_region(0, 1, mem[0], 0);
+    piece.remote = add_region(1, 1, mem[1], MKV_REGION_ONE_SIDED);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_regions_commit(B->ctx, NULL));
+    connect_both();
+    fake_ucp_hold(FAKE_UCP_PUT);
+    if (_i == 1) {
+        OK(mkv_op_post(A->peers[1], &params, &op));
+        pair_run();
+        ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_PUT), 1);
+    } else if (_i == 2) {
+        make_map(0, NULL);
+    }
+    num_keys = fake_ucp_num_rkeys();
+    ck_assert(has_key(A, 1));
+
+    OK(mkv_regions_drop(B->ctx, &piece.remote, 1));
+    pair_run();
+    ck_assert_uint_eq(fake_ucp_num_rkeys(), num_keys - (_i == 0));
+    fake_ucp_hold(0);
+    pair_run();
+    if (_i == 1) {
+        OK(mkv_op_close(op));
+    } else if (_i == 2) {
+        OK(mkv_map_destroy(A->maps[1]));
+        A->maps[1] = NULL;
+    }
+    ck_assert_uint_eq(fake_ucp_num_rkeys(), num_keys - 1);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("keys");
@@ -391,5 +434,6 @@ int main(void)
     tcase_add_test(tcase, what_has_no_key_is_not_read_back);
     tcase_add_test(tcase, an_operation_without_a_key_is_refused);
     tcase_add_test(tcase, grants_end_with_their_registrations);
+    tcase_add_loop_test(tcase, a_key_goes_with_its_region_and_its_last_user, 0, 3);
     return pair_main("mkv_keys", tcase);
 }
