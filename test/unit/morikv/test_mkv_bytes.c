@@ -429,6 +429,31 @@ START_TEST(a_piece_may_go_on_into_the_next_unit)
 }
 END_TEST
 
+/* Unit 0 is the last one in memory: blocks 7 and 8 are units 56 and 55 from its start
+ */
+START_TEST(units_in_reverse_are_found_from_the_end)
+{
+    const mkv_region_t forward = {.length = LENGTH, .unit_bytes = 64, .n_units = 64};
+    const mkv_region_t reverse = {
+        .flags = MKV_REGION_REVERSE, .length = LENGTH, .unit_bytes = 64, .n_units = 64};
+    static const uint32_t blocks[] = {7, 8};
+    mkv_plan_t *plan;
+
+    bind_bytes(MKV_WRITE, "tcp", &forward, &reverse, blocks, 2, NULL);
+    piece(0, 0, 55 * 64 + 10, 65 + 10);
+    plan = plan_of(1, 0, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    pair_run();
+    OK(mkv_plan_destroy(plan));
+    piece(0, 0, 54 * 64 + 10, 64);
+    plan = plan_of(1, 0, 0);
+    IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
+    says("has not exposed block 9");
+    OK(mkv_plan_destroy(plan));
+    give_up();
+}
+END_TEST
+
 /* Memory of two lengths pairs up, and takes no block list */
 START_TEST(memory_without_units_may_be_of_another_length)
 {
@@ -546,6 +571,7 @@ int main(void)
     tcase_add_loop_test(tcase, bytes_between_units_are_refused, 0, 2);
     tcase_add_loop_test(tcase, a_piece_of_a_unit_not_exposed_is_refused, 0, 3);
     tcase_add_test(tcase, a_piece_may_go_on_into_the_next_unit);
+    tcase_add_test(tcase, units_in_reverse_are_found_from_the_end);
     tcase_add_test(tcase, memory_without_units_may_be_of_another_length);
     tcase_add_test(tcase, memory_without_units_has_none);
     tcase_add_loop_test(tcase, bytes_are_counted_where_they_are_expected, 23, 26);
