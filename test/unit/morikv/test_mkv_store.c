@@ -471,6 +471,45 @@ START_TEST(a_fetch_ends_by_its_deadline)
 }
 END_TEST
 
+/* The first that ends leaves the next one's time. Loop index: publications, who waits
+ * at the peer, fetches that are not answered */
+START_TEST(one_ends_after_the_other)
+{
+    mkv_fetch_params_t params = fetch_of("k", SMALL);
+    mkv_publish_params_t publication;
+    pair_side_t *side = (_i == 0) ? B : A;
+    mkv_event_type_t type = (_i == 0) ? MKV_EV_EXPIRED : MKV_EV_FETCHED;
+    unsigned i;
+    uint64_t id;
+
+    setup();
+    params.region = ids[0];
+    if (_i == 2) {
+        fake_ucp_stop_worker(fake_ucp_worker(1), 1);
+    }
+    for (i = 1; i <= 3; ++i) {
+        publication = publication_of((i == 1) ? "a" : (i == 2) ? "b" : "c", 0, SMALL);
+        publication.ttl_ms = i * 20;
+        params.wait_ms = (_i == 1) ? i * 20 : 0;
+        params.timeout_ms = (_i == 2) ? i * 20 : 0;
+        OK((_i == 0) ? mkv_publish(B->ctx, &publication, &id)
+                     : mkv_fetch(A->peers[1], &params));
+    }
+    pair_run();
+    ck_assert_uint_eq(pair_count(side, type, NULL), 0);
+    for (i = 1; i <= 3; ++i) {
+        pair_now += 20 * MKV_NSEC_PER_MSEC;
+        pair_run();
+        ck_assert_uint_eq(pair_count(side, type, NULL), i);
+    }
+    if (_i == 2) {
+        fake_ucp_stop_worker(fake_ucp_worker(1), 0);
+        pair_run();
+    }
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(who_waits_is_bounded)
 {
     mkv_fetch_params_t params = fetch_of("k", SMALL);
@@ -686,6 +725,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_fetch_ends_with_its_connection, 0, 2);
     tcase_add_test(tcase, a_context_closes_in_the_middle_of_a_fetch);
     tcase_add_test(tcase, a_fetch_ends_by_its_deadline);
+    tcase_add_loop_test(tcase, one_ends_after_the_other, 0, 3);
     tcase_add_test(tcase, who_waits_is_bounded);
     tcase_add_test(tcase, a_peer_is_not_closed_under_a_fetch);
     tcase_add_test(tcase, bad_calls_are_refused);
