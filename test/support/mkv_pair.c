@@ -272,19 +272,31 @@ const mkv_event_t *pair_last(const pair_side_t *side, mkv_event_type_t type,
     return NULL;
 }
 
+static mkv_xfer_t *pair_open_xfer(pair_side_t *side, unsigned other,
+                                  mkv_xfer_params_t params)
+{
+    mkv_xfer_t *xfer;
+
+    params.size = sizeof(params);
+    params.legs = &side->maps[other];
+    params.num_legs = 1;
+    OK(mkv_xfer_open(side->ctx, &params, &xfer));
+    return xfer;
+}
+
 mkv_xfer_t *pair_xfer(pair_side_t *side, unsigned other, uint64_t id, mkv_mode_t mode,
                       mkv_role_t role)
 {
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = id,
-                                .mode = mode,
-                                .role = role,
-                                .legs = &side->maps[other],
-                                .num_legs = 1};
-    mkv_xfer_t *xfer;
+    return pair_open_xfer(side, other,
+                          (mkv_xfer_params_t){.id = id, .mode = mode, .role = role});
+}
 
-    OK(mkv_xfer_open(side->ctx, &params, &xfer));
-    return xfer;
+mkv_xfer_t *pair_xfer_epoch(pair_side_t *side, unsigned other, mkv_role_t role,
+                            uint32_t epoch)
+{
+    return pair_open_xfer(
+        side, other,
+        (mkv_xfer_params_t){.id = 1, .epoch = epoch, .mode = MKV_WRITE, .role = role});
 }
 
 void pair_expose(mkv_xfer_t *xfer, uint32_t first, uint32_t num)

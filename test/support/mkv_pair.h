@@ -91,6 +91,10 @@ const mkv_event_t *pair_last(const pair_side_t *side, mkv_event_type_t type,
 mkv_xfer_t *pair_xfer(pair_side_t *side, unsigned other, uint64_t id, mkv_mode_t mode,
                       mkv_role_t role);
 
+/** A WRITE of id 1, in one of its epochs. */
+mkv_xfer_t *pair_xfer_epoch(pair_side_t *side, unsigned other, mkv_role_t role,
+                            uint32_t epoch);
+
 /** Expose blocks [first, first + num) to leg 0. */
 void pair_expose(mkv_xfer_t *xfer, uint32_t first, uint32_t num);
 

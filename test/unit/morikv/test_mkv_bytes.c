@@ -407,25 +407,33 @@ START_TEST(a_piece_of_a_unit_not_exposed_is_refused)
 }
 END_TEST
 
-/* Dense units have nothing between them; all that a piece touches must be exposed */
-START_TEST(a_piece_may_go_on_into_the_next_unit)
+static const mkv_region_t dense = {.length = LENGTH, .unit_bytes = 64, .n_units = 64};
+
+/* Blocks 7 and 8 are exposed; a piece over both begins in unit @a both of the memory,
+ * and one that goes on into block 9 in unit @a beyond */
+static void expose_7_and_8(const mkv_region_t *theirs, uint64_t both, uint64_t beyond)
 {
-    const mkv_region_t dense = {.length = LENGTH, .unit_bytes = 64, .n_units = 64};
     static const uint32_t blocks[] = {7, 8};
     mkv_plan_t *plan;
 
-    bind_bytes(MKV_WRITE, "tcp", &dense, &dense, blocks, 2, NULL);
-    piece(0, 0, 7 * 64 + 10, 65 + 10);
+    bind_bytes(MKV_WRITE, "tcp", &dense, theirs, blocks, 2, NULL);
+    piece(0, 0, both * 64 + 10, 65 + 10);
     plan = plan_of(1, 0, 0);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     pair_run();
     OK(mkv_plan_destroy(plan));
-    piece(0, 0, 8 * 64 + 10, 64);
+    piece(0, 0, beyond * 64 + 10, 64);
     plan = plan_of(1, 0, 0);
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
     says("has not exposed block 9");
     OK(mkv_plan_destroy(plan));
     give_up();
+}
+
+/* Dense units have nothing between them; all that a piece touches must be exposed */
+START_TEST(a_piece_may_go_on_into_the_next_unit)
+{
+    expose_7_and_8(&dense, 7, 8);
 }
 END_TEST
 
@@ -433,24 +441,10 @@ END_TEST
  */
 START_TEST(units_in_reverse_are_found_from_the_end)
 {
-    const mkv_region_t forward = {.length = LENGTH, .unit_bytes = 64, .n_units = 64};
-    const mkv_region_t reverse = {
-        .flags = MKV_REGION_REVERSE, .length = LENGTH, .unit_bytes = 64, .n_units = 64};
-    static const uint32_t blocks[] = {7, 8};
-    mkv_plan_t *plan;
+    mkv_region_t reverse = dense;
 
-    bind_bytes(MKV_WRITE, "tcp", &forward, &reverse, blocks, 2, NULL);
-    piece(0, 0, 55 * 64 + 10, 65 + 10);
-    plan = plan_of(1, 0, 0);
-    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
-    pair_run();
-    OK(mkv_plan_destroy(plan));
-    piece(0, 0, 54 * 64 + 10, 64);
-    plan = plan_of(1, 0, 0);
-    IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_BOUNDS);
-    says("has not exposed block 9");
-    OK(mkv_plan_destroy(plan));
-    give_up();
+    reverse.flags = MKV_REGION_REVERSE;
+    expose_7_and_8(&reverse, 55, 54);
 }
 END_TEST
 

@@ -321,15 +321,10 @@ START_TEST(what_has_no_key_is_not_read_back)
 }
 END_TEST
 
-/* A peer says that its region is open, and tells no key of it */
-START_TEST(an_operation_without_a_key_is_refused)
+/* Both connected, and a piece for an operation of A on memory that B has opened */
+static mkv_op_piece_t open_one_sided(void)
 {
     mkv_op_piece_t piece = {.length = PAIR_BYTES};
-    mkv_op_params_t params = {
-        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
-    mkv_rmem_t *rmem = NULL;
-    ucp_rkey_h rkey;
-    mkv_op_t *op;
 
     fake_ucp_reset();
     open_both();
@@ -338,6 +333,20 @@ START_TEST(an_operation_without_a_key_is_refused)
     OK(mkv_regions_commit(A->ctx, NULL));
     OK(mkv_regions_commit(B->ctx, NULL));
     connect_both();
+    return piece;
+}
+
+/* A peer says that its region is open, and tells no key of it */
+START_TEST(an_operation_without_a_key_is_refused)
+{
+    mkv_op_piece_t piece;
+    mkv_op_params_t params = {
+        .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
+    mkv_rmem_t *rmem = NULL;
+    ucp_rkey_h rkey;
+    mkv_op_t *op;
+
+    piece = open_one_sided();
     ck_assert_ptr_nonnull(mkv_remote_find(&A->peers[1]->remote, 1, 0, 0, &rmem));
     rkey = rmem->rkey;
     rmem->rkey = NULL;
@@ -378,19 +387,13 @@ END_TEST
 /* Loop index: 0 nobody uses it, 1 an operation, 2 a map */
 START_TEST(a_key_goes_with_its_region_and_its_last_user)
 {
-    mkv_op_piece_t piece = {.length = PAIR_BYTES};
+    mkv_op_piece_t piece;
     mkv_op_params_t params = {
         .size = sizeof(params), .mode = MKV_WRITE, .pieces = &piece, .num_pieces = 1};
     mkv_op_t *op = NULL;
     unsigned num_keys;
 
-    fake_ucp_reset();
-    open_both();
-    piece.local = add_region(0, 1, mem[0], 0);
-    piece.remote = add_region(1, 1, mem[1], MKV_REGION_ONE_SIDED);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    OK(mkv_regions_commit(B->ctx, NULL));
-    connect_both();
+    piece = open_one_sided();
     fake_ucp_hold(FAKE_UCP_PUT);
     if (_i == 1) {
         OK(mkv_op_post(A->peers[1], &params, &op));

@@ -126,22 +126,6 @@ START_TEST(an_instance_is_opened_once_and_leads_to_each_peer_once)
 }
 END_TEST
 
-static mkv_xfer_t *open_epoch(pair_side_t *side, unsigned other, mkv_role_t role,
-                              uint32_t epoch)
-{
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = 1,
-                                .epoch = epoch,
-                                .mode = MKV_WRITE,
-                                .role = role,
-                                .legs = &side->maps[other],
-                                .num_legs = 1};
-    mkv_xfer_t *xfer;
-
-    OK(mkv_xfer_open(side->ctx, &params, &xfer));
-    return xfer;
-}
-
 START_TEST(two_epochs_of_an_id_are_two_instances)
 {
     mkv_xfer_t *active[2], *passive[2];
@@ -150,8 +134,8 @@ START_TEST(two_epochs_of_an_id_are_two_instances)
 
     pair_setup();
     for (i = 0; i < 2; ++i) {
-        active[i] = open_epoch(A, 1, MKV_SRC, 1 - i);
-        passive[i] = open_epoch(B, 0, MKV_DST, 1 - i);
+        active[i] = pair_xfer_epoch(A, 1, MKV_SRC, 1 - i);
+        passive[i] = pair_xfer_epoch(B, 0, MKV_DST, 1 - i);
     }
     for (i = 0; i < 2; ++i) {
         pair_expose(passive[i], 8 + i * NUM, NUM);

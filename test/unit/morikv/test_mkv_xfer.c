@@ -609,22 +609,6 @@ START_TEST(expose_before_open_is_kept)
 }
 END_TEST
 
-static mkv_xfer_t *open_epoch(pair_side_t *side, unsigned other, mkv_role_t role,
-                              uint32_t epoch)
-{
-    mkv_xfer_params_t params = {.size = sizeof(params),
-                                .id = 1,
-                                .epoch = epoch,
-                                .mode = MKV_WRITE,
-                                .role = role,
-                                .legs = &side->maps[other],
-                                .num_legs = 1};
-    mkv_xfer_t *xfer;
-
-    OK(mkv_xfer_open(side->ctx, &params, &xfer));
-    return xfer;
-}
-
 static void finish_empty(mkv_xfer_t *active, mkv_xfer_t *passive)
 {
     pair_expose(passive, 0, 0);
@@ -643,7 +627,7 @@ START_TEST(abort_before_open_is_told_at_once)
     mkv_xfer_t *active, *passive;
 
     pair_setup();
-    passive = open_epoch(B, 0, MKV_DST, 3);
+    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
     if (_i) {
         pair_expose(passive, 0, 4);
         pair_run();
@@ -654,7 +638,7 @@ START_TEST(abort_before_open_is_told_at_once)
     OK(mkv_xfer_close(passive));
     ck_assert_uint_eq(A->peers[1]->num_early, 0);
 
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
     ck_assert_ptr_nonnull(strstr(pair_query(active).error, "client gone"));
     pair_run();
@@ -664,8 +648,8 @@ START_TEST(abort_before_open_is_told_at_once)
     ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
     ck_assert_uint_eq(B->peers[0]->num_early_aborts, 0);
 
-    finish_empty(open_epoch(A, 1, MKV_SRC, 4), open_epoch(B, 0, MKV_DST, 4));
-    finish_empty(open_epoch(A, 1, MKV_SRC, 3), open_epoch(B, 0, MKV_DST, 3));
+    finish_empty(pair_xfer_epoch(A, 1, MKV_SRC, 4), pair_xfer_epoch(B, 0, MKV_DST, 4));
+    finish_empty(pair_xfer_epoch(A, 1, MKV_SRC, 3), pair_xfer_epoch(B, 0, MKV_DST, 3));
     pair_teardown();
 }
 END_TEST
@@ -678,14 +662,14 @@ START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
     mkv_xfer_t *active, *passive;
 
     pair_setup();
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "client gone"));
     pair_run();
     OK(mkv_xfer_close(active));
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     pair_run();
     ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
-    passive = open_epoch(B, 0, MKV_DST, 3);
+    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
     pair_run();
     ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
@@ -693,7 +677,7 @@ START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
     pair_close(active, passive, NULL);
     ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
     ck_assert_uint_eq(B->peers[0]->num_early_aborts, 0);
-    finish_empty(open_epoch(A, 1, MKV_SRC, 3), open_epoch(B, 0, MKV_DST, 3));
+    finish_empty(pair_xfer_epoch(A, 1, MKV_SRC, 3), pair_xfer_epoch(B, 0, MKV_DST, 3));
     pair_teardown();
 }
 END_TEST
@@ -707,14 +691,14 @@ START_TEST(a_former_writers_word_is_not_its_successors)
     mkv_plan_t *plan;
 
     pair_setup();
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     fake_ucp_hold_peer(fake_ucp_worker(1));
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "client gone"));
     pair_run();
     OK(mkv_xfer_close(active));
-    passive = open_epoch(B, 0, MKV_DST, 3);
+    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
     pair_expose(passive, 0, 4);
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     pair_run();
     plan = pair_plan(A, 1, 0, 0, 4, 0);
     fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
@@ -741,16 +725,16 @@ START_TEST(a_new_expose_takes_the_place_of_an_abort)
     mkv_xfer_t *active, *passive;
 
     pair_setup();
-    passive = open_epoch(B, 0, MKV_DST, 3);
+    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
     pair_expose(passive, 0, 4);
     pair_run();
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
     pair_run();
     OK(mkv_xfer_close(passive));
-    passive = open_epoch(B, 0, MKV_DST, 3);
+    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
     pair_expose(passive, 0, 0);
     pair_run();
-    active = open_epoch(A, 1, MKV_SRC, 3);
+    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(active).state, MKV_XFER_DONE);
@@ -770,7 +754,7 @@ START_TEST(aborts_take_no_place_of_lists)
     pair_set("EARLY_MESSAGES", "4");
     pair_setup();
     for (i = 0; i < 10; ++i) {
-        xfer = open_epoch(B, 0, MKV_DST, i);
+        xfer = pair_xfer_epoch(B, 0, MKV_DST, i);
         pair_expose(xfer, 0, 1);
         pair_run();
         OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
@@ -780,14 +764,15 @@ START_TEST(aborts_take_no_place_of_lists)
     ck_assert_uint_eq(A->peers[1]->num_early, 0);
     ck_assert_uint_eq(A->peers[1]->num_early_aborts, 4);
     for (i = 5; i < 10; ++i) {
-        xfer = open_epoch(A, 1, MKV_SRC, i);
+        xfer = pair_xfer_epoch(A, 1, MKV_SRC, i);
         ck_assert_int_eq(pair_query(xfer).status,
                          (i == 5) ? MKV_INPROGRESS : MKV_ERR_ABORTED);
         OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
         pair_run();
         OK(mkv_xfer_close(xfer));
     }
-    finish_empty(open_epoch(A, 1, MKV_SRC, 20), open_epoch(B, 0, MKV_DST, 20));
+    finish_empty(pair_xfer_epoch(A, 1, MKV_SRC, 20),
+                 pair_xfer_epoch(B, 0, MKV_DST, 20));
     pair_teardown();
 }
 END_TEST
@@ -798,11 +783,11 @@ START_TEST(sides_of_one_role_are_told_at_once)
     mkv_xfer_t *a, *b;
 
     pair_setup();
-    b = open_epoch(B, 0, MKV_DST, 0);
-    a = _i ? open_epoch(A, 1, MKV_DST, 0) : NULL;
+    b = pair_xfer_epoch(B, 0, MKV_DST, 0);
+    a = _i ? pair_xfer_epoch(A, 1, MKV_DST, 0) : NULL;
     pair_expose(b, 0, 4);
     pair_run();
-    a = _i ? a : open_epoch(A, 1, MKV_DST, 0);
+    a = _i ? a : pair_xfer_epoch(A, 1, MKV_DST, 0);
     pair_run();
     ck_assert_int_eq(pair_query(a).status, MKV_ERR_INVALID);
     ck_assert_int_eq(pair_query(b).status, MKV_ERR_INVALID);
@@ -821,16 +806,16 @@ START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
 
     pair_setup();
     if (_i != 1) {
-        a = open_epoch(A, 1, MKV_SRC, 0);
+        a = pair_xfer_epoch(A, 1, MKV_SRC, 0);
     }
     if (_i == 0) {
         pair_run();
         ck_assert_int_eq(pair_query(a).status, MKV_INPROGRESS);
     }
-    b = open_epoch(B, 0, MKV_SRC, 0);
+    b = pair_xfer_epoch(B, 0, MKV_SRC, 0);
     if (_i == 1) {
         pair_run();
-        a = open_epoch(A, 1, MKV_SRC, 0);
+        a = pair_xfer_epoch(A, 1, MKV_SRC, 0);
     }
     pair_run();
     ck_assert_int_eq(pair_query(a).status, MKV_ERR_INVALID);
