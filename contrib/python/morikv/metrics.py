@@ -33,8 +33,8 @@ _COUNTERS = {
     "vllm:nixl_num_notifications_after_expiry": "Readers that came too late, and were refused",
 }
 #: Members of mkv_stats_t that go up and down; the others only grow.
-_GAUGES = ("xfers_open", "inflight_ops", "inflight_bytes", "queued_posts", "num_memh")
-_GAUGES += ("num_regions", "num_peers", "quarantined_xfers")
+_GAUGES: tuple[str, ...] = ("xfers_open", "inflight_ops", "inflight_bytes", "queued_posts")
+_GAUGES += ("num_memh", "num_regions", "num_peers", "quarantined_xfers")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -112,7 +112,8 @@ def context_lines(context: Context, labels: Mapping[str, object]) -> Iterable[st
     for peer in context.peers():
         info = peer.query()
         of_peer = {"peer": info.name, "backend": info.backend.name, "paths": info.paths}
-        yield f"morikv_peer_up{_labels(labels | of_peer)} {int(info.state == lib.MKV_PEER_READY)}"
+        told = _labels({**labels, **of_peer})
+        yield f"morikv_peer_up{told} {int(info.state == lib.MKV_PEER_READY)}"
 
 
 class Endpoint:

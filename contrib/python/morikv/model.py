@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Union
 from ._library import ffi, lib
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from .context import Peer
     from .operation import Operation
     from .transfer import Transfer
 
 #: Block ids: any buffer of 32-bit unsigned numbers (NumPy, array), or any iterable.
-Blocks = Union[Iterable[int], Any]
+Blocks = Union[Iterable[int], "Buffer"]
 
 
 class Mode(enum.IntEnum):
@@ -234,11 +236,12 @@ def block_array(blocks: Blocks) -> tuple[Any, int, Any]:
 
     :raises ValueError: a number is no block id, or the buffer has another type.
     """
+    given: Any = blocks  # until memoryview() has told whether it is a buffer
     try:
-        view = memoryview(blocks)
+        view = memoryview(given)
     except TypeError:
         try:
-            view = memoryview(array("I", blocks))
+            view = memoryview(array("I", given))
         except (OverflowError, TypeError) as error:
             raise ValueError(f"block ids: {error}; expected 0 to 4294967295") from None
     if view.itemsize != 4 or view.format not in ("I", "L", "<I", "=I", "i", "l"):

@@ -11,12 +11,15 @@ import sys
 from array import array
 from collections.abc import Iterable
 from itertools import chain, repeat
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from ._library import ffi
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 #: Bytes: offsets, lengths, or numbers of regions.
-Numbers = Union[int, Iterable[int], Any]
+Numbers = Union[int, Iterable[int], "Buffer"]
 
 _WORDS = ffi.sizeof("mkv_op_piece_t") // 8
 
@@ -32,7 +35,7 @@ def _of_buffer(view: memoryview, values: Any, name: str) -> memoryview:
         return view.cast("B").cast("Q")
     if hasattr(values, "astype"):
         return memoryview(values.astype("int64")).cast("B").cast("Q")
-    return memoryview(array("Q", memoryview(view.tobytes()).cast(view.format)))
+    return memoryview(array("Q", array(view.format, view.tobytes())))
 
 
 def numbers(values: Numbers, name: str) -> memoryview:
@@ -42,17 +45,17 @@ def numbers(values: Numbers, name: str) -> memoryview:
     :raises ValueError: they are no integers. A negative one of a signed buffer reads as
         one near 2^64, which is outside of every region.
     """
-    if isinstance(values, int):
-        values = (values,)
+    # of any type until memoryview() has told whether it is a buffer
+    given: Any = (values,) if isinstance(values, int) else values
     try:
-        view = memoryview(values)
+        view = memoryview(given)
     except TypeError:
         try:
-            return memoryview(array("Q", values))
+            return memoryview(array("Q", given))
         except (OverflowError, TypeError) as error:
             raise _refuse(name, error) from None
     try:
-        return _of_buffer(view, values, name)
+        return _of_buffer(view, given, name)
     except OverflowError as error:
         raise _refuse(name, error) from None
 

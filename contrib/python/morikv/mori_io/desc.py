@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 from .config import MemoryLocationType
 
 
+@dataclass(frozen=True)
 class _Packed:
     _MAGIC: ClassVar[bytes]
 
     def _values(self) -> dict[str, Any]:
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
+        return asdict(self)
 
     def pack(self) -> bytes:
         """Bytes for :meth:`unpack`, here or in another process."""
@@ -31,7 +32,7 @@ class _Packed:
             )
         try:
             values = json.loads(packed[len(cls._MAGIC) :])
-            return {field.name: values[field.name] for field in fields(cls)}  # type: ignore
+            return {field.name: values[field.name] for field in fields(cls)}
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged {cls.__name__}: {error!r}") from None
 

@@ -88,7 +88,7 @@ class IOEngineSession:
         return self._post(Mode.WRITE, pieces, transfer_uid, timeout_ms)
 
     def _post(
-        self, mode: Mode, pieces: tuple[Any, Any, Any], uid: int, timeout_ms: int = 0
+        self, mode: Mode, pieces: tuple[Numbers, Numbers, Numbers], uid: int, timeout_ms: int = 0
     ) -> TransferStatus:
         status = TransferStatus()
         hub = self._engine._get_hub()

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import Any
 
 from .. import errors
 from .._library import lib
@@ -23,6 +22,7 @@ from ..memory import Memory
 from ..metrics import Transfers
 from ..model import Event, EventType, Mode
 from ..operation import Operation
+from ..pieces import Numbers
 from .config import StatusCode
 from .desc import EngineDesc, MemoryDesc
 from .status import TransferStatus, code_of
@@ -55,7 +55,7 @@ class Post:
     mode: Mode
     local: Region
     remote: MemoryDesc
-    pieces: tuple[Any, Any, Any]
+    pieces: tuple[Numbers, Numbers, Numbers]
     uid: int
     status: TransferStatus
     timeout_ms: int
@@ -164,7 +164,7 @@ class Hub:
 
     def is_alive(self, memory: MemoryDesc) -> bool:
         with self.lock:
-            return self.link(memory).peer.query().state <= lib.MKV_PEER_READY
+            return bool(self.link(memory).peer.query().state <= lib.MKV_PEER_READY)
 
     # ---- transfers ----
 
@@ -190,8 +190,9 @@ class Hub:
         try:
             given = (post.local, post.remote.id, *post.pieces)
             begin = time.perf_counter()
-            options = {"id": post.uid, "note": self._note, "timeout_ms": post.timeout_ms}
-            operation = link.peer.post(post.mode, *given, **options)
+            operation = link.peer.post(
+                post.mode, *given, id=post.uid, note=self._note, timeout_ms=post.timeout_ms
+            )
         except errors.BusyError:
             return False
         except errors.NotFoundError as error:

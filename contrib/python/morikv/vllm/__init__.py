@@ -11,7 +11,7 @@ Prefill's answer has the ``kv_transfer_params`` for decode, which then pulls. In
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
@@ -52,7 +52,8 @@ class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
     def set_xfer_handshake_metadata(
         self, metadata: dict[int, KVConnectorHandshakeMetadata]
     ) -> None:
-        self._scheduler.peers = [metadata[rank].blob for rank in sorted(metadata)]  # type: ignore
+        places = cast("dict[int, Place]", metadata)  # what get_handshake_metadata() gave
+        self._scheduler.peers = [places[rank].blob for rank in sorted(places)]
 
     def on_new_request(self, request: Any) -> None:
         self._scheduler.on_new_request(request)

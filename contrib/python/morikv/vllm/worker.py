@@ -23,7 +23,8 @@ logger = logging.getLogger("vllm.morikv")
 
 _KEEP, _RELEASE = 1, 2
 _ENDS = (EventType.FAILED, EventType.ABORTED)
-_STATS = ("transfer_duration", "post_duration", "bytes_transferred", "num_descriptors")
+_STATS: tuple[str, ...] = ("transfer_duration", "post_duration", "bytes_transferred")
+_STATS += ("num_descriptors",)
 _STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_handshakes")
 _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
 #: How often to look whether a GPU has come to the end of a step that somebody waits for.
