@@ -15,6 +15,7 @@ EXTRA_DIST += \
 	contrib/check_shell.sh \
 	contrib/check_symbols.sh \
 	contrib/check_text.sh \
+	contrib/check_types.sh \
 	contrib/demo \
 	contrib/devroot \
 	contrib/fetch_engines \
