@@ -20,11 +20,11 @@ from vllm_names import FullAttentionSpec, MambaSpec, MLAAttentionSpec, SlidingWi
 
 vllm_names.install()
 
+from morikv.vllm import MorikvConnector  # noqa: E402
 from morikv.vllm.caches import Group, backoff, groups_of  # noqa: E402
 from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step  # noqa: E402
 from morikv.vllm.scheduler import Scheduler  # noqa: E402
 from morikv.vllm.sides import Progress  # noqa: E402
-from morikv.vllm.worker import Worker  # noqa: E402
 
 LIMIT_S = 60
 BLOCKS, BLOCK_TOKENS, HEADS, HEAD_BYTES, LATENT = 16, 4, 2, 16, 24
@@ -100,8 +100,10 @@ class Rank:
         caches["s0"] = self._tensor("s0", shape, (self.state_page, 1, 1, 1), 1)
         caches["l0"] = self._tensor("l0", (BLOCKS, 1, BLOCK_TOKENS, LATENT), None, 1)
         self.caches = caches
-        config = vllm_names.config(name, HEADS, rank, size)
-        self.worker = Worker(config, cache_config(size), extra)
+        config = vllm_names.config(name, HEADS, rank, size, **extra)
+        role = vllm_names.KVConnectorRole.WORKER
+        self.connector = MorikvConnector(config, role, cache_config(size))
+        self.worker = self.connector._worker
         self.worker.register(caches)
 
     def _tensor(self, name, shape, strides, itemsize=4):
@@ -141,6 +143,35 @@ class Rank:
     def fill(self, group, layer, position, block, seed=0):
         for name, at, value in self.pieces(group, layer, position, block, seed):
             ctypes.memmove(ctypes.addressof(self.memory[name]) + at, value, len(value))
+
+    def step(self, new, tokens, positions, is_fresh=False, seed=0):
+        """A forward: of each layer these blocks are computed, and then it is told."""
+        self.worker.begin(Orders(steps={"p": Step(7, new, is_fresh, tokens, TOTAL)}))
+        if tokens == TOTAL:
+            self.fill(STATES, 0, 3, STATES_HERE[0], seed)
+        for group in (FULL, WINDOWS, LATENTS):
+            for layer, name in enumerate(LAYERS[group]):
+                for position in positions:
+                    if HERE[group][position] != 0:
+                        self.fill(group, layer, position, HERE[group][position], seed)
+                self.worker.on_layer(name, self.caches[name])
+        self.worker.on_step_end()
+
+    def chunk(self, low, high, seed=0):
+        """The forward of these tokens."""
+        first, last = -(-low // BLOCK_TOKENS), -(-high // BLOCK_TOKENS)
+        new = {group: blocks[first:last] for group, blocks in HERE.items()}
+        new[STATES] = STATES_HERE if low == 0 else []
+        self.step(new, high, range(low // BLOCK_TOKENS, last), low == 0, seed)
+
+    def holds(self, group, position, seed=0):
+        """Whether a block has come, in all layers."""
+        block = THERE[group][position - 4]
+        return all(
+            self.memory[name].raw[at : at + len(value)] == value
+            for layer in range(len(LAYERS[group]))
+            for name, at, value in self.pieces(group, layer, position, block, seed)
+        )
 
     def expected(self, seed=0):
         """All of the memory, as it is when the request has come, and nothing else."""
@@ -193,26 +224,14 @@ class Engines(unittest.TestCase):
             rank.worker.begin(Orders(loads={"d": Load(7, peers, mode, THERE)}))
 
     def step(self, new, tokens, positions, is_fresh=False):
-        order = Step(7, new, is_fresh, tokens, TOTAL)
         for rank in self.p:
-            rank.worker.begin(Orders(steps={"p": order}))
-            if tokens == TOTAL:
-                rank.fill(STATES, 0, 3, STATES_HERE[0])
-            for group in (FULL, WINDOWS, LATENTS):
-                for layer, name in enumerate(LAYERS[group]):
-                    for position in positions:
-                        if HERE[group][position] != 0:
-                            rank.fill(group, layer, position, HERE[group][position])
-                    rank.worker.on_layer(name, rank.caches[name])
-            rank.worker.on_step_end()
+            rank.step(new, tokens, positions, is_fresh)
 
     def compute(self):
         """In chunks of 6, 5 and 3 tokens."""
-        chunks = (0, 2, 6, (0, 1)), (2, 3, 11, (1, 2)), (3, 4, 14, (2, 3))
-        for low, high, tokens, positions in chunks:
-            new = {group: blocks[low:high] for group, blocks in HERE.items()}
-            new[STATES] = STATES_HERE if low == 0 else []
-            self.step(new, tokens, positions, low == 0)
+        for low, high in ((0, 6), (6, 11), (11, TOTAL)):
+            for rank in self.p:
+                rank.chunk(low, high)
 
     def prefill(self):
         self.compute()

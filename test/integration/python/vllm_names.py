@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What morikv.vllm imports of vLLM, for tests without it: names that do nothing, its
-specifications of caches, and tensors in host memory."""
+specifications of caches, what a connector has of its base, and tensors in host memory."""
 
 from __future__ import annotations
 
@@ -69,9 +69,35 @@ class UniformTypeKVCacheSpecs(_Spec):
 
 _SPECS = (FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec, SlidingWindowMLASpec)
 _SPECS += (MambaSpec, UniformTypeKVCacheSpecs)
+
+
+class KVConnectorRole(enum.Enum):
+    SCHEDULER = 0
+    WORKER = 1
+
+
+class KVConnectorBase_V1:
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        self._kv_transfer_config = vllm_config.kv_transfer_config
+        self._role = role
+
+    def bind_connector_metadata(self, connector_metadata: Any) -> None:
+        pass
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        return set()
+
+
+@dataclass
+class KVConnectorTransferResults:
+    finished_sending: set[str]
+    finished_recving: set[str]
+    failed_recving: set[str]
+
+
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1"
-_BASE = ("KVConnectorBase_V1", "KVConnectorHandshakeMetadata", "KVConnectorMetadata")
-_BASE += ("KVConnectorRole", "KVConnectorTransferResults", "SupportsHMA")
+_BASE = (KVConnectorBase_V1, KVConnectorRole, KVConnectorTransferResults)
+_NAMES = ("KVConnectorHandshakeMetadata", "KVConnectorMetadata", "SupportsHMA")
 
 #: Whether channels are the outer dimension of a convolution's state, as vLLM is told.
 layout = types.SimpleNamespace(is_dim_first=True)
@@ -84,7 +110,8 @@ def _stand_in(path: str, **names: Any) -> None:
 
 
 def install() -> None:
-    _stand_in(f"{_V1}.base", **{name: type(name, (), {}) for name in _BASE})
+    _stand_in(f"{_V1}.base", **{name: type(name, (), {}) for name in _NAMES})
+    _stand_in(f"{_V1}.base", **{base.__name__: base for base in _BASE})
     _stand_in(f"{_V1}.nixl.stats", NixlKVConnectorStats=object, NixlPromMetrics=object)
     _stand_in("vllm.v1.request", RequestStatus=RequestStatus)
     _stand_in("vllm.v1.kv_cache_interface", **{spec.__name__: spec for spec in _SPECS})
@@ -110,7 +137,7 @@ def cache_config(num_blocks: int, groups: list[tuple[Any, list[str]]]) -> Any:
     )
 
 
-def config(engine: str, heads: int, rank: int = 0, size: int = 1) -> Any:
+def config(engine: str, heads: int, rank: int = 0, size: int = 1, **extra: Any) -> Any:
     """VllmConfig."""
     return types.SimpleNamespace(
         parallel_config=types.SimpleNamespace(
@@ -120,7 +147,9 @@ def config(engine: str, heads: int, rank: int = 0, size: int = 1) -> Any:
             decode_context_parallel_size=1,
             prefill_context_parallel_size=1,
         ),
-        kv_transfer_config=types.SimpleNamespace(engine_id=engine),
+        kv_transfer_config=types.SimpleNamespace(
+            engine_id=engine, kv_connector_extra_config=extra
+        ),
         model_config=types.SimpleNamespace(get_total_num_kv_heads=lambda: heads),
     )
 
