@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""morikv.vllm when prefill is killed in mid-transfer, while it pushes the model of four groups of
+py_vllm_ranks.py, windows among them, in chunks; every byte of what comes after it.
+
+py_vllm_killed.py runs all tests; py_vllm_killed.py prefill RANK SIZE SEED is a rank of prefill,
+told by lines of its standard input which tokens to compute.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import types
+import unittest
+from unittest import mock
+
+import py_vllm_ranks as ranks
+import vllm_names
+from py_vllm_ranks import FULL, HERE, LATENTS, STATES, THERE, TOTAL, WINDOWS, wait_for
+
+from morikv import EventType
+from morikv.vllm import MorikvConnector
+from morikv.vllm.orders import Orders
+
+#: Tokens whose chunk fills the first block of the window that decode needs, and not the last.
+FILLED = 12
+#: Of the request in decode, the first block of which is cached there.
+BLOCKS = ([8, *THERE[FULL]], [0, 0, *THERE[WINDOWS]], [*THERE[STATES], 1, 1], [9, *THERE[LATENTS]])
+CACHED = ranks.BLOCK_TOKENS
+
+
+def prefill(rank, size, seed):
+    mine = ranks.Rank("p", rank, size)
+    print(mine.worker.blob(), flush=True)
+    for line in sys.stdin:
+        low, high = map(int, line.split())
+        mine.chunk(low, high, seed)
+        if high == TOTAL:
+            mine.worker.begin(Orders(ended={"p": True}))
+
+
+class Prefill:
+    """A rank of prefill, in a process of its own."""
+
+    def __init__(self, case, rank=0, size=1, seed=0):
+        order = [sys.executable, __file__, "prefill", str(rank), str(size), str(seed)]
+        self.process = subprocess.Popen(
+            order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        case.addCleanup(self.process.__exit__, None, None, None)  # closes pipes, and waits
+        case.addCleanup(self.process.kill)
+        self.blob = self.process.stdout.readline().strip()
+
+    def compute(self, low, high):
+        self.process.stdin.write(f"{low} {high}\n")
+        self.process.stdin.flush()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Decode:
+    """An engine of one rank, as far as a connector sees it. It refuses what vLLM 0.32's scheduler
+    does: load errors of blocks where there are several groups, a failed request that is not
+    received, one that is told of twice."""
+
+    def __init__(self):
+        self.rank = ranks.Rank("d", 0, 1)
+        role = vllm_names.KVConnectorRole.SCHEDULER
+        config = vllm_names.config("d", ranks.HEADS)
+        self.scheduler = MorikvConnector(config, role, ranks.cache_config(1))
+        self.loading = {}
+
+    def ask(self, request_id, peers):
+        """A request comes whose cache these ranks push."""
+        params = {"do_remote_prefill": True, "id": 7, "mode": "push", "peers": peers}
+        request = types.SimpleNamespace(
+            request_id=request_id,
+            num_prompt_tokens=TOTAL + 1,
+            kv_transfer_params=params,
+            status=None,
+        )
+        self.scheduler.on_new_request(request)
+        self.schedule(request, CACHED, TOTAL - CACHED)
+        self.loading[request_id] = request
+        return request
+
+    def schedule(self, request, num_cached, num_loaded):
+        got, _is_async = self.scheduler.get_num_new_matched_tokens(request, num_cached)
+        assert got == num_loaded, (got, num_loaded)
+        blocks = types.SimpleNamespace(get_block_ids=lambda: BLOCKS)
+        self.scheduler.update_state_after_alloc(request, blocks, got)
+
+    def abort(self, request):
+        keeps, _answer = self.scheduler.request_finished_all_groups(request, BLOCKS)
+        assert not keeps  # they are told as received
+
+    def step(self):
+        """:return: requests whose blocks are free or to be used, and those that have failed."""
+        output = types.SimpleNamespace(
+            scheduled_new_reqs=[],
+            scheduled_cached_reqs=types.SimpleNamespace(req_ids=[]),
+            num_scheduled_tokens={},
+        )
+        worker = self.rank.connector
+        worker.bind_connector_metadata(self.scheduler.build_connector_meta(output))
+        told = worker.get_transfer_results(set())
+        assert not worker.get_block_ids_with_load_errors()
+        assert told.failed_recving <= told.finished_recving <= set(self.loading), told
+        for request_id in told.finished_recving:
+            del self.loading[request_id]
+        self.scheduler.update_connector_output(told)
+        return told.finished_recving, told.failed_recving
+
+    def settle(self):
+        """Steps until all requests are told of. :return: those that have failed."""
+        failed = set()
+        end = time.monotonic() + ranks.LIMIT_S
+        while self.loading:
+            assert time.monotonic() < end, f"{[*self.loading]} not within {ranks.LIMIT_S} s"
+            failed |= self.step()[1]
+            time.sleep(0.001)  # a poll: an engine asks in each step
+        return failed
+
+    def has(self, tokens):
+        """Whether all that is computed of so many tokens has come, and is not all there is."""
+        last = tokens // ranks.BLOCK_TOKENS
+        return all(
+            self.rank.holds(group, position) == (position < last)
+            for group in (FULL, WINDOWS, LATENTS)
+            for position in range(len(HERE[group]) - len(THERE[group]), len(HERE[group]))
+        )
+
+
+class Killed(unittest.TestCase):
+    def setUp(self):
+        self.decode = Decode()
+        self.worker = self.decode.rank.worker
+        self.addCleanup(self.worker.close)
+
+    def ask(self, request_id, peers):
+        request = self.decode.ask(request_id, peers)
+        self.decode.step()
+        return request
+
+    def push_half(self):
+        """A window's first block has come, and its last one has not when prefill is killed."""
+        p = Prefill(self)
+        request = self.ask("d", [p.blob])
+        p.compute(0, FILLED)
+        wait_for(lambda: self.decode.has(FILLED))
+        self.assertEqual(self.decode.step(), (set(), set()))
+        p.kill()
+        return request
+
+    def push_whole(self):
+        """Into the same blocks, by another prefill that has other bytes."""
+        p = Prefill(self, seed=1)
+        self.ask("e", [p.blob])
+        for low, high in ((0, 6), (6, 11), (11, TOTAL)):
+            p.compute(low, high)
+        self.assertEqual(self.decode.settle(), set())
+        self.assertTrue(self.decode.rank.is_right(seed=1))
+
+    def test_its_request_fails_and_the_next_one_is_served(self):
+        request = self.push_half()
+        self.assertEqual(self.decode.settle(), {"d"})
+        self.assertEqual(self.worker.take_stats()["num_failed_transfers"], [1])
+        self.decode.schedule(request, 0, 0)  # what computes it again asks nobody
+        self.assertFalse(self.decode.step()[0])
+        self.push_whole()
+
+    def test_no_block_is_free_before_it_is_quiet(self):
+        hear, held = self.worker._hear, []
+
+        def hold(event):
+            if event.type == EventType.QUIET:
+                held.append(event)
+            else:
+                hear(event)
+
+        with mock.patch.object(self.worker, "_hear", hold):
+            request = self.push_half()
+            wait_for(lambda: held)  # it has failed before
+            self.assertEqual(self.decode.step(), (set(), set()))
+            self.decode.abort(request)  # its client has left meanwhile
+            for _ in range(2):
+                self.assertEqual(self.decode.step(), (set(), set()))
+        with self.worker._lock:
+            hear(held.pop())
+        self.assertEqual(self.decode.settle(), {"d"})
+        self.push_whole()
+
+    def test_a_rank_of_two_takes_the_request_with_it(self):
+        killed, other = Prefill(self, 0, 2), ranks.Rank("p", 1, 2)
+        self.addCleanup(other.worker.close)
+        self.ask("d", [killed.blob, other.worker.blob()])
+        killed.compute(0, FILLED)
+        other.chunk(0, FILLED)
+        wait_for(lambda: self.decode.has(FILLED))
+        killed.kill()
+        self.assertEqual(self.decode.settle(), {"d"})
+        other.worker.begin(Orders(ended={"p": False}))
+        ranks.results(other.worker, ranks.SENT, "p")
+        self.push_whole()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["prefill"]:
+        prefill(*map(int, sys.argv[2:]))
+    else:
+        unittest.main(verbosity=2)
