@@ -20,24 +20,61 @@ class MorikvError(Exception):
         self.status = status
 
 
-def _subclass(name: str, *bases: type, doc: str) -> type[MorikvError]:
-    return type(name, (MorikvError, *bases), {"__doc__": doc, "__module__": __name__})
+class NoMemoryError(MorikvError, MemoryError):
+    """No memory."""
 
 
-NoMemoryError = _subclass("NoMemoryError", MemoryError, doc="No memory.")
-InvalidError = _subclass("InvalidError", ValueError, doc="An argument is not valid.")
-BusyError = _subclass("BusyError", doc="In use, or not ready; try again later.")
-LengthError = _subclass("LengthError", ValueError, doc="Lengths or counts differ.")
-BoundsError = _subclass("BoundsError", IndexError, doc="Outside of its region.")
-PairingError = _subclass("PairingError", doc="Regions of the two sides do not pair up.")
-StaleError = _subclass("StaleError", doc="Regions were dropped since the map was made.")
-DuplicateError = _subclass("DuplicateError", doc="Exists already under this key.")
-NotFoundError = _subclass("NotFoundError", LookupError, doc="No such object.")
-DeadlineError = _subclass("DeadlineError", TimeoutError, doc="A deadline has passed.")
-AbortedError = _subclass("AbortedError", doc="Aborted by a caller, here or there.")
-PeerError = _subclass("PeerError", ConnectionError, doc="The peer died or left.")
-TransportError = _subclass("TransportError", OSError, doc="UCX refused or failed it.")
-UnsupportedError = _subclass("UnsupportedError", doc="Not possible with this UCX or build.")
+class InvalidError(MorikvError, ValueError):
+    """An argument is not valid."""
+
+
+class BusyError(MorikvError):
+    """In use, or not ready; try again later."""
+
+
+class LengthError(MorikvError, ValueError):
+    """Lengths or counts differ."""
+
+
+class BoundsError(MorikvError, IndexError):
+    """Outside of its region."""
+
+
+class PairingError(MorikvError):
+    """Regions of the two sides do not pair up."""
+
+
+class StaleError(MorikvError):
+    """Regions were dropped since the map was made."""
+
+
+class DuplicateError(MorikvError):
+    """Exists already under this key."""
+
+
+class NotFoundError(MorikvError, LookupError):
+    """No such object."""
+
+
+class DeadlineError(MorikvError, TimeoutError):
+    """A deadline has passed."""
+
+
+class AbortedError(MorikvError):
+    """Aborted by a caller, here or there."""
+
+
+class PeerError(MorikvError, ConnectionError):
+    """The peer died or left."""
+
+
+class TransportError(MorikvError, OSError):
+    """UCX refused or failed it."""
+
+
+class UnsupportedError(MorikvError):
+    """Not possible with this UCX or build."""
+
 
 _CLASSES: dict[int, type[MorikvError]] = {
     lib.MKV_ERR_NOMEM: NoMemoryError,
