@@ -303,14 +303,14 @@ static void mkv_blob_get_region(mkv_rbuf_t *rbuf, mkv_wire_region_t *region)
                              region->unit_stride, region->n_units);
 }
 
-/* Room for `num` records of at least `min` bytes each, or NULL */
-static void *mkv_blob_alloc(mkv_rbuf_t *rbuf, uint32_t num, size_t min, size_t size,
-                            mkv_status_t *status_p)
+/* Room for `num` records of at least `min` bytes each, or NULL: they cannot be there,
+ * or there is no memory, which *status_p then says */
+static void *mkv_blob_alloc(const mkv_rbuf_t *rbuf, uint32_t num, size_t min,
+                            size_t size, mkv_status_t *status_p)
 {
     void *array;
 
     if ((uint64_t)num * min > mkv_rbuf_left(rbuf)) {
-        rbuf->is_bad = true;
         return NULL;
     }
     array = calloc(num == 0 ? 1 : num, size);
