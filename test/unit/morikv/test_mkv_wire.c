@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint32_t ids[] = {4, 5, 0xffffffff, 0};
+static const uint32_t ids[] = {4, 5, 0xffffffff, 6};
 
 static mkv_msg_t sample(mkv_msg_type_t type)
 {
@@ -64,9 +64,10 @@ START_TEST(messages_survive_the_way)
 {
     mkv_wbuf_t wbuf = encode((mkv_msg_type_t)_i);
     mkv_msg_t want = sample((mkv_msg_type_t)_i);
+    mkv_run_t run = {0};
     mkv_msg_t got;
-    mkv_run_t run;
 
+    memset(&got, 1, sizeof(got)); /* what was there before is no part of it */
     ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
     ck_assert_int_eq(got.type, want.type);
     ck_assert_uint_eq(got.from, want.from);
@@ -113,6 +114,8 @@ START_TEST(messages_survive_the_way)
         ck_assert_uint_eq(run.local, 4);
         ck_assert_uint_eq(run.remote, 5);
         ck_assert_uint_eq(run.count, 0xffffffff);
+        ck_assert_uint_eq(run.pos, 6);
+        ck_assert_uint_eq(got.units[0].expect, 0);
         ck_assert_uint_eq(got.units[1].component, 63);
         break;
     case MKV_MSG_PULLED:
@@ -159,6 +162,26 @@ START_TEST(messages_survive_the_way)
         ck_assert_mem_eq(got.data, "data!", 5);
         break;
     }
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* Of a message before it, for example, which may have been read into the same place */
+START_TEST(what_a_message_does_not_say_is_nothing)
+{
+    mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
+    mkv_msg_t got;
+
+    memset(&got, 1, sizeof(got));
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
+    ck_assert_uint_eq(got.num_units, 0);
+    ck_assert_uint_eq(got.bytes, 0);
+    ck_assert_int_eq(got.code, MKV_OK);
+    ck_assert(!got.is_drained && !got.is_answer);
+    ck_assert_str_eq(got.text, "");
+    ck_assert_uint_eq(got.value, 0);
+    ck_assert(got.header == NULL && got.data == NULL);
+    ck_assert_uint_eq(got.header_length + got.length, 0);
     mkv_wbuf_cleanup(&wbuf);
 }
 END_TEST
@@ -309,6 +332,27 @@ START_TEST(values_out_of_range_are_refused)
 }
 END_TEST
 
+/* The message ends behind the number, so that nothing but the number is wrong.
+ * Loop index: the type, and where its number is behind the transfer's 28 bytes */
+START_TEST(more_components_than_there_can_be_are_refused)
+{
+    static const struct {
+        mkv_msg_type_t type;
+        size_t at;
+    } numbers[] = {{MKV_MSG_EXPOSE, 1}, {MKV_MSG_FIN, 8}, {MKV_MSG_PULL, 56}};
+    const size_t at = MKV_MSG_HEADER_SIZE + 28 + numbers[_i].at;
+    mkv_wbuf_t wbuf = encode(numbers[_i].type);
+
+    ck_assert_uint_eq(mkv_wire_load(wbuf.data + at, 4), 2);
+    mkv_wire_store(wbuf.data + at, MKV_MAX_COMPONENTS + 1, 4);
+    wbuf.length = at + 4;
+    mkv_wire_store(wbuf.data + 28, wbuf.length - MKV_MSG_HEADER_SIZE, 4);
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    ck_assert_int_eq(decode_copy(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 START_TEST(another_major_version_is_refused_as_such)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -382,6 +426,21 @@ START_TEST(items_of_a_later_version_in_fin_are_skipped)
     mkv_msg_finish(wbuf.data, wbuf.length, 1);
     ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &msg), MKV_OK);
     ck_assert_uint_eq(msg.length, _i ? 5 : 0);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
+/* Two components, their numbers of units, and nothing behind them */
+START_TEST(a_fin_without_items_is_that_of_version_2_0)
+{
+    mkv_msg_t msg = sample(MKV_MSG_FIN);
+    mkv_wbuf_t wbuf;
+
+    msg.length = 0;
+    msg.units[0].has_sum = false;
+    mkv_wbuf_init(&wbuf);
+    ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
+    ck_assert_uint_eq(wbuf.length, MKV_MSG_HEADER_SIZE + 28 + 8 + 4 + 2 * 8);
     mkv_wbuf_cleanup(&wbuf);
 }
 END_TEST
@@ -755,11 +814,14 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, messages_survive_the_way, 1, MKV_MSG_LAST);
+    tcase_add_test(tcase, what_a_message_does_not_say_is_nothing);
     tcase_add_loop_test(tcase, cut_messages_are_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, a_flipped_bit_is_refused, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, any_bytes_are_survived, 1, MKV_MSG_LAST);
     tcase_add_loop_test(tcase, items_of_a_later_version_in_fin_are_skipped, 0, 2);
     tcase_add_loop_test(tcase, values_out_of_range_are_refused, 0, (int)NUM_LIES);
+    tcase_add_loop_test(tcase, more_components_than_there_can_be_are_refused, 0, 3);
+    tcase_add_test(tcase, a_fin_without_items_is_that_of_version_2_0);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
     tcase_add_test(tcase, who_knows_no_ping_may_skip_it);
