@@ -28,6 +28,17 @@ typedef struct ranks_unit {
     bool is_heads_first, is_reverse;
 } ranks_unit_t;
 
+/* Numbers with gaps, so that nothing takes one for an index */
+static uint32_t ranks_component(uint32_t index)
+{
+    return 3 * index + 2;
+}
+
+static uint32_t ranks_index(uint32_t component)
+{
+    return (component - 2) / 3;
+}
+
 static unsigned ranks_flags(const ranks_part_t *part, int side)
 {
     return part->flags | part->side_flags[side];
@@ -138,36 +149,51 @@ static void ranks_fill(const ranks_rank_t *rank, uint8_t *mem)
 
 /* ---- Opening --------------------------------------------------------------------- */
 
+/* The layers of a part */
+static void ranks_add_part(ranks_rank_t *rank, uint32_t index, uint8_t *at)
+{
+    const ranks_part_t *part = &rank->set->parts[index];
+    ranks_unit_t unit = ranks_unit(part, rank);
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = ranks_component(index),
+                           .flags = (uint16_t)ranks_flags(part, rank->set->side),
+                           .length = ranks_region_bytes(&unit),
+                           .unit_bytes = unit.bytes,
+                           .unit_stride = unit.stride,
+                           .n_units = RANKS_BLOCKS,
+                           .tokens_per_unit = part->tokens[rank->set->side],
+                           .outer = part->outer,
+                           .inner_bytes = part->inner,
+                           .num_groups = part->num_groups,
+                           .alloc_base = rank->mem,
+                           .alloc_length = rank->length};
+    mkv_region_id_t id;
+    uint32_t layer;
+
+    memcpy(region.groups, part->groups, sizeof(region.groups));
+    for (layer = 0; layer < RANKS_LAYERS; ++layer, at += region.length) {
+        region.layer = (int32_t)layer;
+        region.base = at;
+        RANKS_OK(mkv_region_add(rank->ctx, &region, &id));
+    }
+}
+
+/* A source's components in the order of their numbers, a destination's in reverse */
 static void ranks_add_regions(ranks_rank_t *rank)
 {
-    mkv_region_t region = {.size = sizeof(region)};
-    uint8_t *at = rank->mem;
-    const ranks_part_t *part;
+    bool is_reverse = (rank->set->side == RANKS_DST);
+    uint8_t *at = rank->mem + (is_reverse ? rank->length : 0);
+    uint32_t i, index;
     ranks_unit_t unit;
-    mkv_region_id_t id;
-    uint32_t i, layer;
+    size_t length;
 
     for (i = 0; i < rank->set->num_parts; ++i) {
-        part = &rank->set->parts[i];
-        unit = ranks_unit(part, rank);
-        region.component = i;
-        region.flags = (uint16_t)ranks_flags(part, rank->set->side);
-        region.length = ranks_region_bytes(&unit);
-        region.unit_bytes = unit.bytes;
-        region.unit_stride = unit.stride;
-        region.n_units = RANKS_BLOCKS;
-        region.tokens_per_unit = part->tokens[rank->set->side];
-        region.outer = part->outer;
-        region.inner_bytes = part->inner;
-        region.num_groups = part->num_groups;
-        memcpy(region.groups, part->groups, sizeof(region.groups));
-        region.alloc_base = rank->mem;
-        region.alloc_length = rank->length;
-        for (layer = 0; layer < RANKS_LAYERS; ++layer, at += region.length) {
-            region.layer = (int32_t)layer;
-            region.base = at;
-            RANKS_OK(mkv_region_add(rank->ctx, &region, &id));
-        }
+        index = is_reverse ? rank->set->num_parts - 1 - i : i;
+        unit = ranks_unit(&rank->set->parts[index], rank);
+        length = RANKS_LAYERS * ranks_region_bytes(&unit);
+        at -= is_reverse ? length : 0;
+        ranks_add_part(rank, index, at);
+        at += is_reverse ? 0 : length;
     }
     RANKS_OK(mkv_regions_commit(rank->ctx, NULL));
 }
@@ -277,8 +303,8 @@ static void ranks_post(ranks_rank_t *rank, const mkv_event_t *event)
                 event->num_units);
     for (i = 0; i < event->num_units; ++i) {
         units[i] = event->units[i];
-        units[i].num_local =
-            ranks_list(rank->set, units[i].component, rank->set->side, ids[i]);
+        units[i].num_local = ranks_list(rank->set, ranks_index(units[i].component),
+                                        rank->set->side, ids[i]);
         units[i].local = ids[i];
     }
     RANKS_OK(mkv_plan_create(rank->maps[event->leg], units, event->num_units, 0,
@@ -355,7 +381,7 @@ static void ranks_expose(ranks_rank_t *rank)
     uint32_t i;
 
     for (i = 0; i < rank->set->num_parts; ++i) {
-        units[i].component = i;
+        units[i].component = ranks_component(i);
         units[i].num_local = ranks_list(rank->set, i, rank->set->side, ids[i]);
         units[i].local = ids[i];
     }
@@ -447,6 +473,9 @@ void ranks_check_maps(const ranks_set_t *set)
         for (k = 0; k < set->num_others; ++k) {
             RANKS_OK(mkv_map_query(set->ranks[i].maps[k], &attr));
             for (c = 0; c < attr.num_components; ++c) {
+                MKV_REQUIRE(attr.components[c].component == ranks_component(c),
+                            "component %u is told as number %u",
+                            attr.components[c].component, c);
                 parts = (set->map_flags & MKV_MAP_TOKENS) ? set->parts[c].tokens[1] : 1;
                 moved[c] +=
                     attr.components[c].bytes_per_unit * ((parts == 0) ? 1 : parts);

@@ -71,6 +71,7 @@ static const struct {
     {"64 heads", 1, 2, 2, 1, {64}, false, {false, false}},
     {"NHD to HND", 2, 4, 4, 1, {8}, false, {false, true}},
     {"HND to NHD, groups that are not alike", 1, 3, 4, 2, {8, 2}, false, {true, false}},
+    {"8 heads, each on every rank", 1, 4, 4, 1, {8}, true, {false, false}},
 };
 
 static uint32_t row_groups(int row)
@@ -309,6 +310,28 @@ START_TEST(the_nearest_of_those_that_hold_the_same_is_elected)
 }
 END_TEST
 
+/* Two heads on four ranks go to ranks that hold both: of those that hold a head the
+ * nearest gives it, to the side of whom the other rank may be */
+START_TEST(who_holds_all_gets_it_from_those_who_share)
+{
+    mkv_shape_t source = {
+        .outer = 1, .inner = 1, .tokens = 1, .num_groups = 1, .groups = {2}, .size = 4};
+    static const uint32_t elected[4][2] = {{0, 2}, {1, 2}, {1, 2}, {1, 3}};
+    mkv_shape_t target = source;
+    uint64_t element;
+    uint32_t group;
+
+    target.is_replicated = true;
+    for (target.rank = 0; target.rank < 4; ++target.rank) {
+        ck_assert(mkv_shape_covers(&source, &target, &group, &element));
+        for (source.rank = 0; source.rank < 4; ++source.rank) {
+            ck_assert_int_eq(mkv_shape_gives(&source, &target),
+                             elected[target.rank][source.rank / 2] == source.rank);
+        }
+    }
+}
+END_TEST
+
 /* What leaves a gap, or holds an element twice, is no cover: six elements on four
  * ranks, and an order of ranks that nobody has */
 START_TEST(a_gap_is_seen)
@@ -404,6 +427,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_rank_gets_its_part_of_the_tensor_once, 0,
                         sizeof(rows) / sizeof(rows[0]));
     tcase_add_test(tcase, the_nearest_of_those_that_hold_the_same_is_elected);
+    tcase_add_test(tcase, who_holds_all_gets_it_from_those_who_share);
     tcase_add_test(tcase, copies_share_the_destinations);
     tcase_add_test(tcase, a_gap_is_seen);
     tcase_add_test(tcase, helpers_say_what_maps_do);
