@@ -65,6 +65,12 @@ static bool mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
     return false;
 }
 
+/* What is not committed, or not asked for, is as if it were not there */
+static bool mkv_map_takes(const mkv_map_params_t *params, const mkv_lregion_t *region)
+{
+    return (region->mem != NULL) && mkv_map_wants(params, region->info.component);
+}
+
 static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *theirs)
 {
     const mkv_lregion_t *region =
@@ -85,7 +91,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
 
     mkv_list_for_each(region, &remote->ctx->regions, mkv_lregion_t, list)
     {
-        if ((region->mem == NULL) || !mkv_map_wants(params, region->info.component)) {
+        if (!mkv_map_takes(params, region)) {
             continue;
         }
         ++num_mine;
@@ -145,15 +151,11 @@ static mkv_status_t mkv_map_pair(mkv_map_t *map, const mkv_map_params_t *params)
 
     mkv_list_for_each(region, &map->ctx->regions, mkv_lregion_t, list)
     {
-        if ((region->mem == NULL) || !mkv_map_wants(params, region->info.component)) {
-            continue;
-        }
-        theirs = mkv_remote_find(remote, region->info.component, region->info.layer,
-                                 region->info.part, &rmem);
-        if (theirs == NULL) {
-            continue;
-        }
-        status = mkv_map_match(map, region, theirs, rmem);
+        theirs = mkv_map_takes(params, region)
+                     ? mkv_remote_find(remote, region->info.component,
+                                       region->info.layer, region->info.part, &rmem)
+                     : NULL;
+        status = (theirs != NULL) ? mkv_map_match(map, region, theirs, rmem) : MKV_OK;
         if (status != MKV_OK) {
             return status;
         }

@@ -147,6 +147,8 @@ START_TEST(replicated_data_come_from_the_elected_or_from_any)
     OK(map(0, 1, 1, MKV_MAP_ANY_RANK));
     ck_assert_uint_eq(attr_of(0, 1).num_pairs, 1);
     ck_assert_uint_eq(attr_of(0, 1).components[0].bytes_per_unit, 64);
+    ck_assert_uint_eq(attr_of(0, 1).components[0].num_sources, 1);
+    ck_assert_uint_eq(attr_of(0, 1).components[0].num_destinations, 1);
     pair_teardown();
 }
 END_TEST
@@ -164,11 +166,112 @@ START_TEST(a_region_may_be_shared_by_others_than_the_tp_group)
     meet(0, 1);
     OK(map(0, 1, 1, 0));
     ck_assert_uint_eq(attr_of(0, 1).num_pairs, 1);
+    ck_assert_uint_eq(attr_of(0, 1).components[0].num_sources, 1);
+    ck_assert_uint_eq(attr_of(0, 1).components[0].num_destinations, 1);
     OK(mkv_map_destroy(A->maps[1]));
     A->maps[1] = NULL;
     IS(map(0, 1, 2, 0), MKV_ERR_TOPOLOGY);
     says(
         "tp size is 4 here and 2 there, expected equal, as component 2 layer 1 part 0");
+    pair_teardown();
+}
+END_TEST
+
+/* Four heads of 16 bytes, of which a rank has its part */
+static void add_heads(unsigned index, uint32_t rank, uint32_t size)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = 1,
+                           .base = memory[index][0],
+                           .length = 64,
+                           .unit_bytes = 64 / size,
+                           .n_units = 1,
+                           .inner_bytes = 16,
+                           .num_groups = 1,
+                           .groups = {4},
+                           .shard_rank = rank,
+                           .shard_size = size};
+    mkv_region_id_t id;
+    unsigned i;
+
+    for (i = 0; i < 64; ++i) {
+        memory[index][0][i] = (uint8_t)(100 * index + i);
+    }
+    OK(mkv_region_add(pair_sides[index].ctx, &region, &id));
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+/* The second of two that share the heads, in a TP group of its own. Loop index: it is
+ * told from there; it is our own */
+START_TEST(a_rank_among_those_that_share_has_its_part)
+{
+    const uint32_t block = 0;
+    const mkv_units_t units = {.component = 1,
+                               .num_local = 1,
+                               .num_remote = 1,
+                               .local = &block,
+                               .remote = &block};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    begin();
+    open_at(0, 0, 1, 0, 1);
+    open_at(1, 0, 1, 0, 1);
+    add_heads(0, 0, 1);
+    add_heads(1, 1, 2);
+    meet(0, 1);
+    OK(map(0, 1, 1, MKV_MAP_SRC));
+    OK(map(1, 0, 1, MKV_MAP_DST));
+    active = _i ? pair_xfer(B, 0, 1, MKV_READ, MKV_DST)
+                : pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    passive = _i ? pair_xfer(A, 1, 1, MKV_READ, MKV_SRC)
+                 : pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(passive, 0, &units, 1, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(_i ? B->maps[0] : A->maps[1], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    ck_assert_mem_eq(memory[1][0], memory[0][0] + 32, 32);
+    ck_assert_uint_eq(memory[1][0][32], 100 + 32);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* Each side has a component and a layer that the other has not, none of them in the map
+ * that is asked for: what is not committed is not there */
+START_TEST(what_is_not_asked_for_need_not_pair)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .component = 1,
+                           .layer = 3,
+                           .base = memory[0][3],
+                           .length = 64,
+                           .unit_bytes = 64,
+                           .n_units = 1};
+    mkv_region_id_t id;
+
+    begin();
+    open_at(0, 0, 1, 0, 1);
+    open_at(1, 0, 1, 0, 1);
+    add(0, 1, 0, 0, 0);
+    add(1, 1, 0, 0, 0);
+    add(0, 2, 1, 0, 0);
+    add(1, 3, 2, 0, 0);
+    OK(mkv_region_add(A->ctx, &region, &id));
+    meet(0, 1);
+    OK(map(0, 1, 1, 0));
+    ck_assert_uint_eq(attr_of(0, 1).num_pairs, 1);
+    OK(map(1, 0, 1, 0));
+    ck_assert_uint_eq(attr_of(1, 0).num_pairs, 1);
+    IS(map(0, 1, 2, 0), MKV_ERR_PAIRING);
+    says("1 regions here and 0 there; component 2 layer 1 part 0 is missing there");
+    IS(map(0, 1, 4, 0), MKV_ERR_PAIRING);
+    says("none of ");
+    IS(map(0, 1, 2, MKV_MAP_INTERSECT), MKV_ERR_PAIRING);
+    says("none of ");
     pair_teardown();
 }
 END_TEST
@@ -267,6 +370,8 @@ int main(void)
     tcase_add_test(tcase, state_of_context_parallel_ranks_is_given_once);
     tcase_add_loop_test(tcase, replicated_data_come_from_the_elected_or_from_any, 0, 4);
     tcase_add_test(tcase, a_region_may_be_shared_by_others_than_the_tp_group);
+    tcase_add_loop_test(tcase, a_rank_among_those_that_share_has_its_part, 0, 2);
+    tcase_add_test(tcase, what_is_not_asked_for_need_not_pair);
     tcase_add_test(tcase, stages_pair_by_layer);
     tcase_add_test(tcase, shapes_travel_and_only_where_there_are_some);
     tcase_add_loop_test(tcase, a_shape_that_cannot_be_is_refused, 0, 4);

@@ -29,6 +29,13 @@ START_TEST(plans_refuse_what_does_not_fit)
     units[0].num_local = units[0].num_remote = 3;
     IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_BOUNDS);
     ck_assert_ptr_nonnull(strstr(mkv_last_error(), "block 32 at position 2"));
+    units[1].local = NULL;
+    IS(mkv_plan_create(A->maps[1], &units[1], 1, 0, &plan), MKV_ERR_INVALID);
+    units[1].local = blocks;
+    units[1].remote = NULL;
+    IS(mkv_plan_create(A->maps[1], &units[1], 1, 0, &plan), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(mkv_last_error(), "component 0: a block list is NULL"));
     units[0].component = 1;
     IS(mkv_plan_create(A->maps[1], units, 1, 0, &plan), MKV_ERR_PAIRING);
     IS(mkv_plan_create(A->maps[1], units, 0, 8, &plan), MKV_ERR_UNSUPPORTED);

@@ -576,10 +576,12 @@ static void change_tokens(mkv_open_params_t *params, mkv_region_t *region)
     region->tokens_per_unit = 32;
 }
 
-static void change_layer(mkv_open_params_t *params, mkv_region_t *region)
+static void change_name(mkv_open_params_t *params, mkv_region_t *region)
 {
     (void)params;
+    region->component = 3;
     region->layer = 9;
+    region->part = 2;
 }
 
 static void change_page(mkv_open_params_t *params, mkv_region_t *region)
@@ -610,7 +612,8 @@ static const map_case_t map_cases[] = {
     {"unit size is 16 here and 8 there", MKV_ERR_GEOMETRY, change_bytes},
     {"data type is 1 here and 2 there", MKV_ERR_DTYPE, change_dtype},
     {"tokens per unit is 16 here and 32 there", MKV_ERR_PAGE, change_tokens},
-    {"1 regions here and 1 there", MKV_ERR_PAIRING, change_layer},
+    {"1 regions here and 1 there; component 3 layer 9 part 2 is missing here",
+     MKV_ERR_PAIRING, change_name},
     {"tokens per page is 16 here and 17 there", MKV_ERR_PAGE, change_page},
     {"model fingerprint", MKV_ERR_GEOMETRY, change_model},
     {"tp size is 2 here and 4 there", MKV_ERR_TOPOLOGY, change_tp_size},
@@ -669,6 +672,8 @@ START_TEST(optional_regions_may_be_missing)
     open_for_map(0, NULL);
     open_for_map(1, NULL);
     region.component = 1;
+    region.layer = 4;
+    region.part = 2;
     region.flags = _i ? MKV_REGION_OPTIONAL : 0;
     add(A->ctx, &region);
     OK(mkv_regions_commit(A->ctx, NULL));
@@ -678,7 +683,32 @@ START_TEST(optional_regions_may_be_missing)
     IS(mkv_map_create(A->peers[1], NULL, &map), _i ? MKV_OK : MKV_ERR_PAIRING);
     if (_i) {
         OK(mkv_map_destroy(map));
+    } else {
+        ck_assert_ptr_nonnull(
+            strstr(mkv_last_error(), "component 1 layer 4 part 2 is missing there"));
     }
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(a_map_in_use_is_not_destroyed)
+{
+    mkv_xfer_t *xfer;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    plan = pair_plan(A, 1, 0, 0, 4, 0);
+    IS(mkv_map_destroy(A->maps[1]), MKV_ERR_BUSY);
+    ck_assert_str_eq(mkv_last_error(),
+                     "the map of peer B is used by 1 plans and transfers");
+    xfer = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    OK(mkv_plan_destroy(plan));
+    IS(mkv_map_destroy(A->maps[1]), MKV_ERR_BUSY);
+    OK(mkv_xfer_abort(xfer, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    OK(mkv_xfer_close(xfer));
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
     pair_teardown();
 }
 END_TEST
@@ -1097,6 +1127,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_difference_has_its_code_and_text, 0,
                         (int)(sizeof(map_cases) / sizeof(map_cases[0])));
     tcase_add_loop_test(tcase, optional_regions_may_be_missing, 0, 2);
+    tcase_add_test(tcase, a_map_in_use_is_not_destroyed);
     tcase_add_test(tcase, exposing_without_state_units_is_accepted);
     tcase_add_test(tcase, dropped_regions_make_maps_stale);
     tcase_add_test(tcase, old_ucx_is_refused);
