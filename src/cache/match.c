@@ -144,13 +144,14 @@ static uint32_t mkv_match_tokens(const mkv_region_t *info)
 static mkv_status_t mkv_match_set_grain(mkv_match_t *match)
 {
     uint32_t mine = mkv_match_tokens(&match->mine);
-    uint32_t theirs = mkv_match_tokens(&match->theirs);
+    uint32_t theirs = mkv_match_tokens(&match->theirs), most;
     bool is_known = match->is_shaped && (match->mine.inner_bytes != 0) &&
                     (match->theirs.inner_bytes != 0);
 
     if (!is_known &&
         !mkv_match_differ(match->mine.tokens_per_unit, match->theirs.tokens_per_unit)) {
-        mine = theirs = (match->map->flags & MKV_MAP_TOKENS) ? mine : 1;
+        most = (mine > theirs) ? mine : theirs; /* one of them may not be stated */
+        mine = theirs = (match->map->flags & MKV_MAP_TOKENS) ? most : 1;
     }
     match->grain = (mine < theirs) ? mine : theirs;
     if ((mine % match->grain != 0) || (theirs % match->grain != 0) ||
@@ -352,6 +353,22 @@ static unsigned mkv_slice_merge(mkv_slice_t *slice)
     return num;
 }
 
+/* Pieces of a unit are counted in 32 bits. Rows times columns are no more than the
+ * bytes of a unit, which are known to fit into 64. */
+static mkv_status_t mkv_match_check_pieces(const mkv_match_t *match, uint64_t outer,
+                                           uint64_t pieces)
+{
+    if ((outer > MKV_MAX_OUTER) || (pieces > UINT32_MAX)) {
+        return mkv_error(&match->map->ctx->log, MKV_ERR_GEOMETRY,
+                         "peer %s: component %u layer %d part %u: a unit is %llu times "
+                         "%llu pieces, expected at most %u times %u",
+                         match->map->remote->name, match->mine.component,
+                         match->mine.layer, match->mine.part, (unsigned long long)outer,
+                         (unsigned long long)pieces, MKV_MAX_OUTER, UINT32_MAX);
+    }
+    return MKV_OK;
+}
+
 static mkv_status_t mkv_match_add_slice(mkv_match_t *match, mkv_slice_t *slice)
 {
     unsigned num = mkv_slice_merge(slice), first = (num > 2) ? 1 : 0;
@@ -359,13 +376,8 @@ static mkv_status_t mkv_match_add_slice(mkv_match_t *match, mkv_slice_t *slice)
     uint64_t outer = (num > 2) ? slice->dims[0].count : 1;
     uint64_t rows = (num > first + 1) ? slice->dims[first].count : 1;
     uint64_t cols = (num > first) ? slice->dims[num - 1].count : 1, i;
-    mkv_status_t status = MKV_OK;
+    mkv_status_t status = mkv_match_check_pieces(match, outer, rows * cols);
 
-    if ((outer > MKV_MAX_OUTER) || (rows > UINT32_MAX) || (cols > UINT32_MAX) ||
-        (rows * cols > UINT32_MAX)) {
-        return mkv_match_error(match, MKV_ERR_GEOMETRY, "too many pieces: a unit",
-                               rows * cols, outer);
-    }
     grid.rows = (uint32_t)rows;
     grid.cols = (uint32_t)cols;
     if (rows > 1) {

@@ -67,6 +67,12 @@ static void close_sets(void)
     fake_ucp_reset();
 }
 
+static void says(const char *text)
+{
+    ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
+                  mkv_last_error());
+}
+
 #define TOKENS {4, 4}, 22
 
 /* All layouts at once */
@@ -124,13 +130,66 @@ START_TEST(blocks_may_be_of_unequal_size)
 }
 END_TEST
 
-/* ---- What cannot work ------------------------------------------------------------ */
+/* ---- Plans -------------------------------------------------------------------------
+ */
 
-static void says(const char *text)
+static mkv_status_t plan_blocks(uint32_t num_local, const uint32_t *local,
+                                uint32_t num_remote, const uint32_t *remote)
 {
-    ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "'%s' is not in '%s'", text,
-                  mkv_last_error());
+    const mkv_units_t units = {.component = 2,
+                               .num_local = num_local,
+                               .num_remote = num_remote,
+                               .local = local,
+                               .remote = remote};
+
+    return mkv_plan_create(source.ranks[0].maps[0], &units, 1, 0,
+                           &source.ranks[0].plans[0]);
 }
+
+static void open_pair(uint32_t my_tokens, uint32_t their_tokens)
+{
+    const ranks_part_t part = {0, {0, 0}, 1, 8, 1, {4}, {my_tokens, their_tokens},
+                               8, 0};
+
+    open_sets(&part, 1, 1, 1, MKV_WRITE);
+    OK(mkv_map_create(source.ranks[0].peers[0], NULL, &source.ranks[0].maps[0]));
+}
+
+/* A block of one side is four of the other, and no more blocks are there for that */
+START_TEST(a_block_behind_the_last_one_is_refused)
+{
+    const uint32_t good[] = {0, 1, 2, 3}, bad[] = {0, 1, 2, RANKS_BLOCKS};
+
+    open_pair(8, 2);
+    IS(plan_blocks(1, &bad[3], 4, good), MKV_ERR_BOUNDS);
+    says("local block 16 at position 0, the regions have 16");
+    IS(plan_blocks(1, good, 4, bad), MKV_ERR_BOUNDS);
+    says("remote block 16 at position 3");
+    close_sets();
+    open_pair(2, 8);
+    IS(plan_blocks(4, bad, 1, good), MKV_ERR_BOUNDS);
+    IS(plan_blocks(4, good, 1, &bad[3]), MKV_ERR_BOUNDS);
+    says("remote block 16 at position 0, peer d0 has 16");
+    OK(plan_blocks(4, good, 1, good));
+    close_sets();
+}
+END_TEST
+
+/* All that is one after the other on both sides, whatever the blocks */
+START_TEST(blocks_of_unequal_size_without_gaps_are_one_piece)
+{
+    const uint32_t mine[] = {3, 4}, theirs[] = {4, 5, 6, 7, 8, 9, 10, 11};
+    mkv_plan_attr_t attr = {.size = sizeof(attr)};
+
+    open_pair(8, 2);
+    OK(plan_blocks(2, mine, 8, theirs));
+    OK(mkv_plan_query(source.ranks[0].plans[0], &attr));
+    ck_assert_uint_eq(attr.num_elements, RANKS_LAYERS);
+    close_sets();
+}
+END_TEST
+
+/* ---- What cannot work ------------------------------------------------------------ */
 
 static void refused(const ranks_part_t *mine, const ranks_part_t *theirs,
                     uint32_t num_sources, uint32_t num_targets, uint32_t flags,
@@ -191,6 +250,122 @@ START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
             "depends on MKV_MAP_SRC or MKV_MAP_DST");
     refused(&latent, &latent, 4, 2, MKV_MAP_SRC | MKV_MAP_DST, MKV_ERR_INVALID,
             "not both");
+}
+END_TEST
+
+/* Layers of one component, at an address that nobody touches */
+static void open_with(unsigned index, const mkv_region_t *regions, int32_t num)
+{
+    mkv_open_params_t params = {.size = sizeof(params)};
+    mkv_region_t region;
+    mkv_region_id_t id;
+    int32_t i;
+
+    OK(mkv_open(NULL, &params, &pair_sides[index].ctx));
+    for (i = 0; i < num; ++i) {
+        region = regions[i];
+        region.size = sizeof(region);
+        region.layer = i;
+        region.base = (void *)(uintptr_t)(1ull << 40);
+        region.length = region.n_units * region.unit_bytes;
+        OK(mkv_region_add(pair_sides[index].ctx, &region, &id));
+    }
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+/* Both ways. @param text  What is said, unless the status is MKV_OK */
+static void match(const mkv_region_t *mine, const mkv_region_t *theirs, int32_t num,
+                  uint32_t flags, mkv_status_t status, const char *text)
+{
+    mkv_map_params_t params = {.size = sizeof(params), .flags = flags};
+    uint8_t blob[4096];
+    size_t length;
+    mkv_map_t *map;
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        fake_ucp_reset();
+        open_with(0, (i == 0) ? mine : theirs, num);
+        open_with(1, (i == 0) ? theirs : mine, num);
+        length = sizeof(blob);
+        OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+        OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
+        pair_run();
+        IS(mkv_map_create(A->peers[1], &params, &map), status);
+        if (status == MKV_OK) {
+            OK(mkv_map_destroy(map));
+        } else {
+            says(text);
+        }
+        pair_teardown();
+    }
+}
+
+/* Units of one token, of which a block of 2^31 has so many that ids have no room for
+ * them; and blocks that stand for unequal numbers of units within one component */
+START_TEST(parts_of_blocks_are_bounded_and_of_one_number)
+{
+    mkv_region_t one[2] = {
+        {.n_units = 4, .unit_bytes = 1, .tokens_per_unit = 1, .inner_bytes = 1}};
+    mkv_region_t many[2] = {{.n_units = 1,
+                             .unit_bytes = 1ull << 31,
+                             .tokens_per_unit = 1u << 31,
+                             .inner_bytes = 1}};
+
+    match(one, many, 1, 0, MKV_OK, NULL);
+    many[0].n_units = 2;
+    match(one, many, 1, 0, MKV_ERR_BOUNDS, "more than 2^32 - 1");
+    one[1] = one[0];
+    many[0].n_units = 1;
+    many[1] = one[0];
+    match(one, many, 2, 0, MKV_ERR_GEOMETRY,
+          "not as in the component's other regions: tokens per unit");
+}
+END_TEST
+
+/* Heads before tokens on one side: as many pieces as both have, times what is outside
+ * of them */
+START_TEST(a_unit_of_too_many_pieces_is_refused)
+{
+    mkv_region_t mine = {.n_units = 1,
+                         .unit_bytes = 64 * 4 * 2 * 2,
+                         .flags = MKV_REGION_HEADS_FIRST,
+                         .tokens_per_unit = 4,
+                         .outer = 64,
+                         .inner_bytes = 2,
+                         .num_groups = 1,
+                         .groups = {2}};
+    mkv_region_t theirs = mine;
+
+    theirs.flags = 0;
+    match(&mine, &theirs, 1, 0, MKV_OK, NULL);
+    mine.outer = theirs.outer = 65;
+    mine.unit_bytes = theirs.unit_bytes = 65 * 4 * 2 * 2;
+    match(&mine, &theirs, 1, 0, MKV_ERR_GEOMETRY,
+          "a unit is 65 times 8 pieces, expected at most 64 times 4294967295");
+    mine.outer = theirs.outer = 1;
+    mine.inner_bytes = theirs.inner_bytes = 1;
+    mine.groups[0] = theirs.groups[0] = 1u << 16;
+    mine.tokens_per_unit = theirs.tokens_per_unit = 1u << 16;
+    mine.unit_bytes = theirs.unit_bytes = 1ull << 32;
+    match(&mine, &theirs, 1, 0, MKV_ERR_GEOMETRY,
+          "a unit is 1 times 4294967296 pieces");
+}
+END_TEST
+
+/* What one side does not state is as the other says; lists of tokens need to know what
+ * a token is */
+START_TEST(tokens_that_one_side_does_not_state_differ_from_nothing)
+{
+    mkv_region_t stated = {.n_units = 4, .unit_bytes = 64, .tokens_per_unit = 16};
+    mkv_region_t other = {.n_units = 4, .unit_bytes = 64};
+
+    match(&stated, &other, 1, 0, MKV_OK, NULL);
+    match(&other, &other, 1, MKV_MAP_TOKENS, MKV_OK, NULL); /* states */
+    match(&stated, &other, 1, MKV_MAP_TOKENS, MKV_ERR_GEOMETRY,
+          "MKV_MAP_TOKENS needs inner_bytes");
+    match(&stated, &stated, 1, MKV_MAP_TOKENS, MKV_ERR_GEOMETRY,
+          "MKV_MAP_TOKENS needs inner_bytes, which is 0 here and 0 there");
 }
 END_TEST
 
@@ -294,6 +469,11 @@ int main(void)
     tcase_add_loop_test(tcase, any_number_of_ranks_gives_to_any, 0,
                         3 * sizeof(sizes) / sizeof(sizes[0]));
     tcase_add_loop_test(tcase, blocks_may_be_of_unequal_size, 0, 16);
+    tcase_add_test(tcase, a_block_behind_the_last_one_is_refused);
+    tcase_add_test(tcase, blocks_of_unequal_size_without_gaps_are_one_piece);
+    tcase_add_test(tcase, parts_of_blocks_are_bounded_and_of_one_number);
+    tcase_add_test(tcase, a_unit_of_too_many_pieces_is_refused);
+    tcase_add_test(tcase, tokens_that_one_side_does_not_state_differ_from_nothing);
     tcase_add_test(tcase, what_cannot_be_cut_is_refused_with_its_numbers);
     tcase_add_test(tcase, units_that_are_told_wrongly_are_refused);
     tcase_add_test(tcase, a_map_of_a_source_is_for_a_source);
