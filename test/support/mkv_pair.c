@@ -146,6 +146,31 @@ void pair_open(unsigned index)
     pair_add_regions(side);
 }
 
+void pair_open_bare(unsigned index, const mkv_open_params_t *params)
+{
+    mkv_open_params_t defaults = {.size = sizeof(defaults)};
+
+    OK(mkv_open(NULL, (params != NULL) ? params : &defaults, &pair_sides[index].ctx));
+}
+
+mkv_region_t pair_region(void *base, uint32_t component, int32_t layer)
+{
+    return (mkv_region_t){.size = sizeof(mkv_region_t),
+                          .component = component,
+                          .layer = layer,
+                          .base = base,
+                          .length = 64,
+                          .unit_bytes = 16,
+                          .n_units = 4};
+}
+
+void pair_add(mkv_ctx_t *ctx, const mkv_region_t *region)
+{
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(ctx, region, &id));
+}
+
 void pair_know_lists(const mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;

@@ -62,6 +62,15 @@ void pair_forget(pair_side_t *side);
 /** Open a side with a cache filled by its index; not connected. */
 void pair_open(unsigned index);
 
+/** Open a side without a cache. @param params  NULL: defaults. */
+void pair_open_bare(unsigned index, const mkv_open_params_t *params);
+
+/** Four units of 16 bytes of the host's memory. */
+mkv_region_t pair_region(void *base, uint32_t component, int32_t layer);
+
+/** Add a region; it is not committed. */
+void pair_add(mkv_ctx_t *ctx, const mkv_region_t *region);
+
 /** Lists may go to all memory of the peer that is known now. */
 void pair_know_lists(const mkv_peer_t *peer);
 

@@ -87,6 +87,7 @@ static struct {
     unsigned fail_kind, fail_skip;
     ucs_status_t fail_status;
     unsigned fail_map;
+    size_t key_length;
     int refuses_lists, is_copying;
     unsigned version;
     const char *transport, *other_transport, *path;
@@ -219,6 +220,11 @@ void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status)
 void fake_ucp_fail_map(unsigned n)
 {
     fake.fail_map = n;
+}
+
+void fake_ucp_set_key_length(size_t length)
+{
+    fake.key_length = length;
 }
 
 void fake_ucp_set_lists(int are_taken)
@@ -768,9 +774,9 @@ ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void **buffer,
                            size_t *length)
 {
     (void)context;
-    *buffer = must_alloc(sizeof(*memh));
+    *length = (fake.key_length > sizeof(*memh)) ? fake.key_length : sizeof(*memh);
+    *buffer = must_alloc(*length);
     memcpy(*buffer, memh, sizeof(*memh));
-    *length = sizeof(*memh);
     return UCS_OK;
 }
 

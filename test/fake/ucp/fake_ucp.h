@@ -71,6 +71,10 @@ void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status);
 /** Fail the n-th (from 1) ucp_mem_map() from now on; 0: none. */
 void fake_ucp_fail_map(unsigned n);
 
+/** Keys are packed to this many bytes, what is behind their own being zero; 0: to as
+ * many as they need, the default. */
+void fake_ucp_set_key_length(size_t length);
+
 /** Lists: 1 taken (default), 0 refused with UCS_ERR_UNSUPPORTED in the call. */
 void fake_ucp_set_lists(int are_taken);
 

@@ -25,6 +25,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_process \
 	test/unit/morikv/test_mkv_quiet \
 	test/unit/morikv/test_mkv_refuse \
+	test/unit/morikv/test_mkv_regions \
 	test/unit/morikv/test_mkv_setup \
 	test/unit/morikv/test_mkv_early \
 	test/unit/morikv/test_mkv_elect \
@@ -174,6 +175,10 @@ test_unit_morikv_test_mkv_fence_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_overlap_SOURCES = test/unit/morikv/test_mkv_overlap.c
 test_unit_morikv_test_mkv_overlap_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_overlap_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_regions_SOURCES = test/unit/morikv/test_mkv_regions.c
+test_unit_morikv_test_mkv_regions_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_regions_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_setup_SOURCES = test/unit/morikv/test_mkv_setup.c
 test_unit_morikv_test_mkv_setup_CPPFLAGS = $(morikv_unit_cppflags)

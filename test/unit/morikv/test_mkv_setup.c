@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Contexts, regions, peers and maps on a UCP held by the test. */
+/* Contexts, peers and maps on a UCP held by the test. */
 
 #include "test/support/mkv_pair.h"
 
@@ -11,182 +11,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* ---- Regions --------------------------------------------------------------------- */
-
-static mkv_region_t region_at(void *base, uint32_t component, int32_t layer)
-{
-    return (mkv_region_t){.size = sizeof(mkv_region_t),
-                          .component = component,
-                          .layer = layer,
-                          .base = base,
-                          .length = 64,
-                          .unit_bytes = 16,
-                          .n_units = 4};
-}
-
-static void open_bare(unsigned index, mkv_open_params_t *params)
-{
-    mkv_open_params_t defaults = {.size = sizeof(defaults)};
-
-    OK(mkv_open(NULL, (params != NULL) ? params : &defaults, &pair_sides[index].ctx));
-}
-
-static void add(mkv_ctx_t *ctx, const mkv_region_t *region)
-{
-    mkv_region_id_t id;
-
-    OK(mkv_region_add(ctx, region, &id));
-}
-
-START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
-{
-    static char memory[200 * 128];
-    mkv_region_t region;
-    int i;
-
-    fake_ucp_reset();
-    open_bare(0, NULL);
-    for (i = 0; i < 200; ++i) { /* with gaps, and in no order */
-        region = region_at(memory + (i * 77 % 200) * 128, 0, i);
-        region.mem_type = UCS_MEMORY_TYPE_ROCM;
-        region.alloc_base = memory;
-        region.alloc_length = sizeof(memory);
-        add(A->ctx, &region);
-    }
-    OK(mkv_regions_commit(A->ctx, NULL));
-    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
-    ck_assert_uint_eq(pair_stats(A).num_memh, 1);
-    pair_teardown();
-}
-END_TEST
-
-START_TEST(same_memory_twice_is_one_registration)
-{
-    static char memory[64];
-    mkv_region_t region = region_at(memory, 0, 0);
-
-    fake_ucp_reset();
-    open_bare(0, NULL);
-    region.mem_type = UCS_MEMORY_TYPE_ROCM;
-    add(A->ctx, &region);
-    region.component = 1;
-    add(A->ctx, &region);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    region.component = 2; /* later, too */
-    add(A->ctx, &region);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
-    pair_teardown();
-}
-END_TEST
-
-/* Adjoining host memory is one, adjoining GPU memory may be two allocations */
-START_TEST(adjoining_memory_is_joined_on_the_host_only)
-{
-    static char memory[128];
-    mkv_region_t region = region_at(memory, 0, 0);
-
-    fake_ucp_reset();
-    open_bare(0, NULL);
-    region.mem_type = _i ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
-    add(A->ctx, &region);
-    region.base = memory + 64;
-    region.layer = 1;
-    add(A->ctx, &region);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    ck_assert_uint_eq(fake_ucp_num_memh(), _i ? 2 : 1);
-    pair_teardown();
-}
-END_TEST
-
-static char queried[256];
-
-static mkv_status_t query_mem(void *arg, const void *address, size_t length,
-                              void **base_p, size_t *length_p)
-{
-    (void)arg;
-    (void)address;
-    (void)length;
-    *base_p = queried;
-    *length_p = sizeof(queried);
-    return MKV_OK;
-}
-
-START_TEST(the_callers_hook_knows_allocations)
-{
-    mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
-    mkv_region_t region = region_at(queried, 0, 0);
-
-    fake_ucp_reset();
-    open_bare(0, &params);
-    region.mem_type = UCS_MEMORY_TYPE_ROCM;
-    add(A->ctx, &region);
-    region.base = queried + 128;
-    region.layer = 1;
-    add(A->ctx, &region);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
-    pair_teardown();
-}
-END_TEST
-
-START_TEST(bad_regions_are_refused_and_change_nothing)
-{
-    static char memory[64];
-    const mkv_region_t good = region_at(memory, 0, 0);
-    mkv_region_t bad[10];
-    mkv_region_id_t id = 7;
-    size_t i;
-
-    for (i = 0; i < 10; ++i) {
-        bad[i] = good;
-    }
-    bad[0].size = 1;
-    bad[1].component = MKV_MAX_COMPONENTS;
-    bad[2].base = NULL;
-    bad[3].mem_type = UCS_MEMORY_TYPE_LAST;
-    bad[4].n_units = 5;      /* ends behind */
-    bad[5].unit_stride = 15; /* overlaps */
-    bad[6].unit_bytes = 0;
-    bad[7].n_units = 0;
-    bad[8].alloc_base = memory + 1; /* not inside */
-    bad[8].alloc_length = 64;
-    bad[9].layer = INT32_MAX; /* layers [lo, hi) could not end behind it */
-    fake_ucp_reset();
-    open_bare(0, NULL);
-    for (i = 0; i < 10; ++i) {
-        IS(mkv_region_add(A->ctx, &bad[i], &id),
-           ((i < 4) || (i == 9)) ? MKV_ERR_INVALID : MKV_ERR_BOUNDS);
-    }
-    ck_assert_uint_eq(id, 7);
-    add(A->ctx, &good);
-    IS(mkv_region_add(A->ctx, &good, &id), MKV_ERR_DUPLICATE);
-    ck_assert_uint_eq(pair_stats(A).num_regions, 1);
-    pair_teardown();
-}
-END_TEST
-
-START_TEST(failed_commit_registers_nothing)
-{
-    static char memory[4 * 128];
-    mkv_region_t region;
-    int i;
-
-    fake_ucp_reset();
-    open_bare(0, NULL);
-    for (i = 0; i < 4; ++i) {
-        region = region_at(memory + i * 128, 0, i);
-        add(A->ctx, &region);
-    }
-    fake_ucp_fail_map(3);
-    IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_TRANSPORT);
-    ck_assert_uint_eq(fake_ucp_num_memh(), 0);
-    OK(mkv_regions_commit(A->ctx, NULL));
-    ck_assert_uint_eq(fake_ucp_num_memh(), 4);
-    pair_teardown();
-}
-END_TEST
 
 /* ---- Peers ----------------------------------------------------------------------- */
 
@@ -243,20 +67,20 @@ END_TEST
 START_TEST(regions_committed_while_connecting_are_told)
 {
     static char memory[2][64];
-    mkv_region_t region = region_at(memory[0], 0, 0);
+    mkv_region_t region = pair_region(memory[0], 0, 0);
     uint8_t blob[4096];
     size_t length = sizeof(blob);
     mkv_map_t *maps[2];
 
     fake_ucp_reset();
-    open_bare(0, NULL);
-    open_bare(1, NULL);
+    pair_open_bare(0, NULL);
+    pair_open_bare(1, NULL);
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
-    add(A->ctx, &region);
+    pair_add(A->ctx, &region);
     OK(mkv_regions_commit(A->ctx, NULL));
     region.base = memory[1];
-    add(B->ctx, &region);
+    pair_add(B->ctx, &region);
     OK(mkv_regions_commit(B->ctx, NULL));
     pair_run();
     OK(mkv_map_create(A->peers[1], NULL, &maps[0]));
@@ -456,7 +280,7 @@ static mkv_peer_attr_t connect_kept(uint64_t far)
     uint8_t blob[4096];
     size_t length = sizeof(blob);
 
-    open_bare(0, &params);
+    pair_open_bare(0, &params);
     if (far) {
         pair_set("SHM_DIR", "/nowhere"); /* what it sees is not ours */
     }
@@ -627,15 +451,15 @@ static void open_for_map(unsigned index, const map_case_t *map_case)
                                 .page_tokens = 16,
                                 .model = 5,
                                 .topology = {.tp_size = 2}};
-    mkv_region_t region = region_at(memory[index], 0, 0);
+    mkv_region_t region = pair_region(memory[index], 0, 0);
 
     region.dtype = 1;
     region.tokens_per_unit = 16;
     if (map_case != NULL) {
         map_case->change(&params, &region);
     }
-    open_bare(index, &params);
-    add(pair_sides[index].ctx, &region);
+    pair_open_bare(index, &params);
+    pair_add(pair_sides[index].ctx, &region);
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
@@ -663,7 +487,7 @@ END_TEST
 START_TEST(optional_regions_may_be_missing)
 {
     static char memory[2][64];
-    mkv_region_t region = region_at(memory[0], 0, 0);
+    mkv_region_t region = pair_region(memory[0], 0, 0);
     uint8_t blob[4096];
     size_t length = sizeof(blob);
     mkv_map_t *map;
@@ -675,7 +499,7 @@ START_TEST(optional_regions_may_be_missing)
     region.layer = 4;
     region.part = 2;
     region.flags = _i ? MKV_REGION_OPTIONAL : 0;
-    add(A->ctx, &region);
+    pair_add(A->ctx, &region);
     OK(mkv_regions_commit(A->ctx, NULL));
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     OK(mkv_peer_add(A->ctx, blob, length, NULL, &A->peers[1]));
@@ -730,7 +554,7 @@ START_TEST(exposing_without_state_units_is_accepted)
     const uint32_t block = 2;
     mkv_units_t units = {
         .num_local = 1, .num_remote = 1, .local = &block, .remote = &block};
-    mkv_region_t region = region_at(NULL, 1, 0);
+    mkv_region_t region = pair_region(NULL, 1, 0);
     mkv_xfer_t *active, *passive;
     mkv_map_t *maps[2];
     uint8_t blob[4096];
@@ -742,7 +566,7 @@ START_TEST(exposing_without_state_units_is_accepted)
     for (i = 0; i < 2; ++i) {
         open_for_map(i, NULL);
         region.base = state[i];
-        add(pair_sides[i].ctx, &region);
+        pair_add(pair_sides[i].ctx, &region);
         OK(mkv_regions_commit(pair_sides[i].ctx, NULL));
     }
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
@@ -784,6 +608,7 @@ START_TEST(dropped_regions_make_maps_stale)
     B->maps[0] = NULL;
     OK(mkv_regions_drop(B->ctx, ids, 8));
     IS(mkv_regions_drop(B->ctx, ids, 1), MKV_ERR_NOTFOUND);
+    ck_assert_uint_eq(pair_stats(B).num_regions, 0);
     pair_run();
     ck_assert_uint_eq(fake_ucp_num_memh(), 1);
     OK(mkv_map_query(A->maps[1], &attr));
@@ -1105,12 +930,6 @@ int main(void)
 {
     TCase *tcase = pair_tcase("setup");
 
-    tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
-    tcase_add_test(tcase, same_memory_twice_is_one_registration);
-    tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
-    tcase_add_test(tcase, the_callers_hook_knows_allocations);
-    tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
-    tcase_add_test(tcase, failed_commit_registers_nothing);
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Regions, and what is registered for them, on a UCP held by the test. */
+
+#include "test/support/mkv_pair.h"
+
+START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
+{
+    static char memory[200 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    for (i = 0; i < 200; ++i) { /* with gaps, and in no order */
+        region = pair_region(memory + (i * 77 % 200) * 128, 0, i);
+        region.mem_type = UCS_MEMORY_TYPE_ROCM;
+        region.alloc_base = memory;
+        region.alloc_length = sizeof(memory);
+        pair_add(A->ctx, &region);
+    }
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    ck_assert_uint_eq(pair_stats(A).num_memh, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(same_memory_twice_is_one_registration)
+{
+    static char memory[64];
+    mkv_region_t region = pair_region(memory, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    pair_add(A->ctx, &region);
+    region.component = 1;
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    region.component = 2; /* later, too */
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* Adjoining host memory is one, adjoining GPU memory may be two allocations */
+START_TEST(adjoining_memory_is_joined_on_the_host_only)
+{
+    static char memory[128];
+    mkv_region_t region = pair_region(memory, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    region.mem_type = _i ? UCS_MEMORY_TYPE_ROCM : UCS_MEMORY_TYPE_HOST;
+    pair_add(A->ctx, &region);
+    region.base = memory + 64;
+    region.layer = 1;
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), _i ? 2 : 1);
+    pair_teardown();
+}
+END_TEST
+
+/* Where the memory is of two types, it is registered as each of them, once */
+START_TEST(memory_of_two_types_is_registered_as_each)
+{
+    static char memory[128];
+    mkv_region_t region = pair_region(memory, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    pair_add(A->ctx, &region);
+    region.base = memory + 16;
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    region.layer = 1;
+    pair_add(A->ctx, &region);
+    region.base = memory + 32;
+    region.mem_type = UCS_MEMORY_TYPE_HOST;
+    region.layer = 2;
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 2);
+    pair_teardown();
+}
+END_TEST
+
+/* The first region ends inside an allocation that another one states, and a third
+ * adjoins that: what is joined ends where the allocation does */
+START_TEST(nothing_is_joined_to_an_allocation_that_was_stated)
+{
+    static char memory[256];
+    mkv_region_t region = pair_region(memory, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    pair_add(A->ctx, &region);
+    region.base = region.alloc_base = memory + 32;
+    region.alloc_length = 96;
+    region.layer = 1;
+    pair_add(A->ctx, &region);
+    region.base = memory + 128;
+    region.alloc_base = NULL;
+    region.layer = 2;
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 2);
+    pair_teardown();
+}
+END_TEST
+
+#define QUERIED_BYTES 256
+
+static char around[3 * QUERIED_BYTES];
+static char *const queried = around + QUERIED_BYTES;
+
+static mkv_status_t query_mem(void *arg, const void *address, size_t length,
+                              void **base_p, size_t *length_p)
+{
+    (void)arg;
+    (void)address;
+    (void)length;
+    *base_p = queried;
+    *length_p = QUERIED_BYTES;
+    return MKV_OK;
+}
+
+START_TEST(the_callers_hook_knows_allocations)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
+    mkv_region_t region = pair_region(queried, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, &params);
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    pair_add(A->ctx, &region);
+    region.base = queried + 128;
+    region.layer = 1;
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* The hook says what cannot be. Loop index: the region begins before what it names, or
+ * ends behind it */
+START_TEST(a_hook_that_names_other_memory_is_not_believed)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .mem_query = query_mem};
+    mkv_region_t region = pair_region(queried + (_i ? QUERIED_BYTES - 63 : -1), 0, 0);
+    const mkv_mem_t *mem;
+
+    fake_ucp_reset();
+    pair_open_bare(0, &params);
+    pair_add(A->ctx, &region);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    mem = mkv_list_head(&A->ctx->mems, mkv_mem_t, list);
+    ck_assert_uint_eq(mem->base, (uintptr_t)region.base);
+    ck_assert_uint_eq(mem->length, region.length);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(bad_regions_are_refused_and_change_nothing)
+{
+    static const mkv_status_t expected[12] = {
+        [0] = MKV_ERR_INVALID,  [1] = MKV_ERR_INVALID, [2] = MKV_ERR_INVALID,
+        [3] = MKV_ERR_INVALID,  [9] = MKV_ERR_INVALID, [10] = MKV_ERR_UNSUPPORTED,
+        [11] = MKV_ERR_INVALID,
+    };
+    static char memory[64];
+    const mkv_region_t good = pair_region(memory, 0, 0);
+    mkv_region_t bad[12];
+    mkv_region_id_t id = 7;
+    size_t i;
+
+    for (i = 0; i < 12; ++i) {
+        bad[i] = good;
+    }
+    bad[0].size = 1;
+    bad[1].component = MKV_MAX_COMPONENTS;
+    bad[2].base = NULL;
+    bad[3].mem_type = UCS_MEMORY_TYPE_LAST;
+    bad[4].n_units = 5;      /* ends behind */
+    bad[5].unit_stride = 15; /* overlaps */
+    bad[6].unit_bytes = 0;
+    bad[7].n_units = 0;
+    bad[8].alloc_base = memory + 1; /* not inside */
+    bad[8].alloc_length = 64;
+    bad[9].layer = INT32_MAX; /* layers [lo, hi) could not end behind it */
+    bad[10].flags = 1 << 15;  /* nobody knows what it means */
+    bad[11].flags = MKV_REGION_BYTES | MKV_REGION_REPLICATED; /* units, and none */
+    bad[11].n_units = bad[11].unit_bytes = 0;
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    for (i = 0; i < 12; ++i) {
+        IS(mkv_region_add(A->ctx, &bad[i], &id),
+           (expected[i] != MKV_OK) ? expected[i] : MKV_ERR_BOUNDS);
+    }
+    ck_assert_uint_eq(id, 7);
+    pair_add(A->ctx, &good);
+    IS(mkv_region_add(A->ctx, &good, &id), MKV_ERR_DUPLICATE);
+    ck_assert_uint_eq(pair_stats(A).num_regions, 1);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(failed_commit_registers_nothing)
+{
+    static char memory[4 * 128];
+    mkv_region_t region;
+    int i;
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    for (i = 0; i < 4; ++i) {
+        region = pair_region(memory + i * 128, 0, i);
+        pair_add(A->ctx, &region);
+    }
+    fake_ucp_fail_map(3);
+    IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_TRANSPORT);
+    ck_assert_uint_eq(fake_ucp_num_memh(), 0);
+    OK(mkv_regions_commit(A->ctx, NULL));
+    ck_assert_uint_eq(fake_ucp_num_memh(), 4);
+    pair_teardown();
+}
+END_TEST
+
+/* A peer would refuse all that is told with it. Loop index: as long as can be; longer
+ */
+START_TEST(a_key_too_long_to_be_told_is_an_error_of_its_registration)
+{
+    static char memory[64];
+    mkv_region_t region = pair_region(memory, 0, 0);
+
+    fake_ucp_reset();
+    pair_open_bare(0, NULL);
+    pair_add(A->ctx, &region);
+    fake_ucp_set_key_length(MKV_MAX_RKEY_SIZE + (unsigned)_i);
+    IS(mkv_regions_commit(A->ctx, NULL), _i ? MKV_ERR_TRANSPORT : MKV_OK);
+    ck_assert_uint_eq(fake_ucp_num_memh(), !_i);
+    if (_i) {
+        ck_assert_str_eq(mkv_last_error(),
+                         "UCX packs a key of 4097 bytes, expected at most 4096");
+    }
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("regions");
+
+    tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
+    tcase_add_test(tcase, same_memory_twice_is_one_registration);
+    tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
+    tcase_add_test(tcase, memory_of_two_types_is_registered_as_each);
+    tcase_add_test(tcase, nothing_is_joined_to_an_allocation_that_was_stated);
+    tcase_add_test(tcase, the_callers_hook_knows_allocations);
+    tcase_add_loop_test(tcase, a_hook_that_names_other_memory_is_not_believed, 0, 2);
+    tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
+    tcase_add_test(tcase, failed_commit_registers_nothing);
+    tcase_add_loop_test(
+        tcase, a_key_too_long_to_be_told_is_an_error_of_its_registration, 0, 2);
+    return pair_main("mkv_regions", tcase);
+}
