@@ -353,6 +353,31 @@ START_TEST(more_components_than_there_can_be_are_refused)
 }
 END_TEST
 
+/* Its text is the last thing in the message. Loop index: bytes beyond what there is
+ * room for */
+START_TEST(a_text_is_cut_to_its_room)
+{
+    mkv_msg_t got, msg = sample(MKV_MSG_TERM);
+    const size_t room = sizeof(got.text) - 1, length = room + (size_t)_i;
+    mkv_wbuf_t wbuf;
+    size_t i;
+
+    mkv_wbuf_init(&wbuf);
+    msg.text[0] = '\0';
+    ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
+    mkv_wire_store(wbuf.data + wbuf.length - 2, length, 2);
+    for (i = 0; i < length; ++i) {
+        mkv_wbuf_put_u8(&wbuf, (uint8_t)((i % 2 == 0) ? 'x' : '\n'));
+    }
+    mkv_wire_store(wbuf.data + 28, wbuf.length - MKV_MSG_HEADER_SIZE, 4);
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    ck_assert_int_eq(mkv_msg_decode(wbuf.data, wbuf.length, &got), MKV_OK);
+    ck_assert_uint_eq(strlen(got.text), room);
+    ck_assert_uint_eq(strspn(got.text, "x?"), room);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 START_TEST(another_major_version_is_refused_as_such)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -821,6 +846,7 @@ int main(void)
     tcase_add_loop_test(tcase, items_of_a_later_version_in_fin_are_skipped, 0, 2);
     tcase_add_loop_test(tcase, values_out_of_range_are_refused, 0, (int)NUM_LIES);
     tcase_add_loop_test(tcase, more_components_than_there_can_be_are_refused, 0, 3);
+    tcase_add_loop_test(tcase, a_text_is_cut_to_its_room, 0, 3);
     tcase_add_test(tcase, a_fin_without_items_is_that_of_version_2_0);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
