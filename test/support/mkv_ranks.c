@@ -472,6 +472,8 @@ void ranks_check_maps(const ranks_set_t *set)
         memset(sources, 0, sizeof(sources));
         for (k = 0; k < set->num_others; ++k) {
             RANKS_OK(mkv_map_query(set->ranks[i].maps[k], &attr));
+            MKV_REQUIRE(attr.num_components == set->num_parts, "%u components of %u",
+                        attr.num_components, set->num_parts);
             for (c = 0; c < attr.num_components; ++c) {
                 MKV_REQUIRE(attr.components[c].component == ranks_component(c),
                             "component %u is told as number %u",

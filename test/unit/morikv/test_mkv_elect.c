@@ -139,6 +139,8 @@ START_TEST(replicated_data_come_from_the_elected_or_from_any)
     add(1, 1, 0, MKV_REGION_REPLICATED, 0);
     meet(0, 1);
     OK(map(0, 1, 1, MKV_MAP_SRC));
+    ck_assert_ptr_eq(attr_of(0, 1).peer, A->peers[1]);
+    ck_assert_uint_eq(attr_of(0, 1).num_components, 1);
     ck_assert_uint_eq(attr_of(0, 1).num_pairs, _i == 0);
     ck_assert_uint_eq(attr_of(0, 1).components[0].num_sources, 1);
     ck_assert_uint_eq(attr_of(0, 1).components[0].num_destinations, _i == 0);

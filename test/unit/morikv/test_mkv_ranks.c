@@ -184,6 +184,7 @@ START_TEST(blocks_of_unequal_size_without_gaps_are_one_piece)
     open_pair(8, 2);
     OK(plan_blocks(2, mine, 8, theirs));
     OK(mkv_plan_query(source.ranks[0].plans[0], &attr));
+    ck_assert_uint_eq(attr.num_runs, 1);
     ck_assert_uint_eq(attr.num_elements, RANKS_LAYERS);
     close_sets();
 }
