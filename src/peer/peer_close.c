@@ -347,6 +347,19 @@ static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
     return MKV_NEVER;
 }
 
+/* Nobody is there to answer: what waits for an answer comes back when it is cut, and
+ * else by the timeouts of a lane, or when UCX looks after it.
+ * @return Whether it was to wait any longer. */
+static bool mkv_peer_hurry(mkv_peer_t *peer, uint64_t now)
+{
+    if (mkv_conn_is_alive(peer->state) || (peer->state >= MKV_CONN_CLOSING) ||
+        (peer->deadline <= now)) {
+        return false;
+    }
+    peer->deadline = now;
+    return true;
+}
+
 /* Look at its claim; fail the peer, or have its users look, when that is over.
  * @return The next time to look. */
 static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
@@ -372,7 +385,11 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
     if (mkv_conn_is_alive(peer->state)) {
         mkv_peer_fail(peer, MKV_ERR_PEER, "process %u %s", peer->process.pid,
                       (state == MKV_CLAIM_GONE) ? "is gone" : "has cut the connection");
-    } else if (is_needed) {
+    }
+    if (mkv_peer_hurry(peer, now)) {
+        return 0;
+    }
+    if (is_needed) {
         mkv_peer_tell_look(peer);
         return (peer->state == MKV_CONN_GONE) ? MKV_NEVER : now + MKV_PEER_LOOK_NS;
     }

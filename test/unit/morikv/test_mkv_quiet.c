@@ -387,6 +387,54 @@ START_TEST(a_claim_is_held_until_all_calls_are_back)
 }
 END_TEST
 
+/* Its claim is over, and it does nothing any more; A looks after two seconds */
+static void lose_b(void)
+{
+    mkv_peer_t *peer = B->peers[0];
+
+    mkv_peer_fail(peer, MKV_ERR_PEER, "of the test");
+    while (peer->claim != 0) {
+        (void)mkv_progress(B->ctx);
+    }
+    B->is_stopped = 1;
+    pass_ms(1000);
+    pass_ms(1000);
+}
+
+/* Queue pairs would send on for seconds, and what waits for credits of a process that
+ * is gone for as long as UCX looks after nobody */
+START_TEST(calls_to_who_is_gone_are_cut_at_once)
+{
+    start_to_write("tcp");
+    lose_b();
+    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_PEER);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    ck_assert(is_quiet(active));
+    go_on(1);
+    go_on_and_close();
+}
+END_TEST
+
+/* Loop index: the peer is gone before the flush, and in the middle of the goodbye */
+START_TEST(goodbye_to_who_is_gone_is_not_waited_for)
+{
+    mkv_peer_t *peer;
+
+    pair_now = 1000000000ull;
+    pair_setup();
+    peer = A->peers[1];
+    fake_ucp_hold((_i == 0) ? FAKE_UCP_FLUSH : FAKE_UCP_AM);
+    OK(mkv_peer_close(peer, MKV_CLOSE_FLUSH));
+    A->peers[1] = NULL;
+    (void)mkv_progress(A->ctx);
+    ck_assert_int_eq(peer->state, MKV_CONN_LEAVING);
+    lose_b();
+    ck_assert_int_eq(peer->state, MKV_CONN_GONE);
+    go_on(1);
+    pair_teardown();
+}
+END_TEST
+
 /* What it sent before may still come, as long as UCX finds something */
 START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
 {
@@ -528,6 +576,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_silent_peer_is_cut_where_that_is_a_proof, 0, 3);
     tcase_add_test(tcase, calls_to_a_silent_peer_end_with_the_connection);
     tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
+    tcase_add_test(tcase, calls_to_who_is_gone_are_cut_at_once);
+    tcase_add_loop_test(tcase, goodbye_to_who_is_gone_is_not_waited_for, 0, 2);
     tcase_add_test(tcase, a_released_claim_counts_when_nothing_comes_any_more);
     tcase_add_test(tcase,
                    blocks_of_a_former_connection_are_free_when_its_claim_is_over);
