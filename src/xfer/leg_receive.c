@@ -263,7 +263,7 @@ static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
         mkv_leg_is_over(leg)) {
         return;
     }
-    leg->remote_nonce = msg->from_nonce;
+    leg->remote_nonce = msg->from_nonce; /* no other instance is meant by our TERM */
     mkv_leg_fail(leg, MKV_ERR_INVALID,
                  "peer %s, leg %u: both sides wait for the other one's blocks: of one "
                  "transfer one is MKV_SRC and the other MKV_DST, in one mode",
@@ -312,7 +312,7 @@ static void mkv_receive_term(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t *
         return;
     }
 
-    leg->remote_nonce = msg->from_nonce;
+    leg->remote_nonce = msg->from_nonce; /* nor by our DRAINED */
     leg->is_peer_drained |= msg->is_drained != 0;
     (void)mkv_leg_take(leg, MKV_LEG_TELL); /* it knows; DRAINED is all it needs */
     mkv_xfer_dirty(leg->xfer);
@@ -351,7 +351,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         return;
     }
     if (msg->type == MKV_MSG_DRAINED) {
-        mkv_early_cancel(peer, msg->from_nonce);
+        mkv_early_cancel(peer, msg->from_nonce); /* asked for again, while refused */
     }
     if (leg == NULL) {
         mkv_leg_stale(peer, msg);

@@ -60,6 +60,20 @@ static void add_memory(unsigned index, const mkv_region_t *pattern)
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
+/* A and B have memory of component 1 beside that of component 0, which has units */
+static void connect_bytes(const char *transport, const mkv_region_t *mine,
+                          const mkv_region_t *theirs)
+{
+    fake_ucp_reset();
+    fake_ucp_set_transport(transport);
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    add_memory(0, mine);
+    add_memory(1, theirs);
+    pair_connect(0, 1);
+}
+
 /* A moves bytes to or from B, which exposes these blocks of component 1 */
 static void bind_bytes(mkv_mode_t mode, const char *transport, const mkv_region_t *mine,
                        const mkv_region_t *theirs, const uint32_t *blocks, uint32_t num,
@@ -74,14 +88,7 @@ static void bind_bytes(mkv_mode_t mode, const char *transport, const mkv_region_
                                 .expect = expect,
                                 .num_expect = (expect != NULL)};
 
-    fake_ucp_reset();
-    fake_ucp_set_transport(transport);
-    pair_now = 1000000000ull;
-    pair_open(0);
-    pair_open(1);
-    add_memory(0, mine);
-    add_memory(1, theirs);
-    pair_connect(0, 1);
+    connect_bytes(transport, mine, theirs);
     active = pair_xfer(A, 1, 1, mode, (mode == MKV_WRITE) ? MKV_SRC : MKV_DST);
     params.legs = &B->maps[0];
     OK(mkv_xfer_open(B->ctx, &params, &passive));
@@ -521,6 +528,42 @@ START_TEST(bytes_are_counted_where_they_are_expected)
 }
 END_TEST
 
+/* One component is counted in bytes and the other in units, all bytes of which are
+ * expected. Loop index: one unit, or two */
+START_TEST(bytes_and_units_are_expected_together)
+{
+    static const uint32_t blocks[] = {0, 1};
+    const mkv_expect_t expect[] = {{.component = 0, .num_units = 1 + (uint32_t)_i},
+                                   {.component = 1, .num_bytes = 24}};
+    const mkv_units_t units[] = {{.num_local = 1 + (uint32_t)_i, .local = blocks},
+                                 {.component = 1, .num_local = 1, .local = block_0}};
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 1,
+                                .mode = MKV_WRITE,
+                                .role = MKV_DST,
+                                .num_legs = 1,
+                                .expect = expect,
+                                .num_expect = 2};
+    mkv_plan_t *of_units, *of_bytes;
+
+    connect_bytes("tcp", &whole, &whole);
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    params.legs = &B->maps[0];
+    OK(mkv_xfer_open(B->ctx, &params, &passive));
+    OK(mkv_xfer_expose(passive, 0, units, 2, NULL, 0));
+    pair_run();
+    of_units = pair_plan(A, 1, 0, 0, 1 + (uint32_t)_i, 0);
+    OK(mkv_xfer_post(active, 0, of_units, NULL, NULL));
+    piece(0, 0, 0, 24);
+    of_bytes = plan_of(1, 0, 0);
+    move(of_bytes);
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    OK(mkv_plan_destroy(of_units));
+    pair_close(active, passive, of_bytes);
+    pair_teardown();
+}
+END_TEST
+
 /* Some calls at a time, slices in the middle of which the credit ends. Loop index: as a
  * list or not */
 START_TEST(a_slice_goes_on_where_credit_ended)
@@ -569,6 +612,7 @@ int main(void)
     tcase_add_test(tcase, memory_without_units_may_be_of_another_length);
     tcase_add_test(tcase, memory_without_units_has_none);
     tcase_add_loop_test(tcase, bytes_are_counted_where_they_are_expected, 23, 26);
+    tcase_add_loop_test(tcase, bytes_and_units_are_expected_together, 0, 2);
     tcase_add_loop_test(tcase, a_slice_goes_on_where_credit_ended, 0, 2);
     return pair_main("mkv_bytes", tcase);
 }

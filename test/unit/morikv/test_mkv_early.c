@@ -111,6 +111,8 @@ START_TEST(what_is_refused_is_of_its_id_and_epoch)
     OK(mkv_xfer_ask(first, 0, NULL, 0));
     OK(mkv_xfer_ask(second, 0, NULL, 0));
     pair_run();
+    ck_assert_uint_eq(pair_last(B, MKV_EV_INCOMING, NULL)->id, second->id);
+    ck_assert_uint_eq(pair_last(B, MKV_EV_INCOMING, NULL)->epoch, second->epoch);
     IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_OK, NULL),
        MKV_ERR_INVALID);
     IS(mkv_xfer_refuse(B->peers[0], second->id, second->epoch, MKV_ERR_LAST, NULL),
@@ -187,7 +189,8 @@ START_TEST(who_aborted_early_answers_that_it_has_drained)
 END_TEST
 
 /* One transfer, asked for again and again: what is kept of it is the last one alone,
- * and each is an event. Loop index: nobody polls; the control */
+ * and nothing of one that is refused, and each is an event. Loop index: nobody polls;
+ * the control */
 START_TEST(questions_that_nobody_polls_are_bounded)
 {
     static const uint8_t bytes[10000];
@@ -200,10 +203,13 @@ START_TEST(questions_that_nobody_polls_are_bounded)
     for (i = 0; i < 8; ++i) {
         ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
         OK(mkv_xfer_ask(active, 0, bytes, sizeof(bytes)));
+        fake_ucp_hold_peer(fake_ucp_worker(0)); /* who asks hears nothing yet */
         for (k = 0; k < 8; ++k) {
             (void)mkv_progress(A->ctx);
             (void)mkv_progress(B->ctx);
         }
+        ck_assert_uint_eq(B->peers[0]->num_early, _i || (i < 6));
+        fake_ucp_hold_peer(NULL);
         if (_i || (i == 6)) {
             pair_run();
         }

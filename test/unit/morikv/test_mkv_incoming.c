@@ -174,6 +174,24 @@ START_TEST(a_question_can_be_refused)
 }
 END_TEST
 
+/* Asked for again before the refusal has come, which is the end of it */
+START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
+{
+    pair_setup();
+    active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
+    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    pair_run();
+    OK(mkv_xfer_refuse(B->peers[0], 9, 0, MKV_ERR_NOTFOUND, NULL));
+    OK(mkv_xfer_ask(active, 0, NULL, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_NOTFOUND);
+    ck_assert_uint_eq(B->peers[0]->num_early, 0);
+    IS(mkv_xfer_refuse(B->peers[0], 9, 0, MKV_ERR_NOTFOUND, NULL), MKV_ERR_NOTFOUND);
+    OK(mkv_xfer_close(active));
+    pair_teardown();
+}
+END_TEST
+
 /* Nothing is left to be refused, and who opens it after all fails at once */
 START_TEST(who_gives_up_asks_no_longer)
 {
@@ -289,6 +307,7 @@ int main(void)
     tcase_add_test(tcase, a_question_may_be_repeated);
     tcase_add_test(tcase, any_of_several_peers_may_ask);
     tcase_add_test(tcase, a_question_can_be_refused);
+    tcase_add_test(tcase, a_question_that_crosses_its_refusal_is_forgotten);
     tcase_add_test(tcase, who_gives_up_asks_no_longer);
     tcase_add_test(tcase, what_is_open_is_not_asked_for);
     tcase_add_test(tcase, questions_are_bounded);

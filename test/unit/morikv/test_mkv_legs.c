@@ -298,6 +298,22 @@ END_TEST
 
 /* ---- Calls of the source --------------------------------------------------------- */
 
+/* All its legs have failed, and a call for all leaves those out */
+START_TEST(nothing_is_exposed_of_a_transfer_that_has_ended)
+{
+    const mkv_units_t none = {.component = 0};
+
+    mode = MKV_READ;
+    connect_all();
+    open_source();
+    OK(mkv_xfer_abort(source, MKV_ERR_ABORTED, NULL));
+    IS(mkv_xfer_expose(source, MKV_LEG_ALL, &none, 1, NULL, 0), MKV_ERR_ABORTED);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "the transfer has ended"));
+    pair_run();
+    close_all();
+}
+END_TEST
+
 /* Loop index: mode */
 START_TEST(a_source_may_abort_one_leg)
 {
@@ -479,9 +495,31 @@ START_TEST(a_leg_that_is_complete_stays_so)
 }
 END_TEST
 
+/* What ends without it is none of its business */
+START_TEST(the_peer_of_a_complete_leg_hears_nothing_more)
+{
+    uint64_t received;
+
+    open_all(MKV_WRITE);
+    post(0);
+    seal(0);
+    pair_run();
+    ck_assert_int_eq(pair_query(destinations[0]).status, MKV_OK);
+    received = pair_stats(side_of(0)).msgs_received;
+    OK(mkv_xfer_abort(source, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    ck_assert_int_eq(pair_query(destinations[1]).status, MKV_ERR_ABORTED);
+    ck_assert_uint_eq(pair_stats(side_of(0)).msgs_received, received);
+    close_all();
+}
+END_TEST
+
 /* ---- A destination --------------------------------------------------------------- */
 
-START_TEST(a_destination_needs_all_its_sources)
+static mkv_xfer_t *sources[DESTINATIONS];
+
+/* All of them write to A, whose side `source` is here */
+static void open_sources(void)
 {
     mkv_xfer_params_t params = {.size = sizeof(params),
                                 .id = 1,
@@ -489,16 +527,22 @@ START_TEST(a_destination_needs_all_its_sources)
                                 .role = MKV_DST,
                                 .legs = &A->maps[1],
                                 .num_legs = DESTINATIONS};
-    mkv_xfer_t *sources[DESTINATIONS];
     unsigned i;
 
     connect_all();
-    OK(mkv_xfer_open(A->ctx, &params, &source)); /* it is the destination here */
+    OK(mkv_xfer_open(A->ctx, &params, &source));
     pair_expose(source, 0, NUM);
     for (i = 0; i < DESTINATIONS; ++i) {
         sources[i] = pair_xfer(side_of(i), 0, 1, MKV_WRITE, MKV_SRC);
     }
     pair_run();
+}
+
+START_TEST(a_destination_needs_all_its_sources)
+{
+    unsigned i;
+
+    open_sources();
     OK(mkv_xfer_abort(sources[1], MKV_ERR_GATE, "lost its cache"));
     pair_run();
     ck_assert_int_eq(pair_query(source).status, MKV_ERR_GATE);
@@ -509,6 +553,39 @@ START_TEST(a_destination_needs_all_its_sources)
         ck_assert_int_eq(pair_query(sources[i]).status, MKV_ERR_GATE);
         OK(mkv_xfer_close(sources[i]));
     }
+    OK(mkv_xfer_close(source));
+    pair_teardown();
+}
+END_TEST
+
+/* Another one's connection ends afterwards, for which the first one's blocks waited */
+START_TEST(the_first_leg_that_failed_stays_named)
+{
+    mkv_plan_t *plan;
+    unsigned i;
+
+    open_sources();
+    plan = pair_plan(side_of(0), 0, 0, 0, NUM, 0);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_xfer_post(sources[0], 0, plan, NULL, NULL));
+    OK(mkv_xfer_abort(sources[1], MKV_ERR_GATE, "lost its cache"));
+    pair_run();
+    ck_assert_uint_eq(pair_last(A, MKV_EV_FAILED, source)->leg, 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 0);
+    OK(mkv_peer_declare_dead(A->peers[1]));
+    pair_run();
+    ck_assert_uint_eq(pair_last(A, MKV_EV_QUIET, source)->leg, 1);
+    ck_assert_ptr_eq(pair_last(A, MKV_EV_QUIET, source)->peer, A->peers[2]);
+    fake_ucp_hold(0);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    for (i = 0; i < 2; ++i) {
+        pair_now += 31000 * MKV_NSEC_PER_MSEC;
+        pair_run();
+    }
+    for (i = 0; i < DESTINATIONS; ++i) {
+        OK(mkv_xfer_close(sources[i]));
+    }
+    OK(mkv_plan_destroy(plan));
     OK(mkv_xfer_close(source));
     pair_teardown();
 }
@@ -544,6 +621,7 @@ int main(void)
     tcase_add_test(tcase, a_leg_is_quiet_behind_its_last_call);
     tcase_add_loop_test(tcase, the_last_leg_ends_the_transfer, 0, 2);
     tcase_add_loop_test(tcase, a_source_may_abort_one_leg, 0, 2);
+    tcase_add_test(tcase, nothing_is_exposed_of_a_transfer_that_has_ended);
     tcase_add_test(tcase, calls_for_all_leave_out_a_leg_that_has_failed);
     tcase_add_test(tcase, an_expose_leaves_out_a_leg_that_has_failed);
     tcase_add_test(tcase, a_question_goes_to_the_legs_that_are_meant);
@@ -551,7 +629,9 @@ int main(void)
     tcase_add_test(tcase, a_transfer_is_sealed_when_its_last_leg_is);
     tcase_add_test(tcase, a_leg_that_ends_gives_the_others_no_more_time);
     tcase_add_test(tcase, a_leg_that_is_complete_stays_so);
+    tcase_add_test(tcase, the_peer_of_a_complete_leg_hears_nothing_more);
     tcase_add_test(tcase, a_destination_needs_all_its_sources);
+    tcase_add_test(tcase, the_first_leg_that_failed_stays_named);
     tcase_add_test(tcase, the_only_leg_has_no_events);
     return pair_main("mkv_legs", tcase);
 }

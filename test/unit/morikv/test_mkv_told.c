@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a transfer tells of itself: its times, the library's histograms, the hook that
- * streams wait behind, and the log at level trace. */
+/* What a transfer tells of itself: which one it is, its blocks and times, the library's
+ * histograms, the hook that streams wait behind, and the log at level trace. */
 
 #include "test/support/mkv_pair.h"
 
@@ -36,6 +36,117 @@ static void move(mkv_mode_t mode, uint64_t us)
     fake_ucp_hold(0);
     pair_run();
 }
+
+static const uint32_t shown[] = {18, 16, 17};
+static int my_mark, their_mark;
+
+static mkv_xfer_t *open_marked(pair_side_t *side, unsigned other, mkv_role_t role,
+                               void *mark)
+{
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = 77,
+                                .epoch = 5,
+                                .mode = MKV_WRITE,
+                                .role = role,
+                                .legs = &side->maps[other],
+                                .num_legs = 1,
+                                .user_data = mark};
+    mkv_xfer_t *xfer;
+
+    OK(mkv_xfer_open(side->ctx, &params, &xfer));
+    return xfer;
+}
+
+/* Both callers keep something of it. What one of them says of blocks of the other side,
+ * where it shows its own, is nothing that it may read again. */
+static void bind_marked(void)
+{
+    const mkv_units_t units = {
+        .num_local = 3, .local = shown, .num_remote = 2, .remote = shown};
+
+    pair_setup();
+    active = open_marked(A, 1, MKV_SRC, &my_mark);
+    passive = open_marked(B, 0, MKV_DST, &their_mark);
+    OK(mkv_xfer_expose(passive, 0, &units, 1, "meta!", 5));
+    pair_run();
+    plan = pair_plan(A, 1, 0, 16, 3, 0);
+}
+
+static void finish_marked(void)
+{
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+}
+
+static void close_marked(void)
+{
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+
+static void expect_names(const mkv_event_t *event, const mkv_peer_t *peer, void *mark)
+{
+    ck_assert_ptr_eq(event->peer, peer);
+    ck_assert_uint_eq(event->id, 77);
+    ck_assert_uint_eq(event->epoch, 5);
+    ck_assert_uint_eq(event->leg, 0);
+    ck_assert_ptr_eq(event->user_data, mark);
+}
+
+START_TEST(a_block_list_comes_with_what_names_its_transfer)
+{
+    const mkv_event_t *event;
+
+    bind_marked();
+    event = pair_last(A, MKV_EV_EXPOSED, active);
+    expect_names(event, A->peers[1], &my_mark);
+    ck_assert_uint_eq(event->num_units, 1);
+    ck_assert_uint_eq(event->units[0].num_local, 0);
+    ck_assert_uint_eq(event->units[0].num_remote, 3);
+    ck_assert_mem_eq(event->units[0].remote, shown, sizeof(shown));
+    ck_assert_uint_eq(event->length, 5);
+    ck_assert_mem_eq(event->data, "meta!", 5);
+    finish_marked();
+    close_marked();
+}
+END_TEST
+
+START_TEST(done_shows_the_blocks_that_were_exposed)
+{
+    const mkv_event_t *event;
+
+    bind_marked();
+    finish_marked();
+    event = pair_last(B, MKV_EV_DONE, passive);
+    expect_names(event, B->peers[0], &their_mark);
+    ck_assert_uint_eq(event->num_units, 1);
+    ck_assert_uint_eq(event->units[0].num_local, 3);
+    ck_assert_ptr_ne(event->units[0].local, shown);
+    ck_assert_mem_eq(event->units[0].local, shown, sizeof(shown));
+    ck_assert_uint_eq(event->units[0].num_remote, 0);
+    ck_assert_ptr_null(event->units[0].remote);
+    close_marked();
+}
+END_TEST
+
+START_TEST(a_query_names_its_transfer_and_tells_its_age)
+{
+    mkv_xfer_attr_t attr;
+
+    bind_marked();
+    pair_now += 30 * US;
+    attr = pair_query(active);
+    ck_assert_uint_eq(attr.id, 77);
+    ck_assert_uint_eq(attr.epoch, 5);
+    ck_assert_ptr_eq(attr.user_data, &my_mark);
+    ck_assert_uint_eq(attr.age_ns, 30 * US);
+    ck_assert_ptr_eq(pair_query(passive).user_data, &their_mark);
+    finish_marked();
+    close_marked();
+}
+END_TEST
 
 START_TEST(a_transfer_tells_when_it_did_what)
 {
@@ -254,6 +365,9 @@ int main(void)
 {
     TCase *tcase = pair_tcase("told");
 
+    tcase_add_test(tcase, a_block_list_comes_with_what_names_its_transfer);
+    tcase_add_test(tcase, done_shows_the_blocks_that_were_exposed);
+    tcase_add_test(tcase, a_query_names_its_transfer_and_tells_its_age);
     tcase_add_test(tcase, a_transfer_tells_when_it_did_what);
     tcase_add_test(tcase, an_owner_tells_when_it_put);
     tcase_add_test(tcase, a_late_transfer_shows_in_the_histogram);

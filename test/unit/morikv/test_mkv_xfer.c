@@ -654,27 +654,29 @@ START_TEST(abort_before_open_is_told_at_once)
 }
 END_TEST
 
-/* The writer gives up and opens the same (id, epoch) again before the other side has
- * opened it at all: that hears of the abort, and the second writer of its end, at once
- */
+/* One side gives up and opens the same (id, epoch) again before the other side has
+ * opened it at all: that hears of the abort, and the second instance of its end, at
+ * once. Loop index: the writer, the reader. */
 START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
 {
-    mkv_xfer_t *active, *passive;
+    pair_side_t *first = _i ? B : A, *second = _i ? A : B;
+    mkv_role_t role = _i ? MKV_DST : MKV_SRC;
+    mkv_xfer_t *mine, *theirs;
 
     pair_setup();
-    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
-    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, "client gone"));
+    mine = pair_xfer_epoch(first, _i ? 0 : 1, role, 3);
+    OK(mkv_xfer_abort(mine, MKV_ERR_ABORTED, "client gone"));
     pair_run();
-    OK(mkv_xfer_close(active));
-    active = pair_xfer_epoch(A, 1, MKV_SRC, 3);
+    OK(mkv_xfer_close(mine));
+    mine = pair_xfer_epoch(first, _i ? 0 : 1, role, 3);
     pair_run();
-    ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
-    passive = pair_xfer_epoch(B, 0, MKV_DST, 3);
+    ck_assert_int_eq(pair_query(mine).status, MKV_INPROGRESS);
+    theirs = pair_xfer_epoch(second, _i ? 1 : 0, _i ? MKV_SRC : MKV_DST, 3);
     pair_run();
-    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_ABORTED);
-    ck_assert_int_eq(pair_query(active).status, MKV_ERR_ABORTED);
-    ck_assert(pair_query(passive).is_quiet && pair_query(active).is_quiet);
-    pair_close(active, passive, NULL);
+    ck_assert_int_eq(pair_query(theirs).status, MKV_ERR_ABORTED);
+    ck_assert_int_eq(pair_query(mine).status, MKV_ERR_ABORTED);
+    ck_assert(pair_query(theirs).is_quiet && pair_query(mine).is_quiet);
+    pair_close(mine, theirs, NULL);
     ck_assert_uint_eq(A->peers[1]->num_early_aborts, 0);
     ck_assert_uint_eq(B->peers[0]->num_early_aborts, 0);
     finish_empty(pair_xfer_epoch(A, 1, MKV_SRC, 3), pair_xfer_epoch(B, 0, MKV_DST, 3));
@@ -822,6 +824,9 @@ START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
     ck_assert_int_eq(pair_query(b).status, MKV_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(pair_query(a).error, "both sides wait for the other"));
     ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides wait for the other"));
+    ck_assert_uint_eq(a->legs[0].remote_nonce,
+                      b->nonce); /* so that no other is meant */
+    ck_assert_uint_eq(b->legs[0].remote_nonce, a->nonce);
     ck_assert(pair_query(a).is_quiet && pair_query(b).is_quiet);
     pair_close(a, b, NULL);
     pair_teardown();
@@ -1044,7 +1049,7 @@ int main(void)
     tcase_add_test(tcase, an_id_is_used_a_thousand_times);
     tcase_add_test(tcase, expose_before_open_is_kept);
     tcase_add_loop_test(tcase, abort_before_open_is_told_at_once, 0, 2);
-    tcase_add_test(tcase, a_retry_under_an_aborted_epoch_ends_on_both_sides);
+    tcase_add_loop_test(tcase, a_retry_under_an_aborted_epoch_ends_on_both_sides, 0, 2);
     tcase_add_test(tcase, a_former_writers_word_is_not_its_successors);
     tcase_add_test(tcase, a_new_expose_takes_the_place_of_an_abort);
     tcase_add_test(tcase, aborts_take_no_place_of_lists);
