@@ -453,7 +453,7 @@ static bool mkv_post_ask_gate(mkv_post_t *post)
     if (answer == 0) {
         return false;
     }
-    post->gate_state = MKV_GATE_OPEN;
+    post->gate_state = MKV_GATE_OPEN; /* it is not asked again */
     --post->plan->ctx->num_asking_gates;
     if (answer < 0) {
         mkv_xfer_fail(post->leg->xfer, MKV_ERR_GATE,

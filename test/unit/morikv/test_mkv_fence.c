@@ -247,6 +247,21 @@ START_TEST(a_byte_that_cannot_be_read_back_fails_both_sides)
 }
 END_TEST
 
+/* Nor is there memory for it */
+START_TEST(a_byte_that_has_no_place_fails_both_sides)
+{
+    setup_flush("rc_verbs", "flush");
+    fake_ucp_fail_map(1);
+    move_all(MKV_WRITE);
+    fake_ucp_fail_map(0);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), 0);
+    ck_assert_int_lt(pair_query(source).status, MKV_OK);
+    ck_assert_ptr_nonnull(strstr(pair_query(source).error, "flush failed"));
+    ck_assert_int_lt(pair_query(destination).status, MKV_OK);
+    finish(MKV_WRITE);
+}
+END_TEST
+
 START_TEST(a_flush_that_fails_is_not_mended_by_a_read)
 {
     setup_flush("rc_verbs", "flush");
@@ -284,6 +299,7 @@ int main(void)
     tcase_add_loop_test(tcase, nothing_is_fenced_without_need, 0, 2);
     tcase_add_loop_test(tcase, done_waits_until_a_byte_was_read_back, 0, 2);
     tcase_add_loop_test(tcase, a_byte_that_cannot_be_read_back_fails_both_sides, 0, 2);
+    tcase_add_test(tcase, a_byte_that_has_no_place_fails_both_sides);
     tcase_add_loop_test(tcase, nothing_is_read_back_without_need, 0, 3);
     tcase_add_test(tcase, a_flush_that_fails_is_not_mended_by_a_read);
     return pair_main("test_mkv_fence", tcase);

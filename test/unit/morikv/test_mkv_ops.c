@@ -608,6 +608,7 @@ END_TEST
 START_TEST(bad_parameters_are_refused)
 {
     static const uint8_t note[8192];
+    const mkv_op_piece_t piece = {.length = 1};
     mkv_op_params_t params = params_of(MKV_WRITE, NULL, 0);
 
     pair_set("MAX_MESSAGE", "8k");
@@ -627,6 +628,10 @@ START_TEST(bad_parameters_are_refused)
     params.note_length = 0;
     params.num_pieces = 1;
     IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);
+    params.pieces = &piece; /* of which there cannot be so many */
+    params.num_pieces = SIZE_MAX / 16;
+    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_NOMEM);
+    params.pieces = NULL;
     params.num_pieces = 0;
     params.mode = (mkv_mode_t)2;
     IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_INVALID);

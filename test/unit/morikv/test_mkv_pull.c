@@ -157,6 +157,7 @@ START_TEST(a_plan_travels_once)
         OK(mkv_xfer_post(reader, 0, plan, &sel, NULL));
         pair_run();
         ck_assert_uint_eq(pair_query(reader).completed, (i + 1) * PIECES / 4);
+        ck_assert_uint_eq(reader->legs[0].pulled_plan, plan->serial);
     }
     OK(mkv_xfer_seal(reader, 0));
     pair_run();
@@ -203,6 +204,60 @@ START_TEST(what_the_owner_refuses_is_got)
     if (_i == 1) {
         --B->maps[0]->pairs[3].remote_id;
     }
+    finish();
+}
+END_TEST
+
+static void touch(mkv_pair_t *pair, unsigned which, int by)
+{
+    mkv_place_t *here = &pair->here, *there = &pair->there;
+    mkv_grid_t *grid = &pair->grid;
+    uint64_t *const words[] = {&here->base,       &here->stride,    &here->step,
+                               &there->base,      &there->stride,   &there->step,
+                               &grid->local_row,  &grid->local_col, &grid->remote_row,
+                               &grid->remote_col, &grid->length};
+    uint32_t *const halves[] = {&here->split, &there->split, &grid->rows, &grid->cols};
+    const unsigned num_words = sizeof(words) / sizeof(words[0]);
+
+    if (which < num_words) {
+        *words[which] += (uint64_t)by;
+    } else {
+        *halves[which - num_words] += (uint32_t)by;
+    }
+}
+
+/* Maps that were made at different times. Loop index: what the owner's says otherwise
+ */
+START_TEST(bytes_of_which_the_sides_differ_are_not_put)
+{
+    pair_setup();
+    bind_read(0);
+    touch(&B->maps[0]->pairs[3], (unsigned)_i, 1);
+    post_all();
+    touch(&B->maps[0]->pairs[3], (unsigned)_i, -1);
+    check_done();
+    ck_assert_uint_eq(pair_stats(A).pulls_refused, 1);
+    ck_assert_uint_eq(fake_ucp_num_calls(PUTS), 0);
+    finish();
+}
+END_TEST
+
+/* The reader has given up when the answer comes: it gets nothing, and waits for nothing
+ */
+START_TEST(a_refusal_that_comes_too_late_moves_nothing)
+{
+    pair_setup();
+    bind_read(0);
+    B->maps[0]->is_stale = 1;
+    fake_ucp_hold_peer(fake_ucp_worker(0));
+    OK(mkv_xfer_post(reader, 0, plan, NULL, NULL));
+    pair_run();
+    OK(mkv_xfer_abort(reader, MKV_ERR_ABORTED, NULL));
+    fake_ucp_hold_peer(NULL);
+    pair_run();
+    ck_assert(pair_query(reader).is_quiet);
+    ck_assert(mkv_list_is_empty(&reader->legs[0].posts));
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET | PUTS), 0);
     finish();
 }
 END_TEST
@@ -643,6 +698,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_plan_travels_once, 0, 2);
     tcase_add_test(tcase, a_plan_too_large_for_a_message_is_got);
     tcase_add_loop_test(tcase, what_the_owner_refuses_is_got, 0, 3);
+    tcase_add_loop_test(tcase, bytes_of_which_the_sides_differ_are_not_put, 0, 15);
+    tcase_add_test(tcase, a_refusal_that_comes_too_late_moves_nothing);
     tcase_add_test(tcase, lists_refused_there_go_piece_by_piece);
     tcase_add_test(tcase, pushes_take_the_credits_of_their_owner);
     tcase_add_loop_test(tcase, what_mori_xgmi_has_put_has_arrived, 0, 5);

@@ -158,6 +158,33 @@ END_TEST
 
 /* ---- Posts ----------------------------------------------------------------------- */
 
+static void refuse_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
+                        const char *text)
+{
+    IS(mkv_xfer_post(xfer, leg, plan, NULL, NULL), MKV_ERR_INVALID);
+    ck_assert_msg(strstr(mkv_last_error(), text) != NULL, "%s", mkv_last_error());
+}
+
+START_TEST(a_post_is_for_a_leg_of_the_active_side_that_has_not_ended)
+{
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = pair_bind_write(NUM, &passive);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    refuse_post(active, 1, plan, "leg 1 of 1, active side");
+    refuse_post(passive, 0, plan, "leg 0 of 1, passive side");
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    refuse_post(active, 0, plan, "the transfer has ended: done");
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(nothing_is_posted_on_a_stale_map)
 {
     mkv_xfer_t *active, *passive;
@@ -179,6 +206,58 @@ static int answer(void *arg)
 {
     return *(int *)arg;
 }
+
+static int open_at_once(void *arg)
+{
+    ++*(unsigned *)arg;
+    return 1;
+}
+
+/* With credits for a part of the post, which so comes to its turn again. Whoever sleeps
+ * must not wake to ask what nobody waits for. */
+START_TEST(a_gate_that_has_opened_is_not_asked_again)
+{
+    unsigned asked = 0;
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = open_at_once, .arg = &asked};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_set("MAX_INFLIGHT_OPS", "1");
+    pair_setup();
+    fake_ucp_set_lists(0);
+    active = pair_bind_write(NUM, &passive);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    ck_assert_uint_eq(A->ctx->num_asking_gates, 0);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, MKV_OK);
+    ck_assert_uint_eq(asked, 1);
+    ck_assert_uint_eq(A->ctx->num_asking_gates, 0);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+START_TEST(a_gate_that_stays_shut_is_not_asked_after_the_end)
+{
+    int says = 0;
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = answer, .arg = &says};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = pair_bind_write(NUM, &passive);
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    ck_assert_uint_eq(A->ctx->num_asking_gates, 1);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    pair_run();
+    ck_assert_uint_eq(A->ctx->num_asking_gates, 0);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
 
 START_TEST(a_gate_that_fails_fails_the_transfer)
 {
@@ -429,6 +508,9 @@ int main(void)
     tcase_add_test(tcase, an_instance_is_opened_once_and_leads_to_each_peer_once);
     tcase_add_test(tcase, two_epochs_of_an_id_are_two_instances);
     tcase_add_test(tcase, nothing_is_posted_on_a_stale_map);
+    tcase_add_test(tcase, a_post_is_for_a_leg_of_the_active_side_that_has_not_ended);
+    tcase_add_test(tcase, a_gate_that_has_opened_is_not_asked_again);
+    tcase_add_test(tcase, a_gate_that_stays_shut_is_not_asked_after_the_end);
     tcase_add_test(tcase, a_gate_that_fails_fails_the_transfer);
     tcase_add_test(tcase, a_reader_is_quiet_behind_its_gets);
     tcase_add_test(tcase, a_writer_is_quiet_behind_its_flush);
