@@ -5,6 +5,8 @@
  * reach them, by what is seen of its process, and by how the connection ended.
  */
 
+#include "src/peer/peer_close.h"
+
 #include "test/support/mkv_pair.h"
 
 #include <stdlib.h>
@@ -362,6 +364,52 @@ START_TEST(calls_to_a_silent_peer_end_with_the_connection)
 }
 END_TEST
 
+/* From the first moment on, whatever time there was for them */
+START_TEST(calls_to_who_is_found_dead_are_not_waited_for)
+{
+    start_to_write("tcp");
+    OK(mkv_peer_declare_dead(A->peers[1]));
+    pass_ms(0);
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    go_on_and_close();
+}
+END_TEST
+
+/* Loop index: the peer has ended; it was cut off here, which ends all calls */
+START_TEST(calls_to_who_has_ended_have_the_drain_timeout)
+{
+    start_to_write("tcp");
+    mkv_peer_fail(A->peers[1], _i ? MKV_ERR_DRAIN_TIMEOUT : MKV_ERR_PEER, "of a test");
+    pass_ms(DRAIN_MS - 2);
+    ck_assert_int_eq(A->peers[1]->state, _i ? MKV_CONN_GONE : MKV_CONN_FAILED);
+    pass_ms(2);
+    ck_assert_int_ge(A->peers[1]->state, MKV_CONN_CLOSING);
+    go_on_and_close();
+}
+END_TEST
+
+/* It is closed here, while the writer is slow, and has no time to say goodbye. Loop
+ * index: the transport, of which a queue pair that is destroyed takes nothing more */
+START_TEST(a_connection_that_was_cut_while_it_closed_is_no_proof)
+{
+    mkv_peer_t *peer;
+
+    pair_set("SHM_DIR", "/nowhere");
+    pair_set("LOG_LEVEL", "error");
+    stop_the_writer(_i ? "mori_rdma" : "tcp");
+    peer = B->peers[0];
+    OK(mkv_peer_close(peer, MKV_CLOSE_FORCE));
+    B->peers[0] = NULL;
+    pass_ms(DRAIN_MS - 2);
+    ck_assert_int_eq(peer->state, MKV_CONN_ENDING);
+    pass_ms(2);
+    ck_assert_int_eq(peer->state, MKV_CONN_GONE);
+    ck_assert_int_eq(is_quiet(passive), _i);
+    mkv_peer_declare_dead_locked(peer); /* by who knows it otherwise */
+    go_on_and_close();
+}
+END_TEST
+
 /* ---- Claims ---------------------------------------------------------------------- */
 
 /* UCX has closed the endpoint and still has a call of it: the peer must not take this
@@ -575,6 +623,10 @@ int main(void)
     tcase_add_loop_test(tcase, a_peer_that_answers_is_never_cut, 0, 3);
     tcase_add_loop_test(tcase, a_silent_peer_is_cut_where_that_is_a_proof, 0, 3);
     tcase_add_test(tcase, calls_to_a_silent_peer_end_with_the_connection);
+    tcase_add_test(tcase, calls_to_who_is_found_dead_are_not_waited_for);
+    tcase_add_loop_test(tcase, calls_to_who_has_ended_have_the_drain_timeout, 0, 2);
+    tcase_add_loop_test(tcase, a_connection_that_was_cut_while_it_closed_is_no_proof, 0,
+                        2);
     tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
     tcase_add_test(tcase, calls_to_who_is_gone_are_cut_at_once);
     tcase_add_loop_test(tcase, goodbye_to_who_is_gone_is_not_waited_for, 0, 2);
