@@ -65,16 +65,17 @@ typedef struct op {
     ucp_dt_remote_sgl_t remote;
     ucs_status_t status;
     int is_done;
-    void *data;
-    size_t length;
+    void *data; /* of a message: its header, and then its bytes */
+    size_t length, header_length;
 } op_t;
 
 /* A message on its way */
 typedef struct message {
     struct message *next;
     ucp_worker_h to;
-    void *data;
-    size_t length;
+    uint8_t *data; /* as the operation's */
+    size_t length, header_length;
+    uint64_t recv_attr;
 } message_t;
 
 static struct {
@@ -469,6 +470,11 @@ static void op_move(op_t *op)
         message->to = op->ep->remote;
         message->data = op->data;
         message->length = op->length;
+        message->header_length = op->header_length;
+        message->recv_attr = ((op->param.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
+                              (op->param.flags & UCP_AM_SEND_FLAG_RNDV))
+                                 ? UCP_AM_RECV_ATTR_FLAG_RNDV
+                                 : 0;
         op->data = NULL;
         for (tail = &fake.messages; *tail != NULL; tail = &(*tail)->next) {
         }
@@ -684,7 +690,7 @@ ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker,
 /* Deliver one message; shuffled, any of them */
 static unsigned deliver(ucp_worker_h worker)
 {
-    ucp_am_recv_param_t param = {.recv_attr = 0};
+    ucp_am_recv_param_t param;
     message_t **at, *message;
     unsigned count = 0, chosen = 0;
 
@@ -704,8 +710,11 @@ static unsigned deliver(ucp_worker_h worker)
     message = *at;
     *at = message->next;
     if (worker->handler.cb != NULL) {
-        worker->handler.cb(worker->handler.arg, NULL, 0, message->data, message->length,
-                           &param);
+        param = (ucp_am_recv_param_t){.recv_attr = message->recv_attr};
+        worker->handler.cb(
+            worker->handler.arg, (message->header_length > 0) ? message->data : NULL,
+            message->header_length, message->data + message->header_length,
+            message->length, &param);
     }
     free(message->data);
     free(message);
@@ -979,15 +988,18 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
                                  const ucp_request_param_t *param)
 {
     FAKE_GUARD;
+    uint8_t *data;
     op_t *op;
 
     (void)id;
-    (void)header;
-    (void)header_length;
     op = op_new(ep, FAKE_UCP_AM, param);
-    op->data = must_alloc(count);
+    op->data = data = must_alloc(header_length + count);
     op->length = count;
-    memcpy(op->data, buffer, count);
+    op->header_length = header_length;
+    if (header_length > 0) {
+        memcpy(data, header, header_length);
+    }
+    memcpy(data + header_length, buffer, count);
     return op_start(op);
 }
 

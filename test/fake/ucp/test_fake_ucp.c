@@ -19,6 +19,8 @@ static ucp_rkey_h rkey;
 static uint8_t memory[2][BYTES];
 static unsigned num_done, num_failures, num_messages;
 static ucs_status_t last_status;
+static char last_header[8];
+static uint64_t last_attr;
 
 
 static void on_failure(void *arg, ucp_ep_h failed, ucs_status_t status)
@@ -42,9 +44,12 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_leng
                                const ucp_am_recv_param_t *param)
 {
     (void)arg;
-    (void)header;
-    (void)header_length;
-    (void)param;
+    ck_assert_uint_lt(header_length, sizeof(last_header));
+    memset(last_header, 0, sizeof(last_header));
+    if (header_length > 0) {
+        memcpy(last_header, header, header_length);
+    }
+    last_attr = param->recv_attr;
     ck_assert_uint_eq(length, 3);
     ck_assert_mem_eq(data, "abc", 3);
     ++num_messages;
@@ -188,6 +193,23 @@ START_TEST(a_message_comes_with_the_receivers_progress)
 }
 END_TEST
 
+START_TEST(a_message_comes_as_it_was_sent)
+{
+    ucp_request_param_t param = with_callback();
+
+    ck_assert(!UCS_PTR_IS_ERR(ucp_am_send_nbx(ep, 1, "head", 4, "abc", 3, &param)));
+    progress();
+    ck_assert_str_eq(last_header, "head");
+    ck_assert_uint_eq(last_attr, 0);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_RNDV;
+    ck_assert(!UCS_PTR_IS_ERR(ucp_am_send_nbx(ep, 1, NULL, 0, "abc", 3, &param)));
+    progress();
+    ck_assert_str_eq(last_header, "");
+    ck_assert_uint_eq(last_attr, UCP_AM_RECV_ATTR_FLAG_RNDV);
+}
+END_TEST
+
 START_TEST(the_put_that_was_named_fails_and_no_other)
 {
     fake_ucp_fail(FAKE_UCP_PUT, 1, UCS_ERR_IO_ERROR);
@@ -271,6 +293,7 @@ int main(void)
     tcase_add_test(tcase, a_put_is_seen_when_it_completes);
     tcase_add_test(tcase, a_flush_waits_for_what_came_before_it);
     tcase_add_test(tcase, a_message_comes_with_the_receivers_progress);
+    tcase_add_test(tcase, a_message_comes_as_it_was_sent);
     tcase_add_test(tcase, the_put_that_was_named_fails_and_no_other);
     tcase_add_test(tcase, a_broken_connection_ends_operations_and_says_so_once);
     if (srunner_fork_status(runner) == CK_FORK) {

@@ -266,6 +266,28 @@ START_TEST(a_sleep_ends_when_a_time_is_over)
 }
 END_TEST
 
+/* Nothing else is due but the end of a connection whose calls do not come back */
+START_TEST(a_sleep_ends_when_calls_have_had_their_time)
+{
+    mkv_peer_t *peer;
+
+    pair_set("PEER_CHECK", "0");
+    pair_setup();
+    pair_run();
+    peer = A->peers[1];
+    ++peer->inflight_ops; /* one that UCX has lost */
+    mkv_peer_fail(peer, MKV_ERR_PEER, "of the test");
+    pair_run();
+    mkv_ctx_deadline(A->ctx, 0);
+    pair_run();
+    ck_assert_int_eq(peer->state, MKV_CONN_FAILED);
+    ck_assert_uint_eq(A->ctx->next_deadline, peer->deadline);
+    --peer->inflight_ops;
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("early");
@@ -278,5 +300,6 @@ int main(void)
     tcase_add_loop_test(tcase, questions_that_nobody_polls_are_bounded, 0, 2);
     tcase_add_loop_test(tcase, who_aborted_early_answers_that_it_has_drained, 0, 2);
     tcase_add_test(tcase, a_sleep_ends_when_a_time_is_over);
+    tcase_add_test(tcase, a_sleep_ends_when_calls_have_had_their_time);
     return pair_main("mkv_early", tcase);
 }

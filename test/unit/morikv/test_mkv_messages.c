@@ -4,6 +4,7 @@
  * which peer anything is sent, and what happens when it cannot be. */
 
 #include "src/peer/credit.h"
+#include "src/peer/hello.h"
 #include "src/peer/message.h"
 
 #include "test/support/mkv_pair.h"
@@ -414,6 +415,54 @@ START_TEST(a_peer_is_found_by_its_number_until_it_is_closed)
 }
 END_TEST
 
+/* What follows it would else be taken for it. Messages wait that the peer does not
+ * take.
+ */
+START_TEST(a_hello_that_cannot_be_repeated_keeps_its_number)
+{
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_t *peer;
+    uint64_t waiting;
+    uint32_t seq;
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &peer));
+    seq = peer->tx_seq;
+    waiting = 3 * A->ctx->opts->max_queued;
+    peer->tx_bytes += waiting;
+    IS(mkv_hello_repeat(peer), MKV_ERR_BUSY);
+    ck_assert_uint_eq(peer->tx_seq, seq);
+    peer->tx_bytes -= waiting;
+    OK(mkv_hello_repeat(peer));
+    ck_assert_uint_eq(peer->tx_seq, seq);
+    pair_run();
+    ck_assert_int_eq(peer->state, MKV_CONN_READY);
+    pair_teardown();
+}
+END_TEST
+
+/* Loop index: regions; the answer to a HELLO */
+START_TEST(a_description_that_cannot_be_read_fails_its_sender)
+{
+    const mkv_msg_type_t type = _i ? MKV_MSG_HELLO_ACK : MKV_MSG_REGIONS;
+    mkv_msg_t msg = {.type = type, .data = (const uint8_t *)"no blob", .length = 7};
+    const char *text;
+
+    pair_setup();
+    OK(mkv_message_send(A->peers[1], &msg));
+    pair_run();
+    ck_assert_int_lt(B->peers[0]->status, MKV_OK);
+    text = pair_last(B, MKV_EV_PEER_FAILED, NULL)->text;
+    ck_assert_msg(strstr(text, mkv_msg_string(type)) != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "cannot be read") != NULL, "%s", text);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("messages");
@@ -434,5 +483,8 @@ int main(void)
     tcase_add_loop_test(tcase, what_cannot_be_sent_is_told, 0, 2);
     tcase_add_test(tcase, the_first_reason_stays);
     tcase_add_test(tcase, a_peer_is_found_by_its_number_until_it_is_closed);
+    tcase_add_test(tcase, a_hello_that_cannot_be_repeated_keeps_its_number);
+    tcase_add_loop_test(tcase, a_description_that_cannot_be_read_fails_its_sender, 0,
+                        2);
     return pair_main("mkv_messages", tcase);
 }

@@ -44,6 +44,22 @@ START_TEST(hello_once_however_often_it_is_called)
 }
 END_TEST
 
+/* It lies in the message that brought it */
+START_TEST(nothing_is_kept_of_where_a_description_lay)
+{
+    const mkv_blob_info_t *info;
+
+    pair_setup();
+    info = &A->peers[1]->remote.info;
+    ck_assert_ptr_null(info->address);
+    ck_assert_ptr_null(info->mems);
+    ck_assert_ptr_null(info->regions);
+    ck_assert_uint_eq(info->num_mems, 0);
+    ck_assert_uint_eq(info->num_regions, 0);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(both_sides_call_at_once)
 {
     uint8_t blob_a[4096], blob_b[4096];
@@ -931,6 +947,7 @@ int main(void)
     TCase *tcase = pair_tcase("setup");
 
     tcase_add_test(tcase, hello_once_however_often_it_is_called);
+    tcase_add_test(tcase, nothing_is_kept_of_where_a_description_lay);
     tcase_add_test(tcase, both_sides_call_at_once);
     tcase_add_test(tcase, regions_committed_while_connecting_are_told);
     tcase_add_test(tcase, closing_one_side_tells_the_other);
