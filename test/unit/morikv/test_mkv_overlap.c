@@ -213,6 +213,53 @@ START_TEST(a_block_is_found_wherever_it_is_in_a_list)
 }
 END_TEST
 
+static void add_states(unsigned index)
+{
+    static uint8_t states[2][PAIR_BLOCKS][PAIR_BYTES];
+    const mkv_region_t region = {.size = sizeof(region),
+                                 .component = 1,
+                                 .base = states[index],
+                                 .length = sizeof(states[index]),
+                                 .unit_bytes = PAIR_BYTES,
+                                 .n_units = PAIR_BLOCKS,
+                                 .mem_type = UCS_MEMORY_TYPE_HOST};
+    mkv_region_id_t id;
+
+    OK(mkv_region_add(pair_sides[index].ctx, &region, &id));
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+/* Numbers of blocks are those of a component */
+START_TEST(a_block_is_of_its_component)
+{
+    static const uint32_t five = 5, six = 6;
+    const mkv_units_t owned[] = {{.component = 1, .num_local = 1, .local = &five}},
+                      wanted[] = {{.component = 0, .num_local = 1, .local = &six},
+                                  {.component = 1, .num_local = 1, .local = &five}};
+    mkv_xfer_t *other, *owner, *second;
+
+    pair_set("OVERLAP", "refuse");
+    fake_ucp_reset();
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    add_states(0);
+    add_states(1);
+    pair_connect(0, 1);
+    OK(expose_list(1, &five, 1, &other));
+    owner = pair_xfer(B, 0, 2, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(owner, 0, owned, 1, NULL, 0));
+    second = pair_xfer(B, 0, 3, MKV_WRITE, MKV_DST);
+    IS(mkv_xfer_expose(second, 0, wanted, 2, NULL, 0), MKV_ERR_DUPLICATE);
+    ck_assert_ptr_nonnull(strstr(
+        mkv_last_error(), "component 1 block 5 is exposed to transfer 2 epoch 0"));
+    end(second);
+    end(owner);
+    end(other);
+    pair_teardown();
+}
+END_TEST
+
 /* Of a region with very many, counts are made as far as the largest id needs */
 START_TEST(a_large_region_is_counted_as_far_as_it_is_used)
 {
@@ -252,6 +299,7 @@ int main(void)
     tcase_add_loop_test(tcase, legs_of_one_transfer_may_share_blocks, 0, 2);
     tcase_add_test(tcase, blocks_that_were_not_exposed_after_all_have_no_owner);
     tcase_add_loop_test(tcase, a_block_is_found_wherever_it_is_in_a_list, 0, 7);
+    tcase_add_test(tcase, a_block_is_of_its_component);
     tcase_add_test(tcase, a_large_region_is_counted_as_far_as_it_is_used);
     return pair_main("test_mkv_overlap", tcase);
 }

@@ -426,11 +426,10 @@ START_TEST(a_signal_ends_a_sleep)
 }
 END_TEST
 
-/* A flush covers what was put before it alone */
-START_TEST(one_flush_runs_at_a_time)
+/* Two transfers that end with a flush, of which the first one's runs */
+static void start_two(mkv_xfer_t *active[2], mkv_xfer_t *passive[2],
+                      mkv_plan_t *plans[2])
 {
-    mkv_xfer_t *active[2], *passive[2];
-    mkv_plan_t *plans[2];
     unsigned i;
 
     pair_setup();
@@ -446,10 +445,45 @@ START_TEST(one_flush_runs_at_a_time)
         pair_run();
         ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_FLUSH), 1);
     }
+}
+
+/* A flush covers what was put before it alone */
+START_TEST(one_flush_runs_at_a_time)
+{
+    mkv_xfer_t *active[2], *passive[2];
+    mkv_plan_t *plans[2];
+    unsigned i;
+
+    start_two(active, passive, plans);
     fake_ucp_hold(0);
     pair_run();
     for (i = 0; i < 2; ++i) {
         ck_assert_int_eq(pair_query(passive[i]).state, MKV_XFER_DONE);
+        pair_close(active[i], passive[i], plans[i]);
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* One runs and the other waits for its turn, when there is no connection any more */
+START_TEST(a_flush_that_waits_ends_with_its_connection)
+{
+    mkv_xfer_t *active[2], *passive[2];
+    mkv_plan_t *plans[2];
+    unsigned i;
+
+    start_two(active, passive, plans);
+    mkv_peer_fail(A->peers[1], MKV_ERR_DRAIN_TIMEOUT, "of the test");
+    pair_run();
+    fake_ucp_hold(0);
+    fake_ucp_break(UCS_ERR_CONNECTION_RESET);
+    for (i = 0; i < 2; ++i) {
+        pair_now += 31000 * MKV_NSEC_PER_MSEC;
+        pair_run();
+    }
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(pair_query(active[i]).status, MKV_ERR_DRAIN_TIMEOUT);
+        ck_assert_int_eq(active[i]->legs[0].puts, MKV_PUTS_ARRIVED);
         pair_close(active[i], passive[i], plans[i]);
     }
     pair_teardown();
@@ -578,5 +612,6 @@ int main(void)
     tcase_add_test(tcase, signals_of_others_open_no_gate);
     tcase_add_test(tcase, a_signal_ends_a_sleep);
     tcase_add_test(tcase, one_flush_runs_at_a_time);
+    tcase_add_test(tcase, a_flush_that_waits_ends_with_its_connection);
     return pair_main("mkv_post", tcase);
 }

@@ -148,6 +148,22 @@ START_TEST(a_query_names_its_transfer_and_tells_its_age)
 }
 END_TEST
 
+/* Before it was polled */
+START_TEST(an_event_does_not_name_a_transfer_that_was_closed)
+{
+    pair_setup();
+    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
+    while (mkv_progress(A->ctx) + mkv_progress(B->ctx) > 0) {
+    }
+    OK(mkv_xfer_close(active));
+    pair_run();
+    ck_assert_ptr_null(pair_last(A, MKV_EV_ABORTED, NULL)->xfer);
+    ck_assert_ptr_null(pair_last(A, MKV_EV_QUIET, NULL)->xfer);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(a_transfer_tells_when_it_did_what)
 {
     mkv_xfer_attr_t attr;
@@ -368,6 +384,7 @@ int main(void)
     tcase_add_test(tcase, a_block_list_comes_with_what_names_its_transfer);
     tcase_add_test(tcase, done_shows_the_blocks_that_were_exposed);
     tcase_add_test(tcase, a_query_names_its_transfer_and_tells_its_age);
+    tcase_add_test(tcase, an_event_does_not_name_a_transfer_that_was_closed);
     tcase_add_test(tcase, a_transfer_tells_when_it_did_what);
     tcase_add_test(tcase, an_owner_tells_when_it_put);
     tcase_add_test(tcase, a_late_transfer_shows_in_the_histogram);
