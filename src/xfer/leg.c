@@ -196,19 +196,21 @@ static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
                : (uint32_t)mkv_leg_posted_blocks(leg, index);
 }
 
-/* ... and which: where whole blocks were posted, the same ones to every pair */
+/* ... and which: where whole blocks were posted. Of pairs that got others than were
+ * exposed one is told, so that a single layer cannot hide behind the rest. */
 static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first,
                              mkv_wire_units_t *units)
 {
     uint32_t component = leg->map->pairs[index].component;
     uint32_t parts = mkv_map_parts(leg->map, component, true);
 
-    units->has_sum =
-        (is_first || (units->has_sum && (units->sum == leg->posted_sums[index]))) &&
-        !(leg->posted_bytes & (1ull << component)) &&
-        (leg->posted[index] % parts == 0) &&
-        mkv_peer_knows(leg->peer, MKV_FEATURE_SUMS);
-    units->sum = leg->posted_sums[index];
+    units->has_sum = (is_first || units->has_sum) &&
+                     !(leg->posted_bytes & (1ull << component)) &&
+                     (leg->posted[index] % parts == 0) &&
+                     mkv_peer_knows(leg->peer, MKV_FEATURE_SUMS);
+    if (is_first || !mkv_leg_is_sum_right(leg, index, units->component, units->num)) {
+        units->sum = leg->posted_sums[index];
+    }
 }
 
 static void mkv_leg_send_fin(mkv_leg_t *leg)

@@ -240,6 +240,31 @@ START_TEST(an_unchecked_plan_is_compared_by_the_other_side_alone)
 }
 END_TEST
 
+/* Loop index: the layer, of four, and then the control */
+START_TEST(one_layer_of_other_blocks_is_noticed)
+{
+    static const uint32_t blocks[] = {4, 5, 6, 7}, others[] = {4, 5, 6, 4};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
+    mkv_plan_t *plan, *wrong;
+    int32_t layer;
+
+    bind_mode(MKV_WRITE, 4, 4);
+    plan = plan_of(blocks, 4, 0);
+    wrong = plan_of(others, 4, MKV_PLAN_UNCHECKED);
+    for (layer = 0; layer < 4; ++layer) {
+        sel.layer_lo = layer;
+        sel.layer_hi = layer + 1;
+        OK(mkv_xfer_post(active, 0, (layer == _i) ? wrong : plan, &sel, NULL));
+    }
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, (_i < 4) ? MKV_ERR_BOUNDS : MKV_OK);
+    OK(mkv_plan_destroy(wrong));
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
 /* What the active side believes to have posted, as if there was a mistake in it */
 static void believe(int num_units, uint64_t sum)
 {
@@ -315,6 +340,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_read_takes_what_was_exposed_or_says_less, 0, 3);
     tcase_add_loop_test(tcase, an_unchecked_plan_is_compared_by_the_other_side_alone, 0,
                         2);
+    tcase_add_loop_test(tcase, one_layer_of_other_blocks_is_noticed, 0, 5);
     tcase_add_loop_test(tcase, what_has_moved_is_compared_at_the_end, 0,
                         sizeof(beliefs) / sizeof(beliefs[0]));
     return pair_main("mkv_units", tcase);
