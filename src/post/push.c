@@ -183,7 +183,6 @@ static mkv_status_t mkv_push_post(mkv_leg_t *leg, const mkv_msg_t *msg,
     post->is_push = true;
     mkv_xfer_stamp(leg->xfer, MKV_TIME_POSTED);
     post->serial = msg->serial;
-    post->pull_bytes = bytes;
     mkv_list_add_tail(&leg->posts, &post->list);
     mkv_leg_queue(leg); /* for progress: this is a callback of UCX */
     return MKV_OK;
