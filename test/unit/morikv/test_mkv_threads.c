@@ -251,6 +251,26 @@ START_TEST(a_post_for_what_ends_meanwhile_is_dropped)
 }
 END_TEST
 
+/* Its caller was told that it is made */
+START_TEST(a_post_that_cannot_be_made_meanwhile_fails_its_transfer)
+{
+    pthread_t thread;
+
+    pair_setup();
+    bind_write();
+    thread = go_inside();
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    A->maps[1]->is_stale = true; /* as when the peer tells what it has dropped */
+    come_out(thread);
+    pair_run();
+    ck_assert_int_eq(pair_query(active).status, MKV_ERR_STALE);
+    ck_assert_ptr_nonnull(strstr(pair_query(active).error, "a post is refused"));
+    ck_assert_int_eq(pair_query(passive).status, MKV_ERR_STALE);
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    finish();
+}
+END_TEST
+
 START_TEST(a_plan_with_a_post_on_its_way_is_kept)
 {
     pthread_t thread;
@@ -277,6 +297,7 @@ END_TEST
 START_TEST(a_round_has_an_end)
 {
     unsigned max = MKV_ROUND_COST / (_i ? 1 : MKV_CALL_COST), before, i;
+    const mkv_gate_t gate = {.size = sizeof(gate), .id = 1, .value = 1};
     unsigned (*count)(void) = fake_ucp_num_pieces;
     uint64_t posted;
 
@@ -289,13 +310,12 @@ START_TEST(a_round_has_an_end)
     plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
     fake_ucp_set_inline(0);
     fake_ucp_hold(FAKE_UCP_FLUSH);
+    fake_ucp_set_inline(DATA);
     for (i = 0; i < 16; ++i) {
-        fake_ucp_set_inline(DATA);
-        before = _i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT);
-        OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
-        ck_assert_uint_le((_i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT)) - before,
-                          max + 512);
+        OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
     }
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    OK(mkv_gate_signal(A->ctx, 1, 1));
     posted = pair_query(active).posted;
     ck_assert_uint_eq(posted, 16ull * 61 * PAIR_PARTS * PAIR_BLOCKS);
     while (pair_query(active).completed < posted) {
@@ -503,6 +523,7 @@ int main(void)
     tcase_add_test(tcase, a_post_waits_for_no_progress);
     tcase_add_loop_test(tcase, a_bad_post_is_refused_at_once, 0, 3);
     tcase_add_test(tcase, a_post_for_what_ends_meanwhile_is_dropped);
+    tcase_add_test(tcase, a_post_that_cannot_be_made_meanwhile_fails_its_transfer);
     tcase_add_test(tcase, a_plan_with_a_post_on_its_way_is_kept);
     tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);
     tcase_add_test(tcase, a_stalled_peer_delays_no_other);
