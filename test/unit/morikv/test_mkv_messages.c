@@ -349,6 +349,76 @@ START_TEST(a_way_that_is_proven_too_late_is_none)
 END_TEST
 
 /* Loop index: UCX says so later, or in the call. Afterwards nothing is given to UCX. */
+/* Messages of the library's own wait, and the peer takes none of them. @return Those of
+ * before. */
+static uint64_t fill(mkv_peer_t *peer)
+{
+    uint64_t before = peer->tx_bytes;
+
+    peer->tx_bytes = before + 3 * peer->ctx->opts->max_queued;
+    return before;
+}
+
+/* A transfer whose word is lost would wait for ever. Loop index: the reader's question
+ * for its blocks; the writer's last word, whose bytes are there */
+START_TEST(who_cannot_be_told_of_a_transfer_is_given_up)
+{
+    mkv_mode_t mode = _i ? MKV_WRITE : MKV_READ;
+    uint64_t before;
+
+    pair_set("READ_BY", "push");
+    pair_setup();
+    active = pair_xfer(A, 1, 1, mode, _i ? MKV_SRC : MKV_DST);
+    passive = pair_xfer(B, 0, 1, mode, _i ? MKV_DST : MKV_SRC);
+    pair_expose(passive, 0, NUM);
+    pair_run();
+    plan = pair_plan(A, 1, 0, 0, NUM, 0);
+    before = fill(A->peers[1]);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    while (mkv_progress(A->ctx) > 0) {
+    }
+    A->peers[1]->tx_bytes = before;
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->status, MKV_ERR_BUSY);
+    ck_assert_int_eq(pair_query(active).status, _i ? MKV_OK : MKV_ERR_BUSY);
+    pair_now += 31000 * MKV_NSEC_PER_MSEC;
+    pair_run();
+    ck_assert_int_lt(pair_query(passive).status, MKV_OK);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* Nor of what is here. Loop index: the answer to its HELLO, a new key, new regions */
+START_TEST(who_cannot_be_told_of_regions_is_given_up)
+{
+    mkv_msg_t msg = {.type = MKV_MSG_HELLO_ACK};
+    mkv_peer_t *peer;
+    uint64_t before;
+
+    pair_setup();
+    peer = A->peers[1];
+    before = fill(peer);
+    if (_i == 0) {
+        msg.from = B->ctx->process.ctx_id;
+        msg.to = A->ctx->process.ctx_id;
+        peer->told_epoch = 0;
+        ++B->peers[0]->tx_seq;
+        pair_receive_blob(A->ctx, msg, B->ctx, 1, peer->rx_seq);
+    } else if (_i == 1) {
+        IS(mkv_hello_tell_keys(peer), MKV_ERR_BUSY);
+    } else {
+        mkv_hello_tell_regions(A->ctx);
+    }
+    peer->tx_bytes = before;
+    ck_assert_int_eq(peer->state, MKV_CONN_FAILED);
+    ck_assert_ptr_nonnull(strstr(peer->error, "could not be"));
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(what_cannot_be_sent_is_told)
 {
     mkv_msg_t msg = {.type = MKV_MSG_PING};
@@ -486,5 +556,7 @@ int main(void)
     tcase_add_test(tcase, a_hello_that_cannot_be_repeated_keeps_its_number);
     tcase_add_loop_test(tcase, a_description_that_cannot_be_read_fails_its_sender, 0,
                         2);
+    tcase_add_loop_test(tcase, who_cannot_be_told_of_a_transfer_is_given_up, 0, 2);
+    tcase_add_loop_test(tcase, who_cannot_be_told_of_regions_is_given_up, 0, 3);
     return pair_main("mkv_messages", tcase);
 }

@@ -375,6 +375,21 @@ START_TEST(calls_to_who_is_found_dead_are_not_waited_for)
 }
 END_TEST
 
+/* UCX has nothing to wait for */
+START_TEST(an_endpoint_may_be_closed_at_once)
+{
+    start_to_write("tcp");
+    fake_ucp_set_inline(FAKE_UCP_CLOSE);
+    fake_ucp_hold(0);
+    pair_run();
+    mkv_peer_fail(A->peers[1], MKV_ERR_DRAIN_TIMEOUT, "of a test");
+    pair_run();
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    fake_ucp_set_inline(0);
+    go_on_and_close();
+}
+END_TEST
+
 /* Loop index: the peer has ended; it was cut off here, which ends all calls */
 START_TEST(calls_to_who_has_ended_have_the_drain_timeout)
 {
@@ -624,6 +639,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_silent_peer_is_cut_where_that_is_a_proof, 0, 3);
     tcase_add_test(tcase, calls_to_a_silent_peer_end_with_the_connection);
     tcase_add_test(tcase, calls_to_who_is_found_dead_are_not_waited_for);
+    tcase_add_test(tcase, an_endpoint_may_be_closed_at_once);
     tcase_add_loop_test(tcase, calls_to_who_has_ended_have_the_drain_timeout, 0, 2);
     tcase_add_loop_test(tcase, a_connection_that_was_cut_while_it_closed_is_no_proof, 0,
                         2);
