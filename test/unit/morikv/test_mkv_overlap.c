@@ -176,6 +176,7 @@ START_TEST(blocks_that_were_not_exposed_after_all_have_no_owner)
     setup("refuse");
     first = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
     IS(mkv_xfer_expose(first, 0, &units, 1, meta, sizeof(meta)), MKV_ERR_LENGTH);
+    ck_assert_uint_eq(first->legs[0].num_units, 0); /* to compare with what is told */
     OK(expose(2, MKV_WRITE, FIRST, &second));
     end(second);
     end(first);

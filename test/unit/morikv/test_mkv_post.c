@@ -4,6 +4,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/post/post.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <pthread.h>
@@ -171,6 +173,7 @@ END_TEST
 START_TEST(byte_credits_return_exactly)
 {
     mkv_xfer_t *active, *passive;
+    const mkv_post_t *post;
     mkv_plan_t *plan;
 
     pair_set("MAX_INFLIGHT_BYTES", "1000");
@@ -181,11 +184,15 @@ START_TEST(byte_credits_return_exactly)
     fake_ucp_hold(CALLS);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     ck_assert_uint_eq(fake_ucp_num_waiting(CALLS), 3); /* 3 x 7 x 64 >= 1000 */
+    ck_assert_uint_eq(pair_stats(A).inflight_bytes, 3 * 7 * PAIR_BYTES);
+    post = mkv_list_head(&active->legs[0].posts, mkv_post_t, list);
+    ck_assert_uint_eq(post->call_bytes, 7 * PAIR_BYTES); /* what each gives back */
     fake_ucp_hold(0);
     OK(mkv_xfer_seal(active, 0));
     pair_run();
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
     ck_assert_uint_eq(pair_stats(A).inflight_bytes, 0);
+    ck_assert_uint_eq(pair_stats(A).bytes_written, pair_query(passive).bytes);
     pair_close(active, passive, plan);
     pair_teardown();
 }

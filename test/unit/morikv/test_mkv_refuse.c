@@ -22,11 +22,12 @@ static void expect_text(const mkv_xfer_t *xfer, mkv_status_t status, const char 
 /* ---- Block lists ----------------------------------------------------------------- */
 
 /* Loop index: the last block is one too far; a component twice; one that is not there;
- * no list */
+ * no list; what a later version may mean by it */
 START_TEST(a_wrong_list_is_not_exposed)
 {
-    static const mkv_status_t expected[] = {MKV_ERR_BOUNDS, MKV_ERR_DUPLICATE,
-                                            MKV_ERR_PAIRING, MKV_ERR_INVALID};
+    static const mkv_status_t expected[] = {MKV_ERR_BOUNDS,      MKV_ERR_DUPLICATE,
+                                            MKV_ERR_PAIRING,     MKV_ERR_INVALID,
+                                            MKV_ERR_UNSUPPORTED, MKV_ERR_UNSUPPORTED};
     const uint32_t blocks[] = {0, PAIR_BLOCKS - (_i != 0)};
     mkv_units_t units[2] = {{.num_local = 2, .local = blocks},
                             {.component = (_i == 2), .num_local = 1, .local = blocks}};
@@ -37,7 +38,9 @@ START_TEST(a_wrong_list_is_not_exposed)
     if (_i == 3) {
         units[0].local = NULL;
     }
-    IS(mkv_xfer_expose(passive, 0, units, (_i == 0) || (_i == 3) ? 1 : 2, NULL, 0),
+    units[0].flags = (_i == 4);
+    units[0].reserved[1] = (_i == 5);
+    IS(mkv_xfer_expose(passive, 0, units, (_i == 0) || (_i >= 3) ? 1 : 2, NULL, 0),
        expected[_i]);
     pair_expose(passive, 0, NUM); /* nothing has changed */
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
@@ -401,6 +404,13 @@ static void expect_deadline(const mkv_xfer_t *xfer, unsigned ms, mkv_status_t st
     ck_assert_int_eq(xfer->deadline_status, status);
 }
 
+static void expect_waiting(const mkv_xfer_t *xfer, const char *text)
+{
+    mkv_xfer_attr_t attr = pair_query(xfer);
+
+    ck_assert_str_eq(attr.waiting_for, text);
+}
+
 /* Loop index: WRITE; READ, in which the owner waits for the release */
 START_TEST(each_phase_has_its_own_time)
 {
@@ -427,9 +437,13 @@ START_TEST(each_phase_has_its_own_time)
     expect_deadline(active, 2000, MKV_ERR_XFER_TIMEOUT);
     expect_deadline(passive, _i ? 3000 : 2000,
                     _i ? MKV_ERR_RELEASE_TIMEOUT : MKV_ERR_XFER_TIMEOUT);
+    expect_waiting(passive,
+                   _i ? "leg 0 (peer A): the release" : "leg 0 (peer A): DONE");
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
     expect_deadline(passive, 4000, MKV_ERR_DRAIN_TIMEOUT);
     pair_run();
+    expect_waiting(passive, "");
+    expect_waiting(active, "");
     pair_close(active, passive, NULL);
     pair_teardown();
 }
@@ -502,7 +516,7 @@ int main(void)
 {
     TCase *tcase = pair_tcase("refuse");
 
-    tcase_add_loop_test(tcase, a_wrong_list_is_not_exposed, 0, 4);
+    tcase_add_loop_test(tcase, a_wrong_list_is_not_exposed, 0, 6);
     tcase_add_test(tcase, a_leg_is_exposed_once_by_who_waits_and_with_what_there_is);
     tcase_add_loop_test(tcase, a_wrong_list_of_a_peer_fails_the_transfer, 0, 3);
     tcase_add_test(tcase, an_instance_is_opened_once_and_leads_to_each_peer_once);
