@@ -533,10 +533,39 @@ START_TEST(a_description_that_cannot_be_read_fails_its_sender)
 }
 END_TEST
 
+/* Loop index: both parts, no header, no data */
+START_TEST(a_message_arrives_as_it_was_sent)
+{
+    const char *header = (_i == 1) ? "" : "head", *data = (_i == 2) ? "" : "the data";
+    mkv_event_t event;
+    size_t count;
+
+    pair_setup();
+    OK(mkv_send(A->peers[1], 77, 5, header, strlen(header), data, strlen(data)));
+    B->is_stopped = 1; /* the bytes are valid until its next poll */
+    pair_run();
+    while (mkv_progress(B->ctx) > 0) {
+    }
+    OK(mkv_poll(B->ctx, &event, sizeof(event), 1, &count));
+    ck_assert_uint_eq(count, 1);
+    ck_assert_int_eq(event.type, MKV_EV_MSG);
+    ck_assert_ptr_eq(event.peer, B->peers[0]);
+    ck_assert_uint_eq(event.id, 77);
+    ck_assert_uint_eq(event.value, 5);
+    ck_assert_uint_eq(event.header_length, strlen(header));
+    ck_assert_int_eq(memcmp(event.header, header, strlen(header)), 0);
+    ck_assert_uint_eq(event.length, strlen(data));
+    ck_assert_int_eq(memcmp(event.data, data, strlen(data)), 0);
+    B->is_stopped = 0;
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("messages");
 
+    tcase_add_loop_test(tcase, a_message_arrives_as_it_was_sent, 0, 3);
     tcase_add_loop_test(tcase, bytes_come_with_done, 0, 6);
     tcase_add_test(tcase, a_seal_without_bytes_brings_none);
     tcase_add_loop_test(tcase, each_leg_has_its_own_bytes, 0, 2);

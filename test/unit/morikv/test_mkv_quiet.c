@@ -425,6 +425,41 @@ START_TEST(a_connection_that_was_cut_while_it_closed_is_no_proof)
 }
 END_TEST
 
+/* Its memory belongs to the caller again: not while a call of ours reads it, and not
+ * while a peer may write to it. Loop index: the writer closes; who has exposed blocks
+ * does. */
+START_TEST(a_context_closes_when_all_is_quiet)
+{
+    pair_side_t *side = &pair_sides[_i];
+    uint64_t start;
+
+    if (_i == 0) {
+        start_to_write("tcp");
+    } else {
+        stop_the_writer("tcp");
+    }
+    pair_tick = 10 * MKV_NSEC_PER_MSEC;
+    start = pair_now;
+    IS(mkv_close(side->ctx), MKV_ERR_DRAIN_TIMEOUT);
+    ck_assert_uint_ge(pair_now - start, DRAIN_MS * MKV_NSEC_PER_MSEC);
+    pair_tick = 0;
+    free(side->mem);
+    pair_forget(side);
+    if (_i == 1) {
+        go_on(0);
+    }
+    fake_ucp_hold(0);
+    pass_ms(1000);
+    pass_ms(1000);
+    ck_assert(is_quiet(_i ? active : passive));
+    OK(mkv_xfer_close(_i ? active : passive));
+    if (_i == 1) {
+        OK(mkv_plan_destroy(plan));
+    }
+    pair_teardown();
+}
+END_TEST
+
 /* ---- Claims ---------------------------------------------------------------------- */
 
 /* UCX has closed the endpoint and still has a call of it: the peer must not take this
@@ -643,6 +678,7 @@ int main(void)
     tcase_add_loop_test(tcase, calls_to_who_has_ended_have_the_drain_timeout, 0, 2);
     tcase_add_loop_test(tcase, a_connection_that_was_cut_while_it_closed_is_no_proof, 0,
                         2);
+    tcase_add_loop_test(tcase, a_context_closes_when_all_is_quiet, 0, 2);
     tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
     tcase_add_test(tcase, calls_to_who_is_gone_are_cut_at_once);
     tcase_add_loop_test(tcase, goodbye_to_who_is_gone_is_not_waited_for, 0, 2);

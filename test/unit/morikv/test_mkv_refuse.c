@@ -512,10 +512,72 @@ START_TEST(an_abort_changes_nothing_that_has_ended)
 }
 END_TEST
 
+/* ---- Contexts -------------------------------------------------------------------- */
+
+/* Loop index: a rank that is not below its size, of each kind */
+START_TEST(a_rank_is_below_its_size)
+{
+    static const char *const texts[] = {"dp 2/2", "pp 2/2", "cp 2/2", "tp 2/2"};
+    mkv_open_params_t params = {
+        .size = sizeof(params),
+        .topology = {.dp_size = 2, .pp_size = 2, .cp_size = 2, .tp_size = 2}};
+    uint32_t *const ranks[] = {&params.topology.dp_rank, &params.topology.pp_rank,
+                               &params.topology.cp_rank, &params.topology.tp_rank};
+    mkv_ctx_t *ctx;
+
+    fake_ucp_reset();
+    *ranks[_i] = 1;
+    OK(mkv_open(NULL, &params, &ctx));
+    OK(mkv_close(ctx));
+    *ranks[_i] = 2;
+    IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
+    ck_assert_msg(strstr(mkv_last_error(), texts[_i]) != NULL, "%s", mkv_last_error());
+}
+END_TEST
+
+START_TEST(a_worker_of_the_caller_comes_with_its_context)
+{
+    mkv_open_params_t params = {.size = sizeof(params)};
+    mkv_ctx_t *ctx;
+    int thing;
+
+    fake_ucp_reset();
+    params.ucp_worker = (ucp_worker_h)(void *)&thing;
+    IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
+    params.ucp_worker = NULL;
+    params.ucp_context = (ucp_context_h)(void *)&thing;
+    IS(mkv_open(NULL, &params, &ctx), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "both"));
+}
+END_TEST
+
+/* An event that nobody can take stays */
+START_TEST(a_poll_has_room_for_an_event)
+{
+    mkv_event_t event;
+    size_t count = 7;
+
+    pair_setup();
+    OK(mkv_send(B->peers[0], 0, 0, NULL, 0, "x", 1));
+    (void)mkv_progress(B->ctx);
+    (void)mkv_progress(A->ctx);
+    IS(mkv_poll(A->ctx, &event, sizeof(event.type), 1, &count), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "event_size is"));
+    ck_assert_uint_eq(count, 7);
+    OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
+    ck_assert_uint_eq(count, 1);
+    ck_assert_int_eq(event.type, MKV_EV_MSG);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("refuse");
 
+    tcase_add_loop_test(tcase, a_rank_is_below_its_size, 0, 4);
+    tcase_add_test(tcase, a_worker_of_the_caller_comes_with_its_context);
+    tcase_add_test(tcase, a_poll_has_room_for_an_event);
     tcase_add_loop_test(tcase, a_wrong_list_is_not_exposed, 0, 6);
     tcase_add_test(tcase, a_leg_is_exposed_once_by_who_waits_and_with_what_there_is);
     tcase_add_loop_test(tcase, a_wrong_list_of_a_peer_fails_the_transfer, 0, 3);
