@@ -72,6 +72,30 @@ static int run_worker(int fd, void *arg)
     return soak_work(next_worker.shared, next_worker.index);
 }
 
+/* What the kernel says of one that does not end, and where in it a call may wait */
+static void tell_living(const soak_shared_t *shared, unsigned index, pid_t pid)
+{
+    static const char *const names[] = {"stat", "wchan", "syscall"};
+    char path[64], line[512];
+    FILE *file;
+    size_t i;
+
+    printf("worker %u did not end: phase %d, %llu open, %s\n", index, shared->phase,
+           (unsigned long long)shared->slots[index].open_now,
+           shared->slots[index].is_drained ? "drained" : "not drained");
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
+        file = fopen(path, "r");
+        if ((file != NULL) && (fgets(line, sizeof(line), file) != NULL)) {
+            line[strcspn(line, "\n")] = '\0';
+            printf("    %s: %s\n", names[i], line);
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+}
+
 /* How UCX 1.23 ends processes itself, in the progress of its tcp, when peers are killed
  * or stopped (docs/morikv.md, "What UCX decides"); no call of ours is involved. Each is
  * the end of one process, which the others must survive. */
@@ -258,17 +282,38 @@ static bool has_ended(const gardener_t *gardener)
     return i == SOAK_WORKERS;
 }
 
-static bool wait_for(gardener_t *gardener, bool (*condition)(const gardener_t *))
+static bool wait_for(gardener_t *gardener, uint64_t limit_ms,
+                     bool (*condition)(const gardener_t *))
 {
     uint64_t begin = mkv_test_now_ms();
 
     while (!condition(gardener)) {
         tend(gardener, false);
-        if (mkv_test_now_ms() - begin > (uint64_t)mkv_test_limit_ms()) {
+        if (mkv_test_now_ms() - begin > limit_ms) {
             return false;
         }
     }
     return true;
+}
+
+/* Workers have the same limit for what they wait for, and say then what it was */
+static bool wind_up(gardener_t *gardener)
+{
+    uint64_t limit_ms = (uint64_t)mkv_test_limit_ms();
+    bool is_over;
+    unsigned i;
+
+    gardener->shared->phase = SOAK_DRAIN;
+    is_over = wait_for(gardener, limit_ms, is_drained);
+    gardener->shared->phase = SOAK_CLOSE;
+    is_over = wait_for(gardener, limit_ms + 15000, has_ended) && is_over;
+    for (i = 0; i < SOAK_WORKERS; ++i) {
+        if (gardener->procs[i].pid > 0) {
+            tell_living(gardener->shared, i, gardener->procs[i].pid);
+            (void)has_ucx_ended(gardener->shared, i);
+        }
+    }
+    return is_over;
 }
 
 /* Of one that has lived since the second quarter. In a short run that one still grows
@@ -401,10 +446,7 @@ int main(int argc, char **argv)
         start(&gardener, i);
     }
     run(&gardener, seconds * 1000);
-    gardener.shared->phase = SOAK_DRAIN;
-    is_over = wait_for(&gardener, is_drained);
-    gardener.shared->phase = SOAK_CLOSE;
-    is_over = wait_for(&gardener, has_ended) && is_over;
+    is_over = wind_up(&gardener);
     ret = report(&gardener, is_over, seconds);
     for (i = 0; i < SOAK_WORKERS; ++i) {
         mkv_proc_cleanup(&gardener.procs[i]);

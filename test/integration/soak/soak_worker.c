@@ -277,6 +277,12 @@ static void soak_measure(soak_worker_t *worker)
     }
 }
 
+static void soak_print(void *arg, const char *line)
+{
+    (void)arg;
+    printf("    %.300s\n", line);
+}
+
 /* Until all transfers are closed; the limit only ends a hang */
 static void soak_wind_up(soak_worker_t *worker)
 {
@@ -289,6 +295,8 @@ static void soak_wind_up(soak_worker_t *worker)
     }
     if (worker->num_open > 0) {
         soak_complain(worker, "%u transfers do not become quiet", worker->num_open);
+        (void)mkv_dump(worker->ctx, MKV_DUMP_PEERS | MKV_DUMP_XFERS, soak_print, NULL);
+        fflush(stdout);
     }
 }
 
