@@ -7,8 +7,11 @@
 
 #include "test/support/mkv_pair.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define EMULATED "software emulation tcp/fake0"
 
@@ -78,6 +81,7 @@ START_TEST(strict_mode_fails_what_another_class_carries)
     ck_assert_int_eq(attr.status, MKV_ERR_BACKEND);
     ck_assert_ptr_nonnull(strstr(attr.error, "backend xgmi wanted, but tcp carries a "
                                              "put of host memory to host memory: "));
+    ck_assert_ptr_nonnull(strstr(attr.error, "; xgmi is for GPU memory on both sides"));
     ck_assert_uint_eq(fake_ucp_num_calls(calls), 1); /* the one that was asked */
     pair_teardown();
 }
@@ -127,29 +131,14 @@ START_TEST(the_path_of_gpu_memory_is_asked_once)
 }
 END_TEST
 
-static const struct {
-    const char *name, *value, *expected;
-} causes[] = {
-    {"UCX_TLS", "tcp", "UCX_TLS=tcp leaves mori_xgmi and mori_rdma out"},
-    {"UCX_PLUGIN_PATH", NULL, "UCX_PLUGIN_PATH is not set: mori_env"},
-    {"UCX_PLUGIN_PATH", "/nowhere", "UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0"},
-};
-
-/* GPU memory over sockets: one line, with the cause and what helps */
-START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
+/* Eight blocks of GPU memory, posted and sealed */
+static mkv_xfer_attr_t write_gpu_memory(const char *words)
 {
     mkv_xfer_t *active, *passive;
+    mkv_xfer_attr_t attr;
     mkv_plan_t *plan;
 
-    warning[0] = '\0';
-    unsetenv("UCX_TLS");
-    unsetenv("UCX_PLUGIN_PATH");
-    if (causes[_i].value != NULL) {
-        setenv(causes[_i].name, causes[_i].value, 1);
-    }
-    fake_ucp_reset();
-    fake_ucp_set_transport("tcp");
-    fake_ucp_set_path(EMULATED);
+    fake_ucp_set_path(words);
     pair_open(0);
     A->ctx->log.sink = keep_warning;
     pair_open(1);
@@ -159,9 +148,110 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     OK(mkv_xfer_seal(active, 0));
     pair_run();
+    attr = pair_query(active);
+    pair_close(active, passive, plan);
+    return attr;
+}
+
+/* A folder with what UCX would load; of this process */
+#define PLUGINS "/tmp/mkv_path.plugins"
+
+static void make_plugins(void)
+{
+    FILE *file;
+
+    ck_assert((mkdir(PLUGINS, 0700) == 0) || (errno == EEXIST));
+    file = fopen(PLUGINS "/libuct_mori.so.0", "w");
+    ck_assert_ptr_nonnull(file);
+    fclose(file);
+}
+
+static const struct {
+    const char *transport, *name, *value, *expected;
+} causes[] = {
+    {"tcp", "UCX_TLS", "tcp", "; UCX_TLS=tcp leaves mori_xgmi and mori_rdma out"},
+    {"tcp", "MORIKV_TLS", "tcp,self", "; TLS=tcp,self leaves mori_xgmi and mori_rdma"},
+    {"tcp", "UCX_PLUGIN_PATH", NULL, "; UCX_PLUGIN_PATH is not set: mori_env"},
+    {"tcp", "UCX_PLUGIN_PATH", "/nowhere",
+     "; UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0"},
+    {"tcp", "UCX_PLUGIN_PATH", PLUGINS,
+     "; mori_doctor tells why mori's transports are not there"},
+    {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor tells what mori's transports reach"},
+};
+
+/* GPU memory over sockets: one line, with the cause and what helps */
+START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
+{
+    warning[0] = '\0';
+    unsetenv("UCX_TLS");
+    unsetenv("UCX_PLUGIN_PATH");
+    make_plugins();
+    if (causes[_i].value != NULL) {
+        setenv(causes[_i].name, causes[_i].value, 1);
+    }
+    fake_ucp_reset();
+    fake_ucp_set_transport(causes[_i].transport);
+    ck_assert_int_eq(write_gpu_memory(EMULATED).status, MKV_OK);
     ck_assert_ptr_nonnull(strstr(warning, "rocm memory to rocm memory is slow: "));
     ck_assert_msg(strstr(warning, causes[_i].expected) != NULL, "%s", warning);
-    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* In UCX's words; a list that has none is no news, as pieces may have one */
+START_TEST(no_way_is_told_and_is_no_path)
+{
+    warning[0] = '\0';
+    fake_ucp_reset();
+    (void)write_gpu_memory("stub protocol");
+    ck_assert_str_eq(peer_of_a().paths, "");
+    ck_assert_str_eq(warning, "");
+    pair_teardown();
+
+    fake_ucp_reset();
+    fake_ucp_set_lists(0);
+    (void)write_gpu_memory("stub protocol");
+    ck_assert_str_eq(peer_of_a().paths, "");
+    ck_assert_msg(strstr(warning, "UCX has no way for a put of rocm memory to rocm "
+                                  "memory over [mori_xgmi/fake0]; ") != NULL,
+                  "%s", warning);
+    pair_teardown();
+}
+END_TEST
+
+/* What the other side is, asked of this one */
+START_TEST(a_peer_is_told_as_it_is)
+{
+    mkv_topology_t *topology;
+    uint8_t blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_attr_t attr;
+    mkv_peer_t *peer;
+    uint64_t epoch;
+
+    fake_ucp_reset();
+    pair_open(0);
+    pair_open(1);
+    topology = &B->ctx->params.topology;
+    topology->tp_rank = 1;
+    topology->tp_size = 4;
+    pair_connect(0, 1);
+    OK(mkv_regions_commit(B->ctx, &epoch));
+    pair_run();
+    attr = peer_of_a();
+    ck_assert_int_eq(attr.state, MKV_PEER_READY);
+    ck_assert_str_eq(attr.name, "B");
+    ck_assert_uint_eq(attr.topology.tp_rank, 1);
+    ck_assert_uint_eq(attr.topology.tp_size, 4);
+    ck_assert_uint_gt(epoch, 0);
+    ck_assert_uint_eq(attr.regions_epoch, epoch);
+    ck_assert_int_eq(attr.is_same_host, 1);
+    ck_assert_int_eq(attr.has_sgl_put, 1);
+
+    OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, "decode", &peer)); /* it is there: a name */
+    ck_assert_ptr_eq(peer, A->peers[1]);
+    ck_assert_str_eq(peer_of_a().name, "decode");
     pair_teardown();
 }
 END_TEST
@@ -188,6 +278,8 @@ int main(void)
     tcase_add_loop_test(tcase, the_path_of_gpu_memory_is_asked_once, 0, 2);
     tcase_add_loop_test(tcase, emulated_gpu_memory_is_one_warning_with_its_cause, 0,
                         sizeof(causes) / sizeof(causes[0]));
+    tcase_add_test(tcase, no_way_is_told_and_is_no_path);
+    tcase_add_test(tcase, a_peer_is_told_as_it_is);
     tcase_add_test(tcase, a_transport_is_named_where_its_device_follows);
     return pair_main("mkv_path", tcase);
 }
