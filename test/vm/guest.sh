@@ -94,6 +94,45 @@ vm_link_up() { # NUMBER
     } | ip -batch -
 }
 
+# The GID of an address, as sysfs writes it.
+vm_gid() { # ADDRESS
+    local -a part
+    IFS=. read -r -a part <<<"$1"
+    printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' "${part[0]}" "${part[1]}" "${part[2]}" "${part[3]}"
+}
+
+vm_other_address() { echo "10.8.0.$(($1 + 1))"; } # NUMBER
+
+# The first place of an address in the table of rxeNUMBER.
+vm_gid_index() { # NUMBER ADDRESS
+    grep -lx "$(vm_gid "$2")" "/sys/class/infiniband/rxe$1/ports/1/gids/"* 2>/dev/null |
+        sed 's|.*/||' | sort -n | head -n 1 | grep .
+}
+
+# The address of rxeNUMBER goes, another one takes its place in the table, and it comes again.
+vm_address_move() { # NUMBER
+    local n=$1
+    {
+        echo "address del $(vm_address "$n")/24 dev v$n"
+        echo "address add $(vm_other_address "$n")/24 dev v$n"
+        echo "address add $(vm_address "$n")/24 dev v$n"
+        vm_end_commands "$n" "$(vm_mac "$(vm_peer "$n")")"
+    } | ip -batch - || return 1
+    vm_wait vm_gid_index "$n" "$(vm_other_address "$n")" >/dev/null
+    vm_wait vm_gid_index "$n" "$(vm_address "$n")" >/dev/null
+}
+
+vm_address_back() { # NUMBER
+    local n=$1
+    {
+        echo "address del $(vm_other_address "$n")/24 dev v$n"
+        echo "address del $(vm_address "$n")/24 dev v$n"
+        echo "address add $(vm_address "$n")/24 dev v$n"
+        vm_end_commands "$n" "$(vm_mac "$(vm_peer "$n")")"
+    } | ip -batch - || return 1
+    vm_wait vm_gid_index "$n" "$(vm_address "$n")" >/dev/null
+}
+
 # The network as it was after the boot, whatever a job did to it.
 vm_restore() {
     local path n
@@ -102,6 +141,7 @@ vm_restore() {
         n=${path##*/v}
         vm_netem_off "$n"
         [ "$(cat "$path/operstate")" = up ] || vm_link_up "$n"
+        ! ip address show dev "v$n" | grep -q "$(vm_other_address "$n")/" || vm_address_back "$n"
     done
 }
 

@@ -75,6 +75,7 @@ static void it_set_commands(void)
     it_set_command("IT_HEAL", "tc qdisc del dev v0 root", "lose fake0 off");
     it_set_command("IT_DOWN", "ip link set v0 down", "link fake0 down");
     it_set_command("IT_UP", IT_LAB "vm_link_up 0'", "link fake0 up");
+    it_set_command("IT_MOVE", IT_LAB "vm_address_move 0'", "");
 }
 
 static void it_setup(void)
@@ -255,6 +256,68 @@ START_TEST(two_rails_share_the_bytes)
 }
 END_TEST
 
+/* Of four devices with their counts of bytes; the fake's, where GPU memory is
+ * libhipcpu's */
+#define IT_NUM_NICS 4
+
+static it_pair_t it_count_sent(const char *tls, const char *const *env,
+                               const char *const *client, const char *actions,
+                               uint64_t *sent)
+{
+    uint64_t before[IT_NUM_NICS];
+    it_pair_t pair;
+    unsigned i;
+
+    for (i = 0; i < IT_NUM_NICS; ++i) {
+        before[i] = it_sent(i);
+    }
+    pair = it_run_app(tls, env, client, actions);
+    for (i = 0; i < IT_NUM_NICS; ++i) {
+        sent[i] = it_sent(i) - before[i];
+    }
+    return pair;
+}
+
+/* Loop index: memory of the host, of a GPU */
+START_TEST(devices_that_are_not_named_carry_nothing)
+{
+    static const char *const server[] = {"UCX_NET_DEVICES=fake2:1,lo", NULL};
+    static const char *const client[] = {"UCX_NET_DEVICES=fake3:1,lo", NULL};
+    uint64_t sent[IT_NUM_NICS];
+    char actions[128];
+    it_pair_t pair;
+
+    snprintf(actions, sizeof(actions),
+             "mem=%s alloc=8388608 connect unpack put=8388608 close",
+             (_i == 0) ? "host" : "rocm");
+    pair = it_count_sent("mori_rdma,mori_copy,tcp", server, client, actions, sent);
+    it_expect_clean(&pair);
+    ck_assert_msg((sent[0] == 0) && (sent[1] == 0) && (sent[3] >= 8388608),
+                  "%" PRIu64 ", %" PRIu64 ", %" PRIu64 " bytes", sent[0], sent[1],
+                  sent[3]);
+    it_pair_free(&pair);
+}
+END_TEST
+
+/* What UCP wires up with goes by a NIC all the same; with the NIC alone, all of it does
+ */
+START_TEST(gpus_of_one_host_leave_the_nics_alone)
+{
+    static const char *const tls[] = {"mori_xgmi,mori_rdma,mori_copy,tcp",
+                                      "mori_rdma,mori_copy,tcp"};
+    const uint64_t bytes = 8388608; /* a device counts what it sends: not the get */
+    uint64_t sent[IT_NUM_NICS], sum;
+    it_pair_t pair = it_count_sent(
+        tls[_i], it_no_env, NULL,
+        "mem=rocm alloc=8388608 connect unpack put=8388608 get=8388608 close", sent);
+
+    it_expect_clean(&pair);
+    sum = sent[0] + sent[1] + sent[2] + sent[3];
+    ck_assert_msg((_i == 0) ? (sum < 65536) : (sum >= bytes), "%" PRIu64 " bytes", sum);
+    it_pair_free(&pair);
+}
+END_TEST
+
 /* ---- faults ---- */
 
 static const struct {
@@ -381,6 +444,28 @@ START_TEST(outage_is_survived)
 }
 END_TEST
 
+/*
+ * While nothing arrives the server's address comes to another place of its device's
+ * table, and one that the client does not know to its own: a new connection begins from
+ * that address only if it is looked for.
+ */
+START_TEST(address_that_moves_is_survived)
+{
+    it_pair_t pair = it_rdma(it_tenacious, IT_START
+                             "put=8 run=IT_LOSE post=100000,20 run=IT_MOVE for=1000 "
+                             "run=IT_HEAL drain put=100000 get=100000 close");
+
+    it_expect_survived(&pair);
+    it_expect_status(&pair.server, 0);
+    it_expect_no(&pair.client, "error drain");
+    it_expect_no(&pair.client, "ERROR");
+    it_expect(&pair.client, " ok 0 failed");
+    it_expect(&pair.client, "work requests posted again");
+    it_expect(&pair.server, "its address changed or moved");
+    it_pair_free(&pair);
+}
+END_TEST
+
 /* One of two rails, which does not come back before all has ended over the other. */
 static const char *const it_rails_lost[] = {
     IT_START "put=8 run=IT_DOWN post=1000000,8 drain put=8388608 get=100000 put=64,100 "
@@ -437,6 +522,10 @@ static Suite *it_suite(void)
     tcase_add_loop_test(tcase, bytes_arrive, 0, 5);
     tcase_add_loop_test(tcase, settings_change_speed_and_not_bytes, 0, 7);
     tcase_add_test(tcase, two_rails_share_the_bytes);
+    if (!it_is_lab()) {
+        tcase_add_loop_test(tcase, devices_that_are_not_named_carry_nothing, 0, 2);
+        tcase_add_loop_test(tcase, gpus_of_one_host_leave_the_nics_alone, 0, 2);
+    }
     tcase_add_loop_test(tcase, death_of_the_peer_is_an_error, 0, 6);
     tcase_add_loop_test(tcase, stopped_peer_is_still_reached, 0, 3);
     tcase_add_loop_test(tcase, memory_freed_by_its_owner_is_an_error, 0, 3);
@@ -449,6 +538,9 @@ static Suite *it_suite(void)
     tcase_set_timeout(tcase, 240);
     tcase_add_checked_fixture(tcase, it_setup, it_teardown);
     tcase_add_loop_test(tcase, outage_is_survived, 0, 4);
+    if (it_is_lab()) { /* the fake's in test_rdma_reach */
+        tcase_add_test(tcase, address_that_moves_is_survived);
+    }
     tcase_add_loop_test(tcase, rail_is_lost, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

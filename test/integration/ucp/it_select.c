@@ -77,6 +77,16 @@ START_TEST(device_memory_goes_by_our_lane)
 }
 END_TEST
 
+/* As CPX mode has it: four devices with one PCI address, which is all that UCX knows of
+ * them */
+START_TEST(partitions_of_a_gpu_reach_each_other)
+{
+    setenv("HIPCPU_DEVICES", "4", 1);
+    setenv("HIPCPU_PARTITIONS", "4", 1);
+    it_expect_moved("rocm", IT_SIZES, "partitions_of_a_gpu_reach_each_other");
+}
+END_TEST
+
 START_TEST(host_memory_arrives)
 {
     it_expect_moved("host", IT_SIZES, "host_memory_arrives");
@@ -218,6 +228,7 @@ int main(void)
     tool = tcase_create("ucx_perftest");
     tcase_set_timeout(app, 4.0 * mkv_test_limit_ms() / 1000);
     tcase_add_test(app, device_memory_goes_by_our_lane);
+    tcase_add_test(app, partitions_of_a_gpu_reach_each_other);
     tcase_add_test(app, host_memory_arrives);
     tcase_add_test(app, six_gigabytes_arrive_in_one_operation);
     tcase_add_test(app, endpoint_can_be_closed_and_made_again);
