@@ -20,6 +20,9 @@ static struct {
     int (*set_device)(int device);
     int (*malloc_)(void **addr, size_t length);
     int (*free_)(void *addr);
+    int (*host_malloc)(void **addr, size_t length, unsigned flags);
+    int (*host_free)(void *addr);
+    int (*mem_get_info)(size_t *available, size_t *total);
     int (*memcpy_)(void *to, const void *from, size_t length, int kind);
     int (*get_last_error)(void);
     int (*pointer_get_attributes)(void *attributes, const void *addr);
@@ -86,6 +89,9 @@ int mkv_hip_num_devices(void)
         !mkv_hip_bind(lib, "hipSetDevice", &mkv_hip.set_device) ||
         !mkv_hip_bind(lib, "hipMalloc", &mkv_hip.malloc_) ||
         !mkv_hip_bind(lib, "hipFree", &mkv_hip.free_) ||
+        !mkv_hip_bind(lib, "hipHostMalloc", &mkv_hip.host_malloc) ||
+        !mkv_hip_bind(lib, "hipHostFree", &mkv_hip.host_free) ||
+        !mkv_hip_bind(lib, "hipMemGetInfo", &mkv_hip.mem_get_info) ||
         !mkv_hip_bind(lib, "hipMemcpy", &mkv_hip.memcpy_) ||
         !mkv_hip_bind(lib, "hipGetLastError", &mkv_hip.get_last_error) ||
         !mkv_hip_bind(lib, "hipPointerGetAttributes",
@@ -127,6 +133,30 @@ void *mkv_hip_alloc(size_t length)
 int mkv_hip_free(void *addr)
 {
     return mkv_hip.free_(addr) == 0;
+}
+
+void *mkv_hip_alloc_host(size_t length)
+{
+    void *addr = NULL;
+
+    return ((mkv_hip_num_devices() > 0) && (mkv_hip.host_malloc(&addr, length, 0) == 0))
+               ? addr
+               : NULL;
+}
+
+int mkv_hip_free_host(void *addr)
+{
+    return mkv_hip.host_free(addr) == 0;
+}
+
+size_t mkv_hip_free_bytes(void)
+{
+    size_t available = 0, total;
+
+    return ((mkv_hip_num_devices() > 0) &&
+            (mkv_hip.mem_get_info(&available, &total) == 0))
+               ? available
+               : 0;
 }
 
 int mkv_hip_copy(void *to, const void *from, size_t length)

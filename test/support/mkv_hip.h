@@ -28,6 +28,15 @@ void *mkv_hip_alloc(size_t length);
 /** Free device memory; nonzero on success. */
 int mkv_hip_free(void *addr);
 
+/** @return Memory of the host, pinned by the runtime, or NULL. */
+void *mkv_hip_alloc_host(size_t length);
+
+/** Free pinned memory; nonzero on success. */
+int mkv_hip_free_host(void *addr);
+
+/** @return Bytes of the current device that are free; 0 without one. */
+size_t mkv_hip_free_bytes(void);
+
 /** Copy in any direction and wait; nonzero on success. */
 int mkv_hip_copy(void *to, const void *from, size_t length);
 

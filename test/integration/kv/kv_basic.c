@@ -4,6 +4,8 @@
 
 #include "kv_side.h"
 
+#include "test/support/mkv_hip.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,10 +103,12 @@ START_TEST(write_layer_by_layer_behind_gates)
     mkv_proc_t proc;
     mkv_plan_t *plan;
     mkv_xfer_t *xfer;
+    size_t free_bytes;
 
     shape.layers = 61;
     shape.stride = (_i == 0) ? 0 : 4096 + 512;
     ck_assert_int_eq(mkv_proc_fork(&proc, write_dst, &shape), 0);
+    free_bytes = mkv_hip_free_bytes();
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
     kv_side_connect_map(&side, 1);
     kv_random_blocks(theirs, NUM, shape.blocks, 2);
@@ -129,6 +133,11 @@ START_TEST(write_layer_by_layer_behind_gates)
     ck_assert_uint_eq(kv_stats(&side).plans_created, 1);
 
     finish(&side, xfer);
+    if (side.is_gpu) { /* the cache, and a page for the number of each queue */
+        free_bytes -= mkv_hip_free_bytes();
+        ck_assert_uint_ge(free_bytes, side.mem_length);
+        ck_assert_uint_le(free_bytes, side.mem_length + 2 * 4096);
+    }
     kv_expect(&side, "checked");
     KV_OK(mkv_plan_destroy(plan));
     kv_say(&side, "bye");

@@ -18,11 +18,16 @@ const kv_shape_t kv_shape_default = {8, 2, 64, 4096, 0};
 uint16_t kv_region_flags;
 int kv_sides_sleep;
 
-static int kv_is_gpu(void)
+static int kv_is_memory(const char *name)
 {
     const char *mem = getenv("MKV_TEST_MEM");
 
-    return (mem != NULL) && !strcmp(mem, "gpu");
+    return (mem != NULL) && !strcmp(mem, name);
+}
+
+static int kv_is_gpu(void)
+{
+    return kv_is_memory("gpu");
 }
 
 void kv_set_option(const char *key, const char *value)
@@ -129,8 +134,11 @@ static void kv_side_alloc(kv_side_t *side)
     side->mem_length =
         kv_region_bytes(&side->shape) * side->shape.layers * side->shape.parts;
     side->is_gpu = kv_is_gpu();
+    side->is_pinned = kv_is_memory("pinned");
     side->mem = side->is_gpu ? mkv_hip_alloc(side->mem_length)
-                             : aligned_alloc(4096, (side->mem_length + 4095) & ~4095ul);
+                : side->is_pinned
+                    ? mkv_hip_alloc_host(side->mem_length)
+                    : aligned_alloc(4096, (side->mem_length + 4095) & ~4095ul);
     MKV_REQUIRE(side->mem != NULL, "no memory for a cache of %zu bytes",
                 side->mem_length);
 }
@@ -221,6 +229,8 @@ void kv_side_free(kv_side_t *side)
     }
     if (side->is_gpu) {
         MKV_REQUIRE(mkv_hip_free(side->mem), "GPU memory could not be freed");
+    } else if (side->is_pinned) {
+        MKV_REQUIRE(mkv_hip_free_host(side->mem), "pinned memory could not be freed");
     } else {
         free(side->mem);
     }
@@ -436,7 +446,7 @@ int kv_main(Suite *suite)
     int num_failed;
 
     mkv_test_init();
-    if (kv_is_gpu() && !kv_has_gpu()) {
+    if ((kv_is_gpu() || kv_is_memory("pinned")) && !kv_has_gpu()) {
         num_failed =
             mkv_test_skip("gpu", "all", "no HIP runtime with a device") ? 1 : 0;
         srunner_free(runner);

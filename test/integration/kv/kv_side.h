@@ -11,7 +11,7 @@
  * The parent is the source, the forked peer the destination, unless a test says
  * otherwise. They meet through the channel of mkv_proc.h, which carries blobs and the
  * test's own words. MKV_TEST_MEM=gpu puts the cache into GPU memory, each side on its
- * own device.
+ * own device; pinned into memory of the host that the GPU runtime has pinned.
  *
  * Waits progress the context and end at the common limit; conditions that do not hold
  * fail the test, in either process.
@@ -38,7 +38,7 @@ typedef struct kv_side {
     mkv_ctx_t *ctx;
     int fd;
     kv_shape_t shape;
-    int is_gpu;
+    int is_gpu, is_pinned;
     int has_threads; /**< Progress is the library's (option PROGRESS_THREADS) */
     int sleeps;      /**< Waits on the event descriptor alone, without a limit */
     int expects;     /**< Waits for a word of the other side, too */

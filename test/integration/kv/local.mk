@@ -59,8 +59,8 @@ dist_check_SCRIPTS += $(kv_scripts) test/integration/kv/kv_run.sh
 TESTS += $(kv_scripts)
 
 if HAVE_VERBS
-dist_check_SCRIPTS += test/integration/kv/kv_rdma.sh
-TESTS += test/integration/kv/kv_rdma.sh
+dist_check_SCRIPTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
+TESTS += test/integration/kv/kv_pinned.sh test/integration/kv/kv_rdma.sh
 
 # it counts what the fake's device has: in one process with it
 check_PROGRAMS += test/integration/kv/kv_rejoin
