@@ -257,7 +257,8 @@ START_TEST(a_peer_is_told_as_it_is)
     OK(mkv_blob(B->ctx, MKV_BLOB_ADDR, blob, &length));
     OK(mkv_peer_add(A->ctx, blob, length, "decode", &peer)); /* it is there: a name */
     ck_assert_ptr_eq(peer, A->peers[1]);
-    ck_assert_str_eq(peer_of_a().name, "decode");
+    attr = peer_of_a();
+    ck_assert_str_eq(attr.name, "decode");
     pair_teardown();
 }
 END_TEST
