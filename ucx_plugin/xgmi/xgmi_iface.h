@@ -65,6 +65,7 @@ typedef struct muct_xgmi_iface {
     int epoll_fd;
     bool yields_lock;       /**< Arming may stand aside */
     unsigned num_aside;     /**< Times in a row that it did */
+    unsigned stops;         /**< Progress, by UCT's flags, that ends when all is over */
     bool was_armed;         /**< Since peers were looked at */
     uint64_t peers_seen_ns; /**< When they were looked at last because of that */
     muct_xgmi_wake_t *wake;
@@ -137,6 +138,8 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
 ucs_status_t muct_xgmi_iface_flush(uct_iface_h iface, unsigned flags,
                                    uct_completion_t *comp);
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h iface, unsigned flags);
+void muct_xgmi_iface_progress_enable(uct_iface_h iface, unsigned flags);
+void muct_xgmi_iface_progress_disable(uct_iface_h iface, unsigned flags);
 unsigned muct_xgmi_iface_progress(uct_iface_h iface);
 ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h iface, unsigned events);
 ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h iface, int *fd_p);

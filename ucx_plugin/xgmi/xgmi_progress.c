@@ -327,6 +327,46 @@ static bool muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
 
 /* ---- progress and events ---- */
 
+static bool muct_xgmi_iface_is_over(const muct_xgmi_iface_t *iface)
+{
+    return ucs_list_is_empty(&iface->waiting_eps) &&
+           ucs_list_is_empty(&iface->opening_eps) && muct_xgmi_iface_is_idle(iface);
+}
+
+void muct_xgmi_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
+{
+    ucs_derived_of(tl_iface, muct_xgmi_iface_t)->stops &= ~flags;
+    uct_base_iface_progress_enable(tl_iface, flags);
+}
+
+/*
+ * UCP takes an interface out of its progress with the last endpoint that is closed,
+ * also when that was by force and copies run: nobody would ever learn that they are
+ * over. It looks after those alone that have events for what is received (ucp_worker.c,
+ * ucp_worker_iface_check_events()); here nothing is.
+ */
+void muct_xgmi_iface_progress_disable(uct_iface_h tl_iface, unsigned flags)
+{
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
+
+    if (muct_xgmi_iface_is_over(iface)) {
+        uct_base_iface_progress_disable(tl_iface, flags);
+    } else {
+        iface->stops |= flags;
+    }
+}
+
+static void muct_xgmi_iface_stop(muct_xgmi_iface_t *iface)
+{
+    unsigned flags = iface->stops;
+
+    if (muct_xgmi_iface_is_over(iface)) {
+        iface->stops = 0;
+        uct_base_iface_progress_disable(&iface->super.super,
+                                        flags | UCT_PROGRESS_THREAD_SAFE);
+    }
+}
+
 unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
@@ -360,6 +400,9 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
     if (ucs_unlikely(iface->has_unreported_error)) {
         iface->has_unreported_error = false;
         count += muct_xgmi_iface_report(iface);
+    }
+    if (ucs_unlikely(iface->stops != 0)) {
+        muct_xgmi_iface_stop(iface);
     }
 
     return count;

@@ -94,6 +94,24 @@ START_TEST(stop_of_the_peer_delays_at_most)
 }
 END_TEST
 
+/* A close by force while copies run, of the only connection: UCX takes the lane out of
+ * its progress with it, and all that was started must come back nevertheless. */
+START_TEST(connection_that_is_cut_gives_all_back)
+{
+    static const char *const env[] = {"HIPCPU_DELAY=20000", NULL};
+    it_pair_t pair =
+        it_run_app(IT_TLS, NULL, env, IT_START "put=8 post=1000000,20 cut drain");
+
+    it_expect_survived(&pair);
+    it_expect(&pair.client, "post 20 in progress");
+    it_expect(&pair.client, "close ok");
+    it_expect(&pair.client, "drain ");
+    it_expect_status(&pair.server, 0);
+    it_pair_free(&pair);
+    mkv_test_pass("connection_that_is_cut_gives_all_back", "%s", IT_TLS);
+}
+END_TEST
+
 /* The server frees what the client has mapped; then a new exchange must be right. */
 static const char *const it_frees[] = {
     IT_START "put=8 free=properly try=100000 close",
@@ -338,6 +356,7 @@ int main(void)
                         IT_COUNT(it_frees));
     tcase_add_test(tcase, changed_key_is_an_error);
     if (getenv("MKV_TEST_REAL_HIP") == NULL) {
+        tcase_add_test(tcase, connection_that_is_cut_gives_all_back);
         tcase_add_loop_test(tcase, failing_hip_call_is_an_error, 0,
                             IT_COUNT(it_hip_functions));
         tcase_add_test(tcase, memory_that_does_not_open_goes_another_way);

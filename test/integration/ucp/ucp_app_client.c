@@ -21,6 +21,7 @@
  *   run=VARIABLE         run the command in that environment variable
  *   try=LENGTH           write without comparing; an error is an answer
  *   close                close the endpoint
+ *   cut                  close it by force, whatever was started
  *
  * Every action prints one line. An error of UCP is printed ("error NAME: STATUS")
  * and the next action follows: a test decides what it means. Wrong bytes end the
@@ -505,9 +506,10 @@ static void client_run(const char *variable)
     fflush(stdout);
 }
 
-static void client_close(client_t *client)
+static void client_close_with(client_t *client, unsigned flags)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = flags};
     ucs_status_t status;
 
     if (client->ep == NULL) {
@@ -519,7 +521,6 @@ static void client_close(client_t *client)
         client->rkey = NULL;
     }
 
-    param.flags = (client->num_ep_errors > 0) ? UCP_EP_CLOSE_FLAG_FORCE : 0;
     status = client_wait(client, ucp_ep_close_nbx(client->ep, &param), "close");
     client->ep = NULL;
     if (status != UCS_OK) {
@@ -527,6 +528,12 @@ static void client_close(client_t *client)
     } else {
         printf("close ok\n");
     }
+}
+
+static void client_close(client_t *client)
+{
+    client_close_with(client,
+                      (client->num_ep_errors > 0) ? UCP_EP_CLOSE_FLAG_FORCE : 0);
 }
 
 static int client_do(client_t *client, const char *name, const char *arg)
@@ -569,6 +576,8 @@ static int client_do(client_t *client, const char *name, const char *arg)
         printf("free %s\n", arg);
     } else if (strcmp(name, "close") == 0) {
         client_close(client);
+    } else if (strcmp(name, "cut") == 0) {
+        client_close_with(client, UCP_EP_CLOSE_FLAG_FORCE);
     } else {
         printf("unknown action '%s'\n", name);
         return MKV_TEST_EXIT_HARD;

@@ -13,6 +13,7 @@
 #include "test/support/mkv_test.h"
 #include "test/fake/hip/hipcpu_abi.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,6 +210,54 @@ START_TEST(flush_waits_for_its_own_endpoints_copies)
 }
 END_TEST
 
+#define PROGRESS (UCT_PROGRESS_SEND | UCT_PROGRESS_RECV)
+
+/* By the worker, which knows of interfaces what progress they want */
+static bool ends_by_worker(const comp_t *comp)
+{
+    unsigned i;
+
+    for (i = 0; (i < 1000) && (comp->num_calls == 0); ++i) {
+        uct_worker_progress(side.worker);
+    }
+    return comp->num_calls > 0;
+}
+
+/* UCP disables it with the last endpoint that it closes, by force as well. Loop index:
+ * another one comes meanwhile. */
+START_TEST(disabled_progress_ends_when_all_is_over)
+{
+    comp_t first, second, flush;
+
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS);
+    wait_for(&first);
+    fake_hip_hold("hipcpu_hold", NULL);
+    ck_assert_int_eq(put(0, 0, 100, &first), UCS_INPROGRESS);
+    comp_init(&flush);
+    ck_assert_int_eq(uct_ep_flush(eps[0], UCT_FLUSH_FLAG_CANCEL, &flush.uct),
+                     UCS_INPROGRESS);
+    uct_iface_progress_disable(side.iface, PROGRESS);
+    ck_assert(!ends_by_worker(&first));
+    if (_i == 1) {
+        uct_iface_progress_enable(side.iface, PROGRESS);
+    }
+    fake_hip_hold("hipcpu_release", NULL);
+    while (first.num_calls == 0) {
+        uct_worker_progress(side.worker);
+    }
+    ck_assert_uint_eq(flush.num_calls, 1);
+
+    ck_assert_int_eq(put(0, 0, 100, &second), UCS_INPROGRESS);
+    if (_i == 0) {
+        ck_assert(!ends_by_worker(&second));
+        uct_iface_progress_enable(side.iface, PROGRESS);
+    }
+    while (second.num_calls == 0) {
+        uct_worker_progress(side.worker);
+    }
+}
+END_TEST
+
 #define CHUNK ((size_t)2 << 20)
 
 #define BIND(_name)                                                                    \
@@ -307,6 +356,7 @@ int main(void)
     tcase_add_test(tcase, refused_copy_that_has_no_completion_fails_its_endpoint);
     tcase_add_test(tcase, first_copy_allocates_nothing);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
+    tcase_add_loop_test(tcase, disabled_progress_ends_when_all_is_over, 0, 2);
     tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
                         0, 2);
     suite_add_tcase(suite, tcase);
