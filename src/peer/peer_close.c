@@ -360,6 +360,12 @@ static bool mkv_peer_hurry(mkv_peer_t *peer, uint64_t now)
     return true;
 }
 
+/* Copies of ours may go on behind the end of the connection, and wake nobody then */
+static bool mkv_peer_is_over(const mkv_peer_t *peer)
+{
+    return (peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0);
+}
+
 /* Look at its claim; fail the peer, or have its users look, when that is over.
  * @return The next time to look. */
 static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
@@ -391,7 +397,7 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
     }
     if (is_needed) {
         mkv_peer_tell_look(peer);
-        return (peer->state == MKV_CONN_GONE) ? MKV_NEVER : now + MKV_PEER_LOOK_NS;
+        return mkv_peer_is_over(peer) ? MKV_NEVER : now + MKV_PEER_LOOK_NS;
     }
     return MKV_NEVER;
 }

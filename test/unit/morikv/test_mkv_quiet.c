@@ -515,6 +515,24 @@ START_TEST(calls_to_who_is_gone_are_cut_at_once)
 }
 END_TEST
 
+/* Copies end by themselves, behind the cut; of an endpoint that is closed UCX wakes
+ * nobody any more */
+START_TEST(copies_to_who_is_gone_are_looked_for)
+{
+    start_to_write("mori_xgmi");
+    fake_ucp_set_copying(1);
+    fake_ucp_set_inline(FAKE_UCP_CLOSE);
+    lose_b();
+    ck_assert_int_eq(A->peers[1]->state, MKV_CONN_GONE);
+    ck_assert(!is_quiet(active));
+    ck_assert_uint_le(A->ctx->next_deadline, pair_now + 20 * MKV_NSEC_PER_MSEC);
+    go_on(1);
+    ck_assert(is_quiet(active));
+    ck_assert_uint_gt(A->ctx->next_deadline, pair_now + 20 * MKV_NSEC_PER_MSEC);
+    go_on_and_close();
+}
+END_TEST
+
 /* Loop index: the peer is gone before the flush, and in the middle of the goodbye */
 START_TEST(goodbye_to_who_is_gone_is_not_waited_for)
 {
@@ -683,6 +701,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_context_closes_when_all_is_quiet, 0, 2);
     tcase_add_test(tcase, a_claim_is_held_until_all_calls_are_back);
     tcase_add_test(tcase, calls_to_who_is_gone_are_cut_at_once);
+    tcase_add_test(tcase, copies_to_who_is_gone_are_looked_for);
     tcase_add_loop_test(tcase, goodbye_to_who_is_gone_is_not_waited_for, 0, 2);
     tcase_add_test(tcase, a_released_claim_counts_when_nothing_comes_any_more);
     tcase_add_test(tcase,
