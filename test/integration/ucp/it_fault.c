@@ -240,15 +240,18 @@ static unsigned it_run_hip_fault(const char *function, const char *when, int in_
 START_TEST(failing_hip_call_is_an_error)
 {
     const char *function = it_hip_functions[_i];
+    size_t num = (getenv("MKV_TEST_FEWER") != NULL)
+                     ? 1
+                     : sizeof(it_hip_when) / sizeof(it_hip_when[0]);
     unsigned num_errors = 0;
     size_t i;
 
-    for (i = 0; i < sizeof(it_hip_when) / sizeof(it_hip_when[0]); ++i) {
+    for (i = 0; i < num; ++i) {
         num_errors += it_run_hip_fault(function, it_hip_when[i], 0);
     }
     num_errors += it_run_hip_fault(function, "1", 1);
-    mkv_test_pass("failing_hip_call_is_an_error", "%s: 5 runs, %u errors", function,
-                  num_errors);
+    mkv_test_pass("failing_hip_call_is_an_error", "%s: %zu runs, %u errors", function,
+                  num + 1, num_errors);
 }
 END_TEST
 
