@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """morikv.vllm when prefill is killed in mid-transfer, while it pushes the model of four groups of
-py_vllm_ranks.py, windows among them, in chunks; every byte of what comes after it.
+py_vllm_ranks.py, windows among them, in chunks, or while decode reads it; every byte of what
+comes after it.
 
 py_vllm_killed.py runs all tests; py_vllm_killed.py prefill RANK SIZE SEED is a rank of prefill,
 told by lines of its standard input which tokens to compute.
@@ -8,6 +9,8 @@ told by lines of its standard input which tokens to compute.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +24,8 @@ from py_vllm_ranks import FULL, HERE, LATENTS, STATES, THERE, TOTAL, WINDOWS, wa
 
 from morikv import EventType
 from morikv.vllm import MorikvConnector
-from morikv.vllm.orders import Orders
+from morikv.vllm.orders import PULL, PUSH, Orders
+from morikv.vllm.sides import Target
 
 #: Tokens whose chunk fills the first block of the window that decode needs, and not the last.
 FILLED = 12
@@ -38,6 +42,7 @@ def prefill(rank, size, seed):
         mine.chunk(low, high, seed)
         if high == TOTAL:
             mine.worker.begin(Orders(ended={"p": True}))
+        print(high, flush=True)
 
 
 class Prefill:
@@ -55,6 +60,15 @@ class Prefill:
     def compute(self, low, high):
         self.process.stdin.write(f"{low} {high}\n")
         self.process.stdin.flush()
+        assert self.process.stdout.readline() == f"{high}\n"
+
+    def compute_all(self):
+        for low, high in ((0, 6), (6, 11), (11, TOTAL)):
+            self.compute(low, high)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # all of its threads stand still
 
     def kill(self):
         self.process.kill()
@@ -73,9 +87,9 @@ class Decode:
         self.scheduler = MorikvConnector(config, role, ranks.cache_config(1))
         self.loading = {}
 
-    def ask(self, request_id, peers):
-        """A request comes whose cache these ranks push."""
-        params = {"do_remote_prefill": True, "id": 7, "mode": "push", "peers": peers}
+    def ask(self, request_id, peers, mode):
+        """A request comes whose cache these ranks have."""
+        params = {"do_remote_prefill": True, "id": 7, "mode": mode, "peers": peers}
         request = types.SimpleNamespace(
             request_id=request_id,
             num_prompt_tokens=TOTAL + 1,
@@ -140,8 +154,8 @@ class Killed(unittest.TestCase):
         self.worker = self.decode.rank.worker
         self.addCleanup(self.worker.close)
 
-    def ask(self, request_id, peers):
-        request = self.decode.ask(request_id, peers)
+    def ask(self, request_id, peers, mode=PUSH):
+        request = self.decode.ask(request_id, peers, mode)
         self.decode.step()
         return request
 
@@ -159,8 +173,7 @@ class Killed(unittest.TestCase):
         """Into the same blocks, by another prefill that has other bytes."""
         p = Prefill(self, seed=1)
         self.ask("e", [p.blob])
-        for low, high in ((0, 6), (6, 11), (11, TOTAL)):
-            p.compute(low, high)
+        p.compute_all()
         self.assertEqual(self.decode.settle(), set())
         self.assertTrue(self.decode.rank.is_right(seed=1))
 
@@ -205,6 +218,51 @@ class Killed(unittest.TestCase):
         other.worker.begin(Orders(ended={"p": False}))
         ranks.results(other.worker, ranks.SENT, "p")
         self.push_whole()
+
+
+    def pull_half(self, killed, peers):
+        """What is read from one rank is in flight when that is killed; the others' has come."""
+        read, targets = Target.on_exposed, []
+
+        def stop_and_read(target, event):
+            if event.leg == len(peers) - 1:
+                killed.stop()  # before it can answer
+            read(target, event)
+            targets.append(target)
+
+        with mock.patch.object(Target, "on_exposed", stop_and_read):
+            request = self.ask("d", peers, PULL)
+            wait_for(lambda: len(targets) == len(peers))
+        if len(peers) > 1:
+            wait_for(lambda: targets[0].transfer.query().bytes > 0)
+        self.assertEqual(self.decode.step(), (set(), set()))
+        killed.kill()
+        return request
+
+    def pull_whole(self):
+        p = Prefill(self, seed=1)
+        p.compute_all()
+        self.ask("e", [p.blob], PULL)
+        self.assertEqual(self.decode.settle(), set())
+        self.assertTrue(self.decode.rank.is_right(seed=1))
+
+    def test_what_is_read_fails_and_the_next_one_is_served(self):
+        p = Prefill(self)
+        p.compute_all()
+        self.pull_half(p, [p.blob])
+        self.assertEqual(self.decode.settle(), {"d"})
+        self.assertEqual(self.worker.take_stats()["num_failed_transfers"], [1])
+        self.assertFalse(self.decode.rank.is_right())
+        self.pull_whole()
+
+    def test_a_rank_of_two_that_is_read_takes_the_request_with_it(self):
+        ranks_of_p = [Prefill(self, rank, 2) for rank in range(2)]
+        for rank in ranks_of_p:
+            rank.compute_all()
+        self.pull_half(ranks_of_p[1], [rank.blob for rank in ranks_of_p])
+        self.assertEqual(self.decode.settle(), {"d"})
+        self.assertFalse(self.decode.rank.is_right())
+        self.pull_whole()
 
 
 if __name__ == "__main__":
