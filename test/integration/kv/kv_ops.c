@@ -4,7 +4,10 @@
 
 #include "kv_side.h"
 
+#include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,11 +99,11 @@ static mkv_op_t *post(kv_side_t *side, uint64_t id, mkv_mode_t mode,
     mkv_op_params_t params = {.size = sizeof(params),
                               .id = id,
                               .mode = mode,
-                              .flags = MKV_OP_NOTIFY,
+                              .flags = (note != NULL) ? MKV_OP_NOTIFY : 0,
                               .pieces = pieces,
                               .num_pieces = num,
                               .note = note,
-                              .note_length = strlen(note)};
+                              .note_length = (note != NULL) ? strlen(note) : 0};
     mkv_op_t *op;
 
     KV_OK(mkv_op_post(side->peer, &params, &op));
@@ -179,7 +182,10 @@ START_TEST(a_killed_owner_ends_them)
     mkv_status_t status = MKV_OK;
 
     ck_assert_int_eq(mkv_proc_fork(&proc, victim, &shape), 0);
+    kv_set_option("DRAIN_TIMEOUT",
+                  "2s"); /* UCX may have lost count of what it emulates */
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_set_option("DRAIN_TIMEOUT", NULL);
     kv_side_connect(&side, 1);
     expect_region(&side);
     piece = (mkv_op_piece_t){side.ids[0], side.ids[0], 0, 0, shape.block_bytes};
@@ -208,6 +214,152 @@ START_TEST(a_killed_owner_ends_them)
 }
 END_TEST
 
+/* ---- Threads --------------------------------------------------------------------- */
+
+#define NUM_THREADS 8u
+
+/* Where UCX emulates puts and gets, each waits for two rounds of the other side's */
+static unsigned num_rounds(void)
+{
+    const char *tls = getenv("UCX_TLS");
+    bool is_slow = (tls == NULL) || (strcmp(tls, "tcp") == 0);
+
+    return (is_slow || (getenv("MKV_TEST_FEWER") != NULL)) ? 125 : 1250;
+}
+
+static unsigned count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    unsigned num = 0;
+
+    MKV_REQUIRE(dir != NULL, "/proc/self/fd cannot be read");
+    while (readdir(dir) != NULL) {
+        ++num;
+    }
+    closedir(dir);
+    return num;
+}
+
+static int sharing_owner(int fd, void *arg)
+{
+    kv_side_t side = {0};
+    unsigned num_fds;
+    uint32_t i;
+
+    kv_region_flags = MKV_REGION_ONE_SIDED;
+    kv_set_option("PROGRESS_THREADS", "1");
+    kv_side_open(&side, "dst", fd, arg, DST_SEED);
+    kv_side_connect(&side, 0);
+    say_region(&side);
+    (void)wait_note(&side, NUM_THREADS); /* the first operation makes what it needs */
+    num_fds = count_fds();
+    kv_say(&side, "counted");
+    kv_expect(&side, "moved");
+    MKV_REQUIRE(count_fds() == num_fds, "%u descriptors, %u before", count_fds(),
+                num_fds);
+    MKV_REQUIRE((kv_stats(&side).num_peers == 1) && (kv_stats(&side).hellos == 1),
+                "more than one connection");
+    for (i = 0; i < NUM_THREADS; ++i) {
+        kv_check_block(&side, i, SRC_SEED, i);
+    }
+    kv_say(&side, "checked");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+typedef struct stream {
+    kv_side_t *side;
+    uint32_t block;
+    unsigned *num_over;
+    pthread_t thread;
+} stream_t;
+
+/* Its block is written, and read again into another one */
+static void *stream_main(void *arg)
+{
+    stream_t *stream = arg;
+    size_t bytes = stream->side->shape.block_bytes, offset = stream->block * bytes;
+    mkv_op_piece_t piece = {.length = bytes, .remote_offset = offset};
+    unsigned empty = 0, i;
+    mkv_op_t *op;
+
+    for (i = 0; i < num_rounds(); ++i) {
+        piece.local = piece.remote = stream->side->ids[i / 2 % stream->side->num_ids];
+        piece.local_offset = (i & 1) ? offset + NUM_THREADS * bytes : offset;
+        op = post(stream->side, stream->block, (i & 1) ? MKV_READ : MKV_WRITE, &piece,
+                  1, NULL);
+        while (!is_quiet(op)) {
+            mkv_test_pause(&empty);
+        }
+        KV_IS(mkv_op_status(op), MKV_OK);
+        KV_OK(mkv_op_close(op));
+    }
+    (void)__atomic_add_fetch(stream->num_over, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Until all are over; who takes no events has them for ever */
+static void run_streams(stream_t *streams, unsigned *num_over)
+{
+    mkv_event_t events[64];
+    unsigned empty = 0, i;
+    size_t num;
+
+    for (i = 0; i < NUM_THREADS; ++i) {
+        ck_assert_int_eq(
+            pthread_create(&streams[i].thread, NULL, stream_main, &streams[i]), 0);
+    }
+    while (__atomic_load_n(num_over, __ATOMIC_ACQUIRE) < NUM_THREADS) {
+        KV_OK(mkv_poll(streams[0].side->ctx, events, sizeof(events[0]), 64, &num));
+        if (num == 0) {
+            mkv_test_pause(&empty);
+        }
+    }
+    for (i = 0; i < NUM_THREADS; ++i) {
+        ck_assert_int_eq(pthread_join(streams[i].thread, NULL), 0);
+    }
+}
+
+/* Ten thousand of them: one endpoint for the peer, and not a socket more */
+START_TEST(eight_threads_share_one_connection)
+{
+    kv_shape_t shape = kv_shape_default;
+    stream_t streams[NUM_THREADS];
+    unsigned num_over = 0, num_fds;
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    uint32_t i;
+
+    ck_assert_int_eq(mkv_proc_fork(&proc, sharing_owner, &shape), 0);
+    kv_set_option("PROGRESS_THREADS", "1");
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect(&side, 1);
+    expect_region(&side);
+    wait_op(&side, post(&side, NUM_THREADS, MKV_WRITE,
+                        &(mkv_op_piece_t){side.ids[0], side.ids[0], 0, 0, 1}, 1, ""));
+    kv_expect(&side, "counted");
+    num_fds = count_fds();
+    for (i = 0; i < NUM_THREADS; ++i) {
+        streams[i] = (stream_t){.side = &side, .block = i, .num_over = &num_over};
+    }
+    run_streams(streams, &num_over);
+    ck_assert_uint_eq(count_fds(), num_fds);
+    ck_assert_uint_eq(kv_stats(&side).num_peers, 1);
+    ck_assert_uint_eq(kv_stats(&side).hellos, 1);
+    for (i = 0; i < NUM_THREADS; ++i) {
+        kv_check_block(&side, NUM_THREADS + i, SRC_SEED, i);
+    }
+    kv_say(&side, "moved");
+    kv_expect(&side, "checked");
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    kv_set_option("PROGRESS_THREADS", NULL);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kv_ops");
@@ -216,6 +368,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, write_and_read_without_a_call_of_the_owner);
     tcase_add_test(tcase, a_killed_owner_ends_them);
+    tcase_add_test(tcase, eight_threads_share_one_connection);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);
 }
