@@ -43,6 +43,8 @@ static const char *const mkv_backend_names[] = {"auto", "xgmi", "ipc", "rdma",
 static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
 static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
 static const char *const mkv_fence_names[] = {"none", "flush", "hook", NULL};
+static const char *const mkv_fence_same_host_names[] = {"none", "flush", "hook",
+                                                        "inherit", NULL};
 static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
 static const char *const mkv_verify_names[] = {"counts", "units", NULL};
 static const char *const mkv_level_names[] = {"error", "warn",  "info",
@@ -95,6 +97,9 @@ static const mkv_opt_t mkv_opts[] = {
      "gets MKV_EV_FENCE, and DONE after mkv_fence_done()). Set it where kernels see\n"
      "old bytes after DONE.",
      MKV_OPT(fence), MKV_OPT_ENUM, mkv_fence_names, 0, 0},
+    {"FENCE_SAME_HOST", "inherit",
+     "FENCE for peers of this host: as above, or inherit (as FENCE says).",
+     MKV_OPT(fence_same_host), MKV_OPT_ENUM, mkv_fence_same_host_names, 0, 0},
     {"OVERLAP", "warn",
      "What happens when blocks are exposed to be written to by two transfers at once,\n"
      "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
@@ -523,26 +528,22 @@ const mkv_options_t *mkv_config_options(const mkv_config_t *config)
     return &config->values;
 }
 
+const char *mkv_fence_string(mkv_fence_policy_t policy)
+{
+    return mkv_fence_same_host_names[policy];
+}
+
 const char *mkv_config_tls(const mkv_config_t *config)
 {
-    if ((config->values.tls[0] != '\0') || (getenv("UCX_TLS") != NULL)) {
-        return config->values.tls;
-    }
+    static const char *const tls[] = {"",
+                                      "mori_xgmi,mori_copy,sm,tcp,self",
+                                      "rocm,sm,tcp,self",
+                                      "mori_rdma,mori_copy,ib,tcp,self",
+                                      "sm,self,tcp",
+                                      "tcp,self"};
+    bool is_given = (config->values.tls[0] != '\0') || (getenv("UCX_TLS") != NULL);
 
-    switch (config->values.backend) {
-    case MKV_BACKEND_XGMI:
-        return "mori_xgmi,mori_copy,sm,tcp,self";
-    case MKV_BACKEND_IPC:
-        return "rocm,sm,tcp,self";
-    case MKV_BACKEND_RDMA:
-        return "mori_rdma,mori_copy,ib,tcp,self";
-    case MKV_BACKEND_SHM:
-        return "sm,self,tcp";
-    case MKV_BACKEND_TCP:
-        return "tcp,self";
-    default:
-        return "";
-    }
+    return is_given ? config->values.tls : tls[config->values.backend];
 }
 
 mkv_config_t *mkv_config_copy(const mkv_config_t *config)

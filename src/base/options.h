@@ -15,8 +15,11 @@
 typedef enum mkv_fence_policy {
     MKV_FENCE_NONE,
     MKV_FENCE_FLUSH,
-    MKV_FENCE_HOOK
+    MKV_FENCE_HOOK,
+    MKV_FENCE_INHERIT /**< Of peers of this host: as of all others */
 } mkv_fence_policy_t;
+
+const char *mkv_fence_string(mkv_fence_policy_t policy);
 
 /** What is compared with what was exposed when a transfer ends. */
 typedef enum mkv_verify { MKV_VERIFY_COUNTS, MKV_VERIFY_UNITS } mkv_verify_t;
@@ -44,7 +47,8 @@ typedef struct mkv_options {
     uint64_t lanes;
     uint64_t sgl; /**< mkv_sgl_mode_t */
     uint64_t sgl_max;
-    uint64_t fence;   /**< mkv_fence_policy_t */
+    uint64_t fence; /**< mkv_fence_policy_t, but INHERIT */
+    uint64_t fence_same_host;
     uint64_t overlap; /**< mkv_overlap_t */
     uint64_t verify;  /**< mkv_verify_t */
     uint64_t read_by; /**< mkv_read_by_t */

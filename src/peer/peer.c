@@ -270,6 +270,14 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     return MKV_OK;
 }
 
+mkv_fence_policy_t mkv_peer_fence(const mkv_peer_t *peer)
+{
+    const mkv_options_t *opts = peer->ctx->opts;
+    bool is_own = peer->is_same_host && (opts->fence_same_host != MKV_FENCE_INHERIT);
+
+    return (mkv_fence_policy_t)(is_own ? opts->fence_same_host : opts->fence);
+}
+
 void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |

@@ -210,6 +210,9 @@ static inline int mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
     return (peer->remote.info.features & feature) == feature;
 }
 
+/** What stands between the last byte and DONE, by options; never INHERIT. */
+mkv_fence_policy_t mkv_peer_fence(const mkv_peer_t *peer);
+
 /** The caller has closed it, and knows it no longer. */
 static inline bool mkv_peer_is_closed(const mkv_peer_t *peer)
 {

@@ -121,7 +121,7 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
-    if ((peer->ctx->opts->fence != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
+    if ((mkv_peer_fence(peer) != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
         (peer->state >= MKV_CONN_CLOSING)) {
         return false;
     }

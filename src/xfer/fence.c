@@ -57,7 +57,7 @@ static void mkv_ranges_add_pair(mkv_ranges_t *ranges, const mkv_leg_t *leg,
     }
 }
 
-/* @return Some of its memory is a GPU's. */
+/* Of legs whose peer's policy is the hook. @return Some of their memory is a GPU's. */
 static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
 {
     const mkv_pair_t *pair;
@@ -67,6 +67,9 @@ static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
 
     for (i = 0; i < xfer->num_legs; ++i) {
         map = xfer->legs[i].map;
+        if (mkv_peer_fence(xfer->legs[i].peer) != MKV_FENCE_HOOK) {
+            continue;
+        }
         for (j = 0; j < map->num_pairs; ++j) {
             pair = &map->pairs[j];
             if (pair->local->info.mem_type == UCS_MEMORY_TYPE_HOST) {
@@ -106,8 +109,7 @@ mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
     if (xfer->fence != MKV_FENCE_NOT_ASKED) {
         return (xfer->fence == MKV_FENCE_OVER) ? MKV_OK : MKV_INPROGRESS;
     }
-    if ((xfer->ctx->opts->fence != MKV_FENCE_HOOK) || (xfer->role != MKV_DST) ||
-        !mkv_fence_list(xfer, &ranges)) {
+    if ((xfer->role != MKV_DST) || !mkv_fence_list(xfer, &ranges)) {
         return MKV_OK;
     }
     if (ranges.has_failed) {

@@ -286,9 +286,60 @@ START_TEST(nothing_is_read_back_without_need)
 }
 END_TEST
 
+static const struct {
+    const char *all, *same_host;
+    int is_other_host;
+    const char *told;
+} policies[] = {
+    {"hook", "none", 0, "fence none"},  {"hook", "none", 1, "fence hook"},
+    {"none", "hook", 0, "fence hook"},  {"none", "hook", 1, "fence none"},
+    {"flush", "none", 0, "fence none"}, {"none", "flush", 0, "fence flush"},
+    {"none", "flush", 1, "fence none"}, {"hook", "inherit", 0, "fence hook"},
+};
+
+typedef struct wanted {
+    const char *text;
+    unsigned num_lines;
+} wanted_t;
+
+static void find_text(void *arg, const char *line)
+{
+    wanted_t *wanted = arg;
+
+    wanted->num_lines += strstr(line, wanted->text) != NULL;
+}
+
+/* Of both sides: a NIC may need what copies between GPUs do not */
+START_TEST(peers_of_this_host_may_have_a_fence_of_their_own)
+{
+    bool asks = strcmp(policies[_i].told, "fence hook") == 0;
+    bool reads = strcmp(policies[_i].told, "fence flush") == 0;
+    wanted_t wanted = {.text = policies[_i].told};
+
+    pair_set("FENCE_SAME_HOST", policies[_i].same_host);
+    setup_flush("rc_verbs", policies[_i].all);
+    A->peers[1]->is_same_host = B->peers[0]->is_same_host = !policies[_i].is_other_host;
+    OK(mkv_dump(A->ctx, MKV_DUMP_PEERS, find_text, &wanted));
+    ck_assert_uint_eq(wanted.num_lines, 1);
+    move_all(MKV_WRITE);
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_GET), reads);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_FENCE, destination), asks);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, destination), !asks);
+    if (asks) {
+        OK(mkv_fence_done(destination, MKV_OK));
+        pair_run();
+    }
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    finish(MKV_WRITE);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("fence");
+
+    tcase_add_loop_test(tcase, peers_of_this_host_may_have_a_fence_of_their_own, 0,
+                        (int)(sizeof(policies) / sizeof(policies[0])));
 
     tcase_add_test(tcase, done_waits_for_the_callers_fence);
     tcase_add_test(tcase, every_block_that_came_has_its_range);
