@@ -515,6 +515,20 @@ START_TEST(some_loss_is_only_slower)
 }
 END_TEST
 
+/* A close by force while writes are under way, of the only connection */
+START_TEST(connection_that_is_cut_gives_all_back)
+{
+    static const char *const env[] = {"FAKE_VERBS_MODE=late", "UCX_MORI_RDMA_NUM_QPS=1",
+                                      NULL};
+    it_pair_t pair = it_rdma(env, IT_START "put=8 post=1000000,20 cut drain");
+
+    it_expect_clean(&pair);
+    it_expect(&pair.client, "post 20 in progress");
+    it_expect(&pair.client, "drain ");
+    it_pair_free(&pair);
+}
+END_TEST
+
 static Suite *it_suite(void)
 {
     Suite *suite = suite_create("mori_rdma under UCP");
@@ -533,6 +547,7 @@ static Suite *it_suite(void)
     }
     tcase_add_loop_test(tcase, death_of_the_peer_is_an_error, 0, 6);
     tcase_add_loop_test(tcase, stopped_peer_is_still_reached, 0, 3);
+    tcase_add_test(tcase, connection_that_is_cut_gives_all_back);
     tcase_add_loop_test(tcase, memory_freed_by_its_owner_is_an_error, 0, 3);
     tcase_add_loop_test(tcase, outage_is_an_error_and_then_over, 0, 5);
     tcase_add_loop_test(tcase, some_loss_is_only_slower, 0, 2);
