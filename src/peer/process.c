@@ -203,14 +203,31 @@ static void mkv_claims_sweep(const char *dir)
     }
 }
 
-/* The name appears when the file is locked; before, it would look like a dead one's */
-static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
+/* A file that has no name yet, so that a process killed here leaves none behind */
+static bool mkv_claims_create_unnamed(mkv_claims_t *claims, const char *dir)
+{
+    char path[32];
+
+    claims->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (claims->fd < 0) {
+        return false;
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", claims->fd);
+    if ((mkv_byte_set(claims->fd, MKV_CLAIMS_LIFE, F_WRLCK) == 0) &&
+        (linkat(AT_FDCWD, path, AT_FDCWD, claims->path, AT_SYMLINK_FOLLOW) == 0)) {
+        return true;
+    }
+    close(claims->fd);
+    return false;
+}
+
+/* Where the file system or a missing /proc asks for a name from the start */
+static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
 {
     char path[512];
     int saved;
 
     mkv_claims_path(dir, claims->owner, ".new", path, sizeof(path));
-    mkv_claims_path(dir, claims->owner, "", claims->path, sizeof(claims->path));
     claims->fd = mkv_claims_open_file(path, O_RDWR | O_CREAT | O_EXCL);
     if (claims->fd < 0) {
         return -1;
@@ -224,6 +241,15 @@ static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
         return -1;
     }
     return 0;
+}
+
+/* The name appears when the file is locked; before, it would look like a dead one's */
+static int mkv_claims_create_file(mkv_claims_t *claims, const char *dir)
+{
+    mkv_claims_path(dir, claims->owner, "", claims->path, sizeof(claims->path));
+    return mkv_claims_create_unnamed(claims, dir)
+               ? 0
+               : mkv_claims_create_renamed(claims, dir);
 }
 
 static void mkv_claims_before_fork(void)

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -700,6 +701,33 @@ START_TEST(files_of_killed_processes_are_removed)
 }
 END_TEST
 
+/* Its locks come before its name: killed in between, a process leaves nothing */
+START_TEST(a_file_has_one_name_from_its_first_to_its_last_day)
+{
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    char events[4096] __attribute__((aligned(8))), name[32];
+    const struct inotify_event *event = (const void *)events;
+    mkv_claims_t *claims;
+    ssize_t length;
+
+    ck_assert_int_ge(inotify_add_watch(fd, dir, IN_CREATE | IN_MOVE | IN_DELETE), 0);
+    claims = mkv_claims_open(dir, OWNER);
+    ck_assert_ptr_nonnull(claims);
+    mkv_claims_close(claims);
+    length = read(fd, events, sizeof(events));
+    close(fd);
+
+    snprintf(name, sizeof(name), "morikv.%016llx", (unsigned long long)OWNER);
+    ck_assert_int_gt(length, 0);
+    ck_assert_uint_eq(event->mask, IN_CREATE);
+    ck_assert_str_eq(event->name, name);
+    length -= (ssize_t)(sizeof(*event) + event->len);
+    event = (const void *)((const char *)(event + 1) + event->len);
+    ck_assert_uint_eq(event->mask, IN_DELETE);
+    ck_assert_int_eq(length, (ssize_t)(sizeof(*event) + event->len));
+}
+END_TEST
+
 /* The folder may be everybody's. Loop index: a name that only begins as ours do, one of
  * our length, and what is no file */
 START_TEST(files_that_are_no_claims_are_left_alone)
@@ -783,6 +811,7 @@ int main(void)
     tcase_add_test(tcase, another_copy_in_this_process_ends_no_claim);
     tcase_add_test(tcase, a_child_looks_at_its_parent_as_at_any_process);
     tcase_add_test(tcase, files_of_killed_processes_are_removed);
+    tcase_add_test(tcase, a_file_has_one_name_from_its_first_to_its_last_day);
     tcase_add_loop_test(tcase, files_that_are_no_claims_are_left_alone, 0, 3);
     tcase_add_test(tcase, an_end_is_an_event_and_told_once);
     suite_add_tcase(suite, tcase);
