@@ -4,6 +4,7 @@
 
 #include "soak.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,19 +33,31 @@ static void soak_refuse(soak_worker_t *worker, const mkv_event_t *wish)
     (void)mkv_send(wish->peer, wish->id, SOAK_MSG_NO, NULL, 0, NULL, 0);
 }
 
+/* A call is refused where the transfer was aborted meanwhile, and nowhere else. */
+static void soak_give_called(soak_worker_t *worker, soak_give_t *give, const char *call,
+                             mkv_status_t status)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+    char reason[256];
+
+    if (status == MKV_OK) {
+        return;
+    }
+    snprintf(reason, sizeof(reason), "%s", mkv_last_error());
+    SOAK_OK(worker, mkv_xfer_query(give->xfer, &attr));
+    if (attr.status == MKV_INPROGRESS) {
+        soak_complain(worker, "%s: %s", call, reason);
+    }
+}
+
 static void soak_give_expose(soak_worker_t *worker, soak_give_t *give)
 {
     uint32_t blocks[SOAK_XFER_BLOCKS];
     mkv_units_t units = {.num_local = SOAK_XFER_BLOCKS, .local = blocks};
-    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
 
     soak_wished(give->seed, blocks);
-    if (mkv_xfer_expose(give->xfer, 0, &units, 1, NULL, 0) != MKV_OK) {
-        SOAK_OK(worker, mkv_xfer_query(give->xfer, &attr));
-        if (attr.status == MKV_INPROGRESS) { /* else it was aborted meanwhile */
-            soak_complain(worker, "expose: %s", mkv_last_error());
-        }
-    }
+    soak_give_called(worker, give, "expose",
+                     mkv_xfer_expose(give->xfer, 0, &units, 1, NULL, 0));
 }
 
 static void soak_give_open(soak_worker_t *worker, soak_link_t *link,
@@ -94,15 +107,17 @@ static void soak_give_move(soak_worker_t *worker, soak_give_t *give,
         SOAK_OK(worker, mkv_xfer_abort(give->xfer, MKV_ERR_ABORTED, mkv_last_error()));
         return;
     }
-    (void)mkv_xfer_post(give->xfer, 0, give->plan, &sel, NULL);
+    soak_give_called(worker, give, "post",
+                     mkv_xfer_post(give->xfer, 0, give->plan, &sel, NULL));
     if (soak_below(worker, 100) == 0) {
         SOAK_OK(worker, mkv_xfer_abort(give->xfer, MKV_ERR_ABORTED, "half way"));
         return;
     }
     sel.layer_lo = 1;
     sel.layer_hi = 2;
-    (void)mkv_xfer_post(give->xfer, 0, give->plan, &sel, NULL);
-    (void)mkv_xfer_seal(give->xfer, 0);
+    soak_give_called(worker, give, "post",
+                     mkv_xfer_post(give->xfer, 0, give->plan, &sel, NULL));
+    soak_give_called(worker, give, "seal", mkv_xfer_seal(give->xfer, 0));
 }
 
 static void soak_give_close(soak_worker_t *worker, soak_give_t *give)
