@@ -1320,7 +1320,7 @@ const char *mkv_event_string(mkv_event_type_t type);
 typedef struct mkv_event {
     mkv_event_type_t type;
     mkv_status_t status;
-    mkv_peer_t *peer;
+    mkv_peer_t *peer; /**< NULL if not about one, or closed meanwhile */
     mkv_xfer_t *xfer; /**< NULL if not about one, or closed meanwhile */
     uint64_t id;      /**< Transfer's id; MSG: as sent; PEER_REGIONS: epoch */
     uint32_t epoch;

@@ -165,6 +165,23 @@ static void mkv_peer_init_lists(mkv_peer_t *peer)
     }
 }
 
+mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer)
+{
+    const char *dir = peer->ctx->opts->shm_dir;
+    const mkv_peer_t *other;
+
+    if ((mkv_watch_look(&peer->watch, dir) != MKV_CLAIM_UNKNOWN) ||
+        (peer->watch.claim == 0)) {
+        return peer->watch.state;
+    }
+    mkv_list_for_each(other, mkv_peer_bucket(peer->ctx, peer->process.ctx_id),
+                      mkv_peer_t, same_id)
+    {
+        mkv_watch_trust(&peer->watch, dir, &other->watch);
+    }
+    return peer->watch.state;
+}
+
 /* Keep what stays valid without the blob's bytes */
 void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info)
 {

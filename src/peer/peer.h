@@ -191,6 +191,10 @@ void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
 #define mkv_peer_fail(_peer, _status, ...)                                             \
     mkv_peer_end(_peer, MKV_CONN_FAIL, _status, __VA_ARGS__)
 
+/** What is known of its claim now; one that was over when its HELLO came is known by
+ *  those of other connections with the same context. */
+mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer);
+
 /**
  * Flush the endpoint and hold the peer, then call @a next with it: from here, without a
  * request, or from progress. @a next puts the peer and frees the request.

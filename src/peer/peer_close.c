@@ -372,7 +372,7 @@ static uint64_t mkv_peer_check_claim(mkv_peer_t *peer, uint64_t now)
 {
     mkv_ctx_t *ctx = peer->ctx;
     uint64_t interval = ctx->opts->peer_check * MKV_NSEC_PER_MSEC;
-    mkv_claim_state_t state = mkv_watch_look(&peer->watch, ctx->opts->shm_dir);
+    mkv_claim_state_t state = mkv_peer_look_claim(peer);
     bool is_needed;
     uint64_t id;
 

@@ -421,24 +421,28 @@ static void mkv_watch_open_pidfd(mkv_watch_t *watch)
     }
 }
 
-/* A context of this process. @return false: it is none. */
-static bool mkv_watch_look_own(mkv_watch_t *watch)
+static bool mkv_claims_hold(const mkv_claims_t *claims, uint64_t claim)
 {
-    mkv_claims_t *claims;
     bool is_held = false;
     size_t i;
 
-    claims = mkv_claims_find(watch->owner);
-    for (i = 0; (claims != NULL) && (i < claims->num_held); ++i) {
-        is_held |= (claims->held[i] == watch->claim);
+    for (i = 0; i < claims->num_held; ++i) {
+        is_held |= (claims->held[i] == claim);
     }
-    watch->is_own |= is_held;
-    if (is_held) {
-        watch->state = MKV_CLAIM_HELD;
-    } else if (watch->is_own && (watch->state == MKV_CLAIM_HELD)) {
-        watch->state = MKV_CLAIM_RELEASED;
+    return is_held;
+}
+
+/* A context of this process, of which all is known. @return false: it is none. */
+static bool mkv_watch_look_own(mkv_watch_t *watch)
+{
+    const mkv_claims_t *claims = mkv_claims_find(watch->owner);
+    bool is_held = (claims != NULL) && mkv_claims_hold(claims, watch->claim);
+
+    watch->is_own |= (claims != NULL);
+    if (watch->is_own) {
+        watch->state = is_held ? MKV_CLAIM_HELD : MKV_CLAIM_RELEASED;
     }
-    return watch->is_own || (claims != NULL);
+    return watch->is_own;
 }
 
 static void mkv_watch_find(mkv_watch_t *watch, const char *dir)
@@ -509,6 +513,35 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
     watch->owner = owner;
     watch->claim = claim;
     (void)mkv_watch_look(watch, dir);
+}
+
+/* The life last: a claim that is not held while its owner lives was released */
+static bool mkv_file_has_released(const char *path, uint64_t claim)
+{
+    int fd = mkv_claims_open_file(path, O_RDONLY);
+    bool has_released = (fd >= 0) && !mkv_byte_is_locked(fd, claim) &&
+                        mkv_byte_is_locked(fd, MKV_CLAIMS_LIFE);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return has_released;
+}
+
+void mkv_watch_trust(mkv_watch_t *watch, const char *dir, const mkv_watch_t *seen)
+{
+    char path[512];
+
+    if ((watch->claim == 0) || (watch->state != MKV_CLAIM_UNKNOWN) ||
+        (seen->owner != watch->owner) || (seen->state == MKV_CLAIM_UNKNOWN)) {
+        return;
+    }
+    mkv_claims_path(dir, watch->owner, "", path, sizeof(path));
+    if (seen->state == MKV_CLAIM_GONE) {
+        watch->state = MKV_CLAIM_GONE; /* it is one process */
+    } else if (mkv_file_has_released(path, watch->claim)) {
+        watch->state = MKV_CLAIM_RELEASED;
+    }
 }
 
 void mkv_watch_stop(mkv_watch_t *watch)

@@ -84,13 +84,23 @@ void mkv_watch_start(mkv_watch_t *watch, const char *dir, uint64_t owner,
                      uint64_t claim);
 
 /**
- * Look again. Only a claim that was seen held is ever said to be released or gone.
+ * Look again. Of another process, only a claim that was seen held is ever said to be
+ * released or gone.
  *
  * @param [in] dir  As at the start, where it is looked for until it is seen.
  *
  * @return The state; RELEASED and GONE are for ever.
  */
 mkv_claim_state_t mkv_watch_look(mkv_watch_t *watch, const char *dir);
+
+/**
+ * A claim of another process that was over before anybody looked is over, where
+ * another one of the same owner was seen: then the file is the owner's, and not of a
+ * copy of its machine.
+ *
+ * @param [in] seen  Watch of another connection; without effect if it has seen nothing.
+ */
+void mkv_watch_trust(mkv_watch_t *watch, const char *dir, const mkv_watch_t *seen);
 
 void mkv_watch_stop(mkv_watch_t *watch);
 

@@ -537,6 +537,56 @@ START_TEST(a_copy_of_the_owner_proves_nothing)
 }
 END_TEST
 
+/* A claim that was over before anybody looked. Another one of its owner that was seen
+ * says whose file that is. Loop index: that one is held, released, its owner is gone;
+ * nothing was seen; it is of another owner; the claim is not over. */
+START_TEST(a_claim_that_was_over_is_known_by_another_one)
+{
+    static const mkv_claim_state_t expected[] = {MKV_CLAIM_RELEASED, MKV_CLAIM_RELEASED,
+                                                 MKV_CLAIM_GONE,     MKV_CLAIM_UNKNOWN,
+                                                 MKV_CLAIM_UNKNOWN,  MKV_CLAIM_UNKNOWN};
+    uint64_t claims[2];
+    mkv_watch_t late;
+
+    mkv_watch_init(&late, -1);
+    ck_assert(start(claims, "a_claim_that_was_over_is_known_by_another_one"));
+    mkv_watch_start(&late, dir, OWNER, claims[0] + 1);
+    ck_assert_int_eq(late.state, MKV_CLAIM_UNKNOWN);
+    if (_i != 3) {
+        mkv_watch_start(&watch, dir, OWNER, claims[0]);
+    }
+    if (_i == 1) {
+        watch.state = MKV_CLAIM_RELEASED;
+    } else if (_i == 2) {
+        mkv_proc_kill(&proc, SIGKILL);
+        wait_for_state(MKV_CLAIM_GONE);
+    } else if (_i == 4) {
+        late.owner = OWNER + 1;
+    } else if (_i == 5) {
+        late.claim = claims[1];
+    }
+    mkv_watch_trust(&late, dir, &watch);
+    ck_assert_int_eq(late.state, expected[_i]);
+    mkv_watch_stop(&late);
+}
+END_TEST
+
+/* Nobody has to have seen it. Loop index: it is not over. */
+START_TEST(a_claim_of_this_process_that_was_over_is_known)
+{
+    mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
+    uint64_t claim = mkv_claims_take(claims, 11);
+
+    if (_i == 0) {
+        mkv_claims_release(claims, claim);
+    }
+    mkv_watch_start(&watch, dir, OWNER, claim);
+    ck_assert_int_eq(watch.state, _i ? MKV_CLAIM_HELD : MKV_CLAIM_RELEASED);
+    mkv_claims_close(claims);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
+}
+END_TEST
+
 START_TEST(a_child_keeps_no_claim_of_its_parent)
 {
     owner->has_child = 1;
@@ -804,6 +854,8 @@ int main(void)
     tcase_add_test(tcase, a_process_outside_is_seen_from_a_private_pid_namespace);
     tcase_add_test(tcase, a_file_that_cannot_be_seen_proves_nothing);
     tcase_add_test(tcase, a_copy_of_the_owner_proves_nothing);
+    tcase_add_loop_test(tcase, a_claim_that_was_over_is_known_by_another_one, 0, 6);
+    tcase_add_loop_test(tcase, a_claim_of_this_process_that_was_over_is_known, 0, 2);
     tcase_add_test(tcase, a_child_keeps_no_claim_of_its_parent);
     tcase_add_loop_test(tcase, looking_needs_no_descriptors, 0, 2);
     tcase_add_test(tcase, a_watch_is_of_one_claim_of_one_owner);

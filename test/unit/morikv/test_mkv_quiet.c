@@ -104,6 +104,32 @@ START_TEST(calls_to_who_is_declared_dead_are_not_waited_for)
 }
 END_TEST
 
+/* B hears so late of a connection that A has given it up: its claim is never seen held,
+ * and what is known of the next one of the same context decides. As if of another
+ * process. */
+START_TEST(a_claim_that_was_over_is_known_by_the_next_connection)
+{
+    mkv_peer_t *former;
+
+    pair_setup();
+    former = B->peers[0];
+    mkv_peer_fail(A->peers[1], MKV_ERR_PEER, "of the test");
+    pair_run();
+    OK(mkv_map_destroy(A->maps[1]));
+    OK(mkv_map_destroy(B->maps[0]));
+    pair_connect(0, 1);
+    ck_assert_ptr_ne(B->peers[0], former);
+    mkv_watch_stop(&former->watch);
+    former->watch.owner = former->watch.claim = 5;
+    ck_assert_int_eq(mkv_peer_look_claim(former), MKV_CLAIM_UNKNOWN);
+    mkv_watch_stop(&B->peers[0]->watch);
+    B->peers[0]->watch.owner = 5;
+    B->peers[0]->watch.state = MKV_CLAIM_GONE;
+    ck_assert_int_eq(mkv_peer_look_claim(former), MKV_CLAIM_GONE);
+    pair_teardown();
+}
+END_TEST
+
 static const struct {
     const char *transport;
     int is_seen;      /* its claim */
@@ -682,6 +708,7 @@ int main(void)
     TCase *tcase = pair_tcase("quiet");
 
     tcase_add_test(tcase, a_failed_endpoint_is_closed_when_its_calls_are_back);
+    tcase_add_test(tcase, a_claim_that_was_over_is_known_by_the_next_connection);
     tcase_add_test(tcase, calls_to_who_is_declared_dead_are_not_waited_for);
     tcase_add_test(tcase, a_silent_peer_with_another_way_is_not_cut);
     tcase_add_test(tcase, goodbye_waits_until_the_blocks_are_quiet);
