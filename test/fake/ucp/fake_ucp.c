@@ -88,6 +88,7 @@ static struct {
     unsigned fail_kind, fail_skip;
     ucs_status_t fail_status;
     unsigned fail_map;
+    unsigned lose, twice; /* the n-th message from now on */
     size_t key_length;
     int refuses_lists, is_copying;
     unsigned version;
@@ -216,6 +217,16 @@ void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status)
     fake.fail_kind = kind;
     fake.fail_skip = skip;
     fake.fail_status = status;
+}
+
+void fake_ucp_lose_message(unsigned n)
+{
+    fake.lose = n;
+}
+
+void fake_ucp_double_message(unsigned n)
+{
+    fake.twice = n;
 }
 
 void fake_ucp_fail_map(unsigned n)
@@ -444,10 +455,34 @@ static void op_check_list(const op_t *op)
     }
 }
 
+/* Whether it is the one that a fault was announced for */
+static int is_due(unsigned *n)
+{
+    return (*n > 0) && (--*n == 0);
+}
+
+static void message_send(const op_t *op)
+{
+    message_t *message = must_alloc(sizeof(*message));
+    message_t **tail;
+
+    message->to = op->ep->remote;
+    message->length = op->length;
+    message->header_length = op->header_length;
+    message->data = must_alloc(op->header_length + op->length);
+    memcpy(message->data, op->data, op->header_length + op->length);
+    message->recv_attr = ((op->param.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
+                          (op->param.flags & UCP_AM_SEND_FLAG_RNDV))
+                             ? UCP_AM_RECV_ATTR_FLAG_RNDV
+                             : 0;
+    for (tail = &fake.messages; *tail != NULL; tail = &(*tail)->next) {
+    }
+    *tail = message;
+}
+
 /* Let the bytes arrive */
 static void op_move(op_t *op)
 {
-    message_t *message, **tail;
     size_t i;
 
     if (op->kind == FAKE_UCP_LIST) {
@@ -466,19 +501,12 @@ static void op_move(op_t *op)
         }
     }
     if ((op->kind == FAKE_UCP_AM) && (op->status == UCS_OK)) {
-        message = must_alloc(sizeof(*message));
-        message->to = op->ep->remote;
-        message->data = op->data;
-        message->length = op->length;
-        message->header_length = op->header_length;
-        message->recv_attr = ((op->param.op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS) &&
-                              (op->param.flags & UCP_AM_SEND_FLAG_RNDV))
-                                 ? UCP_AM_RECV_ATTR_FLAG_RNDV
-                                 : 0;
-        op->data = NULL;
-        for (tail = &fake.messages; *tail != NULL; tail = &(*tail)->next) {
+        if (!is_due(&fake.lose)) {
+            message_send(op);
         }
-        *tail = message;
+        if (is_due(&fake.twice)) {
+            message_send(op);
+        }
     }
 }
 

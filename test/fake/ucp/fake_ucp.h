@@ -68,6 +68,13 @@ void fake_ucp_shuffle(unsigned seed);
 /** Fail one operation of this kind with this status, after @a skip others. */
 void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status);
 
+/**
+ * The n-th (from 1) message that completes from now on never arrives, or arrives twice;
+ * 0: none. No UCX does so: faults for who must survive worse than UCX.
+ */
+void fake_ucp_lose_message(unsigned n);
+void fake_ucp_double_message(unsigned n);
+
 /** Fail the n-th (from 1) ucp_mem_map() from now on; 0: none. */
 void fake_ucp_fail_map(unsigned n);
 

@@ -210,6 +210,23 @@ START_TEST(a_message_comes_as_it_was_sent)
 }
 END_TEST
 
+START_TEST(the_message_that_was_named_is_lost_or_comes_twice)
+{
+    const ucp_request_param_t param = with_callback();
+    unsigned i;
+
+    fake_ucp_lose_message(2);
+    fake_ucp_double_message(3);
+    for (i = 0; i < 4; ++i) {
+        ck_assert(!UCS_PTR_IS_ERR(ucp_am_send_nbx(ep, 1, NULL, 0, "abc", 3, &param)));
+        progress();
+        ck_assert_uint_eq(num_messages, (i < 2) ? 1 : i + 1);
+    }
+    ck_assert_uint_eq(num_done, 4);
+}
+END_TEST
+
+
 START_TEST(the_put_that_was_named_fails_and_no_other)
 {
     fake_ucp_fail(FAKE_UCP_PUT, 1, UCS_ERR_IO_ERROR);
@@ -294,6 +311,7 @@ int main(void)
     tcase_add_test(tcase, a_flush_waits_for_what_came_before_it);
     tcase_add_test(tcase, a_message_comes_with_the_receivers_progress);
     tcase_add_test(tcase, a_message_comes_as_it_was_sent);
+    tcase_add_test(tcase, the_message_that_was_named_is_lost_or_comes_twice);
     tcase_add_test(tcase, the_put_that_was_named_fails_and_no_other);
     tcase_add_test(tcase, a_broken_connection_ends_operations_and_says_so_once);
     if (srunner_fork_status(runner) == CK_FORK) {

@@ -3,6 +3,7 @@ morikv_unit_programs = \
 	test/unit/morikv/fuzz_mkv \
 	test/unit/morikv/test_mkv_arrived \
 	test/unit/morikv/test_mkv_blocks \
+	test/unit/morikv/test_mkv_faults \
 	test/unit/morikv/test_mkv_fence \
 	test/unit/morikv/test_mkv_heal \
 	test/unit/morikv/test_mkv_bytes \
@@ -67,6 +68,10 @@ test_unit_morikv_test_mkv_wire_LDADD = $(morikv_unit_ldadd)
 morikv_pair_ldadd = \
 	test/support/libmkvpair.la libmorikv_core.la test/fake/ucp/libfakeucp.la \
 	test/support/libmkvtest.la $(CHECK_LIBS) $(UCX_LIBS)
+
+test_unit_morikv_test_mkv_faults_SOURCES = test/unit/morikv/test_mkv_faults.c
+test_unit_morikv_test_mkv_faults_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_faults_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_heal_SOURCES = test/unit/morikv/test_mkv_heal.c
 test_unit_morikv_test_mkv_heal_CPPFLAGS = $(morikv_unit_cppflags)
