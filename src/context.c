@@ -485,7 +485,10 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     }
     object_status = mkv_close_objects(ctx);
     status = (status == MKV_OK) ? object_status : status;
-    mkv_regions_cleanup(ctx);
+    object_status = mkv_regions_cleanup(ctx);
+    if ((object_status != MKV_OK) && (status != MKV_ERR_DRAIN_TIMEOUT)) {
+        status = object_status;
+    }
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
     mkv_flush_cleanup(ctx);

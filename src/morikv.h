@@ -263,6 +263,9 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  *                                still touch memory of regions, which must not be
  *                                freed. What UCX still uses is leaked. Also if
  *                                something had been left open.
+ * @return MKV_ERR_TRANSPORT      UCX failed to deregister memory of regions, which must
+ *                                not be freed either. Also if something had been left
+ *                                open.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 
@@ -360,14 +363,17 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
 
 /**
- * Take regions back; their memory may be freed after MKV_OK. All or nothing.
+ * Take regions back; their memory may be freed after MKV_OK. All or nothing, but for
+ * MKV_ERR_TRANSPORT.
  *
  * Peers are told and their maps on these regions turn stale. Sleep and resume of an
  * engine is drop, add, commit.
  *
  * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this
  *         side uses one of them. Of operations of peers (MKV_REGION_ONE_SIDED) nothing
- *         is known here: agree with them before.
+ *         is known here: agree with them before. MKV_ERR_TRANSPORT: all are taken back,
+ *         but UCX failed to deregister memory, which must not be freed, as a device may
+ *         still reach it.
  */
 mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids);

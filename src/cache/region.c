@@ -322,9 +322,11 @@ static size_t mkv_spans_join(mkv_span_t *spans, size_t num)
     return last + 1;
 }
 
-static void mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
+/* @return MKV_OK, MKV_ERR_TRANSPORT: devices may still reach the memory. */
+static mkv_status_t mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
 {
-    ucs_status_t status;
+    ucs_status_t status = UCS_OK;
+    mkv_status_t result = MKV_OK;
 
     mkv_list_del(&mem->list);
     mkv_repeat_cleanup(&mem->repeat);
@@ -333,13 +335,19 @@ static void mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
     }
     if (mem->memh != NULL) {
         status = ucp_mem_unmap(ctx->ucp_context, mem->memh);
-        if (status != UCS_OK) {
-            mkv_log_error(ctx, "ucp_mem_unmap(%llu bytes at 0x%llx) failed: %s",
-                          (unsigned long long)mem->length,
-                          (unsigned long long)mem->base, ucs_status_string(status));
-        }
+    }
+    if (status != UCS_OK) {
+        mkv_log_error(ctx, "ucp_mem_unmap(%llu bytes at 0x%llx) failed: %s",
+                      (unsigned long long)mem->length, (unsigned long long)mem->base,
+                      ucs_status_string(status));
+        result = mkv_error(&ctx->log, MKV_ERR_TRANSPORT,
+                           "ucp_mem_unmap(%llu bytes at 0x%llx) failed: %s; a device "
+                           "may still reach the memory",
+                           (unsigned long long)mem->length,
+                           (unsigned long long)mem->base, ucs_status_string(status));
     }
     free(mem);
+    return result;
 }
 
 static mkv_status_t mkv_mem_register(mkv_ctx_t *ctx, mkv_mem_t *mem)
@@ -388,7 +396,7 @@ static mkv_status_t mkv_mem_create(mkv_ctx_t *ctx, const mkv_span_t *span)
     mem->length = span->end - span->base;
     status = mkv_mem_register(ctx, mem);
     if (status != MKV_OK) {
-        mkv_mem_destroy(ctx, mem);
+        (void)mkv_mem_destroy(ctx, mem);
         return status;
     }
 
@@ -399,16 +407,20 @@ static mkv_status_t mkv_mem_create(mkv_ctx_t *ctx, const mkv_span_t *span)
     return MKV_OK;
 }
 
-static void mkv_mems_destroy_unused(mkv_ctx_t *ctx)
+/* @return The first error, as mkv_mem_destroy(). */
+static mkv_status_t mkv_mems_destroy_unused(mkv_ctx_t *ctx)
 {
+    mkv_status_t status, first = MKV_OK;
     mkv_mem_t *mem, *next;
 
     mkv_list_for_each_safe(mem, next, &ctx->mems, mkv_mem_t, list)
     {
         if (mem->num_regions == 0) {
-            mkv_mem_destroy(ctx, mem);
+            status = mkv_mem_destroy(ctx, mem);
+            first = (first == MKV_OK) ? status : first;
         }
     }
+    return first;
 }
 
 /* Registers what the regions without memory need. @return As mkv_regions_register(). */
@@ -478,7 +490,7 @@ mkv_status_t mkv_regions_register(mkv_ctx_t *ctx)
     (void)mkv_error(&ctx->log, status, "no memory to sort the registrations");
 
 err_mems:
-    mkv_mems_destroy_unused(ctx);
+    (void)mkv_mems_destroy_unused(ctx);
     return status;
 }
 
@@ -535,20 +547,21 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
             mkv_region_destroy(ctx, region);
         }
     }
-    mkv_mems_destroy_unused(ctx);
     ++ctx->epoch;
-    return MKV_OK;
+    return mkv_mems_destroy_unused(ctx);
 }
 
-void mkv_regions_cleanup(mkv_ctx_t *ctx)
+mkv_status_t mkv_regions_cleanup(mkv_ctx_t *ctx)
 {
+    mkv_status_t status;
     mkv_lregion_t *region, *next;
 
     mkv_list_for_each_safe(region, next, &ctx->regions, mkv_lregion_t, list)
     {
         mkv_region_destroy(ctx, region);
     }
-    mkv_mems_destroy_unused(ctx);
+    status = mkv_mems_destroy_unused(ctx);
     mkv_table_cleanup(&ctx->regions_by_name);
     mkv_table_cleanup(&ctx->regions_by_id);
+    return status;
 }

@@ -51,7 +51,7 @@ mkv_status_t mkv_regions_register(mkv_ctx_t *ctx);
 /**
  * Remove regions, and memory that holds none any more; begins a new epoch.
  *
- * @return MKV_OK, or as mkv_regions_drop(); then nothing has changed.
+ * @return As mkv_regions_drop().
  */
 mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                                 size_t num_ids);
@@ -63,7 +63,8 @@ mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id);
 mkv_lregion_t *mkv_region_by_name(const mkv_ctx_t *ctx, uint32_t component,
                                   int32_t layer, uint16_t part);
 
-/** Everything, at the end of the context. */
-void mkv_regions_cleanup(mkv_ctx_t *ctx);
+/** Everything, at the end of the context.
+ *  @return MKV_OK, MKV_ERR_TRANSPORT: devices may still reach some of the memory. */
+mkv_status_t mkv_regions_cleanup(mkv_ctx_t *ctx);
 
 #endif

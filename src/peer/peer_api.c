@@ -196,10 +196,12 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids)
 {
     mkv_status_t status;
+    uint64_t epoch;
 
     mkv_enter(ctx);
+    epoch = ctx->epoch;
     status = mkv_regions_remove(ctx, ids, num_ids);
-    if (status == MKV_OK) {
+    if (ctx->epoch != epoch) {
         mkv_hello_tell_regions(ctx);
     }
     mkv_leave(ctx);

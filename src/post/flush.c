@@ -81,9 +81,9 @@ static ucs_status_t mkv_read_back_open(mkv_ctx_t *ctx)
 
 void mkv_flush_cleanup(mkv_ctx_t *ctx)
 {
-    if (ctx->read_back != NULL) {
-        (void)ucp_mem_unmap(ctx->ucp_context, ctx->read_back_memh);
-        free(ctx->read_back);
+    if ((ctx->read_back != NULL) &&
+        (ucp_mem_unmap(ctx->ucp_context, ctx->read_back_memh) == UCS_OK)) {
+        free(ctx->read_back); /* else a device may still reach it */
     }
 }
 

@@ -87,8 +87,9 @@ static struct {
     unsigned inline_kinds, held, seed;
     unsigned fail_kind, fail_skip;
     ucs_status_t fail_status;
-    unsigned fail_map;
+    unsigned fail_map, fail_unmap;
     unsigned lose, twice; /* the n-th message from now on */
+    unsigned repeats;     /* of each message */
     size_t key_length;
     int refuses_lists, is_copying;
     unsigned version;
@@ -229,9 +230,19 @@ void fake_ucp_double_message(unsigned n)
     fake.twice = n;
 }
 
+void fake_ucp_repeat_messages(unsigned times)
+{
+    fake.repeats = times;
+}
+
 void fake_ucp_fail_map(unsigned n)
 {
     fake.fail_map = n;
+}
+
+void fake_ucp_fail_unmap(unsigned n)
+{
+    fake.fail_unmap = n;
 }
 
 void fake_ucp_set_key_length(size_t length)
@@ -456,7 +467,7 @@ static void op_check_list(const op_t *op)
 }
 
 /* Whether it is the one that a fault was announced for */
-static int is_due(unsigned *n)
+static unsigned is_due(unsigned *n)
 {
     return (*n > 0) && (--*n == 0);
 }
@@ -480,6 +491,17 @@ static void message_send(const op_t *op)
     *tail = message;
 }
 
+static void message_arrive(const op_t *op)
+{
+    unsigned num = fake.repeats;
+
+    num += !is_due(&fake.lose);
+    num += is_due(&fake.twice);
+    while (num-- > 0) {
+        message_send(op);
+    }
+}
+
 /* Let the bytes arrive */
 static void op_move(op_t *op)
 {
@@ -501,12 +523,7 @@ static void op_move(op_t *op)
         }
     }
     if ((op->kind == FAKE_UCP_AM) && (op->status == UCS_OK)) {
-        if (!is_due(&fake.lose)) {
-            message_send(op);
-        }
-        if (is_due(&fake.twice)) {
-            message_send(op);
-        }
+        message_arrive(op);
     }
 }
 
@@ -804,7 +821,7 @@ ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
     }
     --fake.num_memh;
     free(memh);
-    return UCS_OK;
+    return is_due(&fake.fail_unmap) ? UCS_ERR_IO_ERROR : UCS_OK;
 }
 
 ucs_status_t ucp_rkey_pack(ucp_context_h context, ucp_mem_h memh, void **buffer,

@@ -75,8 +75,15 @@ void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status);
 void fake_ucp_lose_message(unsigned n);
 void fake_ucp_double_message(unsigned n);
 
+/** Each message arrives so many times more; 0: the default. */
+void fake_ucp_repeat_messages(unsigned times);
+
 /** Fail the n-th (from 1) ucp_mem_map() from now on; 0: none. */
 void fake_ucp_fail_map(unsigned n);
+
+/** Fail the n-th (from 1) ucp_mem_unmap() from now on: a device may still reach the
+ * memory. 0: none. */
+void fake_ucp_fail_unmap(unsigned n);
 
 /** Keys are packed to this many bytes, what is behind their own being zero; 0: to as
  * many as they need, the default. */

@@ -230,6 +230,47 @@ START_TEST(failed_commit_registers_nothing)
 }
 END_TEST
 
+/* UCX fails to deregister one of two: the memory must not be freed, and the caller is
+ * told. The regions are gone all the same, here and at the peer. Loop index: drop,
+ * close
+ */
+START_TEST(memory_that_stays_registered_is_told)
+{
+    static char memory[2 * 128];
+    mkv_region_id_t ids[2];
+    mkv_region_t region;
+    unsigned i;
+
+    fake_ucp_reset();
+    pair_set("LOG_LEVEL", "error");
+    pair_open_bare(0, NULL);
+    pair_open_bare(1, NULL);
+    for (i = 0; i < 2; ++i) {
+        region = pair_region(memory + i * 128, 0, (int32_t)i);
+        OK(mkv_region_add(A->ctx, &region, &ids[i]));
+        pair_add(B->ctx, &region);
+    }
+    OK(mkv_regions_commit(A->ctx, NULL));
+    OK(mkv_regions_commit(B->ctx, NULL));
+    pair_connect(0, 1);
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    fake_ucp_fail_unmap(2);
+    if (_i == 0) {
+        IS(mkv_regions_drop(A->ctx, ids, 2), MKV_ERR_TRANSPORT);
+        ck_assert_ptr_nonnull(strstr(mkv_last_error(), "ucp_mem_unmap(64 bytes at "));
+        ck_assert_uint_eq(pair_stats(A).num_regions, 0);
+        pair_run();
+        ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_REGIONS, NULL), 1);
+        IS(mkv_regions_drop(A->ctx, ids, 2), MKV_ERR_NOTFOUND);
+    } else {
+        IS(mkv_close(A->ctx), MKV_ERR_TRANSPORT);
+        pair_forget(A);
+    }
+    pair_teardown();
+}
+END_TEST
+
 /* A peer would refuse all that is told with it. Loop index: as long as can be; longer
  */
 START_TEST(a_key_too_long_to_be_told_is_an_error_of_its_registration)
@@ -264,6 +305,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_hook_that_names_other_memory_is_not_believed, 0, 2);
     tcase_add_test(tcase, bad_regions_are_refused_and_change_nothing);
     tcase_add_test(tcase, failed_commit_registers_nothing);
+    tcase_add_loop_test(tcase, memory_that_stays_registered_is_told, 0, 2);
     tcase_add_loop_test(
         tcase, a_key_too_long_to_be_told_is_an_error_of_its_registration, 0, 2);
     return pair_main("mkv_regions", tcase);
