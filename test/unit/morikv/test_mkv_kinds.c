@@ -213,6 +213,41 @@ START_TEST(one_transfer_moves_every_kind_by_its_mask)
 }
 END_TEST
 
+/* What the destination has of a prefix does not move again: nothing, a part, or all of
+ * the pages. The state goes in full. Loop index: how much of it, and mode */
+START_TEST(what_is_there_of_a_prefix_does_not_move)
+{
+    static const uint32_t hits[] = {0, 5, 12};
+    uint32_t hit = hits[_i % 3], num;
+    uint64_t bytes;
+    int kind;
+
+    setup(31 + (uint64_t)_i);
+    for (kind = PAGED; kind < NUM_KINDS; ++kind) {
+        if ((kind == PAGED) || (kind == INDEXER)) {
+            num = lists[kind].num -= hit;
+            memmove(lists[kind].mine, lists[kind].mine + hit, num * sizeof(uint32_t));
+            memmove(lists[kind].theirs, lists[kind].theirs + hit,
+                    num * sizeof(uint32_t));
+        }
+    }
+    bytes = lists[PAGED].num * (uint64_t)pair_layers * PAIR_PARTS * PAIR_BYTES;
+    for (kind = WINDOW; kind < NUM_KINDS; ++kind) {
+        bytes += lists[kind].num * kinds[kind].layers * kinds[kind].parts *
+                 kinds[kind].bytes;
+    }
+    bind_both((_i / 3) ? MKV_READ : MKV_WRITE);
+    post((1ull << NUM_KINDS) - 1);
+    OK(mkv_xfer_seal(source->is_active ? source : destination, 0));
+    pair_run();
+    check(1);
+    ck_assert_int_eq(pair_query(destination).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(pair_query(destination).bytes, bytes);
+    pair_close(source, destination, plan);
+    pair_teardown();
+}
+END_TEST
+
 /* A slot of one request: its neighbours on both sides belong to others */
 START_TEST(a_slot_goes_to_another_slot_alone)
 {
@@ -273,6 +308,7 @@ int main(void)
     TCase *tcase = pair_tcase("kinds");
 
     tcase_add_loop_test(tcase, one_transfer_moves_every_kind_by_its_mask, 0, 8);
+    tcase_add_loop_test(tcase, what_is_there_of_a_prefix_does_not_move, 0, 6);
     tcase_add_test(tcase, a_slot_goes_to_another_slot_alone);
     tcase_add_test(tcase, lists_of_every_kind_are_merged);
     return pair_main("mkv_kinds", tcase);

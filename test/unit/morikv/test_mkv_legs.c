@@ -591,6 +591,33 @@ START_TEST(the_first_leg_that_failed_stays_named)
 }
 END_TEST
 
+/* Every word of everybody comes ten times, in any order, as no UCX brings it: each leg
+ * is complete once, and so is the transfer. Loop index: mode and order */
+START_TEST(words_that_come_ten_times_count_once)
+{
+    unsigned i;
+
+    open_all((_i & 1) ? MKV_READ : MKV_WRITE);
+    fake_ucp_repeat_messages(9);
+    fake_ucp_shuffle(1 + (unsigned)_i);
+    for (i = 0; i < DESTINATIONS; ++i) {
+        post(i);
+        seal(i);
+    }
+    pair_run();
+    ck_assert_uint_eq(pair_count(A, MKV_EV_DONE, source), 1);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_QUIET, source), 1);
+    for (i = 0; i < DESTINATIONS; ++i) {
+        expect_leg(i, MKV_OK, "");
+        ck_assert_uint_eq(pair_count(side_of(i), MKV_EV_DONE, destinations[i]), 1);
+        ck_assert_uint_eq(pair_count(side_of(i), MKV_EV_QUIET, destinations[i]), 1);
+        ck_assert_int_eq(A->peers[i + 1]->state, MKV_CONN_READY);
+    }
+    ck_assert_uint_gt(pair_stats((mode == MKV_WRITE) ? B : A).msgs_stale, 0);
+    close_all();
+}
+END_TEST
+
 /* Its own events say it */
 START_TEST(the_only_leg_has_no_events)
 {
@@ -632,6 +659,7 @@ int main(void)
     tcase_add_test(tcase, the_peer_of_a_complete_leg_hears_nothing_more);
     tcase_add_test(tcase, a_destination_needs_all_its_sources);
     tcase_add_test(tcase, the_first_leg_that_failed_stays_named);
+    tcase_add_loop_test(tcase, words_that_come_ten_times_count_once, 0, 10);
     tcase_add_test(tcase, the_only_leg_has_no_events);
     return pair_main("mkv_legs", tcase);
 }

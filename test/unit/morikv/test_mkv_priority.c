@@ -34,7 +34,7 @@ static mkv_xfer_t *open_side(pair_side_t *side, unsigned other, uint64_t id,
 }
 
 /* Transfer @a id moves blocks of its own */
-static job_t post(uint64_t id, mkv_priority_t priority)
+static job_t post_blocks(uint64_t id, mkv_priority_t priority, uint32_t num)
 {
     uint32_t first = (uint32_t)(id - 1) * NUM;
     job_t job;
@@ -42,13 +42,18 @@ static job_t post(uint64_t id, mkv_priority_t priority)
     job.active = open_side(A, 1, id, (mode == MKV_WRITE) ? MKV_SRC : MKV_DST, priority);
     job.passive = open_side(B, 0, id, (mode == MKV_WRITE) ? MKV_DST : MKV_SRC,
                             MKV_PRIORITY_NORMAL);
-    pair_expose(job.passive, first, NUM);
+    pair_expose(job.passive, first, num);
     pair_run();
-    job.plan = pair_plan(A, 1, first, first, NUM, 0);
+    job.plan = pair_plan(A, 1, first, first, num, 0);
     OK(mkv_xfer_post(job.active, 0, job.plan, NULL, NULL));
     OK(mkv_xfer_seal(job.active, 0));
     pair_run();
     return job;
+}
+
+static job_t post(uint64_t id, mkv_priority_t priority)
+{
+    return post_blocks(id, priority, NUM);
 }
 
 static uint64_t calls(const job_t *job)
@@ -131,6 +136,43 @@ START_TEST(a_share_is_left_to_those_in_a_hurry)
 }
 END_TEST
 
+/* A small control structure (AUX) in front of which all credits are taken and hundreds
+ * of pieces wait: it comes behind what is in flight, not behind what waits, so that its
+ * time is bounded by the credits. A message waits for nothing at all. Loop index 1: the
+ * control, of no higher priority */
+START_TEST(a_control_structure_passes_what_waits)
+{
+    uint64_t before = 0;
+    job_t jobs[3], aux;
+    unsigned i;
+
+    setup(MKV_WRITE, "MAX_INFLIGHT_OPS", "8");
+    for (i = 0; i < 3; ++i) {
+        jobs[i] = post(i + 1, MKV_PRIORITY_NORMAL);
+    }
+    OK(mkv_send(A->peers[1], 1, 2, NULL, 0, "first token", 11));
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_MSG, NULL), 1);
+    ck_assert_uint_eq(pair_stats(A).elements_completed, 0);
+    aux = post_blocks(4, _i ? MKV_PRIORITY_NORMAL : MKV_PRIORITY_HIGH, 1);
+    while (pair_count(B, MKV_EV_DONE, aux.passive) == 0) {
+        end_calls();
+    }
+    for (i = 0; i < 3; ++i) {
+        before += calls(&jobs[i]);
+    }
+    if (_i) {
+        ck_assert_uint_gt(before, 16);
+    } else {
+        ck_assert_uint_le(before, 16); /* in flight at its post, and at its flush */
+    }
+    fake_ucp_hold(0);
+    pair_run();
+    pair_close(aux.active, aux.passive, aux.plan);
+    finish(jobs, 3);
+}
+END_TEST
+
 /* The control: nobody is in a hurry, and turns are taken as ever */
 START_TEST(equals_take_turns)
 {
@@ -180,6 +222,7 @@ int main(void)
 
     tcase_add_loop_test(tcase, who_is_in_a_hurry_goes_first, 0, 2);
     tcase_add_loop_test(tcase, a_share_is_left_to_those_in_a_hurry, 0, 2);
+    tcase_add_loop_test(tcase, a_control_structure_passes_what_waits, 0, 2);
     tcase_add_test(tcase, equals_take_turns);
     tcase_add_test(tcase, no_share_is_nothing);
     tcase_add_test(tcase, there_are_three_priorities);
