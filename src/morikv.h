@@ -1305,8 +1305,8 @@ typedef enum mkv_event_type {
                             mkv_expired_t;      its buffer is the caller's again */
     MKV_EV_FENCE, /**< Destination, option FENCE=hook: all bytes have come, DONE waits
                       for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
-                      units in GPU memory, valid until the transfer is closed; READ:
-                      none, they are what was posted */
+                      units in GPU memory (of tokens: their blocks), valid until the
+                      transfer is closed; READ: none, they are what was posted */
     MKV_EV_LEG,   /**< A transfer of several legs: one has ended. Each once, before the
                        transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                        its error), text; see mkv_xfer_query_leg() */

@@ -71,6 +71,12 @@ static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
                : (is_remote ? sharing->remote_parts : sharing->local_parts);
 }
 
+/** Entries of a list of this side for each of its blocks: 1, or the tokens of one. */
+static inline uint32_t mkv_map_split(const mkv_map_t *map, uint32_t index)
+{
+    return (map->flags & MKV_MAP_TOKENS) ? map->sharing[index].local_parts : 1;
+}
+
 /** Mark the maps of regions that the peer has dropped, and those that lack keys.
  * @return How many are stale. */
 unsigned mkv_maps_refresh(mkv_remote_t *remote);

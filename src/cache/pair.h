@@ -76,6 +76,13 @@ static inline uint64_t mkv_place_of(const mkv_place_t *place, uint64_t unit)
                                      (unit % place->split) * place->step;
 }
 
+/** Where a unit begins. */
+static inline uint64_t mkv_extent_unit(const mkv_extent_t *extent, uint64_t unit)
+{
+    return extent->base +
+           (extent->is_reverse ? extent->n_units - 1 - unit : unit) * extent->stride;
+}
+
 /** Whether every byte belongs to a unit. */
 static inline bool mkv_extent_is_dense(const mkv_extent_t *extent)
 {

@@ -17,14 +17,31 @@ typedef struct mkv_ranges {
     bool has_failed;
 } mkv_ranges_t;
 
+/* @return Whether it belongs to the last range, in front, behind, or as a unit of which
+ * another token came before. */
+static bool mkv_range_takes(mkv_range_t *last, char *address, uint64_t length)
+{
+    char *base = last->address;
+
+    if (base == address + length) { /* units that are counted from the end */
+        last->address = address;
+        last->length += length;
+        return true;
+    }
+    if (base + last->length == address) {
+        last->length += length;
+        return true;
+    }
+    return (base == address) || (base + last->length == address + length);
+}
+
 static void mkv_ranges_add(mkv_ranges_t *ranges, char *address, uint64_t length)
 {
-    mkv_range_t *last = (ranges->num > 0) ? &ranges->ranges[ranges->num - 1] : NULL;
     size_t max = ranges->max * 2 + 64;
     mkv_range_t *grown;
 
-    if ((last != NULL) && ((char *)last->address + last->length == address)) {
-        last->length += length;
+    if ((ranges->num > 0) &&
+        mkv_range_takes(&ranges->ranges[ranges->num - 1], address, length)) {
         return;
     }
     if (ranges->num == ranges->max) {
@@ -41,18 +58,19 @@ static void mkv_ranges_add(mkv_ranges_t *ranges, char *address, uint64_t length)
 
 /* READ: what came is what the caller has posted, and the whole units of it */
 static void mkv_ranges_add_pair(mkv_ranges_t *ranges, const mkv_leg_t *leg,
-                                const mkv_pair_t *pair, uint32_t component)
+                                const mkv_pair_t *pair)
 {
-    const mkv_region_t *region = &pair->local->info;
+    uint32_t component = leg->map->components[pair->component].component;
+    uint32_t split = mkv_map_split(leg->map, pair->component);
     const mkv_units_t *units;
+    uint64_t address;
     uint32_t i, j;
 
     for (i = 0; i < leg->num_units; ++i) {
         units = &leg->units[i];
         for (j = 0; (units->component == component) && (j < units->num_local); ++j) {
-            mkv_ranges_add(ranges,
-                           (char *)region->base + units->local[j] * region->unit_stride,
-                           region->unit_bytes);
+            address = mkv_extent_unit(&pair->mine, units->local[j] / split);
+            mkv_ranges_add(ranges, (char *)(uintptr_t)address, pair->mine.unit_bytes);
         }
     }
 }
@@ -77,8 +95,7 @@ static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
             }
             has_gpu = true;
             if (!xfer->is_active) {
-                mkv_ranges_add_pair(ranges, &xfer->legs[i], pair,
-                                    map->components[pair->component].component);
+                mkv_ranges_add_pair(ranges, &xfer->legs[i], pair);
             }
         }
     }

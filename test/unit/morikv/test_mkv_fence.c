@@ -7,6 +7,7 @@
 #include "test/support/mkv_pair.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #define NUM 4
 #define FIRST 8 /* block of the destination */
@@ -115,6 +116,139 @@ START_TEST(every_block_that_came_has_its_range)
         ck_assert_ptr_eq(ranges[i].address, B->mem + (2 * i + 1) * PAIR_BYTES);
         ck_assert_uint_eq(ranges[i].length, PAIR_BYTES);
     }
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    finish(MKV_WRITE);
+}
+END_TEST
+
+enum { ODD = 4099, DISTANCE = 65537, FAR_UNITS = 70000 }; /* more than 2^32 bytes */
+
+static void open_far(unsigned index, uint8_t *memory, uint16_t flags)
+{
+    const mkv_region_t region = {.size = sizeof(region),
+                                 .flags = flags,
+                                 .mem_type = UCS_MEMORY_TYPE_ROCM,
+                                 .base = memory,
+                                 .length = (uint64_t)FAR_UNITS * DISTANCE,
+                                 .unit_bytes = ODD,
+                                 .unit_stride = DISTANCE,
+                                 .n_units = FAR_UNITS};
+
+    pair_open_bare(index, NULL);
+    pair_add(pair_sides[index].ctx, &region);
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+/* Units of an odd size at an odd distance, below and above 2^31 and 2^32 bytes. Loop
+ * index 1: they are counted from the end */
+START_TEST(ranges_are_exact_at_any_size_and_distance)
+{
+    static const uint32_t blocks[] = {0, 1, 32767, 32768, 65535, 65536, FAR_UNITS - 1};
+    const uint32_t num = sizeof(blocks) / sizeof(blocks[0]);
+    const mkv_units_t units = {
+        .num_local = num, .num_remote = num, .local = blocks, .remote = blocks};
+    const size_t length = (size_t)FAR_UNITS * DISTANCE;
+    const mkv_range_t *ranges;
+    uint8_t *memory[2];
+    size_t unit;
+    uint32_t i;
+
+    fake_ucp_reset();
+    pair_set("FENCE", "hook");
+    for (i = 0; i < 2; ++i) { /* what is not touched takes no memory */
+        memory[i] = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ck_assert_ptr_ne(memory[i], MAP_FAILED);
+        open_far(i, memory[i], _i ? MKV_REGION_REVERSE : 0);
+    }
+    pair_connect(0, 1);
+    source = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    destination = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(destination, 0, &units, 1, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(source, 0));
+    pair_run();
+    ranges = pair_last(B, MKV_EV_FENCE, destination)->data;
+    ck_assert_uint_eq(pair_last(B, MKV_EV_FENCE, destination)->length,
+                      num * sizeof(*ranges));
+    for (i = 0; i < num; ++i) {
+        unit = _i ? FAR_UNITS - 1 - blocks[i] : blocks[i];
+        ck_assert_ptr_eq(ranges[i].address, memory[1] + unit * DISTANCE);
+        ck_assert_uint_eq(ranges[i].length, ODD);
+    }
+    OK(mkv_fence_done(destination, MKV_OK));
+    pair_run();
+    finish(MKV_WRITE);
+    munmap(memory[0], length);
+    munmap(memory[1], length);
+}
+END_TEST
+
+enum { TOKENS = 4, TOKEN_BYTES = 16, TOKEN_BLOCKS = 8 };
+
+static void open_tokens(unsigned index, uint8_t *memory, uint16_t flags)
+{
+    const mkv_region_t region = {.size = sizeof(region),
+                                 .flags = flags,
+                                 .mem_type = UCS_MEMORY_TYPE_ROCM,
+                                 .base = memory,
+                                 .length = TOKEN_BLOCKS * TOKENS * TOKEN_BYTES,
+                                 .unit_bytes = TOKENS * TOKEN_BYTES,
+                                 .n_units = TOKEN_BLOCKS,
+                                 .tokens_per_unit = TOKENS,
+                                 .inner_bytes = TOKEN_BYTES};
+
+    pair_open_bare(index, NULL);
+    pair_add(pair_sides[index].ctx, &region);
+    OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
+}
+
+static void use_tokens(pair_side_t *side, unsigned other)
+{
+    const mkv_map_params_t params = {.size = sizeof(params), .flags = MKV_MAP_TOKENS};
+
+    OK(mkv_map_destroy(side->maps[other]));
+    OK(mkv_map_create(side->peers[other], &params, &side->maps[other]));
+}
+
+/* Lists are of tokens, ranges of the blocks that they lie in: tokens 2, 4, 5, 6 and 13
+ * of blocks 0, 1 and 3. Loop index 1: blocks are counted from the end */
+START_TEST(the_blocks_of_tokens_are_fenced)
+{
+    static const uint32_t tokens[] = {2, 4, 5, 6, 13};
+    static uint8_t memory[2][TOKEN_BLOCKS * TOKENS * TOKEN_BYTES];
+    const size_t block = (size_t)TOKENS * TOKEN_BYTES;
+    const mkv_units_t units = {
+        .num_local = 5, .num_remote = 5, .local = tokens, .remote = tokens};
+    const mkv_range_t *ranges;
+    uint32_t i;
+
+    fake_ucp_reset();
+    pair_set("FENCE", "hook");
+    for (i = 0; i < 2; ++i) {
+        open_tokens(i, memory[i], _i ? MKV_REGION_REVERSE : 0);
+    }
+    pair_connect(0, 1);
+    use_tokens(A, 1);
+    use_tokens(B, 0);
+    source = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
+    destination = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
+    OK(mkv_xfer_expose(destination, 0, &units, 1, NULL, 0));
+    pair_run();
+    OK(mkv_plan_create(A->maps[1], &units, 1, 0, &plan));
+    OK(mkv_xfer_post(source, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(source, 0));
+    pair_run();
+    ranges = pair_last(B, MKV_EV_FENCE, destination)->data;
+    ck_assert_uint_eq(pair_last(B, MKV_EV_FENCE, destination)->length,
+                      2 * sizeof(*ranges));
+    ck_assert_ptr_eq(ranges[0].address, memory[1] + (_i ? 6 * block : 0));
+    ck_assert_uint_eq(ranges[0].length, 2 * block);
+    ck_assert_ptr_eq(ranges[1].address, memory[1] + (_i ? 4 : 3) * block);
+    ck_assert_uint_eq(ranges[1].length, block);
     OK(mkv_fence_done(destination, MKV_OK));
     pair_run();
     finish(MKV_WRITE);
@@ -343,6 +477,8 @@ int main(void)
 
     tcase_add_test(tcase, done_waits_for_the_callers_fence);
     tcase_add_test(tcase, every_block_that_came_has_its_range);
+    tcase_add_loop_test(tcase, ranges_are_exact_at_any_size_and_distance, 0, 2);
+    tcase_add_loop_test(tcase, the_blocks_of_tokens_are_fenced, 0, 2);
     tcase_add_test(tcase, a_reader_fences_what_it_has_posted);
     tcase_add_test(tcase, a_fence_that_fails_fails_the_transfer);
     tcase_add_loop_test(tcase, a_transfer_may_end_while_its_fence_runs, 0, 2);
