@@ -74,9 +74,10 @@ void muct_rdma_cq_set_cleanup(muct_rdma_cq_set_t *set)
 static unsigned muct_rdma_cq_next_depth(const muct_rdma_cq_set_t *set)
 {
     const unsigned max = (unsigned)set->device->attr.max_cqe;
+    const unsigned num = set->num - set->num_broken;
     unsigned i, depth = set->depth;
 
-    for (i = 0; (i < set->num) && (depth <= max / 2); ++i) {
+    for (i = 0; (i < num) && (depth <= max / 2); ++i) {
         depth *= 2;
     }
 
@@ -167,6 +168,24 @@ void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq)
     if (!cq->is_broken) {
         cq->is_broken = true;
         set->has_failed = true;
+        ++set->num_broken;
+    }
+}
+
+void muct_rdma_cq_set_reap(muct_rdma_cq_set_t *set)
+{
+    muct_rdma_cq_t *cq;
+    unsigned i = 0;
+
+    while (i < set->num) {
+        cq = set->cqs[i];
+        if (cq->is_broken && (cq->released_unpolled == cq->reserved)) {
+            muct_rdma_cq_destroy(cq);
+            set->cqs[i] = set->cqs[--set->num];
+            --set->num_broken;
+        } else {
+            ++i;
+        }
     }
 }
 
@@ -187,8 +206,8 @@ unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned
 
     num = ibv_poll_cq(cq->ibv, (int)max, wc);
     if (__builtin_expect(num < 0, 0)) {
-        muct_error("ibv_poll_cq(%s) failed: %d; its endpoints fail", set->device->name,
-                   num);
+        muct_error("ibv_poll_cq(%s) failed: %d; the queue is given up",
+                   set->device->name, num);
         muct_rdma_cq_set_broken(set, cq);
         return 0;
     }

@@ -38,8 +38,9 @@ typedef struct muct_rdma_cq_set {
     struct ibv_comp_channel *channel; /**< Its fd does not block */
     unsigned depth;                   /**< Entries of the first queue */
     unsigned vector; /**< Interrupt of the first; each other has the next one */
-    bool has_failed; /**< A queue broke, and its endpoints are not failed yet */
+    bool has_failed; /**< A queue broke, and its endpoints do not know yet */
     unsigned num;
+    unsigned num_broken; /**< Of them */
     muct_rdma_cq_t **cqs;
 } muct_rdma_cq_set_t;
 
@@ -70,8 +71,12 @@ ucs_status_t muct_rdma_cq_reserve(muct_rdma_cq_set_t *set, unsigned entries,
 /** The queue pair that reserved them is destroyed. */
 void muct_rdma_cq_release(muct_rdma_cq_t *cq, unsigned entries);
 
-/** Never use a queue again; the endpoints that do are to be failed. */
+/** Never use a queue again; the endpoints that do are to leave it. */
 void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq);
+
+/** Destroy the queues that broke and that no queue pair has any more. Not while one of
+ *  the set is polled. */
+void muct_rdma_cq_set_reap(muct_rdma_cq_set_t *set);
 
 /** As ibv_poll_cq(), after what was polled early. 0 from a queue that broke, which its
  *  set's has_failed tells. */

@@ -131,6 +131,25 @@ static ucs_status_t muct_rdma_ctl_create_memory(muct_rdma_ctl_t *ctl, struct ibv
     return status;
 }
 
+/* The queue pair, with room for all of its completions. */
+static ucs_status_t muct_rdma_ctl_make(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
+                                       muct_rdma_cq_set_t *cqs)
+{
+    ucs_status_t status;
+
+    status = muct_rdma_cq_reserve(cqs, MUCT_RDMA_CTL_ENTRIES, &ctl->cq);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_ctl_create_qp(ctl, pd);
+    if (status != UCS_OK) {
+        muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
+    }
+
+    return status;
+}
+
 ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
                                 muct_rdma_cq_set_t *cqs, uint64_t id,
                                 const muct_rdma_qp_path_t *path)
@@ -151,43 +170,79 @@ ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
         return status;
     }
 
-    status = muct_rdma_cq_reserve(cqs, MUCT_RDMA_CTL_ENTRIES, &ctl->cq);
+    status = muct_rdma_ctl_make(ctl, pd, cqs);
     if (status != UCS_OK) {
-        goto err_memory;
+        muct_rdma_mem_destroy(ctl->mem);
+        free(ctl->memory);
     }
 
-    status = muct_rdma_ctl_create_qp(ctl, pd);
-    if (status != UCS_OK) {
-        goto err_release;
-    }
-
-    return UCS_OK;
-
-err_release:
-    muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
-err_memory:
-    muct_rdma_mem_destroy(ctl->mem);
-    free(ctl->memory);
     return status;
 }
 
-void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl)
+static void muct_rdma_ctl_destroy_qp(muct_rdma_ctl_t *ctl)
+{
+    muct_rdma_qp_destroy(ctl->ibv);
+    muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
+    ctl->ibv = NULL;
+}
+
+/* What it has beside the queue pair. */
+static void muct_rdma_ctl_free(muct_rdma_ctl_t *ctl)
 {
     unsigned i;
 
-    if (ctl->ibv == NULL) {
-        return;
-    }
-
-    muct_rdma_qp_destroy(ctl->ibv);
-    muct_rdma_cq_release(ctl->cq, MUCT_RDMA_CTL_ENTRIES);
     for (i = 0; i < ctl->num_peers; ++i) {
         (void)muct_rdma_verbs.destroy_ah(ctl->peers[i].ah);
     }
     free(ctl->peers);
     muct_rdma_mem_destroy(ctl->mem);
     free(ctl->memory);
-    ctl->ibv = NULL;
+}
+
+ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
+                                 uint64_t id)
+{
+    struct ibv_pd *pd = ctl->ibv->pd;
+    ucs_status_t status;
+
+    ctl->past[ctl->num_past++ % MUCT_RDMA_CTL_PAST] = ctl->ibv->qp_num;
+    muct_rdma_ctl_destroy_qp(ctl);
+    ctl->id = id;
+    ctl->num_sends = 0;
+    ctl->num_recvs = 0;
+    ctl->next_send = 0;
+    ctl->is_broken = false;
+    status = muct_rdma_ctl_make(ctl, pd, cqs);
+    if (status != UCS_OK) {
+        muct_rdma_ctl_free(ctl);
+    }
+
+    return status;
+}
+
+bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num)
+{
+    unsigned i;
+
+    if (ctl->ibv == NULL) {
+        return false;
+    }
+
+    for (i = 0; i < MUCT_RDMA_CTL_PAST; ++i) {
+        if ((ctl->past[i] == qp_num) && (qp_num != 0)) {
+            return true;
+        }
+    }
+
+    return ctl->ibv->qp_num == qp_num;
+}
+
+void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl)
+{
+    if (ctl->ibv != NULL) {
+        muct_rdma_ctl_destroy_qp(ctl);
+        muct_rdma_ctl_free(ctl);
+    }
 }
 
 /* ---- send ---- */

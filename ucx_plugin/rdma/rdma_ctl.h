@@ -11,7 +11,8 @@
  * A datagram needs no connection, so it gets through as soon as the network does; until
  * then it is lost, and whoever sent it sends it again. The queue pair itself breaks
  * when a device refuses a datagram, as soft-RoCE does without a link: then it is reset,
- * and keeps its number, which peers know.
+ * and keeps its number, which peers know. Only when the completion queue failed,
+ * another one takes its place, of whose number they have to be told.
  *
  * One thread.
  */
@@ -28,8 +29,13 @@ typedef struct muct_rdma_ctl_peer {
     struct ibv_ah *ah;
 } muct_rdma_ctl_peer_t;
 
+/** Numbers that are remembered. */
+#define MUCT_RDMA_CTL_PAST 8
+
 typedef struct muct_rdma_ctl {
-    struct ibv_qp *ibv; /**< NULL when there is none */
+    struct ibv_qp *ibv;                /**< NULL when there is none */
+    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Its numbers of before, 0 for none */
+    unsigned num_past;
     muct_rdma_cq_t *cq;
     uint64_t id; /**< High half of the wr_ids */
     const muct_rdma_qp_path_t *path;
@@ -54,6 +60,19 @@ typedef struct muct_rdma_ctl {
 ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
                                 muct_rdma_cq_set_t *cqs, uint64_t id,
                                 const muct_rdma_qp_path_t *path);
+
+/**
+ * Its completion queue failed: make another queue pair, which has another number.
+ *
+ * @param [in] id  As @ref muct_rdma_ctl_open, another one.
+ *
+ * @return UCS_OK, or an error, logged at level debug; it is closed then.
+ */
+ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
+                                 uint64_t id);
+
+/** Whether a peer may mean this one by a number: it has it, or had it before. */
+bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
 /** Does nothing to one that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);

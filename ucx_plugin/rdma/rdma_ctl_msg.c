@@ -40,6 +40,7 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer)
     }
     muct_put_le(p + 103, msg->to_ctl_qp, 3);
     muct_rdma_ece_pack(&msg->ece, p + MUCT_RDMA_CTL_MSG_LEAST);
+    p[MUCT_RDMA_CTL_MSG_NO_ANSWER] = msg->is_answer;
 }
 
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
@@ -69,9 +70,11 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
     }
     msg->to_ctl_qp = (uint32_t)muct_get_le(p + 103, 3);
     memset(&msg->ece, 0, sizeof(msg->ece));
-    if (length >= MUCT_RDMA_CTL_MSG_SIZE) {
+    if (length >= MUCT_RDMA_CTL_MSG_NO_ANSWER) {
         muct_rdma_ece_unpack(p + MUCT_RDMA_CTL_MSG_LEAST, &msg->ece);
     }
+    msg->is_answer =
+        (length >= MUCT_RDMA_CTL_MSG_SIZE) && (p[MUCT_RDMA_CTL_MSG_NO_ANSWER] & 1);
 
     return 0;
 }

@@ -190,6 +190,9 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
                                                    : ep->chans[0].first_qp_num;
     }
 
+    if (ep->state == MUCT_RDMA_EP_INIT) {
+        ep->recover.told_ctl_qp = ep_addr.ctl_qp;
+    }
     muct_rdma_ep_addr_pack(&ep_addr, addr);
     return UCS_OK;
 }
@@ -237,6 +240,7 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
 
     ep->recover.first_peer = ep->peer;
     ep->recover.peer_incarnation = ep->peer.incarnation;
+    ep->recover.first_ctl_qp = ep->peer_ep.ctl_qp;
     ep->recover.peer_ctl_qp = ep->peer_ep.ctl_qp;
     return UCS_OK;
 }
@@ -310,6 +314,7 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
     ep->credits = ep->peer_ep.num_receives;
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;
+    muct_rdma_recover_connected(ep);
     muct_debug("endpoint %p: %u queue pairs from 0x%x to 0x%x, mtu %u, credits %u",
                (void *)ep, ep->num_qps, ep->chans[0].ibv->qp_num,
                ep->peer_ep.qp_nums[0], 1u << path.mtu_shift, ep->credits);

@@ -125,7 +125,7 @@ bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
         lane = (iface == muct_rdma_ep_iface(ep)) ? ep : muct_rdma_move_lane(ep, iface);
         if ((lane != NULL) && muct_rdma_move_is_up(iface)) {
             muct_rdma_move_to(ep, iface, &lane->recover.first_peer,
-                              lane->peer_ep.ctl_qp);
+                              lane->recover.first_ctl_qp);
             return true;
         }
     }
@@ -151,6 +151,7 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
     ep->recover.peer_incarnation = peer->incarnation;
     if (peer->incarnation == incarnation) {
         ep->recover.first_peer = *peer;
+        ep->recover.first_ctl_qp = ctl_qp;
     }
     ep->recover.has_moved = ep->recover.has_moved ||
                             (carrier != muct_rdma_ep_iface(ep)) ||

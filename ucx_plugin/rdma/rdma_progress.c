@@ -286,12 +286,27 @@ static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
     return false;
 }
 
+/* Queue pairs, without those that it has given up. */
+static unsigned muct_rdma_ep_num_used(const muct_rdma_ep_t *ep)
+{
+    switch (ep->recover.phase) {
+    case MUCT_RDMA_RECOVER_BREAK:
+    case MUCT_RDMA_RECOVER_DRAIN:
+        return 0;
+    case MUCT_RDMA_RECOVER_MAKE:
+        return ep->recover.num_done;
+    default:
+        return ep->num_created;
+    }
+}
+
 static bool muct_rdma_ep_has_broken_cq(const muct_rdma_ep_t *ep, const void *arg)
 {
+    const unsigned num = muct_rdma_ep_num_used(ep);
     unsigned i;
 
     (void)arg;
-    for (i = 0; i < ep->num_created; ++i) {
+    for (i = 0; i < num; ++i) {
         if ((ep->chans[i].ibv != NULL) && ep->chans[i].cq->is_broken) {
             return true;
         }
@@ -317,14 +332,24 @@ static void muct_rdma_iface_set_broken(muct_rdma_iface_t *iface,
     }
 }
 
+/* The device may be in order, which is not known: another one is better. */
+static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    if (!muct_rdma_recover_leave(ep, status)) {
+        muct_rdma_ep_broke(ep, status);
+    }
+}
+
 /* A queue broke: no completion will tell what became of its endpoints' operations. They
- * go on with another device, and the peer says what had arrived; or they fail. */
+ * go on with another device, or by another queue, and the peer says what had arrived;
+ * or they fail. */
 static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
 {
     iface->cqs.has_failed = false;
     muct_rdma_stock_drop(&iface->stock); /* some of them may be of that queue */
+    muct_rdma_recover_reopen(iface);
     muct_rdma_iface_end_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_has_broken_cq, NULL,
-                           muct_rdma_ep_leave);
+                           muct_rdma_ep_leave_queue);
 }
 
 static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
@@ -435,6 +460,10 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->port_down_timeout_ms, iface->num_eps);
         muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+
+    if (__builtin_expect(iface->cqs.num_broken > 0, 0)) {
+        muct_rdma_cq_set_reap(&iface->cqs);
     }
 
     if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {

@@ -18,94 +18,7 @@
  */
 #define MUCT_RDMA_RECOVER_PATIENCE 32
 
-void muct_rdma_recover_open(muct_rdma_iface_t *iface)
-{
-    ucs_status_t status;
-    uint32_t place;
-    uint64_t id;
-
-    if ((iface->recovery_tries == 0) || iface->has_tried_ctl) {
-        return;
-    }
-
-    iface->has_tried_ctl = true;
-    status = muct_rdma_iface_add_chan(iface, NULL, &place, &id);
-    if (status == UCS_OK) {
-        status = muct_rdma_ctl_open(&iface->ctl, muct_rdma_iface_md(iface)->pd,
-                                    &iface->cqs, id, &iface->path);
-    }
-    if (status != UCS_OK) {
-        muct_debug("%s: connections that break are not made anew: no datagrams",
-                   muct_rdma_iface_md(iface)->device.name);
-    }
-}
-
-static bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep)
-{
-    const muct_rdma_iface_t *iface = ep->carrier;
-
-    return ((ep->state == MUCT_RDMA_EP_CONNECTED) ||
-            (ep->state == MUCT_RDMA_EP_RECOVERING)) &&
-           !iface->is_dead && !iface->cqs.has_failed && (iface->ctl.ibv != NULL) &&
-           !iface->ctl.cq->is_broken && (ep->recover.peer_ctl_qp != 0);
-}
-
-/* ---- to and from the peer ---- */
-
-static void muct_rdma_recover_send(muct_rdma_ep_t *ep)
-{
-    muct_rdma_iface_t *iface = ep->carrier;
-    muct_rdma_ctl_msg_t msg = {
-        .type = MUCT_RDMA_CTL_RENEW,
-        .incarnation = ep->peer.incarnation,
-        .to = {ep->peer_ep.qp_nums[0], ep->peer_ep.psn},
-        .to_ctl_qp = ep->peer_ep.ctl_qp,
-        .from = {ep->chans[0].first_qp_num, ep->psn},
-        .epoch = ep->recover.epoch,
-        .received = ep->recover.received,
-        .psn = ep->recover.psn,
-        .ctl_qp = iface->ctl.ibv->qp_num,
-        .num_qps = ep->num_qps,
-        .ece = ep->ece,
-    };
-    unsigned i;
-
-    for (i = 0; i < ep->num_qps; ++i) {
-        msg.qp_nums[i] = ep->chans[i].ibv->qp_num;
-    }
-    muct_rdma_iface_device_address(iface, &msg.dev);
-    muct_rdma_ctl_send(&iface->ctl, &ep->peer, ep->recover.peer_ctl_qp, &msg);
-}
-
-static void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
-                                        const muct_rdma_ctl_msg_t *request)
-{
-    muct_rdma_ctl_msg_t msg = {
-        .type = MUCT_RDMA_CTL_GONE,
-        .incarnation = request->dev.incarnation,
-        .to = request->from,
-        .from = request->to,
-        .epoch = request->epoch,
-    };
-
-    muct_rdma_iface_device_address(iface, &msg.dev);
-    muct_rdma_ctl_send(&iface->ctl, &request->dev, request->ctl_qp, &msg);
-}
-
-void muct_rdma_recover_tell(muct_rdma_ep_t *ep)
-{
-    const muct_rdma_ctl_msg_t as_if_asked = {
-        .dev = ep->peer,
-        .from = {ep->peer_ep.qp_nums[0], ep->peer_ep.psn},
-        .to = {ep->chans[0].first_qp_num, ep->psn},
-        .epoch = ep->recover.epoch,
-        .ctl_qp = ep->recover.peer_ctl_qp,
-    };
-
-    if (muct_rdma_recover_is_possible(ep)) {
-        muct_rdma_recover_send_gone(ep->carrier, &as_if_asked);
-    }
-}
+/* ---- whose ---- */
 
 /* Of any interface of the worker: it may come over another device than the endpoint's.
  */
@@ -186,6 +99,9 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     muct_rdma_recover_t *recover = &ep->recover;
 
+    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_cancel(ep); /* the offer tells it as well */
+    }
     if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
         recover->cause = cause;
         recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
@@ -318,11 +234,44 @@ static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
         return;
     }
 
-    muct_rdma_recover_send(ep);
+    muct_rdma_recover_send(ep, false);
     recover->next_ms = now_ms + recover->interval_ms;
     recover->interval_ms *= 2;
     if (recover->interval_ms > MUCT_RDMA_RECOVER_LAST_MS) {
         recover->interval_ms = MUCT_RDMA_RECOVER_LAST_MS;
+    }
+}
+
+/* The peer knows a number of our datagrams' queue pair that is no more. */
+void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if ((ep->state != MUCT_RDMA_EP_CONNECTED) || !muct_rdma_recover_is_possible(ep)) {
+        return;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
+        ucs_list_add_tail(&iface->recovering, &recover->list);
+    }
+    recover->phase = MUCT_RDMA_RECOVER_TELL;
+    recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
+    recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
+    recover->next_ms = 0;
+    iface->async_countdown = 1;
+}
+
+/* Who does not answer has not heard it, and the connection is well all the same. */
+static void muct_rdma_recover_tell_step(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    if (now_ms >= ep->recover.deadline_ms) {
+        muct_debug(
+            "endpoint %p: the peer does not say that it knows where datagrams go",
+            (void *)ep);
+        muct_rdma_recover_cancel(ep);
+    } else {
+        muct_rdma_recover_offer(ep, now_ms);
     }
 }
 
@@ -386,6 +335,11 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
     muct_rdma_recover_t *recover = &ep->recover;
     bool is_answered;
 
+    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_tell_step(ep, now_ms);
+        return;
+    }
+
     if (now_ms >= recover->deadline_ms) {
         muct_debug("endpoint %p: no new connection within %" PRIu64 " ms", (void *)ep,
                    muct_rdma_ep_iface(ep)->recovery_timeout_ms);
@@ -443,6 +397,29 @@ static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
                                   : (first < muct_rdma_iface_md(iface)->incarnation);
 }
 
+/* From the device that is reached now: it may have another queue pair for datagrams. */
+static void muct_rdma_recover_take_number(muct_rdma_ep_t *ep,
+                                          const muct_rdma_iface_t *by,
+                                          const muct_rdma_ctl_msg_t *msg)
+{
+    if ((by == ep->carrier) && (msg->dev.incarnation == ep->recover.peer_incarnation)) {
+        ep->recover.peer_ctl_qp = msg->ctl_qp;
+    }
+    if (msg->dev.incarnation == ep->peer.incarnation) {
+        ep->recover.first_ctl_qp = msg->ctl_qp;
+    }
+}
+
+/* Of the connection there is: ours was lost, or there is only another number. */
+static void muct_rdma_recover_reply(muct_rdma_ep_t *ep, const muct_rdma_ctl_msg_t *msg)
+{
+    if (!msg->is_answer) {
+        muct_rdma_recover_send(ep, true);
+    } else if (ep->recover.phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_cancel(ep); /* it knows */
+    }
+}
+
 /* @a by is the interface that it came to. */
 static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *by,
                                          const muct_rdma_ctl_msg_t *msg)
@@ -451,13 +428,18 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
     int32_t ahead = (int32_t)(msg->epoch - recover->epoch);
     bool is_elsewhere = by != ep->carrier;
 
-    if ((ahead < 0) || (msg->num_qps != ep->num_qps) ||
+    if ((msg->num_qps != ep->num_qps) ||
         !muct_rdma_incarnation_is_near(msg->dev.incarnation, ep->peer.incarnation)) {
         return;
     }
 
-    if ((ahead == 0) && (recover->phase == MUCT_RDMA_RECOVER_NONE)) {
-        muct_rdma_recover_send(ep); /* ours was lost */
+    muct_rdma_recover_take_number(ep, by, msg);
+    if (ahead < 0) {
+        return;
+    }
+
+    if ((ahead == 0) && (ep->state == MUCT_RDMA_EP_CONNECTED)) {
+        muct_rdma_recover_reply(ep, msg);
         return;
     }
 
@@ -496,9 +478,8 @@ static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
     const muct_rdma_iface_t *iface = NULL;
 
     while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
-        if ((iface->ctl.ibv != NULL) &&
-            (muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
-            (iface->ctl.ibv->qp_num == msg->to_ctl_qp)) {
+        if ((muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
+            muct_rdma_ctl_is_known_as(&iface->ctl, msg->to_ctl_qp)) {
             return true;
         }
     }

@@ -43,6 +43,12 @@
  * epoch: who has moved goes before who has not, and then the lesser incarnation before
  * the greater.
  *
+ * The completion queue failed. Of what it would have told nothing comes: the queue
+ * pairs count as drained at once, and others are made by another queue. Where it was
+ * the datagrams', too, these have another number then. Offers say it; peers whose
+ * connections are well are told by an offer of the connection there is, which they
+ * answer (phase TELL).
+ *
  * It ends with a failure when RECOVERY_TIMEOUT has passed, when nothing has ended
  * between as many recoveries as RECOVERY says, when the peer says that the endpoint is
  * gone, or when something on its way cannot be repeated; see rdma_replay.c.
@@ -57,6 +63,7 @@
 
 typedef enum {
     MUCT_RDMA_RECOVER_NONE,
+    MUCT_RDMA_RECOVER_TELL, /**< Connected; the peer is told where datagrams go */
     MUCT_RDMA_RECOVER_BREAK,
     MUCT_RDMA_RECOVER_DRAIN,
     MUCT_RDMA_RECOVER_MAKE,
@@ -75,8 +82,10 @@ typedef struct muct_rdma_recover {
     uint32_t ended;      /**< Work requests that had ended when it was made */
     uint32_t rx_flushed; /**< Receives that came back empty */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
+    uint32_t first_ctl_qp;           /**< Where datagrams go there */
     uint64_t peer_incarnation;       /**< Of the peer's device that is reached now */
-    uint32_t peer_ctl_qp;            /**< Where datagrams go */
+    uint32_t peer_ctl_qp;            /**< Where they go now */
+    uint32_t told_ctl_qp;            /**< Ours, as the endpoint's address says */
     bool has_moved;                  /**< To another device, of either side */
     uint64_t move_ms;                /**< When another device is tried */
     uint64_t patience_ms;            /**< With the present one */
@@ -101,9 +110,6 @@ struct muct_rdma_chan;
 struct muct_rdma_ep;
 struct muct_rdma_iface;
 
-/** Have a control channel, if recovery is on and the device can. */
-void muct_rdma_recover_open(struct muct_rdma_iface *iface);
-
 /**
  * The connection broke.
  *
@@ -119,11 +125,12 @@ bool muct_rdma_recover_begin(struct muct_rdma_ep *ep, ucs_status_t cause);
  */
 bool muct_rdma_recover_leave(struct muct_rdma_ep *ep, ucs_status_t cause);
 
+/** Tell the peer that datagrams go to another queue pair than it knows, until it says
+ * that it knows; does nothing where there is no recovery. */
+void muct_rdma_recover_tell_number(struct muct_rdma_ep *ep);
+
 /** The endpoint failed, or is destroyed. */
 void muct_rdma_recover_cancel(struct muct_rdma_ep *ep);
-
-/** Tell the peer, which may never notice by itself, that the endpoint is failing. */
-void muct_rdma_recover_tell(struct muct_rdma_ep *ep);
 
 /** A completion with an error came in phase BREAK or DRAIN. */
 void muct_rdma_recover_flushed(struct muct_rdma_chan *chan, const struct ibv_wc *wc);
@@ -134,6 +141,31 @@ void muct_rdma_recover_receive(struct muct_rdma_iface *iface, const struct ibv_w
 /** Go on with all endpoints, by so many commands; some may be failed, and destroyed, by
  * it. When there is more to do at once, iface->has_steps says so. */
 void muct_rdma_recover_progress(struct muct_rdma_iface *iface, uint64_t now_ms);
+
+/* ---- the control channel, and what is said by it: rdma_offer.c ---- */
+
+/** Have a control channel, if recovery is on and the device can. */
+void muct_rdma_recover_open(struct muct_rdma_iface *iface);
+
+/** A completion queue failed: when it was the control channel's, have another one, of
+ *  which peers are told. */
+void muct_rdma_recover_reopen(struct muct_rdma_iface *iface);
+
+/** The endpoint is connected: its peer is told, if its address was of before that. */
+void muct_rdma_recover_connected(struct muct_rdma_ep *ep);
+
+/** Whether there is somebody to ask, and a way to. */
+bool muct_rdma_recover_is_possible(const struct muct_rdma_ep *ep);
+
+/** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */
+void muct_rdma_recover_send(struct muct_rdma_ep *ep, bool is_answer);
+
+/** Answer that there is no such endpoint. */
+void muct_rdma_recover_send_gone(struct muct_rdma_iface *iface,
+                                 const muct_rdma_ctl_msg_t *request);
+
+/** Tell the peer, which may never notice by itself, that the endpoint is failing. */
+void muct_rdma_recover_tell(struct muct_rdma_ep *ep);
 
 /* ---- queue pairs, a few commands at a time: rdma_renew.c ---- */
 

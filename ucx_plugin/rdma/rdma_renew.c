@@ -75,16 +75,14 @@ bool muct_rdma_renew_is_drained(const muct_rdma_ep_t *ep)
     }
 
     for (chan = ep->chans; chan != ep->chans + ep->num_qps; ++chan) {
-        if (chan->cq->is_broken) {
-            return true;
-        }
-        if (chan->is_given && (chan->sq.tail != chan->sq.posted) &&
-            (chan->flushed != chan->sq.posted)) {
+        if (!chan->cq->is_broken && chan->is_given &&
+            (chan->sq.tail != chan->sq.posted) && (chan->flushed != chan->sq.posted)) {
             return false;
         }
     }
 
-    return ep->rx.tail + ep->recover.rx_flushed == ep->rx.head;
+    return ep->chans[0].cq->is_broken ||
+           (ep->rx.tail + ep->recover.rx_flushed == ep->rx.head);
 }
 
 ucs_status_t muct_rdma_renew_make(muct_rdma_ep_t *ep)

@@ -139,7 +139,8 @@ void fake_verbs_wire_bytes(const char *device, uint64_t *out, uint64_t *in);
 void fake_verbs_qp_fatal(uint32_t qp_num);
 
 /** Break the completion queue of a queue pair's sends, as a device does on a fault of
- *  its own: IBV_EVENT_CQ_ERR, and no completion of the queue pair comes any more. */
+ *  its own: IBV_EVENT_CQ_ERR, and of no queue pair that has it a completion comes any
+ *  more, until it is destroyed. What it holds is there. */
 void fake_verbs_cq_fatal(uint32_t qp_num);
 
 /** As that, of all queue pairs that a device has in this process. */

@@ -95,6 +95,7 @@ typedef struct fv_wire_cq {
     bool used;
     pid_t pid;
     bool attention; /* a send queue of it has to look at its state */
+    bool broken;    /* takes no completion any more */
     uint32_t armed; /* 0 no, 1 next completion, 2 next solicited one */
     int notify_fd;  /* number in the owner's table, -1 without a channel */
     uint64_t owner; /* address of the owner's object */

@@ -252,6 +252,9 @@ void fv_cq_push(fv_wire_cq_t *cq, const fv_cqe_t *cqe)
 {
     fv_cqe_t *ring = fv_at(cq->ring);
 
+    if (cq->broken) {
+        return;
+    }
     if (cq->head - cq->tail == cq->size) {
         fv_abort("completion queue of %u entries overrun by queue pair 0x%x", cq->size,
                  cqe->qp_num);

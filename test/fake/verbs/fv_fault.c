@@ -289,7 +289,7 @@ void fake_verbs_qp_fatal(uint32_t qp_num)
 static void fv_cq_fatal_one(fv_qp_t *qp, void *arg)
 {
     (void)arg;
-    qp->hold |= FAKE_VERBS_HOLD_CQE;
+    fv.wire->cq[qp->wire->send_cq].broken = true;
     fv_async_qp(qp->wire, IBV_EVENT_CQ_ERR);
 }
 

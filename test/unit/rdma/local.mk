@@ -7,6 +7,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_limits \
 	test/unit/rdma/test_rdma_move \
 	test/unit/rdma/test_rdma_nics \
+	test/unit/rdma/test_rdma_queue \
 	test/unit/rdma/test_rdma_reach \
 	test/unit/rdma/test_rdma_recover \
 	test/unit/rdma/test_rdma_routes \
@@ -50,6 +51,10 @@ test_unit_rdma_test_rdma_ece_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_faults_SOURCES = test/unit/rdma/test_rdma_faults.c
 test_unit_rdma_test_rdma_faults_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_faults_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_queue_SOURCES = test/unit/rdma/test_rdma_queue.c
+test_unit_rdma_test_rdma_queue_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_queue_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_flow_SOURCES = test/unit/rdma/test_rdma_flow.c
 test_unit_rdma_test_rdma_flow_CPPFLAGS = $(rdma_rig_cppflags)

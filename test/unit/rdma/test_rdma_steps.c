@@ -313,6 +313,7 @@ START_TEST(none_is_left_of_a_completion_queue_that_broke)
 {
     uint32_t nums[64];
 
+    setenv("UCX_MORI_RDMA_RECOVERY", "0", 1);
     start_with_stock();
     ck_assert_uint_gt(fake_verbs_qp_list(nums, 64), 0);
     fake_verbs_cq_fatal(nums[0]); /* of side A's first endpoint */
