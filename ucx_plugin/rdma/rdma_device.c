@@ -432,6 +432,7 @@ ucs_status_t muct_rdma_port_query(const muct_rdma_device_t *device, uint8_t num,
 
     muct_rdma_port_set_net(device, port);
     port->lid = attr.lid;
+    port->needs_grh = (attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
     port->is_active = (attr.state == IBV_PORT_ACTIVE);
     port->mtu_shift = (uint8_t)(7 + attr.active_mtu);
     port->max_msg_size = (attr.max_msg_sz != 0) ? attr.max_msg_sz : (1u << 30);

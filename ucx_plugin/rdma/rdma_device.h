@@ -33,6 +33,7 @@ typedef struct muct_rdma_port {
     uint8_t link;      /**< muct_rdma_link_t */
     uint8_t mtu_shift; /**< log2 of the active MTU, bytes */
     bool is_active;    /**< Now; an inactive port may come up later */
+    bool needs_grh;    /**< Takes no packets without a global header */
     uint16_t lid;
     uint8_t gid_index;
     union ibv_gid gid;

@@ -92,13 +92,13 @@ void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *a
     ah->sl = path->sl;
     ah->port_num = port->num;
     ah->dlid = path->remote.lid;
-    ah->is_global = !is_ib;
-    if (is_ib && (path->hop_limit <= 1)) {
+    ah->is_global = !is_ib || port->needs_grh;
+    if (!ah->is_global && (path->hop_limit <= 1)) {
         return;
     }
 
-    /* InfiniBand with a global header when the peer may be behind a router */
-    ah->is_global = !is_ib || (path->remote.lid == 0);
+    /* InfiniBand with a global header, too, when the peer may be behind a router */
+    ah->is_global = ah->is_global || (path->remote.lid == 0);
     memcpy(ah->grh.dgid.raw, path->remote.gid, sizeof(ah->grh.dgid.raw));
     ah->grh.sgid_index = port->gid_index;
     ah->grh.hop_limit = path->hop_limit;

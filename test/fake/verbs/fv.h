@@ -60,6 +60,7 @@ typedef struct fv_caps {
     bool td;      /* thread domains */
     uint32_t ece; /* options; 0: none */
     int ifindex;  /* of the network interface, where it is */
+    int grh;      /* the port wants a global header on InfiniBand, too */
     uint8_t active_speed;
     uint8_t active_width;
 } fv_caps_t;

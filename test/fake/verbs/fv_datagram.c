@@ -20,7 +20,9 @@ int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av)
     union ibv_gid gid;
     unsigned type;
 
-    if ((av->port_num != 1) || (av->sl > 15) || (!av->is_global && !device->caps.ib)) {
+    /* a port that wants a header: as the kernel's rdma_check_ah_attr() */
+    if ((av->port_num != 1) || (av->sl > 15) ||
+        (!av->is_global && (!device->caps.ib || device->caps.grh))) {
         return EINVAL;
     }
     if (av->is_global && (!fv_gid(device, av->grh.sgid_index, &gid, &type) ||

@@ -163,6 +163,7 @@ static int fv_query_port(struct ibv_context *context, uint8_t port,
         .phys_state = down ? 3 : 5,
         .link_layer =
             device->caps.ib ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+        .flags = device->caps.grh ? IBV_QPF_GRH_REQUIRED : 0,
     };
     union ibv_gid gid;
     unsigned type;

@@ -175,6 +175,7 @@ static void fv_cap_set(fv_caps_t *caps, const char *name, uint64_t value)
         {"max_rd_atom", &caps->max_rd_atom},
         {"max_init_rd_atom", &caps->max_init_rd_atom},
         {"ifindex", &caps->ifindex},
+        {"grh", &caps->grh},
     };
     unsigned i;
 
