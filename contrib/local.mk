@@ -21,6 +21,7 @@ EXTRA_DIST += \
 	contrib/fetch_engines \
 	contrib/fetch_mooncake \
 	contrib/fetch_nixl \
+	contrib/fetch_omni \
 	contrib/fetch_ucx \
 	contrib/fetch_vllm \
 	contrib/installed.txt \
