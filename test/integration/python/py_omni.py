@@ -28,6 +28,7 @@ import sys
 import time
 import types
 import unittest
+import unittest.mock
 
 import numpy
 
@@ -161,12 +162,37 @@ def make(name, **extra):
     return OmniConnectorFactory.create_connector(ConnectorSpec(name=name, extra=extra))
 
 
-def make_mori(**extra):
+def make_engine(name, **extra):
+    """A connector over a transfer engine, whose kind is its name and nothing else."""
     backend = "xgmi" if POOL == "cuda" else "rdma"
     return make(
-        "MoriTransferEngineConnector", backend_type=backend, memory_pool_device=POOL,
-        memory_pool_size=8 << 20, **extra,
+        name + "TransferEngineConnector", backend_type=backend, memory_pool_device=POOL,
+        memory_pool_size=8 << 20, host="127.0.0.1", **extra,
     )  # fmt: skip
+
+
+def make_mori(**extra):
+    return make_engine("Mori", **extra)
+
+
+class FakeMooncake:
+    """Mooncake's engine as its connector calls it, inside one process."""
+
+    def initialize(self, _host, _metadata, _protocol, _device):
+        return 0
+
+    def get_rpc_port(self):
+        return 1
+
+    def register_memory(self, _address, _length):
+        return 0
+
+    unregister_memory = register_memory
+
+    def batch_transfer_sync_write(self, _session, sources, targets, lengths):
+        for source, target, length in zip(sources, targets, lengths):
+            ctypes.memmove(target, source, length)
+        return 0
 
 
 def free_port():
@@ -300,10 +326,12 @@ class Chain(unittest.TestCase):
 class Parity(unittest.TestCase):
     """Put, get, cleanup, health and close answer alike, whoever carries the bytes."""
 
-    def mori(self):
-        sender = make_mori(role="sender", zmq_port=free_port())
+    def pair(self, name="Mori"):
+        sender = make_engine(name, role="sender", zmq_port=free_port())
         self.addCleanup(sender.close)
-        receiver = make_mori(role="receiver", sender_host="127.0.0.1", sender_zmq_port=sender.zmq_port)
+        receiver = make_engine(
+            name, role="receiver", sender_host="127.0.0.1", sender_zmq_port=sender.zmq_port
+        )
         self.addCleanup(receiver.close)
         return sender, receiver
 
@@ -329,10 +357,18 @@ class Parity(unittest.TestCase):
         self.check(connector, connector)
 
     def test_mori(self):
-        self.check(*self.mori())
+        self.check(*self.pair("Mori"))
+
+    def test_mooncake(self):
+        from vllm_omni.distributed.omni_connectors.connectors import (
+            mooncake_transfer_engine_connector as real,
+        )
+
+        with unittest.mock.patch.object(real, "TransferEngine", FakeMooncake):
+            self.check(*self.pair("Mooncake"))
 
     def test_a_wrong_length_moves_nothing_and_a_second_try_finds_it(self):
-        sender, receiver = self.mori()
+        sender, receiver = self.pair()
         data = random.Random(5).randbytes(5000)
         _done, size, metadata = sender.put("0", "1", "key", data)
         for wrong in (size - 1, size + 1):
@@ -342,7 +378,7 @@ class Parity(unittest.TestCase):
         self.assertEqual(as_bytes(receiver.get("0", "1", "key", metadata)[0]), data)
 
     def test_a_key_that_is_put_again_is_replaced(self):
-        sender, receiver = self.mori()
+        sender, receiver = self.pair()
         sender.put("0", "1", "key", b"old" * 100)
         _done, _size, metadata = sender.put("0", "1", "key", b"new" * 50)
         self.assertEqual(as_bytes(receiver.get("0", "1", "key", metadata)[0]), b"new" * 50)
