@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-#define IT_MAX_ENV 16
+#define IT_MAX_ENV 32
 #define IT_MAX_OUTPUT ((size_t)4 << 20)
 
 
