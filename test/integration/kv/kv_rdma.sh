@@ -18,6 +18,22 @@ if ! mkv_foreign "$build/.libs/libuct_mori.so" ucx_info -d | grep -q 'Transport:
     exit 77
 fi
 
+device() { # TEXT STATUS MKV_TEST_RDMA_DEVICE
+    status=0
+    told=$(MKV_TEST_RDMA_DEVICE=$3 sh -c ". '$here/../../support/environment.sh'; . '$here/kv_device.sh'; echo \"\$tls\"") || status=$?
+    case $status$told in
+    "$2"*"$1"*) ;;
+    *)
+        echo "kv_rdma.sh: MKV_TEST_RDMA_DEVICE='$3' said '$told', exit status $status; expected '$1' and $2"
+        exit 1
+        ;;
+    esac
+}
+
+device 'without RDMA, over tcp' 0 ''
+device 'over mori_rdma,tcp' 0 fake0:1,fake1:1
+device 'mori_rdma has no fake9:1 here, but: fake0:1 fake1:1' 1 fake0:1,fake9:1
+
 # With sanitizers and another UCX those that the lane makes a difference to; the others run
 # over mori_xgmi.
 [ -z "${MKV_TEST_FEWER:-}" ] || export MKV_KV_PROGRAMS="kv_basic kv_ops kv_ranks kv_fault"

@@ -1,4 +1,10 @@
 #!/bin/sh
-# Host memory over UCX's tcp alone: puts and gets are emulated by messages.
+# Host memory over UCX's tcp alone: puts and gets are emulated by messages. With
+# MKV_TEST_RDMA_DEVICE over mori_rdma on that device instead.
+here=$(dirname "$0")
+# shellcheck source=test/support/environment.sh
+. "$here/../../support/environment.sh"
+# shellcheck source=test/integration/kv/kv_device.sh
+. "$here/kv_device.sh"
 export MKV_TEST_ROUNDS="${MKV_TEST_ROUNDS:-10000}"
-exec sh "$(dirname "$0")/kv_run.sh" tcp host
+exec sh "$here/kv_run.sh" "$tls" host

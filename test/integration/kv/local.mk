@@ -56,6 +56,7 @@ kv_scripts = \
 	test/integration/kv/kv_versions.sh \
 	test/integration/kv/kv_xgmi.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv/kv_run.sh
+EXTRA_DIST += test/integration/kv/kv_device.sh
 TESTS += $(kv_scripts)
 
 if HAVE_VERBS
