@@ -1464,8 +1464,28 @@ int mkv_rank_gives(const uint32_t *groups, uint32_t num_groups, uint32_t src_ran
                    uint32_t src_size, uint32_t dst_rank, uint32_t dst_size);
 
 /**
- * The part of @a num blocks that a context parallel rank of @a size has, where they are
- * split in one stretch a rank, the first ranks having one more.
+ * A place as one number, for tables and names: of all places of the same sizes each has
+ * its own, from 0 to below the product of the sizes. DP ranks come slowest, then PP and
+ * CP ranks; neighbours are TP ranks. Sizes of 0 count as 1.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: a rank is not below its size, a reserved member is
+ *         not 0, or there are more than 2^32 places.
+ */
+mkv_status_t mkv_rank_pack(const mkv_topology_t *topology, uint32_t *rank_p);
+
+/**
+ * The place of a number.
+ *
+ * @param [in,out] topology  In: sizes, of 1 each if 0; out: ranks.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: as mkv_rank_pack(), or there is no such place; then
+ *         nothing is written.
+ */
+mkv_status_t mkv_rank_unpack(uint32_t rank, mkv_topology_t *topology);
+
+/**
+ * The part of @a num blocks that a context parallel rank of @a size (0: 1) has, where
+ * they are split in one stretch a rank, the first ranks having one more.
  */
 void mkv_cp_range(uint64_t num, uint32_t size, uint32_t rank, uint64_t *first_p,
                   uint64_t *num_p);

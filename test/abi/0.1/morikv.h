@@ -263,6 +263,9 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  *                                still touch memory of regions, which must not be
  *                                freed. What UCX still uses is leaked. Also if
  *                                something had been left open.
+ * @return MKV_ERR_TRANSPORT      UCX failed to deregister memory of regions, which must
+ *                                not be freed either. Also if something had been left
+ *                                open.
  */
 mkv_status_t mkv_close(mkv_ctx_t *ctx);
 
@@ -360,14 +363,17 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
 
 /**
- * Take regions back; their memory may be freed after MKV_OK. All or nothing.
+ * Take regions back; their memory may be freed after MKV_OK. All or nothing, but for
+ * MKV_ERR_TRANSPORT.
  *
  * Peers are told and their maps on these regions turn stale. Sleep and resume of an
  * engine is drop, add, commit.
  *
  * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this
  *         side uses one of them. Of operations of peers (MKV_REGION_ONE_SIDED) nothing
- *         is known here: agree with them before.
+ *         is known here: agree with them before. MKV_ERR_TRANSPORT: all are taken back,
+ *         but UCX failed to deregister memory, which must not be freed, as a device may
+ *         still reach it.
  */
 mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids);
@@ -1299,8 +1305,8 @@ typedef enum mkv_event_type {
                             mkv_expired_t;      its buffer is the caller's again */
     MKV_EV_FENCE, /**< Destination, option FENCE=hook: all bytes have come, DONE waits
                       for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
-                      units in GPU memory, valid until the transfer is closed; READ:
-                      none, they are what was posted */
+                      units in GPU memory (of tokens: their blocks), valid until the
+                      transfer is closed; READ: none, they are what was posted */
     MKV_EV_LEG,   /**< A transfer of several legs: one has ended. Each once, before the
                        transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                        its error), text; see mkv_xfer_query_leg() */
@@ -1320,7 +1326,7 @@ const char *mkv_event_string(mkv_event_type_t type);
 typedef struct mkv_event {
     mkv_event_type_t type;
     mkv_status_t status;
-    mkv_peer_t *peer;
+    mkv_peer_t *peer; /**< NULL if not about one, or closed meanwhile */
     mkv_xfer_t *xfer; /**< NULL if not about one, or closed meanwhile */
     uint64_t id;      /**< Transfer's id; MSG: as sent; PEER_REGIONS: epoch */
     uint32_t epoch;
@@ -1458,8 +1464,28 @@ int mkv_rank_gives(const uint32_t *groups, uint32_t num_groups, uint32_t src_ran
                    uint32_t src_size, uint32_t dst_rank, uint32_t dst_size);
 
 /**
- * The part of @a num blocks that a context parallel rank of @a size has, where they are
- * split in one stretch a rank, the first ranks having one more.
+ * A place as one number, for tables and names: of all places of the same sizes each has
+ * its own, from 0 to below the product of the sizes. DP ranks come slowest, then PP and
+ * CP ranks; neighbours are TP ranks. Sizes of 0 count as 1.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: a rank is not below its size, a reserved member is
+ *         not 0, or there are more than 2^32 places.
+ */
+mkv_status_t mkv_rank_pack(const mkv_topology_t *topology, uint32_t *rank_p);
+
+/**
+ * The place of a number.
+ *
+ * @param [in,out] topology  In: sizes, of 1 each if 0; out: ranks.
+ *
+ * @return MKV_OK, MKV_ERR_INVALID: as mkv_rank_pack(), or there is no such place; then
+ *         nothing is written.
+ */
+mkv_status_t mkv_rank_unpack(uint32_t rank, mkv_topology_t *topology);
+
+/**
+ * The part of @a num blocks that a context parallel rank of @a size (0: 1) has, where
+ * they are split in one stretch a rank, the first ranks having one more.
  */
 void mkv_cp_range(uint64_t num, uint32_t size, uint32_t rank, uint64_t *first_p,
                   uint64_t *num_p);
