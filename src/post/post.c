@@ -313,8 +313,9 @@ static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
     mkv_piece_t piece;
 
     if (calls == NULL) {
-        mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM, "peer %s: no memory for calls",
-                      post->leg->peer->name);
+        mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
+                      "peer %s, leg %u: no memory for calls", post->leg->peer->name,
+                      post->leg->index);
         return false;
     }
     post->has_pieces = true;
@@ -402,8 +403,9 @@ static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
     }
     if (!is_given) {
         mkv_xfer_fail(post->leg->xfer, MKV_ERR_NOMEM,
-                      "peer %s: no memory for a list of %llu pieces",
-                      post->leg->peer->name, (unsigned long long)post->num_elements);
+                      "peer %s, leg %u: no memory for a list of %llu pieces",
+                      post->leg->peer->name, post->leg->index,
+                      (unsigned long long)post->num_elements);
     }
     return is_given && !mkv_leg_is_over(post->leg) && !post->must_repeat &&
            !mkv_post_is_refused(post, &key);

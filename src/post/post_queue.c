@@ -182,8 +182,9 @@ static void mkv_post_take(const mkv_submission_t *submission)
         mkv_xfer_post_locked(xfer, submission->leg, submission->plan, &submission->sel,
                              submission->has_gate ? &submission->gate : NULL);
     if (status != MKV_OK) {
-        mkv_leg_fail(&xfer->legs[submission->leg], status, "a post is refused: %s",
-                     mkv_last_error());
+        mkv_leg_t *leg = &xfer->legs[submission->leg];
+        mkv_leg_fail(leg, status, "peer %s, leg %u: a post is refused: %s",
+                     leg->peer->name, leg->index, mkv_last_error());
     }
 }
 

@@ -221,5 +221,5 @@ test_unit_morikv_test_mkv_xfer_SOURCES = test/unit/morikv/test_mkv_xfer.c
 test_unit_morikv_test_mkv_xfer_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_xfer_LDADD = $(morikv_pair_ldadd)
 
-dist_check_SCRIPTS += test/unit/morikv/test_mkv_exports.sh
-TESTS += test/unit/morikv/test_mkv_exports.sh
+dist_check_SCRIPTS += test/unit/morikv/test_mkv_exports.sh test/unit/morikv/test_mkv_texts.sh
+TESTS += test/unit/morikv/test_mkv_exports.sh test/unit/morikv/test_mkv_texts.sh
