@@ -91,13 +91,13 @@ check() { # DIR
         ./README.md | ./docs/* | ./perf/README.md) check_marks "$dir" "$page" || rc=1 ;;
         esac
     done < <(pages "$dir")
-    if [ -e "$dir/src/base/options.c" ]; then
+    if [ -e "$dir/src/base/options_table.c" ]; then
         while read -r name; do
             grep -q "^| \`$name\` |" "$dir/docs/morikv.md" || {
                 echo "docs/morikv.md does not list the option $name"
                 rc=1
             }
-        done < <(option_names "$dir/src/base/options.c")
+        done < <(option_names "$dir/src/base/options_table.c")
     fi
     return $rc
 }
@@ -109,7 +109,7 @@ samples() {
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
     bad 'a variable that is none' UCX_MORI_XGMI_LIST
-    echo '    {"STRICT", "n",' | write src/base/options.c
+    echo '    {"STRICT", "n",' | write src/base/options_table.c
     echo '| `BACKEND` | `auto` | |' | write docs/morikv.md
     bad 'an option the page forgot' STRICT
     echo '    ucx_info -d  # [no CI: later]' | write docs/xgmi.md
@@ -121,7 +121,7 @@ samples() {
     printf '```\nmake install\n```\n' | write docs/xgmi.md
     bad 'a command that nothing runs' 'between fences'
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
-    echo '    {"STRICT", "n",' | write src/base/options.c
+    echo '    {"STRICT", "n",' | write src/base/options_table.c
     echo '| `STRICT` | `n` | |' | write docs/morikv.md
     echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#options)' | write README.md
     printf '    ucx_info -d\n    prove  # [no CI: NIC]\n' | write docs/rdma.md

@@ -12,5 +12,7 @@ libmorikv_core_la_SOURCES += \
     src/base/log.h \
     src/base/options.c \
     src/base/options.h \
+    src/base/options_table.c \
+    src/base/options_table.h \
     src/base/table.c \
     src/base/table.h

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "base/options_table.h"
+
+static const char *const mkv_backend_names[] = {"auto", "xgmi", "ipc", "rdma",
+                                                "shm",  "tcp",  NULL};
+static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
+static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
+static const char *const mkv_fence_names[] = {"none", "flush", "hook", NULL};
+static const char *const mkv_fence_same_host_names[] = {"none", "flush", "hook",
+                                                        "inherit", NULL};
+static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
+static const char *const mkv_verify_names[] = {"counts", "units", NULL};
+static const char *const mkv_level_names[] = {"error", "warn",  "info",
+                                              "debug", "trace", NULL};
+
+#define MKV_OPT(_member) offsetof(mkv_options_t, _member)
+
+const mkv_opt_t mkv_opts[] = {
+    {"BACKEND", "auto",
+     "What should carry the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but\n"
+     "auto also chooses the transports of an own UCX context, unless UCX_TLS is set.",
+     MKV_OPT(backend), MKV_OPT_ENUM, mkv_backend_names, 0, 0},
+    {"STRICT", "n",
+     "Refuse a peer that BACKEND cannot carry, and fail what UCX carries otherwise after\n"
+     "its first call, instead of warning. Set it where slow is worse than an error.",
+     MKV_OPT(strict), MKV_OPT_BOOL, NULL, 0, 0},
+    {"TLS", "",
+     "Transports of an own UCX context, as UCX_TLS; empty: by BACKEND or UCX_TLS.",
+     MKV_OPT(tls), MKV_OPT_STRING, NULL, 0, 0},
+    {"NET_DEVICES", "",
+     "Network devices of an own UCX context, as UCX_NET_DEVICES; empty: UCX decides.",
+     MKV_OPT(net_devices), MKV_OPT_STRING, NULL, 0, 0},
+    {"LANES", "0",
+     "Rails of one operation in an own UCX context, as UCX_MAX_RMA_RAILS; 0: UCX\n"
+     "decides. Raise it to use several NICs for one buffer.",
+     MKV_OPT(lanes), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
+    {"SGL", "try",
+     "Whether a WRITE post is one scatter-gather call of UCX: try (where UCX and the\n"
+     "transport are known to do it), yes, or no (one put per piece).",
+     MKV_OPT(sgl), MKV_OPT_ENUM, mkv_sgl_names, 0, 0},
+    {"SGL_MAX", "8192",
+     "Pieces in one scatter-gather call, in pieces. UCX and the transport read the\n"
+     "lists of a call several times: 8192 pieces stay in the second-level cache, and\n"
+     "take 24 bytes each while they are in flight. Raise it when calls are dear.",
+     MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
+    {"READ_BY", "auto",
+     "How a READ moves: get (a call of UCX for each piece), push (the owner of the\n"
+     "blocks puts them as lists, in its progress), or auto (push where that is one\n"
+     "call of UCX). An owner that says get is never asked to push: say so where it\n"
+     "makes progress too rarely.",
+     MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
+    {"PUSH_MIN", "64",
+     "READ_BY=auto: smallest post that the owner is asked to push, in pieces. Asking\n"
+     "costs a message each way: raise it where messages are slow.",
+     MKV_OPT(push_min), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
+    {"FENCE", "none",
+     "What stands between the last byte in GPU memory and DONE: none (what the\n"
+     "transport's flush says is enough), flush (the side that put over RDMA reads a\n"
+     "byte back from each GPU allocation of the peer first), or hook (the destination\n"
+     "gets MKV_EV_FENCE, and DONE after mkv_fence_done()). Set it where kernels see\n"
+     "old bytes after DONE.",
+     MKV_OPT(fence), MKV_OPT_ENUM, mkv_fence_names, 0, 0},
+    {"FENCE_SAME_HOST", "inherit",
+     "FENCE for peers of this host: as above, or inherit (as FENCE says).",
+     MKV_OPT(fence_same_host), MKV_OPT_ENUM, mkv_fence_same_host_names, 0, 0},
+    {"OVERLAP", "warn",
+     "What happens when blocks are exposed to be written to by two transfers at once,\n"
+     "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
+     "of the first such block, or refuse the second transfer.",
+     MKV_OPT(overlap), MKV_OPT_ENUM, mkv_overlap_names, 0, 0},
+    {"VERIFY", "units",
+     "What the side that exposed blocks compares when the other side says that all have\n"
+     "moved: counts (how many), or units (also which, by a sum over them). Counts saves\n"
+     "the sum: some nanoseconds for each block.",
+     MKV_OPT(verify), MKV_OPT_ENUM, mkv_verify_names, 0, 0},
+    {"MAX_INFLIGHT_OPS", "4096",
+     "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
+     "when a transport's queues are short on memory.",
+     MKV_OPT(max_inflight_ops), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
+    {"MAX_INFLIGHT_BYTES", "4g",
+     "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
+     "wait behind large ones.",
+     MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
+    {"NORMAL_SHARE", "100",
+     "Part of the two limits above, in percent, beyond which nothing of transfers of\n"
+     "normal priority is given to UCX: the rest is left to those of high priority.",
+     MKV_OPT(normal_share), MKV_OPT_UINT, NULL, 1, 100},
+    {"LOW_SHARE", "50",
+     "The same for transfers of low priority: the rest is left to all others.",
+     MKV_OPT(low_share), MKV_OPT_UINT, NULL, 1, 100},
+    {"MAX_MESSAGE", "64m",
+     "Largest control or user message, in bytes, either way. Both sides tell it, and\n"
+     "the smaller one holds.",
+     MKV_OPT(max_message), MKV_OPT_SIZE, NULL, 4096, UINT32_MAX - 1},
+    {"MAX_QUEUED", "256m",
+     "Messages waiting per peer, sent or received and not polled, in bytes.",
+     MKV_OPT(max_queued), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
+    {"MAX_PEERS", "16384",
+     "Connections that exist at once, those not closed yet included; more are\n"
+     "refused. Each takes a UCX endpoint, and up to MAX_QUEUED bytes.",
+     MKV_OPT(max_peers), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
+    {"EARLY_MESSAGES", "4096",
+     "Block lists kept per peer for transfers that are not open yet, and as many\n"
+     "aborts of such, in messages.",
+     MKV_OPT(early_messages), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
+    {"FETCH_INLINE", "8k",
+     "Largest buffer of host memory that a fetch takes in the answer itself, in bytes.\n"
+     "Larger ones are read where they lie.",
+     MKV_OPT(fetch_inline), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
+    {"LIST_CACHE_MAX", "64m",
+     "Memory kept for the lists of later posts, in bytes. Raise it when lists_allocated\n"
+     "keeps growing.",
+     MKV_OPT(list_cache_max), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
+    {"BIND_TIMEOUT", "60s",
+     "Time for the other side to open its half, for a peer to answer, and for a\n"
+     "message that later ones have overtaken, in ms unless a unit is given (ms, s, m).",
+     MKV_OPT(bind_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"XFER_TIMEOUT", "300s",
+     "Time from bound to complete, in ms unless a unit is given.",
+     MKV_OPT(xfer_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"RELEASE_TIMEOUT", "300s",
+     "READ, source: time from bound until all readers released, in ms unless a unit\n"
+     "is given.",
+     MKV_OPT(release_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"DRAIN_TIMEOUT", "30s",
+     "Time from an error until both sides are quiet; then the connection is cut, in\n"
+     "ms unless a unit is given.",
+     MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"PEER_CHECK", "500",
+     "How often to look whether a peer's process on this host is gone, in ms; 0: only\n"
+     "when something else is to be looked at, or its end can be told as an event.",
+     MKV_OPT(peer_check), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"PEER_DEAD", "0",
+     "Give up a peer of which nothing was heard for so long, although it was asked,\n"
+     "in ms unless a unit is given; 0: never, leave it to UCX. Set it where UCX's\n"
+     "transports have no keepalive, above the longest time in which an application\n"
+     "makes no progress.",
+     MKV_OPT(peer_dead), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
+    {"SHM_DIR", "/dev/shm",
+     "Folder in shared memory for the lock files by which processes of one host prove\n"
+     "that they cannot touch each other's memory any more. Change it on all sides,\n"
+     "when containers share another one.",
+     MKV_OPT(shm_dir), MKV_OPT_STRING, NULL, 0, 0},
+    {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
+     MKV_OPT(wakeup), MKV_OPT_BOOL, NULL, 0, 0},
+    {"PROGRESS_THREADS", "0",
+     "Threads that make progress, 0 to 64, so that nobody has to call\n"
+     "mkv_progress(). They serve one worker in turn, so one is enough. Needs an own\n"
+     "UCX context and WAKEUP.",
+     MKV_OPT(progress_threads), MKV_OPT_UINT, NULL, 0, MKV_MAX_PROGRESS_THREADS},
+    {"AM_ID", "77",
+     "UCX active message id, below 65536; change it on all sides when an attached\n"
+     "worker's owner uses it.",
+     MKV_OPT(am_id), MKV_OPT_UINT, NULL, 0, UINT16_MAX},
+    {"LOG_LEVEL", "warn", "error, warn, info, debug or trace.", MKV_OPT(log_level),
+     MKV_OPT_ENUM, mkv_level_names, 0, 0},
+};
+
+_Static_assert(sizeof(mkv_opts) / sizeof(mkv_opts[0]) == MKV_NUM_OPTS,
+               "the header says how many there are");
+
+const char *mkv_fence_string(mkv_fence_policy_t policy)
+{
+    return mkv_fence_same_host_names[policy];
+}
