@@ -1430,6 +1430,9 @@ typedef struct mkv_stats {
      *  poll that takes it (with a peer given: 0). */
     uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS];
+    uint64_t chunks_staged; /**< WRITE, source: puts of gathered pieces (option
+                                 STAGING_BELOW) */
+    uint64_t pieces_staged; /**< ... and the pieces in them */
 } mkv_stats_t;
 
 /** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */

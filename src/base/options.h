@@ -53,6 +53,9 @@ typedef struct mkv_options {
     uint64_t verify;  /**< mkv_verify_t */
     uint64_t read_by; /**< mkv_read_by_t */
     uint64_t push_min;
+    uint64_t staging_below; /**< 0: nothing is staged, and peers get no staging */
+    uint64_t staging_min;
+    uint64_t staging_size;
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
     uint64_t normal_share; /**< In percent */

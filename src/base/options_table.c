@@ -54,6 +54,21 @@ const mkv_opt_t mkv_opts[] = {
      "READ_BY=auto: smallest post that the owner is asked to push, in pieces. Asking\n"
      "costs a message each way: raise it where messages are slow.",
      MKV_OPT(push_min), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
+    {"STAGING_BELOW", "0",
+     "WRITE over a network: pieces that are smaller than this on average, in bytes, are\n"
+     "gathered into staging, put as one, and scattered by the peer's library, where that\n"
+     "has this option as well; 0: a list's piece is a work request. Set it where the\n"
+     "rate of work requests is the bound.",
+     MKV_OPT(staging_below), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
+    {"STAGING_MIN", "64",
+     "STAGING_BELOW: smallest post that is staged, in pieces. It costs two messages each\n"
+     "way: raise it where messages are slow.",
+     MKV_OPT(staging_min), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
+    {"STAGING_SIZE", "16m",
+     "Memory for staging, in bytes, for each type of memory that is staged and each way,\n"
+     "when it is first needed. An eighth of it is moved at once, and four may be one\n"
+     "transfer's.",
+     MKV_OPT(staging_size), MKV_OPT_SIZE, NULL, 4096, (uint64_t)1 << 40},
     {"FENCE", "none",
      "What stands between the last byte in GPU memory and DONE: none (what the\n"
      "transport's flush says is enough), flush (the side that put over RDMA reads a\n"

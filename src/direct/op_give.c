@@ -305,7 +305,7 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     mkv_op_count_call(op);
     mkv_op_take_credit(op, bytes);
     list.is_asked = mkv_op_must_ask(op, true);
-    request = mkv_peer_put_list(op->peer, &list, mkv_op_list_cb, op);
+    request = mkv_ep_put_list(op->peer->ep, &list, mkv_op_list_cb, op);
     mkv_op_note(op, true, request);
     if (!UCS_PTR_IS_PTR(request)) {
         mkv_op_put_credit(op);

@@ -124,20 +124,48 @@ static void mkv_peer_note_transport(mkv_peer_t *peer, const char *name)
     }
 }
 
+static ucs_status_t mkv_ep_transports(ucp_ep_h ep, ucp_transport_entry_t *entries,
+                                      ucp_ep_attr_t *attr)
+{
+    *attr = (ucp_ep_attr_t){.field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS};
+    attr->transports.entries = entries;
+    attr->transports.num_entries = MKV_MAX_TRANSPORTS;
+    attr->transports.entry_size = sizeof(entries[0]);
+    return ucp_ep_query(ep, attr);
+}
+
+bool mkv_ep_takes_gpu_lists(const mkv_ctx_t *ctx, ucp_ep_h ep)
+{
+    ucp_transport_entry_t entries[MKV_MAX_TRANSPORTS];
+    ucp_ep_attr_t attr;
+    bool takes = false;
+    unsigned i, k;
+
+    if ((ctx->opts->sgl == MKV_SGL_NO) ||
+        (mkv_ep_transports(ep, entries, &attr) != UCS_OK)) {
+        return false;
+    }
+    for (i = 0; i < attr.transports.num_entries; ++i) {
+        for (k = 0; k < MKV_NUM_TLS; ++k) {
+            takes |= (mkv_tls[k].flags & MKV_TL_SGL_GPU) &&
+                     (strncmp(entries[i].transport_name, mkv_tls[k].prefix,
+                              strlen(mkv_tls[k].prefix)) == 0);
+        }
+    }
+    return takes;
+}
+
 void mkv_peer_query_transports(mkv_peer_t *peer)
 {
     ucp_transport_entry_t entries[MKV_MAX_TRANSPORTS];
-    ucp_ep_attr_t attr = {.field_mask = UCP_EP_ATTR_FIELD_TRANSPORTS};
+    ucp_ep_attr_t attr;
     char text[sizeof(peer->transports)] = "";
     size_t length = 0;
     ucs_status_t status;
     unsigned i;
     int n;
 
-    attr.transports.entries = entries;
-    attr.transports.num_entries = MKV_MAX_TRANSPORTS;
-    attr.transports.entry_size = sizeof(entries[0]);
-    status = ucp_ep_query(peer->ep, &attr);
+    status = mkv_ep_transports(peer->ep, entries, &attr);
     if (status != UCS_OK) {
         mkv_log_warn(peer->ctx, "peer %s: ucp_ep_query() failed: %s", peer->name,
                      ucs_status_string(status));

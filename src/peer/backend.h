@@ -18,6 +18,9 @@ mkv_backend_t mkv_backend_of_text(const char *text);
 /** What UCX's status of a call means for its transfer. */
 mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 
+/** Whether a lane copies lists of GPU memory by itself, without a NIC. */
+bool mkv_ep_takes_gpu_lists(const mkv_ctx_t *ctx, ucp_ep_h ep);
+
 /** Ask UCX for the endpoint's transports, and note them with their class. */
 void mkv_peer_query_transports(mkv_peer_t *peer);
 

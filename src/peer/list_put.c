@@ -50,8 +50,8 @@ void mkv_peer_put_asked(mkv_peer_t *peer, mkv_rmem_t *rmem, void *request)
                  peer->name, rmem->length, rmem->base);
 }
 
-ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,
-                                   ucp_send_nbx_callback_t cb, void *user_data)
+ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
+                                 ucp_send_nbx_callback_t cb, void *user_data)
 {
     ucp_dt_local_sgl_t local = {.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
                                               UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
@@ -79,8 +79,8 @@ ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,
     if (list->is_asked) {
         param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     }
-    return ucp_put_nbx(peer->ep, &local, list->num, UCP_REMOTE_ADDR_INVALID,
-                       UCP_RKEY_INVALID, &param);
+    return ucp_put_nbx(ep, &local, list->num, UCP_REMOTE_ADDR_INVALID, UCP_RKEY_INVALID,
+                       &param);
 }
 
 /* What UCX says when a lane takes no lists; the connection is as good as before */

@@ -59,8 +59,8 @@ bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                       ucs_memory_type_t remote);
 
 /** Give UCX one list; the result and the callback are those of ucp_put_nbx(). */
-ucs_status_ptr_t mkv_peer_put_list(mkv_peer_t *peer, const mkv_list_put_t *list,
-                                   ucp_send_nbx_callback_t cb, void *user_data);
+ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
+                                 ucp_send_nbx_callback_t cb, void *user_data);
 
 /**
  * Note how a list put between these memory types has ended. The first refusal is logged

@@ -310,6 +310,17 @@ void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
     }
 }
 
+static void mkv_peer_drop_staging(mkv_peer_t *peer)
+{
+    unsigned type;
+
+    for (type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
+        if (peer->staging[type] != NULL) {
+            ucp_rkey_destroy(peer->staging[type]);
+        }
+    }
+}
+
 void mkv_peer_destroy(mkv_peer_t *peer)
 {
     mkv_list_del(&peer->list);
@@ -320,6 +331,7 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->early);
     mkv_packets_cleanup(&peer->early_aborts);
     mkv_remote_cleanup(&peer->remote);
+    mkv_peer_drop_staging(peer);
     mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
     mkv_claims_release(peer->ctx->claims, peer->claim);
     mkv_watch_stop(&peer->watch);

@@ -128,6 +128,11 @@ struct mkv_peer {
 
     unsigned num_leases; /**< Of keyed buffers, that the peer may be reading */
 
+    /* of staging */
+    ucp_rkey_h staging[UCS_MEMORY_TYPE_LAST]; /**< Of the peer; NULL: not told */
+    uint32_t staging_refused;                 /**< Bits: types it has none of */
+    uint32_t staging_told;                    /**< Bits: of ours, whose keys it knows */
+
     /* of posts */
     mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< With queued posts */
     uint64_t inflight_ops;

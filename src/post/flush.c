@@ -7,6 +7,7 @@
 #include "peer/backend.h"
 #include "peer/path.h"
 #include "post/arrived.h"
+#include "post/stage.h"
 #include "xfer/xfer.h"
 #include "xfer/trace.h"
 
@@ -32,6 +33,7 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
         }
         mkv_xfer_stamp_again(leg->xfer, MKV_TIME_FLUSHED);
         mkv_posts_arrived(leg);
+        mkv_chunks_flushed(leg);
         mkv_xfer_dirty(leg->xfer);
     }
 }
@@ -167,6 +169,7 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
     {
         leg->puts = (leg->puts == MKV_PUTS_GIVEN) ? MKV_PUTS_FLUSHING : leg->puts;
         mkv_list_splice(&leg->pushed, &leg->flushed);
+        mkv_chunks_flushing(leg);
     }
     mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
     peer->is_flushing = true;

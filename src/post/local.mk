@@ -2,6 +2,10 @@
 libmorikv_core_la_SOURCES += \
     src/post/arrived.c \
     src/post/arrived.h \
+    src/post/call_end.c \
+    src/post/call_end.h \
+    src/post/copy.c \
+    src/post/copy.h \
     src/post/flush.c \
     src/post/flush.h \
     src/post/gate.c \
@@ -24,4 +28,10 @@ libmorikv_core_la_SOURCES += \
     src/post/pull.c \
     src/post/pull.h \
     src/post/push.c \
-    src/post/push.h
+    src/post/push.h \
+    src/post/scatter.c \
+    src/post/scatter.h \
+    src/post/stage.c \
+    src/post/stage.h \
+    src/post/stage_want.c \
+    src/post/stage_want.h

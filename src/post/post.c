@@ -23,21 +23,17 @@
 #include "cache/blocks.h"
 #include "peer/backend.h"
 #include "peer/list_put.h"
-#include "post/arrived.h"
+#include "post/call_end.h"
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
-#include "post/post_end.h"
 #include "post/post_list.h"
 #include "post/post_path.h"
 #include "post/pull.h"
+#include "post/stage.h"
+#include "post/stage_want.h"
 
 /* ---- Completions ----------------------------------------------------------------- */
-
-static bool mkv_post_is_at_end(mkv_post_t *post)
-{
-    return mkv_leg_is_over(post->leg) || (mkv_post_pair(post) == NULL);
-}
 
 static void mkv_post_fail(mkv_post_t *post, const char *call, const mkv_piece_t *piece,
                           ucs_status_t status)
@@ -74,30 +70,13 @@ static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
 {
     mkv_leg_t *leg = post->leg;
 
-    if (post->num_inflight > 0) {
-        post->call_bytes = post->inflight_bytes / post->num_inflight;
-    }
+    mkv_post_average_calls(post);
     if ((num > 0) && (leg->xfer->role == MKV_SRC)) {
         leg->puts = MKV_PUTS_GIVEN;
     }
     leg->peer->ctx->round_cost += num * MKV_CALL_COST;
     MKV_ADD(leg->xfer->num_ucp_calls, num);
     MKV_COUNT(leg->peer, ucp_calls, num);
-}
-
-static void mkv_post_over(mkv_post_t *post)
-{
-    if (mkv_post_done(post)) {
-        mkv_post_arrived(post);
-    }
-}
-
-/* Out of line, as is what fails: most calls are neither the last nor fail */
-static void __attribute__((noinline)) mkv_post_none_in_flight(mkv_post_t *post)
-{
-    if (post->must_repeat || mkv_post_is_at_end(post)) {
-        mkv_post_over(post);
-    }
 }
 
 /* A call has ended */
@@ -358,8 +337,8 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     mkv_post_take_credit(post, calls->lists->bytes);
     mkv_post_count_calls(post, 1);
     calls->asked = put->is_asked ? MKV_ASKED : MKV_NOT_ASKED;
-    request = mkv_peer_put_list(post->leg->peer, put, mkv_post_sgl_cb,
-                                mkv_calls_user_data(calls, 0));
+    request = mkv_ep_put_list(post->leg->peer->ep, put, mkv_post_sgl_cb,
+                              mkv_calls_user_data(calls, 0));
     request = mkv_calls_asked(calls, request);
     if (UCS_PTR_IS_PTR(request)) {
         ++calls->num_inflight;
@@ -431,6 +410,10 @@ static void mkv_post_issue(mkv_post_t *post)
 
     while (goes_on && mkv_leg_has_credit(leg) && !mkv_leg_is_over(leg) &&
            !post->must_repeat && ((pair = mkv_post_pair(post)) != NULL)) {
+        if (mkv_stage_is_wanted(post, pair)) {
+            goes_on = mkv_stage_issue(post, pair);
+            continue;
+        }
         use = mkv_post_list_use(post, pair);
         goes_on = (use == MKV_LIST_USE_FULL)
                       ? mkv_post_issue_list(post, pair)
@@ -475,7 +458,8 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
 
     while (!mkv_list_is_empty(&leg->posts) && mkv_leg_has_credit(leg)) {
         post = mkv_list_head(&leg->posts, mkv_post_t, list);
-        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg)) {
+        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg) ||
+            mkv_stage_must_wait(post)) {
             return count;
         }
         ++count;

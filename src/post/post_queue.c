@@ -14,6 +14,8 @@
 #include "post/post_units.h"
 #include "post/pull.h"
 #include "post/push.h"
+#include "post/scatter.h"
+#include "post/stage.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>
@@ -275,15 +277,37 @@ static bool mkv_leg_has_gate(const mkv_leg_t *leg)
            (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state != MKV_GATE_OPEN);
 }
 
+/* What waits for the peer alone ends here; UCX gives back the rest */
+static void mkv_leg_posts_ended(mkv_leg_t *leg)
+{
+    mkv_chunks_drop(leg);
+    mkv_leg_cancel_posts(leg);
+    mkv_scatters_drop(leg);
+}
+
+static void mkv_leg_posts_settled(mkv_leg_t *leg)
+{
+    mkv_pulls_drop(leg);
+    mkv_scatters_settled(leg);
+}
+
+static void mkv_leg_posts_freed(mkv_leg_t *leg)
+{
+    mkv_push_cleanup(leg);
+    mkv_scatters_settled(leg);
+}
+
 void mkv_posts_listen(mkv_ctx_t *ctx)
 {
     static const mkv_leg_listener_t listener = {
-        .ended = mkv_leg_cancel_posts,
+        .ended = mkv_leg_posts_ended,
         .has_gate = mkv_leg_has_gate,
         .pull = mkv_push_receive,
         .pulled = mkv_pull_answered,
-        .settled = mkv_pulls_drop,
-        .freed = mkv_push_cleanup,
+        .stage = mkv_scatter_receive,
+        .staged = mkv_stage_answered,
+        .settled = mkv_leg_posts_settled,
+        .freed = mkv_leg_posts_freed,
     };
 
     ctx->leg_listener = &listener;

@@ -25,10 +25,10 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none",  "HELLO",   "HELLO_ACK", "REGIONS", "BYE",    "EXPOSE",
-        "BIND",  "FIN",     "TERM",      "DRAINED", "USER",   "PING",
-        "PONG",  "PULL",    "PULLED",    "NOTE",    "ASK",    "CREDIT",
-        "FETCH", "FETCHED", "RELEASE",   "OPEN",    "ARRIVED"};
+        "none",   "HELLO",   "HELLO_ACK", "REGIONS", "BYE",     "EXPOSE",   "BIND",
+        "FIN",    "TERM",    "DRAINED",   "USER",    "PING",    "PONG",     "PULL",
+        "PULLED", "NOTE",    "ASK",       "CREDIT",  "FETCH",   "FETCHED",  "RELEASE",
+        "OPEN",   "ARRIVED", "STAGE",     "STAGED",  "SCATTER", "SCATTERED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -355,6 +355,10 @@ static const struct {
     [MKV_MSG_FETCHED] = {mkv_msg_put_fetched, mkv_msg_get_fetched},
     [MKV_MSG_RELEASE] = {mkv_msg_put_release, mkv_msg_get_release},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
+    [MKV_MSG_STAGE] = {mkv_msg_put_stage, mkv_msg_get_stage},
+    [MKV_MSG_STAGED] = {mkv_msg_put_staged, mkv_msg_get_staged},
+    [MKV_MSG_SCATTER] = {mkv_msg_put_scatter, mkv_msg_get_scatter},
+    [MKV_MSG_SCATTERED] = {mkv_msg_put_scattered, mkv_msg_get_scattered},
 };
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)

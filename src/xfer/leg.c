@@ -18,6 +18,18 @@
  *     puts, flush
  *     PULLED(bytes)  ----------------------->  the post is complete
  *
+ * WRITE, where small pieces go through staging of both sides:
+ *
+ *     <-----------------------------  STAGE(bytes)
+ *     STAGED(address)  --------------------->  gathers meanwhile; puts one piece, flush
+ *     <-----------------------------  SCATTER(places)
+ *     copies to its blocks
+ *     SCATTERED  --------------------------->  the pieces are complete
+ *
+ * The passive side's blocks are quiet when its own copies have ended as well; its
+ * staging may be another's when it was scattered, or when the active side is known to
+ * put nothing more.
+ *
  * The reader's memory is quiet when the owner's puts have ended, as the passive side's
  * of a WRITE is: by PULLED, by DRAINED, or by a connection that carries nothing more.
  *
@@ -243,6 +255,7 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 static bool mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
+           (leg->num_scatters == 0) &&
            ((leg->puts == MKV_PUTS_ARRIVED) ||
             ((leg->puts == MKV_PUTS_GIVEN) && (leg->peer->state == MKV_CONN_GONE)));
 }
@@ -303,7 +316,13 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
         return (leg->xfer->mode == MKV_WRITE) ? "DONE" : "the release";
     }
     if (!mkv_list_is_empty(&leg->posts)) {
-        return leg->xfer->ctx->leg_listener->has_gate(leg) ? "a gate" : "credits";
+        if (leg->xfer->ctx->leg_listener->has_gate(leg)) {
+            return "a gate";
+        }
+        return mkv_list_is_empty(&leg->chunks) ? "credits" : "pieces in staging";
+    }
+    if (!mkv_list_is_empty(&leg->chunks)) {
+        return "pieces in staging";
     }
     if (!mkv_list_is_empty(&leg->running)) {
         return "calls in flight";
@@ -389,6 +408,9 @@ void mkv_leg_step(mkv_leg_t *leg)
         return;
     }
     if (!mkv_list_is_empty(&leg->pushed) || mkv_leg_has_pushed(leg)) {
+        mkv_leg_want_flush(leg);
+    }
+    if (leg->num_moved > 0) {
         mkv_leg_want_flush(leg);
     }
     if ((leg->state != MKV_LEG_SEALED) || (leg->puts == MKV_PUTS_FLUSHING) ||

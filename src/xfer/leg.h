@@ -22,7 +22,12 @@ typedef struct mkv_leg_listener {
     void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
     /** READ, active: such a part has arrived, or the owner cannot put it. */
     void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** READ, active: the owner puts nothing any more; forget what it was asked for. */
+    /** WRITE, passive, bound: STAGE or SCATTER. */
+    void (*stage)(mkv_leg_t *leg, const mkv_msg_t *msg);
+    /** WRITE, active: STAGED or SCATTERED. */
+    void (*staged)(mkv_leg_t *leg, const mkv_msg_t *msg);
+    /** The peer puts nothing any more: forget what it was asked for, and take back
+     *  what it was given. */
     void (*settled)(mkv_leg_t *leg);
     /** It is freed; nothing that UCX could still complete is left. */
     void (*freed)(mkv_leg_t *leg);

@@ -43,6 +43,14 @@ typedef struct mkv_leg {
     uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
     uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
     bool is_by_get;        /**< READ, active: the owner has refused to put */
+    mkv_list_t chunks;     /**< WRITE, active: of pieces that go through staging */
+    mkv_list_t slot_wait;  /**< In pool->waiting, for a slot to gather in */
+    unsigned num_slots;    /**< Of its chunks */
+    unsigned num_moved;    /**< Chunks that were put, and wait for a flush */
+    uint32_t num_chunks;   /**< Also the serial of the last one */
+    bool is_unstaged;      /**< WRITE, active: the peer has refused to stage */
+    mkv_list_t scatters;   /**< WRITE, passive: chunks of the peer */
+    unsigned num_scatters; /**< Of these, being copied to our blocks */
     uint64_t *posted;      /**< Active: units per pair */
     uint64_t *posted_sums; /**< And their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */

@@ -65,6 +65,8 @@
     X(ucs_status_t, ucp_mem_map,                                                       \
       (ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *memh_p),  \
       (context, params, memh_p))                                                       \
+    X(ucs_status_t, ucp_mem_query, (const ucp_mem_h memh, ucp_mem_attr_t *attr),       \
+      (memh, attr))                                                                    \
     X(ucs_status_t, ucp_mem_unmap, (ucp_context_h context, ucp_mem_h memh),            \
       (context, memh))                                                                 \
     X(ucs_status_t, ucp_request_query, (void *request, ucp_request_attr_t *attr),      \

@@ -15,6 +15,7 @@ struct ucp_mem {
     char *base;
     size_t length;
     unsigned num_ops;
+    int is_own; /* UCP has allocated it */
 };
 
 struct ucp_rkey {
@@ -93,7 +94,7 @@ static struct {
     size_t key_length;
     int refuses_lists, is_copying;
     unsigned version;
-    const char *transport, *other_transport, *path;
+    const char *transport, *other_transport, *loop_transport, *path;
     const char *no_way; /* base of keys without a lane */
     unsigned calls[6], num_memh, num_rkeys, num_pieces, num_progress;
     ucp_worker_h held_to; /* operations to it are held */
@@ -188,6 +189,7 @@ void fake_ucp_abandon(void)
     fake.version = 23;
     fake.transport = "mori_xgmi";
     fake.other_transport = NULL;
+    fake.loop_transport = "mori_xgmi";
     fake.path = NULL;
 }
 
@@ -268,6 +270,11 @@ void fake_ucp_set_transport(const char *name)
 void fake_ucp_add_transport(const char *name)
 {
     fake.other_transport = name;
+}
+
+void fake_ucp_set_loop(const char *name)
+{
+    fake.loop_transport = name;
 }
 
 void fake_ucp_close_way(const void *base)
@@ -357,6 +364,11 @@ unsigned fake_ucp_num_pieces(void)
     return fake.num_pieces;
 }
 
+static int ep_is_loop(ucp_ep_h ep)
+{
+    return ep->worker == ep->remote;
+}
+
 void fake_ucp_break(ucs_status_t status)
 {
     FAKE_GUARD;
@@ -365,13 +377,13 @@ void fake_ucp_break(ucs_status_t status)
     op_t *op;
 
     for (op = fake.ops; op != NULL; op = op->next) {
-        if (!op->is_done && (op->kind != FAKE_UCP_CLOSE)) {
+        if (!op->is_done && (op->kind != FAKE_UCP_CLOSE) && !ep_is_loop(op->ep)) {
             op->status = status;
         }
     }
     for (i = 0; i < fake.num_workers; ++i) {
         for (ep = fake.workers[i]->eps; ep != NULL; ep = ep->next) {
-            if (!ep->is_closed && !ep->is_broken) {
+            if (!ep->is_closed && !ep->is_broken && !ep_is_loop(ep)) {
                 ep->is_broken = 1;
                 ep->params.err_handler.cb(ep->params.err_handler.arg, ep, status);
             }
@@ -806,9 +818,18 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
         DIE("no memory type given");
     }
     *memh = must_alloc(sizeof(**memh));
-    (*memh)->base = params->address;
+    (*memh)->is_own = (params->field_mask & UCP_MEM_MAP_PARAM_FIELD_FLAGS) &&
+                      (params->flags & UCP_MEM_MAP_ALLOCATE);
+    (*memh)->base = (*memh)->is_own ? must_alloc(params->length) : params->address;
     (*memh)->length = params->length;
     ++fake.num_memh;
+    return UCS_OK;
+}
+
+ucs_status_t ucp_mem_query(ucp_mem_h memh, ucp_mem_attr_t *attr)
+{
+    attr->address = memh->base;
+    attr->length = memh->length;
     return UCS_OK;
 }
 
@@ -820,6 +841,9 @@ ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
         DIE("%u operations use the memory", memh->num_ops);
     }
     --fake.num_memh;
+    if (memh->is_own) {
+        free(memh->base);
+    }
     free(memh);
     return is_due(&fake.fail_unmap) ? UCS_ERR_IO_ERROR : UCS_OK;
 }
@@ -888,11 +912,11 @@ ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params,
 
 ucs_status_t ucp_ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
 {
-    (void)ep;
-    attr->transports.entries[0].transport_name = fake.transport;
+    attr->transports.entries[0].transport_name =
+        ep_is_loop(ep) ? fake.loop_transport : fake.transport;
     attr->transports.entries[0].device_name = "fake0";
     attr->transports.num_entries = 1;
-    if (fake.other_transport != NULL) {
+    if ((fake.other_transport != NULL) && !ep_is_loop(ep)) {
         attr->transports.entries[1].transport_name = fake.other_transport;
         attr->transports.entries[1].device_name = "fake1";
         attr->transports.num_entries = 2;

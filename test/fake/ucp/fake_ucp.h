@@ -101,6 +101,9 @@ void fake_ucp_set_transport(const char *name);
 /** ... and a second lane behind it, which carries nothing; NULL: none, the default. */
 void fake_ucp_add_transport(const char *name);
 
+/** What ucp_ep_query() names of an endpoint to its own worker, default "mori_xgmi". */
+void fake_ucp_set_loop(const char *name);
+
 /**
  * Keys of what was registered at this address have no lane of their own, as where a GPU
  * runtime does not open it: a put is a rendezvous, and a list, which ends the endpoint
@@ -112,7 +115,8 @@ void fake_ucp_close_way(const void *base);
  */
 void fake_ucp_set_path(const char *words);
 
-/** Break all connections between workers: operations and endpoints fail. */
+/** Break all connections between workers, not those of a worker to itself: operations
+ *  and endpoints fail. */
 void fake_ucp_break(ucs_status_t status);
 
 /** Messages wait in the receiver's queue, as if the process were stopped. */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MKV_CALL_END_H
+#define MKV_CALL_END_H
+
+/**
+ * @file
+ * What the end of a post's calls means to it. The caller holds the context's lock.
+ */
+
+#include "post/post.h"
+
+/** After calls took credit, before one of them can give it back. */
+void mkv_post_average_calls(mkv_post_t *post);
+
+/** Nothing is left to give, or its leg is over. */
+bool mkv_post_is_at_end(mkv_post_t *post);
+
+/** No call is in flight and nothing is left to give: it ends, or is given once more. */
+void mkv_post_over(mkv_post_t *post);
+
+/** The last call in flight has ended; there may be more to give. */
+void mkv_post_none_in_flight(mkv_post_t *post);
+
+#endif
