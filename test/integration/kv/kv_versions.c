@@ -394,6 +394,9 @@ static void later(void)
     }
     OK(mkv_stats(ctx, NULL, &stats));
     REQUIRE((stats.pulls_sent > 0) == (of_both > 0));
+#if KV_VERSIONS_KNOWS >= 2
+    REQUIRE((stats.chunks_staged > 0) == (of_both > 1));
+#endif
     REQUIRE(stats.msgs_malformed == 0);
 }
 #else
@@ -418,6 +421,10 @@ static void open_context(void)
     region.flags = MKV_REGION_ONE_SIDED;
     OK(mkv_config_set(config, "READ_BY", "push"));
     OK(mkv_config_set(config, "FETCH_INLINE", "4k"));
+#if KV_VERSIONS_KNOWS >= 2
+    OK(mkv_config_set(config, "STAGING_BELOW", "64k"));
+    OK(mkv_config_set(config, "STAGING_MIN", "1"));
+#endif
 #endif
     OK(mkv_open(config, NULL, &ctx));
     mkv_config_release(config);
