@@ -125,7 +125,11 @@ bool mkv_loop_is_closed(mkv_ctx_t *ctx)
     return (ctx->loop == NULL) || !ctx->loop->is_closing;
 }
 
+/* A close that is not over calls back, if the worker's owner makes progress: rather a
+ * leak */
 void mkv_loop_cleanup(mkv_ctx_t *ctx)
 {
-    free(ctx->loop);
+    if (mkv_loop_is_closed(ctx)) {
+        free(ctx->loop);
+    }
 }

@@ -173,21 +173,12 @@ static bool mkv_bytes_find_foreign(const mkv_byte_list_t *list, size_t index,
     return false;
 }
 
-bool mkv_leg_has_exposed(mkv_leg_t *leg, const mkv_pair_t *pair, uint64_t offset,
-                         uint64_t length)
+const mkv_unit_set_t *mkv_leg_exposed_units(mkv_leg_t *leg, const mkv_pair_t *pair)
 {
-    uint64_t first = offset / pair->mine.stride;
-    uint64_t last = (offset + length - 1) / pair->mine.stride;
-    uint64_t num = last - first + 1;
-    uint32_t id;
-
-    if (mkv_leg_index_exposed(leg) != MKV_OK) {
-        return false;
-    }
-    first = pair->mine.is_reverse ? pair->mine.n_units - 1 - last : first;
-    return !mkv_unit_set_find(
-        mkv_leg_exposed_set(leg, leg->map->components[pair->component].component),
-        (uint32_t)first, (uint32_t)num, 0, &id);
+    return (mkv_leg_index_exposed(leg) == MKV_OK)
+               ? mkv_leg_exposed_set(leg,
+                                     leg->map->components[pair->component].component)
+               : NULL;
 }
 
 static mkv_status_t mkv_post_check_bytes(const mkv_leg_t *leg, const mkv_plan_t *plan,

@@ -260,19 +260,36 @@ static const mkv_pair_t *mkv_scatter_pair(const mkv_map_t *map, uint32_t region,
     return NULL;
 }
 
+/* The units that these bytes touch, all of them exposed; they lie inside the region */
+static bool mkv_place_is_exposed(const mkv_unit_set_t *set, const mkv_extent_t *extent,
+                                 uint64_t offset, uint64_t length)
+{
+    uint64_t first = offset / extent->stride;
+    uint64_t last = (offset + length - 1) / extent->stride;
+    uint32_t id;
+
+    id = (uint32_t)(extent->is_reverse ? extent->n_units - 1 - last : first);
+    return !mkv_unit_set_find(set, id, (uint32_t)(last - first + 1), 0, &id);
+}
+
 /* What is wrong with these places; NULL: nothing */
 static const char *mkv_places_fault(mkv_leg_t *leg, const mkv_pair_t *pair,
                                     const mkv_wire_places_t *places)
 {
+    const mkv_unit_set_t *set = mkv_leg_exposed_units(leg, pair);
+    const mkv_extent_t *mine = &pair->mine;
     uint64_t at = places->offset;
     uint32_t i;
 
+    if (set == NULL) {
+        return "for which there is no memory";
+    }
     for (i = 0; i < places->count; ++i, at += places->stride) {
-        if ((at > pair->mine.length) || (places->length > pair->mine.length - at) ||
-            !mkv_extent_holds(&pair->mine, at, places->length)) {
+        if ((at > mine->length) || (places->length > mine->length - at) ||
+            !mkv_extent_holds(mine, at, places->length)) {
             return "with bytes that are outside of blocks";
         }
-        if (!mkv_leg_has_exposed(leg, pair, at, places->length)) {
+        if (!mkv_place_is_exposed(set, mine, at, places->length)) {
             return "with bytes of a block that was not exposed to it";
         }
     }

@@ -29,7 +29,7 @@
 #include <stdlib.h>
 
 #define MKV_LEG_SLOTS (MKV_NUM_SLOTS / 2)
-#define MKV_SCATTER_OVERHEAD 256u /* of the message, beside the places */
+#define MKV_SCATTER_OVERHEAD 512u /* of the message, beside the places but two */
 
 typedef enum mkv_chunk_state {
     MKV_CHUNK_ASKED,
@@ -53,6 +53,8 @@ typedef struct mkv_chunk {
     uint64_t remote;          /**< Where the peer's staging is; 0: not told */
     mkv_wire_places_t places; /**< Those that may grow; count 0: none */
     mkv_wbuf_t wire;          /**< The others */
+    uint64_t max_bytes;       /**< Of the slots of both sides */
+    size_t max_wire;          /**< Of the message */
 } mkv_chunk_t;
 
 /* ---- Slots ----------------------------------------------------------------------- */
@@ -295,15 +297,12 @@ static void mkv_chunk_add_place(mkv_chunk_t *chunk, const mkv_piece_t *piece)
                                   .offset = offset};
 }
 
-/* One more piece fits: into the slot, the copy and the message */
+/* One more piece fits: into the slots, the copy and the message */
 static bool mkv_chunk_fits(const mkv_chunk_t *chunk, size_t length)
 {
-    const mkv_peer_t *peer = chunk->leg->peer;
-
-    return (chunk->copy.bytes + length <= mkv_peer_chunk(peer)) &&
+    return (chunk->copy.bytes + length <= chunk->max_bytes) &&
            (chunk->copy.num < chunk->copy.max) &&
-           (chunk->wire.length + 2 * MKV_WIRE_PLACES_BYTES + MKV_SCATTER_OVERHEAD <=
-            mkv_message_max(peer));
+           (chunk->wire.length <= chunk->max_wire);
 }
 
 /* Pieces of the pair; false: the chunk is full, or UCX has no key for it */
@@ -359,6 +358,8 @@ static mkv_chunk_t *mkv_chunk_create(mkv_post_t *post, const mkv_pair_t *pair)
     chunk->leg = post->leg;
     chunk->post = post;
     chunk->path = mkv_post_path(post, pair, false);
+    chunk->max_bytes = mkv_peer_chunk(post->leg->peer);
+    chunk->max_wire = mkv_message_max(post->leg->peer) - MKV_SCATTER_OVERHEAD;
     chunk->copy = (mkv_copy_t){
         .ctx = ctx, .is_gather = true, .done = mkv_chunk_gathered, .arg = chunk};
     chunk->copy.slot =
