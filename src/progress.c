@@ -11,6 +11,8 @@
 #include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"
+#include "post/scatter.h"
+#include "post/stage.h"
 #include "store/store.h"
 
 /* Those that had their turn come last the next time: a round has an end */
@@ -59,6 +61,8 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
         mkv_ctx_deadline(ctx, xfer->deadline);
     }
     mkv_ctx_deadline(ctx, mkv_store_expire(ctx, now));
+    mkv_ctx_deadline(ctx, mkv_chunks_expire(ctx, now));
+    mkv_ctx_deadline(ctx, mkv_scatters_expire(ctx, now));
 }
 
 static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)

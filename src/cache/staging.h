@@ -14,6 +14,10 @@
 
 #define MKV_NUM_SLOTS 8u
 
+/** In ns: who waits for a slot for so long does without, so that a peer which has some
+ *  and does nothing holds up nobody else. */
+#define MKV_SLOT_PATIENCE (2000 * MKV_NSEC_PER_MSEC)
+
 /** A part of a pool, for one put. */
 typedef struct mkv_slot {
     mkv_list_t list; /**< pool->free */

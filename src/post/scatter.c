@@ -4,8 +4,8 @@
  * Whoever asks gets a slot in its turn, and no leg more than half of them at once. The
  * peer may write to a slot until it says that it was filled (SCATTER), or is known to
  * put nothing more; of a leg that is over, it is not given to others before. Where no
- * slot will come back for certain, those who wait are refused, and put their pieces one
- * by one.
+ * slot will come back for certain, or not in time, those who wait are refused, and put
+ * their pieces one by one.
  *
  * All places of a SCATTER are checked against what was exposed before a byte is copied.
  */
@@ -28,8 +28,9 @@ typedef struct mkv_scatter {
     mkv_pool_t *pool;
     uint32_t serial;
     uint64_t bytes;
-    bool is_filled;  /**< Being copied */
-    mkv_copy_t copy; /**< With the slot; NULL: none yet */
+    uint64_t deadline; /**< Of waiting */
+    bool is_filled;    /**< Being copied */
+    mkv_copy_t copy;   /**< With the slot; NULL: none yet */
 } mkv_scatter_t;
 
 static bool mkv_scatter_has_slot(const mkv_scatter_t *scatter)
@@ -157,6 +158,39 @@ void mkv_scatters_settled(mkv_leg_t *leg)
     mkv_pools_grant(leg->xfer->ctx);
 }
 
+/* The one that waits longest is the first. @return MKV_NEVER: nobody waits; 0: some
+ * have gone on, and progress is due */
+static uint64_t mkv_pool_refuse_late(mkv_pool_t *pool, uint64_t now)
+{
+    uint64_t next = MKV_NEVER;
+    mkv_scatter_t *scatter;
+
+    while (!mkv_list_is_empty(&pool->waiting)) {
+        scatter = mkv_list_head(&pool->waiting, mkv_scatter_t, wait);
+        if (scatter->deadline > now) {
+            return (next == 0) ? 0 : scatter->deadline;
+        }
+        next = 0;
+        mkv_scatter_answer(scatter, MKV_ERR_BUSY);
+        mkv_scatter_free(scatter);
+    }
+    return next;
+}
+
+uint64_t mkv_scatters_expire(mkv_ctx_t *ctx, uint64_t now)
+{
+    uint64_t next = MKV_NEVER, each;
+    unsigned type;
+
+    for (type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
+        if (ctx->pools[MKV_POOL_RECEIVE][type] != NULL) {
+            each = mkv_pool_refuse_late(ctx->pools[MKV_POOL_RECEIVE][type], now);
+            next = (each < next) ? each : next;
+        }
+    }
+    return next;
+}
+
 /* ---- STAGE ----------------------------------------------------------------------- */
 
 /* @return MKV_OK, or why the source has to do without. */
@@ -193,6 +227,8 @@ static mkv_scatter_t *mkv_scatter_create(mkv_leg_t *leg, mkv_pool_t *pool,
         scatter->pool = pool;
         scatter->serial = msg->serial;
         scatter->bytes = msg->bytes;
+        scatter->deadline = mkv_ctx_now(leg->xfer->ctx) + MKV_SLOT_PATIENCE;
+        mkv_ctx_deadline(leg->xfer->ctx, scatter->deadline);
         mkv_list_init(&scatter->list);
         mkv_list_init(&scatter->wait);
         mkv_list_add_tail(&leg->scatters, &scatter->list);

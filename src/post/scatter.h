@@ -14,6 +14,9 @@
 /** Listener of legs, see mkv_leg_listener_t. */
 void mkv_scatter_receive(mkv_leg_t *leg, const mkv_msg_t *msg);
 
+/** Who has waited too long for a slot is refused. @return When to look again. */
+uint64_t mkv_scatters_expire(mkv_ctx_t *ctx, uint64_t now);
+
 /** The leg is over: it gets no slot any more, and others may wait in vain. */
 void mkv_scatters_drop(mkv_leg_t *leg);
 

@@ -64,8 +64,46 @@ static bool mkv_leg_has_slot(mkv_leg_t *leg, mkv_pool_t *pool)
     if ((leg->num_slots < MKV_LEG_SLOTS) && !mkv_list_is_empty(&pool->free)) {
         return true;
     }
-    mkv_list_queue(&pool->waiting, &leg->slot_wait);
+    if (mkv_list_is_empty(&leg->slot_wait)) {
+        mkv_list_add_tail(&pool->waiting, &leg->slot_wait);
+        leg->slot_deadline = mkv_ctx_now(leg->xfer->ctx) + MKV_SLOT_PATIENCE;
+        mkv_ctx_deadline(leg->xfer->ctx, leg->slot_deadline);
+    }
     return false;
+}
+
+/* The one that waits longest is the first. @return MKV_NEVER: nobody waits; 0: some
+ * have gone on, and progress is due */
+static uint64_t mkv_pool_expire(mkv_pool_t *pool, uint64_t now)
+{
+    uint64_t next = MKV_NEVER;
+    mkv_leg_t *leg;
+
+    while (!mkv_list_is_empty(&pool->waiting)) {
+        leg = mkv_list_head(&pool->waiting, mkv_leg_t, slot_wait);
+        if (leg->slot_deadline > now) {
+            return (next == 0) ? 0 : leg->slot_deadline;
+        }
+        next = 0;
+        mkv_list_del(&leg->slot_wait);
+        leg->is_unstaged = true;
+        mkv_leg_queue(leg);
+    }
+    return next;
+}
+
+uint64_t mkv_chunks_expire(mkv_ctx_t *ctx, uint64_t now)
+{
+    uint64_t next = MKV_NEVER, each;
+    unsigned type;
+
+    for (type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
+        if (ctx->pools[MKV_POOL_SEND][type] != NULL) {
+            each = mkv_pool_expire(ctx->pools[MKV_POOL_SEND][type], now);
+            next = (each < next) ? each : next;
+        }
+    }
+    return next;
 }
 
 bool mkv_stage_must_wait(mkv_post_t *post)

@@ -23,6 +23,10 @@ bool mkv_stage_must_wait(mkv_post_t *post);
  */
 bool mkv_stage_issue(mkv_post_t *post, const mkv_pair_t *pair);
 
+/** Legs that have waited too long for a slot go on without. @return When to look again.
+ */
+uint64_t mkv_chunks_expire(mkv_ctx_t *ctx, uint64_t now);
+
 /** A flush of the peer begins, and has ended. */
 void mkv_chunks_flushing(mkv_leg_t *leg);
 void mkv_chunks_flushed(mkv_leg_t *leg);

@@ -33,30 +33,31 @@ typedef struct mkv_leg {
     uint32_t index;
     uint64_t remote_nonce; /**< 0 until the other side is known */
 
-    mkv_list_t posts;      /**< Not or partly given to UCX, in order */
-    mkv_list_t running;    /**< Wholly given to UCX */
-    mkv_list_t pulled;     /**< READ, active: posts that the owner was asked to put */
-    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed;
-                                WRITE, active: those that the peer is told of */
-    mkv_list_t flushed;    /**< ... and covered by a flush that runs */
-    mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
-    uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
-    uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
-    bool is_by_get;        /**< READ, active: the owner has refused to put */
-    mkv_list_t chunks;     /**< WRITE, active: of pieces that go through staging */
-    mkv_list_t slot_wait;  /**< In pool->waiting, for a slot to gather in */
-    unsigned num_slots;    /**< Of its chunks */
-    unsigned num_moved;    /**< Chunks that were put, and wait for a flush */
-    uint32_t num_chunks;   /**< Also the serial of the last one */
-    bool is_unstaged;      /**< WRITE, active: the peer has refused to stage */
-    mkv_list_t scatters;   /**< WRITE, passive: chunks of the peer */
-    unsigned num_scatters; /**< Of these, being copied to our blocks */
-    uint64_t *posted;      /**< Active: units per pair */
-    uint64_t *posted_sums; /**< And their mkv_unit_mix() */
-    uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
-    uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
-    bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
-    uint64_t bytes;        /**< Completed; by MKV_ADD() */
+    mkv_list_t posts;       /**< Not or partly given to UCX, in order */
+    mkv_list_t running;     /**< Wholly given to UCX */
+    mkv_list_t pulled;      /**< READ, active: posts that the owner was asked to put */
+    mkv_list_t pushed;      /**< READ, passive: such posts, complete and not flushed;
+                                 WRITE, active: those that the peer is told of */
+    mkv_list_t flushed;     /**< ... and covered by a flush that runs */
+    mkv_list_t push_plans;  /**< READ, passive: what the reader sent of its plans */
+    uint64_t pulled_plan;   /**< READ, active: serial of the last one that was sent */
+    uint32_t num_pulls;     /**< READ, active: also the serial of the last one */
+    bool is_by_get;         /**< READ, active: the owner has refused to put */
+    mkv_list_t chunks;      /**< WRITE, active: of pieces that go through staging */
+    mkv_list_t slot_wait;   /**< In pool->waiting, for a slot to gather in */
+    uint64_t slot_deadline; /**< Then it does without */
+    unsigned num_slots;     /**< Of its chunks */
+    unsigned num_moved;     /**< Chunks that were put, and wait for a flush */
+    uint32_t num_chunks;    /**< Also the serial of the last one */
+    bool is_unstaged;       /**< WRITE, active: the peer has refused to stage */
+    mkv_list_t scatters;    /**< WRITE, passive: chunks of the peer */
+    unsigned num_scatters;  /**< Of these, being copied to our blocks */
+    uint64_t *posted;       /**< Active: units per pair */
+    uint64_t *posted_sums;  /**< And their mkv_unit_mix() */
+    uint64_t checked_plan;  /**< Serial of one whose blocks are all exposed; 0: none */
+    uint64_t posted_bytes;  /**< Bit i: bytes were posted to components[i] of the map */
+    bool is_unchecked;      /**< A plan with MKV_PLAN_UNCHECKED was posted */
+    uint64_t bytes;         /**< Completed; by MKV_ADD() */
 
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
     uint32_t *expect;     /**< Parallel to units */

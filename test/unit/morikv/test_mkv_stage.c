@@ -436,6 +436,56 @@ START_TEST(slots_that_may_never_come_back_are_not_waited_for)
 }
 END_TEST
 
+/* All slots are with a source that does nothing, and lives: whoever waits goes on
+ * without in time. Loop index: the slots of the destination; those of the source, whose
+ * peer B does nothing */
+START_TEST(who_waits_too_long_does_without)
+{
+    pair_side_t *c = &pair_sides[2];
+    mkv_xfer_t *slow[2], *other[2];
+    mkv_plan_t *plans[2];
+    unsigned i;
+
+    pair_set("STAGING_MIN", "1");
+    set_up(UCS_MEMORY_TYPE_HOST);
+    pair_open(2);
+    pair_connect(_i ? 0 : 2, _i ? 2 : 1);
+    if (_i == 0) {
+        fake_ucp_hold(FAKE_UCP_PUT);
+    }
+    for (i = 0; i < 2; ++i) { /* C to B, or A to C */
+        slow[i] = pair_xfer(_i ? A : c, _i ? 2 : 1, i + 2, MKV_WRITE, MKV_SRC);
+        other[i] = pair_xfer(_i ? c : B, _i ? 0 : 2, i + 2, MKV_WRITE, MKV_DST);
+        pair_expose(other[i], i * 6, 6);
+        pair_run();
+        plans[i] = pair_plan(_i ? A : c, _i ? 2 : 1, 0, i * 6, 6, 0);
+    }
+    bind_write();
+    c->is_stopped = _i;
+    for (i = 0; i < 2; ++i) {
+        OK(mkv_xfer_post(slow[i], 0, plans[i], NULL, NULL));
+        OK(mkv_xfer_seal(slow[i], 0));
+        pair_run();
+    }
+    c->is_stopped = 1;
+    post_all();
+    ck_assert_int_eq(pair_query(source).state, MKV_XFER_SEALED);
+    pair_now += 2000000000ull;
+    fake_ucp_hold(0);
+    pair_run();
+    check_done();
+    ck_assert_uint_eq(A->peers[1]->count.chunks_staged, 0);
+    c->is_stopped = 0;
+    pair_run();
+    pair_close(source, sink, plan);
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(pair_query(other[i]).state, MKV_XFER_DONE);
+        pair_close(slow[i], other[i], plans[i]);
+    }
+    pair_teardown();
+}
+END_TEST
+
 /* ---- What is told ---------------------------------------------------------------- */
 
 static void post_part(uint32_t pos_lo, uint32_t pos_hi)
@@ -824,6 +874,7 @@ static TCase *stage_tcase(void)
     tcase_add_test(tcase, staging_is_bounded_and_the_rest_waits);
     tcase_add_loop_test(tcase, transfers_share_the_staging, 0, 2);
     tcase_add_test(tcase, slots_that_may_never_come_back_are_not_waited_for);
+    tcase_add_loop_test(tcase, who_waits_too_long_does_without, 0, 2);
     tcase_add_test(tcase, nothing_is_scattered_before_its_flush);
     tcase_add_loop_test(tcase, done_and_arrived_wait_for_the_scatter, 0, 2);
     tcase_add_loop_test(tcase, quiet_waits_for_what_is_copied, 0, 3 * NUM_STAGES);
