@@ -3,12 +3,14 @@
 #include "peer/loop.h"
 
 #include "peer/backend.h"
+#include "peer/path.h"
 
 #include <stdlib.h>
 
 struct mkv_loop {
     ucp_ep_h ep; /**< NULL: UCX could not make it, or it is closed */
     bool takes_lists;
+    bool is_known; /**< What carries copies */
     bool is_closing;
 };
 
@@ -64,6 +66,27 @@ bool mkv_loop_takes_lists(mkv_ctx_t *ctx)
         mkv_loop_connect(ctx);
     }
     return ctx->loop->takes_lists;
+}
+
+bool mkv_loop_is_known(const mkv_ctx_t *ctx)
+{
+    return ctx->loop->is_known;
+}
+
+/* A lane that is there need not be the one that UCX takes: over a NIC small pieces
+ * would cost what staging is to save */
+void mkv_loop_note(mkv_ctx_t *ctx, void *request)
+{
+    char text[256] = "";
+    mkv_backend_t backend = mkv_path_of(request, text, sizeof(text));
+
+    ctx->loop->is_known = true;
+    mkv_log_info(ctx, "copies between GPU memory and staging: %s", text);
+    if ((backend != MKV_BACKEND_XGMI) && (backend != MKV_BACKEND_UNKNOWN)) {
+        ctx->loop->takes_lists = false;
+        mkv_log_warn(
+            ctx, "UCX copies within the process by %s; GPU memory is not staged", text);
+    }
 }
 
 ucp_ep_h mkv_loop_ep(const mkv_ctx_t *ctx)

@@ -23,6 +23,12 @@ bool mkv_loop_takes_lists(mkv_ctx_t *ctx);
 /** A copy over it has failed: what comes later does without. */
 void mkv_loop_distrust(mkv_ctx_t *ctx, ucs_status_t status);
 
+/** Whether the first copy was asked what carries it; give it with is_asked before. */
+bool mkv_loop_is_known(const mkv_ctx_t *ctx);
+
+/** Note what carries the first copy: another one than mori_xgmi is not trusted. */
+void mkv_loop_note(mkv_ctx_t *ctx, void *request);
+
 /** The endpoint, after mkv_loop_takes_lists(). */
 ucp_ep_h mkv_loop_ep(const mkv_ctx_t *ctx);
 

@@ -83,6 +83,12 @@ static bool mkv_path_ask(void *request, char *text, size_t size)
     return true;
 }
 
+mkv_backend_t mkv_path_of(void *request, char *text, size_t size)
+{
+    return mkv_path_ask(request, text, size) ? mkv_backend_of_text(text)
+                                             : MKV_BACKEND_UNKNOWN;
+}
+
 static bool mkv_path_read(mkv_path_t *path, void *request)
 {
     if (!mkv_path_ask(request, path->text, sizeof(path->text))) {

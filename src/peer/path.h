@@ -46,6 +46,15 @@ static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
 void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
 
 /**
+ * What UCX chose for any call.
+ *
+ * @param [out] text  UCX's words for it, cut to what names it.
+ *
+ * @return UNKNOWN: UCX does not say.
+ */
+mkv_backend_t mkv_path_of(void *request, char *text, size_t size);
+
+/**
  * Whether what UCX chose for this call between GPU memory takes lists of such memory,
  * too; true where UCX does not say.
  */

@@ -96,6 +96,8 @@ static void mkv_copy_cb(void *request, ucs_status_t status, void *user_data)
 
     if (status != UCS_OK) {
         mkv_loop_distrust(copy->ctx, status);
+    } else if ((request != NULL) && !mkv_loop_is_known(copy->ctx)) {
+        mkv_loop_note(copy->ctx, request);
     }
     copy->done(copy->arg, status);
     if (request != NULL) {
@@ -105,16 +107,17 @@ static void mkv_copy_cb(void *request, ucs_status_t status, void *user_data)
 
 void mkv_copy_start(mkv_copy_t *copy)
 {
-    const mkv_list_put_t list = {.buffers = copy->from,
-                                 .lengths = copy->lengths,
-                                 .memhs = copy->memhs,
-                                 .remotes = copy->to,
-                                 .rkeys = copy->rkeys,
-                                 .num = copy->num};
     ucs_status_ptr_t request = NULL;
+    mkv_list_put_t list = {.buffers = copy->from,
+                           .lengths = copy->lengths,
+                           .memhs = copy->memhs,
+                           .remotes = copy->to,
+                           .rkeys = copy->rkeys,
+                           .num = copy->num};
 
     if (!mkv_copy_is_of_host(copy)) {
         copy->ctx->round_cost += copy->num;
+        list.is_asked = !mkv_loop_is_known(copy->ctx);
         request = mkv_ep_put_list(mkv_loop_ep(copy->ctx), &list, mkv_copy_cb, copy);
     }
     if (!UCS_PTR_IS_PTR(request)) {

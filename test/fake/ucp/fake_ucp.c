@@ -1078,7 +1078,7 @@ static const char *fake_path(const op_t *op, char *text, size_t size)
              ((fake.no_way != NULL) && (op->pieces[0].rkey->base == fake.no_way))
                  ? "rndv using zero-copy flushed write to remote"
                  : "zero-copy",
-             fake.transport);
+             ep_is_loop(op->ep) ? fake.loop_transport : fake.transport);
     return (fake.path != NULL) ? fake.path : text;
 }
 

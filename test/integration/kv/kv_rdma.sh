@@ -92,7 +92,7 @@ small="--op_type WRITE --num_iter 3 --warmup_iter 1 --start_block_size 256 --sta
 for memory in DRAM VRAM; do
     for below in 0 16k; do
         # shellcheck disable=SC2086
-        UCX_LOG_LEVEL=info UCX_TLS=mori_xgmi,mori_copy,mori_rdma,tcp FAKE_VERBS_PEERMEM=n MORIKV_STAGING_BELOW=$below \
+        MORIKV_LOG_LEVEL=info UCX_LOG_LEVEL=info UCX_TLS=mori_xgmi,mori_copy,mori_rdma,tcp FAKE_VERBS_PEERMEM=n MORIKV_STAGING_BELOW=$below \
             perf_apart $small --initiator_seg_type $memory --target_seg_type $memory
         case $below in
         0) plain=$(requests) ;;
@@ -104,6 +104,10 @@ for memory in DRAM VRAM; do
         exit 1
     fi
 done
+grep -q 'GPU memory and staging: sgl mori_xgmi/' "$dir/out" || {
+    echo "kv_rdma.sh: another lane than mori_xgmi copied to and from staging"
+    exit 1
+}
 
 few="--num_iter 2 --warmup_iter 1 --large_blk_iter_ftr 1"
 # The rest compares settings by their counters, which neither a sanitizer nor another UCX changes;

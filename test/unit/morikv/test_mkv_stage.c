@@ -320,6 +320,28 @@ START_TEST(without_memory_for_staging_pieces_move_as_before)
 }
 END_TEST
 
+/* mori_xgmi is there, and UCX takes another lane: the bytes are right, and later
+ * transfers go without */
+START_TEST(copies_by_a_nic_are_not_repeated)
+{
+    uint64_t num;
+
+    set_up(UCS_MEMORY_TYPE_ROCM);
+    fake_ucp_set_path("zero-copy mori_rdma/fake0");
+    bind_write();
+    post_all();
+    check_done();
+    num = pair_stats(A).chunks_staged;
+    ck_assert_uint_gt(num, 0);
+    pair_close(source, sink, plan);
+    bind_write();
+    post_all();
+    check_done();
+    ck_assert_uint_eq(pair_stats(A).chunks_staged, num);
+    finish();
+}
+END_TEST
+
 /* ---- Bounds ---------------------------------------------------------------------- */
 
 /* Half of the slots are one leg's, and nobody spins meanwhile */
@@ -871,6 +893,7 @@ static TCase *stage_tcase(void)
     tcase_add_test(tcase, types_of_memory_have_slots_of_their_own);
     tcase_add_loop_test(tcase, both_sides_and_the_pieces_have_to_be_so, 0, 8);
     tcase_add_loop_test(tcase, without_memory_for_staging_pieces_move_as_before, 0, 2);
+    tcase_add_test(tcase, copies_by_a_nic_are_not_repeated);
     tcase_add_test(tcase, staging_is_bounded_and_the_rest_waits);
     tcase_add_loop_test(tcase, transfers_share_the_staging, 0, 2);
     tcase_add_test(tcase, slots_that_may_never_come_back_are_not_waited_for);
