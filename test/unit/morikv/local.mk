@@ -41,6 +41,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_told \
 	test/unit/morikv/test_mkv_units \
 	test/unit/morikv/test_mkv_wire \
+	test/unit/morikv/test_mkv_wrong \
 	test/unit/morikv/test_mkv_xfer
 check_PROGRAMS += $(morikv_unit_programs)
 TESTS += $(morikv_unit_programs)
@@ -73,6 +74,10 @@ morikv_pair_ldadd = \
 test_unit_morikv_test_mkv_faults_SOURCES = test/unit/morikv/test_mkv_faults.c
 test_unit_morikv_test_mkv_faults_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_faults_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_wrong_SOURCES = test/unit/morikv/test_mkv_wrong.c
+test_unit_morikv_test_mkv_wrong_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_wrong_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_heal_SOURCES = test/unit/morikv/test_mkv_heal.c
 test_unit_morikv_test_mkv_heal_CPPFLAGS = $(morikv_unit_cppflags)
