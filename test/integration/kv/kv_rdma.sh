@@ -55,6 +55,24 @@ perf() {
     fi
 }
 
+# One key and nothing else: GPUs of one host go by mori_xgmi although there are NICs, and by these
+# where that is asked for.
+if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ]; then
+    for want in auto:mori_xgmi xgmi:mori_xgmi rdma:mori_rdma; do
+        (
+            unset UCX_TLS
+            MORIKV_BACKEND=${want%:*} "$build/perf/kv_perf/mori_kv_perf" --check_consistency --total_buffer_size 8m \
+                --start_block_size 4096 --max_block_size 4096 --start_batch_size 128 --num_iter 2 --warmup_iter 1 \
+                --initiator_seg_type VRAM --target_seg_type VRAM
+        ) >"$dir/out" 2>&1 || true
+        if ! grep -q "^path put rocm>rocm: [a-z]* (zero-copy ${want#*:}/" "$dir/out"; then
+            cat "$dir/out"
+            echo "kv_rdma.sh: MORIKV_BACKEND=${want%:*} did not go by ${want#*:}"
+            exit 1
+        fi
+    done
+fi
+
 size=32m
 sweep="--start_batch_size 512 --num_iter 4 --warmup_iter 1"
 for op in WRITE READ; do
