@@ -182,7 +182,7 @@ class Event:
     """EXPOSED: the peer's blocks, as ``remote``, by component. DONE: those exposed."""
     header: bytes = b""
     data: bytes = b""
-    """EXPOSED: meta of the other side; MSG, NOTE: as sent."""
+    """EXPOSED: meta of the other side; DONE: what came with its seal; MSG, NOTE: as sent."""
     operation: Operation | None = None
     """DONE, FAILED, ABORTED and QUIET of one that is not closed."""
 

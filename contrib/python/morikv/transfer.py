@@ -297,10 +297,13 @@ class Transfer:
             gate.id, gate.value = gate_id, value
         return gate
 
-    def seal(self, leg: int = LEG_ALL) -> None:
-        """Active side: nothing more will be posted; passive side of a READ: see
-        morikv.h."""
-        check(lib.mkv_xfer_seal(self._handle.get(), leg))
+    def seal(self, leg: int = LEG_ALL, data: bytes = b"") -> None:
+        """Active side: nothing more will be posted.
+
+        :param data: comes with the other side's DONE (a first token), up to 64 KiB by
+            default; see mkv_xfer_seal_data() of morikv.h.
+        """
+        check(lib.mkv_xfer_seal_data(self._handle.get(), leg, data, len(data)))
 
     def abort(self, reason: str = "", status: int = lib.MKV_ERR_ABORTED) -> None:
         """End it with an error now, here and at every leg; quiet follows."""

@@ -105,13 +105,13 @@ def wait(context, kind, transfer=None):
 
 
 def told(context, kind, transfer):
-    """Values of the events of this kind before the end."""
+    """Values of the events of this kind before the end, and that."""
     values = []
     for event in context.events(timeout=LIMIT_S):
         if event.type == kind and event.transfer == transfer:
             values.append(event.value)
         if event.type in (EventType.DONE, EventType.FAILED, EventType.ABORTED):
-            return values, event.type
+            return values, event
     raise AssertionError(f"no end within {LIMIT_S} s")
 
 
@@ -135,7 +135,7 @@ def decode(is_once):
     pairs = peer.map()
     with_bytes = context.transfer(1, [pairs], Mode.WRITE, Role.DST)
     with_bytes.expose({0: THERE}, meta=b"first")
-    arrived, _end = told(context, EventType.ARRIVED, with_bytes)
+    arrived, end = told(context, EventType.ARRIVED, with_bytes)
     wait(context, EventType.QUIET, with_bytes)
     for layer in range(LAYERS):
         if cache.read(layer) != expected(layer, 2, THERE, 1, HERE):
@@ -148,7 +148,7 @@ def decode(is_once):
     read.expose({0: array("I", THERE)})
     wait(context, EventType.QUIET, read)
     read.close()
-    peer.send(9, 4, b"head", bytes(arrived))
+    peer.send(9, 4, b"head" + end.data, bytes(arrived))
     for event in context.events(timeout=LIMIT_S):
         if event.type in (EventType.PEER_CLOSED, EventType.PEER_FAILED):
             break
@@ -188,12 +188,12 @@ class TwoProcesses(unittest.TestCase):
         opened = threading.Event()
         for layer in range(LAYERS):
             write.post(plan, layers=(layer, layer + 1), ready=opened.is_set, tell=layer)
-        write.seal()
+        write.seal(data=b"token")
         self.context.progress()
         self.assertEqual(write.query().num_ucp_calls, 0)
         opened.set()
         values, end = told(self.context, EventType.LOCAL_DONE, write)
-        self.assertEqual((sorted(values), end), (list(range(LAYERS)), EventType.DONE))
+        self.assertEqual((sorted(values), end.type), (list(range(LAYERS)), EventType.DONE))
         wait(self.context, EventType.QUIET, write)
         self.assertEqual(write.state, morikv.State.DONE)
         write.close()
@@ -212,7 +212,7 @@ class TwoProcesses(unittest.TestCase):
 
         message = wait(self.context, EventType.MSG)
         self.assertEqual((message.id, message.value), (9, 4))
-        self.assertEqual(message.header, b"head")
+        self.assertEqual(message.header, b"headtoken", "which came with its DONE")
         self.assertEqual(sorted(message.data), list(range(LAYERS)), "told of at the other side")
         backend = "XGMI" if os.environ.get("KV_MEMORY") == "gpu" else "TCP"
         self.assertEqual(peer.query().backend.name, backend)
