@@ -28,6 +28,24 @@ static void mkv_ucp_modify(mkv_ctx_t *ctx, ucp_config_t *config, const char *key
     }
 }
 
+/* What UCX was asked for: by our option, or else by its own variable */
+static const char *mkv_worker_asked(const char *option, const char *variable)
+{
+    const char *value = (option[0] != '\0') ? option : getenv(variable);
+
+    return (value != NULL) ? value : "all";
+}
+
+static mkv_status_t mkv_worker_init_error(const mkv_ctx_t *ctx, ucs_status_t status)
+{
+    return mkv_error(
+        &ctx->log, MKV_ERR_TRANSPORT,
+        "ucp_init() failed: %s; transports asked for: %s, network devices: %s",
+        ucs_status_string(status),
+        mkv_worker_asked(mkv_config_tls(ctx->config), "UCX_TLS"),
+        mkv_worker_asked(ctx->opts->net_devices, "UCX_NET_DEVICES"));
+}
+
 static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)
 {
     ucp_params_t params = {.field_mask =
@@ -53,11 +71,7 @@ static mkv_status_t mkv_worker_init_context(mkv_ctx_t *ctx)
     params.features |= ctx->opts->wakeup ? UCP_FEATURE_WAKEUP : 0;
     status = ucp_init(&params, config, &ctx->ucp_context);
     ucp_config_release(config);
-    if (status != UCS_OK) {
-        return mkv_error(&ctx->log, MKV_ERR_TRANSPORT, "ucp_init() failed: %s",
-                         ucs_status_string(status));
-    }
-    return MKV_OK;
+    return (status == UCS_OK) ? MKV_OK : mkv_worker_init_error(ctx, status);
 }
 
 static mkv_status_t mkv_worker_create(mkv_ctx_t *ctx)

@@ -34,6 +34,21 @@ device 'without RDMA, over tcp' 0 ''
 device 'over mori_rdma,tcp' 0 fake0:1,fake1:1
 device 'mori_rdma has no fake9:1 here, but: fake0:1 fake1:1' 1 fake0:1,fake9:1
 
+# No usable device: an error with its cause, from UCX and from us, and nobody is ended by a signal.
+unusable() { # TEXT, and what is set
+    text=$1 status=0
+    shift
+    env "$@" "$build/perf/kv_perf/mori_kv_perf" --num_iter 1 --warmup_iter 1 >"$dir/out" 2>&1 || status=$?
+    if [ $status != 1 ] || ! grep -q "mkv_open: ucp_init() failed: No such device; $text" "$dir/out"; then
+        cat "$dir/out"
+        echo "kv_rdma.sh: $*: exit status $status, expected 1 and '$text'"
+        exit 1
+    fi
+}
+
+unusable 'transports asked for: mori_rdma, network devices: fake9:1' UCX_TLS=mori_rdma UCX_NET_DEVICES=fake9:1
+unusable 'transports asked for: mori_rdma, network devices: fake7:1' MORIKV_TLS=mori_rdma MORIKV_NET_DEVICES=fake7:1
+
 # With sanitizers and another UCX those that the lane makes a difference to; the others run
 # over mori_xgmi.
 [ -z "${MKV_TEST_FEWER:-}" ] || export MKV_KV_PROGRAMS="kv_basic kv_ops kv_ranks kv_fault"
