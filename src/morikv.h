@@ -975,7 +975,7 @@ typedef struct mkv_xfer_attr {
     uint64_t posted_ns;  /**< First post */
     uint64_t moved_ns;   /**< Last post so far that is complete */
     uint64_t sealed_ns;  /**< Every leg is sealed */
-    uint64_t flushed_ns; /**< Last flush so far */
+    uint64_t flushed_ns; /**< Last post so far that has arrived, or flush */
     uint64_t ended_ns;   /**< Done, failed or aborted */
     uint64_t quiet_ns;
 } mkv_xfer_attr_t;

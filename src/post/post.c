@@ -27,6 +27,7 @@
 #include "post/gate.h"
 #include "post/post_calls.h"
 #include "post/post_cursor.h"
+#include "post/post_end.h"
 #include "post/post_list.h"
 #include "post/post_path.h"
 #include "post/pull.h"
@@ -65,15 +66,20 @@ static void mkv_calls_piece(const mkv_calls_t *calls, unsigned index,
     } while (index-- > 0);
 }
 
+/* What is put arrives behind a flush */
+static void mkv_post_wants_flush(mkv_post_t *post)
+{
+    if (post->leg->xfer->role == MKV_SRC) {
+        post->leg->puts = MKV_PUTS_GIVEN;
+    }
+}
+
 /* After calls took credit, before one of them can give it back */
 static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
 {
     mkv_leg_t *leg = post->leg;
 
     mkv_post_average_calls(post);
-    if ((num > 0) && (leg->xfer->role == MKV_SRC)) {
-        leg->puts = MKV_PUTS_GIVEN;
-    }
     leg->peer->ctx->round_cost += num * MKV_CALL_COST;
     MKV_ADD(leg->xfer->num_ucp_calls, num);
     MKV_COUNT(leg->peer, ucp_calls, num);
@@ -172,6 +178,7 @@ static void mkv_post_sgl_status(mkv_calls_t *calls, ucs_status_t status)
         calls->post->must_repeat = true;
         break;
     case MKV_LIST_FAILED:
+        mkv_post_wants_flush(calls->post); /* some of it may have been put */
         mkv_post_list_failed(calls, status);
         break;
     }
@@ -243,6 +250,7 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     }
 
     post->elements += num;
+    mkv_post_wants_flush(post);
     mkv_post_count_calls(post, num);
     return request;
 }
@@ -276,6 +284,7 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
         mkv_post_take_credit(post, piece->length);
         ++calls->num_inflight;
     }
+    mkv_post_wants_flush(post);
     mkv_post_count_calls(post, 1);
     return request;
 }
@@ -335,6 +344,9 @@ static void mkv_post_call_sgl(mkv_calls_t *calls, const mkv_list_put_t *put)
     post->bytes += calls->lists->bytes;
     post->leg->peer->ctx->round_cost += put->num;
     mkv_post_take_credit(post, calls->lists->bytes);
+    if (!mkv_post_lists_arrive(post)) {
+        mkv_post_wants_flush(post);
+    }
     mkv_post_count_calls(post, 1);
     calls->asked = put->is_asked ? MKV_ASKED : MKV_NOT_ASKED;
     request = mkv_ep_put_list(post->leg->peer->ep, put, mkv_post_sgl_cb,

@@ -117,10 +117,18 @@ static bool mkv_post_tell(const mkv_post_t *post)
     return false;
 }
 
-/* A flush would wait for what was put behind it as well, and the reader with it */
+/* Who wants a flush behind all that arrives gets one */
+bool mkv_post_lists_arrive(const mkv_post_t *post)
+{
+    const mkv_peer_t *peer = post->leg->peer;
+
+    return mkv_peer_lists_arrive(peer) && (mkv_peer_fence(peer) != MKV_FENCE_FLUSH);
+}
+
+/* A flush would wait for what was put behind it as well, and who is told with it */
 static bool mkv_post_is_there(const mkv_post_t *post)
 {
-    return post->is_push && !post->has_pieces && mkv_peer_lists_arrive(post->leg->peer);
+    return !post->has_pieces && mkv_post_lists_arrive(post);
 }
 
 bool mkv_post_done(mkv_post_t *post)
@@ -134,6 +142,9 @@ bool mkv_post_done(mkv_post_t *post)
         return false;
     }
     mkv_xfer_stamp_again(xfer, MKV_TIME_MOVED);
+    if ((xfer->role == MKV_SRC) && mkv_post_is_there(post)) {
+        mkv_xfer_stamp_again(xfer, MKV_TIME_FLUSHED);
+    }
     mkv_xfer_dirty(xfer);
     if (!is_over && !post->is_push) {
         mkv_post_count_done(post);

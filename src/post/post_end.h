@@ -26,6 +26,9 @@ void mkv_posts_free(mkv_list_t *posts);
 /** From the beginning, before all posts of the leg that wait. */
 void mkv_post_again(mkv_post_t *post);
 
+/** A list that is complete has arrived, and is seen there; else behind a flush. */
+bool mkv_post_lists_arrive(const mkv_post_t *post);
+
 /**
  * No call is in flight and nothing is left to give.
  *

@@ -227,17 +227,19 @@ static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first
 
 static void mkv_leg_send_fin(mkv_leg_t *leg)
 {
-    mkv_msg_t msg = {.type = MKV_MSG_FIN,
-                     .bytes = leg->bytes,
-                     .data = leg->done_data,
-                     .length = leg->done_length};
     uint64_t seen = 0;
     uint32_t component, i;
+    mkv_msg_t msg;
 
+    mkv_msg_clear(&msg);
+    msg.type = MKV_MSG_FIN;
+    msg.bytes = leg->bytes;
+    msg.data = leg->done_data;
+    msg.length = leg->done_length;
     for (i = 0; i < leg->map->num_pairs; ++i) {
         component = leg->map->pairs[i].component;
-        if (component >= msg.num_units) {
-            msg.num_units = component + 1;
+        while (component >= msg.num_units) {
+            memset(&msg.units[msg.num_units++], 0, sizeof(msg.units[0]));
         }
         msg.units[component].component = leg->map->components[component].component;
         msg.units[component].num = mkv_leg_told(leg, i);
@@ -394,11 +396,12 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
     }
 }
 
-/* READ, passive: nothing waits for this flush but the owner's own quiet */
-static bool mkv_leg_has_pushed(const mkv_leg_t *leg)
+/* No more follow. A flush that begins while they run ends with them, and what the call
+ * costs does not come behind the last of them. */
+static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 {
-    return !leg->xfer->is_active && (leg->puts == MKV_PUTS_GIVEN) &&
-           mkv_list_is_empty(&leg->running);
+    return (leg->puts == MKV_PUTS_GIVEN) && (leg->state == MKV_LEG_SEALED) &&
+           mkv_list_is_empty(&leg->posts);
 }
 
 void mkv_leg_step(mkv_leg_t *leg)

@@ -42,6 +42,20 @@ static mkv_status_t mkv_xfer_seal_check(mkv_xfer_t *xfer, uint32_t first, uint32
     return MKV_OK;
 }
 
+/* Nothing of it is complete: the caller's next call is progress, where what was posted
+ * starts to move, and what a step does waits until it moves */
+static bool mkv_xfer_is_moving(const mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (mkv_list_is_empty(&xfer->legs[i].running)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The rest of a FIN with as many components as there can be */
 #define MKV_FIN_OVERHEAD 1536u
 
@@ -127,7 +141,9 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
     }
     mkv_xfer_check_sealed(xfer);
     mkv_xfer_dirty(xfer);
-    (void)mkv_ctx_step(xfer->ctx); /* what is complete already is told at once */
+    if (!mkv_xfer_is_moving(xfer)) {
+        (void)mkv_ctx_step(xfer->ctx); /* what is complete already is told at once */
+    }
     return MKV_OK;
 }
 

@@ -94,7 +94,7 @@ static void check_told(const pair_side_t *side, const mkv_xfer_t *xfer,
 
 START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
 {
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_layer(0);
@@ -115,6 +115,58 @@ START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
     check_told(A, active, MKV_EV_LOCAL_DONE, LAYERS);
     check_told(B, passive, MKV_EV_ARRIVED, LAYERS);
     ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+}
+END_TEST
+
+/* mori_xgmi's lists have: nobody waits for what else a flush would wait for. Loop
+ * index: a fence by flush is the control, and calls of their own */
+START_TEST(a_layer_of_mori_xgmi_has_arrived_when_it_is_complete)
+{
+    const unsigned num = (_i == 0);
+
+    if (_i == 1) {
+        pair_set("FENCE", "flush");
+    } else if (_i == 2) {
+        pair_set("SGL", "no");
+    }
+    pair_setup();
+    bind_both(MKV_WRITE);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    post_layer(0);
+    check_told(B, passive, MKV_EV_ARRIVED, num);
+    ck_assert_uint_eq(pair_stats(A).flushes, !num);
+    post_layer(1);
+    post_layer(2);
+    post_layer(3);
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).status, num ? MKV_OK : MKV_INPROGRESS);
+    fake_ucp_hold(0);
+    pair_run();
+    check_told(B, passive, MKV_EV_ARRIVED, LAYERS);
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+}
+END_TEST
+
+/* A list that failed may have moved in part: quiet behind a flush */
+START_TEST(a_list_of_mori_xgmi_that_failed_is_quiet_behind_its_flush)
+{
+    pair_setup();
+    bind_both(MKV_WRITE);
+    post_layer(0); /* later ones are no refusal of the lane */
+    fake_ucp_fail(FAKE_UCP_LIST, 0, UCS_ERR_IO_ERROR);
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    post_layer(1);
+    pair_run();
+    ck_assert_int_lt(pair_query(active).status, MKV_OK);
+    ck_assert(!pair_query(active).is_quiet);
+    ck_assert(!pair_query(passive).is_quiet);
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert(pair_query(active).is_quiet);
+    ck_assert(pair_query(passive).is_quiet);
     finish();
 }
 END_TEST
@@ -159,7 +211,7 @@ END_TEST
 /* Loop index: who ends it; a flush that fails */
 START_TEST(nothing_is_told_after_an_error)
 {
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
     if (_i == 2) {
         fake_ucp_fail(FAKE_UCP_FLUSH, 0, UCS_ERR_IO_ERROR);
@@ -184,7 +236,7 @@ END_TEST
 /* A connection that breaks in the middle of telling ends it once */
 START_TEST(a_peer_that_goes_meanwhile_is_told_nothing)
 {
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_all();
@@ -205,7 +257,7 @@ END_TEST
 /* What cannot be sent fails the connection, and its posts are freed once */
 START_TEST(what_cannot_be_told_fails_the_peer)
 {
-    pair_setup();
+    pair_setup_over("mori_rdma");
     bind_both(MKV_WRITE);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     post_all();
@@ -339,6 +391,9 @@ int main(void)
     TCase *tcase = pair_tcase("arrived");
 
     tcase_add_test(tcase, a_layer_has_arrived_when_its_flush_has_ended);
+    tcase_add_loop_test(tcase, a_layer_of_mori_xgmi_has_arrived_when_it_is_complete, 0,
+                        3);
+    tcase_add_test(tcase, a_list_of_mori_xgmi_that_failed_is_quiet_behind_its_flush);
     tcase_add_loop_test(tcase, all_is_told_before_the_end, 0, 2);
     tcase_add_test(tcase, what_nobody_asked_for_is_not_told);
     tcase_add_loop_test(tcase, nothing_is_told_after_an_error, 0, 3);

@@ -271,11 +271,11 @@ END_TEST
 START_TEST(the_last_leg_ends_the_transfer)
 {
     open_all(MKV_WRITE);
+    if (_i) {
+        fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    }
     post(0);
     post(1);
-    if (_i) {
-        fake_ucp_hold(FAKE_UCP_FLUSH);
-    }
     seal(0);
     seal(1);
     pair_run();

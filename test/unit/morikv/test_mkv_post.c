@@ -439,7 +439,7 @@ static void start_two(mkv_xfer_t *active[2], mkv_xfer_t *passive[2],
 {
     unsigned i;
 
-    pair_setup();
+    pair_setup_over("mori_rdma");
     fake_ucp_hold(FAKE_UCP_FLUSH);
     for (i = 0; i < 2; ++i) {
         active[i] = pair_xfer(A, 1, i, MKV_WRITE, MKV_SRC);

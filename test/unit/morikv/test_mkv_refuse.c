@@ -323,7 +323,7 @@ START_TEST(a_writer_is_quiet_behind_its_flush)
     mkv_xfer_t *active, *passive;
     mkv_plan_t *plan;
 
-    pair_setup();
+    pair_setup_over("mori_rdma");
     active = pair_bind_write(NUM, &passive);
     plan = pair_plan(A, 1, 0, 0, NUM, 0);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));

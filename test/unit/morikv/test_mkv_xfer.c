@@ -76,6 +76,7 @@ START_TEST(completes_in_every_order)
 }
 END_TEST
 
+/* The flush begins while the puts run, and not before progress has started them */
 START_TEST(done_waits_for_the_last_completion)
 {
     both_t both;
@@ -86,12 +87,13 @@ START_TEST(done_waits_for_the_last_completion)
     fake_ucp_hold(FAKE_UCP_PUT);
     OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
     OK(mkv_xfer_seal(both.active, 0));
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_FLUSH), 2); /* of the two HELLOs */
     pair_run();
+    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_FLUSH), 3);
     ck_assert_uint_eq(fake_ucp_num_waiting(FAKE_UCP_PUT),
                       NUM * pair_layers * PAIR_PARTS);
     ck_assert_uint_eq(pair_count(A, MKV_EV_DONE, NULL), 0);
     ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, NULL), 0);
-    ck_assert_uint_eq(fake_ucp_num_calls(FAKE_UCP_FLUSH), 2); /* of the two HELLOs */
     fake_ucp_hold(0);
     pair_run();
     ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, both.passive), 1);
@@ -104,7 +106,7 @@ START_TEST(done_waits_for_the_flush)
 {
     both_t both;
 
-    pair_setup();
+    pair_setup_over("mori_rdma");
     both = bind_both(MKV_WRITE, 1);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
