@@ -38,11 +38,12 @@ static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
 
 static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
 {
-    uint64_t now = mkv_ctx_now(ctx);
     mkv_peer_t *peer;
     mkv_xfer_t *xfer;
+    uint64_t now;
 
-    if (now < ctx->next_deadline) {
+    if (!mkv_ctx_is_near(ctx, ctx->next_deadline) ||
+        ((now = mkv_ctx_now(ctx)) < ctx->next_deadline)) {
         return;
     }
 
@@ -130,6 +131,7 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     unsigned count;
 
     count = ucp_worker_progress(ctx->worker);
+    ctx->time = 0;
     ctx->num_idle += (count == 0);
     count += mkv_ctx_step(ctx);
     count += mkv_gates_take(ctx);

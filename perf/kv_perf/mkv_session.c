@@ -165,11 +165,13 @@ static void perf_session_event(perf_session_t *kv, const mkv_event_t *event)
 void perf_session_progress(perf_session_t *kv)
 {
     mkv_event_t events[PERF_KV_EVENTS];
-    uint64_t start_ns = perf_clock_ns();
-    unsigned num_happened = kv->has_threads ? 0 : mkv_progress(kv->ctx);
+    unsigned num_happened;
+    uint64_t start_ns;
     size_t i, num;
 
     do {
+        start_ns = perf_clock_ns();
+        num_happened = kv->has_threads ? 0 : mkv_progress(kv->ctx);
         num = 0; /* calls leave events, too: look also when nothing has moved */
         mkv_poll(kv->ctx, events, sizeof(events[0]), PERF_KV_EVENTS, &num);
         perf_backoff(&kv->num_empty, (num_happened != 0) || (num != 0));
@@ -179,8 +181,6 @@ void perf_session_progress(perf_session_t *kv)
         for (i = 0; i < num; ++i) {
             perf_session_event(kv, &events[i]);
         }
-        num_happened = 0;
-        start_ns = perf_clock_ns();
     } while (num == PERF_KV_EVENTS);
 }
 

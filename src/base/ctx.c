@@ -18,6 +18,22 @@ uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+/* The clock that is read without the processor's counter is behind by a tick, of 10 ms
+ * at most; a machine that has no time for its ticks is late anyway. */
+#define MKV_TICK_NS (20 * MKV_NSEC_PER_MSEC)
+
+bool mkv_ctx_is_near(const mkv_ctx_t *ctx, uint64_t time)
+{
+    struct timespec now;
+
+    if ((time == MKV_NEVER) || (ctx->params.clock_ns != NULL)) {
+        return time != MKV_NEVER;
+    }
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec + MKV_TICK_NS >=
+           time;
+}
+
 /* A counter through a bijection, from a random start */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx)
 {

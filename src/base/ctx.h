@@ -136,7 +136,7 @@ struct mkv_ctx {
     mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* of both, by the other context */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* with legs that have something to post */
-    uint64_t round_cost;   /* of what was given to UCX since somebody entered */
+    uint64_t round_cost;     /* of what was given to UCX since somebody entered */
 
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
@@ -149,6 +149,7 @@ struct mkv_ctx {
     struct mkv_store *store;             /* keyed buffers */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
+    uint64_t time;                      /* see mkv_ctx_time(); 0: to be read */
     unsigned num_asking_gates;          /* with a callback, so nobody can sleep */
     struct mkv_signal *signals;         /* not taken in yet; atomic */
     struct mkv_submission *submissions; /* as these */
@@ -160,6 +161,7 @@ struct mkv_ctx {
     mkv_list_t events;
     mkv_list_t free_events;
     mkv_list_t polled_events; /* their memory is void at the next poll */
+    bool has_polled;          /* such events; atomic */
     bool is_credit_due;       /* messages of peers were polled; atomic */
     unsigned num_free_events, num_reserved_events;
 
@@ -184,6 +186,17 @@ struct mkv_ctx {
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
+/** The same, read once since somebody entered or UCX came back: for what is told. */
+static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
+{
+    if (ctx->time == 0) {
+        ctx->time = mkv_ctx_now(ctx);
+    }
+    return ctx->time;
+}
+/** Whether it may be that late already. False costs less than mkv_ctx_now(), which a
+ * round of progress would otherwise call for nothing. */
+bool mkv_ctx_is_near(const mkv_ctx_t *ctx, uint64_t time);
 /** Names an instance: unique here for ever, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Look at deadlines at this time at the latest. */
@@ -229,6 +242,7 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
 /** What other threads have submitted comes before what the caller is about to do. */
 static inline void mkv_entered(mkv_ctx_t *ctx)
 {
+    ctx->time = 0;
     if (mkv_ctx_has_submissions(ctx)) {
         (void)ctx->take(ctx);
     }

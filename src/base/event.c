@@ -120,7 +120,7 @@ mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *ow
     mkv_list_init(&node->list);
     node->event.type = type;
     node->owned = owned;
-    node->time = mkv_ctx_now(ctx);
+    node->time = mkv_ctx_time(ctx);
     __atomic_add_fetch(&ctx->num_events, 1, __ATOMIC_RELEASE);
     mkv_list_add_tail(&ctx->new_events, &node->list);
     return &node->event;
@@ -169,8 +169,11 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
             "more",
             event_size, mkv_struct_event.minimum);
     }
+    *count_p = 0;
     if (mkv_ctx_has_events(ctx)) {
         now = mkv_ctx_now(ctx);
+    } else if (!__atomic_load_n(&ctx->has_polled, __ATOMIC_RELAXED)) {
+        return MKV_OK; /* as most polls of a thread that waits */
     }
     mkv_list_init(&old);
     pthread_mutex_lock(&ctx->event_lock);
@@ -187,6 +190,7 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
         }
         mkv_list_add_tail(&ctx->polled_events, &node->list);
     }
+    __atomic_store_n(&ctx->has_polled, count > 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&ctx->event_lock);
     __atomic_sub_fetch(&ctx->num_events, (unsigned)count, __ATOMIC_RELEASE);
     mkv_events_recycle(ctx, &old);

@@ -429,8 +429,7 @@ void mkv_msg_finish(void *data, size_t length, uint32_t seq)
     mkv_wire_store(p + MKV_MSG_CHECK_OFFSET, mkv_msg_checksum(p, length), 8);
 }
 
-/* Not all of it: the table of components is large and set by its count */
-static void mkv_msg_clear(mkv_msg_t *msg)
+void mkv_msg_clear(mkv_msg_t *msg)
 {
     memset(msg, 0, offsetof(mkv_msg_t, units));
     msg->bytes = 0;

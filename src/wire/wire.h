@@ -189,6 +189,9 @@ typedef struct mkv_wire_places {
 
 #define MKV_WIRE_PLACES_BYTES 28u
 
+/** Empty, but for the table of components: whoever counts some of them sets them. */
+void mkv_msg_clear(mkv_msg_t *msg);
+
 /**
  * Encode header and body. The sequence number and checksum are filled in by
  * mkv_msg_finish() when the order of sending is known.

@@ -52,6 +52,7 @@
 #include "xfer/tombstone.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 mkv_list_t *mkv_leg_bucket(mkv_ctx_t *ctx, uint64_t id)
 {
@@ -397,11 +398,12 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
 }
 
 /* No more follow. A flush that begins while they run ends with them, and what the call
- * costs does not come behind the last of them. */
+ * costs does not come behind the last of them. Chunks of small pieces ask for one when
+ * they have moved. */
 static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 {
     return (leg->puts == MKV_PUTS_GIVEN) && (leg->state == MKV_LEG_SEALED) &&
-           mkv_list_is_empty(&leg->posts);
+           mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks);
 }
 
 void mkv_leg_step(mkv_leg_t *leg)
@@ -410,20 +412,13 @@ void mkv_leg_step(mkv_leg_t *leg)
         mkv_leg_step_terminal(leg);
         return;
     }
-    if (!mkv_list_is_empty(&leg->pushed) || mkv_leg_has_pushed(leg)) {
+    if (!mkv_list_is_empty(&leg->pushed) || (leg->num_moved > 0) ||
+        mkv_leg_has_put_all(leg)) {
         mkv_leg_want_flush(leg);
     }
-    if (leg->num_moved > 0) {
-        mkv_leg_want_flush(leg);
-    }
-    if ((leg->state != MKV_LEG_SEALED) || (leg->puts == MKV_PUTS_FLUSHING) ||
-        !mkv_list_is_empty(&leg->posts) || !mkv_list_is_empty(&leg->running) ||
-        mkv_leg_is_pulling(leg)) {
-        return;
-    }
-    if (leg->puts == MKV_PUTS_GIVEN) {
-        mkv_leg_want_flush(leg);
-    } else if (!mkv_conn_is_cut_off(leg->peer->state)) {
+    if ((leg->state == MKV_LEG_SEALED) && (leg->puts == MKV_PUTS_ARRIVED) &&
+        mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
+        !mkv_leg_is_pulling(leg) && !mkv_conn_is_cut_off(leg->peer->state)) {
         mkv_leg_send_fin(leg);
     }
 }

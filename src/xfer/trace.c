@@ -9,7 +9,7 @@ static const char *const mkv_xfer_time_names[MKV_NUM_TIMES] = {
 
 void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
-    uint64_t ns = mkv_ctx_now(xfer->ctx) - xfer->open_time;
+    uint64_t ns = mkv_ctx_time(xfer->ctx) - xfer->open_time;
 
     ns += (ns == 0); /* 0 is not yet */
     __atomic_store_n(&xfer->times[which], ns, __ATOMIC_RELAXED);
