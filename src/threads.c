@@ -7,11 +7,17 @@
  * that finds nothing to do arms the worker under the lock, and sleeps. From then on it
  * is woken by UCX, by the next deadline, by whoever leaves the context after a call
  * that may have left something to do, and by the end.
+ *
+ * While calls are in flight it goes on looking for a while (PROGRESS_SPIN): a lane that
+ * keeps a few lists under way has none between the end of one and the waking of who is
+ * to start the next. Nor does it sleep for the lock at once: whoever posts has it for
+ * some microseconds, and to be woken takes longer.
  */
 
 #include "threads.h"
 
 #include "base/event.h"
+#include "peer/peer.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -26,16 +32,118 @@
 
 #define MKV_THREAD_NAP_NS MKV_NSEC_PER_MSEC /* while a gate has to be asked */
 #define MKV_THREAD_SLEEP_NS                                                            \
-    (100 * MKV_NSEC_PER_MSEC) /* a clock of the caller's may jump */
+    (100 * MKV_NSEC_PER_MSEC)     /* a clock of the caller's may jump */
+#define MKV_THREAD_TRIES 1000     /* for the lock, before it sleeps for it */
+#define MKV_THREAD_PAUSES 10      /* between rounds, for who wants the lock */
+#define MKV_THREAD_ALONE_NS 50000 /* after which others may have the processor */
+#define MKV_THREAD_LOOKS 256      /* rounds between looks for peers that ended */
+
+struct mkv_thread;
 
 struct mkv_threads {
-    int worker_fd; /* UCX's */
+    const struct mkv_thread *hot; /* the one that does not sleep; under the lock */
+    int worker_fd;                /* UCX's */
     int wake_fd, stop_fd;
+    bool is_stopping; /* atomic */
     unsigned num;
     pthread_t id[];
 };
 
 typedef struct mkv_threads mkv_threads_t;
+
+/* What a thread knows from round to round */
+typedef struct mkv_thread {
+    mkv_ctx_t *ctx;
+    uint64_t moved_at;  /* last round that found something */
+    uint64_t num_calls; /* that UCX had been given then */
+    unsigned num_hot;   /* rounds since it slept */
+    bool is_patient;    /* nothing has moved for a while */
+} mkv_thread_t;
+
+static void mkv_thread_pause(unsigned num)
+{
+    while (num-- > 0) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("" ::: "memory");
+#endif
+    }
+}
+
+/* Between two rounds */
+static void mkv_thread_rest(const mkv_thread_t *thread)
+{
+    if (thread->is_patient) {
+        sched_yield();
+    } else {
+        mkv_thread_pause(MKV_THREAD_PAUSES);
+    }
+}
+
+static void mkv_thread_enter(mkv_ctx_t *ctx)
+{
+    unsigned i;
+
+    for (i = 0; i < MKV_THREAD_TRIES; ++i) {
+        if (pthread_mutex_trylock(&ctx->lock) == 0) {
+            return;
+        }
+        mkv_thread_pause(1);
+    }
+    pthread_mutex_lock(&ctx->lock);
+}
+
+static bool mkv_ctx_has_calls(const mkv_ctx_t *ctx)
+{
+    const mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
+    {
+        if (peer->inflight_ops > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool mkv_thread_cool(mkv_thread_t *thread)
+{
+    if (thread->num_hot > 0) {
+        thread->num_hot = 0;
+        thread->ctx->threads->hot = NULL;
+    }
+    return false;
+}
+
+/* It does not sleep yet. Peers that end while it does not are looked for now and then.
+ */
+static bool mkv_thread_is_hot(mkv_thread_t *thread, unsigned count)
+{
+    mkv_ctx_t *ctx = thread->ctx;
+    uint64_t spin = ctx->opts->progress_spin * 1000, waited;
+    bool has_moved = (count > 0) || (ctx->count.ucp_calls != thread->num_calls);
+
+    if ((thread->num_hot == 0) && (!has_moved || (ctx->threads->hot != NULL))) {
+        return false; /* one is enough */
+    }
+    if ((spin == 0) || (ctx->num_asking_gates > 0) || !mkv_ctx_has_calls(ctx)) {
+        return mkv_thread_cool(thread);
+    }
+    ctx->threads->hot = thread;
+    if (++thread->num_hot % MKV_THREAD_LOOKS == 0) {
+        mkv_ctx_look_for_ends(ctx);
+    }
+    if (has_moved) {
+        thread->moved_at = mkv_ctx_now(ctx);
+        thread->num_calls = ctx->count.ucp_calls;
+        thread->is_patient = false;
+        return true;
+    }
+    waited = mkv_ctx_now(ctx) - thread->moved_at;
+    thread->is_patient = (waited > MKV_THREAD_ALONE_NS);
+    return (waited < spin) || mkv_thread_cool(thread);
+}
 
 /* How long nothing is due; 0: there is something to do */
 static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
@@ -58,45 +166,67 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
     return (ctx->next_deadline - now < wait) ? ctx->next_deadline - now : wait;
 }
 
-/* One round under the lock. @return as above. */
-static uint64_t mkv_thread_round(mkv_ctx_t *ctx)
+/* One round under the lock. Counted as asleep before it arms. @return Whether to go on
+ * at once; else how long to sleep in wait_p. */
+static bool mkv_thread_round(mkv_thread_t *thread, uint64_t *wait_p)
 {
-    uint64_t wait = 0;
+    mkv_ctx_t *ctx = thread->ctx;
+    unsigned count;
+    bool is_hot;
 
-    pthread_mutex_lock(&ctx->lock);
-    if (mkv_progress_locked(ctx) == 0) {
-        wait = mkv_thread_arm(ctx);
+    mkv_thread_enter(ctx);
+    count = mkv_progress_locked(ctx);
+    is_hot = mkv_thread_is_hot(thread, count);
+    *wait_p = 0;
+    if (!is_hot) {
+        __atomic_add_fetch(&ctx->num_asleep, 1, __ATOMIC_SEQ_CST);
+        if (count == 0) {
+            *wait_p = mkv_thread_arm(ctx);
+        }
     }
     if (mkv_ctx_has_events(ctx)) {
         mkv_ctx_wake(ctx);
     }
     mkv_leave_quietly(ctx);
-    return wait;
+    return is_hot;
 }
 
-static void *mkv_thread_main(void *arg)
+/* false: it is to end */
+static bool mkv_thread_sleep(mkv_ctx_t *ctx, uint64_t wait)
 {
-    mkv_ctx_t *ctx = arg;
-    mkv_threads_t *threads = ctx->threads;
+    const mkv_threads_t *threads = ctx->threads;
     struct pollfd fds[] = {{.fd = threads->worker_fd, .events = POLLIN},
                            {.fd = threads->wake_fd, .events = POLLIN},
                            {.fd = threads->stop_fd, .events = POLLIN},
                            {.fd = ctx->ends_fd, .events = POLLIN}};
+
+    (void)poll(fds, sizeof(fds) / sizeof(fds[0]),
+               (int)((wait + MKV_NSEC_PER_MSEC - 1) / MKV_NSEC_PER_MSEC));
+    __atomic_sub_fetch(&ctx->num_asleep, 1, __ATOMIC_SEQ_CST);
+    return fds[2].revents == 0;
+}
+
+static void *mkv_thread_main(void *arg)
+{
+    mkv_thread_t thread = {.ctx = arg};
+    mkv_ctx_t *ctx = arg;
+    bool goes_on = true;
     uint64_t wait;
 
     (void)prctl(PR_SET_NAME, "mkv-progress");
-    for (;;) {
-        wait = mkv_thread_round(ctx);
-        (void)poll(fds, sizeof(fds) / sizeof(fds[0]),
-                   (int)((wait + MKV_NSEC_PER_MSEC - 1) / MKV_NSEC_PER_MSEC));
-        if (fds[2].revents != 0) {
-            return NULL;
+    while (goes_on) {
+        if (mkv_thread_round(&thread, &wait)) {
+            mkv_thread_rest(&thread);
+            goes_on = !__atomic_load_n(&ctx->threads->is_stopping, __ATOMIC_RELAXED);
+        } else {
+            goes_on = mkv_thread_sleep(ctx, wait);
         }
         /* the lock goes to whoever lets go of it last: let others have it, too */
         while (__atomic_load_n(&ctx->num_waiting, __ATOMIC_RELAXED) > 0) {
             sched_yield();
         }
     }
+    return NULL;
 }
 
 static mkv_status_t mkv_threads_open(mkv_ctx_t *ctx, mkv_threads_t *threads)
@@ -182,6 +312,7 @@ void mkv_threads_stop(mkv_ctx_t *ctx)
     if (threads == NULL) {
         return;
     }
+    __atomic_store_n(&threads->is_stopping, true, __ATOMIC_RELAXED);
     (void)!write(threads->stop_fd, &one, sizeof(one));
     for (i = 0; i < threads->num; ++i) {
         pthread_join(threads->id[i], NULL);

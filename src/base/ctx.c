@@ -76,7 +76,10 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx)
 {
     uint64_t one = 1;
 
-    (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
+    /* who goes to sleep says so before it looks a last time */
+    if (__atomic_load_n(&ctx->num_asleep, __ATOMIC_SEQ_CST) > 0) {
+        (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
+    }
 }
 
 void mkv_ctx_wake_all(mkv_ctx_t *ctx)

@@ -90,6 +90,7 @@ struct mkv_ctx {
     unsigned num_waiting;        /* for the lock; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
     int threads_fd;              /* wakes them; -1: there are none */
+    unsigned num_asleep;         /* of them, or about to; atomic */
     mkv_config_t *config;
     const mkv_options_t *opts;
     mkv_log_t log;
@@ -136,7 +137,7 @@ struct mkv_ctx {
     mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* of both, by the other context */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* with legs that have something to post */
-    uint64_t round_cost;     /* of what was given to UCX since somebody entered */
+    uint64_t round_cost;   /* of what was given to UCX since somebody entered */
 
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */

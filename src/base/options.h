@@ -75,6 +75,7 @@ typedef struct mkv_options {
     char shm_dir[MKV_OPTION_SIZE];
     uint64_t wakeup;
     uint64_t progress_threads;
+    uint64_t progress_spin; /**< us */
     uint64_t am_id;
     uint64_t log_level;
 } mkv_options_t;

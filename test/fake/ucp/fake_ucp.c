@@ -97,6 +97,8 @@ static struct {
     const char *transport, *other_transport, *loop_transport, *path;
     const char *no_way; /* base of keys without a lane */
     unsigned calls[6], num_memh, num_rkeys, num_pieces, num_progress;
+    unsigned num_arms;
+    int efd_plus_1;       /* 0: there is none */
     ucp_worker_h held_to; /* operations to it are held */
     ucp_worker_h blocked; /* whose progress does not return */
     unsigned num_blocked; /* threads inside it */
@@ -331,8 +333,21 @@ unsigned fake_ucp_num_calls(unsigned kinds)
     return count;
 }
 
+void fake_ucp_set_efd(int fd)
+{
+    FAKE_GUARD;
+    fake.efd_plus_1 = fd + 1;
+}
+
+unsigned fake_ucp_num_arms(void)
+{
+    FAKE_GUARD;
+    return fake.num_arms;
+}
+
 unsigned fake_ucp_num_progress(void)
 {
+    FAKE_GUARD;
     return fake.num_progress;
 }
 
@@ -725,14 +740,20 @@ void ucp_worker_release_address(ucp_worker_h worker, ucp_address_t *address)
 
 ucs_status_t ucp_worker_get_efd(ucp_worker_h worker, int *fd)
 {
+    FAKE_GUARD;
     (void)worker;
-    (void)fd;
-    return UCS_ERR_UNSUPPORTED;
+    if (fake.efd_plus_1 == 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    *fd = fake.efd_plus_1 - 1;
+    return UCS_OK;
 }
 
 ucs_status_t ucp_worker_arm(ucp_worker_h worker)
 {
+    FAKE_GUARD;
     (void)worker;
+    ++fake.num_arms;
     return UCS_OK;
 }
 

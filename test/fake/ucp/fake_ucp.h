@@ -141,6 +141,13 @@ unsigned fake_ucp_num_rkeys(void);
 /** Calls of ucp_worker_progress(). */
 unsigned fake_ucp_num_progress(void);
 
+/** What ucp_worker_get_efd() returns, the caller's; -1, as after a reset: there is
+ * none. Nothing makes it readable. */
+void fake_ucp_set_efd(int fd);
+
+/** Calls of ucp_worker_arm(). */
+unsigned fake_ucp_num_arms(void);
+
 /** Pieces of all lists, and of the longest one. */
 unsigned fake_ucp_num_pieces(void);
 

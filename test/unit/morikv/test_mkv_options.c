@@ -126,6 +126,8 @@ static const struct {
     {"MAX_MESSAGE", "4g", MKV_ERR_INVALID, 0, 0},
     {"AM_ID", "65536", MKV_ERR_INVALID, 0, 0},
     {"PROGRESS_THREADS", "65", MKV_ERR_INVALID, 0, 0},
+    {"PROGRESS_SPIN", "0", MKV_OK, 0, offsetof(mkv_options_t, progress_spin)},
+    {"PROGRESS_SPIN", "10000001", MKV_ERR_INVALID, 0, 0},
     {"BACKEND", "fastest", MKV_ERR_INVALID, 0, 0},
     {"STRICT", "maybe", MKV_ERR_INVALID, 0, 0},
     {"NO_SUCH", "1", MKV_ERR_NOTFOUND, 0, 0},
@@ -194,7 +196,7 @@ START_TEST(help_has_every_option_with_its_default)
     mkv_config_t *config = read_config(NULL);
 
     mkv_config_help(check_help_line, config);
-    ck_assert_uint_eq(num_options, 37);
+    ck_assert_uint_eq(num_options, 38);
     ck_assert_uint_ge(num_help_lines, num_options);
     mkv_config_release(config);
 }

@@ -865,6 +865,7 @@ static const char *const settings[][2] = {{"BACKEND", "rdma"},
                                           {"SHM_DIR", "/tmp"},
                                           {"WAKEUP", "n"},
                                           {"PROGRESS_THREADS", "0"},
+                                          {"PROGRESS_SPIN", "99"},
                                           {"AM_ID", "78"},
                                           {"LOG_LEVEL", "error"}};
 

@@ -13,7 +13,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NUM 8u
 #define DATA (FAKE_UCP_PUT | FAKE_UCP_GET | FAKE_UCP_LIST)
@@ -466,6 +468,57 @@ static mkv_event_t wait_event(pair_side_t *side, mkv_event_type_t type)
     }
 }
 
+/* ---- The library's own threads ----------------------------------------------------
+ */
+
+static unsigned rounds_of_threads(unsigned num)
+{
+    unsigned start = fake_ucp_num_progress(), arms = fake_ucp_num_arms(), empty = 0;
+
+    while (fake_ucp_num_progress() - start < num) {
+        mkv_test_pause(&empty);
+    }
+    return fake_ucp_num_arms() - arms;
+}
+
+/* It sleeps behind every round that finds nothing but while calls are in flight, as
+ * what the lane is to start next waits for it. Loop index: PROGRESS_SPIN of 0 is the
+ * control, and one of four threads is enough. */
+START_TEST(a_thread_goes_on_while_calls_are_in_flight)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    ck_assert_int_ge(fd, 0);
+    pair_set("PROGRESS_THREADS", (_i == 2) ? "4" : "1");
+    pair_set("PROGRESS_SPIN", (_i == 1) ? "0" : "2000");
+    fake_ucp_reset();
+    fake_ucp_set_efd(fd);
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    pair_connect(0, 1);
+    bind_write();
+    ck_assert_uint_gt(rounds_of_threads(4), 0);
+    fake_ucp_hold(DATA);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    (void)rounds_of_threads(20); /* until the others sleep */
+    if (_i == 1) {
+        ck_assert_uint_gt(rounds_of_threads(4), 0);
+    } else {
+        ck_assert_uint_lt(rounds_of_threads(2000), 50);
+        ck_assert(_i != 2 ||
+                  __atomic_load_n(&A->ctx->num_asleep, __ATOMIC_SEQ_CST) > 0);
+    }
+    OK(mkv_xfer_seal(active, 0));
+    fake_ucp_hold(0);
+    (void)wait_event(B, MKV_EV_QUIET);
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+    close(fd);
+}
+END_TEST
+
 /* Threads of both sides make progress, one asks, and this one posts layer by layer and
  * polls. Loop index: READ. Under ThreadSanitizer this is what finds races. */
 START_TEST(many_threads_at_once)
@@ -528,6 +581,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);
     tcase_add_test(tcase, a_stalled_peer_delays_no_other);
     tcase_add_test(tcase, a_context_waits_for_no_other);
+    tcase_add_loop_test(tcase, a_thread_goes_on_while_calls_are_in_flight, 0, 3);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
     return pair_main("mkv_threads", tcase);
 }
