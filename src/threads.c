@@ -36,7 +36,8 @@
 #define MKV_THREAD_TRIES 1000     /* for the lock, before it sleeps for it */
 #define MKV_THREAD_PAUSES 10      /* between rounds, for who wants the lock */
 #define MKV_THREAD_ALONE_NS 50000 /* after which others may have the processor */
-#define MKV_THREAD_LOOKS 256      /* rounds between looks for peers that ended */
+#define MKV_THREAD_YIELDS 16 /* rounds between two such offers, each a system call */
+#define MKV_THREAD_LOOKS 256 /* rounds between looks for peers that ended */
 
 struct mkv_thread;
 
@@ -74,7 +75,7 @@ static void mkv_thread_pause(unsigned num)
 /* Between two rounds */
 static void mkv_thread_rest(const mkv_thread_t *thread)
 {
-    if (thread->is_patient) {
+    if (thread->is_patient && (thread->num_hot % MKV_THREAD_YIELDS == 0)) {
         sched_yield();
     } else {
         mkv_thread_pause(MKV_THREAD_PAUSES);

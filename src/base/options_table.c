@@ -164,7 +164,7 @@ const mkv_opt_t mkv_opts[] = {
      "mkv_progress(). They serve one worker in turn, so one is enough. Needs an own\n"
      "UCX context and WAKEUP.",
      MKV_OPT(progress_threads), MKV_OPT_UINT, NULL, 0, MKV_MAX_PROGRESS_THREADS},
-    {"PROGRESS_SPIN", "2000",
+    {"PROGRESS_SPIN", "10000",
      "How long such a thread goes on looking, without sleeping, for the end of calls in\n"
      "flight after one has ended, in us. 0 leaves the processor at once: what is in\n"
      "flight ends later, and lists wait for each other.",
