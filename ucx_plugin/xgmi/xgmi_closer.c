@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 typedef struct muct_xgmi_closing {
@@ -64,6 +65,7 @@ static void *muct_xgmi_closer_main(void *arg)
     muct_xgmi_closing_t *closing;
     bool is_given_up;
 
+    (void)prctl(PR_SET_NAME, "mori-closer"); /* not its maker's */
     (void)muct_gpu_relax(closer->gpu);
     pthread_mutex_lock(&closer->lock);
     for (;;) {
