@@ -221,6 +221,25 @@ one_sided() {
     done < <("$build/perf/bench/bench_op" 2>/dev/null)
 }
 
+# From a post to DONE of the other side: steps, of which each is counted in 20 rounds.
+notify_instructions() { # STEP [OBJECTS]
+    pair_instructions notify "$1" 20 "${2:-libmorikv|mori-core}"
+}
+
+notified() {
+    local step calls
+
+    counted_pair notify
+    echo
+    echo "| one block and the word of it | calls of progress | instructions | libmorikv | UCX | mori_xgmi | C library |"
+    echo "|---|---|---|---|---|---|---|"
+    while read -r step calls; do
+        echo "| $step | $calls | $(notify_instructions "$step" .) | $(notify_instructions "$step" libmorikv)" \
+            "| $(notify_instructions "$step" "$ucx") | $(notify_instructions "$step" mori-core)" \
+            "| $(notify_instructions "$step" /libc.so) |"
+    done < <("$build/perf/bench/bench_notify" 2>/dev/null)
+}
+
 # For a block in a list
 expose_instructions() { # ROW
     pair_instructions expose "$1" $((8 * 65536)) libmorikv
@@ -252,7 +271,7 @@ checks() {
 # ratio, and on no other machine. A READ that its owner puts is not among them: who waits for it
 # counts what the waiting takes.
 figures() {
-    local op merged alone
+    local op merged alone step
 
     command -v valgrind >/dev/null || { echo "bench.sh: no valgrind" >&2; exit 77; }
     export UCX_TLS=mori_xgmi,tcp HIPCPU_COPY=0 HIPCPU_INLINE=1 MORIKV_READ_BY=get
@@ -272,6 +291,11 @@ figures() {
     counted_pair op
     echo "op.READ $(op_instructions READ)"
     echo "op.WRITE $(op_instructions WRITE)"
+    export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
+    counted_pair notify
+    for step in launch tell hear idle; do
+        echo "notify.$step $(notify_instructions $step)"
+    done
     export UCX_TLS=tcp
     counted_pair expose
     echo "expose.allow $(expose_instructions allow)"
@@ -288,5 +312,6 @@ echo "Machine: $machine, UCX ${version:-unknown}$(checks)."
 echo
 xgmi
 one_sided
+(export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y; notified)
 bytes
 expose

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What a block of GPU memory and the word that it is there cost the host beside the
+ * copy (HIPCPU_COPY=0): a transfer that is open and exposed is posted, sealed, and DONE
+ * at the destination. Two contexts of this process, one thread. Each step is a dump of
+ * its own under callgrind, from rounds in which it alone is counted:
+ *
+ *   launch  post, seal, and the call of progress that starts the copy
+ *   tell    the calls of progress until the source's transfer is DONE: the end of the
+ *           copy is seen, the message is sent
+ *   hear    progress and poll of the destination until its event is there
+ *   idle    a call of progress and a poll that find nothing
+ */
+
+#include "perf/bench/bench_pair.h"
+#include "perf/workload/error.h"
+#include "perf/workload/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
+
+typedef enum bench_step {
+    BENCH_LAUNCH,
+    BENCH_TELL,
+    BENCH_HEAR,
+    BENCH_IDLE,
+    BENCH_NUM_STEPS
+} bench_step_t;
+
+static const char *const bench_names[BENCH_NUM_STEPS] = {"launch", "tell", "hear",
+                                                         "idle"};
+
+typedef struct bench {
+    bench_side_t sides[2];
+    mkv_xfer_t *xfers[2];
+    mkv_plan_t *plan;
+    uint64_t last_id;
+    bench_step_t counted;
+    unsigned num_calls[BENCH_NUM_STEPS]; /* of progress */
+} bench_t;
+
+/* Around each step, before and behind it. */
+static void bench_toggle(const bench_t *bench, bench_step_t step)
+{
+    if (bench->counted == step) {
+        CALLGRIND_TOGGLE_COLLECT;
+    }
+}
+
+static void bench_settle(bench_t *bench)
+{
+    bench_progress(&bench->sides[0]);
+    bench_progress(&bench->sides[1]);
+}
+
+static mkv_xfer_state_t bench_state(const mkv_xfer_t *xfer, bool *is_quiet_p)
+{
+    mkv_xfer_attr_t attr = {.size = sizeof(attr)};
+
+    mkv_xfer_query(xfer, &attr);
+    *is_quiet_p = attr.is_quiet;
+    return attr.state;
+}
+
+/* Open on both sides, exposed, and known to the source. */
+static int bench_prepare(bench_t *bench)
+{
+    static const uint32_t block = 1;
+    const mkv_units_t units = {.num_local = 1, .local = &block};
+    mkv_xfer_params_t params = {.size = sizeof(params),
+                                .id = ++bench->last_id,
+                                .mode = MKV_WRITE,
+                                .num_legs = 1};
+    bool is_quiet;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        params.role = (i == 0) ? MKV_SRC : MKV_DST;
+        params.legs = &bench->sides[i].map;
+        if (mkv_xfer_open(bench->sides[i].ctx, &params, &bench->xfers[i]) != MKV_OK) {
+            return bench_fail("a transfer");
+        }
+    }
+    if (mkv_xfer_expose(bench->xfers[1], 0, &units, 1, NULL, 0) != MKV_OK) {
+        return bench_fail("a block list");
+    }
+    while (bench_state(bench->xfers[0], &is_quiet) != MKV_XFER_BOUND) {
+        bench_settle(bench);
+    }
+    bench_settle(bench);
+    return 0;
+}
+
+static int bench_launch(bench_t *bench)
+{
+    bench_toggle(bench, BENCH_LAUNCH);
+    if ((mkv_xfer_post(bench->xfers[0], 0, bench->plan, NULL, NULL) != MKV_OK) ||
+        (mkv_xfer_seal(bench->xfers[0], 0) != MKV_OK)) {
+        return bench_fail("a post");
+    }
+    mkv_progress(bench->sides[0].ctx);
+    bench_toggle(bench, BENCH_LAUNCH);
+    ++bench->num_calls[BENCH_LAUNCH];
+    return 0;
+}
+
+static void bench_tell(bench_t *bench)
+{
+    while (mkv_xfer_status(bench->xfers[0], NULL) == MKV_INPROGRESS) {
+        bench_toggle(bench, BENCH_TELL);
+        mkv_progress(bench->sides[0].ctx);
+        bench_toggle(bench, BENCH_TELL);
+        ++bench->num_calls[BENCH_TELL];
+    }
+}
+
+static void bench_hear(bench_t *bench)
+{
+    mkv_event_t event;
+    size_t num = 0;
+
+    while (num == 0) {
+        bench_toggle(bench, BENCH_HEAR);
+        mkv_progress(bench->sides[1].ctx);
+        mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
+        bench_toggle(bench, BENCH_HEAR);
+        ++bench->num_calls[BENCH_HEAR];
+    }
+}
+
+static void bench_idle(bench_t *bench)
+{
+    mkv_event_t event;
+    size_t num;
+
+    bench_settle(bench);
+    bench_toggle(bench, BENCH_IDLE);
+    mkv_progress(bench->sides[1].ctx);
+    mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
+    bench_toggle(bench, BENCH_IDLE);
+    ++bench->num_calls[BENCH_IDLE];
+}
+
+static int bench_close(bench_t *bench)
+{
+    bool is_quiet;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        do {
+            bench_settle(bench);
+        } while ((bench_state(bench->xfers[i], &is_quiet) < MKV_XFER_DONE) ||
+                 !is_quiet);
+        if ((mkv_xfer_status(bench->xfers[i], NULL) != MKV_OK) ||
+            (mkv_xfer_close(bench->xfers[i]) != MKV_OK)) {
+            return bench_fail("a transfer");
+        }
+    }
+    return 0;
+}
+
+static int bench_round(bench_t *bench)
+{
+    if ((bench_prepare(bench) != 0) || (bench_launch(bench) != 0)) {
+        return -1;
+    }
+    bench_tell(bench);
+    bench_hear(bench);
+    bench_idle(bench);
+    return bench_close(bench);
+}
+
+static int bench_rounds(bench_t *bench, bench_step_t step)
+{
+    int ret = 0, i;
+
+    bench->counted = BENCH_NUM_STEPS;
+    for (i = 0; (ret == 0) && (i < BENCH_WARMUP); ++i) {
+        ret = bench_round(bench);
+    }
+    CALLGRIND_ZERO_STATS;
+    bench->counted = step;
+    bench->num_calls[step] = 0;
+    for (i = 0; (ret == 0) && (i < BENCH_ROUNDS); ++i) {
+        ret = bench_round(bench);
+    }
+    CALLGRIND_DUMP_STATS_AT(bench_names[step]);
+    printf("%s %.1f\n", bench_names[step],
+           (double)bench->num_calls[step] / BENCH_ROUNDS);
+    return ret;
+}
+
+static int bench_all(bench_t *bench)
+{
+    static const uint32_t from = 0, to = 1;
+    const mkv_units_t units = {
+        .num_local = 1, .num_remote = 1, .local = &from, .remote = &to};
+    bench_step_t step;
+    int ret = 0;
+
+    if (mkv_plan_create(bench->sides[0].map, &units, 1, 0, &bench->plan) != MKV_OK) {
+        return bench_fail("a plan");
+    }
+    for (step = BENCH_LAUNCH; (ret == 0) && (step < BENCH_NUM_STEPS); ++step) {
+        ret = bench_rounds(bench, step);
+    }
+    mkv_plan_destroy(bench->plan);
+    return ret;
+}
+
+int main(void)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .unit_bytes = BENCH_BYTES,
+                           .unit_stride = BENCH_BYTES,
+                           .n_units = 2,
+                           .length = 2 * BENCH_BYTES};
+    bench_t bench = {0};
+    perf_memory_t *memory;
+    int ret = -1;
+
+    perf_message_prefix("bench_notify");
+    if (perf_memory_open(PERF_SEGMENT_VRAM, NULL, &memory) != 0) {
+        return EXIT_FAILURE;
+    }
+    region.base = perf_memory_alloc(memory, region.length);
+    region.mem_type = perf_memory_type(memory);
+    if (region.base != NULL) {
+        ret = bench_pair_open(bench.sides, &region);
+        ret = (ret == 0) ? bench_all(&bench) : ret;
+        bench_pair_close(bench.sides);
+        perf_memory_free(memory, region.base, region.length);
+    }
+    perf_memory_close(memory);
+    return (ret == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
