@@ -65,8 +65,8 @@ static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
 static ucs_status_t muct_rdma_am_refuse(uint8_t id, size_t length, size_t max)
 {
     muct_error(
-        "message of id %u and %zu bytes: expected an id below %u and at most %zu "
-        "bytes",
+        "active message id %u, length %zu: expected an id below %u and a length of "
+        "at most %zu bytes",
         id, length, (unsigned)UCT_AM_ID_MAX, max);
     return UCS_ERR_INVALID_PARAM;
 }
@@ -268,14 +268,16 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
 
     for (i = 0; i < iovcnt; ++i) {
         total += iov[i].length;
+    }
+    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
+        return muct_rdma_am_refuse(id, total, max);
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
         if ((iov[i].length > 0) &&
             !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, iov[i].length)) {
             return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, iov[i].length);
         }
-    }
-
-    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
-        return muct_rdma_am_refuse(id, total, max);
     }
 
     return UCS_OK;

@@ -101,7 +101,7 @@ ucs_status_t muct_rdma_ep_put_short(uct_ep_h tl_ep, const void *buffer, unsigned
     }
 
     if (length > muct_rdma_am_max_short(muct_rdma_ep_iface(ep))) {
-        muct_error("short put of %u bytes: expected at most %u", length,
+        muct_error("short put of length %u: expected at most %u bytes", length,
                    muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
         return UCS_ERR_INVALID_PARAM;
     }
