@@ -1,7 +1,7 @@
 #!/bin/bash
 # The pages say what is so: links lead somewhere, every option of the library is in its
-# page, every UCX_MORI_ or MORIKV_ variable that a page names exists, and a command that CI
-# does not run says why (contrib/page_commands).
+# page, every UCX_MORI_ or MORIKV_ variable and every file of the tree that a page names exists,
+# and a command that CI does not run says why (contrib/page_commands).
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -18,6 +18,21 @@ check_links() { # DIR PAGE
             rc=1
         }
     done < <(grep -oP '\]\(\K[^)\s]+' "$1/$2")
+    return $rc
+}
+
+# A program is named without its suffix, a place to be filled in is in capitals, .libs is built.
+check_files() { # DIR PAGE
+    local file rc=0
+    while read -r file; do
+        case $file in
+        *[A-Z][A-Z]* | */.libs) continue ;;
+        esac
+        [ -e "$1/$file" ] || [ -e "$1/$file.c" ] || {
+            echo "$2 names $file, which is not there"
+            rc=1
+        }
+    done < <(grep -oP '\x60\K(test|src|perf|contrib|ucx_plugin)/[A-Za-z0-9_./-]+(?=\x60)' "$1/$2" | sort -u)
     return $rc
 }
 
@@ -86,6 +101,7 @@ check() { # DIR
     names=$(option_names "${tables[@]}" /dev/null)
     while read -r page; do
         check_links "$dir" "$page" || rc=1
+        check_files "$dir" "$page" || rc=1
         check_variables "$dir" "$page" "$names" || rc=1
         case $page in
         ./README.md | ./docs/* | ./perf/README.md) check_marks "$dir" "$page" || rc=1 ;;
@@ -106,6 +122,8 @@ check() { # DIR
 samples() {
     echo 'see [there](nowhere.md)' | write README.md
     bad 'a link to nowhere' nowhere.md
+    echo 'proven by `test/unit/none.c`' | write docs/design.md
+    bad 'a file that is not there' 'names test/unit/none.c'
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_iface.c
     bad 'a variable that is none' UCX_MORI_XGMI_LIST
