@@ -142,8 +142,9 @@ struct mkv_ctx {
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
     mkv_list_t dirty_xfers;
-    uint8_t *owners[MKV_MAX_COMPONENTS]; /* of each block, how many: xfer/owner.c */
-    uint64_t num_owners[MKV_MAX_COMPONENTS];
+    /* Of each block, and behind these of each token, how many: xfer/owner.c */
+    uint8_t *owners[2 * MKV_MAX_COMPONENTS];
+    uint64_t num_owners[2 * MKV_MAX_COMPONENTS];
     bool has_warned_of_overlap;
     mkv_list_t ops;                      /* one-sided operations that are open */
     mkv_list_t dirty_ops;                /* of these, with something to do */

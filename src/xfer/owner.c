@@ -7,7 +7,9 @@
  * quiet have it: a byte a block, one load and one store when it is taken and when it is
  * given back. Who the other one is, is looked for when there is one.
  *
- * Counts are modulo 256, which 256 transfers with one block take for none.
+ * Counts are modulo 256, which 256 transfers with one block take for none. Lists of
+ * tokens are counted apart: their numbers mean others, and two of one block may be
+ * written to by two transfers.
  */
 
 #include "xfer/owner.h"
@@ -67,26 +69,42 @@ static void mkv_owners_uncount(uint8_t *counts, const uint32_t *blocks, uint32_t
     }
 }
 
-static bool mkv_owners_count_all(mkv_ctx_t *ctx, const mkv_units_t *units,
+static bool mkv_leg_has_tokens(const mkv_leg_t *leg)
+{
+    return (leg->map->flags & MKV_MAP_TOKENS) != 0;
+}
+
+/* Index of the counts of a component's lists in this leg */
+static uint32_t mkv_owners_of(const mkv_leg_t *leg, uint32_t component)
+{
+    return component + (mkv_leg_has_tokens(leg) ? MKV_MAX_COMPONENTS : 0);
+}
+
+static uint8_t *mkv_owners_counts(const mkv_leg_t *leg, uint32_t component)
+{
+    return leg->xfer->ctx->owners[mkv_owners_of(leg, component)];
+}
+
+static bool mkv_owners_count_all(const mkv_leg_t *leg, const mkv_units_t *units,
                                  size_t num_units)
 {
     unsigned seen = 0;
     size_t i;
 
     for (i = 0; i < num_units; ++i) {
-        seen |= mkv_owners_count(ctx->owners[units[i].component], units[i].local,
-                                 units[i].num_local);
+        seen |= mkv_owners_count(mkv_owners_counts(leg, units[i].component),
+                                 units[i].local, units[i].num_local);
     }
     return seen != 0;
 }
 
-static void mkv_owners_uncount_all(mkv_ctx_t *ctx, const mkv_units_t *units,
+static void mkv_owners_uncount_all(const mkv_leg_t *leg, const mkv_units_t *units,
                                    size_t num_units)
 {
     size_t i;
 
     for (i = 0; i < num_units; ++i) {
-        mkv_owners_uncount(ctx->owners[units[i].component], units[i].local,
+        mkv_owners_uncount(mkv_owners_counts(leg, units[i].component), units[i].local,
                            units[i].num_local);
     }
 }
@@ -111,23 +129,23 @@ static uint64_t mkv_owners_needed(const mkv_leg_t *leg, const mkv_units_t *units
     return (uint64_t)most + 1;
 }
 
-static bool mkv_owners_grow(mkv_ctx_t *ctx, uint32_t component, uint64_t num)
+static bool mkv_owners_grow(mkv_ctx_t *ctx, uint32_t index, uint64_t num)
 {
     uint8_t *counts;
 
-    if (num <= ctx->num_owners[component]) {
+    if (num <= ctx->num_owners[index]) {
         return true;
     }
     counts = calloc(num, 1);
     if (counts == NULL) {
         return false;
     }
-    if (ctx->num_owners[component] > 0) {
-        memcpy(counts, ctx->owners[component], ctx->num_owners[component]);
+    if (ctx->num_owners[index] > 0) {
+        memcpy(counts, ctx->owners[index], ctx->num_owners[index]);
     }
-    free(ctx->owners[component]);
-    ctx->owners[component] = counts;
-    ctx->num_owners[component] = num;
+    free(ctx->owners[index]);
+    ctx->owners[index] = counts;
+    ctx->num_owners[index] = num;
     return true;
 }
 
@@ -137,7 +155,7 @@ static bool mkv_owners_make_room(const mkv_leg_t *leg, const mkv_units_t *units,
     size_t i;
 
     for (i = 0; i < num_units; ++i) {
-        if (!mkv_owners_grow(leg->xfer->ctx, units[i].component,
+        if (!mkv_owners_grow(leg->xfer->ctx, mkv_owners_of(leg, units[i].component),
                              mkv_owners_needed(leg, &units[i]))) {
             return false;
         }
@@ -149,10 +167,11 @@ static bool mkv_owners_make_room(const mkv_leg_t *leg, const mkv_units_t *units,
 
 typedef struct mkv_overlap_at {
     uint32_t component, block;
+    bool is_token;
 } mkv_overlap_at_t;
 
 /* Whether a block is counted at all */
-static bool mkv_owners_find_counted(const mkv_ctx_t *ctx, const mkv_units_t *units,
+static bool mkv_owners_find_counted(const mkv_leg_t *leg, const mkv_units_t *units,
                                     size_t num_units, mkv_overlap_at_t *at)
 {
     size_t i;
@@ -160,7 +179,8 @@ static bool mkv_owners_find_counted(const mkv_ctx_t *ctx, const mkv_units_t *uni
 
     for (i = 0; i < num_units; ++i) {
         for (k = 0; k < units[i].num_local; ++k) {
-            if (ctx->owners[units[i].component][units[i].local[k]] != 0) {
+            if (mkv_owners_counts(leg, units[i].component)[units[i].local[k]] != 0) {
+                at->is_token = mkv_leg_has_tokens(leg);
                 at->component = units[i].component;
                 at->block = units[i].local[k];
                 return true;
@@ -172,27 +192,26 @@ static bool mkv_owners_find_counted(const mkv_ctx_t *ctx, const mkv_units_t *uni
 
 /* Legs of one transfer may share blocks, and a list may name one twice: what the
  * transfer itself has is taken away meanwhile */
-static bool mkv_owners_find_other(mkv_xfer_t *xfer, const mkv_units_t *units,
+static bool mkv_owners_find_other(mkv_leg_t *mine, const mkv_units_t *units,
                                   size_t num_units, mkv_overlap_at_t *at)
 {
-    mkv_ctx_t *ctx = xfer->ctx;
+    mkv_xfer_t *xfer = mine->xfer;
+    mkv_leg_t *leg, *end = xfer->legs + xfer->num_legs;
     bool is_found;
-    uint32_t i;
 
-    mkv_owners_uncount_all(ctx, units, num_units);
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (xfer->legs[i].is_owner) {
-            mkv_owners_uncount_all(ctx, xfer->legs[i].units, xfer->legs[i].num_units);
+    mkv_owners_uncount_all(mine, units, num_units);
+    for (leg = xfer->legs; leg < end; ++leg) {
+        if (leg->is_owner) {
+            mkv_owners_uncount_all(leg, leg->units, leg->num_units);
         }
     }
-    is_found = mkv_owners_find_counted(ctx, units, num_units, at);
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (xfer->legs[i].is_owner) {
-            (void)mkv_owners_count_all(ctx, xfer->legs[i].units,
-                                       xfer->legs[i].num_units);
+    is_found = mkv_owners_find_counted(mine, units, num_units, at);
+    for (leg = xfer->legs; leg < end; ++leg) {
+        if (leg->is_owner) {
+            (void)mkv_owners_count_all(leg, leg->units, leg->num_units);
         }
     }
-    (void)mkv_owners_count_all(ctx, units, num_units);
+    (void)mkv_owners_count_all(mine, units, num_units);
     return is_found;
 }
 
@@ -200,7 +219,10 @@ static bool mkv_leg_owns(const mkv_leg_t *leg, const mkv_overlap_at_t *at)
 {
     uint32_t i, k;
 
-    for (i = 0; leg->is_owner && (i < leg->num_units); ++i) {
+    if (!leg->is_owner || (mkv_leg_has_tokens(leg) != at->is_token)) {
+        return false;
+    }
+    for (i = 0; i < leg->num_units; ++i) {
         for (k = 0; (leg->units[i].component == at->component) &&
                     (k < leg->units[i].num_local);
              ++k) {
@@ -237,10 +259,12 @@ static mkv_status_t mkv_owners_complain(mkv_xfer_t *xfer, const mkv_overlap_at_t
     mkv_ctx_t *ctx = xfer->ctx;
     char text[128];
 
-    mkv_text(text, sizeof(text),
-             "expose: component %u block %u is exposed to transfer %llu epoch %u, "
-             "which is not quiet",
-             at->component, at->block, (unsigned long long)other->id, other->epoch);
+    mkv_text(
+        text, sizeof(text),
+        "expose: component %u %s %u is exposed to transfer %llu epoch %u, which is "
+        "not quiet",
+        at->component, at->is_token ? "token" : "block", at->block,
+        (unsigned long long)other->id, other->epoch);
     if (ctx->opts->overlap == MKV_OVERLAP_REFUSE) {
         return mkv_error(&ctx->log, MKV_ERR_DUPLICATE, "%s", text);
     }
@@ -264,13 +288,13 @@ mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units, size_t nu
     if (!mkv_owners_apply(xfer) || !mkv_owners_make_room(leg, units, num_units)) {
         return MKV_OK;
     }
-    if (mkv_owners_count_all(xfer->ctx, units, num_units) &&
+    if (mkv_owners_count_all(leg, units, num_units) &&
         !xfer->ctx->has_warned_of_overlap &&
-        mkv_owners_find_other(xfer, units, num_units, &at)) {
+        mkv_owners_find_other(leg, units, num_units, &at)) {
         status = mkv_owners_complain(xfer, &at);
     }
     if (status != MKV_OK) {
-        mkv_owners_uncount_all(xfer->ctx, units, num_units);
+        mkv_owners_uncount_all(leg, units, num_units);
         return status;
     }
     leg->is_owner = true;
@@ -281,7 +305,7 @@ void mkv_owners_return(mkv_leg_t *leg, const mkv_units_t *units, size_t num_unit
 {
     if (leg->is_owner) {
         leg->is_owner = false;
-        mkv_owners_uncount_all(leg->xfer->ctx, units, num_units);
+        mkv_owners_uncount_all(leg, units, num_units);
     }
 }
 
@@ -298,7 +322,7 @@ void mkv_owners_cleanup(mkv_ctx_t *ctx)
 {
     uint32_t i;
 
-    for (i = 0; i < MKV_MAX_COMPONENTS; ++i) {
+    for (i = 0; i < 2 * MKV_MAX_COMPONENTS; ++i) {
         free(ctx->owners[i]);
     }
 }

@@ -261,6 +261,73 @@ START_TEST(a_block_is_of_its_component)
 }
 END_TEST
 
+/* Regions of four tokens a block, and a map of each kind between the same two */
+static void setup_tokens(mkv_map_t **tokens_p)
+{
+    static uint8_t memory[2][8 * 64];
+    const mkv_map_params_t params = {.size = sizeof(params), .flags = MKV_MAP_TOKENS};
+    mkv_region_t region;
+    unsigned i;
+
+    pair_set("OVERLAP", "refuse");
+    fake_ucp_reset();
+    for (i = 0; i < 2; ++i) {
+        pair_open_bare(i, NULL);
+        region = (mkv_region_t){.size = sizeof(region),
+                                .base = memory[i],
+                                .length = sizeof(memory[i]),
+                                .unit_bytes = 64,
+                                .n_units = 8,
+                                .tokens_per_unit = 4,
+                                .inner_bytes = 16};
+        pair_add(pair_sides[i].ctx, &region);
+        OK(mkv_regions_commit(pair_sides[i].ctx, NULL));
+    }
+    pair_connect(0, 1);
+    OK(mkv_map_create(B->peers[0], &params, tokens_p));
+}
+
+static mkv_status_t expose_one(uint64_t id, mkv_map_t *map, uint32_t number,
+                               mkv_xfer_t **xfer_p)
+{
+    const mkv_xfer_params_t params = {.size = sizeof(params),
+                                      .id = id,
+                                      .mode = MKV_WRITE,
+                                      .role = MKV_DST,
+                                      .legs = &map,
+                                      .num_legs = 1};
+    const mkv_units_t units = {.num_local = 1, .local = &number};
+
+    OK(mkv_xfer_open(B->ctx, &params, xfer_p));
+    return mkv_xfer_expose(*xfer_p, 0, &units, 1, NULL, 0);
+}
+
+/* Token 5 is no block 5, and tokens 4 and 5 may come from two writers into one block */
+START_TEST(a_token_is_no_block)
+{
+    mkv_xfer_t *block, *token, *neighbour, *same;
+    mkv_map_t *tokens;
+
+    setup_tokens(&tokens);
+    OK(expose_one(1, B->maps[0], 5, &block));
+    OK(expose_one(2, tokens, 5, &token));
+    OK(expose_one(3, tokens, 4, &neighbour));
+    IS(expose_one(4, tokens, 5, &same), MKV_ERR_DUPLICATE);
+    ck_assert_str_eq(mkv_last_error(),
+                     "expose: component 0 token 5 is exposed to transfer 2 epoch 0, "
+                     "which is not quiet");
+    end(same);
+    IS(expose_one(4, B->maps[0], 5, &same), MKV_ERR_DUPLICATE);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "block 5 is exposed to transfer 1"));
+    end(same);
+    end(neighbour);
+    end(token);
+    end(block);
+    OK(mkv_map_destroy(tokens));
+    pair_teardown();
+}
+END_TEST
+
 /* Of a region with very many, counts are made as far as the largest id needs */
 START_TEST(a_large_region_is_counted_as_far_as_it_is_used)
 {
@@ -301,6 +368,7 @@ int main(void)
     tcase_add_test(tcase, blocks_that_were_not_exposed_after_all_have_no_owner);
     tcase_add_loop_test(tcase, a_block_is_found_wherever_it_is_in_a_list, 0, 7);
     tcase_add_test(tcase, a_block_is_of_its_component);
+    tcase_add_test(tcase, a_token_is_no_block);
     tcase_add_test(tcase, a_large_region_is_counted_as_far_as_it_is_used);
     return pair_main("test_mkv_overlap", tcase);
 }
