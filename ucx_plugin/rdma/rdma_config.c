@@ -134,7 +134,8 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      UCS_CONFIG_TYPE_ENUM(muct_rdma_config_mtu_names)},
 
     {"PKEY", "0x0",
-     "InfiniBand partition key, 15 bits; 0 is the first one of the port's table.",
+     "InfiniBand partition key, 15 bits; 0 is the first one of the port's table that\n"
+     "it is a full member of.",
      ucs_offsetof(muct_rdma_iface_config_t, pkey), UCS_CONFIG_TYPE_HEX},
 
     {"MAX_READS", "auto",

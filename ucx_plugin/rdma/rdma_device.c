@@ -377,6 +377,13 @@ static ucs_status_t muct_rdma_port_set_gid(const muct_rdma_device_t *device,
     return UCS_OK;
 }
 
+/* Whether an entry is what was asked for: without a wish any partition of which the
+ * port is a full member, as two limited ones do not hear each other. */
+static bool muct_rdma_pkey_fits(uint16_t entry, unsigned pkey)
+{
+    return (pkey == 0) ? (entry & 0x8000) != 0 : (entry & 0x7fff) == (pkey & 0x7fff);
+}
+
 static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
                                             const struct ibv_port_attr *attr,
                                             unsigned pkey, muct_rdma_port_t *port)
@@ -385,16 +392,20 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     int i;
 
     port->pkey_index = 0;
-    if (pkey == 0) {
-        return UCS_OK;
+    if ((pkey == 0) && (attr->link_layer == IBV_LINK_LAYER_ETHERNET)) {
+        return UCS_OK; /* there is one */
     }
 
     for (i = 0; i < attr->pkey_tbl_len; ++i) {
         if ((muct_rdma_verbs.query_pkey(device->context, port->num, i, &entry) == 0) &&
-            ((be16toh(entry) & 0x7fff) == (pkey & 0x7fff))) {
+            muct_rdma_pkey_fits(be16toh(entry), pkey)) {
             port->pkey_index = (uint16_t)i;
             return UCS_OK;
         }
+    }
+
+    if (pkey == 0) {
+        return UCS_OK; /* a limited member everywhere: it hears full ones */
     }
 
     muct_error("%s:%u has no partition key 0x%x in its table of %u", device->name,

@@ -27,16 +27,17 @@
  *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
  * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_init_rd_atom, atomics,
  * max_qp, max_mr, ifindex (of network interfaces, 1), grh (1: ports want a global
- * header). FAKE_VERBS_WIRE     File shared by the processes of one wire; made when
- * missing. FAKE_VERBS_MODE     "null": every work request completes at once and moves
- * nothing; for counting instructions. "late": data of reads lands as late as the rules
- * of verbs allow, so that a missing fence shows. FAKE_VERBS_PEERMEM  "n": ibv_reg_mr()
- * refuses GPU memory of libhipcpu, as without a peer memory driver; ibv_reg_dmabuf_mr()
- * is then the only way. FAKE_VERBS_FORK     "old": children get registered memory until
- * ibv_fork_init(), as on kernels before 5.12. FAKE_VERBS_FAULTS   Faults armed from the
- * start, "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th
- * work request of the process ends with this number of enum ibv_wc_status), separated
- * by commas.
+ * header), limited (partitions of limited members before the full one). FAKE_VERBS_WIRE
+ * File shared by the processes of one wire; made when missing. FAKE_VERBS_MODE "null":
+ * every work request completes at once and moves nothing; for counting instructions.
+ * "late": data of reads lands as late as the rules of verbs allow, so that a missing
+ * fence shows. FAKE_VERBS_PEERMEM  "n": ibv_reg_mr() refuses GPU memory of libhipcpu,
+ * as without a peer memory driver; ibv_reg_dmabuf_mr() is then the only way.
+ * FAKE_VERBS_FORK     "old": children get registered memory until ibv_fork_init(), as
+ * on kernels before 5.12. FAKE_VERBS_FAULTS   Faults armed from the start,
+ * "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th work
+ * request of the process ends with this number of enum ibv_wc_status), separated by
+ * commas.
  *
  * All functions may be called from any thread at any time.
  */

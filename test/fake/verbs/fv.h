@@ -61,6 +61,7 @@ typedef struct fv_caps {
     uint32_t ece; /* options; 0: none */
     int ifindex;  /* of the network interface, where it is */
     int grh;      /* the port wants a global header on InfiniBand, too */
+    int limited;  /* as many partitions before the full one, of limited members */
     uint8_t active_speed;
     uint8_t active_width;
 } fv_caps_t;
@@ -134,7 +135,8 @@ typedef struct fv_wire_srq {
 
 typedef struct fv_wire_qp {
     bool used;
-    bool lost; /* packets to and from it are lost */
+    bool lost;    /* packets to and from it are lost */
+    bool limited; /* member of its partition */
     bool is_datagram;
     pid_t pid;
     uint32_t gen;

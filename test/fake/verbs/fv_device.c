@@ -154,7 +154,7 @@ static int fv_query_port(struct ibv_context *context, uint8_t port,
         .active_mtu = IBV_MTU_4096,
         .port_cap_flags = IBV_PORT_IP_BASED_GIDS,
         .max_msg_sz = device->caps.max_msg_sz,
-        .pkey_tbl_len = 1,
+        .pkey_tbl_len = (uint16_t)(1 + device->caps.limited),
         .lid = fv_lid(device),
         .sm_lid = fv_lid(device) ? 1 : 0,
         .max_vl_num = 1,
@@ -267,20 +267,22 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int i
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
-    (void)context;
-    if ((port != 1) || (index != 0)) {
+    const int full = fv_device_of(context)->caps.limited;
+
+    if ((port != 1) || (index < 0) || (index > full)) {
         errno = EINVAL;
         return -1;
     }
 
-    *pkey = htobe16(0xffff);
+    *pkey = htobe16((uint16_t)((index == full) ? 0xffff : 0x7fff - 1 - index));
     return 0;
 }
 
 int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
-    (void)context;
-    return ((port == 1) && (pkey == htobe16(0xffff))) ? 0 : -1;
+    return ((port == 1) && (pkey == htobe16(0xffff)))
+               ? fv_device_of(context)->caps.limited
+               : -1;
 }
 
 static int fv_context_register(fv_context_t *context)

@@ -176,6 +176,7 @@ static void fv_cap_set(fv_caps_t *caps, const char *name, uint64_t value)
         {"max_init_rd_atom", &caps->max_init_rd_atom},
         {"ifindex", &caps->ifindex},
         {"grh", &caps->grh},
+        {"limited", &caps->limited},
     };
     unsigned i;
 

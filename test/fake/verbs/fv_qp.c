@@ -326,7 +326,7 @@ static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, in
     const fv_caps_t *caps = &fv_device_of(qp->ibv.context)->caps;
     const bool bad =
         ((mask & IBV_QP_PORT) && (attr->port_num != 1)) ||
-        ((mask & IBV_QP_PKEY_INDEX) && (attr->pkey_index != 0)) ||
+        ((mask & IBV_QP_PKEY_INDEX) && (attr->pkey_index > caps->limited)) ||
         ((mask & IBV_QP_PATH_MTU) &&
          ((attr->path_mtu < IBV_MTU_256) || (attr->path_mtu > IBV_MTU_4096))) ||
         ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
@@ -387,6 +387,9 @@ static void fv_qp_apply(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 
     if (mask & IBV_QP_ACCESS_FLAGS) {
         wire->access = qp->attr.qp_access_flags = attr->qp_access_flags;
+    }
+    if (mask & IBV_QP_PKEY_INDEX) {
+        wire->limited = attr->pkey_index < fv_device_of(qp->ibv.context)->caps.limited;
     }
     if (mask & IBV_QP_PORT) {
         qp->attr.port_num = attr->port_num;

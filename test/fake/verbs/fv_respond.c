@@ -90,8 +90,9 @@ static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
     unsigned type, back_type;
     int there;
 
-    if ((peer == NULL) || peer->lost || me->lost || fv_cut(device->index) ||
-        fv_cut(peer->device) ||
+    /* limited members of a partition do not hear each other */
+    if ((peer == NULL) || (peer->limited && me->limited) || peer->lost || me->lost ||
+        fv_cut(device->index) || fv_cut(peer->device) ||
         ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||
         (peer->dest_qp_num != me->qp_num) || (peer->rq_psn != me->sq_psn)) {
         return NULL;

@@ -419,6 +419,7 @@ static const device_row_t devices[] = {
     {"mlx5", ""},
     {"mlx5_ib", ""},
     {"mlx5_ib", "grh=1"},
+    {"mlx5_ib", "limited=2"},
     {"rxe", ""},
     {"tiny", "max_mr_size=1g"},
     {"ionic", "max_sge=1,max_inline=0"},
