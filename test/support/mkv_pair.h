@@ -22,7 +22,7 @@
 #define PAIR_BYTES 64
 #define PAIR_MAX_EVENTS 4096
 #define PAIR_MAX_SIDES 5
-#define PAIR_MAX_OPTIONS 8
+#define PAIR_MAX_OPTIONS 12
 
 typedef struct pair_side {
     mkv_ctx_t *ctx;
