@@ -186,15 +186,18 @@ thread_all() {
 own_thread_all() {
     local sweep=(--total_buffer_size 2g --num_iter 500 --warmup_iter 20 --start_batch_size 4096 --max_batch_size 4096
         --start_block_size 4k --max_block_size 64k --large_blk_iter_ftr 1 --pipeline_depth 4)
-    local threads i again="1 2 3"
+    local threads op i again="1 2 3"
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1 --start_batch_size 64 --max_batch_size 64
         --start_block_size 4k --max_block_size 4k)
     [ -z "$fake" ] || again=1
     for i in $again; do
-        for threads in 0 1; do
-            kv_setting=("MORIKV_PROGRESS_THREADS=$threads")
-            stage "kv write, $threads threads of libmorikv's, $i" 40 kv "own-thread-$threads-$i" "${sweep[@]}"
+        for op in WRITE READ; do
+            for threads in 0 1; do
+                kv_setting=("MORIKV_PROGRESS_THREADS=$threads")
+                stage "kv $op, $threads threads of libmorikv's, $i" 40 kv "own-thread-$op-$threads-$i" "${sweep[@]}" \
+                    --op_type "$op"
+            done
         done
     done
     kv_setting=()
