@@ -44,7 +44,7 @@ test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 # One side of a conversation; kv_versions.sh builds earlier ones as well.
 check_PROGRAMS += test/integration/kv/kv_versions
 test_integration_kv_kv_versions_SOURCES = test/integration/kv/kv_versions.c
-test_integration_kv_kv_versions_CPPFLAGS = $(AM_CPPFLAGS) -DKV_VERSIONS_KNOWS=2
+test_integration_kv_kv_versions_CPPFLAGS = $(AM_CPPFLAGS) -DKV_VERSIONS_KNOWS=3
 test_integration_kv_kv_versions_LDADD = libmorikv.la $(UCX_LIBS)
 
 kv_scripts = \
