@@ -14,6 +14,9 @@
 
 #define MKV_NUM_SLOTS 8u
 
+/** Of a leg at most, so that a peer that does not answer leaves the others some. */
+#define MKV_LEG_SLOTS (MKV_NUM_SLOTS / 2)
+
 /** In ns: who waits for a slot for so long does without, so that a peer which has some
  *  and does nothing holds up nobody else. */
 #define MKV_SLOT_PATIENCE (2000 * MKV_NSEC_PER_MSEC)

@@ -18,7 +18,6 @@
 
 #include <stdlib.h>
 
-#define MKV_LEG_SLOTS (MKV_NUM_SLOTS / 2)
 #define MKV_LEG_SCATTERS 64u /* chunks of one leg; a source has fewer slots */
 
 typedef struct mkv_scatter {

@@ -28,7 +28,6 @@
 
 #include <stdlib.h>
 
-#define MKV_LEG_SLOTS (MKV_NUM_SLOTS / 2)
 #define MKV_SCATTER_OVERHEAD 512u /* of the message, beside the places but two */
 
 typedef enum mkv_chunk_state {
