@@ -337,3 +337,40 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
                           comp, 0);
     return (comp != NULL) ? UCS_INPROGRESS : UCS_OK;
 }
+
+/* ---- of all endpoints ---- */
+
+ucs_status_t muct_rdma_iface_flush(uct_iface_h tl_iface, unsigned flags,
+                                   uct_completion_t *comp)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    ucs_status_t status, result = UCS_OK;
+    muct_rdma_ep_t *ep;
+
+    if (comp != NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        status = muct_rdma_ep_flush(&ep->super.super, flags, NULL);
+        if ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE)) {
+            result = UCS_INPROGRESS;
+        }
+    }
+
+    return result;
+}
+
+ucs_status_t muct_rdma_iface_fence(uct_iface_h tl_iface, unsigned flags)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    muct_rdma_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->eps, list)
+    {
+        (void)muct_rdma_ep_fence(&ep->super.super, flags);
+    }
+
+    return UCS_OK;
+}

@@ -121,6 +121,9 @@ extern uct_tl_t muct_rdma_tl;
 unsigned muct_rdma_iface_progress(uct_iface_h iface);
 ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h iface, int *fd_p);
 ucs_status_t muct_rdma_iface_event_arm(uct_iface_h iface, unsigned events);
+
+/* rdma_ep_flush.c */
+
 ucs_status_t muct_rdma_iface_flush(uct_iface_h iface, unsigned flags,
                                    uct_completion_t *comp);
 ucs_status_t muct_rdma_iface_fence(uct_iface_h iface, unsigned flags);

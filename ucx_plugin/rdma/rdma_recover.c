@@ -366,6 +366,20 @@ static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
     }
 }
 
+bool muct_rdma_recover_breaks(const muct_rdma_iface_t *iface)
+{
+    const muct_rdma_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->recovering, recover.list)
+    {
+        if (ep->recover.phase == MUCT_RDMA_RECOVER_BREAK) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
 {
     size_t num = ucs_list_length(&iface->recovering);

@@ -138,6 +138,9 @@ void muct_rdma_recover_flushed(struct muct_rdma_chan *chan, const struct ibv_wc 
 /** A completion of the control channel came. */
 void muct_rdma_recover_receive(struct muct_rdma_iface *iface, const struct ibv_wc *wc);
 
+/** Whether queue pairs are to be put in error next. */
+bool muct_rdma_recover_breaks(const struct muct_rdma_iface *iface);
+
 /** Go on with all endpoints, by so many commands; some may be failed, and destroyed, by
  * it. When there is more to do at once, iface->has_steps says so. */
 void muct_rdma_recover_progress(struct muct_rdma_iface *iface, uint64_t now_ms);

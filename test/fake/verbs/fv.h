@@ -58,6 +58,8 @@ typedef struct fv_caps {
     bool atomics;
     bool dmabuf;
     bool td;      /* thread domains */
+    bool forgets; /* in error by ibv_modify_qp(), what was not polled comes back flushed
+                   */
     uint32_t ece; /* options; 0: none */
     int ifindex;  /* of the network interface, where it is */
     int grh;      /* the port wants a global header on InfiniBand, too */
@@ -412,6 +414,7 @@ void fv_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t 
 void fv_cq_push(fv_wire_cq_t *cq, const fv_cqe_t *cqe);
 void fv_cq_poke(fv_wire_cq_t *cq);
 void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num);
+void fv_cq_flush(fv_wire_cq_t *cq, uint32_t qp_num);
 int fv_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int fv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 

@@ -283,6 +283,19 @@ void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num)
     cq->head = to;
 }
 
+/* What came and was not polled is told as what did not come. */
+void fv_cq_flush(fv_wire_cq_t *cq, uint32_t qp_num)
+{
+    fv_cqe_t *ring = fv_at(cq->ring);
+    uint32_t i;
+
+    for (i = cq->tail; i != cq->head; i++) {
+        if (ring[i % cq->size].qp_num == qp_num) {
+            ring[i % cq->size].status = IBV_WC_WR_FLUSH_ERR;
+        }
+    }
+}
+
 static void fv_cqe_free_queue(const fv_cqe_t *cqe)
 {
     fv_qp_t *qp;

@@ -38,7 +38,9 @@ static const fv_caps_t fv_profiles[] = {
      * IB_ATOMIC_GLOB, max_msg_sz 0x80000000, IONIC_MAX_RD_ATOM, no SRQ. max_inline is
      * what an entry of 512 bytes, the largest with an express doorbell, has behind 32
      * bytes of header (ionic_fw.h). max_mr_size is half of the page table entries that
-     * firmware grants, in pages. */
+     * firmware grants, in pages. forgets: ionic_flush_qp() of rdma-core's
+     * providers/ionic, after which ionic_poll_recv() and ionic_poll_send() look at no
+     * completion of the queue pair any more. */
     {.profile = "ionic",
      .vendor_id = 0x1dd8,
      .part_id = 0x1003,
@@ -57,6 +59,7 @@ static const fv_caps_t fv_profiles[] = {
      .atomics = true,
      .dmabuf = true,
      .td = true,
+     .forgets = true,
      .active_speed = FV_SPEED_NDR,
      .active_width = FV_WIDTH_4X},
     /* hw/bnxt_re: max_qp_wr 65535 less BNXT_QPLIB_RESERVED_QP_WRS, max_sge of chips of

@@ -460,6 +460,10 @@ static int fv_modify(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
     fv_ece_enter(qp, to);
     qp->ibv.state = to;
     if (to == IBV_QPS_ERR) {
+        if (fv_device_of(qp->ibv.context)->caps.forgets) {
+            fv_cq_flush(&fv.wire->cq[qp->wire->send_cq], qp->ibv.qp_num);
+            fv_cq_flush(&fv.wire->cq[qp->wire->recv_cq], qp->ibv.qp_num);
+        }
         fv_qp_to_error(qp->wire);
     } else {
         qp->wire->state = to;
