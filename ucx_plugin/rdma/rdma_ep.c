@@ -440,6 +440,7 @@ void muct_rdma_ep_break(muct_rdma_ep_t *ep)
     muct_rdma_sq_t *sq = &ep->chans[0].sq;
 
     sq->error = ENOMEM;
+    sq->is_lost = true;
     muct_rdma_sq_mark_dirty(sq);
 }
 

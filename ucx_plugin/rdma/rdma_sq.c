@@ -137,6 +137,7 @@ static void muct_rdma_sq_grow(muct_rdma_sq_t *sq)
         sq->grow_above = UINT32_MAX;
         sq->is_stuck = true;
         sq->error = ENOMEM; /* it cannot take what it has promised to */
+        sq->is_lost = true;
         muct_rdma_sq_mark_dirty(sq);
         return;
     }
@@ -206,6 +207,7 @@ static bool muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
     for (index = sq->posted; index != sq->head; ++index) {
         if (!sq->move(sq, muct_rdma_sq_at(sq, index))) {
             sq->error = EFAULT;
+            sq->is_lost = true;
             sq->is_stuck = true;
             muct_rdma_sq_mark_dirty(sq);
             return false;
@@ -299,7 +301,10 @@ void muct_rdma_sq_suspend(muct_rdma_sq_t *sq)
 {
     sq->state |= MUCT_RDMA_SQ_SUSPENDED;
     sq->is_stuck = true;
-    muct_rdma_sq_clear_dirty(sq);
+    if (!sq->is_lost) {
+        sq->error = 0;
+        muct_rdma_sq_clear_dirty(sq);
+    }
 }
 
 uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id)

@@ -88,6 +88,7 @@ struct muct_rdma_sq {
     uint32_t grow_above; /**< So many on their way ask for more places */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
+    bool is_lost;   /**< That another queue pair cannot mend */
     bool keep;      /**< Entries until they end */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
@@ -139,7 +140,8 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
 /** From now on have the keys of all that is posted changed. */
 void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move);
 
-/** Take and post nothing until @ref muct_rdma_sq_resume. */
+/** Take and post nothing until @ref muct_rdma_sq_resume. An error of the queue pair's
+ * goes with it; any other one stays, for the owner to fail the endpoint. */
 void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
 
 /**

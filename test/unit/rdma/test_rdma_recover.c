@@ -146,6 +146,25 @@ START_TEST(transfer_goes_on_over_a_new_connection)
 }
 END_TEST
 
+/* The device refuses it, and its queue pair turns out to be in error. */
+START_TEST(post_that_failed_meanwhile_is_repeated)
+{
+    start();
+    rig_fill(&rig);
+    rig_comp_init(&comps[0]);
+    fake_verbs_fail_call("ibv_post_send", 1, 1, EIO);
+    ck_assert_int_eq(rig_try_put(&rig, conn.ep[0], 0, 0, BLOCK, &comps[0]),
+                     UCS_INPROGRESS);
+    fatal();
+    rig_wait_comps(&rig, comps, 1);
+    ck_assert_int_eq(comps[0].status, UCS_OK);
+    rig_check(&rig, 0, BLOCK);
+    put_all(conn.ep[0]);
+    expect_all_well();
+    finish();
+}
+END_TEST
+
 START_TEST(idle_connection_is_made_anew_on_both_sides)
 {
     start();
@@ -589,6 +608,7 @@ static Suite *recover_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, transfer_goes_on_over_a_new_connection, 0,
                         2 * NUM_FAULTS);
+    tcase_add_test(tcase, post_that_failed_meanwhile_is_repeated);
     tcase_add_test(tcase, idle_connection_is_made_anew_on_both_sides);
     tcase_add_test(tcase, gets_bring_the_bytes_of_the_peer);
     tcase_add_test(tcase, connections_break_again_and_again);
