@@ -186,14 +186,17 @@ static void muct_rdma_ctl_destroy_qp(muct_rdma_ctl_t *ctl)
     ctl->ibv = NULL;
 }
 
+static void muct_rdma_ctl_drop_peers(muct_rdma_ctl_t *ctl)
+{
+    while (ctl->num_peers > 0) {
+        (void)muct_rdma_verbs.destroy_ah(ctl->peers[--ctl->num_peers].ah);
+    }
+}
+
 /* What it has beside the queue pair. */
 static void muct_rdma_ctl_free(muct_rdma_ctl_t *ctl)
 {
-    unsigned i;
-
-    for (i = 0; i < ctl->num_peers; ++i) {
-        (void)muct_rdma_verbs.destroy_ah(ctl->peers[i].ah);
-    }
+    muct_rdma_ctl_drop_peers(ctl);
     free(ctl->peers);
     muct_rdma_mem_destroy(ctl->mem);
     free(ctl->memory);
@@ -246,6 +249,22 @@ void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl)
 }
 
 /* ---- send ---- */
+
+void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl)
+{
+    ctl->has_moved = true;
+}
+
+/* What is on its way still needs its handle: that is soon over. */
+static bool muct_rdma_ctl_is_settled(muct_rdma_ctl_t *ctl)
+{
+    if (ctl->has_moved && (ctl->num_sends == 0)) {
+        muct_rdma_ctl_drop_peers(ctl);
+        ctl->has_moved = false;
+    }
+
+    return !ctl->has_moved;
+}
 
 static struct ibv_ah *muct_rdma_ctl_add_peer(muct_rdma_ctl_t *ctl,
                                              const muct_rdma_dev_addr_t *to)
@@ -300,7 +319,7 @@ void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
     unsigned slot;
 
     if ((ctl->ibv == NULL) || ctl->is_broken || !ctl->path->port->is_active ||
-        (ctl->num_sends == MUCT_RDMA_CTL_SENDS)) {
+        (ctl->num_sends == MUCT_RDMA_CTL_SENDS) || !muct_rdma_ctl_is_settled(ctl)) {
         return;
     }
 

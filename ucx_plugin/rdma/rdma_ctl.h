@@ -47,6 +47,7 @@ typedef struct muct_rdma_ctl {
     bool is_broken;     /**< In error, until all of it has come back */
     unsigned num_peers;
     muct_rdma_ctl_peer_t *peers;
+    bool has_moved; /**< Address handles are of an address of before */
 } muct_rdma_ctl_t;
 
 /**
@@ -76,6 +77,9 @@ bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
 
 /** Does nothing to one that was never opened. */
 void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
+
+/** The port's address, or its place, is another one: address handles are made anew. */
+void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
 
 /** Send, if that is possible now; it may be lost in any case. */
 void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,

@@ -358,6 +358,7 @@ static void muct_rdma_iface_set_address(muct_rdma_iface_t *iface)
     const unsigned before = iface->port.gid_index;
 
     iface->has_routes = false;
+    muct_rdma_ctl_set_moved(&iface->ctl);
     if (muct_rdma_port_renew_gid(device, iface->has_fixed_gid, &iface->port)) {
         muct_warn("%s:%u: its address changed or moved, from GID %u to %u; connections "
                   "made before may be lost",

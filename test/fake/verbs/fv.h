@@ -266,6 +266,7 @@ typedef struct fv_srq {
 typedef struct fv_ah {
     struct ibv_ah ibv;
     struct ibv_ah_attr attr;
+    union ibv_gid sgid; /* of its place when it was made */
 } fv_ah_t;
 
 /* A write that was acknowledged and has not got to the GPU's memory. */
@@ -290,7 +291,8 @@ typedef struct fv_send {
     uint32_t num_sge;
     uint32_t length;
     enum ibv_wc_status status;
-    struct ibv_ah_attr av; /* the three of a datagram */
+    struct ibv_ah_attr av;
+    union ibv_gid sgid; /* the three of a datagram */
     uint32_t remote_qpn;
     uint32_t remote_qkey;
     bool is_executed; /* by the peer, and the acknowledgement was lost */

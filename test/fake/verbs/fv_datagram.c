@@ -36,6 +36,7 @@ int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av)
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     fv_ah_t *ah;
+    unsigned type;
 
     if (fv_command_fails("ibv_create_ah")) {
         return NULL;
@@ -53,6 +54,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     ah->ibv.context = pd->context;
     ah->ibv.pd = pd;
     ah->attr = *attr;
+    (void)fv_gid(fv_device_of(pd->context), attr->grh.sgid_index, &ah->sgid, &type);
     fv_lock();
     fv_container_of(pd, fv_pd_t, ibv)->users++;
     fv.objects.ahs++;
@@ -72,6 +74,17 @@ int ibv_destroy_ah(struct ibv_ah *ibv)
     return 0;
 }
 
+/* Whether the place of the table that it is sent by still has the address. */
+static bool fv_datagram_has_source(const fv_qp_t *qp, const fv_send_t *send)
+{
+    union ibv_gid gid;
+    unsigned type;
+
+    return !send->av.is_global || (fv_gid(fv_device_of(qp->ibv.context),
+                                          send->av.grh.sgid_index, &gid, &type) &&
+                                   (memcmp(&gid, &send->sgid, sizeof(gid)) == 0));
+}
+
 static fv_wire_qp_t *fv_datagram_peer(const fv_qp_t *qp, const fv_send_t *send)
 {
     fv_wire_qp_t *peer = fv_wire_qp_find(send->remote_qpn);
@@ -80,8 +93,9 @@ static fv_wire_qp_t *fv_datagram_peer(const fv_qp_t *qp, const fv_send_t *send)
 
     if ((peer == NULL) || !peer->is_datagram || (peer->qkey != send->remote_qkey) ||
         ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||
-        (there != (int)peer->device) || fv_cut(peer->device) ||
-        fv_cut(fv_device_of(qp->ibv.context)->index) || !fv_alive(peer->pid)) {
+        (there != (int)peer->device) || !fv_datagram_has_source(qp, send) ||
+        fv_cut(peer->device) || fv_cut(fv_device_of(qp->ibv.context)->index) ||
+        !fv_alive(peer->pid)) {
         return NULL;
     }
 

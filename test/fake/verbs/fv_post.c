@@ -90,6 +90,7 @@ static void fv_send_copy(fv_send_t *send, const struct ibv_send_wr *wr,
         send->swap = wr->wr.atomic.swap;
     } else if (is_datagram) {
         send->av = fv_container_of(wr->wr.ud.ah, fv_ah_t, ibv)->attr;
+        send->sgid = fv_container_of(wr->wr.ud.ah, fv_ah_t, ibv)->sgid;
         send->remote_qpn = wr->wr.ud.remote_qpn;
         send->remote_qkey = wr->wr.ud.remote_qkey;
     } else {

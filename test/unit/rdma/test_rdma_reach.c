@@ -128,7 +128,13 @@ START_TEST(interface_of_that_name_may_be_another_one)
 }
 END_TEST
 
-/* What was connected by the old place is connected anew by the new one. */
+static int has_replaced(void *arg)
+{
+    return fake_verbs_qp_state(*(uint32_t *)arg) == IBV_QPS_UNKNOWN;
+}
+
+/* What was connected by the old place is connected anew by the new one. Loop index 1:
+ * datagrams went by the old place before. */
 START_TEST(address_that_moved_is_found_again)
 {
     uint8_t before[64] = {0}, after[64] = {0};
@@ -138,6 +144,11 @@ START_TEST(address_that_moved_is_found_again)
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
+    if (_i == 1) {
+        fake_verbs_qp_fatal(conn.qp_nums[0][0]);
+        rig_wait(&rig, has_replaced, &conn.qp_nums[0][0]);
+        ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
+    }
     get_address(0, before);
     fake_verbs_swap_gids("fake0", GID_OF_IPV4, GID_OF_LINK);
     fake_verbs_async("fake0", IBV_EVENT_GID_CHANGE);
@@ -250,7 +261,7 @@ int main(void)
     tcase_add_loop_test(tcase, peer_without_a_route_is_not_reached, 0, 4);
     tcase_add_loop_test(tcase, address_of_another_namespace_is_the_last_choice, 0, 2);
     tcase_add_loop_test(tcase, interface_of_that_name_may_be_another_one, 0, 2);
-    tcase_add_test(tcase, address_that_moved_is_found_again);
+    tcase_add_loop_test(tcase, address_that_moved_is_found_again, 0, 2);
     tcase_add_loop_test(tcase, another_transport_is_taken_where_no_route_leads, 0, 2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
