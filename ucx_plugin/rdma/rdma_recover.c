@@ -73,8 +73,12 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     unsigned i;
 
     recover->epoch = epoch;
-    if (recover->phase == MUCT_RDMA_RECOVER_MAKE) {
-        recover->num_done = 0; /* those that are made may be another device's */
+    if ((recover->phase == MUCT_RDMA_RECOVER_MAKE) ||
+        ((recover->phase == MUCT_RDMA_RECOVER_OFFER) && (recover->num_done == 0))) {
+        /* those that are made may be another device's, and have nothing to give back
+         */
+        recover->phase = MUCT_RDMA_RECOVER_MAKE;
+        recover->num_done = 0;
         return;
     }
 
@@ -86,7 +90,6 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     ep->state = MUCT_RDMA_EP_RECOVERING;
     recover->phase = MUCT_RDMA_RECOVER_BREAK;
     recover->num_done = 0;
-    recover->rx_flushed = 0;
     for (i = 0; i < ep->num_qps; ++i) {
         muct_rdma_sq_suspend(&ep->chans[i].sq);
         ep->chans[i].flushed = ep->chans[i].sq.tail;

@@ -80,7 +80,7 @@ typedef struct muct_rdma_recover {
     uint32_t psn;        /**< First packet number of our queue pairs in it */
     uint32_t received;   /**< Messages that had arrived before it */
     uint32_t ended;      /**< Work requests that had ended when it was made */
-    uint32_t rx_flushed; /**< Receives that came back empty */
+    uint32_t rx_flushed; /**< Receives that came back empty, of these queue pairs */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
     uint32_t first_ctl_qp;           /**< Where datagrams go there */
     uint64_t peer_incarnation;       /**< Of the peer's device that is reached now */

@@ -103,6 +103,7 @@ ucs_status_t muct_rdma_renew_make(muct_rdma_ep_t *ep)
     }
 
     muct_rdma_ep_offer_ece(ep);
+    recover->rx_flushed = 0;
     status = muct_rdma_am_renew(ep);
     if (status != UCS_OK) {
         return status;

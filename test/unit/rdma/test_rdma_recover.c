@@ -165,6 +165,47 @@ START_TEST(post_that_failed_meanwhile_is_repeated)
 }
 END_TEST
 
+/* The first one of a connection that is being made anew: connected, when others are not
+ * yet. 0 for none. */
+static uint32_t find_half_connected(uint32_t newest)
+{
+    uint32_t now[64], found = 0;
+    unsigned i, num = fake_verbs_qp_list(now, 64), num_waiting = 0;
+
+    for (i = 0; i < num; i++) {
+        if ((now[i] > newest) && (found == 0) &&
+            (fake_verbs_qp_state(now[i]) == IBV_QPS_RTS)) {
+            found = now[i];
+        }
+        num_waiting += fake_verbs_qp_state(now[i]) == IBV_QPS_INIT;
+    }
+    return (num_waiting > 0) ? found : 0;
+}
+
+/* Its receives come back before there is a connection that broke. */
+START_TEST(queue_pair_may_fail_while_others_are_connected)
+{
+    uint32_t qp_num, newest;
+
+    start_with("12");
+    newest = conn.qp_nums[1][conn.num_qps - 1];
+    put_all(conn.ep[0]);
+    expect_all_well();
+    fatal();
+    do {
+        rig_progress(&rig);
+        qp_num = find_half_connected(newest);
+    } while (qp_num == 0);
+    fake_verbs_qp_fatal(qp_num);
+    put_all(conn.ep[0]);
+    expect_all_well();
+    ck_assert_int_eq(rig_try_am(&rig, conn.ep[0], 0, 64), UCS_OK);
+    ck_assert_int_eq(rig_try_am(&rig, conn.ep[1], 1, 64), UCS_OK);
+    expect_all_well();
+    finish();
+}
+END_TEST
+
 START_TEST(idle_connection_is_made_anew_on_both_sides)
 {
     start();
@@ -609,6 +650,7 @@ static Suite *recover_suite(void)
     tcase_add_loop_test(tcase, transfer_goes_on_over_a_new_connection, 0,
                         2 * NUM_FAULTS);
     tcase_add_test(tcase, post_that_failed_meanwhile_is_repeated);
+    tcase_add_test(tcase, queue_pair_may_fail_while_others_are_connected);
     tcase_add_test(tcase, idle_connection_is_made_anew_on_both_sides);
     tcase_add_test(tcase, gets_bring_the_bytes_of_the_peer);
     tcase_add_test(tcase, connections_break_again_and_again);
