@@ -356,6 +356,23 @@ static int create_srq(uint32_t max_wr, uint32_t max_sge)
     return (srq != NULL) ? ibv_destroy_srq(srq) : errno;
 }
 
+/* Loop index: ionic; mlx5, whose completions stay what they are */
+START_TEST(ionic_forgets_in_error_what_was_not_polled)
+{
+    setenv("FAKE_VERBS_DEVICES",
+           (_i == 0) ? "fake0:ionic,fake1:ionic" : "fake0:mlx5,fake1:mlx5", 1);
+    verbs_pair_connect(side, &verbs_patient);
+    verbs_recv(side[1].qp, &side[1], 5, FAR, 64);
+    ck_assert_int_eq(verbs_post(side[0].qp, &side[0], &side[1], IBV_WR_SEND, 1, 0, 0,
+                                64, IBV_SEND_SIGNALED),
+                     0);
+    verbs_expect(side[0].send_cq, 1, IBV_WC_SUCCESS);
+    ck_assert_int_eq(verbs_qp_to(side[1].qp, IBV_QPS_ERR), 0);
+    verbs_expect(side[1].recv_cq, 5, (_i == 0) ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS);
+    verbs_pair_close(side);
+}
+END_TEST
+
 START_TEST(shared_receives_are_had_where_the_driver_has_them)
 {
     static const struct {
@@ -622,6 +639,7 @@ static Suite *fake_suite(void)
     tcase_add_test_raise_signal(tcase, second_deregistration_aborts, SIGABRT);
     tcase_add_test_raise_signal(tcase, closing_a_device_in_use_aborts, SIGABRT);
     tcase_add_test(tcase, ionic_is_as_its_driver_says);
+    tcase_add_loop_test(tcase, ionic_forgets_in_error_what_was_not_polled, 0, 2);
     tcase_add_loop_test(tcase, shared_receives_are_had_where_the_driver_has_them, 0, 4);
     tcase_add_test(tcase, shared_receives_keep_their_size);
     tcase_add_test(tcase, shared_receive_lets_a_sender_go_on_at_once);
