@@ -43,18 +43,20 @@ static inline void mkv_check_mark(const char *file, unsigned line)
         }                                                                              \
     } while (0)
 
-/** Run a suite and free it. @return The program's exit status. */
+/** Run a suite and free it. Where no case is run, as CK_RUN_CASE names none, it fails:
+ *  nothing was tested. @return The program's exit status. */
 static inline int mkv_check_run(Suite *suite, enum fork_status fork_status,
                                 enum print_output output)
 {
     SRunner *runner = srunner_create(suite);
-    int failed;
+    int failed, num;
 
     srunner_set_fork_status(runner, fork_status);
     srunner_run_all(runner, output);
     failed = srunner_ntests_failed(runner);
+    num = srunner_ntests_run(runner);
     srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return ((failed == 0) && (num > 0)) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }
 
 /** The same, each case in a process of its own, whatever the environment says: for

@@ -579,9 +579,6 @@ static void it_use_fake(void)
 
 int main(void)
 {
-    SRunner *runner;
-    int failed;
-
     mkv_test_init();
     it_init();
     it_set_commands();
@@ -594,9 +591,5 @@ int main(void)
                    : MKV_TEST_EXIT_SKIP;
     }
 
-    runner = srunner_create(it_suite());
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return mkv_check_run(it_suite(), CK_FORK_GETENV, CK_NORMAL);
 }
