@@ -60,6 +60,7 @@ struct perf_model_run {
     uint32_t *starts; /* READ: of request n and leg at [n % pipeline_depth][leg] */
     perf_layer_gate_t *gates; /* of each slot and layer */
     uint64_t num_finished;
+    uint64_t finished_bytes; /* of these, whichever side moved them */
     uint64_t first_ns;
     uint64_t last_ns;
     uint64_t warmup_cpu_ns;
@@ -298,8 +299,10 @@ static int perf_slot_finish(perf_slot_t *slot)
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};
     unsigned leg;
 
-    if (perf_slot_is_measured(slot) && (mkv_xfer_query(slot->xfer, &attr) == MKV_OK)) {
-        model->result.num_ucp_calls += attr.num_ucp_calls;
+    if (mkv_xfer_query(slot->xfer, &attr) == MKV_OK) {
+        model->finished_bytes += attr.bytes;
+        model->result.num_ucp_calls +=
+            perf_slot_is_measured(slot) ? attr.num_ucp_calls : 0;
     }
     if (mkv_xfer_close(slot->xfer) != MKV_OK) {
         return perf_session_error("mkv_xfer_close");
@@ -431,7 +434,7 @@ static void perf_model_show(const perf_model_run_t *model)
         perf_progress_show(&(perf_position_t){.what = "requests",
                                               .done = model->num_finished,
                                               .total = model->side.num_requests,
-                                              .bytes = model->result.bytes});
+                                              .bytes = model->finished_bytes});
     }
 }
 

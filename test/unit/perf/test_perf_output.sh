@@ -32,6 +32,7 @@ cut_short() { # UNTIL FILE SIGNAL ARG...
     until grep -q "$until" "$file" || ! kill -0 $pid 2>/dev/null || [ $SECONDS -gt $end ]; do
         read -rt 0.05 <> <(:)
     done
+    grep -q "$until" "$file" || fail "'$until' never came: $*"
     kill "-$how" $pid
     (while [ $SECONDS -lt $((end + 30)) ]; do read -rt 1 <> <(:); done; kill -KILL $pid 2>/dev/null) &
     watch=$!
