@@ -437,11 +437,7 @@ muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep)
 
 void muct_rdma_ep_break(muct_rdma_ep_t *ep)
 {
-    muct_rdma_sq_t *sq = &ep->chans[0].sq;
-
-    sq->error = ENOMEM;
-    sq->is_lost = true;
-    muct_rdma_sq_mark_dirty(sq);
+    muct_rdma_sq_lose(&ep->chans[0].sq, ENOMEM);
 }
 
 ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,

@@ -445,8 +445,7 @@ static void muct_rdma_iface_empty(muct_rdma_iface_t *iface)
 }
 
 /* A queue pair that is put in error tells no more of what came before, on some devices
- * (ionic): a message that its sender was told of would be lost. So it is taken first.
- */
+ * (ionic): a message that its sender was told of would be lost. So take it first. */
 static void muct_rdma_iface_take_first(const muct_rdma_iface_t *iface)
 {
     muct_rdma_iface_t *other = NULL;

@@ -75,8 +75,7 @@ static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
     recover->epoch = epoch;
     if ((recover->phase == MUCT_RDMA_RECOVER_MAKE) ||
         ((recover->phase == MUCT_RDMA_RECOVER_OFFER) && (recover->num_done == 0))) {
-        /* those that are made may be another device's, and have nothing to give back
-         */
+        /* those made may be another device's, and have nothing to give back */
         recover->phase = MUCT_RDMA_RECOVER_MAKE;
         recover->num_done = 0;
         return;

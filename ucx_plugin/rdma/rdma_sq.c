@@ -136,9 +136,7 @@ static void muct_rdma_sq_grow(muct_rdma_sq_t *sq)
         *sq = old;
         sq->grow_above = UINT32_MAX;
         sq->is_stuck = true;
-        sq->error = ENOMEM; /* it cannot take what it has promised to */
-        sq->is_lost = true;
-        muct_rdma_sq_mark_dirty(sq);
+        muct_rdma_sq_lose(sq, ENOMEM); /* it cannot take what it has promised to */
         return;
     }
 
@@ -206,10 +204,8 @@ static bool muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
 
     for (index = sq->posted; index != sq->head; ++index) {
         if (!sq->move(sq, muct_rdma_sq_at(sq, index))) {
-            sq->error = EFAULT;
-            sq->is_lost = true;
             sq->is_stuck = true;
-            muct_rdma_sq_mark_dirty(sq);
+            muct_rdma_sq_lose(sq, EFAULT);
             return false;
         }
     }

@@ -88,7 +88,7 @@ struct muct_rdma_sq {
     uint32_t grow_above; /**< So many on their way ask for more places */
     unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
     int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
-    bool is_lost;   /**< That another queue pair cannot mend */
+    bool is_lost;   /**< The error is one that another queue pair cannot mend */
     bool keep;      /**< Entries until they end */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
@@ -269,6 +269,14 @@ static inline void muct_rdma_sq_mark_dirty(muct_rdma_sq_t *sq)
         sq->is_dirty = true;
         ucs_list_add_tail(sq->dirty, &sq->dirty_link);
     }
+}
+
+/** It cannot go on, not by another queue pair either: its owner is to fail. */
+static inline void muct_rdma_sq_lose(muct_rdma_sq_t *sq, int error)
+{
+    sq->error = error;
+    sq->is_lost = true;
+    muct_rdma_sq_mark_dirty(sq);
 }
 
 /** After the work requests of one operation: post now, or remember to. */
