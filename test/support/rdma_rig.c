@@ -189,6 +189,16 @@ void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg)
     }
 }
 
+static int rig_is_replaced(void *arg)
+{
+    return fake_verbs_qp_state(*(uint32_t *)arg) == IBV_QPS_UNKNOWN;
+}
+
+void rig_wait_replaced(rig_t *rig, uint32_t qp_num)
+{
+    rig_wait(rig, rig_is_replaced, &qp_num);
+}
+
 typedef struct rig_count {
     rig_comp_t *comps;
     unsigned count;

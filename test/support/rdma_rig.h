@@ -71,6 +71,9 @@ unsigned rig_progress(rig_t *rig);
 /** Progress until the condition holds. */
 void rig_wait(rig_t *rig, int (*is_done)(void *arg), void *arg);
 
+/** Progress until recovery has destroyed this queue pair, by its number. */
+void rig_wait_replaced(rig_t *rig, uint32_t qp_num);
+
 /** Progress until @a count completions have been called. */
 void rig_wait_comps(rig_t *rig, rig_comp_t *comps, unsigned count);
 

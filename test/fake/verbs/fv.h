@@ -58,8 +58,7 @@ typedef struct fv_caps {
     bool atomics;
     bool dmabuf;
     bool td;      /* thread domains */
-    bool forgets; /* in error by ibv_modify_qp(), what was not polled comes back flushed
-                   */
+    bool forgets; /* ibv_modify_qp() to error flushes what was not polled */
     uint32_t ece; /* options; 0: none */
     int ifindex;  /* of the network interface, where it is */
     int grh;      /* the port wants a global header on InfiniBand, too */
@@ -291,8 +290,8 @@ typedef struct fv_send {
     uint32_t num_sge;
     uint32_t length;
     enum ibv_wc_status status;
-    struct ibv_ah_attr av;
-    union ibv_gid sgid; /* the three of a datagram */
+    struct ibv_ah_attr av; /* the four of a datagram */
+    union ibv_gid sgid;
     uint32_t remote_qpn;
     uint32_t remote_qkey;
     bool is_executed; /* by the peer, and the acknowledgement was lost */

@@ -276,9 +276,7 @@ START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
         connect_created(&third, addresses);
     }
     break_queue(&other, 0);
-    while (fake_verbs_qp_state(other.qp_nums[0][0]) != IBV_QPS_UNKNOWN) {
-        rig_progress(&rig);
-    }
+    rig_wait_replaced(&rig, other.qp_nums[0][0]);
     while (rig_try_am(&rig, other.ep[0], 0, 64) == UCS_ERR_NO_RESOURCE) {
         rig_progress(&rig); /* until it is there again */
     }

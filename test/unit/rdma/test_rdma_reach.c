@@ -128,11 +128,6 @@ START_TEST(interface_of_that_name_may_be_another_one)
 }
 END_TEST
 
-static int has_replaced(void *arg)
-{
-    return fake_verbs_qp_state(*(uint32_t *)arg) == IBV_QPS_UNKNOWN;
-}
-
 /* What was connected by the old place is connected anew by the new one. Loop index 1:
  * datagrams went by the old place before. */
 START_TEST(address_that_moved_is_found_again)
@@ -146,7 +141,7 @@ START_TEST(address_that_moved_is_found_again)
     rig_connect(&rig, &conn);
     if (_i == 1) {
         fake_verbs_qp_fatal(conn.qp_nums[0][0]);
-        rig_wait(&rig, has_replaced, &conn.qp_nums[0][0]);
+        rig_wait_replaced(&rig, conn.qp_nums[0][0]);
         ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
     }
     get_address(0, before);

@@ -546,9 +546,7 @@ START_TEST(endpoint_may_be_destroyed_meanwhile)
     rig.hold[1] = 1;
     lose_all();
     put_all(conn.ep[0]);
-    while (fake_verbs_qp_state(conn.qp_nums[0][0]) != IBV_QPS_UNKNOWN) {
-        rig_progress(&rig); /* until it has new ones to offer */
-    }
+    rig_wait_replaced(&rig, conn.qp_nums[0][0]); /* it has new ones to offer */
     rig.hold[1] = 0;
     ck_assert_uint_eq(comps[0].num_calls, 0);
     uct_ep_destroy(conn.ep[0]);
@@ -568,9 +566,7 @@ START_TEST(link_that_is_down_for_longer_than_the_retries_loses_nothing)
     start();
     fake_verbs_link("fake0", 0);
     put_all(conn.ep[0]);
-    while (fake_verbs_qp_state(conn.qp_nums[0][0]) != IBV_QPS_UNKNOWN) {
-        rig_progress(&rig);
-    }
+    rig_wait_replaced(&rig, conn.qp_nums[0][0]);
     fake_verbs_link("fake0", 1);
     expect_all_well();
     finish();
@@ -586,9 +582,7 @@ START_TEST(datagrams_may_be_lost)
     rig_fill(&rig);
     fake_verbs_lose_device("fake1", 1);
     put_all(conn.ep[0]);
-    while (fake_verbs_qp_state(conn.qp_nums[0][0]) != IBV_QPS_UNKNOWN) {
-        rig_progress(&rig);
-    }
+    rig_wait_replaced(&rig, conn.qp_nums[0][0]);
     fake_verbs_lose_device("fake1", 0);
     expect_all_well();
     finish();
