@@ -2,15 +2,14 @@
 
 #include "test/integration/ucp/it_run.h"
 #include "test/support/mkv_check.h"
+#include "test/support/mkv_port.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,32 +245,6 @@ it_pair_t it_run_app(const char *tls, const char *const *env, const char *const 
     return pair;
 }
 
-/*
- * A port that was free a moment ago; ucx_perftest offers no other way to meet. Not one
- * of those that the kernel hands out (from 32768 on): other tests' connections take
- * them. Where to begin to look depends on the process, so that two do not choose the
- * same.
- */
-static void it_choose_port(char *text, size_t size)
-{
-    const unsigned first = 10000, num = 20000, stride = 7;
-    struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_ANY)};
-    unsigned i, port = 0;
-    int fd, status = -1;
-
-    for (i = 0; (status != 0) && (i < num); ++i) {
-        port = first + (((unsigned)getpid() + i) * stride) % num;
-        addr.sin_port = htons((uint16_t)port);
-        fd = socket(AF_INET, SOCK_STREAM, 0);
-        MKV_REQUIRE(fd >= 0, "socket: %s", strerror(errno));
-        status = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
-        close(fd);
-    }
-    MKV_REQUIRE(status == 0, "no free port from %u to %u", first, first + num - 1);
-    snprintf(text, size, "%u", port);
-}
-
 it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *args)
 {
     char *server_words = strdup(args), *client_words = strdup(args), port[16];
@@ -283,9 +256,13 @@ it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *a
     char *output = calloc(1, IT_MAX_OUTPUT);
     mkv_proc_t server, client;
     it_foreign_t foreign;
+    unsigned number;
     it_pair_t pair;
+    int kept;
 
-    it_choose_port(port, sizeof(port));
+    kept = mkv_port_keep(&number); /* perftest offers no other way to meet */
+    MKV_REQUIRE(kept >= 0, "no port: %s", strerror(errno));
+    snprintf(port, sizeof(port), "%u", number);
     it_add_words(server_argv, &server_count, server_words);
     it_add_words(client_argv, &client_count, client_words);
 
@@ -300,6 +277,7 @@ it_pair_t it_run_perftest(const char *tls, const char *const *env, const char *a
         mkv_proc_kill(&server, SIGTERM); /* it may wait for the client for ever */
     }
     pair.server = it_finish(&server);
+    close(kept);
     free(output);
     free(server_words);
     free(client_words);
