@@ -7,11 +7,10 @@
 
 #include "test/support/mkv_pair.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #define EMULATED "software emulation tcp/fake0"
 
@@ -153,17 +152,25 @@ static mkv_xfer_attr_t write_gpu_memory(const char *words)
     return attr;
 }
 
-/* A folder with what UCX would load; of this process */
-#define PLUGINS "/tmp/mkv_path.plugins"
+/* A folder with what UCX would load; of this case */
+static char plugins[] = "/tmp/mkv_path.XXXXXX", module[64];
 
 static void make_plugins(void)
 {
     FILE *file;
 
-    ck_assert((mkdir(PLUGINS, 0700) == 0) || (errno == EEXIST));
-    file = fopen(PLUGINS "/libuct_mori.so.0", "w");
+    ck_assert_ptr_nonnull(mkdtemp(plugins));
+    snprintf(module, sizeof(module), "%s/libuct_mori.so.0", plugins);
+    file = fopen(module, "w");
     ck_assert_ptr_nonnull(file);
     fclose(file);
+}
+
+static void remove_plugins(void)
+{
+    (void)unlink(module);
+    (void)rmdir(plugins);
+    strcpy(plugins, "/tmp/mkv_path.XXXXXX");
 }
 
 static const struct {
@@ -174,7 +181,7 @@ static const struct {
     {"tcp", "UCX_PLUGIN_PATH", NULL, "; UCX_PLUGIN_PATH is not set: mori_env"},
     {"tcp", "UCX_PLUGIN_PATH", "/nowhere",
      "; UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0"},
-    {"tcp", "UCX_PLUGIN_PATH", PLUGINS,
+    {"tcp", "UCX_PLUGIN_PATH", plugins,
      "; mori_doctor tells why mori's transports are not there"},
     {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor tells what mori's transports reach"},
 };
@@ -197,6 +204,7 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
     ck_assert_msg(strstr(warning, causes[_i].expected) != NULL, "%s", warning);
     unsetenv("MORIKV_TLS"); /* an option of all that is opened */
     pair_teardown();
+    remove_plugins();
 }
 END_TEST
 
