@@ -48,7 +48,7 @@ typedef struct owner {
     volatile uint64_t counts[MAX_THREADS];
 } owner_t;
 
-static char dir[64];
+static char dir[64], elsewhere[64];
 static owner_t *owner;
 static mkv_proc_t proc;
 static mkv_watch_t watch;
@@ -58,6 +58,8 @@ static void open_dir(void)
 {
     strcpy(dir, "/dev/shm/mkv-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
+    strcpy(elsewhere, "/dev/shm/mkv-else-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(elsewhere));
     owner = mmap(NULL, sizeof(*owner), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(owner, MAP_FAILED);
@@ -93,6 +95,7 @@ static void close_dir(void)
     }
     closedir(handle);
     (void)rmdir(dir);
+    (void)rmdir(elsewhere); /* whose file its owner has removed */
     munmap(owner, sizeof(*owner));
 }
 
@@ -148,7 +151,7 @@ static int own_claims(int fd)
     pid_t child;
 
     fd_of_owner = fd;
-    claims = mkv_claims_open(owner->is_elsewhere ? "/dev/shm" : dir, OWNER);
+    claims = mkv_claims_open(owner->is_elsewhere ? elsewhere : dir, OWNER);
     MKV_REQUIRE(claims != NULL, "no file in %s", dir);
     numbers[0] = mkv_claims_take(claims, 4242);
     numbers[1] = mkv_claims_take(claims, 987654321);
