@@ -7,7 +7,13 @@ test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_proc.h test/support/mkv_proc.c \
 	test/support/mkv_hip.h test/support/mkv_hip.c
 test_support_libmkvtest_la_LIBADD = -ldl
+
+# A port for scripts
+check_PROGRAMS += test/support/keep_port
+test_support_keep_port_SOURCES = test/support/keep_port.c
+test_support_keep_port_LDADD = test/support/libmkvtest.la
 EXTRA_DIST += test/support/environment.sh test/support/fake_node.sh test/support/machine.sh test/support/proof.sh
+EXTRA_DIST += test/support/ports.py
 
 # Ranks of two sides over any UCP; the programs that use it compile it.
 mkv_ranks_sources = test/support/mkv_ranks.h test/support/mkv_ranks.c

@@ -129,12 +129,24 @@ pair() { # DECODE'S PLACE PREFILL'S PLACE
         fail "decode at $1 was not reached at $2: $(cat "$work/out2")"
     wait $!
 }
-port=$((20000 + $$ % 4000 * 3)) # three of our own, below those that the kernel gives to whoever asks for any
+coproc keep { exec test/support/keep_port; } # ours until this script ends
+read -rt 20 port <&"${keep[0]}" || { echo "FAIL: keep_port told no port"; exit 1; }
 pair ":$port" "127.0.0.1:$port"
-pair "localhost:$((port + 1))" "localhost:$((port + 1))"
+pair "localhost:$port" "localhost:$port"
 if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then
-    pair ":$((port + 2))" "[::1]:$((port + 2))"
+    pair ":$port" "[::1]:$port"
 fi
+
+# ---- A port that somebody listens on is an error that names it, at once.
+timeout 60 "$perf" "${small[@]}" --role decode --peer ":$port" >"$work/out2" 2>&1 &
+other=$!
+end=$((SECONDS + 20))
+until grep -q "$(printf ':%04X 0*:0000 0A' "$port")" /proc/net/tcp /proc/net/tcp6 2>/dev/null || [ $SECONDS -gt $end ]; do
+    read -rt 0.05 <> <(:)
+done
+refused ":$port" "${small[@]}" --role decode --peer ":$port"
+kill $other
+wait $other
 timeout 20 "$perf" "${small[@]}" --role decode --peer "$work/peer" --seed 2 >"$work/out2" 2>&1 &
 refused "--seed is 1 here and 2 there" "${small[@]}" --role prefill --peer "$work/peer"
 wait $!
