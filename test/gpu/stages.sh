@@ -244,17 +244,22 @@ latency_all() {
 perftest() {
     local test=$1 size=$2 count=$3 server status
 
-    port=$((port + 1))
     [ -z "$fake" ] || count=20
     [ -z "$fake" ] || [ "$size" -lt 1048576 ] || size=1048576
-    (inside env HIP_VISIBLE_DEVICES=1 ucx_perftest -p $port -t "$test" -m rocm -e \
+    (inside env HIP_VISIBLE_DEVICES=1 ucx_perftest -p "$port" -t "$test" -m rocm -e \
         -s "$size" -n "$count" -w 10 >"$work/server.log" 2>&1) &
     server=$!
     for _ in $(seq 100); do
-        inside grep -q ":$(printf '%04X' $port) .* 0A " /proc/net/tcp && break
+        inside grep -q ":$(printf '%04X' "$port") .* 0A " /proc/net/tcp && break
         sleep 0.1
     done
-    inside env HIP_VISIBLE_DEVICES=0 ucx_perftest localhost -p $port -t "$test" -m rocm -e \
+    kill -0 $server 2>/dev/null || {
+        wait $server
+        echo "ucx_perftest does not listen on port $port:"
+        cat "$work/server.log"
+        return 1
+    }
+    inside env HIP_VISIBLE_DEVICES=0 ucx_perftest localhost -p "$port" -t "$test" -m rocm -e \
         -s "$size" -n "$count" -w 10 -f
     status=$?
     wait $server

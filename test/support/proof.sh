@@ -7,15 +7,20 @@
 #
 # A stage that fails is reported and the next one runs. Sourcing makes report.txt and
 # log.txt in $out.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 
 started=$(date +%s)
 report=$out/report.txt
 log=$out/log.txt
 work=$(mktemp -d "${TMPDIR:-/tmp}/proof.XXXXXX")
 num_failed=0
-# shellcheck disable=SC2034
-port=$((13400 + (RANDOM % 1000)))
+# For all pairs of this run, one after the other: kept for us where the tests are built. Elsewhere
+# it may be somebody's, and then the server says so and its stage fails.
+port=$((10000 + $$ % 20000)) # beside: only where keep_port is not built
+if [ -x "${build_here:-$build}/test/support/keep_port" ]; then
+    coproc keep { exec "${build_here:-$build}/test/support/keep_port"; }
+    read -rt 20 port <&"${keep[0]}"
+fi
 : >"$report"
 : >"$log"
 
