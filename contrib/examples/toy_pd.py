@@ -317,10 +317,16 @@ class Router:
 # ---- the benchmark ----
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+kept = []
+
+
+def keep_port():
+    """A port of our own until we end: the kernel chooses it, and a socket that is bound and does
+    not listen keeps it. Servers set SO_REUSEADDR, so that they listen there all the same."""
+    kept.append(socket.socket())
+    kept[-1].bind(("", 0))
+    kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after bind(): nobody shares it
+    return kept[-1].getsockname()[1]
 
 
 def wait_until_healthy(port):
@@ -356,7 +362,7 @@ def measure(port, num, max_tokens=16):
 def bench(backends, num, repetitions=3):
     print(f"{num} prompts of 256 tokens, 16 tokens each, 4 at once, {repetitions} times, every token checked")
     for backend in backends:
-        port, environment = free_port(), {**os.environ, "MORIKV_BACKEND": backend}
+        port, environment = keep_port(), {**os.environ, "MORIKV_BACKEND": backend}
         processes = [
             subprocess.Popen([sys.executable, __file__, *arguments, str(port)], env=environment)
             for arguments in (["prefill", "p"], ["decode", "d"], ["router"])

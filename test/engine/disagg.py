@@ -26,8 +26,11 @@ import time
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from ports import keep_ports  # noqa: E402
+
 TOKENS = 8
-PORTS = {"kv_producer": 5600, "kv_consumer": 5800}
 #: What decode, and in push mode prefill, logs (DEBUG) when a request's blocks begin to move.
 MOVES = {
     "nixl": "calling _read_blocks",
@@ -41,6 +44,7 @@ class Engine:
     """A process with one engine."""
 
     all: list[Engine] = []
+    ports: dict[str, int]
 
     def __init__(self, model: str, name: str, config: dict[str, Any], **env: str) -> None:
         reads, writes = os.pipe()
@@ -110,12 +114,13 @@ class Engine:
         self.log.close()
 
 
-def transfer_config(connector: str, role: str, policy: str, port: int) -> dict[str, Any]:
+def transfer_config(
+    connector: str, role: str, policy: str, ports: dict[str, int]
+) -> dict[str, Any]:
     config: dict[str, Any] = {"kv_role": role, "kv_load_failure_policy": policy}
     if connector == "nixl":
         config |= {"kv_connector": "NixlConnector"}
     elif connector.startswith("moriio"):
-        ports = {"handshake_port": port, "notify_port": port + 50, "http_port": port + 90}
         config |= {"kv_connector": "MoRIIOConnector"}
         config["kv_connector_extra_config"] = ports | {
             "host_ip": "127.0.0.1",
@@ -137,21 +142,23 @@ def settings(model: str) -> dict[str, Any]:
 
 def start(model: str, connector: str, role: str, policy: str, life: int = 0) -> Engine:
     """:param life: of a process that is started again; MoRIIOConnector tells engines apart by
-    their ports alone."""
-    port = PORTS[role] + 100 * life
+    their ports alone, and each of its ranks has the next one."""
     ranks = int(os.environ.get("PREFILL_TP", "1")) if role == "kv_producer" else 1
-    return Engine(
+    ports = {name: keep_ports(ranks) for name in ("handshake_port", "notify_port", "http_port")}
+    engine = Engine(
         model,
         f"{connector}-{role}-{policy}-{life}",
         settings(model)
-        | {"kv_transfer_config": transfer_config(connector, role, policy, port)}
+        | {"kv_transfer_config": transfer_config(connector, role, policy, ports)}
         | ({"tensor_parallel_size": ranks} if ranks > 1 else {}),
-        VLLM_NIXL_SIDE_CHANNEL_PORT=str(port),
+        VLLM_NIXL_SIDE_CHANNEL_PORT=str(ports["handshake_port"]),
         # MoRIIOConnector takes a cache only at the begin of a page: PyTorch's for huge pages is
         THP_MEM_ALLOC_ENABLE="1",
         # and in WRITE mode it asks torch.cuda for an event of each layer
         CUDA_EVENTS="done" if connector == "moriio-push" else "",
     )
+    engine.ports = ports
+    return engine
 
 
 class Pair:
@@ -197,19 +204,19 @@ class Pair:
             asks = [goal | {"id": id} for id in ids]
             tells = [{"do_remote_decode": True, "id": id} for id in ids]
         else:  # MORI's router tells each of the other's ports
-            asks = [self.of_moriio("do_remote_prefill", "kv_producer", id) for id in ids]
-            tells = [self.of_moriio("do_remote_decode", "kv_consumer", id) for id in ids]
+            asks = [self.of_moriio("do_remote_prefill", self.p, id) for id in ids]
+            tells = [self.of_moriio("do_remote_decode", self.d, id) for id in ids]
         self.d.order(asked, TOKENS, asks)
         self.p.order(prompts, 1, tells)
 
     @staticmethod
-    def of_moriio(goal: str, other: str, id: int) -> dict[str, Any]:
+    def of_moriio(goal: str, other: Engine, id: int) -> dict[str, Any]:
         return {
             goal: True,
             "transfer_id": f"w{id}",
             "remote_host": "127.0.0.1",
-            "remote_handshake_port": PORTS[other],
-            "remote_notify_port": PORTS[other] + 50,
+            "remote_handshake_port": other.ports["handshake_port"],
+            "remote_notify_port": other.ports["notify_port"],
             "remote_engine_id": None,
             "remote_block_ids": None,
             "remote_tp_size": 1,

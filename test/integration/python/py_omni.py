@@ -21,7 +21,6 @@ import json
 import logging
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,10 @@ import unittest
 import unittest.mock
 
 import numpy
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+
+from ports import keep_ports  # noqa: E402
 
 WHEEL = sys.argv[1]
 POOL = os.environ.get("OMNI_POOL", "cpu")
@@ -195,12 +198,6 @@ class FakeMooncake:
         return 0
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def as_bytes(value):
     """Of a pool's buffer, which is given back with that."""
     if isinstance(value, bytes):
@@ -260,7 +257,7 @@ def stage_main(number, ports, ports_before):
 
 class Stage:
     def __init__(self, number, before=None):
-        self.ports = [free_port(), free_port()]
+        self.ports = [keep_ports(), keep_ports()]
         arguments = [str(number), json.dumps(self.ports), json.dumps(before.ports if before else [])]
         self.process = subprocess.Popen(
             [sys.executable, __file__, WHEEL, "stage", *arguments],
@@ -327,7 +324,7 @@ class Parity(unittest.TestCase):
     """Put, get, cleanup, health and close answer alike, whoever carries the bytes."""
 
     def pair(self, name="Mori"):
-        sender = make_engine(name, role="sender", zmq_port=free_port())
+        sender = make_engine(name, role="sender", zmq_port=keep_ports())
         self.addCleanup(sender.close)
         receiver = make_engine(
             name, role="receiver", sender_host="127.0.0.1", sender_zmq_port=sender.zmq_port
@@ -400,7 +397,7 @@ class Fallback(unittest.TestCase):
 
 def without_library():
     try:
-        make_mori(role="sender", zmq_port=free_port())
+        make_mori(role="sender", zmq_port=keep_ports())
         return 1
     except ValueError as error:
         print(error)

@@ -27,7 +27,7 @@ def prompt(number):
 
 class Toy(unittest.TestCase):
     def setUp(self):
-        self.port = toy.free_port()
+        self.port = toy.keep_port()
 
     def start(self, *arguments, **environment):
         process = subprocess.Popen(
