@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	contrib/check_abi.sh \
 	contrib/bookworm \
+	contrib/check_beside.sh \
 	contrib/check_commits.sh \
 	contrib/check_docs.sh \
 	contrib/check_floors.sh \
