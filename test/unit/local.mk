@@ -4,6 +4,7 @@ include test/unit/base/local.mk
 include test/unit/copy/local.mk
 include test/unit/xgmi/local.mk
 include test/unit/perf/local.mk
+include test/unit/support/local.mk
 if HAVE_VERBS
 include test/unit/rdma/local.mk
 endif
