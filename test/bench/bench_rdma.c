@@ -242,7 +242,7 @@ int main(int argc, char **argv)
     runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_MINIMAL);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }

@@ -302,7 +302,7 @@ static int ct_run_all(void)
         srunner_set_fork_status(runner, CK_NOFORK);
     }
     srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
+    num_failed = mkv_check_failed(runner);
     srunner_free(runner);
     while (num_titles > 0) {
         free(titles[--num_titles]);

@@ -12,6 +12,8 @@
 
 #include <check.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /*
  * Check writes into a file where a case is, at each assertion that holds, to tell it
@@ -43,20 +45,32 @@ static inline void mkv_check_mark(const char *file, unsigned line)
         }                                                                              \
     } while (0)
 
-/** Run a suite and free it. Where no case is run, as CK_RUN_CASE names none, it fails:
- *  nothing was tested. @return The program's exit status. */
+/** How many cases failed; one where none was run, as CK_RUN_CASE or CK_RUN_SUITE names
+ *  none: nothing was tested then. */
+static inline int mkv_check_failed(SRunner *runner)
+{
+    const char *name = getenv("CK_RUN_CASE"), *suite = getenv("CK_RUN_SUITE");
+
+    if (srunner_ntests_run(runner) > 0) {
+        return srunner_ntests_failed(runner);
+    }
+    fprintf(stderr, "no case was run (CK_RUN_CASE=%s, CK_RUN_SUITE=%s)\n",
+            (name != NULL) ? name : "", (suite != NULL) ? suite : "");
+    return 1;
+}
+
+/** Run a suite and free it. @return The program's exit status. */
 static inline int mkv_check_run(Suite *suite, enum fork_status fork_status,
                                 enum print_output output)
 {
     SRunner *runner = srunner_create(suite);
-    int failed, num;
+    int failed;
 
     srunner_set_fork_status(runner, fork_status);
     srunner_run_all(runner, output);
-    failed = srunner_ntests_failed(runner);
-    num = srunner_ntests_run(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
-    return ((failed == 0) && (num > 0)) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+    return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }
 
 /** The same, each case in a process of its own, whatever the environment says: for

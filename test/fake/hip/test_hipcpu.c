@@ -1032,7 +1032,7 @@ int main(void)
     runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_FORK);
     srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -439,7 +439,7 @@ int main(void)
     srunner_add_suite(runner, contract_datagram_suite());
     srunner_add_suite(runner, contract_srq_suite());
     srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }

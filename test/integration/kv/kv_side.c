@@ -453,7 +453,7 @@ int kv_main(Suite *suite)
         return mkv_test_exit_status(num_failed);
     }
     srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
+    num_failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (num_failed == 0) ? 0 : 1;
 }

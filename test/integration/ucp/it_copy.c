@@ -239,7 +239,7 @@ int main(void)
     setenv("MKV_TEST_LIMIT_S", IT_LIMIT_S, 0);
     runner = srunner_create(it_suite());
     srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
 }

@@ -352,7 +352,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
-    num_failed = srunner_ntests_failed(runner);
+    num_failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (num_failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -117,7 +117,7 @@ int main(void)
     tcase_add_test(tcase, pool_without_room_for_a_request_is_named);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -197,7 +197,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
+    failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
