@@ -139,6 +139,13 @@ add_up() { # LEVEL...
     done
 }
 
+# A level may have none of the tests that MKV_TEST_ONLY asks for; all of them may not.
+require_some() {
+    if compgen -G "$logs/none-*" >/dev/null && ! compgen -G "$logs/some-*" >/dev/null; then
+        failed MKV_TEST_ONLY "no test of these levels is '$only_asked'"
+    fi
+}
+
 # What times(1) of a shell left in a file, in whole seconds of the processors.
 sum_times() { # FILE
     awk '{ for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } }
@@ -496,13 +503,19 @@ check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
     mapfile -t list < <(long_first <<<"$tests")
 
     if [ -z "${list[0]}" ]; then
-        if [ -n "$only_asked" ]; then skipped "$label" "no test is $only_asked"; else failed "$label" "no tests"; fi
+        if [ -n "$only_asked" ]; then
+            : >"$logs/none-$label"
+            skipped "$label" "no test is $only_asked"
+        else
+            failed "$label" "no tests"
+        fi
         return
     fi
+    mkdir -p "$logs"
+    : >"$logs/some-$label"
     for test in "${list[@]}"; do
         rm -f "$(base_of "$build" "$test")".{log,trs}
     done
-    mkdir -p "$logs"
     # the programs have been built: here a test's own is made anew at most
     rm -f "$logs/times-$label"
     MKV_TEST_TIMES=$logs/times-$label \
