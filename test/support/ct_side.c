@@ -214,7 +214,37 @@ static void ct_side_query_v2(ct_side_t *side)
 #endif
 }
 
+/* Polled: events are handled where the test progresses, and nowhere else. */
+static ucs_status_t ct_side_make_worker(ct_side_t *side)
+{
+    ucs_status_t status = ucs_async_context_create(UCS_ASYNC_MODE_POLL, &side->async);
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_worker_create(side->async, UCS_THREAD_MODE_SINGLE, &side->worker);
+    if (status != UCS_OK) {
+        ucs_async_context_destroy(side->async);
+    }
+    return status;
+}
+
+static void ct_side_drop_worker(ct_side_t *side)
+{
+    if (!side->is_beside) {
+        uct_worker_destroy(side->worker);
+        ucs_async_context_destroy(side->async);
+    }
+}
+
 ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name)
+{
+    return ct_side_open_beside(side, name, NULL);
+}
+
+ucs_status_t ct_side_open_beside(ct_side_t *side, const ct_target_name_t *name,
+                                 const ct_side_t *of)
 {
     ucs_status_t status;
 
@@ -231,20 +261,20 @@ ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name)
         goto err_close_md;
     }
 
-    /* Polled: events are handled where the test progresses, and nowhere else. */
-    status = ucs_async_context_create(UCS_ASYNC_MODE_POLL, &side->async);
-    if (status != UCS_OK) {
-        goto err_close_md;
-    }
-
-    status = uct_worker_create(side->async, UCS_THREAD_MODE_SINGLE, &side->worker);
-    if (status != UCS_OK) {
-        goto err_destroy_async;
+    if (of != NULL) {
+        side->is_beside = 1;
+        side->async = of->async;
+        side->worker = of->worker;
+    } else {
+        status = ct_side_make_worker(side);
+        if (status != UCS_OK) {
+            goto err_close_md;
+        }
     }
 
     status = ct_side_open_iface(side, name->tl_name);
     if (status != UCS_OK) {
-        goto err_destroy_worker;
+        goto err_drop_worker;
     }
 
     uct_iface_progress_enable(side->iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
@@ -252,10 +282,8 @@ ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name)
     ct_side_query_v2(side);
     return UCS_OK;
 
-err_destroy_worker:
-    uct_worker_destroy(side->worker);
-err_destroy_async:
-    ucs_async_context_destroy(side->async);
+err_drop_worker:
+    ct_side_drop_worker(side);
 err_close_md:
     uct_md_close(side->md);
     return status;
@@ -266,8 +294,7 @@ void ct_side_close(ct_side_t *side)
     if (side->iface != NULL) {
         uct_iface_close(side->iface);
     }
-    uct_worker_destroy(side->worker);
-    ucs_async_context_destroy(side->async);
+    ct_side_drop_worker(side);
     uct_md_close(side->md);
 }
 

@@ -57,6 +57,7 @@ typedef struct ct_side {
     size_t max_get_sgl;
     ct_side_events_t events;
     unsigned num_empty; /**< Progress that found nothing, in a row */
+    int is_beside;      /**< The worker is another side's */
     char dev_name[UCT_DEVICE_NAME_MAX];
     char why[512];
 } ct_side_t;
@@ -92,6 +93,10 @@ typedef struct ct_mem {
  * @return UCS_ERR_NO_DEVICE No component offers that transport on that device.
  */
 ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name);
+
+/** As that, by the worker of side @a of, which is closed after this one. */
+ucs_status_t ct_side_open_beside(ct_side_t *side, const ct_target_name_t *name,
+                                 const ct_side_t *of);
 
 void ct_side_close(ct_side_t *side);
 

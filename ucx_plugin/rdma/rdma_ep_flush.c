@@ -27,15 +27,15 @@ void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key
 }
 
 /* One byte, into a page of ours where nobody looks. */
-static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, uint64_t address,
-                                     uint32_t rkey)
+static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, bool is_host,
+                                     uint64_t address, uint32_t rkey)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(chan->ep);
     struct ibv_send_wr *wr;
 
     wr = muct_rdma_sq_begin(&chan->sq, IBV_WR_RDMA_READ);
     wr->num_sge = 1;
-    wr->sg_list[0].addr = iface->flush_mem->base + iface->flush_mem->length / 2;
+    wr->sg_list[0].addr = muct_rdma_iface_read_back(iface, is_host);
     wr->sg_list[0].length = 1;
     wr->sg_list[0].lkey = iface->flush_mem->mrs[0]->lkey;
     wr->wr.rdma.remote_addr = address;
@@ -61,7 +61,7 @@ static bool muct_rdma_chan_read_gpus(muct_rdma_chan_t *chan)
         gpu = (unsigned)__builtin_ctzll(chan->gpus_written);
         chan->gpus_written &= chan->gpus_written - 1;
         page = &chan->ep->gpu_pages[gpu];
-        muct_rdma_chan_read_back(chan, page->address, page->rkey);
+        muct_rdma_chan_read_back(chan, false, page->address, page->rkey);
     }
 
     return true;
@@ -79,7 +79,7 @@ static bool muct_rdma_chan_read_host(muct_rdma_chan_t *chan)
         return false;
     }
 
-    muct_rdma_chan_read_back(chan, peer->flush_addr, peer->flush_rkey);
+    muct_rdma_chan_read_back(chan, true, peer->flush_addr, peer->flush_rkey);
     chan->has_writes = false;
     return true;
 }

@@ -176,4 +176,12 @@ static inline uint64_t muct_rdma_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/** Where the byte goes that is read behind writes to the peer's host or to a GPU: it
+ * tells the one from the other when the work request moves, however often. */
+static inline uint64_t muct_rdma_iface_read_back(const muct_rdma_iface_t *iface,
+                                                 bool is_host)
+{
+    return iface->flush_mem->base + iface->flush_mem->length / 2 + is_host;
+}
+
 #endif

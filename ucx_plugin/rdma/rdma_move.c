@@ -82,6 +82,19 @@ static bool muct_rdma_move_is_up(const muct_rdma_iface_t *iface)
            !iface->ctl.cq->is_broken;
 }
 
+static bool muct_rdma_move_is_lane(const muct_rdma_ep_t *lane)
+{
+    return (lane->state == MUCT_RDMA_EP_CONNECTED) ||
+           (lane->state == MUCT_RDMA_EP_RECOVERING);
+}
+
+static uint64_t muct_rdma_move_distance(const muct_rdma_ep_t *ep,
+                                        const muct_rdma_ep_t *lane)
+{
+    return (lane->serial > ep->serial) ? lane->serial - ep->serial
+                                       : ep->serial - lane->serial;
+}
+
 /* An endpoint of the interface itself to the same process: of several the one that was
  * made next to ours, as UCP makes those of one peer together. */
 static const muct_rdma_ep_t *muct_rdma_move_lane(const muct_rdma_ep_t *ep,
@@ -92,11 +105,8 @@ static const muct_rdma_ep_t *muct_rdma_move_lane(const muct_rdma_ep_t *ep,
 
     ucs_list_for_each(lane, &iface->eps, list)
     {
-        distance = (lane->serial > ep->serial) ? lane->serial - ep->serial
-                                               : ep->serial - lane->serial;
-        if (((lane->state == MUCT_RDMA_EP_CONNECTED) ||
-             (lane->state == MUCT_RDMA_EP_RECOVERING)) &&
-            (lane->peer_ep.ctl_qp != 0) &&
+        distance = muct_rdma_move_distance(ep, lane);
+        if (muct_rdma_move_is_lane(lane) && (lane->peer_ep.ctl_qp != 0) &&
             muct_rdma_incarnation_is_near(lane->peer.incarnation,
                                           ep->peer.incarnation) &&
             (distance < least)) {
@@ -202,22 +212,35 @@ bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t le
     return true;
 }
 
-static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
-                                uint64_t length, uint32_t *rkey)
+/* An endpoint that was told the page of the peer's device that is reached now. */
+static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
 {
-    const muct_rdma_ep_t *lane = ep;
+    const uint64_t incarnation = ep->recover.peer_incarnation;
+    const muct_rdma_ep_t *lane, *found = NULL;
+    const muct_rdma_iface_t *iface = NULL;
 
-    if ((*address == ep->peer_ep.flush_addr) && (*rkey == ep->peer_ep.flush_rkey)) {
-        if (ep->carrier != muct_rdma_ep_iface(ep)) {
-            lane = muct_rdma_move_lane(ep, ep->carrier);
-        }
-        if (lane != NULL) {
-            *address = lane->peer_ep.flush_addr;
-            *rkey = lane->peer_ep.flush_rkey;
-            return true;
+    if (incarnation == ep->peer.incarnation) {
+        return ep;
+    }
+
+    while ((iface = muct_rdma_move_next(ep->carrier, iface)) != NULL) {
+        ucs_list_for_each(lane, &iface->eps, list)
+        {
+            if (muct_rdma_move_is_lane(lane) &&
+                (lane->peer.incarnation == incarnation) &&
+                ((found == NULL) || (muct_rdma_move_distance(ep, lane) <
+                                     muct_rdma_move_distance(ep, found)))) {
+                found = lane;
+            }
         }
     }
 
+    return found;
+}
+
+static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
+                                uint64_t length, uint32_t *rkey)
+{
     if (!muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length, rkey)) {
         muct_error("remote memory 0x%" PRIx64 " length %" PRIu64
                    " has no key with the device of incarnation 0x%" PRIx64,
@@ -226,6 +249,32 @@ static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
     }
 
     return true;
+}
+
+/* A read behind writes to the peer's host: of any of its pages, as the work request may
+ * have moved before. */
+static bool muct_rdma_move_flush(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr)
+{
+    const muct_rdma_ep_t *lane = muct_rdma_move_page(ep);
+
+    if (lane == NULL) {
+        muct_error("no endpoint is left to the device of incarnation 0x%" PRIx64
+                   ": a flush has nothing to read there",
+                   ep->recover.peer_incarnation);
+        return false;
+    }
+
+    wr->wr.rdma.remote_addr = lane->peer_ep.flush_addr;
+    wr->wr.rdma.rkey = lane->peer_ep.flush_rkey;
+    return true;
+}
+
+static bool muct_rdma_move_is_flush(const muct_rdma_ep_t *ep,
+                                    const struct ibv_send_wr *wr)
+{
+    return (wr->opcode == IBV_WR_RDMA_READ) && (wr->num_sge == 1) &&
+           (wr->sg_list[0].addr ==
+            muct_rdma_iface_read_back(muct_rdma_ep_iface(ep), true));
 }
 
 bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
@@ -240,6 +289,10 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
             !muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey)) {
             return false;
         }
+    }
+
+    if (muct_rdma_move_is_flush(ep, wr)) {
+        return muct_rdma_move_flush(ep, wr);
     }
 
     switch (wr->opcode) {

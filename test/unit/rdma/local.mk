@@ -8,6 +8,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_move \
 	test/unit/rdma/test_rdma_nics \
 	test/unit/rdma/test_rdma_queue \
+	test/unit/rdma/test_rdma_rails \
 	test/unit/rdma/test_rdma_reach \
 	test/unit/rdma/test_rdma_recover \
 	test/unit/rdma/test_rdma_routes \
@@ -68,6 +69,10 @@ test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd) libmuct.la
 test_unit_rdma_test_rdma_recover_SOURCES = test/unit/rdma/test_rdma_recover.c
 test_unit_rdma_test_rdma_recover_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_recover_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_rails_SOURCES = test/unit/rdma/test_rdma_rails.c
+test_unit_rdma_test_rdma_rails_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_rails_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_reach_SOURCES = test/unit/rdma/test_rdma_reach.c
 test_unit_rdma_test_rdma_reach_CPPFLAGS = $(rdma_rig_cppflags)

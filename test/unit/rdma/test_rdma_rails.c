@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * An endpoint that moves more than once, or breaks while it moves: each side has three
+ * devices and one worker, and an endpoint on each to the other side's of the same
+ * place.
+ */
+
+#define RAILS 3
+#define SIZE 65536
+#define BLOCK 1024
+
+typedef struct rails {
+    ct_side_t side[RAILS];
+    ct_mem_t mem[RAILS]; /* the same bytes with each device */
+    uct_rkey_bundle_t rkey[RAILS];
+    uct_ep_h ep[RAILS];
+} rails_t;
+
+static rails_t rails[2]; /* rkey[i] is of the other one's memory */
+static rig_comp_t comp;
+static uint32_t newest; /* queue pair before the latest move */
+
+
+static const char *const devices[2][RAILS] = {{"fake0", "fake1", "fake2"},
+                                              {"fake3", "fake4", "fake5"}};
+
+/* ---- both sides ---- */
+
+static void open_rail(rails_t *of, unsigned which, unsigned rail)
+{
+    char name[16];
+    const ct_target_name_t target = {.tl_name = "mori_rdma", .dev_name = name};
+    ct_side_t *side = &of->side[rail];
+    ucs_status_t status;
+
+    snprintf(name, sizeof(name), "%s:1", devices[which][rail]);
+    status = ct_side_open_beside(side, &target, (rail > 0) ? &of->side[0] : NULL);
+    ck_assert_msg(status == UCS_OK, "%s: %s", ucs_status_string(status), side->why);
+    if (rail == 0) {
+        ck_assert_int_eq(ct_mem_create(side, SIZE, UCS_MEMORY_TYPE_HOST, &of->mem[0]),
+                         UCS_OK);
+    } else {
+        of->mem[rail] = of->mem[0];
+        ck_assert_int_eq(ct_mem_register(side, &of->mem[rail]), UCS_OK);
+    }
+}
+
+static void unpack_keys(rails_t *at, const rails_t *of)
+{
+    uint8_t key[256];
+    unsigned i;
+
+    for (i = 0; i < RAILS; i++) {
+        ck_assert_int_eq(ct_mem_pack((ct_side_t *)&of->side[i], &of->mem[i], 0, key),
+                         UCS_OK);
+        ck_assert_int_eq(uct_rkey_unpack(at->side[i].component, key, &at->rkey[i]),
+                         UCS_OK);
+    }
+}
+
+static void connect_rail(unsigned rail)
+{
+    uint8_t dev[2][256], address[2][256];
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE,
+                                        .iface = rails[i].side[rail].iface};
+
+        ck_assert_int_eq(uct_ep_create(&params, &rails[i].ep[rail]), UCS_OK);
+        ck_assert_int_eq(
+            uct_iface_get_device_address(rails[i].side[rail].iface, (void *)dev[i]),
+            UCS_OK);
+        ck_assert_int_eq(uct_ep_get_address(rails[i].ep[rail], (void *)address[i]),
+                         UCS_OK);
+    }
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(uct_ep_connect_to_ep(rails[i].ep[rail], (void *)dev[!i],
+                                              (void *)address[!i]),
+                         UCS_OK);
+    }
+}
+
+static uint32_t find_newest(void)
+{
+    uint32_t qp_nums[64];
+    unsigned num = fake_verbs_qp_list(qp_nums, 64);
+
+    return qp_nums[num - 1];
+}
+
+static void start_with(const char *qps)
+{
+    unsigned i, rail;
+
+    setenv("FAKE_VERBS_DEVICES",
+           "fake0:mlx5,fake1:mlx5,fake2:mlx5,fake3:mlx5,fake4:mlx5,fake5:mlx5", 1);
+    setenv("UCX_MORI_RDMA_NUM_QPS", qps, 1);
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "100s", 1);
+    memset(rails, 0, sizeof(rails));
+    for (i = 0; i < 2; i++) {
+        for (rail = 0; rail < RAILS; rail++) {
+            open_rail(&rails[i], i, rail);
+        }
+    }
+    unpack_keys(&rails[0], &rails[1]);
+    unpack_keys(&rails[1], &rails[0]);
+    for (rail = 0; rail < RAILS; rail++) {
+        connect_rail(rail);
+    }
+    newest = find_newest();
+    mkv_pattern_fill(rails[0].mem[0].addr, SIZE, 1, 0);
+    memset(rails[1].mem[0].addr, 0, SIZE);
+}
+
+static void destroy_ep(unsigned which, unsigned rail)
+{
+    if (rails[which].ep[rail] != NULL) {
+        uct_ep_destroy(rails[which].ep[rail]);
+        rails[which].ep[rail] = NULL;
+    }
+}
+
+static void close_iface(unsigned which, unsigned rail)
+{
+    ct_side_t *side = &rails[which].side[rail];
+
+    if (side->iface != NULL) {
+        destroy_ep(which, rail);
+        uct_iface_close(side->iface);
+        side->iface = NULL;
+    }
+}
+
+static void drop_memory(rails_t *of, unsigned rail)
+{
+    uct_rkey_release(of->side[rail].component, &of->rkey[rail]);
+    if (rail > 0) {
+        ck_assert_int_eq(uct_md_mem_dereg(of->side[rail].md, of->mem[rail].memh),
+                         UCS_OK);
+    } else {
+        ct_mem_destroy(&of->side[0], &of->mem[0]);
+    }
+}
+
+/* In UCP's order: all interfaces, all memory, all devices. */
+static void finish(void)
+{
+    unsigned i, rail;
+
+    for (i = 0; i < 2 * RAILS; i++) {
+        close_iface(i % 2, i / 2);
+    }
+    for (i = 0; i < 2; i++) {
+        for (rail = RAILS; rail > 0; rail--) {
+            drop_memory(&rails[i], rail - 1);
+        }
+        for (rail = RAILS; rail > 0; rail--) {
+            ct_side_close(&rails[i].side[rail - 1]);
+        }
+    }
+}
+
+static void progress(void)
+{
+    unsigned i;
+
+    for (i = 0; i < 2; i++) {
+        uct_worker_progress(rails[i].side[0].worker);
+    }
+}
+
+static void progress_until(int (*is_done)(unsigned arg), unsigned arg)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+
+    while (!is_done(arg)) {
+        progress();
+        ck_assert_msg(mkv_test_now_ms() < limit, "it does not come; errors: %u and %u",
+                      rails[0].side[0].events.num_ep_errors,
+                      rails[1].side[0].events.num_ep_errors);
+    }
+}
+
+static int is_called(unsigned arg)
+{
+    (void)arg;
+    return comp.num_calls > 0;
+}
+
+static ucs_status_t put(unsigned rail, uct_completion_t *uct)
+{
+    const uct_iov_t iov = {.buffer = rails[0].mem[0].addr,
+                           .length = BLOCK,
+                           .memh = rails[0].mem[rail].memh,
+                           .count = 1};
+
+    return uct_ep_put_zcopy(rails[0].ep[rail], &iov, 1, (uintptr_t)rails[1].mem[0].addr,
+                            rails[0].rkey[rail].rkey, uct);
+}
+
+static void expect_well(void)
+{
+    unsigned i, rail;
+
+    progress_until(is_called, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    ck_assert_uint_eq(mkv_pattern_check(rails[1].mem[0].addr, BLOCK, 1, 0), BLOCK);
+    for (i = 0; i < 2; i++) {
+        for (rail = 0; rail < RAILS; rail++) {
+            ck_assert_uint_eq(rails[i].side[rail].events.num_ep_errors, 0);
+        }
+    }
+}
+
+/* ---- keys ---- */
+
+/* Work requests stay in queue pairs that are made meanwhile, too. */
+static int is_posted(unsigned count)
+{
+    fake_verbs_stats_t stats;
+    uint32_t qp_nums[64];
+    unsigned i, num;
+
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    num = fake_verbs_qp_list(qp_nums, 64);
+    for (i = 0; i < num; i++) {
+        fake_verbs_qp_stats(qp_nums[i], &stats);
+        if ((qp_nums[i] > newest) && (stats.sends == count)) {
+            newest = find_newest();
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void flush_put(void)
+{
+    rig_comp_init(&comp);
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    ck_assert_int_eq(put(0, NULL), UCS_INPROGRESS);
+    ck_assert_int_eq(uct_ep_flush(rails[0].ep[0], UCT_FLUSH_FLAG_REMOTE, &comp.uct),
+                     UCS_INPROGRESS);
+}
+
+/* The page that a flush reads from has another key with each of the peer's devices. */
+START_TEST(flush_on_its_way_moves_again)
+{
+    start_with("1");
+    flush_put();
+    fake_verbs_remove("fake0");
+    progress_until(is_posted, 2);
+    fake_verbs_remove("fake1");
+    progress_until(is_posted, 2);
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    expect_well();
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mori_rdma over three rails");
+    TCase *tcase = tcase_create("rails");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, flush_on_its_way_moves_again);
+    suite_add_tcase(suite, tcase);
+    ct_side_find_module();
+    mkv_test_init();
+    return rig_run_forked(suite);
+}
