@@ -42,6 +42,22 @@ muct_rdma_iface_t *muct_rdma_move_next(const muct_rdma_iface_t *of,
     return next;
 }
 
+/* Its next queue pairs are to be there, or some are, of which it has not replaced all.
+ */
+static bool muct_rdma_move_is_guest(const muct_rdma_ep_t *ep,
+                                    const muct_rdma_iface_t *carrier)
+{
+    unsigned i;
+
+    for (i = 0; i < ep->num_created; ++i) {
+        if ((ep->chans[i].ibv != NULL) && (ep->chans[i].carrier == carrier)) {
+            return true;
+        }
+    }
+
+    return ep->carrier == carrier;
+}
+
 static muct_rdma_ep_t *muct_rdma_move_find_guest(const muct_rdma_iface_t *carrier)
 {
     muct_rdma_iface_t *iface = NULL;
@@ -51,7 +67,7 @@ static muct_rdma_ep_t *muct_rdma_move_find_guest(const muct_rdma_iface_t *carrie
         ucs_list_for_each(ep, &iface->eps, list)
         {
             if ((iface != carrier) && (ep->state != MUCT_RDMA_EP_FAILED) &&
-                ((ep->carrier == carrier) || (ep->chans[0].carrier == carrier))) {
+                muct_rdma_move_is_guest(ep, carrier)) {
                 return ep;
             }
         }

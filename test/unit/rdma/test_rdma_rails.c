@@ -267,6 +267,39 @@ START_TEST(flush_on_its_way_moves_again)
 }
 END_TEST
 
+/* ---- carriers that go ---- */
+
+static int has_newer(void)
+{
+    return find_newest() > newest;
+}
+
+/* Of two queue pairs one has left the second device for the third, and one has not. */
+START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
+{
+    const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+
+    start_with("2");
+    flush_put();
+    fake_verbs_remove("fake0");
+    progress_until(is_posted, 2);
+    destroy_ep(0, 1); /* its queue pairs would be among those that are made */
+    fake_verbs_remove("fake1");
+    while (!has_newer()) {
+        uct_worker_progress(rails[0].side[0].worker);
+        ck_assert_uint_lt(mkv_test_now_ms(), limit);
+    }
+    ck_assert_uint_eq(comp.num_calls, 0);
+    close_iface(0, 1);
+    ck_assert_uint_eq(comp.num_calls, 1);
+    ck_assert_int_eq(comp.status, UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(rails[0].side[0].events.num_ep_errors, 1);
+    progress();
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -274,6 +307,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, flush_on_its_way_moves_again);
+    tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();
