@@ -170,6 +170,15 @@ static unsigned muct_rdma_iface_poll(muct_rdma_iface_t *iface)
     return count;
 }
 
+/* Devices that are removed refuse posts before the event of it is there: another one
+ * may take them. */
+static void muct_rdma_ep_refused(muct_rdma_ep_t *ep, bool is_lost)
+{
+    if (is_lost || !muct_rdma_recover_leave(ep, UCS_ERR_IO_ERROR)) {
+        muct_rdma_ep_fail(ep, UCS_ERR_IO_ERROR, true);
+    }
+}
+
 static void muct_rdma_iface_ring(muct_rdma_iface_t *iface)
 {
     muct_rdma_chan_t *failed = NULL;
@@ -187,7 +196,7 @@ static void muct_rdma_iface_ring(muct_rdma_iface_t *iface)
     if (failed != NULL) {
         muct_error("ibv_post_send(qp 0x%x) failed: %s", failed->ibv->qp_num,
                    strerror(failed->sq.error));
-        muct_rdma_ep_fail(failed->ep, UCS_ERR_IO_ERROR, true);
+        muct_rdma_ep_refused(failed->ep, failed->sq.is_lost);
     }
 }
 

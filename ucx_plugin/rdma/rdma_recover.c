@@ -325,7 +325,8 @@ static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
         recover->num_done = 0;
         recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
         recover->next_ms = 0;
-    } else if (status != UCS_INPROGRESS) {
+    } else if ((status != UCS_INPROGRESS) &&
+               !muct_rdma_recover_leave(ep, recover->cause)) {
         muct_rdma_ep_fail(ep, recover->cause, true);
     }
 

@@ -4,6 +4,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ typedef struct rails {
 
 static rails_t rails[2]; /* rkey[i] is of the other one's memory */
 static rig_comp_t comp;
-static uint32_t newest; /* queue pair before the latest move */
+static uint32_t qp_num_of_rail_0; /* at side A */
+static uint32_t newest;           /* queue pair before the latest move */
 
 
 static const char *const devices[2][RAILS] = {{"fake0", "fake1", "fake2"},
@@ -118,6 +120,7 @@ static void start_with(const char *qps)
         connect_rail(rail);
     }
     newest = find_newest();
+    ck_assert_uint_gt(fake_verbs_qp_list(&qp_num_of_rail_0, 1), 0);
     mkv_pattern_fill(rails[0].mem[0].addr, SIZE, 1, 0);
     memset(rails[1].mem[0].addr, 0, SIZE);
 }
@@ -189,6 +192,17 @@ static void progress_until(int (*is_done)(unsigned arg), unsigned arg)
                       rails[0].side[0].events.num_ep_errors,
                       rails[1].side[0].events.num_ep_errors);
     }
+}
+
+static int is_met(unsigned arg)
+{
+    (void)arg;
+    return fake_verbs_faults_unmet() == 0;
+}
+
+static int is_told(unsigned at)
+{
+    return rails[at].side[0].events.num_ep_errors > 0;
 }
 
 static int is_called(unsigned arg)
@@ -300,6 +314,58 @@ START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
 }
 END_TEST
 
+/* ---- devices that refuse ---- */
+
+static int is_taken(unsigned arg)
+{
+    (void)arg;
+    return put(0, &comp.uct) == UCS_INPROGRESS;
+}
+
+static void put_well(void)
+{
+    rig_comp_init(&comp);
+    progress_until(is_taken, 0);
+    expect_well();
+}
+
+/* Nobody has read the event of the removal. */
+START_TEST(post_that_a_removed_device_refuses_moves)
+{
+    start_with("1");
+    fake_verbs_remove("fake0");
+    fake_verbs_fail_call("ibv_post_send", 1, 1, EIO);
+    put_well();
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    put_well();
+    finish();
+}
+END_TEST
+
+/* As one that is removed while the connection is made anew, or that has less left. */
+START_TEST(device_that_makes_no_queue_pair_is_left)
+{
+    start_with("1");
+    fake_verbs_fail_call("ibv_create_qp", 1, 1, EIO);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    progress_until(is_met, 0);
+    put_well();
+    finish();
+}
+END_TEST
+
+/* As that, of all devices. */
+START_TEST(devices_that_make_no_queue_pair_fail_the_endpoint)
+{
+    start_with("1");
+    fake_verbs_fail_call("ibv_create_qp", 1, 1000, EIO);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    progress_until(is_told, 0);
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -308,6 +374,9 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, flush_on_its_way_moves_again);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
+    tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
+    tcase_add_test(tcase, device_that_makes_no_queue_pair_is_left);
+    tcase_add_test(tcase, devices_that_make_no_queue_pair_fail_the_endpoint);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();
