@@ -15,6 +15,11 @@
 #define MUCT_RDMA_CTL_ENTRIES (MUCT_RDMA_CTL_RECVS + MUCT_RDMA_CTL_SENDS)
 #define MUCT_RDMA_CTL_LENGTH ((size_t)MUCT_RDMA_CTL_ENTRIES * MUCT_RDMA_CTL_SLOT)
 
+/* Tries to use a queue pair again that broke, and the time before the second one, which
+ * is twice that before each further one. */
+#define MUCT_RDMA_CTL_TRIES 8
+#define MUCT_RDMA_CTL_FIRST_MS 2u
+
 /* Tells our datagrams from those of other programs; the highest bit is the kernel's. */
 #define MUCT_RDMA_CTL_QKEY 0x4d4f5249u
 
@@ -215,6 +220,8 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
     ctl->num_recvs = 0;
     ctl->next_send = 0;
     ctl->is_broken = false;
+    ctl->num_failed = 0;
+    ctl->restart_ms = 0;
     status = muct_rdma_ctl_make(ctl, pd, cqs);
     if (status != UCS_OK) {
         muct_rdma_ctl_free(ctl);
@@ -369,11 +376,30 @@ static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl)
     if (error == 0) {
         error = muct_rdma_ctl_start(ctl);
     }
-    if (error != 0) {
-        muct_debug("UD qp 0x%x cannot be used again: %s", ctl->ibv->qp_num,
-                   strerror(error));
-    }
     ctl->is_broken = (error != 0);
+    if (error == 0) {
+        ctl->num_failed = 0;
+        return;
+    }
+
+    muct_debug("UD qp 0x%x cannot be used again: %s", ctl->ibv->qp_num,
+               strerror(error));
+    if (++ctl->num_failed > MUCT_RDMA_CTL_TRIES) {
+        muct_warn("UD qp 0x%x cannot be used again after %u tries: %s; connections "
+                  "that break are not made anew",
+                  ctl->ibv->qp_num, ctl->num_failed, strerror(error));
+        ctl->num_failed = 0;
+    }
+}
+
+void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms)
+{
+    if (!muct_rdma_ctl_has_to_restart(ctl) || (now_ms < ctl->restart_ms)) {
+        return;
+    }
+
+    ctl->restart_ms = now_ms + (MUCT_RDMA_CTL_FIRST_MS << ctl->num_failed);
+    muct_rdma_ctl_restart(ctl);
 }
 
 bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,

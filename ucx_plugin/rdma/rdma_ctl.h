@@ -11,7 +11,8 @@
  * A datagram needs no connection, so it gets through as soon as the network does; until
  * then it is lost, and whoever sent it sends it again. The queue pair itself breaks
  * when a device refuses a datagram, as soft-RoCE does without a link: then it is reset,
- * and keeps its number, which peers know. Only when the completion queue failed,
+ * and keeps its number, which peers know; where that fails it is tried again a few
+ * times, and then told. Only when the completion queue failed,
  * another one takes its place, of whose number they have to be told.
  *
  * One thread.
@@ -43,8 +44,10 @@ typedef struct muct_rdma_ctl {
     muct_rdma_mem_t *mem;
     unsigned num_sends; /**< In the queue pair */
     unsigned num_recvs;
-    unsigned next_send; /**< Buffer */
-    bool is_broken;     /**< In error, until all of it has come back */
+    unsigned next_send;  /**< Buffer */
+    bool is_broken;      /**< In error, until all of it has come back */
+    unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
+    uint64_t restart_ms; /**< When the next one is */
     unsigned num_peers;
     muct_rdma_ctl_peer_t *peers;
     bool has_moved; /**< Address handles are of an address of before */
@@ -90,6 +93,15 @@ static inline bool muct_rdma_ctl_owns(const muct_rdma_ctl_t *ctl, uint64_t wr_id
 {
     return (ctl->ibv != NULL) && ((((wr_id ^ ctl->id) << 1) >> 33) == 0);
 }
+
+/** Whether it could not begin again after an error, and is to try once more. */
+static inline bool muct_rdma_ctl_has_to_restart(const muct_rdma_ctl_t *ctl)
+{
+    return (ctl->ibv != NULL) && (ctl->num_failed != 0);
+}
+
+/** Try once more, if it is time; gives up after some tries, logged. */
+void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms);
 
 /**
  * Take one of its completions.

@@ -388,7 +388,9 @@ static void muct_rdma_iface_set_timer(muct_rdma_iface_t *iface)
     }
 
     ms = (iface->port_down_ms != 0) ? ms + MUCT_RDMA_CLOCK_MS : MUCT_RDMA_NEVER_MS;
-    if (!ucs_list_is_empty(&iface->recovering) && (ms > MUCT_RDMA_RECOVER_TICK_MS)) {
+    if ((!ucs_list_is_empty(&iface->recovering) ||
+         muct_rdma_ctl_has_to_restart(&iface->ctl)) &&
+        (ms > MUCT_RDMA_RECOVER_TICK_MS)) {
         ms = MUCT_RDMA_RECOVER_TICK_MS;
     }
     if (ms < MUCT_RDMA_NEVER_MS) {
@@ -505,6 +507,11 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
 
     if (__builtin_expect(iface->cqs.num_broken > 0, 0)) {
         muct_rdma_cq_set_reap(&iface->cqs);
+    }
+
+    if (__builtin_expect(muct_rdma_ctl_has_to_restart(&iface->ctl), 0)) {
+        muct_rdma_ctl_progress(&iface->ctl, now);
+        muct_rdma_iface_set_timer(iface);
     }
 
     if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {

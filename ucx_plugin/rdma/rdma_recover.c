@@ -510,6 +510,9 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
     muct_rdma_ep_t *ep;
 
     if (!muct_rdma_ctl_complete(&iface->ctl, wc, &msg)) {
+        if (muct_rdma_ctl_has_to_restart(&iface->ctl)) {
+            iface->async_countdown = 1; /* look after it in this very progress */
+        }
         return;
     }
 

@@ -624,6 +624,56 @@ START_TEST(queue_of_datagrams_that_broke_begins_again)
 }
 END_TEST
 
+static int all_faults_are_met(void *arg)
+{
+    (void)arg;
+    return fake_verbs_faults_unmet() == 0;
+}
+
+static int is_in_error(void *arg)
+{
+    return fake_verbs_qp_state(*(uint32_t *)arg) == IBV_QPS_ERR;
+}
+
+/* Until the queue pair of side A's datagrams broke, which cannot be reset then. Side B
+ * does nothing to the device meanwhile. */
+static void break_datagrams(unsigned tries)
+{
+    uint32_t qp_num = datagram_qp(conn.ep[0]);
+
+    rig.hold[1] = 1;
+    fake_verbs_fail_wr(qp_num, 1, IBV_WC_LOC_QP_OP_ERR);
+    fail_in_the_middle();
+    put_all(conn.ep[0]);
+    rig_wait(&rig, is_in_error, &qp_num);
+    fake_verbs_fail_call("ibv_modify_qp", 1, tries, EIO);
+}
+
+START_TEST(queue_of_datagrams_that_cannot_begin_again_is_asked_again)
+{
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);
+    start();
+    break_datagrams(3);
+    rig_wait(&rig, all_faults_are_met, NULL);
+    rig.hold[1] = 0;
+    expect_all_well();
+    finish();
+}
+END_TEST
+
+START_TEST(queue_of_datagrams_that_never_begins_again_fails_the_endpoint)
+{
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "50ms", 1);
+    start();
+    break_datagrams(1000000);
+    rig_wait_comps(&rig, comps, NUM);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_ENDPOINT_TIMEOUT);
+    fake_verbs_reset();
+    finish();
+}
+END_TEST
+
 START_TEST(without_datagrams_it_fails_as_before)
 {
     fake_verbs_fail_call((_i == 0) ? "ibv_create_ah" : "ibv_create_qp",
@@ -672,6 +722,9 @@ static Suite *recover_suite(void)
     tcase_add_test(tcase, datagrams_may_be_lost);
     tcase_add_test(tcase, answer_that_was_lost_is_given_again);
     tcase_add_loop_test(tcase, queue_of_datagrams_that_broke_begins_again, 0, 2);
+    tcase_add_test(tcase, queue_of_datagrams_that_cannot_begin_again_is_asked_again);
+    tcase_add_test(tcase,
+                   queue_of_datagrams_that_never_begins_again_fails_the_endpoint);
     tcase_add_loop_test(tcase, without_datagrams_it_fails_as_before, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
