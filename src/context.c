@@ -476,6 +476,12 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_status_t status, object_status;
     bool is_disconnected;
 
+    if (mkv_threads_are_calling(ctx)) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "mkv_close() was called in a callback of context %s, by its "
+                         "own progress thread, expected another thread; it stays open",
+                         ctx->name);
+    }
     mkv_threads_stop(ctx);
     mkv_enter(ctx);
     ctx->is_closing = true;

@@ -253,9 +253,13 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  * Blocks up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long
  * again for peers to be told. Peers need not be closed before: those that connected by
  * themselves are not even known to every caller. All handles made from the context are
- * void afterwards, whatever is returned.
+ * void afterwards, whatever is returned but MKV_ERR_INVALID.
  *
  * @return MKV_OK
+ * @return MKV_ERR_INVALID        Called in a callback, by a thread of the context's own
+ *                                (option PROGRESS_THREADS), which would wait for
+ * itself: nothing has changed. In a callback of a thread of the caller's it hangs, as
+ * any call does there.
  * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
  *                                open; they are logged by name and closed.
  * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection

@@ -304,6 +304,19 @@ mkv_status_t mkv_threads_start(mkv_ctx_t *ctx)
     return status;
 }
 
+bool mkv_threads_are_calling(const mkv_ctx_t *ctx)
+{
+    const mkv_threads_t *threads = ctx->threads;
+    unsigned i;
+
+    for (i = 0; (threads != NULL) && (i < threads->num); ++i) {
+        if (pthread_equal(threads->id[i], pthread_self())) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void mkv_threads_stop(mkv_ctx_t *ctx)
 {
     mkv_threads_t *threads = ctx->threads;

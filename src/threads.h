@@ -13,7 +13,10 @@
 /** @return MKV_OK, MKV_ERR_INVALID: the option does not fit, MKV_ERR_NOMEM. */
 mkv_status_t mkv_threads_start(mkv_ctx_t *ctx);
 
-/** Without the lock. */
+/** Whether the caller is one of them, so in a callback. */
+bool mkv_threads_are_calling(const mkv_ctx_t *ctx);
+
+/** Without the lock; not in one of them. */
 void mkv_threads_stop(mkv_ctx_t *ctx);
 
 #endif

@@ -11,6 +11,7 @@
 #include "src/post/post.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -486,6 +487,58 @@ static unsigned num_asleep(void)
     return __atomic_load_n(&A->ctx->num_asleep, __ATOMIC_SEQ_CST);
 }
 
+static void open_with_threads(int fd)
+{
+    ck_assert_int_ge(fd, 0);
+    fake_ucp_reset();
+    fake_ucp_set_efd(fd);
+    pair_now = 1000000000ull;
+    pair_open(0);
+    pair_open(1);
+    pair_connect(0, 1);
+    bind_write();
+}
+
+typedef struct closing {
+    pthread_t caller; /* of the post */
+    mkv_status_t status;
+    char text[256];
+} closing_t;
+
+static int close_in_gate(void *arg)
+{
+    closing_t *closing = arg;
+
+    if (pthread_equal(closing->caller, pthread_self())) {
+        return 0; /* the post asks first */
+    }
+
+    closing->status = mkv_close(A->ctx);
+    snprintf(closing->text, sizeof(closing->text), "%s", mkv_last_error());
+    return 1;
+}
+
+/* It would wait for the end of the thread that it is called by. */
+START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
+{
+    closing_t closing = {.caller = pthread_self(), .status = MKV_OK};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = close_in_gate, .arg = &closing};
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    pair_set("PROGRESS_THREADS", "1");
+    open_with_threads(fd);
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    OK(mkv_xfer_seal(active, 0));
+    (void)wait_event(B, MKV_EV_QUIET);
+    pair_run();
+    IS(closing.status, MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(closing.text, "expected another thread"));
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    finish();
+    close(fd);
+}
+END_TEST
+
 /* It sleeps behind every round that finds nothing but while calls are in flight, as
  * what the lane is to start next waits for it. Loop index: PROGRESS_SPIN of 0 is the
  * control, and one of four threads is enough. */
@@ -494,16 +547,9 @@ START_TEST(a_thread_goes_on_while_calls_are_in_flight)
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     unsigned i;
 
-    ck_assert_int_ge(fd, 0);
     pair_set("PROGRESS_THREADS", (_i == 2) ? "4" : "1");
     pair_set("PROGRESS_SPIN", (_i == 1) ? "0" : "2000");
-    fake_ucp_reset();
-    fake_ucp_set_efd(fd);
-    pair_now = 1000000000ull;
-    pair_open(0);
-    pair_open(1);
-    pair_connect(0, 1);
-    bind_write();
+    open_with_threads(fd);
     ck_assert_uint_gt(rounds_of_threads(4), 0);
     fake_ucp_hold(DATA);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
@@ -590,6 +636,7 @@ int main(void)
     tcase_add_test(tcase, a_stalled_peer_delays_no_other);
     tcase_add_test(tcase, a_context_waits_for_no_other);
     tcase_add_loop_test(tcase, a_thread_goes_on_while_calls_are_in_flight, 0, 3);
+    tcase_add_test(tcase, a_callback_of_its_own_thread_cannot_close_a_context);
     tcase_add_loop_test(tcase, many_threads_at_once, 0, 2);
     return pair_main("mkv_threads", tcase);
 }
