@@ -5,6 +5,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_blocks \
 	test/unit/morikv/test_mkv_faults \
 	test/unit/morikv/test_mkv_fence \
+	test/unit/morikv/test_mkv_footprint \
 	test/unit/morikv/test_mkv_heal \
 	test/unit/morikv/test_mkv_bytes \
 	test/unit/morikv/test_mkv_inbox \
@@ -74,6 +75,13 @@ morikv_pair_ldadd = \
 test_unit_morikv_test_mkv_faults_SOURCES = test/unit/morikv/test_mkv_faults.c
 test_unit_morikv_test_mkv_faults_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_faults_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_footprint_SOURCES = test/unit/morikv/test_mkv_footprint.c
+test_unit_morikv_test_mkv_footprint_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_footprint_LDFLAGS = -Wl,--wrap=malloc -Wl,--wrap=calloc \
+	-Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=strdup \
+	-Wl,--wrap=free
+test_unit_morikv_test_mkv_footprint_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_wrong_SOURCES = test/unit/morikv/test_mkv_wrong.c
 test_unit_morikv_test_mkv_wrong_CPPFLAGS = $(morikv_unit_cppflags)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What an open transfer takes of the heap: bytes that were asked for and not given
+ * back, counted where the library and the fake call the C library, so that they are the
+ * same on every machine. A table of the process's own size says nothing of a single
+ * one.
+ */
+
+#include "test/support/mkv_pair.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Both sides of a transfer of two blocks, of a map of eight pairs, that was posted:
+ * 8602 bytes. */
+#define MOST_BYTES 9024u
+
+static size_t live_bytes;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t num, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+char *__real_strdup(const char *text);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+char *__wrap_strdup(const char *text);
+void __wrap_free(void *memory);
+
+static void *counted(void *memory)
+{
+    live_bytes += (memory != NULL) ? malloc_usable_size(memory) : 0;
+    return memory;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return counted(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    return counted(__real_calloc(num, size));
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    live_bytes -= (memory != NULL) ? malloc_usable_size(memory) : 0;
+    return counted(__real_realloc(memory, size));
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return counted(__real_aligned_alloc(alignment, size));
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return counted(__real_strdup(text));
+}
+
+void __wrap_free(void *memory)
+{
+    live_bytes -= (memory != NULL) ? malloc_usable_size(memory) : 0;
+    __real_free(memory);
+}
+
+#define NUM_XFERS 1000u
+
+static mkv_xfer_t *sources[NUM_XFERS], *destinations[NUM_XFERS];
+
+/* The heap once so many are open, exposed and posted, none sealed */
+static size_t bytes_of(unsigned first, unsigned end, mkv_plan_t *plan)
+{
+    unsigned i;
+
+    for (i = first; i < end; ++i) {
+        sources[i] = pair_xfer(A, 1, i + 1, MKV_WRITE, MKV_SRC);
+        destinations[i] = pair_xfer(B, 0, i + 1, MKV_WRITE, MKV_DST);
+        pair_expose(destinations[i], 0, 2);
+    }
+    pair_run();
+    for (i = first; i < end; ++i) {
+        OK(mkv_xfer_post(sources[i], 0, plan, NULL, NULL));
+    }
+    pair_run();
+    return live_bytes;
+}
+
+START_TEST(a_thousand_open_transfers_take_little_each)
+{
+    size_t ten, thousand;
+    mkv_plan_t *plan;
+    unsigned i;
+
+    pair_set("OVERLAP", "allow");
+    pair_setup();
+    plan = pair_plan(A, 1, 0, 0, 2, 0);
+    ten = bytes_of(0, 10, plan);
+    thousand = bytes_of(10, NUM_XFERS, plan);
+    ck_assert_uint_eq(pair_count(A, MKV_EV_EXPOSED, NULL), NUM_XFERS);
+    printf("%zu bytes of heap with 10 transfers open, %zu more for each of %u\n", ten,
+           (thousand - ten) / (NUM_XFERS - 10), NUM_XFERS);
+    ck_assert_uint_le((thousand - ten) / (NUM_XFERS - 10), MOST_BYTES);
+
+    for (i = 0; i < NUM_XFERS; ++i) {
+        OK(mkv_xfer_seal(sources[i], 0));
+    }
+    pair_run();
+    for (i = 0; i < NUM_XFERS; ++i) {
+        pair_close(sources[i], destinations[i], NULL);
+    }
+    OK(mkv_plan_destroy(plan));
+    pair_teardown();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = pair_tcase("footprint");
+
+    tcase_add_test(tcase, a_thousand_open_transfers_take_little_each);
+    return pair_main("mkv_footprint", tcase);
+}
