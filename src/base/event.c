@@ -46,6 +46,14 @@ static void mkv_event_nodes_keep(mkv_ctx_t *ctx, mkv_list_t *nodes)
     pthread_mutex_unlock(&ctx->event_lock);
 }
 
+static void mkv_event_node_clear(mkv_event_node_t *node)
+{
+    free(node->owned);
+    free(node->event.text);
+    node->owned = NULL;
+    node->event.text = NULL;
+}
+
 static void mkv_event_nodes_free(mkv_list_t *nodes)
 {
     mkv_event_node_t *node;
@@ -53,7 +61,7 @@ static void mkv_event_nodes_free(mkv_list_t *nodes)
     while (!mkv_list_is_empty(nodes)) {
         node = mkv_list_head(nodes, mkv_event_node_t, list);
         mkv_list_del(&node->list);
-        free(node->owned);
+        mkv_event_node_clear(node);
         free(node);
     }
 }
@@ -108,7 +116,7 @@ static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx)
     return (node != NULL) ? node : malloc(sizeof(*node));
 }
 
-mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
+mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
 {
     mkv_event_node_t *node = mkv_event_node_get(ctx);
 
@@ -126,12 +134,24 @@ mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *ow
     return &node->event;
 }
 
-mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type)
+mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type)
 {
     return mkv_event_add_owned(ctx, type, NULL);
 }
 
-void mkv_event_count(mkv_event_t *event, uint64_t *counter, uint64_t amount)
+void mkv_event_text(mkv_news_t *event, const char *fmt, ...)
+{
+    char text[sizeof(((mkv_event_t *)NULL)->text)];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    free(event->text);
+    event->text = (text[0] != '\0') ? strdup(text) : NULL;
+}
+
+void mkv_event_count(mkv_news_t *event, uint64_t *counter, uint64_t amount)
 {
     mkv_event_node_t *node = mkv_container_of(event, mkv_event_node_t, event);
 
@@ -146,11 +166,36 @@ static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
 
     mkv_list_for_each(node, nodes, mkv_event_node_t, list)
     {
-        free(node->owned);
-        node->owned = NULL;
+        mkv_event_node_clear(node);
     }
     mkv_event_nodes_keep(ctx, nodes);
     mkv_event_nodes_free(nodes);
+}
+
+/* As the caller has it */
+static void mkv_event_write(const mkv_news_t *news, size_t size, void *given)
+{
+    mkv_event_t event = {.type = news->type,
+                         .status = news->status,
+                         .peer = news->peer,
+                         .xfer = news->xfer,
+                         .id = news->id,
+                         .epoch = news->epoch,
+                         .leg = news->leg,
+                         .value = news->value,
+                         .user_data = news->user_data,
+                         .units = news->units,
+                         .num_units = news->num_units,
+                         .header = news->header,
+                         .header_length = news->header_length,
+                         .data = news->data,
+                         .length = news->length,
+                         .op = news->op};
+
+    if (news->text != NULL) {
+        strcpy(event.text, news->text); /* mkv_event_text() has made it fit */
+    }
+    mkv_struct_write_sized(&mkv_struct_event, &event, size, given);
 }
 
 mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
@@ -181,8 +226,8 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
     while ((count < max) && !mkv_list_is_empty(&ctx->events)) {
         node = mkv_list_head(&ctx->events, mkv_event_node_t, list);
         mkv_list_del(&node->list);
-        mkv_struct_write_sized(&mkv_struct_event, &node->event, event_size,
-                               (char *)events + event_size * count++);
+        mkv_event_write(&node->event, event_size,
+                        (char *)events + event_size * count++);
         mkv_latency_add(ctx->event_to_poll, (now > node->time) ? now - node->time : 0);
         if (node->counter != NULL) {
             __atomic_add_fetch(node->counter, node->amount, __ATOMIC_RELAXED);

@@ -14,10 +14,30 @@
 
 #include "base/ctx.h"
 
+/** An event until it is polled: mkv_event_t's members, and its text only if it has one.
+ *  Nodes are reserved by the thousand. */
+typedef struct mkv_news {
+    mkv_event_type_t type;
+    mkv_status_t status;
+    mkv_peer_t *peer;
+    mkv_xfer_t *xfer;
+    mkv_op_t *op;
+    uint64_t id;
+    uint32_t epoch, leg, value;
+    void *user_data;
+    const mkv_units_t *units;
+    size_t num_units;
+    const void *header;
+    size_t header_length;
+    const void *data;
+    size_t length;
+    char *text; /**< Set by mkv_event_text(); NULL: none */
+} mkv_news_t;
+
 /** One event in the queue. */
 typedef struct mkv_event_node {
     mkv_list_t list;
-    mkv_event_t event;
+    mkv_news_t event;
     uint64_t time;     /**< When it happened */
     void *owned;       /**< Freed after the next poll */
     uint64_t *counter; /**< Of the event's peer; NULL: none */
@@ -34,13 +54,16 @@ mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num);
 void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
 
 /** Queue; never fails for reserved events. NULL only without memory. */
-mkv_event_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
+mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
 
 /** As above, and free @a owned after it was polled; NULL: not queued, not freed. */
-mkv_event_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
+mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
+
+/** Its text, instead of one that it had; without memory it has none. */
+void mkv_event_text(mkv_news_t *event, const char *fmt, ...) MKV_PRINTF(2, 3);
 
 /** Add @a amount to a counter of the event's peer when it is polled. */
-void mkv_event_count(mkv_event_t *event, uint64_t *counter, uint64_t amount);
+void mkv_event_count(mkv_news_t *event, uint64_t *counter, uint64_t amount);
 
 /** The value of such a counter: polls add to it without the context's lock. */
 static inline uint64_t mkv_polled(const uint64_t *counter)

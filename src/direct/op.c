@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-static mkv_event_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
+static mkv_news_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
 {
-    mkv_event_t *event = (op->quiet == NULL) ? mkv_event_add(op->ctx, type) : NULL;
+    mkv_news_t *event = (op->quiet == NULL) ? mkv_event_add(op->ctx, type) : NULL;
 
     if (event != NULL) {
         event->peer = op->peer->remote.peer;
@@ -18,7 +18,7 @@ static mkv_event_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
         event->id = op->params.id;
         event->status = op->status;
         event->user_data = op->params.user_data;
-        mkv_text(event->text, sizeof(event->text), "%s", op->error);
+        mkv_event_text(event, "%s", op->error);
     }
     return event;
 }

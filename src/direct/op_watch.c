@@ -33,7 +33,7 @@ static void mkv_ops_peer_ended(mkv_peer_t *peer)
 static void mkv_ops_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                             size_t length)
 {
-    mkv_event_t *event = mkv_peer_deliver(peer, MKV_EV_NOTE, msg);
+    mkv_news_t *event = mkv_peer_deliver(peer, MKV_EV_NOTE, msg);
 
     (void)data;
     (void)length;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void mkv_deliver_set(mkv_event_t *event, mkv_peer_t *peer, const mkv_msg_t *msg,
+static void mkv_deliver_set(mkv_news_t *event, mkv_peer_t *peer, const mkv_msg_t *msg,
                             uint8_t *copy)
 {
     if (msg->header_length > 0) {
@@ -24,12 +24,12 @@ static void mkv_deliver_set(mkv_event_t *event, mkv_peer_t *peer, const mkv_msg_
     event->length = msg->length;
 }
 
-mkv_event_t *mkv_peer_deliver(mkv_peer_t *peer, mkv_event_type_t type,
-                              const mkv_msg_t *msg)
+mkv_news_t *mkv_peer_deliver(mkv_peer_t *peer, mkv_event_type_t type,
+                             const mkv_msg_t *msg)
 {
     mkv_ctx_t *ctx = peer->ctx;
     size_t total = msg->header_length + msg->length;
-    mkv_event_t *event;
+    mkv_news_t *event;
     uint8_t *copy;
 
     if (!mkv_credit_receive(peer, total)) {

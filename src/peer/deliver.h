@@ -18,7 +18,7 @@
  *
  * @return The event, or NULL.
  */
-mkv_event_t *mkv_peer_deliver(mkv_peer_t *peer, mkv_event_type_t type,
-                              const mkv_msg_t *msg);
+mkv_news_t *mkv_peer_deliver(mkv_peer_t *peer, mkv_event_type_t type,
+                             const mkv_msg_t *msg);
 
 #endif

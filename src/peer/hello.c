@@ -59,7 +59,7 @@ static void mkv_hello_finish(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
     char text[384] = "";
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     mkv_peer_query_transports(peer);
     if (mkv_peer_check_backend(peer, text, sizeof(text)) != MKV_OK) {
@@ -170,7 +170,7 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *f
 static void mkv_hello_tell_change(mkv_peer_t *peer, uint64_t former_epoch,
                                   unsigned num_stale)
 {
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if ((peer->state != MKV_CONN_READY) || (peer->remote.epoch == former_epoch) ||
         (peer->regions_raised != mkv_polled(&peer->regions_polled))) {

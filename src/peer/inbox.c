@@ -23,7 +23,7 @@
 
 static void mkv_inbox_user(mkv_peer_t *peer, const mkv_msg_t *msg)
 {
-    mkv_event_t *event = mkv_peer_deliver(peer, MKV_EV_MSG, msg);
+    mkv_news_t *event = mkv_peer_deliver(peer, MKV_EV_MSG, msg);
 
     if (event != NULL) {
         event->value = msg->value;

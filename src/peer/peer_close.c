@@ -98,7 +98,7 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
 static void mkv_peer_tell_end(mkv_peer_t *peer)
 {
     bool has_left = (peer->end == MKV_PEER_END_LEFT);
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if (!has_left) {
         mkv_log_warn(peer->ctx, "peer %s: %s", peer->name, peer->error);
@@ -108,8 +108,7 @@ static void mkv_peer_tell_end(mkv_peer_t *peer)
     if (event != NULL) {
         event->peer = peer;
         event->status = has_left ? MKV_OK : peer->status;
-        mkv_text(event->text, sizeof(event->text), "peer %s: %s", peer->name,
-                 peer->error);
+        mkv_event_text(event, "peer %s: %s", peer->name, peer->error);
     }
 }
 

@@ -45,7 +45,7 @@ static void mkv_fetch_free(mkv_fetch_t *fetch)
 
 static void mkv_fetch_end(mkv_fetch_t *fetch, mkv_status_t status, const char *text)
 {
-    mkv_event_t *event = mkv_event_add(fetch->peer->ctx, MKV_EV_FETCHED);
+    mkv_news_t *event = mkv_event_add(fetch->peer->ctx, MKV_EV_FETCHED);
 
     if (event != NULL) {
         event->peer = fetch->peer->remote.peer;
@@ -54,8 +54,8 @@ static void mkv_fetch_end(mkv_fetch_t *fetch, mkv_status_t status, const char *t
         event->length = fetch->length;
         event->user_data = fetch->user_data;
         if (status != MKV_OK) {
-            mkv_text(event->text, sizeof(event->text), "fetch %llu of peer %s: %s",
-                     (unsigned long long)fetch->id, fetch->peer->name, text);
+            mkv_event_text(event, "fetch %llu of peer %s: %s",
+                           (unsigned long long)fetch->id, fetch->peer->name, text);
         }
     }
     mkv_fetch_free(fetch);

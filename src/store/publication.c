@@ -40,7 +40,7 @@ static void mkv_publication_free(mkv_publication_t *publication)
 /* Nobody finds it and nobody reads it */
 static void mkv_publication_check_end(mkv_publication_t *publication)
 {
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if (!mkv_list_is_empty(&publication->hash) || (publication->num_leases > 0)) {
         return;

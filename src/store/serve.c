@@ -70,18 +70,18 @@ static void mkv_serve_refuse(mkv_peer_t *peer, uint64_t id, mkv_status_t code,
 static void mkv_serve_refuse_length(mkv_peer_t *peer, const mkv_wanted_t *wanted,
                                     const mkv_publication_t *publication)
 {
-    mkv_event_t *event = mkv_event_add(peer->ctx, MKV_EV_WARN);
+    mkv_news_t *event = mkv_event_add(peer->ctx, MKV_EV_WARN);
 
     if (event != NULL) {
         event->peer = peer;
         event->status = MKV_ERR_LENGTH;
         event->id = publication->id;
         event->user_data = publication->user_data;
-        mkv_text(event->text, sizeof(event->text),
-                 "peer %s expects %llu bytes of publication %llu, which has %llu",
-                 peer->name, (unsigned long long)wanted->length,
-                 (unsigned long long)publication->id,
-                 (unsigned long long)publication->stretch.length);
+        mkv_event_text(event,
+                       "peer %s expects %llu bytes of publication %llu, which has %llu",
+                       peer->name, (unsigned long long)wanted->length,
+                       (unsigned long long)publication->id,
+                       (unsigned long long)publication->stretch.length);
     }
     mkv_serve_refuse(peer, wanted->id, MKV_ERR_LENGTH, publication->stretch.length);
 }

@@ -328,7 +328,7 @@ void mkv_leg_exposed(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_xfer_t *xfer = leg->xfer;
     char text[160] = "no memory for the block list";
     mkv_status_t status;
-    mkv_event_t *event;
+    mkv_news_t *event;
     uint64_t num_ids;
 
     leg->remote_nonce = msg->from_nonce;

@@ -104,7 +104,7 @@ static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
 
 static void mkv_fence_ask(mkv_xfer_t *xfer, const mkv_ranges_t *ranges)
 {
-    mkv_event_t *event = mkv_event_add(xfer->ctx, MKV_EV_FENCE);
+    mkv_news_t *event = mkv_event_add(xfer->ctx, MKV_EV_FENCE);
 
     xfer->fence = MKV_FENCE_ASKED;
     xfer->fence_ranges = ranges->ranges;

@@ -121,7 +121,7 @@ static mkv_status_t mkv_incoming_tell(mkv_peer_t *peer, const mkv_msg_t *ask,
     mkv_incoming_t incoming = mkv_incoming_make(ask, expose);
     mkv_ctx_t *ctx = peer->ctx;
     size_t held = incoming.length + sizeof(mkv_event_node_t);
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if (incoming.units == NULL) {
         return MKV_ERR_NOMEM;

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-mkv_event_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type)
+mkv_news_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type)
 {
     mkv_xfer_t *xfer = leg->xfer;
-    mkv_event_t *event = mkv_event_add(xfer->ctx, type);
+    mkv_news_t *event = mkv_event_add(xfer->ctx, type);
 
     if (event != NULL) {
         event->peer = leg->peer->remote.peer;
@@ -20,13 +20,13 @@ mkv_event_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type)
         event->status = (xfer->status == MKV_INPROGRESS) ? MKV_OK : xfer->status;
         event->user_data = xfer->user_data;
         if (xfer->error[0] != '\0') { /* it is empty, and DONE is waited for */
-            mkv_text(event->text, sizeof(event->text), "%s", xfer->error);
+            mkv_event_text(event, "%s", xfer->error);
         }
     }
     return event;
 }
 
-mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
+mkv_news_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
 {
     return mkv_leg_event((xfer->failed != NULL) ? xfer->failed : &xfer->legs[0], type);
 }
@@ -34,7 +34,7 @@ mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type)
 void mkv_leg_end(mkv_leg_t *leg, mkv_status_t status, const char *text)
 {
     mkv_xfer_t *xfer = leg->xfer;
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if (leg->status != MKV_INPROGRESS) {
         return;
@@ -47,6 +47,6 @@ void mkv_leg_end(mkv_leg_t *leg, mkv_status_t status, const char *text)
     event = mkv_leg_event(leg, MKV_EV_LEG);
     if (event != NULL) {
         event->status = status;
-        mkv_text(event->text, sizeof(event->text), "%s", (text != NULL) ? text : "");
+        mkv_event_text(event, "%s", (text != NULL) ? text : "");
     }
 }

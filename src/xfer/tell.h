@@ -11,11 +11,11 @@
 #include "xfer/xfer.h"
 
 /** An event of the transfer that names this leg. @return NULL: no memory. */
-mkv_event_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type);
+mkv_news_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type);
 
 /** An event of the transfer, naming the leg that is why, else the first one. @return
  *  NULL: no memory. */
-mkv_event_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type);
+mkv_news_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type);
 
 /**
  * The leg is complete (MKV_OK), or has failed: its status, once, and MKV_EV_LEG where

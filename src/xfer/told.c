@@ -5,10 +5,10 @@
 #include "xfer/tell.h"
 
 /* @return NULL: no memory, and the leg has failed. */
-static mkv_event_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,
-                                       uint32_t tell)
+static mkv_news_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,
+                                      uint32_t tell)
 {
-    mkv_event_t *event = mkv_leg_event(leg, type);
+    mkv_news_t *event = mkv_leg_event(leg, type);
 
     if (event == NULL) {
         mkv_leg_fail(leg, MKV_ERR_NOMEM,
@@ -30,7 +30,7 @@ void mkv_leg_tell_arrived(mkv_leg_t *leg, uint32_t tell)
     const uint64_t held = sizeof(mkv_event_node_t);
     uint64_t max = leg->xfer->ctx->opts->max_queued;
     mkv_peer_t *peer = leg->peer;
-    mkv_event_t *event;
+    mkv_news_t *event;
 
     if (peer->arrivals_raised - mkv_polled(&peer->arrivals_polled) + held > max) {
         mkv_leg_fail(

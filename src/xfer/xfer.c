@@ -122,7 +122,7 @@ void mkv_xfer_check_sealed(mkv_xfer_t *xfer)
 }
 
 /* What came with DONE: of the first leg that has something; the others are asked for */
-static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_event_t *event)
+static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_news_t *event)
 {
     uint32_t i;
 
@@ -137,7 +137,7 @@ static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_event_t *event)
 static void mkv_xfer_check_done(mkv_xfer_t *xfer)
 {
     mkv_status_t status;
-    mkv_event_t *event;
+    mkv_news_t *event;
     uint32_t i;
 
     for (i = 0; i < xfer->num_legs; ++i) {
@@ -272,7 +272,7 @@ void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
 
 static void mkv_xfer_quarantine(mkv_xfer_t *xfer)
 {
-    mkv_event_t *event;
+    mkv_news_t *event;
     char text[128];
 
     mkv_xfer_waiting(xfer, text, sizeof(text));
@@ -287,9 +287,8 @@ static void mkv_xfer_quarantine(mkv_xfer_t *xfer)
     event = mkv_xfer_event(xfer, MKV_EV_WARN);
     if (event != NULL) {
         event->status = MKV_ERR_DRAIN_TIMEOUT;
-        mkv_text(event->text, sizeof(event->text),
-                 "transfer %llu is not quiet in time: %s", (unsigned long long)xfer->id,
-                 text);
+        mkv_event_text(event, "transfer %llu is not quiet in time: %s",
+                       (unsigned long long)xfer->id, text);
     }
 }
 

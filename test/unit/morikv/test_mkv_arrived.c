@@ -379,7 +379,7 @@ START_TEST(what_nobody_polls_is_bounded)
         }
     }
     ck_assert_int_eq(pair_query(passive).status, _i ? MKV_INPROGRESS : MKV_ERR_BUSY);
-    ck_assert_uint_le(i, _i ? 1000 : 65536 / sizeof(mkv_event_t));
+    ck_assert_uint_le(i, _i ? 1000 : 65536 / sizeof(mkv_event_node_t));
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     pair_run();
     finish();
