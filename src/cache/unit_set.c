@@ -19,24 +19,60 @@ static unsigned mkv_unit_in_word(uint64_t id, uint64_t end)
     return (end - id < room) ? (unsigned)(end - id) : room;
 }
 
-static uint64_t *mkv_unit_set_page(mkv_unit_set_t *set, uint64_t index)
+static uint64_t *mkv_unit_page_new(void)
 {
+    return calloc(MKV_UNIT_PAGE_WORDS, sizeof(uint64_t));
+}
+
+/* Have the index reach as far as this page; each time at least twice as far as before,
+ * so that lists in any order are indexed in a time that grows with them alone.
+ * @return 0, or -1 without memory. */
+static int mkv_unit_set_reach(mkv_unit_set_t *set, uint32_t number)
+{
+    uint32_t num = set->num_pages, first = set->first, end = first + num;
     uint64_t **pages;
 
-    if (index >= set->num_pages) {
-        pages = realloc(set->pages, (index + 1) * sizeof(*pages));
-        if (pages == NULL) {
-            return NULL;
-        }
-        memset(pages + set->num_pages, 0,
-               (index + 1 - set->num_pages) * sizeof(*pages));
-        set->pages = pages;
-        set->num_pages = index + 1;
+    if (number < first) {
+        first -= (first < num) ? first : num;
+        first = (number < first) ? number : first;
+    } else {
+        end = (number < end + num) ? end + num : number + 1;
     }
-    if (set->pages[index] == NULL) {
-        set->pages[index] = calloc(MKV_UNIT_PAGE_WORDS, sizeof(uint64_t));
+    pages = calloc(end - first, sizeof(*pages));
+    if (pages == NULL) {
+        return -1;
     }
-    return set->pages[index];
+    if (num == 1) {
+        pages[set->first - first] = set->page;
+    } else {
+        memcpy(pages + (set->first - first), set->pages, num * sizeof(*pages));
+        free(set->pages);
+    }
+    set->pages = pages;
+    set->first = first;
+    set->num_pages = end - first;
+    return 0;
+}
+
+static uint64_t *mkv_unit_set_page(mkv_unit_set_t *set, uint32_t number)
+{
+    uint64_t **page_p;
+
+    if (set->num_pages == 0) {
+        set->page = mkv_unit_page_new();
+        set->first = number;
+        set->num_pages = (set->page != NULL) ? 1 : 0;
+        return set->page;
+    }
+    if ((number - set->first >= set->num_pages) &&
+        (mkv_unit_set_reach(set, number) != 0)) {
+        return NULL;
+    }
+    page_p = (set->num_pages == 1) ? &set->page : &set->pages[number - set->first];
+    if (*page_p == NULL) {
+        *page_p = mkv_unit_page_new();
+    }
+    return *page_p;
 }
 
 int mkv_unit_set_add(mkv_unit_set_t *set, uint32_t first, uint32_t count)
@@ -46,7 +82,7 @@ int mkv_unit_set_add(mkv_unit_set_t *set, uint32_t first, uint32_t count)
     unsigned num;
 
     for (; id < end; id += num) {
-        page = mkv_unit_set_page(set, id >> MKV_UNIT_PAGE_BITS);
+        page = mkv_unit_set_page(set, (uint32_t)(id >> MKV_UNIT_PAGE_BITS));
         if (page == NULL) {
             return -1;
         }
@@ -58,11 +94,14 @@ int mkv_unit_set_add(mkv_unit_set_t *set, uint32_t first, uint32_t count)
 
 static uint64_t mkv_unit_set_word(const mkv_unit_set_t *set, uint64_t id)
 {
-    uint64_t index = id >> MKV_UNIT_PAGE_BITS;
+    uint32_t index = (uint32_t)(id >> MKV_UNIT_PAGE_BITS) - set->first;
+    const uint64_t *page;
 
-    return ((index < set->num_pages) && (set->pages[index] != NULL))
-               ? set->pages[index][(id / 64) % MKV_UNIT_PAGE_WORDS]
-               : 0;
+    if (index >= set->num_pages) {
+        return 0;
+    }
+    page = (set->num_pages == 1) ? set->page : set->pages[index];
+    return (page != NULL) ? page[(id / 64) % MKV_UNIT_PAGE_WORDS] : 0;
 }
 
 bool mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count,
@@ -85,14 +124,13 @@ bool mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count
 
 void mkv_unit_set_cleanup(mkv_unit_set_t *set)
 {
-    uint64_t i;
+    uint32_t i;
 
-    for (i = 0; i < set->num_pages; ++i) {
+    for (i = 0; (set->num_pages > 1) && (i < set->num_pages); ++i) {
         free(set->pages[i]);
     }
-    free(set->pages);
-    set->pages = NULL;
-    set->num_pages = 0;
+    free((set->num_pages == 1) ? (void *)set->page : (void *)set->pages);
+    *set = (mkv_unit_set_t){0};
 }
 
 /* Where a block is one part, as mostly, a load and the mixing are all */

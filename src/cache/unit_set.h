@@ -5,20 +5,25 @@
 
 /**
  * @file
- * A set of block ids: bits in pages that are made when an id of theirs is added. Pure.
+ * A set of block ids: bits in pages that are made when an id of theirs is added, and an
+ * index of the pages between the first and the last of them; one page has none. Pure.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define MKV_UNIT_PAGE_BITS 12u
+#define MKV_UNIT_PAGE_BITS 10u
 #define MKV_UNIT_PAGE_WORDS ((1u << MKV_UNIT_PAGE_BITS) / 64)
 
 /** Zero is the empty set. */
 typedef struct mkv_unit_set {
-    uint64_t **pages; /**< NULL: none of its ids */
-    uint64_t num_pages;
+    union {
+        uint64_t *page;   /**< The only one */
+        uint64_t **pages; /**< Of two and more; NULL: none of its ids */
+    };
+    uint32_t first; /**< Number of the first one */
+    uint32_t num_pages;
 } mkv_unit_set_t;
 
 /** @return 0, or -1 without memory. */

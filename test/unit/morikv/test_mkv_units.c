@@ -34,8 +34,8 @@ static void give_up(void)
 /* Ids around the ends of words and pages */
 START_TEST(a_set_knows_its_ids)
 {
-    static const uint32_t ids[] = {0,    1,    63,         64,        127,
-                                   4095, 4096, 0x7fffffff, UINT32_MAX};
+    static const uint32_t ids[] = {0,    1,    63,   64,         127,       1023,
+                                   1024, 4095, 4096, 0x7fffffff, UINT32_MAX};
     const unsigned num = sizeof(ids) / sizeof(ids[0]);
     mkv_unit_set_t set = {0};
     uint32_t id;
@@ -65,6 +65,27 @@ START_TEST(a_set_knows_ranges)
     ck_assert(mkv_unit_set_find(&set, 0, 1000, 1, &id));
     ck_assert_uint_eq(id, 60);
     ck_assert(!mkv_unit_set_find(&set, 5060, 100000, 1, &id));
+    mkv_unit_set_cleanup(&set);
+}
+END_TEST
+
+/* Its index reaches as far as pages that came before and behind the first one */
+START_TEST(a_set_grows_either_way)
+{
+    static const uint32_t ids[] = {5000, 3000, 9000, 0, 1u << 20, 5001};
+    const unsigned num = sizeof(ids) / sizeof(ids[0]);
+    mkv_unit_set_t set = {0};
+    unsigned i, k;
+    uint32_t id;
+
+    for (i = 0; i < num; ++i) {
+        ck_assert_int_eq(mkv_unit_set_add(&set, ids[i], 1), 0);
+        for (k = 0; k < num; ++k) {
+            ck_assert_int_eq(mkv_unit_set_find(&set, ids[k], 1, 1, &id), k <= i);
+        }
+    }
+    ck_assert(mkv_unit_set_find(&set, 5002, 3998, 0, &id));
+    ck_assert(!mkv_unit_set_find(&set, 5002, 3998, 1, &id));
     mkv_unit_set_cleanup(&set);
 }
 END_TEST
@@ -330,8 +351,9 @@ int main(void)
 {
     TCase *tcase = pair_tcase("units");
 
-    tcase_add_loop_test(tcase, a_set_knows_its_ids, 0, 9);
+    tcase_add_loop_test(tcase, a_set_knows_its_ids, 0, 11);
     tcase_add_test(tcase, a_set_knows_ranges);
+    tcase_add_test(tcase, a_set_grows_either_way);
     tcase_add_loop_test(tcase, a_block_that_was_not_exposed_is_refused, 0, 2);
     tcase_add_test(tcase, a_selection_is_judged_by_itself);
     tcase_add_loop_test(tcase, a_block_that_occurs_twice_is_refused, 0, 2);
