@@ -18,6 +18,8 @@
 #include "xfer/tell.h"
 #include "xfer/trace.h"
 
+#include <string.h>
+
 void mkv_xfer_set_deadline(mkv_xfer_t *xfer, unsigned which)
 {
     static const mkv_status_t statuses[MKV_NUM_TIMEOUTS] = {
@@ -53,20 +55,29 @@ static void mkv_xfer_ended(mkv_xfer_t *xfer)
     }
 }
 
+static void mkv_xfer_keep_reason(mkv_xfer_t *xfer, const char *fmt, va_list args)
+{
+    char text[MKV_XFER_TEXT];
+    int length =
+        snprintf(text, sizeof(text), "transfer %llu: ", (unsigned long long)xfer->id);
+
+    vsnprintf(text + length, sizeof(text) - (size_t)length, fmt, args);
+    xfer->error_text = strdup(text);
+    xfer->error =
+        (xfer->error_text != NULL) ? xfer->error_text : "no memory for the reason";
+}
+
 void mkv_xfer_fail(mkv_xfer_t *xfer, mkv_status_t status, const char *fmt, ...)
 {
     va_list args;
     uint32_t i;
-    int length;
 
     if (mkv_xfer_is_terminal(xfer)) {
         return;
     }
 
-    length = snprintf(xfer->error, sizeof(xfer->error),
-                      "transfer %llu: ", (unsigned long long)xfer->id);
     va_start(args, fmt);
-    vsnprintf(xfer->error + length, sizeof(xfer->error) - (size_t)length, fmt, args);
+    mkv_xfer_keep_reason(xfer, fmt, args);
     va_end(args);
     __atomic_store_n(&xfer->status, status, __ATOMIC_RELAXED);
     (void)mkv_xfer_take(xfer,
@@ -229,7 +240,7 @@ static void mkv_leg_fail_alone(mkv_leg_t *leg, mkv_status_t status, const char *
 void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
 {
     mkv_xfer_t *xfer = leg->xfer;
-    char text[sizeof(xfer->error)];
+    char text[MKV_XFER_TEXT];
     va_list args;
 
     if (mkv_leg_is_over(leg)) {

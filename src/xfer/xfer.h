@@ -95,6 +95,9 @@ typedef enum mkv_fence_state {
     MKV_FENCE_OVER
 } mkv_fence_state_t;
 
+/** Of a text of a transfer, with its end. */
+enum { MKV_XFER_TEXT = sizeof(((mkv_xfer_attr_t *)NULL)->error) };
+
 /** What a transfer did, in mkv_xfer_attr_t's order. */
 typedef enum mkv_xfer_time {
     MKV_TIME_EXPOSED,
@@ -119,11 +122,12 @@ struct mkv_xfer {
     mkv_role_t role;
     bool is_active;
     mkv_priority_t priority;
-    mkv_limits_t limits;    /**< Of a peer's credits in flight, for its posts */
-    mkv_xfer_state_t state; /**< Changed by mkv_xfer_take() alone; atomic */
-    mkv_status_t status;    /**< Set before a terminal state, as the text; atomic */
-    char error[256];
-    const mkv_leg_t *failed;       /**< The first leg that did; NULL: none */
+    mkv_limits_t limits;     /**< Of a peer's credits in flight, for its posts */
+    mkv_xfer_state_t state;  /**< Changed by mkv_xfer_take() alone; atomic */
+    mkv_status_t status;     /**< Set before a terminal state, as the text; atomic */
+    const char *error;       /**< As its status; "": none */
+    char *error_text;        /**< Where that is, to be freed */
+    const mkv_leg_t *failed; /**< The first leg that did; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;

@@ -323,7 +323,7 @@ mkv_status_t mkv_xfer_query(const mkv_xfer_t *xfer, mkv_xfer_attr_t *attr)
     values.state = __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE);
     values.status = mkv_xfer_status(xfer, &values.completed);
     if (values.status < MKV_OK) {
-        memcpy(values.error, xfer->error, sizeof(values.error));
+        mkv_text(values.error, sizeof(values.error), "%s", xfer->error);
     }
     mkv_xfer_waiting(xfer, values.waiting_for, sizeof(values.waiting_for));
     values.posted = __atomic_load_n(&xfer->posted, __ATOMIC_RELAXED);

@@ -145,6 +145,7 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     xfer->is_active = (params->mode == MKV_WRITE) == (params->role == MKV_SRC);
     xfer->state = MKV_XFER_INIT;
     xfer->status = MKV_INPROGRESS;
+    xfer->error = "";
     xfer->user_data = params->user_data;
     xfer->ended = params->ended;
     xfer->ended_arg = params->ended_arg;
@@ -191,6 +192,7 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     mkv_list_del(&xfer->dirty);
     mkv_event_unreserve(xfer->ctx, xfer->num_events);
     free(xfer->expect);
+    free(xfer->error_text);
     mkv_fence_cleanup(xfer);
     free(xfer);
 }
