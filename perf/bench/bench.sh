@@ -11,6 +11,7 @@
 set -euo pipefail
 
 build=$(cd "${1:?build directory}" && pwd)
+tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
@@ -267,7 +268,7 @@ checks() {
         END { print text == "" ? ", built for release" : ", built with" substr(text, 2) }'
 }
 
-# Counts of this library and of mori_xgmi: they depend on no UCX, but for the gain, which is a
+# Counts of this library, of mori_xgmi and of mori_rdma: they depend on no UCX, but for the gain, which is a
 # ratio, and on no other machine. A READ that its owner puts is not among them: who waits for it
 # counts what the waiting takes.
 figures() {
@@ -302,6 +303,7 @@ figures() {
     echo "expose.refuse $(expose_instructions refuse)"
     echo "verify.counts $(expose_instructions counts)"
     echo "verify.units $(expose_instructions units)"
+    "$tree/test/bench/bench_rdma.sh" "$build" --figures
 }
 
 [ "${2:-}" != --figures ] || { figures; exit; }

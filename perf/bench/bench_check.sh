@@ -1,8 +1,9 @@
 #!/bin/bash
-# Whether a block costs the host more than it did: instructions of libmorikv and mori_xgmi against
-# the figures that are kept in perf/bench/baseline. More than 5 % above one is an error; what is
-# meant is kept by --update, in the commit that changes it. A gain (NAME.gain) is a ratio: an
-# error below 1.1, and more than 5 % below what is kept.
+# Whether a block costs the host more than it did: instructions of libmorikv, mori_xgmi and
+# mori_rdma (those of a work request or a key) against the figures that are kept in
+# perf/bench/baseline. More than 5 % above one is an error; what is meant is kept by --update, in
+# the commit that changes it. A gain (NAME.gain) is a ratio: an error below 1.1, and more than 5 %
+# below what is kept.
 #
 #   perf/bench/bench_check.sh BUILDDIR [--update]
 #   perf/bench/bench_check.sh --self-test
@@ -26,7 +27,7 @@ compare() { # BASELINE FIGURES
         }
         {
             is_more = $2 > kept[$1] * (1 + limit / 100) + 0.05
-            printf "%s: %s instructions a block, %s kept%s\n", $1, $2, kept[$1],
+            printf "%s: %s instructions, %s kept%s\n", $1, $2, kept[$1],
                 is_more ? ", more than " limit " % above" : ""
             bad = bad || is_more
         }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Instructions and doorbells of mori_rdma a work request, and a remote key packed, unpacked and
 # released, as a table:
-#   test/bench/bench_rdma.sh [BUILD]
+#   test/bench/bench_rdma.sh [BUILD [--figures]]
+# With --figures lines "NAME FIGURE" of mori_rdma alone, for perf/bench/bench_check.sh.
 # The device is fake and completes at once; what it costs, with what it calls, has a column of
 # its own, and the benchmark's instructions have none. Without valgrind: time alone.
 set -euo pipefail
@@ -41,14 +42,43 @@ split_cost() { # FILE
          END { print cost["ours"] + 0, total - cost["ours"] - cost["bench"] - fake, fake + 0 }' "$1"
 }
 
+# Sets ours, other and fake.
+count_row() { # ROW
+    valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
+        --callgrind-out-file="$work/out" "$program" "$1" >/dev/null
+    read -r ours other fake < <(split_cost "$work/out")
+}
+
+# Of a work request by its batch, and of a key; then what batches of 16 gain.
+figures() {
+    local row=0 op blocks batch wrs figure
+    declare -A of
+
+    while read -r _ op blocks batch _ wrs _; do
+        case "$op $blocks $batch" in
+        "put 1024 1" | "put 1024 4" | "put 1024 16" | "list 1024 1" | "list 1024 4" | "list 1024 16" | "key 1024 1")
+            count_row $row
+            figure=$(awk -v o="$ours" -v w="$wrs" 'BEGIN { printf "%.1f", o / w }')
+            of[$op.$batch]=$figure
+            echo "rdma.$op.$batch $figure"
+            ;;
+        esac
+        row=$((row + 1))
+    done <"$work/time"
+    for op in put list; do
+        awk -v op=$op -v one="${of[$op.1]}" -v many="${of[$op.16]}" \
+            'BEGIN { printf "rdma.%s.gain %.2f\n", op, one / many }'
+    done
+}
+
+"$program" | grep '^row' >"$work/time"
+[ "${2:-}" != --figures ] || { figures; exit; }
+
 echo "| operation | blocks | batch | work requests | doorbells | mori_rdma, instr/wr | UCX and libc | fake device | ns |"
 echo "|---|---|---|---|---|---|---|---|---|"
 row=0
-"$program" | grep '^row' >"$work/time"
 while read -r _ op blocks batch _ wrs _ doorbells _ _ _ ns; do
-    valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
-        --callgrind-out-file="$work/out" "$program" $row >/dev/null
-    read -r ours other fake < <(split_cost "$work/out")
+    count_row $row
     awk -v op="$op" -v b="$blocks" -v n="$batch" -v w="$wrs" -v d="$doorbells" \
         -v o="$ours" -v u="$other" -v f="$fake" -v ns="$ns" 'BEGIN {
             printf "| %s | %d | %d | %d | %d | %.1f | %.1f | %.1f | %s |\n",
