@@ -56,6 +56,9 @@ static void mkv_xfer_ended(mkv_xfer_t *xfer)
 }
 
 static void mkv_xfer_keep_reason(mkv_xfer_t *xfer, const char *fmt, va_list args)
+    MKV_PRINTF(2, 0);
+
+static void mkv_xfer_keep_reason(mkv_xfer_t *xfer, const char *fmt, va_list args)
 {
     char text[MKV_XFER_TEXT];
     int length =
