@@ -32,14 +32,16 @@ ucx_bw() { # SIZE COUNT [ARG...]
     awk 'NF >= 8 && $1 ~ /^[0-9]+$/ { print $6 }' /tmp/ucx.client
 }
 
-# As with ib_write_bw, 128 puts are under way, the server waits (-o), and the client polls,
-# which takes a processor from the kernel's threads that move the packets. Over tcp the server
-# cannot wait: there it takes part in a put.
+# As with ib_write_bw, 128 puts are under way, the server takes no part (-o), and the client
+# polls, which takes a processor from the kernel's threads that move the packets. ib_write_bw's
+# server sleeps meanwhile; ucx_perftest's polls for its client, so that two poll here. Over tcp
+# the server takes part in a put.
 mori_bw() { # SIZE COUNT
     ucx_bw "$@" -o -O 128
 }
 
-# Both sleep on the event descriptor, which ib_write_bw cannot.
+# The client sleeps on the event descriptor, which ib_write_bw cannot; the server polls all the
+# same, so that one process polls, as with ib_write_bw.
 sleeping_bw() { # SIZE COUNT
     ucx_bw "$@" -E sleep -O 128
 }
