@@ -31,9 +31,7 @@ check() { # DIR
     done < <(for path in test perf contrib; do [ ! -d $path ] || find $path -type f; done | sort)
     [ ${#files[@]} -gt 0 ] || return 0
     complain 'a folder that every run would have: mkdtemp, mktemp or the number of the process' "$folder" "${files[@]}" || rc=1
-    complain 'a port by number: test/support/mkv_port.h, keep_port or ports.py keeps one' "$port" "${files[@]}" || rc=1
-    complain 'a port by number: test/support/mkv_port.h, keep_port or ports.py keeps one' "$address" "${files[@]}" || rc=1
-    complain 'a port by number: test/support/mkv_port.h, keep_port or ports.py keeps one' "$table" "${files[@]}" || rc=1
+    complain 'a port by number: test/support/mkv_port.h, keep_port or ports.py keeps one' "$port|$address|$table" "${files[@]}" || rc=1
     complain 'programs by name are those of other runs as well' "$killing" "${files[@]}" || rc=1
     return $rc
 }
