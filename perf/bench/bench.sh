@@ -268,9 +268,9 @@ checks() {
         END { print text == "" ? ", built for release" : ", built with" substr(text, 2) }'
 }
 
-# Counts of this library, of mori_xgmi and of mori_rdma: they depend on no UCX, but for the gain, which is a
-# ratio, and on no other machine. A READ that its owner puts is not among them: who waits for it
-# counts what the waiting takes.
+# Counts of this library, of mori_xgmi and of mori_rdma: they depend on no UCX, but for the gain,
+# which is a ratio, and on no other machine. A READ that its owner puts is not among them: who
+# waits for it counts what the waiting takes.
 figures() {
     local op merged alone step
 
