@@ -12,6 +12,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_export.h \
 	ucx_plugin/xgmi/xgmi_gather.c \
 	ucx_plugin/xgmi/xgmi_gather.h \
+	ucx_plugin/xgmi/xgmi_leave.c \
+	ucx_plugin/xgmi/xgmi_leave.h \
 	ucx_plugin/xgmi/xgmi_hold.c \
 	ucx_plugin/xgmi/xgmi_hold.h \
 	ucx_plugin/xgmi/xgmi_iface.c \

@@ -120,6 +120,7 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 {
     batch->markers = NULL;
     batch->markers_tail = &batch->markers;
+    batch->thread = pthread_self();
     batch->waits_for = 0;
     batch->has_launch = false;
     batch->used = 0;

@@ -36,6 +36,7 @@ struct muct_xgmi_batch {
     muct_xgmi_entry_t *entries; /* pinned */
     muct_xgmi_op_t *ops;
     muct_xgmi_op_t *end_op;
+    pthread_t thread; /* that opened it */
     muct_xgmi_marker_t *markers, **markers_tail;
     muct_xgmi_use_t *uses;
     unsigned num_uses, max_uses;

@@ -10,7 +10,7 @@
 #define MUCT_XGMI_GATHER_MIN_QUIET_NS 1000
 #define MUCT_XGMI_GATHER_MAX_QUIET_NS 10000
 
-/* So many operations in a new list since the last look: the row has gone on. */
+/* So much time for each operation since the last look: the row has gone on. */
 #define MUCT_XGMI_GATHER_ROW_NS 1000
 
 /* How long a row is looked at in every call of progress. */
@@ -48,9 +48,11 @@ bool muct_xgmi_gather_should_wait(muct_xgmi_gather_t *gather, size_t count,
 
     if (gather->count == 0) {
         gather->opened_at = now_ns;
-        if ((now_ns - gather->grown_at) > count * MUCT_XGMI_GATHER_ROW_NS) {
+        if ((now_ns - gather->grown_at) >
+            (count + gather->num_closed) * MUCT_XGMI_GATHER_ROW_NS) {
             gather->row_at = now_ns;
         }
+        gather->num_closed = 0;
     }
     if (count == gather->count) {
         if ((now_ns - gather->grown_at) >= muct_xgmi_gather_quiet_ns(gather)) {

@@ -33,6 +33,7 @@ typedef struct muct_xgmi_gather {
     pthread_t thread;     /**< Who opened the list */
     bool is_urgent;       /**< Somebody waits for the list */
     size_t count;         /**< Operations at the last look */
+    size_t num_closed;    /**< Operations since then, in lists that were started */
     uint64_t opened_at;   /**< First look, in nanoseconds */
     uint64_t row_at;      /**< First look at the row that it goes on with */
     uint64_t grown_at;    /**< Look that last found new ones */
@@ -42,6 +43,14 @@ typedef struct muct_xgmi_gather {
 
 /** The calling thread opens a list. */
 void muct_xgmi_gather_open(muct_xgmi_gather_t *gather);
+
+
+/** The list starts, with so many operations: what comes next opens another one. */
+static inline void muct_xgmi_gather_close(muct_xgmi_gather_t *gather, size_t count)
+{
+    gather->num_closed += count - gather->count;
+    gather->count = 0;
+}
 
 
 /** Somebody waits for what is in the list: it waits for nothing more. */

@@ -440,13 +440,15 @@ static bool muct_xgmi_iface_stand_aside(muct_xgmi_iface_t *iface, uint64_t now_n
         return false;
     }
 
-    iface->wake->is_armed = true; /* before anybody else can post */
+    iface->wake->is_aside = true; /* before anybody else can post */
     if (!muct_lock_leave(async)) {
+        iface->wake->is_aside = false;
         return false;
     }
 
     muct_xgmi_wake_sleep(iface->wake, MUCT_XGMI_ASIDE_NS);
     muct_lock_enter(async);
+    iface->wake->is_aside = false;
     ++iface->num_aside;
     return true;
 }

@@ -14,6 +14,9 @@
 /* A list of so many tiles keeps the device busy for longer than its start takes. */
 #define MUCT_XGMI_MAX_GATHERED_TILES 1024
 
+/* To tell so many operations that they are over takes longer than a thread's turn. */
+#define MUCT_XGMI_MANY_OPS 256
+
 
 /* ---- starting ---- */
 
@@ -27,6 +30,7 @@ void muct_xgmi_queue_start(muct_xgmi_queue_t *queue)
     }
 
     queue->open = NULL;
+    muct_xgmi_gather_close(&queue->gather, (size_t)(queue->next_op - batch->ops));
     batch->end_op = queue->next_op;
     batch->next = NULL;
     if (muct_gpu_push_device(queue->gpu, queue->device, &prev) == UCS_OK) {
@@ -59,8 +63,9 @@ bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
     unsigned num_running = 0;
 
     for (batch = queue->head; batch != NULL; batch = batch->next) {
-        num_running += !batch->has_launch ||
-                       !muct_xgmi_flag_reached(*queue->flag, batch->sequence);
+        num_running += (batch->waits_for != 0) ||
+                       (batch->has_launch &&
+                        !muct_xgmi_flag_reached(*queue->flag, batch->sequence));
     }
 
     return (queue->free != NULL) && (num_running < queue->config->max_started);
@@ -164,11 +169,44 @@ static void muct_xgmi_queue_finish_head(muct_xgmi_queue_t *queue, ucs_status_t s
     muct_xgmi_batch_finish(queue, batch, status);
 }
 
+static bool muct_xgmi_queue_has_many(const muct_xgmi_batch_t *batch)
+{
+    return (batch->end_op - batch->ops) >= MUCT_XGMI_MANY_OPS;
+}
+
+/* Grows with each operation, and with each list. */
+static uint64_t muct_xgmi_queue_num_posted(const muct_xgmi_queue_t *queue)
+{
+    return (queue->stamp << 32) +
+           ((queue->open == NULL) ? 0 : (uint64_t)(queue->next_op - queue->open->ops));
+}
+
+/* Not where lists are short: who posts would wait for this one. */
+static bool muct_xgmi_queue_leaves_head(muct_xgmi_queue_t *queue)
+{
+    const muct_xgmi_batch_t *batch = queue->head;
+
+    return muct_xgmi_queue_has_many(batch) &&
+           !pthread_equal(batch->thread, pthread_self()) &&
+           (2 * queue->num_started <= queue->config->num_lists) &&
+           muct_xgmi_leave_should(&queue->leave, muct_xgmi_queue_num_posted(queue),
+                                  muct_xgmi_wake_now_ns());
+}
+
 unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue)
 {
     unsigned count = 0;
 
+    if ((queue->head != NULL) && muct_xgmi_queue_has_many(queue->head) &&
+        pthread_equal(queue->head->thread, pthread_self())) {
+        muct_xgmi_leave_came(&queue->leave);
+    }
+
     while ((queue->head != NULL) && muct_xgmi_batch_is_over(queue, queue->head)) {
+        if ((count == 0) && muct_xgmi_queue_leaves_head(queue)) {
+            return 0;
+        }
+        muct_xgmi_leave_end(&queue->leave);
         muct_xgmi_queue_finish_head(queue, queue->head->status);
         ++count;
     }
@@ -184,7 +222,7 @@ bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
     if ((queue->open != NULL) && (queue->open->stamp == stamp)) {
         batch = queue->open;
         muct_xgmi_gather_hurry(&queue->gather);
-        muct_xgmi_wake_if_armed(queue->wake);
+        muct_xgmi_wake_hurry(queue->wake);
     }
     while ((batch != NULL) && (batch->stamp != stamp)) {
         batch = batch->next;

@@ -24,6 +24,7 @@
 
 #include "base/muct_gpu.h"
 #include "xgmi/xgmi_gather.h"
+#include "xgmi/xgmi_leave.h"
 #include "xgmi/xgmi_list.h"
 #include "xgmi/xgmi_map.h"
 #include "xgmi/xgmi_rkey.h"
@@ -141,6 +142,7 @@ typedef struct muct_xgmi_queue {
     unsigned num_runs;              /**< In the open batch */
     muct_xgmi_run_t *runs;
     muct_xgmi_gather_t gather; /**< Of the open batch */
+    muct_xgmi_leave_t leave;   /**< Of the head */
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
     const muct_gpu_t *gpu;
@@ -247,7 +249,8 @@ void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
 
 
 /**
- * Finish what is over.
+ * Finish what is over, but what is better left to the thread that posted it, which then
+ * makes progress as well.
  *
  * @return Batches that were finished; one may have had no operation, and its list is
  *         free all the same.
@@ -259,10 +262,18 @@ unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
 bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
 
 
+/** Whether one more list may be started: not so many run. One that is left is over. */
+static inline bool muct_xgmi_queue_may_start(const muct_xgmi_queue_t *queue)
+{
+    return (queue->num_started < queue->config->max_started) ||
+           (muct_xgmi_leave_is_on(&queue->leave) && muct_xgmi_queue_wants_more(queue));
+}
+
+
 /** Start what is gathered unless enough runs already, or more is on its way. */
 static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
 {
-    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started) &&
+    if ((queue->open != NULL) && muct_xgmi_queue_may_start(queue) &&
         !muct_xgmi_queue_should_gather(queue)) {
         muct_xgmi_queue_start(queue);
     }

@@ -75,14 +75,16 @@ ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns)
 {
     ucs_status_t status = UCS_OK;
 
-    if ((queue->open != NULL) && (queue->num_started < queue->config->max_started)) {
+    if ((queue->open != NULL) && muct_xgmi_queue_may_start(queue)) {
         if (!muct_xgmi_gather_is_steady(&queue->gather, now_ns)) {
             return UCS_ERR_BUSY; /* to be started by progress */
         }
         status = muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_GATHER_LOOK_NS);
     }
     if ((queue->head != NULL) && (status == UCS_OK)) {
-        status = muct_xgmi_queue_arm_head(queue, now_ns);
+        status = muct_xgmi_leave_is_on(&queue->leave)
+                     ? muct_xgmi_wake_in(queue->wake, now_ns, MUCT_XGMI_LEAVE_BEHIND_NS)
+                     : muct_xgmi_queue_arm_head(queue, now_ns);
     }
 
     return status;

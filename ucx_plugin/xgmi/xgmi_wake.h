@@ -31,6 +31,8 @@ typedef struct muct_xgmi_wake {
     unsigned refs;        /**< The interface's, and one a callback */
     bool is_signalled;    /**< event_fd was written and not drained */
     bool is_armed;        /**< A thread may sleep; to be signalled once */
+    bool is_aside;        /**< One sleeps for so long that others can post; to be
+                               signalled once, when somebody waits */
     uint64_t timer_at_ns; /**< When timer_fd becomes readable; 0: never */
 } muct_xgmi_wake_t;
 
@@ -55,11 +57,23 @@ uint64_t muct_xgmi_wake_now_ns(void);
 void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
 
 
-/** The same, if it sleeps and nobody has done so yet. */
+/** There is something for progress: the same, if it sleeps and nobody has done so yet.
+ */
 static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed) {
         wake->is_armed = false;
+        muct_xgmi_wake_signal(wake);
+    }
+}
+
+
+/** Somebody waits for progress: the same, also if it sleeps to let others post. */
+static inline void muct_xgmi_wake_hurry(muct_xgmi_wake_t *wake)
+{
+    if (wake->is_armed || wake->is_aside) {
+        wake->is_armed = false;
+        wake->is_aside = false;
         muct_xgmi_wake_signal(wake);
     }
 }

@@ -8,6 +8,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_inval \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
+	test/unit/xgmi/test_xgmi_leave \
 	test/unit/xgmi/test_xgmi_links \
 	test/unit/xgmi/test_xgmi_list \
 	test/unit/xgmi/test_xgmi_map \
@@ -63,6 +64,11 @@ test_unit_xgmi_test_xgmi_key_SOURCES = test/unit/xgmi/test_xgmi_key.c
 test_unit_xgmi_test_xgmi_key_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_key_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_key_LDADD = libmuct.la $(CHECK_LIBS)
+
+test_unit_xgmi_test_xgmi_leave_SOURCES = test/unit/xgmi/test_xgmi_leave.c
+test_unit_xgmi_test_xgmi_leave_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_leave_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_leave_LDADD = test/support/libmkvtest.la libmuct.la $(CHECK_LIBS)
 
 test_unit_xgmi_test_xgmi_links_SOURCES = test/unit/xgmi/test_xgmi_links.c
 test_unit_xgmi_test_xgmi_links_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)

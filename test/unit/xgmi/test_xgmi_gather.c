@@ -88,6 +88,22 @@ START_TEST(row_goes_on_in_the_next_list)
 }
 END_TEST
 
+/* Whoever looks has slept for so long that the list before was started meanwhile. */
+START_TEST(row_is_counted_over_the_lists_that_started)
+{
+    const uint64_t next_ns = START_NS + 100000;
+
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 10, START_NS));
+    muct_xgmi_gather_close(&gather, (_i == 0) ? 109 : 108);
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, next_ns));
+    ck_assert_int_eq(muct_xgmi_gather_is_steady(&gather, next_ns), _i == 0);
+    /* counted once */
+    muct_xgmi_gather_close(&gather, 1);
+    ck_assert(muct_xgmi_gather_should_wait(&gather, 1, next_ns + 100000));
+    ck_assert(!muct_xgmi_gather_is_steady(&gather, next_ns + 100000));
+}
+END_TEST
+
 START_TEST(slow_row_is_given_more_time)
 {
     uint64_t now_ns = START_NS;
@@ -128,6 +144,7 @@ int main(void)
     tcase_add_test(tcase, list_that_is_waited_for_does_not_wait);
     tcase_add_test(tcase, list_grows_while_operations_come);
     tcase_add_loop_test(tcase, row_goes_on_in_the_next_list, 0, 2);
+    tcase_add_loop_test(tcase, row_is_counted_over_the_lists_that_started, 0, 2);
     tcase_add_test(tcase, slow_row_is_given_more_time);
     tcase_add_test(tcase, endless_row_starts_all_the_same);
     suite_add_tcase(suite, tcase);

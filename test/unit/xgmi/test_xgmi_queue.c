@@ -664,6 +664,119 @@ START_TEST(posts_beside_anothers_progress_are_gathered)
 }
 END_TEST
 
+/* A queue whose lists hold many operations and end when they start. */
+static muct_xgmi_queue_t *use_long_lists(unsigned num_lists)
+{
+    static muct_xgmi_queue_config_t large;
+    muct_xgmi_queue_t *small = queue;
+
+    large = config;
+    large.num_lists = num_lists;
+    large.list_size = 1024;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &large, 0, &queue), UCS_OK);
+    return small;
+}
+
+static void use_short_lists(muct_xgmi_queue_t *small)
+{
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    queue = small;
+}
+
+static void start_list(unsigned count)
+{
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        ck_assert_int_eq(put((i * 251) % LENGTH, 100), UCS_OK);
+    }
+    muct_xgmi_queue_start(queue);
+}
+
+/* Its thread was seen to make progress. */
+static void finish_own_list(unsigned count)
+{
+    start_list(count);
+    finish(count);
+    num_done = 0;
+}
+
+START_TEST(long_list_is_left_to_the_thread_that_posted_it)
+{
+    muct_xgmi_queue_t *small = use_long_lists(8);
+    uint64_t now_ns = muct_xgmi_wake_now_ns();
+    helper_t helper;
+
+    helper_start(&helper);
+    finish_own_list(256);
+    start_list(256);
+    helper_progress(&helper);
+    ck_assert_uint_eq(num_done, 0);
+    /* who sleeps meanwhile is to look again: the GPU has nothing more to tell */
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, now_ns), UCS_OK);
+    ck_assert_uint_eq(wake->timer_at_ns, now_ns + MUCT_XGMI_LEAVE_BEHIND_NS);
+    ck_assert_int_eq(muct_xgmi_queue_arm(queue, now_ns + 1000000000), UCS_OK);
+    ck_assert(!queue->is_notifying);
+    (void)muct_xgmi_queue_poll(queue);
+    ck_assert_uint_eq(num_done, 256);
+
+    /* it does not come: it is not waited for again */
+    start_list(256);
+    while (num_done < 512) {
+        helper_progress(&helper);
+    }
+    start_list(256);
+    helper_progress(&helper);
+    ck_assert_uint_eq(num_done, 768);
+    helper_end(&helper);
+    use_short_lists(small);
+}
+END_TEST
+
+/* Few operations, or few lists. */
+START_TEST(list_is_not_left_where_that_saves_little)
+{
+    muct_xgmi_queue_t *small = use_long_lists(3);
+    helper_t helper;
+
+    helper_start(&helper);
+    finish_own_list(256);
+    if (_i == 0) {
+        start_list(255);
+    } else {
+        start_list(256);
+        start_list(256);
+    }
+    helper_progress(&helper);
+    ck_assert_uint_eq(num_done, (_i == 0) ? 255 : 512);
+    helper_end(&helper);
+    use_short_lists(small);
+}
+END_TEST
+
+/* Two that are over and left are not two that run: more is gathered, or started. */
+START_TEST(lists_that_are_left_hold_up_no_others)
+{
+    muct_xgmi_queue_t *small = use_long_lists(8);
+    helper_t helper;
+
+    helper_start(&helper);
+    finish_own_list(256);
+    start_list(256);
+    start_list(256);
+    helper_progress(&helper);
+    ck_assert_uint_eq(num_done, 0);
+    ck_assert_int_eq(put(0, 100), UCS_OK);
+    helper_progress(&helper);
+    ck_assert((queue->open == NULL) || (queue->gather.count == 1));
+    while (num_done < 513) {
+        helper_progress(&helper);
+    }
+    helper_end(&helper);
+    use_short_lists(small);
+}
+END_TEST
+
 /* A sleeping thread may be the only one to make progress. */
 START_TEST(what_another_thread_posts_wakes)
 {
@@ -895,6 +1008,9 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_checked_fixture(tcase, setup_inline, teardown);
     tcase_add_test(tcase, posts_beside_anothers_progress_are_gathered);
+    tcase_add_test(tcase, long_list_is_left_to_the_thread_that_posted_it);
+    tcase_add_loop_test(tcase, list_is_not_left_where_that_saves_little, 0, 2);
+    tcase_add_test(tcase, lists_that_are_left_hold_up_no_others);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("releases");
