@@ -5,6 +5,7 @@ include perf/bench/local.mk
 include perf/gpu/local.mk
 
 EXTRA_DIST += perf/README.md \
+	perf/nixl/nixl_lists.py \
 	perf/results/2026-11-21-gpu_limits.csv \
 	perf/results/2026-11-21-mori_kv_perf.csv \
 	perf/results/2026-11-21-probe.csv \
