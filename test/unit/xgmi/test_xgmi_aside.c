@@ -103,6 +103,7 @@ START_TEST(arming_has_an_end)
     for (round = 0; round < 2; ++round) {
         for (i = 0; i < MAX_ASIDE; ++i) {
             ck_assert_int_eq(arm(), UCS_ERR_BUSY);
+            ck_assert(!iface.wake->is_aside);
         }
         ck_assert_int_eq(arm(), UCS_OK);
     }

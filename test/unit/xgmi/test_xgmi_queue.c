@@ -698,6 +698,7 @@ static void finish_own_list(unsigned count)
 {
     start_list(count);
     finish(count);
+    ck_assert_uint_eq(queue->gather.num_closed, count); /* nobody looked at it */
     num_done = 0;
 }
 
@@ -719,6 +720,7 @@ START_TEST(long_list_is_left_to_the_thread_that_posted_it)
     ck_assert(!queue->is_notifying);
     (void)muct_xgmi_queue_poll(queue);
     ck_assert_uint_eq(num_done, 256);
+    ck_assert(!muct_xgmi_leave_is_on(&queue->leave));
 
     /* it does not come: it is not waited for again */
     start_list(256);
