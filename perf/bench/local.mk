@@ -1,11 +1,14 @@
 # `make bench` prints tables; nothing in make check measures time.
 check_PROGRAMS += perf/bench/bench_plan perf/bench/bench_bytes perf/bench/bench_expose \
-	perf/bench/bench_notify perf/bench/bench_op perf/bench/bench_scale perf/bench/bench_thread
+	perf/bench/bench_notify perf/bench/bench_op perf/bench/bench_put perf/bench/bench_scale \
+	perf/bench/bench_thread
 perf_bench_bench_plan_SOURCES = perf/bench/bench_plan.c perf/bench/bench_callgrind.h
 perf_bench_bench_plan_LDADD = perf/kv_perf/libkvrun.la
 bench_pair = perf/bench/bench_pair.c perf/bench/bench_pair.h perf/bench/bench_callgrind.h
 perf_bench_bench_bytes_SOURCES = perf/bench/bench_bytes.c $(bench_pair)
 perf_bench_bench_bytes_LDADD = perf/kv_perf/libkvrun.la
+perf_bench_bench_put_SOURCES = perf/bench/bench_put.c
+perf_bench_bench_put_LDADD = perf/workload/libworkload.la $(UCX_LIBS)
 perf_bench_bench_thread_SOURCES = perf/bench/bench_thread.c
 perf_bench_bench_thread_LDADD = perf/workload/libworkload.la $(UCX_LIBS)
 perf_bench_bench_scale_SOURCES = perf/bench/bench_scale.c $(bench_pair)

@@ -12,10 +12,14 @@ die() {
     exit 1
 }
 
-# Devices of end 0 or 1; tcp keeps to lo.
+# Devices of end 0 or 1: tcp keeps to lo, and by itself has the end's network device.
 rdma_devices() { # END
     local n list=lo
 
+    [ "$UCX_TLS" != tcp ] || {
+        echo "v$1"
+        return
+    }
     for ((n = 0; n < rdma_rails; n++)); do
         list=rxe$((2 * n + $1)):1,$list
     done
@@ -44,6 +48,16 @@ rdma_serve() { # [ARG...]
 rdma_client() { # ARG...
     UCX_NET_DEVICES=$(rdma_devices 1) timeout -k 5 $rdma_limit \
         ucx_perftest 127.0.0.1 -p $rdma_port "$@"
+}
+
+# A program of perftest, as ib_write_bw, on both ends; what the client said is in /tmp/verbs.client.
+rdma_perftest() { # PROGRAM [ARG...]
+    rdma_port=$((rdma_port + 1))
+    set -- "$@" -x 1 -F -p $rdma_port
+    timeout 60 "$@" -d rxe0 >/tmp/verbs.server 2>&1 &
+    vm_wait rdma_listening $rdma_port || die "no $1 listens: $(cat /tmp/verbs.server)"
+    timeout 60 "$@" -d rxe1 127.0.0.1 >/tmp/verbs.client 2>&1 || die "$1: $(cat /tmp/verbs.client)"
+    wait $!
 }
 
 # A batch of tests with peer error handling; every line of FILE is "name arguments".

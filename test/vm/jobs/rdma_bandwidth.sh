@@ -5,19 +5,14 @@
 # With MKV_VM_SHORT only what no other job has: both sides asleep, on two queue pairs; and what
 # does not depend on the machine: packets for the same bytes, packets sent again, doorbells.
 . "$VM_TREE/test/vm/rdma.sh"
+bench_put=$(vm_program "$MKV_BUILD/perf/bench/bench_put")
 
 write_bw() { # SIZE COUNT [ARG...]
     local size=$1 count=$2
     shift 2
 
-    rdma_port=$((rdma_port + 1))
-    timeout 60 ib_write_bw -d rxe0 -x 1 -F -s "$size" -n "$count" -p $rdma_port "$@" >/tmp/bw.server 2>&1 &
-    vm_wait rdma_listening $rdma_port || die "no ib_write_bw listens: $(cat /tmp/bw.server)"
-    timeout 60 ib_write_bw -d rxe1 -x 1 -F -s "$size" -n "$count" -p $rdma_port "$@" 127.0.0.1 \
-        >/tmp/bw.client 2>&1 ||
-        die "ib_write_bw: $(cat /tmp/bw.client)"
-    wait $!
-    awk -v s="$size" '$1 == s { print $4 }' /tmp/bw.client
+    rdma_perftest ib_write_bw -s "$size" -n "$count" "$@"
+    awk -v s="$size" '$1 == s { print $4 }' /tmp/verbs.client
 }
 
 ucx_bw() { # SIZE COUNT [ARG...]
@@ -32,26 +27,36 @@ ucx_bw() { # SIZE COUNT [ARG...]
     awk 'NF >= 8 && $1 ~ /^[0-9]+$/ { print $6 }' /tmp/ucx.client
 }
 
-# As with ib_write_bw, 128 puts are under way, the server takes no part (-o), and the client
-# polls, which takes a processor from the kernel's threads that move the packets. ib_write_bw's
-# server sleeps meanwhile; ucx_perftest's polls for its client, so that two poll here. Over tcp
-# the server takes part in a put.
-mori_bw() { # SIZE COUNT
+# ib_write_bw keeps 128 writes under way, its server sleeps and its client polls, which takes a
+# processor from the kernel's threads that move the packets. ucx_perftest's server polls for its
+# client whatever it is told (-o, -E), so that two processes poll; bench_put's target sleeps.
+perftest_bw() { # SIZE COUNT
     ucx_bw "$@" -o -O 128
 }
 
-# The client sleeps on the event descriptor, which ib_write_bw cannot; the server polls all the
-# same, so that one process polls, as with ib_write_bw.
-sleeping_bw() { # SIZE COUNT
-    ucx_bw "$@" -E sleep -O 128
+put_bw() { # SIZE COUNT [TARGET-WAIT [WAIT]]
+    local size=$1 count=$2
+    shift 2
+
+    timeout -k 5 $rdma_limit "$bench_put" "$size" "$count" "$(rdma_devices 0)" "$(rdma_devices 1)" "$@" \
+        2>/tmp/put || die "bench_put: $(cat /tmp/put)"
 }
 
-tcp_bw() { # SIZE COUNT
-    (
-        export UCX_TLS=tcp
-        rdma_devices() { echo "v$1"; }
-        ucx_bw "$@"
-    )
+# With a process that never sleeps, as ucx_perftest's server.
+beside_a_loop() { # CMD...
+    local loop status=0
+
+    (while :; do :; done) &
+    loop=$!
+    "$@" || status=$?
+    kill $loop
+    wait $loop 2>/dev/null
+    return $status
+}
+
+# The kernel's threads move the packets, on the same processors: who looks gives way to them.
+giving_way() { # CMD...
+    (chrt --idle --pid 0 "$BASHPID" && "$@")
 }
 
 counter() { # NAME
@@ -72,7 +77,7 @@ same_packets() {
 
     counted write_bw $size $count -u 18
     verbs=$packets verbs_retries=$retries
-    UCX_MORI_RDMA_TIMEOUT=1s UCX_LOG_LEVEL=info counted mori_bw $size $count
+    UCX_MORI_RDMA_TIMEOUT=1s UCX_LOG_LEVEL=info counted perftest_bw $size $count
     read -r requests doorbells bytes < <(sed -n 's/.*queue pair 0 of 1.*: \([0-9]*\) work requests, \([0-9]*\) doorbells, \([0-9]*\) bytes.*/\1 \2 \3/p' \
         /tmp/ucx.client | tail -1)
     [ -n "$bytes" ] || die "no counters: $(cat /tmp/ucx.client)"
@@ -86,41 +91,58 @@ same_packets() {
 
 same_packets || same_packets || same_packets || die "not as few packets as ib_write_bw"
 if [ -n "${MKV_VM_SHORT:-}" ]; then
-    asleep=$(UCX_MORI_RDMA_NUM_QPS=2 sleeping_bw 65536 40) || exit 1
-    echo "puts of 65536 bytes, asleep, on two queue pairs: $asleep MB/s"
+    asleep=$(UCX_MORI_RDMA_NUM_QPS=2 put_bw 65536 40 sleep sleep) || exit 1
+    echo "puts of 65536 bytes, both asleep, on two queue pairs: $asleep MB/s"
     [ -n "$asleep" ] || die "no bandwidth"
     exit 0
 fi
 
-# Five times in turn, as either spreads from run to run by more than they differ.
-in_turn() { # SIZE COUNT
-    local i
+export UCX_MORI_RDMA_TIMEOUT=1s
+rounds=${MKV_VM_ROUNDS:-5}
 
-    for i in 1 2 3 4 5; do
-        echo "$i $(write_bw "$1" "$2" -u 18) $(UCX_MORI_RDMA_TIMEOUT=1s mori_bw "$1" "$2")"
-    done | awk -v size="$1" 'NF == 3 {
-            verbs += $2; mori += $3; ratio = $3 / $2; ++num
+# Of lines of two figures: the means, their ratio, and how far single runs are apart.
+compare() { # WHAT
+    awk -v what="$1" -v rounds="$rounds" 'NF == 2 {
+            verbs += $1; mori += $2; ratio = $2 / $1; ++num
             least = (num == 1 || ratio < least) ? ratio : least
             most = (ratio > most) ? ratio : most
         } END {
-            if (num < 5) exit 1
-            printf "mean of five of %d bytes: ib_write_bw %.1f, mori_rdma %.1f, ratio %.2f (single runs %.2f to %.2f)\n",
-                size, verbs / num, mori / num, mori / verbs, least, most
+            if (num < rounds) exit 1
+            printf "%s: ib_write_bw %.1f, mori_rdma %.1f, ratio of the means of %d %.2f (single runs %.2f to %.2f)\n",
+                what, verbs / num, mori / num, num, mori / verbs, least, most
         }'
 }
 
-in_turn 65536 400 || die "not five runs of each"
-in_turn 1048576 30 || die "not five runs of each"
-echo "| bytes | ib_write_bw | ucp_put over mori_rdma | with NUM_QPS=2 | asleep | ucp_put over tcp |"
-echo "|---|---|---|---|---|---|"
-rows="4096 1000
-65536 400
-1048576 30"
+# In turn, as either spreads from run to run by more than they differ, and on even terms: one
+# process polls, two do, or one that has a processor only where the kernel needs none.
+in_turn() { # SIZE COUNT
+    local size=$1 i
+
+    rm -f /tmp/one /tmp/two /tmp/idle
+    for ((i = 0; i < rounds; i++)); do
+        echo "$(write_bw "$@" -u 18) $(put_bw "$@")" >>/tmp/one
+        echo "$(beside_a_loop write_bw "$@" -u 18) $(perftest_bw "$@")" >>/tmp/two
+        echo "$(giving_way write_bw "$@" -u 18) $(giving_way put_bw "$@")" >>/tmp/idle
+    done
+    compare "$size bytes, the client polls" </tmp/one &&
+        compare "$size bytes, two processes poll" </tmp/two &&
+        compare "$size bytes, the client polls and gives way" </tmp/idle
+}
+
+in_turn 65536 800 || die "not $rounds runs of each"
+in_turn 1048576 50 || die "not $rounds runs of each"
+echo "| bytes | ib_write_bw | mori_rdma, client polls | with NUM_QPS=2 | both asleep | both poll (ucx_perftest) | ucp_put over tcp |"
+echo "|---|---|---|---|---|---|---|"
+rows="4096 2000
+65536 800
+1048576 50
+16777216 5"
 while read -r size count; do
-    verbs=$(write_bw "$size" "$count") || exit 1
-    mori=$(mori_bw "$size" "$count") || exit 1
-    two=$(UCX_MORI_RDMA_NUM_QPS=2 mori_bw "$size" "$count") || exit 1
-    asleep=$(sleeping_bw "$size" "$count") || exit 1
-    tcp=$(tcp_bw "$size" "$count") || exit 1
-    echo "| $size | $verbs | $mori | $two | $asleep | $tcp |"
+    verbs=$(write_bw "$size" "$count" -u 18) || exit 1
+    mori=$(put_bw "$size" "$count") || exit 1
+    two=$(UCX_MORI_RDMA_NUM_QPS=2 put_bw "$size" "$count") || exit 1
+    asleep=$(put_bw "$size" "$count" sleep sleep) || exit 1
+    both=$(perftest_bw "$size" "$count") || exit 1
+    tcp=$(UCX_TLS=tcp ucx_bw "$size" "$count") || exit 1 # its server takes part in a put
+    echo "| $size | $verbs | $mori | $two | $asleep | $both | $tcp |"
 done <<<"$rows"
