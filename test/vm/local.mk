@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	test/vm/jobs/rdma_bandwidth.sh \
 	test/vm/jobs/rdma_faults.sh \
 	test/vm/jobs/rdma_kv.sh \
+	test/vm/jobs/rdma_latency.sh \
 	test/vm/jobs/rdma_memlock.sh \
 	test/vm/jobs/rdma_recovery.sh \
 	test/vm/jobs/rdma_ucx.sh \
