@@ -226,7 +226,7 @@ variant_cflags() { # VARIANT
 }
 
 # Which test programs a variant's levels run; the others are not built.
-tsan_tests='test_mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages)$'
+tsan_tests='test_mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages|stress)$'
 variant_programs() { # VARIANT
     case $1 in
     tsan) echo "$tsan_tests" ;;

@@ -37,6 +37,7 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_stage \
 	test/unit/morikv/test_mkv_states \
 	test/unit/morikv/test_mkv_store \
+	test/unit/morikv/test_mkv_stress \
 	test/unit/morikv/test_mkv_table \
 	test/unit/morikv/test_mkv_threads \
 	test/unit/morikv/test_mkv_told \
@@ -206,6 +207,10 @@ test_unit_morikv_test_mkv_setup_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_states_SOURCES = test/unit/morikv/test_mkv_states.c
 test_unit_morikv_test_mkv_states_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_states_LDADD = $(morikv_pair_ldadd)
+
+test_unit_morikv_test_mkv_stress_SOURCES = test/unit/morikv/test_mkv_stress.c
+test_unit_morikv_test_mkv_stress_CPPFLAGS = $(morikv_unit_cppflags)
+test_unit_morikv_test_mkv_stress_LDADD = $(morikv_pair_ldadd) -lpthread
 
 test_unit_morikv_test_mkv_threads_SOURCES = test/unit/morikv/test_mkv_threads.c
 test_unit_morikv_test_mkv_threads_CPPFLAGS = $(morikv_unit_cppflags)
