@@ -3,6 +3,7 @@ check_LTLIBRARIES += test/support/libmkvtest.la
 test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_check.h \
 	test/support/mkv_test.h test/support/mkv_test.c \
+	test/support/mkv_nowait.h test/support/mkv_nowait.c \
 	test/support/mkv_port.h test/support/mkv_port.c \
 	test/support/mkv_proc.h test/support/mkv_proc.c \
 	test/support/mkv_hip.h test/support/mkv_hip.c

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* A thread that is not to wait: who waits is seen, and who does not goes on. */
+
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_nowait.h"
+#include "test/support/mkv_test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void polls(void)
+{
+    (void)poll(NULL, 0, 0);
+}
+
+static void sleeps(void)
+{
+    const struct timespec short_time = {.tv_nsec = 1};
+
+    (void)nanosleep(&short_time, NULL);
+}
+
+static void yields(void)
+{
+    (void)sched_yield();
+}
+
+/* Its own, so that nobody ever unlocks it */
+static void locks_what_is_held(void)
+{
+    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock);
+}
+
+static void locks_what_is_free(void)
+{
+    pthread_mutex_lock(&lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void allocates_and_writes(void)
+{
+    void *memory = malloc(1 << 20);
+
+    (void)!write(STDERR_FILENO, &memory, 0);
+    free(memory);
+}
+
+static const struct {
+    void (*run)(void);
+    int status;
+} cases[] = {{polls, MKV_NOWAIT_EXIT},  {sleeps, MKV_NOWAIT_EXIT},
+             {yields, MKV_NOWAIT_EXIT}, {locks_what_is_held, MKV_NOWAIT_EXIT},
+             {locks_what_is_free, 0},   {allocates_and_writes, 0}};
+
+static void *run_without_waiting(void *arg)
+{
+    void (*const *run)(void) = arg;
+
+    if (mkv_nowait_begin() != 0) {
+        _exit(MKV_TEST_EXIT_SKIP);
+    }
+    (*run)();
+    return NULL;
+}
+
+static void run_case(void (*run)(void))
+{
+    pthread_t thread;
+
+    if ((pthread_create(&thread, NULL, run_without_waiting, &run) != 0) ||
+        (pthread_join(thread, NULL) != 0)) {
+        _exit(MKV_TEST_EXIT_HARD);
+    }
+    polls(); /* another thread may */
+    _exit(0);
+}
+
+START_TEST(who_waits_is_seen)
+{
+    pid_t pid = fork();
+    int status;
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        run_case(cases[_i].run);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    if (WEXITSTATUS(status) == MKV_TEST_EXIT_SKIP) {
+        ck_assert_int_eq(mkv_test_skip("seccomp", "who_waits_is_seen",
+                                       "there are no filters of system calls here"),
+                         0);
+        return;
+    }
+    ck_assert_int_eq(WEXITSTATUS(status), cases[_i].status);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mkv_nowait");
+    TCase *tcase = tcase_create("seccomp");
+
+    mkv_test_init();
+    tcase_add_loop_test(tcase, who_waits_is_seen, 0,
+                        (int)(sizeof(cases) / sizeof(cases[0])));
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);
+}
