@@ -26,6 +26,7 @@ perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_L
 bin_PROGRAMS += perf/kv_perf/mori_kv_perf
 perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/caches.c perf/kv_perf/caches.h \
+	perf/kv_perf/compute.c perf/kv_perf/compute.h \
 	perf/kv_perf/launch.c perf/kv_perf/launch.h \
 	perf/kv_perf/model.c \
 	perf/kv_perf/mori_kv_perf.c \

@@ -16,6 +16,7 @@
 
 #include "perf/workload/clock.h"
 #include "perf/kv_perf/caches.h"
+#include "perf/kv_perf/compute.h"
 #include "perf/kv_perf/mkv_session.h"
 #include "perf/workload/error.h"
 #include "perf/kv_perf/progress.h"
@@ -40,12 +41,8 @@ typedef struct perf_slot {
     mkv_xfer_t *xfer;
     mkv_plan_t *plans[PERF_MAX_LEAVES]; /* of each leg */
     uint64_t start_ns;                  /* of the first post; 0: none yet */
+    perf_compute_t compute;
 } perf_slot_t;
-
-/* A layer that is not ready before its time. */
-typedef struct perf_layer_gate {
-    uint64_t ready_ns;
-} perf_layer_gate_t;
 
 struct perf_model_run {
     perf_run_t *run;
@@ -58,7 +55,7 @@ struct perf_model_run {
     perf_session_t kv;
     perf_slot_t *slots;
     uint32_t *starts; /* READ: of request n and leg at [n % pipeline_depth][leg] */
-    perf_layer_gate_t *gates; /* of each slot and layer */
+    perf_compute_layer_t *layers; /* of each slot */
     uint64_t num_finished;
     uint64_t finished_bytes; /* of these, whichever side moved them */
     uint64_t first_ns;
@@ -70,46 +67,35 @@ struct perf_model_run {
 };
 
 
-static int perf_model_gate(void *arg)
+/* Layers [lo, hi), when they have been computed */
+static int perf_slot_post_part(perf_slot_t *slot, uint32_t leg, uint32_t lo,
+                               uint32_t hi)
 {
-    const perf_layer_gate_t *gate = arg;
+    const mkv_gate_t gate = perf_compute_gate(&slot->compute, hi - 1);
+    const mkv_sel_t sel = {.size = sizeof(sel),
+                           .fields = MKV_SEL_LAYERS,
+                           .layer_lo = (int32_t)lo,
+                           .layer_hi = (int32_t)hi};
+    const bool is_all = (hi - lo == slot->compute.num_layers);
 
-    return perf_clock_ns() >= gate->ready_ns;
-}
-
-static int perf_slot_post_layers(perf_slot_t *slot, uint32_t leg)
-{
-    perf_model_run_t *model = slot->model;
-    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
-    mkv_gate_t gate = {.size = sizeof(gate), .ready = perf_model_gate};
-    perf_layer_gate_t *gates;
-    uint64_t now_ns = perf_clock_ns();
-    unsigned layer;
-
-    gates =
-        model->gates + (size_t)(slot - model->slots) * model->side.geometry.num_layers;
-    for (layer = 0; layer < model->side.geometry.num_layers; ++layer) {
-        gates[layer].ready_ns =
-            now_ns + (layer + 1) * (uint64_t)model->options->layer_us * 1000;
-        gate.arg = &gates[layer];
-        sel.layer_lo = (int32_t)layer;
-        sel.layer_hi = (int32_t)layer + 1;
-        if (mkv_xfer_post(slot->xfer, leg, slot->plans[leg], &sel,
-                          (model->options->layer_us != 0) ? &gate : NULL) != MKV_OK) {
-            return perf_session_error("mkv_xfer_post");
-        }
-    }
-    return 0;
+    return (mkv_xfer_post(slot->xfer, leg, slot->plans[leg], is_all ? NULL : &sel,
+                          (slot->model->options->layer_us != 0) ? &gate : NULL) ==
+            MKV_OK)
+               ? 0
+               : perf_session_error("mkv_xfer_post");
 }
 
 static int perf_slot_post(perf_slot_t *slot, uint32_t leg)
 {
-    if (slot->model->options->post == PERF_POST_LAYER) {
-        return perf_slot_post_layers(slot, leg);
+    const uint32_t num = slot->compute.num_layers;
+    const uint32_t step = (slot->model->options->post == PERF_POST_LAYER) ? 1 : num;
+    uint32_t layer;
+    int ret = 0;
+
+    for (layer = 0; (ret == 0) && (layer < num); layer += step) {
+        ret = perf_slot_post_part(slot, leg, layer, layer + step);
     }
-    return (mkv_xfer_post(slot->xfer, leg, slot->plans[leg], NULL, NULL) == MKV_OK)
-               ? 0
-               : perf_session_error("mkv_xfer_post");
+    return ret;
 }
 
 static bool perf_slot_is_measured(const perf_slot_t *slot)
@@ -161,7 +147,10 @@ static int perf_slot_move(perf_slot_t *slot, const mkv_event_t *event, uint32_t 
     }
 
     start_ns = perf_clock_ns();
-    slot->start_ns = (slot->start_ns == 0) ? start_ns : slot->start_ns;
+    if (slot->start_ns == 0) {
+        slot->start_ns = start_ns;
+        perf_compute_start(&slot->compute, slot->xfer, model->options->layer_us);
+    }
     if (perf_slot_post(slot, event->leg) != 0) {
         return -1;
     }
@@ -292,6 +281,20 @@ static int perf_slot_start(perf_slot_t *slot)
     return model->is_active ? 0 : perf_slot_expose_told(slot);
 }
 
+static void perf_slot_account_end(perf_slot_t *slot, const mkv_xfer_attr_t *attr)
+{
+    perf_result_t *result = &slot->model->result;
+
+    if (!perf_slot_is_measured(slot)) {
+        return;
+    }
+    result->num_ucp_calls += attr->num_ucp_calls;
+    if (slot->model->is_active) {
+        result->num_posted += attr->posted;
+        result->num_beside += perf_compute_moved(&slot->compute);
+    }
+}
+
 /* The transfer is quiet: blocks may be used for others. */
 static int perf_slot_finish(perf_slot_t *slot)
 {
@@ -301,8 +304,7 @@ static int perf_slot_finish(perf_slot_t *slot)
 
     if (mkv_xfer_query(slot->xfer, &attr) == MKV_OK) {
         model->finished_bytes += attr.bytes;
-        model->result.num_ucp_calls +=
-            perf_slot_is_measured(slot) ? attr.num_ucp_calls : 0;
+        perf_slot_account_end(slot, &attr);
     }
     if (mkv_xfer_close(slot->xfer) != MKV_OK) {
         return perf_session_error("mkv_xfer_close");
@@ -425,6 +427,9 @@ static int perf_model_admit(perf_model_run_t *model)
     }
     slot->model = model;
     slot->start_ns = 0;
+    slot->compute.num_layers = model->side.geometry.num_layers;
+    slot->compute.layers =
+        model->layers + (size_t)(slot - model->slots) * slot->compute.num_layers;
     return perf_slot_start(slot);
 }
 
@@ -528,10 +533,10 @@ static int perf_model_open(perf_model_run_t *model)
     model->slots = calloc(options->pipeline_depth, sizeof(*model->slots));
     model->starts =
         calloc(options->pipeline_depth * PERF_MAX_LEAVES, sizeof(*model->starts));
-    model->gates =
+    model->layers =
         calloc((size_t)options->pipeline_depth * model->side.geometry.num_layers,
-               sizeof(*model->gates));
-    if ((model->slots == NULL) || (model->starts == NULL) || (model->gates == NULL)) {
+               sizeof(*model->layers));
+    if ((model->slots == NULL) || (model->starts == NULL) || (model->layers == NULL)) {
         perf_error("no memory for %u requests in flight", options->pipeline_depth);
         return -1;
     }
@@ -555,7 +560,7 @@ static void perf_model_close(perf_model_run_t *model)
     }
     perf_caches_close(&model->caches);
     perf_engine_side_close(&model->side);
-    free(model->gates);
+    free(model->layers);
     free(model->starts);
     free(model->slots);
 }

@@ -92,6 +92,8 @@ static json_object *perf_json_row(const perf_result_t *result)
     perf_json_u64(row, "ucp_calls", result->num_ucp_calls);
     perf_json_real(row, "cpu_ns_per_block",
                    perf_ratio((double)result->cpu_ns, (double)result->num_descs));
+    perf_json_u64(row, "pieces_moved", result->num_posted);
+    perf_json_u64(row, "pieces_moved_beside_compute", result->num_beside);
     perf_json_u64(row, "prompt_blocks", result->total_blocks);
     perf_json_u64(row, "shared_blocks", result->shared_blocks);
     json_object_object_add(row, "checked", json_object_new_boolean(result->is_checked));
@@ -419,6 +421,18 @@ static void perf_report_flows(const perf_result_t *result)
     }
 }
 
+/* Of all pieces of layers that take their time; the last layer's move afterwards. */
+static void perf_report_overlap(const perf_report_t *report,
+                                const perf_result_t *result)
+{
+    if ((report->options->layer_us != 0) && (result->num_posted > 0)) {
+        printf("  overlap %.3f: moved before the last of %u layers was computed\n",
+               perf_ratio((double)result->num_beside, (double)result->num_posted),
+               result->num_layers);
+        fflush(stdout);
+    }
+}
+
 void perf_report_row(perf_report_t *report, const perf_result_t *result)
 {
     const perf_table_t table = perf_report_table(report);
@@ -434,6 +448,7 @@ void perf_report_row(perf_report_t *report, const perf_result_t *result)
         perf_table_row(&table, cells, result->is_checked ? "every byte checked" : "");
     }
     perf_report_flows(result);
+    perf_report_overlap(report, result);
     if (report->json != NULL) {
         json_object_array_add(json_object_object_get(report->json, "rows"),
                               perf_json_row(result));

@@ -52,6 +52,8 @@ void perf_result_merge(perf_result_t *result, const perf_result_t *other)
     result->cpu_ns += other->cpu_ns;
     result->total_blocks += other->total_blocks;
     result->shared_blocks += other->shared_blocks;
+    result->num_posted += other->num_posted;
+    result->num_beside += other->num_beside;
     perf_histogram_merge(&result->prep, &other->prep);
     perf_histogram_merge(&result->post, &other->post);
     perf_histogram_merge(&result->tx, &other->tx);

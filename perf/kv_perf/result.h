@@ -35,7 +35,9 @@ typedef struct perf_result {
     uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
-    uint32_t num_layers;    /**< Model: its layers */
+    uint64_t num_posted;    /**< Model: pieces of memory of all requests */
+    uint64_t num_beside; /**< Model: of these, moved before the last layer was ready */
+    uint32_t num_layers; /**< Model: its layers */
     uint32_t is_checked;
     uint32_t is_active; /**< This process started operations */
     char path[512];     /**< What carries the data, as UCX says */

@@ -98,7 +98,7 @@ static const perf_option_t perf_option_rows[] = {
      perf_post_names, "post a request at once (all) or layer by layer (layer) [all]"},
     {"layer_us", "USEC", PERF_GROUP_MODEL, PERF_VALUE_U32, PERF_FIELD(layer_us), 0,
      1000000, NULL,
-     "with --post layer: a layer's blocks are ready this many microseconds after the layer before [0]"},
+     "time to compute a layer, microseconds; its blocks, or with --post all those of all layers, move then [0]"},
     {"benchmark", "NAME", PERF_GROUP_SWEEP, PERF_VALUE_TEXT, PERF_FIELD(benchmark), 0,
      0, NULL,
      "blocks and batches that others have published figures for, and their table: collectivex, mori, lmcache, vllm-d2d, paged-writes; instead of the four sizes below [none]"},

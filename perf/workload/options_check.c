@@ -65,8 +65,6 @@ static int perf_options_check_together(const perf_options_t *options)
     } else if (options->warmup_requests >= options->num_requests) {
         perf_error("--warmup_requests is %u; expected fewer than --requests, %u",
                    options->warmup_requests, options->num_requests);
-    } else if ((options->layer_us != 0) && (options->post != PERF_POST_LAYER)) {
-        perf_error("--layer_us is %u; expected 0, or --post layer", options->layer_us);
     } else if ((options->role != PERF_ROLE_PARENT) != (options->peer != NULL) &&
                (options->fds == NULL)) {
         perf_error("--role and --peer belong together; expected both or none");

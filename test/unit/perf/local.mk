@@ -3,6 +3,7 @@ perf_unit_programs = \
 	test/unit/perf/test_perf_allocator \
 	test/unit/perf/test_perf_block_moves \
 	test/unit/perf/test_perf_block_tables \
+	test/unit/perf/test_perf_compute \
 	test/unit/perf/test_perf_generator \
 	test/unit/perf/test_perf_geometry \
 	test/unit/perf/test_perf_histogram \
@@ -22,6 +23,12 @@ perf_unit_ldadd = perf/kv_perf/libkvperf.la $(CHECK_LIBS)
 test_unit_perf_test_perf_allocator_SOURCES = test/unit/perf/test_perf_allocator.c
 test_unit_perf_test_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_allocator_LDADD = $(perf_unit_ldadd)
+
+# Over the fake UCP, by a clock of its own.
+test_unit_perf_test_perf_compute_SOURCES = test/unit/perf/test_perf_compute.c \
+	perf/kv_perf/compute.c perf/kv_perf/compute.h
+test_unit_perf_test_perf_compute_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_compute_LDADD = $(morikv_pair_ldadd)
 
 test_unit_perf_test_perf_generator_SOURCES = test/unit/perf/test_perf_generator.c
 test_unit_perf_test_perf_generator_CPPFLAGS = $(perf_unit_cppflags)

@@ -114,7 +114,12 @@ for op in WRITE READ; do
             --num_blocks 64 --op_type $op --pipeline_depth 2
     done
 done
+# how much is moved depends on the machine, but nothing before its gate
+checked 1 "${model[@]}" --post all --layer_us 50
+grep -q '  overlap 0.000: moved before the last of' "$work/out" || fail "at once is not told to overlap with nothing"
 checked 1 "${model[@]}" --post layer --layer_us 50 --json "$work/json"
+grep -q '  overlap 0.[0-9]*: moved before the last of' "$work/out" || fail "the overlap is not told"
+grep -q '"pieces_moved_beside_compute": [0-9]' "$work/json" || fail "the overlap is not in the JSON file"
 grep -q '"checked": true' "$work/json" || fail "there is no row in the JSON file"
 for name in date host kernel UCX_TLS; do
     grep -q "\"$name\": \"..*\"" "$work/json" || fail "the JSON file does not tell the $name"

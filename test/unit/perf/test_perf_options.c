@@ -116,7 +116,6 @@ static const struct {
      "--max_batch_size is 4; expected at least --start_batch_size, 8"},
     {"--warmup_requests 32",
      "--warmup_requests is 32; expected fewer than --requests, 32"},
-    {"--layer_us 5", "--layer_us is 5; expected 0, or --post layer"},
     {"--role decode", "--role and --peer belong together"},
     {"--peer host:1", "--role and --peer belong together"},
 };
