@@ -13,6 +13,10 @@ perf_kv_perf_libkvperf_la_SOURCES = \
 perf_kv_perf_libkvperf_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_kv_perf_libkvperf_la_LIBADD = perf/workload/libworkload.la $(JSON_LIBS)
 
+# What calls libmorikv, whichever UCP is below it.
+noinst_LTLIBRARIES += perf/kv_perf/libkvcompute.la
+perf_kv_perf_libkvcompute_la_SOURCES = perf/kv_perf/compute.c perf/kv_perf/compute.h
+
 # What moves bytes.
 perf_kv_perf_libkvrun_la_SOURCES = \
 	perf/kv_perf/engine.h \
@@ -26,7 +30,6 @@ perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_L
 bin_PROGRAMS += perf/kv_perf/mori_kv_perf
 perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/caches.c perf/kv_perf/caches.h \
-	perf/kv_perf/compute.c perf/kv_perf/compute.h \
 	perf/kv_perf/launch.c perf/kv_perf/launch.h \
 	perf/kv_perf/model.c \
 	perf/kv_perf/mori_kv_perf.c \
@@ -34,7 +37,7 @@ perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/sweep.c perf/kv_perf/sweep.h \
 	perf/kv_perf/sweep_lists.c
 EXTRA_DIST += perf/kv_perf/pairs.sh perf/kv_perf/side_by_side.py
-perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvrun.la
+perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvcompute.la perf/kv_perf/libkvrun.la
 
 # The manual page is what --help says.
 if HAVE_HELP2MAN

@@ -25,10 +25,9 @@ test_unit_perf_test_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_allocator_LDADD = $(perf_unit_ldadd)
 
 # Over the fake UCP, by a clock of its own.
-test_unit_perf_test_perf_compute_SOURCES = test/unit/perf/test_perf_compute.c \
-	perf/kv_perf/compute.c perf/kv_perf/compute.h
+test_unit_perf_test_perf_compute_SOURCES = test/unit/perf/test_perf_compute.c
 test_unit_perf_test_perf_compute_CPPFLAGS = $(perf_unit_cppflags)
-test_unit_perf_test_perf_compute_LDADD = $(morikv_pair_ldadd)
+test_unit_perf_test_perf_compute_LDADD = perf/kv_perf/libkvcompute.la $(morikv_pair_ldadd)
 
 test_unit_perf_test_perf_generator_SOURCES = test/unit/perf/test_perf_generator.c
 test_unit_perf_test_perf_generator_CPPFLAGS = $(perf_unit_cppflags)
