@@ -160,7 +160,12 @@ class Peer:
         check(lib.mkv_xfer_refuse(pointer, id, epoch, status, reason.encode()))
 
     def close(self, force: bool = False) -> None:
-        """:raises BusyError: transfers use it; with ``force`` they fail."""
+        """Harmless if it, or its context, is closed.
+
+        :raises BusyError: transfers use it; with ``force`` they fail.
+        """
+        if self._handle.is_closed:
+            return
         mode = lib.MKV_CLOSE_FORCE if force else lib.MKV_CLOSE_FLUSH
         pointer = self._handle.get()
         check(lib.mkv_peer_close(pointer, mode))

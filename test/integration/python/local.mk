@@ -7,6 +7,7 @@ EXTRA_DIST += test/integration/python/py_engines.sh test/integration/python/py_s
 EXTRA_DIST += contrib/examples/toy_pd.py test/integration/python/py_router.py
 EXTRA_DIST += test/integration/python/py_omni.py test/integration/python/py_omni.sh
 EXTRA_DIST += test/integration/python/py_bytes.py test/integration/python/py_kv.py test/integration/python/py_wheel.sh
+EXTRA_DIST += test/integration/python/py_orders.py
 EXTRA_DIST += test/integration/python/py_vllm.py test/integration/python/py_vllm_killed.py
 EXTRA_DIST += test/integration/python/py_vllm_ranks.py
 EXTRA_DIST += test/integration/python/vllm_names.py

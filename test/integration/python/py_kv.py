@@ -272,7 +272,8 @@ class TwoProcesses(unittest.TestCase):
         write.close()
 
     def test_objects_die_in_any_order(self):
-        pairs = self.connect().map()
+        peer = self.connect()
+        pairs = peer.map()
         write = self.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
         exposed = wait(self.context, EventType.EXPOSED, write)
         write.post(pairs.plan({0: (HERE, exposed.units[0].remote)}))
@@ -289,6 +290,7 @@ class TwoProcesses(unittest.TestCase):
             self.context.progress()
         self.context.close()
         self.context.close()
+        peer.close()
         with self.assertRaisesRegex(errors.InvalidError, "closed"):
             self.context.progress()
 

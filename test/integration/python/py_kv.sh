@@ -19,14 +19,25 @@ export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 # the interpreter keeps what it has until its end
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
-run() { # TLS MEMORY [TEST]
+run() { # TLS MEMORY [ARG...]
     export UCX_TLS=$1 KV_MEMORY=$2 HIP_LIBRARY=$hip UCX_MORI_HIP_LIB=$hip
+    shift 2
     mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
-        "$source/test/integration/python/${program:-py_kv.py}" ${3:+"$3"} 2>&1
+        "$source/test/integration/python/${program:-py_kv.py}" "$@" 2>&1
 }
+
+# Opt-in: a thousand orders in which objects die take ten minutes under valgrind. Python's own
+# allocator would hide from it what is freed.
+if [ -n "${MKV_ORDERS_VALGRIND:-}" ]; then
+    export UCX_TLS=tcp,self PYTHONMALLOC=malloc
+    exec valgrind -q --fair-sched=try --error-exitcode=99 --suppressions="$source/contrib/valgrind.supp" \
+        "$python" "$source/test/integration/python/py_orders.py" 1000 8
+fi
 
 run tcp,self host || exit 1
 program=py_bytes.py run tcp,self host || exit 1
+program=py_orders.py run tcp,self host ${MKV_TEST_FEWER:+100 2} || exit 1
+program=py_orders.py run mori_xgmi,tcp gpu 100 2 || exit 1
 program=py_vllm.py run tcp,self host || exit 1
 program=py_vllm_ranks.py run tcp,self host || exit 1
 program=py_vllm_killed.py run tcp,self host || exit 1
