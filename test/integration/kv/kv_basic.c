@@ -103,7 +103,7 @@ START_TEST(write_layer_by_layer_behind_gates)
     mkv_proc_t proc;
     mkv_plan_t *plan;
     mkv_xfer_t *xfer;
-    size_t free_bytes;
+    size_t free_bytes, used_bytes;
 
     shape.layers = 61;
     shape.stride = (_i == 0) ? 0 : 4096 + 512;
@@ -134,16 +134,50 @@ START_TEST(write_layer_by_layer_behind_gates)
 
     finish(&side, xfer);
     if (side.is_gpu) { /* the cache, and a page for the number of each queue */
-        free_bytes -= mkv_hip_free_bytes();
-        ck_assert_uint_ge(free_bytes, side.mem_length);
-        ck_assert_uint_le(free_bytes, side.mem_length + 2 * 4096);
+        used_bytes = free_bytes - mkv_hip_free_bytes();
+        ck_assert_uint_ge(used_bytes, side.mem_length);
+        ck_assert_uint_le(used_bytes, side.mem_length + 2 * 4096);
     }
     kv_expect(&side, "checked");
     KV_OK(mkv_plan_destroy(plan));
     kv_say(&side, "bye");
     kv_side_close(&side);
+    ck_assert_uint_eq(mkv_hip_free_bytes(), free_bytes);
     ck_assert_int_eq(mkv_proc_wait(&proc), 0);
     ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
+/* An engine gives nearly all of a GPU to its cache: what is left is not ours.
+ * Connecting takes a number for each queue, so that the first copy allocates nothing.
+ */
+START_TEST(opening_takes_no_gpu_memory)
+{
+    mkv_region_t region = {.size = sizeof(region),
+                           .mem_type = UCS_MEMORY_TYPE_ROCM,
+                           .length = 1 << 20,
+                           .unit_bytes = 4096,
+                           .n_units = 256};
+    const char *memory = getenv("MKV_TEST_MEM");
+    kv_side_t side = {0};
+    mkv_region_id_t id;
+    size_t free_bytes;
+
+    if ((memory == NULL) || (strcmp(memory, "gpu") != 0)) {
+        return; /* there is none in this run */
+    }
+    region.base = mkv_hip_alloc(region.length); /* the GPU is in use */
+    ck_assert_ptr_nonnull(region.base);
+    free_bytes = mkv_hip_free_bytes();
+    ck_assert_uint_gt(free_bytes, 0);
+    kv_side_open_ctx(&side, "src", -1);
+    ck_assert_uint_eq(mkv_hip_free_bytes(), free_bytes);
+    KV_OK(mkv_region_add(side.ctx, &region, &id));
+    KV_OK(mkv_regions_commit(side.ctx, NULL));
+    ck_assert_uint_eq(mkv_hip_free_bytes(), free_bytes);
+    KV_OK(mkv_close(side.ctx));
+    ck_assert_uint_eq(mkv_hip_free_bytes(), free_bytes);
+    ck_assert(mkv_hip_free(region.base));
 }
 END_TEST
 
@@ -307,6 +341,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, write_layer_by_layer_behind_gates, 0, 2);
+    tcase_add_test(tcase, opening_takes_no_gpu_memory);
     tcase_add_test(tcase, layers_are_there_when_they_are_told);
     tcase_add_loop_test(tcase, read_all_at_once_after_exposed, 0, 6);
     suite_add_tcase(suite, tcase);
