@@ -102,10 +102,25 @@ void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num)
     pthread_mutex_unlock(&ctx->event_lock);
 }
 
-static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx)
+/* Others come as often as a peer, or the caller, likes: whoever raises them does
+ * without memory, and they take no node from those that must come. */
+static bool mkv_event_is_reserved(mkv_event_type_t type)
+{
+    static const unsigned others = (1u << MKV_EV_MSG) | (1u << MKV_EV_NOTE) |
+                                   (1u << MKV_EV_INCOMING) |
+                                   (1u << MKV_EV_PEER_REGIONS) |
+                                   (1u << MKV_EV_LOCAL_DONE) | (1u << MKV_EV_ARRIVED);
+
+    return !(others & (1u << type));
+}
+
+static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx, mkv_event_type_t type)
 {
     mkv_event_node_t *node = NULL;
 
+    if (!mkv_event_is_reserved(type)) {
+        return malloc(sizeof(*node));
+    }
     pthread_mutex_lock(&ctx->event_lock);
     if (!mkv_list_is_empty(&ctx->free_events)) {
         node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
@@ -118,7 +133,7 @@ static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx)
 
 mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
 {
-    mkv_event_node_t *node = mkv_event_node_get(ctx);
+    mkv_event_node_t *node = mkv_event_node_get(ctx, type);
 
     if (node == NULL) {
         mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));

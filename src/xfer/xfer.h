@@ -52,7 +52,7 @@ typedef struct mkv_leg {
     bool is_unstaged;       /**< WRITE, active: the peer has refused to stage */
     mkv_list_t scatters;    /**< WRITE, passive: chunks of the peer */
     unsigned num_scatters;  /**< Of these, being copied to our blocks */
-    uint64_t *posted;       /**< Active: units per pair */
+    uint64_t *posted;       /**< Who may post: units per pair; else NULL */
     uint64_t *posted_sums;  /**< And their mkv_unit_mix() */
     uint64_t checked_plan;  /**< Serial of one whose blocks are all exposed; 0: none */
     uint64_t posted_bytes;  /**< Bit i: bytes were posted to components[i] of the map */

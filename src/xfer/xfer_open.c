@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MKV_XFER_EVENTS 4u /* fence, terminal, quiet, warning */
-#define MKV_LEG_EVENTS 2u  /* exposed, ended */
+#define MKV_XFER_EVENTS 3u /* terminal, quiet, warning */
 
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
@@ -83,10 +82,14 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
         &leg->chunks,  &leg->slot_wait, &leg->scatters};
     size_t i;
 
-    leg->posted = calloc(2 * (size_t)map->num_pairs + 1, sizeof(*leg->posted));
-    leg->posted_sums = leg->posted + map->num_pairs;
-    if (leg->posted == NULL) {
-        return MKV_ERR_NOMEM;
+    /* a destination that is written to posts nothing; an owner may put for its reader
+     */
+    if (xfer->is_active || (xfer->mode == MKV_READ)) {
+        leg->posted = calloc(2 * (size_t)map->num_pairs + 1, sizeof(*leg->posted));
+        if (leg->posted == NULL) {
+            return MKV_ERR_NOMEM;
+        }
+        leg->posted_sums = leg->posted + map->num_pairs;
     }
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
         mkv_list_init(lists[i]);
@@ -157,12 +160,25 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     }
 }
 
+/* That it may raise: of thousands that are open, most wait for their end */
+static unsigned mkv_xfer_count_events(const mkv_xfer_t *xfer, size_t num_legs)
+{
+    const mkv_options_t *opts = xfer->ctx->opts;
+    bool may_fence =
+        (xfer->role == MKV_DST) &&
+        ((opts->fence == MKV_FENCE_HOOK) || (opts->fence_same_host == MKV_FENCE_HOOK));
+    unsigned of_leg =
+        (xfer->is_active ? 1 : 0) /* exposed */ + ((num_legs > 1) ? 1 : 0) /* ended */;
+
+    return MKV_XFER_EVENTS + (may_fence ? 1 : 0) + of_leg * (unsigned)num_legs;
+}
+
 static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *params)
 {
     mkv_status_t status;
     size_t i;
 
-    xfer->num_events = MKV_XFER_EVENTS + MKV_LEG_EVENTS * (unsigned)params->num_legs;
+    xfer->num_events = mkv_xfer_count_events(xfer, params->num_legs);
     status = mkv_event_reserve(xfer->ctx, xfer->num_events);
     if ((status == MKV_OK) && (params->num_expect > 0)) {
         xfer->expect = malloc(params->num_expect * sizeof(*xfer->expect));
