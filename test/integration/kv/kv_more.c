@@ -605,6 +605,137 @@ START_TEST(threads_that_cannot_be_are_refused)
 }
 END_TEST
 
+/* ---- Memory ---------------------------------------------------------------------- */
+
+#define FEW_XFERS 10u
+#define MORE_XFERS 1000u
+#define XFERS_A_WORD 90u /* their events wait beside one another */
+#define MOST_KIB 3u      /* of this process, for an open transfer */
+
+static mkv_xfer_t *more_xfers[MORE_XFERS];
+
+/* Of this process, in KiB */
+static size_t resident_kib(void)
+{
+    size_t total, resident;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    MKV_REQUIRE((file != NULL) && (fscanf(file, "%zu %zu", &total, &resident) == 2),
+                "/proc/self/statm cannot be read");
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* Bounded by what a transfer is, not by what it has moved; sanitizers keep what is
+ * freed. */
+static void check_resident(const char *who, size_t few)
+{
+    size_t more = resident_kib();
+
+    printf("%s: %zu KiB with %u transfers open, %zu with %u\n", who, few, FEW_XFERS,
+           more, MORE_XFERS);
+    MKV_REQUIRE((more <= few + MOST_KIB * (MORE_XFERS - FEW_XFERS)) ||
+                    (getenv("MKV_TEST_FEWER") != NULL),
+                "%s: %zu KiB with %u transfers open, %zu with %u", who, few, FEW_XFERS,
+                more, MORE_XFERS);
+}
+
+static void expose_more(kv_side_t *side, uint32_t first, uint32_t end)
+{
+    const uint32_t block = 0;
+
+    for (; first < end; ++first) {
+        more_xfers[first] = kv_open_xfer(side, first, MKV_WRITE, MKV_DST);
+        kv_expose(more_xfers[first], &block, 1);
+    }
+}
+
+static int more_dst(int fd, void *arg)
+{
+    kv_side_t side = {0};
+    size_t few = 0;
+    uint32_t i;
+
+    kv_side_open(&side, "dst", fd, arg, DST_SEED);
+    kv_side_connect_map(&side, 0);
+    expose_more(&side, 0, FEW_XFERS);
+    for (i = FEW_XFERS; i < MORE_XFERS; i += XFERS_A_WORD) {
+        kv_expect(&side, "more");
+        few = (i == FEW_XFERS) ? resident_kib() : few;
+        expose_more(&side, i, i + XFERS_A_WORD);
+    }
+    kv_expect(&side, "enough");
+    check_resident("destination", few);
+    kv_say(&side, "enough");
+    for (i = 0; i < MORE_XFERS; ++i) {
+        (void)kv_wait_event(&side, MKV_EV_DONE, more_xfers[i]);
+        (void)kv_wait_event(&side, MKV_EV_QUIET, more_xfers[i]);
+        KV_OK(mkv_xfer_close(more_xfers[i]));
+    }
+    kv_say(&side, "checked");
+    kv_expect(&side, "bye");
+    kv_side_close(&side);
+    return 0;
+}
+
+static void post_more(kv_side_t *side, uint32_t first, uint32_t end, mkv_plan_t **plan)
+{
+    const uint32_t block = 1;
+    mkv_event_t exposed;
+    uint32_t i;
+
+    for (i = first; i < end; ++i) {
+        more_xfers[i] = kv_open_xfer(side, i, MKV_WRITE, MKV_SRC);
+    }
+    for (i = first; i < end; ++i) {
+        exposed = kv_wait_event(side, MKV_EV_EXPOSED, more_xfers[i]);
+        *plan = (*plan != NULL) ? *plan : kv_plan(side, &block, 1, &exposed, 0);
+        KV_OK(mkv_xfer_post(more_xfers[i], 0, *plan, NULL, NULL));
+        KV_PROGRESS_UNTIL(side, kv_stats(side).inflight_ops == 0); /* as UCX has room */
+    }
+}
+
+START_TEST(a_thousand_open_transfers_take_little_each)
+{
+    kv_shape_t shape = {4, 2, 4, 4096, 0};
+    unsigned threads, progress;
+    mkv_plan_t *plan = NULL;
+    kv_side_t side = {0};
+    mkv_proc_t proc;
+    size_t few;
+    uint32_t i;
+
+    kv_set_option("OVERLAP", "allow");
+    ck_assert_int_eq(mkv_proc_fork(&proc, more_dst, &shape), 0);
+    kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
+    kv_side_connect_map(&side, 1);
+    post_more(&side, 0, FEW_XFERS, &plan);
+    few = resident_kib();
+    threads = count_threads(&progress);
+    for (i = FEW_XFERS; i < MORE_XFERS; i += XFERS_A_WORD) {
+        kv_say(&side, "more");
+        post_more(&side, i, i + XFERS_A_WORD, &plan);
+    }
+    check_resident("source", few);
+    ck_assert_uint_eq(count_threads(&progress), threads);
+    kv_say(&side, "enough");
+    kv_expect(&side, "enough");
+    for (i = 0; i < MORE_XFERS; ++i) {
+        KV_OK(mkv_xfer_seal(more_xfers[i], 0));
+        (void)kv_wait_event(&side, MKV_EV_DONE, more_xfers[i]);
+        (void)kv_wait_event(&side, MKV_EV_QUIET, more_xfers[i]);
+        KV_OK(query(more_xfers[i]).status);
+        KV_OK(mkv_xfer_close(more_xfers[i]));
+    }
+    KV_OK(mkv_plan_destroy(plan));
+    kv_expect(&side, "checked");
+    kv_say(&side, "bye");
+    kv_side_close(&side);
+    ck_assert_int_eq(mkv_proc_wait(&proc), 0);
+    ck_assert_int_eq(proc.status, 0);
+}
+END_TEST
+
 static const char *const many_threads[] = {"0", "1", "2", "4"};
 
 /* All are bound before the first is posted; 64 need no more threads than one. Where the
@@ -767,6 +898,7 @@ int main(void)
     tcase_add_test(tcase, posting_to_a_stopped_peer_returns);
     tcase_add_test(tcase, a_context_listens_to_no_port_of_its_own);
     tcase_add_loop_test(tcase, sixty_four_transfers_at_once, 0, 4);
+    tcase_add_test(tcase, a_thousand_open_transfers_take_little_each);
     tcase_add_test(tcase, threads_that_cannot_be_are_refused);
     tcase_add_test(tcase, an_attached_worker_outlives_the_context);
     tcase_add_test(tcase, more_than_four_gib_in_one_piece);
