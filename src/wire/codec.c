@@ -15,45 +15,41 @@ void mkv_wbuf_cleanup(mkv_wbuf_t *wbuf)
     mkv_wbuf_init(wbuf);
 }
 
-/* Room for `length` more bytes, or NULL */
-static uint8_t *mkv_wbuf_extend(mkv_wbuf_t *wbuf, size_t length)
+/* One that has failed has no capacity left, so that every further byte comes here */
+uint8_t *mkv_wbuf_grow(mkv_wbuf_t *wbuf, size_t length)
 {
     size_t capacity;
-    uint8_t *data;
+    uint8_t *data = NULL;
 
-    if (wbuf->has_failed || (length > SIZE_MAX / 2 - wbuf->length)) {
+    if (!wbuf->has_failed && (length <= SIZE_MAX / 2 - wbuf->length)) {
+        capacity = (wbuf->length + length) * 3 / 2 + 128;
+        data = realloc(wbuf->data, capacity);
+    }
+    if (data == NULL) {
         wbuf->has_failed = true;
+        wbuf->capacity = wbuf->length;
         return NULL;
     }
 
-    if (wbuf->length + length > wbuf->capacity) {
-        capacity = (wbuf->length + length) * 3 / 2 + 128;
-        data = realloc(wbuf->data, capacity);
-        if (data == NULL) {
-            wbuf->has_failed = true;
-            return NULL;
-        }
-        wbuf->data = data;
-        wbuf->capacity = capacity;
-    }
-
-    data = wbuf->data + wbuf->length;
+    wbuf->data = data;
+    wbuf->capacity = capacity;
+    data += wbuf->length;
     wbuf->length += length;
     return data;
 }
 
 void mkv_wbuf_put(mkv_wbuf_t *wbuf, const void *data, size_t length)
 {
-    uint8_t *p = mkv_wbuf_extend(wbuf, length);
+    uint8_t *p = (length > 0) ? mkv_wbuf_room(wbuf, length) : NULL;
 
-    if ((p != NULL) && (length > 0)) {
+    if (p != NULL) {
         memcpy(p, data, length);
     }
 }
 
 static inline void mkv_wbuf_put_uint(mkv_wbuf_t *wbuf, uint64_t value, unsigned bytes)
 {
-    uint8_t *p = mkv_wbuf_extend(wbuf, bytes);
+    uint8_t *p = mkv_wbuf_room(wbuf, bytes);
 
     if (p != NULL) {
         mkv_wire_store(p, value, bytes);

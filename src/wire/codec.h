@@ -76,6 +76,23 @@ static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
 #define mkv_rbuf_get_u32(_rbuf) ((uint32_t)mkv_rbuf_get_uint(_rbuf, 4))
 #define mkv_rbuf_get_u64(_rbuf) mkv_rbuf_get_uint(_rbuf, 8)
 
+/** As mkv_wbuf_room(), where there is none yet. */
+uint8_t *mkv_wbuf_grow(mkv_wbuf_t *wbuf, size_t length);
+
+/** @return Where @a length bytes, of which there are some, are to be written behind
+ * what is there; NULL: no memory, which the buffer remembers. */
+static inline uint8_t *mkv_wbuf_room(mkv_wbuf_t *wbuf, size_t length)
+{
+    uint8_t *p;
+
+    if (length > wbuf->capacity - wbuf->length) {
+        return mkv_wbuf_grow(wbuf, length);
+    }
+    p = wbuf->data + wbuf->length;
+    wbuf->length += length;
+    return p;
+}
+
 /** A record's bytes; its reader must not look behind them. */
 static inline mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
 {

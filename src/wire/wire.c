@@ -10,11 +10,14 @@ enum { MKV_TERM_DRAINED = 1 << 0, MKV_TERM_ANSWER = 1 << 1 };
 /* Items at the end of FIN; one of an unknown type is skipped */
 enum { MKV_FIN_ITEM_DATA = 1, MKV_FIN_ITEM_SUMS = 2 };
 
+#define MKV_FIN_ITEM_SIZE 8u  /* its type and length, before what it has */
 #define MKV_FIN_SUM_BYTES 12u /* of a component: its number, the sum */
 
 #define MKV_MSG_MAGIC 0x4d564b4du /* "MKVM" */
 #define MKV_MSG_SEQ_OFFSET 24
+#define MKV_MSG_LENGTH_OFFSET 28
 #define MKV_MSG_CHECK_OFFSET 32
+#define MKV_MSG_XFER_SIZE 28 /* the names of a transfer */
 
 static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 {
@@ -51,10 +54,14 @@ static void mkv_msg_put_bytes(mkv_wbuf_t *wbuf, const void *data, size_t length)
 
 static void mkv_msg_put_xfer(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
-    mkv_wbuf_put_u64(wbuf, msg->id);
-    mkv_wbuf_put_u32(wbuf, msg->epoch);
-    mkv_wbuf_put_u64(wbuf, msg->from_nonce);
-    mkv_wbuf_put_u64(wbuf, msg->to_nonce);
+    uint8_t *p = mkv_wbuf_room(wbuf, MKV_MSG_XFER_SIZE);
+
+    if (p != NULL) {
+        mkv_wire_store(p, msg->id, 8);
+        mkv_wire_store(p + 8, msg->epoch, 4);
+        mkv_wire_store(p + 12, msg->from_nonce, 8);
+        mkv_wire_store(p + 20, msg->to_nonce, 8);
+    }
 }
 
 static void mkv_msg_put_expose(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
@@ -72,37 +79,53 @@ static void mkv_msg_put_expose(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_msg_put_bytes(wbuf, msg->data, msg->length);
 }
 
-static void mkv_msg_put_fin_sums(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+/* Of the item with the sums; 0: there is none */
+static size_t mkv_msg_fin_sums_size(const mkv_msg_t *msg)
 {
-    uint32_t num = 0, i;
+    size_t size = 0;
+    uint32_t i;
 
     for (i = 0; i < msg->num_units; ++i) {
-        num += msg->units[i].has_sum;
+        size += msg->units[i].has_sum ? MKV_FIN_SUM_BYTES : 0;
     }
-    if (num == 0) {
-        return;
-    }
-    mkv_wbuf_put_u32(wbuf, MKV_FIN_ITEM_SUMS);
-    mkv_wbuf_put_u32(wbuf, num * MKV_FIN_SUM_BYTES);
+    return (size > 0) ? MKV_FIN_ITEM_SIZE + size : 0;
+}
+
+static void mkv_msg_put_fin_sums(const mkv_msg_t *msg, size_t size, uint8_t *p)
+{
+    uint32_t i;
+
+    mkv_wire_store(p, MKV_FIN_ITEM_SUMS, 4);
+    mkv_wire_store(p + 4, size - MKV_FIN_ITEM_SIZE, 4);
+    p += MKV_FIN_ITEM_SIZE;
     for (i = 0; i < msg->num_units; ++i) {
         if (msg->units[i].has_sum) {
-            mkv_wbuf_put_u32(wbuf, msg->units[i].component);
-            mkv_wbuf_put_u64(wbuf, msg->units[i].sum);
+            mkv_wire_store(p, msg->units[i].component, 4);
+            mkv_wire_store(p + 4, msg->units[i].sum, 8);
+            p += MKV_FIN_SUM_BYTES;
         }
     }
 }
 
+/* What every FIN has is written at once: it is waited for */
 static void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
+    size_t sums = mkv_msg_fin_sums_size(msg);
+    uint8_t *p = mkv_wbuf_room(wbuf, 12 + 8 * (size_t)msg->num_units + sums);
     uint32_t i;
 
-    mkv_wbuf_put_u64(wbuf, msg->bytes);
-    mkv_wbuf_put_u32(wbuf, msg->num_units);
-    for (i = 0; i < msg->num_units; ++i) {
-        mkv_wbuf_put_u32(wbuf, msg->units[i].component);
-        mkv_wbuf_put_u32(wbuf, msg->units[i].num);
+    if (p == NULL) {
+        return;
     }
-    mkv_msg_put_fin_sums(msg, wbuf);
+    mkv_wire_store(p, msg->bytes, 8);
+    mkv_wire_store(p + 8, msg->num_units, 4);
+    for (p += 12, i = 0; i < msg->num_units; ++i, p += 8) {
+        mkv_wire_store(p, msg->units[i].component, 4);
+        mkv_wire_store(p + 4, msg->units[i].num, 4);
+    }
+    if (sums > 0) {
+        mkv_msg_put_fin_sums(msg, sums, p);
+    }
     if (msg->length > 0) {
         mkv_wbuf_put_u32(wbuf, MKV_FIN_ITEM_DATA);
         mkv_msg_put_bytes(wbuf, msg->data, msg->length);
@@ -389,20 +412,31 @@ static unsigned mkv_msg_skip_bit(mkv_msg_type_t type)
                : 0;
 }
 
+/* The number in the sequence, the body's length and the checksum follow later */
+static void mkv_msg_put_header(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    uint8_t *p = mkv_wbuf_room(wbuf, MKV_MSG_HEADER_SIZE);
+
+    if (p == NULL) {
+        return;
+    }
+    mkv_wire_store(p, MKV_MSG_MAGIC, 4);
+    mkv_wire_store(p + 4, MKV_WIRE_MAJOR, 1);
+    mkv_wire_store(p + 5, MKV_WIRE_MINOR, 1);
+    mkv_wire_store(p + 6, msg->type | mkv_msg_skip_bit(msg->type), 2);
+    mkv_wire_store(p + 8, msg->from, 8);
+    mkv_wire_store(p + 16, msg->to, 8);
+    mkv_wire_store(p + MKV_MSG_SEQ_OFFSET, 0, 4);
+    mkv_wire_store(p + MKV_MSG_LENGTH_OFFSET, 0, 4);
+    mkv_wire_store(p + MKV_MSG_CHECK_OFFSET, 0, 8);
+}
+
 mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
     size_t start = wbuf->length;
     size_t length;
 
-    mkv_wbuf_put_u32(wbuf, MKV_MSG_MAGIC);
-    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MAJOR);
-    mkv_wbuf_put_u8(wbuf, MKV_WIRE_MINOR);
-    mkv_wbuf_put_u16(wbuf, (uint16_t)(msg->type | mkv_msg_skip_bit(msg->type)));
-    mkv_wbuf_put_u64(wbuf, msg->from);
-    mkv_wbuf_put_u64(wbuf, msg->to);
-    mkv_wbuf_put_u32(wbuf, 0); /* sequence number */
-    mkv_wbuf_put_u32(wbuf, 0); /* body length */
-    mkv_wbuf_put_u64(wbuf, 0); /* checksum */
+    mkv_msg_put_header(msg, wbuf);
     mkv_msg_put_body(msg, wbuf);
     if (wbuf->has_failed) {
         return MKV_ERR_NOMEM;
@@ -412,7 +446,8 @@ mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     if (length >= UINT32_MAX) {
         return MKV_ERR_LENGTH;
     }
-    mkv_wire_store(wbuf->data + start + 28, length - MKV_MSG_HEADER_SIZE, 4);
+    mkv_wire_store(wbuf->data + start + MKV_MSG_LENGTH_OFFSET,
+                   length - MKV_MSG_HEADER_SIZE, 4);
     return MKV_OK;
 }
 
