@@ -10,9 +10,6 @@
 
 #include "peer/packet.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static void mkv_message_sent_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_packet_t *packet = user_data;
@@ -86,39 +83,55 @@ static const char *mkv_message_reason(const mkv_peer_t *peer, mkv_status_t statu
     }
 }
 
-mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
+/* Encoded behind its packet, in the memory that both are freed with. NULL: see status_p
+ */
+static mkv_packet_t *mkv_message_pack(mkv_peer_t *peer, mkv_msg_t *msg,
+                                      mkv_status_t *status_p)
 {
-    mkv_ctx_t *ctx = peer->ctx;
+    static const mkv_packet_t head;
     mkv_packet_t *packet;
-    mkv_status_t status;
     mkv_wbuf_t wbuf;
-
-    if (mkv_conn_is_cut_off(peer->state)) {
-        return mkv_error(&ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
-                         peer->name, mkv_msg_string(msg->type));
-    }
+    size_t length;
 
     mkv_wbuf_init(&wbuf);
-    msg->from = ctx->process.ctx_id;
+    mkv_wbuf_put(&wbuf, &head, sizeof(head));
+    length = wbuf.length;
+    msg->from = peer->ctx->process.ctx_id;
     msg->to = peer->process.ctx_id;
-    status = mkv_msg_encode(msg, &wbuf);
-    if (status == MKV_OK) {
-        status = mkv_message_check(peer, wbuf.length);
+    *status_p = mkv_msg_encode(msg, &wbuf);
+    length = wbuf.length - length;
+    if (*status_p == MKV_OK) {
+        *status_p = mkv_message_check(peer, length);
     }
-    packet = (status == MKV_OK) ? calloc(1, sizeof(*packet)) : NULL;
-    if (packet == NULL) {
-        status = (status == MKV_OK) ? MKV_ERR_NOMEM : status;
-        mkv_error(&ctx->log, status, "peer %s: %s of %zu bytes cannot be sent: %s",
-                  peer->name, mkv_msg_string(msg->type), wbuf.length,
-                  mkv_message_reason(peer, status));
+    if (*status_p != MKV_OK) {
+        mkv_error(&peer->ctx->log, *status_p,
+                  "peer %s: %s of %zu bytes cannot be sent: %s", peer->name,
+                  mkv_msg_string(msg->type), length,
+                  mkv_message_reason(peer, *status_p));
         mkv_wbuf_cleanup(&wbuf);
-        return status;
+        return NULL;
     }
 
+    packet = (mkv_packet_t *)(void *)wbuf.data;
     mkv_list_init(&packet->list);
     packet->peer = peer;
-    packet->data = wbuf.data;
-    packet->length = wbuf.length;
+    packet->length = length;
+    return packet;
+}
+
+mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
+{
+    mkv_packet_t *packet;
+    mkv_status_t status;
+
+    if (mkv_conn_is_cut_off(peer->state)) {
+        return mkv_error(&peer->ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
+                         peer->name, mkv_msg_string(msg->type));
+    }
+    packet = mkv_message_pack(peer, msg, &status);
+    if (packet == NULL) {
+        return status;
+    }
     mkv_msg_finish(packet->data, packet->length, peer->tx_seq++);
     peer->tx_bytes += packet->length;
     mkv_peer_get(peer);

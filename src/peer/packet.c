@@ -9,16 +9,12 @@
 
 mkv_packet_t *mkv_packet_copy(const void *data, size_t length)
 {
-    mkv_packet_t *packet = calloc(1, sizeof(*packet));
+    mkv_packet_t *packet = malloc(sizeof(*packet) + length);
 
     if (packet == NULL) {
         return NULL;
     }
-    packet->data = malloc(length);
-    if (packet->data == NULL) {
-        free(packet);
-        return NULL;
-    }
+    memset(packet, 0, sizeof(*packet));
     memcpy(packet->data, data, length);
     packet->length = length;
     mkv_list_init(&packet->list);
@@ -28,7 +24,6 @@ mkv_packet_t *mkv_packet_copy(const void *data, size_t length)
 void mkv_packet_free(mkv_packet_t *packet)
 {
     mkv_list_del(&packet->list);
-    free(packet->data);
     free(packet);
 }
 

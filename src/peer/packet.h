@@ -19,7 +19,7 @@ typedef struct mkv_packet {
     uint64_t from_nonce;
     uint64_t deadline; /**< Kept: drop it then */
     size_t length;
-    uint8_t *data;
+    uint8_t data[];
 } mkv_packet_t;
 
 /** In no list, with a copy of the bytes; NULL: no memory. */
