@@ -67,11 +67,12 @@ static mkv_status_t mkv_open_check(mkv_ctx_t *ctx)
 
 static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
 {
-    mkv_list_t *lists[] = {
-        &ctx->regions,       &ctx->mems,        &ctx->peers,         &ctx->dead_peers,
-        &ctx->changed_peers, &ctx->busy_peers,  &ctx->xfers,         &ctx->dirty_xfers,
-        &ctx->events,        &ctx->free_events, &ctx->polled_events, &ctx->free_posts,
-        &ctx->new_events,    &ctx->list_cache,  &ctx->ops,           &ctx->dirty_ops};
+    mkv_list_t *lists[] = {&ctx->regions,     &ctx->mems,           &ctx->peers,
+                           &ctx->dead_peers,  &ctx->changed_peers,  &ctx->busy_peers,
+                           &ctx->xfers,       &ctx->dirty_xfers,    &ctx->events,
+                           &ctx->free_events, &ctx->polled_events,  &ctx->free_posts,
+                           &ctx->new_events,  &ctx->list_cache,     &ctx->ops,
+                           &ctx->dirty_ops,   &ctx->returned_events};
     size_t i;
 
     for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {

@@ -59,7 +59,10 @@ void mkv_ctx_publish(mkv_ctx_t *ctx)
 {
     pthread_mutex_lock(&ctx->event_lock);
     mkv_list_splice(&ctx->new_events, &ctx->events);
+    __atomic_store_n(&ctx->num_events, ctx->num_events + ctx->num_new_events,
+                     __ATOMIC_RELEASE);
     pthread_mutex_unlock(&ctx->event_lock);
+    ctx->num_new_events = 0;
 }
 
 void mkv_ctx_wake(mkv_ctx_t *ctx)

@@ -157,15 +157,19 @@ struct mkv_ctx {
     struct mkv_submission *submissions; /* as these */
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
-    mkv_list_t new_events; /* being filled: seen by who has the lock */
-    unsigned num_events;   /* new, or waiting for a poll; atomic */
+    mkv_list_t new_events;        /* being filled: seen by who has the lock */
+    mkv_list_t free_events;       /* nodes for new ones */
+    unsigned num_free_events;     /* of these */
+    unsigned num_reserved_events; /* nodes that there must be; atomic */
+    unsigned num_new_events;
     /* under event_lock */
     mkv_list_t events;
-    mkv_list_t free_events;
-    mkv_list_t polled_events; /* their memory is void at the next poll */
-    bool has_polled;          /* such events; atomic */
-    bool is_credit_due;       /* messages of peers were polled; atomic */
-    unsigned num_free_events, num_reserved_events;
+    unsigned num_events;        /* that a poll can have; atomic */
+    mkv_list_t polled_events;   /* their memory is void at the next poll */
+    bool has_polled;            /* such events; atomic */
+    mkv_list_t returned_events; /* nodes that polls are done with */
+    unsigned num_returned_events;
+    bool is_credit_due; /* messages of peers were polled; atomic */
 
     void *read_back; /* a page for bytes that nobody looks at; see flush.c */
     ucp_mem_h read_back_memh;
@@ -224,10 +228,16 @@ static inline bool mkv_ctx_has_signals(const mkv_ctx_t *ctx)
            mkv_ctx_has_submissions(ctx);
 }
 
-/** Events wait for a poll. Without the lock, too. */
-static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
+/** Polls see events. Without the lock, too. */
+static inline bool mkv_ctx_has_published(const mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->num_events, __ATOMIC_ACQUIRE) > 0;
+}
+
+/** Events wait for a poll, or will when the lock is left. */
+static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
+{
+    return (ctx->num_new_events > 0) || mkv_ctx_has_published(ctx);
 }
 
 /** Let polls see the new events. */
@@ -275,7 +285,7 @@ static inline void mkv_enter(mkv_ctx_t *ctx)
 static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
 {
     do {
-        if (!mkv_list_is_empty(&ctx->new_events)) {
+        if (ctx->num_new_events > 0) {
             mkv_ctx_publish(ctx);
         }
         pthread_mutex_unlock(&ctx->lock);

@@ -30,22 +30,6 @@ const char *mkv_event_string(mkv_event_type_t type)
                                                                : "unknown";
 }
 
-/* More nodes than are reserved need not be kept */
-static void mkv_event_nodes_keep(mkv_ctx_t *ctx, mkv_list_t *nodes)
-{
-    mkv_event_node_t *node;
-
-    pthread_mutex_lock(&ctx->event_lock);
-    while (!mkv_list_is_empty(nodes) &&
-           (ctx->num_free_events < ctx->num_reserved_events)) {
-        node = mkv_list_head(nodes, mkv_event_node_t, list);
-        mkv_list_del(&node->list);
-        mkv_list_add_tail(&ctx->free_events, &node->list);
-        ++ctx->num_free_events;
-    }
-    pthread_mutex_unlock(&ctx->event_lock);
-}
-
 static void mkv_event_node_clear(mkv_event_node_t *node)
 {
     free(node->owned);
@@ -66,22 +50,44 @@ static void mkv_event_nodes_free(mkv_list_t *nodes)
     }
 }
 
-/* Nodes that a poll gives back meanwhile are too many, and are freed */
+/* More nodes than are reserved need not be kept */
+static void mkv_event_nodes_keep(mkv_ctx_t *ctx, mkv_list_t *nodes)
+{
+    mkv_event_node_t *node;
+
+    while (!mkv_list_is_empty(nodes) &&
+           (ctx->num_free_events < ctx->num_reserved_events)) {
+        node = mkv_list_head(nodes, mkv_event_node_t, list);
+        mkv_list_del(&node->list);
+        mkv_list_add_tail(&ctx->free_events, &node->list);
+        ++ctx->num_free_events;
+    }
+    mkv_event_nodes_free(nodes);
+}
+
+/* Polls do not have the context's lock, and so leave nodes where these are found */
+static void mkv_event_nodes_take_back(mkv_ctx_t *ctx)
+{
+    mkv_list_t nodes;
+
+    mkv_list_init(&nodes);
+    pthread_mutex_lock(&ctx->event_lock);
+    mkv_list_splice(&ctx->returned_events, &nodes);
+    ctx->num_returned_events = 0;
+    pthread_mutex_unlock(&ctx->event_lock);
+    mkv_event_nodes_keep(ctx, &nodes);
+}
+
 mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
 {
     mkv_event_node_t *node;
-    unsigned missing, i;
     mkv_list_t nodes;
+    unsigned i;
 
-    pthread_mutex_lock(&ctx->event_lock);
-    ctx->num_reserved_events += num;
-    missing = (ctx->num_reserved_events > ctx->num_free_events)
-                  ? ctx->num_reserved_events - ctx->num_free_events
-                  : 0;
-    pthread_mutex_unlock(&ctx->event_lock);
-
+    MKV_ADD(ctx->num_reserved_events, num);
+    mkv_event_nodes_take_back(ctx);
     mkv_list_init(&nodes);
-    for (i = 0; i < missing; ++i) {
+    for (i = ctx->num_free_events; i < ctx->num_reserved_events; ++i) {
         node = calloc(1, sizeof(*node));
         if (node == NULL) {
             mkv_event_nodes_free(&nodes);
@@ -91,15 +97,12 @@ mkv_status_t mkv_event_reserve(mkv_ctx_t *ctx, unsigned num)
         mkv_list_add_tail(&nodes, &node->list);
     }
     mkv_event_nodes_keep(ctx, &nodes);
-    mkv_event_nodes_free(&nodes);
     return MKV_OK;
 }
 
 void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num)
 {
-    pthread_mutex_lock(&ctx->event_lock);
-    ctx->num_reserved_events -= num;
-    pthread_mutex_unlock(&ctx->event_lock);
+    MKV_ADD(ctx->num_reserved_events, -num);
 }
 
 /* Others come as often as a peer, or the caller, likes: whoever raises them does
@@ -116,19 +119,21 @@ static bool mkv_event_is_reserved(mkv_event_type_t type)
 
 static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx, mkv_event_type_t type)
 {
-    mkv_event_node_t *node = NULL;
+    mkv_event_node_t *node;
 
     if (!mkv_event_is_reserved(type)) {
         return malloc(sizeof(*node));
     }
-    pthread_mutex_lock(&ctx->event_lock);
-    if (!mkv_list_is_empty(&ctx->free_events)) {
-        node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
-        mkv_list_del(&node->list);
-        --ctx->num_free_events;
+    if (ctx->num_free_events == 0) {
+        mkv_event_nodes_take_back(ctx);
     }
-    pthread_mutex_unlock(&ctx->event_lock);
-    return (node != NULL) ? node : malloc(sizeof(*node));
+    if (ctx->num_free_events == 0) {
+        return malloc(sizeof(*node));
+    }
+    node = mkv_list_head(&ctx->free_events, mkv_event_node_t, list);
+    mkv_list_del(&node->list);
+    --ctx->num_free_events;
+    return node;
 }
 
 mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
@@ -144,7 +149,7 @@ mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *own
     node->event.type = type;
     node->owned = owned;
     node->time = mkv_ctx_time(ctx);
-    __atomic_add_fetch(&ctx->num_events, 1, __ATOMIC_RELEASE);
+    ++ctx->num_new_events;
     mkv_list_add_tail(&ctx->new_events, &node->list);
     return &node->event;
 }
@@ -174,16 +179,50 @@ void mkv_event_count(mkv_news_t *event, uint64_t *counter, uint64_t amount)
     node->amount = amount;
 }
 
-/* The application has polled again: it is done with these */
+/* Under event_lock. More nodes than are reserved need not be kept. @return It is. */
+static bool mkv_event_node_return(mkv_ctx_t *ctx, mkv_event_node_t *node)
+{
+    if (ctx->num_returned_events >=
+        __atomic_load_n(&ctx->num_reserved_events, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    mkv_list_add_tail(&ctx->returned_events, &node->list);
+    ++ctx->num_returned_events;
+    return true;
+}
+
+/* Under event_lock. One that nothing hangs on is free for another event at once. */
+static void mkv_event_node_polled(mkv_ctx_t *ctx, mkv_event_node_t *node)
+{
+    if ((node->owned != NULL) || (node->event.text != NULL) ||
+        !mkv_event_node_return(ctx, node)) {
+        mkv_list_add_tail(&ctx->polled_events, &node->list);
+    }
+}
+
+/* The application has polled again: it is done with these. Nothing is freed under the
+ * lock. */
 static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
 {
-    mkv_event_node_t *node;
+    mkv_event_node_t *node, *next;
 
+    if (mkv_list_is_empty(nodes)) {
+        return;
+    }
     mkv_list_for_each(node, nodes, mkv_event_node_t, list)
     {
         mkv_event_node_clear(node);
     }
-    mkv_event_nodes_keep(ctx, nodes);
+    pthread_mutex_lock(&ctx->event_lock);
+    mkv_list_for_each_safe(node, next, nodes, mkv_event_node_t, list)
+    {
+        mkv_list_del(&node->list);
+        if (!mkv_event_node_return(ctx, node)) {
+            mkv_list_add_tail(nodes, &node->list);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&ctx->event_lock);
     mkv_event_nodes_free(nodes);
 }
 
@@ -230,7 +269,7 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
             event_size, mkv_struct_event.minimum);
     }
     *count_p = 0;
-    if (mkv_ctx_has_events(ctx)) {
+    if (mkv_ctx_has_published(ctx)) {
         now = mkv_ctx_now(ctx);
     } else if (!__atomic_load_n(&ctx->has_polled, __ATOMIC_RELAXED)) {
         return MKV_OK; /* as most polls of a thread that waits */
@@ -248,11 +287,13 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
             __atomic_add_fetch(node->counter, node->amount, __ATOMIC_RELAXED);
             is_credit_due = true;
         }
-        mkv_list_add_tail(&ctx->polled_events, &node->list);
+        mkv_event_node_polled(ctx, node);
     }
-    __atomic_store_n(&ctx->has_polled, count > 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ctx->has_polled, !mkv_list_is_empty(&ctx->polled_events),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&ctx->num_events, ctx->num_events - (unsigned)count,
+                     __ATOMIC_RELEASE);
     pthread_mutex_unlock(&ctx->event_lock);
-    __atomic_sub_fetch(&ctx->num_events, (unsigned)count, __ATOMIC_RELEASE);
     mkv_events_recycle(ctx, &old);
     if (is_credit_due) { /* peers have to be told, by who makes progress */
         __atomic_store_n(&ctx->is_credit_due, true, __ATOMIC_SEQ_CST);
@@ -326,6 +367,7 @@ void mkv_events_cleanup(mkv_ctx_t *ctx)
     mkv_event_nodes_free(&ctx->new_events);
     mkv_event_nodes_free(&ctx->events);
     mkv_event_nodes_free(&ctx->polled_events);
+    mkv_event_nodes_free(&ctx->returned_events);
     mkv_event_nodes_free(&ctx->free_events);
     mkv_fds_close(ctx);
 }

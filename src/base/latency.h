@@ -6,7 +6,8 @@
 /**
  * @file
  * Histograms of times: bucket i counts those from 2^i to below 2^(i+1) ns, the first
- * one also 0, and the last one all above. Any thread, without a lock.
+ * one also 0, and the last one all above. Read by any thread, without the lock under
+ * which they are added to.
  */
 
 #include "morikv.h"
@@ -20,7 +21,9 @@ static inline unsigned mkv_latency_bucket(uint64_t ns)
 
 static inline void mkv_latency_add(uint64_t *buckets, uint64_t ns)
 {
-    __atomic_add_fetch(&buckets[mkv_latency_bucket(ns)], 1, __ATOMIC_RELAXED);
+    uint64_t *bucket = &buckets[mkv_latency_bucket(ns)];
+
+    __atomic_store_n(bucket, *bucket + 1, __ATOMIC_RELAXED);
 }
 
 static inline void mkv_latency_copy(const uint64_t *from, uint64_t *to)
