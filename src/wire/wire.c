@@ -192,10 +192,15 @@ static void mkv_msg_put_blob(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 
 static void mkv_msg_get_xfer(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
-    msg->id = mkv_rbuf_get_u64(rbuf);
-    msg->epoch = mkv_rbuf_get_u32(rbuf);
-    msg->from_nonce = mkv_rbuf_get_u64(rbuf);
-    msg->to_nonce = mkv_rbuf_get_u64(rbuf);
+    const uint8_t *p = mkv_rbuf_get(rbuf, MKV_MSG_XFER_SIZE);
+
+    if (p == NULL) {
+        return;
+    }
+    msg->id = mkv_wire_load(p, 8);
+    msg->epoch = (uint32_t)mkv_wire_load(p + 8, 4);
+    msg->from_nonce = mkv_wire_load(p + 12, 8);
+    msg->to_nonce = mkv_wire_load(p + 20, 8);
     rbuf->is_bad |= (msg->from_nonce == 0);
 }
 
@@ -481,30 +486,29 @@ void mkv_msg_clear(mkv_msg_t *msg)
 static mkv_status_t mkv_msg_get_header(mkv_rbuf_t *rbuf, mkv_msg_t *msg,
                                        uint16_t *type_p)
 {
-    const uint8_t *data = rbuf->p;
     size_t length = mkv_rbuf_left(rbuf);
+    const uint8_t *p = mkv_rbuf_get(rbuf, MKV_MSG_HEADER_SIZE);
     uint64_t checksum;
     uint32_t body_length;
     uint8_t major;
 
-    if ((length < MKV_MSG_HEADER_SIZE) || (mkv_rbuf_get_u32(rbuf) != MKV_MSG_MAGIC)) {
+    if ((p == NULL) || (mkv_wire_load(p, 4) != MKV_MSG_MAGIC)) {
         return MKV_ERR_PROTOCOL;
     }
-    major = mkv_rbuf_get_u8(rbuf);
-    (void)mkv_rbuf_get_u8(rbuf); /* minor: nothing depends on it yet */
-    *type_p = mkv_rbuf_get_u16(rbuf);
+    major = p[4]; /* p[5] is the minor one: nothing depends on it yet */
+    *type_p = (uint16_t)mkv_wire_load(p + 6, 2);
     msg->type = (mkv_msg_type_t)(*type_p & ~MKV_MSG_MAY_SKIP);
-    msg->from = mkv_rbuf_get_u64(rbuf);
-    msg->to = mkv_rbuf_get_u64(rbuf);
-    msg->seq = mkv_rbuf_get_u32(rbuf);
-    body_length = mkv_rbuf_get_u32(rbuf);
-    checksum = mkv_rbuf_get_u64(rbuf);
+    msg->from = mkv_wire_load(p + 8, 8);
+    msg->to = mkv_wire_load(p + 16, 8);
+    msg->seq = (uint32_t)mkv_wire_load(p + MKV_MSG_SEQ_OFFSET, 4);
+    body_length = (uint32_t)mkv_wire_load(p + MKV_MSG_LENGTH_OFFSET, 4);
+    checksum = mkv_wire_load(p + MKV_MSG_CHECK_OFFSET, 8);
 
     if (major != MKV_WIRE_MAJOR) {
         return MKV_ERR_VERSION;
     }
     return ((body_length != mkv_rbuf_left(rbuf)) || (msg->from == 0) ||
-            (msg->type == 0) || (checksum != mkv_msg_checksum(data, length)))
+            (msg->type == 0) || (checksum != mkv_msg_checksum(p, length)))
                ? MKV_ERR_PROTOCOL
                : MKV_OK;
 }
