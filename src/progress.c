@@ -23,6 +23,9 @@ static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
     mkv_peer_t *peer;
 
     ctx->round_cost = 0;
+    if (mkv_list_is_empty(&ctx->busy_peers)) {
+        return 0;
+    }
     mkv_list_init(&peers);
     mkv_list_splice(&ctx->busy_peers, &peers);
     while (!mkv_list_is_empty(&peers) && (ctx->round_cost < MKV_ROUND_COST)) {
@@ -92,6 +95,22 @@ static void mkv_peer_step_changed(mkv_peer_t *peer)
     }
 }
 
+/* What it waits for is looked at in every round: most wait for nothing */
+static inline void mkv_peers_step(mkv_list_t *peers)
+{
+    mkv_peer_t *peer;
+
+    mkv_list_for_each(peer, peers, mkv_peer_t, list)
+    {
+        if (!mkv_list_is_empty(&peer->flush_waiting)) {
+            mkv_peer_start_flush(peer);
+        }
+        if (!mkv_conn_is_alive(peer->state)) {
+            mkv_peer_step_waiting(peer);
+        }
+    }
+}
+
 static unsigned mkv_progress_step(mkv_ctx_t *ctx)
 {
     unsigned count = 0;
@@ -113,17 +132,15 @@ static unsigned mkv_progress_step(mkv_ctx_t *ctx)
         }
     } while (!mkv_list_is_empty(&ctx->changed_peers));
 
-    mkv_list_for_each(peer, &ctx->peers, mkv_peer_t, list)
-    {
-        mkv_peer_start_flush(peer);
-        mkv_peer_step_waiting(peer);
-    }
-    mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
-    {
-        mkv_peer_start_flush(peer);
-        mkv_peer_step_waiting(peer);
-    }
+    mkv_peers_step(&ctx->peers);
+    mkv_peers_step(&ctx->dead_peers);
     return count;
+}
+
+/* What was left without the lock. Nothing, mostly, and then it is looked at alone. */
+static inline unsigned mkv_progress_take(mkv_ctx_t *ctx)
+{
+    return mkv_ctx_has_signals(ctx) ? mkv_gates_take(ctx) + ctx->take(ctx) : 0;
 }
 
 unsigned mkv_progress_locked(mkv_ctx_t *ctx)
@@ -133,19 +150,18 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     count = ucp_worker_progress(ctx->worker);
     ctx->time = 0;
     ctx->num_idle += (count == 0);
-    count += mkv_ctx_step(ctx);
-    count += mkv_gates_take(ctx);
-    count += ctx->take(ctx);
+    count += mkv_progress_step(ctx);
+    count += mkv_progress_take(ctx);
     count += mkv_ctx_pump(ctx);
     mkv_ctx_check_deadlines(ctx);
     count += (ctx->next_deadline == 0); /* to be looked at again */
     if (!mkv_list_is_empty(&ctx->dirty_xfers) ||
         !mkv_list_is_empty(&ctx->changed_peers)) {
-        count += mkv_ctx_step(ctx);
+        count += mkv_progress_step(ctx);
     }
-    count += mkv_credits_tell(ctx);
-    count += mkv_ops_step(ctx);
-    count += mkv_store_step(ctx);
+    count += mkv_ctx_has_signals(ctx) ? mkv_credits_tell(ctx) : 0;
+    count += mkv_list_is_empty(&ctx->dirty_ops) ? 0 : mkv_ops_step(ctx);
+    count += (ctx->store == NULL) ? 0 : mkv_store_step(ctx);
     count += mkv_ctx_reap(ctx);
     ctx->is_progress_due = (count > 0);
     return count;

@@ -195,6 +195,9 @@ static unsigned mkv_posts_take(mkv_ctx_t *ctx)
     mkv_submission_t *submission, *next, *first = NULL;
     unsigned count = 0;
 
+    if (!mkv_ctx_has_submissions(ctx)) {
+        return 0; /* without a word to other processors */
+    }
     submission = __atomic_exchange_n(&ctx->submissions, NULL, __ATOMIC_ACQUIRE);
     for (; submission != NULL; submission = next) {
         next = submission->next;
