@@ -16,7 +16,8 @@ typedef struct mkv_plan_part {
     mkv_run_t *runs;
     size_t num_runs;
     uint32_t num_units;
-    uint64_t sum; /**< mkv_unit_mix() of the peer's blocks */
+    uint64_t sum;     /**< mkv_unit_mix() of the peer's blocks */
+    bool is_distinct; /**< None of these is there twice, as a post has found; atomic */
 } mkv_plan_part_t;
 
 struct mkv_plan {

@@ -73,8 +73,8 @@ static mkv_status_t mkv_post_check_tell(const mkv_leg_t *leg, const mkv_sel_t *s
     return MKV_OK;
 }
 
-static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index,
-                                   const mkv_plan_t *plan, const mkv_sel_t *sel)
+static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index, mkv_plan_t *plan,
+                                   const mkv_sel_t *sel)
 {
     mkv_status_t status = mkv_post_check_leg(xfer, index, plan);
 

@@ -74,6 +74,23 @@ static mkv_status_t mkv_part_find_twice(const mkv_plan_part_t *part, uint32_t *i
     return status;
 }
 
+/* A plan does not change: it is searched once, and not at all where no block can be
+ * there twice */
+static mkv_status_t mkv_part_check_distinct(mkv_plan_part_t *part, uint32_t *id_p)
+{
+    mkv_status_t status;
+
+    if ((part->num_runs <= 1) ||
+        __atomic_load_n(&part->is_distinct, __ATOMIC_RELAXED)) {
+        return MKV_OK;
+    }
+    status = mkv_part_find_twice(part, id_p);
+    if (status == MKV_OK) {
+        __atomic_store_n(&part->is_distinct, true, __ATOMIC_RELAXED);
+    }
+    return status;
+}
+
 /* Whether any pair of the component is selected */
 static bool mkv_sel_has_component(const mkv_sel_t *sel, const mkv_map_t *map,
                                   uint32_t component)
@@ -89,12 +106,12 @@ static bool mkv_sel_has_component(const mkv_sel_t *sel, const mkv_map_t *map,
     return false;
 }
 
-static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, const mkv_plan_t *plan,
+static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, mkv_plan_t *plan,
                                         uint32_t index, const mkv_sel_t *sel)
 {
     const mkv_log_t *log = &leg->xfer->ctx->log;
     uint32_t component = plan->map->components[index].component, id;
-    const mkv_plan_part_t *part = &plan->parts[index];
+    mkv_plan_part_t *part = &plan->parts[index];
     mkv_status_t status = MKV_OK;
 
     if (mkv_part_find_foreign(leg, part, mkv_leg_exposed_set(leg, component), sel,
@@ -108,7 +125,7 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, const mkv_plan_t *
                          (unsigned long long)leg->xfer->id);
     }
     if (leg->xfer->mode == MKV_WRITE) {
-        status = mkv_part_find_twice(part, &id);
+        status = mkv_part_check_distinct(part, &id);
     }
     if (status == MKV_ERR_DUPLICATE) {
         mkv_error(log, status,
@@ -232,7 +249,7 @@ static mkv_status_t mkv_post_check_plan_bytes(mkv_leg_t *leg, const mkv_plan_t *
     return status;
 }
 
-mkv_status_t mkv_post_check_units(mkv_leg_t *leg, const mkv_plan_t *plan,
+mkv_status_t mkv_post_check_units(mkv_leg_t *leg, mkv_plan_t *plan,
                                   const mkv_sel_t *sel)
 {
     static const mkv_sel_t all = {.size = sizeof(all)};

@@ -21,7 +21,7 @@
  * @return MKV_ERR_DUPLICATE  WRITE: a block occurs twice in the plan.
  * @return MKV_ERR_NOMEM
  */
-mkv_status_t mkv_post_check_units(mkv_leg_t *leg, const mkv_plan_t *plan,
+mkv_status_t mkv_post_check_units(mkv_leg_t *leg, mkv_plan_t *plan,
                                   const mkv_sel_t *sel);
 
 /** WRITE, passive: the units of the pair's region that the leg has exposed. NULL: no

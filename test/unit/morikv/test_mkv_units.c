@@ -2,6 +2,7 @@
 
 /* What was exposed is what is touched: posts are compared with it, and the seal. */
 
+#include "cache/plan.h"
 #include "cache/unit_set.h"
 #include "test/support/mkv_pair.h"
 
@@ -154,12 +155,31 @@ START_TEST(a_block_that_occurs_twice_is_refused)
         IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_DUPLICATE);
         ck_assert_ptr_nonnull(
             strstr(mkv_last_error(), "block 5 of peer B occurs twice"));
+        IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_DUPLICATE);
         OK(mkv_plan_destroy(plan));
         give_up();
         return;
     }
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     IS(mkv_xfer_seal(active, 0), MKV_ERR_DUPLICATE);
+    pair_run();
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
+/* What it was found to be stays so, in every transfer */
+START_TEST(a_plan_is_searched_once_for_a_block_that_occurs_twice)
+{
+    static const uint32_t apart[] = {5, 7, 4, 6};
+    mkv_plan_t *plan;
+
+    bind_mode(MKV_WRITE, 4, 4);
+    plan = plan_of(apart, 4, MKV_PLAN_KEEP_ORDER);
+    ck_assert(!plan->parts[0].is_distinct);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    ck_assert(plan->parts[0].is_distinct);
+    OK(mkv_xfer_seal(active, 0));
     pair_run();
     pair_close(active, passive, plan);
     pair_teardown();
@@ -357,6 +377,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_block_that_was_not_exposed_is_refused, 0, 2);
     tcase_add_test(tcase, a_selection_is_judged_by_itself);
     tcase_add_loop_test(tcase, a_block_that_occurs_twice_is_refused, 0, 2);
+    tcase_add_test(tcase, a_plan_is_searched_once_for_a_block_that_occurs_twice);
     tcase_add_test(tcase, a_chunk_for_another_fails_both_sides);
     tcase_add_test(tcase, chunks_add_up_in_any_order);
     tcase_add_loop_test(tcase, a_read_takes_what_was_exposed_or_says_less, 0, 3);
