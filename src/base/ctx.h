@@ -120,6 +120,7 @@ struct mkv_ctx {
     unsigned (*take)(mkv_ctx_t *ctx); /* in what was submitted */
     const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
     unsigned num_peer_listeners;
+    const struct mkv_peer_listener *message_listeners[MKV_MSG_LAST]; /* by type */
     const struct mkv_leg_listener *leg_listener;
 
     mkv_list_t regions; /* by id */

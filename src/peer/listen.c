@@ -12,7 +12,14 @@
 
 void mkv_peer_listen(mkv_ctx_t *ctx, const mkv_peer_listener_t *listener)
 {
+    unsigned type;
+
     ctx->peer_listeners[ctx->num_peer_listeners++] = listener;
+    for (type = 0; type < MKV_MSG_LAST; ++type) {
+        if (listener->messages & (1ull << type)) {
+            ctx->message_listeners[type] = listener;
+        }
+    }
 }
 
 void mkv_peer_tell_ended(mkv_peer_t *peer)
@@ -38,13 +45,10 @@ void mkv_peer_tell_look(mkv_peer_t *peer)
 void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                            size_t length)
 {
-    const mkv_peer_listener_t *listener;
+    const mkv_peer_listener_t *listener = peer->ctx->message_listeners[msg->type];
 
-    mkv_for_each_listener(listener, peer->ctx)
-    {
-        if (listener->messages & (1ull << msg->type)) {
-            listener->receive(peer, msg, data, length);
-        }
+    if (listener != NULL) {
+        listener->receive(peer, msg, data, length);
     }
 }
 
