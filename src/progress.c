@@ -147,8 +147,8 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
 {
     unsigned count;
 
+    ctx->time = 0; /* what follows from a callback happened when it came */
     count = ucp_worker_progress(ctx->worker);
-    ctx->time = 0;
     ctx->num_idle += (count == 0);
     count += mkv_progress_step(ctx);
     count += mkv_progress_take(ctx);

@@ -193,7 +193,7 @@ struct mkv_ctx {
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
-/** The same, read once since somebody entered or UCX came back: for what is told. */
+/** The same, read once since somebody entered or a round began: for what is told. */
 static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
 {
     if (ctx->time == 0) {
