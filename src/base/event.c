@@ -226,29 +226,42 @@ static void mkv_events_recycle(mkv_ctx_t *ctx, mkv_list_t *nodes)
     mkv_event_nodes_free(nodes);
 }
 
-/* As the caller has it */
+static void mkv_event_fill(const mkv_news_t *news, mkv_event_t *event)
+{
+    event->type = news->type;
+    event->status = news->status;
+    event->peer = news->peer;
+    event->xfer = news->xfer;
+    event->id = news->id;
+    event->epoch = news->epoch;
+    event->leg = news->leg;
+    event->value = news->value;
+    event->reserved = 0;
+    event->user_data = news->user_data;
+    event->units = news->units;
+    event->num_units = news->num_units;
+    event->header = news->header;
+    event->header_length = news->header_length;
+    event->data = news->data;
+    event->length = news->length;
+    event->op = news->op;
+    event->text[0] = '\0';
+    if (news->text != NULL) {
+        strcpy(event->text, news->text); /* mkv_event_text() has made it fit */
+    }
+}
+
+/* As the caller has it: mostly as it is here, and then it is written there at once */
 static void mkv_event_write(const mkv_news_t *news, size_t size, void *given)
 {
-    mkv_event_t event = {.type = news->type,
-                         .status = news->status,
-                         .peer = news->peer,
-                         .xfer = news->xfer,
-                         .id = news->id,
-                         .epoch = news->epoch,
-                         .leg = news->leg,
-                         .value = news->value,
-                         .user_data = news->user_data,
-                         .units = news->units,
-                         .num_units = news->num_units,
-                         .header = news->header,
-                         .header_length = news->header_length,
-                         .data = news->data,
-                         .length = news->length,
-                         .op = news->op};
+    mkv_event_t event;
 
-    if (news->text != NULL) {
-        strcpy(event.text, news->text); /* mkv_event_text() has made it fit */
+    if (size == sizeof(event)) {
+        mkv_event_fill(news, given);
+        return;
     }
+    memset(&event, 0, sizeof(event));
+    mkv_event_fill(news, &event);
     mkv_struct_write_sized(&mkv_struct_event, &event, size, given);
 }
 
