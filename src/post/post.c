@@ -538,7 +538,9 @@ unsigned mkv_peer_pump(mkv_peer_t *peer)
     unsigned count = 0, i;
 
     for (i = 0; i < MKV_NUM_PRIORITIES; ++i) {
-        count += mkv_legs_pump(&peer->busy_legs[order[i]]);
+        if (!mkv_list_is_empty(&peer->busy_legs[order[i]])) {
+            count += mkv_legs_pump(&peer->busy_legs[order[i]]);
+        }
     }
     for (i = 0; i < MKV_NUM_PRIORITIES; ++i) { /* one may have queued another again */
         is_busy |= !mkv_list_is_empty(&peer->busy_legs[i]);

@@ -131,9 +131,11 @@ static mkv_status_t mkv_xfer_post_locked(mkv_xfer_t *xfer, uint32_t index,
     MKV_COUNT(leg->peer, elements_posted, post->num_elements);
     mkv_list_add_tail(&leg->posts, &post->list);
     mkv_leg_queue(leg);
-    mkv_leg_note(leg);
     xfer->ctx->round_cost = 0;
     (void)mkv_peer_pump(leg->peer);
+    if (!mkv_list_is_empty(&leg->busy)) {
+        mkv_leg_note(leg); /* its turn, which takes note, may not have come */
+    }
     return MKV_OK;
 }
 

@@ -86,7 +86,9 @@ mkv_status_t mkv_leg_take(mkv_leg_t *leg, mkv_leg_event_t event)
                       mkv_leg_event_string(event), mkv_leg_state_string(state),
                       mkv_status_string(status));
     }
-    mkv_leg_note(leg);
+    if (event != MKV_LEG_FIN) { /* then it ends, and the step that follows takes note */
+        mkv_leg_note(leg);
+    }
     return status;
 }
 

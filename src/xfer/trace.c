@@ -7,22 +7,11 @@
 static const char *const mkv_xfer_time_names[MKV_NUM_TIMES] = {
     "exposed", "bound", "posted", "moved", "sealed", "flushed", "ended", "quiet"};
 
-void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which)
+void mkv_xfer_trace(const mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
-    uint64_t ns = mkv_ctx_time(xfer->ctx) - xfer->open_time;
-
-    ns += (ns == 0); /* 0 is not yet */
-    __atomic_store_n(&xfer->times[which], ns, __ATOMIC_RELAXED);
     mkv_log_trace(xfer->ctx, "transfer %llu epoch %u: %s %llu ns after its open",
                   (unsigned long long)xfer->id, xfer->epoch, mkv_xfer_time_names[which],
-                  (unsigned long long)ns);
-}
-
-void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
-{
-    if (xfer->times[which] == 0) {
-        mkv_xfer_stamp_again(xfer, which);
-    }
+                  (unsigned long long)xfer->times[which]);
 }
 
 void mkv_xfer_count_latency(mkv_xfer_t *xfer)

@@ -11,11 +11,28 @@
 
 #include "xfer/xfer.h"
 
-/** It happened now, for the first time. */
-void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which);
+/** Say in the log that it happened. */
+void mkv_xfer_trace(const mkv_xfer_t *xfer, mkv_xfer_time_t which);
 
 /** It happened now, perhaps again. */
-void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which);
+static inline void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which)
+{
+    uint64_t ns = mkv_ctx_time(xfer->ctx) - xfer->open_time;
+
+    __atomic_store_n(&xfer->times[which], ns + (ns == 0), /* 0 is not yet */
+                     __ATOMIC_RELAXED);
+    if (xfer->ctx->log.level >= MKV_LOG_TRACE) {
+        mkv_xfer_trace(xfer, which);
+    }
+}
+
+/** It happened now, for the first time. */
+static inline void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
+{
+    if (xfer->times[which] == 0) {
+        mkv_xfer_stamp_again(xfer, which);
+    }
+}
 
 /** It is done now: count how long that took since its blocks were exposed. */
 void mkv_xfer_count_latency(mkv_xfer_t *xfer);
