@@ -34,7 +34,7 @@
 struct muct_xgmi_peer {
     muct_xgmi_peer_t *next;
     uint64_t owner;
-    unsigned refs;
+    atomic_uint refs; /* the first and the last under the lock */
     int fd;           /* -1: this process */
     int pidfd;        /* -1: none */
     atomic_uint user; /* our place among the owner's users */
@@ -291,7 +291,7 @@ static muct_xgmi_peer_t *muct_xgmi_peer_alloc(uint64_t owner)
     }
 
     peer->owner = owner;
-    peer->refs = 1;
+    atomic_init(&peer->refs, 1);
     peer->fd = -1;
     peer->pidfd = -1;
     peer->user = MUCT_XGMI_NO_USER;
@@ -356,6 +356,29 @@ err_free:
     return status;
 }
 
+/* Its caller has one, or the lock */
+muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer)
+{
+    atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
+    return peer;
+}
+
+/* @return Whether others are left, which keep it; the last one needs the lock, as it
+ * may be found there meanwhile. */
+static bool muct_xgmi_peer_unref(muct_xgmi_peer_t *peer)
+{
+    unsigned refs = atomic_load_explicit(&peer->refs, memory_order_relaxed);
+
+    while (refs > 1) {
+        if (atomic_compare_exchange_weak_explicit(&peer->refs, &refs, refs - 1,
+                                                  memory_order_release,
+                                                  memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
 {
     ucs_status_t status = UCS_ERR_UNREACHABLE;
@@ -370,8 +393,7 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
     for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
         if (peer->owner == owner) {
             if (muct_xgmi_peer_is_alive(peer)) {
-                ++peer->refs;
-                *peer_p = peer;
+                *peer_p = muct_xgmi_peer_ref(peer);
                 status = UCS_OK;
             }
             goto out;
@@ -389,14 +411,6 @@ out:
     return status;
 }
 
-muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer)
-{
-    pthread_mutex_lock(&muct_xgmi_peer_lock);
-    ++peer->refs;
-    pthread_mutex_unlock(&muct_xgmi_peer_lock);
-    return peer;
-}
-
 static void muct_xgmi_peer_release_user(muct_xgmi_peer_t *peer)
 {
     if (peer->user != MUCT_XGMI_NO_USER) {
@@ -408,8 +422,11 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_peer_t **link;
 
+    if (muct_xgmi_peer_unref(peer)) {
+        return;
+    }
     pthread_mutex_lock(&muct_xgmi_peer_lock);
-    if (--peer->refs > 0) {
+    if (atomic_fetch_sub(&peer->refs, 1) > 1) { /* it was found */
         pthread_mutex_unlock(&muct_xgmi_peer_lock);
         return;
     }

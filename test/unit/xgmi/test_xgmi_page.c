@@ -6,6 +6,7 @@
 #include "test/support/mkv_check.h"
 #include "xgmi/xgmi_page.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 
 #define LIMIT_S 60
+#define NUM_SHARERS 3
+#define NUM_SHARES 1000
 
 static char dir[] = "/tmp/test_xgmi_page.XXXXXX";
 static muct_xgmi_self_t self;
@@ -232,6 +235,49 @@ START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
 }
 END_TEST
 
+static pthread_barrier_t all_share;
+
+static void *share_peer(void *arg)
+{
+    muct_xgmi_peer_t *peer = NULL;
+    unsigned i, k;
+
+    (void)pthread_barrier_wait(&all_share);
+    for (i = 0; i < NUM_SHARES; ++i) {
+        if (muct_xgmi_peer_get(self.owner, &peer) != UCS_OK) {
+            return NULL;
+        }
+        for (k = 0; k < NUM_SHARES; ++k) {
+            muct_xgmi_peer_put(muct_xgmi_peer_ref(peer));
+        }
+        muct_xgmi_peer_put(peer); /* the last one, now and then */
+    }
+    return arg;
+}
+
+/* Contexts side by side have one peer each time they copy to it */
+START_TEST(threads_that_share_a_peer_leave_it_when_all_have_left)
+{
+    pthread_t threads[NUM_SHARERS];
+    void *result;
+    unsigned i;
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(pthread_barrier_init(&all_share, NULL, NUM_SHARERS), 0);
+    for (i = 0; i < NUM_SHARERS; ++i) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, share_peer, &self), 0);
+    }
+    for (i = 0; i < NUM_SHARERS; ++i) {
+        ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+        ck_assert_ptr_eq(result, &self);
+    }
+    (void)pthread_barrier_destroy(&all_share);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_self_close(); /* a peer that was left has its page no longer */
+    ck_assert(!another_process_sees(self.owner));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_page");
@@ -242,6 +288,7 @@ int main(void)
     tcase_add_test(tcase, another_copy_in_the_process_leaves_the_page);
     tcase_add_test(tcase, a_forked_child_does_not_live_for_its_parent);
     tcase_add_test(tcase, a_page_that_cannot_be_read_is_told_with_its_cause);
+    tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
