@@ -561,6 +561,35 @@ START_TEST(a_message_arrives_as_it_was_sent)
 }
 END_TEST
 
+/* Messages have no nodes reserved: they leave as many as there must be, and no more */
+START_TEST(nodes_of_polled_events_are_kept_as_far_as_they_are_reserved)
+{
+    const unsigned many = 100;
+    mkv_ctx_t *ctx;
+    unsigned i;
+
+    pair_setup();
+    pair_run();
+    ctx = B->ctx;
+    ck_assert_uint_gt(ctx->num_reserved_events, 0);
+    ck_assert_uint_lt(ctx->num_reserved_events, many);
+    for (i = 0; i < many; ++i) {
+        OK(mkv_send(A->peers[1], i, 0, NULL, 0, NULL, 0));
+    }
+    pair_run();
+    ck_assert_uint_ge(B->num_events, many);
+    ck_assert_uint_eq(ctx->num_free_events, 0);
+    ck_assert_uint_eq(ctx->num_returned_events, ctx->num_reserved_events);
+    OK(mkv_send(A->peers[1], i, 0, NULL, 0, NULL, 0));
+    B->num_events = 0;
+    pair_run();
+    ck_assert_uint_eq(B->num_events, 1);
+    ck_assert_uint_eq(ctx->num_free_events + ctx->num_returned_events,
+                      ctx->num_reserved_events);
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("messages");
@@ -587,5 +616,6 @@ int main(void)
                         2);
     tcase_add_loop_test(tcase, who_cannot_be_told_of_a_transfer_is_given_up, 0, 2);
     tcase_add_loop_test(tcase, who_cannot_be_told_of_regions_is_given_up, 0, 3);
+    tcase_add_test(tcase, nodes_of_polled_events_are_kept_as_far_as_they_are_reserved);
     return pair_main("mkv_messages", tcase);
 }
