@@ -54,6 +54,7 @@ muct_sources += \
 	ucx_plugin/rdma/rdma_net.c \
 	ucx_plugin/rdma/rdma_net.h \
 	ucx_plugin/rdma/rdma_offer.c \
+	ucx_plugin/rdma/rdma_place.c \
 	ucx_plugin/rdma/rdma_progress.c \
 	ucx_plugin/rdma/rdma_qp.c \
 	ucx_plugin/rdma/rdma_qp.h \
