@@ -74,6 +74,7 @@ muct_sources += \
 	ucx_plugin/rdma/rdma_stats.c \
 	ucx_plugin/rdma/rdma_stock.c \
 	ucx_plugin/rdma/rdma_stock.h \
+	ucx_plugin/rdma/rdma_time.h \
 	ucx_plugin/rdma/rdma_verbs.c \
 	ucx_plugin/rdma/rdma_verbs.h \
 	ucx_plugin/rdma/rdma_wc.c \

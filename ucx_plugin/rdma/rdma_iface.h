@@ -29,8 +29,7 @@
 #include "rdma/rdma_route.h"
 #include "rdma/rdma_sq.h"
 #include "rdma/rdma_stock.h"
-
-#include <time.h>
+#include "rdma/rdma_time.h"
 
 #define MUCT_RDMA_WR_ID_GEN_SHIFT 52
 #define MUCT_RDMA_WR_ID_GEN_MASK 0x7ffu
@@ -110,9 +109,6 @@ typedef struct muct_rdma_iface {
 
 extern uct_tl_t muct_rdma_tl;
 
-/** Longer than any process lives, and no overflow when a time is added. */
-#define MUCT_RDMA_NEVER_MS (UINT64_MAX / 4)
-
 /** Rounds of progress between two looks at the device's events. */
 #define MUCT_RDMA_ASYNC_ROUNDS 64
 
@@ -165,15 +161,6 @@ void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t place);
 static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
 {
     return (muct_rdma_md_t *)iface->super.md;
-}
-
-/** Milliseconds of a clock that never goes back; coarse. */
-static inline uint64_t muct_rdma_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /** Where the byte goes that is read behind writes to the peer's host or to a GPU: it
