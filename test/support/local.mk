@@ -24,6 +24,10 @@ EXTRA_DIST += $(mkv_ranks_sources)
 rdma_pair_sources = test/support/rdma_pair.h test/support/rdma_pair.c
 EXTRA_DIST += $(rdma_pair_sources)
 
+# The clock that mori_rdma waits by, which stands still; the programs that use it compile it.
+rdma_clock_sources = test/support/rdma_clock.h test/support/rdma_clock.c
+EXTRA_DIST += $(rdma_clock_sources)
+
 if HAVE_CHECK
 # Two contexts of libmorikv over the fake UCP.
 check_LTLIBRARIES += test/support/libmkvpair.la

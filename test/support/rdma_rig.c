@@ -152,6 +152,15 @@ void rig_connect(rig_t *rig, rig_conn_t *conn)
     }
 }
 
+/* By the places that rdma_addr.h gives. */
+uint32_t rig_datagram_qp(uct_ep_h ep)
+{
+    uint8_t bytes[256] = {0};
+
+    ck_assert_int_eq(uct_ep_get_address(ep, (uct_ep_addr_t *)bytes), UCS_OK);
+    return bytes[22] | ((uint32_t)bytes[23] << 8) | ((uint32_t)bytes[24] << 16);
+}
+
 void rig_disconnect(rig_conn_t *conn)
 {
     uct_ep_destroy(conn->ep[0]);

@@ -62,6 +62,9 @@ uct_ep_h rig_create_ep(rig_t *rig, unsigned which, rig_conn_t *conn);
 ucs_status_t rig_connect_to(uct_ep_h ep, const void *dev, const void *addr,
                             size_t length);
 
+/** Number of the queue pair of datagrams that an endpoint's address names now. */
+uint32_t rig_datagram_qp(uct_ep_h ep);
+
 /** Destroy both endpoints. */
 void rig_disconnect(rig_conn_t *conn);
 

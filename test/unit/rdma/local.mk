@@ -7,6 +7,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_limits \
 	test/unit/rdma/test_rdma_move \
 	test/unit/rdma/test_rdma_nics \
+	test/unit/rdma/test_rdma_pace \
 	test/unit/rdma/test_rdma_queue \
 	test/unit/rdma/test_rdma_rails \
 	test/unit/rdma/test_rdma_reach \
@@ -70,7 +71,11 @@ test_unit_rdma_test_rdma_recover_SOURCES = test/unit/rdma/test_rdma_recover.c
 test_unit_rdma_test_rdma_recover_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_recover_LDADD = $(rdma_rig_ldadd)
 
-test_unit_rdma_test_rdma_rails_SOURCES = test/unit/rdma/test_rdma_rails.c
+test_unit_rdma_test_rdma_pace_SOURCES = test/unit/rdma/test_rdma_pace.c $(rdma_clock_sources)
+test_unit_rdma_test_rdma_pace_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_pace_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_rails_SOURCES = test/unit/rdma/test_rdma_rails.c $(rdma_clock_sources)
 test_unit_rdma_test_rdma_rails_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_rails_LDADD = $(rdma_rig_ldadd)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_clock.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -366,6 +367,47 @@ START_TEST(devices_that_make_no_queue_pair_fail_the_endpoint)
 }
 END_TEST
 
+/* ---- when ---- */
+
+/* Side A alone moves the clock on: whether queue pairs of another device are there. */
+static int moves_within(unsigned ms)
+{
+    const uint32_t before = find_newest();
+    unsigned i;
+
+    rdma_clock_advance(ms);
+    for (i = 0; i < 10; i++) {
+        uct_worker_progress(rails[0].side[0].worker);
+    }
+    return find_newest() > before;
+}
+
+/* The peer never answers. The first one has a 32nd of the hundred seconds that there
+ * are in all, and the last but one is not over before the end. */
+START_TEST(next_device_is_tried_after_twice_the_time)
+{
+    static const unsigned expected[] = {3125, 9375, 21875, 46875, 96875};
+    const unsigned step = 25;
+    unsigned ms, num = 0;
+
+    start_with("1");
+    rdma_clock_stop();
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    ck_assert(moves_within(0)); /* its own device again */
+    for (ms = step; ms < 100000; ms += step) {
+        if (moves_within(step)) {
+            ck_assert_uint_lt(num, sizeof(expected) / sizeof(expected[0]));
+            ck_assert_uint_eq(ms, expected[num++]);
+        }
+    }
+    ck_assert_uint_eq(num, sizeof(expected) / sizeof(expected[0]));
+    ck_assert_uint_eq(rails[0].side[0].events.num_ep_errors, 0);
+    (void)moves_within(step);
+    ck_assert_uint_eq(rails[0].side[0].events.num_ep_errors, 1);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -377,6 +419,7 @@ int main(void)
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
     tcase_add_test(tcase, device_that_makes_no_queue_pair_is_left);
     tcase_add_test(tcase, devices_that_make_no_queue_pair_fail_the_endpoint);
+    tcase_add_test(tcase, next_device_is_tried_after_twice_the_time);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

@@ -602,21 +602,12 @@ START_TEST(answer_that_was_lost_is_given_again)
 }
 END_TEST
 
-/* What the endpoint's address says, by the places that rdma_addr.h gives. */
-static uint32_t datagram_qp(uct_ep_h ep)
-{
-    uint8_t bytes[64] = {0};
-
-    ck_assert_int_eq(uct_ep_get_address(ep, (uct_ep_addr_t *)(void *)bytes), UCS_OK);
-    return bytes[22] | ((uint32_t)bytes[23] << 8) | ((uint32_t)bytes[24] << 16);
-}
-
 /* The queue pair of datagrams is in error itself, as ours or as the peer's. */
 START_TEST(queue_of_datagrams_that_broke_begins_again)
 {
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "20s", 1);
     start();
-    fake_verbs_fail_wr(datagram_qp(conn.ep[_i]), 1, IBV_WC_LOC_QP_OP_ERR);
+    fake_verbs_fail_wr(rig_datagram_qp(conn.ep[_i]), 1, IBV_WC_LOC_QP_OP_ERR);
     fail_in_the_middle();
     put_all(conn.ep[0]);
     expect_all_well();
@@ -639,7 +630,7 @@ static int is_in_error(void *arg)
  * does nothing to the device meanwhile. */
 static void break_datagrams(unsigned tries)
 {
-    uint32_t qp_num = datagram_qp(conn.ep[0]);
+    uint32_t qp_num = rig_datagram_qp(conn.ep[0]);
 
     rig.hold[1] = 1;
     fake_verbs_fail_wr(qp_num, 1, IBV_WC_LOC_QP_OP_ERR);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "config.h"
+#include "test/support/rdma_clock.h"
+#include "test/support/rdma_rig.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+/*
+ * When what failed is tried again, by a clock that the test moves; and that a sleeper
+ * is woken for it. Side A has broken and tries, and side B does nothing meanwhile.
+ */
+
+#define SIZE 4096
+#define ROUNDS 80 /* of progress: in more than 64 each interface looks at its clock */
+#define MAX_TIMES 16
+
+static rig_t rig;
+static rig_conn_t conn;
+
+typedef struct times {
+    unsigned num;
+    unsigned ms[MAX_TIMES];
+} times_t;
+
+static void start(void)
+{
+    setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "1000s", 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+}
+
+static void finish(void)
+{
+    fake_verbs_reset();
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+
+/* Side A alone, and nothing of what happens by the clock is left to do. */
+static void progress_a(void)
+{
+    unsigned i;
+
+    for (i = 0; i < ROUNDS; i++) {
+        uct_worker_progress(rig.side[0].worker);
+    }
+}
+
+/* Of what is counted: when there was one more, in milliseconds from now on, until
+ * @a end. */
+static void take_times(uint64_t (*count)(void), unsigned end, times_t *times)
+{
+    uint64_t before = count(), now;
+    unsigned ms;
+
+    times->num = 0;
+    for (ms = 1; ms <= end; ms++) {
+        rdma_clock_advance(1);
+        progress_a();
+        now = count();
+        ck_assert_uint_le(now, before + 1);
+        ck_assert_uint_lt(times->num, MAX_TIMES);
+        if (now > before) {
+            times->ms[times->num++] = ms;
+        }
+        before = now;
+    }
+}
+
+static void expect_times(const times_t *times, const unsigned *ms, unsigned num)
+{
+    unsigned i;
+
+    ck_assert_uint_eq(times->num, num);
+    for (i = 0; i < num; i++) {
+        ck_assert_uint_eq(times->ms[i], ms[i]);
+    }
+}
+
+/* ---- offers ---- */
+
+static uint64_t num_datagrams_of_a(void)
+{
+    fake_verbs_stats_t stats;
+
+    fake_verbs_qp_stats(rig_datagram_qp(conn.ep[0]), &stats);
+    return stats.doorbells;
+}
+
+/* Those of side B are read by nobody. */
+START_TEST(offer_is_sent_again_after_twice_the_time)
+{
+    static const unsigned expected[] = {5, 15, 35, 75, 155, 255, 355, 455};
+    times_t times;
+
+    start();
+    rdma_clock_stop();
+    fake_verbs_qp_fatal(conn.qp_nums[0][0]);
+    progress_a();
+    ck_assert_uint_eq(num_datagrams_of_a(), 1);
+    take_times(num_datagrams_of_a, 500, &times);
+    expect_times(&times, expected, sizeof(expected) / sizeof(expected[0]));
+    finish();
+}
+END_TEST
+
+/* ---- the queue pair of datagrams ---- */
+
+/* The device takes it out of no state any more, @a tries times. */
+static void break_datagrams(unsigned tries)
+{
+    start();
+    rdma_clock_stop();
+    fake_verbs_fail_call("ibv_modify_qp", 2, tries, EIO); /* behind that to ERR */
+    fake_verbs_qp_fatal(rig_datagram_qp(conn.ep[0]));
+}
+
+static void sleep_until_woken(void)
+{
+    struct pollfd fd = {.events = POLLIN};
+
+    ck_assert_int_eq(uct_iface_event_fd_get(rig.side[0].iface, &fd.fd), UCS_OK);
+    while (uct_iface_event_arm(rig.side[0].iface, UCT_EVENT_RECV) != UCS_OK) {
+        uct_worker_progress(rig.side[0].worker);
+    }
+    ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
+}
+
+/* Nobody's connection has broken, so nothing else would wake it. */
+START_TEST(sleeper_is_woken_for_the_next_try)
+{
+    uint32_t qp_num;
+
+    break_datagrams(3);
+    qp_num = rig_datagram_qp(conn.ep[0]);
+    while (fake_verbs_qp_state(qp_num) != IBV_QPS_RTS) {
+        sleep_until_woken();
+        rdma_clock_advance(10);
+        uct_worker_progress(rig.side[0].worker);
+    }
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mori_rdma and the time");
+    TCase *tcase = tcase_create("pace");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, offer_is_sent_again_after_twice_the_time);
+    tcase_add_test(tcase, sleeper_is_woken_for_the_next_try);
+    suite_add_tcase(suite, tcase);
+    ct_side_find_module();
+    mkv_test_init();
+    return rig_run_forked(suite);
+}
