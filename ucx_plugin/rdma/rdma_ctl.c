@@ -3,6 +3,7 @@
 #include "rdma/rdma_ctl.h"
 
 #include "base/muct_log.h"
+#include "rdma/rdma_time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 #define MUCT_RDMA_CTL_ENTRIES (MUCT_RDMA_CTL_RECVS + MUCT_RDMA_CTL_SENDS)
 #define MUCT_RDMA_CTL_LENGTH ((size_t)MUCT_RDMA_CTL_ENTRIES * MUCT_RDMA_CTL_SLOT)
 
-/* Tries to use a queue pair again that broke, and the time before the second one, which
- * is twice that before each further one. */
+/* Tries to use a queue pair again that broke, and the time before the second one;
+ * before each further one it is twice the time before. */
 #define MUCT_RDMA_CTL_TRIES 8
 #define MUCT_RDMA_CTL_FIRST_MS 2u
 
@@ -368,7 +369,7 @@ static void muct_rdma_ctl_break(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc)
     }
 }
 
-static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl)
+static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl, uint64_t now_ms)
 {
     int error = muct_rdma_ctl_modify(ctl->ibv, IBV_QPS_RESET, ctl->path->port, 0);
 
@@ -384,7 +385,8 @@ static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl)
 
     muct_debug("UD qp 0x%x cannot be used again: %s", ctl->ibv->qp_num,
                strerror(error));
-    if (++ctl->num_failed > MUCT_RDMA_CTL_TRIES) {
+    ctl->restart_ms = now_ms + (MUCT_RDMA_CTL_FIRST_MS << ctl->num_failed);
+    if (++ctl->num_failed == MUCT_RDMA_CTL_TRIES) {
         muct_warn("UD qp 0x%x cannot be used again after %u tries: %s; connections "
                   "that break are not made anew",
                   ctl->ibv->qp_num, ctl->num_failed, strerror(error));
@@ -394,12 +396,9 @@ static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl)
 
 void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms)
 {
-    if (!muct_rdma_ctl_has_to_restart(ctl) || (now_ms < ctl->restart_ms)) {
-        return;
+    if (muct_rdma_ctl_has_to_restart(ctl) && (now_ms >= ctl->restart_ms)) {
+        muct_rdma_ctl_restart(ctl, now_ms);
     }
-
-    ctl->restart_ms = now_ms + (MUCT_RDMA_CTL_FIRST_MS << ctl->num_failed);
-    muct_rdma_ctl_restart(ctl);
 }
 
 bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
@@ -422,7 +421,7 @@ bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
 
     if (ctl->is_broken) {
         if (ctl->num_recvs + ctl->num_sends == 0) {
-            muct_rdma_ctl_restart(ctl);
+            muct_rdma_ctl_restart(ctl, muct_rdma_now_ms());
         }
     } else if (is_recv) {
         muct_rdma_ctl_post_recv(ctl, slot);

@@ -5,9 +5,13 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
+#include <ucs/debug/log_def.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * When what failed is tried again, by a clock that the test moves; and that a sleeper
@@ -110,6 +114,37 @@ END_TEST
 
 /* ---- the queue pair of datagrams ---- */
 
+static unsigned num_warnings;
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
+    const char *file, unsigned line, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list ap)
+{
+    char text[1024];
+    va_list copy;
+
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)component;
+    va_copy(copy, ap);
+    vsnprintf(text, sizeof(text), format, copy);
+    va_end(copy);
+    num_warnings += (level == UCS_LOG_LEVEL_WARN) &&
+                    (strstr(text, "cannot be used again after 8 tries") != NULL);
+    return UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+void ucs_log_push_handler(ucs_log_func_t handler);
+
+static uint64_t num_commands(void)
+{
+    fake_verbs_objects_t objects;
+
+    fake_verbs_objects(&objects);
+    return objects.commands;
+}
+
 /* The device takes it out of no state any more, @a tries times. */
 static void break_datagrams(unsigned tries)
 {
@@ -118,6 +153,28 @@ static void break_datagrams(unsigned tries)
     fake_verbs_fail_call("ibv_modify_qp", 2, tries, EIO); /* behind that to ERR */
     fake_verbs_qp_fatal(rig_datagram_qp(conn.ep[0]));
 }
+
+/* The first try is made when it broke. */
+START_TEST(queue_of_datagrams_is_tried_again_after_twice_the_time)
+{
+    static const unsigned expected[] = {2, 6, 14, 30, 62, 126, 254};
+    uint64_t before;
+    times_t times;
+
+    break_datagrams(1000);
+    ucs_log_push_handler(count_warnings);
+    before = num_commands();
+    progress_a();
+    ck_assert_uint_eq(num_commands() - before, 2); /* to ERR, and the first try */
+    take_times(num_commands, 253, &times);
+    expect_times(&times, expected, sizeof(expected) / sizeof(expected[0]) - 1);
+    ck_assert_uint_eq(num_warnings, 0);
+    take_times(num_commands, 1000, &times);
+    ck_assert_uint_eq(times.num, 1); /* and then no more */
+    ck_assert_uint_eq(num_warnings, 1);
+    finish();
+}
+END_TEST
 
 static void sleep_until_woken(void)
 {
@@ -154,6 +211,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, offer_is_sent_again_after_twice_the_time);
+    tcase_add_test(tcase, queue_of_datagrams_is_tried_again_after_twice_the_time);
     tcase_add_test(tcase, sleeper_is_woken_for_the_next_try);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
