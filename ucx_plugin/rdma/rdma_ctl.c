@@ -192,17 +192,24 @@ static void muct_rdma_ctl_destroy_qp(muct_rdma_ctl_t *ctl)
     ctl->ibv = NULL;
 }
 
-static void muct_rdma_ctl_drop_peers(muct_rdma_ctl_t *ctl)
+/* They are prepared anew. */
+static void muct_rdma_ctl_drop_handles(muct_rdma_ctl_t *ctl)
 {
-    while (ctl->num_peers > 0) {
-        (void)muct_rdma_verbs.destroy_ah(ctl->peers[--ctl->num_peers].ah);
+    muct_rdma_ctl_peer_t *peer;
+
+    for (peer = ctl->peers; peer != ctl->peers + ctl->num_peers; ++peer) {
+        if (peer->ah != NULL) {
+            (void)muct_rdma_verbs.destroy_ah(peer->ah);
+            peer->ah = NULL;
+        }
     }
+    ctl->num_prepared = 0;
 }
 
 /* What it has beside the queue pair. */
 static void muct_rdma_ctl_free(muct_rdma_ctl_t *ctl)
 {
-    muct_rdma_ctl_drop_peers(ctl);
+    muct_rdma_ctl_drop_handles(ctl);
     free(ctl->peers);
     muct_rdma_mem_destroy(ctl->mem);
     free(ctl->memory);
@@ -256,7 +263,7 @@ void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl)
     }
 }
 
-/* ---- send ---- */
+/* ---- peers ---- */
 
 void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl)
 {
@@ -267,57 +274,91 @@ void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl)
 static bool muct_rdma_ctl_is_settled(muct_rdma_ctl_t *ctl)
 {
     if (ctl->has_moved && (ctl->num_sends == 0)) {
-        muct_rdma_ctl_drop_peers(ctl);
+        muct_rdma_ctl_drop_handles(ctl);
         ctl->has_moved = false;
     }
 
     return !ctl->has_moved;
 }
 
-static struct ibv_ah *muct_rdma_ctl_add_peer(muct_rdma_ctl_t *ctl,
-                                             const muct_rdma_dev_addr_t *to)
+static void muct_rdma_ctl_create_ah(const muct_rdma_ctl_t *ctl,
+                                    muct_rdma_ctl_peer_t *peer)
 {
     muct_rdma_qp_path_t path = *ctl->path;
-    muct_rdma_ctl_peer_t *peers;
     struct ibv_ah_attr attr;
-    struct ibv_ah *ah;
+
+    memset(&attr, 0, sizeof(attr));
+    path.remote = peer->addr;
+    muct_rdma_qp_fill_ah(&path, &attr);
+    peer->ah = muct_rdma_verbs.create_ah(ctl->ibv->pd, &attr);
+    if (peer->ah == NULL) {
+        muct_debug("ibv_create_ah() failed: %m");
+    }
+}
+
+/* NULL without memory. */
+static muct_rdma_ctl_peer_t *muct_rdma_ctl_peer(muct_rdma_ctl_t *ctl,
+                                                const muct_rdma_dev_addr_t *addr)
+{
+    muct_rdma_ctl_peer_t *peer, *peers;
+
+    for (peer = ctl->peers; peer != ctl->peers + ctl->num_peers; ++peer) {
+        if ((peer->addr.lid == addr->lid) &&
+            (memcmp(peer->addr.gid, addr->gid, sizeof(addr->gid)) == 0)) {
+            return peer;
+        }
+    }
 
     peers = realloc(ctl->peers, (ctl->num_peers + 1) * sizeof(*peers));
     if (peers == NULL) {
         return NULL;
     }
+
     ctl->peers = peers;
-
-    memset(&attr, 0, sizeof(attr));
-    path.remote = *to;
-    muct_rdma_qp_fill_ah(&path, &attr);
-    ah = muct_rdma_verbs.create_ah(ctl->ibv->pd, &attr);
-    if (ah == NULL) {
-        muct_debug("ibv_create_ah() failed: %m");
-        return NULL;
-    }
-
-    peers += ctl->num_peers++;
-    memcpy(peers->gid, to->gid, sizeof(peers->gid));
-    peers->lid = to->lid;
-    peers->ah = ah;
-    return ah;
+    peer = &peers[ctl->num_peers++];
+    peer->addr = *addr;
+    peer->ah = NULL;
+    return peer;
 }
 
+void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer)
+{
+    if (ctl->ibv != NULL) {
+        (void)muct_rdma_ctl_peer(ctl, peer);
+    }
+}
+
+bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl)
+{
+    muct_rdma_ctl_peer_t *peer;
+
+    if ((ctl->ibv == NULL) || !ctl->path->port->is_active ||
+        !muct_rdma_ctl_is_settled(ctl) || (ctl->num_prepared == ctl->num_peers)) {
+        return false;
+    }
+
+    peer = &ctl->peers[ctl->num_prepared++];
+    if (peer->ah == NULL) {
+        muct_rdma_ctl_create_ah(ctl, peer);
+    }
+
+    return ctl->num_prepared < ctl->num_peers;
+}
+
+/* Of one that nobody met, or whose handle could not be made, it is made now. */
 static struct ibv_ah *muct_rdma_ctl_ah(muct_rdma_ctl_t *ctl,
                                        const muct_rdma_dev_addr_t *to)
 {
-    const muct_rdma_ctl_peer_t *peer;
+    muct_rdma_ctl_peer_t *peer = muct_rdma_ctl_peer(ctl, to);
 
-    for (peer = ctl->peers; peer != ctl->peers + ctl->num_peers; ++peer) {
-        if ((peer->lid == to->lid) &&
-            (memcmp(peer->gid, to->gid, sizeof(peer->gid)) == 0)) {
-            return peer->ah;
-        }
+    if ((peer != NULL) && (peer->ah == NULL)) {
+        muct_rdma_ctl_create_ah(ctl, peer);
     }
 
-    return muct_rdma_ctl_add_peer(ctl, to);
+    return (peer != NULL) ? peer->ah : NULL;
 }
+
+/* ---- send ---- */
 
 void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
                         uint32_t qp_num, const muct_rdma_ctl_msg_t *msg)

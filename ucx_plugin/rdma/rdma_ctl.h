@@ -23,11 +23,10 @@
 #include "rdma/rdma_mr.h"
 #include "rdma/rdma_qp.h"
 
-/** Address handle of a peer's port. */
+/** A peer's port. */
 typedef struct muct_rdma_ctl_peer {
-    uint8_t gid[16];
-    uint16_t lid;
-    struct ibv_ah *ah;
+    muct_rdma_dev_addr_t addr;
+    struct ibv_ah *ah; /**< NULL: not made yet, or it could not be */
 } muct_rdma_ctl_peer_t;
 
 /** Numbers that are remembered. */
@@ -49,6 +48,7 @@ typedef struct muct_rdma_ctl {
     unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
     uint64_t restart_ms; /**< When the next one is */
     unsigned num_peers;
+    unsigned num_prepared; /**< The first so many have their handles, or cannot */
     muct_rdma_ctl_peer_t *peers;
     bool has_moved; /**< Address handles are of an address of before */
 } muct_rdma_ctl_t;
@@ -83,6 +83,17 @@ void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
 
 /** The port's address, or its place, is another one: address handles are made anew. */
 void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
+
+/**
+ * Datagrams may have to go to a peer's port: its address handle is made by
+ * @ref muct_rdma_ctl_prepare. For one the kernel may have to ask the network who has
+ * the address, and waits for as long as a second: behind a connection to the same
+ * address, it knows.
+ */
+void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
+
+/** Make one address handle. @return Whether there are others to make. */
+bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl);
 
 /** Send, if that is possible now; it may be lost in any case. */
 void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,

@@ -82,7 +82,12 @@ void muct_rdma_recover_reopen(muct_rdma_iface_t *iface)
 
 void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
 {
-    const muct_rdma_ctl_t *ctl = &ep->carrier->ctl;
+    muct_rdma_ctl_t *ctl = &ep->carrier->ctl;
+
+    if (ep->peer_ep.ctl_qp != 0) {
+        muct_rdma_ctl_meet(ctl, &ep->peer);
+        ep->carrier->async_countdown = 1; /* the next progress prepares for it */
+    }
 
     if ((ep->recover.told_ctl_qp != 0) && (ctl->ibv != NULL) &&
         (ctl->ibv->qp_num != ep->recover.told_ctl_qp)) {

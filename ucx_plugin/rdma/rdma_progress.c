@@ -452,7 +452,7 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
 
     if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {
         muct_rdma_iface_recover(iface, now);
-    } else if (muct_rdma_stock_progress(iface)) {
+    } else if (muct_rdma_ctl_prepare(&iface->ctl) || muct_rdma_stock_progress(iface)) {
         iface->async_countdown = 1;
     }
 }

@@ -154,7 +154,8 @@ void muct_rdma_recover_open(struct muct_rdma_iface *iface);
  *  which peers are told. */
 void muct_rdma_recover_reopen(struct muct_rdma_iface *iface);
 
-/** The endpoint is connected: its peer is told, if its address was of before that. */
+/** The endpoint is connected: datagrams to its peer are prepared for; and it is told
+ * where ours go, if the address that it has is of before that changed. */
 void muct_rdma_recover_connected(struct muct_rdma_ep *ep);
 
 /** Whether there is somebody to ask, and a way to. */

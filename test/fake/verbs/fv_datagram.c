@@ -33,6 +33,42 @@ int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av)
     return 0;
 }
 
+/* On Ethernet the kernel asks the network who has the address, and waits for a second,
+ * unless it knows: ib_resolve_unicast_gid_dmac(), rdma_addr_find_l2_eth_by_grh(). What
+ * it knows it may have forgotten at any time, so here it always asks, and does not
+ * wait. */
+static int fv_find_neighbour(const fv_device_t *device, const struct ibv_ah_attr *av)
+{
+    int there;
+
+    if (device->caps.ib) {
+        return 0;
+    }
+
+    there = fv_gid_owner(&av->grh.dgid);
+    return ((there < 0) || fv_cut(device->index) || fv_cut((unsigned)there)) ? ETIMEDOUT
+                                                                             : 0;
+}
+
+static int fv_check_ah(struct ibv_context *context, const struct ibv_ah_attr *av)
+{
+    const fv_device_t *device = fv_device_of(context);
+    int error;
+
+    if (fv_gone(context)) {
+        return EIO;
+    }
+
+    error = fv_check_av(device, av);
+    if (error == 0) {
+        fv_lock();
+        error = fv_find_neighbour(device, av);
+        fv_unlock();
+    }
+
+    return error;
+}
+
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     fv_ah_t *ah;
@@ -41,7 +77,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     if (fv_command_fails("ibv_create_ah")) {
         return NULL;
     }
-    errno = fv_gone(pd->context) ? EIO : fv_check_av(fv_device_of(pd->context), attr);
+    errno = fv_check_ah(pd->context, attr);
     if (errno != 0) {
         return NULL;
     }

@@ -213,6 +213,26 @@ START_TEST(link_that_comes_back_in_time_loses_nothing)
 }
 END_TEST
 
+/* As the kernel's ib_resolve_unicast_gid_dmac(), which asks the network. */
+START_TEST(address_handle_is_made_for_who_can_be_asked)
+{
+    struct ibv_ah_attr attr = {.port_num = 1, .is_global = 1};
+    struct ibv_ah *ah;
+
+    verbs_pair_connect(side, &verbs_patient);
+    attr.grh.dgid = side[1].gid;
+    attr.grh.sgid_index = (uint8_t)side[0].gid_index;
+    fake_verbs_lose_device("fake1", 1);
+    ck_assert_ptr_null(ibv_create_ah(side[0].pd, &attr));
+    ck_assert_int_eq(errno, ETIMEDOUT);
+    fake_verbs_lose_device("fake1", 0);
+    ah = ibv_create_ah(side[0].pd, &attr);
+    ck_assert_ptr_nonnull(ah);
+    ck_assert_int_eq(ibv_destroy_ah(ah), 0);
+    verbs_pair_close(side);
+}
+END_TEST
+
 START_TEST(lost_answers_leave_the_work_done_once)
 {
     const verbs_path_t path = {
@@ -632,6 +652,7 @@ static Suite *fake_suite(void)
     tcase_add_test(tcase, nth_work_request_fails_unsignalled_too);
     tcase_add_test(tcase, lost_packets_cost_exactly_the_retry_budget);
     tcase_add_test(tcase, link_that_comes_back_in_time_loses_nothing);
+    tcase_add_test(tcase, address_handle_is_made_for_who_can_be_asked);
     tcase_add_test(tcase, lost_answers_leave_the_work_done_once);
     tcase_add_test(tcase, removed_device_answers_nothing_any_more);
     tcase_add_test(tcase, fatal_queue_pair_tells_and_flushes);

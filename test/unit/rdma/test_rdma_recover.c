@@ -589,15 +589,65 @@ START_TEST(datagrams_may_be_lost)
 }
 END_TEST
 
+static uint64_t num_datagrams(uint32_t qp_num)
+{
+    fake_verbs_stats_t stats;
+
+    fake_verbs_qp_stats(qp_num, &stats);
+    return stats.doorbells;
+}
+
+static int has_sent_datagrams(void *arg)
+{
+    return num_datagrams(*(uint32_t *)arg) > 0;
+}
+
+static int all_have_handles(void *arg)
+{
+    fake_verbs_objects_t objects;
+
+    (void)arg;
+    fake_verbs_objects(&objects);
+    return objects.ahs == 2;
+}
+
 /* The peer has ours, is connected and idle, and does not know that we lack its. */
 START_TEST(answer_that_was_lost_is_given_again)
 {
+    uint32_t ours, the_peers;
+
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "100s", 1);
     start();
-    fake_verbs_fail_call("ibv_create_ah", 2, 1, ENOMEM); /* the peer's first */
+    ours = rig_datagram_qp(conn.ep[0]);
+    the_peers = rig_datagram_qp(conn.ep[1]);
+    rig_wait(&rig, all_have_handles, NULL);
+    rig.hold[1] = 1;
+    fail_in_the_middle();
+    put_all(conn.ep[0]);
+    rig_wait(&rig, has_sent_datagrams, &ours);
+    rig.hold[0] = 1;
+    rig.hold[1] = 0;
+    fake_verbs_lose_device("fake0", 1);
+    rig_wait(&rig, has_sent_datagrams, &the_peers);
+    fake_verbs_lose_device("fake0", 0);
+    rig.hold[0] = 0;
+    expect_all_well();
+    ck_assert_uint_gt(num_datagrams(the_peers), 1);
+    finish();
+}
+END_TEST
+
+/* To make one the kernel may have to ask the network, which is what has broken. */
+START_TEST(address_handles_are_there_when_a_connection_breaks)
+{
+    start();
+    rig_wait(&rig, all_have_handles, NULL);
+    fake_verbs_fail_call("ibv_create_ah", 1, 1, ETIMEDOUT);
     fail_in_the_middle();
     put_all(conn.ep[0]);
     expect_all_well();
+    wait_for_recovery();
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 1);
     finish();
 }
 END_TEST
@@ -714,6 +764,7 @@ static Suite *recover_suite(void)
     tcase_add_test(tcase, link_that_is_down_for_longer_than_the_retries_loses_nothing);
     tcase_add_test(tcase, datagrams_may_be_lost);
     tcase_add_test(tcase, answer_that_was_lost_is_given_again);
+    tcase_add_test(tcase, address_handles_are_there_when_a_connection_breaks);
     tcase_add_loop_test(tcase, queue_of_datagrams_that_broke_begins_again, 0, 2);
     tcase_add_test(tcase, queue_of_datagrams_that_cannot_begin_again_is_asked_again);
     tcase_add_test(tcase,
