@@ -39,10 +39,12 @@
  * other at all.
  *
  * Callbacks must not call this library on the same context. Gates, who may connect
- * (accept) and what memory is asked for (mem_query) are called with the lock held, in
- * the thread that makes progress (option PROGRESS_THREADS: one of the library's); log
- * and clock in any thread that makes a call. With an attached worker the caller must
- * not use the worker while another thread is inside a call on the context.
+ * (accept) and what memory is asked for (mem_query) are called with the lock held, so
+ * they must not wait for a lock that anybody holds around a call on the context: in the
+ * thread that makes progress (option PROGRESS_THREADS: one of the library's), and gates
+ * in one that posts as well; log and clock in any thread that makes a call. With an
+ * attached worker the caller must not use the worker while another thread is inside a
+ * call on the context.
  *
  * Structures begin with a `size` member: set it to sizeof the structure and zero the
  * rest; zero means the default that is documented. Members are only ever added at the
@@ -845,8 +847,10 @@ typedef struct mkv_sel {
 /** Holds a post back until its data is there. */
 typedef struct mkv_gate {
     size_t size;
-    /** Asked in progress: 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL:
-     *  open when @a id was signalled with @a value or a greater one. */
+    /** 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL: open when @a id was
+     *  signalled with @a value or a greater one. Asked with the lock held, until it is
+     *  open, when nothing of its leg is before it: within mkv_xfer_post(), by whoever
+     *  posts to the peer or by the thread that it finds inside, and in progress. */
     int (*ready)(void *arg);
     void *arg;
     uint64_t id;    /**< For mkv_gate_signal(); any number of posts may share it */

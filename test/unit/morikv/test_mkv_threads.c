@@ -254,6 +254,53 @@ START_TEST(a_post_for_what_ends_meanwhile_is_dropped)
 }
 END_TEST
 
+typedef struct asking {
+    bool is_open;
+    unsigned num;
+    pthread_t first; /* who asked */
+} asking_t;
+
+static int count_asking(void *arg)
+{
+    asking_t *asking = arg;
+
+    if (asking->num++ == 0) {
+        asking->first = pthread_self();
+    }
+    return asking->is_open;
+}
+
+/* Loop index: whether another thread is inside, which asks before it leaves */
+START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
+{
+    asking_t asking = {.num = 0};
+    mkv_gate_t gate = {.size = sizeof(gate), .ready = count_asking, .arg = &asking};
+    pthread_t thread = pthread_self();
+    unsigned num;
+
+    pair_setup();
+    bind_write();
+    if (_i == 1) {
+        thread = go_inside();
+    }
+    OK(mkv_xfer_post(active, 0, plan, NULL, &gate));
+    if (_i == 1) {
+        ck_assert_uint_eq(asking.num, 0);
+        come_out(thread);
+    }
+    ck_assert_uint_gt(asking.num, 0);
+    ck_assert(pthread_equal(asking.first, thread));
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
+    OK(mkv_xfer_seal(active, 0));
+    num = asking.num;
+    asking.is_open = true;
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    ck_assert_uint_eq(asking.num, num + 1); /* it is not asked again */
+    finish();
+}
+END_TEST
+
 /* Its caller was told that it is made */
 START_TEST(a_post_that_cannot_be_made_meanwhile_fails_its_transfer)
 {
@@ -630,6 +677,7 @@ int main(void)
     tcase_add_test(tcase, a_post_waits_for_no_progress);
     tcase_add_loop_test(tcase, a_bad_post_is_refused_at_once, 0, 3);
     tcase_add_test(tcase, a_post_for_what_ends_meanwhile_is_dropped);
+    tcase_add_loop_test(tcase, a_gate_is_asked_by_who_posts_or_is_inside, 0, 2);
     tcase_add_test(tcase, a_post_that_cannot_be_made_meanwhile_fails_its_transfer);
     tcase_add_test(tcase, a_plan_with_a_post_on_its_way_is_kept);
     tcase_add_loop_test(tcase, a_round_has_an_end, 0, 2);
