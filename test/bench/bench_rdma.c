@@ -221,7 +221,18 @@ START_TEST(row)
 }
 END_TEST
 
-int main(int argc, char **argv)
+/* Their names alone, in the order of their numbers. */
+static int list_rows(void)
+{
+    int i;
+
+    for (i = 0; i < NUM_ROWS; i++) {
+        printf("%s %u %u\n", rows[i].op, rows[i].blocks, rows[i].batch);
+    }
+    return MKV_TEST_EXIT_OK;
+}
+
+static int run_rows(int first, int end)
 {
     Suite *suite = suite_create("bench_rdma");
     TCase *tcase = tcase_create("rows");
@@ -233,11 +244,7 @@ int main(int argc, char **argv)
     setenv("FAKE_VERBS_MODE", "null", 1);
     setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
     tcase_set_timeout(tcase, 0);
-    if (argc > 1) { /* one row alone: callgrind counts a whole process */
-        tcase_add_loop_test(tcase, row, atoi(argv[1]), atoi(argv[1]) + 1);
-    } else {
-        tcase_add_loop_test(tcase, row, 0, NUM_ROWS);
-    }
+    tcase_add_loop_test(tcase, row, first, end);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK);
@@ -245,4 +252,14 @@ int main(int argc, char **argv)
     failed = mkv_check_failed(runner);
     srunner_free(runner);
     return (failed == 0) ? MKV_TEST_EXIT_OK : MKV_TEST_EXIT_FAIL;
+}
+
+/* bench_rdma [--list | ROW]: one row alone, as callgrind counts a whole process. */
+int main(int argc, char **argv)
+{
+    if ((argc > 1) && (strcmp(argv[1], "--list") == 0)) {
+        return list_rows();
+    }
+    return (argc > 1) ? run_rows(atoi(argv[1]), atoi(argv[1]) + 1)
+                      : run_rows(0, NUM_ROWS);
 }

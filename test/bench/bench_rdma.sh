@@ -42,38 +42,48 @@ split_cost() { # FILE
          END { print cost["ours"] + 0, total - cost["ours"] - cost["bench"] - fake, fake + 0 }' "$1"
 }
 
-# Sets ours, other and fake.
+# Sets ours, other, fake and wrs.
 count_row() { # ROW
     valgrind -q --tool=callgrind --collect-atstart=no --compress-strings=no --compress-pos=no \
-        --callgrind-out-file="$work/out" "$program" "$1" >/dev/null
+        --callgrind-out-file="$work/out" "$program" "$1" >"$work/row"
     read -r ours other fake < <(split_cost "$work/out")
+    wrs=$(awk '/^row/ { print $6 }' "$work/row")
+}
+
+# Rows that bench_check.sh watches
+watched=("put 1024 1" "put 1024 4" "put 1024 16" "list 1024 1" "list 1024 4" "list 1024 16" "key 1024 1")
+
+# "NUMBER OP BLOCKS BATCH" of each of them; nothing is timed before all are there.
+find_watched() {
+    "$program" --list | awk '{ print NR - 1, $0 }' |
+        grep -E " ($(IFS='|' && echo "${watched[*]}"))\$" >"$work/watched" || true
+    [ "$(wc -l <"$work/watched")" -eq ${#watched[@]} ] || {
+        echo "test/bench/bench_rdma.sh: of ${#watched[@]} rows the program has: $(tr '\n' ';' <"$work/watched")" >&2
+        exit 1
+    }
 }
 
 # Of a work request by its batch, and of a key; then what batches of 16 gain.
 figures() {
-    local row=0 op blocks batch wrs figure
+    local row op batch figure
     declare -A of
 
-    while read -r _ op blocks batch _ wrs _; do
-        case "$op $blocks $batch" in
-        "put 1024 1" | "put 1024 4" | "put 1024 16" | "list 1024 1" | "list 1024 4" | "list 1024 16" | "key 1024 1")
-            count_row $row
-            figure=$(awk -v o="$ours" -v w="$wrs" 'BEGIN { printf "%.1f", o / w }')
-            of[$op.$batch]=$figure
-            echo "rdma.$op.$batch $figure"
-            ;;
-        esac
-        row=$((row + 1))
-    done <"$work/time"
+    find_watched
+    while read -r row op _ batch; do
+        count_row "$row"
+        figure=$(awk -v o="$ours" -v w="$wrs" 'BEGIN { printf "%.1f", o / w }')
+        of[$op.$batch]=$figure
+        echo "rdma.$op.$batch $figure"
+    done <"$work/watched"
     for op in put list; do
         awk -v op=$op -v one="${of[$op.1]}" -v many="${of[$op.16]}" \
             'BEGIN { printf "rdma.%s.gain %.2f\n", op, one / many }'
     done
 }
 
-"$program" | grep '^row' >"$work/time"
 [ "${2:-}" != --figures ] || { figures; exit; }
 
+"$program" | grep '^row' >"$work/time"
 echo "| operation | blocks | batch | work requests | doorbells | mori_rdma, instr/wr | UCX and libc | fake device | ns |"
 echo "|---|---|---|---|---|---|---|---|---|"
 row=0
