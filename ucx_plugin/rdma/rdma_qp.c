@@ -14,6 +14,12 @@ static const char *muct_rdma_qp_remedy(int error)
                              : "";
 }
 
+/* Whether a device may mean that there is too much inline data; some give no reason. */
+static bool muct_rdma_qp_is_too_much(int error)
+{
+    return (error == 0) || (error == ENOMEM) || (error == EINVAL);
+}
+
 ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
                                  muct_rdma_qp_caps_t *caps, struct ibv_qp **qp_p)
 {
@@ -33,7 +39,7 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
         attr.cap.max_inline_data = max_inline;
         errno = 0;
         qp = muct_rdma_verbs.create_qp(pd, &attr);
-        if ((qp != NULL) || (max_inline == 0)) {
+        if ((qp != NULL) || (max_inline == 0) || !muct_rdma_qp_is_too_much(errno)) {
             break;
         }
         max_inline /= 2;

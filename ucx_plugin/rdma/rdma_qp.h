@@ -50,7 +50,8 @@ typedef struct muct_rdma_qp_path {
  *
  * @param [in]     cq    For sends and receives.
  * @param [in,out] caps  Wanted, then granted. Inline data is halved until the device
- *                       takes it: some say ENOMEM or EINVAL to more than they have.
+ *                       takes it: some say ENOMEM or EINVAL to more than they have. Any
+ *                       other error is one of the device.
  * @param [out]    qp_p  Set only on UCS_OK.
  *
  * @return UCS_OK, UCS_ERR_IO_ERROR with the reason in the log.
