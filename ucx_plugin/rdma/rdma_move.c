@@ -111,27 +111,36 @@ static uint64_t muct_rdma_move_distance(const muct_rdma_ep_t *ep,
                                        : ep->serial - lane->serial;
 }
 
-/* An endpoint of the interface itself to the same process: of several the one that was
- * made next to ours, as UCP makes those of one peer together. */
-static const muct_rdma_ep_t *muct_rdma_move_lane(const muct_rdma_ep_t *ep,
-                                                 const muct_rdma_iface_t *iface)
+typedef bool (*muct_rdma_move_rule_t)(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ep_t *lane);
+
+/* Of an interface's endpoints that a rule holds for, and one that was found before, the
+ * one that was made next to ours: UCP makes those of one peer together. */
+static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
+                                                    const muct_rdma_iface_t *iface,
+                                                    muct_rdma_move_rule_t rule,
+                                                    const muct_rdma_ep_t *found)
 {
-    const muct_rdma_ep_t *lane, *found = NULL;
-    uint64_t distance, least = UINT64_MAX;
+    const muct_rdma_ep_t *lane;
 
     ucs_list_for_each(lane, &iface->eps, list)
     {
-        distance = muct_rdma_move_distance(ep, lane);
-        if (muct_rdma_move_is_lane(lane) && (lane->peer_ep.ctl_qp != 0) &&
-            muct_rdma_incarnation_is_near(lane->peer.incarnation,
-                                          ep->peer.incarnation) &&
-            (distance < least)) {
-            least = distance;
+        if (muct_rdma_move_is_lane(lane) && rule(ep, lane) &&
+            ((found == NULL) || (muct_rdma_move_distance(ep, lane) <
+                                 muct_rdma_move_distance(ep, found)))) {
             found = lane;
         }
     }
 
     return found;
+}
+
+/* It knows another device of the same process, and where datagrams go there. */
+static bool muct_rdma_move_knows_device(const muct_rdma_ep_t *ep,
+                                        const muct_rdma_ep_t *lane)
+{
+    return (lane->peer_ep.ctl_qp != 0) &&
+           muct_rdma_incarnation_is_near(lane->peer.incarnation, ep->peer.incarnation);
 }
 
 static muct_rdma_iface_t *muct_rdma_move_behind(const muct_rdma_iface_t *iface)
@@ -148,7 +157,10 @@ bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
 
     for (iface = muct_rdma_move_behind(ep->carrier); iface != ep->carrier;
          iface = muct_rdma_move_behind(iface)) {
-        lane = (iface == muct_rdma_ep_iface(ep)) ? ep : muct_rdma_move_lane(ep, iface);
+        lane =
+            (iface == muct_rdma_ep_iface(ep))
+                ? ep
+                : muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_device, NULL);
         if ((lane != NULL) && muct_rdma_move_is_up(iface)) {
             muct_rdma_move_to(ep, iface, &lane->recover.first_peer,
                               lane->recover.first_ctl_qp);
@@ -228,27 +240,24 @@ bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t le
     return true;
 }
 
-/* An endpoint that was told the page of the peer's device that is reached now. */
+/* It was told the page of the peer's device that is reached now. */
+static bool muct_rdma_move_knows_page(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ep_t *lane)
+{
+    return lane->peer.incarnation == ep->recover.peer_incarnation;
+}
+
 static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
 {
-    const uint64_t incarnation = ep->recover.peer_incarnation;
-    const muct_rdma_ep_t *lane, *found = NULL;
+    const muct_rdma_ep_t *found = NULL;
     const muct_rdma_iface_t *iface = NULL;
 
-    if (incarnation == ep->peer.incarnation) {
+    if (muct_rdma_move_knows_page(ep, ep)) {
         return ep;
     }
 
     while ((iface = muct_rdma_move_next(ep->carrier, iface)) != NULL) {
-        ucs_list_for_each(lane, &iface->eps, list)
-        {
-            if (muct_rdma_move_is_lane(lane) &&
-                (lane->peer.incarnation == incarnation) &&
-                ((found == NULL) || (muct_rdma_move_distance(ep, lane) <
-                                     muct_rdma_move_distance(ep, found)))) {
-                found = lane;
-            }
-        }
+        found = muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_page, found);
     }
 
     return found;
