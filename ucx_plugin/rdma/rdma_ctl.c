@@ -228,6 +228,7 @@ ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
     ctl->num_recvs = 0;
     ctl->next_send = 0;
     ctl->is_broken = false;
+    ctl->is_given_up = false;
     ctl->num_failed = 0;
     ctl->restart_ms = 0;
     status = muct_rdma_ctl_make(ctl, pd, cqs);
@@ -432,6 +433,7 @@ static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl, uint64_t now_ms)
                   "that break are not made anew",
                   ctl->ibv->qp_num, ctl->num_failed, strerror(error));
         ctl->num_failed = 0;
+        ctl->is_given_up = true;
     }
 }
 

@@ -45,6 +45,7 @@ typedef struct muct_rdma_ctl {
     unsigned num_recvs;
     unsigned next_send;  /**< Buffer */
     bool is_broken;      /**< In error, until all of it has come back */
+    bool is_given_up;    /**< It stays so */
     unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
     uint64_t restart_ms; /**< When the next one is */
     unsigned num_peers;
@@ -103,6 +104,12 @@ void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
 static inline bool muct_rdma_ctl_owns(const muct_rdma_ctl_t *ctl, uint64_t wr_id)
 {
     return (ctl->ibv != NULL) && ((((wr_id ^ ctl->id) << 1) >> 33) == 0);
+}
+
+/** Whether datagrams may come through: now, or when it has begun again. */
+static inline bool muct_rdma_ctl_is_usable(const muct_rdma_ctl_t *ctl)
+{
+    return (ctl->ibv != NULL) && !ctl->cq->is_broken && !ctl->is_given_up;
 }
 
 /** Whether it could not begin again after an error, and is to try once more. */

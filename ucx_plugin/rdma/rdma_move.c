@@ -94,8 +94,7 @@ void muct_rdma_move_leave(muct_rdma_iface_t *iface)
 static bool muct_rdma_move_is_up(const muct_rdma_iface_t *iface)
 {
     return !iface->is_dead && (iface->port_down_ms == 0) && iface->port.is_active &&
-           !iface->cqs.has_failed && (iface->ctl.ibv != NULL) &&
-           !iface->ctl.cq->is_broken;
+           !iface->cqs.has_failed && muct_rdma_ctl_is_usable(&iface->ctl);
 }
 
 static bool muct_rdma_move_is_lane(const muct_rdma_ep_t *lane)

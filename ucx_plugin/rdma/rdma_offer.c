@@ -101,8 +101,8 @@ bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep)
 
     return ((ep->state == MUCT_RDMA_EP_CONNECTED) ||
             (ep->state == MUCT_RDMA_EP_RECOVERING)) &&
-           !iface->is_dead && !iface->cqs.has_failed && (iface->ctl.ibv != NULL) &&
-           !iface->ctl.cq->is_broken && (ep->recover.peer_ctl_qp != 0);
+           !iface->is_dead && !iface->cqs.has_failed &&
+           muct_rdma_ctl_is_usable(&iface->ctl) && (ep->recover.peer_ctl_qp != 0);
 }
 
 /* ---- to the peer ---- */

@@ -288,7 +288,8 @@ static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
         return true;
     }
 
-    return ep->carrier->port_down_ms != 0; /* the event may come behind the failure */
+    /* the event may come behind the failure */
+    return (ep->carrier->port_down_ms != 0) || ep->carrier->ctl.is_given_up;
 }
 
 /* Until the new queue pairs are there. The endpoint may be destroyed when this is not

@@ -439,6 +439,72 @@ START_TEST(next_device_is_tried_after_twice_the_time)
 }
 END_TEST
 
+/* ---- datagrams ---- */
+
+/* Side A alone, by a clock that stands still, until its looks at the clock are over. */
+static void advance(unsigned ms)
+{
+    unsigned i;
+
+    rdma_clock_advance(ms);
+    for (i = 0; i < 80; i++) {
+        uct_worker_progress(rails[0].side[0].worker);
+    }
+}
+
+/* The device takes a rail's queue pair of datagrams out of no state any more. */
+static void give_up_datagrams(unsigned rail)
+{
+    unsigned i;
+
+    fake_verbs_fail_call("ibv_modify_qp", 2, 8, EIO); /* behind that to ERR */
+    fake_verbs_qp_fatal(rig_datagram_qp(rails[0].ep[rail]));
+    for (i = 0; i < 8; i++) {
+        advance(128);
+    }
+    ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+}
+
+/* The second rail has none; the clock stands still, so nobody's patience ends. */
+START_TEST(rail_without_datagrams_is_not_chosen)
+{
+    start_with("1");
+    rdma_clock_stop();
+    give_up_datagrams(1);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    fake_verbs_link("fake0", 0);
+    rdma_clock_advance(100); /* events are read */
+    put_well();
+    finish();
+}
+END_TEST
+
+/* Its own has none. */
+START_TEST(rail_without_datagrams_is_left)
+{
+    start_with("1");
+    rdma_clock_stop();
+    give_up_datagrams(0);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    put_well();
+    finish();
+}
+END_TEST
+
+/* It is given up when the connection has broken already. */
+START_TEST(rail_whose_datagrams_are_given_up_is_left)
+{
+    start_with("1");
+    rdma_clock_stop();
+    fake_verbs_lose_device("fake3", 1);
+    fake_verbs_qp_fatal(qp_num_of_rail_0);
+    advance(1);
+    give_up_datagrams(0);
+    put_well();
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -451,6 +517,9 @@ int main(void)
     tcase_add_test(tcase, device_that_makes_no_queue_pair_is_left);
     tcase_add_test(tcase, devices_that_make_no_queue_pair_fail_the_endpoint);
     tcase_add_test(tcase, next_device_is_tried_after_twice_the_time);
+    tcase_add_test(tcase, rail_without_datagrams_is_not_chosen);
+    tcase_add_test(tcase, rail_without_datagrams_is_left);
+    tcase_add_test(tcase, rail_whose_datagrams_are_given_up_is_left);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();
