@@ -86,6 +86,7 @@ typedef struct muct_rdma_iface {
     } recovery_stats;
     ucs_list_link_t move_list; /**< Of rdma_move.c */
     bool is_dead;              /**< The device is gone */
+    bool has_left;             /**< And its endpoints have left it, or failed */
     bool same_rail;
     unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
     bool has_ece;       /**< Endpoint addresses have a place for it */

@@ -167,9 +167,7 @@ void muct_rdma_mem_forget(const struct ibv_pd *pd)
     pthread_mutex_unlock(&muct_rdma_mem_lock);
 }
 
-/* Refused because there is no device any more, whose event nobody has read yet? Such a
- * device is as one whose event was read: memory is registered with the others. */
-static bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error)
+bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error)
 {
     struct ibv_device_attr attr;
 

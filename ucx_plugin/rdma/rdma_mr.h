@@ -86,6 +86,12 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
  */
 ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
 
+/**
+ * Whether the device of @a pd refused something by @a error because it is gone, which
+ * no event that was read has told yet. It is marked as gone then.
+ */
+bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
+
 /** The protection domain is closed: another one may get its address. */
 void muct_rdma_mem_forget(const struct ibv_pd *pd);
 

@@ -210,6 +210,21 @@ static void muct_rdma_iface_leave_all(muct_rdma_iface_t *iface, ucs_status_t sta
                            muct_rdma_ep_leave);
 }
 
+/* The device is gone, as an event told or a command found. Once is enough: nobody comes
+ * to such a device. */
+static void muct_rdma_iface_leave_dead(muct_rdma_iface_t *iface)
+{
+    if (!iface->is_dead || iface->has_left) {
+        return;
+    }
+
+    muct_error("%s: device failed or was removed",
+               muct_rdma_iface_md(iface)->device.name);
+    iface->has_left = true;
+    (void)muct_rdma_iface_poll_all(iface); /* it knows better what happened */
+    muct_rdma_iface_leave_all(iface, UCS_ERR_IO_ERROR);
+}
+
 static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
 {
     const muct_rdma_async_events_t *events = arg;
@@ -356,17 +371,13 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
         muct_rdma_iface_set_timer(iface);
     }
     if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
-        muct_error("%s: device failed or was removed", md->device.name);
         iface->is_dead = true;
         (void)muct_rdma_mem_set_gone(md->pd);
+        muct_rdma_iface_leave_dead(iface);
     }
     /* completions first: they know better what happened */
-    if (events.flags &
-        (MUCT_RDMA_ASYNC_FATAL | MUCT_RDMA_ASYNC_CQ | MUCT_RDMA_ASYNC_QP)) {
+    if (events.flags & (MUCT_RDMA_ASYNC_CQ | MUCT_RDMA_ASYNC_QP)) {
         (void)muct_rdma_iface_poll_all(iface);
-    }
-    if (events.flags & MUCT_RDMA_ASYNC_FATAL) {
-        muct_rdma_iface_leave_all(iface, UCS_ERR_IO_ERROR);
     }
     if (events.flags & MUCT_RDMA_ASYNC_CQ) {
         muct_rdma_iface_set_broken(iface, &events);
@@ -430,6 +441,7 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
         iface->async_time_ms = now;
         muct_rdma_iface_dispatch_async(iface, now);
     }
+    muct_rdma_iface_leave_dead(iface);
 
     if ((iface->port_down_ms != 0) &&
         (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
@@ -495,7 +507,8 @@ static bool muct_rdma_iface_is_runnable(const muct_rdma_iface_t *iface)
     const muct_rdma_ep_t *ep;
     const muct_rdma_sq_t *sq;
 
-    if (iface->has_steps && !ucs_list_is_empty(&iface->recovering)) {
+    if ((iface->has_steps && !ucs_list_is_empty(&iface->recovering)) ||
+        (iface->is_dead && !iface->has_left)) {
         return true;
     }
 

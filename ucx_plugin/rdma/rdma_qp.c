@@ -181,7 +181,7 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
     return UCS_OK;
 }
 
-void muct_rdma_qp_to_error(struct ibv_qp *qp)
+int muct_rdma_qp_to_error(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr;
     int error;
@@ -193,6 +193,8 @@ void muct_rdma_qp_to_error(struct ibv_qp *qp)
         muct_debug("ibv_modify_qp(qp 0x%x to ERR) failed: %s", qp->qp_num,
                    strerror(error));
     }
+
+    return error;
 }
 
 void muct_rdma_qp_destroy(struct ibv_qp *qp)

@@ -77,8 +77,10 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
 /**
  * To the error state: the device goes on with nothing of it, and gives all it holds
  * back as completions, in order.
+ *
+ * @return 0, or the errno value of a device that refused, which is logged.
  */
-void muct_rdma_qp_to_error(struct ibv_qp *qp);
+int muct_rdma_qp_to_error(struct ibv_qp *qp);
 
 /** How packets reach path->remote. */
 void muct_rdma_qp_fill_ah(const muct_rdma_qp_path_t *path, struct ibv_ah_attr *ah);

@@ -36,12 +36,24 @@ static bool muct_rdma_renew_next(muct_rdma_ep_t *ep, unsigned commands)
            muct_rdma_renew_may_command(ep, commands);
 }
 
+/* A device that is gone gives nothing back, and its event may come late. */
+static void muct_rdma_renew_break_one(const muct_rdma_chan_t *chan)
+{
+    muct_rdma_iface_t *carrier = chan->carrier;
+    int error = muct_rdma_qp_to_error(chan->ibv);
+
+    if (muct_rdma_mem_finds_gone(muct_rdma_iface_md(carrier)->pd, error)) {
+        carrier->is_dead = true;
+        carrier->async_countdown = 1; /* its next progress looks after the others */
+    }
+}
+
 bool muct_rdma_renew_break(muct_rdma_ep_t *ep)
 {
     muct_rdma_recover_t *recover = &ep->recover;
 
     while (muct_rdma_renew_next(ep, MUCT_RDMA_RENEW_BREAK)) {
-        muct_rdma_qp_to_error(ep->chans[recover->num_done++].ibv);
+        muct_rdma_renew_break_one(&ep->chans[recover->num_done++]);
     }
 
     return recover->num_done == ep->num_qps;

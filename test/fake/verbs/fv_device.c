@@ -462,6 +462,10 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
     fv_async_msg_t msg;
     ssize_t ret;
 
+    if (fv_call_fails("ibv_get_async_event")) {
+        return -1;
+    }
+
     while (!claimed) {
         ret = read(context->async_fd, &msg, sizeof(msg));
         if ((ret < 0) && (errno == EINTR)) {

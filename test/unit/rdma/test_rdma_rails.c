@@ -72,7 +72,7 @@ static void unpack_keys(rails_t *at, const rails_t *of)
     }
 }
 
-static void connect_rail(unsigned rail)
+static void connect_pair(unsigned rail, uct_ep_h *eps[2])
 {
     uint8_t dev[2][256], address[2][256];
     unsigned i;
@@ -81,18 +81,24 @@ static void connect_rail(unsigned rail)
         const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE,
                                         .iface = rails[i].side[rail].iface};
 
-        ck_assert_int_eq(uct_ep_create(&params, &rails[i].ep[rail]), UCS_OK);
+        ck_assert_int_eq(uct_ep_create(&params, eps[i]), UCS_OK);
         ck_assert_int_eq(
             uct_iface_get_device_address(rails[i].side[rail].iface, (void *)dev[i]),
             UCS_OK);
-        ck_assert_int_eq(uct_ep_get_address(rails[i].ep[rail], (void *)address[i]),
-                         UCS_OK);
+        ck_assert_int_eq(uct_ep_get_address(*eps[i], (void *)address[i]), UCS_OK);
     }
     for (i = 0; i < 2; i++) {
-        ck_assert_int_eq(uct_ep_connect_to_ep(rails[i].ep[rail], (void *)dev[!i],
-                                              (void *)address[!i]),
-                         UCS_OK);
+        ck_assert_int_eq(
+            uct_ep_connect_to_ep(*eps[i], (void *)dev[!i], (void *)address[!i]),
+            UCS_OK);
     }
+}
+
+static void connect_rail(unsigned rail)
+{
+    uct_ep_h *eps[2] = {&rails[0].ep[rail], &rails[1].ep[rail]};
+
+    connect_pair(rail, eps);
 }
 
 static uint32_t find_newest(void)
@@ -214,15 +220,20 @@ static int is_called(unsigned arg)
     return comp.num_calls > 0;
 }
 
-static ucs_status_t put(unsigned rail, uct_completion_t *uct)
+static ucs_status_t put_by(uct_ep_h ep, unsigned rail, uct_completion_t *uct)
 {
     const uct_iov_t iov = {.buffer = rails[0].mem[0].addr,
                            .length = BLOCK,
                            .memh = rails[0].mem[rail].memh,
                            .count = 1};
 
-    return uct_ep_put_zcopy(rails[0].ep[rail], &iov, 1, (uintptr_t)rails[1].mem[0].addr,
+    return uct_ep_put_zcopy(ep, &iov, 1, (uintptr_t)rails[1].mem[0].addr,
                             rails[0].rkey[rail].rkey, uct);
+}
+
+static ucs_status_t put(unsigned rail, uct_completion_t *uct)
+{
+    return put_by(rails[0].ep[rail], rail, uct);
 }
 
 static void expect_well(void)
@@ -369,6 +380,36 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
 
 void ucs_log_push_handler(ucs_log_func_t handler);
 
+static rig_comp_t first;
+
+static int is_first_called(unsigned arg)
+{
+    (void)arg;
+    return first.num_calls > 0;
+}
+
+/* A post is refused and no event tells why; nor does a completion come of what was
+ * posted before, on another endpoint. */
+START_TEST(device_that_is_gone_untold_is_left_by_all)
+{
+    uct_ep_h more[2] = {NULL, NULL}, *eps[2] = {&more[0], &more[1]};
+
+    start_with("1");
+    connect_pair(0, eps);
+    fake_verbs_fail_call("ibv_get_async_event", 1, 1000000, EAGAIN);
+    fake_verbs_remove("fake0");
+    rig_comp_init(&first);
+    ck_assert_int_eq(put_by(more[0], 0, &first.uct), UCS_INPROGRESS);
+    fake_verbs_fail_call("ibv_post_send", 1, 1, EIO);
+    put_well();
+    progress_until(is_first_called, 0);
+    ck_assert_int_eq(first.status, UCS_OK);
+    uct_ep_destroy(more[0]);
+    uct_ep_destroy(more[1]);
+    finish();
+}
+END_TEST
+
 /* As one that is removed while the connection is made anew, or that has less left. It
  * is not asked for a queue pair with less inline data, which it would refuse as well.
  */
@@ -514,6 +555,7 @@ int main(void)
     tcase_add_test(tcase, flush_on_its_way_moves_again);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
+    tcase_add_test(tcase, device_that_is_gone_untold_is_left_by_all);
     tcase_add_test(tcase, device_that_makes_no_queue_pair_is_left);
     tcase_add_test(tcase, devices_that_make_no_queue_pair_fail_the_endpoint);
     tcase_add_test(tcase, next_device_is_tried_after_twice_the_time);
