@@ -41,6 +41,7 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer)
     muct_put_le(p + 103, msg->to_ctl_qp, 3);
     muct_rdma_ece_pack(&msg->ece, p + MUCT_RDMA_CTL_MSG_LEAST);
     p[MUCT_RDMA_CTL_MSG_NO_ANSWER] = msg->is_answer;
+    muct_put_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, msg->own_ctl_qp, 3);
 }
 
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
@@ -74,7 +75,10 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
         muct_rdma_ece_unpack(p + MUCT_RDMA_CTL_MSG_LEAST, &msg->ece);
     }
     msg->is_answer =
-        (length >= MUCT_RDMA_CTL_MSG_SIZE) && (p[MUCT_RDMA_CTL_MSG_NO_ANSWER] & 1);
+        (length >= MUCT_RDMA_CTL_MSG_NO_OWN) && (p[MUCT_RDMA_CTL_MSG_NO_ANSWER] & 1);
+    msg->own_ctl_qp = (length >= MUCT_RDMA_CTL_MSG_SIZE)
+                          ? (uint32_t)muct_get_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, 3)
+                          : 0;
 
     return 0;
 }

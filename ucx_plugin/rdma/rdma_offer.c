@@ -34,17 +34,17 @@ void muct_rdma_recover_open(muct_rdma_iface_t *iface)
     }
 }
 
-/* Peers of all endpoints whose datagrams go by an interface; those of its queue that
- * broke will say it by their offers. */
-static void muct_rdma_recover_tell_numbers(const muct_rdma_iface_t *carrier)
+/* Peers of all endpoints whose datagrams go by an interface, or would if they came back
+ * to it; those of its queue that broke will say it by their offers. */
+static void muct_rdma_recover_tell_numbers(const muct_rdma_iface_t *of)
 {
     const muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
 
-    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+    while ((iface = muct_rdma_move_next(of, iface)) != NULL) {
         ucs_list_for_each(ep, &iface->eps, list)
         {
-            if (ep->carrier == carrier) {
+            if ((ep->carrier == of) || (iface == of)) {
                 muct_rdma_recover_tell_number(ep);
             }
         }
@@ -109,6 +109,7 @@ bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep)
 
 void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer)
 {
+    const muct_rdma_ctl_t *own = &muct_rdma_ep_iface(ep)->ctl;
     muct_rdma_iface_t *iface = ep->carrier;
     muct_rdma_ctl_msg_t msg = {
         .type = MUCT_RDMA_CTL_RENEW,
@@ -122,6 +123,7 @@ void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer)
         .num_qps = ep->num_qps,
         .ece = ep->ece,
         .is_answer = is_answer,
+        .own_ctl_qp = (own->ibv != NULL) ? own->ibv->qp_num : 0,
     };
     unsigned i;
 

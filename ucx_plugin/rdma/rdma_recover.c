@@ -423,7 +423,9 @@ static void muct_rdma_recover_take_number(muct_rdma_ep_t *ep,
     if ((by == ep->carrier) && (msg->dev.incarnation == ep->recover.peer_incarnation)) {
         ep->recover.peer_ctl_qp = msg->ctl_qp;
     }
-    if (msg->dev.incarnation == ep->peer.incarnation) {
+    if (msg->own_ctl_qp != 0) {
+        ep->recover.first_ctl_qp = msg->own_ctl_qp;
+    } else if (msg->dev.incarnation == ep->peer.incarnation) {
         ep->recover.first_ctl_qp = msg->ctl_qp;
     }
 }

@@ -8,6 +8,7 @@
 #include <ucs/debug/log_def.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -546,6 +547,91 @@ START_TEST(rail_whose_datagrams_are_given_up_is_left)
 }
 END_TEST
 
+/* By side B, and the peer notices nothing of a connection that broke. */
+static ucs_status_t put_back(uct_completion_t *uct)
+{
+    const uct_iov_t iov = {.buffer = rails[1].mem[0].addr,
+                           .length = BLOCK,
+                           .memh = rails[1].mem[0].memh,
+                           .count = 1};
+
+    return uct_ep_put_zcopy(rails[1].ep[0], &iov, 1, (uintptr_t)rails[0].mem[0].addr,
+                            rails[1].rkey[0].rkey, uct);
+}
+
+static int is_put_back(unsigned arg)
+{
+    (void)arg;
+    rdma_clock_advance(10);
+    return comp.num_calls > 0;
+}
+
+static int is_by_another_rail(unsigned arg)
+{
+    (void)arg;
+    return (find_newest() > newest) &&
+           (fake_verbs_qp_state(find_newest()) == IBV_QPS_RTS);
+}
+
+/* Of side B's second rail, by which it answers. */
+static unsigned num_answers(void)
+{
+    fake_verbs_stats_t stats;
+
+    fake_verbs_qp_stats(rig_datagram_qp(rails[1].ep[1]), &stats);
+    return (unsigned)stats.doorbells;
+}
+
+static int has_answered(unsigned before)
+{
+    return num_answers() > before;
+}
+
+/* Side A's endpoint goes on over the second rail, as the queue of the first one broke,
+ * or its link is down for a moment and the queue breaks then. */
+static void move_and_break_queue(bool is_later)
+{
+    unsigned before;
+
+    if (is_later) {
+        fake_verbs_link("fake0", 0);
+        fake_verbs_qp_fatal(qp_num_of_rail_0);
+    } else {
+        fake_verbs_device_cqs_fatal("fake0");
+    }
+    progress_until(is_by_another_rail, 0);
+    put_well();
+    if (is_later) {
+        before = num_answers();
+        fake_verbs_link("fake0", 1);
+        fake_verbs_device_cqs_fatal("fake0");
+        progress_until(has_answered, before);
+    }
+}
+
+/*
+ * The completion queue of side A's first rail breaks: its datagrams have another queue
+ * pair. When the rail that the endpoint went to is cut, and the third, side B has only
+ * the first one to ask by, and A has no reason to look for B. Loop index: whether it
+ * went before that.
+ */
+START_TEST(moved_endpoints_peer_knows_where_datagrams_go)
+{
+    setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
+    setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
+    start_with("1");
+    move_and_break_queue(_i == 1);
+    fake_verbs_lose_device("fake1", 1);
+    fake_verbs_lose_device("fake2", 1);
+    rdma_clock_stop();
+    rig_comp_init(&comp);
+    ck_assert_int_eq(put_back(&comp.uct), UCS_INPROGRESS);
+    progress_until(is_put_back, 0);
+    ck_assert_int_eq(comp.status, UCS_OK);
+    finish();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mori_rdma over three rails");
@@ -562,6 +648,7 @@ int main(void)
     tcase_add_test(tcase, rail_without_datagrams_is_not_chosen);
     tcase_add_test(tcase, rail_without_datagrams_is_left);
     tcase_add_test(tcase, rail_whose_datagrams_are_given_up_is_left);
+    tcase_add_loop_test(tcase, moved_endpoints_peer_knows_where_datagrams_go, 0, 2);
     suite_add_tcase(suite, tcase);
     ct_side_find_module();
     mkv_test_init();

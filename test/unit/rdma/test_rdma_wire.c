@@ -267,6 +267,8 @@ static muct_rdma_ctl_msg_t full_message(void)
     }
     msg.ece.vendor_id = 0xfffe15b3;
     msg.ece.options = 0x30000001;
+    msg.is_answer = true;
+    msg.own_ctl_qp = 0xa1b2c3;
     return msg;
 }
 
@@ -282,7 +284,11 @@ START_TEST(control_message_comes_back_equal)
     ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, sizeof(bytes), &other), 0);
     ck_assert_mem_eq(&other, &msg, sizeof(msg));
 
-    /* a peer that does not know ECE sends less */
+    /* an earlier peer sends less: of one control queue pair, without ECE */
+    ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_NO_OWN, &other),
+                     0);
+    ck_assert(other.is_answer);
+    ck_assert_uint_eq(other.own_ctl_qp, 0);
     ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_LEAST, &other),
                      0);
     ck_assert_uint_eq(other.ece.options, 0);
