@@ -155,9 +155,46 @@ ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd)
     return UCS_OK;
 }
 
+/* One that is in a protection domain, out of its region's list. */
+static muct_rdma_mem_t *muct_rdma_mem_cut_twin(muct_rdma_mem_t *mem,
+                                               const struct ibv_pd *pd)
+{
+    muct_rdma_mem_t **at, *twin;
+
+    for (at = &mem->twins; (twin = *at) != NULL; at = &twin->next_twin) {
+        if (twin->pd == pd) {
+            *at = twin->next_twin;
+            return twin;
+        }
+    }
+
+    return NULL;
+}
+
+static muct_rdma_mem_t *muct_rdma_mem_take_twin(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_t *mem, *twin = NULL;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_for_each(mem, &muct_rdma_mem_list, list)
+    {
+        twin = muct_rdma_mem_cut_twin(mem, pd);
+        if (twin != NULL) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return twin;
+}
+
 void muct_rdma_mem_forget(const struct ibv_pd *pd)
 {
     muct_rdma_mem_gone_t *gone;
+    muct_rdma_mem_t *twin;
+
+    while ((twin = muct_rdma_mem_take_twin(pd)) != NULL) {
+        muct_rdma_mem_destroy(twin);
+    }
 
     pthread_mutex_lock(&muct_rdma_mem_lock);
     while ((gone = muct_rdma_mem_find_gone(pd)) != NULL) {

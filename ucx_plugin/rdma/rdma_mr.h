@@ -92,7 +92,8 @@ ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
  */
 bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
 
-/** The protection domain is closed: another one may get its address. */
+/** The protection domain is closed: another one may get its address. Twins in it are
+ * deregistered, of regions that live on. */
 void muct_rdma_mem_forget(const struct ibv_pd *pd);
 
 /**

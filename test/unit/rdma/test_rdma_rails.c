@@ -165,14 +165,21 @@ static void drop_memory(rails_t *of, unsigned rail)
     }
 }
 
+static void close_ifaces(void)
+{
+    unsigned i;
+
+    for (i = 0; i < 2 * RAILS; i++) {
+        close_iface(i % 2, i / 2);
+    }
+}
+
 /* In UCP's order: all interfaces, all memory, all devices. */
 static void finish(void)
 {
     unsigned i, rail;
 
-    for (i = 0; i < 2 * RAILS; i++) {
-        close_iface(i % 2, i / 2);
-    }
+    close_ifaces();
     for (i = 0; i < 2; i++) {
         for (rail = RAILS; rail > 0; rail--) {
             drop_memory(&rails[i], rail - 1);
@@ -293,6 +300,49 @@ START_TEST(flush_on_its_way_moves_again)
     fake_verbs_unhold(FAKE_VERBS_ANY_QP);
     expect_well();
     finish();
+}
+END_TEST
+
+/* ---- memory ---- */
+
+/* It was registered with the first device alone, and with the second one when its
+ * endpoint moved there; that one is closed first. */
+START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
+{
+    fake_verbs_objects_t objects;
+    unsigned rail;
+    ct_mem_t own;
+    uct_iov_t iov = {.length = BLOCK, .count = 1};
+
+    start_with("1");
+    ck_assert_int_eq(ct_mem_create(&rails[0].side[0], SIZE, UCS_MEMORY_TYPE_HOST, &own),
+                     UCS_OK);
+    mkv_pattern_fill(own.addr, SIZE, 1, 0);
+    iov.buffer = own.addr;
+    iov.memh = own.memh;
+    fake_verbs_remove("fake0");
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_put_zcopy(rails[0].ep[0], &iov, 1,
+                                      (uintptr_t)rails[1].mem[0].addr,
+                                      rails[0].rkey[0].rkey, &comp.uct),
+                     UCS_INPROGRESS);
+    expect_well();
+    close_ifaces();
+    for (rail = RAILS; rail > 0; rail--) {
+        drop_memory(&rails[0], rail - 1);
+        drop_memory(&rails[1], rail - 1);
+    }
+    for (rail = RAILS; rail > 1; rail--) {
+        ct_side_close(&rails[0].side[rail - 1]);
+        ct_side_close(&rails[1].side[rail - 1]);
+    }
+    ct_mem_destroy(&rails[0].side[0], &own);
+    ct_side_close(&rails[0].side[0]);
+    ct_side_close(&rails[1].side[0]);
+    fake_verbs_objects(&objects);
+    ck_assert_uint_eq(objects.mrs, 0);
+    ck_assert_uint_eq(objects.pds, 0);
+    ck_assert_uint_eq(objects.contexts, 0);
 }
 END_TEST
 
@@ -639,6 +689,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, flush_on_its_way_moves_again);
+    tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
     tcase_add_test(tcase, device_that_is_gone_untold_is_left_by_all);
