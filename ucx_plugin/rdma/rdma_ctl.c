@@ -211,6 +211,8 @@ static void muct_rdma_ctl_free(muct_rdma_ctl_t *ctl)
 {
     muct_rdma_ctl_drop_handles(ctl);
     free(ctl->peers);
+    ctl->peers = NULL;
+    ctl->num_peers = 0;
     muct_rdma_mem_destroy(ctl->mem);
     free(ctl->memory);
 }

@@ -183,7 +183,10 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
     ep_addr.has_ece = iface->has_ece;
     ep_addr.ece = ep->ece;
-    ep_addr.ctl_qp = (iface->ctl.ibv != NULL) ? iface->ctl.ibv->qp_num : 0;
+    /* one that broke has another number soon, which is told */
+    ep_addr.ctl_qp = ((iface->ctl.ibv != NULL) && !iface->ctl.is_given_up)
+                         ? iface->ctl.ibv->qp_num
+                         : 0;
     for (i = 0; i < ep_addr.num_qps; ++i) {
         /* those the peer does not use are gone, and it knows them already */
         ep_addr.qp_nums[i] = (i < ep->num_created) ? ep->chans[i].first_qp_num

@@ -555,6 +555,8 @@ static void give_up_datagrams(unsigned rail)
         advance(128);
     }
     ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
+    /* nor are peers of endpoints to come told to ask there */
+    ck_assert_uint_eq(rig_datagram_qp(rails[0].ep[rail]), 0);
 }
 
 /* The second rail has none; the clock stands still, so nobody's patience ends. */
