@@ -197,11 +197,15 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
 
 /* ---- keys ---- */
 
-/* The memory is registered, but not with this device. */
-static const muct_rdma_mem_t *muct_rdma_move_register(muct_rdma_md_t *md,
+/* The memory is registered, but not with this device. Whose registration it ends with:
+ * that with the endpoint's own device, which its user keeps until the operation ends.
+ * Others of the process may have the same memory for less long. */
+static const muct_rdma_mem_t *muct_rdma_move_register(const muct_rdma_ep_t *ep,
+                                                      muct_rdma_md_t *md,
                                                       uint64_t address, uint64_t length)
 {
-    muct_rdma_mem_t *origin = muct_rdma_mem_find(NULL, address, length), *twin;
+    const muct_rdma_md_t *own = muct_rdma_iface_md(muct_rdma_ep_iface(ep));
+    muct_rdma_mem_t *origin = muct_rdma_mem_find(own->pd, address, length), *twin;
     muct_rdma_mem_params_t params = {
         .chunk_shift = md->chunk_shift, .max_chunks = md->num_rkeys, .dmabuf_fd = -1};
 
@@ -227,7 +231,7 @@ bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t le
     const muct_rdma_mem_t *mem = muct_rdma_mem_find(md->pd, address, length);
 
     if (mem == NULL) {
-        mem = muct_rdma_move_register(md, address, length);
+        mem = muct_rdma_move_register(ep, md, address, length);
     }
     if (mem == NULL) {
         muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",

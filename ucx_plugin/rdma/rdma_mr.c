@@ -313,7 +313,7 @@ muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
     pthread_mutex_lock(&muct_rdma_mem_lock);
     ucs_list_for_each(mem, &muct_rdma_mem_list, list)
     {
-        if (((pd == NULL) || (mem->pd == pd)) && (address >= mem->base) &&
+        if ((mem->pd == pd) && (address >= mem->base) &&
             (address - mem->base < mem->length) &&
             (length <= mem->length - (address - mem->base)) &&
             (length <= muct_rdma_mem_chunk_left(mem, address))) {

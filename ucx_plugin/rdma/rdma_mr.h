@@ -100,7 +100,7 @@ void muct_rdma_mem_forget(const struct ibv_pd *pd);
  * A region of the process that holds all of [address, address + length) under one key.
  * It stays as long as whoever registered it, or uses it, keeps it.
  *
- * @param [in] pd  In which it is registered; NULL for any.
+ * @param [in] pd  In which it is registered.
  * @return NULL when there is none.
  */
 muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,

@@ -305,27 +305,55 @@ END_TEST
 
 /* ---- memory ---- */
 
-/* It was registered with the first device alone, and with the second one when its
- * endpoint moved there; that one is closed first. */
-START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
+static ct_mem_t own; /* registered with side A's first device alone */
+
+static void put_own(void)
 {
-    fake_verbs_objects_t objects;
-    unsigned rail;
-    ct_mem_t own;
     uct_iov_t iov = {.length = BLOCK, .count = 1};
 
-    start_with("1");
     ck_assert_int_eq(ct_mem_create(&rails[0].side[0], SIZE, UCS_MEMORY_TYPE_HOST, &own),
                      UCS_OK);
     mkv_pattern_fill(own.addr, SIZE, 1, 0);
     iov.buffer = own.addr;
     iov.memh = own.memh;
-    fake_verbs_remove("fake0");
     rig_comp_init(&comp);
     ck_assert_int_eq(uct_ep_put_zcopy(rails[0].ep[0], &iov, 1,
                                       (uintptr_t)rails[1].mem[0].addr,
                                       rails[0].rkey[0].rkey, &comp.uct),
                      UCS_INPROGRESS);
+}
+
+/* Another one registers the same memory later, and no longer while it is on its way by
+ * the device that its endpoint moved to. */
+START_TEST(memory_that_moved_ends_with_its_own_registration)
+{
+    ct_mem_t others;
+
+    start_with("1");
+    fake_verbs_hold(FAKE_VERBS_ANY_QP, FAKE_VERBS_HOLD_SEND);
+    put_own();
+    others = own;
+    ck_assert_int_eq(ct_mem_register(&rails[1].side[0], &others), UCS_OK);
+    fake_verbs_remove("fake0");
+    progress_until(is_posted, 1);
+    ck_assert_int_eq(uct_md_mem_dereg(rails[1].side[0].md, others.memh), UCS_OK);
+    fake_verbs_unhold(FAKE_VERBS_ANY_QP);
+    expect_well();
+    close_ifaces();
+    ct_mem_destroy(&rails[0].side[0], &own);
+    finish();
+}
+END_TEST
+
+/* With the second device since its endpoint moved there; that one is closed first. */
+START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
+{
+    fake_verbs_objects_t objects;
+    unsigned rail;
+
+    start_with("1");
+    fake_verbs_remove("fake0");
+    put_own();
     expect_well();
     close_ifaces();
     for (rail = RAILS; rail > 0; rail--) {
@@ -691,6 +719,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, flush_on_its_way_moves_again);
+    tcase_add_test(tcase, memory_that_moved_ends_with_its_own_registration);
     tcase_add_test(tcase, device_may_be_closed_before_memory_that_moved_to_it);
     tcase_add_test(tcase, carrier_may_be_closed_when_half_of_an_endpoint_has_left_it);
     tcase_add_test(tcase, post_that_a_removed_device_refuses_moves);
