@@ -56,7 +56,8 @@ test_support_libxgmiowner_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 if HAVE_VERBS
 # mori_rdma in a real UCX over two fake devices in one process.
 check_LTLIBRARIES += test/support/librdmarig.la
-test_support_librdmarig_la_SOURCES = test/support/rdma_rig.h test/support/rdma_rig.c
+test_support_librdmarig_la_SOURCES = test/support/rdma_rig.h test/support/rdma_rig.c \
+	test/support/rdma_log.h test/support/rdma_log.c
 test_support_librdmarig_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)
 
 rdma_rig_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/support/rdma_clock.h"
+#include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <ucs/debug/log_def.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * When what failed is tried again, by a clock that the test moves; and that a sleeper
@@ -115,28 +112,8 @@ END_TEST
 
 /* ---- the queue pair of datagrams ---- */
 
-static unsigned num_warnings;
-
-__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warnings(
-    const char *file, unsigned line, const char *function, ucs_log_level_t level,
-    const ucs_log_component_config_t *component, const char *format, va_list ap)
-{
-    char text[1024];
-    va_list copy;
-
-    (void)file;
-    (void)line;
-    (void)function;
-    (void)component;
-    va_copy(copy, ap);
-    vsnprintf(text, sizeof(text), format, copy);
-    va_end(copy);
-    num_warnings += (level == UCS_LOG_LEVEL_WARN) &&
-                    (strstr(text, "cannot be used again after 8 tries") != NULL);
-    return UCS_LOG_FUNC_RC_CONTINUE;
-}
-
-void ucs_log_push_handler(ucs_log_func_t handler);
+static rdma_log_watch_t given_up = {UCS_LOG_LEVEL_WARN,
+                                    "cannot be used again after 8 tries", 0};
 
 static uint64_t num_commands(void)
 {
@@ -163,16 +140,16 @@ START_TEST(queue_of_datagrams_is_tried_again_after_twice_the_time)
     times_t times;
 
     break_datagrams(1000);
-    ucs_log_push_handler(count_warnings);
+    rdma_log_watch(&given_up, 1);
     before = num_commands();
     progress_a();
     ck_assert_uint_eq(num_commands() - before, 2); /* to ERR, and the first try */
     take_times(num_commands, 253, &times);
     expect_times(&times, expected, sizeof(expected) / sizeof(expected[0]) - 1);
-    ck_assert_uint_eq(num_warnings, 0);
+    ck_assert_uint_eq(given_up.num, 0);
     take_times(num_commands, 1000, &times);
     ck_assert_uint_eq(times.num, 1); /* and then no more */
-    ck_assert_uint_eq(num_warnings, 1);
+    ck_assert_uint_eq(given_up.num, 1);
     finish();
 }
 END_TEST

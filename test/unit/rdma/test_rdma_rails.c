@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
 #include "test/support/rdma_clock.h"
+#include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
-#include <ucs/debug/log_def.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -435,29 +434,9 @@ START_TEST(post_that_a_removed_device_refuses_moves)
 }
 END_TEST
 
-static unsigned num_refused, num_inline; /* errors that say so */
-
-__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
-    const char *file, unsigned line, const char *function, ucs_log_level_t level,
-    const ucs_log_component_config_t *component, const char *format, va_list ap)
-{
-    char text[1024];
-    va_list copy;
-
-    (void)file;
-    (void)line;
-    (void)function;
-    (void)component;
-    va_copy(copy, ap);
-    vsnprintf(text, sizeof(text), format, copy);
-    va_end(copy);
-    num_refused += (level == UCS_LOG_LEVEL_ERROR) &&
-                   (strstr(text, "failed: Input/output error") != NULL);
-    num_inline += (level == UCS_LOG_LEVEL_ERROR) && (strstr(text, "inline") != NULL);
-    return UCS_LOG_FUNC_RC_CONTINUE;
-}
-
-void ucs_log_push_handler(ucs_log_func_t handler);
+static rdma_log_watch_t errors[] = {
+    {UCS_LOG_LEVEL_ERROR, "failed: Input/output error", 0},
+    {UCS_LOG_LEVEL_ERROR, "inline", 0}};
 
 static rig_comp_t first;
 
@@ -495,13 +474,13 @@ END_TEST
 START_TEST(device_that_makes_no_queue_pair_is_left)
 {
     start_with("1");
-    ucs_log_push_handler(count_errors);
+    rdma_log_watch(errors, 2);
     fake_verbs_fail_call("ibv_create_qp", 1, 1, EIO);
     fake_verbs_qp_fatal(qp_num_of_rail_0);
     progress_until(is_met, 0);
     put_well();
-    ck_assert_uint_eq(num_refused, 1);
-    ck_assert_uint_eq(num_inline, 0);
+    ck_assert_uint_eq(errors[0].num, 1);
+    ck_assert_uint_eq(errors[1].num, 0);
     finish();
 }
 END_TEST

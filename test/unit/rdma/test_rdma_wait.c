@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucs/debug/log_def.h>
 
 /*
  * What waits is woken by what it waits for, and what can never be is an error of who
@@ -93,28 +92,7 @@ START_TEST(sender_without_a_buffer_is_called_when_one_comes_back)
 }
 END_TEST
 
-static unsigned num_memlock_errors;
-
-__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
-    const char *file, unsigned line, const char *function, ucs_log_level_t level,
-    const ucs_log_component_config_t *component, const char *format, va_list ap)
-{
-    char text[1024];
-    va_list copy;
-
-    (void)file;
-    (void)line;
-    (void)function;
-    (void)component;
-    va_copy(copy, ap);
-    vsnprintf(text, sizeof(text), format, copy);
-    va_end(copy);
-    num_memlock_errors +=
-        (level == UCS_LOG_LEVEL_ERROR) && (strstr(text, "ulimit -l") != NULL);
-    return UCS_LOG_FUNC_RC_CONTINUE;
-}
-
-void ucs_log_push_handler(ucs_log_func_t handler);
+static rdma_log_watch_t memlock = {UCS_LOG_LEVEL_ERROR, "ulimit -l", 0};
 
 START_TEST(without_locked_memory_the_operation_fails_and_says_so_once)
 {
@@ -123,7 +101,7 @@ START_TEST(without_locked_memory_the_operation_fails_and_says_so_once)
     rig_open(&rig, SIZE);
     rig_connect(&rig, &conn);
     rig_connect(&rig, &other);
-    ucs_log_push_handler(count_errors);
+    rdma_log_watch(&memlock, 1);
     fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
     for (i = 0; i < 100; i++) {
         ck_assert_int_eq(send_message(other.ep[0]), UCS_ERR_NO_MEMORY);
@@ -131,7 +109,7 @@ START_TEST(without_locked_memory_the_operation_fails_and_says_so_once)
                                           (uintptr_t)rig.mem[1].addr, rig.rkey[1].rkey),
                          UCS_ERR_NO_MEMORY);
     }
-    ck_assert_uint_eq(num_memlock_errors, 1);
+    ck_assert_uint_eq(memlock.num, 1);
     fake_verbs_reset();
     ck_assert_int_eq(send_message(other.ep[0]), UCS_OK); /* the limit was raised */
     finish();

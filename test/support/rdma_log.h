@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_LOG_H
+#define RDMA_LOG_H
+
+/**
+ * @file
+ * Lines of UCX's log that say something, counted; all go on to the log. One thread.
+ */
+
+#include <ucs/debug/log_def.h>
+
+/** Lines of one level that have a text in them. */
+typedef struct rdma_log_watch {
+    ucs_log_level_t level;
+    const char *text;
+    unsigned num; /**< So far */
+} rdma_log_watch_t;
+
+/** Count for @a num watches from now on, instead of those before. They stay the
+ * caller's until the process ends. */
+void rdma_log_watch(rdma_log_watch_t *watches, unsigned num);
+
+#endif
