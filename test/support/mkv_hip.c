@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/support/mkv_hip.h"
+#include "test/fake/hip/hipcpu.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static struct {
     int (*memcpy_)(void *to, const void *from, size_t length, int kind);
     int (*get_last_error)(void);
     int (*pointer_get_attributes)(void *attributes, const void *addr);
+    unsigned long (*copied)(hipcpu_direction_t direction); /* NULL: not libhipcpu */
 } mkv_hip;
 
 /* Of hipPointerAttribute_t, what all versions have at this place. */
@@ -75,7 +77,7 @@ static void *mkv_hip_open(void)
 
 int mkv_hip_num_devices(void)
 {
-    void *lib;
+    void *lib, *copied;
     int err;
 
     if (mkv_hip.is_tried) {
@@ -106,6 +108,8 @@ int mkv_hip_num_devices(void)
         mkv_hip.num_devices = 0;
     }
 
+    copied = dlsym(lib, "hipcpu_copied");
+    memcpy(&mkv_hip.copied, &copied, sizeof(copied));
     return mkv_hip.num_devices;
 }
 
@@ -163,6 +167,19 @@ int mkv_hip_copy(void *to, const void *from, size_t length)
 {
     return (length == 0) ||
            (mkv_hip.memcpy_(to, from, length, MKV_HIP_MEMCPY_DEFAULT) == 0);
+}
+
+int mkv_hip_copied(uint64_t *from_host, uint64_t *to_host)
+{
+    if ((mkv_hip_num_devices() == 0) || (mkv_hip.copied == NULL)) {
+        return 0;
+    }
+
+    *from_host =
+        mkv_hip.copied(HIPCPU_HOST_TO_DEVICE) + mkv_hip.copied(HIPCPU_HOST_TO_HOST);
+    *to_host =
+        mkv_hip.copied(HIPCPU_DEVICE_TO_HOST) + mkv_hip.copied(HIPCPU_HOST_TO_HOST);
+    return 1;
 }
 
 int mkv_hip_device_of(const void *addr)

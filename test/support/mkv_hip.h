@@ -12,6 +12,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 
 /** @return Number of devices; 0 without a runtime, the reason in mkv_hip_why(). */
 int mkv_hip_num_devices(void);
@@ -39,6 +40,17 @@ size_t mkv_hip_free_bytes(void);
 
 /** Copy in any direction and wait; nonzero on success. */
 int mkv_hip_copy(void *to, const void *from, size_t length);
+
+/**
+ * Bytes that the runtime has copied in this process so far, of which one end at least
+ * was memory of the host; marks that a stream or a kernel writes are none.
+ *
+ * @param [out] from_host  Read in memory of the host.
+ * @param [out] to_host    Written to memory of the host.
+ *
+ * @return Nonzero on success; a runtime other than libhipcpu counts nothing.
+ */
+int mkv_hip_copied(uint64_t *from_host, uint64_t *to_host);
 
 /** @return The device an address is memory of; -1 for none. */
 int mkv_hip_device_of(const void *addr);

@@ -55,6 +55,15 @@ typedef enum hipcpu_object {
 } hipcpu_object_t;
 
 
+/** What @ref hipcpu_copied counts: from where to where */
+typedef enum hipcpu_direction {
+    HIPCPU_DEVICE_TO_DEVICE, /**< Of one device, of two, of another process */
+    HIPCPU_DEVICE_TO_HOST,   /**< Pinned, registered, managed or any other memory */
+    HIPCPU_HOST_TO_DEVICE,
+    HIPCPU_HOST_TO_HOST
+} hipcpu_direction_t;
+
+
 /**
  * Let a call fail.
  *
@@ -75,6 +84,10 @@ unsigned long hipcpu_calls(const char *function);
 
 /** Objects of a kind that live in this process. */
 size_t hipcpu_live(hipcpu_object_t object);
+
+
+/** Bytes that copies and kernels of this process have moved so far. */
+unsigned long hipcpu_copied(hipcpu_direction_t direction);
 
 
 /** Whether an address belongs to memory that the runtime knows. */

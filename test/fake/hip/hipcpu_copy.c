@@ -36,6 +36,7 @@ static void hipcpu_copy_run(hipcpu_op_t *op)
     if (hipcpu_config.is_copy_on) {
         memmove(hipcpu_resolve("copy destination", -1, op->u.copy.dst, size, NULL),
                 hipcpu_resolve("copy source", -1, op->u.copy.src, size, NULL), size);
+        hipcpu_count(op->u.copy.dst, op->u.copy.src, size);
     }
 }
 

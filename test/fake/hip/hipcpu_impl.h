@@ -176,6 +176,9 @@ bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
 char *hipcpu_resolve(const char *what, int device, uintptr_t addr, size_t size,
                      size_t *size_p);
 
+/** Count bytes that have moved (hipcpu_copied()); each end lies in one range. */
+void hipcpu_count(uintptr_t dst, uintptr_t src, size_t size);
+
 
 /* lines */
 

@@ -115,6 +115,7 @@ void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
         from = hipcpu_resolve("kernel source", device, src, size, &src_part);
         part = (dst_part < src_part) ? dst_part : src_part;
         memmove(to, from, part);
+        hipcpu_count(dst, src, part);
         dst += part;
         src += part;
         size -= part;

@@ -4,6 +4,7 @@ test_fake_hip_libhipcpu_la_SOURCES = \
 	test/fake/hip/hipcpu.h test/fake/hip/hipcpu_abi.h test/fake/hip/hipcpu_impl.h \
 	test/fake/hip/hipcpu_capture.c test/fake/hip/hipcpu_capture.h \
 	test/fake/hip/hipcpu_copy.c test/fake/hip/hipcpu_core.c \
+	test/fake/hip/hipcpu_count.c \
 	test/fake/hip/hipcpu_device.c test/fake/hip/hipcpu_ipc.c \
 	test/fake/hip/hipcpu_hwq.c test/fake/hip/hipcpu_kept.c \
 	test/fake/hip/hipcpu_line.c test/fake/hip/hipcpu_memory.c \

@@ -78,6 +78,51 @@ START_TEST(bytes_go_to_the_device_and_back)
 }
 END_TEST
 
+/* One kind of memory after the other: a copy of so many bytes shows in one count. */
+static void expect_counted(hipcpu_direction_t direction, void *dst, const void *src,
+                           size_t size)
+{
+    const unsigned long before[] = {
+        hipcpu_copied(HIPCPU_DEVICE_TO_DEVICE), hipcpu_copied(HIPCPU_DEVICE_TO_HOST),
+        hipcpu_copied(HIPCPU_HOST_TO_DEVICE), hipcpu_copied(HIPCPU_HOST_TO_HOST)};
+    int i;
+
+    ok(hipMemcpy(dst, src, size, hipMemcpyDefault));
+    for (i = HIPCPU_DEVICE_TO_DEVICE; i <= HIPCPU_HOST_TO_HOST; ++i) {
+        ck_assert_uint_eq(hipcpu_copied((hipcpu_direction_t)i) - before[i],
+                          (i == (int)direction) ? size : 0);
+    }
+}
+
+START_TEST(bytes_are_counted_by_their_direction)
+{
+    char *device = device_alloc(LENGTH), *pinned = host_alloc(LENGTH);
+    char plain[LENGTH] = "", registered[LENGTH] = "";
+    char *of_host[] = {plain, pinned, registered, NULL};
+    void *other, *managed;
+    unsigned i;
+
+    ok(hipHostRegister(registered, sizeof(registered), 0));
+    ok(hipMallocManaged(&managed, LENGTH, 1));
+    ok(hipSetDevice(1));
+    other = device_alloc(LENGTH);
+    of_host[3] = managed; /* wherever it is: the processor reads it */
+    expect_counted(HIPCPU_DEVICE_TO_DEVICE, other, device, LENGTH);
+    expect_counted(HIPCPU_DEVICE_TO_DEVICE, device, device + 5000, 3);
+    for (i = 0; i < 4; ++i) {
+        expect_counted(HIPCPU_HOST_TO_DEVICE, device, of_host[i], 100 + i);
+        expect_counted(HIPCPU_DEVICE_TO_HOST, of_host[i], other, LENGTH - i);
+        expect_counted(HIPCPU_HOST_TO_HOST, of_host[i], of_host[3 - i], 7);
+    }
+    ok(hipHostUnregister(registered));
+
+    hipcpu_set_copy(false); /* nothing moves */
+    i = (unsigned)hipcpu_copied(HIPCPU_HOST_TO_DEVICE);
+    ok(hipMemcpy(device, plain, LENGTH, hipMemcpyHostToDevice));
+    ck_assert_uint_eq(hipcpu_copied(HIPCPU_HOST_TO_DEVICE), i);
+}
+END_TEST
+
 START_TEST(a_process_sees_the_devices_it_is_given)
 {
     char bus_id[32], other[32];
@@ -483,8 +528,8 @@ START_TEST(the_kernel_copies_every_byte_of_a_list)
     char *src = device_alloc(size);
     char *dst = device_alloc(size);
     char *expected = calloc(1, size);
+    size_t from, to, length, i, sum = 0;
     kernel_t kernel;
-    size_t from, to, length, i;
 
     srand((unsigned)_i);
     for (i = 0; i < size; ++i) {
@@ -499,12 +544,29 @@ START_TEST(the_kernel_copies_every_byte_of_a_list)
             break;
         }
         memcpy(expected + to, src + from, length);
+        sum += length;
     }
     kernel_launch(&kernel, 41);
     ok(hipStreamSynchronize(kernel.stream));
     ck_assert_uint_eq(*kernel.flag, 41);
     ck_assert(memcmp(dst, expected, size) == 0);
+    ck_assert_uint_eq(hipcpu_copied(HIPCPU_DEVICE_TO_DEVICE), sum);
     free(expected);
+}
+END_TEST
+
+START_TEST(what_the_kernel_takes_from_the_host_is_counted)
+{
+    char *device = device_alloc(LENGTH), *pinned = host_alloc(LENGTH);
+    kernel_t kernel;
+
+    kernel_setup(&kernel);
+    ck_assert(
+        muct_xgmi_list_add(&kernel.list, (uintptr_t)device, (uintptr_t)pinned, LENGTH));
+    kernel_launch(&kernel, 1);
+    ok(hipStreamSynchronize(kernel.stream));
+    ck_assert_uint_eq(hipcpu_copied(HIPCPU_HOST_TO_DEVICE), LENGTH);
+    ck_assert_uint_eq(hipcpu_copied(HIPCPU_DEVICE_TO_DEVICE), 0);
 }
 END_TEST
 
@@ -963,6 +1025,7 @@ static TCase *rules_case(void)
     TCase *tcase = tcase_create("rules");
 
     tcase_add_test(tcase, bytes_go_to_the_device_and_back);
+    tcase_add_test(tcase, bytes_are_counted_by_their_direction);
     tcase_add_test(tcase, a_process_sees_the_devices_it_is_given);
     tcase_add_test(tcase, without_a_device_nothing_works_and_nothing_breaks);
     tcase_add_test(tcase, memory_ends);
@@ -983,6 +1046,7 @@ static TCase *rules_case(void)
     tcase_add_test(tcase, a_child_goes_on_with_streams_of_its_own);
     tcase_add_test(tcase, a_dma_buf_is_the_memory_itself);
     tcase_add_loop_test(tcase, the_kernel_copies_every_byte_of_a_list, 0, 3);
+    tcase_add_test(tcase, what_the_kernel_takes_from_the_host_is_counted);
     tcase_add_test(tcase, the_kernel_ends_after_what_is_held);
     tcase_add_test(tcase, a_module_has_the_one_kernel);
     return tcase;

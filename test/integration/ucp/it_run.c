@@ -331,6 +331,37 @@ void it_expect_status(const it_result_t *result, int status)
     }
 }
 
+/* A table of UCP's choice is a title, a rule, a head, a rule, rows and a rule. Count
+ * the rows that say zero-copy over the lane, in tables for device memory alone. */
+static unsigned it_count_zcopy(const it_result_t *result, const char *operation,
+                               const char *tl)
+{
+    char *text = strdup(result->output), *line, *rest = NULL;
+    unsigned count = 0, num_rules = 3;
+
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (strstr(line, operation) != NULL) {
+            num_rules = (strstr(line, " rocm/GPU") != NULL) ? 0 : 3;
+        } else if (strstr(line, "+--") != NULL) {
+            ++num_rules;
+        } else if (num_rules == 2) {
+            count += (strstr(line, "zero-copy") != NULL) && (strstr(line, tl) != NULL);
+        }
+    }
+
+    free(text);
+    return count;
+}
+
+void it_expect_zcopy(const it_result_t *result, const char *operation, const char *tl)
+{
+    if (it_count_zcopy(result, operation, tl) == 0) {
+        it_show(result);
+        ck_abort_msg("no '%s' zero-copy on %s in the output above", operation, tl);
+    }
+}
+
 unsigned it_count(const it_result_t *result, const char *text)
 {
     const char *p = result->output;

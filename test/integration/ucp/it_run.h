@@ -91,6 +91,16 @@ void it_expect_no(const it_result_t *result, const char *text);
 /** Fail the test, showing the output, unless it ended with that status. */
 void it_expect_status(const it_result_t *result, int status);
 
+/** How UCP's tables of its choice call the operations. */
+#define IT_PUT "remote memory write by ucp_put"
+#define IT_GET "remote memory read by ucp_get"
+
+/**
+ * Fail the test, showing the output, unless UCP's tables (UCX_PROTO_INFO=y) for this
+ * operation on device memory say zero-copy over that transport somewhere.
+ */
+void it_expect_zcopy(const it_result_t *result, const char *operation, const char *tl);
+
 /** Number of times a text occurs. */
 unsigned it_count(const it_result_t *result, const char *text);
 

@@ -16,37 +16,6 @@
 
 static const char *const it_proto_info[] = {"UCX_PROTO_INFO=y", NULL};
 
-/* A table of UCP's choice is a title, a rule, a head, a rule, rows and a rule. Count
- * the rows that say zero-copy over the lane, in tables for device memory alone. */
-static unsigned it_count_choice(const it_result_t *result, const char *operation)
-{
-    char *text = strdup(result->output), *line, *rest = NULL;
-    unsigned count = 0, num_rules = 3;
-
-    for (line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        if (strstr(line, operation) != NULL) {
-            num_rules = (strstr(line, " rocm/GPU") != NULL) ? 0 : 3;
-        } else if (strstr(line, "+--") != NULL) {
-            ++num_rules;
-        } else if (num_rules == 2) {
-            count += (strstr(line, "zero-copy") != NULL) &&
-                     (strstr(line, "mori_xgmi") != NULL);
-        }
-    }
-
-    free(text);
-    return count;
-}
-
-static void it_expect_choice(const it_result_t *result, const char *operation)
-{
-    if (it_count_choice(result, operation) == 0) {
-        it_show(result);
-        ck_abort_msg("no '%s' zero-copy on mori_xgmi in the output above", operation);
-    }
-}
-
 static void it_expect_moved(const char *memory, const char *actions, const char *name)
 {
     char text[512];
@@ -60,8 +29,8 @@ static void it_expect_moved(const char *memory, const char *actions, const char 
     it_expect_no(&pair.client, "error ");
     it_expect(&pair.client, "client done");
     if (strcmp(memory, "rocm") == 0) {
-        it_expect_choice(&pair.client, "remote memory write by ucp_put");
-        it_expect_choice(&pair.client, "remote memory read by ucp_get");
+        it_expect_zcopy(&pair.client, IT_PUT, "mori_xgmi");
+        it_expect_zcopy(&pair.client, IT_GET, "mori_xgmi");
     }
     it_pair_free(&pair);
     mkv_test_pass(name, "%s memory: %s", memory, actions);
@@ -132,7 +101,7 @@ START_TEST(six_gigabytes_arrive_in_one_operation)
                       "mem=rocm alloc=6442450944 connect unpack large close");
     it_expect_status(&pair.client, 0);
     it_expect(&pair.client, "large 6442450944 ok");
-    it_expect_choice(&pair.client, "remote memory write by ucp_put");
+    it_expect_zcopy(&pair.client, IT_PUT, "mori_xgmi");
     it_pair_free(&pair);
     mkv_test_pass("six_gigabytes_arrive_in_one_operation", "every byte compared");
 }
@@ -160,17 +129,16 @@ static const struct {
     const char *args;
     const char *operation; /* as the table of UCP's choice calls it, or NULL */
 } it_perftests[] = {
-    {"-t ucp_put_bw -m rocm -e -s 1048576 -n 50 -w 5",
-     "remote memory write by ucp_put"},
-    {"-t ucp_put_bw -m rocm -e -s 8 -n 200 -w 10", "remote memory write by ucp_put"},
-    {"-t ucp_put_lat -m rocm -e -s 8 -n 100 -w 5", "remote memory write by ucp_put"},
-    {"-t ucp_put_lat -m rocm -e -s 65536 -n 50 -w 5", "remote memory write by ucp_put"},
-    {"-t ucp_get -m rocm -e -s 8 -n 100 -w 5", "remote memory read by ucp_get"},
-    {"-t ucp_get -m rocm -e -s 1048576 -n 50 -w 5", "remote memory read by ucp_get"},
+    {"-t ucp_put_bw -m rocm -e -s 1048576 -n 50 -w 5", IT_PUT},
+    {"-t ucp_put_bw -m rocm -e -s 8 -n 200 -w 10", IT_PUT},
+    {"-t ucp_put_lat -m rocm -e -s 8 -n 100 -w 5", IT_PUT},
+    {"-t ucp_put_lat -m rocm -e -s 65536 -n 50 -w 5", IT_PUT},
+    {"-t ucp_get -m rocm -e -s 8 -n 100 -w 5", IT_GET},
+    {"-t ucp_get -m rocm -e -s 1048576 -n 50 -w 5", IT_GET},
     {"-t ucp_put_bw -m host -e -s 65536 -n 100 -w 5", NULL},
     {"-t ucp_put_lat -m host -e -s 8 -n 100 -w 5", NULL},
     {"-t ucp_get -m host -e -s 65536 -n 100 -w 5", NULL},
-    {"-t ucp_put_bw -m rocm -s 1048576 -n 50 -w 5", "remote memory write by ucp_put"},
+    {"-t ucp_put_bw -m rocm -s 1048576 -n 50 -w 5", IT_PUT},
 };
 
 START_TEST(ucx_perftest_runs_over_our_lane)
@@ -188,7 +156,7 @@ START_TEST(ucx_perftest_runs_over_our_lane)
     it_expect_status(&pair.client, 0);
     it_expect_status(&pair.server, 0);
     if (it_perftests[_i].operation != NULL) {
-        it_expect_choice(&pair.client, it_perftests[_i].operation);
+        it_expect_zcopy(&pair.client, it_perftests[_i].operation, "mori_xgmi");
     }
     it_expect_no(&pair.client, "ERROR");
     it_pair_free(&pair);

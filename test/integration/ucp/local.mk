@@ -21,6 +21,7 @@ test_integration_ucp_core_odd_la_LDFLAGS = $(it_module_ldflags)
 
 it_programs = \
 	test/integration/ucp/it_consumer \
+	test/integration/ucp/it_direct \
 	test/integration/ucp/it_fault \
 	test/integration/ucp/it_lists \
 	test/integration/ucp/it_module \
@@ -42,6 +43,11 @@ test_integration_ucp_it_select_LDADD = $(it_libs)
 test_integration_ucp_it_fault_SOURCES = test/integration/ucp/it_fault.c $(it_run_sources)
 test_integration_ucp_it_fault_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_fault_LDADD = $(it_libs)
+
+# Who copies what by way of the host's memory, by counts.
+test_integration_ucp_it_direct_SOURCES = test/integration/ucp/it_direct.c $(it_run_sources)
+test_integration_ucp_it_direct_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_direct_LDADD = $(it_libs)
 
 it_kernel_ldadd = perf/gpu/libgpuruntime.la libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl
 

@@ -16,6 +16,32 @@
 #define UCP_APP_CHUNK ((size_t)1 << 20)
 
 
+static ucs_status_t ucp_app_on_greeting(void *arg, const void *header, size_t length,
+                                        void *data, size_t data_length,
+                                        const ucp_am_recv_param_t *param)
+{
+    ucp_app_t *app = arg;
+
+    (void)header;
+    (void)length;
+    (void)data;
+    (void)data_length;
+    app->num_greetings += (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+    return UCS_OK;
+}
+
+static ucs_status_t ucp_app_accept_greetings(ucp_app_t *app)
+{
+    const ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                          .id = UCP_APP_GREETING,
+                                          .cb = ucp_app_on_greeting,
+                                          .arg = app};
+
+    return ucp_worker_set_am_recv_handler(app->worker, &param);
+}
+
 ucs_status_t ucp_app_init(ucp_app_t *app, int fd)
 {
     ucp_worker_params_t worker_params = {.field_mask =
@@ -49,7 +75,11 @@ ucs_status_t ucp_app_init(ucp_app_t *app, int fd)
         goto err_cleanup;
     }
 
-    status = ucp_worker_get_address(app->worker, &app->address, &app->address_length);
+    status = ucp_app_accept_greetings(app);
+    if (status == UCS_OK) {
+        status =
+            ucp_worker_get_address(app->worker, &app->address, &app->address_length);
+    }
     if (status != UCS_OK) {
         printf("error address: %s\n", ucs_status_string(status));
         goto err_destroy_worker;
@@ -247,6 +277,12 @@ static void ucp_app_answer(ucp_app_t *app, const ucp_app_msg_t *req, ucp_app_mem
         break;
     case UCP_APP_CHECK_LARGE:
         rep->a[0] = ucp_app_mem_check_large(mem, req->a[0]);
+        break;
+    case UCP_APP_COPIED:
+        rep->is_error = !mkv_hip_copied(&rep->a[0], &rep->a[1]);
+        break;
+    case UCP_APP_GREETED:
+        rep->a[0] = app->num_greetings;
         break;
     default:
         break;

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define UCP_APP_MAX_DATA 4096
+#define UCP_APP_GREETING 1 /* Number of the active message */
 
 
 /** Request of the client, or reply of the server. */
@@ -33,6 +34,8 @@ typedef struct ucp_app_msg {
         UCP_APP_FILL,  /**< length, seed */
         UCP_APP_CHECK, /**< length, seed -> bytes that are right */
         UCP_APP_CHECK_LARGE, /**< seed -> bytes of all memory that are right */
+        UCP_APP_COPIED,      /**< -> a: as mkv_hip_copied() says */
+        UCP_APP_GREETED,     /**< -> greetings that have come */
         UCP_APP_EXIT
     } cmd;
     int is_error;
@@ -54,6 +57,7 @@ typedef struct ucp_app_mem {
 /** One end. */
 typedef struct ucp_app {
     int fd; /**< Channel to the other end */
+    uint64_t num_greetings;
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address;

@@ -10,18 +10,18 @@
  *   unpack               unpack the right key
  *   put=LENGTH[,COUNT]   write, flush, compare at the server; the pieces are there in
  *   get=LENGTH[,COUNT]   read, compare here;            the opposite order
- *   large                write all memory in one operation, compare at the server
- *   post=LENGTH,COUNT    start writes and wait for nothing
- *   flush                start a flush and wait for nothing
- *   drain                wait for all that was started
- *   kill=SIGNAL          send the server a signal
- *   fail                 go on writing until the endpoint says that it failed
- *   for=MILLISECONDS     make progress for so long: an outage lasts
- *   free=first|properly  the server frees its memory
- *   run=VARIABLE         run the command in that environment variable
- *   try=LENGTH           write without comparing; an error is an answer
- *   close                close the endpoint
- *   cut                  close it by force, whatever was started
+ *   greet                send a message that could be answered: when it has come, the
+ *                        server has an endpoint and what belongs to it as well
+ *   count                from here on each put and get tells what the GPU runtime
+ * copied from and to memory of the host meanwhile, at either end large write all memory
+ * in one operation, compare at the server post=LENGTH,COUNT    start writes and wait
+ * for nothing flush                start a flush and wait for nothing drain wait for
+ * all that was started kill=SIGNAL          send the server a signal fail go on writing
+ * until the endpoint says that it failed for=MILLISECONDS     make progress for so
+ * long: an outage lasts free=first|properly  the server frees its memory run=VARIABLE
+ * run the command in that environment variable try=LENGTH           write without
+ * comparing; an error is an answer close                close the endpoint cut close it
+ * by force, whatever was started
  *
  * Every action prints one line. An error of UCP is printed ("error NAME: STATUS")
  * and the next action follows: a test decides what it means. Wrong bytes end the
@@ -29,6 +29,7 @@
  */
 
 #include "test/integration/ucp/ucp_app.h"
+#include "test/support/mkv_hip.h"
 #include "test/support/mkv_proc.h"
 #include "test/support/mkv_test.h"
 
@@ -46,6 +47,7 @@
 typedef struct client {
     ucp_app_t *app;
     int is_device;
+    int is_counting;
     pid_t server;
     ucp_ep_h ep;
     ucp_rkey_h rkey;
@@ -309,6 +311,74 @@ static size_t client_check_pieces(client_t *client, size_t length, size_t count)
     return same;
 }
 
+static void client_greet(client_t *client)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = UCP_AM_SEND_FLAG_REPLY};
+    ucs_status_t status;
+
+    if (client->ep == NULL) {
+        return;
+    }
+
+    status = client_wait(
+        client, ucp_am_send_nbx(client->ep, UCP_APP_GREETING, NULL, 0, NULL, 0, &param),
+        "greet");
+    if (status != UCS_OK) {
+        client_say_error("greet", status);
+        return;
+    }
+
+    while (client_ask(client, UCP_APP_GREETED, 0, 0) == 0) {
+        if (mkv_test_now_ms() > deadline) {
+            client_hang("a greeting that does not come");
+        }
+    }
+    printf("greet ok\n");
+}
+
+/* What the GPU runtimes of both ends have copied; nonzero when they count. */
+static int client_copied(client_t *client, uint64_t copied[4])
+{
+    ucp_app_msg_t msg = {.cmd = UCP_APP_COPIED};
+
+    if (!client_call(client, &msg) || msg.is_error ||
+        !mkv_hip_copied(&copied[0], &copied[1])) {
+        return 0;
+    }
+
+    copied[2] = msg.a[0];
+    copied[3] = msg.a[1];
+    return 1;
+}
+
+/* A transfer, and the copies that it took. */
+static ucs_status_t client_transfer_counted(client_t *client, size_t length,
+                                            size_t count, int is_get)
+{
+    uint64_t before[4], after[4];
+    ucs_status_t status;
+
+    if (!client->is_counting) {
+        return client_transfer(client, length, count, is_get);
+    }
+
+    if (!client_copied(client, before)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    status = client_transfer(client, length, count, is_get);
+    if (!client_copied(client, after)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    printf("copied by %s %zu x %zu: here %" PRIu64 " from the host %" PRIu64
+           " to it, there %" PRIu64 " from the host %" PRIu64 " to it\n",
+           is_get ? "get" : "put", count, length, after[0] - before[0],
+           after[1] - before[1], after[2] - before[2], after[3] - before[3]);
+    return status;
+}
+
 static int client_move(client_t *client, const char *arg, int is_get)
 {
     const char *what = is_get ? "get" : "put";
@@ -324,7 +394,7 @@ static int client_move(client_t *client, const char *arg, int is_get)
     ++client->seed;
     client_fill_pieces(client, length, count, client->seed + (is_get ? 1000 : 0));
     client_ask(client, UCP_APP_FILL, total, client->seed + (is_get ? 0 : 1000));
-    status = client_transfer(client, length, count, is_get);
+    status = client_transfer_counted(client, length, count, is_get);
     if (status != UCS_OK) {
         client_say_error(what, status);
         return 0;
@@ -552,6 +622,10 @@ static int client_do(client_t *client, const char *name, const char *arg)
         return client_move(client, arg, 0);
     } else if (strcmp(name, "get") == 0) {
         return client_move(client, arg, 1);
+    } else if (strcmp(name, "greet") == 0) {
+        client_greet(client);
+    } else if (strcmp(name, "count") == 0) {
+        client->is_counting = 1;
     } else if (strcmp(name, "large") == 0) {
         return client_large(client);
     } else if (strcmp(name, "try") == 0) {
