@@ -44,7 +44,7 @@ TEXT
 as=() # what it runs by
 run() { # ARG... ; into $work/out
     BASH_ENV=$work/trace_it PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
-        LD_LIBRARY_PATH=$build/test/fake/hip/lib UCX_MORI_HIP_LIB=${hip-$runtime} \
+        LD_LIBRARY_PATH=${libs-$build/test/fake/hip/lib} UCX_MORI_HIP_LIB=${hip-$runtime} \
         timeout 200 "${as[@]}" "$doctor" --root "$work/root" --modules "${modules-$build/.libs}" \
         --python "${python-/no/python}" "$@" >"$work/out" 2>&1
 }
@@ -78,6 +78,50 @@ said 'green  *p2p  *pairs of GPUs that reach each other: 1 by xGMI, 0 by PCIe'
 said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
 said 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
 said 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
+
+# Versions of all that a bug may be of: as the kernel has them, and as who has loaded them says.
+versions() { # LINE... , each a pattern of what stands behind "version"
+    local line
+
+    run --no-selftest
+    for line in "$@"; do
+        grep -q "^[a-z]*  *version  *$line\$" "$work/out" || fail "no line 'version $line'"
+    done
+}
+versions 'kernel 6\.18\.9' 'GPU driver amdgpu 6\.12\.12' 'firmware of 2 GPUs: MEC 185, SDMA 24' \
+    'HIP runtime 6\.4\.43484, driver interface 6\.4\.43484, /usr/lib/libamdhip64.so.6.4.60403' \
+    'nic0: ionic 25\.11\.1\.001 (srcversion 0A1B2C3D4E5F6071829304A) with ionic_rdma 25\.11\.1\.001; firmware 28\.43\.1014 by /sys, 28\.43\.1014 by libibverbs; provider /usr/lib/libionic-rdmav65.so' \
+    'rdma-core 65\.0, /usr/lib/libibverbs.so.1.18.65.0'
+# and what cannot be read is said to be so
+rm "$work/root/proc/sys/kernel/osrelease" "$work"/root/sys/module/*/version "$work/root/sys/class/infiniband/nic0/fw_ver"
+sed -i '/fw_version/d' "$work/root/sys/class/kfd/kfd/topology/nodes/1/properties"
+sed -i 's/driver version 60443484/driver version 0/; s/1\.18\.65\.0/1/' "$work/bin/ucx_info"
+versions 'kernel: .*osrelease cannot be read' 'GPU driver amdgpu without a version of its own' \
+    'firmware of 1 GPUs: MEC not told, SDMA not told' 'firmware of 1 GPUs: MEC 185, SDMA 24' \
+    'HIP runtime 6\.4\.43484, driver interface not told, .*' \
+    'nic0: ionic without a version of its own (srcversion 0A1B2C3D4E5F6071829304A) with ionic_rdma without .*; firmware not told by /sys, 28.*' \
+    'rdma-core: the name of /usr/lib/libibverbs.so.1 does not tell its version'
+rm "$work/root/sys/bus/pci/drivers/ionic/module"
+versions 'nic0: ionic, built into the kernel; .*'
+rm "$work/root/sys/class/infiniband/nic0/device/driver"
+sed -i 's/GPU runtime/no/; s/verbs device/no/' "$work/bin/ucx_info"
+versions 'nic0: no driver in /sys; firmware not told by /sys, not told by libibverbs; provider not told' \
+    'rdma-core: mori_rdma has opened no device.*' 'HIP runtime: the module has loaded none'
+
+# The module itself, over libhipcpu and a NIC of the fake libibverbs.
+if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ] && [ -e "$build/test/fake/verbs/.libs/libibverbs.so.1" ] &&
+    ldconfig -p | grep -q libucp.so.0; then
+    good
+    rm "$work/bin/ucx_info"
+    libs=$build/test/fake/hip/lib:$build/test/fake/verbs/.libs
+    FAKE_VERBS_DEVICES=nic0:bnxt,nic1:ionic HIPCPU_VERSION=7.1 libs=$libs versions \
+        "HIP runtime 7\\.1\\.[0-9]*, driver interface 7\\.1\\.[0-9]*, $build/.*libhipcpu.so" \
+        "nic0: ionic .*; firmware 28.43.1014 by /sys, fake.bnxt by libibverbs; provider $build/.*libibverbs.so.1[.0-9]*" \
+        "nic1: not in /sys; firmware not told by /sys, fake.ionic by libibverbs; provider .*" \
+        "rdma-core: the name of $build/.* does not tell its version"
+    unset libs
+fi
+good
 
 modules=/nowhere expect 2 red ucx 'has no core in'
 good; rm "$work/bin/ucx_info"; stub ucx_info 'exit 1'; expect 2 red ucx 'there is no UCX'

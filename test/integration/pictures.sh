@@ -48,6 +48,7 @@ mount -t tmpfs -o size=64g none "$work/root/dev/shm"
 ulimit() { echo "$locked"; }
 export -f ulimit
 export locked=unlimited
+echo fake.ionic >"$work/root/sys/class/infiniband/nic0/fw_ver"
 
 failures=0
 fail() {
@@ -63,11 +64,15 @@ good() { # COMMAND... in the environment that mori_env prints
     PATH=$work/bin:$PATH UCX_PLUGIN_PATH=/usr/local/lib/ucx-mori "$@"
 }
 
+diagnosed() { # COMMAND... where libibverbs has the NIC of that machine, too
+    FAKE_VERBS_DEVICES=nic0:ionic FAKE_VERBS_WIRE=$work/wire-nic0 "$@"
+}
+
 # ---- What the pages show.
 small=(--start_block_size 4k --max_block_size 256k --start_batch_size 64 --total_buffer_size 64m --num_iter 20
     --initiator_seg_type VRAM --target_seg_type VRAM)
 export UCX_TLS=mori_xgmi,mori_rdma,mori_copy,tcp
-good take 100 doctor-100 mori_doctor mori_doctor --root "$work/root" --python /none --seconds 0.2 --limit 60
+good diagnosed take 100 doctor-100 mori_doctor mori_doctor --root "$work/root" --python /none --seconds 0.2 --limit 60
 good take 100 kv_perf-100 "mori_kv_perf ${small[*]} --check_consistency" mori_kv_perf "${small[@]}" --check_consistency
 model=(--model DeepSeek-V3.2 --requests 8 --input_length 500 --num_blocks 256 --check_consistency)
 good take 80 kv_perf-80 "mori_kv_perf ${model[*]}" mori_kv_perf "${model[@]}"
@@ -77,7 +82,7 @@ ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"
 umount "$work/root/dev/shm" && mount -t tmpfs -o size=64m none "$work/root/dev/shm"
 locked=64
 export UCX_TLS=tcp
-PATH=$work/bin:$PATH take 80 doctor-80 "mori_doctor --no-selftest" mori_doctor --no-selftest --root "$work/root" --python /none
+PATH=$work/bin:$PATH diagnosed take 80 doctor-80 "mori_doctor --no-selftest" mori_doctor --no-selftest --root "$work/root" --python /none
 
 for picture in doctor-100 doctor-80 kv_perf-100 kv_perf-80 plot; do
     [ -s "$work/$picture.svg" ] || continue

@@ -16,6 +16,7 @@ machine() {
     mkdir -p "$work/root/sys/bus/pci/devices/0000:01:00.0/net/eth0"
     ln -s ../../../bus/pci/devices/0000:01:00.0 "$work/root/sys/class/infiniband/nic0/device"
     echo 6.12.12 >"$work/root/sys/module/amdgpu/version"
+    drivers
     for i in 1 2; do
         gpu $i $((3 - i)) $((i + 1))
         touch "$work/root/dev/dri/renderD$((127 + i))"
@@ -39,7 +40,23 @@ machine() {
     stub ibv_devinfo 'echo "1 HCA found:"'
     # shellcheck disable=SC2016 # the stub expands it
     stub ucx_info 'case $1 in -v) echo "# Library version: 1.23.0" ;;
-        *) echo "#      Transport: mori_xgmi"; echo "#      Transport: mori_rdma" ;; esac'
+        *) echo "#      Transport: mori_xgmi"; echo "#      Transport: mori_rdma"
+        p=/usr/lib; echo "UCX DEBUG GPU runtime $p/libamdhip64.so.6.4.60403 version 60443484, driver version 60443484: 2 devices"
+        echo "UCX DEBUG verbs device nic0: firmware 28.43.1014, provider $p/libionic-rdmav65.so, libibverbs $p/libibverbs.so.1.18.65.0" ;;
+        esac'
+}
+
+# The NIC's driver and the one that stands on it, as modules, and the kernel's release.
+drivers() {
+    local module=$work/root/sys/module
+
+    mkdir -p "$module"/{ionic/holders,ionic_rdma} "$work/root/sys/bus/pci/drivers/ionic" "$work/root/proc/sys/kernel"
+    echo 25.11.1.001 | tee "$module/ionic/version" >"$module/ionic_rdma/version"
+    echo 0A1B2C3D4E5F6071829304A >"$module/ionic/srcversion"
+    ln -s ../../ionic_rdma "$module/ionic/holders/ionic_rdma"
+    ln -s ../../../../module/ionic "$work/root/sys/bus/pci/drivers/ionic/module"
+    ln -s ../../../../bus/pci/drivers/ionic "$work/root/sys/bus/pci/devices/0000:01:00.0/driver"
+    echo 6.18.9 >"$work/root/proc/sys/kernel/osrelease"
 }
 
 pci() { # ADDRESS PATH NUMA
@@ -54,7 +71,7 @@ gpu() { # NODE PEER BUS
     mkdir -p "$node/io_links/0"
     echo $((4711 + $1)) >"$node/gpu_id"
     printf 'type 11\nnode_from %s\nnode_to %s\n' "$1" "$2" >"$node/io_links/0/properties"
-    printf 'location_id %s\ndomain 0\n' $(($3 << 8)) >"$node/properties"
+    printf 'location_id %s\ndomain 0\nfw_version 185\nsdma_fw_version 24\n' $(($3 << 8)) >"$node/properties"
 }
 
 stub() { # NAME BODY

@@ -6,6 +6,8 @@ muct_sources += \
 	ucx_plugin/base/muct_gpu.h \
 	ucx_plugin/base/muct_gpu_tl.c \
 	ucx_plugin/base/muct_gpu_tl.h \
+	ucx_plugin/base/muct_lib.c \
+	ucx_plugin/base/muct_lib.h \
 	ucx_plugin/base/muct_links.c \
 	ucx_plugin/base/muct_links.h \
 	ucx_plugin/base/muct_lock.h \

@@ -9,6 +9,7 @@
 
 #include "base/muct_gpu.h"
 
+#include "base/muct_lib.h"
 #include "base/muct_log.h"
 
 #include <ucs/config/parser.h>
@@ -176,6 +177,21 @@ static void muct_gpu_set_version(muct_gpu_t *gpu, int version)
     gpu->ipc_asks_owner = muct_gpu_ipc_asks_owner(version);
 }
 
+/* mori_doctor reads this line. */
+static void muct_gpu_tell(const muct_gpu_t *gpu)
+{
+    char file[PATH_MAX];
+    int driver = 0;
+
+    if ((gpu->driver_get_version != NULL) &&
+        (gpu->driver_get_version(&driver) != MUCT_HIP_SUCCESS)) {
+        driver = 0;
+    }
+    muct_lib_file(&gpu->runtime_get_version, file);
+    muct_debug("GPU runtime %s version %d, driver version %d: %d devices", file,
+               gpu->version, driver, gpu->num_devices);
+}
+
 ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
 {
     ucs_log_level_t level = (path == NULL) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
@@ -223,8 +239,7 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
     }
     muct_gpu_set_version(&table, version);
 
-    muct_debug("GPU runtime %s version %d: %d devices", name, version,
-               table.num_devices);
+    muct_gpu_tell(&table);
     *gpu = table;
     return UCS_OK;
 

@@ -150,6 +150,7 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
 #define MUCT_HIP_OPTIONAL(X)                                                           \
     X(thread_exchange_stream_capture_mode, int, "hipThreadExchangeStreamCaptureMode",  \
       (int *mode))                                                                     \
+    X(driver_get_version, int, "hipDriverGetVersion", (int *version))                  \
     X(device_get_pci_bus_id, int, "hipDeviceGetPCIBusId",                              \
       (char *bus_id, int length, int device))                                          \
     X(pointer_get_attribute, int, "hipPointerGetAttribute",                            \

@@ -4,6 +4,7 @@
 
 #include "rdma/rdma_device.h"
 
+#include "base/muct_lib.h"
 #include "base/muct_log.h"
 
 #include <errno.h>
@@ -130,6 +131,17 @@ static ucs_sys_device_t muct_rdma_device_sys_device(const struct ibv_context *co
     return sys_device;
 }
 
+/* The provider is whose code polls. mori_doctor reads this line. */
+static void muct_rdma_device_tell(const muct_rdma_device_t *device)
+{
+    char provider[PATH_MAX], library[PATH_MAX];
+
+    muct_lib_file(&device->context->ops.poll_cq, provider);
+    muct_lib_file(&muct_rdma_verbs.open_device, library);
+    muct_debug("verbs device %s: firmware %.64s, provider %s, libibverbs %s",
+               device->name, device->attr.fw_ver, provider, library);
+}
+
 ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device)
 {
     struct ibv_context *context;
@@ -156,6 +168,7 @@ ucs_status_t muct_rdma_device_open(const char *name, muct_rdma_device_t *device)
                           (device->attr.max_qp_init_rd_atom > 0);
     device->sys_device = muct_rdma_device_sys_device(context, name);
     snprintf(device->name, sizeof(device->name), "%s", name);
+    muct_rdma_device_tell(device);
     return UCS_OK;
 
 err_close:
