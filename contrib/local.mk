@@ -27,6 +27,7 @@ EXTRA_DIST += \
 	contrib/fetch_vllm \
 	contrib/installed.txt \
 	contrib/lib_check.sh \
+	contrib/lib_prove.sh \
 	contrib/package \
 	contrib/package_installed \
 	contrib/packages.devroot \
@@ -42,7 +43,6 @@ EXTRA_DIST += \
 
 # Packages of others' making.
 EXTRA_DIST += \
-	contrib/ci/github.yml \
 	contrib/debian/changelog \
 	contrib/debian/control \
 	contrib/debian/copyright \

@@ -8,6 +8,10 @@ include test/integration/soak/local.mk
 dist_check_SCRIPTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 TESTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 
+# And the lane of CI that runs it.
+dist_check_SCRIPTS += test/integration/ci_rocm.sh
+TESTS += test/integration/ci_rocm.sh
+
 # What mori_doctor says of machines that lack something.
 dist_check_SCRIPTS += test/integration/doctor.sh
 TESTS += test/integration/doctor.sh

@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# What contrib/prove-amd, contrib/prove-nic and .ci/rocm do before they measure: make a build
+# of this tree, and count the GPUs. To be sourced; tree is set.
+
+tree=${tree:?}
+
+# GPUs of AMD's that the kernel's driver has. A processor is a node of KFD as well, without SIMDs.
+amd_gpus() { # [FOLDER, for tests]
+    cat "${1:-/sys/class/kfd}"/kfd/topology/nodes/*/simd_count 2>/dev/null | grep -cv '^0$'
+}
+
+# Where this tree is built: in itself where ./configure was run in it, else beside.
+where_built() { # NAME
+    if [ -e "$tree/config.status" ]; then echo "$tree"; else echo "$tree/$1"; fi
+}
+
+# Against the UCX that pkg-config finds; the programs of the tests as well.
+make_build() { # BUILD
+    mkdir -p "$1" && cd "$tree" || return 1
+    [ -x configure ] || autoreconf -i || return 1
+    cd "$1" || return 1
+    [ -e config.status ] || ../configure || return 1
+    make -j"$(nproc)" && make -j"$(nproc)" check TESTS=
+}
