@@ -16,6 +16,6 @@ fi
 "$tree/contrib/prove-nic" --fake --build "$build" --flap fake0 \
     --stages "machine limits contract perftest reference kv queues recovery" "$out" ||
     die "$(cat "$out/report.txt")"
-reports "$out/report.txt" 'FAILED' '^locked memory' 'Device: fake0:1' '100%: Checks' '^ucp_put_bw *4096 bytes' '^tag_lat' \
+reports "$out/report.txt" 'FAILED' '^locked memory' ' version *fake0: .*firmware .*fake.ionic by libibverbs' ' ucx *UCX 1' 'Device: fake0:1' '100%: Checks' '^ucp_put_bw *4096 bytes' '^tag_lat' \
     'mori_kv_perf --op_type READ' 'every byte checked' 'kv WRITE over 4 queue pairs: ok' \
     'work requests posted again' 'reference: skipped' '^== 0 stages failed'

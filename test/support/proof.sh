@@ -59,3 +59,9 @@ stage() {
     fi
     return $status
 }
+
+# What a row of docs/versions.md is made of, as mori_doctor of the build says it.
+versions() {
+    inside contrib/mori_doctor --no-selftest --modules "$build/.libs" --python /none |
+        grep -E '^[a-z]+ +(version|ucx) ' | tee -a "$report"
+}
