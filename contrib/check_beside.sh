@@ -15,7 +15,7 @@ killing='(^|[\s;&|("])(pkill|killall|fuser -k)\s'
 # A virtual machine's guest has /tmp and ports of its own; the package is the user's.
 is_apart() { # PATH
     case $1 in
-    test/vm/jobs/* | test/vm/rdma.sh | contrib/python/morikv/* | contrib/build-aux/*) return 0 ;;
+    test/vm/jobs/* | test/vm/rdma.sh | test/vm/serve.sh | contrib/python/morikv/* | contrib/build-aux/*) return 0 ;;
     *.md | perf/results/* | contrib/check_beside.sh) return 0 ;;
     esac
     return 1

@@ -68,6 +68,14 @@ vm_pairs_up() { # COUNT
     done | rdma -b -
 }
 
+# One of two hosts: its name, the other's, and a device on the cable between them.
+vm_host_up() { # NUMBER
+    hostname "host$1"
+    printf '10.10.0.%d host%d\n' 1 1 2 2 >>/etc/hosts
+    printf '%s\n' "link set eth0 mtu $vm_mtu up" "address add 10.10.0.$1/24 dev eth0" | ip -batch - &&
+        rdma link add rxe0 type rxe netdev eth0
+}
+
 # Disturb what leaves rxeNUMBER: vm_netem 0 loss 5%; vm_netem 0 delay 20ms.
 vm_netem() { # NUMBER NETEM-ARGUMENT...
     local n=$1

@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	test/vm/README.md \
 	test/vm/guest.sh \
+	test/vm/hosts.sh \
 	test/vm/init \
 	test/vm/jobs/conformance.sh \
 	test/vm/jobs/laboratory.sh \
@@ -17,5 +18,6 @@ EXTRA_DIST += \
 	test/vm/rdma.sh \
 	test/vm/run \
 	test/vm/run-jobs \
+	test/vm/serve.sh \
 	test/vm/setup \
 	test/vm/tsc_khz.c

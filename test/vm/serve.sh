@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# In a machine that test/vm/hosts.sh directs: runs each line that comes as a command. Its
+# output goes back, and behind it a line with its exit status, which begins with the byte 1.
+host_limit=120 # seconds of a program, on a busy machine
+
+# A program beside the commands: its output is in /tmp/NAME, and at its end its exit status
+# in /tmp/NAME.rc.
+host_begin() { # NAME CMD...
+    local name=$1
+    shift
+
+    rm -f "/tmp/$name.rc"
+    {
+        timeout -k 5 "$host_limit" "$@"
+        echo $? >"/tmp/$name.end"
+        mv "/tmp/$name.end" "/tmp/$name.rc"
+    } >"/tmp/$name" 2>&1 &
+}
+
+# Wait for its end; its output is ours, and so is its exit status.
+host_end() { # NAME
+    until [ -e "/tmp/$1.rc" ]; do
+        sleep 0.1
+    done
+    cat "/tmp/$1"
+    return "$(cat "/tmp/$1.rc")"
+}
+
+# Wait until it has said what matches; what it has said is ours if it never does.
+host_says() { # NAME PATTERN
+    vm_wait grep -q -e "$2" "/tmp/$1" || { cat "/tmp/$1"; return 1; }
+}
+
+printf '\001%d\n' 0
+while IFS= read -r line; do
+    (eval "$line") </dev/null 2>&1
+    printf '\001%d\n' $?
+done
