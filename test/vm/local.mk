@@ -13,6 +13,7 @@ EXTRA_DIST += \
 	test/vm/jobs/rdma_memlock.sh \
 	test/vm/jobs/rdma_recovery.sh \
 	test/vm/jobs/rdma_ucx.sh \
+	test/vm/jobs/two_hosts.sh \
 	test/vm/jobs/verbs_contract.sh \
 	test/vm/modules \
 	test/vm/rdma.sh \

@@ -47,6 +47,12 @@ test_integration_kv_kv_versions_SOURCES = test/integration/kv/kv_versions.c
 test_integration_kv_kv_versions_CPPFLAGS = $(AM_CPPFLAGS) -DKV_VERSIONS_KNOWS=3
 test_integration_kv_kv_versions_LDADD = libmorikv.la $(UCX_LIBS)
 
+# One of two processes, which test/vm/jobs/two_hosts.sh starts.
+check_PROGRAMS += test/integration/kv/kv_hosts
+test_integration_kv_kv_hosts_SOURCES = test/integration/kv/kv_hosts.c $(kv_side_sources)
+test_integration_kv_kv_hosts_CPPFLAGS = $(kv_cppflags)
+test_integration_kv_kv_hosts_LDADD = perf/kv_perf/libkvperf.la $(kv_ldadd)
+
 kv_scripts = \
 	test/integration/kv/kv_example.sh \
 	test/integration/kv/kv_latency.sh \
