@@ -61,10 +61,19 @@ copy "$lib"/ucx/*.so* "$lib"/libucp.so* "$lib"/libuct.so* "$lib"/libucs.so* \
     "$lib"/libucm.so* "$lib"/libucs_signal.so*
 rm -f "$stage$lib"/ucx/libuct_rocm* "$stage$lib"/ucx/libucm_rocm*
 
+# Python and what morikv imports, for the connector of contrib/examples
+python=$(readlink -f "$(command -v python3)")
+standard=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+packages=$(python3 -c 'import cffi, os; print(os.path.dirname(os.path.dirname(cffi.__file__)))')
+copy /usr/bin/python3
+cp -R --parents "$standard" "$packages"/cffi "$packages"/_cffi_backend*.so "$packages"/pycparser "$stage"
+rm -rf "$stage$standard"/{test,idlelib,ensurepip,tkinter,turtledemo,pydoc_data} "$stage$standard"/config-*
+find "$stage$standard" "$stage$packages" -name __pycache__ -prune -exec rm -rf {} +
+
 mapfile -t built < <(find "$build" -type f -path '*/.libs/*' ! -name '*.o' ! -name '*.a')
 mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 3 -type f -perm -1)
 mapfile -t needed < <(libraries_of "${files[@]}" "$lib"/ucx/*.so "${built[@]}" \
-    "${programs_built[@]}")
+    "${programs_built[@]}" "$python" "$standard"/lib-dynload/*.so "$packages"/_cffi_backend*.so)
 for file in "${needed[@]}" /lib64/ld-linux-x86-64.so.2 "$lib"/libnss_files.so.2 \
     "$lib"/libpthread.so.0 "$lib"/libdl.so.2 "$lib"/librt.so.1 "$lib"/libutil.so.1 "$lib"/libgcc_s.so.1 \
     "$lib"/libstdc++.so.6 /usr/libexec/coreutils/libstdbuf.so; do

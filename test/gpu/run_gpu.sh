@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=${GPU_PACK:-$(cd "$here/../.." && pwd)/.gpu}
 limit=${GPU_LIMIT_S:-540}
 fake=${GPU_FAKE:-}
-all_stages="machine limits models kv spread latency release perftest conformance integration memcheck"
+all_stages="machine limits models llm kv spread latency release perftest conformance integration memcheck"
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2

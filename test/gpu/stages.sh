@@ -300,6 +300,12 @@ perftest_all() {
     stage "perftest get 1m" 20 perftest ucp_get 1048576 20000
 }
 
+# A connector as users write one: an LLM's tokens from two GPUs against those of one process.
+llm() {
+    inside "$tree/test/integration/python/py_llm.sh" || return
+    grep ' on .* and .* on ' "$work/stage.log" | sort -u >>"$report"
+}
+
 conformance() {
     inside sh "$tree/test/conformance/run.sh" mori_xgmi -1
 }
@@ -423,6 +429,7 @@ run_stages() {
         latency) latency_all ;;
         fanout) fanout_all ;;
         perftest) perftest_all ;;
+        llm) stage "tokens of an LLM by prefill and decode" 240 llm ;;
         conformance) stage conformance 150 conformance ;;
         integration) integration_all ;;
         *)
