@@ -14,6 +14,7 @@
 #include "perf/workload/clock.h"
 #include "perf/workload/error.h"
 #include "perf/workload/backoff.h"
+#include "perf/kv_perf/ucp_arrays.h"
 #include "perf/kv_perf/ucp_notify.h"
 #include "perf/kv_perf/ucp_path.h"
 
@@ -55,17 +56,6 @@ struct perf_engine {
     unsigned num_empty;
     bool is_closing;
 };
-
-/* Arrays of a job, in the form in which UCP takes lists. */
-typedef struct perf_ucp_arrays {
-    void **buffers;
-    size_t *lengths;
-    ucp_mem_h *memhs;
-    uint64_t *remote_addrs;
-    ucp_rkey_h *rkeys;
-    perf_engine_t *engine;
-    perf_job_t *job;
-} perf_ucp_arrays_t;
 
 
 static int perf_ucp_error(const char *what, ucs_status_t status)
@@ -313,39 +303,6 @@ static int perf_ucp_open(const perf_engine_params_t *params, perf_engine_t **eng
 
     *engine_p = engine;
     return 0;
-}
-
-static void perf_ucp_arrays_free(perf_ucp_arrays_t *arrays)
-{
-    free(arrays->buffers);
-    free(arrays->lengths);
-    free(arrays->memhs);
-    free(arrays->remote_addrs);
-    free(arrays->rkeys);
-    free(arrays);
-}
-
-static perf_ucp_arrays_t *perf_ucp_arrays_create(uint32_t num)
-{
-    perf_ucp_arrays_t *arrays;
-
-    arrays = calloc(1, sizeof(*arrays));
-    if (arrays == NULL) {
-        return NULL;
-    }
-
-    arrays->buffers = calloc(num, sizeof(*arrays->buffers));
-    arrays->lengths = calloc(num, sizeof(*arrays->lengths));
-    arrays->memhs = calloc(num, sizeof(*arrays->memhs));
-    arrays->remote_addrs = calloc(num, sizeof(*arrays->remote_addrs));
-    arrays->rkeys = calloc(num, sizeof(*arrays->rkeys));
-    if ((arrays->buffers == NULL) || (arrays->lengths == NULL) ||
-        (arrays->memhs == NULL) || (arrays->remote_addrs == NULL) ||
-        (arrays->rkeys == NULL)) {
-        perf_ucp_arrays_free(arrays);
-        return NULL;
-    }
-    return arrays;
 }
 
 static void perf_ucp_arrays_fill(perf_engine_t *engine, const perf_job_t *job,

@@ -23,6 +23,7 @@ perf_kv_perf_libkvrun_la_SOURCES = \
 	perf/kv_perf/engine_mkv.c \
 	perf/kv_perf/engine_ucp.c \
 	perf/kv_perf/mkv_session.c perf/kv_perf/mkv_session.h \
+	perf/kv_perf/ucp_arrays.c perf/kv_perf/ucp_arrays.h \
 	perf/kv_perf/ucp_notify.c perf/kv_perf/ucp_notify.h \
 	perf/kv_perf/ucp_path.c perf/kv_perf/ucp_path.h
 perf_kv_perf_libkvrun_la_LIBADD = perf/kv_perf/libkvperf.la libmorikv.la $(UCX_LIBS)
