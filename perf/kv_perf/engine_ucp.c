@@ -75,6 +75,12 @@ static bool perf_ucp_is_read(const perf_engine_t *engine)
     return engine->options->op == PERF_OP_READ;
 }
 
+/* UCX closes by force only endpoints that tell of a peer's failure. */
+static bool perf_ucp_tells(const perf_engine_t *engine)
+{
+    return engine->options->error_mode == PERF_ERROR_MODE_PEER;
+}
+
 static void perf_ucp_ep_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     perf_engine_t *engine = arg;
@@ -185,6 +191,10 @@ static int perf_ucp_connect_to(perf_engine_t *engine, perf_ucp_peer_t *peer,
     };
     ucs_status_t status;
 
+    if (!perf_ucp_tells(engine)) {
+        ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    }
+
     status = ucp_ep_create(engine->worker, &ep_params, &peer->ep);
     if (status != UCS_OK) {
         return perf_ucp_error("ucp_ep_create", status);
@@ -265,7 +275,9 @@ static void perf_ucp_close(perf_engine_t *engine)
         if (peer->rkey != NULL) {
             ucp_rkey_destroy(peer->rkey);
         }
-        perf_ucp_close_ep(engine, peer->ep, is_bad);
+        if (!is_bad || perf_ucp_tells(engine)) { /* else the worker's end is theirs */
+            perf_ucp_close_ep(engine, peer->ep, is_bad);
+        }
     }
     ucp_mem_unmap(engine->context, engine->memh);
     ucp_worker_destroy(engine->worker);

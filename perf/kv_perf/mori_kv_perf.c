@@ -126,6 +126,7 @@ static int perf_run(const perf_options_t *options, int argc, char **argv)
                               ? options->initiator_segment
                               : options->target_segment,
                           options->hip_library, &run.memory) == 0)) {
+        perf_memory_set_gpu_type(run.memory, options->gpu_type);
         ret = perf_run_with_report(&run, argc, argv);
         perf_memory_close(run.memory);
     }

@@ -38,6 +38,7 @@ typedef struct perf_hip {
 
 struct perf_memory {
     perf_segment_t segment;
+    perf_gpu_type_t gpu_type;
     perf_hip_t hip;
     perf_hip_error_t error; /* of a queued copy */
     char device[64];
@@ -243,9 +244,19 @@ int perf_memory_sync(perf_memory_t *memory)
     return 0;
 }
 
+void perf_memory_set_gpu_type(perf_memory_t *memory, perf_gpu_type_t type)
+{
+    memory->gpu_type = type;
+}
+
 ucs_memory_type_t perf_memory_type(const perf_memory_t *memory)
 {
-    return (memory->segment == PERF_SEGMENT_VRAM) ? UCS_MEMORY_TYPE_ROCM
+    static const ucs_memory_type_t gpu_types[] = {
+        [PERF_GPU_TYPE_ROCM] = UCS_MEMORY_TYPE_ROCM,
+        [PERF_GPU_TYPE_CUDA] = UCS_MEMORY_TYPE_CUDA,
+    };
+
+    return (memory->segment == PERF_SEGMENT_VRAM) ? gpu_types[memory->gpu_type]
                                                   : UCS_MEMORY_TYPE_HOST;
 }
 

@@ -61,6 +61,8 @@ static const char *const perf_scheme_names[] = {"pairwise", "onetomany", "manyto
                                                 "both",     "pingpong",  NULL};
 static const char *const perf_location_names[] = {"none", "blockaligned", NULL};
 static const char *const perf_segment_names[] = {"DRAM", "VRAM", NULL};
+static const char *const perf_gpu_type_names[] = {"rocm", "cuda", NULL};
+static const char *const perf_error_mode_names[] = {"peer", "none", NULL};
 static const char *const perf_role_names[] = {"", "prefill", "decode", NULL};
 static const char *const perf_post_names[] = {"all", "layer", NULL};
 
@@ -122,6 +124,9 @@ static const perf_option_t perf_option_rows[] = {
     {"recreate_xfer", NULL, PERF_GROUP_SWEEP, PERF_VALUE_FLAG,
      PERF_FIELD(is_recreate_xfer), 0, 0, NULL,
      "prepare every request anew instead of reusing the first's plan"},
+    {"error_mode", "peer|none", PERF_GROUP_SWEEP, PERF_VALUE_NAME,
+     PERF_FIELD(error_mode), 0, 0, perf_error_mode_names,
+     "with --api ucp and ucp_sgl: endpoints that tell of a peer's failure (peer), as NIXL's, or do not (none), as MPI's, which lanes of UCX's need that cannot tell [peer]"},
     {"randomize_location_mode", "none|blockaligned", PERF_GROUP_SWEEP, PERF_VALUE_NAME,
      PERF_FIELD(location), 0, 0, perf_location_names,
      "blocks back to back (none) or scattered over the buffer on both sides (blockaligned) [blockaligned]"},
@@ -160,6 +165,9 @@ static const perf_option_t perf_option_rows[] = {
      "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
     {"target_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [DRAM]"},
+    {"memory_type", "rocm|cuda", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+     PERF_FIELD(gpu_type), 0, 0, perf_gpu_type_names,
+     "what UCX is told that VRAM is: rocm, or cuda for UCX's own lanes where NVIDIA's GPUs stand in [rocm]"},
     {"initiator_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(initiator_dev),
      0, 255, NULL, "GPU of prefill, the only one it sees [0]"},
     {"target_dev", "N", PERF_GROUP_WHERE, PERF_VALUE_U32, PERF_FIELD(target_dev), 0,

@@ -51,6 +51,15 @@ typedef enum perf_post {
 
 typedef enum perf_segment { PERF_SEGMENT_DRAM, PERF_SEGMENT_VRAM } perf_segment_t;
 
+/** What UCX is told that memory of a GPU is. */
+typedef enum perf_gpu_type { PERF_GPU_TYPE_ROCM, PERF_GPU_TYPE_CUDA } perf_gpu_type_t;
+
+/** Whether UCP's endpoints tell of a peer that fails, as NIXL's and libmorikv's do. */
+typedef enum perf_error_mode {
+    PERF_ERROR_MODE_PEER,
+    PERF_ERROR_MODE_NONE
+} perf_error_mode_t;
+
 
 typedef struct perf_options {
     /* what runs */
@@ -84,8 +93,10 @@ typedef struct perf_options {
     uint32_t start_batch_size, max_batch_size;
     uint32_t num_iter, warmup_iter, large_blk_iter_ftr;
     bool is_recreate_xfer;
+    perf_error_mode_t error_mode; /**< Of api UCP and UCP_SGL */
     /* where */
     perf_segment_t initiator_segment, target_segment;
+    perf_gpu_type_t gpu_type;
     uint32_t initiator_dev, target_dev;
     uint32_t num_target_dev; /**< Leaves */
     perf_role_t role;

@@ -48,6 +48,10 @@ static int perf_options_check_together(const perf_options_t *options)
     } else if ((options->api == PERF_API_UCP_SGL) && (options->op == PERF_OP_READ)) {
         perf_error("--api ucp_sgl with --op_type READ: UCP has no scatter-gather get; "
                    "expected WRITE, or --api ucp");
+    } else if ((options->api == PERF_API_MKV) &&
+               (options->error_mode == PERF_ERROR_MODE_NONE)) {
+        perf_error("--error_mode none with --api mkv: libmorikv's endpoints tell of a "
+                   "peer's failure; expected peer, or --api ucp");
     } else if ((options->scheme == PERF_SCHEME_PAIRWISE) &&
                (options->num_target_dev > 1)) {
         perf_error("--num_target_dev is %u; expected 1 with --scheme pairwise",

@@ -163,8 +163,13 @@ MORIKV_BACKEND=xgmi MORIKV_STRICT=y UCX_TLS=mori_xgmi,tcp,self \
     refused "xgmi is for GPU memory on both sides" "${one[@]}"
 UCX_TLS=tcp,self refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${one[@]}" \
     --initiator_seg_type VRAM --target_seg_type VRAM
-UCX_TLS=mori_xgmi,mori_copy,tcp,self carried 'rocm>rocm: xgmi (' \
-    --initiator_seg_type VRAM --target_seg_type VRAM
+vram=(--initiator_seg_type VRAM --target_seg_type VRAM)
+UCX_TLS=mori_xgmi,mori_copy,tcp,self carried 'rocm>rocm: xgmi (' "${vram[@]}"
+# of lanes that other memory has, or other endpoints: posix tells of no failure unless it is told to
+UCX_TLS=mori_xgmi,mori_copy,tcp refused 'UCX has no way for a put of cuda memory to cuda memory' "${one[@]}" "${vram[@]}" \
+    --memory_type cuda
+UCX_TLS=posix carried 'path put DRAM>DRAM: software emulation posix/memory' --api ucp --error_mode none
+UCX_TLS=posix refused 'ucp_ep_create: Destination is unreachable' "${one[@]}" --api ucp
 
 for word in -h --help --usage -V --version; do
     "$perf" $word >"$work/out" 2>"$work/err" && [ -s "$work/out" ] && [ ! -s "$work/err" ] ||
