@@ -37,7 +37,8 @@ perf_kv_perf_mori_kv_perf_SOURCES = \
 	perf/kv_perf/pingpong.c perf/kv_perf/pingpong.h \
 	perf/kv_perf/sweep.c perf/kv_perf/sweep.h \
 	perf/kv_perf/sweep_lists.c
-EXTRA_DIST += perf/kv_perf/pairs.sh perf/kv_perf/side_by_side.py
+EXTRA_DIST += perf/kv_perf/beside_plain.sh perf/kv_perf/lane_ratios.sh perf/kv_perf/pairs.sh \
+	perf/kv_perf/side_by_side.py
 perf_kv_perf_mori_kv_perf_LDADD = perf/kv_perf/libkvcompute.la perf/kv_perf/libkvrun.la
 
 # The manual page is what --help says.

@@ -74,6 +74,7 @@ noinst_HEADERS += test/unit/perf/models_here.h
 
 # Whole runs of mori_kv_perf over tcp; its models' lists beside those of gpu_limits.
 perf_unit_scripts = \
+	test/unit/perf/test_perf_beside.sh \
 	test/unit/perf/test_perf_cli.sh \
 	test/unit/perf/test_perf_output.sh \
 	test/unit/perf/test_perf_fanout.sh \
