@@ -73,6 +73,16 @@ if [ -n "$prefix" ]; then
         --exclude='*cuda*' --exclude='*gdr*' . | tar -C "$stage$(dirname "$prefix")" -x
 fi
 mkdir -p "$stage/gpu/lib" "$stage/gpu/driver" "$stage/gpu/out"
+# UCX's own lane between NVIDIA's GPUs, for the stage that compares with it
+if [ -n "$prefix" ]; then
+    mkdir "$stage/gpu/cuda"
+    # shellcheck disable=SC2016
+    "$tree/contrib/devroot" run sh -ec 'cp -L "$1"/lib/ucx/libuc[tm]_cuda.so.0 "$1"/lib/ucx/libuct_cma.so.0 "$2"
+        cp "$1"_cu*.libs/libcudart* "$2"' sh "$prefix" "$stage/gpu/cuda"
+    for file in "$stage"/gpu/cuda/libuc*.so.0; do
+        ln -s "$(basename "$file")" "${file%.0}"
+    done
+fi
 ln -s "$build/test/gpu/.libs/libhipshim.so" "$stage/gpu/lib/libamdhip64.so.6"
 cp "$out/kernel.fatbin" "$stage/gpu/"
 printf '%s\n' "$tree" >"$out/tree"

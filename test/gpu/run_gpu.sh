@@ -153,6 +153,23 @@ stage_release_long() {
     over_release long_lists
 }
 
+# UCX's own cuda_ipc, whose modules are packed apart: no other stage is to see them.
+plain_cuda() {
+    local lane=cuda_ipc
+
+    [ -z "$fake" ] || lane=tcp
+    if [ -z "$fake" ] && [ ! -e "$root/gpu/cuda" ]; then
+        say "-- plain: skipped: no modules of CUDA packed"
+        return
+    fi
+    [ -n "$fake" ] || setting=("${setting[0]}:/gpu/cuda" UCX_MODULE_DIR=/gpu/cuda)
+    stage "mori_xgmi beside UCX's own $lane" 420 plain $lane
+}
+
+stage_plain() {
+    over_release plain_cuda
+}
+
 stage_release_latency() {
     over_release latency_all
 }

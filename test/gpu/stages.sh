@@ -172,6 +172,19 @@ latency_ratios() {
     done
 }
 
+# UCX's own lane between two GPUs beside mori_xgmi on the same lists; red where ours is slower,
+# but for small sizes, where nothing is fast.
+plain() { # LANE
+    local quick=() lane_setting=() status
+
+    [ -z "$fake" ] || lane_setting=(LANE_LEAST=0 LANE_RUNS=1)
+    [ -z "$fake" ] || quick=(--start_block_size 64k --max_block_size 128k --total_buffer_size 4m --num_iter 3 --warmup_iter 1)
+    inside env "${lane_setting[@]}" "$tree/perf/kv_perf/beside_plain.sh" "$1" "$out_inside/plain-$1" "${quick[@]}"
+    status=$?
+    cat "$work/stage.log" >>"$report"
+    return $status
+}
+
 # UCX's own price of a post beside a thread that makes progress: what bounds ours.
 thread_all() {
     local i
