@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	test/vm/jobs/rdma_kv.sh \
 	test/vm/jobs/rdma_latency.sh \
 	test/vm/jobs/rdma_memlock.sh \
+	test/vm/jobs/rdma_plain.sh \
 	test/vm/jobs/rdma_recovery.sh \
 	test/vm/jobs/rdma_ucx.sh \
 	test/vm/jobs/two_hosts.sh \
