@@ -7,6 +7,7 @@ libmorikv_core_la_SOURCES += \
     src/wire/codec.h \
     src/wire/wire.c \
     src/wire/wire.h \
+    src/wire/wire_fin.c \
     src/wire/wire_pull.c \
     src/wire/wire_stage.c \
     src/wire/wire_store.c
