@@ -111,9 +111,11 @@ static inline mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
 /** Copy text of @a length bytes, cut to @a size, terminated. */
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
 
-/* Body of FIN */
+/* Bodies of FIN and FIN_SHORT */
 void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
+void mkv_msg_put_fin_short(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
+void mkv_msg_get_fin_short(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
 /* Bodies of FETCH and FETCHED */
 void mkv_msg_put_fetch(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);

@@ -22,10 +22,11 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none",   "HELLO",   "HELLO_ACK", "REGIONS", "BYE",     "EXPOSE",   "BIND",
-        "FIN",    "TERM",    "DRAINED",   "USER",    "PING",    "PONG",     "PULL",
-        "PULLED", "NOTE",    "ASK",       "CREDIT",  "FETCH",   "FETCHED",  "RELEASE",
-        "OPEN",   "ARRIVED", "STAGE",     "STAGED",  "SCATTER", "SCATTERED"};
+        "none",   "HELLO",   "HELLO_ACK", "REGIONS",  "BYE",     "EXPOSE",
+        "BIND",   "FIN",     "TERM",      "DRAINED",  "USER",    "PING",
+        "PONG",   "PULL",    "PULLED",    "NOTE",     "ASK",     "CREDIT",
+        "FETCH",  "FETCHED", "RELEASE",   "OPEN",     "ARRIVED", "STAGE",
+        "STAGED", "SCATTER", "SCATTERED", "FIN_SHORT"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -268,6 +269,7 @@ static const struct {
     [MKV_MSG_STAGED] = {mkv_msg_put_staged, mkv_msg_get_staged},
     [MKV_MSG_SCATTER] = {mkv_msg_put_scatter, mkv_msg_get_scatter},
     [MKV_MSG_SCATTERED] = {mkv_msg_put_scattered, mkv_msg_get_scattered},
+    [MKV_MSG_FIN_SHORT] = {mkv_msg_put_fin_short, mkv_msg_get_fin_short},
 };
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)

@@ -43,14 +43,16 @@ enum {
     MKV_FEATURE_OPEN = 1 << 8,      /**< OPEN */
     MKV_FEATURE_TELL = 1 << 9,      /**< ARRIVED */
     MKV_FEATURE_KEYS = 1 << 10,     /**< Registrations without keys, told later */
-    MKV_FEATURE_STAGE = 1 << 11     /**< Gives staging by STAGE, and scatters from it */
+    MKV_FEATURE_STAGE = 1 << 11,    /**< Gives staging by STAGE, and scatters from it */
+    MKV_FEATURE_FIN_SHORT = 1 << 12 /**< FIN_SHORT */
 };
 
 #define MKV_FEATURES                                                                   \
     ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
                 MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
                 MKV_FEATURE_STORE | MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
-                MKV_FEATURE_TELL | MKV_FEATURE_KEYS | MKV_FEATURE_STAGE))
+                MKV_FEATURE_TELL | MKV_FEATURE_KEYS | MKV_FEATURE_STAGE |              \
+                MKV_FEATURE_FIN_SHORT))
 
 /** Growing output. A failed allocation sticks; look at it once, at the end. */
 typedef struct mkv_wbuf {
@@ -97,6 +99,7 @@ typedef enum mkv_msg_type {
     MKV_MSG_STAGED,  /**< Where it is, or why there is none */
     MKV_MSG_SCATTER, /**< It is filled: where the bytes go; SCATTERED answers */
     MKV_MSG_SCATTERED, /**< They are there, and the staging is another's */
+    MKV_MSG_FIN_SHORT, /**< FIN in fewer bytes, to who knows it */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
 } mkv_msg_type_t;
@@ -109,7 +112,7 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
            (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) ||
            (type == MKV_MSG_ASK) ||
-           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_SCATTERED));
+           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_FIN_SHORT));
 }
 
 /** How FETCH says its length. */

@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The message that ends a leg, which the other side waits for. */
+/*
+ * The message that ends a leg, which the other side waits for. It has two forms:
+ *
+ *   FIN        bytes 8, components 4, of each: number 4, units 4; items: sums, data
+ *   FIN_SHORT  bytes 8, components 1, of each: number 1, units 4, sum 8; items: data
+ *
+ * With header and names a short one of one component has 90 bytes, and so travels in
+ * one piece: of the 128 that a message has in the queue of UCX's shared memory, 92 are
+ * the sender's, and what is larger lies elsewhere, for the receiver to fetch.
+ */
 
 #include "wire/codec.h"
 
 /* Items at the end of FIN; one of an unknown type is skipped */
 enum { MKV_FIN_ITEM_DATA = 1, MKV_FIN_ITEM_SUMS = 2 };
 
-#define MKV_FIN_ITEM_SIZE 8u  /* its type and length, before what it has */
-#define MKV_FIN_SUM_BYTES 12u /* of a component: its number, the sum */
+#define MKV_FIN_ITEM_SIZE 8u    /* its type and length, before what it has */
+#define MKV_FIN_SUM_BYTES 12u   /* of a component: its number, the sum */
+#define MKV_FIN_SHORT_BYTES 9u  /* before the components */
+#define MKV_FIN_SHORT_UNITS 13u /* of a component */
+#define MKV_FIN_HAS_SUM 0x80u   /* beside a component's number, in the short form */
 
 static void mkv_msg_put_fin_data(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
@@ -69,6 +81,26 @@ void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_msg_put_fin_data(msg, wbuf);
 }
 
+void mkv_msg_put_fin_short(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
+{
+    const mkv_wire_units_t *units = msg->units, *end = units + msg->num_units;
+    size_t room = MKV_FIN_SHORT_BYTES + MKV_FIN_SHORT_UNITS * (size_t)msg->num_units;
+    uint8_t *start = mkv_wbuf_room(wbuf, room), *p = start;
+
+    if (p == NULL) {
+        return;
+    }
+    mkv_wire_store(p, msg->bytes, 8);
+    p[8] = (uint8_t)msg->num_units;
+    for (p += MKV_FIN_SHORT_BYTES; units < end; ++units) {
+        p[0] = (uint8_t)(units->component | (units->has_sum ? MKV_FIN_HAS_SUM : 0));
+        mkv_wire_store(p + 1, units->num, 4);
+        mkv_wire_store(p + 5, units->has_sum ? units->sum : 0, 8);
+        p += MKV_FIN_SHORT_UNITS;
+    }
+    mkv_msg_put_fin_data(msg, wbuf);
+}
+
 static void mkv_msg_get_fin_sum(mkv_msg_t *msg, uint32_t component, uint64_t sum)
 {
     uint32_t i;
@@ -125,6 +157,29 @@ void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
         msg->units[i].num = mkv_rbuf_get_u32(rbuf);
         msg->units[i].has_sum = false;
         rbuf->is_bad |= (msg->units[i].component >= MKV_MAX_COMPONENTS);
+    }
+    mkv_msg_get_fin_items(rbuf, msg);
+}
+
+void mkv_msg_get_fin_short(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
+{
+    const uint8_t *p = mkv_rbuf_get(rbuf, MKV_FIN_SHORT_BYTES);
+    mkv_wire_units_t *units = msg->units, *end;
+
+    if ((p == NULL) || (p[8] > MKV_MAX_COMPONENTS)) {
+        rbuf->is_bad = true;
+        return;
+    }
+    msg->bytes = mkv_wire_load(p, 8);
+    msg->num_units = p[8];
+    p = mkv_rbuf_get(rbuf, MKV_FIN_SHORT_UNITS * (size_t)msg->num_units);
+    for (end = units + msg->num_units; (p != NULL) && (units < end); ++units) {
+        units->component = p[0] & ~MKV_FIN_HAS_SUM;
+        units->num = (uint32_t)mkv_wire_load(p + 1, 4);
+        units->has_sum = (p[0] & MKV_FIN_HAS_SUM) != 0;
+        units->sum = mkv_wire_load(p + 5, 8);
+        rbuf->is_bad |= (units->component >= MKV_MAX_COMPONENTS);
+        p += MKV_FIN_SHORT_UNITS;
     }
     mkv_msg_get_fin_items(rbuf, msg);
 }

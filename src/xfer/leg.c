@@ -235,7 +235,8 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
     mkv_msg_t msg;
 
     mkv_msg_clear(&msg);
-    msg.type = MKV_MSG_FIN;
+    msg.type = mkv_peer_knows(leg->peer, MKV_FEATURE_FIN_SHORT) ? MKV_MSG_FIN_SHORT
+                                                                : MKV_MSG_FIN;
     msg.bytes = leg->bytes;
     msg.data = leg->done_data;
     msg.length = leg->done_length;
