@@ -148,7 +148,9 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     unsigned count;
 
     ctx->time = 0; /* what follows from a callback happened when it came */
+    ctx->is_in_callbacks = true;
     count = ucp_worker_progress(ctx->worker);
+    ctx->is_in_callbacks = false;
     ctx->num_idle += (count == 0);
     count += mkv_progress_step(ctx);
     count += mkv_progress_take(ctx);

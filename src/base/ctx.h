@@ -152,7 +152,8 @@ struct mkv_ctx {
     struct mkv_store *store;             /* keyed buffers */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
-    uint64_t time;                      /* see mkv_ctx_time(); 0: to be read */
+    uint64_t time;        /* see mkv_ctx_time(); 0: to be read */
+    bool is_in_callbacks; /* of UCX, in a round: what they leave is taken up in it */
     unsigned num_asking_gates;          /* with a callback, so nobody can sleep */
     struct mkv_signal *signals;         /* not taken in yet; atomic */
     struct mkv_submission *submissions; /* as these */

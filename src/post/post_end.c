@@ -141,9 +141,9 @@ bool mkv_post_done(mkv_post_t *post)
         mkv_post_again(post);
         return false;
     }
-    mkv_xfer_stamp_again(xfer, MKV_TIME_MOVED);
+    mkv_xfer_stamp_behind(xfer, MKV_TIME_MOVED);
     if ((xfer->role == MKV_SRC) && mkv_post_is_there(post)) {
-        mkv_xfer_stamp_again(xfer, MKV_TIME_FLUSHED);
+        mkv_xfer_stamp_behind(xfer, MKV_TIME_FLUSHED);
     }
     mkv_xfer_dirty(xfer);
     if (!is_over && !post->is_push) {

@@ -14,6 +14,16 @@ void mkv_xfer_trace(const mkv_xfer_t *xfer, mkv_xfer_time_t which)
                   (unsigned long long)xfer->times[which]);
 }
 
+void mkv_xfer_stamp_due(mkv_xfer_t *xfer)
+{
+    unsigned due;
+
+    for (due = xfer->times_due; due != 0; due &= due - 1) {
+        mkv_xfer_stamp_again(xfer, (mkv_xfer_time_t)__builtin_ctz(due));
+    }
+    xfer->times_due = 0;
+}
+
 void mkv_xfer_count_latency(mkv_xfer_t *xfer)
 {
     mkv_peer_t *peer = xfer->legs[0].peer;

@@ -34,6 +34,21 @@ static inline void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
     }
 }
 
+/** It happened now, perhaps again. In a callback of a round of progress the clock,
+ * which takes as long as a message, is read by the step that follows: behind what it
+ * sends. */
+static inline void mkv_xfer_stamp_behind(mkv_xfer_t *xfer, mkv_xfer_time_t which)
+{
+    if (xfer->ctx->is_in_callbacks) {
+        xfer->times_due |= (uint8_t)(1u << which);
+    } else {
+        mkv_xfer_stamp_again(xfer, which);
+    }
+}
+
+/** For those whose clock was not read yet. */
+void mkv_xfer_stamp_due(mkv_xfer_t *xfer);
+
 /** It is done now: count how long that took since its blocks were exposed. */
 void mkv_xfer_count_latency(mkv_xfer_t *xfer);
 

@@ -212,6 +212,9 @@ void mkv_xfer_step(mkv_xfer_t *xfer)
     for (i = 0; i < xfer->num_legs; ++i) {
         mkv_leg_step(&xfer->legs[i]);
     }
+    if (xfer->times_due != 0) {
+        mkv_xfer_stamp_due(xfer);
+    }
     if (!mkv_xfer_is_terminal(xfer)) {
         mkv_xfer_check_done(xfer);
     }

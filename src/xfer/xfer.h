@@ -111,6 +111,8 @@ typedef enum mkv_xfer_time {
     MKV_NUM_TIMES
 } mkv_xfer_time_t;
 
+_Static_assert(MKV_NUM_TIMES <= 8, "a byte has a bit for each");
+
 struct mkv_xfer {
     mkv_list_t list;  /**< ctx->xfers */
     mkv_list_t dirty; /**< ctx->dirty_xfers */
@@ -129,6 +131,7 @@ struct mkv_xfer {
     char *error_text;        /**< Where that is, to be freed */
     const mkv_leg_t *failed; /**< The first leg that did; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
+    uint8_t times_due; /**< Bits: of times, which the next step sets: trace.h */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
     uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */

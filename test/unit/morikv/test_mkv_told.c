@@ -16,8 +16,7 @@
 static mkv_xfer_t *active, *passive;
 static mkv_plan_t *plan;
 
-/* A WRITE or READ that takes so many us for each step */
-static void move(mkv_mode_t mode, uint64_t us)
+static void start(mkv_mode_t mode, uint64_t us)
 {
     active = pair_xfer(A, 1, 1, mode, (mode == MKV_WRITE) ? MKV_SRC : MKV_DST);
     passive = pair_xfer(B, 0, 1, mode, (mode == MKV_WRITE) ? MKV_DST : MKV_SRC);
@@ -26,6 +25,12 @@ static void move(mkv_mode_t mode, uint64_t us)
     pair_expose(passive, 0, NUM);
     pair_run();
     pair_now += us * US;
+}
+
+/* A WRITE or READ that takes so many us for each step */
+static void move(mkv_mode_t mode, uint64_t us)
+{
+    start(mode, us);
     fake_ucp_hold(FAKE_UCP_FLUSH);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
     pair_run();
@@ -213,6 +218,46 @@ START_TEST(an_owner_tells_when_it_put)
 }
 END_TEST
 
+static unsigned num_clocks, num_sent; /* looks at the clock; before the first of them */
+
+static uint64_t watched_clock(void *arg)
+{
+    (void)arg;
+    if (num_clocks++ == 0) {
+        num_sent = fake_ucp_num_calls(FAKE_UCP_AM);
+    }
+    return pair_now;
+}
+
+/* It takes as long as the message, which the other side waits for. Loop index: where a
+ * flush waits for what was put, and where that needs none */
+START_TEST(the_clock_is_read_behind_the_message)
+{
+    unsigned before = 0;
+
+    pair_setup_over(_i ? "mori_xgmi" : "mori_rdma");
+    start(MKV_WRITE, 10);
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    A->ctx->params.clock_ns = watched_clock;
+    fake_ucp_hold(0);
+    while (mkv_xfer_status(active, NULL) == MKV_INPROGRESS) {
+        num_clocks = 0;
+        before = fake_ucp_num_calls(FAKE_UCP_AM);
+        mkv_progress(A->ctx);
+    }
+    ck_assert_uint_gt(num_clocks, 0); /* control */
+    ck_assert_uint_eq(num_sent, before + 1);
+    ck_assert_uint_gt(pair_query(active).moved_ns, 0);
+    ck_assert_uint_gt(pair_query(active).flushed_ns, 0);
+    pair_run();
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
 static uint64_t sum_of(const uint64_t *buckets)
 {
     uint64_t sum = 0;
@@ -388,6 +433,7 @@ int main(void)
     tcase_add_test(tcase, an_event_does_not_name_a_transfer_that_was_closed);
     tcase_add_loop_test(tcase, a_transfer_tells_when_it_did_what, 0, 2);
     tcase_add_test(tcase, an_owner_tells_when_it_put);
+    tcase_add_loop_test(tcase, the_clock_is_read_behind_the_message, 0, 2);
     tcase_add_test(tcase, a_late_transfer_shows_in_the_histogram);
     tcase_add_test(tcase, a_late_poll_shows_in_the_histogram);
     tcase_add_test(tcase, every_time_has_its_bucket);
