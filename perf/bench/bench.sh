@@ -173,11 +173,14 @@ merged() {
 }
 
 # Dumps of a program of two contexts, and what a piece of a row took.
-counted_pair() { # PROGRAM
+counted_pair() { # PROGRAM [OPTION-OF-CALLGRIND...]
+    local name=$1
+
+    shift
     command -v valgrind >/dev/null || return 0
-    "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no \
-        --callgrind-out-file="$work/$1.out" "$build/perf/bench/bench_$1" >"$work/$1.log" 2>&1 ||
-        { cat "$work/$1.log" >&2; return 1; }
+    "$build/libtool" --mode=execute valgrind --tool=callgrind --collect-atstart=no "$@" \
+        --callgrind-out-file="$work/$name.out" "$build/perf/bench/bench_$name" >"$work/$name.log" 2>&1 ||
+        { cat "$work/$name.log" >&2; return 1; }
 }
 
 pair_instructions() { # PROGRAM ROW PIECES [OBJECTS]
@@ -222,23 +225,43 @@ one_sided() {
     done < <("$build/perf/bench/bench_op" 2>/dev/null)
 }
 
-# From a post to DONE of the other side: steps, of which each is counted in 20 rounds.
-notify_instructions() { # STEP [OBJECTS]
-    pair_instructions notify "$1" 20 "${2:-libmorikv|mori-core}"
+# From a post to DONE of the other side: steps, of which each is counted in 20 rounds. Until
+# the copy is started and until the message is sent are dumps of callgrind's own; these take
+# time, in which nobody is to look whether the peer lives.
+counted_notify() { # PROGRAM
+    MORIKV_PEER_CHECK=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
+}
+
+notify_instructions() { # STEP [OBJECTS] [PROGRAM]
+    local trigger="Client Request: $1" files
+
+    case $1 in
+    launch) trigger=--dump-before=hipMemcpyAsync ;;
+    tell) trigger=--dump-after=ucp_am_send_nbx ;;
+    esac
+    mapfile -t files < <(grep -lF -e "Trigger: $trigger" "$work/${3:-notify}".out.* 2>/dev/null)
+    [ ${#files[@]} -gt 0 ] || { echo "-"; return; }
+    awk -v want="${2:-libmorikv|mori-core}" "$read_dump"'
+        function count(n) { if (object ~ want) sum += n }
+        END { printf "%.1f", sum / 20 }' "${files[@]}"
 }
 
 notified() {
-    local step calls
+    local step
 
-    counted_pair notify
+    counted_notify notify
+    counted_notify notify_ucp
     echo
-    echo "| one block and the word of it | calls of progress | instructions | libmorikv | UCX | mori_xgmi | C library |"
-    echo "|---|---|---|---|---|---|---|"
-    while read -r step calls; do
-        echo "| $step | $calls | $(notify_instructions "$step" .) | $(notify_instructions "$step" libmorikv)" \
+    echo "| one block and the word of it | instructions | libmorikv | UCX | mori_xgmi | C library | UCP alone: UCX | mori_xgmi | C library |"
+    echo "|---|---|---|---|---|---|---|---|---|"
+    for step in launch beside tell told hear idle; do
+        echo "| $step | $(notify_instructions "$step" .) | $(notify_instructions "$step" libmorikv)" \
             "| $(notify_instructions "$step" "$ucx") | $(notify_instructions "$step" mori-core)" \
-            "| $(notify_instructions "$step" /libc.so) |"
-    done < <("$build/perf/bench/bench_notify" 2>/dev/null)
+            "| $(notify_instructions "$step" /libc.so)" \
+            "| $(notify_instructions "$step" "$ucx" notify_ucp)" \
+            "| $(notify_instructions "$step" mori-core notify_ucp)" \
+            "| $(notify_instructions "$step" /libc.so notify_ucp) |"
+    done
 }
 
 # A fetch, by what both sides do for it, each counted in 20 rounds.
@@ -337,8 +360,8 @@ figures() {
     echo "op.READ $(op_instructions READ)"
     echo "op.WRITE $(op_instructions WRITE)"
     export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
-    counted_pair notify
-    for step in launch tell hear idle; do
+    counted_notify notify
+    for step in launch beside tell told hear idle; do
         echo "notify.$step $(notify_instructions $step)"
     done
     counted_pair fetch

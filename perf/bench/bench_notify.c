@@ -3,36 +3,16 @@
 /*
  * What a block of GPU memory and the word that it is there cost the host beside the
  * copy (HIPCPU_COPY=0): a transfer that is open and exposed is posted, sealed, and DONE
- * at the destination. Two contexts of this process, one thread. Each step is a dump of
- * its own under callgrind, from rounds in which it alone is counted:
- *
- *   launch  post, seal, and the call of progress that starts the copy
- *   tell    the calls of progress until the source's transfer is DONE: the end of the
- *           copy is seen, the message is sent
- *   hear    progress and poll of the destination until its event is there
- *   idle    a call of progress and a poll that find nothing
+ * at the destination. Two contexts of this process, one thread; bench_step.h has the
+ * steps. bench_notify_ucp is the same by UCP alone.
  */
 
 #include "perf/bench/bench_pair.h"
+#include "perf/bench/bench_step.h"
 #include "perf/workload/error.h"
 #include "perf/workload/memory.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
-
-typedef enum bench_step {
-    BENCH_LAUNCH,
-    BENCH_TELL,
-    BENCH_HEAR,
-    BENCH_IDLE,
-    BENCH_NUM_STEPS
-} bench_step_t;
-
-static const char *const bench_names[BENCH_NUM_STEPS] = {"launch", "tell", "hear",
-                                                         "idle"};
 
 typedef struct bench {
     bench_side_t sides[2];
@@ -40,16 +20,7 @@ typedef struct bench {
     mkv_plan_t *plan;
     uint64_t last_id;
     bench_step_t counted;
-    unsigned num_calls[BENCH_NUM_STEPS]; /* of progress */
 } bench_t;
-
-/* Around each step, before and behind it. */
-static void bench_toggle(const bench_t *bench, bench_step_t step)
-{
-    if (bench->counted == step) {
-        CALLGRIND_TOGGLE_COLLECT;
-    }
-}
 
 static void bench_settle(bench_t *bench)
 {
@@ -97,24 +68,22 @@ static int bench_prepare(bench_t *bench)
 
 static int bench_launch(bench_t *bench)
 {
-    bench_toggle(bench, BENCH_LAUNCH);
+    bench_step_toggle(bench->counted, BENCH_BESIDE);
     if ((mkv_xfer_post(bench->xfers[0], 0, bench->plan, NULL, NULL) != MKV_OK) ||
         (mkv_xfer_seal(bench->xfers[0], 0) != MKV_OK)) {
         return bench_fail("a post");
     }
     mkv_progress(bench->sides[0].ctx);
-    bench_toggle(bench, BENCH_LAUNCH);
-    ++bench->num_calls[BENCH_LAUNCH];
+    bench_step_toggle(bench->counted, BENCH_BESIDE);
     return 0;
 }
 
 static void bench_tell(bench_t *bench)
 {
     while (mkv_xfer_status(bench->xfers[0], NULL) == MKV_INPROGRESS) {
-        bench_toggle(bench, BENCH_TELL);
+        bench_step_toggle(bench->counted, BENCH_TOLD);
         mkv_progress(bench->sides[0].ctx);
-        bench_toggle(bench, BENCH_TELL);
-        ++bench->num_calls[BENCH_TELL];
+        bench_step_toggle(bench->counted, BENCH_TOLD);
     }
 }
 
@@ -124,11 +93,10 @@ static void bench_hear(bench_t *bench)
     size_t num = 0;
 
     while (num == 0) {
-        bench_toggle(bench, BENCH_HEAR);
+        bench_step_toggle(bench->counted, BENCH_HEAR);
         mkv_progress(bench->sides[1].ctx);
         mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
-        bench_toggle(bench, BENCH_HEAR);
-        ++bench->num_calls[BENCH_HEAR];
+        bench_step_toggle(bench->counted, BENCH_HEAR);
     }
 }
 
@@ -138,11 +106,10 @@ static void bench_idle(bench_t *bench)
     size_t num;
 
     bench_settle(bench);
-    bench_toggle(bench, BENCH_IDLE);
+    bench_step_toggle(bench->counted, BENCH_IDLE);
     mkv_progress(bench->sides[1].ctx);
     mkv_poll(bench->sides[1].ctx, &event, sizeof(event), 1, &num);
-    bench_toggle(bench, BENCH_IDLE);
-    ++bench->num_calls[BENCH_IDLE];
+    bench_step_toggle(bench->counted, BENCH_IDLE);
 }
 
 static int bench_close(bench_t *bench)
@@ -163,35 +130,21 @@ static int bench_close(bench_t *bench)
     return 0;
 }
 
-static int bench_round(bench_t *bench)
+static int bench_round(void *arg)
 {
+    bench_t *bench = arg;
+
     if ((bench_prepare(bench) != 0) || (bench_launch(bench) != 0)) {
         return -1;
     }
+    bench_step_dump(bench->counted, BENCH_BESIDE);
     bench_tell(bench);
+    bench_step_dump(bench->counted, BENCH_TOLD);
     bench_hear(bench);
+    bench_step_dump(bench->counted, BENCH_HEAR);
     bench_idle(bench);
+    bench_step_dump(bench->counted, BENCH_IDLE);
     return bench_close(bench);
-}
-
-static int bench_rounds(bench_t *bench, bench_step_t step)
-{
-    int ret = 0, i;
-
-    bench->counted = BENCH_NUM_STEPS;
-    for (i = 0; (ret == 0) && (i < BENCH_WARMUP); ++i) {
-        ret = bench_round(bench);
-    }
-    CALLGRIND_ZERO_STATS;
-    bench->counted = step;
-    bench->num_calls[step] = 0;
-    for (i = 0; (ret == 0) && (i < BENCH_ROUNDS); ++i) {
-        ret = bench_round(bench);
-    }
-    CALLGRIND_DUMP_STATS_AT(bench_names[step]);
-    printf("%s %.1f\n", bench_names[step],
-           (double)bench->num_calls[step] / BENCH_ROUNDS);
-    return ret;
 }
 
 static int bench_all(bench_t *bench)
@@ -199,15 +152,12 @@ static int bench_all(bench_t *bench)
     static const uint32_t from = 0, to = 1;
     const mkv_units_t units = {
         .num_local = 1, .num_remote = 1, .local = &from, .remote = &to};
-    bench_step_t step;
-    int ret = 0;
+    int ret;
 
     if (mkv_plan_create(bench->sides[0].map, &units, 1, 0, &bench->plan) != MKV_OK) {
         return bench_fail("a plan");
     }
-    for (step = BENCH_LAUNCH; (ret == 0) && (step < BENCH_NUM_STEPS); ++step) {
-        ret = bench_rounds(bench, step);
-    }
+    ret = bench_step_rounds(bench, &bench->counted, bench_round);
     mkv_plan_destroy(bench->plan);
     return ret;
 }

@@ -1,7 +1,7 @@
 # `make bench` prints tables; nothing in make check measures time.
 check_PROGRAMS += perf/bench/bench_plan perf/bench/bench_bytes perf/bench/bench_expose \
-	perf/bench/bench_fetch perf/bench/bench_notify perf/bench/bench_op \
-	perf/bench/bench_post perf/bench/bench_put perf/bench/bench_scale \
+	perf/bench/bench_fetch perf/bench/bench_notify perf/bench/bench_notify_ucp \
+	perf/bench/bench_op perf/bench/bench_post perf/bench/bench_put perf/bench/bench_scale \
 	perf/bench/bench_thread
 perf_bench_bench_plan_SOURCES = perf/bench/bench_plan.c perf/bench/bench_callgrind.h
 perf_bench_bench_plan_LDADD = perf/kv_perf/libkvrun.la
@@ -19,8 +19,11 @@ perf_bench_bench_expose_LDADD = perf/kv_perf/libkvrun.la
 perf_bench_bench_fetch_SOURCES = perf/bench/bench_fetch.c perf/bench/bench_raw.c \
 	perf/bench/bench_raw.h $(bench_pair)
 perf_bench_bench_fetch_LDADD = perf/kv_perf/libkvrun.la $(UCX_LIBS)
-perf_bench_bench_notify_SOURCES = perf/bench/bench_notify.c $(bench_pair)
+perf_bench_bench_notify_SOURCES = perf/bench/bench_notify.c perf/bench/bench_step.h $(bench_pair)
 perf_bench_bench_notify_LDADD = perf/kv_perf/libkvrun.la
+perf_bench_bench_notify_ucp_SOURCES = perf/bench/bench_notify_ucp.c perf/bench/bench_raw.c \
+	perf/bench/bench_raw.h perf/bench/bench_step.h perf/bench/bench_callgrind.h
+perf_bench_bench_notify_ucp_LDADD = perf/workload/libworkload.la $(UCX_LIBS)
 perf_bench_bench_op_SOURCES = perf/bench/bench_op.c $(bench_pair)
 perf_bench_bench_op_LDADD = perf/kv_perf/libkvrun.la
 perf_bench_bench_post_SOURCES = perf/bench/bench_post.c $(bench_pair)
@@ -29,8 +32,8 @@ EXTRA_DIST += perf/bench/baseline perf/bench/bench.sh perf/bench/bench_check.sh
 
 .PHONY: bench bench-check
 bench: all perf/bench/bench_plan$(EXEEXT) perf/bench/bench_bytes$(EXEEXT) perf/bench/bench_expose$(EXEEXT) \
-		perf/bench/bench_fetch$(EXEEXT) perf/bench/bench_notify$(EXEEXT) perf/bench/bench_op$(EXEEXT) \
-		perf/bench/bench_post$(EXEEXT)
+		perf/bench/bench_fetch$(EXEEXT) perf/bench/bench_notify$(EXEEXT) perf/bench/bench_notify_ucp$(EXEEXT) \
+		perf/bench/bench_op$(EXEEXT) perf/bench/bench_post$(EXEEXT)
 	$(AM_V_at)$(srcdir)/perf/bench/bench.sh $(abs_builddir)
 
 # Red when a block costs more instructions than it did.

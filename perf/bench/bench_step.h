@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef PERF_BENCH_STEP_H
+#define PERF_BENCH_STEP_H
+
+/**
+ * @file
+ * The steps of a put and its notification, of which one at a time is counted: it has a
+ * dump of its own a round under callgrind. Two of them are what is left of a step when
+ * bench.sh has callgrind dump within it, where the copy is started ("launch" until
+ * there) and where the message is sent ("tell").
+ */
+
+#include "perf/bench/bench_callgrind.h"
+
+#include <stdlib.h>
+
+enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
+
+typedef enum bench_step {
+    BENCH_BESIDE, /**< What is posted, and the call of progress that starts the copy */
+    BENCH_TOLD,   /**< Progress of the source until it is done with the message */
+    BENCH_HEAR,   /**< Progress of the destination until it knows */
+    BENCH_IDLE,   /**< Of the destination, that finds nothing */
+    BENCH_NUM_STEPS
+} bench_step_t;
+
+/** Before the step, and behind it. */
+static inline void bench_step_toggle(bench_step_t counted, bench_step_t step)
+{
+    (void)step;
+    if (counted == step) {
+        CALLGRIND_TOGGLE_COLLECT;
+    }
+}
+
+/** The step is over in this round. */
+static inline void bench_step_dump(bench_step_t counted, bench_step_t step)
+{
+    static const char *const names[BENCH_NUM_STEPS] = {"beside", "told", "hear",
+                                                       "idle"};
+
+    if (counted == step) {
+        CALLGRIND_DUMP_STATS_AT(names[step]);
+    }
+}
+
+/** Rounds for each step. @return 0, or the round's error. */
+static inline int bench_step_rounds(void *bench, bench_step_t *counted,
+                                    int (*round)(void *bench))
+{
+    int ret = 0, step, i;
+
+    for (step = BENCH_BESIDE; (ret == 0) && (step < BENCH_NUM_STEPS); ++step) {
+        *counted = BENCH_NUM_STEPS;
+        for (i = 0; (ret == 0) && (i < BENCH_WARMUP); ++i) {
+            ret = round(bench);
+        }
+        CALLGRIND_ZERO_STATS;
+        *counted = (bench_step_t)step;
+        for (i = 0; (ret == 0) && (i < BENCH_ROUNDS); ++i) {
+            ret = round(bench);
+        }
+    }
+    return ret;
+}
+
+#endif
