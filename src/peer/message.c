@@ -83,10 +83,9 @@ static const char *mkv_message_reason(const mkv_peer_t *peer, mkv_status_t statu
     }
 }
 
-/* Encoded behind its packet, in the memory that both are freed with. NULL: see status_p
- */
-static mkv_packet_t *mkv_message_pack(mkv_peer_t *peer, mkv_msg_t *msg,
-                                      mkv_status_t *status_p)
+/* Encoded behind its packet, in the memory that both are freed with */
+mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
+                                  mkv_status_t *status_p)
 {
     static const mkv_packet_t head;
     mkv_packet_t *packet;
@@ -116,7 +115,23 @@ static mkv_packet_t *mkv_message_pack(mkv_peer_t *peer, mkv_msg_t *msg,
     mkv_list_init(&packet->list);
     packet->peer = peer;
     packet->length = length;
+    packet->seq = peer->tx_seq;
+    mkv_msg_finish(packet->data, length, packet->seq);
     return packet;
+}
+
+void mkv_message_send_prepared(mkv_packet_t *packet)
+{
+    mkv_peer_t *peer = packet->peer;
+
+    if (packet->seq != peer->tx_seq) { /* others were sent meanwhile */
+        packet->seq = peer->tx_seq;
+        mkv_msg_finish(packet->data, packet->length, packet->seq);
+    }
+    ++peer->tx_seq;
+    peer->tx_bytes += packet->length;
+    mkv_peer_get(peer);
+    mkv_message_post(packet);
 }
 
 mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
@@ -128,13 +143,10 @@ mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg)
         return mkv_error(&peer->ctx->log, MKV_ERR_PEER, "peer %s: no connection for %s",
                          peer->name, mkv_msg_string(msg->type));
     }
-    packet = mkv_message_pack(peer, msg, &status);
+    packet = mkv_message_prepare(peer, msg, &status);
     if (packet == NULL) {
         return status;
     }
-    mkv_msg_finish(packet->data, packet->length, peer->tx_seq++);
-    peer->tx_bytes += packet->length;
-    mkv_peer_get(peer);
-    mkv_message_post(packet);
+    mkv_message_send_prepared(packet);
     return MKV_OK;
 }

@@ -8,6 +8,7 @@
  * Messages to a peer, in the order in which they are sent.
  */
 
+#include "peer/packet.h"
 #include "peer/peer.h"
 
 /**
@@ -18,6 +19,19 @@
  *         MKV_ERR_PEER: no connection.
  */
 mkv_status_t mkv_message_send(mkv_peer_t *peer, mkv_msg_t *msg);
+
+/**
+ * Encode what is sent later. Free it with mkv_packet_free() if it is not.
+ *
+ * @param [out] status_p  MKV_OK, MKV_ERR_NOMEM, MKV_ERR_LENGTH, MKV_ERR_BUSY.
+ *
+ * @return NULL: see status_p.
+ */
+mkv_packet_t *mkv_message_prepare(mkv_peer_t *peer, mkv_msg_t *msg,
+                                  mkv_status_t *status_p);
+
+/** Send what was prepared, which frees it, over a connection that is not cut off. */
+void mkv_message_send_prepared(mkv_packet_t *packet);
 
 /** The largest message that both sides take, in bytes. */
 uint64_t mkv_message_max(const mkv_peer_t *peer);

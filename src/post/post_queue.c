@@ -282,6 +282,18 @@ static bool mkv_leg_has_gate(const mkv_leg_t *leg)
            (mkv_list_head(&leg->posts, mkv_post_t, list)->gate_state != MKV_GATE_OPEN);
 }
 
+static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
+{
+    const mkv_post_t *post;
+    uint64_t bytes = 0;
+
+    mkv_list_for_each(post, &leg->running, mkv_post_t, list)
+    {
+        bytes += post->bytes;
+    }
+    return bytes;
+}
+
 /* What waits for the peer alone ends here; UCX gives back the rest */
 static void mkv_leg_posts_ended(mkv_leg_t *leg)
 {
@@ -307,6 +319,7 @@ void mkv_posts_listen(mkv_ctx_t *ctx)
     static const mkv_leg_listener_t listener = {
         .ended = mkv_leg_posts_ended,
         .has_gate = mkv_leg_has_gate,
+        .moving = mkv_leg_moving,
         .pull = mkv_push_receive,
         .pulled = mkv_pull_answered,
         .stage = mkv_scatter_receive,

@@ -100,12 +100,17 @@ mkv_status_t mkv_leg_error(const mkv_leg_t *leg)
 
 /* ---- Sending --------------------------------------------------------------------- */
 
-mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg)
+static void mkv_leg_address(const mkv_leg_t *leg, mkv_msg_t *msg)
 {
     msg->id = leg->xfer->id;
     msg->epoch = leg->xfer->epoch;
     msg->from_nonce = leg->xfer->nonce;
     msg->to_nonce = leg->remote_nonce;
+}
+
+mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg)
+{
+    mkv_leg_address(leg, msg);
     return mkv_message_send(leg->peer, msg);
 }
 
@@ -228,31 +233,63 @@ static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first
     }
 }
 
-static void mkv_leg_send_fin(mkv_leg_t *leg)
+static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *msg)
 {
     uint64_t seen = 0;
     uint32_t component, i;
-    mkv_msg_t msg;
 
-    mkv_msg_clear(&msg);
-    msg.type = mkv_peer_knows(leg->peer, MKV_FEATURE_FIN_SHORT) ? MKV_MSG_FIN_SHORT
-                                                                : MKV_MSG_FIN;
-    msg.bytes = leg->bytes;
-    msg.data = leg->done_data;
-    msg.length = leg->done_length;
+    mkv_msg_clear(msg);
+    msg->type = mkv_peer_knows(leg->peer, MKV_FEATURE_FIN_SHORT) ? MKV_MSG_FIN_SHORT
+                                                                 : MKV_MSG_FIN;
+    msg->bytes = bytes;
+    msg->data = leg->done_data;
+    msg->length = leg->done_length;
     for (i = 0; i < leg->map->num_pairs; ++i) {
         component = leg->map->pairs[i].component;
-        while (component >= msg.num_units) {
-            memset(&msg.units[msg.num_units++], 0, sizeof(msg.units[0]));
+        while (component >= msg->num_units) {
+            memset(&msg->units[msg->num_units++], 0, sizeof(msg->units[0]));
         }
-        msg.units[component].component = leg->map->components[component].component;
-        msg.units[component].num = mkv_leg_told(leg, i);
-        mkv_leg_tell_sum(leg, i, !(seen & (1ull << component)), &msg.units[component]);
+        msg->units[component].component = leg->map->components[component].component;
+        msg->units[component].num = mkv_leg_told(leg, i);
+        mkv_leg_tell_sum(leg, i, !(seen & (1ull << component)), &msg->units[component]);
         seen |= 1ull << component;
     }
-    if (mkv_leg_take(leg, MKV_LEG_FIN) == MKV_OK) {
-        mkv_leg_end(leg, MKV_OK, NULL);
-        mkv_leg_send_or_fail(leg, &msg);
+}
+
+/* The other side waits for the message, and should not wait while it is made: that is
+ * done while the blocks move. Without memory it is tried again when they have. */
+static void mkv_leg_prepare_fin(mkv_leg_t *leg)
+{
+    mkv_status_t status;
+    mkv_msg_t msg;
+
+    leg->fin_bytes = leg->bytes + leg->xfer->ctx->leg_listener->moving(leg);
+    mkv_leg_make_fin(leg, leg->fin_bytes, &msg);
+    mkv_leg_address(leg, &msg);
+    leg->fin = mkv_message_prepare(leg->peer, &msg, &status);
+}
+
+static void __attribute__((noinline)) mkv_leg_send_new_fin(mkv_leg_t *leg)
+{
+    mkv_msg_t msg;
+
+    mkv_leg_make_fin(leg, leg->bytes, &msg);
+    mkv_leg_send_or_fail(leg, &msg);
+}
+
+static void mkv_leg_send_fin(mkv_leg_t *leg)
+{
+    mkv_packet_t *fin = leg->fin;
+
+    if (mkv_leg_take(leg, MKV_LEG_FIN) != MKV_OK) {
+        return;
+    }
+    mkv_leg_end(leg, MKV_OK, NULL);
+    if ((fin != NULL) && (leg->fin_bytes == leg->bytes)) {
+        leg->fin = NULL;
+        mkv_message_send_prepared(fin);
+    } else {
+        mkv_leg_send_new_fin(leg);
     }
 }
 
@@ -409,11 +446,22 @@ static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
            mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks);
 }
 
+/* All is given to UCX, so that it is known what will have moved; and some of it moves */
+static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
+{
+    return (leg->fin == NULL) && (leg->state == MKV_LEG_SEALED) &&
+           (leg->xfer->mode == MKV_WRITE) && mkv_list_is_empty(&leg->posts) &&
+           mkv_list_is_empty(&leg->chunks) && !mkv_list_is_empty(&leg->running);
+}
+
 void mkv_leg_step(mkv_leg_t *leg)
 {
     if (mkv_leg_is_over(leg)) {
         mkv_leg_step_terminal(leg);
         return;
+    }
+    if (mkv_leg_can_prepare_fin(leg)) {
+        mkv_leg_prepare_fin(leg);
     }
     if (!mkv_list_is_empty(&leg->pushed) || (leg->num_moved > 0) ||
         mkv_leg_has_put_all(leg)) {
@@ -450,6 +498,9 @@ void mkv_leg_cleanup(mkv_leg_t *leg)
     free(leg->units);
     free(leg->meta);
     free(leg->done_data);
+    if (leg->fin != NULL) {
+        mkv_packet_free(leg->fin);
+    }
     free(leg->error);
     --leg->map->num_uses;
 }

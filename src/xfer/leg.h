@@ -18,6 +18,8 @@ typedef struct mkv_leg_listener {
     void (*ended)(mkv_leg_t *leg);
     /** Its first post waits for a gate. */
     bool (*has_gate)(const mkv_leg_t *leg);
+    /** Bytes of the posts that are given to UCX and have not ended. */
+    uint64_t (*moving)(const mkv_leg_t *leg);
     /** READ, passive, bound: the reader asks us to put a part of a plan. */
     void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
     /** READ, active: such a part has arrived, or the owner cannot put it. */

@@ -68,6 +68,8 @@ typedef struct mkv_leg {
     size_t meta_length;
     void *done_data; /**< Of the active side's connector, told with DONE */
     size_t done_length;
+    struct mkv_packet *fin; /**< WRITE, active: made before all has moved; NULL: none */
+    uint64_t fin_bytes;     /**< That it says have moved */
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
     const char *waits;   /**< For what, as of the last change; NULL: nothing; atomic */

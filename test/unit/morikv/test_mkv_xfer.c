@@ -124,6 +124,36 @@ START_TEST(done_waits_for_the_flush)
 }
 END_TEST
 
+/* ... and has its place behind what was sent meanwhile. Loop index: something was */
+START_TEST(the_end_is_made_while_blocks_move)
+{
+    const mkv_leg_t *leg;
+    both_t both;
+
+    pair_setup_over("mori_rdma");
+    both = bind_both(MKV_WRITE, 1);
+    leg = &both.active->legs[0];
+    fake_ucp_hold(FAKE_UCP_PUT | FAKE_UCP_LIST);
+    OK(mkv_xfer_post(both.active, 0, both.plan, NULL, NULL));
+    pair_run();
+    ck_assert_ptr_null(leg->fin); /* more may be posted */
+    OK(mkv_xfer_seal(both.active, 0));
+    pair_run();
+    ck_assert_ptr_nonnull(leg->fin);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, NULL), 0);
+    if (_i) {
+        OK(mkv_send(A->peers[1], 0, 0, NULL, 0, NULL, 0));
+    }
+    fake_ucp_hold(0);
+    pair_run();
+    ck_assert_ptr_null(leg->fin);
+    ck_assert_uint_eq(pair_count(B, MKV_EV_DONE, both.passive), 1);
+    ck_assert_uint_eq(pair_query(both.passive).bytes, pair_query(both.active).bytes);
+    close_both(&both);
+    pair_teardown();
+}
+END_TEST
+
 /* Loop index: which piece fails; then the flush; then a list */
 START_TEST(a_failed_piece_fails_both_sides)
 {
@@ -1034,6 +1064,7 @@ int main(void)
     tcase_add_loop_test(tcase, completes_in_every_order, 0, 16);
     tcase_add_test(tcase, done_waits_for_the_last_completion);
     tcase_add_test(tcase, done_waits_for_the_flush);
+    tcase_add_loop_test(tcase, the_end_is_made_while_blocks_move, 0, 2);
     tcase_add_loop_test(tcase, a_failed_piece_fails_both_sides, 0, 5);
     tcase_add_test(tcase, posts_to_a_stalled_peer_wait_for_nothing);
     tcase_add_test(tcase, concurrent_transfers_can_each_be_asked);
