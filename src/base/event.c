@@ -11,6 +11,7 @@
 #include "base/latency.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -144,8 +145,7 @@ mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *own
         mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));
         return NULL;
     }
-    memset(node, 0, sizeof(*node));
-    mkv_list_init(&node->list);
+    memset(&node->event, 0, sizeof(*node) - offsetof(mkv_event_node_t, event));
     node->event.type = type;
     node->owned = owned;
     node->time = mkv_ctx_time(ctx);

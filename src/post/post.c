@@ -413,7 +413,8 @@ static mkv_list_use_t mkv_post_list_use(const mkv_post_t *post, const mkv_pair_t
     return mkv_peer_list_use(post->leg->peer, pair->mem->type, pair->rmem);
 }
 
-static void mkv_post_issue(mkv_post_t *post)
+/* @return Nothing is left to give. */
+static bool mkv_post_issue(mkv_post_t *post)
 {
     mkv_leg_t *leg = post->leg;
     const mkv_pair_t *pair;
@@ -421,7 +422,11 @@ static void mkv_post_issue(mkv_post_t *post)
     bool goes_on = true;
 
     while (goes_on && mkv_leg_has_credit(leg) && !mkv_leg_is_over(leg) &&
-           !post->must_repeat && ((pair = mkv_post_pair(post)) != NULL)) {
+           !post->must_repeat) {
+        pair = mkv_post_pair(post);
+        if (pair == NULL) {
+            return true;
+        }
         if (mkv_stage_is_wanted(post, pair)) {
             goes_on = mkv_stage_issue(post, pair);
             continue;
@@ -431,6 +436,7 @@ static void mkv_post_issue(mkv_post_t *post)
                       ? mkv_post_issue_list(post, pair)
                       : mkv_post_issue_pair(post, use == MKV_LIST_USE_ASK);
     }
+    return mkv_post_is_at_end(post);
 }
 
 /* 1 if the post may start now */
@@ -481,8 +487,7 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
             }
             continue;
         }
-        mkv_post_issue(post);
-        if (!mkv_post_is_at_end(post) && !post->must_repeat) {
+        if (!mkv_post_issue(post) && !post->must_repeat) {
             return count; /* out of credits */
         }
         if (mkv_leg_is_over(leg)) {

@@ -100,12 +100,13 @@ static uint64_t mkv_wire_mix(uint64_t hash, uint64_t word)
 
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length)
 {
-    const uint8_t *p = data;
+    const uint8_t *p = data, *end = p + length / 8 * 8;
     uint64_t hash = mkv_wire_mix(seed, length);
 
-    for (; length >= 8; p += 8, length -= 8) {
+    for (; p < end; p += 8) {
         hash = mkv_wire_mix(hash, mkv_wire_load(p, 8));
     }
+    length %= 8;
     return mkv_wire_mix(hash, (length > 0) ? mkv_wire_load(p, (unsigned)length) : 0);
 }
 

@@ -102,6 +102,18 @@ static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
     return has_gpu;
 }
 
+static bool mkv_fence_is_hook(const mkv_xfer_t *xfer)
+{
+    uint32_t i;
+
+    for (i = 0; i < xfer->num_legs; ++i) {
+        if (mkv_peer_fence(xfer->legs[i].peer) == MKV_FENCE_HOOK) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void mkv_fence_ask(mkv_xfer_t *xfer, const mkv_ranges_t *ranges)
 {
     mkv_news_t *event = mkv_event_add(xfer->ctx, MKV_EV_FENCE);
@@ -119,14 +131,11 @@ static void mkv_fence_ask(mkv_xfer_t *xfer, const mkv_ranges_t *ranges)
     }
 }
 
-mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
+static mkv_status_t __attribute__((noinline)) mkv_fence_start(mkv_xfer_t *xfer)
 {
     mkv_ranges_t ranges = {0};
 
-    if (xfer->fence != MKV_FENCE_NOT_ASKED) {
-        return (xfer->fence == MKV_FENCE_OVER) ? MKV_OK : MKV_INPROGRESS;
-    }
-    if ((xfer->role != MKV_DST) || !mkv_fence_list(xfer, &ranges)) {
+    if (!mkv_fence_list(xfer, &ranges)) {
         return MKV_OK;
     }
     if (ranges.has_failed) {
@@ -135,6 +144,15 @@ mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
     }
     mkv_fence_ask(xfer, &ranges);
     return MKV_INPROGRESS;
+}
+
+mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
+{
+    if (xfer->fence != MKV_FENCE_NOT_ASKED) {
+        return (xfer->fence == MKV_FENCE_OVER) ? MKV_OK : MKV_INPROGRESS;
+    }
+    return ((xfer->role == MKV_DST) && mkv_fence_is_hook(xfer)) ? mkv_fence_start(xfer)
+                                                                : MKV_OK;
 }
 
 void mkv_fence_cleanup(mkv_xfer_t *xfer)

@@ -337,14 +337,13 @@ void mkv_leg_drain_late(mkv_leg_t *leg)
     }
 }
 
-static const char *mkv_leg_waiting(const mkv_leg_t *leg)
+static const char *mkv_leg_waiting(const mkv_leg_t *leg, bool is_quiet)
 {
     if (mkv_leg_is_over(leg)) {
-        return mkv_leg_is_quiet(leg)
-                   ? NULL
-                   : ((leg->xfer->is_active && mkv_list_is_empty(&leg->pulled))
-                          ? "calls in flight"
-                          : "the peer's word that it is drained");
+        return is_quiet ? NULL
+                        : ((leg->xfer->is_active && mkv_list_is_empty(&leg->pulled))
+                               ? "calls in flight"
+                               : "the peer's word that it is drained");
     }
     if (leg->state == MKV_LEG_FINISHED) {
         return NULL;
@@ -380,10 +379,10 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg)
 
 void mkv_leg_note(mkv_leg_t *leg)
 {
-    __atomic_store_n(&leg->waits, mkv_leg_waiting(leg), __ATOMIC_RELAXED);
-    __atomic_store_n(&leg->is_quiet,
-                     (leg->status != MKV_INPROGRESS) && mkv_leg_is_quiet(leg),
-                     __ATOMIC_RELEASE);
+    bool is_quiet = (leg->status != MKV_INPROGRESS) && mkv_leg_is_quiet(leg);
+
+    __atomic_store_n(&leg->waits, mkv_leg_waiting(leg, is_quiet), __ATOMIC_RELAXED);
+    __atomic_store_n(&leg->is_quiet, is_quiet, __ATOMIC_RELEASE);
 }
 
 void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text)
@@ -446,7 +445,7 @@ static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
            mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks);
 }
 
-/* All is given to UCX, so that it is known what will have moved; and some of it moves */
+/* All is given to UCX: what will have moved is known. And some of it moves. */
 static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
     return (leg->fin == NULL) && (leg->state == MKV_LEG_SEALED) &&

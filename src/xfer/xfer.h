@@ -133,6 +133,7 @@ struct mkv_xfer {
     char *error_text;        /**< Where that is, to be freed */
     const mkv_leg_t *failed; /**< The first leg that did; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
+    bool has_done_data;            /**< Bytes were given for DONE */
     uint8_t times_due; /**< Bits: of times, which the next step sets: trace.h */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;

@@ -87,6 +87,7 @@ static mkv_status_t mkv_xfer_set_done_data(mkv_xfer_t *xfer, uint32_t first,
     mkv_leg_t *leg;
     uint32_t i;
 
+    xfer->has_done_data = true; /* or some of it, of a seal that was refused */
     for (i = first; (status == MKV_OK) && (i < last); ++i) {
         if (xfer->legs[i].status >= MKV_OK) {
             status = mkv_leg_check_done_data(&xfer->legs[i], length);
@@ -118,7 +119,7 @@ static mkv_status_t mkv_xfer_seal_locked(mkv_xfer_t *xfer, uint32_t leg,
     char text[128];
     uint32_t i;
 
-    if (status == MKV_OK) {
+    if ((status == MKV_OK) && ((length > 0) || xfer->has_done_data)) {
         status = mkv_xfer_set_done_data(xfer, first, last, data, length);
     }
     if (status != MKV_OK) {
