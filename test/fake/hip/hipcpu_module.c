@@ -181,12 +181,14 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
         hipcpu_rule(HIPCPU_RULE_EARLY_FLAG);
     const muct_xgmi_entry_t *entries;
     uint32_t *arrivals;
-    uint32_t block;
+    uint32_t block, before;
 
+    /* kept other than 0 until the end: no other launch may have it meanwhile */
     arrivals =
         (void *)hipcpu_resolve("kernel arrivals", op->device, args->arrivals, 4, NULL);
-    if (*arrivals != 0) {
-        hipcpu_misuse("kernel: the counter of arrivals is %u at the start", *arrivals);
+    before = __atomic_exchange_n(arrivals, MUCT_XGMI_ARRIVAL, __ATOMIC_ACQ_REL);
+    if (before != 0) {
+        hipcpu_misuse("kernel: the counter of arrivals is %u at the start", before);
     }
     if (is_late) {
         hipcpu_kernel_tell(op);
@@ -199,6 +201,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
             hipcpu_kernel_block(op, entries, block);
         }
     }
+    __atomic_store_n(arrivals, 0, __ATOMIC_RELEASE);
     if (!is_late) {
         hipcpu_kernel_tell(op);
     }
