@@ -239,7 +239,7 @@ static void put_and_wait(unsigned count, size_t length)
         need(now_ms() - start < RISKS_LIMIT_MS, "waiting for a copy's end");
         if (is_without_markers) {
             queue->num_polls = 0; /* or the stream would be asked, which is one */
-            queue->num_unmarked = 0;
+            queue->launch_streams[0].num_unmarked = 0;
         }
     }
 }
@@ -265,6 +265,7 @@ static void queue_open(void)
                                         .max_started = 2,
                                         .max_calls = 2,
                                         .max_blocks = 8,
+                                        .num_launch_streams = 2,
                                         .num_engines = 2,
                                         .min_run = (size_t)4 << 20,
                                         .has_kernel = 1};

@@ -103,6 +103,7 @@ static void watch_open_queue(risks_watch_t *watch)
                                                .list_size = WATCH_PIECES,
                                                .max_started = 2,
                                                .max_blocks = 8,
+                                               .num_launch_streams = 2,
                                                .has_kernel = true};
     need(muct_xgmi_queue_create(gpu, map, wake, &watch->config, 0, &watch->queue) ==
              UCS_OK,
@@ -149,12 +150,12 @@ static void watch_put(risks_watch_t *watch, const char *from)
 /* The kernel spins before anything is put. @return Words that were old. */
 static uint64_t watch_round(risks_watch_t *watch, unsigned round)
 {
-    risks_watch_args_t args = {.flag = (uintptr_t)watch->queue->flag,
+    risks_watch_args_t args = {.flag = (uintptr_t)watch->queue->flags,
                                .started = (uintptr_t)watch->pinned,
                                .bad = (uintptr_t)(watch->pinned + 2),
                                .memory = (uintptr_t)watch->remote,
                                .num_words = WATCH_LENGTH / 4,
-                               .sequence = watch->queue->sequence + 1,
+                               .sequence = watch->queue->launch_streams[0].sequence + 1,
                                .seed = round % 2};
     void *params[] = {&args};
     int prev;

@@ -6,7 +6,8 @@
  * uses (mappings, the owners' knowledge) is given back before the operations are
  * called: when a user learns that a copy is over, the other side may learn it too.
  *
- * The kernel's flag and arrivals are shared by all launches, which one stream orders.
+ * The kernel's flag and arrivals are shared by the launches of a stream, which it
+ * orders.
  */
 
 #include "xgmi/xgmi_batch.h"
@@ -211,15 +212,18 @@ static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *
  * Some runtimes keep what each launch needed until the stream gets a marker, and a
  * queue of launches alone never would. Nobody looks at the event.
  */
-static void muct_xgmi_batch_clear_launches(muct_xgmi_queue_t *queue)
+static void muct_xgmi_batch_clear_launches(muct_xgmi_queue_t *queue, unsigned stream)
 {
-    if (++queue->num_unmarked < MUCT_XGMI_LAUNCHES_TO_MARK) {
+    muct_xgmi_launch_stream_t *launches = &queue->launch_streams[stream];
+    int ret;
+
+    if (++launches->num_unmarked < MUCT_XGMI_LAUNCHES_TO_MARK) {
         return;
     }
 
-    queue->num_unmarked = 0;
-    (void)muct_gpu_forget(queue->gpu,
-                          queue->gpu->event_record(queue->marker, queue->streams[0]));
+    launches->num_unmarked = 0;
+    ret = queue->gpu->event_record(queue->marker, queue->streams[stream]);
+    (void)muct_gpu_forget(queue->gpu, ret);
 }
 
 static bool muct_xgmi_batch_call(muct_xgmi_queue_t *queue, unsigned stream,
@@ -324,16 +328,19 @@ static void muct_xgmi_batch_start_calls(muct_xgmi_queue_t *queue,
 
     for (entry = queue->list.begin; entry < queue->list.next; ++entry) {
         if ((entry->length != 0) &&
-            !muct_xgmi_batch_call(queue, 0, entry->dst, entry->src, entry->length)) {
+            !muct_xgmi_batch_call(queue, batch->launch_stream, entry->dst, entry->src,
+                                  entry->length)) {
             muct_xgmi_batch_refuse_entry(batch, (size_t)(entry - queue->list.begin));
         }
     }
-    muct_xgmi_batch_record(queue, batch, 0);
+    muct_xgmi_batch_record(queue, batch, batch->launch_stream);
 }
 
 static bool muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
                                          muct_xgmi_batch_t *batch)
 {
+    unsigned stream = batch->launch_stream;
+    muct_xgmi_launch_stream_t *launches = &queue->launch_streams[stream];
     muct_xgmi_launch_t launch;
     void *params[] = {&launch.args};
     int ret;
@@ -341,12 +348,13 @@ static bool muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
     muct_xgmi_list_finish(&queue->list,
                           muct_xgmi_queue_num_blocks(queue->config, batch->num_peers),
                           &launch);
-    launch.args.arrivals = (uintptr_t)queue->arrivals;
-    launch.args.flag = queue->is_flag_last ? (uintptr_t)queue->flag : 0;
-    launch.args.sequence = queue->sequence + 1;
+    launch.args.arrivals = (uintptr_t)muct_xgmi_queue_arrivals_at(queue, stream);
+    launch.args.flag =
+        queue->is_flag_last ? (uintptr_t)muct_xgmi_queue_flag_at(queue, stream) : 0;
+    launch.args.sequence = launches->sequence + 1;
     ret = queue->gpu->module_launch_kernel(queue->kernel, launch.num_blocks, 1, 1,
                                            launch.block_size, 1, 1, 0,
-                                           queue->streams[0], params, NULL);
+                                           queue->streams[stream], params, NULL);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("hipModuleLaunchKernel(%u x %u) on device %d failed: %s",
                   launch.num_blocks, launch.block_size, queue->device,
@@ -355,34 +363,36 @@ static bool muct_xgmi_batch_start_kernel(muct_xgmi_queue_t *queue,
     }
 
     if (queue->is_flag_last) {
-        batch->sequence = ++queue->sequence;
+        batch->sequence = ++launches->sequence;
         batch->has_launch = true;
-        muct_xgmi_batch_clear_launches(queue);
+        muct_xgmi_batch_clear_launches(queue, stream);
     } else {
-        muct_xgmi_batch_record(queue, batch, 0);
+        muct_xgmi_batch_record(queue, batch, stream);
     }
     return true;
 }
 
 /*
- * A run is cut into equal parts, one an engine; without engines the first stream takes
- * it whole.
+ * A run is cut into equal parts, one an engine; without engines the batch's stream
+ * takes it whole.
  */
 static bool muct_xgmi_batch_start_run(muct_xgmi_queue_t *queue,
+                                      const muct_xgmi_batch_t *batch,
                                       const muct_xgmi_run_t *run, unsigned engines,
                                       unsigned *used_p)
 {
     unsigned num_parts = (engines == 0) ? 1 : engines;
     uint64_t part = (run->length / num_parts + MUCT_XGMI_MIN_PART - 1) &
                     ~(uint64_t)(MUCT_XGMI_MIN_PART - 1);
-    unsigned stream = (engines == 0) ? 0 : 1;
+    unsigned stream = (engines == 0) ? batch->launch_stream : queue->num_launch_streams;
+    unsigned last = stream + num_parts - 1;
     uint64_t offset = 0;
     uint64_t length;
     bool is_good = true;
 
     for (; offset < run->length; ++stream) {
         length = run->length - offset;
-        if ((length > part) && (stream < engines)) {
+        if ((length > part) && (stream < last)) {
             length = part;
         }
         is_good &= muct_xgmi_batch_call(queue, stream, run->dst + offset,
@@ -401,7 +411,7 @@ static void muct_xgmi_batch_start_runs(muct_xgmi_queue_t *queue,
     unsigned i;
 
     for (i = 0; i < queue->num_runs; ++i) {
-        if (!muct_xgmi_batch_start_run(queue, &queue->runs[i], engines, &used)) {
+        if (!muct_xgmi_batch_start_run(queue, batch, &queue->runs[i], engines, &used)) {
             muct_xgmi_batch_refuse_run(batch, i);
         }
     }
@@ -417,6 +427,7 @@ void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     size_t count = muct_xgmi_list_count(&queue->list);
     bool has_refused = muct_xgmi_batch_refuse_expired(queue, batch);
 
+    batch->launch_stream = muct_xgmi_queue_choose_stream(queue);
     if (queue->num_runs > 0) {
         muct_xgmi_batch_start_runs(queue, batch);
     }
@@ -501,7 +512,9 @@ bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     unsigned i;
 
     if (batch->has_launch &&
-        !muct_xgmi_batch_has_reached(queue, batch, 0, queue->flag, batch->sequence)) {
+        !muct_xgmi_batch_has_reached(
+            queue, batch, batch->launch_stream,
+            muct_xgmi_queue_flag_at(queue, batch->launch_stream), batch->sequence)) {
         return false;
     }
     batch->has_launch = false;

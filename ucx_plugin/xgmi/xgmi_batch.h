@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-/* What a started batch waits for: its launch's flag, or these streams
+/* What a started batch waits for: its launch's flag, or what these streams have done
  * (events, or marks where asking an event would break captures). */
 #define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
 
@@ -47,11 +47,12 @@ struct muct_xgmi_batch {
     bool has_launch;
     unsigned used; /* both, as they were when it was started */
     bool was_launched;
+    unsigned launch_stream; /* for its launch and calls */
     uint32_t sequence;
     uint64_t armed_at_ns; /* first time it was slept for; 0: never */
     ucs_status_t status;
-    muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES];
-    uint32_t marks[1 + MUCT_XGMI_MAX_ENGINES]; /* where events are not asked */
+    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS];
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /* where events are not asked */
 };
 
 
@@ -66,6 +67,13 @@ int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue);
  *         list.
  */
 unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Choose where the next launch goes: to a stream whose launches are over, else to the
+ * one that was used least recently.
+ */
+unsigned muct_xgmi_queue_choose_stream(muct_xgmi_queue_t *queue);
 
 
 /** Wait for a stream, also while others capture graphs; its device is current. */

@@ -31,6 +31,7 @@ typedef struct muct_xgmi_iface_config {
     int use_kernel;
     unsigned max_calls;
     unsigned max_blocks;
+    unsigned num_launch_streams;
     unsigned peer_blocks;
     unsigned most_blocks;
     char *topology;
@@ -60,7 +61,7 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "when pinned memory is short.",
      ucs_offsetof(muct_xgmi_iface_config_t, list_size), UCS_CONFIG_TYPE_UINT},
 
-    {"MAX_STARTED", "2",
+    {"MAX_STARTED", "4",
      "Lists started and not over, after which copies are gathered instead of started,\n"
      "a number. Raise it when gaps between launches show in profiles.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_started), UCS_CONFIG_TYPE_UINT},
@@ -91,6 +92,11 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "compute alone; 32 or more fill a link the last few percent when nothing else\n"
      "runs.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_blocks), UCS_CONFIG_TYPE_UINT},
+
+    {"LAUNCH_STREAMS", "2",
+     "Launches of a device and direction that may run at a time, a number, 1 to 4, each\n"
+     "of BLOCKS thread blocks. With 2 a list starts while the one before it ends.",
+     ucs_offsetof(muct_xgmi_iface_config_t, num_launch_streams), UCS_CONFIG_TYPE_UINT},
 
     {"PEER_BLOCKS", "4",
      "More thread blocks for each further peer of a launch, a number, where the driver\n"
@@ -408,6 +414,8 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     queue->max_calls = config->max_calls;
     queue->max_blocks =
         muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
+    queue->num_launch_streams = muct_xgmi_clamp(
+        "LAUNCH_STREAMS", config->num_launch_streams, 1, MUCT_XGMI_MAX_LAUNCH_STREAMS);
     queue->num_engines =
         muct_xgmi_clamp("ENGINES", config->num_engines, 0, MUCT_XGMI_MAX_ENGINES);
     queue->min_run = config->min_run;

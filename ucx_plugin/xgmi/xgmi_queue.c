@@ -65,7 +65,9 @@ bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
     for (batch = queue->head; batch != NULL; batch = batch->next) {
         num_running += (batch->waits_for != 0) ||
                        (batch->has_launch &&
-                        !muct_xgmi_flag_reached(*queue->flag, batch->sequence));
+                        !muct_xgmi_flag_reached(
+                            *muct_xgmi_queue_flag_at(queue, batch->launch_stream),
+                            batch->sequence));
     }
 
     return (queue->free != NULL) && (num_running < queue->config->max_started);
@@ -262,27 +264,40 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
 
 /* ---- life ---- */
 
-static ucs_status_t muct_xgmi_queue_create_stream(muct_xgmi_queue_t *queue)
+/* One is enough; with more, launches overlap. */
+static ucs_status_t muct_xgmi_queue_create_launch_streams(muct_xgmi_queue_t *queue)
 {
-    int ret = muct_xgmi_queue_add_stream(queue);
+    int ret = MUCT_HIP_SUCCESS;
 
-    if (ret != MUCT_HIP_SUCCESS) {
-        muct_error("hipStreamCreateWithPriority() on device %d failed: %s",
-                   queue->device, muct_gpu_error_name(queue->gpu, ret));
-        return UCS_ERR_NO_DEVICE;
+    while ((queue->num_streams < queue->config->num_launch_streams) &&
+           (ret == MUCT_HIP_SUCCESS)) {
+        ret = muct_xgmi_queue_add_stream(queue);
+    }
+    queue->num_launch_streams = queue->num_streams;
+    if (ret == MUCT_HIP_SUCCESS) {
+        return UCS_OK;
+    }
+    if (queue->num_streams > 0) {
+        muct_warn("device %d has %u of %u streams for launches: "
+                  "hipStreamCreateWithPriority() = %s",
+                  queue->device, queue->num_streams, queue->config->num_launch_streams,
+                  muct_gpu_error_name(queue->gpu, ret));
+        return UCS_OK;
     }
 
-    return UCS_OK;
+    muct_error("hipStreamCreateWithPriority() on device %d failed: %s", queue->device,
+               muct_gpu_error_name(queue->gpu, ret));
+    return UCS_ERR_NO_DEVICE;
 }
 
-static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
+static ucs_status_t muct_xgmi_queue_create_flags(muct_xgmi_queue_t *queue)
 {
-    const size_t size = (2 + queue->config->num_engines) * MUCT_XGMI_WORDS_PER_LINE *
-                        sizeof(*queue->flag);
-    void *flag;
+    const size_t size =
+        (MUCT_XGMI_MAX_LAUNCH_STREAMS + MUCT_XGMI_MAX_STREAMS) * MUCT_XGMI_LINE_SIZE;
+    void *flags;
     int ret;
 
-    ret = queue->gpu->host_malloc(&flag, size,
+    ret = queue->gpu->host_malloc(&flags, size,
                                   MUCT_HIP_HOST_PORTABLE | MUCT_HIP_HOST_MAPPED |
                                       MUCT_HIP_HOST_COHERENT);
     if (ret != MUCT_HIP_SUCCESS) {
@@ -291,8 +306,8 @@ static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
         return UCS_ERR_NO_MEMORY;
     }
 
-    memset(flag, 0, size);
-    queue->flag = flag;
+    memset(flags, 0, size);
+    queue->flags = flags;
     ret = queue->gpu->event_create_with_flags(&queue->marker,
                                               MUCT_HIP_EVENT_DISABLE_TIMING);
     if (ret != MUCT_HIP_SUCCESS) {
@@ -308,25 +323,24 @@ static ucs_status_t muct_xgmi_queue_create_flag(muct_xgmi_queue_t *queue)
 /* Without a kernel the queue works, call by call. */
 static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 {
+    const size_t size = queue->num_launch_streams * MUCT_XGMI_LINE_SIZE;
     int ret;
 
     if (!queue->config->has_kernel) {
         return;
     }
 
-    ret = queue->gpu->mem_alloc(&queue->arrivals, sizeof(uint32_t));
+    ret = queue->gpu->mem_alloc(&queue->arrivals, size);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("device %d copies without the kernel: hipMalloc(%zu) = %s",
-                  queue->device, sizeof(uint32_t),
-                  muct_gpu_error_name(queue->gpu, ret));
+                  queue->device, size, muct_gpu_error_name(queue->gpu, ret));
         queue->arrivals = NULL;
         return;
     }
 
-    /* The flag is zero: a source of four zero bytes. */
-    ret = queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flag,
-                                   sizeof(uint32_t), MUCT_HIP_MEMCPY_DEFAULT,
-                                   queue->streams[0]);
+    /* The flags are zero: a source of zero bytes. */
+    ret = queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flags, size,
+                                   MUCT_HIP_MEMCPY_DEFAULT, queue->streams[0]);
     if (ret == MUCT_HIP_SUCCESS) {
         ret = queue->gpu->stream_synchronize(queue->streams[0]);
     }
@@ -393,8 +407,8 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     if (queue->arrivals != NULL) {
         (void)muct_gpu_forget(gpu, gpu->mem_free(queue->arrivals));
     }
-    if (queue->flag != NULL) {
-        (void)muct_gpu_forget(gpu, gpu->host_free((void *)queue->flag));
+    if (queue->flags != NULL) {
+        (void)muct_gpu_forget(gpu, gpu->host_free((void *)queue->flags));
     }
     muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, queue->device, prev);
@@ -406,10 +420,10 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
 static ucs_status_t muct_xgmi_queue_create_parts(muct_xgmi_queue_t *queue)
 {
     int mode = muct_gpu_relax(queue->gpu);
-    ucs_status_t status = muct_xgmi_queue_create_stream(queue);
+    ucs_status_t status = muct_xgmi_queue_create_launch_streams(queue);
 
     if (status == UCS_OK) {
-        status = muct_xgmi_queue_create_flag(queue);
+        status = muct_xgmi_queue_create_flags(queue);
     }
     if (status == UCS_OK) {
         status = muct_xgmi_queue_create_batches(queue);

@@ -10,7 +10,8 @@
  * Everything added since the last start is one batch. A batch becomes one launch of the
  * copy kernel, or a few copy calls when it has few entries; runs of several MiB go to
  * the copy engines beside it. Batches of a queue start in the order in which they were
- * filled and run on one stream; they are found finished in that order.
+ * filled and are found finished in that order; those that follow one another run on
+ * launch streams in turn, so that a kernel starts while the one before it ends.
  *
  * The windows of a batch say where remote memory is in this process. A window is made
  * once per batch and remote key, and holds the mapping, and the owner's knowledge of
@@ -40,12 +41,19 @@
 
 /** 32-bit words of a cache line, so that a device writes one that no other does */
 #define MUCT_XGMI_WORDS_PER_LINE 16
+#define MUCT_XGMI_LINE_SIZE (MUCT_XGMI_WORDS_PER_LINE * sizeof(uint32_t))
 
 /** Peers of a batch that are counted */
 #define MUCT_XGMI_MAX_COUNTED_PEERS 8
 
+/** Streams for launches and calls */
+#define MUCT_XGMI_MAX_LAUNCH_STREAMS 4
+
 /** Streams for long runs */
 #define MUCT_XGMI_MAX_ENGINES 8
+
+/** All of them: a queue's first ones are for launches */
+#define MUCT_XGMI_MAX_STREAMS (MUCT_XGMI_MAX_LAUNCH_STREAMS + MUCT_XGMI_MAX_ENGINES)
 
 
 typedef struct muct_xgmi_op muct_xgmi_op_t;
@@ -76,20 +84,21 @@ typedef struct muct_xgmi_marker {
 
 /** How to copy. Read by every queue of an interface. */
 typedef struct muct_xgmi_queue_config {
-    unsigned num_lists;    /**< Batches that can exist at a time, at least 2 */
-    unsigned list_size;    /**< Entries, and operations, of a batch */
-    unsigned max_started;  /**< Started batches after which more is gathered */
-    unsigned early_start;  /**< Entries from which posting starts a list, more when half
-                                of them are used; 0: never */
-    unsigned max_calls;    /**< Entries up to which copy calls are made */
-    unsigned max_blocks;   /**< Thread blocks of a launch to one peer */
-    unsigned peer_blocks;  /**< More of them for each further one */
-    unsigned most_blocks;  /**< With these, at most */
-    unsigned num_engines;  /**< Streams a long run is split over */
-    size_t min_run;        /**< Bytes from which a run goes to the copy engines */
-    bool is_high_priority; /**< Ask for the highest stream priority */
-    bool has_kernel;       /**< Use the copy kernel where there is one */
-    bool has_one_thread;   /**< No other thread than a queue's first one uses it */
+    unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
+    unsigned list_size;   /**< Entries, and operations, of a batch */
+    unsigned max_started; /**< Started batches after which more is gathered */
+    unsigned early_start; /**< Entries from which posting starts a list, more when half
+                               of them are used; 0: never */
+    unsigned max_calls;   /**< Entries up to which copy calls are made */
+    unsigned max_blocks;  /**< Thread blocks of a launch to one peer */
+    unsigned peer_blocks; /**< More of them for each further one */
+    unsigned most_blocks; /**< With these, at most */
+    unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
+    unsigned num_engines;        /**< Streams a long run is split over */
+    size_t min_run;              /**< Bytes from which a run goes to the copy engines */
+    bool is_high_priority;       /**< Ask for the highest stream priority */
+    bool has_kernel;             /**< Use the copy kernel where there is one */
+    bool has_one_thread; /**< No other thread than a queue's first one uses it */
 } muct_xgmi_queue_config_t;
 
 
@@ -115,6 +124,13 @@ typedef struct muct_xgmi_window {
     uint64_t length; /**< Bytes that may be used */
     uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
 } muct_xgmi_window_t;
+
+
+/** A stream of launches, which share a flag and a counter of arrivals. */
+typedef struct muct_xgmi_launch_stream {
+    uint32_t sequence;     /**< Of the last launch */
+    unsigned num_unmarked; /**< Launches since the stream got a marker */
+} muct_xgmi_launch_stream_t;
 
 
 typedef struct muct_xgmi_batch muct_xgmi_batch_t;
@@ -161,16 +177,19 @@ typedef struct muct_xgmi_queue {
     struct muct_xgmi_queue *next; /**< Of the process */
     unsigned num_polls;           /**< Since the head was looked at closely */
     bool is_notifying;            /**< The end of the head will be told, or was */
-    uint32_t sequence;            /**< Of the last launch */
-    volatile uint32_t *flag; /**< Pinned: sequence of the last launch that is over, and
-                                  behind it the marks that the streams have come to */
-    uint32_t marks[1 + MUCT_XGMI_MAX_ENGINES]; /**< The last one given to each stream */
-    muct_hip_event_t marker; /**< Recorded now and then, never asked */
-    unsigned num_unmarked;   /**< Launches since then */
-    void *arrivals;          /**< Device memory for the kernel */
-    /** The first for launches and calls, the others for long runs */
-    muct_hip_stream_t streams[1 + MUCT_XGMI_MAX_ENGINES];
-    muct_hip_event_t events[1 + MUCT_XGMI_MAX_ENGINES]; /**< For ordering */
+    muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
+    unsigned num_launch_streams;
+    unsigned launch_stream;   /**< That was used last */
+    volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
+                                 last launch that is over, and behind them the marks
+                                 that all streams have come to */
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last one given to each stream */
+    muct_hip_event_t marker;               /**< Recorded now and then, never asked */
+    void *arrivals; /**< Device memory for the kernel: a line a launch stream */
+    /** The first ones for launches and calls, the others for long runs */
+    muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];
+    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS]; /**< For ordering */
+    unsigned recorded;                              /**< Which of them hold */
     unsigned num_streams;
     muct_hip_module_t module;
     muct_hip_function_t kernel; /**< NULL: copy calls only */
@@ -207,11 +226,28 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
 
 
+/** Where the launches of a stream say that they are over. */
+static inline volatile uint32_t *muct_xgmi_queue_flag_at(const muct_xgmi_queue_t *queue,
+                                                         unsigned launch_stream)
+{
+    return queue->flags + (launch_stream * MUCT_XGMI_WORDS_PER_LINE);
+}
+
+
+/** Where the kernels of a stream count. */
+static inline void *muct_xgmi_queue_arrivals_at(const muct_xgmi_queue_t *queue,
+                                                unsigned launch_stream)
+{
+    return (uint32_t *)queue->arrivals + (launch_stream * MUCT_XGMI_WORDS_PER_LINE);
+}
+
+
 /** Where a stream says how far it is: a word in a cache line of its own. */
 static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t *queue,
                                                          unsigned stream)
 {
-    return queue->flag + ((1 + stream) * MUCT_XGMI_WORDS_PER_LINE);
+    return queue->flags +
+           ((MUCT_XGMI_MAX_LAUNCH_STREAMS + stream) * MUCT_XGMI_WORDS_PER_LINE);
 }
 
 

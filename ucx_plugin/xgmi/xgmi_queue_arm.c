@@ -24,7 +24,7 @@ static ucs_status_t muct_xgmi_queue_call_back(muct_xgmi_queue_t *queue,
     int prev, ret;
 
     if (batch->has_launch) {
-        waits_for |= MUCT_XGMI_WAITS_FOR(0);
+        waits_for |= MUCT_XGMI_WAITS_FOR(batch->launch_stream);
     }
     if (muct_gpu_push_device(queue->gpu, queue->device, &prev) != UCS_OK) {
         return UCS_ERR_BUSY;

@@ -45,11 +45,13 @@ static bool muct_xgmi_batch_has_ended(const muct_xgmi_queue_t *queue,
     unsigned i;
     int ret;
 
-    if (batch->was_launched && !muct_xgmi_flag_reached(*queue->flag, batch->sequence)) {
+    if (batch->was_launched &&
+        !muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, batch->launch_stream),
+                                batch->sequence)) {
         return false;
     }
 
-    for (i = 0; i <= MUCT_XGMI_MAX_ENGINES; ++i) {
+    for (i = 0; i < MUCT_XGMI_MAX_STREAMS; ++i) {
         if (!(batch->used & MUCT_XGMI_WAITS_FOR(i))) {
             continue;
         }
@@ -87,7 +89,7 @@ void muct_xgmi_queues_give_back(void)
         pthread_mutex_lock(&queue->lock);
         for (batch = queue->head; batch != NULL; batch = batch->next) {
             if (!muct_xgmi_batch_has_ended(queue, batch)) {
-                break; /* those behind it are not over either */
+                break; /* those behind it wait for their turn, over or not */
             }
             muct_xgmi_batch_release_uses(queue, batch);
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The streams of a queue. The first one is there from the beginning; those for the copy
- * engines come with the first long run, since each of them takes from the few hardware
- * queues that a device's streams share.
+ * The streams of a queue. Those for launches are there from the beginning; those for
+ * the copy engines come with the first long run, since each of them takes from the few
+ * hardware queues that a device's streams share.
  */
 
 #include "base/muct_log.h"
@@ -33,7 +33,10 @@ int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
     return ret;
 }
 
-/* What a fence put before the first stream holds for those that are made later, too. */
+/*
+ * A fence has each launch stream wait for the others. What comes behind the first one
+ * comes behind all that the fence covers: so do streams that are made later.
+ */
 static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
 {
     int ret = MUCT_HIP_SUCCESS;
@@ -46,7 +49,8 @@ static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
     if (ret == MUCT_HIP_SUCCESS) {
         ret = queue->gpu->event_record(queue->events[0], queue->streams[0]);
     }
-    for (i = 1; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+    for (i = queue->num_launch_streams;
+         (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
         ret = queue->gpu->stream_wait_event(queue->streams[i], queue->events[0], 0);
     }
     if (ret != MUCT_HIP_SUCCESS) {
@@ -58,31 +62,49 @@ static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
 
 unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
 {
+    unsigned num_launch_streams = queue->num_launch_streams;
     int ret = MUCT_HIP_SUCCESS;
     int mode;
 
-    if (queue->num_streams > 1) {
-        return queue->num_streams - 1;
+    if (queue->num_streams > num_launch_streams) {
+        return queue->num_streams - num_launch_streams;
     }
 
     mode = muct_gpu_relax(queue->gpu);
-    while ((queue->num_streams <= queue->config->num_engines) &&
+    while ((queue->num_streams < num_launch_streams + queue->config->num_engines) &&
            (ret == MUCT_HIP_SUCCESS)) {
         ret = muct_xgmi_queue_add_stream(queue);
     }
     if (ret != MUCT_HIP_SUCCESS) {
         muct_warn("device %d has %u of %u streams for long runs: "
                   "hipStreamCreateWithPriority() = %s",
-                  queue->device, queue->num_streams - 1, queue->config->num_engines,
-                  muct_gpu_error_name(queue->gpu, ret));
+                  queue->device, queue->num_streams - num_launch_streams,
+                  queue->config->num_engines, muct_gpu_error_name(queue->gpu, ret));
     }
-    if (queue->num_streams > 1) {
+    if (queue->num_streams > num_launch_streams) {
         muct_xgmi_queue_line_up(queue);
     } else {
         queue->min_run = SIZE_MAX; /* they are for the list from now on */
     }
     muct_gpu_unrelax(queue->gpu, mode);
-    return queue->num_streams - 1;
+    return queue->num_streams - num_launch_streams;
+}
+
+unsigned muct_xgmi_queue_choose_stream(muct_xgmi_queue_t *queue)
+{
+    unsigned i;
+
+    for (i = 0; i < queue->num_launch_streams; ++i) {
+        if (muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, i),
+                                   queue->launch_streams[i].sequence)) {
+            break;
+        }
+    }
+    if (i == queue->num_launch_streams) {
+        i = (queue->launch_stream + 1) % queue->num_launch_streams;
+    }
+    queue->launch_stream = i;
+    return i;
 }
 
 void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
@@ -105,12 +127,25 @@ void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream)
 
 /* ---- order ---- */
 
+/* Streams that have something of a batch to do, or had when it was started. */
+static unsigned muct_xgmi_queue_used(const muct_xgmi_queue_t *queue)
+{
+    const muct_xgmi_batch_t *batch;
+    unsigned used = 0;
+
+    for (batch = queue->head; batch != NULL; batch = batch->next) {
+        used |= batch->used | MUCT_XGMI_WAITS_FOR(batch->launch_stream);
+    }
+    return used;
+}
+
 ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
 {
     int ret = MUCT_HIP_SUCCESS;
     unsigned i;
     int prev;
 
+    queue->recorded = muct_xgmi_queue_used(queue);
     if (queue->head == NULL) {
         return UCS_OK;
     }
@@ -120,6 +155,9 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
     }
 
     for (i = 0; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        if (!(queue->recorded & MUCT_XGMI_WAITS_FOR(i))) {
+            continue;
+        }
         if (queue->events[i] == NULL) {
             ret = queue->gpu->event_create_with_flags(&queue->events[i],
                                                       MUCT_HIP_EVENT_DISABLE_TIMING);
@@ -139,11 +177,26 @@ ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue)
     return UCS_OK;
 }
 
+/* All streams of the queue wait for what was recorded of one. */
+static int muct_xgmi_queue_wait_for(muct_xgmi_queue_t *queue, muct_hip_stream_t stream,
+                                    muct_hip_event_t event)
+{
+    int ret = MUCT_HIP_SUCCESS;
+    unsigned i;
+
+    for (i = 0; (i < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        if (queue->streams[i] != stream) {
+            ret = queue->gpu->stream_wait_event(queue->streams[i], event, 0);
+        }
+    }
+    return ret;
+}
+
 ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
                                          muct_xgmi_queue_t *other)
 {
-    unsigned from, to;
     int ret = MUCT_HIP_SUCCESS;
+    unsigned i;
     int prev;
 
     if (other->head == NULL) {
@@ -154,12 +207,9 @@ ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
         return UCS_ERR_IO_ERROR;
     }
 
-    for (from = 0; (from < other->num_streams) && (ret == MUCT_HIP_SUCCESS); ++from) {
-        for (to = 0; (to < queue->num_streams) && (ret == MUCT_HIP_SUCCESS); ++to) {
-            if (queue->streams[to] != other->streams[from]) {
-                ret = queue->gpu->stream_wait_event(queue->streams[to],
-                                                    other->events[from], 0);
-            }
+    for (i = 0; (i < other->num_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        if (other->recorded & MUCT_XGMI_WAITS_FOR(i)) {
+            ret = muct_xgmi_queue_wait_for(queue, other->streams[i], other->events[i]);
         }
     }
 

@@ -67,6 +67,7 @@ static void setup(void)
                                         .max_started = 2,
                                         .max_calls = 2,
                                         .max_blocks = 8,
+                                        .num_launch_streams = 2,
                                         .num_engines = 2,
                                         .min_run = MIN_RUN,
                                         .has_kernel = 1};
@@ -219,7 +220,7 @@ START_TEST(engines_are_made_with_the_first_long_run)
 {
     unsigned long streams = fake_hip_calls("hipStreamCreateWithPriority");
 
-    ck_assert_uint_eq(queue->num_streams, 1);
+    ck_assert_uint_eq(queue->num_streams, queue->num_launch_streams);
     ck_assert_int_eq(put(0, MIN_RUN - 1), UCS_OK);
     finish(1);
     ck_assert_uint_eq(fake_hip_calls("hipStreamCreateWithPriority"), streams);
@@ -813,7 +814,7 @@ START_TEST(every_stream_of_a_batch_wakes)
     ck_assert_int_eq(put(0, LENGTH), UCS_OK); /* a run, on a stream of its own */
     finish(1);
     for (i = 0; i < 2; ++i) {
-        fake_hip_hold("hipcpu_hold", queue->streams[i]);
+        fake_hip_hold("hipcpu_hold", queue->streams[i * queue->num_launch_streams]);
     }
     ck_assert_int_eq(put(0, LENGTH), UCS_OK);
     for (i = 0; i < 10; ++i) {
@@ -825,7 +826,8 @@ START_TEST(every_stream_of_a_batch_wakes)
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns + 1000000), UCS_OK);
     for (i = 0; i < 2; ++i) {
         if (i != last) {
-            fake_hip_hold("hipcpu_release", queue->streams[i]);
+            fake_hip_hold("hipcpu_release",
+                          queue->streams[i * queue->num_launch_streams]);
             ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
             while (!muct_xgmi_wake_drain(wake, late_ns)) {
             }
@@ -833,7 +835,7 @@ START_TEST(every_stream_of_a_batch_wakes)
     }
     (void)muct_xgmi_queue_poll(queue);
     ck_assert_uint_eq(num_done, 1);
-    fake_hip_hold("hipcpu_release", queue->streams[last]);
+    fake_hip_hold("hipcpu_release", queue->streams[last * queue->num_launch_streams]);
     ck_assert_int_eq(poll(&fd, 1, LIMIT_S * 1000), 1);
     finish(12);
 }
@@ -858,7 +860,7 @@ START_TEST(queue_is_recorded_once_for_all_behind_it)
     ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_order_after(second, queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_order_after(queue, second), UCS_OK);
-    ck_assert_uint_eq(fake_hip_calls("hipEventRecord"), before + queue->num_streams);
+    ck_assert_uint_eq(fake_hip_calls("hipEventRecord"), before + 1); /* stream in use */
     fake_hip_hold("hipcpu_release", NULL);
     finish(10);
     muct_xgmi_queue_destroy(second, UCS_OK);
@@ -887,6 +889,152 @@ START_TEST(first_long_run_copies_after_the_fence_before_it)
     fake_hip_hold("hipcpu_release", queue->streams[0]);
     finish(2);
     ck_assert_mem_eq(remote + MIN_RUN + 1, local + 1, 1000);
+}
+END_TEST
+
+/* Pieces enough for a launch, at a place of its own for each list. */
+static void start_launch(unsigned list)
+{
+    unsigned i;
+
+    for (i = 0; i < 4; ++i) {
+        ck_assert_int_eq(put((list * 10000) + (i * 1000), 500), UCS_OK);
+    }
+    muct_xgmi_queue_start(queue);
+}
+
+static bool is_copied(unsigned list)
+{
+    return memcmp(remote + (list * 10000), local + (list * 10000), 500) == 0;
+}
+
+static void wait_for_copy(unsigned list)
+{
+    while (!is_copied(list)) {
+        usleep(100);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
+}
+
+/* Ended in another order than started, they are found finished in that of the start. */
+START_TEST(launch_does_not_wait_for_the_one_before_it)
+{
+    fake_hip_hold("hipcpu_hold", queue->streams[0]);
+    start_launch(0);
+    start_launch(1);
+    wait_for_copy(1);
+    ck_assert(!is_copied(0));
+    ck_assert_uint_eq(poll_for_long(), 0);
+    start_launch(2); /* the second stream has nothing to do, again */
+    wait_for_copy(2);
+    fake_hip_hold("hipcpu_release", queue->streams[0]);
+    finish(12);
+    ck_assert(is_copied(0));
+}
+END_TEST
+
+START_TEST(launches_of_busy_streams_take_turns)
+{
+    unsigned i;
+
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    config.num_lists = 8;
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
+                     UCS_OK);
+    fake_hip_hold("hipcpu_hold", NULL);
+    for (i = 0; i < 6; ++i) {
+        start_launch(i);
+        ck_assert_uint_eq(queue->launch_stream, i % 2);
+    }
+    fake_hip_hold("hipcpu_release", NULL);
+    finish(24);
+    for (i = 0; i < 6; ++i) {
+        ck_assert(is_copied(i));
+    }
+    start_launch(6);
+    ck_assert_uint_eq(queue->launch_stream, 0); /* all is over: the first one */
+    finish(28);
+}
+END_TEST
+
+/* Those that run at one time share no counter: libhipcpu ends the process otherwise. */
+START_TEST(launches_of_two_streams_count_apart)
+{
+    unsigned round, list, i;
+
+    for (round = 1; round <= 200; ++round) {
+        fake_hip_hold("hipcpu_hold", NULL);
+        for (list = 0; list < 2; ++list) {
+            for (i = 0; i < 4; ++i) {
+                ck_assert_int_eq(put(((list * 4) + i) * 2 * MIN_RUN, MIN_RUN - 1),
+                                 UCS_OK);
+            }
+            muct_xgmi_queue_start(queue);
+        }
+        fake_hip_hold("hipcpu_release", NULL);
+        finish(8 * round);
+    }
+}
+END_TEST
+
+START_TEST(fence_holds_between_launch_streams)
+{
+    unsigned i;
+
+    fake_hip_hold("hipcpu_hold", queue->streams[0]);
+    start_launch(0);
+    ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
+    start_launch(1);
+    ck_assert_uint_eq(queue->launch_stream, 1);
+    for (i = 0; i < 100; ++i) {
+        usleep(100);
+        ck_assert(!is_copied(1));
+    }
+    fake_hip_hold("hipcpu_release", queue->streams[0]);
+    finish(8);
+    ck_assert(is_copied(0) && is_copied(1));
+}
+END_TEST
+
+START_TEST(fence_holds_for_each_launch_stream)
+{
+    unsigned i;
+
+    for (i = 0; i < 2; ++i) {
+        fake_hip_hold("hipcpu_hold", queue->streams[i]);
+        start_launch(i);
+    }
+    ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
+    fake_hip_hold("hipcpu_release", queue->streams[0]);
+    finish(4);
+    start_launch(2);
+    ck_assert_uint_eq(queue->launch_stream, 0);
+    for (i = 0; i < 100; ++i) {
+        usleep(100);
+        ck_assert(!is_copied(2));
+    }
+    fake_hip_hold("hipcpu_release", queue->streams[1]);
+    finish(12);
+    ck_assert(is_copied(1) && is_copied(2));
+}
+END_TEST
+
+/* A device with few streams left: the queue does with one. */
+START_TEST(second_launch_stream_that_is_refused_is_done_without)
+{
+    muct_xgmi_queue_destroy(queue, UCS_OK);
+    fake_hip_fail("hipStreamCreateWithPriority", 2, 999);
+    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &config, 0, &queue),
+                     UCS_OK);
+    ck_assert_uint_eq(queue->num_launch_streams, 1);
+    start_launch(0);
+    start_launch(1);
+    finish(8);
+    ck_assert_int_eq(put(0, LENGTH), UCS_OK);
+    finish(9);
+    ck_assert_uint_eq(queue->num_streams, 1 + config.num_engines);
 }
 END_TEST
 
@@ -995,6 +1143,12 @@ int main(void)
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
     tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
     tcase_add_test(tcase, first_long_run_copies_after_the_fence_before_it);
+    tcase_add_test(tcase, launch_does_not_wait_for_the_one_before_it);
+    tcase_add_test(tcase, launches_of_busy_streams_take_turns);
+    tcase_add_test(tcase, launches_of_two_streams_count_apart);
+    tcase_add_test(tcase, fence_holds_between_launch_streams);
+    tcase_add_test(tcase, fence_holds_for_each_launch_stream);
+    tcase_add_test(tcase, second_launch_stream_that_is_refused_is_done_without);
     tcase_add_test(tcase, launches_to_more_peers_have_more_blocks);
     tcase_add_test(tcase, void_key_has_no_window);
     tcase_add_test(tcase, disowned_operation_ends_once_and_cancelled);
