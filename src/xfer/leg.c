@@ -257,7 +257,7 @@ static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *ms
 }
 
 /* The other side waits for the message, and should not wait while it is made: that is
- * done while the blocks move. Without memory it is tried again when they have. */
+ * done while the blocks move. What fails then is tried again when they have. */
 static void mkv_leg_prepare_fin(mkv_leg_t *leg)
 {
     mkv_status_t status;
@@ -285,7 +285,8 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
         return;
     }
     mkv_leg_end(leg, MKV_OK, NULL);
-    if ((fin != NULL) && (leg->fin_bytes == leg->bytes)) {
+    if ((fin != NULL) && (leg->fin_bytes == leg->bytes) &&
+        !mkv_conn_is_cut_off(leg->peer->state)) {
         leg->fin = NULL;
         mkv_message_send_prepared(fin);
     } else {
@@ -448,9 +449,10 @@ static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 /* All is given to UCX: what will have moved is known. And some of it moves. */
 static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
-    return (leg->fin == NULL) && (leg->state == MKV_LEG_SEALED) &&
-           (leg->xfer->mode == MKV_WRITE) && mkv_list_is_empty(&leg->posts) &&
-           mkv_list_is_empty(&leg->chunks) && !mkv_list_is_empty(&leg->running);
+    return (leg->fin == NULL) && (leg->fin_bytes == 0) && /* nor tried */
+           (leg->state == MKV_LEG_SEALED) && (leg->xfer->mode == MKV_WRITE) &&
+           mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks) &&
+           !mkv_list_is_empty(&leg->running);
 }
 
 void mkv_leg_step(mkv_leg_t *leg)
