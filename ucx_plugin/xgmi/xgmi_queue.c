@@ -320,6 +320,26 @@ static ucs_status_t muct_xgmi_queue_create_flags(muct_xgmi_queue_t *queue)
     return UCS_OK;
 }
 
+/*
+ * Each stream clears its own counter: what its first use takes, in the runtime, no post
+ * has to wait for. The flags are zero, a source of zero bytes.
+ */
+static int muct_xgmi_queue_clear_arrivals(muct_xgmi_queue_t *queue)
+{
+    int ret = MUCT_HIP_SUCCESS;
+    unsigned i;
+
+    for (i = 0; (i < queue->num_launch_streams) && (ret == MUCT_HIP_SUCCESS); ++i) {
+        ret = queue->gpu->memcpy_async(muct_xgmi_queue_arrivals_at(queue, i),
+                                       (const void *)queue->flags, sizeof(uint32_t),
+                                       MUCT_HIP_MEMCPY_DEFAULT, queue->streams[i]);
+        if (ret == MUCT_HIP_SUCCESS) {
+            ret = queue->gpu->stream_synchronize(queue->streams[i]);
+        }
+    }
+    return ret;
+}
+
 /* Without a kernel the queue works, call by call. */
 static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 {
@@ -338,12 +358,7 @@ static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
         return;
     }
 
-    /* The flags are zero: a source of zero bytes. */
-    ret = queue->gpu->memcpy_async(queue->arrivals, (const void *)queue->flags, size,
-                                   MUCT_HIP_MEMCPY_DEFAULT, queue->streams[0]);
-    if (ret == MUCT_HIP_SUCCESS) {
-        ret = queue->gpu->stream_synchronize(queue->streams[0]);
-    }
+    ret = muct_xgmi_queue_clear_arrivals(queue);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_diag("device %d copies without the kernel: clearing its counter = %s",
                   queue->device, muct_gpu_error_name(queue->gpu, ret));

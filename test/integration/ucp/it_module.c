@@ -81,6 +81,7 @@ static const char *const xgmi_options[] = {
     "UCX_MORI_XGMI_KERNEL=n",
     "UCX_MORI_XGMI_MAX_CALLS=3",
     "UCX_MORI_XGMI_BLOCKS=9",
+    "UCX_MORI_XGMI_LAUNCH_STREAMS=3",
     "UCX_MORI_XGMI_PEER_BLOCKS=5",
     "UCX_MORI_XGMI_MAX_BLOCKS=31",
     "UCX_MORI_XGMI_TOPOLOGY=/nowhere/nodes",
