@@ -102,18 +102,6 @@ static bool mkv_fence_list(const mkv_xfer_t *xfer, mkv_ranges_t *ranges)
     return has_gpu;
 }
 
-static bool mkv_fence_is_hook(const mkv_xfer_t *xfer)
-{
-    uint32_t i;
-
-    for (i = 0; i < xfer->num_legs; ++i) {
-        if (mkv_peer_fence(xfer->legs[i].peer) == MKV_FENCE_HOOK) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void mkv_fence_ask(mkv_xfer_t *xfer, const mkv_ranges_t *ranges)
 {
     mkv_news_t *event = mkv_event_add(xfer->ctx, MKV_EV_FENCE);
@@ -151,8 +139,7 @@ mkv_status_t mkv_fence_check(mkv_xfer_t *xfer)
     if (xfer->fence != MKV_FENCE_NOT_ASKED) {
         return (xfer->fence == MKV_FENCE_OVER) ? MKV_OK : MKV_INPROGRESS;
     }
-    return ((xfer->role == MKV_DST) && mkv_fence_is_hook(xfer)) ? mkv_fence_start(xfer)
-                                                                : MKV_OK;
+    return (xfer->role == MKV_DST) ? mkv_fence_start(xfer) : MKV_OK;
 }
 
 void mkv_fence_cleanup(mkv_xfer_t *xfer)
