@@ -56,8 +56,21 @@ struct muct_xgmi_batch {
 };
 
 
-/** Make one more stream; the device is current. @return hipError_t. */
-int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue);
+/** Whether the launch of a batch that had one is over. */
+static inline bool muct_xgmi_batch_is_launch_over(const muct_xgmi_queue_t *queue,
+                                                  const muct_xgmi_batch_t *batch)
+{
+    return muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, batch->launch_stream),
+                                  batch->sequence);
+}
+
+
+/**
+ * Make streams until there are so many; the device is current.
+ *
+ * @return hipError_t of the last one that was asked for.
+ */
+int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count);
 
 
 /**

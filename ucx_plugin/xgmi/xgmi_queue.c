@@ -63,11 +63,9 @@ bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue)
     unsigned num_running = 0;
 
     for (batch = queue->head; batch != NULL; batch = batch->next) {
-        num_running += (batch->waits_for != 0) ||
-                       (batch->has_launch &&
-                        !muct_xgmi_flag_reached(
-                            *muct_xgmi_queue_flag_at(queue, batch->launch_stream),
-                            batch->sequence));
+        num_running +=
+            (batch->waits_for != 0) ||
+            (batch->has_launch && !muct_xgmi_batch_is_launch_over(queue, batch));
     }
 
     return (queue->free != NULL) && (num_running < queue->config->max_started);
@@ -267,12 +265,8 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner)
 /* One is enough; with more, launches overlap. */
 static ucs_status_t muct_xgmi_queue_create_launch_streams(muct_xgmi_queue_t *queue)
 {
-    int ret = MUCT_HIP_SUCCESS;
+    int ret = muct_xgmi_queue_add_streams(queue, queue->config->num_launch_streams);
 
-    while ((queue->num_streams < queue->config->num_launch_streams) &&
-           (ret == MUCT_HIP_SUCCESS)) {
-        ret = muct_xgmi_queue_add_stream(queue);
-    }
     queue->num_launch_streams = queue->num_streams;
     if (ret == MUCT_HIP_SUCCESS) {
         return UCS_OK;

@@ -45,9 +45,7 @@ static bool muct_xgmi_batch_has_ended(const muct_xgmi_queue_t *queue,
     unsigned i;
     int ret;
 
-    if (batch->was_launched &&
-        !muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, batch->launch_stream),
-                                batch->sequence)) {
+    if (batch->was_launched && !muct_xgmi_batch_is_launch_over(queue, batch)) {
         return false;
     }
 

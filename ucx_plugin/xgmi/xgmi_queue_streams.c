@@ -17,7 +17,7 @@
 
 /* ---- life ---- */
 
-int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
+static int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
 {
     int least = 0, greatest = 0;
     int ret;
@@ -30,6 +30,16 @@ int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
     ret = queue->gpu->stream_create_with_priority(
         &queue->streams[queue->num_streams], MUCT_HIP_STREAM_NON_BLOCKING, greatest);
     queue->num_streams += (ret == MUCT_HIP_SUCCESS);
+    return ret;
+}
+
+int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count)
+{
+    int ret = MUCT_HIP_SUCCESS;
+
+    while ((queue->num_streams < count) && (ret == MUCT_HIP_SUCCESS)) {
+        ret = muct_xgmi_queue_add_stream(queue);
+    }
     return ret;
 }
 
@@ -63,18 +73,15 @@ static void muct_xgmi_queue_line_up(muct_xgmi_queue_t *queue)
 unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue)
 {
     unsigned num_launch_streams = queue->num_launch_streams;
-    int ret = MUCT_HIP_SUCCESS;
-    int mode;
+    int mode, ret;
 
     if (queue->num_streams > num_launch_streams) {
         return queue->num_streams - num_launch_streams;
     }
 
     mode = muct_gpu_relax(queue->gpu);
-    while ((queue->num_streams < num_launch_streams + queue->config->num_engines) &&
-           (ret == MUCT_HIP_SUCCESS)) {
-        ret = muct_xgmi_queue_add_stream(queue);
-    }
+    ret = muct_xgmi_queue_add_streams(queue,
+                                      num_launch_streams + queue->config->num_engines);
     if (ret != MUCT_HIP_SUCCESS) {
         muct_warn("device %d has %u of %u streams for long runs: "
                   "hipStreamCreateWithPriority() = %s",

@@ -210,16 +210,6 @@ static Suite *it_suite(void)
     return suite;
 }
 
-static void it_use_fake_verbs(void)
-{
-    const char *path = getenv("LD_LIBRARY_PATH");
-    char text[PATH_MAX * 2];
-
-    snprintf(text, sizeof(text), "%s%s%s", it_build_path("test/fake/verbs/.libs"),
-             (path != NULL) ? ":" : "", (path != NULL) ? path : "");
-    setenv("LD_LIBRARY_PATH", text, 1);
-}
-
 int main(void)
 {
     SRunner *runner;
@@ -233,7 +223,7 @@ int main(void)
                    : MKV_TEST_EXIT_SKIP;
     }
 
-    it_use_fake_verbs();
+    it_use_libraries("test/fake/verbs/.libs");
     it_has_rdma = it_has_transport("mori_rdma");
     setenv("UCX_NET_DEVICES", "lo", 0);
     setenv("MKV_TEST_LIMIT_S", IT_LIMIT_S, 0);

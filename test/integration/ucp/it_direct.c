@@ -221,16 +221,6 @@ START_TEST(without_gpu_direct_rdma_goes_by_way_of_the_host)
 }
 END_TEST
 
-static void it_use_fake_verbs(void)
-{
-    const char *path = getenv("LD_LIBRARY_PATH");
-    char text[PATH_MAX * 2];
-
-    snprintf(text, sizeof(text), "%s%s%s", it_build_path("test/fake/verbs/.libs"),
-             (path != NULL) ? ":" : "", (path != NULL) ? path : "");
-    setenv("LD_LIBRARY_PATH", text, 1);
-}
-
 static Suite *it_suite(int has_rdma)
 {
     Suite *suite = suite_create("no way through the host");
@@ -265,7 +255,7 @@ int main(void)
                    : MKV_TEST_EXIT_SKIP;
     }
 
-    it_use_fake_verbs();
+    it_use_libraries("test/fake/verbs/.libs");
     has_rdma = it_has_transport("mori_rdma");
     if (!has_rdma &&
         mkv_test_skip("rdma", "it_direct", "UCX lists no mori_rdma here")) {

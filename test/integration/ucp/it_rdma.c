@@ -568,12 +568,7 @@ static Suite *it_suite(void)
 
 static void it_use_fake(void)
 {
-    const char *path = getenv("LD_LIBRARY_PATH");
-    char text[PATH_MAX * 2];
-
-    snprintf(text, sizeof(text), "%s%s%s", it_build_path("test/fake/verbs/.libs"),
-             (path != NULL) ? ":" : "", (path != NULL) ? path : "");
-    setenv("LD_LIBRARY_PATH", text, 1);
+    it_use_libraries("test/fake/verbs/.libs");
     setenv("FAKE_VERBS_DEVICES", "fake0:ionic,fake1:ionic,fake2:ionic,fake3:ionic", 1);
 }
 

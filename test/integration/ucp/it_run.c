@@ -40,19 +40,24 @@ int it_has_hipcpu(void)
            (access(it_build_path("test/fake/hip/lib/libamdhip64.so.6"), R_OK) == 0);
 }
 
-void it_init(void)
+void it_use_libraries(const char *folder)
 {
     const char *path = getenv("LD_LIBRARY_PATH");
     char text[PATH_MAX * 2];
 
+    snprintf(text, sizeof(text), "%s%s%s", it_build_path(folder),
+             (path != NULL) ? ":" : "", (path != NULL) ? path : "");
+    setenv("LD_LIBRARY_PATH", text, 1);
+}
+
+void it_init(void)
+{
     if (getenv("UCX_PLUGIN_PATH") == NULL) {
         setenv("UCX_PLUGIN_PATH", it_build_path(".libs"), 1);
     }
 
     if (it_has_hipcpu() && (getenv("MKV_TEST_REAL_HIP") == NULL)) {
-        snprintf(text, sizeof(text), "%s%s%s", it_build_path("test/fake/hip/lib"),
-                 (path != NULL) ? ":" : "", (path != NULL) ? path : "");
-        setenv("LD_LIBRARY_PATH", text, 1);
+        it_use_libraries("test/fake/hip/lib");
     }
 
     setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 1);

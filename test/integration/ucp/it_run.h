@@ -49,6 +49,9 @@ void it_start_again(const char *tls, char **argv);
 /** @return A file of the build folder, in a buffer overwritten by later calls. */
 const char *it_build_path(const char *name);
 
+/** Have programs look for libraries in a folder of the build before all others. */
+void it_use_libraries(const char *folder);
+
 /** @return Nonzero if the HIP runtime on the CPU was built. */
 int it_has_hipcpu(void);
 

@@ -977,20 +977,25 @@ START_TEST(launches_of_two_streams_count_apart)
 }
 END_TEST
 
-START_TEST(fence_holds_between_launch_streams)
+static void expect_not_copied(unsigned list)
 {
     unsigned i;
 
+    for (i = 0; i < 100; ++i) {
+        usleep(100);
+        ck_assert(!is_copied(list));
+    }
+}
+
+START_TEST(fence_holds_between_launch_streams)
+{
     fake_hip_hold("hipcpu_hold", queue->streams[0]);
     start_launch(0);
     ck_assert_int_eq(muct_xgmi_queue_record(queue), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_order_after(queue, queue), UCS_OK);
     start_launch(1);
     ck_assert_uint_eq(queue->launch_stream, 1);
-    for (i = 0; i < 100; ++i) {
-        usleep(100);
-        ck_assert(!is_copied(1));
-    }
+    expect_not_copied(1);
     fake_hip_hold("hipcpu_release", queue->streams[0]);
     finish(8);
     ck_assert(is_copied(0) && is_copied(1));
@@ -1011,10 +1016,7 @@ START_TEST(fence_holds_for_each_launch_stream)
     finish(4);
     start_launch(2);
     ck_assert_uint_eq(queue->launch_stream, 0);
-    for (i = 0; i < 100; ++i) {
-        usleep(100);
-        ck_assert(!is_copied(2));
-    }
+    expect_not_copied(2);
     fake_hip_hold("hipcpu_release", queue->streams[1]);
     finish(12);
     ck_assert(is_copied(1) && is_copied(2));
