@@ -38,6 +38,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
 	ucx_plugin/xgmi/xgmi_peer.h \
+	ucx_plugin/xgmi/xgmi_peer_int.h \
+	ucx_plugin/xgmi/xgmi_peer_use.c \
 	ucx_plugin/xgmi/xgmi_perf.c \
 	ucx_plugin/xgmi/xgmi_perf.h \
 	ucx_plugin/xgmi/xgmi_progress.c \
