@@ -7,6 +7,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+/*
+ * What a killed process needs from the loss of its memory to its end, with room; half
+ * of what unpacking a key waits for a mapping (OPEN_TIMEOUT).
+ */
+#define MUCT_XGMI_END_MS 100
 
 bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
                                 const muct_xgmi_key_t *key, int device,
@@ -65,12 +70,12 @@ static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
         break;
     }
 
-    if (!muct_xgmi_peer_is_alive(peer) ||
-        !muct_xgmi_peer_enter(peer, key->slot, key->generation)) {
+    if (!muct_xgmi_peer_enter(peer, key->slot, key->generation)) {
         return UCS_ERR_UNREACHABLE;
     }
     muct_xgmi_peer_leave(peer, key->slot);
-    return UCS_ERR_UNSUPPORTED;
+    return muct_xgmi_peer_ends(peer, MUCT_XGMI_END_MS) ? UCS_ERR_UNREACHABLE
+                                                       : UCS_ERR_UNSUPPORTED;
 }
 
 static ucs_status_t muct_xgmi_mapping_open_ipc(const muct_gpu_t *gpu,

@@ -17,6 +17,7 @@
 #include "base/muct_log.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -445,6 +446,18 @@ bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
 
     atomic_store(&peer->is_dead, 1);
     return false;
+}
+
+bool muct_xgmi_peer_ends(muct_xgmi_peer_t *peer, int timeout_ms)
+{
+    struct pollfd pidfd = {.fd = peer->pidfd, .events = POLLIN};
+
+    if ((peer->pidfd < 0) || (poll(&pidfd, 1, timeout_ms) <= 0)) {
+        return !muct_xgmi_peer_is_alive(peer);
+    }
+
+    atomic_store(&peer->is_dead, 1);
+    return true;
 }
 
 bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)

@@ -154,6 +154,14 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer);
 bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
 
 
+/**
+ * Whether the process is dead by the end of a time. Who is killed loses its memory
+ * before its lock, so what is not there any more says more than the lock does. Waits
+ * only for a living process with a pidfd.
+ */
+bool muct_xgmi_peer_ends(muct_xgmi_peer_t *peer, int timeout_ms);
+
+
 /** What @ref muct_xgmi_peer_is_alive found last; no system call. */
 bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
 

@@ -11,6 +11,7 @@
 #include <ucs/debug/log_def.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -285,6 +286,31 @@ START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_drop_peer(map, keys[0].owner);
     get_and_put(0);
+}
+END_TEST
+
+/* The test locks the page in the place of the owner: who is killed loses its memory
+ * first. */
+START_TEST(handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct pollfd ended = {.fd = muct_xgmi_peer_fd(peer), .events = POLLIN};
+    const muct_xgmi_region_t *region = NULL;
+    char path[128];
+    int fd;
+
+    kill(owner.pid, SIGKILL);
+    ck_assert_int_eq(poll(&ended, 1, -1), 1);
+    snprintf(path, sizeof(path), "%s/ucx-mori.%016lx", dir, keys[0].owner);
+    fd = open(path, O_RDWR);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    ck_assert(muct_xgmi_peer_is_alive(peer));
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     UCS_ERR_UNREACHABLE);
+    ck_assert_ptr_null(region);
+    ck_assert(!muct_xgmi_peer_was_alive(peer));
+    close(fd);
 }
 END_TEST
 
@@ -622,6 +648,8 @@ int main(void)
     tcase_add_test(tcase, many_allocations_are_mapped_once);
     tcase_add_loop_test(tcase, handle_of_a_living_peer_that_does_not_open_is_no_way, 0,
                         4);
+    tcase_add_test(tcase,
+                   handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way);
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
     tcase_add_test(tcase, handle_under_a_void_key_says_nothing_about_the_peer);
     tcase_add_test(tcase, peer_that_does_not_answer_stops_no_other_mapping);
