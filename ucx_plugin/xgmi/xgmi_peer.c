@@ -366,7 +366,8 @@ static bool muct_xgmi_peer_unref(muct_xgmi_peer_t *peer)
     return false;
 }
 
-ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
+static ucs_status_t muct_xgmi_peer_look_up(uint64_t owner, bool may_be_dead,
+                                           muct_xgmi_peer_t **peer_p)
 {
     ucs_status_t status = UCS_ERR_UNREACHABLE;
     muct_xgmi_peer_t *peer;
@@ -379,7 +380,7 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
 
     for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
         if (peer->owner == owner) {
-            if (muct_xgmi_peer_is_alive(peer)) {
+            if (may_be_dead || muct_xgmi_peer_is_alive(peer)) {
                 *peer_p = muct_xgmi_peer_ref(peer);
                 status = UCS_OK;
             }
@@ -396,6 +397,16 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
 out:
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
     return status;
+}
+
+ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    return muct_xgmi_peer_look_up(owner, false, peer_p);
+}
+
+ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    return muct_xgmi_peer_look_up(owner, true, peer_p);
 }
 
 void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)

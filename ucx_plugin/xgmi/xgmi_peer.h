@@ -142,6 +142,13 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
 ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 
+/**
+ * As @ref muct_xgmi_peer_get, and a process that is dead as long as somebody here has a
+ * reference from when it lived.
+ */
+ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p);
+
+
 /** Take one more reference. */
 muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer);
 

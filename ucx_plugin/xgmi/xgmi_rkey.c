@@ -18,7 +18,8 @@
  * where the devices have no way to each other. UCP unpacks keys of rendezvous messages
  * from progress, so only the first mapping of a peer is waited for, and not for long.
  * What fails for another reason fails again with the copy, which then ends with an
- * error: another lane would carry it to an owner whose memory may be gone.
+ * error: another lane would carry it to an owner whose memory may be gone. So it is
+ * with a peer that has died while it has an endpoint here.
  */
 static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
 {
@@ -66,7 +67,7 @@ ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffe
         goto err_free;
     }
 
-    status = muct_xgmi_peer_get(rkey->key.owner, &rkey->peer);
+    status = muct_xgmi_peer_get_known(rkey->key.owner, &rkey->peer);
     if (status != UCS_OK) {
         goto err_free;
     }

@@ -384,6 +384,23 @@ START_TEST(key_of_a_stopped_peer_is_unpacked_all_the_same)
 }
 END_TEST
 
+/* Without one UCP would send the bytes by messages, to nobody. */
+START_TEST(key_of_a_peer_that_died_is_unpacked_and_its_puts_fail)
+{
+    request_t request;
+
+    kill(peer, SIGKILL);
+    ck_assert_int_eq(waitpid(peer, NULL, 0), peer);
+    unpack(0);
+    request = request_to_peer(0);
+    while (post(&request) == UCS_ERR_NO_RESOURCE) {
+        uct_iface_progress(side.iface);
+    }
+    ck_assert_int_eq(request.status, UCS_ERR_UNREACHABLE);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 0);
+}
+END_TEST
+
 static void forget_request(uct_pending_req_t *uct, void *arg)
 {
     (void)uct;
@@ -472,6 +489,7 @@ int main(void)
     tcase_add_test(tcase, endpoint_that_waits_for_memory_stops_no_other);
     tcase_add_test(tcase, progress_calls_nothing_that_waits_while_memory_opens);
     tcase_add_test(tcase, key_of_a_stopped_peer_is_unpacked_all_the_same);
+    tcase_add_test(tcase, key_of_a_peer_that_died_is_unpacked_and_its_puts_fail);
     tcase_add_test(tcase, endpoint_may_go_while_it_waits_for_memory);
     tcase_add_test(tcase, memory_that_does_not_open_fails_the_put_that_waits);
     suite_add_tcase(suite, tcase);
