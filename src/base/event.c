@@ -137,10 +137,9 @@ static mkv_event_node_t *mkv_event_node_get(mkv_ctx_t *ctx, mkv_event_type_t typ
     return node;
 }
 
-mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
+static mkv_news_t *mkv_event_queue(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned,
+                                   mkv_event_node_t *node)
 {
-    mkv_event_node_t *node = mkv_event_node_get(ctx, type);
-
     if (node == NULL) {
         mkv_log_error(ctx, "no memory for event %s", mkv_event_string(type));
         return NULL;
@@ -154,9 +153,19 @@ mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *own
     return &node->event;
 }
 
+mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned)
+{
+    return mkv_event_queue(ctx, type, owned, mkv_event_node_get(ctx, type));
+}
+
 mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type)
 {
     return mkv_event_add_owned(ctx, type, NULL);
+}
+
+mkv_news_t *mkv_event_add_extra(mkv_ctx_t *ctx, mkv_event_type_t type)
+{
+    return mkv_event_queue(ctx, type, NULL, malloc(sizeof(mkv_event_node_t)));
 }
 
 void mkv_event_text(mkv_news_t *event, const char *fmt, ...)

@@ -59,6 +59,10 @@ mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
 /** As above, and free @a owned after it was polled; NULL: not queued, not freed. */
 mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
 
+/** As @ref mkv_event_add, of one that a peer causes as often as it likes while others
+ * of its type are reserved: it takes no node from these. */
+mkv_news_t *mkv_event_add_extra(mkv_ctx_t *ctx, mkv_event_type_t type);
+
 /** Its text, instead of one that it had; without memory it has none. */
 void mkv_event_text(mkv_news_t *event, const char *fmt, ...) MKV_PRINTF(2, 3);
 

@@ -70,7 +70,7 @@ static void mkv_serve_refuse(mkv_peer_t *peer, uint64_t id, mkv_status_t code,
 static void mkv_serve_refuse_length(mkv_peer_t *peer, const mkv_wanted_t *wanted,
                                     const mkv_publication_t *publication)
 {
-    mkv_news_t *event = mkv_event_add(peer->ctx, MKV_EV_WARN);
+    mkv_news_t *event = mkv_event_add_extra(peer->ctx, MKV_EV_WARN);
 
     if (event != NULL) {
         event->peer = peer;

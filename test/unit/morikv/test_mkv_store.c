@@ -223,6 +223,28 @@ START_TEST(another_length_is_refused_on_both_sides)
 }
 END_TEST
 
+/* ... as often as the peer likes: what must be told keeps its room. */
+START_TEST(refused_lengths_take_no_room_of_other_events)
+{
+    unsigned num_free, i;
+
+    setup();
+    publish("k", 0, SMALL);
+    pair_run();
+    num_free = B->ctx->num_free_events;
+    ck_assert_uint_gt(num_free, 0);
+    for (i = 0; i <= num_free; ++i) {
+        fetch("k", SMALL + 1);
+        while (mkv_progress(A->ctx) + mkv_progress(B->ctx) > 0) {
+        }
+    }
+    ck_assert_uint_eq(B->ctx->num_free_events, num_free);
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_WARN, NULL), num_free + 1);
+    pair_teardown();
+}
+END_TEST
+
 /* Loop index: whether there is room */
 START_TEST(fewer_bytes_are_welcome_where_only_room_is_said)
 {
@@ -716,6 +738,7 @@ int main(void)
     tcase_add_test(tcase, a_missing_key_is_told);
     tcase_add_loop_test(tcase, a_key_can_be_waited_for, 0, 2);
     tcase_add_loop_test(tcase, another_length_is_refused_on_both_sides, 0, 4);
+    tcase_add_test(tcase, refused_lengths_take_no_room_of_other_events);
     tcase_add_loop_test(tcase, fewer_bytes_are_welcome_where_only_room_is_said, 0, 2);
     tcase_add_test(tcase, a_key_expires_and_its_memory_comes_back);
     tcase_add_loop_test(tcase, a_leased_buffer_is_not_taken, 0, 3);
