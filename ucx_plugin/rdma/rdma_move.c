@@ -200,47 +200,47 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
 /* The memory is registered, but not with this device. Whose registration it ends with:
  * that with the endpoint's own device, which its user keeps until the operation ends.
  * Others of the process may have the same memory for less long. */
-static const muct_rdma_mem_t *muct_rdma_move_register(const muct_rdma_ep_t *ep,
-                                                      muct_rdma_md_t *md,
-                                                      uint64_t address, uint64_t length)
+static bool muct_rdma_move_register(const muct_rdma_ep_t *ep, muct_rdma_md_t *md,
+                                    uint64_t address, uint64_t length)
 {
     const muct_rdma_md_t *own = muct_rdma_iface_md(muct_rdma_ep_iface(ep));
-    muct_rdma_mem_t *origin = muct_rdma_mem_find(own->pd, address, length), *twin;
     muct_rdma_mem_params_t params = {
         .chunk_shift = md->chunk_shift, .max_chunks = md->num_rkeys, .dmabuf_fd = -1};
+    muct_rdma_mem_extent_t extent;
+    muct_rdma_mem_t *twin;
 
-    if (origin == NULL) {
-        return NULL;
+    if (!muct_rdma_mem_find_extent(own->pd, address, length, &extent)) {
+        return false;
     }
 
-    params.access = origin->access;
-    params.is_gpu = origin->is_gpu;
-    if (muct_rdma_md_reg(md, (void *)(uintptr_t)origin->base, (size_t)origin->length,
+    params.access = extent.access;
+    params.is_gpu = extent.is_gpu;
+    if (muct_rdma_md_reg(md, (void *)(uintptr_t)extent.base, (size_t)extent.length,
                          &params, &twin) != UCS_OK) {
-        return NULL;
+        return false;
+    }
+    if (!muct_rdma_mem_add_twin(own->pd, address, length, twin)) {
+        muct_rdma_mem_destroy(twin); /* deregistered meanwhile */
+        return false;
     }
 
-    muct_rdma_mem_add_twin(origin, twin);
-    return muct_rdma_mem_find(md->pd, address, length);
+    return true;
 }
 
 bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
                          uint32_t *lkey_p)
 {
     muct_rdma_md_t *md = muct_rdma_iface_md(ep->carrier);
-    const muct_rdma_mem_t *mem = muct_rdma_mem_find(md->pd, address, length);
 
-    if (mem == NULL) {
-        mem = muct_rdma_move_register(ep, md, address, length);
-    }
-    if (mem == NULL) {
-        muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
-                   address, length, md->device.name);
-        return false;
+    if (muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p) ||
+        (muct_rdma_move_register(ep, md, address, length) &&
+         muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p))) {
+        return true;
     }
 
-    *lkey_p = muct_rdma_mem_lkey(mem, address);
-    return true;
+    muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
+               address, length, md->device.name);
+    return false;
 }
 
 /* It was told the page of the peer's device that is reached now. */

@@ -305,32 +305,69 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
     return UCS_ERR_INVALID_PARAM;
 }
 
-muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
-                                    uint64_t length)
+/* Locked: of another thread's region nothing is known when the lock is given back. */
+static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
+                                           uint64_t length)
 {
-    muct_rdma_mem_t *mem, *found = NULL;
+    muct_rdma_mem_t *mem;
 
-    pthread_mutex_lock(&muct_rdma_mem_lock);
     ucs_list_for_each(mem, &muct_rdma_mem_list, list)
     {
         if ((mem->pd == pd) && (address >= mem->base) &&
             (address - mem->base < mem->length) &&
             (length <= mem->length - (address - mem->base)) &&
             (length <= muct_rdma_mem_chunk_left(mem, address))) {
-            found = mem;
-            break;
+            return mem;
         }
     }
-    pthread_mutex_unlock(&muct_rdma_mem_lock);
-    return found;
+
+    return NULL;
 }
 
-void muct_rdma_mem_add_twin(muct_rdma_mem_t *mem, muct_rdma_mem_t *twin)
+bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *lkey_p)
 {
+    const muct_rdma_mem_t *mem;
+
     pthread_mutex_lock(&muct_rdma_mem_lock);
-    twin->next_twin = mem->twins;
-    mem->twins = twin;
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        *lkey_p = muct_rdma_mem_lkey(mem, address);
+    }
     pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
+bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
+                               uint64_t length, muct_rdma_mem_extent_t *extent)
+{
+    const muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        *extent = (muct_rdma_mem_extent_t){.base = mem->base,
+                                           .length = mem->length,
+                                           .access = mem->access,
+                                           .is_gpu = mem->is_gpu};
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
+bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                            muct_rdma_mem_t *twin)
+{
+    muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        twin->next_twin = mem->twins;
+        mem->twins = twin;
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
 }
 
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)

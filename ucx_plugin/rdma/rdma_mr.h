@@ -96,18 +96,33 @@ bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
  * deregistered, of regions that live on. */
 void muct_rdma_mem_forget(const struct ibv_pd *pd);
 
-/**
- * A region of the process that holds all of [address, address + length) under one key.
- * It stays as long as whoever registered it, or uses it, keeps it.
- *
- * @param [in] pd  In which it is registered.
- * @return NULL when there is none.
- */
-muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
-                                    uint64_t length);
+/** Where a region is, and what for. */
+typedef struct muct_rdma_mem_extent {
+    uint64_t base;
+    uint64_t length;
+    int access;
+    bool is_gpu;
+} muct_rdma_mem_extent_t;
 
-/** Have @a twin end with @a mem. */
-void muct_rdma_mem_add_twin(muct_rdma_mem_t *mem, muct_rdma_mem_t *twin);
+/**
+ * Of a region of the process that holds all of [address, address + length) under one
+ * key the local key. It holds as long as whoever registered the region keeps it.
+ *
+ * @param [in]  pd      In which it is registered.
+ * @param [out] lkey_p  Set only when there is one.
+ * @return Whether there is one.
+ */
+bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *lkey_p);
+
+/** As @ref muct_rdma_mem_find_lkey, what it takes to register the region elsewhere. */
+bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
+                               uint64_t length, muct_rdma_mem_extent_t *extent);
+
+/** As @ref muct_rdma_mem_find_lkey, have @a twin end with the region; the caller's own
+ * when there is none. */
+bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                            muct_rdma_mem_t *twin);
 
 /** Deregister; keys of it are refused by the device from now on. */
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);
