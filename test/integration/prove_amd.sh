@@ -6,10 +6,11 @@ set -eu
 . "$(dirname "$0")/prove_lib.sh"
 
 if [ ! -e /dev/kfd ]; then
-    if "$tree/contrib/prove-amd" --build "$build" "$out" >"$out/refused" 2>&1; then
+    if "$tree/contrib/prove-amd" --build "$build" "$out/none" >"$out/refused" 2>&1; then
         die "it found AMD GPUs where none are"
     fi
     grep -q '0 AMD GPUs here; expected 2 or more' "$out/refused" || die "$(cat "$out/refused")"
+    [ ! -e "$out/none" ] || die "it made a report, and a build, before it looked for GPUs"
 fi
 
 "$tree/contrib/prove-amd" --cpu --build "$build" --stages "machine risks logic limits models perftest plain kv latency" "$out"
