@@ -380,7 +380,7 @@ static ucs_status_t muct_xgmi_peer_look_up(uint64_t owner, bool may_be_dead,
 
     for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
         if (peer->owner == owner) {
-            if (may_be_dead || muct_xgmi_peer_is_alive(peer)) {
+            if (muct_xgmi_peer_is_alive(peer) || may_be_dead) {
                 *peer_p = muct_xgmi_peer_ref(peer);
                 status = UCS_OK;
             }

@@ -26,6 +26,10 @@ static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
     ucs_status_t status;
     int device;
 
+    if (!muct_xgmi_peer_was_alive(rkey->peer)) {
+        return UCS_OK; /* there is nothing to map */
+    }
+
     device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
     if (((device < 0) && (muct_gpu_forget(muct_xgmi_global.gpu,
                                           muct_xgmi_global.gpu->get_device(&device)) !=
