@@ -265,6 +265,12 @@ void pair_run(void)
     } while (moved > 0);
 }
 
+void pair_run_unpolled(void)
+{
+    while (mkv_progress(A->ctx) + mkv_progress(B->ctx) > 0) {
+    }
+}
+
 static int pair_matches(const mkv_event_t *event, mkv_event_type_t type,
                         const mkv_xfer_t *xfer)
 {

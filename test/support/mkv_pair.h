@@ -89,6 +89,9 @@ void pair_teardown(void);
 /** Progress all sides until nothing moves, collecting events. */
 void pair_run(void);
 
+/** Progress the first two until nothing moves; their events wait for a poll. */
+void pair_run_unpolled(void);
+
 /** Number of events of a type (and transfer, unless NULL) seen by a side. */
 unsigned pair_count(const pair_side_t *side, mkv_event_type_t type,
                     const mkv_xfer_t *xfer);

@@ -127,12 +127,6 @@ START_TEST(a_thousand_open_transfers_take_little_each)
 END_TEST
 
 /* Progress of both sides until nothing moves; nobody polls */
-static void run_without_polls(void)
-{
-    while (mkv_progress(A->ctx) + mkv_progress(B->ctx) > 0) {
-    }
-}
-
 /* Once, at the destination */
 static void fence_all(void)
 {
@@ -164,12 +158,12 @@ START_TEST(what_ends_a_transfer_is_told_without_memory)
         OK(mkv_send(A->peers[1], i, 1, NULL, 0, NULL, 0));
         OK(mkv_send(B->peers[0], i, 1, NULL, 0, NULL, 0));
     }
-    run_without_polls();
+    pair_run_unpolled();
     refused_size = sizeof(mkv_event_node_t);
     for (i = 0; i < NUM_TOLD; ++i) {
         OK(mkv_xfer_seal(sources[i], 0));
     }
-    run_without_polls();
+    pair_run_unpolled();
     pair_run();
     fence_all();
     pair_run();

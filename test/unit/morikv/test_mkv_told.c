@@ -159,8 +159,7 @@ START_TEST(an_event_does_not_name_a_transfer_that_was_closed)
     pair_setup();
     active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC);
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
-    while (mkv_progress(A->ctx) + mkv_progress(B->ctx) > 0) {
-    }
+    pair_run_unpolled();
     OK(mkv_xfer_close(active));
     pair_run();
     ck_assert_ptr_null(pair_last(A, MKV_EV_ABORTED, NULL)->xfer);

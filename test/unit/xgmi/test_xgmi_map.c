@@ -7,6 +7,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/xgmi_map.h"
+#include "xgmi/xgmi_page.h"
 
 #include <ucs/debug/log_def.h>
 
@@ -301,7 +302,7 @@ START_TEST(handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way)
 
     kill(owner.pid, SIGKILL);
     ck_assert_int_eq(poll(&ended, 1, -1), 1);
-    snprintf(path, sizeof(path), "%s/ucx-mori.%016lx", dir, keys[0].owner);
+    muct_xgmi_page_path(dir, keys[0].owner, "", path, sizeof(path));
     fd = open(path, O_RDWR);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);

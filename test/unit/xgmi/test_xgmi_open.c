@@ -202,6 +202,13 @@ static ucs_status_t post_again(uct_pending_req_t *uct)
     return (status == UCS_ERR_NO_RESOURCE) ? status : UCS_OK;
 }
 
+static void post_until_taken(request_t *request)
+{
+    while (post(request) == UCS_ERR_NO_RESOURCE) {
+        uct_iface_progress(side.iface);
+    }
+}
+
 static request_t request_to(uct_ep_h ep, uint64_t address, uct_rkey_t rkey)
 {
     return (request_t){
@@ -234,9 +241,7 @@ static void open_first(void)
 
     unpack(0);
     request = request_to_peer(0);
-    while (post(&request) == UCS_ERR_NO_RESOURCE) {
-        uct_iface_progress(side.iface);
-    }
+    post_until_taken(&request);
     progress_until_ended(&request);
 }
 
@@ -342,9 +347,7 @@ static void copy_within(unsigned num_copies)
 
     while (num_copies-- > 0) {
         request = request_to(self_ep, ours.addresses[0], own_rkey.rkey);
-        while (post(&request) == UCS_ERR_NO_RESOURCE) {
-            uct_iface_progress(side.iface);
-        }
+        post_until_taken(&request);
         progress_until_ended(&request);
     }
 }
@@ -393,9 +396,7 @@ START_TEST(key_of_a_peer_that_died_is_unpacked_and_its_puts_fail)
     ck_assert_int_eq(waitpid(peer, NULL, 0), peer);
     unpack(0);
     request = request_to_peer(0);
-    while (post(&request) == UCS_ERR_NO_RESOURCE) {
-        uct_iface_progress(side.iface);
-    }
+    post_until_taken(&request);
     ck_assert_int_eq(request.status, UCS_ERR_UNREACHABLE);
     ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 0);
 }
@@ -421,9 +422,7 @@ START_TEST(endpoint_may_go_while_it_waits_for_memory)
     kill(peer, SIGCONT);
     peer_ep = connect_to(&theirs);
     request = request_to_peer(1);
-    while (post(&request) == UCS_ERR_NO_RESOURCE) {
-        uct_iface_progress(side.iface);
-    }
+    post_until_taken(&request);
     progress_until_ended(&request);
 }
 END_TEST
@@ -461,9 +460,7 @@ START_TEST(first_memory_that_fails_late_is_the_last)
     status = uct_rkey_unpack(side.component, theirs.keys[0], &rkeys[0]);
     if (status == UCS_OK) { /* else this process was as late as the runtime */
         request = request_to_peer(0);
-        while (post(&request) == UCS_ERR_NO_RESOURCE) {
-            uct_iface_progress(side.iface);
-        }
+        post_until_taken(&request);
         status = (request.status == UCS_ERR_UNSUPPORTED) ? UCS_ERR_UNREACHABLE
                                                          : request.status;
     }
