@@ -320,6 +320,18 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
     return perf_channel_write(channel, buffer, length);
 }
 
+void perf_channel_tell_going(perf_channel_t *channel)
+{
+    perf_channel_header_t header = {PERF_CHANNEL_GOING, 0};
+    ssize_t n;
+
+    n = send(channel->fd, &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if ((n > 0) && ((size_t)n < sizeof(header))) { /* a message arrives whole */
+        (void)perf_channel_write(channel, (char *)&header + n,
+                                 sizeof(header) - (size_t)n);
+    }
+}
+
 /* Wait for at least one byte; -1 when silence became too long. */
 static int perf_channel_wait(perf_channel_t *channel, perf_idle_t idle, void *arg)
 {
@@ -376,9 +388,11 @@ int perf_channel_recv(perf_channel_t *channel, perf_channel_type_t type, void *b
 {
     perf_channel_header_t header;
 
-    if (perf_channel_read(channel, &header, sizeof(header), idle, arg) != 0) {
-        return -1;
-    }
+    do {
+        if (perf_channel_read(channel, &header, sizeof(header), idle, arg) != 0) {
+            return -1;
+        }
+    } while (header.type == PERF_CHANNEL_GOING);
 
     if (header.type == PERF_CHANNEL_ERROR) {
         perf_message_silence();

@@ -33,6 +33,8 @@ typedef enum perf_channel_type {
     PERF_CHANNEL_READY,
     PERF_CHANNEL_START,
     PERF_CHANNEL_RESULT,
+    PERF_CHANNEL_GOING, /**< The sender gets on; nobody waits for it, who waits goes on
+                         */
     PERF_CHANNEL_ERROR, /**< The sender has told of an error; nobody waits for it */
     PERF_CHANNEL_LAST
 } perf_channel_type_t;
@@ -72,7 +74,14 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
                       const void *buffer, size_t length);
 
 /**
- * Wait for a message of a certain type.
+ * Say that this process gets on, to whoever waits for something else from it. Never
+ * waits: where a socket is full, it holds enough of these.
+ */
+void perf_channel_tell_going(perf_channel_t *channel);
+
+/**
+ * Wait for a message of a certain type; an error when the other one says nothing at all
+ * for the channel's timeout.
  *
  * @param [out] buffer    Receives it.
  * @param [in]  max       Room in buffer.

@@ -331,6 +331,7 @@ static int perf_slot_done(perf_slot_t *slot)
         model->last_ns = perf_clock_ns();
         perf_histogram_add(&model->result.tx, model->last_ns - slot->start_ns);
         ++model->result.num_requests;
+        perf_run_going(model->run, model->last_ns);
     }
     return (!model->is_prefill && model->options->is_check) ? perf_slot_verify(slot)
                                                             : 0;

@@ -15,6 +15,9 @@
 /* SIGINT: the others' part of the row comes at once or not at all. */
 enum { PERF_LAST_WORDS_S = 20 };
 
+/* The least --timeout is a second. */
+#define PERF_GOING_NS UINT64_C(250000000)
+
 static bool perf_run_is_center(const perf_run_t *run)
 {
     return run->rank == 0;
@@ -24,6 +27,19 @@ void perf_run_phase(const perf_run_t *run, const char *what)
 {
     if (perf_run_is_center(run)) {
         perf_progress_phase(what);
+    }
+}
+
+void perf_run_going(perf_run_t *run, uint64_t now_ns)
+{
+    unsigned i;
+
+    if (now_ns < run->going_ns) {
+        return;
+    }
+    run->going_ns = now_ns + PERF_GOING_NS;
+    for (i = 0; i < run->num_channels; ++i) {
+        perf_channel_tell_going(&run->channels[i]);
     }
 }
 

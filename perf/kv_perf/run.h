@@ -21,11 +21,19 @@ typedef struct perf_run {
     unsigned num_channels; /**< Center: one to each leaf; leaf: one */
     perf_memory_t *memory;
     perf_report_t *report; /**< Center only, else NULL */
+    uint64_t going_ns;     /**< When to tell the others next that we get on */
 } perf_run_t;
 
 
 /** Say at the center what takes its time now. */
 void perf_run_phase(const perf_run_t *run, const char *what);
+
+/**
+ * What is measured has got on, at @a now_ns. Tells whoever waits for us, four times a
+ * second at most: a measurement may take longer than --timeout, one that stands still
+ * may not. A leaf tells the center alone, which passes nothing on.
+ */
+void perf_run_going(perf_run_t *run, uint64_t now_ns);
 
 /** Move the KV cache of a model's requests. @return 0, or -1 after @ref perf_error. */
 int perf_model_run(perf_run_t *run);

@@ -132,6 +132,7 @@ static void perf_flow_reap(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t *see
         }
     }
     flow->end_ns = now_ns;
+    perf_run_going(sweep->run, now_ns);
 }
 
 int perf_flow_post(perf_sweep_t *sweep, perf_flow_t *flow, uint64_t warmup)

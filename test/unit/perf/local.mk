@@ -3,6 +3,7 @@ perf_unit_programs = \
 	test/unit/perf/test_perf_allocator \
 	test/unit/perf/test_perf_block_moves \
 	test/unit/perf/test_perf_block_tables \
+	test/unit/perf/test_perf_channel \
 	test/unit/perf/test_perf_compute \
 	test/unit/perf/test_perf_generator \
 	test/unit/perf/test_perf_geometry \
@@ -23,6 +24,11 @@ perf_unit_ldadd = perf/kv_perf/libkvperf.la $(CHECK_LIBS)
 test_unit_perf_test_perf_allocator_SOURCES = test/unit/perf/test_perf_allocator.c
 test_unit_perf_test_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_allocator_LDADD = $(perf_unit_ldadd)
+
+# By a clock of its own.
+test_unit_perf_test_perf_channel_SOURCES = test/unit/perf/test_perf_channel.c
+test_unit_perf_test_perf_channel_CPPFLAGS = $(perf_unit_cppflags)
+test_unit_perf_test_perf_channel_LDADD = $(perf_unit_ldadd)
 
 # Over the fake UCP, by a clock of its own.
 test_unit_perf_test_perf_compute_SOURCES = test/unit/perf/test_perf_compute.c
