@@ -97,10 +97,12 @@ kv_all() {
         --large_blk_iter_ftr 1 --pipeline_depth 4)
     local run=(--total_buffer_size 2g --num_iter 100 --warmup_iter 5 --start_block_size 1g
         --large_blk_iter_ftr 1 --pipeline_depth 2)
+    local small=(--num_iter 20000 --warmup_iter 100)
 
     [ -z "$fake" ] || sweep=(--total_buffer_size 64m --num_iter 5 --warmup_iter 1
         --start_batch_size 64 --max_batch_size 64 --start_block_size 4k --max_block_size 64k)
     [ -z "$fake" ] || run=(--total_buffer_size 2m --start_block_size 1m --num_iter 5)
+    [ -z "$fake" ] || small=(--num_iter 500 --warmup_iter 100)
     stage "kv sweep, bytes checked" 60 kv check "${sweep[@]}" --num_iter 10 --check_consistency
     stage "kv write, libmorikv" 40 kv mkv-write "${sweep[@]}"
     stage "kv read, libmorikv" 40 kv mkv-read "${sweep[@]}" --op_type READ
@@ -115,7 +117,7 @@ kv_all() {
         --scheme onetomany --num_target_dev 3
     kv_setting=()
     stage "kv one run of 1 GiB" 40 kv run "${run[@]}"
-    stage "kv one block of 4 KiB" 40 kv small --num_iter 20000 --warmup_iter 100 --api ucp
+    stage "kv one block of 4 KiB" 40 kv small "${small[@]}" --api ucp
     kv_models
     kv_collect "mori_kv_perf${kv_suffix:-}"
 }

@@ -4,6 +4,8 @@
 #
 #   out         folder of the results
 #   limit       seconds for everything
+#   patience    (1) times what a stage may take: where hardware is simulated its time says
+#               nothing, and the machine may be busy
 #
 # A stage that fails is reported and the next one runs. Sourcing makes report.txt and
 # log.txt in $out.
@@ -34,7 +36,7 @@ left() {
 
 # stage NAME SECONDS COMMAND..: its output goes to the log, its result to the report.
 stage() {
-    local name=$1 seconds=$2 status begin
+    local name=$1 seconds=$(($2 * ${patience:-1})) status begin
     shift 2
 
     [ "$seconds" -le "$(left)" ] || seconds=$(left)
