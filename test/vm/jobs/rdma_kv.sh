@@ -4,6 +4,7 @@
 # and READ, by the library and by UCP alone, on host and on GPU memory, scattered blocks and
 # the requests of a model; every byte compared.
 . "$VM_TREE/test/vm/rdma.sh"
+export UCX_MORI_RDMA_TIMEOUT=1s # as in rdma_ucx
 export LD_LIBRARY_PATH=$MKV_BUILD/test/fake/hip/lib:$LD_LIBRARY_PATH
 program=$(vm_program "$MKV_BUILD/perf/kv_perf/mori_kv_perf")
 
