@@ -466,7 +466,7 @@ static bool muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *ba
         return false;
     }
 
-    if ((ret == MUCT_HIP_SUCCESS) && muct_xgmi_flag_reached(*word, value)) {
+    if ((ret == MUCT_HIP_SUCCESS) && muct_xgmi_word_reached(word, value)) {
         return true;
     }
 
@@ -481,9 +481,7 @@ static bool muct_xgmi_batch_has_reached(muct_xgmi_queue_t *queue,
                                         muct_xgmi_batch_t *batch, unsigned stream,
                                         const volatile uint32_t *word, uint32_t value)
 {
-    if (muct_xgmi_flag_reached(*word, value)) {
-        /* word before data: the device wrote the data first */
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (muct_xgmi_word_reached(word, value)) {
         return true;
     }
 

@@ -60,7 +60,7 @@ struct muct_xgmi_batch {
 static inline bool muct_xgmi_batch_is_launch_over(const muct_xgmi_queue_t *queue,
                                                   const muct_xgmi_batch_t *batch)
 {
-    return muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, batch->launch_stream),
+    return muct_xgmi_word_reached(muct_xgmi_queue_flag_at(queue, batch->launch_stream),
                                   batch->sequence);
 }
 

@@ -251,6 +251,16 @@ static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t
 }
 
 
+/**
+ * Whether the device has come to a word's value. What it had written before is seen
+ * then: the read is not moved behind those of the data.
+ */
+static inline bool muct_xgmi_word_reached(const volatile uint32_t *word, uint32_t value)
+{
+    return muct_xgmi_flag_reached(__atomic_load_n(word, __ATOMIC_ACQUIRE), value);
+}
+
+
 /** Slow half of @ref muct_xgmi_queue_reserve. */
 ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count);
 

@@ -54,7 +54,7 @@ static bool muct_xgmi_batch_has_ended(const muct_xgmi_queue_t *queue,
             continue;
         }
         if (!queue->gpu->may_query_events) {
-            if (!muct_xgmi_flag_reached(*muct_xgmi_queue_mark_at(queue, i),
+            if (!muct_xgmi_word_reached(muct_xgmi_queue_mark_at(queue, i),
                                         batch->marks[i])) {
                 return false;
             }

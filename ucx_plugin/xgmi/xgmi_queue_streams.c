@@ -102,7 +102,7 @@ unsigned muct_xgmi_queue_choose_stream(muct_xgmi_queue_t *queue)
     unsigned i;
 
     for (i = 0; i < queue->num_launch_streams; ++i) {
-        if (muct_xgmi_flag_reached(*muct_xgmi_queue_flag_at(queue, i),
+        if (muct_xgmi_word_reached(muct_xgmi_queue_flag_at(queue, i),
                                    queue->launch_streams[i].sequence)) {
             break;
         }
