@@ -9,7 +9,8 @@
  * exactly once: done is raised under the lock after run() came back.
  *
  * Locks. hipcpu_lines_lock guards the list of lines and their references, each
- * line's lock its queue. The first may be held when the second is taken.
+ * line's lock its queue. The first may be held when the second is taken. Work that
+ * runs inside the lock of its line takes no other one.
  *
  * After fork(2) the child's lines are empty, since the parent's threads do the work,
  * and get threads of their own with the next piece of work.

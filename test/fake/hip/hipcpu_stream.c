@@ -27,12 +27,12 @@ struct hipcpu_stream {
 struct hipcpu_event {
     uint32_t mark;
     unsigned flags;
-    unsigned refs; /* the handle, and each record on its way */
+    _Atomic unsigned refs; /* the handle, and each record on its way */
     bool is_held;
     hipStream_t stream;  /* that it was recorded in last */
     hipcpu_line_t *line; /* NULL: never recorded */
     uint64_t seq;
-    double time_ms;
+    _Atomic double time_ms;
 };
 
 /* Guards all events; they are few. */
@@ -323,7 +323,7 @@ hipError_t hipEventCreate(hipEvent_t *event)
     return hipEventCreateWithFlags(event, hipEventDefault);
 }
 
-/* Locked. */
+/* Without a lock: a record may end under that of its line. */
 static void hipcpu_event_put(hipEvent_t event)
 {
     if (--event->refs == 0) {
@@ -338,10 +338,8 @@ hipError_t hipEventDestroy(hipEvent_t event)
 {
     HIPCPU_ENTER(hipEventDestroy);
     hipcpu_event_check(event, "hipEventDestroy");
-    pthread_mutex_lock(&hipcpu_events_lock);
     event->mark = HIPCPU_HANDLE_DEAD;
     hipcpu_event_put(event);
-    pthread_mutex_unlock(&hipcpu_events_lock);
     --hipcpu_counts[HIPCPU_EVENTS];
     return hipSuccess;
 }
@@ -351,10 +349,8 @@ void hipcpu_event_run(hipcpu_op_t *op)
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&hipcpu_events_lock);
     op->u.event->time_ms = ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
     hipcpu_event_put(op->u.event);
-    pthread_mutex_unlock(&hipcpu_events_lock);
 }
 
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
@@ -367,9 +363,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     HIPCPU_CAPTURE(HIPCPU_RULE_CAPTURE_MARK, NULL);
     hipcpu_event_check(event, "hipEventRecord");
     line = hipcpu_line_get(hipcpu_stream_line(stream, "hipEventRecord"));
-    pthread_mutex_lock(&hipcpu_events_lock);
     ++event->refs;
-    pthread_mutex_unlock(&hipcpu_events_lock);
     op.u.event = event;
     hipcpu_drop_commands(line);
     seq = hipcpu_line_submit(line, &op);
