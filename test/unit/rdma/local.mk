@@ -5,6 +5,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_flow \
 	test/unit/rdma/test_rdma_gpus \
 	test/unit/rdma/test_rdma_limits \
+	test/unit/rdma/test_rdma_mem \
 	test/unit/rdma/test_rdma_move \
 	test/unit/rdma/test_rdma_nics \
 	test/unit/rdma/test_rdma_pace \
@@ -29,6 +30,11 @@ test_unit_rdma_test_rdma_limits_SOURCES = test/unit/rdma/test_rdma_limits.c
 test_unit_rdma_test_rdma_limits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_rdma_test_rdma_limits_LDFLAGS = $(muct_ldflags)
 test_unit_rdma_test_rdma_limits_LDADD = libmuct.la $(CHECK_LIBS)
+
+test_unit_rdma_test_rdma_mem_SOURCES = test/unit/rdma/test_rdma_mem.c
+test_unit_rdma_test_rdma_mem_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_rdma_test_rdma_mem_LDFLAGS = $(muct_ldflags)
+test_unit_rdma_test_rdma_mem_LDADD = libmuct.la $(CHECK_LIBS)
 
 test_unit_rdma_test_rdma_sq_SOURCES = test/unit/rdma/test_rdma_sq.c
 test_unit_rdma_test_rdma_sq_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

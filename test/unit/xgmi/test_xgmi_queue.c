@@ -908,11 +908,14 @@ static bool is_copied(unsigned list)
     return memcmp(remote + (list * 10000), local + (list * 10000), 500) == 0;
 }
 
-static void wait_for_copy(unsigned list)
+/* By the device's word, which the queue is not asked for. */
+static void wait_for_last_launch(void)
 {
-    while (!is_copied(list)) {
+    unsigned stream = queue->launch_stream;
+
+    while (!muct_xgmi_word_reached(muct_xgmi_queue_flag_at(queue, stream),
+                                   queue->launch_streams[stream].sequence)) {
         usleep(100);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
     }
 }
 
@@ -922,11 +925,12 @@ START_TEST(launch_does_not_wait_for_the_one_before_it)
     fake_hip_hold("hipcpu_hold", queue->streams[0]);
     start_launch(0);
     start_launch(1);
-    wait_for_copy(1);
-    ck_assert(!is_copied(0));
+    wait_for_last_launch();
+    ck_assert(is_copied(1) && !is_copied(0));
     ck_assert_uint_eq(poll_for_long(), 0);
     start_launch(2); /* the second stream has nothing to do, again */
-    wait_for_copy(2);
+    wait_for_last_launch();
+    ck_assert(is_copied(2));
     fake_hip_hold("hipcpu_release", queue->streams[0]);
     finish(12);
     ck_assert(is_copied(0));
