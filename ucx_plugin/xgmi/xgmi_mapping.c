@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * What a killed process needs from the loss of its memory to its end, with room; half
- * of what unpacking a key waits for a mapping (OPEN_TIMEOUT).
+ * What a killed process needs from the loss of its memory to its end, with room; a
+ * tenth of what unpacking a key waits for a mapping (OPEN_TIMEOUT).
  */
 #define MUCT_XGMI_END_MS 100
 

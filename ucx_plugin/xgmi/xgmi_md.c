@@ -62,7 +62,7 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
      "that peers have freed is missed, or GPU address space is short.",
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_size), UCS_CONFIG_TYPE_MEMUNITS},
 
-    {"OPEN_TIMEOUT", "200ms",
+    {"OPEN_TIMEOUT", "1s",
      "How long unpacking a key waits for the first memory of a peer to open, a time.\n"
      "Where it does not open by then, another transport is not taken, and copies wait;\n"
      "what opens later is waited for by nobody.",

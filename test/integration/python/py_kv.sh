@@ -22,7 +22,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 run() { # TLS MEMORY [ARG...]
     export UCX_TLS=$1 KV_MEMORY=$2 HIP_LIBRARY=$hip UCX_MORI_HIP_LIB=$hip
     shift 2
-    mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
+    mkv_foreign "$LIBMORIKV" timeout 900 "$python" \
         "$source/test/integration/python/${program:-py_kv.py}" "$@" 2>&1
 }
 

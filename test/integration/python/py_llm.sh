@@ -25,4 +25,4 @@ fi
 # the interpreter keeps what it has until its end
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
-mkv_foreign "$LIBMORIKV" timeout 240 "$python" "$source/test/integration/python/py_llm.py" "$@" 2>&1
+mkv_foreign "$LIBMORIKV" timeout 900 "$python" "$source/test/integration/python/py_llm.py" "$@" 2>&1

@@ -23,7 +23,7 @@ export UCX_PLUGIN_PATH=$build/.libs UCX_WARN_UNUSED_ENV_VARS=n
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 run() { # [TEST..]
-    mkv_foreign "$LIBMORIKV" timeout 240 "$python" \
+    mkv_foreign "$LIBMORIKV" timeout 900 "$python" \
         "$source/test/integration/python/py_mori_io.py" "$@" 2>&1
 }
 

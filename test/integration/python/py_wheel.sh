@@ -29,7 +29,7 @@ verdict() { # NAME STATUS
 }
 
 moves() { # MEMORY [TEST]
-    KV_MEMORY=$1 HIP_LIBRARY=$hip/libamdhip64.so.6 timeout 240 "$work/venv/bin/python" \
+    KV_MEMORY=$1 HIP_LIBRARY=$hip/libamdhip64.so.6 timeout 900 "$work/venv/bin/python" \
         "$source/test/integration/python/py_kv.py" ${2:+"$2"} >"$work/out" 2>&1
 }
 
