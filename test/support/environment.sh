@@ -13,9 +13,10 @@ export UCX_VFS_ENABLE
 UCX_MEM_BISTRO_GRACE_DURATION=100us
 export UCX_MEM_BISTRO_GRACE_DURATION
 
-# Check gives a case four seconds. That says nothing on a busy machine with a sanitizer;
-# a case that hangs is seen as well after a minute. Those that wait have limits of their own.
-CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT-60}
+# Check gives a case four seconds. That says nothing on a busy machine with a sanitizer, where
+# one of a second has taken a minute; a case that hangs is seen as well after five. Those that
+# wait have limits of their own.
+CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT-300}
 export CK_DEFAULT_TIMEOUT
 
 # Run a program that is not ours, which loads a library of ours: with AddressSanitizer in

@@ -24,7 +24,7 @@ grep -qx 'MORIKV_BACKEND=auto' "$work/out" || fail "--config does not print the 
 checked() { # ROWS ARG...
     local rows=$1 seen
     shift
-    if ! timeout 120 "$perf" "$@" --check_consistency >"$work/out" 2>"$work/err"; then
+    if ! timeout 600 "$perf" "$@" --check_consistency >"$work/out" 2>"$work/err"; then
         fail "$* ended with an error"
         return
     fi
@@ -40,7 +40,7 @@ checked() { # ROWS ARG...
 refused() { # TEXT ARG...
     local text=$1
     shift
-    if timeout 60 "$perf" "$@" >"$work/out" 2>"$work/err"; then
+    if timeout 600 "$perf" "$@" >"$work/out" 2>"$work/err"; then
         fail "$* succeeded; expected '$text'"
     elif [ $? = 124 ]; then
         fail "$* hung; expected '$text'"
@@ -91,7 +91,7 @@ grep -qE 'first of 3 ends at [0-9]+ %  first of 3 back ends at [0-9]+ %' "$work/
 [ "$(tr -d ' \n' <"$work/json" | grep -oE '"(there|back)":\{"flows":3,' | wc -l)" = 2 ] ||
     fail "--scheme both did not write each way by itself"
 ! grep -q 'Descs before' "$work/out" || fail "a wide column without --wide"
-timeout 120 "$perf" --wide --num_iter 2 --warmup_iter 1 --total_buffer_size 1m >"$work/out" 2>"$work/err" ||
+timeout 600 "$perf" --wide --num_iter 2 --warmup_iter 1 --total_buffer_size 1m >"$work/out" 2>"$work/err" ||
     fail "--wide ended with an error"
 grep -q 'Descs before' "$work/out" || fail "--wide printed no wide column"
 tail -n 1 "$work/out" | awk 'NF != 15 || length > 200 { exit 1 }' || fail "--wide did not print 15 columns"
@@ -126,9 +126,9 @@ for name in date host kernel UCX_TLS; do
 done
 
 # the two processes one by one
-timeout 120 "$perf" "${model[@]}" --role decode --peer "$work/peer" >"$work/out" \
+timeout 600 "$perf" "${model[@]}" --role decode --peer "$work/peer" >"$work/out" \
     2>"$work/err" &
-timeout 120 "$perf" "${model[@]}" --role prefill --peer "$work/peer" >"$work/out2" \
+timeout 600 "$perf" "${model[@]}" --role prefill --peer "$work/peer" >"$work/out2" \
     2>"$work/err2" || { cat "$work/err2"; fail "prefill with --peer ended with an error"; }
 wait $! || fail "decode with --peer ended with an error"
 grep -q ' B/W ' "$work/out2" || fail "prefill with --peer printed no table"
@@ -151,11 +151,11 @@ wait $! || fail "different options on the two sides"
 
 # A lane to GPU memory is connected, and host memory goes elsewhere.
 export UCX_PLUGIN_PATH=$PWD/.libs LD_LIBRARY_PATH=$PWD/test/fake/hip/lib
-one=(--start_block_size 4k --max_block_size 4k --num_iter 2 --total_buffer_size 1m --timeout 2)
+one=(--start_block_size 4k --max_block_size 4k --num_iter 2 --total_buffer_size 1m --timeout 30)
 carried() { # TEXT ARG...
     local text=$1
     shift
-    timeout 60 "$perf" "${one[@]}" "$@" >"$work/out" 2>"$work/err" || fail "$* ended with an error"
+    timeout 600 "$perf" "${one[@]}" "$@" >"$work/out" 2>"$work/err" || fail "$* ended with an error"
     grep -qF -- "$text" "$work/out" || fail "$*: the path is not told as '$text'"
 }
 UCX_TLS=mori_xgmi,tcp,self carried 'path put host>host: tcp ('
