@@ -257,6 +257,20 @@ void mkv_proc_kill(mkv_proc_t *proc, int signum)
     }
 }
 
+void mkv_proc_stop(mkv_proc_t *proc)
+{
+    siginfo_t info;
+
+    if (proc->pid <= 0) {
+        return;
+    }
+    mkv_proc_kill(proc, SIGSTOP);
+    /* looked at, not taken: the end is for whoever collects it */
+    while ((waitid(P_PID, (id_t)proc->pid, &info, WSTOPPED | WEXITED | WNOWAIT) != 0) &&
+           (errno == EINTR)) {
+    }
+}
+
 void mkv_proc_resume(mkv_proc_t *proc)
 {
     char dir[32], line[256], *state;

@@ -101,6 +101,13 @@ void mkv_proc_kill(mkv_proc_t *proc, int signum);
 
 
 /**
+ * Stop a child, and wait until it stands still or has ended. A busy machine may take
+ * long to tell it, and until then @ref mkv_proc_resume finds nothing to do.
+ */
+void mkv_proc_stop(mkv_proc_t *proc);
+
+
+/**
  * Let a process go on that a signal has stopped; nothing if none has. A SIGCONT to one
  * that runs is not nothing: it takes away the stop by which LeakSanitizer's tracer
  * attaches at the end of the process, and the tracer waits for it for ever.

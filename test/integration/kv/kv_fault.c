@@ -412,7 +412,7 @@ START_TEST(a_paused_peer_gives_blocks_free_when_it_goes_on)
     mkv_xfer_t *xfer;
 
     start(&side, &proc, &plot, &xfer);
-    mkv_proc_kill(&proc, SIGSTOP);
+    mkv_proc_stop(&proc);
     KV_OK(mkv_xfer_extend(xfer, 300));
     KV_PROGRESS_UNTIL(&side, query(xfer).is_quiet || query(xfer).is_quarantined);
     mkv_proc_resume(&proc);
