@@ -18,7 +18,7 @@
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
-#define LIMIT_S 60
+#define LIMIT_S 300
 #define NUM_SHARERS 3
 #define NUM_SHARES 1000
 

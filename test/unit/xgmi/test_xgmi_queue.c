@@ -17,7 +17,7 @@
 #define NUM_LISTS 3
 #define LENGTH (1u << 20)
 #define MIN_RUN (64u << 10)
-#define LIMIT_S 60
+#define LIMIT_S 300
 
 static char dir[] = "/tmp/test_xgmi_queue.XXXXXX";
 static const muct_gpu_t *gpu;
