@@ -239,11 +239,18 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
     return (channel->fd < 0) ? -1 : 0;
 }
 
+/* A message without bytes, without waiting. @return As send(2). */
+static ssize_t perf_channel_tell(perf_channel_t *channel,
+                                 const perf_channel_header_t *header)
+{
+    return send(channel->fd, header, sizeof(*header), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void perf_channel_tell_error(perf_channel_t *channel)
 {
     const perf_channel_header_t header = {PERF_CHANNEL_ERROR, 0};
 
-    (void)!send(channel->fd, &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)perf_channel_tell(channel, &header);
 }
 
 static bool perf_channel_drop(perf_channel_t *channel, size_t length)
@@ -322,12 +329,11 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
 
 void perf_channel_tell_going(perf_channel_t *channel)
 {
-    perf_channel_header_t header = {PERF_CHANNEL_GOING, 0};
-    ssize_t n;
+    const perf_channel_header_t header = {PERF_CHANNEL_GOING, 0};
+    ssize_t n = perf_channel_tell(channel, &header);
 
-    n = send(channel->fd, &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
     if ((n > 0) && ((size_t)n < sizeof(header))) { /* a message arrives whole */
-        (void)perf_channel_write(channel, (char *)&header + n,
+        (void)perf_channel_write(channel, (const char *)&header + n,
                                  sizeof(header) - (size_t)n);
     }
 }

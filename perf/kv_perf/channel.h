@@ -33,8 +33,7 @@ typedef enum perf_channel_type {
     PERF_CHANNEL_READY,
     PERF_CHANNEL_START,
     PERF_CHANNEL_RESULT,
-    PERF_CHANNEL_GOING, /**< The sender gets on; nobody waits for it, who waits goes on
-                         */
+    PERF_CHANNEL_GOING, /**< The sender gets on; nobody waits for it */
     PERF_CHANNEL_ERROR, /**< The sender has told of an error; nobody waits for it */
     PERF_CHANNEL_LAST
 } perf_channel_type_t;
