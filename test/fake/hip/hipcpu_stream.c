@@ -35,7 +35,8 @@ struct hipcpu_event {
     _Atomic double time_ms;
 };
 
-/* Guards all events; they are few. */
+/* Guards where events are, and whether they are held; they are few. References and
+ * times are atomic. */
 static pthread_mutex_t hipcpu_events_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hipcpu_events_changed = PTHREAD_COND_INITIALIZER;
 

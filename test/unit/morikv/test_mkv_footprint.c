@@ -126,7 +126,6 @@ START_TEST(a_thousand_open_transfers_take_little_each)
 }
 END_TEST
 
-/* Progress of both sides until nothing moves; nobody polls */
 /* Once, at the destination */
 static void fence_all(void)
 {

@@ -76,7 +76,7 @@ test_unit_perf_test_perf_geometry_SOURCES = test/unit/perf/test_perf_geometry.c
 test_unit_perf_test_perf_geometry_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_geometry_LDADD = $(perf_unit_ldadd)
 
-noinst_HEADERS += test/unit/perf/models_here.h
+noinst_HEADERS += test/unit/perf/clock_here.h test/unit/perf/models_here.h
 
 # Whole runs of mori_kv_perf over tcp; its models' lists beside those of gpu_limits.
 perf_unit_scripts = \

@@ -10,28 +10,12 @@
 #include "perf/kv_perf/run.h"
 #include "perf/workload/clock.h"
 #include "perf/workload/error.h"
+#include "test/unit/perf/clock_here.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define TIMEOUT_S 2u
 #define MS UINT64_C(1000000)
-
-static uint64_t clock_ns = 1;
-
-/* What the product looks at; others get what the kernel has. */
-int clock_gettime(clockid_t id, struct timespec *ts)
-{
-    if (id != CLOCK_MONOTONIC) {
-        return (int)syscall(SYS_clock_gettime, id, ts);
-    }
-    ts->tv_sec = (time_t)(clock_ns / 1000000000u);
-    ts->tv_nsec = (long)(clock_ns % 1000000000u);
-    return 0;
-}
 
 typedef struct two {
     perf_run_t center; /* measures */
@@ -139,16 +123,11 @@ int main(void)
 {
     Suite *suite = suite_create("perf_channel");
     TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_test(tcase, measurement_that_gets_on_may_take_longer_than_the_timeout);
     tcase_add_test(tcase, measurement_that_stands_still_is_an_error);
     tcase_add_test(tcase, it_is_told_four_times_a_second);
     tcase_add_test(tcase, who_reads_nothing_stops_nobody);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = mkv_check_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run(suite, CK_FORK_GETENV, CK_ENV);
 }

@@ -7,29 +7,13 @@
 
 #include "perf/kv_perf/compute.h"
 #include "test/support/mkv_pair.h"
-
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "test/unit/perf/clock_here.h"
 
 #define LAYERS 16u
 #define LAYER_US 10u
 #define NUM 4u                    /* blocks of the request */
 #define PIECES (NUM * PAIR_PARTS) /* of a layer */
 #define DATA (FAKE_UCP_PUT | FAKE_UCP_LIST)
-
-static uint64_t now_ns = 1;
-
-/* What the product looks at; others get what the kernel has. */
-int clock_gettime(clockid_t id, struct timespec *ts)
-{
-    if (id != CLOCK_MONOTONIC) {
-        return (int)syscall(SYS_clock_gettime, id, ts);
-    }
-    ts->tv_sec = (time_t)(now_ns / 1000000000u);
-    ts->tv_nsec = (long)(now_ns % 1000000000u);
-    return 0;
-}
 
 typedef struct request {
     perf_compute_layer_t layers[LAYERS];
@@ -65,7 +49,7 @@ static void begin(request_t *request, uint32_t step)
 /* So many layers more are computed; all that can move now moves. */
 static void compute(unsigned num)
 {
-    now_ns += num * LAYER_US * 1000ull;
+    clock_ns += num * LAYER_US * 1000ull;
     pair_run();
 }
 

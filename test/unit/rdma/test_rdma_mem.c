@@ -175,8 +175,6 @@ int main(void)
 {
     Suite *suite = suite_create("rdma_mem");
     TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, key_is_that_of_the_chunk_which_holds_all);
@@ -184,8 +182,5 @@ int main(void)
     tcase_add_loop_test(tcase, region_of_another_thread_is_looked_at_while_it_is_there,
                         0, sizeof(looks) / sizeof(looks[0]));
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = mkv_check_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return mkv_check_run(suite, CK_FORK_GETENV, CK_ENV);
 }
