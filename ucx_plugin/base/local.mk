@@ -1,5 +1,7 @@
 # What the transports share: UCX's structures, the GPU runtime, messages, stubs.
 muct_sources += \
+	ucx_plugin/base/muct_am.c \
+	ucx_plugin/base/muct_am.h \
 	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
 	ucx_plugin/base/muct_gpu_chunk.c \

@@ -20,8 +20,9 @@
 
 #include "rdma/rdma_am.h"
 
-#include "base/muct_log.h"
+#include "base/muct_am.h"
 #include "base/muct_bytes.h"
+#include "base/muct_log.h"
 
 #include <string.h>
 
@@ -36,20 +37,6 @@ unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
     return max - MUCT_RDMA_AM_HEADER;
 }
 
-void muct_rdma_am_log(muct_rdma_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
-                      const void *data, size_t length)
-{
-    char text[256] = "";
-
-    if (iface->super.am_tracer != NULL) {
-        iface->super.am_tracer(iface->super.am_tracer_arg, type, id, data, length, text,
-                               sizeof(text));
-    }
-    muct_trace_data("%s message id %u length %zu %s",
-                    (type == UCT_AM_TRACE_TYPE_SEND) ? "send" : "receive", id, length,
-                    text);
-}
-
 static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
                                             uint8_t id, uint8_t kind)
 {
@@ -62,15 +49,6 @@ static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
     ep->rx.owed -= credits;
 }
 
-static ucs_status_t muct_rdma_am_refuse(uint8_t id, size_t length, size_t max)
-{
-    muct_error(
-        "active message id %u, length %zu: expected an id below %u and a length of "
-        "at most %zu bytes",
-        id, length, (unsigned)UCT_AM_ID_MAX, max);
-    return UCS_ERR_INVALID_PARAM;
-}
-
 /* Whether a message may be sent now. The length counts what the user gives. */
 static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep, uint8_t id,
                                               size_t length, size_t max)
@@ -78,7 +56,7 @@ static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep, uint8_t id,
     ucs_status_t status;
 
     if (__builtin_expect((id >= UCT_AM_ID_MAX) || (length > max), 0)) {
-        return muct_rdma_am_refuse(id, length, max);
+        return muct_am_refuse(id, length, max);
     }
 
     status = muct_rdma_ep_check_ready(ep);
@@ -173,8 +151,8 @@ ucs_status_t muct_rdma_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     if (length > 0) {
         memcpy(place.data + MUCT_RDMA_AM_HEADER + sizeof(header), payload, length);
     }
-    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
-                       place.data + MUCT_RDMA_AM_HEADER, sizeof(header) + length);
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, sizeof(header) + length);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, total);
     return UCS_OK;
@@ -210,8 +188,8 @@ ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
             offset += iov[i].length;
         }
     }
-    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
-                       place.data + MUCT_RDMA_AM_HEADER, total - MUCT_RDMA_AM_HEADER);
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, total - MUCT_RDMA_AM_HEADER);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, total);
     return UCS_OK;
@@ -240,13 +218,13 @@ ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pa
     length = pack(place.data + MUCT_RDMA_AM_HEADER, arg);
     if (length > muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER) {
         muct_rdma_buf_put(place.buf);
-        return muct_rdma_am_refuse(
+        return muct_am_refuse(
             id, length, muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER);
     }
 
     muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
-    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
-                       place.data + MUCT_RDMA_AM_HEADER, length);
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, length);
     --ep->credits;
     muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
     return (ssize_t)length;
@@ -270,7 +248,7 @@ static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t i
         total += iov[i].length;
     }
     if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
-        return muct_rdma_am_refuse(id, total, max);
+        return muct_am_refuse(id, total, max);
     }
 
     for (i = 0; i < iovcnt; ++i) {
@@ -367,8 +345,8 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *heade
     if (header_length > 0) {
         memcpy(data + MUCT_RDMA_AM_HEADER, header, header_length);
     }
-    muct_rdma_am_trace(muct_rdma_ep_iface(ep), UCT_AM_TRACE_TYPE_SEND, id,
-                       data + MUCT_RDMA_AM_HEADER, header_length);
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  data + MUCT_RDMA_AM_HEADER, header_length);
     wr = muct_rdma_sq_begin(sq, IBV_WR_SEND);
     --ep->credits;
     wr->sg_list[0].length = MUCT_RDMA_AM_HEADER + header_length;

@@ -11,26 +11,8 @@
 
 #include "rdma/rdma_ep.h"
 
-#include "base/muct_log.h"
-
 /** Kind of a message, the second of the bytes in front */
 enum { MUCT_RDMA_AM_MESSAGE = 0, MUCT_RDMA_AM_CREDIT = 1 };
-
-
-/** What the user's tracer makes of a message, in the log. */
-void muct_rdma_am_log(muct_rdma_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
-                      const void *data, size_t length);
-
-
-/** The same where the log's level is at data. */
-static inline void muct_rdma_am_trace(muct_rdma_iface_t *iface,
-                                      uct_am_trace_type_t type, uint8_t id,
-                                      const void *data, size_t length)
-{
-    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
-        muct_rdma_am_log(iface, type, id, data, length);
-    }
-}
 
 
 /** Send a message that only gives the peer credits, if there is a buffer for it; needs

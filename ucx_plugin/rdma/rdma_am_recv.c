@@ -7,8 +7,9 @@
 
 #include "rdma/rdma_am.h"
 
-#include "base/muct_log.h"
+#include "base/muct_am.h"
 #include "base/muct_bytes.h"
+#include "base/muct_log.h"
 #include "rdma/rdma_move.h"
 
 #include <stdlib.h>
@@ -299,8 +300,8 @@ void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc)
     ++rx->missing_data;
     ++iface->num_missing;
     muct_rdma_am_schedule(ep);
-    muct_rdma_am_trace(iface, UCT_AM_TRACE_TYPE_RECV, id, data,
-                       wc->byte_len - MUCT_RDMA_AM_HEADER);
+    muct_am_trace(&iface->super, UCT_AM_TRACE_TYPE_RECV, id, data,
+                  wc->byte_len - MUCT_RDMA_AM_HEADER);
     status = muct_iface_invoke_am(
         &iface->super, id, data, wc->byte_len - MUCT_RDMA_AM_HEADER,
         muct_rdma_am_may_keep(iface) ? UCT_CB_PARAM_FLAG_DESC : 0);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_AM_H
+#define MUCT_AM_H
+
+/**
+ * @file
+ * What transports do with active messages alike.
+ */
+
+#include "base/muct_log.h"
+#include "base/muct_uct_abi.h"
+
+
+/** What the user's tracer makes of a message, in the log. */
+void muct_am_log(const uct_base_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
+                 const void *data, size_t length);
+
+
+/** The same where the log's level is at data. */
+static inline void muct_am_trace(const uct_base_iface_t *iface,
+                                 uct_am_trace_type_t type, uint8_t id, const void *data,
+                                 size_t length)
+{
+    if (ucs_log_is_enabled(UCS_LOG_LEVEL_TRACE_DATA)) {
+        muct_am_log(iface, type, id, data, length);
+    }
+}
+
+
+/** Log what a message has that none may. @return UCS_ERR_INVALID_PARAM. */
+ucs_status_t muct_am_refuse(uint8_t id, size_t length, size_t max);
+
+#endif
