@@ -466,6 +466,14 @@ static bool mkv_watch_has_ended(const mkv_watch_t *watch)
     return (watch->pidfd < 0) || (poll(&pollfd, 1, 0) == 1);
 }
 
+/* A context that is closed takes the name away, then lets all bytes go */
+static bool mkv_watch_is_closed(const mkv_watch_t *watch)
+{
+    struct stat st;
+
+    return (fstat(watch->fd, &st) == 0) && (st.st_nlink == 0);
+}
+
 /* The claim first: an end releases all bytes at once, so that a life that is seen after
  * a claim was not says that the claim alone was released */
 static void mkv_watch_look_other(mkv_watch_t *watch)
@@ -480,6 +488,8 @@ static void mkv_watch_look_other(mkv_watch_t *watch)
         watch->state = MKV_CLAIM_RELEASED;
     } else if (mkv_watch_has_ended(watch)) {
         watch->state = MKV_CLAIM_GONE;
+    } else if (mkv_watch_is_closed(watch)) {
+        watch->state = MKV_CLAIM_RELEASED;
     }
     if (watch->state != MKV_CLAIM_HELD) {
         mkv_watch_close(watch);

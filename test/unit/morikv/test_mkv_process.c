@@ -179,6 +179,9 @@ static int own_claims(int fd)
     while (mkv_proc_recv(fd, word, sizeof(word), -1) > 0) {
         if (strcmp(word, "close") == 0) {
             close_all_but(fd);
+        } else if (strcmp(word, "leave") == 0) {
+            mkv_claims_close(claims);
+            claims = NULL;
         } else {
             mkv_claims_release(claims, numbers[0]);
         }
@@ -379,6 +382,18 @@ START_TEST(a_process_is_local_unless_its_host_is_another)
     ck_assert(mkv_process_is_local(&self, &near));
     ck_assert(!mkv_process_is_local(&self, &far));
     ck_assert(mkv_process_is_local(&blind, &near)); /* it may be */
+}
+END_TEST
+
+/* Also where its last word was not heard: its process may live for ever. */
+START_TEST(a_context_that_is_closed_claims_nothing_though_its_process_lives)
+{
+    char word[16];
+
+    watch_owner();
+    ck_assert_int_eq(mkv_proc_send(proc.fd, "leave", 6), 0);
+    ck_assert_int_gt(mkv_proc_recv(proc.fd, word, sizeof(word), -1), 0);
+    ck_assert_int_eq(look(), MKV_CLAIM_RELEASED);
 }
 END_TEST
 
@@ -851,6 +866,8 @@ int main(void)
     tcase_add_test(tcase, a_stopped_process_claims_until_it_goes_on_and_releases);
     tcase_add_test(tcase, a_process_is_gone_when_all_that_it_has_is_closed);
     tcase_add_test(tcase, a_process_is_local_unless_its_host_is_another);
+    tcase_add_test(tcase,
+                   a_context_that_is_closed_claims_nothing_though_its_process_lives);
     tcase_add_test(tcase, one_claim_is_released_and_the_other_is_not);
     tcase_add_test(tcase, a_process_in_a_private_pid_namespace_is_seen);
     tcase_add_test(tcase, without_proc_and_boot_id_an_end_is_seen_and_not_before);
