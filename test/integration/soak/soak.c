@@ -103,6 +103,9 @@ static const char *const ucx_ends[] = {
     "(ucp_wireup_ep_progress_pending) on ep",
     "Assertion `!(ep->flags & UCT_TCP_EP_FLAG_CTX_TYPE_TX)' failed",
     "Assertion `ep->flags & UCT_TCP_EP_FLAG_PUT_TX_WAITING_ACK' failed",
+    /* it goes on with a flush of an endpoint that is freed meanwhile
+     * (ucp_ep_flush_resume_slow_path_callback()) */
+    "failed: &worker->ep_config index=",
     /* it answers a put that it emulates, as one whose handle opens no more is, to a
      * peer whose lane has failed (ucp_request_try_send()) */
     "Fatal: unexpected error: ",
