@@ -227,9 +227,10 @@ one_sided() {
 
 # From a post to DONE of the other side: steps, of which each is counted in 20 rounds. Until
 # the copy is started and until the message is sent are dumps of callgrind's own; these take
-# time, in which nobody is to look whether the peer lives.
+# time, in which nobody is to look whether the peer lives. A copy is over at once here: one that
+# posting starts would be over in the same step, and is left to progress.
 counted_notify() { # PROGRAM
-    MORIKV_PEER_CHECK=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
+    MORIKV_PEER_CHECK=0 UCX_MORI_XGMI_EARLY_START=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
 }
 
 notify_instructions() { # STEP [OBJECTS] [PROGRAM]

@@ -103,13 +103,16 @@ ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
 /*
  * From how many entries on posting starts the batch. A long list is posted without
  * progress, which alone finishes batches: when half of them are used, each further one
- * takes twice as many, so that they last.
+ * takes twice as many, so that they last. What is alone need not wait for progress.
  */
 static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
 {
     size_t count = queue->config->early_start;
     unsigned i;
 
+    if ((count != 0) && muct_xgmi_gather_is_alone(&queue->gather)) {
+        return 1;
+    }
     for (i = queue->config->num_lists / 2;
          (i <= queue->num_started) && (count <= queue->config->list_size); ++i) {
         count *= 2;
@@ -131,7 +134,7 @@ void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
     batch->status = UCS_OK;
     queue->free = batch->next;
     queue->open = batch;
-    muct_xgmi_gather_open(&queue->gather);
+    muct_xgmi_gather_open(&queue->gather, queue->head == NULL);
     muct_xgmi_wake_if_armed(queue->wake);
     queue->next_op = batch->ops;
     queue->end_op = batch->ops + queue->config->list_size;

@@ -17,8 +17,11 @@
 #define MUCT_XGMI_GATHER_STEADY_NS 10000
 
 
-void muct_xgmi_gather_open(muct_xgmi_gather_t *gather)
+void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest)
 {
+    if (!is_at_rest) {
+        gather->num_alone = 0;
+    }
     gather->thread = pthread_self();
     gather->is_urgent = false;
     gather->count = 0;

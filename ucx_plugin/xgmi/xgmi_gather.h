@@ -24,30 +24,50 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Lists of one operation, with nothing under way, from which the next is taken for one
+ */
+#define MUCT_XGMI_GATHER_ALONE 8
+
 /** Longest that a list grows in the hands of another thread's progress */
 #define MUCT_XGMI_GATHER_MAX_NS 250000
 
 
 /** What is known of the operations of the open list. */
 typedef struct muct_xgmi_gather {
-    pthread_t thread;     /**< Who opened the list */
-    bool is_urgent;       /**< Somebody waits for the list */
-    size_t count;         /**< Operations at the last look */
-    size_t num_closed;    /**< Operations since then, in lists that were started */
-    uint64_t opened_at;   /**< First look, in nanoseconds */
-    uint64_t row_at;      /**< First look at the row that it goes on with */
-    uint64_t grown_at;    /**< Look that last found new ones */
+    pthread_t thread;   /**< Who opened the list */
+    bool is_urgent;     /**< Somebody waits for the list */
+    size_t count;       /**< Operations at the last look */
+    size_t num_closed;  /**< Operations since then, in lists that were started */
+    unsigned num_alone; /**< Lists in a row that had one operation and nothing before */
+    uint64_t opened_at; /**< First look, in nanoseconds */
+    uint64_t row_at;    /**< First look at the row that it goes on with */
+    uint64_t grown_at;  /**< Look that last found new ones */
     uint64_t interval_ns; /**< Between operations, averaged */
 } muct_xgmi_gather_t;
 
 
-/** The calling thread opens a list. */
-void muct_xgmi_gather_open(muct_xgmi_gather_t *gather);
+/**
+ * The calling thread opens a list.
+ *
+ * @param [in] is_at_rest  Nothing that was started before is under way.
+ */
+void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest);
+
+
+/**
+ * Whether the first operation of the list is likely to be its only one, as those before
+ * it were: who posts it waits for its end before the next one.
+ */
+static inline bool muct_xgmi_gather_is_alone(const muct_xgmi_gather_t *gather)
+{
+    return gather->num_alone >= MUCT_XGMI_GATHER_ALONE;
+}
 
 
 /** The list starts, with so many operations: what comes next opens another one. */
 static inline void muct_xgmi_gather_close(muct_xgmi_gather_t *gather, size_t count)
 {
+    gather->num_alone = (count == 1) ? gather->num_alone + 1 : 0;
     gather->num_closed += count - gather->count;
     gather->count = 0;
 }

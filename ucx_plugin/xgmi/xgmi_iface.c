@@ -69,7 +69,8 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"EARLY_START", "1024",
      "Copies in a list from which posting starts it when the GPU has little to do,\n"
      "instead of the next progress, a number. When half of LISTS are used it doubles\n"
-     "with each further one, so that they last. 0 leaves it to progress.",
+     "with each further one, so that they last. Where operations come one at a time, each\n"
+     "after the end of the last, posting starts them. 0 leaves it to progress.",
      ucs_offsetof(muct_xgmi_iface_config_t, early_start), UCS_CONFIG_TYPE_UINT},
 
     {"YIELD_LOCK", "y",

@@ -28,7 +28,7 @@ static muct_xgmi_md_t md; /* nothing is being invalidated */
 
 static void *open_list(void *arg)
 {
-    muct_xgmi_gather_open(arg);
+    muct_xgmi_gather_open(arg, true);
     return NULL;
 }
 

@@ -14,7 +14,7 @@ static muct_xgmi_gather_t gather;
 
 static void *open_list(void *arg)
 {
-    muct_xgmi_gather_open(arg);
+    muct_xgmi_gather_open(arg, true);
     return NULL;
 }
 
@@ -30,7 +30,7 @@ static void setup(void)
 
 START_TEST(own_list_never_waits)
 {
-    muct_xgmi_gather_open(&gather);
+    muct_xgmi_gather_open(&gather, true);
     ck_assert(!muct_xgmi_gather_should_wait(&gather, 1, START_NS));
     ck_assert(!muct_xgmi_gather_should_wait(&gather, 100, START_NS + 1));
     ck_assert(!muct_xgmi_gather_is_steady(&gather, START_NS + 100000));
@@ -130,6 +130,37 @@ START_TEST(endless_row_starts_all_the_same)
 }
 END_TEST
 
+/* As many lists of one operation, each opened when nothing was under way. */
+static void lists_alone(unsigned count)
+{
+    while (count-- > 0) {
+        muct_xgmi_gather_open(&gather, true);
+        ck_assert(!muct_xgmi_gather_is_alone(&gather));
+        muct_xgmi_gather_close(&gather, 1);
+    }
+}
+
+START_TEST(operation_is_alone_when_those_before_it_were)
+{
+    lists_alone(MUCT_XGMI_GATHER_ALONE);
+    muct_xgmi_gather_open(&gather, true);
+    ck_assert(muct_xgmi_gather_is_alone(&gather));
+    muct_xgmi_gather_close(&gather, 1);
+
+    muct_xgmi_gather_open(&gather, false); /* beside the one before it */
+    ck_assert(!muct_xgmi_gather_is_alone(&gather));
+    muct_xgmi_gather_close(&gather, 1);
+    lists_alone(MUCT_XGMI_GATHER_ALONE - 1);
+    muct_xgmi_gather_open(&gather, true);
+    ck_assert(muct_xgmi_gather_is_alone(&gather));
+    muct_xgmi_gather_close(&gather, 2);
+
+    lists_alone(MUCT_XGMI_GATHER_ALONE);
+    muct_xgmi_gather_open(&gather, true);
+    ck_assert(muct_xgmi_gather_is_alone(&gather));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_gather");
@@ -147,6 +178,7 @@ int main(void)
     tcase_add_loop_test(tcase, row_is_counted_over_the_lists_that_started, 0, 2);
     tcase_add_test(tcase, slow_row_is_given_more_time);
     tcase_add_test(tcase, endless_row_starts_all_the_same);
+    tcase_add_test(tcase, operation_is_alone_when_those_before_it_were);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -546,13 +546,10 @@ END_TEST
 
 START_TEST(posting_starts_an_idle_device_early)
 {
-    muct_xgmi_queue_t *gathering = queue;
-    muct_xgmi_queue_config_t eager = config;
     unsigned long launches;
     unsigned i;
 
-    eager.early_start = 16;
-    ck_assert_int_eq(muct_xgmi_queue_create(gpu, map, wake, &eager, 0, &queue), UCS_OK);
+    config.early_start = 16;
     fake_hip_hold("hipcpu_hold", NULL);
     launches = fake_hip_calls("hipModuleLaunchKernel");
     for (i = 0; i < 15; ++i) {
@@ -577,8 +574,23 @@ START_TEST(posting_starts_an_idle_device_early)
     for (i = 0; i < 100; ++i) {
         ck_assert_mem_eq(remote + (i * 1000), local + (i * 1000), 500);
     }
-    muct_xgmi_queue_destroy(queue, UCS_OK);
-    queue = gathering;
+}
+END_TEST
+
+/* Whoever waits for each before the next one does not wait for progress to start it. */
+START_TEST(posting_starts_what_comes_one_at_a_time)
+{
+    unsigned long copies;
+    unsigned i;
+
+    config.early_start = (unsigned)_i * 1024;
+    for (i = 0; i <= MUCT_XGMI_GATHER_ALONE; ++i) {
+        copies = fake_hip_calls("hipMemcpyAsync");
+        ck_assert_int_eq(put(i * 1000, 500), UCS_OK);
+        ck_assert_uint_eq(fake_hip_calls("hipMemcpyAsync") - copies,
+                          _i * (i / MUCT_XGMI_GATHER_ALONE));
+        finish(i + 1);
+    }
 }
 END_TEST
 
@@ -1145,6 +1157,7 @@ int main(void)
     tcase_add_loop_test(tcase, device_that_refuses_makes_no_queue, 0, 3);
     tcase_add_test(tcase, device_without_the_kernel_copies_by_calls);
     tcase_add_test(tcase, posting_starts_an_idle_device_early);
+    tcase_add_loop_test(tcase, posting_starts_what_comes_one_at_a_time, 0, 2);
     tcase_add_test(tcase, what_another_thread_posts_wakes);
     tcase_add_loop_test(tcase, every_stream_of_a_batch_wakes, 0, 2);
     tcase_add_test(tcase, queue_is_recorded_once_for_all_behind_it);
