@@ -7,14 +7,14 @@
 #include <string.h>
 
 /* The first word of each address; addresses never leave the byte order of a host. */
-#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780003)
+#define MUCT_XGMI_ADDR_VERSION UINT64_C(0x6d6f72692d780004)
 
 /* Version and network namespace share a word. */
 typedef struct muct_xgmi_device_addr_wire {
     uint32_t version;
     uint32_t network;
     uint64_t host;
-    uint64_t shm_fs;
+    uint64_t shm_dir;
 } muct_xgmi_device_addr_wire_t;
 
 /* Version and pid share a word. */
@@ -36,7 +36,7 @@ _Static_assert(sizeof(muct_xgmi_iface_addr_wire_t) == MUCT_XGMI_IFACE_ADDR_SIZE,
 void muct_xgmi_device_addr_pack(const muct_xgmi_device_addr_t *addr, void *buffer)
 {
     muct_xgmi_device_addr_wire_t wire = {(uint32_t)MUCT_XGMI_ADDR_VERSION,
-                                         addr->network, addr->host, addr->shm_fs};
+                                         addr->network, addr->host, addr->shm_dir};
 
     memcpy(buffer, &wire, sizeof(wire));
 }
@@ -64,7 +64,7 @@ ucs_status_t muct_xgmi_device_addr_unpack(const void *buffer,
     }
 
     addr->host = wire.host;
-    addr->shm_fs = wire.shm_fs;
+    addr->shm_dir = wire.shm_dir;
     addr->network = wire.network;
     return UCS_OK;
 }
@@ -104,11 +104,11 @@ bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
         return true; /* the process itself */
     }
 
-    if (my_device->shm_fs != peer_device->shm_fs) {
+    if (my_device->shm_dir != peer_device->shm_dir) {
         snprintf(reason, size,
-                 "different shared memory file system local 0x%" PRIx64
+                 "different shared memory folder local 0x%" PRIx64
                  " vs remote 0x%" PRIx64 " (containers need one /dev/shm)",
-                 my_device->shm_fs, peer_device->shm_fs);
+                 my_device->shm_dir, peer_device->shm_dir);
         return false;
     }
 

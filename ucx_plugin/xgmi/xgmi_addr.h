@@ -8,9 +8,13 @@
  * Addresses of a mori_xgmi device and interface as bytes, and whether two of them can
  * reach each other. Pure: no state, no calls.
  *
- * The device address says where control pages can be shared: the host, and the file
- * system that holds them (its device number tells containers with separate /dev/shm
- * apart). The interface address names the process and the interface in it.
+ * The device address says where control pages can be shared: the host, and the folder
+ * that holds them (its file system and number there tell containers with separate
+ * /dev/shm apart). The interface address names the process and the interface in it.
+ *
+ * What may use each other is decided by these alone and the same on both sides: a side
+ * that sends its messages here has told the other one of no other way. Whether the
+ * other side still lives is not asked; its endpoint will tell.
  *
  * Both carry the version of this format. Processes of different versions do not reach
  * each other, and say so; UCX takes another lane.
@@ -29,7 +33,7 @@
 
 typedef struct muct_xgmi_device_addr {
     uint64_t host;    /**< Identity of the machine since its last boot */
-    uint64_t shm_fs;  /**< Device number of the control pages' file system */
+    uint64_t shm_dir; /**< Identity of the control pages' folder */
     uint32_t network; /**< Network namespace that IPC needs; 0: it needs none */
 } muct_xgmi_device_addr_t;
 

@@ -54,7 +54,8 @@ ucs_status_t muct_xgmi_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
 
     (void)flags;
     (void)comp; /* the answer is known now */
-    if (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer)) {
+    if ((ep->status == UCS_OK) &&
+        (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer))) {
         muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
     }
 
@@ -69,8 +70,7 @@ int muct_xgmi_ep_is_connected(uct_ep_h tl_ep,
 
     return (params->field_mask & UCT_EP_IS_CONNECTED_FIELD_IFACE_ADDR) &&
            (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) == UCS_OK) &&
-           (addr.owner == muct_xgmi_peer_owner(ep->peer)) &&
-           (addr.id.slot == ep->peer_iface.slot) &&
+           (addr.owner == ep->owner) && (addr.id.slot == ep->peer_iface.slot) &&
            (addr.id.generation == ep->peer_iface.generation);
 }
 
@@ -225,25 +225,31 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
 
 /* ---- life ---- */
 
-/* Takes a reference to the peer, whose process and interface must be there. */
+/*
+ * Takes a reference to the peer, if it lives.
+ *
+ * @return UCS_ERR_CONNECTION_RESET: its process or interface is gone.
+ */
 static ucs_status_t muct_xgmi_ep_get_peer(muct_xgmi_ep_t *ep,
                                           const muct_xgmi_iface_addr_t *addr)
 {
     ucs_status_t status = muct_xgmi_peer_get(addr->owner, &ep->peer);
 
+    ep->owner = addr->owner;
+    ep->peer_iface = addr->id;
     if (status != UCS_OK) {
         muct_diag("process 0x%" PRIx64 " (pid %u) is not here or dead", addr->owner,
                   addr->pid);
         return status;
     }
 
-    ep->peer_iface = addr->id;
     ep->peer_generation = muct_xgmi_peer_iface(ep->peer, &ep->peer_iface);
     if ((ep->peer_generation == NULL) || !muct_xgmi_ep_is_peer_open(ep)) {
         muct_diag("interface %u of process 0x%" PRIx64 " (pid %u) is closed",
                   addr->id.slot, addr->owner, addr->pid);
         muct_xgmi_peer_put(ep->peer);
-        return UCS_ERR_UNREACHABLE;
+        ep->peer = NULL;
+        return UCS_ERR_CONNECTION_RESET;
     }
 
     return UCS_OK;
@@ -275,7 +281,7 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     muct_xgmi_iface_t *iface;
     muct_xgmi_iface_addr_t addr;
     muct_xgmi_ep_t *ep;
-    ucs_status_t status;
+    ucs_status_t status, peer_status;
 
     status = muct_xgmi_ep_check_params(params, &addr);
     if (status != UCS_OK) {
@@ -291,8 +297,9 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
 
     ep->status = UCS_OK;
     ep->pending_tail = &ep->pending;
-    status = muct_xgmi_ep_get_peer(ep, &addr);
-    if (status != UCS_OK) {
+    peer_status = muct_xgmi_ep_get_peer(ep, &addr);
+    if ((peer_status != UCS_OK) && (peer_status != UCS_ERR_CONNECTION_RESET)) {
+        status = peer_status;
         goto err_free;
     }
 
@@ -302,13 +309,19 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     }
 
     ucs_list_add_tail(&iface->eps, &ep->list);
-    muct_xgmi_iface_watch_peer(iface, ep->peer);
-    muct_xgmi_iface_prepare(iface);
+    if (ep->peer != NULL) {
+        muct_xgmi_iface_watch_peer(iface, ep->peer);
+        muct_xgmi_iface_prepare(iface);
+    } else {
+        muct_xgmi_ep_set_error(ep, peer_status); /* told by the next progress */
+    }
     *ep_p = &ep->super.super;
     return UCS_OK;
 
 err_put_peer:
-    muct_xgmi_peer_put(ep->peer);
+    if (ep->peer != NULL) {
+        muct_xgmi_peer_put(ep->peer);
+    }
 err_free:
     free(ep);
     return status;
@@ -331,8 +344,12 @@ void muct_xgmi_ep_destroy(uct_ep_h tl_ep)
     }
 
     ucs_list_del(&ep->list);
-    muct_xgmi_iface_unwatch_peer(iface, ep->peer);
+    if (ep->peer != NULL) {
+        muct_xgmi_iface_unwatch_peer(iface, ep->peer);
+    }
     UCS_CLASS_CLEANUP(uct_base_ep_t, &ep->super);
-    muct_xgmi_peer_put(ep->peer);
+    if (ep->peer != NULL) {
+        muct_xgmi_peer_put(ep->peer);
+    }
     free(ep);
 }

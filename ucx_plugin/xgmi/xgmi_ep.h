@@ -32,7 +32,8 @@ typedef struct muct_xgmi_pending {
 /** An endpoint. */
 typedef struct muct_xgmi_ep {
     uct_base_ep_t super;
-    muct_xgmi_peer_t *peer;
+    muct_xgmi_peer_t *peer; /**< NULL: it was dead from the beginning */
+    uint64_t owner;         /**< Incarnation of the peer */
     muct_xgmi_iface_id_t peer_iface;
     const _Atomic uint32_t *peer_generation; /**< Of that interface, as it is now */
     ucs_status_t status;   /**< Of new operations; once an error, for ever */

@@ -234,10 +234,9 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
 {
     muct_xgmi_device_addr_t device_addr;
     muct_xgmi_iface_addr_t addr;
-    const _Atomic uint32_t *generation;
     muct_xgmi_peer_t *peer;
+    ucs_status_t status;
     char reason[256];
-    bool is_open;
 
     if ((muct_xgmi_device_addr_unpack(params->device_addr, &device_addr) != UCS_OK) ||
         (muct_xgmi_iface_addr_unpack(params->iface_addr, &addr) != UCS_OK)) {
@@ -251,23 +250,26 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
         return false;
     }
 
-    if (muct_xgmi_peer_get(addr.owner, &peer) != UCS_OK) {
+    if ((addr.id.slot >= MUCT_XGMI_MAX_IFACES) &&
+        (addr.id.slot != MUCT_XGMI_NO_IFACE_SLOT)) {
         uct_iface_fill_info_str_buf(params,
-                                    "process 0x%lx (pid %u) is dead, or its control "
-                                    "page cannot be read, as a warning told",
-                                    addr.owner, addr.pid);
+                                    "process 0x%lx (pid %u) has no interface %u",
+                                    addr.owner, addr.pid, addr.id.slot);
         return false;
     }
 
-    generation = muct_xgmi_peer_iface(peer, &addr.id);
-    is_open = (generation != NULL) && (atomic_load(generation) == addr.id.generation);
-    muct_xgmi_peer_put(peer);
-    if (!is_open) {
+    /* one that is dead or closed is for its endpoint to tell: see xgmi_addr.h */
+    status = muct_xgmi_peer_get(addr.owner, &peer);
+    if (status == UCS_OK) {
+        muct_xgmi_peer_put(peer);
+    } else if (status != UCS_ERR_CONNECTION_RESET) {
         uct_iface_fill_info_str_buf(params,
-                                    "interface %u of process 0x%lx (pid %u) is closed",
-                                    addr.id.slot, addr.owner, addr.pid);
+                                    "the control page of process 0x%lx (pid %u) cannot "
+                                    "be used, as a warning told",
+                                    addr.owner, addr.pid);
+        return false;
     }
-    return is_open;
+    return true;
 }
 
 static int muct_xgmi_iface_is_reachable_v2(
@@ -500,7 +502,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     ucs_list_head_init(&iface->waiting_eps);
     ucs_list_head_init(&iface->opening_eps);
     iface->device_addr.host = ucs_get_system_id();
-    iface->device_addr.shm_fs = iface->md->self.shm_fs;
+    iface->device_addr.shm_dir = iface->md->self.shm_dir;
     iface->device_addr.network = muct_xgmi_iface_network(iface->md->gpu);
     iface->addr.owner = iface->md->self.owner;
     iface->addr.pid = iface->md->self.pid;

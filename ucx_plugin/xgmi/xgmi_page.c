@@ -102,7 +102,7 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
         muct_error("stat(%s) failed: %m", dir);
         return UCS_ERR_IO_ERROR;
     }
-    self->shm_fs = st.st_dev;
+    self->shm_dir = ((uint64_t)st.st_dev << 40) ^ (uint64_t)st.st_ino;
     self->pid = (uint32_t)getpid();
     self->pid_namespace = 0;
     if (stat("/proc/self/ns/pid", &st) == 0) {
@@ -213,20 +213,33 @@ static bool muct_xgmi_page_tell(uint64_t owner)
     return atomic_exchange(&told, owner) != owner;
 }
 
+/* Root could open it, and its owner not root's: neither side is to use the other. */
+static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
+                                      uint64_t owner)
+{
+    if (st->st_uid == geteuid()) {
+        return false;
+    }
+
+    if (muct_xgmi_page_tell(owner)) {
+        muct_warn("mori_xgmi does not reach a peer of another user: its control page "
+                  "%s is user %u's, and this process is user %u's; other transports "
+                  "carry it. Run both as one user (docker run --user)",
+                  path, (unsigned)st->st_uid, (unsigned)geteuid());
+    }
+    return true;
+}
+
 /* A page that is not there has a dead owner, which others tell. */
 static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
 {
     const int error = errno;
     struct stat st;
 
-    if ((error == ENOENT) || (stat(path, &st) != 0) || !muct_xgmi_page_tell(owner)) {
+    if ((error == ENOENT) || (stat(path, &st) != 0)) {
         muct_debug("open(%s) failed: %s", path, strerror(error));
-    } else if (st.st_uid != geteuid()) {
-        muct_warn("mori_xgmi does not reach a peer of another user: its control page "
-                  "%s is user %u's, and this process is user %u's; other transports "
-                  "carry it. Run both as one user (docker run --user)",
-                  path, (unsigned)st.st_uid, (unsigned)geteuid());
-    } else {
+    } else if (!muct_xgmi_page_is_foreign(&st, path, owner) &&
+               muct_xgmi_page_tell(owner)) {
         muct_warn("mori_xgmi does not reach a peer whose control page cannot be read: "
                   "open(%s, mode %o) failed: %s; other transports carry it. Let its "
                   "user read and write it, or set UCX_MORI_XGMI_SHM_DIR to a folder "
@@ -253,17 +266,22 @@ ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
     muct_xgmi_page_t *page;
     struct stat st;
     char path[512];
+    bool is_gone;
     int fd;
 
     muct_xgmi_page_path(dir, owner, "", path, sizeof(path));
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
+        is_gone = (errno == ENOENT);
         muct_xgmi_page_no_open(path, owner);
-        return UCS_ERR_UNREACHABLE;
+        return is_gone ? UCS_ERR_CONNECTION_RESET : UCS_ERR_UNREACHABLE;
     }
 
     if ((fstat(fd, &st) != 0) || (st.st_size != (off_t)sizeof(*page))) {
         muct_xgmi_page_damaged(path, owner, (size_t)st.st_size);
+        goto err_close;
+    }
+    if (muct_xgmi_page_is_foreign(&st, path, owner)) {
         goto err_close;
     }
 

@@ -67,8 +67,9 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
 /**
  * Map another process's page.
  *
- * @return UCS_OK, or UCS_ERR_UNREACHABLE: it is not there, not ours to open, or not a
- *         page.
+ * @return UCS_OK
+ * @return UCS_ERR_CONNECTION_RESET  It is not there: its owner is gone.
+ * @return UCS_ERR_UNREACHABLE       It is another user's, not ours to open, or no page.
  */
 ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
                                 muct_xgmi_page_t **page_p);

@@ -330,7 +330,7 @@ static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **pee
     }
 
     muct_debug("process 0x%" PRIx64 " (pid %u) is dead", owner, peer->page->pid);
-    status = UCS_ERR_UNREACHABLE;
+    status = UCS_ERR_CONNECTION_RESET;
     if (peer->pidfd >= 0) {
         close(peer->pidfd);
     }
@@ -380,6 +380,7 @@ static ucs_status_t muct_xgmi_peer_look_up(uint64_t owner, bool may_be_dead,
 
     for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
         if (peer->owner == owner) {
+            status = UCS_ERR_CONNECTION_RESET;
             if (muct_xgmi_peer_is_alive(peer) || may_be_dead) {
                 *peer_p = muct_xgmi_peer_ref(peer);
                 status = UCS_OK;
@@ -406,7 +407,9 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
 
 ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
 {
-    return muct_xgmi_peer_look_up(owner, true, peer_p);
+    ucs_status_t status = muct_xgmi_peer_look_up(owner, true, peer_p);
+
+    return (status == UCS_ERR_CONNECTION_RESET) ? UCS_ERR_UNREACHABLE : status;
 }
 
 void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)

@@ -56,8 +56,8 @@ typedef struct muct_xgmi_peer muct_xgmi_peer_t;
 
 /** This process, as others see it. */
 typedef struct muct_xgmi_self {
-    uint64_t owner;         /**< Incarnation; never 0 */
-    uint64_t shm_fs;        /**< Device number of the page's file system */
+    uint64_t owner;   /**< Incarnation; never 0 */
+    uint64_t shm_dir; /**< Identity of the page's folder: file system and number */
     uint64_t pid_namespace; /**< Inode of the PID namespace */
     uint32_t pid;           /**< In that namespace */
 } muct_xgmi_self_t;
@@ -135,8 +135,9 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
  * @param [out] peer_p  A reference, to be returned with @ref muct_xgmi_peer_put. Set
  *                      only on UCS_OK.
  *
- * @return UCS_OK               It lives and shares its page.
- * @return UCS_ERR_UNREACHABLE  There is no such page here, or its owner is dead.
+ * @return UCS_OK                    It lives and shares its page.
+ * @return UCS_ERR_CONNECTION_RESET  It is dead.
+ * @return UCS_ERR_UNREACHABLE       Its page is not ours to use, as a warning told.
  * @return UCS_ERR_NO_MEMORY
  */
 ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
@@ -144,7 +145,7 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 /**
  * As @ref muct_xgmi_peer_get, and a process that is dead as long as somebody here has a
- * reference from when it lived.
+ * reference from when it lived; else it is UCS_ERR_UNREACHABLE.
  */
 ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p);
 

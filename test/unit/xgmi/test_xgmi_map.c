@@ -626,11 +626,13 @@ START_TEST(no_room_for_the_page_is_an_error)
 }
 END_TEST
 
-START_TEST(unknown_process_is_unreachable)
+START_TEST(unknown_process_is_dead)
 {
     muct_xgmi_peer_t *nobody = NULL;
 
     ck_assert_int_eq(muct_xgmi_peer_get(keys[0].owner + 1, &nobody),
+                     UCS_ERR_CONNECTION_RESET);
+    ck_assert_int_eq(muct_xgmi_peer_get_known(keys[0].owner + 1, &nobody),
                      UCS_ERR_UNREACHABLE);
     ck_assert_ptr_null(nobody);
 }
@@ -670,7 +672,7 @@ int main(void)
     tcase_add_test(tcase, void_key_is_refused);
     tcase_add_test(tcase, invalidation_waits_for_copies);
     tcase_add_test(tcase, page_of_a_killed_process_is_swept);
-    tcase_add_test(tcase, unknown_process_is_unreachable);
+    tcase_add_test(tcase, unknown_process_is_dead);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("handles by address");

@@ -175,7 +175,8 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t keep_warning(
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/* What a user who may not pass over modes is told of a page, asked for twice. */
+/* What a user who may not pass over modes is told of a page, asked for twice; nothing
+ * of one that is gone. */
 static void user_is_told(uid_t user, uint64_t owner, const char *words)
 {
     muct_xgmi_page_t *page;
@@ -188,7 +189,8 @@ static void user_is_told(uid_t user, uint64_t owner, const char *words)
             _exit(1);
         }
         for (i = 0; i < 2; ++i) {
-            if (muct_xgmi_page_map(dir, owner, &fd, &page) != UCS_ERR_UNREACHABLE) {
+            if (muct_xgmi_page_map(dir, owner, &fd, &page) !=
+                ((words[0] == '\0') ? UCS_ERR_CONNECTION_RESET : UCS_ERR_UNREACHABLE)) {
                 _exit(2);
             }
         }
