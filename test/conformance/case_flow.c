@@ -652,6 +652,9 @@ static void refused_operations_leave_room_for_others(ct_t *ct)
         ck_assert(!UCS_STATUS_IS_ERR(status));
     }
     ct_wait(ct, ct_flow_is_ended, &flow, "operations");
+    status = ct->is_hurt ? UCS_OK : ct_flow_post(ct, &flow, 1); /* goes on as before */
+    ck_assert(!UCS_STATUS_IS_ERR(status));
+    ct_wait(ct, ct_flow_is_ended, &flow, "the operation behind them");
     ct_flow_expect_once(&flow);
     uct_rkey_release(ct->side.component, &freed.rkey);
     ct_flow_close(ct, &flow);

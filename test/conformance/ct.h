@@ -222,6 +222,7 @@ extern const ct_case_t ct_cases_query[];
 extern const ct_case_t ct_cases_rma[];
 extern const ct_case_t ct_cases_list[];
 extern const ct_case_t ct_cases_am[];
+extern const ct_case_t ct_cases_message[];
 extern const ct_case_t ct_cases_atomic[];
 extern const ct_case_t ct_cases_flow[];
 extern const ct_case_t ct_cases_event[];

@@ -75,6 +75,84 @@ ucs_status_t ct_ep_create(ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p
     return uct_ep_create(&params, ep_p);
 }
 
+/* ---- messages in rows ---- */
+
+static size_t ct_row_length(uint64_t number)
+{
+    return sizeof(ct_row_head_t) + ((number * 37) % 1000);
+}
+
+void ct_rows_take(ct_rows_t *rows, const void *data, size_t length)
+{
+    ct_row_head_t head = {.row = CT_MAX_ROWS};
+    size_t rest;
+
+    if (length >= sizeof(head)) {
+        memcpy(&head, data, sizeof(head));
+    }
+    if ((head.row >= CT_MAX_ROWS) || (head.number != rows->count[head.row]) ||
+        (length != ct_row_length(head.number))) {
+        ++rows->num_bad;
+        return;
+    }
+
+    rest = length - sizeof(head);
+    rows->num_bad += mkv_pattern_check((const char *)data + sizeof(head), rest,
+                                       head.number, 0) != rest;
+    ++rows->count[head.row];
+}
+
+static size_t ct_row_pack(void *dest, void *arg)
+{
+    const ct_row_head_t *head = arg;
+    const size_t length = ct_row_length(head->number);
+
+    memcpy(dest, head, sizeof(*head));
+    mkv_pattern_fill((char *)dest + sizeof(*head), length - sizeof(*head), head->number,
+                     0);
+    return length;
+}
+
+ucs_status_t ct_row_send(uct_ep_h ep, uint64_t row, uint64_t number)
+{
+    ct_row_head_t head = {.row = row, .number = number};
+    ssize_t sent = uct_ep_am_bcopy(ep, CT_AM_ID_ROW, ct_row_pack, &head, 0);
+
+    return (sent < 0) ? (ucs_status_t)sent : UCS_OK;
+}
+
+
+/* ---- messages to the target ---- */
+
+static ucs_status_t ct_target_on_row(void *arg, void *data, size_t length,
+                                     unsigned flags)
+{
+    ct_target_t *target = arg;
+
+    (void)flags;
+    ct_rows_take(&target->rows, data, length);
+    return UCS_OK;
+}
+
+static ucs_status_t ct_target_on_tell(void *arg, void *data, size_t length,
+                                      unsigned flags)
+{
+    ct_target_t *target = arg;
+    ct_tell_t tell;
+
+    (void)flags;
+    if (length != sizeof(tell)) {
+        ++target->num_bad_am;
+        return UCS_OK;
+    }
+
+    memcpy(&tell, data, sizeof(tell));
+    ++target->num_told;
+    target->num_early += ct_mem_check(&target->regions[tell.region % CT_MAX_REGIONS], 0,
+                                      tell.length, tell.seed, 0) != tell.length;
+    return UCS_OK;
+}
+
 static ucs_status_t ct_target_on_am(void *arg, void *data, size_t length,
                                     unsigned flags)
 {
@@ -130,9 +208,18 @@ static ucs_status_t ct_target_on_fill_am(void *arg, void *data, size_t length,
 
 ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
 {
+    static const struct {
+        uint8_t id;
+        uct_am_callback_t cb;
+    } handlers[] = {{CT_AM_ID, ct_target_on_am},
+                    {CT_AM_ID_EMPTY, ct_target_on_empty_am},
+                    {CT_AM_ID_FILL, ct_target_on_fill_am},
+                    {CT_AM_ID_ROW, ct_target_on_row},
+                    {CT_AM_ID_TELL, ct_target_on_tell}};
     const uint64_t am_flags =
         UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY;
-    ucs_status_t status;
+    ucs_status_t status = UCS_OK;
+    size_t i;
 
     memset(target, 0, sizeof(*target));
     target->side = side;
@@ -140,15 +227,10 @@ ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
         return UCS_OK;
     }
 
-    status =
-        uct_iface_set_am_handler(side->iface, CT_AM_ID, ct_target_on_am, target, 0);
-    if (status == UCS_OK) {
-        status = uct_iface_set_am_handler(side->iface, CT_AM_ID_EMPTY,
-                                          ct_target_on_empty_am, target, 0);
-    }
-    if (status == UCS_OK) {
-        status = uct_iface_set_am_handler(side->iface, CT_AM_ID_FILL,
-                                          ct_target_on_fill_am, target, 0);
+    for (i = 0; (i < sizeof(handlers) / sizeof(handlers[0])) && (status == UCS_OK);
+         ++i) {
+        status = uct_iface_set_am_handler(side->iface, handlers[i].id, handlers[i].cb,
+                                          target, 0);
     }
     return status;
 }
@@ -192,6 +274,9 @@ void ct_target_reset(ct_target_t *target)
     target->am_bytes = 0;
     target->num_bad_am = 0;
     target->num_empty_am = 0;
+    target->num_told = target->num_early = 0;
+    target->num_sent = target->num_to_send = 0;
+    memset(&target->rows, 0, sizeof(target->rows));
 }
 
 void ct_target_cleanup(ct_target_t *target)
@@ -325,6 +410,19 @@ static ucs_status_t ct_target_send_am(ct_target_t *target, uint64_t count)
     return UCS_OK;
 }
 
+/* As far as there is room. @return How many were sent. */
+static unsigned ct_target_flood(ct_target_t *target)
+{
+    unsigned count = 0;
+
+    while ((target->num_sent < target->num_to_send) &&
+           (ct_row_send(target->ep, 0, target->num_sent) == UCS_OK)) {
+        ++target->num_sent;
+        ++count;
+    }
+    return count;
+}
+
 static void ct_target_close(ct_target_t *target)
 {
     ct_target_release_kept(target);
@@ -396,6 +494,18 @@ static ucs_status_t ct_target_do(ct_target_t *target, const ct_msg_t *req,
         return UCS_OK;
     case CT_CMD_AM_SEND:
         return ct_target_send_am(target, req->a[0]);
+    case CT_CMD_AM_ROWS:
+        memcpy(rep->a, target->rows.count, sizeof(target->rows.count));
+        rep->a[CT_MAX_ROWS] = target->rows.num_bad;
+        return UCS_OK;
+    case CT_CMD_AM_FLOOD:
+        target->num_to_send = req->a[0];
+        rep->a[0] = ct_target_flood(target);
+        return UCS_OK;
+    case CT_CMD_AM_TOLD:
+        rep->a[0] = target->num_told;
+        rep->a[1] = target->num_early;
+        return UCS_OK;
     case CT_CMD_HOLD:
         target->is_held = 1;
         return UCS_OK;
@@ -435,6 +545,7 @@ static void ct_target_loop(ct_target_t *target, int fd)
         num_events = 0;
         if (!target->is_held) {
             num_events = uct_worker_progress(target->side->worker);
+            num_events += ct_target_flood(target);
             ucs_async_poll(target->side->async);
         }
 

@@ -19,6 +19,9 @@
 #define CT_AM_ID_EMPTY 6 /* counted only */
 #define CT_AM_ID_BACK 7  /* from target to initiator */
 #define CT_AM_ID_FILL 8  /* thrown away */
+#define CT_AM_ID_ROW 9   /* ct_row_head_t, either way: of a row, in order */
+#define CT_AM_ID_TELL 10 /* ct_tell_t: what is to be there when it comes */
+#define CT_MAX_ROWS 4
 
 
 typedef enum ct_cmd {
@@ -37,6 +40,10 @@ typedef enum ct_cmd {
     CT_CMD_AM_STATS,   /**< -> messages, payload bytes, wrong ones, kept, empty */
     CT_CMD_AM_KEEP,    /**< 1: keep descriptors, 0: release what was kept */
     CT_CMD_AM_SEND,    /**< number: empty messages to the initiator */
+    CT_CMD_AM_ROWS,    /**< -> messages of each row; the last: wrong ones, of all */
+    CT_CMD_AM_FLOOD,   /**< number: send row 0 as far as there is room now, and what is
+                            left of it between other requests -> how many now */
+    CT_CMD_AM_TOLD,    /**< -> messages that told, those that came too early */
     CT_CMD_HOLD,       /**< no progress until the next request */
     CT_CMD_CLOSE,      /**< Endpoint and interface go, memory and domain stay */
     CT_CMD_RESET,      /**< Everything as at the start */
@@ -54,6 +61,28 @@ typedef struct ct_msg {
 } ct_msg_t;
 
 
+/** A message of a row begins with it; its length is the number's. */
+typedef struct ct_row_head {
+    uint64_t row;
+    uint64_t number;
+} ct_row_head_t;
+
+
+/** Messages that came: those of each row in order, each once. */
+typedef struct ct_rows {
+    uint64_t count[CT_MAX_ROWS];
+    uint64_t num_bad;
+} ct_rows_t;
+
+
+/** A message that tells that bytes are there. */
+typedef struct ct_tell {
+    uint64_t region;
+    uint64_t length;
+    uint64_t seed;
+} ct_tell_t;
+
+
 typedef struct ct_target {
     ct_side_t *side;
     uct_ep_h ep; /**< To the initiator, only after CT_CMD_CREATE_EP or CONNECT */
@@ -65,6 +94,11 @@ typedef struct ct_target {
     uint64_t num_bad_am;
     uint64_t num_empty_am;
     uint64_t num_kept;
+    uint64_t num_told;
+    uint64_t num_early;
+    ct_rows_t rows;
+    uint64_t num_sent; /**< Of the row to the initiator */
+    uint64_t num_to_send;
     struct {
         void *desc;
         size_t length;
@@ -90,6 +124,13 @@ const uct_ep_addr_t *ct_addr_ep(const ct_addr_t *addr);
 
 /** Create an endpoint: connected if @a addr is given, to be connected if NULL. */
 ucs_status_t ct_ep_create(ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p);
+
+
+/** Take a message of a row. */
+void ct_rows_take(ct_rows_t *rows, const void *data, size_t length);
+
+/** Send one, once. @return UCS_OK, or why not. */
+ucs_status_t ct_row_send(uct_ep_h ep, uint64_t row, uint64_t number);
 
 
 /** Install the message handlers. */

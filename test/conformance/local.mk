@@ -5,6 +5,7 @@ test_conformance_uct_conformance_SOURCES = \
 	test/conformance/ct.h test/conformance/ct.c test/conformance/ct_op.c \
 	test/conformance/case_query.c test/conformance/case_rma.c \
 	test/conformance/case_limit.c test/conformance/case_list.c test/conformance/case_am.c \
+	test/conformance/case_message.c \
 	test/conformance/case_atomic.c test/conformance/case_flow.c \
 	test/conformance/case_event.c \
 	test/conformance/case_key.c test/conformance/case_fault.c \

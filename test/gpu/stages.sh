@@ -238,9 +238,12 @@ latency_all() {
     [ -z "$fake" ] || run=(--total_buffer_size 1m --num_iter 50 --warmup_iter 5 --check_consistency)
     [ -z "$fake" ] || again=1
     [ -s "$out/gpu_latency.json" ] || stage "latency, raw" 30 latency_raw
-    for tls in posix tcp; do
-        kv_setting=(UCX_TLS="mori_xgmi,$tls,tcp" UCX_POSIX_ERROR_HANDLING=y)
-        [ $tls != tcp ] || kv_setting=("UCX_TLS=mori_xgmi,tcp")
+    for tls in mori_xgmi posix tcp; do
+        case $tls in
+        mori_xgmi) kv_setting=("UCX_TLS=mori_xgmi,tcp") ;;
+        posix) kv_setting=("UCX_TLS=mori_xgmi,posix,tcp" UCX_POSIX_ERROR_HANDLING=y) ;;
+        tcp) kv_setting=("UCX_TLS=mori_xgmi,tcp" UCX_MORI_XGMI_MESSAGES=n) ;;
+        esac
         for api in ucp mkv; do
             for i in $again; do
                 stage "latency, put and notification by $tls, $api, $i" 30 kv "latency-notify-$tls-$api-$i" \

@@ -54,8 +54,11 @@ enum {
 #endif
 
     CT_PERF_FIELD_OPERATION = UCS_BIT(0),
+    CT_PERF_FIELD_SEND_PRE_OVERHEAD = UCS_BIT(5),
+    CT_PERF_FIELD_RECV_OVERHEAD = UCS_BIT(7),
     CT_PERF_FIELD_BANDWIDTH = UCS_BIT(8),
     CT_PERF_FIELD_PATH_BANDWIDTH = UCS_BIT(9),
+    CT_PERF_FIELD_LATENCY = UCS_BIT(10),
 };
 
 typedef enum uct_ep_operation {
@@ -117,7 +120,8 @@ typedef struct {
     double recv_overhead;
     uct_ppn_bandwidth_t bandwidth;
     uct_ppn_bandwidth_t path_bandwidth;
-    uint64_t reserved[8]; /* not asked for */
+    ucs_linear_func_t latency;
+    uint64_t reserved[6]; /* not asked for */
 } uct_perf_attr_t;
 
 typedef struct {

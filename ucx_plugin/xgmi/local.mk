@@ -2,8 +2,13 @@
 muct_sources += \
 	ucx_plugin/xgmi/xgmi_addr.c \
 	ucx_plugin/xgmi/xgmi_addr.h \
+	ucx_plugin/xgmi/xgmi_am.c \
+	ucx_plugin/xgmi/xgmi_am.h \
 	ucx_plugin/xgmi/xgmi_batch.c \
 	ucx_plugin/xgmi/xgmi_batch.h \
+	ucx_plugin/xgmi/xgmi_bell.c \
+	ucx_plugin/xgmi/xgmi_bell.h \
+	ucx_plugin/xgmi/xgmi_box.h \
 	ucx_plugin/xgmi/xgmi_closer.c \
 	ucx_plugin/xgmi/xgmi_closer.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
@@ -18,6 +23,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_hold.h \
 	ucx_plugin/xgmi/xgmi_iface.c \
 	ucx_plugin/xgmi/xgmi_iface.h \
+	ucx_plugin/xgmi/xgmi_inbox.c \
+	ucx_plugin/xgmi/xgmi_inbox.h \
 	ucx_plugin/xgmi/xgmi_inval.c \
 	ucx_plugin/xgmi/xgmi_inval.h \
 	ucx_plugin/xgmi/xgmi_key.c \
@@ -34,6 +41,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_md.h \
 	ucx_plugin/xgmi/xgmi_opener.c \
 	ucx_plugin/xgmi/xgmi_opener.h \
+	ucx_plugin/xgmi/xgmi_outbox.c \
+	ucx_plugin/xgmi/xgmi_outbox.h \
 	ucx_plugin/xgmi/xgmi_page.c \
 	ucx_plugin/xgmi/xgmi_page.h \
 	ucx_plugin/xgmi/xgmi_peer.c \
@@ -48,6 +57,8 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_queue_arm.c \
 	ucx_plugin/xgmi/xgmi_queue_release.c \
 	ucx_plugin/xgmi/xgmi_queue_streams.c \
+	ucx_plugin/xgmi/xgmi_ring.c \
+	ucx_plugin/xgmi/xgmi_ring.h \
 	ucx_plugin/xgmi/xgmi_rkey.c \
 	ucx_plugin/xgmi/xgmi_rkey.h \
 	ucx_plugin/xgmi/xgmi_rma.c \

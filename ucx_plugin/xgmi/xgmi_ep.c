@@ -23,6 +23,18 @@ void muct_xgmi_ep_set_error(muct_xgmi_ep_t *ep, ucs_status_t status)
     }
 }
 
+/* Whether the peer can have what was sent; a copy says so itself. */
+static ucs_status_t muct_xgmi_ep_look(muct_xgmi_ep_t *ep)
+{
+    if ((ep->status == UCS_OK) &&
+        (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer))) {
+        muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
+    }
+
+    ep->has_sent = false;
+    return ep->status;
+}
+
 ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t *comp)
 {
     muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
@@ -34,7 +46,7 @@ ucs_status_t muct_xgmi_ep_flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return UCS_ERR_NO_RESOURCE; /* behind those that wait */
     }
     if (ep->num_not_over == 0) {
-        return UCS_OK;
+        return ep->has_sent ? muct_xgmi_ep_look(ep) : ep->status;
     }
     if (comp == NULL) {
         return UCS_INPROGRESS;
@@ -54,11 +66,7 @@ ucs_status_t muct_xgmi_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
 
     (void)flags;
     (void)comp; /* the answer is known now */
-    if ((ep->status == UCS_OK) &&
-        (!muct_xgmi_ep_is_peer_open(ep) || !muct_xgmi_peer_is_alive(ep->peer))) {
-        muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
-    }
-
+    (void)muct_xgmi_ep_look(ep);
     return UCS_OK;
 }
 
@@ -120,24 +128,51 @@ static bool muct_xgmi_ep_is_opening(const muct_xgmi_iface_t *iface,
            (ep->num_opened == muct_xgmi_map_num_opened(iface->md->map));
 }
 
+/* Whether there is no room yet for a message. */
+static bool muct_xgmi_ep_is_full(muct_xgmi_ep_t *ep)
+{
+    return ep->wants_room && !muct_xgmi_outbox_is_broken(ep->outbox) &&
+           !muct_xgmi_ring_has_room(&ep->outbox->ring, MUCT_XGMI_RING_MAX_MESSAGE);
+}
+
+static bool muct_xgmi_ep_is_apart(const muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
+{
+    return muct_xgmi_ep_is_opening(iface, ep) || muct_xgmi_ep_is_full(ep);
+}
+
 static void muct_xgmi_ep_wait(muct_xgmi_iface_t *iface, muct_xgmi_ep_t *ep)
 {
-    ucs_list_add_tail(muct_xgmi_ep_is_opening(iface, ep) ? &iface->opening_eps
-                                                         : &iface->waiting_eps,
+    ucs_list_add_tail(muct_xgmi_ep_is_apart(iface, ep) ? &iface->apart_eps
+                                                       : &iface->waiting_eps,
                       &ep->waiting);
 }
 
-void muct_xgmi_ep_wake_opening(muct_xgmi_iface_t *iface)
+void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface)
 {
     muct_xgmi_ep_t *ep, *next;
 
-    ucs_list_for_each_safe(ep, next, &iface->opening_eps, waiting)
+    ucs_list_for_each_safe(ep, next, &iface->apart_eps, waiting)
     {
-        if (!muct_xgmi_ep_is_opening(iface, ep)) {
+        if (!muct_xgmi_ep_is_apart(iface, ep)) {
             ucs_list_del(&ep->waiting);
             ucs_list_add_tail(&iface->waiting_eps, &ep->waiting);
         }
     }
+}
+
+void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface)
+{
+    muct_xgmi_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->apart_eps, waiting)
+    {
+        if (ep->wants_room) {
+            iface->inbox->may_be_rung = true;
+            (void)muct_xgmi_ring_want_room(&ep->outbox->ring,
+                                           MUCT_XGMI_RING_MAX_MESSAGE);
+        }
+    }
+    muct_xgmi_ep_end_apart(iface);
 }
 
 ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
@@ -148,7 +183,7 @@ ucs_status_t muct_xgmi_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 
     (void)flags;
     if (!iface->is_out_of_resources && (ep->pending == NULL) &&
-        !muct_xgmi_ep_is_opening(iface, ep)) {
+        !muct_xgmi_ep_is_apart(iface, ep)) {
         return UCS_ERR_BUSY; /* try again: it will work now */
     }
 
@@ -214,7 +249,7 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface)
         ucs_list_del(&ep->waiting);
         if (!UCS_STATUS_IS_ERR(muct_xgmi_ep_dispatch_one(iface, ep))) {
             ++count;
-        } else if (!muct_xgmi_ep_is_opening(iface, ep)) {
+        } else if (!muct_xgmi_ep_is_apart(iface, ep)) {
             break; /* else the others have nothing to do with that */
         }
     }
@@ -346,6 +381,9 @@ void muct_xgmi_ep_destroy(uct_ep_h tl_ep)
     ucs_list_del(&ep->list);
     if (ep->peer != NULL) {
         muct_xgmi_iface_unwatch_peer(iface, ep->peer);
+    }
+    if (ep->outbox != NULL) {
+        muct_xgmi_outbox_close(ep->outbox);
     }
     UCS_CLASS_CLEANUP(uct_base_ep_t, &ep->super);
     if (ep->peer != NULL) {

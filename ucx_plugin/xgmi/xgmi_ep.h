@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Endpoint of mori_xgmi: put, get, lists, flush, check and pending requests to one
- * process.
+ * Endpoint of mori_xgmi: put, get, lists, messages, flush, check and pending requests
+ * to one process.
  *
  * Statuses of operations. UCS_INPROGRESS: the completion is called once, when the copy
  * is over, also when the peer died meanwhile (then with its error) or the endpoint was
@@ -19,6 +19,7 @@
 
 #include "xgmi/xgmi_hold.h"
 #include "xgmi/xgmi_iface.h"
+#include "xgmi/xgmi_outbox.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,6 +45,9 @@ typedef struct muct_xgmi_ep {
     muct_xgmi_hold_t hold; /**< For the operation that waits for mappings */
     bool is_opening;       /**< They are why there was no resource for the last one */
     uint64_t num_opened;   /**< By the cache, before they were asked for */
+    muct_xgmi_outbox_t *outbox; /**< Made with the first message */
+    bool has_sent;   /**< Messages, since it was last looked whether the peer lives */
+    bool wants_room; /**< In it; why there was no resource for the last one */
     uct_pending_req_t *pending;
     uct_pending_req_t **pending_tail;
     ucs_list_link_t list;    /**< In the interface */
@@ -98,8 +102,12 @@ int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *p
 unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 
 
-/** Have those tried again for whom something may have been opened. */
-void muct_xgmi_ep_wake_opening(muct_xgmi_iface_t *iface);
+/** Have those tried again who waited apart and need not any more. */
+void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface);
+
+
+/** The same before a sleep: who still waits for room is told of it. */
+void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface);
 
 
 /** Whether the peer's interface is open; says nothing of its process. */

@@ -9,6 +9,7 @@
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "xgmi/xgmi_am.h"
 #include "xgmi/xgmi_ep.h"
 #include "xgmi/xgmi_perf.h"
 
@@ -44,6 +45,7 @@ typedef struct muct_xgmi_iface_config {
     double bandwidth;
     double latency;
     double overhead;
+    int has_messages;
 } muct_xgmi_iface_config_t;
 
 
@@ -152,6 +154,11 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"OVERHEAD", "500ns", "Cost of an operation UCX is told, a time.",
      ucs_offsetof(muct_xgmi_iface_config_t, overhead), UCS_CONFIG_TYPE_TIME},
 
+    {"MESSAGES", "y",
+     "Carry active messages between processes of a host as well, through SHM_DIR, y or\n"
+     "n. Turn it off to leave them to another transport of UCX_TLS.",
+     ucs_offsetof(muct_xgmi_iface_config_t, has_messages), UCS_CONFIG_TYPE_BOOL},
+
     {NULL, NULL, NULL, 0, {0}}};
 
 
@@ -168,6 +175,8 @@ static ucs_status_t muct_xgmi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
                       UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                       UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_EP_CHECK;
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_FD;
+
+    muct_xgmi_am_query(iface, attr);
 
     attr->cap.put.max_short = iface->max_short;
     muct_gpu_tl_fill_limits(attr, iface->stage.size);
@@ -306,6 +315,7 @@ static void muct_xgmi_iface_close(uct_iface_h tl_iface)
     unsigned i;
 
     muct_xgmi_iface_id_close(iface->addr.id);
+    muct_xgmi_am_cleanup(iface);
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_destroy(iface->all[i], UCS_ERR_CANCELED);
@@ -332,9 +342,9 @@ static uct_iface_ops_t muct_xgmi_iface_ops = {
     .ep_get_short = muct_stub_ep_get_short, /* it would block */
     .ep_get_bcopy = muct_xgmi_ep_get_bcopy,
     .ep_get_zcopy = muct_xgmi_ep_get_zcopy,
-    .ep_am_short = muct_stub_ep_am_short, /* no messages over xGMI */
-    .ep_am_short_iov = muct_stub_ep_am_short_iov,
-    .ep_am_bcopy = muct_stub_ep_am_bcopy,
+    .ep_am_short = muct_xgmi_ep_am_short,
+    .ep_am_short_iov = muct_xgmi_ep_am_short_iov,
+    .ep_am_bcopy = muct_xgmi_ep_am_bcopy,
     .ep_am_zcopy = muct_stub_ep_am_zcopy,
     .ep_atomic_cswap64 = muct_stub_ep_atomic_cswap64,
     .ep_atomic_cswap32 = muct_stub_ep_atomic_cswap32,
@@ -438,6 +448,7 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
         queue->most_blocks =
             muct_xgmi_clamp("MAX_BLOCKS", config->most_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
     }
+    iface->has_messages = config->has_messages;
     iface->latency = config->latency;
     iface->overhead = config->overhead;
 }
@@ -500,7 +511,8 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     iface->md = ucs_derived_of(md, muct_xgmi_md_t);
     ucs_list_head_init(&iface->eps);
     ucs_list_head_init(&iface->waiting_eps);
-    ucs_list_head_init(&iface->opening_eps);
+    ucs_list_head_init(&iface->apart_eps);
+    iface->fences.func = muct_xgmi_iface_fenced;
     iface->device_addr.host = ucs_get_system_id();
     iface->device_addr.shm_dir = iface->md->self.shm_dir;
     iface->device_addr.network = muct_xgmi_iface_network(iface->md->gpu);
@@ -525,6 +537,7 @@ static ucs_status_t muct_xgmi_iface_open(uct_md_h md, uct_worker_h worker,
     iface->queue_config.has_one_thread =
         (iface->super.worker->thread_mode == UCS_THREAD_MODE_SINGLE);
     iface->addr.id = muct_xgmi_iface_id_open();
+    muct_xgmi_am_init(iface);
     muct_xgmi_invals_join(&iface->md->invals, &iface->inval_watch, iface->wake);
     muct_xgmi_map_join(iface->md->map, &iface->map_watch, iface->wake);
     *iface_p = &iface->super.super;

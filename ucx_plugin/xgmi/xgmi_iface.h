@@ -11,6 +11,7 @@
 
 #include "base/muct_links.h"
 #include "xgmi/xgmi_addr.h"
+#include "xgmi/xgmi_inbox.h"
 #include "xgmi/xgmi_md.h"
 #include "xgmi/xgmi_queue.h"
 #include "xgmi/xgmi_stage.h"
@@ -53,15 +54,19 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
     muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< Those that exist */
     unsigned num_queues;
+    bool has_messages;         /**< As configured */
     bool is_out_of_resources;  /**< Until something is over */
     bool has_unreported_error; /**< An endpoint has failed, its user does not know */
     unsigned num_progress;
     ucs_list_link_t eps;
     ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
-    ucs_list_link_t opening_eps; /**< Those whose first one waits for a mapping */
+    ucs_list_link_t apart_eps;   /**< Those whose first one waits for a mapping, or for
+                                      room for a message, which concerns no other */
     muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
+    uct_completion_t fences;  /**< Its count: those with copies before them */
+    muct_xgmi_inbox_t *inbox; /**< NULL: no messages */
     int epoll_fd;
     bool yields_lock;       /**< Arming may stand aside */
     unsigned num_aside;     /**< Times in a row that it did */
@@ -134,6 +139,10 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
                                          uct_completion_t *comp);
 
 
+/** All copies before fences are over. */
+void muct_xgmi_iface_fenced(uct_completion_t *fences);
+
+
 /** Operations of the interface's table that xgmi_progress.c has. */
 ucs_status_t muct_xgmi_iface_flush(uct_iface_h iface, unsigned flags,
                                    uct_completion_t *comp);
@@ -147,6 +156,10 @@ ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h iface, int *fd_p);
 
 /** Have the event descriptor tell when the peer ends. */
 void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer);
+
+
+/** Have the event descriptor tell of messages that come while nobody looks. */
+void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
 
 
 /** Undo @ref muct_xgmi_iface_watch_peer. */

@@ -29,6 +29,14 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
              suffix);
 }
 
+void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                               const char *suffix, char *path, size_t size)
+{
+    snprintf(path, size,
+             "%s/" MUCT_XGMI_PAGE_PREFIX "%016" PRIx64 ".%" PRIu32 ".%" PRIu32 "%s",
+             dir, owner, id.slot, id.generation, suffix);
+}
+
 /*
  * Locks of open files, not of processes: a process may have two copies of this code,
  * for two UCX, and a lock of the process would not be seen by the other copy and be
@@ -51,14 +59,54 @@ bool muct_xgmi_page_is_locked(int fd)
            (lock.l_type != F_UNLCK);
 }
 
-/* Pages of processes that were killed stay behind; nobody holds their locks. */
+/* Length of the name of a page */
+#define MUCT_XGMI_PAGE_NAME (sizeof(MUCT_XGMI_PAGE_PREFIX) - 1 + 16)
+
+static bool muct_xgmi_page_ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), suffix_length = strlen(suffix);
+
+    return (length > suffix_length) && !strcmp(name + length - suffix_length, suffix);
+}
+
+/* A page, or a file that is there as long as the page is */
+static bool muct_xgmi_page_is_ours(const char *name)
+{
+    return !strncmp(name, MUCT_XGMI_PAGE_PREFIX, strlen(MUCT_XGMI_PAGE_PREFIX)) &&
+           ((strlen(name) == MUCT_XGMI_PAGE_NAME) ||
+            ((strlen(name) > MUCT_XGMI_PAGE_NAME) &&
+             (muct_xgmi_page_ends_with(name, MUCT_XGMI_BOX_SUFFIX) ||
+              muct_xgmi_page_ends_with(name, MUCT_XGMI_BELL_SUFFIX))));
+}
+
+/* @return Whether the process to which a file belongs is known to be gone. */
+static bool muct_xgmi_page_is_left(const char *dir, const char *name)
+{
+    char path[512];
+    bool is_left;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%.*s", dir, (int)MUCT_XGMI_PAGE_NAME, name);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return errno == ENOENT;
+    }
+
+    is_left = !muct_xgmi_page_is_locked(fd);
+    close(fd);
+    return is_left;
+}
+
+/*
+ * Files of processes that were killed stay behind; nobody holds the locks of their
+ * pages. Those of living processes come and go while this looks, so a page that is not
+ * there any more may be that of a process that ends and removes its files itself.
+ */
 void muct_xgmi_page_sweep(const char *dir)
 {
-    size_t prefix_length = strlen(MUCT_XGMI_PAGE_PREFIX);
     char path[512];
     struct dirent *entry;
     DIR *handle;
-    int fd;
 
     handle = opendir(dir);
     if (handle == NULL) {
@@ -66,21 +114,14 @@ void muct_xgmi_page_sweep(const char *dir)
     }
 
     while ((entry = readdir(handle)) != NULL) {
-        if (strncmp(entry->d_name, MUCT_XGMI_PAGE_PREFIX, prefix_length) ||
-            (strlen(entry->d_name) != prefix_length + 16)) {
+        if (!muct_xgmi_page_is_ours(entry->d_name) ||
+            !muct_xgmi_page_is_left(dir, entry->d_name)) {
             continue;
         }
 
         snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) {
-            continue;
-        }
-        if (!muct_xgmi_page_is_locked(fd)) {
-            muct_debug("removing %s: its process is gone", path);
-            unlink(path);
-        }
-        close(fd);
+        muct_debug("removing %s: its process is gone", path);
+        unlink(path);
     }
 
     closedir(handle);

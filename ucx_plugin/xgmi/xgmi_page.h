@@ -43,11 +43,22 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
                          char *path, size_t size);
 
 
+/** What names of other files of a process end with: messages to an interface of it, and
+ * what wakes it. They are removed with its page. */
+#define MUCT_XGMI_BOX_SUFFIX ".box"
+#define MUCT_XGMI_BELL_SUFFIX ".bell"
+
+
+/** Name of a file of an interface. */
+void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                               const char *suffix, char *path, size_t size);
+
+
 /** Whether the owner of the page lives. */
 bool muct_xgmi_page_is_locked(int fd);
 
 
-/** Remove the pages that killed processes left behind. */
+/** Remove the files that killed processes left behind. */
 void muct_xgmi_page_sweep(const char *dir);
 
 

@@ -45,6 +45,16 @@ uint64_t muct_xgmi_self_owner(void)
     return muct_xgmi_process.self.owner;
 }
 
+const char *muct_xgmi_self_dir(void)
+{
+    return muct_xgmi_process.dir;
+}
+
+bool muct_xgmi_self_is_here(void)
+{
+    return muct_xgmi_process.pid == getpid();
+}
+
 /* In a forked child: its copy of the descriptor would hold the parent's lock. */
 static void muct_xgmi_process_forked(void)
 {
@@ -234,7 +244,7 @@ muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void)
 void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
 {
     /* in a forked child it is the parent's, whose peers it does not concern */
-    if ((id.slot != MUCT_XGMI_NO_IFACE_SLOT) && (muct_xgmi_process.pid == getpid())) {
+    if ((id.slot != MUCT_XGMI_NO_IFACE_SLOT) && muct_xgmi_self_is_here()) {
         atomic_fetch_add(&muct_xgmi_process.page->ifaces[id.slot], 1);
     }
 }

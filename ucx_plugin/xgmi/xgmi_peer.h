@@ -120,6 +120,14 @@ void muct_xgmi_slot_drop_dead(uint32_t slot);
 void muct_xgmi_slot_expire(uint32_t slot, uint32_t generation);
 
 
+/** Folder of the page, as long as it is open. */
+const char *muct_xgmi_self_dir(void);
+
+
+/** Whether what this process has is its own; in a forked child it is its parent's. */
+bool muct_xgmi_self_is_here(void);
+
+
 /** Take a slot for an interface of this process. */
 muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void);
 

@@ -9,6 +9,12 @@
 /* Bytes per second, where nothing tells links: less than NVLink of H200 moves. */
 #define MUCT_XGMI_UNKNOWN_BANDWIDTH (200.0 * UCS_GBYTE)
 
+/* A message goes through memory of the host: seconds, seconds on each side, and bytes
+ * per second; between two processors of one socket (perf/results, 2026-11-26). */
+#define MUCT_XGMI_MESSAGE_LATENCY 0.2e-6
+#define MUCT_XGMI_MESSAGE_OVERHEAD 0.1e-6
+#define MUCT_XGMI_MESSAGE_BANDWIDTH (10.0 * UCS_GBYTE)
+
 
 void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                double bandwidth)
@@ -53,12 +59,44 @@ static double muct_xgmi_perf_pair(const muct_xgmi_iface_t *iface,
     return muct_links_bandwidth(&iface->links, from, to);
 }
 
+static bool muct_xgmi_perf_is_message(const uct_perf_attr_t *attr)
+{
+    return (attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) &&
+           ((attr->operation == UCT_EP_OP_AM_SHORT) ||
+            (attr->operation == UCT_EP_OP_AM_BCOPY));
+}
+
+static void muct_xgmi_perf_of_message(uct_perf_attr_t *attr)
+{
+    const uct_ppn_bandwidth_t bandwidth = {.dedicated = MUCT_XGMI_MESSAGE_BANDWIDTH};
+
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD) {
+        attr->send_pre_overhead = MUCT_XGMI_MESSAGE_OVERHEAD;
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_RECV_OVERHEAD) {
+        attr->recv_overhead = MUCT_XGMI_MESSAGE_OVERHEAD;
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_LATENCY) {
+        attr->latency = ucs_linear_func_make(MUCT_XGMI_MESSAGE_LATENCY, 0);
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
+        attr->bandwidth = bandwidth;
+    }
+    if (attr->field_mask & UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH) {
+        attr->path_bandwidth = bandwidth;
+    }
+}
+
 ucs_status_t muct_xgmi_perf_estimate(uct_iface_h tl_iface, uct_perf_attr_t *attr)
 {
     const muct_xgmi_iface_t *iface = ucs_derived_of(tl_iface, muct_xgmi_iface_t);
     ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
     double bandwidth = muct_xgmi_perf_pair(iface, attr);
 
+    if ((status == UCS_OK) && muct_xgmi_perf_is_message(attr)) {
+        muct_xgmi_perf_of_message(attr);
+        return UCS_OK;
+    }
     if ((status == UCS_OK) && (bandwidth > 0)) {
         if (attr->field_mask & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
             attr->bandwidth = muct_xgmi_perf_bandwidth(iface, bandwidth);

@@ -14,6 +14,8 @@
 
 #include "base/muct_lock.h"
 #include "base/muct_log.h"
+#include "xgmi/xgmi_am.h"
+#include "xgmi/xgmi_bell.h"
 #include "xgmi/xgmi_ep.h"
 
 #include <errno.h>
@@ -21,6 +23,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+/* As many as a ring holds; other peers may go on sending. */
+#define MUCT_XGMI_MAX_LAST_MESSAGES 1024
 
 /* Calls of progress between two looks at whether peers live. */
 #define MUCT_XGMI_PROGRESS_TO_LOOK 4096
@@ -175,6 +180,30 @@ ucs_status_t muct_xgmi_iface_flush(uct_iface_h tl_iface, unsigned flags,
     return muct_xgmi_iface_is_idle(iface) ? UCS_OK : UCS_INPROGRESS;
 }
 
+void muct_xgmi_iface_fenced(uct_completion_t *fences)
+{
+    fences->status = UCS_OK; /* with the next progress: copies were over */
+}
+
+/* Messages do not overtake what is before a fence. */
+static ucs_status_t muct_xgmi_iface_fence_messages(muct_xgmi_iface_t *iface)
+{
+    uint64_t stamps[MUCT_XGMI_MAX_QUEUES];
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < iface->num_queues; ++i) {
+        stamps[i] = iface->all[i]->stamp;
+    }
+
+    ++iface->fences.count; /* one of a batch may be over within the call */
+    status = muct_xgmi_iface_start_flush(iface, stamps, &iface->fences);
+    if (status != UCS_INPROGRESS) {
+        --iface->fences.count;
+    }
+    return UCS_STATUS_IS_ERR(status) ? status : UCS_OK;
+}
+
 /* Copies of one batch have no order, nor have the streams: order all after all. */
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
@@ -183,6 +212,9 @@ ucs_status_t muct_xgmi_iface_fence(uct_iface_h tl_iface, unsigned flags)
     unsigned i, j;
 
     (void)flags;
+    if (iface->inbox != NULL) {
+        status = muct_xgmi_iface_fence_messages(iface);
+    }
     for (i = 0; i < iface->num_queues; ++i) {
         muct_xgmi_queue_start(iface->all[i]);
     }
@@ -213,6 +245,16 @@ void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t
     }
 }
 
+void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = iface->inbox->bell_fd};
+
+    if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0) {
+        muct_warn("epoll_ctl(bell %d) failed: %m: who sleeps does not hear messages",
+                  event.data.fd);
+    }
+}
+
 void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
                                   const muct_xgmi_peer_t *peer)
 {
@@ -236,10 +278,23 @@ void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)
     muct_xgmi_wake_signal(iface->wake);
 }
 
+/* What a peer sent before its end comes before its end. */
+static unsigned muct_xgmi_iface_hear_all(muct_xgmi_iface_t *iface)
+{
+    unsigned count = 0, heard;
+
+    do {
+        heard = (iface->inbox != NULL) ? muct_xgmi_am_progress(iface) : 0;
+        count += heard;
+    } while ((heard > 0) && (count < MUCT_XGMI_MAX_LAST_MESSAGES));
+
+    return count;
+}
+
 /* Tells users of failed endpoints; they may destroy any endpoint meanwhile. */
 static unsigned muct_xgmi_iface_report(muct_xgmi_iface_t *iface)
 {
-    unsigned count = 0;
+    unsigned count = muct_xgmi_iface_hear_all(iface);
     muct_xgmi_ep_t *ep;
 
 again:
@@ -274,14 +329,32 @@ static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
     muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
 }
 
+/* Whether anything but the bell has woken this. The bell of one that died ringing it
+ * was not counted, and would wake for ever. */
+static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
+{
+    struct epoll_event events[2];
+    bool has_event = false;
+    int i, count;
+
+    count = epoll_wait(iface->epoll_fd, events, 2, 0);
+    for (i = 0; i < count; ++i) {
+        if ((iface->inbox != NULL) && (events[i].data.fd == iface->inbox->bell_fd)) {
+            muct_xgmi_bell_silence(iface->inbox->bell_fd);
+        } else {
+            has_event = true;
+        }
+    }
+
+    return has_event;
+}
+
 /* Asks for each endpoint; with pidfds the kernel is asked for all at once. */
 static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 {
-    struct epoll_event event;
-    bool has_event;
+    bool has_event = muct_xgmi_iface_has_event(iface);
     muct_xgmi_ep_t *ep;
 
-    has_event = epoll_wait(iface->epoll_fd, &event, 1, 0) > 0;
     ucs_list_for_each(ep, &iface->eps, list)
     {
         if (ep->status != UCS_OK) {
@@ -330,7 +403,7 @@ static bool muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
 static bool muct_xgmi_iface_is_over(const muct_xgmi_iface_t *iface)
 {
     return ucs_list_is_empty(&iface->waiting_eps) &&
-           ucs_list_is_empty(&iface->opening_eps) && muct_xgmi_iface_is_idle(iface);
+           ucs_list_is_empty(&iface->apart_eps) && muct_xgmi_iface_is_idle(iface);
 }
 
 void muct_xgmi_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
@@ -343,7 +416,7 @@ void muct_xgmi_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
  * UCP takes an interface out of its progress with the last endpoint that is closed,
  * also when that was by force and copies run: nobody would ever learn that they are
  * over. It looks after those alone that have events for what is received (ucp_worker.c,
- * ucp_worker_iface_check_events()); here nothing is.
+ * ucp_worker_iface_check_events()), until nothing is, whatever is sent.
  */
 void muct_xgmi_iface_progress_disable(uct_iface_h tl_iface, unsigned flags)
 {
@@ -380,8 +453,11 @@ unsigned muct_xgmi_iface_progress(uct_iface_h tl_iface)
         iface->is_out_of_resources = false;
     }
 
-    if (ucs_unlikely(!ucs_list_is_empty(&iface->opening_eps))) {
-        muct_xgmi_ep_wake_opening(iface);
+    if ((iface->inbox != NULL) && muct_xgmi_inbox_is_used(iface->inbox)) {
+        count += muct_xgmi_am_progress(iface);
+    }
+    if (ucs_unlikely(!ucs_list_is_empty(&iface->apart_eps))) {
+        muct_xgmi_ep_end_apart(iface);
     }
     if (ucs_unlikely(!ucs_list_is_empty(&iface->waiting_eps))) {
         count += muct_xgmi_ep_dispatch_pending(iface);
@@ -434,7 +510,7 @@ static bool muct_xgmi_iface_stand_aside(muct_xgmi_iface_t *iface, uint64_t now_n
     ucs_async_context_t *async = iface->super.worker->async;
 
     if (!iface->yields_lock || (iface->num_aside == MUCT_XGMI_MAX_ASIDE) ||
-        !ucs_list_is_empty(&iface->waiting_eps) ||
+        !ucs_list_is_empty(&iface->waiting_eps) || muct_xgmi_am_has(iface) ||
         !muct_xgmi_iface_is_filled_steadily(iface, now_ns)) {
         iface->num_aside = 0;
         return false;
@@ -464,7 +540,10 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     if (muct_xgmi_wake_drain(iface->wake, now_ns) || iface->has_unreported_error) {
         return UCS_ERR_BUSY; /* to be seen by progress */
     }
-    muct_xgmi_ep_wake_opening(iface);
+    if (iface->inbox != NULL) {
+        muct_xgmi_inbox_silence(iface->inbox); /* first: the next ones may ring it */
+    }
+    muct_xgmi_ep_arm_apart(iface);
     if (!iface->is_out_of_resources && !ucs_list_is_empty(&iface->waiting_eps)) {
         return UCS_ERR_BUSY; /* to be tried by progress */
     }
@@ -474,6 +553,10 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 
     for (i = 0; (i < iface->num_queues) && (status == UCS_OK); ++i) {
         status = muct_xgmi_queue_arm(iface->all[i], now_ns);
+    }
+    if ((status == UCS_OK) && (iface->inbox != NULL) &&
+        !muct_xgmi_inbox_arm(iface->inbox)) {
+        status = UCS_ERR_BUSY; /* to be heard by progress */
     }
     if (status == UCS_OK) {
         iface->was_armed = true;

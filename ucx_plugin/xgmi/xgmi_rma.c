@@ -64,6 +64,7 @@ ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const 
 
     ep->hold = (muct_xgmi_hold_t){0};
     ep->is_opening = false; /* what has opened meanwhile is there for the next try */
+    ep->wants_room = false;
     atomic_store(&iface->map_watch.is_waiting, true);
     ep->num_opened = muct_xgmi_map_num_opened(map); /* then ask: none is missed */
     for (i = 0; (i < count) && !UCS_STATUS_IS_ERR(status); ++i) {

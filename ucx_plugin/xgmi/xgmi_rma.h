@@ -102,6 +102,7 @@ static inline ucs_status_t muct_xgmi_ep_no_resource(muct_xgmi_ep_t *ep,
 {
     if (status == UCS_ERR_NO_RESOURCE) {
         ep->is_opening = false;
+        ep->wants_room = false;
         ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->is_out_of_resources =
             true;
     }

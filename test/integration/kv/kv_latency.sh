@@ -1,8 +1,8 @@
 #!/bin/sh
 # Puts with notifications between two processes, GPU memory over mori_xgmi (libhipcpu, whose
 # copies take a while): at each notification every byte is the round's own, whether
-# notifications go over tcp or over shared memory. Then what users of shared memory need: a
-# killed and a stopped peer are errors there, too.
+# notifications go over mori_xgmi as well, tcp, or UCX's shared memory. Then what users of
+# UCX's shared memory need: a killed and a stopped peer are errors there, too.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}
@@ -39,7 +39,11 @@ rounds() { # MESSAGES API..
 
 UCX_TLS=mori_xgmi,tcp
 export UCX_TLS
+rounds mori_xgmi mkv ucp ucp_sgl
+UCX_MORI_XGMI_MESSAGES=n
+export UCX_MORI_XGMI_MESSAGES
 rounds tcp mkv ucp ucp_sgl
+unset UCX_MORI_XGMI_MESSAGES
 UCX_TLS=mori_xgmi,posix,tcp
 UCX_POSIX_ERROR_HANDLING=y
 export UCX_POSIX_ERROR_HANDLING

@@ -22,6 +22,8 @@ over() { # UCX_TLS DEVICES BACKEND
     fi
 }
 
+over mori_xgmi,mori_copy,tcp lo shm
+export UCX_MORI_XGMI_MESSAGES=n
 over mori_xgmi,mori_copy,tcp lo tcp
 over mori_rdma,mori_copy,tcp fake0:1,fake1:1,lo rdma
 echo "kv_pinned.sh: passed"

@@ -23,6 +23,7 @@ it_programs = \
 	test/integration/ucp/it_consumer \
 	test/integration/ucp/it_direct \
 	test/integration/ucp/it_fault \
+	test/integration/ucp/it_gone \
 	test/integration/ucp/it_lists \
 	test/integration/ucp/it_module \
 	test/integration/ucp/it_select
@@ -43,6 +44,15 @@ test_integration_ucp_it_select_LDADD = $(it_libs)
 test_integration_ucp_it_fault_SOURCES = test/integration/ucp/it_fault.c $(it_run_sources)
 test_integration_ucp_it_fault_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_fault_LDADD = $(it_libs)
+
+# Clients that die while they connect, and messages of UCX's own programs.
+check_PROGRAMS += test/integration/ucp/ucp_gone
+test_integration_ucp_ucp_gone_SOURCES = test/integration/ucp/ucp_gone.c
+test_integration_ucp_ucp_gone_CPPFLAGS = $(AM_CPPFLAGS)
+test_integration_ucp_ucp_gone_LDADD = test/support/libmkvtest.la $(UCX_LIBS) -lucs
+test_integration_ucp_it_gone_SOURCES = test/integration/ucp/it_gone.c $(it_run_sources)
+test_integration_ucp_it_gone_CPPFLAGS = $(it_cppflags)
+test_integration_ucp_it_gone_LDADD = $(it_libs)
 
 # Who copies what by way of the host's memory, by counts.
 test_integration_ucp_it_direct_SOURCES = test/integration/ucp/it_direct.c $(it_run_sources)

@@ -280,6 +280,18 @@ START_TEST(a_transport_is_named_where_its_device_follows)
     ck_assert_int_eq(mkv_backend_of_text("xtcp/eth0"), MKV_BACKEND_UNKNOWN);
     ck_assert_int_eq(mkv_backend_of_text("copies by tcp are slow"),
                      MKV_BACKEND_UNKNOWN);
+    ck_assert_int_eq(mkv_backend_of_text("zero-copy (mori_xgmi/xgmi)"),
+                     MKV_BACKEND_XGMI);
+}
+END_TEST
+
+/* What mori_xgmi's messages carry goes through memory of the host. */
+START_TEST(messages_of_xgmi_are_told_as_shared_memory)
+{
+    ck_assert_int_eq(mkv_backend_of_text("software emulation mori_xgmi/xgmi"),
+                     MKV_BACKEND_SHM);
+    ck_assert_int_eq(mkv_backend_of_text("software emulation mori_rdma/bnxt_re0:1"),
+                     MKV_BACKEND_RDMA);
 }
 END_TEST
 
@@ -296,5 +308,6 @@ int main(void)
     tcase_add_test(tcase, no_way_is_told_and_is_no_path);
     tcase_add_test(tcase, a_peer_is_told_as_it_is);
     tcase_add_test(tcase, a_transport_is_named_where_its_device_follows);
+    tcase_add_test(tcase, messages_of_xgmi_are_told_as_shared_memory);
     return pair_main("mkv_path", tcase);
 }

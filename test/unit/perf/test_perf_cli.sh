@@ -158,7 +158,7 @@ carried() { # TEXT ARG...
     timeout 600 "$perf" "${one[@]}" "$@" >"$work/out" 2>"$work/err" || fail "$* ended with an error"
     grep -qF -- "$text" "$work/out" || fail "$*: the path is not told as '$text'"
 }
-UCX_TLS=mori_xgmi,tcp,self carried 'path put host>host: tcp ('
+UCX_TLS=mori_xgmi,tcp,self carried 'path put host>host: shm ('
 MORIKV_BACKEND=xgmi MORIKV_STRICT=y UCX_TLS=mori_xgmi,tcp,self \
     refused "xgmi is for GPU memory on both sides" "${one[@]}"
 UCX_TLS=tcp,self refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${one[@]}" \

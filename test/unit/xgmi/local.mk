@@ -1,10 +1,12 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
+	test/unit/xgmi/test_xgmi_am \
 	test/unit/xgmi/test_xgmi_aside \
 	test/unit/xgmi/test_xgmi_code \
 	test/unit/xgmi/test_xgmi_ep \
 	test/unit/xgmi/test_xgmi_export \
 	test/unit/xgmi/test_xgmi_gather \
+	test/unit/xgmi/test_xgmi_inbox \
 	test/unit/xgmi/test_xgmi_inval \
 	test/unit/xgmi/test_xgmi_kernel \
 	test/unit/xgmi/test_xgmi_key \
@@ -15,10 +17,21 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_md \
 	test/unit/xgmi/test_xgmi_open \
 	test/unit/xgmi/test_xgmi_page \
-	test/unit/xgmi/test_xgmi_queue
+	test/unit/xgmi/test_xgmi_queue \
+	test/unit/xgmi/test_xgmi_ring
 check_PROGRAMS += $(xgmi_unit_programs)
 TESTS += $(xgmi_unit_programs) test/unit/xgmi/xgmi_fence.sh
 EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh
+
+# The transport in a real UCX, linked with it instead of loaded.
+test_unit_xgmi_test_xgmi_am_SOURCES = \
+	test/unit/xgmi/test_xgmi_am.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c
+test_unit_xgmi_test_xgmi_am_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_am_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_am_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_am_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la libmuct.la \
+	$(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
 
 test_unit_xgmi_test_xgmi_aside_SOURCES = test/unit/xgmi/test_xgmi_aside.c
 test_unit_xgmi_test_xgmi_aside_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -45,6 +58,13 @@ test_unit_xgmi_test_xgmi_gather_SOURCES = test/unit/xgmi/test_xgmi_gather.c
 test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_gather_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
+
+# Both ends of messages in one process.
+test_unit_xgmi_test_xgmi_inbox_SOURCES = test/unit/xgmi/test_xgmi_inbox.c
+test_unit_xgmi_test_xgmi_inbox_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread
+test_unit_xgmi_test_xgmi_inbox_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_inbox_LDADD = \
+	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
 
 # The module in a real UCX, in two processes.
 test_unit_xgmi_test_xgmi_inval_SOURCES = test/unit/xgmi/test_xgmi_inval.c
@@ -84,7 +104,9 @@ test_unit_xgmi_test_xgmi_list_LDADD = libmuct_code.la $(CHECK_LIBS)
 
 # These want another process that owns memory.
 xgmi_owner_cppflags = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
-xgmi_owner_ldadd = test/support/libfakehip.la test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS)
+xgmi_owner_ldadd = \
+	test/support/libfakehip.la test/support/libxgmiowner.la libmuct.la $(CHECK_LIBS) \
+	$(UCX_LIBS) -luct -lucs -lpthread -ldl
 
 test_unit_xgmi_test_xgmi_export_SOURCES = test/unit/xgmi/test_xgmi_export.c
 test_unit_xgmi_test_xgmi_export_CPPFLAGS = $(xgmi_owner_cppflags)
@@ -107,7 +129,7 @@ test_unit_xgmi_test_xgmi_md_LDADD = test/support/libfakehip.la libmuct.la $(CHEC
 test_unit_xgmi_test_xgmi_page_SOURCES = test/unit/xgmi/test_xgmi_page.c
 test_unit_xgmi_test_xgmi_page_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_page_LDFLAGS = $(muct_ldflags)
-test_unit_xgmi_test_xgmi_page_LDADD = libmuct.la $(CHECK_LIBS)
+test_unit_xgmi_test_xgmi_page_LDADD = libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread
 
 # The module in a real UCX, and another process that is stopped.
 test_unit_xgmi_test_xgmi_open_SOURCES = test/unit/xgmi/test_xgmi_open.c
@@ -122,3 +144,9 @@ test_unit_xgmi_test_xgmi_queue_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_queue_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_queue_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_queue_LDADD = $(xgmi_owner_ldadd)
+
+test_unit_xgmi_test_xgmi_ring_SOURCES = test/unit/xgmi/test_xgmi_ring.c
+test_unit_xgmi_test_xgmi_ring_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread
+test_unit_xgmi_test_xgmi_ring_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_ring_LDADD = \
+	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lpthread

@@ -54,7 +54,7 @@ static void setup(void)
     iface.yields_lock = true;
     ucs_list_head_init(&iface.eps);
     ucs_list_head_init(&iface.waiting_eps);
-    ucs_list_head_init(&iface.opening_eps);
+    ucs_list_head_init(&iface.apart_eps);
 }
 
 static void teardown(void)

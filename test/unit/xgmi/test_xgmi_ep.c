@@ -341,6 +341,78 @@ START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
 }
 END_TEST
 
+static uct_ep_h connect_sides(const ct_side_t *from, const ct_side_t *to)
+{
+    uint8_t dev[256], addr[256];
+    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
+                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
+                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
+                                    .iface = from->iface,
+                                    .dev_addr = (void *)dev,
+                                    .iface_addr = (void *)addr};
+    uct_ep_h ep = NULL;
+
+    ck_assert_int_eq(uct_iface_get_device_address(to->iface, (void *)dev), UCS_OK);
+    ck_assert_int_eq(uct_iface_get_address(to->iface, (void *)addr), UCS_OK);
+    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
+    return ep;
+}
+
+/* Nobody has looked whether the peer is there when a message was sent: a flush behind
+ * it says that it was heard by somebody. Without a message there is nothing to say. */
+START_TEST(flush_behind_a_message_looks_for_the_peer)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    ct_side_t other;
+    uct_ep_h ep;
+
+    ck_assert_int_eq(ct_side_open_beside(&other, &name, &side), UCS_OK);
+    ep = connect_sides(&side, &other);
+    ck_assert_int_eq(uct_ep_am_short(ep, 0, 0, NULL, 0), UCS_OK);
+    ck_assert_int_eq(uct_ep_flush(ep, 0, NULL), UCS_OK);
+    ck_assert_int_eq(uct_ep_am_short(ep, 0, 0, NULL, 0), UCS_OK);
+    ct_side_close(&other);
+    ck_assert_int_eq(uct_ep_flush(ep, 0, NULL), UCS_ERR_CONNECTION_RESET);
+    ck_assert_uint_eq(side.events.num_ep_errors, 0); /* from progress alone */
+    uct_iface_progress(side.iface);
+    ck_assert_uint_eq(side.events.num_ep_errors, 1);
+    uct_ep_destroy(ep);
+}
+END_TEST
+
+static ucs_status_t count_message(void *arg, void *data, size_t length, unsigned flags)
+{
+    (void)data, (void)length, (void)flags;
+    ++*(unsigned *)arg;
+    return UCS_OK;
+}
+
+/* More than one call of progress hands on. */
+START_TEST(what_a_peer_sent_before_its_end_comes_before_its_end)
+{
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    unsigned i, num_come = 0;
+    uct_ep_h to_other, to_us;
+    ct_side_t other;
+
+    ck_assert_int_eq(ct_side_open_beside(&other, &name, &side), UCS_OK);
+    ck_assert_int_eq(
+        uct_iface_set_am_handler(side.iface, 0, count_message, &num_come, 0), UCS_OK);
+    to_other = connect_sides(&side, &other);
+    to_us = connect_sides(&other, &side);
+    for (i = 0; i < 100; ++i) {
+        ck_assert_int_eq(uct_ep_am_short(to_us, 0, i, NULL, 0), UCS_OK);
+    }
+    uct_ep_destroy(to_us);
+    ct_side_close(&other);
+    ck_assert_int_eq(uct_ep_check(to_other, 0, NULL), UCS_OK);
+    uct_iface_progress(side.iface);
+    ck_assert_uint_eq(side.events.num_ep_errors, 1);
+    ck_assert_uint_eq(num_come, 100);
+    uct_ep_destroy(to_other);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_ep");
@@ -356,6 +428,8 @@ int main(void)
     tcase_add_test(tcase, refused_copy_that_has_no_completion_fails_its_endpoint);
     tcase_add_test(tcase, first_copy_allocates_nothing);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
+    tcase_add_test(tcase, flush_behind_a_message_looks_for_the_peer);
+    tcase_add_test(tcase, what_a_peer_sent_before_its_end_comes_before_its_end);
     tcase_add_loop_test(tcase, disabled_progress_ends_when_all_is_over, 0, 2);
     tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
                         0, 2);

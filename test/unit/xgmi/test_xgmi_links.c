@@ -176,6 +176,33 @@ START_TEST(ucx_is_told_what_links_have)
 }
 END_TEST
 
+/* Messages do not take the links. */
+START_TEST(ucx_is_told_what_messages_take)
+{
+    static const uct_ep_operation_t ops[] = {CT_PERF_AM_SHORT, CT_PERF_AM_BCOPY};
+    const ct_target_name_t name = {.tl_name = "mori_xgmi"};
+    uct_perf_attr_t copy = {.operation = CT_PERF_PUT_ZCOPY}, message = {0};
+    ct_side_t side;
+
+    ck_assert_msg(ct_side_open(&side, &name) == UCS_OK, "%s", side.why);
+    message.operation = ops[_i];
+    copy.field_mask = message.field_mask =
+        CT_PERF_FIELD_OPERATION | CT_PERF_FIELD_SEND_PRE_OVERHEAD |
+        CT_PERF_FIELD_RECV_OVERHEAD | CT_PERF_FIELD_LATENCY | CT_PERF_FIELD_BANDWIDTH |
+        CT_PERF_FIELD_PATH_BANDWIDTH;
+    ck_assert_int_eq(uct_iface_estimate_perf(side.iface, &copy), UCS_OK);
+    ck_assert_int_eq(uct_iface_estimate_perf(side.iface, &message), UCS_OK);
+    ck_assert_double_lt(message.latency.c, copy.latency.c);
+    ck_assert_double_lt(message.send_pre_overhead, copy.send_pre_overhead);
+    ck_assert_double_lt(message.recv_overhead, copy.recv_overhead);
+    ck_assert_double_lt(message.bandwidth.dedicated, copy.bandwidth.shared);
+    ck_assert_double_gt(message.bandwidth.dedicated, 0);
+    ck_assert_double_eq(message.bandwidth.shared, 0);
+    ck_assert_double_eq(message.path_bandwidth.dedicated, message.bandwidth.dedicated);
+    ct_side_close(&side);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_links");
@@ -188,6 +215,7 @@ int main(void)
     tcase_add_test(tcase, each_pair_of_gpus_has_its_link);
     tcase_add_test(tcase, driver_that_says_no_bandwidth_has_what_is_known);
     tcase_add_test(tcase, host_without_the_driver_has_no_links);
+    tcase_add_loop_test(tcase, ucx_is_told_what_messages_take, 0, 2);
     tcase_add_loop_test(tcase, ucx_is_told_what_links_have, 0, 3);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

@@ -4,8 +4,10 @@
  * this code in the process, and with children that outlive it. */
 
 #include "test/support/mkv_check.h"
+#include "xgmi/xgmi_inbox.h"
 #include "xgmi/xgmi_page.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #define LIMIT_S 300
+#define NUM_KILLED 4
 #define NUM_SHARERS 3
 #define NUM_SHARES 1000
 
@@ -237,6 +240,146 @@ START_TEST(a_page_that_cannot_be_read_is_told_with_its_cause)
 }
 END_TEST
 
+
+/* ---- what is left behind ---- */
+
+static const muct_xgmi_iface_id_t iface = {.slot = 3, .generation = 5};
+
+/* Files of the folder; of an open one, "." and ".." and itself */
+static unsigned num_files(const char *path)
+{
+    DIR *handle = opendir(path);
+    unsigned count = 0;
+
+    ck_assert_ptr_nonnull(handle);
+    while (readdir(handle) != NULL) {
+        ++count;
+    }
+    closedir(handle);
+    return count;
+}
+
+static void make_file(const char *name, const char *target)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (target != NULL) {
+        ck_assert_int_eq(symlink(target, path), 0);
+        return;
+    }
+    file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fclose(file);
+}
+
+static bool is_file(const char *name)
+{
+    char path[512];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return lstat(path, &st) == 0;
+}
+
+/* Has a page, a box and a bell, and lives until it is killed. */
+static pid_t start_process(void)
+{
+    muct_xgmi_inbox_t *inbox;
+    int fds[2];
+    char byte;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        if ((muct_xgmi_self_open(dir, &self) != UCS_OK) ||
+            (muct_xgmi_inbox_create(dir, self.owner, iface, &inbox) != UCS_OK) ||
+            (write(fds[1], "", 1) != 1)) {
+            _exit(1);
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    ck_assert_int_gt(pid, 0);
+    close(fds[1]);
+    ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    return pid;
+}
+
+/* Whichever file the folder names first: a box may come when its page is gone. */
+START_TEST(what_killed_processes_left_is_removed)
+{
+    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+    pid_t pids[NUM_KILLED];
+    unsigned i;
+
+    for (i = 0; i < NUM_KILLED; ++i) {
+        pids[i] = start_process();
+    }
+    ck_assert_uint_eq(num_files(dir), none + (NUM_KILLED * 3));
+    for (i = 0; i < NUM_KILLED; ++i) {
+        kill(pids[i], SIGKILL);
+        ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
+    }
+    muct_xgmi_page_sweep(dir);
+    ck_assert_uint_eq(num_files(dir), none);
+    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+}
+END_TEST
+
+START_TEST(what_a_living_process_has_stays)
+{
+    const unsigned none = num_files(dir);
+    unsigned fds;
+    muct_xgmi_inbox_t *inbox;
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, iface, &inbox), UCS_OK);
+    fds = num_files("/proc/self/fd");
+    muct_xgmi_page_sweep(dir);
+    ck_assert_uint_eq(num_files(dir), none + 3);
+    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    muct_xgmi_inbox_destroy(inbox);
+    muct_xgmi_self_close();
+    ck_assert_uint_eq(num_files(dir), none);
+}
+END_TEST
+
+/* A page that is being made, or that nobody can look at; and what is others' */
+START_TEST(what_may_be_somebodys_stays)
+{
+    static const char *const names[] = {"ucx-mori.0000000000000001.new",
+                                        "ucx-mori.000000000000000f",
+                                        "ucx-mori.000000000000000f.3.5.box",
+                                        "ucx-mori.000000000000000f.3.5.bell",
+                                        "ucx-mori.1.box",
+                                        "ucx-mori.box",
+                                        "somebody.0000000000000001.3.5.box",
+                                        "ucx-mori.0000000000000001.3.5.boxes"};
+    const unsigned num = sizeof(names) / sizeof(names[0]);
+    unsigned i;
+
+    for (i = 0; i < num; ++i) { /* that page is a link, which is not followed */
+        make_file(names[i], (i == 1) ? "/dev/null" : NULL);
+    }
+    make_file("ucx-mori.0000000000000001.3.5.box", NULL);
+    make_file("ucx-mori.0000000000000001.3.5.bell", NULL);
+    muct_xgmi_page_sweep(dir);
+    for (i = 0; i < num; ++i) {
+        ck_assert_msg(is_file(names[i]), "%s was removed", names[i]);
+    }
+    ck_assert(!is_file("ucx-mori.0000000000000001.3.5.box"));
+    ck_assert(!is_file("ucx-mori.0000000000000001.3.5.bell"));
+}
+END_TEST
+
+
+/* ---- peers ---- */
+
 static pthread_barrier_t all_share;
 
 static void *share_peer(void *arg)
@@ -290,6 +433,9 @@ int main(void)
     tcase_add_test(tcase, another_copy_in_the_process_leaves_the_page);
     tcase_add_test(tcase, a_forked_child_does_not_live_for_its_parent);
     tcase_add_test(tcase, a_page_that_cannot_be_read_is_told_with_its_cause);
+    tcase_add_test(tcase, what_killed_processes_left_is_removed);
+    tcase_add_test(tcase, what_a_living_process_has_stays);
+    tcase_add_test(tcase, what_may_be_somebodys_stays);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
     suite_add_tcase(suite, tcase);

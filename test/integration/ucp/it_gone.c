@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Messages over mori_xgmi under an unmodified UCX: which lane UCP takes for them, and
+ * clients that are dead when the server reads that they want to connect. The server
+ * stands still meanwhile, so that it learns of it in no other way.
+ */
+
+#include "test/integration/ucp/it_run.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_proc.h"
+#include "test/support/mkv_test.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IT_TLS "mori_xgmi,tcp"
+#define IT_ALONE_TLS "mori_xgmi,self" /* without another way for messages */
+#define IT_ROUNDS 6
+#define IT_PROGRESS 200 /* Calls of the second client: UCX's threads work meanwhile */
+
+
+static int it_rounds(void)
+{
+    const char *text = getenv("MKV_TEST_ROUNDS");
+
+    return (text != NULL) ? atoi(text) : IT_ROUNDS;
+}
+
+static it_result_t it_visit(const char *program, const char *to, int num_progress)
+{
+    char number[16];
+    const char *argv[] = {program, "client", to, number, NULL};
+
+    snprintf(number, sizeof(number), "%d", num_progress);
+    return it_run(argv, NULL);
+}
+
+/* How the server is reached: by its worker's address, or by a port */
+static void it_get_target(const char *output, const char *what, char *to, size_t size)
+{
+    const char *text = strstr(output, what);
+    size_t length;
+
+    ck_assert_msg(text != NULL, "no '%s' in '%s'", what, output);
+    text += strlen(what);
+    length = strcspn(text, "\n");
+    ck_assert_uint_lt(length + 1, size);
+    snprintf(to, size, "%s%.*s", (what[0] == 'p') ? ":" : "", (int)length, text);
+}
+
+static const char *const it_ways[] = {"address ", "port "};
+
+START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
+{
+    static char output[65536], program[PATH_MAX], to[8192];
+    const char *argv[] = {program, "server", NULL};
+    const int rounds = it_rounds();
+    it_result_t result;
+    mkv_proc_t server;
+    int i;
+
+    snprintf(program, sizeof(program), "%s",
+             it_build_path("test/integration/ucp/ucp_gone"));
+    ck_assert_int_eq(mkv_proc_spawn(&server, argv, NULL), 0);
+    ck_assert_msg(mkv_proc_expect(&server, "ready", output, sizeof(output)),
+                  "no server: %s", output);
+    it_get_target(output, it_ways[_i], to, sizeof(to));
+    for (i = 0; i < rounds; ++i) {
+        mkv_proc_stop(&server);
+        result = it_visit(program, to, i * i * IT_PROGRESS);
+        mkv_proc_resume(&server);
+        it_expect_status(&result, 128 + SIGKILL);
+        it_result_free(&result);
+    }
+
+    result = it_visit(program, to, -1); /* the server lives and serves */
+    it_expect_status(&result, 0);
+    it_expect(&result, "client done");
+    it_result_free(&result);
+    result.output = output;
+    if (!mkv_proc_expect(&server, NULL, output, sizeof(output))) {
+        it_show(&result);
+        mkv_proc_cleanup(&server);
+        ck_abort_msg("the server does not end");
+    }
+    mkv_proc_wait(&server);
+    result.status = mkv_proc_exit_status(&server);
+    it_expect_status(&result, 0);
+    it_expect(&result, "server done");
+    mkv_proc_cleanup(&server);
+    mkv_test_pass("client_that_dies_connecting_leaves_the_server_to_others",
+                  "%d clients by %s", rounds, it_ways[_i]);
+}
+END_TEST
+
+/* UCP names the lanes for copies of large messages first, and tcp behind them where it
+ * carries the messages. */
+static void it_expect_lanes(const it_pair_t *pair, const char *lanes)
+{
+    it_expect_status(&pair->client, 0);
+    it_expect_status(&pair->server, 0);
+    it_expect(&pair->client, "greet ok");
+    it_expect(&pair->client, lanes);
+}
+
+START_TEST(lane_of_messages_is_mori_xgmi)
+{
+    static const char *const off[] = {"UCX_LOG_LEVEL=info", "UCX_MORI_XGMI_MESSAGES=n",
+                                      NULL};
+    static const char *const on[] = {"UCX_LOG_LEVEL=info", "UCX_MORI_XGMI_MESSAGES=y",
+                                     NULL};
+    it_pair_t pair = it_run_app(IT_TLS, on, NULL, "connect greet close");
+
+    it_expect_lanes(&pair, " am(mori_xgmi/xgmi) ");
+    it_pair_free(&pair);
+    pair = it_run_app(IT_TLS, off, NULL, "connect greet close");
+    it_expect_lanes(&pair, " am(mori_xgmi/xgmi tcp/");
+    it_pair_free(&pair);
+    pair = it_run_app(IT_TLS, on, off, "connect greet close"); /* of one side alone */
+    it_expect_lanes(&pair, " am(mori_xgmi/xgmi tcp/");
+    it_pair_free(&pair);
+    pair = it_run_app(IT_TLS, off, on, "connect greet close");
+    it_expect_lanes(&pair, " am(mori_xgmi/xgmi tcp/");
+    it_pair_free(&pair);
+    mkv_test_pass("lane_of_messages_is_mori_xgmi", "and tcp without them");
+}
+END_TEST
+
+static const char *const it_perftests[] = {
+    "-t tag_lat -n 500 -s 8",
+    "-t tag_lat -n 200 -s 8 -E sleep",
+    "-t tag_lat -n 50 -s 100000",
+    "-t ucp_am_lat -n 200 -s 3000",
+    "-t ucp_am_lat -n 200 -s 8 -E sleep",
+    "-t ucp_am_bw -n 1000 -s 20000",
+    "-t stream_lat -n 200 -s 100",
+    "-t stream_bw -n 1000 -s 2000 -E sleep",
+};
+
+START_TEST(perftest_runs_over_messages)
+{
+    it_pair_t pair = it_run_perftest(IT_ALONE_TLS, NULL, it_perftests[_i]);
+
+    it_expect_status(&pair.client, 0);
+    it_expect_status(&pair.server, 0);
+    it_expect(&pair.client, "Final:");
+    it_pair_free(&pair);
+    mkv_test_pass("perftest_runs_over_messages", "%s", it_perftests[_i]);
+}
+END_TEST
+
+#define IT_COUNT(_array) ((int)(sizeof(_array) / sizeof((_array)[0])))
+
+int main(void)
+{
+    Suite *suite = suite_create("messages");
+    TCase *tcase = tcase_create("messages");
+    SRunner *runner;
+    int num_failed;
+
+    mkv_test_init();
+    it_init();
+    if (!it_has_transport("mori_xgmi")) {
+        return mkv_test_exit_status(
+            mkv_test_skip("mori_xgmi", "messages",
+                          "this UCX lists no mori_xgmi over the built module"));
+    }
+
+    setenv("UCX_TLS", IT_TLS, 1);
+    tcase_set_timeout(tcase, 10.0 * mkv_test_limit_ms() / 1000);
+    tcase_add_loop_test(tcase, client_that_dies_connecting_leaves_the_server_to_others,
+                        0, IT_COUNT(it_ways));
+    tcase_add_test(tcase, lane_of_messages_is_mori_xgmi);
+    tcase_add_loop_test(tcase, perftest_runs_over_messages, 0, IT_COUNT(it_perftests));
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed = mkv_check_failed(runner);
+    srunner_free(runner);
+    return mkv_test_exit_status(num_failed);
+}

@@ -1,0 +1,1081 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Messages to an interface: each sender's in order, all senders in turn, also those of
+ * senders that ended; what wakes who sleeps; and what other processes do to either. */
+
+#include "test/support/mkv_check.h"
+#include "xgmi/xgmi_bell.h"
+#include "xgmi/xgmi_inbox.h"
+#include "xgmi/xgmi_outbox.h"
+#include "xgmi/xgmi_page.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <ucs/debug/log_def.h>
+#include <unistd.h>
+
+#define LIMIT_S 300
+#define MAX_GOT 4096
+#define NUM_SENDERS 100
+#define NUM_ROUNDS 1000
+#define NUM_SLEEPS 20000
+#define NUM_TAKERS 4
+#define NUM_TAKES 100
+#define AT_ONCE 16
+#define MUCH 1000 /* bytes of a message of which few fit */
+
+/* Senders that one poll looks at, and messages of each */
+#define LOOKS 32
+#define TURN 8
+
+static const muct_xgmi_iface_id_t id = {.slot = 3, .generation = 5};
+static const muct_xgmi_iface_id_t sender_id = {.slot = 4, .generation = 7};
+
+static char dir[] = "/tmp/test_xgmi_inbox.XXXXXX";
+static muct_xgmi_self_t self;
+static muct_xgmi_inbox_t *inbox;
+static uint64_t got[MAX_GOT];
+static unsigned num_got, num_errors;
+
+
+/* ---- what the file system and the log are asked ---- */
+
+static bool is_full;
+
+/* As tmpfs does, whose files are holes until they are written; man 3 posix_fallocate.
+ */
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+    static int (*real)(int fd, off_t offset, off_t length);
+
+    if (is_full) {
+        return ENOSPC;
+    }
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
+    }
+    return real(fd, offset, length);
+}
+
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
+    const char *file, unsigned number, const char *function, ucs_log_level_t level,
+    const ucs_log_component_config_t *component, const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component, (void)format, (void)args;
+    num_errors += (level <= UCS_LOG_LEVEL_ERROR);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+static void setup(void)
+{
+    ucs_log_push_handler(count_errors);
+    num_got = num_errors = 0;
+    is_full = false;
+    strcpy(dir + strlen(dir) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
+}
+
+static void teardown(void)
+{
+    char command[64];
+
+    if (inbox != NULL) {
+        muct_xgmi_inbox_destroy(inbox);
+    }
+    muct_xgmi_self_close();
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    ck_assert_int_eq(system(command), 0);
+    ucs_log_pop_handler();
+}
+
+static void path_of(const char *suffix, char *path, size_t size)
+{
+    muct_xgmi_page_iface_path(dir, self.owner, id, suffix, path, size);
+}
+
+static bool is_there(const char *suffix)
+{
+    char path[512];
+
+    path_of(suffix, path, sizeof(path));
+    return access(path, F_OK) == 0;
+}
+
+static unsigned num_open(void)
+{
+    DIR *handle = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    ck_assert_ptr_nonnull(handle);
+    while (readdir(handle) != NULL) {
+        ++count;
+    }
+    closedir(handle);
+    return count;
+}
+
+static unsigned num_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned count = 0;
+    char line[1024];
+
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        count += (strstr(line, dir) != NULL);
+    }
+    fclose(maps);
+    return count;
+}
+
+
+/* ---- both ends ---- */
+
+/* What has no page: of a process that is dead */
+static uint64_t dead(void)
+{
+    return self.owner ^ UINT64_C(0x5555555555555555);
+}
+
+static ucs_status_t try_open(uint64_t owner, muct_xgmi_outbox_t **outbox_p)
+{
+    return muct_xgmi_outbox_open(dir, self.owner, id, owner, sender_id, outbox_p);
+}
+
+static muct_xgmi_outbox_t *open_as(uint64_t owner)
+{
+    muct_xgmi_outbox_t *outbox = NULL;
+
+    ck_assert_int_eq(try_open(owner, &outbox), UCS_OK);
+    return outbox;
+}
+
+static unsigned place_of(const muct_xgmi_outbox_t *outbox)
+{
+    return (unsigned)(outbox->place - outbox->box->places);
+}
+
+/* @return Whether there was room. */
+static bool send_length(muct_xgmi_outbox_t *outbox, uint64_t number, size_t length)
+{
+    void *data = muct_xgmi_ring_reserve(&outbox->ring, length);
+
+    if (data == NULL) {
+        return false;
+    }
+
+    memset(data, 0, length);
+    memcpy(data, &number, sizeof(number));
+    muct_xgmi_outbox_commit(outbox, (uint8_t)(number % 32), length);
+    return true;
+}
+
+static void send_one(muct_xgmi_outbox_t *outbox, uint64_t number)
+{
+    MKV_REQUIRE(send_length(outbox, number, sizeof(number)), "no room");
+}
+
+static void keep(void *arg, const muct_xgmi_ring_message_t *message)
+{
+    uint64_t number;
+
+    (void)arg;
+    memcpy(&number, message->data, sizeof(number));
+    MKV_REQUIRE(message->id == number % 32, "message %u of %u bytes", message->id,
+                message->length);
+    MKV_REQUIRE(num_got < MAX_GOT, "more messages than were sent");
+    got[num_got++] = number;
+}
+
+static unsigned poll_some(unsigned max)
+{
+    unsigned count = num_got;
+
+    ck_assert_uint_eq(muct_xgmi_inbox_poll(inbox, max, keep, NULL), num_got - count);
+    return num_got - count;
+}
+
+static void poll_all(void)
+{
+    while (muct_xgmi_inbox_has(inbox)) {
+        (void)poll_some(AT_ONCE);
+    }
+}
+
+static bool is_rung(int fd)
+{
+    struct pollfd event = {.fd = fd, .events = POLLIN};
+
+    return poll(&event, 1, 0) == 1;
+}
+
+
+/* ---- senders ---- */
+
+START_TEST(each_sender_keeps_its_order_and_has_its_turn)
+{
+    muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
+    unsigned i;
+
+    for (i = 0; i < 50; ++i) {
+        send_one(first, 100 + i);
+        send_one(second, 200 + i);
+    }
+    for (i = 0; i < 100; ++i) {
+        ck_assert_uint_eq(poll_some(1), 1);
+    }
+    for (i = 0; i < 100; i += 2) {
+        ck_assert_uint_eq(got[i] + got[i + 1], 300 + i);
+        ck_assert_uint_eq(got[i] % 100, i / 2);
+    }
+    ck_assert_uint_eq(poll_some(1), 0);
+    muct_xgmi_outbox_close(first);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+/* Whichever of both is looked at first */
+START_TEST(one_that_floods_leaves_the_other_its_turn)
+{
+    muct_xgmi_outbox_t *boxes[2] = {open_as(self.owner), open_as(self.owner)};
+    unsigned flood, i;
+
+    for (flood = 0; flood < 2; ++flood) {
+        for (i = 0; i < 100; ++i) {
+            send_one(boxes[flood], i);
+        }
+        send_one(boxes[1 - flood], 1000);
+        num_got = 0;
+        ck_assert_uint_eq(poll_some(AT_ONCE), TURN + 1);
+        ck_assert((got[0] == 1000) || (got[TURN] == 1000));
+        poll_all();
+        ck_assert_uint_eq(num_got, 101);
+    }
+    muct_xgmi_outbox_close(boxes[0]);
+    muct_xgmi_outbox_close(boxes[1]);
+}
+END_TEST
+
+/* One call looks at some of them; the next one goes on behind those. */
+START_TEST(many_senders_are_all_heard)
+{
+    muct_xgmi_outbox_t *boxes[NUM_SENDERS];
+    unsigned i, k;
+
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        boxes[i] = open_as(self.owner);
+        ck_assert_uint_eq(place_of(boxes[i]), i);
+    }
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        num_got = 0;
+        send_one(boxes[i], i);
+        for (k = 0; (num_got == 0) && (k < (NUM_SENDERS + LOOKS - 1) / LOOKS); ++k) {
+            ck_assert(muct_xgmi_inbox_has(inbox));
+            (void)poll_some(AT_ONCE);
+        }
+        ck_assert_uint_eq(num_got, 1);
+        ck_assert_uint_eq(got[0], i);
+        ck_assert(!muct_xgmi_inbox_has(inbox));
+    }
+    for (i = 0; i < NUM_SENDERS; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
+static void keep_and_poll(void *arg, const muct_xgmi_ring_message_t *message)
+{
+    keep(arg, message);
+    ck_assert_uint_eq(muct_xgmi_inbox_poll(inbox, AT_ONCE, keep, NULL), 0);
+}
+
+START_TEST(a_callback_that_polls_gets_no_message_twice)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    send_one(outbox, 1);
+    send_one(outbox, 2);
+    ck_assert_uint_eq(muct_xgmi_inbox_poll(inbox, AT_ONCE, keep_and_poll, NULL), 2);
+    ck_assert_uint_eq(num_got, 2);
+    ck_assert_uint_eq(got[0], 1);
+    ck_assert_uint_eq(got[1], 2);
+    send_one(outbox, 3); /* which is over with the call */
+    ck_assert_uint_eq(poll_some(AT_ONCE), 1);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+START_TEST(nobody_is_heard_before_somebody_came)
+{
+    ck_assert_uint_eq(poll_some(AT_ONCE), 0);
+    ck_assert(!muct_xgmi_inbox_has(inbox));
+}
+END_TEST
+
+
+/* ---- places ---- */
+
+START_TEST(what_was_sent_before_the_end_is_received)
+{
+    muct_xgmi_outbox_t *first = open_as(self.owner), *second;
+    unsigned mapped = num_mapped();
+
+    send_one(first, 1);
+    send_one(first, 2);
+    muct_xgmi_outbox_close(first);
+    second = open_as(self.owner); /* beside what nobody has read yet */
+    ck_assert_uint_eq(place_of(second), 1);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    send_one(second, 3);
+    poll_all();
+    ck_assert_uint_eq(num_got, 3);
+
+    first = open_as(self.owner);
+    ck_assert_uint_eq(place_of(first), 0);
+    send_one(first, 4);
+    poll_all();
+    ck_assert_uint_eq(num_got, 4);
+    ck_assert_uint_eq(got[3], 4);
+    muct_xgmi_outbox_close(first);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+START_TEST(a_living_sender_keeps_its_place)
+{
+    muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
+
+    ck_assert_uint_eq(place_of(first), 0);
+    ck_assert_uint_eq(place_of(second), 1);
+    muct_xgmi_outbox_close(first);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+/* A process that was killed gives nothing back. */
+START_TEST(the_place_of_a_dead_sender_is_taken_when_it_was_read)
+{
+    muct_xgmi_outbox_t *gone = open_as(dead()), *second, *third;
+
+    send_one(gone, 1);
+    second = open_as(self.owner);
+    ck_assert_uint_eq(place_of(second), 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    third = open_as(self.owner);
+    ck_assert_uint_eq(place_of(third), 0);
+    send_one(third, 2);
+    poll_all();
+    ck_assert_uint_eq(num_got, 2);
+    muct_xgmi_outbox_close(second);
+    muct_xgmi_outbox_close(third);
+    munmap(gone->ring.bytes, MUCT_XGMI_RING_SIZE);
+    munmap(gone->box, sizeof(*gone->box));
+    close(gone->bell_fd);
+    free(gone);
+}
+END_TEST
+
+START_TEST(places_are_used_again)
+{
+    unsigned fds = num_open(), mapped = num_mapped(), i;
+    muct_xgmi_outbox_t *outbox;
+
+    for (i = 0; i < NUM_ROUNDS; ++i) {
+        outbox = open_as(self.owner);
+        send_one(outbox, i);
+        muct_xgmi_outbox_close(outbox);
+        poll_all();
+    }
+    ck_assert_uint_eq(num_got, NUM_ROUNDS);
+    ck_assert_uint_eq(atomic_load(&inbox->box->num_used), 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+}
+END_TEST
+
+START_TEST(places_have_an_end)
+{
+    unsigned fds = num_open(), mapped = num_mapped(), i;
+    muct_xgmi_outbox_t *outbox;
+
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        atomic_store(&inbox->box->places[i].owner, self.owner);
+    }
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_EXCEEDS_LIMIT);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+
+    atomic_store(&inbox->box->places[i - 1].owner, MUCT_XGMI_BOX_GIVEN_BACK);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), i - 1);
+    ck_assert_uint_eq(atomic_load(&inbox->box->num_used), MUCT_XGMI_BOX_RINGS);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+/* A number that another process wrote; beyond the last place is a ring. */
+START_TEST(places_that_cannot_be_are_not_looked_at)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    atomic_store(&inbox->box->num_used, UINT32_MAX);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    ck_assert_uint_eq(inbox->num_used, MUCT_XGMI_BOX_RINGS);
+    ck_assert(!muct_xgmi_inbox_has(inbox));
+    ck_assert_ptr_nonnull(inbox->rings[0].bytes);
+    ck_assert_ptr_null(inbox->rings[1].bytes); /* whose memory nobody reserved */
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+typedef struct taker {
+    pthread_barrier_t *all;
+    muct_xgmi_outbox_t *outbox;
+    ucs_status_t status;
+} taker_t;
+
+static void *take_place(void *arg)
+{
+    taker_t *taker = arg;
+
+    (void)pthread_barrier_wait(taker->all);
+    taker->status = try_open(self.owner, &taker->outbox);
+    return NULL;
+}
+
+static void take_at_once(pthread_barrier_t *all)
+{
+    pthread_t threads[NUM_TAKERS];
+    taker_t takers[NUM_TAKERS];
+    unsigned i, taken = 0;
+
+    for (i = 0; i < NUM_TAKERS; ++i) {
+        takers[i] = (taker_t){.all = all};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_place, &takers[i]), 0);
+    }
+    for (i = 0; i < NUM_TAKERS; ++i) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert_int_eq(takers[i].status, UCS_OK);
+        taken |= 1U << place_of(takers[i].outbox);
+    }
+    ck_assert_uint_eq(taken, (1U << NUM_TAKERS) - 1);
+    for (i = 0; i < NUM_TAKERS; ++i) {
+        muct_xgmi_outbox_close(takers[i].outbox);
+    }
+}
+
+START_TEST(senders_that_come_at_once_have_places_of_their_own)
+{
+    unsigned num = mkv_test_rounds(NUM_TAKES, NUM_TAKES / 10), i;
+    pthread_barrier_t all;
+
+    ck_assert_int_eq(pthread_barrier_init(&all, NULL, NUM_TAKERS), 0);
+    for (i = 0; i < num; ++i) {
+        take_at_once(&all);
+    }
+    ck_assert_uint_eq(atomic_load(&inbox->box->num_used), NUM_TAKERS);
+    pthread_barrier_destroy(&all);
+}
+END_TEST
+
+
+/* ---- files ---- */
+
+static void no_box(void)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_UNREACHABLE);
+    ck_assert_uint_eq(atomic_load(&inbox->box->places[0].owner), 0);
+}
+
+START_TEST(a_box_that_is_none_is_not_written_to)
+{
+    const off_t size = (off_t)muct_xgmi_box_size();
+    unsigned fds = num_open(), mapped = num_mapped();
+    char path[512];
+
+    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
+    ck_assert_int_eq(truncate(path, size - 1), 0);
+    no_box();
+    ck_assert_int_eq(truncate(path, size + 1), 0);
+    no_box();
+    ck_assert_int_eq(truncate(path, size), 0);
+    inbox->box->magic ^= 1;
+    no_box();
+    inbox->box->magic ^= 1;
+    inbox->box->owner ^= 1;
+    no_box();
+    inbox->box->owner ^= 1;
+    ck_assert_uint_eq(num_errors, 4);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    muct_xgmi_outbox_close(open_as(self.owner));
+}
+END_TEST
+
+START_TEST(a_link_in_place_of_a_box_is_not_followed)
+{
+    unsigned fds = num_open();
+    char path[512], other[600];
+
+    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
+    snprintf(other, sizeof(other), "%s.other", path);
+    ck_assert_int_eq(rename(path, other), 0);
+    no_box();
+    ck_assert_int_eq(symlink(other, path), 0);
+    no_box();
+    ck_assert_uint_eq(num_open(), fds);
+}
+END_TEST
+
+START_TEST(a_box_without_its_bell_is_no_box)
+{
+    unsigned fds = num_open(), mapped = num_mapped();
+    char path[512];
+
+    path_of(MUCT_XGMI_BELL_SUFFIX, path, sizeof(path));
+    ck_assert_int_eq(unlink(path), 0);
+    no_box();
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+}
+END_TEST
+
+START_TEST(an_inbox_that_ends_leaves_nothing)
+{
+    unsigned fds, mapped;
+
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
+    fds = num_open();
+    mapped = num_mapped();
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+}
+END_TEST
+
+START_TEST(an_inbox_that_is_there_is_not_made_twice)
+{
+    unsigned fds = num_open();
+    muct_xgmi_inbox_t *second;
+
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &second),
+                     UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert(is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(is_there(MUCT_XGMI_BELL_SUFFIX));
+}
+END_TEST
+
+/* Memory that is not there would be a signal with the first byte that is written. */
+START_TEST(no_room_for_a_box_is_told)
+{
+    unsigned fds;
+
+    muct_xgmi_inbox_destroy(inbox);
+    fds = num_open();
+    is_full = true;
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox),
+                     UCS_ERR_IO_ERROR);
+    inbox = NULL;
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
+}
+END_TEST
+
+START_TEST(no_room_for_a_ring_is_told)
+{
+    unsigned fds = num_open(), mapped = num_mapped();
+    muct_xgmi_outbox_t *outbox;
+
+    is_full = true;
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    ck_assert_uint_eq(poll_some(AT_ONCE), 0); /* which looks at no such ring */
+
+    is_full = false;
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 0);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+/* ---- a sender that writes what is no message ---- */
+
+static void write_nonsense(muct_xgmi_outbox_t *outbox, uint64_t position)
+{
+    memset(outbox->ring.bytes + (position % MUCT_XGMI_RING_SIZE), 0xff, 8);
+}
+
+START_TEST(who_writes_nonsense_is_heard_no_more)
+{
+    muct_xgmi_outbox_t *bad = open_as(self.owner), *good = open_as(self.owner);
+    unsigned i;
+
+    send_one(bad, 1);
+    write_nonsense(bad, bad->ring.position);
+    ck_assert(!muct_xgmi_outbox_is_broken(bad));
+    for (i = 0; i < 3; ++i) {
+        send_one(good, 10 + i);
+        poll_all();
+        ck_assert_uint_eq(num_errors, 1);
+        ck_assert_uint_eq(num_got, 2 + i);
+        ck_assert(muct_xgmi_outbox_is_broken(bad));
+        ck_assert(!muct_xgmi_outbox_is_broken(good));
+        send_one(bad, 2 + i);
+        ck_assert(!muct_xgmi_inbox_has(inbox));
+        ck_assert(muct_xgmi_inbox_arm(inbox));
+    }
+    muct_xgmi_outbox_close(bad);
+    muct_xgmi_outbox_close(good);
+}
+END_TEST
+
+/* Who comes next would be heard as little. */
+START_TEST(the_place_of_who_wrote_nonsense_is_not_taken)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    send_one(outbox, 1);
+    write_nonsense(outbox, outbox->ring.position);
+    poll_all();
+    write_nonsense(outbox, 0);
+    memset(outbox->ring.bytes, 0, MUCT_XGMI_RING_SIZE); /* all was read, it seems */
+    muct_xgmi_outbox_close(outbox);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 1);
+    send_one(outbox, 2);
+    poll_all();
+    ck_assert_uint_eq(num_got, 2);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+/* ---- bells ---- */
+
+START_TEST(a_message_after_arming_rings_the_bell)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    send_one(outbox, 1);
+    ck_assert(!is_rung(inbox->bell_fd)); /* nobody sleeps */
+    ck_assert(!muct_xgmi_inbox_arm(inbox));
+    send_one(outbox, 2);
+    ck_assert(!is_rung(inbox->bell_fd)); /* nor now */
+    poll_all();
+    ck_assert(muct_xgmi_inbox_arm(inbox));
+    ck_assert(!is_rung(inbox->bell_fd));
+    send_one(outbox, 3);
+    ck_assert(is_rung(inbox->bell_fd));
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+/* Silence, then arm: as whoever sleeps does */
+static bool arm(muct_xgmi_inbox_t *mine)
+{
+    muct_xgmi_inbox_silence(mine);
+    return muct_xgmi_inbox_arm(mine);
+}
+
+START_TEST(a_bell_that_was_rung_is_silent_when_it_is_armed_again)
+{
+    muct_xgmi_outbox_t *first = open_as(self.owner), *second = open_as(self.owner);
+    unsigned i;
+
+    for (i = 0; i < 3; ++i) {
+        ck_assert(arm(inbox));
+        ck_assert(!is_rung(inbox->bell_fd));
+        send_one(first, 1);
+        send_one(second, 2); /* the bell has rung already */
+        ck_assert_uint_eq(atomic_load(&inbox->box->num_rung), i + 1);
+        ck_assert(is_rung(inbox->bell_fd));
+        ck_assert(!arm(inbox));
+        ck_assert(!is_rung(inbox->bell_fd));
+        poll_all();
+    }
+    ck_assert(arm(inbox));
+    ck_assert(!is_rung(inbox->bell_fd));
+    ck_assert_uint_eq(num_got, 6);
+    muct_xgmi_outbox_close(first);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+/* Each arming would be a system call; what rings here is counted by nobody. */
+START_TEST(a_bell_that_cannot_have_rung_is_not_read)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    ck_assert(arm(inbox));
+    send_one(outbox, 1);
+    muct_xgmi_inbox_silence(inbox);
+    ck_assert(!is_rung(inbox->bell_fd));
+    muct_xgmi_bell_ring(inbox->bell_fd);
+    muct_xgmi_inbox_silence(inbox);
+    ck_assert(is_rung(inbox->bell_fd));
+
+    inbox->may_be_rung = true;
+    muct_xgmi_inbox_silence(inbox);
+    ck_assert(!is_rung(inbox->bell_fd));
+    muct_xgmi_bell_ring(inbox->bell_fd);
+    muct_xgmi_inbox_silence(inbox);
+    ck_assert(is_rung(inbox->bell_fd));
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+/* Nobody who rings waits for who is rung. */
+START_TEST(a_bell_that_is_full_is_rung_and_silenced)
+{
+    struct pollfd event = {.fd = muct_xgmi_bell_open(dir, self.owner, id),
+                           .events = POLLOUT};
+    unsigned empty = 0;
+
+    ck_assert_int_ge(event.fd, 0);
+    while (poll(&event, 1, 0) == 1) {
+        muct_xgmi_bell_ring(event.fd);
+        ck_assert_uint_lt(++empty, 1U << 24);
+    }
+    muct_xgmi_bell_ring(event.fd);
+    ck_assert(is_rung(inbox->bell_fd));
+    muct_xgmi_bell_silence(inbox->bell_fd);
+    ck_assert(!is_rung(inbox->bell_fd));
+    muct_xgmi_bell_silence(inbox->bell_fd);
+    close(event.fd);
+}
+END_TEST
+
+START_TEST(a_bell_that_nobody_hung_up_is_not_there)
+{
+    ck_assert_int_lt(muct_xgmi_bell_open(dir, dead(), id), 0);
+    ck_assert_int_lt(muct_xgmi_bell_open(dir, self.owner, sender_id), 0);
+}
+END_TEST
+
+/* The sender's own inbox, whose bell tells of room */
+static muct_xgmi_inbox_t *create_sender(void)
+{
+    muct_xgmi_inbox_t *mine = NULL;
+
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, sender_id, &mine), UCS_OK);
+    return mine;
+}
+
+static void fill(muct_xgmi_outbox_t *outbox)
+{
+    while (send_length(outbox, 1, MUCH)) {
+    }
+}
+
+/* As whoever finds no room does before it sleeps. @return Whether there is none. */
+static bool want_room(muct_xgmi_inbox_t *mine, muct_xgmi_outbox_t *outbox)
+{
+    muct_xgmi_inbox_silence(mine);
+    mine->may_be_rung = true;
+    return !muct_xgmi_ring_want_room(&outbox->ring, MUCH);
+}
+
+START_TEST(who_waits_for_room_is_rung)
+{
+    muct_xgmi_inbox_t *mine = create_sender();
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+    unsigned fds = num_open();
+
+    fill(outbox);
+    ck_assert_uint_eq(poll_some(1), 1);
+    ck_assert(!is_rung(mine->bell_fd)); /* it has not asked */
+    fill(outbox);
+    ck_assert(want_room(mine, outbox));
+    ck_assert(muct_xgmi_inbox_arm(mine));
+    ck_assert(!is_rung(mine->bell_fd));
+    ck_assert_uint_eq(poll_some(1), 1);
+    ck_assert(is_rung(mine->bell_fd));
+    ck_assert(muct_xgmi_ring_has_room(&outbox->ring, MUCH));
+    muct_xgmi_inbox_silence(mine); /* which nobody has counted */
+    ck_assert(!is_rung(mine->bell_fd));
+    ck_assert_uint_eq(poll_some(1), 1);
+    ck_assert(!is_rung(mine->bell_fd)); /* it asked once */
+    ck_assert_uint_eq(num_open(), fds);
+    muct_xgmi_outbox_close(outbox);
+    muct_xgmi_inbox_destroy(mine);
+}
+END_TEST
+
+/* The receiver may be as quick as that: to arm is to forget nothing. */
+START_TEST(room_that_comes_before_the_arming_wakes)
+{
+    muct_xgmi_inbox_t *mine = create_sender();
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    fill(outbox);
+    ck_assert(want_room(mine, outbox));
+    ck_assert_uint_eq(poll_some(1), 1);
+    ck_assert(muct_xgmi_inbox_arm(mine));
+    ck_assert(is_rung(mine->bell_fd));
+    muct_xgmi_outbox_close(outbox);
+    muct_xgmi_inbox_destroy(mine);
+}
+END_TEST
+
+/* There will be no room; it finds out why when it looks. */
+START_TEST(who_waits_for_room_and_is_heard_no_more_is_rung)
+{
+    muct_xgmi_inbox_t *mine = create_sender();
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    fill(outbox);
+    ck_assert(want_room(mine, outbox));
+    write_nonsense(outbox, 0);
+    poll_all();
+    ck_assert_uint_eq(num_got, 0);
+    ck_assert(muct_xgmi_outbox_is_broken(outbox));
+    ck_assert(is_rung(mine->bell_fd));
+    muct_xgmi_outbox_close(outbox);
+    muct_xgmi_inbox_destroy(mine);
+}
+END_TEST
+
+/* Its bell is not there any more; other senders do not notice. */
+START_TEST(who_waits_for_room_and_ends_is_no_error)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+    unsigned fds = num_open();
+
+    fill(outbox);
+    ck_assert(!muct_xgmi_ring_want_room(&outbox->ring, MUCH));
+    poll_all();
+    ck_assert_uint_gt(num_got, 0);
+    ck_assert_uint_eq(num_errors, 0);
+    ck_assert_uint_eq(num_open(), fds);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+/* ---- both sides sleep ---- */
+
+static unsigned num_sleeps(void)
+{
+    return (getenv("MKV_TEST_FEWER") != NULL)
+               ? NUM_SLEEPS / 10
+               : mkv_test_rounds(NUM_SLEEPS, NUM_SLEEPS / 100);
+}
+
+/* The limit turns a wake-up that was lost into a failure. */
+static void sleep_until_rung(muct_xgmi_inbox_t *mine)
+{
+    struct pollfd event = {.fd = mine->bell_fd, .events = POLLIN};
+
+    MKV_REQUIRE(poll(&event, 1, mkv_test_limit_ms()) == 1, "nobody rang");
+}
+
+static void *send_and_sleep(void *arg)
+{
+    muct_xgmi_inbox_t *mine = create_sender();
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+    uint64_t i;
+
+    for (i = 0; i < *(unsigned *)arg; ++i) {
+        while (!send_length(outbox, i, ((i % 64) < 32) ? sizeof(i) : MUCH)) {
+            if (want_room(mine, outbox) && muct_xgmi_inbox_arm(mine)) {
+                sleep_until_rung(mine);
+            }
+        }
+    }
+    muct_xgmi_outbox_close(outbox);
+    return mine;
+}
+
+static void expect_next(void *arg, const muct_xgmi_ring_message_t *message)
+{
+    uint64_t number;
+
+    memcpy(&number, message->data, sizeof(number));
+    MKV_REQUIRE(number == *(uint64_t *)arg, "message %llu is %llu",
+                *(unsigned long long *)arg, (unsigned long long)number);
+    ++*(uint64_t *)arg;
+}
+
+START_TEST(both_sides_sleep_and_are_woken)
+{
+    unsigned num = num_sleeps();
+    uint64_t next = 0;
+    pthread_t thread;
+    void *mine;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, send_and_sleep, &num), 0);
+    while (next < num) {
+        if ((muct_xgmi_inbox_poll(inbox, AT_ONCE, expect_next, &next) == 0) &&
+            arm(inbox)) {
+            sleep_until_rung(inbox);
+        }
+    }
+    ck_assert_int_eq(pthread_join(thread, &mine), 0);
+    muct_xgmi_inbox_destroy(mine);
+    ck_assert(!muct_xgmi_inbox_has(inbox));
+}
+END_TEST
+
+
+/* ---- forked children ---- */
+
+static void in_child(void (*call)(muct_xgmi_outbox_t *outbox),
+                     muct_xgmi_outbox_t *outbox)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        call(outbox);
+        _exit(0);
+    }
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_forked_child_gives_no_place_back)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner), *second;
+
+    in_child(muct_xgmi_outbox_close, outbox);
+    ck_assert_uint_eq(atomic_load(&outbox->place->owner), self.owner);
+    second = open_as(self.owner);
+    ck_assert_uint_eq(place_of(second), 1);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+static void destroy_inbox(muct_xgmi_outbox_t *outbox)
+{
+    unsigned fds = num_open();
+
+    (void)outbox;
+    muct_xgmi_inbox_destroy(inbox);
+    if (num_open() != fds - 1) {
+        _exit(1);
+    }
+}
+
+START_TEST(a_forked_child_withdraws_no_inbox)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    in_child(destroy_inbox, NULL);
+    outbox = open_as(self.owner);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+static void add_senders(Suite *suite)
+{
+    TCase *tcase = tcase_create("senders");
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, each_sender_keeps_its_order_and_has_its_turn);
+    tcase_add_test(tcase, one_that_floods_leaves_the_other_its_turn);
+    tcase_add_test(tcase, many_senders_are_all_heard);
+    tcase_add_test(tcase, a_callback_that_polls_gets_no_message_twice);
+    tcase_add_test(tcase, nobody_is_heard_before_somebody_came);
+    tcase_add_test(tcase, what_was_sent_before_the_end_is_received);
+    tcase_add_test(tcase, a_living_sender_keeps_its_place);
+    tcase_add_test(tcase, the_place_of_a_dead_sender_is_taken_when_it_was_read);
+    tcase_add_test(tcase, places_are_used_again);
+    tcase_add_test(tcase, places_have_an_end);
+    tcase_add_test(tcase, places_that_cannot_be_are_not_looked_at);
+    tcase_add_test(tcase, senders_that_come_at_once_have_places_of_their_own);
+    tcase_add_test(tcase, who_writes_nonsense_is_heard_no_more);
+    tcase_add_test(tcase, the_place_of_who_wrote_nonsense_is_not_taken);
+    suite_add_tcase(suite, tcase);
+}
+
+static void add_files(Suite *suite)
+{
+    TCase *tcase = tcase_create("files");
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_box_that_is_none_is_not_written_to);
+    tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
+    tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
+    tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
+    tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
+    tcase_add_test(tcase, no_room_for_a_box_is_told);
+    tcase_add_test(tcase, no_room_for_a_ring_is_told);
+    tcase_add_test(tcase, a_forked_child_gives_no_place_back);
+    tcase_add_test(tcase, a_forked_child_withdraws_no_inbox);
+    suite_add_tcase(suite, tcase);
+}
+
+static void add_bells(Suite *suite)
+{
+    TCase *tcase = tcase_create("bells");
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_message_after_arming_rings_the_bell);
+    tcase_add_test(tcase, a_bell_that_was_rung_is_silent_when_it_is_armed_again);
+    tcase_add_test(tcase, a_bell_that_cannot_have_rung_is_not_read);
+    tcase_add_test(tcase, a_bell_that_is_full_is_rung_and_silenced);
+    tcase_add_test(tcase, a_bell_that_nobody_hung_up_is_not_there);
+    tcase_add_test(tcase, who_waits_for_room_is_rung);
+    tcase_add_test(tcase, room_that_comes_before_the_arming_wakes);
+    tcase_add_test(tcase, who_waits_for_room_and_is_heard_no_more_is_rung);
+    tcase_add_test(tcase, who_waits_for_room_and_ends_is_no_error);
+    tcase_add_test(tcase, both_sides_sleep_and_are_woken);
+    suite_add_tcase(suite, tcase);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_inbox");
+
+    add_senders(suite);
+    add_files(suite);
+    add_bells(suite);
+    return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);
+}

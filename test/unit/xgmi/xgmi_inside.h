@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef XGMI_INSIDE_H
+#define XGMI_INSIDE_H
+
+/**
+ * @file
+ * What a test over UCX's calls looks at inside of mori_xgmi, where it is linked with
+ * it. Apart, as the module's declarations of what UCX does not install and the tests'
+ * are two.
+ */
+
+#include "xgmi/xgmi_inbox.h"
+#include "xgmi/xgmi_outbox.h"
+
+#include <uct/api/uct.h>
+
+
+/** Have UCX know the transport; before any other call. */
+void xgmi_inside_register(void);
+
+
+/** An interface's; NULL: it has no messages. */
+muct_xgmi_inbox_t *xgmi_inside_inbox(uct_iface_h iface);
+
+
+/** An endpoint's; NULL before the first message. */
+muct_xgmi_outbox_t *xgmi_inside_outbox(uct_ep_h ep);
+
+#endif

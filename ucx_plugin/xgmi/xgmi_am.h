@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_AM_H
+#define MUCT_XGMI_AM_H
+
+/**
+ * @file
+ * Active messages of mori_xgmi, through shared memory: what its endpoints send and its
+ * interface receives.
+ *
+ * A message is there for its receiver when the call that sends it returns. It overtakes
+ * copies, as they overtake each other, but not those before a fence.
+ *
+ * Statuses of sends, beside those of xgmi_ep.h: UCS_ERR_NO_RESOURCE: the receiver has
+ * as many messages as fit, or copies before a fence run; add a pending request.
+ * UCS_ERR_INVALID_PARAM: no id, or too long. UCS_ERR_UNSUPPORTED: the peer lives and
+ * carries no messages, and the endpoint lives on; a message that only asks whether it
+ * lives (UCT_SEND_FLAG_PEER_CHECK) counts as sent.
+ */
+
+#include "xgmi/xgmi_iface.h"
+
+
+/** Messages that one call of progress hands to their handlers */
+#define MUCT_XGMI_AM_AT_ONCE 16
+
+/** Pieces of a short message that UCX is told; any number would do */
+#define MUCT_XGMI_AM_MAX_IOV 16
+
+
+/** Make an interface hear messages, or let it be without, which the log says. */
+void muct_xgmi_am_init(muct_xgmi_iface_t *iface);
+
+
+/** Undo it. */
+void muct_xgmi_am_cleanup(muct_xgmi_iface_t *iface);
+
+
+/** What an interface can do with messages. */
+void muct_xgmi_am_query(const muct_xgmi_iface_t *iface, uct_iface_attr_t *attr);
+
+
+/** Hand messages to their handlers. @return How many. */
+unsigned muct_xgmi_am_progress(muct_xgmi_iface_t *iface);
+
+
+/** Whether messages wait for progress. */
+bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface);
+
+
+ucs_status_t muct_xgmi_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length);
+ucs_status_t muct_xgmi_ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
+                                       size_t iovcnt);
+ssize_t muct_xgmi_ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack,
+                              void *arg, unsigned flags);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_RING_H
+#define MUCT_XGMI_RING_H
+
+/**
+ * @file
+ * Messages from one process to another through a ring in shared memory: one side
+ * writes, the other one reads. Each message lies in one piece and begins with a line of
+ * the caches of its own, which also says that it is there: who waits for the next one
+ * looks at the line that will hold it, and a short one is one line that moves.
+ *
+ * A sender that dies in the middle of a message leaves nothing that can be seen. Each
+ * side keeps its own position and bounds what the other one says; what cannot be is
+ * told to who reads, and nothing more is read from there.
+ *
+ * Threads. One on each side at a time.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+
+/** Bytes of a ring; a power of two */
+#define MUCT_XGMI_RING_SIZE UINT64_C(65536)
+
+/** Longest message, in bytes; less than half of a ring, so that one always comes to fit
+ */
+#define MUCT_XGMI_RING_MAX_MESSAGE 16384
+
+
+/** What both sides write beside the bytes, in shared memory; zero at first. */
+typedef struct muct_xgmi_ring_state {
+    _Atomic uint64_t head;       /**< Bytes that were read since the beginning */
+    _Atomic uint32_t wants_room; /**< The sender sleeps until head moves */
+    _Atomic uint32_t is_broken;  /**< The receiver reads no more */
+} muct_xgmi_ring_state_t;
+
+/** Sender's side. */
+typedef struct muct_xgmi_ring_tx {
+    muct_xgmi_ring_state_t *state;
+    unsigned char *bytes;
+    uint64_t position; /**< Bytes written since the beginning */
+    uint64_t head;     /**< As last seen */
+} muct_xgmi_ring_tx_t;
+
+/** Receiver's side. */
+typedef struct muct_xgmi_ring_rx {
+    muct_xgmi_ring_state_t *state;
+    unsigned char *bytes;
+    uint64_t position; /**< Bytes read since the beginning */
+    uint64_t given;    /**< Of them, those whose room the sender has */
+} muct_xgmi_ring_rx_t;
+
+/** A message where its receiver finds it, until @ref muct_xgmi_ring_skip. */
+typedef struct muct_xgmi_ring_message {
+    void *data; /**< Aligned to 8 */
+    uint32_t length;
+    uint8_t id;
+} muct_xgmi_ring_message_t;
+
+/** What @ref muct_xgmi_ring_next has found. */
+typedef enum muct_xgmi_ring_found {
+    MUCT_XGMI_RING_NOTHING,
+    MUCT_XGMI_RING_MESSAGE,
+    MUCT_XGMI_RING_BROKEN /**< By who writes it */
+} muct_xgmi_ring_found_t;
+
+
+/**
+ * Begin to write where another sender has ended.
+ *
+ * @return Whether all of the other one's was read; else the ring is not to be used.
+ */
+bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *state,
+                            unsigned char *bytes);
+
+
+/**
+ * Room for a message of up to @a max bytes, at most @ref MUCT_XGMI_RING_MAX_MESSAGE.
+ *
+ * @return Where to write it, aligned to 8, or NULL: there is no room now. Nothing of it
+ *         is seen before @ref muct_xgmi_ring_commit, which need not come.
+ */
+void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max);
+
+
+/** What was reserved holds a message of @a length bytes; it is seen from now on. */
+void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length);
+
+
+/** Whether there is room for @a max bytes. */
+bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max);
+
+
+/** The same, before a sleep: when there is none, @ref muct_xgmi_ring_give_room tells.
+ */
+bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max);
+
+
+/** Read from where the ring was read until now. */
+void muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
+                            unsigned char *bytes);
+
+
+/** The next message, which stays where it is. */
+muct_xgmi_ring_found_t muct_xgmi_ring_next(muct_xgmi_ring_rx_t *rx,
+                                           muct_xgmi_ring_message_t *message);
+
+
+/** The message is not needed any more. */
+void muct_xgmi_ring_skip(muct_xgmi_ring_rx_t *rx,
+                         const muct_xgmi_ring_message_t *message);
+
+
+/**
+ * Let the sender have the room of what was read.
+ *
+ * @return Whether it sleeps until then, and is to be woken.
+ */
+bool muct_xgmi_ring_give_room(muct_xgmi_ring_rx_t *rx);
+
+#endif
