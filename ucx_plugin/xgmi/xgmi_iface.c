@@ -116,9 +116,9 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "has that folder at another place.",
      ucs_offsetof(muct_xgmi_iface_config_t, topology), UCS_CONFIG_TYPE_STRING},
 
-    {"ENGINES", "2",
+    {"ENGINES", "1",
      "Streams over which a long run is split, for as many copy engines, a number,\n"
-     "0 to 8. 0 leaves long runs to the kernel.",
+     "0 to 8. One engine fills a link. 0 leaves long runs to the kernel.",
      ucs_offsetof(muct_xgmi_iface_config_t, num_engines), UCS_CONFIG_TYPE_UINT},
 
     {"MIN_RUN", "4m",
