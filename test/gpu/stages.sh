@@ -337,12 +337,12 @@ integration() {
     inside env MKV_TEST_ROUNDS=$rounds MKV_TEST_MEM=gpu "./$program"
 }
 
-# All but the application that others run, and what has no GPU memory in it.
+# All but the programs that others run, and what has no GPU memory in it.
 integration_all() {
     local program
 
     for program in $(cd "$build_here" && find test/integration -maxdepth 2 -type f -perm -1 |
-        grep -v -E '/(ucp_app|it_rdma)$' | sort); do
+        grep -v -E '/(ucp_[a-z]*|kv_hosts|kv_versions|it_rdma)$' | sort); do
         stage "$program" 150 integration "$program"
     done
 }
