@@ -748,7 +748,7 @@ typedef struct peer {
 /* Before UCX: a process of its own, in the folder given */
 static void peer_main(int in, int out)
 {
-    addr_t addr;
+    addr_t addr = {{0}, {0}};
     char byte;
 
     if (ct_side_open(&side, &name) != UCS_OK) {
