@@ -89,9 +89,9 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
-    ucs_status_t status = muct_xgmi_outbox_open(
-        muct_xgmi_self_dir(), muct_xgmi_peer_owner(ep->peer), ep->peer_iface,
-        iface->addr.owner, iface->addr.id, &ep->outbox);
+    ucs_status_t status =
+        muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
+                              iface->addr.owner, iface->addr.id, &ep->outbox);
 
     if (status == UCS_OK) {
         return UCS_OK;

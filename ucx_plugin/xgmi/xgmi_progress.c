@@ -318,7 +318,7 @@ again:
 static void muct_xgmi_iface_on_process_exit(muct_xgmi_iface_t *iface,
                                             muct_xgmi_ep_t *ep)
 {
-    uint64_t owner = muct_xgmi_peer_owner(ep->peer);
+    uint64_t owner = ep->owner;
 
     muct_diag("process 0x%lx died", owner);
     if (muct_xgmi_peer_fd(ep->peer) >= 0) {
@@ -365,7 +365,7 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
             muct_xgmi_iface_on_process_exit(iface, ep);
         } else if (!muct_xgmi_ep_is_peer_open(ep)) {
             muct_diag("interface %u of process 0x%" PRIx64 " was closed",
-                      ep->peer_iface.slot, muct_xgmi_peer_owner(ep->peer));
+                      ep->peer_iface.slot, ep->owner);
             muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);
         }
     }

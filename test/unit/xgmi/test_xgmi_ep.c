@@ -31,23 +31,31 @@ static uct_rkey_bundle_t rkey;
 static uct_ep_h eps[NUM_EPS];
 
 
-static void create_eps(void)
+static uct_ep_h connect_sides(const ct_side_t *from, const ct_side_t *to)
 {
     uint8_t dev[256], addr[256];
     const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
                                                   UCT_EP_PARAM_FIELD_DEV_ADDR |
                                                   UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                                    .iface = side.iface,
+                                    .iface = from->iface,
                                     .dev_addr = (void *)dev,
                                     .iface_addr = (void *)addr};
+    uct_ep_h ep = NULL;
+
+    ck_assert_uint_le(to->attr.device_addr_len, sizeof(dev));
+    ck_assert_uint_le(to->attr.iface_addr_len, sizeof(addr));
+    ck_assert_int_eq(uct_iface_get_device_address(to->iface, (void *)dev), UCS_OK);
+    ck_assert_int_eq(uct_iface_get_address(to->iface, (void *)addr), UCS_OK);
+    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
+    return ep;
+}
+
+static void create_eps(void)
+{
     unsigned i;
 
-    ck_assert_uint_le(side.attr.device_addr_len, sizeof(dev));
-    ck_assert_uint_le(side.attr.iface_addr_len, sizeof(addr));
-    ck_assert_int_eq(uct_iface_get_device_address(side.iface, (void *)dev), UCS_OK);
-    ck_assert_int_eq(uct_iface_get_address(side.iface, (void *)addr), UCS_OK);
     for (i = 0; i < NUM_EPS; ++i) {
-        ck_assert_int_eq(uct_ep_create(&params, &eps[i]), UCS_OK);
+        eps[i] = connect_sides(&side, &side);
     }
 }
 
@@ -340,23 +348,6 @@ START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
     local = allocated;
 }
 END_TEST
-
-static uct_ep_h connect_sides(const ct_side_t *from, const ct_side_t *to)
-{
-    uint8_t dev[256], addr[256];
-    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                                    .iface = from->iface,
-                                    .dev_addr = (void *)dev,
-                                    .iface_addr = (void *)addr};
-    uct_ep_h ep = NULL;
-
-    ck_assert_int_eq(uct_iface_get_device_address(to->iface, (void *)dev), UCS_OK);
-    ck_assert_int_eq(uct_iface_get_address(to->iface, (void *)addr), UCS_OK);
-    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
-    return ep;
-}
 
 /* Nobody has looked whether the peer is there when a message was sent: a flush behind
  * it says that it was heard by somebody. Without a message there is nothing to say. */
