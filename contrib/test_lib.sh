@@ -412,6 +412,17 @@ run_distcheck() {
         DISTCHECK_CONFIGURE_FLAGS="CC='$(compiler clang)' CFLAGS=-O0 --enable-werror" && same_tarball
 }
 
+# What UCX loads, with the flags of distributions whose packages the linker optimizes: a core's
+# references to UCX stay weak.
+run_lto() {
+    local dir
+    dir=$(build_dir lto)
+
+    mkdir -p "$dir" && cd "$dir" &&
+        "$tree/configure" -q CFLAGS='-O2 -flto=auto -ffat-lto-objects' &&
+        make -s -j"$jobs" install-muctLTLIBRARIES DESTDIR="$dir/dest"
+}
+
 # The same sources give the same bytes, at another time.
 same_tarball() {
     local first

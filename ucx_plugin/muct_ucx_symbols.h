@@ -14,7 +14,14 @@
  * and used nowhere costs nothing; contrib/check_symbols.sh tells it.
  */
 
+/* The compiler's own word, where it has one for what is not declared yet: assembly is
+ * not with the rest when the linker optimizes (-flto). */
+#ifdef __clang__
 #define MUCT_UCX_SYMBOL(_name) __asm__(".weak " #_name)
+#else
+#define MUCT_UCX_PRAGMA(_text) _Pragma(#_text)
+#define MUCT_UCX_SYMBOL(_name) MUCT_UCX_PRAGMA(weak _name)
+#endif
 
 MUCT_UCX_SYMBOL(ucs_class_call_cleanup_chain);
 MUCT_UCX_SYMBOL(ucs_config_array_string);
