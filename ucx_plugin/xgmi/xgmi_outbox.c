@@ -60,21 +60,9 @@ static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
     return UCS_OK;
 }
 
-/* One of whom nothing can be found out may live. */
 static bool muct_xgmi_outbox_may_take(uint64_t owner)
 {
-    muct_xgmi_peer_t *peer;
-    ucs_status_t status;
-
-    if ((owner == 0) || (owner == MUCT_XGMI_BOX_GIVEN_BACK)) {
-        return true;
-    }
-
-    status = muct_xgmi_peer_get(owner, &peer);
-    if (status == UCS_OK) {
-        muct_xgmi_peer_put(peer);
-    }
-    return status == UCS_ERR_CONNECTION_RESET;
+    return (owner == MUCT_XGMI_BOX_GIVEN_BACK) || muct_xgmi_owner_is_dead(owner);
 }
 
 /* @return UCS_ERR_BUSY: it is another one's, or has messages of one. */

@@ -249,16 +249,20 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
     }
 }
 
-bool muct_xgmi_owner_is_alive(uint64_t owner)
+bool muct_xgmi_owner_is_dead(uint64_t owner)
 {
     muct_xgmi_peer_t *peer;
+    ucs_status_t status;
 
-    if ((owner == 0) || (muct_xgmi_peer_get(owner, &peer) != UCS_OK)) {
-        return false;
+    if (owner == 0) {
+        return true;
     }
 
-    muct_xgmi_peer_put(peer);
-    return true;
+    status = muct_xgmi_peer_get(owner, &peer);
+    if (status == UCS_OK) {
+        muct_xgmi_peer_put(peer);
+    }
+    return status == UCS_ERR_CONNECTION_RESET;
 }
 
 /* Takes back the bits of processes that died between enter and leave. */
@@ -271,7 +275,7 @@ void muct_xgmi_slot_drop_dead(uint32_t index)
 
     for (i = 0; (users != 0) && (i < MUCT_XGMI_MAX_USERS); ++i) {
         if (((users >> i) & 1) &&
-            !muct_xgmi_owner_is_alive(atomic_load(&page->users[i]))) {
+            muct_xgmi_owner_is_dead(atomic_load(&page->users[i]))) {
             atomic_fetch_and(&slot->users, ~(UINT64_C(1) << i));
         }
     }

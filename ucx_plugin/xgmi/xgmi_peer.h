@@ -158,6 +158,14 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
 ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 
+/**
+ * Whether what a process left can be given to others: it is known to be dead, or nobody
+ * (0). One that cannot be looked at now, for want of memory or of descriptors or as its
+ * page is not ours to use, may live.
+ */
+bool muct_xgmi_owner_is_dead(uint64_t owner);
+
+
 /** Take one more reference. */
 muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer);
 

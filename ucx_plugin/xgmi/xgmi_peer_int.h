@@ -40,10 +40,6 @@ struct muct_xgmi_peer {
 uint64_t muct_xgmi_self_owner(void);
 
 
-/** Whether a process lives and shares its page here. Takes the lock of all peers. */
-bool muct_xgmi_owner_is_alive(uint64_t owner);
-
-
 /** Give the place among the owner's users back. */
 void muct_xgmi_peer_release_user(muct_xgmi_peer_t *peer);
 

@@ -28,7 +28,7 @@ static unsigned muct_xgmi_peer_claim_user(muct_xgmi_peer_t *peer)
     for (pass = 0; pass < 2; ++pass) {
         for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
             expected = (pass == 0) ? 0 : atomic_load(&page->users[i]);
-            if ((pass != 0) && muct_xgmi_owner_is_alive(expected)) {
+            if ((pass != 0) && !muct_xgmi_owner_is_dead(expected)) {
                 continue;
             }
             if (!atomic_compare_exchange_strong(&page->users[i], &expected,

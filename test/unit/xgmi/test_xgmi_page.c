@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <ucs/debug/log_def.h>
@@ -284,11 +285,10 @@ static bool is_file(const char *name)
 }
 
 /* Has a page, a box and a bell, and lives until it is killed. */
-static pid_t start_process(void)
+static pid_t start_process(uint64_t *owner_p)
 {
     muct_xgmi_inbox_t *inbox;
     int fds[2];
-    char byte;
     pid_t pid;
 
     ck_assert_int_eq(pipe(fds), 0);
@@ -296,7 +296,8 @@ static pid_t start_process(void)
     if (pid == 0) {
         if ((muct_xgmi_self_open(dir, &self) != UCS_OK) ||
             (muct_xgmi_inbox_create(dir, self.owner, iface, &inbox) != UCS_OK) ||
-            (write(fds[1], "", 1) != 1)) {
+            (write(fds[1], &self.owner, sizeof(self.owner)) !=
+             (ssize_t)sizeof(self.owner))) {
             _exit(1);
         }
         for (;;) {
@@ -305,9 +306,16 @@ static pid_t start_process(void)
     }
     ck_assert_int_gt(pid, 0);
     close(fds[1]);
-    ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+    ck_assert_int_eq(read(fds[0], owner_p, sizeof(*owner_p)),
+                     (ssize_t)sizeof(*owner_p));
     close(fds[0]);
     return pid;
+}
+
+static void kill_process(pid_t pid)
+{
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
 /* Whichever file the folder names first: a box may come when its page is gone. */
@@ -315,15 +323,15 @@ START_TEST(what_killed_processes_left_is_removed)
 {
     const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
     pid_t pids[NUM_KILLED];
+    uint64_t owner;
     unsigned i;
 
     for (i = 0; i < NUM_KILLED; ++i) {
-        pids[i] = start_process();
+        pids[i] = start_process(&owner);
     }
     ck_assert_uint_eq(num_files(dir), none + (NUM_KILLED * 3));
     for (i = 0; i < NUM_KILLED; ++i) {
-        kill(pids[i], SIGKILL);
-        ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
+        kill_process(pids[i]);
     }
     muct_xgmi_page_sweep(dir);
     ck_assert_uint_eq(num_files(dir), none);
@@ -374,6 +382,91 @@ START_TEST(what_may_be_somebodys_stays)
     }
     ck_assert(!is_file("ucx-mori.0000000000000001.3.5.box"));
     ck_assert(!is_file("ucx-mori.0000000000000001.3.5.bell"));
+}
+END_TEST
+
+
+/* ---- who cannot be looked at ---- */
+
+/* New descriptors, of which 0 leaves none; what is open stays. */
+static void allow_files(rlim_t num)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (num < limit.rlim_max) ? num : limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Its copies may run: memory under them is not to be given away. */
+START_TEST(who_cannot_be_looked_at_uses_what_it_used)
+{
+    uint32_t slot, generation;
+    muct_xgmi_page_t *page;
+    uint64_t owner;
+    pid_t pid;
+    int fd;
+
+    pid = start_process(&owner);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
+    atomic_store(&page->users[0], owner);
+    atomic_store(&page->slots[slot].users, 3); /* the second one is nobody */
+    generation = muct_xgmi_slot_void(slot);
+    allow_files(0);
+    muct_xgmi_slot_drop_dead(slot);
+    ck_assert_uint_eq(atomic_load(&page->slots[slot].users), 1);
+    allow_files(RLIM_INFINITY);
+    muct_xgmi_slot_drop_dead(slot);
+    ck_assert(muct_xgmi_slot_is_used(slot, generation));
+    kill_process(pid);
+    allow_files(0); /* whether it is gone is not to be seen either */
+    muct_xgmi_slot_drop_dead(slot);
+    ck_assert(muct_xgmi_slot_is_used(slot, generation));
+    allow_files(RLIM_INFINITY);
+    muct_xgmi_slot_drop_dead(slot);
+    ck_assert(!muct_xgmi_slot_is_used(slot, generation));
+    munmap(page, sizeof(*page));
+    close(fd);
+    muct_xgmi_self_close();
+}
+END_TEST
+
+/* All places among the users of a peer are another one's */
+START_TEST(who_cannot_be_looked_at_keeps_its_place)
+{
+    pid_t peers_pid, users_pid;
+    uint64_t owner, user;
+    muct_xgmi_page_t *page;
+    muct_xgmi_peer_t *peer;
+    unsigned i;
+    int fd;
+
+    peers_pid = start_process(&owner);
+    users_pid = start_process(&user);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_page_map(dir, owner, &fd, &page), UCS_OK);
+    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+        atomic_store(&page->users[i], user);
+    }
+    allow_files(0);
+    ck_assert(!muct_xgmi_peer_enter(peer, 0, 0));
+    allow_files(RLIM_INFINITY);
+    ck_assert(!muct_xgmi_peer_enter(peer, 0, 0));
+    for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+        ck_assert_uint_eq(atomic_load(&page->users[i]), user);
+    }
+    kill_process(users_pid);
+    ck_assert(muct_xgmi_peer_enter(peer, 0, 0));
+    ck_assert_uint_eq(atomic_load(&page->users[0]), self.owner);
+    muct_xgmi_peer_leave(peer, 0);
+    munmap(page, sizeof(*page));
+    close(fd);
+    muct_xgmi_peer_put(peer);
+    muct_xgmi_self_close();
+    kill_process(peers_pid);
 }
 END_TEST
 
@@ -436,6 +529,8 @@ int main(void)
     tcase_add_test(tcase, what_killed_processes_left_is_removed);
     tcase_add_test(tcase, what_a_living_process_has_stays);
     tcase_add_test(tcase, what_may_be_somebodys_stays);
+    tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
+    tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
     suite_add_tcase(suite, tcase);
