@@ -55,7 +55,7 @@ bool muct_xgmi_page_is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-    return (muct_xgmi_page_fcntl(fd, F_OFD_GETLK, F_GETLK, &lock) == 0) &&
+    return (muct_xgmi_page_fcntl(fd, F_OFD_GETLK, F_GETLK, &lock) != 0) ||
            (lock.l_type != F_UNLCK);
 }
 

@@ -54,7 +54,7 @@ void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_
                                const char *suffix, char *path, size_t size);
 
 
-/** Whether the owner of the page lives. */
+/** Whether the owner of the page lives, or may: nobody can say without memory. */
 bool muct_xgmi_page_is_locked(int fd);
 
 

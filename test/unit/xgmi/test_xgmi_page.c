@@ -8,6 +8,7 @@
 #include "xgmi/xgmi_page.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -433,6 +434,23 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
 }
 END_TEST
 
+/* As the kernel does without memory for the answer (ENOMEM); here as it was opened in a
+ * way that has no locks. */
+START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
+{
+    char path[512];
+    int fd;
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    muct_xgmi_page_path(dir, self.owner, "", path, sizeof(path));
+    fd = open(path, O_PATH | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert(muct_xgmi_page_is_locked(fd));
+    close(fd);
+    muct_xgmi_self_close();
+}
+END_TEST
+
 /* All places among the users of a peer are another one's */
 START_TEST(who_cannot_be_looked_at_keeps_its_place)
 {
@@ -531,6 +549,7 @@ int main(void)
     tcase_add_test(tcase, what_may_be_somebodys_stays);
     tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
     tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
+    tcase_add_test(tcase, a_lock_that_cannot_be_asked_for_says_nothing);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
     suite_add_tcase(suite, tcase);
