@@ -271,6 +271,20 @@ static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
     return true;
 }
 
+static const char *muct_xgmi_page_remedy(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "Raise the number of files that this process may have open (ulimit -n)";
+    case ENFILE:
+    case ENOMEM:
+        return "This machine has no more: raise fs.file-max, or run less on it";
+    default:
+        return "Let its user read and write it, or set UCX_MORI_XGMI_SHM_DIR to a "
+               "folder that does";
+    }
+}
+
 /* A page that is not there has a dead owner, which others tell. */
 static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
 {
@@ -282,10 +296,9 @@ static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
     } else if (!muct_xgmi_page_is_foreign(&st, path, owner) &&
                muct_xgmi_page_tell(owner)) {
         muct_warn("mori_xgmi does not reach a peer whose control page cannot be read: "
-                  "open(%s, mode %o) failed: %s; other transports carry it. Let its "
-                  "user read and write it, or set UCX_MORI_XGMI_SHM_DIR to a folder "
-                  "that does",
-                  path, (unsigned)(st.st_mode & 07777), strerror(error));
+                  "open(%s, mode %o) failed: %s; other transports carry it. %s",
+                  path, (unsigned)(st.st_mode & 07777), strerror(error),
+                  muct_xgmi_page_remedy(error));
     }
 }
 

@@ -434,6 +434,31 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
 }
 END_TEST
 
+/* Its page is as it should be: what is to be changed is here. */
+START_TEST(who_has_no_descriptor_left_is_told_so)
+{
+    muct_xgmi_peer_t *peer;
+    uint64_t owner;
+    pid_t pid;
+
+    pid = start_process(&owner);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ucs_log_push_handler(keep_warning);
+    line[0] = '\0';
+    allow_files(0);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_ERR_UNREACHABLE);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_ERR_UNREACHABLE);
+    allow_files(RLIM_INFINITY);
+    ck_assert_msg(strstr(line, "Too many open files") != NULL, "%s", line);
+    ck_assert_msg(strstr(line, "ulimit -n") != NULL, "%s", line);
+    ck_assert_msg(strstr(line, "Let its user") == NULL, "%s", line);
+    ck_assert_int_eq(muct_xgmi_peer_get(owner, &peer), UCS_OK);
+    muct_xgmi_peer_put(peer);
+    muct_xgmi_self_close();
+    kill_process(pid);
+}
+END_TEST
+
 /* As the kernel does without memory for the answer (ENOMEM); here as it was opened in a
  * way that has no locks. */
 START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
@@ -549,6 +574,7 @@ int main(void)
     tcase_add_test(tcase, what_may_be_somebodys_stays);
     tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
     tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
+    tcase_add_test(tcase, who_has_no_descriptor_left_is_told_so);
     tcase_add_test(tcase, a_lock_that_cannot_be_asked_for_says_nothing);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
