@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -153,6 +154,15 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self)
     return UCS_OK;
 }
 
+uint64_t muct_xgmi_page_file_limit(void)
+{
+    struct rlimit limit;
+
+    return ((getrlimit(RLIMIT_FSIZE, &limit) == 0) && (limit.rlim_cur != RLIM_INFINITY))
+               ? (uint64_t)limit.rlim_cur
+               : UINT64_MAX;
+}
+
 /* Room for a page, and its mapping, which keeps a file open of its own. */
 static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
 {
@@ -213,6 +223,13 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     char path[512], final_path[512];
     muct_xgmi_page_t *page;
     int fd;
+
+    if (sizeof(*page) > muct_xgmi_page_file_limit()) {
+        muct_error("a control page in %s has %zu bytes, and files of this process may "
+                   "have %" PRIu64 " (ulimit -f)",
+                   dir, sizeof(*page), muct_xgmi_page_file_limit());
+        return UCS_ERR_IO_ERROR;
+    }
 
     muct_xgmi_page_path(dir, self->owner, ".new", path, sizeof(path));
     muct_xgmi_page_path(dir, self->owner, "", final_path, sizeof(final_path));

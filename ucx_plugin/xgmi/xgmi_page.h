@@ -49,6 +49,13 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 #define MUCT_XGMI_BELL_SUFFIX ".bell"
 
 
+/**
+ * Bytes that a file of this process may have (ulimit -f), UINT64_MAX for any number.
+ * Who makes a longer one gets a signal (SIGXFSZ), which ends the process.
+ */
+uint64_t muct_xgmi_page_file_limit(void);
+
+
 /** Name of a file of an interface. */
 void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
                                const char *suffix, char *path, size_t size);

@@ -434,6 +434,27 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
 }
 END_TEST
 
+/* Its first byte would be a signal. */
+START_TEST(a_page_longer_than_files_may_be_is_told)
+{
+    const unsigned none = num_files(dir);
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = sizeof(muct_xgmi_page_t) - 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ucs_log_push_handler(keep_warning);
+    line[0] = '\0';
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
+    ck_assert_msg(strstr(line, "ulimit -f") != NULL, "%s", line);
+    ck_assert_uint_eq(num_files(dir), none);
+    ++limit.rlim_cur;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    muct_xgmi_self_close();
+}
+END_TEST
+
 /* Its page is as it should be: what is to be changed is here. */
 START_TEST(who_has_no_descriptor_left_is_told_so)
 {
@@ -575,6 +596,7 @@ int main(void)
     tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
     tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
     tcase_add_test(tcase, who_has_no_descriptor_left_is_told_so);
+    tcase_add_test(tcase, a_page_longer_than_files_may_be_is_told);
     tcase_add_test(tcase, a_lock_that_cannot_be_asked_for_says_nothing);
     tcase_add_test(tcase, threads_that_share_a_peer_leave_it_when_all_have_left);
     tcase_add_test(tcase, slot_under_which_others_copy_is_not_taken_again);
