@@ -106,25 +106,7 @@ typedef struct ct_target {
 } ct_target_t;
 
 
-/** The three addresses of one end, one after the other in a message's data. */
-typedef struct ct_addr {
-    uint16_t dev_length;
-    uint16_t iface_length;
-    uint16_t ep_length;
-    uint8_t bytes[CT_MAX_DATA - 8];
-} ct_addr_t;
-
-
-/** Fill device and interface address, and the endpoint's if @a ep is not NULL. */
-ucs_status_t ct_addr_get(ct_side_t *side, uct_ep_h ep, ct_addr_t *addr);
-
-const uct_device_addr_t *ct_addr_dev(const ct_addr_t *addr);
-const uct_iface_addr_t *ct_addr_iface(const ct_addr_t *addr);
-const uct_ep_addr_t *ct_addr_ep(const ct_addr_t *addr);
-
-/** Create an endpoint: connected if @a addr is given, to be connected if NULL. */
-ucs_status_t ct_ep_create(ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p);
-
+_Static_assert(sizeof(ct_addr_t) <= CT_MAX_DATA, "a message's data may be an address");
 
 /** Take a message of a row. */
 void ct_rows_take(ct_rows_t *rows, const void *data, size_t length);

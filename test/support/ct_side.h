@@ -16,6 +16,7 @@
 
 #include "test/support/ct_uct.h"
 
+#include <stdint.h>
 #include <ucs/async/async_fwd.h>
 
 
@@ -116,6 +117,26 @@ unsigned ct_side_progress(ct_side_t *side);
  * @return Nonzero if it holds, 0 after the common limit.
  */
 int ct_side_wait(ct_side_t *side, int (*is_done)(void *arg), void *arg);
+
+
+/** The addresses of one end as its interface and endpoint say them, one behind the
+ * other: bytes that another process may be given. */
+typedef struct ct_addr {
+    uint16_t dev_length;
+    uint16_t iface_length;
+    uint16_t ep_length;
+    uint8_t bytes[2040]; /**< Far more than any has */
+} ct_addr_t;
+
+/** Fill device and interface address, and the endpoint's if @a ep is not NULL. */
+ucs_status_t ct_addr_get(const ct_side_t *side, uct_ep_h ep, ct_addr_t *addr);
+
+const uct_device_addr_t *ct_addr_dev(const ct_addr_t *addr);
+const uct_iface_addr_t *ct_addr_iface(const ct_addr_t *addr);
+const uct_ep_addr_t *ct_addr_ep(const ct_addr_t *addr);
+
+/** Create an endpoint: connected if @a addr is given, to be connected if NULL. */
+ucs_status_t ct_ep_create(const ct_side_t *side, const ct_addr_t *addr, uct_ep_h *ep_p);
 
 
 /**

@@ -37,7 +37,7 @@ test_support_libmkvpair_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 # One side of a UCT connection, without the headers of the module under test.
 check_LTLIBRARIES += test/support/libctside.la
 test_support_libctside_la_SOURCES = test/support/ct_uct.h \
-	test/support/ct_side.h test/support/ct_side.c test/support/ct_mem.c
+	test/support/ct_side.h test/support/ct_side.c test/support/ct_addr.c test/support/ct_mem.c
 test_support_libctside_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
 # The tests' HIP runtime from within the process that uses it.

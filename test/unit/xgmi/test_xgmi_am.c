@@ -32,10 +32,6 @@
 #define LENGTH ((size_t)1 << 16)
 #define MANY 100000
 
-typedef struct addr {
-    uint8_t dev[256], iface[256];
-} addr_t;
-
 typedef struct request {
     uct_pending_req_t req;
     uct_ep_h ep;
@@ -65,26 +61,16 @@ static ucs_status_t on_message(void *arg, void *data, size_t length, unsigned fl
     return UCS_OK;
 }
 
-static void get_addr(const ct_side_t *of, addr_t *addr)
+static void get_addr(const ct_side_t *of, ct_addr_t *addr)
 {
-    ck_assert_uint_le(of->attr.device_addr_len, sizeof(addr->dev));
-    ck_assert_uint_le(of->attr.iface_addr_len, sizeof(addr->iface));
-    ck_assert_int_eq(uct_iface_get_device_address(of->iface, (void *)addr->dev),
-                     UCS_OK);
-    ck_assert_int_eq(uct_iface_get_address(of->iface, (void *)addr->iface), UCS_OK);
+    ck_assert_int_eq(ct_addr_get(of, NULL, addr), UCS_OK);
 }
 
-static uct_ep_h connect_to(const addr_t *addr)
+static uct_ep_h connect_to(const ct_addr_t *addr)
 {
-    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                                    .iface = side.iface,
-                                    .dev_addr = (const void *)addr->dev,
-                                    .iface_addr = (const void *)addr->iface};
     uct_ep_h made = NULL;
 
-    ck_assert_int_eq(uct_ep_create(&params, &made), UCS_OK);
+    ck_assert_int_eq(ct_ep_create(&side, addr, &made), UCS_OK);
     return made;
 }
 
@@ -96,7 +82,7 @@ static void open_sides(void)
 
 static void setup(void)
 {
-    addr_t addr;
+    ct_addr_t addr;
 
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
@@ -213,11 +199,11 @@ static muct_xgmi_inbox_t *inbox_of(const ct_side_t *of)
     return xgmi_inside_inbox(of->iface);
 }
 
-static muct_xgmi_iface_addr_t iface_of(const addr_t *addr)
+static muct_xgmi_iface_addr_t iface_of(const ct_addr_t *addr)
 {
     muct_xgmi_iface_addr_t iface = {.pid = 0};
 
-    ck_assert_int_eq(muct_xgmi_iface_addr_unpack(addr->iface, &iface), UCS_OK);
+    ck_assert_int_eq(muct_xgmi_iface_addr_unpack(ct_addr_iface(addr), &iface), UCS_OK);
     return iface;
 }
 
@@ -263,7 +249,7 @@ START_TEST(who_waits_for_room_stops_no_other_endpoint)
 {
     uint64_t number = fill(ep, 0), own_number;
     request_t request, own_request;
-    addr_t addr;
+    ct_addr_t addr;
     uct_ep_h own;
 
     get_addr(&side, &addr);
@@ -309,7 +295,7 @@ START_TEST(who_is_full_again_leaves_others_their_turn)
 {
     request_t first, second;
     uint64_t count = 0, number;
-    addr_t addr;
+    ct_addr_t addr;
     uct_ep_h own;
 
     ck_assert_int_eq(
@@ -628,7 +614,7 @@ END_TEST
 
 START_TEST(message_arrives_when_its_endpoint_is_gone)
 {
-    addr_t addr;
+    ct_addr_t addr;
     uint64_t i;
 
     get_addr(&other, &addr);
@@ -685,13 +671,13 @@ static void try_all(void)
     ck_assert_uint_eq(side.events.num_ep_errors, 0); /* from progress alone */
 }
 
-static bool is_reachable(const addr_t *addr, char *why, size_t size)
+static bool is_reachable(const ct_addr_t *addr, char *why, size_t size)
 {
     uct_iface_is_reachable_params_t params = {
         .field_mask = CT_REACH_FIELD_DEVICE_ADDR | CT_REACH_FIELD_IFACE_ADDR |
                       CT_REACH_FIELD_INFO_STRING | CT_REACH_FIELD_INFO_STRING_LENGTH,
-        .device_addr = (const void *)addr->dev,
-        .iface_addr = (const void *)addr->iface,
+        .device_addr = ct_addr_dev(addr),
+        .iface_addr = ct_addr_iface(addr),
         .info_string = why,
         .info_string_length = size};
 
@@ -699,14 +685,14 @@ static bool is_reachable(const addr_t *addr, char *why, size_t size)
     return uct_iface_is_reachable_v2(side.iface, &params);
 }
 
-static void expect_reachable(const addr_t *addr)
+static void expect_reachable(const ct_addr_t *addr)
 {
     char why[256];
 
     ck_assert_msg(is_reachable(addr, why, sizeof(why)), "%s", why);
 }
 
-static void expect_unreachable(const addr_t *addr, const char *text)
+static void expect_unreachable(const ct_addr_t *addr, const char *text)
 {
     char why[256];
 
@@ -715,7 +701,7 @@ static void expect_unreachable(const addr_t *addr, const char *text)
 }
 
 /* An endpoint in place of the one that there is */
-static void replace_ep(const addr_t *addr)
+static void replace_ep(const ct_addr_t *addr)
 {
     uct_ep_destroy(ep);
     ep = connect_to(addr);
@@ -723,7 +709,7 @@ static void replace_ep(const addr_t *addr)
 
 START_TEST(endpoint_to_a_closed_interface_fails)
 {
-    addr_t addr;
+    ct_addr_t addr;
 
     get_addr(&other, &addr);
     uct_ep_destroy(ep);
@@ -742,13 +728,13 @@ END_TEST
 typedef struct peer {
     pid_t pid;
     int fds[2]; /* to it, from it */
-    addr_t addr;
+    ct_addr_t addr;
 } peer_t;
 
 /* Before UCX: a process of its own, in the folder given */
 static void peer_main(int in, int out)
 {
-    addr_t addr = {{0}, {0}};
+    ct_addr_t addr = {.dev_length = 0};
     char byte;
 
     if (ct_side_open(&side, &name) != UCS_OK) {
@@ -1002,13 +988,13 @@ END_TEST
 START_TEST(interface_that_cannot_be_is_not_reached)
 {
     muct_xgmi_iface_addr_t iface_addr;
-    addr_t addr;
+    ct_addr_t addr;
 
     get_addr(&other, &addr);
     expect_reachable(&addr);
     iface_addr = iface_of(&addr);
     iface_addr.id.slot = MUCT_XGMI_MAX_IFACES;
-    muct_xgmi_iface_addr_pack(&iface_addr, addr.iface);
+    muct_xgmi_iface_addr_pack(&iface_addr, addr.bytes + addr.dev_length);
     expect_unreachable(&addr, "no interface 4096");
     replace_ep(&addr); /* by who does not ask */
     expect_failed(UCS_ERR_CONNECTION_RESET);
@@ -1090,7 +1076,7 @@ START_TEST(folder_that_takes_no_more_leaves_messages_to_others)
     static const char *const suffixes[] = {MUCT_XGMI_BELL_SUFFIX, MUCT_XGMI_BOX_SUFFIX};
     muct_xgmi_iface_addr_t iface;
     char path[512];
-    addr_t addr;
+    ct_addr_t addr;
     unsigned i;
 
     ucs_log_push_handler(count_warning);

@@ -33,20 +33,11 @@ static uct_ep_h eps[NUM_EPS];
 
 static uct_ep_h connect_sides(const ct_side_t *from, const ct_side_t *to)
 {
-    uint8_t dev[256], addr[256];
-    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                                    .iface = from->iface,
-                                    .dev_addr = (void *)dev,
-                                    .iface_addr = (void *)addr};
     uct_ep_h ep = NULL;
+    ct_addr_t addr;
 
-    ck_assert_uint_le(to->attr.device_addr_len, sizeof(dev));
-    ck_assert_uint_le(to->attr.iface_addr_len, sizeof(addr));
-    ck_assert_int_eq(uct_iface_get_device_address(to->iface, (void *)dev), UCS_OK);
-    ck_assert_int_eq(uct_iface_get_address(to->iface, (void *)addr), UCS_OK);
-    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
+    ck_assert_int_eq(ct_addr_get(to, NULL, &addr), UCS_OK);
+    ck_assert_int_eq(ct_ep_create(from, &addr, &ep), UCS_OK);
     return ep;
 }
 

@@ -59,7 +59,7 @@ static void comp_init(comp_t *comp)
 
 /* What one process tells the other about itself. */
 typedef struct card {
-    uint8_t dev[256], iface[256];
+    ct_addr_t addr;
     uint8_t keys[2][256]; /* of the memory that is invalidated, and of the other */
     uint64_t addresses[2];
 } card_t;
@@ -81,8 +81,7 @@ static void open_side(int fd, card_t *theirs)
     need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local) == UCS_OK, "local");
     need(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &remote) == UCS_OK,
          "remote");
-    need(uct_iface_get_device_address(side.iface, (void *)mine.dev) == UCS_OK, "dev");
-    need(uct_iface_get_address(side.iface, (void *)mine.iface) == UCS_OK, "iface");
+    need(ct_addr_get(&side, NULL, &mine.addr) == UCS_OK, "address");
     need(ct_mem_pack(&side, &remote, CT_PACK_INVALIDATE_RMA, mine.keys[0]) == UCS_OK,
          "key");
     need(ct_mem_pack(&side, &local, CT_PACK_INVALIDATE_RMA, mine.keys[1]) == UCS_OK,
@@ -109,15 +108,9 @@ static void put_to(const card_t *theirs, unsigned which, comp_t *comp)
 
 static void connect_to(const card_t *theirs)
 {
-    uct_ep_params_t to = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                        UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                        UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                          .iface = side.iface,
-                          .dev_addr = (void *)theirs->dev,
-                          .iface_addr = (void *)theirs->iface};
     unsigned i;
 
-    need(uct_ep_create(&to, &ep) == UCS_OK, "endpoint");
+    need(ct_ep_create(&side, &theirs->addr, &ep) == UCS_OK, "endpoint");
     for (i = 0; i < 2; ++i) {
         need(uct_rkey_unpack(side.component, theirs->keys[i], &rkeys[i]) == UCS_OK,
              "unpack");

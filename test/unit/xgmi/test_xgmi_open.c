@@ -26,7 +26,7 @@
 
 /* What a process tells about itself. */
 typedef struct card {
-    uint8_t dev[256], iface[256];
+    ct_addr_t addr;
     uint8_t keys[NUM_MEMORIES][256];
     uint64_t addresses[NUM_MEMORIES];
 } card_t;
@@ -54,9 +54,7 @@ static void fill_card(ct_mem_t *memories, unsigned count, card_t *card)
 {
     unsigned i;
 
-    ck_assert_int_eq(uct_iface_get_device_address(side.iface, (void *)card->dev),
-                     UCS_OK);
-    ck_assert_int_eq(uct_iface_get_address(side.iface, (void *)card->iface), UCS_OK);
+    ck_assert_int_eq(ct_addr_get(&side, NULL, &card->addr), UCS_OK);
     for (i = 0; i < count; ++i) {
         ck_assert_int_eq(
             ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &memories[i]), UCS_OK);
@@ -90,15 +88,9 @@ static void be_peer(int fd)
 
 static uct_ep_h connect_to(const card_t *card)
 {
-    const uct_ep_params_t to = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
-                                              UCT_EP_PARAM_FIELD_DEV_ADDR |
-                                              UCT_EP_PARAM_FIELD_IFACE_ADDR,
-                                .iface = side.iface,
-                                .dev_addr = (void *)card->dev,
-                                .iface_addr = (void *)card->iface};
     uct_ep_h ep;
 
-    ck_assert_int_eq(uct_ep_create(&to, &ep), UCS_OK);
+    ck_assert_int_eq(ct_ep_create(&side, &card->addr, &ep), UCS_OK);
     return ep;
 }
 
