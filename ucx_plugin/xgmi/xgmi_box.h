@@ -15,9 +15,8 @@
  */
 
 #include "xgmi/xgmi_addr.h"
+#include "xgmi/xgmi_page.h"
 #include "xgmi/xgmi_ring.h"
-
-#include <sys/resource.h>
 
 
 /** Senders of an interface at a time */
@@ -68,14 +67,10 @@ static inline uint64_t muct_xgmi_box_size(void)
 }
 
 
-/** Whether this process may have a file of that size (ulimit -f): else it gets a
- * signal. */
+/** Whether this process may have a file of that size. */
 static inline bool muct_xgmi_box_is_allowed(void)
 {
-    struct rlimit limit;
-
-    return (getrlimit(RLIMIT_FSIZE, &limit) != 0) ||
-           (limit.rlim_cur >= muct_xgmi_box_size());
+    return muct_xgmi_page_file_limit() >= muct_xgmi_box_size();
 }
 
 #endif

@@ -30,12 +30,6 @@ static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
     const size_t size = muct_xgmi_box_size();
     void *box = MAP_FAILED;
 
-    if (!muct_xgmi_box_is_allowed()) {
-        muct_diag("%s may not have the %zu bytes that it needs (ulimit -f)", path,
-                  size);
-        return NULL;
-    }
-
     /* now, or the first write when the file system is full is a SIGBUS */
     errno = posix_fallocate(fd, 0, sizeof(muct_xgmi_box_t));
     if ((errno != 0) || (ftruncate(fd, (off_t)size) != 0)) {
@@ -82,9 +76,14 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
                                     muct_xgmi_iface_id_t id,
                                     muct_xgmi_inbox_t **inbox_p)
 {
-    muct_xgmi_inbox_t *inbox = calloc(1, sizeof(*inbox));
+    muct_xgmi_inbox_t *inbox;
     ucs_status_t status;
 
+    if (!muct_xgmi_box_is_allowed()) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    inbox = calloc(1, sizeof(*inbox));
     if (inbox == NULL) {
         muct_error("failed to allocate %zu bytes for messages", sizeof(*inbox));
         return UCS_ERR_NO_MEMORY;

@@ -30,8 +30,9 @@ static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
 
     if (!muct_xgmi_box_is_allowed()) {
         muct_error("messages to process 0x%" PRIx64 " need a file of %" PRIu64
-                   " bytes, and this process may have smaller ones alone (ulimit -f)",
-                   outbox->box->owner, muct_xgmi_box_size());
+                   " bytes, and files of this process may have %" PRIu64 " (ulimit -f)",
+                   outbox->box->owner, muct_xgmi_box_size(),
+                   muct_xgmi_page_file_limit());
         return UCS_ERR_NO_MEMORY;
     }
 

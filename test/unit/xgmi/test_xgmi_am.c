@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <ucs/debug/log_def.h>
@@ -1005,17 +1006,17 @@ END_TEST
 /* ---- interfaces without messages ---- */
 
 static unsigned num_warnings;
+static char warning[1024]; /* the last one */
 
 __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_warning(
     const char *file, unsigned number, const char *function, ucs_log_level_t level,
     const ucs_log_component_config_t *component, const char *format, va_list args)
 {
-    char text[1024];
-
     (void)file, (void)number, (void)function, (void)component;
-    vsnprintf(text, sizeof(text), format, args);
-    num_warnings +=
-        (level <= UCS_LOG_LEVEL_WARN) && (strstr(text, "carries no messages") != NULL);
+    if (level <= UCS_LOG_LEVEL_WARN) {
+        vsnprintf(warning, sizeof(warning), format, args);
+        num_warnings += (strstr(warning, "carries no messages") != NULL);
+    }
     return UCS_LOG_FUNC_RC_CONTINUE;
 }
 
@@ -1067,6 +1068,32 @@ START_TEST(messages_are_carried_unless_told_not_to)
     ck_assert_uint_eq(count_files(MUCT_XGMI_BOX_SUFFIX), 1);
     ck_assert_uint_eq(count_files(MUCT_XGMI_BELL_SUFFIX), 1);
     ck_assert_uint_eq(num_warnings, 0);
+}
+END_TEST
+
+/* A file that is longer would be a signal. */
+START_TEST(limit_of_files_leaves_messages_to_others)
+{
+    struct rlimit limit;
+    char number[32];
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = muct_xgmi_box_size() - 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    snprintf(number, sizeof(number), "%lu", (unsigned long)limit.rlim_cur);
+    ucs_log_push_handler(count_warning);
+    open_side();
+    expect_no_messages();
+    ck_assert_uint_eq(num_warnings, 1);
+    ck_assert_msg(strstr(warning, "ulimit -f") != NULL, "%s", warning);
+    ck_assert_msg(strstr(warning, number) != NULL, "%s", warning);
+    ck_assert_uint_eq(count_files(MUCT_XGMI_BELL_SUFFIX), 0); /* which is made first */
+    ct_side_close(&side);
+
+    ++limit.rlim_cur;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    open_side();
+    ck_assert_uint_ne(side.attr.cap.flags & UCT_IFACE_FLAG_AM_BCOPY, 0);
 }
 END_TEST
 
@@ -1153,6 +1180,7 @@ static void add_one_side(Suite *suite)
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
     tcase_add_test(tcase, messages_are_carried_unless_told_not_to);
+    tcase_add_test(tcase, limit_of_files_leaves_messages_to_others);
     tcase_add_loop_test(tcase, folder_that_takes_no_more_leaves_messages_to_others, 0,
                         2);
     suite_add_tcase(suite, tcase);

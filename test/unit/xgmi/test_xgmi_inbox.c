@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <ucs/debug/log_def.h>
@@ -632,6 +633,34 @@ START_TEST(no_room_for_a_ring_is_told)
 }
 END_TEST
 
+static void limit_files(rlim_t size)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = (size < limit.rlim_max) ? size : limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The sender's, which the receiver need not have. Said at once, and not of the ring
+ * that would be the signal. */
+START_TEST(limit_of_files_is_told_to_a_sender)
+{
+    unsigned fds = num_open(), mapped = num_mapped();
+    muct_xgmi_outbox_t *outbox;
+
+    limit_files(muct_xgmi_box_size() - 1);
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+    limit_files(RLIM_INFINITY);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
 
 /* ---- a sender that writes what is no message ---- */
 
@@ -1046,6 +1075,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
     tcase_add_test(tcase, no_room_for_a_box_is_told);
     tcase_add_test(tcase, no_room_for_a_ring_is_told);
+    tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
     tcase_add_test(tcase, a_forked_child_gives_no_place_back);
     tcase_add_test(tcase, a_forked_child_withdraws_no_inbox);
     suite_add_tcase(suite, tcase);
