@@ -60,8 +60,9 @@ bool muct_xgmi_page_is_locked(int fd)
            (lock.l_type != F_UNLCK);
 }
 
-/* Length of the name of a page */
-#define MUCT_XGMI_PAGE_NAME (sizeof(MUCT_XGMI_PAGE_PREFIX) - 1 + 16)
+/* Length of the name of a page, whose last digits are its owner */
+#define MUCT_XGMI_PAGE_DIGITS 16
+#define MUCT_XGMI_PAGE_NAME (sizeof(MUCT_XGMI_PAGE_PREFIX) - 1 + MUCT_XGMI_PAGE_DIGITS)
 
 static bool muct_xgmi_page_ends_with(const char *name, const char *suffix)
 {
@@ -70,14 +71,45 @@ static bool muct_xgmi_page_ends_with(const char *name, const char *suffix)
     return (length > suffix_length) && !strcmp(name + length - suffix_length, suffix);
 }
 
+static bool muct_xgmi_page_has_owner(const char *name)
+{
+    const size_t prefix = strlen(MUCT_XGMI_PAGE_PREFIX);
+
+    return !strncmp(name, MUCT_XGMI_PAGE_PREFIX, prefix) &&
+           (strspn(name + prefix, "0123456789abcdef") == MUCT_XGMI_PAGE_DIGITS);
+}
+
+/* A page that is being made, or was by one that was killed */
+static bool muct_xgmi_page_is_new(const char *name)
+{
+    return !strcmp(name + MUCT_XGMI_PAGE_NAME, MUCT_XGMI_PAGE_NEW_SUFFIX);
+}
+
 /* A page, or a file that is there as long as the page is */
 static bool muct_xgmi_page_is_ours(const char *name)
 {
-    return !strncmp(name, MUCT_XGMI_PAGE_PREFIX, strlen(MUCT_XGMI_PAGE_PREFIX)) &&
-           ((strlen(name) == MUCT_XGMI_PAGE_NAME) ||
-            ((strlen(name) > MUCT_XGMI_PAGE_NAME) &&
-             (muct_xgmi_page_ends_with(name, MUCT_XGMI_BOX_SUFFIX) ||
-              muct_xgmi_page_ends_with(name, MUCT_XGMI_BELL_SUFFIX))));
+    return muct_xgmi_page_has_owner(name) &&
+           ((strlen(name) == MUCT_XGMI_PAGE_NAME) || muct_xgmi_page_is_new(name) ||
+            muct_xgmi_page_ends_with(name, MUCT_XGMI_BOX_SUFFIX) ||
+            muct_xgmi_page_ends_with(name, MUCT_XGMI_BELL_SUFFIX));
+}
+
+/*
+ * Takes the lock of a page that is being made, for its owner or for who removes it: the
+ * one that has it does so, and the other one sees that.
+ *
+ * @return UCS_ERR_BUSY: it is another one's, or was and is removed.
+ */
+static ucs_status_t muct_xgmi_page_take(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat st;
+
+    if (muct_xgmi_page_fcntl(fd, F_OFD_SETLK, F_SETLK, &lock) != 0) {
+        return ((errno == EAGAIN) || (errno == EACCES)) ? UCS_ERR_BUSY
+                                                        : UCS_ERR_IO_ERROR;
+    }
+    return ((fstat(fd, &st) == 0) && (st.st_nlink > 0)) ? UCS_OK : UCS_ERR_BUSY;
 }
 
 /* @return Whether the process to which a file belongs is known to be gone. */
@@ -98,10 +130,25 @@ static bool muct_xgmi_page_is_left(const char *dir, const char *name)
     return is_left;
 }
 
+/* Its lock is held while it goes: until then it may become its owner's. */
+static void muct_xgmi_page_remove_new(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0) {
+        return;
+    }
+    if (muct_xgmi_page_take(fd) == UCS_OK) {
+        unlink(path);
+    }
+    close(fd);
+}
+
 /*
  * Files of processes that were killed stay behind; nobody holds the locks of their
  * pages. Those of living processes come and go while this looks, so a page that is not
- * there any more may be that of a process that ends and removes its files itself.
+ * there any more may be that of a process that ends and removes its files itself; and
+ * one that is being made is not there yet, so its lock decides.
  */
 void muct_xgmi_page_sweep(const char *dir)
 {
@@ -122,7 +169,11 @@ void muct_xgmi_page_sweep(const char *dir)
 
         snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
         muct_debug("removing %s: its process is gone", path);
-        unlink(path);
+        if (muct_xgmi_page_is_new(entry->d_name)) {
+            muct_xgmi_page_remove_new(path);
+        } else {
+            unlink(path);
+        }
     }
 
     closedir(handle);
@@ -197,23 +248,31 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
  * The lock is that of an open file which nothing but the descriptor refers to: a
  * child's copy of the mapping keeps nothing alive.
  *
- * @return The descriptor, or -1.
+ * @return UCS_ERR_BUSY: somebody removes it.
  */
-static int muct_xgmi_page_lock(const char *path)
+static ucs_status_t muct_xgmi_page_lock(const char *path, int *fd_p)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    ucs_status_t status;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
     if (fd < 0) {
+        if (errno == ENOENT) {
+            return UCS_ERR_BUSY;
+        }
         muct_error("open(%s) failed: %m", path);
-        return -1;
+        return UCS_ERR_IO_ERROR;
     }
-    if (muct_xgmi_page_fcntl(fd, F_OFD_SETLK, F_SETLK, &lock) != 0) {
+
+    status = muct_xgmi_page_take(fd);
+    if (status == UCS_OK) {
+        *fd_p = fd;
+        return UCS_OK;
+    }
+    if (status != UCS_ERR_BUSY) {
         muct_error("locking %s failed: %m", path);
-        close(fd);
-        return -1;
     }
-    return fd;
+    close(fd);
+    return status;
 }
 
 /* The name appears only when the page is locked and filled. */
@@ -222,6 +281,7 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
 {
     char path[512], final_path[512];
     muct_xgmi_page_t *page;
+    ucs_status_t status;
     int fd;
 
     if (sizeof(*page) > muct_xgmi_page_file_limit()) {
@@ -231,14 +291,15 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
         return UCS_ERR_IO_ERROR;
     }
 
-    muct_xgmi_page_path(dir, self->owner, ".new", path, sizeof(path));
+    muct_xgmi_page_path(dir, self->owner, MUCT_XGMI_PAGE_NEW_SUFFIX, path,
+                        sizeof(path));
     muct_xgmi_page_path(dir, self->owner, "", final_path, sizeof(final_path));
     page = muct_xgmi_page_reserve(path);
     if (page == NULL) {
         return UCS_ERR_IO_ERROR;
     }
-    fd = muct_xgmi_page_lock(path);
-    if (fd < 0) {
+    status = muct_xgmi_page_lock(path, &fd);
+    if (status != UCS_OK) {
         goto err_unmap;
     }
 
@@ -248,6 +309,7 @@ ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self
     page->pid = self->pid;
     if (rename(path, final_path) != 0) {
         muct_error("rename(%s) failed: %m", path);
+        status = UCS_ERR_IO_ERROR;
         goto err_close;
     }
 
@@ -259,8 +321,10 @@ err_close:
     close(fd);
 err_unmap:
     munmap(page, sizeof(*page));
-    unlink(path);
-    return UCS_ERR_IO_ERROR;
+    if (status != UCS_ERR_BUSY) { /* else it is not ours any more */
+        unlink(path);
+    }
+    return status;
 }
 
 /* Once for each owner: a peer is asked for by each interface that could reach it. */

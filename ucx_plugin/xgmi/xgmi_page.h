@@ -48,6 +48,9 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 #define MUCT_XGMI_BOX_SUFFIX ".box"
 #define MUCT_XGMI_BELL_SUFFIX ".bell"
 
+/** What the name of a page ends with until it is locked and filled */
+#define MUCT_XGMI_PAGE_NEW_SUFFIX ".new"
+
 
 /**
  * Bytes that a file of this process may have (ulimit -f), UINT64_MAX for any number.
@@ -77,6 +80,8 @@ ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
  * Create this process's page. Its name appears only when it is locked and filled.
  *
  * @return UCS_OK, or UCS_ERR_IO_ERROR with the reason in the log.
+ * @return UCS_ERR_BUSY  A sweep has taken it before it was locked: try again, under
+ *                       another incarnation.
  */
 ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
                                    int *fd_p, muct_xgmi_page_t **page_p);

@@ -25,6 +25,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Pages that are begun before somebody is taken to remove each of them */
+#define MUCT_XGMI_SHARE_TRIES 100
+
 
 static struct {
     unsigned refs;
@@ -84,6 +87,28 @@ static void muct_xgmi_process_forget_parent(void)
     }
 }
 
+/* A page under a number of its own. A sweep of another process takes one that is not
+ * locked yet for a dead one's, which ends with the sweep. */
+static ucs_status_t muct_xgmi_process_share(const char *dir)
+{
+    ucs_status_t status = UCS_ERR_BUSY;
+    unsigned i;
+
+    for (i = 0; (i < MUCT_XGMI_SHARE_TRIES) && (status == UCS_ERR_BUSY); ++i) {
+        status = muct_xgmi_page_identify(dir, &muct_xgmi_process.self);
+        if (status == UCS_OK) {
+            status =
+                muct_xgmi_page_create(dir, &muct_xgmi_process.self,
+                                      &muct_xgmi_process.fd, &muct_xgmi_process.page);
+        }
+    }
+    if (status == UCS_ERR_BUSY) {
+        muct_error("%u control pages in %s were removed while they were made", i, dir);
+        return UCS_ERR_IO_ERROR;
+    }
+    return status;
+}
+
 ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -94,12 +119,7 @@ ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
     muct_xgmi_process_forget_parent();
     if (muct_xgmi_process.refs == 0) {
         muct_xgmi_page_sweep(dir);
-        status = muct_xgmi_page_identify(dir, &muct_xgmi_process.self);
-        if (status == UCS_OK) {
-            status =
-                muct_xgmi_page_create(dir, &muct_xgmi_process.self,
-                                      &muct_xgmi_process.fd, &muct_xgmi_process.page);
-        }
+        status = muct_xgmi_process_share(dir);
         if (status != UCS_OK) {
             goto out;
         }

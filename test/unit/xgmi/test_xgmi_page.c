@@ -8,7 +8,9 @@
 #include "xgmi/xgmi_page.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,8 +32,60 @@
 static char dir[] = "/tmp/test_xgmi_page.XXXXXX";
 static muct_xgmi_self_t self;
 
+
+/* ---- what happens while a page is made ---- */
+
+typedef void (*meanwhile_t)(void);
+
+static meanwhile_t before_open, before_lock, behind_lock; /* the second opening */
+
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+    static int (*real)(int fd, off_t offset, off_t length);
+
+    if (before_open != NULL) {
+        before_open();
+    }
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
+    }
+    return real(fd, offset, length);
+}
+
+int fcntl(int fd, int command, ...)
+{
+    static int (*real)(int fd, int command, ...);
+    va_list args;
+    void *arg;
+
+    if (((command == F_OFD_SETLK) || (command == F_SETLK)) && (before_lock != NULL)) {
+        before_lock();
+    }
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "fcntl");
+    }
+    va_start(args, command);
+    arg = va_arg(args, void *);
+    va_end(args);
+    return real(fd, command, arg);
+}
+
+int rename(const char *from, const char *to)
+{
+    static int (*real)(const char *from, const char *to);
+
+    if (behind_lock != NULL) {
+        behind_lock();
+    }
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "rename");
+    }
+    return real(from, to);
+}
+
 static void setup(void)
 {
+    before_open = before_lock = behind_lock = NULL;
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
 }
@@ -319,6 +373,31 @@ static void kill_process(pid_t pid)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
+/* By a process that stands still until it is killed */
+static pid_t lock_file(const char *path)
+{
+    int fds[2], fd;
+    char byte;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        fd = open(path, O_RDWR);
+        if ((fd < 0) || (lockf(fd, F_TLOCK, 0) != 0) || (write(fds[1], "", 1) != 1)) {
+            _exit(1);
+        }
+        for (;;) {
+            pause();
+        }
+    }
+    ck_assert_int_gt(pid, 0);
+    close(fds[1]);
+    ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    return pid;
+}
+
 /* Whichever file the folder names first: a box may come when its page is gone. */
 START_TEST(what_killed_processes_left_is_removed)
 {
@@ -358,16 +437,23 @@ START_TEST(what_a_living_process_has_stays)
 }
 END_TEST
 
-/* A page that is being made, or that nobody can look at; and what is others' */
+/* A page that nobody can look at; and what is others' */
 START_TEST(what_may_be_somebodys_stays)
 {
-    static const char *const names[] = {"ucx-mori.0000000000000001.new",
+    static const char *const names[] = {"ucx-mori.000000000000000f.new",
                                         "ucx-mori.000000000000000f",
                                         "ucx-mori.000000000000000f.3.5.box",
                                         "ucx-mori.000000000000000f.3.5.bell",
                                         "ucx-mori.1.box",
                                         "ucx-mori.box",
+                                        "ucx-mori.1.new",
+                                        "ucx-mori.new",
                                         "somebody.0000000000000001.3.5.box",
+                                        "somebody.0000000000000001.new",
+                                        "ucx-mori.0000000000000001.3.5.new",
+                                        "ucx-mori.0000000000000001.newer",
+                                        "ucx-mori.of_somebody_else",
+                                        "ucx-mori.of_somebody_else.new",
                                         "ucx-mori.0000000000000001.3.5.boxes"};
     const unsigned num = sizeof(names) / sizeof(names[0]);
     unsigned i;
@@ -377,12 +463,153 @@ START_TEST(what_may_be_somebodys_stays)
     }
     make_file("ucx-mori.0000000000000001.3.5.box", NULL);
     make_file("ucx-mori.0000000000000001.3.5.bell", NULL);
+    make_file("ucx-mori.0000000000000001.new", NULL);
     muct_xgmi_page_sweep(dir);
     for (i = 0; i < num; ++i) {
         ck_assert_msg(is_file(names[i]), "%s was removed", names[i]);
     }
     ck_assert(!is_file("ucx-mori.0000000000000001.3.5.box"));
     ck_assert(!is_file("ucx-mori.0000000000000001.3.5.bell"));
+    ck_assert(!is_file("ucx-mori.0000000000000001.new"));
+}
+END_TEST
+
+
+/* ---- pages that are being made ---- */
+
+static void kill_myself(void)
+{
+    (void)kill(getpid(), SIGKILL);
+}
+
+static meanwhile_t *const steps[] = {&before_open, &before_lock, &behind_lock};
+
+/* Loop index: at which step */
+START_TEST(page_of_one_killed_while_it_made_it_is_removed)
+{
+    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+    int status;
+    pid_t pid;
+
+    pid = fork();
+    if (pid == 0) {
+        *steps[_i] = kill_myself;
+        _exit(muct_xgmi_self_open(dir, &self) == UCS_OK);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_uint_eq(num_files(dir), none + 1);
+    muct_xgmi_page_sweep(dir);
+    ck_assert_uint_eq(num_files(dir), none);
+    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+}
+END_TEST
+
+/* By the owner's page, as boxes and bells do */
+START_TEST(new_file_of_one_that_lives_stays)
+{
+    char name[64];
+
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    snprintf(name, sizeof(name), "ucx-mori.%016llx.new",
+             (unsigned long long)self.owner);
+    make_file(name, NULL);
+    muct_xgmi_page_sweep(dir);
+    ck_assert(is_file(name));
+    muct_xgmi_self_close();
+    muct_xgmi_page_sweep(dir);
+    ck_assert(!is_file(name));
+}
+END_TEST
+
+static unsigned num_sweeps, max_sweeps;
+static bool is_sweeping;
+
+static void sweep(void)
+{
+    if ((num_sweeps < max_sweeps) && !is_sweeping) {
+        ++num_sweeps;
+        is_sweeping = true;
+        muct_xgmi_page_sweep(dir);
+        is_sweeping = false;
+    }
+}
+
+/* As another process does, at its start */
+START_TEST(page_that_is_locked_is_not_swept)
+{
+    const unsigned none = num_files(dir);
+
+    num_sweeps = 0;
+    max_sweeps = 1;
+    behind_lock = sweep;
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_uint_eq(num_sweeps, 1);
+    ck_assert_uint_eq(num_files(dir), none + 1);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_self_close();
+}
+END_TEST
+
+/* Before it is locked it is like those of the dead. Loop index: at which step */
+START_TEST(page_that_was_swept_is_made_anew)
+{
+    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+
+    num_sweeps = 0;
+    max_sweeps = 3;
+    *steps[_i] = sweep;
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_uint_eq(num_sweeps, 3);
+    ck_assert_uint_eq(num_files(dir), none + 1);
+    ck_assert(another_process_sees(self.owner));
+    muct_xgmi_self_close();
+    muct_xgmi_page_sweep(dir); /* that of the other process */
+    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+
+    num_sweeps = 0;
+    max_sweeps = UINT_MAX; /* nobody does that */
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(num_files(dir), none);
+    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+}
+END_TEST
+
+static char swept[512]; /* by one that stands still in the middle of it */
+static pid_t sweeper;
+
+static void hold_new(void)
+{
+    struct dirent *entry;
+    DIR *handle;
+
+    if (sweeper != 0) {
+        return;
+    }
+    handle = opendir(dir);
+    while ((entry = readdir(handle)) != NULL) {
+        if (strstr(entry->d_name, ".new") != NULL) {
+            snprintf(swept, sizeof(swept), "%s/%s", dir, entry->d_name);
+        }
+    }
+    closedir(handle);
+    sweeper = lock_file(swept);
+}
+
+/* Whose name it is, is not known then: it is left to who sweeps. */
+START_TEST(page_that_is_being_swept_is_left)
+{
+    sweeper = 0;
+    before_open = hold_new;
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert(another_process_sees(self.owner));
+    ck_assert_int_eq(access(swept, F_OK), 0);
+    muct_xgmi_page_sweep(dir);
+    ck_assert_int_eq(access(swept, F_OK), 0);
+    kill_process(sweeper);
+    muct_xgmi_page_sweep(dir);
+    ck_assert_int_ne(access(swept, F_OK), 0);
+    muct_xgmi_self_close();
 }
 END_TEST
 
@@ -593,6 +820,11 @@ int main(void)
     tcase_add_test(tcase, what_killed_processes_left_is_removed);
     tcase_add_test(tcase, what_a_living_process_has_stays);
     tcase_add_test(tcase, what_may_be_somebodys_stays);
+    tcase_add_loop_test(tcase, page_of_one_killed_while_it_made_it_is_removed, 0, 3);
+    tcase_add_test(tcase, new_file_of_one_that_lives_stays);
+    tcase_add_test(tcase, page_that_is_locked_is_not_swept);
+    tcase_add_loop_test(tcase, page_that_was_swept_is_made_anew, 0, 2);
+    tcase_add_test(tcase, page_that_is_being_swept_is_left);
     tcase_add_test(tcase, who_cannot_be_looked_at_uses_what_it_used);
     tcase_add_test(tcase, who_cannot_be_looked_at_keeps_its_place);
     tcase_add_test(tcase, who_has_no_descriptor_left_is_told_so);
