@@ -2,6 +2,7 @@
 
 #include "test/support/mkv_test.h"
 
+#include <dirent.h>
 #include <endian.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -116,6 +117,24 @@ void mkv_test_pass(const char *test, const char *covered, ...)
 
     printf("ok   %s: %s\n", test, text);
     ++mkv_test_counters->num_passed;
+}
+
+unsigned mkv_test_num_files(const char *folder)
+{
+    DIR *handle = opendir(folder);
+    struct dirent *entry;
+    unsigned count = 0;
+
+    if (handle == NULL) {
+        fprintf(stderr, "%s cannot be read\n", folder);
+        exit(MKV_TEST_EXIT_HARD);
+    }
+    while ((entry = readdir(handle)) != NULL) {
+        count +=
+            (strcmp(entry->d_name, ".") != 0) && (strcmp(entry->d_name, "..") != 0);
+    }
+    closedir(handle);
+    return count;
 }
 
 int mkv_test_exit_status(int num_failed)

@@ -73,6 +73,13 @@ int mkv_test_is_required(const char *what);
 
 
 /**
+ * @return What a folder has, "." and ".." not counted; of /proc/self/fd also what it is
+ *         read by.
+ */
+unsigned mkv_test_num_files(const char *folder);
+
+
+/**
  * Count and print a skipped test.
  *
  * @param [in] what    What is missing, a word MKV_TEST_REQUIRE may name.

@@ -130,7 +130,7 @@ test_unit_xgmi_test_xgmi_page_SOURCES = test/unit/xgmi/test_xgmi_page.c
 test_unit_xgmi_test_xgmi_page_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_page_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_page_LDADD = \
-	libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
+	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
 
 # The module in a real UCX, and another process that is stopped.
 test_unit_xgmi_test_xgmi_open_SOURCES = test/unit/xgmi/test_xgmi_open.c

@@ -9,7 +9,6 @@
 #include "xgmi/xgmi_outbox.h"
 #include "xgmi/xgmi_page.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -117,15 +116,7 @@ static bool is_there(const char *suffix)
 
 static unsigned num_open(void)
 {
-    DIR *handle = opendir("/proc/self/fd");
-    unsigned count = 0;
-
-    ck_assert_ptr_nonnull(handle);
-    while (readdir(handle) != NULL) {
-        ++count;
-    }
-    closedir(handle);
-    return count;
+    return mkv_test_num_files("/proc/self/fd");
 }
 
 static unsigned num_mapped(void)

@@ -301,20 +301,6 @@ END_TEST
 
 static const muct_xgmi_iface_id_t iface = {.slot = 3, .generation = 5};
 
-/* Files of the folder; of an open one, "." and ".." and itself */
-static unsigned num_files(const char *path)
-{
-    DIR *handle = opendir(path);
-    unsigned count = 0;
-
-    ck_assert_ptr_nonnull(handle);
-    while (readdir(handle) != NULL) {
-        ++count;
-    }
-    closedir(handle);
-    return count;
-}
-
 static void make_file(const char *name, const char *target)
 {
     char path[512];
@@ -401,7 +387,8 @@ static pid_t lock_file(const char *path)
 /* Whichever file the folder names first: a box may come when its page is gone. */
 START_TEST(what_killed_processes_left_is_removed)
 {
-    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+    const unsigned none = mkv_test_num_files(dir);
+    const unsigned fds = mkv_test_num_files("/proc/self/fd");
     pid_t pids[NUM_KILLED];
     uint64_t owner;
     unsigned i;
@@ -409,31 +396,31 @@ START_TEST(what_killed_processes_left_is_removed)
     for (i = 0; i < NUM_KILLED; ++i) {
         pids[i] = start_process(&owner);
     }
-    ck_assert_uint_eq(num_files(dir), none + (NUM_KILLED * 3));
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + (NUM_KILLED * 3));
     for (i = 0; i < NUM_KILLED; ++i) {
         kill_process(pids[i]);
     }
     muct_xgmi_page_sweep(dir);
-    ck_assert_uint_eq(num_files(dir), none);
-    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none);
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
 }
 END_TEST
 
 START_TEST(what_a_living_process_has_stays)
 {
-    const unsigned none = num_files(dir);
+    const unsigned none = mkv_test_num_files(dir);
     unsigned fds;
     muct_xgmi_inbox_t *inbox;
 
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, iface, &inbox), UCS_OK);
-    fds = num_files("/proc/self/fd");
+    fds = mkv_test_num_files("/proc/self/fd");
     muct_xgmi_page_sweep(dir);
-    ck_assert_uint_eq(num_files(dir), none + 3);
-    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + 3);
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
     muct_xgmi_inbox_destroy(inbox);
     muct_xgmi_self_close();
-    ck_assert_uint_eq(num_files(dir), none);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none);
 }
 END_TEST
 
@@ -487,7 +474,8 @@ static meanwhile_t *const steps[] = {&before_open, &before_lock, &behind_lock};
 /* Loop index: at which step */
 START_TEST(page_of_one_killed_while_it_made_it_is_removed)
 {
-    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+    const unsigned none = mkv_test_num_files(dir);
+    const unsigned fds = mkv_test_num_files("/proc/self/fd");
     int status;
     pid_t pid;
 
@@ -498,10 +486,10 @@ START_TEST(page_of_one_killed_while_it_made_it_is_removed)
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status));
-    ck_assert_uint_eq(num_files(dir), none + 1);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + 1);
     muct_xgmi_page_sweep(dir);
-    ck_assert_uint_eq(num_files(dir), none);
-    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none);
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
 }
 END_TEST
 
@@ -538,14 +526,14 @@ static void sweep(void)
 /* As another process does, at its start */
 START_TEST(page_that_is_locked_is_not_swept)
 {
-    const unsigned none = num_files(dir);
+    const unsigned none = mkv_test_num_files(dir);
 
     num_sweeps = 0;
     max_sweeps = 1;
     behind_lock = sweep;
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     ck_assert_uint_eq(num_sweeps, 1);
-    ck_assert_uint_eq(num_files(dir), none + 1);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + 1);
     ck_assert(another_process_sees(self.owner));
     muct_xgmi_self_close();
 }
@@ -554,24 +542,25 @@ END_TEST
 /* Before it is locked it is like those of the dead. Loop index: at which step */
 START_TEST(page_that_was_swept_is_made_anew)
 {
-    const unsigned none = num_files(dir), fds = num_files("/proc/self/fd");
+    const unsigned none = mkv_test_num_files(dir);
+    const unsigned fds = mkv_test_num_files("/proc/self/fd");
 
     num_sweeps = 0;
     max_sweeps = 3;
     *steps[_i] = sweep;
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     ck_assert_uint_eq(num_sweeps, 3);
-    ck_assert_uint_eq(num_files(dir), none + 1);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none + 1);
     ck_assert(another_process_sees(self.owner));
     muct_xgmi_self_close();
     muct_xgmi_page_sweep(dir); /* that of the other process */
-    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
 
     num_sweeps = 0;
     max_sweeps = UINT_MAX; /* nobody does that */
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
-    ck_assert_uint_eq(num_files(dir), none);
-    ck_assert_uint_eq(num_files("/proc/self/fd"), fds);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none);
+    ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
 }
 END_TEST
 
@@ -664,7 +653,7 @@ END_TEST
 /* Its first byte would be a signal. */
 START_TEST(a_page_longer_than_files_may_be_is_told)
 {
-    const unsigned none = num_files(dir);
+    const unsigned none = mkv_test_num_files(dir);
     struct rlimit limit;
 
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -674,7 +663,7 @@ START_TEST(a_page_longer_than_files_may_be_is_told)
     line[0] = '\0';
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
     ck_assert_msg(strstr(line, "ulimit -f") != NULL, "%s", line);
-    ck_assert_uint_eq(num_files(dir), none);
+    ck_assert_uint_eq(mkv_test_num_files(dir), none);
     ++limit.rlim_cur;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
