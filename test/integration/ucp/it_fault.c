@@ -339,19 +339,16 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("faults");
-    TCase *tcase = tcase_create("faults");
-    SRunner *runner;
-    int num_failed = 0;
+    int status = it_begin("mori_xgmi", "faults"), num_failed = 0;
+    Suite *suite;
+    TCase *tcase;
 
-    mkv_test_init();
-    it_init();
-    if (!it_has_transport("mori_xgmi")) {
-        return mkv_test_exit_status(
-            mkv_test_skip("mori_xgmi", "faults",
-                          "this UCX lists no mori_xgmi over the built module"));
+    if (status >= 0) {
+        return status;
     }
 
+    suite = suite_create("faults");
+    tcase = tcase_create("faults");
     tcase_set_timeout(tcase, 10.0 * mkv_test_limit_ms() / 1000);
     tcase_add_loop_test(tcase, death_of_the_peer_is_an_error, 0, IT_COUNT(it_deaths));
     tcase_add_loop_test(tcase, stop_of_the_peer_delays_at_most, 0, IT_COUNT(it_stops));
@@ -372,9 +369,5 @@ int main(void)
     tcase_add_test(tcase, missing_hip_library_leaves_other_lanes);
     tcase_add_test(tcase, hip_library_on_one_side_only_is_harmless);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed += mkv_check_failed(runner);
-    srunner_free(runner);
-    return mkv_test_exit_status(num_failed);
+    return it_end(suite, num_failed);
 }

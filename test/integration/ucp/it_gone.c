@@ -157,19 +157,16 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("messages");
-    TCase *tcase = tcase_create("messages");
-    SRunner *runner;
-    int num_failed;
+    int status = it_begin("mori_xgmi", "messages");
+    Suite *suite;
+    TCase *tcase;
 
-    mkv_test_init();
-    it_init();
-    if (!it_has_transport("mori_xgmi")) {
-        return mkv_test_exit_status(
-            mkv_test_skip("mori_xgmi", "messages",
-                          "this UCX lists no mori_xgmi over the built module"));
+    if (status >= 0) {
+        return status;
     }
 
+    suite = suite_create("messages");
+    tcase = tcase_create("messages");
     setenv("UCX_TLS", IT_TLS, 1);
     tcase_set_timeout(tcase, 10.0 * mkv_test_limit_ms() / 1000);
     tcase_add_loop_test(tcase, client_that_dies_connecting_leaves_the_server_to_others,
@@ -177,9 +174,5 @@ int main(void)
     tcase_add_test(tcase, lane_of_messages_is_mori_xgmi);
     tcase_add_loop_test(tcase, perftest_runs_over_messages, 0, IT_COUNT(it_perftests));
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = mkv_check_failed(runner);
-    srunner_free(runner);
-    return mkv_test_exit_status(num_failed);
+    return it_end(suite, 0);
 }

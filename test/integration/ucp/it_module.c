@@ -306,19 +306,16 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("module");
-    TCase *tcase = tcase_create("load");
-    SRunner *runner;
-    int num_failed;
+    int status = it_begin("mori_xgmi", "module");
+    Suite *suite;
+    TCase *tcase;
 
-    mkv_test_init();
-    it_init();
-    if (!it_has_transport("mori_xgmi")) {
-        return mkv_test_exit_status(
-            mkv_test_skip("mori_xgmi", "module",
-                          "this UCX lists no mori_xgmi over the built module"));
+    if (status >= 0) {
+        return status;
     }
 
+    suite = suite_create("module");
+    tcase = tcase_create("load");
     tcase_set_timeout(tcase, 4.0 * mkv_test_limit_ms() / 1000);
     tcase_add_test(tcase, transport_is_listed_by_ucx_info);
     tcase_add_test(tcase, options_are_listed_with_their_help);
@@ -331,9 +328,5 @@ int main(void)
     tcase_add_test(tcase, missing_hip_library_leaves_ucx_as_it_was);
     tcase_add_test(tcase, broken_hip_library_is_told_with_its_cause);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = mkv_check_failed(runner);
-    srunner_free(runner);
-    return mkv_test_exit_status(num_failed);
+    return it_end(suite, 0);
 }

@@ -156,6 +156,27 @@ it_result_t it_run(const char *const *argv, const char *const *env)
     return it_finish(&proc);
 }
 
+int it_begin(const char *tl_name, const char *name)
+{
+    mkv_test_init();
+    it_init();
+    if (it_has_transport(tl_name)) {
+        return -1;
+    }
+    return mkv_test_exit_status(mkv_test_skip(
+        tl_name, name, "this UCX lists no %s over the built module", tl_name));
+}
+
+int it_end(Suite *suite, int num_failed)
+{
+    SRunner *runner = srunner_create(suite);
+
+    srunner_run_all(runner, CK_NORMAL);
+    num_failed += mkv_check_failed(runner);
+    srunner_free(runner);
+    return mkv_test_exit_status(num_failed);
+}
+
 int it_has_transport(const char *tl_name)
 {
     static const char *const argv[] = {"ucx_info", "-d", NULL};

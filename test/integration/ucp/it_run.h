@@ -17,6 +17,8 @@
 #define IT_MAX_ENV 32
 #define IT_MAX_OUTPUT ((size_t)4 << 20)
 
+struct Suite; /* Check's */
+
 
 /** What a program said and how it ended. */
 typedef struct it_result {
@@ -57,6 +59,25 @@ int it_has_hipcpu(void);
 
 /** @return Nonzero if the module was built and UCX lists its transport. */
 int it_has_transport(const char *tl_name);
+
+/**
+ * @ref it_init and the counters, of a program whose tests need a transport. First in
+ * main().
+ *
+ * @param [in] name  Of the tests, where they are skipped.
+ *
+ * @return -1: UCX lists it. Else the exit status of the program, which ends with it.
+ */
+int it_begin(const char *tl_name, const char *name);
+
+/**
+ * Run a suite and free it.
+ *
+ * @param [in] num_failed  What has failed already.
+ *
+ * @return The exit status of the program.
+ */
+int it_end(struct Suite *suite, int num_failed);
 
 /** Run a command to its end; @a env as for mkv_proc_spawn(), may be NULL. */
 it_result_t it_run(const char *const *argv, const char *const *env);

@@ -178,17 +178,12 @@ static int it_has_perftest_rocm(void)
 
 int main(void)
 {
-    Suite *suite;
+    int status = it_begin("mori_xgmi", "selection");
     TCase *app, *tool;
-    SRunner *runner;
-    int num_failed;
+    Suite *suite;
 
-    mkv_test_init();
-    it_init();
-    if (!it_has_transport("mori_xgmi")) {
-        return mkv_test_exit_status(
-            mkv_test_skip("mori_xgmi", "selection",
-                          "this UCX lists no mori_xgmi over the built module"));
+    if (status >= 0) {
+        return status;
     }
 
     suite = suite_create("selection");
@@ -210,9 +205,5 @@ int main(void)
                       "it does not run on this machine");
     }
     suite_add_tcase(suite, tool);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    num_failed = mkv_check_failed(runner);
-    srunner_free(runner);
-    return mkv_test_exit_status(num_failed);
+    return it_end(suite, 0);
 }
