@@ -125,6 +125,29 @@ void muct_xgmi_map_close_older(muct_xgmi_map_t *map,
     }
 }
 
+static bool muct_xgmi_map_do_overlap(const muct_xgmi_map_region_t *one,
+                                     const muct_xgmi_map_region_t *other)
+{
+    return (one->owner == other->owner) && (one->device == other->device) &&
+           (one->super.base < other->super.base + other->super.length) &&
+           (other->super.base < one->super.base + one->super.length);
+}
+
+void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
+                                    const muct_xgmi_map_region_t *newer)
+{
+    muct_xgmi_map_region_t *region, *next;
+
+    ucs_list_for_each_safe(region, next, &map->idle, idle)
+    {
+        if (muct_xgmi_map_do_overlap(region, newer)) {
+            muct_xgmi_map_remove_idle(map, region);
+            muct_xgmi_map_unlink(map, region);
+            muct_xgmi_map_unmap(map, region);
+        }
+    }
+}
+
 void muct_xgmi_map_count(muct_xgmi_map_t *map, const muct_xgmi_map_region_t *region)
 {
     ++map->num_regions;

@@ -84,6 +84,11 @@ void muct_xgmi_map_close_older(muct_xgmi_map_t *map,
                                const muct_xgmi_map_region_t *newer);
 
 
+/** Locked. Unmap what overlaps a region and is idle: the peer has freed it since. */
+void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
+                                    const muct_xgmi_map_region_t *newer);
+
+
 /** Locked. One region more is mapped; warns of limits that had taken it. */
 void muct_xgmi_map_count(muct_xgmi_map_t *map, const muct_xgmi_map_region_t *region);
 

@@ -22,6 +22,26 @@ typedef struct muct_xgmi_map_opening {
 } muct_xgmi_map_opening_t;
 
 
+/* Closes what is idle and may be why a region did not open. @return Whether it may. */
+static bool muct_xgmi_map_make_room(muct_xgmi_map_t *map,
+                                    const muct_xgmi_map_region_t *region,
+                                    ucs_status_t status)
+{
+    if ((status != UCS_ERR_NO_MEMORY) && (status != UCS_ERR_BUSY)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&map->lock);
+    if (status == UCS_ERR_NO_MEMORY) {
+        muct_xgmi_map_shrink(map, 0, 0);
+    } else {
+        muct_xgmi_map_close_overlapped(map, region);
+    }
+    pthread_mutex_unlock(&map->lock);
+    (void)muct_xgmi_closer_wait(map->closer, MUCT_XGMI_MAP_CLOSE_LIMIT_MS);
+    return true;
+}
+
 static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
 {
     muct_xgmi_map_t *map = opening->map;
@@ -30,16 +50,12 @@ static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
 
     status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
                                     region->device, &region->mapping);
-    if (status != UCS_ERR_NO_MEMORY) {
-        return status;
+    if (muct_xgmi_map_make_room(map, region, status)) {
+        status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
+                                        region->device, &region->mapping);
     }
-
-    pthread_mutex_lock(&map->lock);
-    muct_xgmi_map_shrink(map, 0, 0);
-    pthread_mutex_unlock(&map->lock);
-    (void)muct_xgmi_closer_wait(map->closer, MUCT_XGMI_MAP_CLOSE_LIMIT_MS);
-    return muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
-                                  region->device, &region->mapping);
+    /* who copies to what was freed may do so for long */
+    return (status == UCS_ERR_BUSY) ? UCS_ERR_UNSUPPORTED : status;
 }
 
 /* Locked. */

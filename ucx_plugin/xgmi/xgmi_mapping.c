@@ -63,6 +63,8 @@ static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
     switch (hip_error) {
     case MUCT_HIP_OUT_OF_MEMORY:
         return UCS_ERR_NO_MEMORY;
+    case MUCT_HIP_ALREADY_MAPPED:
+        return UCS_ERR_BUSY;
     case MUCT_HIP_INVALID_CONTEXT: /* a handle of a process with this one's pid */
     case MUCT_HIP_PEER_UNSUPPORTED:
         return UCS_ERR_UNSUPPORTED;

@@ -41,6 +41,7 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
  * @return UCS_ERR_UNREACHABLE  The peer is gone, or the key does not hold any more.
  * @return UCS_ERR_UNSUPPORTED  There is no way.
  * @return UCS_ERR_NO_MEMORY    Out of memory or GPU address space.
+ * @return UCS_ERR_BUSY         What the peer had at that place before is open still.
  */
 ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
                                     const muct_xgmi_key_t *key, int device,

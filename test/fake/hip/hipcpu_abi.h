@@ -37,6 +37,7 @@ enum {
     hipErrorInvalidImage = 200,
     hipErrorInvalidContext = 201,
     hipErrorNoBinaryForGpu = 209,
+    hipErrorAlreadyMapped = 208,
     hipErrorPeerAccessUnsupported = 217,
     hipErrorInvalidHandle = 400,
     hipErrorIllegalState = 401,

@@ -340,6 +340,7 @@ const char *hipGetErrorName(hipError_t error)
         {hipErrorInvalidImage, "hipErrorInvalidImage"},
         {hipErrorInvalidContext, "hipErrorInvalidContext"},
         {hipErrorNoBinaryForGpu, "hipErrorNoBinaryForGpu"},
+        {hipErrorAlreadyMapped, "hipErrorAlreadyMapped"},
         {hipErrorPeerAccessUnsupported, "hipErrorPeerAccessUnsupported"},
         {hipErrorInvalidHandle, "hipErrorInvalidHandle"},
         {hipErrorIllegalState, "hipErrorIllegalState"},

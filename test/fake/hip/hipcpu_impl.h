@@ -122,6 +122,8 @@ typedef struct hipcpu_range {
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */
     ino_t ino;
+    int proc;        /**< Process of an imported range */
+    uintptr_t place; /**< Its base there */
 } hipcpu_range_t;
 
 /**
@@ -160,6 +162,12 @@ const char *hipcpu_kind_name(hipcpu_kind_t kind);
 
 /** Find an imported range by its memory's identity. */
 bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
+
+/**
+ * Whether what a process has at a place overlaps an imported range of it on that device
+ * with other bounds, which it has freed then.
+ */
+bool hipcpu_range_overlaps_import(int proc, int device, uintptr_t place, size_t size);
 
 /**
  * Where to read or write for a device.

@@ -45,7 +45,8 @@ typedef struct hipcpu_handle {
     uint64_t size;
     uint64_t offset;
     int32_t pid;
-    int32_t reserved[3];
+    int32_t reserved;
+    uint64_t base; /* of the allocation, in its process */
 } hipcpu_handle_t;
 
 _Static_assert(sizeof(hipcpu_handle_t) == sizeof(hipIpcMemHandle_t), "handle size");
@@ -108,6 +109,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
     packed.dev = info.st_dev;
     packed.size = range.size;
     packed.offset = (uintptr_t)ptr - range.base;
+    packed.base = range.base;
     packed.pid = (int32_t)getpid();
     if (hipcpu_rule(HIPCPU_RULE_IPC_ADDRESS)) {
         packed.magic = HIPCPU_IPC_ADDRESS;
@@ -213,7 +215,9 @@ static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
                               .fd = -1,
                               .refs = 1,
                               .dev = info->st_dev,
-                              .ino = info->st_ino};
+                              .ino = info->st_ino,
+                              .proc = handle->proc,
+                              .place = handle->base};
     range->mapped = (handle->size + HIPCPU_PAGE_SIZE - 1) & ~(HIPCPU_PAGE_SIZE - 1ull);
     if (!hipcpu_range_map(range, fd)) {
         return false;
@@ -222,15 +226,22 @@ static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
     return true;
 }
 
-static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range)
+static bool hipcpu_ipc_is_in_the_way(const hipcpu_handle_t *handle)
 {
-    bool is_open = true;
+    return hipcpu_rule(HIPCPU_RULE_IPC_OVERLAP) &&
+           hipcpu_range_overlaps_import(handle->proc, hipcpu_device_current(),
+                                        handle->base, handle->size);
+}
+
+static hipError_t hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range)
+{
+    hipError_t error = hipSuccess;
     struct stat info;
     int fd;
 
     fd = hipcpu_ipc_attach(handle, &info);
     if (fd < 0) {
-        return false;
+        return hipErrorInvalidDevicePointer;
     }
 
     pthread_mutex_lock(&hipcpu_import_lock);
@@ -238,12 +249,14 @@ static bool hipcpu_ipc_open(const hipcpu_handle_t *handle, hipcpu_range_t *range
     if ((hipcpu_config.major < 7) &&
         hipcpu_range_find_import(info.st_dev, info.st_ino, range)) {
         hipcpu_range_change(range->base, hipcpu_range_ref, NULL);
-    } else {
-        is_open = hipcpu_ipc_map(handle, fd, &info, range);
+    } else if (hipcpu_ipc_is_in_the_way(handle)) {
+        error = hipErrorAlreadyMapped;
+    } else if (!hipcpu_ipc_map(handle, fd, &info, range)) {
+        error = hipErrorInvalidDevicePointer;
     }
     pthread_mutex_unlock(&hipcpu_import_lock);
     close(fd);
-    return is_open;
+    return error;
 }
 
 /* The network namespace of a process, 0: not known. */
@@ -306,6 +319,7 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
 {
     hipcpu_handle_t packed;
     hipcpu_range_t range;
+    hipError_t error;
 
     HIPCPU_ENTER(hipIpcOpenMemHandle);
     memcpy(&packed, &handle, sizeof(packed));
@@ -316,8 +330,10 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
         return hipcpu_result(hipErrorInvalidContext);
     }
     hipcpu_ipc_delay();
-    if (!hipcpu_ipc_ask(&packed) || !hipcpu_ipc_open(&packed, &range)) {
-        return hipcpu_result(hipErrorInvalidDevicePointer);
+    error = hipcpu_ipc_ask(&packed) ? hipcpu_ipc_open(&packed, &range)
+                                    : hipErrorInvalidDevicePointer;
+    if (error != hipSuccess) {
+        return hipcpu_result(error);
     }
 
     ++hipcpu_counts[HIPCPU_MAPPINGS];

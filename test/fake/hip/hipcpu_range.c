@@ -113,6 +113,24 @@ bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range)
     return is_found;
 }
 
+bool hipcpu_range_overlaps_import(int proc, int device, uintptr_t place, size_t size)
+{
+    const hipcpu_range_t *range;
+    bool is_found = false;
+    size_t i;
+
+    pthread_rwlock_rdlock(&hipcpu_table_lock);
+    for (i = 0; (i < hipcpu_table_size) && !is_found; ++i) {
+        range = &hipcpu_table[i];
+        is_found = (range->kind == HIPCPU_IMPORTED) && (range->proc == proc) &&
+                   (range->device == device) && (range->place < place + size) &&
+                   (place < range->place + range->size) &&
+                   ((range->place != place) || (range->size != size));
+    }
+    pthread_rwlock_unlock(&hipcpu_table_lock);
+    return is_found;
+}
+
 void hipcpu_range_add(const hipcpu_range_t *range)
 {
     size_t i;

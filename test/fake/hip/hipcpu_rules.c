@@ -44,6 +44,8 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},
     [HIPCPU_RULE_FEW_QUEUES] = {"few-queues", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_IPC_ADDRESS] = {"ipc-address", 603, 701},
+    /* by name only: CUDA's, below a HIP that is made of it */
+    [HIPCPU_RULE_IPC_OVERLAP] = {"ipc-overlap", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_IPC_SERVER] = {"ipc-server", 603, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},
 };

@@ -33,6 +33,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */
     HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
     HIPCPU_RULE_IPC_ADDRESS,        /**< A handle names an address of the exporter */
+    HIPCPU_RULE_IPC_OVERLAP,        /**< What overlaps freed memory does not open */
     HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */

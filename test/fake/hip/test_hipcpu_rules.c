@@ -6,6 +6,7 @@
 #include "hipcpu_abi.h"
 #include "test/support/mkv_check.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define SIZE 8192
+#define SMALLER 8000 /* as many pages */
 #define LIMIT_S 60
 
 /* A process that exports memory, as often as it is asked. */
@@ -37,14 +39,16 @@ static void exporter_main(int commands, int answers)
     hipIpcMemHandle_t handle;
     char command;
     void *memory = NULL;
+    size_t size;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (read(commands, &command, 1) == 1) {
         if ((memory != NULL) && (hipFree(memory) != hipSuccess)) {
             _exit(1);
         }
-        if ((hipMalloc(&memory, SIZE) != hipSuccess) ||
-            (hipMemset(memory, command, SIZE) != hipSuccess) ||
+        size = (size_t)(isupper((unsigned char)command) ? SMALLER : SIZE);
+        if ((hipMalloc(&memory, size) != hipSuccess) ||
+            (hipMemset(memory, command, size) != hipSuccess) ||
             (hipIpcGetMemHandle(&handle, memory) != hipSuccess) ||
             (write(answers, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))) {
             _exit(1);
@@ -71,7 +75,8 @@ static void exporter_start(exporter_t *exporter)
     exporter->answers = answers[0];
 }
 
-/* Memory full of a character; what it had before is freed. */
+/* Memory full of a character, of a capital smaller; what it had before is freed, and
+ * this is at its place. */
 static hipIpcMemHandle_t exporter_alloc(const exporter_t *exporter, char fill)
 {
     hipIpcMemHandle_t handle;
@@ -176,6 +181,35 @@ START_TEST(a_handle_by_address_names_what_is_there_when_it_is_opened)
     ck_assert_int_eq(*now, 'b');
     ck_assert_int_ne(*old, 'b');
     ok(hipIpcCloseMemHandle(old));
+    ok(hipIpcCloseMemHandle(now));
+    exporter_end(&exporter);
+}
+END_TEST
+
+/* Another allocation at the place of one that is open still */
+START_TEST(memory_that_overlaps_freed_memory_does_not_open)
+{
+    hipIpcMemHandle_t first, same, other;
+    char *old, *now, *again;
+    exporter_t exporter;
+
+    hipcpu_set_rule("ipc-overlap", true);
+    hipcpu_set_version(7, 0); /* each open is a mapping of its own */
+    exporter_start(&exporter);
+    first = exporter_alloc(&exporter, 'a');
+    ok(hipIpcOpenMemHandle((void **)&old, first, 1));
+    ok(hipIpcOpenMemHandle((void **)&again, first, 1));
+    ok(hipIpcCloseMemHandle(again));
+    same = exporter_alloc(&exporter, 'b');
+    ok(hipIpcOpenMemHandle((void **)&now, same, 1));
+    ck_assert_int_eq(*now, 'b');
+    ok(hipIpcCloseMemHandle(now));
+    other = exporter_alloc(&exporter, 'C');
+    ck_assert_int_eq(hipIpcOpenMemHandle((void **)&now, other, 1),
+                     hipErrorAlreadyMapped);
+    ok(hipIpcCloseMemHandle(old));
+    ok(hipIpcOpenMemHandle((void **)&now, other, 1));
+    ck_assert_int_eq(*now, 'C');
     ok(hipIpcCloseMemHandle(now));
     exporter_end(&exporter);
 }
@@ -440,6 +474,7 @@ int main(void)
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
     tcase_add_test(tcase, chunks_of_mapped_memory_are_allocations_of_their_own);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
+    tcase_add_test(tcase, memory_that_overlaps_freed_memory_does_not_open);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);
     tcase_add_loop_test(tcase, a_capture_is_broken_by_what_the_release_says, 0, 8);
     tcase_add_loop_test(tcase, event_of_a_stream_that_captures_ends_the_capture, 0, 3);

@@ -151,6 +151,48 @@ START_TEST(memory_allocated_again_at_the_same_place_is_mapped_anew)
 }
 END_TEST
 
+/* It is open still as nobody has missed it: the runtime opens nothing that overlaps it.
+ */
+START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
+{
+    const muct_xgmi_region_t *region = get(0), *other = get(1);
+    muct_xgmi_key_t again;
+
+    set_rule("ipc-overlap", true);
+    muct_xgmi_map_put(map, region);
+    muct_xgmi_map_put(map, other);
+    xgmi_owner_free(&owner, &keys[0]);
+    xgmi_owner_alloc(&owner, LENGTH - 100, &again);
+    ck_assert_uint_eq(again.base, keys[0].base);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    ck_assert_int_eq(*(const char *)(uintptr_t)(again.base + region->delta), 0);
+    ck_assert_uint_eq(muct_xgmi_map_num_regions(map), 2);
+    muct_xgmi_map_put(map, region);
+
+    /* what does not overlap it is open still */
+    fake_hip_fail("hipIpcOpenMemHandle", 0, MUCT_HIP_INVALID_VALUE);
+    ck_assert_ptr_eq(get(1), other);
+    muct_xgmi_map_put(map, other);
+}
+END_TEST
+
+/* As long as somebody copies to what its owner has freed: until then, and no longer. */
+START_TEST(memory_that_overlaps_what_is_in_use_is_mapped_behind_it)
+{
+    const muct_xgmi_region_t *busy = get(0), *region;
+    muct_xgmi_key_t again;
+
+    set_rule("ipc-overlap", true);
+    xgmi_owner_free(&owner, &keys[0]);
+    xgmi_owner_alloc(&owner, LENGTH - 100, &again);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    muct_xgmi_map_put(map, busy);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region), UCS_OK);
+    muct_xgmi_map_put(map, region);
+}
+END_TEST
+
 static void setup_handles_by_address(void)
 {
     setenv("HIPCPU_RULES", "ipc-address", 1);
@@ -647,6 +689,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, allocation_is_mapped_once);
     tcase_add_test(tcase, other_handle_at_the_same_address_is_another_allocation);
+    tcase_add_test(tcase, memory_of_another_size_at_the_same_place_is_mapped);
+    tcase_add_test(tcase, memory_that_overlaps_what_is_in_use_is_mapped_behind_it);
     tcase_add_test(tcase, region_in_use_is_never_unmapped);
     tcase_add_test(tcase, idle_region_used_longest_ago_goes_first);
     tcase_add_test(tcase, limit_that_is_too_low_is_told_once);
