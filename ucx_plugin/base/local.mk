@@ -15,6 +15,7 @@ muct_sources += \
 	ucx_plugin/base/muct_lock.h \
 	ucx_plugin/base/muct_log.c \
 	ucx_plugin/base/muct_log.h \
+	ucx_plugin/base/muct_shm.h \
 	ucx_plugin/base/muct_stub_ops.c \
 	ucx_plugin/base/muct_stub_ops.h \
 	ucx_plugin/base/muct_topo.c \

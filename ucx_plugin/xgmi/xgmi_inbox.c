@@ -5,10 +5,10 @@
 #include "xgmi/xgmi_inbox.h"
 
 #include "base/muct_log.h"
+#include "base/muct_shm.h"
 #include "xgmi/xgmi_bell.h"
 #include "xgmi/xgmi_page.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
     void *box = MAP_FAILED;
 
     /* now, or the first write when the file system is full is a SIGBUS */
-    errno = posix_fallocate(fd, 0, sizeof(muct_xgmi_box_t));
-    if ((errno != 0) || (ftruncate(fd, (off_t)size) != 0)) {
+    if (!muct_shm_reserve(fd, 0, sizeof(muct_xgmi_box_t)) ||
+        (ftruncate(fd, (off_t)size) != 0)) {
         muct_diag("reserving %zu bytes of %s failed: %m", sizeof(muct_xgmi_box_t),
                   path);
         return NULL;

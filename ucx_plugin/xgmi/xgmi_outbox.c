@@ -5,6 +5,7 @@
 #include "xgmi/xgmi_outbox.h"
 
 #include "base/muct_log.h"
+#include "base/muct_shm.h"
 #include "xgmi/xgmi_bell.h"
 #include "xgmi/xgmi_page.h"
 #include "xgmi/xgmi_peer.h"
@@ -36,9 +37,7 @@ static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
         return UCS_ERR_NO_MEMORY;
     }
 
-    /* now, or the first write when the file system is full is a SIGBUS */
-    errno = posix_fallocate(fd, offset, (off_t)MUCT_XGMI_RING_SIZE);
-    if (errno != 0) {
+    if (!muct_shm_reserve(fd, offset, (off_t)MUCT_XGMI_RING_SIZE)) {
         muct_error("no room for %" PRIu64 " bytes in shared memory, for messages to "
                    "process 0x%" PRIx64 ": %m",
                    MUCT_XGMI_RING_SIZE, outbox->box->owner);

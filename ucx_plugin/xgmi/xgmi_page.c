@@ -5,6 +5,7 @@
 #include "xgmi/xgmi_page.h"
 
 #include "base/muct_log.h"
+#include "base/muct_shm.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -226,9 +227,7 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
         return NULL;
     }
 
-    /* now, or the first write when the file system is full is a SIGBUS */
-    errno = posix_fallocate(fd, 0, sizeof(*page));
-    if (errno != 0) {
+    if (!muct_shm_reserve(fd, 0, sizeof(*page))) {
         muct_error("reserving %zu bytes of %s failed: %m", sizeof(*page), path);
     } else {
         page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

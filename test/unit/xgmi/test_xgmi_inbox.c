@@ -52,13 +52,18 @@ static unsigned num_got, num_errors;
 /* ---- what the file system and the log are asked ---- */
 
 static bool is_full;
+static unsigned num_signals; /* that come while room is made */
 
-/* As tmpfs does, whose files are holes until they are written; man 3 posix_fallocate.
- */
+/* As tmpfs does, whose files are holes until they are written, and which signals end;
+ * man 3 posix_fallocate. */
 int posix_fallocate(int fd, off_t offset, off_t length)
 {
     static int (*real)(int fd, off_t offset, off_t length);
 
+    if (num_signals > 0) {
+        --num_signals;
+        return EINTR;
+    }
     if (is_full) {
         return ENOSPC;
     }
@@ -82,6 +87,7 @@ static void setup(void)
     ucs_log_push_handler(count_errors);
     num_got = num_errors = 0;
     is_full = false;
+    num_signals = 0;
     strcpy(dir + strlen(dir) - 6, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
@@ -602,6 +608,27 @@ START_TEST(no_room_for_a_box_is_told)
 }
 END_TEST
 
+/* Of a page, of a box and of a ring */
+START_TEST(a_signal_is_not_taken_for_a_full_folder)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    muct_xgmi_self_close();
+    num_signals = 3;
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_uint_eq(num_signals, 0);
+    num_signals = 3;
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
+    ck_assert_uint_eq(num_signals, 0);
+    num_signals = 3;
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(num_signals, 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
 START_TEST(no_room_for_a_ring_is_told)
 {
     unsigned fds = num_open(), mapped = num_mapped();
@@ -1065,6 +1092,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
     tcase_add_test(tcase, no_room_for_a_box_is_told);
+    tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
     tcase_add_test(tcase, no_room_for_a_ring_is_told);
     tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
     tcase_add_test(tcase, a_forked_child_gives_no_place_back);
