@@ -22,19 +22,21 @@
 /* Messages of one sender before it is another one's turn. */
 #define MUCT_XGMI_INBOX_TURN 8
 
+/* Rings whose memory is there from the beginning, so that as many senders find room
+ * whatever happens to the file system later: those of a host of eight GPUs. */
+#define MUCT_XGMI_INBOX_FIRST_RINGS 8
+
 
 /* ---- life ---- */
 
 static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
 {
     const size_t size = muct_xgmi_box_size();
+    const off_t first = (off_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
     void *box = MAP_FAILED;
 
-    /* now, or the first write when the file system is full is a SIGBUS */
-    if (!muct_shm_reserve(fd, 0, sizeof(muct_xgmi_box_t)) ||
-        (ftruncate(fd, (off_t)size) != 0)) {
-        muct_diag("reserving %zu bytes of %s failed: %m", sizeof(muct_xgmi_box_t),
-                  path);
+    if (!muct_shm_reserve(fd, 0, first) || (ftruncate(fd, (off_t)size) != 0)) {
+        muct_diag("reserving %lld bytes of %s failed: %m", (long long)first, path);
         return NULL;
     }
 

@@ -34,6 +34,7 @@
 #define NUM_TAKES 100
 #define AT_ONCE 16
 #define MUCH 1000 /* bytes of a message of which few fit */
+#define FIRST 8   /* senders that find room whatever happens */
 
 /* Senders that one poll looks at, and messages of each */
 #define LOOKS 32
@@ -53,22 +54,33 @@ static unsigned num_got, num_errors;
 
 static bool is_full;
 static unsigned num_signals; /* that come while room is made */
+static ino_t there_in; /* The file that has bytes, and how many from its beginning on */
+static off_t num_there;
 
-/* As tmpfs does, whose files are holes until they are written, and which signals end;
- * man 3 posix_fallocate. */
+/* As tmpfs does, whose files are holes until they are written, which has room for what
+ * is no hole, and which signals end; man 3 posix_fallocate. */
 int posix_fallocate(int fd, off_t offset, off_t length)
 {
     static int (*real)(int fd, off_t offset, off_t length);
+    struct stat st;
 
+    ck_assert_int_eq(fstat(fd, &st), 0);
     if (num_signals > 0) {
         --num_signals;
         return EINTR;
     }
     if (is_full) {
-        return ENOSPC;
+        return ((st.st_ino == there_in) && (st.st_size >= num_there) &&
+                (offset + length <= num_there))
+                   ? 0
+                   : ENOSPC;
     }
     if (real == NULL) {
         *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
+    }
+    if (offset == 0) {
+        there_in = st.st_ino;
+        num_there = length;
     }
     return real(fd, offset, length);
 }
@@ -629,11 +641,35 @@ START_TEST(a_signal_is_not_taken_for_a_full_folder)
 }
 END_TEST
 
+/* What fills the file system later is not theirs to bear, nor their receiver's. */
+START_TEST(the_first_senders_find_room_in_a_full_folder)
+{
+    muct_xgmi_outbox_t *boxes[FIRST];
+    unsigned i;
+
+    is_full = true;
+    for (i = 0; i < FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+        send_one(boxes[i], i);
+    }
+    poll_all();
+    ck_assert_uint_eq(num_got, FIRST);
+    for (i = 0; i < FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
 START_TEST(no_room_for_a_ring_is_told)
 {
-    unsigned fds = num_open(), mapped = num_mapped();
-    muct_xgmi_outbox_t *outbox;
+    muct_xgmi_outbox_t *boxes[FIRST], *outbox;
+    unsigned fds, mapped, i;
 
+    for (i = 0; i < FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+    }
+    fds = num_open();
+    mapped = num_mapped();
     is_full = true;
     ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
     ck_assert_uint_eq(num_errors, 1);
@@ -643,11 +679,14 @@ START_TEST(no_room_for_a_ring_is_told)
 
     is_full = false;
     outbox = open_as(self.owner);
-    ck_assert_uint_eq(place_of(outbox), 0);
+    ck_assert_uint_eq(place_of(outbox), FIRST);
     send_one(outbox, 1);
     poll_all();
     ck_assert_uint_eq(num_got, 1);
     muct_xgmi_outbox_close(outbox);
+    for (i = 0; i < FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
 }
 END_TEST
 
@@ -1093,6 +1132,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
     tcase_add_test(tcase, no_room_for_a_box_is_told);
     tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
+    tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
     tcase_add_test(tcase, no_room_for_a_ring_is_told);
     tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
     tcase_add_test(tcase, a_forked_child_gives_no_place_back);
