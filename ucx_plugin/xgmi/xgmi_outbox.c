@@ -124,6 +124,18 @@ static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int 
 
 /* ---- life ---- */
 
+/* Where this process can open no more, nothing is known of the receiver. */
+static ucs_status_t muct_xgmi_outbox_no_file(const char *what, const char *path)
+{
+    if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM)) {
+        muct_error("opening %s%s failed: %m", what, path);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    muct_diag("opening %s%s failed: %m", what, path);
+    return UCS_ERR_UNREACHABLE;
+}
+
 static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd,
                                          uint64_t owner, const char *path)
 {
@@ -162,14 +174,12 @@ static ucs_status_t muct_xgmi_outbox_init(muct_xgmi_outbox_t *outbox, const char
     muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
-        muct_diag("open(%s) failed: %m", path);
-        return UCS_ERR_UNREACHABLE;
+        return muct_xgmi_outbox_no_file("", path);
     }
 
     outbox->bell_fd = muct_xgmi_bell_open(dir, owner, id);
     if (outbox->bell_fd < 0) {
-        muct_diag("the bell beside %s cannot be opened: %m", path);
-        status = UCS_ERR_UNREACHABLE;
+        status = muct_xgmi_outbox_no_file("the bell beside ", path);
         goto out;
     }
     status = muct_xgmi_outbox_map(outbox, fd, owner, path);

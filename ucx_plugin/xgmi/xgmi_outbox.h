@@ -38,7 +38,8 @@ typedef struct muct_xgmi_outbox {
  * @return UCS_OK, or with the reason in the log
  * @return UCS_ERR_UNREACHABLE    The receiver has no box, any more.
  * @return UCS_ERR_EXCEEDS_LIMIT  It has as many senders as it can.
- * @return UCS_ERR_NO_MEMORY      There is no room in shared memory for a ring.
+ * @return UCS_ERR_NO_MEMORY      There is no room in shared memory for a ring, or this
+ *                                process has as many files open as it may.
  */
 ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
                                    muct_xgmi_iface_id_t id, uint64_t self,

@@ -572,6 +572,34 @@ START_TEST(a_box_without_its_bell_is_no_box)
 }
 END_TEST
 
+/* The receiver is there: nothing is to be said of it. */
+START_TEST(a_process_that_can_open_no_more_is_told)
+{
+    muct_xgmi_outbox_t *outbox;
+    struct rlimit limit;
+    rlim_t most;
+    int fd;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    most = limit.rlim_cur;
+    fd = dup(inbox->bell_fd); /* the next one */
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (limit.rlim_cur = (rlim_t)fd; limit.rlim_cur < (rlim_t)fd + 2;
+         ++limit.rlim_cur) {
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        num_errors = 0;
+        ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+        ck_assert_uint_eq(num_errors, 1);
+    }
+    limit.rlim_cur = most;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
 START_TEST(an_inbox_that_ends_leaves_nothing)
 {
     unsigned fds, mapped;
@@ -1128,6 +1156,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, a_box_that_is_none_is_not_written_to);
     tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
     tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
+    tcase_add_test(tcase, a_process_that_can_open_no_more_is_told);
     tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
     tcase_add_test(tcase, no_room_for_a_box_is_told);
