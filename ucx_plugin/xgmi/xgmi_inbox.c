@@ -145,26 +145,6 @@ static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
     }
 }
 
-/* NULL: there is nobody to hear. */
-static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
-                                                 unsigned index)
-{
-    muct_xgmi_box_place_t *place = &inbox->box->places[index];
-    muct_xgmi_ring_rx_t *ring = &inbox->rings[index];
-
-    if (__builtin_expect(ring->bytes != NULL, 1)) {
-        return ring;
-    }
-    if (!atomic_load_explicit(&place->is_there, memory_order_acquire) ||
-        atomic_load(&place->ring.is_broken)) {
-        return NULL;
-    }
-
-    muct_xgmi_ring_rx_init(ring, &place->ring,
-                           (unsigned char *)inbox->box + muct_xgmi_box_offset(index));
-    return ring;
-}
-
 /* A sender that sleeps until there is room */
 static void muct_xgmi_inbox_tell_of_room(const muct_xgmi_inbox_t *inbox, unsigned index)
 {
@@ -193,6 +173,30 @@ static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned inde
     if (atomic_load(&place->ring.wants_room) != 0) {
         muct_xgmi_inbox_tell_of_room(inbox, index);
     }
+}
+
+/* NULL: there is nobody to hear. */
+static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
+                                                 unsigned index)
+{
+    muct_xgmi_box_place_t *place = &inbox->box->places[index];
+    muct_xgmi_ring_rx_t *ring = &inbox->rings[index];
+
+    if (__builtin_expect(ring->bytes != NULL, 1)) {
+        return ring;
+    }
+    if (!atomic_load_explicit(&place->is_there, memory_order_acquire) ||
+        atomic_load(&place->ring.is_broken)) {
+        return NULL;
+    }
+
+    if (!muct_xgmi_ring_rx_init(ring, &place->ring,
+                                (unsigned char *)inbox->box +
+                                    muct_xgmi_box_offset(index))) {
+        muct_xgmi_inbox_hear_no_more(inbox, index);
+        return NULL;
+    }
+    return ring;
 }
 
 

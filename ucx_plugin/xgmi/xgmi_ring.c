@@ -172,13 +172,14 @@ void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length)
 
 /* ---- receiver ---- */
 
-void muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
+bool muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
                             unsigned char *bytes)
 {
     const uint64_t head = atomic_load(&state->head);
 
     *rx = (muct_xgmi_ring_rx_t){
         .state = state, .bytes = bytes, .position = head, .given = head};
+    return (head & (MUCT_XGMI_RING_LINE - 1)) == 0;
 }
 
 muct_xgmi_ring_found_t muct_xgmi_ring_next(muct_xgmi_ring_rx_t *rx,

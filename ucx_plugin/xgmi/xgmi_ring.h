@@ -100,8 +100,12 @@ bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max);
 bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
 
-/** Read from where the ring was read until now. */
-void muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
+/**
+ * Read from where the ring was read until now.
+ *
+ * @return Whether a message can begin there; else nothing is to be read.
+ */
+bool muct_xgmi_ring_rx_init(muct_xgmi_ring_rx_t *rx, muct_xgmi_ring_state_t *state,
                             unsigned char *bytes);
 
 

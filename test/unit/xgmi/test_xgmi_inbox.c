@@ -778,6 +778,24 @@ START_TEST(who_writes_nonsense_is_heard_no_more)
 }
 END_TEST
 
+/* Before its first message */
+START_TEST(who_begins_where_no_message_can_is_not_heard)
+{
+    muct_xgmi_box_place_t *place = &inbox->box->places[MUCT_XGMI_BOX_RINGS - 1];
+    muct_xgmi_outbox_t *outbox = open_as(self.owner);
+
+    atomic_store(&place->ring.head, 1);
+    atomic_store(&place->is_there, 1);
+    atomic_store(&inbox->box->num_used, MUCT_XGMI_BOX_RINGS);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert(atomic_load(&place->ring.is_broken));
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
 /* Who comes next would be heard as little. */
 START_TEST(the_place_of_who_wrote_nonsense_is_not_taken)
 {
@@ -1143,6 +1161,7 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, places_that_cannot_be_are_not_looked_at);
     tcase_add_test(tcase, senders_that_come_at_once_have_places_of_their_own);
     tcase_add_test(tcase, who_writes_nonsense_is_heard_no_more);
+    tcase_add_test(tcase, who_begins_where_no_message_can_is_not_heard);
     tcase_add_test(tcase, the_place_of_who_wrote_nonsense_is_not_taken);
     suite_add_tcase(suite, tcase);
 }

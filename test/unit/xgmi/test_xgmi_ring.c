@@ -42,7 +42,7 @@ static void setup(void)
     ck_assert_int_eq(mprotect(bytes, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE), 0);
     memset(&state, 0, sizeof(state));
     ck_assert(muct_xgmi_ring_tx_init(&tx, &state, bytes));
-    muct_xgmi_ring_rx_init(&rx, &state, bytes);
+    ck_assert(muct_xgmi_ring_rx_init(&rx, &state, bytes));
 }
 
 static void teardown(void)
@@ -336,7 +336,7 @@ START_TEST(a_receiver_begins_where_the_last_one_ended)
     ck_assert(push(10, 2));
     pop(10, 1);
     (void)muct_xgmi_ring_give_room(&rx);
-    muct_xgmi_ring_rx_init(&rx, &state, bytes);
+    ck_assert(muct_xgmi_ring_rx_init(&rx, &state, bytes));
     ck_assert(!muct_xgmi_ring_give_room(&rx));
     pop(10, 2);
     ck_assert_int_eq(look(), MUCT_XGMI_RING_NOTHING);
@@ -399,6 +399,14 @@ START_TEST(a_message_over_the_end_of_the_ring_is_told)
     ck_assert_int_eq(look(), MUCT_XGMI_RING_MESSAGE);
     write_head(start, (2 * LINE) - HEAD + 1, IS_MESSAGE);
     ck_assert_int_eq(look(), MUCT_XGMI_RING_BROKEN);
+}
+END_TEST
+
+/* Its first word would lie over the end of the ring. */
+START_TEST(a_place_where_no_message_begins_is_told)
+{
+    atomic_store(&state.head, MUCT_XGMI_RING_SIZE - 1);
+    ck_assert(!muct_xgmi_ring_rx_init(&rx, &state, bytes));
 }
 END_TEST
 
@@ -585,6 +593,7 @@ int main(void)
     tcase_add_test(tcase, what_is_no_message_is_told);
     tcase_add_test(tcase, a_message_longer_than_any_is_told);
     tcase_add_test(tcase, a_message_over_the_end_of_the_ring_is_told);
+    tcase_add_test(tcase, a_place_where_no_message_begins_is_told);
     tcase_add_test(tcase, a_head_that_cannot_be_gives_no_room);
     tcase_add_test(tcase, who_wants_room_is_told_once);
     tcase_add_test(tcase, who_wants_room_after_it_was_given_has_it);
