@@ -27,26 +27,67 @@
 #define MUCT_XGMI_INBOX_FIRST_RINGS 8
 
 
-/* ---- life ---- */
+/* ---- memory ---- */
+
+/* The others are mapped with their first message: all that is mapped is there, too, in
+ * a process that locks its memory (mlockall). */
+static size_t muct_xgmi_inbox_first_size(void)
+{
+    return (size_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
+}
 
 static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
 {
-    const size_t size = muct_xgmi_box_size();
-    const off_t first = (off_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
+    const size_t size = muct_xgmi_box_size(), first = muct_xgmi_inbox_first_size();
     void *box = MAP_FAILED;
 
-    if (!muct_shm_reserve(fd, 0, first) || (ftruncate(fd, (off_t)size) != 0)) {
-        muct_diag("reserving %lld bytes of %s failed: %m", (long long)first, path);
+    if (!muct_shm_reserve(fd, 0, (off_t)first) || (ftruncate(fd, (off_t)size) != 0)) {
+        muct_diag("reserving %zu bytes of %s failed: %m", first, path);
         return NULL;
     }
 
-    box = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    box = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (box == MAP_FAILED) {
-        muct_diag("mmap(%s, %zu bytes) failed: %m", path, size);
+        muct_diag("mmap(%s, %zu bytes) failed: %m", path, first);
         return NULL;
     }
     return box;
 }
+
+/* @return NULL with the reason in the log. */
+static unsigned char *muct_xgmi_inbox_map_ring(const muct_xgmi_inbox_t *inbox,
+                                               unsigned index)
+{
+    const uint64_t offset = muct_xgmi_box_offset(index);
+    void *bytes;
+
+    if (index < MUCT_XGMI_INBOX_FIRST_RINGS) {
+        return (unsigned char *)inbox->box + offset;
+    }
+
+    bytes = mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+                 inbox->box_fd, (off_t)offset);
+    if (bytes == MAP_FAILED) {
+        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64
+                   " bytes) failed: %m: it is not heard",
+                   atomic_load(&inbox->box->places[index].owner), MUCT_XGMI_RING_SIZE);
+        return NULL;
+    }
+    return bytes;
+}
+
+static void muct_xgmi_inbox_unmap_ring(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    unsigned char *bytes = inbox->rings[index].bytes;
+
+    if ((bytes != NULL) && (index >= MUCT_XGMI_INBOX_FIRST_RINGS)) {
+        munmap(bytes, MUCT_XGMI_RING_SIZE);
+    }
+    inbox->rings[index].bytes = NULL;
+}
+
+
+/* ---- life ---- */
 
 /* A new file: places and rings are zero, as they have to be. */
 static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
@@ -63,12 +104,13 @@ static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
     }
 
     inbox->box = muct_xgmi_box_map(fd, path);
-    close(fd);
     if (inbox->box == NULL) {
         unlink(path);
+        close(fd);
         return UCS_ERR_IO_ERROR;
     }
 
+    inbox->box_fd = fd;
     inbox->box->owner = inbox->owner;
     inbox->box->magic = MUCT_XGMI_BOX_MAGIC;
     return UCS_OK;
@@ -118,10 +160,15 @@ err_free:
 void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
 {
     char path[512];
+    unsigned i;
 
     muct_xgmi_page_iface_path(inbox->dir, inbox->owner, inbox->id, MUCT_XGMI_BOX_SUFFIX,
                               path, sizeof(path));
-    munmap(inbox->box, muct_xgmi_box_size());
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        muct_xgmi_inbox_unmap_ring(inbox, i);
+    }
+    munmap(inbox->box, muct_xgmi_inbox_first_size());
+    close(inbox->box_fd);
     if (muct_xgmi_self_is_here()) {
         unlink(path);
         muct_xgmi_bell_remove(inbox->dir, inbox->owner, inbox->id, inbox->bell_fd);
@@ -165,14 +212,37 @@ static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned inde
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
 
-    muct_error("process 0x%" PRIx64 " wrote what is no message at byte %" PRIu64
-               " of its ring: it is not heard any more",
-               atomic_load(&place->owner), inbox->rings[index].position);
     atomic_store(&place->ring.is_broken, 1);
-    inbox->rings[index].bytes = NULL;
+    muct_xgmi_inbox_unmap_ring(inbox, index);
     if (atomic_load(&place->ring.wants_room) != 0) {
         muct_xgmi_inbox_tell_of_room(inbox, index);
     }
+}
+
+static void muct_xgmi_inbox_tell_nonsense(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    muct_error("process 0x%" PRIx64 " wrote what is no message at byte %" PRIu64
+               " of its ring: it is not heard any more",
+               atomic_load(&inbox->box->places[index].owner),
+               inbox->rings[index].position);
+    muct_xgmi_inbox_hear_no_more(inbox, index);
+}
+
+/* A sender's first message. @return Whether it can be heard. */
+static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    unsigned char *bytes = muct_xgmi_inbox_map_ring(inbox, index);
+
+    if (bytes == NULL) {
+        muct_xgmi_inbox_hear_no_more(inbox, index);
+        return false;
+    }
+    if (!muct_xgmi_ring_rx_init(&inbox->rings[index], &inbox->box->places[index].ring,
+                                bytes)) {
+        muct_xgmi_inbox_tell_nonsense(inbox, index);
+        return false;
+    }
+    return true;
 }
 
 /* NULL: there is nobody to hear. */
@@ -190,13 +260,7 @@ static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
         return NULL;
     }
 
-    if (!muct_xgmi_ring_rx_init(ring, &place->ring,
-                                (unsigned char *)inbox->box +
-                                    muct_xgmi_box_offset(index))) {
-        muct_xgmi_inbox_hear_no_more(inbox, index);
-        return NULL;
-    }
-    return ring;
+    return muct_xgmi_inbox_begin(inbox, index) ? ring : NULL;
 }
 
 
@@ -224,7 +288,7 @@ static unsigned muct_xgmi_inbox_hear(muct_xgmi_inbox_t *inbox, unsigned index,
         muct_xgmi_inbox_tell_of_room(inbox, index);
     }
     if (__builtin_expect(found == MUCT_XGMI_RING_BROKEN, 0)) {
-        muct_xgmi_inbox_hear_no_more(inbox, index);
+        muct_xgmi_inbox_tell_nonsense(inbox, index);
     }
     return count;
 }

@@ -28,6 +28,7 @@ typedef struct muct_xgmi_inbox {
     muct_xgmi_box_t *box;
     uint64_t owner;
     muct_xgmi_iface_id_t id;
+    int box_fd;
     int bell_fd;
     bool is_polling;
     bool may_be_rung;  /**< By one that gave room */

@@ -778,6 +778,81 @@ START_TEST(who_writes_nonsense_is_heard_no_more)
 }
 END_TEST
 
+static size_t bytes_mapped(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long long begin, end;
+    size_t count = 0;
+    char line[1024];
+
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if ((strstr(line, MUCT_XGMI_BOX_SUFFIX) != NULL) &&
+            (sscanf(line, "%llx-%llx", &begin, &end) == 2)) {
+            count += (size_t)(end - begin);
+        }
+    }
+    fclose(maps);
+    return count;
+}
+
+/* All that is mapped takes room in a process that locks its memory. */
+START_TEST(what_no_sender_has_is_not_mapped)
+{
+    const size_t first = (size_t)muct_xgmi_box_offset(FIRST);
+    muct_xgmi_outbox_t *boxes[FIRST + 1];
+    size_t of_sender;
+    unsigned i;
+
+    ck_assert_uint_eq(bytes_mapped(), first);
+    for (i = 0; i <= FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+        send_one(boxes[i], i);
+    }
+    of_sender = bytes_mapped() - first;
+    poll_all();
+    ck_assert_uint_eq(num_got, FIRST + 1);
+    ck_assert_uint_eq(bytes_mapped(), first + of_sender + MUCT_XGMI_RING_SIZE);
+    if (_i == 0) { /* nobody hears it any more */
+        write_nonsense(boxes[FIRST], boxes[FIRST]->ring.position);
+        poll_all();
+        ck_assert_uint_eq(bytes_mapped(), first + of_sender);
+    }
+    for (i = 0; i <= FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    ck_assert_uint_eq(bytes_mapped(), 0);
+}
+END_TEST
+
+/* It finds out. A file that is none stands for address space that is none. */
+START_TEST(ring_that_cannot_be_mapped_is_not_heard)
+{
+    muct_xgmi_outbox_t *boxes[FIRST + 1];
+    int fd = inbox->box_fd;
+    unsigned i;
+
+    for (i = 0; i <= FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+    }
+    send_one(boxes[FIRST], 1);
+    send_one(boxes[0], 2);
+    inbox->box_fd = -1;
+    poll_all();
+    inbox->box_fd = fd;
+    ck_assert_uint_eq(num_got, 1);
+    ck_assert_uint_eq(got[0], 2);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert(muct_xgmi_outbox_is_broken(boxes[FIRST]));
+    ck_assert(!muct_xgmi_outbox_is_broken(boxes[0]));
+    for (i = 0; i <= FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
 /* Before its first message */
 START_TEST(who_begins_where_no_message_can_is_not_heard)
 {
@@ -1123,7 +1198,7 @@ static void destroy_inbox(muct_xgmi_outbox_t *outbox)
 
     (void)outbox;
     muct_xgmi_inbox_destroy(inbox);
-    if (num_open() != fds - 1) {
+    if (num_open() != fds - 2) { /* box and bell */
         _exit(1);
     }
 }
@@ -1161,6 +1236,8 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, places_that_cannot_be_are_not_looked_at);
     tcase_add_test(tcase, senders_that_come_at_once_have_places_of_their_own);
     tcase_add_test(tcase, who_writes_nonsense_is_heard_no_more);
+    tcase_add_loop_test(tcase, what_no_sender_has_is_not_mapped, 0, 2);
+    tcase_add_test(tcase, ring_that_cannot_be_mapped_is_not_heard);
     tcase_add_test(tcase, who_begins_where_no_message_can_is_not_heard);
     tcase_add_test(tcase, the_place_of_who_wrote_nonsense_is_not_taken);
     suite_add_tcase(suite, tcase);
