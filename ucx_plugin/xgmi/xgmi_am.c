@@ -106,10 +106,14 @@ bool muct_xgmi_am_has(const muct_xgmi_iface_t *iface)
 static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
 {
     muct_xgmi_iface_t *iface = ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t);
-    ucs_status_t status =
-        muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
-                              iface->addr.owner, iface->addr.id, &ep->outbox);
+    ucs_status_t status;
 
+    if (ucs_unlikely(iface->inbox == NULL)) {
+        return UCS_ERR_UNSUPPORTED; /* nor has it a bell that tells of room */
+    }
+
+    status = muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
+                                   iface->addr.owner, iface->addr.id, &ep->outbox);
     if (status == UCS_OK) {
         return UCS_OK;
     }

@@ -13,9 +13,9 @@
  *
  * Statuses of sends, beside those of xgmi_ep.h: UCS_ERR_NO_RESOURCE: the receiver has
  * as many messages as fit, or copies before a fence run; add a pending request.
- * UCS_ERR_INVALID_PARAM: no id, or too long. UCS_ERR_UNSUPPORTED: the peer lives and
- * carries no messages, and the endpoint lives on; a message that only asks whether it
- * lives (UCT_SEND_FLAG_PEER_CHECK) counts as sent.
+ * UCS_ERR_INVALID_PARAM: no id, or too long. UCS_ERR_UNSUPPORTED: this interface
+ * carries no messages, or the peer lives and carries none, and the endpoint lives on; a
+ * message that only asks whether it lives (UCT_SEND_FLAG_PEER_CHECK) counts as sent.
  */
 
 #include "xgmi/xgmi_iface.h"

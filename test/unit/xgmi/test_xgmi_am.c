@@ -1051,6 +1051,26 @@ static void expect_no_messages(void)
     progress(&side, 10);
 }
 
+/* Who has none sends none: there would be no bell that tells of room. */
+START_TEST(interface_without_messages_sends_none)
+{
+    size_t length = 8;
+    ct_addr_t addr;
+
+    setenv("UCX_MORI_XGMI_MESSAGES", "n", 1);
+    ck_assert_msg(ct_side_open(&side, &name) == UCS_OK, "%s", side.why);
+    unsetenv("UCX_MORI_XGMI_MESSAGES");
+    ck_assert_msg(ct_side_open_beside(&other, &name, &side) == UCS_OK, "%s", other.why);
+    get_addr(&other, &addr);
+    ep = connect_to(&addr);
+    ck_assert_int_eq(send_one(ep, 0), UCS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(uct_ep_am_bcopy(ep, ID, pack_length, &length, 0),
+                     UCS_ERR_UNSUPPORTED);
+    arm(&side);
+    ck_assert_uint_eq(side.events.num_ep_errors, 0);
+}
+END_TEST
+
 START_TEST(messages_are_carried_unless_told_not_to)
 {
     ucs_log_push_handler(count_warning);
@@ -1179,6 +1199,7 @@ static void add_one_side(Suite *suite)
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
+    tcase_add_test(tcase, interface_without_messages_sends_none);
     tcase_add_test(tcase, messages_are_carried_unless_told_not_to);
     tcase_add_test(tcase, limit_of_files_leaves_messages_to_others);
     tcase_add_loop_test(tcase, folder_that_takes_no_more_leaves_messages_to_others, 0,
