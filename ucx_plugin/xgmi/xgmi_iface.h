@@ -162,9 +162,14 @@ void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t
 void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
 
 
-/** Undo @ref muct_xgmi_iface_watch_peer. */
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
-                                  const muct_xgmi_peer_t *peer);
+/**
+ * Undo @ref muct_xgmi_iface_watch_peer, for an endpoint that is in the interface's list
+ * no more. With the last one to a peer that is gone its memory goes.
+ *
+ * @param [in] status  Of the endpoint.
+ */
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer,
+                                  ucs_status_t status);
 
 
 /** An endpoint's status has become an error: tell its user in the next progress. */

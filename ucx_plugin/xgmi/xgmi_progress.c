@@ -255,8 +255,8 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface)
     }
 }
 
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
-                                  const muct_xgmi_peer_t *peer)
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer,
+                                  ucs_status_t status)
 {
     muct_xgmi_ep_t *ep;
 
@@ -269,6 +269,10 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
 
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
+    }
+    /* when it dies nobody is told any more */
+    if ((status == UCS_ERR_CONNECTION_RESET) || !muct_xgmi_peer_is_alive(peer)) {
+        muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
     }
 }
 
@@ -349,6 +353,14 @@ static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
     return has_event;
 }
 
+/* Of an endpoint that has failed, as a check or a flush found that out: what tells of
+ * its peer's end would wake for ever. */
+static bool muct_xgmi_iface_may_be_dead(const muct_xgmi_ep_t *ep, bool has_event)
+{
+    return (ep->status == UCS_OK) ? has_event || (muct_xgmi_peer_fd(ep->peer) < 0)
+                                  : has_event && (ep->peer != NULL);
+}
+
 /* Asks for each endpoint; with pidfds the kernel is asked for all at once. */
 static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 {
@@ -357,13 +369,10 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 
     ucs_list_for_each(ep, &iface->eps, list)
     {
-        if (ep->status != UCS_OK) {
-            continue;
-        }
-        if ((has_event || (muct_xgmi_peer_fd(ep->peer) < 0)) &&
+        if (muct_xgmi_iface_may_be_dead(ep, has_event) &&
             !muct_xgmi_peer_is_alive(ep->peer)) {
             muct_xgmi_iface_on_process_exit(iface, ep);
-        } else if (!muct_xgmi_ep_is_peer_open(ep)) {
+        } else if ((ep->status == UCS_OK) && !muct_xgmi_ep_is_peer_open(ep)) {
             muct_diag("interface %u of process 0x%" PRIx64 " was closed",
                       ep->peer_iface.slot, ep->owner);
             muct_xgmi_ep_set_error(ep, UCS_ERR_CONNECTION_RESET);

@@ -444,16 +444,15 @@ static void fence(int by_ep)
                      UCS_OK);
 }
 
-static void put_all(const ct_mem_t *local, const ct_mem_t *remote, uct_rkey_t rkey,
+static void put_all(const ct_mem_t *local, uint64_t remote, uct_rkey_t rkey,
                     comp_t *comp)
 {
     const uct_iov_t iov = {
         .buffer = local->addr, .length = LENGTH, .memh = local->memh, .count = 1};
 
     *comp = (comp_t){.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
-    ck_assert_int_eq(
-        uct_ep_put_zcopy(ep, &iov, 1, (uintptr_t)remote->addr, rkey, &comp->uct),
-        UCS_INPROGRESS);
+    ck_assert_int_eq(uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, &comp->uct),
+                     UCS_INPROGRESS);
 }
 
 /* Copies stand still; a message without a fence overtakes them, one behind it waits. */
@@ -473,7 +472,8 @@ START_TEST(message_waits_for_copies_before_a_fence)
     ck_assert(ct_mem_fill(&local, 0, LENGTH, 1, 0));
     ck_assert_int_eq(ct_mem_pack(&other, &remote, 0, key), UCS_OK);
     ck_assert_int_eq(uct_rkey_unpack(side.component, key, &rkey), UCS_OK);
-    put_all(&local, &remote, rkey.rkey, &comp); /* the first one makes streams */
+    put_all(&local, (uintptr_t)remote.addr, rkey.rkey,
+            &comp); /* the first one makes streams */
     for (i = 0; (comp.num_calls == 0) && (i < 1000 * MANY); ++i) {
         progress(&side, 1);
     }
@@ -483,7 +483,7 @@ START_TEST(message_waits_for_copies_before_a_fence)
 
     ck_assert(ct_mem_fill(&local, 0, LENGTH, 2, 0));
     fake_hip_hold("hipcpu_hold", NULL);
-    put_all(&local, &remote, rkey.rkey, &comp);
+    put_all(&local, (uintptr_t)remote.addr, rkey.rkey, &comp);
     ck_assert_int_eq(send_one(ep, 1), UCS_OK);
     fence(_i);
     fence(_i);
@@ -725,27 +725,39 @@ START_TEST(endpoint_to_a_closed_interface_fails)
 }
 END_TEST
 
+/* What a process tells of itself */
+typedef struct words {
+    ct_addr_t addr;
+    uint8_t key[256]; /* of its memory */
+    uint64_t memory;
+} words_t;
+
 /* Another process, which ends when it is told. */
 typedef struct peer {
     pid_t pid;
     int fds[2]; /* to it, from it */
-    ct_addr_t addr;
+    words_t words;
 } peer_t;
 
 /* Before UCX: a process of its own, in the folder given */
 static void peer_main(int in, int out)
 {
-    ct_addr_t addr = {.dev_length = 0};
+    static words_t words;
+    ct_mem_t memory;
     char byte;
 
-    if (ct_side_open(&side, &name) != UCS_OK) {
+    if ((ct_side_open(&side, &name) != UCS_OK) ||
+        (ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &memory) != UCS_OK) ||
+        (ct_mem_pack(&side, &memory, 0, words.key) != UCS_OK)) {
         _exit(1);
     }
-    get_addr(&side, &addr);
-    if (write(out, &addr, sizeof(addr)) != (ssize_t)sizeof(addr)) {
+    get_addr(&side, &words.addr);
+    words.memory = (uintptr_t)memory.addr;
+    if (write(out, &words, sizeof(words)) != (ssize_t)sizeof(words)) {
         _exit(1);
     }
     (void)read(in, &byte, 1); /* until it is closed, or killed */
+    ct_mem_destroy(&side, &memory);
     ct_side_close(&side);
     _exit(0);
 }
@@ -767,8 +779,8 @@ static void peer_start(peer_t *peer)
     close(out[1]);
     peer->fds[0] = in[1];
     peer->fds[1] = out[0];
-    ck_assert_int_eq(read(peer->fds[1], &peer->addr, sizeof(peer->addr)),
-                     (ssize_t)sizeof(peer->addr));
+    ck_assert_int_eq(read(peer->fds[1], &peer->words, sizeof(peer->words)),
+                     (ssize_t)sizeof(peer->words));
 }
 
 static void peer_end(peer_t *peer, bool is_killed)
@@ -807,8 +819,8 @@ START_TEST(endpoint_to_a_dead_process_fails)
     peer_start(&peer);
     open_side();
     peer_end(&peer, _i & 1);
-    expect_reachable(&peer.addr);
-    ep = connect_to(&peer.addr);
+    expect_reachable(&peer.words.addr);
+    ep = connect_to(&peer.words.addr);
     if (_i & 2) {
         try_all();
     }
@@ -823,7 +835,7 @@ START_TEST(endpoint_to_the_dead_is_destroyed_untold)
     peer_start(&peer);
     open_side();
     peer_end(&peer, true);
-    ep = connect_to(&peer.addr);
+    ep = connect_to(&peer.words.addr);
     uct_ep_destroy(ep);
     ep = NULL;
     progress(&side, 10);
@@ -839,13 +851,74 @@ START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
 
     peer_start(&peer);
     open_side();
-    ep = connect_to(&peer.addr);
+    ep = connect_to(&peer.words.addr);
     peer_end(&peer, true);
     muct_xgmi_page_sweep(dir);
     ck_assert_int_eq(
         uct_ep_am_bcopy(ep, ID, pack_length, &length, UCT_SEND_FLAG_PEER_CHECK),
         UCS_ERR_CONNECTION_RESET);
     expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
+/* One copy to it, so that its memory is mapped here */
+static void put_to(const peer_t *peer)
+{
+    uct_rkey_bundle_t rkey;
+    ct_mem_t local;
+    unsigned i;
+    comp_t comp;
+
+    ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local),
+                     UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(side.component, peer->words.key, &rkey), UCS_OK);
+    put_all(&local, peer->words.memory, rkey.rkey, &comp);
+    for (i = 0; (comp.num_calls == 0) && (i < 1000 * MANY); ++i) {
+        progress(&side, 1);
+    }
+    ck_assert_uint_eq(comp.num_calls, 1);
+    uct_rkey_release(side.component, &rkey);
+    ct_mem_destroy(&side, &local);
+}
+
+static void expect_closed(void)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned empty = 0;
+
+    while (fake_hip_calls("hipIpcCloseMemHandle") == 0) {
+        ck_assert_msg(mkv_test_now_ms() < deadline, "its memory is mapped still");
+        mkv_test_pause(&empty);
+    }
+}
+
+/* Who finds the death out need not be progress: nobody else would let its memory go. */
+START_TEST(memory_of_the_dead_goes_with_the_endpoint)
+{
+    peer_t peer;
+
+    peer_start(&peer);
+    open_side();
+    ep = connect_to(&peer.words.addr);
+    put_to(&peer);
+    ck_assert_int_eq(send_one(ep, 0), UCS_OK);
+    peer_end(&peer, _i & 1);
+    if (_i & 2) {
+        ck_assert_int_eq(uct_ep_flush(ep, 0, NULL), UCS_ERR_CONNECTION_RESET);
+    } else {
+        ck_assert_int_eq(uct_ep_check(ep, 0, NULL), UCS_OK);
+    }
+    if (_i & 4) {
+        expect_failed(UCS_ERR_CONNECTION_RESET);
+        arm(&side);
+        ck_assert(!is_readable(&side)); /* who sleeps knows of it */
+    } else {
+        progress(&side, 1); /* as UCP does, which destroys what has failed */
+        ck_assert_uint_eq(side.events.num_ep_errors, 1);
+    }
+    uct_ep_destroy(ep);
+    ep = NULL;
+    expect_closed();
 }
 END_TEST
 
@@ -859,7 +932,7 @@ START_TEST(death_of_who_has_no_room_is_told)
 
     peer_start(&peer);
     open_side();
-    ep = connect_to(&peer.addr);
+    ep = connect_to(&peer.words.addr);
     number = fill(ep, 0);
     request_init(&request, ep, number);
     ck_assert_int_eq(uct_ep_pending_add(ep, &request.req, 0), UCS_OK);
@@ -956,7 +1029,7 @@ START_TEST(peer_of_another_folder_is_not_reached)
     peer_start(&peer);
     setenv("UCX_MORI_XGMI_SHM_DIR", dir, 1);
     open_side();
-    expect_unreachable(&peer.addr, "different shared memory folder");
+    expect_unreachable(&peer.words.addr, "different shared memory folder");
     peer_end(&peer, false);
     snprintf(command, sizeof(command), "rm -rf %s", elsewhere);
     ck_assert_int_eq(system(command), 0);
@@ -979,9 +1052,9 @@ START_TEST(peer_of_another_user_is_not_reached)
 
     peer_start(&peer);
     open_side();
-    muct_xgmi_page_path(dir, iface_of(&peer.addr).owner, "", path, sizeof(path));
+    muct_xgmi_page_path(dir, iface_of(&peer.words.addr).owner, "", path, sizeof(path));
     ck_assert_int_eq(chown(path, 12345, 12345), 0);
-    expect_unreachable(&peer.addr, "cannot be used, as a warning told");
+    expect_unreachable(&peer.words.addr, "cannot be used, as a warning told");
     peer_end(&peer, false);
 }
 END_TEST
@@ -1196,6 +1269,7 @@ static void add_one_side(Suite *suite)
     tcase_add_loop_test(tcase, endpoint_to_a_dead_process_fails, 0, 4);
     tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
     tcase_add_test(tcase, box_of_the_dead_that_was_removed_is_told_as_death);
+    tcase_add_loop_test(tcase, memory_of_the_dead_goes_with_the_endpoint, 0, 8);
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
