@@ -266,6 +266,9 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *pe
             return;
         }
     }
+    if (!muct_xgmi_self_is_here()) {
+        return; /* the parent watches on, by the same set of files */
+    }
 
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);

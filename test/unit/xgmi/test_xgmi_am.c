@@ -922,6 +922,33 @@ START_TEST(memory_of_the_dead_goes_with_the_endpoint)
 }
 END_TEST
 
+/* Both have one set of files to watch. */
+START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
+{
+    peer_t peer;
+    pid_t pid;
+    int status;
+
+    peer_start(&peer);
+    open_side();
+    ep = connect_to(&peer.words.addr);
+    pid = fork();
+    if (pid == 0) {
+        uct_ep_destroy(ep);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    arm(&side);
+    ck_assert(!is_readable(&side));
+    peer_end(&peer, true);
+    ck_assert(is_readable(&side));
+    arm(&side);
+    progress(&side, 1);
+    expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
 /* A process dies while its ring is full, and what waits comes back by purge. */
 START_TEST(death_of_who_has_no_room_is_told)
 {
@@ -1270,6 +1297,7 @@ static void add_one_side(Suite *suite)
     tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
     tcase_add_test(tcase, box_of_the_dead_that_was_removed_is_told_as_death);
     tcase_add_loop_test(tcase, memory_of_the_dead_goes_with_the_endpoint, 0, 8);
+    tcase_add_test(tcase, endpoint_that_a_forked_child_destroys_is_watched_on);
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
     tcase_add_test(tcase, peer_of_another_user_is_not_reached);
