@@ -380,7 +380,7 @@ void muct_xgmi_ep_destroy(uct_ep_h tl_ep)
 
     ucs_list_del(&ep->list);
     if (ep->peer != NULL) {
-        muct_xgmi_iface_unwatch_peer(iface, ep->peer, ep->status);
+        muct_xgmi_iface_unwatch_peer(iface, ep->peer);
     }
     if (ep->outbox != NULL) {
         muct_xgmi_outbox_close(ep->outbox);

@@ -164,12 +164,10 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
 
 /**
  * Undo @ref muct_xgmi_iface_watch_peer, for an endpoint that is in the interface's list
- * no more. With the last one to a peer that is gone its memory goes.
- *
- * @param [in] status  Of the endpoint.
+ * no more. With the last one to a peer its memory is unmapped, as soon as nobody copies
+ * there; who uses it again maps it again.
  */
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer,
-                                  ucs_status_t status);
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer);
 
 
 /** An endpoint's status has become an error: tell its user in the next progress. */

@@ -255,8 +255,7 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface)
     }
 }
 
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer,
-                                  ucs_status_t status)
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer)
 {
     muct_xgmi_ep_t *ep;
 
@@ -273,10 +272,8 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *pe
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
     }
-    /* when it dies nobody is told any more */
-    if ((status == UCS_ERR_CONNECTION_RESET) || !muct_xgmi_peer_is_alive(peer)) {
-        muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
-    }
+    /* when it dies nobody is told any more, and its memory would be kept for ever */
+    muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
 }
 
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface)

@@ -922,6 +922,28 @@ START_TEST(memory_of_the_dead_goes_with_the_endpoint)
 }
 END_TEST
 
+/* Else it would be kept for a peer that dies later, of which nobody here is told. */
+START_TEST(memory_goes_with_the_last_endpoint)
+{
+    uct_ep_h first;
+    peer_t peer;
+
+    peer_start(&peer);
+    open_side();
+    first = connect_to(&peer.words.addr);
+    ep = connect_to(&peer.words.addr);
+    put_to(&peer);
+    uct_ep_destroy(first);
+    put_to(&peer);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 1);
+    uct_ep_destroy(ep);
+    expect_closed();
+    ep = connect_to(&peer.words.addr);
+    put_to(&peer);
+    peer_end(&peer, false);
+}
+END_TEST
+
 /* Both have one set of files to watch. */
 START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
 {
@@ -1297,6 +1319,7 @@ static void add_one_side(Suite *suite)
     tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
     tcase_add_test(tcase, box_of_the_dead_that_was_removed_is_told_as_death);
     tcase_add_loop_test(tcase, memory_of_the_dead_goes_with_the_endpoint, 0, 8);
+    tcase_add_test(tcase, memory_goes_with_the_last_endpoint);
     tcase_add_test(tcase, endpoint_that_a_forked_child_destroys_is_watched_on);
     tcase_add_test(tcase, death_of_who_has_no_room_is_told);
     tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
