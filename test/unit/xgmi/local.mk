@@ -1,6 +1,7 @@
 # Unit tests: mori_xgmi.
 xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_am \
+	test/unit/xgmi/test_xgmi_am_peer \
 	test/unit/xgmi/test_xgmi_aside \
 	test/unit/xgmi/test_xgmi_code \
 	test/unit/xgmi/test_xgmi_ep \
@@ -25,11 +26,22 @@ EXTRA_DIST += test/unit/xgmi/xgmi_fence.sh
 
 # The transport in a real UCX, linked with it instead of loaded.
 test_unit_xgmi_test_xgmi_am_SOURCES = \
-	test/unit/xgmi/test_xgmi_am.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c
+	test/unit/xgmi/test_xgmi_am.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
 test_unit_xgmi_test_xgmi_am_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_am_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_am_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_am_LDADD = \
+	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la libmuct.la \
+	$(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
+
+test_unit_xgmi_test_xgmi_am_peer_SOURCES = \
+	test/unit/xgmi/test_xgmi_am_peer.c test/unit/xgmi/xgmi_inside.h test/unit/xgmi/xgmi_inside.c \
+	test/unit/xgmi/xgmi_sides.h test/unit/xgmi/xgmi_sides.c
+test_unit_xgmi_test_xgmi_am_peer_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
+test_unit_xgmi_test_xgmi_am_peer_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_am_peer_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_am_peer_LDADD = \
 	test/support/libfakehip.la test/support/libctside.la test/support/libmkvtest.la libmuct.la \
 	$(CHECK_LIBS) $(UCX_LIBS) -luct -lucs -ldl -lm
 

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Endpoints to peers that are processes of their own, which end, are killed, or are not
+ * to be reached.
+ */
+
+#include "config.h"
+
+#include "test/support/fake_hip.h"
+#include "test/support/mkv_check.h"
+#include "test/support/mkv_test.h"
+#include "test/unit/xgmi/xgmi_inside.h"
+#include "test/unit/xgmi/xgmi_sides.h"
+#include "xgmi/xgmi_page.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What a process tells of itself */
+typedef struct words {
+    ct_addr_t addr;
+    uint8_t key[256]; /* of its memory */
+    uint64_t memory;
+} words_t;
+
+/* Another process, which ends when it is told. */
+typedef struct peer {
+    pid_t pid;
+    int fds[2]; /* to it, from it */
+    words_t words;
+} peer_t;
+
+/* Before UCX: a process of its own, in the folder given */
+static void peer_main(int in, int out)
+{
+    static words_t words;
+    ct_mem_t memory;
+    char byte;
+
+    if ((ct_side_open(&am_side, &am_name) != UCS_OK) ||
+        (ct_mem_create(&am_side, AM_LENGTH, UCS_MEMORY_TYPE_ROCM, &memory) != UCS_OK) ||
+        (ct_mem_pack(&am_side, &memory, 0, words.key) != UCS_OK)) {
+        _exit(1);
+    }
+    am_get_addr(&am_side, &words.addr);
+    words.memory = (uintptr_t)memory.addr;
+    if (write(out, &words, sizeof(words)) != (ssize_t)sizeof(words)) {
+        _exit(1);
+    }
+    (void)read(in, &byte, 1); /* until it is closed, or killed */
+    ct_mem_destroy(&am_side, &memory);
+    ct_side_close(&am_side);
+    _exit(0);
+}
+
+static void peer_start(peer_t *peer)
+{
+    int in[2], out[2];
+
+    ck_assert_int_eq(pipe(in), 0);
+    ck_assert_int_eq(pipe(out), 0);
+    peer->pid = fork();
+    ck_assert_int_ge(peer->pid, 0);
+    if (peer->pid == 0) {
+        close(in[1]);
+        close(out[0]);
+        peer_main(in[0], out[1]);
+    }
+    close(in[0]);
+    close(out[1]);
+    peer->fds[0] = in[1];
+    peer->fds[1] = out[0];
+    ck_assert_int_eq(read(peer->fds[1], &peer->words, sizeof(peer->words)),
+                     (ssize_t)sizeof(peer->words));
+}
+
+static void peer_end(peer_t *peer, bool is_killed)
+{
+    int status;
+
+    if (is_killed) {
+        ck_assert_int_eq(kill(peer->pid, SIGKILL), 0);
+    }
+    close(peer->fds[0]);
+    close(peer->fds[1]);
+    ck_assert_int_eq(waitpid(peer->pid, &status, 0), peer->pid);
+    ck_assert(is_killed || (WIFEXITED(status) && (WEXITSTATUS(status) == 0)));
+}
+
+/* Of one that ended and of one that was killed; at once, and after everything was tried
+ */
+START_TEST(endpoint_to_a_dead_process_fails)
+{
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    peer_end(&peer, _i & 1);
+    am_expect_reachable(&peer.words.addr);
+    am_ep = am_connect_to(&peer.words.addr);
+    if (_i & 2) {
+        am_try_all();
+    }
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
+START_TEST(endpoint_to_the_dead_is_destroyed_untold)
+{
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    peer_end(&peer, true);
+    am_ep = am_connect_to(&peer.words.addr);
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
+    am_progress(&am_side, 10);
+    ck_assert_uint_eq(am_side.events.num_ep_errors, 0);
+}
+END_TEST
+
+/* Who starts later removes what it left; its page here still says that it is open. */
+START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
+{
+    size_t length = 8;
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    am_ep = am_connect_to(&peer.words.addr);
+    peer_end(&peer, true);
+    muct_xgmi_page_sweep(am_dir);
+    ck_assert_int_eq(uct_ep_am_bcopy(am_ep, AM_ID, am_pack_length, &length,
+                                     UCT_SEND_FLAG_PEER_CHECK),
+                     UCS_ERR_CONNECTION_RESET);
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
+/* One copy to it, so that its memory is mapped here */
+static void put_to(const peer_t *peer)
+{
+    uct_rkey_bundle_t rkey;
+    ct_mem_t local;
+    unsigned i;
+    am_comp_t comp;
+
+    ck_assert_int_eq(ct_mem_create(&am_side, AM_LENGTH, UCS_MEMORY_TYPE_ROCM, &local),
+                     UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(am_side.component, peer->words.key, &rkey),
+                     UCS_OK);
+    am_put_all(&local, peer->words.memory, rkey.rkey, &comp);
+    for (i = 0; (comp.num_calls == 0) && (i < 1000 * AM_MANY); ++i) {
+        am_progress(&am_side, 1);
+    }
+    ck_assert_uint_eq(comp.num_calls, 1);
+    uct_rkey_release(am_side.component, &rkey);
+    ct_mem_destroy(&am_side, &local);
+}
+
+static void expect_closed(void)
+{
+    uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
+    unsigned empty = 0;
+
+    while (fake_hip_calls("hipIpcCloseMemHandle") == 0) {
+        ck_assert_msg(mkv_test_now_ms() < deadline, "its memory is mapped still");
+        mkv_test_pause(&empty);
+    }
+}
+
+/* Who finds the death out need not be progress: nobody else would let its memory go. */
+START_TEST(memory_of_the_dead_goes_with_the_endpoint)
+{
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    am_ep = am_connect_to(&peer.words.addr);
+    put_to(&peer);
+    ck_assert_int_eq(am_send_one(am_ep, 0), UCS_OK);
+    peer_end(&peer, _i & 1);
+    if (_i & 2) {
+        ck_assert_int_eq(uct_ep_flush(am_ep, 0, NULL), UCS_ERR_CONNECTION_RESET);
+    } else {
+        ck_assert_int_eq(uct_ep_check(am_ep, 0, NULL), UCS_OK);
+    }
+    if (_i & 4) {
+        am_expect_failed(UCS_ERR_CONNECTION_RESET);
+        am_arm(&am_side);
+        ck_assert(!am_is_readable(&am_side)); /* who sleeps knows of it */
+    } else {
+        am_progress(&am_side, 1); /* as UCP does, which destroys what has failed */
+        ck_assert_uint_eq(am_side.events.num_ep_errors, 1);
+    }
+    uct_ep_destroy(am_ep);
+    am_ep = NULL;
+    expect_closed();
+}
+END_TEST
+
+/* Else it would be kept for a peer that dies later, of which nobody here is told. */
+START_TEST(memory_goes_with_the_last_endpoint)
+{
+    uct_ep_h first;
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    first = am_connect_to(&peer.words.addr);
+    am_ep = am_connect_to(&peer.words.addr);
+    put_to(&peer);
+    uct_ep_destroy(first);
+    put_to(&peer);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 1);
+    uct_ep_destroy(am_ep);
+    expect_closed();
+    am_ep = am_connect_to(&peer.words.addr);
+    put_to(&peer);
+    peer_end(&peer, false);
+}
+END_TEST
+
+/* Both have one set of files to watch. */
+START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
+{
+    peer_t peer;
+    pid_t pid;
+    int status;
+
+    peer_start(&peer);
+    am_open_side();
+    am_ep = am_connect_to(&peer.words.addr);
+    pid = fork();
+    if (pid == 0) {
+        uct_ep_destroy(am_ep);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    am_arm(&am_side);
+    ck_assert(!am_is_readable(&am_side));
+    peer_end(&peer, true);
+    ck_assert(am_is_readable(&am_side));
+    am_arm(&am_side);
+    am_progress(&am_side, 1);
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
+/* A process dies while its ring is full, and what waits comes back by purge. */
+START_TEST(death_of_who_has_no_room_is_told)
+{
+    unsigned num_purged = 0, i;
+    am_request_t request;
+    uint64_t number;
+    peer_t peer;
+
+    peer_start(&peer);
+    am_open_side();
+    am_ep = am_connect_to(&peer.words.addr);
+    number = am_fill(am_ep, 0);
+    am_request_init(&request, am_ep, number);
+    ck_assert_int_eq(uct_ep_pending_add(am_ep, &request.req, 0), UCS_OK);
+    am_arm(&am_side);
+    ck_assert(!am_is_readable(&am_side));
+    peer_end(&peer, true);
+    ck_assert(am_is_readable(&am_side));
+    for (i = 0; (i < AM_MANY) && (am_side.events.num_ep_errors == 0); ++i) {
+        am_progress(&am_side, 1);
+    }
+    uct_ep_pending_purge(am_ep, am_count_purged, &num_purged);
+    ck_assert_uint_le(num_purged, 1);
+    ck_assert_uint_eq(num_purged + (request.num_calls > 0), 1);
+    am_expect_failed(UCS_ERR_CONNECTION_RESET);
+}
+END_TEST
+
+START_TEST(peer_of_another_folder_is_not_reached)
+{
+    char elsewhere[] = "/tmp/test_xgmi_am_2.XXXXXX", command[64];
+    peer_t peer;
+
+    ck_assert_ptr_nonnull(mkdtemp(elsewhere));
+    setenv("UCX_MORI_XGMI_SHM_DIR", elsewhere, 1);
+    peer_start(&peer);
+    setenv("UCX_MORI_XGMI_SHM_DIR", am_dir, 1);
+    am_open_side();
+    am_expect_unreachable(&peer.words.addr, "different shared memory folder");
+    peer_end(&peer, false);
+    snprintf(command, sizeof(command), "rm -rf %s", elsewhere);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* Root as well, which could use it: its owner could not use root's. */
+START_TEST(peer_of_another_user_is_not_reached)
+{
+    char path[512];
+    peer_t peer;
+
+    if (geteuid() != 0) {
+        mkv_test_skip("root", "peer_of_another_user_is_not_reached",
+                      "who is not root cannot give a page away");
+        am_setup_dir();
+        am_open_side();
+        return;
+    }
+
+    peer_start(&peer);
+    am_open_side();
+    muct_xgmi_page_path(am_dir, am_iface_of(&peer.words.addr).owner, "", path,
+                        sizeof(path));
+    ck_assert_int_eq(chown(path, 12345, 12345), 0);
+    am_expect_unreachable(&peer.words.addr, "cannot be used, as a warning told");
+    peer_end(&peer, false);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_am_peer");
+    TCase *tcase = tcase_create("peers");
+
+    setenv("UCX_MORI_HIP_LIB", HIPCPU_PATH, 1);
+    setenv("UCX_MORI_TEST_HIP", HIPCPU_PATH, 1);
+    xgmi_inside_register();
+    mkv_test_init();
+    tcase_add_checked_fixture(tcase, am_setup_dir, am_teardown);
+    tcase_add_loop_test(tcase, endpoint_to_a_dead_process_fails, 0, 4);
+    tcase_add_test(tcase, endpoint_to_the_dead_is_destroyed_untold);
+    tcase_add_test(tcase, box_of_the_dead_that_was_removed_is_told_as_death);
+    tcase_add_loop_test(tcase, memory_of_the_dead_goes_with_the_endpoint, 0, 8);
+    tcase_add_test(tcase, memory_goes_with_the_last_endpoint);
+    tcase_add_test(tcase, endpoint_that_a_forked_child_destroys_is_watched_on);
+    tcase_add_test(tcase, death_of_who_has_no_room_is_told);
+    tcase_add_test(tcase, peer_of_another_folder_is_not_reached);
+    tcase_add_test(tcase, peer_of_another_user_is_not_reached);
+    suite_add_tcase(suite, tcase);
+    return mkv_check_run_forked(suite);
+}
