@@ -3,6 +3,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_am \
 	test/unit/xgmi/test_xgmi_am_peer \
 	test/unit/xgmi/test_xgmi_aside \
+	test/unit/xgmi/test_xgmi_box \
 	test/unit/xgmi/test_xgmi_code \
 	test/unit/xgmi/test_xgmi_ep \
 	test/unit/xgmi/test_xgmi_export \
@@ -72,11 +73,19 @@ test_unit_xgmi_test_xgmi_gather_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
 
 # Both ends of messages in one process.
-test_unit_xgmi_test_xgmi_inbox_SOURCES = test/unit/xgmi/test_xgmi_inbox.c
+test_unit_xgmi_test_xgmi_box_SOURCES = \
+	test/unit/xgmi/test_xgmi_box.c test/unit/xgmi/ends_here.h
+test_unit_xgmi_test_xgmi_box_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_box_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_box_LDADD = \
+	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
+
+test_unit_xgmi_test_xgmi_inbox_SOURCES = \
+	test/unit/xgmi/test_xgmi_inbox.c test/unit/xgmi/ends_here.h
 test_unit_xgmi_test_xgmi_inbox_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -pthread
 test_unit_xgmi_test_xgmi_inbox_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_inbox_LDADD = \
-	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
+	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread
 
 # The module in a real UCX, in two processes.
 test_unit_xgmi_test_xgmi_inval_SOURCES = test/unit/xgmi/test_xgmi_inval.c

@@ -4,225 +4,34 @@
  * senders that ended; what wakes who sleeps; and what other processes do to either. */
 
 #include "test/support/mkv_check.h"
+#include "test/unit/xgmi/ends_here.h"
 #include "xgmi/xgmi_bell.h"
-#include "xgmi/xgmi_inbox.h"
-#include "xgmi/xgmi_outbox.h"
-#include "xgmi/xgmi_page.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #define LIMIT_S 300
-#define MAX_GOT 4096
 #define NUM_SENDERS 100
 #define NUM_ROUNDS 1000
 #define NUM_SLEEPS 20000
 #define NUM_TAKERS 4
 #define NUM_TAKES 100
-#define AT_ONCE 16
 #define MUCH 1000 /* bytes of a message of which few fit */
-#define FIRST 8   /* senders that find room whatever happens */
 
 /* Senders that one poll looks at, and messages of each */
 #define LOOKS 32
 #define TURN 8
 
-static const muct_xgmi_iface_id_t id = {.slot = 3, .generation = 5};
-static const muct_xgmi_iface_id_t sender_id = {.slot = 4, .generation = 7};
-
-static char dir[] = "/tmp/test_xgmi_inbox.XXXXXX";
-static muct_xgmi_self_t self;
-static muct_xgmi_inbox_t *inbox;
-static uint64_t got[MAX_GOT];
-static unsigned num_got, num_errors;
-
-
-/* ---- what the file system and the log are asked ---- */
-
-static bool is_full;
-static unsigned num_signals; /* that come while room is made */
-static ino_t there_in; /* The file that has bytes, and how many from its beginning on */
-static off_t num_there;
-
-/* As tmpfs does, whose files are holes until they are written, which has room for what
- * is no hole, and which signals end; man 3 posix_fallocate. */
-int posix_fallocate(int fd, off_t offset, off_t length)
-{
-    static int (*real)(int fd, off_t offset, off_t length);
-    struct stat st;
-
-    ck_assert_int_eq(fstat(fd, &st), 0);
-    if (num_signals > 0) {
-        --num_signals;
-        return EINTR;
-    }
-    if (is_full) {
-        return ((st.st_ino == there_in) && (st.st_size >= num_there) &&
-                (offset + length <= num_there))
-                   ? 0
-                   : ENOSPC;
-    }
-    if (real == NULL) {
-        *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
-    }
-    if (offset == 0) {
-        there_in = st.st_ino;
-        num_there = length;
-    }
-    return real(fd, offset, length);
-}
-
-__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t count_errors(
-    const char *file, unsigned number, const char *function, ucs_log_level_t level,
-    const ucs_log_component_config_t *component, const char *format, va_list args)
-{
-    (void)file, (void)number, (void)function, (void)component, (void)format, (void)args;
-    num_errors += (level <= UCS_LOG_LEVEL_ERROR);
-    return UCS_LOG_FUNC_RC_STOP;
-}
-
-static void setup(void)
-{
-    ucs_log_push_handler(count_errors);
-    num_got = num_errors = 0;
-    is_full = false;
-    num_signals = 0;
-    strcpy(dir + strlen(dir) - 6, "XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
-    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
-}
-
-static void teardown(void)
-{
-    char command[64];
-
-    if (inbox != NULL) {
-        muct_xgmi_inbox_destroy(inbox);
-    }
-    muct_xgmi_self_close();
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    ck_assert_int_eq(system(command), 0);
-    ucs_log_pop_handler();
-}
-
-static void path_of(const char *suffix, char *path, size_t size)
-{
-    muct_xgmi_page_iface_path(dir, self.owner, id, suffix, path, size);
-}
-
-static bool is_there(const char *suffix)
-{
-    char path[512];
-
-    path_of(suffix, path, sizeof(path));
-    return access(path, F_OK) == 0;
-}
-
-static unsigned num_open(void)
-{
-    return mkv_test_num_files("/proc/self/fd");
-}
-
-static unsigned num_mapped(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    unsigned count = 0;
-    char line[1024];
-
-    ck_assert_ptr_nonnull(maps);
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        count += (strstr(line, dir) != NULL);
-    }
-    fclose(maps);
-    return count;
-}
-
-
-/* ---- both ends ---- */
 
 /* What has no page: of a process that is dead */
 static uint64_t dead(void)
 {
     return self.owner ^ UINT64_C(0x5555555555555555);
-}
-
-static ucs_status_t try_open(uint64_t owner, muct_xgmi_outbox_t **outbox_p)
-{
-    return muct_xgmi_outbox_open(dir, self.owner, id, owner, sender_id, outbox_p);
-}
-
-static muct_xgmi_outbox_t *open_as(uint64_t owner)
-{
-    muct_xgmi_outbox_t *outbox = NULL;
-
-    ck_assert_int_eq(try_open(owner, &outbox), UCS_OK);
-    return outbox;
-}
-
-static unsigned place_of(const muct_xgmi_outbox_t *outbox)
-{
-    return (unsigned)(outbox->place - outbox->box->places);
-}
-
-/* @return Whether there was room. */
-static bool send_length(muct_xgmi_outbox_t *outbox, uint64_t number, size_t length)
-{
-    void *data = muct_xgmi_ring_reserve(&outbox->ring, length);
-
-    if (data == NULL) {
-        return false;
-    }
-
-    memset(data, 0, length);
-    memcpy(data, &number, sizeof(number));
-    muct_xgmi_outbox_commit(outbox, (uint8_t)(number % 32), length);
-    return true;
-}
-
-static void send_one(muct_xgmi_outbox_t *outbox, uint64_t number)
-{
-    MKV_REQUIRE(send_length(outbox, number, sizeof(number)), "no room");
-}
-
-static void keep(void *arg, const muct_xgmi_ring_message_t *message)
-{
-    uint64_t number;
-
-    (void)arg;
-    memcpy(&number, message->data, sizeof(number));
-    MKV_REQUIRE(message->id == number % 32, "message %u of %u bytes", message->id,
-                message->length);
-    MKV_REQUIRE(num_got < MAX_GOT, "more messages than were sent");
-    got[num_got++] = number;
-}
-
-static unsigned poll_some(unsigned max)
-{
-    unsigned count = num_got;
-
-    ck_assert_uint_eq(muct_xgmi_inbox_poll(inbox, max, keep, NULL), num_got - count);
-    return num_got - count;
-}
-
-static void poll_all(void)
-{
-    while (muct_xgmi_inbox_has(inbox)) {
-        (void)poll_some(AT_ONCE);
-    }
 }
 
 static bool is_rung(int fd)
@@ -505,244 +314,6 @@ START_TEST(senders_that_come_at_once_have_places_of_their_own)
     }
     ck_assert_uint_eq(atomic_load(&inbox->box->num_used), NUM_TAKERS);
     pthread_barrier_destroy(&all);
-}
-END_TEST
-
-
-/* ---- files ---- */
-
-static void no_box(void)
-{
-    muct_xgmi_outbox_t *outbox;
-
-    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_UNREACHABLE);
-    ck_assert_uint_eq(atomic_load(&inbox->box->places[0].owner), 0);
-}
-
-START_TEST(a_box_that_is_none_is_not_written_to)
-{
-    const off_t size = (off_t)muct_xgmi_box_size();
-    unsigned fds = num_open(), mapped = num_mapped();
-    char path[512];
-
-    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
-    ck_assert_int_eq(truncate(path, size - 1), 0);
-    no_box();
-    ck_assert_int_eq(truncate(path, size + 1), 0);
-    no_box();
-    ck_assert_int_eq(truncate(path, size), 0);
-    inbox->box->magic ^= 1;
-    no_box();
-    inbox->box->magic ^= 1;
-    inbox->box->owner ^= 1;
-    no_box();
-    inbox->box->owner ^= 1;
-    ck_assert_uint_eq(num_errors, 4);
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert_uint_eq(num_mapped(), mapped);
-    muct_xgmi_outbox_close(open_as(self.owner));
-}
-END_TEST
-
-START_TEST(a_link_in_place_of_a_box_is_not_followed)
-{
-    unsigned fds = num_open();
-    char path[512], other[600];
-
-    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
-    snprintf(other, sizeof(other), "%s.other", path);
-    ck_assert_int_eq(rename(path, other), 0);
-    no_box();
-    ck_assert_int_eq(symlink(other, path), 0);
-    no_box();
-    ck_assert_uint_eq(num_open(), fds);
-}
-END_TEST
-
-START_TEST(a_box_without_its_bell_is_no_box)
-{
-    unsigned fds = num_open(), mapped = num_mapped();
-    char path[512];
-
-    path_of(MUCT_XGMI_BELL_SUFFIX, path, sizeof(path));
-    ck_assert_int_eq(unlink(path), 0);
-    no_box();
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert_uint_eq(num_mapped(), mapped);
-}
-END_TEST
-
-/* The receiver is there: nothing is to be said of it. */
-START_TEST(a_process_that_can_open_no_more_is_told)
-{
-    muct_xgmi_outbox_t *outbox;
-    struct rlimit limit;
-    rlim_t most;
-    int fd;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    most = limit.rlim_cur;
-    fd = dup(inbox->bell_fd); /* the next one */
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    for (limit.rlim_cur = (rlim_t)fd; limit.rlim_cur < (rlim_t)fd + 2;
-         ++limit.rlim_cur) {
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-        num_errors = 0;
-        ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
-        ck_assert_uint_eq(num_errors, 1);
-    }
-    limit.rlim_cur = most;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    outbox = open_as(self.owner);
-    ck_assert_uint_eq(place_of(outbox), 0);
-    muct_xgmi_outbox_close(outbox);
-}
-END_TEST
-
-START_TEST(an_inbox_that_ends_leaves_nothing)
-{
-    unsigned fds, mapped;
-
-    muct_xgmi_inbox_destroy(inbox);
-    inbox = NULL;
-    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
-    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
-    fds = num_open();
-    mapped = num_mapped();
-    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
-    muct_xgmi_inbox_destroy(inbox);
-    inbox = NULL;
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert_uint_eq(num_mapped(), mapped);
-}
-END_TEST
-
-START_TEST(an_inbox_that_is_there_is_not_made_twice)
-{
-    unsigned fds = num_open();
-    muct_xgmi_inbox_t *second;
-
-    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &second),
-                     UCS_ERR_IO_ERROR);
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert(is_there(MUCT_XGMI_BOX_SUFFIX));
-    ck_assert(is_there(MUCT_XGMI_BELL_SUFFIX));
-}
-END_TEST
-
-/* Memory that is not there would be a signal with the first byte that is written. */
-START_TEST(no_room_for_a_box_is_told)
-{
-    unsigned fds;
-
-    muct_xgmi_inbox_destroy(inbox);
-    fds = num_open();
-    is_full = true;
-    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox),
-                     UCS_ERR_IO_ERROR);
-    inbox = NULL;
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
-    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
-}
-END_TEST
-
-/* Of a page, of a box and of a ring */
-START_TEST(a_signal_is_not_taken_for_a_full_folder)
-{
-    muct_xgmi_outbox_t *outbox;
-
-    muct_xgmi_inbox_destroy(inbox);
-    inbox = NULL;
-    muct_xgmi_self_close();
-    num_signals = 3;
-    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
-    ck_assert_uint_eq(num_signals, 0);
-    num_signals = 3;
-    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
-    ck_assert_uint_eq(num_signals, 0);
-    num_signals = 3;
-    outbox = open_as(self.owner);
-    ck_assert_uint_eq(num_signals, 0);
-    muct_xgmi_outbox_close(outbox);
-}
-END_TEST
-
-/* What fills the file system later is not theirs to bear, nor their receiver's. */
-START_TEST(the_first_senders_find_room_in_a_full_folder)
-{
-    muct_xgmi_outbox_t *boxes[FIRST];
-    unsigned i;
-
-    is_full = true;
-    for (i = 0; i < FIRST; ++i) {
-        boxes[i] = open_as(self.owner);
-        send_one(boxes[i], i);
-    }
-    poll_all();
-    ck_assert_uint_eq(num_got, FIRST);
-    for (i = 0; i < FIRST; ++i) {
-        muct_xgmi_outbox_close(boxes[i]);
-    }
-}
-END_TEST
-
-START_TEST(no_room_for_a_ring_is_told)
-{
-    muct_xgmi_outbox_t *boxes[FIRST], *outbox;
-    unsigned fds, mapped, i;
-
-    for (i = 0; i < FIRST; ++i) {
-        boxes[i] = open_as(self.owner);
-    }
-    fds = num_open();
-    mapped = num_mapped();
-    is_full = true;
-    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
-    ck_assert_uint_eq(num_errors, 1);
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert_uint_eq(num_mapped(), mapped);
-    ck_assert_uint_eq(poll_some(AT_ONCE), 0); /* which looks at no such ring */
-
-    is_full = false;
-    outbox = open_as(self.owner);
-    ck_assert_uint_eq(place_of(outbox), FIRST);
-    send_one(outbox, 1);
-    poll_all();
-    ck_assert_uint_eq(num_got, 1);
-    muct_xgmi_outbox_close(outbox);
-    for (i = 0; i < FIRST; ++i) {
-        muct_xgmi_outbox_close(boxes[i]);
-    }
-}
-END_TEST
-
-static void limit_files(rlim_t size)
-{
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = (size < limit.rlim_max) ? size : limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-/* The sender's, which the receiver need not have. Said at once, and not of the ring
- * that would be the signal. */
-START_TEST(limit_of_files_is_told_to_a_sender)
-{
-    unsigned fds = num_open(), mapped = num_mapped();
-    muct_xgmi_outbox_t *outbox;
-
-    limit_files(muct_xgmi_box_size() - 1);
-    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
-    limit_files(RLIM_INFINITY);
-    ck_assert_uint_eq(num_errors, 1);
-    ck_assert_uint_eq(num_open(), fds);
-    ck_assert_uint_eq(num_mapped(), mapped);
-    outbox = open_as(self.owner);
-    ck_assert_uint_eq(place_of(outbox), 0);
-    muct_xgmi_outbox_close(outbox);
 }
 END_TEST
 
@@ -1159,64 +730,6 @@ START_TEST(both_sides_sleep_and_are_woken)
 END_TEST
 
 
-/* ---- forked children ---- */
-
-static void in_child(void (*call)(muct_xgmi_outbox_t *outbox),
-                     muct_xgmi_outbox_t *outbox)
-{
-    pid_t pid = fork();
-    int status;
-
-    if (pid == 0) {
-        call(outbox);
-        _exit(0);
-    }
-    ck_assert_int_gt(pid, 0);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
-}
-
-START_TEST(a_forked_child_gives_no_place_back)
-{
-    muct_xgmi_outbox_t *outbox = open_as(self.owner), *second;
-
-    in_child(muct_xgmi_outbox_close, outbox);
-    ck_assert_uint_eq(atomic_load(&outbox->place->owner), self.owner);
-    second = open_as(self.owner);
-    ck_assert_uint_eq(place_of(second), 1);
-    send_one(outbox, 1);
-    poll_all();
-    ck_assert_uint_eq(num_got, 1);
-    muct_xgmi_outbox_close(outbox);
-    muct_xgmi_outbox_close(second);
-}
-END_TEST
-
-static void destroy_inbox(muct_xgmi_outbox_t *outbox)
-{
-    unsigned fds = num_open();
-
-    (void)outbox;
-    muct_xgmi_inbox_destroy(inbox);
-    if (num_open() != fds - 2) { /* box and bell */
-        _exit(1);
-    }
-}
-
-START_TEST(a_forked_child_withdraws_no_inbox)
-{
-    muct_xgmi_outbox_t *outbox;
-
-    in_child(destroy_inbox, NULL);
-    outbox = open_as(self.owner);
-    send_one(outbox, 1);
-    poll_all();
-    ck_assert_uint_eq(num_got, 1);
-    muct_xgmi_outbox_close(outbox);
-}
-END_TEST
-
-
 static void add_senders(Suite *suite)
 {
     TCase *tcase = tcase_create("senders");
@@ -1240,28 +753,6 @@ static void add_senders(Suite *suite)
     tcase_add_test(tcase, ring_that_cannot_be_mapped_is_not_heard);
     tcase_add_test(tcase, who_begins_where_no_message_can_is_not_heard);
     tcase_add_test(tcase, the_place_of_who_wrote_nonsense_is_not_taken);
-    suite_add_tcase(suite, tcase);
-}
-
-static void add_files(Suite *suite)
-{
-    TCase *tcase = tcase_create("files");
-
-    tcase_set_timeout(tcase, LIMIT_S);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_box_that_is_none_is_not_written_to);
-    tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
-    tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
-    tcase_add_test(tcase, a_process_that_can_open_no_more_is_told);
-    tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
-    tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
-    tcase_add_test(tcase, no_room_for_a_box_is_told);
-    tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
-    tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
-    tcase_add_test(tcase, no_room_for_a_ring_is_told);
-    tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
-    tcase_add_test(tcase, a_forked_child_gives_no_place_back);
-    tcase_add_test(tcase, a_forked_child_withdraws_no_inbox);
     suite_add_tcase(suite, tcase);
 }
 
@@ -1289,7 +780,6 @@ int main(void)
     Suite *suite = suite_create("xgmi_inbox");
 
     add_senders(suite);
-    add_files(suite);
     add_bells(suite);
     return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);
 }

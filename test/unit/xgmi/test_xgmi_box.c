@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* The files of messages to an interface: what is none is not written to, what has no
+ * room is told, and what ends leaves nothing, though not by a forked child. */
+
+#include "test/support/mkv_check.h"
+#include "test/unit/xgmi/ends_here.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIMIT_S 300
+
+
+/* ---- what the file system is asked ---- */
+
+static bool is_full;
+static unsigned num_signals; /* that come while room is made */
+static ino_t there_in; /* The file that has bytes, and how many from its beginning on */
+static off_t num_there;
+
+/* As tmpfs does, whose files are holes until they are written, which has room for what
+ * is no hole, and which signals end; man 3 posix_fallocate. */
+int posix_fallocate(int fd, off_t offset, off_t length)
+{
+    static int (*real)(int fd, off_t offset, off_t length);
+    struct stat st;
+
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    if (num_signals > 0) {
+        --num_signals;
+        return EINTR;
+    }
+    if (is_full) {
+        return ((st.st_ino == there_in) && (st.st_size >= num_there) &&
+                (offset + length <= num_there))
+                   ? 0
+                   : ENOSPC;
+    }
+    if (real == NULL) {
+        *(void **)&real = dlsym(RTLD_NEXT, "posix_fallocate");
+    }
+    if (offset == 0) {
+        there_in = st.st_ino;
+        num_there = length;
+    }
+    return real(fd, offset, length);
+}
+
+static void setup_room(void)
+{
+    is_full = false;
+    num_signals = 0;
+    setup();
+}
+
+
+/* ---- files ---- */
+
+static void path_of(const char *suffix, char *path, size_t size)
+{
+    muct_xgmi_page_iface_path(dir, self.owner, id, suffix, path, size);
+}
+
+static bool is_there(const char *suffix)
+{
+    char path[512];
+
+    path_of(suffix, path, sizeof(path));
+    return access(path, F_OK) == 0;
+}
+
+static void no_box(void)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_UNREACHABLE);
+    ck_assert_uint_eq(atomic_load(&inbox->box->places[0].owner), 0);
+}
+
+START_TEST(a_box_that_is_none_is_not_written_to)
+{
+    const off_t size = (off_t)muct_xgmi_box_size();
+    unsigned fds = num_open(), mapped = num_mapped();
+    char path[512];
+
+    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
+    ck_assert_int_eq(truncate(path, size - 1), 0);
+    no_box();
+    ck_assert_int_eq(truncate(path, size + 1), 0);
+    no_box();
+    ck_assert_int_eq(truncate(path, size), 0);
+    inbox->box->magic ^= 1;
+    no_box();
+    inbox->box->magic ^= 1;
+    inbox->box->owner ^= 1;
+    no_box();
+    inbox->box->owner ^= 1;
+    ck_assert_uint_eq(num_errors, 4);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    muct_xgmi_outbox_close(open_as(self.owner));
+}
+END_TEST
+
+START_TEST(a_link_in_place_of_a_box_is_not_followed)
+{
+    unsigned fds = num_open();
+    char path[512], other[600];
+
+    path_of(MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
+    snprintf(other, sizeof(other), "%s.other", path);
+    ck_assert_int_eq(rename(path, other), 0);
+    no_box();
+    ck_assert_int_eq(symlink(other, path), 0);
+    no_box();
+    ck_assert_uint_eq(num_open(), fds);
+}
+END_TEST
+
+START_TEST(a_box_without_its_bell_is_no_box)
+{
+    unsigned fds = num_open(), mapped = num_mapped();
+    char path[512];
+
+    path_of(MUCT_XGMI_BELL_SUFFIX, path, sizeof(path));
+    ck_assert_int_eq(unlink(path), 0);
+    no_box();
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+}
+END_TEST
+
+/* The receiver is there: nothing is to be said of it. */
+START_TEST(a_process_that_can_open_no_more_is_told)
+{
+    muct_xgmi_outbox_t *outbox;
+    struct rlimit limit;
+    rlim_t most;
+    int fd;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    most = limit.rlim_cur;
+    fd = dup(inbox->bell_fd); /* the next one */
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    for (limit.rlim_cur = (rlim_t)fd; limit.rlim_cur < (rlim_t)fd + 2;
+         ++limit.rlim_cur) {
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        num_errors = 0;
+        ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+        ck_assert_uint_eq(num_errors, 1);
+    }
+    limit.rlim_cur = most;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+START_TEST(an_inbox_that_ends_leaves_nothing)
+{
+    unsigned fds, mapped;
+
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
+    fds = num_open();
+    mapped = num_mapped();
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+}
+END_TEST
+
+START_TEST(an_inbox_that_is_there_is_not_made_twice)
+{
+    unsigned fds = num_open();
+    muct_xgmi_inbox_t *second;
+
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &second),
+                     UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert(is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(is_there(MUCT_XGMI_BELL_SUFFIX));
+}
+END_TEST
+
+/* Memory that is not there would be a signal with the first byte that is written. */
+START_TEST(no_room_for_a_box_is_told)
+{
+    unsigned fds;
+
+    muct_xgmi_inbox_destroy(inbox);
+    fds = num_open();
+    is_full = true;
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox),
+                     UCS_ERR_IO_ERROR);
+    inbox = NULL;
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert(!is_there(MUCT_XGMI_BOX_SUFFIX));
+    ck_assert(!is_there(MUCT_XGMI_BELL_SUFFIX));
+}
+END_TEST
+
+/* Of a page, of a box and of a ring */
+START_TEST(a_signal_is_not_taken_for_a_full_folder)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    muct_xgmi_inbox_destroy(inbox);
+    inbox = NULL;
+    muct_xgmi_self_close();
+    num_signals = 3;
+    ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
+    ck_assert_uint_eq(num_signals, 0);
+    num_signals = 3;
+    ck_assert_int_eq(muct_xgmi_inbox_create(dir, self.owner, id, &inbox), UCS_OK);
+    ck_assert_uint_eq(num_signals, 0);
+    num_signals = 3;
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(num_signals, 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+/* What fills the file system later is not theirs to bear, nor their receiver's. */
+START_TEST(the_first_senders_find_room_in_a_full_folder)
+{
+    muct_xgmi_outbox_t *boxes[FIRST];
+    unsigned i;
+
+    is_full = true;
+    for (i = 0; i < FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+        send_one(boxes[i], i);
+    }
+    poll_all();
+    ck_assert_uint_eq(num_got, FIRST);
+    for (i = 0; i < FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
+START_TEST(no_room_for_a_ring_is_told)
+{
+    muct_xgmi_outbox_t *boxes[FIRST], *outbox;
+    unsigned fds, mapped, i;
+
+    for (i = 0; i < FIRST; ++i) {
+        boxes[i] = open_as(self.owner);
+    }
+    fds = num_open();
+    mapped = num_mapped();
+    is_full = true;
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    ck_assert_uint_eq(poll_some(AT_ONCE), 0); /* which looks at no such ring */
+
+    is_full = false;
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), FIRST);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+    for (i = 0; i < FIRST; ++i) {
+        muct_xgmi_outbox_close(boxes[i]);
+    }
+}
+END_TEST
+
+static void limit_files(rlim_t size)
+{
+    struct rlimit limit;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = (size < limit.rlim_max) ? size : limit.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The sender's, which the receiver need not have. Said at once, and not of the ring
+ * that would be the signal. */
+START_TEST(limit_of_files_is_told_to_a_sender)
+{
+    unsigned fds = num_open(), mapped = num_mapped();
+    muct_xgmi_outbox_t *outbox;
+
+    limit_files(muct_xgmi_box_size() - 1);
+    ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
+    limit_files(RLIM_INFINITY);
+    ck_assert_uint_eq(num_errors, 1);
+    ck_assert_uint_eq(num_open(), fds);
+    ck_assert_uint_eq(num_mapped(), mapped);
+    outbox = open_as(self.owner);
+    ck_assert_uint_eq(place_of(outbox), 0);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+/* ---- forked children ---- */
+
+static void in_child(void (*call)(muct_xgmi_outbox_t *outbox),
+                     muct_xgmi_outbox_t *outbox)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        call(outbox);
+        _exit(0);
+    }
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_forked_child_gives_no_place_back)
+{
+    muct_xgmi_outbox_t *outbox = open_as(self.owner), *second;
+
+    in_child(muct_xgmi_outbox_close, outbox);
+    ck_assert_uint_eq(atomic_load(&outbox->place->owner), self.owner);
+    second = open_as(self.owner);
+    ck_assert_uint_eq(place_of(second), 1);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+    muct_xgmi_outbox_close(second);
+}
+END_TEST
+
+static void destroy_inbox(muct_xgmi_outbox_t *outbox)
+{
+    unsigned fds = num_open();
+
+    (void)outbox;
+    muct_xgmi_inbox_destroy(inbox);
+    if (num_open() != fds - 2) { /* box and bell */
+        _exit(1);
+    }
+}
+
+START_TEST(a_forked_child_withdraws_no_inbox)
+{
+    muct_xgmi_outbox_t *outbox;
+
+    in_child(destroy_inbox, NULL);
+    outbox = open_as(self.owner);
+    send_one(outbox, 1);
+    poll_all();
+    ck_assert_uint_eq(num_got, 1);
+    muct_xgmi_outbox_close(outbox);
+}
+END_TEST
+
+
+static void add_files(Suite *suite)
+{
+    TCase *tcase = tcase_create("files");
+
+    tcase_set_timeout(tcase, LIMIT_S);
+    tcase_add_checked_fixture(tcase, setup_room, teardown);
+    tcase_add_test(tcase, a_box_that_is_none_is_not_written_to);
+    tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
+    tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
+    tcase_add_test(tcase, a_process_that_can_open_no_more_is_told);
+    tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
+    tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
+    tcase_add_test(tcase, no_room_for_a_box_is_told);
+    tcase_add_test(tcase, a_signal_is_not_taken_for_a_full_folder);
+    tcase_add_test(tcase, the_first_senders_find_room_in_a_full_folder);
+    tcase_add_test(tcase, no_room_for_a_ring_is_told);
+    tcase_add_test(tcase, limit_of_files_is_told_to_a_sender);
+    tcase_add_test(tcase, a_forked_child_gives_no_place_back);
+    tcase_add_test(tcase, a_forked_child_withdraws_no_inbox);
+    suite_add_tcase(suite, tcase);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("xgmi_box");
+
+    add_files(suite);
+    return mkv_check_run(suite, CK_FORK_GETENV, CK_NORMAL);
+}
