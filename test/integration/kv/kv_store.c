@@ -120,6 +120,7 @@ static int reader(int fd, void *arg)
 
     kv_side_open(&side, "dst", fd, arg, DST_SEED);
     kv_side_connect(&side, 0);
+    kv_expect(&side, "connected"); /* there as well, which is a flush behind it here */
     params.region = side.ids[0];
     params.length = 16 * side.shape.block_bytes;
     KV_OK(mkv_fetch(side.peer, &params));
@@ -139,6 +140,7 @@ START_TEST(a_killed_reader_holds_nothing)
     kv_side_open(&side, "src", proc.fd, &shape, SRC_SEED);
     id = publish(&side, "k", 0, 16);
     kv_side_connect(&side, 1);
+    kv_say(&side, "connected");
     kv_expect(&side, "fetching");
     KV_OK(mkv_unpublish(side.ctx, id));
     (void)kv_wait_event(&side, MKV_EV_EXPIRED, NULL);
