@@ -476,7 +476,7 @@ static bool muct_xgmi_queue_look(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *ba
     muct_error("stream %u of device %d ended without writing %u: %s", stream,
                queue->device, value, muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
-    muct_xgmi_queue_sync(queue, stream); /* what cannot be asked of may run */
+    muct_xgmi_queue_sync(queue, stream); /* what is behind it may run */
     return true;
 }
 

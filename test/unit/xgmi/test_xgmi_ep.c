@@ -209,6 +209,23 @@ START_TEST(flush_waits_for_its_own_endpoints_copies)
 }
 END_TEST
 
+/* The error may be of the question alone, while the copy runs on. */
+START_TEST(copy_that_cannot_be_asked_of_is_waited_for)
+{
+    unsigned long waits;
+    comp_t comp;
+
+    ck_assert_int_eq(put(0, 0, 100, &comp), UCS_INPROGRESS); /* makes the queue */
+    wait_for(&comp);
+    waits = fake_hip_calls("hipStreamSynchronize");
+    fake_hip_fail("hipEventQuery", 1, 999);
+    ck_assert_int_eq(put(0, 0, 100, &comp), UCS_INPROGRESS);
+    wait_for(&comp);
+    ck_assert_int_eq(comp.uct.status, UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(fake_hip_calls("hipStreamSynchronize"), waits + 1);
+}
+END_TEST
+
 #define PROGRESS (UCT_PROGRESS_SEND | UCT_PROGRESS_RECV)
 
 /* By the worker, which knows of interfaces what progress they want */
@@ -409,6 +426,7 @@ int main(void)
     tcase_add_test(tcase, refused_copy_is_one_operations_failure);
     tcase_add_test(tcase, refused_copy_that_has_no_completion_fails_its_endpoint);
     tcase_add_test(tcase, first_copy_allocates_nothing);
+    tcase_add_test(tcase, copy_that_cannot_be_asked_of_is_waited_for);
     tcase_add_test(tcase, flush_waits_for_its_own_endpoints_copies);
     tcase_add_test(tcase, flush_behind_a_message_looks_for_the_peer);
     tcase_add_test(tcase, what_a_peer_sent_before_its_end_comes_before_its_end);
