@@ -167,7 +167,8 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
  * no more. With the last one to a peer its memory is unmapped, as soon as nobody copies
  * there; who uses it again maps it again.
  */
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer);
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
+                                  const muct_xgmi_peer_t *peer);
 
 
 /** An endpoint's status has become an error: tell its user in the next progress. */

@@ -255,7 +255,8 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface)
     }
 }
 
-void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface, muct_xgmi_peer_t *peer)
+void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
+                                  const muct_xgmi_peer_t *peer)
 {
     muct_xgmi_ep_t *ep;
 
