@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 /* Most events come within the looks that yield; a busy machine takes a while for each.
@@ -135,6 +136,18 @@ unsigned mkv_test_num_files(const char *folder)
     }
     closedir(handle);
     return count;
+}
+
+void mkv_test_set_limit(int resource, uint64_t most)
+{
+    struct rlimit limit;
+    int ret = getrlimit(resource, &limit);
+
+    limit.rlim_cur = (most < limit.rlim_max) ? most : limit.rlim_max;
+    if ((ret != 0) || (setrlimit(resource, &limit) != 0)) {
+        fprintf(stderr, "limit %d cannot be set\n", resource);
+        exit(MKV_TEST_EXIT_HARD);
+    }
 }
 
 int mkv_test_exit_status(int num_failed)

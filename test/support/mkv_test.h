@@ -79,6 +79,10 @@ int mkv_test_is_required(const char *what);
 unsigned mkv_test_num_files(const char *folder);
 
 
+/** Lower a limit of this process (RLIMIT_), or raise it as far as it may be raised. */
+void mkv_test_set_limit(int resource, uint64_t most);
+
+
 /**
  * Count and print a skipped test.
  *

@@ -672,13 +672,11 @@ END_TEST
 /* A file that is longer would be a signal. */
 START_TEST(limit_of_files_leaves_messages_to_others)
 {
-    struct rlimit limit;
+    const uint64_t most = muct_xgmi_box_size() - 1;
     char number[32];
 
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = muct_xgmi_box_size() - 1;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    snprintf(number, sizeof(number), "%lu", (unsigned long)limit.rlim_cur);
+    mkv_test_set_limit(RLIMIT_FSIZE, most);
+    snprintf(number, sizeof(number), "%lu", (unsigned long)most);
     ucs_log_push_handler(count_warning);
     am_open_side();
     expect_no_messages();
@@ -688,8 +686,7 @@ START_TEST(limit_of_files_leaves_messages_to_others)
     ck_assert_uint_eq(count_files(MUCT_XGMI_BELL_SUFFIX), 0); /* which is made first */
     ct_side_close(&am_side);
 
-    ++limit.rlim_cur;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    mkv_test_set_limit(RLIMIT_FSIZE, most + 1);
     am_open_side();
     ck_assert_uint_ne(am_side.attr.cap.flags & UCT_IFACE_FLAG_AM_BCOPY, 0);
 }

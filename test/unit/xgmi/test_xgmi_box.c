@@ -283,15 +283,6 @@ START_TEST(no_room_for_a_ring_is_told)
 }
 END_TEST
 
-static void limit_files(rlim_t size)
-{
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = (size < limit.rlim_max) ? size : limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
 /* The sender's, which the receiver need not have. Said at once, and not of the ring
  * that would be the signal. */
 START_TEST(limit_of_files_is_told_to_a_sender)
@@ -299,9 +290,9 @@ START_TEST(limit_of_files_is_told_to_a_sender)
     unsigned fds = num_open(), mapped = num_mapped();
     muct_xgmi_outbox_t *outbox;
 
-    limit_files(muct_xgmi_box_size() - 1);
+    mkv_test_set_limit(RLIMIT_FSIZE, muct_xgmi_box_size() - 1);
     ck_assert_int_eq(try_open(self.owner, &outbox), UCS_ERR_NO_MEMORY);
-    limit_files(RLIM_INFINITY);
+    mkv_test_set_limit(RLIMIT_FSIZE, RLIM_INFINITY);
     ck_assert_uint_eq(num_errors, 1);
     ck_assert_uint_eq(num_open(), fds);
     ck_assert_uint_eq(num_mapped(), mapped);

@@ -608,11 +608,7 @@ END_TEST
 /* New descriptors, of which 0 leaves none; what is open stays. */
 static void allow_files(rlim_t num)
 {
-    struct rlimit limit;
-
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = (num < limit.rlim_max) ? num : limit.rlim_max;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    mkv_test_set_limit(RLIMIT_NOFILE, num);
 }
 
 /* Its copies may run: memory under them is not to be given away. */
@@ -654,18 +650,14 @@ END_TEST
 START_TEST(a_page_longer_than_files_may_be_is_told)
 {
     const unsigned none = mkv_test_num_files(dir);
-    struct rlimit limit;
 
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    limit.rlim_cur = sizeof(muct_xgmi_page_t) - 1;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    mkv_test_set_limit(RLIMIT_FSIZE, sizeof(muct_xgmi_page_t) - 1);
     ucs_log_push_handler(keep_warning);
     line[0] = '\0';
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
     ck_assert_msg(strstr(line, "ulimit -f") != NULL, "%s", line);
     ck_assert_uint_eq(mkv_test_num_files(dir), none);
-    ++limit.rlim_cur;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    mkv_test_set_limit(RLIMIT_FSIZE, sizeof(muct_xgmi_page_t));
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_OK);
     muct_xgmi_self_close();
 }

@@ -140,7 +140,7 @@ muct_xgmi_iface_addr_t am_iface_of(const ct_addr_t *addr)
     return iface;
 }
 
-void am_count_call(uct_completion_t *comp)
+static void am_count_call(uct_completion_t *comp)
 {
     ++ucs_container_of(comp, am_comp_t, uct)->num_calls;
 }

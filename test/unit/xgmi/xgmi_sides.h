@@ -86,9 +86,6 @@ void am_arm(const ct_side_t *of);
 /** What mori_xgmi says of an interface. */
 muct_xgmi_iface_addr_t am_iface_of(const ct_addr_t *addr);
 
-/** A completion that counts. */
-void am_count_call(uct_completion_t *comp);
-
 /** Put all of @a local. */
 void am_put_all(const ct_mem_t *local, uint64_t remote, uct_rkey_t rkey,
                 am_comp_t *comp);
@@ -102,10 +99,10 @@ void am_expect_failed(ucs_status_t status);
 /** Every call of an endpoint that failed. */
 void am_try_all(void);
 
-/** It may. */
+/** UCX may reach an address. */
 void am_expect_reachable(const ct_addr_t *addr);
 
-/** It may not, and says why. */
+/** UCX may not reach an address, as @a text says. */
 void am_expect_unreachable(const ct_addr_t *addr, const char *text);
 
 /** A folder of its own for shared memory; a fixture. */
