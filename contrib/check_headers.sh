@@ -22,7 +22,7 @@ one_header() { # DIR PATH
         }
     done
     case $path in
-    src/morikv.h | ucx_plugin/base/* | ucx_plugin/xgmi/xgmi_kernel.h)
+    src/morikv.h | ucx_plugin/base/* | ucx_plugin/xgmi/copy/xgmi_kernel.h)
         # shellcheck disable=SC2086
         clang++ -x c++ -std=c++17 $flags $warnings - <<<"$unit" || {
             echo "$path does not compile alone as C++"

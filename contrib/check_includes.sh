@@ -12,7 +12,7 @@ is_pure() { # PATH
     case $1 in
     src/wire/*.[ch] | src/cache/blocks.[ch]) ;;
     ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
-    ucx_plugin/xgmi/xgmi_kernel.h | ucx_plugin/xgmi/xgmi_list.[ch]) ;;
+    ucx_plugin/xgmi/copy/xgmi_kernel.h | ucx_plugin/xgmi/copy/xgmi_list.[ch]) ;;
     *) return 1 ;;
     esac
 }
@@ -112,20 +112,20 @@ samples() {
     one src/peer/peer.c '#include <infiniband/verbs.h>' && bad 'verbs in the library' src/peer/peer.c
     one src/peer/peer.c '#include "base/muct_log.h"' && bad 'the plugin in the library' src/peer/peer.c
     one src/peer/peer.c '  #  include <uct/api/uct.h>' && bad 'UCT in the library' src/peer/peer.c
-    one ucx_plugin/rdma/rdma_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in rdma' rdma_ep.c
-    one ucx_plugin/rdma/rdma_ep.c '#include <hip/hip_runtime_api.h>' && bad 'HIP in rdma' rdma_ep.c
-    one ucx_plugin/xgmi/xgmi_ep.c '#include "rdma/rdma_ep.h"' && bad 'rdma in xgmi' xgmi_ep.c
+    one ucx_plugin/rdma/ep/rdma_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in rdma' rdma_ep.c
+    one ucx_plugin/rdma/ep/rdma_ep.c '#include <hip/hip_runtime_api.h>' && bad 'HIP in rdma' rdma_ep.c
+    one ucx_plugin/xgmi/xgmi_ep.c '#include "rdma/ep/rdma_ep.h"' && bad 'rdma in xgmi' xgmi_ep.c
     one ucx_plugin/xgmi/xgmi_ep.h '#include <infiniband/verbs.h>' && bad 'verbs in xgmi' xgmi_ep.h
     one ucx_plugin/copy/copy_ep.c '#include "xgmi/xgmi_ep.h"' && bad 'xgmi in copy' copy_ep.c
-    one ucx_plugin/copy/copy_md.c '#include "rdma/rdma_md.h"' && bad 'rdma in copy' copy_md.c
+    one ucx_plugin/copy/copy_md.c '#include "rdma/memory/rdma_md.h"' && bad 'rdma in copy' copy_md.c
     one ucx_plugin/xgmi/xgmi_ep.c '#include "copy/copy_ep.h"' && bad 'copy in xgmi' xgmi_ep.c
     one ucx_plugin/base/muct_gpu.c '#include "copy/copy_md.h"' && bad 'copy in base' muct_gpu.c
     one ucx_plugin/base/muct_gpu.c '#include "morikv.h"' && bad 'the library in the plugin' muct_gpu.c
     one ucx_plugin/base/muct_gpu.c '#include "base/log.h"' && bad "the library's base in the plugin" muct_gpu.c
-    one ucx_plugin/xgmi/xgmi_key.c '#include "xgmi_ep.h"' && bad 'a pure file with a side' xgmi_key.c
+    one ucx_plugin/xgmi/memory/xgmi_key.c '#include "xgmi_ep.h"' && bad 'a pure file with a side' xgmi_key.c
     one src/wire/wire.h '#include <ucp/api/ucp.h>' && bad 'UCP in a pure file' src/wire/wire.h
     one ucx_plugin/xgmi/xgmi_ep.h 'struct uct_iface_ops {' && bad 'a structure of UCX' uct_iface_ops
-    one ucx_plugin/rdma/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
+    one ucx_plugin/rdma/ep/rdma_ep.c 'ucs_status_t uct_md_open(void);' && bad 'a function of UCX' uct_md_open
     one perf/bench/bench.c '#include "test/support/rdma_rig.h"' && bad 'tests in perf' bench.c
     one perf/workload/pool.c '#include "perf/kv_perf/run.h"' && bad 'a floor up in perf' pool.c
     one perf/kv_perf/run.c '#include "perf/gpu/gpu_bench.h"' && bad 'the other floor in perf' run.c
@@ -138,7 +138,7 @@ samples() {
         echo '#include <string.h>'
     } | write src/wire/wire.c
     one src/peer/peer.c '#include <ucp/api/ucp.h>'
-    one ucx_plugin/rdma/rdma_qp.c '#include <infiniband/verbs.h>'
+    one ucx_plugin/rdma/queue/rdma_qp.c '#include <infiniband/verbs.h>'
     good 'what the design allows'
 }
 

@@ -35,7 +35,7 @@ muct_sources =
 
 include ucx_plugin/base/local.mk
 include ucx_plugin/xgmi/local.mk
-include ucx_plugin/xgmi/code.mk
+include ucx_plugin/xgmi/copy/code.mk
 include ucx_plugin/copy/local.mk
 if HAVE_VERBS
 include ucx_plugin/rdma/local.mk

@@ -2,7 +2,7 @@
 
 #include "perf/gpu/gpu_runtime.h"
 
-#include "xgmi/xgmi_code.h"
+#include "xgmi/copy/xgmi_code.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

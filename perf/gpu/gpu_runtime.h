@@ -12,7 +12,7 @@
  * nothing to fall back to.
  */
 
-#include "xgmi/xgmi_list.h"
+#include "xgmi/copy/xgmi_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>

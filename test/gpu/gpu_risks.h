@@ -5,8 +5,8 @@
 
 /** @file What the parts of gpu_risks share. */
 
-#include "xgmi/xgmi_export.h"
-#include "xgmi/xgmi_queue.h"
+#include "xgmi/memory/xgmi_export.h"
+#include "xgmi/copy/xgmi_queue.h"
 
 #include <sys/types.h>
 

@@ -26,8 +26,8 @@ nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) ||
 
 echo "== kernel"
 "$nvcc" -x cu -O3 -fatbin -gencode arch=compute_90,code=sm_90 \
-    -gencode arch=compute_90,code=compute_90 -I"$tree/ucx_plugin/xgmi" \
-    -o "$out/kernel.fatbin" "$tree/ucx_plugin/xgmi/xgmi_kernel.hip"
+    -gencode arch=compute_90,code=compute_90 -I"$tree/ucx_plugin/xgmi/copy" \
+    -o "$out/kernel.fatbin" "$tree/ucx_plugin/xgmi/copy/xgmi_kernel.hip"
 
 echo "== build"
 # shellcheck disable=SC2016

@@ -41,7 +41,7 @@ while IFS='|' read -r risk setting line; do
 done <"$out/rows"
 
 # machine code whose version the runtime does not load
-bundle=$build/ucx_plugin/xgmi/xgmi_kernel.bundle
+bundle=$build/ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 if [ -e "$bundle" ] && "$tree/contrib/check_kernel" "$bundle" >/dev/null; then
     LC_ALL=C sed 's/\x7fELF\x02\x01\x01\x40\x03/\x7fELF\x02\x01\x01\x40\x04/g' "$bundle" >"$out/bundle"
     stages=kernel prove kernel KERNEL_BUNDLE="$out/bundle"

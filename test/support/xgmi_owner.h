@@ -10,7 +10,7 @@
  */
 
 #include "base/muct_gpu.h"
-#include "xgmi/xgmi_key.h"
+#include "xgmi/memory/xgmi_key.h"
 
 #include <sys/types.h>
 

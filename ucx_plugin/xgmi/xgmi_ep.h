@@ -17,9 +17,9 @@
  * interface is closed; the error handler is called, also when nothing is posted.
  */
 
-#include "xgmi/xgmi_hold.h"
+#include "xgmi/memory/xgmi_hold.h"
 #include "xgmi/xgmi_iface.h"
-#include "xgmi/xgmi_outbox.h"
+#include "xgmi/message/xgmi_outbox.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

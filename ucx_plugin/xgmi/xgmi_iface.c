@@ -9,9 +9,9 @@
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
-#include "xgmi/xgmi_am.h"
+#include "xgmi/message/xgmi_am.h"
 #include "xgmi/xgmi_ep.h"
-#include "xgmi/xgmi_perf.h"
+#include "xgmi/copy/xgmi_perf.h"
 
 #include <ucs/config/parser.h>
 #include <ucs/sys/uid.h>

@@ -10,11 +10,11 @@
  */
 
 #include "base/muct_links.h"
-#include "xgmi/xgmi_addr.h"
-#include "xgmi/xgmi_inbox.h"
+#include "xgmi/peer/xgmi_addr.h"
+#include "xgmi/message/xgmi_inbox.h"
 #include "xgmi/xgmi_md.h"
-#include "xgmi/xgmi_queue.h"
-#include "xgmi/xgmi_stage.h"
+#include "xgmi/copy/xgmi_queue.h"
+#include "xgmi/copy/xgmi_stage.h"
 
 #include <stdbool.h>
 

@@ -14,8 +14,8 @@
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "base/muct_ucx_rocm.h"
-#include "xgmi/xgmi_queue.h"
-#include "xgmi/xgmi_rkey.h"
+#include "xgmi/copy/xgmi_queue.h"
+#include "xgmi/memory/xgmi_rkey.h"
 
 #include <ucs/config/parser.h>
 

@@ -20,11 +20,11 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_transport.h"
-#include "xgmi/xgmi_export.h"
-#include "xgmi/xgmi_inval.h"
-#include "xgmi/xgmi_map.h"
-#include "xgmi/xgmi_peer.h"
-#include "xgmi/xgmi_queue.h"
+#include "xgmi/memory/xgmi_export.h"
+#include "xgmi/memory/xgmi_inval.h"
+#include "xgmi/memory/xgmi_map.h"
+#include "xgmi/peer/xgmi_peer.h"
+#include "xgmi/copy/xgmi_queue.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -14,8 +14,8 @@
 
 #include "base/muct_lock.h"
 #include "base/muct_log.h"
-#include "xgmi/xgmi_am.h"
-#include "xgmi/xgmi_bell.h"
+#include "xgmi/message/xgmi_am.h"
+#include "xgmi/message/xgmi_bell.h"
 #include "xgmi/xgmi_ep.h"
 
 #include <errno.h>

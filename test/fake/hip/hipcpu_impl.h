@@ -17,7 +17,7 @@
 #include "hipcpu_abi.h"
 
 #include "test/gpu/risks_kernel.h"
-#include "xgmi/xgmi_kernel.h"
+#include "xgmi/copy/xgmi_kernel.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -9,7 +9,7 @@
 #include "test/fake/hip/hipcpu.h"
 #include "test/fake/hip/hipcpu_abi.h"
 #include "test/support/mkv_check.h"
-#include "xgmi/xgmi_list.h"
+#include "xgmi/copy/xgmi_list.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
-#include "ucx_plugin/rdma/rdma_gpu_way.h"
+#include "ucx_plugin/rdma/memory/rdma_gpu_way.h"
 
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>

@@ -4,11 +4,11 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/rdma_config.h"
-#include "rdma/rdma_family.h"
-#include "rdma/rdma_gpu_way.h"
-#include "rdma/rdma_qp.h"
-#include "rdma/rdma_wc.h"
+#include "rdma/device/rdma_config.h"
+#include "rdma/device/rdma_family.h"
+#include "rdma/memory/rdma_gpu_way.h"
+#include "rdma/queue/rdma_qp.h"
+#include "rdma/queue/rdma_wc.h"
 
 #include <ucs/sys/string.h>
 

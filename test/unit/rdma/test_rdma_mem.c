@@ -7,7 +7,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/rdma_mr.h"
+#include "rdma/memory/rdma_mr.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

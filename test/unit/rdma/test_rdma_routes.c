@@ -4,7 +4,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/rdma_route.h"
+#include "rdma/device/rdma_route.h"
 
 #include <stdlib.h>
 

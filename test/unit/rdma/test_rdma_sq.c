@@ -6,7 +6,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/rdma_sq.h"
+#include "rdma/queue/rdma_sq.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/rdma_addr.h"
-#include "rdma/rdma_ctl_msg.h"
-#include "rdma/rdma_key.h"
+#include "rdma/ep/rdma_addr.h"
+#include "rdma/recovery/rdma_ctl_msg.h"
+#include "rdma/memory/rdma_key.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,9 +10,9 @@
  */
 
 #include "test/support/mkv_check.h"
-#include "xgmi/xgmi_inbox.h"
-#include "xgmi/xgmi_outbox.h"
-#include "xgmi/xgmi_page.h"
+#include "xgmi/message/xgmi_inbox.h"
+#include "xgmi/message/xgmi_outbox.h"
+#include "xgmi/peer/xgmi_page.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include "test/support/mkv_test.h"
 #include "test/unit/xgmi/xgmi_inside.h"
 #include "test/unit/xgmi/xgmi_sides.h"
-#include "xgmi/xgmi_page.h"
+#include "xgmi/peer/xgmi_page.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
 #include "test/support/mkv_check.h"
 
-#include "xgmi/xgmi_code.h"
-#include "xgmi/xgmi_kernel.h"
+#include "xgmi/copy/xgmi_code.h"
+#include "xgmi/copy/xgmi_kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>

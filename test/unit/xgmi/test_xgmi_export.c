@@ -4,7 +4,7 @@
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
-#include "xgmi/xgmi_export.h"
+#include "xgmi/memory/xgmi_export.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "xgmi/xgmi_gather.h"
+#include "xgmi/copy/xgmi_gather.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "test/support/mkv_check.h"
 #include "test/unit/xgmi/ends_here.h"
-#include "xgmi/xgmi_bell.h"
+#include "xgmi/message/xgmi_bell.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -9,7 +9,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "xgmi/xgmi_list.h"
+#include "xgmi/copy/xgmi_list.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -102,7 +102,7 @@ static uint32_t __ballot_sync(uint32_t mask, bool condition)
 
 static void muct_xgmi_copy(const muct_xgmi_copy_args_t args);
 
-#include "xgmi/xgmi_kernel.hip"
+#include "xgmi/copy/xgmi_kernel.hip"
 
 typedef struct play_lane {
     const muct_xgmi_copy_args_t *args;

@@ -2,8 +2,8 @@
 
 #include "test/support/mkv_check.h"
 
-#include "xgmi/xgmi_addr.h"
-#include "xgmi/xgmi_key.h"
+#include "xgmi/peer/xgmi_addr.h"
+#include "xgmi/memory/xgmi_key.h"
 
 #include <stdlib.h>
 #include <string.h>

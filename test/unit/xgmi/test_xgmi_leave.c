@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "test/support/mkv_check.h"
-#include "xgmi/xgmi_leave.h"
+#include "xgmi/memory/xgmi_leave.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "test/support/mkv_check.h"
 
-#include "xgmi/xgmi_list.h"
+#include "xgmi/copy/xgmi_list.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
-#include "xgmi/xgmi_map.h"
-#include "xgmi/xgmi_page.h"
+#include "xgmi/memory/xgmi_map.h"
+#include "xgmi/peer/xgmi_page.h"
 
 #include <ucs/debug/log_def.h>
 

@@ -4,8 +4,8 @@
  * this code in the process, and with children that outlive it. */
 
 #include "test/support/mkv_check.h"
-#include "xgmi/xgmi_inbox.h"
-#include "xgmi/xgmi_page.h"
+#include "xgmi/message/xgmi_inbox.h"
+#include "xgmi/peer/xgmi_page.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
-#include "xgmi/xgmi_batch.h"
+#include "xgmi/copy/xgmi_batch.h"
 
 #include <poll.h>
 #include <pthread.h>

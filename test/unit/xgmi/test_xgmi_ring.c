@@ -5,7 +5,7 @@
  */
 
 #include "test/support/mkv_check.h"
-#include "xgmi/xgmi_ring.h"
+#include "xgmi/message/xgmi_ring.h"
 
 #include <pthread.h>
 #include <semaphore.h>

@@ -6,7 +6,7 @@ set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 tree=$(cd "$(dirname "$0")/../../.." && pwd)
 check=$tree/contrib/check_kernel
-bundle=$build/ucx_plugin/xgmi/xgmi_kernel.bundle
+bundle=$build/ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 
 if [ ! -e "$bundle" ]; then
     echo "built without hipcc: there is no machine code"

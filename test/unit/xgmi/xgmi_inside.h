@@ -10,8 +10,8 @@
  * are two.
  */
 
-#include "xgmi/xgmi_inbox.h"
-#include "xgmi/xgmi_outbox.h"
+#include "xgmi/message/xgmi_inbox.h"
+#include "xgmi/message/xgmi_outbox.h"
 
 #include <uct/api/uct.h>
 

@@ -11,8 +11,8 @@
  */
 
 #include "test/support/ct_side.h"
-#include "xgmi/xgmi_ring.h"
-#include "xgmi/xgmi_addr.h"
+#include "xgmi/message/xgmi_ring.h"
+#include "xgmi/peer/xgmi_addr.h"
 
 /** Of the messages that are counted */
 #define AM_ID 3

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_FAMILY_H
+#define MUCT_RDMA_FAMILY_H
+
+/**
+ * @file
+ * What options are where the user leaves them to us: by family of devices, in one
+ * table, with what each number comes from.
+ */
+
+#include "rdma/device/rdma_config.h"
+
+typedef struct muct_rdma_family {
+    const char *name;
+    uint32_t vendor_id;    /**< Of ibv_device_attr; 0 for all others */
+    bool is_peermem_first; /**< Of GPU memory */
+    bool needs_dmabuf;     /**< To register GPU memory */
+    unsigned num_qps;
+    unsigned tx_depth;
+    unsigned max_sge;
+    unsigned max_inline;
+    unsigned retry_count;
+    double timeout;           /**< Seconds */
+    double port_down_timeout; /**< Seconds */
+    double recovery_timeout;  /**< Seconds */
+} muct_rdma_family_t;
+
+/** Family of a device; never NULL. */
+const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device);
+
+/** Put the family's numbers, and what the port asks for, where the options are auto. */
+void muct_rdma_family_fill(const muct_rdma_device_t *device,
+                           const muct_rdma_port_t *port,
+                           muct_rdma_iface_config_t *config);
+
+/**
+ * Traffic class of a port: what its administrator set (sysfs, tc/PORT/traffic_class),
+ * else 106 on RoCE version 2, as UCX has it, else 0.
+ */
+uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
+                                       const muct_rdma_port_t *port);
+
+/** Whether relaxed ordering is worth it: on AMD's server processors, as UCX has it. */
+bool muct_rdma_family_has_relaxed_ordering(void);
+
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_EP_H
+#define MUCT_RDMA_EP_H
+
+/**
+ * @file
+ * Endpoint of mori_rdma: the queue pairs to one peer.
+ *
+ * All queue pairs carry puts and gets; the first one carries active messages and their
+ * credits as well, so that messages stay in order.
+ *
+ * States. INIT until the peer's address is known, CONNECTED, perhaps RECOVERING and
+ * CONNECTED again (rdma_recover.h), FAILED for ever after.
+ * What fails an endpoint destroys its queue pairs first: from then on the device
+ * touches no memory of its operations, each of which then ends with the status of the
+ * failure. That is told to UCX once, and only if something unexpected happened. A
+ * failed endpoint refuses operations with that status; a new one has new queue pairs.
+ *
+ * Waiting. An operation that finds no room does nothing and says UCS_ERR_NO_RESOURCE.
+ * Requests UCX leaves with us are called in order when something has ended; until then
+ * every other operation waits behind them.
+ */
+
+#include "base/muct_log.h"
+#include "rdma/ep/rdma_iface.h"
+#include "rdma/queue/rdma_qp.h"
+#include "rdma/recovery/rdma_recover.h"
+#include "rdma/queue/rdma_sq.h"
+
+typedef enum {
+    MUCT_RDMA_EP_INIT,
+    MUCT_RDMA_EP_CONNECTED,
+    MUCT_RDMA_EP_RECOVERING,
+    MUCT_RDMA_EP_FAILED
+} muct_rdma_ep_state_t;
+
+/** One queue pair of an endpoint. */
+struct muct_rdma_chan {
+    muct_rdma_sq_t sq;
+    muct_rdma_ep_t *ep;
+    struct ibv_qp *ibv;         /**< NULL when destroyed */
+    muct_rdma_iface_t *carrier; /**< Whose device it is of */
+    muct_rdma_cq_t *cq;
+    unsigned cq_entries;
+    unsigned send_depth;
+    unsigned recv_depth;
+    uint32_t place;
+    uint32_t first_qp_num; /**< By which the peer knows the endpoint */
+    uint32_t flushed;      /**< Work requests before this one have come back */
+    bool is_given;         /**< Work requests that the send queue counts as posted */
+    uint64_t id;           /**< High half of its wr_ids */
+    uint32_t fence_index;  /**< What the last fence waits for, when ep->is_fenced */
+    bool has_writes;       /**< Since the last remote flush */
+    uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
+};
+
+/** Receives of active messages and what the peer may send; see rdma_am.c. */
+typedef struct muct_rdma_rx {
+    muct_rdma_buf_t **ring;
+    uint32_t mask;
+    uint32_t head;         /**< Next to post */
+    uint32_t tail;         /**< Next to be received into */
+    uint32_t missing_ctl;  /**< Taken by credit messages and not posted again yet */
+    uint32_t missing_data; /**< Taken by other messages and not posted again yet */
+    uint32_t owed;         /**< Posted again, and the peer does not know yet */
+    uint32_t depth;        /**< Receives for other messages, posted or missing */
+    uint32_t grown;        /**< tail when that was set */
+    uint32_t first;        /**< depth at first, which the peer is told */
+    uint64_t id;           /**< High half of the wr_ids */
+} muct_rdma_rx_t;
+
+/** A list of blocks, rdma_sgl.h; and one posted as there is room, rdma_sgl_defer.c. */
+typedef struct muct_rdma_sgl muct_rdma_sgl_t;
+typedef struct muct_rdma_job muct_rdma_job_t;
+
+typedef struct muct_rdma_pending {
+    uct_pending_req_t *head;
+    uct_pending_req_t *tail;
+} muct_rdma_pending_t;
+
+struct muct_rdma_ep {
+    uct_base_ep_t super;
+    muct_rdma_ep_state_t state;
+    ucs_status_t status; /**< Of operations, when failed */
+    uint8_t num_qps;     /**< In use; fewer than created when the peer has fewer */
+    uint8_t num_created;
+    uint8_t current; /**< Queue pair of the next small operation */
+    bool is_fenced;
+    bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
+    bool is_job_fenced;   /**< A fence came while ep->job was not posted */
+    bool is_dispatching;
+    bool is_canceled; /**< By a flush: the user knows its end, and is told no more */
+    bool has_event;   /**< Something ended since requests were called last */
+    bool wants_buf;   /**< An operation found no buffer since then */
+    bool has_work;    /**< In iface->work */
+    bool is_ahead;    /**< Nobody has asked for it yet */
+    uint32_t psn;
+    uint64_t serial;            /**< Larger than that of each made before */
+    muct_rdma_iface_t *carrier; /**< Whose device the queue pairs are of, or are to be
+                                     when they are made anew; rdma_move.h */
+    uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
+    muct_rdma_ece_t ece;   /**< What the queue pairs offer; keep to, once connected */
+    size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
+    uint32_t credits;      /**< Active messages we may send */
+    uint32_t credit_batch; /**< Owed receives that are worth a message */
+    unsigned max_message;  /**< Bytes of an active message, header included */
+    muct_rdma_rx_t rx;
+    muct_rdma_pending_t pending;
+    muct_rdma_job_t *job; /**< NULL when there is none */
+    ucs_list_link_t list;
+    ucs_list_link_t work;
+    muct_rdma_recover_t recover;
+    muct_rdma_dev_addr_t peer; /**< As it is now, but of the incarnation of its keys */
+    muct_rdma_ep_addr_t peer_ep;
+    muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
+                                                                 bit was ever set */
+    muct_rdma_chan_t chans[];
+};
+
+/* ---- life: rdma_ep.c ---- */
+
+/** Without queue pairs, and in no list; NULL when there is no memory, logged. */
+muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
+
+/**
+ * Make one more of its queue pairs, and with the last one all else it needs.
+ *
+ * @return UCS_OK           It is made.
+ * @return UCS_INPROGRESS   To be called again.
+ * @return UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY  Logged; it is to be deleted.
+ */
+ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
+
+/** Destroy one in INIT that is in no list, made or not. */
+void muct_rdma_ep_delete(muct_rdma_ep_t *ep);
+
+ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
+void muct_rdma_ep_destroy(uct_ep_h ep);
+ucs_status_t muct_rdma_ep_get_address(uct_ep_h ep, uct_ep_addr_t *addr);
+ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h ep,
+                                           const uct_device_addr_t *device_addr,
+                                           const uct_ep_addr_t *ep_addr,
+                                           const uct_ep_connect_to_ep_params_t *params);
+int muct_rdma_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *params);
+ucs_status_t muct_rdma_ep_query(uct_ep_h ep, uct_ep_attr_t *attr);
+ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
+                                     const uct_ep_invalidate_params_t *params);
+
+/**
+ * Fail an endpoint: end everything with @a status, and tell UCX when it @a
+ * is_unexpected. The endpoint may be destroyed when this returns. Does nothing to a
+ * failed one.
+ */
+void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
+
+/** The connection broke: it is made anew, or the endpoint fails with @a status. */
+void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status);
+
+/** How the two ends talk, with the packet numbers of the first connection. */
+void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path);
+
+/** A completion with an error came. */
+void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
+
+/* ---- queue pairs: rdma_chan.c ---- */
+
+/** Make the next one, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
+ */
+ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
+
+/** Destroy those from @a first on; what is on its way is cancelled. */
+void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
+
+/** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
+ */
+void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
+
+/** Ask the first queue pair, which is new, what all of them offer. */
+void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
+
+/** Another queue pair, in INIT, in place of the present one. Its send queue is not
+ * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */
+ucs_status_t muct_rdma_chan_renew(muct_rdma_chan_t *chan);
+
+/* ---- waiting: rdma_ep_wait.c ---- */
+
+ucs_status_t muct_rdma_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                      unsigned flags);
+void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                void *arg);
+
+/** Call requests that wait, give credits that are due. */
+unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
+
+/** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
+void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
+
+/** Whether @ref muct_rdma_ep_progress_work would do anything now. */
+bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep);
+
+/**
+ * Take a buffer to send from.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_NO_RESOURCE  All are in use; who waits is called when one comes back.
+ * @return UCS_ERR_NO_MEMORY    There are none, for lack of memory to register; logged.
+ */
+ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p);
+
+/** Whether nothing is on its way. */
+bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
+
+/* ---- order and ends: rdma_ep_flush.c ---- */
+
+ucs_status_t muct_rdma_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_fence(uct_ep_h ep, unsigned flags);
+ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
+
+/**
+ * Whether operations have to wait: not connected, failed, requests waiting or a fence
+ * not passed. UCS_OK when not.
+ */
+ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep);
+
+/* ---- put, get: rdma_ep_rma.c ---- */
+
+ucs_status_t muct_rdma_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                                    uint64_t remote_addr, uct_rkey_t rkey);
+ssize_t muct_rdma_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack, void *arg,
+                               uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_rdma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack,
+                                    void *arg, size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+
+/* ---- lists: rdma_sgl_check.c ---- */
+
+ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp);
+
+/** Entries one uct_iov_t array may have; TX_MAX_SGE is at most that. */
+#define MUCT_RDMA_MAX_IOV 32
+
+/**
+ * A put or get that needs more work requests than the queues hold. UCS_INPROGRESS,
+ * UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY or UCS_ERR_INVALID_PARAM.
+ */
+ucs_status_t muct_rdma_ep_iov_job(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
+                                  const uct_iov_t *iov, size_t iovcnt,
+                                  uint64_t remote_addr, uct_rkey_t rkey,
+                                  uct_completion_t *comp);
+
+/** Go on with ep->job, which ends when all of it is posted. */
+void muct_rdma_job_progress(muct_rdma_ep_t *ep);
+
+/** End ep->job, posted or not. */
+void muct_rdma_job_end(muct_rdma_ep_t *ep, ucs_status_t status);
+
+/** Elements a list may have. */
+size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface);
+
+/* ---- atomics: rdma_ep_amo.c ---- */
+
+ucs_status_t muct_rdma_ep_atomic_cswap64(uct_ep_h ep, uint64_t compare, uint64_t swap,
+                                         uint64_t remote_addr, uct_rkey_t rkey,
+                                         uint64_t *result, uct_completion_t *comp);
+ucs_status_t muct_rdma_ep_atomic64_post(uct_ep_h ep, unsigned opcode, uint64_t value,
+                                        uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_rdma_ep_atomic64_fetch(uct_ep_h ep, unsigned opcode, uint64_t value,
+                                         uint64_t *result, uint64_t remote_addr,
+                                         uct_rkey_t rkey, uct_completion_t *comp);
+
+/* ---- active messages: rdma_am.c ---- */
+
+ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length);
+ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
+                                       size_t iovcnt);
+ssize_t muct_rdma_ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack,
+                              void *arg, unsigned flags);
+ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
+                                   unsigned header_length, const uct_iov_t *iov,
+                                   size_t iovcnt, unsigned flags,
+                                   uct_completion_t *comp);
+
+/** Bytes in front of every active message on the wire. */
+#define MUCT_RDMA_AM_HEADER 4
+
+/** Most bytes of an am_short: its own header and payload. */
+unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
+
+/** Post the receives of a new endpoint. UCS_OK, or an error, logged. */
+ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
+
+/** Post all receives again, to a new queue pair. UCS_OK or UCS_ERR_IO_ERROR, logged. */
+ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep);
+
+/** Give the receive buffers back; the queue pair is destroyed. */
+void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
+
+/** A message arrived. */
+void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
+
+/** Post receives again and give credits, where there is room for it. */
+void muct_rdma_am_progress(muct_rdma_ep_t *ep);
+
+/** Whether @ref muct_rdma_am_progress has something left to do. */
+bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
+
+/** Whether it could do that now. */
+bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep);
+
+/* ---- for all of them ---- */
+
+static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
+{
+    return (muct_rdma_iface_t *)ep->super.super.iface;
+}
+
+/** Whether no exceptional condition holds an operation up. */
+static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
+{
+    /* in two branches: this is in the way of every operation */
+    return (((unsigned)ep->state ^ MUCT_RDMA_EP_CONNECTED) | ep->is_fenced) == 0 &&
+           ((uintptr_t)ep->pending.head | (uintptr_t)ep->job) == 0;
+}
+
+/** Whether an operation may go on; all exceptional conditions in one branch. */
+static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
+{
+    if (__builtin_expect(!muct_rdma_ep_is_ready(ep), 0)) {
+        return muct_rdma_ep_check_slow(ep);
+    }
+
+    return UCS_OK;
+}
+
+/** Queue pair with room and the fewest bytes to move; NULL when none has room. */
+muct_rdma_chan_t *muct_rdma_ep_least(muct_rdma_ep_t *ep);
+
+/**
+ * The device took less than its queue has room for, in the middle of an operation: the
+ * endpoint fails in the next progress.
+ */
+void muct_rdma_ep_break(muct_rdma_ep_t *ep);
+
+/** A queue pair with room for one more work request; NULL when there is none. */
+static inline muct_rdma_chan_t *muct_rdma_ep_chan(muct_rdma_ep_t *ep)
+{
+    muct_rdma_chan_t *chan = &ep->chans[ep->current];
+
+    /* stay on one until its chain is posted: fewer doorbells */
+    if ((ep->num_qps == 1) ||
+        ((chan->sq.head != chan->sq.posted) && (muct_rdma_sq_free(&chan->sq) > 0))) {
+        return (muct_rdma_sq_free(&chan->sq) > 0) ? chan : NULL;
+    }
+
+    chan = muct_rdma_ep_least(ep);
+    if (chan != NULL) {
+        ep->current = (uint8_t)(chan - ep->chans);
+    }
+
+    return chan;
+}
+
+/** Room for work requests, of all queue pairs together. */
+static inline unsigned muct_rdma_ep_free(const muct_rdma_ep_t *ep)
+{
+    unsigned i, num = 0;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        num += muct_rdma_sq_free(&ep->chans[i].sq);
+    }
+
+    return num;
+}
+
+/** Check a remote key against the peer and the range; logged when it is refused. */
+ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
+                                     const muct_rdma_key_t *key, uint64_t address,
+                                     size_t length);
+
+static inline ucs_status_t muct_rdma_ep_check_key(const muct_rdma_ep_t *ep,
+                                                  const muct_rdma_key_t *key,
+                                                  uint64_t address, size_t length)
+{
+    if (__builtin_expect((key->incarnation != ep->peer.incarnation) ||
+                             !muct_rdma_key_covers(key, address, length),
+                         0)) {
+        return muct_rdma_ep_refuse_key(ep, key, address, length);
+    }
+
+    return UCS_OK;
+}
+
+/** The first write to a GPU since the last flush. */
+void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
+
+/** Remember that there is something to flush. */
+static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
+                                        const muct_rdma_key_t *key)
+{
+    chan->has_writes = true;
+    if ((key->flags & MUCT_RDMA_KEY_FLAG_GPU) &&
+        !(chan->gpus_written & (1ull << key->gpu))) {
+        muct_rdma_chan_wrote_gpu(chan, key);
+    }
+}
+
+/** Most bytes of a zero-copy put or get. */
+static inline size_t muct_rdma_max_zcopy(const muct_rdma_limits_t *limits)
+{
+    return (size_t)limits->max_msg_size * limits->num_qps;
+}
+
+/** Once an operation, at the level that is for it; costs a look otherwise. */
+#define muct_rdma_trace_op(_what, _length, _remote)                                    \
+    muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
+                    (unsigned long long)(_remote))
+
+/* What is done when a work request ended; the slot's arg says with what. */
+void muct_rdma_done_comp(void *arg, ucs_status_t status);     /* uct_completion_t */
+void muct_rdma_done_buf(void *arg, ucs_status_t status);      /* buffer */
+void muct_rdma_done_buf_comp(void *arg, ucs_status_t status); /* buffer, its comp */
+void muct_rdma_done_unpack(void *arg, ucs_status_t status);   /* and its unpack */
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_IFACE_H
+#define MUCT_RDMA_IFACE_H
+
+/**
+ * @file
+ * Interface of mori_rdma: one port of one device, for one worker.
+ *
+ * Owns the completion queues, the buffers, and the table that finds the queue pair of a
+ * completion. One thread at a time, as UCT demands; nothing here takes a lock but the
+ * asynchronous events.
+ *
+ * A completion finds its queue pair by wr_id, never by number: bits 63 receive, 52-62
+ * generation, 32-51 place in the table, 0-31 index. A queue pair that is gone leaves
+ * completions behind on some devices; their generation is not that of the place's
+ * present owner, and they are dropped.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/device/rdma_async.h"
+#include "rdma/memory/rdma_buf.h"
+#include "rdma/device/rdma_config.h"
+#include "rdma/queue/rdma_cq.h"
+#include "rdma/recovery/rdma_ctl.h"
+#include "rdma/queue/rdma_domain.h"
+#include "rdma/memory/rdma_md.h"
+#include "rdma/queue/rdma_qp.h"
+#include "rdma/device/rdma_route.h"
+#include "rdma/queue/rdma_sq.h"
+#include "rdma/recovery/rdma_stock.h"
+#include "rdma/ep/rdma_time.h"
+
+#define MUCT_RDMA_WR_ID_GEN_SHIFT 52
+#define MUCT_RDMA_WR_ID_GEN_MASK 0x7ffu
+#define MUCT_RDMA_WR_ID_SLOT_SHIFT 32
+#define MUCT_RDMA_WR_ID_SLOT_MASK 0xfffffu
+
+typedef struct muct_rdma_chan muct_rdma_chan_t;
+typedef struct muct_rdma_ep muct_rdma_ep_t;
+
+/** A place in the table of queue pairs. */
+typedef struct muct_rdma_place {
+    muct_rdma_chan_t *chan; /**< NULL when free */
+    uint32_t gen;
+    uint32_t next_free;
+} muct_rdma_place_t;
+
+typedef struct muct_rdma_iface {
+    uct_base_iface_t super;
+    muct_rdma_port_t port;
+    muct_rdma_limits_t limits;
+    muct_rdma_domain_t domain;
+    muct_rdma_qp_path_t path; /**< What all endpoints have in common */
+    muct_rdma_cq_set_t cqs;
+    unsigned next_cq; /**< Polled last, where not all are */
+    muct_rdma_buf_pool_t tx_pool;
+    muct_rdma_buf_pool_t rx_pool;
+    muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
+                                     where our own such reads go */
+    void *flush_page;
+    ucs_list_link_t eps;
+    muct_rdma_stock_t stock;
+    ucs_list_link_t recovering;
+    unsigned commands_left; /**< Of this progress, for recovery */
+    bool has_steps;         /**< Recovery would go on at once in the next progress */
+    ucs_list_link_t work;   /**< Endpoints with requests waiting or credits to give */
+    ucs_list_link_t dirty;  /**< Send queues with a chain to post */
+    muct_rdma_place_t *places;
+    uint32_t num_places;
+    uint32_t free_place;
+    unsigned num_eps;
+    bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
+    bool has_auto_first;  /**< RX_FIRST is */
+    unsigned num_missing; /**< Receives of all endpoints that are not posted */
+    muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
+                                                             all endpoints */
+    muct_rdma_ctl_t ctl;
+    bool has_tried_ctl;
+    unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
+    uint64_t recovery_timeout_ms;
+    struct {
+        uint64_t connections; /**< Made anew */
+        uint64_t wrs;         /**< Posted again */
+        uint64_t moves;       /**< Of those connections, with another device */
+    } recovery_stats;
+    ucs_list_link_t move_list; /**< Of rdma_move.c */
+    bool is_dead;              /**< The device is gone */
+    bool has_left;             /**< And its endpoints have left it, or failed */
+    bool same_rail;
+    unsigned long ece;  /**< The user's wish, or 0 where nothing comes of it */
+    bool has_ece;       /**< Endpoint addresses have a place for it */
+    bool has_fixed_gid; /**< The user's choice */
+    muct_rdma_reachability_t reachability;
+    bool has_routes;
+    uint64_t routes_ms; /**< When they were read */
+    muct_rdma_routes_t routes;
+    uct_recv_desc_t release_desc;
+    size_t rx_headroom;
+    size_t rx_offset; /**< Of a message's data in its receive buffer */
+    int event_fd;     /**< epoll of the channel, the events and the timer */
+    int timer_fd;     /**< Expires when the link has been down for too long */
+    muct_rdma_async_sub_t async;
+    unsigned async_countdown;
+    uint64_t async_time_ms;
+    uint64_t recover_time_ms; /**< When the timer was set last for recovery */
+    uint64_t port_down_ms;    /**< Since when the link is down; 0 when it is up */
+    uint64_t port_down_timeout_ms;
+} muct_rdma_iface_t;
+
+extern uct_tl_t muct_rdma_tl;
+
+/** Rounds of progress between two looks at the device's events. */
+#define MUCT_RDMA_ASYNC_ROUNDS 64
+
+/* Operations of UCT: rdma_progress.c */
+
+unsigned muct_rdma_iface_progress(uct_iface_h iface);
+ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h iface, int *fd_p);
+ucs_status_t muct_rdma_iface_event_arm(uct_iface_h iface, unsigned events);
+
+/* rdma_ep_flush.c */
+
+ucs_status_t muct_rdma_iface_flush(uct_iface_h iface, unsigned flags,
+                                   uct_completion_t *comp);
+ucs_status_t muct_rdma_iface_fence(uct_iface_h iface, unsigned flags);
+
+/* and rdma_query.c */
+
+ucs_status_t muct_rdma_iface_query(uct_iface_h iface, uct_iface_attr_t *attr);
+ucs_status_t muct_rdma_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *attr);
+ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h iface, uct_perf_attr_t *attr);
+ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
+                                                uct_device_addr_t *buffer);
+ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);
+int muct_rdma_iface_is_reachable_v2(const uct_iface_h iface,
+                                    const uct_iface_is_reachable_params_t *params);
+
+/** The device address, as it is now. */
+void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
+                                    muct_rdma_dev_addr_t *addr);
+
+/** Show settings in use and what was posted, for each queue pair, in UCX's VFS. */
+void muct_rdma_iface_vfs_refresh(uct_iface_h iface);
+
+/** The same in the log, at level info, when anything was posted. */
+void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface);
+
+/** What the next endpoint is to have of something. Who has many peers has little on its
+ * way to each: from 128 endpoints on, and for each twice as many, half of it, until it
+ * is @a least or less. */
+unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
+                               unsigned least);
+
+/** Give a queue pair a place; the id is the high half of its wr_ids. */
+ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,
+                                      uint32_t *place_p, uint64_t *id_p);
+
+/** Its completions are dropped from now on. */
+void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t place);
+
+static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
+{
+    return (muct_rdma_md_t *)iface->super.md;
+}
+
+/** Where the byte goes that is read behind writes to the peer's host or to a GPU: it
+ * tells the one from the other when the work request moves, however often. */
+static inline uint64_t muct_rdma_iface_read_back(const muct_rdma_iface_t *iface,
+                                                 bool is_host)
+{
+    return iface->flush_mem->base + iface->flush_mem->length / 2 + is_host;
+}
+
+#endif

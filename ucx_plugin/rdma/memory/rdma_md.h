@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_MD_H
+#define MUCT_RDMA_MD_H
+
+/**
+ * @file
+ * Memory domain of mori_rdma: one verbs device, its protection domain, and the memory
+ * registered in it.
+ *
+ * Threads. Registration may be called from several threads, as verbs allow it.
+ */
+
+#include "base/muct_transport.h"
+#include "base/muct_uct_abi.h"
+#include "rdma/device/rdma_async.h"
+#include "rdma/device/rdma_device.h"
+#include "rdma/memory/rdma_gpu_page.h"
+#include "rdma/memory/rdma_gpu_way.h"
+#include "rdma/memory/rdma_mr.h"
+
+typedef struct muct_rdma_md_config {
+    uct_md_config_t super;
+    ucs_config_allow_list_t devices;
+    int dmabuf;           /**< ucs_ternary_auto_value_t */
+    int peermem;          /**< ucs_ternary_auto_value_t */
+    int dmabuf_canary;    /**< ucs_ternary_auto_value_t */
+    int gpu_direct;       /**< ucs_ternary_auto_value_t */
+    int gpu_flush;        /**< Boolean */
+    int fork;             /**< ucs_ternary_auto_value_t */
+    int relaxed_ordering; /**< ucs_ternary_auto_value_t */
+    size_t max_mr_size;
+} muct_rdma_md_config_t;
+
+struct muct_rdma_md {
+    uct_md_t super;
+    muct_rdma_device_t device;
+    struct ibv_pd *pd;
+    uint64_t incarnation; /**< Random; in every address and key */
+    int access;           /**< IBV_ACCESS_* of the user's memory */
+    uint8_t chunk_shift;  /**< log2 of the most bytes of one key */
+    uint8_t rail;         /**< Index among the used devices of this process */
+    uint8_t num_rkeys;    /**< Most keys of a packed key */
+    muct_rdma_gpu_ways_t gpu_ways;
+    ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
+    bool has_told_canary;                   /**< That one was not */
+    bool has_told_lack; /**< That the kernel is not made for dma-bufs */
+    char kernel_lack[128];
+    ucs_config_allow_list_t devices;
+    bool has_gpu_direct; /**< It registers GPU memory */
+    bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
+    muct_rdma_gpu_pages_t gpu_pages;
+    muct_rdma_async_t async;
+};
+
+/* ---- registration: rdma_md_mem.c ---- */
+
+/**
+ * Register memory of the host or of a GPU, that by dma-buf or address as the options
+ * say.
+ *
+ * @param [in] params  dmabuf_fd is -1 unless the caller has one.
+ * @return As @ref muct_rdma_mem_create; UCS_ERR_UNSUPPORTED also when it must be by
+ *         dma-buf and there is none.
+ */
+ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                              const muct_rdma_mem_params_t *params,
+                              muct_rdma_mem_t **mem_p);
+
+/**
+ * Can the device register GPU memory? Asked by trying, with some memory of the calling
+ * thread's GPU.
+ */
+bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
+
+ucs_status_t muct_rdma_md_mem_reg(uct_md_h md, void *address, size_t length,
+                                  const uct_md_mem_reg_params_t *params,
+                                  uct_mem_h *memh_p);
+ucs_status_t muct_rdma_md_mem_dereg(uct_md_h md,
+                                    const uct_md_mem_dereg_params_t *params);
+ucs_status_t muct_rdma_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
+                                    size_t length,
+                                    const uct_md_mkey_pack_params_t *params,
+                                    void *buffer);
+
+extern const muct_transport_t muct_rdma_transport;
+
+typedef MUCT_ABI_PADDED(struct uct_md_ops) muct_rdma_md_ops_t;
+extern muct_rdma_md_ops_t muct_rdma_md_ops;
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Registration: what memory it is, and by which way the device gets to it.
+ */
+
+#include "rdma/memory/rdma_md.h"
+
+#include "base/muct_gpu.h"
+#include "base/muct_log.h"
+#include "rdma/memory/rdma_canary.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A piece that any GPU exports, in bytes. */
+#define MUCT_RDMA_TRIED_LENGTH 65536
+
+/* Is it a GPU's? Then find the page that peers read to flush their writes to it. */
+static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
+                                           muct_rdma_mem_params_t *params)
+{
+    muct_gpu_mem_info_t info = {.device = -1};
+    const muct_gpu_t *gpu;
+    ucs_status_t status;
+
+    if (muct_gpu_get(&gpu) == UCS_OK) {
+        status = muct_gpu_query(gpu, address, &info);
+        params->is_gpu |= (status == UCS_OK);
+        if ((status != UCS_OK) && (gpu->num_devices == 1)) {
+            info.device = 0;
+        }
+    }
+
+    if (!params->is_gpu || !md->has_gpu_flush) {
+        return UCS_OK;
+    }
+
+    status = muct_rdma_gpu_pages_get(md, info.device, params->is_quiet, &params->page);
+    if (status == UCS_ERR_UNSUPPORTED) {
+        ucs_log(params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
+                "GPU memory %p: the runtime says it is of GPU %d, expected 0 to %d, so "
+                "peers could not flush their writes to it; UCX_MORI_RDMA_GPU_FLUSH=n "
+                "goes without",
+                address, info.device, MUCT_RDMA_KEY_NUM_GPUS - 1);
+    }
+
+    return status;
+}
+
+/* The kernel may then keep the memory where its processor is. */
+static void muct_rdma_md_tell_lack(muct_rdma_md_t *md)
+{
+    if ((md->kernel_lack[0] != '\0') && !md->has_told_lack) {
+        md->has_told_lack = true;
+        muct_warn("%s: GPU memory is registered by dma-buf, but %s: it may be moved to "
+                  "the host and be slow; load the GPU driver's peer memory module",
+                  md->device.name, md->kernel_lack);
+    }
+}
+
+/* Nothing else would tell that everything is written to another place. */
+static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
+                                               const muct_rdma_mem_params_t *params,
+                                               muct_rdma_mem_t *mem)
+{
+    ucs_log(md->has_told_canary ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+            "%s: GPU memory 0x%" PRIx64 " length %" PRIu64
+            " registered by dma-buf (offset %" PRIu64
+            ") is not what the device reads there: refused; set UCX_MORI_RDMA_DMABUF=n "
+            "with the GPU driver's peer memory, or have the application register whole "
+            "allocations (PyTorch: no expandable segments)",
+            md->device.name, mem->base, mem->length, params->dmabuf_offset);
+    md->has_told_canary = true;
+    muct_rdma_mem_destroy(mem);
+    return UCS_ERR_IO_ERROR;
+}
+
+static ucs_status_t muct_rdma_md_check_dmabuf(muct_rdma_md_t *md,
+                                              const muct_rdma_mem_params_t *params,
+                                              muct_rdma_mem_t *mem)
+{
+    return (params->is_gpu && params->has_canary &&
+            (muct_rdma_canary_look(md, mem) == UCS_ERR_IO_ERROR))
+               ? muct_rdma_md_refuse_dmabuf(md, params, mem)
+               : UCS_OK;
+}
+
+/* With the caller's dma-buf, or one of our own. */
+static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
+                                            size_t length,
+                                            const muct_rdma_mem_params_t *params,
+                                            muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_params_t with = *params;
+    muct_rdma_mem_t *mem = NULL;
+    const muct_gpu_t *gpu;
+    ucs_status_t status;
+
+    if ((params->dmabuf_fd < 0) &&
+        ((muct_gpu_get(&gpu) != UCS_OK) ||
+         (muct_gpu_export_dmabuf(gpu, address, length, &with.dmabuf_fd,
+                                 &with.dmabuf_offset) != UCS_OK))) {
+        ucs_log(
+            params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
+            "GPU memory %p length %zu has no dma-buf: the kernel or the GPU's driver "
+            "does not export it",
+            address, length);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    status = muct_rdma_mem_create(md->pd, address, length, &with, &mem);
+    if (params->dmabuf_fd < 0) {
+        close(with.dmabuf_fd); /* the registration holds the memory */
+    }
+    if (status == UCS_OK) {
+        status = muct_rdma_md_check_dmabuf(md, &with, mem);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (params->is_gpu) {
+        muct_rdma_md_tell_lack(md);
+    }
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_md_reg_by(muct_rdma_md_t *md, muct_rdma_gpu_way_t way,
+                                        void *address, size_t length,
+                                        const muct_rdma_mem_params_t *params,
+                                        muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_params_t without = *params;
+
+    if (way == MUCT_RDMA_GPU_WAY_DMABUF) {
+        return muct_rdma_md_reg_dmabuf(md, address, length, params, mem_p);
+    }
+
+    without.dmabuf_fd = -1;
+    return muct_rdma_mem_create(md->pd, address, length, &without, mem_p);
+}
+
+ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
+                              const muct_rdma_mem_params_t *params,
+                              muct_rdma_mem_t **mem_p)
+{
+    const muct_rdma_gpu_ways_t *ways = &md->gpu_ways;
+    muct_rdma_mem_params_t quiet = *params;
+    ucs_status_t status;
+
+    if (!params->is_gpu && (params->dmabuf_fd < 0)) {
+        return muct_rdma_mem_create(md->pd, address, length, params, mem_p);
+    }
+
+    quiet.is_quiet = params->is_quiet || (ways->num > 1);
+    status = muct_rdma_md_reg_by(md, ways->list[0], address, length, &quiet, mem_p);
+    if ((status == UCS_OK) || (ways->num == 1)) {
+        return status;
+    }
+
+    muct_debug(
+        "%s: GPU memory %p length %zu was refused by %s (first as %s), trying the "
+        "other way",
+        md->device.name, address, length,
+        (ways->list[0] == MUCT_RDMA_GPU_WAY_DMABUF) ? "dma-buf" : "peer memory",
+        ways->why);
+    return muct_rdma_md_reg_by(md, ways->list[1], address, length, params, mem_p);
+}
+
+static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
+{
+    muct_rdma_mem_params_t params = {.access = md->access,
+                                     .chunk_shift = md->chunk_shift,
+                                     .max_chunks = md->num_rkeys,
+                                     .is_quiet = true,
+                                     .is_gpu = true,
+                                     .dmabuf_fd = -1};
+    muct_rdma_mem_t *mem;
+
+    if (muct_rdma_md_reg(md, address, MUCT_RDMA_TRIED_LENGTH, &params, &mem) !=
+        UCS_OK) {
+        return false;
+    }
+
+    muct_rdma_mem_destroy(mem);
+    return true;
+}
+
+bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
+{
+    const muct_gpu_t *gpu;
+    void *address;
+    bool is_direct;
+    int mode;
+
+    if (muct_gpu_get(&gpu) != UCS_OK) {
+        return false;
+    }
+
+    mode = muct_gpu_relax(gpu);
+    is_direct = false;
+    if (muct_gpu_forget(gpu, gpu->mem_alloc(&address, MUCT_RDMA_TRIED_LENGTH)) ==
+        MUCT_HIP_SUCCESS) {
+        is_direct = muct_rdma_md_try_to_register(md, address);
+        (void)muct_gpu_forget(gpu, gpu->mem_free(address));
+    }
+    muct_gpu_unrelax(gpu, mode);
+    muct_debug("%s %s GPU memory, by %s first: %s", md->device.name,
+               is_direct ? "registers" : "does not register",
+               (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF) ? "dma-buf"
+                                                                  : "peer memory",
+               md->gpu_ways.why);
+    return is_direct;
+}
+
+ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
+                                  const uct_md_mem_reg_params_t *params,
+                                  uct_mem_h *memh_p)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    uint64_t flags = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0);
+    ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
+                                        MEM_TYPE, UCS_MEMORY_TYPE_UNKNOWN);
+    muct_rdma_mem_params_t mem_params = {
+        .access = md->access,
+        .chunk_shift = md->chunk_shift,
+        .max_chunks = md->num_rkeys,
+        .is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0,
+        .is_gpu =
+            (type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED),
+    };
+    muct_rdma_mem_t *mem = NULL;
+    ucs_status_t status = UCS_OK;
+
+    mem_params.has_canary =
+        (md->dmabuf_canary == UCS_YES) ||
+        ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
+    mem_params.dmabuf_fd =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
+    mem_params.dmabuf_offset =
+        MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_offset, DMABUF_OFFSET, 0);
+    if (type != UCS_MEMORY_TYPE_HOST) {
+        status = muct_rdma_md_find_page(md, address, &mem_params);
+    }
+    if (status == UCS_OK) {
+        status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
+    }
+    if (status == UCS_OK) {
+        *memh_p = mem;
+    }
+
+    return status;
+}
+
+ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
+                                    const uct_md_mem_dereg_params_t *params)
+{
+    unsigned flags = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_mem_t *mem = MUCT_PARAM(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+
+    (void)uct_md;
+    if (mem == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    /* every region has keys of its own, and the device refuses them from here on */
+    muct_rdma_mem_destroy(mem);
+    if ((flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE) &&
+        (params->field_mask & UCT_MD_MEM_DEREG_FIELD_COMPLETION) &&
+        (params->comp != NULL)) {
+        muct_completion_invoke(params->comp, UCS_OK);
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *address,
+                                    size_t length,
+                                    const uct_md_mkey_pack_params_t *params,
+                                    void *buffer)
+{
+    muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
+    unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_key_t key;
+
+    (void)address;
+    (void)length;
+    if (flags & UCT_MD_MKEY_PACK_FLAG_EXPORT) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    muct_rdma_mem_key(memh, md->incarnation, &key);
+    muct_rdma_key_pack(&key, md->num_rkeys, buffer);
+    return UCS_OK;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/memory/rdma_mr.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All regions, of all devices; devices may be used by several threads. */
+static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
+static UCS_LIST_HEAD(muct_rdma_mem_list);
+static UCS_LIST_HEAD(
+    muct_rdma_mem_gone); /* protection domains of devices that are gone */
+
+typedef struct muct_rdma_mem_gone {
+    const struct ibv_pd *pd;
+    ucs_list_link_t list;
+} muct_rdma_mem_gone_t;
+
+/* In place of a key with such a device */
+static struct ibv_mr muct_rdma_mem_no_mr;
+
+const char *muct_rdma_mr_remedy(int error)
+{
+    switch (error) {
+    case ENOMEM:
+        return "; raise the limit of locked memory (ulimit -l unlimited, or "
+               "LimitMEMLOCK= of the service)";
+    case EFAULT:
+        return "; it is not mapped, or it is GPU memory and neither dma-buf nor peer "
+               "memory works with this driver";
+    case EPERM:
+        return "; the memory is read-only, or the limit of locked memory is 0";
+    default:
+        return "";
+    }
+}
+
+/* Optional access flags (relaxed ordering) need the newer call; old libraries would
+ * refuse the unknown bit, and do without ordering hints anyway. */
+static struct ibv_mr *muct_rdma_mr_reg_iova(struct ibv_pd *pd, void *address,
+                                            size_t length, int access)
+{
+    if ((access & IBV_ACCESS_OPTIONAL_RANGE) != 0) {
+        if (muct_rdma_verbs.reg_mr_iova2 != NULL) {
+            return muct_rdma_verbs.reg_mr_iova2(
+                pd, address, length, (uint64_t)(uintptr_t)address, (unsigned)access);
+        }
+        access &= ~IBV_ACCESS_OPTIONAL_RANGE;
+    }
+
+    return muct_rdma_verbs.reg_mr(pd, address, length, access);
+}
+
+void muct_rdma_mr_dereg(struct ibv_mr *mr)
+{
+    int error = muct_rdma_verbs.dereg_mr(mr);
+
+    if (error != 0) {
+        muct_warn("ibv_dereg_mr(lkey 0x%x) failed: %s", mr->lkey, strerror(error));
+    }
+}
+
+static struct ibv_mr *muct_rdma_mem_reg_chunk(struct ibv_pd *pd, uint64_t address,
+                                              size_t length, uint64_t offset,
+                                              const muct_rdma_mem_params_t *params)
+{
+    void *pointer = (void *)(uintptr_t)address;
+
+    if (params->dmabuf_fd < 0) {
+        return muct_rdma_mr_reg_iova(pd, pointer, length, params->access);
+    }
+
+    return muct_rdma_verbs.reg_dmabuf_mr(pd, params->dmabuf_offset + offset, length,
+                                         address, params->dmabuf_fd, params->access);
+}
+
+static void muct_rdma_mem_log(const muct_rdma_mem_params_t *params, void *address,
+                              size_t length, int error)
+{
+    ucs_log_level_t level =
+        params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
+
+    if (params->dmabuf_fd < 0) {
+        ucs_log(level, "ibv_reg_mr(address %p length %zu access 0x%x) failed: %s%s",
+                address, length, (unsigned)params->access, strerror(error),
+                muct_rdma_mr_remedy(error));
+    } else {
+        ucs_log(level,
+                "ibv_reg_dmabuf_mr(fd %d offset %" PRIu64
+                " address %p length %zu access 0x%x) failed: %s%s",
+                params->dmabuf_fd, params->dmabuf_offset, address, length,
+                (unsigned)params->access, strerror(error), muct_rdma_mr_remedy(error));
+    }
+}
+
+static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
+{
+    unsigned i;
+
+    for (i = 0; i < mem->num; ++i) {
+        if (mem->mrs[i] != &muct_rdma_mem_no_mr) {
+            muct_rdma_mr_dereg(mem->mrs[i]);
+        }
+    }
+    free(mem);
+}
+
+static muct_rdma_mem_gone_t *muct_rdma_mem_find_gone(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+
+    ucs_list_for_each(gone, &muct_rdma_mem_gone, list)
+    {
+        if (gone->pd == pd) {
+            return gone;
+        }
+    }
+
+    return NULL;
+}
+
+static bool muct_rdma_mem_is_gone(const struct ibv_pd *pd)
+{
+    bool is_gone;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    is_gone = muct_rdma_mem_find_gone(pd) != NULL;
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return is_gone;
+}
+
+ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+
+    if (muct_rdma_mem_is_gone(pd)) {
+        return UCS_OK;
+    }
+
+    gone = malloc(sizeof(*gone));
+    if (gone == NULL) {
+        muct_error("failed to allocate the mark of a device that is gone");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    gone->pd = pd;
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_add_tail(&muct_rdma_mem_gone, &gone->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return UCS_OK;
+}
+
+/* One that is in a protection domain, out of its region's list. */
+static muct_rdma_mem_t *muct_rdma_mem_cut_twin(muct_rdma_mem_t *mem,
+                                               const struct ibv_pd *pd)
+{
+    muct_rdma_mem_t **at, *twin;
+
+    for (at = &mem->twins; (twin = *at) != NULL; at = &twin->next_twin) {
+        if (twin->pd == pd) {
+            *at = twin->next_twin;
+            return twin;
+        }
+    }
+
+    return NULL;
+}
+
+static muct_rdma_mem_t *muct_rdma_mem_take_twin(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_t *mem, *twin = NULL;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_for_each(mem, &muct_rdma_mem_list, list)
+    {
+        twin = muct_rdma_mem_cut_twin(mem, pd);
+        if (twin != NULL) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return twin;
+}
+
+void muct_rdma_mem_forget(const struct ibv_pd *pd)
+{
+    muct_rdma_mem_gone_t *gone;
+    muct_rdma_mem_t *twin;
+
+    while ((twin = muct_rdma_mem_take_twin(pd)) != NULL) {
+        muct_rdma_mem_destroy(twin);
+    }
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    while ((gone = muct_rdma_mem_find_gone(pd)) != NULL) {
+        ucs_list_del(&gone->list);
+        free(gone);
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+}
+
+bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error)
+{
+    struct ibv_device_attr attr;
+
+    return ((error == EIO) || (error == ENODEV)) &&
+           (muct_rdma_verbs.query_device(pd->context, &attr) != 0) &&
+           (muct_rdma_mem_set_gone(pd) == UCS_OK);
+}
+
+/* All chunks: 0, or the errno of the one that was refused. */
+static int muct_rdma_mem_reg(muct_rdma_mem_t *mem, const muct_rdma_mem_params_t *params)
+{
+    const uint64_t chunk = 1ull << mem->chunk_shift;
+    bool is_gone = muct_rdma_mem_is_gone(mem->pd);
+    uint64_t offset, part;
+    int error;
+
+    for (offset = 0; offset < mem->length; offset += part) {
+        part = (mem->length - offset < chunk) ? mem->length - offset : chunk;
+        mem->mrs[mem->num] =
+            is_gone ? &muct_rdma_mem_no_mr
+                    : muct_rdma_mem_reg_chunk(mem->pd, mem->base + offset, (size_t)part,
+                                              offset, params);
+        if (mem->mrs[mem->num] == NULL) {
+            error = errno;
+            is_gone = muct_rdma_mem_finds_gone(mem->pd, error);
+            if (!is_gone) {
+                return error;
+            }
+            mem->mrs[mem->num] = &muct_rdma_mem_no_mr;
+        }
+        ++mem->num;
+    }
+
+    return 0;
+}
+
+ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
+                                  const muct_rdma_mem_params_t *params,
+                                  muct_rdma_mem_t **mem_p)
+{
+    uint64_t chunk = 1ull << params->chunk_shift;
+    uint64_t num = (length + chunk - 1) >> params->chunk_shift;
+    unsigned max_chunks = (params->max_chunks > 0) ? params->max_chunks : 1;
+    muct_rdma_mem_t *mem;
+    int error;
+
+    if ((params->dmabuf_fd >= 0) && (muct_rdma_verbs.reg_dmabuf_mr == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (num > max_chunks) {
+        muct_error("region of %zu bytes needs %" PRIu64 " keys of at most %" PRIu64
+                   " bytes, and %u is the limit: register it in parts",
+                   length, num, chunk, max_chunks);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    mem = calloc(1, sizeof(*mem) + num * sizeof(mem->mrs[0]));
+    if (mem == NULL) {
+        muct_error("failed to allocate a memory region");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    mem->base = (uint64_t)(uintptr_t)address;
+    mem->length = length;
+    mem->chunk_shift = params->chunk_shift;
+    mem->page = params->page;
+    mem->pd = pd;
+    mem->access = params->access;
+    mem->is_gpu = params->is_gpu;
+    error = muct_rdma_mem_reg(mem, params);
+    if (error != 0) {
+        muct_rdma_mem_log(params, address, length, error);
+        muct_rdma_mem_free(mem);
+        errno = error;
+        return UCS_ERR_IO_ERROR;
+    }
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_add_head(&muct_rdma_mem_list, &mem->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,
+                                  size_t length)
+{
+    if (mem == NULL) {
+        muct_error("local memory %p length %zu has no memory handle", address, length);
+    } else {
+        muct_error(
+            "local memory %p length %zu is outside its handle's region 0x%" PRIx64
+            " length %" PRIu64,
+            address, length, mem->base, mem->length);
+    }
+
+    return UCS_ERR_INVALID_PARAM;
+}
+
+/* Locked: of another thread's region nothing is known when the lock is given back. */
+static muct_rdma_mem_t *muct_rdma_mem_find(const struct ibv_pd *pd, uint64_t address,
+                                           uint64_t length)
+{
+    muct_rdma_mem_t *mem;
+
+    ucs_list_for_each(mem, &muct_rdma_mem_list, list)
+    {
+        if ((mem->pd == pd) && (address >= mem->base) &&
+            (address - mem->base < mem->length) &&
+            (length <= mem->length - (address - mem->base)) &&
+            (length <= muct_rdma_mem_chunk_left(mem, address))) {
+            return mem;
+        }
+    }
+
+    return NULL;
+}
+
+bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *lkey_p)
+{
+    const muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        *lkey_p = muct_rdma_mem_lkey(mem, address);
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
+bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
+                               uint64_t length, muct_rdma_mem_extent_t *extent)
+{
+    const muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        *extent = (muct_rdma_mem_extent_t){.base = mem->base,
+                                           .length = mem->length,
+                                           .access = mem->access,
+                                           .is_gpu = mem->is_gpu};
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
+bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                            muct_rdma_mem_t *twin)
+{
+    muct_rdma_mem_t *mem;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    mem = muct_rdma_mem_find(pd, address, length);
+    if (mem != NULL) {
+        twin->next_twin = mem->twins;
+        mem->twins = twin;
+    }
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    return mem != NULL;
+}
+
+void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
+{
+    muct_rdma_mem_t *twin;
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_del(&mem->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    while ((twin = mem->twins) != NULL) {
+        mem->twins = twin->next_twin;
+        muct_rdma_mem_destroy(twin);
+    }
+    muct_rdma_mem_free(mem);
+}
+
+void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
+                       muct_rdma_key_t *key)
+{
+    const muct_rdma_gpu_page_t *page = mem->page;
+    unsigned i;
+
+    key->incarnation = incarnation;
+    key->base = mem->base;
+    key->length = mem->length;
+    key->flags = (page != NULL) ? MUCT_RDMA_KEY_FLAG_GPU : 0;
+    key->gpu = (page != NULL) ? page->gpu : 0;
+    key->page_address = (page != NULL) ? page->address : 0;
+    key->page_rkey = (page != NULL) ? page->rkey : 0;
+    key->chunk_shift = (mem->num == 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
+    key->num_rkeys = (uint8_t)mem->num;
+    for (i = 0; i < mem->num; ++i) {
+        key->rkeys[i] = mem->mrs[i]->rkey;
+    }
+}

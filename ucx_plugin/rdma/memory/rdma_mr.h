@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_MR_H
+#define MUCT_RDMA_MR_H
+
+/**
+ * @file
+ * Registered memory: one region of the caller, one or more keys of the device.
+ *
+ * A region larger than the device registers at once is cut at multiples of a chunk
+ * from its start. The caller keeps the memory for as long as the region lives.
+ *
+ * GPU memory is registered by a dma-buf file descriptor, whoever exported it, with the
+ * offset of the first byte in it; without one, by its address, which works where the
+ * GPU's driver offers peer memory.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/memory/rdma_key.h"
+#include "rdma/device/rdma_verbs.h"
+
+#include <ucs/datastruct/list.h>
+
+#include <stdbool.h>
+
+/** Page of a GPU that peers read from to flush their writes; see rdma_gpu_page.h. */
+typedef struct muct_rdma_gpu_page {
+    uint64_t address;
+    uint32_t rkey;
+    uint8_t gpu; /**< Number the owner's runtime gives it */
+} muct_rdma_gpu_page_t;
+
+typedef struct muct_rdma_mem muct_rdma_mem_t;
+
+struct muct_rdma_mem {
+    uint64_t base;
+    uint64_t length;
+    uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
+    unsigned num;                     /**< Chunks */
+    const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
+    struct ibv_pd *pd;
+    int access;
+    bool is_gpu;
+    ucs_list_link_t list;   /**< Of all regions of the process */
+    muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
+                                 moved there (rdma_move.h); they end with this one */
+    muct_rdma_mem_t *next_twin;
+    struct ibv_mr *mrs[];
+};
+
+/** How to register. */
+typedef struct muct_rdma_mem_params {
+    int access;                       /**< IBV_ACCESS_* */
+    uint8_t chunk_shift;              /**< log2 of the most bytes of one key */
+    unsigned max_chunks;              /**< Keys a packed key has room for, 0 for 1 */
+    bool is_gpu;                      /**< It is memory of a GPU */
+    const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
+    bool has_canary; /**< Look whether a dma-buf is right; nobody uses the memory yet */
+    bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
+    int dmabuf_fd; /**< -1 to register by address */
+    uint64_t dmabuf_offset;
+} muct_rdma_mem_params_t;
+
+/**
+ * Register memory.
+ *
+ * @param [out] mem_p  To be given to @ref muct_rdma_mem_destroy. Set only on UCS_OK.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_IO_ERROR     The device or the kernel refused; the reason and, where
+ *                              there is one, the remedy are in the log.
+ * @return UCS_ERR_UNSUPPORTED  The library cannot register a dma-buf, or the region
+ *                              needs more keys than a packed key can hold.
+ * @return UCS_ERR_NO_MEMORY
+ */
+ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
+                                  const muct_rdma_mem_params_t *params,
+                                  muct_rdma_mem_t **mem_p);
+
+/**
+ * The device of @a pd is gone: regions made from now on have no keys with it, only
+ * those of their twins. UCP goes on to register what it sends over endpoints that
+ * moved. So is one whose removal a registration finds, before its event is read.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY; several times is as once.
+ */
+ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
+
+/**
+ * Whether the device of @a pd refused something by @a error because it is gone, which
+ * no event that was read has told yet. It is marked as gone then.
+ */
+bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
+
+/** The protection domain is closed: another one may get its address. Twins in it are
+ * deregistered, of regions that live on. */
+void muct_rdma_mem_forget(const struct ibv_pd *pd);
+
+/** Where a region is, and what for. */
+typedef struct muct_rdma_mem_extent {
+    uint64_t base;
+    uint64_t length;
+    int access;
+    bool is_gpu;
+} muct_rdma_mem_extent_t;
+
+/**
+ * Of a region of the process that holds all of [address, address + length) under one
+ * key the local key. It holds as long as whoever registered the region keeps it.
+ *
+ * @param [in]  pd      In which it is registered.
+ * @param [out] lkey_p  Set only when there is one.
+ * @return Whether there is one.
+ */
+bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                             uint32_t *lkey_p);
+
+/** As @ref muct_rdma_mem_find_lkey, what it takes to register the region elsewhere. */
+bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
+                               uint64_t length, muct_rdma_mem_extent_t *extent);
+
+/** As @ref muct_rdma_mem_find_lkey, have @a twin end with the region; the caller's own
+ * when there is none. */
+bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
+                            muct_rdma_mem_t *twin);
+
+/** Deregister; keys of it are refused by the device from now on. */
+void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);
+
+/** Whether [address, address + length) is inside the region; false for no region. */
+static inline bool muct_rdma_mem_has(const muct_rdma_mem_t *mem, const void *address,
+                                     size_t length)
+{
+    return (mem != NULL) && ((uint64_t)(uintptr_t)address - mem->base <= mem->length) &&
+           (length <= mem->length - ((uint64_t)(uintptr_t)address - mem->base));
+}
+
+/** UCS_ERR_INVALID_PARAM, and an error that says which memory is outside which. */
+ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *address,
+                                  size_t length);
+
+/** Local key for an address inside the region. */
+static inline uint32_t muct_rdma_mem_lkey(const muct_rdma_mem_t *mem, uint64_t address)
+{
+    return mem->mrs[(address - mem->base) >> mem->chunk_shift]->lkey;
+}
+
+/** Bytes from an address of the region to the end of its chunk. */
+static inline uint64_t muct_rdma_mem_chunk_left(const muct_rdma_mem_t *mem,
+                                                uint64_t address)
+{
+    uint64_t chunk = 1ull << mem->chunk_shift;
+
+    return chunk - ((address - mem->base) & (chunk - 1));
+}
+
+/** The region's remote key. */
+void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
+                       muct_rdma_key_t *key);
+
+/** What to do about a registration that failed; text to end a message with. */
+const char *muct_rdma_mr_remedy(int error);
+
+/** ibv_dereg_mr() that warns. */
+void muct_rdma_mr_dereg(struct ibv_mr *mr);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Active messages: sends of one queue pair into receives of the other, in order.
+ *
+ * On the wire a message has four bytes in front: id, kind, and the number of credits it
+ * gives (2). A credit is a receive the peer has posted and we know of.
+ *
+ * A receive is posted again before the peer learns of it, so no message ever meets an
+ * empty queue. Credits ride on messages that go back anyway; when half of all are owed
+ * and none goes, a message of its own carries them. Such messages need no credit: they
+ * use receives beyond those the peer was told of. Two of those are enough, because the
+ * peer can have used the credits of all but the last two such messages only after it
+ * took them; MUCT_RDMA_CREDIT_RECEIVES has two to spare.
+ *
+ * A user may keep a message only while there is another buffer to post in place of its:
+ * without one it is delivered without UCT_CB_PARAM_FLAG_DESC, and the user copies it.
+ * So messages that are kept, however many, never leave a sender without credits.
+ */
+
+#include "rdma/op/rdma_am.h"
+
+#include "base/muct_am.h"
+#include "base/muct_bytes.h"
+#include "base/muct_log.h"
+
+#include <string.h>
+
+#define MUCT_RDMA_AM_MIN_SHORT 128
+
+unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface)
+{
+    unsigned max = iface->limits.max_inline;
+
+    max = (max > MUCT_RDMA_AM_MIN_SHORT) ? max : MUCT_RDMA_AM_MIN_SHORT;
+    max = (max < iface->limits.seg_size) ? max : iface->limits.seg_size;
+    return max - MUCT_RDMA_AM_HEADER;
+}
+
+static inline void muct_rdma_am_pack_header(muct_rdma_ep_t *ep, void *buffer,
+                                            uint8_t id, uint8_t kind)
+{
+    uint32_t credits = (ep->rx.owed < UINT16_MAX) ? ep->rx.owed : UINT16_MAX;
+    uint8_t *header = buffer;
+
+    header[0] = id;
+    header[1] = kind;
+    muct_put_le(header + 2, credits, 2);
+    ep->rx.owed -= credits;
+}
+
+/* Whether a message may be sent now. The length counts what the user gives. */
+static inline ucs_status_t muct_rdma_am_check(muct_rdma_ep_t *ep, uint8_t id,
+                                              size_t length, size_t max)
+{
+    ucs_status_t status;
+
+    if (__builtin_expect((id >= UCT_AM_ID_MAX) || (length > max), 0)) {
+        return muct_am_refuse(id, length, max);
+    }
+
+    status = muct_rdma_ep_check_ready(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    return ((ep->credits == 0) || (muct_rdma_sq_free(&ep->chans[0].sq) == 0))
+               ? UCS_ERR_NO_RESOURCE
+               : UCS_OK;
+}
+
+/* Post a send whose first entry is the header (and what else is contiguous to it). */
+static void muct_rdma_am_post(muct_rdma_ep_t *ep, struct ibv_send_wr *wr, void *first,
+                              uint32_t length, uint32_t lkey, muct_rdma_done_t done,
+                              void *arg, size_t total)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+
+    wr->sg_list[0].addr = (uint64_t)(uintptr_t)first;
+    wr->sg_list[0].length = length;
+    wr->sg_list[0].lkey = lkey;
+    ++ep->num_sends;
+    muct_rdma_sq_end(sq, wr, done, arg, total);
+    muct_rdma_sq_kick(sq);
+}
+
+/* A message whose bytes are written in place: inline, or in a buffer when @a length is
+ * more than the queue pair takes inline. */
+typedef struct muct_rdma_am_place {
+    muct_rdma_buf_t *buf; /* NULL: inline */
+    uint8_t *data;
+} muct_rdma_am_place_t;
+
+static ucs_status_t muct_rdma_am_get_place(muct_rdma_ep_t *ep, size_t length,
+                                           muct_rdma_am_place_t *place)
+{
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    ucs_status_t status;
+
+    if (length <= sq->max_inline) {
+        place->buf = NULL;
+        place->data = muct_rdma_sq_inline(sq);
+        return UCS_OK;
+    }
+
+    status = muct_rdma_ep_get_buf(ep, &place->buf);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    place->data = muct_rdma_buf_data(place->buf);
+    return UCS_OK;
+}
+
+static void muct_rdma_am_post_place(muct_rdma_ep_t *ep,
+                                    const muct_rdma_am_place_t *place, size_t length)
+{
+    struct ibv_send_wr *wr = muct_rdma_sq_begin(&ep->chans[0].sq, IBV_WR_SEND);
+
+    wr->num_sge = 1;
+    if (place->buf == NULL) {
+        wr->send_flags |= IBV_SEND_INLINE;
+        muct_rdma_am_post(ep, wr, place->data, (uint32_t)length, 0, NULL, NULL, length);
+    } else {
+        muct_rdma_am_post(ep, wr, place->data, (uint32_t)length, place->buf->lkey,
+                          muct_rdma_done_buf, place->buf, length);
+    }
+}
+
+ucs_status_t muct_rdma_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    size_t total = MUCT_RDMA_AM_HEADER + sizeof(header) + length;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+
+    status = muct_rdma_am_check(ep, id, sizeof(header) + length,
+                                muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_am_get_place(ep, total, &place);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    memcpy(place.data + MUCT_RDMA_AM_HEADER, &header, sizeof(header));
+    if (length > 0) {
+        memcpy(place.data + MUCT_RDMA_AM_HEADER + sizeof(header), payload, length);
+    }
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, sizeof(header) + length);
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, total);
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov_t *iov,
+                                       size_t iovcnt)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    size_t i, offset = MUCT_RDMA_AM_HEADER, total = MUCT_RDMA_AM_HEADER;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+    }
+
+    status = muct_rdma_am_check(ep, id, total - MUCT_RDMA_AM_HEADER,
+                                muct_rdma_am_max_short(muct_rdma_ep_iface(ep)));
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_am_get_place(ep, total, &place);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    for (i = 0; i < iovcnt; ++i) {
+        if (iov[i].length > 0) {
+            memcpy(place.data + offset, iov[i].buffer, iov[i].length);
+            offset += iov[i].length;
+        }
+    }
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, total - MUCT_RDMA_AM_HEADER);
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, total);
+    return UCS_OK;
+}
+
+ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pack,
+                              void *arg, unsigned flags)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_am_place_t place;
+    ucs_status_t status;
+    size_t length;
+
+    (void)flags;
+    status = muct_rdma_am_check(ep, id, 0, 0); /* the length is known when packed */
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_ep_get_buf(ep, &place.buf);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    place.data = muct_rdma_buf_data(place.buf);
+    length = pack(place.data + MUCT_RDMA_AM_HEADER, arg);
+    if (length > muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER) {
+        muct_rdma_buf_put(place.buf);
+        return muct_am_refuse(
+            id, length, muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER);
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, id, MUCT_RDMA_AM_MESSAGE);
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  place.data + MUCT_RDMA_AM_HEADER, length);
+    --ep->credits;
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER + length);
+    return (ssize_t)length;
+}
+
+/* What an interface reports as limits of a zero-copy message, and its handles. */
+static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t id,
+                                             unsigned header_length,
+                                             const uct_iov_t *iov, size_t iovcnt)
+{
+    const size_t max = muct_rdma_ep_iface(ep)->limits.seg_size - MUCT_RDMA_AM_HEADER;
+    size_t i, total = header_length;
+
+    if (iovcnt >= ep->chans[0].sq.max_sge) {
+        muct_error("message in %zu blocks: at most %u are possible", iovcnt,
+                   ep->chans[0].sq.max_sge - 1);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        total += iov[i].length;
+    }
+    if ((id >= UCT_AM_ID_MAX) || (header_length > max / 2) || (total > max)) {
+        return muct_am_refuse(id, total, max);
+    }
+
+    for (i = 0; i < iovcnt; ++i) {
+        if ((iov[i].length > 0) &&
+            !muct_rdma_mem_has(iov[i].memh, iov[i].buffer, iov[i].length)) {
+            return muct_rdma_mem_refuse(iov[i].memh, iov[i].buffer, iov[i].length);
+        }
+    }
+
+    return UCS_OK;
+}
+
+/* A block of the user's is in one entry unless it lies under several keys. */
+static ucs_status_t muct_rdma_am_fill_sges(const muct_rdma_ep_t *ep,
+                                           const uct_iov_t *iov, size_t iovcnt,
+                                           struct ibv_send_wr *wr)
+{
+    const uint8_t *data;
+    struct ibv_sge *sge;
+    size_t i, left, part;
+
+    wr->num_sge = 1;
+    for (i = 0; i < iovcnt; ++i) {
+        data = iov[i].buffer;
+        for (left = iov[i].length; left > 0; left -= part, data += part) {
+            if ((unsigned)wr->num_sge == ep->chans[0].sq.max_sge) {
+                muct_error("message of %zu blocks lies under more keys than its %u "
+                           "entries",
+                           iovcnt, ep->chans[0].sq.max_sge - 1);
+                return UCS_ERR_INVALID_PARAM;
+            }
+            part = muct_rdma_mem_chunk_left(iov[i].memh, (uintptr_t)data);
+            part = (part < left) ? part : left;
+            sge = &wr->sg_list[wr->num_sge++];
+            sge->addr = (uintptr_t)data;
+            sge->length = (uint32_t)part;
+            sge->lkey = muct_rdma_mem_lkey(iov[i].memh, (uintptr_t)data);
+        }
+    }
+
+    return UCS_OK;
+}
+
+static size_t muct_rdma_am_total(const struct ibv_send_wr *wr)
+{
+    size_t total = 0;
+    int i;
+
+    for (i = 0; i < wr->num_sge; ++i) {
+        total += wr->sg_list[i].length;
+    }
+
+    return total;
+}
+
+ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id, const void *header,
+                                   unsigned header_length, const uct_iov_t *iov,
+                                   size_t iovcnt, unsigned flags,
+                                   uct_completion_t *comp)
+{
+    muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
+    muct_rdma_sq_t *sq = &ep->chans[0].sq;
+    struct ibv_send_wr *wr;
+    muct_rdma_buf_t *buf;
+    ucs_status_t status;
+    uint8_t *data;
+
+    (void)flags;
+    status = muct_rdma_am_check_zcopy(ep, id, header_length, iov, iovcnt);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_am_check(ep, id, 0, 0);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* nothing is begun yet: what is filled in now is filled in again otherwise */
+    wr = muct_rdma_sq_next(sq);
+    status = muct_rdma_am_fill_sges(ep, iov, iovcnt, wr);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_ep_get_buf(ep, &buf);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    buf->comp = comp;
+    data = muct_rdma_buf_data(buf);
+    muct_rdma_am_pack_header(ep, data, id, MUCT_RDMA_AM_MESSAGE);
+    if (header_length > 0) {
+        memcpy(data + MUCT_RDMA_AM_HEADER, header, header_length);
+    }
+    muct_am_trace(&muct_rdma_ep_iface(ep)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                  data + MUCT_RDMA_AM_HEADER, header_length);
+    wr = muct_rdma_sq_begin(sq, IBV_WR_SEND);
+    --ep->credits;
+    wr->sg_list[0].length = MUCT_RDMA_AM_HEADER + header_length;
+    muct_rdma_am_post(ep, wr, data, MUCT_RDMA_AM_HEADER + header_length, buf->lkey,
+                      muct_rdma_done_buf_comp, buf, muct_rdma_am_total(wr));
+    return UCS_INPROGRESS;
+}
+
+void muct_rdma_am_send_credits(muct_rdma_ep_t *ep)
+{
+    muct_rdma_am_place_t place;
+
+    if (muct_rdma_am_get_place(ep, MUCT_RDMA_AM_HEADER, &place) != UCS_OK) {
+        return;
+    }
+
+    muct_rdma_am_pack_header(ep, place.data, 0, MUCT_RDMA_AM_CREDIT);
+    muct_rdma_am_post_place(ep, &place, MUCT_RDMA_AM_HEADER);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_DOMAIN_H
+#define MUCT_RDMA_DOMAIN_H
+
+/**
+ * @file
+ * Where an interface's queue pairs are made: the memory domain's protection domain,
+ * under a thread domain where the device has such. UCT promises one thread at a time
+ * for an interface, and the device's library then takes no lock to post.
+ */
+
+#include "rdma/device/rdma_verbs.h"
+
+#include <ucs/config/types.h>
+
+typedef struct muct_rdma_domain {
+    struct ibv_pd *pd; /**< For queue pairs; memory of the other one is theirs, too */
+    struct ibv_td *td; /**< NULL without: pd is then the memory domain's own */
+} muct_rdma_domain_t;
+
+/**
+ * @param [in] pd    Of the memory domain; outlives this.
+ * @param [in] mode  UCS_NO for none, UCS_TRY where the device has them, UCS_YES.
+ *
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when there must be one and is none.
+ */
+ucs_status_t muct_rdma_domain_open(struct ibv_pd *pd, ucs_ternary_auto_value_t mode,
+                                   muct_rdma_domain_t *domain);
+
+/** Its queue pairs are gone. */
+void muct_rdma_domain_close(muct_rdma_domain_t *domain);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_SQ_H
+#define MUCT_RDMA_SQ_H
+
+/**
+ * @file
+ * Send queue of one queue pair: gathers work requests, rings the doorbell once for
+ * many, and knows what is to be done when each of them ends.
+ *
+ * Numbers. Every work request has an index that only grows. [tail, posted) are with
+ * the device, [posted, head) are gathered and not yet posted; head - tail is never more
+ * than depth. That difference is all the accounting there is: it cannot drift from
+ * what the device has, because reliable connections complete in order.
+ *
+ * Completions. Only the last work request of each chain asks for one: when it comes,
+ * all before it are done. One that fails gives a completion of its own, and so does
+ * every one behind it; those before it that gave none have succeeded.
+ *
+ * Marks. Who waits for the end of a work request leaves a mark at it; the last of a
+ * chain always has one. A mark is called back exactly once: by
+ * @ref muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that
+ * the callback may post.
+ *
+ * Entries. A work request stays where it was written, in a ring, until another one
+ * needs its place. With keep there is a place for each that is on its way, so that all
+ * of them can be posted again, to another queue pair; without, for a chain. Rings begin
+ * with two chains and double behind a doorbell, as more are on their way: most peers of
+ * many have little.
+ *
+ * When to ring: a work request is posted at once when the device has nothing of this
+ * queue to do; behind others it waits, until the chain is full or until the next
+ * progress.
+ *
+ * One thread.
+ */
+
+#include "base/muct_uct_abi.h"
+#include "rdma/device/rdma_verbs.h"
+
+#include <stdbool.h>
+
+/** Called when a work request ended; may post to the same queue. */
+typedef void (*muct_rdma_done_t)(void *arg, ucs_status_t status);
+
+typedef struct muct_rdma_mark {
+    muct_rdma_done_t done; /**< NULL when nobody waits for it */
+    void *arg;
+    uint64_t bytes; /**< Of all work requests up to this one */
+    uint32_t index; /**< Of the work request */
+} muct_rdma_mark_t;
+
+/** What queues have posted; one may count for several of them. */
+typedef struct muct_rdma_sq_stats {
+    uint64_t doorbells; /**< ibv_post_send() calls */
+    uint64_t wrs;       /**< Work requests in them */
+    uint64_t bytes;     /**< Bytes in those */
+} muct_rdma_sq_stats_t;
+
+enum {
+    MUCT_RDMA_SQ_SUSPENDED =
+        1 << 0,                 /**< The queue pair is not to be used; is_stuck, too */
+    MUCT_RDMA_SQ_MOVED = 1 << 1 /**< Its device is another one than at first */
+};
+
+typedef struct muct_rdma_sq muct_rdma_sq_t;
+
+/**
+ * Change a work request's keys to those of the device of the queue pair; it may have
+ * them already. False when there are none, logged.
+ */
+typedef bool (*muct_rdma_sq_move_t)(muct_rdma_sq_t *sq, struct ibv_send_wr *wr);
+
+struct muct_rdma_sq {
+    struct ibv_qp *ibv;
+    uint64_t id; /**< High half of every wr_id */
+    uint32_t head;
+    uint32_t posted;
+    uint32_t tail;
+    uint32_t mark_head; /**< Marks, which grow as head and tail do */
+    uint32_t mark_tail;
+    uint32_t mask; /**< Places for marks, less one; they grow with use */
+    uint32_t depth;
+    uint32_t max_inline; /**< Bytes */
+    uint32_t max_sge;
+    uint32_t batch;      /**< Most work requests of a chain */
+    uint32_t wr_mask;    /**< Entries, less one */
+    uint32_t grow_above; /**< So many on their way ask for more places */
+    unsigned next_flags; /**< IBV_SEND_FENCE for the next one, or 0 */
+    int error;      /**< errno of an ibv_post_send() that cannot be repeated, or 0 */
+    bool is_lost;   /**< The error is one that another queue pair cannot mend */
+    bool keep;      /**< Entries until they end */
+    bool is_stuck;  /**< The device took only a part: repeat, take no more */
+    uint8_t state;  /**< MUCT_RDMA_SQ_* */
+    uint64_t bytes; /**< Of all work requests there were, up to head */
+    uint64_t ended; /**< Of those up to the last mark that was called back */
+    muct_rdma_mark_t *marks;
+    struct ibv_send_wr *wrs;
+    struct ibv_sge *sges;
+    uint8_t *inline_data;
+    ucs_list_link_t *dirty; /**< Queues with a chain to post, of the interface */
+    ucs_list_link_t dirty_link;
+    bool is_dirty;
+    uint64_t rung; /**< Bytes posted, of those up to head */
+    muct_rdma_sq_stats_t *stats;
+    muct_rdma_sq_move_t move; /**< When MUCT_RDMA_SQ_MOVED */
+};
+
+typedef struct muct_rdma_sq_params {
+    struct ibv_qp *ibv;
+    uint64_t id;    /**< Low 32 bits clear */
+    uint32_t depth; /**< Work requests the queue pair takes */
+    uint32_t batch; /**< At least 1 */
+    uint32_t max_sge;
+    uint32_t max_inline;
+    bool keep;              /**< Work requests until they end */
+    ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
+    muct_rdma_sq_stats_t *stats; /**< Where it counts; outlives the queue */
+} muct_rdma_sq_params_t;
+
+/** @return UCS_OK or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *params);
+
+/** Everything must have been completed or purged. */
+void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
+
+/**
+ * Post the chain, or try again to. Failing is not logged here: error and is_stuck tell.
+ * After an error that cannot be repeated the owner must fail the queue pair.
+ */
+void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
+
+/**
+ * A completion for the work request of @a index came.
+ *
+ * @param [in] status  For it; those before it have succeeded.
+ */
+void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
+
+/** From now on have the keys of all that is posted changed. */
+void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move);
+
+/** Take and post nothing until @ref muct_rdma_sq_resume. An error of the queue pair's
+ * goes with it; any other one stays, for the owner to fail the endpoint. */
+void muct_rdma_sq_suspend(muct_rdma_sq_t *sq);
+
+/**
+ * Post all that has not ended, in order, to a new queue pair. Entries may have been
+ * changed before, see @ref muct_rdma_sq_at.
+ *
+ * @param [in] id  High half of every wr_id from now on.
+ * @return Work requests that the old queue pair had been given as well.
+ */
+uint32_t muct_rdma_sq_resume(muct_rdma_sq_t *sq, struct ibv_qp *ibv, uint64_t id);
+
+/** End everything, posted or not, with @a status. The queue pair must be destroyed. */
+void muct_rdma_sq_purge(muct_rdma_sq_t *sq, ucs_status_t status);
+
+/** How many work requests may be added now. */
+static inline uint32_t muct_rdma_sq_free(const muct_rdma_sq_t *sq)
+{
+    return __builtin_expect(sq->is_stuck, 0) ? 0 : sq->depth - (sq->head - sq->tail);
+}
+
+/** Bytes that are gathered or posted and have not ended. */
+static inline uint64_t muct_rdma_sq_busy_bytes(const muct_rdma_sq_t *sq)
+{
+    return sq->bytes - sq->ended;
+}
+
+/** Whether nothing is gathered or posted. */
+static inline bool muct_rdma_sq_is_idle(const muct_rdma_sq_t *sq)
+{
+    return sq->head == sq->tail;
+}
+
+/** Entry of the next work request. */
+static inline struct ibv_send_wr *muct_rdma_sq_next(const muct_rdma_sq_t *sq)
+{
+    return &sq->wrs[sq->head & sq->wr_mask];
+}
+
+/** A work request that has not ended; all of them are there with keep. */
+static inline struct ibv_send_wr *muct_rdma_sq_at(const muct_rdma_sq_t *sq,
+                                                  uint32_t index)
+{
+    return &sq->wrs[index & sq->wr_mask];
+}
+
+/**
+ * Begin a work request; there must be room. Fill sg_list, num_sge and wr, then call
+ * @ref muct_rdma_sq_end.
+ */
+static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
+                                                     enum ibv_wr_opcode opcode)
+{
+    struct ibv_send_wr *wr = muct_rdma_sq_next(sq);
+
+    wr->opcode = opcode;
+    wr->send_flags = sq->next_flags;
+    sq->next_flags = 0;
+    return wr;
+}
+
+/** Where inline data of the work request begun last is to be put: max_inline bytes. */
+static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
+{
+    return sq->inline_data + (size_t)(sq->head & sq->wr_mask) * sq->max_inline;
+}
+
+/** A mark at the work request that was ended last; there must be none yet. */
+static inline void muct_rdma_sq_mark(muct_rdma_sq_t *sq, muct_rdma_done_t done,
+                                     void *arg)
+{
+    muct_rdma_mark_t *mark = &sq->marks[sq->mark_head++ & sq->mask];
+
+    mark->done = done;
+    mark->arg = arg;
+    mark->bytes = sq->bytes;
+    mark->index = sq->head - 1;
+}
+
+/** The mark at the work request that was ended last, which is not done. */
+static inline muct_rdma_mark_t *muct_rdma_sq_last_mark(muct_rdma_sq_t *sq)
+{
+    if ((sq->mark_head == sq->mark_tail) ||
+        (sq->marks[(sq->mark_head - 1) & sq->mask].index != sq->head - 1)) {
+        muct_rdma_sq_mark(sq, NULL, NULL);
+    }
+
+    return &sq->marks[(sq->mark_head - 1) & sq->mask];
+}
+
+/** End a work request for which nobody waits. */
+static inline void muct_rdma_sq_end_silent(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                           uint64_t bytes)
+{
+    wr->wr_id = sq->id | sq->head;
+    sq->bytes += bytes;
+    if (++sq->head - sq->posted == sq->batch) {
+        muct_rdma_sq_ring(sq);
+    }
+}
+
+/** End a work request: it belongs to the chain now. */
+static inline void muct_rdma_sq_add(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+{
+    wr->wr_id = sq->id | sq->head;
+    sq->bytes += bytes;
+    ++sq->head;
+    muct_rdma_sq_mark(sq, done, arg);
+}
+
+/** As that, and post the chain when it is full. */
+static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                    muct_rdma_done_t done, void *arg, uint64_t bytes)
+{
+    muct_rdma_sq_add(sq, wr, done, arg, bytes);
+    if (sq->head - sq->posted == sq->batch) {
+        muct_rdma_sq_ring(sq);
+    }
+}
+
+/** Remember that there is a chain to post. */
+static inline void muct_rdma_sq_mark_dirty(muct_rdma_sq_t *sq)
+{
+    if (!sq->is_dirty) {
+        sq->is_dirty = true;
+        ucs_list_add_tail(sq->dirty, &sq->dirty_link);
+    }
+}
+
+/** It cannot go on, not by another queue pair either: its owner is to fail. */
+static inline void muct_rdma_sq_lose(muct_rdma_sq_t *sq, int error)
+{
+    sq->error = error;
+    sq->is_lost = true;
+    muct_rdma_sq_mark_dirty(sq);
+}
+
+/** After the work requests of one operation: post now, or remember to. */
+static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
+{
+    if (sq->head == sq->posted) {
+        return;
+    }
+
+    if ((sq->posted == sq->tail) && !sq->is_stuck) {
+        muct_rdma_sq_ring(sq);
+    } else {
+        muct_rdma_sq_mark_dirty(sq);
+    }
+}
+
+/** End the only work request of an operation: muct_rdma_sq_end() and _kick() in fewer
+ * steps. */
+static inline void muct_rdma_sq_end_only(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
+                                         muct_rdma_done_t done, void *arg,
+                                         uint64_t bytes)
+{
+    muct_rdma_sq_add(sq, wr, done, arg, bytes);
+    /* there was room, so the device is not stuck */
+    if ((sq->head - sq->posted == sq->batch) || (sq->posted == sq->tail)) {
+        muct_rdma_sq_ring(sq);
+    } else {
+        muct_rdma_sq_mark_dirty(sq);
+    }
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CTL_H
+#define MUCT_RDMA_CTL_H
+
+/**
+ * @file
+ * Control channel of an interface: one datagram (UD) queue pair, by which the ends of a
+ * connection that broke find each other again (rdma_recover.h).
+ *
+ * A datagram needs no connection, so it gets through as soon as the network does; until
+ * then it is lost, and whoever sent it sends it again. The queue pair itself breaks
+ * when a device refuses a datagram, as soft-RoCE does without a link: then it is reset,
+ * and keeps its number, which peers know; where that fails it is tried again a few
+ * times, and then told. Only when the completion queue failed,
+ * another one takes its place, of whose number they have to be told.
+ *
+ * One thread.
+ */
+
+#include "rdma/queue/rdma_cq.h"
+#include "rdma/recovery/rdma_ctl_msg.h"
+#include "rdma/memory/rdma_mr.h"
+#include "rdma/queue/rdma_qp.h"
+
+/** A peer's port. */
+typedef struct muct_rdma_ctl_peer {
+    muct_rdma_dev_addr_t addr;
+    struct ibv_ah *ah; /**< NULL: not made yet, or it could not be */
+} muct_rdma_ctl_peer_t;
+
+/** Numbers that are remembered. */
+#define MUCT_RDMA_CTL_PAST 8
+
+typedef struct muct_rdma_ctl {
+    struct ibv_qp *ibv;                /**< NULL when there is none */
+    uint32_t past[MUCT_RDMA_CTL_PAST]; /**< Its numbers of before, 0 for none */
+    unsigned num_past;
+    muct_rdma_cq_t *cq;
+    uint64_t id; /**< High half of the wr_ids */
+    const muct_rdma_qp_path_t *path;
+    void *memory;
+    muct_rdma_mem_t *mem;
+    unsigned num_sends; /**< In the queue pair */
+    unsigned num_recvs;
+    unsigned next_send;  /**< Buffer */
+    bool is_broken;      /**< In error, until all of it has come back */
+    bool is_given_up;    /**< It stays so */
+    unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
+    uint64_t restart_ms; /**< When the next one is */
+    unsigned num_peers;
+    unsigned num_prepared; /**< The first so many have their handles, or cannot */
+    muct_rdma_ctl_peer_t *peers;
+    bool has_moved; /**< Address handles are of an address of before */
+} muct_rdma_ctl_t;
+
+/**
+ * Make the queue pair, ready to send and receive.
+ *
+ * @param [in] id    High half of its wr_ids, which no other queue pair has.
+ * @param [in] path  How datagrams go; kept. Its remote address is not read.
+ *
+ * @return UCS_OK, or an error, logged at level debug: some devices have no datagrams.
+ */
+ucs_status_t muct_rdma_ctl_open(muct_rdma_ctl_t *ctl, struct ibv_pd *pd,
+                                muct_rdma_cq_set_t *cqs, uint64_t id,
+                                const muct_rdma_qp_path_t *path);
+
+/**
+ * Its completion queue failed: make another queue pair, which has another number.
+ *
+ * @param [in] id  As @ref muct_rdma_ctl_open, another one.
+ *
+ * @return UCS_OK, or an error, logged at level debug; it is closed then.
+ */
+ucs_status_t muct_rdma_ctl_renew(muct_rdma_ctl_t *ctl, muct_rdma_cq_set_t *cqs,
+                                 uint64_t id);
+
+/** Whether a peer may mean this one by a number: it has it, or had it before. */
+bool muct_rdma_ctl_is_known_as(const muct_rdma_ctl_t *ctl, uint32_t qp_num);
+
+/** Does nothing to one that was never opened. */
+void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
+
+/** The port's address, or its place, is another one: address handles are made anew. */
+void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
+
+/**
+ * Datagrams may have to go to a peer's port: its address handle is made by
+ * @ref muct_rdma_ctl_prepare. For one the kernel may have to ask the network who has
+ * the address, and waits for as long as a second: behind a connection to the same
+ * address, it knows.
+ */
+void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
+
+/** Make one address handle. @return Whether there are others to make. */
+bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl);
+
+/** Send, if that is possible now; it may be lost in any case. */
+void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
+                        uint32_t qp_num, const muct_rdma_ctl_msg_t *msg);
+
+/** Whether a completion is one of its. */
+static inline bool muct_rdma_ctl_owns(const muct_rdma_ctl_t *ctl, uint64_t wr_id)
+{
+    return (ctl->ibv != NULL) && ((((wr_id ^ ctl->id) << 1) >> 33) == 0);
+}
+
+/** Whether datagrams may come through: now, or when it has begun again. */
+static inline bool muct_rdma_ctl_is_usable(const muct_rdma_ctl_t *ctl)
+{
+    return (ctl->ibv != NULL) && !ctl->cq->is_broken && !ctl->is_given_up;
+}
+
+/** Whether it could not begin again after an error, and is to try once more. */
+static inline bool muct_rdma_ctl_has_to_restart(const muct_rdma_ctl_t *ctl)
+{
+    return (ctl->ibv != NULL) && (ctl->num_failed != 0);
+}
+
+/** Try once more, if it is time; gives up after some tries, logged. */
+void muct_rdma_ctl_progress(muct_rdma_ctl_t *ctl, uint64_t now_ms);
+
+/**
+ * Take one of its completions.
+ *
+ * @return Whether @a msg came with it.
+ */
+bool muct_rdma_ctl_complete(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc,
+                            muct_rdma_ctl_msg_t *msg);
+
+#endif

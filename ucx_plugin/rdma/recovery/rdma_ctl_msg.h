@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CTL_MSG_H
+#define MUCT_RDMA_CTL_MSG_H
+
+/**
+ * @file
+ * What the two ends of a broken connection tell each other, to and from bytes.
+ *
+ * An endpoint is known by the queue pair number and packet number of its address, and
+ * by the incarnation of its device: queue pairs are made anew, these stay.
+ *
+ * 118 bytes, little endian:
+ *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)
+ *   26 received (4) | 30 psn (3) | 33 control qp (3) | 36 device address (30)
+ *   66 num_qps | 67 queue pair numbers (3 each) | 103 control qp of the address (3)
+ *   106 ECE vendor (4) | 110 ECE options (4) | 114 is an answer
+ *   115 control qp of the endpoint's own device (3)
+ * Who does not know ECE sends the first 106 of them, and reads no more; who does not
+ * know answers, 114, and who knows but one control qp, 115.
+ */
+
+#include "rdma/ep/rdma_addr.h"
+
+#define MUCT_RDMA_CTL_MSG_SIZE 118
+#define MUCT_RDMA_CTL_MSG_NO_OWN 115
+#define MUCT_RDMA_CTL_MSG_NO_ANSWER 114
+#define MUCT_RDMA_CTL_MSG_LEAST 106
+
+typedef enum {
+    MUCT_RDMA_CTL_RENEW = 1, /**< These are my new queue pairs */
+    MUCT_RDMA_CTL_GONE = 2   /**< There is no such endpoint, or it has failed */
+} muct_rdma_ctl_type_t;
+
+/** Two numbers of an endpoint's address. */
+typedef struct muct_rdma_ctl_id {
+    uint32_t qp_num;
+    uint32_t psn;
+} muct_rdma_ctl_id_t;
+
+typedef struct muct_rdma_ctl_msg {
+    uint8_t type;         /**< muct_rdma_ctl_type_t */
+    uint64_t incarnation; /**< Of the device this is for */
+    muct_rdma_ctl_id_t to;
+    muct_rdma_ctl_id_t from;
+    uint32_t to_ctl_qp;       /**< Of the address of the endpoint this is for */
+    uint32_t epoch;           /**< Of the connection to be made; the first one is 0 */
+    uint32_t received;        /**< Messages that have arrived since the beginning */
+    uint32_t psn;             /**< First packet number, 24 bits, of every queue pair */
+    uint32_t ctl_qp;          /**< Where answers go */
+    muct_rdma_dev_addr_t dev; /**< The sender's, as it is now */
+    uint8_t num_qps;
+    uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
+    muct_rdma_ece_t ece; /**< Of those queue pairs */
+    bool is_answer;      /**< The sender is connected and waits for nothing */
+    uint32_t own_ctl_qp; /**< Of the device that its endpoint is of, whichever carries
+                            it now; 0: not told */
+} muct_rdma_ctl_msg_t;
+
+/** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */
+void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer);
+
+/**
+ * Unpack bytes from anywhere; nothing in them is trusted.
+ *
+ * @return 0, or -1 when they are cut short, of another version or without sense.
+ */
+int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
+                             muct_rdma_ctl_msg_t *msg);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/recovery/rdma_move.h"
+
+#include "base/muct_log.h"
+#include "rdma/ep/rdma_ep.h"
+#include "rdma/memory/rdma_rkeys.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+
+/* All interfaces of the process. Of those of other workers nothing is read but whose
+ * they are: each is its worker's thread's. */
+static pthread_mutex_t muct_rdma_move_lock = PTHREAD_MUTEX_INITIALIZER;
+static UCS_LIST_HEAD(muct_rdma_move_ifaces);
+
+/* ---- interfaces ---- */
+
+void muct_rdma_move_enter(muct_rdma_iface_t *iface)
+{
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_add_tail(&muct_rdma_move_ifaces, &iface->move_list);
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+}
+
+muct_rdma_iface_t *muct_rdma_move_next(const muct_rdma_iface_t *of,
+                                       const muct_rdma_iface_t *after)
+{
+    muct_rdma_iface_t *iface, *next = NULL;
+    bool is_behind = (after == NULL);
+
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_for_each(iface, &muct_rdma_move_ifaces, move_list)
+    {
+        if (is_behind && (iface->super.worker == of->super.worker)) {
+            next = iface;
+            break;
+        }
+        is_behind = is_behind || (iface == after);
+    }
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+    return next;
+}
+
+/* Its next queue pairs are to be there, or some are, of which it has not replaced all.
+ */
+static bool muct_rdma_move_is_guest(const muct_rdma_ep_t *ep,
+                                    const muct_rdma_iface_t *carrier)
+{
+    unsigned i;
+
+    for (i = 0; i < ep->num_created; ++i) {
+        if ((ep->chans[i].ibv != NULL) && (ep->chans[i].carrier == carrier)) {
+            return true;
+        }
+    }
+
+    return ep->carrier == carrier;
+}
+
+static muct_rdma_ep_t *muct_rdma_move_find_guest(const muct_rdma_iface_t *carrier)
+{
+    muct_rdma_iface_t *iface = NULL;
+    muct_rdma_ep_t *ep;
+
+    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((iface != carrier) && (ep->state != MUCT_RDMA_EP_FAILED) &&
+                muct_rdma_move_is_guest(ep, carrier)) {
+                return ep;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+void muct_rdma_move_leave(muct_rdma_iface_t *iface)
+{
+    muct_rdma_ep_t *ep;
+
+    while ((ep = muct_rdma_move_find_guest(iface)) != NULL) {
+        muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
+    }
+
+    pthread_mutex_lock(&muct_rdma_move_lock);
+    ucs_list_del(&iface->move_list);
+    pthread_mutex_unlock(&muct_rdma_move_lock);
+}
+
+/* ---- choice ---- */
+
+static bool muct_rdma_move_is_up(const muct_rdma_iface_t *iface)
+{
+    return !iface->is_dead && (iface->port_down_ms == 0) && iface->port.is_active &&
+           !iface->cqs.has_failed && muct_rdma_ctl_is_usable(&iface->ctl);
+}
+
+static bool muct_rdma_move_is_lane(const muct_rdma_ep_t *lane)
+{
+    return (lane->state == MUCT_RDMA_EP_CONNECTED) ||
+           (lane->state == MUCT_RDMA_EP_RECOVERING);
+}
+
+static uint64_t muct_rdma_move_distance(const muct_rdma_ep_t *ep,
+                                        const muct_rdma_ep_t *lane)
+{
+    return (lane->serial > ep->serial) ? lane->serial - ep->serial
+                                       : ep->serial - lane->serial;
+}
+
+typedef bool (*muct_rdma_move_rule_t)(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ep_t *lane);
+
+/* Of an interface's endpoints that a rule holds for, and one that was found before, the
+ * one that was made next to ours: UCP makes those of one peer together. */
+static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
+                                                    const muct_rdma_iface_t *iface,
+                                                    muct_rdma_move_rule_t rule,
+                                                    const muct_rdma_ep_t *found)
+{
+    const muct_rdma_ep_t *lane;
+
+    ucs_list_for_each(lane, &iface->eps, list)
+    {
+        if (muct_rdma_move_is_lane(lane) && rule(ep, lane) &&
+            ((found == NULL) || (muct_rdma_move_distance(ep, lane) <
+                                 muct_rdma_move_distance(ep, found)))) {
+            found = lane;
+        }
+    }
+
+    return found;
+}
+
+/* It knows another device of the same process, and where datagrams go there. */
+static bool muct_rdma_move_knows_device(const muct_rdma_ep_t *ep,
+                                        const muct_rdma_ep_t *lane)
+{
+    return (lane->peer_ep.ctl_qp != 0) &&
+           muct_rdma_incarnation_is_near(lane->peer.incarnation, ep->peer.incarnation);
+}
+
+static muct_rdma_iface_t *muct_rdma_move_behind(const muct_rdma_iface_t *iface)
+{
+    muct_rdma_iface_t *next = muct_rdma_move_next(iface, iface);
+
+    return (next != NULL) ? next : muct_rdma_move_next(iface, NULL);
+}
+
+bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
+{
+    const muct_rdma_ep_t *lane;
+    muct_rdma_iface_t *iface;
+
+    for (iface = muct_rdma_move_behind(ep->carrier); iface != ep->carrier;
+         iface = muct_rdma_move_behind(iface)) {
+        lane =
+            (iface == muct_rdma_ep_iface(ep))
+                ? ep
+                : muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_device, NULL);
+        if ((lane != NULL) && muct_rdma_move_is_up(iface)) {
+            muct_rdma_move_to(ep, iface, &lane->recover.first_peer,
+                              lane->recover.first_ctl_qp);
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
+                       const muct_rdma_dev_addr_t *peer, uint32_t ctl_qp)
+{
+    const uint64_t incarnation = ep->peer.incarnation; /* keys are of this one */
+
+    if (carrier != ep->carrier) {
+        muct_info("%s: endpoint %p goes on with %s",
+                  muct_rdma_iface_md(ep->carrier)->device.name, (void *)ep,
+                  muct_rdma_iface_md(carrier)->device.name);
+    }
+
+    ep->carrier = carrier;
+    ep->peer = *peer;
+    ep->peer.incarnation = incarnation;
+    ep->recover.peer_ctl_qp = ctl_qp;
+    ep->recover.peer_incarnation = peer->incarnation;
+    if (peer->incarnation == incarnation) {
+        ep->recover.first_peer = *peer;
+        ep->recover.first_ctl_qp = ctl_qp;
+    }
+    ep->recover.has_moved = ep->recover.has_moved ||
+                            (carrier != muct_rdma_ep_iface(ep)) ||
+                            (peer->incarnation != incarnation);
+}
+
+/* ---- keys ---- */
+
+/* The memory is registered, but not with this device. Whose registration it ends with:
+ * that with the endpoint's own device, which its user keeps until the operation ends.
+ * Others of the process may have the same memory for less long. */
+static bool muct_rdma_move_register(const muct_rdma_ep_t *ep, muct_rdma_md_t *md,
+                                    uint64_t address, uint64_t length)
+{
+    const muct_rdma_md_t *own = muct_rdma_iface_md(muct_rdma_ep_iface(ep));
+    muct_rdma_mem_params_t params = {
+        .chunk_shift = md->chunk_shift, .max_chunks = md->num_rkeys, .dmabuf_fd = -1};
+    muct_rdma_mem_extent_t extent;
+    muct_rdma_mem_t *twin;
+
+    if (!muct_rdma_mem_find_extent(own->pd, address, length, &extent)) {
+        return false;
+    }
+
+    params.access = extent.access;
+    params.is_gpu = extent.is_gpu;
+    if (muct_rdma_md_reg(md, (void *)(uintptr_t)extent.base, (size_t)extent.length,
+                         &params, &twin) != UCS_OK) {
+        return false;
+    }
+    if (!muct_rdma_mem_add_twin(own->pd, address, length, twin)) {
+        muct_rdma_mem_destroy(twin); /* deregistered meanwhile */
+        return false;
+    }
+
+    return true;
+}
+
+bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
+                         uint32_t *lkey_p)
+{
+    muct_rdma_md_t *md = muct_rdma_iface_md(ep->carrier);
+
+    if (muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p) ||
+        (muct_rdma_move_register(ep, md, address, length) &&
+         muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p))) {
+        return true;
+    }
+
+    muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
+               address, length, md->device.name);
+    return false;
+}
+
+/* It was told the page of the peer's device that is reached now. */
+static bool muct_rdma_move_knows_page(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ep_t *lane)
+{
+    return lane->peer.incarnation == ep->recover.peer_incarnation;
+}
+
+static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
+{
+    const muct_rdma_ep_t *found = NULL;
+    const muct_rdma_iface_t *iface = NULL;
+
+    if (muct_rdma_move_knows_page(ep, ep)) {
+        return ep;
+    }
+
+    while ((iface = muct_rdma_move_next(ep->carrier, iface)) != NULL) {
+        found = muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_page, found);
+    }
+
+    return found;
+}
+
+static bool muct_rdma_move_rkey(const muct_rdma_ep_t *ep, uint64_t *address,
+                                uint64_t length, uint32_t *rkey)
+{
+    if (!muct_rdma_rkeys_find(ep->recover.peer_incarnation, address, length, rkey)) {
+        muct_error("remote memory 0x%" PRIx64 " length %" PRIu64
+                   " has no key with the device of incarnation 0x%" PRIx64,
+                   *address, length, ep->recover.peer_incarnation);
+        return false;
+    }
+
+    return true;
+}
+
+/* A read behind writes to the peer's host: of any of its pages, as the work request may
+ * have moved before. */
+static bool muct_rdma_move_flush(const muct_rdma_ep_t *ep, struct ibv_send_wr *wr)
+{
+    const muct_rdma_ep_t *lane = muct_rdma_move_page(ep);
+
+    if (lane == NULL) {
+        muct_error("no endpoint is left to the device of incarnation 0x%" PRIx64
+                   ": a flush has nothing to read there",
+                   ep->recover.peer_incarnation);
+        return false;
+    }
+
+    wr->wr.rdma.remote_addr = lane->peer_ep.flush_addr;
+    wr->wr.rdma.rkey = lane->peer_ep.flush_rkey;
+    return true;
+}
+
+static bool muct_rdma_move_is_flush(const muct_rdma_ep_t *ep,
+                                    const struct ibv_send_wr *wr)
+{
+    return (wr->opcode == IBV_WR_RDMA_READ) && (wr->num_sge == 1) &&
+           (wr->sg_list[0].addr ==
+            muct_rdma_iface_read_back(muct_rdma_ep_iface(ep), true));
+}
+
+bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
+{
+    const muct_rdma_ep_t *ep = ucs_container_of(sq, muct_rdma_chan_t, sq)->ep;
+    uint64_t length = 0;
+    struct ibv_sge *sge;
+
+    for (sge = wr->sg_list; sge != wr->sg_list + wr->num_sge; ++sge) {
+        length += sge->length;
+        if (!(wr->send_flags & IBV_SEND_INLINE) && (sge->length > 0) &&
+            !muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey)) {
+            return false;
+        }
+    }
+
+    if (muct_rdma_move_is_flush(ep, wr)) {
+        return muct_rdma_move_flush(ep, wr);
+    }
+
+    switch (wr->opcode) {
+    case IBV_WR_SEND:
+        return true;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        return muct_rdma_move_rkey(ep, &wr->wr.atomic.remote_addr, length,
+                                   &wr->wr.atomic.rkey);
+    default:
+        return (length == 0) || muct_rdma_move_rkey(ep, &wr->wr.rdma.remote_addr,
+                                                    length, &wr->wr.rdma.rkey);
+    }
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "rdma/recovery/rdma_recover.h"
+
+#include "base/muct_log.h"
+#include "rdma/ep/rdma_ep.h"
+#include "rdma/recovery/rdma_move.h"
+#include "rdma/memory/rdma_rkeys.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* An offer is sent again after this time, and then after twice the time before. */
+#define MUCT_RDMA_RECOVER_FIRST_MS 5
+#define MUCT_RDMA_RECOVER_LAST_MS 100
+
+/* Of RECOVERY_TIMEOUT, this part for the first device: more than a peer needs to answer
+ */
+#define MUCT_RDMA_RECOVER_PATIENCE 32
+
+/* ---- whose ---- */
+
+/* Of any interface of the worker: it may come over another device than the endpoint's.
+ */
+static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
+                                              const muct_rdma_ctl_msg_t *msg)
+{
+    const muct_rdma_iface_t *iface = NULL;
+    muct_rdma_ep_t *ep;
+
+    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+        if (msg->incarnation != muct_rdma_iface_md(iface)->incarnation) {
+            continue;
+        }
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((ep->chans[0].first_qp_num == msg->to.qp_num) &&
+                (ep->psn == msg->to.psn)) {
+                return (ep->state != MUCT_RDMA_EP_FAILED) ? ep : NULL;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+/* Whether an answer that there is no such endpoint, or an offer, is for this one. */
+static bool muct_rdma_recover_is_peer(const muct_rdma_ep_t *ep,
+                                      const muct_rdma_ctl_msg_t *msg)
+{
+    return (msg->from.qp_num == ep->peer_ep.qp_nums[0]) &&
+           (msg->from.psn == ep->peer_ep.psn);
+}
+
+/* ---- phases ---- */
+
+static uint32_t muct_rdma_recover_num_ended(const muct_rdma_ep_t *ep)
+{
+    uint32_t num = 0;
+    unsigned i;
+
+    for (i = 0; i < ep->num_qps; ++i) {
+        num += ep->chans[i].sq.tail;
+    }
+
+    return num;
+}
+
+/* The device is to give back all it has; then the queue pairs can go. */
+static void muct_rdma_recover_drain(muct_rdma_ep_t *ep, uint32_t epoch)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+    unsigned i;
+
+    recover->epoch = epoch;
+    if ((recover->phase == MUCT_RDMA_RECOVER_MAKE) ||
+        ((recover->phase == MUCT_RDMA_RECOVER_OFFER) && (recover->num_done == 0))) {
+        /* those made may be another device's, and have nothing to give back */
+        recover->phase = MUCT_RDMA_RECOVER_MAKE;
+        recover->num_done = 0;
+        return;
+    }
+
+    if ((recover->phase == MUCT_RDMA_RECOVER_BREAK) ||
+        (recover->phase == MUCT_RDMA_RECOVER_DRAIN)) {
+        return; /* some of it has come back, and does not come again */
+    }
+
+    ep->state = MUCT_RDMA_EP_RECOVERING;
+    recover->phase = MUCT_RDMA_RECOVER_BREAK;
+    recover->num_done = 0;
+    for (i = 0; i < ep->num_qps; ++i) {
+        muct_rdma_sq_suspend(&ep->chans[i].sq);
+        ep->chans[i].flushed = ep->chans[i].sq.tail;
+    }
+}
+
+static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
+                                    ucs_status_t cause)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_cancel(ep); /* the offer tells it as well */
+    }
+    if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
+        recover->cause = cause;
+        recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
+        recover->patience_ms = iface->recovery_timeout_ms / MUCT_RDMA_RECOVER_PATIENCE;
+        recover->move_ms = MUCT_RDMA_NEVER_MS;
+        ucs_list_add_tail(&iface->recovering, &recover->list);
+    }
+
+    muct_rdma_recover_drain(ep, epoch);
+    iface->async_countdown = 1; /* look after it in this very progress */
+}
+
+/* Whether there is a connection that may be made anew once more. */
+static bool muct_rdma_recover_may_try(muct_rdma_ep_t *ep)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if (((ep->state != MUCT_RDMA_EP_CONNECTED) &&
+         (ep->state != MUCT_RDMA_EP_RECOVERING)) ||
+        (ep->peer_ep.ctl_qp == 0)) {
+        return false;
+    }
+
+    if (muct_rdma_recover_num_ended(ep) != recover->ended) {
+        recover->tries = 0;
+    }
+    if (recover->tries >= muct_rdma_ep_iface(ep)->recovery_tries) {
+        muct_debug("endpoint %p: nothing has ended on %u connections in a row",
+                   (void *)ep, recover->tries);
+        return false;
+    }
+
+    return true;
+}
+
+bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause)
+{
+    bool is_possible = muct_rdma_recover_is_possible(ep);
+
+    if (!muct_rdma_recover_may_try(ep)) {
+        return false;
+    }
+
+    if ((!is_possible || (ep->carrier->port_down_ms != 0)) &&
+        !muct_rdma_move_choose(ep) && !is_possible) {
+        return false;
+    }
+
+    ++ep->recover.tries;
+    muct_rdma_recover_start(ep, ep->recover.epoch + 1, cause);
+    return true;
+}
+
+bool muct_rdma_recover_leave(muct_rdma_ep_t *ep, ucs_status_t cause)
+{
+    if (!muct_rdma_recover_may_try(ep) || !muct_rdma_move_choose(ep)) {
+        return false;
+    }
+
+    ++ep->recover.tries;
+    muct_rdma_recover_start(ep, ep->recover.epoch + 1, cause);
+    return true;
+}
+
+void muct_rdma_recover_cancel(muct_rdma_ep_t *ep)
+{
+    if (ep->recover.phase != MUCT_RDMA_RECOVER_NONE) {
+        ep->recover.phase = MUCT_RDMA_RECOVER_NONE;
+        ucs_list_del(&ep->recover.list);
+    }
+}
+
+/* Connected: the user's operations go on. */
+static void muct_rdma_recover_end(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_chan_t *chan;
+    uint32_t num = 0;
+
+    muct_rdma_recover_cancel(ep);
+    ep->recover.ended = muct_rdma_recover_num_ended(ep);
+    ep->state = MUCT_RDMA_EP_CONNECTED;
+    ep->has_event = true;
+    for (chan = ep->chans; chan != ep->chans + ep->num_qps; ++chan) {
+        if (ep->recover.has_moved) {
+            muct_rdma_sq_set_moved(&chan->sq, muct_rdma_move_wr);
+        }
+        num += muct_rdma_sq_resume(&chan->sq, chan->ibv, chan->id);
+        chan->is_given = true;
+    }
+
+    muct_rdma_ep_add_work(ep);
+    ++iface->recovery_stats.connections;
+    iface->recovery_stats.wrs += num;
+    iface->recovery_stats.moves += ep->carrier != iface;
+    muct_info(
+        "%s: connection %u of endpoint %p is there, from qp 0x%x to 0x%x; %u work "
+        "requests posted again",
+        muct_rdma_iface_md(ep->carrier)->device.name, ep->recover.epoch, (void *)ep,
+        ep->chans[0].ibv->qp_num, ep->recover.offer.qp_nums[0], num);
+}
+
+/* The endpoint may be destroyed when this returns. */
+static void muct_rdma_recover_connect(muct_rdma_ep_t *ep)
+{
+    ucs_status_t status = muct_rdma_renew_connect(ep);
+
+    if (status == UCS_INPROGRESS) {
+        return;
+    }
+
+    if (status != UCS_OK) {
+        muct_rdma_recover_drain(ep, ep->recover.epoch + 1); /* half connected */
+        return;
+    }
+
+    if (!muct_rdma_replay_prepare(ep, ep->recover.offer.received)) {
+        muct_rdma_ep_fail(ep, ep->recover.cause, true);
+        return;
+    }
+
+    muct_rdma_recover_end(ep);
+}
+
+static void muct_rdma_recover_offer(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if ((now_ms < recover->next_ms) || !muct_rdma_renew_may_command(ep, 1)) {
+        return;
+    }
+
+    muct_rdma_recover_send(ep, false);
+    recover->next_ms = now_ms + recover->interval_ms;
+    recover->interval_ms *= 2;
+    if (recover->interval_ms > MUCT_RDMA_RECOVER_LAST_MS) {
+        recover->interval_ms = MUCT_RDMA_RECOVER_LAST_MS;
+    }
+}
+
+/* The peer knows a number of our datagrams' queue pair that is no more. */
+void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if ((ep->state != MUCT_RDMA_EP_CONNECTED) || !muct_rdma_recover_is_possible(ep)) {
+        return;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
+        ucs_list_add_tail(&iface->recovering, &recover->list);
+    }
+    recover->phase = MUCT_RDMA_RECOVER_TELL;
+    recover->deadline_ms = muct_rdma_now_ms() + iface->recovery_timeout_ms;
+    recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
+    recover->next_ms = 0;
+    iface->async_countdown = 1;
+}
+
+/* Who does not answer has not heard it, and the connection is well all the same. */
+static void muct_rdma_recover_tell_step(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    if (now_ms >= ep->recover.deadline_ms) {
+        muct_debug(
+            "endpoint %p: the peer does not say that it knows where datagrams go",
+            (void *)ep);
+        muct_rdma_recover_cancel(ep);
+    } else {
+        muct_rdma_recover_offer(ep, now_ms);
+    }
+}
+
+/* Whether another device is to be tried. */
+static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+
+    if (now_ms >= recover->move_ms) {
+        recover->patience_ms *= 2;
+        recover->move_ms = now_ms + recover->patience_ms;
+        return true;
+    }
+
+    /* the event may come behind the failure */
+    return (ep->carrier->port_down_ms != 0) || ep->carrier->ctl.is_given_up;
+}
+
+/* Until the new queue pairs are there. The endpoint may be destroyed when this is not
+ * UCS_OK. */
+static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+    ucs_status_t status;
+
+    if (recover->phase == MUCT_RDMA_RECOVER_BREAK) {
+        if (!muct_rdma_renew_break(ep)) {
+            return UCS_INPROGRESS;
+        }
+        /* its turn has come: from now on it is the peer who is waited for */
+        recover->phase = MUCT_RDMA_RECOVER_DRAIN;
+        recover->move_ms = now_ms + recover->patience_ms;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_DRAIN) {
+        if (!muct_rdma_renew_is_drained(ep)) {
+            return UCS_INPROGRESS;
+        }
+        recover->phase = MUCT_RDMA_RECOVER_MAKE;
+        recover->num_done = 0;
+    }
+
+    if (recover->phase == MUCT_RDMA_RECOVER_OFFER) {
+        return UCS_OK;
+    }
+
+    status = muct_rdma_renew_make(ep);
+    if (status == UCS_OK) {
+        recover->phase = MUCT_RDMA_RECOVER_OFFER;
+        recover->num_done = 0;
+        recover->interval_ms = MUCT_RDMA_RECOVER_FIRST_MS;
+        recover->next_ms = 0;
+    } else if ((status != UCS_INPROGRESS) &&
+               !muct_rdma_recover_leave(ep, recover->cause)) {
+        muct_rdma_ep_fail(ep, recover->cause, true);
+    }
+
+    return status;
+}
+
+static void muct_rdma_recover_step(muct_rdma_ep_t *ep, uint64_t now_ms)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+    bool is_answered;
+
+    if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_tell_step(ep, now_ms);
+        return;
+    }
+
+    if (now_ms >= recover->deadline_ms) {
+        muct_debug("endpoint %p: no new connection within %" PRIu64 " ms", (void *)ep,
+                   muct_rdma_ep_iface(ep)->recovery_timeout_ms);
+        muct_rdma_ep_fail(ep, recover->cause, true);
+        return;
+    }
+
+    if (muct_rdma_recover_is_stuck(ep, now_ms) && muct_rdma_move_choose(ep)) {
+        muct_rdma_recover_drain(ep, recover->epoch + 1);
+    }
+
+    if (muct_rdma_recover_make(ep, now_ms) != UCS_OK) {
+        return;
+    }
+
+    /* once at least: the peer may not have ours */
+    is_answered = recover->has_offer && (recover->offer.epoch == recover->epoch);
+    if (!is_answered || (recover->next_ms == 0)) {
+        muct_rdma_recover_offer(ep, now_ms);
+    }
+
+    if (is_answered && (recover->next_ms != 0)) {
+        muct_rdma_recover_connect(ep);
+    }
+}
+
+bool muct_rdma_recover_breaks(const muct_rdma_iface_t *iface)
+{
+    const muct_rdma_ep_t *ep;
+
+    ucs_list_for_each(ep, &iface->recovering, recover.list)
+    {
+        if (ep->recover.phase == MUCT_RDMA_RECOVER_BREAK) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
+{
+    size_t num = ucs_list_length(&iface->recovering);
+    muct_rdma_ep_t *ep;
+
+    iface->commands_left = MUCT_RDMA_STEP_COMMANDS;
+    iface->has_steps = false;
+    /* each once; it is at the end before its step, which may destroy it and others */
+    while ((num-- > 0) && !ucs_list_is_empty(&iface->recovering)) {
+        ep = ucs_list_extract_head(&iface->recovering, muct_rdma_ep_t, recover.list);
+        ucs_list_add_tail(&iface->recovering, &ep->recover.list);
+        muct_rdma_recover_step(ep, now_ms);
+    }
+}
+
+/* ---- the peer's word ---- */
+
+/* Both are to make the same connection, each with another device. */
+static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
+                                         const muct_rdma_iface_t *by,
+                                         const muct_rdma_ctl_msg_t *msg)
+{
+    const muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+    const uint64_t first = ep->peer.incarnation;
+    bool has_moved = (by != iface) || (msg->dev.incarnation != first);
+    bool have_we = (ep->carrier != iface) || (ep->recover.peer_incarnation != first);
+
+    return (has_moved != have_we) ? has_moved
+                                  : (first < muct_rdma_iface_md(iface)->incarnation);
+}
+
+/* From the device that is reached now: it may have another queue pair for datagrams. */
+static void muct_rdma_recover_take_number(muct_rdma_ep_t *ep,
+                                          const muct_rdma_iface_t *by,
+                                          const muct_rdma_ctl_msg_t *msg)
+{
+    if ((by == ep->carrier) && (msg->dev.incarnation == ep->recover.peer_incarnation)) {
+        ep->recover.peer_ctl_qp = msg->ctl_qp;
+    }
+    if (msg->own_ctl_qp != 0) {
+        ep->recover.first_ctl_qp = msg->own_ctl_qp;
+    } else if (msg->dev.incarnation == ep->peer.incarnation) {
+        ep->recover.first_ctl_qp = msg->ctl_qp;
+    }
+}
+
+/* Of the connection there is: ours was lost, or there is only another number. */
+static void muct_rdma_recover_reply(muct_rdma_ep_t *ep, const muct_rdma_ctl_msg_t *msg)
+{
+    if (!msg->is_answer) {
+        muct_rdma_recover_send(ep, true);
+    } else if (ep->recover.phase == MUCT_RDMA_RECOVER_TELL) {
+        muct_rdma_recover_cancel(ep); /* it knows */
+    }
+}
+
+/* @a by is the interface that it came to. */
+static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *by,
+                                         const muct_rdma_ctl_msg_t *msg)
+{
+    muct_rdma_recover_t *recover = &ep->recover;
+    int32_t ahead = (int32_t)(msg->epoch - recover->epoch);
+    bool is_elsewhere = by != ep->carrier;
+
+    if ((msg->num_qps != ep->num_qps) ||
+        !muct_rdma_incarnation_is_near(msg->dev.incarnation, ep->peer.incarnation)) {
+        return;
+    }
+
+    muct_rdma_recover_take_number(ep, by, msg);
+    if (ahead < 0) {
+        return;
+    }
+
+    if ((ahead == 0) && (ep->state == MUCT_RDMA_EP_CONNECTED)) {
+        muct_rdma_recover_reply(ep, msg);
+        return;
+    }
+
+    if ((ahead == 0) && is_elsewhere && !muct_rdma_recover_goes_first(ep, by, msg)) {
+        return;
+    }
+
+    recover->offer = *msg;
+    recover->has_offer = true;
+    muct_rdma_move_to(ep, by, &msg->dev, msg->ctl_qp); /* or its address has moved */
+    if (ahead > 0) {
+        muct_rdma_recover_start(ep, msg->epoch, UCS_ERR_CONNECTION_RESET);
+    } else if (is_elsewhere) {
+        muct_rdma_recover_drain(ep, msg->epoch);
+    }
+
+    /* its peer is waiting, and many may be before it */
+    ucs_list_del(&recover->list);
+    ucs_list_add_head(&muct_rdma_ep_iface(ep)->recovering, &recover->list);
+}
+
+/* The endpoint may be destroyed when this returns. */
+static void muct_rdma_recover_take_gone(muct_rdma_ep_t *ep)
+{
+    muct_rdma_ep_fail(ep,
+                      (ep->state == MUCT_RDMA_EP_RECOVERING) ? ep->recover.cause
+                                                             : UCS_ERR_CONNECTION_RESET,
+                      true);
+}
+
+/* Whether the endpoint would be this worker's: another one of the process may have it.
+ */
+static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
+                                      const muct_rdma_ctl_msg_t *msg)
+{
+    const muct_rdma_iface_t *iface = NULL;
+
+    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+        if ((muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
+            muct_rdma_ctl_is_known_as(&iface->ctl, msg->to_ctl_qp)) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc)
+{
+    muct_rdma_ctl_msg_t msg;
+    muct_rdma_ep_t *ep;
+
+    if (!muct_rdma_ctl_complete(&iface->ctl, wc, &msg)) {
+        if (muct_rdma_ctl_has_to_restart(&iface->ctl)) {
+            iface->async_countdown = 1; /* look after it in this very progress */
+        }
+        return;
+    }
+
+    ep = muct_rdma_recover_find(iface, &msg);
+    if ((ep != NULL) && (ep->state == MUCT_RDMA_EP_INIT)) {
+        return; /* it does not know its peer yet, who will ask again */
+    }
+
+    if ((ep != NULL) && !muct_rdma_recover_is_peer(ep, &msg)) {
+        ep = NULL;
+    }
+
+    if (msg.type == MUCT_RDMA_CTL_GONE) {
+        if (ep != NULL) {
+            muct_rdma_recover_take_gone(ep);
+        }
+    } else if (ep != NULL) {
+        muct_rdma_recover_take_offer(ep, iface, &msg);
+    } else if (muct_rdma_recover_is_ours(iface, &msg)) {
+        muct_rdma_recover_send_gone(iface, &msg);
+    }
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_BATCH_H
+#define MUCT_XGMI_BATCH_H
+
+/**
+ * @file
+ * One batch of a queue, and its streams: the inside of xgmi_queue.h, for its files.
+ *
+ * A batch is free, open or started. It is filled through the queue, which holds what
+ * is hot while it is open.
+ */
+
+#include "xgmi/copy/xgmi_queue.h"
+
+#include <stdbool.h>
+
+/* What a started batch waits for: its launch's flag, or what these streams have done
+ * (events, or marks where asking an event would break captures). */
+#define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
+
+
+/* A remote registration a batch copies from or to. */
+typedef struct muct_xgmi_use {
+    muct_xgmi_peer_t *peer;
+    const muct_xgmi_region_t *region;
+    uint32_t slot;
+    uint32_t generation;
+    uint64_t start; /* our address */
+    uint64_t length;
+} muct_xgmi_use_t;
+
+struct muct_xgmi_batch {
+    muct_xgmi_batch_t *next;
+    uint64_t stamp;
+    muct_xgmi_entry_t *entries; /* pinned */
+    muct_xgmi_op_t *ops;
+    muct_xgmi_op_t *end_op;
+    pthread_t thread; /* that opened it */
+    muct_xgmi_marker_t *markers, **markers_tail;
+    muct_xgmi_use_t *uses;
+    unsigned num_uses, max_uses;
+    const muct_xgmi_peer_t *peers[MUCT_XGMI_MAX_COUNTED_PEERS]; /* each once */
+    unsigned num_peers;
+    muct_xgmi_run_t runs[MUCT_XGMI_MAX_RUNS];
+    unsigned waits_for; /* and has not seen over, as the launch */
+    bool has_launch;
+    unsigned used; /* both, as they were when it was started */
+    bool was_launched;
+    unsigned launch_stream; /* for its launch and calls */
+    uint32_t sequence;
+    uint64_t armed_at_ns; /* first time it was slept for; 0: never */
+    ucs_status_t status;
+    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS];
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /* where events are not asked */
+};
+
+
+/** Whether the launch of a batch that had one is over. */
+static inline bool muct_xgmi_batch_is_launch_over(const muct_xgmi_queue_t *queue,
+                                                  const muct_xgmi_batch_t *batch)
+{
+    return muct_xgmi_word_reached(muct_xgmi_queue_flag_at(queue, batch->launch_stream),
+                                  batch->sequence);
+}
+
+
+/**
+ * Make streams until there are so many; the device is current.
+ *
+ * @return hipError_t of the last one that was asked for.
+ */
+int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count);
+
+
+/**
+ * Make the streams for long runs unless they are there; the device is current.
+ *
+ * @return How many there are; 0 when the device refuses, and later runs go into the
+ *         list.
+ */
+unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Choose where the next launch goes: to a stream whose launches are over, else to the
+ * one that was used least recently.
+ */
+unsigned muct_xgmi_queue_choose_stream(muct_xgmi_queue_t *queue);
+
+
+/** Wait for a stream, also while others capture graphs; its device is current. */
+void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
+
+
+/** Allocate what the batch needs. @return UCS_OK or UCS_ERR_NO_MEMORY. */
+ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Make the batch, a free one, the open one. */
+void muct_xgmi_batch_open(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Note that the batch copies from or to this peer. */
+void muct_xgmi_batch_count_peer(muct_xgmi_batch_t *batch, const muct_xgmi_peer_t *peer);
+
+
+/** Room for one more registration the batch uses; NULL without memory. */
+muct_xgmi_use_t *muct_xgmi_batch_new_use(muct_xgmi_batch_t *batch);
+
+
+/** Hand the open batch to the device, which is current. Errors become its status. */
+void muct_xgmi_batch_start(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Whether a started batch is over; then its status is final. */
+bool muct_xgmi_batch_is_over(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Call the operations of a batch that is over, and uses nothing, and free it. */
+void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
+                            ucs_status_t status);
+
+
+/** Give back mappings, and the owners' knowledge; with the queue's lock. */
+void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+
+/** Have @ref muct_xgmi_queues_give_back see the queue. */
+void muct_xgmi_queue_enlist(muct_xgmi_queue_t *queue);
+
+
+/** End @ref muct_xgmi_queue_enlist. */
+void muct_xgmi_queue_delist(muct_xgmi_queue_t *queue);
+
+
+/** Give back what a free batch holds. */
+void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
+
+#endif

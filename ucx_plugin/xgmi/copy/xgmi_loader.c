@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/copy/xgmi_loader.h"
+
+#include "base/muct_log.h"
+#include "xgmi/copy/xgmi_code.h"
+#include "xgmi/copy/xgmi_kernel.h"
+
+void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
+                           muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,
+                           bool *is_flag_last_p)
+{
+    muct_hip_function_t kernel, marker;
+    muct_hip_module_t module;
+    int ret;
+
+    *module_p = NULL;
+    *kernel_p = NULL;
+    *is_flag_last_p = false;
+    ret = gpu->module_load_data(&module, muct_xgmi_code_image());
+    if (ret != MUCT_HIP_SUCCESS) {
+        if (muct_xgmi_code_is_empty()) {
+            muct_diag("device %d copies without the kernel: this build has none",
+                      device);
+        } else {
+            muct_warn(
+                "device %d copies call by call, which is many times slower for "
+                "lists: hipModuleLoadData() = %s; the kernel is there for gfx90a, "
+                "gfx942, gfx950 and gfx1100",
+                device, muct_gpu_error_name(gpu, ret));
+        }
+        (void)muct_gpu_forget(gpu, ret);
+        return;
+    }
+
+    ret = gpu->module_get_function(&kernel, module, MUCT_XGMI_KERNEL_NAME);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("device %d copies without the kernel: hipModuleGetFunction(%s) = %s",
+                  device, MUCT_XGMI_KERNEL_NAME, muct_gpu_error_name(gpu, ret));
+        (void)muct_gpu_forget(gpu, gpu->module_unload(module));
+        return;
+    }
+
+    ret = gpu->module_get_function(&marker, module, MUCT_XGMI_FLAG_IS_LAST_NAME);
+    *is_flag_last_p = (muct_gpu_forget(gpu, ret) == MUCT_HIP_SUCCESS);
+    *module_p = module;
+    *kernel_p = kernel;
+}

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_QUEUE_H
+#define MUCT_XGMI_QUEUE_H
+
+/**
+ * @file
+ * Copies of one device in one direction: gathered, started together, found finished.
+ *
+ * Everything added since the last start is one batch. A batch becomes one launch of the
+ * copy kernel, or a few copy calls when it has few entries; runs of several MiB go to
+ * the copy engines beside it. Batches of a queue start in the order in which they were
+ * filled and are found finished in that order; those that follow one another run on
+ * launch streams in turn, so that a kernel starts while the one before it ends.
+ *
+ * The windows of a batch say where remote memory is in this process. A window is made
+ * once per batch and remote key, and holds the mapping, and the owner's knowledge of
+ * it, until the batch is over.
+ *
+ * Back-pressure. The lists and operations of all batches are allocated ahead. When they
+ * are used up, muct_xgmi_queue_reserve() says so and nothing has happened.
+ *
+ * Threads. One at a time.
+ */
+
+#include "base/muct_gpu.h"
+#include "xgmi/copy/xgmi_gather.h"
+#include "xgmi/memory/xgmi_leave.h"
+#include "xgmi/copy/xgmi_list.h"
+#include "xgmi/memory/xgmi_map.h"
+#include "xgmi/memory/xgmi_rkey.h"
+#include "xgmi/message/xgmi_wake.h"
+
+#include <stdbool.h>
+
+/** Windows a batch finds without asking the map; a power of 2 */
+#define MUCT_XGMI_NUM_WINDOWS 256
+
+/** Long runs a batch can give to the copy engines */
+#define MUCT_XGMI_MAX_RUNS 32
+
+/** 32-bit words of a cache line, so that a device writes one that no other does */
+#define MUCT_XGMI_WORDS_PER_LINE 16
+#define MUCT_XGMI_LINE_SIZE (MUCT_XGMI_WORDS_PER_LINE * sizeof(uint32_t))
+
+/** Peers of a batch that are counted */
+#define MUCT_XGMI_MAX_COUNTED_PEERS 8
+
+/** Streams for launches and calls */
+#define MUCT_XGMI_MAX_LAUNCH_STREAMS 4
+
+/** Streams for long runs */
+#define MUCT_XGMI_MAX_ENGINES 8
+
+/** All of them: a queue's first ones are for launches */
+#define MUCT_XGMI_MAX_STREAMS (MUCT_XGMI_MAX_LAUNCH_STREAMS + MUCT_XGMI_MAX_ENGINES)
+
+
+typedef struct muct_xgmi_op muct_xgmi_op_t;
+
+/** Called once, from @ref muct_xgmi_queue_poll, when the batch of the operation is
+ * over. UCS_ERR_IO_ERROR: the device has failed, or the runtime has refused a piece of
+ * this operation, which then says so. */
+typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
+
+/** What is to happen when a batch is over. */
+struct muct_xgmi_op {
+    muct_xgmi_op_done_t done;
+    void *owner;        /**< The callback's; NULL when it is gone */
+    void *arg;          /**< The callback's */
+    uint32_t end_entry; /**< Behind its last piece in the list */
+    uint8_t end_run;    /**< Behind its last run */
+    bool is_refused;    /**< The runtime took not all of its pieces; those of others
+                             are copied */
+};
+
+
+/** An operation that stands behind a batch and those before it. */
+typedef struct muct_xgmi_marker {
+    struct muct_xgmi_marker *next;
+    muct_xgmi_op_t op;
+} muct_xgmi_marker_t;
+
+
+/** How to copy. Read by every queue of an interface. */
+typedef struct muct_xgmi_queue_config {
+    unsigned num_lists;   /**< Batches that can exist at a time, at least 2 */
+    unsigned list_size;   /**< Entries, and operations, of a batch */
+    unsigned max_started; /**< Started batches after which more is gathered */
+    unsigned early_start; /**< Entries from which posting starts a list, more when half
+                               of them are used; 0: never */
+    unsigned max_calls;   /**< Entries up to which copy calls are made */
+    unsigned max_blocks;  /**< Thread blocks of a launch to one peer */
+    unsigned peer_blocks; /**< More of them for each further one */
+    unsigned most_blocks; /**< With these, at most */
+    unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
+    unsigned num_engines;        /**< Streams a long run is split over */
+    size_t min_run;              /**< Bytes from which a run goes to the copy engines */
+    bool is_high_priority;       /**< Ask for the highest stream priority */
+    bool has_kernel;             /**< Use the copy kernel where there is one */
+    bool has_one_thread; /**< No other thread than a queue's first one uses it */
+} muct_xgmi_queue_config_t;
+
+
+/** Thread blocks of a launch whose copies are to or from so many peers. */
+static inline unsigned muct_xgmi_queue_num_blocks(
+    const muct_xgmi_queue_config_t *config, unsigned num_peers)
+{
+    unsigned others = (num_peers > 1) ? num_peers - 1 : 0;
+    unsigned count = config->max_blocks + (others * config->peer_blocks);
+
+    return ((count > config->most_blocks) && (count > config->max_blocks))
+               ? ((config->most_blocks > config->max_blocks) ? config->most_blocks
+                                                             : config->max_blocks)
+               : count;
+}
+
+
+/** Where remote memory is, as long as the batch lives. */
+typedef struct muct_xgmi_window {
+    uint64_t uid;    /**< Of the remote key */
+    uint64_t stamp;  /**< Of the batch; another one: the window does not hold */
+    uint64_t start;  /**< First byte that may be used, owner's address */
+    uint64_t length; /**< Bytes that may be used */
+    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+} muct_xgmi_window_t;
+
+
+/** A stream of launches, which share a flag and a counter of arrivals. */
+typedef struct muct_xgmi_launch_stream {
+    uint32_t sequence;     /**< Of the last launch */
+    unsigned num_unmarked; /**< Launches since the stream got a marker */
+} muct_xgmi_launch_stream_t;
+
+
+typedef struct muct_xgmi_batch muct_xgmi_batch_t;
+
+typedef struct muct_xgmi_run {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t length;
+} muct_xgmi_run_t;
+
+/**
+ * A queue. Its members belong to this file, xgmi_queue*.c and xgmi_batch.c; xgmi_sgl.c
+ * fills its list, and asks for its device.
+ */
+typedef struct muct_xgmi_queue {
+    muct_xgmi_list_t list;  /**< Of the open batch */
+    uint64_t stamp;         /**< Of the open batch */
+    const void *last_local; /**< Operands of the last piece */
+    uint64_t last_remote;
+    size_t min_run;
+    muct_xgmi_op_t *next_op; /**< In the open batch */
+    muct_xgmi_op_t *end_op;
+    muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
+    const muct_xgmi_entry_t *early; /**< Where to look whether to start early */
+    unsigned num_runs;              /**< In the open batch */
+    muct_xgmi_run_t *runs;
+    muct_xgmi_gather_t gather; /**< Of the open batch */
+    muct_xgmi_leave_t leave;   /**< Of the head */
+    muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
+
+    const muct_gpu_t *gpu;
+    const muct_xgmi_queue_config_t *config;
+    muct_xgmi_map_t *map;
+    muct_xgmi_wake_t *wake;
+    int device;
+    unsigned index;             /**< Among the queues of its owner, who sets it */
+    muct_xgmi_batch_t *batches; /**< All */
+    muct_xgmi_batch_t *free;    /**< Neither open nor started */
+    muct_xgmi_batch_t *head;    /**< Started, oldest first */
+    muct_xgmi_batch_t **tail;
+    unsigned num_started;
+    pthread_mutex_t lock; /**< Of the list of started ones, and of what they use */
+    pthread_t thread;     /**< The first one that used the queue */
+    struct muct_xgmi_queue *next; /**< Of the process */
+    unsigned num_polls;           /**< Since the head was looked at closely */
+    bool is_notifying;            /**< The end of the head will be told, or was */
+    muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
+    unsigned num_launch_streams;
+    unsigned launch_stream;   /**< That was used last */
+    volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
+                                 last launch that is over, and behind them the marks
+                                 that all streams have come to */
+    uint32_t marks[MUCT_XGMI_MAX_STREAMS]; /**< The last one given to each stream */
+    muct_hip_event_t marker;               /**< Recorded now and then, never asked */
+    void *arrivals; /**< Device memory for the kernel: a line a launch stream */
+    /** The first ones for launches and calls, the others for long runs */
+    muct_hip_stream_t streams[MUCT_XGMI_MAX_STREAMS];
+    muct_hip_event_t events[MUCT_XGMI_MAX_STREAMS]; /**< For ordering */
+    unsigned recorded;                              /**< Which of them hold */
+    unsigned num_streams;
+    muct_hip_module_t module;
+    muct_hip_function_t kernel; /**< NULL: copy calls only */
+    bool is_flag_last;          /**< Its flag comes behind its bytes */
+} muct_xgmi_queue_t;
+
+/** The open batch as it was, to go back to it. */
+typedef struct muct_xgmi_mark {
+    muct_xgmi_list_t list;
+    muct_xgmi_entry_t last;
+    unsigned num_runs;
+} muct_xgmi_mark_t;
+
+
+/**
+ * Create a queue, with all that it will ever allocate but the streams for long runs.
+ *
+ * @param [in]  gpu      Runtime.
+ * @param [in]  map      Mappings; must outlive the queue.
+ * @param [in]  wake     Wakes who makes progress; must outlive the queue.
+ * @param [in]  config   How to copy; must outlive the queue.
+ * @param [in]  device   Ordinal of the device that copies.
+ * @param [out] queue_p  Set only on UCS_OK.
+ *
+ * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_NO_DEVICE when the device refuses.
+ */
+ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
+                                    muct_xgmi_wake_t *wake,
+                                    const muct_xgmi_queue_config_t *config, int device,
+                                    muct_xgmi_queue_t **queue_p);
+
+
+/** Wait for all copies, finish their operations with @a status, free the queue. */
+void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
+
+
+/** Where the launches of a stream say that they are over. */
+static inline volatile uint32_t *muct_xgmi_queue_flag_at(const muct_xgmi_queue_t *queue,
+                                                         unsigned launch_stream)
+{
+    return queue->flags + (launch_stream * MUCT_XGMI_WORDS_PER_LINE);
+}
+
+
+/** Where the kernels of a stream count. */
+static inline void *muct_xgmi_queue_arrivals_at(const muct_xgmi_queue_t *queue,
+                                                unsigned launch_stream)
+{
+    return (uint32_t *)queue->arrivals + (launch_stream * MUCT_XGMI_WORDS_PER_LINE);
+}
+
+
+/** Where a stream says how far it is: a word in a cache line of its own. */
+static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t *queue,
+                                                         unsigned stream)
+{
+    return queue->flags +
+           ((MUCT_XGMI_MAX_LAUNCH_STREAMS + stream) * MUCT_XGMI_WORDS_PER_LINE);
+}
+
+
+/**
+ * Whether the device has come to a word's value. What it had written before is seen
+ * then: the read is not moved behind those of the data.
+ */
+static inline bool muct_xgmi_word_reached(const volatile uint32_t *word, uint32_t value)
+{
+    return muct_xgmi_flag_reached(__atomic_load_n(word, __ATOMIC_ACQUIRE), value);
+}
+
+
+/** Slow half of @ref muct_xgmi_queue_reserve. */
+ucs_status_t muct_xgmi_queue_make_room(muct_xgmi_queue_t *queue, size_t count);
+
+
+/** Slow half of @ref muct_xgmi_queue_find. */
+ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
+                                        const muct_xgmi_rkey_t *rkey,
+                                        muct_xgmi_window_t *window);
+
+
+/**
+ * In all queues of the process, give back what finished batches use, and start what is
+ * gathered where this thread may. Their operations are called by progress all the same.
+ * Any thread, also from an operation.
+ */
+void muct_xgmi_queues_give_back(void);
+
+
+/** Start what is gathered, if anything is, whatever else runs. */
+void muct_xgmi_queue_start(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Whether the device would soon have nothing to do, so that the open list should not
+ * wait for progress; another list is free then. Finishes nothing.
+ */
+bool muct_xgmi_queue_wants_more(const muct_xgmi_queue_t *queue);
+
+
+/** Slow half of @ref muct_xgmi_queue_commit. */
+void muct_xgmi_queue_start_early(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Finish what is over, but what is better left to the thread that posted it, which then
+ * makes progress as well.
+ *
+ * @return Batches that were finished; one may have had no operation, and its list is
+ *         free all the same.
+ */
+unsigned muct_xgmi_queue_poll(muct_xgmi_queue_t *queue);
+
+
+/** Whether the open list, of which there is one, should grow before it starts. */
+bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue);
+
+
+/** Whether one more list may be started: not so many run. One that is left is over. */
+static inline bool muct_xgmi_queue_may_start(const muct_xgmi_queue_t *queue)
+{
+    return (queue->num_started < queue->config->max_started) ||
+           (muct_xgmi_leave_is_on(&queue->leave) && muct_xgmi_queue_wants_more(queue));
+}
+
+
+/** Start what is gathered unless enough runs already, or more is on its way. */
+static inline void muct_xgmi_queue_kick(muct_xgmi_queue_t *queue)
+{
+    if ((queue->open != NULL) && muct_xgmi_queue_may_start(queue) &&
+        !muct_xgmi_queue_should_gather(queue)) {
+        muct_xgmi_queue_start(queue);
+    }
+}
+
+
+/** Whether nothing is gathered and nothing runs. */
+static inline bool muct_xgmi_queue_is_idle(const muct_xgmi_queue_t *queue)
+{
+    return (queue->head == NULL) && (queue->open == NULL);
+}
+
+
+/** Let the operations of an owner that goes have none. */
+void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
+
+
+/**
+ * Tell when a batch and those before it are over. An open one hurries.
+ *
+ * @param [in] stamp   Of the batch: the queue's while it was open.
+ * @param [in] marker  Lent by the caller; its operation is called once, after the
+ *                     batches' own.
+ *
+ * @return Whether it will be called; false: the batch is over.
+ */
+bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
+                                muct_xgmi_marker_t *marker);
+
+
+/**
+ * Note how far the queue is, for others that are to be ordered after it.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue);
+
+
+/**
+ * Batches of this queue that are not started yet copy only after those of @a other
+ * that were there at its last @ref muct_xgmi_queue_record, with none started since.
+ * Without waiting here.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR.
+ */
+ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
+                                         muct_xgmi_queue_t *other);
+
+
+/**
+ * Make sure that whoever sleeps is woken when there is something for progress.
+ *
+ * @param [in] now_ns  The time of the queue's wake.
+ *
+ * @return UCS_OK, or UCS_ERR_BUSY: there is something now, or nothing could be made
+ *         to wake it.
+ */
+ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns);
+
+
+/**
+ * Make sure that @a count entries and one operation can be added.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_RESOURCE until something is over. @a count must not be
+ *         more than the list size.
+ */
+static inline ucs_status_t muct_xgmi_queue_reserve(muct_xgmi_queue_t *queue,
+                                                   size_t count)
+{
+    if ((queue->open != NULL) && (muct_xgmi_list_room(&queue->list) >= count) &&
+        (queue->next_op < queue->end_op)) {
+        return UCS_OK;
+    }
+
+    return muct_xgmi_queue_make_room(queue, count);
+}
+
+
+/**
+ * Find the window of a remote key in the open batch.
+ *
+ * @return UCS_OK               @a window_p is set; it holds until the batch starts.
+ * @return UCS_INPROGRESS       The memory is being opened; the caller holds it (see
+ *                              xgmi_hold.h) and tries again.
+ * @return UCS_ERR_REJECTED     The owner has invalidated the key.
+ * @return UCS_ERR_UNREACHABLE  The owner is dead, or its memory cannot be mapped.
+ * @return UCS_ERR_NO_MEMORY
+ */
+static inline ucs_status_t muct_xgmi_queue_find(muct_xgmi_queue_t *queue,
+                                                const muct_xgmi_rkey_t *rkey,
+                                                const muct_xgmi_window_t **window_p)
+{
+    muct_xgmi_window_t *window = &queue->windows[rkey->uid % MUCT_XGMI_NUM_WINDOWS];
+
+    *window_p = window;
+    if ((window->uid == rkey->uid) && (window->stamp == queue->stamp)) {
+        return UCS_OK;
+    }
+
+    return muct_xgmi_queue_add_window(queue, rkey, window);
+}
+
+
+/** Whether [raddr, raddr + length) may be used. */
+static inline bool muct_xgmi_window_has(const muct_xgmi_window_t *window,
+                                        uint64_t raddr, uint64_t length)
+{
+    return (length <= window->length) &&
+           ((raddr - window->start) <= (window->length - length));
+}
+
+
+/**
+ * Say what the next pieces are of. They are not joined to pieces of other memory, which
+ * may be its neighbour by chance: a copy call refuses to cross allocations.
+ */
+static inline void muct_xgmi_queue_set_operands(muct_xgmi_queue_t *queue,
+                                                const void *local, uint64_t remote_uid)
+{
+    if ((queue->last_local != local) || (queue->last_remote != remote_uid)) {
+        queue->last_local = local;
+        queue->last_remote = remote_uid;
+        queue->list.dst_end = UINT64_MAX;
+        queue->list.src_end = UINT64_MAX;
+    }
+}
+
+
+/**
+ * Add a piece; room for it was reserved. One that continues the last piece of another
+ * operation is the only one of its own, or the operands are set before it.
+ */
+static inline void muct_xgmi_queue_add(muct_xgmi_queue_t *queue, uint64_t dst,
+                                       uint64_t src, uint64_t length)
+{
+    if ((length >= queue->min_run) && (queue->num_runs < MUCT_XGMI_MAX_RUNS)) {
+        queue->runs[queue->num_runs++] = (muct_xgmi_run_t){dst, src, length};
+        return;
+    }
+
+    (void)muct_xgmi_list_add(&queue->list, dst, src, length);
+}
+
+
+/**
+ * Say what is to happen when the pieces added so far are copied. May start them, when
+ * there are many and the device has nothing to do: posting and copying overlap.
+ */
+static inline void muct_xgmi_queue_commit(muct_xgmi_queue_t *queue,
+                                          muct_xgmi_op_done_t done, void *owner,
+                                          void *arg)
+{
+    *queue->next_op++ =
+        (muct_xgmi_op_t){.done = done,
+                         .owner = owner,
+                         .arg = arg,
+                         .end_entry = (uint32_t)muct_xgmi_list_count(&queue->list),
+                         .end_run = (uint8_t)queue->num_runs};
+    if (ucs_unlikely(queue->list.next >= queue->early)) {
+        muct_xgmi_queue_start_early(queue);
+    }
+}
+
+
+/** Remember the open batch, to go back to it with @ref muct_xgmi_queue_rollback. */
+static inline void muct_xgmi_queue_mark(const muct_xgmi_queue_t *queue,
+                                        muct_xgmi_mark_t *mark)
+{
+    mark->list = queue->list;
+    mark->num_runs = queue->num_runs;
+    if (!muct_xgmi_list_is_empty(&queue->list)) {
+        mark->last = queue->list.next[-1];
+    }
+}
+
+
+/** Take back the pieces added since the mark; windows stay. */
+static inline void muct_xgmi_queue_rollback(muct_xgmi_queue_t *queue,
+                                            const muct_xgmi_mark_t *mark)
+{
+    queue->list = mark->list;
+    queue->num_runs = mark->num_runs;
+    if (!muct_xgmi_list_is_empty(&queue->list)) {
+        queue->list.next[-1] = mark->last;
+    }
+}
+
+#endif

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Puts and gets of lists: one pass from the user's arrays to the kernel's list. */
+
+#include "xgmi/copy/xgmi_rma.h"
+
+#include "base/muct_log.h"
+
+#include <string.h>
+
+
+/* Entries looked at together. */
+#define MUCT_XGMI_SGL_STRIDE 256
+
+/* One list as the user gave it. */
+typedef struct muct_xgmi_sgl {
+    void *const *buffers;
+    const size_t *lengths;
+    uct_mem_h const *memhs;
+    const uint64_t *raddrs;
+    uct_rkey_t const *rkeys;
+    size_t count;
+} muct_xgmi_sgl_t;
+
+/*
+ * What an entry has in common with those before it, so that it needs no look-up: memory
+ * and key, and mostly its length. Its bounds are then one comparison.
+ */
+typedef struct muct_xgmi_sgl_last {
+    const muct_xgmi_mem_t *mem;
+    uct_rkey_t rkey;
+    uint64_t local, remote; /* to be added to its addresses */
+    muct_xgmi_window_t window;
+    uint64_t length;
+    uint64_t num_tiles;    /* when its destination is aligned; 0: no length is known */
+    uint64_t max_distance; /* its remote address is at most so far behind the window's
+                              start */
+} muct_xgmi_sgl_last_t;
+
+/* Other memory or another key than before. */
+static ucs_status_t muct_xgmi_sgl_switch_operands(muct_xgmi_sgl_last_t *last,
+                                                  muct_xgmi_queue_t *queue,
+                                                  const muct_xgmi_mem_t *mem,
+                                                  const muct_xgmi_rkey_t *rkey)
+{
+    const muct_xgmi_window_t *window;
+    ucs_status_t status;
+
+    status = muct_xgmi_queue_find(queue, rkey, &window);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    last->mem = mem;
+    last->rkey = (uct_rkey_t)rkey;
+    last->window = *window;
+    last->num_tiles = 0;
+    last->local = mem->delta;
+    last->remote = window->delta;
+    queue->list.dst_end = UINT64_MAX; /* not to be joined */
+    return UCS_OK;
+}
+
+/*
+ * The first entry, and any that is of other memory than the one before it, empty, a
+ * long run, or its continuation. Later ones are likely to have its length.
+ *
+ * @return UCS_ERR_NO_ELEM  Its local memory is not on the queue's device.
+ */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_add_other(muct_xgmi_sgl_last_t *last,
+                                                           muct_xgmi_queue_t *queue,
+                                                           muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           size_t i)
+{
+    const muct_xgmi_rkey_t *rkey = (const muct_xgmi_rkey_t *)sgl->rkeys[i];
+    const muct_xgmi_mem_t *mem = sgl->memhs[i];
+    uint64_t length = sgl->lengths[i];
+    uint64_t raddr = sgl->raddrs[i];
+    uint64_t local, remote;
+    ucs_status_t status;
+
+    if ((mem == NULL) || (mem->device != queue->device)) {
+        return UCS_ERR_NO_ELEM;
+    }
+    if ((mem != last->mem) || (sgl->rkeys[i] != last->rkey)) {
+        status = muct_xgmi_sgl_switch_operands(last, queue, mem, rkey);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    if (!muct_xgmi_window_has(&last->window, raddr, length)) {
+        return muct_xgmi_ep_out_of_bounds(rkey, raddr, length);
+    }
+
+    local = (uintptr_t)sgl->buffers[i] + last->local;
+    remote = raddr + last->remote;
+    if (dir == MUCT_XGMI_PUT) {
+        muct_xgmi_queue_add(queue, remote, local, length);
+    } else {
+        muct_xgmi_queue_add(queue, local, remote, length);
+    }
+
+    if ((length > 0) && (length < queue->min_run)) {
+        last->length = length;
+        last->num_tiles = muct_xgmi_tile_count(0, length);
+        last->max_distance = last->window.length - length;
+    }
+    return UCS_OK;
+}
+
+/* Whether all of the values are the same: the array is its own continuation. */
+static UCS_F_ALWAYS_INLINE int muct_xgmi_sgl_is_one_value(const void *values,
+                                                          size_t num)
+{
+    const uint64_t *value = values;
+
+    return memcmp(value, value + 1, (num - 1) * sizeof(*value)) == 0;
+}
+
+/* How many entries from i on, a few at a time, are of the same memory. */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_count_same(
+    const muct_xgmi_sgl_t *sgl, const muct_xgmi_sgl_last_t *last, size_t i)
+{
+    size_t left = sgl->count - i;
+    size_t num = (left < MUCT_XGMI_SGL_STRIDE) ? left : MUCT_XGMI_SGL_STRIDE;
+    size_t k;
+
+    _Static_assert((sizeof(*sgl->memhs) == 8) && (sizeof(*sgl->rkeys) == 8),
+                   "arrays of values of 8 bytes");
+    if ((num > 0) && (sgl->memhs[i] == last->mem) && (sgl->rkeys[i] == last->rkey) &&
+        muct_xgmi_sgl_is_one_value(sgl->memhs + i, num) &&
+        muct_xgmi_sgl_is_one_value(sgl->rkeys + i, num)) {
+        return num;
+    }
+
+    for (k = 0; (k < num) && (sgl->memhs[i + k] == last->mem) &&
+                (sgl->rkeys[i + k] == last->rkey);
+         ++k) {
+    }
+    return k;
+}
+
+/*
+ * Adds entries of the same memory, as long as each is a piece of its own. Works on
+ * copies, that is, in registers: what is written to the list could change none of them.
+ *
+ * @return How many were added.
+ */
+static UCS_F_ALWAYS_INLINE size_t muct_xgmi_sgl_add_same(
+    muct_xgmi_list_t *list, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+    size_t i, size_t num, const muct_xgmi_sgl_last_t *last, const uint64_t max_piece)
+{
+    void *const *const buffers = sgl->buffers + i;
+    const size_t *const lengths = sgl->lengths + i;
+    const uint64_t *const raddrs = sgl->raddrs + i;
+    const muct_xgmi_sgl_last_t same = *last;
+    muct_xgmi_entry_t *next = list->next;
+    uint64_t num_tiles = list->num_tiles;
+    uint64_t dst_end = list->dst_end;
+    uint64_t length, local, remote, dst, src;
+    size_t k;
+
+    for (k = 0; k < num; ++k) {
+        length = lengths[k];
+        local = (uintptr_t)buffers[k] + same.local;
+        remote = raddrs[k] + same.remote;
+        dst = (dir == MUCT_XGMI_PUT) ? remote : local;
+        src = (dir == MUCT_XGMI_PUT) ? local : remote;
+        if (ucs_unlikely(dst == dst_end) &&
+            (src == ((k > 0) ? next[k - 1].src + next[k - 1].length : list->src_end))) {
+            break;
+        }
+
+        next[k].first_tile = num_tiles;
+        if (ucs_likely((length == same.length) &&
+                       !(dst & (MUCT_XGMI_VECTOR_SIZE - 1)))) {
+            if (ucs_unlikely((raddrs[k] - same.window.start) > same.max_distance)) {
+                break;
+            }
+            num_tiles += same.num_tiles;
+        } else {
+            if (((length - 1) >= max_piece) || /* 0 - 1 is more than any piece */
+                !muct_xgmi_window_has(&same.window, raddrs[k], length)) {
+                break;
+            }
+            num_tiles += muct_xgmi_tile_count(dst, length);
+        }
+
+        next[k].dst = dst;
+        next[k].src = src;
+        next[k].length = length;
+        dst_end = dst + length;
+    }
+
+    if (k > 0) {
+        list->next = next + k;
+        list->num_tiles = num_tiles;
+        list->dst_end = dst_end;
+        list->src_end = next[k - 1].src + next[k - 1].length;
+    }
+    return k;
+}
+
+/*
+ * Adds the entries from *index_p on in one pass, as long as their local memory is on
+ * the queue's device. After an error the caller rolls back.
+ */
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *queue,
+                                                          const muct_xgmi_dir_t dir,
+                                                          const muct_xgmi_sgl_t *sgl,
+                                                          size_t *index_p)
+{
+    muct_xgmi_sgl_last_t last = {.mem = NULL};
+    ucs_status_t status = UCS_OK;
+    size_t i = *index_p, known = i; /* of the last one's memory up to here */
+    size_t num;
+
+    while (i < sgl->count) {
+        status = muct_xgmi_sgl_add_other(&last, queue, dir, sgl, i);
+        if (status != UCS_OK) {
+            break;
+        }
+        ++i;
+        if (last.num_tiles == 0) {
+            continue;
+        }
+        do {
+            if (i >= known) {
+                known = i + muct_xgmi_sgl_count_same(sgl, &last, i);
+            }
+            num = muct_xgmi_sgl_add_same(&queue->list, dir, sgl, i, known - i, &last,
+                                         queue->min_run - 1);
+            i += num;
+        } while ((num > 0) && (i == known));
+    }
+
+    queue->last_local = NULL;
+    *index_p = i;
+    return (status == UCS_ERR_NO_ELEM) ? UCS_OK : status;
+}
+
+/* What a list has done to a queue, for undoing. */
+/* The queues that a list is for, each with where it was before */
+typedef struct muct_xgmi_sgl_queues {
+    unsigned num;
+    uint64_t seen; /* devices */
+    struct {
+        muct_xgmi_queue_t *queue;
+        muct_xgmi_mark_t mark;
+    } touched[MUCT_XGMI_MAX_DEVICES];
+} muct_xgmi_sgl_queues_t;
+
+/* The entry's queue, with room for the whole list */
+static ucs_status_t muct_xgmi_sgl_touch(muct_xgmi_sgl_queues_t *queues,
+                                        muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
+                                        const muct_xgmi_sgl_t *sgl, size_t index,
+                                        muct_xgmi_queue_t **queue_p)
+{
+    const muct_xgmi_mem_t *mem = sgl->memhs[index];
+    ucs_status_t status;
+
+    if (mem == NULL) {
+        muct_error("local memory %p of list entry %zu was not registered",
+                   sgl->buffers[index], index);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    status = muct_xgmi_iface_queue(iface, dir, mem->device, queue_p);
+    if ((status != UCS_OK) || ((queues->seen >> mem->device) & 1)) {
+        return status;
+    }
+
+    status = muct_xgmi_queue_reserve(*queue_p, sgl->count);
+    if (status == UCS_OK) {
+        queues->seen |= UINT64_C(1) << mem->device;
+        queues->touched[queues->num].queue = *queue_p;
+        muct_xgmi_queue_mark(*queue_p, &queues->touched[queues->num++].mark);
+    }
+
+    return status;
+}
+
+/* Nothing of the list is posted. What is being opened for it is waited for. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_refuse(muct_xgmi_ep_t *ep,
+                                                        const muct_xgmi_sgl_t *sgl,
+                                                        ucs_status_t status)
+{
+    muct_xgmi_map_t *map =
+        ucs_derived_of(ep->super.super.iface, muct_xgmi_iface_t)->md->map;
+
+    if (status == UCS_INPROGRESS) {
+        return muct_xgmi_ep_await(ep, 0, sgl->memhs, sgl->rkeys, sgl->count);
+    }
+    if (status != UCS_ERR_NO_RESOURCE) {
+        muct_xgmi_ep_let_go(ep, map);
+    }
+    return muct_xgmi_ep_no_resource(ep, status);
+}
+
+/* Local memory of several devices: rare, so simple. All queues or none. */
+static UCS_F_NOINLINE ucs_status_t muct_xgmi_sgl_post_mixed(muct_xgmi_ep_t *ep,
+                                                            muct_xgmi_iface_t *iface,
+                                                            muct_xgmi_dir_t dir,
+                                                            const muct_xgmi_sgl_t *sgl,
+                                                            uct_completion_t *comp)
+{
+    muct_xgmi_sgl_queues_t queues;
+    muct_xgmi_queue_t *queue;
+    size_t index = 0;
+    ucs_status_t status;
+    unsigned t;
+
+    queues.num = 0;
+    queues.seen = 0;
+    while (index < sgl->count) {
+        status = muct_xgmi_sgl_touch(&queues, iface, dir, sgl, index, &queue);
+        if (status == UCS_OK) {
+            status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+        }
+        if (status != UCS_OK) {
+            goto err_rollback;
+        }
+    }
+
+    /* count first: the user's completion ends with the last queue */
+    if (comp != NULL) {
+        comp->count += (int)queues.num - 1;
+    }
+    for (t = 0; t < queues.num; ++t) {
+        muct_xgmi_ep_commit(ep, queues.touched[t].queue, muct_xgmi_ep_zcopy_done, comp);
+    }
+    return UCS_INPROGRESS;
+
+err_rollback:
+    for (t = 0; t < queues.num; ++t) {
+        muct_xgmi_queue_rollback(queues.touched[t].queue, &queues.touched[t].mark);
+    }
+    return muct_xgmi_sgl_refuse(ep, sgl, status);
+}
+
+/* The usual list: all of it for the queue of its first entry's device. What is of
+ * another device makes it a mixed one, from the start. */
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post_one(
+    muct_xgmi_ep_t *ep, muct_xgmi_iface_t *iface, const muct_xgmi_dir_t dir,
+    const muct_xgmi_sgl_t *sgl, const muct_xgmi_mem_t *mem, uct_completion_t *comp)
+{
+    muct_xgmi_queue_t *queue;
+    muct_xgmi_mark_t mark;
+    ucs_status_t status;
+    size_t index = 0;
+
+    status = muct_xgmi_iface_queue(iface, dir, mem->device, &queue);
+    if (status == UCS_OK) {
+        status = muct_xgmi_queue_reserve(queue, sgl->count);
+    }
+    if (status != UCS_OK) {
+        return muct_xgmi_ep_no_resource(ep, status);
+    }
+
+    muct_xgmi_queue_mark(queue, &mark);
+    status = muct_xgmi_sgl_add(queue, dir, sgl, &index);
+    if (status != UCS_OK) {
+        muct_xgmi_queue_rollback(queue, &mark);
+        return muct_xgmi_sgl_refuse(ep, sgl, status);
+    }
+    if (index < sgl->count) {
+        muct_xgmi_queue_rollback(queue, &mark);
+        return muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp);
+    }
+
+    muct_xgmi_ep_commit(ep, queue, muct_xgmi_ep_zcopy_done, comp);
+    return UCS_INPROGRESS;
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_post(uct_ep_h tl_ep,
+                                                           const muct_xgmi_dir_t dir,
+                                                           const muct_xgmi_sgl_t *sgl,
+                                                           uct_completion_t *comp)
+{
+    muct_xgmi_ep_t *ep = ucs_derived_of(tl_ep, muct_xgmi_ep_t);
+    muct_xgmi_iface_t *iface = ucs_derived_of(tl_ep->iface, muct_xgmi_iface_t);
+    const muct_xgmi_mem_t *mem;
+    ucs_status_t status;
+
+    status = muct_xgmi_ep_may_post(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (sgl->count == 0) {
+        return UCS_OK;
+    }
+    if (sgl->count > iface->max_sgl) {
+        muct_error("a list of %zu entries is longer than %u", sgl->count,
+                   iface->max_sgl);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    mem = sgl->memhs[0];
+    return (mem == NULL) ? muct_xgmi_sgl_post_mixed(ep, iface, dir, sgl, comp)
+                         : muct_xgmi_sgl_post_one(ep, iface, dir, sgl, mem, comp);
+}
+
+static UCS_F_ALWAYS_INLINE ucs_status_t
+muct_xgmi_sgl_zcopy(uct_ep_h ep, const muct_xgmi_dir_t dir, const muct_xgmi_sgl_t *sgl,
+                    const size_t *counts, const size_t *strides, uct_completion_t *comp)
+{
+    if (ucs_unlikely((counts != NULL) || (strides != NULL))) {
+        muct_error("lists with counts or strides are not supported");
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return muct_xgmi_sgl_post(ep, dir, sgl, comp);
+}
+
+ucs_status_t muct_xgmi_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp)
+{
+    muct_xgmi_sgl_t sgl = {buffers, lengths, memhs, remote_addrs, rkeys, count};
+
+    return muct_xgmi_sgl_zcopy(ep, MUCT_XGMI_PUT, &sgl, counts, strides, comp);
+}
+
+ucs_status_t muct_xgmi_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
+                                        const size_t *lengths, uct_mem_h const *memhs,
+                                        const uint64_t *remote_addrs,
+                                        uct_rkey_t const *rkeys, const size_t *counts,
+                                        const size_t *strides, size_t count,
+                                        uct_completion_t *comp)
+{
+    muct_xgmi_sgl_t sgl = {buffers, lengths, memhs, remote_addrs, rkeys, count};
+
+    return muct_xgmi_sgl_zcopy(ep, MUCT_XGMI_GET, &sgl, counts, strides, comp);
+}

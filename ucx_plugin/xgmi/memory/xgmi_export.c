@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A table with one place for each hash of an allocation; the newest one has it. What is
+ * forgotten so is exported again. muct_xgmi_export_lock guards it, and is never held
+ * while the driver exports, which may last. Who has to export waits for its turn: two
+ * threads that want one handle make one call, and ROCm 10 is reported to mix up exports
+ * at the same time (rocm-systems 11892).
+ */
+
+#include "xgmi/memory/xgmi_export.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#define MUCT_XGMI_EXPORT_PLACES 1024
+
+
+static pthread_mutex_t muct_xgmi_export_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t muct_xgmi_export_turn = PTHREAD_MUTEX_INITIALIZER;
+static muct_xgmi_export_t muct_xgmi_exports[MUCT_XGMI_EXPORT_PLACES];
+
+
+static muct_xgmi_export_t *muct_xgmi_export_place(uint64_t base)
+{
+    /* allocations begin at 2 MiB or 4 KiB: fold the high bits down */
+    uint64_t hash = (base >> 12) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return &muct_xgmi_exports[(hash >> 32) % MUCT_XGMI_EXPORT_PLACES];
+}
+
+static ucs_status_t muct_xgmi_export_call(const muct_gpu_t *gpu,
+                                          muct_xgmi_export_t *export)
+{
+    muct_hip_ipc_mem_handle_t handle;
+    int mode, prev, ret;
+
+    if (muct_gpu_push_device(gpu, export->device, &prev) != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    mode = muct_gpu_relax(gpu);
+    ret = gpu->ipc_get_mem_handle(&handle, (void *)(uintptr_t)export->base);
+    muct_gpu_unrelax(gpu, mode);
+    muct_gpu_pop_device(gpu, export->device, prev);
+    if (ret != MUCT_HIP_SUCCESS) {
+        muct_diag("hipIpcGetMemHandle(0x%" PRIx64 " length %" PRIu64 ") failed: %s",
+                  export->base, export->length, muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    memcpy(export->handle, &handle, sizeof(export->handle));
+    return UCS_OK;
+}
+
+static bool muct_xgmi_export_find(uint64_t id, const muct_gpu_mem_info_t *info,
+                                  muct_xgmi_export_t *export)
+{
+    const muct_xgmi_export_t *place = muct_xgmi_export_place(info->base);
+    bool is_found;
+
+    pthread_mutex_lock(&muct_xgmi_export_lock);
+    is_found = (id != 0) && (place->buffer_id == id) && (place->base == info->base) &&
+               (place->length == info->length);
+    if (is_found) {
+        *export = *place;
+    }
+    pthread_mutex_unlock(&muct_xgmi_export_lock);
+    return is_found;
+}
+
+static void muct_xgmi_export_keep(const muct_xgmi_export_t *export)
+{
+    pthread_mutex_lock(&muct_xgmi_export_lock);
+    *muct_xgmi_export_place(export->base) = *export;
+    pthread_mutex_unlock(&muct_xgmi_export_lock);
+}
+
+ucs_status_t muct_xgmi_export_get(const muct_gpu_t *gpu, uint64_t address,
+                                  muct_xgmi_export_t *export)
+{
+    uint64_t id = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)address);
+    muct_xgmi_export_t exported = {0};
+    ucs_status_t status = UCS_OK;
+    muct_gpu_mem_info_t info;
+
+    if ((id != 0) && (export->length != 0) && (export->buffer_id == id)) {
+        return UCS_OK;
+    }
+    export->length = 0;
+    if (muct_gpu_query(gpu, (const void *)(uintptr_t)address, &info) != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (muct_xgmi_export_find(id, &info, export)) {
+        return UCS_OK;
+    }
+
+    pthread_mutex_lock(&muct_xgmi_export_turn);
+    if (!muct_xgmi_export_find(id, &info, export)) {
+        exported.base = info.base;
+        exported.device = info.device;
+        exported.length = info.length;
+        exported.buffer_id = id;
+        status = muct_xgmi_export_call(gpu, &exported);
+        if (status == UCS_OK) {
+            muct_xgmi_export_keep(&exported);
+            *export = exported;
+        }
+    }
+    pthread_mutex_unlock(&muct_xgmi_export_turn);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_HOLD_H
+#define MUCT_XGMI_HOLD_H
+
+/**
+ * @file
+ * Mappings that an operation needs and that are kept until it is tried again.
+ *
+ * What is being opened for it would else be closed again where the limits of the cache
+ * are low, or while it waits for the next one; and who comes again would not learn why
+ * something did not open.
+ */
+
+#include "xgmi/memory/xgmi_map.h"
+#include "xgmi/memory/xgmi_rkey.h"
+
+
+/** Zeros: nothing is held. */
+typedef struct muct_xgmi_hold {
+    const muct_xgmi_region_t **regions;
+    unsigned num, max;
+} muct_xgmi_hold_t;
+
+
+/**
+ * Hold what a key needs, and have it opened.
+ *
+ * @return UCS_OK, UCS_INPROGRESS, or an error: as @ref muct_xgmi_map_try. Nothing is
+ *         added with an error.
+ */
+ucs_status_t muct_xgmi_hold_add(muct_xgmi_hold_t *hold, muct_xgmi_map_t *map,
+                                const muct_xgmi_rkey_t *rkey, int device);
+
+
+/** Hold nothing any more. */
+void muct_xgmi_hold_release(muct_xgmi_hold_t *hold, muct_xgmi_map_t *map);
+
+#endif

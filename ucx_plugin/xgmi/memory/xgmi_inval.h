@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_INVAL_H
+#define MUCT_XGMI_INVAL_H
+
+/**
+ * @file
+ * Invalidations of a memory domain. The keys are void at once; the invalidation is over
+ * when no other process copies under them.
+ *
+ * Who waits. The caller goes on, and its completion is called from the progress of an
+ * interface of the domain, in whatever thread makes it. Two callers wait in the call:
+ * who has no interface that could make progress, and UCP, whose completion lies on the
+ * stack of its call and must not be called later. Such a call gives back what finished
+ * copies of this process use while it waits, so that two processes that wait at once
+ * wait for copies and not for each other.
+ *
+ * The clock. After the time-out the completion has UCS_ERR_TIMED_OUT, and a warning is
+ * told: a process that lives has not said that its copies are over. Those that it has
+ * not started by then it will not start. Those that run cannot be called back.
+ *
+ * Threads. Any, but for @ref muct_xgmi_invals_init and @ref muct_xgmi_invals_cleanup.
+ */
+
+#include "xgmi/peer/xgmi_peer.h"
+#include "xgmi/message/xgmi_wake.h"
+
+#include "base/muct_uct_abi.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+
+/** An interface of the domain, which makes progress. */
+typedef struct muct_xgmi_inval_watch {
+    struct muct_xgmi_inval_watch *next;
+    muct_xgmi_wake_t *wake;
+} muct_xgmi_inval_watch_t;
+
+/** What is invalidated. */
+typedef struct muct_xgmi_inval_mem {
+    uint32_t slot;
+    uint64_t address; /**< For the log, as the length */
+    uint64_t length;
+} muct_xgmi_inval_mem_t;
+
+/** Of one memory domain. */
+typedef struct muct_xgmi_invals {
+    pthread_mutex_t lock;
+    unsigned timeout_ms;
+    atomic_uint count;                /**< That are not over */
+    struct muct_xgmi_inval *head;     /**< The same, with the lock */
+    muct_xgmi_inval_watch_t *watches; /**< With the lock */
+} muct_xgmi_invals_t;
+
+
+/** Nothing is invalidated, and nobody makes progress. */
+void muct_xgmi_invals_init(muct_xgmi_invals_t *invals, unsigned timeout_ms);
+
+
+/** Undo @ref muct_xgmi_invals_init; all interfaces have left. */
+void muct_xgmi_invals_cleanup(muct_xgmi_invals_t *invals);
+
+
+/** An interface will make progress; @a watch is lent until it leaves. */
+void muct_xgmi_invals_join(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *watch,
+                           muct_xgmi_wake_t *wake);
+
+
+/** The interface goes. The last one ends what is not over, by waiting. */
+void muct_xgmi_invals_leave(muct_xgmi_invals_t *invals, muct_xgmi_inval_watch_t *watch);
+
+
+/**
+ * Make the keys of a slot void and give it back.
+ *
+ * @param [in] mem   What; copied.
+ * @param [in] comp  Called once, here or from progress, with UCS_OK or
+ *                   UCS_ERR_TIMED_OUT.
+ */
+void muct_xgmi_invals_start(muct_xgmi_invals_t *invals,
+                            const muct_xgmi_inval_mem_t *mem, uct_completion_t *comp);
+
+
+/** Whether any is not over. */
+static inline bool muct_xgmi_invals_are_there(const muct_xgmi_invals_t *invals)
+{
+    return atomic_load_explicit(&invals->count, memory_order_relaxed) != 0;
+}
+
+
+/** Call the completions of what is over. @return How many. */
+unsigned muct_xgmi_invals_progress(muct_xgmi_invals_t *invals);
+
+
+/**
+ * Make the keys of a slot void, give it back, and wait until no other process copies
+ * under them. Copies of this process itself are not waited for.
+ *
+ * @return UCS_OK, or UCS_ERR_TIMED_OUT.
+ */
+ucs_status_t muct_xgmi_inval_wait(uint32_t slot, unsigned timeout_ms);
+
+#endif

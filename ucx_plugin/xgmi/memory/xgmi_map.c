@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* Finding, keeping and forgetting mappings; xgmi_map_open.c opens them. */
+
+#include "xgmi/memory/xgmi_map_int.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long closing, and what is being opened, may take in the end. */
+#define MUCT_XGMI_MAP_END_LIMIT_MS 10000
+
+
+muct_xgmi_map_region_t **muct_xgmi_map_bucket(muct_xgmi_map_t *map, uint64_t owner,
+                                              uint64_t base, int device)
+{
+    /* allocations begin at 2 MiB or 4 KiB: fold the high bits down */
+    uint64_t hash =
+        (owner ^ (base >> 12) ^ (uint64_t)device) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return &map->buckets[(hash >> 32) % MUCT_XGMI_MAP_NUM_BUCKETS];
+}
+
+static void muct_xgmi_map_unlink(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
+{
+    muct_xgmi_map_region_t **link;
+
+    link = muct_xgmi_map_bucket(map, region->owner, region->super.base, region->device);
+    while (*link != region) {
+        link = &(*link)->next;
+    }
+    *link = region->next;
+}
+
+static void muct_xgmi_map_unmap(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
+{
+    muct_debug("unmapping %p length %" PRIu64 " of peer 0x%" PRIx64,
+               region->mapping.address, region->super.length, region->owner);
+    if (!region->mapping.is_self) {
+        muct_xgmi_closer_add(map->closer, region->device, region->mapping.address);
+    }
+    --map->num_regions;
+    free(region);
+}
+
+static void muct_xgmi_map_remove_idle(muct_xgmi_map_t *map,
+                                      muct_xgmi_map_region_t *region)
+{
+    ucs_list_del(&region->idle);
+    --map->num_idle;
+    map->idle_size -= region->super.length;
+}
+
+/* A number that another region is unlikely to have, and never 0. */
+static uint64_t muct_xgmi_map_identity(const muct_xgmi_map_region_t *region)
+{
+    const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = region->owner;
+
+    hash = (hash ^ (hash >> 29) ^ region->super.base) * factor;
+    hash = (hash ^ (hash >> 32) ^ region->buffer_id) * factor;
+    hash = (hash ^ (hash >> 32) ^ (uint64_t)region->device) * factor;
+    return hash | 1;
+}
+
+static uint64_t *muct_xgmi_map_evicted(muct_xgmi_map_t *map, uint64_t identity)
+{
+    return &map->evicted[(identity >> 32) % MUCT_XGMI_MAP_NUM_EVICTED];
+}
+
+/* What is mapped again was unmapped by a limit that is too low. */
+static void muct_xgmi_map_warn_evicted(muct_xgmi_map_t *map,
+                                       const muct_xgmi_map_region_t *region)
+{
+    uint64_t identity = muct_xgmi_map_identity(region);
+
+    if (map->has_warned || (*muct_xgmi_map_evicted(map, identity) != identity)) {
+        return;
+    }
+
+    map->has_warned = true;
+    muct_warn("peers' memory is unmapped and mapped again while it is in use, which is "
+              "slow: %u allocations of %zu bytes are kept; raise "
+              "UCX_MORI_XGMI_MAX_IDLE_REGIONS (now %u) or UCX_MORI_XGMI_MAX_IDLE_SIZE "
+              "(now %zu)",
+              map->num_idle, map->idle_size, map->config.max_idle_regions,
+              map->config.max_idle_size);
+}
+
+void muct_xgmi_map_shrink(muct_xgmi_map_t *map, unsigned max_regions, size_t max_size)
+{
+    uint64_t identity;
+    muct_xgmi_map_region_t *region;
+
+    while ((map->num_idle > max_regions) || (map->idle_size > max_size)) {
+        region = ucs_list_head(&map->idle, muct_xgmi_map_region_t, idle);
+        identity = muct_xgmi_map_identity(region);
+        *muct_xgmi_map_evicted(map, identity) = identity;
+        muct_xgmi_map_remove_idle(map, region);
+        muct_xgmi_map_unlink(map, region);
+        muct_xgmi_map_unmap(map, region);
+    }
+}
+
+void muct_xgmi_map_close_older(muct_xgmi_map_t *map,
+                               const muct_xgmi_map_region_t *newer)
+{
+    muct_xgmi_map_region_t *region, **link;
+
+    link = muct_xgmi_map_bucket(map, newer->owner, newer->super.base, newer->device);
+    while ((region = *link) != NULL) {
+        if ((region != newer) && (region->owner == newer->owner) &&
+            (region->super.base == newer->super.base) &&
+            (region->device == newer->device) && (region->refs == 0)) {
+            *link = region->next;
+            muct_xgmi_map_remove_idle(map, region);
+            muct_xgmi_map_unmap(map, region);
+        } else {
+            link = &region->next;
+        }
+    }
+}
+
+static bool muct_xgmi_map_do_overlap(const muct_xgmi_map_region_t *one,
+                                     const muct_xgmi_map_region_t *other)
+{
+    return (one->owner == other->owner) && (one->device == other->device) &&
+           (one->super.base < other->super.base + other->super.length) &&
+           (other->super.base < one->super.base + one->super.length);
+}
+
+void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
+                                    const muct_xgmi_map_region_t *newer)
+{
+    muct_xgmi_map_region_t *region, *next;
+
+    ucs_list_for_each_safe(region, next, &map->idle, idle)
+    {
+        if (muct_xgmi_map_do_overlap(region, newer)) {
+            muct_xgmi_map_remove_idle(map, region);
+            muct_xgmi_map_unlink(map, region);
+            muct_xgmi_map_unmap(map, region);
+        }
+    }
+}
+
+void muct_xgmi_map_count(muct_xgmi_map_t *map, const muct_xgmi_map_region_t *region)
+{
+    ++map->num_regions;
+    muct_xgmi_map_warn_evicted(map, region);
+}
+
+/* Locked. The last reference to a region goes. */
+static void muct_xgmi_map_let_go(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
+{
+    if (region->status != UCS_OK) {
+        if (!region->is_dropped) {
+            muct_xgmi_map_unlink(map, region);
+        }
+        free(region);
+    } else if (region->is_dropped) {
+        muct_xgmi_map_unmap(map, region);
+    } else {
+        ucs_list_add_tail(&map->idle, &region->idle);
+        ++map->num_idle;
+        map->idle_size += region->super.length;
+        muct_xgmi_map_shrink(map, map->config.max_idle_regions,
+                             map->config.max_idle_size);
+    }
+}
+
+void muct_xgmi_map_unref(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
+{
+    if (--region->refs == 0) {
+        muct_xgmi_map_let_go(map, region);
+    }
+}
+
+
+/* ---- finding ---- */
+
+/* Locked. A new region, which nobody but its opener refers to. */
+static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                                      const muct_xgmi_key_t *key, int device,
+                                      muct_xgmi_map_region_t **region_p)
+{
+    muct_xgmi_map_region_t **bucket =
+        muct_xgmi_map_bucket(map, key->owner, key->base, device);
+    muct_xgmi_map_region_t *region = calloc(1, sizeof(*region));
+    ucs_status_t status;
+
+    if (region == NULL) {
+        muct_error("failed to allocate a region of peer 0x%" PRIx64, key->owner);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    region->owner = key->owner;
+    region->device = device;
+    region->super.base = key->base;
+    region->super.length = key->alloc_length;
+    region->buffer_id = key->buffer_id;
+    memcpy(region->handle, key->handle, sizeof(region->handle));
+    region->status = UCS_INPROGRESS;
+    if (muct_xgmi_mapping_is_there(peer, key, device, &region->mapping)) {
+        region->status = UCS_OK;
+        muct_xgmi_map_count(map, region);
+    } else {
+        status = muct_xgmi_map_start_opening(map, region, peer, key);
+        if (status != UCS_OK) {
+            free(region);
+            return status;
+        }
+    }
+
+    region->next = *bucket;
+    *bucket = region;
+    *region_p = region;
+    return UCS_OK;
+}
+
+/* Locked. */
+static muct_xgmi_map_region_t *muct_xgmi_map_find(muct_xgmi_map_t *map,
+                                                  const muct_xgmi_key_t *key,
+                                                  int device)
+{
+    muct_xgmi_map_region_t *region;
+
+    region = *muct_xgmi_map_bucket(map, key->owner, key->base, device);
+    while ((region != NULL) &&
+           ((region->owner != key->owner) || (region->super.base != key->base) ||
+            (region->device != device) || (region->buffer_id != key->buffer_id) ||
+            (region->super.length != key->alloc_length) ||
+            memcmp(region->handle, key->handle, sizeof(region->handle)))) {
+        region = region->next;
+    }
+    return region;
+}
+
+/* Locked. */
+static bool muct_xgmi_map_is_barred(muct_xgmi_map_t *map, uint64_t owner, int device)
+{
+    const muct_xgmi_way_t *way = muct_xgmi_way_get(&map->ways, owner, device);
+
+    return (way != NULL) && way->is_barred;
+}
+
+/* Locked. */
+static ucs_status_t muct_xgmi_map_ask(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                                      const muct_xgmi_key_t *key, int device,
+                                      muct_xgmi_map_region_t **region_p)
+{
+    muct_xgmi_map_region_t *region = muct_xgmi_map_find(map, key, device);
+    ucs_status_t status;
+
+    if (region == NULL) {
+        if (muct_xgmi_map_is_barred(map, key->owner, device)) {
+            return UCS_ERR_UNSUPPORTED;
+        }
+        status = muct_xgmi_map_add(map, peer, key, device, &region);
+        if (status != UCS_OK) {
+            return status;
+        }
+    } else if (region->refs == 0) {
+        muct_xgmi_map_remove_idle(map, region);
+    }
+
+    if (!UCS_STATUS_IS_ERR(region->status)) {
+        ++region->refs;
+        *region_p = region;
+    }
+    return region->status;
+}
+
+/*
+ * Locked. Waits for a region that the caller has a reference to, until a time, or
+ * without an end. What did not open is given back.
+ */
+static ucs_status_t muct_xgmi_map_wait(muct_xgmi_map_t *map,
+                                       muct_xgmi_map_region_t *region,
+                                       const struct timespec *until)
+{
+    ucs_status_t status;
+    int error = 0;
+
+    while ((region->status == UCS_INPROGRESS) && (error == 0)) {
+        error = (until == NULL)
+                    ? pthread_cond_wait(&map->opened, &map->lock)
+                    : pthread_cond_timedwait(&map->opened, &map->lock, until);
+    }
+    status = region->status;
+    if (UCS_STATUS_IS_ERR(status)) {
+        muct_xgmi_map_unref(map, region);
+    }
+    return status;
+}
+
+ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                               const muct_xgmi_key_t *key, int device,
+                               const muct_xgmi_region_t **region_p)
+{
+    muct_xgmi_map_region_t *region = NULL;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&map->lock);
+    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    pthread_mutex_unlock(&map->lock);
+    if (!UCS_STATUS_IS_ERR(status)) {
+        *region_p = &region->super;
+    }
+    return status;
+}
+
+ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                               const muct_xgmi_key_t *key, int device,
+                               const muct_xgmi_region_t **region_p)
+{
+    muct_xgmi_map_region_t *region = NULL;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&map->lock);
+    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    if (status == UCS_INPROGRESS) {
+        status = muct_xgmi_map_wait(map, region, NULL);
+    }
+    pthread_mutex_unlock(&map->lock);
+    if (status == UCS_OK) {
+        *region_p = &region->super;
+    }
+    return status;
+}
+
+/* Locked. Whether to wait, and until when: for the first mapping of a way, and once. */
+static bool muct_xgmi_map_may_wait(muct_xgmi_map_t *map, uint64_t owner, int device,
+                                   struct timespec *until)
+{
+    muct_xgmi_way_t *way = muct_xgmi_way_get(&map->ways, owner, device);
+
+    if ((way == NULL) || way->is_open || way->was_awaited) {
+        return false;
+    }
+
+    way->was_awaited = true;
+    clock_gettime(CLOCK_MONOTONIC, until);
+    until->tv_sec += map->config.open_timeout_ms / 1000;
+    until->tv_nsec += (long)(map->config.open_timeout_ms % 1000) * 1000000;
+    until->tv_sec += until->tv_nsec / 1000000000;
+    until->tv_nsec %= 1000000000;
+    return true;
+}
+
+ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                                   const muct_xgmi_key_t *key, int device)
+{
+    muct_xgmi_map_region_t *region;
+    struct timespec until;
+    ucs_status_t status;
+
+    pthread_mutex_lock(&map->lock);
+    status = muct_xgmi_map_ask(map, peer, key, device, &region);
+    if ((status == UCS_INPROGRESS) &&
+        muct_xgmi_map_may_wait(map, key->owner, device, &until)) {
+        status = muct_xgmi_map_wait(map, region, &until);
+    }
+    if (!UCS_STATUS_IS_ERR(status)) {
+        muct_xgmi_map_unref(map, region);
+    }
+    pthread_mutex_unlock(&map->lock);
+    return status;
+}
+
+void muct_xgmi_map_put(muct_xgmi_map_t *map, const muct_xgmi_region_t *super)
+{
+    pthread_mutex_lock(&map->lock);
+    muct_xgmi_map_unref(map, ucs_container_of(super, muct_xgmi_map_region_t, super));
+    pthread_mutex_unlock(&map->lock);
+}
+
+
+/* ---- who waits ---- */
+
+uint64_t muct_xgmi_map_num_opened(const muct_xgmi_map_t *map)
+{
+    return atomic_load(&map->num_opened);
+}
+
+void muct_xgmi_map_join(muct_xgmi_map_t *map, muct_xgmi_map_watch_t *watch,
+                        muct_xgmi_wake_t *wake)
+{
+    watch->wake = wake;
+    atomic_init(&watch->is_waiting, false);
+    pthread_mutex_lock(&map->lock);
+    watch->next = map->watches;
+    map->watches = watch;
+    pthread_mutex_unlock(&map->lock);
+}
+
+void muct_xgmi_map_leave(muct_xgmi_map_t *map, const muct_xgmi_map_watch_t *watch)
+{
+    muct_xgmi_map_watch_t **link;
+
+    pthread_mutex_lock(&map->lock);
+    for (link = &map->watches; *link != watch; link = &(*link)->next) {
+    }
+    *link = watch->next;
+    pthread_mutex_unlock(&map->lock);
+}
+
+
+/* ---- the end of peers, and of all ---- */
+
+void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner)
+{
+    muct_xgmi_map_region_t *region, **link;
+    size_t i;
+
+    pthread_mutex_lock(&map->lock);
+    muct_xgmi_ways_drop(&map->ways, owner);
+    for (i = 0; i < MUCT_XGMI_MAP_NUM_BUCKETS; ++i) {
+        link = &map->buckets[i];
+        while ((region = *link) != NULL) {
+            if (region->owner != owner) {
+                link = &region->next;
+                continue;
+            }
+
+            *link = region->next;
+            region->is_dropped = true;
+            if (region->refs == 0) {
+                muct_xgmi_map_remove_idle(map, region);
+                muct_xgmi_map_unmap(map, region);
+            }
+        }
+    }
+    pthread_mutex_unlock(&map->lock);
+}
+
+unsigned muct_xgmi_map_num_regions(muct_xgmi_map_t *map)
+{
+    unsigned num_regions;
+
+    pthread_mutex_lock(&map->lock);
+    num_regions = map->num_regions;
+    pthread_mutex_unlock(&map->lock);
+    return num_regions;
+}
+
+ucs_status_t muct_xgmi_map_create(const muct_gpu_t *gpu,
+                                  const muct_xgmi_map_config_t *config,
+                                  muct_xgmi_map_t **map_p)
+{
+    muct_xgmi_map_t *map = calloc(1, sizeof(*map));
+    pthread_condattr_t attr;
+    ucs_status_t status;
+
+    if (map == NULL) {
+        muct_error("failed to allocate the cache of peer memory");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = muct_xgmi_closer_create(gpu, &map->closer);
+    if (status != UCS_OK) {
+        free(map);
+        return status;
+    }
+
+    status = muct_xgmi_opener_create(&map->opener);
+    if (status != UCS_OK) {
+        muct_xgmi_closer_destroy(map->closer, 0);
+        free(map);
+        return status;
+    }
+
+    map->gpu = gpu;
+    map->config = *config;
+    pthread_mutex_init(&map->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&map->opened, &attr);
+    pthread_condattr_destroy(&attr);
+    ucs_list_head_init(&map->idle);
+    *map_p = map;
+    return UCS_OK;
+}
+
+void muct_xgmi_map_destroy(muct_xgmi_map_t *map)
+{
+    if (!muct_xgmi_opener_destroy(map->opener, MUCT_XGMI_MAP_END_LIMIT_MS)) {
+        muct_warn("what is mapped of peers stays mapped: hipIpcOpenMemHandle() has not "
+                  "come back for more than %u ms",
+                  MUCT_XGMI_MAP_END_LIMIT_MS);
+        return; /* its thread needs all of this */
+    }
+
+    muct_xgmi_map_shrink(map, 0, 0);
+    muct_xgmi_ways_drop(&map->ways, 0);
+    if (map->num_regions > 0) {
+        muct_warn("%u regions of peers are still in use and stay mapped",
+                  map->num_regions);
+    }
+
+    muct_xgmi_closer_destroy(map->closer, MUCT_XGMI_MAP_END_LIMIT_MS);
+    pthread_cond_destroy(&map->opened);
+    pthread_mutex_destroy(&map->lock);
+    free(map);
+}

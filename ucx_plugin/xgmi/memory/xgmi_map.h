@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_MAP_H
+#define MUCT_XGMI_MAP_H
+
+/**
+ * @file
+ * Cache of peer GPU allocations mapped into this process.
+ *
+ * Mapping an IPC handle is a driver call that may wait for the peer's process. So a
+ * thread of the cache makes it, whoever needs the mapping comes again, and a mapping is
+ * kept after its last user puts it back, until the configured limits ask for its
+ * place. A limit that takes what is used again is warned of, once. The cache answers
+ * one question: "where is this peer's allocation in my address space?"
+ *
+ * Identity. A mapping is found by (peer incarnation, allocation, local device), never
+ * by the remote address alone: two peers may export the same virtual address, and a
+ * peer may free an allocation and get another one at the same place. Its handle may be
+ * the same then, its buffer id is not.
+ *
+ * Lifetime. A region handed out by muct_xgmi_map_get() stays mapped until the matching
+ * muct_xgmi_map_put(). The caller keeps it for as long as a copy that uses it may be in
+ * flight.
+ *
+ * Threads. All calls on one cache may be made from several threads, except destroy,
+ * which must be the last one.
+ */
+
+#include "base/muct_gpu.h"
+#include "xgmi/memory/xgmi_key.h"
+#include "xgmi/peer/xgmi_peer.h"
+#include "xgmi/message/xgmi_wake.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+
+/** Limits of one cache. */
+typedef struct muct_xgmi_map_config {
+    unsigned max_idle_regions; /**< Mapped but unused regions to keep */
+    size_t max_idle_size;      /**< Sum of their lengths, in bytes */
+    unsigned open_timeout_ms;  /**< How long preparing a peer's first one may last */
+} muct_xgmi_map_config_t;
+
+
+typedef struct muct_xgmi_map muct_xgmi_map_t;
+
+/** A mapped allocation; read-only for users. */
+typedef struct muct_xgmi_region {
+    uint64_t base;   /**< Start of the allocation, owner's address */
+    uint64_t length; /**< Bytes in the whole allocation */
+    uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
+} muct_xgmi_region_t;
+
+/** Who makes progress, and wants to know when something was opened. */
+typedef struct muct_xgmi_map_watch {
+    struct muct_xgmi_map_watch *next;
+    muct_xgmi_wake_t *wake;
+    _Atomic bool is_waiting; /**< To be signalled, once */
+} muct_xgmi_map_watch_t;
+
+
+/**
+ * Create an empty cache.
+ *
+ * @param [in]  gpu     Runtime; must outlive the cache.
+ * @param [in]  config  Limits; copied.
+ * @param [out] map_p   New cache, owned by the caller. Set only on UCS_OK.
+ *
+ * @return UCS_OK, or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t muct_xgmi_map_create(const muct_gpu_t *gpu,
+                                  const muct_xgmi_map_config_t *config,
+                                  muct_xgmi_map_t **map_p);
+
+
+/**
+ * Unmap everything and free the cache.
+ *
+ * Regions must all have been put back; a region still in use is reported with a
+ * warning and stays mapped, because unmapping under a running copy is worse than a
+ * leak.
+ */
+void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
+
+
+/**
+ * Find the mapping of a peer's allocation, or begin to open it. Never waits. A handle
+ * of a living peer that does not open is told once, as a warning, and not tried again
+ * for that peer and device.
+ *
+ * @param [in]  map       Cache.
+ * @param [in]  peer      Owner of the allocation.
+ * @param [in]  key       Key of any registered part of it; copied.
+ * @param [in]  device    Ordinal of the local device that is to use it.
+ * @param [out] region_p  Region with one reference for the caller, to be returned with
+ *                        @ref muct_xgmi_map_put. Set only on UCS_OK and UCS_INPROGRESS.
+ *
+ * @return UCS_OK               The region is mapped.
+ * @return UCS_INPROGRESS       It is being opened and holds nothing yet. While the
+ *                              caller keeps it, the next call tells how that ended.
+ * @return UCS_ERR_UNREACHABLE  The peer is gone or its handle is stale; the reason is
+ *                              in the log.
+ * @return UCS_ERR_UNSUPPORTED  The devices or processes have no way to each other and
+ *                              never will.
+ * @return UCS_ERR_NO_MEMORY    Out of host memory or GPU address space, even after
+ *                              unmapping every idle region.
+ */
+ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                               const muct_xgmi_key_t *key, int device,
+                               const muct_xgmi_region_t **region_p);
+
+
+/** The same, but waits as long as it takes. Not for who posts or makes progress. */
+ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                               const muct_xgmi_key_t *key, int device,
+                               const muct_xgmi_region_t **region_p);
+
+
+/**
+ * Begin to open what will be needed. Of a peer's first allocation for a device, and
+ * never again, the end is waited for, @a open_timeout_ms at most: it tells whether
+ * there is a way at all.
+ *
+ * @return As @ref muct_xgmi_map_try, but without a reference.
+ */
+ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
+                                   const muct_xgmi_key_t *key, int device);
+
+
+/**
+ * How many regions have been opened, or failed to. Who has read it before a region was
+ * in progress finds another number when that is over.
+ */
+uint64_t muct_xgmi_map_num_opened(const muct_xgmi_map_t *map);
+
+
+/** Have a watch signalled; it is lent until it leaves. */
+void muct_xgmi_map_join(muct_xgmi_map_t *map, muct_xgmi_map_watch_t *watch,
+                        muct_xgmi_wake_t *wake);
+
+
+/** Undo @ref muct_xgmi_map_join. */
+void muct_xgmi_map_leave(muct_xgmi_map_t *map, const muct_xgmi_map_watch_t *watch);
+
+
+/** Return a reference; the last one makes the region idle. */
+void muct_xgmi_map_put(muct_xgmi_map_t *map, const muct_xgmi_region_t *region);
+
+
+/**
+ * Forget a dead peer: its idle regions are unmapped now, the others with their last
+ * reference. Unmapping is done by a thread of the cache, as it waits for the device.
+ */
+void muct_xgmi_map_drop_peer(muct_xgmi_map_t *map, uint64_t owner);
+
+
+/** Regions mapped now, idle ones included, but not those that are being unmapped. */
+unsigned muct_xgmi_map_num_regions(muct_xgmi_map_t *map);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/memory/xgmi_mapping.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/*
+ * What a killed process needs from the loss of its memory to its end, with room; a
+ * tenth of what unpacking a key waits for a mapping (OPEN_TIMEOUT).
+ */
+#define MUCT_XGMI_END_MS 100
+
+bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
+                                const muct_xgmi_key_t *key, int device,
+                                muct_xgmi_mapping_t *mapping)
+{
+    if (!muct_xgmi_peer_is_self(peer) || (key->device != device)) {
+        return false;
+    }
+
+    mapping->is_self = true;
+    mapping->address = (void *)(uintptr_t)key->base;
+    return true;
+}
+
+/* Another device of this process: no handle, but the devices must see each other. */
+static ucs_status_t muct_xgmi_mapping_open_self(const muct_gpu_t *gpu,
+                                                const muct_xgmi_key_t *key, int device,
+                                                muct_xgmi_mapping_t *mapping)
+{
+    int ret, can_access = 0;
+
+    mapping->is_self = true;
+    mapping->address = (void *)(uintptr_t)key->base;
+    ret = gpu->device_can_access_peer(&can_access, device, key->device);
+    if ((ret != MUCT_HIP_SUCCESS) || !can_access) {
+        muct_diag("device %d cannot access device %u: hipDeviceCanAccessPeer() = %s",
+                  device, key->device, muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ret = gpu->device_enable_peer_access(key->device, 0);
+    (void)muct_gpu_forget(gpu, ret);
+    if ((ret != MUCT_HIP_SUCCESS) && (ret != MUCT_HIP_PEER_ALREADY_ENABLED)) {
+        muct_diag("hipDeviceEnablePeerAccess(%u) on device %d failed: %s", key->device,
+                  device, muct_gpu_error_name(gpu, ret));
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    return UCS_OK;
+}
+
+/*
+ * Why a handle did not open. AMD's runtime has one error for all causes, so what is
+ * known says more: when the owner lives and its key holds, there is no way.
+ */
+static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
+                                             const muct_xgmi_key_t *key, int hip_error)
+{
+    switch (hip_error) {
+    case MUCT_HIP_OUT_OF_MEMORY:
+        return UCS_ERR_NO_MEMORY;
+    case MUCT_HIP_ALREADY_MAPPED:
+        return UCS_ERR_BUSY;
+    case MUCT_HIP_INVALID_CONTEXT: /* a handle of a process with this one's pid */
+    case MUCT_HIP_PEER_UNSUPPORTED:
+        return UCS_ERR_UNSUPPORTED;
+    default:
+        break;
+    }
+
+    if (!muct_xgmi_peer_enter(peer, key->slot, key->generation)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    muct_xgmi_peer_leave(peer, key->slot);
+    return muct_xgmi_peer_ends(peer, MUCT_XGMI_END_MS) ? UCS_ERR_UNREACHABLE
+                                                       : UCS_ERR_UNSUPPORTED;
+}
+
+static ucs_status_t muct_xgmi_mapping_open_ipc(const muct_gpu_t *gpu,
+                                               muct_xgmi_peer_t *peer,
+                                               const muct_xgmi_key_t *key, int device,
+                                               muct_xgmi_mapping_t *mapping)
+{
+    muct_hip_ipc_mem_handle_t handle;
+    int mode, ret;
+
+    memcpy(&handle, key->handle, sizeof(handle));
+    mode = muct_gpu_relax(gpu);
+    ret = gpu->ipc_open_mem_handle(&mapping->address, handle, gpu->ipc_flags);
+    muct_gpu_unrelax(gpu, mode);
+    if (ret == MUCT_HIP_SUCCESS) {
+        return UCS_OK;
+    }
+
+    mapping->error = muct_gpu_error_name(gpu, ret);
+    muct_diag("hipIpcOpenMemHandle(peer 0x%" PRIx64 " address 0x%" PRIx64
+              " length %" PRIu64 ") on device %d failed: %s",
+              key->owner, key->base, key->alloc_length, device, mapping->error);
+    return muct_xgmi_mapping_status(peer, key, ret);
+}
+
+ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
+                                    const muct_xgmi_key_t *key, int device,
+                                    muct_xgmi_mapping_t *mapping)
+{
+    ucs_status_t status;
+    int prev;
+
+    if (!muct_xgmi_peer_is_alive(peer)) {
+        muct_diag("peer 0x%" PRIx64 " is dead", key->owner);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = muct_gpu_push_device(gpu, device, &prev);
+    if (status != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = muct_xgmi_peer_is_self(peer)
+                 ? muct_xgmi_mapping_open_self(gpu, key, device, mapping)
+                 : muct_xgmi_mapping_open_ipc(gpu, peer, key, device, mapping);
+    muct_gpu_pop_device(gpu, device, prev);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_MAPPING_H
+#define MUCT_XGMI_MAPPING_H
+
+/**
+ * @file
+ * What the runtime is asked to have a peer's allocation in this process.
+ */
+
+#include "base/muct_gpu.h"
+#include "xgmi/memory/xgmi_key.h"
+#include "xgmi/peer/xgmi_peer.h"
+
+#include <stdbool.h>
+
+
+/** An allocation of a peer in this process. */
+typedef struct muct_xgmi_mapping {
+    void *address;
+    bool is_self;      /**< It is our own: nothing was opened */
+    const char *error; /**< Why its handle did not open, or NULL */
+} muct_xgmi_mapping_t;
+
+
+/**
+ * Whether opening is no call of the runtime: this process's memory on its own device.
+ * @a mapping is filled in then.
+ */
+bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
+                                const muct_xgmi_key_t *key, int device,
+                                muct_xgmi_mapping_t *mapping);
+
+
+/**
+ * Open a peer's allocation for a device. May wait for the peer's process.
+ *
+ * @param [out] mapping  To be zeros.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_UNREACHABLE  The peer is gone, or the key does not hold any more.
+ * @return UCS_ERR_UNSUPPORTED  There is no way.
+ * @return UCS_ERR_NO_MEMORY    Out of memory or GPU address space.
+ * @return UCS_ERR_BUSY         What the peer had at that place before is open still.
+ */
+ucs_status_t muct_xgmi_mapping_open(const muct_gpu_t *gpu, muct_xgmi_peer_t *peer,
+                                    const muct_xgmi_key_t *key, int device,
+                                    muct_xgmi_mapping_t *mapping);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Keys of other processes' memory. UCX unpacks them for a component and not for a
+ * memory domain, so they use what the process has of mori_xgmi.
+ */
+
+#include "xgmi/memory/xgmi_rkey.h"
+
+#include "base/muct_log.h"
+#include "xgmi/xgmi_md.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/*
+ * Begins to map, to spare the first copy the time, and to let UCX choose another lane
+ * where the devices have no way to each other. UCP unpacks keys of rendezvous messages
+ * from progress, so only the first mapping of a peer is waited for, and not for long.
+ * What fails for another reason fails again with the copy, which then ends with an
+ * error: another lane would carry it to an owner whose memory may be gone. So it is
+ * with a peer that has died while it has an endpoint here.
+ */
+static ucs_status_t muct_xgmi_rkey_try(const muct_xgmi_rkey_t *rkey)
+{
+    ucs_status_t status;
+    int device;
+
+    if (!muct_xgmi_peer_was_alive(rkey->peer)) {
+        return UCS_OK; /* there is nothing to map */
+    }
+
+    device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+    if (((device < 0) && (muct_gpu_forget(muct_xgmi_global.gpu,
+                                          muct_xgmi_global.gpu->get_device(&device)) !=
+                          MUCT_HIP_SUCCESS)) ||
+        !muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
+        return UCS_OK;
+    }
+
+    status =
+        muct_xgmi_map_prepare(muct_xgmi_global.map, rkey->peer, &rkey->key, device);
+    muct_xgmi_peer_leave(rkey->peer, rkey->key.slot);
+    return (status == UCS_ERR_UNSUPPORTED) ? UCS_ERR_UNREACHABLE : UCS_OK;
+}
+
+ucs_status_t muct_xgmi_rkey_unpack(uct_component_t *component, const void *buffer,
+                                   const uct_rkey_unpack_params_t *params,
+                                   uct_rkey_t *rkey_p, void **handle_p)
+{
+    muct_xgmi_rkey_t *rkey;
+    ucs_status_t status;
+
+    (void)component;
+    (void)params;
+    rkey = calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        muct_error("failed to allocate a remote key");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    /* UCX has made room for rkey_packed_size bytes. */
+    status = muct_xgmi_key_unpack(buffer, MUCT_XGMI_KEY_PACKED_SIZE, &rkey->key);
+    if (status != UCS_OK) {
+        muct_diag("unpacking a remote key failed: %s", ucs_status_string(status));
+        goto err_free;
+    }
+
+    status = UCS_ERR_UNREACHABLE;
+    if ((rkey->key.kind == MUCT_XGMI_KEY_LOCAL) || (muct_xgmi_global.map == NULL)) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_peer_get_known(rkey->key.owner, &rkey->peer);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = muct_xgmi_rkey_try(rkey);
+    if (status != UCS_OK) {
+        goto err_put_peer;
+    }
+
+    rkey->uid = atomic_fetch_add(&muct_xgmi_global.next_uid, 1);
+    *rkey_p = (uintptr_t)rkey;
+    *handle_p = NULL;
+    return UCS_OK;
+
+err_put_peer:
+    muct_xgmi_peer_put(rkey->peer);
+err_free:
+    free(rkey);
+    return status;
+}
+
+ucs_status_t muct_xgmi_rkey_release(uct_component_t *component, uct_rkey_t handle,
+                                    void *unused)
+{
+    muct_xgmi_rkey_t *rkey = (muct_xgmi_rkey_t *)handle;
+
+    (void)component;
+    (void)unused;
+    if (rkey->ptr_region != NULL) {
+        muct_xgmi_map_put(muct_xgmi_global.map, rkey->ptr_region);
+    }
+    muct_xgmi_peer_put(rkey->peer);
+    free(rkey);
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_rkey_ptr(uct_component_t *component, uct_rkey_t handle,
+                                void *unused, uint64_t raddr, void **laddr_p)
+{
+    muct_xgmi_rkey_t *rkey = (muct_xgmi_rkey_t *)handle;
+    int device = atomic_load_explicit(&muct_xgmi_global.device, memory_order_relaxed);
+    ucs_status_t status;
+
+    (void)component;
+    (void)unused;
+    if ((raddr < rkey->key.address) ||
+        ((raddr - rkey->key.address) > rkey->key.length)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    if (rkey->ptr_region == NULL) {
+        status = muct_xgmi_map_get(muct_xgmi_global.map, rkey->peer, &rkey->key,
+                                   (device < 0) ? 0 : device, &rkey->ptr_region);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    *laddr_p = (void *)(uintptr_t)(raddr + rkey->ptr_region->delta);
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_rkey_compare(uct_component_t *component, uct_rkey_t rkey1,
+                                    uct_rkey_t rkey2,
+                                    const uct_rkey_compare_params_t *params,
+                                    int *result)
+{
+    (void)component;
+    if ((params->field_mask != 0) || (result == NULL)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    *result = muct_xgmi_key_compare(&((muct_xgmi_rkey_t *)rkey1)->key,
+                                    &((muct_xgmi_rkey_t *)rkey2)->key);
+    return UCS_OK;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "xgmi/memory/xgmi_way.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+
+muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device)
+{
+    muct_xgmi_way_t *way = *ways;
+
+    while ((way != NULL) && ((way->owner != owner) || (way->device != device))) {
+        way = way->next;
+    }
+    if (way != NULL) {
+        return way;
+    }
+
+    way = calloc(1, sizeof(*way));
+    if (way == NULL) {
+        muct_error("failed to allocate the way from device %d to peer 0x%" PRIx64,
+                   device, owner);
+        return NULL;
+    }
+
+    way->owner = owner;
+    way->device = device;
+    way->next = *ways;
+    *ways = way;
+    return way;
+}
+
+void muct_xgmi_way_bar(muct_xgmi_way_t *way, const char *error)
+{
+    if (way->is_open || way->is_barred) {
+        return;
+    }
+
+    way->is_barred = true;
+    muct_warn("device %d has no way to the memory of peer 0x%" PRIx64 " (%s); other "
+              "transports carry it. hipIpcOpenMemHandle() needs: access between the "
+              "devices; with ROCm 7.2 or HSA_ENABLE_IPC_MODE_LEGACY=0 one network "
+              "namespace (docker --network=host); with HSA_ENABLE_IPC_MODE_LEGACY=1 "
+              "AMD's own driver and the peer's /dev/dri nodes visible",
+              way->device, way->owner, error);
+}
+
+void muct_xgmi_ways_drop(muct_xgmi_way_t **ways, uint64_t owner)
+{
+    muct_xgmi_way_t **link = ways;
+    muct_xgmi_way_t *way;
+
+    while ((way = *link) != NULL) {
+        if ((owner == 0) || (way->owner == owner)) {
+            *link = way->next;
+            free(way);
+        } else {
+            link = &way->next;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_BELL_H
+#define MUCT_XGMI_BELL_H
+
+/**
+ * @file
+ * Wakes the thread of another process that sleeps: a named pipe beside the control
+ * pages, which works wherever they are shared. Both sides open it for reading and
+ * writing, so that a side that is gone is no error of the other one's.
+ *
+ * Threads. Any, at any time.
+ */
+
+#include "xgmi/peer/xgmi_addr.h"
+
+
+/**
+ * Hang one up for an interface of this process.
+ *
+ * @return Its descriptor, readable when it was rung; -1 with the reason in the log.
+ */
+int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
+
+
+/** Take it down. */
+void muct_xgmi_bell_remove(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                           int fd);
+
+
+/** The bell of an interface of another process. @return Its descriptor, or -1. */
+int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
+
+
+/** Wake who sleeps there. */
+void muct_xgmi_bell_ring(int fd);
+
+
+/** Forget that it was rung. */
+void muct_xgmi_bell_silence(int fd);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_BOX_H
+#define MUCT_XGMI_BOX_H
+
+/**
+ * @file
+ * The file in shared memory where messages for an interface lie: the inside of
+ * xgmi_inbox.h, which reads them, and of xgmi_outbox.h, which writes them.
+ *
+ * A ring (xgmi_ring.h) belongs to one sender at a time, so that none waits for another
+ * one. The memory of rings that nobody ever had is not there: who takes one reserves
+ * it. A sender that ends gives its ring back with what is in it; the ring of one that
+ * died, or ended, is taken again when all of it was read.
+ */
+
+#include "xgmi/peer/xgmi_addr.h"
+#include "xgmi/peer/xgmi_page.h"
+#include "xgmi/message/xgmi_ring.h"
+
+
+/** Senders of an interface at a time */
+#define MUCT_XGMI_BOX_RINGS 1024
+
+#define MUCT_XGMI_BOX_MAGIC UINT64_C(0x31786f622d78696d) /* "mix-box1" */
+
+/** Owner of a ring that was given back and may have messages; no process has it */
+#define MUCT_XGMI_BOX_GIVEN_BACK UINT64_C(1)
+
+
+/** A place for a sender. Bounded by who reads it, never trusted. */
+typedef struct muct_xgmi_box_place {
+    _Alignas(64) muct_xgmi_ring_state_t ring;
+    _Atomic uint64_t owner;    /**< Incarnation of the sender; 0: nobody's */
+    _Atomic uint32_t is_there; /**< The memory of the ring is */
+    _Atomic uint32_t
+        bell_slot; /**< Interface of the sender, whose bell tells of room */
+    _Atomic uint32_t bell_generation;
+} muct_xgmi_box_place_t;
+
+/** The file, without the rings. */
+typedef struct muct_xgmi_box {
+    _Alignas(4096) uint64_t magic;
+    uint64_t owner;
+    _Alignas(
+        64) _Atomic uint32_t num_used; /**< Places that anybody ever had: the first */
+    _Alignas(64) _Atomic uint32_t is_armed; /**< The next message is to ring the bell */
+    _Atomic uint32_t num_rung;              /**< Times that it did, counted behind it */
+    muct_xgmi_box_place_t places[MUCT_XGMI_BOX_RINGS];
+} muct_xgmi_box_t;
+
+
+/** Where a ring is in the file; whole pages of any size. */
+static inline uint64_t muct_xgmi_box_offset(unsigned index)
+{
+    const uint64_t first = (sizeof(muct_xgmi_box_t) + MUCT_XGMI_RING_SIZE - 1) &
+                           ~(MUCT_XGMI_RING_SIZE - 1);
+
+    return first + (index * MUCT_XGMI_RING_SIZE);
+}
+
+
+/** Bytes of the file, most of which are not there. */
+static inline uint64_t muct_xgmi_box_size(void)
+{
+    return muct_xgmi_box_offset(MUCT_XGMI_BOX_RINGS);
+}
+
+
+/** Whether this process may have a file of that size. */
+static inline bool muct_xgmi_box_is_allowed(void)
+{
+    return muct_xgmi_page_file_limit() >= muct_xgmi_box_size();
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "config.h"
+
+#include "xgmi/message/xgmi_inbox.h"
+
+#include "base/muct_log.h"
+#include "base/muct_shm.h"
+#include "xgmi/message/xgmi_bell.h"
+#include "xgmi/peer/xgmi_page.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Senders that one call looks at; more have to wait for the next one. */
+#define MUCT_XGMI_INBOX_LOOKS 32
+
+/* Messages of one sender before it is another one's turn. */
+#define MUCT_XGMI_INBOX_TURN 8
+
+/* Rings whose memory is there from the beginning, so that as many senders find room
+ * whatever happens to the file system later: those of a host of eight GPUs. */
+#define MUCT_XGMI_INBOX_FIRST_RINGS 8
+
+
+/* ---- memory ---- */
+
+/* The others are mapped with their first message: all that is mapped is there, too, in
+ * a process that locks its memory (mlockall). */
+static size_t muct_xgmi_inbox_first_size(void)
+{
+    return (size_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
+}
+
+static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
+{
+    const size_t size = muct_xgmi_box_size(), first = muct_xgmi_inbox_first_size();
+    void *box = MAP_FAILED;
+
+    if (!muct_shm_reserve(fd, 0, (off_t)first) || (ftruncate(fd, (off_t)size) != 0)) {
+        muct_diag("reserving %zu bytes of %s failed: %m", first, path);
+        return NULL;
+    }
+
+    box = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (box == MAP_FAILED) {
+        muct_diag("mmap(%s, %zu bytes) failed: %m", path, first);
+        return NULL;
+    }
+    return box;
+}
+
+/* @return NULL with the reason in the log. */
+static unsigned char *muct_xgmi_inbox_map_ring(const muct_xgmi_inbox_t *inbox,
+                                               unsigned index)
+{
+    const uint64_t offset = muct_xgmi_box_offset(index);
+    void *bytes;
+
+    if (index < MUCT_XGMI_INBOX_FIRST_RINGS) {
+        return (unsigned char *)inbox->box + offset;
+    }
+
+    bytes = mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+                 inbox->box_fd, (off_t)offset);
+    if (bytes == MAP_FAILED) {
+        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64
+                   " bytes) failed: %m: it is not heard",
+                   atomic_load(&inbox->box->places[index].owner), MUCT_XGMI_RING_SIZE);
+        return NULL;
+    }
+    return bytes;
+}
+
+static void muct_xgmi_inbox_unmap_ring(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    unsigned char *bytes = inbox->rings[index].bytes;
+
+    if ((bytes != NULL) && (index >= MUCT_XGMI_INBOX_FIRST_RINGS)) {
+        munmap(bytes, MUCT_XGMI_RING_SIZE);
+    }
+    inbox->rings[index].bytes = NULL;
+}
+
+
+/* ---- life ---- */
+
+/* A new file: places and rings are zero, as they have to be. */
+static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
+{
+    char path[512];
+    int fd;
+
+    muct_xgmi_page_iface_path(inbox->dir, inbox->owner, inbox->id, MUCT_XGMI_BOX_SUFFIX,
+                              path, sizeof(path));
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        muct_diag("open(%s) failed: %m", path);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    inbox->box = muct_xgmi_box_map(fd, path);
+    if (inbox->box == NULL) {
+        unlink(path);
+        close(fd);
+        return UCS_ERR_IO_ERROR;
+    }
+
+    inbox->box_fd = fd;
+    inbox->box->owner = inbox->owner;
+    inbox->box->magic = MUCT_XGMI_BOX_MAGIC;
+    return UCS_OK;
+}
+
+ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
+                                    muct_xgmi_iface_id_t id,
+                                    muct_xgmi_inbox_t **inbox_p)
+{
+    muct_xgmi_inbox_t *inbox;
+    ucs_status_t status;
+
+    if (!muct_xgmi_box_is_allowed()) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    inbox = calloc(1, sizeof(*inbox));
+    if (inbox == NULL) {
+        muct_error("failed to allocate %zu bytes for messages", sizeof(*inbox));
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    inbox->owner = owner;
+    inbox->id = id;
+    snprintf(inbox->dir, sizeof(inbox->dir), "%s", dir);
+    inbox->bell_fd = muct_xgmi_bell_create(dir, owner, id);
+    if (inbox->bell_fd < 0) {
+        status = UCS_ERR_IO_ERROR;
+        goto err_free;
+    }
+    /* last: who finds the box finds the bell */
+    status = muct_xgmi_inbox_create_box(inbox);
+    if (status != UCS_OK) {
+        goto err_remove_bell;
+    }
+
+    *inbox_p = inbox;
+    return UCS_OK;
+
+err_remove_bell:
+    muct_xgmi_bell_remove(dir, owner, id, inbox->bell_fd);
+err_free:
+    free(inbox);
+    return status;
+}
+
+void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
+{
+    char path[512];
+    unsigned i;
+
+    muct_xgmi_page_iface_path(inbox->dir, inbox->owner, inbox->id, MUCT_XGMI_BOX_SUFFIX,
+                              path, sizeof(path));
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        muct_xgmi_inbox_unmap_ring(inbox, i);
+    }
+    munmap(inbox->box, muct_xgmi_inbox_first_size());
+    close(inbox->box_fd);
+    if (muct_xgmi_self_is_here()) {
+        unlink(path);
+        muct_xgmi_bell_remove(inbox->dir, inbox->owner, inbox->id, inbox->bell_fd);
+    } else { /* the files are the parent's */
+        close(inbox->bell_fd);
+    }
+    free(inbox);
+}
+
+
+/* ---- senders ---- */
+
+/* Those that have come since the last look. */
+static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
+{
+    uint32_t num_used = atomic_load(&inbox->box->num_used);
+
+    if (__builtin_expect(num_used != inbox->num_used, 0)) {
+        inbox->num_used =
+            (num_used < MUCT_XGMI_BOX_RINGS) ? num_used : MUCT_XGMI_BOX_RINGS;
+    }
+}
+
+/* A sender that sleeps until there is room */
+static void muct_xgmi_inbox_tell_of_room(const muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    muct_xgmi_box_place_t *place = &inbox->box->places[index];
+    muct_xgmi_iface_id_t id = {.slot = atomic_load(&place->bell_slot),
+                               .generation = atomic_load(&place->bell_generation)};
+    int fd = muct_xgmi_bell_open(inbox->dir, atomic_load(&place->owner), id);
+
+    if (fd >= 0) {
+        muct_xgmi_bell_ring(fd);
+        close(fd);
+    }
+}
+
+/* One that waits for room finds out that there will be none: it wants room first, and
+ * looks at this second. */
+static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    muct_xgmi_box_place_t *place = &inbox->box->places[index];
+
+    atomic_store(&place->ring.is_broken, 1);
+    muct_xgmi_inbox_unmap_ring(inbox, index);
+    if (atomic_load(&place->ring.wants_room) != 0) {
+        muct_xgmi_inbox_tell_of_room(inbox, index);
+    }
+}
+
+static void muct_xgmi_inbox_tell_nonsense(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    muct_error("process 0x%" PRIx64 " wrote what is no message at byte %" PRIu64
+               " of its ring: it is not heard any more",
+               atomic_load(&inbox->box->places[index].owner),
+               inbox->rings[index].position);
+    muct_xgmi_inbox_hear_no_more(inbox, index);
+}
+
+/* A sender's first message. @return Whether it can be heard. */
+static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
+{
+    unsigned char *bytes = muct_xgmi_inbox_map_ring(inbox, index);
+
+    if (bytes == NULL) {
+        muct_xgmi_inbox_hear_no_more(inbox, index);
+        return false;
+    }
+    if (!muct_xgmi_ring_rx_init(&inbox->rings[index], &inbox->box->places[index].ring,
+                                bytes)) {
+        muct_xgmi_inbox_tell_nonsense(inbox, index);
+        return false;
+    }
+    return true;
+}
+
+/* NULL: there is nobody to hear. */
+static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
+                                                 unsigned index)
+{
+    muct_xgmi_box_place_t *place = &inbox->box->places[index];
+    muct_xgmi_ring_rx_t *ring = &inbox->rings[index];
+
+    if (__builtin_expect(ring->bytes != NULL, 1)) {
+        return ring;
+    }
+    if (!atomic_load_explicit(&place->is_there, memory_order_acquire) ||
+        atomic_load(&place->ring.is_broken)) {
+        return NULL;
+    }
+
+    return muct_xgmi_inbox_begin(inbox, index) ? ring : NULL;
+}
+
+
+/* ---- messages ---- */
+
+static unsigned muct_xgmi_inbox_hear(muct_xgmi_inbox_t *inbox, unsigned index,
+                                     unsigned max, muct_xgmi_inbox_cb_t cb, void *arg)
+{
+    muct_xgmi_ring_rx_t *ring = muct_xgmi_inbox_ring(inbox, index);
+    muct_xgmi_ring_found_t found = MUCT_XGMI_RING_NOTHING;
+    muct_xgmi_ring_message_t message;
+    unsigned count = 0;
+
+    if (ring == NULL) {
+        return 0;
+    }
+
+    while ((count < max) &&
+           ((found = muct_xgmi_ring_next(ring, &message)) == MUCT_XGMI_RING_MESSAGE)) {
+        cb(arg, &message);
+        muct_xgmi_ring_skip(ring, &message);
+        ++count;
+    }
+    if (muct_xgmi_ring_give_room(ring)) {
+        muct_xgmi_inbox_tell_of_room(inbox, index);
+    }
+    if (__builtin_expect(found == MUCT_XGMI_RING_BROKEN, 0)) {
+        muct_xgmi_inbox_tell_nonsense(inbox, index);
+    }
+    return count;
+}
+
+unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
+                              muct_xgmi_inbox_cb_t cb, void *arg)
+{
+    unsigned count = 0, looks, turn;
+
+    muct_xgmi_inbox_count(inbox);
+    if ((inbox->num_used == 0) || inbox->is_polling) {
+        return 0;
+    }
+
+    inbox->is_polling = true; /* a message lies there until its callback returns */
+    looks = (inbox->num_used < MUCT_XGMI_INBOX_LOOKS) ? inbox->num_used
+                                                      : MUCT_XGMI_INBOX_LOOKS;
+    for (; (looks > 0) && (count < max); --looks) {
+        turn = max - count;
+        turn = (turn < MUCT_XGMI_INBOX_TURN) ? turn : MUCT_XGMI_INBOX_TURN;
+        inbox->next = (inbox->next + 1 < inbox->num_used) ? inbox->next + 1 : 0;
+        count += muct_xgmi_inbox_hear(inbox, inbox->next, turn, cb, arg);
+    }
+    inbox->is_polling = false;
+    return count;
+}
+
+bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox)
+{
+    muct_xgmi_ring_message_t message;
+    muct_xgmi_ring_rx_t *ring;
+    unsigned i;
+
+    muct_xgmi_inbox_count(inbox);
+    for (i = 0; i < inbox->num_used; ++i) {
+        ring = muct_xgmi_inbox_ring(inbox, i);
+        if ((ring != NULL) &&
+            (muct_xgmi_ring_next(ring, &message) != MUCT_XGMI_RING_NOTHING)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void muct_xgmi_inbox_silence(muct_xgmi_inbox_t *inbox)
+{
+    uint32_t num_rung = atomic_load(&inbox->box->num_rung);
+
+    if ((num_rung != inbox->num_rung) || inbox->may_be_rung) {
+        inbox->num_rung = num_rung;
+        inbox->may_be_rung = false;
+        muct_xgmi_bell_silence(inbox->bell_fd);
+    }
+}
+
+bool muct_xgmi_inbox_arm(muct_xgmi_inbox_t *inbox)
+{
+    muct_xgmi_box_t *box = inbox->box;
+
+    atomic_store(&box->is_armed, 1); /* then look: see muct_xgmi_outbox_commit() */
+    if (!muct_xgmi_inbox_has(inbox)) {
+        return true;
+    }
+
+    atomic_store(&box->is_armed, 0);
+    return false;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_INBOX_H
+#define MUCT_XGMI_INBOX_H
+
+/**
+ * @file
+ * Where messages for an interface arrive: a ring of shared memory for each sender
+ * (xgmi_box.h), and a bell (xgmi_bell.h) for a thread that sleeps.
+ *
+ * Senders are looked at in turn. A sender that writes what cannot be is heard no more,
+ * which is told once; the others do not notice.
+ *
+ * Threads. One at a time.
+ */
+
+#include "xgmi/message/xgmi_box.h"
+
+#include <ucs/type/status.h>
+
+
+/** Takes a message, and needs it no more when it returns. */
+typedef void (*muct_xgmi_inbox_cb_t)(void *arg,
+                                     const muct_xgmi_ring_message_t *message);
+
+/** The receiver's side of a box. */
+typedef struct muct_xgmi_inbox {
+    muct_xgmi_box_t *box;
+    uint64_t owner;
+    muct_xgmi_iface_id_t id;
+    int box_fd;
+    int bell_fd;
+    bool is_polling;
+    bool may_be_rung;  /**< By one that gave room */
+    uint32_t num_rung; /**< As last seen */
+    unsigned num_used; /**< Places, as last seen and bounded */
+    unsigned next;     /**< The sender whose turn it is */
+    char dir[256];
+    muct_xgmi_ring_rx_t rings[MUCT_XGMI_BOX_RINGS]; /**< bytes NULL: not there yet */
+} muct_xgmi_inbox_t;
+
+
+/**
+ * Create an interface's inbox.
+ *
+ * @param [in] dir    Folder in shared memory.
+ * @param [in] owner  Incarnation of this process.
+ * @param [in] id     Of the interface.
+ *
+ * @return UCS_OK, UCS_ERR_NO_MEMORY, or UCS_ERR_IO_ERROR, with the reason in the log.
+ * @return UCS_ERR_EXCEEDS_LIMIT  Files of this process may not be as long; not logged.
+ */
+ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
+                                    muct_xgmi_iface_id_t id,
+                                    muct_xgmi_inbox_t **inbox_p);
+
+
+/** Withdraw it; what is in it is lost. */
+void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox);
+
+
+/** Whether anybody ever sent a message; else there is none. */
+static inline bool muct_xgmi_inbox_is_used(const muct_xgmi_inbox_t *inbox)
+{
+    return atomic_load_explicit(&inbox->box->num_used, memory_order_relaxed) != 0;
+}
+
+
+/** Give up to @a max messages to @a cb. @return How many it was given. */
+unsigned muct_xgmi_inbox_poll(muct_xgmi_inbox_t *inbox, unsigned max,
+                              muct_xgmi_inbox_cb_t cb, void *arg);
+
+
+/** Whether there is a message. */
+bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox);
+
+
+/**
+ * Forget that the bell was rung. Before anybody is asked to ring it: a sender, by @ref
+ * muct_xgmi_inbox_arm, or one that gives room.
+ */
+void muct_xgmi_inbox_silence(muct_xgmi_inbox_t *inbox);
+
+
+/**
+ * Before a sleep: have the next sender ring the bell.
+ *
+ * @return false: there is a message already.
+ */
+bool muct_xgmi_inbox_arm(muct_xgmi_inbox_t *inbox);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "config.h"
+
+#include "xgmi/message/xgmi_outbox.h"
+
+#include "base/muct_log.h"
+#include "base/muct_shm.h"
+#include "xgmi/message/xgmi_bell.h"
+#include "xgmi/peer/xgmi_page.h"
+#include "xgmi/peer/xgmi_peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+
+/* ---- a place among the senders ---- */
+
+/* Maps the ring and takes it, unless somebody's messages are in it. */
+static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
+                                         unsigned index)
+{
+    muct_xgmi_box_place_t *place = &outbox->box->places[index];
+    const off_t offset = (off_t)muct_xgmi_box_offset(index);
+    void *bytes;
+
+    if (!muct_xgmi_box_is_allowed()) {
+        muct_error("messages to process 0x%" PRIx64 " need a file of %" PRIu64
+                   " bytes, and files of this process may have %" PRIu64 " (ulimit -f)",
+                   outbox->box->owner, muct_xgmi_box_size(),
+                   muct_xgmi_page_file_limit());
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!muct_shm_reserve(fd, offset, (off_t)MUCT_XGMI_RING_SIZE)) {
+        muct_error("no room for %" PRIu64 " bytes in shared memory, for messages to "
+                   "process 0x%" PRIx64 ": %m",
+                   MUCT_XGMI_RING_SIZE, outbox->box->owner);
+        return UCS_ERR_NO_MEMORY;
+    }
+    bytes =
+        mmap(NULL, MUCT_XGMI_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    if (bytes == MAP_FAILED) {
+        muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64 " bytes) failed: %m",
+                   outbox->box->owner, MUCT_XGMI_RING_SIZE);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    if (!muct_xgmi_ring_tx_init(&outbox->ring, &place->ring, bytes)) {
+        munmap(bytes, MUCT_XGMI_RING_SIZE);
+        return UCS_ERR_BUSY;
+    }
+
+    outbox->place = place;
+    return UCS_OK;
+}
+
+static bool muct_xgmi_outbox_may_take(uint64_t owner)
+{
+    return (owner == MUCT_XGMI_BOX_GIVEN_BACK) || muct_xgmi_owner_is_dead(owner);
+}
+
+/* @return UCS_ERR_BUSY: it is another one's, or has messages of one. */
+static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
+                                          unsigned index, uint64_t self)
+{
+    muct_xgmi_box_place_t *place = &outbox->box->places[index];
+    uint64_t owner = atomic_load(&place->owner);
+    ucs_status_t status;
+
+    if (atomic_load(&place->ring.is_broken) || !muct_xgmi_outbox_may_take(owner) ||
+        !atomic_compare_exchange_strong(&place->owner, &owner, self)) {
+        return UCS_ERR_BUSY;
+    }
+
+    status = muct_xgmi_outbox_use(outbox, fd, index);
+    if (status != UCS_OK) {
+        atomic_store(&place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
+    }
+    return status;
+}
+
+/* The receiver looks at those that are there, of the first num_used. */
+static void muct_xgmi_outbox_show(muct_xgmi_outbox_t *outbox, unsigned index)
+{
+    uint32_t num_used = atomic_load(&outbox->box->num_used);
+
+    atomic_store(&outbox->place->is_there, 1);
+    while ((num_used <= index) && !atomic_compare_exchange_weak(&outbox->box->num_used,
+                                                                &num_used, index + 1)) {
+    }
+}
+
+static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int fd,
+                                                uint64_t self,
+                                                muct_xgmi_iface_id_t self_id)
+{
+    ucs_status_t status;
+    unsigned i;
+
+    for (i = 0; i < MUCT_XGMI_BOX_RINGS; ++i) {
+        status = muct_xgmi_outbox_take(outbox, fd, i, self);
+        if (status == UCS_ERR_BUSY) {
+            continue;
+        }
+        if (status == UCS_OK) {
+            atomic_store(&outbox->place->bell_slot, self_id.slot);
+            atomic_store(&outbox->place->bell_generation, self_id.generation);
+            muct_xgmi_outbox_show(outbox, i);
+        }
+        return status;
+    }
+
+    muct_error("process 0x%" PRIx64 " has %d senders of messages already",
+               outbox->box->owner, MUCT_XGMI_BOX_RINGS);
+    return UCS_ERR_EXCEEDS_LIMIT;
+}
+
+
+/* ---- life ---- */
+
+/* Where this process can open no more, nothing is known of the receiver. */
+static ucs_status_t muct_xgmi_outbox_no_file(const char *what, const char *path)
+{
+    if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM)) {
+        muct_error("opening %s%s failed: %m", what, path);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    muct_diag("opening %s%s failed: %m", what, path);
+    return UCS_ERR_UNREACHABLE;
+}
+
+static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd,
+                                         uint64_t owner, const char *path)
+{
+    struct stat st;
+    void *box;
+
+    if ((fstat(fd, &st) != 0) || ((uint64_t)st.st_size != muct_xgmi_box_size())) {
+        muct_error("%s has %lld bytes, expected %" PRIu64, path, (long long)st.st_size,
+                   muct_xgmi_box_size());
+        return UCS_ERR_UNREACHABLE;
+    }
+    box = mmap(NULL, sizeof(*outbox->box), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (box == MAP_FAILED) {
+        muct_error("mmap(%s, %zu bytes) failed: %m", path, sizeof(*outbox->box));
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    outbox->box = box;
+    if ((outbox->box->magic != MUCT_XGMI_BOX_MAGIC) || (outbox->box->owner != owner)) {
+        muct_error("%s does not begin as messages to process 0x%" PRIx64 " do", path,
+                   owner);
+        munmap(box, sizeof(*outbox->box));
+        return UCS_ERR_UNREACHABLE;
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t muct_xgmi_outbox_init(muct_xgmi_outbox_t *outbox, const char *dir,
+                                          uint64_t owner, muct_xgmi_iface_id_t id,
+                                          uint64_t self, muct_xgmi_iface_id_t self_id)
+{
+    ucs_status_t status;
+    char path[512];
+    int fd;
+
+    muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BOX_SUFFIX, path, sizeof(path));
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return muct_xgmi_outbox_no_file("", path);
+    }
+
+    outbox->bell_fd = muct_xgmi_bell_open(dir, owner, id);
+    if (outbox->bell_fd < 0) {
+        status = muct_xgmi_outbox_no_file("the bell beside ", path);
+        goto out;
+    }
+    status = muct_xgmi_outbox_map(outbox, fd, owner, path);
+    if (status != UCS_OK) {
+        goto err_close_bell;
+    }
+    status = muct_xgmi_outbox_find_place(outbox, fd, self, self_id);
+    if (status == UCS_OK) {
+        goto out;
+    }
+
+    munmap(outbox->box, sizeof(*outbox->box));
+err_close_bell:
+    close(outbox->bell_fd);
+out:
+    close(fd);
+    return status;
+}
+
+ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
+                                   muct_xgmi_iface_id_t id, uint64_t self,
+                                   muct_xgmi_iface_id_t self_id,
+                                   muct_xgmi_outbox_t **outbox_p)
+{
+    muct_xgmi_outbox_t *outbox = calloc(1, sizeof(*outbox));
+    ucs_status_t status;
+
+    if (outbox == NULL) {
+        muct_error("failed to allocate %zu bytes for messages", sizeof(*outbox));
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = muct_xgmi_outbox_init(outbox, dir, owner, id, self, self_id);
+    if (status != UCS_OK) {
+        free(outbox);
+        return status;
+    }
+
+    *outbox_p = outbox;
+    return UCS_OK;
+}
+
+void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox)
+{
+    if (muct_xgmi_self_is_here()) { /* else it is the parent's */
+        atomic_store(&outbox->place->owner, MUCT_XGMI_BOX_GIVEN_BACK);
+    }
+    munmap(outbox->ring.bytes, MUCT_XGMI_RING_SIZE);
+    munmap(outbox->box, sizeof(*outbox->box));
+    close(outbox->bell_fd);
+    free(outbox);
+}
+
+void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t length)
+{
+    muct_xgmi_box_t *box = outbox->box;
+
+    muct_xgmi_ring_commit(&outbox->ring, id, length);
+    /* either the receiver sees the message before it sleeps, or it is seen to sleep */
+    if ((atomic_load(&box->is_armed) != 0) &&
+        (atomic_exchange(&box->is_armed, 0) != 0)) {
+        muct_xgmi_bell_ring(outbox->bell_fd);
+        atomic_fetch_add(&box->num_rung, 1);
+    }
+}

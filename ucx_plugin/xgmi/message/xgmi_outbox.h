@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_OUTBOX_H
+#define MUCT_XGMI_OUTBOX_H
+
+/**
+ * @file
+ * Messages to an interface of another process, or of this one: a ring in its box
+ * (xgmi_box.h).
+ *
+ * Threads. One at a time.
+ */
+
+#include "xgmi/message/xgmi_box.h"
+
+#include <ucs/type/status.h>
+
+
+/** The sender's side of a ring. */
+typedef struct muct_xgmi_outbox {
+    muct_xgmi_box_t *box;
+    muct_xgmi_box_place_t *place;
+    muct_xgmi_ring_tx_t ring;
+    int bell_fd; /**< Of the receiver */
+} muct_xgmi_outbox_t;
+
+
+/**
+ * Take a ring of an interface's box.
+ *
+ * @param [in] dir      Folder in shared memory.
+ * @param [in] owner    Incarnation of the receiver.
+ * @param [in] id       Interface of the receiver.
+ * @param [in] self     Incarnation of this process.
+ * @param [in] self_id  Interface of this process, whose bell the receiver rings when
+ *                      there is room again.
+ *
+ * @return UCS_OK, or with the reason in the log
+ * @return UCS_ERR_UNREACHABLE    The receiver has no box, any more.
+ * @return UCS_ERR_EXCEEDS_LIMIT  It has as many senders as it can.
+ * @return UCS_ERR_NO_MEMORY      There is no room in shared memory for a ring, or this
+ *                                process has as many files open as it may.
+ */
+ucs_status_t muct_xgmi_outbox_open(const char *dir, uint64_t owner,
+                                   muct_xgmi_iface_id_t id, uint64_t self,
+                                   muct_xgmi_iface_id_t self_id,
+                                   muct_xgmi_outbox_t **outbox_p);
+
+
+/** Give the ring back; what is in it will be received. */
+void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
+
+
+/** Send what was reserved in the ring, and wake a receiver that sleeps. */
+void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t length);
+
+
+/** Whether the receiver has told that it hears this sender no more. */
+static inline bool muct_xgmi_outbox_is_broken(const muct_xgmi_outbox_t *outbox)
+{
+    return atomic_load(&outbox->place->ring.is_broken) != 0;
+}
+
+#endif

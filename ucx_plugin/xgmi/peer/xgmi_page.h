@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_XGMI_PAGE_H
+#define MUCT_XGMI_PAGE_H
+
+/**
+ * @file
+ * The control page of a process as a file in shared memory: the inside of xgmi_peer.h.
+ *
+ * The owner holds a lock on the file as long as it lives, by an open file that a forked
+ * child lets go at once. Other copies of this code in the process are owners of their
+ * own. Where the kernel has locks of processes alone, one copy a process is all there
+ * may be.
+ */
+
+#include "xgmi/peer/xgmi_peer.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+
+/* Shared with other processes; its numbers are bounded by us, never trusted. */
+typedef struct muct_xgmi_slot {
+    _Atomic uint32_t generation; /* odd: taken, its keys hold */
+    uint32_t reserved;
+    _Atomic uint64_t users; /* bit i: the process users[i] copies */
+} muct_xgmi_slot_t;
+
+typedef struct muct_xgmi_page {
+    uint64_t magic;
+    uint64_t owner;
+    uint64_t pid_namespace;
+    uint32_t pid;
+    uint32_t reserved;
+    _Atomic uint64_t users[MUCT_XGMI_MAX_USERS]; /* incarnations */
+    muct_xgmi_slot_t slots[MUCT_XGMI_MAX_SLOTS];
+    _Atomic uint32_t ifaces[MUCT_XGMI_MAX_IFACES]; /* generation; odd: open */
+} muct_xgmi_page_t;
+
+
+/** Name of a page's file. */
+void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
+                         char *path, size_t size);
+
+
+/** What names of other files of a process end with: messages to an interface of it, and
+ * what wakes it. They are removed with its page. */
+#define MUCT_XGMI_BOX_SUFFIX ".box"
+#define MUCT_XGMI_BELL_SUFFIX ".bell"
+
+/** What the name of a page ends with until it is locked and filled */
+#define MUCT_XGMI_PAGE_NEW_SUFFIX ".new"
+
+
+/**
+ * Bytes that a file of this process may have (ulimit -f), UINT64_MAX for any number.
+ * Who makes a longer one gets a signal (SIGXFSZ), which ends the process.
+ */
+uint64_t muct_xgmi_page_file_limit(void);
+
+
+/** Name of a file of an interface. */
+void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
+                               const char *suffix, char *path, size_t size);
+
+
+/** Whether the owner of the page lives, or may: nobody can say without memory. */
+bool muct_xgmi_page_is_locked(int fd);
+
+
+/** Remove the files that killed processes left behind. */
+void muct_xgmi_page_sweep(const char *dir);
+
+
+/** Find out who this process is, with a new incarnation. */
+ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
+
+
+/**
+ * Create this process's page. Its name appears only when it is locked and filled.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR with the reason in the log.
+ * @return UCS_ERR_BUSY  A sweep has taken it before it was locked: try again, under
+ *                       another incarnation.
+ */
+ucs_status_t muct_xgmi_page_create(const char *dir, const muct_xgmi_self_t *self,
+                                   int *fd_p, muct_xgmi_page_t **page_p);
+
+
+/**
+ * Map another process's page.
+ *
+ * @return UCS_OK
+ * @return UCS_ERR_CONNECTION_RESET  It is not there: its owner is gone.
+ * @return UCS_ERR_UNREACHABLE       It is another user's, not ours to open, or no page.
+ */
+ucs_status_t muct_xgmi_page_map(const char *dir, uint64_t owner, int *fd_p,
+                                muct_xgmi_page_t **page_p);
+
+#endif

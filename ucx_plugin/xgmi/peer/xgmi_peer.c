@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * This process's page and the peers; xgmi_peer_use.c has what peers' slots are used.
+ *
+ * Locks. muct_xgmi_peer_lock guards this process's page state and the list of peers.
+ * peer->lock guards the counts of one peer's slots; it is taken alone or inside the
+ * first.
+ *
+ * The process itself is a peer without a file: it lives as long as anybody asks.
+ */
+
+#include "config.h"
+
+#include "xgmi/peer/xgmi_peer_int.h"
+
+#include "base/muct_log.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Pages that are begun before somebody is taken to remove each of them */
+#define MUCT_XGMI_SHARE_TRIES 100
+
+
+static struct {
+    unsigned refs;
+    pid_t pid; /* who opened it; another one after fork() */
+    int fd;
+    char dir[256];
+    muct_xgmi_page_t *page;
+    uint32_t next_slot;
+    uint32_t next_iface;
+    muct_xgmi_self_t self;
+    muct_xgmi_peer_t *peers;
+} muct_xgmi_process = {.fd = -1};
+
+static pthread_mutex_t muct_xgmi_peer_lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t muct_xgmi_self_owner(void)
+{
+    return muct_xgmi_process.self.owner;
+}
+
+const char *muct_xgmi_self_dir(void)
+{
+    return muct_xgmi_process.dir;
+}
+
+bool muct_xgmi_self_is_here(void)
+{
+    return muct_xgmi_process.pid == getpid();
+}
+
+/* In a forked child: its copy of the descriptor would hold the parent's lock. */
+static void muct_xgmi_process_forked(void)
+{
+    if (muct_xgmi_process.fd >= 0) {
+        close(muct_xgmi_process.fd);
+        muct_xgmi_process.fd = -1;
+    }
+}
+
+static void muct_xgmi_process_watch_forks(void)
+{
+    if (pthread_atfork(NULL, NULL, muct_xgmi_process_forked) != 0) {
+        muct_warn(
+            "peers of a process that ends before its forked children do not see its "
+            "end: pthread_atfork() failed");
+    }
+}
+
+/* What a parent left in a forked child is the parent's: forget it. */
+static void muct_xgmi_process_forget_parent(void)
+{
+    if ((muct_xgmi_process.refs > 0) && (muct_xgmi_process.pid != getpid())) {
+        munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
+        muct_xgmi_process_forked();
+        muct_xgmi_process.refs = 0;
+        muct_xgmi_process.peers = NULL;
+    }
+}
+
+/* A page under a number of its own. A sweep of another process takes one that is not
+ * locked yet for a dead one's, which ends with the sweep. */
+static ucs_status_t muct_xgmi_process_share(const char *dir)
+{
+    ucs_status_t status = UCS_ERR_BUSY;
+    unsigned i;
+
+    for (i = 0; (i < MUCT_XGMI_SHARE_TRIES) && (status == UCS_ERR_BUSY); ++i) {
+        status = muct_xgmi_page_identify(dir, &muct_xgmi_process.self);
+        if (status == UCS_OK) {
+            status =
+                muct_xgmi_page_create(dir, &muct_xgmi_process.self,
+                                      &muct_xgmi_process.fd, &muct_xgmi_process.page);
+        }
+    }
+    if (status == UCS_ERR_BUSY) {
+        muct_error("%u control pages in %s were removed while they were made", i, dir);
+        return UCS_ERR_IO_ERROR;
+    }
+    return status;
+}
+
+ucs_status_t muct_xgmi_self_open(const char *dir, muct_xgmi_self_t *self)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    ucs_status_t status = UCS_OK;
+
+    (void)pthread_once(&once, muct_xgmi_process_watch_forks);
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if (muct_xgmi_process.refs == 0) {
+        muct_xgmi_page_sweep(dir);
+        status = muct_xgmi_process_share(dir);
+        if (status != UCS_OK) {
+            goto out;
+        }
+        muct_xgmi_process.pid = getpid();
+        muct_xgmi_process.next_slot = 0;
+        muct_xgmi_process.next_iface = 0;
+        snprintf(muct_xgmi_process.dir, sizeof(muct_xgmi_process.dir), "%s", dir);
+    }
+
+    ++muct_xgmi_process.refs;
+    *self = muct_xgmi_process.self;
+out:
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return status;
+}
+
+void muct_xgmi_self_close(void)
+{
+    char path[512];
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if ((muct_xgmi_process.refs > 0) && (--muct_xgmi_process.refs == 0)) {
+        muct_xgmi_page_path(muct_xgmi_process.dir, muct_xgmi_process.self.owner, "",
+                            path, sizeof(path));
+        unlink(path);
+        munmap(muct_xgmi_process.page, sizeof(*muct_xgmi_process.page));
+        close(muct_xgmi_process.fd);
+        muct_xgmi_process.page = NULL;
+        muct_xgmi_process.fd = -1;
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+}
+
+/* A slot under which others copy still is not taken: they have announced no other. */
+static bool muct_xgmi_slot_take(uint32_t *slot_p, uint32_t *generation_p)
+{
+    muct_xgmi_slot_t *slot;
+    uint32_t i, index, generation;
+    bool is_taken = false;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    for (i = 0; (i < MUCT_XGMI_MAX_SLOTS) && !is_taken; ++i) {
+        /* Round robin: a slot rests as long as possible before it is used again. */
+        index = (muct_xgmi_process.next_slot + i) % MUCT_XGMI_MAX_SLOTS;
+        slot = &muct_xgmi_process.page->slots[index];
+        generation = atomic_load(&slot->generation);
+        if ((generation & 1) || (atomic_load(&slot->users) != 0)) {
+            continue;
+        }
+
+        atomic_store(&slot->generation, generation + 1);
+        muct_xgmi_process.next_slot = index + 1;
+        *slot_p = index;
+        *generation_p = generation + 1;
+        is_taken = true;
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return is_taken;
+}
+
+ucs_status_t muct_xgmi_slot_alloc(uint32_t *slot_p, uint32_t *generation_p)
+{
+    uint32_t index;
+
+    if (muct_xgmi_slot_take(slot_p, generation_p)) {
+        return UCS_OK;
+    }
+
+    for (index = 0; index < MUCT_XGMI_MAX_SLOTS; ++index) {
+        muct_xgmi_slot_drop_dead(index);
+    }
+    return muct_xgmi_slot_take(slot_p, generation_p) ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
+}
+
+uint32_t muct_xgmi_slot_void(uint32_t index)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+    uint32_t generation;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    generation = atomic_load(&slot->generation);
+    if (generation & 1) {
+        atomic_store(&slot->generation, ++generation);
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return generation;
+}
+
+void muct_xgmi_slot_free(uint32_t index)
+{
+    (void)muct_xgmi_slot_void(index);
+}
+
+bool muct_xgmi_slot_is_used(uint32_t index, uint32_t generation)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+
+    /* another generation: nobody used it when it was taken again */
+    return (atomic_load(&slot->generation) == generation) &&
+           (atomic_load(&slot->users) != 0);
+}
+
+void muct_xgmi_slot_expire(uint32_t index, uint32_t generation)
+{
+    muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    if (atomic_load(&slot->generation) == generation) {
+        atomic_store(&slot->generation, generation + MUCT_XGMI_EXPIRED);
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+}
+
+muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void)
+{
+    muct_xgmi_iface_id_t id = {MUCT_XGMI_NO_IFACE_SLOT, 0};
+    _Atomic uint32_t *ifaces;
+    uint32_t i, index;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    ifaces = muct_xgmi_process.page->ifaces;
+    for (i = 0; i < MUCT_XGMI_MAX_IFACES; ++i) {
+        index = (muct_xgmi_process.next_iface + i) % MUCT_XGMI_MAX_IFACES;
+        if (!(atomic_load(&ifaces[index]) & 1)) {
+            id.slot = index;
+            id.generation = atomic_fetch_add(&ifaces[index], 1) + 1;
+            muct_xgmi_process.next_iface = index + 1;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    if (id.slot == MUCT_XGMI_NO_IFACE_SLOT) {
+        muct_diag(
+            "%d interfaces are open: peers of this one see the end of the process "
+            "and not its own",
+            MUCT_XGMI_MAX_IFACES);
+    }
+    return id;
+}
+
+void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id)
+{
+    /* in a forked child it is the parent's, whose peers it does not concern */
+    if ((id.slot != MUCT_XGMI_NO_IFACE_SLOT) && muct_xgmi_self_is_here()) {
+        atomic_fetch_add(&muct_xgmi_process.page->ifaces[id.slot], 1);
+    }
+}
+
+bool muct_xgmi_owner_is_dead(uint64_t owner)
+{
+    muct_xgmi_peer_t *peer;
+    ucs_status_t status;
+
+    if (owner == 0) {
+        return true;
+    }
+
+    status = muct_xgmi_peer_get(owner, &peer);
+    if (status == UCS_OK) {
+        muct_xgmi_peer_put(peer);
+    }
+    return status == UCS_ERR_CONNECTION_RESET;
+}
+
+/* Takes back the bits of processes that died between enter and leave. */
+void muct_xgmi_slot_drop_dead(uint32_t index)
+{
+    muct_xgmi_page_t *page = muct_xgmi_process.page;
+    muct_xgmi_slot_t *slot = &page->slots[index];
+    uint64_t users = atomic_load(&slot->users);
+    unsigned i;
+
+    for (i = 0; (users != 0) && (i < MUCT_XGMI_MAX_USERS); ++i) {
+        if (((users >> i) & 1) &&
+            muct_xgmi_owner_is_dead(atomic_load(&page->users[i]))) {
+            atomic_fetch_and(&slot->users, ~(UINT64_C(1) << i));
+        }
+    }
+}
+
+static muct_xgmi_peer_t *muct_xgmi_peer_alloc(uint64_t owner)
+{
+    muct_xgmi_peer_t *peer = calloc(1, sizeof(*peer));
+
+    if (peer == NULL) {
+        muct_error("failed to allocate %zu bytes for peer 0x%" PRIx64, sizeof(*peer),
+                   owner);
+        return NULL;
+    }
+
+    peer->owner = owner;
+    atomic_init(&peer->refs, 1);
+    peer->fd = -1;
+    peer->pidfd = -1;
+    peer->user = MUCT_XGMI_NO_USER;
+    pthread_mutex_init(&peer->lock, NULL);
+    return peer;
+}
+
+static void muct_xgmi_peer_open_pidfd(muct_xgmi_peer_t *peer)
+{
+#ifdef SYS_pidfd_open
+    if (peer->page->pid_namespace == muct_xgmi_process.self.pid_namespace) {
+        peer->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)peer->page->pid, 0);
+    }
+#endif
+}
+
+static ucs_status_t muct_xgmi_peer_create(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    muct_xgmi_peer_t *peer = muct_xgmi_peer_alloc(owner);
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+
+    if (peer == NULL) {
+        return status;
+    }
+
+    if (owner == muct_xgmi_process.self.owner) {
+        peer->page = muct_xgmi_process.page;
+        ++muct_xgmi_process.refs; /* the page stays as long as the peer */
+        *peer_p = peer;
+        return UCS_OK;
+    }
+
+    peer->counts = calloc(MUCT_XGMI_MAX_SLOTS, sizeof(*peer->counts));
+    if (peer->counts == NULL) {
+        muct_error("failed to allocate slot counts of peer 0x%" PRIx64, owner);
+        goto err_free;
+    }
+
+    status = muct_xgmi_page_map(muct_xgmi_process.dir, owner, &peer->fd, &peer->page);
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    muct_xgmi_peer_open_pidfd(peer);
+    /* lock after pidfd: what is locked now is the process the pidfd names */
+    if (muct_xgmi_page_is_locked(peer->fd)) {
+        *peer_p = peer;
+        return UCS_OK;
+    }
+
+    muct_debug("process 0x%" PRIx64 " (pid %u) is dead", owner, peer->page->pid);
+    status = UCS_ERR_CONNECTION_RESET;
+    if (peer->pidfd >= 0) {
+        close(peer->pidfd);
+    }
+    munmap(peer->page, sizeof(*peer->page));
+    close(peer->fd);
+err_free:
+    free(peer->counts);
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+    return status;
+}
+
+/* Its caller has one, or the lock */
+muct_xgmi_peer_t *muct_xgmi_peer_ref(muct_xgmi_peer_t *peer)
+{
+    atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
+    return peer;
+}
+
+/* @return Whether others are left, which keep it; the last one needs the lock, as it
+ * may be found there meanwhile. */
+static bool muct_xgmi_peer_unref(muct_xgmi_peer_t *peer)
+{
+    unsigned refs = atomic_load_explicit(&peer->refs, memory_order_relaxed);
+
+    while (refs > 1) {
+        if (atomic_compare_exchange_weak_explicit(&peer->refs, &refs, refs - 1,
+                                                  memory_order_release,
+                                                  memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ucs_status_t muct_xgmi_peer_look_up(uint64_t owner, bool may_be_dead,
+                                           muct_xgmi_peer_t **peer_p)
+{
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    muct_xgmi_peer_t *peer;
+
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    muct_xgmi_process_forget_parent();
+    if (muct_xgmi_process.refs == 0) {
+        goto out;
+    }
+
+    for (peer = muct_xgmi_process.peers; peer != NULL; peer = peer->next) {
+        if (peer->owner == owner) {
+            status = UCS_ERR_CONNECTION_RESET;
+            if (muct_xgmi_peer_is_alive(peer) || may_be_dead) {
+                *peer_p = muct_xgmi_peer_ref(peer);
+                status = UCS_OK;
+            }
+            goto out;
+        }
+    }
+
+    status = muct_xgmi_peer_create(owner, &peer);
+    if (status == UCS_OK) {
+        peer->next = muct_xgmi_process.peers;
+        muct_xgmi_process.peers = peer;
+        *peer_p = peer;
+    }
+out:
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+    return status;
+}
+
+ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    return muct_xgmi_peer_look_up(owner, false, peer_p);
+}
+
+ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
+{
+    ucs_status_t status = muct_xgmi_peer_look_up(owner, true, peer_p);
+
+    return (status == UCS_ERR_CONNECTION_RESET) ? UCS_ERR_UNREACHABLE : status;
+}
+
+void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
+{
+    muct_xgmi_peer_t **link;
+
+    if (muct_xgmi_peer_unref(peer)) {
+        return;
+    }
+    pthread_mutex_lock(&muct_xgmi_peer_lock);
+    if (atomic_fetch_sub(&peer->refs, 1) > 1) { /* it was found */
+        pthread_mutex_unlock(&muct_xgmi_peer_lock);
+        return;
+    }
+
+    for (link = &muct_xgmi_process.peers; *link != NULL; link = &(*link)->next) {
+        if (*link == peer) {
+            *link = peer->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&muct_xgmi_peer_lock);
+
+    if (peer->fd >= 0) {
+        muct_xgmi_peer_release_user(peer);
+        munmap(peer->page, sizeof(*peer->page));
+        close(peer->fd);
+    } else {
+        muct_xgmi_self_close();
+    }
+    if (peer->pidfd >= 0) {
+        close(peer->pidfd);
+    }
+    free(peer->counts);
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+}
+
+bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
+{
+    if (!muct_xgmi_peer_was_alive(peer)) {
+        return false;
+    }
+
+    if ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd)) {
+        return true;
+    }
+
+    atomic_store(&peer->is_dead, 1);
+    return false;
+}
+
+bool muct_xgmi_peer_ends(muct_xgmi_peer_t *peer, int timeout_ms)
+{
+    struct pollfd pidfd = {.fd = peer->pidfd, .events = POLLIN};
+
+    if ((peer->pidfd < 0) || (poll(&pidfd, 1, timeout_ms) <= 0)) {
+        return !muct_xgmi_peer_is_alive(peer);
+    }
+
+    atomic_store(&peer->is_dead, 1);
+    return true;
+}
+
+bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer)
+{
+    return !atomic_load_explicit(&peer->is_dead, memory_order_relaxed);
+}
+
+const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
+                                             const muct_xgmi_iface_id_t *id)
+{
+    if (id->slot == MUCT_XGMI_NO_IFACE_SLOT) {
+        return (const _Atomic uint32_t *)&id->generation;
+    }
+    return (id->slot < MUCT_XGMI_MAX_IFACES) ? &peer->page->ifaces[id->slot] : NULL;
+}
+
+int muct_xgmi_peer_fd(const muct_xgmi_peer_t *peer)
+{
+    return peer->pidfd;
+}
+
+bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
+{
+    return peer->fd < 0;
+}
+
+uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
+{
+    return peer->owner;
+}
