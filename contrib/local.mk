@@ -3,6 +3,7 @@ EXTRA_DIST += \
 	contrib/check_abi.sh \
 	contrib/bookworm \
 	contrib/check_beside.sh \
+	contrib/check_budget.sh \
 	contrib/check_commits.sh \
 	contrib/check_docs.sh \
 	contrib/check_floors.sh \

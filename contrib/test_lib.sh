@@ -152,20 +152,41 @@ sum_times() { # FILE
         END { printf "%.0f", sum }' "$1"
 }
 
-# Where the time went, and what took longest.
+# Where the time went, and what took longest. The budget is that of contrib/budget.txt.
 print_times() { # LEVEL...
     local level p f s wall cpu
 
-    echo "== level: seconds, of the processors, passed, failed, skipped"
+    echo "== level: seconds, of the processors, budget, passed, failed, skipped"
     for level in "$@"; do
         [ -e "$logs/level-$level.result" ] || continue
         read -r p f s wall <"$logs/level-$level.result"
         cpu=$(sum_times "$logs/level-$level.times")
-        printf '   %-12s %5d %5d %6d %4d %4d\n' "$level" "$wall" "$cpu" "$p" "$f" "$s"
+        printf '   %-12s %5d %5d %6s %6d %4d %4d\n' "$level" "$wall" "$cpu" "$(budget_of "$level")" "$p" "$f" "$s"
     done
     echo "   all together $SECONDS"
     cat "$logs"/times-* 2>/dev/null | sort -rn | head -n 24 |
         awk '{ printf "   dear: %4d s of the processors in %4d s: %s\n", $1, $2, $3 }'
+}
+
+# Seconds of the processors that a level may take; "-": no limit, nothing: no row
+budget_of() { # LEVEL
+    awk -v level="$1" -v column=$((2 + ${MKV_TEST_NIGHTLY:-0})) '$1 == level { print $column }' "$here/budget.txt"
+}
+
+# Other work on the same machine raises the seconds of the processors, hence the factor 1.5.
+check_budgets() { # LEVEL...
+    local level budget cpu
+
+    for level in "$@"; do
+        [ -e "$logs/level-$level.times" ] || continue
+        budget=$(budget_of "$level")
+        cpu=$(sum_times "$logs/level-$level.times")
+        if [ -z "$budget" ]; then
+            failed "budget/$level" "contrib/budget.txt has no row for this level"
+        elif [ "$budget" != - ] && [ $((2 * cpu)) -gt $((3 * budget)) ]; then
+            failed "budget/$level" "$cpu s of the processors, more than 1.5 times the $budget s of contrib/budget.txt"
+        fi
+    done
 }
 
 # One stage, one result: pass, fail with the end of its log, or skip (77) with its last line.
@@ -561,13 +582,19 @@ make_check() { # VARIANT LEVEL...
     done
 }
 
-# Programs only: valgrind does not look behind a script.
+# Sanitizers find everything else; valgrind alone finds a branch or a message that depends on
+# uninitialized bytes. These programs pack messages, keys and addresses, and post lists.
+valgrind_tests='test_(mkv_(bytes|lists|messages|ops|post|pull|ranks|wire|xfer)|muct_base|copy_queue|xgmi_(am|box|key|list|page|ring)|rdma_(flow|mem|recover|wire))$'
+
+# Programs only: valgrind does not follow the commands of a script.
 make_check_valgrind() { # VARIANT LEVEL...
-    local build
+    local build pattern=$valgrind_tests
     build=$(build_dir "$1")
     shift
 
-    CK_FORK=no check_stage valgrind "$build" "$(tests_of "$build" "$@" | grep -v '\.sh$')" \
+    [ -z "${MKV_TEST_NIGHTLY:-}" ] || pattern=.
+    CK_FORK=no check_stage valgrind "$build" \
+        "$(tests_of "$build" "$@" | grep -v '\.sh$' | grep -P -e "${MKV_TEST_ONLY:-$pattern}")" \
         -j"$jobs" "$here/under_valgrind"
 }
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # limit: 1200
 # Not a test of speed (there is none under emulation): figures of one run, side by side.
 # Megabytes a second of ib_write_bw, of UCX's put over mori_rdma, and over tcp on the same pair.

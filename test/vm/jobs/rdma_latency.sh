@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # limit: 900
 # Not a test of speed (there is none under emulation): figures of one run, side by side.
 # Microseconds one way of ib_write_lat, of UCX's put over mori_rdma, and over tcp on the same

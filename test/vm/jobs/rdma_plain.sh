@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # limit: 1500
 # UCX's own rc_verbs beside mori_rdma: one UCX, one pair of soft-RoCE devices, the same program
 # and options, in turn. Means of puts and of libmorikv's plans of 1 MiB and more; red where ours

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # hosts: 2
 # limit: 900
 # The same programs on two hosts and on one: libmorikv over mori_rdma and over tcp alone, WRITE
