@@ -88,6 +88,25 @@ static void expect_recovery(void)
     rig_close(&rig);
 }
 
+/* As UCX's own endpoints: ucp_wireup_ep_connect() asserts it. */
+START_TEST(endpoint_is_null_where_none_could_be_made)
+{
+    const int not_an_ep = 0;
+    uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE};
+    uct_ep_h ep = (uct_ep_h)&not_an_ep;
+
+    start();
+    params.iface = rig.side[0].iface;
+    fake_verbs_remove("fake0");
+    rig_wait_errors(&rig, 0, 2);
+    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_ERR_NO_DEVICE);
+    ck_assert_ptr_null(ep);
+    rig_disconnect(&conn);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(nth_request_fails)
 {
     start();
@@ -476,6 +495,7 @@ static Suite *faults_suite(void)
     TCase *tcase = tcase_create("faults");
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, endpoint_is_null_where_none_could_be_made);
     tcase_add_test(tcase, nth_request_fails);
     tcase_add_loop_test(tcase, status_tells_whose_fault_it_is, 0,
                         sizeof(rows) / sizeof(rows[0]));

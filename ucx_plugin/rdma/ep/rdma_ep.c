@@ -90,6 +90,7 @@ ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     ucs_status_t status;
     muct_rdma_ep_t *ep;
 
+    *ep_p = NULL; /* UCP expects no endpoint after an error */
     if (iface->is_dead) {
         return UCS_ERR_NO_DEVICE;
     }
