@@ -385,6 +385,42 @@ START_TEST(link_that_stays_down_wakes_a_sleeper)
 }
 END_TEST
 
+/* The peer makes no progress, so that the endpoint still recovers when it is destroyed
+ * and the timer of its recovery has expired. */
+START_TEST(endpoint_destroyed_while_it_recovers_leaves_no_wakes)
+{
+    struct pollfd fd = {.events = POLLIN};
+    unsigned i, wakes = 0;
+
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    rig_connect(&rig, &other);
+    rig.hold[1] = 1;
+    fake_verbs_qp_fatal(conn.qp_nums[0][0]);
+    sleep_until_woken(); /* by the event of the queue pair: recovery begins */
+    ck_assert_int_eq(uct_iface_event_fd_get(rig.side[0].iface, &fd.fd), UCS_OK);
+    while (arm() == UCS_ERR_BUSY) {
+        rig_progress(&rig);
+    }
+    ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
+    uct_ep_destroy(conn.ep[0]);
+    for (i = 0; i < 1000; i++) {
+        while (arm() == UCS_ERR_BUSY) {
+            rig_progress(&rig);
+        }
+        if (poll(&fd, 1, 0) > 0) {
+            wakes++;
+            rig_progress(&rig);
+        }
+    }
+    ck_assert_uint_le(wakes, 10); /* retransmissions to the peer end as well */
+    rig.hold[1] = 0;
+    uct_ep_destroy(conn.ep[1]);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+END_TEST
+
 /* ---- where received data lies ---- */
 
 static size_t alignment, align_offset;
@@ -454,6 +490,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tcase, first_message_of_a_new_endpoint_wakes_who_was_asleep_before);
     tcase_add_test(tcase, nobody_sleeps_over_a_transfer_that_is_not_posted);
     tcase_add_test(tcase, link_that_stays_down_wakes_a_sleeper);
+    tcase_add_test(tcase, endpoint_destroyed_while_it_recovers_leaves_no_wakes);
     tcase_add_loop_test(tcase, received_data_lies_where_the_user_asks, 0, 7);
     tcase_add_loop_test(tcase, alignment_without_sense_is_refused, 0, 3);
     suite_add_tcase(suite, tcase);

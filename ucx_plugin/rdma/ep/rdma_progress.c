@@ -418,14 +418,26 @@ static void muct_rdma_iface_take_first(const muct_rdma_iface_t *iface)
     }
 }
 
-/* In each progress while there is any; the timer is for who sleeps. */
+/* No endpoint recovers: a timer that stayed armed would expire and keep the event
+ * descriptor readable. */
+static void muct_rdma_iface_end_recovery(muct_rdma_iface_t *iface)
+{
+    iface->recover_time_ms = 0;
+    muct_rdma_iface_set_timer(iface);
+}
+
+/* Called in each progress while an endpoint recovers; the timer wakes a blocked
+ * worker. */
 static void muct_rdma_iface_recover(muct_rdma_iface_t *iface, uint64_t now)
 {
     muct_rdma_iface_take_first(iface);
     muct_rdma_recover_progress(iface, now);
-    if (!ucs_list_is_empty(&iface->recovering)) {
-        iface->async_countdown = 1;
+    if (ucs_list_is_empty(&iface->recovering)) {
+        muct_rdma_iface_end_recovery(iface);
+        return;
     }
+
+    iface->async_countdown = 1;
     if (now != iface->recover_time_ms) {
         iface->recover_time_ms = now;
         muct_rdma_iface_set_timer(iface);
@@ -464,6 +476,8 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
 
     if (__builtin_expect(!ucs_list_is_empty(&iface->recovering), 0)) {
         muct_rdma_iface_recover(iface, now);
+    } else if (__builtin_expect(iface->recover_time_ms != 0, 0)) {
+        muct_rdma_iface_end_recovery(iface); /* its last endpoint was destroyed */
     } else if (muct_rdma_ctl_prepare(&iface->ctl) || muct_rdma_stock_progress(iface)) {
         iface->async_countdown = 1;
     }
