@@ -13,11 +13,11 @@
 #include "base/muct_log.h"
 #include "base/muct_transport.h"
 #include "loader/loader_core.h"
+#include "xgmi/tl.h"
 
 #include <string.h>
 
 extern const muct_transport_t muct_copy_transport;
-extern const muct_transport_t muct_xgmi_transport;
 #ifdef HAVE_VERBS
 extern const muct_transport_t muct_rdma_transport;
 #endif

@@ -11,7 +11,8 @@
  */
 
 #include "base/muct_transport.h"
-#include "xgmi/xgmi_ep.h"
+#include "xgmi/tl.h"
+#include "xgmi/xgmi_sgl.h"
 
 #include <ucs/async/async_fwd.h>
 

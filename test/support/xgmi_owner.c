@@ -3,7 +3,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 
-#include "xgmi/memory/xgmi_inval.h"
+#include "xgmi/xgmi_inval.h"
 
 #include <signal.h>
 #include <string.h>

@@ -1,21 +1,27 @@
 # mori_xgmi: copies between GPUs of one host.
 muct_sources += \
+	ucx_plugin/xgmi/peer/xgmi_addr.c \
+	ucx_plugin/xgmi/peer/xgmi_addr.h \
+	ucx_plugin/xgmi/peer/xgmi_page.c \
+	ucx_plugin/xgmi/peer/xgmi_page.h \
+	ucx_plugin/xgmi/peer/xgmi_peer.c \
+	ucx_plugin/xgmi/peer/xgmi_peer.h \
+	ucx_plugin/xgmi/peer/xgmi_wake.c \
+	ucx_plugin/xgmi/peer/xgmi_wake.h \
 	ucx_plugin/xgmi/memory/xgmi_closer.c \
 	ucx_plugin/xgmi/memory/xgmi_closer.h \
 	ucx_plugin/xgmi/memory/xgmi_export.c \
 	ucx_plugin/xgmi/memory/xgmi_export.h \
+	ucx_plugin/xgmi/memory/xgmi_global.c \
+	ucx_plugin/xgmi/memory/xgmi_global.h \
 	ucx_plugin/xgmi/memory/xgmi_hold.c \
 	ucx_plugin/xgmi/memory/xgmi_hold.h \
-	ucx_plugin/xgmi/memory/xgmi_inval.c \
-	ucx_plugin/xgmi/memory/xgmi_inval.h \
 	ucx_plugin/xgmi/memory/xgmi_key.c \
 	ucx_plugin/xgmi/memory/xgmi_key.h \
 	ucx_plugin/xgmi/memory/xgmi_leave.c \
 	ucx_plugin/xgmi/memory/xgmi_leave.h \
 	ucx_plugin/xgmi/memory/xgmi_map.c \
 	ucx_plugin/xgmi/memory/xgmi_map.h \
-	ucx_plugin/xgmi/memory/xgmi_map_int.h \
-	ucx_plugin/xgmi/memory/xgmi_map_open.c \
 	ucx_plugin/xgmi/memory/xgmi_mapping.c \
 	ucx_plugin/xgmi/memory/xgmi_mapping.h \
 	ucx_plugin/xgmi/memory/xgmi_opener.c \
@@ -24,34 +30,18 @@ muct_sources += \
 	ucx_plugin/xgmi/memory/xgmi_rkey.h \
 	ucx_plugin/xgmi/memory/xgmi_way.c \
 	ucx_plugin/xgmi/memory/xgmi_way.h \
-	ucx_plugin/xgmi/peer/xgmi_addr.c \
-	ucx_plugin/xgmi/peer/xgmi_addr.h \
-	ucx_plugin/xgmi/peer/xgmi_page.c \
-	ucx_plugin/xgmi/peer/xgmi_page.h \
-	ucx_plugin/xgmi/peer/xgmi_peer.c \
-	ucx_plugin/xgmi/peer/xgmi_peer.h \
-	ucx_plugin/xgmi/peer/xgmi_peer_int.h \
-	ucx_plugin/xgmi/peer/xgmi_peer_use.c \
 	ucx_plugin/xgmi/copy/xgmi_batch.c \
 	ucx_plugin/xgmi/copy/xgmi_batch.h \
 	ucx_plugin/xgmi/copy/xgmi_gather.c \
 	ucx_plugin/xgmi/copy/xgmi_gather.h \
 	ucx_plugin/xgmi/copy/xgmi_loader.c \
 	ucx_plugin/xgmi/copy/xgmi_loader.h \
-	ucx_plugin/xgmi/copy/xgmi_perf.c \
-	ucx_plugin/xgmi/copy/xgmi_perf.h \
 	ucx_plugin/xgmi/copy/xgmi_queue.c \
 	ucx_plugin/xgmi/copy/xgmi_queue.h \
 	ucx_plugin/xgmi/copy/xgmi_queue_arm.c \
-	ucx_plugin/xgmi/copy/xgmi_queue_release.c \
 	ucx_plugin/xgmi/copy/xgmi_queue_streams.c \
-	ucx_plugin/xgmi/copy/xgmi_rma.c \
-	ucx_plugin/xgmi/copy/xgmi_rma.h \
-	ucx_plugin/xgmi/copy/xgmi_sgl.c \
 	ucx_plugin/xgmi/copy/xgmi_stage.c \
 	ucx_plugin/xgmi/copy/xgmi_stage.h \
-	ucx_plugin/xgmi/message/xgmi_am.c \
-	ucx_plugin/xgmi/message/xgmi_am.h \
 	ucx_plugin/xgmi/message/xgmi_bell.c \
 	ucx_plugin/xgmi/message/xgmi_bell.h \
 	ucx_plugin/xgmi/message/xgmi_box.h \
@@ -61,13 +51,24 @@ muct_sources += \
 	ucx_plugin/xgmi/message/xgmi_outbox.h \
 	ucx_plugin/xgmi/message/xgmi_ring.c \
 	ucx_plugin/xgmi/message/xgmi_ring.h \
-	ucx_plugin/xgmi/message/xgmi_wake.c \
-	ucx_plugin/xgmi/message/xgmi_wake.h \
+	ucx_plugin/xgmi/tl.c \
+	ucx_plugin/xgmi/tl.h \
+	ucx_plugin/xgmi/xgmi_am.c \
+	ucx_plugin/xgmi/xgmi_am.h \
 	ucx_plugin/xgmi/xgmi_ep.c \
 	ucx_plugin/xgmi/xgmi_ep.h \
 	ucx_plugin/xgmi/xgmi_iface.c \
 	ucx_plugin/xgmi/xgmi_iface.h \
+	ucx_plugin/xgmi/xgmi_inval.c \
+	ucx_plugin/xgmi/xgmi_inval.h \
 	ucx_plugin/xgmi/xgmi_md.c \
 	ucx_plugin/xgmi/xgmi_md.h \
-	ucx_plugin/xgmi/xgmi_progress.c
+	ucx_plugin/xgmi/xgmi_perf.c \
+	ucx_plugin/xgmi/xgmi_perf.h \
+	ucx_plugin/xgmi/xgmi_progress.c \
+	ucx_plugin/xgmi/xgmi_progress.h \
+	ucx_plugin/xgmi/xgmi_rma.c \
+	ucx_plugin/xgmi/xgmi_rma.h \
+	ucx_plugin/xgmi/xgmi_sgl.c \
+	ucx_plugin/xgmi/xgmi_sgl.h
 EXTRA_DIST += docs/xgmi.md docs/hipcpu.md

@@ -58,32 +58,6 @@ typedef struct muct_xgmi_ep {
 ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 void muct_xgmi_ep_destroy(uct_ep_h ep);
 
-ucs_status_t muct_xgmi_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
-                                    uint64_t remote_addr, uct_rkey_t rkey);
-ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
-                               uint64_t remote_addr, uct_rkey_t rkey);
-ucs_status_t muct_xgmi_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                                    uint64_t remote_addr, uct_rkey_t rkey,
-                                    uct_completion_t *comp);
-ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
-                                    void *arg, size_t length, uint64_t remote_addr,
-                                    uct_rkey_t rkey, uct_completion_t *comp);
-ucs_status_t muct_xgmi_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                                    uint64_t remote_addr, uct_rkey_t rkey,
-                                    uct_completion_t *comp);
-ucs_status_t muct_xgmi_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-ucs_status_t muct_xgmi_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-
 ucs_status_t muct_xgmi_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
 ucs_status_t muct_xgmi_ep_fence(uct_ep_h ep, unsigned flags);
 ucs_status_t muct_xgmi_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);

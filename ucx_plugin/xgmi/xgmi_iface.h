@@ -87,10 +87,6 @@ typedef struct muct_xgmi_iface {
 } muct_xgmi_iface_t;
 
 
-/** The transport, for the module. */
-extern const muct_transport_t muct_xgmi_transport;
-
-
 /** Slow half of @ref muct_xgmi_iface_queue. */
 ucs_status_t muct_xgmi_iface_add_queue(muct_xgmi_iface_t *iface, muct_xgmi_dir_t dir,
                                        int device, muct_xgmi_queue_t **queue_p);
@@ -143,15 +139,14 @@ ucs_status_t muct_xgmi_iface_start_flush(muct_xgmi_iface_t *iface,
 void muct_xgmi_iface_fenced(uct_completion_t *fences);
 
 
-/** Operations of the interface's table that xgmi_progress.c has. */
+/** Whether no copy of any queue is gathered or running. */
+bool muct_xgmi_iface_is_idle(const muct_xgmi_iface_t *iface);
+
+
+/** iface_flush and iface_fence of the operation table. */
 ucs_status_t muct_xgmi_iface_flush(uct_iface_h iface, unsigned flags,
                                    uct_completion_t *comp);
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h iface, unsigned flags);
-void muct_xgmi_iface_progress_enable(uct_iface_h iface, unsigned flags);
-void muct_xgmi_iface_progress_disable(uct_iface_h iface, unsigned flags);
-unsigned muct_xgmi_iface_progress(uct_iface_h iface);
-ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h iface, unsigned events);
-ucs_status_t muct_xgmi_iface_event_fd_get(uct_iface_h iface, int *fd_p);
 
 
 /** Have the event descriptor tell when the peer ends. */

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/*
- * The cache of mappings belongs to the process, because UCX unpacks keys for a
- * component and not for a memory domain, and because a handle must not be opened twice.
- * muct_xgmi_global_lock guards its creation; the last memory domain destroys it.
- */
-
 #include "config.h"
 
 #include "xgmi/xgmi_md.h"
@@ -20,7 +14,6 @@
 #include <ucs/config/parser.h>
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +31,6 @@ typedef struct muct_xgmi_md_config {
     int detect;
 } muct_xgmi_md_config_t;
 
-
-static pthread_mutex_t muct_xgmi_global_lock = PTHREAD_MUTEX_INITIALIZER;
-muct_xgmi_global_t muct_xgmi_global = {.next_uid = 1, .device = -1};
 
 static ucs_config_field_t muct_xgmi_md_config_table[] = {
     {"", "", NULL, ucs_offsetof(muct_xgmi_md_config_t, super),
@@ -81,40 +71,6 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
 
     {NULL, NULL, NULL, 0, {0}}};
 
-
-/* ---- process-wide state ---- */
-
-static ucs_status_t muct_xgmi_global_get(const muct_gpu_t *gpu,
-                                         const muct_xgmi_md_config_t *config,
-                                         muct_xgmi_map_t **map_p)
-{
-    muct_xgmi_map_config_t map_config = {config->max_idle_regions,
-                                         config->max_idle_size,
-                                         (unsigned)(config->open_timeout * 1e3)};
-    ucs_status_t status = UCS_OK;
-
-    pthread_mutex_lock(&muct_xgmi_global_lock);
-    if (muct_xgmi_global.refs == 0) {
-        muct_xgmi_global.gpu = gpu;
-        status = muct_xgmi_map_create(gpu, &map_config, &muct_xgmi_global.map);
-    }
-    if (status == UCS_OK) {
-        ++muct_xgmi_global.refs;
-        *map_p = muct_xgmi_global.map;
-    }
-    pthread_mutex_unlock(&muct_xgmi_global_lock);
-    return status;
-}
-
-static void muct_xgmi_global_put(void)
-{
-    pthread_mutex_lock(&muct_xgmi_global_lock);
-    if (--muct_xgmi_global.refs == 0) {
-        muct_xgmi_map_destroy(muct_xgmi_global.map);
-        muct_xgmi_global.map = NULL;
-    }
-    pthread_mutex_unlock(&muct_xgmi_global_lock);
-}
 
 int muct_xgmi_md_default_device(const muct_xgmi_md_t *md)
 {
@@ -477,6 +433,9 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
 {
     const muct_xgmi_md_config_t *config =
         ucs_derived_of(md_config, const muct_xgmi_md_config_t);
+    const muct_xgmi_map_config_t map_config = {config->max_idle_regions,
+                                               config->max_idle_size,
+                                               (unsigned)(config->open_timeout * 1e3)};
     muct_xgmi_md_t *md;
     ucs_status_t status;
 
@@ -497,7 +456,7 @@ static ucs_status_t muct_xgmi_md_open(uct_component_t *component, const char *na
         goto err_free;
     }
 
-    status = muct_xgmi_global_get(md->gpu, config, &md->map);
+    status = muct_xgmi_global_get(md->gpu, &map_config, &md->map);
     if (status != UCS_OK) {
         goto err_close_self;
     }

@@ -21,7 +21,8 @@
 #include "base/muct_gpu.h"
 #include "base/muct_transport.h"
 #include "xgmi/memory/xgmi_export.h"
-#include "xgmi/memory/xgmi_inval.h"
+#include "xgmi/memory/xgmi_global.h"
+#include "xgmi/xgmi_inval.h"
 #include "xgmi/memory/xgmi_map.h"
 #include "xgmi/peer/xgmi_peer.h"
 #include "xgmi/copy/xgmi_queue.h"
@@ -40,17 +41,6 @@ typedef struct muct_xgmi_md {
     bool is_first; /**< UCX has no ROCm of its own that we would stand before */
     bool is_detecting;
 } muct_xgmi_md_t;
-
-/** What a process has once, created with its first memory domain. */
-typedef struct muct_xgmi_global {
-    unsigned refs;        /**< Memory domains */
-    muct_xgmi_map_t *map; /**< NULL while there is none */
-    const muct_gpu_t *gpu;
-    _Atomic uint64_t next_uid; /**< Of remote keys */
-    atomic_int device;         /**< Where memory was registered last, -1: nowhere yet */
-} muct_xgmi_global_t;
-
-extern muct_xgmi_global_t muct_xgmi_global;
 
 /** Registered memory. */
 typedef struct muct_xgmi_mem {

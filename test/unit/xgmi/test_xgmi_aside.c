@@ -8,7 +8,7 @@
 #include "base/muct_lock.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
-#include "xgmi/xgmi_iface.h"
+#include "xgmi/xgmi_progress.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include "test/unit/xgmi/xgmi_inside.h"
 
 #include "base/muct_transport.h"
+#include "xgmi/tl.h"
 #include "xgmi/xgmi_ep.h"
 
-extern const muct_transport_t muct_xgmi_transport;
 
 void xgmi_inside_register(void)
 {

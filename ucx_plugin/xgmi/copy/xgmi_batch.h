@@ -126,14 +126,6 @@ void muct_xgmi_batch_finish(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
 void muct_xgmi_batch_release_uses(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 
 
-/** Have @ref muct_xgmi_queues_give_back see the queue. */
-void muct_xgmi_queue_enlist(muct_xgmi_queue_t *queue);
-
-
-/** End @ref muct_xgmi_queue_enlist. */
-void muct_xgmi_queue_delist(muct_xgmi_queue_t *queue);
-
-
 /** Give back what a free batch holds. */
 void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 

@@ -29,7 +29,7 @@
 #include "xgmi/copy/xgmi_list.h"
 #include "xgmi/memory/xgmi_map.h"
 #include "xgmi/memory/xgmi_rkey.h"
-#include "xgmi/message/xgmi_wake.h"
+#include "xgmi/peer/xgmi_wake.h"
 
 #include <stdbool.h>
 

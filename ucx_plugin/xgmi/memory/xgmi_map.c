@@ -1,22 +1,97 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Finding, keeping and forgetting mappings; xgmi_map_open.c opens them. */
+/*
+ * The cache of mappings of peers' memory. Threads of the opener open them, so that no
+ * caller waits for the driver.
+ *
+ * map->lock guards everything here and is never held during a driver call. A region is
+ * in one bucket as long as it can be found, and in the idle list, least recently used
+ * first, while it has no reference. A region that can no longer be found (its peer
+ * died) waits for its last reference.
+ *
+ * A region enters its bucket when it is first requested, so that no handle is opened
+ * twice. The thread that opens it holds a reference. A region that failed to open can
+ * be found as long as it has a reference, and its status is the reason.
+ */
 
-#include "xgmi/memory/xgmi_map_int.h"
+#include "xgmi/memory/xgmi_map.h"
 
 #include "base/muct_log.h"
+#include "xgmi/memory/xgmi_closer.h"
+#include "xgmi/memory/xgmi_mapping.h"
+#include "xgmi/memory/xgmi_opener.h"
+#include "xgmi/memory/xgmi_way.h"
+
+#include <ucs/datastruct/list.h>
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* How long closing may take when address space is short. */
+#define MUCT_XGMI_MAP_CLOSE_LIMIT_MS 1000
 
 /* How long closing, and what is being opened, may take in the end. */
 #define MUCT_XGMI_MAP_END_LIMIT_MS 10000
 
 
-muct_xgmi_map_region_t **muct_xgmi_map_bucket(muct_xgmi_map_t *map, uint64_t owner,
-                                              uint64_t base, int device)
+#define MUCT_XGMI_MAP_NUM_BUCKETS 8192
+
+/* Regions that are remembered after a limit has taken their place. */
+#define MUCT_XGMI_MAP_NUM_EVICTED 4096
+
+typedef struct muct_xgmi_map_region {
+    muct_xgmi_region_t super;
+    struct muct_xgmi_map_region *next; /* in the bucket */
+    ucs_list_link_t idle;
+    uint64_t owner;
+    int device;
+    bool is_dropped;     /* not in a bucket */
+    ucs_status_t status; /* UCS_INPROGRESS: it is being opened */
+    unsigned refs;
+    muct_xgmi_mapping_t mapping;
+    uint64_t buffer_id;
+    unsigned char handle[MUCT_XGMI_HANDLE_SIZE];
+} muct_xgmi_map_region_t;
+
+struct muct_xgmi_map {
+    const muct_gpu_t *gpu;
+    muct_xgmi_map_config_t config;
+    pthread_mutex_t lock;
+    pthread_cond_t opened; /* or failed to */
+    muct_xgmi_closer_t *closer;
+    muct_xgmi_opener_t *opener;
+    muct_xgmi_way_t *ways;
+    muct_xgmi_map_watch_t *watches;
+    _Atomic uint64_t num_opened; /* or failed to */
+    ucs_list_link_t idle;
+    unsigned num_idle;
+    size_t idle_size;
+    unsigned num_regions;
+    bool has_warned;                             /* of limits that are too low */
+    uint64_t evicted[MUCT_XGMI_MAP_NUM_EVICTED]; /* identities, by themselves */
+    muct_xgmi_map_region_t *buckets[MUCT_XGMI_MAP_NUM_BUCKETS];
+};
+
+
+/* A region that is to be opened. */
+typedef struct muct_xgmi_map_opening {
+    muct_xgmi_opening_t super;
+    muct_xgmi_map_t *map;
+    muct_xgmi_map_region_t *region;
+    muct_xgmi_peer_t *peer;
+    muct_xgmi_key_t key;
+} muct_xgmi_map_opening_t;
+
+
+static muct_xgmi_map_region_t **muct_xgmi_map_bucket(muct_xgmi_map_t *map,
+                                                     uint64_t owner, uint64_t base,
+                                                     int device)
 {
     /* allocations begin at 2 MiB or 4 KiB: fold the high bits down */
     uint64_t hash =
@@ -91,7 +166,8 @@ static void muct_xgmi_map_warn_evicted(muct_xgmi_map_t *map,
               map->config.max_idle_size);
 }
 
-void muct_xgmi_map_shrink(muct_xgmi_map_t *map, unsigned max_regions, size_t max_size)
+static void muct_xgmi_map_shrink(muct_xgmi_map_t *map, unsigned max_regions,
+                                 size_t max_size)
 {
     uint64_t identity;
     muct_xgmi_map_region_t *region;
@@ -106,8 +182,8 @@ void muct_xgmi_map_shrink(muct_xgmi_map_t *map, unsigned max_regions, size_t max
     }
 }
 
-void muct_xgmi_map_close_older(muct_xgmi_map_t *map,
-                               const muct_xgmi_map_region_t *newer)
+static void muct_xgmi_map_close_older(muct_xgmi_map_t *map,
+                                      const muct_xgmi_map_region_t *newer)
 {
     muct_xgmi_map_region_t *region, **link;
 
@@ -133,8 +209,8 @@ static bool muct_xgmi_map_do_overlap(const muct_xgmi_map_region_t *one,
            (other->super.base < one->super.base + one->super.length);
 }
 
-void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
-                                    const muct_xgmi_map_region_t *newer)
+static void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
+                                           const muct_xgmi_map_region_t *newer)
 {
     muct_xgmi_map_region_t *region, *next;
 
@@ -148,7 +224,8 @@ void muct_xgmi_map_close_overlapped(muct_xgmi_map_t *map,
     }
 }
 
-void muct_xgmi_map_count(muct_xgmi_map_t *map, const muct_xgmi_map_region_t *region)
+static void muct_xgmi_map_count(muct_xgmi_map_t *map,
+                                const muct_xgmi_map_region_t *region)
 {
     ++map->num_regions;
     muct_xgmi_map_warn_evicted(map, region);
@@ -173,11 +250,156 @@ static void muct_xgmi_map_let_go(muct_xgmi_map_t *map, muct_xgmi_map_region_t *r
     }
 }
 
-void muct_xgmi_map_unref(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
+static void muct_xgmi_map_unref(muct_xgmi_map_t *map, muct_xgmi_map_region_t *region)
 {
     if (--region->refs == 0) {
         muct_xgmi_map_let_go(map, region);
     }
+}
+
+
+/* ---- opening ---- */
+
+/* Closes what is idle and may be why a region did not open. @return Whether it may. */
+static bool muct_xgmi_map_make_room(muct_xgmi_map_t *map,
+                                    const muct_xgmi_map_region_t *region,
+                                    ucs_status_t status)
+{
+    if ((status != UCS_ERR_NO_MEMORY) && (status != UCS_ERR_BUSY)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&map->lock);
+    if (status == UCS_ERR_NO_MEMORY) {
+        muct_xgmi_map_shrink(map, 0, 0);
+    } else {
+        muct_xgmi_map_close_overlapped(map, region);
+    }
+    pthread_mutex_unlock(&map->lock);
+    (void)muct_xgmi_closer_wait(map->closer, MUCT_XGMI_MAP_CLOSE_LIMIT_MS);
+    return true;
+}
+
+static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
+{
+    muct_xgmi_map_t *map = opening->map;
+    muct_xgmi_map_region_t *region = opening->region;
+    ucs_status_t status;
+
+    status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
+                                    region->device, &region->mapping);
+    if (muct_xgmi_map_make_room(map, region, status)) {
+        status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
+                                        region->device, &region->mapping);
+    }
+    /* who copies to what was freed may do so for long */
+    return (status == UCS_ERR_BUSY) ? UCS_ERR_UNSUPPORTED : status;
+}
+
+/* Locked. */
+static void muct_xgmi_map_note_open(muct_xgmi_map_t *map,
+                                    muct_xgmi_map_region_t *region)
+{
+    muct_xgmi_way_t *way;
+
+    way = region->is_dropped
+              ? NULL
+              : muct_xgmi_way_get(&map->ways, region->owner, region->device);
+    if (way != NULL) {
+        way->is_open = true;
+    }
+    region->super.delta = (uintptr_t)region->mapping.address - region->super.base;
+    muct_xgmi_map_count(map, region);
+    muct_xgmi_map_close_older(map, region);
+    muct_debug("mapped 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
+               " at %p for device %d",
+               region->super.base, region->super.length, region->owner,
+               region->mapping.address, region->device);
+}
+
+/* Locked. */
+static void muct_xgmi_map_note_failure(muct_xgmi_map_t *map,
+                                       const muct_xgmi_map_region_t *region)
+{
+    muct_xgmi_way_t *way;
+
+    if ((region->status != UCS_ERR_UNSUPPORTED) || (region->mapping.error == NULL) ||
+        region->is_dropped) {
+        return;
+    }
+
+    way = muct_xgmi_way_get(&map->ways, region->owner, region->device);
+    if (way != NULL) {
+        muct_xgmi_way_bar(way, region->mapping.error);
+    }
+}
+
+/* Who waits is told, first by the number. */
+static void muct_xgmi_map_tell(muct_xgmi_map_t *map)
+{
+    muct_xgmi_map_watch_t *watch;
+
+    atomic_fetch_add(&map->num_opened, 1);
+    pthread_cond_broadcast(&map->opened);
+    for (watch = map->watches; watch != NULL; watch = watch->next) {
+        if (atomic_exchange(&watch->is_waiting, false)) {
+            muct_xgmi_wake_signal(watch->wake);
+        }
+    }
+}
+
+/* In a thread of the opener, without the lock. */
+static void muct_xgmi_map_run(muct_xgmi_opening_t *super)
+{
+    muct_xgmi_map_opening_t *opening =
+        ucs_container_of(super, muct_xgmi_map_opening_t, super);
+    muct_xgmi_map_t *map = opening->map;
+    muct_xgmi_map_region_t *region = opening->region;
+    ucs_status_t status = muct_xgmi_map_call_driver(opening);
+
+    pthread_mutex_lock(&map->lock);
+    region->status = status;
+    if (status == UCS_OK) {
+        muct_xgmi_map_note_open(map, region);
+    } else {
+        muct_xgmi_map_note_failure(map, region);
+    }
+    muct_xgmi_map_tell(map);
+    muct_xgmi_map_unref(map, region);
+    pthread_mutex_unlock(&map->lock);
+    muct_xgmi_peer_put(opening->peer);
+    free(opening);
+}
+
+static ucs_status_t muct_xgmi_map_start_opening(muct_xgmi_map_t *map,
+                                                muct_xgmi_map_region_t *region,
+                                                muct_xgmi_peer_t *peer,
+                                                const muct_xgmi_key_t *key)
+{
+    muct_xgmi_map_opening_t *opening = malloc(sizeof(*opening));
+    ucs_status_t status;
+
+    if (opening == NULL) {
+        muct_error("failed to allocate the opening of memory of peer 0x%" PRIx64,
+                   key->owner);
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    opening->super.owner = key->owner;
+    opening->super.run = muct_xgmi_map_run;
+    opening->map = map;
+    opening->region = region;
+    opening->peer = muct_xgmi_peer_ref(peer);
+    opening->key = *key;
+    status = muct_xgmi_opener_add(map->opener, &opening->super);
+    if (status != UCS_OK) {
+        muct_xgmi_peer_put(peer);
+        free(opening);
+        return status;
+    }
+
+    ++region->refs;
+    return UCS_OK;
 }
 
 

@@ -29,7 +29,7 @@
 #include "base/muct_gpu.h"
 #include "xgmi/memory/xgmi_key.h"
 #include "xgmi/peer/xgmi_peer.h"
-#include "xgmi/message/xgmi_wake.h"
+#include "xgmi/peer/xgmi_wake.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

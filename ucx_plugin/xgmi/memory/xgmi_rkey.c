@@ -8,7 +8,7 @@
 #include "xgmi/memory/xgmi_rkey.h"
 
 #include "base/muct_log.h"
-#include "xgmi/xgmi_md.h"
+#include "xgmi/memory/xgmi_global.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * This process's page and the peers; xgmi_peer_use.c has what peers' slots are used.
+ * The control page of this process, the peers, and the slots of peers that copies of
+ * this process use.
  *
  * Locks. muct_xgmi_peer_lock guards this process's page state and the list of peers.
  * peer->lock guards the counts of one peer's slots; it is taken alone or inside the
@@ -12,12 +13,15 @@
 
 #include "config.h"
 
-#include "xgmi/peer/xgmi_peer_int.h"
+#include "xgmi/peer/xgmi_peer.h"
 
 #include "base/muct_log.h"
+#include "xgmi/peer/xgmi_page.h"
 
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +31,26 @@
 
 /* Pages that are begun before somebody is taken to remove each of them */
 #define MUCT_XGMI_SHARE_TRIES 100
+
+
+/* What the generation of a void slot goes on by when its owner waits no longer. */
+#define MUCT_XGMI_EXPIRED 2
+
+#define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
+
+
+struct muct_xgmi_peer {
+    muct_xgmi_peer_t *next;
+    uint64_t owner;
+    atomic_uint refs; /* the first and the last under the lock */
+    int fd;           /* -1: this process */
+    int pidfd;        /* -1: none */
+    atomic_uint user; /* our place among the owner's users */
+    atomic_int is_dead;
+    muct_xgmi_page_t *page;
+    pthread_mutex_t lock;
+    uint32_t *counts; /* by slot: nested enters */
+};
 
 
 static struct {
@@ -42,11 +66,6 @@ static struct {
 } muct_xgmi_process = {.fd = -1};
 
 static pthread_mutex_t muct_xgmi_peer_lock = PTHREAD_MUTEX_INITIALIZER;
-
-uint64_t muct_xgmi_self_owner(void)
-{
-    return muct_xgmi_process.self.owner;
-}
 
 const char *muct_xgmi_self_dir(void)
 {
@@ -446,6 +465,13 @@ ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p)
     return (status == UCS_ERR_CONNECTION_RESET) ? UCS_ERR_UNREACHABLE : status;
 }
 
+static void muct_xgmi_peer_release_user(muct_xgmi_peer_t *peer)
+{
+    if (peer->user != MUCT_XGMI_NO_USER) {
+        atomic_store(&peer->page->users[peer->user], 0);
+    }
+}
+
 void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
 {
     muct_xgmi_peer_t **link;
@@ -535,4 +561,102 @@ bool muct_xgmi_peer_is_self(const muct_xgmi_peer_t *peer)
 uint64_t muct_xgmi_peer_owner(const muct_xgmi_peer_t *peer)
 {
     return peer->owner;
+}
+
+
+/* ---- use of slots ---- */
+
+/* Finds this process a place among the owner's users; dead ones lose theirs. */
+static unsigned muct_xgmi_peer_claim_user(muct_xgmi_peer_t *peer)
+{
+    muct_xgmi_page_t *page = peer->page;
+    uint64_t expected;
+    unsigned i, slot;
+    int pass;
+
+    for (pass = 0; pass < 2; ++pass) {
+        for (i = 0; i < MUCT_XGMI_MAX_USERS; ++i) {
+            expected = (pass == 0) ? 0 : atomic_load(&page->users[i]);
+            if ((pass != 0) && !muct_xgmi_owner_is_dead(expected)) {
+                continue;
+            }
+            if (!atomic_compare_exchange_strong(&page->users[i], &expected,
+                                                muct_xgmi_process.self.owner)) {
+                continue;
+            }
+            for (slot = 0; (pass != 0) && (slot < MUCT_XGMI_MAX_SLOTS); ++slot) {
+                atomic_fetch_and(&page->slots[slot].users, ~(UINT64_C(1) << i));
+            }
+            return i;
+        }
+    }
+
+    muct_error("process 0x%" PRIx64 " has %d users of its memory already", peer->owner,
+               MUCT_XGMI_MAX_USERS);
+    return MUCT_XGMI_NO_USER;
+}
+
+bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t generation)
+{
+    muct_xgmi_slot_t *slot;
+
+    if (index >= MUCT_XGMI_MAX_SLOTS) {
+        return false;
+    }
+
+    slot = &peer->page->slots[index];
+    if (peer->fd < 0) {
+        return atomic_load(&slot->generation) == generation;
+    }
+
+    if (peer->user == MUCT_XGMI_NO_USER) {
+        /* Before the lock: looking at other users takes the outer one. */
+        unsigned user = muct_xgmi_peer_claim_user(peer);
+
+        if (user == MUCT_XGMI_NO_USER) {
+            return false;
+        }
+        pthread_mutex_lock(&peer->lock);
+        if (peer->user == MUCT_XGMI_NO_USER) {
+            peer->user = user;
+        } else {
+            atomic_store(&peer->page->users[user], 0);
+        }
+        pthread_mutex_unlock(&peer->lock);
+    }
+
+    pthread_mutex_lock(&peer->lock);
+    if (peer->counts[index]++ == 0) {
+        atomic_fetch_or(&slot->users, UINT64_C(1) << peer->user);
+    }
+    pthread_mutex_unlock(&peer->lock);
+
+    /* bit before generation: see muct_xgmi_slot_void */
+    if (atomic_load(&slot->generation) == generation) {
+        return true;
+    }
+
+    muct_xgmi_peer_leave(peer, index);
+    return false;
+}
+
+void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
+{
+    if (peer->fd < 0) {
+        return;
+    }
+
+    pthread_mutex_lock(&peer->lock);
+    if (--peer->counts[index] == 0) {
+        atomic_fetch_and(&peer->page->slots[index].users, ~(UINT64_C(1) << peer->user));
+    }
+    pthread_mutex_unlock(&peer->lock);
+}
+
+bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t index,
+                                uint32_t generation)
+{
+    /* of this process itself nobody waits for copies */
+    return (peer->fd >= 0) && ((atomic_load(&peer->page->slots[index].generation) -
+                                generation) >= MUCT_XGMI_EXPIRED);
 }

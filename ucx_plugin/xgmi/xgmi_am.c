@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "xgmi/message/xgmi_am.h"
+#include "xgmi/xgmi_am.h"
 
 #include "base/muct_am.h"
 #include "base/muct_log.h"
-#include "xgmi/copy/xgmi_rma.h"
+#include "xgmi/xgmi_rma.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -23,7 +23,7 @@
  */
 
 #include "xgmi/peer/xgmi_peer.h"
-#include "xgmi/message/xgmi_wake.h"
+#include "xgmi/peer/xgmi_wake.h"
 
 #include "base/muct_uct_abi.h"
 

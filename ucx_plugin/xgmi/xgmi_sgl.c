@@ -2,9 +2,10 @@
 
 /* Puts and gets of lists: one pass from the user's arrays to the kernel's list. */
 
-#include "xgmi/copy/xgmi_rma.h"
+#include "xgmi/xgmi_sgl.h"
 
 #include "base/muct_log.h"
+#include "xgmi/xgmi_rma.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "xgmi/message/xgmi_wake.h"
+#include "xgmi/peer/xgmi_wake.h"
 
 #include "base/muct_log.h"
 

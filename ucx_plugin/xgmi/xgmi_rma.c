@@ -2,7 +2,7 @@
 
 /* Puts and gets of one piece; those of lists are in xgmi_sgl.c. */
 
-#include "xgmi/copy/xgmi_rma.h"
+#include "xgmi/xgmi_rma.h"
 
 #include "base/muct_log.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "xgmi/copy/xgmi_perf.h"
+#include "xgmi/xgmi_perf.h"
 
 #include "base/muct_topo.h"
 

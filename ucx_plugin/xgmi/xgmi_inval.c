@@ -5,7 +5,7 @@
  * they may deregister more.
  */
 
-#include "xgmi/memory/xgmi_inval.h"
+#include "xgmi/xgmi_inval.h"
 
 #include "base/muct_log.h"
 #include "xgmi/copy/xgmi_queue.h"

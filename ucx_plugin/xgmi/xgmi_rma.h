@@ -5,8 +5,7 @@
 
 /**
  * @file
- * What puts and gets of one piece and of lists have in common: the inside of xgmi_ep.h,
- * for its two files.
+ * Puts and gets of one piece, and what those of lists share with them.
  *
  * An operation is over when its batch is. It then belongs to its endpoint, or to nobody
  * when the endpoint was destroyed meanwhile: copies cannot be called back, so the
@@ -142,5 +141,21 @@ static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *qu
         muct_xgmi_ep_let_go(ep, queue->map);
     }
 }
+
+
+/** Operations of one piece, as the endpoint's table has them. */
+ucs_status_t muct_xgmi_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                                    uint64_t remote_addr, uct_rkey_t rkey);
+ssize_t muct_xgmi_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
+                               uint64_t remote_addr, uct_rkey_t rkey);
+ucs_status_t muct_xgmi_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
+                                    void *arg, size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp);
+ucs_status_t muct_xgmi_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                                    uint64_t remote_addr, uct_rkey_t rkey,
+                                    uct_completion_t *comp);
 
 #endif
