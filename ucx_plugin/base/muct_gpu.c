@@ -151,14 +151,17 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
     return missing;
 }
 
-/* The driver's handles were the default before ROCm 7.2; ROCr's are there from 6.3 on.
+/*
+ * As ROCr reads it (flag.h): from 6.3 on only "0" turns the driver's own handles off,
+ * and from 7.2 on only "1" turns them on.
  */
 static bool muct_gpu_ipc_asks_owner(int version)
 {
     const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
 
-    if (legacy == NULL) {
-        return version >= MUCT_GPU_VERSION_7_2;
+    legacy = (legacy == NULL) ? "" : legacy;
+    if (version >= MUCT_GPU_VERSION_7_2) {
+        return strcmp(legacy, "1") != 0;
     }
     return (version >= MUCT_GPU_VERSION_6_3) && !strcmp(legacy, "0");
 }

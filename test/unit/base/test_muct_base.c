@@ -45,8 +45,9 @@ START_TEST(exporter_is_asked_by_release_and_setting)
         int major, minor;
         const char *legacy;
         int asks_owner;
-    } cases[] = {{7, 1, NULL, 0}, {7, 2, NULL, 1}, {7, 2, "1", 0},
-                 {6, 3, "0", 1},  {6, 2, "0", 0},  {7, 2, "0", 1}};
+    } cases[] = {{7, 1, NULL, 0},    {7, 2, NULL, 1},    {7, 2, "1", 0},
+                 {6, 3, "0", 1},     {6, 2, "0", 0},     {7, 2, "0", 1},
+                 {7, 2, "false", 1}, {7, 1, "false", 0}, {7, 2, "", 1}};
     muct_gpu_t gpu;
 
     if (cases[_i].legacy != NULL) {
@@ -210,7 +211,7 @@ int main(void)
     tcase_add_loop_test(tcase, versions_differ_only_here, 0, 3);
     tcase_add_loop_test(tcase, place_of_any_address_is_known, 0, 3);
     tcase_add_test(tcase, current_device_is_put_back);
-    tcase_add_loop_test(tcase, exporter_is_asked_by_release_and_setting, 0, 6);
+    tcase_add_loop_test(tcase, exporter_is_asked_by_release_and_setting, 0, 9);
     tcase_add_test(tcase, gpus_are_the_system_device_of_their_pci_address);
     tcase_add_loop_test(tcase, hidden_message_forgets_the_error, 0, 3);
     tcase_add_test(tcase, unknown_error_has_a_name);
