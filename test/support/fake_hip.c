@@ -37,6 +37,15 @@ void fake_hip_set_version(int major, int minor)
     set(major, minor);
 }
 
+void fake_hip_set_rule(const char *name, bool is_on)
+{
+    void (*set)(const char *, bool);
+    void *symbol = fake_hip_symbol("hipcpu_set_rule");
+
+    memcpy(&set, &symbol, sizeof(set));
+    set(name, is_on);
+}
+
 unsigned long fake_hip_calls(const char *function)
 {
     unsigned long (*calls)(const char *);

@@ -10,6 +10,7 @@
  */
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /** A symbol of the runtime; fails the test where there is none. */
@@ -20,6 +21,9 @@ void fake_hip_fail(const char *function, unsigned nth, int error);
 
 /** hipcpu_set_version() */
 void fake_hip_set_version(int major, int minor);
+
+/** hipcpu_set_rule() */
+void fake_hip_set_rule(const char *name, bool is_on);
 
 /** hipcpu_calls(): how often the function was called. */
 unsigned long fake_hip_calls(const char *function);

@@ -76,6 +76,17 @@ typedef struct muct_hip_pointer_attribute {
     unsigned allocation_flags;
 } muct_hip_pointer_attribute_t;
 
+/** First fields of hsa_amd_pointer_info_t; ROCr fills @a size bytes. */
+typedef struct muct_hsa_pointer_info {
+    uint32_t size;
+    int type;
+    void *agent_base;
+    void *host_base;
+    size_t length;
+    void *user_data;
+    uint64_t owner;
+} muct_hsa_pointer_info_t;
+
 typedef void *muct_hip_stream_t;
 typedef void *muct_hip_event_t;
 typedef void *muct_hip_module_t;
@@ -156,13 +167,13 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
       (char *bus_id, int length, int device))                                          \
     X(pointer_get_attribute, int, "hipPointerGetAttribute",                            \
       (void *data, int attribute, void *ptr))                                          \
-    X(mem_retain_allocation_handle, int, "hipMemRetainAllocationHandle",               \
-      (void **handle, void *ptr))                                                      \
-    X(mem_release, int, "hipMemRelease", (void *handle))                               \
     X(mem_get_handle_for_address_range, int, "hipMemGetHandleForAddressRange",         \
       (void *handle, void *ptr, size_t size, int type, unsigned long long flags))      \
     X(hsa_export_dmabuf, int, "hsa_amd_portable_export_dmabuf",                        \
-      (const void *ptr, size_t size, int *fd, uint64_t *offset))
+      (const void *ptr, size_t size, int *fd, uint64_t *offset))                       \
+    X(hsa_pointer_info, int, "hsa_amd_pointer_info",                                   \
+      (const void *ptr, muct_hsa_pointer_info_t *info, void *(*alloc)(size_t),         \
+       uint32_t *num_agents, void *agents))
 
 #define MUCT_HIP_MEMBER(_member, _ret, _symbol, _args) _ret(*_member) _args;
 
@@ -239,9 +250,9 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
 
 
 /**
- * As @ref muct_gpu_query, of a range. Memory that the application has mapped itself (as
- * PyTorch's expandable segments are) is in chunks, of which the runtime tells one at a
- * time: those of one device that follow each other are one here.
+ * As @ref muct_gpu_query, for a range. Adjacent allocations of one device count as one:
+ * hipMemGetAddressRange() reports each hipMemMap() chunk of PyTorch's expandable
+ * segments by itself, and each hipMalloc() block of an arena.
  *
  * @param [in]  length  Bytes from @a ptr on that are of interest.
  * @param [out] info    Filled only on UCS_OK; its end may be before that of the range.
@@ -253,14 +264,20 @@ ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t
 
 
 /**
- * Whether the application has mapped this memory itself; the runtime has no IPC handle
- * for it then, and a copy call does not go over the end of a chunk.
+ * Whether this is virtually mapped memory, which has no IPC handle: that of
+ * hipMemMap(), and from ROCm 7 on that of hipMallocAsync().
+ *
+ * hipMemRetainAllocationHandle() would answer it, but must not be called: it reads
+ * through NULL for hipMalloc() memory from ROCm 6.2 to 7.2 (rocm-systems 5807), and
+ * takes no reference before 2026 (rocm-systems 2696).
+ *
+ * @return false also where the runtime has no hsa_amd_pointer_info().
  */
-bool muct_gpu_is_chunk(const muct_gpu_t *gpu, const void *ptr);
+bool muct_gpu_is_vmm(const muct_gpu_t *gpu, const void *ptr);
 
 
 /**
- * Queue a copy, in parts where it is of several chunks.
+ * Queue a copy. A refused copy is repeated in parts that each stay in one allocation.
  *
  * @return hipError_t of the call that failed; some of the parts may be copied then.
  */

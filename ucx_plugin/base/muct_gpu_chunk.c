@@ -1,52 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/*
- * Memory that the application maps itself, chunk by chunk. Nobody is asked about chunks
- * as long as what the runtime tells of one is enough.
- */
+/* Ranges that are more than one allocation of the runtime. */
 
 #include "base/muct_gpu.h"
 
-bool muct_gpu_is_chunk(const muct_gpu_t *gpu, const void *ptr)
+/* HSA_EXT_POINTER_TYPE_RESERVED_ADDR, which ROCr 6 reports for chunks as well */
+#define MUCT_HSA_POINTER_RESERVED 5
+/* HSA_EXT_POINTER_TYPE_HSA_VMEM, from ROCr 7 on */
+#define MUCT_HSA_POINTER_VMEM 6
+
+
+bool muct_gpu_is_vmm(const muct_gpu_t *gpu, const void *ptr)
 {
-    void *handle;
+    muct_hsa_pointer_info_t info = {.size = sizeof(info)};
 
-    if ((gpu->mem_retain_allocation_handle == NULL) || (gpu->mem_release == NULL) ||
-        (muct_gpu_forget(gpu, gpu->mem_retain_allocation_handle(
-                                  &handle, (void *)ptr)) != MUCT_HIP_SUCCESS)) {
-        return false;
-    }
-
-    (void)muct_gpu_forget(gpu, gpu->mem_release(handle));
-    return true;
+    return (gpu->hsa_pointer_info != NULL) &&
+           (gpu->hsa_pointer_info(ptr, &info, NULL, NULL, NULL) == 0) &&
+           ((info.type == MUCT_HSA_POINTER_RESERVED) ||
+            (info.type == MUCT_HSA_POINTER_VMEM));
 }
 
+/* Only local copies use a joined range: hipIpcGetMemHandle() covers one allocation. */
 ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t length,
                                   muct_gpu_mem_info_t *info)
 {
     const uintptr_t end = (uintptr_t)ptr + length;
     muct_gpu_mem_info_t next;
     ucs_status_t status = muct_gpu_query(gpu, ptr, info);
+    uintptr_t bound;
 
-    while ((status == UCS_OK) && (info->base + info->length < end) &&
-           muct_gpu_is_chunk(gpu, (const void *)info->base) &&
-           muct_gpu_is_chunk(gpu, (const void *)(info->base + info->length)) &&
-           (muct_gpu_query(gpu, (const void *)(info->base + info->length), &next) ==
-            UCS_OK) &&
-           (next.base == info->base + info->length) && (next.device == info->device)) {
+    while (status == UCS_OK) {
+        bound = info->base + info->length;
+        if ((bound >= end) ||
+            (muct_gpu_query(gpu, (const void *)bound, &next) != UCS_OK) ||
+            (next.base != bound) || (next.device != info->device) ||
+            (next.type != info->type)) {
+            break;
+        }
         info->length += next.length;
     }
 
     return status;
 }
 
-/* How many bytes from here on one call may copy; all where the runtime does not say. */
+/* Bytes up to the end of the allocation; all of them when it is unknown. */
 static size_t muct_gpu_room(const muct_gpu_t *gpu, const void *ptr, size_t length)
 {
     muct_gpu_mem_info_t info;
     size_t room;
 
-    if (!muct_gpu_is_chunk(gpu, ptr) || (muct_gpu_query(gpu, ptr, &info) != UCS_OK)) {
+    if (muct_gpu_query(gpu, ptr, &info) != UCS_OK) {
         return length;
     }
 
@@ -69,7 +72,7 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
         part = muct_gpu_room(gpu, (char *)dst + done, length - done);
         part = muct_gpu_room(gpu, (const char *)src + done, part);
         if (part == length) {
-            return ret; /* it was refused for another reason */
+            return ret; /* one allocation at each end: another reason */
         }
         (void)muct_gpu_forget(gpu, ret);
         ret = gpu->memcpy_async((char *)dst + done, (const char *)src + done, part,

@@ -268,20 +268,14 @@ static ucs_status_t muct_xgmi_md_mem_free(uct_md_h md, uct_mem_h memh)
     return status;
 }
 
-/* Told once: what the application asked for is there, and slower than it may expect. */
-static void muct_xgmi_mem_warn_chunks(const muct_xgmi_md_t *md,
-                                      const muct_xgmi_mem_t *mem)
+static void muct_xgmi_mem_warn_several(const muct_xgmi_mem_t *mem)
 {
-    static atomic_bool is_told;
+    static atomic_bool has_warned;
 
-    if (!mem->is_host &&
-        muct_gpu_is_chunk(md->gpu, (const void *)(uintptr_t)mem->address) &&
-        !atomic_exchange(&is_told, true)) {
-        muct_warn("0x%" PRIx64 " length %" PRIu64 " is memory that the application has "
-                  "mapped chunk by chunk (hipMemMap; expandable segments of PyTorch), "
-                  "for which the runtime has no IPC handle: other processes reach it "
-                  "over other transports; name mori_copy and tcp in UCX_TLS, and use "
-                  "hipMalloc for what is to go over xGMI",
+    if (!atomic_exchange(&has_warned, true)) {
+        muct_warn("0x%" PRIx64 " length %" PRIu64 " covers more than one allocation, "
+                  "and an IPC handle covers one: other processes reach it over other "
+                  "transports; register each allocation by itself for xGMI",
                   mem->address, mem->length);
     }
 }
@@ -293,8 +287,11 @@ static ucs_status_t muct_xgmi_mem_export(const muct_xgmi_md_t *md, muct_xgmi_mem
     const muct_xgmi_export_t *export = &mem->export;
 
     if (mem->is_host ||
-        (muct_xgmi_export_get(md->gpu, mem->address, &mem->export) != UCS_OK) ||
-        (mem->address - export->base + mem->length > export->length)) {
+        (muct_xgmi_export_get(md->gpu, mem->address, &mem->export) != UCS_OK)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (mem->address - export->base + mem->length > export->length) {
+        muct_xgmi_mem_warn_several(mem);
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -355,7 +352,6 @@ static ucs_status_t muct_xgmi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *ad
         key.slot = mem->slot;
         key.generation = mem->generation;
     } else {
-        muct_xgmi_mem_warn_chunks(self, mem);
         key.kind = MUCT_XGMI_KEY_LOCAL;
         key.base = mem->address;
         key.alloc_length = mem->length;

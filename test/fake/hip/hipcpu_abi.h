@@ -20,6 +20,29 @@
 extern "C" {
 #endif
 
+/** hsa_status_t and hsa_amd_pointer_type_t of ROCr */
+enum {
+    HIPCPU_HSA_INVALID_ARG = 0x1001,
+    HIPCPU_HSA_INVALID_ALLOC = 0x1008,
+    HIPCPU_HSA_POINTER_UNKNOWN = 0,
+    HIPCPU_HSA_POINTER_HSA = 1,
+    HIPCPU_HSA_POINTER_LOCKED = 2,
+    HIPCPU_HSA_POINTER_IPC = 4,
+    HIPCPU_HSA_POINTER_RESERVED = 5,
+    HIPCPU_HSA_POINTER_VMEM = 6
+};
+
+/** Up to agentOwner; newer releases append fields. */
+typedef struct hsa_amd_pointer_info {
+    uint32_t size;
+    int type;
+    void *agentBaseAddress;
+    void *hostBaseAddress;
+    size_t sizeInBytes;
+    void *userData;
+    uint64_t agentOwner;
+} hsa_amd_pointer_info_t;
+
 #pragma GCC visibility push(default)
 
 typedef int hipError_t;
@@ -234,6 +257,9 @@ hipError_t hipMemGetHandleForAddressRange(void *handle, void *ptr, size_t size,
 int hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd,
                                    uint64_t *offset);
 int hsa_amd_portable_close_dmabuf(int fd);
+int hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info,
+                         void *(*alloc)(size_t size), uint32_t *num_agents,
+                         void **agents);
 
 /* copies */
 hipError_t hipMemcpy(void *dst, const void *src, size_t size, int kind);

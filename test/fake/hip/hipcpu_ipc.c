@@ -31,8 +31,6 @@
 #define HIPCPU_IPC_MAGIC 0x55504368u
 #define HIPCPU_IPC_ADDRESS 0x41504368u
 #define HIPCPU_DMABUF_FD 1 /* hipMemRangeHandleTypeDmaBufFd */
-#define HIPCPU_HSA_INVALID_ARG 0x1001
-#define HIPCPU_HSA_INVALID_ALLOC 0x1008
 
 /** The 64 bytes of a handle; size, offset and pid are where AMD has them */
 typedef struct hipcpu_handle {
@@ -98,6 +96,12 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
     struct stat info;
 
     HIPCPU_ENTER(hipIpcGetMemHandle);
+    if (hipcpu_rule(HIPCPU_RULE_EXPORT_VMM_ENDS) &&
+        hipcpu_range_find((uintptr_t)ptr, &range) && (range.chunk != NULL)) {
+        hipcpu_misuse("hipIpcGetMemHandle(%p): ROCr 7.2.4 with assertions ends here "
+                      "for memory of hipMemMap()",
+                      ptr);
+    }
     if (!hipcpu_find_exportable(ptr, &range) || (fstat(range.fd, &info) != 0)) {
         return hipcpu_result(hipErrorInvalidDevicePointer);
     }

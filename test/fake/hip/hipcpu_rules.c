@@ -42,12 +42,15 @@ static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
     /* by name only: what a kernel does whose compiler has left the wait out */
     [HIPCPU_RULE_EARLY_FLAG] = {"early-flag", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_EXPORT_LEAKS] = {"export-leaks", 702, 702},
+    [HIPCPU_RULE_EXPORT_VMM_ENDS] = {"export-vmm-ends", 702, 702},
     [HIPCPU_RULE_FEW_QUEUES] = {"few-queues", 500, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_IPC_ADDRESS] = {"ipc-address", 603, 701},
     /* by name only: CUDA's, below a HIP that is made of it */
     [HIPCPU_RULE_IPC_OVERLAP] = {"ipc-overlap", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_IPC_SERVER] = {"ipc-server", 603, HIPCPU_ANY_RELEASE},
     [HIPCPU_RULE_LATE_CACHES] = {"late-caches", 500, HIPCPU_ANY_RELEASE},
+    [HIPCPU_RULE_RETAIN_CRASH] = {"retain-crash", 602, 702},
+    [HIPCPU_RULE_RETAIN_NO_REFERENCE] = {"retain-no-reference", 500, 702},
 };
 
 typedef enum hipcpu_choice { HIPCPU_BY_RELEASE, HIPCPU_ON, HIPCPU_OFF } hipcpu_choice_t;
@@ -56,12 +59,14 @@ static bool hipcpu_is_amd;
 static hipcpu_choice_t hipcpu_choices[HIPCPU_NUM_RULES];
 
 
-/* The driver's IPC handles are the default up to 7.1, those of ROCr from 7.2 on. */
+/* ROCr's flag.h: only "0" turns the driver's handles off up to 7.1, and only "1" turns
+ * them on from 7.2 on. */
 static bool hipcpu_is_rocr_ipc(int release)
 {
     const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
 
-    return (legacy == NULL) ? (release >= 702) : (strcmp(legacy, "0") == 0);
+    legacy = (legacy == NULL) ? "" : legacy;
+    return (release >= 702) ? (strcmp(legacy, "1") != 0) : (strcmp(legacy, "0") == 0);
 }
 
 bool hipcpu_rule(hipcpu_rule_t rule)

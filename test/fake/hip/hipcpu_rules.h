@@ -31,13 +31,16 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_EARLY_FLAG,         /**< A flag passes its bytes whatever the code */
     HIPCPU_RULE_ERRORS_OVERWRITTEN, /**< Each call overwrites the last error */
     HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */
+    HIPCPU_RULE_EXPORT_VMM_ENDS,    /**< Exporting mapped memory ends the process */
     HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
     HIPCPU_RULE_IPC_ADDRESS,        /**< A handle names an address of the exporter */
     HIPCPU_RULE_IPC_OVERLAP,        /**< What overlaps freed memory does not open */
     HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
-    HIPCPU_RULE_REFUSAL_STICKS,     /**< After a refused copy all are refused */
+    HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
+    HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< It takes no reference */
+    HIPCPU_RULE_REFUSAL_STICKS,      /**< After a refused copy all are refused */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;
 

@@ -8,6 +8,7 @@
  */
 
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,9 +193,51 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle,
 
     HIPCPU_ENTER(hipMemRetainAllocationHandle);
     if (!hipcpu_range_find((uintptr_t)addr, &range) || (range.chunk == NULL)) {
+        if (hipcpu_rule(HIPCPU_RULE_RETAIN_CRASH)) {
+            hipcpu_misuse("hipMemRetainAllocationHandle(%p): ROCm 6.2 to 7.2 reads "
+                          "through NULL unless hipMemMap() mapped the address",
+                          addr);
+        }
         return hipcpu_result(hipErrorInvalidValue);
     }
-    atomic_fetch_add(&range.chunk->refs, 1);
+    if (!hipcpu_rule(HIPCPU_RULE_RETAIN_NO_REFERENCE)) {
+        atomic_fetch_add(&range.chunk->refs, 1);
+    }
     *handle = range.chunk;
     return hipSuccess;
+}
+
+/* ROCr 6 reports a mapped chunk as RESERVED_ADDR, ROCr 7 as HSA_VMEM. */
+static int hipcpu_hsa_type(const hipcpu_range_t *range)
+{
+    if (range->chunk != NULL) {
+        return (hipcpu_config.major < 7) ? HIPCPU_HSA_POINTER_RESERVED
+                                         : HIPCPU_HSA_POINTER_VMEM;
+    }
+    if (range->kind == HIPCPU_IMPORTED) {
+        return HIPCPU_HSA_POINTER_IPC;
+    }
+    return (range->kind == HIPCPU_REGISTERED) ? HIPCPU_HSA_POINTER_LOCKED
+                                              : HIPCPU_HSA_POINTER_HSA;
+}
+
+int hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info,
+                         void *(*alloc)(size_t size), uint32_t *num_agents,
+                         void **agents)
+{
+    hsa_amd_pointer_info_t found = {.size = info->size};
+    hipcpu_range_t range;
+
+    HIPCPU_ENTER(hsa_amd_pointer_info);
+    if ((info->size == 0) || (info->size > sizeof(found)) || (alloc != NULL) ||
+        (num_agents != NULL) || (agents != NULL)) {
+        return HIPCPU_HSA_INVALID_ARG;
+    }
+    if (hipcpu_range_find((uintptr_t)ptr, &range) && (range.kind != HIPCPU_FREED)) {
+        found.type = hipcpu_hsa_type(&range);
+        found.agentBaseAddress = (void *)range.base;
+        found.sizeInBytes = range.size;
+    }
+    memcpy(info, &found, found.size);
+    return 0;
 }

@@ -115,6 +115,14 @@ START_TEST(a_buffer_has_a_number_that_never_comes_again)
 }
 END_TEST
 
+static int pointer_type(const void *address)
+{
+    hsa_amd_pointer_info_t info = {.size = sizeof(info)};
+
+    ck_assert_int_eq(hsa_amd_pointer_info(address, &info, NULL, NULL, NULL), 0);
+    return info.type;
+}
+
 /* Neighbours that the program has mapped: one for kernels, two for the runtime. */
 START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
 {
@@ -146,6 +154,11 @@ START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
     ck_assert_int_eq(hipMemRetainAllocationHandle(&retained, other),
                      hipErrorInvalidValue);
     ck_assert_int_eq(hipIpcGetMemHandle(&handle, memory), hipErrorInvalidDevicePointer);
+    ck_assert_int_eq(pointer_type(memory + 5), HIPCPU_HSA_POINTER_RESERVED);
+    hipcpu_set_version(7, 2);
+    ck_assert_int_eq(pointer_type(memory + 5), HIPCPU_HSA_POINTER_VMEM);
+    ck_assert_int_eq(pointer_type(other), HIPCPU_HSA_POINTER_HSA);
+    ck_assert_int_eq(pointer_type(&chunks), HIPCPU_HSA_POINTER_UNKNOWN);
     ok(hipMemset(memory, 7, chunk));
     ok(hipMemset(memory + chunk, 7, chunk));
     ok(hipMemcpy(other, memory, chunk, hipMemcpyDefault));
@@ -160,6 +173,56 @@ START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
         ok(hipMemUnmap(memory + ((size_t)i * chunk), chunk));
     }
     ok(hipMemAddressFree(memory, 2 * chunk));
+}
+END_TEST
+
+/* One chunk, mapped and released by the program. */
+static void *map_chunk(hipMemGenericAllocationHandle_t *chunk)
+{
+    const hipMemAllocationProp prop = {.type = 1, .location = {1, 0}};
+    size_t size;
+    void *memory;
+
+    ok(hipMemGetAllocationGranularity(&size, &prop, 0));
+    ok(hipMemAddressReserve(&memory, size, 0, NULL, 0));
+    ok(hipMemCreate(chunk, size, &prop, 0));
+    ok(hipMemMap(memory, size, 0, *chunk, 0));
+    return memory;
+}
+
+/* Ends by SIGABRT: allocated memory is retained, or mapped memory exported. */
+START_TEST(retaining_is_as_harmful_as_the_release_says)
+{
+    hipMemGenericAllocationHandle_t chunk, retained;
+    hipIpcMemHandle_t handle;
+    void *memory;
+
+    hipcpu_set_rule("amd", true);
+    hipcpu_set_version((_i == 0) ? 6 : 7, 2);
+    if (_i < 2) {
+        ok(hipMalloc(&memory, SIZE));
+        (void)hipMemRetainAllocationHandle(&retained, memory);
+    } else {
+        memory = map_chunk(&chunk);
+        (void)hipIpcGetMemHandle(&handle, memory);
+    }
+}
+END_TEST
+
+START_TEST(retaining_takes_a_reference_as_the_release_says)
+{
+    hipMemGenericAllocationHandle_t chunk, retained;
+    void *memory;
+
+    hipcpu_set_rule("retain-no-reference", _i == 1);
+    memory = map_chunk(&chunk);
+    ok(hipMemRetainAllocationHandle(&retained, memory));
+    ok(hipMemRelease(retained));
+    if (_i == 0) {
+        ok(hipMemRelease(chunk));
+    } /* else the program's own reference is gone */
+    ok(hipMemUnmap(memory, (size_t)2 << 20));
+    ok(hipMemAddressFree(memory, (size_t)2 << 20));
 }
 END_TEST
 
@@ -473,6 +536,9 @@ int main(void)
     tcase_set_timeout(tcase, LIMIT_S);
     tcase_add_test(tcase, a_buffer_has_a_number_that_never_comes_again);
     tcase_add_test(tcase, chunks_of_mapped_memory_are_allocations_of_their_own);
+    tcase_add_loop_test_raise_signal(tcase, retaining_is_as_harmful_as_the_release_says,
+                                     SIGABRT, 0, 3);
+    tcase_add_loop_test(tcase, retaining_takes_a_reference_as_the_release_says, 0, 2);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, memory_that_overlaps_freed_memory_does_not_open);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);

@@ -5,6 +5,7 @@
 #include "base/muct_gpu.h"
 
 #include <hip/hip_runtime_api.h>
+#include <hsa/hsa_ext_amd.h>
 
 #define SAME(_ours, _amds) _Static_assert((int)(_ours) == (int)(_amds), #_amds)
 
@@ -35,6 +36,11 @@ SAME(offsetof(muct_hip_pointer_attribute_t, device),
 SAME(offsetof(muct_hip_pointer_attribute_t, is_managed),
      offsetof(hipPointerAttribute_t, isManaged));
 SAME(sizeof(hipError_t), sizeof(int));
+SAME(offsetof(muct_hsa_pointer_info_t, type), offsetof(hsa_amd_pointer_info_t, type));
+SAME(offsetof(muct_hsa_pointer_info_t, length),
+     offsetof(hsa_amd_pointer_info_t, sizeInBytes));
+SAME(offsetof(muct_hsa_pointer_info_t, owner),
+     offsetof(hsa_amd_pointer_info_t, agentOwner));
 
 int main(void)
 {

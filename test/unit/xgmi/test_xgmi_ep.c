@@ -357,6 +357,127 @@ START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
 }
 END_TEST
 
+static ucs_status_t key_status(uct_mem_h memh)
+{
+    uct_rkey_bundle_t other;
+    ucs_status_t status;
+    uint8_t key[256];
+
+    ck_assert_int_eq(uct_md_mkey_pack(side.md, memh, key), UCS_OK);
+    status = uct_rkey_unpack(side.component, key, &other);
+    if (status == UCS_OK) {
+        uct_rkey_release(side.component, &other);
+    }
+    return status;
+}
+
+/* UCX rounds the registered range up; hipMemGetAddressRange() reports the exact size.
+ */
+START_TEST(memory_of_an_odd_size_is_registered)
+{
+    static const size_t sizes[] = {1, 1000, 4095, 1000001};
+    uct_mem_h memh;
+    void *memory;
+
+    fake_hip_set_rule("retain-crash", true);
+    memory = mkv_hip_alloc(sizes[_i]);
+    ck_assert_ptr_nonnull(memory);
+    ck_assert_int_eq(uct_md_mem_reg(side.md, memory, (sizes[_i] + 15) & ~(size_t)15,
+                                    UCT_MD_MEM_ACCESS_RMA, &memh),
+                     UCS_OK);
+    ck_assert_int_eq(key_status(memh), UCS_OK);
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, memh), UCS_OK);
+    ck_assert(mkv_hip_free(memory));
+}
+END_TEST
+
+#define MAX_NEIGHBOURS 16
+
+/* @return The lower one of two adjacent allocations. */
+static char *find_neighbours(void **memory, unsigned *num_p)
+{
+    unsigned i;
+
+    for (*num_p = 0; *num_p < MAX_NEIGHBOURS; ++*num_p) {
+        memory[*num_p] = mkv_hip_alloc(LENGTH);
+        ck_assert_ptr_nonnull(memory[*num_p]);
+        for (i = 0; i < *num_p; ++i) {
+            if ((char *)memory[i] + LENGTH == memory[*num_p]) {
+                ++*num_p;
+                return memory[i];
+            }
+            if ((char *)memory[*num_p] + LENGTH == memory[i]) {
+                return memory[(*num_p)++];
+            }
+        }
+    }
+    ck_abort_msg("%d allocations have no neighbour", MAX_NEIGHBOURS);
+    return NULL;
+}
+
+/* An arena: one registration for copies here, and no handle for other processes. */
+START_TEST(neighbouring_allocations_are_registered_together)
+{
+    ct_mem_t allocated = local;
+    void *memory[MAX_NEIGHBOURS];
+    unsigned num, i;
+    comp_t comp;
+
+    fake_hip_set_rule("retain-crash", true);
+    local.addr = find_neighbours(memory, &num);
+    ck_assert_int_eq(uct_md_mem_reg(side.md, local.addr, 2 * LENGTH,
+                                    UCT_MD_MEM_ACCESS_RMA, &local.memh),
+                     UCS_OK);
+    memset((char *)local.addr + LENGTH, 5, 100);
+    local.addr = (char *)local.addr + LENGTH;
+    ck_assert_int_eq(put(0, 0, 100, &comp), UCS_INPROGRESS);
+    wait_for(&comp);
+    ck_assert_int_eq(comp.uct.status, UCS_OK);
+    ck_assert_int_eq(((char *)remote.addr)[99], 5);
+    ck_assert_int_eq(key_status(local.memh), UCS_ERR_UNREACHABLE);
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, local.memh), UCS_OK);
+    for (i = 0; i < num; ++i) {
+        ck_assert(mkv_hip_free(memory[i]));
+    }
+    local = allocated;
+}
+END_TEST
+
+/* The refusal is the operation's own, whatever the memory is. */
+START_TEST(refused_copy_and_export_of_allocated_memory_are_errors)
+{
+    comp_t comp;
+
+    fake_hip_set_rule("retain-crash", true);
+    fake_hip_fail("hipMemcpyAsync", 1, hipErrorInvalidValue);
+    ck_assert_int_eq(put(0, 0, 100, &comp), UCS_INPROGRESS);
+    wait_for(&comp);
+    ck_assert_int_eq(comp.uct.status, UCS_ERR_IO_ERROR);
+    fake_hip_fail("hipIpcGetMemHandle", 0, hipErrorInvalidValue);
+    ck_assert_int_eq(key_status(local.memh), UCS_ERR_UNREACHABLE);
+}
+END_TEST
+
+/* ROCr 7.2.4 ends the process when such memory is exported. */
+START_TEST(mapped_memory_is_not_exported_and_keeps_its_chunks)
+{
+    char *memory;
+    uct_mem_h memh;
+
+    fake_hip_set_version((_i == 0) ? 6 : 7, 2);
+    fake_hip_set_rule("retain-no-reference", true);
+    fake_hip_set_rule("export-vmm-ends", true);
+    memory = map_chunks();
+    ck_assert_int_eq(
+        uct_md_mem_reg(side.md, memory, 2 * CHUNK, UCT_MD_MEM_ACCESS_RMA, &memh),
+        UCS_OK);
+    ck_assert_int_eq(key_status(memh), UCS_ERR_UNREACHABLE);
+    memset(memory, 1, 2 * CHUNK); /* still mapped */
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, memh), UCS_OK);
+    unmap_chunks(memory);
+}
+END_TEST
+
 /* Nobody has looked whether the peer is there when a message was sent: a flush behind
  * it says that it was heard by somebody. Without a message there is nothing to say. */
 START_TEST(flush_behind_a_message_looks_for_the_peer)
@@ -433,6 +554,11 @@ int main(void)
     tcase_add_loop_test(tcase, disabled_progress_ends_when_all_is_over, 0, 2);
     tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
                         0, 2);
+    tcase_add_loop_test(tcase, memory_of_an_odd_size_is_registered, 0, 4);
+    tcase_add_test(tcase, neighbouring_allocations_are_registered_together);
+    tcase_add_test(tcase, refused_copy_and_export_of_allocated_memory_are_errors);
+    tcase_add_loop_test(tcase, mapped_memory_is_not_exported_and_keeps_its_chunks, 0,
+                        2);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -6,7 +6,10 @@
 #include "test/support/xgmi_owner.h"
 #include "xgmi/memory/xgmi_export.h"
 
+#include <ucs/debug/log_def.h>
+
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,16 +90,57 @@ START_TEST(without_buffer_ids_each_call_exports)
 }
 END_TEST
 
+static char warning[1024];
+static unsigned num_warnings;
+
+static ucs_log_func_rc_t keep_warning(const char *file, unsigned number,
+                                      const char *function, ucs_log_level_t level,
+                                      const ucs_log_component_config_t *component,
+                                      const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component;
+    if (level <= UCS_LOG_LEVEL_WARN) {
+        vsnprintf(warning, sizeof(warning), format, args);
+        ++num_warnings;
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* Three calls a key, one warning a process, and the next key tries again. */
 START_TEST(memory_that_cannot_be_exported_is_tried_again)
 {
     muct_xgmi_export_t export = {0};
+    unsigned i;
 
-    fake_hip_fail("hipIpcGetMemHandle", 1, 17);
-    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export),
-                     UCS_ERR_UNSUPPORTED);
+    setenv("HSA_ENABLE_IPC_MODE_LEGACY", "1", 1);
+    ucs_log_push_handler(keep_warning);
+    for (i = 1; i <= 6; ++i) {
+        fake_hip_fail("hipIpcGetMemHandle", 1, 1);
+    }
+    for (i = 1; i <= 2; ++i) {
+        ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export),
+                         UCS_ERR_UNSUPPORTED);
+        ck_assert_uint_eq(num_exports(), 3 * i);
+    }
+    ucs_log_pop_handler();
+    ck_assert_uint_eq(num_warnings, 1);
+    ck_assert_ptr_nonnull(strstr(warning, "hipErrorInvalidValue"));
+    ck_assert_ptr_nonnull(
+        strstr(warning, "HSA_ENABLE_IPC_MODE_LEGACY=1 is set: unset it"));
+
     ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)&export, &export),
                      UCS_ERR_UNSUPPORTED);
     ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export), UCS_OK);
+}
+END_TEST
+
+START_TEST(export_that_fails_once_is_repeated)
+{
+    muct_xgmi_export_t export = {0};
+
+    fake_hip_fail("hipIpcGetMemHandle", 1, 1);
+    ck_assert_int_eq(muct_xgmi_export_get(gpu, (uintptr_t)memory, &export), UCS_OK);
+    ck_assert_uint_eq(num_exports(), 2);
 }
 END_TEST
 
@@ -150,6 +194,7 @@ int main(void)
     tcase_add_test(tcase, memory_allocated_again_is_exported_again);
     tcase_add_test(tcase, without_buffer_ids_each_call_exports);
     tcase_add_test(tcase, memory_that_cannot_be_exported_is_tried_again);
+    tcase_add_test(tcase, export_that_fails_once_is_repeated);
     tcase_add_test(tcase, exports_that_last_hold_up_nobody_whose_memory_is_exported);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);

@@ -91,15 +91,6 @@ static void get_and_put(unsigned i)
     muct_xgmi_map_put(map, get(i));
 }
 
-static void set_rule(const char *name, bool is_on)
-{
-    void (*set)(const char *, bool);
-    void *symbol = fake_hip_symbol("hipcpu_set_rule");
-
-    memcpy(&set, &symbol, sizeof(set));
-    set(name, is_on);
-}
-
 START_TEST(allocation_is_mapped_once)
 {
     const muct_xgmi_region_t *first = get(0);
@@ -158,7 +149,7 @@ START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
     const muct_xgmi_region_t *region = get(0), *other = get(1);
     muct_xgmi_key_t again;
 
-    set_rule("ipc-overlap", true);
+    fake_hip_set_rule("ipc-overlap", true);
     muct_xgmi_map_put(map, region);
     muct_xgmi_map_put(map, other);
     xgmi_owner_free(&owner, &keys[0]);
@@ -182,7 +173,7 @@ START_TEST(memory_that_overlaps_what_is_in_use_is_mapped_behind_it)
     const muct_xgmi_region_t *busy = get(0), *region;
     muct_xgmi_key_t again;
 
-    set_rule("ipc-overlap", true);
+    fake_hip_set_rule("ipc-overlap", true);
     xgmi_owner_free(&owner, &keys[0]);
     xgmi_owner_alloc(&owner, LENGTH - 100, &again);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &again, 0, &region),
@@ -396,7 +387,7 @@ START_TEST(peer_that_does_not_answer_stops_no_other_mapping)
     pthread_t thread;
 
     get_and_put(0);
-    set_rule("ipc-server", true);
+    fake_hip_set_rule("ipc-server", true);
     kill(owner.pid, SIGSTOP);
     ck_assert_int_eq(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
     ck_assert_int_eq(pthread_create(&thread, NULL, get_and_put_main, &number), 0);
@@ -418,7 +409,7 @@ static size_t num_mappings(void)
 
 static void stop_owner(void)
 {
-    set_rule("ipc-server", true);
+    fake_hip_set_rule("ipc-server", true);
     kill(owner.pid, SIGSTOP);
     ck_assert_int_eq(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
 }
@@ -535,7 +526,7 @@ START_TEST(forgetting_a_peer_waits_for_no_stream)
 {
     void *stream, *from, *to;
 
-    set_rule("close-waits", true);
+    fake_hip_set_rule("close-waits", true);
     get_and_put(0);
     ck_assert_int_eq(gpu->stream_create_with_priority(&stream, 1, 0), 0);
     ck_assert_int_eq(gpu->mem_alloc(&from, LENGTH), 0);

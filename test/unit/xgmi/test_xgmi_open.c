@@ -100,15 +100,6 @@ static void unpack(unsigned which)
                      UCS_OK);
 }
 
-static void set_rule(const char *name)
-{
-    void (*set)(const char *, bool);
-    void *symbol = fake_hip_symbol("hipcpu_set_rule");
-
-    memcpy(&set, &symbol, sizeof(set));
-    set(name, true);
-}
-
 static void setup(void)
 {
     int fds[2];
@@ -126,7 +117,7 @@ static void setup(void)
     close(fds[1]);
 
     open_side();
-    set_rule("ipc-server");
+    fake_hip_set_rule("ipc-server", true);
     fill_card(&local, 1, &ours);
     peer_ep = connect_to(&theirs);
     self_ep = connect_to(&ours);

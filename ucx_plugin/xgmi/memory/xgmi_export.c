@@ -14,9 +14,14 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MUCT_XGMI_EXPORT_PLACES 1024
+
+/* Calls of hipIpcGetMemHandle() for one key; the next key tries again. */
+#define MUCT_XGMI_EXPORT_TRIES 3
 
 
 static pthread_mutex_t muct_xgmi_export_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,22 +37,64 @@ static muct_xgmi_export_t *muct_xgmi_export_place(uint64_t base)
     return &muct_xgmi_exports[(hash >> 32) % MUCT_XGMI_EXPORT_PLACES];
 }
 
+static void muct_xgmi_export_warn_vmm(const muct_xgmi_export_t *export)
+{
+    static atomic_bool has_warned;
+
+    if (!atomic_exchange(&has_warned, true)) {
+        muct_warn("0x%" PRIx64 " length %" PRIu64
+                  " is memory of hipMemMap() (expandable "
+                  "segments of PyTorch) or hipMallocAsync(), for which the runtime has "
+                  "no IPC handle: other processes reach it over other transports; name "
+                  "mori_copy and tcp in UCX_TLS, or use hipMalloc() for xGMI",
+                  export->base, export->length);
+    }
+}
+
+static void muct_xgmi_export_warn_failure(const muct_xgmi_export_t *export,
+                                          const char *error)
+{
+    const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
+    static const char *const causes[] = {
+        "where another process uses other GPUs of the node, see rocm-systems 10609",
+        "HSA_ENABLE_IPC_MODE_LEGACY=1 is set: unset it (rocm-systems 2209)"};
+    static atomic_bool has_warned;
+
+    if (!atomic_exchange(&has_warned, true)) {
+        muct_warn("hipIpcGetMemHandle(0x%" PRIx64 " length %" PRIu64
+                  ") failed %d times: "
+                  "%s; other processes reach this memory over slower transports; %s",
+                  export->base, export->length, MUCT_XGMI_EXPORT_TRIES, error,
+                  causes[(legacy != NULL) && !strcmp(legacy, "1")]);
+    }
+}
+
+/* An export of hipMemMap() memory fails, and ends the process where ROCr 7.2.4 was
+ * built with assertions (runtime.cpp, "DMA Buf inconsistent with pointer offset"). */
 static ucs_status_t muct_xgmi_export_call(const muct_gpu_t *gpu,
                                           muct_xgmi_export_t *export)
 {
+    const void *base = (const void *)(uintptr_t)export->base;
+    int tries = MUCT_XGMI_EXPORT_TRIES;
     muct_hip_ipc_mem_handle_t handle;
     int mode, prev, ret;
 
+    if (muct_gpu_is_vmm(gpu, base)) {
+        muct_xgmi_export_warn_vmm(export);
+        return UCS_ERR_UNSUPPORTED;
+    }
     if (muct_gpu_push_device(gpu, export->device, &prev) != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
+
     mode = muct_gpu_relax(gpu);
-    ret = gpu->ipc_get_mem_handle(&handle, (void *)(uintptr_t)export->base);
+    do {
+        ret = gpu->ipc_get_mem_handle(&handle, (void *)(uintptr_t)export->base);
+    } while ((muct_gpu_forget(gpu, ret) != MUCT_HIP_SUCCESS) && (--tries > 0));
     muct_gpu_unrelax(gpu, mode);
     muct_gpu_pop_device(gpu, export->device, prev);
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_diag("hipIpcGetMemHandle(0x%" PRIx64 " length %" PRIu64 ") failed: %s",
-                  export->base, export->length, muct_gpu_error_name(gpu, ret));
+        muct_xgmi_export_warn_failure(export, muct_gpu_error_name(gpu, ret));
         return UCS_ERR_UNSUPPORTED;
     }
 
