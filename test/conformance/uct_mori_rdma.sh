@@ -35,10 +35,11 @@ more() {
 
 run ionic a:ionic,b:ionic ''
 more bnxt a:bnxt,b:bnxt,c:bnxt peer UCX_MORI_RDMA_DEVICES=a:1,b
-run mlx5 a:mlx5,b:mlx5 peer/rocm-host UCX_MORI_RDMA_NUM_QPS=4 UCX_MORI_RDMA_STRIPE_SIZE=4k
-more mlx5_ib a:mlx5_ib,b:mlx5_ib peer
-more rxe a:rxe,b:rxe peer/host-rocm
+run mlx5 a:mlx5,b:mlx5 peer/rocm-host UCX_MORI_RDMA_NUM_QPS=4 UCX_MORI_RDMA_STRIPE_SIZE=4k \
+    UCX_MORI_RDMA_ATOMICS=y
+more mlx5_ib a:mlx5_ib,b:mlx5_ib peer UCX_MORI_RDMA_ATOMICS=y
+more rxe a:rxe,b:rxe peer/host-rocm UCX_MORI_RDMA_ATOMICS=y
 run tiny a:tiny,b:tiny peer FAKE_VERBS_CAPS=max_mr=4096
-run late a:mlx5,b:mlx5 local FAKE_VERBS_MODE=late UCX_MORI_RDMA_NUM_QPS=2
+run late a:mlx5,b:mlx5 local FAKE_VERBS_MODE=late UCX_MORI_RDMA_NUM_QPS=2 UCX_MORI_RDMA_ATOMICS=y
 run keys a:ionic,b:ionic peer UCX_MORI_RDMA_MAX_MR_SIZE=512k
 run dmabuf a:ionic,b:ionic peer/rocm FAKE_VERBS_PEERMEM=n

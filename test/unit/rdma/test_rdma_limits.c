@@ -40,7 +40,6 @@ static void setup(void)
     config.traffic_class = UCS_ULUNITS_AUTO;
     config.hop_limit = 255;
     config.max_reads = UCS_ULUNITS_AUTO;
-    config.atomics = UCS_TRY;
 
     memset(&device, 0, sizeof(device));
     strcpy(device.name, "small0");
@@ -329,19 +328,6 @@ START_TEST(values_without_sense_are_refused)
 }
 END_TEST
 
-START_TEST(atomics_are_used_where_there_are_any)
-{
-    config.atomics = UCS_YES;
-    ck_assert_int_eq(fit(), UCS_ERR_UNSUPPORTED);
-    device.has_atomics = true;
-    ck_assert_int_eq(fit(), UCS_OK);
-    ck_assert(limits.has_atomics);
-    config.atomics = UCS_NO;
-    ck_assert_int_eq(fit(), UCS_OK);
-    ck_assert(!limits.has_atomics);
-}
-END_TEST
-
 START_TEST(timeouts_have_the_next_larger_code)
 {
     ck_assert_uint_eq(muct_rdma_qp_timeout_code(0), 1);
@@ -441,7 +427,6 @@ int main(void)
     tcase_add_test(tcase, queue_pair_always_fits_a_completion_queue);
     tcase_add_test(tcase, chain_is_at_most_half_the_queue);
     tcase_add_loop_test(tcase, values_without_sense_are_refused, 0, 9);
-    tcase_add_test(tcase, atomics_are_used_where_there_are_any);
     tcase_add_test(tcase, timeouts_have_the_next_larger_code);
     tcase_add_test(tcase, link_rates_are_those_of_the_standard);
     tcase_add_test(tcase, best_gid_is_routable_and_ipv4);

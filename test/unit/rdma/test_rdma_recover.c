@@ -418,6 +418,7 @@ START_TEST(atomic_that_may_have_been_done_fails_the_endpoint)
     uint64_t result = 0, *there;
     rig_comp_t comp;
 
+    setenv("UCX_MORI_RDMA_ATOMICS", "y", 1);
     setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
     start();
     rig_comp_init(&comp);

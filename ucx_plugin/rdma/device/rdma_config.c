@@ -143,9 +143,6 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "devices can do.",
      ucs_offsetof(muct_rdma_iface_config_t, max_reads), UCS_CONFIG_TYPE_ULUNITS},
 
-    {"ATOMICS", "try", "Use the device's atomics: y, n, or try where it has them.",
-     ucs_offsetof(muct_rdma_iface_config_t, atomics), UCS_CONFIG_TYPE_TERNARY},
-
     {"ECE", "auto",
      "Enhanced connection establishment, by which devices of one vendor agree on more\n"
      "than the standard has (selective repeat on mlx5): auto is what both devices have,\n"
@@ -346,22 +343,14 @@ static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
     }
 }
 
-static ucs_status_t muct_rdma_limits_set_atomics(const muct_rdma_iface_config_t *config,
-                                                 const muct_rdma_device_t *device,
-                                                 muct_rdma_limits_t *limits)
+static void muct_rdma_limits_set_reads(const muct_rdma_iface_config_t *config,
+                                       const muct_rdma_device_t *device,
+                                       muct_rdma_limits_t *limits)
 {
     limits->max_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
     limits->max_dest_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_rd_atom);
-    limits->has_atomics = (config->atomics != UCS_NO) && device->has_atomics;
-    if ((config->atomics == UCS_YES) && !device->has_atomics) {
-        muct_error("%s: UCX_MORI_RDMA_ATOMICS=y, but the device has none",
-                   device->name);
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    return UCS_OK;
 }
 
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
@@ -388,5 +377,7 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     limits->has_merge = config->merge != 0;
     muct_rdma_limits_set_batch(config, limits);
     muct_rdma_limits_set_mtu(config, device, port, limits);
-    return muct_rdma_limits_set_atomics(config, device, limits);
+    limits->has_atomics = device->has_atomics;
+    muct_rdma_limits_set_reads(config, device, limits);
+    return UCS_OK;
 }

@@ -45,7 +45,6 @@ typedef struct muct_rdma_iface_config {
     unsigned path_mtu;
     unsigned pkey;
     unsigned long max_reads;
-    int atomics;
     unsigned long ece;
     int rail_affinity;
     unsigned reachability; /**< muct_rdma_reachability_t */

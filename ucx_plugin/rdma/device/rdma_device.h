@@ -23,7 +23,7 @@ typedef struct muct_rdma_device {
     struct ibv_context *context; /**< Its async_fd does not block */
     struct ibv_device_attr attr; /**< As the device says */
     char name[UCT_MD_NAME_MAX];
-    bool has_atomics;            /**< 64-bit fetch-add and compare-swap */
+    bool has_atomics;            /**< 64-bit fetch-add and compare-swap, and in use */
     ucs_sys_device_t sys_device; /**< UCS_SYS_DEVICE_ID_UNKNOWN for virtual devices */
 } muct_rdma_device_t;
 

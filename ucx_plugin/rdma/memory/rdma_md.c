@@ -28,6 +28,12 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
      "management ports.",
      ucs_offsetof(muct_rdma_md_config_t, devices), UCS_CONFIG_TYPE_ALLOW_LIST},
 
+    {"ATOMICS", "n",
+     "Register memory for the device's 64-bit atomics and offer them: y, n, or try where\n"
+     "the device has them. Some devices refuse memory of GPUs for atomics. Choose y for\n"
+     "programs that call UCT's atomics; UCP does not use them.",
+     ucs_offsetof(muct_rdma_md_config_t, atomics), UCS_CONFIG_TYPE_TERNARY},
+
     {"DMABUF", "try",
      "Register GPU memory by dma-buf: y (by nothing else), n (never), try (first or\n"
      "second, by device, kernel and release of ROCm). Choose n when the kernel's dma-buf\n"
@@ -234,12 +240,16 @@ static ucs_status_t muct_rdma_md_set_gpu_ways(muct_rdma_md_t *md,
     return muct_rdma_gpu_ways_init(&params, &md->gpu_ways);
 }
 
-static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
-                                            const muct_rdma_md_config_t *config,
-                                            const char *name)
+static ucs_status_t muct_rdma_md_set_access(muct_rdma_md_t *md,
+                                            const muct_rdma_md_config_t *config)
 {
-    ucs_status_t status;
+    if ((config->atomics == UCS_YES) && !md->device.has_atomics) {
+        muct_error("%s: UCX_MORI_RDMA_ATOMICS=y, but the device has none",
+                   md->device.name);
+        return UCS_ERR_UNSUPPORTED;
+    }
 
+    md->device.has_atomics = md->device.has_atomics && (config->atomics != UCS_NO);
     md->access =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     if (md->device.has_atomics) {
@@ -249,6 +259,20 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
         ((config->relaxed_ordering == UCS_TRY) &&
          muct_rdma_family_has_relaxed_ordering())) {
         md->access |= IBV_ACCESS_RELAXED_ORDERING;
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
+                                            const muct_rdma_md_config_t *config,
+                                            const char *name)
+{
+    ucs_status_t status;
+
+    status = muct_rdma_md_set_access(md, config);
+    if (status != UCS_OK) {
+        return status;
     }
 
     md->chunk_shift = muct_rdma_md_chunk_shift(&md->device, config->max_mr_size);

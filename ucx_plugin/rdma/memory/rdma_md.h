@@ -22,6 +22,7 @@
 typedef struct muct_rdma_md_config {
     uct_md_config_t super;
     ucs_config_allow_list_t devices;
+    int atomics;          /**< ucs_ternary_auto_value_t */
     int dmabuf;           /**< ucs_ternary_auto_value_t */
     int peermem;          /**< ucs_ternary_auto_value_t */
     int dmabuf_canary;    /**< ucs_ternary_auto_value_t */
@@ -44,7 +45,8 @@ struct muct_rdma_md {
     muct_rdma_gpu_ways_t gpu_ways;
     ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
     bool has_told_canary;                   /**< That one was not */
-    bool has_told_lack; /**< That the kernel is not made for dma-bufs */
+    bool has_told_atomics; /**< That memory was registered without atomics */
+    bool has_told_lack;    /**< That the kernel is not made for dma-bufs */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;
     bool has_gpu_direct; /**< It registers GPU memory */

@@ -216,6 +216,19 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
     return is_direct;
 }
 
+/* Atomics of peers to this memory will fail. */
+static void muct_rdma_md_warn_atomics(muct_rdma_md_t *md, const muct_rdma_mem_t *mem)
+{
+    if ((md->access & ~mem->access & IBV_ACCESS_REMOTE_ATOMIC) &&
+        !md->has_told_atomics) {
+        md->has_told_atomics = true;
+        muct_warn("%s: memory 0x%" PRIx64 " length %" PRIu64
+                  " was refused for atomics and is registered without them; unset "
+                  "UCX_MORI_RDMA_ATOMICS unless the program uses atomics",
+                  md->device.name, mem->base, mem->length);
+    }
+}
+
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
                                   const uct_md_mem_reg_params_t *params,
                                   uct_mem_h *memh_p)
@@ -249,6 +262,7 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
         status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
     }
     if (status == UCS_OK) {
+        muct_rdma_md_warn_atomics(md, mem);
         *memh_p = mem;
     }
 

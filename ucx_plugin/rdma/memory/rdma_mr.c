@@ -67,16 +67,17 @@ void muct_rdma_mr_dereg(struct ibv_mr *mr)
 
 static struct ibv_mr *muct_rdma_mem_reg_chunk(struct ibv_pd *pd, uint64_t address,
                                               size_t length, uint64_t offset,
-                                              const muct_rdma_mem_params_t *params)
+                                              const muct_rdma_mem_params_t *params,
+                                              int access)
 {
     void *pointer = (void *)(uintptr_t)address;
 
     if (params->dmabuf_fd < 0) {
-        return muct_rdma_mr_reg_iova(pd, pointer, length, params->access);
+        return muct_rdma_mr_reg_iova(pd, pointer, length, access);
     }
 
     return muct_rdma_verbs.reg_dmabuf_mr(pd, params->dmabuf_offset + offset, length,
-                                         address, params->dmabuf_fd, params->access);
+                                         address, params->dmabuf_fd, access);
 }
 
 static void muct_rdma_mem_log(const muct_rdma_mem_params_t *params, void *address,
@@ -98,7 +99,7 @@ static void muct_rdma_mem_log(const muct_rdma_mem_params_t *params, void *addres
     }
 }
 
-static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
+static void muct_rdma_mem_dereg(muct_rdma_mem_t *mem)
 {
     unsigned i;
 
@@ -107,6 +108,12 @@ static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
             muct_rdma_mr_dereg(mem->mrs[i]);
         }
     }
+    mem->num = 0;
+}
+
+static void muct_rdma_mem_free(muct_rdma_mem_t *mem)
+{
+    muct_rdma_mem_dereg(mem);
     free(mem);
 }
 
@@ -226,7 +233,7 @@ static int muct_rdma_mem_reg(muct_rdma_mem_t *mem, const muct_rdma_mem_params_t 
         mem->mrs[mem->num] =
             is_gone ? &muct_rdma_mem_no_mr
                     : muct_rdma_mem_reg_chunk(mem->pd, mem->base + offset, (size_t)part,
-                                              offset, params);
+                                              offset, params, mem->access);
         if (mem->mrs[mem->num] == NULL) {
             error = errno;
             is_gone = muct_rdma_mem_finds_gone(mem->pd, error);
@@ -239,6 +246,22 @@ static int muct_rdma_mem_reg(muct_rdma_mem_t *mem, const muct_rdma_mem_params_t 
     }
 
     return 0;
+}
+
+/* Some devices refuse memory of GPUs for atomics (ionic, bnxt_re). */
+static int muct_rdma_mem_reg_any(muct_rdma_mem_t *mem,
+                                 const muct_rdma_mem_params_t *params)
+{
+    int error = muct_rdma_mem_reg(mem, params);
+
+    if (((error != EINVAL) && (error != EOPNOTSUPP)) ||
+        !(mem->access & IBV_ACCESS_REMOTE_ATOMIC)) {
+        return error;
+    }
+
+    muct_rdma_mem_dereg(mem);
+    mem->access &= ~IBV_ACCESS_REMOTE_ATOMIC;
+    return muct_rdma_mem_reg(mem, params);
 }
 
 ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
@@ -275,7 +298,7 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
     mem->pd = pd;
     mem->access = params->access;
     mem->is_gpu = params->is_gpu;
-    error = muct_rdma_mem_reg(mem, params);
+    error = muct_rdma_mem_reg_any(mem, params);
     if (error != 0) {
         muct_rdma_mem_log(params, address, length, error);
         muct_rdma_mem_free(mem);

@@ -39,7 +39,7 @@ struct muct_rdma_mem {
     unsigned num;                     /**< Chunks */
     const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
     struct ibv_pd *pd;
-    int access;
+    int access; /**< As registered */
     bool is_gpu;
     ucs_list_link_t list;   /**< Of all regions of the process */
     muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
@@ -50,7 +50,7 @@ struct muct_rdma_mem {
 
 /** How to register. */
 typedef struct muct_rdma_mem_params {
-    int access;                       /**< IBV_ACCESS_* */
+    int access; /**< IBV_ACCESS_*; without REMOTE_ATOMIC where that is refused */
     uint8_t chunk_shift;              /**< log2 of the most bytes of one key */
     unsigned max_chunks;              /**< Keys a packed key has room for, 0 for 1 */
     bool is_gpu;                      /**< It is memory of a GPU */
