@@ -21,11 +21,13 @@
  * Environment, read at the first call of any verb:
  *
  *   FAKE_VERBS_DEVICES  "name:profile[@pci address],...", default
- * "fake0:ionic,fake1:ionic". Profiles: ionic, bnxt, mlx5, mlx5_ib, rxe, tiny.
+ * "fake0:ionic,fake1:ionic". Profiles: ionic, pollara, bnxt, thor2, mlx5,
+ * mlx5_ib, rxe, tiny.
  *   FAKE_VERBS_SYSFS    Folder made to look like /sys/class: ibdev_path of a device
  * with a PCI address lies in it, and its "device" link ends in the address.
  *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
- * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_init_rd_atom, atomics,
+ * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_res_rd_atom,
+ * max_init_rd_atom, max_entries (of the page table), atomics,
  * max_qp, max_mr, ifindex (of network interfaces, 1), grh (1: ports want a global
  * header), limited (partitions of limited members before the full one). FAKE_VERBS_WIRE
  * File shared by the processes of one wire; made when missing. FAKE_VERBS_MODE "null":

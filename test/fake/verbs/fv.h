@@ -49,14 +49,18 @@ typedef struct fv_caps {
     int max_cqe;
     int max_mr;
     uint64_t max_mr_size;
+    int max_entries; /* of the page table, and max_mr_size is no limit; 0: many */
     uint32_t max_msg_sz;
     int max_rd_atom;
+    int max_res_rd_atom; /* of all queue pairs of the device; 0: max_rd_atom for each */
     int max_init_rd_atom;
     int max_srq; /* 0: of a driver that has none, the three */
     int max_srq_wr;
     int max_srq_sge;
     bool atomics;
+    bool no_gpu_atomics; /* EINVAL to REMOTE_ATOMIC for memory of a GPU */
     bool dmabuf;
+    bool efault;  /* ibv_create_qp() mostly fails off the main thread */
     bool td;      /* thread domains */
     bool forgets; /* ibv_modify_qp() to error flushes what was not polled */
     uint32_t ece; /* options; 0: none */
@@ -176,7 +180,8 @@ typedef struct fv_wire_mr {
     uint32_t access;
     uint64_t iova;
     uint64_t length;
-    uint64_t host; /* where it is in the owner's address space */
+    uint64_t host;    /* where it is in the owner's address space */
+    uint32_t entries; /* of the device's page table */
 } fv_wire_mr_t;
 
 typedef struct fv_wire_device {
@@ -402,6 +407,16 @@ void fv_async_qp(const fv_wire_qp_t *qp, enum ibv_event_type type);
 void fv_async_srq(const fv_wire_srq_t *srq, enum ibv_event_type type);
 
 /* fv_mr.c */
+/* Whether it is memory of a GPU of libhipcpu. */
+bool fv_is_gpu(const void *addr);
+
+/* Entries of the page table that a region takes; 0 where the device has no limit. */
+uint32_t fv_entries(const fv_caps_t *caps, const void *addr, size_t length,
+                    bool is_dmabuf);
+
+/* Locked: 0, or why the device has not as many any more. */
+int fv_entries_check(unsigned device, uint32_t entries);
+
 const fv_wire_mr_t *fv_key_find(uint32_t key);
 struct ibv_td *fv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int fv_dealloc_td(struct ibv_td *td);

@@ -112,7 +112,9 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     attr->max_mr = caps->max_mr;
     attr->max_pd = 1024;
     attr->max_qp_rd_atom = caps->max_rd_atom;
-    attr->max_res_rd_atom = caps->max_rd_atom * caps->max_qp;
+    attr->max_res_rd_atom = (caps->max_res_rd_atom != 0)
+                                ? caps->max_res_rd_atom
+                                : caps->max_rd_atom * caps->max_qp;
     attr->max_qp_init_rd_atom = caps->max_init_rd_atom;
     attr->atomic_cap = caps->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
     attr->max_srq = caps->max_srq;

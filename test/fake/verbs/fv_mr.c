@@ -200,14 +200,16 @@ static int fv_mr_slot(void)
     return -1;
 }
 
-static int fv_mr_check(struct ibv_pd *pd, uint64_t iova, size_t length, unsigned access)
+static int fv_mr_check(struct ibv_pd *pd, uint64_t iova, size_t length, unsigned access,
+                       bool is_gpu)
 {
     const fv_caps_t *caps = &fv_device_of(pd->context)->caps;
 
     if (fv_gone(pd->context)) {
         return EIO;
     }
-    if ((length == 0) || (length > caps->max_mr_size) || (iova + length < iova)) {
+    if ((length == 0) || (iova + length < iova) ||
+        ((length > caps->max_mr_size) && (caps->max_entries == 0))) {
         return EINVAL;
     }
     if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
@@ -216,6 +218,9 @@ static int fv_mr_check(struct ibv_pd *pd, uint64_t iova, size_t length, unsigned
     }
     if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !caps->atomics) {
         return EOPNOTSUPP;
+    }
+    if ((access & IBV_ACCESS_REMOTE_ATOMIC) && caps->no_gpu_atomics && is_gpu) {
+        return EINVAL;
     }
     if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND)) {
         return EOPNOTSUPP;
@@ -228,11 +233,11 @@ static int fv_mr_check(struct ibv_pd *pd, uint64_t iova, size_t length, unsigned
 }
 
 static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
-                                   uint64_t iova, unsigned access)
+                                   uint64_t iova, unsigned access, uint32_t entries)
 {
     fv_wire_mr_t *wire;
     fv_mr_t *mr;
-    int slot;
+    int slot, error;
 
     mr = calloc(1, sizeof(*mr));
     if (mr == NULL) {
@@ -240,11 +245,12 @@ static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
     }
 
     fv_lock();
+    error = fv_entries_check(fv_device_of(pd->context)->index, entries);
     slot = fv_mr_slot();
-    if (slot < 0) {
+    if ((slot < 0) || (error != 0)) {
         fv_unlock();
         free(mr);
-        errno = ENOMEM;
+        errno = (error != 0) ? error : ENOMEM;
         return NULL;
     }
 
@@ -258,6 +264,7 @@ static struct ibv_mr *fv_mr_create(struct ibv_pd *pd, void *host, size_t length,
     wire->iova = iova;
     wire->length = length;
     wire->host = (uintptr_t)host;
+    wire->entries = entries;
     mr->ibv.context = pd->context;
     mr->ibv.pd = pd;
     mr->ibv.addr = (void *)(uintptr_t)iova;
@@ -282,7 +289,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
     }
 
     access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; /* relaxed ordering: no effect */
-    errno = fv_mr_check(pd, iova, length, access);
+    errno = fv_mr_check(pd, iova, length, access,
+                        (access & IBV_ACCESS_REMOTE_ATOMIC) && fv_is_gpu(addr));
     if (errno == 0) {
         errno = fv_check_range(addr, length, access);
     }
@@ -290,7 +298,9 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
         return NULL;
     }
 
-    mr = fv_mr_create(pd, addr, length, iova, access);
+    mr =
+        fv_mr_create(pd, addr, length, iova, access,
+                     fv_entries(&fv_device_of(pd->context)->caps, addr, length, false));
     if (mr != NULL) {
         mr->addr = addr;
     }
@@ -332,7 +342,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
     }
 
     access &= (int)~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
-    errno = fv_mr_check(pd, iova, length, (unsigned)access);
+    errno = fv_mr_check(pd, iova, length, (unsigned)access, true);
     if (errno != 0) {
         return NULL;
     }
@@ -355,8 +365,9 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
         return NULL;
     }
 
-    mr = fv_mr_create(pd, (char *)map + (offset - start), length, iova,
-                      (unsigned)access);
+    mr =
+        fv_mr_create(pd, (char *)map + (offset - start), length, iova, (unsigned)access,
+                     fv_entries(&fv_device_of(pd->context)->caps, NULL, length, true));
     if (mr == NULL) {
         munmap(map, size);
         return NULL;

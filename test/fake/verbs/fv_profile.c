@@ -32,61 +32,55 @@
     .td = true, .ece = 0x30000003, .active_speed = FV_SPEED_NDR,                       \
     .active_width = FV_WIDTH_4X
 
+/* What ionic and pollara have in common. */
+#define FV_IONIC                                                                       \
+    .vendor_id = 0x1dd8, .part_id = 0x1003, .max_qp = 2048, .max_qp_wr = 65535,        \
+    .max_sge = 8, .max_inline = 480, .inline_errno = EINVAL, .max_cqe = 65435,         \
+    .max_mr = 32768, .max_msg_sz = 1u << 31, .max_rd_atom = 16,                        \
+    .max_init_rd_atom = 16, .max_srq = 0, .atomics = true, .no_gpu_atomics = true,     \
+    .dmabuf = true, .td = true, .forgets = true, .active_speed = FV_SPEED_NDR,         \
+    .active_width = FV_WIDTH_4X
+
+/* What bnxt and thor2 have in common. */
+#define FV_BNXT                                                                        \
+    .vendor_id = 0x14e4, .max_qp = 4000, .max_qp_wr = 65407, .max_sge = 6,             \
+    .max_inline = 96, .inline_errno = ENOMEM, .max_cqe = 131072, .max_mr = 32768,      \
+    .max_mr_size = UINT64_C(1) << 39, .max_msg_sz = 1u << 30, .max_rd_atom = 126,      \
+    .max_init_rd_atom = 126, .max_srq = 256, .max_srq_wr = 65407, .max_srq_sge = 6,    \
+    .atomics = true, .no_gpu_atomics = true, .dmabuf = true, .td = true,               \
+    .active_speed = FV_SPEED_NDR, .active_width = FV_WIDTH_4X
+
 static const fv_caps_t fv_profiles[] = {
     /* hw/ionic/ionic_ibdev.c: max_qp_wr IONIC_MAX_DEPTH, max_send_sge at most
      * IONIC_SPEC_HIGH, max_cqe IONIC_MAX_CQ_DEPTH less IONIC_CQ_GRACE, atomics
      * IB_ATOMIC_GLOB, max_msg_sz 0x80000000, IONIC_MAX_RD_ATOM, no SRQ. max_inline is
      * what an entry of 512 bytes, the largest with an express doorbell, has behind 32
      * bytes of header (ionic_fw.h). max_mr_size is half of the page table entries that
-     * firmware grants, in pages. forgets: ionic_flush_qp() of rdma-core's
-     * providers/ionic, after which ionic_poll_recv() and ionic_poll_send() look at no
-     * completion of the queue pair any more. */
-    {.profile = "ionic",
-     .vendor_id = 0x1dd8,
-     .part_id = 0x1003,
-     .max_qp = 2048,
-     .max_qp_wr = 65535,
-     .max_sge = 8,
-     .max_inline = 480,
-     .inline_errno = EINVAL,
-     .max_cqe = 65435,
-     .max_mr = 32768,
-     .max_mr_size = UINT64_C(1) << 40,
-     .max_msg_sz = 1u << 31,
-     .max_rd_atom = 16,
-     .max_init_rd_atom = 16,
-     .max_srq = 0,
-     .atomics = true,
-     .dmabuf = true,
-     .td = true,
-     .forgets = true,
-     .active_speed = FV_SPEED_NDR,
-     .active_width = FV_WIDTH_4X},
+     * firmware grants, in pages. no_gpu_atomics: ROCm/mori issue 497 and PR 682.
+     * forgets: ionic_flush_qp() of rdma-core's providers/ionic, after which
+     * ionic_poll_recv() and ionic_poll_send() look at no completion of the queue pair
+     * any more. */
+    {.profile = "ionic", .max_mr_size = UINT64_C(1) << 40, FV_IONIC},
+    /* ionic as it was measured: 16 responder resources of all queue pairs together
+     * (ROCm/ATOM issue 2097, Mooncake PR 3977); max_mr_size 2 GiB, which larger regions
+     * of large pages pass (Mooncake PR 4168); a page table whose entries are pages of
+     * 4 KiB, or of 2 MiB where all of the region is in such, a power of two of them for
+     * a region: host memory of 3968 MiB in all, and none of 3 GiB in pages of 4 KiB
+     * (InferenceX PR 3330: firmware 1.117.5-a-45). */
+    {.profile = "pollara",
+     .max_mr_size = UINT64_C(1) << 31,
+     .max_entries = (1 << 20) - (1 << 15),
+     .max_res_rd_atom = 16,
+     FV_IONIC},
     /* hw/bnxt_re: max_qp_wr 65535 less BNXT_QPLIB_RESERVED_QP_WRS, max_sge of chips of
      * generation P5 (qplib_sp.c), max_mr_size BNXT_RE_MAX_MR_SIZE_HIGH, max_msg_sz
-     * BNXT_RE_MAX_MR_SIZE_LOW, BNXT_QPLIB_MAX_OUT_RD_ATOM; the others from firmware. */
-    {.profile = "bnxt",
-     .vendor_id = 0x14e4,
-     .part_id = 0x1750,
-     .max_qp = 4000,
-     .max_qp_wr = 65407,
-     .max_sge = 6,
-     .max_inline = 96,
-     .inline_errno = ENOMEM,
-     .max_cqe = 131072,
-     .max_mr = 32768,
-     .max_mr_size = UINT64_C(1) << 39,
-     .max_msg_sz = 1u << 30,
-     .max_rd_atom = 126,
-     .max_init_rd_atom = 126,
-     .max_srq = 256,
-     .max_srq_wr = 65407,
-     .max_srq_sge = 6,
-     .atomics = true,
-     .dmabuf = true,
-     .td = true,
-     .active_speed = FV_SPEED_NDR,
-     .active_width = FV_WIDTH_4X},
+     * BNXT_RE_MAX_MR_SIZE_LOW, BNXT_QPLIB_MAX_OUT_RD_ATOM; the others from firmware.
+     * no_gpu_atomics: rocm-systems PR 8100. */
+    {.profile = "bnxt", .part_id = 0x1750, FV_BNXT},
+    /* BCM57608 with rdma-core 39 to 50, whose provider spoils the command of a queue
+     * pair off worker threads: EFAULT, and 33 to 66 of 512 are made (ROCm/MAD PR 215).
+     */
+    {.profile = "thor2", .part_id = 0x1760, .efault = true, FV_BNXT},
     {.profile = "mlx5", FV_MLX5},
     {.profile = "mlx5_ib", .ib = true, FV_MLX5},
     /* sw/rxe/rxe_param.h: DEFAULT_MAX_VALUE for what has no limit, RXE_MAX_SGE, inline
@@ -176,6 +170,8 @@ static void fv_cap_set(fv_caps_t *caps, const char *name, uint64_t value)
         {"max_cqe", &caps->max_cqe},
         {"max_mr", &caps->max_mr},
         {"max_rd_atom", &caps->max_rd_atom},
+        {"max_res_rd_atom", &caps->max_res_rd_atom},
+        {"max_entries", &caps->max_entries},
         {"max_init_rd_atom", &caps->max_init_rd_atom},
         {"ifindex", &caps->ifindex},
         {"grh", &caps->grh},
@@ -322,7 +318,7 @@ bool fv_gid(const fv_device_t *device, unsigned index, union ibv_gid *gid,
             unsigned *type)
 {
     const bool v2 = (strcmp(device->caps.profile, "rxe") == 0) ||
-                    (strcmp(device->caps.profile, "ionic") == 0);
+                    (device->caps.vendor_id == 0x1dd8);
     const unsigned count = device->caps.ib ? 1 : (v2 ? 2 : 4);
     const unsigned *swap = device->gid_swap;
     bool ipv4 = false;

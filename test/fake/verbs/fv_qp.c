@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Queue pairs: creation, the state machines of RC and UD, destruction. */
 
@@ -182,6 +183,15 @@ static void fv_qp_link(fv_qp_t *qp)
     fv.objects.td_qps += fv_container_of(qp->ibv.pd, fv_pd_t, ibv)->td != NULL;
 }
 
+/* One of eight is made off a worker thread. */
+static bool fv_spoils_command(const struct ibv_context *context)
+{
+    static unsigned num;
+
+    return fv_device_of(context)->caps.efault && (gettid() != getpid()) &&
+           ((__atomic_add_fetch(&num, 1, __ATOMIC_RELAXED) & 7) != 0);
+}
+
 struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
                                struct ibv_qp_init_attr_ex *attr)
 {
@@ -189,6 +199,10 @@ struct ibv_qp *fv_create_qp_ex(struct ibv_context *context,
     int slot;
 
     if (fv_command_fails("ibv_create_qp")) {
+        return NULL;
+    }
+    if (fv_spoils_command(context)) {
+        errno = EFAULT;
         return NULL;
     }
     if (attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD) {
@@ -321,6 +335,24 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
+/* Those that the device's queue pairs have, in all processes. */
+static bool fv_has_responders(const fv_qp_t *qp, int wanted)
+{
+    const fv_caps_t *caps = &fv_device_of(qp->ibv.context)->caps;
+    const fv_wire_qp_t *other;
+    int used = 0;
+    unsigned i;
+
+    for (i = 0; (caps->max_res_rd_atom != 0) && (i < FV_MAX_QPS); i++) {
+        other = &fv.wire->qp[i];
+        if (other->used && (other != qp->wire) && (other->device == qp->wire->device)) {
+            used += other->max_dest_rd_atomic;
+        }
+    }
+
+    return (caps->max_res_rd_atom == 0) || (used + wanted <= caps->max_res_rd_atom);
+}
+
 static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
 {
     const fv_caps_t *caps = &fv_device_of(qp->ibv.context)->caps;
@@ -330,7 +362,8 @@ static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, in
         ((mask & IBV_QP_PATH_MTU) &&
          ((attr->path_mtu < IBV_MTU_256) || (attr->path_mtu > IBV_MTU_4096))) ||
         ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
-         (attr->max_dest_rd_atomic > caps->max_rd_atom)) ||
+         ((attr->max_dest_rd_atomic > caps->max_rd_atom) ||
+          !fv_has_responders(qp, attr->max_dest_rd_atomic))) ||
         ((mask & IBV_QP_MAX_QP_RD_ATOMIC) &&
          (attr->max_rd_atomic > caps->max_init_rd_atom)) ||
         ((mask & IBV_QP_MIN_RNR_TIMER) && (attr->min_rnr_timer > 31)) ||
@@ -468,6 +501,7 @@ static int fv_modify(fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)
     } else {
         qp->wire->state = to;
         if (to == IBV_QPS_RESET) {
+            qp->wire->max_dest_rd_atomic = 0;
             fv_qp_drop_queues(qp);
         }
         fv_kick_senders(qp->ibv.qp_num);

@@ -10,6 +10,7 @@ test_fake_verbs_libibverbs_la_SOURCES = \
 	test/fake/verbs/fv_fault.c \
 	test/fake/verbs/fv_gpu.c \
 	test/fake/verbs/fv_mr.c \
+	test/fake/verbs/fv_pages.c \
 	test/fake/verbs/fv_post.c \
 	test/fake/verbs/fv_profile.c \
 	test/fake/verbs/fv_qp.c \
@@ -59,6 +60,7 @@ test_fake_verbs_test_verbs_contract_LDADD = \
 verbs_tests = \
 	test/fake/verbs/test_verbs_contract_fake \
 	test/fake/verbs/test_verbs_fake \
+	test/fake/verbs/test_verbs_measured \
 	test/fake/verbs/test_verbs_wire
 check_PROGRAMS += $(verbs_tests)
 TESTS += $(verbs_tests)
@@ -71,6 +73,11 @@ test_fake_verbs_test_verbs_fake_SOURCES = \
 	$(verbs_pair_sources) test/fake/verbs/test_verbs_fake.c
 test_fake_verbs_test_verbs_fake_CPPFLAGS = $(verbs_test_cppflags)
 test_fake_verbs_test_verbs_fake_LDADD = $(verbs_test_ldadd)
+
+test_fake_verbs_test_verbs_measured_SOURCES = \
+	$(verbs_pair_sources) test/fake/verbs/test_verbs_measured.c
+test_fake_verbs_test_verbs_measured_CPPFLAGS = $(verbs_test_cppflags)
+test_fake_verbs_test_verbs_measured_LDADD = $(verbs_test_ldadd)
 
 test_fake_verbs_test_verbs_wire_SOURCES = \
 	$(verbs_pair_sources) test/fake/verbs/test_verbs_wire.c

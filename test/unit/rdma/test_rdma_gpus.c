@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_hip.h"
@@ -289,10 +290,32 @@ START_TEST(list_may_go_to_several_gpus)
 }
 END_TEST
 
+static rdma_log_watch_t no_atomics = {UCS_LOG_LEVEL_WARN, "is registered without them",
+                                      0};
+
+/* ionic and bnxt_re refuse it for atomics, which are off by default. */
+START_TEST(memory_refused_for_atomics_is_registered_without_them)
+{
+    static const char *const devices[] = {"fake0:ionic,fake1:ionic",
+                                          "fake0:bnxt,fake1:bnxt"};
+    const row_t row = {2, "1", "512"};
+
+    setenv("FAKE_VERBS_DEVICES", devices[_i / 2], 1);
+    if ((_i & 1) == 1) {
+        setenv("UCX_MORI_RDMA_ATOMICS", "y", 1);
+    }
+    rdma_log_watch(&no_atomics, 1);
+    start(&row);
+    ck_assert_uint_eq(no_atomics.num, _i & 1); /* once, of two */
+    finish();
+}
+END_TEST
+
 START_TEST(atomic_on_every_gpu_is_flushed)
 {
     unsigned gpu, i;
 
+    setenv("UCX_MORI_RDMA_ATOMICS", "y", 1);
     setenv("FAKE_VERBS_DEVICES", "fake0:mlx5,fake1:mlx5", 1);
     start(&rows[_i]);
     for (i = 0; i < 2; i++) {
@@ -757,6 +780,8 @@ static Suite *gpus_suite(void)
     tcase_add_loop_test(tcase, consumer_on_every_gpu_sees_what_was_flushed, 0,
                         2 * num_rows);
     tcase_add_loop_test(tcase, list_may_go_to_several_gpus, 0, FEW_ROWS);
+    tcase_add_loop_test(tcase, memory_refused_for_atomics_is_registered_without_them, 0,
+                        4);
     tcase_add_loop_test(tcase, atomic_on_every_gpu_is_flushed, 0, FEW_ROWS);
     tcase_add_test(tcase, flush_reads_once_from_each_gpu_written_to);
     tcase_add_test(tcase, flush_of_more_gpus_than_there_is_room_for);
