@@ -190,7 +190,7 @@ def measure(engine: Any, call: Callable[[], Any], pieces: int) -> str:
 
 
 def measure_pack(lists: Lists) -> None:
-    from morikv.pieces import records
+    from morikv.pieces import Pieces
 
     given: dict[str, Any] = {"lists": (lists.local, lists.remote, [lists.length] * lists.pieces)}
     try:
@@ -203,7 +203,7 @@ def measure_pack(lists: Lists) -> None:
         times = []
         for _ in range(ROUNDS):
             begin = time.perf_counter_ns()
-            records(1, 1, *columns)
+            Pieces(1, 1, *columns)
             times.append((time.perf_counter_ns() - begin) / lists.pieces)
         print(f"pack  {name:9} {figures(times)}")
 

@@ -21,6 +21,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/mori_io/desc.py \
 	contrib/python/morikv/mori_io/engine.py \
 	contrib/python/morikv/mori_io/hub.py \
+	contrib/python/morikv/mori_io/mirror.py \
 	contrib/python/morikv/mori_io/status.py \
 	contrib/python/morikv/morikv.h \
 	contrib/python/morikv/names/mori/__init__.py \

@@ -28,7 +28,7 @@ from .model import (
     read_units,
 )
 from .operation import Operation
-from .pieces import Numbers
+from .pieces import Numbers, Pieces
 from .transfer import Map, Transfer
 
 _contexts: weakref.WeakSet[Context] = weakref.WeakSet()
@@ -139,15 +139,17 @@ class Peer:
         :raises InvalidError: the peer's region is not ``one_sided``, or a length is 0.
         :raises ValueError: the counts differ, or a number is none.
         """
-        options = {
-            "id": id,
-            "note": note,
-            "timeout_ms": timeout_ms,
-            "drain_timeout_ms": drain_timeout_ms,
-        }
         here = local.id if isinstance(local, Region) else local
-        given = (here, remote, local_offsets, remote_offsets, lengths)
-        return Operation(self, mode, given, options)
+        pieces = Pieces(here, remote, local_offsets, remote_offsets, lengths)
+        return Operation(
+            self,
+            mode,
+            pieces,
+            id=id,
+            note=note,
+            timeout_ms=timeout_ms,
+            drain_timeout_ms=drain_timeout_ms,
+        )
 
     def refuse(
         self, id: int, epoch: int = 0, reason: str = "", status: int = lib.MKV_ERR_NOTFOUND

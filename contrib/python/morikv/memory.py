@@ -106,10 +106,19 @@ def _of_dlpack(array: Any) -> Memory:
     return Memory(address, (bits + 7) // 8, mem_type, (array, capsule))
 
 
+def device_of(source: Any) -> int:
+    """Index of the GPU that a tensor or a DLPack array is on; -1: it is in host memory."""
+    if not hasattr(source, "__dlpack_device__"):
+        index = getattr(getattr(source, "device", None), "index", None)
+        return index if isinstance(index, int) else -1
+    kind, index = source.__dlpack_device__()
+    return -1 if _OF_DLPACK.get(int(kind)) == HOST else int(index)
+
+
 def of(source: Any) -> Memory:
     """Where ``source`` is: a :class:`Memory`, a tensor, a DLPack array or a buffer.
 
-    :raises ValueError: it is not contiguous, or not writable.
+    :raises ValueError: it is not contiguous, not writable, or an array of Python objects.
     :raises TypeError: it is none of these.
     """
     if isinstance(source, Memory):
@@ -125,6 +134,8 @@ def of(source: Any) -> Memory:
             f"'{type(source).__name__}' is no memory; expected a buffer, a tensor, an "
             "array with __dlpack__, or morikv.Memory(address, length, mem_type)"
         ) from None
+    if "O" in view.format:
+        raise ValueError("a buffer of Python objects; expected one of numbers or bytes")
     if view.readonly or not view.c_contiguous:
         raise ValueError("the buffer is read-only or not contiguous; expected neither")
     buffer = ffi.from_buffer(view, require_writable=True)

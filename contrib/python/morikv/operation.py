@@ -10,7 +10,7 @@ from ._handle import Handle
 from ._library import ffi, lib, text
 from .errors import check
 from .model import Mode
-from .pieces import Numbers, records
+from .pieces import Pieces
 
 if TYPE_CHECKING:
     from .context import Context, Peer
@@ -40,19 +40,28 @@ class Operation:
 
     _key: int
 
-    def __init__(self, peer: Peer, mode: Mode, given: tuple[Numbers, ...], options: Any) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        mode: Mode,
+        pieces: Pieces,
+        *,
+        id: int = 0,
+        note: bytes | None = None,
+        timeout_ms: int = 0,
+        drain_timeout_ms: int = 0,
+    ) -> None:
+        """:meth:`Peer.post` documents the parameters and the errors."""
         context = peer.context
         params = ffi.new("mkv_op_params_t *", {"size": ffi.sizeof("mkv_op_params_t")})
-        params.id, params.mode = options["id"], mode
-        params.timeout_ms = options["timeout_ms"]
-        params.drain_timeout_ms = options["drain_timeout_ms"]
-        note = options["note"]
+        params.id, params.mode = id, mode
+        params.timeout_ms, params.drain_timeout_ms = timeout_ms, drain_timeout_ms
         if note is not None:
             params.flags = lib.MKV_OP_NOTIFY
             bytes_of_note = ffi.from_buffer(note)
             params.note, params.note_length = bytes_of_note, len(note)
-        params.pieces, params.num_pieces, _keep = records(*given)
-        self.context, self.id = context, options["id"]
+        params.pieces, params.num_pieces = pieces.pointer, pieces.count
+        self.context, self.id = context, id
         params.user_data = context._know(self)
         op_p = ffi.new("mkv_op_t **")
         check(lib.mkv_op_post(peer._handle.get(), params, op_p))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 #: Bytes: offsets, lengths, or numbers of regions.
 Numbers = Union[int, Iterable[int], "Buffer"]
 
-_WORDS = ffi.sizeof("mkv_op_piece_t") // 8
-
 
 def _refuse(name: str, why: object) -> ValueError:
     return ValueError(f"{name}: {why}; expected integers of 0 to 2^64 - 1")
@@ -31,10 +29,11 @@ def _refuse(name: str, why: object) -> ValueError:
 def _of_buffer(view: memoryview, values: Any, name: str) -> memoryview:
     if view.format not in ("b", "B", "h", "H", "i", "I", "l", "L", "q", "Q"):
         raise _refuse(name, f"a buffer of format '{view.format}'")
-    if view.itemsize == 8 and view.c_contiguous:
+    if view.itemsize == 8 and view.c_contiguous and view.nbytes > 0:
         return view.cast("B").cast("Q")
-    if hasattr(values, "astype"):
-        return memoryview(values.astype("int64")).cast("B").cast("Q")
+    if hasattr(values, "astype") and view.nbytes > 0:
+        return memoryview(values.astype("int64", order="C")).cast("B").cast("Q")
+    # tobytes() is in C order, whatever the strides are
     return memoryview(array("Q", array(view.format, view.tobytes())))
 
 
@@ -84,34 +83,65 @@ def _by_numpy(numpy: Any, found: list[memoryview], count: int) -> Any:
     return words
 
 
-def records(
-    local: Numbers,
-    remote: Numbers,
-    local_offsets: Numbers,
-    remote_offsets: Numbers,
-    lengths: Numbers,
-) -> tuple[Any, int, Any]:
-    """An array of mkv_op_piece_t, how many, and what keeps it alive.
+class Pieces:
+    """The pieces of one operation, copied from the caller's numbers when this is made.
 
     :param local: number of the region here, one for all pieces or one for each.
     :param remote: the peer's, in the same way.
-    :raises ValueError: counts differ, or something is no number.
+    :param local_offsets: bytes from the region's base, as are ``remote_offsets``.
+    :param lengths: bytes.
+    :raises ValueError: counts differ, or a value is not an integer of 0 to 2^64 - 1.
     """
-    given = {"local offsets": local_offsets, "remote offsets": remote_offsets}
-    given["lengths"] = lengths
-    given["regions"] = _regions(local, remote)
-    found, count = columns(given)
-    found = [found[3], *found[:3]]
-    if count == 0:
-        return ffi.NULL, 0, None
+
+    __slots__ = ("pointer", "count", "_words", "_buffer")
+
+    def __init__(
+        self,
+        local: Numbers,
+        remote: Numbers,
+        local_offsets: Numbers,
+        remote_offsets: Numbers,
+        lengths: Numbers,
+    ) -> None:
+        given = {"local offsets": local_offsets, "remote offsets": remote_offsets}
+        given["lengths"] = lengths
+        given["regions"] = _regions(local, remote)
+        found, self.count = columns(given)
+        found = [found[3], *found[:3]]
+        #: Of type mkv_op_piece_t; NULL: there are none.
+        self.pointer = ffi.NULL
+        if self.count > 0:
+            self._words = _table(found, self.count)
+            self._buffer = ffi.from_buffer(self._words)
+            self.pointer = ffi.cast("const mkv_op_piece_t *", self._buffer)
+
+    def beyond(self, local_size: int, remote_size: int) -> str:
+        """:return: what is wrong with the first piece that leaves its region or is empty;
+        "": nothing. The library reports the same when the pieces are posted."""
+        for i in range(self.count):
+            piece = self.pointer[i]
+            length = int(piece.length)
+            if length == 0:
+                return f"piece {i}: length 0; expected at least 1"
+            for where, offset, size in (
+                ("local", int(piece.local_offset), local_size),
+                ("remote", int(piece.remote_offset), remote_size),
+            ):
+                if offset + length > size:
+                    return (
+                        f"piece {i}: {where} offset {offset} length {length}; expected an end "
+                        f"within the region's {size} bytes"
+                    )
+        return ""
+
+
+def _table(found: list[memoryview], count: int) -> Any:
+    """Row after row: one number of each of the columns."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        words = _by_numpy(numpy, found, count)
-    else:
-        every = [view if len(view) == count else repeat(view[0], count) for view in found]
-        words = array("Q", chain.from_iterable(zip(*every)))
-    buffer = ffi.from_buffer(words)
-    return ffi.cast("const mkv_op_piece_t *", buffer), count, (words, buffer)
+        return _by_numpy(numpy, found, count)
+    every = [view if len(view) == count else repeat(view[0], count) for view in found]
+    return array("Q", chain.from_iterable(zip(*every)))
 
 
 def _regions(local: Numbers, remote: Numbers) -> Numbers:

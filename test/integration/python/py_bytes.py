@@ -10,8 +10,8 @@ from array import array
 from unittest import mock
 
 import morikv
-from morikv import Bytes, EventType, Mode, Role, errors
-from morikv.pieces import numbers, records
+from morikv import Bytes, EventType, Mode, Role, errors, memory
+from morikv.pieces import Pieces, numbers
 
 try:
     import numpy
@@ -182,12 +182,43 @@ class Numbers(unittest.TestCase):
         given = (3, [4, 5], [10, 20], 30, array("Q", [1, 2]))
         for modules in ({}, {"numpy": None}):
             with mock.patch.dict(sys.modules, modules):
-                pointer, count, _keep = records(*given)
-            found = [
-                (p.local, p.remote, p.local_offset, p.remote_offset, p.length)
-                for p in (pointer[i] for i in range(count))
-            ]
+                found = self.rows(Pieces(*given))
             self.assertEqual(found, [(3, 4, 10, 30, 1), (3, 5, 20, 30, 2)])
+
+    def rows(self, pieces):
+        return [
+            (p.local, p.remote, p.local_offset, p.remote_offset, p.length)
+            for p in (pieces.pointer[i] for i in range(pieces.count))
+        ]
+
+    def test_pieces_keep_nothing_of_what_they_were_made_of(self):
+        offsets = array("Q", [10, 20])
+        pieces = Pieces(3, 4, offsets, iter(offsets), offsets)
+        offsets[0] = 99
+        self.assertEqual(self.rows(pieces), [(3, 4, 10, 10, 10), (3, 4, 20, 20, 20)])
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_arrays_of_any_layout_are_read_in_their_own_order_or_refused(self):
+        table = numpy.arange(6).reshape(2, 3)
+        narrow = table.astype("int32")
+        for given in (table.T, narrow.T, numpy.asfortranarray(table).T, narrow[:, ::-1].T):
+            self.assertEqual(list(numbers(given, "x")), given.ravel().tolist(), given.strides)
+        self.assertEqual(list(numbers(numpy.array([], "int64"), "x")), [])
+        for bad in (table.astype(object), table.astype(float), table.astype(">i8")):
+            with self.assertRaisesRegex(ValueError, "x: a buffer of format"):
+                numbers(bad, "x")
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_memory_of_python_objects_or_of_transposed_numbers_is_refused(self):
+        table = numpy.zeros((2, 3))
+        self.assertEqual(memory.of(table).length, 48)
+        for bad, why in (
+            (table.astype(object), "Python objects"),
+            (table.T, "not contiguous"),
+        ):
+            with self.assertRaisesRegex(ValueError, why):
+                memory.of(bad)
+        self.assertEqual(memory.device_of(table), -1)
 
     def test_buffers_of_narrow_and_of_strided_numbers(self):
         self.assertEqual(list(numbers(array("i", [1, 2]), "x")), [1, 2])

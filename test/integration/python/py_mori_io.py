@@ -393,7 +393,8 @@ class TwoProcesses(unittest.TestCase):
         self.assertIn("put", session.path())
 
     def test_a_call_may_have_a_deadline(self):
-        with mock.patch.object(morikv.Peer, "post", side_effect=ValueError) as post:
+        refused = morikv.errors.InvalidError(1, "refused")
+        with mock.patch("morikv.mori_io.hub.Operation", side_effect=refused) as post:
             self.sessions[0].batch_write([0], [0], [1], 1, timeout_ms=1234)
             self.sessions[0].batch_read([0], [0], [1], 1)
         told = [call.kwargs["timeout_ms"] for call in post.call_args_list]

@@ -24,7 +24,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 run() { # [TEST..]
     mkv_foreign "$LIBMORIKV" timeout 900 "$python" \
-        "$source/test/integration/python/py_mori_io.py" "$@" 2>&1
+        "$source/test/integration/python/${program:-py_mori_io.py}" "$@" 2>&1
 }
 
 xgmi() { # [TEST..]
@@ -40,6 +40,7 @@ rdma() { # COMMAND..
 
 every=TwoProcesses.test_every_byte_of_writes_and_reads
 xgmi || exit 1
+UCX_TLS=tcp,self program=py_mori_calls.py run || exit 1
 # all of it is read: a pipe that breaks would be a failure of ucx_info
 transports=$(rdma mkv_foreign "$LIBMORIKV" ucx_info -d)
 if ! grep -q 'Transport: mori_rdma' <<<"$transports"; then

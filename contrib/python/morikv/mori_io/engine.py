@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import _hip, errors, memory
@@ -22,7 +23,7 @@ from ..pieces import Numbers
 from . import config as _config
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
-from .hub import Hub, PeerFailure, Post
+from .hub import Ask, Hub, PeerFailure
 from .status import TransferStatus, code_of
 
 _KINDS = {MemoryLocationType.CPU: memory.HOST, MemoryLocationType.GPU: memory.ROCM}
@@ -73,7 +74,7 @@ class IOEngineSession:
             that it waits for a connection is not in it.
         """
         pieces = local_offsets, remote_offsets, sizes
-        return self._post(Mode.READ, pieces, transfer_uid, timeout_ms)
+        return self._post(Mode.READ, *pieces, transfer_uid, timeout_ms)
 
     def batch_write(
         self,
@@ -85,15 +86,20 @@ class IOEngineSession:
     ) -> TransferStatus:
         """As :meth:`batch_read`, from here to there; success: it has arrived there."""
         pieces = local_offsets, remote_offsets, sizes
-        return self._post(Mode.WRITE, pieces, transfer_uid, timeout_ms)
+        return self._post(Mode.WRITE, *pieces, transfer_uid, timeout_ms)
 
     def _post(
-        self, mode: Mode, pieces: tuple[Numbers, Numbers, Numbers], uid: int, timeout_ms: int = 0
+        self,
+        mode: Mode,
+        local_offsets: Numbers,
+        remote_offsets: Numbers,
+        sizes: Numbers,
+        uid: int,
+        timeout_ms: int = 0,
     ) -> TransferStatus:
-        status = TransferStatus()
-        hub = self._engine._get_hub()
-        hub.post(Post(mode, self._local, self._remote, pieces, uid, status, timeout_ms))
-        return status
+        numbers = local_offsets, remote_offsets, sizes
+        ask = Ask(mode, self._local, self._remote, *numbers, uid, timeout_ms)
+        return self._engine._get_hub().post(ask)
 
     def path(self) -> str:
         """What carries the data, as UCX has told so far for each kind of call; empty
@@ -118,7 +124,7 @@ class IOEngine:
 
     def __init__(self, key: str, config: IOEngineConfig | None = None) -> None:
         self.key = key
-        self._config = config or IOEngineConfig()
+        self._config = replace(config) if config else IOEngineConfig()
         self._instance = secrets.randbits(63)
         self._backends: dict[BackendType, Any] = {}
         self._regions: dict[int, Region] = {}
@@ -137,7 +143,7 @@ class IOEngine:
         _config.check_backend(type)
         if self._hub is not None and type not in self._backends:
             raise RuntimeError(f"create_backend({type}): the engine {self.key} is in use")
-        self._backends[type] = config
+        self._backends[type] = replace(config) if config else None
 
     def remove_backend(self, type: BackendType) -> None:
         """:raises RuntimeError: the engine has been used."""
@@ -160,7 +166,7 @@ class IOEngine:
         notifies = any(config.enable_notification for config in configs)
         note = self.key.encode() if notifies else None
         options = _config.context_options(self._backends)
-        hub = Hub(self.key, options, note)
+        hub = Hub(self.key, self._instance, options, note)
         weakref.finalize(self, hub.close)
         return hub
 
@@ -216,7 +222,7 @@ class IOEngine:
 
     def deregister_remote_engine(self, engine_desc: EngineDesc) -> None:
         """Disconnect; transfers with it fail."""
-        self._get_hub().remove(engine_desc.key)
+        self._get_hub().remove(engine_desc)
 
     # ---- memory ----
 
@@ -236,10 +242,9 @@ class IOEngine:
         :raises ValueError: it is not contiguous.
         """
         place = memory.of(tensor)
-        index = getattr(getattr(tensor, "device", None), "index", None)
         is_host = place.mem_type == memory.HOST
         loc = MemoryLocationType.CPU if is_host else MemoryLocationType.GPU
-        return self._register(place, -1 if index is None else index, loc)
+        return self._register(place, -1 if is_host else memory.device_of(tensor), loc)
 
     def _register(
         self, place: memory.Memory, device_id: int, loc: MemoryLocationType
@@ -356,7 +361,7 @@ class IOEngine:
             status = TransferStatus()
             status.Update(code_of(error.status), str(error))
             return status
-        return session._post(mode, (local_offsets, remote_offsets, sizes), uid)
+        return session._post(mode, local_offsets, remote_offsets, sizes, uid)
 
     def wait_all(self, statuses: Iterable[TransferStatus], timeout_ms: float = -1) -> StatusCode:
         """Until all have ended, or so many ms are over; below 0: for ever, 0: do not wait.

@@ -9,6 +9,7 @@ peer was still connecting, or had not told yet of the memory.
 from __future__ import annotations
 
 import logging
+import operator
 import threading
 import time
 from collections import OrderedDict, deque
@@ -22,9 +23,10 @@ from ..memory import Memory
 from ..metrics import Transfers
 from ..model import Event, EventType, Mode
 from ..operation import Operation
-from ..pieces import Numbers
+from ..pieces import Numbers, Pieces
 from .config import StatusCode
 from .desc import EngineDesc, MemoryDesc
+from .mirror import Mirror
 from .status import TransferStatus, code_of
 
 logger = logging.getLogger(__name__)
@@ -49,35 +51,66 @@ class PeerFailure:
 
 
 @dataclass
-class Post:
-    """A transfer as it was asked for."""
+class Ask:
+    """A transfer as the application asks for it. Nothing of it is kept beyond the call."""
 
     mode: Mode
     local: Region
     remote: MemoryDesc
-    pieces: tuple[Numbers, Numbers, Numbers]
+    local_offsets: Numbers
+    remote_offsets: Numbers
+    sizes: Numbers
     uid: int
-    status: TransferStatus
     timeout_ms: int
 
 
-class Link:
-    """A remote engine."""
+@dataclass
+class Post:
+    """A transfer that can be posted now or later: its arguments are copies."""
 
-    def __init__(self, desc: EngineDesc, peer: Peer) -> None:
-        self.desc, self.peer = desc, peer
+    mode: Mode
+    pieces: Pieces
+    epoch: int
+    """Of the peer's regions, from which on the memory there is known."""
+    uid: int
+    timeout_ms: int
+    status: TransferStatus
+    bounds: tuple[int, int]
+    """Sizes of the memory here and there, in bytes."""
+
+
+class Link:
+    """A remote engine, or this one as its own peer."""
+
+    def __init__(self, key: str, instance: int, peer: Peer) -> None:
+        self.key, self.instance, self.peer = key, instance, peer
         self.waiting: deque[Post] = deque()
 
 
+def _unsigned(value: int, bits: int, name: str) -> int:
+    """:raises ValueError: it is not an integer of so many bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{name}: {value!r}; expected an integer of 0 to 2^{bits} - 1")
+    return number
+
+
 class Hub:
-    def __init__(self, key: str, options: dict[str, str], note: bytes | None) -> None:
+    def __init__(
+        self, key: str, instance: int, options: dict[str, str], note: bytes | None
+    ) -> None:
         """:param note: what peers get when a transfer has ended; None: nothing."""
-        name = key[:MAX_NAME]
-        self.context = Context(name=name, options=options)
+        self._key, self._instance, self._options = key, instance, options
+        self.context = Context(name=key[:MAX_NAME], options=options)
         self.figures = Transfers({"engine": key})
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._note = note
+        self._allocations: dict[int, Memory | None] = {}
+        self._mirror: tuple[Link, Mirror] | None = None
         self._links: dict[str, Link] = {}
         self._running: dict[Operation, TransferStatus] = {}
         self._notes: OrderedDict[tuple[str, int], tuple[int, str]] = OrderedDict()
@@ -99,10 +132,12 @@ class Hub:
                 place, layer=self._layers, one_sided=True, allocation=allocation
             )
             try:
-                return region, self.context.commit()
+                epoch = self.context.commit()
             except Exception:
                 self.context.drop_regions([region])
                 raise
+            self._allocations[region.id] = allocation
+            return region, epoch
 
     def deregister(self, region: Region, timeout: float) -> None:
         """Waits for this side's transfers. :raises BusyError: some are not quiet."""
@@ -117,10 +152,15 @@ class Hub:
         with self.changed:
             if not self.changed.wait_for(dropped, timeout):
                 self.context.drop_regions([region])
+            self._allocations.pop(region.id, None)
+            if self._mirror is not None:
+                self._mirror[1].drop(region)
 
     # ---- remote engines ----
 
     def add(self, desc: EngineDesc) -> None:
+        if desc.instance == self._instance:
+            return  # it is there as soon as a transfer needs it
         with self.lock:
             link = self._links.get(desc.key)
             peer = self.context.add_peer(desc.blob, desc.key[:MAX_NAME])
@@ -129,26 +169,47 @@ class Hub:
             if link is not None:
                 self._end_waiting(link, "the engine was registered again")
                 link.peer.close(force=True)
-            self._links[desc.key] = Link(desc, peer)
+            self._links[desc.key] = Link(desc.key, desc.instance, peer)
 
-    def remove(self, key: str) -> None:
+    def remove(self, desc: EngineDesc) -> None:
         with self.lock:
-            link = self._links.pop(key, None)
-            if link is None:
+            link = self._links.get(desc.key)
+            if link is None or desc.instance == self._instance:
                 return
+            del self._links[desc.key]
             self._end_waiting(link, "the engine was deregistered")
             link.peer.close(force=True)
 
     def link(self, memory: MemoryDesc) -> Link:
         """:raises NotFoundError: its engine was not registered, or is another one now."""
+        if memory.instance == self._instance:
+            return self._reflection()[0]
         link = self._links.get(memory.engine_key)
         if link is None:
             why = f"engine {memory.engine_key} is not registered here"
-        elif link.desc.instance != memory.instance:
+        elif link.instance != memory.instance:
             why = f"memory of another engine {memory.engine_key} than the one registered"
         else:
             return link
         raise errors.error(lib.MKV_ERR_NOTFOUND, why)
+
+    def _reflection(self) -> tuple[Link, Mirror]:
+        """This engine as its own peer."""
+        if self._mirror is None:
+            name = f"{self._key[: MAX_NAME - 5]}/self"
+            mirror = Mirror(self.context, name, self._options)
+            self._mirror = Link(self._key, self._instance, mirror.peer), mirror
+        return self._mirror
+
+    def _place(self, memory: MemoryDesc) -> tuple[int, int]:
+        """:return: number of the region there, and the epoch from which on it is known."""
+        if memory.instance != self._instance:
+            return memory.id, memory.epoch
+        region = self.context._regions.get(memory.id)
+        if region is None:
+            why = f"memory {memory.id} of engine {self._key} is not registered here"
+            raise errors.error(lib.MKV_ERR_NOTFOUND, why)
+        return self._reflection()[1].place(region, self._allocations.get(region.id))
 
     def peer(self, key: str) -> Peer:
         """:raises NotFoundError: it is not registered."""
@@ -164,45 +225,90 @@ class Hub:
 
     def is_alive(self, memory: MemoryDesc) -> bool:
         with self.lock:
-            return bool(self.link(memory).peer.query().state <= lib.MKV_PEER_READY)
+            try:
+                link = self.link(memory)
+            except errors.NotFoundError:
+                return False
+            return bool(link.peer.query().state <= lib.MKV_PEER_READY)
 
     # ---- transfers ----
 
-    def post(self, post: Post) -> None:
+    def post(self, ask: Ask) -> TransferStatus:
         """Never waits, never raises: what is wrong is in the status."""
-        post.status.Update(StatusCode.IN_PROGRESS, "")
+        status = TransferStatus()
+        status.Update(StatusCode.IN_PROGRESS, "")
         with self.lock:
             try:
-                link = self.link(post.remote)
+                link = self.link(ask.remote)
+                post = self._prepared(ask, status)
             except errors.MorikvError as error:
-                self._fail(post.status, code_of(error.status), str(error))
-                return
-            if not self._try(link, post):
-                link.waiting.append(post)
-                self._listener.wake()
+                self._fail(status, code_of(error.status), str(error))
+            except ValueError as error:
+                self._fail(status, StatusCode.ERR_INVALID_ARGS, str(error))
+            else:
+                if not self._try(link, post):
+                    self._wait(link, post)
+        return status
+
+    def _prepared(self, ask: Ask, status: TransferStatus) -> Post:
+        """:raises ValueError: an argument is not valid."""
+        remote, epoch = self._place(ask.remote)
+        numbers = ask.local_offsets, ask.remote_offsets, ask.sizes
+        return Post(
+            mode=ask.mode,
+            pieces=Pieces(ask.local.id, remote, *numbers),
+            epoch=epoch,
+            uid=_unsigned(ask.uid, 64, "transfer_uid"),
+            timeout_ms=_unsigned(ask.timeout_ms, 32, "timeout_ms"),
+            status=status,
+            bounds=(ask.local.memory.length, ask.remote.size),
+        )
+
+    def _wait(self, link: Link, post: Post) -> None:
+        """It is posted when the peer is ready; bounds are checked at once."""
+        why = post.pieces.beyond(*post.bounds)
+        if why:
+            self._fail(post.status, StatusCode.ERR_INVALID_ARGS, why)
+            return
+        link.waiting.append(post)
+        self._listener.wake()
 
     def _try(self, link: Link, post: Post) -> bool:
         """:return: False: it cannot be posted yet."""
-        status = post.status
-        if status._is_abort_wanted:
-            self._fail(status, StatusCode.ERR_BAD_STATE, "aborted")
+        if post.status._is_abort_wanted:
+            self._fail(post.status, StatusCode.ERR_BAD_STATE, "aborted")
             return True
         try:
-            given = (post.local, post.remote.id, *post.pieces)
-            begin = time.perf_counter()
-            operation = link.peer.post(
-                post.mode, *given, id=post.uid, note=self._note, timeout_ms=post.timeout_ms
+            return self._start(link, post)
+        except errors.NotFoundError:
+            if link.peer.query().regions_epoch < post.epoch:
+                return False
+        # the peer's list of regions that has this one may have come since the first try
+        try:
+            return self._start(link, post)
+        except errors.NotFoundError as error:
+            self._fail(post.status, StatusCode.ERR_NOT_FOUND, f"{error}: it was deregistered")
+        return True
+
+    def _start(self, link: Link, post: Post) -> bool:
+        """:return: False: the peer is not ready. :raises NotFoundError: no such memory."""
+        status = post.status
+        begin = time.perf_counter()
+        try:
+            operation = Operation(
+                link.peer,
+                post.mode,
+                post.pieces,
+                id=post.uid,
+                note=self._note if link.instance != self._instance else None,
+                timeout_ms=post.timeout_ms,
             )
+        except errors.NotFoundError:
+            raise
         except errors.BusyError:
             return False
-        except errors.NotFoundError as error:
-            if link.peer.query().regions_epoch < post.remote.epoch:
-                return False
-            self._fail(status, StatusCode.ERR_NOT_FOUND, f"{error}: it was deregistered")
         except errors.MorikvError as error:
             self._fail(status, code_of(error.status), str(error))
-        except ValueError as error:
-            self._fail(status, StatusCode.ERR_INVALID_ARGS, str(error))
         else:
             status._post_s = time.perf_counter() - begin
             self._running[operation] = status
@@ -217,8 +323,12 @@ class Hub:
         while link.waiting:
             self._fail(link.waiting.popleft().status, StatusCode.ERR_BAD_STATE, why)
 
+    def _every_link(self) -> list[Link]:
+        own = [self._mirror[0]] if self._mirror is not None else []
+        return [*self._links.values(), *own]
+
     def _retry(self) -> None:
-        for link in self._links.values():
+        for link in self._every_link():
             for _ in range(len(link.waiting)):
                 post = link.waiting.popleft()
                 if not self._try(link, post):
@@ -278,10 +388,10 @@ class Hub:
 
     def _hear_peer_end(self, event: Event) -> None:
         why = event.text or "it has closed the connection"
-        ours = [link for link in self._links.values() if link.peer is event.peer]
+        ours = [link for link in self._every_link() if link.peer is event.peer]
         for link in ours:
-            self._failures.append(PeerFailure(link.desc.key, why))
-            self._end_waiting(link, f"engine {link.desc.key}: {why}")
+            self._failures.append(PeerFailure(link.key, why))
+            self._end_waiting(link, f"engine {link.key}: {why}")
         if not ours and event.peer is not None and not event.peer._handle.is_closed:
             event.peer.close(force=True)  # it had connected by itself
 
@@ -295,7 +405,7 @@ class Hub:
                 self._retry()
             if events:
                 return 0
-            is_waiting = any(link.waiting for link in self._links.values())
+            is_waiting = any(link.waiting for link in self._every_link())
             if is_waiting:
                 self._retry()
             self.context.progress()  # frees what has died; moves nothing, or little
@@ -314,7 +424,9 @@ class Hub:
         except errors.MorikvError as error:
             is_quiet = False
             logger.warning("mori.io: %s", error)
-        for link in self._links.values():
+        if self._mirror is not None:
+            self._mirror[1].close()
+        for link in self._every_link():
             self._end_waiting(link, "the engine was closed")
         for status in self._running.values():
             status._rest(is_quiet=is_quiet)
