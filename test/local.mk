@@ -13,6 +13,7 @@ SH_LOG_COMPILER =
 include test/support/local.mk
 include test/abi/local.mk
 include test/fake/local.mk
+include test/kfd/local.mk
 include test/bench/local.mk
 include test/gpu/local.mk
 include test/vm/local.mk

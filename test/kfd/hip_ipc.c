@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Memory of one process in another, on another GPU: hip_ipc exports, and starts itself
+ * as the process that opens, reads and writes. With "killed", that process ends by a
+ * signal with the memory open, and the exporter's memory goes on working.
+ */
+
+#include "hip_lib.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define IPC_SIZE ((size_t)3 << 20)
+
+/* What the exporter writes to the other's standard input. */
+typedef struct ipc_message {
+    hipIpcMemHandle_t handle;
+    size_t offset; /* Of the memory in the allocation that opens */
+} ipc_message_t;
+
+static int ipc_importer(int is_killed)
+{
+    hipPointerAttribute_t attributes;
+    char *opened, *own, *buffer = malloc(IPC_SIZE);
+    ipc_message_t message;
+    int count;
+
+    HIP_TRUE(read(STDIN_FILENO, &message, sizeof(message)) == sizeof(message));
+    HIP_OK(hipGetDeviceCount, &count);
+    HIP_OK(hipSetDevice, count - 1);
+    HIP_OK(hipMalloc, (void **)&own, IPC_SIZE);
+    HIP_OK(hipIpcOpenMemHandle, (void **)&opened, message.handle,
+           hipIpcMemLazyEnablePeerAccess);
+    opened += message.offset;
+    HIP_OK(hipMemcpy, own, opened, IPC_SIZE, hipMemcpyDeviceToDevice);
+    HIP_OK(hipMemcpy, buffer, own, IPC_SIZE, hipMemcpyDeviceToHost);
+    HIP_TRUE(hip_pattern_good(buffer, IPC_SIZE, 5) == IPC_SIZE);
+    HIP_OK(hipPointerGetAttributes, &attributes, opened);
+    HIP_TRUE(attributes.type == hipMemoryTypeDevice);
+    hip_pattern(buffer, IPC_SIZE, 6);
+    HIP_OK(hipMemcpy, own, buffer, IPC_SIZE, hipMemcpyHostToDevice);
+    HIP_OK(hipMemcpy, opened, own, IPC_SIZE, hipMemcpyDeviceToDevice);
+    HIP_OK(hipDeviceSynchronize);
+    if (is_killed) {
+        raise(SIGKILL);
+    }
+    HIP_OK(hipIpcCloseMemHandle, opened - message.offset);
+    free(buffer);
+    return 0;
+}
+
+/* Start this program again as the importer, with the message as its input. */
+static int ipc_run(char *self, char *role, const ipc_message_t *message)
+{
+    char *argv[] = {self, role, NULL};
+    int pipes[2], status;
+    pid_t pid;
+
+    HIP_TRUE(pipe(pipes) == 0);
+    pid = fork();
+    HIP_TRUE(pid >= 0);
+    if (pid == 0) {
+        dup2(pipes[0], STDIN_FILENO);
+        close(pipes[1]);
+        execv(self, argv);
+        _exit(127);
+    }
+    close(pipes[0]);
+    HIP_TRUE(write(pipes[1], message, sizeof(*message)) == sizeof(*message));
+    close(pipes[1]);
+    HIP_TRUE(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+static void ipc_exporter(char *self, int is_killed)
+{
+    char *memory, *buffer = malloc(IPC_SIZE), importer[] = "importer",
+                  victim[] = "victim";
+    ipc_message_t message;
+    hipDeviceptr_t base;
+    size_t size;
+    int status;
+
+    HIP_OK(hipMalloc, (void **)&memory, IPC_SIZE);
+    hip_pattern(buffer, IPC_SIZE, 5);
+    HIP_OK(hipMemcpy, memory, buffer, IPC_SIZE, hipMemcpyHostToDevice);
+    HIP_OK(hipDeviceSynchronize);
+    HIP_OK(hipIpcGetMemHandle, &message.handle, memory);
+    HIP_OK(hipMemGetAddressRange, &base, &size, memory);
+    message.offset = (size_t)(memory - (char *)base);
+    status = ipc_run(self, is_killed ? victim : importer, &message);
+    HIP_TRUE(is_killed ? (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL))
+                       : (status == 0));
+    HIP_OK(hipMemcpy, buffer, memory, IPC_SIZE, hipMemcpyDeviceToHost);
+    HIP_TRUE(hip_pattern_good(buffer, IPC_SIZE, 6) == IPC_SIZE);
+    if (is_killed) { /* and opens again, in another process */
+        hip_pattern(buffer, IPC_SIZE, 5);
+        HIP_OK(hipMemcpy, memory, buffer, IPC_SIZE, hipMemcpyHostToDevice);
+        HIP_TRUE(ipc_run(self, importer, &message) == 0);
+    }
+    HIP_OK(hipFree, memory);
+    free(buffer);
+}
+
+int main(int argc, char **argv)
+{
+    const char *role = (argc > 1) ? argv[1] : "";
+
+    if ((strcmp(role, "importer") == 0) || (strcmp(role, "victim") == 0)) {
+        return ipc_importer(strcmp(role, "victim") == 0);
+    }
+    ipc_exporter(argv[0], strcmp(role, "killed") == 0);
+    puts("ipc done");
+    return 0;
+}

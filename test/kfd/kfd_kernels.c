@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Kernels by name: those that CLR launches for copies and fills, and ours.
+ *
+ * AMD's loader leaves the ELF header, .dynsym and .hash of a code object in front of
+ * the kernel descriptors in device memory, so that a kernel's symbol is found from its
+ * address.
+ */
+
+#include "kfd_dispatch.h"
+#include "kfd_impl.h"
+
+#include "xgmi/copy/xgmi_kernel.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define KFD_EM_AMDGPU 224
+#define KFD_MAX_CODE_SIZE (16ull << 20)
+
+/* The code object around an address: pages in front of it are ours as far as mapped. */
+static const Elf64_Ehdr *kfd_code_object(uint64_t address)
+{
+    uint64_t page = address & ~4095ull, end = page - KFD_MAX_CODE_SIZE;
+    const Elf64_Ehdr *header;
+
+    for (; (page > end) && kfd_map_any(page, 4096); page -= 4096) {
+        header = (const Elf64_Ehdr *)(uintptr_t)page;
+        if ((memcmp(header->e_ident, ELFMAG, SELFMAG) == 0) &&
+            (header->e_machine == KFD_EM_AMDGPU)) {
+            return header;
+        }
+    }
+    return NULL;
+}
+
+static const char *kfd_symbol_at(const Elf64_Ehdr *header, const Elf64_Dyn *dynamic,
+                                 uint64_t value)
+{
+    const char *base = (const char *)header, *strings = NULL;
+    const Elf64_Sym *symbols = NULL;
+    const uint32_t *hash = NULL;
+    uint32_t i;
+
+    for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+        switch (dynamic->d_tag) {
+        case DT_SYMTAB:
+            symbols = (const Elf64_Sym *)(base + dynamic->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            strings = base + dynamic->d_un.d_ptr;
+            break;
+        case DT_HASH:
+            hash = (const uint32_t *)(base + dynamic->d_un.d_ptr);
+            break;
+        }
+    }
+    if ((symbols == NULL) || (strings == NULL) || (hash == NULL)) {
+        return NULL;
+    }
+    for (i = 0; i < hash[1]; ++i) { /* nchain, the number of symbols */
+        if (symbols[i].st_value == value) {
+            return strings + symbols[i].st_name;
+        }
+    }
+    return NULL;
+}
+
+static const char *kfd_kernel_name(uint64_t object)
+{
+    const Elf64_Ehdr *header = kfd_code_object(object);
+    const Elf64_Phdr *segment;
+    unsigned i;
+
+    if (header == NULL) {
+        return NULL;
+    }
+    segment = (const Elf64_Phdr *)((const char *)header + header->e_phoff);
+    for (i = 0; i < header->e_phnum; ++i) {
+        if (segment[i].p_type == PT_DYNAMIC) {
+            return kfd_symbol_at(
+                header, (const Elf64_Dyn *)((const char *)header + segment[i].p_vaddr),
+                object - (uint64_t)(uintptr_t)header);
+        }
+    }
+    return NULL;
+}
+
+/* Arguments, as CLR's rocclr/device/blitcl.cpp declares the kernels. */
+typedef struct kfd_args {
+    kfd_queue_t *queue;
+    const char *bytes;
+} kfd_args_t;
+
+static uint64_t kfd_arg64(const kfd_args_t *args, unsigned offset)
+{
+    uint64_t value;
+
+    memcpy(&value, args->bytes + offset, sizeof(value));
+    return value;
+}
+
+static uint32_t kfd_arg32(const kfd_args_t *args, unsigned offset)
+{
+    uint32_t value;
+
+    memcpy(&value, args->bytes + offset, sizeof(value));
+    return value;
+}
+
+/* __amd_rocclr_copyBuffer(src, dst, size, ...) */
+static bool kfd_play_copy(const kfd_args_t *args)
+{
+    return kfd_copy(args->queue, kfd_arg64(args, 8), kfd_arg64(args, 0),
+                    kfd_arg64(args, 16));
+}
+
+/* __amd_rocclr_copyBufferAligned(src, dst, srcOrigin, dstOrigin, size, alignment) */
+static bool kfd_play_copy_aligned(const kfd_args_t *args)
+{
+    uint64_t unit = kfd_arg32(args, 40);
+
+    return kfd_copy(args->queue, kfd_arg64(args, 8) + (kfd_arg64(args, 24) * unit),
+                    kfd_arg64(args, 0) + (kfd_arg64(args, 16) * unit),
+                    kfd_arg64(args, 32) * unit);
+}
+
+/* __amd_rocclr_copyBufferRect(src, dst, ulong4 srcRect, ulong4 dstRect, ulong4 size) */
+static bool kfd_play_copy_rect(const kfd_args_t *args)
+{
+    uint64_t width = kfd_arg64(args, 96), y, z;
+
+    for (z = 0; z < kfd_arg64(args, 112); ++z) {
+        for (y = 0; y < kfd_arg64(args, 104); ++y) {
+            if (!kfd_copy(args->queue,
+                          kfd_arg64(args, 8) + kfd_arg64(args, 80) +
+                              (z * kfd_arg64(args, 72)) + (y * kfd_arg64(args, 64)),
+                          kfd_arg64(args, 0) + kfd_arg64(args, 48) +
+                              (z * kfd_arg64(args, 40)) + (y * kfd_arg64(args, 32)),
+                          width)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* __amd_rocclr_fillBufferAligned(buffer, pattern, pattern_size, alignment, end, chunk)
+ */
+static bool kfd_play_fill(const kfd_args_t *args)
+{
+    uint64_t start = kfd_arg64(args, 0), end = kfd_arg64(args, 24);
+    uint64_t size = (uint64_t)kfd_arg32(args, 16) * kfd_arg32(args, 20);
+
+    if ((size == 0) || (end < start)) {
+        kfd_die("fillBufferAligned of %llu bytes: its arguments are not understood",
+                (unsigned long long)size);
+    }
+    return kfd_may(args->queue, kfd_arg64(args, 8), size, false) &&
+           kfd_fill(args->queue, start, (const void *)(uintptr_t)kfd_arg64(args, 8),
+                    size, (end - start) / size);
+}
+
+/* __amd_rocclr_streamOpsWrite(uint *, ulong *, value) */
+static bool kfd_play_write(const kfd_args_t *args)
+{
+    if (kfd_arg64(args, 0) != 0) {
+        return kfd_store32(args->queue, kfd_arg64(args, 0), kfd_arg32(args, 16));
+    }
+    return kfd_store64(args->queue, kfd_arg64(args, 8), kfd_arg64(args, 16));
+}
+
+static bool kfd_play_nothing(const kfd_args_t *args)
+{
+    (void)args;
+    return true;
+}
+
+static bool kfd_play_muct_copy(const kfd_args_t *args)
+{
+    const muct_xgmi_copy_args_t *copy = (const muct_xgmi_copy_args_t *)args->bytes;
+    const muct_xgmi_entry_t *entry;
+    uint32_t i;
+
+    if (copy->version != MUCT_XGMI_KERNEL_VERSION) {
+        kfd_die("muct_xgmi_copy: version %u of its arguments is not played",
+                copy->version);
+    }
+    if (!kfd_may(args->queue, copy->entries, sizeof(*entry) * copy->num_entries,
+                 false)) {
+        return false;
+    }
+    entry = (const muct_xgmi_entry_t *)(uintptr_t)copy->entries;
+    for (i = 0; i < copy->num_entries; ++i) {
+        if (!kfd_copy(args->queue, entry[i].dst, entry[i].src, entry[i].length)) {
+            return false;
+        }
+    }
+    return (copy->flag == 0) || kfd_store32(args->queue, copy->flag, copy->sequence);
+}
+
+static const struct {
+    const char *name;
+    bool (*play)(const kfd_args_t *args);
+} kfd_kernels[] = {
+    {"__amd_rocclr_copyBuffer.kd", kfd_play_copy},
+    {"__amd_rocclr_copyBufferAligned.kd", kfd_play_copy_aligned},
+    {"__amd_rocclr_copyBufferRect.kd", kfd_play_copy_rect},
+    {"__amd_rocclr_fillBufferAligned.kd", kfd_play_fill},
+    {"__amd_rocclr_streamOpsWrite.kd", kfd_play_write},
+    {"__amd_rocclr_initHeap.kd", kfd_play_nothing},
+    {MUCT_XGMI_KERNEL_NAME ".kd", kfd_play_muct_copy},
+    {MUCT_XGMI_FLAG_IS_LAST_NAME ".kd", kfd_play_nothing},
+};
+
+/*
+ * ROCr's own kernels for copies and fills (BlitKernel::KernelArgs of amd_blit_kernel.h)
+ * have no code object around them. Each begins with its ranges and ends with the number
+ * of work-items, which is the grid: where that number is, tells which kernel it is.
+ */
+static bool kfd_play_rocr(const kfd_args_t *args, uint32_t work_items)
+{
+    uint32_t pattern;
+
+    if (kfd_arg32(args, 28) == work_items) {
+        pattern = kfd_arg32(args, 24);
+        kfd_fill(args->queue, kfd_arg64(args, 0), &pattern, sizeof(pattern),
+                 (kfd_arg64(args, 16) - kfd_arg64(args, 0)) / sizeof(pattern));
+        return true;
+    }
+    if (kfd_arg32(args, 48) == work_items) { /* copy_misaligned: phase2_src_end at 32 */
+        kfd_copy(args->queue, kfd_arg64(args, 8), kfd_arg64(args, 0),
+                 kfd_arg64(args, 32) - kfd_arg64(args, 0));
+        return true;
+    }
+    if (kfd_arg32(args, 80) == work_items) { /* copy_aligned: phase4_src_end at 64 */
+        kfd_copy(args->queue, kfd_arg64(args, 8), kfd_arg64(args, 0),
+                 kfd_arg64(args, 64) - kfd_arg64(args, 0));
+        return true;
+    }
+    return false;
+}
+
+static bool kfd_host_may(unsigned gpu, uint64_t address, uint64_t length)
+{
+    return kfd_map_allows((int)gpu, address, length);
+}
+
+static void kfd_host_fault(unsigned gpu, uint64_t address)
+{
+    kfd_queue_t *queue = kfd_running_queue();
+
+    kfd_refuse("memory fault: a kernel on GPU %u accesses %#llx", gpu,
+               (unsigned long long)address);
+    queue->halted = true;
+    kfd_event_memory_fault((int)gpu, address, false);
+}
+
+static bool kfd_host_stopped(const kfd_dispatch_t *dispatch)
+{
+    (void)dispatch;
+    return __atomic_load_n(&kfd_running_queue()->stop, __ATOMIC_ACQUIRE);
+}
+
+static const kfd_dispatch_host_t kfd_host = {
+    .may_access = kfd_host_may,
+    .fault = kfd_host_fault,
+    .kernel_name = kfd_kernel_name,
+    .stopped = kfd_host_stopped,
+};
+
+static kfd_interpret_t kfd_interpreter;
+static pthread_once_t kfd_interpreter_once = PTHREAD_ONCE_INIT;
+
+static void kfd_load_interpreter(void)
+{
+    const char *path = getenv("KFDCPU_INTERPRETER");
+    void *library, *symbol;
+
+    if (path == NULL) {
+        return;
+    }
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    symbol = (library != NULL) ? dlsym(library, "kfd_interpret") : NULL;
+    if (symbol == NULL) {
+        kfd_die("KFDCPU_INTERPRETER: %s", dlerror());
+    }
+    memcpy(&kfd_interpreter, &symbol, sizeof(symbol));
+}
+
+void kfd_dispatch(const kfd_dispatch_t *dispatch)
+{
+    kfd_args_t args = {kfd_running_queue(), (const char *)(uintptr_t)dispatch->kernarg};
+    const char *name;
+    unsigned i;
+
+    if (!kfd_may(args.queue, dispatch->kernel_object, 64, false)) {
+        return;
+    }
+    name = kfd_kernel_name(dispatch->kernel_object);
+    kfd_log(3, "queue %u: kernel %s grid %u x %u of %u", args.queue->id,
+            (name != NULL) ? name : "(no name)", dispatch->grid[0], dispatch->grid[1],
+            dispatch->workgroup[0]);
+    pthread_once(&kfd_interpreter_once, kfd_load_interpreter);
+    if ((kfd_interpreter != NULL) && (kfd_interpreter(dispatch, &kfd_host) == 0)) {
+        return;
+    }
+    for (i = 0; (name != NULL) && (i < sizeof(kfd_kernels) / sizeof(*kfd_kernels));
+         ++i) {
+        if (strcmp(name, kfd_kernels[i].name) == 0) {
+            kfd_kernels[i].play(&args);
+            return;
+        }
+    }
+    if ((name == NULL) && kfd_play_rocr(&args, dispatch->grid[0])) {
+        return;
+    }
+    kfd_die("kernel %s is not played; name an interpreter by KFDCPU_INTERPRETER",
+            (name != NULL) ? name : "without a symbol");
+}
