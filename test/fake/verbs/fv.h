@@ -52,7 +52,8 @@ typedef struct fv_caps {
     int max_entries; /* of the page table, and max_mr_size is no limit; 0: many */
     uint32_t max_msg_sz;
     int max_rd_atom;
-    int max_res_rd_atom; /* of all queue pairs of the device; 0: max_rd_atom for each */
+    int max_res_rd_atom; /* of all queue pairs, as told; 0: max_rd_atom for each */
+    bool shares_rd_atom; /* and there are no more */
     int max_init_rd_atom;
     int max_srq; /* 0: of a driver that has none, the three */
     int max_srq_wr;

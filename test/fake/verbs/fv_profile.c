@@ -36,7 +36,7 @@
 #define FV_IONIC                                                                       \
     .vendor_id = 0x1dd8, .part_id = 0x1003, .max_qp = 2048, .max_qp_wr = 65535,        \
     .max_sge = 8, .max_inline = 480, .inline_errno = EINVAL, .max_cqe = 65435,         \
-    .max_mr = 32768, .max_msg_sz = 1u << 31, .max_rd_atom = 16,                        \
+    .max_mr = 32768, .max_msg_sz = 1u << 31, .max_rd_atom = 16, .max_res_rd_atom = 16, \
     .max_init_rd_atom = 16, .max_srq = 0, .atomics = true, .no_gpu_atomics = true,     \
     .dmabuf = true, .td = true, .forgets = true, .active_speed = FV_SPEED_NDR,         \
     .active_width = FV_WIDTH_4X
@@ -70,7 +70,7 @@ static const fv_caps_t fv_profiles[] = {
     {.profile = "pollara",
      .max_mr_size = UINT64_C(1) << 31,
      .max_entries = (1 << 20) - (1 << 15),
-     .max_res_rd_atom = 16,
+     .shares_rd_atom = true,
      FV_IONIC},
     /* hw/bnxt_re: max_qp_wr 65535 less BNXT_QPLIB_RESERVED_QP_WRS, max_sge of chips of
      * generation P5 (qplib_sp.c), max_mr_size BNXT_RE_MAX_MR_SIZE_HIGH, max_msg_sz

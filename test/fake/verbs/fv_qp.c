@@ -343,14 +343,14 @@ static bool fv_has_responders(const fv_qp_t *qp, int wanted)
     int used = 0;
     unsigned i;
 
-    for (i = 0; (caps->max_res_rd_atom != 0) && (i < FV_MAX_QPS); i++) {
+    for (i = 0; caps->shares_rd_atom && (i < FV_MAX_QPS); i++) {
         other = &fv.wire->qp[i];
         if (other->used && (other != qp->wire) && (other->device == qp->wire->device)) {
             used += other->max_dest_rd_atomic;
         }
     }
 
-    return (caps->max_res_rd_atom == 0) || (used + wanted <= caps->max_res_rd_atom);
+    return !caps->shares_rd_atom || (used + wanted <= caps->max_res_rd_atom);
 }
 
 static int fv_check_values(const fv_qp_t *qp, const struct ibv_qp_attr *attr, int mask)

@@ -12,6 +12,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_queue \
 	test/unit/rdma/test_rdma_rails \
 	test/unit/rdma/test_rdma_reach \
+	test/unit/rdma/test_rdma_reads \
 	test/unit/rdma/test_rdma_recover \
 	test/unit/rdma/test_rdma_routes \
 	test/unit/rdma/test_rdma_scale \
@@ -72,6 +73,10 @@ test_unit_rdma_test_rdma_gpus_SOURCES = test/unit/rdma/test_rdma_gpus.c
 test_unit_rdma_test_rdma_gpus_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_gpus_LDFLAGS = $(muct_ldflags)
 test_unit_rdma_test_rdma_gpus_LDADD = $(rdma_rig_ldadd) libmuct.la
+
+test_unit_rdma_test_rdma_reads_SOURCES = test/unit/rdma/test_rdma_reads.c
+test_unit_rdma_test_rdma_reads_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_reads_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_recover_SOURCES = test/unit/rdma/test_rdma_recover.c
 test_unit_rdma_test_rdma_recover_CPPFLAGS = $(rdma_rig_cppflags)

@@ -269,6 +269,7 @@ static muct_rdma_ctl_msg_t full_message(void)
     msg.ece.options = 0x30000001;
     msg.is_answer = true;
     msg.own_ctl_qp = 0xa1b2c3;
+    msg.max_reads = 9;
     return msg;
 }
 
@@ -289,6 +290,7 @@ START_TEST(control_message_comes_back_equal)
                      0);
     ck_assert(other.is_answer);
     ck_assert_uint_eq(other.own_ctl_qp, 0);
+    ck_assert_uint_eq(other.max_reads, 0);
     ck_assert_int_eq(muct_rdma_ctl_msg_unpack(bytes, MUCT_RDMA_CTL_MSG_LEAST, &other),
                      0);
     ck_assert_uint_eq(other.ece.options, 0);

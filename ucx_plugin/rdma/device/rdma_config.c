@@ -11,6 +11,9 @@
 
 #define MUCT_RDMA_RX_DEPTH 64
 #define MUCT_RDMA_CQ_DEPTH 16384
+/* Queue pairs that share a device's responder resources, where those are few. */
+#define MUCT_RDMA_RESPONDER_SHARES 16
+
 #define MUCT_RDMA_QPS_TEXT UCS_PP_MAKE_STRING(MUCT_RDMA_ADDR_MAX_QPS)
 
 /* Of the standard: a path MTU is a power of two from 256 to 4096. */
@@ -140,7 +143,9 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {"MAX_READS", "auto",
      "Reads and atomics of a queue pair on their way at once. auto is what both\n"
-     "devices can do.",
+     "devices can do, and 1 where a device answers few of all its queue pairs (ionic).\n"
+     "Raise it there when gets are slow and peers are few; a device that refuses gives\n"
+     "8, 4 or 1.",
      ucs_offsetof(muct_rdma_iface_config_t, max_reads), UCS_CONFIG_TYPE_ULUNITS},
 
     {"ECE", "auto",
@@ -343,14 +348,30 @@ static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
     }
 }
 
+/* A device whose queue pairs share few responder resources (ionic: 16 in all) gives
+ * each its part; one read answered at a time is what a flush of GPU memory needs. */
+static int muct_rdma_config_dest_reads(const muct_rdma_iface_config_t *config,
+                                       const muct_rdma_device_t *device)
+{
+    const int max = device->attr.max_qp_rd_atom;
+    const int part = device->attr.max_res_rd_atom / MUCT_RDMA_RESPONDER_SHARES;
+
+    if ((config->max_reads != UCS_ULUNITS_AUTO) ||
+        (device->attr.max_res_rd_atom == 0) || (part >= max)) {
+        return max;
+    }
+
+    return (part > 1) ? part : 1;
+}
+
 static void muct_rdma_limits_set_reads(const muct_rdma_iface_config_t *config,
                                        const muct_rdma_device_t *device,
                                        muct_rdma_limits_t *limits)
 {
     limits->max_reads =
         muct_rdma_config_reads(config, device, device->attr.max_qp_init_rd_atom);
-    limits->max_dest_reads =
-        muct_rdma_config_reads(config, device, device->attr.max_qp_rd_atom);
+    limits->max_dest_reads = muct_rdma_config_reads(
+        config, device, muct_rdma_config_dest_reads(config, device));
 }
 
 ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,

@@ -164,6 +164,14 @@ void muct_rdma_ep_destroy(uct_ep_h tl_ep)
 
 /* ---- connect ---- */
 
+/* As agreed; before that, as many as the endpoints before it were granted. */
+static uint8_t muct_rdma_ep_dest_reads(const muct_rdma_ep_t *ep)
+{
+    return (ep->dest_reads != 0)
+               ? ep->dest_reads
+               : (uint8_t)muct_rdma_ep_iface(ep)->limits.max_dest_reads;
+}
+
 ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
 {
     muct_rdma_ep_t *ep = (muct_rdma_ep_t *)tl_ep;
@@ -179,7 +187,7 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     ep_addr.psn = ep->psn;
     ep_addr.num_receives = (uint16_t)ep->rx.first;
     ep_addr.receive_size = iface->limits.seg_size;
-    ep_addr.max_reads = (uint8_t)iface->limits.max_dest_reads;
+    ep_addr.max_reads = ep->told_reads = muct_rdma_ep_dest_reads(ep);
     ep_addr.flush_addr = iface->flush_mem->base;
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
     ep_addr.has_ece = iface->has_ece;
@@ -209,7 +217,7 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
     path->remote = ep->peer;
     path->local_psn = ep->psn;
     path->remote_psn = ep->peer_ep.psn;
-    path->max_dest_reads = (uint8_t)limits->max_dest_reads;
+    path->max_dest_reads = muct_rdma_ep_dest_reads(ep);
     path->max_reads =
         (uint8_t)((limits->max_reads < ep->peer_ep.max_reads) ? limits->max_reads
                                                               : ep->peer_ep.max_reads);
@@ -271,6 +279,30 @@ static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
     return status;
 }
 
+/* Whether the peer knows how many reads we answer. If it was told of more, it is told
+ * now, with a new connection: the number of one cannot change. */
+static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+
+    ep->dest_reads = granted;
+    if (granted < iface->limits.max_dest_reads) {
+        iface->limits.max_dest_reads = granted; /* of further endpoints */
+        muct_info("%s: a queue pair answers %u reads at once: the device refused more",
+                  muct_rdma_iface_md(iface)->device.name, granted);
+    }
+
+    if ((ep->told_reads <= granted) ||
+        muct_rdma_recover_begin(ep, UCS_ERR_CONNECTION_RESET)) {
+        return UCS_OK;
+    }
+
+    muct_error("the peer was told that we answer %u reads at once, and the device "
+               "grants %u: set UCX_MORI_RDMA_MAX_READS=%u",
+               ep->told_reads, granted, granted);
+    return UCS_ERR_UNREACHABLE;
+}
+
 /* The longest message that one queue pair takes whole */
 static void muct_rdma_ep_set_max_simple(muct_rdma_ep_t *ep,
                                         const muct_rdma_limits_t *limits)
@@ -322,7 +354,7 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
     muct_debug("endpoint %p: %u queue pairs from 0x%x to 0x%x, mtu %u, credits %u",
                (void *)ep, ep->num_qps, ep->chans[0].ibv->qp_num,
                ep->peer_ep.qp_nums[0], 1u << path.mtu_shift, ep->credits);
-    return UCS_OK;
+    return muct_rdma_ep_agree_reads(ep, path.max_dest_reads);
 }
 
 int muct_rdma_ep_is_connected(uct_ep_h tl_ep,

@@ -90,11 +90,13 @@ struct muct_rdma_ep {
     bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
     bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
-    bool is_canceled; /**< By a flush: the user knows its end, and is told no more */
-    bool has_event;   /**< Something ended since requests were called last */
-    bool wants_buf;   /**< An operation found no buffer since then */
-    bool has_work;    /**< In iface->work */
-    bool is_ahead;    /**< Nobody has asked for it yet */
+    bool is_canceled;   /**< By a flush: the user knows its end, and is told no more */
+    bool has_event;     /**< Something ended since requests were called last */
+    bool wants_buf;     /**< An operation found no buffer since then */
+    bool has_work;      /**< In iface->work */
+    bool is_ahead;      /**< Nobody has asked for it yet */
+    uint8_t told_reads; /**< What the peer may take for dest_reads; 0: nothing yet */
+    uint8_t dest_reads; /**< Reads that our queue pairs answer at once */
     uint32_t psn;
     uint64_t serial;            /**< Larger than that of each made before */
     muct_rdma_iface_t *carrier; /**< Whose device the queue pairs are of, or are to be

@@ -130,6 +130,41 @@ static int muct_rdma_qp_to_rtr(struct ibv_qp *qp, const muct_rdma_qp_path_t *pat
             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
+/* EINVAL is also what a device says whose queue pairs have all of its responder
+ * resources: it is asked for fewer. */
+static int muct_rdma_qp_to_rtr_in_steps(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
+                                        uint32_t remote_qp_num)
+{
+    static const uint8_t steps[] = {8, 4, 1};
+    const uint8_t wanted = path->max_dest_reads;
+    int error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);
+    unsigned i;
+
+    for (i = 0; (error == EINVAL) && (i < sizeof(steps)); ++i) {
+        if (steps[i] < wanted) {
+            path->max_dest_reads = steps[i];
+            error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);
+        }
+    }
+
+    return error;
+}
+
+static const char *muct_rdma_qp_connect_remedy(int error)
+{
+    switch (error) {
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+        return "; check route and neighbour of the peer's address";
+    case EINVAL:
+        return "; a device may have too few responder resources for its queue pairs "
+               "(ibv_devinfo -v: max_res_rd_atom): lower UCX_MORI_RDMA_NUM_QPS, or "
+               "spread the peers over more devices";
+    default:
+        return "";
+    }
+}
+
 static int muct_rdma_qp_to_rts(struct ibv_qp *qp, const muct_rdma_qp_path_t *path)
 {
     struct ibv_qp_attr attr;
@@ -147,7 +182,7 @@ static int muct_rdma_qp_to_rts(struct ibv_qp *qp, const muct_rdma_qp_path_t *pat
                                          IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *path,
+ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
                                   uint32_t remote_qp_num)
 {
     const char *state = "RTR";
@@ -159,7 +194,7 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
         return status;
     }
 
-    error = muct_rdma_qp_to_rtr(qp, path, remote_qp_num);
+    error = muct_rdma_qp_to_rtr_in_steps(qp, path, remote_qp_num);
     if (error == 0) {
         state = "RTS";
         error = muct_rdma_qp_to_rts(qp, path);
@@ -172,9 +207,7 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, const muct_rdma_qp_path_t *
                    path->remote.gid[0], path->remote.gid[1], path->remote.gid[12],
                    path->remote.gid[13], path->remote.gid[14], path->remote.gid[15],
                    1u << path->mtu_shift, strerror(error),
-                   (error == ETIMEDOUT) || (error == EHOSTUNREACH)
-                       ? "; check route and neighbour of the peer's address"
-                       : "");
+                   muct_rdma_qp_connect_remedy(error));
         return UCS_ERR_UNREACHABLE;
     }
 

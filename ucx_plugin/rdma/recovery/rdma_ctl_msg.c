@@ -42,6 +42,7 @@ void muct_rdma_ctl_msg_pack(const muct_rdma_ctl_msg_t *msg, void *buffer)
     muct_rdma_ece_pack(&msg->ece, p + MUCT_RDMA_CTL_MSG_LEAST);
     p[MUCT_RDMA_CTL_MSG_NO_ANSWER] = msg->is_answer;
     muct_put_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, msg->own_ctl_qp, 3);
+    p[MUCT_RDMA_CTL_MSG_NO_READS] = msg->max_reads;
 }
 
 int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
@@ -76,9 +77,11 @@ int muct_rdma_ctl_msg_unpack(const void *buffer, size_t length,
     }
     msg->is_answer =
         (length >= MUCT_RDMA_CTL_MSG_NO_OWN) && (p[MUCT_RDMA_CTL_MSG_NO_ANSWER] & 1);
-    msg->own_ctl_qp = (length >= MUCT_RDMA_CTL_MSG_SIZE)
+    msg->own_ctl_qp = (length >= MUCT_RDMA_CTL_MSG_NO_READS)
                           ? (uint32_t)muct_get_le(p + MUCT_RDMA_CTL_MSG_NO_OWN, 3)
                           : 0;
+    msg->max_reads =
+        (length >= MUCT_RDMA_CTL_MSG_SIZE) ? p[MUCT_RDMA_CTL_MSG_NO_READS] : 0;
 
     return 0;
 }

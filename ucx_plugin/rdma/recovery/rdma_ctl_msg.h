@@ -10,19 +10,21 @@
  * An endpoint is known by the queue pair number and packet number of its address, and
  * by the incarnation of its device: queue pairs are made anew, these stay.
  *
- * 118 bytes, little endian:
+ * 119 bytes, little endian:
  *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)
  *   26 received (4) | 30 psn (3) | 33 control qp (3) | 36 device address (30)
  *   66 num_qps | 67 queue pair numbers (3 each) | 103 control qp of the address (3)
  *   106 ECE vendor (4) | 110 ECE options (4) | 114 is an answer
  *   115 control qp of the endpoint's own device (3)
- * Who does not know ECE sends the first 106 of them, and reads no more; who does not
- * know answers, 114, and who knows but one control qp, 115.
+ *   118 reads it answers at once
+ * Earlier versions send the first 106 (no ECE), 114 (no answers), 115 (one control qp)
+ * or 118 of them, and read no more.
  */
 
 #include "rdma/ep/rdma_addr.h"
 
-#define MUCT_RDMA_CTL_MSG_SIZE 118
+#define MUCT_RDMA_CTL_MSG_SIZE 119
+#define MUCT_RDMA_CTL_MSG_NO_READS 118
 #define MUCT_RDMA_CTL_MSG_NO_OWN 115
 #define MUCT_RDMA_CTL_MSG_NO_ANSWER 114
 #define MUCT_RDMA_CTL_MSG_LEAST 106
@@ -55,6 +57,8 @@ typedef struct muct_rdma_ctl_msg {
     bool is_answer;      /**< The sender is connected and waits for nothing */
     uint32_t own_ctl_qp; /**< Of the device that its endpoint is of, whichever carries
                             it now; 0: not told */
+    uint8_t
+        max_reads; /**< Reads and atomics the sender answers; 0: as in its address */
 } muct_rdma_ctl_msg_t;
 
 /** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */

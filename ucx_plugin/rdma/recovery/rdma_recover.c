@@ -469,6 +469,9 @@ static void muct_rdma_recover_take_offer(muct_rdma_ep_t *ep, muct_rdma_iface_t *
 
     recover->offer = *msg;
     recover->has_offer = true;
+    if (msg->max_reads != 0) {
+        ep->peer_ep.max_reads = msg->max_reads;
+    }
     muct_rdma_move_to(ep, by, &msg->dev, msg->ctl_qp); /* or its address has moved */
     if (ahead > 0) {
         muct_rdma_recover_start(ep, msg->epoch, UCS_ERR_CONNECTION_RESET);

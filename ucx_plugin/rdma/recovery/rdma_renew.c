@@ -152,6 +152,11 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
         return UCS_INPROGRESS;
     }
 
+    if (path.max_dest_reads < ep->dest_reads) {
+        ep->dest_reads = path.max_dest_reads; /* fewer than our offer has told */
+        return UCS_ERR_NO_RESOURCE;
+    }
+
     muct_rdma_ece_agreed(ep->chans[0].ibv, &path.ece, &ep->ece);
     return UCS_OK;
 }
