@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	contrib/check_beside.sh \
 	contrib/check_budget.sh \
 	contrib/check_commits.sh \
+	contrib/check_cores \
 	contrib/check_docs.sh \
 	contrib/check_floors.sh \
 	contrib/check_format.sh \
@@ -18,6 +19,7 @@ EXTRA_DIST += \
 	contrib/check_symbols.sh \
 	contrib/check_text.sh \
 	contrib/check_types.sh \
+	contrib/compile_kernel \
 	contrib/demo \
 	contrib/devroot \
 	contrib/fetch_engines \

@@ -375,6 +375,12 @@ check_no_check() {
         return 1
     fi
     grep -q 'no test was run: configure found no Check' <<<"$output" || { echo "$output"; return 1; }
+    # no compiler of the kernel and no tarball: refused, with what to do
+    if output=$(HIPCC=false "$tree/configure" -q --without-check 2>&1) ||
+        ! grep -q 'no copy kernel for AMD GPUs: false does not compile' <<<"$output"; then
+        echo "configure took a compiler that compiles no kernel: $output"
+        return 1
+    fi
     rm -rf "$build"
 }
 
@@ -411,6 +417,7 @@ check_install() { # VARIANT
             return 1
         fi
     done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$here/installed.txt")
+    [ -z "$(second_core)" ] || "$here/check_cores" "$dest/usr/local/lib/ucx-mori" || return 1
     run_example "$dest" || return 1
     make uninstall DESTDIR="$dest" || return 1
     left=$(find "$dest" ! -type d)

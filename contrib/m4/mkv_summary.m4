@@ -6,7 +6,7 @@ AC_DEFUN([MKV_SUMMARY], [
     AC_MSG_NOTICE([cores for $ucx_cores])
     AC_MSG_NOTICE([mori_rdma  $have_verbs])
     AC_MSG_NOTICE([HIP headers $have_hip])
-    AC_MSG_NOTICE([hipcc      ${HIPCC:-none: no copy kernel for AMD GPUs is built}])
+    AC_MSG_NOTICE([copy kernel $kernel_from])
     AC_MSG_NOTICE([tests      $have_check${check_hint}])
     AC_MSG_NOTICE([sanitizers $enable_sanitize])
 ])

@@ -26,7 +26,5 @@ check_DATA = test/gpu/risks_kernel.bundle
 CLEANFILES += test/gpu/risks_kernel.bundle
 test/gpu/risks_kernel.bundle: test/gpu/risks_kernel.hip test/gpu/risks_kernel.h
 	$(AM_V_at)$(MKDIR_P) test/gpu
-	$(AM_V_GEN)$(HIPCC) --genco -O3 -Wall -Wno-unused-command-line-argument \
-		$(MUCT_XGMI_ARCHS:%=--offload-arch=%) -I$(srcdir)/test/gpu \
-		-o $@ $(srcdir)/test/gpu/risks_kernel.hip
+	$(AM_V_GEN)HIPCC='$(HIPCC)' $(srcdir)/contrib/compile_kernel $(srcdir)/test/gpu/risks_kernel.hip $@
 endif

@@ -15,6 +15,7 @@ xgmi_unit_programs = \
 	test/unit/xgmi/test_xgmi_leave \
 	test/unit/xgmi/test_xgmi_links \
 	test/unit/xgmi/test_xgmi_list \
+	test/unit/xgmi/test_xgmi_loader \
 	test/unit/xgmi/test_xgmi_map \
 	test/unit/xgmi/test_xgmi_md \
 	test/unit/xgmi/test_xgmi_open \
@@ -53,7 +54,7 @@ test_unit_xgmi_test_xgmi_aside_LDADD = test/support/libmkvtest.la libmuct.la $(C
 
 test_unit_xgmi_test_xgmi_code_SOURCES = test/unit/xgmi/test_xgmi_code.c
 test_unit_xgmi_test_xgmi_code_CPPFLAGS = $(AM_CPPFLAGS)
-if HAVE_HIPCC
+if HAVE_KERNEL
 test_unit_xgmi_test_xgmi_code_CPPFLAGS += -DHAVE_KERNEL_CODE
 endif
 test_unit_xgmi_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -134,6 +135,12 @@ test_unit_xgmi_test_xgmi_export_CPPFLAGS = $(xgmi_owner_cppflags)
 test_unit_xgmi_test_xgmi_export_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_export_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_export_LDADD = $(xgmi_owner_ldadd)
+
+test_unit_xgmi_test_xgmi_loader_SOURCES = test/unit/xgmi/test_xgmi_loader.c
+test_unit_xgmi_test_xgmi_loader_CPPFLAGS = $(xgmi_owner_cppflags)
+test_unit_xgmi_test_xgmi_loader_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_unit_xgmi_test_xgmi_loader_LDFLAGS = $(muct_ldflags)
+test_unit_xgmi_test_xgmi_loader_LDADD = $(xgmi_owner_ldadd)
 
 test_unit_xgmi_test_xgmi_map_SOURCES = test/unit/xgmi/test_xgmi_map.c
 test_unit_xgmi_test_xgmi_map_CPPFLAGS = $(xgmi_owner_cppflags)

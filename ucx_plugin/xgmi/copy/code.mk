@@ -10,10 +10,7 @@ libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
 
 # The bundle goes in by .incbin, which no dependency tracking sees; the header that
 # names it is made anew with it.
-if HAVE_HIPCC
-MUCT_XGMI_ARCHS = gfx90a gfx942 gfx950 gfx1100
-# Not the compiler's default, 6 from LLVM 19 on: runtimes before ROCm 6.2.2 do not load that.
-MUCT_XGMI_CODE_VERSION = 5
+if HAVE_KERNEL
 libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi/copy
 # Not by its name: automake would take a rule for the object for all there is to say of it.
 $(libmuct_code_la_OBJECTS): ucx_plugin/xgmi/copy/xgmi_code_file.h
@@ -22,11 +19,21 @@ CLEANFILES += ucx_plugin/xgmi/copy/xgmi_code_file.h ucx_plugin/xgmi/copy/xgmi_ke
 ucx_plugin/xgmi/copy/xgmi_code_file.h: ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 	$(AM_V_GEN)echo '#define MUCT_XGMI_CODE_FILE "$(abs_builddir)/ucx_plugin/xgmi/copy/xgmi_kernel.bundle"' >$@
 
+# Without hipcc the bundle comes with the tarball, compiled from the tarball's kernel.
+muct_kernel_source = $(srcdir)/ucx_plugin/xgmi/copy/xgmi_kernel.hip
 ucx_plugin/xgmi/copy/xgmi_kernel.bundle: ucx_plugin/xgmi/copy/xgmi_kernel.hip \
-		ucx_plugin/xgmi/copy/xgmi_kernel.h
+		ucx_plugin/xgmi/copy/xgmi_kernel.h contrib/compile_kernel
 	$(AM_V_at)$(MKDIR_P) ucx_plugin/xgmi/copy
-	$(AM_V_GEN)$(HIPCC) --genco -O3 -Wall -Wno-unused-command-line-argument \
-		-mcode-object-version=$(MUCT_XGMI_CODE_VERSION) \
-		$(MUCT_XGMI_ARCHS:%=--offload-arch=%) -I$(srcdir)/ucx_plugin/xgmi/copy \
-		-o $@ $(srcdir)/ucx_plugin/xgmi/copy/xgmi_kernel.hip
+if HAVE_HIPCC
+	$(AM_V_GEN)HIPCC='$(HIPCC)' $(srcdir)/contrib/compile_kernel $(muct_kernel_source) $@
+else
+	$(AM_V_at)test -z "`find $(muct_kernel_source) -newer $(srcdir)/contrib/xgmi_kernel.bundle`" || \
+		{ echo '$(muct_kernel_source) is newer than the compiled kernel of the tarball; install hipcc' >&2; exit 1; }
+	$(AM_V_GEN)cat $(srcdir)/contrib/xgmi_kernel.bundle >$@
+endif
+
+# A tarball brings the compiled kernel.
+muct_kernel_dist: ucx_plugin/xgmi/copy/xgmi_kernel.bundle
+	$(AM_V_at)cat ucx_plugin/xgmi/copy/xgmi_kernel.bundle >$(distdir)/contrib/xgmi_kernel.bundle
+dist_kernel = muct_kernel_dist
 endif

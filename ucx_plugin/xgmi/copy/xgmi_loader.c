@@ -6,6 +6,27 @@
 #include "xgmi/copy/xgmi_code.h"
 #include "xgmi/copy/xgmi_kernel.h"
 
+#include <stdatomic.h>
+
+/* The GPU is there, and lists go to it many times slower than they could. One line a
+ * process for a build without a kernel, which no device can change. */
+static void muct_xgmi_loader_warn(const muct_gpu_t *gpu, int device, int ret)
+{
+    static atomic_bool is_reported;
+
+    if (!muct_xgmi_code_is_empty()) {
+        muct_warn("device %d copies call by call, which is many times slower for "
+                  "lists: hipModuleLoadData() = %s; the kernel is there for gfx90a, "
+                  "gfx942, gfx950 and gfx1100",
+                  device, muct_gpu_error_name(gpu, ret));
+    } else if (!atomic_exchange(&is_reported, true)) {
+        muct_warn("device %d copies call by call, which is many times slower for "
+                  "lists: this build has no copy kernel; install one that was "
+                  "configured with hipcc",
+                  device);
+    }
+}
+
 void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
                            muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,
                            bool *is_flag_last_p)
@@ -19,16 +40,7 @@ void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
     *is_flag_last_p = false;
     ret = gpu->module_load_data(&module, muct_xgmi_code_image());
     if (ret != MUCT_HIP_SUCCESS) {
-        if (muct_xgmi_code_is_empty()) {
-            muct_diag("device %d copies without the kernel: this build has none",
-                      device);
-        } else {
-            muct_warn(
-                "device %d copies call by call, which is many times slower for "
-                "lists: hipModuleLoadData() = %s; the kernel is there for gfx90a, "
-                "gfx942, gfx950 and gfx1100",
-                device, muct_gpu_error_name(gpu, ret));
-        }
+        muct_xgmi_loader_warn(gpu, device, ret);
         (void)muct_gpu_forget(gpu, ret);
         return;
     }

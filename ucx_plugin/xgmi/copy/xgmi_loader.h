@@ -16,9 +16,8 @@
 /**
  * Load the kernel for the current device.
  *
- * Having no kernel is no error: copies are then made call by call. The reason is
- * logged once per call: a warning when the runtime refuses the code, else at diag
- * level.
+ * Having no kernel is no error: copies are then made call by call. A warning reports a
+ * device that the code does not fit, and, once a process, a build without code.
  *
  * @param [in]  gpu       Runtime.
  * @param [in]  device    Ordinal of the current device, for messages.
