@@ -26,4 +26,4 @@ TESTS += test/no_check.sh
 endif
 dist_check_SCRIPTS += test/no_check.sh
 EXTRA_DIST += test/README.md test/model/inbox.pml test/model/transfer.pml \
-	test/mutation/find test/mutation/run test/mutation/told test/mutation/rules.txt
+	test/mutation/find test/mutation/mutation.py test/mutation/run test/mutation/told test/mutation/rules.txt
