@@ -4,6 +4,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_faults \
 	test/unit/rdma/test_rdma_flow \
 	test/unit/rdma/test_rdma_gpus \
+	test/unit/rdma/test_rdma_large \
 	test/unit/rdma/test_rdma_limits \
 	test/unit/rdma/test_rdma_mem \
 	test/unit/rdma/test_rdma_move \
@@ -114,6 +115,10 @@ test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_ucp_SOURCES = test/unit/rdma/test_rdma_ucp.c
 test_unit_rdma_test_rdma_ucp_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_ucp_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_large_SOURCES = test/unit/rdma/test_rdma_large.c
+test_unit_rdma_test_rdma_large_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_test_rdma_large_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_kv_SOURCES = test/unit/rdma/test_rdma_kv.c $(rdma_pair_sources)
 test_unit_rdma_test_rdma_kv_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)

@@ -539,6 +539,43 @@ START_TEST(gpu_that_the_runtime_does_not_tell_is_refused)
 }
 END_TEST
 
+static rdma_log_watch_t no_key = {UCS_LOG_LEVEL_WARN, "has no key with this device", 0};
+
+/* As memory of several chunks, which no dma-buf spans: ucp_mem_map() of it is not to
+ * fail for the other transports. */
+START_TEST(gpu_memory_that_no_way_registers_has_no_keys)
+{
+    uct_rkey_bundle_t bundle;
+    rig_comp_t comp;
+    uint8_t key[256];
+    uct_iov_t iov;
+    ct_mem_t mem;
+
+    setenv("FAKE_VERBS_PEERMEM", "n", 1);
+    setenv("UCX_MORI_RDMA_GPU_DIRECT", "y", 1);
+    setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);
+    setenv("UCX_MORI_RDMA_DMABUF", "n", 1);
+    rdma_log_watch(&no_key, 1);
+    rig_open(&rig, SIZE);
+    rig_connect(&rig, &conn);
+    ck_assert(mkv_hip_set_device(0));
+    ck_assert_int_eq(ct_mem_create(&rig.side[0], SIZE, UCS_MEMORY_TYPE_ROCM, &mem),
+                     UCS_OK);
+    ck_assert_uint_eq(no_key.num, 1);
+    ck_assert_int_eq(ct_mem_pack(&rig.side[0], &mem, 0, key), UCS_OK);
+    ck_assert_int_eq(uct_rkey_unpack(rig.side[0].component, key, &bundle),
+                     UCS_ERR_UNREACHABLE);
+    iov = (uct_iov_t){.buffer = mem.addr, .length = 64, .memh = mem.memh, .count = 1};
+    rig_comp_init(&comp);
+    ck_assert_int_eq(uct_ep_put_zcopy(conn.ep[0], &iov, 1, (uintptr_t)rig.mem[1].addr,
+                                      rig.rkey[1].rkey, &comp.uct),
+                     UCS_ERR_INVALID_PARAM);
+    ct_mem_destroy(&rig.side[0], &mem);
+    rig_disconnect(&conn);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(gpu_without_memory_for_the_page_is_told)
 {
     setenv("UCX_MORI_RDMA_GPU_DIRECT", "y", 1); /* no trial with memory of its own */
@@ -792,6 +829,7 @@ static Suite *gpus_suite(void)
     tcase_add_test(tcase, memory_gone_before_the_flush_is_no_failure);
     tcase_add_loop_test(tcase, way_of_registration_follows_the_device, 0, 7);
     tcase_add_loop_test(tcase, gpu_that_the_runtime_does_not_tell_is_refused, 0, 2);
+    tcase_add_test(tcase, gpu_memory_that_no_way_registers_has_no_keys);
     tcase_add_test(tcase, gpu_without_memory_for_the_page_is_told);
     tcase_add_loop_test(tcase, memory_of_a_removed_device_is_tried_once, 0, 2);
     tcase_add_loop_test(tcase, wrong_offset_goes_unnoticed_without_the_canary, 0, 2);

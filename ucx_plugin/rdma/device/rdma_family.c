@@ -35,17 +35,18 @@
  * host's. From rdma-core's provider and the kernel's driver. It has two engines and
  * gives a queue pair to one of them (udma_count), so one fills half of the NIC.
  * Memory of GPUs it registers by dma-buf alone: ibv_reg_mr() of it is EINVAL there
- * (ATOM #2097).
+ * (ATOM #2097). It reports a max_mr_size of 2 GiB and registers regions of 4 to 32 GiB
+ * in huge pages (Mooncake PR 4168, InferenceX PR 3330).
  *
  * bnxt_re: memory of GPUs by peer memory, which MORI-IO has first for all and found
  * fast there.
  */
 static const muct_rdma_family_t muct_rdma_families[] = {
-    {"ionic", 0x1dd8, false, true, 2, 511, 2, 24, 7, 0.268, 10, 4},
-    {"bnxt_re", 0x14e4, true, false, 1, 512, 4, 96, 7, 0.268, 10, 4},
-    {"mlx5", 0x02c9, false, false, 1, 512, 4, 128, 7, 0.268, 10, 4},
-    {"soft-RoCE", 0xffffff, false, false, 1, 512, 4, 128, 6, 0.067, 0.5, 1},
-    {"other", 0, false, false, 1, 512, 4, 128, 7, 0.268, 10, 4},
+    {"ionic", 0x1dd8, false, true, true, 2, 511, 2, 24, 7, 0.268, 10, 4},
+    {"bnxt_re", 0x14e4, true, false, false, 1, 512, 4, 96, 7, 0.268, 10, 4},
+    {"mlx5", 0x02c9, false, false, false, 1, 512, 4, 128, 7, 0.268, 10, 4},
+    {"soft-RoCE", 0xffffff, false, false, false, 1, 512, 4, 128, 6, 0.067, 0.5, 1},
+    {"other", 0, false, false, false, 1, 512, 4, 128, 7, 0.268, 10, 4},
 };
 
 const muct_rdma_family_t *muct_rdma_family_of(const muct_rdma_device_t *device)

@@ -16,6 +16,7 @@ typedef struct muct_rdma_family {
     uint32_t vendor_id;    /**< Of ibv_device_attr; 0 for all others */
     bool is_peermem_first; /**< Of GPU memory */
     bool needs_dmabuf;     /**< To register GPU memory */
+    bool has_larger_mrs;   /**< Than its max_mr_size says */
     unsigned num_qps;
     unsigned tx_depth;
     unsigned max_sge;

@@ -9,6 +9,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* Some devices have few entries in their page tables (ionic). */
+#define MUCT_RDMA_BUF_HUGE_PAGE ((size_t)2 << 20)
 
 struct muct_rdma_buf_chunk {
     muct_rdma_buf_chunk_t *next;
@@ -65,9 +69,17 @@ static muct_rdma_buf_chunk_t *muct_rdma_buf_chunk_create(muct_rdma_buf_pool_t *p
     muct_rdma_buf_chunk_t *chunk;
     void *memory;
 
+    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) { /* whole ones, or none counts */
+        page = (page > MUCT_RDMA_BUF_HUGE_PAGE) ? page : MUCT_RDMA_BUF_HUGE_PAGE;
+        length = (length + page - 1) & ~(page - 1);
+    }
     errno = posix_memalign(&memory, page, length);
     if (errno != 0) {
         return NULL;
+    }
+
+    if (length >= MUCT_RDMA_BUF_HUGE_PAGE) {
+        (void)madvise(memory, length, MADV_HUGEPAGE); /* small ones work as well */
     }
 
     memset(memory, 0, length);

@@ -46,7 +46,8 @@
 #define MUCT_RDMA_KEY_PACKED_SIZE(_num_slots) (52 + 4 * (size_t)(_num_slots))
 
 enum {
-    MUCT_RDMA_KEY_FLAG_GPU = 1 << 0 /**< A GPU's memory; gpu and the page are set */
+    MUCT_RDMA_KEY_FLAG_GPU = 1 << 0, /**< A GPU's memory; gpu and the page are set */
+    MUCT_RDMA_KEY_FLAG_NONE = 1 << 1 /**< The owner's device did not register it */
 };
 
 typedef struct muct_rdma_key {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define MUCT_RDMA_MD_PREFIX "MORI_RDMA_"
+#define MUCT_RDMA_MD_TRY_SHIFT 36 /* 64 GiB */
 
 static ucs_config_field_t muct_rdma_md_config_table[] = {
     {"", "", NULL, ucs_offsetof(muct_rdma_md_config_t, super),
@@ -126,6 +127,11 @@ static ucs_status_t muct_rdma_component_rkey_unpack(
         return UCS_ERR_INVALID_PARAM;
     }
 
+    if (key->flags & MUCT_RDMA_KEY_FLAG_NONE) {
+        muct_rdma_rkeys_free(key);
+        return UCS_ERR_UNREACHABLE; /* UCP takes another transport */
+    }
+
     muct_rdma_rkeys_add(key);
     *rkey_p = (uct_rkey_t)key;
     *handle_p = key;
@@ -179,6 +185,18 @@ static uint8_t muct_rdma_md_chunk_shift(const muct_rdma_device_t *device,
 
     /* no region comes near this: one key is enough */
     return (shift >= 47) ? MUCT_RDMA_KEY_ONE_CHUNK : shift;
+}
+
+/* As much as the option allows, and 64 GiB at most. */
+static uint8_t muct_rdma_md_try_shift(size_t max_mr_size)
+{
+    uint8_t shift = MUCT_RDMA_MD_TRY_SHIFT;
+
+    while ((shift > 12) && ((1ull << shift) > max_mr_size)) {
+        --shift;
+    }
+
+    return shift;
 }
 
 /* Room for keys in a packed key, which travels with every rendezvous: few when each of
@@ -277,6 +295,9 @@ static ucs_status_t muct_rdma_md_set_config(muct_rdma_md_t *md,
 
     md->chunk_shift = muct_rdma_md_chunk_shift(&md->device, config->max_mr_size);
     md->num_rkeys = muct_rdma_md_num_rkeys(md->chunk_shift);
+    if (muct_rdma_family_of(&md->device)->has_larger_mrs) {
+        md->try_shift = muct_rdma_md_try_shift(config->max_mr_size);
+    }
     md->rail = muct_rdma_md_rail(config, name);
     md->has_gpu_flush = config->gpu_flush != 0;
     md->dmabuf_canary = (ucs_ternary_auto_value_t)config->dmabuf_canary;
@@ -397,7 +418,8 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
     attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->max_reg = (md->chunk_shift == MUCT_RDMA_KEY_ONE_CHUNK)
                         ? SIZE_MAX
-                        : (size_t)md->num_rkeys << md->chunk_shift;
+                        : (size_t)md->num_rkeys
+                              << ucs_max(md->chunk_shift, md->try_shift);
     attr->reg_cost = ucs_linear_func_make(16e-6, 0.06e-9);
     attr->rkey_packed_size = MUCT_RDMA_KEY_PACKED_SIZE(md->num_rkeys);
     memcpy(attr->global_id, &md->device.attr.node_guid,

@@ -40,12 +40,14 @@ struct muct_rdma_md {
     uint64_t incarnation; /**< Random; in every address and key */
     int access;           /**< IBV_ACCESS_* of the user's memory */
     uint8_t chunk_shift;  /**< log2 of the most bytes of one key */
+    uint8_t try_shift;    /**< As that, tried first; see muct_rdma_mem_params_t */
     uint8_t rail;         /**< Index among the used devices of this process */
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     muct_rdma_gpu_ways_t gpu_ways;
     ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
     bool has_told_canary;                   /**< That one was not */
     bool has_told_atomics; /**< That memory was registered without atomics */
+    bool has_told_bare;    /**< That memory has no keys */
     bool has_told_lack;    /**< That the kernel is not made for dma-bufs */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;

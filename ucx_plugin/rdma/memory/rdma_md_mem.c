@@ -10,6 +10,7 @@
 #include "base/muct_log.h"
 #include "rdma/memory/rdma_canary.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,6 +75,7 @@ static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
             md->device.name, mem->base, mem->length, params->dmabuf_offset);
     md->has_told_canary = true;
     muct_rdma_mem_destroy(mem);
+    errno = EIO; /* not a refusal that others may make up for */
     return UCS_ERR_IO_ERROR;
 }
 
@@ -97,6 +99,7 @@ static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
     muct_rdma_mem_t *mem = NULL;
     const muct_gpu_t *gpu;
     ucs_status_t status;
+    int error;
 
     if ((params->dmabuf_fd < 0) &&
         ((muct_gpu_get(&gpu) != UCS_OK) ||
@@ -112,7 +115,9 @@ static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
 
     status = muct_rdma_mem_create(md->pd, address, length, &with, &mem);
     if (params->dmabuf_fd < 0) {
+        error = errno;
         close(with.dmabuf_fd); /* the registration holds the memory */
+        errno = error;
     }
     if (status == UCS_OK) {
         status = muct_rdma_md_check_dmabuf(md, &with, mem);
@@ -216,10 +221,45 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
     return is_direct;
 }
 
+/* Whether UCP's other transports may go on with memory that this device refused: memory
+ * of a GPU without a dma-buf or of several chunks, or what the device has no more page
+ * table entries or keys for. What is the caller's mistake, or what a limit of the
+ * process says, stays an error; so does one that the caller asked to be silent about,
+ * as it has another way. */
+static bool muct_rdma_md_may_be_bare(const muct_rdma_mem_params_t *params,
+                                     ucs_status_t status, int error)
+{
+    if (params->is_quiet) {
+        return false;
+    }
+
+    return (status == UCS_ERR_UNSUPPORTED) ||
+           ((status == UCS_ERR_IO_ERROR) && (error != EIO) && (error != ENODEV) &&
+            (params->is_gpu || (error == EINVAL) ||
+             ((error == ENOMEM) && muct_rdma_mr_may_lock())));
+}
+
+static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
+                                          size_t length, bool is_gpu,
+                                          muct_rdma_mem_t **mem_p)
+{
+    ucs_log(
+        md->has_told_bare ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
+        "%s: %s memory %p length %zu has no key with this device, which refused it: "
+        "peers reach it by messages or other transports, slower, and puts and gets "
+        "from it over this device fail%s",
+        md->device.name, is_gpu ? "GPU" : "host", address, length,
+        is_gpu ? "; memory of expandable segments: PYTORCH_CUDA_ALLOC_CONF="
+                 "expandable_segments:False"
+               : "");
+    md->has_told_bare = true;
+    return muct_rdma_mem_create_bare(md->pd, address, mem_p);
+}
+
 /* Atomics of peers to this memory will fail. */
 static void muct_rdma_md_warn_atomics(muct_rdma_md_t *md, const muct_rdma_mem_t *mem)
 {
-    if ((md->access & ~mem->access & IBV_ACCESS_REMOTE_ATOMIC) &&
+    if ((mem->num > 0) && (md->access & ~mem->access & IBV_ACCESS_REMOTE_ATOMIC) &&
         !md->has_told_atomics) {
         md->has_told_atomics = true;
         muct_warn("%s: memory 0x%" PRIx64 " length %" PRIu64
@@ -240,6 +280,7 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     muct_rdma_mem_params_t mem_params = {
         .access = md->access,
         .chunk_shift = md->chunk_shift,
+        .try_shift = md->try_shift,
         .max_chunks = md->num_rkeys,
         .is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0,
         .is_gpu =
@@ -259,7 +300,12 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
         status = muct_rdma_md_find_page(md, address, &mem_params);
     }
     if (status == UCS_OK) {
+        errno = 0;
         status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
+        if (muct_rdma_md_may_be_bare(&mem_params, status, errno)) {
+            status =
+                muct_rdma_md_reg_bare(md, address, length, mem_params.is_gpu, &mem);
+        }
     }
     if (status == UCS_OK) {
         muct_rdma_md_warn_atomics(md, mem);

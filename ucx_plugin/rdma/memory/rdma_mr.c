@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* All regions, of all devices; devices may be used by several threads. */
 static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,15 +22,37 @@ typedef struct muct_rdma_mem_gone {
     ucs_list_link_t list;
 } muct_rdma_mem_gone_t;
 
+/* Sizes of chunks that are tried differ by this power of two: a trial that is refused
+ * pins all of the region first. */
+#define MUCT_RDMA_MEM_STEP 2
+
 /* In place of a key with such a device */
 static struct ibv_mr muct_rdma_mem_no_mr;
+
+/* ionic: 2^20 entries of all its regions, of pages of 4 KiB unless all of a region is
+ * in larger ones (InferenceX PR 3330) */
+#define MUCT_RDMA_MR_HUGE_PAGES                                                        \
+    "; the device may be out of page table entries: back the memory by huge pages "    \
+    "(HugeTLB, or transparent ones by madvise(MADV_HUGEPAGE) before it is written to)"
+
+bool muct_rdma_mr_may_lock(void)
+{
+    struct rlimit limit;
+
+    return (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) &&
+           (limit.rlim_cur == RLIM_INFINITY);
+}
 
 const char *muct_rdma_mr_remedy(int error)
 {
     switch (error) {
     case ENOMEM:
-        return "; raise the limit of locked memory (ulimit -l unlimited, or "
-               "LimitMEMLOCK= of the service)";
+        return muct_rdma_mr_may_lock()
+                   ? MUCT_RDMA_MR_HUGE_PAGES
+                   : "; raise the limit of locked memory (ulimit -l unlimited, or "
+                     "LimitMEMLOCK= of the service)";
+    case EINVAL:
+        return MUCT_RDMA_MR_HUGE_PAGES;
     case EFAULT:
         return "; it is not mapped, or it is GPU memory and neither dma-buf nor peer "
                "memory works with this driver";
@@ -264,24 +287,30 @@ static int muct_rdma_mem_reg_any(muct_rdma_mem_t *mem,
     return muct_rdma_mem_reg(mem, params);
 }
 
-ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
-                                  const muct_rdma_mem_params_t *params,
-                                  muct_rdma_mem_t **mem_p)
+static void muct_rdma_mem_add(muct_rdma_mem_t *mem)
 {
-    uint64_t chunk = 1ull << params->chunk_shift;
-    uint64_t num = (length + chunk - 1) >> params->chunk_shift;
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    ucs_list_add_head(&muct_rdma_mem_list, &mem->list);
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+}
+
+/* With chunks of this size. Sets errno when the device refused. */
+static ucs_status_t muct_rdma_mem_create_with(struct ibv_pd *pd, void *address,
+                                              size_t length, uint8_t shift,
+                                              const muct_rdma_mem_params_t *params,
+                                              muct_rdma_mem_t **mem_p)
+{
+    uint64_t num = (length + (1ull << shift) - 1) >> shift;
     unsigned max_chunks = (params->max_chunks > 0) ? params->max_chunks : 1;
     muct_rdma_mem_t *mem;
     int error;
 
-    if ((params->dmabuf_fd >= 0) && (muct_rdma_verbs.reg_dmabuf_mr == NULL)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
+    errno = 0;
     if (num > max_chunks) {
-        muct_error("region of %zu bytes needs %" PRIu64 " keys of at most %" PRIu64
-                   " bytes, and %u is the limit: register it in parts",
-                   length, num, chunk, max_chunks);
+        ucs_log(params->is_quiet ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
+                "region of %zu bytes needs %" PRIu64 " keys of at most %" PRIu64
+                " bytes, and %u is the limit: register it in parts",
+                length, num, (uint64_t)1 << shift, max_chunks);
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -293,7 +322,7 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
 
     mem->base = (uint64_t)(uintptr_t)address;
     mem->length = length;
-    mem->chunk_shift = params->chunk_shift;
+    mem->chunk_shift = shift;
     mem->page = params->page;
     mem->pd = pd;
     mem->access = params->access;
@@ -306,9 +335,65 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
         return UCS_ERR_IO_ERROR;
     }
 
-    pthread_mutex_lock(&muct_rdma_mem_lock);
-    ucs_list_add_head(&muct_rdma_mem_list, &mem->list);
-    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    muct_rdma_mem_add(mem);
+    *mem_p = mem;
+    return UCS_OK;
+}
+
+/* A device may take more under one key than it says (ionic: 2 GiB, and 32 GiB in huge
+ * pages). */
+static ucs_status_t muct_rdma_mem_create_large(struct ibv_pd *pd, void *address,
+                                               size_t length,
+                                               const muct_rdma_mem_params_t *params,
+                                               muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_params_t quiet = *params;
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+    unsigned shift;
+
+    quiet.is_quiet = true;
+    for (shift = params->try_shift;
+         (shift > params->chunk_shift) && (length > (1ull << params->chunk_shift));
+         shift -= MUCT_RDMA_MEM_STEP) {
+        status = muct_rdma_mem_create_with(pd, address, length, (uint8_t)shift, &quiet,
+                                           mem_p);
+        if ((status != UCS_ERR_IO_ERROR) || ((errno != EINVAL) && (errno != ENOMEM))) {
+            return status;
+        }
+    }
+
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
+                                  const muct_rdma_mem_params_t *params,
+                                  muct_rdma_mem_t **mem_p)
+{
+    if ((params->dmabuf_fd >= 0) && (muct_rdma_verbs.reg_dmabuf_mr == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (muct_rdma_mem_create_large(pd, address, length, params, mem_p) == UCS_OK) {
+        return UCS_OK;
+    }
+
+    return muct_rdma_mem_create_with(pd, address, length, params->chunk_shift, params,
+                                     mem_p);
+}
+
+ucs_status_t muct_rdma_mem_create_bare(struct ibv_pd *pd, void *address,
+                                       muct_rdma_mem_t **mem_p)
+{
+    muct_rdma_mem_t *mem = calloc(1, sizeof(*mem));
+
+    if (mem == NULL) {
+        muct_error("failed to allocate a memory region");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    mem->base = (uint64_t)(uintptr_t)address;
+    mem->pd = pd;
+    muct_rdma_mem_add(mem);
     *mem_p = mem;
     return UCS_OK;
 }
@@ -318,6 +403,10 @@ ucs_status_t muct_rdma_mem_refuse(const muct_rdma_mem_t *mem, const void *addres
 {
     if (mem == NULL) {
         muct_error("local memory %p length %zu has no memory handle", address, length);
+    } else if (mem->num == 0) {
+        muct_error("local memory %p length %zu is not registered with the network "
+                   "device, which refused it (a warning gave the reason)",
+                   address, length);
     } else {
         muct_error(
             "local memory %p length %zu is outside its handle's region 0x%" PRIx64
@@ -417,11 +506,13 @@ void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
     key->base = mem->base;
     key->length = mem->length;
     key->flags = (page != NULL) ? MUCT_RDMA_KEY_FLAG_GPU : 0;
+    key->flags |= (mem->num == 0) ? MUCT_RDMA_KEY_FLAG_NONE : 0;
     key->gpu = (page != NULL) ? page->gpu : 0;
     key->page_address = (page != NULL) ? page->address : 0;
     key->page_rkey = (page != NULL) ? page->rkey : 0;
-    key->chunk_shift = (mem->num == 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
-    key->num_rkeys = (uint8_t)mem->num;
+    key->chunk_shift = (mem->num <= 1) ? MUCT_RDMA_KEY_ONE_CHUNK : mem->chunk_shift;
+    key->num_rkeys = (mem->num > 0) ? (uint8_t)mem->num : 1;
+    key->rkeys[0] = 0;
     for (i = 0; i < mem->num; ++i) {
         key->rkeys[i] = mem->mrs[i]->rkey;
     }

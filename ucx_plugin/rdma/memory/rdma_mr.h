@@ -34,7 +34,7 @@ typedef struct muct_rdma_mem muct_rdma_mem_t;
 
 struct muct_rdma_mem {
     uint64_t base;
-    uint64_t length;
+    uint64_t length;                  /**< Registered; 0 for a region without keys */
     uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
     unsigned num;                     /**< Chunks */
     const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
@@ -51,9 +51,11 @@ struct muct_rdma_mem {
 /** How to register. */
 typedef struct muct_rdma_mem_params {
     int access; /**< IBV_ACCESS_*; without REMOTE_ATOMIC where that is refused */
-    uint8_t chunk_shift;              /**< log2 of the most bytes of one key */
-    unsigned max_chunks;              /**< Keys a packed key has room for, 0 for 1 */
-    bool is_gpu;                      /**< It is memory of a GPU */
+    uint8_t chunk_shift; /**< log2 of the most bytes of one key */
+    uint8_t try_shift;   /**< As that, more than the device says it takes: tried first.
+                              0: nothing is */
+    unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
+    bool is_gpu;         /**< It is memory of a GPU */
     const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
     bool has_canary; /**< Look whether a dma-buf is right; nobody uses the memory yet */
     bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
@@ -76,6 +78,15 @@ typedef struct muct_rdma_mem_params {
 ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t length,
                                   const muct_rdma_mem_params_t *params,
                                   muct_rdma_mem_t **mem_p);
+
+/**
+ * A region that the device cannot register: operations refuse it, and peers are told
+ * that it has no keys.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
+ */
+ucs_status_t muct_rdma_mem_create_bare(struct ibv_pd *pd, void *address,
+                                       muct_rdma_mem_t **mem_p);
 
 /**
  * The device of @a pd is gone: regions made from now on have no keys with it, only
@@ -160,6 +171,9 @@ void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
 
 /** What to do about a registration that failed; text to end a message with. */
 const char *muct_rdma_mr_remedy(int error);
+
+/** Whether this process may lock as many bytes as it likes. */
+bool muct_rdma_mr_may_lock(void);
 
 /** ibv_dereg_mr() that warns. */
 void muct_rdma_mr_dereg(struct ibv_mr *mr);
