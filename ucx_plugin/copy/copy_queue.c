@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Every copy is followed in its stream by a write of its number to the mark. The write
- * is the stream's own command, which the runtime orders behind the copy with a release
- * to the whole system; we read the number with acquire, so that who sees it sees the
- * bytes. Numbers wrap around; fewer than 2^31 are under way.
+ * Every copy is followed in its stream by an event and by a write of its number to the
+ * mark. The event releases the bytes to the whole system; the number alone does not
+ * (rocm-systems 2304), since a short copy is a kernel that releases to its own device.
+ * The event is never queried, because that may break graph captures. The number is read
+ * with acquire. Numbers wrap around; fewer than 2^31 are under way.
  *
- * Who waits looks at the mark, and once in a while asks the runtime whether the stream
- * has failed, in the relaxed capture mode: a device that is lost writes no mark.
+ * A waiting thread polls the mark. Once in a while it queries in the relaxed capture
+ * mode whether the stream has failed, because a lost device writes no mark.
  */
 
 #include "config.h"
@@ -27,9 +28,6 @@
 #define MUCT_COPY_LOOKS 1024
 /* Seconds without an end until the runtime is asked. */
 #define MUCT_COPY_PATIENCE 1
-/* Copies between two events, which let the runtime free what it keeps of commands: from
- * ROCm 6.2 to 6.3 it keeps them until it sees one. */
-#define MUCT_COPY_EVENT_EVERY 64
 
 struct muct_copy_op {
     muct_copy_op_t *next;
@@ -111,7 +109,7 @@ ucs_status_t muct_copy_queue_wait(muct_copy_queue_t *queue)
     return muct_copy_queue_wait_mark(queue, queue->last_mark);
 }
 
-/* The stream takes no mark: wait for it, and set the mark in its place. */
+/* The stream accepts no event or mark: wait for it, and set the mark in its place. */
 static ucs_status_t muct_copy_queue_drain(muct_copy_queue_t *queue)
 {
     int mode = muct_gpu_relax(queue->gpu);
@@ -142,16 +140,16 @@ static ucs_status_t muct_copy_queue_submit(muct_copy_queue_t *queue, void *dst,
         return UCS_ERR_IO_ERROR;
     }
 
-    if (++queue->last_mark % MUCT_COPY_EVENT_EVERY == 0) {
-        (void)muct_gpu_forget(gpu, gpu->event_record(queue->event, queue->stream));
+    ++queue->last_mark;
+    ret = gpu->event_record(queue->event, queue->stream);
+    if (ret == MUCT_HIP_SUCCESS) {
+        ret = gpu->stream_write_value32(queue->stream, queue->mark_on_device,
+                                        queue->last_mark, 0);
     }
-
-    ret = muct_gpu_forget(gpu, gpu->stream_write_value32(queue->stream,
-                                                         queue->mark_on_device,
-                                                         queue->last_mark, 0));
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_debug("hipStreamWriteValue32() on device %d failed: %s", queue->device,
-                   muct_gpu_error_name(gpu, ret));
+        muct_debug("hipEventRecord() or hipStreamWriteValue32() on device %d failed: "
+                   "%s",
+                   queue->device, muct_gpu_error_name(gpu, ret));
         return muct_copy_queue_drain(queue);
     }
 

@@ -28,7 +28,7 @@ typedef struct muct_copy_queue {
     const muct_gpu_t *gpu;
     int device;
     muct_hip_stream_t stream;
-    muct_hip_event_t event; /**< Recorded at times, and never asked */
+    muct_hip_event_t event; /**< Behind each copy; never queried */
     void *memory;           /**< Pinned: the mark, then the segments */
     uint32_t *mark;         /**< Number of the last copy that is over */
     void *mark_on_device;   /**< The same for the stream */

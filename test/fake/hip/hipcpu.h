@@ -14,7 +14,7 @@
  *
  * Environment, read at the first call into the runtime:
  *
- *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7 to 7.2
+ *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7 to 7.3
  *   HIPCPU_RULES=LIST     what it does to programs that are right, too: "amd" for all
  *                         that the release does, or names of docs/hipcpu.md, with a
  *                         minus in front to leave one out

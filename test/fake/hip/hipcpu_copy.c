@@ -32,10 +32,16 @@ static char *hipcpu_copy_end(const char *what, int kind, bool is_dst, uintptr_t 
 static void hipcpu_copy_run(hipcpu_op_t *op)
 {
     size_t size = op->u.copy.size;
+    char *dst;
+    const char *src;
 
     if (hipcpu_config.is_copy_on) {
-        memmove(hipcpu_resolve("copy destination", -1, op->u.copy.dst, size, NULL),
-                hipcpu_resolve("copy source", -1, op->u.copy.src, size, NULL), size);
+        hipcpu_late_land(); /* this device reads what it has written */
+        dst = hipcpu_resolve("copy destination", -1, op->u.copy.dst, size, NULL);
+        src = hipcpu_resolve("copy source", -1, op->u.copy.src, size, NULL);
+        if (!hipcpu_late_take(dst, src, size)) {
+            memmove(dst, src, size);
+        }
         hipcpu_count(op->u.copy.dst, op->u.copy.src, size);
     }
 }
@@ -96,6 +102,7 @@ static hipError_t hipcpu_copy(const char *function, void *dst, const void *src,
     seq = hipcpu_stream_submit(stream, function, &op);
     if (!is_async) {
         hipcpu_line_wait(line, seq);
+        hipcpu_late_land_all();
     }
     return hipSuccess;
 }

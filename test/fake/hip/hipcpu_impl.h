@@ -268,6 +268,23 @@ uint64_t hipcpu_hwq_submit(hipcpu_line_t *line, int priority, unsigned queue,
 void hipcpu_keep_command(hipcpu_line_t *line);
 void hipcpu_drop_commands(const hipcpu_line_t *line);
 
+/* bytes that no command has released to the system yet (hipcpu_late.c) */
+
+/** How late bytes arrive by the rules late-caches and late-mark. */
+#define HIPCPU_LATE_NS 2000000
+
+/** Longest copy that is a kernel (ROC_P2P_SDMA_SIZE, GPU_FORCE_BLIT_COPY_SIZE). */
+#define HIPCPU_LATE_SIZE ((size_t)1 << 20)
+
+/** Copy late where rule late-mark holds; on a line's thread. */
+bool hipcpu_late_take(char *dst, const char *src, size_t size);
+
+/** Release what this line's thread has copied. */
+void hipcpu_late_land(void);
+
+/** Release what all lines have copied: the host waits, or memory goes. */
+void hipcpu_late_land_all(void);
+
 /** The line of a stream; checks the handle. */
 hipcpu_line_t *hipcpu_stream_line(hipStream_t stream, const char *function);
 
@@ -277,8 +294,5 @@ uint64_t hipcpu_stream_submit(hipStream_t stream, const char *function,
 
 /** Run on a line's thread. */
 void hipcpu_event_run(hipcpu_op_t *op);
-
-/** Bytes from one device address to another, checked. */
-void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size);
 
 #endif

@@ -453,6 +453,7 @@ void hipcpu_lines_drain(int device)
         hipcpu_line_wait(line, hipcpu_line_last(line));
         hipcpu_line_put(line);
     }
+    hipcpu_late_land_all();
 }
 
 void hipcpu_lines_check(const char *function, uintptr_t base, size_t size)

@@ -248,6 +248,7 @@ hipError_t hipHostUnregister(void *ptr)
                       hipcpu_kind_name(range.kind));
     }
     hipcpu_lines_check("hipHostUnregister", range.base, range.size);
+    hipcpu_late_land_all();
     hipcpu_range_change(range.base, hipcpu_range_drop, NULL);
     --hipcpu_counts[HIPCPU_HOST_MEMORY];
     return hipSuccess;

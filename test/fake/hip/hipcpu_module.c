@@ -18,9 +18,6 @@
 #define HIPCPU_MODULE_ALIVE 0x4d4f4455u
 #define HIPCPU_MODULE_DEAD 0x44454144u
 
-/* How long the bytes of a kernel stay in caches behind its flag. */
-#define HIPCPU_LATE_NS 2000000
-
 struct hipcpu_function {
     struct hipcpu_module *module;
 };
@@ -104,7 +101,9 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module,
     return hipcpu_result(hipErrorNotFound);
 }
 
-void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
+/* @param is_released  By the kernel itself, before it writes its flag. */
+static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
+                        bool is_released)
 {
     size_t dst_part, src_part, part;
     char *to, *from;
@@ -114,7 +113,9 @@ void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size)
         to = hipcpu_resolve("kernel destination", device, dst, size, &dst_part);
         from = hipcpu_resolve("kernel source", device, src, size, &src_part);
         part = (dst_part < src_part) ? dst_part : src_part;
-        memmove(to, from, part);
+        if (is_released || !hipcpu_late_take(to, from, part)) {
+            memmove(to, from, part);
+        }
         hipcpu_count(dst, src, part);
         dst += part;
         src += part;
@@ -155,7 +156,8 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
             stop = muct_xgmi_tile_start(entry->dst, end - entry->first_tile);
             count = end - entry->first_tile;
         }
-        hipcpu_move(op->device, entry->dst + begin, entry->src + begin, stop - begin);
+        hipcpu_move(op->device, entry->dst + begin, entry->src + begin, stop - begin,
+                    op->u.launch.is_flag_last);
         tile = entry->first_tile + count;
     }
 }
@@ -190,6 +192,7 @@ static void hipcpu_kernel_run(hipcpu_op_t *op)
     if (before != 0) {
         hipcpu_misuse("kernel: the counter of arrivals is %u at the start", before);
     }
+    hipcpu_late_land();
     if (is_late) {
         hipcpu_kernel_tell(op);
         nanosleep(&late, NULL);

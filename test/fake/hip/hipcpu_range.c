@@ -233,6 +233,7 @@ static bool hipcpu_range_become_freed(hipcpu_range_t *range, void *arg)
 
 void hipcpu_range_retire(hipcpu_range_t *range)
 {
+    hipcpu_late_land_all();
     if ((uintptr_t)range->shadow != range->base) {
         munmap(range->shadow, range->mapped);
     }

@@ -37,6 +37,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_IPC_OVERLAP,        /**< What overlaps freed memory does not open */
     HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
+    HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< It takes no reference */

@@ -7,6 +7,7 @@
 
 #include "hipcpu_capture.h"
 #include "hipcpu_impl.h"
+#include "hipcpu_rules.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -172,6 +173,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     line = hipcpu_stream_line(stream, "hipStreamSynchronize");
     hipcpu_drop_commands(line);
     hipcpu_line_wait(line, hipcpu_line_last(line));
+    hipcpu_late_land_all();
     return hipSuccess;
 }
 
@@ -258,6 +260,7 @@ hipError_t hipStreamWriteValue64(hipStream_t stream, void *ptr, uint64_t value,
 
 static void hipcpu_call_run(hipcpu_op_t *op)
 {
+    hipcpu_late_land();
     if (op->u.call.callback != NULL) {
         if (!hipcpu_rule(HIPCPU_RULE_CALLBACK_LOST)) {
             op->u.call.callback(op->u.call.stream, hipSuccess, op->u.call.arg);
@@ -349,6 +352,7 @@ void hipcpu_event_run(hipcpu_op_t *op)
 {
     struct timespec now;
 
+    hipcpu_late_land();
     clock_gettime(CLOCK_MONOTONIC, &now);
     op->u.event->time_ms = ((double)now.tv_sec * 1e3) + ((double)now.tv_nsec / 1e6);
     hipcpu_event_put(op->u.event);

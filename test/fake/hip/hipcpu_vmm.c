@@ -173,6 +173,7 @@ hipError_t hipMemUnmap(void *ptr, size_t size)
     }
 
     hipcpu_lines_check("hipMemUnmap", range.base, range.size);
+    hipcpu_late_land_all();
     hipcpu_range_change(range.base, hipcpu_chunk_drop, NULL);
     if (range.shadow != (char *)ptr) {
         munmap(range.shadow, size);

@@ -528,6 +528,55 @@ START_TEST(exported_memory_is_never_given_back)
 }
 END_TEST
 
+/* How often the number of hipStreamWriteValue32() is there before the bytes. */
+static unsigned count_early_numbers(size_t size, bool has_event)
+{
+    volatile uint32_t *number;
+    unsigned char *src, *dst;
+    hipStream_t stream;
+    hipEvent_t event;
+    unsigned early = 0;
+    uint32_t i;
+
+    ok(hipStreamCreate(&stream));
+    ok(hipEventCreateWithFlags(&event, hipEventDisableTiming));
+    ok(hipHostMalloc((void **)&number, sizeof(*number), 0));
+    ok(hipMalloc((void **)&src, size));
+    ok(hipMalloc((void **)&dst, size));
+    for (i = 1; i <= 200; ++i) {
+        memset(src, (int)(i & 0xff), size);
+        ok(hipMemcpyAsync(dst, src, size, hipMemcpyDefault, stream));
+        if (has_event) {
+            ok(hipEventRecord(event, stream));
+        }
+        ok(hipStreamWriteValue32(stream, (void *)(uintptr_t)number, i, 0));
+        while (*number != i) {
+            sched_yield();
+        }
+        early += (dst[size - 1] != (i & 0xff));
+        ok(hipStreamSynchronize(stream));
+        ck_assert_uint_eq(dst[size - 1], i & 0xff);
+    }
+    ok(hipFree(dst));
+    ok(hipFree(src));
+    ok(hipHostFree((void *)(uintptr_t)number));
+    ok(hipEventDestroy(event));
+    ok(hipStreamDestroy(stream));
+    return early;
+}
+
+START_TEST(number_behind_a_short_copy_passes_its_bytes)
+{
+    hipcpu_set_rule("amd", true);
+    hipcpu_set_version(7, 2);
+    ck_assert_uint_eq(count_early_numbers(SIZE, false), 0);
+    hipcpu_set_version(7, 3);
+    ck_assert_uint_gt(count_early_numbers(SIZE, false), 0);
+    ck_assert_uint_eq(count_early_numbers(SIZE, true), 0);
+    ck_assert_uint_eq(count_early_numbers(((size_t)1 << 20) + 1, false), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hipcpu_rules");
@@ -548,6 +597,7 @@ int main(void)
     tcase_add_test(tcase, streams_that_share_a_queue_wait_for_each_other);
     tcase_add_test(tcase, closing_memory_waits_for_the_device);
     tcase_add_test(tcase, exported_memory_is_never_given_back);
+    tcase_add_test(tcase, number_behind_a_short_copy_passes_its_bytes);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -182,7 +182,8 @@ START_TEST(stream_that_takes_no_mark_is_waited_for)
 {
     unsigned long before = fake_hip_calls("hipStreamSynchronize");
 
-    fake_hip_fail("hipStreamWriteValue32", 0, MUCT_HIP_INVALID_VALUE);
+    fake_hip_fail((_i == 0) ? "hipStreamWriteValue32" : "hipEventRecord", 0,
+                  MUCT_HIP_INVALID_VALUE);
     ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
                      UCS_OK);
     ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
@@ -275,16 +276,32 @@ START_TEST(capture_of_another_thread_is_left_alone)
 }
 END_TEST
 
-START_TEST(runtime_may_free_what_it_keeps_of_copies)
+/* From ROCm 7.3 on the bytes of a short copy come with an event behind it. */
+START_TEST(copies_are_over_when_their_bytes_are_there)
 {
-    unsigned long before = fake_hip_calls("hipEventRecord");
+    uct_completion_t comp;
     unsigned i;
 
-    for (i = 0; i < 640; ++i) {
-        ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, 8),
+    fake_hip_set_version(7, 3);
+    for (i = 0; i < 100; ++i) {
+        memset(host, (int)i + 1, LENGTH);
+        ck_assert_int_eq(muct_copy_queue_move_in(queue, device_memory, host, LENGTH),
                          UCS_OK);
+        ck_assert_uint_eq(device_memory[LENGTH - 1], i + 1);
+        ck_assert_int_eq(muct_copy_queue_move_out(queue, back, device_memory, LENGTH),
+                         UCS_OK);
+        ck_assert_mem_eq(back, host, LENGTH);
+
+        init_comp(&comp);
+        num_done = 0;
+        if (muct_copy_queue_start(queue, queue->segs[1], device_memory, SEG_SIZE,
+                                  &comp) == UCS_INPROGRESS) {
+            while (num_done == 0) {
+                muct_copy_queue_poll(queue);
+            }
+        }
+        ck_assert_mem_eq(queue->segs[1], host, SEG_SIZE);
     }
-    ck_assert_uint_eq(fake_hip_calls("hipEventRecord") - before, 10);
 }
 END_TEST
 
@@ -342,11 +359,11 @@ int main(void)
     tcase_add_test(tcase, no_copy_asks_the_runtime_for_its_end);
     tcase_add_test(tcase, completions_come_in_order_and_once);
     tcase_add_test(tcase, refused_copy_is_an_error_and_the_next_one_works);
-    tcase_add_test(tcase, stream_that_takes_no_mark_is_waited_for);
+    tcase_add_loop_test(tcase, stream_that_takes_no_mark_is_waited_for, 0, 2);
     tcase_add_test(tcase, failed_stream_ends_what_waits);
     tcase_add_loop_test(tcase, refused_question_is_no_failure, 0, 3);
     tcase_add_loop_test(tcase, capture_of_another_thread_is_left_alone, 0, 3);
-    tcase_add_test(tcase, runtime_may_free_what_it_keeps_of_copies);
+    tcase_add_test(tcase, copies_are_over_when_their_bytes_are_there);
     tcase_add_loop_test(tcase, queue_that_cannot_be_made_leaves_nothing, 0, 5);
     tcase_add_test(tcase, copy_without_a_queue_is_over_on_return);
     suite_add_tcase(suite, tcase);

@@ -533,6 +533,31 @@ START_TEST(what_a_peer_sent_before_its_end_comes_before_its_end)
 }
 END_TEST
 
+/* Bytes come with an event (rule late-mark), numbers before them. */
+START_TEST(copies_are_over_when_their_bytes_are_there)
+{
+    unsigned count = (_i % 2 == 0) ? 1 : 10; /* calls, or a launch */
+    comp_t comps[10];
+    unsigned round, i;
+
+    setenv("HIPCPU_VERSION", "7.3", 1);
+    setenv("HIPCPU_RULES", "late-mark", 1);
+    setenv("HIPCPU_ARCH", (_i / 2 == 0) ? "gfx942" : "gfx1100", 1);
+    setup();
+    for (round = 1; round <= 100; ++round) {
+        memset(local.addr, (int)round, LENGTH);
+        for (i = 0; i < count; ++i) {
+            ck_assert_int_eq(put(0, i * 1000, 500, &comps[i]), UCS_INPROGRESS);
+        }
+        for (i = 0; i < count; ++i) {
+            wait_for(&comps[i]);
+            ck_assert_int_eq(((char *)remote.addr)[(i * 1000) + 499], (int)round);
+        }
+    }
+    teardown();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("xgmi_ep");
@@ -559,6 +584,11 @@ int main(void)
     tcase_add_test(tcase, refused_copy_and_export_of_allocated_memory_are_errors);
     tcase_add_loop_test(tcase, mapped_memory_is_not_exported_and_keeps_its_chunks, 0,
                         2);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("releases");
+    tcase_set_timeout(tcase, mkv_test_limit_ms() / 1000.0);
+    tcase_add_loop_test(tcase, copies_are_over_when_their_bytes_are_there, 0, 4);
     suite_add_tcase(suite, tcase);
     return mkv_check_run_forked(suite);
 }

@@ -165,10 +165,21 @@ void muct_xgmi_batch_cleanup(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch)
 
 /* ---- starting ---- */
 
-/* The stream itself says that it has come here, where a query may break captures. */
+/*
+ * For releases whose event queries may break captures: the stream writes a number. The
+ * number alone does not order the copies before it (rocm-systems 2304): a short copy is
+ * a kernel that releases to its own device. The event releases to the system, and
+ * recording it breaks no capture; it is never queried.
+ */
 static int muct_xgmi_batch_record_mark(muct_xgmi_queue_t *queue,
                                        muct_xgmi_batch_t *batch, unsigned stream)
 {
+    int ret = queue->gpu->event_record(queue->marker, queue->streams[stream]);
+
+    if (ret != MUCT_HIP_SUCCESS) {
+        return ret;
+    }
+
     batch->marks[stream] = ++queue->marks[stream];
     return queue->gpu->stream_write_value32(
         queue->streams[stream], (void *)muct_xgmi_queue_mark_at(queue, stream),
@@ -190,30 +201,31 @@ static int muct_xgmi_batch_record_event(muct_xgmi_queue_t *queue,
     return ret;
 }
 
-/* Lets the batch wait for what was put into the stream so far. */
+/* Make the batch wait for everything in the stream so far. */
 static void muct_xgmi_batch_record(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch,
                                    unsigned stream)
 {
-    int by_event = queue->gpu->may_query_events;
-    int ret;
+    int ret = queue->gpu->may_query_events
+                  ? muct_xgmi_batch_record_event(queue, batch, stream)
+                  : muct_xgmi_batch_record_mark(queue, batch, stream);
 
-    ret = by_event ? muct_xgmi_batch_record_event(queue, batch, stream)
-                   : muct_xgmi_batch_record_mark(queue, batch, stream);
     if (ret == MUCT_HIP_SUCCESS) {
         batch->waits_for |= MUCT_XGMI_WAITS_FOR(stream);
         return;
     }
 
-    muct_error("%s() on device %d failed: %s",
-               by_event ? "hipEventRecord" : "hipStreamWriteValue32", queue->device,
-               muct_gpu_error_name(queue->gpu, ret));
+    muct_error("%s on device %d failed: %s",
+               queue->gpu->may_query_events
+                   ? "hipEventRecord()"
+                   : "hipEventRecord() or hipStreamWriteValue32()",
+               queue->device, muct_gpu_error_name(queue->gpu, ret));
     batch->status = UCS_ERR_IO_ERROR;
     muct_xgmi_queue_sync(queue, stream);
 }
 
 /*
- * Some runtimes keep what each launch needed until the stream gets a marker, and a
- * queue of launches alone never would. Nobody looks at the event.
+ * Some runtimes keep the resources of each launch until the stream has an event, and a
+ * queue of launches alone would never have one. The event is never queried.
  */
 static void muct_xgmi_batch_clear_launches(muct_xgmi_queue_t *queue, unsigned stream)
 {
