@@ -12,15 +12,14 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_transport.h"
+#include "copy/tl.h"
 #include "loader/loader_core.h"
+#ifdef HAVE_VERBS
+#include "rdma/tl.h"
+#endif
 #include "xgmi/tl.h"
 
 #include <string.h>
-
-extern const muct_transport_t muct_copy_transport;
-#ifdef HAVE_VERBS
-extern const muct_transport_t muct_rdma_transport;
-#endif
 
 /* Terminated by NULL; one line a transport. */
 static const muct_transport_t *const muct_transports[] = {

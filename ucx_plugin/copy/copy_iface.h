@@ -39,10 +39,6 @@ typedef struct muct_copy_iface {
 } muct_copy_iface_t;
 
 
-/** The transport, for the module. */
-extern const muct_transport_t muct_copy_transport;
-
-
 /** Slow half of @ref muct_copy_iface_queue. */
 ucs_status_t muct_copy_iface_add_queue(muct_copy_iface_t *iface, int device,
                                        muct_copy_queue_t **queue_p);
@@ -69,6 +65,10 @@ static inline ucs_status_t muct_copy_iface_queue(muct_copy_iface_t *iface, int d
 
 /** Wake who sleeps: a copy runs, and nobody but progress sees its end. */
 void muct_copy_iface_wake(muct_copy_iface_t *iface);
+
+
+/** Whether no copy is queued or running. */
+bool muct_copy_iface_is_idle(const muct_copy_iface_t *iface);
 
 
 /** Wait for all copies. @return UCS_OK, or UCS_ERR_IO_ERROR. */

@@ -1,5 +1,7 @@
 # mori_rdma; libibverbs is found at run time, only its header is needed here.
 muct_sources += \
+	ucx_plugin/rdma/device/rdma_addr.c \
+	ucx_plugin/rdma/device/rdma_addr.h \
 	ucx_plugin/rdma/device/rdma_async.c \
 	ucx_plugin/rdma/device/rdma_async.h \
 	ucx_plugin/rdma/device/rdma_config.c \
@@ -12,8 +14,21 @@ muct_sources += \
 	ucx_plugin/rdma/device/rdma_net.h \
 	ucx_plugin/rdma/device/rdma_route.c \
 	ucx_plugin/rdma/device/rdma_route.h \
+	ucx_plugin/rdma/device/rdma_time.h \
 	ucx_plugin/rdma/device/rdma_verbs.c \
 	ucx_plugin/rdma/device/rdma_verbs.h \
+	ucx_plugin/rdma/queue/rdma_cq.c \
+	ucx_plugin/rdma/queue/rdma_cq.h \
+	ucx_plugin/rdma/queue/rdma_domain.c \
+	ucx_plugin/rdma/queue/rdma_domain.h \
+	ucx_plugin/rdma/queue/rdma_ece.c \
+	ucx_plugin/rdma/queue/rdma_ece.h \
+	ucx_plugin/rdma/queue/rdma_qp.c \
+	ucx_plugin/rdma/queue/rdma_qp.h \
+	ucx_plugin/rdma/queue/rdma_sq.c \
+	ucx_plugin/rdma/queue/rdma_sq.h \
+	ucx_plugin/rdma/queue/rdma_wc.c \
+	ucx_plugin/rdma/queue/rdma_wc.h \
 	ucx_plugin/rdma/memory/rdma_buf.c \
 	ucx_plugin/rdma/memory/rdma_buf.h \
 	ucx_plugin/rdma/memory/rdma_canary.c \
@@ -31,51 +46,53 @@ muct_sources += \
 	ucx_plugin/rdma/memory/rdma_mr.h \
 	ucx_plugin/rdma/memory/rdma_rkeys.c \
 	ucx_plugin/rdma/memory/rdma_rkeys.h \
-	ucx_plugin/rdma/queue/rdma_cq.c \
-	ucx_plugin/rdma/queue/rdma_cq.h \
-	ucx_plugin/rdma/queue/rdma_domain.c \
-	ucx_plugin/rdma/queue/rdma_domain.h \
-	ucx_plugin/rdma/queue/rdma_ece.c \
-	ucx_plugin/rdma/queue/rdma_ece.h \
-	ucx_plugin/rdma/queue/rdma_qp.c \
-	ucx_plugin/rdma/queue/rdma_qp.h \
-	ucx_plugin/rdma/queue/rdma_sq.c \
-	ucx_plugin/rdma/queue/rdma_sq.h \
-	ucx_plugin/rdma/queue/rdma_wc.c \
-	ucx_plugin/rdma/queue/rdma_wc.h \
-	ucx_plugin/rdma/ep/rdma_addr.c \
-	ucx_plugin/rdma/ep/rdma_addr.h \
+	ucx_plugin/rdma/ep/rdma_carrier.c \
+	ucx_plugin/rdma/ep/rdma_carrier.h \
 	ucx_plugin/rdma/ep/rdma_chan.c \
+	ucx_plugin/rdma/ep/rdma_chan.h \
+	ucx_plugin/rdma/ep/rdma_ctl.c \
+	ucx_plugin/rdma/ep/rdma_ctl.h \
+	ucx_plugin/rdma/ep/rdma_ctl_msg.c \
+	ucx_plugin/rdma/ep/rdma_ctl_msg.h \
 	ucx_plugin/rdma/ep/rdma_ep.c \
 	ucx_plugin/rdma/ep/rdma_ep.h \
 	ucx_plugin/rdma/ep/rdma_ep_flush.c \
+	ucx_plugin/rdma/ep/rdma_ep_flush.h \
 	ucx_plugin/rdma/ep/rdma_ep_wait.c \
+	ucx_plugin/rdma/ep/rdma_ep_wait.h \
 	ucx_plugin/rdma/ep/rdma_iface.c \
 	ucx_plugin/rdma/ep/rdma_iface.h \
 	ucx_plugin/rdma/ep/rdma_place.c \
-	ucx_plugin/rdma/ep/rdma_progress.c \
-	ucx_plugin/rdma/ep/rdma_query.c \
+	ucx_plugin/rdma/ep/rdma_place.h \
+	ucx_plugin/rdma/ep/rdma_recover_state.h \
 	ucx_plugin/rdma/ep/rdma_stats.c \
-	ucx_plugin/rdma/ep/rdma_time.h \
+	ucx_plugin/rdma/ep/rdma_stats.h \
+	ucx_plugin/rdma/ep/rdma_stock.c \
+	ucx_plugin/rdma/ep/rdma_stock.h \
 	ucx_plugin/rdma/op/rdma_am.c \
 	ucx_plugin/rdma/op/rdma_am.h \
 	ucx_plugin/rdma/op/rdma_am_recv.c \
 	ucx_plugin/rdma/op/rdma_ep_amo.c \
+	ucx_plugin/rdma/op/rdma_ep_amo.h \
 	ucx_plugin/rdma/op/rdma_ep_rma.c \
+	ucx_plugin/rdma/op/rdma_ep_rma.h \
 	ucx_plugin/rdma/op/rdma_sgl.h \
 	ucx_plugin/rdma/op/rdma_sgl_check.c \
 	ucx_plugin/rdma/op/rdma_sgl_defer.c \
 	ucx_plugin/rdma/op/rdma_sgl_post.c \
-	ucx_plugin/rdma/recovery/rdma_ctl.c \
-	ucx_plugin/rdma/recovery/rdma_ctl.h \
-	ucx_plugin/rdma/recovery/rdma_ctl_msg.c \
-	ucx_plugin/rdma/recovery/rdma_ctl_msg.h \
 	ucx_plugin/rdma/recovery/rdma_move.c \
 	ucx_plugin/rdma/recovery/rdma_move.h \
 	ucx_plugin/rdma/recovery/rdma_offer.c \
+	ucx_plugin/rdma/recovery/rdma_offer.h \
 	ucx_plugin/rdma/recovery/rdma_recover.c \
 	ucx_plugin/rdma/recovery/rdma_recover.h \
 	ucx_plugin/rdma/recovery/rdma_renew.c \
+	ucx_plugin/rdma/recovery/rdma_renew.h \
 	ucx_plugin/rdma/recovery/rdma_replay.c \
-	ucx_plugin/rdma/recovery/rdma_stock.c \
-	ucx_plugin/rdma/recovery/rdma_stock.h
+	ucx_plugin/rdma/recovery/rdma_replay.h \
+	ucx_plugin/rdma/rdma_progress.c \
+	ucx_plugin/rdma/rdma_progress.h \
+	ucx_plugin/rdma/rdma_query.c \
+	ucx_plugin/rdma/rdma_query.h \
+	ucx_plugin/rdma/tl.c \
+	ucx_plugin/rdma/tl.h

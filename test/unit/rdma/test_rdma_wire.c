@@ -4,8 +4,8 @@
 
 #include "test/support/mkv_check.h"
 
-#include "rdma/ep/rdma_addr.h"
-#include "rdma/recovery/rdma_ctl_msg.h"
+#include "rdma/device/rdma_addr.h"
+#include "rdma/ep/rdma_ctl_msg.h"
 #include "rdma/memory/rdma_key.h"
 
 #include <stdlib.h>

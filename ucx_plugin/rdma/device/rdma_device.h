@@ -11,7 +11,7 @@
  */
 
 #include "base/muct_uct_abi.h"
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 #include "rdma/device/rdma_net.h"
 #include "rdma/device/rdma_verbs.h"
 

@@ -5,9 +5,10 @@
  * table and its share of a completion queue.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/ep/rdma_chan.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_place.h"
 
 #include <ucs/sys/string.h>
 

@@ -3,6 +3,8 @@
 #include "rdma/ep/rdma_ep.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_chan.h"
+#include "rdma/ep/rdma_ep_wait.h"
 #include "rdma/queue/rdma_wc.h"
 
 #include <errno.h>
@@ -12,8 +14,6 @@
 #include <sys/random.h>
 
 /* ---- create, destroy ---- */
-
-static uint64_t muct_rdma_ep_serial;
 
 muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface)
 {
@@ -39,13 +39,12 @@ muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface)
 void muct_rdma_ep_delete(muct_rdma_ep_t *ep)
 {
     muct_rdma_ep_destroy_chans(ep, 0);
-    muct_rdma_am_cleanup(ep);
+    muct_rdma_ep_iface(ep)->listener->stopped(ep, UCS_ERR_CANCELED);
     free(ep);
 }
 
 ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep)
 {
-    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
     ucs_status_t status = muct_rdma_ep_create_chan(ep);
 
     if (status != UCS_OK) {
@@ -57,68 +56,17 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep)
     }
 
     muct_rdma_ep_offer_ece(ep);
-    muct_rdma_recover_open(iface);
-    return muct_rdma_am_init(ep);
-}
-
-static ucs_status_t muct_rdma_ep_make_whole(muct_rdma_iface_t *iface,
-                                            muct_rdma_ep_t **ep_p)
-{
-    muct_rdma_ep_t *ep = muct_rdma_ep_new(iface);
-    ucs_status_t status;
-
-    if (ep == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    do {
-        status = muct_rdma_ep_make(ep);
-    } while (status == UCS_INPROGRESS);
-
-    if (status != UCS_OK) {
-        muct_rdma_ep_delete(ep);
-        return status;
-    }
-
-    *ep_p = ep;
-    return UCS_OK;
-}
-
-ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
-{
-    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)params->iface;
-    ucs_status_t status;
-    muct_rdma_ep_t *ep;
-
-    *ep_p = NULL; /* UCP expects no endpoint after an error */
-    if (iface->is_dead) {
-        return UCS_ERR_NO_DEVICE;
-    }
-
-    ep = muct_rdma_stock_take(&iface->stock);
-    if (ep == NULL) {
-        status = muct_rdma_ep_make_whole(iface, &ep);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-
-    ep->is_ahead = false;
-    ep->serial = __atomic_add_fetch(&muct_rdma_ep_serial, 1, __ATOMIC_RELAXED);
-    ucs_list_add_tail(&iface->eps, &ep->list);
-    ++iface->num_eps;
-    iface->async_countdown = 1; /* the next progress looks after the stock */
-    *ep_p = &ep->super.super;
-    return UCS_OK;
+    return muct_rdma_ep_iface(ep)->listener->made(ep);
 }
 
 /* End all operations. The queue pairs go first: callers may free their memory in the
  * callbacks, and the device must not use it any more. */
 static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
 {
+    const muct_rdma_ep_listener_t *listener = muct_rdma_ep_iface(ep)->listener;
     unsigned i;
 
-    muct_rdma_recover_cancel(ep);
+    listener->stopping(ep);
     ep->state = MUCT_RDMA_EP_FAILED;
     ep->status = status;
     ep->has_event = true;
@@ -130,11 +78,7 @@ static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
         muct_rdma_sq_purge(&ep->chans[i].sq, status);
     }
 
-    if (ep->job != NULL) {
-        muct_rdma_job_end(ep, status);
-    }
-
-    muct_rdma_am_cleanup(ep);
+    listener->stopped(ep, status);
     if (ep->pending.head != NULL) {
         muct_rdma_ep_add_work(ep);
     }
@@ -350,7 +294,7 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
     ep->credits = ep->peer_ep.num_receives;
     ep->state = MUCT_RDMA_EP_CONNECTED;
     ep->has_event = true;
-    muct_rdma_recover_connected(ep);
+    muct_rdma_ep_iface(ep)->listener->connected(ep);
     muct_debug("endpoint %p: %u queue pairs from 0x%x to 0x%x, mtu %u, credits %u",
                (void *)ep, ep->num_qps, ep->chans[0].ibv->qp_num,
                ep->peer_ep.qp_nums[0], 1u << path.mtu_shift, ep->credits);
@@ -403,7 +347,7 @@ void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpect
     }
 
     if (is_unexpected) {
-        muct_rdma_recover_tell(ep);
+        muct_rdma_ep_iface(ep)->listener->failing(ep);
     }
     muct_rdma_ep_stop(ep, status);
     if (is_unexpected && !ep->is_canceled) {
@@ -413,7 +357,7 @@ void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpect
 
 void muct_rdma_ep_broke(muct_rdma_ep_t *ep, ucs_status_t status)
 {
-    if (!muct_rdma_recover_begin(ep, status)) {
+    if (!muct_rdma_ep_iface(ep)->listener->broke(ep, status)) {
         muct_rdma_ep_fail(ep, status, true);
     }
 }
@@ -422,6 +366,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
 {
     ucs_status_t status = muct_rdma_wc_status(wc->status);
     muct_rdma_ep_t *ep = chan->ep;
+    const muct_rdma_ep_listener_t *listener = muct_rdma_ep_iface(ep)->listener;
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
 
     if (ep->is_ahead) {
@@ -430,7 +375,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     }
 
     if (ep->state == MUCT_RDMA_EP_RECOVERING) {
-        muct_rdma_recover_flushed(chan, wc);
+        listener->flushed(chan, wc);
         return;
     }
 
@@ -445,8 +390,8 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
             ep->peer_ep.qp_nums[chan - ep->chans],
             muct_rdma_verbs.wc_status_str(wc->status), wc->vendor_err,
             muct_rdma_wc_hint(wc->status));
-    if (muct_rdma_wc_may_pass(wc->status) && muct_rdma_recover_begin(ep, status)) {
-        muct_rdma_recover_flushed(chan, wc);
+    if (muct_rdma_wc_may_pass(wc->status) && listener->broke(ep, status)) {
+        listener->flushed(chan, wc);
         return;
     }
 

@@ -25,7 +25,7 @@
 #include "base/muct_log.h"
 #include "rdma/ep/rdma_iface.h"
 #include "rdma/queue/rdma_qp.h"
-#include "rdma/recovery/rdma_recover.h"
+#include "rdma/ep/rdma_recover_state.h"
 #include "rdma/queue/rdma_sq.h"
 
 typedef enum {
@@ -120,7 +120,41 @@ struct muct_rdma_ep {
     muct_rdma_chan_t chans[];
 };
 
-/* ---- life: rdma_ep.c ---- */
+/**
+ * Notifications of an endpoint to the rooms above it: operations and recovery. An
+ * interface has one table for all its endpoints; each member is set.
+ */
+struct muct_rdma_ep_listener {
+    /** All queue pairs are made. UCS_OK, or an error, logged: delete the endpoint. */
+    ucs_status_t (*made)(muct_rdma_ep_t *ep);
+
+    /** The endpoint is connected. */
+    void (*connected)(muct_rdma_ep_t *ep);
+
+    /** The connection broke. @return Whether it will be made anew. */
+    bool (*broke)(muct_rdma_ep_t *ep, ucs_status_t cause);
+
+    /** A completion with an error arrived while recovery drains the queue pairs. */
+    void (*flushed)(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
+
+    /** The endpoint is about to fail; its queue pairs still exist. */
+    void (*failing)(muct_rdma_ep_t *ep);
+
+    /** All operations are about to end; the state is still the previous one. */
+    void (*stopping)(muct_rdma_ep_t *ep);
+
+    /** The queue pairs are destroyed: end what is not posted with @a status. */
+    void (*stopped)(muct_rdma_ep_t *ep, ucs_status_t status);
+
+    /** Connected, and in the interface's list of work. */
+    void (*progress)(muct_rdma_ep_t *ep);
+
+    /** Whether @a progress has something left to do. */
+    bool (*has_work)(const muct_rdma_ep_t *ep);
+
+    /** Whether @a progress could do something now. */
+    bool (*is_runnable)(const muct_rdma_ep_t *ep);
+};
 
 /** Without queue pairs, and in no list; NULL when there is no memory, logged. */
 muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
@@ -137,7 +171,6 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
 /** Destroy one in INIT that is in no list, made or not. */
 void muct_rdma_ep_delete(muct_rdma_ep_t *ep);
 
-ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 void muct_rdma_ep_destroy(uct_ep_h ep);
 ucs_status_t muct_rdma_ep_get_address(uct_ep_h ep, uct_ep_addr_t *addr);
 ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h ep,
@@ -165,192 +198,9 @@ void muct_rdma_ep_fill_path(const muct_rdma_ep_t *ep, muct_rdma_qp_path_t *path)
 /** A completion with an error came. */
 void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
 
-/* ---- queue pairs: rdma_chan.c ---- */
-
-/** Make the next one, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
- */
-ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
-
-/** Destroy those from @a first on; what is on its way is cancelled. */
-void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
-
-/** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
- */
-void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
-
-/** Ask the first queue pair, which is new, what all of them offer. */
-void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
-
-/** Another queue pair, in INIT, in place of the present one. Its send queue is not
- * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */
-ucs_status_t muct_rdma_chan_renew(muct_rdma_chan_t *chan);
-
-/* ---- waiting: rdma_ep_wait.c ---- */
-
-ucs_status_t muct_rdma_ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
-                                      unsigned flags);
-void muct_rdma_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                                void *arg);
-
-/** Call requests that wait, give credits that are due. */
-unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep);
-
-/** Have @ref muct_rdma_ep_progress_work called in this or the next progress. */
-void muct_rdma_ep_add_work(muct_rdma_ep_t *ep);
-
-/** Whether @ref muct_rdma_ep_progress_work would do anything now. */
-bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep);
-
-/**
- * Take a buffer to send from.
- *
- * @return UCS_OK
- * @return UCS_ERR_NO_RESOURCE  All are in use; who waits is called when one comes back.
- * @return UCS_ERR_NO_MEMORY    There are none, for lack of memory to register; logged.
- */
-ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p);
-
-/** Whether nothing is on its way. */
-bool muct_rdma_ep_is_idle(const muct_rdma_ep_t *ep);
-
-/* ---- order and ends: rdma_ep_flush.c ---- */
-
-ucs_status_t muct_rdma_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_fence(uct_ep_h ep, unsigned flags);
-ucs_status_t muct_rdma_ep_check(uct_ep_h ep, unsigned flags, uct_completion_t *comp);
-
-/**
- * Whether operations have to wait: not connected, failed, requests waiting or a fence
- * not passed. UCS_OK when not.
- */
-ucs_status_t muct_rdma_ep_check_slow(muct_rdma_ep_t *ep);
-
-/* ---- put, get: rdma_ep_rma.c ---- */
-
-ucs_status_t muct_rdma_ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
-                                    uint64_t remote_addr, uct_rkey_t rkey);
-ssize_t muct_rdma_ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack, void *arg,
-                               uint64_t remote_addr, uct_rkey_t rkey);
-ucs_status_t muct_rdma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                                    uint64_t remote_addr, uct_rkey_t rkey,
-                                    uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack,
-                                    void *arg, size_t length, uint64_t remote_addr,
-                                    uct_rkey_t rkey, uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                                    uint64_t remote_addr, uct_rkey_t rkey,
-                                    uct_completion_t *comp);
-
-/* ---- lists: rdma_sgl_check.c ---- */
-
-ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-
-/** Entries one uct_iov_t array may have; TX_MAX_SGE is at most that. */
-#define MUCT_RDMA_MAX_IOV 32
-
-/**
- * A put or get that needs more work requests than the queues hold. UCS_INPROGRESS,
- * UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY or UCS_ERR_INVALID_PARAM.
- */
-ucs_status_t muct_rdma_ep_iov_job(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
-                                  const uct_iov_t *iov, size_t iovcnt,
-                                  uint64_t remote_addr, uct_rkey_t rkey,
-                                  uct_completion_t *comp);
-
-/** Go on with ep->job, which ends when all of it is posted. */
-void muct_rdma_job_progress(muct_rdma_ep_t *ep);
-
-/** End ep->job, posted or not. */
-void muct_rdma_job_end(muct_rdma_ep_t *ep, ucs_status_t status);
-
-/** Elements a list may have. */
-size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface);
-
-/* ---- atomics: rdma_ep_amo.c ---- */
-
-ucs_status_t muct_rdma_ep_atomic_cswap64(uct_ep_h ep, uint64_t compare, uint64_t swap,
-                                         uint64_t remote_addr, uct_rkey_t rkey,
-                                         uint64_t *result, uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_atomic64_post(uct_ep_h ep, unsigned opcode, uint64_t value,
-                                        uint64_t remote_addr, uct_rkey_t rkey);
-ucs_status_t muct_rdma_ep_atomic64_fetch(uct_ep_h ep, unsigned opcode, uint64_t value,
-                                         uint64_t *result, uint64_t remote_addr,
-                                         uct_rkey_t rkey, uct_completion_t *comp);
-
-/* ---- active messages: rdma_am.c ---- */
-
-ucs_status_t muct_rdma_ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
-                                   const void *payload, unsigned length);
-ucs_status_t muct_rdma_ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
-                                       size_t iovcnt);
-ssize_t muct_rdma_ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack,
-                              void *arg, unsigned flags);
-ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
-                                   unsigned header_length, const uct_iov_t *iov,
-                                   size_t iovcnt, unsigned flags,
-                                   uct_completion_t *comp);
-
-/** Bytes in front of every active message on the wire. */
-#define MUCT_RDMA_AM_HEADER 4
-
-/** Most bytes of an am_short: its own header and payload. */
-unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
-
-/** Post the receives of a new endpoint. UCS_OK, or an error, logged. */
-ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
-
-/** Post all receives again, to a new queue pair. UCS_OK or UCS_ERR_IO_ERROR, logged. */
-ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep);
-
-/** Give the receive buffers back; the queue pair is destroyed. */
-void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
-
-/** A message arrived. */
-void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
-
-/** Post receives again and give credits, where there is room for it. */
-void muct_rdma_am_progress(muct_rdma_ep_t *ep);
-
-/** Whether @ref muct_rdma_am_progress has something left to do. */
-bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
-
-/** Whether it could do that now. */
-bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep);
-
-/* ---- for all of them ---- */
-
 static inline muct_rdma_iface_t *muct_rdma_ep_iface(const muct_rdma_ep_t *ep)
 {
     return (muct_rdma_iface_t *)ep->super.super.iface;
-}
-
-/** Whether no exceptional condition holds an operation up. */
-static inline bool muct_rdma_ep_is_ready(const muct_rdma_ep_t *ep)
-{
-    /* in two branches: this is in the way of every operation */
-    return (((unsigned)ep->state ^ MUCT_RDMA_EP_CONNECTED) | ep->is_fenced) == 0 &&
-           ((uintptr_t)ep->pending.head | (uintptr_t)ep->job) == 0;
-}
-
-/** Whether an operation may go on; all exceptional conditions in one branch. */
-static inline ucs_status_t muct_rdma_ep_check_ready(muct_rdma_ep_t *ep)
-{
-    if (__builtin_expect(!muct_rdma_ep_is_ready(ep), 0)) {
-        return muct_rdma_ep_check_slow(ep);
-    }
-
-    return UCS_OK;
 }
 
 /** Queue pair with room and the fewest bytes to move; NULL when none has room. */
@@ -409,20 +259,6 @@ static inline ucs_status_t muct_rdma_ep_check_key(const muct_rdma_ep_t *ep,
     }
 
     return UCS_OK;
-}
-
-/** The first write to a GPU since the last flush. */
-void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key);
-
-/** Remember that there is something to flush. */
-static inline void muct_rdma_chan_wrote(muct_rdma_chan_t *chan,
-                                        const muct_rdma_key_t *key)
-{
-    chan->has_writes = true;
-    if ((key->flags & MUCT_RDMA_KEY_FLAG_GPU) &&
-        !(chan->gpus_written & (1ull << key->gpu))) {
-        muct_rdma_chan_wrote_gpu(chan, key);
-    }
 }
 
 /** Most bytes of a zero-copy put or get. */

@@ -9,9 +9,10 @@
  * queue pair (rdma_gpu_page.h). Nothing is read where nothing was written to a GPU.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/ep/rdma_ep_flush.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include <stdlib.h>
 

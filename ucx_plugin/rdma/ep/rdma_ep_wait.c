@@ -4,7 +4,7 @@
  * What waits for room.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include "base/muct_log.h"
 
@@ -144,7 +144,7 @@ bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep)
 {
     return muct_rdma_ep_may_dispatch(ep) ||
            ((ep->state == MUCT_RDMA_EP_CONNECTED) &&
-            (muct_rdma_am_is_runnable(ep) ||
+            (muct_rdma_ep_iface(ep)->listener->is_runnable(ep) ||
              ((ep->job != NULL) && (muct_rdma_ep_free(ep) > 0))));
 }
 
@@ -158,20 +158,18 @@ ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p)
 
 unsigned muct_rdma_ep_progress_work(muct_rdma_ep_t *ep)
 {
+    const muct_rdma_ep_listener_t *listener = muct_rdma_ep_iface(ep)->listener;
     unsigned count = 0;
 
     if (ep->state == MUCT_RDMA_EP_CONNECTED) {
-        muct_rdma_am_progress(ep);
-        if (ep->job != NULL) {
-            muct_rdma_job_progress(ep);
-        }
+        listener->progress(ep);
     }
 
     if (muct_rdma_ep_may_dispatch(ep)) {
         count = muct_rdma_ep_dispatch(ep);
     }
 
-    if ((ep->pending.head != NULL) || (ep->job != NULL) || muct_rdma_am_has_work(ep)) {
+    if ((ep->pending.head != NULL) || (ep->job != NULL) || listener->has_work(ep)) {
         muct_rdma_ep_add_work(ep);
     }
 

@@ -22,14 +22,14 @@
 #include "rdma/memory/rdma_buf.h"
 #include "rdma/device/rdma_config.h"
 #include "rdma/queue/rdma_cq.h"
-#include "rdma/recovery/rdma_ctl.h"
+#include "rdma/ep/rdma_ctl.h"
 #include "rdma/queue/rdma_domain.h"
 #include "rdma/memory/rdma_md.h"
 #include "rdma/queue/rdma_qp.h"
 #include "rdma/device/rdma_route.h"
 #include "rdma/queue/rdma_sq.h"
-#include "rdma/recovery/rdma_stock.h"
-#include "rdma/ep/rdma_time.h"
+#include "rdma/ep/rdma_stock.h"
+#include "rdma/device/rdma_time.h"
 
 #define MUCT_RDMA_WR_ID_GEN_SHIFT 52
 #define MUCT_RDMA_WR_ID_GEN_MASK 0x7ffu
@@ -38,6 +38,7 @@
 
 typedef struct muct_rdma_chan muct_rdma_chan_t;
 typedef struct muct_rdma_ep muct_rdma_ep_t;
+typedef struct muct_rdma_ep_listener muct_rdma_ep_listener_t;
 
 /** A place in the table of queue pairs. */
 typedef struct muct_rdma_place {
@@ -59,6 +60,7 @@ typedef struct muct_rdma_iface {
     muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
                                      where our own such reads go */
     void *flush_page;
+    const muct_rdma_ep_listener_t *listener; /**< Of all endpoints */
     ucs_list_link_t eps;
     muct_rdma_stock_t stock;
     ucs_list_link_t recovering;
@@ -108,56 +110,18 @@ typedef struct muct_rdma_iface {
     uint64_t port_down_timeout_ms;
 } muct_rdma_iface_t;
 
-extern uct_tl_t muct_rdma_tl;
-
 /** Rounds of progress between two looks at the device's events. */
 #define MUCT_RDMA_ASYNC_ROUNDS 64
-
-/* Operations of UCT: rdma_progress.c */
-
-unsigned muct_rdma_iface_progress(uct_iface_h iface);
-ucs_status_t muct_rdma_iface_event_fd_get(uct_iface_h iface, int *fd_p);
-ucs_status_t muct_rdma_iface_event_arm(uct_iface_h iface, unsigned events);
-
-/* rdma_ep_flush.c */
-
-ucs_status_t muct_rdma_iface_flush(uct_iface_h iface, unsigned flags,
-                                   uct_completion_t *comp);
-ucs_status_t muct_rdma_iface_fence(uct_iface_h iface, unsigned flags);
-
-/* and rdma_query.c */
-
-ucs_status_t muct_rdma_iface_query(uct_iface_h iface, uct_iface_attr_t *attr);
-ucs_status_t muct_rdma_iface_query_v2(uct_iface_h iface, uct_iface_attr_v2_t *attr);
-ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h iface, uct_perf_attr_t *attr);
-ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h iface,
-                                                uct_device_addr_t *buffer);
-ucs_status_t muct_rdma_iface_get_address(uct_iface_h iface, uct_iface_addr_t *buffer);
-int muct_rdma_iface_is_reachable_v2(const uct_iface_h iface,
-                                    const uct_iface_is_reachable_params_t *params);
 
 /** The device address, as it is now. */
 void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
                                     muct_rdma_dev_addr_t *addr);
-
-/** Show settings in use and what was posted, for each queue pair, in UCX's VFS. */
-void muct_rdma_iface_vfs_refresh(uct_iface_h iface);
-
-/** The same in the log, at level info, when anything was posted. */
-void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface);
 
 /** What the next endpoint is to have of something. Who has many peers has little on its
  * way to each: from 128 endpoints on, and for each twice as many, half of it, until it
  * is @a least or less. */
 unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
                                unsigned least);
-
-/** Give a queue pair a place; the id is the high half of its wr_ids. */
-ucs_status_t muct_rdma_iface_add_chan(muct_rdma_iface_t *iface, muct_rdma_chan_t *chan,
-                                      uint32_t *place_p, uint64_t *id_p);
-
-/** Its completions are dropped from now on. */
-void muct_rdma_iface_remove_chan(muct_rdma_iface_t *iface, uint32_t place);
 
 static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
 {

@@ -4,7 +4,7 @@
  * The table by which an interface finds the queue pair of a completion.
  */
 
-#include "rdma/ep/rdma_iface.h"
+#include "rdma/ep/rdma_place.h"
 
 #include "base/muct_log.h"
 

@@ -6,7 +6,7 @@
  * while they are counted; each is one word, so it sees an old value or a new one.
  */
 
-#include "rdma/ep/rdma_iface.h"
+#include "rdma/ep/rdma_stats.h"
 
 #include "base/muct_log.h"
 

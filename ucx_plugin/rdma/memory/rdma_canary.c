@@ -4,7 +4,8 @@
 
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
-#include "rdma/ep/rdma_iface.h"
+#include "rdma/device/rdma_time.h"
+#include "rdma/queue/rdma_qp.h"
 
 #include <sched.h>
 #include <stdlib.h>

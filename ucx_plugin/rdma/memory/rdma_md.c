@@ -6,7 +6,6 @@
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
 #include "rdma/device/rdma_family.h"
-#include "rdma/ep/rdma_iface.h"
 #include "rdma/memory/rdma_rkeys.h"
 
 #include <limits.h>
@@ -451,7 +450,7 @@ muct_rdma_md_ops_t muct_rdma_md_ops = {
     .spare = MUCT_STUB_SPARE,
 };
 
-static MUCT_ABI_PADDED(uct_component_t) muct_rdma_component_padded = {
+muct_rdma_component_t muct_rdma_component = {
     .super =
         {
             .name = "mori_rdma",
@@ -470,15 +469,10 @@ static MUCT_ABI_PADDED(uct_component_t) muct_rdma_component_padded = {
                     .size = sizeof(muct_rdma_md_config_t),
                 },
             .cm_config = UCS_CONFIG_EMPTY_GLOBAL_LIST_ENTRY,
-            .tl_list = UCS_LIST_INITIALIZER(&muct_rdma_component_padded.super.tl_list,
-                                            &muct_rdma_component_padded.super.tl_list),
+            .tl_list = UCS_LIST_INITIALIZER(&muct_rdma_component.super.tl_list,
+                                            &muct_rdma_component.super.tl_list),
             .flags = 0,
             .md_vfs_init = muct_stub_md_vfs_init,
         },
     .spare = MUCT_STUB_SPARE,
-};
-
-const muct_transport_t muct_rdma_transport = {
-    .component = &muct_rdma_component_padded.super,
-    .tl = &muct_rdma_tl,
 };

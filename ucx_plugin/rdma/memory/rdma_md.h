@@ -87,7 +87,9 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address,
                                     const uct_md_mkey_pack_params_t *params,
                                     void *buffer);
 
-extern const muct_transport_t muct_rdma_transport;
+/** The component, with room for what point releases append. */
+typedef MUCT_ABI_PADDED(uct_component_t) muct_rdma_component_t;
+extern muct_rdma_component_t muct_rdma_component;
 
 typedef MUCT_ABI_PADDED(struct uct_md_ops) muct_rdma_md_ops_t;
 extern muct_rdma_md_ops_t muct_rdma_md_ops;

@@ -23,6 +23,8 @@
 #include "base/muct_am.h"
 #include "base/muct_bytes.h"
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include <string.h>
 

@@ -10,7 +10,8 @@
 #include "base/muct_am.h"
 #include "base/muct_bytes.h"
 #include "base/muct_log.h"
-#include "rdma/recovery/rdma_move.h"
+#include "rdma/ep/rdma_carrier.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static bool muct_rdma_am_fill_receive(const muct_rdma_ep_t *ep, uint32_t index,
     wr->sg_list = sge;
     wr->num_sge = 1;
     return (ep->carrier == iface) ||
-           muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey);
+           muct_rdma_carrier_lkey(ep, sge->addr, sge->length, &sge->lkey);
 }
 
 /* Post up to a batch of missing receives; how many were. */

@@ -5,7 +5,10 @@
  * in a buffer of ours and is copied to the caller's.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/op/rdma_ep_amo.h"
+
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include <string.h>
 

@@ -5,9 +5,13 @@
  * are more than the device sends at once, or lie under several keys.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/op/rdma_ep_rma.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
+#include "rdma/op/rdma_am.h"
+#include "rdma/op/rdma_sgl.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -10,6 +10,8 @@
 #include "rdma/op/rdma_sgl.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #define MUCT_RDMA_MIN_MAX_SGL 256
 

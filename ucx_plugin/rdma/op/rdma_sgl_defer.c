@@ -9,6 +9,8 @@
 #include "rdma/op/rdma_sgl.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_ep_flush.h"
+#include "rdma/ep/rdma_ep_wait.h"
 
 #include <stdlib.h>
 #include <string.h>

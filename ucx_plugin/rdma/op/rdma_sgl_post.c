@@ -11,6 +11,8 @@
 
 #include "rdma/op/rdma_sgl.h"
 
+#include "rdma/ep/rdma_ep_flush.h"
+
 /* Where posting is. */
 typedef struct muct_rdma_sgl_writer {
     muct_rdma_ep_t *ep;

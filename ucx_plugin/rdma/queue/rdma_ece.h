@@ -15,7 +15,7 @@
  * nothing is set, and devices then keep to the standard.
  */
 
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 #include "rdma/device/rdma_verbs.h"
 
 /**

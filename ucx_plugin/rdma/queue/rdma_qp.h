@@ -10,7 +10,7 @@
  * No shared receive queue, ever: some devices have none.
  */
 
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 #include "rdma/device/rdma_device.h"
 #include "rdma/queue/rdma_ece.h"
 

@@ -3,44 +3,13 @@
 #include "rdma/recovery/rdma_move.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/memory/rdma_rkeys.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-
-/* All interfaces of the process. Of those of other workers nothing is read but whose
- * they are: each is its worker's thread's. */
-static pthread_mutex_t muct_rdma_move_lock = PTHREAD_MUTEX_INITIALIZER;
-static UCS_LIST_HEAD(muct_rdma_move_ifaces);
 
 /* ---- interfaces ---- */
-
-void muct_rdma_move_enter(muct_rdma_iface_t *iface)
-{
-    pthread_mutex_lock(&muct_rdma_move_lock);
-    ucs_list_add_tail(&muct_rdma_move_ifaces, &iface->move_list);
-    pthread_mutex_unlock(&muct_rdma_move_lock);
-}
-
-muct_rdma_iface_t *muct_rdma_move_next(const muct_rdma_iface_t *of,
-                                       const muct_rdma_iface_t *after)
-{
-    muct_rdma_iface_t *iface, *next = NULL;
-    bool is_behind = (after == NULL);
-
-    pthread_mutex_lock(&muct_rdma_move_lock);
-    ucs_list_for_each(iface, &muct_rdma_move_ifaces, move_list)
-    {
-        if (is_behind && (iface->super.worker == of->super.worker)) {
-            next = iface;
-            break;
-        }
-        is_behind = is_behind || (iface == after);
-    }
-    pthread_mutex_unlock(&muct_rdma_move_lock);
-    return next;
-}
 
 /* Its next queue pairs are to be there, or some are, of which it has not replaced all.
  */
@@ -63,7 +32,7 @@ static muct_rdma_ep_t *muct_rdma_move_find_guest(const muct_rdma_iface_t *carrie
     muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
 
-    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+    while ((iface = muct_rdma_carrier_next(carrier, iface)) != NULL) {
         ucs_list_for_each(ep, &iface->eps, list)
         {
             if ((iface != carrier) && (ep->state != MUCT_RDMA_EP_FAILED) &&
@@ -83,10 +52,6 @@ void muct_rdma_move_leave(muct_rdma_iface_t *iface)
     while ((ep = muct_rdma_move_find_guest(iface)) != NULL) {
         muct_rdma_ep_fail(ep, UCS_ERR_CONNECTION_RESET, true);
     }
-
-    pthread_mutex_lock(&muct_rdma_move_lock);
-    ucs_list_del(&iface->move_list);
-    pthread_mutex_unlock(&muct_rdma_move_lock);
 }
 
 /* ---- choice ---- */
@@ -144,9 +109,9 @@ static bool muct_rdma_move_knows_device(const muct_rdma_ep_t *ep,
 
 static muct_rdma_iface_t *muct_rdma_move_behind(const muct_rdma_iface_t *iface)
 {
-    muct_rdma_iface_t *next = muct_rdma_move_next(iface, iface);
+    muct_rdma_iface_t *next = muct_rdma_carrier_next(iface, iface);
 
-    return (next != NULL) ? next : muct_rdma_move_next(iface, NULL);
+    return (next != NULL) ? next : muct_rdma_carrier_next(iface, NULL);
 }
 
 bool muct_rdma_move_choose(muct_rdma_ep_t *ep)
@@ -197,52 +162,6 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
 
 /* ---- keys ---- */
 
-/* The memory is registered, but not with this device. Whose registration it ends with:
- * that with the endpoint's own device, which its user keeps until the operation ends.
- * Others of the process may have the same memory for less long. */
-static bool muct_rdma_move_register(const muct_rdma_ep_t *ep, muct_rdma_md_t *md,
-                                    uint64_t address, uint64_t length)
-{
-    const muct_rdma_md_t *own = muct_rdma_iface_md(muct_rdma_ep_iface(ep));
-    muct_rdma_mem_params_t params = {
-        .chunk_shift = md->chunk_shift, .max_chunks = md->num_rkeys, .dmabuf_fd = -1};
-    muct_rdma_mem_extent_t extent;
-    muct_rdma_mem_t *twin;
-
-    if (!muct_rdma_mem_find_extent(own->pd, address, length, &extent)) {
-        return false;
-    }
-
-    params.access = extent.access;
-    params.is_gpu = extent.is_gpu;
-    if (muct_rdma_md_reg(md, (void *)(uintptr_t)extent.base, (size_t)extent.length,
-                         &params, &twin) != UCS_OK) {
-        return false;
-    }
-    if (!muct_rdma_mem_add_twin(own->pd, address, length, twin)) {
-        muct_rdma_mem_destroy(twin); /* deregistered meanwhile */
-        return false;
-    }
-
-    return true;
-}
-
-bool muct_rdma_move_lkey(const muct_rdma_ep_t *ep, uint64_t address, uint64_t length,
-                         uint32_t *lkey_p)
-{
-    muct_rdma_md_t *md = muct_rdma_iface_md(ep->carrier);
-
-    if (muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p) ||
-        (muct_rdma_move_register(ep, md, address, length) &&
-         muct_rdma_mem_find_lkey(md->pd, address, length, lkey_p))) {
-        return true;
-    }
-
-    muct_error("local memory 0x%" PRIx64 " length %" PRIu64 " has no key with %s",
-               address, length, md->device.name);
-    return false;
-}
-
 /* It was told the page of the peer's device that is reached now. */
 static bool muct_rdma_move_knows_page(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ep_t *lane)
@@ -259,7 +178,7 @@ static const muct_rdma_ep_t *muct_rdma_move_page(const muct_rdma_ep_t *ep)
         return ep;
     }
 
-    while ((iface = muct_rdma_move_next(ep->carrier, iface)) != NULL) {
+    while ((iface = muct_rdma_carrier_next(ep->carrier, iface)) != NULL) {
         found = muct_rdma_move_nearest(ep, iface, muct_rdma_move_knows_page, found);
     }
 
@@ -314,7 +233,7 @@ bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr)
     for (sge = wr->sg_list; sge != wr->sg_list + wr->num_sge; ++sge) {
         length += sge->length;
         if (!(wr->send_flags & IBV_SEND_INLINE) && (sge->length > 0) &&
-            !muct_rdma_move_lkey(ep, sge->addr, sge->length, &sge->lkey)) {
+            !muct_rdma_carrier_lkey(ep, sge->addr, sge->length, &sge->lkey)) {
             return false;
         }
     }

@@ -22,25 +22,14 @@
  * An endpoint stays where it is until that connection breaks, too.
  */
 
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 #include "rdma/queue/rdma_sq.h"
 
 struct muct_rdma_ep;
 struct muct_rdma_iface;
 
-/** The interface may carry endpoints of others from now on. */
-void muct_rdma_move_enter(struct muct_rdma_iface *iface);
-
-/** It is closed: those that it carries fail. */
+/** The interface is about to close: fail the endpoints of others that it carries. */
 void muct_rdma_move_leave(struct muct_rdma_iface *iface);
-
-/** Interfaces of the worker of @a of, in no order, itself included.
- *
- * @param [in] after  NULL for the first.
- * @return NULL behind the last.
- */
-struct muct_rdma_iface *muct_rdma_move_next(const struct muct_rdma_iface *of,
-                                            const struct muct_rdma_iface *after);
 
 /**
  * Choose the next interface that may carry the endpoint, from behind its present one
@@ -58,10 +47,6 @@ bool muct_rdma_move_choose(struct muct_rdma_ep *ep);
  */
 void muct_rdma_move_to(struct muct_rdma_ep *ep, struct muct_rdma_iface *carrier,
                        const muct_rdma_dev_addr_t *peer, uint32_t ctl_qp);
-
-/** Local key with the carrier's device. False when there is none, logged. */
-bool muct_rdma_move_lkey(const struct muct_rdma_ep *ep, uint64_t address,
-                         uint64_t length, uint32_t *lkey_p);
 
 /** Keys of a work request; see @ref muct_rdma_sq_move_t. */
 bool muct_rdma_move_wr(muct_rdma_sq_t *sq, struct ibv_send_wr *wr);

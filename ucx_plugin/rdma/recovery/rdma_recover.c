@@ -3,9 +3,14 @@
 #include "rdma/recovery/rdma_recover.h"
 
 #include "base/muct_log.h"
-#include "rdma/ep/rdma_ep.h"
-#include "rdma/recovery/rdma_move.h"
+#include "rdma/ep/rdma_carrier.h"
+#include "rdma/ep/rdma_ep_wait.h"
+#include "rdma/ep/rdma_place.h"
 #include "rdma/memory/rdma_rkeys.h"
+#include "rdma/recovery/rdma_move.h"
+#include "rdma/recovery/rdma_offer.h"
+#include "rdma/recovery/rdma_renew.h"
+#include "rdma/recovery/rdma_replay.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,7 +33,7 @@ static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
     const muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
 
-    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+    while ((iface = muct_rdma_carrier_next(by, iface)) != NULL) {
         if (msg->incarnation != muct_rdma_iface_md(iface)->incarnation) {
             continue;
         }
@@ -500,7 +505,7 @@ static bool muct_rdma_recover_is_ours(const muct_rdma_iface_t *by,
 {
     const muct_rdma_iface_t *iface = NULL;
 
-    while ((iface = muct_rdma_move_next(by, iface)) != NULL) {
+    while ((iface = muct_rdma_carrier_next(by, iface)) != NULL) {
         if ((muct_rdma_iface_md(iface)->incarnation == msg->incarnation) &&
             muct_rdma_ctl_is_known_as(&iface->ctl, msg->to_ctl_qp)) {
             return true;
@@ -539,5 +544,90 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
         muct_rdma_recover_take_offer(ep, iface, &msg);
     } else if (muct_rdma_recover_is_ours(iface, &msg)) {
         muct_rdma_recover_send_gone(iface, &msg);
+    }
+}
+
+/* ---- control channel ---- */
+
+void muct_rdma_recover_open(muct_rdma_iface_t *iface)
+{
+    ucs_status_t status;
+    uint32_t place;
+    uint64_t id;
+
+    if ((iface->recovery_tries == 0) || iface->has_tried_ctl) {
+        return;
+    }
+
+    iface->has_tried_ctl = true;
+    status = muct_rdma_iface_add_chan(iface, NULL, &place, &id);
+    if (status == UCS_OK) {
+        status = muct_rdma_ctl_open(&iface->ctl, muct_rdma_iface_md(iface)->pd,
+                                    &iface->cqs, id, &iface->path);
+    }
+    if (status != UCS_OK) {
+        muct_debug("%s: connections that break are not made anew: no datagrams",
+                   muct_rdma_iface_md(iface)->device.name);
+    }
+}
+
+/* Send the new number to the peers of all endpoints that this interface carries or
+ * owns. Endpoints whose queue pairs broke send it with their offers. */
+static void muct_rdma_recover_tell_numbers(const muct_rdma_iface_t *of)
+{
+    const muct_rdma_iface_t *iface = NULL;
+    muct_rdma_ep_t *ep;
+
+    while ((iface = muct_rdma_carrier_next(of, iface)) != NULL) {
+        ucs_list_for_each(ep, &iface->eps, list)
+        {
+            if ((ep->carrier == of) || (iface == of)) {
+                muct_rdma_recover_tell_number(ep);
+            }
+        }
+    }
+}
+
+void muct_rdma_recover_reopen(muct_rdma_iface_t *iface)
+{
+    muct_rdma_ctl_t *ctl = &iface->ctl;
+    ucs_status_t status;
+    uint32_t place;
+    uint64_t id;
+
+    if ((ctl->ibv == NULL) || !ctl->cq->is_broken || iface->is_dead) {
+        return;
+    }
+
+    /* the place it had, which is free then */
+    muct_rdma_iface_remove_chan(iface,
+                                (uint32_t)(ctl->id >> MUCT_RDMA_WR_ID_SLOT_SHIFT) &
+                                    MUCT_RDMA_WR_ID_SLOT_MASK);
+    status = muct_rdma_iface_add_chan(iface, NULL, &place, &id);
+    if (status == UCS_OK) {
+        status = muct_rdma_ctl_renew(ctl, &iface->cqs, id);
+    }
+    if (status != UCS_OK) {
+        muct_debug(
+            "%s: connections that break are not made anew any more: no datagrams",
+            muct_rdma_iface_md(iface)->device.name);
+        return;
+    }
+
+    muct_rdma_recover_tell_numbers(iface);
+}
+
+void muct_rdma_recover_connected(muct_rdma_ep_t *ep)
+{
+    muct_rdma_ctl_t *ctl = &ep->carrier->ctl;
+
+    if (ep->peer_ep.ctl_qp != 0) {
+        muct_rdma_ctl_meet(ctl, &ep->peer);
+        ep->carrier->async_countdown = 1; /* the next progress prepares for it */
+    }
+
+    if ((ep->recover.told_ctl_qp != 0) && (ctl->ibv != NULL) &&
+        (ctl->ibv->qp_num != ep->recover.told_ctl_qp)) {
+        muct_rdma_recover_tell_number(ep);
     }
 }

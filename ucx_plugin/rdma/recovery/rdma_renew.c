@@ -5,7 +5,10 @@
  * function does as many as the progress has commands left for, and is called again.
  */
 
-#include "rdma/recovery/rdma_recover.h"
+#include "rdma/recovery/rdma_renew.h"
+
+#include "rdma/ep/rdma_chan.h"
+#include "rdma/op/rdma_am.h"
 
 #include "rdma/ep/rdma_ep.h"
 

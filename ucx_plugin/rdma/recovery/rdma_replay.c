@@ -19,7 +19,7 @@
  * What need not be repeated becomes a write of nothing, which keeps all numbers.
  */
 
-#include "rdma/ep/rdma_ep.h"
+#include "rdma/recovery/rdma_replay.h"
 
 #include "base/muct_log.h"
 

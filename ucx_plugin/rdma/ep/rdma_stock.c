@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "rdma/recovery/rdma_stock.h"
+#include "rdma/ep/rdma_stock.h"
 
 #include "base/muct_log.h"
 #include "rdma/ep/rdma_ep.h"
@@ -8,6 +8,8 @@
 /* Who has so many endpoints gets more, one in this part of what there are. */
 #define MUCT_RDMA_STOCK_PART 4
 #define MUCT_RDMA_STOCK_MOST 8
+
+static uint64_t muct_rdma_ep_serial;
 
 void muct_rdma_stock_init(muct_rdma_stock_t *stock)
 {
@@ -38,7 +40,7 @@ void muct_rdma_stock_drop(muct_rdma_stock_t *stock)
     }
 }
 
-muct_rdma_ep_t *muct_rdma_stock_take(muct_rdma_stock_t *stock)
+static muct_rdma_ep_t *muct_rdma_stock_take(muct_rdma_stock_t *stock)
 {
     muct_rdma_ep_t *ep;
 
@@ -99,4 +101,57 @@ bool muct_rdma_stock_progress(muct_rdma_iface_t *iface)
     }
 
     return stock->num_ready != muct_rdma_stock_wanted(iface);
+}
+
+/* ---- ep_create ---- */
+
+static ucs_status_t muct_rdma_ep_make_whole(muct_rdma_iface_t *iface,
+                                            muct_rdma_ep_t **ep_p)
+{
+    muct_rdma_ep_t *ep = muct_rdma_ep_new(iface);
+    ucs_status_t status;
+
+    if (ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    do {
+        status = muct_rdma_ep_make(ep);
+    } while (status == UCS_INPROGRESS);
+
+    if (status != UCS_OK) {
+        muct_rdma_ep_delete(ep);
+        return status;
+    }
+
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
+{
+    muct_rdma_iface_t *iface = (muct_rdma_iface_t *)params->iface;
+    ucs_status_t status;
+    muct_rdma_ep_t *ep;
+
+    *ep_p = NULL; /* UCP expects no endpoint after an error */
+    if (iface->is_dead) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    ep = muct_rdma_stock_take(&iface->stock);
+    if (ep == NULL) {
+        status = muct_rdma_ep_make_whole(iface, &ep);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    ep->is_ahead = false;
+    ep->serial = __atomic_add_fetch(&muct_rdma_ep_serial, 1, __ATOMIC_RELAXED);
+    ucs_list_add_tail(&iface->eps, &ep->list);
+    ++iface->num_eps;
+    iface->async_countdown = 1; /* the next progress looks after the stock */
+    *ep_p = &ep->super.super;
+    return UCS_OK;
 }

@@ -21,7 +21,7 @@
  * or 118 of them, and read no more.
  */
 
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 
 #define MUCT_RDMA_CTL_MSG_SIZE 119
 #define MUCT_RDMA_CTL_MSG_NO_READS 118

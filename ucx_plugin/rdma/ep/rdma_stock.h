@@ -14,6 +14,8 @@
  * One thread, the interface's.
  */
 
+#include "base/muct_uct_abi.h"
+
 #include <ucs/datastruct/list.h>
 
 #include <stdbool.h>
@@ -33,8 +35,8 @@ void muct_rdma_stock_init(muct_rdma_stock_t *stock);
 /** Destroy all, used by nobody: at the end, or when something they are of is broken. */
 void muct_rdma_stock_drop(muct_rdma_stock_t *stock);
 
-/** An endpoint in INIT, the caller's from now on; NULL when there is none. */
-struct muct_rdma_ep *muct_rdma_stock_take(muct_rdma_stock_t *stock);
+/** ep_create: an endpoint that was made ahead, or one that is made now. */
+ucs_status_t muct_rdma_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p);
 
 /**
  * Make, or destroy, one more queue pair, as the number of endpoints asks for.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "rdma/ep/rdma_addr.h"
+#include "rdma/device/rdma_addr.h"
 
 #include "base/muct_bytes.h"
 

@@ -4,9 +4,11 @@
  * What an interface says of itself: capabilities, addresses, and whom it can reach.
  */
 
-#include "rdma/ep/rdma_iface.h"
+#include "rdma/rdma_query.h"
 
 #include "rdma/ep/rdma_ep.h"
+#include "rdma/op/rdma_am.h"
+#include "rdma/op/rdma_sgl.h"
 
 #include <string.h>
 
@@ -186,19 +188,6 @@ ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h tl_iface, uct_perf_attr_t
 }
 
 /* ---- addresses ---- */
-
-void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
-                                    muct_rdma_dev_addr_t *addr)
-{
-    const muct_rdma_md_t *md = muct_rdma_iface_md(iface);
-
-    addr->link = iface->port.link;
-    addr->mtu_shift = iface->limits.mtu_shift;
-    addr->rail = md->rail;
-    addr->lid = iface->port.lid;
-    addr->incarnation = md->incarnation;
-    memcpy(addr->gid, iface->port.gid.raw, sizeof(addr->gid));
-}
 
 ucs_status_t muct_rdma_iface_get_device_address(uct_iface_h tl_iface,
                                                 uct_device_addr_t *buffer)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "rdma/recovery/rdma_ctl.h"
+#include "rdma/ep/rdma_ctl.h"
 
 #include "base/muct_log.h"
-#include "rdma/ep/rdma_time.h"
+#include "rdma/device/rdma_time.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@
  */
 
 #include "rdma/queue/rdma_cq.h"
-#include "rdma/recovery/rdma_ctl_msg.h"
+#include "rdma/ep/rdma_ctl_msg.h"
 #include "rdma/memory/rdma_mr.h"
 #include "rdma/queue/rdma_qp.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "rdma/recovery/rdma_ctl_msg.h"
+#include "rdma/ep/rdma_ctl_msg.h"
 
 #include "base/muct_bytes.h"
 

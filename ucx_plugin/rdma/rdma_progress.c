@@ -5,9 +5,13 @@
  * and the device's events.
  */
 
-#include "rdma/ep/rdma_iface.h"
+#include "rdma/rdma_progress.h"
 
 #include "base/muct_log.h"
+#include "rdma/ep/rdma_carrier.h"
+#include "rdma/ep/rdma_ep_wait.h"
+#include "rdma/op/rdma_am.h"
+#include "rdma/recovery/rdma_recover.h"
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/recovery/rdma_move.h"
 
@@ -163,7 +167,7 @@ static muct_rdma_ep_t *muct_rdma_iface_find_ep(const muct_rdma_iface_t *carrier,
     const muct_rdma_iface_t *iface = NULL;
     muct_rdma_ep_t *ep;
 
-    while ((iface = muct_rdma_move_next(carrier, iface)) != NULL) {
+    while ((iface = muct_rdma_carrier_next(carrier, iface)) != NULL) {
         ucs_list_for_each(ep, &iface->eps, list)
         {
             if ((ep->state != MUCT_RDMA_EP_FAILED) && (ep->carrier == carrier) &&
@@ -413,7 +417,7 @@ static void muct_rdma_iface_take_first(const muct_rdma_iface_t *iface)
     }
 
     /* endpoints may be leaving another's device */
-    while ((other = muct_rdma_move_next(iface, other)) != NULL) {
+    while ((other = muct_rdma_carrier_next(iface, other)) != NULL) {
         muct_rdma_iface_empty(other);
     }
 }

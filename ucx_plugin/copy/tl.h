@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_COPY_TL_H
+#define MUCT_COPY_TL_H
+
+/**
+ * @file
+ * mori_copy as the module registers it: options, interface and operation tables.
+ */
+
+#include "base/muct_transport.h"
+
+
+extern const muct_transport_t muct_copy_transport;
+
+#endif

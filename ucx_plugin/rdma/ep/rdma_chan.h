@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_CHAN_H
+#define MUCT_RDMA_CHAN_H
+
+/**
+ * @file
+ * Queue pairs of an endpoint: made, replaced and destroyed.
+ */
+
+#include "rdma/ep/rdma_ep.h"
+
+/** Make the next one, in INIT. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged.
+ */
+ucs_status_t muct_rdma_ep_create_chan(muct_rdma_ep_t *ep);
+
+/** Destroy those from @a first on; what is on its way is cancelled. */
+void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first);
+
+/** Destroy the queue pair, if it is there; what is on its way stays in the send queue.
+ */
+void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
+
+/** Ask the first queue pair, which is new, what all of them offer. */
+void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
+
+/** Another queue pair, in INIT, in place of the present one. Its send queue is not
+ * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */
+ucs_status_t muct_rdma_chan_renew(muct_rdma_chan_t *chan);
+
+#endif

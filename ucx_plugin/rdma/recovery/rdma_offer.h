@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_OFFER_H
+#define MUCT_RDMA_OFFER_H
+
+/**
+ * @file
+ * Messages of recovery to the peer, by datagram.
+ */
+
+#include "rdma/ep/rdma_ep.h"
+
+/** Whether there is somebody to ask, and a way to. */
+bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep);
+
+/** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */
+void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer);
+
+/** Answer that there is no such endpoint. */
+void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
+                                 const muct_rdma_ctl_msg_t *request);
+
+/** Tell the peer, which may never notice by itself, that the endpoint is failing. */
+void muct_rdma_recover_tell(muct_rdma_ep_t *ep);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_RENEW_H
+#define MUCT_RDMA_RENEW_H
+
+/**
+ * @file
+ * New queue pairs for an endpoint that recovers, a few commands at a time.
+ */
+
+#include "rdma/ep/rdma_ep.h"
+
+/** A completion with an error came in phase BREAK or DRAIN. */
+void muct_rdma_recover_flushed(muct_rdma_chan_t *chan, const struct ibv_wc *wc);
+
+
+/** Whether so many more commands fit in this progress; they are taken from it. */
+bool muct_rdma_renew_may_command(muct_rdma_ep_t *ep, unsigned num);
+
+/** Put them in error. @return Whether all are. */
+bool muct_rdma_renew_break(muct_rdma_ep_t *ep);
+
+/** Whether all that the device had of them has come back. */
+bool muct_rdma_renew_is_drained(const muct_rdma_ep_t *ep);
+
+/** Make new ones, which receive what the old ones have not. UCS_OK when all are there,
+ * UCS_INPROGRESS, or an error, logged. */
+ucs_status_t muct_rdma_renew_make(muct_rdma_ep_t *ep);
+
+/** Connect them with the peer's offer. UCS_OK when all are, UCS_INPROGRESS, or an
+ * error, logged. */
+ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef MUCT_RDMA_REPLAY_H
+#define MUCT_RDMA_REPLAY_H
+
+/**
+ * @file
+ * What is posted again on a connection that was made anew.
+ */
+
+#include "rdma/ep/rdma_ep.h"
+
+/**
+ * Decide what is posted again: of what has not ended, all that has not arrived, and
+ * what has arrived without its answer. rdma_replay.c.
+ *
+ * @param [in] received  Messages the peer has received since the beginning.
+ * @return False when something cannot be repeated; logged.
+ */
+bool muct_rdma_replay_prepare(muct_rdma_ep_t *ep, uint32_t received);
+
+#endif
