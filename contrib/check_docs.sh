@@ -125,7 +125,7 @@ samples() {
     echo 'proven by `test/unit/none.c`' | write docs/design.md
     bad 'a file that is not there' 'names test/unit/none.c'
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
-    echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/tl.c
+    echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_tl.c
     bad 'a variable that is none' UCX_MORI_XGMI_LIST
     echo '    {"STRICT", "n",' | write src/base/options_table.c
     echo '| `BACKEND` | `auto` | |' | write docs/morikv.md
@@ -138,7 +138,7 @@ samples() {
     bad 'a command of others' 'nothing runs this'
     printf '```\nmake install\n```\n' | write docs/xgmi.md
     bad 'a command that nothing runs' 'between fences'
-    echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/tl.c
+    echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_tl.c
     echo '    {"STRICT", "n",' | write src/base/options_table.c
     echo '| `STRICT` | `n` | |' | write docs/morikv.md
     echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#options)' | write README.md

@@ -158,9 +158,9 @@ samples() {
     printf 'int muct_qp(void)\n{\n    return muct_ep();\n}\n' | write ucx_plugin/rdma/queue/rdma_qp.c
     bad 'a call upward in the plugin' 'ucx_plugin/rdma/queue/rdma_qp.c must not climb to rdma/ep/rdma_ep.c: it names muct_ep'
     two_floors
-    echo '#include "rdma/tl.h"' | write ucx_plugin/rdma/ep/rdma_ep.h
-    echo 'int tl;' | write ucx_plugin/rdma/tl.h
-    bad 'an include of the face' 'rdma/ep/rdma_ep.h must not climb to rdma/tl.h'
+    echo '#include "rdma/rdma_tl.h"' | write ucx_plugin/rdma/ep/rdma_ep.h
+    echo 'int tl;' | write ucx_plugin/rdma/rdma_tl.h
+    bad 'an include of the face' 'rdma/ep/rdma_ep.h must not climb to rdma/rdma_tl.h'
     printf 'int kvp_a(void)\n{\n    return kvp_b();\n}\n' | write perf/workload/pool.c
     printf 'int kvp_b(void)\n{\n    return 0;\n}\n' | write perf/kv_perf/run.c
     bad 'a call upward in perf' 'perf/workload/pool.c must not climb to kv_perf/run.c: it names kvp_b'

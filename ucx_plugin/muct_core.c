@@ -12,12 +12,12 @@
 #include "base/muct_gpu.h"
 #include "base/muct_log.h"
 #include "base/muct_transport.h"
-#include "copy/tl.h"
+#include "copy/copy_tl.h"
 #include "loader/loader_core.h"
 #ifdef HAVE_VERBS
-#include "rdma/tl.h"
+#include "rdma/rdma_tl.h"
 #endif
-#include "xgmi/tl.h"
+#include "xgmi/xgmi_tl.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  */
 
 #include "base/muct_transport.h"
-#include "xgmi/tl.h"
+#include "xgmi/xgmi_tl.h"
 #include "xgmi/xgmi_sgl.h"
 
 #include <ucs/async/async_fwd.h>

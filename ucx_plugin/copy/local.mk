@@ -8,6 +8,6 @@ muct_sources += \
 	ucx_plugin/copy/copy_md.h \
 	ucx_plugin/copy/copy_queue.c \
 	ucx_plugin/copy/copy_queue.h \
-	ucx_plugin/copy/tl.c \
-	ucx_plugin/copy/tl.h
+	ucx_plugin/copy/copy_tl.c \
+	ucx_plugin/copy/copy_tl.h
 EXTRA_DIST += docs/copy.md

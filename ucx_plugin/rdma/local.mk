@@ -72,13 +72,16 @@ muct_sources += \
 	ucx_plugin/rdma/op/rdma_am.c \
 	ucx_plugin/rdma/op/rdma_am.h \
 	ucx_plugin/rdma/op/rdma_am_recv.c \
+	ucx_plugin/rdma/op/rdma_am_recv.h \
 	ucx_plugin/rdma/op/rdma_ep_amo.c \
 	ucx_plugin/rdma/op/rdma_ep_amo.h \
 	ucx_plugin/rdma/op/rdma_ep_rma.c \
 	ucx_plugin/rdma/op/rdma_ep_rma.h \
 	ucx_plugin/rdma/op/rdma_sgl.h \
 	ucx_plugin/rdma/op/rdma_sgl_check.c \
+	ucx_plugin/rdma/op/rdma_sgl_check.h \
 	ucx_plugin/rdma/op/rdma_sgl_defer.c \
+	ucx_plugin/rdma/op/rdma_sgl_defer.h \
 	ucx_plugin/rdma/op/rdma_sgl_post.c \
 	ucx_plugin/rdma/recovery/rdma_move.c \
 	ucx_plugin/rdma/recovery/rdma_move.h \
@@ -94,5 +97,5 @@ muct_sources += \
 	ucx_plugin/rdma/rdma_progress.h \
 	ucx_plugin/rdma/rdma_query.c \
 	ucx_plugin/rdma/rdma_query.h \
-	ucx_plugin/rdma/tl.c \
-	ucx_plugin/rdma/tl.h
+	ucx_plugin/rdma/rdma_tl.c \
+	ucx_plugin/rdma/rdma_tl.h

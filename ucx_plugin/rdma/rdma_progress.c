@@ -8,9 +8,9 @@
 #include "rdma/rdma_progress.h"
 
 #include "base/muct_log.h"
+#include "rdma/op/rdma_am_recv.h"
 #include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep_wait.h"
-#include "rdma/op/rdma_am.h"
 #include "rdma/recovery/rdma_recover.h"
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/recovery/rdma_move.h"

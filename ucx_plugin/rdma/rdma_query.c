@@ -5,10 +5,10 @@
  */
 
 #include "rdma/rdma_query.h"
+#include "rdma/op/rdma_sgl_check.h"
 
 #include "rdma/ep/rdma_ep.h"
 #include "rdma/op/rdma_am.h"
-#include "rdma/op/rdma_sgl.h"
 
 #include <string.h>
 

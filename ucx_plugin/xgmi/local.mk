@@ -39,7 +39,9 @@ muct_sources += \
 	ucx_plugin/xgmi/copy/xgmi_queue.c \
 	ucx_plugin/xgmi/copy/xgmi_queue.h \
 	ucx_plugin/xgmi/copy/xgmi_queue_arm.c \
+	ucx_plugin/xgmi/copy/xgmi_queue_arm.h \
 	ucx_plugin/xgmi/copy/xgmi_queue_streams.c \
+	ucx_plugin/xgmi/copy/xgmi_queue_streams.h \
 	ucx_plugin/xgmi/copy/xgmi_stage.c \
 	ucx_plugin/xgmi/copy/xgmi_stage.h \
 	ucx_plugin/xgmi/message/xgmi_bell.c \
@@ -51,8 +53,8 @@ muct_sources += \
 	ucx_plugin/xgmi/message/xgmi_outbox.h \
 	ucx_plugin/xgmi/message/xgmi_ring.c \
 	ucx_plugin/xgmi/message/xgmi_ring.h \
-	ucx_plugin/xgmi/tl.c \
-	ucx_plugin/xgmi/tl.h \
+	ucx_plugin/xgmi/xgmi_tl.c \
+	ucx_plugin/xgmi/xgmi_tl.h \
 	ucx_plugin/xgmi/xgmi_am.c \
 	ucx_plugin/xgmi/xgmi_am.h \
 	ucx_plugin/xgmi/xgmi_ep.c \

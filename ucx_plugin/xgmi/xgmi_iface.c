@@ -8,6 +8,7 @@
 #include "xgmi/xgmi_iface.h"
 
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_streams.h"
 #include "xgmi/xgmi_ep.h"
 
 #include <errno.h>
@@ -221,8 +222,10 @@ void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface)
     struct epoll_event event = {.events = EPOLLIN, .data.fd = iface->inbox->bell_fd};
 
     if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) != 0) {
-        muct_warn("epoll_ctl(bell %d) failed: %m: who sleeps does not hear messages",
-                  event.data.fd);
+        muct_warn(
+            "epoll_ctl(wakeup pipe %d) failed: %m; a blocked ucp_worker_wait() will miss "
+            "incoming messages",
+            event.data.fd);
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/muct_lock.h"
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_arm.h"
 #include "xgmi/xgmi_am.h"
 #include "xgmi/message/xgmi_bell.h"
 #include "xgmi/xgmi_ep.h"
@@ -73,7 +74,7 @@ again:
             ++count;
             if (uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
                                         ep->status) != UCS_OK) {
-                muct_diag("nobody handled %s of an endpoint",
+                muct_diag("no error handler for %s of an endpoint",
                           ucs_status_string(ep->status));
             }
             goto again;

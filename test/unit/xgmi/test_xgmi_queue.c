@@ -4,6 +4,8 @@
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/copy/xgmi_batch.h"
+#include "xgmi/copy/xgmi_queue_arm.h"
+#include "xgmi/copy/xgmi_queue_streams.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #include "test/unit/xgmi/xgmi_inside.h"
 
 #include "base/muct_transport.h"
-#include "xgmi/tl.h"
+#include "xgmi/xgmi_tl.h"
 #include "xgmi/xgmi_ep.h"
 
 

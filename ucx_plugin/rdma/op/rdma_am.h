@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Active messages: rdma_am.c sends, rdma_am_recv.c receives.
+ * Sending active messages; rdma_am_recv.h receives them.
  */
 
 #include "rdma/ep/rdma_ep.h"
@@ -34,26 +34,5 @@ ucs_status_t muct_rdma_ep_am_zcopy(uct_ep_h ep, uint8_t id, const void *header,
 
 /** Most bytes of an am_short: its own header and payload. */
 unsigned muct_rdma_am_max_short(const muct_rdma_iface_t *iface);
-
-/** Post the receives of a new endpoint. UCS_OK, or an error, logged. */
-ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep);
-
-/** Post all receives again, to a new queue pair. UCS_OK or UCS_ERR_IO_ERROR, logged. */
-ucs_status_t muct_rdma_am_renew(muct_rdma_ep_t *ep);
-
-/** Give the receive buffers back; the queue pair is destroyed. */
-void muct_rdma_am_cleanup(muct_rdma_ep_t *ep);
-
-/** A message arrived. */
-void muct_rdma_am_receive(muct_rdma_ep_t *ep, const struct ibv_wc *wc);
-
-/** Post receives again and give credits, where there is room for it. */
-void muct_rdma_am_progress(muct_rdma_ep_t *ep);
-
-/** Whether @ref muct_rdma_am_progress has something left to do. */
-bool muct_rdma_am_has_work(const muct_rdma_ep_t *ep);
-
-/** Whether it could do that now. */
-bool muct_rdma_am_is_runnable(const muct_rdma_ep_t *ep);
 
 #endif

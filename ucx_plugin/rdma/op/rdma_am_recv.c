@@ -5,11 +5,12 @@
  * at the head of rdma_am.c.
  */
 
-#include "rdma/op/rdma_am.h"
+#include "rdma/op/rdma_am_recv.h"
 
 #include "base/muct_am.h"
 #include "base/muct_bytes.h"
 #include "base/muct_log.h"
+#include "rdma/op/rdma_am.h"
 #include "rdma/ep/rdma_carrier.h"
 #include "rdma/ep/rdma_ep_wait.h"
 

@@ -8,10 +8,10 @@
 #include "rdma/op/rdma_ep_rma.h"
 
 #include "base/muct_log.h"
+#include "rdma/op/rdma_sgl_check.h"
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
 #include "rdma/op/rdma_am.h"
-#include "rdma/op/rdma_sgl.h"
 
 #include <inttypes.h>
 #include <string.h>

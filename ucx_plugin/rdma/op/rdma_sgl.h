@@ -5,8 +5,7 @@
 
 /**
  * @file
- * Lists of blocks, inside mori_rdma: checked by rdma_sgl_check.c, posted by
- * rdma_sgl_post.c, kept while there is no room by rdma_sgl_defer.c.
+ * Lists of blocks, inside mori_rdma, and how a checked list is posted.
  */
 
 #include "rdma/ep/rdma_ep.h"
@@ -55,48 +54,5 @@ static inline size_t muct_rdma_sgl_repeats(const muct_rdma_sgl_t *sgl, size_t i)
  */
 int muct_rdma_sgl_post(muct_rdma_ep_t *ep, const muct_rdma_sgl_plan_t *plan,
                        const muct_rdma_sgl_t *sgl, muct_rdma_sgl_pos_t *pos);
-
-/**
- * Copy a list that may need more work requests than the queues ever hold, to go on with
- * it in progress. UCS_INPROGRESS or UCS_ERR_NO_MEMORY.
- */
-ucs_status_t muct_rdma_job_start(muct_rdma_ep_t *ep, const muct_rdma_sgl_plan_t *plan,
-                                 const muct_rdma_sgl_t *sgl);
-
-/* ---- rdma_sgl_check.c ---- */
-
-ucs_status_t muct_rdma_ep_put_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-ucs_status_t muct_rdma_ep_get_sgl_zcopy(uct_ep_h ep, void *const *buffers,
-                                        const size_t *lengths, uct_mem_h const *memhs,
-                                        const uint64_t *remote_addrs,
-                                        uct_rkey_t const *rkeys, const size_t *counts,
-                                        const size_t *strides, size_t count,
-                                        uct_completion_t *comp);
-
-/** Entries one uct_iov_t array may have; TX_MAX_SGE is at most that. */
-#define MUCT_RDMA_MAX_IOV 32
-
-/**
- * A put or get that needs more work requests than the queues hold. UCS_INPROGRESS,
- * UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY or UCS_ERR_INVALID_PARAM.
- */
-ucs_status_t muct_rdma_ep_iov_job(muct_rdma_ep_t *ep, enum ibv_wr_opcode opcode,
-                                  const uct_iov_t *iov, size_t iovcnt,
-                                  uint64_t remote_addr, uct_rkey_t rkey,
-                                  uct_completion_t *comp);
-
-/** Go on with ep->job, which ends when all of it is posted. */
-void muct_rdma_job_progress(muct_rdma_ep_t *ep);
-
-/** End ep->job, posted or not. */
-void muct_rdma_job_end(muct_rdma_ep_t *ep, ucs_status_t status);
-
-/** Elements a list may have. */
-size_t muct_rdma_ep_max_sgl(const muct_rdma_iface_t *iface);
 
 #endif

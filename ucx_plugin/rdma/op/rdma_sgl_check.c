@@ -7,9 +7,11 @@
  * is taken as a whole or not at all.
  */
 
-#include "rdma/op/rdma_sgl.h"
+#include "rdma/op/rdma_sgl_check.h"
 
 #include "base/muct_log.h"
+#include "rdma/op/rdma_sgl.h"
+#include "rdma/op/rdma_sgl_defer.h"
 #include "rdma/ep/rdma_ep_flush.h"
 #include "rdma/ep/rdma_ep_wait.h"
 

@@ -6,7 +6,7 @@
  * whenever there is room. Until it is posted, other operations wait behind it.
  */
 
-#include "rdma/op/rdma_sgl.h"
+#include "rdma/op/rdma_sgl_defer.h"
 
 #include "base/muct_log.h"
 #include "rdma/ep/rdma_ep_flush.h"

@@ -6,9 +6,9 @@
  */
 
 #include "rdma/recovery/rdma_renew.h"
+#include "rdma/op/rdma_am_recv.h"
 
 #include "rdma/ep/rdma_chan.h"
-#include "rdma/op/rdma_am.h"
 
 #include "rdma/ep/rdma_ep.h"
 

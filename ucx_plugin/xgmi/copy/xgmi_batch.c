@@ -13,6 +13,7 @@
 #include "xgmi/copy/xgmi_batch.h"
 
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_streams.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

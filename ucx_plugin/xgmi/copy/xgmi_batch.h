@@ -65,34 +65,6 @@ static inline bool muct_xgmi_batch_is_launch_over(const muct_xgmi_queue_t *queue
 }
 
 
-/**
- * Make streams until there are so many; the device is current.
- *
- * @return hipError_t of the last one that was asked for.
- */
-int muct_xgmi_queue_add_streams(muct_xgmi_queue_t *queue, unsigned count);
-
-
-/**
- * Make the streams for long runs unless they are there; the device is current.
- *
- * @return How many there are; 0 when the device refuses, and later runs go into the
- *         list.
- */
-unsigned muct_xgmi_queue_open_engines(muct_xgmi_queue_t *queue);
-
-
-/**
- * Choose where the next launch goes: to a stream whose launches are over, else to the
- * one that was used least recently.
- */
-unsigned muct_xgmi_queue_choose_stream(muct_xgmi_queue_t *queue);
-
-
-/** Wait for a stream, also while others capture graphs; its device is current. */
-void muct_xgmi_queue_sync(muct_xgmi_queue_t *queue, unsigned stream);
-
-
 /** Allocate what the batch needs. @return UCS_OK or UCS_ERR_NO_MEMORY. */
 ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *batch);
 

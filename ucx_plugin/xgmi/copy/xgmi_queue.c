@@ -3,6 +3,7 @@
 #include "xgmi/copy/xgmi_queue.h"
 
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_streams.h"
 #include "xgmi/copy/xgmi_batch.h"
 #include "xgmi/copy/xgmi_loader.h"
 

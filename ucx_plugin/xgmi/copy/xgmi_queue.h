@@ -351,36 +351,6 @@ bool muct_xgmi_queue_add_marker(muct_xgmi_queue_t *queue, uint64_t stamp,
 
 
 /**
- * Note how far the queue is, for others that are to be ordered after it.
- *
- * @return UCS_OK, or UCS_ERR_IO_ERROR.
- */
-ucs_status_t muct_xgmi_queue_record(muct_xgmi_queue_t *queue);
-
-
-/**
- * Batches of this queue that are not started yet copy only after those of @a other
- * that were there at its last @ref muct_xgmi_queue_record, with none started since.
- * Without waiting here.
- *
- * @return UCS_OK, or UCS_ERR_IO_ERROR.
- */
-ucs_status_t muct_xgmi_queue_order_after(muct_xgmi_queue_t *queue,
-                                         muct_xgmi_queue_t *other);
-
-
-/**
- * Make sure that whoever sleeps is woken when there is something for progress.
- *
- * @param [in] now_ns  The time of the queue's wake.
- *
- * @return UCS_OK, or UCS_ERR_BUSY: there is something now, or nothing could be made
- *         to wake it.
- */
-ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns);
-
-
-/**
  * Make sure that @a count entries and one operation can be added.
  *
  * @return UCS_OK, or UCS_ERR_NO_RESOURCE until something is over. @a count must not be

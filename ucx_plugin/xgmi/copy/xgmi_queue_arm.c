@@ -3,6 +3,7 @@
 /* A queue while the thread that makes progress sleeps: what is to wake it. */
 
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_arm.h"
 #include "xgmi/copy/xgmi_batch.h"
 
 /* How often a sleeping thread looks at a list that another thread fills. */

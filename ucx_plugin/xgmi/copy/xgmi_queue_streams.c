@@ -7,6 +7,7 @@
  */
 
 #include "base/muct_log.h"
+#include "xgmi/copy/xgmi_queue_streams.h"
 #include "xgmi/copy/xgmi_batch.h"
 
 #include <time.h>

@@ -2,9 +2,12 @@
 
 #include "config.h"
 
-#include "rdma/tl.h"
+#include "rdma/rdma_tl.h"
 
 #include "base/muct_log.h"
+#include "rdma/op/rdma_sgl_defer.h"
+#include "rdma/op/rdma_sgl_check.h"
+#include "rdma/op/rdma_am_recv.h"
 #include "rdma/recovery/rdma_offer.h"
 #include "base/muct_stub_ops.h"
 #include "rdma/device/rdma_family.h"
@@ -16,7 +19,6 @@
 #include "rdma/op/rdma_am.h"
 #include "rdma/op/rdma_ep_amo.h"
 #include "rdma/op/rdma_ep_rma.h"
-#include "rdma/op/rdma_sgl.h"
 #include "rdma/rdma_progress.h"
 #include "rdma/rdma_query.h"
 #include "rdma/recovery/rdma_move.h"

@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "copy/tl.h"
+#include "copy/copy_tl.h"
 
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"

@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "xgmi/tl.h"
+#include "xgmi/xgmi_tl.h"
 
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
