@@ -237,7 +237,7 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
     }
 
     if ((ep->told_reads <= granted) ||
-        muct_rdma_recover_begin(ep, UCS_ERR_CONNECTION_RESET)) {
+        muct_rdma_ep_iface(ep)->listener->broke(ep, UCS_ERR_CONNECTION_RESET)) {
         return UCS_OK;
     }
 
