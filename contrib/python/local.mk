@@ -20,6 +20,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/mori_io/config.py \
 	contrib/python/morikv/mori_io/desc.py \
 	contrib/python/morikv/mori_io/engine.py \
+	contrib/python/morikv/mori_io/fabric.py \
 	contrib/python/morikv/mori_io/hub.py \
 	contrib/python/morikv/mori_io/mirror.py \
 	contrib/python/morikv/mori_io/status.py \

@@ -175,6 +175,8 @@ class Morikv:
         from morikv import mori_io
 
         self.api, self.engine, self.session = mori_io, mori_io.IOEngine(name), {}
+        for kind in mori_io.BackendType.XGMI, mori_io.BackendType.RDMA:
+            self.engine.create_backend(kind)  # UCX decides between them
 
     def add(self, pool):
         kind = self.api.MemoryLocationType

@@ -5,28 +5,37 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import cache
 from typing import Any
 
 from .memory import ROCM, Memory
 
-
-@cache
-def _open(path: str) -> Any:
-    return ctypes.CDLL(path)
+_found: Any = None
 
 
-def _loaded() -> Any:
+def _mapped() -> str | None:
+    """The file of a HIP runtime in this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             path = line.split(maxsplit=5)[-1].rstrip("\n")
             if os.path.basename(path).startswith("libamdhip64.so"):
-                return _open(path)
+                return path
     return None
 
 
+def _loaded() -> Any:
+    """The runtime, which stays once it is loaded; None: there is none yet."""
+    global _found
+    if _found is None:
+        path = os.environ.get("UCX_MORI_HIP_LIB") or _mapped()
+        try:
+            _found = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW) if path else None
+        except OSError:  # it is not loaded
+            pass
+    return _found
+
+
 def allocation(address: int) -> Memory | None:
-    """The allocation that holds an address of a GPU's memory; None if nobody knows."""
+    """The allocation that holds an address of a GPU's memory; None: it is not known."""
     hip = _loaded()
     if hip is None:
         return None
@@ -35,3 +44,11 @@ def allocation(address: int) -> Memory | None:
         ctypes.byref(base), ctypes.byref(size), ctypes.c_void_p(address)
     )
     return Memory(base.value, size.value, ROCM) if status == 0 and base.value else None
+
+
+def bus_id(device: int) -> str:
+    """PCI address of a GPU by its index, in lower case; empty: it is not known."""
+    hip, name = _loaded(), ctypes.create_string_buffer(32)
+    if hip is None or device < 0 or hip.hipDeviceGetPCIBusId(name, len(name), device) != 0:
+        return ""
+    return name.value.decode("ascii", "replace").lower()

@@ -8,10 +8,13 @@ No framework is imported. A tensor tells its place by ``data_ptr()`` (PyTorch), 
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from ._library import ffi
+
+_libc = ctypes.CDLL(None)
 
 #: Kinds of memory, as UCX counts them.
 HOST = 0
@@ -104,6 +107,27 @@ def _of_dlpack(array: Any) -> Memory:
     bits = _contiguous_elements(tensor) * tensor.dtype.bits * tensor.dtype.lanes
     address = (tensor.data or 0) + tensor.byte_offset
     return Memory(address, (bits + 7) // 8, mem_type, (array, capsule))
+
+
+#: Number of get_mempolicy(2) by the machine's name.
+_GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236}
+_MPOL_F_NODE_OF_ADDRESS = 3
+
+
+def numa_node(address: int) -> int:
+    """Node of the page of host memory at an address; -1: the kernel does not report it."""
+    number = _GET_MEMPOLICY.get(os.uname().machine)
+    node = ctypes.c_int(-1)
+    if number is None or _libc.syscall(
+        ctypes.c_long(number),
+        ctypes.byref(node),
+        None,
+        ctypes.c_ulong(0),
+        ctypes.c_void_p(address),
+        ctypes.c_ulong(_MPOL_F_NODE_OF_ADDRESS),
+    ):
+        return -1
+    return node.value
 
 
 def device_of(source: Any) -> int:

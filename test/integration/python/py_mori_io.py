@@ -25,6 +25,8 @@ from unittest import mock
 import morikv.as_mori  # noqa: F401
 import morikv.listener
 import morikv.metrics
+import mori.cpp
+import mori.io
 from morikv import EventType, Mode, Role
 from morikv import memory as places
 from mori.cpp import TransferStatus
@@ -354,7 +356,7 @@ class TwoProcesses(unittest.TestCase):
         while (failure := self.engine.pop_peer_failure()) is None and time.monotonic() < end:
             time.sleep(0.001)
         self.assertIsNotNone(failure)
-        self.assertEqual(failure.engine_key, self.remote_engine.key)
+        self.assertEqual(failure.remote_engine_key, self.remote_engine.key)
         self.assertIsNone(self.engine.pop_peer_failure())
 
     def test_figures_are_there_for_prometheus(self):
@@ -427,8 +429,39 @@ class Alone(unittest.TestCase):
         self.assertEqual(status.Wait(), StatusCode.INIT)
 
     def test_a_backend_that_is_not_there_is_named(self):
-        with self.assertRaisesRegex(NotImplementedError, "FABRIC.*XGMI, RDMA"):
-            IOEngine("x").create_backend(BackendType.FABRIC)
+        for kind in (BackendType.FABRIC, BackendType.OFI):
+            with self.assertRaisesRegex(NotImplementedError, f"{kind.name}.*XGMI, RDMA"):
+                IOEngine("x").create_backend(kind)
+        self.assertEqual(mori.io.fabric_alloc(4096, 0), 0)
+        mori.io.fabric_free(0)
+        for call in (
+            mori.io.fabric_torch_allocator,
+            mori.io.use_fabric_torch_allocator,
+            mori.io.make_fabric_mem_pool,
+            mori.io.fabric_mem_pool().__enter__,
+        ):
+            self.assertRaises(NotImplementedError, call)
+
+    def test_every_name_of_mori_is_there(self):
+        for name in (
+            *("XGMI", "RDMA", "TCP", "CPU", "GPU", "SUCCESS", "INIT", "IN_PROGRESS"),
+            *("ERR_INVALID_ARGS", "ERR_NOT_FOUND", "ERR_RDMA_OP", "ERR_BAD_STATE", "ERR_GPU_OP"),
+            *("BackendConfig", "TransferStatus", "PeerFailureEvent", "PeerFailureReason"),
+        ):
+            self.assertTrue(hasattr(mori.cpp, name), name)
+        self.assertIs(mori.cpp.XGMI, BackendType.XGMI)
+        self.assertEqual(int(BackendType.XGMI), 1)
+        empty = MemoryDesc()
+        self.assertEqual((empty.size, empty.numa_node, empty.ipc_handle), (0, -1, bytes(64)))
+
+    def test_a_status_of_an_application(self):
+        status = TransferStatus()
+        status.SetCode(StatusCode.IN_PROGRESS)
+        self.assertEqual(status.WaitFor(0), StatusCode.IN_PROGRESS)
+        status.SetMessage("mine")
+        status.SetCode(StatusCode.ERR_GPU_OP)
+        status.SetCode(StatusCode.SUCCESS)
+        self.assertEqual((status.WaitFor(), status.Message()), (StatusCode.SUCCESS, "mine"))
 
     def test_a_listener_may_end_before_it_is_woken(self):
         fd = os.eventfd(0)

@@ -28,7 +28,7 @@ run() { # [TEST..]
 }
 
 xgmi() { # [TEST..]
-    UCX_TLS=mori_xgmi,tcp MORI_BACKEND=XGMI KV_MEMORY=gpu HIP_LIBRARY=$hip/libamdhip64.so.6 \
+    UCX_TLS=${tls:-mori_xgmi,tcp} MORI_BACKEND=XGMI KV_MEMORY=gpu HIP_LIBRARY=$hip/libamdhip64.so.6 \
         UCX_MORI_HIP_LIB=$hip/libamdhip64.so.6 run "$@"
 }
 
@@ -41,12 +41,17 @@ rdma() { # COMMAND..
 every=TwoProcesses.test_every_byte_of_writes_and_reads
 xgmi || exit 1
 UCX_TLS=tcp,self program=py_mori_calls.py run || exit 1
+tls=mori_xgmi,mori_copy,tcp program=py_mori_cases.py xgmi || exit 1
 # all of it is read: a pipe that breaks would be a failure of ucx_info
 transports=$(rdma mkv_foreign "$LIBMORIKV" ucx_info -d)
 if ! grep -q 'Transport: mori_rdma' <<<"$transports"; then
     echo "py_mori_io.sh: UCX lists no mori_rdma here"
 else
     rdma run $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
+fi
+if HIPCPU_COPY=0 tls=mori_xgmi,mori_copy,tcp program=py_mori_cases.py xgmi Suballocation; then
+    echo "py_mori_io.sh: MORI's case passed without a copy"
+    exit 1
 fi
 if HIPCPU_COPY=0 xgmi $every; then
     echo "py_mori_io.sh: nothing was copied, and nobody saw it"

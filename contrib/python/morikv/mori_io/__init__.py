@@ -6,9 +6,12 @@ before, or with ``python -m morikv names`` in PYTHONPATH.
 """
 
 from .config import (
+    BackendConfig,
     BackendType,
+    FabricBackendConfig,
     IOEngineConfig,
     MemoryLocationType,
+    OfiBackendConfig,
     PollCqMode,
     RdmaBackendConfig,
     StatusCode,
@@ -17,22 +20,40 @@ from .config import (
 )
 from .desc import EngineDesc, MemoryDesc
 from .engine import IOEngine, IOEngineSession
-from .hub import PeerFailure
+from .fabric import (
+    fabric_alloc,
+    fabric_free,
+    fabric_mem_pool,
+    fabric_torch_allocator,
+    make_fabric_mem_pool,
+    use_fabric_torch_allocator,
+)
+from .hub import PeerFailureEvent, PeerFailureReason
 from .status import TransferStatus
 
 __all__ = [
+    "BackendConfig",
     "BackendType",
     "EngineDesc",
+    "FabricBackendConfig",
     "IOEngine",
     "IOEngineConfig",
     "IOEngineSession",
     "MemoryDesc",
     "MemoryLocationType",
-    "PeerFailure",
+    "OfiBackendConfig",
+    "PeerFailureEvent",
+    "PeerFailureReason",
     "PollCqMode",
     "RdmaBackendConfig",
     "StatusCode",
     "TransferStatus",
     "XgmiBackendConfig",
+    "fabric_alloc",
+    "fabric_free",
+    "fabric_mem_pool",
+    "fabric_torch_allocator",
+    "make_fabric_mem_pool",
     "set_log_level",
+    "use_fabric_torch_allocator",
 ]

@@ -9,21 +9,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-class BackendType(enum.Enum):
+class BackendType(enum.IntEnum):
     Unknown = 0
     XGMI = 1
     RDMA = 2
     TCP = 3
     FABRIC = 4
+    OFI = 5
 
 
-class MemoryLocationType(enum.Enum):
+class MemoryLocationType(enum.IntEnum):
     Unknown = 0
     CPU = 1
     GPU = 2
 
 
-class PollCqMode(enum.Enum):
+class PollCqMode(enum.IntEnum):
     POLLING = 0
     EVENT = 1
 
@@ -47,14 +48,18 @@ class IOEngineConfig:
     port: int = 0
 
 
+class BackendConfig:
+    """What the configurations of backends have in common."""
+
+
 @dataclass
-class RdmaBackendConfig:
+class RdmaBackendConfig(BackendConfig):
     """Only ``enable_notification`` matters here; UCX and its transport decide the rest
     (docs/mori-io.md names the option for each)."""
 
     qp_per_transfer: int = 1
     post_batch_size: int = -1
-    num_worker_threads: int = 1
+    num_worker_threads: int = -1
     poll_cq_mode: PollCqMode = PollCqMode.POLLING
     enable_notification: bool = True
     notif_per_qp: int = 1024
@@ -68,11 +73,26 @@ class RdmaBackendConfig:
 
 
 @dataclass
-class XgmiBackendConfig:
+class XgmiBackendConfig(BackendConfig):
     """Nothing of it matters here: docs/mori-io.md."""
 
     num_streams: int = 64
     num_events: int = 64
+
+
+@dataclass
+class FabricBackendConfig(BackendConfig):
+    """For programs that name it; there is no such backend."""
+
+    num_streams: int = 64
+    num_events: int = 64
+
+
+@dataclass
+class OfiBackendConfig(BackendConfig):
+    """As :class:`FabricBackendConfig`."""
+
+    provider: str = ""
 
 
 _BACKENDS = {BackendType.XGMI: "xgmi", BackendType.RDMA: "rdma", BackendType.TCP: "tcp"}
@@ -90,8 +110,13 @@ def set_log_level(level: str) -> None:
 def check_backend(kind: BackendType) -> None:
     """:raises NotImplementedError: there is no such backend."""
     if kind not in _BACKENDS:
-        known = ", ".join(kind.name for kind in _BACKENDS)
-        raise NotImplementedError(f"backend {kind}; expected one of {known}")
+        known = ", ".join(each.name for each in _BACKENDS)
+        raise NotImplementedError(f"backend {kind.name}; expected one of {known}")
+
+
+def is_auto_xgmi() -> bool:
+    """Whether a backend for RDMA brings one for XGMI, as in MORI-IO."""
+    return os.environ.get("MORI_DISABLE_AUTO_XGMI", "")[:1] == "0"
 
 
 def context_options(backends: Iterable[BackendType]) -> dict[str, str]:

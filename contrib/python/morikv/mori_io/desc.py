@@ -73,20 +73,34 @@ class MemoryDesc(_Packed):
     """Registered memory of an engine."""
 
     _MAGIC: ClassVar[bytes] = b"morikv memory 1 "
-    engine_key: str
-    instance: int
+    engine_key: str = ""
+    instance: int = 0
     """Of its engine."""
-    id: int
+    id: int = 0
     """libmorikv's number of the region."""
-    epoch: int
+    epoch: int = 0
     """Of the engine's regions, from which on it is there."""
-    device_id: int
-    device_bus_id: str
-    data: int
+    device_id: int = -1
+    device_bus_id: str = ""
+    """PCI address of the GPU, in lower case; empty: host memory, or not known."""
+    data: int = 0
     """Address there."""
-    size: int
+    size: int = 0
     """Bytes."""
-    loc: MemoryLocationType
+    loc: MemoryLocationType = MemoryLocationType.Unknown
+    numa_node: int = -1
+    """Of the first page of host memory; -1: not known."""
+    is_exported: bool = False
+    """Memory of a GPU in an engine with a backend for XGMI."""
+
+    @property
+    def ipc_handle(self) -> bytes:
+        """64 bytes that are not all zero where XGMI may carry the memory. No HIP handle:
+        libmorikv exchanges those itself."""
+        if not self.is_exported:
+            return bytes(64)
+        name = b"morikv" + self.instance.to_bytes(8, "little") + self.id.to_bytes(4, "little")
+        return name.ljust(64, b"\0")
 
     def _values(self) -> dict[str, Any]:
         return super()._values() | {"loc": self.loc.value}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import secrets
 import socket
@@ -23,8 +24,10 @@ from ..pieces import Numbers
 from . import config as _config
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
-from .hub import Ask, Hub, PeerFailure
+from .hub import Ask, Hub, PeerFailureEvent
 from .status import TransferStatus, code_of
+
+logger = logging.getLogger(__name__)
 
 _KINDS = {MemoryLocationType.CPU: memory.HOST, MemoryLocationType.GPU: memory.ROCM}
 #: How long deregistering waits for transfers of this side, in seconds.
@@ -37,6 +40,12 @@ def _node_id() -> str:
             return os.environ.get("MORI_NODE_ID") or boot_id.read().strip()
     except OSError:
         return socket.gethostname()
+
+
+def _ended(code: StatusCode, why: str) -> TransferStatus:
+    status = TransferStatus()
+    status.Update(code, why)
+    return status
 
 
 class IOEngineSession:
@@ -135,20 +144,27 @@ class IOEngine:
     # ---- set-up ----
 
     def create_backend(self, type: BackendType, config: Any = None) -> None:
-        """What should carry the data. With several, or none, UCX decides for each peer.
+        """What should carry the data. With several, UCX decides for each peer; without one,
+        there are no sessions and transfers fail.
 
+        :param config: copied.
         :raises NotImplementedError: there is no such backend.
         :raises RuntimeError: the engine has been used; it is too late.
         """
         _config.check_backend(type)
-        if self._hub is not None and type not in self._backends:
-            raise RuntimeError(f"create_backend({type}): the engine {self.key} is in use")
+        if type in self._backends:
+            logger.warning("mori.io: engine %s has backend %s already", self.key, type.name)
+            return
+        if self._hub is not None:
+            raise RuntimeError(f"create_backend({type.name}): the engine {self.key} is in use")
         self._backends[type] = replace(config) if config else None
+        if type == BackendType.RDMA and _config.is_auto_xgmi():
+            self._backends.setdefault(BackendType.XGMI, None)
 
     def remove_backend(self, type: BackendType) -> None:
         """:raises RuntimeError: the engine has been used."""
         if self._hub is not None:
-            raise RuntimeError(f"remove_backend({type}): the engine {self.key} is in use")
+            raise RuntimeError(f"remove_backend({type.name}): the engine {self.key} is in use")
         self._backends.pop(type, None)
 
     def _get_hub(self) -> Hub:
@@ -259,10 +275,12 @@ class IOEngine:
             id=region.id,
             epoch=epoch,
             device_id=device_id,
-            device_bus_id="",
+            device_bus_id=_hip.bus_id(device_id) if is_gpu else "",
             data=place.address,
             size=place.length,
             loc=loc,
+            numa_node=-1 if is_gpu else memory.numa_node(place.address),
+            is_exported=is_gpu and BackendType.XGMI in self._backends,
         )
 
     def deregister_memory(self, mem_desc: MemoryDesc) -> None:
@@ -287,8 +305,15 @@ class IOEngine:
     def allocate_transfer_uid(self) -> int:
         return next(self._uids)
 
-    def create_session(self, local_mem: MemoryDesc, remote_mem: MemoryDesc) -> IOEngineSession:
-        """:raises NotFoundError: the memory is not registered here, or its engine."""
+    def create_session(
+        self, local_mem: MemoryDesc, remote_mem: MemoryDesc
+    ) -> IOEngineSession | None:
+        """:return: None: the engine has no backend.
+        :raises NotFoundError: the memory is not registered here, or its engine.
+        """
+        return self._session(local_mem, remote_mem) if self._backends else None
+
+    def _session(self, local_mem: MemoryDesc, remote_mem: MemoryDesc) -> IOEngineSession:
         hub = self._get_hub()
         with hub.lock:
             hub.link(remote_mem)
@@ -303,8 +328,8 @@ class IOEngine:
         size: int,
         transfer_uid: int,
     ) -> TransferStatus:
-        session = self.create_session(local_mem, remote_mem)
-        return session.read(local_offset, remote_offset, size, transfer_uid)
+        numbers = local_offset, remote_offset, size
+        return self._post(Mode.READ, local_mem, remote_mem, *numbers, transfer_uid)
 
     def write(
         self,
@@ -315,8 +340,8 @@ class IOEngine:
         size: int,
         transfer_uid: int,
     ) -> TransferStatus:
-        session = self.create_session(local_mem, remote_mem)
-        return session.write(local_offset, remote_offset, size, transfer_uid)
+        numbers = local_offset, remote_offset, size
+        return self._post(Mode.WRITE, local_mem, remote_mem, *numbers, transfer_uid)
 
     def batch_read(self, *args: Sequence[Any]) -> list[TransferStatus]:
         """Lists of: local memory, its offsets, remote memory, its offsets, sizes, uids.
@@ -343,39 +368,46 @@ class IOEngine:
         every = (local_mems, local_offsets, remote_mems, remote_offsets, sizes, transfer_uids)
         if len({len(each) for each in every}) != 1:
             raise ValueError(f"{[len(each) for each in every]} entries; expected as many of each")
-        return [self._post(mode, *each) for each in zip(*every)]
+        return [
+            self._post(mode, local, remote, local_offset, remote_offset, size, uid)
+            for local, local_offset, remote, remote_offset, size, uid in zip(*every)
+        ]
 
     def _post(
         self,
         mode: Mode,
         local_mem: MemoryDesc,
-        local_offsets: Numbers,
         remote_mem: MemoryDesc,
+        local_offsets: Numbers,
         remote_offsets: Numbers,
         sizes: Numbers,
         uid: int,
     ) -> TransferStatus:
+        if not self._backends:
+            return _ended(StatusCode.ERR_BAD_STATE, "no backend; call create_backend() first")
         try:
-            session = self.create_session(local_mem, remote_mem)
+            session = self._session(local_mem, remote_mem)
         except errors.MorikvError as error:
-            status = TransferStatus()
-            status.Update(code_of(error.status), str(error))
-            return status
+            return _ended(code_of(error.status), str(error))
         return session._post(mode, local_offsets, remote_offsets, sizes, uid)
 
-    def wait_all(self, statuses: Iterable[TransferStatus], timeout_ms: float = -1) -> StatusCode:
+    def wait_all(
+        self, statuses: Iterable[TransferStatus | None], timeout_ms: float = -1
+    ) -> StatusCode:
         """Until all have ended, or so many ms are over; below 0: for ever, 0: do not wait.
 
-        :return: the code of one that failed, IN_PROGRESS, or SUCCESS.
+        :param statuses: None stands for none.
+        :return: the code of the first that failed, or else of the first that has not ended,
+            IN_PROGRESS or INIT, or else SUCCESS.
         """
-        statuses = list(statuses)
+        found = [status for status in statuses if status is not None]
         end = time.monotonic() + timeout_ms / 1000
-        for status in statuses:
+        for status in found:
             left = -1 if timeout_ms < 0 else max(0.0, end - time.monotonic()) * 1000
             status.WaitFor(left)
-        codes = [status.Code() for status in statuses]
+        codes = [status.Code() for status in found]
         failed = [code for code in codes if code > StatusCode.ERR_BEGIN]
-        running = [code for code in codes if code == StatusCode.IN_PROGRESS]
+        running = [code for code in codes if code != StatusCode.SUCCESS]
         return (failed or running or [StatusCode.SUCCESS])[0]
 
     def pop_inbound_transfer_status(
@@ -388,11 +420,9 @@ class IOEngine:
         note = self._get_hub().pop_note(remote_key, transfer_uid)
         if note is None:
             return None
-        status = TransferStatus()
-        status.Update(code_of(note[0]), note[1])
-        return status
+        return _ended(code_of(note[0]), note[1])
 
-    def pop_peer_failure(self) -> PeerFailure | None:
+    def pop_peer_failure(self) -> PeerFailureEvent | None:
         """A connection that has ended since; None: no other."""
         return self._get_hub().pop_failure()
 

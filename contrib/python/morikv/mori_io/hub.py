@@ -8,6 +8,7 @@ peer was still connecting, or had not told yet of the memory.
 
 from __future__ import annotations
 
+import enum
 import logging
 import operator
 import threading
@@ -42,12 +43,26 @@ _MAX_KEPT = 65536
 MAX_NAME = 63
 
 
+class PeerFailureReason(enum.IntEnum):
+    UNKNOWN = 0
+    PEER_UNREACHABLE = 1
+    LOCAL_QP_ERROR = 2
+    LOCAL_PORT_DOWN = 3
+    LOCAL_DEVICE_FATAL = 4
+    LOCAL_CQ_ERROR = 5
+
+
 @dataclass(frozen=True)
-class PeerFailure:
+class PeerFailureEvent:
     """A connection that has ended; register the engine again for another one."""
 
-    engine_key: str
-    message: str
+    remote_engine_key: str
+    reason: PeerFailureReason
+    """PEER_UNREACHABLE: libmorikv reports ends of connections, not of devices."""
+    detail: str
+    qp_num: int = 0
+    port_num: int = 0
+    device_name: str = ""
 
 
 @dataclass
@@ -114,7 +129,7 @@ class Hub:
         self._links: dict[str, Link] = {}
         self._running: dict[Operation, TransferStatus] = {}
         self._notes: OrderedDict[tuple[str, int], tuple[int, str]] = OrderedDict()
-        self._failures: deque[PeerFailure] = deque(maxlen=_MAX_KEPT)
+        self._failures: deque[PeerFailureEvent] = deque(maxlen=_MAX_KEPT)
         #: For who uses the context beside mori.io; None: nobody has asked.
         self._others: deque[Event] | None = None
         self._is_closed = False
@@ -340,7 +355,7 @@ class Hub:
         with self.lock:
             return self._notes.pop((key, uid), None)
 
-    def pop_failure(self) -> PeerFailure | None:
+    def pop_failure(self) -> PeerFailureEvent | None:
         with self.lock:
             return self._failures.popleft() if self._failures else None
 
@@ -390,7 +405,8 @@ class Hub:
         why = event.text or "it has closed the connection"
         ours = [link for link in self._every_link() if link.peer is event.peer]
         for link in ours:
-            self._failures.append(PeerFailure(link.key, why))
+            reason = PeerFailureReason.PEER_UNREACHABLE
+            self._failures.append(PeerFailureEvent(link.key, reason, why))
             self._end_waiting(link, f"engine {link.key}: {why}")
         if not ours and event.peer is not None and not event.peer._handle.is_closed:
             event.peer.close(force=True)  # it had connected by itself

@@ -84,7 +84,7 @@ class TransferStatus:
         """Until it has ended. :return: its code."""
         return self.WaitFor(-1)
 
-    def WaitFor(self, timeout_ms: float) -> StatusCode:
+    def WaitFor(self, timeout_ms: float = -1) -> StatusCode:
         """Until it has ended, or so many ms are over; below 0: for ever."""
         if self.InProgress():
             with self._lock:
@@ -99,6 +99,16 @@ class TransferStatus:
         """Let it be so, unless it has ended: the first end stays."""
         with self._lock:
             self._end(code, message)
+
+    def SetCode(self, code: StatusCode) -> None:
+        """Let it be so in any case, for statuses of an application's own."""
+        with self._lock:
+            self._code = code
+            if code not in (StatusCode.INIT, StatusCode.IN_PROGRESS) and self._ended is not None:
+                self._ended.set()
+
+    def SetMessage(self, message: str) -> None:
+        self._message = message
 
     def _end(self, code: StatusCode, message: str) -> None:
         if self._code in (StatusCode.INIT, StatusCode.IN_PROGRESS):

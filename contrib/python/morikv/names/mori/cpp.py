@@ -2,3 +2,8 @@
 """What engines import of mori.cpp, over libmorikv."""
 
 from morikv.mori_io import *  # noqa: F403
+from morikv.mori_io import BackendType, MemoryLocationType, StatusCode
+
+# pybind11 exports the values of these enumerations beside them
+for _enumeration in (BackendType, MemoryLocationType, StatusCode):
+    globals().update(_enumeration.__members__)
