@@ -33,19 +33,29 @@ core_minor() {
     done
 }
 
-# Which lines of it say something red is what its own trace tells, in the end.
-cat >"$work/trace_it" <<TEXT
-unset BASH_ENV
-exec 9>>"$work/trace"
-BASH_XTRACEFD=9 PS4='+\$LINENO '
-set -x
+# Which lines of it report something red is what a trace of Python records. BREAK names a function
+# of it that raises.
+mkdir "$work/site"
+cat >"$work/site/sitecustomize.py" <<TEXT
+import os, sys
+
+def trace(frame, event, argument):
+    if os.path.basename(frame.f_code.co_filename) == "mori_doctor":
+        if frame.f_code.co_name == "red":
+            with open("$work/trace", "a") as file:
+                print(frame.f_back.f_lineno, file=file)
+        if frame.f_code.co_name == os.environ.get("BREAK"):
+            raise OSError("broken by a test")
+
+sys.settrace(trace)
 TEXT
 
+modules=$build/.libs
 as=() # what it runs by
 run() { # ARG... ; into $work/out
-    BASH_ENV=$work/trace_it PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
+    PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} PATH=$work/bin:$PATH UCX_PLUGIN_PATH=${plugins-$build/.libs} UCX_TLS=${tls-} \
         LD_LIBRARY_PATH=${libs-$build/test/fake/hip/lib} UCX_MORI_HIP_LIB=${hip-$runtime} \
-        timeout 200 "${as[@]}" "$doctor" --root "$work/root" --modules "${modules-$build/.libs}" \
+        timeout 200 "${as[@]}" "$doctor" --root "$work/root" ${modules:+--modules "$modules"} \
         --python "${python-/no/python}" "$@" >"$work/out" 2>&1
 }
 
@@ -166,12 +176,93 @@ yellow() { # WHAT TEXT
 good; ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"; yellow ipc 'another ipc namespace'
 good; ln -sf 'net:[4026532999]' "$work/root/proc/self/ns/net"; yellow net 'another network namespace'
 good; echo 1500 >"$work/root/sys/class/infiniband/nic0/device/net/eth0/mtu"; yellow nic 'MTU 1500 of eth0'
-good; rm -r "$work/root/sys/module/amdgpu"; yellow driver 'no AMD GPU here'
+good; rm -r "$work/root/sys/module/amdgpu" "$work/root/sys/class/kfd"; run --no-selftest
+grep -q '^skip  *driver .*no AMD GPU here' "$work/out" || fail "a machine without GPUs is not told"
 good; stub dcb 'echo "prio-pfc 0:off 3:off"'; yellow pfc 'eth0 has no priority flow control'
 export UCX_MORI_RDMA_TRAFFIC_CLASS=192
 good; yellow pfc 'eth0: traffic class 192 goes with priority 6, flow control is for 3'
 unset UCX_MORI_RDMA_TRAFFIC_CLASS
 good; pci 0000:03:00.0 pci0000:80/0000:80:01.0/0000:03:00.0 1; yellow distance 'GPU 1 (0000:03:00.0): its nearest NIC, nic0, is at another'
+
+# ---- What a user mistypes, and what is there twice.
+
+good; plain=$build/.libs/mori-core-$minor.so; mkdir -p "$work/other" && cp "$build/.libs/libuct_mori.so.0" "$work/other/"
+LC_ALL=C sed 's/amdgcn-amd-amdhsa/amdgcn-amd-nothing/g' "$plain" >"$work/other/mori-core-$minor.so"
+modules=$work/other expect 2 red kernel 'has no copy kernel: lists of blocks go block by block'
+good; LC_ALL=C sed 's/amdhsa--gfx942/amdhsa--gfx000/g' "$plain" >"$work/other/mori-core-$minor.so"
+modules=$work/other yellow kernel 'has no copy kernel for gfx942, but for'
+mkdir -p "$work/root/usr/local/lib/ucx-mori" && cp "$build/.libs/libuct_mori.so.0" "$work/root/usr/local/lib/ucx-mori/"
+plugins=$work/other modules='' yellow install 'UCX loads the module in .*/other; others are in .*lib/ucx-mori'
+stub ucx_info "[ \$1 = -v ] && echo '# Library version: $minor.0' || {
+    echo 'UCX  ERROR Invalid value for OPEN_TIMEOUT: \"5parsecs\". Expected: time'
+    echo 'UCX DEBUG GPU runtime /usr/lib/libamdhip64.so.6 version 60443484, driver version 60443484: 2 devices'; }"
+expect 2 red module '2 GPUs can be used and UCX has no mori_xgmi: Invalid value for OPEN_TIMEOUT'
+expect 2 red setting 'Invalid value for OPEN_TIMEOUT: "5parsecs"'
+good; tls=mori_xgm,tcp expect 2 red env 'UCX_TLS=mori_xgm,tcp leaves mori_xgmi'
+grep -q -e '-> mori_xgmi may be meant' "$work/out" || fail "mori_xgm: the right name is not there"
+tls=mori_xgmi,tpc yellow env 'UCX_TLS names tpc, which no UCX has'
+# shellcheck disable=SC2016 # the stub expands it
+sed -i 's/case $1 in -v/case $1 in -c) echo "UCX_MORI_XGMI_MESSAGES=y" ;; -v/' "$work/bin/ucx_info"
+export UCX_MORI_XGMI_MESAGES=n
+yellow setting 'UCX_MORI_XGMI_MESAGES is no option of this build'
+unset UCX_MORI_XGMI_MESAGES
+
+# ---- NICs and what stands between them and GPUs.
+
+old_core() { sed -i "s/libibverbs.so.1.18.65.0/libibverbs.so.1.14.$1.0/" "$work/bin/ucx_info"; }
+as_bnxt() {
+    mv "$work/root/sys/module/ionic" "$work/root/sys/module/bnxt_en"
+    ln -sfn ../../../../module/bnxt_en "$work/root/sys/bus/pci/drivers/ionic/module"
+}
+good; as_bnxt; old_core 50; expect 2 red rdmacore 'rdma-core 50 corrupts the making of queue pairs on nic0'
+good; as_bnxt; old_core 63; yellow rdmacore 'rdma-core 63 may stop the recovery'
+good; sed -i 's/provider [^,]*, //' "$work/bin/ucx_info"; expect 2 red rdmacore 'nic0 is an ionic NIC, and .* has no provider'
+good; echo 1 >"$work/root/proc/sys/kernel/numa_balancing"; yellow numa 'the kernel moves pages'
+mkdir -p "$work/root/sys/kernel/mm/transparent_hugepage"; echo 'always madvise [never]' >"$work/root/sys/kernel/mm/transparent_hugepage/enabled"
+yellow hugepages 'about 4 GiB of host memory in small pages'
+mkdir -p "$work/root/sys/bus/pci/devices/0000:02:00.0/iommu_group"; echo DMA-FQ >"$work/root/sys/bus/pci/devices/0000:02:00.0/iommu_group/type"
+yellow iommu 'the IOMMU translates for GPUs or NICs (DMA-FQ)'
+acs() { # CONTROL: of the bridge above GPU 0, an empty list of capabilities but for ACS
+    { head -c 256 /dev/zero; printf '\x0d\0\x01\0\x1f\0%b' "\\x$1\\0"; head -c 64 /dev/zero; } \
+        >"$work/root/sys/devices/pci0000:00/0000:00:01.0/config"
+}
+good; acs 1d; yellow acs 'ACS of 0000:00:01.0 redirects traffic'
+acs 01; run --no-selftest
+grep -q '^green  *acs  *no redirection at 1 bridges' "$work/out" || fail "ACS without redirection is not green"
+for mode in SPX CPX; do
+    mkdir -p "$work/root/sys/class/drm/card$mode/device"
+    echo $mode >"$work/root/sys/class/drm/card$mode/device/current_compute_partition"
+    echo NPS1 >"$work/root/sys/class/drm/card$mode/device/current_memory_partition"
+done
+yellow partition 'GPUs are partitioned in different ways'
+# a partition of GPU 0: function .3 is not in sysfs, and its number stands above the address
+good; sed -i "s/^location_id.*/location_id $((3 << 28 | 2 << 8 | 3))/" "$work/root/sys/class/kfd/kfd/topology/nodes/1/properties"
+run --no-selftest
+said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below one PCIe switch'
+good; ln -sf 'pid:[4026532999]' "$work/root/proc/self/ns/pid"; yellow pid 'a peer with the same pid in its namespace'
+
+# ---- It comes to its end.
+
+good
+env -i PATH="$PATH" "$doctor" --no-selftest --limit 30 --modules "$modules" >"$work/out" 2>&1
+grep -q '^ *verdict  .*[0-9]* red, [0-9]* yellow, [0-9]* green' "$work/out" || fail "no verdict without an environment"
+env -i PATH="$PATH" "$doctor" --no-selftest --json --modules "$modules" >"$work/out" 2>&1
+python3 -m json.tool "$work/out" /dev/null || fail "no JSON without an environment"
+export BREAK=look_at_nics
+run --no-selftest
+[ $? = 3 ] || fail "a look that fails is not status 3"
+unset BREAK
+said 'skip  *nics  *could not be examined: OSError: broken by a test'
+said ' *verdict  *not finished: '
+grep -q '^green *shm' "$work/out" || fail "a look that fails ends the others"
+# shellcheck disable=SC2016 # the stub expands it
+stub ibv_devinfo 'kill -TERM $(cat '"$work"'/pid); sleep 60'
+# shellcheck disable=SC2016
+as=(sh -c 'echo $$ >'"$work"'/pid; exec "$@"' sh)
+run --no-selftest --json
+[ $? = 3 ] || fail "a signal is not status 3"
+as=()
+python3 -m json.tool "$work/out" /dev/null || fail "a signal leaves half of the JSON"
 
 good; stub ibv_devinfo 'trap "" TERM; while :; do sleep 1; done'
 run --no-selftest --limit 1
@@ -182,7 +273,7 @@ good
 cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
 # shellcheck disable=SC2016 # the stub expands it
 tool='while [ "$1" != --json ]; do shift; done
-    printf "\"gb_per_s\": 1.5,\n\"wall_ns\": 2000000000,\n\"path\": \"put host>host: tcp (tcp/lo)\"\n" >"$2"'
+    echo "{\"rows\": [{\"gb_per_s\": 1.5, \"wall_ns\": 2000000000, \"path\": \"put host>host: tcp (tcp/lo)\"}]}" >"$2"'
 stub mori_kv_perf "echo \"\$*\" >>$work/runs; $tool"
 doctor=$work/bin/mori_doctor run
 grep -q '^green  *selftest  *host memory over tcp: 1.5 GB/s for 2.0 s, put host>host: tcp' "$work/out" || fail "no measurement is told"
@@ -235,13 +326,11 @@ for wrong in --wrong '--limit 0.5' '--seconds two'; do
     [ $? = 3 ] || fail "$wrong is not status 3"
 done
 
-# Each "say red" of the source was reached, by its lines.
-awk 'FNR == NR { if ($2 == "say" && $3 == "red") { sub(/^\++/, "", $1); made[$1] }; next }
-    { line = $0; first = FNR; while (line ~ /\\$/ && (getline more) > 0) line = line more }
-    line ~ /say red / { for (i = first; i <= FNR; ++i) if (i in made) next
-        print "no test makes: " line; bad = 1 }
-    END { exit bad }' "$work/trace" "$doctor" >"$work/out" || fail "red lines that nothing makes"
-grep -c 'say red ' "$doctor" >"$work/number"
+# Each red( of the source was reached.
+grep -n '^ *red(' "$doctor" | cut -d: -f1 | sort >"$work/lines"
+comm -23 "$work/lines" <(sort -u "$work/trace") >"$work/out"
+[ ! -s "$work/out" ] || fail "lines of mori_doctor with a red finding that no test makes"
+wc -l <"$work/lines" >"$work/number"
 
 [ $failures = 0 ] || exit 1
 echo "each of $(cat "$work/number") red lines was made"

@@ -44,10 +44,10 @@ unset UCX_PLUGIN_PATH UCX_TLS UCX_MORI_HIP_LIB
 machine
 rm "$work/bin/ucx_info"
 mount -t tmpfs -o size=64g none "$work/root/dev/shm"
-# shellcheck disable=SC2329 # mori_doctor asks it
-ulimit() { echo "$locked"; }
-export -f ulimit
-export locked=unlimited
+locked() { # BYTES that the machine lets a process lock
+    printf 'Max locked memory         %s  %s  bytes\n' "$1" "$1" >"$work/root/proc/self/limits"
+}
+locked unlimited
 echo fake.ionic >"$work/root/sys/class/infiniband/nic0/fw_ver"
 
 failures=0
@@ -80,7 +80,7 @@ good mori_kv_perf "${small[@]}" --start_batch_size 16 --plot "$work/plot.svg" >"
 rm -r "$work"/root/sys/class/infiniband/nic0/ports/1/gid_attrs "$work"/root/dev/dri/renderD129
 ln -sf 'ipc:[4026532999]' "$work/root/proc/self/ns/ipc"
 umount "$work/root/dev/shm" && mount -t tmpfs -o size=64m none "$work/root/dev/shm"
-locked=64
+locked 65536
 export UCX_TLS=tcp
 PATH=$work/bin:$PATH diagnosed take 80 doctor-80 "mori_doctor --no-selftest" mori_doctor --no-selftest --root "$work/root" --python /none
 

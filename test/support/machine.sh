@@ -71,7 +71,7 @@ gpu() { # NODE PEER BUS
     mkdir -p "$node/io_links/0"
     echo $((4711 + $1)) >"$node/gpu_id"
     printf 'type 11\nnode_from %s\nnode_to %s\n' "$1" "$2" >"$node/io_links/0/properties"
-    printf 'location_id %s\ndomain 0\nfw_version 185\nsdma_fw_version 24\n' $(($3 << 8)) >"$node/properties"
+    printf 'location_id %s\ndomain 0\ngfx_target_version 90402\nfw_version 185\nsdma_fw_version 24\n' $(($3 << 8)) >"$node/properties"
 }
 
 stub() { # NAME BODY
