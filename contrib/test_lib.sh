@@ -505,7 +505,7 @@ tests_of() { # BUILD LEVEL...
 
     for level in "$@"; do
         case $level in
-        unit) level='\(unit\|fake\|abi\)' ;; # the fakes have tests of their own
+        unit) level='\(unit\|fake\|abi\|isa\)' ;; # the fakes have tests of their own
         esac
         tests_in "$build" | grep "^test/$level/"
     done

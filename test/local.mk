@@ -19,6 +19,7 @@ include test/gpu/local.mk
 include test/vm/local.mk
 if HAVE_CHECK
 include test/unit/local.mk
+include test/isa/local.mk
 include test/conformance/local.mk
 include test/integration/local.mk
 else
