@@ -23,6 +23,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/mori_io/fabric.py \
 	contrib/python/morikv/mori_io/hub.py \
 	contrib/python/morikv/mori_io/mirror.py \
+	contrib/python/morikv/mori_io/settings.py \
 	contrib/python/morikv/mori_io/status.py \
 	contrib/python/morikv/morikv.h \
 	contrib/python/morikv/names/mori/__init__.py \

@@ -4,6 +4,7 @@ dist_check_SCRIPTS += test/integration/python/py_mori_io.sh test/integration/pyt
 TESTS += test/integration/python/py_kv.sh test/integration/python/py_mori_io.sh test/integration/python/py_llm.sh
 EXTRA_DIST += test/integration/python/py_mori_io.py test/integration/python/py_engines.py
 EXTRA_DIST += test/integration/python/py_mori_calls.py test/integration/python/py_mori_cases.py
+EXTRA_DIST += test/integration/python/py_mori_settings.py
 EXTRA_DIST += test/integration/python/py_engines.sh test/integration/python/py_sglang.sh
 EXTRA_DIST += contrib/examples/toy_pd.py test/integration/python/py_router.py
 EXTRA_DIST += contrib/examples/llm_pd.py contrib/examples/tiny_llm.py test/integration/python/py_llm.py

@@ -38,6 +38,38 @@ rdma() { # COMMAND..
         LD_LIBRARY_PATH=$build/test/fake/verbs/.libs:$hip${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
+# Which devices carry the bytes, by their own counters
+devices_move() { # VARIABLES..
+    rm -rf "$work/wire" && rdma env FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic "$@" UCX_LOG_LEVEL=info \
+        timeout 300 "$python" "$source/test/integration/python/py_mori_settings.py" move 3 7 >"$work/moved" 2>&1 || {
+        cat "$work/moved"
+        return 1
+    }
+}
+
+carried() { # DEVICE
+    FAKE_VERBS_WIRE=$work/wire FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic LD_LIBRARY_PATH=$build/test/fake/verbs/.libs \
+        mkv_foreign "$LIBMORIKV" "$build/test/fake/verbs/verbs_ctl" bytes "$1" | cut -d' ' -f1
+}
+
+only() { # DEVICE OTHER
+    if ! [ "$(carried "$1")" -ge 4194304 ] || [ "$(carried "$2")" != 0 ]; then
+        echo "py_mori_io.sh: $1 carried $(carried "$1") bytes, $2 $(carried "$2"); expected all by $1"
+        return 1
+    fi
+}
+
+settings_act() {
+    program=py_mori_settings.py run || return 1
+    devices_move MORI_RDMA_DEVICES=fake1 && only fake1 fake0 || return 1
+    grep -q 'queue pair 2 of 3, POST_BATCH 7' "$work/moved" || {
+        echo "py_mori_io.sh: expected 3 queue pairs and POST_BATCH 7:"
+        grep 'queue pair' "$work/moved"
+        return 1
+    }
+    devices_move MORI_RDMA_DEVICES=fake1 UCX_MORI_RDMA_DEVICES=fake0 && only fake0 fake1
+}
+
 every=TwoProcesses.test_every_byte_of_writes_and_reads
 xgmi || exit 1
 UCX_TLS=tcp,self program=py_mori_calls.py run || exit 1
@@ -48,6 +80,7 @@ if ! grep -q 'Transport: mori_rdma' <<<"$transports"; then
     echo "py_mori_io.sh: UCX lists no mori_rdma here"
 else
     rdma run $every TwoProcesses.test_a_peer_that_died_is_a_failure_with_a_text || exit 1
+    settings_act || exit 1
 fi
 if HIPCPU_COPY=0 tls=mori_xgmi,mori_copy,tcp program=py_mori_cases.py xgmi Suballocation; then
     echo "py_mori_io.sh: MORI's case passed without a copy"

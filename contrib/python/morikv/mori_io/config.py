@@ -54,8 +54,7 @@ class BackendConfig:
 
 @dataclass
 class RdmaBackendConfig(BackendConfig):
-    """Only ``enable_notification`` matters here; UCX and its transport decide the rest
-    (docs/mori-io.md names the option for each)."""
+    """docs/mori-io.md names the option that each acts as; one that is set wins."""
 
     qp_per_transfer: int = 1
     post_batch_size: int = -1

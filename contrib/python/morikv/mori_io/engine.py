@@ -22,6 +22,7 @@ from ..metrics import context_lines
 from ..model import Event, Mode
 from ..pieces import Numbers
 from . import config as _config
+from . import settings
 from .config import BackendType, IOEngineConfig, MemoryLocationType, StatusCode
 from .desc import EngineDesc, MemoryDesc
 from .hub import Ask, Hub, PeerFailureEvent
@@ -182,7 +183,8 @@ class IOEngine:
         notifies = any(config.enable_notification for config in configs)
         note = self.key.encode() if notifies else None
         options = _config.context_options(self._backends)
-        hub = Hub(self.key, self._instance, options, note)
+        variables = settings.variables(configs)
+        hub = Hub(self.key, self._instance, options, variables, note)
         weakref.finalize(self, hub.close)
         return hub
 

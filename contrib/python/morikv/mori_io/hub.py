@@ -25,6 +25,7 @@ from ..metrics import Transfers
 from ..model import Event, EventType, Mode
 from ..operation import Operation
 from ..pieces import Numbers, Pieces
+from . import settings
 from .config import StatusCode
 from .desc import EngineDesc, MemoryDesc
 from .mirror import Mirror
@@ -115,11 +116,20 @@ def _unsigned(value: int, bits: int, name: str) -> int:
 
 class Hub:
     def __init__(
-        self, key: str, instance: int, options: dict[str, str], note: bytes | None
+        self,
+        key: str,
+        instance: int,
+        options: dict[str, str],
+        variables: dict[str, str],
+        note: bytes | None,
     ) -> None:
-        """:param note: what peers get when a transfer has ended; None: nothing."""
-        self._key, self._instance, self._options = key, instance, options
-        self.context = Context(name=key[:MAX_NAME], options=options)
+        """:param options: of libmorikv.
+        :param variables: of the environment that a context is opened in.
+        :param note: what peers get when a transfer has ended; None: nothing.
+        """
+        self._key, self._instance = key, instance
+        self._options, self._variables = options, variables
+        self.context = self._open(key[:MAX_NAME])
         self.figures = Transfers({"engine": key})
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -136,6 +146,10 @@ class Hub:
         self._layers = 0
         self._listener = Listener(self.context, self._round, "mori-io")
         self._listener.start()
+
+    def _open(self, name: str) -> Context:
+        with settings.applied(self._variables):
+            return Context(name=name, options=self._options)
 
     # ---- memory ----
 
@@ -211,8 +225,7 @@ class Hub:
     def _reflection(self) -> tuple[Link, Mirror]:
         """This engine as its own peer."""
         if self._mirror is None:
-            name = f"{self._key[: MAX_NAME - 5]}/self"
-            mirror = Mirror(self.context, name, self._options)
+            mirror = Mirror(self.context, self._open(f"{self._key[: MAX_NAME - 5]}/self"))
             self._mirror = Link(self._key, self._instance, mirror.peer), mirror
         return self._mirror
 

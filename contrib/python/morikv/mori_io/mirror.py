@@ -7,7 +7,6 @@ registers only the memory that transfers name as remote.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from .. import errors
 from ..context import Context, Peer, Region
@@ -19,9 +18,10 @@ logger = logging.getLogger(__name__)
 class Mirror:
     """The hub's lock guards it."""
 
-    def __init__(self, context: Context, name: str, options: Mapping[str, str]) -> None:
-        self._context = Context(name=name, options=options)
-        self.peer: Peer = context.add_peer(self._context.blob())
+    def __init__(self, context: Context, mirror: Context) -> None:
+        """:param mirror: is closed by :meth:`close`."""
+        self._context = mirror
+        self.peer: Peer = context.add_peer(mirror.blob())
         self._regions: dict[int, tuple[Region, int]] = {}
 
     def place(self, region: Region, allocation: Memory | None) -> tuple[int, int]:
