@@ -299,8 +299,28 @@ static void zero_copy_message_without_a_handle_is_an_error(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "a block without a handle");
 }
 
+/* UCP asserts in ucp_wireup_ep_connect() that a failure leaves no endpoint behind. */
+static void endpoint_that_cannot_be_made_is_null(ct_t *ct)
+{
+    const uct_ep_params_t params = {.iface = ct->side.iface}; /* no field is valid */
+    const int not_an_ep = 0;
+    uct_ep_h ep = (uct_ep_h)&not_an_ep;
+    ucs_status_t status = ct->side.iface->ops.ep_create(&params, &ep);
+
+    if (status == UCS_OK) {
+        uct_ep_destroy(ep);
+        snprintf(ct->skip, sizeof(ct->skip), "an endpoint needs no address");
+        return;
+    }
+    ck_assert_msg(ep == NULL, "%s leaves an endpoint", ucs_status_string(status));
+    snprintf(ct->covered, sizeof(ct->covered), "no address: %s",
+             ucs_status_string(status));
+}
+
 
 const ct_case_t ct_cases_limit[] = {
+    {"endpoint_that_cannot_be_made_is_null", .traits = CT_TRAIT_CHECKED_KEYS,
+     .run = endpoint_that_cannot_be_made_is_null},
     {"transfer_over_a_limit_is_refused", .traits = CT_TRAIT_CHECKED_KEYS,
      .run = transfer_over_a_limit_is_refused},
     {"message_over_a_limit_is_refused", .flags = UCT_IFACE_FLAG_AM_SHORT,

@@ -268,6 +268,7 @@ ucs_status_t muct_copy_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     muct_copy_ep_t *ep;
     ucs_status_t status;
 
+    *ep_p = NULL; /* UCP expects no endpoint after an error */
     if (!(params->field_mask & UCT_EP_PARAM_FIELD_IFACE)) {
         muct_error("an endpoint needs an interface (fields 0x%" PRIx64 ")",
                    params->field_mask);

@@ -318,6 +318,7 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
     muct_xgmi_ep_t *ep;
     ucs_status_t status, peer_status;
 
+    *ep_p = NULL; /* UCP expects no endpoint after an error */
     status = muct_xgmi_ep_check_params(params, &addr);
     if (status != UCS_OK) {
         return status;
