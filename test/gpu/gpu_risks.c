@@ -453,8 +453,9 @@ static void risk_error(void)
     (void)gpu->get_last_error();
 }
 
-/* The NIC that UCX takes for a GPU's memory: the one with the best way to it. */
-static void find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
+/* The NIC that UCX takes for a GPU's memory: the one with the best way to it. @return
+ * Whether there is one. */
+static bool find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
 {
     ucs_sys_dev_distance_t distance, best = {.latency = 0, .bandwidth = 0};
     char path[512], target[512];
@@ -463,7 +464,7 @@ static void find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
     ssize_t length;
     DIR *dir = opendir("/sys/class/infiniband");
 
-    snprintf(name, size, "no NIC");
+    name[0] = '\0';
     while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
         snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", entry->d_name);
         length = readlink(path, target, sizeof(target) - 1);
@@ -486,21 +487,29 @@ static void find_nic(ucs_sys_device_t gpu_dev, char *name, size_t size)
     if (dir != NULL) {
         closedir(dir);
     }
+    return name[0] != '\0';
 }
 
 static void risk_topology(void)
 {
     ucs_sys_device_t sys_dev;
-    char bdf[32], nic[256];
+    char bdf[32], nic[256], path[64];
     int i;
 
     for (i = 0; i < gpu->num_devices; ++i) {
         sys_dev = muct_topo_sys_dev(gpu, i);
         if (sys_dev == UCS_SYS_DEVICE_ID_UNKNOWN) {
             tell("topology", "seen", "device %d has no PCI address that UCX knows", i);
+            continue;
+        }
+        ucs_topo_sys_device_bdf_name(sys_dev, bdf, sizeof(bdf));
+        snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", bdf);
+        if (!find_nic(sys_dev, nic, sizeof(nic))) {
+            tell("topology", "not looked at", "device %d is at %s; no NIC", i, bdf);
+        } else if (access(path, F_OK) != 0) {
+            tell("topology", "seen", "device %d is at %s, which sysfs does not have", i,
+                 bdf);
         } else {
-            ucs_topo_sys_device_bdf_name(sys_dev, bdf, sizeof(bdf));
-            find_nic(sys_dev, nic, sizeof(nic));
             tell("topology", "not seen", "device %d is at %s, next to it %s", i, bdf,
                  nic);
         }

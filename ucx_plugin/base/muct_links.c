@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The driver's folder has a node for each processor and GPU, nodes/N, with its PCI
- * address in nodes/N/properties, and its links in nodes/N/io_links/M/properties. All
- * are lines of a name and a number.
+ * The driver's folder has a node for each processor, GPU and partition of a GPU,
+ * nodes/N, with its PCI address in nodes/N/properties, and its links in
+ * nodes/N/io_links/M/properties. All are lines of a name and a number.
+ *
+ * Functions are ignored in addresses: the driver has function 0 for each partition, and
+ * HIP the functions 0 to 7.
  */
 
 #include "base/muct_links.h"
@@ -19,6 +22,10 @@
 
 #define MUCT_LINKS_XGMI 11 /* io_links' type */
 #define MUCT_LINKS_MAX_NODES 512
+
+/* Bus, device and function of location_id; a partition's number is in bits 28 to 31. */
+#define MUCT_LINKS_LOCATION_MASK 0xffff
+#define MUCT_LINKS_FUNCTION_MASK 7u
 
 /* Where the driver does not say: what a link of MI300X moves. */
 #define MUCT_LINKS_KNOWN_BANDWIDTH 50e9
@@ -68,8 +75,8 @@ static void muct_links_add(muct_links_t *links, const muct_links_properties_t *l
 
     if ((link->type != MUCT_LINKS_XGMI) || (link->node_from >= MUCT_LINKS_MAX_NODES) ||
         (link->node_to >= MUCT_LINKS_MAX_NODES) || (bdfs[link->node_from] == 0) ||
-        (bdfs[link->node_to] == 0)) {
-        return;
+        (bdfs[link->node_to] == 0) || (bdfs[link->node_from] == bdfs[link->node_to])) {
+        return; /* also between partitions of one GPU */
     }
 
     grown = realloc(links->links, (links->count + 1) * sizeof(*grown));
@@ -116,7 +123,9 @@ void muct_links_read(const char *dir, muct_links_t *links)
             break;
         }
         if (node.simd_count > 0) {
-            bdfs[count] = (uint32_t)((node.domain << 16) | node.location_id);
+            bdfs[count] = (uint32_t)((node.domain << 16) |
+                                     (node.location_id & MUCT_LINKS_LOCATION_MASK)) &
+                          ~MUCT_LINKS_FUNCTION_MASK;
         }
     }
     for (i = 0; i < count; ++i) {
@@ -132,7 +141,7 @@ static bool muct_links_parse(const char *text, uint32_t *bdf_p)
     if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4) {
         return false;
     }
-    *bdf_p = (domain << 16) | (bus << 8) | (device << 3) | function;
+    *bdf_p = (domain << 16) | (bus << 8) | (device << 3); /* any function */
     return true;
 }
 

@@ -15,7 +15,7 @@
 
 /** A way from one GPU to another one. */
 typedef struct muct_link {
-    uint32_t from; /**< PCI addresses, domain << 16 | bus << 8 | device and function */
+    uint32_t from; /**< PCI addresses, domain << 16 | bus << 8 | device << 3 */
     uint32_t to;
     double bandwidth; /**< Bytes per second */
 } muct_link_t;
@@ -39,8 +39,8 @@ void muct_links_read(const char *dir, muct_links_t *links);
 /**
  * How fast the link of a pair of GPUs is.
  *
- * @param [in] from, to  PCI addresses as the runtime writes them, "0000:0c:00.0"; NULL:
- *                       any GPU, of whose links the slowest counts.
+ * @param [in] from, to  PCI addresses as the runtime writes them, "0000:0c:00.0", of
+ * any partition; NULL: any GPU, of whose links the slowest counts.
  *
  * @return Bytes per second, or 0: nothing is known of such a link.
  */

@@ -10,7 +10,9 @@
 #include "base/muct_log.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MUCT_TOPO_MAX_DEVICES 256
 #define MUCT_TOPO_NAME_PRIORITY 5 /* of the name; NICs give theirs 10 */
@@ -18,6 +20,37 @@
 /* System device + 1, 0: not asked yet. */
 static atomic_int muct_topo_known[MUCT_TOPO_MAX_DEVICES];
 
+
+/* Whether sysfs has a GPU at the address: PCI base class 03 (display) or 12 (processing
+ * accelerator). */
+static bool muct_topo_is_gpu(const char *bdf)
+{
+    unsigned class = 0;
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/class", bdf);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    (void)!fscanf(file, "%x", &class);
+    fclose(file);
+    return (class >> 16 == 0x03) || (class >> 16 == 0x12);
+}
+
+/*
+ * HIP names partitions of a GPU (CPX, DPX) as functions 1 to 7, which sysfs does not
+ * have, or which are other devices there (rocm-systems 10640). They are function 0.
+ */
+static void muct_topo_physical(char *bdf)
+{
+    char *function = strrchr(bdf, '.');
+
+    if ((function != NULL) && strcmp(function, ".0") && !muct_topo_is_gpu(bdf)) {
+        strcpy(function, ".0");
+    }
+}
 
 static ucs_sys_device_t muct_topo_find(const muct_gpu_t *gpu, int device)
 {
@@ -35,6 +68,7 @@ static ucs_sys_device_t muct_topo_find(const muct_gpu_t *gpu, int device)
                   muct_gpu_error_name(gpu, ret));
         return UCS_SYS_DEVICE_ID_UNKNOWN;
     }
+    muct_topo_physical(bdf);
     if (ucs_topo_find_device_by_bdf_name(bdf, &sys_dev) != UCS_OK) {
         muct_diag("UCX knows no system device for device %d at '%s'", device, bdf);
         return UCS_SYS_DEVICE_ID_UNKNOWN;

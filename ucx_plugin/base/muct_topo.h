@@ -8,8 +8,8 @@
  * Where GPUs are, in UCX's words.
  *
  * UCX chooses the NIC next to a GPU when it knows the system device of GPU memory: the
- * one with the GPU's PCI address. Devices that share one (partitions of a GPU) share
- * the system device. Threads: any.
+ * one with the GPU's PCI address. Partitions of a GPU share the system device of
+ * function 0, as sysfs has no others. Threads: any.
  */
 
 #include "base/muct_gpu.h"

@@ -20,7 +20,7 @@
  *                         minus in front to leave one out
  *   HIPCPU_ARCH=gfx942    architecture of the devices; gfx1100 has no write-back
  *   HIPCPU_DEVICES=2      devices of the machine, shared by all processes
- *   HIPCPU_PARTITIONS=1   devices a GPU is cut into; they share its PCI address
+ *   HIPCPU_PARTITIONS=1   devices a GPU is cut into, functions of its PCI address
  *   HIP_VISIBLE_DEVICES   which of them this process sees, as with AMD
  *   HIPCPU_MEMORY=BYTES   memory of a device (192 GiB, taken when touched)
  *   HIPCPU_COPY=0         copies and kernels move no bytes and end at once, for

@@ -46,6 +46,13 @@ static int hipcpu_device_bus(int device)
     return 0x0c + (0x10 * (hipcpu_config.devices[device] / hipcpu_config.partitions));
 }
 
+/* HIP names the partitions of a GPU as functions of one address (rocm-systems 10640).
+ */
+static int hipcpu_device_function(int device)
+{
+    return hipcpu_config.devices[device] % hipcpu_config.partitions;
+}
+
 hipError_t hipInit(unsigned flags)
 {
     HIPCPU_ENTER(hipInit);
@@ -190,20 +197,22 @@ hipError_t hipDeviceGetPCIBusId(char *bus_id, int length, int device)
     HIPCPU_ENTER(hipDeviceGetPCIBusId);
     error = hipcpu_device_check(device);
     if (error == hipSuccess) {
-        snprintf(bus_id, (size_t)length, "0000:%02x:00.0", hipcpu_device_bus(device));
+        snprintf(bus_id, (size_t)length, "0000:%02x:00.%x", hipcpu_device_bus(device),
+                 (unsigned)hipcpu_device_function(device));
     }
     return error;
 }
 
 hipError_t hipDeviceGetByPCIBusId(int *device, const char *bus_id)
 {
-    unsigned domain, bus;
+    unsigned domain, bus, function = 0;
     int i;
 
     HIPCPU_ENTER(hipDeviceGetByPCIBusId);
-    if (sscanf(bus_id, "%x:%x:", &domain, &bus) == 2) {
+    if (sscanf(bus_id, "%x:%x:%*x.%x", &domain, &bus, &function) >= 2) {
         for (i = 0; i < hipcpu_config.num_devices; ++i) {
-            if ((domain == 0) && ((int)bus == hipcpu_device_bus(i))) {
+            if ((domain == 0) && ((int)bus == hipcpu_device_bus(i)) &&
+                ((int)function == hipcpu_device_function(i))) {
                 *device = i;
                 return hipSuccess;
             }

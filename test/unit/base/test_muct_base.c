@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* UCX takes the NIC next to a GPU by it; partitions of a GPU share one. */
+/* UCX takes the NIC next to a GPU by it. Partitions of a GPU are functions of one
+ * address, of which sysfs has function 0 alone. */
 START_TEST(gpus_are_the_system_device_of_their_pci_address)
 {
     ucs_sys_device_t sys_devs[4];

@@ -82,7 +82,7 @@ static void write_gpu(unsigned gpu, unsigned slow_mb)
     }
 }
 
-static void write_topology(unsigned slow_mb)
+static void write_cpus(void)
 {
     unsigned i;
 
@@ -92,6 +92,13 @@ static void write_topology(unsigned slow_mb)
         write_file("cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndomain 0\n",
                    "%s/nodes/%u/properties", dir, i);
     }
+}
+
+static void write_topology(unsigned slow_mb)
+{
+    unsigned i;
+
+    write_cpus();
     for (i = 0; i < NUM_GPUS; ++i) {
         write_gpu(i, slow_mb);
     }
@@ -133,6 +140,54 @@ START_TEST(each_pair_of_gpus_has_its_link)
                         FAST_MB * 1e6);
     ck_assert_double_eq(muct_links_bandwidth(&links, "0000:0d:00.0", NULL), 0);
     ck_assert_double_eq(muct_links_bandwidth(&links, "<invalid>", NULL), 0);
+}
+END_TEST
+
+#define NUM_PARTITIONS 4
+
+/* Two GPUs in CPX mode; nodes of one GPU are linked, too. */
+static void write_partitions(void)
+{
+    unsigned node, to, link;
+    char text[256];
+
+    for (node = 0; node < 2 * NUM_PARTITIONS; ++node) {
+        snprintf(text, sizeof(text), "simd_count 152\nlocation_id %u\ndomain 0\n",
+                 ((((node / NUM_PARTITIONS) * 16) + 12) << 8) |
+                     ((node % NUM_PARTITIONS) << 28));
+        write_file(text, "%s/nodes/%u/properties", dir, NUM_CPUS + node);
+        for (to = 0, link = 0; to < 2 * NUM_PARTITIONS; ++to) {
+            if (to == node) {
+                continue;
+            }
+            snprintf(text, sizeof(text),
+                     "type 11\nnode_from %u\nnode_to %u\nmax_bandwidth %u\n",
+                     NUM_CPUS + node, NUM_CPUS + to,
+                     (to / NUM_PARTITIONS == node / NUM_PARTITIONS) ? 1 : FAST_MB);
+            write_file(text, "%s/nodes/%u/io_links/%u/properties", dir, NUM_CPUS + node,
+                       link++);
+        }
+    }
+}
+
+/* HIP names them as functions 0 to 3; the driver has the number in bits 28 to 31. */
+START_TEST(partitions_have_the_links_of_their_gpu)
+{
+    char from[32], to[32];
+    unsigned i, j;
+
+    teardown();
+    write_cpus();
+    write_partitions();
+    muct_links_read(dir, &links);
+    for (i = 0; i < NUM_PARTITIONS; ++i) {
+        for (j = 0; j < NUM_PARTITIONS; ++j) {
+            snprintf(from, sizeof(from), "0000:0c:00.%u", i);
+            snprintf(to, sizeof(to), "0000:1c:00.%u", j);
+            ck_assert_double_eq(muct_links_bandwidth(&links, from, to), FAST_MB * 1e6);
+        }
+    }
+    ck_assert_double_eq(muct_links_bandwidth(&links, NULL, NULL), FAST_MB * 1e6);
 }
 END_TEST
 
@@ -213,6 +268,7 @@ int main(void)
     mkv_test_init();
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, each_pair_of_gpus_has_its_link);
+    tcase_add_test(tcase, partitions_have_the_links_of_their_gpu);
     tcase_add_test(tcase, driver_that_says_no_bandwidth_has_what_is_known);
     tcase_add_test(tcase, host_without_the_driver_has_no_links);
     tcase_add_loop_test(tcase, ucx_is_told_what_messages_take, 0, 2);
