@@ -4,16 +4,6 @@
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-# Lines; over 600 is a question to the reviewer, this is a no. Tests are lists of cases.
-longest() { # PATH
-    case $1 in
-    src/morikv.h | test/abi/*/morikv.h) echo 1600 ;; # the one contract of the library
-    ./perf/README.md) echo 120 ;; # what, how, the current table
-    test/*) echo 1200 ;;
-    *) echo 800 ;;
-    esac
-}
-
 complain() { # TEXT; reads places
     local found
     found=$(cat)
@@ -45,9 +35,6 @@ check() { # DIR
         head -n 1 "$path" | grep -qF '/* SPDX-License-Identifier: BSD-3-Clause */' ||
             echo "$path"
     done | complain 'no SPDX line at the top' || rc=1
-    for path in "${code[@]}" ./perf/README.md; do
-        [ ! -e "$path" ] || [ "$(wc -l <"$path")" -le "$(longest "$path")" ] || echo "$path: $(wc -l <"$path") lines"
-    done | complain "too long: look for the second object in it" || rc=1
     check_places 'tabs in code' '\t' "${code[@]}" || rc=1
     check_places 'blanks at the end of a line' '[ \t]+$' "${all[@]}" || rc=1
     check_places 'a folder of one machine' '(?<![\w.$}"])/(work|home|root)/(?!\.cache)\w' "${all[@]}" || rc=1
@@ -65,8 +52,6 @@ samples() {
     bad 'a trailing blank' 'blanks at the end'
     echo 'see /home/somebody/tree' | write README.md
     bad 'a folder of one machine' 'README.md:1'
-    { echo "$licence"; yes 'int a;' | head -n 900; } | write src/bad.c
-    bad 'a file too long' 'src/bad.c: 901 lines'
     printf '%s\nint a;\n' "$licence" | write src/good.c
     good 'clean text'
 }
