@@ -403,6 +403,13 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
  * A dma-buf of this runtime is a memfd of the whole allocation. The newer call has
  * no way to tell an offset, so it takes only what begins where the allocation does.
  */
+/* An allocation, or one chunk from ROCm 7 on (ROCm/mori, TryExportDmabufFd()). */
+static bool hipcpu_find_dmabuf(const void *ptr, hipcpu_range_t *range)
+{
+    return hipcpu_find_exportable(ptr, range) ||
+           (hipcpu_range_find((uintptr_t)ptr, range) && (range->chunk != NULL));
+}
+
 hipError_t hipMemGetHandleForAddressRange(void *handle, void *ptr, size_t size,
                                           int type, unsigned long long flags)
 {
@@ -414,7 +421,7 @@ hipError_t hipMemGetHandleForAddressRange(void *handle, void *ptr, size_t size,
         return hipcpu_result(hipErrorNotSupported);
     }
     if ((type != HIPCPU_DMABUF_FD) || (flags != 0) || (size == 0) ||
-        !hipcpu_find_exportable(ptr, &range) || (range.base != (uintptr_t)ptr) ||
+        !hipcpu_find_dmabuf(ptr, &range) || (range.base != (uintptr_t)ptr) ||
         (size > range.mapped)) {
         return hipcpu_result(hipErrorInvalidValue);
     }

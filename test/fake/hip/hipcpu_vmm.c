@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define HIPCPU_CHUNK_SIZE ((size_t)2 << 20)
@@ -111,6 +112,16 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle)
     return hipSuccess;
 }
 
+/* ROCr's VMemoryHandleMap() and VMemoryHandleUnmap() map GPU memory by the driver: no
+ * call of libc, which UCX hooks, tells of it. */
+static int hipcpu_vmm_remap(void *ptr, size_t size, int protection, int flags, int fd)
+{
+    return (syscall(SYS_mmap, ptr, size, protection, flags | MAP_FIXED, fd, 0) ==
+            (long)(uintptr_t)ptr)
+               ? 0
+               : -1;
+}
+
 hipError_t hipMemMap(void *ptr, size_t size, size_t offset,
                      hipMemGenericAllocationHandle_t handle, unsigned long long flags)
 {
@@ -127,8 +138,7 @@ hipError_t hipMemMap(void *ptr, size_t size, size_t offset,
     HIPCPU_ENTER(hipMemMap);
     if ((offset != 0) || (flags != 0) || (size != handle->size) ||
         hipcpu_range_overlaps(range.base, size) ||
-        (mmap(ptr, size, protection, MAP_SHARED | MAP_FIXED, handle->fd, 0) ==
-         MAP_FAILED)) {
+        (hipcpu_vmm_remap(ptr, size, protection, MAP_SHARED, handle->fd) != 0)) {
         return hipcpu_result(hipErrorInvalidValue);
     }
     if (hipcpu_config.is_guarded) {
@@ -178,9 +188,8 @@ hipError_t hipMemUnmap(void *ptr, size_t size)
     if (range.shadow != (char *)ptr) {
         munmap(range.shadow, size);
     }
-    if (mmap(ptr, size, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-             0) == MAP_FAILED) {
+    if (hipcpu_vmm_remap(ptr, size, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1) != 0) {
         hipcpu_misuse("mmap(length %zu) over a chunk failed", size);
     }
     hipcpu_chunk_put(range.chunk);

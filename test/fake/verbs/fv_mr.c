@@ -291,6 +291,9 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
     access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE; /* relaxed ordering: no effect */
     errno = fv_mr_check(pd, iova, length, access,
                         (access & IBV_ACCESS_REMOTE_ATOMIC) && fv_is_gpu(addr));
+    if ((errno == 0) && fv_device_of(pd->context)->caps.no_peermem && fv_is_gpu(addr)) {
+        errno = EINVAL;
+    }
     if (errno == 0) {
         errno = fv_check_range(addr, length, access);
     }

@@ -66,11 +66,13 @@ static const fv_caps_t fv_profiles[] = {
      * of large pages pass (Mooncake PR 4168); a page table whose entries are pages of
      * 4 KiB, or of 2 MiB where all of the region is in such, a power of two of them for
      * a region: host memory of 3968 MiB in all, and none of 3 GiB in pages of 4 KiB
-     * (InferenceX PR 3330: firmware 1.117.5-a-45). */
+     * (InferenceX PR 3330: firmware 1.117.5-a-45); GPU memory by dma-buf alone (ATOM
+     * issue 2097). */
     {.profile = "pollara",
      .max_mr_size = UINT64_C(1) << 31,
      .max_entries = (1 << 20) - (1 << 15),
      .shares_rd_atom = true,
+     .no_peermem = true,
      FV_IONIC},
     /* hw/bnxt_re: max_qp_wr 65535 less BNXT_QPLIB_RESERVED_QP_WRS, max_sge of chips of
      * generation P5 (qplib_sp.c), max_mr_size BNXT_RE_MAX_MR_SIZE_HIGH, max_msg_sz

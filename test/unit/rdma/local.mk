@@ -23,6 +23,7 @@ rdma_unit_programs = \
 	test/unit/rdma/test_rdma_trace \
 	test/unit/rdma/test_rdma_ucp \
 	test/unit/rdma/test_rdma_unexpected \
+	test/unit/rdma/test_rdma_vmm \
 	test/unit/rdma/test_rdma_wait \
 	test/unit/rdma/test_rdma_wire
 check_PROGRAMS += $(rdma_unit_programs)
@@ -119,6 +120,10 @@ test_unit_rdma_test_rdma_ucp_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_large_SOURCES = test/unit/rdma/test_rdma_large.c
 test_unit_rdma_test_rdma_large_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_large_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_vmm_SOURCES = test/unit/rdma/test_rdma_vmm.c
+test_unit_rdma_test_rdma_vmm_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
+test_unit_rdma_test_rdma_vmm_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_kv_SOURCES = test/unit/rdma/test_rdma_kv.c $(rdma_pair_sources)
 test_unit_rdma_test_rdma_kv_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)

@@ -17,6 +17,12 @@
 #define MUCT_RDMA_KERNEL_MAJOR 5u
 #define MUCT_RDMA_KERNEL_MINOR 12u
 
+static bool muct_rdma_gpu_way_may_crash(const muct_rdma_gpu_way_params_t *params)
+{
+    return (params->hip_version >= MUCT_RDMA_HIP_CRASHES_FROM) &&
+           (params->hip_version < MUCT_RDMA_HIP_CRASHES_TO);
+}
+
 static bool muct_rdma_gpu_way_is_peermem_first(const muct_rdma_gpu_way_params_t *params,
                                                char *why)
 {
@@ -25,17 +31,16 @@ static bool muct_rdma_gpu_way_is_peermem_first(const muct_rdma_gpu_way_params_t 
         return true;
     }
 
-    if (params->needs_dmabuf) {
-        snprintf(why, MUCT_RDMA_GPU_WAY_WHY, "this kind of device needs dma-buf");
-        return false;
-    }
-
-    if ((params->hip_version >= MUCT_RDMA_HIP_CRASHES_FROM) &&
-        (params->hip_version < MUCT_RDMA_HIP_CRASHES_TO)) {
+    if (muct_rdma_gpu_way_may_crash(params)) {
         snprintf(why, MUCT_RDMA_GPU_WAY_WHY,
                  "exporting dma-bufs may crash in release %d of ROCm",
                  params->hip_version);
         return true;
+    }
+
+    if (params->needs_dmabuf) {
+        snprintf(why, MUCT_RDMA_GPU_WAY_WHY, "this kind of device needs dma-buf");
+        return false;
     }
 
     snprintf(why, MUCT_RDMA_GPU_WAY_WHY, "this kind of device is %s",
@@ -57,6 +62,7 @@ ucs_status_t muct_rdma_gpu_ways_init(const muct_rdma_gpu_way_params_t *params,
 {
     bool is_peermem_first;
 
+    ways->may_crash = muct_rdma_gpu_way_may_crash(params);
     if ((params->dmabuf == UCS_YES) && (params->peermem == UCS_YES)) {
         muct_error("UCX_MORI_RDMA_DMABUF and UCX_MORI_RDMA_PEERMEM are both y: one of "
                    "them can be the only way");

@@ -367,6 +367,7 @@ static ucs_status_t muct_rdma_md_open(uct_component_t *component, const char *md
     md->has_gpu_direct = (config->gpu_direct == UCS_TRY)
                              ? muct_rdma_md_try_gpu_direct(md)
                              : (config->gpu_direct == UCS_YES);
+    muct_rdma_md_count(1);
     muct_rdma_gpu_pages_init(&md->gpu_pages);
     muct_rdma_async_init(&md->async, md->device.context, md->device.name);
     *md_p = &md->super;
@@ -394,6 +395,7 @@ static void muct_rdma_md_close(uct_md_h uct_md)
         muct_warn("ibv_dealloc_pd(%s) failed: %s", md->device.name, strerror(error));
     }
     muct_rdma_device_close(&md->device);
+    muct_rdma_md_count(-1);
     free(md);
 }
 

@@ -48,6 +48,7 @@ struct muct_rdma_md {
     bool has_told_canary;                   /**< That one was not */
     bool has_told_atomics; /**< That memory was registered without atomics */
     bool has_told_bare;    /**< That memory has no keys */
+    bool has_told_crash;   /**< That an export may end the process */
     bool has_told_lack;    /**< That the kernel is not made for dma-bufs */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;
@@ -73,9 +74,14 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
 
 /**
  * Can the device register GPU memory? Asked by trying, with some memory of the calling
- * thread's GPU.
+ * thread's GPU; once a kind of device, as long as a memory domain is open. Nothing is
+ * exported where the release of ROCm may crash by it: a dma-buf is taken for granted
+ * then.
  */
 bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
+
+/** A memory domain was opened, or closed. */
+void muct_rdma_md_count(int change);
 
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h md, void *address, size_t length,
                                   const uct_md_mem_reg_params_t *params,

@@ -12,11 +12,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 /* A piece that any GPU exports, in bytes. */
 #define MUCT_RDMA_TRIED_LENGTH 65536
+
+/* Kinds of devices whose trial is kept; others are tried each time. */
+#define MUCT_RDMA_MD_MAX_TRIALS 8
 
 /* Is it a GPU's? Then find the page that peers read to flush their writes to it. */
 static ucs_status_t muct_rdma_md_find_page(muct_rdma_md_t *md, const void *address,
@@ -61,6 +65,19 @@ static void muct_rdma_md_tell_lack(muct_rdma_md_t *md)
     }
 }
 
+static void muct_rdma_md_warn_crash(muct_rdma_md_t *md)
+{
+    if (md->gpu_ways.may_crash && !md->has_told_crash) {
+        md->has_told_crash = true;
+        muct_warn(
+            "%s: GPU memory is exported as a dma-buf, and this release of ROCm "
+            "(7.0 to 7.2) may end the process in a later allocation (rocm-systems "
+            "issue 8517, MI355X): update ROCm, load the GPU driver's peer memory "
+            "module, or set UCX_MORI_RDMA_GPU_DIRECT=n",
+            md->device.name);
+    }
+}
+
 /* Nothing else would tell that everything is written to another place. */
 static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
                                                const muct_rdma_mem_params_t *params,
@@ -101,6 +118,9 @@ static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
     ucs_status_t status;
     int error;
 
+    if (params->dmabuf_fd < 0) {
+        muct_rdma_md_warn_crash(md);
+    }
     if ((params->dmabuf_fd < 0) &&
         ((muct_gpu_get(&gpu) != UCS_OK) ||
          (muct_gpu_export_dmabuf(gpu, address, length, &with.dmabuf_fd,
@@ -175,6 +195,13 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
     return muct_rdma_md_reg_by(md, ways->list[1], address, length, params, mem_p);
 }
 
+/* Nothing is exported for a trial where that may end the process. */
+static bool muct_rdma_md_avoids_export(const muct_rdma_md_t *md)
+{
+    return md->gpu_ways.may_crash &&
+           muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_DMABUF);
+}
+
 static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
 {
     muct_rdma_mem_params_t params = {.access = md->access,
@@ -185,16 +212,26 @@ static bool muct_rdma_md_try_to_register(muct_rdma_md_t *md, void *address)
                                      .dmabuf_fd = -1};
     muct_rdma_mem_t *mem;
 
-    if (muct_rdma_md_reg(md, address, MUCT_RDMA_TRIED_LENGTH, &params, &mem) !=
-        UCS_OK) {
-        return false;
+    ucs_status_t status;
+
+    if (!muct_rdma_md_avoids_export(md)) {
+        status = muct_rdma_md_reg(md, address, MUCT_RDMA_TRIED_LENGTH, &params, &mem);
+    } else if (muct_rdma_gpu_ways_has(&md->gpu_ways, MUCT_RDMA_GPU_WAY_PEERMEM)) {
+        status = muct_rdma_md_reg_by(md, MUCT_RDMA_GPU_WAY_PEERMEM, address,
+                                     MUCT_RDMA_TRIED_LENGTH, &params, &mem);
+    } else {
+        status = UCS_ERR_UNSUPPORTED;
+    }
+
+    if (status != UCS_OK) {
+        return muct_rdma_md_avoids_export(md);
     }
 
     muct_rdma_mem_destroy(mem);
     return true;
 }
 
-bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
+static bool muct_rdma_md_try_once(muct_rdma_md_t *md)
 {
     const muct_gpu_t *gpu;
     void *address;
@@ -224,24 +261,18 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
 /* Whether UCP's other transports may go on with memory that this device refused: memory
  * of a GPU without a dma-buf or of several chunks, or what the device has no more page
  * table entries or keys for. What is the caller's mistake, or what a limit of the
- * process says, stays an error; so does one that the caller asked to be silent about,
- * as it has another way. */
+ * process says, stays an error. */
 static bool muct_rdma_md_may_be_bare(const muct_rdma_mem_params_t *params,
                                      ucs_status_t status, int error)
 {
-    if (params->is_quiet) {
-        return false;
-    }
-
     return (status == UCS_ERR_UNSUPPORTED) ||
            ((status == UCS_ERR_IO_ERROR) && (error != EIO) && (error != ENODEV) &&
             (params->is_gpu || (error == EINVAL) ||
              ((error == ENOMEM) && muct_rdma_mr_may_lock())));
 }
 
-static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
-                                          size_t length, bool is_gpu,
-                                          muct_rdma_mem_t **mem_p)
+static void muct_rdma_md_warn_bare(muct_rdma_md_t *md, const void *address,
+                                   size_t length, bool is_gpu)
 {
     ucs_log(
         md->has_told_bare ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_WARN,
@@ -253,7 +284,20 @@ static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
                  "expandable_segments:False"
                : "");
     md->has_told_bare = true;
-    return muct_rdma_mem_create_bare(md->pd, address, mem_p);
+}
+
+/* A caller that hides errors goes on without a handle. */
+static ucs_status_t muct_rdma_md_reg_bare(muct_rdma_md_t *md, void *address,
+                                          size_t length,
+                                          const muct_rdma_mem_params_t *params,
+                                          ucs_status_t status, muct_rdma_mem_t **mem_p)
+{
+    if (params->is_gpu || !params->is_quiet) {
+        muct_rdma_md_warn_bare(md, address, length, params->is_gpu);
+    }
+
+    return params->is_quiet ? status
+                            : muct_rdma_mem_create_bare(md->pd, address, mem_p);
 }
 
 /* Atomics of peers to this memory will fail. */
@@ -269,6 +313,135 @@ static void muct_rdma_md_warn_atomics(muct_rdma_md_t *md, const muct_rdma_mem_t 
     }
 }
 
+/* What was tried for a kind of device, and in which way first. */
+typedef struct muct_rdma_md_trial {
+    uint32_t vendor_id;
+    uint32_t part_id;
+    muct_rdma_gpu_ways_t ways;
+    bool is_direct;
+} muct_rdma_md_trial_t;
+
+static struct {
+    pthread_mutex_t lock;
+    int num_mds;
+    unsigned num;
+    muct_rdma_md_trial_t trials[MUCT_RDMA_MD_MAX_TRIALS];
+} muct_rdma_md_trials = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void muct_rdma_md_count(int change)
+{
+    pthread_mutex_lock(&muct_rdma_md_trials.lock);
+    muct_rdma_md_trials.num_mds += change;
+    if (muct_rdma_md_trials.num_mds == 0) {
+        muct_rdma_md_trials.num = 0; /* another runtime may come */
+    }
+    pthread_mutex_unlock(&muct_rdma_md_trials.lock);
+}
+
+static const muct_rdma_md_trial_t *muct_rdma_md_find_trial(const muct_rdma_md_t *md)
+{
+    const muct_rdma_md_trial_t *trial;
+    unsigned i;
+
+    for (i = 0; i < muct_rdma_md_trials.num; ++i) {
+        trial = &muct_rdma_md_trials.trials[i];
+        if ((trial->vendor_id == md->device.attr.vendor_id) &&
+            (trial->part_id == md->device.attr.vendor_part_id) &&
+            (trial->ways.num == md->gpu_ways.num) &&
+            (trial->ways.list[0] == md->gpu_ways.list[0])) {
+            return trial;
+        }
+    }
+
+    return NULL;
+}
+
+bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
+{
+    const muct_rdma_md_trial_t *trial;
+    bool is_direct;
+
+    pthread_mutex_lock(&muct_rdma_md_trials.lock);
+    trial = muct_rdma_md_find_trial(md);
+    is_direct = (trial != NULL) ? trial->is_direct : muct_rdma_md_try_once(md);
+    if ((trial == NULL) && (muct_rdma_md_trials.num < MUCT_RDMA_MD_MAX_TRIALS)) {
+        muct_rdma_md_trials.trials[muct_rdma_md_trials.num++] =
+            (muct_rdma_md_trial_t){.vendor_id = md->device.attr.vendor_id,
+                                   .part_id = md->device.attr.vendor_part_id,
+                                   .ways = md->gpu_ways,
+                                   .is_direct = is_direct};
+    }
+    pthread_mutex_unlock(&muct_rdma_md_trials.lock);
+    return is_direct;
+}
+
+/* Of both ends: a region may span chunks. 0 where the runtime cannot tell. */
+static uint64_t muct_rdma_md_buffer_id(uint64_t base, uint64_t length)
+{
+    const muct_gpu_t *gpu;
+    uint64_t first, last;
+
+    if ((length == 0) || (muct_gpu_get(&gpu) != UCS_OK)) {
+        return 0;
+    }
+
+    first = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)base);
+    last = muct_gpu_buffer_id(gpu, (const void *)(uintptr_t)(base + length - 1));
+    return ((first == 0) || (last == 0)) ? 0 : (first ^ (last << 32 | last >> 32));
+}
+
+static void muct_rdma_md_fill_params(const muct_rdma_md_t *md,
+                                     muct_rdma_mem_params_t *params)
+{
+    params->access = md->access;
+    params->chunk_shift = md->chunk_shift;
+    params->try_shift = md->try_shift;
+    params->max_chunks = md->num_rkeys;
+    params->dmabuf_fd = -1;
+    params->has_canary =
+        (md->dmabuf_canary == UCS_YES) ||
+        ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
+}
+
+/* UCX does not see that GPU memory is unmapped, and other memory mapped at its address
+ * (sleep modes, expandable segments): its cache gives the earlier handle, which is
+ * registered anew before its key is given out. */
+static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
+{
+    muct_rdma_mem_params_t params = {.is_gpu = true};
+    void *address = (void *)(uintptr_t)mem->base;
+    muct_rdma_mem_t *fresh;
+    ucs_status_t status;
+    uint64_t id;
+
+    id = muct_rdma_md_buffer_id(mem->base, mem->length);
+    if ((id == 0) || (mem->buffer_id == 0) || (id == mem->buffer_id)) {
+        return UCS_OK;
+    }
+
+    muct_rdma_md_fill_params(md, &params);
+    status = muct_rdma_md_find_page(md, address, &params);
+    if (status == UCS_OK) {
+        status = muct_rdma_md_reg(md, address, mem->length, &params, &fresh);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = muct_rdma_mem_replace(mem, fresh);
+    if (status != UCS_OK) {
+        muct_error("%s: GPU memory %p length %" PRIu64
+                   " was mapped anew and needs more keys than before: unmap and map it "
+                   "with UCP",
+                   md->device.name, address, mem->length);
+        muct_rdma_mem_destroy(fresh);
+        return status;
+    }
+
+    mem->buffer_id = id;
+    return UCS_OK;
+}
+
 ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
                                   const uct_md_mem_reg_params_t *params,
                                   uct_mem_h *memh_p)
@@ -278,10 +451,6 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     ucs_memory_type_t type = MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, mem_type,
                                         MEM_TYPE, UCS_MEMORY_TYPE_UNKNOWN);
     muct_rdma_mem_params_t mem_params = {
-        .access = md->access,
-        .chunk_shift = md->chunk_shift,
-        .try_shift = md->try_shift,
-        .max_chunks = md->num_rkeys,
         .is_quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0,
         .is_gpu =
             (type == UCS_MEMORY_TYPE_ROCM) || (type == UCS_MEMORY_TYPE_ROCM_MANAGED),
@@ -289,9 +458,7 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     muct_rdma_mem_t *mem = NULL;
     ucs_status_t status = UCS_OK;
 
-    mem_params.has_canary =
-        (md->dmabuf_canary == UCS_YES) ||
-        ((md->dmabuf_canary == UCS_TRY) && ucs_log_is_enabled(UCS_LOG_LEVEL_DEBUG));
+    muct_rdma_md_fill_params(md, &mem_params);
     mem_params.dmabuf_fd =
         MUCT_PARAM(UCT_MD_MEM_REG_FIELD, params, dmabuf_fd, DMABUF_FD, -1);
     mem_params.dmabuf_offset =
@@ -299,20 +466,25 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     if (type != UCS_MEMORY_TYPE_HOST) {
         status = muct_rdma_md_find_page(md, address, &mem_params);
     }
-    if (status == UCS_OK) {
-        errno = 0;
-        status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
-        if (muct_rdma_md_may_be_bare(&mem_params, status, errno)) {
-            status =
-                muct_rdma_md_reg_bare(md, address, length, mem_params.is_gpu, &mem);
-        }
-    }
-    if (status == UCS_OK) {
-        muct_rdma_md_warn_atomics(md, mem);
-        *memh_p = mem;
+    if (status != UCS_OK) {
+        return status;
     }
 
-    return status;
+    errno = 0;
+    status = muct_rdma_md_reg(md, address, length, &mem_params, &mem);
+    if (muct_rdma_md_may_be_bare(&mem_params, status, errno)) {
+        status = muct_rdma_md_reg_bare(md, address, length, &mem_params, status, &mem);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    muct_rdma_md_warn_atomics(md, mem);
+    if (mem_params.is_gpu) {
+        mem->buffer_id = muct_rdma_md_buffer_id(mem->base, mem->length);
+    }
+    *memh_p = mem;
+    return UCS_OK;
 }
 
 ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,
@@ -344,6 +516,8 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *addre
 {
     muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
     unsigned flags = MUCT_PARAM(UCT_MD_MKEY_PACK_FIELD, params, flags, FLAGS, 0);
+    muct_rdma_mem_t *mem = memh;
+    ucs_status_t status;
     muct_rdma_key_t key;
 
     (void)address;
@@ -352,7 +526,14 @@ ucs_status_t muct_rdma_md_mkey_pack(uct_md_h uct_md, uct_mem_h memh, void *addre
         return UCS_ERR_UNSUPPORTED;
     }
 
-    muct_rdma_mem_key(memh, md->incarnation, &key);
+    if (mem->is_gpu) {
+        status = muct_rdma_md_renew(md, mem);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+
+    muct_rdma_mem_key(mem, md->incarnation, &key);
     muct_rdma_key_pack(&key, md->num_rkeys, buffer);
     return UCS_OK;
 }

@@ -496,6 +496,32 @@ void muct_rdma_mem_destroy(muct_rdma_mem_t *mem)
     muct_rdma_mem_free(mem);
 }
 
+ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh)
+{
+    muct_rdma_mem_t *twins = mem->twins;
+    struct ibv_mr *mr;
+    unsigned i;
+
+    if (fresh->num != mem->num) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    pthread_mutex_lock(&muct_rdma_mem_lock);
+    for (i = 0; i < mem->num; ++i) {
+        mr = mem->mrs[i];
+        mem->mrs[i] = fresh->mrs[i];
+        fresh->mrs[i] = mr;
+    }
+    mem->chunk_shift = fresh->chunk_shift;
+    mem->access = fresh->access;
+    mem->page = fresh->page;
+    mem->twins = fresh->twins;
+    fresh->twins = twins;
+    pthread_mutex_unlock(&muct_rdma_mem_lock);
+    muct_rdma_mem_destroy(fresh);
+    return UCS_OK;
+}
+
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
                        muct_rdma_key_t *key)
 {

@@ -41,6 +41,7 @@ struct muct_rdma_mem {
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
+    uint64_t buffer_id;     /**< Of the GPU memory; 0: unknown */
     ucs_list_link_t list;   /**< Of all regions of the process */
     muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
                                  moved there (rdma_move.h); they end with this one */
@@ -134,6 +135,14 @@ bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
  * when there is none. */
 bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
                             muct_rdma_mem_t *twin);
+
+/**
+ * Give @a mem the registration of @a fresh, which is of the same addresses, and destroy
+ * @a fresh with the earlier one.
+ *
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED when @a fresh has more keys: both stay.
+ */
+ucs_status_t muct_rdma_mem_replace(muct_rdma_mem_t *mem, muct_rdma_mem_t *fresh);
 
 /** Deregister; keys of it are refused by the device from now on. */
 void muct_rdma_mem_destroy(muct_rdma_mem_t *mem);
