@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What was considered for a core's references to the UCX that calls:
+ * Alternatives that were considered for a core's references to the calling UCX:
  * - a dependency by name (DT_NEEDED): every wheel has other names, and where the plain
- * name is found too a second UCX comes in and takes the first one's memory hooks;
+ *   name is found too, a second UCX is loaded and takes the memory hooks of the first;
  * - RTLD_GLOBAL for the UCX found: changes the scope of everything loaded later,
- * another UCX's modules included, and does nothing against one that is global already;
+ *   modules of other UCX libraries included, and has no effect where one is global
+ *   already;
  * - RTLD_DEEPBIND: puts libc before a preloaded allocator as well;
- * - a namespace of its own (dlmopen): a second libc, a second HIP runtime;
+ * - a separate namespace (dlmopen): a second libc, a second HIP runtime;
  * - a copy of the core in memory, its dependencies renamed or its symbols made
- * absolute: debuggers, profilers and valgrind do not find its file, hardened hosts
- * forbid it;
+ *   absolute: debuggers, profilers and valgrind do not find its file, and hardened
+ *   hosts forbid it;
  * - a table of pointers: UCX compares addresses of its functions with those in our
- * tables. So: references are weak, the file is opened as it is, and they are written
- * here, as the dynamic linker would, after it has.
+ *   tables.
+ * Therefore the references are weak, the file is opened unchanged, and the loader then
+ * fills the references in as the dynamic linker would.
  */
 
 #include "config.h"
@@ -28,7 +30,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What is write-protected after loading, in whole pages. */
+/* Range that is write-protected after loading, in whole pages. */
 typedef struct muct_loader_relro {
     uintptr_t base;
     uintptr_t start;

@@ -20,11 +20,12 @@
 /**
  * Fill in every reference of a core to symbols of UCX.
  *
- * Assumes that nobody runs code of the core yet.
+ * The caller guarantees that no code of the core has run.
  *
  * @param [in]  core    The core; its references to UCX are weak.
- * @param [in]  ucx     Whose symbols.
- * @param [out] reason  What was missing, for the log; untouched on success.
+ * @param [in]  ucx     The UCX whose symbols are used.
+ * @param [out] reason  The missing symbol or the failure, for the log; untouched on
+ *                      success.
  * @param [in]  size    Bytes in @a reason.
  *
  * @return 0, or -1: that UCX lacks a symbol, the machine's kind of reference is

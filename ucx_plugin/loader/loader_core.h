@@ -5,11 +5,11 @@
 
 /**
  * @file
- * What a core offers the loader.
+ * Interface of a core to the loader.
  *
- * A core is the module proper, mori-core-1.N.so, compiled against the headers of
- * UCX 1.N. It names no UCX library as a dependency and all of its references to UCX are
- * weak, so that it can be opened anywhere. Nothing in it may run before the loader has
+ * A core is the module proper, mori-core-1.N.so, compiled against the headers of UCX
+ * 1.N. It names no UCX library as a dependency and all of its references to UCX are
+ * weak, so that it can be opened anywhere. No code in it may run before the loader has
  * pointed those references at one UCX (@ref muct_loader_bind): it has no constructors.
  */
 

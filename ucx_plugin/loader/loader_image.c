@@ -99,7 +99,8 @@ const void *muct_loader_image_sees(const muct_loader_image_t *image, const char 
     muct_loader_ref_t ref;
     size_t i;
 
-    for (i = 0; i < image->counts[0]; ++i) { /* those of functions tell nothing yet */
+    for (i = 0; i < image->counts[0];
+         ++i) { /* references to functions are not resolved yet */
         ref = muct_loader_image_ref(image, i);
         if (((ref.kind == MUCT_LOADER_DATA) || (ref.kind == MUCT_LOADER_GLOBAL)) &&
             !strcmp(ref.name, name)) {

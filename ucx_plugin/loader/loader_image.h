@@ -23,7 +23,7 @@ typedef struct muct_loader_image {
     size_t counts[2];            /**< Entries in each */
 } muct_loader_image_t;
 
-/** What a reference is. */
+/** Kind of a reference. */
 typedef enum muct_loader_kind {
     MUCT_LOADER_DATA,   /**< Symbol plus addend; resolved when the library was loaded */
     MUCT_LOADER_GLOBAL, /**< Symbol; resolved when the library was loaded */
@@ -31,10 +31,10 @@ typedef enum muct_loader_kind {
     MUCT_LOADER_UNKNOWN   /**< Another kind */
 } muct_loader_kind_t;
 
-/** One reference of a library. */
+/** A reference of a library. */
 typedef struct muct_loader_ref {
     const char *name; /**< Symbol; empty when there is none */
-    bool is_defined;  /**< By the library itself */
+    bool is_defined;  /**< The library itself defines it */
     muct_loader_kind_t kind;
     uintptr_t *place; /**< Where it is */
     uintptr_t addend; /**< 0 unless MUCT_LOADER_DATA */
@@ -51,11 +51,11 @@ size_t muct_loader_image_count(const muct_loader_image_t *image);
 muct_loader_ref_t muct_loader_image_ref(const muct_loader_image_t *image, size_t index);
 
 /**
- * What a library sees under a name. That is not always what dlsym(3) finds: a program
- * linked to the library may hold the library's variable in a copy of its own.
+ * Address that a library uses for a name. This is not always the result of dlsym(3): a
+ * program linked to the library may hold the library's variable in its own copy.
  *
  * @return The address its own references to @a name were resolved to; NULL when it has
- *         none that tells.
+ *         no resolved reference.
  */
 const void *muct_loader_image_sees(const muct_loader_image_t *image, const char *name);
 

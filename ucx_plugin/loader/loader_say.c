@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* One write for a line, so that two processes' lines do not mix. */
+/* A line is one write, so that lines of two processes do not mix. */
 
 #include "config.h"
 

@@ -80,8 +80,8 @@ static const void *muct_loader_map_sees(const struct link_map *map, const char *
     return muct_loader_image_sees(&image, name);
 }
 
-/* What a library has for a symbol; if it does not refer to it, what the one that
- * defines it has. */
+/* Address of a symbol as a library sees it, or as the library that defines it does when
+ * the first one does not refer to it. */
 static const void *muct_loader_sees(void *lib, const char *name)
 {
     const void *found = dlsym(lib, name), *seen;

@@ -5,23 +5,23 @@
 
 /**
  * @file
- * The UCX that calls.
+ * The calling UCX.
  *
  * A process may hold several, under any file names: a distribution's, one that a Python
- * wheel renamed, one linked into another library. Libraries are told apart by what they
- * define and by the libucs they see, never by their names. Nothing is loaded.
+ * wheel renamed, one linked into another library. Libraries are distinguished by their
+ * symbols and by the libucs they use, never by their names. Nothing is loaded.
  */
 
 #include "loader/loader_image.h"
 #include "loader/loader_version.h"
 
-/** One UCX of this process. */
+/** A UCX of this process. */
 typedef struct muct_loader_ucx {
     void *uct;                     /**< Handle; finds libuct's symbols and libucs's */
     muct_loader_image_t images[2]; /**< References of libuct and of libucs */
     const void *identity;          /**< The same for all libraries of one UCX alone */
     char *file;                    /**< File of its libucs; to be freed */
-    muct_loader_facts_t facts;     /**< What it tells about itself */
+    muct_loader_facts_t facts;     /**< Version that it reports */
 } muct_loader_ucx_t;
 
 
@@ -36,7 +36,7 @@ typedef struct muct_loader_ucx {
 int muct_loader_ucx_find(const void *in_ucs, muct_loader_ucx_t *ucx);
 
 /**
- * Another libuct that took this UCX's libucs for its own. UCX's modules, ours as well,
+ * Find a second libuct bound to the libucs of this UCX. Modules of UCX, ours included,
  * reach one libuct of a libucs.
  *
  * @return Its file, to be freed; NULL when there is none.

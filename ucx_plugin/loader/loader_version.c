@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libuct tells no version. libucp does, and is loaded in every UCP application; where
- * it is not, the operations libuct exports give the lowest possible version.
+ * libuct reports no version. libucp does, and is loaded in every UCP application;
+ * without it, the operations that libuct exports give the lowest possible version.
  */
 
 #include "config.h"

@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** What a UCX tells about itself. */
+/** Versions that a UCX reports. */
 typedef struct muct_loader_facts {
-    int minor;           /**< Minor version its libucp tells, -1 when none is loaded */
-    int major;           /**< Major version its libucp tells, -1 when none is loaded */
+    int minor;           /**< Minor version of its libucp, -1 when none is loaded */
+    int major;           /**< Major version of its libucp, -1 when none is loaded */
     bool has_put_sgl;    /**< libuct exports uct_ep_put_sgl_zcopy: 1.22 or newer */
     bool has_get_sgl;    /**< libuct exports uct_ep_get_sgl_zcopy: 1.23 or newer */
     bool has_statistics; /**< libucs was built with ENABLE_STATS: other layouts */

@@ -109,7 +109,7 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
     ucs_status_t status;
 
     if (ucs_unlikely(iface->inbox == NULL)) {
-        return UCS_ERR_UNSUPPORTED; /* nor has it a bell that tells of room */
+        return UCS_ERR_UNSUPPORTED; /* it also has no wakeup pipe to signal room */
     }
 
     status = muct_xgmi_outbox_open(muct_xgmi_self_dir(), ep->owner, ep->peer_iface,
@@ -127,7 +127,7 @@ static ucs_status_t muct_xgmi_am_connect(muct_xgmi_ep_t *ep)
     return (ep->status == UCS_OK) ? UCS_ERR_UNSUPPORTED : ep->status;
 }
 
-/* Its receiver may have said that it hears no more. */
+/* The receiver may ignore this sender by now. */
 static ucs_status_t muct_xgmi_am_no_room(muct_xgmi_ep_t *ep)
 {
     if (muct_xgmi_outbox_is_broken(ep->outbox)) {
@@ -227,7 +227,7 @@ ucs_status_t muct_xgmi_ep_am_short_iov(uct_ep_h tl_ep, uint8_t id, const uct_iov
     return UCS_OK;
 }
 
-/* As of a message that was sent, whose receiver would tell nobody of it */
+/* Pack the message and drop it, as if it was sent to a receiver that ignores it */
 static ssize_t muct_xgmi_am_forget(uct_pack_callback_t pack, void *arg)
 {
     _Alignas(uint64_t) char data[MUCT_XGMI_RING_MAX_MESSAGE];

@@ -24,11 +24,12 @@
 /** Messages that one call of progress hands to their handlers */
 #define MUCT_XGMI_AM_AT_ONCE 16
 
-/** Pieces of a short message that UCX is told; any number would do */
+/** Reported limit of the pieces of a short message; any number would do */
 #define MUCT_XGMI_AM_MAX_IOV 16
 
 
-/** Make an interface hear messages, or let it be without, which the log says. */
+/** Make an interface receive messages. On failure it carries none, and logs the reason.
+ */
 void muct_xgmi_am_init(muct_xgmi_iface_t *iface);
 
 
@@ -36,7 +37,7 @@ void muct_xgmi_am_init(muct_xgmi_iface_t *iface);
 void muct_xgmi_am_cleanup(muct_xgmi_iface_t *iface);
 
 
-/** What an interface can do with messages. */
+/** Fill in the message capabilities of an interface. */
 void muct_xgmi_am_query(const muct_xgmi_iface_t *iface, uct_iface_attr_t *attr);
 
 

@@ -349,7 +349,7 @@ ucs_status_t muct_xgmi_ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p)
         muct_xgmi_iface_watch_peer(iface, ep->peer);
         muct_xgmi_iface_prepare(iface);
     } else {
-        muct_xgmi_ep_set_error(ep, peer_status); /* told by the next progress */
+        muct_xgmi_ep_set_error(ep, peer_status); /* the next progress reports it */
     }
     *ep_p = &ep->super.super;
     return UCS_OK;

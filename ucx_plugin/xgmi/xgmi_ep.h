@@ -36,22 +36,25 @@ typedef struct muct_xgmi_ep {
     muct_xgmi_peer_t *peer; /**< NULL: it was dead from the beginning */
     uint64_t owner;         /**< Incarnation of the peer */
     muct_xgmi_iface_id_t peer_iface;
-    const _Atomic uint32_t *peer_generation; /**< Of that interface, as it is now */
-    ucs_status_t status;   /**< Of new operations; once an error, for ever */
+    const _Atomic uint32_t *peer_generation; /**< Its present generation */
+    ucs_status_t status;   /**< Status of new operations; the first error stays */
     bool is_reported;      /**< The user knows the error */
     bool is_dispatching;   /**< A pending request is being tried */
     unsigned num_not_over; /**< Operations */
-    uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< By queue: the last batch with one */
+    uint64_t stamps[MUCT_XGMI_MAX_QUEUES]; /**< Last batch with an operation */
     muct_xgmi_hold_t hold; /**< For the operation that waits for mappings */
-    bool is_opening;       /**< They are why there was no resource for the last one */
-    uint64_t num_opened;   /**< By the cache, before they were asked for */
+    bool is_opening; /**< The last operation got no resource because a mapping is being
+                        opened */
+    uint64_t num_opened; /**< Mappings that the cache had opened before the request */
     muct_xgmi_outbox_t *outbox; /**< Made with the first message */
     bool has_sent;   /**< Messages, since it was last looked whether the peer lives */
-    bool wants_room; /**< In it; why there was no resource for the last one */
+    bool wants_room; /**< The last operation got no resource because the outbox is full
+                      */
     uct_pending_req_t *pending;
     uct_pending_req_t **pending_tail;
-    ucs_list_link_t list;    /**< In the interface */
-    ucs_list_link_t waiting; /**< In the interface while there are pending requests */
+    ucs_list_link_t list;    /**< Member of the interface's list */
+    ucs_list_link_t waiting; /**< Member of the interface's list of endpoints with
+                                pending requests */
 } muct_xgmi_ep_t;
 
 
@@ -76,11 +79,13 @@ int muct_xgmi_ep_is_connected(uct_ep_h ep, const uct_ep_is_connected_params_t *p
 unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 
 
-/** Have those tried again who waited apart and need not any more. */
+/** Retry pending requests of endpoints whose mapping is open or whose ring has room
+ * again. */
 void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface);
 
 
-/** The same before a sleep: who still waits for room is told of it. */
+/** Before arming: retry as above, and request a wakeup for endpoints whose ring is
+ * still full. */
 void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface);
 
 

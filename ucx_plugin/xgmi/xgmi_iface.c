@@ -51,7 +51,7 @@ void muct_xgmi_iface_prepare(muct_xgmi_iface_t *iface)
 
     for (dir = 0; (device >= 0) && (dir < MUCT_XGMI_NUM_DIRS); ++dir) {
         if (muct_xgmi_iface_queue(iface, dir, device, &queue) != UCS_OK) {
-            return; /* who uses it is told */
+            return; /* an operation that needs the queue reports the error */
         }
     }
 }
@@ -102,7 +102,8 @@ static void muct_xgmi_iface_flush_done(muct_xgmi_op_t *op, ucs_status_t status)
     muct_xgmi_flush_t *flush = op->arg;
     uct_completion_t *comp = flush->comp;
 
-    /* Failed operations told their own users; a flush only says that they are over. */
+    /* Failed operations have reported to their own users; a flush reports only that all
+     * ended. */
     (void)status;
     if (--flush->num_left == 0) {
         muct_xgmi_iface_put_flush(iface, flush);
@@ -247,7 +248,7 @@ void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
     if (muct_xgmi_peer_fd(peer) >= 0) {
         (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, muct_xgmi_peer_fd(peer), NULL);
     }
-    /* when it dies nobody is told any more, and its memory would be kept for ever */
+    /* no event would follow its death, and its memory would stay mapped for ever */
     muct_xgmi_map_drop_peer(iface->md->map, muct_xgmi_peer_owner(peer));
 }
 

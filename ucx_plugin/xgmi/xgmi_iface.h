@@ -52,16 +52,15 @@ typedef struct muct_xgmi_iface {
     uct_base_iface_t super;
     muct_xgmi_md_t *md;
     muct_xgmi_queue_t *queues[MUCT_XGMI_NUM_DIRS][MUCT_XGMI_MAX_DEVICES];
-    muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< Those that exist */
+    muct_xgmi_queue_t *all[MUCT_XGMI_MAX_QUEUES]; /**< The existing queues, by index */
     unsigned num_queues;
     bool has_messages;         /**< As configured */
-    bool is_out_of_resources;  /**< Until something is over */
+    bool is_out_of_resources;  /**< Set until an operation ends */
     bool has_unreported_error; /**< An endpoint has failed, its user does not know */
     unsigned num_progress;
     ucs_list_link_t eps;
-    ucs_list_link_t waiting_eps; /**< With pending requests, served in turn */
-    ucs_list_link_t apart_eps;   /**< Those whose first one waits for a mapping, or for
-                                      room for a message, which concerns no other */
+    ucs_list_link_t waiting_eps; /**< Endpoints with pending requests, served in turn */
+    ucs_list_link_t apart_eps;   /**< Endpoints that wait for a mapping or a ring */
     muct_xgmi_map_watch_t map_watch;
     muct_xgmi_stage_t stage;
     muct_xgmi_flush_t *free_flushes;
@@ -78,7 +77,8 @@ typedef struct muct_xgmi_iface {
     muct_xgmi_queue_config_t queue_config;
     size_t max_short;
     unsigned max_sgl;
-    double bandwidth; /**< Of each link, when links are known; else of all peers */
+    double bandwidth; /**< Bandwidth of a link where links are known, otherwise of all
+                         peers together */
     muct_links_t links;
     double latency;
     double overhead;
@@ -149,24 +149,25 @@ ucs_status_t muct_xgmi_iface_flush(uct_iface_h iface, unsigned flags,
 ucs_status_t muct_xgmi_iface_fence(uct_iface_h iface, unsigned flags);
 
 
-/** Have the event descriptor tell when the peer ends. */
+/** Add the peer's end to the events of the interface's descriptor. */
 void muct_xgmi_iface_watch_peer(muct_xgmi_iface_t *iface, const muct_xgmi_peer_t *peer);
 
 
-/** Have the event descriptor tell of messages that come while nobody looks. */
+/** Add messages that arrive during a sleep to the events of the interface's descriptor.
+ */
 void muct_xgmi_iface_watch_bell(muct_xgmi_iface_t *iface);
 
 
 /**
- * Undo @ref muct_xgmi_iface_watch_peer, for an endpoint that is in the interface's list
- * no more. With the last one to a peer its memory is unmapped, as soon as nobody copies
- * there; who uses it again maps it again.
+ * Undo @ref muct_xgmi_iface_watch_peer, for an endpoint that has left the interface's
+ * list. With the last endpoint to a peer its memory is unmapped, as soon as no copy
+ * uses it; the next use maps it again.
  */
 void muct_xgmi_iface_unwatch_peer(muct_xgmi_iface_t *iface,
                                   const muct_xgmi_peer_t *peer);
 
 
-/** An endpoint's status has become an error: tell its user in the next progress. */
+/** The status of an endpoint became an error: report it in the next progress. */
 void muct_xgmi_iface_set_unreported_error(muct_xgmi_iface_t *iface);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The lock guards the list and those who watch; completions are called without it, as
- * they may deregister more.
+ * The lock guards the list and the watching interfaces; completions are called without
+ * it, as they may deregister more memory.
  */
 
 #include "xgmi/xgmi_inval.h"
@@ -117,7 +117,7 @@ static bool muct_xgmi_inval_may_be_late(const uct_completion_t *comp)
     return comp->func != (uct_completion_callback_t)ucs_empty_function_do_assert_void;
 }
 
-/* Leaves it to progress. @return Whether somebody makes any. */
+/* Leave it to progress. @return Whether an interface makes progress. */
 static bool muct_xgmi_invals_add(muct_xgmi_invals_t *invals, muct_xgmi_inval_t *inval)
 {
     muct_xgmi_inval_watch_t *watch;
@@ -197,7 +197,9 @@ static bool muct_xgmi_inval_is_over(muct_xgmi_inval_t *inval, uint64_t now_ms)
     return true;
 }
 
-/* @return Those that are over, taken out of the list. */
+/*
+ * @return Finished invalidations, taken out of the list.
+ */
 static muct_xgmi_inval_t *muct_xgmi_invals_take(muct_xgmi_invals_t *invals)
 {
     muct_xgmi_inval_t **link = &invals->head, *inval, *over = NULL;

@@ -8,16 +8,16 @@
  * Invalidations of a memory domain. The keys are void at once; the invalidation is over
  * when no other process copies under them.
  *
- * Who waits. The caller goes on, and its completion is called from the progress of an
- * interface of the domain, in whatever thread makes it. Two callers wait in the call:
- * who has no interface that could make progress, and UCP, whose completion lies on the
- * stack of its call and must not be called later. Such a call gives back what finished
- * copies of this process use while it waits, so that two processes that wait at once
- * wait for copies and not for each other.
+ * Waiting. The caller goes on, and its completion is called from the progress of an
+ * interface of the domain, in the thread that makes it. Two callers wait in the call: a
+ * caller without an interface that could make progress, and UCP, whose completion lies
+ * on the stack of its call and must not be called later. Such a call releases what
+ * finished copies of this process use while it waits, so that two processes that wait
+ * at the same time wait for copies and not for each other.
  *
- * The clock. After the time-out the completion has UCS_ERR_TIMED_OUT, and a warning is
- * told: a process that lives has not said that its copies are over. Those that it has
- * not started by then it will not start. Those that run cannot be called back.
+ * Timeout. After it the completion has UCS_ERR_TIMED_OUT, and a warning is logged: a
+ * living process has not reported the end of its copies. Copies that it has not started
+ * by then will not start. Running copies cannot be called back.
  *
  * Threads. Any, but for @ref muct_xgmi_invals_init and @ref muct_xgmi_invals_cleanup.
  */
@@ -37,24 +37,24 @@ typedef struct muct_xgmi_inval_watch {
     muct_xgmi_wake_t *wake;
 } muct_xgmi_inval_watch_t;
 
-/** What is invalidated. */
+/** An invalidated registration. */
 typedef struct muct_xgmi_inval_mem {
     uint32_t slot;
     uint64_t address; /**< For the log, as the length */
     uint64_t length;
 } muct_xgmi_inval_mem_t;
 
-/** Of one memory domain. */
+/** Invalidations of one memory domain. */
 typedef struct muct_xgmi_invals {
     pthread_mutex_t lock;
     unsigned timeout_ms;
-    atomic_uint count;                /**< That are not over */
+    atomic_uint count;                /**< Unfinished invalidations */
     struct muct_xgmi_inval *head;     /**< The same, with the lock */
     muct_xgmi_inval_watch_t *watches; /**< With the lock */
 } muct_xgmi_invals_t;
 
 
-/** Nothing is invalidated, and nobody makes progress. */
+/** No invalidation runs, and no interface makes progress. */
 void muct_xgmi_invals_init(muct_xgmi_invals_t *invals, unsigned timeout_ms);
 
 

@@ -47,7 +47,7 @@ typedef struct muct_xgmi_mem {
     uint64_t address;
     uint64_t length;
     uint64_t delta; /**< Add it to an address here to get the device's */
-    int device;     /**< Where it is; for host memory: which device is to copy */
+    int device; /**< Device of the memory; for host memory: the device that copies */
     bool is_host;
     bool has_slot;
     uint32_t slot;

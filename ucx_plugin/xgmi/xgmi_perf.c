@@ -6,7 +6,7 @@
 
 #include <ucs/config/parser.h>
 
-/* Bytes per second, where nothing tells links: less than NVLink of H200 moves. */
+/* Default in bytes per second where links are unknown: below NVLink of H200. */
 #define MUCT_XGMI_UNKNOWN_BANDWIDTH (200.0 * UCS_GBYTE)
 
 /* A message goes through memory of the host: seconds, seconds on each side, and bytes
@@ -28,7 +28,7 @@ void muct_xgmi_perf_find_links(muct_xgmi_iface_t *iface, const char *topology,
                                                           : MUCT_XGMI_UNKNOWN_BANDWIDTH;
 }
 
-/* Where each pair of GPUs has a link, processes of this host do not share it. */
+/* Processes of a host do not share a link when each pair of GPUs has its own. */
 uct_ppn_bandwidth_t muct_xgmi_perf_bandwidth(const muct_xgmi_iface_t *iface,
                                              double bandwidth)
 {
@@ -42,7 +42,7 @@ uct_ppn_bandwidth_t muct_xgmi_perf_bandwidth(const muct_xgmi_iface_t *iface,
     return result;
 }
 
-/* Of a pair of GPUs, when both are named and their link is known; 0: else. */
+/* Bandwidth of a pair of GPUs; 0 unless both are named and their link is known. */
 static double muct_xgmi_perf_pair(const muct_xgmi_iface_t *iface,
                                   const uct_perf_attr_t *attr)
 {

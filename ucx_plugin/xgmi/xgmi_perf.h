@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What UCX is told of an interface's speed, so that it mixes lanes by what they do.
+ * Performance attributes that an interface reports, by which UCX chooses lanes.
  */
 
 #include "xgmi/xgmi_iface.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Progress finishes what is over, lets waiting requests try again, and starts what was
- * gathered, in this order: what a callback or a waiting request adds goes out at once.
+ * Progress finishes operations that are over, retries waiting requests, and starts what
+ * was gathered, in this order: operations that a callback or a waiting request adds
+ * start at once.
  *
- * Errors of endpoints are told to their users from progress and from nowhere else,
- * because users destroy endpoints in that callback.
+ * Only progress reports errors of endpoints, because users destroy endpoints in that
+ * callback.
  */
 
 #include "config.h"
@@ -25,7 +26,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* As many as a ring holds; other peers may go on sending. */
+/* The capacity of a ring; other peers may go on sending. */
 #define MUCT_XGMI_MAX_LAST_MESSAGES 1024
 
 /* Calls of progress between two looks at whether peers live. */
@@ -47,7 +48,7 @@
 
 /* ---- peers ---- */
 
-/* What a peer sent before its end comes before its end. */
+/* Messages that a peer sent before its end are delivered before its end is reported. */
 static unsigned muct_xgmi_iface_hear_all(muct_xgmi_iface_t *iface)
 {
     unsigned count = 0, heard;
@@ -60,7 +61,7 @@ static unsigned muct_xgmi_iface_hear_all(muct_xgmi_iface_t *iface)
     return count;
 }
 
-/* Tells users of failed endpoints; they may destroy any endpoint meanwhile. */
+/* Report failed endpoints; the handlers may destroy any endpoint meanwhile. */
 static unsigned muct_xgmi_iface_report(muct_xgmi_iface_t *iface)
 {
     unsigned count = muct_xgmi_iface_hear_all(iface);
@@ -118,15 +119,15 @@ static bool muct_xgmi_iface_has_event(muct_xgmi_iface_t *iface)
     return has_event;
 }
 
-/* Of an endpoint that has failed, as a check or a flush found that out: what tells of
- * its peer's end would wake for ever. */
+/* An endpoint may have failed by a check or a flush that noticed the death first: its
+ * descriptor would wake the thread for ever. */
 static bool muct_xgmi_iface_may_be_dead(const muct_xgmi_ep_t *ep, bool has_event)
 {
     return (ep->status == UCS_OK) ? has_event || (muct_xgmi_peer_fd(ep->peer) < 0)
                                   : has_event && (ep->peer != NULL);
 }
 
-/* Asks for each endpoint; with pidfds the kernel is asked for all at once. */
+/* Examine each endpoint; with pidfds one system call covers all of them. */
 static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 {
     bool has_event = muct_xgmi_iface_has_event(iface);
@@ -147,8 +148,8 @@ static void muct_xgmi_iface_look_at_peers(muct_xgmi_iface_t *iface)
 
 
 /*
- * What woke a thread that slept may be a peer's end. A thread that arms and makes
- * progress without sleeping is spared the system call most of the time.
+ * A peer's end may have woken a sleeping thread. A thread that arms and makes progress
+ * without sleeping skips the system call most of the time.
  */
 static bool muct_xgmi_iface_is_look_due(muct_xgmi_iface_t *iface)
 {
@@ -188,9 +189,9 @@ void muct_xgmi_iface_progress_enable(uct_iface_h tl_iface, unsigned flags)
 
 /*
  * UCP takes an interface out of its progress with the last endpoint that is closed,
- * also when that was by force and copies run: nobody would ever learn that they are
- * over. It looks after those alone that have events for what is received (ucp_worker.c,
- * ucp_worker_iface_check_events()), until nothing is, whatever is sent.
+ * also when it was closed by force and copies run: their end would go unnoticed. UCP
+ * does this only to interfaces that have events for received data (ucp_worker.c,
+ * ucp_worker_iface_check_events()); stay in progress until all copies are over.
  */
 void muct_xgmi_iface_progress_disable(uct_iface_h tl_iface, unsigned flags)
 {
@@ -274,10 +275,10 @@ static bool muct_xgmi_iface_is_filled_steadily(const muct_xgmi_iface_t *iface,
 }
 
 /*
- * A thread that arms and goes round without sleeping takes the worker's lock from one
- * that posts, again and again. While that one fills a list it sleeps here, without the
- * lock, until somebody waits for the list or it is time to look. Not every time: it may
- * have other workers.
+ * A thread that arms and loops without sleeping takes the worker's lock from a thread
+ * that posts, again and again. While the other thread fills a list, this one sleeps
+ * here without the lock, until an operation waits for the list or a poll is due. It
+ * skips the sleep now and then, because it may serve other workers.
  */
 static bool muct_xgmi_iface_stand_aside(muct_xgmi_iface_t *iface, uint64_t now_ns)
 {
@@ -335,7 +336,7 @@ ucs_status_t muct_xgmi_iface_event_arm(uct_iface_h tl_iface, unsigned events)
     if (status == UCS_OK) {
         iface->was_armed = true;
         iface->wake->is_armed = true;
-        if (!ucs_list_is_empty(&iface->eps)) { /* nobody calls when a peer closes */
+        if (!ucs_list_is_empty(&iface->eps)) { /* a closing peer causes no event */
             status = muct_xgmi_wake_in(iface->wake, now_ns, MUCT_XGMI_LOOK_AT_PEERS_NS);
         }
         if (muct_xgmi_invals_are_there(&iface->md->invals)) { /* nor when copies end */

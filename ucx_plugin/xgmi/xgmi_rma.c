@@ -143,7 +143,7 @@ static inline void muct_xgmi_ep_add(muct_xgmi_queue_t *queue, muct_xgmi_dir_t di
     }
 }
 
-/* One piece at most: max_iov says so, because pieces may be on different devices. */
+/* max_iov allows one piece at most, because pieces may be on different devices. */
 static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_ep_zcopy(
     uct_ep_h tl_ep, const muct_xgmi_dir_t dir, const uct_iov_t *iov, size_t iovcnt,
     uint64_t raddr, uct_rkey_t tl_rkey, uct_completion_t *comp)

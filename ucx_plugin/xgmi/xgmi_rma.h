@@ -7,8 +7,8 @@
  * @file
  * Puts and gets of one piece, and what those of lists share with them.
  *
- * An operation is over when its batch is. It then belongs to its endpoint, or to nobody
- * when the endpoint was destroyed meanwhile: copies cannot be called back, so the
+ * An operation is over when its batch is. It then belongs to its endpoint, or to no
+ * endpoint if that was destroyed meanwhile: copies cannot be called back, so the
  * completion waits for the end of the copy in any case.
  */
 
@@ -25,10 +25,10 @@ ucs_status_t muct_xgmi_ep_out_of_bounds(const muct_xgmi_rkey_t *rkey, uint64_t r
 
 
 /**
- * An operation is over; what was refused of it fails the endpoint, as its user learns
- * of it in no other way.
+ * End an operation. A refused copy fails the endpoint, because the user has no other
+ * way to notice it.
  *
- * @return The status to tell the user.
+ * @return The status to report to the user.
  */
 static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t status)
 {
@@ -48,10 +48,10 @@ static inline ucs_status_t muct_xgmi_ep_op_over(muct_xgmi_op_t *op, ucs_status_t
 
 
 /**
- * An operation is over whose user is told by a completion: what the runtime refused is
- * then its own failure, and the endpoint lives on.
+ * End an operation that has a completion: a copy that the runtime refused fails this
+ * operation alone, and the endpoint lives on.
  *
- * @return The status to tell the user.
+ * @return The status to report to the user.
  */
 static inline ucs_status_t muct_xgmi_ep_told_op_over(muct_xgmi_op_t *op,
                                                      ucs_status_t status)
@@ -70,13 +70,13 @@ static inline ucs_status_t muct_xgmi_ep_told_op_over(muct_xgmi_op_t *op,
 /**
  * Memory that an operation needs is being opened: hold all that it needs.
  *
- * @param [in] device  Where the local memory is, unless @a memhs tell.
+ * @param [in] device  Device of the local memory, unless @a memhs has it.
  * @param [in] memhs   Local memory by entry, or NULL.
  * @param [in] rkeys   Remote memory by entry.
  * @param [in] count   Entries.
  *
- * @return UCS_ERR_NO_RESOURCE  Pending requests are taken, until something is opened.
- * @return another error        Something cannot be.
+ * @return UCS_ERR_NO_RESOURCE  Add a pending request; it is retried after an opening.
+ * @return another error        A mapping cannot be opened.
  */
 ucs_status_t muct_xgmi_ep_await(muct_xgmi_ep_t *ep, int device, uct_mem_h const *memhs,
                                 uct_rkey_t const *rkeys, size_t count);
@@ -87,7 +87,7 @@ ucs_status_t muct_xgmi_ep_not_found(muct_xgmi_ep_t *ep, const muct_xgmi_queue_t 
                                     uct_rkey_t rkey, ucs_status_t status);
 
 
-/** What waited for mappings is over, or was taken. */
+/** Release the mappings that a waiting operation held. */
 static inline void muct_xgmi_ep_let_go(muct_xgmi_ep_t *ep, muct_xgmi_map_t *map)
 {
     muct_xgmi_hold_release(&ep->hold, map);
@@ -130,7 +130,7 @@ static inline ucs_status_t muct_xgmi_ep_may_post(muct_xgmi_ep_t *ep)
 }
 
 
-/** What was added since the last one is an operation. */
+/** Make the entries added since the last commit an operation. */
 static inline void muct_xgmi_ep_commit(muct_xgmi_ep_t *ep, muct_xgmi_queue_t *queue,
                                        muct_xgmi_op_done_t done, void *arg)
 {

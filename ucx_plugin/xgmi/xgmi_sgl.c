@@ -13,7 +13,7 @@
 /* Entries looked at together. */
 #define MUCT_XGMI_SGL_STRIDE 256
 
-/* One list as the user gave it. */
+/* A list as the user passed it. */
 typedef struct muct_xgmi_sgl {
     void *const *buffers;
     const size_t *lengths;
@@ -24,8 +24,8 @@ typedef struct muct_xgmi_sgl {
 } muct_xgmi_sgl_t;
 
 /*
- * What an entry has in common with those before it, so that it needs no look-up: memory
- * and key, and mostly its length. Its bounds are then one comparison.
+ * Memory, key and mostly length that an entry shares with the entries before it, so
+ * that it needs no lookup. Its bounds check is then one comparison.
  */
 typedef struct muct_xgmi_sgl_last {
     const muct_xgmi_mem_t *mem;
@@ -241,7 +241,7 @@ static UCS_F_ALWAYS_INLINE ucs_status_t muct_xgmi_sgl_add(muct_xgmi_queue_t *que
     return (status == UCS_ERR_NO_ELEM) ? UCS_OK : status;
 }
 
-/* What a list has done to a queue, for undoing. */
+/* Changes of a list to a queue, for undoing them. */
 /* The queues that a list is for, each with where it was before */
 typedef struct muct_xgmi_sgl_queues {
     unsigned num;

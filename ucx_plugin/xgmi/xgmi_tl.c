@@ -271,7 +271,7 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
         return false;
     }
 
-    /* one that is dead or closed is for its endpoint to tell: see xgmi_addr.h */
+    /* the endpoint reports a dead or closed peer: see xgmi_addr.h */
     status = muct_xgmi_peer_get(addr.owner, &peer);
     if (status == UCS_OK) {
         muct_xgmi_peer_put(peer);
@@ -560,7 +560,8 @@ static ucs_status_t muct_xgmi_query_devices(uct_md_h md,
                                             uct_tl_device_resource_t **devices_p,
                                             unsigned *num_devices_p)
 {
-    /* One device for all GPUs, and where it is is unknown: it is close to each. */
+    /* One device stands for all GPUs, so its location is unknown: near to each of them.
+     */
     return uct_single_device_resource(md, "xgmi", UCT_DEVICE_TYPE_ACC,
                                       UCS_SYS_DEVICE_ID_UNKNOWN, devices_p,
                                       num_devices_p);

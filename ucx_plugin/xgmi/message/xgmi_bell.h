@@ -32,7 +32,7 @@ void muct_xgmi_bell_remove(const char *dir, uint64_t owner, muct_xgmi_iface_id_t
 int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
 
 
-/** Wake who sleeps there. */
+/** Wake the thread that sleeps there. */
 void muct_xgmi_bell_ring(int fd);
 
 

@@ -5,13 +5,13 @@
 
 /**
  * @file
- * The file in shared memory where messages for an interface lie: the inside of
- * xgmi_inbox.h, which reads them, and of xgmi_outbox.h, which writes them.
+ * Layout of the file in shared memory that holds the messages for an interface, for
+ * xgmi_inbox.h, which reads them, and xgmi_outbox.h, which writes them.
  *
- * A ring (xgmi_ring.h) belongs to one sender at a time, so that none waits for another
- * one. The memory of rings that nobody ever had is not there: who takes one reserves
- * it. A sender that ends gives its ring back with what is in it; the ring of one that
- * died, or ended, is taken again when all of it was read.
+ * A ring (xgmi_ring.h) belongs to one sender at a time, so that no sender waits for
+ * another. Memory of a ring is reserved by the first sender that takes it. A sender
+ * that ends returns its ring with the messages in it; a ring of a dead or ended sender
+ * can be taken again once all of it was read.
  */
 
 #include "xgmi/peer/xgmi_addr.h"
@@ -28,13 +28,12 @@
 #define MUCT_XGMI_BOX_GIVEN_BACK UINT64_C(1)
 
 
-/** A place for a sender. Bounded by who reads it, never trusted. */
+/** Slot of a sender. The reader bounds every value and trusts none. */
 typedef struct muct_xgmi_box_place {
     _Alignas(64) muct_xgmi_ring_state_t ring;
-    _Atomic uint64_t owner;    /**< Incarnation of the sender; 0: nobody's */
-    _Atomic uint32_t is_there; /**< The memory of the ring is */
-    _Atomic uint32_t
-        bell_slot; /**< Interface of the sender, whose bell tells of room */
+    _Atomic uint64_t owner;     /**< Incarnation of the sender; 0: free */
+    _Atomic uint32_t is_there;  /**< The memory of the ring is */
+    _Atomic uint32_t bell_slot; /**< Sender's interface, woken when room is free */
     _Atomic uint32_t bell_generation;
 } muct_xgmi_box_place_t;
 
@@ -50,7 +49,7 @@ typedef struct muct_xgmi_box {
 } muct_xgmi_box_t;
 
 
-/** Where a ring is in the file; whole pages of any size. */
+/** Offset of a ring in the file; whole pages of any size. */
 static inline uint64_t muct_xgmi_box_offset(unsigned index)
 {
     const uint64_t first = (sizeof(muct_xgmi_box_t) + MUCT_XGMI_RING_SIZE - 1) &

@@ -19,7 +19,7 @@
 /* Senders that one call looks at; more have to wait for the next one. */
 #define MUCT_XGMI_INBOX_LOOKS 32
 
-/* Messages of one sender before it is another one's turn. */
+/* Most messages of one sender before the next sender is polled. */
 #define MUCT_XGMI_INBOX_TURN 8
 
 /* Rings whose memory is there from the beginning, so that as many senders find room
@@ -141,7 +141,7 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
         status = UCS_ERR_IO_ERROR;
         goto err_free;
     }
-    /* last: who finds the box finds the bell */
+    /* last: a sender that finds the box finds the wakeup pipe as well */
     status = muct_xgmi_inbox_create_box(inbox);
     if (status != UCS_OK) {
         goto err_remove_bell;
@@ -181,7 +181,7 @@ void muct_xgmi_inbox_destroy(muct_xgmi_inbox_t *inbox)
 
 /* ---- senders ---- */
 
-/* Those that have come since the last look. */
+/* Start polling senders that arrived since the last call. */
 static void muct_xgmi_inbox_count(muct_xgmi_inbox_t *inbox)
 {
     uint32_t num_used = atomic_load(&inbox->box->num_used);
@@ -206,8 +206,8 @@ static void muct_xgmi_inbox_tell_of_room(const muct_xgmi_inbox_t *inbox, unsigne
     }
 }
 
-/* One that waits for room finds out that there will be none: it wants room first, and
- * looks at this second. */
+/* A sender that waits for room notices that it will get none: it sets the request for
+ * room first and reads this flag second. */
 static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned index)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[index];
@@ -245,7 +245,7 @@ static bool muct_xgmi_inbox_begin(muct_xgmi_inbox_t *inbox, unsigned index)
     return true;
 }
 
-/* NULL: there is nobody to hear. */
+/* NULL: no handler is left to call. */
 static muct_xgmi_ring_rx_t *muct_xgmi_inbox_ring(muct_xgmi_inbox_t *inbox,
                                                  unsigned index)
 {

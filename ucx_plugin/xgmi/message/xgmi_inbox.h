@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Where messages for an interface arrive: a ring of shared memory for each sender
- * (xgmi_box.h), and a bell (xgmi_bell.h) for a thread that sleeps.
+ * Receiving side of messages: a ring of shared memory for each sender (xgmi_box.h), and
+ * a wakeup pipe (xgmi_bell.h) for a thread that sleeps.
  *
- * Senders are looked at in turn. A sender that writes what cannot be is heard no more,
- * which is told once; the others do not notice.
+ * Senders are polled in turn. A sender that writes an impossible value is ignored from
+ * then on, which is logged once; other senders are not affected.
  *
  * Threads. One at a time.
  */
@@ -31,7 +31,7 @@ typedef struct muct_xgmi_inbox {
     int box_fd;
     int bell_fd;
     bool is_polling;
-    bool may_be_rung;  /**< By one that gave room */
+    bool may_be_rung;  /**< Set by a receiver that freed room */
     uint32_t num_rung; /**< As last seen */
     unsigned num_used; /**< Places, as last seen and bounded */
     unsigned next;     /**< The sender whose turn it is */
@@ -76,16 +76,16 @@ bool muct_xgmi_inbox_has(muct_xgmi_inbox_t *inbox);
 
 
 /**
- * Forget that the bell was rung. Before anybody is asked to ring it: a sender, by @ref
- * muct_xgmi_inbox_arm, or one that gives room.
+ * Clear the wakeup pipe. Call this before a sender can be requested to write to it, by
+ * @ref muct_xgmi_inbox_arm or by a receiver that frees room.
  */
 void muct_xgmi_inbox_silence(muct_xgmi_inbox_t *inbox);
 
 
 /**
- * Before a sleep: have the next sender ring the bell.
+ * Prepare for sleep: request a wakeup from the next sender.
  *
- * @return false: there is a message already.
+ * @return false: a message has arrived already.
  */
 bool muct_xgmi_inbox_arm(muct_xgmi_inbox_t *inbox);
 

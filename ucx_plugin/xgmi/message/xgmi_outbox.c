@@ -21,7 +21,7 @@
 
 /* ---- a place among the senders ---- */
 
-/* Maps the ring and takes it, unless somebody's messages are in it. */
+/* Map the ring and take it, unless it holds messages of an earlier sender. */
 static ucs_status_t muct_xgmi_outbox_use(muct_xgmi_outbox_t *outbox, int fd,
                                          unsigned index)
 {
@@ -65,7 +65,9 @@ static bool muct_xgmi_outbox_may_take(uint64_t owner)
     return (owner == MUCT_XGMI_BOX_GIVEN_BACK) || muct_xgmi_owner_is_dead(owner);
 }
 
-/* @return UCS_ERR_BUSY: it is another one's, or has messages of one. */
+/*
+ * @return UCS_ERR_BUSY: another sender owns it, or left messages in it.
+ */
 static ucs_status_t muct_xgmi_outbox_take(muct_xgmi_outbox_t *outbox, int fd,
                                           unsigned index, uint64_t self)
 {
@@ -124,7 +126,7 @@ static ucs_status_t muct_xgmi_outbox_find_place(muct_xgmi_outbox_t *outbox, int 
 
 /* ---- life ---- */
 
-/* Where this process can open no more, nothing is known of the receiver. */
+/* A process at its limit of open files cannot learn the state of the receiver. */
 static ucs_status_t muct_xgmi_outbox_no_file(const char *what, const char *path)
 {
     if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM)) {

@@ -21,7 +21,7 @@ typedef struct muct_xgmi_outbox {
     muct_xgmi_box_t *box;
     muct_xgmi_box_place_t *place;
     muct_xgmi_ring_tx_t ring;
-    int bell_fd; /**< Of the receiver */
+    int bell_fd; /**< Wakeup pipe of the receiver */
 } muct_xgmi_outbox_t;
 
 
@@ -55,7 +55,7 @@ void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t length);
 
 
-/** Whether the receiver has told that it hears this sender no more. */
+/** Whether the receiver ignores this sender from now on. */
 static inline bool muct_xgmi_outbox_is_broken(const muct_xgmi_outbox_t *outbox)
 {
     return atomic_load(&outbox->place->ring.is_broken) != 0;

@@ -73,7 +73,7 @@ bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *sta
            (muct_xgmi_ring_look(bytes, head).kind == 0);
 }
 
-/* With the line behind it, which says that nothing follows */
+/* Including the line behind it, which marks the end */
 static uint64_t muct_xgmi_ring_need(const muct_xgmi_ring_tx_t *tx, size_t max)
 {
     uint64_t step = muct_xgmi_ring_step(max);

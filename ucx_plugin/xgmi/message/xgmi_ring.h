@@ -6,13 +6,13 @@
 /**
  * @file
  * Messages from one process to another through a ring in shared memory: one side
- * writes, the other one reads. Each message lies in one piece and begins with a line of
- * the caches of its own, which also says that it is there: who waits for the next one
- * looks at the line that will hold it, and a short one is one line that moves.
+ * writes, the other one reads. Each message is contiguous and begins with a cache line
+ * of its own, which also holds the flag that it is valid: the reader polls the line of
+ * the next message, and a short message moves one cache line.
  *
- * A sender that dies in the middle of a message leaves nothing that can be seen. Each
- * side keeps its own position and bounds what the other one says; what cannot be is
- * told to who reads, and nothing more is read from there.
+ * A sender that dies in the middle of a message leaves nothing visible. Each side keeps
+ * its own position and bounds the values of the other side; the reader reports an
+ * impossible value, and reads nothing more from there.
  *
  * Threads. One on each side at a time.
  */
@@ -31,7 +31,8 @@
 #define MUCT_XGMI_RING_MAX_MESSAGE 16384
 
 
-/** What both sides write beside the bytes, in shared memory; zero at first. */
+/** Positions that both sides write in shared memory, beside the data; initially zero.
+ */
 typedef struct muct_xgmi_ring_state {
     _Atomic uint64_t head;       /**< Bytes that were read since the beginning */
     _Atomic uint32_t wants_room; /**< The sender sleeps until head moves */
@@ -51,7 +52,7 @@ typedef struct muct_xgmi_ring_rx {
     muct_xgmi_ring_state_t *state;
     unsigned char *bytes;
     uint64_t position; /**< Bytes read since the beginning */
-    uint64_t given;    /**< Of them, those whose room the sender has */
+    uint64_t given;    /**< Bytes of those that the sender may reuse */
 } muct_xgmi_ring_rx_t;
 
 /** A message where its receiver finds it, until @ref muct_xgmi_ring_skip. */
@@ -61,11 +62,11 @@ typedef struct muct_xgmi_ring_message {
     uint8_t id;
 } muct_xgmi_ring_message_t;
 
-/** What @ref muct_xgmi_ring_next has found. */
+/** Result of @ref muct_xgmi_ring_next. */
 typedef enum muct_xgmi_ring_found {
     MUCT_XGMI_RING_NOTHING,
     MUCT_XGMI_RING_MESSAGE,
-    MUCT_XGMI_RING_BROKEN /**< By who writes it */
+    MUCT_XGMI_RING_BROKEN /**< Id that the sender set */
 } muct_xgmi_ring_found_t;
 
 
@@ -87,7 +88,7 @@ bool muct_xgmi_ring_tx_init(muct_xgmi_ring_tx_t *tx, muct_xgmi_ring_state_t *sta
 void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max);
 
 
-/** What was reserved holds a message of @a length bytes; it is seen from now on. */
+/** Publish the reserved space as a message of @a length bytes. */
 void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length);
 
 
@@ -95,8 +96,8 @@ void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length);
 bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
 
-/** The same, before a sleep: when there is none, @ref muct_xgmi_ring_give_room tells.
- */
+/** The same before a sleep: without room, @ref muct_xgmi_ring_give_room returns true
+ * later. */
 bool muct_xgmi_ring_want_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
 

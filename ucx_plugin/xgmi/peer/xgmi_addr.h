@@ -8,16 +8,17 @@
  * Addresses of a mori_xgmi device and interface as bytes, and whether two of them can
  * reach each other. Pure: no state, no calls.
  *
- * The device address says where control pages can be shared: the host, and the folder
- * that holds them (its file system and number there tell containers with separate
- * /dev/shm apart). The interface address names the process and the interface in it.
+ * The device address identifies where control pages can be shared: the host, and the
+ * folder that holds them. The file system and inode number of the folder distinguish
+ * containers with separate /dev/shm. The interface address names the process and the
+ * interface in it.
  *
- * What may use each other is decided by these alone and the same on both sides: a side
- * that sends its messages here has told the other one of no other way. Whether the
- * other side still lives is not asked; its endpoint will tell.
+ * Reachability depends on these addresses alone and is the same on both sides: a side
+ * that sends its messages here has offered no other transport for them. Liveness of the
+ * other side is not examined; its endpoint reports it.
  *
  * Both carry the version of this format. Processes of different versions do not reach
- * each other, and say so; UCX takes another lane.
+ * each other and log the reason; UCX takes another lane.
  */
 
 #include <ucs/type/status.h>
@@ -39,7 +40,7 @@ typedef struct muct_xgmi_device_addr {
 
 /** An interface of a process, from its opening to its closing. */
 typedef struct muct_xgmi_iface_id {
-    uint32_t slot;       /**< In the control page, or @ref MUCT_XGMI_NO_IFACE_SLOT */
+    uint32_t slot; /**< Slot in the control page, or @ref MUCT_XGMI_NO_IFACE_SLOT */
     uint32_t generation; /**< Value of that slot while the interface is open */
 } muct_xgmi_iface_id_t;
 
@@ -49,7 +50,7 @@ typedef struct muct_xgmi_iface_id {
 typedef struct muct_xgmi_iface_addr {
     uint64_t owner;          /**< Process incarnation */
     uint64_t pid_namespace;  /**< Inode of the process's PID namespace */
-    uint32_t pid;            /**< As that namespace numbers it */
+    uint32_t pid;            /**< Process id in that namespace */
     muct_xgmi_iface_id_t id; /**< The interface */
 } muct_xgmi_iface_addr_t;
 

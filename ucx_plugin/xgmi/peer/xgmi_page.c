@@ -96,10 +96,12 @@ static bool muct_xgmi_page_is_ours(const char *name)
 }
 
 /*
- * Takes the lock of a page that is being made, for its owner or for who removes it: the
- * one that has it does so, and the other one sees that.
+ * Lock a page that is being created. The owner takes this lock to create the page, and
+ * a process that sweeps old files takes it to remove the page; the other one then
+ * fails.
  *
- * @return UCS_ERR_BUSY: it is another one's, or was and is removed.
+ * @return UCS_ERR_BUSY: another process holds the lock, or held it and removed the
+ * page.
  */
 static ucs_status_t muct_xgmi_page_take(int fd)
 {
@@ -146,10 +148,10 @@ static void muct_xgmi_page_remove_new(const char *path)
 }
 
 /*
- * Files of processes that were killed stay behind; nobody holds the locks of their
- * pages. Those of living processes come and go while this looks, so a page that is not
- * there any more may be that of a process that ends and removes its files itself; and
- * one that is being made is not there yet, so its lock decides.
+ * Remove files of processes that were killed: their pages are not locked. Files of
+ * living processes appear and vanish during this scan. A page that vanished may belong
+ * to a process that ends and removes its files itself; a page that does not exist yet
+ * is being created. The lock of the page decides.
  */
 void muct_xgmi_page_sweep(const char *dir)
 {
@@ -244,10 +246,10 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
 }
 
 /*
- * The lock is that of an open file which nothing but the descriptor refers to: a
- * child's copy of the mapping keeps nothing alive.
+ * The lock belongs to an open file description that only this descriptor refers to: a
+ * child's copy of the mapping does not keep it.
  *
- * @return UCS_ERR_BUSY: somebody removes it.
+ * @return UCS_ERR_BUSY: another process removes the page.
  */
 static ucs_status_t muct_xgmi_page_lock(const char *path, int *fd_p)
 {
@@ -326,7 +328,7 @@ err_unmap:
     return status;
 }
 
-/* Once for each owner: a peer is asked for by each interface that could reach it. */
+/* Log once for each owner: each interface that could reach a peer looks it up. */
 static bool muct_xgmi_page_tell(uint64_t owner)
 {
     static _Atomic uint64_t told;
@@ -365,7 +367,7 @@ static const char *muct_xgmi_page_remedy(int error)
     }
 }
 
-/* A page that is not there has a dead owner, which others tell. */
+/* A missing page means a dead owner, which its endpoints report. */
 static void muct_xgmi_page_no_open(const char *path, uint64_t owner)
 {
     const int error = errno;

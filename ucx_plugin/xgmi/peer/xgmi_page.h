@@ -43,18 +43,18 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
                          char *path, size_t size);
 
 
-/** What names of other files of a process end with: messages to an interface of it, and
- * what wakes it. They are removed with its page. */
+/** Suffixes of the other files of a process: messages to one of its interfaces, and the
+ * pipe that wakes it. They are removed with its page. */
 #define MUCT_XGMI_BOX_SUFFIX ".box"
 #define MUCT_XGMI_BELL_SUFFIX ".bell"
 
-/** What the name of a page ends with until it is locked and filled */
+/** Suffix of the name of a page until it is locked and filled */
 #define MUCT_XGMI_PAGE_NEW_SUFFIX ".new"
 
 
 /**
- * Bytes that a file of this process may have (ulimit -f), UINT64_MAX for any number.
- * Who makes a longer one gets a signal (SIGXFSZ), which ends the process.
+ * Bytes that a file of this process may have (ulimit -f), UINT64_MAX for no limit. A
+ * process that extends a file beyond it receives SIGXFSZ, which ends it.
  */
 uint64_t muct_xgmi_page_file_limit(void);
 
@@ -64,7 +64,8 @@ void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_
                                const char *suffix, char *path, size_t size);
 
 
-/** Whether the owner of the page lives, or may: nobody can say without memory. */
+/** Whether the owner of the page lives; true when this cannot be found out for lack of
+ * memory. */
 bool muct_xgmi_page_is_locked(int fd);
 
 
@@ -72,7 +73,7 @@ bool muct_xgmi_page_is_locked(int fd);
 void muct_xgmi_page_sweep(const char *dir);
 
 
-/** Find out who this process is, with a new incarnation. */
+/** Identify this process, with a new incarnation. */
 ucs_status_t muct_xgmi_page_identify(const char *dir, muct_xgmi_self_t *self);
 
 

@@ -29,11 +29,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Pages that are begun before somebody is taken to remove each of them */
+/* Tries to create a page that a sweeping process removes each time */
 #define MUCT_XGMI_SHARE_TRIES 100
 
 
-/* What the generation of a void slot goes on by when its owner waits no longer. */
+/* Added to the generation of a void slot when its owner stops waiting. */
 #define MUCT_XGMI_EXPIRED 2
 
 #define MUCT_XGMI_NO_USER MUCT_XGMI_MAX_USERS
@@ -55,7 +55,7 @@ struct muct_xgmi_peer {
 
 static struct {
     unsigned refs;
-    pid_t pid; /* who opened it; another one after fork() */
+    pid_t pid; /* process that opened it; getpid() differs after fork() */
     int fd;
     char dir[256];
     muct_xgmi_page_t *page;
@@ -77,7 +77,7 @@ bool muct_xgmi_self_is_here(void)
     return muct_xgmi_process.pid == getpid();
 }
 
-/* In a forked child: its copy of the descriptor would hold the parent's lock. */
+/* Close a forked child's copy of the descriptor: it would hold the parent's lock. */
 static void muct_xgmi_process_forked(void)
 {
     if (muct_xgmi_process.fd >= 0) {
@@ -95,7 +95,7 @@ static void muct_xgmi_process_watch_forks(void)
     }
 }
 
-/* What a parent left in a forked child is the parent's: forget it. */
+/* State in a forked child belongs to the parent: drop it. */
 static void muct_xgmi_process_forget_parent(void)
 {
     if ((muct_xgmi_process.refs > 0) && (muct_xgmi_process.pid != getpid())) {
@@ -237,7 +237,7 @@ bool muct_xgmi_slot_is_used(uint32_t index, uint32_t generation)
 {
     muct_xgmi_slot_t *slot = &muct_xgmi_process.page->slots[index];
 
-    /* another generation: nobody used it when it was taken again */
+    /* the generation differs: the slot was unused when it was taken again */
     return (atomic_load(&slot->generation) == generation) &&
            (atomic_load(&slot->users) != 0);
 }
@@ -610,7 +610,7 @@ bool muct_xgmi_peer_enter(muct_xgmi_peer_t *peer, uint32_t index, uint32_t gener
     }
 
     if (peer->user == MUCT_XGMI_NO_USER) {
-        /* Before the lock: looking at other users takes the outer one. */
+        /* claim before taking the lock: examining other users takes the outer one */
         unsigned user = muct_xgmi_peer_claim_user(peer);
 
         if (user == MUCT_XGMI_NO_USER) {
@@ -656,7 +656,7 @@ void muct_xgmi_peer_leave(muct_xgmi_peer_t *peer, uint32_t index)
 bool muct_xgmi_peer_has_expired(const muct_xgmi_peer_t *peer, uint32_t index,
                                 uint32_t generation)
 {
-    /* of this process itself nobody waits for copies */
+    /* a process does not wait for its own copies */
     return (peer->fd >= 0) && ((atomic_load(&peer->page->slots[index].generation) -
                                 generation) >= MUCT_XGMI_EXPIRED);
 }

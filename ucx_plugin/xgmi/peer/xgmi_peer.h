@@ -5,30 +5,30 @@
 
 /**
  * @file
- * What processes know of each other: are you alive, does this key still hold, do you
- * use my memory right now?
+ * State that processes share: whether one lives, whether a key still holds, and which
+ * processes use a registration at present.
  *
  * Each process shares one control page, a file in shared memory named by its
- * incarnation, which is a random number and never comes again. The page has a slot for
+ * incarnation, which is a random number and never used again. The page has a slot for
  * each exported registration. A key holds as long as the slot's generation is the
  * key's. A process that starts copies under a key sets its bit in the slot first and
- * looks at the generation second; the owner changes the generation first and looks at
- * the bits second. So after an invalidation either the copy was refused, or the owner
- * waits for it.
+ * reads the generation second; the owner changes the generation first and reads the
+ * bits second. So after an invalidation either the copy was refused, or the owner waits
+ * for it.
  *
  * Death. The owner holds a POSIX lock on its page; the kernel drops it when the process
- * ends, however that happens, also across PID namespaces and never for a reused pid.
- * Where the PID namespace is shared, a pidfd gives the same news as an event.
+ * ends for any reason, also across PID namespaces and never for a reused pid. In a
+ * shared PID namespace, a pidfd reports the same as an event.
  *
  * Closing. The page also has a slot for each interface. Its generation is in the
  * interface's address and changes when the interface is closed, so that the peers of an
  * interface notice its end also when the process lives on.
  *
- * Guarantee. Once a void slot is not used, no copy of another process under an older
- * key runs or will start, and only then the slot is taken again. A process that is
- * stopped in the middle of copies cannot say that they are over: then the owner's wait
- * ends by time-out (xgmi_inval.h), and the generation says so too, for the copies that
- * the other process has announced and not started.
+ * Guarantee. Once a void slot is unused, no copy of another process under an older key
+ * runs or will start, and only then the slot is taken again. A process that is stopped
+ * in the middle of copies cannot report that they ended: the owner's wait then ends by
+ * timeout (xgmi_inval.h), and the generation records it, also for copies that the other
+ * process has announced and not started.
  *
  * State is per process; after fork() the child has its own. Thread safe.
  */
@@ -51,7 +51,7 @@
 #define MUCT_XGMI_MAX_USERS 64
 
 
-/** Another process, or this one. */
+/** A process: a peer, or this one. */
 typedef struct muct_xgmi_peer muct_xgmi_peer_t;
 
 /** This process, as others see it. */
@@ -59,7 +59,7 @@ typedef struct muct_xgmi_self {
     uint64_t owner;   /**< Incarnation; never 0 */
     uint64_t shm_dir; /**< Identity of the page's folder: file system and number */
     uint64_t pid_namespace; /**< Inode of the PID namespace */
-    uint32_t pid;           /**< In that namespace */
+    uint32_t pid;           /**< Process id in that namespace */
 } muct_xgmi_self_t;
 
 
@@ -112,8 +112,8 @@ void muct_xgmi_slot_drop_dead(uint32_t slot);
 
 
 /**
- * Nobody waits any more for those who copy under the void keys: they are not to start
- * what they have not started.
+ * The owner stops waiting for copies under the void keys: copies that have not started
+ * must not start.
  *
  * @param [in] generation  From @ref muct_xgmi_slot_void.
  */
@@ -137,7 +137,7 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
 
 
 /**
- * Get to know a process.
+ * Look a process up.
  *
  * @param [in]  owner   Its incarnation.
  * @param [out] peer_p  A reference, to be returned with @ref muct_xgmi_peer_put. Set
@@ -145,23 +145,23 @@ void muct_xgmi_iface_id_close(muct_xgmi_iface_id_t id);
  *
  * @return UCS_OK                    It lives and shares its page.
  * @return UCS_ERR_CONNECTION_RESET  It is dead.
- * @return UCS_ERR_UNREACHABLE       Its page is not ours to use, as a warning told.
+ * @return UCS_ERR_UNREACHABLE       Its page cannot be used; a warning was logged.
  * @return UCS_ERR_NO_MEMORY
  */
 ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 
 /**
- * As @ref muct_xgmi_peer_get, and a process that is dead as long as somebody here has a
- * reference from when it lived; else it is UCS_ERR_UNREACHABLE.
+ * As @ref muct_xgmi_peer_get, and also for a dead process while this process still
+ * holds a reference from before its death; otherwise UCS_ERR_UNREACHABLE.
  */
 ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 
 /**
- * Whether what a process left can be given to others: it is known to be dead, or nobody
- * (0). One that cannot be looked at now, for want of memory or of descriptors or as its
- * page is not ours to use, may live.
+ * Whether resources of a process can be reused: the process is certainly dead, or 0. A
+ * process that cannot be examined now, for lack of memory or descriptors or because its
+ * page is not accessible, may live.
  */
 bool muct_xgmi_owner_is_dead(uint64_t owner);
 
@@ -179,24 +179,24 @@ bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer);
 
 
 /**
- * Whether the process is dead by the end of a time. Who is killed loses its memory
- * before its lock, so what is not there any more says more than the lock does. Waits
- * only for a living process with a pidfd.
+ * Whether the process is dead by a deadline. A killed process loses its memory before
+ * its lock, so a missing file is stronger evidence than the lock. Waits only for a
+ * living process with a pidfd.
  */
 bool muct_xgmi_peer_ends(muct_xgmi_peer_t *peer, int timeout_ms);
 
 
-/** What @ref muct_xgmi_peer_is_alive found last; no system call. */
+/** Last result of @ref muct_xgmi_peer_is_alive; no system call. */
 bool muct_xgmi_peer_was_alive(const muct_xgmi_peer_t *peer);
 
 
 /**
- * Where to look whether an interface of the process is open.
+ * Address to read whether an interface of the process is open.
  *
  * @param [in] id  From the interface's address.
  *
- * @return Its generation now, as long as the reference is held; NULL when the slot
- *         cannot be.
+ * @return Its present generation, valid while the reference is held; NULL when the slot
+ *         is out of range.
  */
 const _Atomic uint32_t *muct_xgmi_peer_iface(const muct_xgmi_peer_t *peer,
                                              const muct_xgmi_iface_id_t *id);

@@ -72,7 +72,7 @@ void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake)
     if (write(wake->event_fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
         muct_debug("write(eventfd) failed: %m"); /* full: it is readable anyway */
     }
-    /* write first: who finds it set can read what was written */
+    /* write first: a thread that finds the flag set can read the eventfd */
     __atomic_store_n(&wake->is_signalled, true, __ATOMIC_RELEASE);
 }
 
@@ -109,7 +109,7 @@ bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns)
 {
     uint64_t count;
 
-    /* What cannot be read yet stays noted, and is read the next time. */
+    /* If the eventfd cannot be read yet, the flag stays set for the next call. */
     if ((wake->timer_at_ns != 0) && (now_ns >= wake->timer_at_ns) &&
         (read(wake->timer_fd, &count, sizeof(count)) == (ssize_t)sizeof(count))) {
         wake->timer_at_ns = 0;

@@ -26,13 +26,13 @@
 
 /** Freed with its last reference: a callback may come after the interface is gone. */
 typedef struct muct_xgmi_wake {
-    int event_fd;         /**< Readable: signalled */
-    int timer_fd;         /**< Readable: the time is over */
-    unsigned refs;        /**< The interface's, and one a callback */
-    bool is_signalled;    /**< event_fd was written and not drained */
-    bool is_armed;        /**< A thread may sleep; to be signalled once */
-    bool is_aside;        /**< One sleeps for so long that others can post; to be
-                               signalled once, when somebody waits */
+    int event_fd;      /**< Readable: signalled */
+    int timer_fd;      /**< Readable: the time is over */
+    unsigned refs;     /**< The interface's, and one a callback */
+    bool is_signalled; /**< event_fd was written and not drained */
+    bool is_armed;     /**< A thread may sleep; to be signalled once */
+    bool is_aside;     /**< A thread sleeps to let others post; signal it once when an
+                          operation waits for progress */
     uint64_t timer_at_ns; /**< When timer_fd becomes readable; 0: never */
 } muct_xgmi_wake_t;
 
@@ -57,8 +57,7 @@ uint64_t muct_xgmi_wake_now_ns(void);
 void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake);
 
 
-/** There is something for progress: the same, if it sleeps and nobody has done so yet.
- */
+/** There is work for progress: wake the thread if it sleeps and was not woken yet. */
 static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed) {
@@ -68,7 +67,8 @@ static inline void muct_xgmi_wake_if_armed(muct_xgmi_wake_t *wake)
 }
 
 
-/** Somebody waits for progress: the same, also if it sleeps to let others post. */
+/** An operation waits for progress: wake the thread, also from a sleep that lets others
+ * post. */
 static inline void muct_xgmi_wake_hurry(muct_xgmi_wake_t *wake)
 {
     if (wake->is_armed || wake->is_aside) {
