@@ -54,7 +54,7 @@ void gpu_bench_number(json_object *row, const char *name, size_t value)
     json_object_object_add(row, name, json_object_new_int64((int64_t)value));
 }
 
-/* A row a line, for who reads with grep */
+/* Each row is a line, for grep */
 static void write_row(json_object *row)
 {
     fprintf(gpu_bench.json, "%s\n  %s", (gpu_bench.num_rows == 0) ? "" : ",",

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * One transfer of gpu_limits: its pieces, the ways to move them, the check of every
- * byte, the line of the table. One transfer at a time, hence one object for all.
+ * A transfer of gpu_limits: its pieces, the ways to move them, the check of every byte,
+ * the line of the table. At most one transfer at a time, hence one object for all.
  */
 
 #include "perf/gpu/gpu_runtime.h"
@@ -60,7 +60,7 @@ typedef struct gpu_bench {
 extern gpu_bench_t gpu_bench;
 extern const char *const gpu_bench_names[GPU_NUM_METHODS];
 
-/** One row a figure; its head is printed with each part. */
+/** Each figure is a row; its head is printed with each part. */
 extern const perf_table_t gpu_bench_table;
 
 

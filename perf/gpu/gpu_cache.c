@@ -36,7 +36,7 @@ static size_t layer_size(const gpu_cache_t *cache)
     return layer_pieces(cache) * cache->shape.piece_bytes;
 }
 
-/* What the first cache holds from a piece of a layer on. */
+/* Contents of the first cache from a piece of a layer on. */
 static uint64_t piece_seed(const gpu_cache_t *cache, unsigned layer, size_t piece)
 {
     return perf_pattern_word(perf_mix(layer + 1),

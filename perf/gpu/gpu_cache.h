@@ -17,13 +17,13 @@
 #include <stdint.h>
 
 
-/** In the order of gpu_bench's devices. */
+/** Devices in the order of gpu_bench's. */
 enum { GPU_CACHE_SRC, GPU_CACHE_DST, GPU_CACHE_NUM };
 
 typedef struct gpu_cache {
     perf_pool_shape_t shape;
     char **layers[GPU_CACHE_NUM];
-    uint32_t *origins; /**< Of each block of the second cache, where it came from */
+    uint32_t *origins; /**< Source of each block of the second cache */
 } gpu_cache_t;
 
 
@@ -38,8 +38,7 @@ void gpu_cache_cleanup(gpu_cache_t *cache);
 void gpu_cache_poison(gpu_cache_t *cache);
 
 
-/** From here on block dst[i] of the second holds what block src[i] of the first does.
- */
+/** Expect block dst[i] of the second cache to hold block src[i] of the first. */
 void gpu_cache_expect(gpu_cache_t *cache, const uint32_t *src, const uint32_t *dst,
                       uint32_t num_blocks);
 

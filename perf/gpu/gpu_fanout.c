@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One GPU and several others: what the kernel reaches on all links at once, which
- * mori_kv_perf --scheme onetomany, manytoone and both are held against.
+ * A GPU and several others: the rate that the kernel reaches on all links at once, as
+ * the reference for mori_kv_perf --scheme onetomany, manytoone and both.
  *
  * The lower half of each pool is read, the upper half is written. A receiver's half is
  * shared out evenly to those that may send to it, so that every byte has one writer. A
@@ -23,7 +23,7 @@
 
 typedef enum scheme { ONE_TO_MANY, MANY_TO_ONE, BOTH, NUM_SCHEMES } scheme_t;
 
-/* One sender's thread. */
+/* Thread of a sender. */
 typedef struct sender {
     unsigned number;      /* of its device */
     unsigned first, last; /* devices it sends to */
@@ -51,7 +51,7 @@ static const char *const scheme_names[NUM_SCHEMES] = {"one to many", "many to on
 static fanout_t fanout;
 
 
-/* Where a receiver keeps what a sender writes. */
+/* Part of a receiver's memory that a sender writes. */
 static size_t share_begin(unsigned sender)
 {
     return fanout.half + (sender * fanout.share);
@@ -187,7 +187,7 @@ static void poison(unsigned number)
               "hipMemcpy");
 }
 
-/* What device @a number's source holds, in host memory of its size. */
+/* Contents of the source of device @a number, in host memory of its size. */
 static const char *source_bytes(unsigned number, size_t offset)
 {
     return gpu_bench.host_src + offset + ((size_t)number * FANOUT_SHIFT);
@@ -354,7 +354,7 @@ static void cleanup_device(unsigned number)
     }
 }
 
-/* With one other device, two, ... up to all. */
+/* Measure with one other device, two, and so on up to all. */
 static void measure_others(unsigned num_others)
 {
     static const size_t sizes[] = {4096, 16384, 65536, 262144};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What one small piece costs at least, and the ways to learn that it is there: the
- * figures that mori_xgmi's latency is held against. Who waits for an answer between two
- * pieces finds the GPU at rest, and it takes longer to begin.
+ * Least cost of one small piece, and of the ways to notice its arrival: the reference
+ * for mori_xgmi's latency. A sender that waits for an answer between two pieces finds
+ * the GPU idle, and it takes longer to begin.
  */
 
 #include "perf/gpu/gpu_bench.h"

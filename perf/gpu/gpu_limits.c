@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What two GPUs of one host can do without UCX: the figures that ucx_perftest and
- * mori_kv_perf are held against. One process, two devices, the product's own kernel
- * and list; every byte is checked in a separate pass.
+ * Rates of two GPUs of one host without UCX: the reference for ucx_perftest and
+ * mori_kv_perf. One process, two devices, the product's own kernel and list; every byte
+ * is checked in a separate pass.
  */
 
 #include "perf/gpu/gpu_bench.h"
@@ -155,7 +155,8 @@ static void part_pipelined(void)
     }
 }
 
-/* One transfer as several launches, so that the rest is written while they copy. */
+/* Split a transfer into several launches, so that the rest is written while they copy.
+ */
 static void part_split(void)
 {
     static const size_t sizes[] = {4096, 16384};
@@ -333,7 +334,7 @@ static void part_background(void)
     gpu_bench_restore_source();
 }
 
-/* In the order in which they run. */
+/* Parts in the order in which they run. */
 static const struct {
     const char *name;
     void (*run)(void);
@@ -482,7 +483,9 @@ static void parse(int argc, char **argv, arguments_t *arguments)
     }
 }
 
-/* @return 0, or -1 with the reason told. */
+/*
+ * @return 0, or -1 after printing the reason.
+ */
 static int open_json(const char *path)
 {
     if (path == NULL) {

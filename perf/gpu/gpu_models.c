@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What kernel and link give for the lists that mori_kv_perf moves for its models: the
- * same requests and blocks, merged as libmorikv merges and in its order, posted as it
- * posts them, without UCX and without a second process. A plan is made beforehand, the
- * lists are written for each request, as the product does.
+ * Rates of kernel and link for the lists that mori_kv_perf moves for its models: the
+ * same requests and blocks, merged as libmorikv merges them and in its order, posted as
+ * libmorikv posts them, without UCX and without a second process. The plan is made
+ * beforehand; the lists are written for each request, as in the product.
  */
 
 #include "perf/gpu/gpu_bench.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* mori_xgmi's LISTS and LIST_SIZE where nobody sets them */
+/* Defaults of mori_xgmi's LISTS and LIST_SIZE */
 #define MODELS_LISTS 8
 #define MODELS_LIST_SIZE 16384
 
@@ -30,13 +30,13 @@ typedef struct model_way {
     unsigned num_lanes; /* mori_xgmi has one a device and direction */
 } model_way_t;
 
-/* One request, merged. */
+/* A request, merged. */
 typedef struct model_plan {
     mkv_run_t *runs;
     size_t num_runs;
 } model_plan_t;
 
-/* One length of one model. */
+/* Length of a request of a model. */
 typedef struct models {
     const char *name;
     unsigned long length;
@@ -48,7 +48,7 @@ typedef struct models {
     model_plan_t *plans; /* of the way */
 } models_t;
 
-/* One request on its way. */
+/* Request in flight. */
 typedef struct model_mover {
     models_t *models;
     gpu_device_t *device;
@@ -58,7 +58,7 @@ typedef struct model_mover {
     double wait_us; /* for lists to become free */
 } model_mover_t;
 
-/* Of all requests that are measured. */
+/* Sums of all measured requests. */
 typedef struct model_figures {
     double *us;
     double *host_us;

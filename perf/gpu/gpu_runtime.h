@@ -73,7 +73,7 @@ typedef struct gpu_runtime {
 /** hipMemcpyDefault: the runtime looks where both ends are */
 #define GPU_COPY_DEFAULT 4
 
-/** What hipEventQuery() and hipStreamQuery() say of work that is not over */
+/** Status of hipEventQuery() and hipStreamQuery() for unfinished work */
 #define GPU_NOT_READY 600
 
 /** hipEventDisableTiming */
@@ -82,9 +82,9 @@ typedef struct gpu_runtime {
 /** A stream with what launches on it share. */
 typedef struct gpu_lane {
     void *stream;
-    void *arrivals;          /**< In device memory */
-    volatile uint32_t *flag; /**< In pinned memory */
-    uint32_t sequence;       /**< Of the last launch */
+    void *arrivals;          /**< Counters in device memory */
+    volatile uint32_t *flag; /**< Flag in pinned memory */
+    uint32_t sequence;       /**< Sequence number of the last launch */
 } gpu_lane_t;
 
 #define GPU_MAX_LANES 2
@@ -94,7 +94,7 @@ typedef struct gpu_device {
     void *module; /**< NULL: the runtime has no code for it */
     void *kernel; /**< Of the module */
     gpu_lane_t lanes[GPU_MAX_LANES];
-    gpu_lane_t background; /**< Of normal priority */
+    gpu_lane_t background; /**< Stream of normal priority */
     char *pool;
 } gpu_device_t;
 

@@ -5,17 +5,17 @@
 
 /**
  * @file
- * Paged KV allocator as inference engines have it: a pool of equal blocks, contents
- * found again by key, the block that was free longest taken first.
+ * Paged KV allocator as in inference engines: a pool of equal blocks whose contents are
+ * found again by key; the block that has been free longest is taken first.
  *
  * A block is held by any number of sequences. When the last one releases it, it keeps
  * its contents and joins the end of the free queue; taking it from the front of the
- * queue forgets them. A sequence that begins like an earlier one therefore shares its
+ * queue drops them. A sequence that begins like an earlier one therefore shares its
  * first blocks, and after some turns of the pool no two blocks of a sequence are
- * neighbours except by chance - the block tables that transfers have to cope with.
+ * neighbours except by chance - the block tables that transfers have to handle.
  *
- * Keys stand for contents: equal keys promise equal bytes. Key 0 means contents nobody
- * else can ask for, such as a block that is not full yet.
+ * Keys stand for contents: equal keys promise equal bytes. Key 0 means contents that
+ * are never shared, such as a block that is not full yet.
  *
  * Threads. One thread per allocator.
  */
@@ -60,7 +60,7 @@ int perf_allocator_get(perf_allocator_t *allocator, const uint64_t *keys,
 void perf_allocator_put(perf_allocator_t *allocator, const uint32_t *blocks,
                         uint32_t num_blocks);
 
-/** Blocks that nobody holds. */
+/** Blocks that no sequence holds. */
 uint32_t perf_allocator_num_free(const perf_allocator_t *allocator);
 
 /** Key of what a block holds, also while it is free; 0 when nothing known. */

@@ -17,7 +17,7 @@
 /** Empty looks before the first yield: some 100 microseconds. */
 enum { PERF_BACKOFF_LOOKS = 1000 };
 
-/** Tell whether a look found something; @a empty counts those that did not. */
+/** Record whether a poll found something; @a empty counts empty polls in a row. */
 static inline void perf_backoff(unsigned *empty, bool is_found)
 {
     if (is_found) {

@@ -31,7 +31,7 @@ static int perf_move_init(perf_move_t *move, const perf_list_t *prefill,
     return 0;
 }
 
-/* One request admitted, moved and finished on both sides. */
+/* Admit, move and finish a request on both sides. */
 static int perf_block_moves_next(perf_block_moves_t *moves, perf_engine_side_t *sides)
 {
     perf_admitted_t admitted[PERF_NUM_SIDES] = {{0}};

@@ -5,8 +5,9 @@
 
 /**
  * @file
- * What the requests of a run with a model move, all known beforehand: both sides gone
- * through in one process, one request after the other as with a pipeline depth of 1.
+ * Blocks that the requests of a run with a model move, all computed beforehand: both
+ * sides are simulated in one process, one request after the other as with a pipeline
+ * depth of 1.
  *
  * Threads. Any number may read.
  */
@@ -17,15 +18,15 @@
 #include <stdint.h>
 
 
-/** One request: block src[i] of prefill goes to block dst[i] of decode. */
+/** A request: block src[i] of prefill goes to block dst[i] of decode. */
 typedef struct perf_move {
-    uint32_t num_blocks; /**< Without those that decode has already */
+    uint32_t num_blocks; /**< Blocks to move; decode has the others already */
     uint32_t *src;
     uint32_t *dst;
 } perf_move_t;
 
 typedef struct perf_block_moves {
-    perf_pool_shape_t shape; /**< Of both KV caches */
+    perf_pool_shape_t shape; /**< Blocks of both KV caches */
     uint32_t num_moves;
     uint32_t num_warmup; /**< First ones, which are not measured */
     perf_move_t *moves;

@@ -115,7 +115,7 @@ static uint32_t perf_sequence_due(const perf_block_tables_t *tables,
                                                      : sequence->table->output_blocks;
 }
 
-/* Everybody grows by one block in turn, until nobody is behind. */
+/* Grow each request by one block in turn, until all have their length. */
 static void perf_block_tables_advance(perf_block_tables_t *tables, uint64_t now_ms)
 {
     static const uint64_t no_key = 0;
@@ -212,7 +212,7 @@ void perf_block_tables_decode(perf_block_tables_t *tables, perf_block_table_t *t
     *link = sequence;
 }
 
-/* One request that no other process knows of. 1: done, 0: does not fit, -1: error. */
+/* Admit a request that shares no block. 1: done, 0: does not fit, -1: error. */
 static int perf_block_tables_age_once(perf_block_tables_t *tables,
                                       perf_source_t *source, uint64_t number,
                                       uint64_t *used_p)

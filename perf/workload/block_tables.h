@@ -23,14 +23,14 @@
 
 typedef struct perf_block_tables perf_block_tables_t;
 
-/** One request's blocks here. */
+/** Blocks of a request on this side. */
 typedef struct perf_block_table {
     uint64_t number;     /**< Of the request */
     uint32_t tokens;     /**< Of the prompt */
     uint32_t num_blocks; /**< Of the prompt */
     uint32_t num_shared; /**< First blocks that already hold their contents */
     uint32_t *blocks;
-    uint64_t *keys;         /**< What each block is to hold; see perf_pool_fill() */
+    uint64_t *keys;         /**< Contents of each block; see perf_pool_fill() */
     uint32_t output_blocks; /**< The answer will take */
     uint64_t timestamp_ms;
 } perf_block_table_t;
@@ -65,8 +65,8 @@ void perf_block_tables_destroy(perf_block_tables_t *tables);
 int perf_block_tables_admit(perf_block_tables_t *tables, const perf_request_t *request,
                             uint64_t number, perf_block_table_t **table_p);
 
-/** Prefill: the prompt has been taken away; its blocks keep their contents while
- *  nobody needs them. */
+/** Prefill: the prompt was transferred; its blocks keep their contents until they are
+ * reused. */
 void perf_block_tables_release(perf_block_tables_t *tables, perf_block_table_t *table);
 
 /** Decode: the prompt has arrived; the answer begins. */

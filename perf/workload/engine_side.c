@@ -63,7 +63,7 @@ static int perf_engine_side_open_slots(const perf_options_t *options, unsigned i
         options->seed * 31 + i * 2 + side->is_prefill, &side->slots[i]);
 }
 
-/* What the slots leave of the memory is for blocks. */
+/* The memory that slots leave free is for blocks. */
 static int perf_engine_side_num_blocks(const perf_options_t *options,
                                        perf_engine_side_t *side, uint32_t *num_p)
 {

@@ -6,8 +6,8 @@
 /**
  * @file
  * One side of a run with a model, prefill or decode: the requests in their order and
- * the blocks that each has here. What is moved follows from the options alone, so who
- * moves it in another way moves the same lists.
+ * the blocks of each on this side. The transfers follow from the options alone, so each
+ * engine moves the same lists.
  *
  * Threads. One thread per object.
  */
@@ -26,8 +26,10 @@
 typedef struct perf_engine_side {
     bool is_prefill;
     perf_geometry_t geometry;
-    perf_pool_shape_t shapes[PERF_MAX_COMPONENTS]; /**< Of each component's cache */
-    perf_slots_t *slots[PERF_MAX_COMPONENTS]; /**< Of what does not keep every token */
+    perf_pool_shape_t
+        shapes[PERF_MAX_COMPONENTS];          /**< Blocks of each component's cache */
+    perf_slots_t *slots[PERF_MAX_COMPONENTS]; /**< Slots of components that do not keep
+                                                 every token */
     perf_block_tables_t *tables;
     perf_source_t *source;
     const perf_request_t *request; /**< Read, not admitted yet */
@@ -78,7 +80,7 @@ int perf_engine_side_admit(perf_engine_side_t *side, perf_admitted_t *admitted);
 /** The prompt has been moved: prefill releases it, decode begins its answer. */
 void perf_engine_side_finish(perf_engine_side_t *side, perf_admitted_t *admitted);
 
-/** It was cut short by an error: give everything back. */
+/** Release everything of a request that an error cut short. */
 void perf_engine_side_drop(perf_engine_side_t *side, perf_admitted_t *admitted);
 
 #endif

@@ -29,7 +29,7 @@ void perf_message_first_only(bool (*is_told)(void *arg), void *arg)
     perf_message.arg = arg;
 }
 
-/* One write: two processes share the terminal. */
+/* A line is one write: two processes share the terminal. */
 static void perf_message_print(const char *kind, const char *text)
 {
     char line[700];

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * What the benchmark says when it cannot go on: one line on stderr, which names the
- * value at fault and what was expected instead.
+ * Errors that end the benchmark: one line on stderr, which names the value at fault and
+ * the expected one.
  *
  * Threads. One thread per process; the benchmark has no other.
  */
@@ -26,19 +26,19 @@ void perf_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *perf_last_error(void);
 
 /**
- * Print no more than the first error of all processes of a run: it is the cause, the
- * others follow from it.
+ * Print only the first error of all processes of a run: it is the cause, the others
+ * follow from it.
  *
- * @param [in] is_told  Asked before the first error of this process is printed: whether
- *                      another process has told its own. It also tells others that this
- *                      one does now.
+ * @param [in] is_told  Called before the first error of this process is printed:
+ * returns whether another process has printed its own, and records that this one prints
+ * now.
  */
 void perf_message_first_only(bool (*is_told)(void *arg), void *arg);
 
-/** Another process has told the cause: print no error any more. */
+/** Another process printed the cause: print no error any more. */
 void perf_message_silence(void);
 
-/** Say what is waited for, when somebody looks: on stderr, if that is a terminal. */
+/** Print what the run waits for on stderr, if that is a terminal. */
 void perf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -16,25 +16,25 @@
 #include <stddef.h>
 
 
-/** One rank's share of a component. A piece is what one layer and part keep together.
- */
+/** Share of a rank of a component. A piece is what one layer and part keep together. */
 typedef struct perf_share {
     unsigned block_tokens; /**< Tokens in a block; 1 for a state */
-    unsigned entries;      /**< In a block: tokens, or what they are compressed to */
-    size_t inner_bytes;    /**< An element */
-    size_t piece_bytes;    /**< One block in one layer and part, bytes */
+    unsigned entries;   /**< Units in a block: tokens, or what they are compressed to */
+    size_t inner_bytes; /**< An element */
+    size_t piece_bytes; /**< Bytes of a block in one layer and part */
 } perf_share_t;
 
 
-/** One rank's share of a block. */
+/** Share of a rank of a block. */
 typedef struct perf_geometry {
     perf_model_t model;
-    unsigned tp;           /**< Ranks that share it */
-    unsigned num_layers;   /**< Of the model */
-    unsigned num_parts;    /**< Of the first component: 2: keys and values apart */
+    unsigned tp;         /**< Ranks that share it */
+    unsigned num_layers; /**< Of the model */
+    unsigned
+        num_parts; /**< Parts of the first component; 2: separate keys and values */
     unsigned block_tokens; /**< Tokens in a block */
-    size_t piece_bytes;    /**< Of the first component */
-    size_t block_bytes;    /**< One block in all that keeps every token, bytes */
+    size_t piece_bytes;    /**< Bytes of a piece of the first component */
+    size_t block_bytes; /**< Bytes of a block in all components that keep every token */
     perf_share_t shares[PERF_MAX_COMPONENTS];
 } perf_geometry_t;
 

@@ -12,17 +12,17 @@
 #include <stdbool.h>
 
 
-/** As a shell has it for a program that SIGINT ended. */
+/** Exit status of a shell for a program that SIGINT ended. */
 enum { PERF_EXIT_INTERRUPTED = 130 };
 
 extern volatile sig_atomic_t perf_is_interrupted;
 
-/** From now on SIGINT sets @ref perf_is_interrupted. */
+/** Make SIGINT set @ref perf_is_interrupted from now on. */
 void perf_interrupt_catch(void);
 
 /**
- * Who waits for processes leaves SIGINT to them: a terminal's goes to all of them, what
- * kill(1) sent goes on to them by @a forward.
+ * Leave SIGINT to the child processes: a terminal sends it to all of them, and @a
+ * forward passes a signal of kill(1) on to them.
  */
 void perf_interrupt_leave(void (*forward)(int number));
 

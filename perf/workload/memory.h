@@ -56,10 +56,10 @@ void perf_memory_read(perf_memory_t *memory, void *host, const void *address,
 /** Wait for all queued copies. @return 0, or -1 after @ref perf_error. */
 int perf_memory_sync(perf_memory_t *memory);
 
-/** Say what UCX is to be told of memory of the GPU, instead of ROCm's. */
+/** Set the memory type that UCX gets for memory of the GPU, instead of ROCm's. */
 void perf_memory_set_gpu_type(perf_memory_t *memory, perf_gpu_type_t type);
 
-/** What to tell UCX. */
+/** Memory type to pass to UCX. */
 ucs_memory_type_t perf_memory_type(const perf_memory_t *memory);
 
 /** Name of the GPU, or "host". */

@@ -31,7 +31,7 @@ typedef struct perf_member {
     uint32_t max;
 } perf_member_t;
 
-/* Where in which file we are, for errors. */
+/* Position in the file, for errors. */
 typedef struct perf_model_file {
     const char *path;
     char where[64]; /* "components[2]", or "" */
@@ -140,7 +140,7 @@ static int perf_model_member(const perf_model_file_t *file, const perf_member_t 
     }
 }
 
-/* Every member of an object must be known: a word that is misspelt is told. */
+/* Each member of an object must be known, so that a misspelt name is an error. */
 static int perf_model_members_of(const perf_model_file_t *file, json_object *object,
                                  const perf_member_t *members, void *into)
 {

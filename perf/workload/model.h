@@ -5,9 +5,9 @@
 
 /**
  * @file
- * What a model keeps for a request, read from a file of JSON: perf/models/README.md
- * says what its members mean. Numbers of the whole model, before it is shared out over
- * ranks.
+ * Memory that a model keeps for a request, read from a JSON file: perf/models/README.md
+ * describes its members. Numbers are those of the whole model, before it is shared out
+ * over ranks.
  *
  * Threads. Values only; reading may be done by any thread.
  */
@@ -23,7 +23,7 @@ typedef enum perf_keep {
     PERF_KEEP_ALL,    /**< Every token */
     PERF_KEEP_WINDOW, /**< The last tokens */
     PERF_KEEP_CHUNK,  /**< Tokens since the last multiple of so many */
-    PERF_KEEP_STATE   /**< One state, whatever the length */
+    PERF_KEEP_STATE   /**< A single state, of a length that does not grow */
 } perf_keep_t;
 
 /** Data of one kind, in some of the layers. */
@@ -33,25 +33,26 @@ typedef struct perf_component {
     uint16_t layers[PERF_MAX_LAYERS]; /**< Their numbers in the model */
     uint32_t parts;                   /**< 2: keys and values apart */
     perf_keep_t keep;
-    uint32_t window;       /**< Tokens, of a window or chunk; else 0 */
-    bool is_ring;          /**< A request has one ring of blocks for its window */
-    bool is_slab;          /**< Layers lie side by side in every block */
-    uint32_t block_tokens; /**< Of a window's own blocks; 0: as all others */
-    uint32_t compress;     /**< Tokens of an entry, at least 1 */
-    uint32_t outer;        /**< Repetitions of what follows, at least 1 */
-    uint32_t num_groups;   /**< 0: every rank holds all of it */
+    uint32_t window; /**< Tokens, of a window or chunk; else 0 */
+    bool is_ring;    /**< A request has one ring of blocks for its window */
+    bool is_slab;    /**< Layers lie side by side in every block */
+    uint32_t
+        block_tokens;  /**< Block size of a window; 0: the same as for all components */
+    uint32_t compress; /**< Tokens of an entry, at least 1 */
+    uint32_t outer;    /**< Repetitions of what follows, at least 1 */
+    uint32_t num_groups;              /**< 0: every rank holds all of it */
     uint32_t groups[PERF_MAX_GROUPS]; /**< Elements over all ranks */
     uint32_t dim;                     /**< Values of an element; 0: bytes says it */
-    uint32_t bytes;                   /**< Of an element, whatever the type of values */
-    uint32_t fp8_bytes;               /**< Of an element with fp8; 0: as dim says */
-    char dtype[8];                    /**< Type of its values; "": the run's */
-    uint32_t pad; /**< A block in a layer is a multiple of so many bytes */
+    uint32_t bytes;     /**< Bytes of an element, for every type of values */
+    uint32_t fp8_bytes; /**< Bytes of an element with fp8; 0: dim applies */
+    char dtype[8];      /**< Type of its values; "": the run's */
+    uint32_t pad;       /**< A block in a layer is a multiple of so many bytes */
 } perf_component_t;
 
 typedef struct perf_model {
     char name[64];
     uint32_t num_layers;
-    uint32_t tp; /**< What a run has that says nothing else, as the two below */
+    uint32_t tp; /**< Defaults of a run, as the two below */
     uint32_t block_tokens;
     char dtype[8];
     unsigned num_components; /**< The first one keeps every token */

@@ -42,7 +42,7 @@ static const char *const perf_group_names[] = {
     [PERF_GROUP_WHERE] = "Where it is moved:",
 };
 
-/* One row an option: the help is all the documentation it has. */
+/* An option is one row: the help is all the documentation it has. */
 typedef struct perf_option {
     const char *name;
     const char *arg; /* as the help shows it; NULL: none */
@@ -196,7 +196,7 @@ enum { PERF_KEY_USAGE = 256, PERF_KEY_ROW };
 
 typedef struct perf_parse {
     perf_options_t *options;
-    bool is_told; /* the reason to stop has been told */
+    bool is_told; /* the reason to stop was printed */
 } perf_parse_t;
 
 
@@ -398,7 +398,7 @@ static const perf_option_t *perf_option_of_key(int key)
                : NULL;
 }
 
-/* What argp shows for a number ends in its range, which the row has once */
+/* argp's help for a number ends in its range, which the row has once */
 static char *perf_options_help(int key, const char *text, void *input)
 {
     const perf_option_t *row = perf_option_of_key(key);

@@ -27,10 +27,10 @@ typedef enum perf_op { PERF_OP_WRITE, PERF_OP_READ } perf_op_t;
 typedef enum perf_api {
     PERF_API_MKV,    /**< libmorikv */
     PERF_API_UCP,    /**< ucp_put_nbx()/ucp_get_nbx() for each block */
-    PERF_API_UCP_SGL /**< One ucp_put_nbx() with a scatter-gather list */
+    PERF_API_UCP_SGL /**< A single ucp_put_nbx() with a scatter-gather list */
 } perf_api_t;
 
-/** Who starts operations in a sweep. */
+/** Side that starts operations in a sweep. */
 typedef enum perf_scheme {
     PERF_SCHEME_PAIRWISE,  /**< Center to its one leaf */
     PERF_SCHEME_ONETOMANY, /**< Center to all leaves */
@@ -51,10 +51,10 @@ typedef enum perf_post {
 
 typedef enum perf_segment { PERF_SEGMENT_DRAM, PERF_SEGMENT_VRAM } perf_segment_t;
 
-/** What UCX is told that memory of a GPU is. */
+/** Memory type of GPU memory for UCX. */
 typedef enum perf_gpu_type { PERF_GPU_TYPE_ROCM, PERF_GPU_TYPE_CUDA } perf_gpu_type_t;
 
-/** Whether UCP's endpoints tell of a peer that fails, as NIXL's and libmorikv's do. */
+/** Whether UCP's endpoints report a failed peer, as those of NIXL and libmorikv do. */
 typedef enum perf_error_mode {
     PERF_ERROR_MODE_PEER,
     PERF_ERROR_MODE_NONE
@@ -72,13 +72,13 @@ typedef struct perf_options {
     uint32_t timeout_s;         /**< Longest silence of another process */
     /* requests of a model; sweep if model is NULL */
     const char *model;
-    uint32_t tp;           /**< Of prefill; of both sides unless they differ */
+    uint32_t tp;           /**< Ranks of prefill; of both sides unless they differ */
     uint32_t decode_tp;    /**< Of decode */
     uint32_t block_tokens; /**< These four are the model's unless they are given */
     const char *dtype;
     const char *trace; /**< NULL: built-in generator */
     uint32_t num_requests;
-    uint32_t warmup_requests; /**< Of these, not measured */
+    uint32_t warmup_requests; /**< Requests of these that are not measured */
     uint32_t input_length;
     uint32_t output_length;
     bool is_exact_length;
@@ -93,7 +93,7 @@ typedef struct perf_options {
     uint32_t start_batch_size, max_batch_size;
     uint32_t num_iter, warmup_iter, large_blk_iter_ftr;
     bool is_recreate_xfer;
-    perf_error_mode_t error_mode; /**< Of api UCP and UCP_SGL */
+    perf_error_mode_t error_mode; /**< Applies to api UCP and UCP_SGL */
     /* where */
     perf_segment_t initiator_segment, target_segment;
     perf_gpu_type_t gpu_type;
@@ -101,8 +101,8 @@ typedef struct perf_options {
     uint32_t num_target_dev; /**< Leaves */
     perf_role_t role;
     const char *peer;       /**< Out of band, for a run over two hosts; else NULL */
-    const char *fds;        /**< From the parent: "5" or "5,7,9" */
-    uint32_t rank;          /**< From the parent: 0 is the center */
+    const char *fds;        /**< Set by the parent: "5" or "5,7,9" */
+    uint32_t rank;          /**< Set by the parent: 0 is the center */
     const char *start_lock; /**< File whose lock holds the start back, or NULL */
     /* output */
     const char *json;

@@ -30,7 +30,7 @@ static int perf_options_check_pingpong(const perf_options_t *options)
     return 1;
 }
 
-/* What only makes sense, or makes no sense, together. */
+/* Combinations of options that are required or make no sense. */
 static int perf_options_check_together(const perf_options_t *options)
 {
     if ((options->decode_tp != 0) && (options->model == NULL)) {
@@ -81,7 +81,7 @@ static int perf_options_check_together(const perf_options_t *options)
     return -1;
 }
 
-/* What the command line leaves to the model; how many ranks meet. */
+/* Fill in what the command line leaves to the model, and count the ranks that meet. */
 static int perf_options_take_model(perf_options_t *options)
 {
     uint32_t more, fewer;

@@ -5,7 +5,8 @@
 
 /**
  * @file
- * What options say together: values that follow from others, and what cannot be.
+ * Dependencies between options: values that follow from others, and impossible
+ * combinations.
  */
 
 #include "perf/workload/options.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Pieces go through a staging buffer of the host: filled from it, checked in it. It
- * holds many pieces, so that a GPU is asked for many copies before one wait.
+ * Pieces are filled from and checked in a staging buffer of the host. It holds many
+ * pieces, so that many copies of a GPU share one wait.
  */
 
 #include "perf/workload/pool.h"
@@ -19,7 +19,7 @@ enum { PERF_POOL_STAGING = 32 << 20 };
 
 typedef enum perf_pool_way { PERF_POOL_FILL, PERF_POOL_CHECK } perf_pool_way_t;
 
-/* Where a piece is that waits in the staging buffer. */
+/* Place of a piece that waits in the staging buffer. */
 typedef struct perf_piece {
     uint32_t block;
     unsigned layer;
@@ -97,7 +97,7 @@ static void *perf_piece_address(const perf_pool_t *pool, const perf_piece_t *pie
     return (char *)region.base + piece->block * region.stride;
 }
 
-/* One element: a pattern of its own, at any address. */
+/* Write one element: its pattern depends on the key and the position. */
 static void perf_cell_make(char *cell, size_t length, uint64_t seed)
 {
     uint64_t word;
@@ -128,7 +128,7 @@ static void perf_cells_make(const perf_cells_t *cells, char *piece, uint64_t see
     }
 }
 
-/* What a piece should be. */
+/* Expected contents of a piece. */
 static void perf_piece_make(const perf_pool_t *pool, char *buffer, uint64_t seed)
 {
     if (pool->shape.cells.num_groups == 0) {
@@ -292,7 +292,7 @@ static int perf_pool_prepare_check(perf_pool_t *pool)
                            pool->shape.num_blocks);
 }
 
-/* Without the layers' memory. */
+/* Free the pool, but not the memory of the layers. */
 static perf_pool_t *perf_pool_alloc(perf_memory_t *memory,
                                     const perf_pool_shape_t *shape)
 {

@@ -47,7 +47,7 @@ typedef struct perf_pool_shape {
     perf_cells_t cells;
 } perf_pool_shape_t;
 
-/** Where the pieces of one layer and part are. */
+/** Addresses of the pieces of one layer and part. */
 typedef struct perf_pool_region {
     void *base;
     size_t length; /**< Bytes from base to the end of the last piece */
@@ -58,7 +58,7 @@ typedef struct perf_pool_region {
 
 typedef struct perf_pool perf_pool_t;
 
-/** Key of a block that nobody has written to. */
+/** Key of a block that was never written. */
 #define PERF_POOL_UNTOUCHED UINT64_C(0)
 
 
@@ -91,7 +91,7 @@ void perf_pool_destroy(perf_pool_t *pool);
 
 const perf_pool_shape_t *perf_pool_shape(const perf_pool_t *pool);
 
-/** Where the pieces of a layer and part are. */
+/** Addresses of the pieces of a layer and part. */
 void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
                       perf_pool_region_t *region);
 
@@ -99,7 +99,7 @@ void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
 int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                    uint32_t num_blocks);
 
-/** From now on somebody else writes the contents of keys[i] into blocks[i]. */
+/** Another process writes the contents of keys[i] into blocks[i] from now on. */
 void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                       uint32_t num_blocks);
 

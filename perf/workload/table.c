@@ -45,7 +45,7 @@ void perf_table_head(const perf_table_t *table)
     perf_table_head_line(table, true);
 }
 
-/* Behind a row that ends at a column; below it where that has no room */
+/* Right of a row that ends at a column; below it where that has no room */
 static void perf_table_note(const perf_table_t *table, size_t at, const char *note)
 {
     const char *space = "";

@@ -18,7 +18,7 @@
 #define PERF_TABLE_NARROW 76
 #define PERF_TABLE_WIDE 200
 
-/** One value of a row: text in columns that go to the left, else a number. */
+/** Value of a row: left-aligned text in some columns, a number in the others. */
 typedef struct perf_cell {
     double number;
     const char *text;
@@ -28,8 +28,8 @@ typedef struct perf_column {
     const char *name;
     const char *unit; /**< Under the name; "": none */
     int width;        /**< Characters, at least; negative: text, to the left */
-    int digits;       /**< Of numbers, behind the point */
-    bool is_wide;     /**< Only in wide tables */
+    int digits;       /**< Decimals of numbers */
+    bool is_wide;     /**< Shown in wide tables alone */
 } perf_column_t;
 
 typedef struct perf_table {
