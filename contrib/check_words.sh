@@ -12,7 +12,7 @@ limits_of() { # PART
     case $1 in
     src) echo 192 62 93 ;;
     ucx_plugin) echo 165 85 87 ;;
-    perf) echo 182 64 80 ;;
+    perf) echo 30 5 10 ;;
     test) echo 171 92 93 ;;
     logs) echo 30 5 30 ;;
     esac

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a piece costs when a plan of bytes is made: the pieces of a prompt of a million
- * tokens, in the order of memory, in any order, and as slices. Two contexts of this
- * process and memory that nobody touches; each row is a dump of its own under
- * callgrind.
+ * Cost of a piece when a plan of bytes is made: the pieces of a prompt of a million
+ * tokens, in the order of memory, in random order, and as slices. Two contexts of this
+ * process and untouched memory; each row is a separate dump under callgrind.
  */
 
 #include "perf/bench/bench_pair.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a block costs the side that exposes it to be written to, from the call to quiet:
- * its check against the regions and against other transfers (OVERLAP), and its place in
- * the message; no byte moves. What of the time the check alone takes, to count the
- * block and to give it back, is told by rounds with and without it that alternate. And
- * what its check at the end costs (VERIFY), where all blocks are one run. Each row is a
- * dump of its own under callgrind.
+ * Cost of a block for the side that exposes it to be written to, from the call to
+ * quiet: its check against the regions and against other transfers (OVERLAP), and its
+ * place in the message; no byte moves. Rounds with and without the check alternate, to
+ * measure the check alone. The check at the end (VERIFY) is measured where all blocks
+ * are one run. Each row is a separate dump under callgrind.
  */
 
 #include "perf/bench/bench_pair.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a block of GPU memory and the word that it is there cost the host beside the
- * copy (HIPCPU_COPY=0): a transfer that is open and exposed is posted, sealed, and DONE
- * at the destination. Two contexts of this process, one thread; bench_step.h has the
+ * Cost for the host of a block of GPU memory and its notification, beside the copy
+ * (HIPCPU_COPY=0): a transfer that is open and exposed is posted, sealed, and DONE at
+ * the destination. Two contexts of this process, one thread; bench_step.h has the
  * steps. bench_notify_ucp is the same by UCP alone.
  */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What bench_notify does, by UCP alone, as a program does that does not care for
- * failures: put, flush beside it, and a message of 8 bytes from the flush's callback.
+ * The steps of bench_notify by UCP alone, as in a program that ignores failures: put,
+ * flush beside it, and a message of 8 bytes from the flush's callback.
  */
 
 #include "perf/bench/bench_raw.h"
@@ -57,7 +57,7 @@ static void bench_flushed(void *request, ucs_status_t status, void *user_data)
     sent =
         ucp_am_send_nbx(bench->raw.ep, BENCH_AM, NULL, 0, &word, sizeof(word), &param);
     if (UCS_PTR_IS_PTR(sent)) {
-        ucp_request_free(sent); /* it is heard, or the next round is not over */
+        ucp_request_free(sent); /* receive it, or the next round does not end */
     }
     bench->status = UCS_PTR_IS_ERR(sent) ? UCS_PTR_STATUS(sent) : status;
     bench->is_told = true;

@@ -76,7 +76,7 @@ static int bench_connect(bench_side_t sides[2])
 int bench_pair_open(bench_side_t sides[2], const mkv_region_t *region)
 {
     setenv("MORIKV_DRAIN_TIMEOUT", "100",
-           0); /* nobody answers the one that closes first */
+           0); /* the context that closes first gets no answer */
     return ((bench_open(&sides[0], *region) == 0) &&
             (bench_open(&sides[1], *region) == 0) && (bench_connect(sides) == 0))
                ? 0

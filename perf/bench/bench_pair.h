@@ -24,7 +24,7 @@ int bench_fail(const char *what);
 
 /**
  * Two contexts, each with this region, and connected, with maps. A region without a
- * base is over memory of each side's own that nobody touches.
+ * base is over untouched memory, separate for each side.
  *
  * @param [inout] sides  Zeroed; close them with bench_pair_close() in any case.
  *

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a scattered block costs the host when a plan is reused: instructions, time,
+ * Cost of a scattered block for the host when a plan is reused: instructions, time,
  * allocations, memory - without the copy, which libhipcpu leaves out with
  * HIPCPU_COPY=0.
  *
  * --pipeline_depth transfers share a row's blocks and are posted together. BENCH_ORDER
- * says how the blocks lie:
+ * sets the order of the blocks:
  *
- *   scattered  each process has them in a random order of its own (default)
+ *   scattered  each process has its own random order (default)
  *   adjoin     the same, but the target's are in the order of memory
  *   pairs      in random order, but two by two they adjoin in both processes
  *   crossed    the same pairs, the other way round at the target: none merges
  *
- * This process starts a second one that only shows its blocks. Under callgrind only
- * this one is counted, and only between the marks below; each row and phase is a dump
- * of its own, whose description is the same as the first columns printed here.
+ * This process starts a second one that only exposes its blocks. Under callgrind only
+ * this one is counted, and only between the marks below; each row and phase is a
+ * separate dump, whose description is the same as the first columns printed here.
  *
  * malloc() and its kin are defined here, seen by all libraries, to count calls; the C
  * library does the work.
@@ -44,7 +44,7 @@ enum { BENCH_STEP = 8 }; /* from row to row; the last row is max_batch_size */
 
 static uint64_t bench_num_allocs;
 
-/* What the transport allocates while it is watched: lists for all posts to come. */
+/* Allocations of the transport during the measurement: lists for all posts to come. */
 static uint64_t bench_transport_bytes;
 static bool bench_is_watching;
 
@@ -312,7 +312,7 @@ out:
     return ret;
 }
 
-/* What the barrier does meanwhile. */
+/* Work during the barrier. */
 typedef struct bench_idle {
     const perf_engine_ops_t *ops;
     perf_engine_t *engine;

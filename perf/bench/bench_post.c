@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a post costs while the peer makes no progress, beside one that goes through
- * before the next one comes: blocks of host memory of two contexts of this process over
- * tcp, whose puts the peer has to read. Of a stalled peer the kernel takes some MB, and
- * after that every post waits in libmorikv's queue.
+ * Cost of a post while the peer makes no progress, beside one that goes through before
+ * the next one comes: blocks of host memory of two contexts of this process over tcp,
+ * whose puts the peer has to read. The kernel buffers some MB for a stalled peer; after
+ * that every post waits in libmorikv's queue.
  *
- * Prints time; under callgrind each row is a dump of its own, of the calls alone.
+ * Prints time; under callgrind each row is a separate dump, of the calls alone.
  *
  *   live     the peer reads all of it before the next post
  *   stalled  the peer never makes progress again

@@ -16,12 +16,12 @@ typedef struct bench_raw {
     ucp_context_h contexts[2];
     ucp_worker_h workers[2];
     ucp_mem_h memhs[2];
-    ucp_ep_h ep; /**< From the first worker to the second one */
+    ucp_ep_h ep; /**< Endpoint from the first worker to the second one */
     ucp_rkey_h rkey;
 } bench_raw_t;
 
 /**
- * Both register the memory, and the first one connects to the second one.
+ * Register the memory with both workers, and connect the first one to the second one.
  *
  * @param [inout] raw  Zeroed; close it with bench_raw_close() in any case.
  *

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * The steps of a put and its notification, of which one at a time is counted: it has a
- * dump of its own a round under callgrind. Two of them are what is left of a step when
- * bench.sh has callgrind dump within it, where the copy is started ("launch" until
- * there) and where the message is sent ("tell").
+ * Steps of a put and its notification. A round counts one step, in a separate dump
+ * under callgrind. Two steps are the remainder of another one, which bench.sh splits by
+ * a dump within it: where the copy is started ("launch" until there) and where the
+ * message is sent ("tell").
  */
 
 #include "perf/bench/bench_callgrind.h"
@@ -18,14 +18,14 @@
 enum { BENCH_BYTES = 4096, BENCH_ROUNDS = 20, BENCH_WARMUP = 3 };
 
 typedef enum bench_step {
-    BENCH_BESIDE, /**< What is posted, and the call of progress that starts the copy */
+    BENCH_BESIDE, /**< The post, and the call of progress that starts the copy */
     BENCH_TOLD,   /**< Progress of the source until it is done with the message */
     BENCH_HEAR,   /**< Progress of the destination until it knows */
-    BENCH_IDLE,   /**< Of the destination, that finds nothing */
+    BENCH_IDLE,   /**< A call of progress at the destination that finds nothing */
     BENCH_NUM_STEPS
 } bench_step_t;
 
-/** Before the step, and behind it. */
+/** Call these around the step. */
 static inline void bench_step_toggle(bench_step_t counted, bench_step_t step)
 {
     (void)step;

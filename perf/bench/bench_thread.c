@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a post costs beside a thread that makes progress, by UCX itself. One thread puts
- * 4096 blocks to memory of this process over what UCX_TLS names, and flushes; the other
- * makes nothing, sleeps on the descriptor, or goes round without sleeping as NIXL's
- * does: progress, arm, poll() without a timeout.
+ * Cost of a post beside a thread that makes progress, by UCX itself. One thread puts
+ * 4096 blocks to memory of this process over the transports of UCX_TLS, and flushes;
+ * the other makes no progress, sleeps on the descriptor, or loops without sleeping as
+ * NIXL's does: progress, arm, poll() without a timeout.
  *
  *   bench_thread          eight bytes of host memory: little but the worker's lock
  *   bench_thread BYTES    blocks of so many bytes of GPU memory
@@ -24,7 +24,7 @@
 
 enum { BENCH_POSTS = 4096, BENCH_ROUNDS = 51 };
 
-/* What the other thread does. */
+/* Mode of the other thread. */
 typedef enum bench_beside {
     BENCH_NOTHING,
     BENCH_SLEEPS,
@@ -134,7 +134,7 @@ static int bench_wait(bench_side_t *side, ucs_status_ptr_t request)
     return 0;
 }
 
-/* One round of posts and what ends them; the posts alone are timed. */
+/* A round of posts and their end; the posts alone are timed. */
 static int bench_round(bench_side_t *side, uint64_t *ns_p, uint64_t *all_ns_p)
 {
     const ucp_request_param_t none = {0};

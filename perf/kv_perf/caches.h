@@ -42,7 +42,7 @@ int perf_caches_add(const perf_caches_t *caches, perf_session_t *kv,
 /** Write what a request does not find. @return 0, or -1 after @ref perf_error. */
 int perf_caches_fill(perf_caches_t *caches, const perf_admitted_t *admitted);
 
-/** From now on somebody else writes that. */
+/** Expect another process to write those contents from now on. */
 void perf_caches_expect(perf_caches_t *caches, const perf_admitted_t *admitted);
 
 /** Compare every byte of that. @return 0, or -1 after @ref perf_error. */

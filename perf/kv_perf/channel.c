@@ -23,7 +23,7 @@ typedef struct perf_channel_header {
 
 enum { PERF_MAX_ADDRESSES = 8 };
 
-/* Where to listen or connect, of whatever family: all that a name stands for. */
+/* Address to listen on or connect to, of any family: all that a name resolves to. */
 typedef struct perf_channel_address {
     struct sockaddr_storage storage;
     socklen_t length;
@@ -346,7 +346,7 @@ static int perf_channel_wait(perf_channel_t *channel, perf_idle_t idle, void *ar
     unsigned i;
 
     for (;;) {
-        /* an idle function is work for somebody: then look seldom and never sleep */
+        /* an idle function has work for others: poll seldom and never sleep */
         if (poll(&pfd, 1, (idle != NULL) ? 0 : 1000) == 1) {
             return 0;
         }

@@ -22,19 +22,19 @@
 typedef struct perf_channel {
     int fd;
     uint32_t timeout_s; /**< Longest silence before a wait is an error */
-    const char *name;   /**< Of the other process, for messages */
+    const char *name;   /**< Name of the other process, for messages */
     bool is_last;       /**< SIGINT does not end waits: only results are to come */
 } perf_channel_t;
 
-/** What a process says to another one; a wait is for one certain type. */
+/** Type of a message between processes; a wait is for one certain type. */
 typedef enum perf_channel_type {
     PERF_CHANNEL_AGREEMENT = 0x6b760001,
     PERF_CHANNEL_ADDRESS,
     PERF_CHANNEL_READY,
     PERF_CHANNEL_START,
     PERF_CHANNEL_RESULT,
-    PERF_CHANNEL_GOING, /**< The sender gets on; nobody waits for it */
-    PERF_CHANNEL_ERROR, /**< The sender has told of an error; nobody waits for it */
+    PERF_CHANNEL_GOING, /**< The sender makes progress; no process waits for this */
+    PERF_CHANNEL_ERROR, /**< The sender printed an error; no process waits for this */
     PERF_CHANNEL_LAST
 } perf_channel_type_t;
 
@@ -59,12 +59,12 @@ int perf_channel_open(const char *where, bool is_listen, uint32_t timeout_s,
 
 void perf_channel_close(perf_channel_t *channel);
 
-/** Say that this process has an error to tell. */
+/** Notify the other process that this one prints an error. */
 void perf_channel_tell_error(perf_channel_t *channel);
 
 /**
- * Whether the other process has said so, now or within @a wait_ms. What it said before
- * is dropped: who asks has failed, and reads nothing more.
+ * Whether the other process sent that notification, now or within @a wait_ms. Messages
+ * that it sent before are dropped: the caller has failed and reads nothing more.
  */
 bool perf_channel_is_error(perf_channel_t *channel, int wait_ms);
 
@@ -73,8 +73,8 @@ int perf_channel_send(perf_channel_t *channel, perf_channel_type_t type,
                       const void *buffer, size_t length);
 
 /**
- * Say that this process gets on, to whoever waits for something else from it. Never
- * waits: where a socket is full, it holds enough of these.
+ * Notify a process that waits for another message that this one makes progress. Never
+ * waits: a full socket holds enough of these.
  */
 void perf_channel_tell_going(perf_channel_t *channel);
 

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * What stands in for a model that computes a request layer by layer, and how much was
- * moved beside it.
+ * Stand-in for a model that computes a request layer by layer, and how much was moved
+ * beside it.
  *
- * Threads. Gates are asked by whoever makes progress; all else by one thread.
+ * Threads. The thread that makes progress queries gates; all else is for one thread.
  */
 
 #include <morikv.h>
@@ -31,8 +31,8 @@ struct perf_compute {
     perf_compute_layer_t *layers; /**< The caller's, num_layers of them */
 };
 
-/** It computes from now on, @a layer_us microseconds a layer; 0: it has computed. The
- *  transfer must be quiet before the layers are used otherwise. */
+/** Compute from now on, @a layer_us microseconds a layer; 0: the computation is over.
+ * The transfer must be quiet before the layers are used otherwise. */
 void perf_compute_start(perf_compute_t *compute, const mkv_xfer_t *xfer,
                         uint32_t layer_us);
 

@@ -25,26 +25,26 @@ typedef struct perf_job {
     unsigned view;    /**< Which block size; index into perf_engine_params_t */
     uint64_t id;      /**< Unique, and the same in both processes */
     bool is_recreate; /**< Prepare each post anew */
-    bool is_notified; /**< Each post is told to the other process when it is there */
+    bool is_notified; /**< Notify the other process of each post that has arrived */
     uint32_t num_blocks;
     const uint32_t *local;  /**< Block numbers in this process */
-    const uint32_t *remote; /**< In the other one; only needed to run */
+    const uint32_t *remote; /**< Memory of the other process; required only to run */
     uint64_t num_posts;     /**< Over the whole life */
 
-    /* told by the engine to who runs it */
+    /* set by the engine for its runner */
     uint64_t num_completed; /**< Posts whose data has been moved */
     uint64_t num_merged;    /**< Pieces of a post, after merging */
     uint64_t num_ucp_calls; /**< Data calls into UCX so far, 0 if unknown */
     uint64_t prep_ns;       /**< Preparing; with is_recreate, the sum over all posts */
 
-    /* told by the engine to who serves it, with is_notified */
+    /* set by the engine for its server, with is_notified */
     uint64_t num_arrived; /**< Posts whose bytes are here */
     void *priv;
 } perf_job_t;
 
 typedef struct perf_engine perf_engine_t;
 
-/** One allocation, seen as blocks of several sizes. */
+/** An allocation, divided into blocks of several sizes. */
 typedef struct perf_engine_params {
     perf_run_t *run;
     void *buffer;
@@ -71,12 +71,12 @@ typedef struct perf_engine_ops {
     /** Prepare a job; waits for the other side's serve. */
     int (*start)(perf_engine_t *engine, perf_job_t *job);
 
-    /** Move its blocks once more; num_completed tells the end, in order. */
+    /** Move its blocks once more; num_completed counts finished posts, in order. */
     int (*post)(perf_engine_t *engine, perf_job_t *job);
 
     /**
-     * After all num_posts completed, or with is_notified were posted: make sure the
-     * other side has them all.
+     * Call this after all num_posts completed, or with is_notified were posted: it
+     * makes sure that the other side has them all.
      */
     int (*stop)(perf_engine_t *engine, perf_job_t *job);
 

@@ -57,7 +57,7 @@ struct perf_engine {
 };
 
 
-/* One transfer for all posts. */
+/* A transfer that serves all posts. */
 static bool perf_mkv_is_reused(const perf_job_t *job)
 {
     return !job->is_recreate && !job->is_notified;
@@ -90,7 +90,7 @@ static int perf_mkv_plan(perf_engine_t *engine, perf_job_t *job, mkv_plan_t **pl
     return 0;
 }
 
-/* A record that nobody uses, from the job's pool. */
+/* Take an unused record from the job's pool. */
 static perf_mkv_xfer_t *perf_mkv_get_xfer(perf_mkv_job_t *mkv)
 {
     perf_mkv_xfer_t *xfer = mkv->free;
@@ -211,7 +211,7 @@ static int perf_mkv_on_quiet(perf_engine_t *engine, perf_mkv_xfer_t *xfer)
     perf_mkv_job_t *mkv = xfer->owner;
 
     --mkv->num_open;
-    if (mkv->job->is_notified) { /* not while somebody waits for an answer */
+    if (mkv->job->is_notified) { /* not while a process waits for an answer */
         xfer->next = mkv->quiet;
         mkv->quiet = xfer;
         return 0;

@@ -27,7 +27,7 @@
 
 enum { PERF_UCP_MAX_ADDRESS = 1 << 16 };
 
-/* What a process tells the others; packed key and worker address follow. */
+/* Message of a process to the others; packed key and worker address follow. */
 typedef struct perf_ucp_hello {
     uint64_t buffer;
     uint64_t size;
@@ -64,7 +64,7 @@ static int perf_ucp_error(const char *what, ucs_status_t status)
     return -1;
 }
 
-/* Without notifications there are none: active messages may add a lane. */
+/* Request active messages only for notifications: they may add a lane. */
 static bool perf_ucp_is_notified(const perf_engine_t *engine)
 {
     return engine->options->scheme == PERF_SCHEME_PINGPONG;
@@ -75,7 +75,7 @@ static bool perf_ucp_is_read(const perf_engine_t *engine)
     return engine->options->op == PERF_OP_READ;
 }
 
-/* UCX closes by force only endpoints that tell of a peer's failure. */
+/* UCX closes by force only endpoints that report a failed peer. */
 static bool perf_ucp_tells(const perf_engine_t *engine)
 {
     return engine->options->error_mode == PERF_ERROR_MODE_PEER;
@@ -501,7 +501,7 @@ static int perf_ucp_post(perf_engine_t *engine, perf_job_t *job)
     return 0;
 }
 
-/* One-sided, but for notifications. */
+/* Operations are one-sided, except notifications. */
 static int perf_ucp_serve(perf_engine_t *engine, perf_job_t *job)
 {
     return job->is_notified ? perf_ucp_notify_add(&engine->notify, job) : 0;

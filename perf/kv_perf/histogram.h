@@ -22,7 +22,7 @@ enum {
 
 typedef struct perf_histogram {
     uint64_t count;
-    uint64_t sum; /**< Of the samples, wraps after 584 years of nanoseconds */
+    uint64_t sum; /**< Sum of the samples, wraps after 584 years of nanoseconds */
     uint64_t min; /**< UINT64_MAX while empty */
     uint64_t max;
     uint64_t buckets[PERF_HISTOGRAM_BUCKETS];

@@ -61,7 +61,7 @@ static void perf_launch_environment(const perf_launch_t *launch, unsigned rank)
     }
 }
 
-/* In the child: become one of the processes. Returns only on failure. */
+/* Become one of the processes, in the child. Returns only on failure. */
 static void perf_launch_exec(const perf_launch_t *launch, unsigned rank)
 {
     char **argv, fds[PERF_MAX_LEAVES * 12] = "", number[16];
@@ -74,7 +74,7 @@ static void perf_launch_exec(const perf_launch_t *launch, unsigned rank)
             used += (size_t)snprintf(fds + used, sizeof(fds) - used, "%s%d",
                                      (used > 0) ? "," : "", launch->fds[i][rank != 0]);
         }
-        /* the other end must close, or nobody learns that its owner died */
+        /* close the other end, so that the death of its owner is noticed */
         if (rank != 0) {
             close(launch->fds[i][0]);
         }
@@ -137,7 +137,7 @@ static void perf_launch_end_late(int number)
     perf_launch_forward(SIGTERM);
 }
 
-/* The error that is told may be that of a process which has not ended yet. */
+/* The printed error may be that of a process which has not ended yet. */
 static void perf_launch_let_others_end(void)
 {
     struct sigaction action = {.sa_handler = perf_launch_end_late};

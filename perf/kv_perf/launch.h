@@ -18,15 +18,15 @@
 /**
  * Run all processes.
  *
- * When one of them fails the others are ended, since they would wait for it.
+ * When a process fails the others are ended, since they would wait for it.
  *
- * @return The exit status: 0: all of them succeeded, PERF_EXIT_INTERRUPTED after
- * SIGINT, else EXIT_FAILURE, after a message of whoever failed.
+ * @return The exit status: 0 when all succeeded, PERF_EXIT_INTERRUPTED after SIGINT,
+ * else EXIT_FAILURE, after a message of the process that failed.
  */
 int perf_launch(const perf_options_t *options, int argc, char **argv);
 
 /**
- * In a started process: the channels to the others.
+ * Channels of a started process to the others.
  *
  * @param [out] channels  Room for PERF_MAX_LEAVES.
  * @param [out] num_p     How many.

@@ -36,7 +36,7 @@ static mkv_config_t *perf_session_config(void)
     return config;
 }
 
-/* What is left open after a failure is told of it, not of a mistake. */
+/* Report the failure for transfers left open, not a wrong use of the library. */
 static void perf_session_log(void *arg, mkv_log_level_t level, const char *text)
 {
     static const char *const names[] = {"error", "warn", "info", "debug", "trace"};

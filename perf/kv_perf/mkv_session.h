@@ -5,7 +5,7 @@
 
 /**
  * @file
- * One libmorikv context with its peers: what sweeps and models do the same way.
+ * A libmorikv context with its peers: shared by sweeps and models.
  *
  * Threads. One thread per object.
  */
@@ -31,13 +31,13 @@ typedef struct perf_session {
     mkv_ctx_t *ctx;
     uint32_t map_flags;
     unsigned num_peers;
-    mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< In the order of the channels */
+    mkv_peer_t *peers[PERF_MAX_LEAVES]; /**< Peers in the order of the channels */
     mkv_map_t *maps[PERF_MAX_LEAVES];
     unsigned num_ready;
-    bool is_failed; /**< An event told of an error, which has been printed */
+    bool is_failed; /**< An event reported an error, which has been printed */
     bool is_closing;
     bool has_threads;   /**< PROGRESS_THREADS: the library's make progress */
-    uint64_t cpu_ns;    /**< In progress calls that found work */
+    uint64_t cpu_ns;    /**< Time in progress calls that found work */
     unsigned num_empty; /**< Progress calls in a row that found nothing */
     uint32_t timeout_s;
     perf_session_handler_t handler;

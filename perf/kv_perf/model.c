@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Both processes go through the same requests in the same order, each with its own
- * block tables, a few in flight at a time. A request's transfer has its number as id.
- * What a router would carry - which first blocks the decode side has already - goes
- * along with libmorikv: in WRITE as meta data of the exposed blocks, in READ as a
- * message before prefill exposes them.
+ * The processes go through the same requests in the same order, each with its own block
+ * tables, a few in flight at a time. A request's transfer has its number as id. What a
+ * router would carry - which first blocks the decode side has already - goes along with
+ * libmorikv: in WRITE as meta data of the exposed blocks, in READ as a message before
+ * prefill exposes them.
  *
- * Where the sides have unequal numbers of ranks, this process has a leg to each rank of
+ * When the sides have unequal numbers of ranks, this process has a leg to each rank of
  * the other side that it shares data with; each has its own blocks.
  *
  * A slot owns a request from its admission until its transfer is quiet; the slot's
@@ -236,7 +236,7 @@ static uint32_t *perf_model_start(perf_model_run_t *model, uint64_t number,
                           leg];
 }
 
-/* READ at prefill: what decode told before the request was admitted here. */
+/* READ at prefill: message of decode, sent before the request was admitted here. */
 static int perf_slot_expose_told(perf_slot_t *slot)
 {
     perf_model_run_t *model = slot->model;
@@ -360,7 +360,7 @@ static unsigned perf_model_leg(const perf_model_run_t *model, const mkv_peer_t *
     return leg;
 }
 
-/* READ at prefill: decode told which blocks it needs. */
+/* READ at prefill: decode sent the blocks that it needs. */
 static int perf_model_message(perf_model_run_t *model, const mkv_event_t *event)
 {
     uint32_t depth = model->options->pipeline_depth, start, i;
@@ -444,7 +444,7 @@ static void perf_model_show(const perf_model_run_t *model)
     }
 }
 
-/* Until all requests are over, or SIGINT ends it. */
+/* Run all requests to their end, or until SIGINT. */
 static int perf_model_loop(perf_model_run_t *model)
 {
     while ((model->num_finished < model->side.num_requests) && !perf_is_interrupted) {

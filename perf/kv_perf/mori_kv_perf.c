@@ -17,7 +17,7 @@
 
 enum { PERF_AGREEMENT = 4096 };
 
-/* Both sides must mean the same run; on one host they do unless the parent erred. */
+/* The sides must have the same run; on one host they do unless the parent erred. */
 static int perf_agree_with(perf_channel_t *channel, const char *mine, char *other)
 {
     char text[512];
@@ -36,11 +36,11 @@ static int perf_agree_with(perf_channel_t *channel, const char *mine, char *othe
     return 0;
 }
 
-/* Both sides of a connection fail together: the center speaks, unless it learns in time
- * that a leaf was first. */
+/* When the sides of a connection fail together, the center prints the error, unless it
+ * learns in time that a leaf was first. */
 enum { PERF_CENTER_SPEAKS_MS = 500 };
 
-/* Whether another process told its error; all others learn that we tell ours. */
+/* Whether another process printed its error; notify all others that this one does. */
 static bool perf_is_told(void *arg)
 {
     perf_run_t *run = arg;
@@ -100,7 +100,7 @@ static int perf_run_with_report(perf_run_t *run, int argc, char **argv)
     return ret;
 }
 
-/* One of the processes that do the work. */
+/* Main function of a working process. */
 static int perf_run(const perf_options_t *options, int argc, char **argv)
 {
     perf_run_t run = {.options = options, .rank = options->rank};

@@ -66,7 +66,7 @@ static int perf_pingpong_end(perf_pingpong_t *pingpong)
                : -1;
 }
 
-/* Until the other process has notified us so many times. */
+/* Wait until the other process has sent that many notifications. */
 static int perf_pingpong_wait(perf_pingpong_t *pingpong, uint64_t num)
 {
     perf_sweep_t *sweep = pingpong->sweep;

@@ -20,7 +20,7 @@
 
 typedef struct perf_plot {
     const perf_options_t *options;
-    FILE *data; /**< NULL: none is asked for */
+    FILE *data; /**< NULL: no plot */
     unsigned num_rows;
 } perf_plot_t;
 

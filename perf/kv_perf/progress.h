@@ -5,8 +5,8 @@
 
 /**
  * @file
- * How far a run is, at what rate and how long it will take: a bar on stderr when that
- * is a terminal, a line a second when it is asked for, nothing otherwise.
+ * Progress of a run, its rate and the remaining time: a bar on stderr when that is a
+ * terminal, a line a second on request, nothing otherwise.
  */
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 
-/** Where a run is. */
+/** State of a run. */
 typedef struct perf_position {
     const char *what; /**< "requests", "rows" */
     uint64_t done, total;
-    uint64_t part, whole; /**< Of the next one; whole 0: unknown */
+    uint64_t part, whole; /**< Size of the next part; whole 0: unknown */
     uint64_t bytes;       /**< Moved so far; 0: unknown */
 } perf_position_t;
 

@@ -140,7 +140,7 @@ static void perf_date(char *date, size_t size)
     }
 }
 
-/* What a reader who finds the file later wants to know of the run. */
+/* Description of the run for a later reader of the file. */
 static json_object *perf_json_head(int argc, char **argv, const char *ucx)
 {
     json_object *head = json_object_new_object(), *command = json_object_new_array();
@@ -190,7 +190,7 @@ enum {
     PERF_NUM_COLS
 };
 
-/* Those that are not wide leave room for a note */
+/* Narrow columns leave room for a note */
 static const perf_column_t perf_columns[PERF_NUM_COLS] = {
     [PERF_COL_BLOCK] = {"Block Size", "B", 10, 0, false},
     [PERF_COL_BATCH] = {"Batch Size", "pieces", 10, 0, false},
@@ -421,7 +421,8 @@ static void perf_report_flows(const perf_result_t *result)
     }
 }
 
-/* Of all pieces of layers that take their time; the last layer's move afterwards. */
+/* Share of all pieces of layers that take time to compute; the last layer's move
+ * afterwards. */
 static void perf_report_overlap(const perf_report_t *report,
                                 const perf_result_t *result)
 {

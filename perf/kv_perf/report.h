@@ -22,16 +22,16 @@ struct json_object;
 typedef struct perf_report {
     const perf_options_t *options;
     const char *ucx;          /**< Its version */
-    int json_fd;              /**< -1: no file is asked for */
-    struct json_object *json; /**< What it will say; NULL without one */
+    int json_fd;              /**< -1: no file */
+    struct json_object *json; /**< Contents to write; NULL without a file */
     unsigned num_rows;
     perf_plot_t plot;
 } perf_report_t;
 
 
 /**
- * Open the JSON file, if one is asked for. What it held stays until the report is
- * closed.
+ * Open the JSON file, if the options name one. Its old contents stay until the report
+ * is closed.
  *
  * @param [in] ucx  Version of the UCX that is measured; the caller keeps it.
  *

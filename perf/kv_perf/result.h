@@ -5,8 +5,8 @@
 
 /**
  * @file
- * What one process measured in one row of the output. A plain value: the same build on
- * the other side of a channel understands its bytes.
+ * Measurements of a process for a row of the output. A plain value: the same build on
+ * the other side of a channel reads its bytes.
  */
 
 #include "perf/kv_perf/histogram.h"
@@ -29,10 +29,10 @@ typedef struct perf_result {
     uint64_t num_merged;    /**< Pieces after merging */
     uint64_t num_ucp_calls; /**< Data calls into UCX, if known */
     uint64_t bytes;         /**< Moved */
-    uint64_t wall_ns;       /**< From the first post to the last completion */
+    uint64_t wall_ns;       /**< Time from the first post to the last completion */
     perf_ends_t there;      /**< Sweeps: what the center started */
     perf_ends_t back;       /**< Sweeps: what the others started */
-    uint64_t cpu_ns;        /**< In prepare, post, and progress that found work */
+    uint64_t cpu_ns;        /**< Time in prepare, post, and progress that found work */
     uint64_t total_blocks;  /**< Model: blocks of all prompts */
     uint64_t shared_blocks; /**< Model: of these, found in the destination */
     uint64_t num_posted;    /**< Model: pieces of memory of all requests */
@@ -40,9 +40,9 @@ typedef struct perf_result {
     uint32_t num_layers; /**< Model: its layers */
     uint32_t is_checked;
     uint32_t is_active; /**< This process started operations */
-    char path[512];     /**< What carries the data, as UCX says */
+    char path[512];     /**< Transport of the data, as UCX reports it */
     char device[64];
-    char label[32];        /**< Of the row, or "" */
+    char label[32];        /**< Note of the row, or "" */
     perf_histogram_t prep; /**< Plan or arrays, one a request; ns */
     perf_histogram_t post; /**< All post calls of a request; ns */
     perf_histogram_t tx;   /**< First post of a request to its completion; ns */

@@ -66,7 +66,7 @@ int perf_run_barrier(perf_run_t *run, perf_idle_t idle, void *arg)
                : perf_channel_recv(&run->channels[0], other, NULL, 0, NULL, idle, arg);
 }
 
-/* A shared lock is had when nobody has the exclusive one. */
+/* A shared lock is granted when no process has the exclusive one. */
 static int perf_run_wait_for_lock(const char *path)
 {
     int fd, ret;

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What a started process has, and the two things it can do with it.
+ * State of a started process, and the two kinds of run.
  */
 
 #include "perf/kv_perf/channel.h"
@@ -21,7 +21,7 @@ typedef struct perf_run {
     unsigned num_channels; /**< Center: one to each leaf; leaf: one */
     perf_memory_t *memory;
     perf_report_t *report; /**< Center only, else NULL */
-    uint64_t going_ns;     /**< When to tell the others next that we get on */
+    uint64_t going_ns;     /**< When to send the next notification of progress */
 } perf_run_t;
 
 
@@ -29,9 +29,9 @@ typedef struct perf_run {
 void perf_run_phase(const perf_run_t *run, const char *what);
 
 /**
- * What is measured has got on, at @a now_ns. Tells whoever waits for us, four times a
- * second at most: a measurement may take longer than --timeout, one that stands still
- * may not. A leaf tells the center alone, which passes nothing on.
+ * The measurement made progress, at @a now_ns. Notifies waiting processes, four times a
+ * second at most: a measurement may take longer than --timeout, but must not stand
+ * still. A leaf notifies the center alone, which passes nothing on.
  */
 void perf_run_going(perf_run_t *run, uint64_t now_ns);
 

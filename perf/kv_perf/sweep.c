@@ -279,7 +279,7 @@ static int perf_sweep_measure(perf_sweep_t *sweep, uint32_t batch, uint64_t num_
     uint64_t seen[PERF_MAX_FLOWS] = {0};
     uint64_t start_ns, cpu_ns;
 
-    /* nobody moves bytes before everybody is through with the row before */
+    /* no process moves bytes before all have finished the row before */
     if ((perf_sweep_each(sweep, false, sweep->ops->serve) != 0) ||
         (perf_run_start(sweep->run, perf_sweep_idle, sweep) != 0) ||
         (perf_sweep_each(sweep, true, sweep->ops->start) != 0) ||
@@ -495,7 +495,7 @@ static int perf_sweep_go(perf_sweep_t *sweep)
     if (ret == 0) {
         ret = perf_sweep_rows(sweep);
     }
-    if (ret == 0) { /* nobody closes while others still move */
+    if (ret == 0) { /* no process closes while others still move */
         sweep->ops->end_of_test(sweep->engine);
         ret = perf_sweep_barrier(sweep);
     }

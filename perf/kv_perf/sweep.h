@@ -34,11 +34,11 @@ typedef struct perf_flow {
     perf_job_t job;
     uint32_t *local, *remote;
     uint64_t num_posted;
-    uint64_t *posted_ns; /**< Of posts in flight, at number % pipeline_depth */
+    uint64_t *posted_ns; /**< Posts in flight, at number % pipeline_depth */
     uint64_t end_ns;     /**< When the last post had ended */
 } perf_flow_t;
 
-/** What a row moves. */
+/** Transfer of a row. */
 typedef struct perf_row {
     unsigned view;
     uint32_t batch;
@@ -58,7 +58,7 @@ typedef struct perf_sweep {
     uint64_t next_job;
     perf_row_t rows[PERF_MAX_ROWS];
     uint64_t rows_done, rows_total;
-    unsigned rows_left_out; /**< They do not fit */
+    unsigned rows_left_out; /**< The blocks do not fit */
     uint64_t bytes_done;    /**< In these */
 } perf_sweep_t;
 

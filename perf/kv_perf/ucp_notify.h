@@ -42,8 +42,8 @@ int perf_ucp_notify_add(perf_ucp_notify_t *notify, perf_job_t *job);
 void perf_ucp_notify_remove(perf_ucp_notify_t *notify, const perf_job_t *job);
 
 /**
- * Tell the other process that a post of a job is there; num_sending says when all are
- * on their way.
+ * Notify the other process that a post of a job has arrived; num_sending reaches 0 when
+ * all notifications are on their way.
  */
 void perf_ucp_notify_send(perf_ucp_notify_t *notify, ucp_ep_h ep,
                           const perf_job_t *job);

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * What carries a call of UCP. The lanes of an endpoint do not tell: UCX chooses among
- * them, or emulates, for each call by its memory and its length.
+ * Transport of a call of UCP. The lanes of an endpoint do not determine it: UCX chooses
+ * among them, or emulates, for each call by its memory and its length.
  */
 
 #include "perf/workload/options.h"
