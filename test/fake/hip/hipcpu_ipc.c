@@ -210,9 +210,24 @@ static bool hipcpu_range_ref(hipcpu_range_t *range, void *arg)
     return false;
 }
 
+/* Rule open-other: the mapping is one page of other memory. */
+static int hipcpu_ipc_other(hipcpu_range_t *range)
+{
+    int fd = memfd_create("hipcpu-other", MFD_CLOEXEC);
+
+    range->size = range->mapped = HIPCPU_PAGE_SIZE;
+    if ((fd >= 0) && (ftruncate(fd, (off_t)range->size) != 0)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
                            const struct stat *info, hipcpu_range_t *range)
 {
+    bool is_mapped, is_other = hipcpu_rule(HIPCPU_RULE_OPEN_OTHER);
+
     *range = (hipcpu_range_t){.size = handle->size,
                               .kind = HIPCPU_IMPORTED,
                               .device = hipcpu_device_current(),
@@ -223,11 +238,15 @@ static bool hipcpu_ipc_map(const hipcpu_handle_t *handle, int fd,
                               .proc = handle->proc,
                               .place = handle->base};
     range->mapped = (handle->size + HIPCPU_PAGE_SIZE - 1) & ~(HIPCPU_PAGE_SIZE - 1ull);
-    if (!hipcpu_range_map(range, fd)) {
-        return false;
+    fd = is_other ? hipcpu_ipc_other(range) : fd;
+    is_mapped = (fd >= 0) && hipcpu_range_map(range, fd);
+    if (is_other && (fd >= 0)) {
+        close(fd);
     }
-    hipcpu_range_add(range);
-    return true;
+    if (is_mapped) {
+        hipcpu_range_add(range);
+    }
+    return is_mapped;
 }
 
 static bool hipcpu_ipc_is_in_the_way(const hipcpu_handle_t *handle)

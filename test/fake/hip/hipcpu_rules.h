@@ -41,6 +41,7 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
     HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< It takes no reference */
+    HIPCPU_RULE_OPEN_OTHER,          /**< A handle opens as other, shorter memory */
     HIPCPU_RULE_REFUSAL_STICKS,      /**< After a refused copy all are refused */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;

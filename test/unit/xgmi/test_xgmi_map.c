@@ -7,6 +7,7 @@
 #include "test/support/mkv_check.h"
 #include "test/support/xgmi_owner.h"
 #include "xgmi/memory/xgmi_map.h"
+#include "xgmi/memory/xgmi_way.h"
 #include "xgmi/peer/xgmi_page.h"
 
 #include <ucs/debug/log_def.h>
@@ -300,17 +301,31 @@ START_TEST(many_allocations_are_mapped_once)
 }
 END_TEST
 
-/* AMD's runtime has error 17 for each cause; what the owner's page says tells more. */
+/* Calls that open from now on fail, so many. */
+static void fail_opens(unsigned count, int error)
+{
+    while (count-- > 0) {
+        fake_hip_fail("hipIpcOpenMemHandle", 1, error);
+    }
+}
+
+/* AMD's runtime has error 17 for each cause; the owner's page says more. */
 START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
 {
-    static const int errors[] = {MUCT_HIP_INVALID_VALUE, MUCT_HIP_INVALID_CONTEXT,
-                                 MUCT_HIP_PEER_UNSUPPORTED, 17};
+    static const struct {
+        int error;
+        unsigned tries;
+    } rows[] = {{MUCT_HIP_INVALID_VALUE, 3},
+                {MUCT_HIP_INVALID_CONTEXT, 1},
+                {MUCT_HIP_PEER_UNSUPPORTED, 1},
+                {17, 3}};
     const muct_xgmi_region_t *region = NULL;
     unsigned long num_calls;
 
-    fake_hip_fail("hipIpcOpenMemHandle", 1, errors[_i]);
+    fail_opens(rows[_i].tries, rows[_i].error);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
                      UCS_ERR_UNSUPPORTED);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), rows[_i].tries);
     num_calls = fake_hip_calls("hipIpcOpenMemHandle");
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
                      UCS_ERR_UNSUPPORTED);
@@ -350,12 +365,56 @@ START_TEST(handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way)
 }
 END_TEST
 
+/* Under load AMD's runtime fails for a moment. */
+START_TEST(handle_that_fails_for_a_moment_opens)
+{
+    fail_opens(2, 17);
+    get_and_put(0);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
+    get_and_put(1);
+}
+END_TEST
+
+START_TEST(way_is_barred_for_a_while)
+{
+    muct_xgmi_way_t *ways = NULL;
+    muct_xgmi_way_t *way = muct_xgmi_way_get(&ways, 1, 0);
+    uint64_t again = 5 + MUCT_XGMI_WAY_BARRED_NS;
+
+    ck_assert(!muct_xgmi_way_is_barred(way, 5));
+    muct_xgmi_way_bar(way, 5, "for a test");
+    ck_assert(muct_xgmi_way_is_barred(way, again - 1));
+    ck_assert(!muct_xgmi_way_is_barred(way, again));
+    muct_xgmi_way_bar(way, again, "for a test");
+    ck_assert(muct_xgmi_way_is_barred(way, again));
+    way->is_open = true;
+    ck_assert(!muct_xgmi_way_is_barred(way, again));
+    muct_xgmi_ways_drop(&ways, 0);
+}
+END_TEST
+
+START_TEST(other_memory_than_the_exported_is_not_used)
+{
+    const muct_xgmi_region_t *region = NULL;
+
+    fake_hip_set_rule("open-other", true);
+    ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
+                     UCS_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(region);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
+    ck_assert_uint_eq(fake_hip_live(HIPCPU_MAPPINGS), 0);
+    fake_hip_set_rule("open-other", false);
+    muct_xgmi_map_drop_peer(map, keys[0].owner);
+    get_and_put(0);
+}
+END_TEST
+
 START_TEST(handle_that_fails_beside_others_is_tried_again)
 {
     const muct_xgmi_region_t *region;
 
     get_and_put(0);
-    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
+    fail_opens(3, 17);
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[1], 0, &region),
                      UCS_ERR_UNSUPPORTED);
     get_and_put(1);
@@ -475,7 +534,7 @@ END_TEST
 
 START_TEST(first_mapping_that_opens_in_time_tells_whether_there_is_a_way)
 {
-    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
+    fail_opens(3, 17);
     ck_assert_int_eq(muct_xgmi_map_prepare(map, peer, &keys[0], 0),
                      UCS_ERR_UNSUPPORTED);
 }
@@ -487,7 +546,7 @@ START_TEST(failure_is_told_to_who_keeps_the_mapping)
     ucs_status_t status;
 
     get_and_put(1);
-    fake_hip_fail("hipIpcOpenMemHandle", 1, 17);
+    fail_opens(3, 17);
     ck_assert_int_eq(try(0, &region), UCS_INPROGRESS);
     while ((status = try(0, &other)) == UCS_INPROGRESS) {
         muct_xgmi_map_put(map, other);
@@ -495,10 +554,10 @@ START_TEST(failure_is_told_to_who_keeps_the_mapping)
     }
     ck_assert_int_eq(status, UCS_ERR_UNSUPPORTED);
     ck_assert_int_eq(try(0, &other), UCS_ERR_UNSUPPORTED);
-    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 2);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 4);
     muct_xgmi_map_put(map, region);
     get_and_put(0);
-    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 3);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcOpenMemHandle"), 5);
 }
 END_TEST
 
@@ -690,6 +749,9 @@ int main(void)
                         4);
     tcase_add_test(tcase,
                    handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way);
+    tcase_add_test(tcase, handle_that_fails_for_a_moment_opens);
+    tcase_add_test(tcase, way_is_barred_for_a_while);
+    tcase_add_test(tcase, other_memory_than_the_exported_is_not_used);
     tcase_add_test(tcase, handle_that_fails_beside_others_is_tried_again);
     tcase_add_test(tcase, handle_under_a_void_key_says_nothing_about_the_peer);
     tcase_add_test(tcase, peer_that_does_not_answer_stops_no_other_mapping);

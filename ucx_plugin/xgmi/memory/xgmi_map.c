@@ -36,6 +36,9 @@
 /* How long closing may take when address space is short. */
 #define MUCT_XGMI_MAP_CLOSE_LIMIT_MS 1000
 
+/* Calls of hipIpcOpenMemHandle() for one allocation of a living peer. */
+#define MUCT_XGMI_MAP_OPEN_TRIES 3
+
 /* How long closing, and what is being opened, may take in the end. */
 #define MUCT_XGMI_MAP_END_LIMIT_MS 10000
 
@@ -280,7 +283,7 @@ static bool muct_xgmi_map_make_room(muct_xgmi_map_t *map,
     return true;
 }
 
-static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
+static ucs_status_t muct_xgmi_map_open_once(muct_xgmi_map_opening_t *opening)
 {
     muct_xgmi_map_t *map = opening->map;
     muct_xgmi_map_region_t *region = opening->region;
@@ -292,8 +295,28 @@ static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
         status = muct_xgmi_mapping_open(map->gpu, opening->peer, &opening->key,
                                         region->device, &region->mapping);
     }
-    /* who copies to what was freed may do so for long */
+    /* copies to memory that its owner has freed may last */
     return (status == UCS_ERR_BUSY) ? UCS_ERR_UNSUPPORTED : status;
+}
+
+/*
+ * AMD's runtime fails transiently under load (rocm-systems 8178, 11892). A call that
+ * lasts longer than unpacking a key waits is not repeated.
+ */
+static ucs_status_t muct_xgmi_map_call_driver(muct_xgmi_map_opening_t *opening)
+{
+    const uint64_t until_ns =
+        muct_xgmi_wake_now_ns() +
+        (opening->map->config.open_timeout_ms * UINT64_C(1000000));
+    unsigned tries = 0;
+    ucs_status_t status;
+
+    do {
+        status = muct_xgmi_map_open_once(opening);
+    } while ((status == UCS_ERR_IO_ERROR) && (++tries < MUCT_XGMI_MAP_OPEN_TRIES) &&
+             (muct_xgmi_wake_now_ns() < until_ns));
+
+    return (status == UCS_ERR_IO_ERROR) ? UCS_ERR_UNSUPPORTED : status;
 }
 
 /* Locked. */
@@ -330,7 +353,7 @@ static void muct_xgmi_map_note_failure(muct_xgmi_map_t *map,
 
     way = muct_xgmi_way_get(&map->ways, region->owner, region->device);
     if (way != NULL) {
-        muct_xgmi_way_bar(way, region->mapping.error);
+        muct_xgmi_way_bar(way, muct_xgmi_wake_now_ns(), region->mapping.error);
     }
 }
 
@@ -467,7 +490,7 @@ static bool muct_xgmi_map_is_barred(muct_xgmi_map_t *map, uint64_t owner, int de
 {
     const muct_xgmi_way_t *way = muct_xgmi_way_get(&map->ways, owner, device);
 
-    return (way != NULL) && way->is_barred;
+    return (way != NULL) && muct_xgmi_way_is_barred(way, muct_xgmi_wake_now_ns());
 }
 
 /* Locked. */

@@ -54,8 +54,8 @@ static ucs_status_t muct_xgmi_mapping_open_self(const muct_gpu_t *gpu,
 }
 
 /*
- * Why a handle did not open. AMD's runtime has one error for all causes, so what is
- * known says more: when the owner lives and its key holds, there is no way.
+ * Why a handle did not open. AMD's runtime has one error for all causes, so the owner's
+ * state says more: when it lives and its key is valid, another try may succeed.
  */
 static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
                                              const muct_xgmi_key_t *key, int hip_error)
@@ -77,7 +77,35 @@ static ucs_status_t muct_xgmi_mapping_status(muct_xgmi_peer_t *peer,
     }
     muct_xgmi_peer_leave(peer, key->slot);
     return muct_xgmi_peer_ends(peer, MUCT_XGMI_END_MS) ? UCS_ERR_UNREACHABLE
-                                                       : UCS_ERR_UNSUPPORTED;
+                                                       : UCS_ERR_IO_ERROR;
+}
+
+/*
+ * Whether the mapping is as long as the exported allocation. An export by another
+ * process at the same time may map other memory (rocm-systems 11892).
+ */
+static bool muct_xgmi_mapping_is_whole(const muct_gpu_t *gpu,
+                                       const muct_xgmi_key_t *key,
+                                       muct_xgmi_mapping_t *mapping)
+{
+    size_t length = 0;
+    void *base;
+    int ret;
+
+    ret = gpu->mem_get_address_range(&base, &length, mapping->address);
+    if ((muct_gpu_forget(gpu, ret) != MUCT_HIP_SUCCESS) ||
+        (length >= key->alloc_length)) {
+        return true;
+    }
+
+    muct_warn("hipIpcOpenMemHandle(peer 0x%" PRIx64 " address 0x%" PRIx64
+              " length %" PRIu64 ") mapped other memory of length %zu, which is not "
+              "used (rocm-systems 11892)",
+              key->owner, key->base, key->alloc_length, length);
+    mapping->error = "other memory was mapped";
+    ret = gpu->ipc_close_mem_handle(mapping->address);
+    (void)muct_gpu_forget(gpu, ret);
+    return false;
 }
 
 static ucs_status_t muct_xgmi_mapping_open_ipc(const muct_gpu_t *gpu,
@@ -92,8 +120,11 @@ static ucs_status_t muct_xgmi_mapping_open_ipc(const muct_gpu_t *gpu,
     mode = muct_gpu_relax(gpu);
     ret = gpu->ipc_open_mem_handle(&mapping->address, handle, gpu->ipc_flags);
     muct_gpu_unrelax(gpu, mode);
-    if (ret == MUCT_HIP_SUCCESS) {
+    if ((ret == MUCT_HIP_SUCCESS) && muct_xgmi_mapping_is_whole(gpu, key, mapping)) {
         return UCS_OK;
+    }
+    if (ret == MUCT_HIP_SUCCESS) {
+        return muct_xgmi_mapping_status(peer, key, ret);
     }
 
     mapping->error = muct_gpu_error_name(gpu, ret);

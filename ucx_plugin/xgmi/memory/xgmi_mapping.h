@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What the runtime is asked to have a peer's allocation in this process.
+ * Calls of the runtime that map a peer's allocation into this process.
  */
 
 #include "base/muct_gpu.h"
@@ -40,6 +40,7 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
  * @return UCS_OK
  * @return UCS_ERR_UNREACHABLE  The peer is gone, or the key does not hold any more.
  * @return UCS_ERR_UNSUPPORTED  There is no way.
+ * @return UCS_ERR_IO_ERROR     The runtime failed though the peer lives; try again.
  * @return UCS_ERR_NO_MEMORY    Out of memory or GPU address space.
  * @return UCS_ERR_BUSY         What the peer had at that place before is open still.
  */

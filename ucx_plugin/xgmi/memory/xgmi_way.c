@@ -33,19 +33,26 @@ muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int d
     return way;
 }
 
-void muct_xgmi_way_bar(muct_xgmi_way_t *way, const char *error)
+void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error)
 {
-    if (way->is_open || way->is_barred) {
+    if (way->is_open || muct_xgmi_way_is_barred(way, now_ns)) {
         return;
     }
 
-    way->is_barred = true;
-    muct_warn("device %d has no way to the memory of peer 0x%" PRIx64 " (%s); other "
-              "transports carry it. hipIpcOpenMemHandle() needs: access between the "
-              "devices; with ROCm 7.2 or HSA_ENABLE_IPC_MODE_LEGACY=0 one network "
-              "namespace (docker --network=host); with HSA_ENABLE_IPC_MODE_LEGACY=1 "
-              "AMD's own driver and the peer's /dev/dri nodes visible",
-              way->device, way->owner, error);
+    way->barred_until_ns = now_ns + MUCT_XGMI_WAY_BARRED_NS;
+    way->was_awaited = false; /* by the next key */
+    if (way->has_warned) {
+        return;
+    }
+
+    way->has_warned = true;
+    muct_warn(
+        "device %d has no way to the memory of peer 0x%" PRIx64 " (%s); other "
+        "transports carry it, and it is tried again in a minute. hipIpcOpenMemHandle() needs: access between the "
+        "devices; with ROCm 7.2 or HSA_ENABLE_IPC_MODE_LEGACY=0 one network "
+        "namespace (docker --network=host); with HSA_ENABLE_IPC_MODE_LEGACY=1 "
+        "AMD's own driver and the peer's /dev/dri nodes visible",
+        way->device, way->owner, error);
 }
 
 void muct_xgmi_ways_drop(muct_xgmi_way_t **ways, uint64_t owner)

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * What is known of the ways from devices to peers' memory.
+ * State of the ways from devices to peers' memory.
  *
- * That a way is no way is told once, and remembered until the peer is forgotten.
- * Threads: the owner has a lock.
+ * A way over which nothing opens is logged once, and barred for a while: keys that are
+ * unpacked then name other transports. Threads: the owner has a lock.
  */
 
 #include <stdbool.h>
@@ -20,9 +20,10 @@ typedef struct muct_xgmi_way {
     struct muct_xgmi_way *next;
     uint64_t owner;
     int device;
-    bool is_open;     /**< Something was mapped over it */
-    bool is_barred;   /**< A living peer's memory did not open */
-    bool was_awaited; /**< Somebody has waited for its first mapping */
+    bool is_open;             /**< Something was mapped over it */
+    bool has_warned;          /**< That a living peer's memory did not open */
+    uint64_t barred_until_ns; /**< 0: it is not barred */
+    bool was_awaited;         /**< Its first mapping was waited for */
 } muct_xgmi_way_t;
 
 
@@ -30,9 +31,24 @@ typedef struct muct_xgmi_way {
 muct_xgmi_way_t *muct_xgmi_way_get(muct_xgmi_way_t **ways, uint64_t owner, int device);
 
 
-/** Say that there is no way, unless something was mapped over it. Told with @a error.
+/** For how long a way is barred after a failure. */
+#define MUCT_XGMI_WAY_BARRED_NS UINT64_C(60000000000)
+
+
+/**
+ * Bar a way, unless something was mapped over it.
+ *
+ * @param [in] now_ns  A clock that does not jump.
+ * @param [in] error   For the log.
  */
-void muct_xgmi_way_bar(muct_xgmi_way_t *way, const char *error);
+void muct_xgmi_way_bar(muct_xgmi_way_t *way, uint64_t now_ns, const char *error);
+
+
+/** Whether a way is barred; it is open for a new try afterwards. */
+static inline bool muct_xgmi_way_is_barred(const muct_xgmi_way_t *way, uint64_t now_ns)
+{
+    return !way->is_open && (now_ns < way->barred_until_ns);
+}
 
 
 /** Forget the ways to a peer, or with 0 all. */
