@@ -1,6 +1,6 @@
 #!/bin/bash
-# The last commits' messages: "area: what" in one line that git log can show, no trailers.
-# 60 characters are asked for; 72 are refused.
+# The last commits' messages: "area: imperative" in one plain line that git log can show, no
+# trailers. Aim at 60 characters; more than 72 are refused.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -14,10 +14,14 @@ check() { # DIR
             echo "$hash: ${#subject} characters in '$subject'"
             rc=1
         fi
-        [[ $subject =~ ^[a-z0-9_./-]+:\ [^\ ].*[^.\ ]$ ]] || {
+        [[ $subject =~ ^[a-z0-9_./-]+(,\ [a-z0-9_./-]+)*:\ [^\ ].*[^.\ ]$ ]] || {
             echo "$hash: '$subject' is not of the form 'area: what'"
             rc=1
         }
+        if grep -qiwE 'who|whose|nobody|somebody|tells?|told|hears?|heard' <<<"$subject"; then
+            echo "$hash: '$subject' does not name the change in plain words"
+            rc=1
+        fi
     done < <(git -C "$1" log --no-merges -n $count --format='%h %s')
     if git -C "$1" log --no-merges -n $count --format='%h %b' | grep -iE '(signed-off|co-authored)-by:'; then
         echo "trailers are not used here"
@@ -40,6 +44,9 @@ samples() {
     forget
     commit "xgmi: $(printf 'word %.0s' {1..20})end"
     bad 'a long subject' 'characters in'
+    forget
+    commit 'xgmi: who can open no more files is told'
+    bad 'a subject without a verb' 'plain words'
     forget
     commit "$(printf 'xgmi: find mappings by peer\n\nReason.\n\nCo-authored-by: a <b@c>')"
     bad 'a trailer' 'trailers'
