@@ -230,17 +230,12 @@ variant_options() { # VARIANT
     gcc) echo "--enable-werror $(second_core)" ;;
     sanitize) echo "--enable-werror --enable-sanitize --without-hipcc" ;;
     tsan) echo "--enable-sanitize=thread --without-hipcc" ;;
-    ucx122) echo "--enable-werror --without-hipcc --with-ucx=$("$here/fetch_ucx" --path 1.22.0)" ;;
     esac
 }
 
-# UCX 1.22's build is there for what runs, and the one that users run is gcc's core for it;
-# the sanitizers tell lines, which ask for no more than -g1 and -Og. Without its optimizer gcc
-# takes arrays that are to be filled for uninitialized ones.
-unoptimized="-O0 -Wno-maybe-uninitialized"
+# Sanitizers print lines, which need no more than -g1 and -Og.
 variant_cflags() { # VARIANT
     case $1 in
-    ucx122) echo "$unoptimized" ;;
     sanitize | tsan) echo "-g1 -Og" ;;
     *) echo "-g -O2" ;;
     esac
@@ -251,7 +246,6 @@ tsan_tests='test_(mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages|
 variant_programs() { # VARIANT
     case $1 in
     tsan) echo "$tsan_tests" ;;
-    ucx122) echo '^test/(conformance|integration|fake)/' ;;
     *) echo . ;;
     esac
 }
@@ -343,7 +337,7 @@ build_in_tree() {
     [ ! -e "$tree/.gitignore" ] || cp "$tree/.gitignore" .
     git init -q . && git add . || return 1
     unset CONFIG_SHELL # as users have it
-    ./configure -q CC="$(compiler gcc)" CFLAGS="$unoptimized" --enable-werror --without-verbs \
+    ./configure -q CC="$(compiler gcc)" CFLAGS="-O0 -Wno-maybe-uninitialized" --enable-werror --without-verbs \
         --without-rocm --without-hipcc || return 1
     programs=$(make -s program-list | grep -E '^test/(unit/base|unit/xgmi/test_xgmi_code|conformance|integration/ucp)' | tr '\n' ' ')
     CCACHE_BASEDIR=$copy make -j"$jobs" &&
@@ -360,6 +354,22 @@ build_in_tree() {
         prepare_source && mkdir "$tree/build-gcc" && cd "$tree/build-gcc" &&
             "$source/configure" -q --without-hipcc' || return 1
     rm -rf "$(dirname "$copy")"
+}
+
+# The conformance suite has UCT's structures of one version, so it is compiled again with the
+# headers of another; its program is left in BUILD/ucx122.
+build_conformance() { # BUILD PREFIX
+    local build=$1 prefix=$2 compile file
+    compile=$("$tree/test/mutation/told" "$build" | sed -n 's/^compile //p')
+    cd "$build" && rm -rf ucx122 && mkdir ucx122 || return 1
+
+    for file in "$tree"/test/conformance/*.c "$tree"/test/support/ct_*.c; do
+        # shellcheck disable=SC2086 # a command
+        $compile -O0 -I"$prefix/include" -c -o "ucx122/$(basename "$file" .c).o" "$file" || return 1
+    done
+    # shellcheck disable=SC2046 # flags
+    gcc -o ucx122/uct_conformance ucx122/*.o test/support/.libs/libmkvtest.a \
+        $(pkg-config --libs check) -L"$prefix/lib" -lucp -luct -lucs -ldl -lm
 }
 
 # Without Check nothing can be tested, and make check says so.

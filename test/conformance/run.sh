@@ -2,7 +2,7 @@
 # Run the conformance suite on one transport, in the build folder:
 #   test/conformance/run.sh TRANSPORT [OPTION..]
 # The module is found as a user would have it found, by UCX_PLUGIN_PATH, and the
-# HIP runtime is libhipcpu unless the caller says otherwise.
+# HIP runtime is libhipcpu unless the caller says otherwise. MKV_CONFORMANCE names another program.
 set -eu
 tl=$1
 shift
@@ -14,4 +14,4 @@ if [ -e "$hip/libamdhip64.so.6" ] && [ -z "${MKV_TEST_REAL_HIP:-}" ]; then
     export LD_LIBRARY_PATH
 fi
 export UCX_PLUGIN_PATH
-exec "$build/test/conformance/uct_conformance" -t "$tl" "$@"
+exec "${MKV_CONFORMANCE:-$build/test/conformance/uct_conformance}" -t "$tl" "$@"
