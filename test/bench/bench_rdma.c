@@ -10,10 +10,10 @@
 #include <time.h>
 
 /*
- * What a work request of mori_rdma costs the host: instructions, doorbells and time, on
- * the fake libibverbs with a device that completes at once and moves nothing. Run it by
- * test/bench/bench_rdma.sh, which counts the instructions of our module and of UCX with
- * callgrind and leaves out those of the fake and of this file.
+ * Cost for the host of a work request of mori_rdma: instructions, doorbells and time,
+ * on the fake libibverbs with a device that completes at once and moves nothing. Run it
+ * by test/bench/bench_rdma.sh, which counts the instructions of our module and of UCX
+ * with callgrind and leaves out those of the fake and of this file.
  */
 
 #if defined(__has_include) && __has_include(<valgrind/callgrind.h>)
@@ -146,7 +146,7 @@ static int bench_lists(unsigned blocks)
     return 0;
 }
 
-/* As UCP does with each key that a peer sends. */
+/* Unpack as UCP does with each key that a peer sends. */
 static int bench_keys(unsigned num)
 {
     ct_side_t *side = &bench.rig.side[1];

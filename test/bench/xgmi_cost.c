@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a block costs the host on mori_xgmi's way from UCT to the kernel's list:
+ * Cost of a block for the host on mori_xgmi's way from UCT to the kernel's list:
  *
  *   HIPCPU_COPY=0 test/bench/xgmi_cost sgl|single BLOCKS ROUNDS
  *
@@ -145,7 +145,7 @@ static void prepare(size_t count)
     }
 }
 
-/* As UCP does it: lists as long as the interface takes them. */
+/* Post as UCP does: lists as long as the interface takes them. */
 static unsigned post_sgl(void)
 {
     unsigned num_lists = 0;

@@ -262,10 +262,9 @@ static uint64_t ct_event_put_row(ct_t *ct, const ct_mem_t *local,
 }
 
 /*
- * Pieces of one row may go different ways; the last to end must wake. A transport may
- * wake now and then to look at other things, so who is not woken is late. A machine
- * that has much else to do is late, too, but not three times; what the row takes by
- * itself is the least of three.
+ * Pieces of a row may go different ways; the last to end must wake. A transport may
+ * wake now and then to poll other things, so a missed wakeup shows as a late one. A
+ * busy machine is late as well, but not three times; the least of three runs counts.
  */
 static void list_beside_a_long_run_wakes(ct_t *ct)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* Who asks a stopped process and is content with less waits no longer. */
+/* A check of a stopped process that expects less waits no longer. */
 #define CT_FAULT_SILENCE_MS 50
 
 #define CT_FAULT_SPACE ((size_t)4 << 20)
@@ -74,7 +74,7 @@ static ucs_status_t ct_fault_post(ct_t *ct, ct_fault_t *fault, size_t length)
     return status;
 }
 
-/* What was in progress has been called back, once, with whatever status. */
+/* Operations in progress are called back, once, with any status. */
 static int ct_fault_is_ended(void *arg)
 {
     const ct_fault_t *fault = arg;
@@ -146,7 +146,8 @@ static void ct_fault_expect_failed_ep(ct_t *ct, ct_fault_t *fault)
     for (i = 0; i < 200; ++i) {
         ct_progress(ct);
     }
-    if (ct->is_checked) { /* some of UCX's own tell it once for each operation */
+    if (ct->is_checked) { /* some of UCX's own transports report it once for each
+                             operation */
         ck_assert_uint_eq(ct->side.events.num_ep_errors, 1);
     }
     ck_assert_ptr_eq(ct->side.events.ep, ct->ep);
@@ -213,7 +214,7 @@ static void death_during_a_flush_ends_it_once(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
-/* After the error every call is refused, and nothing more is called back. */
+/* Calls are refused after the error, and no further callback comes. */
 static void failed_endpoint_refuses_everything(ct_t *ct)
 {
     ucs_status_t status;
@@ -253,7 +254,7 @@ static int ct_fault_is_flushed(void *arg)
     return ((ct_comp_t *)arg)->num_calls > 0;
 }
 
-/* One-sided or not, nothing is lost when the peer sleeps and wakes. */
+/* No operation, one-sided or not, is lost when the peer sleeps and wakes. */
 static void stopped_peer_delays_and_loses_nothing(ct_t *ct)
 {
     ucs_status_t status;
@@ -421,7 +422,7 @@ static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
     ct_cmd(ct, CT_CMD_CLOSE, 0, 0, 0, 0, 0);
     ct_fault_until_error(ct, &fault);
     ct_fault_expect_failed_ep(ct, &fault);
-    if (ct->is_checked) { /* a queue pair only hears no answer */
+    if (ct->is_checked) { /* a queue pair gets no answer */
         ck_assert((ct->side.events.ep_status == UCS_ERR_CONNECTION_RESET) ||
                   (ct->side.events.ep_status == UCS_ERR_ENDPOINT_TIMEOUT));
     }
@@ -429,7 +430,7 @@ static void closed_peer_of_a_living_process_fails_the_endpoint(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
-/* Nothing is posted and nothing asked: whoever sleeps hears of it all the same. */
+/* A sleeping thread notices the death although no operation is posted. */
 static void closing_of_an_idle_peer_is_told(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -460,7 +461,7 @@ static void closing_of_an_idle_peer_is_told(ct_t *ct)
     ct_fault_close(ct, &fault);
 }
 
-/* Another peer takes the place of the dead one: nothing of the old one is left. */
+/* A new peer takes the place of the dead one: no state of the old one is left. */
 static void new_peer_works_after_a_death(ct_t *ct)
 {
     const ct_variant_t variant = {"local", 0, ct->variant->local_type,
@@ -479,7 +480,7 @@ static void new_peer_works_after_a_death(ct_t *ct)
     ct_fault_until_error(ct, &fault);
     ct_fault_expect_failed_ep(ct, &fault);
 
-    /* In this process: a fork of one that uses UCX already would not be safe. */
+    /* Run in this process: a fork of a process that uses UCX already is not safe. */
     if (ct_open(&second, ct->name, &variant) != UCS_OK) {
         snprintf(ct->skip, sizeof(ct->skip), "no second pair: %.200s", second.why);
         ct_fault_close(ct, &fault);

@@ -226,7 +226,7 @@ static void interface_flush_covers_all_endpoints(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "50 operations, then an idle interface");
 }
 
-/* What is posted after a fence lands after what was posted before it. */
+/* Operations posted after a fence land after those posted before it. */
 static void fence_orders_puts(ct_t *ct)
 {
     static const size_t lengths[] = {1, 8, 200000, 100, 65536, 5000};

@@ -276,8 +276,8 @@ static void invalidated_key_is_refused(ct_t *ct)
              ucs_status_string(status));
 }
 
-/* The exporter frees what the other end has mapped: an error, or the old memory,
- * but neither a crash nor a byte in somebody else's. */
+/* The exporter frees memory that the other end has mapped: an error, or the old memory,
+ * but neither a crash nor a byte in other memory. */
 static void freed_memory_is_never_somebody_elses(ct_t *ct)
 {
     ct_piece_t piece = {.local_offset = 0, .remote_offset = 0, .length = 4096};

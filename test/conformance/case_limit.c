@@ -194,7 +194,7 @@ static ucs_status_t ct_limit_post_nothing(ct_t *ct, ct_nothing_t what)
     }
 }
 
-/* Of no bytes, a key may be none. */
+/* A key of no bytes may be absent. */
 static void transfer_of_nothing_needs_no_key(ct_t *ct)
 {
     const uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -263,7 +263,7 @@ static void ct_limit_expect_error(ct_t *ct, ucs_status_t status, const char *wha
     ct_limit_expect(status, what);
 }
 
-/* What UCT_IFACE_FLAG_ERRHANDLE_ZCOPY_BUF promises: an error, and no more. */
+/* Promise of UCT_IFACE_FLAG_ERRHANDLE_ZCOPY_BUF: an error, and no more. */
 static void local_memory_outside_its_handle_is_an_error(ct_t *ct)
 {
     ct_limit_t limit;

@@ -86,7 +86,7 @@ static uint8_t *ct_list_read_remote(ct_t *ct, const ct_list_t *list)
     return image;
 }
 
-/* What the destination must hold: its old bytes with the pieces copied in. */
+/* Expected destination: its old bytes with the pieces copied in. */
 static uint8_t *ct_list_expected(const ct_list_t *list, int is_get)
 {
     uint8_t *from = malloc(CT_LIST_SPACE), *to = malloc(CT_LIST_SPACE);
@@ -364,7 +364,7 @@ static void ct_sgl_blocks(ct_t *ct, ct_op_t op)
     snprintf(ct->covered, sizeof(ct->covered), "up to %zu blocks", num);
 }
 
-/* One block of many is not inside the remote memory. */
+/* A single block of many is outside the remote memory. */
 static void ct_sgl_beyond(ct_t *ct, ct_op_t op)
 {
     static const int64_t offsets[] = {(int64_t)CT_LIST_SPACE - 1,

@@ -261,7 +261,7 @@ static void endpoints_keep_their_order_each(ct_t *ct)
              i);
 }
 
-/* What was flushed arrives, also when its endpoint is gone. */
+/* A flushed message arrives, also when its endpoint is gone. */
 static void message_outlives_its_endpoint(ct_t *ct)
 {
     uint64_t counts[CT_MAX_ROWS] = {0};
@@ -282,7 +282,7 @@ static void message_outlives_its_endpoint(ct_t *ct)
     snprintf(ct->covered, sizeof(ct->covered), "%d endpoints, a message each", i);
 }
 
-/* Both sides have sent as much as fits before either reads. */
+/* Each side has sent as much as fits before either reads. */
 static void both_sides_are_full_and_go_on(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -387,7 +387,7 @@ static int ct_message_sleep(ct_t *ct, int timeout_ms)
     return 1;
 }
 
-/* Until it holds: what happened before is for progress */
+/* Loop until it holds: earlier events are for progress */
 static void ct_message_arm(ct_t *ct, unsigned events)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -398,7 +398,7 @@ static void ct_message_arm(ct_t *ct, unsigned events)
     }
 }
 
-/* It arms before the peer goes on, as nothing but room is to wake it. */
+/* It arms before the peer goes on, so that only free room can wake it. */
 static void sender_sleeps_until_there_is_room(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -431,7 +431,7 @@ static void sender_sleeps_until_there_is_room(ct_t *ct)
              num_sleeps);
 }
 
-/* Who has taken what woke it, and armed, sleeps until the next one. */
+/* A thread that has taken the event and armed again sleeps until the next one. */
 static void receiver_sleeps_between_messages(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -527,7 +527,7 @@ static uint64_t ct_message_tell(ct_t *ct, const ct_mem_t *local,
     return ct_cmd(ct, CT_CMD_AM_TOLD, 0, 0, 0, 0, 0)->a[1] - num_early;
 }
 
-/* Without a fence a message may overtake, which is told and asks for nothing. */
+/* A message without a fence may overtake: the case reports it and requires nothing. */
 static void message_behind_a_fence_comes_after_the_put(ct_t *ct)
 {
     ct_remote_t remote;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a transport says about itself: attributes, addresses, reachability. */
+/* Reports of a transport: attributes, addresses, reachability. */
 
 #include "test/conformance/ct.h"
 #include "test/support/mkv_hip.h"
@@ -64,7 +64,7 @@ static void interface_attributes_are_sane(ct_t *ct)
 }
 
 /* UCP drops a lane from its put protocols when the smallest piece is not 0, and
- * asks for a reliable answer when a peer dies. Who has no keys has no peers. */
+ * requires a reliable error when a peer dies. A transport without keys has no peers. */
 static void interface_suits_ucp_in_peer_failure_mode(ct_t *ct)
 {
     const uct_iface_attr_t *attr = &ct->side.attr;

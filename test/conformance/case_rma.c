@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* One piece at a time: every length and alignment of put and get. */
+/* Single pieces: every length and alignment of put and get. */
 
 #include "test/conformance/ct.h"
 

@@ -5,10 +5,9 @@
 
 /**
  * @file
- * What a conformance case is, and what it works with: an initiator connected to
- * a target, in the same process or in another one, with memory of some type on
- * each end. Cases ask for what they need by capability flags and never by the
- * name of a transport.
+ * A conformance case and its tools: an initiator connected to a target, in the same
+ * process or in another one, with memory of some type on each end. Cases select by
+ * capability flags and never by the name of a transport.
  */
 
 #include "test/conformance/ct_target.h"
@@ -19,7 +18,7 @@
 #define CT_ARRAY_SIZE(_array) (sizeof(_array) / sizeof((_array)[0]))
 
 
-/** Where the target is and what memory the ends use. */
+/** Place of the target, and types of memory of the ends. */
 typedef struct ct_variant {
     const char *name;
     int is_other_process;
@@ -31,7 +30,7 @@ typedef struct ct_variant {
 /** Conditions of a case that no interface flag says. */
 enum {
     CT_TRAIT_OTHER_PROCESS = UCS_BIT(0), /**< The target's process will be hurt */
-    CT_TRAIT_LOCAL = UCS_BIT(1),         /**< One process is enough */
+    CT_TRAIT_LOCAL = UCS_BIT(1),         /**< A single process is enough */
     CT_TRAIT_RKEY = UCS_BIT(2),          /**< The domain needs keys */
     CT_TRAIT_REG = UCS_BIT(3),           /**< The domain registers memory */
     CT_TRAIT_INVALIDATE = UCS_BIT(4),    /**< Keys can be invalidated */
@@ -82,7 +81,7 @@ typedef enum ct_op {
 } ct_op_t;
 
 
-/** One piece of a transfer, offsets into the two memories. */
+/** Piece of a transfer, offsets into the two memories. */
 typedef struct ct_piece {
     size_t local_offset;
     size_t remote_offset;
@@ -97,7 +96,7 @@ struct ct {
     ct_target_t target; /**< Used if the target is in this process */
     mkv_proc_t peer;    /**< Used if not */
     ct_addr_t peer_addr;
-    uct_ep_h ep;       /**< To the target; NULL after a case destroyed it */
+    uct_ep_h ep;       /**< Endpoint to the target; NULL after a case destroyed it */
     int is_checked;    /**< The transport is of the kind that checks its keys */
     int is_hurt;       /**< The peer was killed or the endpoint has failed */
     int is_running;    /**< A case has begun and not ended */
@@ -159,7 +158,7 @@ void ct_remote_destroy(ct_t *ct, ct_remote_t *remote);
 /** Wait, failing the test at the limit; @a what is for the message. */
 void ct_wait(ct_t *ct, int (*is_done)(void *arg), void *arg, const char *what);
 
-/** One call of progress, giving the peer a chance to run. */
+/** Make progress once, and give the peer a chance to run. */
 unsigned ct_progress(ct_t *ct);
 
 

@@ -33,7 +33,7 @@ static const ct_case_t *const ct_all_cases[] = {
     ct_cases_key,     ct_cases_limit,  ct_cases_fault};
 
 
-/* What one run tests; written once by main() before anything is forked. */
+/* Subject of a run; written once by main() before anything is forked. */
 static struct {
     ct_target_name_t name;
     const char *filter;
@@ -180,7 +180,7 @@ START_TEST(transport_does_as_it_claims)
 }
 END_TEST
 
-/* In a process of its own: which variants can this machine and transport do? */
+/* Find out in a child process which variants this machine and transport can run. */
 static int ct_probe(int fd, void *arg)
 {
     const ct_variant_t *variant = arg;

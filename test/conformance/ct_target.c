@@ -170,7 +170,7 @@ ucs_status_t ct_target_init(ct_target_t *target, ct_side_t *side)
     return status;
 }
 
-/* What was kept must still hold its bytes when it is given back. */
+/* Messages that were kept must still hold their bytes when they are returned. */
 static void ct_target_release_kept(ct_target_t *target)
 {
     uint64_t seed, i;
@@ -345,7 +345,7 @@ static ucs_status_t ct_target_send_am(ct_target_t *target, uint64_t count)
     return UCS_OK;
 }
 
-/* As far as there is room. @return How many were sent. */
+/* Send as far as there is room. @return How many were sent. */
 static unsigned ct_target_flood(ct_target_t *target)
 {
     unsigned count = 0;

@@ -43,10 +43,11 @@ typedef enum ct_cmd {
     CT_CMD_AM_ROWS,    /**< -> messages of each row; the last: wrong ones, of all */
     CT_CMD_AM_FLOOD,   /**< number: send row 0 as far as there is room now, and what is
                             left of it between other requests -> how many now */
-    CT_CMD_AM_TOLD,    /**< -> messages that told, those that came too early */
-    CT_CMD_HOLD,       /**< no progress until the next request */
-    CT_CMD_CLOSE,      /**< Endpoint and interface go, memory and domain stay */
-    CT_CMD_RESET,      /**< Everything as at the start */
+    CT_CMD_AM_TOLD, /**< -> notifications that arrived, and those that arrived too early
+                     */
+    CT_CMD_HOLD,    /**< no progress until the next request */
+    CT_CMD_CLOSE,   /**< Endpoint and interface go, memory and domain stay */
+    CT_CMD_RESET,   /**< Everything as at the start */
     CT_CMD_EXIT
 } ct_cmd_t;
 
@@ -75,7 +76,7 @@ typedef struct ct_rows {
 } ct_rows_t;
 
 
-/** A message that tells that bytes are there. */
+/** Message that announces bytes. */
 typedef struct ct_tell {
     uint64_t region;
     uint64_t length;
@@ -85,7 +86,8 @@ typedef struct ct_tell {
 
 typedef struct ct_target {
     ct_side_t *side;
-    uct_ep_h ep; /**< To the initiator, only after CT_CMD_CREATE_EP or CONNECT */
+    uct_ep_h
+        ep; /**< Endpoint to the initiator, only after CT_CMD_CREATE_EP or CONNECT */
     ct_mem_t regions[CT_MAX_REGIONS];
     int is_held;
     int is_keeping;
@@ -97,7 +99,7 @@ typedef struct ct_target {
     uint64_t num_told;
     uint64_t num_early;
     ct_rows_t rows;
-    uint64_t num_sent; /**< Of the row to the initiator */
+    uint64_t num_sent; /**< Endpoint of the row to the initiator */
     uint64_t num_to_send;
     struct {
         void *desc;

@@ -303,7 +303,7 @@ int ct_side_can_use(ct_side_t *side, ucs_memory_type_t type)
     const uint64_t flags = side->md_attr.cap.flags;
     uint64_t usable = 0;
 
-    /* Where handles or keys are needed, only memory that has them can be moved. */
+    /* Transports that need handles or keys move only memory that has them. */
     if (!(flags & (UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY))) {
         usable |= side->md_attr.cap.access_mem_types;
     }

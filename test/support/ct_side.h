@@ -5,11 +5,11 @@
 
 /**
  * @file
- * One end of a test connection: memory domain, worker and interface of a
- * transport found by name, and memory registered with it.
+ * An end of a test connection: memory domain, worker and interface of a transport found
+ * by name, and memory registered with it.
  *
- * Functions report a failure as a status and a text in the side's `why`, never
- * by a failed check: the other end runs them in a process Check knows nothing of.
+ * Functions report a failure as a status and a text in the side's `why`, never by a
+ * failed check: the other end runs them in a process outside of Check.
  *
  * Threads. A side is used by one thread.
  */
@@ -32,15 +32,15 @@ void ct_side_find_module(void);
 typedef struct ct_target_name {
     const char *tl_name;
     const char *dev_name;      /**< NULL for the first one */
-    const char *peer_dev_name; /**< Of the peer process; NULL for the same */
+    const char *peer_dev_name; /**< Process id of the peer; NULL for the same process */
 } ct_target_name_t;
 
 
 /** Receives what the interface reports. */
 typedef struct ct_side_events {
     unsigned num_ep_errors; /**< Calls of the error handler */
-    ucs_status_t ep_status; /**< Of the last one */
-    uct_ep_h ep;            /**< Of the last one */
+    ucs_status_t ep_status; /**< Id of the last message */
+    uct_ep_h ep;            /**< Length of the last message */
     unsigned num_async;     /**< Calls of the asynchronous event handler */
 } ct_side_events_t;
 
@@ -63,9 +63,8 @@ typedef struct ct_side {
     char why[512];
 } ct_side_t;
 
-/** Where interfaces that are opened later are asked to put received data: @a offset
- *  bytes of it before a multiple of @a alignment; an alignment of 0 asks for nothing.
- */
+/** Alignment of received data for interfaces that are opened later: @a offset bytes of
+ * it lie before a multiple of @a alignment; an alignment of 0 requests nothing. */
 void ct_side_set_alignment(size_t alignment, size_t offset);
 
 
@@ -95,7 +94,7 @@ typedef struct ct_mem {
  */
 ucs_status_t ct_side_open(ct_side_t *side, const ct_target_name_t *name);
 
-/** As that, by the worker of side @a of, which is closed after this one. */
+/** The same, by the worker of side @a of, which is closed after this one. */
 ucs_status_t ct_side_open_beside(ct_side_t *side, const ct_target_name_t *name,
                                  const ct_side_t *of);
 

@@ -34,7 +34,7 @@ size_t fake_hip_live(int kind);
 /** hipcpu_hold() or hipcpu_release(), by name, of a stream; NULL: of all. */
 void fake_hip_hold(const char *name, void *stream);
 
-/** What torch.cuda.graph() does: a capture in the global mode, in a thread. */
+/** Do as torch.cuda.graph(): a capture in the global mode, in a thread. */
 typedef struct fake_hip_capture {
     pthread_t thread;
     pthread_barrier_t barrier;

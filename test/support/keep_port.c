@@ -3,7 +3,7 @@
 /*
  * A TCP port for a script: keep_port prints its number and keeps it until its standard
  * input ends, which is when the script does. A server that sets SO_REUSEADDR listens
- * there; nobody else is given the port.
+ * there; no other program gets the port.
  */
 
 #include "test/support/mkv_port.h"

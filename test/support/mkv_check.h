@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What Check lacks for code that runs inside and outside of its tests.
+ * Additions to Check for code that runs inside and outside of its tests.
  */
 
 #include "test/support/mkv_test.h"
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 
 /*
- * Check writes into a file where a case is, at each assertion that holds, to tell it
- * when the case dies. Cases that look at every block spent a third of their time so:
- * here a line is told when a case comes to it first.
+ * Check writes the line of each assertion that holds to a file, to report where a case
+ * dies. Cases that check every block spent a third of their time so: here a line is
+ * written when a case reaches it first.
  */
 static inline void mkv_check_mark(const char *file, unsigned line)
 {

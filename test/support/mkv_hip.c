@@ -30,7 +30,7 @@ static struct {
     unsigned long (*copied)(hipcpu_direction_t direction); /* NULL: not libhipcpu */
 } mkv_hip;
 
-/* Of hipPointerAttribute_t, what all versions have at this place. */
+/* Part of hipPointerAttribute_t that all versions have at this place. */
 typedef struct mkv_hip_attributes {
     int type; /* its values are not the same in all */
     int device;

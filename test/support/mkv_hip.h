@@ -55,7 +55,9 @@ int mkv_hip_copied(uint64_t *from_host, uint64_t *to_host);
 /** @return The device an address is memory of; -1 for none. */
 int mkv_hip_device_of(const void *addr);
 
-/** @return What hipGetLastError() says to this thread; 0 without a runtime. */
+/**
+ * @return Result of hipGetLastError() for this thread; 0 without a runtime.
+ */
 int mkv_hip_last_error(void);
 
 #endif

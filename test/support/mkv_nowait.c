@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Calls that wait whatever is asked for; newer machines do not have the older ones. */
+/* Calls that always wait; newer machines do not have the older ones. */
 static const unsigned nowait_calls[] = {
 #ifdef __NR_poll
     __NR_poll,
@@ -62,7 +62,7 @@ static void nowait_build(struct sock_fprog *prog)
                                                       nowait_calls[i], 0, 1));
         nowait_add(prog, trap);
     }
-    /* of a futex all but waking somebody */
+    /* all operations of a futex but a wakeup */
     nowait_add(prog, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_futex,
                                                   0, 4));
     nowait_add(prog,

@@ -194,7 +194,7 @@ void pair_connect(unsigned a, unsigned b)
     ck_assert_ptr_nonnull(pair_sides[b].peers[a]);
     OK(mkv_map_create(pair_sides[a].peers[b], NULL, &pair_sides[a].maps[b]));
     OK(mkv_map_create(pair_sides[b].peers[a], NULL, &pair_sides[b].maps[a]));
-    pair_run(); /* each is told the keys of the other's map */
+    pair_run(); /* each side gets the keys of the other's map */
     if (pair_knows_lists) {
         pair_know_lists(pair_sides[a].peers[b]);
         pair_know_lists(pair_sides[b].peers[a]);

@@ -28,7 +28,7 @@ typedef struct pair_side {
     mkv_ctx_t *ctx;
     uint8_t *mem;
     size_t length;
-    mkv_peer_t *peers[PAIR_MAX_SIDES]; /**< By index of the other side */
+    mkv_peer_t *peers[PAIR_MAX_SIDES]; /**< Entries by index of the other side */
     mkv_map_t *maps[PAIR_MAX_SIDES];
     int is_stopped; /**< pair_run() leaves it alone */
     size_t num_events;
@@ -38,7 +38,7 @@ typedef struct pair_side {
 extern pair_side_t pair_sides[PAIR_MAX_SIDES];
 extern uint32_t pair_layers;            /**< 4, unless set before pair_setup() */
 extern ucs_memory_type_t pair_mem_type; /**< ROCM, unless set before opening */
-/** No put is asked first whether lists may follow; true, unless set before connecting.
+/** Skip the probe for lists before the first put; true, unless set before connecting.
  */
 extern bool pair_knows_lists;
 extern uint64_t pair_now;  /**< ns */
@@ -143,11 +143,12 @@ mkv_stats_t pair_stats(const pair_side_t *side);
 uint8_t pair_byte(unsigned index, uint32_t layer, uint32_t part, uint32_t block,
                   uint32_t byte);
 
-/** Whether a side's block holds another's (or its own) original bytes, all layers. */
+/** Whether a side's block holds the original bytes of a block of either side, all
+ * layers. */
 int pair_holds(const pair_side_t *side, uint32_t block, unsigned origin,
                uint32_t origin_block);
 
-/** Where the tests of a program are added. */
+/** Add the tests of a program here. */
 TCase *pair_tcase(const char *name);
 
 /** Run them. @return What main() returns. */

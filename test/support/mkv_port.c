@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 
-/* Both families by one socket, or the old one alone where the kernel has no other. */
+/* Serve both families by one socket, or IPv4 alone where the kernel has no IPv6. */
 static int mkv_port_bind(int family, struct sockaddr_in6 *addr)
 {
     socklen_t length = sizeof(*addr);

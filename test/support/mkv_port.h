@@ -5,12 +5,11 @@
 
 /**
  * @file
- * A TCP port for a program that must be told one, such as ucx_perftest.
+ * A TCP port for a program that needs its number, such as ucx_perftest.
  *
- * The kernel chooses it, and the socket that is kept stands for it: nobody else gets
- * this port, from the kernel or by name, but a server that sets SO_REUSEADDR listens
- * there, as often as it likes. So tests may run beside one
- * another.
+ * The kernel chooses it, and the kept socket reserves it: no other program gets this
+ * port, from the kernel or by number, but a server that sets SO_REUSEADDR may listen
+ * there any number of times. So tests may run beside one another.
  */
 
 

@@ -202,7 +202,7 @@ int mkv_proc_wait(mkv_proc_t *proc)
     return ended ? 0 : -1;
 }
 
-/* One line of a file of a thread, without its end. */
+/* Read the line of a file of a thread, without its end. */
 static void mkv_proc_read_line(const char *dir, const char *name, char *line,
                                size_t size)
 {
@@ -265,7 +265,7 @@ void mkv_proc_stop(mkv_proc_t *proc)
         return;
     }
     mkv_proc_kill(proc, SIGSTOP);
-    /* looked at, not taken: the end is for whoever collects it */
+    /* examined, not reaped: the caller that reaps it needs the status */
     while ((waitid(P_PID, (id_t)proc->pid, &info, WSTOPPED | WEXITED | WNOWAIT) != 0) &&
            (errno == EINTR)) {
     }
@@ -283,7 +283,7 @@ void mkv_proc_resume(mkv_proc_t *proc)
     }
 }
 
-/* The kernel clears the word, and wakes who waits for it, at the end of the thread */
+/* The kernel clears the word, and wakes its waiter, at the end of the thread */
 static int leader_is_there = 1;
 
 void mkv_proc_end_leader(void)

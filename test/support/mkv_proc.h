@@ -17,11 +17,11 @@
 #include <sys/types.h>
 
 
-/** One other process. */
+/** A child process. */
 typedef struct mkv_proc {
     pid_t pid;  /**< -1 after its end was collected */
     int fd;     /**< Channel to a peer, or the output of a command; -1 if closed */
-    int status; /**< As waitpid(2) reports it, valid when pid is -1 */
+    int status; /**< Status of waitpid(2), valid when pid is -1 */
 } mkv_proc_t;
 
 
@@ -90,8 +90,9 @@ int mkv_proc_wait(mkv_proc_t *proc);
 
 
 /**
- * Say what each thread of a process that does not end is doing: name, state, the kernel
- * function it waits in and the system call. Linux alone tells, and not always all.
+ * Print the state of each thread of a process that does not end: name, state, the
+ * kernel function it waits in and the system call. Linux alone reports it, and not
+ * always all.
  */
 void mkv_proc_describe(const mkv_proc_t *proc, char *text, size_t size);
 
@@ -102,7 +103,7 @@ void mkv_proc_kill(mkv_proc_t *proc, int signum);
 
 /**
  * Stop a child, and wait until it stands still or has ended. A busy machine may take
- * long to tell it, and until then @ref mkv_proc_resume finds nothing to do.
+ * long to report it, and until then @ref mkv_proc_resume finds nothing to do.
  */
 void mkv_proc_stop(mkv_proc_t *proc);
 

@@ -28,9 +28,9 @@ typedef struct ranks_part {
     uint16_t side_flags[2]; /**< ... of one */
     uint32_t outer, inner;
     uint32_t num_groups, groups[MKV_MAX_GROUPS];
-    uint32_t tokens[2];  /**< Of a block; 0: state */
-    uint32_t num_tokens; /**< Of the request; state: 1 */
-    uint32_t gap;        /**< Bytes between blocks that belong to nobody */
+    uint32_t tokens[2];  /**< Tokens of a block; 0: state */
+    uint32_t num_tokens; /**< Blocks of the request; state: 1 */
+    uint32_t gap;        /**< Unused bytes between blocks */
 } ranks_part_t;
 
 typedef struct ranks_set ranks_set_t;
@@ -41,7 +41,7 @@ typedef struct ranks_rank {
     mkv_ctx_t *ctx;
     uint8_t *mem;
     size_t length;
-    mkv_peer_t *peers[RANKS_MAX]; /**< By rank of the other side */
+    mkv_peer_t *peers[RANKS_MAX]; /**< Entries by rank of the other side */
     mkv_map_t *maps[RANKS_MAX];
     mkv_xfer_t *xfer;
     mkv_plan_t *plans[RANKS_MAX];
@@ -86,7 +86,8 @@ bool ranks_are_quiet(const ranks_set_t *set);
  */
 bool ranks_are_right(const ranks_set_t *set, char *text, size_t size);
 
-/** What the maps say: parts add up, sources are as many as have something to give. */
+/** Check the maps: parts add up, and the number of sources is that of ranks with data.
+ */
 void ranks_check_maps(const ranks_set_t *set);
 
 /** Bytes that all ranks' transfers have moved. */

@@ -5,20 +5,20 @@
 
 /**
  * @file
- * What every test program shares: exit statuses, skips with a reason, data
- * patterns and the one time limit.
+ * Common parts of test programs: exit statuses, skips with a reason, data patterns and
+ * the one time limit.
  *
- * A test program exits with 0 (passed), 1 (failed), 77 (everything was skipped)
- * or 99 (could not even start). The environment variable MKV_TEST_REQUIRE names
- * what this machine is known to have, separated by commas or spaces (for example
- * "rxe,gpu"): a skip for lack of one of them is then a failure, so that a green
- * run cannot hide that nothing ran.
+ * A test program exits with 0 (passed), 1 (failed), 77 (everything was skipped) or 99
+ * (could not even start). The environment variable MKV_TEST_REQUIRE names the resources
+ * of this machine, separated by commas or spaces (for example "rxe,gpu"): a skip for
+ * lack of one of them is then a failure, so that a green run cannot hide that nothing
+ * ran.
  *
- * Counters live in memory shared with forked children, so a skip inside a test
- * that Check runs in its own process is counted by the program.
+ * Counters live in memory shared with forked children, so a skip inside a test that
+ * Check runs in its own process is counted by the program.
  *
- * Threads. Calls may come from any process that descends from the one that
- * called mkv_test_init(), one thread in each.
+ * Threads. Calls may come from any process that descends from the one that called
+ * mkv_test_init(), one thread in each.
  */
 
 #include <stddef.h>
@@ -50,11 +50,11 @@ uint64_t mkv_test_now_ms(void);
 
 
 /**
- * Leave the processor after a look that found nothing, as what is waited for may need
- * it: at first for others that want it, then for 100 microseconds, in the end for one
+ * Yield the processor after a poll that found nothing, as the awaited process may need
+ * it: at first to other threads, then for 100 microseconds, in the end for one
  * millisecond.
  *
- * @param [inout] empty  Such looks in a row; whoever finds something sets it to 0.
+ * @param [inout] empty  Empty polls in a row; the caller sets it to 0 after a hit.
  */
 void mkv_test_pause(unsigned *empty);
 
@@ -73,8 +73,8 @@ int mkv_test_is_required(const char *what);
 
 
 /**
- * @return What a folder has, "." and ".." not counted; of /proc/self/fd also what it is
- *         read by.
+ * @return Entries of a folder without "." and ".."; for /proc/self/fd including the
+ *         descriptor that reads it.
  */
 unsigned mkv_test_num_files(const char *folder);
 

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/** It stands still from now on, and moves by @ref rdma_clock_advance only. */
+/** Stop the clock; from now on it moves by @ref rdma_clock_advance only. */
 void rdma_clock_stop(void);
 
 /** Move a stopped clock. */

@@ -31,13 +31,13 @@ void rdma_pair_ok(mkv_status_t status);
 void rdma_pair_open(rdma_pair_side_t *side, const char *name, uint32_t num_blocks,
                     int byte);
 
-/** Both are open: connect them and make maps. */
+/** Connect two open sides and make maps. */
 void rdma_pair_connect(void);
 
-/** One round of both sides. */
+/** Make progress once on each side. */
 void rdma_pair_progress(void);
 
-/** Until this side has had so many of the event, and no peer has failed. */
+/** Wait until this side has had that many of the event, and no peer has failed. */
 void rdma_pair_wait(const rdma_pair_side_t *side, mkv_event_type_t type, unsigned num);
 
 /** A WRITE of one leg. */

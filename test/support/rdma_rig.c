@@ -152,7 +152,7 @@ void rig_connect(rig_t *rig, rig_conn_t *conn)
     }
 }
 
-/* By the places that rdma_addr.h gives. */
+/* Use the places that rdma_addr.h gives. */
 uint32_t rig_datagram_qp(uct_ep_h ep)
 {
     uint8_t bytes[256] = {0};
@@ -508,7 +508,7 @@ START_TEST(rig_moves_bytes)
 }
 END_TEST
 
-/* Not where the environment names cases: it is none of them. */
+/* Skip it where the environment names cases: it is none of them. */
 static int rig_run_first(void)
 {
     Suite *first;

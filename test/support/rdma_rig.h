@@ -26,7 +26,7 @@ struct Suite; /* of Check */
 typedef struct rig_conn {
     uct_ep_h ep[2];
     unsigned num_qps;
-    uint32_t qp_nums[2][16]; /**< Of each side, in order of creation */
+    uint32_t qp_nums[2][16]; /**< Interfaces of each side, in order of creation */
 } rig_conn_t;
 
 /** A completion that knows when it was called, and how often. */
@@ -40,10 +40,10 @@ typedef struct rig_comp {
 typedef struct rig {
     ct_side_t side[2];
     ct_mem_t mem[2];
-    uct_rkey_bundle_t rkey[2]; /**< Of mem[i], for the other side */
+    uct_rkey_bundle_t rkey[2]; /**< Key of mem[i], for the other side */
     int hold[2];               /**< This side makes no progress */
     uint64_t num_am[2];        /**< Active messages received */
-    uint64_t bad_am[2];        /**< Of them, out of order or with wrong bytes */
+    uint64_t bad_am[2];        /**< Messages out of order or with wrong bytes */
 } rig_t;
 
 /** Open both sides with @a length bytes of registered host memory each. */
@@ -68,7 +68,7 @@ uint32_t rig_datagram_qp(uct_ep_h ep);
 /** Destroy both endpoints. */
 void rig_disconnect(rig_conn_t *conn);
 
-/** One round of progress on both sides. @return What happened, as UCX counts it. */
+/** Make progress once on each side. @return Number of events, as UCX counts them. */
 unsigned rig_progress(rig_t *rig);
 
 /** Progress until the condition holds. */
@@ -80,7 +80,7 @@ void rig_wait_replaced(rig_t *rig, uint32_t qp_num);
 /** Progress until @a count completions have been called. */
 void rig_wait_comps(rig_t *rig, rig_comp_t *comps, unsigned count);
 
-/** Progress until side @a at was told of @a count endpoint errors. */
+/** Make progress until side @a at got @a count endpoint errors. */
 void rig_wait_errors(rig_t *rig, unsigned at, unsigned count);
 
 /** Flush an endpoint and wait. @return the status. */

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Another process that owns GPU memory: it registers allocations and does as it is told
- * through a pipe. Over libhipcpu.
+ * A second process that owns GPU memory: it registers allocations and executes commands
+ * from a pipe. Over libhipcpu.
  */
 
 #include "base/muct_gpu.h"

@@ -111,7 +111,7 @@ START_TEST(shared_blocks_are_not_evicted_for_the_same_sequence)
 }
 END_TEST
 
-/* Long churn against a model that keeps only who holds what. */
+/* Long churn against a model that keeps only the holders of each block. */
 START_TEST(churn_never_gives_a_held_block_or_wrong_contents)
 {
     enum { BLOCKS = 97, SEQUENCES = 12, LENGTH = 12, ROUNDS = 20000 };

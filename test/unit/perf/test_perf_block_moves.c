@@ -36,7 +36,7 @@ static uint64_t count_merged(const uint32_t *local, const uint32_t *remote,
     return num_runs;
 }
 
-/* What mori_kv_perf has reported with these options between two GPUs:
+/* Figures that mori_kv_perf reported with these options between two GPUs:
  * perf/results/README.md. */
 START_TEST(pieces_are_those_of_the_recorded_runs)
 {
@@ -76,7 +76,7 @@ START_TEST(pieces_are_those_of_the_recorded_runs)
 }
 END_TEST
 
-/* Without an order of its own there is no list to repeat. */
+/* There is no list to repeat unless the side has its own order. */
 START_TEST(requests_at_once_and_traces_are_refused)
 {
     char deep[] = "x --model Kimi-K2 --pipeline_depth 2";

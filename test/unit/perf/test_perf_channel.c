@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Who waits for a process that measures, by a clock that the test moves: a measurement
- * may take longer than --timeout, one that stands still may not.
+ * Waiting for a process that measures, by a clock that the test moves: a measurement
+ * may take longer than --timeout, but must not stand still.
  */
 
 #include "test/support/mkv_check.h"

@@ -22,8 +22,7 @@ typedef struct request {
     mkv_plan_t *plan;
 } request_t;
 
-/* Layers of a post: 1, or LAYERS for all at once. Nobody has looked at the gates yet.
- */
+/* Layers of a post: 1, or LAYERS for all at once. The gates were not polled yet. */
 static void begin(request_t *request, uint32_t step)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
@@ -92,7 +91,7 @@ START_TEST(at_once_nothing_moves_beside_compute)
 }
 END_TEST
 
-/* Layers that take no time, or so little that nobody has looked meanwhile */
+/* Layers that take no time, or so little that no poll happened meanwhile */
 START_TEST(without_compute_there_is_nothing_to_be_beside)
 {
     request_t request;
@@ -105,7 +104,7 @@ START_TEST(without_compute_there_is_nothing_to_be_beside)
 }
 END_TEST
 
-/* What the lane has not moved when the last layer is there is not counted. */
+/* Blocks that the lane has not moved when the last layer ends are not counted. */
 START_TEST(what_a_slow_lane_moves_afterwards_is_not_beside)
 {
     request_t request;

@@ -49,7 +49,7 @@ static const struct {
     const char *model;
     const char *dtype;
     unsigned tokens;
-    unsigned component; /* of the piece that is told */
+    unsigned component; /* size of the piece in the report */
     size_t piece_bytes;
     uint64_t pieces, bytes;
 } prompts[] = {
