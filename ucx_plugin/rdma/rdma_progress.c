@@ -229,6 +229,18 @@ static void muct_rdma_iface_leave_dead(muct_rdma_iface_t *iface)
     muct_rdma_iface_leave_all(iface, UCS_ERR_IO_ERROR);
 }
 
+static bool muct_rdma_ep_is_doomed(const muct_rdma_ep_t *ep, const void *arg)
+{
+    (void)arg;
+    return (ep->doom != UCS_OK) && (ep->state != MUCT_RDMA_EP_FAILED);
+}
+
+static void muct_rdma_ep_meet_doom(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    (void)status;
+    muct_rdma_ep_fail(ep, ep->doom, true);
+}
+
 static bool muct_rdma_ep_owns_qp(const muct_rdma_ep_t *ep, const void *arg)
 {
     const muct_rdma_async_events_t *events = arg;
@@ -469,6 +481,12 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
         muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);
     }
 
+    if (__builtin_expect(iface->has_doomed, 0)) {
+        iface->has_doomed = false;
+        muct_rdma_iface_end_if(iface, UCS_ERR_IO_ERROR, muct_rdma_ep_is_doomed, NULL,
+                               muct_rdma_ep_meet_doom);
+    }
+
     if (__builtin_expect(iface->cqs.num_broken > 0, 0)) {
         muct_rdma_cq_set_reap(&iface->cqs);
     }
@@ -526,7 +544,7 @@ static bool muct_rdma_iface_is_runnable(const muct_rdma_iface_t *iface)
     const muct_rdma_sq_t *sq;
 
     if ((iface->has_steps && !ucs_list_is_empty(&iface->recovering)) ||
-        (iface->is_dead && !iface->has_left)) {
+        (iface->is_dead && !iface->has_left) || iface->has_doomed) {
         return true;
     }
 

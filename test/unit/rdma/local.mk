@@ -1,6 +1,7 @@
 # Unit tests: mori_rdma.
 rdma_unit_programs = \
 	test/unit/rdma/test_rdma_ece \
+	test/unit/rdma/test_rdma_ends \
 	test/unit/rdma/test_rdma_faults \
 	test/unit/rdma/test_rdma_flow \
 	test/unit/rdma/test_rdma_gpus \
@@ -124,6 +125,10 @@ test_unit_rdma_test_rdma_large_LDADD = $(rdma_rig_ldadd)
 test_unit_rdma_test_rdma_vmm_SOURCES = test/unit/rdma/test_rdma_vmm.c
 test_unit_rdma_test_rdma_vmm_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_vmm_LDADD = $(rdma_rig_ldadd)
+
+test_unit_rdma_test_rdma_ends_SOURCES = test/unit/rdma/test_rdma_ends.c
+test_unit_rdma_test_rdma_ends_CPPFLAGS = $(rdma_rig_cppflags)
+test_unit_rdma_test_rdma_ends_LDADD = $(rdma_rig_ldadd)
 
 test_unit_rdma_test_rdma_kv_SOURCES = test/unit/rdma/test_rdma_kv.c $(rdma_pair_sources)
 test_unit_rdma_test_rdma_kv_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +106,56 @@ START_TEST(endpoint_is_null_where_none_could_be_made)
     rig_disconnect(&conn);
     rig_disconnect(&other);
     rig_close(&rig);
+}
+END_TEST
+
+static rdma_log_watch_t old_provider[] = {
+    {UCS_LOG_LEVEL_WARN, "rdma-core 63", 0},
+    {UCS_LOG_LEVEL_ERROR, "rdma-core 63", 0},
+    {UCS_LOG_LEVEL_ERROR, "takes 4000 of all processes", 0}};
+
+static void *start_in_thread(void *arg)
+{
+    start();
+    return arg;
+}
+
+/* As Thor2 with rdma-core 39 to 50: EFAULT to most queue pairs made off a thread. */
+START_TEST(queue_pair_that_the_provider_spoils_is_made_again)
+{
+    pthread_t thread;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:thor2,fake1:thor2", 1);
+    rdma_log_watch(old_provider, 3);
+    ck_assert_int_eq(pthread_create(&thread, NULL, start_in_thread, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_gt(old_provider[0].num, 0);
+    ck_assert_uint_eq(old_provider[1].num, 0);
+    expect_works(&conn);
+    rig_disconnect(&conn);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(queue_pair_that_cannot_be_made_names_the_remedy)
+{
+    uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE};
+    uct_ep_h ep;
+
+    setenv("FAKE_VERBS_DEVICES", "fake0:thor2,fake1:thor2", 1);
+    start();
+    rdma_log_watch(old_provider, 3);
+    params.iface = rig.side[0].iface;
+    fake_verbs_fail_call("ibv_create_qp", 1, 1000000, EFAULT);
+    ck_assert_int_eq(uct_ep_create(&params, &ep), UCS_OK);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_IO_ERROR);
+    ck_assert_uint_eq(old_provider[1].num, 1);
+    ck_assert_uint_eq(old_provider[2].num, 1);
+    fake_verbs_reset();
+    uct_ep_destroy(ep);
+    expect_recovery();
 }
 END_TEST
 
@@ -455,6 +507,10 @@ static bool try_all(void)
     for (i = 0; (i < 2) && (status == UCS_OK); i++) {
         status = uct_ep_connect_to_ep(ep[i], (void *)dev[!i], (void *)addr[!i]);
     }
+    for (i = 0; (i < 2) && (status == UCS_OK); i++) {
+        uct_worker_progress(side[i].worker); /* one that could not be made fails now */
+        status = (side[i].events.num_ep_errors > 0) ? side[i].events.ep_status : UCS_OK;
+    }
 
     for (i = 0; i < created; i++) {
         uct_ep_destroy(ep[i]);
@@ -496,6 +552,8 @@ static Suite *faults_suite(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, endpoint_is_null_where_none_could_be_made);
+    tcase_add_test(tcase, queue_pair_that_the_provider_spoils_is_made_again);
+    tcase_add_test(tcase, queue_pair_that_cannot_be_made_names_the_remedy);
     tcase_add_test(tcase, nth_request_fails);
     tcase_add_loop_test(tcase, status_tells_whose_fault_it_is, 0,
                         sizeof(rows) / sizeof(rows[0]));

@@ -59,6 +59,22 @@ ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep)
     return muct_rdma_ep_iface(ep)->listener->made(ep);
 }
 
+/* The address names some number by which the peer asks for the endpoint. */
+void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status)
+{
+    muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
+
+    muct_rdma_ep_destroy_chans(ep, 0);
+    iface->listener->stopped(ep, status);
+    if (ep->chans[0].first_qp_num == 0) {
+        ep->chans[0].first_qp_num =
+            (iface->ctl.ibv != NULL) ? iface->ctl.ibv->qp_num : 2;
+    }
+    ep->doom = status;
+    iface->has_doomed = true;
+    iface->async_countdown = 1;
+}
+
 /* End all operations. The queue pairs go first: callers may free their memory in the
  * callbacks, and the device must not use it any more. */
 static void muct_rdma_ep_stop(muct_rdma_ep_t *ep, ucs_status_t status)
@@ -129,7 +145,8 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
 
     ep_addr.num_qps = (uint8_t)iface->limits.num_qps;
     ep_addr.psn = ep->psn;
-    ep_addr.num_receives = (uint16_t)ep->rx.first;
+    ep_addr.num_receives =
+        (uint16_t)((ep->doom == UCS_OK) ? ep->rx.first : iface->limits.rx_first);
     ep_addr.receive_size = iface->limits.seg_size;
     ep_addr.max_reads = ep->told_reads = muct_rdma_ep_dest_reads(ep);
     ep_addr.flush_addr = iface->flush_mem->base;
@@ -201,8 +218,8 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
     return UCS_OK;
 }
 
-/* To as many queue pairs as both sides have. The caller fails after an error, and the
- * endpoint then stays as it is: queue pairs that are connected end with it. */
+/* To as many queue pairs as both sides have. After an error the endpoint is doomed:
+ * queue pairs that are connected end with it. */
 static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
                                              muct_rdma_qp_path_t *path)
 {
@@ -284,10 +301,15 @@ ucs_status_t muct_rdma_ep_connect_to_ep_v2(uct_ep_h tl_ep,
         return status;
     }
 
+    if (ep->doom != UCS_OK) {
+        return UCS_OK;
+    }
+
     muct_rdma_ep_fill_path(ep, &path);
     status = muct_rdma_ep_connect_qps(ep, &path);
     if (status != UCS_OK) {
-        return status;
+        muct_rdma_ep_set_doom(ep, status);
+        return UCS_OK;
     }
 
     muct_rdma_ep_set_max_simple(ep, &muct_rdma_ep_iface(ep)->limits);

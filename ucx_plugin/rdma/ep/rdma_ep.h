@@ -83,6 +83,8 @@ struct muct_rdma_ep {
     uct_base_ep_t super;
     muct_rdma_ep_state_t state;
     ucs_status_t status; /**< Of operations, when failed */
+    ucs_status_t doom;   /**< Not UCS_OK: it could not be made or connected, and fails
+                              with this in the next progress */
     uint8_t num_qps;     /**< In use; fewer than created when the peer has fewer */
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
@@ -167,6 +169,13 @@ muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
  * @return UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY  Logged; it is to be deleted.
  */
 ucs_status_t muct_rdma_ep_make(muct_rdma_ep_t *ep);
+
+/**
+ * Have an endpoint fail in the next progress that could not be made or connected. UCP
+ * then answers the peer's wire-up, and the peer's endpoint ends in an error in place of
+ * waiting for ever; what is connected of it is destroyed.
+ */
+void muct_rdma_ep_set_doom(muct_rdma_ep_t *ep, ucs_status_t status);
 
 /** Destroy one in INIT that is in no list, made or not. */
 void muct_rdma_ep_delete(muct_rdma_ep_t *ep);

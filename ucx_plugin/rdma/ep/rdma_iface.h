@@ -72,6 +72,7 @@ typedef struct muct_rdma_iface {
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
+    bool has_doomed; /**< Some of them fail in the next progress */
     bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
     bool has_auto_first;  /**< RX_FIRST is */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */

@@ -120,8 +120,7 @@ static ucs_status_t muct_rdma_ep_make_whole(muct_rdma_iface_t *iface,
     } while (status == UCS_INPROGRESS);
 
     if (status != UCS_OK) {
-        muct_rdma_ep_delete(ep);
-        return status;
+        muct_rdma_ep_set_doom(ep, status);
     }
 
     *ep_p = ep;

@@ -7,11 +7,63 @@
 #include <errno.h>
 #include <string.h>
 
+/* The provider of bnxt_re in rdma-core 39 to 50 spoils the command of most queue pairs
+ * that are made off worker threads: the kernel returns EFAULT (ROCm/MAD PR 215). */
+#define MUCT_RDMA_QP_TRIES 32
+#define MUCT_RDMA_QP_OLD_PROVIDER                                                      \
+    "libibverbs' provider for bnxt_re before rdma-core 63 does so: install rdma-core " \
+    "63 or later, 64 for recovery"
+
+static unsigned muct_rdma_qp_num; /* that exist */
+
 static const char *muct_rdma_qp_remedy(int error)
 {
-    return (error == ENOMEM) ? "; lower TX_DEPTH, RX_DEPTH, TX_INLINE or NUM_QPS, or "
-                               "raise the limit of locked memory (ulimit -l unlimited)"
-                             : "";
+    switch (error) {
+    case ENOMEM:
+        return "; lower TX_DEPTH, RX_DEPTH, TX_INLINE or NUM_QPS, or raise the limit of "
+               "locked memory (ulimit -l unlimited)";
+    case EFAULT:
+        return "; " MUCT_RDMA_QP_OLD_PROVIDER;
+    default:
+        return "";
+    }
+}
+
+/* A device's queue pairs are shared by all processes: ours alone are known. */
+static void muct_rdma_qp_tell_failure(struct ibv_pd *pd,
+                                      const muct_rdma_qp_caps_t *caps, int error)
+{
+    struct ibv_device_attr attr = {.max_qp = 0};
+
+    (void)muct_rdma_verbs.query_device(pd->context, &attr);
+    muct_error("ibv_create_qp(send_wr %u recv_wr %u sge %u) failed: %s (this process has "
+               "%u queue pairs on all devices, this one takes %d of all processes)%s",
+               caps->send_depth, caps->recv_depth, caps->max_sge, strerror(error),
+               __atomic_load_n(&muct_rdma_qp_num, __ATOMIC_RELAXED), attr.max_qp,
+               muct_rdma_qp_remedy(error));
+}
+
+static struct ibv_qp *muct_rdma_qp_create_tried(struct ibv_pd *pd,
+                                                struct ibv_qp_init_attr *attr)
+{
+    const struct ibv_qp_init_attr wanted = *attr;
+    struct ibv_qp *qp = NULL;
+    unsigned tries;
+
+    errno = EFAULT;
+    for (tries = 0; (qp == NULL) && (errno == EFAULT) && (tries < MUCT_RDMA_QP_TRIES);
+         ++tries) {
+        *attr = wanted;
+        errno = 0;
+        qp = muct_rdma_verbs.create_qp(pd, attr);
+    }
+
+    if ((qp != NULL) && (tries > 1)) {
+        muct_warn("ibv_create_qp() failed %u times with EFAULT before it succeeded; "
+                  "transfers may stop, as " MUCT_RDMA_QP_OLD_PROVIDER,
+                  tries - 1);
+    }
+    return qp;
 }
 
 /* Whether a device may mean that there is too much inline data; some give no reason. */
@@ -37,8 +89,7 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
         attr.cap.max_send_sge = caps->max_sge;
         attr.cap.max_recv_sge = 1;
         attr.cap.max_inline_data = max_inline;
-        errno = 0;
-        qp = muct_rdma_verbs.create_qp(pd, &attr);
+        qp = muct_rdma_qp_create_tried(pd, &attr);
         if ((qp != NULL) || (max_inline == 0) || !muct_rdma_qp_is_too_much(errno)) {
             break;
         }
@@ -46,11 +97,10 @@ ucs_status_t muct_rdma_qp_create(struct ibv_pd *pd, struct ibv_cq *cq,
     }
 
     if (qp == NULL) {
-        muct_error("ibv_create_qp(send_wr %u recv_wr %u sge %u) failed: %m%s",
-                   caps->send_depth, caps->recv_depth, caps->max_sge,
-                   muct_rdma_qp_remedy(errno));
+        muct_rdma_qp_tell_failure(pd, caps, errno);
         return UCS_ERR_IO_ERROR;
     }
+    __atomic_add_fetch(&muct_rdma_qp_num, 1, __ATOMIC_RELAXED);
 
     /* never more than was asked for: memory of ours is sized by it */
     if (attr.cap.max_inline_data < max_inline) {
@@ -234,6 +284,7 @@ void muct_rdma_qp_destroy(struct ibv_qp *qp)
 {
     int error = muct_rdma_verbs.destroy_qp(qp);
 
+    __atomic_sub_fetch(&muct_rdma_qp_num, 1, __ATOMIC_RELAXED);
     if (error != 0) {
         muct_warn("ibv_destroy_qp(qp 0x%x) failed: %s", qp->qp_num, strerror(error));
     }
