@@ -37,7 +37,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define MUCT_RDMA_FLUSH_PAGE 4096
 #define MUCT_RDMA_MAX_AM_ALIGN 65536u
 
 static ucs_status_t muct_rdma_iface_add_fd(muct_rdma_iface_t *iface, int fd)
@@ -271,32 +270,6 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
     return UCS_OK;
 }
 
-static ucs_status_t muct_rdma_iface_init_flush(muct_rdma_iface_t *iface)
-{
-    muct_rdma_mem_params_t params = {
-        .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
-        .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
-        .dmabuf_fd = -1,
-    };
-    ucs_status_t status;
-
-    if (posix_memalign(&iface->flush_page, MUCT_RDMA_FLUSH_PAGE,
-                       MUCT_RDMA_FLUSH_PAGE) != 0) {
-        muct_error("failed to allocate a page");
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    memset(iface->flush_page, 0, MUCT_RDMA_FLUSH_PAGE);
-    status = muct_rdma_mem_create(muct_rdma_iface_md(iface)->pd, iface->flush_page,
-                                  MUCT_RDMA_FLUSH_PAGE, &params, &iface->flush_mem);
-    if (status != UCS_OK) {
-        free(iface->flush_page);
-    }
-
-    return status;
-}
-
-/* A CPU that its user means to be on, else where it is now */
 static unsigned muct_rdma_iface_cpu(const uct_iface_params_t *params)
 {
     int cpu;
@@ -341,7 +314,7 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
         return status;
     }
 
-    status = muct_rdma_iface_init_flush(iface);
+    status = muct_rdma_md_get_flush_page(md, &iface->flush_mem);
     if (status != UCS_OK) {
         return status;
     }
@@ -349,7 +322,7 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     status = muct_rdma_cq_set_init(&iface->cqs, &md->device, iface->limits.cq_depth,
                                    muct_rdma_iface_cpu(params));
     if (status != UCS_OK) {
-        goto err_flush;
+        return status;
     }
 
     status = muct_rdma_domain_open(
@@ -370,19 +343,19 @@ err_domain:
     muct_rdma_domain_close(&iface->domain);
 err_cqs:
     muct_rdma_cq_set_cleanup(&iface->cqs);
-err_flush:
-    muct_rdma_mem_destroy(iface->flush_mem);
-    free(iface->flush_page);
     return status;
 }
 
 static void muct_rdma_iface_close(uct_iface_h tl_iface)
 {
     muct_rdma_iface_t *iface = (muct_rdma_iface_t *)tl_iface;
+    muct_rdma_ep_t *ep;
 
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-    if (iface->num_eps > 0) {
-        muct_warn("interface is closed with %u endpoints", iface->num_eps);
+    while (!ucs_list_is_empty(&iface->eps)) { /* UCP forgets some that failed early */
+        ep = ucs_list_head(&iface->eps, muct_rdma_ep_t, list);
+        muct_debug("interface is closed with endpoint %p", (void *)ep);
+        muct_rdma_ep_destroy(&ep->super.super);
     }
 
     muct_rdma_stock_drop(&iface->stock);
@@ -395,8 +368,6 @@ static void muct_rdma_iface_close(uct_iface_h tl_iface)
     muct_rdma_cq_set_cleanup(&iface->cqs);
     muct_rdma_buf_pool_cleanup(&iface->tx_pool);
     muct_rdma_buf_pool_cleanup(&iface->rx_pool);
-    muct_rdma_mem_destroy(iface->flush_mem);
-    free(iface->flush_page);
     free(iface->places);
     UCS_CLASS_CLEANUP(uct_base_iface_t, &iface->super);
     free(iface);
@@ -525,12 +496,19 @@ static ucs_status_t muct_rdma_tl_query_devices(uct_md_h uct_md,
     muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
     unsigned port, num = 0, num_ports = md->device.attr.phys_port_cnt;
     uct_tl_device_resource_t *devices;
+    muct_rdma_mem_t *flush_mem;
     muct_rdma_port_t attr;
 
     devices = calloc((num_ports > 0) ? num_ports : 1, sizeof(*devices));
     if (devices == NULL) {
         muct_error("failed to allocate a list of %u ports", num_ports);
         return UCS_ERR_NO_MEMORY;
+    }
+
+    if (muct_rdma_md_get_flush_page(md, &flush_mem) != UCS_OK) {
+        num_ports = 0;
+        muct_warn("%s: it registers no memory, so its ports are left out",
+                  md->device.name);
     }
 
     for (port = 1; port <= num_ports; ++port) {

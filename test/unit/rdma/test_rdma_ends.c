@@ -60,8 +60,8 @@ static ucs_status_t put(ucp_mem_h memh)
     ucp_rkey_buffer_release(key);
     memset(target, 0, SIZE);
     mkv_pattern_fill(source, SIZE, 3, 0);
-    status = rig_ucp_wait(workers,
-                          ucp_put_nbx(ep, source, SIZE, (uintptr_t)target, rkey, &none));
+    status = rig_ucp_wait(
+        workers, ucp_put_nbx(ep, source, SIZE, (uintptr_t)target, rkey, &none));
     if (status == UCS_OK) {
         status = rig_ucp_wait(workers, ucp_ep_flush_nbx(ep, &none));
     }
@@ -138,6 +138,26 @@ START_TEST(peer_without_a_queue_pair_is_an_error)
 }
 END_TEST
 
+/* tcp is there, so a worker is made. */
+START_TEST(device_that_registers_nothing_is_left_out)
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                 .features = UCP_FEATURE_RMA};
+    const ucp_worker_params_t worker_params = {0};
+    fake_verbs_objects_t objects;
+
+    fake_verbs_fail_call("ibv_reg_mr", 1, (_i == 0) ? 1 : 1000000, ENOMEM);
+    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
+    ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[0]), UCS_OK);
+    ucp_worker_destroy(workers[0]);
+    ucp_cleanup(context);
+    fake_verbs_reset();
+    fake_verbs_objects(&objects);
+    ck_assert_uint_eq(objects.mrs + objects.contexts, 0);
+    ck_assert(try_all("ibv_create_qp", 1000, 1, ENOMEM));
+}
+END_TEST
+
 static Suite *ends_suite(void)
 {
     Suite *suite = suite_create("mori_rdma ends");
@@ -146,6 +166,7 @@ static Suite *ends_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, peer_without_a_queue_pair_is_an_error, 0,
                         sizeof(verbs) / sizeof(verbs[0]));
+    tcase_add_loop_test(tcase, device_that_registers_nothing_is_left_out, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

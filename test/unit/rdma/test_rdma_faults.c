@@ -159,6 +159,17 @@ START_TEST(queue_pair_that_cannot_be_made_names_the_remedy)
 }
 END_TEST
 
+/* UCP leaves some that failed while it made them. */
+START_TEST(interface_destroys_the_endpoints_that_are_left)
+{
+    start();
+    fake_verbs_hold(conn.qp_nums[0][0], FAKE_VERBS_HOLD_SEND);
+    post_all(conn.ep[0]);
+    rig_close(&rig);
+    ck_assert_int_eq(comps[0].status, UCS_ERR_CANCELED);
+}
+END_TEST
+
 START_TEST(nth_request_fails)
 {
     start();
@@ -554,6 +565,7 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, endpoint_is_null_where_none_could_be_made);
     tcase_add_test(tcase, queue_pair_that_the_provider_spoils_is_made_again);
     tcase_add_test(tcase, queue_pair_that_cannot_be_made_names_the_remedy);
+    tcase_add_test(tcase, interface_destroys_the_endpoints_that_are_left);
     tcase_add_test(tcase, nth_request_fails);
     tcase_add_loop_test(tcase, status_tells_whose_fault_it_is, 0,
                         sizeof(rows) / sizeof(rows[0]));

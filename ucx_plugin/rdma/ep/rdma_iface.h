@@ -57,9 +57,7 @@ typedef struct muct_rdma_iface {
     unsigned next_cq; /**< Polled last, where not all are */
     muct_rdma_buf_pool_t tx_pool;
     muct_rdma_buf_pool_t rx_pool;
-    muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
-                                     where our own such reads go */
-    void *flush_page;
+    muct_rdma_mem_t *flush_mem; /**< The memory domain's; our own such reads go there */
     const muct_rdma_ep_listener_t *listener; /**< Of all endpoints */
     ucs_list_link_t eps;
     muct_rdma_stock_t stock;
@@ -72,7 +70,7 @@ typedef struct muct_rdma_iface {
     uint32_t num_places;
     uint32_t free_place;
     unsigned num_eps;
-    bool has_doomed; /**< Some of them fail in the next progress */
+    bool has_doomed;      /**< Some of them fail in the next progress */
     bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
     bool has_auto_first;  /**< RX_FIRST is */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */

@@ -386,6 +386,10 @@ static void muct_rdma_md_close(uct_md_h uct_md)
     muct_rdma_md_t *md = (muct_rdma_md_t *)uct_md;
     int error;
 
+    if (md->flush_mem != NULL) {
+        muct_rdma_mem_destroy(md->flush_mem);
+        free(md->flush_page);
+    }
     muct_rdma_gpu_pages_cleanup(&md->gpu_pages);
     muct_rdma_async_cleanup(&md->async);
     ucs_config_release_allow_list(&md->devices, &ucs_config_array_string);

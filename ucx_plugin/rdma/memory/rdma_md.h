@@ -55,6 +55,9 @@ struct muct_rdma_md {
     bool has_gpu_direct; /**< It registers GPU memory */
     bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
     muct_rdma_gpu_pages_t gpu_pages;
+    muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and
+                                     NULL before the first interface */
+    void *flush_page;
     muct_rdma_async_t async;
 };
 
@@ -79,6 +82,14 @@ ucs_status_t muct_rdma_md_reg(muct_rdma_md_t *md, void *address, size_t length,
  * then.
  */
 bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md);
+
+/**
+ * The page that peers read from to flush their writes to memory of the host; registered
+ * by the first call, until the memory domain is closed.
+ *
+ * @return UCS_OK, or as @ref muct_rdma_mem_create.
+ */
+ucs_status_t muct_rdma_md_get_flush_page(muct_rdma_md_t *md, muct_rdma_mem_t **mem_p);
 
 /** A memory domain was opened, or closed. */
 void muct_rdma_md_count(int change);

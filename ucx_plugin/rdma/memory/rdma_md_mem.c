@@ -13,11 +13,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* A piece that any GPU exports, in bytes. */
 #define MUCT_RDMA_TRIED_LENGTH 65536
+
+#define MUCT_RDMA_FLUSH_PAGE 4096
 
 /* Kinds of devices whose trial is kept; others are tried each time. */
 #define MUCT_RDMA_MD_MAX_TRIALS 8
@@ -485,6 +488,44 @@ ucs_status_t muct_rdma_md_mem_reg(uct_md_h uct_md, void *address, size_t length,
     }
     *memh_p = mem;
     return UCS_OK;
+}
+
+static ucs_status_t muct_rdma_md_create_flush_page(muct_rdma_md_t *md)
+{
+    const muct_rdma_mem_params_t params = {
+        .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+        .chunk_shift = MUCT_RDMA_KEY_ONE_CHUNK,
+        .dmabuf_fd = -1,
+    };
+    ucs_status_t status;
+
+    if (posix_memalign(&md->flush_page, MUCT_RDMA_FLUSH_PAGE, MUCT_RDMA_FLUSH_PAGE) !=
+        0) {
+        muct_error("failed to allocate a page");
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    memset(md->flush_page, 0, MUCT_RDMA_FLUSH_PAGE);
+    status = muct_rdma_mem_create(md->pd, md->flush_page, MUCT_RDMA_FLUSH_PAGE, &params,
+                                  &md->flush_mem);
+    if (status != UCS_OK) {
+        free(md->flush_page);
+    }
+
+    return status;
+}
+
+ucs_status_t muct_rdma_md_get_flush_page(muct_rdma_md_t *md, muct_rdma_mem_t **mem_p)
+{
+    ucs_status_t status = UCS_OK;
+
+    pthread_mutex_lock(&md->gpu_pages.lock);
+    if (md->flush_mem == NULL) {
+        status = muct_rdma_md_create_flush_page(md);
+    }
+    *mem_p = md->flush_mem;
+    pthread_mutex_unlock(&md->gpu_pages.lock);
+    return status;
 }
 
 ucs_status_t muct_rdma_md_mem_dereg(uct_md_h uct_md,

@@ -36,11 +36,12 @@ static void muct_rdma_qp_tell_failure(struct ibv_pd *pd,
     struct ibv_device_attr attr = {.max_qp = 0};
 
     (void)muct_rdma_verbs.query_device(pd->context, &attr);
-    muct_error("ibv_create_qp(send_wr %u recv_wr %u sge %u) failed: %s (this process has "
-               "%u queue pairs on all devices, this one takes %d of all processes)%s",
-               caps->send_depth, caps->recv_depth, caps->max_sge, strerror(error),
-               __atomic_load_n(&muct_rdma_qp_num, __ATOMIC_RELAXED), attr.max_qp,
-               muct_rdma_qp_remedy(error));
+    muct_error(
+        "ibv_create_qp(send_wr %u recv_wr %u sge %u) failed: %s (this process has "
+        "%u queue pairs on all devices, this one takes %d of all processes)%s",
+        caps->send_depth, caps->recv_depth, caps->max_sge, strerror(error),
+        __atomic_load_n(&muct_rdma_qp_num, __ATOMIC_RELAXED), attr.max_qp,
+        muct_rdma_qp_remedy(error));
 }
 
 static struct ibv_qp *muct_rdma_qp_create_tried(struct ibv_pd *pd,
