@@ -6,29 +6,10 @@
 #include "base/muct_log.h"
 #include "xgmi/xgmi_rma.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 
 /* ---- the interface ---- */
-
-static void muct_xgmi_am_warn(ucs_status_t status)
-{
-    if (status == UCS_ERR_EXCEEDS_LIMIT) {
-        muct_warn("mori_xgmi carries no messages: they need a file of %" PRIu64
-                  " bytes, most of which are not there, and files of this process may "
-                  "have %" PRIu64 " (ulimit -f); other transports carry them. Raise "
-                  "that limit, or set UCX_MORI_XGMI_MESSAGES=n",
-                  muct_xgmi_box_size(), muct_xgmi_page_file_limit());
-    } else {
-        muct_warn(
-            "mori_xgmi carries no messages: nothing more can be made in %s, as the "
-            "log says at level diag; other transports carry them. Make room there, "
-            "set UCX_MORI_XGMI_SHM_DIR to another folder, or "
-            "UCX_MORI_XGMI_MESSAGES=n",
-            muct_xgmi_self_dir());
-    }
-}
 
 void muct_xgmi_am_init(muct_xgmi_iface_t *iface)
 {
@@ -41,8 +22,7 @@ void muct_xgmi_am_init(muct_xgmi_iface_t *iface)
     status = muct_xgmi_inbox_create(muct_xgmi_self_dir(), iface->addr.owner,
                                     iface->addr.id, &iface->inbox);
     if (status != UCS_OK) {
-        muct_xgmi_am_warn(status);
-        iface->inbox = NULL;
+        iface->inbox = NULL; /* the reason is in the log */
         return;
     }
     muct_xgmi_iface_watch_bell(iface);

@@ -715,6 +715,8 @@ START_TEST(folder_that_takes_no_more_leaves_messages_to_others)
     ck_assert_msg(ct_side_open_beside(&am_other, &am_name, &am_side) == UCS_OK, "%s",
                   am_other.why);
     ck_assert_uint_eq(num_warnings, 1);
+    ck_assert_msg(strstr(warning, "File exists") != NULL, "%s", warning);
+    ck_assert_msg(strstr(warning, suffixes[_i]) != NULL, "%s", warning);
     ck_assert_ptr_null(inbox_of(&am_other));
     ck_assert_uint_eq(am_other.attr.cap.flags & UCT_IFACE_FLAG_AM_BCOPY, 0);
     ct_side_close(&am_other);

@@ -165,6 +165,53 @@ START_TEST(a_process_that_can_open_no_more_is_told)
 }
 END_TEST
 
+static char text[1024];
+
+static ucs_log_func_rc_t keep_text(const char *file, unsigned number,
+                                   const char *function, ucs_log_level_t level,
+                                   const ucs_log_component_config_t *component,
+                                   const char *format, va_list args)
+{
+    (void)file, (void)number, (void)function, (void)component;
+    if (level <= UCS_LOG_LEVEL_WARN) {
+        vsnprintf(text, sizeof(text), format, args);
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* The error, the file and what to do, for each kind of file that is made. */
+START_TEST(messages_that_cannot_be_received_say_why)
+{
+    const muct_xgmi_iface_id_t second = {1, 1};
+    muct_xgmi_inbox_t *other = NULL;
+    struct rlimit limit, most;
+    int fd = dup(inbox->bell_fd); /* the next one */
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &most), 0);
+    limit = most;
+    limit.rlim_cur = (rlim_t)(fd + _i);
+    is_full = (_i == 2);
+    ucs_log_push_handler(keep_text);
+    if (!is_full) {
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+    ck_assert_int_ne(muct_xgmi_inbox_create(dir, self.owner, second, &other), UCS_OK);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &most), 0);
+    ucs_log_pop_handler();
+    is_full = false;
+    ck_assert_msg(strstr(text, dir) != NULL, "%s", text);
+    ck_assert_msg(
+        strstr(text, (_i == 0) ? MUCT_XGMI_BELL_SUFFIX : MUCT_XGMI_BOX_SUFFIX) != NULL,
+        "%s", text);
+    ck_assert_msg(strstr(text, (_i == 2) ? "No space left" : "Too many open") != NULL,
+                  "%s", text);
+    ck_assert_msg(strstr(text, (_i == 2) ? "--shm-size" : "ulimit -n") != NULL, "%s",
+                  text);
+}
+END_TEST
+
 START_TEST(an_inbox_that_ends_leaves_nothing)
 {
     unsigned fds, mapped;
@@ -371,6 +418,7 @@ static void add_files(Suite *suite)
     tcase_add_test(tcase, a_link_in_place_of_a_box_is_not_followed);
     tcase_add_test(tcase, a_box_without_its_bell_is_no_box);
     tcase_add_test(tcase, a_process_that_can_open_no_more_is_told);
+    tcase_add_loop_test(tcase, messages_that_cannot_be_received_say_why, 0, 3);
     tcase_add_test(tcase, an_inbox_that_ends_leaves_nothing);
     tcase_add_test(tcase, an_inbox_that_is_there_is_not_made_twice);
     tcase_add_test(tcase, no_room_for_a_box_is_told);

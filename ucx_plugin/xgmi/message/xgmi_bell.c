@@ -7,6 +7,7 @@
 #include "base/muct_log.h"
 #include "xgmi/peer/xgmi_page.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,19 +24,19 @@ int muct_xgmi_bell_open(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id
 int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id)
 {
     char path[512];
-    int fd = -1;
+    int fd, error;
 
     muct_xgmi_page_iface_path(dir, owner, id, MUCT_XGMI_BELL_SUFFIX, path,
                               sizeof(path));
     if (mkfifo(path, 0600) != 0) {
-        muct_diag("mkfifo(%s) failed: %m", path);
         return -1;
     }
 
     fd = muct_xgmi_bell_open(dir, owner, id);
     if (fd < 0) {
-        muct_diag("open(%s) failed: %m", path);
+        error = errno;
         unlink(path);
+        errno = error;
     }
     return fd;
 }

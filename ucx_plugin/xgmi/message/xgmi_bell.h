@@ -18,7 +18,7 @@
 /**
  * Hang one up for an interface of this process.
  *
- * @return Its descriptor, readable when it was rung; -1 with the reason in the log.
+ * @return Its descriptor, readable when it was rung; -1 with errno.
  */
 int muct_xgmi_bell_create(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id);
 

@@ -9,10 +9,12 @@
 #include "xgmi/message/xgmi_bell.h"
 #include "xgmi/peer/xgmi_page.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,22 +38,18 @@ static size_t muct_xgmi_inbox_first_size(void)
     return (size_t)muct_xgmi_box_offset(MUCT_XGMI_INBOX_FIRST_RINGS);
 }
 
-static muct_xgmi_box_t *muct_xgmi_box_map(int fd, const char *path)
+/* @return NULL with errno. */
+static muct_xgmi_box_t *muct_xgmi_box_map(int fd)
 {
     const size_t size = muct_xgmi_box_size(), first = muct_xgmi_inbox_first_size();
     void *box = MAP_FAILED;
 
     if (!muct_shm_reserve(fd, 0, (off_t)first) || (ftruncate(fd, (off_t)size) != 0)) {
-        muct_diag("reserving %zu bytes of %s failed: %m", first, path);
         return NULL;
     }
 
     box = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (box == MAP_FAILED) {
-        muct_diag("mmap(%s, %zu bytes) failed: %m", path, first);
-        return NULL;
-    }
-    return box;
+    return (box == MAP_FAILED) ? NULL : box;
 }
 
 /* @return NULL with the reason in the log. */
@@ -89,6 +87,19 @@ static void muct_xgmi_inbox_unmap_ring(muct_xgmi_inbox_t *inbox, unsigned index)
 
 /* ---- life ---- */
 
+/* Logs errno of a file that this process could not make. */
+static void muct_xgmi_inbox_warn(const muct_xgmi_inbox_t *inbox, const char *suffix)
+{
+    const int error = errno;
+    char path[512];
+
+    muct_xgmi_page_iface_path(inbox->dir, inbox->owner, inbox->id, suffix, path,
+                              sizeof(path));
+    muct_warn("mori_xgmi carries no messages, other transports do: making %s failed: "
+              "%s. %s, or set UCX_MORI_XGMI_MESSAGES=n",
+              path, strerror(error), muct_xgmi_page_remedy(error));
+}
+
 /* A new file: places and rings are zero, as they have to be. */
 static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
 {
@@ -99,12 +110,13 @@ static ucs_status_t muct_xgmi_inbox_create_box(muct_xgmi_inbox_t *inbox)
                               path, sizeof(path));
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
-        muct_diag("open(%s) failed: %m", path);
+        muct_xgmi_inbox_warn(inbox, MUCT_XGMI_BOX_SUFFIX);
         return UCS_ERR_IO_ERROR;
     }
 
-    inbox->box = muct_xgmi_box_map(fd, path);
+    inbox->box = muct_xgmi_box_map(fd);
     if (inbox->box == NULL) {
+        muct_xgmi_inbox_warn(inbox, MUCT_XGMI_BOX_SUFFIX);
         unlink(path);
         close(fd);
         return UCS_ERR_IO_ERROR;
@@ -124,6 +136,11 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
     ucs_status_t status;
 
     if (!muct_xgmi_box_is_allowed()) {
+        muct_warn("mori_xgmi carries no messages: they need a sparse file of %" PRIu64
+                  " bytes, and files of this process may have %" PRIu64
+                  " (ulimit -f); other transports carry them. Raise that limit, or set "
+                  "UCX_MORI_XGMI_MESSAGES=n",
+                  muct_xgmi_box_size(), muct_xgmi_page_file_limit());
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
@@ -138,6 +155,7 @@ ucs_status_t muct_xgmi_inbox_create(const char *dir, uint64_t owner,
     snprintf(inbox->dir, sizeof(inbox->dir), "%s", dir);
     inbox->bell_fd = muct_xgmi_bell_create(dir, owner, id);
     if (inbox->bell_fd < 0) {
+        muct_xgmi_inbox_warn(inbox, MUCT_XGMI_BELL_SUFFIX);
         status = UCS_ERR_IO_ERROR;
         goto err_free;
     }

@@ -225,12 +225,13 @@ static muct_xgmi_page_t *muct_xgmi_page_reserve(const char *path)
 
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
-        muct_error("open(%s) failed: %m", path);
+        muct_error("open(%s) failed: %m. %s", path, muct_xgmi_page_remedy(errno));
         return NULL;
     }
 
     if (!muct_shm_reserve(fd, 0, sizeof(*page))) {
-        muct_error("reserving %zu bytes of %s failed: %m", sizeof(*page), path);
+        muct_error("reserving %zu bytes of %s failed: %m. %s", sizeof(*page), path,
+                   muct_xgmi_page_remedy(errno));
     } else {
         page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED) {
@@ -353,17 +354,23 @@ static bool muct_xgmi_page_is_foreign(const struct stat *st, const char *path,
     return true;
 }
 
-static const char *muct_xgmi_page_remedy(int error)
+const char *muct_xgmi_page_remedy(int error)
 {
     switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return "Make room in that folder (docker run --shm-size), or set "
+               "UCX_MORI_XGMI_SHM_DIR to another one";
     case EMFILE:
         return "Raise the number of files that this process may have open (ulimit -n)";
+    case EEXIST:
+        return "Set UCX_MORI_XGMI_SHM_DIR to a folder of this user's own";
     case ENFILE:
     case ENOMEM:
         return "This machine has no more: raise fs.file-max, or run less on it";
     default:
-        return "Let its user read and write it, or set UCX_MORI_XGMI_SHM_DIR to a "
-               "folder that does";
+        return "Make it readable and writable for this user, or set "
+               "UCX_MORI_XGMI_SHM_DIR to another folder";
     }
 }
 

@@ -59,6 +59,11 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 uint64_t muct_xgmi_page_file_limit(void);
 
 
+/** What to do about the errno of a file in shared memory, a sentence without its end.
+ */
+const char *muct_xgmi_page_remedy(int error);
+
+
 /** Name of a file of an interface. */
 void muct_xgmi_page_iface_path(const char *dir, uint64_t owner, muct_xgmi_iface_id_t id,
                                const char *suffix, char *path, size_t size);
