@@ -20,6 +20,7 @@
 #include <ucs/config/parser.h>
 #include <ucs/sys/uid.h>
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -242,6 +243,22 @@ static ucs_status_t muct_xgmi_iface_get_address(uct_iface_h tl_iface,
     return UCS_OK;
 }
 
+/* Processes of one host and one /dev/shm that IPC keeps apart: other transports are
+ * many times slower. */
+static void muct_xgmi_iface_warn_apart(const muct_xgmi_device_addr_t *mine,
+                                       const muct_xgmi_device_addr_t *peer,
+                                       const char *reason)
+{
+    static atomic_bool has_warned;
+
+    if ((mine->host == peer->host) && (mine->shm_dir == peer->shm_dir) &&
+        !atomic_exchange(&has_warned, true)) {
+        muct_warn("mori_xgmi does not reach a process of this host: %s; other "
+                  "transports carry its memory and messages",
+                  reason);
+    }
+}
+
 static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
                                       const uct_iface_is_reachable_params_t *params)
 {
@@ -260,6 +277,7 @@ static bool muct_xgmi_iface_can_reach(const muct_xgmi_iface_t *iface,
     if (!muct_xgmi_addr_can_reach(&iface->device_addr, &iface->addr, &device_addr,
                                   &addr, reason, sizeof(reason))) {
         uct_iface_fill_info_str_buf(params, "%s", reason);
+        muct_xgmi_iface_warn_apart(&iface->device_addr, &device_addr, reason);
         return false;
     }
 

@@ -725,6 +725,28 @@ START_TEST(folder_that_takes_no_more_leaves_messages_to_others)
 }
 END_TEST
 
+/* The GPU runtime takes a handle of another process with its own pid for its own. */
+START_TEST(process_of_the_same_pid_is_out_of_reach_with_a_warning)
+{
+    muct_xgmi_iface_addr_t twin;
+    ct_addr_t addr;
+    unsigned i;
+
+    ucs_log_push_handler(count_warning);
+    am_get_addr(&am_side, &addr);
+    twin = am_iface_of(&addr);
+    ++twin.owner;
+    ++twin.pid_namespace;
+    muct_xgmi_iface_addr_pack(&twin, addr.bytes + addr.dev_length);
+    warning[0] = '\0';
+    for (i = 0; i < 2; ++i) {
+        am_expect_unreachable(&addr, "same pid");
+        ck_assert((strstr(warning, "same pid") != NULL) == (i == 0));
+        warning[0] = '\0';
+    }
+}
+END_TEST
+
 START_TEST(box_and_bell_go_with_the_interface)
 {
     ck_assert_uint_eq(count_files(MUCT_XGMI_BOX_SUFFIX), 2);
@@ -761,6 +783,7 @@ static void add_two_sides(Suite *suite)
     tcase_add_test(tcase, receiver_without_a_box_lives);
     tcase_add_loop_test(tcase, receiver_that_hears_no_more_fails_the_endpoint, 0, 2);
     tcase_add_test(tcase, interface_that_cannot_be_is_not_reached);
+    tcase_add_test(tcase, process_of_the_same_pid_is_out_of_reach_with_a_warning);
     tcase_add_test(tcase, box_and_bell_go_with_the_interface);
     suite_add_tcase(suite, tcase);
 }

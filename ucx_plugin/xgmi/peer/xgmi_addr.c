@@ -2,11 +2,7 @@
 
 #include "xgmi/peer/xgmi_addr.h"
 
-#include "base/muct_log.h"
-
 #include <inttypes.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,25 +87,12 @@ ucs_status_t muct_xgmi_iface_addr_unpack(const void *buffer,
     return UCS_OK;
 }
 
-/* Processes of one host and one /dev/shm that IPC keeps apart: once for each cause, as
- * other transports are many times slower. */
-static void muct_xgmi_addr_warn(atomic_bool *has_warned, const char *reason)
-{
-    if (!atomic_exchange(has_warned, true)) {
-        muct_warn("mori_xgmi does not reach a process of this host: %s; other "
-                  "transports carry its memory and messages",
-                  reason);
-    }
-}
-
 bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                               const muct_xgmi_iface_addr_t *my_iface,
                               const muct_xgmi_device_addr_t *peer_device,
                               const muct_xgmi_iface_addr_t *peer_iface, char *reason,
                               size_t size)
 {
-    static atomic_bool has_warned_network, has_warned_pid;
-
     if (my_device->host != peer_device->host) {
         snprintf(reason, size,
                  "different host id local 0x%" PRIx64 " vs remote 0x%" PRIx64,
@@ -136,7 +119,6 @@ bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  ": IPC of this ROCm needs one (docker --network=host, or "
                  "HSA_ENABLE_IPC_MODE_LEGACY=1)",
                  my_device->network, peer_device->network);
-        muct_xgmi_addr_warn(&has_warned_network, reason);
         return false;
     }
 
@@ -146,7 +128,6 @@ bool muct_xgmi_addr_can_reach(const muct_xgmi_device_addr_t *my_device,
                  "same pid %u in another pid namespace: the GPU runtime refuses IPC "
                  "handles of its own pid (docker run --pid=host)",
                  peer_iface->pid);
-        muct_xgmi_addr_warn(&has_warned_pid, reason);
         return false;
     }
 
