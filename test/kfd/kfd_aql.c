@@ -242,20 +242,25 @@ static bool kfd_aql_run(kfd_queue_t *queue, const kfd_aql_packet_t *packet)
             queue->id, queue->gpu, packet->header, packet->setup);
 }
 
-bool kfd_aql_play(kfd_queue_t *queue)
+static kfd_aql_packet_t *kfd_aql_packet(const kfd_queue_t *queue)
 {
     uint32_t count = queue->ring_size / sizeof(kfd_aql_packet_t);
-    kfd_aql_packet_t *packet =
-        (kfd_aql_packet_t *)(uintptr_t)queue->ring + (queue->position % count);
-    uint64_t start, completion;
 
-    if ((__atomic_load_n(queue->wptr, __ATOMIC_ACQUIRE) <= queue->position) ||
-        ((__atomic_load_n(&packet->header, __ATOMIC_ACQUIRE) & 0xff) ==
-         KFD_AQL_INVALID) ||
-        kfd_queue_stalls(queue)) {
-        return false;
-    }
-    start = kfd_clock();
+    return (kfd_aql_packet_t *)(uintptr_t)queue->ring + (queue->position % count);
+}
+
+bool kfd_aql_has(const kfd_queue_t *queue)
+{
+    return (__atomic_load_n(queue->wptr, __ATOMIC_ACQUIRE) > queue->position) &&
+           ((__atomic_load_n(&kfd_aql_packet(queue)->header, __ATOMIC_ACQUIRE) &
+             0xff) != KFD_AQL_INVALID);
+}
+
+bool kfd_aql_play(kfd_queue_t *queue)
+{
+    kfd_aql_packet_t *packet = kfd_aql_packet(queue);
+    uint64_t start = kfd_clock(), completion;
+
     kfd_log(4, "queue %u packet %llu: header %#x completion %#llx", queue->id,
             (unsigned long long)queue->position, packet->header,
             (unsigned long long)packet->completion);

@@ -113,6 +113,9 @@ static int kfd_open(int dirfd, const char *path, int flags, va_list ap)
         if (kind > 0) {
             return kfd_open_device(path, kind, gpu);
         }
+        if (strcmp(path, "/proc/self/maps") == 0) {
+            return kfd_maps_open();
+        }
     }
     return (int)syscall(SYS_openat, dirfd,
                         kfd_topology_path(path, buffer, sizeof(buffer)), flags, mode);
@@ -175,6 +178,9 @@ KFD_EXPORT FILE *fopen(const char *path, const char *mode)
     FILE *(*next)(const char *, const char *);
     char buffer[512];
 
+    if (strcmp(path, "/proc/self/maps") == 0) {
+        return fdopen(kfd_maps_open(), mode);
+    }
     KFD_NEXT(next, "fopen");
     return next(kfd_topology_path(path, buffer, sizeof(buffer)), mode);
 }
@@ -233,11 +239,22 @@ KFD_EXPORT int ioctl(int fd, unsigned long request, ...)
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
+void *kfd_next_mmap(void *address, size_t length, int prot, int flags, int fd,
+                    off_t offset)
+{
+    static void *(*next)(void *, size_t, int, int, int, off_t);
+
+    if (next == NULL) {
+        KFD_NEXT(next, "mmap");
+    }
+    return next(address, length, prot, flags, fd, offset);
+}
+
 KFD_EXPORT void *mmap(void *address, size_t length, int prot, int flags, int fd,
                       off_t offset)
 {
     if ((flags & MAP_ANONYMOUS) || (kfd_kind(fd) == KFD_FD_OTHER)) {
-        return kfd_raw_mmap(address, length, prot, flags, fd, offset);
+        return kfd_next_mmap(address, length, prot, flags, fd, offset);
     }
     return kfd_memory_mmap(address, length, flags, offset);
 }

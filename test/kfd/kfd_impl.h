@@ -152,7 +152,7 @@ int kfd_memory_svm(void *arg);
 /** mmap(2) of /dev/kfd or a render node. */
 void *kfd_memory_mmap(void *address, size_t length, int flags, off_t offset);
 
-/** mmap(2) that no hook of the process sees. */
+/** mmap(2) that no hook of the process sees: what a GPU's page table does. */
 void *kfd_raw_mmap(void *address, size_t length, int prot, int flags, int fd,
                    off_t offset);
 
@@ -196,7 +196,7 @@ int kfd_queue_create(void *arg);
 int kfd_queue_destroy(void *arg);
 int kfd_queue_update(void *arg);
 
-/** Let queues that sleep look at their write pointers. */
+/** Look at the write pointers of all queues at once, and often from then on. */
 void kfd_queue_poke(void);
 
 /** Forget the threads that a fork has not copied. */
@@ -224,7 +224,11 @@ bool kfd_queue_relax(kfd_queue_t *queue, unsigned *turns);
 /** Whether KFDCPU_STALL holds the queue in front of its next packet. */
 bool kfd_queue_stalls(kfd_queue_t *queue);
 
-/** Play a packet at the queue's position. @return whether there was one. */
+/** Whether there is a packet at the queue's position. */
+bool kfd_aql_has(const kfd_queue_t *queue);
+bool kfd_sdma_has(const kfd_queue_t *queue);
+
+/** Play it. @return false: the queue ends or is halted in the middle of it. */
 bool kfd_aql_play(kfd_queue_t *queue);
 bool kfd_sdma_play(kfd_queue_t *queue);
 
@@ -261,7 +265,17 @@ int64_t kfd_fault_stall(const char *kind);
 int kfd_ioctl(unsigned long request, void *arg);
 
 
+/* kfd_maps.c */
+
+/** Open /proc/self/maps as it is on a machine with GPUs. */
+int kfd_maps_open(void);
+
+
 /* kfd_calls.c */
+
+/** The C library's mmap(2), which UCX and others patch to see what is mapped. */
+void *kfd_next_mmap(void *address, size_t length, int prot, int flags, int fd,
+                    off_t offset);
 
 /** Whether @a fd is a render node of ours, and of which GPU. */
 bool kfd_is_render(int fd, int *gpu);

@@ -354,8 +354,8 @@ void *kfd_memory_mmap(void *address, size_t length, int flags, off_t offset)
 
     if (place & (KFD_DOORBELL_TAG | KFD_MMIO_TAG)) {
         /* doorbells are not read: the queues look at their write pointers */
-        return kfd_raw_mmap(address, length, PROT_READ | PROT_WRITE,
-                            flags | MAP_ANONYMOUS, -1, 0);
+        return kfd_next_mmap(address, length, PROT_READ | PROT_WRITE,
+                             flags | MAP_ANONYMOUS, -1, 0);
     }
     bo = kfd_bo_find(place >> KFD_HANDLE_SHIFT);
     if ((bo == NULL) || (bo->fd < 0)) {
@@ -364,6 +364,6 @@ void *kfd_memory_mmap(void *address, size_t length, int flags, off_t offset)
         return MAP_FAILED;
     }
     /* the GPUs look where the process may not */
-    return kfd_raw_mmap(address, length, PROT_READ | PROT_WRITE, flags, bo->fd,
-                        (off_t)(place & ((1ull << KFD_HANDLE_SHIFT) - 1)));
+    return kfd_next_mmap(address, length, PROT_READ | PROT_WRITE, flags, bo->fd,
+                         (off_t)(place & ((1ull << KFD_HANDLE_SHIFT) - 1)));
 }

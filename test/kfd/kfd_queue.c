@@ -3,8 +3,10 @@
 /*
  * Queues: each is a thread that reads a ring from its position to the write pointer.
  *
- * Stores to a doorbell cannot be seen, so an idle thread looks at its write pointer,
- * less and less often, and at once when a thread of the process waits for an event.
+ * Stores to a doorbell cannot be seen. A thread whose ring is empty is parked, and one
+ * more thread, the bell, looks at the write pointers of all parked queues: often while
+ * packets come, then less and less often, and at once when a thread of the process
+ * waits for an event. kfd_park_lock guards who is parked.
  */
 
 #include "kfd_impl.h"
@@ -19,72 +21,112 @@
 
 #define KFD_MAX_QUEUES 1024
 
-/* Looks of an idle queue: first it yields, then it sleeps shortly, then longer. */
-#define KFD_YIELDS 50
-#define KFD_SHORT_SLEEPS 1000
-#define KFD_SHORT_NS 5000
-#define KFD_LONG_NS 1000000
+/* Looks at an empty ring before its thread is parked */
+#define KFD_YIELDS 20
 
 typedef struct kfd_thread {
     kfd_queue_t queue;
     pthread_t thread;
+    pthread_cond_t unpark;
+    bool parked;
     int64_t stall_after;
 } kfd_thread_t;
 
 static kfd_thread_t kfd_threads[KFD_MAX_QUEUES];
+static unsigned kfd_num_threads; /* No queue has been behind it */
 static pthread_mutex_t kfd_queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t kfd_poke_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t kfd_poke_cond = PTHREAD_COND_INITIALIZER;
-static unsigned kfd_pokes;
+
+static pthread_mutex_t kfd_park_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t kfd_bell_cond = PTHREAD_COND_INITIALIZER;
+static bool kfd_has_bell;
+static unsigned kfd_quiet_looks; /* Of the bell, since it found work */
 
 static bool kfd_is_stopped(const kfd_queue_t *queue)
 {
     return __atomic_load_n(&queue->stop, __ATOMIC_ACQUIRE);
 }
 
-/* Sleep until somebody pokes, or for a while; a destroyed queue is poked as well. */
-static void kfd_long_sleep(const kfd_queue_t *queue)
+/* Sleep for longer, the more looks were in vain. */
+static uint64_t kfd_pause_ns(unsigned looks)
 {
-    struct timespec end;
-    unsigned seen;
-
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_nsec += KFD_LONG_NS;
-    if (end.tv_nsec >= 1000000000l) {
-        end.tv_nsec -= 1000000000l;
-        end.tv_sec++;
-    }
-    pthread_mutex_lock(&kfd_poke_lock);
-    seen = kfd_pokes;
-    while ((seen == kfd_pokes) && !kfd_is_stopped(queue)) {
-        if (pthread_cond_timedwait(&kfd_poke_cond, &kfd_poke_lock, &end) == ETIMEDOUT) {
-            break;
-        }
-    }
-    pthread_mutex_unlock(&kfd_poke_lock);
+    return (looks < 50) ? 20000 : (looks < 150) ? 100000 : 1000000;
 }
 
 bool kfd_queue_relax(kfd_queue_t *queue, unsigned *turns)
 {
-    struct timespec ts = {0, KFD_SHORT_NS};
+    struct timespec ts = {0, 0};
 
-    ++*turns;
     if (*turns < KFD_YIELDS) {
         sched_yield();
-    } else if (*turns < KFD_SHORT_SLEEPS) {
-        nanosleep(&ts, NULL);
     } else {
-        kfd_long_sleep(queue);
+        ts.tv_nsec = (long)kfd_pause_ns(*turns - KFD_YIELDS);
+        nanosleep(&ts, NULL);
     }
+    ++*turns;
     return !kfd_is_stopped(queue);
 }
 
 void kfd_queue_poke(void)
 {
-    pthread_mutex_lock(&kfd_poke_lock);
-    kfd_pokes++;
-    pthread_cond_broadcast(&kfd_poke_cond);
-    pthread_mutex_unlock(&kfd_poke_lock);
+    pthread_mutex_lock(&kfd_park_lock);
+    kfd_quiet_looks = 0;
+    pthread_cond_signal(&kfd_bell_cond);
+    pthread_mutex_unlock(&kfd_park_lock);
+}
+
+static bool kfd_has_packet(const kfd_queue_t *queue)
+{
+    return !queue->halted &&
+           ((queue->type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL) ? kfd_aql_has(queue)
+                                                            : kfd_sdma_has(queue));
+}
+
+/* Let the threads of rings with packets go on; returns how many. The lock is held. */
+static unsigned kfd_ring_bells(void)
+{
+    unsigned end = __atomic_load_n(&kfd_num_threads, __ATOMIC_ACQUIRE), count = 0, i;
+    kfd_thread_t *thread;
+
+    for (i = 0; i < end; ++i) {
+        thread = &kfd_threads[i];
+        if (thread->parked && kfd_has_packet(&thread->queue)) {
+            thread->parked = false;
+            pthread_cond_signal(&thread->unpark);
+            count++;
+        }
+    }
+    return count;
+}
+
+static void *kfd_bell_main(void *arg)
+{
+    struct timespec end;
+    uint64_t ns;
+
+    (void)arg;
+    prctl(PR_SET_TIMERSLACK, 1ul); /* or each short sleep lasts 50 us longer */
+    pthread_mutex_lock(&kfd_park_lock);
+    for (;;) {
+        kfd_quiet_looks = (kfd_ring_bells() > 0) ? 0 : kfd_quiet_looks + 1;
+        clock_gettime(CLOCK_REALTIME, &end);
+        ns = (uint64_t)end.tv_nsec + kfd_pause_ns(kfd_quiet_looks);
+        end.tv_sec += (time_t)(ns / 1000000000);
+        end.tv_nsec = (long)(ns % 1000000000);
+        pthread_cond_timedwait(&kfd_bell_cond, &kfd_park_lock, &end);
+    }
+    return NULL;
+}
+
+/* Wait for packets, or for the end of the queue. */
+static void kfd_park(kfd_thread_t *thread)
+{
+    pthread_mutex_lock(&kfd_park_lock);
+    thread->parked = true;
+    while (thread->parked && !kfd_is_stopped(&thread->queue)) {
+        pthread_cond_wait(&thread->unpark, &kfd_park_lock);
+    }
+    thread->parked = false;
+    pthread_mutex_unlock(&kfd_park_lock);
 }
 
 bool kfd_queue_stalls(kfd_queue_t *queue)
@@ -105,17 +147,20 @@ bool kfd_queue_stalls(kfd_queue_t *queue)
 
 static void *kfd_queue_main(void *arg)
 {
-    kfd_queue_t *queue = arg;
+    kfd_thread_t *thread = arg;
+    kfd_queue_t *queue = &thread->queue;
     bool is_aql = queue->type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
     unsigned turns = 0;
 
-    prctl(PR_SET_TIMERSLACK, 1ul); /* or each short sleep lasts 50 us longer */
+    prctl(PR_SET_TIMERSLACK, 1ul);
     while (!kfd_is_stopped(queue)) {
-        if (!queue->halted && (is_aql ? kfd_aql_play(queue) : kfd_sdma_play(queue))) {
-            queue->num_played++;
+        if (kfd_has_packet(queue) && !kfd_queue_stalls(queue)) {
+            queue->num_played += is_aql ? kfd_aql_play(queue) : kfd_sdma_play(queue);
             turns = 0;
-        } else {
+        } else if (turns < KFD_YIELDS) {
             kfd_queue_relax(queue, &turns);
+        } else {
+            kfd_park(thread);
         }
     }
     return NULL;
@@ -155,16 +200,33 @@ static bool kfd_queue_check(int gpu, const struct kfd_ioctl_create_queue_args *a
 }
 
 /* No signal of the program may run in a thread that it does not know. */
-static int kfd_queue_start(kfd_thread_t *thread)
+static int kfd_start(pthread_t *thread, void *(*function)(void *), void *arg)
 {
     sigset_t all, old;
     int rc;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread->thread, NULL, kfd_queue_main, &thread->queue);
+    rc = pthread_create(thread, NULL, function, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
+}
+
+static int kfd_queue_start(kfd_thread_t *thread)
+{
+    pthread_t bell;
+    int rc = 0;
+
+    pthread_mutex_lock(&kfd_queue_lock);
+    if (!kfd_has_bell) {
+        rc = kfd_start(&bell, kfd_bell_main, NULL);
+        if (rc == 0) {
+            pthread_detach(bell);
+            kfd_has_bell = true;
+        }
+    }
+    pthread_mutex_unlock(&kfd_queue_lock);
+    return (rc == 0) ? kfd_start(&thread->thread, kfd_queue_main, thread) : rc;
 }
 
 static kfd_thread_t *kfd_thread_new(unsigned *id)
@@ -177,7 +239,11 @@ static kfd_thread_t *kfd_thread_new(unsigned *id)
     if (*id < KFD_MAX_QUEUES) {
         thread = &kfd_threads[*id];
         memset(thread, 0, sizeof(*thread));
+        pthread_cond_init(&thread->unpark, NULL);
         thread->queue.used = true;
+        if (*id >= kfd_num_threads) {
+            __atomic_store_n(&kfd_num_threads, *id + 1, __ATOMIC_RELEASE);
+        }
     }
     pthread_mutex_unlock(&kfd_queue_lock);
     return thread;
@@ -229,8 +295,10 @@ int kfd_queue_destroy(void *arg)
         return kfd_error(EINVAL);
     }
     queue = &kfd_threads[id].queue;
+    pthread_mutex_lock(&kfd_park_lock);
     __atomic_store_n(&queue->stop, true, __ATOMIC_RELEASE);
-    kfd_queue_poke();
+    pthread_cond_signal(&kfd_threads[id].unpark);
+    pthread_mutex_unlock(&kfd_park_lock);
     pthread_join(kfd_threads[id].thread, NULL);
     queue->used = false;
     return 0;
@@ -254,6 +322,9 @@ int kfd_queue_update(void *arg)
 void kfd_queue_forked(void)
 {
     memset(kfd_threads, 0, sizeof(kfd_threads));
+    kfd_num_threads = 0;
+    kfd_has_bell = false;
     pthread_mutex_init(&kfd_queue_lock, NULL);
-    pthread_mutex_init(&kfd_poke_lock, NULL);
+    pthread_mutex_init(&kfd_park_lock, NULL);
+    pthread_cond_init(&kfd_bell_cond, NULL);
 }

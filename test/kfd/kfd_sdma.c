@@ -159,15 +159,16 @@ static bool kfd_sdma_run(kfd_queue_t *queue, const uint32_t *d)
     return true;
 }
 
+bool kfd_sdma_has(const kfd_queue_t *queue)
+{
+    return __atomic_load_n(queue->wptr, __ATOMIC_ACQUIRE) != queue->position;
+}
+
 bool kfd_sdma_play(kfd_queue_t *queue)
 {
     const uint32_t *ring = (const uint32_t *)(uintptr_t)queue->ring;
     uint32_t packet[KFD_SDMA_MAX_DWORDS], dwords = queue->ring_size / 4, length, i;
 
-    if ((__atomic_load_n(queue->wptr, __ATOMIC_ACQUIRE) == queue->position) ||
-        kfd_queue_stalls(queue)) {
-        return false;
-    }
     for (i = 0; i < KFD_SDMA_MAX_DWORDS; ++i) {
         packet[i] = ring[((queue->position / 4) + i) % dwords];
     }

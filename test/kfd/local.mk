@@ -5,7 +5,7 @@ test_kfd_libkfdcpu_la_SOURCES = \
 	test/kfd/kfd_access.c test/kfd/kfd_aql.c test/kfd/kfd_calls.c \
 	test/kfd/kfd_config.c test/kfd/kfd_dispatch.h test/kfd/kfd_drm.c \
 	test/kfd/kfd_event.c test/kfd/kfd_fault.c test/kfd/kfd_impl.h \
-	test/kfd/kfd_ioctl.c test/kfd/kfd_kernels.c test/kfd/kfd_map.c \
+	test/kfd/kfd_ioctl.c test/kfd/kfd_kernels.c test/kfd/kfd_map.c test/kfd/kfd_maps.c \
 	test/kfd/kfd_memory.c test/kfd/kfd_queue.c test/kfd/kfd_sdma.c \
 	test/kfd/kfd_share.c test/kfd/kfd_topology.c test/kfd/kfd_usage.c
 test_kfd_libkfdcpu_la_CPPFLAGS = $(AM_CPPFLAGS)
@@ -17,7 +17,13 @@ test_kfd_libkfdcpu_la_LIBADD = -ldl -lpthread
 if HAVE_HIP_HEADERS
 kfd_hip_sources = test/kfd/hip_lib.c test/kfd/hip_lib.h
 kfd_hip_cppflags = $(AM_CPPFLAGS) $(HIP_CFLAGS)
-check_PROGRAMS += test/kfd/hip_tour test/kfd/hip_ipc test/kfd/hip_chunks
+check_PROGRAMS += test/kfd/hip_tour test/kfd/hip_ipc test/kfd/hip_chunks test/kfd/hip_calls
+test_kfd_hip_calls_SOURCES = test/kfd/hip_calls.c test/kfd/hip_calls.h \
+	test/kfd/hip_calls_capture.c test/kfd/hip_calls_memory.c test/kfd/hip_calls_share.c \
+	$(kfd_hip_sources)
+test_kfd_hip_calls_CPPFLAGS = $(kfd_hip_cppflags)
+test_kfd_hip_calls_CFLAGS = $(AM_CFLAGS) -pthread
+test_kfd_hip_calls_LDADD = -ldl -lpthread
 test_kfd_hip_tour_SOURCES = test/kfd/hip_tour.c $(kfd_hip_sources)
 test_kfd_hip_tour_CPPFLAGS = $(kfd_hip_cppflags)
 test_kfd_hip_tour_LDADD = -ldl
