@@ -197,8 +197,9 @@ START_TEST(offer_that_the_device_refuses_fails_the_connection)
     get_address(1);
     fake_verbs_fail_call("ibv_set_ece", 1, 1, EINVAL);
     ck_assert_int_eq(
-        rig_connect_to(conn.ep[0], addrs[1].dev, addrs[1].ep, addrs[1].length),
-        UCS_ERR_IO_ERROR);
+        rig_connect_to(conn.ep[0], addrs[1].dev, addrs[1].ep, addrs[1].length), UCS_OK);
+    rig_wait_errors(&rig, 0, 1);
+    ck_assert_int_eq(rig.side[0].events.ep_status, UCS_ERR_IO_ERROR);
     finish();
 }
 END_TEST
