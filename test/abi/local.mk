@@ -1,8 +1,6 @@
-# Programs and libraries of different versions together. The header of each release is
-# kept in a folder of its name; the next one is today's, with a member more in every
-# structure that has a size.
+# Programs and libraries of two versions together: today's, and a synthetic next one, whose
+# structures with a size all have one member more.
 abi_next_header = test/abi/next/morikv.h
-EXTRA_DIST += test/abi/0.1/morikv.h test/abi/libmorikv.abi
 CLEANFILES += $(abi_next_header)
 
 $(abi_next_header): $(top_srcdir)/src/morikv.h
@@ -24,16 +22,16 @@ $(test_abi_libmorikv_next_la_OBJECTS): $(abi_next_header)
 abi_programs = \
 	test/abi/abi_old_on_new \
 	test/abi/abi_new_on_old \
-	test/abi/abi_released \
+	test/abi/abi_today \
 	test/abi/abi_padding
 check_PROGRAMS += $(abi_programs)
 TESTS += $(abi_programs)
 abi_sources = test/abi/abi_story.c
 abi_ldadd = test/fake/ucp/libfakeucp.la $(UCX_LIBS) -lpthread
-abi_released_cppflags = $(AM_CPPFLAGS) -include $(top_srcdir)/test/abi/0.1/morikv.h
+abi_today_cppflags = $(AM_CPPFLAGS) -include $(top_srcdir)/src/morikv.h
 
 test_abi_abi_old_on_new_SOURCES = $(abi_sources)
-test_abi_abi_old_on_new_CPPFLAGS = $(abi_released_cppflags)
+test_abi_abi_old_on_new_CPPFLAGS = $(abi_today_cppflags)
 test_abi_abi_old_on_new_LDADD = test/abi/libmorikv_next.la $(abi_ldadd)
 
 test_abi_abi_new_on_old_SOURCES = $(abi_sources)
@@ -42,8 +40,8 @@ test_abi_abi_new_on_old_CPPFLAGS = $(AM_CPPFLAGS) -DABI_NEXT \
 test_abi_abi_new_on_old_LDADD = libmorikv_core.la $(abi_ldadd)
 $(test_abi_abi_new_on_old_OBJECTS): $(abi_next_header)
 
-test_abi_abi_released_SOURCES = $(abi_sources)
-test_abi_abi_released_CPPFLAGS = $(abi_released_cppflags)
-test_abi_abi_released_LDADD = libmorikv_core.la $(abi_ldadd)
+test_abi_abi_today_SOURCES = $(abi_sources)
+test_abi_abi_today_CPPFLAGS = $(abi_today_cppflags)
+test_abi_abi_today_LDADD = libmorikv_core.la $(abi_ldadd)
 
 test_abi_abi_padding_SOURCES = test/abi/abi_padding.c

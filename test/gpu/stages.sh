@@ -342,7 +342,7 @@ integration_all() {
     local program
 
     for program in $(cd "$build_here" && find test/integration -maxdepth 2 -type f -perm -1 |
-        grep -v -E '/(ucp_[a-z]*|kv_hosts|kv_versions|it_rdma)$' | sort); do
+        grep -v -E '/(ucp_[a-z]*|kv_hosts|it_rdma)$' | sort); do
         stage "$program" 150 integration "$program"
     done
 }

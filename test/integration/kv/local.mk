@@ -41,12 +41,6 @@ test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_
 test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 
-# One side of a conversation; kv_versions.sh builds earlier ones as well.
-check_PROGRAMS += test/integration/kv/kv_versions
-test_integration_kv_kv_versions_SOURCES = test/integration/kv/kv_versions.c
-test_integration_kv_kv_versions_CPPFLAGS = $(AM_CPPFLAGS) -DKV_VERSIONS_KNOWS=3
-test_integration_kv_kv_versions_LDADD = libmorikv.la $(UCX_LIBS)
-
 # One of two processes, which test/vm/jobs/two_hosts.sh starts.
 check_PROGRAMS += test/integration/kv/kv_hosts
 test_integration_kv_kv_hosts_SOURCES = test/integration/kv/kv_hosts.c $(kv_side_sources)
@@ -59,7 +53,6 @@ kv_scripts = \
 	test/integration/kv/kv_namespaces.sh \
 	test/integration/kv/kv_shm.sh \
 	test/integration/kv/kv_tcp.sh \
-	test/integration/kv/kv_versions.sh \
 	test/integration/kv/kv_xgmi.sh
 dist_check_SCRIPTS += $(kv_scripts) test/integration/kv/kv_run.sh
 EXTRA_DIST += test/integration/kv/kv_device.sh
