@@ -242,7 +242,7 @@ variant_cflags() { # VARIANT
 }
 
 # Which test programs a variant's levels run; the others are not built.
-tsan_tests='test_(mkv_(threads|post|pull|quiet|heal|ops|store|incoming|messages|stress)|xgmi_(aside|gather|inbox|map|queue|ring)|rdma_mem)$'
+tsan_tests='test_(mkv_(threads|post|pull|quiet|heal|ops|incoming|messages|stress)|xgmi_(aside|gather|inbox|map|queue|ring)|rdma_mem)$'
 variant_programs() { # VARIANT
     case $1 in
     tsan) echo "$tsan_tests" ;;

@@ -16,7 +16,6 @@
 #include "post/gate.h"
 #include "post/post.h"
 #include "progress.h"
-#include "store/store.h"
 #include "threads.h"
 #include "worker.h"
 #include "xfer/owner.h"
@@ -181,7 +180,6 @@ static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p
     mkv_xfers_listen(ctx);
     mkv_posts_listen(ctx);
     mkv_ops_listen(ctx);
-    mkv_store_listen(ctx);
 
     if (config == NULL) {
         status = mkv_config_read(NULL, &ctx->config);
@@ -295,7 +293,7 @@ static bool mkv_close_is_quiet(mkv_ctx_t *ctx)
             return false;
         }
     }
-    return mkv_ops_are_quiet(ctx) && mkv_store_is_quiet(ctx);
+    return mkv_ops_are_quiet(ctx);
 }
 
 static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
@@ -401,7 +399,6 @@ static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
     {
         mkv_xfer_free(xfer);
     }
-    mkv_store_cleanup(ctx);
     mkv_ops_cleanup(ctx);
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {

@@ -21,7 +21,6 @@ include src/peer/local.mk
 include src/xfer/local.mk
 include src/post/local.mk
 include src/direct/local.mk
-include src/store/local.mk
 
 lib_LTLIBRARIES += libmorikv.la
 libmorikv_la_SOURCES =

@@ -136,7 +136,6 @@ typedef struct mkv_map mkv_map_t;
 typedef struct mkv_plan mkv_plan_t;
 typedef struct mkv_xfer mkv_xfer_t;
 typedef struct mkv_op mkv_op_t;     /**< One-sided */
-typedef struct mkv_slab mkv_slab_t; /**< A region that is shared out */
 typedef uint32_t mkv_region_id_t;   /**< Never 0, never used twice in one context */
 
 /* ---- 1. Configuration and context ------------------------------------------------ */
@@ -1160,129 +1159,6 @@ mkv_status_t mkv_op_abort(mkv_op_t *op);
 /** Free it. @return MKV_OK, or MKV_ERR_BUSY: not quiet yet. */
 mkv_status_t mkv_op_close(mkv_op_t *op);
 
-/* ---- Keyed buffers --------------------------------------------------------------- */
-
-#define MKV_MAX_KEY 1024 /**< Bytes of a key; any bytes */
-
-/** What a publication does when its key exists; 0: MKV_ERR_DUPLICATE. */
-enum {
-    MKV_PUBLISH_REPLACE = 1 << 0, /**< The former one ends */
-    MKV_PUBLISH_KEEP = 1 << 1     /**< It stays; mkv_publish() gives number 0 */
-};
-
-typedef struct mkv_publish_params {
-    size_t size;
-    const void *key; /**< Copied */
-    size_t key_length;
-    mkv_region_id_t region; /**< Committed; the buffer lies in it and is not copied */
-    uint32_t flags;         /**< MKV_PUBLISH_* */
-    uint64_t offset;        /**< In bytes from the region's base */
-    uint64_t length;        /**< At least 1 */
-    uint32_t ttl_ms;        /**< Ends the publication; 0: never */
-    uint32_t reserved;      /**< 0 */
-    void *user_data;        /**< Comes back in MKV_EV_EXPIRED */
-} mkv_publish_params_t;
-
-/**
- * Let any peer fetch a buffer by its key.
- *
- * The buffer belongs to the publication until MKV_EV_EXPIRED, which comes exactly once:
- * when its time is over, it is replaced or withdrawn, and no fetch reads it any more.
- * So a fetch that has begun always gets the bytes that it asked for, and one that has
- * failed can be tried again. The region cannot be dropped meanwhile.
- *
- * @param [out] publication_p  Number for mkv_unpublish(), never 0 but for
- *                             MKV_PUBLISH_KEEP.
- *
- * @return MKV_OK, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: no such region, MKV_ERR_BUSY: it
- *         is not committed, MKV_ERR_BOUNDS, MKV_ERR_DUPLICATE, MKV_ERR_UNSUPPORTED: a
- *         flag, MKV_ERR_NOMEM.
- */
-mkv_status_t mkv_publish(mkv_ctx_t *ctx, const mkv_publish_params_t *params,
-                         uint64_t *publication_p);
-
-/** End a publication; MKV_EV_EXPIRED follows. @return MKV_OK, MKV_ERR_NOTFOUND. */
-mkv_status_t mkv_unpublish(mkv_ctx_t *ctx, uint64_t publication);
-
-/** Why a publication has ended: value of MKV_EV_EXPIRED. */
-typedef enum mkv_expired {
-    MKV_EXPIRED_TIME,
-    MKV_EXPIRED_REPLACED,
-    MKV_EXPIRED_WITHDRAWN
-} mkv_expired_t;
-
-enum {
-    MKV_FETCH_UP_TO = 1 << 0 /**< length is the room, fewer bytes are welcome; default:
-                                  exactly so many, or MKV_ERR_LENGTH on both sides */
-};
-
-typedef struct mkv_fetch_params {
-    size_t size;
-    uint64_t id;     /**< For MKV_EV_FETCHED; need not be unique */
-    const void *key; /**< Copied */
-    size_t key_length;
-    mkv_region_id_t region; /**< Where to; committed */
-    uint32_t flags;         /**< MKV_FETCH_* */
-    uint64_t offset;        /**< In bytes from the region's base */
-    uint64_t length;        /**< At least 1 */
-    uint32_t wait_ms;       /**< How long the owner waits for the key to be published */
-    uint32_t timeout_ms;    /**< For all of it; 0: option XFER_TIMEOUT */
-    void *user_data;        /**< Comes back in MKV_EV_FETCHED */
-} mkv_fetch_params_t;
-
-/**
- * Bring a peer's buffer into a region of this side.
- *
- * MKV_EV_FETCHED tells its end, exactly once: then the memory is this side's again, and
- * holds the bytes if the status is MKV_OK (length: how many); else it may hold some of
- * them, and none with MKV_ERR_NOTFOUND: no such key (in time), MKV_ERR_LENGTH,
- * MKV_ERR_BUSY: too many fetches wait at the owner. A buffer of host memory up to
- * option FETCH_INLINE of the owner comes in one round trip; others are read where they
- * lie, under a lease that ends with the fetch.
- *
- * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, or the region not committed,
- *         MKV_ERR_PEER, MKV_ERR_INVALID, MKV_ERR_NOTFOUND: no such region,
- *         MKV_ERR_BOUNDS, MKV_ERR_UNSUPPORTED: a flag, or the peer's library is too
- *         old, MKV_ERR_NOMEM.
- */
-mkv_status_t mkv_fetch(mkv_peer_t *peer, const mkv_fetch_params_t *params);
-
-/**
- * Share out a region's memory: first fit, and neighbours that are free are one again.
- * Nothing is written to the memory, which may be a GPU's.
- *
- * @param [in] align  Of all offsets, a power of 2.
- *
- * @return MKV_OK, MKV_ERR_NOTFOUND: no such region, MKV_ERR_INVALID, MKV_ERR_NOMEM.
- */
-mkv_status_t mkv_slab_create(mkv_ctx_t *ctx, mkv_region_id_t region, uint64_t align,
-                             mkv_slab_t **slab_p);
-
-/**
- * @param [out] offset_p  From the region's base.
- *
- * @return MKV_OK, MKV_ERR_INVALID: 0 bytes, MKV_ERR_BUSY: no stretch is long enough,
- *         MKV_ERR_NOMEM.
- */
-mkv_status_t mkv_slab_alloc(mkv_slab_t *slab, uint64_t length, uint64_t *offset_p);
-
-/** @return MKV_OK, MKV_ERR_NOTFOUND: nothing is allocated there, or not any more. */
-mkv_status_t mkv_slab_free(mkv_slab_t *slab, uint64_t offset);
-
-typedef struct mkv_slab_attr {
-    size_t size;
-    uint64_t length;       /**< Of the region */
-    uint64_t allocated;    /**< Bytes, rounded up to the alignment */
-    uint64_t largest_free; /**< Longest stretch */
-    uint64_t num_allocated;
-    uint64_t num_free; /**< Stretches */
-} mkv_slab_attr_t;
-
-mkv_status_t mkv_slab_query(mkv_slab_t *slab, mkv_slab_attr_t *attr);
-
-/** @return MKV_OK, MKV_ERR_BUSY: something is allocated. */
-mkv_status_t mkv_slab_destroy(mkv_slab_t *slab);
-
 /* ---- 6. Events and progress ------------------------------------------------------ */
 
 typedef enum mkv_event_type {
@@ -1308,9 +1184,6 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
                              of these, value = maps of it that are stale. What came
                              until it is polled is in one event */
-    MKV_EV_FETCHED,      /**< mkv_fetch() has ended: peer, id, status, length, text */
-    MKV_EV_EXPIRED,      /**< A publication has ended: id = its number, value =
-                            mkv_expired_t;      its buffer is the caller's again */
     MKV_EV_FENCE, /**< Destination, option FENCE=hook: all bytes have come, DONE waits
                       for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
                       units in GPU memory (of tokens: their blocks), valid until the
@@ -1431,8 +1304,6 @@ typedef struct mkv_stats {
     uint64_t pulls_refused;  /**< Of these, posted by gets in the end */
     uint64_t pulls_served;   /**< READ, source: posts pushed for readers */
     uint64_t bytes_pushed;   /**< ... and arrived there */
-    uint64_t fetches_served; /**< Buffers of this owner that peers fetched */
-    uint64_t fetches_copied; /**< Of these, copied into the answer */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */

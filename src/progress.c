@@ -13,7 +13,6 @@
 #include "post/post.h"
 #include "post/scatter.h"
 #include "post/stage.h"
-#include "store/store.h"
 
 /* Those that had their turn come last the next time: a round has an end */
 static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
@@ -64,7 +63,6 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
         mkv_xfer_check_deadline(xfer, now);
         mkv_ctx_deadline(ctx, xfer->deadline);
     }
-    mkv_ctx_deadline(ctx, mkv_store_expire(ctx, now));
     mkv_ctx_deadline(ctx, mkv_chunks_expire(ctx, now));
     mkv_ctx_deadline(ctx, mkv_scatters_expire(ctx, now));
 }
@@ -78,7 +76,7 @@ static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
     {
         count += mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
-            mkv_list_is_empty(&peer->ops) && (peer->num_leases == 0) &&
+            mkv_list_is_empty(&peer->ops) &&
             mkv_list_is_empty(&peer->remote.maps)) {
             mkv_peer_destroy(peer);
         }
@@ -163,7 +161,6 @@ unsigned mkv_progress_locked(mkv_ctx_t *ctx)
     }
     count += mkv_ctx_has_signals(ctx) ? mkv_credits_tell(ctx) : 0;
     count += mkv_list_is_empty(&ctx->dirty_ops) ? 0 : mkv_ops_step(ctx);
-    count += (ctx->store == NULL) ? 0 : mkv_store_step(ctx);
     count += mkv_ctx_reap(ctx);
     ctx->is_progress_due = (count > 0);
     return count;

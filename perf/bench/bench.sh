@@ -265,32 +265,6 @@ notified() {
     done
 }
 
-# A fetch, by what both sides do for it, each counted in 20 rounds.
-fetch_instructions() { # STEP BYTES [OBJECTS]
-    pair_instructions fetch "$1\\.$2" 20 "${3:-libmorikv}"
-}
-
-fetched() {
-    local way bytes median p99 of_median of_p99 step
-
-    counted_pair fetch
-    echo
-    echo "| way of host memory | bytes | median, us | p99, us | of a get: median | p99 |"
-    echo "|---|---|---|---|---|---|"
-    while read -r way bytes median p99 of_median of_p99; do
-        echo "| $way | $bytes | $median | $p99 | $of_median | $of_p99 |"
-    done < <("$build/perf/bench/bench_fetch" 2>/dev/null)
-    echo
-    echo "| step of a fetch | bytes | instructions | libmorikv | UCX |"
-    echo "|---|---|---|---|---|"
-    for bytes in 3300 1600000; do
-        for step in ask serve hear; do
-            echo "| $step | $bytes | $(fetch_instructions $step $bytes .)" \
-                "| $(fetch_instructions $step $bytes) | $(fetch_instructions $step $bytes "$ucx") |"
-        done
-    done
-}
-
 # A post, while the peer reads or makes no progress, of 1000.
 post_instructions() { # ROW [OBJECTS]
     pair_instructions post "$1" 1000 "${2:-libmorikv}"
@@ -365,10 +339,6 @@ figures() {
     for step in launch beside tell told hear idle; do
         echo "notify.$step $(notify_instructions $step)"
     done
-    counted_pair fetch
-    for step in ask serve hear; do
-        echo "fetch.$step $(fetch_instructions $step 3300)"
-    done
     export UCX_TLS=tcp
     counted_pair post
     for step in live stalled; do
@@ -393,7 +363,6 @@ one_sided
 export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
 notified
 export UCX_TLS=posix,self
-fetched
 export UCX_TLS=tcp
 posted
 bytes

@@ -1,6 +1,6 @@
 # `make bench` prints tables; nothing in make check measures time.
 check_PROGRAMS += perf/bench/bench_plan perf/bench/bench_bytes perf/bench/bench_expose \
-	perf/bench/bench_fetch perf/bench/bench_notify perf/bench/bench_notify_ucp \
+	perf/bench/bench_notify perf/bench/bench_notify_ucp \
 	perf/bench/bench_op perf/bench/bench_post perf/bench/bench_put perf/bench/bench_scale \
 	perf/bench/bench_thread
 perf_bench_bench_plan_SOURCES = perf/bench/bench_plan.c perf/bench/bench_callgrind.h
@@ -16,9 +16,6 @@ perf_bench_bench_scale_SOURCES = perf/bench/bench_scale.c $(bench_pair)
 perf_bench_bench_scale_LDADD = perf/kv_perf/libkvrun.la
 perf_bench_bench_expose_SOURCES = perf/bench/bench_expose.c $(bench_pair)
 perf_bench_bench_expose_LDADD = perf/kv_perf/libkvrun.la
-perf_bench_bench_fetch_SOURCES = perf/bench/bench_fetch.c perf/bench/bench_raw.c \
-	perf/bench/bench_raw.h $(bench_pair)
-perf_bench_bench_fetch_LDADD = perf/kv_perf/libkvrun.la $(UCX_LIBS)
 perf_bench_bench_notify_SOURCES = perf/bench/bench_notify.c perf/bench/bench_step.h $(bench_pair)
 perf_bench_bench_notify_LDADD = perf/kv_perf/libkvrun.la
 perf_bench_bench_notify_ucp_SOURCES = perf/bench/bench_notify_ucp.c perf/bench/bench_raw.c \
@@ -32,12 +29,12 @@ EXTRA_DIST += perf/bench/baseline perf/bench/bench.sh perf/bench/bench_check.sh
 
 .PHONY: bench bench-check
 bench: all perf/bench/bench_plan$(EXEEXT) perf/bench/bench_bytes$(EXEEXT) perf/bench/bench_expose$(EXEEXT) \
-		perf/bench/bench_fetch$(EXEEXT) perf/bench/bench_notify$(EXEEXT) perf/bench/bench_notify_ucp$(EXEEXT) \
+		perf/bench/bench_notify$(EXEEXT) perf/bench/bench_notify_ucp$(EXEEXT) \
 		perf/bench/bench_op$(EXEEXT) perf/bench/bench_post$(EXEEXT)
 	$(AM_V_at)$(srcdir)/perf/bench/bench.sh $(abs_builddir)
 
 # Red when a block costs more instructions than it did.
 bench-check: all perf/bench/bench_plan$(EXEEXT) perf/bench/bench_expose$(EXEEXT) \
-		perf/bench/bench_fetch$(EXEEXT) perf/bench/bench_notify$(EXEEXT) perf/bench/bench_op$(EXEEXT) \
+		perf/bench/bench_notify$(EXEEXT) perf/bench/bench_op$(EXEEXT) \
 		perf/bench/bench_post$(EXEEXT)
 	$(AM_V_at)$(srcdir)/perf/bench/bench_check.sh $(abs_builddir)

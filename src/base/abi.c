@@ -50,9 +50,6 @@ MKV_STRUCT(xfer_attr, num_ucp_calls, {NULL, 0, 0});
 MKV_STRUCT(leg_attr, waiting_for, {NULL, 0, 0});
 MKV_STRUCT(stats, quarantined_xfers, {NULL, 0, 0});
 MKV_STRUCT(event, text, {NULL, 0, 0});
-MKV_STRUCT(publish_params, user_data, MKV_RESERVED(mkv_publish_params_t, reserved));
-MKV_STRUCT(fetch_params, user_data, {NULL, 0, 0});
-MKV_STRUCT(slab_attr, num_free, {NULL, 0, 0});
 MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
 MKV_STRUCT(op_attr, user_data, {NULL, 0, 0});
 

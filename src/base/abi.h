@@ -29,8 +29,7 @@ extern const mkv_struct_t mkv_struct_open_params, mkv_struct_region,
     mkv_struct_peer_attr, mkv_struct_map_params, mkv_struct_map_attr,
     mkv_struct_plan_attr, mkv_struct_xfer_params, mkv_struct_sel, mkv_struct_gate,
     mkv_struct_xfer_attr, mkv_struct_leg_attr, mkv_struct_stats, mkv_struct_event,
-    mkv_struct_op_params, mkv_struct_op_attr, mkv_struct_publish_params,
-    mkv_struct_fetch_params, mkv_struct_slab_attr;
+    mkv_struct_op_params, mkv_struct_op_attr;
 
 /**
  * Copy in.

@@ -46,7 +46,7 @@
  * as many calls as MAX_INFLIGHT_OPS lets be in flight to a peer */
 #define MKV_ROUND_COST 32768u
 #define MKV_CALL_COST 8u /* a piece of a list is 1 */
-#define MKV_MAX_PEER_LISTENERS 4u
+#define MKV_MAX_PEER_LISTENERS 2u
 
 /* clang-format off */
 /** The counters that mkv_stats_t has under the same names, once. */
@@ -57,7 +57,7 @@
     _do(msgs_stale) _do(msgs_early) _do(msgs_dropped) _do(hellos) _do(plans_created) \
     _do(plan_posts) _do(lists_reused) _do(lists_allocated) _do(pulls_sent) \
     _do(pulls_refused) _do(pulls_served) _do(bytes_pushed) \
-    _do(fetches_served) _do(fetches_copied) _do(chunks_staged) _do(pieces_staged)
+    _do(chunks_staged) _do(pieces_staged)
 /* clang-format on */
 
 /** Counters that a context and each of its peers keep. */
@@ -69,7 +69,6 @@ typedef struct mkv_counters {
 } mkv_counters_t;
 
 struct mkv_calls;
-struct mkv_store;
 struct mkv_claims;
 struct mkv_threads;
 struct mkv_peer_listener;
@@ -149,7 +148,6 @@ struct mkv_ctx {
     bool has_warned_of_overlap;
     mkv_list_t ops;                      /* one-sided operations that are open */
     mkv_list_t dirty_ops;                /* of these, with something to do */
-    struct mkv_store *store;             /* keyed buffers */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
     uint64_t time;        /* see mkv_ctx_time(); 0: to be read */

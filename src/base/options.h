@@ -64,7 +64,6 @@ typedef struct mkv_options {
     uint64_t max_queued;
     uint64_t max_peers;
     uint64_t early_messages;
-    uint64_t fetch_inline;
     uint64_t list_cache_max;
     uint64_t bind_timeout;
     uint64_t xfer_timeout;

@@ -119,10 +119,6 @@ const mkv_opt_t mkv_opts[] = {
      "Block lists kept per peer for transfers that are not open yet, and as many\n"
      "aborts of such, in messages.",
      MKV_OPT(early_messages), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
-    {"FETCH_INLINE", "8k",
-     "Largest buffer of host memory that a fetch takes in the answer itself, in bytes.\n"
-     "Larger ones are read where they lie.",
-     MKV_OPT(fetch_inline), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
     {"LIST_CACHE_MAX", "64m",
      "Memory kept for the lists of later posts, in bytes. Raise it when lists_allocated\n"
      "keeps growing.",

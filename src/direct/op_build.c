@@ -23,7 +23,6 @@ typedef struct mkv_op_ends {
     mkv_lregion_t *local;
     const mkv_wire_region_t *remote;
     mkv_rmem_t *rmem;
-    bool is_leased;
 } mkv_op_ends_t;
 
 /* ---- Checks ---------------------------------------------------------------------- */
@@ -136,7 +135,7 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
                          "operation: piece %zu: peer %s has told of no region %u",
                          index, peer->name, id);
     }
-    if (!(ends->remote->flags & MKV_REGION_ONE_SIDED) && !ends->is_leased) {
+    if (!(ends->remote->flags & MKV_REGION_ONE_SIDED)) {
         return mkv_error(log, MKV_ERR_INVALID,
                          "operation: piece %zu: region %u of peer %s is without "
                          "MKV_REGION_ONE_SIDED",
@@ -256,10 +255,9 @@ static bool mkv_op_alloc_pieces(mkv_op_t *op, const mkv_op_params_t *params)
     return true;
 }
 
-static mkv_status_t mkv_op_fill(mkv_op_t *op, const mkv_op_params_t *params,
-                                bool is_leased)
+static mkv_status_t mkv_op_fill(mkv_op_t *op, const mkv_op_params_t *params)
 {
-    mkv_op_ends_t ends = {.is_leased = is_leased};
+    mkv_op_ends_t ends = {0};
     mkv_status_t status = MKV_OK;
     size_t i;
 
@@ -307,7 +305,7 @@ static void mkv_op_init(mkv_op_t *op, mkv_peer_t *peer, const mkv_op_params_t *p
 }
 
 mkv_status_t mkv_op_build(mkv_peer_t *peer, const mkv_op_params_t *params,
-                          bool is_leased, mkv_op_t **op_p)
+                          mkv_op_t **op_p)
 {
     mkv_status_t status = mkv_op_check(peer, params);
     mkv_op_t *op;
@@ -322,7 +320,7 @@ mkv_status_t mkv_op_build(mkv_peer_t *peer, const mkv_op_params_t *params,
     mkv_op_init(op, peer, params);
     status = mkv_event_reserve(peer->ctx, MKV_OP_EVENTS);
     if (status == MKV_OK) {
-        status = mkv_op_fill(op, params, is_leased);
+        status = mkv_op_fill(op, params);
     }
     if (status != MKV_OK) {
         mkv_op_free(op);

@@ -14,13 +14,11 @@
  * Check the parameters, and make an operation that is open and has given nothing to
  * UCX.
  *
- * @param [in] params     Of the library's size.
- * @param [in] is_leased  The peer has shown the bytes for this, so that its region
- *                        needs not be one for one-sided use.
+ * @param [in] params  Of the library's size.
  *
  * @return As mkv_op_post().
  */
 mkv_status_t mkv_op_build(mkv_peer_t *peer, const mkv_op_params_t *params,
-                          bool is_leased, mkv_op_t **op_p);
+                          mkv_op_t **op_p);
 
 #endif

@@ -6,7 +6,7 @@
 /**
  * @file
  * Which registrations of this context a peer is told the keys of: those that a map with
- * it names, and those it has a lease in. What is granted is in the next description
+ * it names. What is granted is in the next description
  * that the peer is sent. The caller holds the context's lock.
  */
 

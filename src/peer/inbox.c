@@ -36,7 +36,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
     MKV_COUNT(peer, msgs_received, 1);
     if (mkv_peer_is_closed(peer) && (msg->type != MKV_MSG_TERM) &&
         (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE) &&
-        (msg->type != MKV_MSG_PING) && (msg->type != MKV_MSG_RELEASE)) {
+        (msg->type != MKV_MSG_PING)) {
         return; /* only the end of transfers matters now */
     }
     switch (msg->type) {

@@ -126,8 +126,6 @@ struct mkv_peer {
     mkv_list_t ops_to_flush;
     mkv_list_t ops_flushing;
 
-    unsigned num_leases; /**< Of keyed buffers, that the peer may be reading */
-
     /* of staging */
     ucp_rkey_h staging[UCS_MEMORY_TYPE_LAST]; /**< Of the peer; NULL: not told */
     uint32_t staging_refused;                 /**< Bits: types it has none of */

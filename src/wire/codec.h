@@ -117,12 +117,6 @@ void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 void mkv_msg_put_fin_short(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_fin_short(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
-/* Bodies of FETCH and FETCHED */
-void mkv_msg_put_fetch(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_fetch(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-void mkv_msg_put_fetched(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_fetched(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-
 /* Bodies of PULL and PULLED */
 void mkv_msg_put_pull(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_pull(mkv_rbuf_t *rbuf, mkv_msg_t *msg);

@@ -25,7 +25,7 @@ const char *mkv_msg_string(mkv_msg_type_t type)
         "none",   "HELLO",   "HELLO_ACK", "REGIONS",  "BYE",     "EXPOSE",
         "BIND",   "FIN",     "TERM",      "DRAINED",  "USER",    "PING",
         "PONG",   "PULL",    "PULLED",    "NOTE",     "ASK",     "CREDIT",
-        "FETCH",  "FETCHED", "RELEASE",   "OPEN",     "ARRIVED", "STAGE",
+        "OPEN",     "ARRIVED", "STAGE",
         "STAGED", "SCATTER", "SCATTERED", "FIN_SHORT"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
@@ -93,11 +93,6 @@ static void mkv_msg_put_user(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_wbuf_put_u32(wbuf, msg->value);
     mkv_msg_put_bytes(wbuf, msg->header, msg->header_length);
     mkv_msg_put_bytes(wbuf, msg->data, msg->length);
-}
-
-static void mkv_msg_put_release(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
-{
-    mkv_wbuf_put_u64(wbuf, msg->lease);
 }
 
 static void mkv_msg_put_ask(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
@@ -211,11 +206,6 @@ static void mkv_msg_get_user(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     msg->data = mkv_rbuf_get(rbuf, msg->length);
 }
 
-static void mkv_msg_get_release(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
-{
-    msg->lease = mkv_rbuf_get_u64(rbuf);
-}
-
 static void mkv_msg_get_ask(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 {
     msg->mode = mkv_rbuf_get_u8(rbuf);
@@ -261,9 +251,6 @@ static const struct {
     [MKV_MSG_NOTE] = {mkv_msg_put_note, mkv_msg_get_note},
     [MKV_MSG_ASK] = {mkv_msg_put_ask, mkv_msg_get_ask},
     [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
-    [MKV_MSG_FETCH] = {mkv_msg_put_fetch, mkv_msg_get_fetch},
-    [MKV_MSG_FETCHED] = {mkv_msg_put_fetched, mkv_msg_get_fetched},
-    [MKV_MSG_RELEASE] = {mkv_msg_put_release, mkv_msg_get_release},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
     [MKV_MSG_STAGE] = {mkv_msg_put_stage, mkv_msg_get_stage},
     [MKV_MSG_STAGED] = {mkv_msg_put_staged, mkv_msg_get_staged},

@@ -38,7 +38,6 @@ enum {
     MKV_FEATURE_NOTE = 1 << 3,      /**< NOTE */
     MKV_FEATURE_ASK = 1 << 4,       /**< ASK */
     MKV_FEATURE_CREDIT = 1 << 5,    /**< USER keeps to max_queued; CREDIT gives room */
-    MKV_FEATURE_STORE = 1 << 6,     /**< FETCH, FETCHED, RELEASE */
     MKV_FEATURE_SUMS = 1 << 7,      /**< Sums of units in FIN */
     MKV_FEATURE_OPEN = 1 << 8,      /**< OPEN */
     MKV_FEATURE_TELL = 1 << 9,      /**< ARRIVED */
@@ -50,7 +49,7 @@ enum {
 #define MKV_FEATURES                                                                   \
     ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
                 MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
-                MKV_FEATURE_STORE | MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
+                MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
                 MKV_FEATURE_TELL | MKV_FEATURE_KEYS | MKV_FEATURE_STAGE |              \
                 MKV_FEATURE_FIN_SHORT))
 
@@ -89,9 +88,6 @@ typedef enum mkv_msg_type {
     MKV_MSG_NOTE,    /**< Of a one-sided operation that has ended, if asked for */
     MKV_MSG_ASK,     /**< Either, before it is bound: the receiver may not know of it */
     MKV_MSG_CREDIT,  /**< So many bytes of USER were polled; may be skipped */
-    MKV_MSG_FETCH,   /**< The buffer of a key is wanted; answer with FETCHED */
-    MKV_MSG_FETCHED, /**< Its bytes, where they may be read under a lease, or why not */
-    MKV_MSG_RELEASE, /**< The lease is not needed any more */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a post that is told of has arrived
                       */
@@ -115,12 +111,6 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
            ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_FIN_SHORT));
 }
 
-/** How FETCH says its length. */
-typedef enum mkv_wire_fetch {
-    MKV_WIRE_FETCH_EXACT, /**< Exactly so many bytes */
-    MKV_WIRE_FETCH_UP_TO  /**< At most so many */
-} mkv_wire_fetch_t;
-
 /** One component of EXPOSE. */
 typedef struct mkv_wire_units {
     uint32_t component;
@@ -140,8 +130,7 @@ typedef struct mkv_msg {
     uint64_t from, to; /**< Contexts; `to` 0 is anybody */
     uint32_t seq;
 
-    uint64_t id; /**< USER, NOTE: caller's; FETCH, FETCHED: fetch; mkv_msg_is_of_xfer():
-                    transfer */
+    uint64_t id; /**< USER, NOTE: caller's; mkv_msg_is_of_xfer(): transfer */
     uint32_t epoch;
     uint64_t from_nonce; /**< Sender's instance of the transfer */
     uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
@@ -152,27 +141,22 @@ typedef struct mkv_msg {
     uint64_t digest; /**< PULL: of the pairs of regions that are selected */
     mkv_sel_t sel;   /**< PULL */
 
-    uint64_t lease;  /**< FETCHED: 0: none; RELEASE */
-    uint64_t offset; /**< FETCHED: in the region; STAGED: address */
-    uint32_t region; /**< FETCHED: of the sender, under a lease */
-    uint32_t room;   /**< FETCH: bytes that FETCHED may hold itself */
+    uint64_t offset; /**< STAGED: address */
 
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
-                              mkv_mode_t; FETCH: mkv_wire_fetch_t */
+                              mkv_mode_t */
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
     uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT,
-                                                     STAGE, SCATTER, SCATTERED; FETCH:
-                                                     expected, FETCHED */
-    int32_t code;    /**< TERM, PULLED, NOTE, FETCHED, STAGED: mkv_status_t */
+                                                     STAGE, SCATTER, SCATTERED */
+    int32_t code;    /**< TERM, PULLED, NOTE, STAGED: mkv_status_t */
     bool is_drained; /**< TERM */
     bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
     char text[200]; /**< TERM, BYE */
 
-    uint32_t value;        /**< USER: type; FETCH: ms that the key is waited for;
-                                ARRIVED: the caller's number of the post; STAGE: type of
+    uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post; STAGE: type of
                                 the memory that the bytes go to */
-    const uint8_t *header; /**< USER; FETCH: key */
+    const uint8_t *header; /**< USER */
     size_t header_length;
     const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data, STAGED:
                               key of the staging, unless it was told, SCATTER:

@@ -330,44 +330,6 @@ static void write_one_sided(void)
     OK(mkv_op_close(op));
 }
 
-static void fetch_by_key(void)
-{
-    mkv_publish_params_t publish = {.size = sizeof(publish),
-                                    .key = "k",
-                                    .key_length = 1,
-                                    .region = a.region,
-                                    .length = BYTES};
-    mkv_fetch_params_t fetch = {.size = sizeof(fetch),
-                                .key = "k",
-                                .key_length = 1,
-                                .region = b.region,
-                                .offset = 2 * BYTES,
-                                .length = BYTES};
-    uint64_t publication;
-
-    REFUSED(publish, mkv_publish(a.ctx, &publish, &publication));
-    OK(mkv_publish(a.ctx, &publish, &publication));
-    REFUSED(fetch, mkv_fetch(b.peer, &fetch));
-    OK(mkv_fetch(b.peer, &fetch));
-    run();
-    REQUIRE((b.seen & (1u << MKV_EV_FETCHED)) && (b.mem[2 * BYTES] == 'a'));
-    OK(mkv_unpublish(a.ctx, publication));
-    run();
-}
-
-static void share_out(void)
-{
-    FILLED(mkv_slab_attr_t) attr;
-    mkv_slab_t *slab;
-
-    OK(mkv_slab_create(a.ctx, a.region, 8, &slab));
-    PREPARE(attr);
-    OK(mkv_slab_query(slab, &attr.it));
-    CHECK(attr);
-    REQUIRE(attr.it.largest_free == sizeof(a.mem));
-    OK(mkv_slab_destroy(slab));
-}
-
 int main(void)
 {
     mkv_plan_t *plan;
@@ -382,8 +344,6 @@ int main(void)
     post_all(plan);
     check_done();
     write_one_sided();
-    fetch_by_key();
-    share_out();
     OK(mkv_xfer_close(a.xfer));
     OK(mkv_xfer_close(b.xfer));
     OK(mkv_plan_destroy(plan));

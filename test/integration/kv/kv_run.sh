@@ -21,7 +21,7 @@ if [ "$MKV_TEST_MEM" = gpu ]; then
 fi
 
 result=77
-for program in ${MKV_KV_PROGRAMS:-kv_basic kv_more kv_ops kv_ranks kv_sleep kv_store kv_fault}; do
+for program in ${MKV_KV_PROGRAMS:-kv_basic kv_more kv_ops kv_ranks kv_sleep kv_fault}; do
     "$build/test/integration/kv/$program"
     status=$?
     echo "$program over $UCX_TLS, $MKV_TEST_MEM memory: exit status $status"

@@ -5,8 +5,7 @@ kv_programs = \
 	test/integration/kv/kv_more \
 	test/integration/kv/kv_ops \
 	test/integration/kv/kv_ranks \
-	test/integration/kv/kv_sleep \
-	test/integration/kv/kv_store
+	test/integration/kv/kv_sleep
 check_PROGRAMS += $(kv_programs)
 kv_side_sources = test/integration/kv/kv_side.h test/integration/kv/kv_side.c
 kv_cppflags = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
@@ -32,10 +31,6 @@ test_integration_kv_kv_ranks_SOURCES = test/integration/kv/kv_ranks.c \
 	test/integration/kv/kv_side.h $(mkv_ranks_sources)
 test_integration_kv_kv_ranks_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_ranks_LDADD = $(kv_ldadd)
-
-test_integration_kv_kv_store_SOURCES = test/integration/kv/kv_store.c $(kv_side_sources)
-test_integration_kv_kv_store_CPPFLAGS = $(kv_cppflags)
-test_integration_kv_kv_store_LDADD = $(kv_ldadd)
 
 test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_sources)
 test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)

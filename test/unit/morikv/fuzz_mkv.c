@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Any bytes from a peer: decoders, and a context with transfers, a publication and a
- * fetch that gets messages of every type in any order. Nothing may crash, hang, or make
- * UCX be misused, which the fake one answers by an end of the process.
+ * Any bytes from a peer: decoders, and a context with transfers that gets
+ * messages of every type in any order. Nothing may crash, hang, or misuse UCX, for
+ * which fake_ucp ends the process.
  *
  * contrib/fuzz builds it with libFuzzer. Without, it has a main of its own: the files
  * of the corpus, and as many inputs made from them by a fixed seed (MKV_FUZZ_RUNS).
@@ -191,27 +191,6 @@ static void open_xfers(side_t *side, mkv_xfer_t **xfers)
     }
 }
 
-static void open_buffers(side_t *side)
-{
-    mkv_publish_params_t publication = {.size = sizeof(publication),
-                                        .key = "k",
-                                        .key_length = 1,
-                                        .region = side->region,
-                                        .length = UNIT_BYTES};
-    mkv_fetch_params_t fetch = {.size = sizeof(fetch),
-                                .key = "q",
-                                .key_length = 1,
-                                .region = side->region,
-                                .flags = MKV_FETCH_UP_TO,
-                                .offset = 8 * UNIT_BYTES,
-                                .length = UNIT_BYTES,
-                                .wait_ms = 1000};
-    uint64_t id;
-
-    must(mkv_publish(side->ctx, &publication, &id), "publish");
-    must(mkv_fetch(side->peer, &fetch), "fetch");
-}
-
 /* As the peer would address it: one of its instances to one of ours */
 static void address(uint8_t *body, size_t length, unsigned how, mkv_xfer_t **xfers)
 {
@@ -277,7 +256,6 @@ static void talk(const uint8_t *data, size_t size)
     side_open(&sides[1], 1);
     connect_sides(sides);
     open_xfers(&sides[0], xfers);
-    open_buffers(&sides[0]);
     deliver_all(&sides[0], data, size, xfers);
     step = 100000000;              /* all deadlines are near */
     (void)mkv_close(sides[0].ctx); /* whatever it has to say of what is open */

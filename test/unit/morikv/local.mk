@@ -36,7 +36,6 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_slab \
 	test/unit/morikv/test_mkv_stage \
 	test/unit/morikv/test_mkv_states \
-	test/unit/morikv/test_mkv_store \
 	test/unit/morikv/test_mkv_stress \
 	test/unit/morikv/test_mkv_table \
 	test/unit/morikv/test_mkv_threads \
@@ -215,10 +214,6 @@ test_unit_morikv_test_mkv_stress_LDADD = $(morikv_pair_ldadd) -lpthread
 test_unit_morikv_test_mkv_threads_SOURCES = test/unit/morikv/test_mkv_threads.c
 test_unit_morikv_test_mkv_threads_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_threads_LDADD = $(morikv_pair_ldadd) -lpthread
-
-test_unit_morikv_test_mkv_store_SOURCES = test/unit/morikv/test_mkv_store.c
-test_unit_morikv_test_mkv_store_CPPFLAGS = $(morikv_unit_cppflags)
-test_unit_morikv_test_mkv_store_LDADD = $(morikv_pair_ldadd)
 
 test_unit_morikv_test_mkv_arrived_SOURCES = test/unit/morikv/test_mkv_arrived.c
 test_unit_morikv_test_mkv_arrived_CPPFLAGS = $(morikv_unit_cppflags)

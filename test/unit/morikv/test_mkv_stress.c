@@ -3,7 +3,7 @@
 /*
  * Everything that threads may do to two contexts, at once and in any order: each couple
  * opens both sides of transfers of its own, in either mode and direction, and lets them
- * come to an end or not; others make progress, poll, open gates, fetch, put with notes,
+ * come to an end or not; others make progress, poll, open gates, put with notes,
  * read the statistics. Every byte of what is done is compared. Under ThreadSanitizer
  * this is what finds races (contrib/test tsan); MKV_STRESS_SECONDS is how long, else
  * some rounds.
@@ -20,7 +20,7 @@
 
 #define COUPLES 4u
 #define BLOCKS (PAIR_BLOCKS / COUPLES) /* of each side, for a couple alone */
-#define STORE_BYTES 20000u             /* the half of it is below FETCH_INLINE */
+#define NOTE_BYTES 20000u
 #define ROUNDS 40u
 
 typedef struct couple {
@@ -31,8 +31,8 @@ typedef struct couple {
 } couple_t;
 
 static couple_t couples[COUPLES];
-static uint8_t store_memory[2][STORE_BYTES];
-static mkv_region_id_t store_ids[2];
+static uint8_t note_memory[2][NOTE_BYTES];
+static mkv_region_id_t note_ids[2];
 static uint64_t num_events[2][MKV_EV_ARRIVED + 1]; /* atomic */
 static uint64_t end_ms;                            /* of the stress; 0: by rounds */
 static int are_couples_over, is_over;              /* atomic */
@@ -329,33 +329,10 @@ static void *run_gates(void *arg)
     return arg;
 }
 
-static void fetch(uint64_t length, uint64_t round)
-{
-    mkv_publish_params_t publication = {.size = sizeof(publication),
-                                        .key = "k",
-                                        .key_length = 1,
-                                        .region = store_ids[1],
-                                        .length = length};
-    mkv_fetch_params_t params = {.size = sizeof(params),
-                                 .key = "k",
-                                 .key_length = 1,
-                                 .region = store_ids[0],
-                                 .length = length};
-    uint64_t fetched = seen(0, MKV_EV_FETCHED), expired = seen(1, MKV_EV_EXPIRED), id;
-
-    mkv_pattern_fill(store_memory[1], length, round, 0);
-    MUST(mkv_publish(B->ctx, &publication, &id) == MKV_OK);
-    MUST(mkv_fetch(A->peers[1], &params) == MKV_OK);
-    wait_seen(0, MKV_EV_FETCHED, fetched + 1);
-    MUST(mkv_pattern_check(store_memory[0], length, round, 0) == length);
-    MUST(mkv_unpublish(B->ctx, id) == MKV_OK);
-    wait_seen(1, MKV_EV_EXPIRED, expired + 1);
-}
-
 static void put_with_note(uint64_t length, uint64_t round)
 {
     const mkv_op_piece_t piece = {
-        .local = store_ids[0], .remote = store_ids[1], .length = length};
+        .local = note_ids[0], .remote = note_ids[1], .length = length};
     mkv_op_params_t params = {.size = sizeof(params),
                               .mode = MKV_WRITE,
                               .flags = MKV_OP_NOTIFY,
@@ -368,10 +345,10 @@ static void put_with_note(uint64_t length, uint64_t round)
     unsigned empty = 0;
     mkv_op_t *op;
 
-    mkv_pattern_fill(store_memory[0], length, ~round, 0);
+    mkv_pattern_fill(note_memory[0], length, ~round, 0);
     MUST(mkv_op_post(A->peers[1], &params, &op) == MKV_OK);
     wait_seen(1, MKV_EV_NOTE, notes + 1);
-    MUST(mkv_pattern_check(store_memory[1], length, ~round, 0) == length);
+    MUST(mkv_pattern_check(note_memory[1], length, ~round, 0) == length);
     do {
         MUST(mkv_op_query(op, &attr) == MKV_OK);
         mkv_test_pause(&empty);
@@ -379,31 +356,30 @@ static void put_with_note(uint64_t length, uint64_t round)
     MUST(mkv_op_close(op) == MKV_OK);
 }
 
-static void *run_store(void *arg)
+static void *run_notes(void *arg)
 {
     uint64_t round;
 
     for (round = 0; !__atomic_load_n(&are_couples_over, __ATOMIC_ACQUIRE); ++round) {
-        fetch((round % 2) ? STORE_BYTES : STORE_BYTES / 4, round);
-        put_with_note(STORE_BYTES / 4, round);
+        put_with_note((round % 2) ? NOTE_BYTES : NOTE_BYTES / 4, round);
     }
     return arg;
 }
 
 /* ---- All of it ------------------------------------------------------------------- */
 
-static void add_store(unsigned index)
+static void add_noted(unsigned index)
 {
     mkv_region_t region = {.size = sizeof(region),
                            .component = 63,
                            .layer = 100 + (int32_t)index,
                            .flags = MKV_REGION_OPTIONAL | MKV_REGION_ONE_SIDED,
-                           .base = store_memory[index],
-                           .length = STORE_BYTES,
-                           .unit_bytes = STORE_BYTES,
+                           .base = note_memory[index],
+                           .length = NOTE_BYTES,
+                           .unit_bytes = NOTE_BYTES,
                            .n_units = 1};
 
-    OK(mkv_region_add(pair_sides[index].ctx, &region, &store_ids[index]));
+    OK(mkv_region_add(pair_sides[index].ctx, &region, &note_ids[index]));
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
@@ -439,7 +415,7 @@ static void stress(void)
     }
     start_couples(threads);
     beside[num++] = start(run_gates, NULL);
-    store = start(run_store, NULL);
+    store = start(run_notes, NULL);
     for (i = 0; i < COUPLES; ++i) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
@@ -473,18 +449,18 @@ START_TEST(threads_do_everything_at_once)
     pair_open(0);
     pair_open(1);
     pair_connect(0, 1);
-    add_store(0);
-    add_store(1);
+    add_noted(0);
+    add_noted(1);
     pair_run();
     end_ms = stress_seconds();
     end_ms = (end_ms > 0) ? mkv_test_now_ms() + end_ms * 1000 / 2 : 0;
     stress();
     pair_run();
-    printf("%s: %u transfers, %u fetches, %u notes\n",
+    printf("%s: %u transfers, %u notes\n",
            (_i == 0) ? "callers' threads" : "threads of the library's as well",
            (unsigned)(couples[0].round + couples[1].round + couples[2].round +
                       couples[3].round),
-           (unsigned)seen(0, MKV_EV_FETCHED), (unsigned)seen(1, MKV_EV_NOTE));
+           (unsigned)seen(1, MKV_EV_NOTE));
     pair_teardown();
     close(fd);
 }

@@ -52,10 +52,7 @@ static mkv_msg_t sample(mkv_msg_type_t type)
                      .from_nonce = 9,
                      .to_nonce = 8,
                      .mode = MKV_READ,
-                     .lease = 1ull << 33,
                      .offset = 1ull << 41,
-                     .region = 4,
-                     .room = 22,
                      .bytes = 1ull << 40,
                      .code = MKV_ERR_GATE,
                      .is_drained = 1,
@@ -195,25 +192,6 @@ START_TEST(messages_survive_the_way)
         ck_assert_uint_eq(got.serial, 12);
         ck_assert_uint_eq(got.bytes, 1ull << 40);
         break;
-    case MKV_MSG_FETCH:
-        ck_assert_uint_eq(got.id, 77);
-        ck_assert_uint_eq(got.mode, MKV_WIRE_FETCH_UP_TO);
-        ck_assert_uint_eq(got.bytes, 1ull << 40);
-        ck_assert_uint_eq(got.room, 22);
-        ck_assert_uint_eq(got.value, 5);
-        ck_assert_mem_eq(got.header, "head", 4);
-        break;
-    case MKV_MSG_FETCHED:
-        ck_assert_uint_eq(got.id, 77);
-        ck_assert_int_eq(got.code, MKV_ERR_GATE);
-        ck_assert_uint_eq(got.lease, 1ull << 33);
-        ck_assert_uint_eq(got.region, 4);
-        ck_assert_uint_eq(got.offset, 1ull << 41);
-        ck_assert_mem_eq(got.data, "data!", 5);
-        break;
-    case MKV_MSG_RELEASE:
-        ck_assert_uint_eq(got.lease, 1ull << 33);
-        break;
     case MKV_MSG_ASK:
         ck_assert_uint_eq(got.mode, MKV_READ);
         ck_assert_mem_eq(got.data, "data!", 5);
@@ -331,9 +309,8 @@ END_TEST
 typedef struct lie {
     mkv_msg_type_t type;
     uint32_t mode, component;
-    size_t key;
     int32_t code;
-    bool has_code, has_no_nonce, has_no_plan, has_no_sender, is_longer, has_no_lease;
+    bool has_code, has_no_nonce, has_no_plan, has_no_sender, is_longer;
 } lie_t;
 
 #define LIE_OF_CODE(_type, _code) {.type = (_type), .code = (_code), .has_code = true}
@@ -350,41 +327,29 @@ static const lie_t lies[] = {
     {.type = MKV_MSG_PULL, .has_no_plan = true},
     {.type = MKV_MSG_NOTE, .mode = MKV_READ + 1},
     {.type = MKV_MSG_ASK, .mode = MKV_READ + 1},
-    {.type = MKV_MSG_FETCH, .mode = MKV_WIRE_FETCH_UP_TO + 1},
-    {.type = MKV_MSG_FETCH, .key = SIZE_MAX}, /* none */
-    {.type = MKV_MSG_FETCH, .key = MKV_MAX_KEY + 1},
-    {.type = MKV_MSG_FETCHED, .code = MKV_OK, .has_code = true, .has_no_lease = true},
     LIE_OF_CODE(MKV_MSG_NOTE, 1),
     LIE_OF_CODE(MKV_MSG_NOTE, MKV_ERR_LAST),
     LIE_OF_CODE(MKV_MSG_TERM, MKV_OK),
     LIE_OF_CODE(MKV_MSG_TERM, MKV_ERR_LAST),
     LIE_OF_CODE(MKV_MSG_PULLED, 1),
     LIE_OF_CODE(MKV_MSG_PULLED, MKV_ERR_LAST),
-    LIE_OF_CODE(MKV_MSG_FETCHED, 1),
     LIE_OF_CODE(MKV_MSG_STAGED, 1),
     LIE_OF_CODE(MKV_MSG_STAGED, MKV_ERR_LAST),
-    LIE_OF_CODE(MKV_MSG_FETCHED, MKV_ERR_LAST),
 };
 
 #define NUM_LIES (sizeof(lies) / sizeof(lies[0]))
 
 static mkv_msg_t tell_lie(const lie_t *lie)
 {
-    static const uint8_t key[MKV_MAX_KEY + 1];
     mkv_msg_t msg = sample(lie->type);
 
     msg.mode = (lie->mode != 0) ? lie->mode : msg.mode;
     msg.units[1].component =
         (lie->component != 0) ? lie->component : msg.units[1].component;
-    if (lie->key != 0) {
-        msg.header = key;
-        msg.header_length = (lie->key != SIZE_MAX) ? lie->key : 0;
-    }
     msg.code = lie->has_code ? lie->code : msg.code;
     msg.from_nonce = lie->has_no_nonce ? 0 : msg.from_nonce;
     msg.plan = lie->has_no_plan ? 0 : msg.plan;
     msg.from = lie->has_no_sender ? 0 : msg.from;
-    msg.lease = lie->has_no_lease ? 0 : msg.lease;
     return msg;
 }
 

@@ -332,17 +332,6 @@ static mkv_status_t post_op(mkv_peer_t *peer)
     return status;
 }
 
-static mkv_status_t fetch(mkv_peer_t *peer)
-{
-    const mkv_fetch_params_t params = {.size = sizeof(params),
-                                       .key = "k",
-                                       .key_length = 1,
-                                       .region = region,
-                                       .length = 16};
-
-    return mkv_fetch(peer, &params);
-}
-
 static mkv_status_t refuse(mkv_peer_t *peer)
 {
     return mkv_xfer_refuse(peer, 1, 0, MKV_ERR_ABORTED, NULL);
@@ -368,7 +357,6 @@ static const struct {
 } peer_calls[] = {{"map_create", map_create, {BUSY, OKAY, PEER, PEER}},
                   {"send", send_note, {BUSY, OKAY, PEER, PEER}},
                   {"op_post", post_op, {BUSY, OKAY, PEER, PEER}},
-                  {"fetch", fetch, {BUSY, OKAY, PEER, PEER}},
                   {"refuse", refuse, {NONE, NONE, NONE, NONE}},
                   {"refuse, OK", refuse_with_success, {INVAL, INVAL, INVAL, INVAL}},
                   {"declare_dead", mkv_peer_declare_dead, {OKAY, OKAY, OKAY, OKAY}},
@@ -441,7 +429,6 @@ START_TEST(what_is_in_use_stays)
     IS(mkv_peer_close(A->peers[1], MKV_CLOSE_FLUSH), MKV_ERR_BUSY);
     first = 1000;
     IS(mkv_regions_drop(A->ctx, &first, 1), MKV_ERR_NOTFOUND);
-    IS(mkv_unpublish(A->ctx, 5), MKV_ERR_NOTFOUND);
     OK(mkv_gate_forget(A->ctx, 5));
     fake_ucp_hold(0);
     OK(mkv_xfer_seal(active, 0));
