@@ -6,10 +6,8 @@
 #include "base/event.h"
 #include "cache/plan.h"
 #include "cache/region.h"
-#include "cache/staging.h"
 #include "direct/op_watch.h"
 #include "peer/inbox.h"
-#include "peer/loop.h"
 #include "peer/peer_close.h"
 #include "peer/process.h"
 #include "post/flush.h"
@@ -131,9 +129,6 @@ static mkv_status_t mkv_ctx_init(mkv_ctx_t *ctx, const mkv_open_params_t *params
     ctx->features = MKV_FEATURES;
     if (ctx->opts->read_by == MKV_READ_GET) {
         ctx->features &= ~(uint64_t)MKV_FEATURE_PUSH;
-    }
-    if (ctx->opts->staging_below == 0) {
-        ctx->features &= ~(uint64_t)MKV_FEATURE_STAGE;
     }
     mkv_topology_init(&ctx->params.topology);
     mkv_ctx_init_identity(ctx);
@@ -311,7 +306,7 @@ static bool mkv_close_is_disconnected(mkv_ctx_t *ctx)
 
 static bool mkv_close_is_settled(mkv_ctx_t *ctx)
 {
-    return !ctx->is_settling && mkv_loop_is_closed(ctx);
+    return !ctx->is_settling;
 }
 
 /* End what runs, and let both sides know it */
@@ -450,7 +445,6 @@ static void mkv_ctx_free(mkv_ctx_t *ctx)
  * for that flush, and its worker is left as it is. */
 static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
 {
-    mkv_loop_close(ctx);
     if (ctx->num_unmade == 0) { /* else it is known that it does not end */
         mkv_worker_settle(ctx);
         if (mkv_close_wait(ctx, mkv_close_is_settled,
@@ -499,8 +493,6 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     if ((object_status != MKV_OK) && (status != MKV_ERR_DRAIN_TIMEOUT)) {
         status = object_status;
     }
-    mkv_pools_cleanup(ctx);
-    mkv_loop_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
     mkv_flush_cleanup(ctx);

@@ -930,35 +930,6 @@ mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data
 mkv_status_t mkv_xfer_done_data(const mkv_xfer_t *xfer, uint32_t leg,
                                 const void **data_p, size_t *length_p);
 
-/** Memory of this process. Complete: it never grows. */
-typedef struct mkv_range {
-    void *address;
-    uint64_t length; /**< In bytes */
-} mkv_range_t;
-
-/**
- * Destination, after MKV_EV_FENCE: the caller has seen to it that those who read the
- * ranges see the new bytes. Now the transfer is DONE. Any thread.
- *
- * **For whom DONE makes data visible** (and, without FENCE=hook, who sees it):
- * - the host, when it reads host memory: always;
- * - a kernel launched after DONE: with mori_xgmi and UCX's GPU IPC, whose copies end
- *   with a release to the system; with mori_rdma, whose flush reads back from every GPU
- *   it wrote to, unless the owner sets UCX_MORI_RDMA_GPU_FLUSH=n; with UCX's own RDMA
- *   transports with FENCE=flush, since their flush says only that the NIC has the
- * bytes;
- * - a kernel that runs already: with none of them for certain, as its caches may hold
- *   old lines. It has to load past them (system-scope acquire), or the caller has to
- *   fence (FENCE=hook).
- * READ: gets end when the bytes have been handed to this side's memory system; there is
- * no read-back for them, so what holds for a later kernel is FENCE=hook.
- *
- * @param [in] status  MKV_OK, or an error: the transfer fails with it.
- *
- * @return MKV_OK, MKV_ERR_INVALID: no fence is waited for, or not a status.
- */
-mkv_status_t mkv_fence_done(mkv_xfer_t *xfer, mkv_status_t status);
-
 typedef struct mkv_xfer_attr {
     size_t size;
     uint64_t id;
@@ -1161,6 +1132,20 @@ mkv_status_t mkv_op_close(mkv_op_t *op);
 
 /* ---- 6. Events and progress ------------------------------------------------------ */
 
+/**
+ * Kinds of events.
+ *
+ * **Who sees the bytes after MKV_EV_DONE:**
+ * - the host, when it reads host memory: always;
+ * - a kernel launched after DONE: with mori_xgmi and UCX's GPU IPC, whose copies end
+ *   with a release to the system; with mori_rdma, whose flush reads back from every GPU
+ *   that it wrote to, unless the owner sets UCX_MORI_RDMA_GPU_FLUSH=n; with UCX's RDMA
+ *   transports with FENCE=flush, because their flush covers the NIC only;
+ * - a kernel that runs already: with none of them for certain, as its caches may hold
+ *   old lines. It has to load past them (system-scope acquire).
+ * A READ ends when the bytes have been handed to this side's memory system; nothing is
+ * read back for it.
+ */
 typedef enum mkv_event_type {
     MKV_EV_PEER_READY,
     MKV_EV_PEER_FAILED, /**< status, text; after the events of its transfers: those
@@ -1184,10 +1169,6 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
                              of these, value = maps of it that are stale. What came
                              until it is polled is in one event */
-    MKV_EV_FENCE, /**< Destination, option FENCE=hook: all bytes have come, DONE waits
-                      for mkv_fence_done(); WRITE: data is an array of mkv_range_t, the
-                      units in GPU memory (of tokens: their blocks), valid until the
-                      transfer is closed; READ: none, they are what was posted */
     MKV_EV_LEG,   /**< A transfer of several legs: one has ended. Each once, before the
                        transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                        its error), text; see mkv_xfer_query_leg() */
@@ -1196,9 +1177,8 @@ typedef enum mkv_event_type {
                             leg, peer, value = mkv_sel_t::tell. Before QUIET somebody
                             else may still read them: another post, another transfer */
     MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_TELL are there:
-                        leg, peer, value = mkv_sel_t::tell. Seen by whom DONE would
-                        be with FENCE=flush or none; FENCE=hook is called for DONE
-                        alone. Before DONE, and in no order among posts; none after
+                        leg, peer, value = mkv_sel_t::tell. As visible as after DONE.
+                        Before DONE, and in no order among posts; none after
                         an error. No proof against a peer that lies: that is DONE */
 } mkv_event_type_t;
 
@@ -1309,9 +1289,6 @@ typedef struct mkv_stats {
      *  poll that takes it (with a peer given: 0). */
     uint64_t expose_to_done[MKV_LATENCY_BUCKETS];
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS];
-    uint64_t chunks_staged; /**< WRITE, source: puts of gathered pieces (option
-                                 STAGING_BELOW) */
-    uint64_t pieces_staged; /**< ... and the pieces in them */
 } mkv_stats_t;
 
 /** @param [in] peer  Count only this peer's, or NULL: all. @return MKV_OK. */

@@ -11,8 +11,6 @@
 #include "post/gate.h"
 #include "post/flush.h"
 #include "post/post.h"
-#include "post/scatter.h"
-#include "post/stage.h"
 
 /* Those that had their turn come last the next time: a round has an end */
 static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
@@ -63,8 +61,6 @@ static void mkv_ctx_check_deadlines(mkv_ctx_t *ctx)
         mkv_xfer_check_deadline(xfer, now);
         mkv_ctx_deadline(ctx, xfer->deadline);
     }
-    mkv_ctx_deadline(ctx, mkv_chunks_expire(ctx, now));
-    mkv_ctx_deadline(ctx, mkv_scatters_expire(ctx, now));
 }
 
 static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)

@@ -117,14 +117,14 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
         mkv_paths_text(peer, paths, sizeof(paths));
         mkv_dump_line(sink,
                       "peer %s: %s%s%s%s, best connected backend %s, transports [%s], "
-                      "carried by [%s], %s host pid %u, fence %s, "
+                      "carried by [%s], %s host pid %u, "
                       "%u regions of epoch %llu, %llu calls and %llu bytes in flight, "
                       "%u early messages",
                       peer->name, mkv_peer_is_closed(peer) ? "closed, " : "",
                       mkv_conn_state_string(peer->state), peer->error[0] ? ": " : "",
                       peer->error, mkv_backend_string(peer->backend), peer->transports,
                       paths, peer->is_same_host ? "same" : "other", peer->process.pid,
-                      mkv_fence_string(mkv_peer_fence(peer)), peer->remote.num_regions,
+                      peer->remote.num_regions,
                       (unsigned long long)peer->remote.epoch,
                       (unsigned long long)peer->inflight_ops,
                       (unsigned long long)peer->inflight_bytes, peer->num_early);

@@ -56,8 +56,7 @@
     _do(flushes) _do(msgs_sent) _do(msgs_received) _do(msgs_malformed) \
     _do(msgs_stale) _do(msgs_early) _do(msgs_dropped) _do(hellos) _do(plans_created) \
     _do(plan_posts) _do(lists_reused) _do(lists_allocated) _do(pulls_sent) \
-    _do(pulls_refused) _do(pulls_served) _do(bytes_pushed) \
-    _do(chunks_staged) _do(pieces_staged)
+    _do(pulls_refused) _do(pulls_served) _do(bytes_pushed)
 /* clang-format on */
 
 /** Counters that a context and each of its peers keep. */
@@ -73,15 +72,6 @@ struct mkv_claims;
 struct mkv_threads;
 struct mkv_peer_listener;
 struct mkv_leg_listener;
-struct mkv_pool;
-struct mkv_loop;
-
-/** Whose bytes staging holds. */
-typedef enum mkv_pool_use {
-    MKV_POOL_SEND,
-    MKV_POOL_RECEIVE,
-    MKV_NUM_POOLS
-} mkv_pool_use_t;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
@@ -173,9 +163,6 @@ struct mkv_ctx {
 
     void *read_back; /* a page for bytes that nobody looks at; see flush.c */
     ucp_mem_h read_back_memh;
-    struct mkv_pool *pools[MKV_NUM_POOLS][UCS_MEMORY_TYPE_LAST]; /* cache/staging.h */
-    uint32_t pools_failed[MKV_NUM_POOLS];                        /* bits: types */
-    struct mkv_loop *loop; /* to this worker itself: peer/loop.h */
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
     mkv_list_t list_cache;                     /* the oldest first */

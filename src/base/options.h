@@ -12,14 +12,7 @@
 
 #include "morikv.h"
 
-typedef enum mkv_fence_policy {
-    MKV_FENCE_NONE,
-    MKV_FENCE_FLUSH,
-    MKV_FENCE_HOOK,
-    MKV_FENCE_INHERIT /**< Of peers of this host: as of all others */
-} mkv_fence_policy_t;
-
-const char *mkv_fence_string(mkv_fence_policy_t policy);
+typedef enum mkv_fence { MKV_FENCE_NONE, MKV_FENCE_FLUSH } mkv_fence_t;
 
 /** What is compared with what was exposed when a transfer ends. */
 typedef enum mkv_verify { MKV_VERIFY_COUNTS, MKV_VERIFY_UNITS } mkv_verify_t;
@@ -47,15 +40,11 @@ typedef struct mkv_options {
     uint64_t lanes;
     uint64_t sgl; /**< mkv_sgl_mode_t */
     uint64_t sgl_max;
-    uint64_t fence; /**< mkv_fence_policy_t, but INHERIT */
-    uint64_t fence_same_host;
+    uint64_t fence; /**< mkv_fence_t */
     uint64_t overlap; /**< mkv_overlap_t */
     uint64_t verify;  /**< mkv_verify_t */
     uint64_t read_by; /**< mkv_read_by_t */
     uint64_t push_min;
-    uint64_t staging_below; /**< 0: nothing is staged, and peers get no staging */
-    uint64_t staging_min;
-    uint64_t staging_size;
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
     uint64_t normal_share; /**< In percent */

@@ -6,9 +6,7 @@ static const char *const mkv_backend_names[] = {"auto", "xgmi", "ipc", "rdma",
                                                 "shm",  "tcp",  NULL};
 static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
 static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
-static const char *const mkv_fence_names[] = {"none", "flush", "hook", NULL};
-static const char *const mkv_fence_same_host_names[] = {"none", "flush", "hook",
-                                                        "inherit", NULL};
+static const char *const mkv_fence_names[] = {"none", "flush", NULL};
 static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
 static const char *const mkv_verify_names[] = {"counts", "units", NULL};
 static const char *const mkv_level_names[] = {"error", "warn",  "info",
@@ -54,31 +52,12 @@ const mkv_opt_t mkv_opts[] = {
      "READ_BY=auto: smallest post that the owner is asked to push, in pieces. Asking\n"
      "costs a message each way: raise it where messages are slow.",
      MKV_OPT(push_min), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
-    {"STAGING_BELOW", "0",
-     "WRITE over a network: pieces that are smaller than this on average, in bytes, are\n"
-     "gathered into staging, put as one, and scattered by the peer's library, where that\n"
-     "has this option as well; 0: a list's piece is a work request. Set it where the\n"
-     "rate of work requests is the bound.",
-     MKV_OPT(staging_below), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
-    {"STAGING_MIN", "64",
-     "STAGING_BELOW: smallest post that is staged, in pieces. It costs two messages each\n"
-     "way: raise it where messages are slow.",
-     MKV_OPT(staging_min), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
-    {"STAGING_SIZE", "16m",
-     "Memory for staging, in bytes, for each type of memory that is staged and each way,\n"
-     "when it is first needed. An eighth of it is moved at once, and four may be one\n"
-     "transfer's.",
-     MKV_OPT(staging_size), MKV_OPT_SIZE, NULL, 4096, (uint64_t)1 << 40},
     {"FENCE", "none",
-     "What stands between the last byte in GPU memory and DONE: none (what the\n"
-     "transport's flush says is enough), flush (the side that put over RDMA reads a\n"
-     "byte back from each GPU allocation of the peer first), or hook (the destination\n"
-     "gets MKV_EV_FENCE, and DONE after mkv_fence_done()). Set it where kernels see\n"
-     "old bytes after DONE.",
+     "What stands between the last byte in GPU memory and DONE: none (the transport's\n"
+     "flush is enough), or flush (the side that put over RDMA then reads a byte back\n"
+     "from each GPU allocation of the peer). Set it where kernels see old bytes after\n"
+     "DONE.",
      MKV_OPT(fence), MKV_OPT_ENUM, mkv_fence_names, 0, 0},
-    {"FENCE_SAME_HOST", "inherit",
-     "FENCE for peers of this host: as above, or inherit (as FENCE says).",
-     MKV_OPT(fence_same_host), MKV_OPT_ENUM, mkv_fence_same_host_names, 0, 0},
     {"OVERLAP", "warn",
      "What happens when blocks are exposed to be written to by two transfers at once,\n"
      "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
@@ -175,8 +154,3 @@ const mkv_opt_t mkv_opts[] = {
 
 _Static_assert(sizeof(mkv_opts) / sizeof(mkv_opts[0]) == MKV_NUM_OPTS,
                "the header says how many there are");
-
-const char *mkv_fence_string(mkv_fence_policy_t policy)
-{
-    return mkv_fence_same_host_names[policy];
-}

@@ -28,7 +28,5 @@ libmorikv_core_la_SOURCES += \
     src/cache/repeat.h \
     src/cache/shape.c \
     src/cache/shape.h \
-    src/cache/staging.c \
-    src/cache/staging.h \
     src/cache/unit_set.c \
     src/cache/unit_set.h

@@ -30,7 +30,6 @@ typedef struct mkv_mem {
     unsigned num_regions;
     uint32_t index;       /**< In the table that is being told */
     mkv_repeat_t *repeat; /**< memh, for lists */
-    ucp_rkey_h loop_key;  /**< For peer/loop.h; NULL: not asked for yet */
 } mkv_mem_t;
 
 typedef struct mkv_lregion {

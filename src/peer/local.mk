@@ -20,8 +20,6 @@ libmorikv_core_la_SOURCES += \
     src/peer/listen.h \
     src/peer/list_put.c \
     src/peer/list_put.h \
-    src/peer/loop.c \
-    src/peer/loop.h \
     src/peer/message.c \
     src/peer/message.h \
     src/peer/packet.c \

@@ -287,14 +287,6 @@ mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
     return MKV_OK;
 }
 
-mkv_fence_policy_t mkv_peer_fence(const mkv_peer_t *peer)
-{
-    const mkv_options_t *opts = peer->ctx->opts;
-    bool is_own = peer->is_same_host && (opts->fence_same_host != MKV_FENCE_INHERIT);
-
-    return (mkv_fence_policy_t)(is_own ? opts->fence_same_host : opts->fence);
-}
-
 void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -310,17 +302,6 @@ void mkv_peer_flush(mkv_peer_t *peer, ucp_send_nbx_callback_t next)
     }
 }
 
-static void mkv_peer_drop_staging(mkv_peer_t *peer)
-{
-    unsigned type;
-
-    for (type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
-        if (peer->staging[type] != NULL) {
-            ucp_rkey_destroy(peer->staging[type]);
-        }
-    }
-}
-
 void mkv_peer_destroy(mkv_peer_t *peer)
 {
     mkv_list_del(&peer->list);
@@ -331,7 +312,6 @@ void mkv_peer_destroy(mkv_peer_t *peer)
     mkv_packets_cleanup(&peer->early);
     mkv_packets_cleanup(&peer->early_aborts);
     mkv_remote_cleanup(&peer->remote);
-    mkv_peer_drop_staging(peer);
     mkv_event_unreserve(peer->ctx, MKV_PEER_EVENTS);
     mkv_claims_release(peer->ctx->claims, peer->claim);
     mkv_watch_stop(&peer->watch);

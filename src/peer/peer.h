@@ -126,11 +126,6 @@ struct mkv_peer {
     mkv_list_t ops_to_flush;
     mkv_list_t ops_flushing;
 
-    /* of staging */
-    ucp_rkey_h staging[UCS_MEMORY_TYPE_LAST]; /**< Of the peer; NULL: not told */
-    uint32_t staging_refused;                 /**< Bits: types it has none of */
-    uint32_t staging_told;                    /**< Bits: of ours, whose keys it knows */
-
     /* of posts */
     mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< With queued posts */
     uint64_t inflight_ops;
@@ -216,9 +211,6 @@ static inline int mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
 {
     return (peer->remote.info.features & feature) == feature;
 }
-
-/** What stands between the last byte and DONE, by options; never INHERIT. */
-mkv_fence_policy_t mkv_peer_fence(const mkv_peer_t *peer);
 
 /** The caller has closed it, and knows it no longer. */
 static inline bool mkv_peer_is_closed(const mkv_peer_t *peer)

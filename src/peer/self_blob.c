@@ -9,7 +9,6 @@
 #include "peer/self_blob.h"
 
 #include "cache/region.h"
-#include "cache/staging.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +103,6 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
     info.connection = audience->connection;
     info.max_message = ctx->opts->max_message;
     info.max_queued = ctx->opts->max_queued;
-    info.max_staged = mkv_staging_chunk(ctx);
     info.features = ctx->features;
     info.has_regions = (kind == MKV_BLOB_FULL);
     if (info.has_regions) {

@@ -7,7 +7,6 @@
 #include "peer/backend.h"
 #include "peer/path.h"
 #include "post/arrived.h"
-#include "post/stage.h"
 #include "xfer/xfer.h"
 #include "xfer/trace.h"
 
@@ -33,7 +32,6 @@ static void mkv_peer_end_flush(mkv_peer_t *peer, ucs_status_t status)
         }
         mkv_xfer_stamp_behind(leg->xfer, MKV_TIME_FLUSHED);
         mkv_posts_arrived(leg);
-        mkv_chunks_flushed(leg);
         mkv_xfer_dirty(leg->xfer);
     }
 }
@@ -123,7 +121,7 @@ static bool mkv_peer_read_back(mkv_peer_t *peer)
 {
     mkv_rmem_t *rmem;
 
-    if ((mkv_peer_fence(peer) != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
+    if ((peer->ctx->opts->fence != MKV_FENCE_FLUSH) || !mkv_peer_puts_over_rdma(peer) ||
         (peer->state >= MKV_CONN_CLOSING)) {
         return false;
     }
@@ -169,7 +167,6 @@ void mkv_peer_start_flush(mkv_peer_t *peer)
     {
         leg->puts = (leg->puts == MKV_PUTS_GIVEN) ? MKV_PUTS_FLUSHING : leg->puts;
         mkv_list_splice(&leg->pushed, &leg->flushed);
-        mkv_chunks_flushing(leg);
     }
     mkv_list_splice(&peer->flush_waiting, &peer->flush_running);
     peer->is_flushing = true;

@@ -4,8 +4,6 @@ libmorikv_core_la_SOURCES += \
     src/post/arrived.h \
     src/post/call_end.c \
     src/post/call_end.h \
-    src/post/copy.c \
-    src/post/copy.h \
     src/post/flush.c \
     src/post/flush.h \
     src/post/gate.c \
@@ -28,10 +26,4 @@ libmorikv_core_la_SOURCES += \
     src/post/pull.c \
     src/post/pull.h \
     src/post/push.c \
-    src/post/push.h \
-    src/post/scatter.c \
-    src/post/scatter.h \
-    src/post/stage.c \
-    src/post/stage.h \
-    src/post/stage_want.c \
-    src/post/stage_want.h
+    src/post/push.h

@@ -31,8 +31,6 @@
 #include "post/post_list.h"
 #include "post/post_path.h"
 #include "post/pull.h"
-#include "post/stage.h"
-#include "post/stage_want.h"
 
 /* ---- Completions ----------------------------------------------------------------- */
 
@@ -427,10 +425,6 @@ static bool mkv_post_issue(mkv_post_t *post)
         if (pair == NULL) {
             return true;
         }
-        if (mkv_stage_is_wanted(post, pair)) {
-            goes_on = mkv_stage_issue(post, pair);
-            continue;
-        }
         use = mkv_post_list_use(post, pair);
         goes_on = (use == MKV_LIST_USE_FULL)
                       ? mkv_post_issue_list(post, pair)
@@ -476,8 +470,7 @@ static unsigned mkv_leg_pump(mkv_leg_t *leg)
 
     while (!mkv_list_is_empty(&leg->posts) && mkv_leg_has_credit(leg)) {
         post = mkv_list_head(&leg->posts, mkv_post_t, list);
-        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg) ||
-            mkv_stage_must_wait(post)) {
+        if (!mkv_post_ask_gate(post) || mkv_leg_is_over(leg)) {
             return count;
         }
         ++count;

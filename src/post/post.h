@@ -42,8 +42,6 @@ typedef struct mkv_post {
     bool has_pieces;          /**< Some went as calls of their own, not in a list */
     bool is_by_get;           /**< READ: does not fit into a PULL */
     uint64_t pull_bytes;      /**< READ, pulled: of the whole post */
-    uint32_t looked_pair;     /**< Number from 1 of the pair that is_staged tells of */
-    bool is_staged;           /**< Its pieces go through staging: stage.h */
     bool must_repeat;         /**< A list was refused: once more, piece by piece */
     uint64_t num_elements;    /**< Of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */

@@ -122,7 +122,7 @@ bool mkv_post_lists_arrive(const mkv_post_t *post)
 {
     const mkv_peer_t *peer = post->leg->peer;
 
-    return mkv_peer_lists_arrive(peer) && (mkv_peer_fence(peer) != MKV_FENCE_FLUSH);
+    return mkv_peer_lists_arrive(peer) && (peer->ctx->opts->fence != MKV_FENCE_FLUSH);
 }
 
 /* A flush would wait for what was put behind it as well, and who is told with it */

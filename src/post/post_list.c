@@ -12,7 +12,6 @@
 #include "post/post_list.h"
 
 #include "post/post_cursor.h"
-#include "post/stage_want.h"
 
 #include <string.h>
 
@@ -209,7 +208,7 @@ static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
     lists->sel = post->sel;
     lists->from = post->at;
     while ((lists->num < lists->max) && ((pair = mkv_post_pair(post)) != NULL) &&
-           mkv_lists_take(lists, first, pair) && !mkv_stage_is_wanted(post, pair)) {
+           mkv_lists_take(lists, first, pair)) {
         mkv_lists_add_pair(lists, post, pair);
     }
     lists->to = post->at;

@@ -14,8 +14,6 @@
 #include "post/post_units.h"
 #include "post/pull.h"
 #include "post/push.h"
-#include "post/scatter.h"
-#include "post/stage.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>
@@ -297,21 +295,17 @@ static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
 /* What waits for the peer alone ends here; UCX gives back the rest */
 static void mkv_leg_posts_ended(mkv_leg_t *leg)
 {
-    mkv_chunks_drop(leg);
     mkv_leg_cancel_posts(leg);
-    mkv_scatters_drop(leg);
 }
 
 static void mkv_leg_posts_settled(mkv_leg_t *leg)
 {
     mkv_pulls_drop(leg);
-    mkv_scatters_settled(leg);
 }
 
 static void mkv_leg_posts_freed(mkv_leg_t *leg)
 {
     mkv_push_cleanup(leg);
-    mkv_scatters_settled(leg);
 }
 
 void mkv_posts_listen(mkv_ctx_t *ctx)
@@ -322,8 +316,6 @@ void mkv_posts_listen(mkv_ctx_t *ctx)
         .moving = mkv_leg_moving,
         .pull = mkv_push_receive,
         .pulled = mkv_pull_answered,
-        .stage = mkv_scatter_receive,
-        .staged = mkv_stage_answered,
         .settled = mkv_leg_posts_settled,
         .freed = mkv_leg_posts_freed,
     };

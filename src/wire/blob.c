@@ -97,9 +97,6 @@ static void mkv_blob_put_connection(mkv_wbuf_t *wbuf, const mkv_blob_info_t *inf
     mkv_wbuf_put_u64(wbuf, info->connection);
     mkv_wbuf_put_u64(wbuf, info->max_message);
     mkv_wbuf_put_u64(wbuf, info->max_queued);
-    if (info->max_staged != 0) {
-        mkv_wbuf_put_u64(wbuf, info->max_staged);
-    }
     mkv_item_end(wbuf, item);
 }
 
@@ -408,8 +405,6 @@ static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t 
         info->connection = mkv_rbuf_get_u64(rbuf);
         info->max_message = mkv_rbuf_get_u64(rbuf);
         info->max_queued = mkv_rbuf_get_u64(rbuf);
-        info->max_staged = (mkv_rbuf_left(rbuf) > 0) ? mkv_rbuf_get_u64(rbuf)
-                                                     : 0; /* not told before */
         return MKV_OK;
     default:
         return (flags & MKV_ITEM_CRITICAL) ? MKV_ERR_VERSION : MKV_OK;

@@ -123,16 +123,6 @@ void mkv_msg_get_pull(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 void mkv_msg_put_pulled(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_pulled(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
-/* Bodies of STAGE, STAGED, SCATTER and SCATTERED */
-void mkv_msg_put_stage(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_stage(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-void mkv_msg_put_staged(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_staged(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-void mkv_msg_put_scatter(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_scatter(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-void mkv_msg_put_scattered(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_scattered(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-
 /** Not cryptographic: finds bytes that were cut or flipped. */
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);
 

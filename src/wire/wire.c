@@ -22,11 +22,9 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none",   "HELLO",   "HELLO_ACK", "REGIONS",  "BYE",     "EXPOSE",
-        "BIND",   "FIN",     "TERM",      "DRAINED",  "USER",    "PING",
-        "PONG",   "PULL",    "PULLED",    "NOTE",     "ASK",     "CREDIT",
-        "OPEN",     "ARRIVED", "STAGE",
-        "STAGED", "SCATTER", "SCATTERED", "FIN_SHORT"};
+        "none", "HELLO",   "HELLO_ACK", "REGIONS", "BYE",    "EXPOSE", "BIND",
+        "FIN",  "TERM",    "DRAINED",   "USER",    "PING",   "PONG",   "PULL",
+        "PULLED", "NOTE",  "ASK",       "CREDIT",  "OPEN",   "ARRIVED", "FIN_SHORT"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -252,10 +250,6 @@ static const struct {
     [MKV_MSG_ASK] = {mkv_msg_put_ask, mkv_msg_get_ask},
     [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
-    [MKV_MSG_STAGE] = {mkv_msg_put_stage, mkv_msg_get_stage},
-    [MKV_MSG_STAGED] = {mkv_msg_put_staged, mkv_msg_get_staged},
-    [MKV_MSG_SCATTER] = {mkv_msg_put_scatter, mkv_msg_get_scatter},
-    [MKV_MSG_SCATTERED] = {mkv_msg_put_scattered, mkv_msg_get_scattered},
     [MKV_MSG_FIN_SHORT] = {mkv_msg_put_fin_short, mkv_msg_get_fin_short},
 };
 

@@ -42,7 +42,6 @@ enum {
     MKV_FEATURE_OPEN = 1 << 8,      /**< OPEN */
     MKV_FEATURE_TELL = 1 << 9,      /**< ARRIVED */
     MKV_FEATURE_KEYS = 1 << 10,     /**< Registrations without keys, told later */
-    MKV_FEATURE_STAGE = 1 << 11,    /**< Gives staging by STAGE, and scatters from it */
     MKV_FEATURE_FIN_SHORT = 1 << 12 /**< FIN_SHORT */
 };
 
@@ -50,7 +49,7 @@ enum {
     ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
                 MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
                 MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
-                MKV_FEATURE_TELL | MKV_FEATURE_KEYS | MKV_FEATURE_STAGE |              \
+                MKV_FEATURE_TELL | MKV_FEATURE_KEYS |              \
                 MKV_FEATURE_FIN_SHORT))
 
 /** Growing output. A failed allocation sticks; look at it once, at the end. */
@@ -91,10 +90,6 @@ typedef enum mkv_msg_type {
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a post that is told of has arrived
                       */
-    MKV_MSG_STAGE,   /**< WRITE, active to passive: staging is wanted; STAGED answers */
-    MKV_MSG_STAGED,  /**< Where it is, or why there is none */
-    MKV_MSG_SCATTER, /**< It is filled: where the bytes go; SCATTERED answers */
-    MKV_MSG_SCATTERED, /**< They are there, and the staging is another's */
     MKV_MSG_FIN_SHORT, /**< FIN in fewer bytes, to who knows it */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
@@ -135,46 +130,28 @@ typedef struct mkv_msg {
     uint64_t from_nonce; /**< Sender's instance of the transfer */
     uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
 
-    uint32_t serial; /**< PULL, PULLED: post of the active side's leg; STAGE to
-                        SCATTERED: chunk of it */
+    uint32_t serial; /**< PULL, PULLED: post of the active side's leg */
     uint64_t plan;   /**< PULL: of the active side; its runs come with its first post */
     uint64_t digest; /**< PULL: of the pairs of regions that are selected */
     mkv_sel_t sel;   /**< PULL */
 
-    uint64_t offset; /**< STAGED: address */
 
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
                               mkv_mode_t */
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
-    uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT,
-                                                     STAGE, SCATTER, SCATTERED */
-    int32_t code;    /**< TERM, PULLED, NOTE, STAGED: mkv_status_t */
+    uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT */
+    int32_t code;    /**< TERM, PULLED, NOTE: mkv_status_t */
     bool is_drained; /**< TERM */
     bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
     char text[200]; /**< TERM, BYE */
 
-    uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post; STAGE: type of
-                                the memory that the bytes go to */
+    uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post */
     const uint8_t *header; /**< USER */
     size_t header_length;
-    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data, STAGED:
-                              key of the staging, unless it was told, SCATTER:
-                              mkv_wire_get_places() */
+    const uint8_t *data; /**< HELLO...: blob, EXPOSE: meta, FIN to NOTE: data */
     size_t length;
 } mkv_msg_t;
-
-/** SCATTER: pieces of one length at a stride; their bytes follow each other in the
- *  staging. */
-typedef struct mkv_wire_places {
-    uint32_t region; /**< The receiver's */
-    uint32_t length; /**< Of a piece */
-    uint32_t count;
-    uint64_t offset; /**< Of the first piece, in the region */
-    uint64_t stride; /**< From piece to piece; wraps around */
-} mkv_wire_places_t;
-
-#define MKV_WIRE_PLACES_BYTES 28u
 
 /** Empty, but for the table of components: whoever counts some of them sets them. */
 void mkv_msg_clear(mkv_msg_t *msg);
@@ -213,12 +190,6 @@ uint32_t mkv_wire_word(const uint8_t *words, size_t index);
 
 /** Run @a index of a PULL, as the active side has it. */
 void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run);
-
-/** Append to what SCATTER carries. */
-void mkv_wire_put_places(mkv_wbuf_t *wbuf, const mkv_wire_places_t *places);
-
-/** Number @a index of a decoded SCATTER. */
-void mkv_wire_get_places(const mkv_msg_t *msg, size_t index, mkv_wire_places_t *places);
 
 /* ---- Blobs ----------------------------------------------------------------------- */
 
@@ -272,7 +243,6 @@ typedef struct mkv_blob_info {
     uint64_t connection;  /**< In messages: number of the connection, never 0; else 0 */
     uint64_t max_message; /**< Of a connection: larger ones are refused; 0: not told */
     uint64_t max_queued;  /**< Of a connection: as option MAX_QUEUED */
-    uint64_t max_staged;  /**< Of a connection: bytes that STAGE may ask for; 0: none */
     uint64_t features;    /**< MKV_FEATURE_* */
     bool has_regions;     /**< A FULL blob, also if it has none */
     mkv_wire_mem_t *mems;

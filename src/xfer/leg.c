@@ -18,18 +18,6 @@
  *     puts, flush
  *     PULLED(bytes)  ----------------------->  the post is complete
  *
- * WRITE, where small pieces go through staging of both sides:
- *
- *     <-----------------------------  STAGE(bytes)
- *     STAGED(address)  --------------------->  gathers meanwhile; puts one piece, flush
- *     <-----------------------------  SCATTER(places)
- *     copies to its blocks
- *     SCATTERED  --------------------------->  the pieces are complete
- *
- * The passive side's blocks are quiet when its own copies have ended as well; its
- * staging may be another's when it was scattered, or when the active side is known to
- * put nothing more.
- *
  * The reader's memory is quiet when the owner's puts have ended, as the passive side's
  * of a WRITE is: by PULLED, by DRAINED, or by a connection that carries nothing more.
  *
@@ -299,7 +287,6 @@ static void mkv_leg_send_fin(mkv_leg_t *leg)
 static bool mkv_leg_is_drained(const mkv_leg_t *leg)
 {
     return mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->running) &&
-           (leg->num_scatters == 0) &&
            ((leg->puts == MKV_PUTS_ARRIVED) ||
             ((leg->puts == MKV_PUTS_GIVEN) && (leg->peer->state == MKV_CONN_GONE)));
 }
@@ -362,10 +349,7 @@ static const char *mkv_leg_waiting(const mkv_leg_t *leg, bool is_quiet)
         if (leg->xfer->ctx->leg_listener->has_gate(leg)) {
             return "a gate";
         }
-        return mkv_list_is_empty(&leg->chunks) ? "credits" : "pieces in staging";
-    }
-    if (!mkv_list_is_empty(&leg->chunks)) {
-        return "pieces in staging";
+        return "credits";
     }
     if (!mkv_list_is_empty(&leg->running)) {
         return "calls in flight";
@@ -438,12 +422,11 @@ static void mkv_leg_step_terminal(mkv_leg_t *leg)
 }
 
 /* No more follow. A flush that begins while they run ends with them, and what the call
- * costs does not come behind the last of them. Chunks of small pieces ask for one when
- * they have moved. */
+ * costs does not come behind the last of them. */
 static bool mkv_leg_has_put_all(const mkv_leg_t *leg)
 {
     return (leg->puts == MKV_PUTS_GIVEN) && (leg->state == MKV_LEG_SEALED) &&
-           mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks);
+           mkv_list_is_empty(&leg->posts);
 }
 
 /* All is given to UCX: what will have moved is known. And some of it moves. */
@@ -451,7 +434,7 @@ static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
     return (leg->fin == NULL) && (leg->fin_bytes == 0) && /* nor tried */
            (leg->state == MKV_LEG_SEALED) && (leg->xfer->mode == MKV_WRITE) &&
-           mkv_list_is_empty(&leg->posts) && mkv_list_is_empty(&leg->chunks) &&
+           mkv_list_is_empty(&leg->posts) &&
            !mkv_list_is_empty(&leg->running);
 }
 
@@ -464,8 +447,7 @@ void mkv_leg_step(mkv_leg_t *leg)
     if (mkv_leg_can_prepare_fin(leg)) {
         mkv_leg_prepare_fin(leg);
     }
-    if (!mkv_list_is_empty(&leg->pushed) || (leg->num_moved > 0) ||
-        mkv_leg_has_put_all(leg)) {
+    if (!mkv_list_is_empty(&leg->pushed) || mkv_leg_has_put_all(leg)) {
         mkv_leg_want_flush(leg);
     }
     if ((leg->state == MKV_LEG_SEALED) && (leg->puts == MKV_PUTS_ARRIVED) &&

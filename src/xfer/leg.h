@@ -24,12 +24,7 @@ typedef struct mkv_leg_listener {
     void (*pull)(mkv_leg_t *leg, const mkv_msg_t *msg);
     /** READ, active: such a part has arrived, or the owner cannot put it. */
     void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** WRITE, passive, bound: STAGE or SCATTER. */
-    void (*stage)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** WRITE, active: STAGED or SCATTERED. */
-    void (*staged)(mkv_leg_t *leg, const mkv_msg_t *msg);
-    /** The peer puts nothing any more: forget what it was asked for, and take back
-     *  what it was given. */
+    /** The peer puts nothing any more: forget what it was asked for. */
     void (*settled)(mkv_leg_t *leg);
     /** It is freed; nothing that UCX could still complete is left. */
     void (*freed)(mkv_leg_t *leg);

@@ -166,15 +166,6 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
         return;
     }
 
-    if (!mkv_list_is_empty(&leg->scatters)) {
-        mkv_leg_fail(
-            leg, MKV_ERR_PROTOCOL,
-            "peer %s, leg %u: it sent FIN before it was told that all it staged "
-            "is scattered",
-            leg->peer->name, leg->index);
-        return;
-    }
-
     if (!mkv_leg_verify(leg, fin)) {
         return;
     }
@@ -224,13 +215,6 @@ static bool mkv_leg_is_written(mkv_leg_t *leg, const mkv_msg_t *msg)
         return false;
     }
     return true;
-}
-
-static void mkv_leg_stage_received(mkv_leg_t *leg, const mkv_msg_t *msg)
-{
-    if (mkv_leg_is_written(leg, msg)) {
-        leg->xfer->ctx->leg_listener->stage(leg, msg);
-    }
 }
 
 static void mkv_leg_arrived_received(mkv_leg_t *leg, const mkv_msg_t *msg)
@@ -293,22 +277,6 @@ static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
                  "peer %s, leg %u: both sides wait for the other one's blocks: of one "
                  "transfer one is MKV_SRC and the other MKV_DST, in one mode",
                  leg->peer->name, leg->index);
-}
-
-/* What only the passive side sends */
-static bool mkv_msg_is_of_passive(const mkv_msg_t *msg)
-{
-    return (msg->type == MKV_MSG_PULLED) || (msg->type == MKV_MSG_STAGED) ||
-           (msg->type == MKV_MSG_SCATTERED);
-}
-
-static void mkv_leg_receive_active(mkv_leg_t *leg, const mkv_msg_t *msg)
-{
-    if (msg->type == MKV_MSG_PULLED) {
-        leg->xfer->ctx->leg_listener->pulled(leg, msg);
-    } else {
-        leg->xfer->ctx->leg_listener->staged(leg, msg);
-    }
 }
 
 static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
@@ -402,16 +370,14 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
     if (msg->type == MKV_MSG_DRAINED) {
         leg->is_peer_drained = true;
         mkv_xfer_dirty(leg->xfer);
-    } else if (leg->xfer->is_active && mkv_msg_is_of_passive(msg)) {
-        mkv_leg_receive_active(leg, msg);
-    } else if (leg->xfer->is_active || mkv_msg_is_of_passive(msg)) {
+    } else if (leg->xfer->is_active && (msg->type == MKV_MSG_PULLED)) {
+        leg->xfer->ctx->leg_listener->pulled(leg, msg);
+    } else if (leg->xfer->is_active || (msg->type == MKV_MSG_PULLED)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
                      "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
                      leg->index, mkv_msg_string(msg->type));
     } else if (msg->type == MKV_MSG_PULL) {
         mkv_leg_pull_received(leg, msg);
-    } else if ((msg->type == MKV_MSG_STAGE) || (msg->type == MKV_MSG_SCATTER)) {
-        mkv_leg_stage_received(leg, msg);
     } else if (msg->type == MKV_MSG_ARRIVED) {
         mkv_leg_arrived_received(leg, msg);
     } else if (msg->type == MKV_MSG_BIND) {

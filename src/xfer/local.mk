@@ -4,8 +4,6 @@ libmorikv_core_la_SOURCES += \
     src/xfer/early.h \
     src/xfer/expose.c \
     src/xfer/expose.h \
-    src/xfer/fence.c \
-    src/xfer/fence.h \
     src/xfer/incoming.c \
     src/xfer/incoming.h \
     src/xfer/leg.c \

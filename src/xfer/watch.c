@@ -78,8 +78,6 @@ void mkv_xfers_listen(mkv_ctx_t *ctx)
                     (1ull << MKV_MSG_DRAINED) | (1ull << MKV_MSG_PULL) |
                     (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK) |
                     (1ull << MKV_MSG_OPEN) | (1ull << MKV_MSG_ARRIVED) |
-                    (1ull << MKV_MSG_STAGE) | (1ull << MKV_MSG_STAGED) |
-                    (1ull << MKV_MSG_SCATTER) | (1ull << MKV_MSG_SCATTERED) |
                     (1ull << MKV_MSG_FIN_SHORT),
         .ended = mkv_xfers_peer_ended,
         .look = mkv_xfers_look,

@@ -12,7 +12,6 @@
  * destination's transfer fails with the first.
  */
 
-#include "xfer/fence.h"
 #include "xfer/leg.h"
 #include "xfer/owner.h"
 #include "xfer/tell.h"
@@ -150,7 +149,6 @@ static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_news_t *event)
 
 static void mkv_xfer_check_done(mkv_xfer_t *xfer)
 {
-    mkv_status_t status;
     mkv_news_t *event;
     uint32_t i;
 
@@ -165,11 +163,7 @@ static void mkv_xfer_check_done(mkv_xfer_t *xfer)
                                                     : "no memory for the reason");
         return;
     }
-    status = mkv_fence_check(xfer);
-    if (status < MKV_OK) {
-        mkv_xfer_fail(xfer, status, "no memory for the ranges of the fence");
-    }
-    if ((status != MKV_OK) || (mkv_xfer_take(xfer, MKV_XFER_ALL_FINISHED) != MKV_OK)) {
+    if (mkv_xfer_take(xfer, MKV_XFER_ALL_FINISHED) != MKV_OK) {
         return;
     }
 
@@ -281,9 +275,6 @@ void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size)
                      what);
             return;
         }
-    }
-    if (!mkv_xfer_is_terminal(xfer) && (xfer->fence == MKV_FENCE_ASKED)) {
-        mkv_text(text, size, "mkv_fence_done()");
     }
 }
 

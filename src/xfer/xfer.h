@@ -43,15 +43,6 @@ typedef struct mkv_leg {
     uint64_t pulled_plan;   /**< READ, active: serial of the last one that was sent */
     uint32_t num_pulls;     /**< READ, active: also the serial of the last one */
     bool is_by_get;         /**< READ, active: the owner has refused to put */
-    mkv_list_t chunks;      /**< WRITE, active: of pieces that go through staging */
-    mkv_list_t slot_wait;   /**< In pool->waiting, for a slot to gather in */
-    uint64_t slot_deadline; /**< Then it does without */
-    unsigned num_slots;     /**< Of its chunks */
-    unsigned num_moved;     /**< Chunks that were put, and wait for a flush */
-    uint32_t num_chunks;    /**< Also the serial of the last one */
-    bool is_unstaged;       /**< WRITE, active: the peer has refused to stage */
-    mkv_list_t scatters;    /**< WRITE, passive: chunks of the peer */
-    unsigned num_scatters;  /**< Of these, being copied to our blocks */
     uint64_t *posted;       /**< Who may post: units per pair; else NULL */
     uint64_t *posted_sums;  /**< And their mkv_unit_mix() */
     uint64_t checked_plan;  /**< Serial of one whose blocks are all exposed; 0: none */
@@ -90,12 +81,6 @@ enum {
     MKV_TIMEOUT_DRAIN,
     MKV_NUM_TIMEOUTS
 };
-
-typedef enum mkv_fence_state {
-    MKV_FENCE_NOT_ASKED,
-    MKV_FENCE_ASKED, /**< MKV_EV_FENCE was told */
-    MKV_FENCE_OVER
-} mkv_fence_state_t;
 
 /** Of a text of a transfer, with its end. */
 enum { MKV_XFER_TEXT = sizeof(((mkv_xfer_attr_t *)NULL)->error) };
@@ -140,8 +125,6 @@ struct mkv_xfer {
     uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */
     uint64_t times[MKV_NUM_TIMES]; /**< In ns since open_time; 0: not yet; atomic */
     void *user_data;
-    mkv_fence_state_t fence;
-    mkv_range_t *fence_ranges; /**< Of MKV_EV_FENCE */
     void (*ended)(void *arg, mkv_status_t status);
     void *ended_arg;
     mkv_expect_t *expect;

@@ -251,31 +251,6 @@ mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms)
     return MKV_OK;
 }
 
-mkv_status_t mkv_fence_done(mkv_xfer_t *xfer, mkv_status_t status)
-{
-    mkv_ctx_t *ctx = xfer->ctx;
-
-    if ((status > MKV_OK) || (status <= MKV_ERR_LAST)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "fence_done: status %d, expected MKV_OK or an error",
-                         (int)status);
-    }
-    mkv_enter(ctx);
-    if (xfer->fence != MKV_FENCE_ASKED) {
-        return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_INVALID,
-                                               "fence_done: transfer %llu waits for "
-                                               "no fence",
-                                               (unsigned long long)xfer->id));
-    }
-    xfer->fence = MKV_FENCE_OVER;
-    if (status != MKV_OK) {
-        mkv_xfer_fail(xfer, status, "the caller's fence failed");
-    }
-    mkv_xfer_dirty(xfer);
-    (void)mkv_ctx_step(ctx);
-    return mkv_leave_status(ctx, MKV_OK);
-}
-
 mkv_status_t mkv_xfer_declare_dead(mkv_xfer_t *xfer)
 {
     mkv_ctx_t *ctx = xfer->ctx;

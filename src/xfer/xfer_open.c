@@ -4,7 +4,6 @@
  * The making and the freeing of a transfer.
  */
 
-#include "xfer/fence.h"
 #include "xfer/leg_receive.h"
 
 #include "base/abi.h"
@@ -78,8 +77,7 @@ static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t inde
 {
     mkv_list_t *lists[] = {
         &leg->hash,    &leg->list,      &leg->busy,    &leg->flush,   &leg->posts,
-        &leg->running, &leg->pulled,    &leg->pushed,  &leg->flushed, &leg->push_plans,
-        &leg->chunks,  &leg->slot_wait, &leg->scatters};
+        &leg->running, &leg->pulled,    &leg->pushed,  &leg->flushed, &leg->push_plans};
     size_t i;
 
     /* a destination that is written to posts nothing; an owner may put for its reader
@@ -163,14 +161,10 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
 /* That it may raise: of thousands that are open, most wait for their end */
 static unsigned mkv_xfer_count_events(const mkv_xfer_t *xfer, size_t num_legs)
 {
-    const mkv_options_t *opts = xfer->ctx->opts;
-    bool may_fence =
-        (xfer->role == MKV_DST) &&
-        ((opts->fence == MKV_FENCE_HOOK) || (opts->fence_same_host == MKV_FENCE_HOOK));
     unsigned of_leg =
         (xfer->is_active ? 1 : 0) /* exposed */ + ((num_legs > 1) ? 1 : 0) /* ended */;
 
-    return MKV_XFER_EVENTS + (may_fence ? 1 : 0) + of_leg * (unsigned)num_legs;
+    return MKV_XFER_EVENTS + of_leg * (unsigned)num_legs;
 }
 
 static mkv_status_t mkv_xfer_build(mkv_xfer_t *xfer, const mkv_xfer_params_t *params)
@@ -209,7 +203,6 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     mkv_event_unreserve(xfer->ctx, xfer->num_events);
     free(xfer->expect);
     free(xfer->error_text);
-    mkv_fence_cleanup(xfer);
     free(xfer);
 }
 

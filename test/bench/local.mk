@@ -14,12 +14,5 @@ test_bench_bench_rdma_SOURCES = test/bench/bench_rdma.c
 test_bench_bench_rdma_CPPFLAGS = $(rdma_rig_cppflags)
 test_bench_bench_rdma_LDADD = $(rdma_rig_ldadd)
 EXTRA_DIST += test/bench/bench_rdma.sh
-
-# Work requests and instructions of a small piece, as a list and staged: bench_stage.sh.
-check_PROGRAMS += test/bench/bench_stage
-test_bench_bench_stage_SOURCES = test/bench/bench_stage.c
-test_bench_bench_stage_CPPFLAGS = $(rdma_rig_cppflags)
-test_bench_bench_stage_LDADD = $(rdma_rig_ldadd) libmorikv.la
-EXTRA_DIST += test/bench/bench_stage.sh
 endif
 endif

@@ -9,11 +9,6 @@
  * has opened, too; a put lands at any time between its call and the end of the flush;
  * the active side dies, and what it gave to the hardware still lands.
  *
- * STAGED: puts go into staging of the passive side, which copies to its blocks when it is told
- * that one has arrived (SCATTER), and says when that is over (SCATTERED). STAGE and STAGED are
- * left out: they hold a put back, and the staging is a peer's for as long as it may write, as
- * blocks are.
- *
  * OPEN is left out: it changes nothing unless both sides are active. So is ARRIVED, which
  * changes no state: it is sent behind a flush, and FIN waits for it.
  *
@@ -25,23 +20,18 @@
  *
  * contrib/check_model.sh searches all of it, also with a rule taken out.
  *
- * holds: DEATH, STAGED, STAGED+DEATH
+ * holds: DEATH
  * breaks: WITHOUT_DOUBT, WITHOUT_FLUSH, WITHOUT_NONCES, WITHOUT_TOMBSTONES
- * breaks: STAGED+WITHOUT_COPIES, STAGED+WITHOUT_SCATTERED
  * breaks: WITHOUT_DRAINED_IN_TERM, WITHOUT_WORD_OF_DRAINED, WITHOUT_QUIET, DEATH+WITHOUT_PROOF
  */
 
 #ifndef INSTANCES
 #define INSTANCES 2
 #endif
-#ifdef STAGED
-#define PUTS 1
-#else
 #define PUTS 2
-#endif
 #define FRESH 99 /* a nonce that is nobody's */
 
-mtype = { EXPOSE, BIND, FIN, TERM, DRAINED, SCATTER, SCATTERED };
+mtype = { EXPOSE, BIND, FIN, TERM, DRAINED };
 mtype = { CLOSED, WAITING, EXPOSED, BOUND, SEALED, FINISHED, TOLD, SILENT, LOST };
 mtype = { ARRIVED, GIVEN, FLUSHING };
 
@@ -75,10 +65,6 @@ byte target;       /* whose memory they go to */
 byte running;      /* calls that have not come back */
 byte num_landed;   /* of the instance that is open */
 byte num_given;
-byte num_told;     /* of these, by SCATTER */
-byte num_scattered; /* of these, answered */
-byte copying;      /* the passive side's own copies */
-byte copies_to;    /* whose memory they go to */
 bool is_dead;      /* the active process */
 bool is_harmless;  /* and it is proven that nothing of it lands any more */
 bool is_p_quiet;   /* of the instance that is open at the passive side */
@@ -87,18 +73,6 @@ bool has_exposed;
 /* All that was opened is closed; who does not come here is stuck. */
 #define IS_OVER (p.state == CLOSED && p.num_opened == INSTANCES && empty(to_p) && \
     (is_dead || (a.state == CLOSED && a.num_opened == INSTANCES && empty(to_a))))
-
-#if defined(STAGED) && !defined(WITHOUT_SCATTERED)
-#define IS_SCATTERED (num_scattered == num_given)
-#else
-#define IS_SCATTERED true
-#endif
-
-#ifdef WITHOUT_COPIES
-#define ARE_COPIES_OVER true
-#else
-#define ARE_COPIES_OVER (copying == 0)
-#endif
 
 #ifdef WITHOUT_DRAINED_IN_TERM
 #define A_DRAINED true
@@ -119,26 +93,15 @@ inline a_terminate()
     fi
 }
 
-/* of the passive side nothing but its own copies is ever in flight */
+/* the passive side has nothing in flight */
 inline p_terminate()
 {
     p.is_terminal = true;
     if
     :: p.state == FINISHED || p.state == TOLD || p.state == SILENT -> skip
     :: else ->
-        to_a!TERM(p.nonce, p.remote, copying == 0, p.is_answer);
-        p.state = (copying == 0 -> SILENT : TOLD)
-    fi
-}
-
-/* A copy has ended, and the transfer before */
-inline p_step_terminal()
-{
-    if
-    :: p.state == TOLD && copying == 0 ->
-        to_a!DRAINED(p.nonce, p.remote, true, false);
+        to_a!TERM(p.nonce, p.remote, true, p.is_answer);
         p.state = SILENT
-    :: else -> skip
     fi
 }
 
@@ -225,8 +188,6 @@ inline a_receive()
     :: type == EXPOSE -> a_receive_expose()
     :: type == TERM -> a_receive_term()
     :: type == DRAINED -> a_receive_drained()
-    :: type == SCATTERED ->
-        if :: ADDRESSED(a) && !a.is_terminal -> num_scattered++ :: else -> skip fi
     :: else -> assert(false) /* not the passive side's to send */
     fi
 }
@@ -242,8 +203,6 @@ inline a_open()
     a.is_peer_drained = false;
     a.is_answer = false;
     num_given = 0;
-    num_told = 0;
-    num_scattered = 0;
     if
     :: a.early_abort != 0 ->
         a.early_abort = 0;
@@ -296,13 +255,7 @@ active proctype Active()
 #endif
        }
     :: atomic { !is_dead && puts == FLUSHING && flying == 0 -> puts = ARRIVED; a_step_terminal() }
-#ifdef STAGED
-    :: atomic { !is_dead && a.state == SEALED && !a.is_terminal && running == 0 && puts == ARRIVED &&
-                num_told < num_given ->
-           to_p!SCATTER(a.nonce, a.remote, false, false); num_told++ }
-#endif
-    :: atomic { !is_dead && a.state == SEALED && !a.is_terminal && running == 0 && puts == ARRIVED &&
-                IS_SCATTERED ->
+    :: atomic { !is_dead && a.state == SEALED && !a.is_terminal && running == 0 && puts == ARRIVED ->
            to_p!FIN(a.nonce, a.remote, false, false);
            a.state = FINISHED; a.is_terminal = true; a.is_done = true;
 #ifndef WITHOUT_FLUSH
@@ -376,23 +329,11 @@ inline p_receive_term()
         if
         :: p.state == FINISHED || p.state == SILENT ->
             to_a!DRAINED((to != 0 -> to : FRESH), from, true, false)
-        :: p.state == TOLD -> skip /* DRAINED comes when its copies are over */
         :: else ->
-            p.state = TOLD;
-            p.is_terminal = true;
-            p_step_terminal()
+            to_a!DRAINED(p.nonce, p.remote, true, false);
+            p.state = SILENT;
+            p.is_terminal = true
         fi
-    fi
-}
-
-inline p_receive_scatter()
-{
-    if
-    :: ADDRESSED(p) && !p.is_terminal ->
-        assert(p.state == BOUND);
-        copying++;
-        copies_to = p.nonce
-    :: else -> skip
     fi
 }
 
@@ -401,7 +342,6 @@ inline p_receive()
     if
     :: type == BIND -> p_receive_bind()
     :: type == FIN -> p_receive_fin()
-    :: type == SCATTER -> p_receive_scatter()
     :: type == TERM -> p_receive_term()
     :: type == DRAINED ->
         if :: ADDRESSED(p) -> p.is_peer_drained = true :: else -> skip fi
@@ -441,20 +381,10 @@ active proctype Passive()
     :: IS_OVER -> break
     :: atomic { nempty(to_p) -> to_p?type, from, to, drained, answer; p_receive() }
     :: atomic { p.state == CLOSED && p.num_opened < INSTANCES -> has_exposed = false; p_open() }
-#ifdef STAGED
-    :: atomic { copying > 0 ->
-           assert(p.state != CLOSED && p.nonce == copies_to && !is_p_quiet);
-           num_landed++;
-           copying--;
-           if
-           :: p.is_terminal -> p_step_terminal()
-           :: else -> to_a!SCATTERED(p.nonce, p.remote, false, false)
-           fi }
-#endif
     :: atomic { p.state == WAITING && !p.is_terminal && !is_dead ->
            to_a!EXPOSE(p.nonce, 0, false, false); has_exposed = true; p.state = EXPOSED }
     :: atomic { p.state != CLOSED && !p.is_terminal -> p_terminate() } /* abort, deadline, the peer's end */
-    :: atomic { p.state != CLOSED && p.is_terminal && !is_p_quiet && ARE_COPIES_OVER &&
+    :: atomic { p.state != CLOSED && p.is_terminal && !is_p_quiet &&
 #ifdef WITHOUT_QUIET
                 true
 #else
@@ -475,9 +405,7 @@ active proctype Hardware()
     :: IS_OVER && flying == 0 -> break
     :: atomic { flying > 0 ->
            assert(p.state != CLOSED && p.nonce == target && !is_p_quiet);
-#ifndef STAGED
            num_landed++;
-#endif
            flying-- }
 #ifdef DEATH
     :: atomic { !is_dead && (a.num_opened > 0) -> is_dead = true }

@@ -85,7 +85,6 @@ class EventType(enum.IntEnum):
     NOTE = lib.MKV_EV_NOTE
     INCOMING = lib.MKV_EV_INCOMING
     PEER_REGIONS = lib.MKV_EV_PEER_REGIONS
-    FENCE = lib.MKV_EV_FENCE
     LEG = lib.MKV_EV_LEG
     LOCAL_DONE = lib.MKV_EV_LOCAL_DONE
     ARRIVED = lib.MKV_EV_ARRIVED

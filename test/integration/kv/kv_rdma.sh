@@ -101,47 +101,6 @@ for op in WRITE READ; do
         perf --model Llama-3-70B --requests 4 --input_length 128 --output_length 16 --op_type $op
 done
 
-# Small pieces through staging: the programs that move most kinds of blocks, then both kinds of
-# memory. mori_xgmi copies within a process alone: the two look for each other in other folders.
-MKV_KV_PROGRAMS="kv_basic kv_ranks" MORIKV_STAGING_BELOW=256k MORIKV_STAGING_MIN=1 MORIKV_STAGING_SIZE=1m \
-    sh "$here/kv_run.sh" "$UCX_TLS" host
-
-# As "perf", of two processes that are started here
-perf_apart() {
-    mkdir -p "$dir/apart"
-    UCX_MORI_XGMI_SHM_DIR="$dir/apart" "$build/perf/kv_perf/mori_kv_perf" --role decode --peer "$dir/peer" \
-        --check_consistency --total_buffer_size "$size" "$@" >"$dir/decode" 2>&1 &
-    perf --role prefill --peer "$dir/peer" "$@"
-    wait $!
-}
-
-# Work requests of our side's queue pairs, the messages' included
-requests() {
-    sed -n 's/.*queue pair [0-9]* of .*: \([0-9]*\) work requests, .*/\1/p' "$dir/out" | sort -n |
-        awk '{ sum += $1 } END { print sum + 0 }'
-}
-
-small="--op_type WRITE --num_iter 3 --warmup_iter 1 --start_block_size 256 --start_batch_size 4096"
-for memory in DRAM VRAM; do
-    for below in 0 16k; do
-        # shellcheck disable=SC2086
-        MORIKV_LOG_LEVEL=info UCX_LOG_LEVEL=info UCX_TLS=mori_xgmi,mori_copy,mori_rdma,tcp FAKE_VERBS_PEERMEM=n MORIKV_STAGING_BELOW=$below \
-            perf_apart $small --initiator_seg_type $memory --target_seg_type $memory
-        case $below in
-        0) plain=$(requests) ;;
-        *) staged=$(requests) ;;
-        esac
-    done
-    if [ "$plain" -lt 16384 ] || [ "$staged" -gt 512 ]; then
-        echo "kv_rdma.sh: $staged work requests with staging, $plain without, for 4 x 4096 pieces of $memory"
-        exit 1
-    fi
-done
-grep -q 'GPU memory and staging: sgl mori_xgmi/' "$dir/out" || {
-    echo "kv_rdma.sh: another lane than mori_xgmi copied to and from staging"
-    exit 1
-}
-
 few="--num_iter 2 --warmup_iter 1 --large_blk_iter_ftr 1"
 # The rest compares settings by their counters, which neither a sanitizer nor another UCX changes;
 # queues that are full at once and requests of one entry are code of their own.

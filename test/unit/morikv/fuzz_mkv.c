@@ -129,8 +129,6 @@ static void side_open(side_t *side, unsigned index)
                            .n_units = UNITS};
 
     (void)setenv("MORIKV_DRAIN_TIMEOUT", "100ms", 1); /* few looks at the clock */
-    (void)setenv("MORIKV_STAGING_BELOW", "1k", 1);
-    (void)setenv("MORIKV_STAGING_SIZE", "4k", 1);
     must(mkv_open(NULL, &params, &side->ctx), "open");
     must(mkv_region_add(side->ctx, &region, &side->region), "region");
     must(mkv_regions_commit(side->ctx, NULL), "commit");

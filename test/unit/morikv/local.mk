@@ -34,7 +34,6 @@ morikv_unit_programs = \
 	test/unit/morikv/test_mkv_ranks \
 	test/unit/morikv/test_mkv_shape \
 	test/unit/morikv/test_mkv_slab \
-	test/unit/morikv/test_mkv_stage \
 	test/unit/morikv/test_mkv_states \
 	test/unit/morikv/test_mkv_stress \
 	test/unit/morikv/test_mkv_table \
@@ -234,10 +233,6 @@ test_unit_morikv_test_mkv_told_LDADD = $(morikv_pair_ldadd)
 test_unit_morikv_test_mkv_xfer_SOURCES = test/unit/morikv/test_mkv_xfer.c
 test_unit_morikv_test_mkv_xfer_CPPFLAGS = $(morikv_unit_cppflags)
 test_unit_morikv_test_mkv_xfer_LDADD = $(morikv_pair_ldadd)
-
-test_unit_morikv_test_mkv_stage_SOURCES = test/unit/morikv/test_mkv_stage.c
-test_unit_morikv_test_mkv_stage_CPPFLAGS = $(morikv_unit_cppflags)
-test_unit_morikv_test_mkv_stage_LDADD = $(morikv_pair_ldadd)
 
 dist_check_SCRIPTS += test/unit/morikv/test_mkv_exports.sh test/unit/morikv/test_mkv_texts.sh
 TESTS += test/unit/morikv/test_mkv_exports.sh test/unit/morikv/test_mkv_texts.sh

@@ -648,15 +648,7 @@ static void setup(uint64_t seed)
     pair_set("MAX_INFLIGHT_OPS", dice(2) ? "3" : "4096");
     pair_set("READ_BY", dice(2) ? "get" : "auto");
     pair_set("PUSH_MIN", "4");
-    if (dice(3) == 0) { /* small pieces go through staging, of which there is little */
-        pair_set("STAGING_BELOW", "1k");
-        pair_set("STAGING_MIN", "1");
-        pair_set("STAGING_SIZE", "4096");
-        pair_mem_type = UCS_MEMORY_TYPE_HOST;
-        pair_setup_over("rc_verbs");
-    } else {
-        pair_setup();
-    }
+    pair_setup();
     num_old[0] = num_old[1] = 0;
     for (side = 0; side < 2; ++side) {
         workers[side] = pair_sides[side].ctx->worker;

@@ -366,21 +366,6 @@ START_TEST(what_is_expected_is_of_its_component)
 }
 END_TEST
 
-/* Of both components the same blocks came; those of one are in GPU memory */
-START_TEST(a_fence_is_for_the_blocks_of_the_component_that_needs_it)
-{
-    pair_set("FENCE", "hook");
-    bind_mixed("mori_xgmi");
-    post_all();
-    ck_assert_uint_eq(pair_last(B, MKV_EV_FENCE, passive)->length,
-                      pair_layers * PAIR_PARTS * NUM * sizeof(mkv_range_t));
-    OK(mkv_fence_done(passive, MKV_OK));
-    pair_run();
-    check_moved();
-    close_mixed();
-}
-END_TEST
-
 int main(void)
 {
     TCase *tcase = pair_tcase("mixed");
@@ -394,6 +379,5 @@ int main(void)
     tcase_add_loop_test(tcase, a_piece_that_fails_is_named, 0, 2);
     tcase_add_loop_test(tcase, one_of_many_calls_is_named, 0, 4);
     tcase_add_loop_test(tcase, what_is_expected_is_of_its_component, 0, 2);
-    tcase_add_test(tcase, a_fence_is_for_the_blocks_of_the_component_that_needs_it);
     return pair_main("mkv_mixed", tcase);
 }

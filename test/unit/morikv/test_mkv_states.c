@@ -252,11 +252,9 @@ END_TEST
  * which */
 START_TEST(nothing_moves_before_the_bind)
 {
-    static const mkv_msg_type_t types[] = {MKV_MSG_ARRIVED, MKV_MSG_PULL, MKV_MSG_STAGE,
-                                           MKV_MSG_SCATTER};
-    static const char *const texts[] = {
-        "it sent ARRIVED while exposed", "it sent PULL while exposed",
-        "it sent STAGE while exposed", "it sent SCATTER while exposed"};
+    static const mkv_msg_type_t types[] = {MKV_MSG_ARRIVED, MKV_MSG_PULL};
+    static const char *const texts[] = {"it sent ARRIVED while exposed",
+                                        "it sent PULL while exposed"};
     mkv_msg_t msg = {.type = types[_i], .id = 1, .from_nonce = 7, .plan = 1};
     mkv_xfer_t *passive;
 
@@ -289,6 +287,6 @@ int main(void)
     tcase_add_test(tcase, a_second_bind_fails_the_transfer);
     tcase_add_test(tcase, a_fin_to_the_active_side_fails_the_transfer);
     tcase_add_test(tcase, a_fin_before_the_bind_changes_nothing_else);
-    tcase_add_loop_test(tcase, nothing_moves_before_the_bind, 0, 4);
+    tcase_add_loop_test(tcase, nothing_moves_before_the_bind, 0, 2);
     return pair_main("mkv_states", tcase);
 }

@@ -13,35 +13,6 @@
 static const uint32_t ids[] = {4, 5, 0xffffffff, 6};
 
 /* Nothing, and then byte after byte */
-static const uint8_t places[2 * MKV_WIRE_PLACES_BYTES] = {[MKV_WIRE_PLACES_BYTES] = 1,
-                                                          2,
-                                                          3,
-                                                          4,
-                                                          5,
-                                                          6,
-                                                          7,
-                                                          8,
-                                                          9,
-                                                          10,
-                                                          11,
-                                                          12,
-                                                          13,
-                                                          14,
-                                                          15,
-                                                          16,
-                                                          17,
-                                                          18,
-                                                          19,
-                                                          20,
-                                                          21,
-                                                          22,
-                                                          23,
-                                                          24,
-                                                          25,
-                                                          26,
-                                                          27,
-                                                          28};
-
 static mkv_msg_t sample(mkv_msg_type_t type)
 {
     mkv_msg_t msg = {.type = type,
@@ -52,7 +23,6 @@ static mkv_msg_t sample(mkv_msg_type_t type)
                      .from_nonce = 9,
                      .to_nonce = 8,
                      .mode = MKV_READ,
-                     .offset = 1ull << 41,
                      .bytes = 1ull << 40,
                      .code = MKV_ERR_GATE,
                      .is_drained = 1,
@@ -72,10 +42,6 @@ static mkv_msg_t sample(mkv_msg_type_t type)
     if (type == MKV_MSG_PULL) {
         msg.units[0].num = 1; /* the four words are a run */
     }
-    if (type == MKV_MSG_SCATTER) {
-        msg.data = places;
-        msg.length = sizeof(places);
-    }
     strcpy(msg.text, "why");
     return msg;
 }
@@ -89,19 +55,6 @@ static mkv_wbuf_t encode(mkv_msg_type_t type)
     ck_assert_int_eq(mkv_msg_encode(&msg, &wbuf), MKV_OK);
     mkv_msg_finish(wbuf.data, wbuf.length, 42);
     return wbuf;
-}
-
-static void check_places(const mkv_msg_t *msg)
-{
-    mkv_wire_places_t got;
-
-    ck_assert_uint_eq(msg->length, 2 * MKV_WIRE_PLACES_BYTES);
-    mkv_wire_get_places(msg, 1, &got);
-    ck_assert_uint_eq(got.region, 0x04030201);
-    ck_assert_uint_eq(got.length, 0x08070605);
-    ck_assert_uint_eq(got.count, 0x0c0b0a09);
-    ck_assert_uint_eq(got.offset, 0x14131211100f0e0dull);
-    ck_assert_uint_eq(got.stride, 0x1c1b1a1918171615ull);
 }
 
 START_TEST(messages_survive_the_way)
@@ -170,27 +123,6 @@ START_TEST(messages_survive_the_way)
         break;
     case MKV_MSG_ARRIVED:
         ck_assert_uint_eq(got.value, 5);
-        break;
-    case MKV_MSG_STAGE:
-        ck_assert_uint_eq(got.serial, 12);
-        ck_assert_uint_eq(got.value, 5);
-        ck_assert_uint_eq(got.bytes, 1ull << 40);
-        break;
-    case MKV_MSG_STAGED:
-        ck_assert_uint_eq(got.serial, 12);
-        ck_assert_int_eq(got.code, MKV_ERR_GATE);
-        ck_assert_uint_eq(got.offset, 1ull << 41);
-        ck_assert_uint_eq(got.length, 5);
-        ck_assert_mem_eq(got.data, "data!", 5);
-        break;
-    case MKV_MSG_SCATTER:
-        ck_assert_uint_eq(got.serial, 12);
-        ck_assert_uint_eq(got.bytes, 1ull << 40);
-        check_places(&got);
-        break;
-    case MKV_MSG_SCATTERED:
-        ck_assert_uint_eq(got.serial, 12);
-        ck_assert_uint_eq(got.bytes, 1ull << 40);
         break;
     case MKV_MSG_ASK:
         ck_assert_uint_eq(got.mode, MKV_READ);
@@ -333,8 +265,6 @@ static const lie_t lies[] = {
     LIE_OF_CODE(MKV_MSG_TERM, MKV_ERR_LAST),
     LIE_OF_CODE(MKV_MSG_PULLED, 1),
     LIE_OF_CODE(MKV_MSG_PULLED, MKV_ERR_LAST),
-    LIE_OF_CODE(MKV_MSG_STAGED, 1),
-    LIE_OF_CODE(MKV_MSG_STAGED, MKV_ERR_LAST),
 };
 
 #define NUM_LIES (sizeof(lies) / sizeof(lies[0]))

@@ -154,11 +154,6 @@ static mkv_status_t done_data(mkv_xfer_t *xfer)
     return mkv_xfer_done_data(xfer, 0, &data, &length);
 }
 
-static mkv_status_t fence_done(mkv_xfer_t *xfer)
-{
-    return mkv_fence_done(xfer, MKV_OK);
-}
-
 static mkv_status_t extend(mkv_xfer_t *xfer)
 {
     return mkv_xfer_extend(xfer, 0);
@@ -227,7 +222,7 @@ static const struct {
 
 /* What is wrong in every state */
 static mkv_status_t (*const nevers[])(mkv_xfer_t *xfer) = {
-    ask_no_leg,   post_no_leg,  fence_done,        extend,
+    ask_no_leg,   post_no_leg,  extend,
     query_no_leg, abort_no_leg, abort_with_success};
 
 static void expect_unchanged(const mkv_xfer_t *xfer, const mkv_xfer_attr_t *before)

@@ -33,22 +33,3 @@ for op in WRITE READ; do
     kv "${sweep[@]}" --op_type $op --initiator_seg_type VRAM --target_seg_type VRAM
     kv "${model[@]}" --op_type $op
 done
-
-# Small pieces as one work request each, and through staging, by as few as there are chunks.
-# mori_xgmi copies GPU memory in its process alone: decode looks for others in another folder.
-requests() {
-    sed -n 's/.*queue pair [0-9]* of .*: \([0-9]*\) work requests, .*/\1/p' /tmp/prefill | awk '{ sum += $1 } END { print sum + 0 }'
-}
-
-small=("${sweep[@]}" --op_type WRITE --start_block_size 512 --start_batch_size 1024)
-for memory in DRAM VRAM; do
-    for below in 0 16k; do
-        UCX_LOG_LEVEL=info UCX_TLS=mori_xgmi,mori_copy,$UCX_TLS MORIKV_STAGING_BELOW=$below \
-            kv "${small[@]}" --initiator_seg_type $memory --target_seg_type $memory
-        echo "$memory, STAGING_BELOW=$below: $(requests) work requests for 3 x 1024 pieces"
-        case $below in
-        0) [ "$(requests)" -ge 3072 ] || die "fewer work requests than pieces" ;;
-        *) [ "$(requests)" -le 256 ] || die "staged, and a work request for each piece" ;;
-        esac
-    done
-done
