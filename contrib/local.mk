@@ -17,6 +17,7 @@ EXTRA_DIST += \
 	contrib/check_requirements.sh \
 	contrib/check_shell.sh \
 	contrib/check_symbols.sh \
+	contrib/check_tenants.sh \
 	contrib/check_text.sh \
 	contrib/check_types.sh \
 	contrib/compile_kernel \

@@ -187,6 +187,7 @@ static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p
         return status;
     }
     ctx->opts = mkv_config_options(ctx->config);
+    ctx->tuning = mkv_tuning;
     *ctx_p = ctx;
     return MKV_OK;
 }

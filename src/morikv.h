@@ -74,7 +74,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/** Version of this header; of the library that was loaded: mkv_version_number(). */
+/** Version of this header; mkv_version_string() is that of the loaded library. */
 #define MKV_API_MAJOR 0
 #define MKV_API_MINOR 1
 #define MKV_API_PATCH 0
@@ -123,9 +123,6 @@ const char *mkv_last_error(void);
 
 /** Library version as text, "major.minor.patch". */
 const char *mkv_version_string(void);
-
-/** Library version, to be compared with MKV_VERSION_NUMBER(). */
-uint32_t mkv_version_number(void);
 
 /* ---- Objects --------------------------------------------------------------------- */
 
@@ -441,8 +438,6 @@ typedef enum mkv_backend {
     MKV_BACKEND_TCP
 } mkv_backend_t;
 
-const char *mkv_backend_string(mkv_backend_t backend);
-
 typedef struct mkv_peer_attr {
     size_t size;
     mkv_peer_state_t state;
@@ -598,7 +593,7 @@ enum {
                                        to post ranges of positions. Default: sorted by
                                        local block first, which merges more */
     MKV_PLAN_UNCHECKED = 1 << 1   /**< Posts are not compared with what was exposed; the
-                                       other side still does so at the end (VERIFY) */
+                                       other side still does so at the end */
 };
 
 /**
@@ -708,10 +703,9 @@ typedef struct mkv_expect {
 } mkv_expect_t;
 
 /**
- * Whose posts UCX is given first, of those that wait for one peer's credits (options
- * MAX_INFLIGHT_OPS and _BYTES). What was given to UCX is not overtaken any more, so
- * options NORMAL_SHARE and LOW_SHARE say beyond which part of the credits in flight
- * nothing more of these is given: the rest is left to who comes with a higher one.
+ * Order of posts that wait for one peer's credits (options MAX_INFLIGHT_OPS and _BYTES).
+ * A call that UCX has got is not overtaken any more, so posts of low priority fill half
+ * of the credits at most, and the rest is free at once for higher priorities.
  */
 typedef enum mkv_priority {
     MKV_PRIORITY_NORMAL,
@@ -1308,46 +1302,6 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
                       void (*write)(void *arg, const char *line), void *arg);
 
 /* ---- 9. Pure helpers ------------------------------------------------------------- */
-
-/**
- * Whether a rank of the source gives anything to a rank of the destination: the rule of
- * maps, for those who look for peers.
- *
- * @param [in] groups      As in mkv_region_t; none above 0 may be 0.
- * @param [in] num_groups  0: replicated, as with MKV_REGION_REPLICATED.
- *
- * @return 1 or 0; -1: more than MKV_MAX_GROUPS, a rank not below its size, or elements
- *         that a size does not divide.
- */
-int mkv_rank_gives(const uint32_t *groups, uint32_t num_groups, uint32_t src_rank,
-                   uint32_t src_size, uint32_t dst_rank, uint32_t dst_size);
-
-/**
- * A place as one number, for tables and names: of all places of the same sizes each has
- * its own, from 0 to below the product of the sizes. DP ranks come slowest, then PP and
- * CP ranks; neighbours are TP ranks. Sizes of 0 count as 1.
- *
- * @return MKV_OK, MKV_ERR_INVALID: a rank is not below its size, a reserved member is
- *         not 0, or there are more than 2^32 places.
- */
-mkv_status_t mkv_rank_pack(const mkv_topology_t *topology, uint32_t *rank_p);
-
-/**
- * The place of a number.
- *
- * @param [in,out] topology  In: sizes, of 1 each if 0; out: ranks.
- *
- * @return MKV_OK, MKV_ERR_INVALID: as mkv_rank_pack(), or there is no such place; then
- *         nothing is written.
- */
-mkv_status_t mkv_rank_unpack(uint32_t rank, mkv_topology_t *topology);
-
-/**
- * The part of @a num blocks that a context parallel rank of @a size (0: 1) has, where
- * they are split in one stretch a rank, the first ranks having one more.
- */
-void mkv_cp_range(uint64_t num, uint32_t size, uint32_t rank, uint64_t *first_p,
-                  uint64_t *num_p);
 
 /** `count` blocks that are neighbours on both sides. Complete: it never grows. */
 typedef struct mkv_run {

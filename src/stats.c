@@ -6,6 +6,7 @@
 
 #include "base/abi.h"
 #include "base/latency.h"
+#include "peer/backend.h"
 #include "peer/path.h"
 #include "peer/peer.h"
 #include "xfer/xfer.h"

@@ -8,7 +8,7 @@
  * is woken by UCX, by the next deadline, by whoever leaves the context after a call
  * that may have left something to do, and by the end.
  *
- * While calls are in flight it goes on looking for a while (PROGRESS_SPIN): a lane that
+ * While calls are in flight it goes on looking for a while (progress_spin): a lane that
  * keeps a few lists under way has none between the end of one and the waking of who is
  * to start the next. Nor does it sleep for the lock at once: whoever posts has it for
  * some microseconds, and to be woken takes longer.
@@ -122,7 +122,7 @@ static bool mkv_thread_cool(mkv_thread_t *thread)
 static bool mkv_thread_is_hot(mkv_thread_t *thread, unsigned count)
 {
     mkv_ctx_t *ctx = thread->ctx;
-    uint64_t spin = ctx->opts->progress_spin * 1000, waited;
+    uint64_t spin = ctx->tuning.progress_spin * 1000, waited;
     bool has_moved = (count > 0) || (ctx->count.ucp_calls != thread->num_calls);
 
     if ((thread->num_hot == 0) && (!has_moved || (ctx->threads->hot != NULL))) {

@@ -294,7 +294,7 @@ expose() {
     export UCX_TLS=tcp
     counted_pair expose
     echo
-    echo "| exposed to be written to, OVERLAP; moved, VERIFY | blocks | instr/block, to quiet | ns/block, to quiet; both sides |"
+    echo "| exposed to be written to, OVERLAP; moved and verified | blocks | instr/block, to quiet | ns/block, to quiet; both sides |"
     echo "|---|---|---|---|"
     while read -r overlap blocks ns; do
         [ "$overlap" != check ] || overlap="refuse less allow: the check, aim 1 ns"
@@ -347,8 +347,7 @@ figures() {
     counted_pair expose
     echo "expose.allow $(expose_instructions allow)"
     echo "expose.refuse $(expose_instructions refuse)"
-    echo "verify.counts $(expose_instructions counts)"
-    echo "verify.units $(expose_instructions units)"
+    echo "verify.units $(expose_instructions verify)"
     "$tree/test/bench/bench_rdma.sh" "$build" --figures
 }
 

@@ -14,11 +14,6 @@ const char *mkv_version_string(void)
     return MKV_VERSION_TEXT(MKV_API_MAJOR, MKV_API_MINOR, MKV_API_PATCH);
 }
 
-uint32_t mkv_version_number(void)
-{
-    return MKV_API_VERSION;
-}
-
 /* ---- Structures ------------------------------------------------------------------ */
 
 #define MKV_UP_TO(_type, _last) (offsetof(_type, _last) + sizeof(((_type *)0)->_last))

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/table.h"
+#include "base/tuning.h"
 #include "morikv.h"
 #include "wire/wire.h"
 
@@ -82,6 +83,7 @@ struct mkv_ctx {
     unsigned num_asleep;         /* of them, or about to; atomic */
     mkv_config_t *config;
     const mkv_options_t *opts;
+    mkv_tuning_t tuning;
     mkv_log_t log;
     mkv_open_params_t params;
     char name[64];

@@ -14,9 +14,6 @@
 
 typedef enum mkv_fence { MKV_FENCE_NONE, MKV_FENCE_FLUSH } mkv_fence_t;
 
-/** What is compared with what was exposed when a transfer ends. */
-typedef enum mkv_verify { MKV_VERIFY_COUNTS, MKV_VERIFY_UNITS } mkv_verify_t;
-
 typedef enum mkv_overlap {
     MKV_OVERLAP_ALLOW,
     MKV_OVERLAP_WARN,
@@ -39,21 +36,14 @@ typedef struct mkv_options {
     char net_devices[MKV_OPTION_SIZE];
     uint64_t lanes;
     uint64_t sgl; /**< mkv_sgl_mode_t */
-    uint64_t sgl_max;
     uint64_t fence; /**< mkv_fence_t */
     uint64_t overlap; /**< mkv_overlap_t */
-    uint64_t verify;  /**< mkv_verify_t */
     uint64_t read_by; /**< mkv_read_by_t */
-    uint64_t push_min;
     uint64_t max_inflight_ops;
     uint64_t max_inflight_bytes;
-    uint64_t normal_share; /**< In percent */
-    uint64_t low_share;
     uint64_t max_message;
     uint64_t max_queued;
     uint64_t max_peers;
-    uint64_t early_messages;
-    uint64_t list_cache_max;
     uint64_t bind_timeout;
     uint64_t xfer_timeout;
     uint64_t release_timeout;
@@ -63,7 +53,6 @@ typedef struct mkv_options {
     char shm_dir[MKV_OPTION_SIZE];
     uint64_t wakeup;
     uint64_t progress_threads;
-    uint64_t progress_spin; /**< us */
     uint64_t am_id;
     uint64_t log_level;
 } mkv_options_t;

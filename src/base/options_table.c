@@ -8,7 +8,6 @@ static const char *const mkv_sgl_names[] = {"no", "yes", "try", NULL};
 static const char *const mkv_read_by_names[] = {"auto", "get", "push", NULL};
 static const char *const mkv_fence_names[] = {"none", "flush", NULL};
 static const char *const mkv_overlap_names[] = {"allow", "warn", "refuse", NULL};
-static const char *const mkv_verify_names[] = {"counts", "units", NULL};
 static const char *const mkv_level_names[] = {"error", "warn",  "info",
                                               "debug", "trace", NULL};
 
@@ -37,21 +36,12 @@ const mkv_opt_t mkv_opts[] = {
      "Whether a WRITE post is one scatter-gather call of UCX: try (where UCX and the\n"
      "transport are known to do it), yes, or no (one put per piece).",
      MKV_OPT(sgl), MKV_OPT_ENUM, mkv_sgl_names, 0, 0},
-    {"SGL_MAX", "8192",
-     "Pieces in one scatter-gather call, in pieces. UCX and the transport read the\n"
-     "lists of a call several times: 8192 pieces stay in the second-level cache, and\n"
-     "take 24 bytes each while they are in flight. Raise it when calls are dear.",
-     MKV_OPT(sgl_max), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
     {"READ_BY", "auto",
      "How a READ moves: get (a call of UCX for each piece), push (the owner of the\n"
      "blocks puts them as lists, in its progress), or auto (push where that is one\n"
      "call of UCX). An owner that says get is never asked to push: say so where it\n"
      "makes progress too rarely.",
      MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
-    {"PUSH_MIN", "64",
-     "READ_BY=auto: smallest post that the owner is asked to push, in pieces. Asking\n"
-     "costs a message each way: raise it where messages are slow.",
-     MKV_OPT(push_min), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
     {"FENCE", "none",
      "What stands between the last byte in GPU memory and DONE: none (the transport's\n"
      "flush is enough), or flush (the side that put over RDMA then reads a byte back\n"
@@ -63,11 +53,6 @@ const mkv_opt_t mkv_opts[] = {
      "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
      "of the first such block, or refuse the second transfer.",
      MKV_OPT(overlap), MKV_OPT_ENUM, mkv_overlap_names, 0, 0},
-    {"VERIFY", "units",
-     "What the side that exposed blocks compares when the other side says that all have\n"
-     "moved: counts (how many), or units (also which, by a sum over them). Counts saves\n"
-     "the sum: some nanoseconds for each block.",
-     MKV_OPT(verify), MKV_OPT_ENUM, mkv_verify_names, 0, 0},
     {"MAX_INFLIGHT_OPS", "4096",
      "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
      "when a transport's queues are short on memory.",
@@ -76,13 +61,6 @@ const mkv_opt_t mkv_opts[] = {
      "Data in flight to one peer, in bytes. Lower it so that small transfers need not\n"
      "wait behind large ones.",
      MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
-    {"NORMAL_SHARE", "100",
-     "Part of the two limits above, in percent, beyond which nothing of transfers of\n"
-     "normal priority is given to UCX: the rest is left to those of high priority.",
-     MKV_OPT(normal_share), MKV_OPT_UINT, NULL, 1, 100},
-    {"LOW_SHARE", "50",
-     "The same for transfers of low priority: the rest is left to all others.",
-     MKV_OPT(low_share), MKV_OPT_UINT, NULL, 1, 100},
     {"MAX_MESSAGE", "64m",
      "Largest control or user message, in bytes, either way. Both sides tell it, and\n"
      "the smaller one holds.",
@@ -94,14 +72,6 @@ const mkv_opt_t mkv_opts[] = {
      "Connections that exist at once, those not closed yet included; more are\n"
      "refused. Each takes a UCX endpoint, and up to MAX_QUEUED bytes.",
      MKV_OPT(max_peers), MKV_OPT_UINT, NULL, 1, MKV_NO_LIMIT},
-    {"EARLY_MESSAGES", "4096",
-     "Block lists kept per peer for transfers that are not open yet, and as many\n"
-     "aborts of such, in messages.",
-     MKV_OPT(early_messages), MKV_OPT_UINT, NULL, 0, MKV_NO_LIMIT},
-    {"LIST_CACHE_MAX", "64m",
-     "Memory kept for the lists of later posts, in bytes. Raise it when lists_allocated\n"
-     "keeps growing.",
-     MKV_OPT(list_cache_max), MKV_OPT_SIZE, NULL, 0, MKV_NO_LIMIT},
     {"BIND_TIMEOUT", "60s",
      "Time for the other side to open its half, for a peer to answer, and for a\n"
      "message that later ones have overtaken, in ms unless a unit is given (ms, s, m).",
@@ -139,11 +109,6 @@ const mkv_opt_t mkv_opts[] = {
      "mkv_progress(). They serve one worker in turn, so one is enough. Needs an own\n"
      "UCX context and WAKEUP.",
      MKV_OPT(progress_threads), MKV_OPT_UINT, NULL, 0, MKV_MAX_PROGRESS_THREADS},
-    {"PROGRESS_SPIN", "10000",
-     "How long such a thread goes on looking, without sleeping, for the end of calls in\n"
-     "flight after one has ended, in us. 0 leaves the processor at once: what is in\n"
-     "flight ends later, and lists wait for each other.",
-     MKV_OPT(progress_spin), MKV_OPT_UINT, NULL, 0, 10000000},
     {"AM_ID", "77",
      "UCX active message id, below 65536; change it on all sides when an attached\n"
      "worker's owner uses it.",

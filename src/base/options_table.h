@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MKV_NUM_OPTS 33u
+#define MKV_NUM_OPTS 25u
 
 typedef enum mkv_opt_type {
     MKV_OPT_BOOL,

@@ -3,7 +3,7 @@
 /*
  * Memory of the lists that UCX reads while a post is in flight. A later post finds the
  * block of its predecessor, with its contents if it asks for them; what is kept while
- * nobody uses it is bounded by option LIST_CACHE_MAX, oldest first out.
+ * nobody uses it is bounded by list_cache_max, oldest first out.
  *
  * Sizes are rounded up to one of four classes between powers of two, and what is not
  * used waits in the list of its class: finding it takes no longer however many there
@@ -133,7 +133,7 @@ void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses)
         }
     }
     uses->num = 0;
-    mkv_list_cache_trim(ctx, ctx->opts->list_cache_max);
+    mkv_list_cache_trim(ctx, ctx->tuning.list_cache_max);
 }
 
 void mkv_list_cache_forget(mkv_list_t *owned)

@@ -15,7 +15,6 @@ libmorikv_core_la_SOURCES += \
     src/cache/plan.c \
     src/cache/plan.h \
     src/cache/plan_bytes.c \
-    src/cache/ranks.c \
     src/cache/match.c \
     src/cache/match.h \
     src/cache/region.c \

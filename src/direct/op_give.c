@@ -278,7 +278,7 @@ static size_t mkv_op_list_length(const mkv_op_t *op)
     size_t max = op->num - op->next;
     size_t num;
 
-    max = (max < op->ctx->opts->sgl_max) ? max : op->ctx->opts->sgl_max;
+    max = (max < op->ctx->tuning.sgl_max) ? max : op->ctx->tuning.sgl_max;
     for (num = 1; (num < max) && mkv_op_are_alike(op, op->next, op->next + num);
          ++num) {
     }

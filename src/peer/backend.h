@@ -15,6 +15,9 @@
 /** The class of the slowest transport that a text of UCX names, as "tcp/lo". */
 mkv_backend_t mkv_backend_of_text(const char *text);
 
+/** Name of a class, never NULL. */
+const char *mkv_backend_string(mkv_backend_t backend);
+
 /** What UCX's status of a call means for its transfer. */
 mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 

@@ -60,7 +60,7 @@ static size_t mkv_post_list_length(const mkv_post_t *post, const mkv_pair_t *fir
         }
     }
     total = (total < left) ? total : left;
-    return (total < map->ctx->opts->sgl_max) ? total : map->ctx->opts->sgl_max;
+    return (total < map->ctx->tuning.sgl_max) ? total : map->ctx->tuning.sgl_max;
 }
 
 /* Arrays for what one list from the cursor on can hold */
@@ -215,7 +215,7 @@ static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
 }
 
 /* A plan's list is told by its selection and where it begins: its end follows from
- * them and from what does not change while there are plans, the map and SGL_MAX */
+ * them and from what does not change while there are plans, the map and sgl_max */
 static bool mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
 {
     return (lists->from.pair == post->at.pair) && (lists->from.run == post->at.run) &&

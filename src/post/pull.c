@@ -77,7 +77,7 @@ static bool mkv_pull_is_worth_it(const mkv_post_t *post)
     mkv_peer_t *peer = post->leg->peer;
     const mkv_pair_t *pair;
 
-    if (post->num_elements < peer->ctx->opts->push_min) {
+    if (post->num_elements < peer->ctx->tuning.push_min) {
         return false;
     }
     for (pair = map->pairs; pair < map->pairs + map->num_pairs; ++pair) {

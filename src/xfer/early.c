@@ -56,7 +56,7 @@ mkv_status_t mkv_early_add(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
     mkv_packet_t *packet;
 
     mkv_early_supersede(peer, msg->id, msg->epoch);
-    if ((peer->num_early >= ctx->opts->early_messages) ||
+    if ((peer->num_early >= ctx->tuning.early_messages) ||
         (peer->early_bytes + length > ctx->opts->max_queued)) {
         return MKV_ERR_BUSY;
     }
@@ -79,7 +79,7 @@ void mkv_early_add_abort(mkv_peer_t *peer, const mkv_msg_t *msg, const void *dat
         return;
     }
     mkv_list_add_tail(&peer->early_aborts, &packet->list);
-    if (++peer->num_early_aborts > peer->ctx->opts->early_messages) {
+    if (++peer->num_early_aborts > peer->ctx->tuning.early_messages) {
         MKV_COUNT(peer, msgs_dropped, 1);
         mkv_early_remove_abort(peer,
                                mkv_list_head(&peer->early_aborts, mkv_packet_t, list));

@@ -51,7 +51,6 @@ static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
                                  const mkv_wire_units_t *told)
 {
     return told->has_sum && (told->num == units->num_local) &&
-           (leg->xfer->ctx->opts->verify == MKV_VERIFY_UNITS) &&
            (told->sum != mkv_leg_exposed_sum(leg, units));
 }
 

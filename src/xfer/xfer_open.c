@@ -115,8 +115,8 @@ static void mkv_xfer_set_priority(mkv_xfer_t *xfer, mkv_priority_t priority)
 {
     const mkv_options_t *opts = xfer->ctx->opts;
     const uint64_t shares[] = {[MKV_PRIORITY_HIGH] = 100,
-                               [MKV_PRIORITY_NORMAL] = opts->normal_share,
-                               [MKV_PRIORITY_LOW] = opts->low_share};
+                               [MKV_PRIORITY_NORMAL] = xfer->ctx->tuning.normal_share,
+                               [MKV_PRIORITY_LOW] = xfer->ctx->tuning.low_share};
 
     xfer->priority = priority;
     xfer->limits.ops = mkv_share(opts->max_inflight_ops, shares[priority]);

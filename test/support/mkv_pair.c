@@ -240,6 +240,7 @@ void pair_teardown(void)
             pair_side_close(&pair_sides[i]);
         }
     }
+    mkv_tuning = (mkv_tuning_t)MKV_TUNING_DEFAULT;
     fake_ucp_reset();
 }
 

@@ -161,6 +161,14 @@ class Peer:
         pointer = self._handle.get()
         check(lib.mkv_xfer_refuse(pointer, id, epoch, status, reason.encode()))
 
+    def declare_dead(self) -> None:
+        """Free the blocks that are quarantined because of this peer.
+
+        Call it only when the peer's host is switched off, its GPU reset or its container
+        removed: a peer that lives overwrites blocks of other requests.
+        """
+        check(lib.mkv_peer_declare_dead(self._handle.get()))
+
     def close(self, force: bool = False) -> None:
         """Harmless if it, or its context, is closed.
 
@@ -402,6 +410,11 @@ class Context:
     def signal(self, gate_id: int, value: int = 1) -> None:
         """Open the gates of this number that wait for ``value`` or less. Any thread."""
         check(lib.mkv_gate_signal(self._owner.ctx(), gate_id, value))
+
+    def forget_gate(self, gate_id: int) -> None:
+        """Reset the value of this gate to 0 and free its memory; call it once per request
+        when gates are numbered by request."""
+        check(lib.mkv_gate_forget(self._owner.ctx(), gate_id))
 
     # ---- events ----
 

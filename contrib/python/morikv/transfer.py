@@ -305,6 +305,20 @@ class Transfer:
         """
         check(lib.mkv_xfer_seal_data(self._handle.get(), leg, data, len(data)))
 
+    def done_data(self, leg: int = 0) -> bytes:
+        """Passive side that is DONE: the bytes that came with a leg's seal."""
+        data, length = ffi.new("void const **"), ffi.new("size_t *")
+        check(lib.mkv_xfer_done_data(self._handle.get(), leg, data, length))
+        return bytes(ffi.buffer(data[0], length[0])) if length[0] else b""
+
+    def declare_dead(self) -> None:
+        """:meth:`Peer.declare_dead` for every peer that keeps this ended transfer from
+        being quiet.
+
+        :raises BusyError: it has not ended.
+        """
+        check(lib.mkv_xfer_declare_dead(self._handle.get()))
+
     def abort(self, reason: str = "", status: int = lib.MKV_ERR_ABORTED) -> None:
         """End it with an error now, here and at every leg; quiet follows."""
         check(lib.mkv_xfer_abort(self._handle.get(), status, reason.encode()))

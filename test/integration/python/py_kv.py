@@ -140,6 +140,8 @@ def decode(is_once):
     for layer in range(LAYERS):
         if cache.read(layer) != expected(layer, 2, THERE, 1, HERE):
             sys.exit(f"layer {layer} is wrong after the WRITE")
+    if with_bytes.done_data(0) != end.data:
+        sys.exit("the bytes of the seal and of DONE differ")
     with_bytes.close()
     if is_once:
         return
@@ -188,6 +190,7 @@ class TwoProcesses(unittest.TestCase):
         opened = threading.Event()
         for layer in range(LAYERS):
             write.post(plan, layers=(layer, layer + 1), ready=opened.is_set, tell=layer)
+        self.assertRaises(errors.BusyError, write.declare_dead)
         write.seal(data=b"token")
         self.context.progress()
         self.assertEqual(write.query().num_ucp_calls, 0)
@@ -230,6 +233,25 @@ class TwoProcesses(unittest.TestCase):
         self.assertIn("decode", self.context.dump())
         self.assertTrue(any("decode" in line and "ready" in line for _, line in lines), lines)
         self.context.close()
+
+    def test_a_gate_that_was_forgotten_is_closed_again(self):
+        peer = self.connect()
+        pairs = peer.map()
+        write = self.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
+        wait(self.context, EventType.EXPOSED, write)
+        self.context.signal(5, 1)
+        self.context.forget_gate(5)
+        write.post(pairs.plan({0: (HERE, THERE)}), gate_id=5)
+        self.context.progress()
+        self.assertEqual(write.query().num_ucp_calls, 0)
+        self.other.kill()
+        self.other.wait()
+        peer.declare_dead()
+        for event in self.context.events(timeout=LIMIT_S):
+            if event.type == EventType.QUIET:
+                break
+        self.assertEqual(write.query().status, morikv._library.lib.MKV_ERR_PEER)
+        write.close()
 
     def test_blocks_outside_a_region_are_named(self):
         pairs = self.connect().map()

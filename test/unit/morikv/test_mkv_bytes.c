@@ -572,7 +572,7 @@ START_TEST(a_slice_goes_on_where_credit_ended)
     mkv_plan_t *plan;
 
     pair_set("MAX_INFLIGHT_OPS", "1");
-    pair_set("SGL_MAX", "7");
+    mkv_tuning.sgl_max = 7;
     bind_bytes(MKV_WRITE, _i ? "mori_rdma" : "tcp", &whole, &whole, block_0, 1, NULL);
     memcpy(wanted, memory[1], LENGTH);
     for (i = 0; i < 4; ++i) {

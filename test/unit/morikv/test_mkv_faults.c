@@ -647,7 +647,7 @@ static void setup(uint64_t seed)
     pair_set("DRAIN_TIMEOUT", "2s");
     pair_set("MAX_INFLIGHT_OPS", dice(2) ? "3" : "4096");
     pair_set("READ_BY", dice(2) ? "get" : "auto");
-    pair_set("PUSH_MIN", "4");
+    mkv_tuning.push_min = 4;
     pair_setup();
     num_old[0] = num_old[1] = 0;
     for (side = 0; side < 2; ++side) {

@@ -237,7 +237,7 @@ START_TEST(questions_are_bounded)
     mkv_xfer_t *readers[3];
     unsigned i;
 
-    pair_set("EARLY_MESSAGES", "2");
+    mkv_tuning.early_messages = 2;
     pair_setup();
     for (i = 0; i < 3; ++i) {
         readers[i] = pair_xfer(A, 1, i, MKV_READ, MKV_DST);

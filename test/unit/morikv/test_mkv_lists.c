@@ -235,7 +235,7 @@ START_TEST(a_repeated_post_builds_nothing)
     mkv_region_id_t id;
 
     seed = (unsigned)_i;
-    pair_set("SGL_MAX", (_i & 2) ? "5" : "8192");
+    mkv_tuning.sgl_max = (_i & 2) ? 5 : 8192;
     lists = (_i & 2) ? (pieces + 4) / 5 : 1;
     open_sides(&id);
     pair_connect(0, 1);
@@ -268,7 +268,7 @@ END_TEST
  * Loop index: the seed, and the options. */
 START_TEST(posts_move_their_own_blocks)
 {
-    static const char *const sgl_max[] = {"1", "3", "7", "8192"};
+    static const uint64_t sgl_max[] = {1, 3, 7, 8192};
     static const mkv_sel_t sels[] = {
         {.size = sizeof(mkv_sel_t)},
         {SEL(COMPONENTS), .component_mask = 1},
@@ -296,10 +296,10 @@ START_TEST(posts_move_their_own_blocks)
     mkv_region_id_t id;
 
     seed = (unsigned)_i * 77;
-    pair_set("SGL_MAX", sgl_max[_i % 4]);
+    mkv_tuning.sgl_max = sgl_max[_i % 4];
     pair_set("MAX_INFLIGHT_OPS", (_i & 4) ? "3" : "4096");
     pair_set("MAX_INFLIGHT_BYTES", (_i & 2) ? "2000" : "4g");
-    pair_set("LIST_CACHE_MAX", (_i & 8) ? "3k" : "64m");
+    mkv_tuning.list_cache_max = (_i & 8) ? 3 << 10 : 64 << 20;
     open_sides(&id);
     pair_connect(0, 1);
     for (index = 0; index < PLANS; ++index) {
@@ -380,7 +380,7 @@ static void open_short_lists(void)
 {
     mkv_region_id_t id;
 
-    pair_set("SGL_MAX", "50");
+    mkv_tuning.sgl_max = 50;
     open_sides(&id);
     pair_connect(0, 1);
     refill();

@@ -139,7 +139,7 @@ START_TEST(credits_bound_what_is_in_flight)
     unsigned rounds, lists, i;
 
     pair_set("MAX_INFLIGHT_OPS", "16");
-    pair_set("SGL_MAX", "7");
+    mkv_tuning.sgl_max = 7;
     pair_setup();
     fake_ucp_set_lists(_i);
     active = pair_bind_write(PAIR_BLOCKS, &passive);
@@ -177,7 +177,7 @@ START_TEST(byte_credits_return_exactly)
     mkv_plan_t *plan;
 
     pair_set("MAX_INFLIGHT_BYTES", "1000");
-    pair_set("SGL_MAX", "7");
+    mkv_tuning.sgl_max = 7;
     pair_setup();
     active = pair_bind_write(PAIR_BLOCKS, &passive);
     plan = pair_plan(A, 1, 0, 0, PAIR_BLOCKS, 0);
@@ -268,11 +268,9 @@ START_TEST(lists_skip_an_empty_component)
                              .local = blocks,
                              .remote = blocks}};
     mkv_xfer_t *active, *passive;
-    char number[8];
     mkv_plan_t *plan;
 
-    snprintf(number, sizeof(number), "%d", _i);
-    pair_set("SGL_MAX", number);
+    mkv_tuning.sgl_max = (uint64_t)_i;
     fake_ucp_reset();
     pair_open(0);
     pair_open(1);

@@ -126,7 +126,7 @@ START_TEST(a_share_is_left_to_those_in_a_hurry)
 {
     job_t jobs[2];
 
-    pair_set("NORMAL_SHARE", "75");
+    mkv_tuning.normal_share = 75;
     setup(MKV_WRITE, _i ? "MAX_INFLIGHT_BYTES" : "MAX_INFLIGHT_OPS", _i ? "512" : "8");
     jobs[0] = post(1, MKV_PRIORITY_NORMAL);
     ck_assert_uint_eq(calls(&jobs[0]), 6); /* of 64 bytes each */
@@ -194,7 +194,7 @@ START_TEST(no_share_is_nothing)
 {
     job_t job;
 
-    pair_set("LOW_SHARE", "1");
+    mkv_tuning.low_share = 1;
     setup(MKV_WRITE, "MAX_INFLIGHT_OPS", "8");
     job = post(1, MKV_PRIORITY_LOW);
     ck_assert_uint_eq(calls(&job), 1);

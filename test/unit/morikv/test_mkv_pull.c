@@ -104,7 +104,7 @@ START_TEST(auto_asks_where_it_is_one_call)
     if (_i == 1) {
         pair_set("READ_BY", "push");
     } else if (_i == 2) {
-        pair_set("PUSH_MIN", "129");
+        mkv_tuning.push_min = 129;
     }
     pair_setup();
     if (_i < 2) {
@@ -144,7 +144,7 @@ START_TEST(a_plan_travels_once)
     uint64_t messages;
     unsigned i;
 
-    pair_set("PUSH_MIN", "1");
+    mkv_tuning.push_min = 1;
     pair_setup();
     bind_read(MKV_PLAN_KEEP_ORDER);
     messages = B->ctx->count.msgs_received;
@@ -280,7 +280,7 @@ START_TEST(pushes_take_the_credits_of_their_owner)
     pair_now = 1000000000ull;
     pair_open(0);
     pair_set("MAX_INFLIGHT_OPS", "3");
-    pair_set("SGL_MAX", "5");
+    mkv_tuning.sgl_max = 5;
     pair_open(1);
     pair_connect(0, 1);
     bind_read(0);
@@ -381,8 +381,8 @@ START_TEST(pushes_complete_in_every_order)
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
     unsigned seed;
 
-    pair_set("PUSH_MIN", "1");
-    pair_set("SGL_MAX", "7");
+    mkv_tuning.push_min = 1;
+    mkv_tuning.sgl_max = 7;
     for (seed = 1; seed < 30; ++seed) {
         pair_setup();
         fake_ucp_shuffle(seed);
@@ -659,7 +659,7 @@ START_TEST(a_release_in_mid_push_frees_nothing)
 {
     mkv_msg_t msg;
 
-    pair_set("PUSH_MIN", "1");
+    mkv_tuning.push_min = 1;
     if (_i == 2) {
         pair_set("MAX_INFLIGHT_OPS", "1");
     }

@@ -4,6 +4,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/peer/backend.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -836,21 +838,14 @@ static const char *const settings[][2] = {{"BACKEND", "rdma"},
                                           {"NET_DEVICES", "mlx5_0:1"},
                                           {"LANES", "2"},
                                           {"SGL", "no"},
-                                          {"SGL_MAX", "4k"},
                                           {"READ_BY", "get"},
-                                          {"PUSH_MIN", "32"},
                                           {"FENCE", "flush"},
                                           {"OVERLAP", "refuse"},
-                                          {"VERIFY", "counts"},
                                           {"MAX_INFLIGHT_OPS", "17"},
                                           {"MAX_INFLIGHT_BYTES", "1g"},
-                                          {"NORMAL_SHARE", "80"},
-                                          {"LOW_SHARE", "40"},
                                           {"MAX_MESSAGE", "1m"},
                                           {"MAX_QUEUED", "8m"},
                                           {"MAX_PEERS", "9"},
-                                          {"EARLY_MESSAGES", "99"},
-                                          {"LIST_CACHE_MAX", "1m"},
                                           {"BIND_TIMEOUT", "59s"},
                                           {"XFER_TIMEOUT", "299s"},
                                           {"RELEASE_TIMEOUT", "298s"},
@@ -860,7 +855,6 @@ static const char *const settings[][2] = {{"BACKEND", "rdma"},
                                           {"SHM_DIR", "/tmp"},
                                           {"WAKEUP", "n"},
                                           {"PROGRESS_THREADS", "0"},
-                                          {"PROGRESS_SPIN", "99"},
                                           {"AM_ID", "78"},
                                           {"LOG_LEVEL", "error"}};
 

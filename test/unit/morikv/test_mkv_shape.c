@@ -355,111 +355,6 @@ START_TEST(a_gap_is_seen)
 }
 END_TEST
 
-START_TEST(helpers_say_what_maps_do)
-{
-    static const uint32_t heads[] = {4}, odd[] = {6}, pair[] = {4, 2};
-    uint32_t source, target;
-
-    for (source = 0; source < 4; ++source) {
-        for (target = 0; target < 2; ++target) {
-            ck_assert_int_eq(mkv_rank_gives(heads, 1, source, 4, target, 2),
-                             source / 2 == target);
-            ck_assert_int_eq(mkv_rank_gives(pair, 2, source, 4, target, 2),
-                             source / 2 == target);
-            ck_assert_int_eq(mkv_rank_gives(NULL, 0, source, 4, target, 2),
-                             source == 2 * target);
-        }
-    }
-    ck_assert_int_eq(mkv_rank_gives(odd, 1, 0, 4, 0, 2), -1);
-    ck_assert_int_eq(mkv_rank_gives(heads, 1, 4, 4, 0, 2), -1);
-    ck_assert_int_eq(mkv_rank_gives(heads, 1, 0, 4, 2, 2), -1);
-    ck_assert_int_eq(mkv_rank_gives(heads, MKV_MAX_GROUPS + 1, 0, 4, 0, 2), -1);
-}
-END_TEST
-
-/* Every place of every grid has a number of its own, none is left out, and it leads
- * back. Loop index: sizes, of which 0 counts as 1 */
-START_TEST(every_place_has_a_number_of_its_own)
-{
-    const mkv_topology_t sizes = {.dp_size = (uint32_t)_i % 4,
-                                  .pp_size = (uint32_t)_i / 4 % 4,
-                                  .cp_size = (uint32_t)_i / 16 % 4,
-                                  .tp_size = (uint32_t)_i / 64 * 3};
-    const uint32_t tp = (sizes.tp_size != 0) ? sizes.tp_size : 1;
-    uint32_t next = 0, rank;
-    mkv_topology_t at = sizes, back;
-
-    for (at.dp_rank = 0; at.dp_rank < sizes.dp_size + !sizes.dp_size; ++at.dp_rank) {
-        for (at.pp_rank = 0; at.pp_rank < sizes.pp_size + !sizes.pp_size;
-             ++at.pp_rank) {
-            for (at.cp_rank = 0; at.cp_rank < sizes.cp_size + !sizes.cp_size;
-                 ++at.cp_rank) {
-                for (at.tp_rank = 0; at.tp_rank < tp; ++at.tp_rank) {
-                    ck_assert_int_eq(mkv_rank_pack(&at, &rank), MKV_OK);
-                    ck_assert_uint_eq(rank, next++);
-                    back = sizes;
-                    ck_assert_int_eq(mkv_rank_unpack(rank, &back), MKV_OK);
-                    ck_assert_mem_eq(&back, &at, sizeof(at));
-                }
-            }
-        }
-    }
-    back = sizes;
-    ck_assert_int_eq(mkv_rank_unpack(next, &back), MKV_ERR_INVALID);
-    ck_assert_mem_eq(&back, &sizes, sizeof(back));
-}
-END_TEST
-
-START_TEST(a_place_that_is_none_has_no_number)
-{
-    mkv_topology_t at = {.tp_rank = 8, .tp_size = 8};
-    uint32_t rank = 77;
-
-    ck_assert_int_eq(mkv_rank_pack(&at, &rank), MKV_ERR_INVALID);
-    ck_assert_str_eq(mkv_last_error(), "TP rank 8 is not below its size, 8");
-    at = (mkv_topology_t){.pp_rank = 1};
-    ck_assert_int_eq(mkv_rank_pack(&at, &rank), MKV_ERR_INVALID);
-    at = (mkv_topology_t){.dp_size = 65536, .tp_size = 65536};
-    ck_assert_int_eq(mkv_rank_unpack(UINT32_MAX, &at), MKV_OK); /* 2^32 places */
-    ck_assert_uint_eq(at.dp_rank, 65535);
-    at.cp_size = 2;
-    ck_assert_int_eq(mkv_rank_pack(&at, &rank), MKV_ERR_INVALID);
-    at = (mkv_topology_t){.reserved = {0, 0, 0, 1}};
-    ck_assert_int_eq(mkv_rank_pack(&at, &rank), MKV_ERR_INVALID);
-    ck_assert_str_eq(mkv_last_error(), "a place: reserved[3] is 1, expected 0");
-    ck_assert_uint_eq(rank, 77);
-}
-END_TEST
-
-START_TEST(no_ranks_are_one)
-{
-    uint64_t first, num;
-
-    mkv_cp_range(5, 0, 0, &first, &num);
-    ck_assert_uint_eq(first, 0);
-    ck_assert_uint_eq(num, 5);
-}
-END_TEST
-
-/* Loop index: the number of ranks */
-START_TEST(context_parallel_ranks_have_every_block_once)
-{
-    uint64_t num, first, count, next;
-    uint32_t rank;
-
-    for (num = 0; num < 40; ++num) {
-        next = 0;
-        for (rank = 0; rank < (uint32_t)_i; ++rank) {
-            mkv_cp_range(num, (uint32_t)_i, rank, &first, &count);
-            ck_assert_uint_eq(first, next);
-            ck_assert_uint_eq(count, num / (uint32_t)_i + (rank < num % (uint32_t)_i));
-            next += count;
-        }
-        ck_assert_uint_eq(next, num);
-    }
-}
-END_TEST
-
 /* Two heads on four ranks, eight ranks there: load is spread over all four */
 START_TEST(copies_share_the_destinations)
 {
@@ -494,11 +389,6 @@ int main(void)
     tcase_add_test(tcase, who_holds_all_gets_it_from_those_who_share);
     tcase_add_test(tcase, copies_share_the_destinations);
     tcase_add_test(tcase, a_gap_is_seen);
-    tcase_add_test(tcase, helpers_say_what_maps_do);
-    tcase_add_loop_test(tcase, every_place_has_a_number_of_its_own, 0, 192);
-    tcase_add_test(tcase, a_place_that_is_none_has_no_number);
-    tcase_add_test(tcase, no_ranks_are_one);
-    tcase_add_loop_test(tcase, context_parallel_ranks_have_every_block_once, 1, 9);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

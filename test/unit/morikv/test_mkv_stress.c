@@ -440,7 +440,7 @@ START_TEST(threads_do_everything_at_once)
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     ck_assert_int_ge(fd, 0);
-    pair_set("PUSH_MIN", (_i == 0) ? "1" : "0");
+    mkv_tuning.push_min = (_i == 0) ? 1 : 0;
     pair_set("PROGRESS_THREADS", (_i == 0) ? "0" : "2");
     fake_ucp_reset();
     fake_ucp_set_efd(fd);

@@ -352,7 +352,7 @@ START_TEST(a_round_has_an_end)
     uint64_t posted;
 
     pair_layers = 61;
-    pair_set("SGL_MAX", "512");
+    mkv_tuning.sgl_max = 512;
     pair_setup();
     fake_ucp_set_lists(_i);
     fake_ucp_set_inline(DATA);
@@ -595,7 +595,7 @@ START_TEST(a_thread_goes_on_while_calls_are_in_flight)
     unsigned i;
 
     pair_set("PROGRESS_THREADS", (_i == 2) ? "4" : "1");
-    pair_set("PROGRESS_SPIN", (_i == 1) ? "0" : "2000");
+    mkv_tuning.progress_spin = (_i == 1) ? 0 : 2000;
     open_with_threads(fd);
     ck_assert_uint_gt(rounds_of_threads(4), 0);
     fake_ucp_hold(DATA);
@@ -629,7 +629,7 @@ START_TEST(many_threads_at_once)
     pthread_t threads[4];
     unsigned round, i;
 
-    pair_set("PUSH_MIN", "1");
+    mkv_tuning.push_min = 1;
     pair_setup();
     for (round = 0; round < mkv_test_rounds(ROUNDS, 6); ++round) {
         is_over = 0;

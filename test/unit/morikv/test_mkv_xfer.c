@@ -785,7 +785,7 @@ START_TEST(aborts_take_no_place_of_lists)
     mkv_xfer_t *xfer;
     unsigned i;
 
-    pair_set("EARLY_MESSAGES", "4");
+    mkv_tuning.early_messages = 4;
     pair_setup();
     for (i = 0; i < 10; ++i) {
         xfer = pair_xfer_epoch(B, 0, MKV_DST, i);
@@ -870,7 +870,7 @@ START_TEST(early_store_is_bounded)
     mkv_xfer_t *passive[5];
     unsigned i;
 
-    pair_set("EARLY_MESSAGES", "4");
+    mkv_tuning.early_messages = 4;
     pair_setup();
     for (i = 0; i < 5; ++i) {
         passive[i] = pair_xfer(B, 0, 100 + i, MKV_WRITE, MKV_DST);
