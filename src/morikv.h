@@ -771,8 +771,7 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  *                   come forward already, or whose leg has failed.
  * @param [in] data  Any bytes for the other connector; copied.
  *
- * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_UNSUPPORTED: the library of a
- *         peer is too old, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
+ * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
  * MKV_ERR_PEER, MKV_ERR_NOMEM, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
@@ -864,9 +863,7 @@ typedef struct mkv_gate {
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: e.g. not the active side, leg not
  *         bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the
  *         plan, or a block that the peer has not exposed to this transfer,
- *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan,
- *         MKV_ERR_UNSUPPORTED: MKV_SEL_TELL in a WRITE, and the library of the peer is
- *         too old, MKV_ERR_STALE, or the transfer's error when it is terminal.
+ *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan, MKV_ERR_STALE, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
@@ -907,8 +904,7 @@ mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
  * @param [in] length  Up to option MAX_MESSAGE less 1 KiB.
  *
  * @return As mkv_xfer_seal(), and MKV_ERR_LENGTH also when there are more bytes,
- *         MKV_ERR_UNSUPPORTED: the library of a peer is too old for them,
- * MKV_ERR_NOMEM. In these three cases the leg is not sealed.
+ *         MKV_ERR_NOMEM. In these two cases the leg is not sealed.
  */
 mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                                 size_t length);
@@ -1090,7 +1086,6 @@ typedef struct mkv_op_params {
  *                              without MKV_REGION_ONE_SIDED.
  * @return MKV_ERR_BOUNDS       A piece leaves its region.
  * @return MKV_ERR_LENGTH       The note is larger than MAX_MESSAGE of either side.
- * @return MKV_ERR_UNSUPPORTED  The peer's library knows no notes.
  * @return MKV_ERR_NOMEM
  */
 mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,

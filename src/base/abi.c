@@ -18,7 +18,8 @@ const char *mkv_version_string(void)
 
 #define MKV_UP_TO(_type, _last) (offsetof(_type, _last) + sizeof(((_type *)0)->_last))
 
-/** @param _last  Last member in the first release that had the structure. */
+/** @param _last  Last member of the structure in version 0.1, or in the version that
+ *  adds the structure. */
 #define MKV_STRUCT(_name, _last, ...)                                                  \
     const mkv_struct_t mkv_struct_##_name = {.name = #_name,                           \
                                              .known = sizeof(mkv_##_name##_t),         \
@@ -29,22 +30,22 @@ const char *mkv_version_string(void)
 #define MKV_RESERVED(_type, _member)                                                   \
     {#_member, offsetof(_type, _member), sizeof(((_type *)0)->_member)}
 
-MKV_STRUCT(open_params, clock_arg, MKV_RESERVED(mkv_open_params_t, topology.reserved),
+MKV_STRUCT(open_params, accept_arg, MKV_RESERVED(mkv_open_params_t, topology.reserved),
            MKV_RESERVED(mkv_open_params_t, reserved));
-MKV_STRUCT(region, alloc_length, {NULL, 0, 0});
-MKV_STRUCT(peer_attr, topology, {NULL, 0, 0});
+MKV_STRUCT(region, shard_size, {NULL, 0, 0});
+MKV_STRUCT(peer_attr, paths, {NULL, 0, 0});
 MKV_STRUCT(map_params, num_components, MKV_RESERVED(mkv_map_params_t, reserved));
 MKV_STRUCT(map_attr, reserved, {NULL, 0, 0});
 MKV_STRUCT(plan_attr, memory, {NULL, 0, 0});
-MKV_STRUCT(xfer_params, user_data, MKV_RESERVED(mkv_xfer_params_t, flags),
+MKV_STRUCT(xfer_params, reserved, MKV_RESERVED(mkv_xfer_params_t, flags),
            MKV_RESERVED(mkv_xfer_params_t, reserved));
-MKV_STRUCT(sel, pos_hi, MKV_RESERVED(mkv_sel_t, reserved),
+MKV_STRUCT(sel, reserved_end, MKV_RESERVED(mkv_sel_t, reserved),
            MKV_RESERVED(mkv_sel_t, reserved_end));
 MKV_STRUCT(gate, value, {NULL, 0, 0});
-MKV_STRUCT(xfer_attr, num_ucp_calls, {NULL, 0, 0});
+MKV_STRUCT(xfer_attr, quiet_ns, {NULL, 0, 0});
 MKV_STRUCT(leg_attr, waiting_for, {NULL, 0, 0});
-MKV_STRUCT(stats, quarantined_xfers, {NULL, 0, 0});
-MKV_STRUCT(event, text, {NULL, 0, 0});
+MKV_STRUCT(stats, event_to_poll, {NULL, 0, 0});
+MKV_STRUCT(event, op, {NULL, 0, 0});
 MKV_STRUCT(op_params, user_data, {NULL, 0, 0});
 MKV_STRUCT(op_attr, user_data, {NULL, 0, 0});
 

@@ -45,11 +45,6 @@ static mkv_status_t mkv_op_check_note(mkv_peer_t *peer, const mkv_op_params_t *p
                          "leaves room for %llu",
                          params->note_length, (unsigned long long)max);
     }
-    if (!mkv_peer_knows(peer, MKV_FEATURE_NOTE)) {
-        return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                         "operation: the library of peer %s knows no notes",
-                         peer->name);
-    }
     if (!mkv_credit_has(peer, params->note_length)) {
         return mkv_error(log, MKV_ERR_BUSY,
                          "operation: peer %s has not polled what was sent to it before",

@@ -29,9 +29,6 @@ bool mkv_credit_has(const mkv_peer_t *peer, size_t length)
 {
     const mkv_credit_t *credit = &peer->credit;
 
-    if (!mkv_peer_knows(peer, MKV_FEATURE_CREDIT)) {
-        return true;
-    }
     if (!credit->is_told && (credit->num_sent >= MKV_CREDIT_FIRST)) {
         return false;
     }
@@ -80,9 +77,6 @@ void mkv_credit_tell(mkv_peer_t *peer)
 {
     mkv_msg_t msg = {.type = MKV_MSG_CREDIT, .bytes = mkv_polled(&peer->credit.polled)};
 
-    if (!mkv_peer_knows(peer, MKV_FEATURE_CREDIT)) {
-        return;
-    }
     peer->credit.told = msg.bytes;
     if (mkv_message_send(peer, &msg) != MKV_OK) {
         mkv_peer_fail(peer, MKV_ERR_NOMEM, "%s", mkv_last_error());

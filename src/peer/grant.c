@@ -9,17 +9,11 @@
 
 #include "cache/map.h"
 
-bool mkv_grant_is_needed(const mkv_peer_t *peer)
-{
-    return mkv_peer_knows(peer, MKV_FEATURE_KEYS) &&
-           (peer->ctx->features & MKV_FEATURE_KEYS);
-}
-
 mkv_status_t mkv_grant_mem(mkv_peer_t *peer, const mkv_mem_t *mem, bool *is_new_p)
 {
     mkv_table_t *granted = &peer->remote.granted;
 
-    if (!mkv_grant_is_needed(peer) || mkv_remote_has_grant(&peer->remote, mem->id)) {
+    if (mkv_remote_has_grant(&peer->remote, mem->id)) {
         return MKV_OK;
     }
     if (mkv_table_add(granted, mem->id, granted) != MKV_OK) {

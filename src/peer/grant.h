@@ -13,9 +13,6 @@
 #include "cache/region.h"
 #include "peer/peer.h"
 
-/** @return false: the peer, or this context, is of a version that tells all keys. */
-bool mkv_grant_is_needed(const mkv_peer_t *peer);
-
 /**
  * One registration.
  *

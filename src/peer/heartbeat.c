@@ -20,9 +20,7 @@
 /* 0: never */
 static uint64_t mkv_heartbeat_interval(const mkv_peer_t *peer)
 {
-    return mkv_peer_knows(peer, MKV_FEATURE_PING)
-               ? peer->ctx->opts->peer_dead * MKV_NSEC_PER_MSEC / MKV_BEATS
-               : 0;
+    return peer->ctx->opts->peer_dead * MKV_NSEC_PER_MSEC / MKV_BEATS;
 }
 
 static bool mkv_heartbeat_has_gap(const mkv_peer_t *peer)
@@ -66,9 +64,7 @@ bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard)
         return true;
     }
     *heard = now;
-    if (mkv_peer_knows(peer, MKV_FEATURE_PING)) {
-        mkv_heartbeat_send(peer, MKV_MSG_PING);
-    }
+    mkv_heartbeat_send(peer, MKV_MSG_PING);
     return false;
 }
 

@@ -20,8 +20,7 @@ mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
 {
     mkv_audience_t audience = {.connection = peer->connection,
                                .claim = peer->claim,
-                               .remote = &peer->remote,
-                               .takes_all_keys = !mkv_grant_is_needed(peer)};
+                               .remote = &peer->remote};
     mkv_msg_t msg = {.type = type};
     mkv_status_t status;
     mkv_wbuf_t wbuf;

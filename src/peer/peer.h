@@ -205,9 +205,8 @@ static inline mkv_peer_t *mkv_peer_of(mkv_remote_t *remote)
     return mkv_container_of(remote, mkv_peer_t, remote);
 }
 
-/** Whether it may be sent what version 2.0 does not know. @param _feature
- * MKV_FEATURE_*. */
-static inline int mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
+/** Whether the peer has a feature, MKV_FEATURE_*. */
+static inline bool mkv_peer_knows(const mkv_peer_t *peer, uint64_t feature)
 {
     return (peer->remote.info.features & feature) == feature;
 }

@@ -15,9 +15,8 @@
 
 static bool mkv_blob_has_key(const mkv_audience_t *audience, const mkv_mem_t *mem)
 {
-    return audience->takes_all_keys ||
-           ((audience->remote != NULL) &&
-            mkv_remote_has_grant(audience->remote, mem->id));
+    return (audience->remote != NULL) &&
+           mkv_remote_has_grant(audience->remote, mem->id);
 }
 
 static void mkv_blob_add_key(mkv_wire_mem_t *wire, const mkv_mem_t *mem)

@@ -15,7 +15,6 @@ typedef struct mkv_audience {
     uint64_t connection;        /**< Number of the connection */
     uint64_t claim;             /**< On the memory of the peer; 0: none */
     const mkv_remote_t *remote; /**< NULL: no key but of what is open to everybody */
-    bool takes_all_keys;        /**< It does not know registrations without a key */
 } mkv_audience_t;
 
 /** Append the blob of this context. @return MKV_OK, MKV_ERR_NOMEM. */

@@ -59,18 +59,6 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
     return MKV_OK;
 }
 
-static mkv_status_t mkv_post_check_tell(const mkv_leg_t *leg, const mkv_sel_t *sel)
-{
-    if ((sel->fields & MKV_SEL_TELL) && (leg->xfer->mode == MKV_WRITE) &&
-        !mkv_peer_knows(leg->peer, MKV_FEATURE_TELL)) {
-        return mkv_error(&leg->xfer->ctx->log, MKV_ERR_UNSUPPORTED,
-                         "post: the library of peer %s is too old to tell it what has "
-                         "arrived (MKV_SEL_TELL)",
-                         leg->peer->name);
-    }
-    return MKV_OK;
-}
-
 static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index, mkv_plan_t *plan,
                                    const mkv_sel_t *sel)
 {
@@ -78,9 +66,6 @@ static mkv_status_t mkv_post_check(mkv_xfer_t *xfer, uint32_t index, mkv_plan_t 
 
     if (status == MKV_OK) {
         status = mkv_post_check_sel(plan, sel);
-    }
-    if (status == MKV_OK) {
-        status = mkv_post_check_tell(&xfer->legs[index], sel);
     }
     if (status == MKV_OK) {
         status = mkv_post_check_keys(&xfer->legs[index], plan, sel);

@@ -20,15 +20,15 @@ enum {
     MKV_ITEM_EPOCH,
     MKV_ITEM_MEMS,
     MKV_ITEM_REGIONS,
-    MKV_ITEM_CONNECTION, /* from 2.1 on */
-    MKV_ITEM_FEATURES,   /* from 2.1 on */
-    MKV_ITEM_CLAIM,      /* from 2.1 on */
-    MKV_ITEM_SHAPES      /* from 2.1 on */
+    MKV_ITEM_CONNECTION,
+    MKV_ITEM_FEATURES,
+    MKV_ITEM_CLAIM,
+    MKV_ITEM_SHAPES
 };
 
 #define MKV_ITEMS_REQUIRED                                                             \
     ((1u << MKV_ITEM_PROCESS) | (1u << MKV_ITEM_ADDRESS) | (1u << MKV_ITEM_TOPOLOGY) | \
-     (1u << MKV_ITEM_LAYOUT))
+     (1u << MKV_ITEM_LAYOUT) | (1u << MKV_ITEM_FEATURES))
 
 bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
                          uint64_t unit_stride, uint64_t n_units)
@@ -43,17 +43,12 @@ bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
 
 /* ---- Encoding -------------------------------------------------------------------- */
 
-static size_t mkv_item_begin_flags(mkv_wbuf_t *wbuf, unsigned type, unsigned flags)
-{
-    mkv_wbuf_put_u16(wbuf, (uint16_t)type);
-    mkv_wbuf_put_u16(wbuf, (uint16_t)flags);
-    mkv_wbuf_put_u32(wbuf, 0);
-    return wbuf->length;
-}
-
 static size_t mkv_item_begin(mkv_wbuf_t *wbuf, unsigned type)
 {
-    return mkv_item_begin_flags(wbuf, type, MKV_ITEM_CRITICAL);
+    mkv_wbuf_put_u16(wbuf, (uint16_t)type);
+    mkv_wbuf_put_u16(wbuf, MKV_ITEM_CRITICAL);
+    mkv_wbuf_put_u32(wbuf, 0);
+    return wbuf->length;
 }
 
 static void mkv_item_end(mkv_wbuf_t *wbuf, size_t start)
@@ -69,9 +64,7 @@ static void mkv_blob_put_process(mkv_wbuf_t *wbuf, const mkv_process_t *process)
 
     mkv_wbuf_put_u64(wbuf, process->ctx_id);
     mkv_wbuf_put_u64(wbuf, process->host_id);
-    mkv_wbuf_put_u64(wbuf, process->pid_ns);
     mkv_wbuf_put_u32(wbuf, process->pid);
-    mkv_wbuf_put_u64(wbuf, process->start_time);
     mkv_item_end(wbuf, item);
 }
 
@@ -92,7 +85,7 @@ static void mkv_blob_put_topology(mkv_wbuf_t *wbuf, const mkv_topology_t *topolo
 
 static void mkv_blob_put_connection(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
 {
-    size_t item = mkv_item_begin_flags(wbuf, MKV_ITEM_CONNECTION, 0);
+    size_t item = mkv_item_begin(wbuf, MKV_ITEM_CONNECTION);
 
     mkv_wbuf_put_u64(wbuf, info->connection);
     mkv_wbuf_put_u64(wbuf, info->max_message);
@@ -188,10 +181,9 @@ static void mkv_blob_put_layout(mkv_wbuf_t *wbuf, const mkv_blob_info_t *info)
     mkv_item_end(wbuf, item);
 }
 
-/* One that an older library skips */
 static void mkv_blob_put_number(mkv_wbuf_t *wbuf, unsigned type, uint64_t value)
 {
-    size_t item = mkv_item_begin_flags(wbuf, type, 0);
+    size_t item = mkv_item_begin(wbuf, type);
 
     mkv_wbuf_put_u64(wbuf, value);
     mkv_item_end(wbuf, item);
@@ -247,9 +239,7 @@ static void mkv_blob_get_process(mkv_rbuf_t *rbuf, mkv_process_t *process)
 {
     process->ctx_id = mkv_rbuf_get_u64(rbuf);
     process->host_id = mkv_rbuf_get_u64(rbuf);
-    process->pid_ns = mkv_rbuf_get_u64(rbuf);
     process->pid = mkv_rbuf_get_u32(rbuf);
-    process->start_time = mkv_rbuf_get_u64(rbuf);
     rbuf->is_bad |= (process->ctx_id == 0);
 }
 

@@ -111,11 +111,9 @@ static inline mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
 /** Copy text of @a length bytes, cut to @a size, terminated. */
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
 
-/* Bodies of FIN and FIN_SHORT */
+/* Body of FIN */
 void mkv_msg_put_fin(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_fin(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
-void mkv_msg_put_fin_short(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
-void mkv_msg_get_fin_short(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
 /* Bodies of PULL and PULLED */
 void mkv_msg_put_pull(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);

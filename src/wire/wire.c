@@ -22,9 +22,9 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none", "HELLO",   "HELLO_ACK", "REGIONS", "BYE",    "EXPOSE", "BIND",
-        "FIN",  "TERM",    "DRAINED",   "USER",    "PING",   "PONG",   "PULL",
-        "PULLED", "NOTE",  "ASK",       "CREDIT",  "OPEN",   "ARRIVED", "FIN_SHORT"};
+        "none", "HELLO",  "HELLO_ACK", "REGIONS", "BYE",  "EXPOSE", "BIND",
+        "FIN",  "TERM",   "DRAINED",   "USER",    "PING", "PONG",   "PULL",
+        "PULLED", "NOTE", "ASK",       "CREDIT",  "OPEN", "ARRIVED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }
@@ -250,7 +250,6 @@ static const struct {
     [MKV_MSG_ASK] = {mkv_msg_put_ask, mkv_msg_get_ask},
     [MKV_MSG_CREDIT] = {mkv_msg_put_credit, mkv_msg_get_credit},
     [MKV_MSG_ARRIVED] = {mkv_msg_put_arrived, mkv_msg_get_arrived},
-    [MKV_MSG_FIN_SHORT] = {mkv_msg_put_fin_short, mkv_msg_get_fin_short},
 };
 
 static void mkv_msg_put_body(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
@@ -273,14 +272,6 @@ static void mkv_msg_get_body(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
     }
 }
 
-static unsigned mkv_msg_skip_bit(mkv_msg_type_t type)
-{
-    return ((type == MKV_MSG_PING) || (type == MKV_MSG_PONG) ||
-            (type == MKV_MSG_CREDIT))
-               ? MKV_MSG_MAY_SKIP
-               : 0;
-}
-
 /* The number in the sequence, the body's length and the checksum follow later */
 static void mkv_msg_put_header(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
 {
@@ -292,7 +283,7 @@ static void mkv_msg_put_header(const mkv_msg_t *msg, mkv_wbuf_t *wbuf)
     mkv_wire_store(p, MKV_MSG_MAGIC, 4);
     mkv_wire_store(p + 4, MKV_WIRE_MAJOR, 1);
     mkv_wire_store(p + 5, MKV_WIRE_MINOR, 1);
-    mkv_wire_store(p + 6, msg->type | mkv_msg_skip_bit(msg->type), 2);
+    mkv_wire_store(p + 6, msg->type, 2);
     mkv_wire_store(p + 8, msg->from, 8);
     mkv_wire_store(p + 16, msg->to, 8);
     mkv_wire_store(p + MKV_MSG_SEQ_OFFSET, 0, 4);

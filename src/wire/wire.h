@@ -21,36 +21,22 @@
 
 #include <stdbool.h>
 
-#define MKV_WIRE_MAJOR 2
-#define MKV_WIRE_MINOR 1
+#define MKV_WIRE_MAJOR 1
+#define MKV_WIRE_MINOR 0
 #define MKV_MSG_HEADER_SIZE 40u
 #define MKV_MSG_MAY_SKIP 0x8000u /**< Of a type, on the wire: may be skipped */
 #define MKV_MAX_RKEY_SIZE 4096u
 
 /**
- * What a library knows beyond version 2.0, as its blob tells; none in an older one's. A
- * peer is sent only what it knows.
+ * What a peer serves. Each library sends its word of features in its blob; a message
+ * that depends on a feature is sent only to a peer that has it. Later versions add bits;
+ * unknown bits are ignored.
  */
 enum {
-    MKV_FEATURE_DONE_DATA = 1 << 0, /**< Bytes of the connector in FIN */
-    MKV_FEATURE_PING = 1 << 1,      /**< PING is answered */
-    MKV_FEATURE_PUSH = 1 << 2,      /**< Puts what a reader asks for by PULL */
-    MKV_FEATURE_NOTE = 1 << 3,      /**< NOTE */
-    MKV_FEATURE_ASK = 1 << 4,       /**< ASK */
-    MKV_FEATURE_CREDIT = 1 << 5,    /**< USER keeps to max_queued; CREDIT gives room */
-    MKV_FEATURE_SUMS = 1 << 7,      /**< Sums of units in FIN */
-    MKV_FEATURE_OPEN = 1 << 8,      /**< OPEN */
-    MKV_FEATURE_TELL = 1 << 9,      /**< ARRIVED */
-    MKV_FEATURE_KEYS = 1 << 10,     /**< Registrations without keys, told later */
-    MKV_FEATURE_FIN_SHORT = 1 << 12 /**< FIN_SHORT */
+    MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: puts what a reader requests */
 };
 
-#define MKV_FEATURES                                                                   \
-    ((uint64_t)(MKV_FEATURE_DONE_DATA | MKV_FEATURE_PING | MKV_FEATURE_PUSH |          \
-                MKV_FEATURE_NOTE | MKV_FEATURE_ASK | MKV_FEATURE_CREDIT |              \
-                MKV_FEATURE_SUMS | MKV_FEATURE_OPEN |              \
-                MKV_FEATURE_TELL | MKV_FEATURE_KEYS |              \
-                MKV_FEATURE_FIN_SHORT))
+#define MKV_FEATURES ((uint64_t)MKV_FEATURE_PUSH)
 
 /** Growing output. A failed allocation sticks; look at it once, at the end. */
 typedef struct mkv_wbuf {
@@ -80,17 +66,16 @@ typedef enum mkv_msg_type {
     MKV_MSG_TERM,      /**< Either: failed or aborted, with code and text */
     MKV_MSG_DRAINED,   /**< Either, after TERM: nothing of mine is in flight */
     MKV_MSG_USER,      /**< mkv_send() */
-    MKV_MSG_PING,      /**< Answer with PONG; may be skipped, as that */
+    MKV_MSG_PING,      /**< Answer with PONG */
     MKV_MSG_PONG,
     MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
     MKV_MSG_PULLED,  /**< READ, passive to active: it has arrived, or cannot be put */
     MKV_MSG_NOTE,    /**< Of a one-sided operation that has ended, if asked for */
     MKV_MSG_ASK,     /**< Either, before it is bound: the receiver may not know of it */
-    MKV_MSG_CREDIT,  /**< So many bytes of USER were polled; may be skipped */
+    MKV_MSG_CREDIT,  /**< So many bytes of USER were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a post that is told of has arrived
                       */
-    MKV_MSG_FIN_SHORT, /**< FIN in fewer bytes, to who knows it */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
 } mkv_msg_type_t;
@@ -103,7 +88,7 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
            (type == MKV_MSG_PULL) || (type == MKV_MSG_PULLED) ||
            (type == MKV_MSG_ASK) ||
-           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_FIN_SHORT));
+           ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_ARRIVED));
 }
 
 /** One component of EXPOSE. */
@@ -196,10 +181,8 @@ void mkv_wire_run(const uint8_t *runs, size_t index, mkv_run_t *run);
 /** A process, as far as it can be recognised. */
 typedef struct mkv_process {
     uint64_t ctx_id;  /**< Random, per context */
-    uint64_t host_id; /**< Of the boot; for texts, as copies of a machine share it */
-    uint64_t pid_ns;  /**< Of earlier versions, 0 */
+    uint64_t host_id; /**< Boot id. For logs only: cloned VMs can share it */
     uint32_t pid;
-    uint64_t start_time; /**< Of earlier versions, 0 */
 } mkv_process_t;
 
 typedef struct mkv_wire_mem {

@@ -27,11 +27,6 @@ static mkv_status_t mkv_leg_ask(mkv_leg_t *leg, const void *data, size_t length)
     if ((leg->remote_nonce != 0) || (leg->status < MKV_OK)) {
         return MKV_OK; /* it knows, or is left out */
     }
-    if (!mkv_peer_knows(leg->peer, MKV_FEATURE_ASK)) {
-        return mkv_error(&leg->xfer->ctx->log, MKV_ERR_UNSUPPORTED,
-                         "ask: the library of peer %s cannot be asked",
-                         leg->peer->name);
-    }
     return mkv_leg_send(leg, &msg);
 }
 

@@ -214,8 +214,7 @@ static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first
 
     units->has_sum = (is_first || units->has_sum) &&
                      !(leg->posted_bytes & (1ull << component)) &&
-                     (leg->posted[index] % parts == 0) &&
-                     mkv_peer_knows(leg->peer, MKV_FEATURE_SUMS);
+                     (leg->posted[index] % parts == 0);
     if (is_first || !mkv_leg_is_sum_right(leg, index, units->component, units->num)) {
         units->sum = leg->posted_sums[index];
     }
@@ -227,8 +226,7 @@ static void mkv_leg_make_fin(const mkv_leg_t *leg, uint64_t bytes, mkv_msg_t *ms
     uint32_t component, i;
 
     mkv_msg_clear(msg);
-    msg->type = mkv_peer_knows(leg->peer, MKV_FEATURE_FIN_SHORT) ? MKV_MSG_FIN_SHORT
-                                                                 : MKV_MSG_FIN;
+    msg->type = MKV_MSG_FIN;
     msg->bytes = bytes;
     msg->data = leg->done_data;
     msg->length = leg->done_length;

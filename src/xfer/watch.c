@@ -77,8 +77,7 @@ void mkv_xfers_listen(mkv_ctx_t *ctx)
                     (1ull << MKV_MSG_FIN) | (1ull << MKV_MSG_TERM) |
                     (1ull << MKV_MSG_DRAINED) | (1ull << MKV_MSG_PULL) |
                     (1ull << MKV_MSG_PULLED) | (1ull << MKV_MSG_ASK) |
-                    (1ull << MKV_MSG_OPEN) | (1ull << MKV_MSG_ARRIVED) |
-                    (1ull << MKV_MSG_FIN_SHORT),
+                    (1ull << MKV_MSG_OPEN) | (1ull << MKV_MSG_ARRIVED),
         .ended = mkv_xfers_peer_ended,
         .look = mkv_xfers_look,
         .receive = mkv_leg_receive,

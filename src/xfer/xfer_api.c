@@ -71,11 +71,6 @@ static mkv_status_t mkv_leg_check_done_data(const mkv_leg_t *leg, size_t length)
             "room for %llu",
             length, leg->peer->name, (unsigned long long)max);
     }
-    if ((length > 0) && !mkv_peer_knows(leg->peer, MKV_FEATURE_DONE_DATA)) {
-        return mkv_error(log, MKV_ERR_UNSUPPORTED,
-                         "seal: the library of peer %s takes no bytes with DONE",
-                         leg->peer->name);
-    }
     return MKV_OK;
 }
 

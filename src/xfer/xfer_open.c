@@ -212,8 +212,7 @@ static void mkv_leg_tell_open(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_OPEN};
 
-    if (leg->xfer->is_active && (leg->remote_nonce == 0) && !mkv_leg_is_over(leg) &&
-        mkv_peer_knows(leg->peer, MKV_FEATURE_OPEN)) {
+    if (leg->xfer->is_active && (leg->remote_nonce == 0) && !mkv_leg_is_over(leg)) {
         mkv_leg_send_or_fail(leg, &msg);
     }
 }

@@ -306,24 +306,6 @@ END_TEST
 
 /* ---- What is refused ------------------------------------------------------------- */
 
-START_TEST(an_older_library_is_not_told)
-{
-    mkv_sel_t sel = layer_sel(0);
-
-    pair_setup();
-    bind_both(MKV_WRITE);
-    A->peers[1]->remote.info.features &= ~(uint64_t)MKV_FEATURE_TELL;
-    IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "MKV_SEL_TELL"));
-    sel.fields = MKV_SEL_LAYERS;
-    IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "tell 70"));
-    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
-    pair_run();
-    finish();
-}
-END_TEST
-
 /* What B would send to A, or A to B, about transfer 1 */
 static void inject(pair_side_t *to, pair_side_t *from, const mkv_xfer_t *xfer)
 {
@@ -400,7 +382,6 @@ int main(void)
     tcase_add_test(tcase, a_peer_that_goes_meanwhile_is_told_nothing);
     tcase_add_test(tcase, what_cannot_be_told_fails_the_peer);
     tcase_add_loop_test(tcase, a_reader_is_told_what_is_there, 0, 2);
-    tcase_add_test(tcase, an_older_library_is_not_told);
     tcase_add_loop_test(tcase, who_is_not_to_be_told_fails, 0, 2);
     tcase_add_loop_test(tcase, what_nobody_polls_is_bounded, 0, 2);
     return pair_main("mkv_arrived", tcase);

@@ -258,19 +258,6 @@ START_TEST(questions_are_bounded)
 }
 END_TEST
 
-START_TEST(an_older_peer_cannot_be_asked)
-{
-    pair_setup();
-    A->peers[1]->remote.info.features = 0;
-    active = pair_xfer(A, 1, 9, MKV_READ, MKV_DST);
-    IS(mkv_xfer_ask(active, 0, NULL, 0), MKV_ERR_UNSUPPORTED);
-    passive = pair_xfer(B, 0, 9, MKV_READ, MKV_SRC);
-    pair_expose(passive, 0, NUM);
-    move(A, 1);
-    pair_teardown();
-}
-END_TEST
-
 /* Each side was source and destination, active and passive, of transfers after each
  * other and of two at once */
 START_TEST(roles_switch_on_one_connection)
@@ -311,7 +298,6 @@ int main(void)
     tcase_add_test(tcase, who_gives_up_asks_no_longer);
     tcase_add_test(tcase, what_is_open_is_not_asked_for);
     tcase_add_test(tcase, questions_are_bounded);
-    tcase_add_test(tcase, an_older_peer_cannot_be_asked);
     tcase_add_test(tcase, roles_switch_on_one_connection);
     return pair_main("mkv_incoming", tcase);
 }

@@ -170,19 +170,6 @@ START_TEST(what_is_open_to_everybody_has_its_key_at_once)
 }
 END_TEST
 
-/* Loop index: who is of a version that knows no registration without a key */
-START_TEST(an_older_library_tells_and_is_told_all_keys)
-{
-    fake_ucp_reset();
-    open_both();
-    pair_sides[_i].ctx->features = 0;
-    connect_both();
-    ck_assert_uint_eq(count_keys(A), 1);
-    ck_assert_uint_eq(count_keys(B), 1);
-    pair_teardown();
-}
-END_TEST
-
 START_TEST(a_blob_for_anybody_has_no_keys)
 {
     uint8_t blob[8192];
@@ -429,7 +416,6 @@ int main(void)
     tcase_add_loop_test(tcase, a_map_tells_the_keys_of_its_components_alone, 0, 2);
     tcase_add_loop_test(tcase, registrations_are_of_one_component, 0, 2);
     tcase_add_test(tcase, what_is_open_to_everybody_has_its_key_at_once);
-    tcase_add_loop_test(tcase, an_older_library_tells_and_is_told_all_keys, 0, 2);
     tcase_add_test(tcase, a_blob_for_anybody_has_no_keys);
     tcase_add_test(tcase, a_transfer_finds_the_keys_that_it_needs);
     tcase_add_test(tcase, a_post_without_a_key_is_refused);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Bytes of the connector: what comes with DONE, and what an older library is spared. To
- * which peer anything is sent, and what happens when it cannot be. */
+/* Bytes of the connector: what comes with DONE, and what
+ * happens when a message cannot be sent. */
 
 #include "src/peer/credit.h"
 #include "src/peer/hello.h"
@@ -36,19 +36,6 @@ static void finish(void)
     ck_assert_int_eq(pair_query(passive).status, MKV_OK);
     pair_close(active, passive, plan);
     pair_teardown();
-}
-
-/* A library of wire version 2.0 tells no features, and drops what is sent in spite of
- * that */
-static void setup_old(unsigned old)
-{
-    fake_ucp_reset();
-    pair_now = 1000000000ull;
-    pair_open(0);
-    pair_open(1);
-    pair_sides[old].ctx->features = 0;
-    pair_sides[old].ctx->message_listeners[MKV_MSG_FIN_SHORT] = NULL;
-    pair_connect(0, 1);
 }
 
 /* Loop index: mode and size */
@@ -181,43 +168,6 @@ START_TEST(the_limit_is_the_smaller_one)
     IS(mkv_xfer_seal_data(active, 0, data, sizeof(data)), MKV_ERR_LENGTH);
     OK(mkv_xfer_seal_data(active, 0, data, 1));
     finish();
-}
-END_TEST
-
-START_TEST(an_older_peer_gets_no_bytes_with_done)
-{
-    setup_old(1);
-    bind_mode(MKV_WRITE);
-    IS(mkv_xfer_seal_data(active, 0, "t", 1), MKV_ERR_UNSUPPORTED);
-    ck_assert_str_eq(mkv_last_error(),
-                     "seal: the library of peer B takes no bytes with DONE");
-    OK(mkv_xfer_seal(active, 0));
-    finish();
-}
-END_TEST
-
-START_TEST(an_older_peer_is_served)
-{
-    setup_old(0);
-    bind_mode(MKV_READ);
-    OK(mkv_xfer_seal_data(active, 0, "t", 1));
-    finish();
-}
-END_TEST
-
-START_TEST(an_older_peer_is_told_nothing_that_it_does_not_know)
-{
-    uint64_t sent;
-
-    setup_old(1);
-    sent = pair_stats(A).msgs_sent;
-    mkv_credit_tell(A->peers[1]);
-    active = pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC); /* no OPEN */
-    ck_assert_uint_eq(pair_stats(A).msgs_sent, sent);
-    OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
-    pair_run();
-    OK(mkv_xfer_close(active));
-    pair_teardown();
 }
 END_TEST
 
@@ -599,9 +549,6 @@ int main(void)
     tcase_add_loop_test(tcase, each_leg_has_its_own_bytes, 0, 2);
     tcase_add_test(tcase, more_bytes_than_a_message_holds_are_refused);
     tcase_add_test(tcase, the_limit_is_the_smaller_one);
-    tcase_add_test(tcase, an_older_peer_gets_no_bytes_with_done);
-    tcase_add_test(tcase, an_older_peer_is_served);
-    tcase_add_test(tcase, an_older_peer_is_told_nothing_that_it_does_not_know);
     tcase_add_test(tcase, who_has_the_blocks_does_not_say_that_it_waits);
     tcase_add_test(tcase, only_a_peer_that_is_ready_is_used);
     tcase_add_test(tcase, what_is_sent_is_bounded_in_bytes);

@@ -586,25 +586,6 @@ START_TEST(what_is_left_open_is_closed_with_the_context)
 }
 END_TEST
 
-/* It opens nothing and knows no notes, but is served */
-START_TEST(an_older_peer_gets_no_note)
-{
-    mkv_op_piece_t pieces[2];
-    mkv_op_params_t params = params_of(MKV_WRITE, pieces, 2);
-
-    setup();
-    A->peers[1]->remote.info.features = 0;
-    scatter(pieces, 2);
-    params.flags = MKV_OP_NOTIFY;
-    IS(mkv_op_post(A->peers[1], &params, &op), MKV_ERR_UNSUPPORTED);
-    params.flags = 0;
-    OK(mkv_op_post(A->peers[1], &params, &op));
-    pair_run();
-    check_scattered(MKV_WRITE, 2);
-    finish();
-}
-END_TEST
-
 START_TEST(bad_parameters_are_refused)
 {
     static const uint8_t note[8192];
@@ -662,7 +643,6 @@ int main(void)
     tcase_add_test(tcase, an_event_does_not_name_what_was_closed);
     tcase_add_test(tcase, credits_bound_what_is_in_flight);
     tcase_add_test(tcase, what_is_left_open_is_closed_with_the_context);
-    tcase_add_test(tcase, an_older_peer_gets_no_note);
     tcase_add_test(tcase, bad_parameters_are_refused);
     return pair_main("mkv_ops", tcase);
 }

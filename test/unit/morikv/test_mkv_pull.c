@@ -128,7 +128,7 @@ START_TEST(a_peer_that_cannot_push_is_not_asked)
 {
     pair_set("READ_BY", "push");
     pair_setup();
-    A->peers[1]->remote.info.features = 0; /* as a library of the first release tells */
+    A->peers[1]->remote.info.features = 0; /* without MKV_FEATURE_PUSH */
     bind_read(0);
     post_all();
     check_done();
