@@ -8,7 +8,7 @@ set -uo pipefail
 # matching room counts, so xgmi is what lies in xgmi/ itself.
 floors_of() { # PART
     case $1 in
-    src) echo wire base cache peer xfer post direct . ;;
+    src) echo wire base memory peer xfer post direct . ;;
     ucx_plugin)
         echo loader base copy \
             xgmi/peer xgmi/memory xgmi/copy xgmi/message xgmi \

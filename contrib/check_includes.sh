@@ -10,7 +10,7 @@ pure_headers="^($libc)\\.h\$|^ucs/type/status\\.h\$|^(src/)?morikv\\.h\$|^base/m
 # Files without a side: bytes in, values out. Statuses and public types are their words.
 is_pure() { # PATH
     case $1 in
-    src/wire/*.[ch] | src/cache/blocks.[ch]) ;;
+    src/wire/*.[ch] | src/memory/blocks.[ch]) ;;
     ucx_plugin/*_key.[ch] | ucx_plugin/*_addr.[ch]) ;;
     ucx_plugin/xgmi/copy/xgmi_kernel.h | ucx_plugin/xgmi/copy/xgmi_list.[ch]) ;;
     *) return 1 ;;

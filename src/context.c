@@ -4,8 +4,8 @@
 
 #include "base/abi.h"
 #include "base/event.h"
-#include "cache/plan.h"
-#include "cache/region.h"
+#include "memory/plan.h"
+#include "memory/region.h"
 #include "direct/op_watch.h"
 #include "peer/inbox.h"
 #include "peer/peer_close.h"

@@ -16,7 +16,7 @@ libmorikv_core_la_SOURCES = \
 
 include src/wire/local.mk
 include src/base/local.mk
-include src/cache/local.mk
+include src/memory/local.mk
 include src/peer/local.mk
 include src/xfer/local.mk
 include src/post/local.mk

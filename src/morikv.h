@@ -132,8 +132,8 @@ typedef struct mkv_peer mkv_peer_t;
 typedef struct mkv_map mkv_map_t;
 typedef struct mkv_plan mkv_plan_t;
 typedef struct mkv_xfer mkv_xfer_t;
-typedef struct mkv_op mkv_op_t;     /**< One-sided */
-typedef uint32_t mkv_region_id_t;   /**< Never 0, never used twice in one context */
+typedef struct mkv_op mkv_op_t;   /**< One-sided */
+typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context */
 
 /* ---- 1. Configuration and context ------------------------------------------------ */
 
@@ -703,9 +703,9 @@ typedef struct mkv_expect {
 } mkv_expect_t;
 
 /**
- * Order of posts that wait for one peer's credits (options MAX_INFLIGHT_OPS and _BYTES).
- * A call that UCX has got is not overtaken any more, so posts of low priority fill half
- * of the credits at most, and the rest is free at once for higher priorities.
+ * Order of posts that wait for one peer's credits (options MAX_INFLIGHT_OPS and
+ * _BYTES). A call that UCX has got is not overtaken any more, so posts of low priority
+ * fill half of the credits at most, and the rest is free at once for higher priorities.
  */
 typedef enum mkv_priority {
     MKV_PRIORITY_NORMAL,
@@ -771,8 +771,9 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
  *                   come forward already, or whose leg has failed.
  * @param [in] data  Any bytes for the other connector; copied.
  *
- * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_LENGTH: larger than option MAX_MESSAGE,
- * MKV_ERR_PEER, MKV_ERR_NOMEM, or the transfer's error when it is terminal.
+ * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_LENGTH: larger than option
+ * MAX_MESSAGE, MKV_ERR_PEER, MKV_ERR_NOMEM, or the transfer's error when it is
+ * terminal.
  */
 mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                           size_t length);
@@ -863,7 +864,8 @@ typedef struct mkv_gate {
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID: e.g. not the active side, leg not
  *         bound, sealed, plan of another map, MKV_ERR_BOUNDS: positions outside the
  *         plan, or a block that the peer has not exposed to this transfer,
- *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan, MKV_ERR_STALE, or the transfer's error when it is terminal.
+ *         MKV_ERR_DUPLICATE: WRITE, and a block of the peer occurs twice in the plan,
+ * MKV_ERR_STALE, or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
                            const mkv_sel_t *sel, const mkv_gate_t *gate);
@@ -1158,9 +1160,9 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_REGIONS, /**< The peer has committed or dropped regions: id = the epoch
                              of these, value = maps of it that are stale. What came
                              until it is polled is in one event */
-    MKV_EV_LEG,   /**< A transfer of several legs: one has ended. Each once, before the
-                       transfer's terminal event: leg, peer, status (MKV_OK: complete, or
-                       its error), text; see mkv_xfer_query_leg() */
+    MKV_EV_LEG, /**< A transfer of several legs: one has ended. Each once, before the
+                     transfer's terminal event: leg, peer, status (MKV_OK: complete, or
+                     its error), text; see mkv_xfer_query_leg() */
     MKV_EV_LOCAL_DONE, /**< WRITE, source: a post with MKV_SEL_TELL does not read this
                             side's blocks any more, though it may not have arrived:
                             leg, peer, value = mkv_sel_t::tell. Before QUIET somebody
@@ -1268,11 +1270,11 @@ typedef struct mkv_stats {
     uint64_t lists_allocated; /**< Grows only while posts get larger */
     uint64_t num_memh, num_regions, num_peers;
     uint64_t quarantined_xfers;
-    uint64_t pulls_sent;     /**< READ, destination: posts that the owner was asked to
-                                  push (option READ_BY) */
-    uint64_t pulls_refused;  /**< Of these, posted by gets in the end */
-    uint64_t pulls_served;   /**< READ, source: posts pushed for readers */
-    uint64_t bytes_pushed;   /**< ... and arrived there */
+    uint64_t pulls_sent;    /**< READ, destination: posts that the owner was asked to
+                                 push (option READ_BY) */
+    uint64_t pulls_refused; /**< Of these, posted by gets in the end */
+    uint64_t pulls_served;  /**< READ, source: posts pushed for readers */
+    uint64_t bytes_pushed;  /**< ... and arrived there */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */

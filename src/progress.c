@@ -72,8 +72,7 @@ static unsigned mkv_ctx_reap(mkv_ctx_t *ctx)
     {
         count += mkv_peer_step_closing(peer);
         if (mkv_peer_is_gone(peer) && mkv_list_is_empty(&peer->legs) &&
-            mkv_list_is_empty(&peer->ops) &&
-            mkv_list_is_empty(&peer->remote.maps)) {
+            mkv_list_is_empty(&peer->ops) && mkv_list_is_empty(&peer->remote.maps)) {
             mkv_peer_destroy(peer);
         }
     }

@@ -2,7 +2,7 @@
 
 /* Counters and the dump: what an operator asks when something stands still. */
 
-#include "cache/region.h"
+#include "memory/region.h"
 
 #include "base/abi.h"
 #include "base/latency.h"
@@ -125,8 +125,7 @@ static void mkv_dump_peers(const mkv_list_t *peers, const mkv_dump_sink_t *sink)
                       mkv_conn_state_string(peer->state), peer->error[0] ? ": " : "",
                       peer->error, mkv_backend_string(peer->backend), peer->transports,
                       paths, peer->is_same_host ? "same" : "other", peer->process.pid,
-                      peer->remote.num_regions,
-                      (unsigned long long)peer->remote.epoch,
+                      peer->remote.num_regions, (unsigned long long)peer->remote.epoch,
                       (unsigned long long)peer->inflight_ops,
                       (unsigned long long)peer->inflight_bytes, peer->num_early);
     }

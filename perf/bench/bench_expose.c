@@ -225,7 +225,5 @@ int main(void)
         return EXIT_FAILURE;
     }
     bench_sort();
-    return (bench_verify() == 0)
-               ? EXIT_SUCCESS
-               : EXIT_FAILURE;
+    return (bench_verify() == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -22,9 +22,9 @@
 const char *mkv_event_string(mkv_event_type_t type)
 {
     static const char *const names[] = {
-        "PEER_READY", "PEER_FAILED", "PEER_CLOSED",  "EXPOSED", "DONE",
-        "FAILED",     "ABORTED",     "QUIET",        "MSG",     "WARN",
-        "NOTE",       "INCOMING",    "PEER_REGIONS",      "LEG",         "LOCAL_DONE",   "ARRIVED"};
+        "PEER_READY",   "PEER_FAILED", "PEER_CLOSED", "EXPOSED", "DONE", "FAILED",
+        "ABORTED",      "QUIET",       "MSG",         "WARN",    "NOTE", "INCOMING",
+        "PEER_REGIONS", "LEG",         "LOCAL_DONE",  "ARRIVED"};
 
     return ((unsigned)type < sizeof(names) / sizeof(names[0])) ? names[type]
                                                                : "unknown";

@@ -35,8 +35,8 @@ typedef struct mkv_options {
     char tls[MKV_OPTION_SIZE];
     char net_devices[MKV_OPTION_SIZE];
     uint64_t lanes;
-    uint64_t sgl; /**< mkv_sgl_mode_t */
-    uint64_t fence; /**< mkv_fence_t */
+    uint64_t sgl;     /**< mkv_sgl_mode_t */
+    uint64_t fence;   /**< mkv_fence_t */
     uint64_t overlap; /**< mkv_overlap_t */
     uint64_t read_by; /**< mkv_read_by_t */
     uint64_t max_inflight_ops;

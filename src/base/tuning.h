@@ -30,10 +30,13 @@ typedef struct mkv_tuning {
 } mkv_tuning_t;
 
 #define MKV_TUNING_DEFAULT                                                             \
-    {                                                                                  \
-        .sgl_max = 8192, .push_min = 64, .normal_share = 100, .low_share = 50,         \
-        .early_messages = 4096, .list_cache_max = 64u << 20, .progress_spin = 10000    \
-    }
+    {.sgl_max = 8192,                                                                  \
+     .push_min = 64,                                                                   \
+     .normal_share = 100,                                                              \
+     .low_share = 50,                                                                  \
+     .early_messages = 4096,                                                           \
+     .list_cache_max = 64u << 20,                                                      \
+     .progress_spin = 10000}
 
 /** Copied by mkv_open(). Written by unit tests only. */
 extern mkv_tuning_t mkv_tuning;

@@ -13,7 +13,7 @@
  */
 
 #include "base/event.h"
-#include "cache/region.h"
+#include "memory/region.h"
 #include "peer/peer.h"
 
 #define MKV_OP_EVENTS 2u /* the end, and quiet */

@@ -7,7 +7,7 @@
 
 #include "peer/grant.h"
 
-#include "cache/map.h"
+#include "memory/map.h"
 
 mkv_status_t mkv_grant_mem(mkv_peer_t *peer, const mkv_mem_t *mem, bool *is_new_p)
 {

@@ -10,7 +10,7 @@
  * that the peer is sent. The caller holds the context's lock.
  */
 
-#include "cache/region.h"
+#include "memory/region.h"
 #include "peer/peer.h"
 
 /**

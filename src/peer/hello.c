@@ -8,7 +8,7 @@
 #include "peer/hello.h"
 
 #include "base/event.h"
-#include "cache/map.h"
+#include "memory/map.h"
 #include "peer/backend.h"
 #include "peer/credit.h"
 #include "peer/grant.h"
@@ -18,9 +18,8 @@
 
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
 {
-    mkv_audience_t audience = {.connection = peer->connection,
-                               .claim = peer->claim,
-                               .remote = &peer->remote};
+    mkv_audience_t audience = {
+        .connection = peer->connection, .claim = peer->claim, .remote = &peer->remote};
     mkv_msg_t msg = {.type = type};
     mkv_status_t status;
     mkv_wbuf_t wbuf;

@@ -15,7 +15,7 @@
  * may follow. The caller holds the context's lock.
  */
 
-#include "cache/remote_mem.h"
+#include "memory/remote_mem.h"
 #include "peer/peer.h"
 
 #include <stdbool.h>

@@ -11,7 +11,7 @@
  */
 
 #include "base/ctx.h"
-#include "cache/remote_mem.h"
+#include "memory/remote_mem.h"
 #include "peer/conn.h"
 #include "peer/process.h"
 

@@ -5,8 +5,8 @@
 #include "peer/peer.h"
 
 #include "base/abi.h"
-#include "cache/map.h"
-#include "cache/region.h"
+#include "memory/map.h"
+#include "memory/region.h"
 #include "peer/credit.h"
 #include "peer/grant.h"
 #include "peer/hello.h"

@@ -8,7 +8,7 @@
 
 #include "peer/self_blob.h"
 
-#include "cache/region.h"
+#include "memory/region.h"
 
 #include <stdlib.h>
 #include <string.h>

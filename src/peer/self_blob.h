@@ -8,7 +8,7 @@
  * What a context tells of itself.
  */
 
-#include "cache/remote_mem.h"
+#include "memory/remote_mem.h"
 
 /** Whom a blob is for; all 0: anybody. */
 typedef struct mkv_audience {

@@ -20,7 +20,7 @@
 
 #include "post/post.h"
 
-#include "cache/blocks.h"
+#include "memory/blocks.h"
 #include "peer/backend.h"
 #include "peer/list_put.h"
 #include "post/call_end.h"

@@ -8,8 +8,8 @@
  * From a plan to UCX calls. The caller holds the context's lock.
  */
 
-#include "cache/list_cache.h"
-#include "cache/plan.h"
+#include "memory/list_cache.h"
+#include "memory/plan.h"
 #include "xfer/xfer.h"
 
 #include <stdbool.h>

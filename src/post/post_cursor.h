@@ -11,7 +11,7 @@
 #ifndef MKV_POST_CURSOR_H
 #define MKV_POST_CURSOR_H
 
-#include "cache/blocks.h"
+#include "memory/blocks.h"
 #include "post/post.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 
 #include "peer/backend.h"
 #include "post/post_cursor.h"
-#include "xfer/told.h"
+#include "xfer/post_notify.h"
 #include "xfer/trace.h"
 
 #include <stdlib.h>

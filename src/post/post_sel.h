@@ -8,7 +8,7 @@
  * Selections as they come from callers and peers.
  */
 
-#include "cache/plan.h"
+#include "memory/plan.h"
 
 /**
  * Whether a selection can be posted of the plan.

@@ -2,7 +2,7 @@
 
 #include "post/post_units.h"
 
-#include "cache/blocks.h"
+#include "memory/blocks.h"
 #include "post/post_cursor.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #include "post/push.h"
 
-#include "cache/plan.h"
+#include "memory/plan.h"
 #include "post/post.h"
 #include "post/post_cursor.h"
 #include "post/post_end.h"

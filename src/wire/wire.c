@@ -22,9 +22,9 @@ static uint64_t mkv_msg_checksum(const uint8_t *data, size_t length)
 const char *mkv_msg_string(mkv_msg_type_t type)
 {
     static const char *const names[] = {
-        "none", "HELLO",  "HELLO_ACK", "REGIONS", "BYE",  "EXPOSE", "BIND",
-        "FIN",  "TERM",   "DRAINED",   "USER",    "PING", "PONG",   "PULL",
-        "PULLED", "NOTE", "ASK",       "CREDIT",  "OPEN", "ARRIVED"};
+        "none",   "HELLO", "HELLO_ACK", "REGIONS", "BYE",  "EXPOSE", "BIND",
+        "FIN",    "TERM",  "DRAINED",   "USER",    "PING", "PONG",   "PULL",
+        "PULLED", "NOTE",  "ASK",       "CREDIT",  "OPEN", "ARRIVED"};
 
     return ((unsigned)type < MKV_MSG_LAST) ? names[type] : "unknown";
 }

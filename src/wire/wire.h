@@ -29,8 +29,8 @@
 
 /**
  * What a peer serves. Each library sends its word of features in its blob; a message
- * that depends on a feature is sent only to a peer that has it. Later versions add bits;
- * unknown bits are ignored.
+ * that depends on a feature is sent only to a peer that has it. Later versions add
+ * bits; unknown bits are ignored.
  */
 enum {
     MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: puts what a reader requests */
@@ -126,8 +126,8 @@ typedef struct mkv_msg {
     uint32_t num_units; /**< EXPOSE, FIN, PULL: components */
     mkv_wire_units_t units[MKV_MAX_COMPONENTS]; /**< FIN: not ids */
     uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT */
-    int32_t code;    /**< TERM, PULLED, NOTE: mkv_status_t */
-    bool is_drained; /**< TERM */
+    int32_t code;                               /**< TERM, PULLED, NOTE: mkv_status_t */
+    bool is_drained;                            /**< TERM */
     bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
     char text[200]; /**< TERM, BYE */
 

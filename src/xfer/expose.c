@@ -8,7 +8,7 @@
 #include "xfer/expose.h"
 
 #include "base/abi.h"
-#include "cache/blocks.h"
+#include "memory/blocks.h"
 #include "xfer/owner.h"
 #include "xfer/trace.h"
 

@@ -36,7 +36,7 @@
 
 #include "peer/message.h"
 #include "peer/peer_close.h"
-#include "xfer/tell.h"
+#include "xfer/xfer_events.h"
 #include "xfer/tombstone.h"
 
 #include <stdlib.h>
@@ -432,8 +432,7 @@ static bool mkv_leg_can_prepare_fin(const mkv_leg_t *leg)
 {
     return (leg->fin == NULL) && (leg->fin_bytes == 0) && /* nor tried */
            (leg->state == MKV_LEG_SEALED) && (leg->xfer->mode == MKV_WRITE) &&
-           mkv_list_is_empty(&leg->posts) &&
-           !mkv_list_is_empty(&leg->running);
+           mkv_list_is_empty(&leg->posts) && !mkv_list_is_empty(&leg->running);
 }
 
 void mkv_leg_step(mkv_leg_t *leg)

@@ -13,8 +13,8 @@
 #include "xfer/expose.h"
 #include "xfer/incoming.h"
 #include "xfer/reply.h"
-#include "xfer/tell.h"
-#include "xfer/told.h"
+#include "xfer/xfer_events.h"
+#include "xfer/post_notify.h"
 #include "xfer/tombstone.h"
 
 #include <stdlib.h>

@@ -16,10 +16,10 @@ libmorikv_core_la_SOURCES += \
     src/xfer/reply.h \
     src/xfer/state.c \
     src/xfer/state.h \
-    src/xfer/tell.c \
-    src/xfer/tell.h \
-    src/xfer/told.c \
-    src/xfer/told.h \
+    src/xfer/xfer_events.c \
+    src/xfer/xfer_events.h \
+    src/xfer/post_notify.c \
+    src/xfer/post_notify.h \
     src/xfer/tombstone.c \
     src/xfer/tombstone.h \
     src/xfer/trace.c \

@@ -14,7 +14,7 @@
 
 #include "xfer/leg.h"
 #include "xfer/owner.h"
-#include "xfer/tell.h"
+#include "xfer/xfer_events.h"
 #include "xfer/trace.h"
 
 #include <string.h>

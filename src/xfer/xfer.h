@@ -9,9 +9,9 @@
  * lock.
  */
 
-#include "cache/unit_set.h"
+#include "memory/unit_set.h"
 #include "base/event.h"
-#include "cache/map.h"
+#include "memory/map.h"
 #include "peer/peer.h"
 #include "xfer/state.h"
 
@@ -33,22 +33,22 @@ typedef struct mkv_leg {
     uint32_t index;
     uint64_t remote_nonce; /**< 0 until the other side is known */
 
-    mkv_list_t posts;       /**< Not or partly given to UCX, in order */
-    mkv_list_t running;     /**< Wholly given to UCX */
-    mkv_list_t pulled;      /**< READ, active: posts that the owner was asked to put */
-    mkv_list_t pushed;      /**< READ, passive: such posts, complete and not flushed;
-                                 WRITE, active: those that the peer is told of */
-    mkv_list_t flushed;     /**< ... and covered by a flush that runs */
-    mkv_list_t push_plans;  /**< READ, passive: what the reader sent of its plans */
-    uint64_t pulled_plan;   /**< READ, active: serial of the last one that was sent */
-    uint32_t num_pulls;     /**< READ, active: also the serial of the last one */
-    bool is_by_get;         /**< READ, active: the owner has refused to put */
-    uint64_t *posted;       /**< Who may post: units per pair; else NULL */
-    uint64_t *posted_sums;  /**< And their mkv_unit_mix() */
-    uint64_t checked_plan;  /**< Serial of one whose blocks are all exposed; 0: none */
-    uint64_t posted_bytes;  /**< Bit i: bytes were posted to components[i] of the map */
-    bool is_unchecked;      /**< A plan with MKV_PLAN_UNCHECKED was posted */
-    uint64_t bytes;         /**< Completed; by MKV_ADD() */
+    mkv_list_t posts;      /**< Not or partly given to UCX, in order */
+    mkv_list_t running;    /**< Wholly given to UCX */
+    mkv_list_t pulled;     /**< READ, active: posts that the owner was asked to put */
+    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed;
+                                WRITE, active: those that the peer is told of */
+    mkv_list_t flushed;    /**< ... and covered by a flush that runs */
+    mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
+    uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
+    uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
+    bool is_by_get;        /**< READ, active: the owner has refused to put */
+    uint64_t *posted;      /**< Who may post: units per pair; else NULL */
+    uint64_t *posted_sums; /**< And their mkv_unit_mix() */
+    uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
+    uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
+    bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
+    uint64_t bytes;        /**< Completed; by MKV_ADD() */
 
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
     uint32_t *expect;     /**< Parallel to units */

@@ -75,9 +75,9 @@ static mkv_status_t mkv_xfer_check_leg(mkv_ctx_t *ctx, const mkv_xfer_params_t *
 static mkv_status_t mkv_leg_init(mkv_leg_t *leg, mkv_xfer_t *xfer, uint32_t index,
                                  mkv_map_t *map)
 {
-    mkv_list_t *lists[] = {
-        &leg->hash,    &leg->list,      &leg->busy,    &leg->flush,   &leg->posts,
-        &leg->running, &leg->pulled,    &leg->pushed,  &leg->flushed, &leg->push_plans};
+    mkv_list_t *lists[] = {&leg->hash,    &leg->list,      &leg->busy,   &leg->flush,
+                           &leg->posts,   &leg->running,   &leg->pulled, &leg->pushed,
+                           &leg->flushed, &leg->push_plans};
     size_t i;
 
     /* a destination that is written to posts nothing; an owner may put for its reader

@@ -4,7 +4,7 @@
 
 #include "test/support/mkv_pair.h"
 
-#include "src/cache/plan.h"
+#include "src/memory/plan.h"
 #include "src/peer/message.h"
 
 #include <string.h>

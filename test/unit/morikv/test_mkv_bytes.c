@@ -2,7 +2,7 @@
 
 /* Plans of bytes: what is given moves, and nothing else; what cannot be is refused. */
 
-#include "cache/byte_list.h"
+#include "memory/byte_list.h"
 #include "test/support/mkv_pair.h"
 
 #include <stdlib.h>

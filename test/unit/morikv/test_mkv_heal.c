@@ -953,8 +953,7 @@ START_TEST(who_sends_more_than_there_is_room_for_is_given_up)
     OK(mkv_send(B->peers[0], 7, 7, NULL, 0, "B's", 3));
     pair_run();
     ck_assert_uint_eq(pair_count(A, MKV_EV_PEER_FAILED, NULL), 1);
-    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status,
-                     MKV_ERR_PROTOCOL);
+    ck_assert_int_eq(pair_last(A, MKV_EV_PEER_FAILED, NULL)->status, MKV_ERR_PROTOCOL);
     ck_assert_uint_eq(pair_last(A, MKV_EV_MSG, NULL)->length, 3);
     pair_teardown();
 }

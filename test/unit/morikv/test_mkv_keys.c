@@ -2,7 +2,7 @@
 
 /* A peer is told the keys of what both sides' maps name, and no others. */
 
-#include "src/cache/map.h"
+#include "src/memory/map.h"
 #include "src/peer/self_blob.h"
 
 #include "test/support/mkv_pair.h"

@@ -6,7 +6,7 @@
  * must hold what is cut out for them, each byte written once.
  */
 
-#include "cache/shape.h"
+#include "memory/shape.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
 

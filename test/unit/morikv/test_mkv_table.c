@@ -5,8 +5,8 @@
 #include "test/support/mkv_pair.h"
 
 #include "src/base/table.h"
-#include "src/cache/region.h"
-#include "src/cache/remote_mem.h"
+#include "src/memory/region.h"
+#include "src/memory/remote_mem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 
 /* What was exposed is what is touched: posts are compared with it, and the seal. */
 
-#include "cache/plan.h"
-#include "cache/unit_set.h"
+#include "memory/plan.h"
+#include "memory/unit_set.h"
 #include "test/support/mkv_pair.h"
 
 #include <string.h>

@@ -305,9 +305,7 @@ START_TEST(more_components_than_there_can_be_are_refused)
         mkv_msg_type_t type;
         size_t at;
         unsigned size;
-    } numbers[] = {{MKV_MSG_EXPOSE, 1, 4},
-                   {MKV_MSG_FIN, 8, 1},
-                   {MKV_MSG_PULL, 56, 4}};
+    } numbers[] = {{MKV_MSG_EXPOSE, 1, 4}, {MKV_MSG_FIN, 8, 1}, {MKV_MSG_PULL, 56, 4}};
     const unsigned size = numbers[_i].size;
     const size_t at = MKV_MSG_HEADER_SIZE + 28 + numbers[_i].at;
     mkv_wbuf_t wbuf = encode(numbers[_i].type);

@@ -222,8 +222,7 @@ static const struct {
 
 /* What is wrong in every state */
 static mkv_status_t (*const nevers[])(mkv_xfer_t *xfer) = {
-    ask_no_leg,   post_no_leg,  extend,
-    query_no_leg, abort_no_leg, abort_with_success};
+    ask_no_leg, post_no_leg, extend, query_no_leg, abort_no_leg, abort_with_success};
 
 static void expect_unchanged(const mkv_xfer_t *xfer, const mkv_xfer_attr_t *before)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "cache/unit_set.h"
+#include "memory/unit_set.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * are.
  */
 
-#include "cache/list_cache.h"
+#include "memory/list_cache.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
  * holds the context's lock.
  */
 
-#include "cache/map.h"
+#include "memory/map.h"
 
 /** Add the pairs of two regions to a map, if any. @return As mkv_map_create(). */
 mkv_status_t mkv_map_match(mkv_map_t *map, mkv_lregion_t *mine,

@@ -8,7 +8,7 @@
  * others; so the units that it touches say whether it was exposed.
  */
 
-#include "cache/plan.h"
+#include "memory/plan.h"
 
 #include "base/abi.h"
 

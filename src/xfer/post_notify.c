@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "xfer/told.h"
+#include "xfer/post_notify.h"
 
-#include "xfer/tell.h"
+#include "xfer/xfer_events.h"
 
 /* @return NULL: no memory, and the leg has failed. */
 static mkv_news_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,

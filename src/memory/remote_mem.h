@@ -9,7 +9,7 @@
  */
 
 #include "base/ctx.h"
-#include "cache/repeat.h"
+#include "memory/repeat.h"
 
 #include <stdbool.h>
 

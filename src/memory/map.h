@@ -9,7 +9,7 @@
  */
 
 #include "base/ctx.h"
-#include "cache/pair.h"
+#include "memory/pair.h"
 
 #include <stdbool.h>
 

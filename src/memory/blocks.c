@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "cache/blocks.h"
+#include "memory/blocks.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include "cache/region_shape.h"
+#include "memory/region_shape.h"
 
 #include <string.h>
 

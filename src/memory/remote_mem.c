@@ -6,9 +6,9 @@
  * longer lists is kept until no map refers to it.
  */
 
-#include "cache/remote_mem.h"
+#include "memory/remote_mem.h"
 
-#include "cache/region.h"
+#include "memory/region.h"
 
 #include <stdlib.h>
 #include <string.h>

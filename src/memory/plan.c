@@ -2,12 +2,12 @@
 
 /* Block lists merged into runs, once, for every layer and every post. */
 
-#include "cache/plan.h"
+#include "memory/plan.h"
 
 #include "base/abi.h"
-#include "cache/blocks.h"
-#include "cache/list_cache.h"
-#include "cache/unit_set.h"
+#include "memory/blocks.h"
+#include "memory/list_cache.h"
+#include "memory/unit_set.h"
 
 #include <stdlib.h>
 #include <string.h>

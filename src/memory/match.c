@@ -8,9 +8,9 @@
  * units of plans as the other side's block goes into it.
  */
 
-#include "cache/match.h"
+#include "memory/match.h"
 
-#include "cache/region_shape.h"
+#include "memory/region_shape.h"
 
 #include <stdlib.h>
 #include <string.h>

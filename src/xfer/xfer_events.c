@@ -2,7 +2,7 @@
 
 /* Room for the events that end something was reserved when the transfer was opened. */
 
-#include "xfer/tell.h"
+#include "xfer/xfer_events.h"
 
 #include <string.h>
 

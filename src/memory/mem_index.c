@@ -2,7 +2,7 @@
 
 /* Registrations in the order of their addresses. */
 
-#include "cache/mem_index.h"
+#include "memory/mem_index.h"
 
 #include <stdlib.h>
 

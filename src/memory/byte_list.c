@@ -6,7 +6,7 @@
  * stays one entry; only where slices interlock are their pieces looked at one by one.
  */
 
-#include "cache/byte_list.h"
+#include "memory/byte_list.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * Which registration covers a region. The caller holds the context's lock.
  */
 
-#include "cache/region.h"
+#include "memory/region.h"
 
 /** All mems by type and address, for searches while none is made or destroyed. */
 typedef struct mkv_mem_index {

@@ -4,7 +4,7 @@
  * Arrays that repeat one pointer: what UCP's lists ask for as memory handles and keys.
  */
 
-#include "cache/repeat.h"
+#include "memory/repeat.h"
 
 #include <stdlib.h>
 

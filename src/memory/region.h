@@ -10,7 +10,7 @@
  */
 
 #include "base/ctx.h"
-#include "cache/repeat.h"
+#include "memory/repeat.h"
 
 /** What pairs regions, as one number. */
 static inline uint64_t mkv_region_name(uint32_t component, int32_t layer, uint16_t part)

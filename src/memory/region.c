@@ -8,11 +8,11 @@
  * its last region is dropped; it never grows, because peers hold keys of it.
  */
 
-#include "cache/region.h"
+#include "memory/region.h"
 
 #include "base/abi.h"
-#include "cache/mem_index.h"
-#include "cache/region_shape.h"
+#include "memory/mem_index.h"
+#include "memory/region_shape.h"
 
 #include <stdlib.h>
 

@@ -5,10 +5,10 @@
  * that. Checked here once, so that a plan needs to check block numbers only.
  */
 
-#include "cache/map.h"
+#include "memory/map.h"
 
 #include "base/abi.h"
-#include "cache/match.h"
+#include "memory/match.h"
 
 #include <stdlib.h>
 #include <string.h>

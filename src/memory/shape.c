@@ -6,7 +6,7 @@
  * one is elected.
  */
 
-#include "cache/shape.h"
+#include "memory/shape.h"
 
 typedef struct mkv_interval {
     uint64_t first, num;

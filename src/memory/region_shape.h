@@ -9,7 +9,7 @@
  */
 
 #include "base/log.h"
-#include "cache/shape.h"
+#include "memory/shape.h"
 
 /** Whether the region tells how its units are made. */
 bool mkv_region_is_told(const mkv_region_t *info);

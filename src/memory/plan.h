@@ -9,8 +9,8 @@
  * by their bytes, once, for every post.
  */
 
-#include "cache/byte_list.h"
-#include "cache/map.h"
+#include "memory/byte_list.h"
+#include "memory/map.h"
 
 typedef struct mkv_plan_part {
     mkv_run_t *runs;

@@ -5,7 +5,7 @@
  * the order of memory, so that a post of several of them has one piece a block.
  */
 
-#include "cache/pair.h"
+#include "memory/pair.h"
 
 #include <stdlib.h>
 

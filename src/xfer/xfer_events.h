@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#ifndef MKV_TELL_H
-#define MKV_TELL_H
+#ifndef MKV_XFER_EVENTS_H
+#define MKV_XFER_EVENTS_H
 
 /**
  * @file
- * What the caller is told of a transfer and its legs.
+ * Events of a transfer and its legs.
  */
 
 #include "xfer/xfer.h"
@@ -13,13 +13,13 @@
 /** An event of the transfer that names this leg. @return NULL: no memory. */
 mkv_news_t *mkv_leg_event(const mkv_leg_t *leg, mkv_event_type_t type);
 
-/** An event of the transfer, naming the leg that is why, else the first one. @return
+/** An event of the transfer that names the leg that failed, else the first one. @return
  *  NULL: no memory. */
 mkv_news_t *mkv_xfer_event(mkv_xfer_t *xfer, mkv_event_type_t type);
 
 /**
- * The leg is complete (MKV_OK), or has failed: its status, once, and MKV_EV_LEG where
- * there are several.
+ * Set the final status of the leg once: MKV_OK or its error. A transfer of several legs
+ * gets MKV_EV_LEG.
  *
  * @param [in] text  Copied; may be NULL.
  */

@@ -9,8 +9,8 @@
  * The caller holds the context's lock.
  */
 
-#include "cache/region.h"
-#include "cache/remote_mem.h"
+#include "memory/region.h"
+#include "memory/remote_mem.h"
 
 #include <stdbool.h>
 

@@ -1,0 +1,31 @@
+# Regions, registered memory, maps, plans.
+libmorikv_core_la_SOURCES += \
+    src/memory/blocks.c \
+    src/memory/blocks.h \
+    src/memory/byte_list.c \
+    src/memory/byte_list.h \
+    src/memory/list_cache.c \
+    src/memory/list_cache.h \
+    src/memory/map.c \
+    src/memory/map.h \
+    src/memory/mem_index.c \
+    src/memory/mem_index.h \
+    src/memory/pair.c \
+    src/memory/pair.h \
+    src/memory/plan.c \
+    src/memory/plan.h \
+    src/memory/plan_bytes.c \
+    src/memory/match.c \
+    src/memory/match.h \
+    src/memory/region.c \
+    src/memory/region.h \
+    src/memory/region_shape.c \
+    src/memory/region_shape.h \
+    src/memory/remote_mem.c \
+    src/memory/remote_mem.h \
+    src/memory/repeat.c \
+    src/memory/repeat.h \
+    src/memory/shape.c \
+    src/memory/shape.h \
+    src/memory/unit_set.c \
+    src/memory/unit_set.h
