@@ -10,7 +10,7 @@
 
 static mkv_news_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
 {
-    mkv_news_t *event = (op->quiet == NULL) ? mkv_event_add(op->ctx, type) : NULL;
+    mkv_news_t *event = mkv_event_add(op->ctx, type);
 
     if (event != NULL) {
         event->peer = op->peer->remote.peer;
@@ -93,9 +93,6 @@ void mkv_op_set_quiet(mkv_op_t *op)
     op->is_quiet = true;
     op->deadline = MKV_NEVER;
     (void)mkv_op_event(op, MKV_EV_QUIET);
-    if (op->quiet != NULL) {
-        op->quiet(op, op->quiet_arg);
-    }
 }
 
 static void mkv_op_release(mkv_op_t *op)

@@ -38,9 +38,6 @@ struct mkv_op {
     mkv_list_t flush;   /**< peer->ops_to_flush or ops_flushing */
     mkv_ctx_t *ctx;
     mkv_peer_t *peer;
-    /** Told instead of the application, once it is quiet; frees it later. */
-    void (*quiet)(mkv_op_t *op, void *arg);
-    void *quiet_arg;
     mkv_op_params_t params; /**< Without the caller's pointers, but user_data */
     void *note;
     mkv_status_t status; /**< MKV_INPROGRESS until it has ended */

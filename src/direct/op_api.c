@@ -27,6 +27,7 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
         mkv_credit_sent(peer, mine.note_length); /* the note's room is its own now */
     }
     if (status == MKV_OK) {
+        ctx->round_cost = 0;
         (void)mkv_op_step(*op_p);
     }
     mkv_leave(ctx);

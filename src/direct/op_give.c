@@ -21,7 +21,7 @@ static bool mkv_op_has_credit(const mkv_op_t *op)
 {
     const mkv_options_t *opts = op->ctx->opts;
 
-    return (op->peer->inflight_ops < opts->max_inflight_ops) &&
+    return (op->ctx->round_cost < MKV_ROUND_COST) && (op->peer->inflight_ops < opts->max_inflight_ops) &&
            (op->peer->inflight_bytes < opts->max_inflight_bytes);
 }
 
@@ -221,8 +221,10 @@ static void mkv_op_list_cb(void *request, ucs_status_t status, void *user_data)
 
 /* ---- Calls ----------------------------------------------------------------------- */
 
-static void mkv_op_count_call(mkv_op_t *op)
+/* @param cost  As MKV_CALL_COST. */
+static void mkv_op_count_call(mkv_op_t *op, uint64_t cost)
 {
+    op->ctx->round_cost += cost;
     if (mkv_op_is_write(op)) {
         op->puts = MKV_OP_PUTS_GIVEN;
     }
@@ -241,7 +243,7 @@ static void mkv_op_give_piece(mkv_op_t *op, mkv_rmem_t *asked)
         .memh = op->memhs[i]};
     ucs_status_ptr_t request;
 
-    mkv_op_count_call(op);
+    mkv_op_count_call(op, MKV_CALL_COST);
     mkv_op_take_credit(op, op->lengths[i]);
     op->asked = asked;
     if ((asked != NULL) ||
@@ -302,7 +304,7 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
         bytes += op->lengths[i];
     }
     op->next += num;
-    mkv_op_count_call(op);
+    mkv_op_count_call(op, num);
     mkv_op_take_credit(op, bytes);
     list.is_asked = mkv_op_must_ask(op, true);
     request = mkv_ep_put_list(op->peer->ep, &list, mkv_op_list_cb, op);

@@ -77,6 +77,10 @@ static unsigned mkv_op_step_running(mkv_op_t *op)
 {
     unsigned count = mkv_op_give(op);
 
+    if (!mkv_op_has_ended(op) && (op->next < op->num) &&
+        (op->ctx->round_cost >= MKV_ROUND_COST)) {
+        mkv_op_dirty(op); /* the next round goes on */
+    }
     if (mkv_op_has_ended(op) || (op->num_inflight > 0)) {
         return count;
     }
@@ -126,13 +130,17 @@ unsigned mkv_ops_step(mkv_ctx_t *ctx)
     mkv_list_t dirty;
     mkv_op_t *op;
 
-    /* Each once: those without credit wait for the next round */
+    /* Each once: operations without credit wait for the next round, in which those
+     * that had no turn come first */
+    ctx->round_cost = 0;
     mkv_list_init(&dirty);
     mkv_list_splice(&ctx->dirty_ops, &dirty);
-    while (!mkv_list_is_empty(&dirty)) {
+    while (!mkv_list_is_empty(&dirty) && (ctx->round_cost < MKV_ROUND_COST)) {
         op = mkv_list_head(&dirty, mkv_op_t, dirty);
         mkv_list_del(&op->dirty);
         count += mkv_op_step(op);
     }
+    mkv_list_splice(&ctx->dirty_ops, &dirty);
+    mkv_list_splice(&dirty, &ctx->dirty_ops);
     return count;
 }

@@ -102,11 +102,9 @@ unsigned mkv_ops_abort(mkv_ctx_t *ctx)
 
     mkv_list_for_each(op, &ctx->ops, mkv_op_t, list)
     {
-        if (op->quiet == NULL) {
-            mkv_log_warn(ctx, "close: operation %llu is still open",
-                         (unsigned long long)op->params.id);
-            ++count;
-        }
+        mkv_log_warn(ctx, "close: operation %llu is still open",
+                     (unsigned long long)op->params.id);
+        ++count;
         mkv_op_fail(op, MKV_ERR_ABORTED, "context %s was closed", ctx->name);
     }
     return count;

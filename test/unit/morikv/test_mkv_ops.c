@@ -568,6 +568,35 @@ START_TEST(credits_bound_what_is_in_flight)
 }
 END_TEST
 
+/* UCX completes each call at once, so credits alone bound nothing. Loop index: READ */
+START_TEST(a_round_gives_ucx_a_bounded_number_of_calls)
+{
+    enum { NUM = 10000, MAX_CALLS = MKV_ROUND_COST / MKV_CALL_COST };
+    static mkv_op_piece_t pieces[NUM];
+    mkv_op_params_t params = params_of(_i ? MKV_READ : MKV_WRITE, pieces, NUM);
+    uint64_t calls = 0;
+    size_t i;
+
+    pair_set("SGL", "no");
+    setup();
+    fake_ucp_set_inline(FAKE_UCP_PUT | FAKE_UCP_GET);
+    for (i = 0; i < NUM; ++i) {
+        pieces[i] = (mkv_op_piece_t){ids[0], ids[1], 2 * (i % 1000), 3 * (i % 1000), 1};
+    }
+    OK(mkv_op_post(A->peers[1], &params, &op));
+    do {
+        ck_assert_uint_gt(query().num_ucp_calls, calls);
+        ck_assert_uint_le(query().num_ucp_calls - calls, MAX_CALLS);
+        calls = query().num_ucp_calls;
+        (void)mkv_progress(A->ctx);
+    } while (query().num_ucp_calls < NUM);
+    pair_run();
+    ck_assert_int_eq(query().status, MKV_OK);
+    ck_assert(query().is_quiet);
+    finish();
+}
+END_TEST
+
 START_TEST(what_is_left_open_is_closed_with_the_context)
 {
     mkv_op_piece_t pieces[2];
@@ -626,6 +655,7 @@ int main(void)
 {
     TCase *tcase = pair_tcase("ops");
 
+    tcase_add_loop_test(tcase, a_round_gives_ucx_a_bounded_number_of_calls, 0, 2);
     tcase_add_loop_test(tcase, scattered_bytes_move_while_the_peer_calls_nothing, 0, 4);
     tcase_add_test(tcase, a_refused_list_goes_piece_by_piece);
     tcase_add_loop_test(tcase, memory_without_a_lane_gets_pieces, 0, 2);
