@@ -4,6 +4,7 @@
 
 #include "base/abi.h"
 #include "base/event.h"
+#include "base/name.h"
 #include "memory/plan.h"
 #include "memory/region.h"
 #include "direct/op_watch.h"
@@ -101,7 +102,7 @@ static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
     ctx->process.ctx_id += (ctx->process.ctx_id == 0);
     (void)gethostname(host, sizeof(host) - 1);
     if (ctx->params.name != NULL) {
-        mkv_text(ctx->name, sizeof(ctx->name), "%s", ctx->params.name);
+        mkv_name_set(ctx->name, ctx->params.name);
     } else {
         mkv_text(ctx->name, sizeof(ctx->name), "%s:%u", host, ctx->process.pid);
     }

@@ -196,7 +196,8 @@ typedef struct mkv_caller {
 
 typedef struct mkv_open_params {
     size_t size;
-    const char *name; /**< In texts, here and at peers; default "host:pid" */
+    const char *name; /**< UTF-8, for logs here and at peers; default "host:pid". More
+                           than 63 bytes are cut, and end in "~" and a hash */
     mkv_topology_t topology;
     uint32_t page_tokens;    /**< Compared with the peer's if both are non-zero */
     uint32_t dtype;          /**< Caller's tag, compared the same way */

@@ -24,6 +24,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/options.h"
 #include "base/table.h"
 #include "base/tuning.h"
@@ -86,7 +87,7 @@ struct mkv_ctx {
     mkv_tuning_t tuning;
     mkv_log_t log;
     mkv_open_params_t params;
-    char name[64];
+    char name[MKV_NAME_SIZE];
     mkv_process_t process;
     uint64_t nonce_state;
     struct mkv_claims *claims; /* on peers' memory; NULL: none can be seen */

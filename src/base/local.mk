@@ -10,6 +10,8 @@ libmorikv_core_la_SOURCES += \
     src/base/list.h \
     src/base/log.c \
     src/base/log.h \
+    src/base/name.c \
+    src/base/name.h \
     src/base/options.c \
     src/base/options.h \
     src/base/options_table.c \

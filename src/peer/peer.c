@@ -233,7 +233,7 @@ static void mkv_peer_init(mkv_peer_t *peer, mkv_ctx_t *ctx, const mkv_blob_info_
     peer->remote.count = &peer->count;
     mkv_watch_init(&peer->watch, ctx->ends_fd);
     mkv_peer_set_info(peer, info);
-    mkv_text(peer->name, sizeof(peer->name), "%s", (name != NULL) ? name : info->name);
+    mkv_name_set(peer->name, (name != NULL) ? name : info->name);
 }
 
 /* It cannot fail any more: its connection gets a number, a claim and a deadline */

@@ -67,7 +67,7 @@ struct mkv_peer {
     mkv_list_t changed;   /**< ctx->changed_peers: READY or FAILED, and not told yet */
     mkv_list_t busy_list; /**< ctx->busy_peers */
     mkv_ctx_t *ctx;
-    char name[64];
+    char name[MKV_NAME_SIZE];
     mkv_conn_state_t state; /**< Changed by mkv_peer_take() alone */
     mkv_peer_end_t end;
     mkv_status_t status; /**< Why it ended */

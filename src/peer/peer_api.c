@@ -36,7 +36,7 @@ static mkv_status_t mkv_peer_add_info(mkv_ctx_t *ctx, const mkv_blob_info_t *inf
             return status;
         }
     } else if (name != NULL) {
-        mkv_text(peer->name, sizeof(peer->name), "%s", name);
+        mkv_name_set(peer->name, name);
     }
 
     *peer_p = peer;

@@ -2,6 +2,8 @@
 
 #include "wire/codec.h"
 
+#include "wire/utf8.h"
+
 #include <stdlib.h>
 
 void mkv_wbuf_init(mkv_wbuf_t *wbuf)
@@ -79,17 +81,12 @@ void mkv_wbuf_put_u64(mkv_wbuf_t *wbuf, uint64_t value)
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size)
 {
     const uint8_t *p = mkv_rbuf_get(rbuf, length);
-    size_t i;
 
     text[0] = '\0';
     if (p == NULL) {
         return;
     }
-    length = (length < size) ? length : size - 1;
-    for (i = 0; i < length; ++i) {
-        text[i] = ((p[i] >= ' ') && (p[i] < 127)) ? (char)p[i] : '?';
-    }
-    text[length] = '\0';
+    (void)mkv_utf8_copy(text, size, p, length);
 }
 
 static uint64_t mkv_wire_mix(uint64_t hash, uint64_t word)

@@ -108,7 +108,7 @@ static inline mkv_rbuf_t mkv_rbuf_record(mkv_rbuf_t *rbuf)
     return record;
 }
 
-/** Copy text of @a length bytes, cut to @a size, terminated. */
+/** Take text of @a length bytes, as mkv_utf8_copy(). */
 void mkv_rbuf_get_text(mkv_rbuf_t *rbuf, size_t length, char *text, size_t size);
 
 /* Body of FIN */

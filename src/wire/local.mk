@@ -5,6 +5,8 @@ libmorikv_core_la_SOURCES += \
     src/wire/blob_shape.h \
     src/wire/codec.c \
     src/wire/codec.h \
+    src/wire/utf8.c \
+    src/wire/utf8.h \
     src/wire/wire.c \
     src/wire/wire.h \
     src/wire/wire_fin.c \

@@ -804,6 +804,79 @@ static void count_line(void *arg, const char *line)
     num_lines += (line[0] != '\0');
 }
 
+#define X10 "xxxxxxxxxx"
+#define X60 X10 X10 X10 X10 X10 X10
+#define E_ACUTE "\xc3\xa9"
+
+/* Loop index: what a name becomes; one that ends in '~' is cut there and gets a hash */
+static const struct {
+    const char *given, *name;
+} names[] = {
+    {"prefill 0", "prefill 0"},
+    {X60 "abc", X60 "abc"},
+    {X60 "a" E_ACUTE, X60 "a" E_ACUTE},
+    {X60 "abcd", X10 X10 X10 X10 X10 "xxxx~"},
+    {X60 "abce", X10 X10 X10 X10 X10 "xxxx~"},
+    {X10 X10 X10 X10 X10 "xxx" E_ACUTE E_ACUTE E_ACUTE E_ACUTE E_ACUTE E_ACUTE,
+     X10 X10 X10 X10 X10 "xxx~"},
+    {"d\xc3", "d?~"},
+    {"d\xa9", "d?~"},
+    {"d\n\x7f", "d??~"},
+    {"\xed\xa0\x80", "???~"}, /* half of a surrogate pair */
+    {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+};
+
+START_TEST(a_name_is_cut_between_characters)
+{
+    const size_t length = strlen(names[_i].name);
+    char name[MKV_NAME_SIZE];
+
+    mkv_name_set(name, names[_i].given);
+    ck_assert_uint_eq(strncmp(name, names[_i].name, length), 0);
+    ck_assert_uint_eq(strlen(name),
+                      length + ((names[_i].name[length - 1] == '~') ? 8 : 0));
+}
+END_TEST
+
+START_TEST(different_names_stay_different)
+{
+    const size_t num = sizeof(names) / sizeof(names[0]);
+    char name[2][MKV_NAME_SIZE];
+    size_t i, k;
+
+    for (i = 0; i < num; ++i) {
+        for (k = i + 1; k < num; ++k) {
+            mkv_name_set(name[0], names[i].given);
+            mkv_name_set(name[1], names[k].given);
+            ck_assert_str_ne(name[0], name[1]);
+        }
+    }
+}
+END_TEST
+
+/* Over the wire, too */
+START_TEST(a_name_beyond_ascii_reaches_the_peer)
+{
+    mkv_open_params_t params = {.size = sizeof(params), .name = "d" E_ACUTE "code"};
+    mkv_peer_attr_t attr = {.size = sizeof(attr)};
+    char blob[4096];
+    size_t length = sizeof(blob);
+    mkv_peer_t *peer;
+    mkv_ctx_t *ctx;
+
+    pair_setup();
+    OK(mkv_open(NULL, &params, &ctx));
+    OK(mkv_blob(ctx, MKV_BLOB_ADDR, blob, &length));
+    OK(mkv_peer_add(A->ctx, blob, length, NULL, &peer));
+    OK(mkv_peer_query(peer, &attr));
+    ck_assert_str_eq(attr.name, "d" E_ACUTE "code");
+    OK(mkv_peer_close(peer, MKV_CLOSE_FORCE));
+    pair_run();
+    OK(mkv_close(ctx));
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(dump_and_strings_cover_everything)
 {
     mkv_xfer_t *active, *passive;
@@ -969,6 +1042,10 @@ int main(void)
     tcase_add_test(tcase, a_worker_that_does_not_settle_is_left);
     tcase_add_test(tcase, a_worker_with_an_endpoint_that_was_not_made_is_left);
     tcase_add_test(tcase, close_names_and_ends_what_was_left_open);
+    tcase_add_loop_test(tcase, a_name_is_cut_between_characters, 0,
+                        sizeof(names) / sizeof(names[0]));
+    tcase_add_test(tcase, different_names_stay_different);
+    tcase_add_test(tcase, a_name_beyond_ascii_reaches_the_peer);
     tcase_add_test(tcase, dump_and_strings_cover_everything);
     tcase_add_test(tcase, a_context_dumps_every_option_as_it_was_set);
     tcase_add_test(tcase, a_thousand_lives_leave_nothing);

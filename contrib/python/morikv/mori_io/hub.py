@@ -40,8 +40,6 @@ _PEER_NEWS = (EventType.PEER_READY, EventType.PEER_REGIONS)
 _RETRY_MS = 10
 #: Notes and failures that nobody has popped; older ones are dropped.
 _MAX_KEPT = 65536
-#: Longest name of a context or a peer; keys may be longer.
-MAX_NAME = 63
 
 
 class PeerFailureReason(enum.IntEnum):
@@ -129,7 +127,7 @@ class Hub:
         """
         self._key, self._instance = key, instance
         self._options, self._variables = options, variables
-        self.context = self._open(key[:MAX_NAME])
+        self.context = self._open(key)
         self.figures = Transfers({"engine": key})
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -192,7 +190,7 @@ class Hub:
             return  # it is there as soon as a transfer needs it
         with self.lock:
             link = self._links.get(desc.key)
-            peer = self.context.add_peer(desc.blob, desc.key[:MAX_NAME])
+            peer = self.context.add_peer(desc.blob, desc.key)
             if link is not None and link.peer is peer:
                 return
             if link is not None:
@@ -225,7 +223,7 @@ class Hub:
     def _reflection(self) -> tuple[Link, Mirror]:
         """This engine as its own peer."""
         if self._mirror is None:
-            mirror = Mirror(self.context, self._open(f"{self._key[: MAX_NAME - 5]}/self"))
+            mirror = Mirror(self.context, self._open(f"{self._key}/self"))
             self._mirror = Link(self._key, self._instance, mirror.peer), mirror
         return self._mirror
 
