@@ -90,7 +90,7 @@ static void mkv_ctx_init_lists(mkv_ctx_t *ctx)
 static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
 {
     char host[40] = "host";
-    uint64_t random[2] = {0, 0};
+    uint64_t random[4] = {0, 0, 0, 0};
 
     mkv_process_self(&ctx->process);
     if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
@@ -100,6 +100,8 @@ static void mkv_ctx_init_identity(mkv_ctx_t *ctx)
         random[0] ^ ((uint64_t)ctx->process.pid << 32) ^ (uint64_t)(uintptr_t)ctx;
     ctx->process.ctx_id = mkv_ctx_nonce(ctx) ^ random[1];
     ctx->process.ctx_id += (ctx->process.ctx_id == 0);
+    ctx->proof_key[0] = random[2];
+    ctx->proof_key[1] = random[3];
     (void)gethostname(host, sizeof(host) - 1);
     if (ctx->params.name != NULL) {
         mkv_name_set(ctx->name, ctx->params.name);

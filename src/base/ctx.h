@@ -90,6 +90,7 @@ struct mkv_ctx {
     char name[MKV_NAME_SIZE];
     mkv_process_t process;
     uint64_t nonce_state;
+    uint64_t proof_key[2]; /* random; of mkv_proof() */
     struct mkv_claims *claims; /* on peers' memory; NULL: none can be seen */
     uint64_t num_idle;         /* rounds of progress in which UCX found nothing */
     int ends_fd;               /* of epoll(7), with peers' pidfds; or -1 */

@@ -14,12 +14,16 @@
 #include "peer/grant.h"
 #include "peer/message.h"
 #include "peer/process.h"
+#include "peer/proof.h"
 #include "peer/self_blob.h"
 
 mkv_status_t mkv_hello_send(mkv_peer_t *peer, mkv_msg_type_t type)
 {
     mkv_audience_t audience = {
-        .connection = peer->connection, .claim = peer->claim, .remote = &peer->remote};
+        .connection = peer->connection,
+        .proof = mkv_proof(peer->ctx->proof_key, peer->process.ctx_id),
+        .claim = peer->claim,
+        .remote = &peer->remote};
     mkv_msg_t msg = {.type = type};
     mkv_status_t status;
     mkv_wbuf_t wbuf;
@@ -113,6 +117,21 @@ static bool mkv_hello_is_next(const mkv_blob_info_t *info, const mkv_peer_t *for
     return (former == NULL) || (info->connection > former->remote.info.connection);
 }
 
+/* Whether the context that has this connection sent it, or nothing came of it yet */
+static bool mkv_hello_is_proven(const mkv_blob_info_t *info, const mkv_peer_t *former)
+{
+    if ((former == NULL) || (former->remote.info.proof == 0) ||
+        (former->remote.info.proof == info->proof)) {
+        return true;
+    }
+    ++former->ctx->count.msgs_dropped;
+    mkv_log_warn(former->ctx,
+                 "HELLO of %s (pid %u) has the context number of peer %s, but not its "
+                 "proof; ignored",
+                 info->name, info->process.pid, former->name);
+    return false;
+}
+
 static bool mkv_hello_is_welcome(mkv_ctx_t *ctx, const mkv_blob_info_t *info)
 {
     mkv_caller_t caller = {.size = sizeof(caller),
@@ -149,7 +168,7 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *f
         return NULL;
     }
     if ((info.process.ctx_id == msg->from) && mkv_hello_is_next(&info, former) &&
-        mkv_hello_is_welcome(ctx, &info)) {
+        mkv_hello_is_proven(&info, former) && mkv_hello_is_welcome(ctx, &info)) {
         status = mkv_peer_create(ctx, &info, NULL, &peer);
         if (status == MKV_OK) {
             peer->tx_seq = mkv_msg_answer_seq(msg->seq);
@@ -200,7 +219,7 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
         return status;
     }
 
-    if (info.process.ctx_id == msg->from) {
+    if ((info.process.ctx_id == msg->from) && mkv_hello_is_proven(&info, peer)) {
         mkv_peer_set_info(peer, &info);
         status = mkv_remote_update(&peer->remote, &info);
         if (status == MKV_OK) {

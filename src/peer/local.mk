@@ -33,5 +33,7 @@ libmorikv_core_la_SOURCES += \
     src/peer/peer_close.h \
     src/peer/process.c \
     src/peer/process.h \
+    src/peer/proof.c \
+    src/peer/proof.h \
     src/peer/self_blob.c \
     src/peer/self_blob.h

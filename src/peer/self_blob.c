@@ -100,6 +100,7 @@ mkv_status_t mkv_ctx_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind,
     info.claim = audience->claim;
     info.epoch = ctx->epoch;
     info.connection = audience->connection;
+    info.proof = audience->proof;
     info.max_message = ctx->opts->max_message;
     info.max_queued = ctx->opts->max_queued;
     info.features = ctx->features;

@@ -88,6 +88,7 @@ static void mkv_blob_put_connection(mkv_wbuf_t *wbuf, const mkv_blob_info_t *inf
     size_t item = mkv_item_begin(wbuf, MKV_ITEM_CONNECTION);
 
     mkv_wbuf_put_u64(wbuf, info->connection);
+    mkv_wbuf_put_u64(wbuf, info->proof);
     mkv_wbuf_put_u64(wbuf, info->max_message);
     mkv_wbuf_put_u64(wbuf, info->max_queued);
     mkv_item_end(wbuf, item);
@@ -393,6 +394,7 @@ static mkv_status_t mkv_blob_get_item(unsigned type, unsigned flags, mkv_rbuf_t 
         return MKV_OK;
     case MKV_ITEM_CONNECTION:
         info->connection = mkv_rbuf_get_u64(rbuf);
+        info->proof = mkv_rbuf_get_u64(rbuf);
         info->max_message = mkv_rbuf_get_u64(rbuf);
         info->max_queued = mkv_rbuf_get_u64(rbuf);
         return MKV_OK;

@@ -224,6 +224,7 @@ typedef struct mkv_blob_info {
     uint64_t claim; /**< On the receiver's memory, of this connection; 0: none */
     uint64_t epoch;
     uint64_t connection;  /**< In messages: number of the connection, never 0; else 0 */
+    uint64_t proof;       /**< Of a connection: mkv_proof() of the sender */
     uint64_t max_message; /**< Of a connection: larger ones are refused; 0: not told */
     uint64_t max_queued;  /**< Of a connection: as option MAX_QUEUED */
     uint64_t features;    /**< MKV_FEATURE_* */

@@ -2,6 +2,7 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/peer/proof.h"
 #include "src/peer/self_blob.h"
 
 #include <stddef.h>
@@ -381,7 +382,9 @@ void pair_close(mkv_xfer_t *active, mkv_xfer_t *passive, mkv_plan_t *plan)
 void pair_receive_blob(mkv_ctx_t *receiver, mkv_msg_t msg, mkv_ctx_t *of,
                        uint64_t connection, uint32_t seq)
 {
-    const mkv_audience_t audience = {.connection = connection};
+    const mkv_audience_t audience = {
+        .connection = connection,
+        .proof = mkv_proof(of->proof_key, receiver->process.ctx_id)};
     mkv_wbuf_t blob, wbuf;
 
     mkv_wbuf_init(&blob);

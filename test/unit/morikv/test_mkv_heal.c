@@ -7,6 +7,7 @@
 #include "src/peer/credit.h"
 #include "src/peer/heartbeat.h"
 #include "src/peer/hello.h"
+#include "src/peer/proof.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -644,6 +645,42 @@ START_TEST(a_hello_that_is_not_newer_changes_nothing)
 }
 END_TEST
 
+/* Blobs and headers have A's number, so anybody can send a HELLO in its name. Loop
+ * index: with A's proof, which is the control */
+START_TEST(a_hello_in_anothers_name_ends_no_connection)
+{
+    mkv_peer_t *peer;
+
+    pair_set("DRAIN_TIMEOUT", "2s");
+    pair_set("LOG_LEVEL", "error");
+    pair_setup();
+    peer = B->peers[0];
+    A->ctx->proof_key[0] ^= (_i == 0);
+    receive_hello(UINT64_MAX);
+    A->ctx->proof_key[0] ^= (_i == 0);
+    pass_ms(0);
+    pass_ms(3000);
+    ck_assert_int_eq(peer->is_superseded, _i);
+    ck_assert_uint_eq(pair_stats(B).num_peers, 1 + (unsigned)_i);
+    if (_i == 0) {
+        ck_assert_int_eq(peer->state, MKV_CONN_READY);
+        ck_assert_uint_eq(pair_count(B, MKV_EV_PEER_FAILED, NULL), 0);
+    }
+    pair_teardown();
+}
+END_TEST
+
+/* A peer learns nothing of the proof for another one from its own */
+START_TEST(a_proof_is_for_one_peer)
+{
+    /* of SipHash's reference, key 00 to 0f, bytes 00 to 07 */
+    const uint64_t key[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+
+    ck_assert_uint_eq(mkv_proof(key, 0x0706050403020100ull), 0x93f5f5799a932462ull);
+    ck_assert_uint_ne(mkv_proof(key, 1), mkv_proof(key, 2));
+}
+END_TEST
+
 /* The envelope is A's, and what it describes is another context */
 START_TEST(a_hello_that_describes_another_is_dropped)
 {
@@ -1148,6 +1185,8 @@ int main(void)
     tcase_add_test(tcase, a_newer_connection_supersedes_one_that_lives);
     tcase_add_test(tcase, a_goodbye_finds_the_connection_it_ends);
     tcase_add_test(tcase, a_peer_that_was_too_slow_may_come_later);
+    tcase_add_loop_test(tcase, a_hello_in_anothers_name_ends_no_connection, 0, 2);
+    tcase_add_test(tcase, a_proof_is_for_one_peer);
     tcase_add_loop_test(tcase, a_hello_that_is_not_newer_changes_nothing, 0, 4);
     tcase_add_test(tcase, a_hello_that_describes_another_is_dropped);
     tcase_add_loop_test(tcase, regions_that_are_another_contexts_fail_who_sends_them, 0,
