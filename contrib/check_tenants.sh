@@ -54,6 +54,7 @@ check() { # DIR
 tree_of() { # CALL OPTION
     printf 'V {\n    global:\n        mkv_a;\n        %s;\n};\n' "$1" | write src/libmorikv.map
     printf '    {"SGL", "n",\n    {"%s", "0",\n' "$2" | write src/base/options_table.c
+    # shellcheck disable=SC2016
     printf '| `SGL` | `n` | lists |\n' | write docs/morikv.md
     printf 'mkv_a();\nset("MORIKV_TLS");\n' | write perf/kv_perf/a.c
     printf 'lib.mkv_b(1)\n' | write contrib/python/morikv/b.py

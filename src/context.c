@@ -173,6 +173,7 @@ static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p
     if (ctx == NULL) {
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a context");
     }
+    ctx->num_forks = mkv_num_forks;
     mkv_ctx_init_lists(ctx);
     mkv_progress_init(ctx);
     mkv_xfers_listen(ctx);
@@ -228,6 +229,10 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     mkv_ctx_t *ctx = NULL;
     mkv_status_t status;
 
+    status = mkv_forks_watch();
+    if (status != MKV_OK) {
+        return status;
+    }
     status = mkv_ctx_create(config, &ctx);
     if (status != MKV_OK) {
         return status;
@@ -313,10 +318,14 @@ static bool mkv_close_is_settled(mkv_ctx_t *ctx)
     return !ctx->is_settling;
 }
 
+/* What was left open, for the text of MKV_ERR_BUSY */
+typedef struct mkv_close_left {
+    unsigned xfers, ops, maps;
+} mkv_close_left_t;
+
 /* End what runs, and let both sides know it */
-static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx)
+static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx, mkv_close_left_t *left)
 {
-    mkv_status_t status = MKV_OK;
     mkv_xfer_t *xfer;
 
     mkv_list_for_each(xfer, &ctx->xfers, mkv_xfer_t, list)
@@ -324,21 +333,20 @@ static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx)
         mkv_log_warn(ctx, "close: transfer %llu epoch %u is still open",
                      (unsigned long long)xfer->id, xfer->epoch);
         mkv_xfer_fail(xfer, MKV_ERR_ABORTED, "context %s was closed", ctx->name);
-        status = MKV_ERR_BUSY;
+        ++left->xfers;
     }
-    if (mkv_ops_abort(ctx) > 0) {
-        status = MKV_ERR_BUSY;
-    }
+    left->ops = mkv_ops_abort(ctx);
     if (!mkv_close_wait(ctx, mkv_close_is_quiet, ctx->opts->drain_timeout)) {
         mkv_log_error(ctx, "close: a peer may still touch memory it was shown");
-        status = MKV_ERR_DRAIN_TIMEOUT;
+        return MKV_ERR_DRAIN_TIMEOUT;
     }
-    return status;
+    return MKV_OK;
 }
 
-static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
+/* @return How many there were. */
+static unsigned mkv_close_maps(mkv_peer_t *peer)
 {
-    mkv_status_t status = MKV_OK;
+    unsigned count = 0;
     mkv_map_t *map, *next_map;
     mkv_plan_t *plan, *next_plan;
 
@@ -350,9 +358,9 @@ static mkv_status_t mkv_close_maps(mkv_peer_t *peer)
             mkv_plan_free(plan);
         }
         mkv_map_free(map);
-        status = MKV_ERR_BUSY;
+        ++count;
     }
-    return status;
+    return count;
 }
 
 static void mkv_close_tell_connections(mkv_ctx_t *ctx)
@@ -388,9 +396,8 @@ static bool mkv_close_connections(mkv_ctx_t *ctx)
 }
 
 /* Callbacks of calls in flight refer to posts: connections first, transfers after */
-static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
+static void mkv_close_objects(mkv_ctx_t *ctx, mkv_close_left_t *left)
 {
-    mkv_status_t status = MKV_OK;
     mkv_peer_t *peer, *next;
     mkv_xfer_t *xfer, *next_xfer;
 
@@ -401,15 +408,12 @@ static mkv_status_t mkv_close_objects(mkv_ctx_t *ctx)
     mkv_ops_cleanup(ctx);
     mkv_list_for_each(peer, &ctx->dead_peers, mkv_peer_t, list)
     {
-        if (mkv_close_maps(peer) != MKV_OK) {
-            status = MKV_ERR_BUSY;
-        }
+        left->maps += mkv_close_maps(peer);
     }
     mkv_list_for_each_safe(peer, next, &ctx->dead_peers, mkv_peer_t, list)
     {
         mkv_peer_destroy(peer);
     }
-    return status;
 }
 
 /* It can be found from here, so that tools do not take it for a mistake */
@@ -428,7 +432,10 @@ static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx, const char *reason)
     mkv_log_error(ctx, "close: %s; all memory stays registered, and UCX stays", reason);
     mkv_leave_quietly(ctx);
     mkv_ctx_keep(ctx);
-    return MKV_ERR_DRAIN_TIMEOUT;
+    return mkv_error(&ctx->log, MKV_ERR_DRAIN_TIMEOUT,
+                     "close of context %s: %s within DRAIN_TIMEOUT, %llu ms; memory of "
+                     "its regions must not be freed",
+                     ctx->name, reason, (unsigned long long)ctx->opts->drain_timeout);
 }
 
 static void mkv_ctx_free(mkv_ctx_t *ctx)
@@ -467,11 +474,41 @@ static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
     return true;
 }
 
+/* The worst of what happened, with its text; the registrations have set theirs */
+static mkv_status_t mkv_close_result(mkv_ctx_t *ctx, mkv_status_t quiet,
+                                     mkv_status_t memory, const mkv_close_left_t *left)
+{
+    if (quiet != MKV_OK) {
+        return mkv_error(
+            &ctx->log, quiet,
+            "close of context %s: a transfer or operation was not quiet "
+            "within DRAIN_TIMEOUT, %llu ms; memory of its regions must not "
+            "be freed",
+            ctx->name, (unsigned long long)ctx->opts->drain_timeout);
+    }
+    if ((memory != MKV_OK) || (left->xfers + left->ops + left->maps == 0)) {
+        return memory;
+    }
+    return mkv_error(
+        &ctx->log, MKV_ERR_BUSY,
+        "close of context %s: %u transfers, %u operations and %u maps were "
+        "open, expected none; they were closed with it",
+        ctx->name, left->xfers, left->ops, left->maps);
+}
+
 mkv_status_t mkv_close(mkv_ctx_t *ctx)
 {
-    mkv_status_t status, object_status;
+    mkv_close_left_t left = {0};
+    mkv_status_t status, memory;
     bool is_disconnected;
 
+    if (ctx == NULL) {
+        return mkv_ctx_refuse(NULL, "close");
+    }
+
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the parent has it, with all that belongs to it */
+    }
     if (mkv_threads_are_calling(ctx)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
                          "mkv_close() was called in a callback of context %s, by its "
@@ -481,7 +518,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_threads_stop(ctx);
     mkv_enter(ctx);
     ctx->is_closing = true;
-    status = mkv_close_xfers(ctx);
+    status = mkv_close_xfers(ctx, &left);
     is_disconnected = mkv_close_connections(ctx);
     mkv_inbox_close(ctx);
     if (!is_disconnected) {
@@ -491,12 +528,8 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
         return mkv_close_keep(ctx,
                               "UCX does not end what closed connections had begun");
     }
-    object_status = mkv_close_objects(ctx);
-    status = (status == MKV_OK) ? object_status : status;
-    object_status = mkv_regions_cleanup(ctx);
-    if ((object_status != MKV_OK) && (status != MKV_ERR_DRAIN_TIMEOUT)) {
-        status = object_status;
-    }
+    mkv_close_objects(ctx, &left);
+    memory = mkv_regions_cleanup(ctx);
     mkv_events_cleanup(ctx);
     mkv_posts_cleanup(ctx);
     mkv_flush_cleanup(ctx);
@@ -505,6 +538,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
     mkv_list_cache_cleanup(ctx);
     mkv_worker_close(ctx);
     mkv_ctx_close_claims(ctx); /* now nothing here touches a peer's memory */
+    status = mkv_close_result(ctx, status, memory, &left);
     mkv_leave_quietly(ctx);
     mkv_ctx_free(ctx);
     return status;

@@ -38,6 +38,9 @@
  * of calls. Contexts share nothing: threads that each have one do not wait for each
  * other at all.
  *
+ * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
+ * those that close or destroy do nothing and return MKV_OK. It can open contexts.
+ *
  * Callbacks must not call this library on the same context. Gates, who may connect
  * (accept) and what memory is asked for (mem_query) are called with the lock held, so
  * they must not wait for a lock that anybody holds around a call on the context: in the
@@ -831,7 +834,7 @@ typedef struct mkv_sel {
     uint32_t fields;            /**< MKV_SEL_*; 0: everything */
     uint32_t reserved;          /**< 0 */
     uint64_t component_mask;    /**< Bit c: component c */
-    int32_t layer_lo, layer_hi; /**< [lo, hi) */
+    int32_t layer_lo, layer_hi; /**< [lo, hi), of layers that this side has regions of */
     uint32_t pos_lo, pos_hi;    /**< [lo, hi) of each component's positions; needs
                                      MKV_PLAN_KEEP_ORDER */
     uint32_t tell;              /**< Value of the events of this post */

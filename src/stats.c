@@ -59,6 +59,9 @@ mkv_status_t mkv_stats(mkv_ctx_t *ctx, const mkv_peer_t *peer, mkv_stats_t *stat
     mkv_stats_t result = {.size = sizeof(result)};
     mkv_peer_t *each;
 
+    if (mkv_ctx_check(ctx, "stats") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     mkv_stats_copy((peer != NULL) ? &peer->count : &ctx->count, &result);
     result.num_memh = mkv_list_length(&ctx->mems);
@@ -185,6 +188,9 @@ mkv_status_t mkv_dump(mkv_ctx_t *ctx, uint32_t sections,
 {
     mkv_dump_sink_t sink = {write, arg};
 
+    if (mkv_ctx_check(ctx, "dump") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     mkv_dump_line(&sink, "context %s: morikv %s, UCX 1.%u, %s worker", ctx->name,
                   mkv_version_string(), ctx->ucp_version,

@@ -7,6 +7,43 @@
 #include <time.h>
 #include <unistd.h>
 
+unsigned mkv_num_forks;
+
+static pthread_once_t mkv_forks_once = PTHREAD_ONCE_INIT;
+static int mkv_forks_error;
+
+static void mkv_forked(void)
+{
+    ++mkv_num_forks;
+}
+
+static void mkv_forks_init(void)
+{
+    mkv_forks_error = pthread_atfork(NULL, NULL, mkv_forked);
+}
+
+mkv_status_t mkv_forks_watch(void)
+{
+    (void)pthread_once(&mkv_forks_once, mkv_forks_init);
+    return (mkv_forks_error == 0)
+               ? MKV_OK
+               : mkv_error(NULL, MKV_ERR_NOMEM, "pthread_atfork() failed: error %d",
+                           mkv_forks_error);
+}
+
+mkv_status_t mkv_ctx_refuse(const mkv_ctx_t *ctx, const char *call)
+{
+    if (ctx == NULL) {
+        return mkv_error(NULL, MKV_ERR_INVALID,
+                         "mkv_%s(): the context is NULL, expected one of mkv_open()",
+                         call);
+    }
+    return mkv_error(NULL, MKV_ERR_INVALID,
+                     "mkv_%s(): context %s was opened before fork(); open one in the "
+                     "child",
+                     call, ctx->name);
+}
+
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx)
 {
     struct timespec now;

@@ -90,7 +90,7 @@ struct mkv_ctx {
     char name[MKV_NAME_SIZE];
     mkv_process_t process;
     uint64_t nonce_state;
-    uint64_t proof_key[2]; /* random; of mkv_proof() */
+    uint64_t proof_key[2];     /* random; of mkv_proof() */
     struct mkv_claims *claims; /* on peers' memory; NULL: none can be seen */
     uint64_t num_idle;         /* rounds of progress in which UCX found nothing */
     int ends_fd;               /* of epoll(7), with peers' pidfds; or -1 */
@@ -102,6 +102,7 @@ struct mkv_ctx {
     bool is_worker_left; /**< It is not destroyed with the context */
     bool is_settling;    /* UCX still gives up what transports had of cut connections */
     bool is_closing;
+    unsigned num_forks;   /* mkv_num_forks when it was opened */
     uint64_t features;    /* MKV_FEATURE_*: what peers are told and so may send */
     mkv_ctx_t *next_kept; /* of those that could not be closed */
     unsigned ucp_version; /* minor, of the loaded library */
@@ -180,6 +181,31 @@ struct mkv_ctx {
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS]; /* atomic */
     unsigned num_peers;
 };
+
+/** How often this process was forked off since it was loaded, in itself and in those
+ *  before it. */
+extern unsigned mkv_num_forks;
+
+/** Count forks from now on. @return MKV_OK, MKV_ERR_NOMEM. */
+mkv_status_t mkv_forks_watch(void);
+
+/** Whether it is of the process that this one was forked from: its lock may be held for
+ *  ever, and UCX's objects are not usable here. */
+static inline bool mkv_ctx_is_forked(const mkv_ctx_t *ctx)
+{
+    return ctx->num_forks != mkv_num_forks;
+}
+
+/** Set the text for mkv_ctx_check(). @return MKV_ERR_INVALID. */
+mkv_status_t mkv_ctx_refuse(const mkv_ctx_t *ctx, const char *call);
+
+/** What each public call begins with. @return MKV_OK, MKV_ERR_INVALID: there is no
+ *  context, or it is forked. */
+static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
+{
+    return ((ctx != NULL) && !mkv_ctx_is_forked(ctx)) ? MKV_OK
+                                                      : mkv_ctx_refuse(ctx, call);
+}
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);

@@ -282,6 +282,9 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
     size_t count = 0;
     mkv_list_t old;
 
+    if (mkv_ctx_check(ctx, "poll") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if (event_size < mkv_struct_event.minimum) {
         return mkv_error(
             &ctx->log, MKV_ERR_INVALID,
@@ -448,6 +451,9 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p)
 {
     mkv_status_t status = MKV_OK;
 
+    if (mkv_ctx_check(ctx, "event_fd") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     if (ctx->epoll_fd < 0) {
         status = mkv_fds_open(ctx);
@@ -512,6 +518,9 @@ mkv_status_t mkv_arm(mkv_ctx_t *ctx)
 {
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "arm") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     status = mkv_arm_locked(ctx);
     mkv_leave_quietly(ctx);

@@ -12,8 +12,8 @@
 #define MKV_NAME_SIZE 64u
 
 /**
- * Copy a name. One that does not fit, or is no valid UTF-8, is cut and ends in '~' and a
- * hash of the whole name, so that different names stay different.
+ * Copy a name. One that does not fit, or is no valid UTF-8, is cut and ends in '~' and
+ * a hash of the whole name, so that different names stay different.
  *
  * @param [out] name  MKV_NAME_SIZE bytes; valid UTF-8.
  */

@@ -16,6 +16,9 @@ mkv_status_t mkv_op_post(mkv_peer_t *peer, const mkv_op_params_t *params,
     mkv_op_params_t mine;
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "op_post") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     status = mkv_struct_read(&ctx->log, &mkv_struct_op_params, params, &mine);
     if (status != MKV_OK) {
         return status;
@@ -39,6 +42,9 @@ mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr)
     mkv_ctx_t *ctx = op->ctx;
     mkv_op_attr_t values;
 
+    if (mkv_ctx_check(ctx, "op_query") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     memset(&values, 0, sizeof(values));
     mkv_enter(ctx);
     values.id = op->params.id;
@@ -68,6 +74,9 @@ mkv_status_t mkv_op_abort(mkv_op_t *op)
 {
     mkv_ctx_t *ctx = op->ctx;
 
+    if (mkv_ctx_check(ctx, "op_abort") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     mkv_op_fail(op, MKV_ERR_ABORTED, "aborted");
     (void)mkv_op_step(op);
@@ -80,6 +89,9 @@ mkv_status_t mkv_op_close(mkv_op_t *op)
     mkv_ctx_t *ctx = op->ctx;
     mkv_status_t status = MKV_OK;
 
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the object is the parent's */
+    }
     mkv_enter(ctx);
     if (op->is_quiet) {
         mkv_op_free(op);

@@ -21,7 +21,8 @@ static bool mkv_op_has_credit(const mkv_op_t *op)
 {
     const mkv_options_t *opts = op->ctx->opts;
 
-    return (op->ctx->round_cost < MKV_ROUND_COST) && (op->peer->inflight_ops < opts->max_inflight_ops) &&
+    return (op->ctx->round_cost < MKV_ROUND_COST) &&
+           (op->peer->inflight_ops < opts->max_inflight_ops) &&
            (op->peer->inflight_bytes < opts->max_inflight_bytes);
 }
 

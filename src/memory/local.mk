@@ -27,5 +27,7 @@ libmorikv_core_la_SOURCES += \
     src/memory/repeat.h \
     src/memory/shape.c \
     src/memory/shape.h \
+    src/memory/span.c \
+    src/memory/span.h \
     src/memory/unit_set.c \
     src/memory/unit_set.h

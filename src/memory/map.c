@@ -83,7 +83,7 @@ static bool mkv_map_has_local(const mkv_ctx_t *ctx, const mkv_wire_region_t *the
 static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
                                            const mkv_map_params_t *params)
 {
-    uint32_t num_mine = 0, num_theirs = 0, i;
+    uint32_t num_mine = 0, num_theirs = 0, num_waiting = 0, i;
     mkv_region_t missing = {.size = 0};
     const char *where = NULL;
     mkv_rmem_t *rmem;
@@ -92,6 +92,7 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
     mkv_list_for_each(region, &remote->ctx->regions, mkv_lregion_t, list)
     {
         if (!mkv_map_takes(params, region)) {
+            num_waiting += mkv_map_wants(params, region->info.component) ? 1 : 0;
             continue;
         }
         ++num_mine;
@@ -121,10 +122,11 @@ static mkv_status_t mkv_map_check_unpaired(mkv_remote_t *remote,
     }
     return mkv_error(
         &remote->ctx->log, MKV_ERR_PAIRING,
-        "peer %s: %u regions here and %u there; component %u layer %d part "
-        "%u is missing %s",
+        "peer %s: %u regions here and %u there; component %u layer %d part %u is "
+        "missing %s%s",
         remote->name, num_mine, num_theirs, missing.component, missing.layer,
-        missing.part, where);
+        missing.part, where,
+        (num_waiting > 0) ? "; regions here wait for mkv_regions_commit()" : "");
 }
 
 static int mkv_pair_compare(const void *a, const void *b)
@@ -282,6 +284,26 @@ static void mkv_map_discard(mkv_map_t *map)
     free(map);
 }
 
+/* Of this side's regions: the peer, and so the pairs, may lack some */
+static void mkv_map_count_layers(mkv_map_t *map, const mkv_map_params_t *params)
+{
+    const mkv_lregion_t *region;
+
+    map->layer_first = INT32_MAX;
+    map->layer_last = INT32_MIN;
+    mkv_list_for_each(region, &map->ctx->regions, mkv_lregion_t, list)
+    {
+        if (mkv_map_wants(params, region->info.component)) {
+            map->layer_first = (region->info.layer < map->layer_first)
+                                   ? region->info.layer
+                                   : map->layer_first;
+            map->layer_last = (region->info.layer > map->layer_last)
+                                  ? region->info.layer
+                                  : map->layer_last;
+        }
+    }
+}
+
 /* Without pairs; NULL: no memory */
 static mkv_map_t *mkv_map_new(mkv_remote_t *remote, const mkv_map_params_t *params)
 {
@@ -324,6 +346,7 @@ mkv_status_t mkv_map_make(mkv_remote_t *remote, const mkv_map_params_t *params,
     }
 
     mkv_map_sum_components(map);
+    mkv_map_count_layers(map, params);
     if (mkv_pairs_join(map->pairs, map->num_pairs) != MKV_OK) {
         mkv_map_discard(map);
         goto err_memory;
@@ -342,6 +365,9 @@ mkv_status_t mkv_map_query(const mkv_map_t *map, mkv_map_attr_t *attr)
 {
     mkv_map_attr_t values = {.size = sizeof(values)};
 
+    if (mkv_ctx_check(map->ctx, "map_query") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(map->ctx);
     values.peer = map->remote->peer;
     values.num_pairs = map->num_pairs;
@@ -372,6 +398,9 @@ mkv_status_t mkv_map_destroy(mkv_map_t *map)
 {
     mkv_ctx_t *ctx = map->ctx;
 
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the object is the parent's */
+    }
     mkv_enter(ctx);
     if (map->num_uses > 0) {
         return mkv_leave_status(

@@ -33,6 +33,7 @@ struct mkv_map {
     uint32_t flags;             /**< MKV_MAP_* */
     bool has_parts;             /**< A unit of a plan is not a block of both sides */
     uint64_t only_bytes; /**< Bit c: component c has no unit of one size to move */
+    int32_t layer_first, layer_last; /**< Of this side's regions of its components */
     bool is_stale;
     bool lacks_keys;   /**< The peer has not told the keys of all pairs */
     unsigned num_uses; /**< Plans and legs */

@@ -85,3 +85,23 @@ mkv_mem_t *mkv_mem_find(const mkv_mem_index_t *index, const mkv_region_t *info)
     }
     return NULL;
 }
+
+mkv_mem_t *mkv_mem_find_other(const mkv_mem_index_t *index, ucs_memory_type_t type,
+                              uint64_t base, uint64_t end)
+{
+    unsigned other;
+    size_t i;
+
+    for (other = 0; other < UCS_MEMORY_TYPE_LAST; ++other) {
+        i = mkv_mem_index_below(index, (ucs_memory_type_t)other, end - 1);
+        if ((other == (unsigned)type) || (i == 0) || (index->ends[i - 1] <= base) ||
+            (index->mems[i - 1]->type != (ucs_memory_type_t)other)) {
+            continue;
+        }
+        while (index->mems[i - 1]->base + index->mems[i - 1]->length <= base) {
+            --i; /* one before it reaches further */
+        }
+        return index->mems[i - 1];
+    }
+    return NULL;
+}

@@ -295,6 +295,9 @@ mkv_status_t mkv_plan_create(mkv_map_t *map, const mkv_units_t *units, size_t nu
 {
     mkv_status_t status;
 
+    if (mkv_ctx_check(map->ctx, "plan_create") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(map->ctx);
     status = mkv_plan_make(map, units, num_units, flags, plan_p);
     mkv_leave(map->ctx);
@@ -309,6 +312,9 @@ mkv_status_t mkv_plan_query(const mkv_plan_t *plan, mkv_plan_attr_t *attr)
                               .memory = plan->memory};
     uint32_t i;
 
+    if (mkv_ctx_check(plan->ctx, "plan_query") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     for (i = 0; (plan->bytes != NULL) && (i < plan->map->num_pairs); ++i) {
         values.num_runs += plan->bytes[i].num;
     }
@@ -323,6 +329,9 @@ mkv_status_t mkv_plan_destroy(mkv_plan_t *plan)
 {
     mkv_ctx_t *ctx = plan->ctx;
 
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the object is the parent's */
+    }
     mkv_enter(ctx);
     if (plan->num_posts > 0) {
         return mkv_leave_status(ctx, mkv_error(&ctx->log, MKV_ERR_BUSY,

@@ -217,6 +217,9 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
     mkv_status_t status = MKV_OK;
     uint32_t i;
 
+    if (mkv_ctx_check(map->ctx, "plan_create_bytes") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if (flags & ~(uint32_t)MKV_PLAN_UNCHECKED) {
         return mkv_error(&map->ctx->log, MKV_ERR_UNSUPPORTED,
                          "plan_create_bytes: flags 0x%x, libmorikv %s knows 0x%x",

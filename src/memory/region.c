@@ -13,6 +13,7 @@
 #include "base/abi.h"
 #include "memory/mem_index.h"
 #include "memory/region_shape.h"
+#include "memory/span.h"
 
 #include <stdlib.h>
 
@@ -50,14 +51,26 @@ static mkv_status_t mkv_region_check_name(mkv_ctx_t *ctx, const mkv_region_t *re
                          "region: flags 0x%x, libmorikv %s knows 0x%x", region->flags,
                          mkv_version_string(), MKV_REGION_FLAGS);
     }
-    if ((region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX) ||
-        (region->base == NULL) ||
-        ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST)) {
+    if ((region->component >= MKV_MAX_COMPONENTS) || (region->layer == INT32_MAX)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "region: component %u (below %u) layer %d (below %d) base %p "
-                         "memory type %d",
-                         region->component, MKV_MAX_COMPONENTS, region->layer,
-                         INT32_MAX, region->base, (int)region->mem_type);
+                         "region: component %u layer %d, expected a component below %u "
+                         "and a layer below %d",
+                         region->component, region->layer, MKV_MAX_COMPONENTS,
+                         INT32_MAX);
+    }
+    if (region->base == NULL) {
+        return mkv_error(
+            &ctx->log, MKV_ERR_INVALID,
+            "region: component %u layer %d part %u: base is NULL, expected "
+            "the address of its memory",
+            region->component, region->layer, region->part);
+    }
+    if ((unsigned)region->mem_type >= UCS_MEMORY_TYPE_LAST) {
+        return mkv_error(&ctx->log, MKV_ERR_INVALID,
+                         "region: component %u layer %d part %u: memory type %d, "
+                         "expected UCS_MEMORY_TYPE_* below %d",
+                         region->component, region->layer, region->part,
+                         (int)region->mem_type, (int)UCS_MEMORY_TYPE_LAST);
     }
     return MKV_OK;
 }
@@ -240,6 +253,9 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
     mkv_region_t info;
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "region_add") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     status = mkv_struct_read(&ctx->log, &mkv_struct_region, region, &info);
     if (status == MKV_OK) {
         status = mkv_region_take_bytes(ctx, &info);
@@ -258,69 +274,6 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 }
 
 /* ---- Committing ------------------------------------------------------------------ */
-
-/* What one registration must cover */
-typedef struct mkv_span {
-    uint64_t base, end;
-    ucs_memory_type_t type;
-    uint32_t component;
-    bool is_stated; /* an allocation's bounds: never joined with another */
-} mkv_span_t;
-
-static mkv_span_t mkv_region_span(const mkv_region_t *info)
-{
-    mkv_span_t span = {.type = info->mem_type, .component = info->component};
-
-    span.is_stated = (info->alloc_base != NULL);
-    span.base = (uintptr_t)(span.is_stated ? info->alloc_base : info->base);
-    span.end = span.base + (span.is_stated ? info->alloc_length : info->length);
-    return span;
-}
-
-static int mkv_span_compare(const void *a, const void *b)
-{
-    const mkv_span_t *sa = a;
-    const mkv_span_t *sb = b;
-
-    if (sa->type != sb->type) {
-        return (sa->type < sb->type) ? -1 : 1;
-    }
-    return (sa->base < sb->base) ? -1 : (sa->base > sb->base);
-}
-
-/* Overlapping memory is one allocation; adjoining memory of a GPU may be two, and a key
- * that spans two allocations cannot be exported. A peer that is told the key of one
- * component has none of what adjoins. */
-static bool mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
-{
-    if (a->type != b->type) {
-        return false;
-    }
-    return (b->base < a->end) ||
-           ((b->base == a->end) && (a->type == UCS_MEMORY_TYPE_HOST) && !a->is_stated &&
-            !b->is_stated && (a->component == b->component));
-}
-
-static size_t mkv_spans_join(mkv_span_t *spans, size_t num)
-{
-    size_t last = 0;
-    size_t i;
-
-    if (num == 0) {
-        return 0;
-    }
-    qsort(spans, num, sizeof(*spans), mkv_span_compare);
-    for (i = 1; i < num; ++i) {
-        if (mkv_span_joins(&spans[last], &spans[i])) {
-            spans[last].end =
-                (spans[i].end > spans[last].end) ? spans[i].end : spans[last].end;
-            spans[last].is_stated |= spans[i].is_stated;
-        } else {
-            spans[++last] = spans[i];
-        }
-    }
-    return last + 1;
-}
 
 /* @return MKV_OK, MKV_ERR_TRANSPORT: devices may still reach the memory. */
 static mkv_status_t mkv_mem_destroy(mkv_ctx_t *ctx, mkv_mem_t *mem)
@@ -443,6 +396,7 @@ static mkv_status_t mkv_regions_make_mems(mkv_ctx_t *ctx, const mkv_mem_index_t 
         }
     }
     num = mkv_spans_join(spans, num);
+    status = mkv_spans_check_types(ctx, index, spans, num);
     for (i = 0; (i < num) && (status == MKV_OK); ++i) {
         status = mkv_mem_create(ctx, &spans[i]);
     }

@@ -49,6 +49,9 @@ mkv_status_t mkv_peer_add(mkv_ctx_t *ctx, const void *blob, size_t length,
     mkv_blob_info_t info;
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "peer_add") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     status = mkv_blob_decode(blob, length, &info);
     if (status != MKV_OK) {
         return mkv_error(&ctx->log, status, "the blob of %zu bytes %s", length,
@@ -68,6 +71,9 @@ mkv_status_t mkv_peer_query(mkv_peer_t *peer, mkv_peer_attr_t *attr)
 {
     mkv_peer_attr_t values = {.size = sizeof(values)};
 
+    if (mkv_ctx_check(peer->ctx, "peer_query") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(peer->ctx);
     values.state = mkv_conn_public(peer->state);
     if ((values.state == MKV_PEER_FAILED) && (peer->end == MKV_PEER_END_LEFT)) {
@@ -96,6 +102,9 @@ mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
 
+    if (mkv_ctx_check(ctx, "peer_declare_dead") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     mkv_peer_declare_dead_locked(peer);
     mkv_leave(ctx);
@@ -107,6 +116,9 @@ mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode)
     mkv_ctx_t *ctx = peer->ctx;
     mkv_status_t status;
 
+    if (mkv_ctx_is_forked(ctx)) {
+        return MKV_OK; /* the object is the parent's */
+    }
     mkv_enter(ctx);
     status = mkv_peer_close_locked(peer, mode);
     mkv_leave(ctx);
@@ -155,6 +167,9 @@ mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *
     mkv_ctx_t *ctx = peer->ctx;
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "send") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if ((header_length > ctx->opts->max_message) || (length > ctx->opts->max_message)) {
         return mkv_error(
             &ctx->log, MKV_ERR_LENGTH,
@@ -180,6 +195,9 @@ mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p)
 {
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "regions_commit") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     status = mkv_regions_register(ctx);
     if (status == MKV_OK) {
@@ -198,6 +216,9 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
     mkv_status_t status;
     uint64_t epoch;
 
+    if (mkv_ctx_check(ctx, "regions_drop") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     epoch = ctx->epoch;
     status = mkv_regions_remove(ctx, ids, num_ids);
@@ -232,6 +253,9 @@ mkv_status_t mkv_map_create(mkv_peer_t *peer, const mkv_map_params_t *params,
     mkv_status_t status = MKV_OK;
     mkv_map_t *map;
 
+    if (mkv_ctx_check(peer->ctx, "map_create") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if (params != NULL) {
         status =
             mkv_struct_read(&peer->ctx->log, &mkv_struct_map_params, params, &mine);

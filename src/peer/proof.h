@@ -5,16 +5,16 @@
 
 /**
  * @file
- * A number that only a context and one of its peers have: the context sends it with each
- * HELLO to that peer. A HELLO with the context's number and another proof comes from
- * somebody else and replaces no connection.
+ * A number that only a context and one of its peers have: the context sends it with
+ * each HELLO to that peer. A HELLO with the context's number and another proof comes
+ * from somebody else and replaces no connection.
  */
 
 #include <stdint.h>
 
 /**
- * Proof of the context with this key for the peer @a ctx_id: SipHash-2-4, so that a peer
- * cannot compute the proof for another one from its own.
+ * Proof of the context with this key for the peer @a ctx_id: SipHash-2-4, so that a
+ * peer cannot compute the proof for another one from its own.
  *
  * @return Never 0.
  */

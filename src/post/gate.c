@@ -66,8 +66,12 @@ unsigned mkv_gates_take(mkv_ctx_t *ctx)
  * posts: no lock. */
 mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value)
 {
-    mkv_signal_t *signal = malloc(sizeof(*signal));
+    mkv_signal_t *signal;
 
+    if (mkv_ctx_check(ctx, "gate_signal") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
+    signal = malloc(sizeof(*signal));
     if (signal == NULL) {
         return mkv_error(NULL, MKV_ERR_NOMEM, "no memory for a signal of gate %llu",
                          (unsigned long long)id);
@@ -86,6 +90,9 @@ mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id)
 {
     mkv_signal_t **at, *signal;
 
+    if (mkv_ctx_check(ctx, "gate_forget") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     (void)mkv_gates_take(ctx);
     at = mkv_gate_find(ctx, id);

@@ -28,9 +28,17 @@ static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
     mkv_status_t status;
     mkv_leg_t *leg;
 
-    if (!xfer->is_active || (index >= xfer->num_legs)) {
-        return mkv_error(log, MKV_ERR_INVALID, "post: leg %u of %u, %s side", index,
-                         xfer->num_legs, xfer->is_active ? "active" : "passive");
+    if (!xfer->is_active) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "post: transfer %llu is the passive side, the %s; expected "
+                         "the call on the other side",
+                         (unsigned long long)xfer->id,
+                         (xfer->mode == MKV_WRITE) ? "destination of a WRITE"
+                                                   : "source of a READ");
+    }
+    if (index >= xfer->num_legs) {
+        return mkv_error(log, MKV_ERR_INVALID, "post: leg %u, expected below %u", index,
+                         xfer->num_legs);
     }
     if (mkv_xfer_is_terminal(xfer)) {
         status = mkv_xfer_status(xfer, NULL);
@@ -206,6 +214,9 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
     mkv_ctx_t *ctx = xfer->ctx;
     mkv_status_t status = MKV_OK;
 
+    if (mkv_ctx_check(ctx, "xfer_post") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if (sel != NULL) {
         status = mkv_struct_read(&ctx->log, &mkv_struct_sel, sel, &my_sel);
     }

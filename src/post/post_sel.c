@@ -7,6 +7,23 @@
 #define MKV_SEL_ALL                                                                    \
     ((uint32_t)(MKV_SEL_COMPONENTS | MKV_SEL_LAYERS | MKV_SEL_POSITIONS | MKV_SEL_TELL))
 
+/* A mistake of one is easily made, and would move nothing */
+static mkv_status_t mkv_post_check_layers(const mkv_plan_t *plan, const mkv_sel_t *sel)
+{
+    const mkv_map_t *map = plan->map;
+
+    if (!(sel->fields & MKV_SEL_LAYERS) || (sel->layer_lo == sel->layer_hi) ||
+        ((sel->layer_lo >= map->layer_first) &&
+         (sel->layer_hi - 1 <= map->layer_last))) {
+        return MKV_OK;
+    }
+    return mkv_error(&plan->ctx->log, MKV_ERR_BOUNDS,
+                     "sel: layers [%d, %d), expected some of [%d, %d), which this "
+                     "side's regions have",
+                     sel->layer_lo, sel->layer_hi, map->layer_first,
+                     map->layer_last + 1);
+}
+
 static mkv_status_t mkv_post_check_fields(const mkv_log_t *log, const mkv_sel_t *sel)
 {
     if (sel->fields & ~MKV_SEL_ALL) {
@@ -43,8 +60,9 @@ mkv_status_t mkv_post_check_sel(const mkv_plan_t *plan, const mkv_sel_t *sel)
         return mkv_error(log, MKV_ERR_INVALID, "layers [%d, %d), positions [%u, %u)",
                          sel->layer_lo, sel->layer_hi, sel->pos_lo, sel->pos_hi);
     }
-    if (!mkv_sel_has_positions(sel)) {
-        return MKV_OK;
+    status = mkv_post_check_layers(plan, sel);
+    if ((status != MKV_OK) || !mkv_sel_has_positions(sel)) {
+        return status;
     }
     if (plan->bytes != NULL) {
         return mkv_error(log, MKV_ERR_INVALID, "a plan of bytes has no positions");

@@ -166,11 +166,23 @@ static mkv_status_t mkv_xfer_expose_check(mkv_xfer_t *xfer, uint32_t first,
     mkv_status_t status;
     uint32_t i;
 
-    if (xfer->is_active || (last > xfer->num_legs) ||
-        (num_units > MKV_MAX_COMPONENTS)) {
-        return mkv_error(
-            log, MKV_ERR_INVALID, "expose: leg %u of %u, %zu components, %s side",
-            first, xfer->num_legs, num_units, xfer->is_active ? "active" : "passive");
+    if (xfer->is_active) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "expose: transfer %llu is the active side, the %s; expected "
+                         "the call on the other side",
+                         (unsigned long long)xfer->id,
+                         (xfer->mode == MKV_WRITE) ? "source of a WRITE"
+                                                   : "destination of a READ");
+    }
+    if (last > xfer->num_legs) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "expose: leg %u, expected below %u, or MKV_LEG_ALL", first,
+                         xfer->num_legs);
+    }
+    if (num_units > MKV_MAX_COMPONENTS) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "expose: %zu components, expected at most %u", num_units,
+                         MKV_MAX_COMPONENTS);
     }
     if (mkv_xfer_is_terminal(xfer)) {
         return mkv_error(log, (xfer->status == MKV_OK) ? MKV_ERR_INVALID : xfer->status,
@@ -207,6 +219,9 @@ mkv_status_t mkv_xfer_expose(mkv_xfer_t *xfer, uint32_t leg, const mkv_units_t *
     mkv_status_t status;
     uint32_t i, last;
 
+    if (mkv_ctx_check(ctx, "xfer_expose") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     status = mkv_xfer_expose_check(xfer, first, last, units, num_units);

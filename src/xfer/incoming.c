@@ -38,6 +38,9 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     mkv_status_t status = MKV_OK;
     uint32_t i, last;
 
+    if (mkv_ctx_check(ctx, "xfer_ask") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     mkv_enter(ctx);
     last = (leg == MKV_LEG_ALL) ? xfer->num_legs : leg + 1;
     if (last > xfer->num_legs) {
@@ -191,6 +194,9 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
     mkv_msg_t msg;
     char text[160];
 
+    if (mkv_ctx_check(ctx, "xfer_refuse") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     if ((code >= MKV_OK) || (code <= MKV_ERR_LAST)) {
         return mkv_error(&ctx->log, MKV_ERR_INVALID, "refuse: code %d is no error",
                          (int)code);

@@ -11,8 +11,8 @@
 
 #include "xfer/xfer.h"
 
-/** Add MKV_EV_LOCAL_DONE or MKV_EV_ARRIVED of a local post. Fails the leg if there is no
- *  memory. */
+/** Add MKV_EV_LOCAL_DONE or MKV_EV_ARRIVED of a local post. Fails the leg if there is
+ * no memory. */
 void mkv_leg_tell(mkv_leg_t *leg, mkv_event_type_t type, uint32_t tell);
 
 /** WRITE, passive: add MKV_EV_ARRIVED of the peer's post. Fails the leg if events that

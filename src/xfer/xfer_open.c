@@ -16,15 +16,34 @@
 static mkv_status_t mkv_xfer_check_params(mkv_ctx_t *ctx,
                                           const mkv_xfer_params_t *params)
 {
-    if ((params->num_legs == 0) || (params->num_legs > UINT16_MAX) ||
-        (params->legs == NULL) || ((unsigned)params->mode > MKV_READ) ||
-        ((unsigned)params->role > MKV_DST) ||
-        ((unsigned)params->priority > MKV_PRIORITY_LOW) ||
-        (params->num_expect > MKV_MAX_COMPONENTS)) {
-        return mkv_error(&ctx->log, MKV_ERR_INVALID,
-                         "xfer_open: legs %zu mode %d role %d priority %d expect %zu",
-                         params->num_legs, params->mode, params->role, params->priority,
-                         params->num_expect);
+    const mkv_log_t *log = &ctx->log;
+
+    if ((params->legs == NULL) || (params->num_legs == 0) ||
+        (params->num_legs > UINT16_MAX)) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "xfer_open: %zu legs at %p, expected 1 to %u maps",
+                         params->num_legs, (const void *)params->legs, UINT16_MAX);
+    }
+    if ((unsigned)params->mode > MKV_READ) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "xfer_open: mode %d, expected MKV_WRITE or MKV_READ",
+                         (int)params->mode);
+    }
+    if ((unsigned)params->role > MKV_DST) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "xfer_open: role %d, expected MKV_SRC or MKV_DST",
+                         (int)params->role);
+    }
+    if ((unsigned)params->priority > MKV_PRIORITY_LOW) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "xfer_open: priority %d, expected MKV_PRIORITY_NORMAL, _HIGH "
+                         "or _LOW",
+                         (int)params->priority);
+    }
+    if (params->num_expect > MKV_MAX_COMPONENTS) {
+        return mkv_error(log, MKV_ERR_INVALID,
+                         "xfer_open: num_expect %zu, expected at most %u components",
+                         params->num_expect, MKV_MAX_COMPONENTS);
     }
     return MKV_OK;
 }
@@ -265,6 +284,9 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
     mkv_xfer_params_t mine;
     mkv_status_t status;
 
+    if (mkv_ctx_check(ctx, "xfer_open") != MKV_OK) {
+        return MKV_ERR_INVALID;
+    }
     status = mkv_struct_read(&ctx->log, &mkv_struct_xfer_params, params, &mine);
     if (status != MKV_OK) {
         return status;

@@ -7,7 +7,6 @@
 #include "src/peer/credit.h"
 #include "src/peer/heartbeat.h"
 #include "src/peer/hello.h"
-#include "src/peer/proof.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -670,17 +669,6 @@ START_TEST(a_hello_in_anothers_name_ends_no_connection)
 }
 END_TEST
 
-/* A peer learns nothing of the proof for another one from its own */
-START_TEST(a_proof_is_for_one_peer)
-{
-    /* of SipHash's reference, key 00 to 0f, bytes 00 to 07 */
-    const uint64_t key[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
-
-    ck_assert_uint_eq(mkv_proof(key, 0x0706050403020100ull), 0x93f5f5799a932462ull);
-    ck_assert_uint_ne(mkv_proof(key, 1), mkv_proof(key, 2));
-}
-END_TEST
-
 /* The envelope is A's, and what it describes is another context */
 START_TEST(a_hello_that_describes_another_is_dropped)
 {
@@ -1186,7 +1174,6 @@ int main(void)
     tcase_add_test(tcase, a_goodbye_finds_the_connection_it_ends);
     tcase_add_test(tcase, a_peer_that_was_too_slow_may_come_later);
     tcase_add_loop_test(tcase, a_hello_in_anothers_name_ends_no_connection, 0, 2);
-    tcase_add_test(tcase, a_proof_is_for_one_peer);
     tcase_add_loop_test(tcase, a_hello_that_is_not_newer_changes_nothing, 0, 4);
     tcase_add_test(tcase, a_hello_that_describes_another_is_dropped);
     tcase_add_loop_test(tcase, regions_that_are_another_contexts_fail_who_sends_them, 0,

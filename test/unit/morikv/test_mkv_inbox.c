@@ -5,6 +5,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include "src/peer/proof.h"
+
 /* A message of B to A, as its connection would send it under this number */
 static void receive(mkv_msg_type_t type, uint64_t to, uint32_t seq, unsigned spoilt)
 {
@@ -208,10 +210,22 @@ START_TEST(what_a_peer_says_after_it_was_closed_is_not_delivered)
 }
 END_TEST
 
+/* A peer learns nothing of the proof for another one from its own */
+START_TEST(a_proof_is_for_one_peer)
+{
+    /* of SipHash's reference, key 00 to 0f, bytes 00 to 07 */
+    const uint64_t key[2] = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
+
+    ck_assert_uint_eq(mkv_proof(key, 0x0706050403020100ull), 0x93f5f5799a932462ull);
+    ck_assert_uint_ne(mkv_proof(key, 1), mkv_proof(key, 2));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("inbox");
 
+    tcase_add_test(tcase, a_proof_is_for_one_peer);
     tcase_add_loop_test(tcase, a_number_that_comes_twice_is_one_message, 0, 2);
     tcase_add_loop_test(tcase, what_is_sent_to_another_context_changes_nothing, 0, 2);
     tcase_add_test(tcase,

@@ -70,6 +70,30 @@ START_TEST(a_block_count_mismatch_is_told_to_both_sides)
 }
 END_TEST
 
+/* A mistake of one moved nothing, and nothing was reported */
+START_TEST(layers_that_the_map_does_not_have_are_refused)
+{
+    static const int32_t layers[][2] = {{0, 5}, {4, 5}, {-1, 2}, {0, INT32_MAX}};
+    mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS};
+    mkv_xfer_t *active, *passive;
+    mkv_plan_t *plan;
+
+    pair_setup();
+    active = pair_bind_write(4, &passive);
+    plan = pair_plan(A, 1, 0, 0, 4, 0);
+    sel.layer_lo = layers[_i][0];
+    sel.layer_hi = layers[_i][1];
+    IS(mkv_xfer_post(active, 0, plan, &sel, NULL), MKV_ERR_BOUNDS);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "expected some of [0, 4)"));
+    OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
+    OK(mkv_xfer_seal(active, 0));
+    pair_run();
+    ck_assert_int_eq(pair_query(passive).state, MKV_XFER_DONE);
+    pair_close(active, passive, plan);
+    pair_teardown();
+}
+END_TEST
+
 START_TEST(one_plan_serves_all_layers_without_allocating)
 {
     mkv_xfer_t *active, *passive;
@@ -602,6 +626,7 @@ int main(void)
 
     tcase_add_test(tcase, plans_refuse_what_does_not_fit);
     tcase_add_test(tcase, a_block_count_mismatch_is_told_to_both_sides);
+    tcase_add_loop_test(tcase, layers_that_the_map_does_not_have_are_refused, 0, 4);
     tcase_add_test(tcase, one_plan_serves_all_layers_without_allocating);
     tcase_add_test(tcase, the_short_status_is_that_of_the_query);
     tcase_add_loop_test(tcase, credits_bound_what_is_in_flight, 0, 2);

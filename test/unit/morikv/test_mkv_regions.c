@@ -4,6 +4,8 @@
 
 #include "test/support/mkv_pair.h"
 
+#include <string.h>
+
 START_TEST(two_hundred_regions_of_one_allocation_are_one_registration)
 {
     static char memory[200 * 128];
@@ -65,22 +67,29 @@ START_TEST(adjoining_memory_is_joined_on_the_host_only)
 }
 END_TEST
 
-/* Where the memory is of two types, it is registered as each of them, once */
-START_TEST(memory_of_two_types_is_registered_as_each)
+/* UCX asserts that memory has the type of its registration. Loop index: both are new,
+ * or one is committed before; the memory is the same, or some of it */
+START_TEST(memory_of_two_types_is_refused)
 {
-    static char memory[128];
-    mkv_region_t region = pair_region(memory, 0, 0);
+    static char memory[256];
+    mkv_region_t region = pair_region(memory + 32, 0, 0);
+    mkv_region_id_t id;
 
     fake_ucp_reset();
     pair_open_bare(0, NULL);
     pair_add(A->ctx, &region);
-    region.base = memory + 16;
-    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    if (_i & 1) {
+        OK(mkv_regions_commit(A->ctx, NULL));
+    }
+    region.base = memory + ((_i & 2) ? 64 : 32);
     region.layer = 1;
-    pair_add(A->ctx, &region);
-    region.base = memory + 32;
-    region.mem_type = UCS_MEMORY_TYPE_HOST;
-    region.layer = 2;
+    region.mem_type = UCS_MEMORY_TYPE_ROCM;
+    OK(mkv_region_add(A->ctx, &region, &id));
+    IS(mkv_regions_commit(A->ctx, NULL), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "expected one type"));
+    ck_assert_uint_eq(fake_ucp_num_memh(), _i & 1);
+    OK(mkv_regions_drop(A->ctx, &id, 1));
+    region.base = memory + 128;
     pair_add(A->ctx, &region);
     OK(mkv_regions_commit(A->ctx, NULL));
     ck_assert_uint_eq(fake_ucp_num_memh(), 2);
@@ -299,7 +308,7 @@ int main(void)
     tcase_add_test(tcase, two_hundred_regions_of_one_allocation_are_one_registration);
     tcase_add_test(tcase, same_memory_twice_is_one_registration);
     tcase_add_loop_test(tcase, adjoining_memory_is_joined_on_the_host_only, 0, 2);
-    tcase_add_test(tcase, memory_of_two_types_is_registered_as_each);
+    tcase_add_loop_test(tcase, memory_of_two_types_is_refused, 0, 4);
     tcase_add_test(tcase, nothing_is_joined_to_an_allocation_that_was_stated);
     tcase_add_test(tcase, the_callers_hook_knows_allocations);
     tcase_add_loop_test(tcase, a_hook_that_names_other_memory_is_not_believed, 0, 2);

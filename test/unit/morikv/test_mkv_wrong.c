@@ -8,7 +8,10 @@
 
 #include "test/support/mkv_pair.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define NUM 4
 
@@ -432,9 +435,146 @@ START_TEST(what_is_in_use_stays)
 }
 END_TEST
 
+/* ---- No context, or another process' --------------------------------------------- */
+
+static mkv_status_t null_blob(mkv_ctx_t *ctx)
+{
+    size_t length = 0;
+
+    return mkv_blob(ctx, MKV_BLOB_ADDR, NULL, &length);
+}
+
+static mkv_status_t null_poll(mkv_ctx_t *ctx)
+{
+    mkv_event_t event;
+    size_t count;
+
+    return mkv_poll(ctx, &event, sizeof(event), 1, &count);
+}
+
+static mkv_status_t null_region(mkv_ctx_t *ctx)
+{
+    mkv_region_t nothing = {.size = sizeof(nothing)};
+    mkv_region_id_t id;
+
+    return mkv_region_add(ctx, &nothing, &id);
+}
+
+static mkv_status_t null_commit(mkv_ctx_t *ctx)
+{
+    return mkv_regions_commit(ctx, NULL);
+}
+
+static mkv_status_t null_open(mkv_ctx_t *ctx)
+{
+    mkv_xfer_params_t params = {.size = sizeof(params)};
+    mkv_xfer_t *xfer;
+
+    return mkv_xfer_open(ctx, &params, &xfer);
+}
+
+static mkv_status_t null_signal(mkv_ctx_t *ctx)
+{
+    return mkv_gate_signal(ctx, 1, 1);
+}
+
+static mkv_status_t (*const ctx_calls[])(mkv_ctx_t *ctx) = {
+    null_blob, null_poll, null_region, null_commit, null_open, null_signal, mkv_arm};
+
+#define NUM_CTX_CALLS (sizeof(ctx_calls) / sizeof(ctx_calls[0]))
+
+START_TEST(a_call_without_a_context_is_refused)
+{
+    IS(ctx_calls[_i](NULL), MKV_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "the context is NULL"));
+    ck_assert_uint_eq(mkv_progress(NULL), 0);
+    IS(mkv_close(NULL), MKV_ERR_INVALID);
+}
+END_TEST
+
+/* What the child finds wrong; 0: nothing */
+static int in_the_child(void)
+{
+    mkv_ctx_t *own;
+    size_t i;
+
+    for (i = 0; i < NUM_CTX_CALLS; ++i) {
+        if ((ctx_calls[i](A->ctx) != MKV_ERR_INVALID) ||
+            (strstr(mkv_last_error(), "before fork()") == NULL)) {
+            return 1 + (int)i;
+        }
+    }
+    if ((mkv_progress(A->ctx) != 0) || (send_note(A->peers[1]) != MKV_ERR_INVALID)) {
+        return 20;
+    }
+    if ((mkv_map_destroy(A->maps[1]) != MKV_OK) ||
+        (mkv_peer_close(A->peers[1], MKV_CLOSE_FORCE) != MKV_OK) ||
+        (mkv_close(A->ctx) != MKV_OK)) {
+        return 21;
+    }
+    return ((mkv_open(NULL, NULL, &own) == MKV_OK) && (mkv_close(own) == MKV_OK)) ? 0
+                                                                                  : 22;
+}
+
+static void *hold_the_lock(void *arg)
+{
+    mkv_enter(A->ctx);
+    pthread_barrier_wait(arg);
+    pthread_barrier_wait(arg);
+    mkv_leave_quietly(A->ctx);
+    return NULL;
+}
+
+/* At the fork a thread that the child does not have holds the lock */
+START_TEST(a_forked_child_cannot_use_a_context)
+{
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    int status;
+    pid_t pid;
+
+    pair_setup();
+    ck_assert_int_eq(pthread_barrier_init(&barrier, NULL, 2), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, hold_the_lock, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        _exit(in_the_child());
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    pthread_barrier_wait(&barrier);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pthread_barrier_destroy(&barrier);
+    ck_assert_int_eq(status, 0);
+    pair_run();
+    OK(send_note(A->peers[1])); /* the parent's context is as it was */
+    pair_run();
+    ck_assert_uint_eq(pair_count(B, MKV_EV_MSG, NULL), 1);
+    pair_teardown();
+}
+END_TEST
+
+/* What the call did, and not what an earlier one did wrong */
+START_TEST(a_close_that_finds_something_open_names_it)
+{
+    pair_setup();
+    (void)ctx_calls[0](NULL);
+    IS(mkv_close(A->ctx), MKV_ERR_BUSY);
+    A->ctx = NULL;
+    ck_assert_ptr_nonnull(
+        strstr(mkv_last_error(), "0 transfers, 0 operations and 1 maps"));
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("wrong");
+
+    tcase_add_loop_test(tcase, a_call_without_a_context_is_refused, 0, NUM_CTX_CALLS);
+    tcase_add_test(tcase, a_forked_child_cannot_use_a_context);
+    tcase_add_test(tcase, a_close_that_finds_something_open_names_it);
 
     tcase_add_loop_test(tcase, every_call_on_a_transfer_in_every_state, 0, NUM_STATES);
     tcase_add_loop_test(tcase, what_is_never_right_changes_nothing, 0, NUM_STATES);
