@@ -19,7 +19,9 @@ typedef struct rig_hidden {
 
 static bool is_within(uint64_t address, size_t length, const void *base, size_t size)
 {
-    return (address >= (uintptr_t)base) && (address + length <= (uintptr_t)base + size);
+    uint64_t offset = address - (uintptr_t)base;
+
+    return (offset < size) && (length <= size - offset);
 }
 
 static bool rig_is_host_memory(void *arg, uint64_t address)

@@ -102,6 +102,16 @@ bool isa_arch_is_known(const char *arch);
 int isa_gpu_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
 
 
+/**
+ * Whether a kernel can be launched: its needs, and its instructions to the first
+ * s_endpgm.
+ *
+ * @return 0   As far as that goes.
+ * @return -1  isa_gpu_error() names what is not implemented; nothing has happened.
+ */
+int isa_gpu_check_launch(isa_gpu_t *gpu, const isa_launch_t *launch);
+
+
 /** Why the last launch or decoding failed. */
 const char *isa_gpu_error(const isa_gpu_t *gpu);
 
@@ -113,6 +123,16 @@ const char *isa_gpu_error(const isa_gpu_t *gpu);
  * @return -1  isa_gpu_error() names the first that is not.
  */
 int isa_gpu_check_code(isa_gpu_t *gpu, uint64_t address, uint64_t length);
+
+
+/**
+ * Text of an instruction, as LLVM prints it, whether it is implemented or not.
+ *
+ * @param [out] size_p  Its bytes.
+ *
+ * @return Valid until the next call; "" if there is none.
+ */
+const char *isa_gpu_text(isa_gpu_t *gpu, uint64_t address, uint64_t *size_p);
 
 
 /** Instructions executed so far, for a test that has to know that there were some. */

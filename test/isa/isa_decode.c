@@ -110,6 +110,17 @@ const isa_inst_t *isa_decode(struct isa_gpu *gpu, uint64_t address)
     return inst;
 }
 
+const char *isa_gpu_text(isa_gpu_t *gpu, uint64_t address, uint64_t *size_p)
+{
+    amd_comgr_disassembly_info_t info = {.handle = gpu->decoder};
+
+    gpu->shown.text[0] = '\0';
+    gpu->decoding = &gpu->shown;
+    *size_p = 4;
+    amd_comgr_disassemble_instruction(info, address, gpu, size_p);
+    return gpu->shown.text;
+}
+
 int isa_gpu_check_code(isa_gpu_t *gpu, uint64_t address, uint64_t length)
 {
     uint64_t end = address + length;

@@ -59,23 +59,21 @@ static void flow_exec_barrier(isa_wave_t *wave, const isa_inst_t *inst)
 {
     (void)inst;
     wave->state = ISA_AT_BARRIER;
-    ++wave->group->num_waiting;
+    ++wave->group->num_at_barrier;
 }
 
 static void flow_exec_wait(isa_wave_t *wave, const isa_inst_t *inst)
 {
-    unsigned i;
-
-    for (i = 0; i < ISA_NUM_COUNTERS; ++i) {
-        if (inst->waits[i] != ISA_NO_WAIT) {
-            isa_wait(wave, (isa_counter_t)i, inst->waits[i]);
-        }
-    }
+    isa_wait(wave, inst->waits);
 }
 
 static void flow_exec_wait_vs(isa_wave_t *wave, const isa_inst_t *inst)
 {
-    isa_wait(wave, ISA_VS, (unsigned)inst->operand[1].value);
+    unsigned counts[ISA_NUM_COUNTERS] = {ISA_NO_WAIT, ISA_NO_WAIT, ISA_NO_WAIT,
+                                         ISA_NO_WAIT};
+
+    counts[ISA_VS] = (unsigned)inst->operand[1].value;
+    isa_wait(wave, counts);
 }
 
 static void flow_exec_nothing(isa_wave_t *wave, const isa_inst_t *inst)

@@ -128,6 +128,7 @@ typedef struct isa_queue {
 
 typedef enum isa_state {
     ISA_RUNNING,
+    ISA_WAITING, /* for memory operations */
     ISA_AT_BARRIER,
     ISA_ENDED,
 } isa_state_t;
@@ -135,7 +136,7 @@ typedef enum isa_state {
 typedef struct isa_group {
     struct isa_gpu *gpu;
     unsigned die;
-    unsigned num_waves, num_ended, num_waiting;
+    unsigned num_waves, num_ended, num_at_barrier;
     isa_wave_t *waves;
     uint8_t *lds;
     uint32_t lds_size;
@@ -153,6 +154,8 @@ struct isa_wave {
     uint32_t (*vector)[ISA_MAX_LANES];
     unsigned num_vectors;
     isa_queue_t queue[ISA_NUM_COUNTERS];
+    unsigned waits[ISA_NUM_COUNTERS]; /* operations that may be left, while waiting */
+    bool is_slow;                     /* waits longer than others */
 };
 
 typedef struct isa_arch {
@@ -178,6 +181,7 @@ struct isa_gpu {
     uint64_t executed;
     uint64_t decoder; /* handle of libamd_comgr */
     isa_inst_t *decoding;
+    isa_inst_t shown; /* by isa_gpu_text() */
     isa_inst_t *program[ISA_PROGRAM_SIZE];
     isa_cache_t l2[ISA_MAX_DIES];
     isa_group_t *groups;   /* resident */
@@ -226,7 +230,8 @@ void isa_write_mask(isa_wave_t *wave, const isa_operand_t *operand, uint64_t val
 /* isa_queue.c: memory operations under way */
 isa_pending_t *isa_pending_create(isa_wave_t *wave, const isa_inst_t *inst);
 void isa_issue(isa_wave_t *wave, isa_counter_t counter, isa_pending_t *pending);
-void isa_wait(isa_wave_t *wave, isa_counter_t counter, unsigned count);
+void isa_wait(isa_wave_t *wave, const unsigned counts[ISA_NUM_COUNTERS]);
+void isa_wait_end(isa_wave_t *wave);
 void isa_perform_memory(isa_wave_t *wave);
 void isa_complete_some(isa_wave_t *wave);
 void isa_drop(isa_wave_t *wave);

@@ -55,7 +55,8 @@ static void queue_perform_early(isa_wave_t *wave, isa_queue_t *queue,
     isa_pending_t *earlier;
 
     for (earlier = queue->head; earlier != pending; earlier = earlier->next) {
-        if ((earlier->low < pending->high) && (pending->low < earlier->high)) {
+        if (!earlier->performed && (earlier->low < pending->high) &&
+            (pending->low < earlier->high)) {
             queue_perform_early(wave, queue, earlier);
         }
     }
@@ -103,6 +104,12 @@ static void queue_complete(isa_wave_t *wave, isa_queue_t *queue)
     pending_free(pending);
 }
 
+/* A wave waits for its oldest operation when the counter is at its maximum. */
+static unsigned queue_limit(const isa_wave_t *wave, isa_counter_t counter)
+{
+    return ((counter == ISA_LGKM) && (wave->gpu->arch->lanes == 64)) ? 15 : 63;
+}
+
 void isa_issue(isa_wave_t *wave, isa_counter_t counter, isa_pending_t *pending)
 {
     isa_queue_t *queue = &wave->queue[counter];
@@ -114,6 +121,9 @@ void isa_issue(isa_wave_t *wave, isa_counter_t counter, isa_pending_t *pending)
     }
     queue->tail = pending;
     ++queue->count;
+    if (queue->count > queue_limit(wave, counter)) {
+        queue_complete(wave, queue);
+    }
     if (wave->gpu->timing == ISA_EARLY) {
         queue_complete(wave, queue);
     } else if (pending->at_once) {
@@ -122,22 +132,67 @@ void isa_issue(isa_wave_t *wave, isa_counter_t counter, isa_pending_t *pending)
 }
 
 /* Nothing but a wait for all is certain where some are out of order. */
-void isa_wait(isa_wave_t *wave, isa_counter_t counter, unsigned count)
+static bool queue_is_certain(const isa_queue_t *queue, unsigned count)
 {
-    isa_queue_t *queue = &wave->queue[counter];
-    const isa_pending_t *pending;
+    const isa_pending_t *pending = queue->head;
 
-    if (queue->count <= count) {
-        return;
+    while ((pending != NULL) && !pending->out_of_order) {
+        pending = pending->next;
     }
-    for (pending = queue->head; (count > 0) && (pending != NULL);
-         pending = pending->next) {
-        if (pending->out_of_order) {
-            return;
+    return (count == 0) || (pending == NULL);
+}
+
+void isa_wait_end(isa_wave_t *wave)
+{
+    isa_queue_t *queue;
+    unsigned i;
+
+    for (i = 0; i < ISA_NUM_COUNTERS; ++i) {
+        queue = &wave->queue[i];
+        if ((queue->count <= wave->waits[i]) ||
+            !queue_is_certain(queue, wave->waits[i])) {
+            continue;
+        }
+        while (queue->count > wave->waits[i]) {
+            queue_complete(wave, queue);
         }
     }
-    while (queue->count > count) {
-        queue_complete(wave, queue);
+    wave->state = ISA_RUNNING;
+}
+
+/* A write-back moves megabytes while others move a line. */
+static bool queue_is_slow(isa_wave_t *wave, const isa_queue_t *queue)
+{
+    const isa_pending_t *pending = queue->head;
+
+    while ((pending != NULL) && (pending->lines == NULL)) {
+        pending = pending->next;
+    }
+    return (pending != NULL) && (isa_random(wave->gpu, 2) == 0);
+}
+
+/* Other waves go on while this one waits. */
+void isa_wait(isa_wave_t *wave, const unsigned counts[ISA_NUM_COUNTERS])
+{
+    bool has_to_wait = false;
+    unsigned i;
+
+    wave->is_slow = false;
+    for (i = 0; i < ISA_NUM_COUNTERS; ++i) {
+        wave->waits[i] = counts[i];
+        if (wave->queue[i].count > counts[i]) {
+            has_to_wait = true;
+            wave->is_slow |= queue_is_slow(wave, &wave->queue[i]);
+        }
+    }
+    if (!has_to_wait) {
+        return;
+    }
+    if ((wave->gpu->timing == ISA_LATE) ||
+        ((wave->gpu->timing == ISA_RANDOM) && (isa_random(wave->gpu, 2) == 0))) {
+        wave->state = ISA_WAITING;
+    } else {
+        isa_wait_end(wave);
     }
 }
 

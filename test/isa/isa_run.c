@@ -290,8 +290,8 @@ static void group_leave_barrier(isa_group_t *group)
 {
     unsigned i;
 
-    if ((group->num_waiting == 0) ||
-        (group->num_waiting + group->num_ended < group->num_waves)) {
+    if ((group->num_at_barrier == 0) ||
+        (group->num_at_barrier + group->num_ended < group->num_waves)) {
         return;
     }
     for (i = 0; i < group->num_waves; ++i) {
@@ -299,18 +299,82 @@ static void group_leave_barrier(isa_group_t *group)
             group->waves[i].state = ISA_RUNNING;
         }
     }
-    group->num_waiting = 0;
+    group->num_at_barrier = 0;
 }
 
-static void group_run_some(isa_gpu_t *gpu, isa_group_t *group)
+/* A random wave of those in a state; NULL if there is none. */
+static isa_wave_t *group_pick(isa_gpu_t *gpu, isa_group_t *group, isa_state_t state)
 {
-    isa_wave_t *wave = &group->waves[isa_random(gpu, group->num_waves)];
+    isa_wave_t *picked = NULL;
+    unsigned count = 0;
+    unsigned i;
+
+    for (i = 0; i < group->num_waves; ++i) {
+        if ((group->waves[i].state == state) && (isa_random(gpu, ++count) == 0)) {
+            picked = &group->waves[i];
+        }
+    }
+    return picked;
+}
+
+static bool group_run_some(isa_gpu_t *gpu, isa_group_t *group)
+{
+    isa_wave_t *wave = group_pick(gpu, group, ISA_RUNNING);
     unsigned slice = 1 + isa_random(gpu, RUN_MAX_SLICE);
 
+    if (wave == NULL) {
+        return false;
+    }
     while ((slice-- > 0) && (wave->state == ISA_RUNNING) && !gpu->failed) {
         wave_step(wave);
     }
     group_leave_barrier(group);
+    return true;
+}
+
+/* One of all waves that wait, slow ones last, so that others may go on by several waits
+ * before them. */
+static bool run_end_a_wait(isa_gpu_t *gpu)
+{
+    isa_wave_t *picked = NULL;
+    unsigned count = 0;
+    isa_group_t *group;
+    isa_wave_t *wave;
+
+    for (group = gpu->groups; group != NULL; group = group->next) {
+        wave = group_pick(gpu, group, ISA_WAITING);
+        if (wave == NULL) {
+            continue;
+        }
+        if ((picked == NULL) || (picked->is_slow && !wave->is_slow)) {
+            picked = wave;
+            count = 1;
+        } else if ((picked->is_slow == wave->is_slow) &&
+                   (isa_random(gpu, ++count) == 0)) {
+            picked = wave;
+        }
+    }
+    if (picked != NULL) {
+        isa_wait_end(picked);
+    }
+    return picked != NULL;
+}
+
+/* Waits last until nothing else can run, or any time. */
+static void run_pass(isa_gpu_t *gpu)
+{
+    bool has_run = false;
+    isa_group_t *group;
+
+    for (group = gpu->groups; (group != NULL) && !gpu->failed; group = group->next) {
+        has_run |= group_run_some(gpu, group);
+    }
+    if (!has_run || ((gpu->timing == ISA_RANDOM) && (isa_random(gpu, 2) == 0))) {
+        has_run |= run_end_a_wait(gpu);
+    }
+    if (!has_run) {
+        isa_fail(gpu, "all waves wait at a barrier for one that has ended");
+    }
 }
 
 /* A line leaves the cache when another one needs its place, which may be at any time.
@@ -367,10 +431,7 @@ static void run_groups(isa_gpu_t *gpu, const isa_launch_t *launch, uint64_t tota
             gpu->groups = group;
             ++resident;
         }
-        for (group = gpu->groups; (group != NULL) && !gpu->failed;
-             group = group->next) {
-            group_run_some(gpu, group);
-        }
+        run_pass(gpu);
         run_evict(gpu);
         resident = run_remove_ended(gpu);
         if ((gpu->memory.stopped != NULL) && gpu->memory.stopped(gpu->memory.arg)) {
@@ -446,6 +507,27 @@ static bool run_check(isa_gpu_t *gpu, const isa_launch_t *launch)
         return false;
     }
     return true;
+}
+
+int isa_gpu_check_launch(isa_gpu_t *gpu, const isa_launch_t *launch)
+{
+    const run_descriptor_t *kd =
+        (const run_descriptor_t *)(uintptr_t)launch->kernel_object;
+    uint64_t pc = launch->kernel_object + (uint64_t)kd->entry;
+    const isa_inst_t *inst;
+
+    gpu->failed = false;
+    if (!run_check(gpu, launch)) {
+        return -1;
+    }
+    do {
+        inst = isa_decode(gpu, pc);
+        if (inst == NULL) {
+            return -1;
+        }
+        pc += inst->size;
+    } while (strcmp(inst->op->name, "s_endpgm") != 0);
+    return 0;
 }
 
 int isa_gpu_launch(isa_gpu_t *gpu, const isa_launch_t *launch)

@@ -15,13 +15,25 @@ check_LTLIBRARIES += test/isa/libisa.la
 test_isa_libisa_la_SOURCES = $(isa_sources)
 test_isa_libisa_la_LIBADD = -lamd_comgr
 
-isa_programs = test/isa/test_isa_copy
+# Kernels of programs over test/kfd; to be loaded by path, so -rpath
+noinst_LTLIBRARIES += test/isa/libisa_kfd.la
+test_isa_libisa_kfd_la_SOURCES = $(isa_sources) test/isa/isa_kfd.c
+test_isa_libisa_kfd_la_CFLAGS = $(AM_CFLAGS) -pthread
+test_isa_libisa_kfd_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
+	-rpath $(abs_builddir)/test/isa
+test_isa_libisa_kfd_la_LIBADD = -lamd_comgr -lpthread
+
+isa_programs = test/isa/test_isa_copy test/isa/test_isa_model
 check_PROGRAMS += $(isa_programs)
 TESTS += $(isa_programs)
 
 test_isa_test_isa_copy_SOURCES = test/isa/test_isa_copy.c $(isa_rig_sources)
 test_isa_test_isa_copy_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_isa_test_isa_copy_LDADD = test/isa/libisa.la libmuct_code.la $(CHECK_LIBS)
+
+test_isa_test_isa_model_SOURCES = test/isa/test_isa_model.c $(isa_rig_sources)
+test_isa_test_isa_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_isa_test_isa_model_LDADD = test/isa/libisa.la libmuct_code.la $(CHECK_LIBS)
 else
 TESTS += test/isa/no_comgr.sh
 endif
