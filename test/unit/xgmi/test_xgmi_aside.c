@@ -10,8 +10,10 @@
 #include "test/support/mkv_test.h"
 #include "xgmi/xgmi_progress.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 /* As often in a row as the lock is left. */
 #define MAX_ASIDE 4
@@ -117,6 +119,27 @@ typedef struct found {
     bool is_aside, opened, hurried;
 } found_t;
 
+static bool is_signalled(void)
+{
+    struct pollfd entry = {.fd = iface.wake->event_fd, .events = POLLIN};
+
+    return poll(&entry, 1, 0) == 1;
+}
+
+/* As a thread of the runtime that was preempted behind its write. */
+START_TEST(signal_is_drained_as_soon_as_it_is_readable)
+{
+    const uint64_t one = 1;
+
+    ck_assert(!muct_xgmi_wake_drain(iface.wake, 0));
+    ck_assert_int_eq(write(iface.wake->event_fd, &one, sizeof(one)), sizeof(one));
+    ck_assert(is_signalled());
+    ck_assert(muct_xgmi_wake_drain(iface.wake, 0));
+    ck_assert(!is_signalled());
+    ck_assert(!muct_xgmi_wake_drain(iface.wake, 0));
+}
+END_TEST
+
 static void *open_and_flush(void *arg)
 {
     found_t *found = arg;
@@ -124,9 +147,9 @@ static void *open_and_flush(void *arg)
     ucs_recursive_spin_lock(&lock);
     found->is_aside = iface.wake->is_aside;
     muct_xgmi_wake_if_armed(iface.wake);
-    found->opened = iface.wake->is_signalled;
+    found->opened = is_signalled();
     muct_xgmi_wake_hurry(iface.wake);
-    found->hurried = iface.wake->is_signalled;
+    found->hurried = is_signalled();
     found->is_over = 1;
     ucs_recursive_spin_unlock(&lock);
     return NULL;
@@ -256,6 +279,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, lock_is_left_to_the_thread_that_posts);
     tcase_add_test(tcase, arming_has_an_end);
+    tcase_add_test(tcase, signal_is_drained_as_soon_as_it_is_readable);
     tcase_add_test(tcase, who_stands_aside_is_woken_by_a_flush_alone);
     tcase_add_loop_test(tcase, nobody_stands_aside_while_somebody_waits, 0, 2);
     tcase_add_test(tcase, nobody_stands_aside_who_may_not);

@@ -72,8 +72,6 @@ void muct_xgmi_wake_signal(muct_xgmi_wake_t *wake)
     if (write(wake->event_fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
         muct_debug("write(eventfd) failed: %m"); /* full: it is readable anyway */
     }
-    /* write first: a thread that finds the flag set can read the eventfd */
-    __atomic_store_n(&wake->is_signalled, true, __ATOMIC_RELEASE);
 }
 
 ucs_status_t muct_xgmi_wake_in(muct_xgmi_wake_t *wake, uint64_t now_ns,
@@ -109,18 +107,14 @@ bool muct_xgmi_wake_drain(muct_xgmi_wake_t *wake, uint64_t now_ns)
 {
     uint64_t count;
 
-    /* If the eventfd cannot be read yet, the flag stays set for the next call. */
     if ((wake->timer_at_ns != 0) && (now_ns >= wake->timer_at_ns) &&
         (read(wake->timer_fd, &count, sizeof(count)) == (ssize_t)sizeof(count))) {
         wake->timer_at_ns = 0;
     }
 
-    if (!__atomic_exchange_n(&wake->is_signalled, false, __ATOMIC_ACQUIRE)) {
-        return false;
-    }
-
-    (void)!read(wake->event_fd, &count, sizeof(count)); /* empty: drained before */
-    return true;
+    /* always: a flag beside the eventfd would be set before or after it, and a thread
+     * that is woken in between would find the eventfd readable until then */
+    return read(wake->event_fd, &count, sizeof(count)) == (ssize_t)sizeof(count);
 }
 
 /* Runs in a thread of the GPU runtime. */

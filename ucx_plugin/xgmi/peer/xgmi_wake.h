@@ -26,13 +26,12 @@
 
 /** Freed with its last reference: a callback may come after the interface is gone. */
 typedef struct muct_xgmi_wake {
-    int event_fd;      /**< Readable: signalled */
-    int timer_fd;      /**< Readable: the time is over */
-    unsigned refs;     /**< The interface's, and one a callback */
-    bool is_signalled; /**< event_fd was written and not drained */
-    bool is_armed;     /**< A thread may sleep; to be signalled once */
-    bool is_aside;     /**< A thread sleeps to let others post; signal it once when an
-                          operation waits for progress */
+    int event_fd;  /**< Readable: signalled */
+    int timer_fd;  /**< Readable: the time is over */
+    unsigned refs; /**< The interface's, and one a callback */
+    bool is_armed; /**< A thread may sleep; to be signalled once */
+    bool is_aside; /**< A thread sleeps to let others post; signal it once when an
+                      operation waits for progress */
     uint64_t timer_at_ns; /**< When timer_fd becomes readable; 0: never */
 } muct_xgmi_wake_t;
 
