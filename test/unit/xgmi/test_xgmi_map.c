@@ -340,9 +340,8 @@ START_TEST(handle_of_a_living_peer_that_does_not_open_is_no_way)
 }
 END_TEST
 
-/* The test locks the page in the place of the owner: who is killed loses its memory
- * first. */
-START_TEST(handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way)
+/* The test holds the page's lock in the place of a raw child of the owner. */
+START_TEST(peer_whose_lock_a_child_keeps_is_dead_by_its_pidfd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct pollfd ended = {.fd = muct_xgmi_peer_fd(peer), .events = POLLIN};
@@ -356,7 +355,8 @@ START_TEST(handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way)
     fd = open(path, O_RDWR);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
-    ck_assert(muct_xgmi_peer_is_alive(peer));
+    ck_assert(muct_xgmi_peer_was_alive(peer));
+    ck_assert(!muct_xgmi_peer_is_alive(peer));
     ck_assert_int_eq(muct_xgmi_map_get(map, peer, &keys[0], 0, &region),
                      UCS_ERR_UNREACHABLE);
     ck_assert_ptr_null(region);
@@ -747,8 +747,7 @@ int main(void)
     tcase_add_test(tcase, many_allocations_are_mapped_once);
     tcase_add_loop_test(tcase, handle_of_a_living_peer_that_does_not_open_is_no_way, 0,
                         4);
-    tcase_add_test(tcase,
-                   handle_of_a_peer_that_is_being_killed_says_nothing_about_the_way);
+    tcase_add_test(tcase, peer_whose_lock_a_child_keeps_is_dead_by_its_pidfd);
     tcase_add_test(tcase, handle_that_fails_for_a_moment_opens);
     tcase_add_test(tcase, way_is_barred_for_a_while);
     tcase_add_test(tcase, other_memory_than_the_exported_is_not_used);

@@ -510,11 +510,15 @@ void muct_xgmi_peer_put(muct_xgmi_peer_t *peer)
 
 bool muct_xgmi_peer_is_alive(muct_xgmi_peer_t *peer)
 {
+    struct pollfd pidfd = {.fd = peer->pidfd, .events = POLLIN};
+
     if (!muct_xgmi_peer_was_alive(peer)) {
         return false;
     }
 
-    if ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd)) {
+    /* a raw child (clone(2), _Fork()) of a process that has ended keeps its lock */
+    if (((peer->pidfd < 0) || (poll(&pidfd, 1, 0) <= 0)) &&
+        ((peer->fd < 0) || muct_xgmi_page_is_locked(peer->fd))) {
         return true;
     }
 
