@@ -532,20 +532,27 @@ START_TEST(receiver_without_a_box_lives)
 }
 END_TEST
 
-/* It has told that it reads no more: found out by who has no room, awake or asleep. */
+/* It reads no more, or a word of the ring is wrong: a sender without room notices,
+ * awake or asleep. */
 START_TEST(receiver_that_hears_no_more_fails_the_endpoint)
 {
+    bool sleeps = (_i % 2 == 1), is_head = (_i / 2 == 1);
     uint64_t number = am_fill(am_ep, 0);
+    muct_xgmi_ring_state_t *ring = &xgmi_inside_outbox(am_ep)->place->ring;
     unsigned num_purged = 0;
     am_request_t request;
 
     am_request_init(&request, am_ep, number);
-    if (_i) {
+    if (sleeps) {
         ck_assert_int_eq(uct_ep_pending_add(am_ep, &request.req, 0), UCS_OK);
         am_arm(&am_side);
     }
-    atomic_store(&xgmi_inside_outbox(am_ep)->place->ring.is_broken, 1);
-    if (_i) {
+    if (is_head) {
+        atomic_store(&ring->head, UINT64_C(1) << 40);
+    } else {
+        atomic_store(&ring->is_broken, 1);
+    }
+    if (sleeps) {
         ck_assert_int_eq(uct_iface_event_arm(am_side.iface, UCT_EVENT_SEND_COMP),
                          UCS_ERR_BUSY);
         am_progress(&am_side, 1);
@@ -781,7 +788,7 @@ static void add_two_sides(Suite *suite)
     tcase_add_loop_test(tcase, endpoint_to_a_closed_interface_fails, 0, 2);
     tcase_add_test(tcase, receiver_without_places_fails_the_endpoint);
     tcase_add_test(tcase, receiver_without_a_box_lives);
-    tcase_add_loop_test(tcase, receiver_that_hears_no_more_fails_the_endpoint, 0, 2);
+    tcase_add_loop_test(tcase, receiver_that_hears_no_more_fails_the_endpoint, 0, 4);
     tcase_add_test(tcase, interface_that_cannot_be_is_not_reached);
     tcase_add_test(tcase, process_of_the_same_pid_is_out_of_reach_with_a_warning);
     tcase_add_test(tcase, box_and_bell_go_with_the_interface);

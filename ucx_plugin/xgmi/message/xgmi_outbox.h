@@ -55,10 +55,12 @@ void muct_xgmi_outbox_close(muct_xgmi_outbox_t *outbox);
 void muct_xgmi_outbox_commit(muct_xgmi_outbox_t *outbox, uint8_t id, size_t length);
 
 
-/** Whether the receiver ignores this sender from now on. */
+/** Whether no message will be received any more: the receiver ignores this sender, or
+ * its position in the ring is wrong. */
 static inline bool muct_xgmi_outbox_is_broken(const muct_xgmi_outbox_t *outbox)
 {
-    return atomic_load(&outbox->place->ring.is_broken) != 0;
+    return (atomic_load(&outbox->place->ring.is_broken) != 0) ||
+           muct_xgmi_ring_has_wrong_head(&outbox->ring);
 }
 
 #endif

@@ -84,10 +84,15 @@ static uint64_t muct_xgmi_ring_need(const muct_xgmi_ring_tx_t *tx, size_t max)
 
 static bool muct_xgmi_ring_is_there_room(const muct_xgmi_ring_tx_t *tx, size_t max)
 {
-    const uint64_t used = tx->position - tx->head; /* too much: the head cannot be */
+    const uint64_t used = tx->position - tx->head; /* too much: see has_wrong_head */
 
     return (used <= MUCT_XGMI_RING_SIZE) &&
            (muct_xgmi_ring_need(tx, max) <= MUCT_XGMI_RING_SIZE - used);
+}
+
+bool muct_xgmi_ring_has_wrong_head(const muct_xgmi_ring_tx_t *tx)
+{
+    return tx->position - atomic_load(&tx->state->head) > MUCT_XGMI_RING_SIZE;
 }
 
 bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max)

@@ -92,6 +92,10 @@ void *muct_xgmi_ring_reserve(muct_xgmi_ring_tx_t *tx, size_t max);
 void muct_xgmi_ring_commit(muct_xgmi_ring_tx_t *tx, uint8_t id, size_t length);
 
 
+/** Whether the receiver's position is one that it cannot have: room will never come. */
+bool muct_xgmi_ring_has_wrong_head(const muct_xgmi_ring_tx_t *tx);
+
+
 /** Whether there is room for @a max bytes. */
 bool muct_xgmi_ring_has_room(muct_xgmi_ring_tx_t *tx, size_t max);
 
