@@ -109,25 +109,36 @@ static void slot_give(kfd_slot_t *slot)
     pthread_mutex_unlock(&slots_lock);
 }
 
-static bool is_ours(kfd_slot_t *slot)
+/* A line a dispatch in the file that ISA_KFD_LOG names: what ran here, and what not. */
+static void slot_log(const kfd_slot_t *slot, const char *name, const char *result)
 {
-    const char *name = slot->host->kernel_name(slot->dispatch->kernel_object);
+    const char *path = getenv("ISA_KFD_LOG");
+    FILE *file = (path != NULL) ? fopen(path, "a") : NULL;
 
-    return (name != NULL) && (strncmp(name, "muct_", 5) == 0);
+    if (file != NULL) {
+        fprintf(file, "%s %s: %s\n", slot->arch, name, result);
+        fclose(file);
+    }
 }
 
 /* Our kernels have to run here; for others the stand-in may have a C function. */
 static int slot_run(kfd_slot_t *slot, const isa_launch_t *launch)
 {
-    bool is_required = is_ours(slot);
+    const char *name = slot->host->kernel_name(slot->dispatch->kernel_object);
+    bool is_ours = (name != NULL) && (strncmp(name, "muct_", 5) == 0);
 
-    if (!is_required && (isa_gpu_check_launch(slot->gpu, launch) != 0)) {
+    name = (name != NULL) ? name : "(no name)";
+    if (!is_ours && (isa_gpu_check_launch(slot->gpu, launch) != 0)) {
+        slot_log(slot, name, isa_gpu_error(slot->gpu));
         return 1;
     }
     slot->fault = 0;
-    if ((isa_gpu_launch(slot->gpu, launch) != 0) &&
-        !slot->host->stopped(slot->dispatch)) {
-        fprintf(stderr, "isa_kfd: %s: %s\n", slot->arch, isa_gpu_error(slot->gpu));
+    if (isa_gpu_launch(slot->gpu, launch) == 0) {
+        slot_log(slot, name, "executed");
+    } else if (!slot->host->stopped(slot->dispatch)) {
+        slot_log(slot, name, isa_gpu_error(slot->gpu));
+        fprintf(stderr, "isa_kfd: %s %s: %s\n", slot->arch, name,
+                isa_gpu_error(slot->gpu));
         slot->host->fault(slot->dispatch->gpu, slot->fault);
     }
     return 0;

@@ -139,7 +139,9 @@ static void run_push(isa_wave_t *wave, unsigned *at, uint64_t value, unsigned co
     *at += count;
 }
 
-/* User SGPRs, then the workgroup's numbers */
+/* User SGPRs, then the workgroup's numbers. Arguments are not preloaded: as on firmware
+ * that cannot, the kernel's first 256 bytes load them (AMDGPUUsage, "Preloaded Kernel
+ * Arguments"). */
 static void run_init_scalars(isa_wave_t *wave, const isa_launch_t *launch,
                              const run_descriptor_t *kd, const uint32_t group[3])
 {
@@ -500,10 +502,6 @@ static bool run_check(isa_gpu_t *gpu, const isa_launch_t *launch)
     }
     if ((kd->private_size != 0) || (kd->rsrc2 & 1)) {
         isa_fail(gpu, "the kernel uses scratch memory, which is not implemented");
-        return false;
-    }
-    if (kd->preload != 0) {
-        isa_fail(gpu, "the kernel preloads arguments, which is not implemented");
         return false;
     }
     return true;
