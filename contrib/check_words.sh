@@ -10,10 +10,10 @@ set -uo pipefail
 # 30 5 10 everywhere; a limit only goes down.
 limits_of() { # PART
     case $1 in
-    src) echo 192 62 93 ;;
-    ucx_plugin) echo 165 85 87 ;;
+    src) echo 176 48 77 ;;
+    ucx_plugin) echo 132 43 42 ;;
     perf) echo 30 5 10 ;;
-    test) echo 171 92 93 ;;
+    test) echo 142 59 46 ;;
     logs) echo 30 5 30 ;;
     esac
 }
