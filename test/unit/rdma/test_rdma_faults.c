@@ -170,6 +170,30 @@ START_TEST(interface_destroys_the_endpoints_that_are_left)
 }
 END_TEST
 
+/* As UCX's uct_md tests ask of every transport. */
+START_TEST(comparison_of_keys_checks_its_parameters)
+{
+    uct_rkey_compare_params_t params = {.field_mask = 0};
+    int result = 1;
+
+    start();
+    ck_assert_int_eq(uct_rkey_compare(rig.side[0].component, rig.rkey[0].rkey,
+                                      rig.rkey[0].rkey, &params, NULL),
+                     UCS_ERR_INVALID_PARAM);
+    ck_assert_int_eq(uct_rkey_compare(rig.side[0].component, rig.rkey[0].rkey,
+                                      rig.rkey[0].rkey, &params, &result),
+                     UCS_OK);
+    ck_assert_int_eq(result, 0);
+    params.field_mask = UCS_BIT(40);
+    ck_assert_int_eq(uct_rkey_compare(rig.side[0].component, rig.rkey[0].rkey,
+                                      rig.rkey[0].rkey, &params, &result),
+                     UCS_ERR_INVALID_PARAM);
+    rig_disconnect(&conn);
+    rig_disconnect(&other);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(nth_request_fails)
 {
     start();
@@ -566,6 +590,7 @@ static Suite *faults_suite(void)
     tcase_add_test(tcase, queue_pair_that_the_provider_spoils_is_made_again);
     tcase_add_test(tcase, queue_pair_that_cannot_be_made_names_the_remedy);
     tcase_add_test(tcase, interface_destroys_the_endpoints_that_are_left);
+    tcase_add_test(tcase, comparison_of_keys_checks_its_parameters);
     tcase_add_test(tcase, nth_request_fails);
     tcase_add_loop_test(tcase, status_tells_whose_fault_it_is, 0,
                         sizeof(rows) / sizeof(rows[0]));

@@ -154,7 +154,10 @@ static ucs_status_t muct_rdma_component_rkey_compare(
     const muct_rdma_key_t *key2 = (const muct_rdma_key_t *)rkey2;
 
     (void)component;
-    (void)params;
+    if ((params->field_mask != 0) || (result == NULL)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+
     if (key1->incarnation != key2->incarnation) {
         *result = (key1->incarnation < key2->incarnation) ? -1 : 1;
     } else if (key1->rkeys[0] != key2->rkeys[0]) {
