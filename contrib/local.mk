@@ -1,6 +1,7 @@
 # Scripts that travel with the source.
 EXTRA_DIST += \
 	contrib/check_abi.sh \
+	contrib/bareroot \
 	contrib/bookworm \
 	contrib/check_beside.sh \
 	contrib/check_budget.sh \
@@ -66,6 +67,7 @@ EXTRA_DIST += \
 	contrib/docker/Dockerfile.debian \
 	contrib/docker/Dockerfile.rocm
 
+EXTRA_DIST += test/installed/run test/installed/use
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/engine/side.py
 

@@ -12,7 +12,7 @@ AC_DEFUN([MKV_UCX_CORE], [
     ucx_headers="#include <uct/api/version.h>"
     AC_MSG_CHECKING([the version of UCX in $1])
     AC_COMPUTE_INT([ucx_major], [UCT_VERNO_MAJOR], [$ucx_headers],
-        [AC_MSG_ERROR([$1 has no headers of UCX (include/uct/api/version.h); install libucx-dev >= 1.22 or give --with-ucx=DIR])])
+        [AC_MSG_ERROR([$1 has no headers of UCX (include/uct/api/version.h); a prefix of UCX 1.22 or 1.23 is expected, or the libucx folder of its Python wheel])])
     AC_COMPUTE_INT([ucx_minor], [UCT_VERNO_MINOR], [$ucx_headers])
     CPPFLAGS=$save_CPPFLAGS
     AC_MSG_RESULT([$ucx_major.$ucx_minor])
@@ -43,7 +43,11 @@ AC_DEFUN([MKV_UCX], [
         [no], [AC_MSG_ERROR([UCX is required; --without-ucx makes no sense])],
         [auto|yes], [
             PKG_CHECK_MODULES([UCX], [ucx >= 1.22], [],
-                [AC_MSG_ERROR([no UCX >= 1.22 with headers found: install libucx-dev >= 1.22, give --with-ucx=DIR, or run contrib/test, which makes its own])])
+                [AC_MSG_ERROR([no UCX >= 1.22 with headers found. Debian forky has one (apt-get install libucx-dev); on
+  Debian 12 and 13, Ubuntu 22.04 and 24.04, and elsewhere its Python wheel will do:
+    pip install --no-deps --target=/opt/ucx libucx-cu12==1.22.0
+    echo /opt/ucx/libucx/lib >/etc/ld.so.conf.d/ucx.conf && ldconfig
+    ./configure --with-ucx=/opt/ucx/libucx])])
             UCX_LIBDIR=`$PKG_CONFIG --variable=libdir ucx 2>/dev/null`
             ucx_where="pkg-config's prefix"
         ],
