@@ -361,6 +361,11 @@ static void perf_report_header(const perf_report_t *report, const perf_result_t 
              perf_segment_name(options->initiator_segment), result->device,
              perf_segment_name(options->target_segment));
     perf_table_text(&table, text);
+    if (options->is_memory_chosen &&
+        (options->initiator_segment == PERF_SEGMENT_DRAM)) {
+        perf_table_text(&table, "memory is the host's: no AMD GPU is here (/dev/kfd); "
+                                "--initiator_seg_type and --target_seg_type choose");
+    }
     snprintf(text, sizeof(text), "path %s", result->path);
     perf_table_text(&table, text);
     if (options->model != NULL) {

@@ -74,8 +74,9 @@ static int perf_hip_load(perf_hip_t *hip, const char *path)
         hip->handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     }
     if (hip->handle == NULL) {
-        perf_error("no HIP runtime for VRAM: %s; install ROCm, or name one with "
-                   "--hip_library",
+        perf_error("no HIP runtime for VRAM: %s; install ROCm, name one with "
+                   "--hip_library, or give --initiator_seg_type DRAM and "
+                   "--target_seg_type DRAM",
                    dlerror());
         return -1;
     }

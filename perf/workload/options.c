@@ -60,7 +60,7 @@ static const char *const perf_api_names[] = {"mkv", "ucp", "ucp_sgl", NULL};
 static const char *const perf_scheme_names[] = {"pairwise", "onetomany", "manytoone",
                                                 "both",     "pingpong",  NULL};
 static const char *const perf_location_names[] = {"none", "blockaligned", NULL};
-static const char *const perf_segment_names[] = {"DRAM", "VRAM", NULL};
+static const char *const perf_segment_names[] = {"DRAM", "VRAM", "auto", NULL};
 static const char *const perf_gpu_type_names[] = {"rocm", "cuda", NULL};
 static const char *const perf_error_mode_names[] = {"peer", "none", NULL};
 static const char *const perf_role_names[] = {"", "prefill", "decode", NULL};
@@ -160,11 +160,11 @@ static const perf_option_t perf_option_rows[] = {
     {"progress", NULL, PERF_GROUP_BOTH, PERF_VALUE_FLAG, PERF_FIELD(is_progress), 0, 0,
      NULL,
      "tell rate and time left each second on standard error, also without a terminal"},
-    {"initiator_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+    {"initiator_seg_type", "DRAM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(initiator_segment), 0, 0, perf_segment_names,
-     "memory of prefill: DRAM or VRAM (GPU) [DRAM]"},
-    {"target_seg_type", "DRAM|VRAM", PERF_GROUP_WHERE, PERF_VALUE_NAME,
-     PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [DRAM]"},
+     "memory of prefill: DRAM, VRAM (GPU), or auto: VRAM where an AMD GPU is [auto]"},
+    {"target_seg_type", "DRAM|VRAM|auto", PERF_GROUP_WHERE, PERF_VALUE_NAME,
+     PERF_FIELD(target_segment), 0, 0, perf_segment_names, "memory of decode [auto]"},
     {"memory_type", "rocm|cuda", PERF_GROUP_WHERE, PERF_VALUE_NAME,
      PERF_FIELD(gpu_type), 0, 0, perf_gpu_type_names,
      "what UCX is told that VRAM is: rocm, or cuda for UCX's own lanes where NVIDIA's GPUs stand in [rocm]"},
@@ -204,6 +204,8 @@ static void perf_options_default(perf_options_t *options)
 {
     memset(options, 0, sizeof(*options));
     options->num_requests = 32;
+    options->initiator_segment = PERF_SEGMENT_AUTO;
+    options->target_segment = PERF_SEGMENT_AUTO;
     options->input_length = 2048;
     options->output_length = 256;
     options->start_block_size = 4096;
@@ -417,6 +419,18 @@ static char *perf_options_help(int key, const char *text, void *input)
     return (length < 0) ? (char *)text : help; /* argp frees it */
 }
 
+static void perf_options_choose_memory(perf_options_t *options)
+{
+    options->is_memory_chosen = (options->initiator_segment == PERF_SEGMENT_AUTO) &&
+                                (options->target_segment == PERF_SEGMENT_AUTO);
+    if (options->initiator_segment == PERF_SEGMENT_AUTO) {
+        options->initiator_segment = perf_options_memory_here("");
+    }
+    if (options->target_segment == PERF_SEGMENT_AUTO) {
+        options->target_segment = perf_options_memory_here("");
+    }
+}
+
 int perf_options_parse(int argc, char **argv, perf_options_t *options)
 {
     struct argp_option table[PERF_COUNT(perf_option_rows) + PERF_GROUP_HIDDEN + 4] = {
@@ -439,6 +453,7 @@ int perf_options_parse(int argc, char **argv, perf_options_t *options)
         return (error == ECANCELED) ? 0 : -1;
     }
 
+    perf_options_choose_memory(options);
     return (perf_options_complete(options, options->groups[PERF_GROUP_MODEL],
                                   options->groups[PERF_GROUP_SWEEP]) == 0)
                ? 1

@@ -5,9 +5,51 @@
 #include "perf/workload/error.h"
 #include "perf/workload/geometry.h"
 
+#include <glob.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+
+/* A node of KFD whose id is 0 is a processor. */
+static bool perf_segment_is_gpu(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    unsigned id = 0;
+
+    if (file == NULL) {
+        return false;
+    }
+    if (fscanf(file, "%u", &id) != 1) {
+        id = 0;
+    }
+    fclose(file);
+    return id > 0;
+}
+
+perf_segment_t perf_options_memory_here(const char *root)
+{
+    perf_segment_t segment = PERF_SEGMENT_DRAM;
+    char path[512];
+    glob_t found;
+    size_t i;
+
+    snprintf(path, sizeof(path), "%s/dev/kfd", root);
+    if (access(path, R_OK | W_OK) != 0) {
+        return PERF_SEGMENT_DRAM;
+    }
+    snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd/topology/nodes/*/gpu_id", root);
+    if (glob(path, 0, NULL, &found) == 0) {
+        for (i = 0; i < found.gl_pathc; ++i) {
+            if (perf_segment_is_gpu(found.gl_pathv[i])) {
+                segment = PERF_SEGMENT_VRAM;
+            }
+        }
+        globfree(&found);
+    }
+    return segment;
+}
 
 /* Two processes take turns: one request at a time, prepared ahead. 1: refused */
 static int perf_options_check_pingpong(const perf_options_t *options)

@@ -24,4 +24,14 @@
 int perf_options_complete(perf_options_t *options, const char *model,
                           const char *sweep);
 
+/**
+ * The memory that is measured where the command line does not name one.
+ *
+ * @param [in] root  Folder of /sys and /dev: "" but for tests.
+ *
+ * @return VRAM when the kernel's driver has an AMD GPU that this user may open, else
+ *         DRAM.
+ */
+perf_segment_t perf_options_memory_here(const char *root);
+
 #endif

@@ -3,6 +3,7 @@
 #include "perf/workload/benchmarks.h"
 #include "perf/workload/options.h"
 #include "perf/workload/error.h"
+#include "perf/workload/options_check.h"
 #include "test/unit/perf/models_here.h"
 #include "test/support/mkv_check.h"
 
@@ -38,6 +39,42 @@ START_TEST(defaults_are_a_small_sweep_in_one_command)
     ck_assert_uint_eq(options.max_batch_size, 1);
     ck_assert_uint_eq(options.total_buffer_size, 1u << 30);
     ck_assert_uint_eq(options.target_dev, 1);
+}
+END_TEST
+
+/* A file of a machine in a folder. */
+static void put(const char *root, const char *name, const char *text)
+{
+    char command[512];
+
+    snprintf(command, sizeof(command), "mkdir -p $(dirname %s/%s) && echo %s >%s/%s",
+             root, name, text, root, name);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(memory_is_the_gpus_where_one_can_be_opened)
+{
+    char root[] = "/tmp/test_perf_options.XXXXXX", command[64];
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    ck_assert_int_eq(perf_options_memory_here(root), PERF_SEGMENT_DRAM);
+    put(root, "sys/class/kfd/kfd/topology/nodes/0/gpu_id", "0");
+    put(root, "dev/kfd", "device");
+    ck_assert_int_eq(perf_options_memory_here(root), PERF_SEGMENT_DRAM);
+    put(root, "sys/class/kfd/kfd/topology/nodes/1/gpu_id", "4711");
+    ck_assert_int_eq(perf_options_memory_here(root), PERF_SEGMENT_VRAM);
+
+    snprintf(command, sizeof(command), "rm -r %s/dev", root);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(perf_options_memory_here(root), PERF_SEGMENT_DRAM);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    ck_assert_int_eq(system(command), 0);
+
+    ck_assert_int_eq(parse("--target_seg_type DRAM"), 1);
+    ck_assert(!options.is_memory_chosen);
+    ck_assert_int_eq(options.initiator_segment, perf_options_memory_here(""));
+    ck_assert_int_eq(parse(""), 1);
+    ck_assert(options.is_memory_chosen);
 }
 END_TEST
 
@@ -209,6 +246,7 @@ int main(void)
     int failed;
 
     tcase_add_test(tcase, defaults_are_a_small_sweep_in_one_command);
+    tcase_add_test(tcase, memory_is_the_gpus_where_one_can_be_opened);
     tcase_add_test(tcase, values_and_units_are_taken);
     tcase_add_test(tcase, roles_follow_from_rank_or_name);
     tcase_add_loop_test(tcase, bad_input_is_named, 0,
