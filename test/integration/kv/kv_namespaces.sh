@@ -4,7 +4,8 @@
 # where there is a way, and over tcp where there is none, as the addresses tell:
 #
 #   - other process numbers alone: mori_xgmi, as long as the numbers differ
-#   - both are process 1: the GPU runtime takes the other's handle for one of its own
+#   - both are process 1: the GPU runtime takes the other's handle for one of its own, and a
+#     warning reports it
 #   - another user: its pages cannot be read, and a warning says so
 #   - another network: a runtime that asks the owner of memory (ROCm 7.2) does not find it
 #
@@ -110,6 +111,7 @@ run "other process numbers" shell direct same same
 expect "other process numbers" 'path .*mori_xgmi/'
 run "two processes 1" direct direct same same
 expect "two processes 1" 'path .*: tcp (.*tcp/'
+expect "two processes 1" 'WARN .*mori_xgmi does not reach a process of this host: same pid 1 in another pid namespace'
 
 export HIPCPU_FAIL=hipIpcOpenMemHandle:0:17
 run "no handle opens" shell direct same same
