@@ -21,6 +21,7 @@ EXTRA_DIST += \
 	contrib/check_tenants.sh \
 	contrib/check_text.sh \
 	contrib/check_types.sh \
+	contrib/check_wheel \
 	contrib/compile_kernel \
 	contrib/demo \
 	contrib/devroot \
@@ -39,6 +40,7 @@ EXTRA_DIST += \
 	contrib/prove-amd \
 	contrib/page_commands \
 	contrib/prove-nic \
+	contrib/release \
 	contrib/run_readme \
 	contrib/test \
 	contrib/test_lib.sh \
