@@ -23,7 +23,7 @@ test_isa_libisa_kfd_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version \
 	-rpath $(abs_builddir)/test/isa
 test_isa_libisa_kfd_la_LIBADD = -lamd_comgr -lpthread
 
-isa_programs = test/isa/test_isa_copy test/isa/test_isa_model
+isa_programs = test/isa/test_isa_copy test/isa/test_isa_model test/isa/test_isa_op
 check_PROGRAMS += $(isa_programs)
 TESTS += $(isa_programs)
 
@@ -34,6 +34,10 @@ test_isa_test_isa_copy_LDADD = test/isa/libisa.la libmuct_code.la $(CHECK_LIBS)
 test_isa_test_isa_model_SOURCES = test/isa/test_isa_model.c $(isa_rig_sources)
 test_isa_test_isa_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_isa_test_isa_model_LDADD = test/isa/libisa.la libmuct_code.la $(CHECK_LIBS)
+
+test_isa_test_isa_op_SOURCES = test/isa/test_isa_op.c test/isa/isa_op_rows.h
+test_isa_test_isa_op_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+test_isa_test_isa_op_LDADD = test/isa/libisa.la $(CHECK_LIBS)
 else
 TESTS += test/isa/no_comgr.sh
 endif
