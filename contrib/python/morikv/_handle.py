@@ -5,10 +5,15 @@ Objects may die in any order and in any thread, also inside a callback that runs
 context's lock held. So nothing calls the library when an object dies: it is put aside,
 and the next call on its context frees it. What is still in use then (a transfer that is
 not quiet, a plan that is being posted) is kept, with all it needs, and tried again.
+
+Threads may close objects that others use: the call that uses one is counted, by the
+deque's append and pop, which are atomic, and whoever closes it takes the pointer away
+first and then waits for the calls that still have it. So two may close one object, too.
 """
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import deque
 from typing import Any, Callable
@@ -17,12 +22,23 @@ from ._library import lib
 from .errors import BusyError, InvalidError, check
 
 
+#: Between looks at calls that a close waits for, in seconds.
+_PAUSE_S = 0.0001
+
+
+def _wait(calls: deque[None]) -> None:
+    while calls:
+        time.sleep(_PAUSE_S)
+
+
 class Owner:
     """What a context's handles share: whether it is open, and who waits to be freed."""
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.is_open = True
+        self.calls: deque[None] = deque()  # one entry for each call under way
+        self._open: deque[None] = deque([None])  # whoever takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
 
@@ -32,8 +48,40 @@ class Owner:
             raise InvalidError(lib.MKV_ERR_INVALID, "the context is closed")
         return self.pointer
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call with the context's pointer, which is not freed meanwhile.
+
+        :raises InvalidError: it is closed.
+        """
+        self.calls.append(None)
+        try:
+            return function(self.ctx(), *arguments)
+        finally:
+            self.calls.pop()
+
+    def close(self) -> bool:
+        """Refuse calls from now on and wait for those under way.
+
+        :return: whether it was open, and is this caller's to close.
+        """
+        self.free_all()
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        self.is_open = False
+        _wait(self.calls)
+        return True
+
     def free_dead(self) -> None:
         """Free what has died, as far as it is not in use."""
+        self.calls.append(None)
+        try:
+            self._free_dead()
+        finally:
+            self.calls.pop()
+
+    def _free_dead(self) -> None:
         for _ in range(len(self.dead)):
             try:
                 entry = self.dead.popleft()
@@ -63,7 +111,8 @@ class Handle:
         self, owner: Owner, pointer: Any, destroy: Callable[[Any], int], *needs: Any
     ) -> None:
         self.owner = owner
-        self._pointer = pointer
+        self._pointers = deque([pointer])  # whoever takes it frees it
+        self.calls: deque[None] = deque()
         self._destroy = destroy
         self._needs = needs
         owner.live.add(self)
@@ -72,28 +121,53 @@ class Handle:
         """Keep these until the object is freed."""
         self._needs += objects
 
-    def get(self) -> Any:
-        """:raises InvalidError: it, or its context, is closed."""
-        self.owner.ctx()
-        if self._pointer is None:
-            raise InvalidError(lib.MKV_ERR_INVALID, "the object is closed")
-        return self._pointer
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call with the pointer, which is not freed meanwhile.
+
+        :raises InvalidError: it, or its context, is closed.
+        """
+        self.owner.calls.append(None)
+        self.calls.append(None)
+        try:
+            self.owner.ctx()
+            try:
+                pointer = self._pointers[0]
+            except IndexError:
+                raise InvalidError(lib.MKV_ERR_INVALID, "the object is closed") from None
+            return function(pointer, *arguments)
+        finally:
+            self.calls.pop()
+            self.owner.calls.pop()
 
     @property
     def is_closed(self) -> bool:
-        return self._pointer is None or not self.owner.is_open
+        return not self._pointers or not self.owner.is_open
 
-    def close(self) -> None:
-        """Free it now; harmless if it is closed. :raises BusyError: it is in use."""
-        if self.is_closed:
-            return
-        check(self._destroy(self._pointer))
-        self._pointer, self._needs = None, ()
+    def close(self, destroy: Callable[[Any], int] | None = None) -> Any:
+        """Free it now; harmless if it is closed.
 
-    def forget(self) -> None:
-        """The library has freed it."""
-        self._pointer, self._needs = None, ()
+        :param destroy: the call that frees it; default: the one of the object's kind.
+        :return: the pointer that was freed, or None.
+        :raises BusyError: it is in use.
+        """
+        self.owner.calls.append(None)
+        try:
+            if self.is_closed:
+                return None
+            try:
+                pointer = self._pointers.pop()
+            except IndexError:  # another thread was quicker
+                return None
+            _wait(self.calls)
+            status = (destroy or self._destroy)(pointer)
+            if status != lib.MKV_OK:
+                self._pointers.append(pointer)
+            check(status)
+        finally:
+            self.owner.calls.pop()
+        self._needs = ()
+        return pointer
 
     def __del__(self) -> None:
         if not self.is_closed:
-            self.owner.dead.append((self._pointer, self._destroy, self._needs))
+            self.owner.dead.append((self._pointers[0], self._destroy, self._needs))

@@ -66,7 +66,7 @@ class Peer:
 
     def query(self) -> PeerInfo:
         attr = ffi.new("mkv_peer_attr_t *", {"size": ffi.sizeof("mkv_peer_attr_t")})
-        check(lib.mkv_peer_query(self._handle.get(), attr))
+        check(self._handle.call(lib.mkv_peer_query, attr))
         return PeerInfo(
             state=attr.state,
             status=attr.status,
@@ -101,8 +101,7 @@ class Peer:
 
     def send(self, id: int, type: int, header: bytes = b"", data: bytes = b"") -> None:
         """Send bytes to the peer's connector, as MSG; ordered per peer."""
-        pointer = self._handle.get()
-        check(lib.mkv_send(pointer, id, type, header, len(header), data, len(data)))
+        check(self._handle.call(lib.mkv_send, id, type, header, len(header), data, len(data)))
 
     def post(
         self,
@@ -158,8 +157,7 @@ class Peer:
 
         :raises NotFoundError: it does not, or no longer, ask.
         """
-        pointer = self._handle.get()
-        check(lib.mkv_xfer_refuse(pointer, id, epoch, status, reason.encode()))
+        check(self._handle.call(lib.mkv_xfer_refuse, id, epoch, status, reason.encode()))
 
     def declare_dead(self) -> None:
         """Free the blocks that are quarantined because of this peer.
@@ -167,20 +165,17 @@ class Peer:
         Call it only when the peer's host is switched off, its GPU reset or its container
         removed: a peer that lives overwrites blocks of other requests.
         """
-        check(lib.mkv_peer_declare_dead(self._handle.get()))
+        check(self._handle.call(lib.mkv_peer_declare_dead))
 
     def close(self, force: bool = False) -> None:
         """Harmless if it, or its context, is closed.
 
         :raises BusyError: transfers use it; with ``force`` they fail.
         """
-        if self._handle.is_closed:
-            return
         mode = lib.MKV_CLOSE_FORCE if force else lib.MKV_CLOSE_FLUSH
-        pointer = self._handle.get()
-        check(lib.mkv_peer_close(pointer, mode))
-        self.context._peers.pop(int(ffi.cast("uintptr_t", pointer)), None)
-        self._handle.forget()
+        pointer = self._handle.close(lambda peer: int(lib.mkv_peer_close(peer, mode)))
+        if pointer is not None:
+            self.context._peers.pop(int(ffi.cast("uintptr_t", pointer)), None)
 
 
 class Context:
@@ -301,7 +296,7 @@ class Context:
         if axis is not None:
             axis.describe(region)
         id_p = ffi.new("mkv_region_id_t *")
-        check(lib.mkv_region_add(self._owner.ctx(), region, id_p))
+        check(self._owner.call(lib.mkv_region_add, region, id_p))
         added = Region(self, id_p[0], place)
         self._regions[added.id] = added
         return added
@@ -309,14 +304,14 @@ class Context:
     def commit(self) -> int:
         """Register what was added and tell peers. :return: the new epoch of regions."""
         epoch_p = ffi.new("uint64_t *")
-        check(lib.mkv_regions_commit(self._owner.ctx(), epoch_p))
+        check(self._owner.call(lib.mkv_regions_commit, epoch_p))
         return int(epoch_p[0])
 
     def drop_regions(self, regions: Iterable[Region]) -> None:
         """:raises BusyError: transfers use them."""
         regions = list(regions)
         ids = ffi.new("mkv_region_id_t[]", [region.id for region in regions])
-        check(lib.mkv_regions_drop(self._owner.ctx(), ids, len(regions)))
+        check(self._owner.call(lib.mkv_regions_drop, ids, len(regions)))
         for region in regions:
             self._regions.pop(region.id, None)
 
@@ -329,10 +324,10 @@ class Context:
         """
         kind = lib.MKV_BLOB_FULL if full else lib.MKV_BLOB_ADDR
         length_p = ffi.new("size_t *", 0)
-        status = lib.mkv_blob(self._owner.ctx(), kind, ffi.NULL, length_p)
+        status = self._owner.call(lib.mkv_blob, kind, ffi.NULL, length_p)
         while status in (lib.MKV_OK, lib.MKV_ERR_LENGTH) and length_p[0] > 0:
             buffer = ffi.new("char[]", length_p[0])
-            status = lib.mkv_blob(self._owner.ctx(), kind, buffer, length_p)
+            status = self._owner.call(lib.mkv_blob, kind, buffer, length_p)
             if status == lib.MKV_OK:
                 return bytes(ffi.buffer(buffer, length_p[0]))
         check(status)
@@ -342,7 +337,7 @@ class Context:
         """Connect; PEER_READY or PEER_FAILED follows."""
         c_name = ffi.new("char[]", name.encode()) if name is not None else ffi.NULL
         peer_p = ffi.new("mkv_peer_t **")
-        check(lib.mkv_peer_add(self._owner.ctx(), blob, len(blob), c_name, peer_p))
+        check(self._owner.call(lib.mkv_peer_add, blob, len(blob), c_name, peer_p))
         return self._peer(peer_p[0])
 
     def peers(self) -> list[Peer]:
@@ -409,19 +404,19 @@ class Context:
 
     def signal(self, gate_id: int, value: int = 1) -> None:
         """Open the gates of this number that wait for ``value`` or less. Any thread."""
-        check(lib.mkv_gate_signal(self._owner.ctx(), gate_id, value))
+        check(self._owner.call(lib.mkv_gate_signal, gate_id, value))
 
     def forget_gate(self, gate_id: int) -> None:
         """Reset the value of this gate to 0 and free its memory; call it once per request
         when gates are numbered by request."""
-        check(lib.mkv_gate_forget(self._owner.ctx(), gate_id))
+        check(self._owner.call(lib.mkv_gate_forget, gate_id))
 
     # ---- events ----
 
     def progress(self) -> int:
         """Move everything that can move now. :return: how many things happened."""
         self._owner.free_dead()
-        return int(lib.mkv_progress(self._owner.ctx()))
+        return int(self._owner.call(lib.mkv_progress))
 
     def poll(self, max_events: int = 64) -> list[Event]:
         """Take up to so many events, in order of occurrence. Does not progress.
@@ -431,7 +426,7 @@ class Context:
         array = ffi.new("mkv_event_t[]", max_events)
         count_p = ffi.new("size_t *")
         size = ffi.sizeof("mkv_event_t")
-        check(lib.mkv_poll(self._owner.ctx(), array, size, max_events, count_p))
+        check(self._owner.call(lib.mkv_poll, array, size, max_events, count_p))
         taken = (array[i] for i in range(count_p[0]))
         return [self._event(event) for event in taken if event.type in _KNOWN_EVENTS]
 
@@ -463,12 +458,12 @@ class Context:
     def fileno(self) -> int:
         """Descriptor that turns readable when :meth:`progress` is due."""
         fd_p = ffi.new("int *")
-        check(lib.mkv_event_fd(self._owner.ctx(), fd_p))
+        check(self._owner.call(lib.mkv_event_fd, fd_p))
         return int(fd_p[0])
 
     def arm(self) -> bool:
         """Prepare to sleep on the descriptor. :return: False: progress and poll first."""
-        status = lib.mkv_arm(self._owner.ctx())
+        status = self._owner.call(lib.mkv_arm)
         if status == lib.MKV_ERR_BUSY:
             return False
         check(status)
@@ -496,7 +491,7 @@ class Context:
     def stats(self) -> dict[str, int | list[int]]:
         """Counters and histograms, by the names of mkv_stats_t."""
         stats = ffi.new("mkv_stats_t *", {"size": ffi.sizeof("mkv_stats_t")})
-        check(lib.mkv_stats(self._owner.ctx(), ffi.NULL, stats))
+        check(self._owner.call(lib.mkv_stats, ffi.NULL, stats))
         values = {
             name: (list if field.type.kind == "array" else int)(getattr(stats, name))
             for name, field in ffi.typeof("mkv_stats_t").fields
@@ -510,7 +505,7 @@ class Context:
         write = ffi.callback(
             "void(void *, const char *)", lambda _arg, line: lines.append(text(line))
         )
-        check(lib.mkv_dump(self._owner.ctx(), lib.MKV_DUMP_ALL, write, ffi.NULL))
+        check(self._owner.call(lib.mkv_dump, lib.MKV_DUMP_ALL, write, ffi.NULL))
         return "\n".join(lines)
 
     def close(self) -> None:
@@ -524,8 +519,8 @@ class Context:
         if self._pid != os.getpid():  # a fork's copy: UCX is not usable there
             self._owner.is_open = False
             return
-        self._owner.free_all()
-        self._owner.is_open = False
+        if not self._owner.close():
+            return  # another thread was quicker
         status = lib.mkv_close(self._owner.pointer)
         _contexts.discard(self)
         if status not in (lib.MKV_OK, lib.MKV_ERR_BUSY):

@@ -64,17 +64,17 @@ class Operation:
         self.context, self.id = context, id
         params.user_data = context._know(self)
         op_p = ffi.new("mkv_op_t **")
-        check(lib.mkv_op_post(peer._handle.get(), params, op_p))
+        check(peer._handle.call(lib.mkv_op_post, params, op_p))
         self._handle = Handle(context._owner, op_p[0], lib.mkv_op_close)
 
     @property
     def status(self) -> int:
         """MKV_INPROGRESS (1), MKV_OK (0), or the first error; without its text."""
-        return int(lib.mkv_op_status(self._handle.get()))
+        return int(self._handle.call(lib.mkv_op_status))
 
     def query(self) -> OperationInfo:
         attr = ffi.new("mkv_op_attr_t *", {"size": ffi.sizeof("mkv_op_attr_t")})
-        check(lib.mkv_op_query(self._handle.get(), attr))
+        check(self._handle.call(lib.mkv_op_query, attr))
         return OperationInfo(
             id=attr.id,
             status=attr.status,
@@ -92,7 +92,7 @@ class Operation:
 
     def abort(self) -> None:
         """End it now, with :class:`~morikv.errors.AbortedError`'s status; quiet follows."""
-        check(lib.mkv_op_abort(self._handle.get()))
+        check(self._handle.call(lib.mkv_op_abort))
 
     def close(self) -> None:
         """:raises BusyError: it is not quiet yet."""

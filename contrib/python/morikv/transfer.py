@@ -38,14 +38,14 @@ class Map:
         if components is not None:
             params.components, params.num_components, keep = block_array(list(components))
         map_p = ffi.new("mkv_map_t **")
-        check(lib.mkv_map_create(peer._handle.get(), params, map_p))
+        check(peer._handle.call(lib.mkv_map_create, params, map_p))
         self.peer = peer
         self._handle = Handle(peer._handle.owner, map_p[0], lib.mkv_map_destroy)
 
     def query(self) -> dict[int, MapInfo]:
         """What it holds, by component."""
         attr = ffi.new("mkv_map_attr_t *", {"size": ffi.sizeof("mkv_map_attr_t")})
-        check(lib.mkv_map_query(self._handle.get(), attr))
+        check(self._handle.call(lib.mkv_map_query, attr))
         found = (attr.components[i] for i in range(attr.num_components))
         return {
             each.component: MapInfo(
@@ -158,14 +158,14 @@ class Plan:
 
     def __init__(self, map_: Map, create: Any, arguments: tuple[Any, ...], _keep: Any) -> None:
         plan_p = ffi.new("mkv_plan_t **")
-        check(create(map_._handle.get(), *arguments, plan_p))
+        check(map_._handle.call(create, *arguments, plan_p))
         self._handle = Handle(
             map_._handle.owner, plan_p[0], lib.mkv_plan_destroy, map_._handle
         )
 
     def _query(self) -> Any:
         attr = ffi.new("mkv_plan_attr_t *", {"size": ffi.sizeof("mkv_plan_attr_t")})
-        check(lib.mkv_plan_query(self._handle.get(), attr))
+        check(self._handle.call(lib.mkv_plan_query, attr))
         return attr
 
     @property
@@ -206,7 +206,7 @@ class Transfer:
     ) -> None:
         maps = list(maps)
         params = ffi.new("mkv_xfer_params_t *", {"size": ffi.sizeof("mkv_xfer_params_t")})
-        legs = ffi.new("mkv_map_t *[]", [map_._handle.get() for map_ in maps])
+        legs = ffi.new("mkv_map_t *[]", len(maps))
         params.id, params.epoch, params.mode, params.role = id, epoch, mode, role
         params.legs, params.num_legs = legs, len(maps)
         if expect is not None:
@@ -220,10 +220,24 @@ class Transfer:
         self.mode, self.role = mode, role
         params.user_data = context._know(self)
         xfer_p = ffi.new("mkv_xfer_t **")
-        check(lib.mkv_xfer_open(context._owner.ctx(), params, xfer_p))
+        handles = [map_._handle for map_ in maps]
+        check(context._owner.call(self._open, handles, legs, params, xfer_p))
         self._handle = Handle(
-            context._owner, xfer_p[0], lib.mkv_xfer_close, *(map_._handle for map_ in maps)
+            context._owner, xfer_p[0], lib.mkv_xfer_close, *handles
         )
+
+    @classmethod
+    def _open(cls, ctx: Any, handles: list[Handle], legs: Any, params: Any, xfer_p: Any) -> int:
+        """Call with all maps in use, one after the other."""
+        index = len(legs) - len(handles)
+        if not handles:
+            return int(lib.mkv_xfer_open(ctx, params, xfer_p))
+
+        def with_map(pointer: Any) -> int:
+            legs[index] = pointer
+            return cls._open(ctx, handles[1:], legs, params, xfer_p)
+
+        return int(handles[0].call(with_map))
 
     def ask(self, data: bytes = b"", leg: int = LEG_ALL) -> None:
         """Let the other side know of a transfer that it may not expect: it gets INCOMING
@@ -231,12 +245,12 @@ class Transfer:
 
         A reader asks at once; a destination that is written to exposes first.
         """
-        check(lib.mkv_xfer_ask(self._handle.get(), leg, data, len(data)))
+        check(self._handle.call(lib.mkv_xfer_ask, leg, data, len(data)))
 
     def expose(self, units: Mapping[int, Blocks], leg: int = 0, meta: bytes = b"") -> None:
         """Passive side: show our blocks, by component, and bytes beside them."""
         c_units, count, _keep = _c_units({c: (blocks, None) for c, blocks in units.items()})
-        check(lib.mkv_xfer_expose(self._handle.get(), leg, c_units, count, meta, len(meta)))
+        check(self._handle.call(lib.mkv_xfer_expose, leg, c_units, count, meta, len(meta)))
 
     def post(
         self,
@@ -277,7 +291,11 @@ class Transfer:
             sel.fields |= lib.MKV_SEL_TELL
             sel.tell = tell
         gate = self._gate(ready, gate_id, gate_value)
-        check(lib.mkv_xfer_post(self._handle.get(), leg, plan._handle.get(), sel, gate))
+        check(
+            plan._handle.call(
+                lambda pointer: self._handle.call(lib.mkv_xfer_post, leg, pointer, sel, gate)
+            )
+        )
         self._handle.need(plan._handle)
 
     def _gate(
@@ -303,12 +321,12 @@ class Transfer:
         :param data: comes with the other side's DONE (a first token), up to 64 KiB by
             default; see mkv_xfer_seal_data() of morikv.h.
         """
-        check(lib.mkv_xfer_seal_data(self._handle.get(), leg, data, len(data)))
+        check(self._handle.call(lib.mkv_xfer_seal_data, leg, data, len(data)))
 
     def done_data(self, leg: int = 0) -> bytes:
         """Passive side that is DONE: the bytes that came with a leg's seal."""
         data, length = ffi.new("void const **"), ffi.new("size_t *")
-        check(lib.mkv_xfer_done_data(self._handle.get(), leg, data, length))
+        check(self._handle.call(lib.mkv_xfer_done_data, leg, data, length))
         return bytes(ffi.buffer(data[0], length[0])) if length[0] else b""
 
     def declare_dead(self) -> None:
@@ -317,25 +335,25 @@ class Transfer:
 
         :raises BusyError: it has not ended.
         """
-        check(lib.mkv_xfer_declare_dead(self._handle.get()))
+        check(self._handle.call(lib.mkv_xfer_declare_dead))
 
     def abort(self, reason: str = "", status: int = lib.MKV_ERR_ABORTED) -> None:
         """End it with an error now, here and at every leg; quiet follows."""
-        check(lib.mkv_xfer_abort(self._handle.get(), status, reason.encode()))
+        check(self._handle.call(lib.mkv_xfer_abort, status, reason.encode()))
 
     def abort_leg(
         self, leg: int, reason: str = "", status: int = lib.MKV_ERR_ABORTED
     ) -> None:
         """Source: end one leg with an error, here and at its destination; others go on."""
-        check(lib.mkv_xfer_abort_leg(self._handle.get(), leg, status, reason.encode()))
+        check(self._handle.call(lib.mkv_xfer_abort_leg, leg, status, reason.encode()))
 
     def extend(self, timeout_ms: int) -> None:
         """Let the deadline that runs now end in so many milliseconds."""
-        check(lib.mkv_xfer_extend(self._handle.get(), timeout_ms))
+        check(self._handle.call(lib.mkv_xfer_extend, timeout_ms))
 
     def query(self) -> TransferInfo:
         attr = ffi.new("mkv_xfer_attr_t *", {"size": ffi.sizeof("mkv_xfer_attr_t")})
-        check(lib.mkv_xfer_query(self._handle.get(), attr))
+        check(self._handle.call(lib.mkv_xfer_query, attr))
         return TransferInfo(
             state=State(attr.state),
             status=attr.status,
@@ -353,7 +371,7 @@ class Transfer:
     def query_leg(self, leg: int) -> LegInfo:
         """One leg: those of a source end each for itself, and are told by LEG."""
         attr = ffi.new("mkv_leg_attr_t *", {"size": ffi.sizeof("mkv_leg_attr_t")})
-        check(lib.mkv_xfer_query_leg(self._handle.get(), leg, attr))
+        check(self._handle.call(lib.mkv_xfer_query_leg, leg, attr))
         return LegInfo(
             peer=self.context._peer(attr.peer) if attr.peer != ffi.NULL else None,
             status=attr.status,
