@@ -252,6 +252,7 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     if (status != MKV_OK) {
         goto err_lock;
     }
+    mkv_ctx_enlist(ctx);
     *ctx_p = ctx;
     return MKV_OK;
 
@@ -516,6 +517,7 @@ mkv_status_t mkv_close(mkv_ctx_t *ctx)
                          ctx->name);
     }
     mkv_threads_stop(ctx);
+    mkv_ctx_delist(ctx);
     mkv_enter(ctx);
     ctx->is_closing = true;
     status = mkv_close_xfers(ctx, &left);

@@ -12,9 +12,14 @@ unsigned mkv_num_forks;
 static pthread_once_t mkv_forks_once = PTHREAD_ONCE_INIT;
 static int mkv_forks_error;
 
+static pthread_mutex_t mkv_open_lock = PTHREAD_MUTEX_INITIALIZER;
+static mkv_ctx_t *mkv_open_ctxs;
+
 static void mkv_forked(void)
 {
     ++mkv_num_forks;
+    mkv_open_ctxs = NULL; /* they are the parent's */
+    (void)pthread_mutex_init(&mkv_open_lock, NULL); /* another thread may hold it */
 }
 
 static void mkv_forks_init(void)
@@ -42,6 +47,39 @@ mkv_status_t mkv_ctx_refuse(const mkv_ctx_t *ctx, const char *call)
                      "mkv_%s(): context %s was opened before fork(); open one in the "
                      "child",
                      call, ctx->name);
+}
+
+void mkv_ctx_enlist(mkv_ctx_t *ctx)
+{
+    pthread_mutex_lock(&mkv_open_lock);
+    ctx->next_open = mkv_open_ctxs;
+    mkv_open_ctxs = ctx;
+    pthread_mutex_unlock(&mkv_open_lock);
+}
+
+void mkv_ctx_delist(mkv_ctx_t *ctx)
+{
+    mkv_ctx_t **at;
+
+    pthread_mutex_lock(&mkv_open_lock);
+    for (at = &mkv_open_ctxs; (*at != NULL) && (*at != ctx); at = &(*at)->next_open) {
+    }
+    if (*at != NULL) {
+        *at = ctx->next_open;
+    }
+    pthread_mutex_unlock(&mkv_open_lock);
+}
+
+bool mkv_ctx_is_here(uint64_t ctx_id)
+{
+    const mkv_ctx_t *ctx;
+
+    pthread_mutex_lock(&mkv_open_lock);
+    for (ctx = mkv_open_ctxs; (ctx != NULL) && (ctx->process.ctx_id != ctx_id);
+         ctx = ctx->next_open) {
+    }
+    pthread_mutex_unlock(&mkv_open_lock);
+    return ctx != NULL;
 }
 
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx)

@@ -105,6 +105,7 @@ struct mkv_ctx {
     unsigned num_forks;   /* mkv_num_forks when it was opened */
     uint64_t features;    /* MKV_FEATURE_*: what peers are told and so may send */
     mkv_ctx_t *next_kept; /* of those that could not be closed */
+    mkv_ctx_t *next_open; /* of this process */
     unsigned ucp_version; /* minor, of the loaded library */
     void *address;
     size_t address_length;
@@ -206,6 +207,13 @@ static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
     return ((ctx != NULL) && !mkv_ctx_is_forked(ctx)) ? MKV_OK
                                                       : mkv_ctx_refuse(ctx, call);
 }
+
+/** Contexts of this process: add one that is open, and remove one that closes. */
+void mkv_ctx_enlist(mkv_ctx_t *ctx);
+void mkv_ctx_delist(mkv_ctx_t *ctx);
+
+/** Whether the context of this number is open in this process. */
+bool mkv_ctx_is_here(uint64_t ctx_id);
 
 /** Of the caller's clock, or CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);

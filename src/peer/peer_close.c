@@ -18,6 +18,9 @@
 
 /* While blocks wait for a proof */
 #define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
+/* How long a closing context waits for a peer in this process: the thread that closes may
+ * be the one that makes its progress. Transfers have ended by then. */
+#define MKV_PEER_HERE_MS 1000u
 /* Of UCX's progress that find nothing, until all that a process has sent is here */
 #define MKV_PEER_IDLE_ROUNDS 2
 
@@ -248,6 +251,16 @@ unsigned mkv_peer_step_closing(mkv_peer_t *peer)
     return count;
 }
 
+static uint64_t mkv_peer_end_timeout(const mkv_peer_t *peer)
+{
+    uint64_t drain = peer->ctx->opts->drain_timeout;
+
+    return (peer->ctx->is_closing && (drain > MKV_PEER_HERE_MS) &&
+            mkv_ctx_is_here(peer->process.ctx_id))
+               ? MKV_PEER_HERE_MS
+               : drain;
+}
+
 /* The caller knows it no longer; its transfers end, and tell the other side */
 static void mkv_peer_end_here(mkv_peer_t *peer)
 {
@@ -259,7 +272,7 @@ static void mkv_peer_end_here(mkv_peer_t *peer)
     }
     if (was_alive) {
         peer->deadline =
-            mkv_ctx_now(ctx) + ctx->opts->drain_timeout * MKV_NSEC_PER_MSEC;
+            mkv_ctx_now(ctx) + mkv_peer_end_timeout(peer) * MKV_NSEC_PER_MSEC;
         peer->status = MKV_ERR_PEER;
         mkv_text(peer->error, sizeof(peer->error), "closed here");
     }

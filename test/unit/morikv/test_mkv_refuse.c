@@ -572,10 +572,37 @@ START_TEST(a_poll_has_room_for_an_event)
 }
 END_TEST
 
+/* One thread closes both contexts: nobody makes the other one's progress, which the
+ * flush of a connection over tcp waits for. Loop index: the peer is in another process,
+ * which is the control */
+START_TEST(a_closing_context_waits_little_for_one_of_its_process)
+{
+    mkv_peer_t *peer;
+
+    pair_setup();
+    peer = A->peers[1];
+    fake_ucp_hold(FAKE_UCP_FLUSH);
+    OK(mkv_map_destroy(A->maps[1]));
+    A->maps[1] = NULL;
+    peer->process.ctx_id += (unsigned)_i;
+    A->ctx->is_closing = true;
+    OK(mkv_peer_close(peer, MKV_CLOSE_FORCE));
+    A->peers[1] = NULL;
+    A->ctx->is_closing = false;
+    ck_assert_uint_eq((peer->deadline - pair_now) / 1000000, _i ? 30000 : 1000);
+    peer->process.ctx_id -= (unsigned)_i;
+    fake_ucp_hold(0);
+    pair_run();
+    pair_teardown();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = pair_tcase("refuse");
 
+    tcase_add_loop_test(tcase, a_closing_context_waits_little_for_one_of_its_process, 0,
+                        2);
     tcase_add_loop_test(tcase, a_rank_is_below_its_size, 0, 4);
     tcase_add_test(tcase, a_worker_of_the_caller_comes_with_its_context);
     tcase_add_test(tcase, a_poll_has_room_for_an_event);
