@@ -7,47 +7,45 @@
  * @file
  * libmorikv: moves "layers x block lists" of a KV cache between processes over UCP.
  *
- * Five questions, five objects:
- * - what memory: a **region**, one (component, layer, part) of the cache;
- * - who: a **peer**, another process with its own context;
- * - which pairs: a **map**, local and remote regions paired by component, layer, part;
- * - which units: a **plan**, block lists of both sides merged into runs, reusable for
+ * Objects:
+ * - a **region** is memory: one (component, layer, part) of the cache;
+ * - a **peer** is another process with its own context;
+ * - a **map** pairs local and remote regions by component, layer and part;
+ * - a **plan** holds block lists of both sides, merged into runs; it can be reused for
  *   every layer of its map;
- * - when: a **transfer** ("xfer"), to which plans are posted, whole, by layer or by
- *   position, each behind an optional gate.
+ * - a **transfer** ("xfer") takes posts of plans: whole, by layer or by position, each
+ *   behind an optional gate.
  *
  * A transfer has one *active* side, which moves the bytes (the source in WRITE, the
  * destination in READ), and one *passive* side, which exposes its block list first.
- * Both open it under the same (id, epoch). No port and no IP
- * address, and no thread unless option PROGRESS_THREADS asks for it.
+ * Both open it under the same (id, epoch). The library opens no port and starts no
+ * thread unless option PROGRESS_THREADS is set.
  *
- * **Status and quiet are two things.** The status says what to tell a scheduler; quiet
- * says that nobody, here or there, touches this side's blocks for this transfer any
- * more. Only quiet frees memory.
+ * **Status and quiet are different.** The status is the result for a scheduler. Quiet
+ * means that neither side touches this side's blocks for the transfer any more. Memory
+ * may be reused only after quiet.
  *
- * Errors. Functions return @ref mkv_status_t; on an error nothing has changed and
+ * Errors. Functions return @ref mkv_status_t. On an error nothing has changed, and
  * mkv_last_error() names the value and what was expected. A transfer keeps its first
- * error for ever, with a text that names peer, component, layer and unit.
+ * error, with a text that names peer, component, layer and unit.
  *
- * Threads. All calls on one context may be made from any thread. One lock a context
- * serialises them, except those that an engine makes in its loop, which never wait for
- * another thread's progress: mkv_poll(), mkv_xfer_status(), mkv_xfer_query(),
- * mkv_gate_signal() and mkv_xfer_post(). A post that finds another thread inside is
- * checked and queued, and made by that thread before it leaves, in the order of posts.
- * Other calls wait for one round of progress at most, which gives UCX a bounded number
- * of calls. Contexts share nothing: threads that each have one do not wait for each
- * other at all.
+ * Threads. All calls on one context may be made from any thread. One lock per context
+ * serialises them. These calls do not wait for another thread's progress: mkv_poll(),
+ * mkv_xfer_status(), mkv_xfer_query(), mkv_gate_signal() and mkv_xfer_post(). A post
+ * that finds the lock taken is checked and queued; the thread that holds the lock makes
+ * it before it returns, in the order of posts. Other calls wait for at most one round
+ * of progress, which makes a bounded number of UCX calls. Contexts share nothing, so
+ * threads with a context each do not wait for each other.
  *
  * Forks. A child process cannot use its parent's objects: calls return MKV_ERR_INVALID,
  * those that close or destroy do nothing and return MKV_OK. It can open contexts.
  *
- * Callbacks must not call this library on the same context. Gates, who may connect
- * (accept) and what memory is asked for (mem_query) are called with the lock held, so
- * they must not wait for a lock that anybody holds around a call on the context: in the
- * thread that makes progress (option PROGRESS_THREADS: one of the library's), and gates
- * in one that posts as well; log and clock in any thread that makes a call. With an
- * attached worker the caller must not use the worker while another thread is inside a
- * call on the context.
+ * Callbacks must not call this library on the same context. Gates, accept and mem_query
+ * are called with the lock held, so they must not wait for a lock that another thread
+ * holds around a call on the context. They run in the thread that makes progress (with
+ * PROGRESS_THREADS, one of the library's); gates also run in a thread that posts. log
+ * and clock run in any thread that makes a call. With an attached worker the caller
+ * must not use the worker while another thread is inside a call on the context.
  *
  * Structures begin with a `size` member: set it to sizeof the structure and zero the
  * rest; zero means the default that is documented. Members are only ever added at the
@@ -59,8 +57,8 @@
  *   and the byte at which the member lies; in structures that the library fills they
  *   read as zero.
  * Elements of arrays have a fixed size instead, with reserved members that must be zero
- * and are judged in the same way. Enumerations grow at the end, too: ignore events of a
- * type that you do not know. docs/abi.md has the whole policy.
+ * and are checked in the same way. Enumerations grow at the end as well: ignore events
+ * of an unknown type. docs/abi.md has the whole policy.
  */
 
 #include <ucp/api/ucp_def.h>
@@ -89,7 +87,7 @@ extern "C" {
 
 typedef enum mkv_status {
     MKV_OK = 0,
-    MKV_INPROGRESS = 1,         /**< Not finished; an event will tell */
+    MKV_INPROGRESS = 1,         /**< Not finished; an event follows */
     MKV_ERR_INVALID = -1,       /**< Argument out of its documented range */
     MKV_ERR_NOMEM = -2,         /**< Out of host memory */
     MKV_ERR_BUSY = -3,          /**< Still in use, or not ready yet; try later */
@@ -100,11 +98,11 @@ typedef enum mkv_status {
     MKV_ERR_PAIRING = -8,       /**< Regions of the two sides do not pair up */
     MKV_ERR_DTYPE = -9,         /**< Data types of the two sides differ */
     MKV_ERR_PAGE = -10,         /**< Tokens per page of the two sides differ */
-    MKV_ERR_TOPOLOGY = -11,     /**< Ranks that must not talk, or unequal TP */
+    MKV_ERR_TOPOLOGY = -11,     /**< Ranks that do not pair, or unequal TP */
     MKV_ERR_STALE = -12,        /**< Regions were dropped since the map was made */
     MKV_ERR_DUPLICATE = -13,    /**< Exists already under this key */
     MKV_ERR_NOTFOUND = -14,     /**< No such object */
-    MKV_ERR_BIND_TIMEOUT = -15, /**< The other side did not come forward in time */
+    MKV_ERR_BIND_TIMEOUT = -15, /**< The other side did not open in time */
     MKV_ERR_XFER_TIMEOUT = -16, /**< Bound, but not complete in time */
     MKV_ERR_RELEASE_TIMEOUT = -17, /**< A reader did not release our blocks in time */
     MKV_ERR_DRAIN_TIMEOUT = -18,   /**< Could not be proven quiet in time */
@@ -114,7 +112,7 @@ typedef enum mkv_status {
     MKV_ERR_BACKEND = -22,     /**< Strict mode: another backend class would carry it */
     MKV_ERR_GATE = -23,        /**< A gate reported failure */
     MKV_ERR_UNSUPPORTED = -24, /**< Not possible with this UCX or this build */
-    MKV_ERR_PROTOCOL = -25,    /**< The peer sent what no correct library sends */
+    MKV_ERR_PROTOCOL = -25,    /**< The peer sent an invalid message */
     MKV_ERR_LAST = -26
 } mkv_status_t;
 
@@ -149,8 +147,8 @@ typedef uint32_t mkv_region_id_t; /**< Never 0, never used twice in one context 
  * @param [in]  prefix    Application's prefix, or NULL.
  * @param [out] config_p  Owned by the caller, see @ref mkv_config_release.
  *
- * A variable that names no option is ignored, and told as a warning by mkv_open(); if a
- * letter or two away from one that does, it is taken for a mistake.
+ * mkv_open() warns of variables that name no option and ignores them. A name that is
+ * one or two letters away from an option is an error.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, or MKV_ERR_INVALID: a value does not parse, or the
  *         name of an option is misspelt.
@@ -186,7 +184,7 @@ typedef enum mkv_log_level {
     MKV_LOG_TRACE
 } mkv_log_level_t;
 
-/** Who wants to connect, by its own word: nothing of it is proven. */
+/** A context that connects, as it describes itself; nothing of it is verified. */
 typedef struct mkv_caller {
     size_t size;      /**< Set by the library */
     const char *name; /**< Valid during the call */
@@ -229,9 +227,9 @@ typedef struct mkv_open_params {
     uint64_t (*clock_ns)(void *arg);
     void *clock_arg;
 
-    /** Whether a context may connect that this one has not added itself; NULL: any may.
-     *  What is not MKV_OK refuses it: it gets no answer, and fails by its own
-     *  BIND_TIMEOUT. Asked again whenever it tries again. */
+    /** Decides whether a context that was not added here may connect; NULL: any may.
+     *  Any status but MKV_OK refuses it: the context gets no answer and fails by its
+     *  BIND_TIMEOUT. Called again on each attempt. */
     mkv_status_t (*accept)(void *arg, const mkv_caller_t *caller);
     void *accept_arg;
 } mkv_open_params_t;
@@ -253,15 +251,15 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
  * Abort what still runs, close peers, regions and UCX objects.
  *
  * Blocks up to option DRAIN_TIMEOUT for transfers to become quiet, and about as long
- * again for peers to be told. Peers need not be closed before: those that connected by
- * themselves are not even known to every caller. All handles made from the context are
- * void afterwards, whatever is returned but MKV_ERR_INVALID.
+ * again to close the connections. Peers need not be closed before. All handles made
+ * from the context are void afterwards, unless MKV_ERR_INVALID is returned.
  *
  * @return MKV_OK
- * @return MKV_ERR_INVALID        Called in a callback, by a thread of the context's own
- *                                (option PROGRESS_THREADS), which would wait for
- * itself: nothing has changed. In a callback of a thread of the caller's it hangs, as
- * any call does there.
+ * @return MKV_ERR_INVALID        The context is NULL, or the call is made in a callback
+ *                                by one of the context's progress threads, which would
+ *                                wait for itself: nothing has changed. In a callback of
+ *                                one of the caller's threads it hangs, as any call
+ * does.
  * @return MKV_ERR_BUSY           Transfers, operations, plans or maps had been left
  *                                open; they are logged by name and closed.
  * @return MKV_ERR_DRAIN_TIMEOUT  A transfer could not be proven quiet, or a connection
@@ -831,14 +829,15 @@ enum {
  */
 typedef struct mkv_sel {
     size_t size;
-    uint32_t fields;            /**< MKV_SEL_*; 0: everything */
-    uint32_t reserved;          /**< 0 */
-    uint64_t component_mask;    /**< Bit c: component c */
-    int32_t layer_lo, layer_hi; /**< [lo, hi), of layers that this side has regions of */
-    uint32_t pos_lo, pos_hi;    /**< [lo, hi) of each component's positions; needs
-                                     MKV_PLAN_KEEP_ORDER */
-    uint32_t tell;              /**< Value of the events of this post */
-    uint32_t reserved_end;      /**< 0 */
+    uint32_t fields;         /**< MKV_SEL_*; 0: everything */
+    uint32_t reserved;       /**< 0 */
+    uint64_t component_mask; /**< Bit c: component c */
+    int32_t layer_lo,
+        layer_hi;            /**< [lo, hi), of layers that this side has regions of */
+    uint32_t pos_lo, pos_hi; /**< [lo, hi) of each component's positions; needs
+                                  MKV_PLAN_KEEP_ORDER */
+    uint32_t tell;           /**< Value of the events of this post */
+    uint32_t reserved_end;   /**< 0 */
 } mkv_sel_t;
 
 /** Holds a post back until its data is there. */
@@ -1054,8 +1053,8 @@ typedef struct mkv_op_params {
     uint64_t id;     /**< For events, here and at the peer; need not be unique */
     mkv_mode_t mode; /**< MKV_WRITE: from here to the peer, MKV_READ: from the peer */
     uint32_t flags;  /**< MKV_OP_* */
-    const mkv_op_piece_t *pieces; /**< Copied. Of pieces of one WRITE that overlap in
-                                     the peer's memory nobody knows which comes last */
+    const mkv_op_piece_t *pieces; /**< Copied. If pieces of one WRITE overlap at the
+                                     peer, the result is undefined */
     size_t num_pieces; /**< 0: done at once, which with MKV_OP_NOTIFY is a message */
     const void *note;  /**< With MKV_OP_NOTIFY: bytes for the peer; copied */
     size_t note_length;
@@ -1072,13 +1071,18 @@ typedef struct mkv_op_params {
  *
  * Never waits, never reports "queue full". Pieces go to UCX as lists where the lane
  * takes them. The operation ends with MKV_EV_DONE, MKV_EV_FAILED or MKV_EV_ABORTED and
- * then MKV_EV_QUIET, each with event.op: as for a transfer, only quiet says that
- * neither this side's memory nor, by this operation, the peer's is touched any more. A
- * WRITE that is done has arrived in the peer's memory, before the peer is told by
- * MKV_EV_NOTE. A failure after the connection was made is told to the peer as well.
+ * then MKV_EV_QUIET, each with event.op. A WRITE that is done has arrived in the peer's
+ * memory before the peer gets MKV_EV_NOTE. If an operation fails after the connection
+ * was made, the peer gets MKV_EV_NOTE with the error.
  *
- * Operations are not ordered among each other, notes are: as they were sent, and among
- * mkv_send()'s messages.
+ * After MKV_EV_QUIET nothing touches this side's memory for the operation. The peer's
+ * memory is not touched either where the transport writes to it directly (mori_xgmi,
+ * mori_rdma). Where UCX emulates puts by messages (tcp), bytes of a WRITE that failed
+ * may still lie in the peer's sockets, and the peer's UCX writes them later: such
+ * memory is safe to reuse when the connection has ended at the peer as well.
+ *
+ * Operations are not ordered among each other. Notes arrive in the order in which they
+ * were sent, mkv_send()'s messages included.
  *
  * @param [out] op_p  Close it with mkv_op_close().
  *

@@ -18,8 +18,8 @@
 
 /* While blocks wait for a proof */
 #define MKV_PEER_LOOK_NS (20 * MKV_NSEC_PER_MSEC)
-/* How long a closing context waits for a peer in this process: the thread that closes may
- * be the one that makes its progress. Transfers have ended by then. */
+/* How long a closing context waits for a peer in this process: the thread that closes
+ * may be the one that makes its progress. Transfers have ended by then. */
 #define MKV_PEER_HERE_MS 1000u
 /* Of UCX's progress that find nothing, until all that a process has sent is here */
 #define MKV_PEER_IDLE_ROUNDS 2

@@ -378,8 +378,8 @@ END_TEST
 /* Loop index: of one with 65536 legs the first is missing, which is not looked at */
 START_TEST(what_can_be_no_transfer_is_not_opened)
 {
-    static const char *const texts[] = {"0 legs",     "65536 legs", "mode 2",
-                                        "role 2",     "priority 3", "num_expect 65"};
+    static const char *const texts[] = {"0 legs", "65536 legs", "mode 2",
+                                        "role 2", "priority 3", "num_expect 65"};
     static mkv_map_t *const none[1];
     const mkv_expect_t expect = {0};
     mkv_xfer_params_t params = {.size = sizeof(params), .num_legs = 1};
