@@ -202,7 +202,8 @@ START_TEST(unknown_ucx_gives_one_line_and_no_transport)
 }
 END_TEST
 
-/* Minor version of the UCX that ucx_info runs with, which may be older than the headers. */
+/* Minor version of the UCX that ucx_info runs with, which may be older than the
+ * headers. */
 static int ucx_minor(void)
 {
     FILE *pipe = popen("ucx_info -v", "r");
@@ -255,8 +256,7 @@ START_TEST(broken_core_gives_one_line_and_no_transport)
 
     it_install(dir, sizeof(dir), "libuct_mori.so.0");
     snprintf(text, sizeof(text), "cp '%s' '%.4000s/mori-core-1.%d.so'",
-             it_build_path("test/integration/ucp/.libs/core_odd.so"), dir,
-             ucx_minor());
+             it_build_path("test/integration/ucp/.libs/core_odd.so"), dir, ucx_minor());
     if (_i == 0) {
         snprintf(text, sizeof(text), "echo text >'%.4000s/mori-core-1.%d.so'", dir,
                  ucx_minor());
