@@ -52,6 +52,25 @@ static int contains(const char *data, size_t size, const char *text)
     return 0;
 }
 
+#ifdef HAVE_KERNEL_CODE
+/* What the log offers where a device has no code. */
+START_TEST(architectures_have_their_code)
+{
+    char archs[128], *arch, *rest;
+    unsigned count = 0;
+    size_t size;
+
+    snprintf(archs, sizeof(archs), "%s", muct_xgmi_code_archs());
+    for (arch = strtok_r(archs, " ", &rest); arch != NULL;
+         arch = strtok_r(NULL, " ", &rest)) {
+        ck_assert_msg(find_object(arch, &size) != NULL, "no code for %s", arch);
+        ++count;
+    }
+    ck_assert_uint_ge(count, 4);
+}
+END_TEST
+#endif
+
 START_TEST(the_image_is_a_bundle)
 {
     ck_assert(memcmp(muct_xgmi_code_image(), "__CLANG_OFFLOAD_BUNDLE__", 24) == 0);
@@ -93,6 +112,7 @@ int main(void)
     tcase_add_test(tcase, the_image_is_a_bundle);
 #ifdef HAVE_KERNEL_CODE
     tcase_add_loop_test(tcase, every_architecture_has_the_kernel, 0, 4);
+    tcase_add_test(tcase, architectures_have_their_code);
 #else
     tcase_add_test(tcase, without_a_compiler_the_bundle_is_empty);
 #endif

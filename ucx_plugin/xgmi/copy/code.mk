@@ -17,7 +17,9 @@ $(libmuct_code_la_OBJECTS): ucx_plugin/xgmi/copy/xgmi_code_file.h
 CLEANFILES += ucx_plugin/xgmi/copy/xgmi_code_file.h ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 
 ucx_plugin/xgmi/copy/xgmi_code_file.h: ucx_plugin/xgmi/copy/xgmi_kernel.bundle
-	$(AM_V_GEN)echo '#define MUCT_XGMI_CODE_FILE "$(abs_builddir)/ucx_plugin/xgmi/copy/xgmi_kernel.bundle"' >$@
+	$(AM_V_GEN)archs=`grep -ao 'amdhsa--gfx[0-9a-f]*' $< | sed 's/.*--//' | sort -u | tr '\n' ' ' | sed 's/ $$//'` && { \
+		echo '#define MUCT_XGMI_CODE_FILE "$(abs_builddir)/ucx_plugin/xgmi/copy/xgmi_kernel.bundle"' && \
+		echo "#define MUCT_XGMI_CODE_ARCHS \"$$archs\""; } >$@
 
 # Without hipcc the bundle comes with the tarball, compiled from the tarball's kernel.
 muct_kernel_source = $(srcdir)/ucx_plugin/xgmi/copy/xgmi_kernel.hip

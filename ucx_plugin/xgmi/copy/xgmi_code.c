@@ -37,6 +37,15 @@ const void *muct_xgmi_code_image(void)
     return muct_xgmi_code;
 }
 
+const char *muct_xgmi_code_archs(void)
+{
+#ifdef MUCT_XGMI_CODE_ARCHS
+    return MUCT_XGMI_CODE_ARCHS;
+#else
+    return "no GPU";
+#endif
+}
+
 bool muct_xgmi_code_is_empty(void)
 {
     uint64_t count;

@@ -25,4 +25,8 @@ const void *muct_xgmi_code_image(void);
 /** Whether the bundle holds no code at all, for a message that says why. */
 bool muct_xgmi_code_is_empty(void);
 
+
+/** Architectures that it has code for, such as "gfx90a gfx942". */
+const char *muct_xgmi_code_archs(void);
+
 #endif

@@ -16,9 +16,8 @@ static void muct_xgmi_loader_warn(const muct_gpu_t *gpu, int device, int ret)
 
     if (!muct_xgmi_code_is_empty()) {
         muct_warn("device %d copies call by call, which is many times slower for "
-                  "lists: hipModuleLoadData() = %s; the kernel is there for gfx90a, "
-                  "gfx942, gfx950 and gfx1100",
-                  device, muct_gpu_error_name(gpu, ret));
+                  "lists: hipModuleLoadData() = %s; this build has the kernel for %s",
+                  device, muct_gpu_error_name(gpu, ret), muct_xgmi_code_archs());
     } else if (!atomic_exchange(&is_reported, true)) {
         muct_warn("device %d copies call by call, which is many times slower for "
                   "lists: this build has no copy kernel; install one that was "
