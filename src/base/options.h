@@ -59,8 +59,7 @@ typedef struct mkv_options {
 
 const mkv_options_t *mkv_config_options(const mkv_config_t *config);
 
-/** Variables of the environment that name no option, each behind a blank; empty: none.
- */
+/** Environment variables that name no option, each after a blank; empty: none. */
 const char *mkv_config_ignored(const mkv_config_t *config);
 
 /** Transports an own UCX context is to use, as UCX_TLS; empty: leave it to UCX. */

@@ -23,7 +23,7 @@ static mkv_news_t *mkv_op_event(mkv_op_t *op, mkv_event_type_t type)
     return event;
 }
 
-/* The peer hears of a failure, too: it may be waiting for the bytes */
+/* Notify the peer of a failure as well: it may wait for the bytes */
 static void mkv_op_send_note(mkv_op_t *op)
 {
     mkv_msg_t msg = {.type = MKV_MSG_NOTE,

@@ -60,7 +60,7 @@ static ucs_memory_type_t mkv_op_remote_type(const mkv_op_t *op, size_t i)
     return (ucs_memory_type_t)(op->types[i] >> 4);
 }
 
-/* A key belongs to one memory, and few memories to an operation */
+/* An operation has few memories, each with a key of its own: search them */
 static mkv_rmem_t *mkv_op_rmem(const mkv_op_t *op, size_t i)
 {
     size_t r = 0;
@@ -159,7 +159,7 @@ static inline void mkv_op_note(mkv_op_t *op, bool is_list, ucs_status_ptr_t requ
     }
 }
 
-/* Strict mode: what UCX sends elsewhere than BACKEND says */
+/* Strict mode: fail if UCX uses another lane than option BACKEND */
 static void mkv_op_settle(mkv_op_t *op, bool is_list)
 {
     const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
@@ -194,7 +194,7 @@ static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* As for transfers: the first list on such a lane may be refused, and costs nothing */
+/* As for transfers: a lane may refuse the first list, which moves nothing then */
 static void mkv_op_list_status(mkv_op_t *op, size_t i, ucs_status_t status)
 {
     switch (mkv_peer_list_ended(op->peer, mkv_op_local_type(op, i),
@@ -275,7 +275,7 @@ static bool mkv_op_are_alike(const mkv_op_t *op, size_t a, size_t b)
             (mkv_op_rmem(op, a)->lists == mkv_op_rmem(op, b)->lists));
 }
 
-/* Pieces from the next one on that one list may hold */
+/* @return How many pieces from the next one on fit into one list. */
 static size_t mkv_op_list_length(const mkv_op_t *op)
 {
     size_t max = op->num - op->next;
@@ -317,7 +317,7 @@ static void mkv_op_give_list(mkv_op_t *op, size_t num)
     mkv_op_check_path(op, true);
 }
 
-/* A list of other memory types, or a call beside lists, waits for those in flight */
+/* Calls of other memory types wait until the calls in flight have ended */
 static bool mkv_op_must_wait(const mkv_op_t *op)
 {
     return (op->num_inflight > 0) && (op->next > 0) &&

@@ -58,7 +58,7 @@ static void mkv_ops_flush(mkv_peer_t *peer)
 static void mkv_op_want_flush(mkv_op_t *op)
 {
     if (mkv_conn_is_cut_off(op->peer->state)) {
-        return; /* its end is what is waited for */
+        return; /* the end of the connection makes it quiet */
     }
     op->puts = MKV_OP_PUTS_FLUSHING;
     mkv_list_queue(&op->peer->ops_to_flush, &op->flush);
@@ -66,7 +66,7 @@ static void mkv_op_want_flush(mkv_op_t *op)
 
 /* ---- Steps ----------------------------------------------------------------------- */
 
-/* A lane that was known for lists has refused one: from the beginning, one by one */
+/* A lane that took lists before has refused one: start again, piece by piece */
 static void mkv_op_repeat(mkv_op_t *op)
 {
     op->must_repeat = false;
@@ -88,7 +88,7 @@ static unsigned mkv_op_step_running(mkv_op_t *op)
         mkv_op_repeat(op);
         mkv_op_dirty(op);
     } else if (op->next < op->num) {
-        mkv_op_dirty(op); /* others have the credit */
+        mkv_op_dirty(op); /* other operations use the credit */
     } else if (op->puts == MKV_OP_PUTS_GIVEN) {
         mkv_op_want_flush(op);
         ++count;

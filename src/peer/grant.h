@@ -5,9 +5,9 @@
 
 /**
  * @file
- * Which registrations of this context a peer is told the keys of: those that a map with
- * it names. What is granted is in the next description
- * that the peer is sent. The caller holds the context's lock.
+ * Registrations of this context whose keys a peer gets: those that a map with it uses.
+ * The next description that is sent to the peer has their keys. The caller holds the
+ * context's lock.
  */
 
 #include "memory/region.h"

@@ -111,13 +111,13 @@ static void mkv_hello_flushed_cb(void *request, ucs_status_t status, void *user_
     }
 }
 
-/* Numbers only grow: an equal one is a repetition, a lower one was overtaken */
+/* Connection numbers grow: an equal one is a repetition, a lower one is outdated */
 static bool mkv_hello_is_next(const mkv_blob_info_t *info, const mkv_peer_t *former)
 {
     return (former == NULL) || (info->connection > former->remote.info.connection);
 }
 
-/* Whether the context that has this connection sent it, or nothing came of it yet */
+/* Whether the context of this connection sent it; true if none has sent a HELLO yet */
 static bool mkv_hello_is_proven(const mkv_blob_info_t *info, const mkv_peer_t *former)
 {
     if ((former == NULL) || (former->remote.info.proof == 0) ||
@@ -183,7 +183,7 @@ mkv_peer_t *mkv_hello_accept(mkv_ctx_t *ctx, const mkv_msg_t *msg, mkv_peer_t *f
     return peer;
 }
 
-/* One event waits at most: who polls it asks for what is there by then */
+/* At most one event waits; the caller queries the current regions after the poll */
 static void mkv_hello_tell_change(mkv_peer_t *peer, uint64_t former_epoch,
                                   unsigned num_stale)
 {

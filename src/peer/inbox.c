@@ -2,9 +2,9 @@
 
 /*
  * Messages from other contexts, delivered in the order in which they were sent,
- * whatever lanes UCX used. Every byte that arrives is checked. What is wrong is counted
- * and dropped; if it had a place in a connection's sequence, that connection fails with
- * the reason, because nothing behind the gap could be delivered. The others go on.
+ * whatever lanes UCX used. Every byte that arrives is checked. An invalid message is
+ * counted and dropped. If it has a place in a connection's sequence, that connection
+ * fails with the reason, because later messages could not be delivered; others go on.
  */
 
 #include "peer/inbox.h"
@@ -37,7 +37,7 @@ static void mkv_inbox_dispatch(mkv_peer_t *peer, const mkv_msg_t *msg, const voi
     if (mkv_peer_is_closed(peer) && (msg->type != MKV_MSG_TERM) &&
         (msg->type != MKV_MSG_DRAINED) && (msg->type != MKV_MSG_BYE) &&
         (msg->type != MKV_MSG_PING)) {
-        return; /* only the end of transfers matters now */
+        return; /* a closed connection only ends its transfers */
     }
     switch (msg->type) {
     case MKV_MSG_HELLO:
@@ -185,7 +185,7 @@ static int mkv_inbox_expects(const mkv_peer_t *peer, uint32_t seq)
     return !peer->is_rx_started || (seq - peer->rx_seq < MKV_REORDER_WINDOW);
 }
 
-/* Nothing that was sent behind it can be delivered any more */
+/* Later messages of the sender cannot be delivered any more */
 static void mkv_inbox_refuse(mkv_ctx_t *ctx, const void *data, size_t length,
                              mkv_status_t status)
 {

@@ -161,13 +161,13 @@ mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
  */
 mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
 
-/** The peer has connected anew: this connection may only come to its end, in time. */
+/** The peer has a newer connection: this one ends after DRAIN_TIMEOUT. */
 void mkv_peer_supersede(mkv_peer_t *peer);
 
 void mkv_peer_get(mkv_peer_t *peer);
 void mkv_peer_put(mkv_peer_t *peer);
 
-/** Take over what the peer says of itself. */
+/** Store the peer's description of itself. */
 void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info);
 
 /**

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * Every byte that crosses processes: messages and blobs. Pure.
+ * Messages and blobs: the bytes that processes exchange. Pure.
  *
  * Little endian, versioned, length-checked, with a checksum. A decoder reads nothing
- * outside its input and accepts any bytes: what it does not like gets a typed error.
+ * outside its input and accepts any bytes; invalid input is a typed error.
  *
  * Versions: another major number is refused (MKV_ERR_VERSION); a larger minor number
  * may add types of blob items, which are skipped unless marked critical, bytes at the
@@ -38,7 +38,7 @@ enum {
 
 #define MKV_FEATURES ((uint64_t)MKV_FEATURE_PUSH)
 
-/** Growing output. A failed allocation sticks; look at it once, at the end. */
+/** Growing output. A failed allocation is kept; check it once, at the end. */
 typedef struct mkv_wbuf {
     uint8_t *data; /**< Owned; free() it, or mkv_wbuf_cleanup() */
     size_t length, capacity;
