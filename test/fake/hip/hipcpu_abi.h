@@ -225,6 +225,8 @@ hipError_t hipHostFree(void *ptr);
 hipError_t hipHostRegister(void *ptr, size_t size, unsigned flags);
 hipError_t hipHostUnregister(void *ptr);
 hipError_t hipHostGetDevicePointer(void **device_ptr, void *host_ptr, unsigned flags);
+hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream);
+hipError_t hipFreeAsync(void *ptr, hipStream_t stream);
 hipError_t hipMemGetInfo(size_t *available, size_t *total);
 hipError_t hipMemGetAddressRange(void **base, size_t *size, void *ptr);
 hipError_t hipMemPtrGetInfo(void *ptr, size_t *size);

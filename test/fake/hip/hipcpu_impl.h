@@ -117,6 +117,7 @@ typedef struct hipcpu_range {
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
+    bool is_async;                         /**< Of hipMallocAsync() */
     hipMemGenericAllocationHandle_t chunk; /**< What the program has mapped here */
     unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */

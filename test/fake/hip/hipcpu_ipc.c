@@ -102,6 +102,11 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
                       "for memory of hipMemMap()",
                       ptr);
     }
+    /* libamdhip64 6.4.3 exports memory of hipMallocAsync(), and 7.2.4 does not */
+    if ((hipcpu_config.major >= 7) && hipcpu_range_find((uintptr_t)ptr, &range) &&
+        range.is_async) {
+        return hipcpu_result(hipErrorInvalidValue);
+    }
     if (!hipcpu_find_exportable(ptr, &range) || (fstat(range.fd, &info) != 0)) {
         return hipcpu_result(hipErrorInvalidDevicePointer);
     }

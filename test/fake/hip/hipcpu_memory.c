@@ -149,6 +149,38 @@ hipError_t hipFree(void *ptr)
     return hipSuccess;
 }
 
+static bool hipcpu_range_make_async(hipcpu_range_t *range, void *arg)
+{
+    (void)arg;
+    range->is_async = true;
+    return false;
+}
+
+/* Of the device's pool, which is one allocation a block here. */
+hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream)
+{
+    hipError_t error;
+
+    HIPCPU_ENTER(hipMallocAsync);
+    (void)hipcpu_stream_line(stream, "hipMallocAsync");
+    error = hipcpu_alloc(ptr, size, HIPCPU_DEVICE, 0);
+    if ((error == hipSuccess) && (*ptr != NULL)) {
+        hipcpu_range_change((uintptr_t)*ptr, hipcpu_range_make_async, NULL);
+    }
+    return hipcpu_result(error);
+}
+
+/* Behind the stream's work, for which the call waits here. */
+hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
+{
+    hipcpu_line_t *line;
+
+    HIPCPU_ENTER(hipFreeAsync);
+    line = hipcpu_stream_line(stream, "hipFreeAsync");
+    hipcpu_line_wait(line, hipcpu_line_last(line));
+    return hipFree(ptr);
+}
+
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
 {
     hipcpu_range_t range = {.size = size, .kind = HIPCPU_PINNED, .fd = -1};

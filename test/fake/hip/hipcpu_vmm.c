@@ -217,12 +217,16 @@ hipError_t hipMemRetainAllocationHandle(hipMemGenericAllocationHandle_t *handle,
     return hipSuccess;
 }
 
-/* ROCr 6 reports a mapped chunk as RESERVED_ADDR, ROCr 7 as HSA_VMEM. */
+/* ROCr 6 reports a mapped chunk as RESERVED_ADDR, ROCr 7 as HSA_VMEM, which pools of
+ * hipMallocAsync() are there, too. */
 static int hipcpu_hsa_type(const hipcpu_range_t *range)
 {
     if (range->chunk != NULL) {
         return (hipcpu_config.major < 7) ? HIPCPU_HSA_POINTER_RESERVED
                                          : HIPCPU_HSA_POINTER_VMEM;
+    }
+    if (range->is_async && (hipcpu_config.major >= 7)) {
+        return HIPCPU_HSA_POINTER_VMEM;
     }
     if (range->kind == HIPCPU_IMPORTED) {
         return HIPCPU_HSA_POINTER_IPC;

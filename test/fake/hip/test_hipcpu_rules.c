@@ -176,6 +176,26 @@ START_TEST(chunks_of_mapped_memory_are_allocations_of_their_own)
 }
 END_TEST
 
+START_TEST(memory_of_a_stream_has_a_handle_as_the_release_says)
+{
+    hipIpcMemHandle_t handle;
+    hipStream_t stream;
+    void *memory;
+
+    hipcpu_set_version((_i == 0) ? 6 : 7, 2);
+    ok(hipStreamCreate(&stream));
+    ok(hipMallocAsync(&memory, SIZE, stream));
+    ok(hipMemsetAsync(memory, 1, SIZE, stream));
+    ck_assert_int_eq(hipIpcGetMemHandle(&handle, memory),
+                     (_i == 0) ? hipSuccess : hipErrorInvalidValue);
+    ck_assert_int_eq(pointer_type(memory),
+                     (_i == 0) ? HIPCPU_HSA_POINTER_HSA : HIPCPU_HSA_POINTER_VMEM);
+    ok(hipFreeAsync(memory, stream));
+    ck_assert_uint_eq(hipcpu_live(HIPCPU_ALLOCATIONS), 0);
+    ok(hipStreamDestroy(stream));
+}
+END_TEST
+
 /* One chunk, mapped and released by the program. */
 static void *map_chunk(hipMemGenericAllocationHandle_t *chunk)
 {
@@ -588,6 +608,8 @@ int main(void)
     tcase_add_loop_test_raise_signal(tcase, retaining_is_as_harmful_as_the_release_says,
                                      SIGABRT, 0, 3);
     tcase_add_loop_test(tcase, retaining_takes_a_reference_as_the_release_says, 0, 2);
+    tcase_add_loop_test(tcase, memory_of_a_stream_has_a_handle_as_the_release_says, 0,
+                        2);
     tcase_add_test(tcase, a_handle_by_address_names_what_is_there_when_it_is_opened);
     tcase_add_test(tcase, memory_that_overlaps_freed_memory_does_not_open);
     tcase_add_test(tcase, a_stopped_exporter_answers_no_import);

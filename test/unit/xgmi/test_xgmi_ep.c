@@ -458,6 +458,33 @@ START_TEST(refused_copy_and_export_of_allocated_memory_are_errors)
 }
 END_TEST
 
+START_TEST(memory_of_a_stream_is_copied_and_exported_up_to_rocm_6)
+{
+    ct_mem_t allocated = local;
+    unsigned long num_exports = fake_hip_calls("hipIpcGetMemHandle");
+    void *symbol;
+    comp_t comp;
+
+    BIND(hipMallocAsync);
+    BIND(hipFreeAsync);
+    fake_hip_set_version((_i == 0) ? 6 : 7, 2);
+    ck_assert_int_eq(call_hipMallocAsync(&local.addr, LENGTH, NULL), 0);
+    memset(local.addr, 5, LENGTH);
+    ck_assert_int_eq(
+        uct_md_mem_reg(side.md, local.addr, LENGTH, UCT_MD_MEM_ACCESS_RMA, &local.memh),
+        UCS_OK);
+    ck_assert_int_eq(put(0, 0, 100, &comp), UCS_INPROGRESS);
+    wait_for(&comp);
+    ck_assert_int_eq(((char *)remote.addr)[99], 5);
+    ck_assert_int_eq(key_status(local.memh), (_i == 0) ? UCS_OK : UCS_ERR_UNREACHABLE);
+    ck_assert_uint_eq(fake_hip_calls("hipIpcGetMemHandle"),
+                      num_exports + ((_i == 0) ? 1 : 0));
+    ck_assert_int_eq(uct_md_mem_dereg(side.md, local.memh), UCS_OK);
+    ck_assert_int_eq(call_hipFreeAsync(local.addr, NULL), 0);
+    local = allocated;
+}
+END_TEST
+
 /* ROCr 7.2.4 ends the process when such memory is exported. */
 START_TEST(mapped_memory_is_not_exported_and_keeps_its_chunks)
 {
@@ -580,6 +607,8 @@ int main(void)
     tcase_add_loop_test(tcase, memory_of_several_chunks_is_copied_and_has_no_remote_key,
                         0, 2);
     tcase_add_loop_test(tcase, memory_of_an_odd_size_is_registered, 0, 4);
+    tcase_add_loop_test(tcase, memory_of_a_stream_is_copied_and_exported_up_to_rocm_6,
+                        0, 2);
     tcase_add_test(tcase, neighbouring_allocations_are_registered_together);
     tcase_add_test(tcase, refused_copy_and_export_of_allocated_memory_are_errors);
     tcase_add_loop_test(tcase, mapped_memory_is_not_exported_and_keeps_its_chunks, 0,
