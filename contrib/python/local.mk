@@ -36,6 +36,7 @@ EXTRA_DIST += \
 	contrib/python/morikv/vllm/__init__.py \
 	contrib/python/morikv/vllm/caches.py \
 	contrib/python/morikv/vllm/orders.py \
+	contrib/python/morikv/vllm/params.py \
 	contrib/python/morikv/vllm/scheduler.py \
 	contrib/python/morikv/vllm/sides.py \
 	contrib/python/morikv/vllm/worker.py

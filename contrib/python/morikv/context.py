@@ -528,6 +528,10 @@ class Context:
             raise error(status, text(lib.mkv_last_error()))
         self._regions = {}
 
+    @property
+    def is_open(self) -> bool:
+        return self._owner.is_open
+
     def __enter__(self) -> Context:
         return self
 

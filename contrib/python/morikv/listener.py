@@ -66,13 +66,14 @@ class Listener:
         poller = select.poll()
         poller.register(self._context.fileno(), select.POLLIN)
         poller.register(self._fd, select.POLLIN)
-        while not self._is_closing:
+        while not self._is_closing and self._context.is_open:
             try:
                 timeout_ms = self._each_round()
                 if timeout_ms != 0:
                     self._sleep(poller, timeout_ms)
             except Exception:  # the thread must not end before its owner
-                logger.exception("an event could not be handled")
+                if self._context.is_open:
+                    logger.exception("an event could not be handled")
         with self._lock:
             self._has_ended = True
             os.close(self._fd)

@@ -12,5 +12,5 @@ EXTRA_DIST += test/integration/python/py_omni.py test/integration/python/py_omni
 EXTRA_DIST += test/integration/python/py_bytes.py test/integration/python/py_kv.py test/integration/python/py_wheel.sh
 EXTRA_DIST += test/integration/python/py_orders.py
 EXTRA_DIST += test/integration/python/py_vllm.py test/integration/python/py_vllm_killed.py
-EXTRA_DIST += test/integration/python/py_vllm_ranks.py
+EXTRA_DIST += test/integration/python/py_vllm_ranks.py test/integration/python/py_vllm_clients.py
 EXTRA_DIST += test/integration/python/vllm_names.py

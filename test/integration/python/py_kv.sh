@@ -39,6 +39,7 @@ program=py_bytes.py run tcp,self host || exit 1
 program=py_orders.py run tcp,self host ${MKV_TEST_FEWER:+100 2} || exit 1
 program=py_orders.py run mori_xgmi,tcp gpu 100 2 || exit 1
 program=py_vllm.py run tcp,self host || exit 1
+program=py_vllm_clients.py run tcp,self host || exit 1
 program=py_vllm_ranks.py run tcp,self host || exit 1
 program=py_vllm_killed.py run tcp,self host || exit 1
 program=py_router.py run tcp,self host || exit 1

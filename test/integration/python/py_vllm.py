@@ -187,7 +187,7 @@ class TwoWorkers(unittest.TestCase):
     def test_what_decode_has_already_is_let_go(self):
         self.p.step("p", Step(7, {0: [3]}, True, 4, 4), [3])
         self.p.worker.begin(Orders(ended={"p": True}))
-        self.d.worker.begin(Orders(releases=[(7, self.peers)]))
+        self.d.worker.begin(Orders(releases=[(7, self.peers, 0)]))
         self.p.results(SENT, "p")
 
     def test_a_peer_that_is_none_fails_the_request(self):

@@ -432,6 +432,7 @@ class Schedulers(unittest.TestCase):
 
     def test_decode_asks_for_windows_and_states(self):
         asked = self.request("d", 16, do_remote_prefill=True, id=5, peers=["cd"])
+        self.scheduler.on_new_request(asked)
         self.assertEqual(self.scheduler.num_remote_tokens(asked, 4), (11, True))
         blocks = ([8, *THERE[FULL]], [0, 0, *THERE[WINDOWS]], [5, 1, 1], [9, *THERE[LATENTS]])
         self.scheduler.on_blocks(asked, blocks, 11)

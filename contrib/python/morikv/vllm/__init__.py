@@ -73,6 +73,7 @@ class MorikvConnector(KVConnectorBase_V1, SupportsHMA):
 
     def update_connector_output(self, connector_output: Any) -> None:
         self._scheduler.on_received(connector_output.finished_recving or ())
+        self._scheduler.on_sent(connector_output.finished_sending or ())
 
     def request_finished(
         self, request: Any, block_ids: list[int]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the scheduler's side tells the workers with each step, and they tell it once."""
+"""What the scheduler's side sends to the workers with each step."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class Load:
     mode: str
     blocks: Blocks
     """To be filled: the last ones of the prompt, as the first may be cached here."""
+    epoch: int = 0
+    """Of the transfer: several requests of one prompt have one id, and an epoch each."""
+    more: int = 0
+    """Requests that wait to read the same cache behind this one."""
 
 
 @dataclass
@@ -55,10 +59,14 @@ class Orders(KVConnectorMetadata):
     steps: dict[str, Step] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     ended: dict[str, bool] = field(default_factory=dict)
-    """Requests that were to be sent; False: aborted."""
+    """Requests that were to be sent; False: aborted. Workers report when they are sent."""
+    drops: dict[str, int] = field(default_factory=dict)
+    """Requests that ended without blocks, and their transfers; none is reported."""
+    failures: list[str] = field(default_factory=list)
+    """Requests whose cache cannot come."""
     aborts: list[str] = field(default_factory=list)
     """Loads that nobody wants any more."""
     keeps: list[tuple[int, list[str]]] = field(default_factory=list)
     """Transfers that wait here to be scheduled, and by whom they are held."""
-    releases: list[tuple[int, list[str]]] = field(default_factory=list)
-    """Transfers that are not needed."""
+    releases: list[tuple[int, list[str], int]] = field(default_factory=list)
+    """Transfers that a request does not need, and how many others still do."""

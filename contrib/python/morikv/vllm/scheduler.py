@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import secrets
 import time
 from collections.abc import Iterable
@@ -12,6 +14,9 @@ from vllm.v1.request import RequestStatus
 
 from .caches import STATE, Blocks, Group, backoff
 from .orders import PULL, PUSH, Load, Orders, Step
+from .params import Receive, Send, parse, wants_cache, wants_peers
+
+logger = logging.getLogger("vllm.morikv")
 
 _COMPLETE = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
 #: Between two words of a decode engine that a request still waits there, in seconds.
@@ -19,32 +24,58 @@ _KEEP_S = 5.0
 
 
 class Scheduler:
+    """One thread calls it, the engine's."""
+
     def __init__(self, groups: list[Group], extra: dict[str, Any]) -> None:
         self.peers: list[str] = []
         self._groups, self._backoff = groups, backoff(groups)
         self._mode = PUSH if extra.get("push") else PULL
         self._orders = Orders()
+        self._epochs = itertools.count()
+        #: Requests whose cache will be sent: the transfer's id, and tokens.
         self._sending: dict[str, tuple[int, int]] = {}
+        #: Requests that hold an id, until workers have reported them.
+        self._ids: dict[int, str] = {}
+        self._shortened: set[str] = set()
         self._loading: set[str] = set()
-        self._waiting: dict[str, tuple[int, list[str]]] = {}
+        #: Requests whose cache has not been asked for yet.
+        self._waiting: dict[str, Receive] = {}
+        #: Requests for a cache that cannot come, as their parameters are wrong.
+        self._bad: set[str] = set()
         self._kept = 0.0
 
     def on_new_request(self, request: Any) -> None:
-        params = request.kv_transfer_params or {}
-        if params.get("do_remote_decode"):
-            id = params.get("id") or secrets.randbits(63)
-            self._shorten(request, params)
-            self._sending[request.request_id] = (id, request.num_prompt_tokens)
-        elif params.get("do_remote_prefill"):
-            self._waiting[request.request_id] = (params["id"], params["peers"])
+        """What is wrong with its parameters is logged: without a cache to send it is an ordinary
+        request, and a cache that is wanted fails as kv_load_failure_policy says."""
+        name = request.request_id
+        try:
+            asked = parse(request.kv_transfer_params)
+            if isinstance(asked, Send):
+                self._send(request, asked)
+            elif asked is not None:
+                self._waiting[name] = asked
+        except ValueError as error:
+            logger.warning("morikv: request %s: kv_transfer_params: %s", name, error)
+            if wants_cache(request.kv_transfer_params):
+                self._bad.add(name)
 
-    def _shorten(self, request: Any, params: dict[str, Any]) -> None:
+    def _send(self, request: Any, asked: Send) -> None:
+        """:raises ValueError: another request has this id."""
+        name = request.request_id
+        id = secrets.randbits(63) if asked.id is None else asked.id
+        if self._ids.setdefault(id, name) != name:
+            raise ValueError(f"id {id} is that of request {self._ids[id]}; expected another one")
+        self._shorten(request)
+        self._sending[name] = (id, request.num_prompt_tokens)
+
+    def _shorten(self, request: Any) -> None:
         """Prefill ends where decode begins: a state is of one token alone, and a window's
         first block is given away by the token behind the last."""
         count = self._backoff
-        if not count or params.get("is_shortened") or request.num_prompt_tokens <= count:
+        name = request.request_id
+        if not count or name in self._shortened or request.num_prompt_tokens <= count:
             return
-        params["is_shortened"] = True  # once, also if it is preempted
+        self._shortened.add(name)  # once, also if it is preempted
         if request.prompt_token_ids is not None:
             del request.prompt_token_ids[-count:]
         else:
@@ -55,9 +86,9 @@ class Scheduler:
     # ---- decode ----
 
     def num_remote_tokens(self, request: Any, num_computed: int) -> tuple[int, bool]:
-        params = request.kv_transfer_params or {}
         count = request.num_prompt_tokens - self._backoff - num_computed
-        return (count, True) if params.get("do_remote_prefill") and count > 0 else (0, False)
+        is_wanted = request.request_id in self._waiting or request.request_id in self._bad
+        return (count, True) if is_wanted and count > 0 else (0, False)
 
     def _wanted(self, blocks: tuple[list[int], ...], total: int, computed: int) -> Blocks:
         wanted = {}
@@ -73,22 +104,37 @@ class Scheduler:
     def on_blocks(
         self, request: Any, blocks: tuple[list[int], ...], num_external: int
     ) -> None:
-        params = request.kv_transfer_params or {}
-        if not params.get("do_remote_prefill"):
+        name = request.request_id
+        if name in self._bad:
+            self._bad.discard(name)
+            if num_external > 0:
+                self._loading.add(name)
+                self._orders.failures.append(name)
             return
-        params["do_remote_prefill"] = False  # once a request
-        self._waiting.pop(request.request_id, None)
+        asked = self._waiting.pop(name, None)
+        if asked is None:
+            return
+        request.kv_transfer_params["do_remote_prefill"] = False  # once a request
         if num_external == 0:
-            self._orders.releases.append((params["id"], params["peers"]))
+            self._release(asked)
             return
         total = request.num_prompt_tokens - self._backoff
-        self._loading.add(request.request_id)
-        self._orders.loads[request.request_id] = Load(
-            params["id"],
-            params["peers"],
-            params.get("mode", PULL),
+        self._loading.add(name)
+        self._orders.loads[name] = Load(
+            asked.id,
+            list(asked.peers),
+            asked.mode,
             self._wanted(blocks, total, total - num_external),
+            next(self._epochs) % (1 << 32),
+            self._others(asked),
         )
+
+    def _others(self, asked: Receive) -> int:
+        """Requests that wait for the same cache: samples of one prompt."""
+        return sum(each == asked for each in self._waiting.values())
+
+    def _release(self, asked: Receive) -> None:
+        self._orders.releases.append((asked.id, list(asked.peers), self._others(asked)))
 
     def on_received(self, request_ids: Iterable[str]) -> None:
         self._loading.difference_update(request_ids)
@@ -106,7 +152,8 @@ class Scheduler:
             self._add_step(output, request_id, blocks, is_fresh, done)
         if self._waiting and time.monotonic() > self._kept + _KEEP_S:
             self._kept = time.monotonic()
-            self._orders.keeps = list(self._waiting.values())
+            held = {(each.id, each.peers) for each in self._waiting.values()}
+            self._orders.keeps = [(id, list(peers)) for id, peers in held]
         orders, self._orders = self._orders, Orders()
         return orders
 
@@ -130,23 +177,34 @@ class Scheduler:
     def on_finished(
         self, request: Any, blocks: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
-        """:return: whether the blocks stay until they are told as sent, and the answer."""
-        params = request.kv_transfer_params or {}
-        if params.get("get_peers"):
+        """:return: whether the blocks stay until workers report the request as sent, and the
+        answer to the client."""
+        if wants_peers(request.kv_transfer_params):
             return False, {"peers": self.peers}
-        self._waiting.pop(request.request_id, None)
-        if params.get("do_remote_prefill"):  # it was never scheduled
-            self._orders.releases.append((params["id"], params["peers"]))
-        if request.request_id in self._loading:
-            self._orders.aborts.append(request.request_id)
-        if request.request_id not in self._sending:
+        name = request.request_id
+        self._bad.discard(name)
+        self._shortened.discard(name)
+        asked = self._waiting.pop(name, None)
+        if asked is not None:  # it was never scheduled
+            self._release(asked)
+        if name in self._loading:
+            self._orders.aborts.append(name)
+        if name not in self._sending:
             return False, None
-        id, _total = self._sending.pop(request.request_id)
-        if not any(blocks):
+        id, _total = self._sending.pop(name)
+        if not any(blocks):  # it was preempted, or never scheduled
+            self._orders.drops[name] = id
+            del self._ids[id]
             return False, None
         is_complete = request.status in _COMPLETE
-        self._orders.ended[request.request_id] = is_complete
+        self._orders.ended[name] = is_complete
         if not is_complete:
             return True, None
         answer = {"do_remote_prefill": True, "id": id, "mode": self._mode, "peers": self.peers}
         return True, answer
+
+    def on_sent(self, request_ids: Iterable[str]) -> None:
+        """Workers have reported them: their ids are free."""
+        sent = set(request_ids)
+        for id in [id for id, name in self._ids.items() if name in sent]:
+            del self._ids[id]

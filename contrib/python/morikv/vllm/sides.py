@@ -17,6 +17,20 @@ from .orders import PULL, Load, Step
 logger = logging.getLogger("vllm.morikv")
 
 
+def pack_counts(ranks: int, more: int) -> bytes:
+    """What a reader sends with its question: ranks that read the request, and how often this
+    one reads it again."""
+    return b"%d %d" % (ranks, more)
+
+
+def _counts(about: bytes) -> tuple[int, int]:
+    """:return: of bytes that are none of :func:`pack_counts`: one rank, once."""
+    words = about.split(b" ")
+    if len(words) != 2 or not all(word.isdigit() and len(word) < 5 for word in words):
+        return 1, 0
+    return int(words[0]), int(words[1])
+
+
 class _Leg:
     """A transfer, and what ends with it."""
 
@@ -83,11 +97,15 @@ class Source:
     def __init__(self, request_id: str, step: Step, groups: Sequence[Group]) -> None:
         self.request_id, self.id = request_id, step.id
         self.error = ""
+        #: Whether the engine keeps the blocks until the end is reported.
+        self.is_reported = True
         #: When it is given up, unless somebody has asked for it; inf: it is being computed.
         self.deadline = math.inf
         self.readers: list[Reader] = []
-        #: Of these ranks, as each of them asks; known when the first has.
+        #: Ranks that read it, as each of them says; known when the first has.
         self.num_readers = 1
+        #: How often each of them reads it in all: once for each sample of a prompt.
+        self._reads: dict[Peer, int] = {}
         self.groups = {group.component: Progress(group, step) for group in groups}
         #: Whether what was launched last is computed; None: it is.
         self.ready: Callable[[], bool] | None = None
@@ -101,7 +119,9 @@ class Source:
     @property
     def is_kept(self) -> bool:
         """Its blocks wait for a reader."""
-        return self.is_ended and not self.error and len(self.readers) < self.num_readers
+        are_missing = len(self._reads) < self.num_readers
+        are_missing |= any(self._done(peer) < reads for peer, reads in self._reads.items())
+        return self.is_ended and not self.error and are_missing
 
     @property
     def is_over(self) -> bool:
@@ -122,13 +142,26 @@ class Source:
         """A reader waits until what is launched is computed, of which no event tells."""
         return self.is_complete and any(reader.is_waiting for reader in self.readers)
 
-    def admits(self, peer: Peer, ranks: bytes) -> bool:
-        """Whether a rank may read it, once. :param ranks: how many will ask, in its words."""
-        count = int(ranks) if ranks.isdigit() and len(ranks) < 5 else 1
+    def _done(self, peer: Peer) -> int:
+        return sum(reader.peer is peer for reader in self.readers)
+
+    def admits(self, peer: Peer, about: bytes) -> bool:
+        """Whether a rank may read it. :param about: :func:`pack_counts`, in its words."""
+        ranks, more = _counts(about)
         if not self.readers:
-            self.num_readers = max(1, count)
-        others = [reader.peer for reader in self.readers]
-        return peer not in others and len(others) < self.num_readers
+            self.num_readers = max(1, ranks)
+        done, reads = self._done(peer), self._reads.get(peer)
+        if len(self._reads) >= self.num_readers if reads is None else done >= reads:
+            return False
+        self._reads[peer] = max(reads or 0, done + 1 + more)
+        return True
+
+    def release(self, peer: Peer, more: int) -> None:
+        """A rank needs it only so many times from now on."""
+        if not self.readers and more == 0:
+            self.give_up("not needed")
+        else:
+            self._reads[peer] = self._done(peer) + more
 
     def extend(self, blocks: Blocks) -> None:
         for progress in self.groups.values():
@@ -168,10 +201,6 @@ class Reader(_Leg):
     @property
     def peer(self) -> Peer:
         return self._map.peer
-
-    def fail(self, why: str) -> None:
-        super().fail(why)
-        self.source.error = self.source.error or why
 
     def on_exposed(self, event: Event) -> None:
         remote = {}
@@ -246,9 +275,13 @@ class Target(_Leg):
         blocks = self.load.blocks
         if self.load.mode == PULL:
             expect = {c: len(mine) for c, mine in blocks.items()}
-            self.transfer = context.transfer(self.id, maps, Mode.READ, Role.DST, expect=expect)
+            self.transfer = context.transfer(
+                self.id, maps, Mode.READ, Role.DST, self.load.epoch, expect=expect
+            )
         else:
-            self.transfer = context.transfer(self.id, maps, Mode.WRITE, Role.DST)
+            self.transfer = context.transfer(
+                self.id, maps, Mode.WRITE, Role.DST, self.load.epoch
+            )
             for leg in range(len(maps)):
                 self.transfer.expose(blocks, leg)
         count = sum(map(len, blocks.values()))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from morikv.listener import Listener
 
 from .caches import Layout, fingerprint, groups_of
 from .orders import Load, Orders
-from .sides import Reader, Source, Target
+from .sides import Reader, Source, Target, pack_counts
 
 logger = logging.getLogger("vllm.morikv")
 
@@ -73,7 +74,12 @@ class Worker:
         self._targets: dict[str, Target] = {}
         self._by_id: dict[int, Source] = {}
         self._readers: dict[Transfer, Reader] = {}
-        self._asked: OrderedDict[int, list[Event]] = OrderedDict()
+        #: Readers that came before the request, and until when they are kept.
+        self._asked: OrderedDict[int, tuple[float, list[Event]]] = OrderedDict()
+        #: Transfers that were given up, for readers that come later.
+        self._gone: OrderedDict[int, str] = OrderedDict()
+        #: Whether one of the readers gets each layer when it is computed.
+        self._has_writers = False
         self._orders = Orders()
         self._sent: set[str] = set()
         self._received: set[str] = set()
@@ -81,6 +87,7 @@ class Worker:
         self._stats: dict[str, list[float]] = {name: [] for name in _STATS}
         self._listener = Listener(self._context, self._round, "morikv")
         self._listener.start()
+        atexit.register(self.close)  # an engine may end without shutdown()
 
     # ---- set-up ----
 
@@ -126,9 +133,7 @@ class Worker:
             for request_id, step in orders.steps.items():
                 source = self._sources.get(request_id)
                 if source is None or (step.is_fresh and not source.readers):
-                    source = Source(request_id, step, self._groups)
-                    self._sources[request_id] = self._by_id[step.id] = source
-                    self._take_asked(source)
+                    self._add_source(Source(request_id, step, self._groups))
                 elif step.is_fresh:  # preempted: blocks that were sent may be others' by now
                     source.give_up("the request was preempted")
                 else:
@@ -139,23 +144,32 @@ class Worker:
                 if request_id in self._targets:
                     self._targets[request_id].give_up("the request was aborted")
                     self._settle(self._targets[request_id])
+            for request_id in orders.failures:
+                self._fail(request_id)
             for request_id, is_complete in orders.ended.items():
                 self._end(request_id, is_complete)
-            for kind, told in ((_KEEP, orders.keeps), (_RELEASE, orders.releases)):
-                for id, peers in told:
-                    self._tell(kind, id, peers)
+            for request_id, id in orders.drops.items():
+                self._drop(request_id, id)
+            for id, peers in orders.keeps:
+                self._tell(_KEEP, id, peers, 0)
+            for id, peers, more in orders.releases:
+                self._tell(_RELEASE, id, peers, more)
 
     def on_layer(self, name: str, cache: Any) -> None:
-        """A layer of this step has been launched (a GPU's) or computed."""
-        if not self._orders.steps or name not in self._layers:
+        """A layer of this step has been launched (a GPU's) or computed.
+
+        Only readers that prefill writes to want it then; others wait for the step's end.
+        """
+        if not self._has_writers or not self._orders.steps or name not in self._layers:
             return
         ready = _gate_of(cache)
         with self._lock:
             for request_id, step in self._orders.steps.items():
                 source = self._sources[request_id]
-                source.on_layer(*self._layers[name], step.tokens)
-                source.ready = ready
-                self._pump(source)
+                if source.readers:
+                    source.on_layer(*self._layers[name], step.tokens)
+                    source.ready = ready
+                    self._pump(source)
 
     def on_step_end(self) -> None:
         """All layers are launched or computed, also those that do not tell."""
@@ -185,9 +199,12 @@ class Worker:
         return any(source.is_awaited for source in self._sources.values())
 
     def _guarded(self, side: Any, call: Callable[..., None], *arguments: Any) -> None:
+        """An error is of this request alone: those of others go on."""
         try:
             call(*arguments)
-        except (errors.MorikvError, ValueError) as error:
+        except Exception as error:
+            if not isinstance(error, (errors.MorikvError, ValueError)):
+                logger.exception("morikv: unexpected")
             side.give_up(str(error))
             if isinstance(side, Reader):  # of the others the engine is told
                 logger.warning("morikv: request %s: %s", side.source.request_id, error)
@@ -207,6 +224,17 @@ class Worker:
 
     # ---- prefill ----
 
+    def _add_source(self, source: Source) -> None:
+        self._sources[source.request_id] = source
+        other = self._by_id.get(source.id)
+        if other is not None and other.request_id != source.request_id:
+            source.error = f"id {source.id} is that of request {other.request_id}"
+            logger.warning("morikv: request %s is not sent: %s", source.request_id, source.error)
+            return
+        self._by_id[source.id] = source
+        self._gone.pop(source.id, None)
+        self._take_asked(source)
+
     def _end(self, request_id: str, is_complete: bool) -> None:
         source = self._sources.get(request_id)
         if source is None:
@@ -218,21 +246,39 @@ class Worker:
             source.give_up("the request was aborted")
         self._settle(source)
 
+    def _drop(self, request_id: str, id: int) -> None:
+        """The engine has forgotten it: its blocks are not its own any more."""
+        source = self._sources.get(request_id)
+        if source is not None:
+            source.is_reported = False
+            self._end(request_id, False)
+        elif id not in self._by_id:
+            self._give_up(id, "the request was aborted")
+
+    def _give_up(self, id: int, why: str) -> None:
+        """Readers that have come, or come later, are refused."""
+        for event in self._asked.pop(id, (0.0, []))[1]:
+            self._refuse(event, why)
+        self._gone[id] = why
+        while len(self._gone) > _MAX_ASKED:
+            self._gone.popitem(last=False)
+
     def _take_asked(self, source: Source) -> None:
-        for event in self._asked.pop(source.id, ()):
+        for event in self._asked.pop(source.id, (0.0, []))[1]:
             self._serve(source, event)
 
     def _on_incoming(self, event: Event) -> None:
         source = self._by_id.get(event.id)
         if source is not None:
             self._serve(source, event)
-        elif event.value == Mode.WRITE:  # prefill has not begun
-            self._asked.setdefault(event.id, []).append(event)
+        elif event.value == Mode.WRITE and event.id not in self._gone:  # prefill has not begun
+            end = time.monotonic() + self._lease_s
+            self._asked.setdefault(event.id, (end, []))[1].append(event)
             while len(self._asked) > _MAX_ASKED:
                 self._asked.popitem(last=False)
         else:
             self._stats["num_notifications_after_expiry"].append(1)
-            self._refuse(event, "not held here, or no longer")
+            self._refuse(event, self._gone.get(event.id, "not held here, or no longer"))
 
     def _refuse(self, event: Event, why: str) -> None:
         assert event.peer is not None
@@ -257,6 +303,7 @@ class Worker:
         reader = Reader(source, map, transfer)
         source.readers.append(reader)
         self._readers[transfer] = reader
+        self._has_writers |= mode == Mode.WRITE
         logger.debug("morikv: serving %s, %s", source.request_id, mode.name)
         self._guarded(reader, reader.pump)
 
@@ -267,6 +314,9 @@ class Worker:
 
     def _expire(self) -> None:
         now = time.monotonic()
+        for id in [id for id, (end, _events) in self._asked.items() if end < now]:
+            for event in self._asked.pop(id)[1]:
+                self._refuse(event, "not begun here, or over")
         for source in list(self._sources.values()):
             if source.is_kept and source.deadline < now:
                 logger.warning("morikv: nobody asked for %s", source.request_id)
@@ -310,14 +360,20 @@ class Worker:
         if not self._must_wait(links, lambda: self._guarded(target, self._open, target)):
             maps = [self._map(link.peer, Role.DST) for link in links]
             readers = 1 if len(target.load.peers) == self._size else self._size
-            target.open(self._context, maps, b"%d" % readers)
+            target.open(self._context, maps, pack_counts(readers, target.load.more))
 
-    def _tell(self, kind: int, id: int, peers: list[str]) -> None:
+    def _fail(self, request_id: str) -> None:
+        """The scheduler has logged why."""
+        self._received.add(request_id)
+        self._failed.add(request_id)
+        self._stats["num_failed_transfers"].append(1)
+
+    def _tell(self, kind: int, id: int, peers: list[str], more: int) -> None:
         try:
             links = self._links_to(peers)
-            if not self._must_wait(links, lambda: self._tell(kind, id, peers)):
+            if not self._must_wait(links, lambda: self._tell(kind, id, peers, more)):
                 for link in links:
-                    link.peer.send(id, kind)
+                    link.peer.send(id, kind, b"%d" % more)
         except (errors.MorikvError, ValueError) as error:
             self._stats["num_failed_notifications"].append(1)
             logger.warning("morikv: cannot tell of %d: %s", id, error)
@@ -383,7 +439,9 @@ class Worker:
         if event.value == _KEEP and source.is_ended:
             source.deadline = time.monotonic() + self._lease_s
         elif event.value == _RELEASE:
-            source.give_up("not needed")
+            assert event.peer is not None
+            word = event.header[:5]
+            source.release(event.peer, int(word) if word.isdigit() else 0)
             self._settle(source)
 
     def _settle(self, side: Reader | Source | Target) -> None:
@@ -393,12 +451,20 @@ class Worker:
                 self._settle_target(side)
             return
         source = side.source if isinstance(side, Reader) else side
-        if source.is_over and self._sources.pop(source.request_id, None) is not None:
-            self._by_id.pop(source.id, None)
+        if not source.is_over or self._sources.get(source.request_id) is not source:
+            return
+        del self._sources[source.request_id]
+        if self._by_id.get(source.id) is source:
+            del self._by_id[source.id]
+            if source.error:
+                self._give_up(source.id, source.error)
+        if source.is_reported:
             self._sent.add(source.request_id)
-            for reader in source.readers:
-                self._readers.pop(reader.transfer, None)
-            source.close()
+        for reader in source.readers:
+            self._readers.pop(reader.transfer, None)
+        modes = (reader.transfer.mode for reader in self._readers.values())
+        self._has_writers = Mode.WRITE in modes
+        source.close()
 
     def _settle_target(self, target: Target) -> None:
         if self._targets.pop(target.request_id, None) is None:
@@ -417,7 +483,10 @@ class Worker:
         """:return: how long nothing is due, in ms; 0: there is more."""
         with self._lock:
             for event in self._context.poll():
-                self._hear(event)
+                try:
+                    self._hear(event)
+                except Exception:  # the events behind it are of other requests
+                    logger.exception("morikv: %s could not be handled", event.type.name)
             self._expire()
             is_awaited = self._pump_awaited()
             self._context.progress()
@@ -425,10 +494,13 @@ class Worker:
                 return 0
             if is_awaited:
                 return _GATE_MS
-            left = [s.deadline - time.monotonic() for s in self._sources.values() if s.is_kept]
-            return max(0.0, min(left)) * 1000 + 1 if left else None
+            ends = [source.deadline for source in self._sources.values() if source.is_kept]
+            ends += [end for end, _events in self._asked.values()]
+            return max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
 
     def close(self) -> None:
+        """Harmless if it is closed. Waits for what peers still do, DRAIN_TIMEOUT at most."""
+        atexit.unregister(self.close)
         if not self._listener.close():
             return
         try:
