@@ -173,7 +173,10 @@ budget_of() { # LEVEL
     awk -v level="$1" -v column=$((2 + ${MKV_TEST_NIGHTLY:-0})) '$1 == level { print $column }' "$here/budget.txt"
 }
 
-# Other work on the same machine raises the seconds of the processors, hence the factor 1.5.
+# Other work on the same machine raises the seconds of the processors, hence the factor 1.5; a
+# new development root has no ccache yet.
+budget_percent=150
+[ -d /var/cache/ucx-mori/ccache ] || budget_percent=300
 check_budgets() { # LEVEL...
     local level budget cpu
 
@@ -183,8 +186,8 @@ check_budgets() { # LEVEL...
         cpu=$(sum_times "$logs/level-$level.times")
         if [ -z "$budget" ]; then
             failed "budget/$level" "contrib/budget.txt has no row for this level"
-        elif [ "$budget" != - ] && [ $((2 * cpu)) -gt $((3 * budget)) ]; then
-            failed "budget/$level" "$cpu s of the processors, more than 1.5 times the $budget s of contrib/budget.txt"
+        elif [ "$budget" != - ] && [ $((100 * cpu)) -gt $((budget_percent * budget)) ]; then
+            failed "budget/$level" "$cpu s of the processors, more than $budget_percent % of the $budget s in contrib/budget.txt"
         fi
     done
 }

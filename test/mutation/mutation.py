@@ -70,7 +70,8 @@ class Build:
         if linked.returncode != 0:
             return "it cannot be linked: " + linked.stderr.strip().split("\n")[0]
         fork = "no" if case is None else "yes"
-        environment = dict(os.environ, CK_FORK=fork, CK_VERBOSITY="normal", CK_DEFAULT_TIMEOUT=str(LIMIT_S), MKV_UNDER_VALGRIND="1")
+        environment = dict(os.environ, CK_FORK=fork, CK_VERBOSITY="normal", CK_DEFAULT_TIMEOUT=str(LIMIT_S), CK_TIMEOUT_MULTIPLIER="1",
+                           MKV_UNDER_VALGRIND="1")
         if case is not None:
             del environment["MKV_UNDER_VALGRIND"]
             environment["MKV_CASE"] = case

@@ -54,9 +54,9 @@ rdma_client() { # ARG...
 rdma_perftest() { # PROGRAM [ARG...]
     rdma_port=$((rdma_port + 1))
     set -- "$@" -x 1 -F -p $rdma_port
-    timeout 60 "$@" -d rxe0 >/tmp/verbs.server 2>&1 &
+    timeout 600 "$@" -d rxe0 >/tmp/verbs.server 2>&1 &
     vm_wait rdma_listening $rdma_port || die "no $1 listens: $(cat /tmp/verbs.server)"
-    timeout 60 "$@" -d rxe1 127.0.0.1 >/tmp/verbs.client 2>&1 || die "$1: $(cat /tmp/verbs.client)"
+    timeout 600 "$@" -d rxe1 127.0.0.1 >/tmp/verbs.client 2>&1 || die "$1: $(cat /tmp/verbs.client)"
     wait $!
 }
 

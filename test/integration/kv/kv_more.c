@@ -542,13 +542,16 @@ static unsigned count_threads(unsigned *progress_p)
         if (entry->d_name[0] == '.') {
             continue;
         }
-        ++count;
         snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
         file = fopen(path, "re");
-        MKV_REQUIRE((file != NULL) && (fgets(name, sizeof(name), file) != NULL),
-                    "%s cannot be read", path);
+        if (file == NULL) {
+            continue; /* the thread has ended since readdir() */
+        }
+        if (fgets(name, sizeof(name), file) != NULL) {
+            ++count;
+            *progress_p += strcmp(name, "mkv-progress\n") == 0;
+        }
         fclose(file);
-        *progress_p += strcmp(name, "mkv-progress\n") == 0;
     }
     closedir(dir);
     return count;

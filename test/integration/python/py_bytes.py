@@ -19,7 +19,7 @@ except ImportError:
     numpy = None
 
 SIZE = 1 << 16
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 def pattern(seed):

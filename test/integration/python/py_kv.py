@@ -24,7 +24,7 @@ from morikv import EventType, Mode, Role, errors
 LAYERS, BLOCKS, BLOCK_BYTES = 3, 64, 1024
 HERE = [3, 4, 5, 40, 17, 63]
 THERE = [7, 8, 30, 31, 2, 60]
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 class HostCache:

@@ -31,7 +31,7 @@ try:
 except ImportError:
     numpy = None
 
-SIZE, LIMIT_S = 1024, 60
+SIZE, LIMIT_S = 1024, 600
 CPU = MemoryLocationType.CPU
 
 

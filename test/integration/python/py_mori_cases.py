@@ -38,7 +38,7 @@ from mori.io import (
     set_log_level,
 )
 
-LIMIT_S = 120
+LIMIT_S = 600
 hip = ctypes.CDLL(os.environ["HIP_LIBRARY"])
 # morikv asks PyTorch whether its GPUs are ROCm's
 sys.modules.setdefault("torch", types.SimpleNamespace(version=types.SimpleNamespace(hip="6.4")))

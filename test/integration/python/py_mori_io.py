@@ -50,7 +50,7 @@ except ImportError:
 
 SIZE, TENSORS = 1 << 18, 2
 BLOCK, HERE, THERE = 1024, [3, 4, 90], [70, 71, 5]
-LIMIT_MS = 120_000
+LIMIT_MS = 600_000
 ON_GPU = os.environ.get("KV_MEMORY") == "gpu"
 BACKEND = BackendType[os.environ.get("MORI_BACKEND", "TCP")]
 

@@ -23,7 +23,7 @@ from morikv import EventType, Mode, Role, errors
 
 BLOCKS, BLOCK_BYTES = 16, 256
 IS_GPU = os.environ.get("KV_MEMORY") == "gpu"
-LIMIT_S = 120
+LIMIT_S = 600
 #: Every so many orders the contexts and peers are among what dies.
 CONTEXTS_EVERY = 20
 

@@ -16,7 +16,7 @@ from unittest import mock
 BLOCKS, LAYERS, BLOCK_TOKENS, HEADS = 16, 3, 4, 2
 SHAPE = (BLOCKS, HEADS, BLOCK_TOKENS, 8)  # heads, tokens of a block, numbers of 4 bytes
 BLOCK_BYTES = 2 * BLOCK_TOKENS * 8 * 4
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 import vllm_names

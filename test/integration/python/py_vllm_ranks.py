@@ -26,7 +26,7 @@ from morikv.vllm.orders import PULL, PUSH, Load, Orders, Step  # noqa: E402
 from morikv.vllm.scheduler import Scheduler  # noqa: E402
 from morikv.vllm.sides import Progress  # noqa: E402
 
-LIMIT_S = 60
+LIMIT_S = 600
 BLOCKS, BLOCK_TOKENS, HEADS, HEAD_BYTES, LATENT = 16, 4, 2, 16, 24
 WINDOW = 5
 #: Channels of a convolution by projection, and its rows; heads of a state and their numbers.

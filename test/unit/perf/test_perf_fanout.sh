@@ -16,14 +16,14 @@ die() {
     exit 1
 }
 
-timeout 120 "${limits[@]}" --json "$work/rows" >"$work/out" 2>&1 ||
+timeout 600 "${limits[@]}" --json "$work/rows" >"$work/out" 2>&1 ||
     die "gpu_limits ended with an error: $(cat "$work/out")"
 [ "$(grep -c 'at once.*"checked": "ok"' "$work/rows")" = 36 ] ||
     die "36 checked rows of each scheme are expected: $(cat "$work/out")"
-if HIPCPU_COPY=0 timeout 120 "${limits[@]}" >"$work/out" 2>&1; then
+if HIPCPU_COPY=0 timeout 600 "${limits[@]}" >"$work/out" 2>&1; then
     die "gpu_limits did not see that nothing was copied"
 fi
-HIPCPU_DEVICES=2 timeout 60 "${limits[@]}" 2>&1 | grep -q 'three devices are needed, there are 2' ||
+HIPCPU_DEVICES=2 timeout 600 "${limits[@]}" 2>&1 | grep -q 'three devices are needed, there are 2' ||
     die "two devices are not named as too few"
 
 # Nothing is measured while the lock is held; afterwards all run.
@@ -34,7 +34,7 @@ cd "$build" || exit 1
 grep -q 'alone [0-9.]* GB/s; 2 at once' "$work/out" || die "no ratio: $(cat "$work/out")"
 exec 9>"$work/lock"
 flock -x 9
-timeout 60 perf/kv_perf/mori_kv_perf "${run[@]}" --start_lock "$work/lock" >"$work/out" 2>&1 9>&- &
+timeout 600 perf/kv_perf/mori_kv_perf "${run[@]}" --start_lock "$work/lock" >"$work/out" 2>&1 9>&- &
 until grep -q -- "-> FLOCK .*:$(stat -c %i "$work/lock") " /proc/locks; do
     kill -0 $! || die "mori_kv_perf did not wait for the lock: $(cat "$work/out")"
 done

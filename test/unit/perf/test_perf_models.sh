@@ -21,7 +21,7 @@ member() {
 }
 
 rows=10
-timeout 300 "${limits[@]}" --lengths 700 --json "$work/rows" >"$work/out" 2>&1 ||
+timeout 600 "${limits[@]}" --lengths 700 --json "$work/rows" >"$work/out" 2>&1 ||
     die "gpu_limits ended with an error: $(cat "$work/out")"
 [ "$(grep -c '"checked": "ok"' "$work/rows")" = $rows ] || die "$rows rows are expected: $(cat "$work/out")"
 
@@ -32,7 +32,7 @@ while read -r row; do
     [ "$way" != "pull at once" ] || options=(--op_type READ --post all)
     [ "$way" != "push by layer" ] || options=(--op_type WRITE --post layer)
     read -ra command < <(member as <<<"$row")
-    timeout 120 "$build/perf/kv_perf/${command[0]}" "${command[@]:1}" "${options[@]}" --json "$work/kv" \
+    timeout 600 "$build/perf/kv_perf/${command[0]}" "${command[@]:1}" "${options[@]}" --json "$work/kv" \
         >"$work/out" 2>&1 || die "${command[*]} ended with an error: $(cat "$work/out")"
     for name in descs_before descs_after; do
         ours=$(member $name <<<"$row")
@@ -42,7 +42,7 @@ while read -r row; do
     [ "$(member descs_before <<<"$row")" -gt "$ours" ] || die "nothing was merged: $row"
 done < <(grep '"way"' "$work/rows")
 
-if HIPCPU_COPY=0 timeout 120 "${limits[@]}" --lengths 700 >"$work/out" 2>&1; then
+if HIPCPU_COPY=0 timeout 600 "${limits[@]}" --lengths 700 >"$work/out" 2>&1; then
     die "it saw nothing when no byte was moved: $(cat "$work/out")"
 fi
 grep -q '10 rows, 10 with wrong bytes' "$work/out" || die "wrong rows are not counted: $(cat "$work/out")"

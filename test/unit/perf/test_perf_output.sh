@@ -18,7 +18,7 @@ fail() { # WHAT
 }
 
 # ---- Progress: nothing without a terminal, a line with a rate where it is asked for.
-timeout 60 "$perf" "${small[@]}" >"$work/out" 2>"$work/err" || fail "a small run ended with an error"
+timeout 600 "$perf" "${small[@]}" >"$work/out" 2>"$work/err" || fail "a small run ended with an error"
 [ ! -s "$work/err" ] || fail "progress was shown without a terminal"
 
 # ---- Ctrl-C: the rows until then, and 130. What runs for a minute is cut when it has begun.
@@ -55,7 +55,7 @@ grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/
 named() { # BENCHMARK ROWS WORDS ARG...
     local name=$1 rows=$2 words=$3
     shift 3
-    timeout 100 "$perf" --benchmark "$name" --num_iter 2 --warmup_iter 1 --check_consistency "$@" >"$work/out" 2>"$work/err" ||
+    timeout 600 "$perf" --benchmark "$name" --num_iter 2 --warmup_iter 1 --check_consistency "$@" >"$work/out" 2>"$work/err" ||
         fail "--benchmark $name ended with an error"
     [ "$(grep -c 'every byte checked' "$work/out")" = "$rows" ] || fail "--benchmark $name did not have $rows rows"
     tr -s ' ' <"$work/out" | grep -qF "$words" || fail "--benchmark $name has no head '$words'"
@@ -75,7 +75,7 @@ print(*(n.data for e in m.parse(sys.argv[1]).getElementsByTagName("text") for t 
 drawn() { # WORDS ARG...
     local words=$1 word
     shift
-    timeout 60 "$perf" --plot "$work/plot.svg" "$@" >"$work/out" 2>"$work/err" || fail "--plot ended with an error: $*"
+    timeout 600 "$perf" --plot "$work/plot.svg" "$@" >"$work/out" 2>"$work/err" || fail "--plot ended with an error: $*"
     texts "$work/plot.svg" >"$work/texts" || fail "--plot drew no picture: $*"
     while IFS= read -rd, word; do
         grep -qF "$word" "$work/texts" || fail "--plot drew no '$word': $*"
@@ -97,7 +97,7 @@ grep -q 'install gnuplot or matplotlib' "$work/err" || fail "--plot does not say
 refused() { # TEXT ARG...
     local text=$1
     shift
-    if timeout 60 "$perf" "$@" >"$work/out" 2>"$work/err"; then
+    if timeout 600 "$perf" "$@" >"$work/out" 2>"$work/err"; then
         fail "$* succeeded; expected '$text'"
     elif ! grep -qF -- "$text" "$work/err"; then
         fail "$* did not say '$text'"
@@ -108,7 +108,7 @@ refused "nothing was measured" --model GPT-OSS-120B --num_blocks 64 --trace "$wo
 refused "--trace without --model" --trace "$work/empty"
 refused "--requests without --model" --requests 3
 refused "--num_iter with --model" --model GPT-OSS-120B --num_iter 3
-timeout 60 "$perf" "${small[@]}" --start_block_size 512k --max_block_size 2m >"$work/out" 2>"$work/err"
+timeout 600 "$perf" "${small[@]}" --start_block_size 512k --max_block_size 2m >"$work/out" 2>"$work/err"
 grep -q '1 rows were left out' "$work/err" || fail "a row that does not fit is not told"
 
 # ---- One error, the first, whoever has it.
@@ -118,14 +118,14 @@ LD_LIBRARY_PATH=$PWD/test/fake/hip/lib refused "UCX_TLS=tcp,self leaves mori_xgm
 [ "$(wc -l <"$work/err")" -le 4 ] || fail "an error takes more than 4 lines"
 
 # ---- What carries the calls of plain UCP is asked of them.
-timeout 60 "$perf" "${small[@]}" --api ucp --op_type READ >"$work/out" 2>"$work/err" || fail "--api ucp ended with an error"
+timeout 600 "$perf" "${small[@]}" --api ucp --op_type READ >"$work/out" 2>"$work/err" || fail "--api ucp ended with an error"
 grep -q '^path get DRAM>DRAM: software emulation tcp/lo' "$work/out" || fail "--api ucp does not tell that tcp emulates gets"
 refused "list put DRAM>DRAM: stub protocol (no transport carries it)" "${small[@]}" --api ucp_sgl
 
 # ---- Both address families, by name and by number.
 pair() { # DECODE'S PLACE PREFILL'S PLACE
-    timeout 60 "$perf" "${small[@]}" --role decode --peer "$1" >"$work/out2" 2>&1 &
-    timeout 60 "$perf" "${small[@]}" --role prefill --peer "$2" --timeout 20 >"$work/out" 2>"$work/err" ||
+    timeout 600 "$perf" "${small[@]}" --role decode --peer "$1" >"$work/out2" 2>&1 &
+    timeout 600 "$perf" "${small[@]}" --role prefill --peer "$2" --timeout 20 >"$work/out" 2>"$work/err" ||
         fail "decode at $1 was not reached at $2: $(cat "$work/out2")"
     wait $!
 }
@@ -138,7 +138,7 @@ if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then
 fi
 
 # ---- A port that somebody listens on is an error that names it, at once.
-timeout 60 "$perf" "${small[@]}" --role decode --peer ":$port" >"$work/out2" 2>&1 &
+timeout 600 "$perf" "${small[@]}" --role decode --peer ":$port" >"$work/out2" 2>&1 &
 other=$!
 end=$((SECONDS + 20))
 until grep -q "$(printf ':%04X 0*:0000 0A' "$port")" /proc/net/tcp /proc/net/tcp6 2>/dev/null || [ $SECONDS -gt $end ]; do
@@ -147,7 +147,7 @@ done
 refused ":$port" "${small[@]}" --role decode --peer ":$port"
 kill $other
 wait $other
-timeout 20 "$perf" "${small[@]}" --role decode --peer "$work/peer" --seed 2 >"$work/out2" 2>&1 &
+timeout 600 "$perf" "${small[@]}" --role decode --peer "$work/peer" --seed 2 >"$work/out2" 2>&1 &
 refused "--seed is 1 here and 2 there" "${small[@]}" --role prefill --peer "$work/peer"
 wait $!
 grep -q -- "--seed is 2 here and 1 there" "$work/out2" || fail "decode does not name the option that differs"

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # limit: 1200
 # mori_rdma under UCP on a kernel RDMA stack: rails, loss, links, peers that die or stop.
 . "$VM_TREE/test/vm/rdma.sh"

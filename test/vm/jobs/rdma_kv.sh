@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# nightly
 # limit: 600
 # libmorikv over soft-RoCE: mori_kv_perf, prefill on one device and decode on the other, WRITE
 # and READ, by the library and by UCP alone, on host and on GPU memory, scattered blocks and
