@@ -70,8 +70,11 @@ cp -R --parents "$standard" "$packages"/cffi "$packages"/_cffi_backend*.so "$pac
 rm -rf "$stage$standard"/{test,idlelib,ensurepip,tkinter,turtledemo,pydoc_data} "$stage$standard"/config-*
 find "$stage$standard" "$stage$packages" -name __pycache__ -prune -exec rm -rf {} +
 
-mapfile -t built < <(find "$build" -type f -path '*/.libs/*' ! -name '*.o' ! -name '*.a')
-mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 3 -type f -perm -1)
+# test/isa and test/kfd need AMD's compiler and runtime, which no GPU of others has
+mapfile -t built < <(find "$build" -type f -path '*/.libs/*' ! -path '*/test/isa/*' ! -path '*/test/kfd/*' \
+    ! -name '*.o' ! -name '*.a')
+mapfile -t programs_built < <(find "$build/test" "$build/perf" -maxdepth 3 -type f -perm -1 \
+    ! -path '*/test/isa/*' ! -path '*/test/kfd/*')
 mapfile -t needed < <(libraries_of "${files[@]}" "$lib"/ucx/*.so "${built[@]}" \
     "${programs_built[@]}" "$python" "$standard"/lib-dynload/*.so "$packages"/_cffi_backend*.so)
 for file in "${needed[@]}" /lib64/ld-linux-x86-64.so.2 "$lib"/libnss_files.so.2 \
