@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What an interface does again and again: completions, requests that wait, doorbells,
- * and the device's events.
+ * Progress of an interface: completions, pending requests, doorbells, and the device's
+ * events.
  */
 
 #include "rdma/rdma_progress.h"
@@ -158,8 +158,8 @@ static unsigned muct_rdma_iface_work(muct_rdma_iface_t *iface)
 
 typedef bool (*muct_rdma_ep_test_t)(const muct_rdma_ep_t *ep, const void *arg);
 
-/* One with a queue pair of the interface: its own, or of another one that it carries.
- */
+/* Find an endpoint with a queue pair of the carrier: the carrier's own endpoint, or one
+ * of another interface that it carries. */
 static muct_rdma_ep_t *muct_rdma_iface_find_ep(const muct_rdma_iface_t *carrier,
                                                muct_rdma_ep_test_t is_concerned,
                                                const void *arg)
@@ -207,15 +207,15 @@ static void muct_rdma_ep_leave(muct_rdma_ep_t *ep, ucs_status_t status)
     }
 }
 
-/* They go on with another device, or fail. */
+/* Move all connected endpoints to another device; fail those that cannot move. */
 static void muct_rdma_iface_leave_all(muct_rdma_iface_t *iface, ucs_status_t status)
 {
     muct_rdma_iface_end_if(iface, status, muct_rdma_ep_is_connected_now, NULL,
                            muct_rdma_ep_leave);
 }
 
-/* The device is gone, as an event told or a command found. Once is enough: nobody comes
- * to such a device. */
+/* Handle the loss of the device, reported by an event or found by a command. Once is
+ * enough: no endpoint moves to such a device later. */
 static void muct_rdma_iface_leave_dead(muct_rdma_iface_t *iface)
 {
     if (!iface->is_dead || iface->has_left) {
@@ -316,9 +316,9 @@ static void muct_rdma_ep_leave_queue(muct_rdma_ep_t *ep, ucs_status_t status)
     }
 }
 
-/* A queue broke: no completion will tell what became of its endpoints' operations. They
- * go on with another device, or by another queue, and the peer says what had arrived;
- * or they fail. */
+/* Handle a broken completion queue: no completion will report what became of its
+ * endpoints' operations. The endpoints recover with another device or another queue,
+ * and the peer reports which messages arrived. Endpoints that cannot recover fail. */
 static void muct_rdma_iface_leave_broken(muct_rdma_iface_t *iface)
 {
     iface->cqs.has_failed = false;
@@ -404,7 +404,8 @@ static void muct_rdma_iface_dispatch_async(muct_rdma_iface_t *iface, uint64_t no
     }
 }
 
-/* As many completions as there may be now: others come meanwhile. */
+/* Poll at most as many completions as the queue can hold now: more can arrive
+ * meanwhile. */
 static void muct_rdma_iface_empty(muct_rdma_iface_t *iface)
 {
     unsigned i, num, left;
@@ -418,8 +419,9 @@ static void muct_rdma_iface_empty(muct_rdma_iface_t *iface)
     }
 }
 
-/* A queue pair that is put in error tells no more of what came before, on some devices
- * (ionic): a message that its sender was told of would be lost. So take it first. */
+/* Poll before a queue pair is put in error. On some devices (ionic) such a queue pair
+ * reports no earlier completions, so a message already acknowledged to its sender would
+ * be lost. */
 static void muct_rdma_iface_take_first(const muct_rdma_iface_t *iface)
 {
     muct_rdma_iface_t *other = NULL;
@@ -428,7 +430,7 @@ static void muct_rdma_iface_take_first(const muct_rdma_iface_t *iface)
         return;
     }
 
-    /* endpoints may be leaving another's device */
+    /* endpoints may be leaving the device of another interface */
     while ((other = muct_rdma_carrier_next(iface, other)) != NULL) {
         muct_rdma_iface_empty(other);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What an interface says of itself: capabilities, addresses, and whom it can reach.
+ * Interface attributes: capabilities, addresses, and reachability of peers.
  */
 
 #include "rdma/rdma_query.h"
@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-/* What a packet of RoCE v2 takes of the wire beside its data: Ethernet with preamble,
+/* Bytes that a RoCE v2 packet adds to its data on the wire: Ethernet with preamble,
  * check sum and gap, IPv4, UDP, the transport's header and its check sum. The first
- * packet of a message also says where to. */
+ * packet of a message also carries the remote address. */
 #define MUCT_RDMA_PACKET_COST 82.0
 #define MUCT_RDMA_MESSAGE_COST 16.0
 
@@ -151,7 +151,7 @@ static bool muct_rdma_op_is_cut(uct_ep_operation_t op)
            (op == UCT_EP_OP_PUT_BCOPY) || (op == UCT_EP_OP_GET_BCOPY);
 }
 
-/* Of the bandwidth of one long message, what a row of short ones reaches. */
+/* Share of a long message's bandwidth that a row of short messages reaches. */
 static double muct_rdma_cut_share(const muct_rdma_limits_t *limits)
 {
     const size_t mtu = (size_t)1 << limits->mtu_shift;
@@ -164,8 +164,9 @@ static double muct_rdma_cut_share(const muct_rdma_limits_t *limits)
     return cut / whole;
 }
 
-/* Where the link is slower than a copy, UCP would see no difference between a copy into
- * many messages and none at all, and copy whatever is sent. */
+/* Lower the bandwidth of operations that are cut into messages. If the link is slower
+ * than a copy, UCP would otherwise see no cost in copying into many messages, and would
+ * copy everything it sends. */
 ucs_status_t muct_rdma_iface_estimate_perf(uct_iface_h tl_iface, uct_perf_attr_t *attr)
 {
     const muct_rdma_iface_t *iface = (const muct_rdma_iface_t *)tl_iface;
@@ -206,8 +207,8 @@ ucs_status_t muct_rdma_iface_get_address(uct_iface_h tl_iface, uct_iface_addr_t 
     return UCS_OK;
 }
 
-/* Routes read lately do, but nobody is refused by those of an earlier time: a link may
- * have come up. */
+/* Accept a peer by recently read routes. Read them again before refusing one: a link
+ * may have come up. */
 static bool muct_rdma_iface_has_route(muct_rdma_iface_t *iface, const uint8_t gid[16])
 {
     const bool is_local = iface->reachability == MUCT_RDMA_REACH_LOCAL_SUBNET;

@@ -211,7 +211,7 @@ static void muct_rdma_iface_set_path(muct_rdma_iface_t *iface,
     iface->recovery_timeout_ms = muct_rdma_iface_ms(config->recovery_timeout);
 }
 
-/* Where the user wants received data to lie: @a offset bytes of it before a multiple of
+/* Alignment the user wants for received data: the byte at @a offset is at a multiple of
  * @a align. */
 static ucs_status_t muct_rdma_iface_am_alignment(const uct_iface_params_t *params,
                                                  size_t *align_p, size_t *offset_p)

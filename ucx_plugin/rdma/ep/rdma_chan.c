@@ -151,7 +151,7 @@ void muct_rdma_ep_destroy_chans(muct_rdma_ep_t *ep, unsigned first)
     ep->num_created = (uint8_t)first;
 }
 
-/* A wish that the device cannot follow is told once, as those of other options. */
+/* Log once that the device cannot follow the user's wish, as for other options. */
 void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep)
 {
     muct_rdma_iface_t *iface = ep->carrier;

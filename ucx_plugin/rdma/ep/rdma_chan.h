@@ -24,8 +24,9 @@ void muct_rdma_chan_stop(muct_rdma_chan_t *chan);
 /** Ask the first queue pair, which is new, what all of them offer. */
 void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep);
 
-/** Another queue pair, in INIT, in place of the present one. Its send queue is not
- * told. UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is none then. */
+/** Replace the queue pair with a new one in INIT. The send queue still refers to the
+ * old one. Returns UCS_OK, UCS_ERR_IO_ERROR or UCS_ERR_NO_MEMORY, logged: there is no
+ * queue pair then. */
 ucs_status_t muct_rdma_chan_renew(muct_rdma_chan_t *chan);
 
 #endif

@@ -21,7 +21,8 @@
 #define MUCT_RDMA_CTL_TRIES 8
 #define MUCT_RDMA_CTL_FIRST_MS 2u
 
-/* Tells our datagrams from those of other programs; the highest bit is the kernel's. */
+/* Q_Key of our datagrams, distinct from other programs'; the highest bit is the
+ * kernel's. */
 #define MUCT_RDMA_CTL_QKEY 0x4d4f5249u
 
 static uint8_t *muct_rdma_ctl_slot(const muct_rdma_ctl_t *ctl, unsigned slot)
@@ -58,7 +59,7 @@ static void muct_rdma_ctl_post_recv(muct_rdma_ctl_t *ctl, unsigned slot)
     }
 }
 
-/* From RESET to ready. */
+/* Bring the queue pair from RESET to RTS. */
 static int muct_rdma_ctl_start(muct_rdma_ctl_t *ctl)
 {
     const muct_rdma_port_t *port = ctl->path->port;
@@ -192,7 +193,7 @@ static void muct_rdma_ctl_destroy_qp(muct_rdma_ctl_t *ctl)
     ctl->ibv = NULL;
 }
 
-/* They are prepared anew. */
+/* Destroy the address handles; muct_rdma_ctl_prepare() makes them again. */
 static void muct_rdma_ctl_drop_handles(muct_rdma_ctl_t *ctl)
 {
     muct_rdma_ctl_peer_t *peer;
@@ -206,7 +207,7 @@ static void muct_rdma_ctl_drop_handles(muct_rdma_ctl_t *ctl)
     ctl->num_prepared = 0;
 }
 
-/* What it has beside the queue pair. */
+/* Free everything except the queue pair. */
 static void muct_rdma_ctl_free(muct_rdma_ctl_t *ctl)
 {
     muct_rdma_ctl_drop_handles(ctl);
@@ -273,7 +274,7 @@ void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl)
     ctl->has_moved = true;
 }
 
-/* What is on its way still needs its handle: that is soon over. */
+/* Drop old address handles once no send needs them any more, which is soon. */
 static bool muct_rdma_ctl_is_settled(muct_rdma_ctl_t *ctl)
 {
     if (ctl->has_moved && (ctl->num_sends == 0)) {
@@ -348,7 +349,8 @@ bool muct_rdma_ctl_prepare(muct_rdma_ctl_t *ctl)
     return ctl->num_prepared < ctl->num_peers;
 }
 
-/* Of one that nobody met, or whose handle could not be made, it is made now. */
+/* Get a peer's address handle. It is made now if the peer is new or an earlier try
+ * failed. */
 static struct ibv_ah *muct_rdma_ctl_ah(muct_rdma_ctl_t *ctl,
                                        const muct_rdma_dev_addr_t *to)
 {
@@ -402,7 +404,8 @@ void muct_rdma_ctl_send(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *to,
 
 /* ---- completions ---- */
 
-/* It is in error, or half of it; when all has come back it can begin again. */
+/* Put the whole queue pair in error: a failed send may leave half of it working. It
+ * restarts when all work requests have come back. */
 static void muct_rdma_ctl_break(muct_rdma_ctl_t *ctl, const struct ibv_wc *wc)
 {
     if (!ctl->is_broken) {

@@ -5,17 +5,17 @@
 
 /**
  * @file
- * Control channel of an interface: one datagram (UD) queue pair, by which the ends of a
- * connection that broke find each other again (rdma_recover.h).
+ * Control channel of an interface: one datagram (UD) queue pair. The two ends of a
+ * broken connection find each other again through it (rdma_recover.h).
  *
- * A datagram needs no connection, so it gets through as soon as the network does; until
- * then it is lost, and whoever sent it sends it again. The queue pair itself breaks
- * when a device refuses a datagram, as soft-RoCE does without a link: then it is reset,
- * and keeps its number, which peers know; where that fails it is tried again a few
- * times, and then told. Only when the completion queue failed,
- * another one takes its place, of whose number they have to be told.
+ * A datagram needs no connection, so it arrives as soon as the network works again.
+ * Until then it is lost, and its sender sends it again. The queue pair itself breaks
+ * when a device refuses a datagram, as soft-RoCE does without a link. It is then reset
+ * and keeps its number, which peers know. If the reset fails it is retried a few times,
+ * and then reported. A new queue pair replaces it only if the completion queue failed;
+ * peers must then be notified of the new number.
  *
- * One thread.
+ * Single-threaded.
  */
 
 #include "rdma/queue/rdma_cq.h"
@@ -41,10 +41,10 @@ typedef struct muct_rdma_ctl {
     const muct_rdma_qp_path_t *path;
     void *memory;
     muct_rdma_mem_t *mem;
-    unsigned num_sends; /**< In the queue pair */
+    unsigned num_sends; /**< Sends posted and not completed */
     unsigned num_recvs;
     unsigned next_send;  /**< Buffer */
-    bool is_broken;      /**< In error, until all of it has come back */
+    bool is_broken;      /**< In error, until all work requests came back */
     bool is_given_up;    /**< It stays so */
     unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
     uint64_t restart_ms; /**< When the next one is */
@@ -86,10 +86,10 @@ void muct_rdma_ctl_close(muct_rdma_ctl_t *ctl);
 void muct_rdma_ctl_set_moved(muct_rdma_ctl_t *ctl);
 
 /**
- * Datagrams may have to go to a peer's port: its address handle is made by
- * @ref muct_rdma_ctl_prepare. For one the kernel may have to ask the network who has
- * the address, and waits for as long as a second: behind a connection to the same
- * address, it knows.
+ * Announce that datagrams may have to go to a peer's port; @ref muct_rdma_ctl_prepare
+ * makes its address handle. To make a handle the kernel may have to resolve the address
+ * on the network, and may wait for as long as a second. It knows the address already
+ * once a connection to it exists.
  */
 void muct_rdma_ctl_meet(muct_rdma_ctl_t *ctl, const muct_rdma_dev_addr_t *peer);
 

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * What the two ends of a broken connection tell each other, to and from bytes.
+ * Messages between the two ends of a broken connection: packing and unpacking.
  *
- * An endpoint is known by the queue pair number and packet number of its address, and
- * by the incarnation of its device: queue pairs are made anew, these stay.
+ * An endpoint is identified by the queue pair number and packet number of its address,
+ * and by the incarnation of its device. Queue pairs are made anew; these numbers stay.
  *
  * 119 bytes, little endian:
  *   0 version | 1 type | 2 incarnation (8) | 10 to (6) | 16 from (6) | 22 epoch (4)
@@ -18,7 +18,7 @@
  *   115 control qp of the endpoint's own device (3)
  *   118 reads it answers at once
  * Earlier versions send the first 106 (no ECE), 114 (no answers), 115 (one control qp)
- * or 118 of them, and read no more.
+ * or 118 of them, and ignore the rest.
  */
 
 #include "rdma/device/rdma_addr.h"
@@ -42,21 +42,21 @@ typedef struct muct_rdma_ctl_id {
 
 typedef struct muct_rdma_ctl_msg {
     uint8_t type;         /**< muct_rdma_ctl_type_t */
-    uint64_t incarnation; /**< Of the device this is for */
+    uint64_t incarnation; /**< Incarnation of the receiver's device */
     muct_rdma_ctl_id_t to;
     muct_rdma_ctl_id_t from;
-    uint32_t to_ctl_qp;       /**< Of the address of the endpoint this is for */
-    uint32_t epoch;           /**< Of the connection to be made; the first one is 0 */
-    uint32_t received;        /**< Messages that have arrived since the beginning */
-    uint32_t psn;             /**< First packet number, 24 bits, of every queue pair */
-    uint32_t ctl_qp;          /**< Where answers go */
+    uint32_t to_ctl_qp; /**< Control qp in the receiving endpoint's address */
+    uint32_t epoch;     /**< Number of the connection to be made; the first is 0 */
+    uint32_t received;  /**< Messages that have arrived since the beginning */
+    uint32_t psn;       /**< First packet number, 24 bits, of every queue pair */
+    uint32_t ctl_qp;    /**< Control qp that receives answers */
     muct_rdma_dev_addr_t dev; /**< The sender's, as it is now */
     uint8_t num_qps;
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
-    muct_rdma_ece_t ece; /**< Of those queue pairs */
+    muct_rdma_ece_t ece; /**< ECE of those queue pairs */
     bool is_answer;      /**< The sender is connected and waits for nothing */
-    uint32_t own_ctl_qp; /**< Of the device that its endpoint is of, whichever carries
-                            it now; 0: not told */
+    uint32_t own_ctl_qp; /**< Control qp of the endpoint's own device, whichever carries
+                            it now; 0: unknown */
     uint8_t
         max_reads; /**< Reads and atomics the sender answers; 0: as in its address */
 } muct_rdma_ctl_msg_t;

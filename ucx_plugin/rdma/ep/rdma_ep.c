@@ -30,7 +30,8 @@ muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface)
     ep->state = MUCT_RDMA_EP_INIT;
     ep->num_qps = (uint8_t)iface->limits.num_qps;
     if (getrandom(&ep->psn, sizeof(ep->psn), 0) != sizeof(ep->psn)) {
-        ep->psn = 1; /* only tells stray packets of an earlier connection apart */
+        ep->psn =
+            1; /* the number only separates stray packets of an earlier connection */
     }
     ep->psn &= 0xffffff;
     return ep;
@@ -124,7 +125,8 @@ void muct_rdma_ep_destroy(uct_ep_h tl_ep)
 
 /* ---- connect ---- */
 
-/* As agreed; before that, as many as the endpoints before it were granted. */
+/* Reads that the endpoint answers at once: the agreed number, or before that as many as
+ * earlier endpoints were granted. */
 static uint8_t muct_rdma_ep_dest_reads(const muct_rdma_ep_t *ep)
 {
     return (ep->dest_reads != 0)
@@ -153,7 +155,7 @@ ucs_status_t muct_rdma_ep_get_address(uct_ep_h tl_ep, uct_ep_addr_t *addr)
     ep_addr.flush_rkey = iface->flush_mem->mrs[0]->rkey;
     ep_addr.has_ece = iface->has_ece;
     ep_addr.ece = ep->ece;
-    /* one that broke has another number soon, which is told */
+    /* a broken control channel gets another number soon; the peer is notified then */
     ep_addr.ctl_qp = ((iface->ctl.ibv != NULL) && !iface->ctl.is_given_up)
                          ? iface->ctl.ibv->qp_num
                          : 0;
@@ -218,8 +220,8 @@ static ucs_status_t muct_rdma_ep_set_peer(muct_rdma_ep_t *ep, const void *device
     return UCS_OK;
 }
 
-/* To as many queue pairs as both sides have. After an error the endpoint is doomed:
- * queue pairs that are connected end with it. */
+/* Connect as many queue pairs as both sides have. After an error the endpoint is
+ * doomed: queue pairs that are already connected end with it. */
 static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
                                              muct_rdma_qp_path_t *path)
 {
@@ -240,8 +242,9 @@ static ucs_status_t muct_rdma_ep_connect_qps(muct_rdma_ep_t *ep,
     return status;
 }
 
-/* Whether the peer knows how many reads we answer. If it was told of more, it is told
- * now, with a new connection: the number of one cannot change. */
+/* Check that the peer knows how many reads we answer. If our address promised more,
+ * make a new connection with the right number: an existing connection cannot change it.
+ */
 static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted)
 {
     muct_rdma_iface_t *iface = muct_rdma_ep_iface(ep);
@@ -392,7 +395,7 @@ void muct_rdma_ep_handle_error(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
     bool is_recv = (wc->wr_id & MUCT_RDMA_WR_ID_RECV) != 0;
 
     if (ep->is_ahead) {
-        ep->state = MUCT_RDMA_EP_FAILED; /* nobody is to be told */
+        ep->state = MUCT_RDMA_EP_FAILED; /* no user to notify */
         return;
     }
 

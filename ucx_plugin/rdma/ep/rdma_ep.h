@@ -7,19 +7,19 @@
  * @file
  * Endpoint of mori_rdma: the queue pairs to one peer.
  *
- * All queue pairs carry puts and gets; the first one carries active messages and their
- * credits as well, so that messages stay in order.
+ * All queue pairs carry puts and gets. The first one also carries active messages and
+ * their credits, so that messages stay in order.
  *
- * States. INIT until the peer's address is known, CONNECTED, perhaps RECOVERING and
- * CONNECTED again (rdma_recover.h), FAILED for ever after.
- * What fails an endpoint destroys its queue pairs first: from then on the device
- * touches no memory of its operations, each of which then ends with the status of the
- * failure. That is told to UCX once, and only if something unexpected happened. A
- * failed endpoint refuses operations with that status; a new one has new queue pairs.
+ * States. INIT until the peer's address is known, CONNECTED, possibly RECOVERING and
+ * CONNECTED again (rdma_recover.h), FAILED for ever after. A failure destroys the
+ * endpoint's queue pairs first: from then on the device touches no memory of its
+ * operations. Each operation then ends with the status of the failure. UCX is notified
+ * once, and only if something unexpected happened. A failed endpoint refuses operations
+ * with that status; a new endpoint has new queue pairs.
  *
- * Waiting. An operation that finds no room does nothing and says UCS_ERR_NO_RESOURCE.
- * Requests UCX leaves with us are called in order when something has ended; until then
- * every other operation waits behind them.
+ * Waiting. An operation that finds no room does nothing and returns
+ * UCS_ERR_NO_RESOURCE. Pending requests of UCX are called in order when something has
+ * ended. Until then every other operation waits behind them.
  */
 
 #include "base/muct_log.h"
@@ -35,22 +35,22 @@ typedef enum {
     MUCT_RDMA_EP_FAILED
 } muct_rdma_ep_state_t;
 
-/** One queue pair of an endpoint. */
+/** Queue pair of an endpoint. */
 struct muct_rdma_chan {
     muct_rdma_sq_t sq;
     muct_rdma_ep_t *ep;
     struct ibv_qp *ibv;         /**< NULL when destroyed */
-    muct_rdma_iface_t *carrier; /**< Whose device it is of */
+    muct_rdma_iface_t *carrier; /**< Interface of the queue pair's device */
     muct_rdma_cq_t *cq;
     unsigned cq_entries;
     unsigned send_depth;
     unsigned recv_depth;
     uint32_t place;
-    uint32_t first_qp_num; /**< By which the peer knows the endpoint */
+    uint32_t first_qp_num; /**< Number in the endpoint's address */
     uint32_t flushed;      /**< Work requests before this one have come back */
     bool is_given;         /**< Work requests that the send queue counts as posted */
     uint64_t id;           /**< High half of its wr_ids */
-    uint32_t fence_index;  /**< What the last fence waits for, when ep->is_fenced */
+    uint32_t fence_index;  /**< Index the last fence waits for, if is_fenced */
     bool has_writes;       /**< Since the last remote flush */
     uint64_t gpus_written; /**< Bit of each GPU written to since the last flush */
 };
@@ -61,12 +61,12 @@ typedef struct muct_rdma_rx {
     uint32_t mask;
     uint32_t head;         /**< Next to post */
     uint32_t tail;         /**< Next to be received into */
-    uint32_t missing_ctl;  /**< Taken by credit messages and not posted again yet */
-    uint32_t missing_data; /**< Taken by other messages and not posted again yet */
+    uint32_t missing_ctl;  /**< Consumed by credit messages, not reposted */
+    uint32_t missing_data; /**< Consumed by other messages, not reposted */
     uint32_t owed;         /**< Posted again, and the peer does not know yet */
     uint32_t depth;        /**< Receives for other messages, posted or missing */
     uint32_t grown;        /**< tail when that was set */
-    uint32_t first;        /**< depth at first, which the peer is told */
+    uint32_t first;        /**< Initial depth, sent to the peer */
     uint64_t id;           /**< High half of the wr_ids */
 } muct_rdma_rx_t;
 
@@ -82,29 +82,29 @@ typedef struct muct_rdma_pending {
 struct muct_rdma_ep {
     uct_base_ep_t super;
     muct_rdma_ep_state_t state;
-    ucs_status_t status; /**< Of operations, when failed */
-    ucs_status_t doom;   /**< Not UCS_OK: it could not be made or connected, and fails
-                              with this in the next progress */
-    uint8_t num_qps;     /**< In use; fewer than created when the peer has fewer */
+    ucs_status_t status; /**< Status of operations, when failed */
+    ucs_status_t doom;   /**< Not UCS_OK: making or connecting it failed; it fails with
+                            this in the next progress */
+    uint8_t num_qps; /**< Number in use; fewer than created when the peer has fewer */
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;
     bool is_fence_unread; /**< The fence's reads found no room yet; is_fenced, too */
     bool is_job_fenced;   /**< A fence came while ep->job was not posted */
     bool is_dispatching;
-    bool is_canceled;   /**< By a flush: the user knows its end, and is told no more */
+    bool is_canceled;   /**< Canceled by a flush: the user gets no further reports */
     bool has_event;     /**< Something ended since requests were called last */
     bool wants_buf;     /**< An operation found no buffer since then */
     bool has_work;      /**< In iface->work */
-    bool is_ahead;      /**< Nobody has asked for it yet */
-    uint8_t told_reads; /**< What the peer may take for dest_reads; 0: nothing yet */
+    bool is_ahead;      /**< Made ahead; it has no user yet */
+    uint8_t told_reads; /**< dest_reads as the peer knows it; 0: unknown yet */
     uint8_t dest_reads; /**< Reads that our queue pairs answer at once */
     uint32_t psn;
     uint64_t serial;            /**< Larger than that of each made before */
-    muct_rdma_iface_t *carrier; /**< Whose device the queue pairs are of, or are to be
-                                     when they are made anew; rdma_move.h */
+    muct_rdma_iface_t *carrier; /**< Interface of the queue pairs' device, or of their
+                                   next device when they are made anew; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
-    muct_rdma_ece_t ece;   /**< What the queue pairs offer; keep to, once connected */
+    muct_rdma_ece_t ece;   /**< ECE the queue pairs offer; once connected, use */
     size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
     uint32_t credits;      /**< Active messages we may send */
     uint32_t credit_batch; /**< Owed receives that are worth a message */
@@ -115,7 +115,7 @@ struct muct_rdma_ep {
     ucs_list_link_t list;
     ucs_list_link_t work;
     muct_rdma_recover_t recover;
-    muct_rdma_dev_addr_t peer; /**< As it is now, but of the incarnation of its keys */
+    muct_rdma_dev_addr_t peer; /**< Present address, with the incarnation of its keys */
     muct_rdma_ep_addr_t peer_ep;
     muct_rdma_gpu_page_t gpu_pages[MUCT_RDMA_KEY_NUM_GPUS]; /**< The peer's, where a
                                                                  bit was ever set */
@@ -158,7 +158,8 @@ struct muct_rdma_ep_listener {
     bool (*is_runnable)(const muct_rdma_ep_t *ep);
 };
 
-/** Without queue pairs, and in no list; NULL when there is no memory, logged. */
+/** Allocate an endpoint that has no queue pairs and is in no list. Returns NULL when
+ * there is no memory, logged. */
 muct_rdma_ep_t *muct_rdma_ep_new(muct_rdma_iface_t *iface);
 
 /**
@@ -192,9 +193,9 @@ ucs_status_t muct_rdma_ep_invalidate(uct_ep_h ep,
                                      const uct_ep_invalidate_params_t *params);
 
 /**
- * Fail an endpoint: end everything with @a status, and tell UCX when it @a
+ * Fail an endpoint: end everything with @a status, and notify UCX when the failure @a
  * is_unexpected. The endpoint may be destroyed when this returns. Does nothing to a
- * failed one.
+ * failed endpoint.
  */
 void muct_rdma_ep_fail(muct_rdma_ep_t *ep, ucs_status_t status, bool is_unexpected);
 
@@ -281,7 +282,7 @@ static inline size_t muct_rdma_max_zcopy(const muct_rdma_limits_t *limits)
     muct_trace_data("%s %zu to or from 0x%llx", _what, (size_t)(_length),              \
                     (unsigned long long)(_remote))
 
-/* What is done when a work request ended; the slot's arg says with what. */
+/* Callbacks for the end of a work request; the comment names the slot's arg. */
 void muct_rdma_done_comp(void *arg, ucs_status_t status);     /* uct_completion_t */
 void muct_rdma_done_buf(void *arg, ucs_status_t status);      /* buffer */
 void muct_rdma_done_buf_comp(void *arg, ucs_status_t status); /* buffer, its comp */

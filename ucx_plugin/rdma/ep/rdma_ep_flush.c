@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Order, and the end of what was written: fences, flushes, and checks for an answer.
+ * Order and remote completion: fences, flushes, and checks that the peer answers.
  *
- * An acknowledged write to memory of the host has ended. One to a GPU may still be
- * under way on the peer's PCIe: whoever asks for its end, by any flush, or orders what
- * follows behind it, by a fence, has a page of that GPU read behind it on the same
- * queue pair (rdma_gpu_page.h). Nothing is read where nothing was written to a GPU.
+ * An acknowledged write to memory of the host has ended. A write to a GPU may still be
+ * under way on the peer's PCIe. A flush waits for its end, and a fence orders later
+ * operations behind it. Both therefore read a page of that GPU behind the write on the
+ * same queue pair (rdma_gpu_page.h). Nothing is read where nothing was written to a
+ * GPU.
  */
 
 #include "rdma/ep/rdma_ep_flush.h"
@@ -27,7 +28,7 @@ void muct_rdma_chan_wrote_gpu(muct_rdma_chan_t *chan, const muct_rdma_key_t *key
     chan->gpus_written |= 1ull << key->gpu;
 }
 
-/* One byte, into a page of ours where nobody looks. */
+/* Read one byte into a page of ours whose content is never used. */
 static void muct_rdma_chan_read_back(muct_rdma_chan_t *chan, bool is_host,
                                      uint64_t address, uint32_t rkey)
 {
@@ -112,10 +113,10 @@ static void muct_rdma_ep_ring(muct_rdma_ep_t *ep)
 
 /* ---- fences ---- */
 
-/* What was posted before has to have ended before anything else begins. One queue pair
- * is in order, but for reads that are still on their way: its next work request waits
- * for those in the device. The flag also says what was posted right behind a fence
- * (rdma_replay.c): so it is there with nothing to wait for, too. */
+/* Order what follows behind everything posted so far. One queue pair is in order,
+ * except for reads that are still under way: in the device its next work request waits
+ * for those. The flag also marks the work request right behind a fence (rdma_replay.c),
+ * so it is set even if there is nothing to wait for. */
 static void muct_rdma_ep_set_fence(muct_rdma_ep_t *ep)
 {
     muct_rdma_chan_t *chan;
@@ -204,7 +205,7 @@ ucs_status_t muct_rdma_ep_fence(uct_ep_h tl_ep, unsigned flags)
 
 /* ---- flush ---- */
 
-/* In the place of the last work request's own callback, which it calls first. */
+/* Wrapper of the last work request's own callback, which it calls first. */
 typedef struct muct_rdma_flush {
     muct_rdma_done_t done;
     void *arg;
@@ -319,7 +320,7 @@ ucs_status_t muct_rdma_ep_check(uct_ep_h tl_ep, unsigned flags, uct_completion_t
         return (ep->state == MUCT_RDMA_EP_FAILED) ? ep->status : UCS_OK;
     }
 
-    /* what is on its way already will tell */
+    /* an operation already under way will report whether the peer answers */
     if ((comp == NULL) &&
         ((ep->state == MUCT_RDMA_EP_RECOVERING) || !muct_rdma_sq_is_idle(&chan->sq))) {
         return UCS_OK;

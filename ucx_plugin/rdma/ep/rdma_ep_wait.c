@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What waits for room.
+ * Operations and requests that wait for room.
  */
 
 #include "rdma/ep/rdma_ep_wait.h"
@@ -80,9 +80,9 @@ ucs_status_t muct_rdma_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
         return UCS_ERR_BUSY; /* the operation will say with what */
     }
 
-    /* Only when nothing is on its way does nothing make room later: then everything
-     * fits but what waits for credits, which come as a message, or for buffers, which
-     * other endpoints have. */
+    /* Refuse a request only if nothing under way will make room later. Then everything
+     * fits except what waits for credits, which come as a message, or for buffers,
+     * which other endpoints hold. */
     if ((ep->state == MUCT_RDMA_EP_CONNECTED) && (ep->pending.head == NULL) &&
         (ep->job == NULL) && (ep->credits > 0) && muct_rdma_ep_is_idle(ep) &&
         !muct_rdma_buf_pool_is_dry(&muct_rdma_ep_iface(ep)->tx_pool)) {

@@ -28,7 +28,8 @@ bool muct_rdma_ep_is_runnable(const muct_rdma_ep_t *ep);
  * Take a buffer to send from.
  *
  * @return UCS_OK
- * @return UCS_ERR_NO_RESOURCE  All are in use; who waits is called when one comes back.
+ * @return UCS_ERR_NO_RESOURCE  All are in use; waiting requests are called when one is
+ * returned.
  * @return UCS_ERR_NO_MEMORY    There are none, for lack of memory to register; logged.
  */
 ucs_status_t muct_rdma_ep_get_buf(muct_rdma_ep_t *ep, muct_rdma_buf_t **buf_p);

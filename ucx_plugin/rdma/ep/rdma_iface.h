@@ -52,17 +52,17 @@ typedef struct muct_rdma_iface {
     muct_rdma_port_t port;
     muct_rdma_limits_t limits;
     muct_rdma_domain_t domain;
-    muct_rdma_qp_path_t path; /**< What all endpoints have in common */
+    muct_rdma_qp_path_t path; /**< Part of the path that all endpoints share */
     muct_rdma_cq_set_t cqs;
     unsigned next_cq; /**< Polled last, where not all are */
     muct_rdma_buf_pool_t tx_pool;
     muct_rdma_buf_pool_t rx_pool;
     muct_rdma_mem_t *flush_mem; /**< The memory domain's; our own such reads go there */
-    const muct_rdma_ep_listener_t *listener; /**< Of all endpoints */
+    const muct_rdma_ep_listener_t *listener; /**< Listener of all endpoints */
     ucs_list_link_t eps;
     muct_rdma_stock_t stock;
     ucs_list_link_t recovering;
-    unsigned commands_left; /**< Of this progress, for recovery */
+    unsigned commands_left; /**< Budget of this progress for recovery */
     bool has_steps;         /**< Recovery would go on at once in the next progress */
     ucs_list_link_t work;   /**< Endpoints with requests waiting or credits to give */
     ucs_list_link_t dirty;  /**< Send queues with a chain to post */
@@ -74,8 +74,8 @@ typedef struct muct_rdma_iface {
     bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
     bool has_auto_first;  /**< RX_FIRST is */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
-    muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Of the i-th queue pair of
-                                                             all endpoints */
+    muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Sums over the i-th queue
+                                                           pairs of all endpoints */
     muct_rdma_ctl_t ctl;
     bool has_tried_ctl;
     unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
@@ -83,7 +83,7 @@ typedef struct muct_rdma_iface {
     struct {
         uint64_t connections; /**< Made anew */
         uint64_t wrs;         /**< Posted again */
-        uint64_t moves;       /**< Of those connections, with another device */
+        uint64_t moves;       /**< Connections made anew with another device */
     } recovery_stats;
     ucs_list_link_t move_list; /**< Of rdma_move.c */
     bool is_dead;              /**< The device is gone */
@@ -98,7 +98,7 @@ typedef struct muct_rdma_iface {
     muct_rdma_routes_t routes;
     uct_recv_desc_t release_desc;
     size_t rx_headroom;
-    size_t rx_offset; /**< Of a message's data in its receive buffer */
+    size_t rx_offset; /**< Offset of a message's data in its receive buffer */
     int event_fd;     /**< epoll of the channel, the events and the timer */
     int timer_fd;     /**< Expires when the link has been down for too long */
     muct_rdma_async_sub_t async;
@@ -116,9 +116,9 @@ typedef struct muct_rdma_iface {
 void muct_rdma_iface_device_address(const muct_rdma_iface_t *iface,
                                     muct_rdma_dev_addr_t *addr);
 
-/** What the next endpoint is to have of something. Who has many peers has little on its
- * way to each: from 128 endpoints on, and for each twice as many, half of it, until it
- * is @a least or less. */
+/** Share of a resource for the next endpoint. With many peers, each one has little
+ * under way: from 128 endpoints on the share is halved, and again for each doubling,
+ * until it is @a least or less. */
 unsigned muct_rdma_iface_share(const muct_rdma_iface_t *iface, unsigned whole,
                                unsigned least);
 
@@ -127,8 +127,8 @@ static inline muct_rdma_md_t *muct_rdma_iface_md(const muct_rdma_iface_t *iface)
     return (muct_rdma_md_t *)iface->super.md;
 }
 
-/** Where the byte goes that is read behind writes to the peer's host or to a GPU: it
- * tells the one from the other when the work request moves, however often. */
+/** Target of the byte that is read behind writes to the peer's host or to a GPU. The
+ * address separates the two kinds when the work request moves, however often. */
 static inline uint64_t muct_rdma_iface_read_back(const muct_rdma_iface_t *iface,
                                                  bool is_host)
 {

@@ -17,7 +17,7 @@
 
 typedef enum {
     MUCT_RDMA_RECOVER_NONE,
-    MUCT_RDMA_RECOVER_TELL, /**< Connected; the peer is told where datagrams go */
+    MUCT_RDMA_RECOVER_TELL, /**< Connected; notifies the peer of the control qp */
     MUCT_RDMA_RECOVER_BREAK,
     MUCT_RDMA_RECOVER_DRAIN,
     MUCT_RDMA_RECOVER_MAKE,
@@ -30,26 +30,26 @@ typedef struct muct_rdma_recover {
     unsigned num_done;   /**< Queue pairs that the phase, or connecting, is through with
                           */
     ucs_status_t cause;  /**< Status to fail with */
-    uint32_t epoch;      /**< Of the connection there is, or that is being made */
+    uint32_t epoch;      /**< Number of the present connection, or the one being made */
     uint32_t psn;        /**< First packet number of our queue pairs in it */
     uint32_t received;   /**< Messages that had arrived before it */
     uint32_t ended;      /**< Work requests that had ended when it was made */
     uint32_t rx_flushed; /**< Receives that came back empty, of these queue pairs */
     muct_rdma_dev_addr_t first_peer; /**< The device the endpoint was connected to */
-    uint32_t first_ctl_qp;           /**< Where datagrams go there */
-    uint64_t peer_incarnation;       /**< Of the peer's device that is reached now */
-    uint32_t peer_ctl_qp;            /**< Where they go now */
+    uint32_t first_ctl_qp;           /**< Control qp of that device */
+    uint64_t peer_incarnation;       /**< Incarnation of the peer's present device */
+    uint32_t peer_ctl_qp;            /**< Control qp of that device */
     uint32_t told_ctl_qp;            /**< Ours, as the endpoint's address says */
-    bool has_moved;                  /**< To another device, of either side */
+    bool has_moved;                  /**< Either side uses another device */
     uint64_t move_ms;                /**< When another device is tried */
-    uint64_t patience_ms;            /**< With the present one */
-    unsigned tries; /**< Connections made in a row on which nothing has ended */
+    uint64_t patience_ms; /**< Time to wait for an answer by the present one */
+    unsigned tries;       /**< Connections made in a row on which nothing has ended */
     bool has_offer;
     muct_rdma_ctl_msg_t offer; /**< The peer's latest */
     uint64_t deadline_ms;
     uint64_t next_ms; /**< When our offer is sent again */
     unsigned interval_ms;
-    ucs_list_link_t list; /**< In iface->recovering, in every phase but NONE */
+    ucs_list_link_t list; /**< Linked in iface->recovering in every phase but NONE */
 } muct_rdma_recover_t;
 
 #endif

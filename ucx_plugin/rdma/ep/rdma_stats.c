@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What an interface has posted, where users can see it: in UCX's VFS while it lives
- * (ucx_vfs mounts it), in the log when it is closed. Another thread reads the numbers
- * while they are counted; each is one word, so it sees an old value or a new one.
+ * Statistics of an interface's posts. Users find them in UCX's VFS while the interface
+ * lives (ucx_vfs mounts it), and in the log when it is closed. Another thread reads the
+ * numbers while they are counted. Each is one word, so the reader sees an old value or
+ * a new one.
  */
 
 #include "rdma/ep/rdma_stats.h"

@@ -5,7 +5,8 @@
 #include "base/muct_log.h"
 #include "rdma/ep/rdma_ep.h"
 
-/* Who has so many endpoints gets more, one in this part of what there are. */
+/* Endpoints per endpoint made ahead: an interface that has many is likely to get more.
+ */
 #define MUCT_RDMA_STOCK_PART 4
 #define MUCT_RDMA_STOCK_MOST 8
 

@@ -5,13 +5,14 @@
 
 /**
  * @file
- * Endpoints that are made ahead. UCT wants the address of an endpoint as soon as there
- * is one, and the numbers of its queue pairs are in it; and who answers a peer makes an
- * endpoint on each NIC within one progress. So whoever has a few peers, and will have
- * more, finds the next endpoints ready: progress makes them, a queue pair at a time.
- * With none ready an endpoint is made when it is asked for.
+ * Endpoints that are made ahead. UCT wants the address of an endpoint as soon as it
+ * exists, and the address contains the numbers of its queue pairs. Answering a peer
+ * makes an endpoint on each NIC within one progress. So an interface that has a few
+ * peers, and is likely to get more, keeps the next endpoints ready: progress makes
+ * them, one queue pair at a time. If none is ready, the endpoint is made when it is
+ * requested.
  *
- * One thread, the interface's.
+ * Used by the interface's thread alone.
  */
 
 #include "base/muct_uct_abi.h"
@@ -26,13 +27,13 @@ struct muct_rdma_iface;
 typedef struct muct_rdma_stock {
     ucs_list_link_t ready; /**< By ep->list */
     unsigned num_ready;
-    struct muct_rdma_ep *next; /**< Not ready yet; NULL when there is none */
+    struct muct_rdma_ep *next; /**< Endpoint being made; NULL when there is none */
     bool has_failed;           /**< The device gives no more: none is made any more */
 } muct_rdma_stock_t;
 
 void muct_rdma_stock_init(muct_rdma_stock_t *stock);
 
-/** Destroy all, used by nobody: at the end, or when something they are of is broken. */
+/** Destroy all unused endpoints: at the end, or when something they use is broken. */
 void muct_rdma_stock_drop(muct_rdma_stock_t *stock);
 
 /** ep_create: an endpoint that was made ahead, or one that is made now. */

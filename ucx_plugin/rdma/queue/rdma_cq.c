@@ -120,7 +120,7 @@ static ucs_status_t muct_rdma_cq_add(muct_rdma_cq_set_t *set)
         return UCS_ERR_IO_ERROR;
     }
 
-    /* who sleeps armed its set before there was this queue */
+    /* a sleeping thread armed the set before this queue existed */
     if (ibv_req_notify_cq(cq->ibv, 0) != 0) {
         muct_error("ibv_req_notify_cq(%s) failed: %m", set->device->name);
         (void)muct_rdma_verbs.destroy_cq(cq->ibv);

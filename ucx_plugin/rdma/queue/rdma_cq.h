@@ -24,10 +24,10 @@
 typedef struct muct_rdma_cq {
     struct ibv_cq *ibv;
     unsigned capacity; /**< Entries */
-    unsigned reserved; /**< Of them, promised to queue pairs */
+    unsigned reserved; /**< Entries promised to queue pairs */
     unsigned
-        released_unpolled; /**< Of those, given back but perhaps still in the queue */
-    unsigned events;       /**< Not acknowledged yet */
+        released_unpolled; /**< Reserved entries given back but perhaps still in use */
+    unsigned events;       /**< Events not acknowledged yet */
     bool is_broken;        /**< The device failed it: no completion will ever come */
     bool has_early_wc;
     struct ibv_wc early_wc; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
@@ -78,8 +78,8 @@ void muct_rdma_cq_set_broken(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq);
  *  the set is polled. */
 void muct_rdma_cq_set_reap(muct_rdma_cq_set_t *set);
 
-/** As ibv_poll_cq(), after what was polled early. 0 from a queue that broke, which its
- *  set's has_failed tells. */
+/** Poll like ibv_poll_cq(), but return what was polled early first. Returns 0 for a
+ * broken queue; has_failed of the set reports the break. */
 unsigned muct_rdma_cq_poll(muct_rdma_cq_set_t *set, muct_rdma_cq_t *cq, unsigned max,
                            struct ibv_wc *wc);
 

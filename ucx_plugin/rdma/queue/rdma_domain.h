@@ -5,9 +5,9 @@
 
 /**
  * @file
- * Where an interface's queue pairs are made: the memory domain's protection domain,
- * under a thread domain where the device has such. UCT promises one thread at a time
- * for an interface, and the device's library then takes no lock to post.
+ * Parent of an interface's queue pairs: the memory domain's protection domain, under a
+ * thread domain where the device has such. UCT promises one thread at a time for an
+ * interface, and the device's library then takes no lock to post.
  */
 
 #include "rdma/device/rdma_verbs.h"
@@ -20,10 +20,11 @@ typedef struct muct_rdma_domain {
 } muct_rdma_domain_t;
 
 /**
- * @param [in] pd    Of the memory domain; outlives this.
+ * @param [in] pd    Protection domain of the memory domain; outlives this.
  * @param [in] mode  UCS_NO for none, UCS_TRY where the device has them, UCS_YES.
  *
- * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when there must be one and is none.
+ * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when the mode is UCS_YES and there is
+ * none.
  */
 ucs_status_t muct_rdma_domain_open(struct ibv_pd *pd, ucs_ternary_auto_value_t mode,
                                    muct_rdma_domain_t *domain);

@@ -5,35 +5,37 @@
 
 /**
  * @file
- * Enhanced connection establishment (ECE): two devices of one vendor agree on what goes
- * beyond the standard, selective repeat on lossy networks for one.
+ * Enhanced connection establishment (ECE): two devices of one vendor agree on features
+ * beyond the standard, for example selective repeat on lossy networks.
  *
- * As librdmacm and NCCL do it. Each side tells the other what its queue pairs offer,
- * and sets what the other one offers before they are ready to receive; a device keeps
- * to what of that it has. Both keep to the same, whoever is first: one that answers
- * tells what they keep to already. Without an offer, or with one of another vendor,
- * nothing is set, and devices then keep to the standard.
+ * The protocol is that of librdmacm and NCCL. Each side sends what its queue pairs
+ * offer. Each side sets the peer's offer before its queue pairs are ready to receive; a
+ * device uses the part of it that it supports. Both sides use the same options,
+ * whichever is first: the side that answers sends what its queue pairs use already. If
+ * there is no offer, or the vendors differ, nothing is set, and the devices follow the
+ * standard.
  */
 
 #include "rdma/device/rdma_addr.h"
 #include "rdma/device/rdma_verbs.h"
 
 /**
- * What a new queue pair offers.
+ * Query what a new queue pair offers.
  *
- * @param [in]  wish  UCS_ULUNITS_AUTO for what its device says, UCS_ULUNITS_INF for
- * all, or the options themselves; 0 for none.
+ * @param [in]  wish  UCS_ULUNITS_AUTO for what its device reports, UCS_ULUNITS_INF for
+ *     all, or the options themselves; 0 for none.
  * @param [out] ece   No options where the device or the library has no ECE.
  */
 void muct_rdma_ece_offer(struct ibv_qp *qp, unsigned long wish, muct_rdma_ece_t *ece);
 
 /**
- * What both sides will have.
+ * Choose the options that both sides will use.
  *
- * @param [in]  wish  As above: options that the user has named win over the peer's.
+ * @param [in]  wish  Same as above: options that the user has named win over the
+ * peer's.
  * @param [in]  own   Our offer.
  * @param [in]  peer  The peer's.
- * @param [out] ece   To be set; no options where nothing is to be.
+ * @param [out] ece   Options to set; none if nothing is to be set.
  */
 void muct_rdma_ece_choose(unsigned long wish, const muct_rdma_ece_t *own,
                           const muct_rdma_ece_t *peer, muct_rdma_ece_t *ece);
@@ -48,7 +50,8 @@ void muct_rdma_ece_choose(unsigned long wish, const muct_rdma_ece_t *own,
  */
 ucs_status_t muct_rdma_ece_set(struct ibv_qp *qp, const muct_rdma_ece_t *ece);
 
-/** What a queue pair keeps to on which @a set was set, and that is ready to receive. */
+/** Query the options in use on a queue pair that is ready to receive and had @a set
+ * set. */
 void muct_rdma_ece_agreed(struct ibv_qp *qp, const muct_rdma_ece_t *set,
                           muct_rdma_ece_t *ece);
 

@@ -181,8 +181,8 @@ static int muct_rdma_qp_to_rtr(struct ibv_qp *qp, const muct_rdma_qp_path_t *pat
             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-/* EINVAL is also what a device says whose queue pairs have all of its responder
- * resources: it is asked for fewer. */
+/* EINVAL is also returned by a device whose queue pairs use up its responder resources:
+ * retry with fewer. */
 static int muct_rdma_qp_to_rtr_in_steps(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
                                         uint32_t remote_qp_num)
 {

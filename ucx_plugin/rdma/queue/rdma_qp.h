@@ -5,7 +5,7 @@
 
 /**
  * @file
- * One reliable-connected queue pair and its states. Nothing of what is posted to it.
+ * Reliable-connected queue pair and its states. Posting to it is not part of this file.
  *
  * No shared receive queue, ever: some devices have none.
  */
@@ -42,7 +42,7 @@ typedef struct muct_rdma_qp_path {
     uint32_t local_psn;
     uint32_t remote_psn;
     bool has_atomics;
-    muct_rdma_ece_t ece; /**< To be set; no options: nothing is */
+    muct_rdma_ece_t ece; /**< ECE to set; nothing is set if it has no options */
 } muct_rdma_qp_path_t;
 
 /**
@@ -78,8 +78,8 @@ ucs_status_t muct_rdma_qp_connect(struct ibv_qp *qp, muct_rdma_qp_path_t *path,
                                   uint32_t remote_qp_num);
 
 /**
- * To the error state: the device goes on with nothing of it, and gives all it holds
- * back as completions, in order.
+ * Move the queue pair to the error state: the device executes no more of its work
+ * requests, and returns all it holds as completions, in order.
  *
  * @return 0, or the errno value of a device that refused, which is logged.
  */

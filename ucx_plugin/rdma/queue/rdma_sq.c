@@ -98,7 +98,7 @@ err:
     return UCS_ERR_NO_MEMORY;
 }
 
-/* To its place in the larger ring; what is inline moves with it. */
+/* Move an entry to its place in the larger ring, inline data included. */
 static void muct_rdma_sq_move_entry(muct_rdma_sq_t *sq, const muct_rdma_sq_t *old,
                                     uint32_t index)
 {
@@ -119,7 +119,8 @@ static void muct_rdma_sq_move_entry(muct_rdma_sq_t *sq, const muct_rdma_sq_t *ol
     }
 }
 
-/* Twice the places. Right behind a doorbell, so that nobody is at work on an entry. */
+/* Double the number of entries. Call it right behind a doorbell, when no entry is being
+ * written. */
 static void muct_rdma_sq_grow(muct_rdma_sq_t *sq)
 {
     const muct_rdma_sq_t old = *sq;
@@ -193,7 +194,7 @@ static void muct_rdma_sq_ring_failed(muct_rdma_sq_t *sq, int error,
     muct_rdma_sq_mark_dirty(sq);
 }
 
-/* What is not posted yet, for the device that it goes to now. */
+/* Change the keys of work requests not posted yet to those of the present device. */
 static bool muct_rdma_sq_prepare(muct_rdma_sq_t *sq)
 {
     uint32_t index;
@@ -281,7 +282,7 @@ void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t stat
         muct_rdma_sq_end_mark(sq, (before == 0) ? status : UCS_OK);
     }
 
-    /* one that failed in the middle of a chain: its mark is told by the purge */
+    /* a work request that failed in the middle of a chain: the purge calls its mark */
     if ((int32_t)(index - sq->tail) >= 0) {
         sq->tail = index + 1;
     }

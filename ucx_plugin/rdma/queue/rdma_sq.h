@@ -6,33 +6,32 @@
 /**
  * @file
  * Send queue of one queue pair: gathers work requests, rings the doorbell once for
- * many, and knows what is to be done when each of them ends.
+ * many, and calls back when each of them ends.
  *
- * Numbers. Every work request has an index that only grows. [tail, posted) are with
- * the device, [posted, head) are gathered and not yet posted; head - tail is never more
- * than depth. That difference is all the accounting there is: it cannot drift from
- * what the device has, because reliable connections complete in order.
+ * Numbers. Every work request has an index that only grows. [tail, posted) are with the
+ * device, [posted, head) are gathered and not yet posted; head - tail is never more
+ * than depth. That difference is all the accounting there is. It cannot drift from what
+ * the device has, because reliable connections complete in order.
  *
- * Completions. Only the last work request of each chain asks for one: when it comes,
- * all before it are done. One that fails gives a completion of its own, and so does
- * every one behind it; those before it that gave none have succeeded.
+ * Completions. Only the last work request of each chain requests a completion: when it
+ * comes, all before it are done. A failed work request gives a completion of its own,
+ * and so does every one behind it. Those before it that gave none have succeeded.
  *
- * Marks. Who waits for the end of a work request leaves a mark at it; the last of a
- * chain always has one. A mark is called back exactly once: by
- * @ref muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that
- * the callback may post.
+ * Marks. A mark at a work request requests a callback when that one ends; the last of a
+ * chain always has a mark. A mark is called back exactly once: by @ref
+ * muct_rdma_sq_complete or by @ref muct_rdma_sq_purge. tail moves first, so that the
+ * callback may post.
  *
- * Entries. A work request stays where it was written, in a ring, until another one
- * needs its place. With keep there is a place for each that is on its way, so that all
- * of them can be posted again, to another queue pair; without, for a chain. Rings begin
- * with two chains and double behind a doorbell, as more are on their way: most peers of
- * many have little.
+ * Entries. A work request stays in its place in a ring until another one needs that
+ * place. If keep is set, there is a place for each work request under way, so that all
+ * of them can be posted again to another queue pair. Otherwise there are places for a
+ * chain. Rings begin with two chains, and double behind a doorbell as more work
+ * requests are under way. With many peers, most have few under way.
  *
- * When to ring: a work request is posted at once when the device has nothing of this
- * queue to do; behind others it waits, until the chain is full or until the next
- * progress.
+ * Doorbells. A work request is posted at once when the device has nothing of this queue
+ * to do. Otherwise it waits until the chain is full or until the next progress.
  *
- * One thread.
+ * Single-threaded.
  */
 
 #include "base/muct_uct_abi.h"
@@ -44,13 +43,13 @@
 typedef void (*muct_rdma_done_t)(void *arg, ucs_status_t status);
 
 typedef struct muct_rdma_mark {
-    muct_rdma_done_t done; /**< NULL when nobody waits for it */
+    muct_rdma_done_t done; /**< NULL when no callback is needed */
     void *arg;
-    uint64_t bytes; /**< Of all work requests up to this one */
-    uint32_t index; /**< Of the work request */
+    uint64_t bytes; /**< Sum over all work requests up to this one */
+    uint32_t index; /**< Index of the work request */
 } muct_rdma_mark_t;
 
-/** What queues have posted; one may count for several of them. */
+/** Counters of posted work; several queues may share one instance. */
 typedef struct muct_rdma_sq_stats {
     uint64_t doorbells; /**< ibv_post_send() calls */
     uint64_t wrs;       /**< Work requests in them */
@@ -92,8 +91,8 @@ struct muct_rdma_sq {
     bool keep;      /**< Entries until they end */
     bool is_stuck;  /**< The device took only a part: repeat, take no more */
     uint8_t state;  /**< MUCT_RDMA_SQ_* */
-    uint64_t bytes; /**< Of all work requests there were, up to head */
-    uint64_t ended; /**< Of those up to the last mark that was called back */
+    uint64_t bytes; /**< Sum over all work requests, up to head */
+    uint64_t ended; /**< Bytes up to the last mark that was called back */
     muct_rdma_mark_t *marks;
     struct ibv_send_wr *wrs;
     struct ibv_sge *sges;
@@ -115,7 +114,7 @@ typedef struct muct_rdma_sq_params {
     uint32_t max_inline;
     bool keep;              /**< Work requests until they end */
     ucs_list_link_t *dirty; /**< List this queue enters when it has a chain to post */
-    muct_rdma_sq_stats_t *stats; /**< Where it counts; outlives the queue */
+    muct_rdma_sq_stats_t *stats; /**< Counters to update; outlive the queue */
 } muct_rdma_sq_params_t;
 
 /** @return UCS_OK or UCS_ERR_NO_MEMORY. */
@@ -125,7 +124,7 @@ ucs_status_t muct_rdma_sq_init(muct_rdma_sq_t *sq, const muct_rdma_sq_params_t *
 void muct_rdma_sq_cleanup(muct_rdma_sq_t *sq);
 
 /**
- * Post the chain, or try again to. Failing is not logged here: error and is_stuck tell.
+ * Post the chain, or retry. A failure is not logged here: error and is_stuck report it.
  * After an error that cannot be repeated the owner must fail the queue pair.
  */
 void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
@@ -137,7 +136,7 @@ void muct_rdma_sq_ring(muct_rdma_sq_t *sq);
  */
 void muct_rdma_sq_complete(muct_rdma_sq_t *sq, uint32_t index, ucs_status_t status);
 
-/** From now on have the keys of all that is posted changed. */
+/** Change the keys of every work request that is posted from now on. */
 void muct_rdma_sq_set_moved(muct_rdma_sq_t *sq, muct_rdma_sq_move_t move);
 
 /** Take and post nothing until @ref muct_rdma_sq_resume. An error of the queue pair's
@@ -202,7 +201,7 @@ static inline struct ibv_send_wr *muct_rdma_sq_begin(muct_rdma_sq_t *sq,
     return wr;
 }
 
-/** Where inline data of the work request begun last is to be put: max_inline bytes. */
+/** Buffer for inline data of the work request begun last: max_inline bytes. */
 static inline void *muct_rdma_sq_inline(muct_rdma_sq_t *sq)
 {
     return sq->inline_data + (size_t)(sq->head & sq->wr_mask) * sq->max_inline;
@@ -231,7 +230,7 @@ static inline muct_rdma_mark_t *muct_rdma_sq_last_mark(muct_rdma_sq_t *sq)
     return &sq->marks[(sq->mark_head - 1) & sq->mask];
 }
 
-/** End a work request for which nobody waits. */
+/** End a work request that needs no callback. */
 static inline void muct_rdma_sq_end_silent(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
                                            uint64_t bytes)
 {
@@ -252,7 +251,7 @@ static inline void muct_rdma_sq_add(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
     muct_rdma_sq_mark(sq, done, arg);
 }
 
-/** As that, and post the chain when it is full. */
+/** Same as @ref muct_rdma_sq_add, and post the chain when it is full. */
 static inline void muct_rdma_sq_end(muct_rdma_sq_t *sq, struct ibv_send_wr *wr,
                                     muct_rdma_done_t done, void *arg, uint64_t bytes)
 {
@@ -271,7 +270,8 @@ static inline void muct_rdma_sq_mark_dirty(muct_rdma_sq_t *sq)
     }
 }
 
-/** It cannot go on, not by another queue pair either: its owner is to fail. */
+/** Mark the queue as lost: another queue pair cannot help either, so the owner must
+ * fail. */
 static inline void muct_rdma_sq_lose(muct_rdma_sq_t *sq, int error)
 {
     sq->error = error;
@@ -279,7 +279,8 @@ static inline void muct_rdma_sq_lose(muct_rdma_sq_t *sq, int error)
     muct_rdma_sq_mark_dirty(sq);
 }
 
-/** After the work requests of one operation: post now, or remember to. */
+/** Call this after the work requests of one operation: it posts now, or marks the queue
+ * dirty. */
 static inline void muct_rdma_sq_kick(muct_rdma_sq_t *sq)
 {
     if (sq->head == sq->posted) {

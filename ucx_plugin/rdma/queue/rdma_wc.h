@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What a work completion's status means for UCX, and for the one who reads the log.
+ * Meaning of a work completion's status, for UCX and for readers of the log.
  */
 
 #include <infiniband/verbs.h>
@@ -24,12 +24,12 @@
 ucs_status_t muct_rdma_wc_status(enum ibv_wc_status status);
 
 /**
- * Whether it may be well with another queue pair: nobody answered, or nobody says why.
- * What was refused would be refused again.
+ * Whether a retry with another queue pair may succeed: the peer did not answer, or the
+ * reason is unknown. A refused request would be refused again.
  */
 bool muct_rdma_wc_may_pass(enum ibv_wc_status status);
 
-/** What it usually comes from, for messages; never NULL. */
+/** Usual cause of the status, for messages; never NULL. */
 const char *muct_rdma_wc_hint(enum ibv_wc_status status);
 
 #endif
