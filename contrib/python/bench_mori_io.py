@@ -65,7 +65,9 @@ class MoriIO:
         self.api = importlib.import_module(module)
         config = self.api.IOEngineConfig("127.0.0.1", 0)
         self.engine = self.api.IOEngine(key, config)
-        if module != "morikv.mori_io":  # which needs none to be named
+        if module == "morikv.mori_io":
+            self.engine.create_backend(self.api.BackendType.XGMI, self.api.XgmiBackendConfig())
+        else:
             self.engine.create_backend(self.api.BackendType.RDMA, self.api.RdmaBackendConfig())
 
     def add(self, address: int, size: int, is_gpu: bool) -> list[str]:

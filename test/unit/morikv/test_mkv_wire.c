@@ -320,6 +320,26 @@ START_TEST(more_components_than_there_can_be_are_refused)
 }
 END_TEST
 
+/* The units are all there, so that nothing but their number is wrong */
+START_TEST(a_fin_of_more_components_than_there_can_be_is_refused)
+{
+    const size_t at = MKV_MSG_HEADER_SIZE + 28 + 8;
+    const uint8_t units[13] = {1}; /* component, number, sum */
+    mkv_wbuf_t wbuf = encode(MKV_MSG_FIN);
+    unsigned i;
+
+    wbuf.length = at;
+    mkv_wbuf_put_u8(&wbuf, MKV_MAX_COMPONENTS + 1);
+    for (i = 0; i <= MKV_MAX_COMPONENTS; ++i) {
+        mkv_wbuf_put(&wbuf, units, sizeof(units));
+    }
+    mkv_wire_store(wbuf.data + 28, wbuf.length - MKV_MSG_HEADER_SIZE, 4);
+    mkv_msg_finish(wbuf.data, wbuf.length, 42);
+    ck_assert_int_eq(decode_copy(wbuf.data, wbuf.length), MKV_ERR_PROTOCOL);
+    mkv_wbuf_cleanup(&wbuf);
+}
+END_TEST
+
 /* Its text is the last thing in the message. Loop index: bytes beyond what there is
  * room for */
 START_TEST(a_text_is_cut_to_its_room)
@@ -806,6 +826,7 @@ int main(void)
     tcase_add_test(tcase, a_fin_of_one_component_travels_in_one_piece);
     tcase_add_loop_test(tcase, values_out_of_range_are_refused, 0, (int)NUM_LIES);
     tcase_add_loop_test(tcase, more_components_than_there_can_be_are_refused, 0, 3);
+    tcase_add_test(tcase, a_fin_of_more_components_than_there_can_be_is_refused);
     tcase_add_loop_test(tcase, a_text_is_cut_to_its_room, 0, 3);
     tcase_add_test(tcase, another_major_version_is_refused_as_such);
     tcase_add_loop_test(tcase, a_type_of_a_later_version_is_skipped_or_refused, 0, 2);
