@@ -5,14 +5,14 @@
 
 /**
  * @file
- * What transports do with active messages alike.
+ * Active message code shared by the transports.
  */
 
 #include "base/muct_log.h"
 #include "base/muct_uct_abi.h"
 
 
-/** What the user's tracer makes of a message, in the log. */
+/** Log a message with the text of the user's tracer. */
 void muct_am_log(const uct_base_iface_t *iface, uct_am_trace_type_t type, uint8_t id,
                  const void *data, size_t length);
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* By memcpy: with a size that is known one access, and not a loop of them. */
+/* memcpy() compiles to one access when the size is constant, and not to a loop. */
 static inline void muct_put_le(void *bytes, uint64_t value, unsigned size)
 {
     const uint64_t le = htole64(value);

@@ -152,8 +152,8 @@ static const char *muct_gpu_bind_symbols(const muct_gpu_symbol_t *symbols, void 
 }
 
 /*
- * As ROCr reads it (flag.h): from 6.3 on only "0" turns the driver's own handles off,
- * and from 7.2 on only "1" turns them on.
+ * Evaluates the variable like ROCr (flag.h): from 6.3 on only "0" turns the driver's
+ * own handles off, and from 7.2 on only "1" turns them on.
  */
 static bool muct_gpu_ipc_asks_owner(int version)
 {

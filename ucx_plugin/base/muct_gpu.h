@@ -181,26 +181,26 @@ typedef void (*muct_hip_stream_callback_t)(muct_hip_stream_t stream, int error,
 typedef struct muct_gpu {
     MUCT_HIP_REQUIRED(MUCT_HIP_MEMBER)
     MUCT_HIP_OPTIONAL(MUCT_HIP_MEMBER)
-    int version;           /**< As hipRuntimeGetVersion() says */
+    int version;           /**< Result of hipRuntimeGetVersion() */
     int num_devices;       /**< Visible devices, at least 1 */
-    bool has_hsa;          /**< It allocates through ROCr, whose calls UCX can hook */
+    bool has_hsa;          /**< Allocations go through ROCr, whose calls UCX can hook */
     unsigned ipc_flags;    /**< hipIpcMemLazyEnablePeerAccess of this version */
     int mem_type_device;   /**< hipMemoryTypeDevice of this version */
     int mem_type_managed;  /**< hipMemoryTypeManaged of this version */
     bool may_query_events; /**< hipEventQuery breaks no graph that others capture */
     bool ipc_asks_owner;   /**< Opening a handle asks its owner's process, in whose
                                network namespace one has to be */
-    bool keeps_errors;     /**< Until asked; then NOT_READY is none */
+    bool keeps_errors;     /**< Errors stay until queried; NOT_READY is no error */
 } muct_gpu_t;
 
-/** Where the bytes of an address are. */
+/** Kind of memory at an address. */
 typedef enum muct_gpu_place {
     MUCT_GPU_PLACE_HOST,   /**< Host memory that the runtime does not know */
     MUCT_GPU_PLACE_PINNED, /**< Host memory that devices reach */
     MUCT_GPU_PLACE_DEVICE  /**< A device's, or managed */
 } muct_gpu_place_t;
 
-/** Whose memory a pointer is. */
+/** Type, device and range of the memory of a pointer. */
 typedef struct muct_gpu_mem_info {
     ucs_memory_type_t type; /**< ROCM, ROCM_MANAGED or HOST */
     int device;             /**< Ordinal, -1 for host memory */

@@ -20,7 +20,8 @@ bool muct_gpu_is_vmm(const muct_gpu_t *gpu, const void *ptr)
             (info.type == MUCT_HSA_POINTER_VMEM));
 }
 
-/* Only local copies use a joined range: hipIpcGetMemHandle() covers one allocation. */
+/* A joined range is for local copies alone: hipIpcGetMemHandle() covers one allocation.
+ */
 ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t length,
                                   muct_gpu_mem_info_t *info)
 {

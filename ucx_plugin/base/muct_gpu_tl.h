@@ -14,13 +14,15 @@
 #include "base/muct_uct_abi.h"
 
 
-/** One memory domain where there is a GPU, none elsewhere. For query_md_resources. */
+/** Report a single memory domain if there is a GPU, none otherwise. For
+ * query_md_resources. */
 ucs_status_t muct_gpu_tl_query_md_resources(uct_component_t *component,
                                             uct_md_resource_desc_t **resources_p,
                                             unsigned *num_resources_p);
 
 
-/** What UCX asks of memory that the runtime knows, without a dma-buf of it. */
+/** Fill in the attributes of memory that the runtime knows, except for a dma-buf of it.
+ */
 void muct_gpu_tl_fill_mem_attr(const muct_gpu_t *gpu, const muct_gpu_mem_info_t *info,
                                uct_md_mem_attr_v2_t *attr);
 

@@ -27,7 +27,7 @@
 #define MUCT_LINKS_LOCATION_MASK 0xffff
 #define MUCT_LINKS_FUNCTION_MASK 7u
 
-/* Where the driver does not say: what a link of MI300X moves. */
+/* Bandwidth of a link of MI300X, used if the driver reports none. */
 #define MUCT_LINKS_KNOWN_BANDWIDTH 50e9
 
 /* Numbers of a properties file; those that are not there are 0. */

@@ -20,7 +20,7 @@ typedef struct muct_link {
     double bandwidth; /**< Bytes per second */
 } muct_link_t;
 
-/** All of them, owned by who reads: free(3). */
+/** All links; the reader owns the array: free(3). */
 typedef struct muct_links {
     muct_link_t *links;
     size_t count;

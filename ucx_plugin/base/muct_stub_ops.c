@@ -2,7 +2,7 @@
 
 #include "base/muct_stub_ops.h"
 
-/* One line each: the prototypes are checked against the header's. */
+/* Each stub is a single line: the prototypes are checked against the header's. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 ucs_status_t muct_stub_cm_open(uct_component_t *component, uct_worker_h worker,

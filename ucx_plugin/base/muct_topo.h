@@ -21,7 +21,7 @@
 #define MUCT_TOPO_BDF_SIZE 32
 
 
-/** The system device of a GPU; UCS_SYS_DEVICE_ID_UNKNOWN where nobody can tell. */
+/** System device of a GPU; UCS_SYS_DEVICE_ID_UNKNOWN if it cannot be found. */
 ucs_sys_device_t muct_topo_sys_dev(const muct_gpu_t *gpu, int device);
 
 

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * What a transport of this module gives to UCX. Each folder beside base/ defines one
- * of these; muct_core.c lists and registers them.
+ * Interface of a transport of this module to UCX. Each folder beside base/ defines a
+ * transport; muct_core.c lists and registers them.
  */
 
 #include "base/muct_uct_abi.h"

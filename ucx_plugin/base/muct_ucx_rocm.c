@@ -22,7 +22,7 @@ typedef struct muct_ucx_rocm_config {
     char *tls;
 } muct_ucx_rocm_config_t;
 
-/* UCP's option as far as it is asked for here. */
+/* UCP's option, as far as it is needed here. */
 static ucs_config_field_t muct_ucx_rocm_config_table[] = {
     {"TLS", "all", "", ucs_offsetof(muct_ucx_rocm_config_t, tls),
      UCS_CONFIG_TYPE_STRING},
@@ -59,7 +59,8 @@ bool muct_ucx_rocm_is_there(void)
     return false;
 }
 
-/* One name of the list; UCX takes "\\name" for a name that is no alias. */
+/* Whether a name of the list means rocm_copy; UCX takes "\\name" for a name that is no
+ * alias. */
 static bool muct_ucx_rocm_is_meant(const char *name, size_t length)
 {
     static const char *const names[] = {"all", "rocm", "rocm_copy", "\\rocm_copy"};

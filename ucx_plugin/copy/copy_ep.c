@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** A copy, and who does it. */
+/** Copy, and the queue that runs it. */
 typedef struct muct_copy_job {
     void *dst;
     const void *src;
@@ -23,7 +23,7 @@ typedef struct muct_copy_job {
 
 /* ---- copies ---- */
 
-/* Finds who copies; the destination's device does when both ends are on one. */
+/* Chooses the device that copies; the destination's does when both ends are on one. */
 static ucs_status_t muct_copy_job_init(muct_copy_iface_t *iface, void *dst,
                                        const void *src, size_t length,
                                        muct_copy_job_t *job)
@@ -168,7 +168,7 @@ ucs_status_t muct_copy_ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb
     return status;
 }
 
-/* One piece at most: max_iov says so. */
+/* Refuse more than a single piece, according to max_iov. */
 static ucs_status_t muct_copy_ep_check_iov(const uct_iov_t *iov, size_t iovcnt)
 {
     if ((iovcnt > 1) || (iov->count > 1)) {

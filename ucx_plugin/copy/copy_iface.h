@@ -30,10 +30,10 @@ typedef struct muct_copy_iface {
     muct_copy_queue_t *queues[MUCT_COPY_MAX_DEVICES];
     unsigned num_queues; /**< Devices with a smaller ordinal may have one */
     int event_fd;
-    bool is_armed; /**< Somebody sleeps on the event descriptor, or may */
+    bool is_armed; /**< A thread may sleep on the event descriptor */
     size_t seg_size;
-    double bandwidth;        /**< Of copies from and to pinned memory */
-    double staged_bandwidth; /**< Of copies by way of the segments */
+    double bandwidth;        /**< Bandwidth from and to pinned memory */
+    double staged_bandwidth; /**< Bandwidth by way of the segments */
     double latency;
     double overhead;
 } muct_copy_iface_t;
@@ -63,7 +63,7 @@ static inline ucs_status_t muct_copy_iface_queue(muct_copy_iface_t *iface, int d
 }
 
 
-/** Wake who sleeps: a copy runs, and nobody but progress sees its end. */
+/** Wake the sleeping thread: a copy runs, and only progress sees its end. */
 void muct_copy_iface_wake(muct_copy_iface_t *iface);
 
 

@@ -53,7 +53,7 @@ static ucs_status_t muct_copy_md_query(uct_md_h md, uct_md_attr_v2_t *attr)
         UCS_BIT(UCS_MEMORY_TYPE_ROCM) | UCS_BIT(UCS_MEMORY_TYPE_ROCM_MANAGED);
 
     uct_md_base_md_query(attr);
-    attr->rkey_packed_size = 0; /* who asks is in this process */
+    attr->rkey_packed_size = 0; /* the caller is in this process */
     if (!self->is_active) {
         return UCS_OK;
     }

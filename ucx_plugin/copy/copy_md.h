@@ -34,10 +34,10 @@
 typedef struct muct_copy_md {
     uct_md_t super;
     const muct_gpu_t *gpu;
-    bool is_active; /**< Not left to UCX's own ROCm support */
+    bool is_active; /**< UCX's own ROCm support is not in use */
     bool is_detecting;
     bool is_pinning;
-    pthread_mutex_t pin_lock; /**< Of all memory that is being pinned */
+    pthread_mutex_t pin_lock; /**< Guards all memory that is being pinned */
 } muct_copy_md_t;
 
 /** Registered host memory. */

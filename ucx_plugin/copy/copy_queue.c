@@ -26,7 +26,7 @@
 #define MUCT_COPY_MARK_SIZE 4096
 /* Looks at the mark between two of the clock. */
 #define MUCT_COPY_LOOKS 1024
-/* Seconds without an end until the runtime is asked. */
+/* Seconds without a completion after which the runtime is queried. */
 #define MUCT_COPY_PATIENCE 1
 
 struct muct_copy_op {
@@ -206,7 +206,8 @@ ucs_status_t muct_copy_queue_start(muct_copy_queue_t *queue, void *dst, const vo
     return (status == UCS_OK) ? muct_copy_queue_notify(queue, comp) : status;
 }
 
-/* Takes the oldest one off before it is told: the callback may start another. */
+/* Takes the oldest copy off before its callback runs: the callback may start another.
+ */
 static void muct_copy_queue_end_head(muct_copy_queue_t *queue, ucs_status_t status)
 {
     muct_copy_op_t *op = queue->head;
@@ -482,7 +483,7 @@ void muct_copy_queue_destroy(muct_copy_queue_t *queue)
         muct_copy_queue_end_head(queue, UCS_ERR_CANCELED);
     }
 
-    /* who may still be written to is not given back */
+    /* do not free memory that the device may still write */
     if (status == UCS_OK) {
         mode = muct_gpu_relax(gpu);
         (void)muct_gpu_forget(gpu, gpu->event_destroy(queue->event));

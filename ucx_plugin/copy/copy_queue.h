@@ -28,14 +28,14 @@ typedef struct muct_copy_queue {
     const muct_gpu_t *gpu;
     int device;
     muct_hip_stream_t stream;
-    muct_hip_event_t event; /**< Behind each copy; never queried */
+    muct_hip_event_t event; /**< Recorded after each copy; never queried */
     void *memory;           /**< Pinned: the mark, then the segments */
     uint32_t *mark;         /**< Number of the last copy that is over */
     void *mark_on_device;   /**< The same for the stream */
     uint32_t last_mark;     /**< Number of the last copy that was started */
     char *segs[2];
     size_t seg_size;
-    muct_copy_op_t *head; /**< Copies somebody waits for, oldest first */
+    muct_copy_op_t *head; /**< Copies with a waiting caller, oldest first */
     muct_copy_op_t **tail;
     muct_copy_op_t *free_ops;
     unsigned num_looks;    /**< At the mark, in vain */
@@ -59,7 +59,8 @@ ucs_status_t muct_copy_queue_create(const muct_gpu_t *gpu, int device, size_t se
                                     muct_copy_queue_t **queue_p);
 
 
-/** Wait for all copies, tell those who wait that they are canceled, and free. */
+/** Wait for all copies, complete the outstanding ones with UCS_ERR_CANCELED, and free.
+ */
 void muct_copy_queue_destroy(muct_copy_queue_t *queue);
 
 
@@ -115,7 +116,8 @@ ucs_status_t muct_copy_queue_do_without(const muct_gpu_t *gpu, void *dst,
 unsigned muct_copy_queue_complete(muct_copy_queue_t *queue);
 
 
-/** Is everything over that was started? What is over may not have been told yet. */
+/** Whether all started copies are over. Their completions may not have been called yet.
+ */
 bool muct_copy_queue_is_idle(const muct_copy_queue_t *queue);
 
 

@@ -87,8 +87,8 @@ static ucs_status_t muct_copy_iface_flush(uct_iface_h tl_iface, unsigned flags,
                                        comp);
 }
 
-/* Two devices have two streams, and the processor copies too: who asks for an order
- * between two copies within one process waits for the first one. */
+/* Two devices have two streams, and the processor copies too. A caller that needs an
+ * order between two copies within one process waits for the first one. */
 static ucs_status_t muct_copy_iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
     (void)flags;
@@ -104,8 +104,8 @@ static ucs_status_t muct_copy_iface_event_fd_get(uct_iface_h tl_iface, int *fd_p
     return UCS_OK;
 }
 
-/* Nobody sleeps while a copy runs: it takes microseconds, and a call back by the
- * runtime costs more than that. */
+/* Refuse to arm while a copy runs: it takes microseconds, and a callback by the runtime
+ * costs more than that. */
 static ucs_status_t muct_copy_iface_event_arm(uct_iface_h tl_iface, unsigned events)
 {
     muct_copy_iface_t *iface = ucs_derived_of(tl_iface, muct_copy_iface_t);
@@ -135,7 +135,7 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
                       UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
                       UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CONNECT_TO_IFACE;
-    /* UCP wants both of a lane that may sleep; nobody sends us anything */
+    /* UCP wants both for a lane that may sleep; no peer sends to this one */
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_FD;
 
@@ -156,7 +156,8 @@ static ucs_status_t muct_copy_iface_query(uct_iface_h tl_iface, uct_iface_attr_t
     return UCS_OK;
 }
 
-/* UCP packs with short operations, and stages with zero-copy ones. Nobody receives. */
+/* UCP packs with short operations, and stages with zero-copy ones. Nothing is received.
+ */
 static ucs_status_t muct_copy_iface_estimate_perf(uct_iface_h tl_iface,
                                                   uct_perf_attr_t *attr)
 {

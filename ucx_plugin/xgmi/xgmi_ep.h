@@ -84,8 +84,8 @@ unsigned muct_xgmi_ep_dispatch_pending(muct_xgmi_iface_t *iface);
 void muct_xgmi_ep_end_apart(muct_xgmi_iface_t *iface);
 
 
-/** Before arming: retry as above, and request a wakeup for endpoints whose ring is
- * still full. */
+/** Retry as above, and request a wakeup for endpoints whose ring is still full. Call it
+ * before arming. */
 void muct_xgmi_ep_arm_apart(muct_xgmi_iface_t *iface);
 
 

@@ -578,8 +578,8 @@ static ucs_status_t muct_xgmi_query_devices(uct_md_h md,
                                             uct_tl_device_resource_t **devices_p,
                                             unsigned *num_devices_p)
 {
-    /* One device stands for all GPUs, so its location is unknown: near to each of them.
-     */
+    /* A single device stands for all GPUs, so its location is unknown: near to each of
+     * them. */
     return uct_single_device_resource(md, "xgmi", UCT_DEVICE_TYPE_ACC,
                                       UCS_SYS_DEVICE_ID_UNKNOWN, devices_p,
                                       num_devices_p);

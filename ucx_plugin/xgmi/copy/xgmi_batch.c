@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Polls of a flag that does not come, after which the runtime is asked for errors. */
+/* Unsuccessful polls of a flag after which the runtime is queried for errors. */
 #define MUCT_XGMI_POLLS_TO_LOOK 65536
 
 /* Launches after which the stream gets a marker. */
@@ -102,9 +102,10 @@ ucs_status_t muct_xgmi_batch_init(muct_xgmi_queue_t *queue, muct_xgmi_batch_t *b
 }
 
 /*
- * From how many entries on posting starts the batch. A long list is posted without
- * progress, which alone finishes batches: when half of them are used, each further one
- * takes twice as many, so that they last. What is alone need not wait for progress.
+ * Number of entries from which posting starts the batch. A long list is posted without
+ * progress, and only progress finishes batches. Once half of the batches are used, each
+ * further one takes twice as many entries, so that they last. An operation that is
+ * likely to be alone starts at once and need not wait for progress.
  */
 static size_t muct_xgmi_queue_early_start(const muct_xgmi_queue_t *queue)
 {
@@ -292,7 +293,7 @@ static bool muct_xgmi_use_has(const muct_xgmi_use_t *use, uint64_t address)
     return (address - use->start) < use->length;
 }
 
-/* What was announced to an owner that waits for it no longer: it is not copied. */
+/* Drop the copies announced to an owner that no longer waits for them. */
 static void muct_xgmi_batch_refuse_use(muct_xgmi_queue_t *queue,
                                        muct_xgmi_batch_t *batch,
                                        const muct_xgmi_use_t *use)

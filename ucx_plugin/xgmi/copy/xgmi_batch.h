@@ -5,18 +5,18 @@
 
 /**
  * @file
- * One batch of a queue, and its streams: the inside of xgmi_queue.h, for its files.
+ * Internals of xgmi_queue.h, for its own files: a batch of a queue, and the streams.
  *
- * A batch is free, open or started. It is filled through the queue, which holds what
- * is hot while it is open.
+ * A batch is free, open or started. It is filled through the queue, which holds the
+ * frequently used fields while the batch is open.
  */
 
 #include "xgmi/copy/xgmi_queue.h"
 
 #include <stdbool.h>
 
-/* What a started batch waits for: its launch's flag, or what these streams have done
- * (events, or marks where asking an event would break captures). */
+/* A started batch waits for its launch's flag or for the work on these streams. Events
+ * show the end of that work, or marks where querying an event would break captures. */
 #define MUCT_XGMI_WAITS_FOR(_stream) (1u << (_stream))
 
 

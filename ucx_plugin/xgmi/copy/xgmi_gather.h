@@ -5,18 +5,18 @@
 
 /**
  * @file
- * Whether the open list of a queue should wait for more operations. Pure: the caller
- * says what time it is.
+ * Decides whether the open list of a queue should wait for more operations. Pure: the
+ * caller passes the time.
  *
  * A thread that posts and then makes progress has nothing more to post: its list starts
- * at once. Where another thread makes progress all the time, every call of it finds the
- * few operations that were posted since the last one, and a launch for these costs the
- * posting thread more than it saves, because both need the worker's lock. So that
- * thread lets a list grow while operations keep coming, and starts it when none came
- * for some times as long as they usually take, when somebody waits for it, or when the
- * oldest has waited long enough.
+ * at once. If another thread makes progress all the time, each of its calls finds the
+ * few operations posted since the last one. A launch for these costs the posting thread
+ * more than it saves, because both need the worker's lock. So that thread lets a list
+ * grow while operations keep coming. It starts the list in three cases: no operation
+ * came for a few times the usual interval, a caller waits for the list, or the oldest
+ * operation has waited long enough.
  *
- * Threads. One at a time.
+ * Threads. A single thread at a time.
  */
 
 #include <pthread.h>
@@ -32,10 +32,10 @@
 #define MUCT_XGMI_GATHER_MAX_NS 250000
 
 
-/** What is known of the operations of the open list. */
+/** Statistics of the operations of the open list. */
 typedef struct muct_xgmi_gather {
-    pthread_t thread;   /**< Who opened the list */
-    bool is_urgent;     /**< Somebody waits for the list */
+    pthread_t thread;   /**< Thread that opened the list */
+    bool is_urgent;     /**< A caller waits for the list */
     size_t count;       /**< Operations at the last look */
     size_t num_closed;  /**< Operations since then, in lists that were started */
     unsigned num_alone; /**< Lists in a row that had one operation and nothing before */
@@ -55,8 +55,8 @@ void muct_xgmi_gather_open(muct_xgmi_gather_t *gather, bool is_at_rest);
 
 
 /**
- * Whether the first operation of the list is likely to be its only one, as those before
- * it were: who posts it waits for its end before the next one.
+ * Whether the first operation of the list is likely to be its only one, as in the lists
+ * before it: the posting thread waits for its end before it posts the next one.
  */
 static inline bool muct_xgmi_gather_is_alone(const muct_xgmi_gather_t *gather)
 {
@@ -73,14 +73,14 @@ static inline void muct_xgmi_gather_close(muct_xgmi_gather_t *gather, size_t cou
 }
 
 
-/** Somebody waits for what is in the list: it waits for nothing more. */
+/** A caller waits for the operations of the list: do not gather more. */
 static inline void muct_xgmi_gather_hurry(muct_xgmi_gather_t *gather)
 {
     gather->is_urgent = true;
 }
 
 
-/** Whether it is another thread that fills the list, and nobody waits for it. */
+/** Whether another thread fills the list and no caller waits for it. */
 static inline bool muct_xgmi_gather_is_open_ended(const muct_xgmi_gather_t *gather)
 {
     return !gather->is_urgent && !pthread_equal(gather->thread, pthread_self());

@@ -49,9 +49,10 @@
 #define MUCT_XGMI_KERNEL_NAME "muct_xgmi_copy"
 
 /**
- * Name of an empty kernel beside it. Where it is missing, the architecture has no
- * instruction with which a running kernel writes its caches back, so that the flag
- * could overtake the bytes: the launch gets no flag, and an event behind it tells.
+ * Name of an empty kernel beside it. If it is missing, the architecture has no
+ * instruction with which a running kernel writes its caches back, so the flag could
+ * overtake the bytes. The launch then gets no flag, and an event recorded after it
+ * shows its end.
  */
 #define MUCT_XGMI_FLAG_IS_LAST_NAME "muct_xgmi_flag_is_last"
 
@@ -84,7 +85,7 @@
 #define MUCT_XGMI_MAX_ENTRIES (1u << 30)
 
 
-/** One piece of memory to copy; an array of these is a list. */
+/** Piece of memory to copy; an array of these is a list. */
 typedef struct muct_xgmi_entry {
     uint64_t dst;        /**< Address the device writes */
     uint64_t src;        /**< Address the device reads */
@@ -101,7 +102,7 @@ typedef struct muct_xgmi_copy_args {
     uint64_t block_tiles;  /**< Tiles of a thread block's range */
     uint64_t entries;      /**< muct_xgmi_entry_t[num_entries], aligned to 32 */
     uint64_t arrivals;     /**< uint32_t in device memory, 0 before the launch */
-    uint64_t flag;         /**< uint32_t in pinned host memory; 0: tell nobody */
+    uint64_t flag;         /**< uint32_t in pinned host memory; 0: no flag */
     uint32_t sequence;     /**< Value that ends up in the flag */
     uint32_t extra_blocks; /**< The first so many blocks have one tile more */
     /** Entry that holds the first tile of each thread block, and behind them that of
@@ -130,7 +131,7 @@ MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_start(uint64_t dst, uint64_t tile)
 }
 
 
-/** Behind the last byte of tile number @a tile; a short rest belongs to it. */
+/** End of tile number @a tile, exclusive; a short rest belongs to it. */
 MUCT_XGMI_FUNC uint64_t muct_xgmi_tile_end(uint64_t dst, uint64_t length, uint64_t tile)
 {
     uint64_t next = muct_xgmi_tile_start(dst, tile + 1);

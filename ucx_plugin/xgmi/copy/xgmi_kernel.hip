@@ -63,7 +63,7 @@ union muct_pair {
     } half;
 };
 
-/* What both entries of a batch's arrays together hold: an entry. */
+/* Batch of entries, split into two arrays: elements of the same index form an entry. */
 struct muct_batch {
     ulonglong2 addr[MUCT_BATCH]; /* destination, source */
     ulonglong2 span[MUCT_BATCH]; /* length, first tile */
@@ -91,7 +91,7 @@ static __device__ __forceinline__ uint64_t muct_shuffle(uint64_t value, uint32_t
 #endif
 }
 
-/* What the wave's first lane has. */
+/* Value of the wave's first lane. */
 static __device__ __forceinline__ uint32_t muct_first(uint32_t value)
 {
 #if defined(__HIPCC__)
@@ -121,7 +121,8 @@ static __device__ __forceinline__ void muct_copy_bytes(uint64_t dst, uint64_t sr
     }
 }
 
-/* Both ends aligned; less than a tile. In steps, for want of registers. */
+/* Copy less than a tile, aligned on both ends. It goes in steps, for lack of registers.
+ */
 static __device__ __forceinline__ void muct_copy_vecs(uint64_t dst, uint64_t src,
                                                       uint32_t count, uint32_t lane)
 {
@@ -263,7 +264,8 @@ static __device__ __forceinline__ uint32_t muct_find(const struct muct_batch *ba
     return at;
 }
 
-/* Where a lane begins in a tile that is whole and aligned on both ends; else false. */
+/* Find the lane's start in a tile that is whole and aligned on both ends; else return
+ * false. */
 static __device__ __forceinline__ bool muct_whole(const struct muct_batch *batch,
                                                   uint32_t at, uint32_t tile,
                                                   uint32_t lane, ulonglong2 *addr)
@@ -365,8 +367,8 @@ static __device__ __forceinline__ ulonglong2 muct_fetch(uint64_t entries,
 }
 
 /*
- * Put what was fetched where all threads find it. Who has the last entry's half works
- * out where the batch ends; the other half is the lane's before it.
+ * Store the fetched halves in shared memory. The lane with the last entry's second half
+ * computes the end of the batch; the lane before it holds the other half.
  */
 static __device__ __forceinline__ void muct_stage(struct muct_batch *batch,
                                                   ulonglong2 half, uint32_t entry,
@@ -419,9 +421,9 @@ static __device__ __forceinline__ void muct_drain(void)
 }
 
 /*
- * What the caller sees, everybody sees. AMD's fence writes back the L2 cache of the
- * caller's die. The wait that has to follow is spelt out, because LLVM before 23 drops
- * its own (llvm-project 178316) and then nothing waits for the write-back.
+ * Make all that the caller sees visible to every observer. AMD's fence writes back the
+ * L2 cache of the caller's die. The wait that has to follow is spelled out: LLVM before
+ * 23 drops its own (llvm-project 178316), and then nothing waits for the write-back.
  */
 static __device__ __forceinline__ void muct_release(void)
 {

@@ -25,12 +25,12 @@
 
 /** A list under construction. */
 typedef struct muct_xgmi_list {
-    muct_xgmi_entry_t *next;  /**< Where the next entry goes */
+    muct_xgmi_entry_t *next;  /**< Place of the next entry */
     muct_xgmi_entry_t *begin; /**< First entry */
-    muct_xgmi_entry_t *end;   /**< Behind the last one there is room for */
+    muct_xgmi_entry_t *end;   /**< End of the array */
     uint64_t num_tiles;       /**< Tiles of all entries so far */
-    uint64_t dst_end;         /**< Behind the last entry's destination */
-    uint64_t src_end;         /**< Behind the last entry's source */
+    uint64_t dst_end;         /**< End of the last entry's destination */
+    uint64_t src_end;         /**< End of the last entry's source */
 } muct_xgmi_list_t;
 
 

@@ -15,7 +15,8 @@
 /* A list of so many tiles keeps the device busy for longer than its start takes. */
 #define MUCT_XGMI_MAX_GATHERED_TILES 1024
 
-/* To tell so many operations that they are over takes longer than a thread's turn. */
+/* Operations of a batch from which completing them takes longer than a thread's turn.
+ */
 #define MUCT_XGMI_MANY_OPS 256
 
 
@@ -52,7 +53,8 @@ bool muct_xgmi_queue_should_gather(muct_xgmi_queue_t *queue)
 {
     return (queue->num_runs == 0) &&
            (queue->list.num_tiles < MUCT_XGMI_MAX_GATHERED_TILES) &&
-           muct_xgmi_gather_is_open_ended(&queue->gather) && /* the clock is dear */
+           muct_xgmi_gather_is_open_ended(
+               &queue->gather) && /* reading the clock is slow */
            muct_xgmi_gather_should_wait(&queue->gather,
                                         (size_t)(queue->next_op - queue->open->ops),
                                         muct_xgmi_wake_now_ns());
@@ -182,7 +184,8 @@ static uint64_t muct_xgmi_queue_num_posted(const muct_xgmi_queue_t *queue)
            ((queue->open == NULL) ? 0 : (uint64_t)(queue->next_op - queue->open->ops));
 }
 
-/* Not where lists are short: who posts would wait for this one. */
+/* Leave a finished head to its posting thread only while enough lists are free. When
+ * free lists are short, the posting thread would wait for this one. */
 static bool muct_xgmi_queue_leaves_head(muct_xgmi_queue_t *queue)
 {
     const muct_xgmi_batch_t *batch = queue->head;
@@ -330,7 +333,7 @@ static bool muct_xgmi_batch_has_ended(const muct_xgmi_queue_t *queue,
     return true;
 }
 
-/* What is still gathered copies too, when no other thread can be about to start it. */
+/* Start the gathered copies too, if no other thread can be about to start them. */
 static void muct_xgmi_queue_start_own(muct_xgmi_queue_t *queue)
 {
     if (queue->config->has_one_thread && pthread_equal(queue->thread, pthread_self())) {
@@ -361,7 +364,7 @@ void muct_xgmi_queues_give_back(void)
 
 /* ---- life ---- */
 
-/* One is enough; with more, launches overlap. */
+/* A single stream suffices; with more, launches overlap. */
 static ucs_status_t muct_xgmi_queue_create_launch_streams(muct_xgmi_queue_t *queue)
 {
     int ret = muct_xgmi_queue_add_streams(queue, queue->config->num_launch_streams);
@@ -433,7 +436,7 @@ static int muct_xgmi_queue_clear_arrivals(muct_xgmi_queue_t *queue)
     return ret;
 }
 
-/* Without a kernel the queue works, call by call. */
+/* If there is no kernel, the queue makes copy calls. */
 static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 {
     const size_t size = queue->num_launch_streams * MUCT_XGMI_LINE_SIZE;
@@ -524,7 +527,7 @@ static void muct_xgmi_queue_free(muct_xgmi_queue_t *queue)
     free(queue);
 }
 
-/* What a queue has on its device, which is the current one. */
+/* Create the queue's objects on its device, which is the current one. */
 static ucs_status_t muct_xgmi_queue_create_parts(muct_xgmi_queue_t *queue)
 {
     int mode = muct_gpu_relax(queue->gpu);

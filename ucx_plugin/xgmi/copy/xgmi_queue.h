@@ -63,13 +63,13 @@ typedef struct muct_xgmi_op muct_xgmi_op_t;
  * this operation, which then says so. */
 typedef void (*muct_xgmi_op_done_t)(muct_xgmi_op_t *op, ucs_status_t status);
 
-/** What is to happen when a batch is over. */
+/** Operation to complete when a batch is over. */
 struct muct_xgmi_op {
     muct_xgmi_op_done_t done;
     void *owner;        /**< The callback's; NULL when it is gone */
     void *arg;          /**< The callback's */
-    uint32_t end_entry; /**< Behind its last piece in the list */
-    uint8_t end_run;    /**< Behind its last run */
+    uint32_t end_entry; /**< End of its pieces in the list */
+    uint8_t end_run;    /**< End of its runs */
     bool is_refused;    /**< The runtime took not all of its pieces; those of others
                              are copied */
 };
@@ -92,7 +92,7 @@ typedef struct muct_xgmi_queue_config {
     unsigned max_calls;   /**< Entries up to which copy calls are made */
     unsigned max_blocks;  /**< Thread blocks of a launch to one peer */
     unsigned peer_blocks; /**< More of them for each further one */
-    unsigned most_blocks; /**< With these, at most */
+    unsigned most_blocks; /**< Limit including these */
     unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
     unsigned num_engines;        /**< Streams a long run is split over */
     size_t min_run;              /**< Bytes from which a run goes to the copy engines */
@@ -116,10 +116,10 @@ static inline unsigned muct_xgmi_queue_num_blocks(
 }
 
 
-/** Where remote memory is, as long as the batch lives. */
+/** Location of remote memory, valid as long as the batch lives. */
 typedef struct muct_xgmi_window {
-    uint64_t uid;    /**< Of the remote key */
-    uint64_t stamp;  /**< Of the batch; another one: the window does not hold */
+    uint64_t uid;    /**< Remote key's number */
+    uint64_t stamp;  /**< Batch's stamp; if it differs, the window is stale */
     uint64_t start;  /**< First byte that may be used, owner's address */
     uint64_t length; /**< Bytes that may be used */
     uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
@@ -128,7 +128,7 @@ typedef struct muct_xgmi_window {
 
 /** A stream of launches, which share a flag and a counter of arrivals. */
 typedef struct muct_xgmi_launch_stream {
-    uint32_t sequence;     /**< Of the last launch */
+    uint32_t sequence;     /**< Last launch's number */
     unsigned num_unmarked; /**< Launches since the stream got a marker */
 } muct_xgmi_launch_stream_t;
 
@@ -146,18 +146,18 @@ typedef struct muct_xgmi_run {
  * fills its list, and asks for its device.
  */
 typedef struct muct_xgmi_queue {
-    muct_xgmi_list_t list;  /**< Of the open batch */
-    uint64_t stamp;         /**< Of the open batch */
+    muct_xgmi_list_t list;  /**< Open batch's list */
+    uint64_t stamp;         /**< Open batch's stamp */
     const void *last_local; /**< Operands of the last piece */
     uint64_t last_remote;
     size_t min_run;
-    muct_xgmi_op_t *next_op; /**< In the open batch */
+    muct_xgmi_op_t *next_op; /**< Next operation of the open batch */
     muct_xgmi_op_t *end_op;
     muct_xgmi_batch_t *open;        /**< Batch being filled, or NULL */
-    const muct_xgmi_entry_t *early; /**< Where to look whether to start early */
-    unsigned num_runs;              /**< In the open batch */
+    const muct_xgmi_entry_t *early; /**< Entry at which to check for an early start */
+    unsigned num_runs;              /**< Runs of the open batch */
     muct_xgmi_run_t *runs;
-    muct_xgmi_gather_t gather; /**< Of the open batch */
+    muct_xgmi_gather_t gather; /**< State of the open batch */
     muct_xgmi_leave_t leave;   /**< Of the head */
     muct_xgmi_window_t windows[MUCT_XGMI_NUM_WINDOWS];
 
@@ -166,20 +166,20 @@ typedef struct muct_xgmi_queue {
     muct_xgmi_map_t *map;
     muct_xgmi_wake_t *wake;
     int device;
-    unsigned index;             /**< Among the queues of its owner, who sets it */
+    unsigned index; /**< Index among its owner's queues; the owner sets it */
     muct_xgmi_batch_t *batches; /**< All */
-    muct_xgmi_batch_t *free;    /**< Neither open nor started */
+    muct_xgmi_batch_t *free;    /**< Batches neither open nor started */
     muct_xgmi_batch_t *head;    /**< Started, oldest first */
     muct_xgmi_batch_t **tail;
     unsigned num_started;
-    pthread_mutex_t lock; /**< Of the list of started ones, and of what they use */
+    pthread_mutex_t lock; /**< Guards the list of started batches and what they use */
     pthread_t thread;     /**< The first one that used the queue */
     struct muct_xgmi_queue *next; /**< Of the process */
     unsigned num_polls;           /**< Since the head was looked at closely */
-    bool is_notifying;            /**< The end of the head will be told, or was */
+    bool is_notifying;            /**< The head's completion is due or done */
     muct_xgmi_launch_stream_t launch_streams[MUCT_XGMI_MAX_LAUNCH_STREAMS];
     unsigned num_launch_streams;
-    unsigned launch_stream;   /**< That was used last */
+    unsigned launch_stream;   /**< Index of the last used */
     volatile uint32_t *flags; /**< Pinned: of each launch stream the sequence of the
                                  last launch that is over, and behind them the marks
                                  that all streams have come to */
@@ -226,7 +226,7 @@ ucs_status_t muct_xgmi_queue_create(const muct_gpu_t *gpu, muct_xgmi_map_t *map,
 void muct_xgmi_queue_destroy(muct_xgmi_queue_t *queue, ucs_status_t status);
 
 
-/** Where the launches of a stream say that they are over. */
+/** Flag to which the launches of a stream store their sequence number at their end. */
 static inline volatile uint32_t *muct_xgmi_queue_flag_at(const muct_xgmi_queue_t *queue,
                                                          unsigned launch_stream)
 {
@@ -234,7 +234,7 @@ static inline volatile uint32_t *muct_xgmi_queue_flag_at(const muct_xgmi_queue_t
 }
 
 
-/** Where the kernels of a stream count. */
+/** Arrival counter of the kernels of a stream. */
 static inline void *muct_xgmi_queue_arrivals_at(const muct_xgmi_queue_t *queue,
                                                 unsigned launch_stream)
 {
@@ -242,7 +242,7 @@ static inline void *muct_xgmi_queue_arrivals_at(const muct_xgmi_queue_t *queue,
 }
 
 
-/** Where a stream says how far it is: a word in a cache line of its own. */
+/** Mark that shows the progress of a stream: a word in a cache line of its own. */
 static inline volatile uint32_t *muct_xgmi_queue_mark_at(const muct_xgmi_queue_t *queue,
                                                          unsigned stream)
 {
@@ -272,9 +272,9 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 
 
 /**
- * In all queues of the process, give back what finished batches use, and start what is
- * gathered where this thread may. Their operations are called by progress all the same.
- * Any thread, also from an operation.
+ * In all queues of the process, give back the resources of finished batches, and start
+ * gathered copies if this thread may. Progress still calls the completions of the
+ * operations. Any thread may call this, also from an operation.
  */
 void muct_xgmi_queues_give_back(void);
 

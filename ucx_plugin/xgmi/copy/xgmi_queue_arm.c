@@ -9,8 +9,8 @@
 /* How often a sleeping thread looks at a list that another thread fills. */
 #define MUCT_XGMI_GATHER_LOOK_NS 50000
 
-/* When a sleeping thread first looks whether copies are over, and from when on the
- * runtime is to tell: its callback stops the stream. */
+/* Delay until a sleeping thread first checks whether copies are over, and delay from
+ * which the runtime's callback is used instead: the callback stops the stream. */
 #define MUCT_XGMI_MIN_LOOK_NS 10000
 #define MUCT_XGMI_CALLBACK_AFTER_NS 70000
 

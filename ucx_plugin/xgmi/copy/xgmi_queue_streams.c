@@ -12,7 +12,8 @@
 
 #include <time.h>
 
-/* Before a stream is waited for again that could not be, as another one captures. */
+/* Pause before the next attempt to wait for a stream; a capture by another thread made
+ * the last attempt fail. */
 #define MUCT_XGMI_SYNC_PAUSE_NS 1000000
 
 

@@ -17,15 +17,15 @@
 
 typedef struct muct_xgmi_stage muct_xgmi_stage_t;
 
-/** One buffer, and what its operation needs when it is over. */
+/** Staging buffer, and the data needed when its operation is over. */
 typedef struct muct_xgmi_buffer {
     struct muct_xgmi_buffer *next;
-    muct_xgmi_stage_t *stage;        /**< Where it goes back to */
+    muct_xgmi_stage_t *stage;        /**< Pool that it returns to */
     void *data;                      /**< Pinned, same address on all devices */
-    uct_unpack_callback_t unpack_cb; /**< Of a get, or NULL */
+    uct_unpack_callback_t unpack_cb; /**< Callback of a get, or NULL */
     void *unpack_arg;
     size_t length;          /**< Bytes to unpack */
-    uct_completion_t *comp; /**< Of a get, or NULL */
+    uct_completion_t *comp; /**< Completion of a get, or NULL */
 } muct_xgmi_buffer_t;
 
 /** The buffers of one interface. */

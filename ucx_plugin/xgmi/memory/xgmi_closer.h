@@ -7,8 +7,9 @@
  * @file
  * Closes mappings of peers' memory from a thread of its own.
  *
- * AMD's runtime waits for all streams of the device in hipIpcCloseMemHandle. Who
- * copies, posts or finds a peer dead must not: a stream may wait for that very peer.
+ * AMD's runtime waits for all streams of the device in hipIpcCloseMemHandle. A thread
+ * that copies, posts or finds a peer dead must not wait so: a stream may wait for that
+ * very peer.
  *
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A table with one place for each hash of an allocation; the newest one has it. What is
- * forgotten so is exported again. muct_xgmi_export_lock guards it, and is never held
- * while the driver exports, which may last. Who has to export waits for its turn: two
- * threads that want one handle make one call, and ROCm 10 is reported to mix up exports
- * at the same time (rocm-systems 11892).
+ * The handles are in a table with one place for each hash of an allocation; the newest
+ * allocation has the place. An evicted one is exported again.
+ *
+ * muct_xgmi_export_lock guards the table. It is never held while the driver exports,
+ * which may last. A thread that has to export waits for its turn: two threads that want
+ * one handle make one call, and ROCm 10 is reported to mix up exports at the same time
+ * (rocm-systems 11892).
  */
 
 #include "xgmi/memory/xgmi_export.h"

@@ -23,7 +23,7 @@
 typedef struct muct_xgmi_export {
     uint64_t base;
     uint64_t length;    /**< 0: nothing is known yet */
-    uint64_t buffer_id; /**< 0: the runtime cannot tell */
+    uint64_t buffer_id; /**< 0: unknown to the runtime */
     int device;
     unsigned char handle[MUCT_XGMI_HANDLE_SIZE];
 } muct_xgmi_export_t;

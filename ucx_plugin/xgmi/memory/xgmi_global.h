@@ -21,7 +21,7 @@ typedef struct muct_xgmi_global {
     muct_xgmi_map_t *map; /**< NULL while there is no memory domain */
     const muct_gpu_t *gpu;
     _Atomic uint64_t next_uid; /**< Of remote keys */
-    atomic_int device; /**< Where memory was registered last, -1 before the first */
+    atomic_int device; /**< Device of the last registration, -1 before the first */
 } muct_xgmi_global_t;
 
 extern muct_xgmi_global_t muct_xgmi_global;

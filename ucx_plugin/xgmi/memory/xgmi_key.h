@@ -26,7 +26,7 @@
 #define MUCT_XGMI_KEY_PACKED_SIZE 136
 
 
-/** Who can use the memory a key names */
+/** Processes that can use the memory of a key */
 typedef enum muct_xgmi_key_kind {
     MUCT_XGMI_KEY_REMOTE = 1, /**< Other processes, through the IPC handle */
     MUCT_XGMI_KEY_LOCAL = 2   /**< The owner alone: it cannot be exported */

@@ -28,11 +28,11 @@
 #define MUCT_XGMI_LEAVE_MAX_NS 500000
 
 
-/** What is known of the thread that posts. */
+/** State of the thread that posts. */
 typedef struct muct_xgmi_leave {
-    bool comes;         /**< It makes progress, and did so when it was left something */
+    bool comes; /**< The thread makes progress, and came for the lists left to it */
     uint64_t over_at;   /**< First look at what is left; 0: nothing is */
-    uint64_t posted;    /**< What it had posted at the last look */
+    uint64_t posted;    /**< Count of its posts at the last look */
     uint64_t posted_at; /**< Look that last found more, in nanoseconds */
 } muct_xgmi_leave_t;
 

@@ -150,7 +150,8 @@ static uint64_t *muct_xgmi_map_evicted(muct_xgmi_map_t *map, uint64_t identity)
     return &map->evicted[(identity >> 32) % MUCT_XGMI_MAP_NUM_EVICTED];
 }
 
-/* What is mapped again was unmapped by a limit that is too low. */
+/* Warn if a region that is mapped again was unmapped by a limit: the limit is too low.
+ */
 static void muct_xgmi_map_warn_evicted(muct_xgmi_map_t *map,
                                        const muct_xgmi_map_region_t *region)
 {
@@ -357,7 +358,7 @@ static void muct_xgmi_map_note_failure(muct_xgmi_map_t *map,
     }
 }
 
-/* Who waits is told, first by the number. */
+/* Notify the waiting threads; the number of opened regions changes first. */
 static void muct_xgmi_map_tell(muct_xgmi_map_t *map)
 {
     muct_xgmi_map_watch_t *watch;
@@ -371,7 +372,7 @@ static void muct_xgmi_map_tell(muct_xgmi_map_t *map)
     }
 }
 
-/* In a thread of the opener, without the lock. */
+/* Runs in a thread of the opener; the lock is not held. */
 static void muct_xgmi_map_run(muct_xgmi_opening_t *super)
 {
     muct_xgmi_map_opening_t *opening =
@@ -428,7 +429,7 @@ static ucs_status_t muct_xgmi_map_start_opening(muct_xgmi_map_t *map,
 
 /* ---- finding ---- */
 
-/* Locked. A new region, which nobody but its opener refers to. */
+/* Locked. Add a new region; only its opener refers to it. */
 static ucs_status_t muct_xgmi_map_add(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                       const muct_xgmi_key_t *key, int device,
                                       muct_xgmi_map_region_t **region_p)

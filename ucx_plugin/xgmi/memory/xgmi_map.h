@@ -52,11 +52,11 @@ typedef struct muct_xgmi_region {
     uint64_t delta;  /**< Add it to the owner's address to get ours; may wrap */
 } muct_xgmi_region_t;
 
-/** Who makes progress, and wants to know when something was opened. */
+/** Observer that makes progress and is notified when a region was opened. */
 typedef struct muct_xgmi_map_watch {
     struct muct_xgmi_map_watch *next;
     muct_xgmi_wake_t *wake;
-    _Atomic bool is_waiting; /**< To be signalled, once */
+    _Atomic bool is_waiting; /**< Signal it once */
 } muct_xgmi_map_watch_t;
 
 
@@ -111,7 +111,8 @@ ucs_status_t muct_xgmi_map_try(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_region_t **region_p);
 
 
-/** The same, but waits as long as it takes. Not for who posts or makes progress. */
+/** Like @ref muct_xgmi_map_try, but waits as long as it takes. A thread that posts or
+ * makes progress must not call it. */
 ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                const muct_xgmi_key_t *key, int device,
                                const muct_xgmi_region_t **region_p);
@@ -129,8 +130,8 @@ ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 
 
 /**
- * How many regions have been opened, or failed to. Who has read it before a region was
- * in progress finds another number when that is over.
+ * Number of regions that have been opened, or failed to. A caller that reads it before
+ * a region is in progress finds another number when the opening is over.
  */
 uint64_t muct_xgmi_map_num_opened(const muct_xgmi_map_t *map);
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * What a killed process needs from the loss of its memory to its end, with room; a
- * tenth of what unpacking a key waits for a mapping (OPEN_TIMEOUT).
+ * Time between the loss of a killed process's memory and its end, with a margin. It is
+ * a tenth of the time that unpacking a key waits for a mapping (OPEN_TIMEOUT).
  */
 #define MUCT_XGMI_END_MS 100
 
@@ -26,7 +26,8 @@ bool muct_xgmi_mapping_is_there(const muct_xgmi_peer_t *peer,
     return true;
 }
 
-/* Another device of this process: no handle, but the devices must see each other. */
+/* Open memory of another device of this process. It needs no handle, but the devices
+ * must have access to each other. */
 static ucs_status_t muct_xgmi_mapping_open_self(const muct_gpu_t *gpu,
                                                 const muct_xgmi_key_t *key, int device,
                                                 muct_xgmi_mapping_t *mapping)

@@ -18,7 +18,7 @@
 /** An allocation of a peer in this process. */
 typedef struct muct_xgmi_mapping {
     void *address;
-    bool is_self;      /**< It is our own: nothing was opened */
+    bool is_self;      /**< Memory of this process: nothing was opened */
     const char *error; /**< Why its handle did not open, or NULL */
 } muct_xgmi_mapping_t;
 

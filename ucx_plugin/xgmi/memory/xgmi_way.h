@@ -15,13 +15,13 @@
 #include <stdint.h>
 
 
-/** From a device to the memory of a peer. */
+/** Path from a device to the memory of a peer. */
 typedef struct muct_xgmi_way {
     struct muct_xgmi_way *next;
     uint64_t owner;
     int device;
-    bool is_open;             /**< Something was mapped over it */
-    bool has_warned;          /**< That a living peer's memory did not open */
+    bool is_open;    /**< Something was mapped over it */
+    bool has_warned; /**< A warning reported that a living peer's memory did not open */
     uint64_t barred_until_ns; /**< 0: it is not barred */
     bool was_awaited;         /**< Its first mapping was waited for */
 } muct_xgmi_way_t;

@@ -59,7 +59,7 @@ void muct_xgmi_page_path(const char *dir, uint64_t owner, const char *suffix,
 uint64_t muct_xgmi_page_file_limit(void);
 
 
-/** What to do about the errno of a file in shared memory, a sentence without its end.
+/** Advice for the errno of a file in shared memory: a sentence without its full stop.
  */
 const char *muct_xgmi_page_remedy(int error);
 

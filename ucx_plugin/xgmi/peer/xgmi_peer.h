@@ -152,8 +152,8 @@ ucs_status_t muct_xgmi_peer_get(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
 
 /**
- * As @ref muct_xgmi_peer_get, and also for a dead process while this process still
- * holds a reference from before its death; otherwise UCS_ERR_UNREACHABLE.
+ * Like @ref muct_xgmi_peer_get, but it also finds a dead process while this process
+ * still holds a reference from before its death. Otherwise returns UCS_ERR_UNREACHABLE.
  */
 ucs_status_t muct_xgmi_peer_get_known(uint64_t owner, muct_xgmi_peer_t **peer_p);
 
