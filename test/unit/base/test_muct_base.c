@@ -94,7 +94,7 @@ START_TEST(runtime_that_fails_is_no_device)
 }
 END_TEST
 
-/* What ROCm 6.0 changed under the same names. */
+/* Constants that ROCm 6.0 changed under the same names. */
 START_TEST(versions_differ_only_here)
 {
     static const struct {

@@ -146,7 +146,7 @@ static ucs_status_t query_rocm(uct_component_t *component,
 static uct_component_t rocm_component = {.name = "rocm_cpy",
                                          .query_md_resources = query_rocm};
 
-/* What the domain accesses when UCX's component has so many domains. */
+/* Memory types that the domain accesses when UCX's component has so many domains. */
 static uint64_t accessed(unsigned num_domains)
 {
     uct_md_attr_t attr;
@@ -172,7 +172,7 @@ START_TEST(ucx_own_support_keeps_what_it_claims)
     ck_assert_uint_eq(accessed(0), all); /* it is there, and finds no device */
 
     setenv("UCX_TLS", "mori_xgmi,mori_copy,tcp", 1);
-    ck_assert_uint_eq(accessed(1), all); /* nobody else may copy */
+    ck_assert_uint_eq(accessed(1), all); /* no other component may copy */
     setenv("UCX_TLS", "mori_copy,rocm,tcp", 1);
     ck_assert_uint_eq(accessed(1), 0);
     setenv("UCX_MORI_COPY_ENABLE", "y", 1);

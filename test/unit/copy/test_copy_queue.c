@@ -18,7 +18,7 @@ static unsigned num_done;
 static uct_completion_t *last_done;
 
 
-/* Without a fork, it is the runtime that the case before has left. */
+/* If tests do not fork, the runtime is in the state that the case before has left. */
 static void restore_runtime(void)
 {
     void (*reset)(void);
@@ -220,7 +220,7 @@ static void wait_for_question(unsigned long before)
     }
 }
 
-/* While somebody captures, the runtime refuses to be asked; the copy goes on. */
+/* While a thread captures, the runtime refuses queries; the copy goes on. */
 START_TEST(refused_question_is_no_failure)
 {
     static const int answers[] = {MUCT_HIP_CAPTURE_UNSUPPORTED, MUCT_HIP_CAPTURED_EVENT,
@@ -276,7 +276,7 @@ START_TEST(capture_of_another_thread_is_left_alone)
 }
 END_TEST
 
-/* From ROCm 7.3 on the bytes of a short copy come with an event behind it. */
+/* Since ROCm 7.3 the bytes of a short copy come with an event after it. */
 START_TEST(copies_are_over_when_their_bytes_are_there)
 {
     uct_completion_t comp;

@@ -104,7 +104,7 @@ START_TEST(who_finds_room_again_need_not_wait)
 }
 END_TEST
 
-/* One whose receiver does not read stays behind; the other one's goes on. */
+/* A full ring blocks its own endpoint; the other endpoint goes on. */
 START_TEST(who_waits_for_room_stops_no_other_endpoint)
 {
     uint64_t number = am_fill(am_ep, 0), own_number;
@@ -207,7 +207,8 @@ START_TEST(who_sleeps_without_room_is_woken_by_room_alone)
 }
 END_TEST
 
-/* Room that came between the last look and arming wakes nobody: arming tells. */
+/* Room that came between the last look and arming wakes no thread: arming reports it.
+ */
 START_TEST(who_has_room_by_now_does_not_sleep)
 {
     uint64_t number = am_fill(am_ep, 0);
@@ -267,7 +268,7 @@ START_TEST(who_has_a_message_does_not_sleep)
 }
 END_TEST
 
-/* One that died between the ring and its count left the bell as it is. */
+/* A sender that died between the ring and its count left the bell as it is. */
 START_TEST(bell_that_nobody_counted_wakes_once)
 {
     unsigned i;
@@ -429,7 +430,7 @@ START_TEST(each_length_is_sent_and_no_longer_one)
 }
 END_TEST
 
-/* By who writes what this code would not. */
+/* The sender writes a message that this code would not write. */
 START_TEST(message_of_no_id_is_dropped)
 {
     muct_xgmi_outbox_t *outbox;
@@ -503,8 +504,8 @@ START_TEST(receiver_without_places_fails_the_endpoint)
 }
 END_TEST
 
-/* As with MESSAGES=n there: UCP asks by a message whether it lives, and all else goes
- * on. */
+/* The receiver behaves as with MESSAGES=n: UCP checks by a message whether it lives,
+ * and all else goes on. */
 START_TEST(receiver_without_a_box_lives)
 {
     char path[512];
@@ -532,8 +533,8 @@ START_TEST(receiver_without_a_box_lives)
 }
 END_TEST
 
-/* It reads no more, or a word of the ring is wrong: a sender without room notices,
- * awake or asleep. */
+/* The receiver reads no more, or a word of the ring is wrong: a sender without room
+ * notices, awake or asleep. */
 START_TEST(receiver_that_hears_no_more_fails_the_endpoint)
 {
     bool sleeps = (_i % 2 == 1), is_head = (_i / 2 == 1);
@@ -579,7 +580,7 @@ START_TEST(interface_that_cannot_be_is_not_reached)
     iface_addr.id.slot = MUCT_XGMI_MAX_IFACES;
     muct_xgmi_iface_addr_pack(&iface_addr, addr.bytes + addr.dev_length);
     am_expect_unreachable(&addr, "no interface 4096");
-    replace_ep(&addr); /* by who does not ask */
+    replace_ep(&addr); /* does not check the peer */
     am_expect_failed(UCS_ERR_CONNECTION_RESET);
 }
 END_TEST
@@ -635,7 +636,7 @@ static void expect_no_messages(void)
     am_progress(&am_side, 10);
 }
 
-/* Who has none sends none: there would be no bell that tells of room. */
+/* An interface without messages sends none: it has no bell that could report room. */
 START_TEST(interface_without_messages_sends_none)
 {
     size_t length = 8;

@@ -22,21 +22,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a process tells of itself */
+/* Description that a process sends of itself */
 typedef struct words {
     ct_addr_t addr;
     uint8_t key[256]; /* of its memory */
     uint64_t memory;
 } words_t;
 
-/* Another process, which ends when it is told. */
+/* Child process, which ends on command. */
 typedef struct peer {
     pid_t pid;
     int fds[2]; /* to it, from it */
     words_t words;
 } peer_t;
 
-/* Before UCX: a process of its own, in the folder given */
+/* Runs before UCX starts: a process of its own, in the folder given */
 static void peer_main(int in, int out)
 {
     static words_t words;
@@ -93,8 +93,7 @@ static void peer_end(peer_t *peer, bool is_killed)
     ck_assert(is_killed || (WIFEXITED(status) && (WEXITSTATUS(status) == 0)));
 }
 
-/* Of one that ended and of one that was killed; at once, and after everything was tried
- */
+/* The peer ended or was killed; check at once, and after everything was tried */
 START_TEST(endpoint_to_a_dead_process_fails)
 {
     peer_t peer;
@@ -126,7 +125,8 @@ START_TEST(endpoint_to_the_dead_is_destroyed_untold)
 }
 END_TEST
 
-/* Who starts later removes what it left; its page here still says that it is open. */
+/* A process that starts later removes the dead one's files; its page here still says
+ * that it is open. */
 START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
 {
     size_t length = 8;
@@ -144,7 +144,7 @@ START_TEST(box_of_the_dead_that_was_removed_is_told_as_death)
 }
 END_TEST
 
-/* One copy to it, so that its memory is mapped here */
+/* Copy once to it, so that its memory is mapped here */
 static void put_to(const peer_t *peer)
 {
     uct_rkey_bundle_t rkey;
@@ -176,7 +176,8 @@ static void expect_closed(void)
     }
 }
 
-/* Who finds the death out need not be progress: nobody else would let its memory go. */
+/* Any caller may detect the death, not only progress; it must release the peer's
+ * memory. */
 START_TEST(memory_of_the_dead_goes_with_the_endpoint)
 {
     peer_t peer;
@@ -195,7 +196,7 @@ START_TEST(memory_of_the_dead_goes_with_the_endpoint)
     if (_i & 4) {
         am_expect_failed(UCS_ERR_CONNECTION_RESET);
         am_arm(&am_side);
-        ck_assert(!am_is_readable(&am_side)); /* who sleeps knows of it */
+        ck_assert(!am_is_readable(&am_side)); /* a sleeping thread is not woken */
     } else {
         am_progress(&am_side, 1); /* as UCP does, which destroys what has failed */
         ck_assert_uint_eq(am_side.events.num_ep_errors, 1);
@@ -206,7 +207,8 @@ START_TEST(memory_of_the_dead_goes_with_the_endpoint)
 }
 END_TEST
 
-/* Else it would be kept for a peer that dies later, of which nobody here is told. */
+/* Memory kept longer would stay mapped if the peer dies later, which no endpoint here
+ * would detect. */
 START_TEST(memory_goes_with_the_last_endpoint)
 {
     uct_ep_h first;
@@ -228,7 +230,7 @@ START_TEST(memory_goes_with_the_last_endpoint)
 }
 END_TEST
 
-/* Both have one set of files to watch. */
+/* Parent and child share one set of files to watch. */
 START_TEST(endpoint_that_a_forked_child_destroys_is_watched_on)
 {
     peer_t peer;

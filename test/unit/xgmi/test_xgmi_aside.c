@@ -15,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As often in a row as the lock is left. */
+/* Consecutive times that the lock is left. */
 #define MAX_ASIDE 4
 
-/* Of UCX's clock: milliseconds at most. */
+/* Ticks of UCX's clock: milliseconds at most. */
 #define MANY_TICKS 100000
 
 static muct_xgmi_queue_config_t config = {.max_started = 2};
@@ -34,7 +34,7 @@ static void *open_list(void *arg)
     return NULL;
 }
 
-/* Another thread has been filling a list for long. */
+/* A different thread has been filling a list for long. */
 static void setup(void)
 {
     pthread_t thread;
@@ -47,7 +47,7 @@ static void setup(void)
     pthread_join(thread, NULL);
     queue.config = &config;
     queue.wake = iface.wake;
-    queue.open = (muct_xgmi_batch_t *)&queue; /* nobody looks into it */
+    queue.open = (muct_xgmi_batch_t *)&queue; /* its fields are not read */
     queue.gather.count = 1;
     iface.md = &md;
     iface.super.worker = &worker;
@@ -113,9 +113,9 @@ START_TEST(arming_has_an_end)
 }
 END_TEST
 
-/* What another thread found while this one stood aside. */
+/* State that another thread found while this one stood aside. */
 typedef struct found {
-    unsigned is_over; /* read without the lock by nobody but its holder */
+    unsigned is_over; /* only the lock's holder reads it without the lock */
     bool is_aside, opened, hurried;
 } found_t;
 
@@ -126,7 +126,7 @@ static bool is_signalled(void)
     return poll(&entry, 1, 0) == 1;
 }
 
-/* As a thread of the runtime that was preempted behind its write. */
+/* Behaves like a thread of the runtime that was preempted after its write. */
 START_TEST(signal_is_drained_as_soon_as_it_is_readable)
 {
     const uint64_t one = 1;
@@ -155,7 +155,7 @@ static void *open_and_flush(void *arg)
     return NULL;
 }
 
-/* A flush finds somebody to wake; one more list of the row does not. */
+/* A flush wakes the waiting thread; one more list of the row does not. */
 START_TEST(who_stands_aside_is_woken_by_a_flush_alone)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -176,7 +176,7 @@ START_TEST(who_stands_aside_is_woken_by_a_flush_alone)
 }
 END_TEST
 
-/* Somebody waits for the list, or a request for room: progress is wanted now. */
+/* A caller waits for the list, or a request for room: progress is wanted now. */
 START_TEST(nobody_stands_aside_while_somebody_waits)
 {
     ucs_list_link_t waiting;
@@ -218,7 +218,7 @@ START_TEST(lock_of_others_is_not_left)
 }
 END_TEST
 
-/* Of UCX's own context; 0: not asked yet. */
+/* State of UCX's own context; 0: not queried yet. */
 typedef struct answer {
     ucs_async_context_t *async;
     unsigned was_left;
@@ -245,7 +245,7 @@ static void on_time(int id, ucs_event_set_types_t events, void *arg)
     __atomic_store_n(&answer->is_asked, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether a lock is where base/muct_uct_abi.h says. A mutex is nobody's. */
+/* Whether a lock is where base/muct_uct_abi.h says. A mutex has no recorded owner. */
 START_TEST(lock_of_ucx_is_what_it_is_taken_for)
 {
     static const ucs_async_mode_t modes[] = {UCS_ASYNC_MODE_THREAD_SPINLOCK,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The files of messages to an interface: what is none is not written to, what has no
- * room is told, and what ends leaves nothing, though not by a forked child. */
+/* Message files of an interface. A file that is not a box is not written to, lack of
+ * room is reported, and an interface that ends leaves nothing, though a forked child
+ * removes nothing. */
 
 #include "test/support/mkv_check.h"
 #include "test/unit/xgmi/ends_here.h"
@@ -25,8 +26,8 @@ static unsigned num_signals; /* that come while room is made */
 static ino_t there_in; /* The file that has bytes, and how many from its beginning on */
 static off_t num_there;
 
-/* As tmpfs does, whose files are holes until they are written, which has room for what
- * is no hole, and which signals end; man 3 posix_fallocate. */
+/* Behaves like tmpfs: files are holes until they are written, written parts have room,
+ * and signals interrupt the call; man 3 posix_fallocate. */
 int posix_fallocate(int fd, off_t offset, off_t length)
 {
     static int (*real)(int fd, off_t offset, off_t length);
@@ -260,7 +261,7 @@ START_TEST(no_room_for_a_box_is_told)
 }
 END_TEST
 
-/* Of a page, of a box and of a ring */
+/* Files of a page, of a box and of a ring */
 START_TEST(a_signal_is_not_taken_for_a_full_folder)
 {
     muct_xgmi_outbox_t *outbox;
@@ -281,7 +282,8 @@ START_TEST(a_signal_is_not_taken_for_a_full_folder)
 }
 END_TEST
 
-/* What fills the file system later is not theirs to bear, nor their receiver's. */
+/* The first senders and their receiver have room reserved, so a file system that fills
+ * up later does not affect them. */
 START_TEST(the_first_senders_find_room_in_a_full_folder)
 {
     muct_xgmi_outbox_t *boxes[FIRST];

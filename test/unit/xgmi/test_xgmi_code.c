@@ -53,7 +53,7 @@ static int contains(const char *data, size_t size, const char *text)
 }
 
 #ifdef HAVE_KERNEL_CODE
-/* What the log offers where a device has no code. */
+/* Architectures that the log offers when a device has no code. */
 START_TEST(architectures_have_their_code)
 {
     char archs[128], *arch, *rest;

@@ -112,7 +112,7 @@ static void wait_for(const comp_t *comp)
     ck_assert_uint_eq(comp->num_calls, 1);
 }
 
-/* Both are of one batch. */
+/* The two operations belong to one batch. */
 START_TEST(refused_copy_is_one_operations_failure)
 {
     comp_t first, second, again;
@@ -162,7 +162,8 @@ START_TEST(refused_copy_that_has_no_completion_fails_its_endpoint)
 }
 END_TEST
 
-/* What copies need is there before them, when memory was registered before that. */
+/* Resources of copies exist before the first copy, when memory was registered before
+ * that. */
 START_TEST(first_copy_allocates_nothing)
 {
     static const char *const functions[] = {"hipMalloc", "hipHostMalloc",
@@ -228,7 +229,8 @@ END_TEST
 
 #define PROGRESS (UCT_PROGRESS_SEND | UCT_PROGRESS_RECV)
 
-/* By the worker, which knows of interfaces what progress they want */
+/* Progress goes through the worker, which knows the progress that each interface wants
+ */
 static bool ends_by_worker(const comp_t *comp)
 {
     unsigned i;
@@ -316,7 +318,8 @@ static void unmap_chunks(char *memory)
     ck_assert_int_eq(call_hipMemAddressFree(memory, 2 * CHUNK), 0);
 }
 
-/* By calls, which do not go over the end of a chunk, and by the kernel, which does. */
+/* The copies use calls, which do not go over the end of a chunk, and the kernel, which
+ * does. */
 START_TEST(memory_of_several_chunks_is_copied_and_has_no_remote_key)
 {
     ct_mem_t allocated = local;
@@ -505,8 +508,9 @@ START_TEST(mapped_memory_is_not_exported_and_keeps_its_chunks)
 }
 END_TEST
 
-/* Nobody has looked whether the peer is there when a message was sent: a flush behind
- * it says that it was heard by somebody. Without a message there is nothing to say. */
+/* Sending a message does not check whether the peer is there. A flush after it reports
+ * whether the message was received. If there was no message, there is nothing to
+ * report. */
 START_TEST(flush_behind_a_message_looks_for_the_peer)
 {
     const ct_target_name_t name = {.tl_name = "mori_xgmi"};

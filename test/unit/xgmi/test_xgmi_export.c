@@ -79,7 +79,7 @@ START_TEST(memory_allocated_again_is_exported_again)
 }
 END_TEST
 
-/* Then nobody can say whether it is the same memory. */
+/* The runtime then cannot show whether it is the same memory. */
 START_TEST(without_buffer_ids_each_call_exports)
 {
     muct_xgmi_export_t exports[NUM_PIECES] = {{0}};

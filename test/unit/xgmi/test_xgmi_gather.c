@@ -18,7 +18,7 @@ static void *open_list(void *arg)
     return NULL;
 }
 
-/* By another thread than the one that looks. */
+/* The list is filled by a thread other than the one that looks. */
 static void setup(void)
 {
     pthread_t thread;
@@ -75,7 +75,7 @@ START_TEST(list_grows_while_operations_come)
 }
 END_TEST
 
-/* As many operations as there was time for them: the list before was full. */
+/* The previous list was full: it got as many operations as there was time for. */
 START_TEST(row_goes_on_in_the_next_list)
 {
     const uint64_t next_ns = START_NS + 20000;
@@ -88,7 +88,8 @@ START_TEST(row_goes_on_in_the_next_list)
 }
 END_TEST
 
-/* Whoever looks has slept for so long that the list before was started meanwhile. */
+/* The looking thread has slept for so long that the previous list was started
+ * meanwhile. */
 START_TEST(row_is_counted_over_the_lists_that_started)
 {
     const uint64_t next_ns = START_NS + 100000;
@@ -130,7 +131,7 @@ START_TEST(endless_row_starts_all_the_same)
 }
 END_TEST
 
-/* As many lists of one operation, each opened when nothing was under way. */
+/* Open @a count lists of one operation, each when nothing was under way. */
 static void lists_alone(unsigned count)
 {
     while (count-- > 0) {

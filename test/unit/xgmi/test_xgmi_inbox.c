@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Messages to an interface: each sender's in order, all senders in turn, also those of
- * senders that ended; what wakes who sleeps; and what other processes do to either. */
+/* Messages to an interface: each sender's in order, all senders in turn, including
+ * senders that ended; wakeups of sleeping threads; and damage by other processes. */
 
 #include "test/support/mkv_check.h"
 #include "test/unit/xgmi/ends_here.h"
@@ -28,7 +28,7 @@
 #define TURN 8
 
 
-/* What has no page: of a process that is dead */
+/* Identity without a page: a dead process */
 static uint64_t dead(void)
 {
     return self.owner ^ UINT64_C(0x5555555555555555);
@@ -88,7 +88,7 @@ START_TEST(one_that_floods_leaves_the_other_its_turn)
 }
 END_TEST
 
-/* One call looks at some of them; the next one goes on behind those. */
+/* A call looks at some of them; the next call continues after those. */
 START_TEST(many_senders_are_all_heard)
 {
     muct_xgmi_outbox_t *boxes[NUM_SENDERS];
@@ -155,7 +155,7 @@ START_TEST(what_was_sent_before_the_end_is_received)
     send_one(first, 1);
     send_one(first, 2);
     muct_xgmi_outbox_close(first);
-    second = open_as(self.owner); /* beside what nobody has read yet */
+    second = open_as(self.owner); /* beside the unread messages */
     ck_assert_uint_eq(place_of(second), 1);
     ck_assert_uint_eq(num_mapped(), mapped);
     send_one(second, 3);
@@ -262,7 +262,7 @@ START_TEST(places_that_cannot_be_are_not_looked_at)
     ck_assert_uint_eq(inbox->num_used, MUCT_XGMI_BOX_RINGS);
     ck_assert(!muct_xgmi_inbox_has(inbox));
     ck_assert_ptr_nonnull(inbox->rings[0].bytes);
-    ck_assert_ptr_null(inbox->rings[1].bytes); /* whose memory nobody reserved */
+    ck_assert_ptr_null(inbox->rings[1].bytes); /* its memory is not reserved */
     muct_xgmi_outbox_close(outbox);
 }
 END_TEST
@@ -384,7 +384,7 @@ START_TEST(what_no_sender_has_is_not_mapped)
     poll_all();
     ck_assert_uint_eq(num_got, FIRST + 1);
     ck_assert_uint_eq(bytes_mapped(), first + of_sender + MUCT_XGMI_RING_SIZE);
-    if (_i == 0) { /* nobody hears it any more */
+    if (_i == 0) { /* this sender is ignored now */
         write_nonsense(boxes[FIRST], boxes[FIRST]->ring.position);
         poll_all();
         ck_assert_uint_eq(bytes_mapped(), first + of_sender);
@@ -398,7 +398,7 @@ START_TEST(what_no_sender_has_is_not_mapped)
 }
 END_TEST
 
-/* It finds out. A file that is none stands for address space that is none. */
+/* The sender finds out. A file that is no ring stands for missing address space. */
 START_TEST(ring_that_cannot_be_mapped_is_not_heard)
 {
     muct_xgmi_outbox_t *boxes[FIRST + 1];
@@ -424,7 +424,7 @@ START_TEST(ring_that_cannot_be_mapped_is_not_heard)
 }
 END_TEST
 
-/* Before its first message */
+/* The state is set ahead of its first message */
 START_TEST(who_begins_where_no_message_can_is_not_heard)
 {
     muct_xgmi_box_place_t *place = &inbox->box->places[MUCT_XGMI_BOX_RINGS - 1];
@@ -442,7 +442,7 @@ START_TEST(who_begins_where_no_message_can_is_not_heard)
 }
 END_TEST
 
-/* Who comes next would be heard as little. */
+/* The next sender in this place would be ignored as well. */
 START_TEST(the_place_of_who_wrote_nonsense_is_not_taken)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -483,7 +483,7 @@ START_TEST(a_message_after_arming_rings_the_bell)
 }
 END_TEST
 
-/* Silence, then arm: as whoever sleeps does */
+/* Silence, then arm, like a thread that goes to sleep */
 static bool arm(muct_xgmi_inbox_t *mine)
 {
     muct_xgmi_inbox_silence(mine);
@@ -514,7 +514,7 @@ START_TEST(a_bell_that_was_rung_is_silent_when_it_is_armed_again)
 }
 END_TEST
 
-/* Each arming would be a system call; what rings here is counted by nobody. */
+/* Each arming would be a system call; rings made here are not counted. */
 START_TEST(a_bell_that_cannot_have_rung_is_not_read)
 {
     muct_xgmi_outbox_t *outbox = open_as(self.owner);
@@ -537,7 +537,7 @@ START_TEST(a_bell_that_cannot_have_rung_is_not_read)
 }
 END_TEST
 
-/* Nobody who rings waits for who is rung. */
+/* A ringing process never waits for the receiver. */
 START_TEST(a_bell_that_is_full_is_rung_and_silenced)
 {
     struct pollfd event = {.fd = muct_xgmi_bell_open(dir, self.owner, id),
@@ -565,7 +565,7 @@ START_TEST(a_bell_that_nobody_hung_up_is_not_there)
 }
 END_TEST
 
-/* The sender's own inbox, whose bell tells of room */
+/* The sender's own inbox, whose bell reports room */
 static muct_xgmi_inbox_t *create_sender(void)
 {
     muct_xgmi_inbox_t *mine = NULL;
@@ -580,7 +580,8 @@ static void fill(muct_xgmi_outbox_t *outbox)
     }
 }
 
-/* As whoever finds no room does before it sleeps. @return Whether there is none. */
+/* Act like a sender without room that goes to sleep. @return Whether there is no room.
+ */
 static bool want_room(muct_xgmi_inbox_t *mine, muct_xgmi_outbox_t *outbox)
 {
     muct_xgmi_inbox_silence(mine);
@@ -604,7 +605,7 @@ START_TEST(who_waits_for_room_is_rung)
     ck_assert_uint_eq(poll_some(1), 1);
     ck_assert(is_rung(mine->bell_fd));
     ck_assert(muct_xgmi_ring_has_room(&outbox->ring, MUCH));
-    muct_xgmi_inbox_silence(mine); /* which nobody has counted */
+    muct_xgmi_inbox_silence(mine); /* it is not counted */
     ck_assert(!is_rung(mine->bell_fd));
     ck_assert_uint_eq(poll_some(1), 1);
     ck_assert(!is_rung(mine->bell_fd)); /* it asked once */

@@ -38,7 +38,7 @@ static uct_rkey_bundle_t rkeys[2];
 static uct_ep_h ep;
 
 
-/* In a process that Check knows nothing of. */
+/* Assertion for a process that Check does not know. */
 static void need(int is_good, const char *what)
 {
     if (!is_good) {
@@ -57,7 +57,7 @@ static void comp_init(comp_t *comp)
     *comp = (comp_t){.uct = {.func = count_call, .count = 1, .status = UCS_OK}};
 }
 
-/* What one process tells the other about itself. */
+/* Description that one process sends the other of itself. */
 typedef struct card {
     ct_addr_t addr;
     uint8_t keys[2][256]; /* of the memory that is invalidated, and of the other */
@@ -136,8 +136,8 @@ static void progress_until_called(const comp_t *comp)
     }
 }
 
-/* As UCP's ucp_memh_dereg(): it may not be called, and counts what the call has ended.
- */
+/* Like UCP's ucp_memh_dereg(): it may not be called, and counts what the call has
+ * ended. */
 static void invalidate_as_ucp(void)
 {
     comp_t ended = {
@@ -254,9 +254,9 @@ static void put_too_late(int fd, const card_t *theirs, unsigned num_others)
 }
 
 /*
- * The owner's memory is somebody else's soon after the clock has ended its
- * invalidation, so that what the other process has posted and starts later is not to be
- * copied: by calls, by the copy engines, or as part of a list.
+ * The clock ends the invalidation, and the owner's memory has a new use soon after
+ * that. So posts of the other process that start later must not be copied: by calls, by
+ * the copy engines, or as part of a list.
  */
 static void stand_still(int fd, int index, int variant)
 {
@@ -296,7 +296,7 @@ START_TEST(invalidation_beside_a_peer_that_stands_still_ends_by_the_clock)
 }
 END_TEST
 
-/* As an application that sleeps on the event descriptor. */
+/* Sleep on the event descriptor, like an application. */
 static void sleep_until_called(const comp_t *comp)
 {
     struct pollfd event = {.events = POLLIN};
@@ -347,7 +347,7 @@ START_TEST(end_of_an_invalidation_wakes_who_sleeps)
 }
 END_TEST
 
-/* Nobody makes progress then, and the completion is called all the same. */
+/* No thread makes progress then, and the completion is called all the same. */
 static void close_meanwhile(int fd, int index, int variant)
 {
     card_t theirs, mine = {.addresses = {0, 0}};

@@ -65,7 +65,7 @@ static int __popc(uint32_t value)
     return __builtin_popcount(value);
 }
 
-/* What all lanes of the wave offer; valid until play_leave(). */
+/* Values of all lanes of the wave; valid until play_leave(). */
 static const uint64_t *play_exchange(uint64_t value)
 {
     play_values[threadIdx.x] = value;

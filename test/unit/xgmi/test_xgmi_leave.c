@@ -16,7 +16,7 @@ static void setup(void)
     muct_xgmi_leave_came(&leave);
 }
 
-/* It would never be told. */
+/* The list would never be completed. */
 START_TEST(nothing_is_left_to_who_never_comes)
 {
     leave.comes = false;
@@ -34,7 +34,7 @@ START_TEST(list_is_left_while_more_is_posted)
         ck_assert(muct_xgmi_leave_should(&leave, ++posted, now_ns));
         ck_assert(muct_xgmi_leave_is_on(&leave));
     }
-    /* others may wait for it; who posts may still come for the next one */
+    /* others may wait for it; the posting thread may still come for the next one */
     ck_assert(
         !muct_xgmi_leave_should(&leave, ++posted, START_NS + MUCT_XGMI_LEAVE_MAX_NS));
     muct_xgmi_leave_end(&leave);
@@ -43,7 +43,7 @@ START_TEST(list_is_left_while_more_is_posted)
 }
 END_TEST
 
-/* Whoever posted it was to finish it, and did not: the next one is not left. */
+/* The posting thread was to finish it, and did not: the next one is not left. */
 START_TEST(list_is_left_for_a_while_behind_the_last_post)
 {
     const uint64_t end_ns = START_NS + 5000 + MUCT_XGMI_LEAVE_BEHIND_NS;

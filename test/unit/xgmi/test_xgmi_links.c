@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Eight GPUs, each with a link to each other one, in a sysfs of the test's own: what
- * the driver tells is what UCX is told. Built as the driver of ROCm 6 and 7 writes it:
- * two processors without a GPU come first.
+ * Eight GPUs, each with a link to each other one, in a sysfs of the test's own. The
+ * data of the driver is passed on to UCX. The files look as the driver of ROCm 6 and 7
+ * writes them: two processors without a GPU come first.
  */
 
 #include "config.h"
@@ -209,7 +209,8 @@ START_TEST(host_without_the_driver_has_no_links)
 }
 END_TEST
 
-/* Of a peer's own where links are known; of all peers where not; or as asked for. */
+/* Bandwidth of a peer's own links where they are known; of all peers where not; or as
+ * configured. */
 START_TEST(ucx_is_told_what_links_have)
 {
     static const struct {

@@ -173,7 +173,7 @@ START_TEST(the_tail_of_a_long_list_is_in_no_range)
     check_launch(&launch);
     ck_assert_uint_eq(tail_of(&launch), CAPACITY * 16 / 4);
 
-    /* none where there is nobody to share it with, or too little of it */
+    /* there is no tail if no other block could share it, or if it is too short */
     muct_xgmi_list_finish(&list, 1, &launch);
     check_launch(&launch);
     ck_assert_uint_eq(tail_of(&launch), 0);

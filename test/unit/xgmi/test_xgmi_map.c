@@ -143,8 +143,8 @@ START_TEST(memory_allocated_again_at_the_same_place_is_mapped_anew)
 }
 END_TEST
 
-/* It is open still as nobody has missed it: the runtime opens nothing that overlaps it.
- */
+/* The stale mapping is still cached; the runtime refuses to open a handle that overlaps
+ * it. */
 START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
 {
     const muct_xgmi_region_t *region = get(0), *other = get(1);
@@ -168,7 +168,8 @@ START_TEST(memory_of_another_size_at_the_same_place_is_mapped)
 }
 END_TEST
 
-/* As long as somebody copies to what its owner has freed: until then, and no longer. */
+/* The mapping stays as long as a copy uses memory that its owner has freed, and no
+ * longer. */
 START_TEST(memory_that_overlaps_what_is_in_use_is_mapped_behind_it)
 {
     const muct_xgmi_region_t *busy = get(0), *region;
@@ -439,7 +440,7 @@ static void *get_and_put_main(void *arg)
     return NULL;
 }
 
-/* From ROCm 7.2 on the exporter's process answers who opens its handles. */
+/* Since ROCm 7.2 the exporter's process answers the process that opens its handles. */
 START_TEST(peer_that_does_not_answer_stops_no_other_mapping)
 {
     unsigned number = 1;

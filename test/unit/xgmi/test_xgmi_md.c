@@ -26,7 +26,8 @@ static ucs_status_t query_rocm(uct_component_t *component,
 static uct_component_t rocm_component = {.name = "rocm_cpy",
                                          .query_md_resources = query_rocm};
 
-/* What it claims when UCX's component has so many domains; the rest is the same. */
+/* Check the domain's claims when UCX's component has so many domains; the rest is the
+ * same. */
 static void claims(unsigned num_domains, uint64_t detected, uint64_t dmabuf)
 {
     const uint64_t rocm = UCS_BIT(UCS_MEMORY_TYPE_ROCM);
@@ -65,7 +66,7 @@ START_TEST(ucx_own_support_recognises_memory_where_it_is_used)
     claims(1, 0, 0);
     claims(0, rocm, rocm); /* it is there, and finds no device */
     setenv("UCX_TLS", "mori_xgmi,mori_copy,tcp", 1);
-    claims(1, rocm, rocm); /* nobody else may */
+    claims(1, rocm, rocm); /* no other component may */
     setenv("UCX_TLS", "mori_xgmi,rocm_copy,tcp", 1);
     claims(1, 0, 0);
     uct_component_unregister(&rocm_component);

@@ -24,7 +24,7 @@
 #define NUM_MEMORIES 3
 #define LIMIT_MS 60000
 
-/* What a process tells about itself. */
+/* Description that a process sends of itself. */
 typedef struct card {
     ct_addr_t addr;
     uint8_t keys[NUM_MEMORIES][256];
@@ -124,7 +124,7 @@ static void setup(void)
     ck_assert_int_eq(uct_rkey_unpack(side.component, ours.keys[0], &own_rkey), UCS_OK);
 }
 
-/* The runtime gives up later than who unpacks. */
+/* The runtime gives up later than the unpacking thread. */
 static void late_setup(void)
 {
     setenv("HIPCPU_IPC_TIMEOUT", "100", 1);
@@ -177,7 +177,7 @@ static ucs_status_t post(request_t *request)
     return request->status;
 }
 
-/* As UCP's: what fails is over, too. */
+/* Like UCP's callback: a failed request is over, too. */
 static ucs_status_t post_again(uct_pending_req_t *uct)
 {
     ucs_status_t status = post(ucs_container_of(uct, request_t, uct));
@@ -268,7 +268,7 @@ START_TEST(put_waits_for_its_memory_and_nobody_else_does)
 }
 END_TEST
 
-/* Room is given to who waits for room. */
+/* Room goes to requests that wait for room. */
 START_TEST(endpoint_that_waits_for_memory_stops_no_other)
 {
     static request_t requests[1 << 16];
@@ -357,7 +357,8 @@ START_TEST(progress_calls_nothing_that_waits_while_memory_opens)
 }
 END_TEST
 
-/* Of a peer's first memory the end is waited for, for a while; then copies wait. */
+/* Unpacking waits a while for the mapping of a peer's first memory; then copies wait.
+ */
 START_TEST(key_of_a_stopped_peer_is_unpacked_all_the_same)
 {
     request_t request;
@@ -370,7 +371,7 @@ START_TEST(key_of_a_stopped_peer_is_unpacked_all_the_same)
 }
 END_TEST
 
-/* Without one UCP would send the bytes by messages, to nobody. */
+/* If there were no key, UCP would send the bytes by messages to a dead peer. */
 START_TEST(key_of_a_peer_that_died_is_unpacked_and_its_puts_fail)
 {
     request_t request;
@@ -410,7 +411,8 @@ START_TEST(endpoint_may_go_while_it_waits_for_memory)
 }
 END_TEST
 
-/* It fails where one of the same peer has opened, so that there is a way. */
+/* The put fails after other memory of the same peer has opened, so that there is a way.
+ */
 START_TEST(memory_that_does_not_open_fails_the_put_that_waits)
 {
     request_t request;

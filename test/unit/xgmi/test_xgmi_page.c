@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The control page tells others when its owner ends, and not before: with two copies of
+/* The control page shows others when its owner ends, and not before: with two copies of
  * this code in the process, and with children that outlive it. */
 
 #include "test/support/mkv_check.h"
@@ -98,7 +98,8 @@ static void teardown(void)
     ck_assert_int_eq(system(command), 0);
 }
 
-/* As a process of its own sees it: as one that lives, or not at all */
+/* Whether a separate process sees the owner as alive; otherwise it does not see it at
+ * all */
 static bool another_process_sees(uint64_t owner)
 {
     muct_xgmi_peer_t *peer;
@@ -144,7 +145,7 @@ static void owner_with_a_child(int fd)
         _exit(1);
     }
     if (fork() == 0) {
-        owner.owner = (uint64_t)getpid(); /* lives, and tells how to end it */
+        owner.owner = (uint64_t)getpid(); /* lives, and shows how to end it */
     }
     if (write(fd, &owner.owner, sizeof(owner.owner)) != (ssize_t)sizeof(owner.owner)) {
         _exit(1);
@@ -186,7 +187,8 @@ START_TEST(a_forked_child_does_not_live_for_its_parent)
 }
 END_TEST
 
-/* The bits in the page are those of whoever had the keys; nobody holds this one's */
+/* The bits in the page belong to the holders of the keys; no process holds this one's
+ */
 START_TEST(slot_under_which_others_copy_is_not_taken_again)
 {
     uint32_t slot, other, generation, i;
@@ -208,7 +210,7 @@ START_TEST(slot_under_which_others_copy_is_not_taken_again)
     ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
     ck_assert_uint_ne(other, slot);
 
-    /* all others are taken: is it somebody dead? */
+    /* all others are taken: is one of the owners dead? */
     ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_OK);
     ck_assert_uint_eq(other, slot);
     ck_assert_int_eq(muct_xgmi_slot_alloc(&other, &generation), UCS_ERR_EXCEEDS_LIMIT);
@@ -234,8 +236,8 @@ __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t keep_warning(
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/* What a user who may not pass over modes is told of a page, asked for twice; nothing
- * of one that is gone. */
+/* Check the log for a user that may not override modes. The page is looked up twice; a
+ * page that is gone logs nothing. */
 static void user_is_told(uid_t user, uint64_t owner, const char *words)
 {
     muct_xgmi_page_t *page;
@@ -359,7 +361,7 @@ static void kill_process(pid_t pid)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* By a process that stands still until it is killed */
+/* The lock's holder is a process that stands still until it is killed */
 static pid_t lock_file(const char *path)
 {
     int fds[2], fd;
@@ -424,7 +426,7 @@ START_TEST(what_a_living_process_has_stays)
 }
 END_TEST
 
-/* A page that nobody can look at; and what is others' */
+/* A page that cannot be inspected, and files of other programs */
 START_TEST(what_may_be_somebodys_stays)
 {
     static const char *const names[] = {"ucx-mori.000000000000000f.new",
@@ -493,7 +495,7 @@ START_TEST(page_of_one_killed_while_it_made_it_is_removed)
 }
 END_TEST
 
-/* By the owner's page, as boxes and bells do */
+/* The owner's page decides, as for boxes and bells */
 START_TEST(new_file_of_one_that_lives_stays)
 {
     char name[64];
@@ -523,7 +525,7 @@ static void sweep(void)
     }
 }
 
-/* As another process does, at its start */
+/* Act like another process at its start */
 START_TEST(page_that_is_locked_is_not_swept)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -539,7 +541,7 @@ START_TEST(page_that_is_locked_is_not_swept)
 }
 END_TEST
 
-/* Before it is locked it is like those of the dead. Loop index: at which step */
+/* An unlocked page looks like one of a dead process. Loop index: at which step */
 START_TEST(page_that_was_swept_is_made_anew)
 {
     const unsigned none = mkv_test_num_files(dir);
@@ -557,7 +559,7 @@ START_TEST(page_that_was_swept_is_made_anew)
     ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
 
     num_sweeps = 0;
-    max_sweeps = UINT_MAX; /* nobody does that */
+    max_sweeps = UINT_MAX; /* does not happen in practice */
     ck_assert_int_eq(muct_xgmi_self_open(dir, &self), UCS_ERR_IO_ERROR);
     ck_assert_uint_eq(mkv_test_num_files(dir), none);
     ck_assert_uint_eq(mkv_test_num_files("/proc/self/fd"), fds);
@@ -585,7 +587,7 @@ static void hold_new(void)
     sweeper = lock_file(swept);
 }
 
-/* Whose name it is, is not known then: it is left to who sweeps. */
+/* The owner of the name is not known then: the page is left to the sweeper. */
 START_TEST(page_that_is_being_swept_is_left)
 {
     sweeper = 0;
@@ -625,7 +627,7 @@ START_TEST(who_cannot_be_looked_at_uses_what_it_used)
     ck_assert_int_eq(muct_xgmi_page_map(dir, self.owner, &fd, &page), UCS_OK);
     ck_assert_int_eq(muct_xgmi_slot_alloc(&slot, &generation), UCS_OK);
     atomic_store(&page->users[0], owner);
-    atomic_store(&page->slots[slot].users, 3); /* the second one is nobody */
+    atomic_store(&page->slots[slot].users, 3); /* the second user does not exist */
     generation = muct_xgmi_slot_void(slot);
     allow_files(0);
     muct_xgmi_slot_drop_dead(slot);
@@ -688,8 +690,8 @@ START_TEST(who_has_no_descriptor_left_is_told_so)
 }
 END_TEST
 
-/* As the kernel does without memory for the answer (ENOMEM); here as it was opened in a
- * way that has no locks. */
+/* The kernel does so if it lacks memory for the answer (ENOMEM); here the file was
+ * opened in a way that has no locks. */
 START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
 {
     char path[512];
@@ -705,7 +707,7 @@ START_TEST(a_lock_that_cannot_be_asked_for_says_nothing)
 }
 END_TEST
 
-/* All places among the users of a peer are another one's */
+/* All places among the users of a peer belong to other processes */
 START_TEST(who_cannot_be_looked_at_keeps_its_place)
 {
     pid_t peers_pid, users_pid;

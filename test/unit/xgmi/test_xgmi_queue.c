@@ -141,8 +141,8 @@ static void finish(unsigned count)
     ck_assert_uint_eq(num_done, count);
 }
 
-/* So often that the runtime is asked, too; @return how many batches ended. One
- * assertion for all, as Check writes each of them to a file. */
+/* Poll so often that the runtime is queried, too; @return how many batches ended. A
+ * single assertion covers all, as Check writes each of them to a file. */
 static unsigned poll_for_long(void)
 {
     unsigned count = 0;
@@ -447,8 +447,8 @@ START_TEST(launch_without_write_back_ends_by_an_event)
 }
 END_TEST
 
-/* Calls, a launch and long runs, by a queue that is made meanwhile; all are waited for
- * so long that the runtime is asked, too. */
+/* Calls, a launch and long runs, by a queue that is made meanwhile. The test waits for
+ * all so long that the runtime is queried, too. */
 START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
 {
     static const char *const releases[] = {"5.7", "6.1", "6.2", "6.4", "7.0", "7.3"};
@@ -485,8 +485,7 @@ START_TEST(capture_of_another_thread_and_copies_leave_each_other_alone)
 }
 END_TEST
 
-/* What a runtime says of an event, or of a stream, that somebody's capture has to do
- * with. */
+/* Errors of the runtime for an event or a stream that is involved in a capture. */
 START_TEST(query_that_a_capture_forbids_says_not_yet)
 {
     static const int errors[] = {900, 907};
@@ -527,7 +526,7 @@ START_TEST(pending_error_stays_the_applications_own)
 }
 END_TEST
 
-/* Of ROCm 6.2 and 6.3, what a launch needed stays until the stream gets a marker. */
+/* ROCm 6.2 and 6.3 keep the resources of a launch until the stream gets a marker. */
 START_TEST(launches_leave_no_more_than_a_bounded_rest)
 {
     unsigned i, k;
@@ -579,7 +578,8 @@ START_TEST(posting_starts_an_idle_device_early)
 }
 END_TEST
 
-/* Whoever waits for each before the next one does not wait for progress to start it. */
+/* A thread that waits for each operation before the next one does not wait for progress
+ * to start it. */
 START_TEST(posting_starts_what_comes_one_at_a_time)
 {
     unsigned long copies;
@@ -596,7 +596,7 @@ START_TEST(posting_starts_what_comes_one_at_a_time)
 }
 END_TEST
 
-/* Another thread's progress, one call at a time. */
+/* Helper thread that makes progress, one call at a time. */
 typedef struct helper {
     pthread_t thread;
     sem_t go, done;
@@ -713,7 +713,7 @@ static void finish_own_list(unsigned count)
 {
     start_list(count);
     finish(count);
-    ck_assert_uint_eq(queue->gather.num_closed, count); /* nobody looked at it */
+    ck_assert_uint_eq(queue->gather.num_closed, count); /* it was not looked at */
     num_done = 0;
 }
 
@@ -728,7 +728,7 @@ START_TEST(long_list_is_left_to_the_thread_that_posted_it)
     start_list(256);
     helper_progress(&helper);
     ck_assert_uint_eq(num_done, 0);
-    /* who sleeps meanwhile is to look again: the GPU has nothing more to tell */
+    /* a sleeping thread must look again: the GPU has nothing more to report */
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, now_ns), UCS_OK);
     ck_assert_uint_eq(wake->timer_at_ns, now_ns + MUCT_XGMI_LEAVE_BEHIND_NS);
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, now_ns + 1000000000), UCS_OK);
@@ -835,7 +835,7 @@ START_TEST(every_stream_of_a_batch_wakes)
         ck_assert_int_eq(put(i * 1000, 10), UCS_OK);
     }
     muct_xgmi_queue_kick(queue);
-    /* the first time only the clock is asked */
+    /* the first time only the clock is read */
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns), UCS_OK);
     ck_assert_int_eq(muct_xgmi_queue_arm(queue, late_ns + 1000000), UCS_OK);
     for (i = 0; i < 2; ++i) {
@@ -922,7 +922,7 @@ static bool is_copied(unsigned list)
     return memcmp(remote + (list * 10000), local + (list * 10000), 500) == 0;
 }
 
-/* By the device's word, which the queue is not asked for. */
+/* The device's flag shows the end; the queue is not queried. */
 static void wait_for_last_launch(void)
 {
     unsigned stream = queue->launch_stream;
@@ -975,7 +975,8 @@ START_TEST(launches_of_busy_streams_take_turns)
 }
 END_TEST
 
-/* Those that run at one time share no counter: libhipcpu ends the process otherwise. */
+/* Launches that run at one time share no counter: libhipcpu ends the process otherwise.
+ */
 START_TEST(launches_of_two_streams_count_apart)
 {
     unsigned round, list, i;

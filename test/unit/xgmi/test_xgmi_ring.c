@@ -130,7 +130,7 @@ START_TEST(messages_of_every_length_come_in_order)
 }
 END_TEST
 
-/* From wherever it begins; of the longest ones that a sender may send */
+/* Each start position, with the longest messages that a sender may send */
 START_TEST(one_always_comes_to_fit)
 {
     uint64_t start;
@@ -158,7 +158,7 @@ START_TEST(a_message_stays_until_it_is_skipped)
 }
 END_TEST
 
-/* What was reserved is more than what comes of it. */
+/* The reservation is longer than the message. */
 START_TEST(a_message_takes_what_it_has_and_not_what_was_reserved)
 {
     unsigned i;
@@ -255,7 +255,7 @@ START_TEST(a_message_at_the_beginning_does_not_reach_the_first_unread_one)
 }
 END_TEST
 
-/* One that dies in the middle of a message: what it wrote looks like messages here. */
+/* A sender dies in the middle of a message: its bytes look like messages here. */
 static void write_and_die(size_t length)
 {
     unsigned char *data = muct_xgmi_ring_reserve(&tx, length);
@@ -346,7 +346,7 @@ END_TEST
 
 /* ---- a side that lies ---- */
 
-/* What the first word of a message says, where the next one is looked for */
+/* Write the first word of a message where the next message is expected */
 static void write_head(uint64_t position, uint32_t length, uint8_t kind)
 {
     unsigned char *at = bytes + (position % MUCT_XGMI_RING_SIZE);
@@ -434,7 +434,7 @@ END_TEST
 
 /* ---- who sleeps ---- */
 
-/* One of both always sees the other one: whichever comes first. */
+/* Either side always sees the other one, whichever comes first. */
 START_TEST(who_wants_room_is_told_once)
 {
     unsigned count = fill(1000), i;
@@ -468,7 +468,7 @@ END_TEST
 
 typedef struct run {
     unsigned num;
-    bool sleeps; /* who finds no room, until there is */
+    bool sleeps; /* a sender without room sleeps until there is room */
     sem_t room;
 } run_t;
 

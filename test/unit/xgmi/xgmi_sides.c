@@ -118,7 +118,7 @@ bool am_is_readable(const ct_side_t *of)
     return poll(&pfd, 1, 0) == 1;
 }
 
-/* Until it holds: what happened before is for progress */
+/* Arm until it holds: earlier events are for progress */
 void am_arm(const ct_side_t *of)
 {
     ucs_status_t status;
@@ -166,7 +166,8 @@ size_t am_pack_length(void *dest, void *arg)
     return length;
 }
 
-/* Told by the next progress, once; whatever is tried is refused, and safe. */
+/* The next progress reports the failure, once; every further call is refused, and safe.
+ */
 void am_expect_failed(ucs_status_t status)
 {
     unsigned num_purged = 0;
@@ -187,7 +188,7 @@ void am_expect_failed(ucs_status_t status)
     ck_assert_uint_eq(am_side.events.num_ep_errors, 1);
 }
 
-/* Whatever is tried before the user is told */
+/* Calls that are tried before the user is notified */
 void am_try_all(void)
 {
     size_t length = 8;

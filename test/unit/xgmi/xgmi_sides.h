@@ -14,16 +14,16 @@
 #include "xgmi/message/xgmi_ring.h"
 #include "xgmi/peer/xgmi_addr.h"
 
-/** Of the messages that are counted */
+/** Id of the messages that are counted */
 #define AM_ID 3
 
-/** Of memory, in bytes */
+/** Length of memory, in bytes */
 #define AM_LENGTH ((size_t)1 << 16)
 
 /** More than any ring takes */
 #define AM_MANY 100000
 
-/** One message that may have to wait. */
+/** Message that may have to wait. */
 typedef struct request {
     uct_pending_req_t req;
     uct_ep_h ep;
@@ -43,7 +43,7 @@ extern char am_dir[];
 extern const ct_target_name_t am_name;
 extern ct_side_t am_side, am_other;
 
-/** Of the first side, or NULL */
+/** Endpoint of the first side, or NULL */
 extern uct_ep_h am_ep;
 
 /** Messages to the first side, to the other one; in order */
@@ -59,10 +59,10 @@ void am_get_addr(const ct_side_t *of, ct_addr_t *addr);
 /** Endpoint of the first side to an address. */
 uct_ep_h am_connect_to(const ct_addr_t *addr);
 
-/** What is open is closed, and the folder removed; a fixture. */
+/** Close everything that is open, and remove the folder; a fixture. */
 void am_teardown(void);
 
-/** One message of a number. */
+/** Send a message with a number. */
 ucs_status_t am_send_one(uct_ep_h to, uint64_t number);
 
 /** Messages from @a number on, until there is no room; the next number. */
@@ -77,23 +77,23 @@ void am_count_purged(uct_pending_req_t *req, void *arg);
 /** Call progress some times. */
 void am_progress(const ct_side_t *of, unsigned times);
 
-/** Whether who sleeps is woken. */
+/** Whether a sleeping thread is woken. */
 bool am_is_readable(const ct_side_t *of);
 
 /** Arm until it is not busy any more. */
 void am_arm(const ct_side_t *of);
 
-/** What mori_xgmi says of an interface. */
+/** Address of the mori_xgmi interface. */
 muct_xgmi_iface_addr_t am_iface_of(const ct_addr_t *addr);
 
 /** Put all of @a local. */
 void am_put_all(const ct_mem_t *local, uint64_t remote, uct_rkey_t rkey,
                 am_comp_t *comp);
 
-/** Packs as many bytes as it is told. */
+/** Packs the requested number of bytes. */
 size_t am_pack_length(void *dest, void *arg);
 
-/** The endpoint fails with a status, is told of once, and carries nothing more. */
+/** The endpoint fails with a status, is reported once, and carries nothing more. */
 void am_expect_failed(ucs_status_t status);
 
 /** Every call of an endpoint that failed. */
