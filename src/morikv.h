@@ -87,7 +87,7 @@ extern "C" {
 
 typedef enum mkv_status {
     MKV_OK = 0,
-    MKV_INPROGRESS = 1,         /**< Not finished; an event follows */
+    MKV_INPROGRESS = 1,         /**< Pending; an event follows */
     MKV_ERR_INVALID = -1,       /**< Argument out of its documented range */
     MKV_ERR_NOMEM = -2,         /**< Out of host memory */
     MKV_ERR_BUSY = -3,          /**< Still in use, or not ready yet; try later */
@@ -111,7 +111,7 @@ typedef enum mkv_status {
     MKV_ERR_TRANSPORT = -21,       /**< UCX refused or failed an operation */
     MKV_ERR_BACKEND = -22,     /**< Strict mode: another backend class would carry it */
     MKV_ERR_GATE = -23,        /**< A gate reported failure */
-    MKV_ERR_UNSUPPORTED = -24, /**< Not possible with this UCX or this build */
+    MKV_ERR_UNSUPPORTED = -24, /**< Impossible with this UCX or this build */
     MKV_ERR_PROTOCOL = -25,    /**< The peer sent an invalid message */
     MKV_ERR_LAST = -26
 } mkv_status_t;
@@ -128,7 +128,7 @@ const char *mkv_version_string(void);
 /* ---- Objects --------------------------------------------------------------------- */
 
 typedef struct mkv_config mkv_config_t; /**< Options, read before open */
-typedef struct mkv_ctx mkv_ctx_t;       /**< One per process and GPU, usually */
+typedef struct mkv_ctx mkv_ctx_t;       /**< Usually one per process and GPU */
 typedef struct mkv_peer mkv_peer_t;
 typedef struct mkv_map mkv_map_t;
 typedef struct mkv_plan mkv_plan_t;
@@ -189,10 +189,10 @@ typedef struct mkv_caller {
     size_t size;      /**< Set by the library */
     const char *name; /**< Valid during the call */
     uint64_t context; /**< Random number of its context; another one after a restart */
-    uint32_t pid;     /**< In its own namespace */
+    uint32_t pid;     /**< Process id in the peer's namespace */
     uint32_t is_same_host;
     mkv_topology_t topology;
-    uint64_t model; /**< As mkv_open_params_t */
+    uint64_t model; /**< See mkv_open_params_t */
 } mkv_caller_t;
 
 typedef struct mkv_open_params {
@@ -286,8 +286,8 @@ enum {
     MKV_REGION_REPLICATED = 1 << 3, /**< Every TP rank holds the same */
     MKV_REGION_CP_REPLICATED = 1 << 4, /**< Every CP rank holds the same (state); else
                                             each has its own tokens, by its own list */
-    MKV_REGION_HEADS_FIRST = 1 << 5, /**< In a unit the axis lies outside the tokens */
-    MKV_REGION_REVERSE = 1 << 6      /**< Unit 0 is the last one in memory */
+    MKV_REGION_HEADS_FIRST = 1 << 5,   /**< Axis lies outside the tokens in a unit */
+    MKV_REGION_REVERSE = 1 << 6        /**< Unit 0 is the last one in memory */
 };
 
 #define MKV_MAX_COMPONENTS 64
@@ -301,8 +301,8 @@ enum {
  * is unique in the context: component 0 could be the KV cache, 1 the indexer, 2 the
  * state; parts of a component share one block list (part 0 keys, part 1 values).
  *
- * The members from @a outer on tell how a unit is made, for peers of another TP size,
- * or with blocks of another size. A unit is then
+ * The members from @a outer on describe the layout of a unit, for peers with a
+ * different TP size or block size. A unit is then
  *
  *     outer x tokens_per_unit x axis x inner_bytes, or with MKV_REGION_HEADS_FIRST
  *     outer x axis x tokens_per_unit x inner_bytes
@@ -337,10 +337,11 @@ typedef struct mkv_region {
     uint64_t outer;           /**< 0: 1 */
     uint64_t inner_bytes; /**< 0: what is left of unit_bytes; needed to move parts of a
                                unit's tokens */
-    uint32_t num_groups;  /**< 0: one element, which nobody shares out */
+    uint32_t num_groups;  /**< 0: one element, which is not shared out */
     uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks; the rest is 0 */
-    uint32_t shard_rank, shard_size; /**< Who shares the axis, at most MKV_MAX_SHARDS;
-                                          size 0: the topology's TP ranks */
+    uint32_t shard_rank,
+        shard_size; /**< Ranks that share the axis, at most MKV_MAX_SHARDS; size 0: the
+                       topology's TP ranks */
 } mkv_region_t;
 
 /**
@@ -354,7 +355,7 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
                             mkv_region_id_t *id_p);
 
 /**
- * Register added regions with UCX and tell connected peers.
+ * Register added regions with UCX and announce them to connected peers.
  *
  * One UCX registration per allocation, however many regions lie in it: regions of one
  * memory type that overlap, host regions that adjoin, and all regions of one stated (or
@@ -367,17 +368,17 @@ mkv_status_t mkv_region_add(mkv_ctx_t *ctx, const mkv_region_t *region,
 mkv_status_t mkv_regions_commit(mkv_ctx_t *ctx, uint64_t *epoch_p);
 
 /**
- * Take regions back; their memory may be freed after MKV_OK. All or nothing, but for
+ * Take regions back; their memory may be freed after MKV_OK. All or nothing, except for
  * MKV_ERR_TRANSPORT.
  *
- * Peers are told and their maps on these regions turn stale. Sleep and resume of an
- * engine is drop, add, commit.
+ * Peers are notified, and their maps on these regions turn stale. An engine sleeps by
+ * drop, and resumes by add and commit.
  *
  * @return MKV_OK, MKV_ERR_NOTFOUND, or MKV_ERR_BUSY: a map or an operation of this
- *         side uses one of them. Of operations of peers (MKV_REGION_ONE_SIDED) nothing
- *         is known here: agree with them before. MKV_ERR_TRANSPORT: all are taken back,
- *         but UCX failed to deregister memory, which must not be freed, as a device may
- *         still reach it.
+ *         side uses one of them. Operations of peers (MKV_REGION_ONE_SIDED) are unknown
+ *         here: agree with the peers first. MKV_ERR_TRANSPORT: all are taken back, but
+ *         UCX failed to deregister memory. That memory must not be freed, as a device
+ *         may still reach it.
  */
 mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
                               size_t num_ids);
@@ -385,8 +386,8 @@ mkv_status_t mkv_regions_drop(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 /* ---- 3. Peers -------------------------------------------------------------------- */
 
 typedef enum mkv_blob_kind {
-    MKV_BLOB_ADDR, /**< Who and where; the rest is asked for over UCX. Small */
-    MKV_BLOB_FULL  /**< Also the regions committed so far, without keys */
+    MKV_BLOB_ADDR, /**< Identity and address; UCX fetches the rest. Small */
+    MKV_BLOB_FULL  /**< Includes the regions committed so far, without keys */
 } mkv_blob_kind_t;
 
 /**
@@ -401,17 +402,20 @@ mkv_status_t mkv_blob(mkv_ctx_t *ctx, mkv_blob_kind_t kind, void *buffer,
                       size_t *length_p);
 
 /**
- * Connect to the context that made the blob. Nonblocking, of any number of peers.
+ * Connect to the context that made the blob. The call does not block; any number of
+ * peers can connect at the same time.
  *
- * The two contexts exchange topology and regions (HELLO); MKV_EV_PEER_READY or
- * MKV_EV_PEER_FAILED tells the result on both sides, so one side's call suffices.
- * Calling it again, or on both sides, gives the same peer: identity is the other
- * context, not the blob. If that one has failed or was closed by the other side, a new
- * connection is made, with a handle of its own; the former handle stays what it is
- * until it is closed. The other side need not do anything: it gets MKV_EV_PEER_READY
- * with a new handle, too. A process that was restarted is another context, whatever its
- * name, and so a new peer. Maps belong to a handle: those of the former one are refused
- * with MKV_ERR_PEER, and new ones are made without touching regions.
+ * The two contexts exchange topology and regions (HELLO). MKV_EV_PEER_READY or
+ * MKV_EV_PEER_FAILED reports the result on both sides, so one side's call suffices.
+ * Calling it again, or on both sides, gives the same peer: the context identifies the
+ * peer, not the blob.
+ *
+ * If that peer has failed, or the other side has closed it, a new connection is made
+ * with a new handle. The former handle stays valid until it is closed. The other side
+ * need not do anything: it also gets MKV_EV_PEER_READY with a new handle. A restarted
+ * process has a new context and so is a new peer, even under the same name. Maps belong
+ * to a handle: maps of the former handle are refused with MKV_ERR_PEER, and new maps
+ * need no change of regions.
  *
  * @param [in]  name    Name in texts here; NULL: what the peer calls itself.
  * @param [out] peer_p  Valid until @ref mkv_peer_close.
@@ -427,14 +431,14 @@ typedef enum mkv_peer_state {
     MKV_PEER_CONNECTING,
     MKV_PEER_READY,
     MKV_PEER_FAILED, /**< For ever; close it. Added again, it has another handle */
-    MKV_PEER_CLOSED  /**< As FAILED, but the peer has closed the connection in order */
+    MKV_PEER_CLOSED /**< Like FAILED, but the peer has closed the connection in order */
 } mkv_peer_state_t;
 
-/** What carries the data of a peer, best first. */
+/** Transport that carries the data of a peer, best first. */
 typedef enum mkv_backend {
-    MKV_BACKEND_UNKNOWN, /**< Not connected yet */
+    MKV_BACKEND_UNKNOWN, /**< Connection is not made yet */
     MKV_BACKEND_XGMI,    /**< mori_xgmi */
-    MKV_BACKEND_IPC,     /**< Another GPU IPC transport of UCX */
+    MKV_BACKEND_IPC,     /**< Other GPU IPC transport of UCX */
     MKV_BACKEND_RDMA,    /**< mori_rdma or UCX's verbs transports */
     MKV_BACKEND_SHM,     /**< Shared memory, cma, xpmem, self: host memory */
     MKV_BACKEND_TCP
@@ -447,19 +451,20 @@ typedef struct mkv_peer_attr {
     char error[256];
     char name[64];
     char transports[192]; /**< "mori_xgmi/xgmi0 tcp/lo", empty before READY */
-    /** The slowest that UCX took for calls made here so far, as it says of the first
-     * call of each kind. Before the first call the best that is connected, which says
-     * nothing of memory that it does not reach. */
+    /** Slowest transport that UCX chose for calls made here so far, as UCX reports it
+     * for the first call of each kind. Before the first call: the best connected
+     * transport, which may not reach all memory. */
     mkv_backend_t backend;
     int is_same_host;
     int has_sgl_put;        /**< A WRITE of GPU memory is one UCX call */
-    uint32_t num_regions;   /**< Of the peer, known here */
+    uint32_t num_regions;   /**< Peer's regions known here */
     uint64_t regions_epoch; /**< Of these */
     mkv_topology_t topology;
-    /** What UCX took for each kind of call and pair of memory types, in its words:
-     * "put host>host: tcp (software emulation tcp/lo); list put rocm>rocm: xgmi (...)";
-     * from where to where. Empty before the first call; what the peer puts for a READ
-     * is told there. UCX may take other ways for other lengths than the first one. */
+    /** Transport that UCX chose for each kind of call and pair of memory types, in
+     * UCX's words: "put host>host: tcp (software emulation tcp/lo); list put rocm>rocm:
+     * xgmi (...)". Each pair is source>destination. Empty before the first call. Puts
+     * for a READ are listed at the peer that makes them. UCX may choose other
+     * transports for lengths that differ from the first one. */
     char paths[512];
 } mkv_peer_attr_t;
 
@@ -480,13 +485,13 @@ typedef enum mkv_close_mode {
 mkv_status_t mkv_peer_close(mkv_peer_t *peer, mkv_close_mode_t mode);
 
 /**
- * The caller knows that nothing of the peer can touch memory of this context any more:
- * its host was switched off, its GPU reset, its container removed. Transfers that only
- * wait for a proof of that are quiet with the next progress, and the blocks that were
- * quarantined with them are free.
+ * Declare that the peer cannot touch memory of this context any more: its host was
+ * switched off, its GPU reset, or its container removed. Transfers that only wait for a
+ * proof of that become quiet with the next progress, and their quarantined blocks are
+ * free.
  *
- * Nothing here can check it: a peer that lives after all overwrites blocks of others. A
- * connection that has not failed yet fails with MKV_ERR_PEER.
+ * The library cannot check this: a peer that is still alive overwrites blocks of
+ * others. A connection that has not failed yet fails with MKV_ERR_PEER.
  *
  * @return MKV_OK.
  */
@@ -497,11 +502,11 @@ mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer);
 enum {
     MKV_MAP_INTERSECT = 1 << 0, /**< Pair what both have (pipeline stages, draft
                                      layers); default: every region must pair */
-    MKV_MAP_ANY_RANK = 1 << 1,  /**< Replicated data comes from this very peer, whoever
-                                     else has it: TP ranks need not be equal, and no
-                                     source is elected */
-    MKV_MAP_SRC = 1 << 2,       /**< For transfers in which this side is the source */
-    MKV_MAP_DST = 1 << 3,       /**< ... the destination */
+    MKV_MAP_ANY_RANK =
+        1 << 1, /**< Replicated data comes from this very peer, even if other ranks hold
+                   it: TP ranks need not be equal, and no source is elected */
+    MKV_MAP_SRC = 1 << 2,   /**< For transfers in which this side is the source */
+    MKV_MAP_DST = 1 << 3,   /**< ... the destination */
     MKV_MAP_TOKENS = 1 << 4 /**< Block lists are token lists: token t is the token t %
                                  tokens_per_unit of block t / tokens_per_unit. On
                                  both sides alike */
@@ -518,14 +523,14 @@ typedef struct mkv_map_params {
 /**
  * Pair local and remote regions by (component, layer, part).
  *
- * **Unequal ranks.** Where the regions tell how their units are made, the map holds
- * what this rank and the peer's have in common of each. Of several sources that hold
- * the same, one is elected for each destination: the one nearest to its place among
- * all. So the maps of a destination with all ranks of the source write each of its
- * bytes once, which is proven when the map is made. A map may be of nothing: then the
- * other side expects nothing of it, and its leg completes when it is sealed. The
- * election depends on who is the source: say MKV_MAP_SRC or MKV_MAP_DST, unless it
- * makes no difference.
+ * **Unequal ranks.** If the regions describe the layout of their units, the map holds
+ * the common part of this rank's units and the peer's. If several sources hold the same
+ * data, one is elected for each destination: the one nearest to its place among all. So
+ * the maps of a destination with all ranks of the source write each of its bytes once;
+ * this is proven when the map is made. A map may be empty: then the other side expects
+ * nothing from it, and its leg completes when it is sealed. The election depends on
+ * which side is the source: set MKV_MAP_SRC or MKV_MAP_DST unless it makes no
+ * difference.
  *
  * **Unequal blocks.** Where one side's tokens_per_unit is a multiple of the other's,
  * one block of it goes with so many of the other's; see mkv_plan_create().
@@ -536,8 +541,8 @@ typedef struct mkv_map_params {
  * @return MKV_ERR_BUSY      The peer is not ready yet.
  * @return MKV_ERR_PEER      The peer has failed.
  * @return MKV_ERR_TOPOLOGY  TP sizes, or TP ranks without MKV_MAP_ANY_RANK, differ and
- *         a region does not tell how its units are made; elements cannot be divided
- *         among ranks; or the source must be told.
+ *         a region does not describe the layout of its units; elements cannot be
+ *         divided among ranks; or MKV_MAP_SRC or MKV_MAP_DST is needed.
  * @return MKV_ERR_PAGE, MKV_ERR_DTYPE, MKV_ERR_GEOMETRY  These differ; see
  *         mkv_last_error() for where.
  * @return MKV_ERR_PAIRING   A region has no partner, or there is no pair at all.
@@ -552,8 +557,8 @@ typedef struct mkv_map_component {
     uint64_t remote_units;
     uint64_t bytes_per_unit; /**< Over all pairs: one block here (MKV_MAP_TOKENS: one
                                   token), all layers and parts */
-    uint64_t dst_bytes_per_unit; /**< What the destination has of one: what the maps
-                                    with all its sources move of it, each byte once */
+    uint64_t dst_bytes_per_unit; /**< Bytes of one unit at the destination: the maps
+                                    with all its sources move each once */
     uint32_t num_sources;        /**< Ranks that give to the destination: legs that it
                                       needs. Without MKV_MAP_DST: as if the peer were */
     uint32_t num_destinations;   /**< Ranks that the source gives to */
@@ -637,15 +642,15 @@ typedef struct mkv_bytes {
 } mkv_bytes_t;
 
 /**
- * A plan of bytes instead of blocks: for what has no blocks (@ref MKV_REGION_BYTES), or
- * is a part of them. Pieces that adjoin on both sides are merged; order does not
+ * Plan of bytes instead of blocks, for memory without blocks (@ref MKV_REGION_BYTES) or
+ * for parts of blocks. Pieces that adjoin on both sides are merged; order does not
  * matter.
  *
  * Arrays are copied. The plan serves any number of posts, by component and layer; it
  * has no positions. Other calls on the context need not wait for this one.
  *
- * What is exposed: a piece may be posted if every unit of the peer's region that it
- * touches was exposed to the transfer. In WRITE no byte of the peer's may occur twice.
+ * A piece may be posted if every unit of the peer's region that it touches was exposed
+ * to the transfer. In WRITE no byte of the peer may occur twice.
  * A component to which bytes were posted is not counted in units at the seal: see
  * mkv_expect_t.num_bytes.
  *
@@ -663,8 +668,9 @@ mkv_status_t mkv_plan_create_bytes(mkv_map_t *map, const mkv_bytes_t *bytes,
 
 typedef struct mkv_plan_attr {
     size_t size;
-    uint64_t num_units;    /**< Pairs of blocks given, over all components */
-    uint64_t num_runs;     /**< After merging, over all components; of bytes: entries */
+    uint64_t num_units; /**< Pairs of blocks given, over all components */
+    uint64_t num_runs; /**< Runs after merging, over all components; for plans of bytes:
+                          entries */
     uint64_t num_elements; /**< Pieces of memory moved when all layers are posted */
     uint64_t bytes;        /**< Moved when all layers are posted */
     uint64_t memory;       /**< Bytes of host memory the plan occupies */
@@ -699,9 +705,9 @@ typedef enum mkv_xfer_state {
 typedef struct mkv_expect {
     uint32_t component;
     uint32_t num_units;
-    uint64_t num_bytes; /**< WRITE, of a component that plans of bytes fill: bytes that
-                             each leg must deliver, instead of num_units; 0: not told,
-                             and not checked */
+    uint64_t
+        num_bytes; /**< WRITE, component filled by plans of bytes: bytes that each leg
+                      must deliver, instead of num_units; 0: unknown and not checked */
 } mkv_expect_t;
 
 /**
@@ -711,7 +717,7 @@ typedef struct mkv_expect {
  */
 typedef enum mkv_priority {
     MKV_PRIORITY_NORMAL,
-    MKV_PRIORITY_HIGH, /**< Somebody waits for the first token */
+    MKV_PRIORITY_HIGH, /**< A user waits for the first token */
     MKV_PRIORITY_LOW   /**< Moves when others leave room, for as long as its deadlines
                             allow: offload, prefetch */
 } mkv_priority_t;
@@ -723,7 +729,7 @@ typedef struct mkv_xfer_params {
     mkv_mode_t mode;
     mkv_role_t role;
     uint32_t flags;             /**< 0 */
-    mkv_map_t *const *legs;     /**< One map per peer; peers must differ. Copied */
+    mkv_map_t *const *legs;     /**< Maps, a different peer each; copied */
     size_t num_legs;            /**< At least 1 */
     const mkv_expect_t *expect; /**< Passive side: what every leg must deliver. Active
                                      side of a READ: what it takes of each leg. NULL:
@@ -736,22 +742,22 @@ typedef struct mkv_xfer_params {
     void *user_data; /**< Comes back in events */
     /** Called once when the transfer is done, failed or aborted, before the event can
      * be polled: for streams of a GPU that wait for the data, e.g. on a word of host
-     * memory that this sets. In whatever thread finds out, with the lock held: it must
-     * not call this library on the same context. NULL: none. */
+     * memory that this sets. Runs in the thread that detects the end, with the lock
+     * held: it must not call this library on the same context. NULL: none. */
     void (*ended)(void *arg, mkv_status_t status);
     void *ended_arg;
-    mkv_priority_t priority; /**< Of its posts, of the side that puts or gets */
+    mkv_priority_t priority; /**< Priority of this side's posts, if it puts or gets */
     uint32_t reserved;       /**< 0 */
 } mkv_xfer_params_t;
 
 /**
  * Open one side of a transfer.
  *
- * What the other side sent before the open has been kept and is acted on now. If it has
- * given up already, the transfer fails at once, with its code and text, and so does an
- * instance of the same (id, epoch) that it has opened since: a retry takes another
- * epoch. Two sides that would both expose fail with MKV_ERR_INVALID; two that would
- * both wait for the other's blocks cannot know, and end by the deadline.
+ * Messages that the other side sent before the open were kept and are handled now. If
+ * it has given up already, the transfer fails at once, with its code and text. An
+ * instance of the same (id, epoch) that it has opened since fails too, so a retry must
+ * take another epoch. Two sides that would both expose fail with MKV_ERR_INVALID. Two
+ * sides that both wait for the other's blocks cannot detect it and end by the deadline.
  *
  * @return MKV_OK, MKV_ERR_NOMEM, MKV_ERR_INVALID, MKV_ERR_DUPLICATE: (id, epoch) is
  *         open on one of these peers, MKV_ERR_PEER: a peer has failed, MKV_ERR_STALE.
@@ -762,15 +768,15 @@ mkv_status_t mkv_xfer_open(mkv_ctx_t *ctx, const mkv_xfer_params_t *params,
 #define MKV_LEG_ALL UINT32_MAX
 
 /**
- * Ask the other side for a transfer that it may not expect: unless it has opened it, it
- * gets MKV_EV_INCOMING. It then makes a map of the peer that asks and opens its side,
- * as if it had known, or calls mkv_xfer_refuse(), or lets the deadlines run.
+ * Request a transfer that the other side may not expect: unless it has opened it, it
+ * gets MKV_EV_INCOMING. It then makes a map of the requesting peer and opens its side
+ * as usual, or calls mkv_xfer_refuse(), or lets the deadlines expire.
  *
- * A reader asks a source that cannot know who will read; a destination that is to be
- * written to exposes first, and then asks, so that the source is shown its units.
+ * A reader calls this if the source cannot know its readers. The destination of a WRITE
+ * exposes first and then calls this, so that the event shows its units to the source.
  *
- * @param [in] leg   Index into the legs, or MKV_LEG_ALL. Nothing is sent to who has
- *                   come forward already, or whose leg has failed.
+ * @param [in] leg   Index into the legs, or MKV_LEG_ALL. Nothing is sent to a side that
+ *                   has opened already, or on a leg that has failed.
  * @param [in] data  Any bytes for the other connector; copied.
  *
  * @return MKV_OK, MKV_ERR_INVALID: no such leg, MKV_ERR_LENGTH: larger than option
@@ -781,7 +787,8 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                           size_t length);
 
 /**
- * Refuse what a peer asked or exposed for and is not open here: its transfer fails.
+ * Refuse a transfer that a peer requested or exposed and that is not open here: the
+ * peer's transfer fails.
  *
  * @param [in] code    Negative.
  * @param [in] reason  Reaches the other side's text; may be NULL.
@@ -815,17 +822,18 @@ enum {
     MKV_SEL_COMPONENTS = 1 << 0,
     MKV_SEL_LAYERS = 1 << 1,
     MKV_SEL_POSITIONS = 1 << 2,
-    MKV_SEL_TELL = 1 << 3 /**< Not a part: tell of this post while the transfer runs */
+    MKV_SEL_TELL = 1 << 3 /**< Not a part: report this post while the transfer runs */
 };
 
 /**
- * Part of a plan; what is given and empty selects nothing.
+ * Part of a plan; a field that is set but empty selects nothing.
  *
- * With MKV_SEL_TELL both sides are told of this post alone, by the number @a tell: a
- * layer, or a chunk of a prefill. The source of a WRITE gets MKV_EV_LOCAL_DONE when its
- * blocks are not read for it any more, the destination of either mode MKV_EV_ARRIVED
- * when the bytes are there. The first costs nothing, the second one in WRITE a flush
- * and a message, where posts that end while a flush runs share the next one.
+ * With MKV_SEL_TELL both sides get an event for this post alone, with a number chosen
+ * here: a layer, or a chunk of a prefill. The source of a WRITE gets MKV_EV_LOCAL_DONE
+ * when its blocks are not read for this post any more. The destination of either mode
+ * gets MKV_EV_ARRIVED when the bytes have arrived. The first event costs nothing. The
+ * second one costs a flush and a message in WRITE; posts that end while a flush runs
+ * share the next one.
  */
 typedef struct mkv_sel {
     size_t size;
@@ -844,9 +852,9 @@ typedef struct mkv_sel {
 typedef struct mkv_gate {
     size_t size;
     /** 1 open, 0 not yet, negative: fail with MKV_ERR_GATE. NULL: open when @a id was
-     *  signalled with @a value or a greater one. Asked with the lock held, until it is
-     *  open, when nothing of its leg is before it: within mkv_xfer_post(), by whoever
-     *  posts to the peer or by the thread that it finds inside, and in progress. */
+     *  signalled with @a value or a greater one. Called with the lock held, until it is
+     *  open, once the post is the first of its leg. Callers are mkv_xfer_post() to the
+     *  peer, or the thread that holds the lock meanwhile, and progress. */
     int (*ready)(void *arg);
     void *arg;
     uint64_t id;    /**< For mkv_gate_signal(); any number of posts may share it */
@@ -878,38 +886,38 @@ mkv_status_t mkv_xfer_post(mkv_xfer_t *xfer, uint32_t leg, mkv_plan_t *plan,
  * whether they were posted before or come later. A stream that counts what it has
  * computed needs one id; values begin at 0 and never fall.
  *
- * Any thread, also in callbacks of a GPU runtime: it takes no lock, waits for nobody,
- * and wakes who sleeps on mkv_event_fd(). Posts move in progress.
+ * Any thread may call it, also in callbacks of a GPU runtime: it takes no lock, does
+ * not wait, and wakes a thread that sleeps on mkv_event_fd(). Posts move in progress.
  *
  * @return MKV_OK, MKV_ERR_NOMEM.
  */
 mkv_status_t mkv_gate_signal(mkv_ctx_t *ctx, uint64_t id, uint64_t value);
 
-/** The value of an id is 0 again, and takes no memory. @return MKV_OK. */
+/** Reset the value of an id to 0 and free its memory. @return MKV_OK. */
 mkv_status_t mkv_gate_forget(mkv_ctx_t *ctx, uint64_t id);
 
 /**
  * Active side: no more posts on the leg (or MKV_LEG_ALL: those that have not failed).
  *
  * When all its posts are complete and, in WRITE, flushed to the peer's memory, the
- * passive side is told and verifies the counts. May be called before anything
+ * passive side is notified and verifies the counts. May be called before anything
  * completed.
  *
  * @return MKV_OK, MKV_ERR_INVALID: not the active side, or sealed already,
  *         MKV_ERR_LENGTH: a layer got more or fewer units than are expected,
- *         MKV_ERR_DUPLICATE: a unit was posted twice and another one not at all (in
+ *         MKV_ERR_DUPLICATE: a unit was posted twice and a second one not at all (in
  *         both cases the transfer fails), or the transfer's error when it is terminal.
  */
 mkv_status_t mkv_xfer_seal(mkv_xfer_t *xfer, uint32_t leg);
 
 /**
- * As mkv_xfer_seal(), with bytes for the passive side's connector (a first token): they
- * come with its MKV_EV_DONE, never without it. Copied.
+ * Seal like mkv_xfer_seal(), with bytes for the passive side's connector (a first
+ * token). The bytes come with its MKV_EV_DONE, never without it. Copied.
  *
  * @param [in] length  Up to option MAX_MESSAGE less 1 KiB.
  *
- * @return As mkv_xfer_seal(), and MKV_ERR_LENGTH also when there are more bytes,
- *         MKV_ERR_NOMEM. In these two cases the leg is not sealed.
+ * @return Statuses of mkv_xfer_seal(), MKV_ERR_LENGTH: more bytes than allowed, or
+ *         MKV_ERR_NOMEM. In the latter two cases the leg is not sealed.
  */
 mkv_status_t mkv_xfer_seal_data(mkv_xfer_t *xfer, uint32_t leg, const void *data,
                                 size_t length);
@@ -937,12 +945,13 @@ typedef struct mkv_xfer_attr {
     char error[256];
     char waiting_for[128];      /**< Which leg, and what it waits for */
     uint64_t posted, completed; /**< Pieces of memory */
-    uint64_t bytes;             /**< Completed; passive: as told by DONE */
+    uint64_t bytes; /**< Completed; passive side: as the DONE message reports */
     uint64_t age_ns;
     void *user_data;
     uint64_t num_ucp_calls; /**< Data calls made into UCX so far */
-    /** When it did what, in ns since its open; 0: not yet. Passive side: exposed,
-     * bound, ended and quiet, and posted to flushed when it puts for a reader. */
+    /** Time of each step, in ns since the open; 0: not yet. The passive side sets
+     * exposed, bound, ended and quiet; it sets posted to flushed if it puts for a
+     * reader. */
     uint64_t exposed_ns; /**< The first block list was sent, or came */
     uint64_t bound_ns;   /**< Every leg knows its other side */
     uint64_t posted_ns;  /**< First post */
@@ -959,17 +968,17 @@ typedef struct mkv_leg_attr {
     size_t size;
     mkv_peer_t *peer;    /**< NULL: it was closed */
     mkv_status_t status; /**< MKV_INPROGRESS, MKV_OK: complete, or its error */
-    int is_quiet;    /**< It has ended, and nobody touches this side's blocks for it */
-    uint64_t bytes;  /**< Completed; passive: as told by its end */
-    char error[256]; /**< Empty unless it has failed */
+    int is_quiet;   /**< Leg has ended, and no side touches this side's blocks for it */
+    uint64_t bytes; /**< Completed; passive side: as its end reports */
+    char error[256];       /**< Empty unless it has failed */
     char waiting_for[128]; /**< Empty: nothing */
 } mkv_leg_attr_t;
 
 /**
- * One leg of a transfer. Legs of a source have fates of their own: what one
- * destination aborts, or loses with its connection, ends its leg, and the others go on.
- * The transfer ends when all have, with the error of the first that failed. A
- * destination needs all its sources, so there the first error ends the transfer.
+ * Query one leg of a transfer. Legs of a source end independently: if a destination
+ * aborts or its connection fails, its leg ends and the others continue. The transfer
+ * ends when all legs have ended, with the error of the first one that failed. A
+ * destination needs all its sources, so its first error ends the transfer.
  *
  * @param [in] leg  Index into the legs.
  *
@@ -979,17 +988,17 @@ mkv_status_t mkv_xfer_query_leg(const mkv_xfer_t *xfer, uint32_t leg,
                                 mkv_leg_attr_t *attr);
 
 /**
- * The two members that are asked for in every round of progress, without the texts.
+ * Query status and progress only, without the texts; cheap enough for every round.
  *
  * @param [out] completed_p  As mkv_xfer_attr_t::completed; may be NULL.
  *
- * @return As mkv_xfer_attr_t::status.
+ * @return Status, see mkv_xfer_attr_t::status.
  */
 mkv_status_t mkv_xfer_status(const mkv_xfer_t *xfer, uint64_t *completed_p);
 
 /**
- * End it with an error now, here and at every leg that has not ended; quiet follows.
- * Harmless on a terminal transfer.
+ * End the transfer with an error now, here and at every leg that has not ended; quiet
+ * follows. Harmless on a terminal transfer.
  *
  * @param [in] code    Negative; MKV_ERR_ABORTED makes the state ABORTED, others FAILED.
  * @param [in] reason  Reaches the other sides' text; may be NULL.
@@ -1011,15 +1020,15 @@ mkv_status_t mkv_xfer_abort_leg(mkv_xfer_t *xfer, uint32_t leg, mkv_status_t cod
                                 const char *reason);
 
 /**
- * Let the deadline that runs now end in @a timeout_ms.
+ * Move the deadline that runs now to @a timeout_ms from now.
  *
  * @return MKV_OK, MKV_ERR_INVALID: 0 ms.
  */
 mkv_status_t mkv_xfer_extend(mkv_xfer_t *xfer, uint32_t timeout_ms);
 
 /**
- * mkv_peer_declare_dead() for every peer that keeps an ended transfer from being quiet,
- * also after mkv_peer_close().
+ * Call mkv_peer_declare_dead() for every peer that keeps an ended transfer from being
+ * quiet, also after mkv_peer_close().
  *
  * @return MKV_OK, MKV_ERR_BUSY: it has not ended; mkv_xfer_abort() first.
  */
@@ -1037,10 +1046,10 @@ mkv_status_t mkv_xfer_close(mkv_xfer_t *xfer);
 /** A stretch of bytes of a region here and of one of the peer's. */
 typedef struct mkv_op_piece {
     mkv_region_id_t local; /**< A committed region of this context */
-    /** The peer's region, by the number that its mkv_region_add() gave it; the
-     *  connectors tell each other. It needs MKV_REGION_ONE_SIDED. */
+    /** The peer's region: the number that mkv_region_add() returned there, which the
+     * connectors exchange. It needs MKV_REGION_ONE_SIDED. */
     mkv_region_id_t remote;
-    uint64_t local_offset, remote_offset; /**< In bytes from the regions' bases */
+    uint64_t local_offset, remote_offset; /**< Bytes from the regions' bases */
     uint64_t length;                      /**< At least 1 */
 } mkv_op_piece_t;
 
@@ -1056,18 +1065,17 @@ typedef struct mkv_op_params {
     const mkv_op_piece_t *pieces; /**< Copied. If pieces of one WRITE overlap at the
                                      peer, the result is undefined */
     size_t num_pieces; /**< 0: done at once, which with MKV_OP_NOTIFY is a message */
-    const void *note;  /**< With MKV_OP_NOTIFY: bytes for the peer; copied */
+    const void *note;  /**< Bytes for the peer, with MKV_OP_NOTIFY; copied */
     size_t note_length;
-    uint32_t timeout_ms; /**< Until it is done; 0: option XFER_TIMEOUT */
-    uint32_t
-        drain_timeout_ms; /**< After a failure until it is quiet; 0: DRAIN_TIMEOUT */
-    void *user_data;      /**< Comes back in events */
+    uint32_t timeout_ms;       /**< Limit until it is done; 0: option XFER_TIMEOUT */
+    uint32_t drain_timeout_ms; /**< Limit from failure to quiet; 0: DRAIN_TIMEOUT */
+    void *user_data;           /**< Comes back in events */
 } mkv_op_params_t;
 
 /**
- * Move bytes to or from a peer's memory that the peer has opened for it
- * (MKV_REGION_ONE_SIDED), without a call of the peer's application; only its UCX worker
- * has to be progressed where a transport emulates puts and gets (tcp).
+ * Move bytes to or from memory that the peer has opened for it (MKV_REGION_ONE_SIDED),
+ * without a call of the peer's application. If a transport emulates puts and gets
+ * (tcp), the peer's UCX worker must be progressed.
  *
  * Never waits, never reports "queue full". Pieces go to UCX as lists where the lane
  * takes them. The operation ends with MKV_EV_DONE, MKV_EV_FAILED or MKV_EV_ABORTED and
@@ -1090,8 +1098,8 @@ typedef struct mkv_op_params {
  * @return MKV_ERR_BUSY         The peer is not ready, a local region not committed, or
  *                              there is no room for the note, as for mkv_send().
  * @return MKV_ERR_PEER         The peer has failed.
- * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has told of
- *                              no such region: its commit may still be on its way.
+ * @return MKV_ERR_NOTFOUND     There is no such local region, or the peer has not
+ *                              announced the remote one: its commit may be on its way.
  * @return MKV_ERR_INVALID      A flag, a mode, a length of 0, or a region of the peer
  *                              without MKV_REGION_ONE_SIDED.
  * @return MKV_ERR_BOUNDS       A piece leaves its region.
@@ -1116,7 +1124,7 @@ typedef struct mkv_op_attr {
 
 mkv_status_t mkv_op_query(const mkv_op_t *op, mkv_op_attr_t *attr);
 
-/** The member status alone: what is asked for in every round of progress. */
+/** Member status alone, for callers that poll it in every round of progress. */
 mkv_status_t mkv_op_status(const mkv_op_t *op);
 
 /**
@@ -1134,7 +1142,7 @@ mkv_status_t mkv_op_close(mkv_op_t *op);
 /**
  * Kinds of events.
  *
- * **Who sees the bytes after MKV_EV_DONE:**
+ * **Visibility of the bytes after MKV_EV_DONE:**
  * - the host, when it reads host memory: always;
  * - a kernel launched after DONE: with mori_xgmi and UCX's GPU IPC, whose copies end
  *   with a release to the system; with mori_rdma, whose flush reads back from every GPU
@@ -1149,8 +1157,8 @@ typedef enum mkv_event_type {
     MKV_EV_PEER_READY,
     MKV_EV_PEER_FAILED, /**< status, text; after the events of its transfers: those
                              that were not complete have failed */
-    MKV_EV_PEER_CLOSED, /**< As PEER_FAILED, with status OK: the peer has closed the
-                             connection and touches nothing any more */
+    MKV_EV_PEER_CLOSED, /**< Like PEER_FAILED, with status OK: the peer has closed the
+                           connection and touches nothing any more */
     MKV_EV_EXPOSED, /**< Active side, per leg: units (remote lists) and data (meta) */
     MKV_EV_DONE,    /**< Complete; passive side: the units exposed to leg 0, and data
                          of the first leg (leg) whose seal brought some */
@@ -1172,13 +1180,13 @@ typedef enum mkv_event_type {
                      transfer's terminal event: leg, peer, status (MKV_OK: complete, or
                      its error), text; see mkv_xfer_query_leg() */
     MKV_EV_LOCAL_DONE, /**< WRITE, source: a post with MKV_SEL_TELL does not read this
-                            side's blocks any more, though it may not have arrived:
-                            leg, peer, value = mkv_sel_t::tell. Before QUIET somebody
-                            else may still read them: another post, another transfer */
-    MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_TELL are there:
-                        leg, peer, value = mkv_sel_t::tell. As visible as after DONE.
-                        Before DONE, and in no order among posts; none after
-                        an error. No proof against a peer that lies: that is DONE */
+                          side's blocks any more, though it may not have arrived: leg,
+                          peer, value = mkv_sel_t's. Other posts and transfers may still
+                          read the blocks before QUIET */
+    MKV_EV_ARRIVED /**< Destination: the bytes of a post with MKV_SEL_TELL have arrived:
+                      leg, peer, value = mkv_sel_t's. Visibility is as after DONE. Comes
+                      before DONE, in no order among posts, and never after an error.
+                      Only DONE proves the bytes against a peer that lies */
 } mkv_event_type_t;
 
 const char *mkv_event_string(mkv_event_type_t type);
@@ -1238,7 +1246,7 @@ mkv_status_t mkv_event_fd(mkv_ctx_t *ctx, int *fd_p);
  *
  * @return MKV_OK: sleep, MKV_ERR_BUSY: call mkv_progress() and mkv_poll() first (the
  *         last progress moved something, a call came after it, an event waits, or a
- *         gate has to be asked), MKV_ERR_UNSUPPORTED, MKV_ERR_TRANSPORT.
+ *         gate has to be called), MKV_ERR_UNSUPPORTED, MKV_ERR_TRANSPORT.
  */
 mkv_status_t mkv_arm(mkv_ctx_t *ctx);
 
@@ -1247,12 +1255,12 @@ mkv_status_t mkv_arm(mkv_ctx_t *ctx);
 /**
  * Send bytes to the peer's connector; ordered per peer. Everything is copied.
  *
- * What the peer's application has not polled is bounded by its option MAX_QUEUED: more
- * is refused here, until it polls, and nobody else waits for it.
+ * The peer's option MAX_QUEUED bounds the bytes that its application has not polled.
+ * Messages beyond it are refused here until it polls; other peers do not wait for it.
  *
- * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, or has not polled enough of what
- *         was sent before, MKV_ERR_PEER, MKV_ERR_LENGTH:
- *         larger than option MAX_MESSAGE, here or there, MKV_ERR_NOMEM.
+ * @return MKV_OK, MKV_ERR_BUSY: the peer is not ready, or has not polled enough of the
+ *         earlier messages, MKV_ERR_PEER, MKV_ERR_LENGTH: larger than option
+ *         MAX_MESSAGE, here or there, MKV_ERR_NOMEM.
  */
 mkv_status_t mkv_send(mkv_peer_t *peer, uint64_t id, uint32_t type, const void *header,
                       size_t header_length, const void *data, size_t length);
@@ -1280,9 +1288,9 @@ typedef struct mkv_stats {
     uint64_t quarantined_xfers;
     uint64_t pulls_sent;    /**< READ, destination: posts that the owner was asked to
                                  push (option READ_BY) */
-    uint64_t pulls_refused; /**< Of these, posted by gets in the end */
+    uint64_t pulls_refused; /**< Pulls that gets replaced in the end */
     uint64_t pulls_served;  /**< READ, source: posts pushed for readers */
-    uint64_t bytes_pushed;  /**< ... and arrived there */
+    uint64_t bytes_pushed;  /**< Bytes of these that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all
      *  above. From the first block list to DONE, on this side; and from an event to the
      *  poll that takes it (with a peer given: 0). */
@@ -1316,7 +1324,7 @@ typedef struct mkv_run {
 } mkv_run_t;
 
 /**
- * The merge of mkv_plan_create(), for those who count before they post.
+ * Merge as mkv_plan_create() does, for callers that count before they post.
  *
  * @param [in]  flags   MKV_PLAN_KEEP_ORDER or 0.
  * @param [out] runs    Room for @a num runs.
