@@ -64,7 +64,7 @@ static void fix_blob(uint8_t *bytes, size_t length)
     mkv_wire_store(bytes + 12, mkv_wire_checksum(length, bytes + 20, length - 20), 8);
 }
 
-/* What was understood is written and understood again, as the same */
+/* A message that decodes must survive encoding and decoding again unchanged */
 static void decode_message(const uint8_t *bytes, size_t length)
 {
     mkv_msg_t msg, again;
@@ -169,7 +169,8 @@ static void connect_sides(side_t *sides)
     must(mkv_map_create(sides[0].peer, NULL, &sides[0].map), "map");
 }
 
-/* Both modes, active and passive; the passive ones have exposed */
+/* Open transfers of both modes, active and passive; the passive ones expose their
+ * blocks */
 static void open_xfers(side_t *side, mkv_xfer_t **xfers)
 {
     static const uint32_t blocks[] = {1, 3, 4};
@@ -189,7 +190,7 @@ static void open_xfers(side_t *side, mkv_xfer_t **xfers)
     }
 }
 
-/* As the peer would address it: one of its instances to one of ours */
+/* Address the message as the peer would: from one of its instances to one of ours */
 static void address(uint8_t *body, size_t length, unsigned how, mkv_xfer_t **xfers)
 {
     const mkv_xfer_t *xfer = xfers[how % NUM_XFERS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Posts that both sides are told of while the transfer runs: MKV_SEL_TELL. */
+/* Posts with MKV_SEL_TELL: both sides get an event while the transfer runs. */
 
 #include "test/support/mkv_pair.h"
 
@@ -119,8 +119,8 @@ START_TEST(a_layer_has_arrived_when_its_flush_has_ended)
 }
 END_TEST
 
-/* mori_xgmi's lists have: nobody waits for what else a flush would wait for. Loop
- * index: a fence by flush is the control, and calls of their own */
+/* Lists of mori_xgmi need no flush, so nothing waits for one. Loop index: 0 lists; the
+ * controls are 1 a fence by flush and 2 single calls */
 START_TEST(a_layer_of_mori_xgmi_has_arrived_when_it_is_complete)
 {
     const unsigned num = (_i == 0);
@@ -208,7 +208,7 @@ START_TEST(what_nobody_asked_for_is_not_told)
 }
 END_TEST
 
-/* Loop index: who ends it; a flush that fails */
+/* Loop index: 0 the passive side aborts, 1 the active side aborts, 2 a flush fails */
 START_TEST(nothing_is_told_after_an_error)
 {
     pair_setup_over("mori_rdma");
@@ -254,7 +254,7 @@ START_TEST(a_peer_that_goes_meanwhile_is_told_nothing)
 }
 END_TEST
 
-/* What cannot be sent fails the connection, and its posts are freed once */
+/* A notification that cannot be sent fails the connection; its posts are freed once */
 START_TEST(what_cannot_be_told_fails_the_peer)
 {
     pair_setup_over("mori_rdma");
@@ -277,7 +277,8 @@ END_TEST
 
 /* ---- READ ------------------------------------------------------------------------ */
 
-/* Loop index: by gets, by the owner's puts. The owner has told nothing of its own */
+/* Loop index: the transfer runs by gets, or by the owner's puts. The owner gets no
+ * events of its own posts */
 START_TEST(a_reader_is_told_what_is_there)
 {
     pair_set("READ_BY", _i ? "push" : "get");
@@ -306,7 +307,7 @@ END_TEST
 
 /* ---- What is refused ------------------------------------------------------------- */
 
-/* What B would send to A, or A to B, about transfer 1 */
+/* Send ARRIVED for transfer 1, as B would send it to A or A to B */
 static void inject(pair_side_t *to, pair_side_t *from, const mkv_xfer_t *xfer)
 {
     mkv_peer_t *peer = to->peers[(to == A) ? 1 : 0];
@@ -327,7 +328,8 @@ static void inject(pair_side_t *to, pair_side_t *from, const mkv_xfer_t *xfer)
     mkv_wbuf_cleanup(&wbuf);
 }
 
-/* Loop index: to who writes; to the owner of a READ, who is not told */
+/* Loop index: ARRIVED is sent to the writer, or to the owner of a READ, which expects
+ * no such message */
 START_TEST(who_is_not_to_be_told_fails)
 {
     pair_setup();
@@ -342,7 +344,7 @@ START_TEST(who_is_not_to_be_told_fails)
 }
 END_TEST
 
-/* Loop index: nobody polls; the control is polled */
+/* Loop index: 0 the application does not poll; 1 it polls (control) */
 START_TEST(what_nobody_polls_is_bounded)
 {
     unsigned i;

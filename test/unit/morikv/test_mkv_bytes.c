@@ -15,7 +15,7 @@ static uint8_t memory[2][LENGTH], wanted[LENGTH];
 static uint64_t local[MAX], remote[MAX], length[MAX], count[MAX], here[MAX], there[MAX];
 static mkv_xfer_t *active, *passive;
 
-/* What a case gives: the arrays above */
+/* Pieces or slices of a test, from the arrays above */
 static mkv_bytes_t bytes_of(uint64_t num, int has_slices)
 {
     mkv_bytes_t bytes = {
@@ -245,8 +245,8 @@ START_TEST(a_slice_takes_no_entry_for_its_pieces)
 }
 END_TEST
 
-/* Nobody knows which of two puts comes last. Loop index: pieces; slices that cross; a
- * slice by itself */
+/* The order of two puts is undefined. Loop index: pieces; slices that cross; a slice
+ * that overlaps itself */
 START_TEST(bytes_that_occur_twice_are_refused_in_a_write)
 {
     mkv_plan_t *plan;
@@ -528,7 +528,7 @@ START_TEST(bytes_are_counted_where_they_are_expected)
 }
 END_TEST
 
-/* One component is counted in bytes and the other in units, all bytes of which are
+/* The two components are counted in bytes and in units, and all bytes of the units are
  * expected. Loop index: one unit, or two */
 START_TEST(bytes_and_units_are_expected_together)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a peer says of a transfer that is not open here: kept for it alone, bounded, and
- * forgotten in time. */
+/* Messages about a transfer that is not open here yet: each is kept for that transfer
+ * alone, within bounds, and is dropped in time. */
 
 #include "src/peer/packet.h"
 
@@ -30,7 +30,7 @@ static void give_up(mkv_xfer_t *xfer)
     OK(mkv_xfer_close(xfer));
 }
 
-/* Of each the list is short, and what the caller sends with it is long */
+/* Each message has a short block list and long caller data */
 START_TEST(lists_that_wait_are_bounded_in_bytes)
 {
     static const uint8_t meta[30000];
@@ -100,7 +100,7 @@ START_TEST(an_abort_is_of_its_id_and_epoch)
 }
 END_TEST
 
-/* As above: of two that are asked for one is refused */
+/* Two transfers ask and one of them is refused. Loop index as above */
 START_TEST(what_is_refused_is_of_its_id_and_epoch)
 {
     mkv_xfer_t *first, *second;
@@ -188,9 +188,9 @@ START_TEST(who_aborted_early_answers_that_it_has_drained)
 }
 END_TEST
 
-/* One transfer, asked for again and again: what is kept of it is the last one alone,
- * and nothing of one that is refused, and each is an event. Loop index: nobody polls;
- * the control */
+/* A transfer asks again and again. The last question alone is kept, a refused one is
+ * not, and each one is an event. Loop index: 0 the application does not poll; 1 it
+ * polls (control) */
 START_TEST(questions_that_nobody_polls_are_bounded)
 {
     static const uint8_t bytes[10000];
@@ -203,7 +203,7 @@ START_TEST(questions_that_nobody_polls_are_bounded)
     for (i = 0; i < 8; ++i) {
         ck_assert_int_eq(pair_query(active).status, MKV_INPROGRESS);
         OK(mkv_xfer_ask(active, 0, bytes, sizeof(bytes)));
-        fake_ucp_hold_peer(fake_ucp_worker(0)); /* who asks hears nothing yet */
+        fake_ucp_hold_peer(fake_ucp_worker(0)); /* delay the refusal */
         for (k = 0; k < 8; ++k) {
             (void)mkv_progress(A->ctx);
             (void)mkv_progress(B->ctx);
@@ -233,8 +233,9 @@ static uint64_t deadline_of(const mkv_list_t *packets)
     return mkv_list_head(packets, mkv_packet_t, list)->deadline;
 }
 
-/* Nothing else is due: whoever sleeps is woken for it. Each is looked at twice: when it
- * is set, and when it is found to be still to come. */
+/* Nothing else is due, so the deadline itself must wake the sleeping thread. Each
+ * deadline is checked twice: when it is set, and when it is found to be in the future.
+ */
 START_TEST(a_sleep_ends_when_a_time_is_over)
 {
     const mkv_peer_t *peer;

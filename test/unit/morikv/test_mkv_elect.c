@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Who gives what several hold, beyond the ranks of one TP group; and what a peer may
- * tell of its units. */
+/* Election of the source among several holders of the same data, beyond the ranks of
+ * one TP group; checks of the units that a peer announces. */
 
 #include "test/support/mkv_pair.h"
 #include "wire/wire.h"
@@ -155,7 +155,7 @@ START_TEST(replicated_data_come_from_the_elected_or_from_any)
 }
 END_TEST
 
-/* Attention that the TP group does not share: the region says who does */
+/* Attention is not sharded over the TP group: the region states which ranks share it */
 START_TEST(a_region_may_be_shared_by_others_than_the_tp_group)
 {
     begin();
@@ -203,8 +203,8 @@ static void add_heads(unsigned index, uint32_t rank, uint32_t size)
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
-/* The second of two that share the heads, in a TP group of its own. Loop index: it is
- * told from there; it is our own */
+/* Second of two ranks that share the heads, in a TP group of its own. Loop index: the
+ * peer announces the rank, or it is our own */
 START_TEST(a_rank_among_those_that_share_has_its_part)
 {
     const uint32_t block = 0;
@@ -242,8 +242,8 @@ START_TEST(a_rank_among_those_that_share_has_its_part)
 }
 END_TEST
 
-/* Each side has a component and a layer that the other has not, none of them in the map
- * that is asked for: what is not committed is not there */
+/* Each side has a component and a layer that the other one lacks. The requested map
+ * names none of them: regions that are not committed do not count */
 START_TEST(what_is_not_asked_for_need_not_pair)
 {
     mkv_region_t region = {.size = sizeof(region),

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Transfers of both modes and directions between two sides that do what they like in
- * any order, while what carries them delays, reorders, loses, doubles and fails, and
- * one of them is killed and comes back. Whatever happens: a transfer ends once and is
- * quiet once, what is DONE is right, nobody touches blocks that are quiet, and
- * afterwards all works as ever.
+ * Transfers of both modes and directions between two sides that act in random order.
+ * The transport delays, reorders, loses, duplicates and fails messages, and one side is
+ * killed and comes back. In every case a transfer ends once and becomes quiet once,
+ * DONE means correct data, blocks that are quiet are not touched, and everything works
+ * again afterwards.
  *
- * All of it follows from a seed, and one that fails is in the test's name ("5" of
- * any_faults:5). MKV_TEST_SEED=5 runs that one alone, MKV_TEST_SEEDS=1000 so many.
+ * A seed determines the whole run. The name of a failed test contains its seed ("5" of
+ * any_faults:5). MKV_TEST_SEED=5 runs that seed alone, MKV_TEST_SEEDS=1000 runs that
+ * many.
  */
 
 #include "test/support/mkv_pair.h"
@@ -23,7 +24,7 @@
 
 enum { TAG_NEW = 0x11, TAG_FREE = 0xee };
 
-/* One side's part in a request */
+/* State of one side of a request */
 typedef struct half {
     mkv_xfer_t *xfer;
     mkv_plan_t *plan;
@@ -40,7 +41,7 @@ typedef struct request {
 } request_t;
 
 static request_t requests[NUM_REQUESTS];
-/* Of peers that have failed, until nothing uses them any more */
+/* Maps of failed peers, kept while a transfer or plan still uses them */
 static mkv_map_t *old_maps[2][NUM_OLD];
 static unsigned num_old[2], num_done;
 static uint64_t chance;
@@ -101,7 +102,7 @@ static void end(unsigned side, unsigned i, mkv_event_type_t type)
     }
 }
 
-/* The blocks are given to others, who write to them */
+/* Reuse the blocks: the caller overwrites them */
 static void become_quiet(unsigned side, unsigned i)
 {
     half_t *half = &requests[i].halves[side];
@@ -411,7 +412,8 @@ static void calm_down(void)
     }
 }
 
-/* Its memory is gone with it, and what it had begun; the other side hears nothing */
+/* Kill a side: its memory and its transfers are gone, and the other side gets no
+ * message */
 static void kill_side(unsigned side)
 {
     pair_side_t *at = &pair_sides[side];
@@ -531,7 +533,7 @@ static void connect_anew(void)
     meet();
 }
 
-/* Time goes on: deadlines end what nobody else has ended */
+/* Let time pass until the deadlines end the remaining transfers */
 static void expect_all_over(void)
 {
     unsigned i, side;

@@ -51,8 +51,8 @@ static void setup_flush(const char *transport, const char *fence)
     pair_connect(0, 1);
 }
 
-/* A byte of the one allocation is read behind what was put, and then DONE is told. Loop
- * index 1: another lane is connected and better, and UCX does not take it. */
+/* A byte of the one allocation is read back after the puts, and then DONE is sent. Loop
+ * index 1: a better lane is connected as well, but UCX does not use it. */
 START_TEST(done_waits_until_a_byte_was_read_back)
 {
     setup_flush(_i ? "mori_xgmi" : "rc_verbs", "flush");

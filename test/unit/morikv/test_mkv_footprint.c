@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What an open transfer takes of the heap: bytes that were asked for and not given
- * back, counted where the library and the fake call the C library, so that they are the
- * same on every machine. A table of the process's own size says nothing of a single
- * one.
+ * Heap use of an open transfer: bytes allocated and not freed, counted at the calls of
+ * the C library made by the library and the fake. The numbers are therefore equal on
+ * every machine. The size of the whole process would not show the cost of a single
+ * transfer.
  */
 
 #include "test/support/mkv_pair.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both sides of a transfer of two blocks, of a map of eight pairs, that was posted:
- * 3673 bytes. */
+/* A posted transfer of two blocks, with a map of eight pairs, takes 3673 bytes on both
+ * sides together. */
 #define MOST_BYTES 3850u
 
 static size_t live_bytes;

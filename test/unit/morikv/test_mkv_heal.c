@@ -77,8 +77,8 @@ START_TEST(an_unreadable_message_fails_its_sender)
 }
 END_TEST
 
-/* Control: what has no place in the connection's sequence fails nothing.
- * Loop index: a number of a former connection, somebody unknown, no message at all. */
+/* Control: a message outside the connection's sequence fails nothing. Loop index: a
+ * number of a former connection, an unknown sender, bytes that are no message. */
 START_TEST(a_message_without_a_place_fails_nothing)
 {
     mkv_wbuf_t wbuf;
@@ -269,7 +269,8 @@ START_TEST(a_silent_peer_is_given_up_in_time)
 }
 END_TEST
 
-/* Only one side asks, and that begins with the connection, whatever else is due */
+/* A single side sends the probes, beginning when the connection is made, whatever else
+ * is due */
 START_TEST(one_side_that_asks_is_enough)
 {
     uint64_t sent;
@@ -291,8 +292,8 @@ START_TEST(one_side_that_asks_is_enough)
 }
 END_TEST
 
-/* Whoever was stopped finds much time gone and messages not taken yet: that says
- * nothing about the others */
+/* A process that was stopped finds that much time has passed and messages are unread.
+ * This says nothing about its peers */
 START_TEST(a_pause_of_ones_own_gives_nobody_up)
 {
     unsigned i;
@@ -312,8 +313,8 @@ START_TEST(a_pause_of_ones_own_gives_nobody_up)
 }
 END_TEST
 
-/* Loop index: its GPU may reach the blocks; what it sent may be on its way, and no
- * claim tells that it is not */
+/* Loop index: 0 the peer's GPU may still reach the blocks; 1 its messages may still be
+ * in flight, and no claim proves the contrary */
 START_TEST(silence_alone_proves_nothing_quiet)
 {
     mkv_xfer_t *active, *passive;
@@ -395,7 +396,8 @@ START_TEST(hello_is_repeated_until_it_is_answered)
 }
 END_TEST
 
-/* One more region, of a component that the other side does not have, and told to it */
+/* Add a region of a component that the other side lacks, and announce it to that side
+ */
 static void add_region(const pair_side_t *side, mkv_region_id_t *id_p)
 {
     static char memory[64];
@@ -410,8 +412,8 @@ static void add_region(const pair_side_t *side, mkv_region_id_t *id_p)
     OK(mkv_regions_commit(side->ctx, NULL));
 }
 
-/* Nobody can know which of two equal questions arrives: what the first one did not
- * tell yet is told afterwards */
+/* The sender cannot know which of two equal hellos arrives, so regions that the first
+ * one lacked are announced afterwards */
 START_TEST(regions_of_a_repeated_hello_are_told)
 {
     mkv_peer_attr_t attr = {.size = sizeof(attr)};
@@ -440,7 +442,7 @@ END_TEST
 
 /* ---- Connecting again ------------------------------------------------------------ */
 
-/* What a connector does with a handle it is given: a map of it, and a transfer */
+/* Use a new handle as a connector does: create a map, then run a transfer */
 static void use_again(pair_side_t *side, unsigned other, mkv_peer_t *peer)
 {
     side->peers[other] = peer;
@@ -557,7 +559,7 @@ START_TEST(a_newer_connection_supersedes_one_that_lives)
 }
 END_TEST
 
-/* Control: what was superseded still hears what was on its way on its own connection */
+/* Control: the superseded connection still receives its own messages in flight */
 START_TEST(a_goodbye_finds_the_connection_it_ends)
 {
     mkv_peer_t *former, *again;
@@ -585,7 +587,7 @@ START_TEST(a_goodbye_finds_the_connection_it_ends)
 }
 END_TEST
 
-/* It was asked, never answered in time, and comes by itself */
+/* The peer did not answer the hello in time, and connects later by itself */
 START_TEST(a_peer_that_was_too_slow_may_come_later)
 {
     mkv_peer_t *former;
@@ -776,7 +778,8 @@ static void progress(void)
     }
 }
 
-/* Send until it is refused, while nobody polls. @return How many went. */
+/* Send until a message is refused, while the receiver does not poll. @return Number of
+ * messages sent. */
 static unsigned flood(mkv_peer_t *peer, size_t length)
 {
     static uint8_t bytes[1 << 20];
@@ -822,7 +825,7 @@ START_TEST(a_flood_is_the_floods_own_wait)
 }
 END_TEST
 
-/* Room is given back when there is much of it, once, and by who has polled */
+/* A receiver returns credits once, after it has polled, when many are free */
 START_TEST(room_is_told_seldom_and_once)
 {
     mkv_event_t event;
@@ -841,7 +844,7 @@ START_TEST(room_is_told_seldom_and_once)
             --i;
             continue;
         }
-        ck_assert(mkv_ctx_has_signals(B->ctx)); /* nobody may sleep now */
+        ck_assert(mkv_ctx_has_signals(B->ctx)); /* the thread must not sleep now */
         progress();
         ck_assert(!B->ctx->is_credit_due);
         ck_assert_uint_eq(pair_stats(B).msgs_sent, sent + (i == 16));
@@ -1084,8 +1087,8 @@ static mkv_status_t decide(void *arg, const mkv_caller_t *caller)
     return *(mkv_status_t *)arg;
 }
 
-/* It is asked again, and answered as soon as it may; whoever B adds itself is not asked
- */
+/* A sends its hello again, and B accepts it as soon as the callback allows. Peers that
+ * B adds itself need no decision of the callback */
 START_TEST(a_stranger_is_let_in_by_the_callers_word)
 {
     mkv_status_t decision = MKV_ERR_TOPOLOGY;

@@ -91,7 +91,7 @@ START_TEST(a_hello_to_another_context_opens_nothing)
 }
 END_TEST
 
-/* Before the first message nothing is known of which numbers are this connection's */
+/* The sequence numbers of a connection are unknown until its first message arrives */
 START_TEST(what_a_former_connection_sent_is_forgotten_with_the_first_message)
 {
     uint8_t blob[4096];
@@ -112,7 +112,7 @@ START_TEST(what_a_former_connection_sent_is_forgotten_with_the_first_message)
 }
 END_TEST
 
-/* They come backwards, and with them one of a former connection */
+/* Messages arrive in reverse order, mixed with one of a former connection */
 START_TEST(what_overtakes_the_first_message_follows_it)
 {
     uint8_t blob[4096];
@@ -141,8 +141,8 @@ START_TEST(what_overtakes_the_first_message_follows_it)
 }
 END_TEST
 
-/* Somebody else's, under the same number of active messages: its bytes may not be here
- * yet. Loop index: it has a header; it comes by rendezvous; the control */
+/* A foreign active message uses the same id, so its data may not have arrived yet. Loop
+ * index: it has a header; it comes by rendezvous; the control */
 START_TEST(what_this_library_does_not_send_is_not_looked_at)
 {
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,

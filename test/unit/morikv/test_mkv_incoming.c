@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Whoever comes late: transfers that one side asks for, and roles that change. */
+/* Late peers: transfers that one side asks for, and roles that change. */
 
 #include "test/support/mkv_pair.h"
 
@@ -11,7 +11,7 @@
 static mkv_xfer_t *active, *passive;
 static mkv_plan_t *plan;
 
-/* From `side` to the other one or back, to its end */
+/* Move blocks between `side` and the other one, until the transfer ends */
 static void move(pair_side_t *side, unsigned other)
 {
     pair_run();
@@ -87,7 +87,7 @@ START_TEST(a_destination_shows_its_units_and_asks)
 }
 END_TEST
 
-/* What is kept of the first question is no block list of the second one */
+/* The data kept of the first question must not serve as the block list of the second */
 START_TEST(a_question_may_be_repeated)
 {
     const mkv_event_t *event;
@@ -111,7 +111,8 @@ START_TEST(a_question_may_be_repeated)
 }
 END_TEST
 
-/* Three decoders ask one source, each for an id of its own; it serves who came */
+/* Three decoders ask one source, each with its own id; the source serves those that
+ * came */
 START_TEST(any_of_several_peers_may_ask)
 {
     mkv_xfer_t *readers[3], *sources[3];
@@ -174,7 +175,7 @@ START_TEST(a_question_can_be_refused)
 }
 END_TEST
 
-/* Asked for again before the refusal has come, which is the end of it */
+/* The second question is sent before the refusal arrives; the refusal ends both */
 START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
 {
     pair_setup();
@@ -192,7 +193,8 @@ START_TEST(a_question_that_crosses_its_refusal_is_forgotten)
 }
 END_TEST
 
-/* Nothing is left to be refused, and who opens it after all fails at once */
+/* The question is forgotten: it cannot be refused any more, and a late open fails at
+ * once */
 START_TEST(who_gives_up_asks_no_longer)
 {
     pair_setup();
@@ -231,7 +233,7 @@ START_TEST(what_is_open_is_not_asked_for)
 }
 END_TEST
 
-/* Of too many the last is refused, and the others stay */
+/* The last of too many questions is refused; the others stay */
 START_TEST(questions_are_bounded)
 {
     mkv_xfer_t *readers[3];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Instances of one transfer, told apart: what is addressed to another one, comes from
- * another one, or from one that has ended, changes nothing.
+ * Instances of one transfer are kept apart. A message changes nothing if it is
+ * addressed to a different instance, or comes from a different or ended one.
  */
 
 #include "src/xfer/leg.h"
@@ -33,7 +33,7 @@ static void finish(void)
     pair_teardown();
 }
 
-/* As if the other side had sent it */
+/* Deliver a message as if the other side had sent it */
 static void inject(pair_side_t *to, mkv_msg_type_t type, uint64_t from_nonce,
                    uint64_t to_nonce)
 {
@@ -92,8 +92,9 @@ START_TEST(a_message_needs_the_nonces_of_both_sides)
 }
 END_TEST
 
-/* To nobody in particular is an abort alone, of who had not heard of us, and of that
- * one instance which we have not heard of, or know. Loop index: message, side. */
+/* Abort alone may carry no receiver nonce, as its sender may not know our instance yet.
+ * It counts if it comes from the known instance, or while no instance is known yet.
+ * Loop index: message, side. */
 START_TEST(only_an_abort_may_be_addressed_to_nobody)
 {
     mkv_msg_type_t type = types[_i / 2];
@@ -190,11 +191,11 @@ START_TEST(a_leg_is_found_by_its_id)
 }
 END_TEST
 
-/* FIN comes after the last byte: whoever has given up meanwhile is quiet by it */
+/* FIN follows the last byte, so a side that has given up meanwhile becomes quiet */
 START_TEST(fin_says_that_nothing_more_comes)
 {
     bind_setup();
-    fake_ucp_hold_peer(fake_ucp_worker(0)); /* the writer does not hear of the abort */
+    fake_ucp_hold_peer(fake_ucp_worker(0)); /* delay the abort to the writer */
     OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
     pair_run();
     ck_assert(!pair_query(passive).is_quiet);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A peer is told the keys of what both sides' maps name, and no others. */
+/* A peer receives the keys of regions that the maps of both sides name, and no others.
+ */
 
 #include "src/memory/map.h"
 #include "src/peer/self_blob.h"
@@ -34,7 +35,7 @@ static mkv_region_id_t add_region(unsigned index, uint32_t component, void *base
     return id;
 }
 
-/* After fake_ucp_reset() */
+/* Call fake_ucp_reset() first */
 static void open_both(void)
 {
     mem_type = UCS_MEMORY_TYPE_HOST;
@@ -62,7 +63,7 @@ static void add_component(unsigned index)
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
-/* Of one component, or of all */
+/* Map one component, or all with NULL */
 static void make_map(unsigned index, const uint32_t *component)
 {
     mkv_map_params_t params = {
@@ -111,7 +112,7 @@ START_TEST(a_key_is_told_when_its_owner_makes_a_map)
 }
 END_TEST
 
-/* What only one side has is in no map. Loop index: the component that is named */
+/* Components that one side lacks are in no map. Loop index: the component of the map */
 START_TEST(a_map_tells_the_keys_of_its_components_alone)
 {
     const uint32_t component = (uint32_t)_i;
@@ -278,7 +279,7 @@ START_TEST(an_owner_without_a_key_does_not_put)
 }
 END_TEST
 
-/* Of all that is in A's map, a byte that can be read is read back, and DONE is told */
+/* The library reads back a readable byte of A's map, and then sends DONE */
 START_TEST(what_has_no_key_is_not_read_back)
 {
     const uint32_t zero = 0;
@@ -308,7 +309,8 @@ START_TEST(what_has_no_key_is_not_read_back)
 }
 END_TEST
 
-/* Both connected, and a piece for an operation of A on memory that B has opened */
+/* Connect both sides. @return Piece for an operation of A on memory that B has opened.
+ */
 static mkv_op_piece_t open_one_sided(void)
 {
     mkv_op_piece_t piece = {.length = PAIR_BYTES};
@@ -323,7 +325,7 @@ static mkv_op_piece_t open_one_sided(void)
     return piece;
 }
 
-/* A peer says that its region is open, and tells no key of it */
+/* The peer announces an open region but sends no key for it */
 START_TEST(an_operation_without_a_key_is_refused)
 {
     mkv_op_piece_t piece;
@@ -371,7 +373,7 @@ START_TEST(grants_end_with_their_registrations)
 }
 END_TEST
 
-/* Loop index: 0 nobody uses it, 1 an operation, 2 a map */
+/* Loop index: the key is used by 0 nothing, 1 an operation, 2 a map */
 START_TEST(a_key_goes_with_its_region_and_its_last_user)
 {
     mkv_op_piece_t piece;

@@ -35,7 +35,7 @@ static list_t lists[NUM_KINDS];
 static mkv_xfer_t *source, *destination;
 static mkv_plan_t *plan;
 
-/* Where a unit of a region lies in an arena */
+/* Offset of a region's unit in an arena */
 static size_t place(int kind, uint32_t layer, uint32_t part, uint32_t unit)
 {
     size_t at = 0;
@@ -213,8 +213,8 @@ START_TEST(one_transfer_moves_every_kind_by_its_mask)
 }
 END_TEST
 
-/* What the destination has of a prefix does not move again: nothing, a part, or all of
- * the pages. The state goes in full. Loop index: how much of it, and mode */
+/* Pages of the prefix that the destination already has do not move again: none, a part,
+ * or all of them. The state moves in full. Loop index: size of that prefix, and mode */
 START_TEST(what_is_there_of_a_prefix_does_not_move)
 {
     static const uint32_t hits[] = {0, 5, 12};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* One source and its destinations, each of which ends for itself; and the contrary: a
+/* A source and its destinations, each of which ends by itself. The reverse case: one
  * destination whose sources end together. */
 
 #include "test/support/mkv_pair.h"
@@ -55,7 +55,7 @@ static void open_destination(unsigned leg)
     }
 }
 
-/* Whoever moves the bytes of a leg */
+/* Post on the side that moves the bytes of the leg */
 static void post(unsigned leg)
 {
     if (mode == MKV_WRITE) {
@@ -198,7 +198,8 @@ START_TEST(what_a_destination_aborts_ends_its_leg)
 }
 END_TEST
 
-/* It has given up before the source knows of the transfer. Loop index: mode. */
+/* The destination gives up before the source has opened the transfer. Loop index: mode.
+ */
 START_TEST(an_abort_before_the_open_ends_its_leg)
 {
     mode = _i ? MKV_READ : MKV_WRITE;
@@ -360,7 +361,7 @@ START_TEST(calls_for_all_leave_out_a_leg_that_has_failed)
 }
 END_TEST
 
-/* The source of a READ shows its blocks to who is left */
+/* The source of a READ exposes its blocks to the remaining legs */
 START_TEST(an_expose_leaves_out_a_leg_that_has_failed)
 {
     const mkv_units_t none = {.component = 0};
@@ -388,7 +389,7 @@ START_TEST(an_expose_leaves_out_a_leg_that_has_failed)
 }
 END_TEST
 
-/* Of a source that waits: one leg, or all that have not failed */
+/* A waiting source asks one leg, or all legs that have not failed */
 START_TEST(a_question_goes_to_the_legs_that_are_meant)
 {
     unsigned i;
@@ -495,7 +496,7 @@ START_TEST(a_leg_that_is_complete_stays_so)
 }
 END_TEST
 
-/* What ends without it is none of its business */
+/* The peer of a complete leg gets no message when the other legs end */
 START_TEST(the_peer_of_a_complete_leg_hears_nothing_more)
 {
     uint64_t received;
@@ -558,7 +559,8 @@ START_TEST(a_destination_needs_all_its_sources)
 }
 END_TEST
 
-/* Another one's connection ends afterwards, for which the first one's blocks waited */
+/* Leg 1 fails first. Blocks of leg 0 are still in use until its connection ends as well
+ */
 START_TEST(the_first_leg_that_failed_stays_named)
 {
     mkv_plan_t *plan;

@@ -23,7 +23,7 @@
  * allocation of its own; B has another one for the next connection */
 static uint8_t extra[2][COMPONENTS][STRETCH], extra_again[STRETCH];
 
-/* What B must hold, like its cache and like extra[1] */
+/* Expected contents of B's cache and of extra[1] */
 static uint8_t *want_cache, want[COMPONENTS][STRETCH];
 
 static uint8_t *gpu_of_b;
@@ -103,7 +103,7 @@ static void units_of(unsigned index, mkv_units_t *units)
     }
 }
 
-/* A writes to B; how often, nobody has said */
+/* Bind a write from A to B whose number of posts is not declared */
 static void bind_write(void)
 {
     mkv_units_t units[COMPONENTS];
@@ -146,8 +146,8 @@ static void close_sides(void)
 
 /* ---- Plans and posts ------------------------------------------------------------- */
 
-/* In an order of its own, with neighbours in groups: these are one run if both sides
- * have groups of this size */
+/* Shuffle the blocks and keep groups of neighbours together. A group is one run if both
+ * sides use this group size */
 static void shuffle(uint32_t *blocks, uint32_t group)
 {
     uint32_t first[PAIR_BLOCKS], i, other;
@@ -183,7 +183,7 @@ static void move(uint8_t *to, const uint8_t *from, unsigned index, const mkv_sel
     }
 }
 
-/* What a post must do to B, without a thought of lists */
+/* Apply a post to the expected contents of B, piece by piece */
 static void expect(unsigned index, const mkv_sel_t *sel)
 {
     int32_t hi = (sel->fields & MKV_SEL_LAYERS) ? sel->layer_hi : (int32_t)pair_layers;
@@ -466,8 +466,8 @@ static uint64_t cost_of_one(mkv_ctx_t *ctx, mkv_list_uses_t *uses)
     return least;
 }
 
-/* What is kept costs nothing to those who look for another one: 20 times as much would
- * be a scan of a thousandth of them */
+/* Entries of other lists must not slow a search down: a scan of a thousandth of them
+ * would take 20 times as long */
 START_TEST(finding_a_list_takes_no_longer_for_many)
 {
     mkv_list_uses_t many = {0}, one = {0};

@@ -201,7 +201,7 @@ static mkv_status_t add_peer(pair_side_t *side, const pair_side_t *other,
     return mkv_peer_add(side->ctx, blob, length, NULL, peer_p);
 }
 
-/* Nothing is sent to it and no map is made; and to itself nobody is a peer */
+/* Messages and maps need a ready peer, and a context is not its own peer */
 START_TEST(only_a_peer_that_is_ready_is_used)
 {
     mkv_map_params_t params = {.size = sizeof(params), .flags = 1u << 31};
@@ -280,7 +280,7 @@ START_TEST(nothing_follows_a_hello_that_is_not_answered)
 }
 END_TEST
 
-/* It has failed while UCX flushed */
+/* The connection fails while UCX flushes */
 START_TEST(a_way_that_is_proven_too_late_is_none)
 {
     fake_ucp_reset();
@@ -409,8 +409,8 @@ START_TEST(the_first_reason_stays)
 }
 END_TEST
 
-/* Numbers share their buckets. Whoever was closed is found by what still comes of it.
- */
+/* Ids of the peers share hash buckets. A closed peer is still found while its messages
+ * arrive. */
 START_TEST(a_peer_is_found_by_its_number_until_it_is_closed)
 {
     mkv_peer_t *peer;
@@ -437,9 +437,8 @@ START_TEST(a_peer_is_found_by_its_number_until_it_is_closed)
 }
 END_TEST
 
-/* What follows it would else be taken for it. Messages wait that the peer does not
- * take.
- */
+/* A later message with the same number would be mistaken for the hello. Messages wait
+ * while the peer does not accept them. */
 START_TEST(a_hello_that_cannot_be_repeated_keeps_its_number)
 {
     uint8_t blob[4096];

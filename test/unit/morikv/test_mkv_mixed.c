@@ -107,10 +107,10 @@ static void close_mixed(void)
     second_type = UCS_MEMORY_TYPE_HOST;
 }
 
-/* What a connector calls AUX: a slot of each of some buffers in host memory, written to
- * another slot of the peer's, with the request's blocks. It is a component like any
- * other, so it is there before DONE, and takes no message. Loop index: its memory has a
- * lane, or UCX moves it by messages. */
+/* AUX data of a connector: a slot of some host buffers, written to a different slot at
+ * the peer along with the request's blocks. It is a component like any other, so it
+ * arrives before DONE and needs no message. Loop index: the memory has a lane, or UCX
+ * moves it by messages. */
 START_TEST(a_control_structure_comes_with_its_blocks)
 {
     static const uint32_t blocks[] = {0, 2, 4}, slot[] = {6}, other_slot[] = {10};
@@ -205,8 +205,9 @@ START_TEST(the_first_put_to_gpu_memory_goes_by_itself)
 }
 END_TEST
 
-/* One memory's key has no lane: what goes there goes piece by piece, the rest by lists,
- * as the fake would end at a list. Loop index: a layer's own memory, the cache's. */
+/* The key of one memory has no lane. Its data moves piece by piece and the rest moves
+ * by lists, as the fake would abort on a list. Loop index: a layer's own memory, the
+ * cache's. */
 START_TEST(memory_without_a_lane_gets_pieces)
 {
     unsigned i;
@@ -227,7 +228,7 @@ START_TEST(memory_without_a_lane_gets_pieces)
 }
 END_TEST
 
-/* What took lists of this memory before has failed now, and says which one */
+/* Lists of this memory worked before. One fails now, and the error names the memory */
 START_TEST(a_list_that_fails_late_is_named)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_LAYERS, .layer_hi = 1};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* One-sided operations: only one side calls, into memory that the other has opened. */
+/* Remote memory operations: one side calls alone, on memory that the other side has
+ * opened. */
 
 #include "test/support/mkv_pair.h"
 
@@ -136,7 +137,7 @@ START_TEST(scattered_bytes_move_while_the_peer_calls_nothing)
                       ((mode == MKV_WRITE) && takes_lists) ? 1 : 100);
     n = B->num_events;
     pair_run();
-    ck_assert_uint_eq(B->num_events, n); /* and its application hears nothing */
+    ck_assert_uint_eq(B->num_events, n); /* the peer's application gets no event */
     ck_assert_ptr_eq(last_of(A, MKV_EV_DONE)->op, op);
     ck_assert_ptr_null(last_of(A, MKV_EV_DONE)->xfer);
     ck_assert_uint_eq(last_of(A, MKV_EV_DONE)->id, 7);
@@ -165,10 +166,8 @@ START_TEST(a_refused_list_goes_piece_by_piece)
 }
 END_TEST
 
-/* GPU memory: the first put to each memory goes by itself and tells whether lists may
- * follow; to the second one no lane has a way. Loop index: calls complete within the
- * call
- */
+/* GPU memory: the first put to each memory goes alone and shows whether lists may
+ * follow. The second memory has no lane. Loop index: UCX completes calls immediately */
 START_TEST(memory_without_a_lane_gets_pieces)
 {
     static uint8_t other[ROOM];
@@ -312,7 +311,8 @@ START_TEST(bad_pieces_are_refused_by_place)
 }
 END_TEST
 
-/* With notes the peer is told after the bytes are there, in the order of mkv_send() */
+/* An operation with notes notifies the peer after the bytes arrive, in the order of
+ * mkv_send() */
 START_TEST(a_note_comes_after_the_bytes)
 {
     mkv_op_piece_t pieces[4];

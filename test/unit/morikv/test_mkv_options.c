@@ -64,7 +64,8 @@ START_TEST(unknown_variable_is_an_error_that_names_it)
 }
 END_TEST
 
-/* As Kubernetes tells of services called morikv and morikv-decode; and a long list */
+/* Variables that Kubernetes sets for services called morikv and morikv-decode; and a
+ * long list */
 START_TEST(variables_of_others_are_ignored_and_told)
 {
     static const char *const names[] = {
@@ -222,7 +223,7 @@ END_TEST
 static const char *const chosen[] = {"xgmi:mori_xgmi", "ipc:rocm", "rdma:mori_rdma",
                                      "shm:sm", "tcp:tcp"};
 
-/* With the loop's index; UCX_TLS says what it says */
+/* Loop index: the backend. UCX_TLS overrides the choice */
 START_TEST(every_backend_chooses_transports)
 {
     mkv_config_t *config = read_config(NULL);

@@ -132,8 +132,9 @@ START_TEST(readers_may_share_blocks)
 }
 END_TEST
 
-/* As several sources of one unit do, and a list that names a block twice: no other
- * transfer has them, and all of it is given back. Loop index: legs together. */
+/* Several sources of one unit, and a list that names a block twice. These blocks are
+ * closed to other transfers, and all of them are released. Loop index: legs together.
+ */
 START_TEST(legs_of_one_transfer_may_share_blocks)
 {
     uint32_t blocks[] = {FIRST, FIRST + 1, FIRST, FIRST + 2, FIRST};
@@ -176,7 +177,7 @@ START_TEST(blocks_that_were_not_exposed_after_all_have_no_owner)
     setup("refuse");
     first = pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST);
     IS(mkv_xfer_expose(first, 0, &units, 1, meta, sizeof(meta)), MKV_ERR_LENGTH);
-    ck_assert_uint_eq(first->legs[0].num_units, 0); /* to compare with what is told */
+    ck_assert_uint_eq(first->legs[0].num_units, 0); /* no units kept */
     OK(expose(2, MKV_WRITE, FIRST, &second));
     end(second);
     end(first);
@@ -328,7 +329,8 @@ START_TEST(a_token_is_no_block)
 }
 END_TEST
 
-/* Of a region with very many, counts are made as far as the largest id needs */
+/* Counters of a region with very many units are allocated up to the largest id in use
+ */
 START_TEST(a_large_region_is_counted_as_far_as_it_is_used)
 {
     static const uint32_t few[] = {2, 1}, far[] = {30, 5};

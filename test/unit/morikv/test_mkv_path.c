@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What carries a pair of memory types is what UCX says of a call, whatever lanes exist.
- */
+/* The path of a pair of memory types is what UCX reports for a call, whatever lanes
+ * exist. */
 
 #include "src/peer/backend.h"
 
@@ -32,7 +32,7 @@ static mkv_peer_attr_t peer_of_a(void)
     return attr;
 }
 
-/* One put of host memory where mori_xgmi is connected, and UCX does not take it */
+/* Put host memory once. mori_xgmi is connected, but UCX does not use it */
 static mkv_xfer_attr_t write_host_memory(unsigned num_blocks)
 {
     mkv_xfer_t *active, *passive;
@@ -208,7 +208,8 @@ START_TEST(emulated_gpu_memory_is_one_warning_with_its_cause)
 }
 END_TEST
 
-/* In UCX's words; a list that has none is no news, as pieces may have one */
+/* Path in UCX's words. A list without a path is not logged, as pieces may still have
+ * one */
 START_TEST(no_way_is_told_and_is_no_path)
 {
     mkv_peer_attr_t attr;
@@ -233,7 +234,7 @@ START_TEST(no_way_is_told_and_is_no_path)
 }
 END_TEST
 
-/* What the other side is, asked of this one */
+/* Query a peer: the attributes describe the other side */
 START_TEST(a_peer_is_told_as_it_is)
 {
     mkv_topology_t *topology;
@@ -271,7 +272,7 @@ START_TEST(a_peer_is_told_as_it_is)
 }
 END_TEST
 
-/* Words of UCX's, in which a transport is told with its device */
+/* UCX's texts name a transport together with its device */
 START_TEST(a_transport_is_named_where_its_device_follows)
 {
     ck_assert_int_eq(mkv_backend_of_text("tcp/eth0"), MKV_BACKEND_TCP);
@@ -285,7 +286,7 @@ START_TEST(a_transport_is_named_where_its_device_follows)
 }
 END_TEST
 
-/* What mori_xgmi's messages carry goes through memory of the host. */
+/* Messages of mori_xgmi go through host memory. */
 START_TEST(messages_of_xgmi_are_told_as_shared_memory)
 {
     ck_assert_int_eq(mkv_backend_of_text("software emulation mori_xgmi/xgmi"),

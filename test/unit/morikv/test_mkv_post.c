@@ -436,7 +436,7 @@ START_TEST(signals_of_others_open_no_gate)
 }
 END_TEST
 
-/* Of whoever sleeps on the descriptor, which the fake's workers have none of */
+/* Wake a thread that sleeps on the descriptor, which workers of the fake do not have */
 START_TEST(a_signal_ends_a_sleep)
 {
     uint64_t count = 0;
@@ -494,7 +494,7 @@ START_TEST(one_flush_runs_at_a_time)
 }
 END_TEST
 
-/* One runs and the other waits for its turn, when there is no connection any more */
+/* The connection ends while one flush runs and the other waits for its turn */
 START_TEST(a_flush_that_waits_ends_with_its_connection)
 {
     mkv_xfer_t *active[2], *passive[2];
@@ -540,7 +540,7 @@ START_TEST(a_signal_takes_no_lock)
 }
 END_TEST
 
-/* As printf would say it, whichever leg it is and however little room there is */
+/* The text equals the output of printf, for any leg and any buffer size */
 START_TEST(what_is_waited_for_is_told)
 {
     static const uint32_t legs[] = {0, 9, 10, 4096, UINT16_MAX - 1};

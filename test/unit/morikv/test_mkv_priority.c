@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Whose posts UCX is given first, and what is left to those that come later. */
+/* Order in which posts go to UCX by priority, and the share left to later ones. */
 
 #include "test/support/mkv_pair.h"
 
@@ -61,7 +61,7 @@ static uint64_t calls(const job_t *job)
     return pair_query(job->active).num_ucp_calls;
 }
 
-/* What is in flight ends, and what is given to UCX then is held again */
+/* Complete the calls in flight and hold the ones that follow */
 static void end_calls(void)
 {
     fake_ucp_hold(0);
@@ -173,7 +173,7 @@ START_TEST(a_control_structure_passes_what_waits)
 }
 END_TEST
 
-/* The control: nobody is in a hurry, and turns are taken as ever */
+/* Control: posts of equal priority take turns */
 START_TEST(equals_take_turns)
 {
     job_t jobs[2];

@@ -35,7 +35,7 @@
 #define MAX_THREADS 64
 #define OWNER 0x1234
 
-/* What the owner of the claim does, and what its threads count, in shared memory */
+/* Behaviour of the claim's owner and counters of its threads, in shared memory */
 typedef struct owner {
     unsigned threads;
     size_t bytes;     /* of memory that its end has to unmap */
@@ -43,7 +43,7 @@ typedef struct owner {
     int hides;        /* in a private PID namespace */
     int is_elsewhere; /* its folder is another one */
     int has_child;    /* which outlives it */
-    int has_no_proc;  /* nor a boot id, which is told there */
+    int has_no_proc;  /* nor a boot id, which is read from there */
     pid_t child;
     volatile uint64_t counts[MAX_THREADS];
 } owner_t;
@@ -129,7 +129,7 @@ static void use_memory(void)
     }
 }
 
-/* As the kernel does it at the end of a process, one after the other */
+/* Close descriptors one after the other, as the kernel does when a process ends */
 static void close_all_but(int fd)
 {
     int i;
@@ -191,7 +191,7 @@ static int own_claims(int fd)
     return 0;
 }
 
-/* Of this process alone. @return false: not permitted here. */
+/* Hide /proc from this process alone. @return false: not permitted here. */
 static bool hide_proc(void)
 {
     mkv_process_t self, other = {.host_id = 5};
@@ -207,7 +207,8 @@ static bool hide_proc(void)
     return true;
 }
 
-/* In the namespaces that are wanted; what is not permitted is said instead */
+/* Run the owner in the requested namespaces. If this is not permitted, send that
+ * instead */
 static int be_owner(int fd, void *arg)
 {
     uint64_t refused = 0;
@@ -253,7 +254,8 @@ static void watch_owner(void)
     ck_assert_int_eq(watch.state, MKV_CLAIM_HELD);
 }
 
-/* Where there are any, the owner's is watched. @return false: counted as skipped. */
+/* The owner's pidfd is watched if the system has them. @return false: counted as
+ * skipped. */
 static bool has_pidfd(const char *test)
 {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -385,7 +387,7 @@ START_TEST(a_process_is_local_unless_its_host_is_another)
 }
 END_TEST
 
-/* Also where its last word was not heard: its process may live for ever. */
+/* The claim ends even if the last message is lost: the process may live for ever. */
 START_TEST(a_context_that_is_closed_claims_nothing_though_its_process_lives)
 {
     char word[16];
@@ -447,7 +449,7 @@ static int watch_without_proc(int fd, void *arg)
     _exit(0); /* a sanitizer would look for leaks in /proc */
 }
 
-/* Neither side has it, so neither knows whether the other is on its host */
+/* The sides cannot know whether they share a host: /proc and the boot id are missing */
 START_TEST(without_proc_and_boot_id_an_end_is_seen_and_not_before)
 {
     uint64_t claims[2];
@@ -525,7 +527,7 @@ START_TEST(a_process_outside_is_seen_from_a_private_pid_namespace)
 }
 END_TEST
 
-/* Where the folder is another one, nothing is ever said */
+/* The owner uses a different folder, so its claim is never seen */
 START_TEST(a_file_that_cannot_be_seen_proves_nothing)
 {
     uint64_t claims[2];
@@ -589,7 +591,7 @@ START_TEST(a_claim_that_was_over_is_known_by_another_one)
 }
 END_TEST
 
-/* Nobody has to have seen it. Loop index: it is not over. */
+/* The claim need not have been watched before. Loop index: 1 it is still held. */
 START_TEST(a_claim_of_this_process_that_was_over_is_known)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
@@ -627,7 +629,7 @@ START_TEST(looking_needs_no_descriptors)
     }
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = limit;
-    none.rlim_cur = 1; /* of one descriptor poll(2) needs to hear */
+    none.rlim_cur = 1; /* poll(2) checks the limit against its one descriptor */
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     (void)look();
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -635,7 +637,8 @@ START_TEST(looking_needs_no_descriptors)
 }
 END_TEST
 
-/* What was seen of one says nothing of the next, and of the same one it stays */
+/* Results for one claim say nothing about the next claim; those for the same claim stay
+ */
 START_TEST(a_watch_is_of_one_claim_of_one_owner)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);
@@ -697,8 +700,8 @@ START_TEST(claims_of_this_process_are_seen_and_not_lost)
 }
 END_TEST
 
-/* What another copy of this library, with a list of its own, does to the file of the
- * first one: it looks whether that lives, and closes it */
+/* A second copy of this library, with a list of its own, checks whether the first one
+ * lives, and closes the file */
 START_TEST(another_copy_in_this_process_ends_no_claim)
 {
     mkv_claims_t *claims;
@@ -732,7 +735,7 @@ START_TEST(another_copy_in_this_process_ends_no_claim)
 }
 END_TEST
 
-/* It has a copy of the list of this process's own claims, and of none of its locks */
+/* A child has a copy of the list of this process's claims, but none of its locks */
 START_TEST(a_child_looks_at_its_parent_as_at_any_process)
 {
     mkv_claims_t *claims = mkv_claims_open(dir, OWNER);

@@ -98,7 +98,7 @@ START_TEST(a_read_is_put_by_its_owner_unless_told_otherwise)
 }
 END_TEST
 
-/* Loop index: a lane without lists; that, but told to; a small post */
+/* Loop index: a lane without lists; such a lane with READ_BY=push; a small post */
 START_TEST(auto_asks_where_it_is_one_call)
 {
     if (_i == 1) {
@@ -298,9 +298,9 @@ END_TEST
 
 /* ---- Complete -------------------------------------------------------------------- */
 
-/* Where the lane's word is enough. Loop index: mori_xgmi's lists; the controls are
- * another lane, one beside it that takes lists as well, calls of their own, and lists
- * forced over whatever lane there is */
+/* Completion of the put suffices on this lane. Loop index: 0 lists of mori_xgmi.
+ * Controls: 1 a different lane, 2 a second lane that takes lists as well, 3 single
+ * calls, 4 lists forced over any lane */
 START_TEST(what_mori_xgmi_has_put_has_arrived)
 {
     static const char *const sgl[] = {"try", "try", "try", "no", "yes"};
@@ -547,8 +547,8 @@ START_TEST(runs_from_the_wire_are_bounded)
 }
 END_TEST
 
-/* What the digest and the bytes of a pull of these blocks would be, so that nothing but
- * the selection is wrong */
+/* Set the digest and bytes that a pull of these blocks has, so that only the selection
+ * is wrong */
 static void set_digest(mkv_msg_t *msg, uint32_t num)
 {
     mkv_plan_t *mine = pair_plan(B, 0, 4, 0, num, MKV_PLAN_KEEP_ORDER);
@@ -558,8 +558,8 @@ static void set_digest(mkv_msg_t *msg, uint32_t num)
     OK(mkv_plan_destroy(mine));
 }
 
-/* Loop index: none; fields that nobody knows; an unknown plan; a part of the units;
- * whom to tell, which is no part */
+/* Loop index: none; unknown fields; an unknown plan; a part of the units; the
+ * notification flag, which selects no part */
 START_TEST(a_selection_from_the_wire_is_checked)
 {
     static const mkv_run_t run = {.local = 0, .remote = 4, .count = 2};
@@ -639,7 +639,7 @@ END_TEST
 static mkv_xfer_t *other_reader, *other_owner;
 static mkv_plan_t *other_plan;
 
-/* Of A and B as well, and posted */
+/* Start a second transfer between A and B, and post it */
 static void start_another(void)
 {
     other_reader = pair_xfer(A, 1, 2, MKV_READ, MKV_DST);
@@ -652,9 +652,9 @@ static void start_another(void)
     pair_run();
 }
 
-/* A reader that says it has all before it is told so is not believed: the blocks are
- * the owner's again only when the puts have ended. Loop index: they run; they are being
- * flushed; they wait for credits, which another transfer has, or for its flush. */
+/* A reader that sends RELEASE before PULLED is not trusted: the owner gets its blocks
+ * back when the puts have ended. Loop index: the puts run; they are being flushed; they
+ * wait for credits of a different transfer, or for its flush. */
 START_TEST(a_release_in_mid_push_frees_nothing)
 {
     mkv_msg_t msg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What proves that a peer cannot touch exposed blocks any more, by the transports that
- * reach them, by what is seen of its process, and by how the connection ended.
+ * Proofs that a peer cannot touch exposed blocks any more: by the transports that reach
+ * them, by the state of its process, and by how the connection ended.
  */
 
 #include "src/peer/peer_close.h"
@@ -104,9 +104,9 @@ START_TEST(calls_to_who_is_declared_dead_are_not_waited_for)
 }
 END_TEST
 
-/* B hears so late of a connection that A has given it up: its claim is never seen held,
- * and what is known of the next one of the same context decides. As if of another
- * process. */
+/* B learns of a connection after A has given it up, so B never sees its claim held. The
+ * claim of the next connection of the same context decides. The test sets up the claim
+ * as that of a different process. */
 START_TEST(a_claim_that_was_over_is_known_by_the_next_connection)
 {
     mkv_peer_t *former;
@@ -153,7 +153,7 @@ static const struct {
     {"mori_rdma", 0, MKV_ERR_DRAIN_TIMEOUT, true},
 };
 
-/* Nothing is heard from the peer */
+/* The peer sends nothing */
 START_TEST(an_end_of_the_connection_is_a_proof_where_it_is_one)
 {
     if (!ends[_i].is_seen) {
@@ -261,8 +261,8 @@ START_TEST(a_peer_that_answers_is_never_cut)
 }
 END_TEST
 
-/* One that does not answer either: by queue pairs the cut is a proof, elsewhere it
- * would be none, and what is a proof still comes over the connection */
+/* The peer does not answer the probe either. Over queue pairs a cut is a proof, so the
+ * connection is cut. Elsewhere it is kept, as the proof may still arrive over it */
 START_TEST(a_silent_peer_is_cut_where_that_is_a_proof)
 {
     bool is_proof = strcmp(lanes[_i], "mori_rdma") == 0;
@@ -305,8 +305,7 @@ START_TEST(a_silent_peer_with_another_way_is_not_cut)
 }
 END_TEST
 
-/* Whoever is asked to close waits for what the other side has in flight to its blocks
- */
+/* A side that receives a goodbye waits for the peer's calls in flight to its blocks */
 START_TEST(goodbye_waits_until_the_blocks_are_quiet)
 {
     mkv_peer_t *peer;
@@ -390,7 +389,7 @@ START_TEST(calls_to_a_silent_peer_end_with_the_connection)
 }
 END_TEST
 
-/* From the first moment on, whatever time there was for them */
+/* Calls to a dead peer are cut at once, whatever time they had left */
 START_TEST(calls_to_who_is_found_dead_are_not_waited_for)
 {
     start_to_write("tcp");
@@ -429,8 +428,8 @@ START_TEST(calls_to_who_has_ended_have_the_drain_timeout)
 }
 END_TEST
 
-/* It is closed here, while the writer is slow, and has no time to say goodbye. Loop
- * index: the transport, of which a queue pair that is destroyed takes nothing more */
+/* B closes the connection while the writer is slow, and has no time for a goodbye. Loop
+ * index: the transport; a destroyed queue pair accepts no more data */
 START_TEST(a_connection_that_was_cut_while_it_closed_is_no_proof)
 {
     mkv_peer_t *peer;
@@ -446,14 +445,14 @@ START_TEST(a_connection_that_was_cut_while_it_closed_is_no_proof)
     pass_ms(2);
     ck_assert_int_eq(peer->state, MKV_CONN_GONE);
     ck_assert_int_eq(is_quiet(passive), _i);
-    mkv_peer_declare_dead_locked(peer); /* by who knows it otherwise */
+    mkv_peer_declare_dead_locked(peer); /* the caller knows it from elsewhere */
     go_on_and_close();
 }
 END_TEST
 
-/* Its memory belongs to the caller again: not while a call of ours reads it, and not
- * while a peer may write to it. Loop index: the writer closes; who has exposed blocks
- * does. */
+/* Close returns the memory to the caller. It must wait while our calls read the memory
+ * or a peer may write to it. Loop index: the writer closes; the side with exposed
+ * blocks closes. */
 START_TEST(a_context_closes_when_all_is_quiet)
 {
     pair_side_t *side = &pair_sides[_i];
@@ -527,8 +526,8 @@ static void lose_b(void)
     pass_ms(1000);
 }
 
-/* Queue pairs would send on for seconds, and what waits for credits of a process that
- * is gone for as long as UCX looks after nobody */
+/* Queue pairs would retry for seconds. Calls that wait for credits of a dead process
+ * would wait until UCX checks its endpoints */
 START_TEST(calls_to_who_is_gone_are_cut_at_once)
 {
     start_to_write("tcp");
@@ -541,8 +540,8 @@ START_TEST(calls_to_who_is_gone_are_cut_at_once)
 }
 END_TEST
 
-/* Copies end by themselves, behind the cut; of an endpoint that is closed UCX wakes
- * nobody any more */
+/* Copies complete by themselves after the cut, but UCX sends no wakeup for a closed
+ * endpoint */
 START_TEST(copies_to_who_is_gone_are_looked_for)
 {
     start_to_write("mori_xgmi");
@@ -579,7 +578,7 @@ START_TEST(goodbye_to_who_is_gone_is_not_waited_for)
 }
 END_TEST
 
-/* What it sent before may still come, as long as UCX finds something */
+/* Messages sent before the release may still arrive, as long as UCX makes progress */
 START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
 {
     mkv_peer_t *from_c;
@@ -613,7 +612,7 @@ START_TEST(a_released_claim_counts_when_nothing_comes_any_more)
 }
 END_TEST
 
-/* It has lost its side, and connects again before we have noticed */
+/* A loses its side and connects again before B has noticed */
 START_TEST(blocks_of_a_former_connection_are_free_when_its_claim_is_over)
 {
     uint8_t blob[4096];
@@ -668,8 +667,8 @@ START_TEST(where_nothing_is_seen_only_a_word_frees)
 }
 END_TEST
 
-/* A burst of clients that went away before their requests came here: each is told so
- * when it is opened, and the next one is not disturbed */
+/* A burst of clients left before their requests arrived: each open reports this at
+ * once, and the next transfer is not disturbed */
 START_TEST(thousands_of_aborts_disturb_no_new_transfer)
 {
     enum { NUM_ABORTS = 4096 };

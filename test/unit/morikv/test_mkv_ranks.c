@@ -254,7 +254,7 @@ START_TEST(what_cannot_be_cut_is_refused_with_its_numbers)
 }
 END_TEST
 
-/* Layers of one component, at an address that nobody touches */
+/* Open a context with layers of one component, at an address that is never accessed */
 static void open_with(unsigned index, const mkv_region_t *regions, int32_t num)
 {
     mkv_open_params_t params = {.size = sizeof(params)};
@@ -274,7 +274,8 @@ static void open_with(unsigned index, const mkv_region_t *regions, int32_t num)
     OK(mkv_regions_commit(pair_sides[index].ctx, NULL));
 }
 
-/* Both ways. @param text  What is said, unless the status is MKV_OK */
+/* Create the map in both directions. @param text  Expected error text, unless the
+ * status is MKV_OK */
 static void match(const mkv_region_t *mine, const mkv_region_t *theirs, int32_t num,
                   uint32_t flags, mkv_status_t status, const char *text)
 {
@@ -354,8 +355,8 @@ START_TEST(a_unit_of_too_many_pieces_is_refused)
 }
 END_TEST
 
-/* What one side does not state is as the other says; lists of tokens need to know what
- * a token is */
+/* A value that one side does not state is taken from the other. Lists of tokens need
+ * the size of a token */
 START_TEST(tokens_that_one_side_does_not_state_differ_from_nothing)
 {
     mkv_region_t stated = {.n_units = 4, .unit_bytes = 64, .tokens_per_unit = 16};
@@ -382,7 +383,7 @@ static mkv_status_t add(mkv_region_t *region)
     return mkv_region_add(A->ctx, region, &id);
 }
 
-/* A rank's unit must be what it tells, on the spot */
+/* A rank's unit must have the announced size, checked at once */
 START_TEST(units_that_are_told_wrongly_are_refused)
 {
     mkv_region_t region = {.component = 1,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What names blocks, components or instances that are not there is refused, whether a
- * caller or a peer says it; and what has ended or runs is not changed by it. */
+/* Unknown blocks, components and instances are refused, whether a caller or a peer
+ * names them. The refusal does not change transfers that run or have ended. */
 
 #include "src/xfer/leg.h"
 
@@ -196,7 +196,7 @@ START_TEST(nothing_is_posted_on_a_stale_map)
     pair_setup();
     active = pair_bind_write(NUM, &passive);
     plan = pair_plan(A, 1, 0, 0, NUM, 0);
-    A->maps[1]->is_stale = true; /* as when the peer tells, and holds to nothing else */
+    A->maps[1]->is_stale = true; /* set as if the peer had dropped a region */
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_STALE);
     OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
     pair_run();
@@ -216,8 +216,8 @@ static int open_at_once(void *arg)
     return 1;
 }
 
-/* With credits for a part of the post, which so comes to its turn again. Whoever sleeps
- * must not wake to ask what nobody waits for. */
+/* Credits suffice for a part of the post, so it is scheduled again. A sleeping thread
+ * must not wake to check a gate that is already open. */
 START_TEST(a_gate_that_has_opened_is_not_asked_again)
 {
     unsigned asked = 0;
@@ -552,7 +552,7 @@ START_TEST(a_worker_of_the_caller_comes_with_its_context)
 }
 END_TEST
 
-/* An event that nobody can take stays */
+/* An event that does not fit stays queued */
 START_TEST(a_poll_has_room_for_an_event)
 {
     mkv_event_t event;
@@ -572,9 +572,9 @@ START_TEST(a_poll_has_room_for_an_event)
 }
 END_TEST
 
-/* One thread closes both contexts: nobody makes the other one's progress, which the
- * flush of a connection over tcp waits for. Loop index: the peer is in another process,
- * which is the control */
+/* A single thread closes both contexts, so the peer makes no progress, but the flush of
+ * a tcp connection waits for it. Loop index: 1 the peer is in another process (control)
+ */
 START_TEST(a_closing_context_waits_little_for_one_of_its_process)
 {
     mkv_peer_t *peer;

@@ -201,7 +201,7 @@ START_TEST(bad_regions_are_refused_and_change_nothing)
     bad[8].alloc_base = memory + 1; /* not inside */
     bad[8].alloc_length = 64;
     bad[9].layer = INT32_MAX; /* layers [lo, hi) could not end behind it */
-    bad[10].flags = 1 << 15;  /* nobody knows what it means */
+    bad[10].flags = 1 << 15;  /* undefined flag */
     bad[11].flags = MKV_REGION_BYTES | MKV_REGION_REPLICATED; /* units, and none */
     bad[11].n_units = bad[11].unit_bytes = 0;
     fake_ucp_reset();
@@ -239,10 +239,9 @@ START_TEST(failed_commit_registers_nothing)
 }
 END_TEST
 
-/* UCX fails to deregister one of two: the memory must not be freed, and the caller is
- * told. The regions are gone all the same, here and at the peer. Loop index: drop,
- * close
- */
+/* UCX fails to deregister one of two memories: the caller must not free it, and gets an
+ * error. The regions are gone all the same, here and at the peer. Loop index: drop,
+ * close */
 START_TEST(memory_that_stays_registered_is_told)
 {
     static char memory[2 * 128];
@@ -280,8 +279,8 @@ START_TEST(memory_that_stays_registered_is_told)
 }
 END_TEST
 
-/* A peer would refuse all that is told with it. Loop index: as long as can be; longer
- */
+/* A peer would refuse the whole announcement. Loop index: the longest valid key; a
+ * longer one */
 START_TEST(a_key_too_long_to_be_told_is_an_error_of_its_registration)
 {
     static char memory[64];

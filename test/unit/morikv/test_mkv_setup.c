@@ -46,7 +46,7 @@ START_TEST(hello_once_however_often_it_is_called)
 }
 END_TEST
 
-/* It lies in the message that brought it */
+/* The description is in the message that brought it, which is freed */
 START_TEST(nothing_is_kept_of_where_a_description_lay)
 {
     const mkv_blob_info_t *info;
@@ -159,9 +159,9 @@ static size_t index_of_event(const pair_side_t *side, mkv_event_type_t type)
     return i;
 }
 
-/* The reader has everything and leaves while the source does not look: this finds the
- * release and the goodbye in one round, and hears of its success first.
- * Loop index: the other reader's WRITE, which was not complete, has failed by then. */
+/* The reader has all data and leaves while the source makes no progress. The source
+ * then finds the release and the goodbye in one round, and must report success first.
+ * Loop index: the reader's second transfer, an incomplete WRITE, has failed by then. */
 START_TEST(a_goodbye_is_told_after_the_transfers)
 {
     mkv_xfer_t *source, *reader, *open_one;
@@ -202,8 +202,8 @@ START_TEST(a_goodbye_is_told_after_the_transfers)
 }
 END_TEST
 
-/* Both close, and at once one of them connects again: the goodbye of the former
- * connection arrives when there is a new one, and must not end it. */
+/* The sides close, and one connects again at once. The goodbye of the former connection
+ * arrives at the new connection and must not end it. */
 START_TEST(a_late_goodbye_does_not_end_the_next_connection)
 {
     uint8_t blob[4096];
@@ -565,7 +565,7 @@ static mkv_xfer_t *open_on_map(mkv_ctx_t *ctx, mkv_map_t *const *map, mkv_role_t
     return xfer;
 }
 
-/* Both sides have a state, but this request brings none */
+/* The two sides have a state component, but this request has no state units */
 START_TEST(exposing_without_state_units_is_accepted)
 {
     static char state[2][64];
@@ -702,8 +702,8 @@ START_TEST(a_connection_that_does_not_close_is_left_to_ucx)
 }
 END_TEST
 
-/* Nobody answers any more: over queue pairs, a flush of ours would end when all tries
- * are over. Nothing is seen of its process, as of one on another host. */
+/* The peer does not answer any more. Over queue pairs a flush would end after all
+ * retries. Its process cannot be inspected, as if it were on another host. */
 START_TEST(who_has_said_goodbye_is_not_waited_for)
 {
     uint64_t start;
@@ -904,7 +904,7 @@ END_TEST
 /* ---- Every option -----------------------------------------------------------------
  */
 
-/* What is set is another value than the default, and is taken by the fake UCP */
+/* Each value differs from the default, and the fake UCP accepts it */
 static const char *const settings[][2] = {{"BACKEND", "rdma"},
                                           {"STRICT", "y"},
                                           {"TLS", "tcp,self"},

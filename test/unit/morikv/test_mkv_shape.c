@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What ranks of two sizes have in common, against a full tensor: every rank's unit is
- * cut out of it element by element, the elected slices are copied, and the destinations
- * must hold what is cut out for them, each byte written once.
+ * Common parts of ranks of two group sizes, compared with a full tensor. The test cuts
+ * every rank's unit out of the tensor element by element and copies the elected slices.
+ * Each destination must then hold its own cut, with each byte written once.
  */
 
 #include "memory/shape.h"
@@ -332,8 +332,8 @@ START_TEST(who_holds_all_gets_it_from_those_who_share)
 }
 END_TEST
 
-/* What leaves a gap, or holds an element twice, is no cover: six elements on four
- * ranks, and an order of ranks that nobody has */
+/* A shape with a gap or with a duplicate element is no cover: six elements on four
+ * ranks, and a rank order that no model uses */
 START_TEST(a_gap_is_seen)
 {
     mkv_shape_t source = {.outer = 1,

@@ -16,7 +16,7 @@ static uint8_t slab[2][BLOCKS * STRIDE], wanted[BLOCKS * STRIDE];
 static mkv_xfer_t *active, *passive;
 static mkv_plan_t *plan;
 
-/* In their order, with four bytes between them that are nobody's */
+/* Layers in order, with an unused gap of four bytes after each */
 static const uint32_t spread[LAYERS] = {0, 1, 2, 3, 4, 5};
 
 /* Layer by layer or, at side 1, in another order of memory */
@@ -142,7 +142,7 @@ START_TEST(layers_side_by_side_are_one_piece_a_block)
 }
 END_TEST
 
-/* What is selected of the layers moves, as one piece where it adjoins */
+/* The selected layers move, in one piece where they adjoin */
 START_TEST(a_part_of_the_layers_moves_alone)
 {
     static const uint32_t order[LAYERS] = {2, 5, 0, 1, 4, 3};
@@ -162,7 +162,7 @@ START_TEST(a_part_of_the_layers_moves_alone)
 }
 END_TEST
 
-/* What adjoins on one side only stays apart */
+/* Layers that adjoin on one side only move as separate pieces */
 START_TEST(layers_apart_at_the_peer_stay_apart)
 {
     static const uint32_t other[LAYERS] = {0, 1, 3, 2, 5, 4};

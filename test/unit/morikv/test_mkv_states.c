@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Where an event of a table leads, and with which status */
+/* Transitions of a state table: the next state and the status of each event */
 typedef struct walk {
     mkv_status_t (*take)(unsigned *state, unsigned event);
     const char *letters; /* of the states, by number; "." is none */
@@ -126,7 +126,7 @@ static mkv_status_t take_leg(unsigned *state, unsigned event)
 /* Waiting, Exposed, Bound, Sealed, Finished, Term, Drained, Lost */
 START_TEST(every_event_of_a_leg_has_its_place)
 {
-    /* BIND FIN EXPOSE SEAL TELL DRAIN CUT */
+    /* Events by column: BIND FIN EXPOSE SEAL TELL DRAIN CUT */
     static const char *const rows[] = {
         "",        "..E.T.L", /* waiting */
         "B...T.L",            /* exposed */
@@ -177,7 +177,7 @@ START_TEST(a_message_out_of_place_fails_its_sender)
 }
 END_TEST
 
-/* To the instance that is open, as the peer would send it */
+/* Send a message to the open instance, as the peer would */
 static void send_to_leg(pair_side_t *side, unsigned from, mkv_leg_t *leg,
                         mkv_msg_type_t type)
 {
@@ -222,7 +222,7 @@ START_TEST(a_fin_to_the_active_side_fails_the_transfer)
 }
 END_TEST
 
-/* What it says of itself counts for nothing: it has not even said who writes */
+/* The counts in an early FIN are ignored: the peer has not even sent the mode yet */
 START_TEST(a_fin_before_the_bind_changes_nothing_else)
 {
     mkv_msg_t fin = {.type = MKV_MSG_FIN,

@@ -305,8 +305,8 @@ static void *run_poller(void *arg)
     return NULL;
 }
 
-/* As a GPU's callback does. Gates are both contexts': either side may be the active one
- */
+/* Open gates as the callback of a GPU does. Both contexts have gates, as either side
+ * may be active */
 static void *run_gates(void *arg)
 {
     uint64_t told[COUPLES] = {0}, wanted;

@@ -199,8 +199,8 @@ END_TEST
 
 /* ---- Tables of peers ------------------------------------------------------------- */
 
-/* What no correct library tells. Loop index: the same name, the same id, another
- * registration under an old id */
+/* A correct library sends no such table. Loop index: the same name, the same id, a
+ * different registration under an old id */
 START_TEST(a_table_that_repeats_is_refused)
 {
     mkv_wire_region_t regions[2];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Calls of several threads on one context. What must not wait is tried while another
- * thread is inside UCX and holds the lock, and does not come back before the test lets
- * it: who waits hangs.
+ * Calls of several threads on one context. Calls that must not block are made while a
+ * second thread is inside UCX and holds the lock until the test releases it: a call
+ * that blocks hangs the test.
  */
 
 #include "test/support/mkv_pair.h"
@@ -77,7 +77,7 @@ START_TEST(a_poll_waits_for_no_progress)
     ck_assert_int_eq(event.type, MKV_EV_ABORTED);
     ck_assert_ptr_eq(event.xfer, active);
     OK(mkv_poll(A->ctx, &event, sizeof(event), 1, &count));
-    ck_assert_uint_le(count, 1); /* QUIET, if it was told before */
+    ck_assert_uint_le(count, 1); /* QUIET, if it came earlier */
     come_out(thread);
     pair_run();
     finish();
@@ -114,7 +114,7 @@ static uint64_t median_of_asking(void)
     return ns[500];
 }
 
-/* Of the three together the promise for each one; under valgrind nothing is so fast */
+/* The three calls together stay below the limit of one. Valgrind is too slow for it */
 START_TEST(asking_takes_twenty_microseconds_while_another_thread_reads)
 {
     pthread_t thread;
@@ -191,7 +191,7 @@ START_TEST(a_post_waits_for_no_progress)
     }
     ck_assert_uint_eq(fake_ucp_num_calls(DATA), 0);
     come_out(thread);
-    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 1); /* nobody had to come for it */
+    ck_assert_uint_eq(fake_ucp_num_calls(DATA), 1); /* posted without a further call */
     layer = 1;
     mkv_list_for_each(post, &active->legs[0].posts, mkv_post_t, list)
     {
@@ -233,8 +233,8 @@ START_TEST(a_bad_post_is_refused_at_once)
 }
 END_TEST
 
-/* The peer gives up in the very progress that the post finds inside: it is dropped, and
- * the transfer tells why */
+/* The peer aborts during the progress call that the post runs into: the post is
+ * dropped, and the transfer reports the reason */
 START_TEST(a_post_for_what_ends_meanwhile_is_dropped)
 {
     pthread_t thread;
@@ -301,7 +301,7 @@ START_TEST(a_gate_is_asked_by_who_posts_or_is_inside)
 }
 END_TEST
 
-/* Its caller was told that it is made */
+/* The post already returned success to its caller */
 START_TEST(a_post_that_cannot_be_made_meanwhile_fails_its_transfer)
 {
     pthread_t thread;
@@ -310,7 +310,7 @@ START_TEST(a_post_that_cannot_be_made_meanwhile_fails_its_transfer)
     bind_write();
     thread = go_inside();
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));
-    A->maps[1]->is_stale = true; /* as when the peer tells what it has dropped */
+    A->maps[1]->is_stale = true; /* set as if the peer had dropped a region */
     come_out(thread);
     pair_run();
     ck_assert_int_eq(pair_query(active).status, MKV_ERR_STALE);
@@ -370,7 +370,7 @@ START_TEST(a_round_has_an_end)
     ck_assert_uint_eq(posted, 16ull * 61 * PAIR_PARTS * PAIR_BLOCKS);
     while (pair_query(active).completed < posted) {
         before = _i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT);
-        ck_assert_uint_gt(mkv_progress(A->ctx), 0); /* nobody may sleep now */
+        ck_assert_uint_gt(mkv_progress(A->ctx), 0); /* the thread must not sleep now */
         ck_assert_uint_le((_i ? count() : fake_ucp_num_calls(FAKE_UCP_PUT)) - before,
                           max + 512);
     }
@@ -382,7 +382,7 @@ START_TEST(a_round_has_an_end)
 }
 END_TEST
 
-/* One of three peers takes nothing more; the others do not notice */
+/* A peer accepts no more data; the two other peers are not delayed */
 START_TEST(a_stalled_peer_delays_no_other)
 {
     mkv_xfer_t *to[3], *at[3];
@@ -565,7 +565,7 @@ static int close_in_gate(void *arg)
     return 1;
 }
 
-/* It would wait for the end of the thread that it is called by. */
+/* The close would wait for the end of its own thread. */
 START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
 {
     closing_t closing = {.caller = pthread_self(), .status = MKV_OK};
@@ -586,9 +586,9 @@ START_TEST(a_callback_of_its_own_thread_cannot_close_a_context)
 }
 END_TEST
 
-/* It sleeps behind every round that finds nothing but while calls are in flight, as
- * what the lane is to start next waits for it. Loop index: PROGRESS_SPIN of 0 is the
- * control, and one of four threads is enough. */
+/* A thread sleeps after each round that finds nothing, except while calls are in
+ * flight, as the lane's next call waits for that thread. Loop index: 0 PROGRESS_SPIN is
+ * 2000; 1 it is 0 (control); 2 one of four threads spins. */
 START_TEST(a_thread_goes_on_while_calls_are_in_flight)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -606,7 +606,7 @@ START_TEST(a_thread_goes_on_while_calls_are_in_flight)
     } else {
         ck_assert_uint_lt(rounds_of_threads(2000), 500); /* others may wake */
         for (i = 0; (_i == 2) && (i < 500) && (num_asleep() == 0); ++i) {
-            (void)rounds_of_threads(200); /* who was woken waits for the lock */
+            (void)rounds_of_threads(200); /* woken threads wait for the lock */
         }
         ck_assert((_i != 2) || (num_asleep() > 0));
     }

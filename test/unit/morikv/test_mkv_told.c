@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a transfer tells of itself: which one it is, its blocks and times, the library's
- * histograms, the hook that streams wait behind, and the log at level trace. */
+/* Reports about a transfer: its identity, blocks and times, the library's histograms,
+ * the hook that streams wait on, and the log at level trace. */
 
 #include "test/support/mkv_pair.h"
 
@@ -62,8 +62,8 @@ static mkv_xfer_t *open_marked(pair_side_t *side, unsigned other, mkv_role_t rol
     return xfer;
 }
 
-/* Both callers keep something of it. What one of them says of blocks of the other side,
- * where it shows its own, is nothing that it may read again. */
+/* The two callers attach a pointer. Remote blocks named by the side that exposes its
+ * own are not returned by a query. */
 static void bind_marked(void)
 {
     const mkv_units_t units = {
@@ -153,7 +153,7 @@ START_TEST(a_query_names_its_transfer_and_tells_its_age)
 }
 END_TEST
 
-/* Before it was polled */
+/* The transfer is closed before its event is polled */
 START_TEST(an_event_does_not_name_a_transfer_that_was_closed)
 {
     pair_setup();
@@ -195,8 +195,8 @@ START_TEST(a_transfer_tells_when_it_did_what)
 }
 END_TEST
 
-/* Who puts for a reader has times, too, and the reader's last byte is not there before
- * the owner's flush */
+/* An owner that puts for a reader reports times as well. The reader's last byte arrives
+ * after the owner's flush */
 START_TEST(an_owner_tells_when_it_put)
 {
     mkv_xfer_attr_t attr;
@@ -228,8 +228,8 @@ static uint64_t watched_clock(void *arg)
     return pair_now;
 }
 
-/* It takes as long as the message, which the other side waits for. Loop index: where a
- * flush waits for what was put, and where that needs none */
+/* Reading the clock takes as long as a message, so the message that the peer waits for
+ * is sent first. Loop index: 0 the puts need a flush, 1 they need none */
 START_TEST(the_clock_is_read_behind_the_message)
 {
     unsigned before = 0;
@@ -268,7 +268,7 @@ static uint64_t sum_of(const uint64_t *buckets)
     return sum;
 }
 
-/* One of ten is late, and is seen where the slowest tenth is */
+/* A late transfer among ten appears in the slowest tenth of the histogram */
 START_TEST(a_late_transfer_shows_in_the_histogram)
 {
     mkv_stats_t stats = {.size = sizeof(stats)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What was exposed is what is touched: posts are compared with it, and the seal. */
+/* Exposed units are the only ones written: the library checks posts and the seal
+ * against them. */
 
 #include "memory/plan.h"
 #include "memory/unit_set.h"
@@ -107,7 +108,8 @@ START_TEST(a_block_that_was_not_exposed_is_refused)
 }
 END_TEST
 
-/* Only what is selected of a plan has to be exposed; and all of it to post all */
+/* A post needs the selected units of the plan to be exposed; a full post needs all of
+ * them */
 START_TEST(a_selection_is_judged_by_itself)
 {
     mkv_sel_t sel = {.size = sizeof(sel), .fields = MKV_SEL_POSITIONS, .pos_hi = 4};
@@ -142,8 +144,8 @@ static mkv_plan_t *plan_of(const uint32_t *remote, uint32_t num, uint32_t flags)
     return plan;
 }
 
-/* Of a READ a block may be asked for twice, if the reader says so; nobody knows which
- * of two puts comes last. Loop index: READ or WRITE */
+/* A reader may request a block twice in a READ if its plan allows it. In a WRITE the
+ * order of two puts is undefined. Loop index: READ or WRITE */
 START_TEST(a_block_that_occurs_twice_is_refused)
 {
     static const uint32_t twice[] = {5, 4, 5, 6};
@@ -168,7 +170,7 @@ START_TEST(a_block_that_occurs_twice_is_refused)
 }
 END_TEST
 
-/* What it was found to be stays so, in every transfer */
+/* The search result is kept in the plan and serves every transfer */
 START_TEST(a_plan_is_searched_once_for_a_block_that_occurs_twice)
 {
     static const uint32_t apart[] = {5, 7, 4, 6};
@@ -186,7 +188,7 @@ START_TEST(a_plan_is_searched_once_for_a_block_that_occurs_twice)
 }
 END_TEST
 
-/* One chunk posted twice, another not at all: the count is right, and only the count */
+/* A chunk is posted twice and a second one is missing: the count alone is right */
 START_TEST(a_chunk_for_another_fails_both_sides)
 {
     mkv_plan_t *plan;
@@ -304,7 +306,7 @@ START_TEST(one_layer_of_other_blocks_is_noticed)
 }
 END_TEST
 
-/* What the active side believes to have posted, as if there was a mistake in it */
+/* Falsify the active side's record of posted units, as a bug would */
 static void believe(int num_units, uint64_t sum)
 {
     mkv_leg_t *leg = &active->legs[0];

@@ -144,7 +144,8 @@ START_TEST(messages_survive_the_way)
 }
 END_TEST
 
-/* Of a message before it, for example, which may have been read into the same place */
+/* Absent fields are cleared: a previous message may have been decoded into the same
+ * place */
 START_TEST(what_a_message_does_not_say_is_nothing)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -205,7 +206,7 @@ START_TEST(a_flipped_bit_is_refused)
 }
 END_TEST
 
-/* With a right checksum, so that the bodies are parsed */
+/* The checksum is correct, so that the bodies are parsed */
 START_TEST(any_bytes_are_survived)
 {
     int rounds = (getenv("MKV_UNDER_VALGRIND") != NULL) ? 20000 : 300000;
@@ -236,7 +237,7 @@ START_TEST(any_bytes_are_survived)
 }
 END_TEST
 
-/* What no honest sender says, one value at a time; what is 0 is left as it is */
+/* Invalid value that no correct sender sends; a field of 0 stays unchanged */
 typedef struct lie {
     mkv_msg_type_t type;
     uint32_t mode, component;
@@ -376,7 +377,7 @@ START_TEST(another_major_version_is_refused_as_such)
 }
 END_TEST
 
-/* Loop index: whether it may be skipped. Nobody can tell what is in it. */
+/* Loop index: whether the message may be skipped. Its content is unknown. */
 START_TEST(a_type_of_a_later_version_is_skipped_or_refused)
 {
     mkv_wbuf_t wbuf = encode(MKV_MSG_BIND);
@@ -433,8 +434,8 @@ START_TEST(items_of_a_later_version_in_fin_are_skipped)
 }
 END_TEST
 
-/* Of an element of UCX's shared memory transports (FIFO_ELEM_SIZE, 128 bytes) a message
- * has 100, of which UCP takes 8 */
+/* An element of UCX's shared memory transports (FIFO_ELEM_SIZE, 128 bytes) has room for
+ * a message of 100 bytes, of which UCP takes 8 */
 START_TEST(a_fin_of_one_component_travels_in_one_piece)
 {
     mkv_msg_t msg = sample(MKV_MSG_FIN);
@@ -739,7 +740,7 @@ START_TEST(lying_blobs_are_refused)
 }
 END_TEST
 
-/* One thing in each: who it is, where it can be reached, which rank it is */
+/* Each blob has one defect: no identity, no address, or no rank */
 START_TEST(blobs_of_nobody_and_of_no_rank_are_refused)
 {
     mkv_blob_info_t bad[6];

@@ -17,7 +17,7 @@
 
 /* ---- Transfers ------------------------------------------------------------------- */
 
-/* Of a WRITE: its active side (the source) or the passive one */
+/* State of a WRITE: of its active side (the source) or the passive one */
 typedef enum state {
     ACTIVE_OPEN,
     PASSIVE_OPEN,
@@ -42,7 +42,7 @@ static void bring_to(state_t state)
     pair_setup();
     active = (state != PASSIVE_OPEN) ? pair_xfer(A, 1, 1, MKV_WRITE, MKV_SRC) : NULL;
     passive = (state != ACTIVE_OPEN) ? pair_xfer(B, 0, 1, MKV_WRITE, MKV_DST) : NULL;
-    if (state == PASSIVE_SHOWN) { /* to who has not come forward */
+    if (state == PASSIVE_SHOWN) { /* the peer has not opened it yet */
         OK(mkv_xfer_abort(active, MKV_ERR_ABORTED, NULL));
         OK(mkv_xfer_close(active));
         OK(mkv_xfer_abort(passive, MKV_ERR_ABORTED, NULL));
@@ -190,7 +190,7 @@ enum {
     PEER = MKV_ERR_PEER
 };
 
-/* What is expected in each state, in their order */
+/* Expected status of each call, in the order of the states */
 static const struct {
     const char *name;
     mkv_status_t (*call)(mkv_xfer_t *xfer);
@@ -223,7 +223,7 @@ static const struct {
      mkv_xfer_close,
      {BUSY, BUSY, BUSY, BUSY, BUSY, BUSY, BUSY, OKAY, OKAY, OKAY, OKAY, BUSY}}};
 
-/* What is wrong in every state */
+/* Calls that are wrong in every state */
 static mkv_status_t (*const nevers[])(mkv_xfer_t *xfer) = {
     ask_no_leg, post_no_leg, extend, query_no_leg, abort_no_leg, abort_with_success};
 
@@ -492,7 +492,7 @@ START_TEST(a_call_without_a_context_is_refused)
 }
 END_TEST
 
-/* What the child finds wrong; 0: nothing */
+/* Run the checks of the child. @return Number of the failed check, 0 if none failed. */
 static int in_the_child(void)
 {
     mkv_ctx_t *own;
@@ -555,7 +555,7 @@ START_TEST(a_forked_child_cannot_use_a_context)
 }
 END_TEST
 
-/* What the call did, and not what an earlier one did wrong */
+/* The last error describes this call and not an earlier failure */
 START_TEST(a_close_that_finds_something_open_names_it)
 {
     pair_setup();

@@ -182,8 +182,8 @@ START_TEST(a_failed_piece_fails_both_sides)
 }
 END_TEST
 
-/* What a post may not do is counted: wait for anybody, or make more calls of UCP than
- * there are places for; how long it takes is printed by kv_more. */
+/* A post must not wait, nor make more UCP calls than there are places. The test counts
+ * calls; kv_more prints the time. */
 START_TEST(posts_to_a_stalled_peer_wait_for_nothing)
 {
     unsigned progress, posts;
@@ -304,7 +304,7 @@ static both_t go_to_step(mkv_mode_t mode, int step)
     return both;
 }
 
-/* Loop index: step, then READ, then who aborts, then READ by gets */
+/* Loop index: step, then READ, then the side that aborts, then READ by gets */
 START_TEST(abort_ends_quiet_from_every_step)
 {
     mkv_mode_t mode = (_i / NUM_STEPS) & 1 ? MKV_READ : MKV_WRITE;
@@ -403,7 +403,8 @@ START_TEST(bind_deadline_has_its_own_code)
 }
 END_TEST
 
-/* The first side whose time is over tells the other; both see the same code */
+/* The side whose deadline expires first notifies the other; both report the same code
+ */
 START_TEST(xfer_and_release_deadlines_have_their_own_codes)
 {
     mkv_mode_t mode = _i ? MKV_READ : MKV_WRITE;
@@ -652,8 +653,8 @@ static void finish_empty(mkv_xfer_t *active, mkv_xfer_t *passive)
     pair_close(active, passive, NULL);
 }
 
-/* Loop index: it had exposed its blocks or not. Who opens it then is told at once, and
- * once; another epoch is another request. */
+/* Loop index: 1 the blocks were exposed before the abort. The side that opens later
+ * gets the failure at once, and once. A different epoch is a different request. */
 START_TEST(abort_before_open_is_told_at_once)
 {
     mkv_xfer_t *active, *passive;
@@ -686,9 +687,9 @@ START_TEST(abort_before_open_is_told_at_once)
 }
 END_TEST
 
-/* One side gives up and opens the same (id, epoch) again before the other side has
- * opened it at all: that hears of the abort, and the second instance of its end, at
- * once. Loop index: the writer, the reader. */
+/* A side aborts and opens the same (id, epoch) again before its peer has opened it. The
+ * peer fails by the abort, and the second instance fails at once, too. Loop index: the
+ * writer, the reader. */
 START_TEST(a_retry_under_an_aborted_epoch_ends_on_both_sides)
 {
     pair_side_t *first = _i ? B : A, *second = _i ? A : B;
@@ -778,8 +779,8 @@ START_TEST(a_new_expose_takes_the_place_of_an_abort)
 }
 END_TEST
 
-/* A burst of aborts, more than there is room for: the last ones are told at once, and
- * lists still find their place */
+/* A burst of aborts exceeds the room for early messages. The last ones are answered at
+ * once, and lists still find room */
 START_TEST(aborts_take_no_place_of_lists)
 {
     mkv_xfer_t *xfer;
@@ -811,7 +812,7 @@ START_TEST(aborts_take_no_place_of_lists)
 }
 END_TEST
 
-/* Loop index: who opens first */
+/* Loop index: the side that opens first */
 START_TEST(sides_of_one_role_are_told_at_once)
 {
     mkv_xfer_t *a, *b;
@@ -832,8 +833,8 @@ START_TEST(sides_of_one_role_are_told_at_once)
 }
 END_TEST
 
-/* Loop index: who opens first, both in one step; and then the last one's OPEN was taken
- * as soon as it came */
+/* Loop index: the side that opens first; 2 both at once; 3 the last OPEN is received at
+ * once */
 START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
 {
     mkv_xfer_t *a = NULL, *b = NULL;
@@ -889,7 +890,7 @@ START_TEST(early_store_is_bounded)
 }
 END_TEST
 
-/* What B would send about a transfer, with the next sequence number */
+/* Send a message about a transfer as B would, with the next sequence number */
 static void inject(mkv_msg_type_t type, uint64_t id, uint64_t from_nonce,
                    uint64_t to_nonce)
 {
