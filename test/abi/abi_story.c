@@ -137,7 +137,7 @@ static void run(void)
     } while (moved > 0);
 }
 
-/* Asked who wants to connect; the structure is as long as the library says */
+/* Accept a peer that wants to connect; the structure has the documented length */
 static mkv_status_t accept_any(void *arg, const mkv_caller_t *caller)
 {
     const size_t released = offsetof(mkv_caller_t, model) + sizeof(caller->model);

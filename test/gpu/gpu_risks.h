@@ -3,7 +3,10 @@
 #ifndef GPU_RISKS_H
 #define GPU_RISKS_H
 
-/** @file What the parts of gpu_risks share. */
+/**
+ * @file
+ * Common parts of gpu_risks.
+ */
 
 #include "xgmi/memory/xgmi_export.h"
 #include "xgmi/copy/xgmi_queue.h"
@@ -19,7 +22,7 @@ extern muct_xgmi_wake_t *wake;
 extern muct_xgmi_self_t self;
 
 
-/** In which namespaces another process is. */
+/** Namespaces of the other process. */
 typedef enum risks_where {
     RISKS_HERE,
     RISKS_OTHER_NETWORK,
@@ -73,7 +76,7 @@ void exporter_alloc(const risks_exporter_t *exporter, risks_memory_t *memory);
 /** Are there ways to processes in other namespaces? */
 void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pids);
 
-/** Does a peer's death hold up who lives, while the device is busy? */
+/** Does a peer's death block the survivor while the device is busy? */
 void risk_dead_peer(const risks_exporter_t *exporter);
 
 

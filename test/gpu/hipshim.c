@@ -210,7 +210,7 @@ static int hipshim_bring_context(void)
     return error;
 }
 
-/* What each call needs first: the driver, and the thread's context. */
+/* Preconditions of each call: the driver, and the thread's context. */
 static inline int hipshim_enter(void)
 {
     return hipshim_has_context ? hipSuccess : hipshim_bring_context();
@@ -376,7 +376,7 @@ hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags)
 
 hipError_t hipDeviceGetAttribute(int *value, int attribute, int device)
 {
-    /* what is asked for, by the driver's numbers */
+    /* queried attributes, by the driver's numbers */
     static const struct {
         int hip, cuda;
     } attributes[] = {{hipDeviceAttributeMultiprocessorCount, 16},

@@ -104,7 +104,7 @@ static struct {
     unsigned num_blocked; /* threads inside it */
 } fake;
 
-/* What was abandoned, as UCX left alone is: still there, and no leak of a caller's. */
+/* Abandoned workers still exist, as in UCX, and are no leak of a caller. */
 static ucp_worker_h workers_left;
 
 /* Workers of several contexts meet here, each under its own context's lock. Callbacks
@@ -1103,7 +1103,7 @@ static const char *fake_path(const op_t *op, char *text, size_t size)
     return (fake.path != NULL) ? fake.path : text;
 }
 
-/* In UCX's words; what was told with fake_ucp_set_path(), else the one lane */
+/* Path in UCX's words: the text set by fake_ucp_set_path(), or the one lane */
 ucs_status_t ucp_request_query(void *request, ucp_request_attr_t *attr)
 {
     FAKE_GUARD;

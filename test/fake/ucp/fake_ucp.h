@@ -70,7 +70,7 @@ void fake_ucp_fail(unsigned kind, unsigned skip, ucs_status_t status);
 
 /**
  * The n-th (from 1) message that completes from now on never arrives, or arrives twice;
- * 0: none. No UCX does so: faults for who must survive worse than UCX.
+ * 0: none. UCX never does so: tests use it for faults worse than those of UCX.
  */
 void fake_ucp_lose_message(unsigned n);
 void fake_ucp_double_message(unsigned n);
@@ -95,7 +95,7 @@ void fake_ucp_set_lists(int are_taken);
 /** Minor version the library reports, default 23. */
 void fake_ucp_set_version(unsigned minor);
 
-/** What ucp_ep_query() names, default "mori_xgmi". */
+/** Transport that ucp_ep_query() reports, default "mori_xgmi". */
 void fake_ucp_set_transport(const char *name);
 
 /** ... and a second lane behind it, which carries nothing; NULL: none, the default. */

@@ -287,7 +287,8 @@ static int read_src(int fd, void *arg)
     return 0;
 }
 
-/* Loop index: who moves the bytes, and whether blocks have gaps between them */
+/* Loop index: the side that moves the bytes, and whether blocks have gaps between them
+ */
 START_TEST(read_all_at_once_after_exposed)
 {
     static const char *const ways[] = {"auto", "get", "push"};

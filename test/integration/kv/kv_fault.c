@@ -355,7 +355,7 @@ static int hidden_victim(int fd, void *arg)
     return 0;
 }
 
-/* As in two containers. Loop index: step. */
+/* The two processes run as in two containers. Loop index: step. */
 START_TEST(a_peer_killed_in_its_own_pid_namespace_is_quiet)
 {
     plot_t plot = {.mode = MKV_WRITE, .is_victim_active = 1, .step = _i};

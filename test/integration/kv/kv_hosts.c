@@ -30,7 +30,7 @@
 
 static const kv_shape_t shape = {4, 2, 32, 4096, 0};
 
-/* What a side tells of itself beside its address. */
+/* Description that a side sends along with its address. */
 typedef struct hello {
     uint32_t seed;
     uint32_t transfers;
@@ -43,7 +43,7 @@ typedef struct end {
     bool is_active;
 } end_t;
 
-/* What was asked for */
+/* Command line arguments */
 static const char *place;
 static uint32_t number; /* of peers, of transfers */
 static bool is_liar;
@@ -58,7 +58,8 @@ static bool came(kv_side_t *side, mkv_event_type_t type, const mkv_xfer_t *xfer)
     return kv_has_event(side, type, xfer);
 }
 
-/* A peer that is lost meanwhile refuses calls; the transfer's events tell of it. */
+/* Calls may be refused when the peer is lost meanwhile; the transfer's events report
+ * it. */
 static void may_be_lost(mkv_status_t status)
 {
     MKV_REQUIRE((status == MKV_OK) || (status == MKV_ERR_PEER), "%s", mkv_last_error());
@@ -133,7 +134,7 @@ static bool move(end_t *end, uint32_t id)
     if (is_done && is_dst) {
         check(end, dst, src);
     }
-    if (is_dst) { /* whatever came: nobody writes any more */
+    if (is_dst) { /* the blocks are not written any more */
         kv_fill(&end->side, (uint8_t)end->mine.seed);
     }
     return is_done;
@@ -197,7 +198,7 @@ static void print_path(const end_t *end)
            attr.is_same_host ? "this host" : "another host", attr.paths);
 }
 
-/* Until all was moved, or the peer is lost. */
+/* Serve until all was moved, or the peer is lost. */
 static void serve(end_t *end)
 {
     uint32_t id = 1;
@@ -268,7 +269,7 @@ int main(int argc, char **argv)
     is_liar = argc > 4;
     setenv("CK_FORK", "no", 1); /* to end it is to end its only process */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    tcase_set_timeout(tcase, 0); /* who started it has a limit */
+    tcase_set_timeout(tcase, 0); /* the parent has a limit */
     if (stays) {
         tcase_add_test(tcase, peers_come_and_go);
     } else {

@@ -177,7 +177,8 @@ START_TEST(both_roles_at_once)
 }
 END_TEST
 
-/* Every round brings other bytes; the destination looks as soon as it is told. */
+/* Every round has different bytes; the destination compares them at once when it gets
+ * DONE. */
 START_TEST(memory_is_new_at_done)
 {
     const char *rounds = getenv("MKV_TEST_ROUNDS");
@@ -216,8 +217,8 @@ START_TEST(odd_sizes_arrive)
 }
 END_TEST
 
-/* The loop that the header tells, on both sides and from mkv_open() on: nothing but an
- * event ends a sleep */
+/* Event loop of the header, on both sides and from mkv_open() on: nothing but an event
+ * ends a sleep */
 START_TEST(sleeping_sides_are_woken)
 {
     story_t story = {.shape = {2, 1, 8, 4096, 0}, .num_blocks = 4, .rounds = 10};
@@ -515,7 +516,8 @@ static unsigned listeners_of_context(const char *tls)
     return count;
 }
 
-/* UCX's tcp listens, so the count works; without it nobody does */
+/* The tcp transport of UCX listens, so the count works; there is no listener otherwise
+ */
 START_TEST(a_context_listens_to_no_port_of_its_own)
 {
     ck_assert_uint_gt(listeners_of_context("tcp"), 0);
@@ -617,7 +619,7 @@ END_TEST
 
 static mkv_xfer_t *more_xfers[MORE_XFERS];
 
-/* Of this process, in KiB */
+/* Resident memory of this process, in KiB */
 static size_t resident_kib(void)
 {
     size_t total, resident;
@@ -911,7 +913,7 @@ int main(void)
     tcase_add_test(tcase, memory_is_new_at_done);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("asleep");
-    tcase_set_timeout(tcase, 60); /* who is not woken sleeps for ever */
+    tcase_set_timeout(tcase, 60); /* a missed wakeup hangs */
     tcase_add_test(tcase, sleeping_sides_are_woken);
     suite_add_tcase(suite, tcase);
     return kv_main(suite);

@@ -21,7 +21,7 @@ typedef struct sleeper {
     mkv_ctx_t *ctx;
 } sleeper_t;
 
-/* What the library's header tells, until the transfer is quiet */
+/* Event loop of the library's header, until the transfer is quiet */
 static void *sleeper_main(void *arg)
 {
     struct pollfd pfd = {.events = POLLIN};
@@ -50,7 +50,7 @@ static void *sleeper_main(void *arg)
     }
 }
 
-/* Until it has gone to sleep since the last call */
+/* Wait until the sleeper has gone to sleep since the last call */
 static void wait_asleep(sleeper_t *sleeper)
 {
     pthread_mutex_lock(&sleeper->lock);
@@ -61,8 +61,8 @@ static void wait_asleep(sleeper_t *sleeper)
     pthread_mutex_unlock(&sleeper->lock);
 }
 
-/* What was posted is complete, which only the sleeper's progress makes it, and then it
- * has gone to sleep again */
+/* Wait until all posts are complete, which needs the sleeper's progress, and it sleeps
+ * again */
 static void wait_completed(sleeper_t *sleeper, const mkv_xfer_t *xfer)
 {
     const struct timespec pause = {0, 1000000};
@@ -199,7 +199,7 @@ static unsigned num_rounds(void)
     return (rounds != NULL) ? (unsigned)atoi(rounds) : 10 * NUM_ORDERS * NUM_PAUSES;
 }
 
-/* It sleeps as well, without a limit */
+/* The destination sleeps as well, without a limit */
 static int many_dst_main(int fd, void *arg)
 {
     const kv_shape_t *shape = arg;
@@ -303,7 +303,7 @@ int main(void)
     Suite *suite = suite_create("kv_sleep");
     TCase *tcase = tcase_create("another thread");
 
-    /* who is not woken sleeps for ever */
+    /* a missed wakeup sleeps for ever */
     tcase_set_timeout(tcase, 60 + num_rounds() / 20);
     tcase_add_loop_test(tcase, calls_of_other_threads_end_a_sleep, 0, 2);
     tcase_add_loop_test(tcase, no_order_of_calls_leaves_a_sleeper, 0, 2);

@@ -55,7 +55,7 @@ static void path_of_said(const soak_shared_t *shared, unsigned index, char *path
     snprintf(path, size, "%s/%u.said", shared->dir, index);
 }
 
-/* What it says is kept in a file, so that the gardener can look for reasons */
+/* The worker's output goes to a file, so that the gardener can look for reasons */
 static int run_worker(int fd, void *arg)
 {
     char path[192];
@@ -72,7 +72,8 @@ static int run_worker(int fd, void *arg)
     return soak_work(next_worker.shared, next_worker.index);
 }
 
-/* What the kernel says of one that does not end, and where in it a call may wait */
+/* Print the kernel's state of a process that does not end, and the call that it may
+ * wait in */
 static void tell_living(const soak_shared_t *shared, unsigned index, pid_t pid)
 {
     static const char *const names[] = {"stat", "wchan", "syscall"};
@@ -165,7 +166,7 @@ static void start(gardener_t *gardener, unsigned index)
     }
 }
 
-/* Whoever ended was told to, or was killed; else that is what was looked for */
+/* A worker must have ended on request or by a kill; any other end is a failure */
 static void collect(gardener_t *gardener, unsigned index)
 {
     mkv_proc_t *proc = &gardener->procs[index];
@@ -239,8 +240,9 @@ static void tend(gardener_t *gardener, bool restarts)
     for (i = 0; i < SOAK_WORKERS; ++i) {
         collect(gardener, i);
         if (now >= gardener->go_on_ms[i]) {
-            /* Not once: the fake device lets one go on that was stopped with its lock,
-             * and stops it again later, also when its time was over meanwhile */
+            /* Repeat the resume: the fake device resumes a process that was stopped
+             * with its lock, and stops it again later, even if its time was over
+             * meanwhile */
             mkv_proc_resume(&gardener->procs[i]);
             gardener->go_on_ms[i] = 0;
         }
@@ -266,7 +268,7 @@ static void run(gardener_t *gardener, uint64_t ms)
     }
 }
 
-/* All that is here and was not told to leave has drained */
+/* All living workers that were not asked to leave have drained */
 static bool is_drained(const gardener_t *gardener)
 {
     bool result = true;
@@ -404,7 +406,7 @@ static void set_options(void)
     }
 }
 
-/* Shared, and outliving those who are killed */
+/* Memory shared by all processes, which outlives the killed ones */
 static soak_shared_t *share(void)
 {
     const char *memory = getenv("MKV_TEST_MEM"), *window = getenv("SOAK_WINDOW");

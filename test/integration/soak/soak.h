@@ -129,7 +129,7 @@ void soak_read(soak_worker_t *worker, unsigned region, uint32_t block, void *to)
 void soak_write(soak_worker_t *worker, unsigned region, uint32_t block,
                 const void *from, size_t length);
 
-/** What a prefill holds from a block on. */
+/** Pattern that a prefill holds from a block on. */
 void soak_pattern(unsigned who, unsigned region, uint32_t block, void *to,
                   size_t length);
 

@@ -29,7 +29,7 @@ typedef struct soak_take {
     uint32_t blocks[SOAK_XFER_BLOCKS];
 } soak_take_t;
 
-/* Whose a block was last */
+/* Last transfer of a block */
 typedef struct soak_last {
     uint64_t id, free_ms;
     mkv_mode_t mode;
@@ -39,7 +39,7 @@ typedef struct soak_last {
 
 static soak_take_t *takes;
 static soak_last_t last[SOAK_BLOCKS];
-static uint32_t free_blocks[SOAK_BLOCKS]; /* a ring: who was free longest goes first */
+static uint32_t free_blocks[SOAK_BLOCKS]; /* ring, oldest first */
 static uint32_t first_free, num_free;
 static uint64_t last_id, next_add_ms;
 static ino_t blobs[SOAK_PREFILLS]; /* that were added last */
@@ -114,8 +114,8 @@ static void soak_take_filled(soak_worker_t *worker)
     num_free = SOAK_BLOCKS;
 }
 
-/* Of a transfer that has ended, or, as a control must, of one that may still be written
- * to */
+/* Free the blocks of a transfer that has ended or, for the control, of one that may
+ * still be written to */
 static void soak_take_free(soak_worker_t *worker, soak_take_t *take)
 {
     mkv_xfer_attr_t attr = {.size = sizeof(attr)};

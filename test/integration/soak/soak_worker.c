@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What prefills and decodes share: the context, the cache, connections and maps. */
+/* Common parts of prefills and decodes: the context, the cache, connections and maps.
+ */
 
 #include "soak.h"
 
@@ -208,8 +209,8 @@ static void soak_event(soak_worker_t *worker, const mkv_event_t *event)
 
 /* ---- Work ------------------------------------------------------------------------ */
 
-/* One at a time: to close a peer while later events of the same poll name it would not
- * do */
+/* Poll one event at a time: a peer must not be closed while later events of the same
+ * poll name it */
 static unsigned soak_poll(soak_worker_t *worker)
 {
     unsigned count = 0;
@@ -283,7 +284,7 @@ static void soak_print(void *arg, const char *line)
     printf("    %.300s\n", line);
 }
 
-/* Until all transfers are closed; the limit only ends a hang */
+/* Run until all transfers are closed; the limit serves only to end a hang */
 static void soak_wind_up(soak_worker_t *worker)
 {
     uint64_t start = mkv_test_now_ms();
@@ -346,7 +347,7 @@ static void soak_open(soak_worker_t *worker)
     }
 }
 
-/* In order, as an application would */
+/* Close everything in order, as an application would */
 static void soak_close(soak_worker_t *worker)
 {
     mkv_status_t status;

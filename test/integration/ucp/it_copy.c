@@ -134,7 +134,7 @@ START_TEST(every_api_works_where_no_handle_opens)
 }
 END_TEST
 
-/* What a user has who sets nothing but the path of the module. */
+/* Environment of a user that sets nothing but the path of the module. */
 START_TEST(every_api_works_with_nothing_set)
 {
     static const char *const env[] = {"UCX_TLS", "HIPCPU_GUARD=1", NULL};

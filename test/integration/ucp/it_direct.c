@@ -35,7 +35,7 @@
 #define IT_XGMI "mori_xgmi,mori_copy,tcp"
 #define IT_RDMA "mori_rdma,mori_copy,tcp"
 
-/** What one put or get took, in bytes. */
+/** Bytes that one put or get copied. */
 typedef struct it_copied {
     char what[16];
     uint64_t count, length;

@@ -255,7 +255,8 @@ START_TEST(failing_hip_call_is_an_error)
 }
 END_TEST
 
-/* No peer's memory opens: it is told once, and another lane carries the bytes. */
+/* Memory of a peer does not open: this is logged once, and another lane carries the
+ * bytes. */
 START_TEST(memory_that_does_not_open_goes_another_way)
 {
     static const char *const env[] = {"HIPCPU_FAIL=hipIpcOpenMemHandle:0:17",

@@ -39,8 +39,8 @@
 /** A piece has one place on the side that is written, and one near it on the other. */
 typedef struct piece {
     unsigned region;
-    size_t offset; /**< Of its place, from the start of the pool */
-    size_t shift;  /**< Of the source behind it */
+    size_t offset; /**< Offset in the pool */
+    size_t shift;  /**< Distance to the source */
     size_t length;
 } piece_t;
 
@@ -209,7 +209,7 @@ static void write_pool(side_t *side, uint64_t seed)
         "hipMemcpy");
 }
 
-/* What the pool shall be after all pieces have come from a pool of such bytes. */
+/* Compute the expected pool after all pieces came from a pool with these bytes. */
 static void expect_pieces(side_t *side, const char *source)
 {
     const piece_t *piece;

@@ -282,7 +282,7 @@ START_TEST(missing_hip_library_leaves_ucx_as_it_was)
     it_expect_status(&result, 0);
     it_expect(&result, "Transport: tcp");
     it_expect_no(&result, "Transport: mori_xgmi");
-    it_expect(&result, "libdoes_not_exist.so"); /* who names a library is told */
+    it_expect(&result, "libdoes_not_exist.so"); /* a named library is logged */
     it_result_free(&result);
     mkv_test_pass("missing_hip_library_leaves_ucx_as_it_was", "named and not there");
 }

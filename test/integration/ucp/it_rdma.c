@@ -24,7 +24,8 @@
 /* A function of the laboratory; sh drops those of its environment. */
 #define IT_LAB "bash -c '. \"$VM_TREE/test/vm/guest.sh\" && "
 
-/* Soon sure that nobody answers; the fake and soft-RoCE lose nothing by themselves. */
+/* Short retries detect a dead peer soon; the fake and soft-RoCE lose nothing by
+ * themselves. */
 #define IT_RETRIES "UCX_MORI_RDMA_TIMEOUT=5ms", "UCX_MORI_RDMA_RETRY_COUNT=3"
 /* Soon enough for a test, and longer than an emulated or busy machine stands still:
  * what comes after an outage must not fail. */
@@ -67,7 +68,7 @@ static void it_set_command(const char *name, const char *lab, const char *fake)
     setenv(name, text, 1);
 }
 
-/* What the action run=NAME does to the network. */
+/* Commands by which the action run=NAME changes the network. */
 static void it_set_commands(void)
 {
     it_set_command("IT_LOSE", "tc qdisc replace dev v0 root netem loss 100%",

@@ -20,7 +20,7 @@
 struct Suite; /* Check's */
 
 
-/** What a program said and how it ended. */
+/** Output and exit status of a program. */
 typedef struct it_result {
     int status;   /**< Exit status, 128 + signal, or -1 if it had to be killed */
     char *output; /**< Standard output and error, NUL-terminated */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What UCP chooses and whether the bytes arrive: our lane in peer-failure mode. */
+/* Choice of UCP and arrival of the bytes: our lane in peer-failure mode. */
 
 #include "test/integration/ucp/it_run.h"
 #include "test/support/mkv_check.h"

@@ -338,7 +338,7 @@ static void client_greet(client_t *client)
     printf("greet ok\n");
 }
 
-/* What the GPU runtimes of both ends have copied; nonzero when they count. */
+/* Read the bytes copied by the GPU runtimes of both ends; nonzero when they count. */
 static int client_copied(client_t *client, uint64_t copied[4])
 {
     ucp_app_msg_t msg = {.cmd = UCP_APP_COPIED};
@@ -443,7 +443,7 @@ static int client_large(client_t *client)
     return 0;
 }
 
-/* Without a look at the bytes. */
+/* Write and do not compare the bytes. */
 static void client_try(client_t *client, const char *arg)
 {
     ucs_status_t status;
@@ -562,7 +562,7 @@ static void client_for(client_t *client, const char *arg)
     printf("for %s ms\n", arg);
 }
 
-/* To disturb the network at this place of the list. */
+/* Run a command that disturbs the network at this place of the list. */
 static void client_run(const char *variable)
 {
     const char *command = getenv(variable);

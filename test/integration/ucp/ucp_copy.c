@@ -58,7 +58,7 @@ typedef struct uc_mem {
     int is_device;
 } uc_mem_t;
 
-/** What the first process asks of the peer, and the answer. */
+/** Request of the first process to the peer, and the answer. */
 typedef struct uc_msg {
     enum { UC_HELLO, UC_RECV, UC_EXPOSE, UC_CHECK, UC_EXIT } cmd;
     uc_api_t api;
