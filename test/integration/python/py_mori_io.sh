@@ -41,7 +41,7 @@ rdma() { # COMMAND..
 # Which devices carry the bytes, by their own counters
 devices_move() { # VARIABLES..
     rm -rf "$work/wire"
-    rdma env FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic "$@" UCX_LOG_LEVEL=info \
+    rdma mkv_foreign "$LIBMORIKV" env FAKE_VERBS_DEVICES=fake0:ionic,fake1:ionic "$@" UCX_LOG_LEVEL=info \
         timeout 300 "$python" "$source/test/integration/python/py_mori_settings.py" move 3 7 >"$work/moved" 2>&1 || {
         cat "$work/moved"
         return 1

@@ -371,10 +371,10 @@ class AnyOrder(Clients):
 
 class Exit(unittest.TestCase):
     def test_a_worker_that_ends_without_shutdown_ends_quietly(self):
-        program = "import py_vllm, sys; py_vllm.Side(1); sys.exit(3)"
-        run = [sys.executable, "-c", program]
-        folder = py_vllm.__file__.rpartition("/")[0]
-        done = subprocess.run(run, capture_output=True, text=True, cwd=folder, timeout=120)
+        folder = os.path.dirname(os.path.abspath(py_vllm.__file__))
+        program = "import sys; sys.path.insert(0, sys.argv[1]); import py_vllm; py_vllm.Side(1); sys.exit(3)"
+        run = [sys.executable, "-c", program, folder]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stderr), (3, ""))
 
 
