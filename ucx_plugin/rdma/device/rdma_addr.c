@@ -75,7 +75,7 @@ void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer)
     }
 }
 
-/* Behind all that is always there */
+/* Unpack the optional ECE bytes that follow the fixed part. */
 static void muct_rdma_ep_addr_unpack_ece(const uint8_t *p, size_t length,
                                          muct_rdma_ep_addr_t *addr)
 {

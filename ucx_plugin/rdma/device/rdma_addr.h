@@ -5,11 +5,12 @@
 
 /**
  * @file
- * What two interfaces, and then two endpoints, tell each other, to and from bytes.
+ * Addresses that two interfaces, and then two endpoints, exchange: packing and
+ * unpacking.
  *
  * UCX carries both inside its own worker address, whose first version has room for 31
- * bytes of a device address and 63 of an endpoint address; that is where the limit of
- * queue pairs comes from.
+ * bytes of a device address and 63 of an endpoint address. The limit of queue pairs
+ * follows from that.
  *
  * Device address, 30 bytes, little endian except the GID:
  *   0 version | 1 link and RoCE version | 2 log2(mtu) | 3 rail | 4 lid (2)
@@ -19,8 +20,8 @@
  *   0 version | 1 num_qps | 2 psn (3) | 5 receives (2) | 7 receive size in 16 bytes (2)
  *   9 reads it answers at once | 10 flush address (8) | 18 flush rkey (4)
  *   22 control queue pair (3) | 25 queue pair numbers (3 each)
- * and, where there is room and ECE is not switched off, 8 bytes behind them, which who
- * does not know them does not read:
+ * If there is room and ECE is not switched off, 8 more bytes follow, which earlier
+ * versions ignore:
  *   0 ECE vendor (4) | 4 ECE options (4)
  */
 
@@ -44,7 +45,7 @@ typedef enum {
 
 /** Enhanced connection establishment: what a queue pair can do beyond the standard. */
 typedef struct muct_rdma_ece {
-    uint32_t vendor_id; /**< Who says what the options mean */
+    uint32_t vendor_id; /**< Vendor that defines the options */
     uint32_t options;   /**< 0: none */
 } muct_rdma_ece_t;
 
@@ -65,9 +66,9 @@ typedef struct muct_rdma_ep_addr {
     uint8_t max_reads;     /**< Reads and atomics it answers at once */
     uint64_t flush_addr;   /**< Memory anybody connected may read, to flush writes */
     uint32_t flush_rkey;   /**< Its key */
-    uint32_t ctl_qp; /**< Where it is told that its queue pairs broke, 0: nowhere */
+    uint32_t ctl_qp;       /**< Control qp for recovery messages, 0: none */
     uint32_t qp_nums[MUCT_RDMA_ADDR_MAX_QPS];
-    bool has_ece; /**< It has the place for that; at most MUCT_RDMA_ECE_MAX_QPS */
+    bool has_ece; /**< ECE fits into the address; up to MUCT_RDMA_ECE_MAX_QPS */
     muct_rdma_ece_t ece;
 } muct_rdma_ep_addr_t;
 
@@ -91,15 +92,16 @@ void muct_rdma_ece_unpack(const void *buffer, muct_rdma_ece_t *ece);
  * with addr->has_ece. */
 void muct_rdma_ep_addr_pack(const muct_rdma_ep_addr_t *addr, void *buffer);
 
-/** As @ref muct_rdma_dev_addr_unpack. Of an unknown length there is no ECE. */
+/** Same as @ref muct_rdma_dev_addr_unpack. If the length is unknown, there is no ECE.
+ */
 int muct_rdma_ep_addr_unpack(const void *buffer, size_t length,
                              muct_rdma_ep_addr_t *addr);
 
 /**
- * Why a device with address @a local cannot reach one with address @a remote.
+ * Explain why a device with address @a local cannot reach one with address @a remote.
  *
  * @param [in] same_rail  Whether both must have the same rail index.
- * @return NULL when it can (as far as addresses tell), else a text.
+ * @return NULL when it can (as far as addresses show), else a text.
  */
 const char *muct_rdma_dev_addr_unreachable(const muct_rdma_dev_addr_t *local,
                                            const muct_rdma_dev_addr_t *remote,

@@ -72,7 +72,7 @@ static void muct_rdma_async_put_cq(muct_rdma_async_sub_t *sub, struct ibv_cq *cq
     }
 }
 
-/* What an event means, and whom it concerns: port 0 is all of them. */
+/* Translate an event to flags and the port it concerns; port 0 means all ports. */
 static unsigned muct_rdma_async_flags(const struct ibv_async_event *event,
                                       unsigned *port_p)
 {

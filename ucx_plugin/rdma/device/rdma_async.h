@@ -7,13 +7,13 @@
  * @file
  * Asynchronous events of one device, passed on to its interfaces.
  *
- * A device has one event queue, whoever reads it, and perhaps many interfaces in many
- * threads. Whoever makes progress reads; each event is kept for every interface it
- * concerns, and that interface is woken. The interface takes its events in
- * its own progress.
+ * A device has one event queue, which any thread may read, and perhaps many interfaces
+ * in many threads. Progress of any interface reads the queue. Each event is kept for
+ * every interface it concerns, and that interface is woken. The interface takes its
+ * events in its own progress.
  *
- * One lock guards the list of interfaces and what is kept for them. It is never held
- * while anything else of this project is called.
+ * One lock guards the list of interfaces and the events kept for them. It is never held
+ * while code outside this file is called.
  */
 
 #include "base/muct_uct_abi.h"
@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/** What happened since the interface looked last. */
+/** Events since the interface looked last. */
 enum {
     MUCT_RDMA_ASYNC_PORT_DOWN = 1 << 0,
     MUCT_RDMA_ASYNC_PORT_UP = 1 << 1,
@@ -40,7 +40,7 @@ typedef struct muct_rdma_async_events {
     unsigned num_qps; /**< More than MUCT_RDMA_ASYNC_MAX_QPS: look at all of them */
     uint32_t qp_nums[MUCT_RDMA_ASYNC_MAX_QPS];
     unsigned num_cqs; /**< More than MUCT_RDMA_ASYNC_MAX_CQS: all of them */
-    struct ibv_cq *cqs[MUCT_RDMA_ASYNC_MAX_CQS]; /**< To be compared only */
+    struct ibv_cq *cqs[MUCT_RDMA_ASYNC_MAX_CQS]; /**< Compare only; never dereference */
 } muct_rdma_async_events_t;
 
 typedef struct muct_rdma_async_sub {

@@ -16,7 +16,7 @@
 
 #define MUCT_RDMA_QPS_TEXT UCS_PP_MAKE_STRING(MUCT_RDMA_ADDR_MAX_QPS)
 
-/* Of the standard: a path MTU is a power of two from 256 to 4096. */
+/* Path MTUs of the standard: powers of two from 256 to 4096. */
 static const char *muct_rdma_config_mtu_names[] = {"default", "256",  "512", "1024",
                                                    "2048",    "4096", NULL};
 
@@ -197,7 +197,8 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {NULL, NULL, NULL, 0, {0}}};
 
-/* A default gives way to the device in silence: nobody asked for it. */
+/* Reduce a value to the device's limit. A default is reduced without a warning, as the
+ * user did not set it. */
 static unsigned long muct_rdma_config_clamp(const muct_rdma_device_t *device,
                                             const char *option, unsigned long value,
                                             unsigned long by_default,
@@ -330,7 +331,7 @@ static void muct_rdma_limits_set_batch(const muct_rdma_iface_config_t *config,
         (unsigned)((batch < limits->tx_depth / 2) ? batch : limits->tx_depth / 2);
 }
 
-/* That of the port, or a smaller one that is asked for */
+/* Set the MTU: the port's, or a smaller one that the user requests. */
 static void muct_rdma_limits_set_mtu(const muct_rdma_iface_config_t *config,
                                      const muct_rdma_device_t *device,
                                      const muct_rdma_port_t *port,

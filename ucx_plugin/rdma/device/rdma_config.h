@@ -13,8 +13,8 @@
 
 #include <stdbool.h>
 
-/** What has to hold for two ports of RoCE version 2 to be able to meet; as UCX has it.
- */
+/** Condition for two ports of RoCE version 2 to reach each other; same meaning as in
+ * UCX. */
 typedef enum {
     MUCT_RDMA_REACH_ROUTE,
     MUCT_RDMA_REACH_LOCAL_SUBNET,
@@ -57,13 +57,13 @@ typedef struct muct_rdma_iface_config {
 
 extern ucs_config_field_t muct_rdma_iface_config_table[];
 
-/** What is used: the user's wishes inside the device's limits. */
+/** Limits in use: the user's options, reduced to the device's limits. */
 typedef struct muct_rdma_limits {
     unsigned num_qps;
     unsigned tx_depth; /**< Work requests of a queue pair */
     unsigned rx_depth; /**< Active messages a peer may send before new credits */
-    unsigned rx_first; /**< Of those, before any has come; at most rx_depth; fewer where
-                            endpoints are many */
+    unsigned rx_first; /**< Part of rx_depth posted before the first message; at most
+                          rx_depth; fewer with many endpoints */
     unsigned cq_depth;
     unsigned max_sge;
     unsigned max_inline; /**< Bytes; a queue pair may grant less */

@@ -55,7 +55,7 @@ ucs_status_t muct_rdma_device_list(uct_md_resource_desc_t **names_p, unsigned *n
     return UCS_OK;
 }
 
-/* What to do about a device that does not open. */
+/* Remedy for a device that does not open, as text. */
 static const char *muct_rdma_device_remedy(int error)
 {
     switch (error) {
@@ -261,7 +261,7 @@ unsigned muct_rdma_gid_score(const union ibv_gid *gid, uint8_t link)
     return score + 100;
 }
 
-/* The GID's kind: from the library where it tells, else from sysfs. */
+/* Kind of the GID: from the library if it reports the kind, else from sysfs. */
 static uint8_t muct_rdma_gid_link(const muct_rdma_device_t *device, uint8_t num,
                                   unsigned index)
 {
@@ -307,7 +307,8 @@ static bool muct_rdma_gid_is_foreign(const muct_rdma_device_t *device, uint8_t n
                                     entry.ndev_ifindex);
 }
 
-/* One of another namespace has no name here: it would be another one's. */
+/* Set the netdev's name. A netdev of another network namespace gets no name: looked up
+ * here it would name a different device. */
 static void muct_rdma_port_set_net(const muct_rdma_device_t *device,
                                    muct_rdma_port_t *port)
 {
@@ -390,8 +391,8 @@ static ucs_status_t muct_rdma_port_set_gid(const muct_rdma_device_t *device,
     return UCS_OK;
 }
 
-/* Whether an entry is what was asked for: without a wish any partition of which the
- * port is a full member, as two limited ones do not hear each other. */
+/* Whether a partition key is the requested one. If none is requested, any partition
+ * fits of which the port is a full member: two limited members cannot communicate. */
 static bool muct_rdma_pkey_fits(uint16_t entry, unsigned pkey)
 {
     return (pkey == 0) ? (entry & 0x8000) != 0 : (entry & 0x7fff) == (pkey & 0x7fff);
@@ -418,7 +419,7 @@ static ucs_status_t muct_rdma_port_set_pkey(const muct_rdma_device_t *device,
     }
 
     if (pkey == 0) {
-        return UCS_OK; /* a limited member everywhere: it hears full ones */
+        return UCS_OK; /* a limited member everywhere: it can reach full members */
     }
 
     muct_error("%s:%u has no partition key 0x%x in its table of %u", device->name,

@@ -21,13 +21,13 @@
 
 typedef struct muct_rdma_device {
     struct ibv_context *context; /**< Its async_fd does not block */
-    struct ibv_device_attr attr; /**< As the device says */
+    struct ibv_device_attr attr; /**< Attributes reported by the device */
     char name[UCT_MD_NAME_MAX];
     bool has_atomics;            /**< 64-bit fetch-add and compare-swap, and in use */
     ucs_sys_device_t sys_device; /**< UCS_SYS_DEVICE_ID_UNKNOWN for virtual devices */
 } muct_rdma_device_t;
 
-/** What an interface needs to know of its port. */
+/** Attributes of a port that an interface needs. */
 typedef struct muct_rdma_port {
     uint8_t num;
     uint8_t link;      /**< muct_rdma_link_t */

@@ -132,8 +132,8 @@ uint8_t muct_rdma_family_traffic_class(const muct_rdma_device_t *device,
     return MUCT_RDMA_ROCE_V2_TRAFFIC_CLASS;
 }
 
-/* Asked of the processor itself: the compiler's own way needs a constructor, which a
- * core must not have. */
+/* Query the processor itself: the compiler's builtin needs a constructor, which a core
+ * must not have. */
 bool muct_rdma_family_has_relaxed_ordering(void)
 {
 #if defined(__x86_64__)

@@ -5,17 +5,17 @@
 
 /**
  * @file
- * What options are where the user leaves them to us: by family of devices, in one
- * table, with what each number comes from.
+ * Default values of options that the user leaves to us. They depend on the family of
+ * devices; one table has them all, with the source of each number.
  */
 
 #include "rdma/device/rdma_config.h"
 
 typedef struct muct_rdma_family {
     const char *name;
-    uint32_t vendor_id;    /**< Of ibv_device_attr; 0 for all others */
+    uint32_t vendor_id;    /**< vendor_id of ibv_device_attr; 0 for all others */
     bool is_peermem_first; /**< Of GPU memory */
-    bool needs_dmabuf;     /**< To register GPU memory */
+    bool needs_dmabuf;     /**< GPU memory needs a dma-buf */
     bool has_larger_mrs;   /**< Than its max_mr_size says */
     unsigned num_qps;
     unsigned tx_depth;

@@ -37,7 +37,8 @@ bool muct_rdma_net_is_foreign(const struct ibv_device *device, unsigned port,
     return (name[0] != '\0') && ((ours == 0) || ((ifindex != 0) && (ifindex != ours)));
 }
 
-/* Of the same tree: the device's folder is .../class/infiniband/NAME. */
+/* Build a path in the same sysfs tree: the device's folder is
+ * .../class/infiniband/NAME. */
 static void muct_rdma_net_path(const struct ibv_device *device, const char *name,
                                const char *file, char *path, size_t size)
 {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The network interface behind an entry of a port's GID table, as sysfs tells of it.
+ * Network interface of an entry of a port's GID table, according to sysfs.
  */
 
 #include <infiniband/verbs.h>

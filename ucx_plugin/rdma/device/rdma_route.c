@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* In front of an IPv4 address */
+/* Bits of the prefix of a mapped IPv4 address */
 #define MUCT_RDMA_ROUTE_MAPPED_BITS 96
 
 /* Bytes of a part of the kernel's answer, at most */
@@ -85,7 +85,7 @@ static bool muct_rdma_route_parse(const muct_rdma_route_query_t *query,
            (head->rtm_family == query->family);
 }
 
-/* One part of the answer; false behind the last. */
+/* Parse one part of the answer. Returns false when it was the last part. */
 static bool muct_rdma_route_take(const muct_rdma_route_query_t *query,
                                  struct nlmsghdr *message, size_t length)
 {

@@ -19,13 +19,13 @@
 #define MUCT_RDMA_ROUTE_MAX 64
 
 typedef struct muct_rdma_route {
-    uint8_t prefix[16]; /**< As in a GID: IPv4 addresses are mapped */
+    uint8_t prefix[16]; /**< Format of a GID: IPv4 addresses are mapped */
     uint8_t length;     /**< Bits */
     bool is_direct;     /**< By no gateway */
 } muct_rdma_route_t;
 
 typedef struct muct_rdma_routes {
-    bool is_known; /**< The kernel has told, and there was room for all */
+    bool is_known; /**< The kernel answered, and there was room for all */
     unsigned num;
     muct_rdma_route_t list[MUCT_RDMA_ROUTE_MAX];
 } muct_rdma_routes_t;

@@ -116,10 +116,10 @@ ucs_status_t muct_rdma_verbs_load(void);
 
 /**
  * Have the library keep registered memory out of children, where the kernel does not.
- * Called before anything is registered; later calls change nothing.
+ * Call it before anything is registered; later calls change nothing.
  *
  * @return UCS_OK, or UCS_ERR_UNSUPPORTED, logged, when the mode is UCS_YES and the
- *         library cannot: something was registered before, by somebody else.
+ *         library cannot: other code of the process registered memory before.
  */
 ucs_status_t muct_rdma_verbs_protect_fork(ucs_ternary_auto_value_t mode);
 

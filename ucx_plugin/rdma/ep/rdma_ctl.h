@@ -44,7 +44,7 @@ typedef struct muct_rdma_ctl {
     unsigned num_sends; /**< Sends posted and not completed */
     unsigned num_recvs;
     unsigned next_send;  /**< Buffer */
-    bool is_broken;      /**< In error, until all work requests came back */
+    bool is_broken;      /**< Failed, until all work requests came back */
     bool is_given_up;    /**< It stays so */
     unsigned num_failed; /**< Tries in a row to begin again; 0: none is due */
     uint64_t restart_ms; /**< When the next one is */

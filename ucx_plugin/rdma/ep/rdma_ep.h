@@ -83,9 +83,9 @@ struct muct_rdma_ep {
     uct_base_ep_t super;
     muct_rdma_ep_state_t state;
     ucs_status_t status; /**< Status of operations, when failed */
-    ucs_status_t doom;   /**< Not UCS_OK: making or connecting it failed; it fails with
-                            this in the next progress */
-    uint8_t num_qps; /**< Number in use; fewer than created when the peer has fewer */
+    ucs_status_t doom; /**< Error of making or connecting it, else UCS_OK; it fails with
+                          this in the next progress */
+    uint8_t num_qps;   /**< Number in use; fewer than created when the peer has fewer */
     uint8_t num_created;
     uint8_t current; /**< Queue pair of the next small operation */
     bool is_fenced;

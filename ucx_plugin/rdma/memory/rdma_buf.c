@@ -48,7 +48,7 @@ void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool)
     }
 }
 
-/* From one buffer's data to the next one's: between them is a header. */
+/* Distance between the data of two buffers; a header lies between them. */
 static size_t muct_rdma_buf_stride(const muct_rdma_buf_pool_t *pool)
 {
     return (sizeof(muct_rdma_buf_t) + pool->size + pool->align - 1) &
@@ -113,7 +113,8 @@ static void muct_rdma_buf_chunk_fill(muct_rdma_buf_pool_t *pool,
     pool->num += num;
 }
 
-/* It goes on with what it has; without anything it is tried again each time. */
+/* Continue with the buffers there are. A pool without any buffer tries again each time.
+ */
 static ucs_status_t muct_rdma_buf_pool_fail(muct_rdma_buf_pool_t *pool, int error)
 {
     ucs_log(pool->has_failed ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,

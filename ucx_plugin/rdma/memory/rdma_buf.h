@@ -5,13 +5,13 @@
 
 /**
  * @file
- * Registered buffers of one size: what is sent from when the caller's memory cannot
- * be (copied, packed), and what is received into.
+ * Registered buffers of one size, to receive into, and to send from when the caller's
+ * memory cannot be used (copied, packed).
  *
- * A pool grows by chunks and gives memory back when it is cleaned up. Where memory
- * cannot be registered it goes on with the buffers it has, and says so once; without
- * any, whoever asks is told UCS_ERR_NO_MEMORY. A buffer is owned by who got it, until
- * it is put back. One thread per pool.
+ * A pool grows by chunks and gives memory back when it is cleaned up. If memory cannot
+ * be registered, the pool continues with the buffers it has, and logs this once. If it
+ * has none, requests return UCS_ERR_NO_MEMORY. A buffer is owned by the code that got
+ * it, until it is put back. One thread per pool.
  */
 
 #include "base/muct_uct_abi.h"
@@ -29,18 +29,18 @@ typedef struct muct_rdma_buf_pool {
     muct_rdma_buf_t *free;
     muct_rdma_buf_chunk_t *chunks;
     size_t size;         /**< Bytes of each buffer's data */
-    size_t align;        /**< Of the data; a power of two */
+    size_t align;        /**< Alignment of the data; a power of two */
     unsigned grow;       /**< Buffers of a chunk */
     unsigned max;        /**< Most buffers, UINT_MAX for no limit */
     unsigned num;        /**< Buffers made */
-    unsigned num_in_use; /**< Of them, not in the pool */
-    bool has_failed;     /**< To grow; logged */
+    unsigned num_in_use; /**< Buffers not in the pool */
+    bool has_failed;     /**< Growing failed; logged */
     const char *name;
 } muct_rdma_buf_pool_t;
 
-/** In front of the data. What an operation keeps until it ends is here, too. */
+/** Header in front of the data. It also holds what an operation needs until it ends. */
 struct muct_rdma_buf {
-    muct_rdma_buf_t *next; /**< In the pool, or in a list of its owner */
+    muct_rdma_buf_t *next; /**< Next in the pool, or in a list of its owner */
     muct_rdma_buf_pool_t *pool;
     uct_completion_t *comp;
     uct_unpack_callback_t unpack;

@@ -213,7 +213,7 @@ static ucs_status_t muct_rdma_canary_look_at(const muct_rdma_canary_t *canary,
                                                                  : UCS_ERR_IO_ERROR;
 }
 
-/* Both ends; the last chunk may have less than the bytes that are looked at. */
+/* Check both ends; the last chunk may have fewer bytes than are checked. */
 static ucs_status_t muct_rdma_canary_look_at_ends(const muct_rdma_canary_t *canary,
                                                   const muct_rdma_mem_t *mem)
 {

@@ -16,11 +16,11 @@
 #include "rdma/memory/rdma_md.h"
 
 /**
- * Look at a registered region of GPU memory that nobody else uses meanwhile.
+ * Check a registered region of GPU memory; nothing else may use it meanwhile.
  *
  * @return UCS_OK               The device reaches it.
  * @return UCS_ERR_IO_ERROR     It reaches other bytes, or none.
- * @return UCS_ERR_UNSUPPORTED  Nobody can say: no port is up, the runtime does not know
+ * @return UCS_ERR_UNSUPPORTED  Unknown: no port is up, the runtime does not know
  *                              the memory, or something failed; logged at level debug.
  */
 ucs_status_t muct_rdma_canary_look(muct_rdma_md_t *md, const muct_rdma_mem_t *mem);

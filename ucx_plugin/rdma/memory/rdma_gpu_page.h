@@ -31,7 +31,7 @@ typedef struct muct_rdma_gpu_pages {
 
 void muct_rdma_gpu_pages_init(muct_rdma_gpu_pages_t *pages);
 
-/** Deregister and free all; nobody may register or flush any more. */
+/** Deregister and free all; there must be no registrations or flushes any more. */
 void muct_rdma_gpu_pages_cleanup(muct_rdma_gpu_pages_t *pages);
 
 /**

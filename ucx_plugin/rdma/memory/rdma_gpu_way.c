@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From this release to before that one of ROCm, exporting a dma-buf ends some processes
- * by a signal (rocm-systems #8517, on MI355X). */
+/* Range of ROCm releases, the second one excluded, in which exporting a dma-buf ends
+ * some processes by a signal (rocm-systems #8517, on MI355X). */
 #define MUCT_RDMA_HIP_CRASHES_FROM 70000000
 #define MUCT_RDMA_HIP_CRASHES_TO 70300000
 
@@ -138,7 +138,7 @@ static FILE *muct_rdma_kernel_open_config(const char *root, const char *release)
     return file;
 }
 
-/* What the line says is missing is told. */
+/* Report the option that the line shows as missing. */
 static void muct_rdma_kernel_read_line(const char *line, const char *release,
                                        char *lack, size_t size)
 {
@@ -156,8 +156,8 @@ static void muct_rdma_kernel_read_line(const char *line, const char *release,
     }
 }
 
-/* Of the running kernel, where it was built to show it. zlib is not worth a dependency:
- * without it nothing is known. */
+/* Read the configuration of the running kernel, if it was built to show it. zlib is not
+ * worth a dependency: if it is absent, the configuration is unknown. */
 static void muct_rdma_kernel_read_proc(const char *root, const char *release,
                                        char *lack, size_t size)
 {

@@ -5,10 +5,10 @@
 
 /**
  * @file
- * By which way memory of a GPU is registered, and which is tried first: by dma-buf,
- * which the kernel must be able to share between devices, or by its address, which
- * needs the GPU driver's peer memory. Which of them works, and which is fast, depends
- * on the NIC's driver, the kernel and the release of ROCm.
+ * Ways to register memory of a GPU, and the one to try first. One is by dma-buf, which
+ * the kernel must be able to share between devices. The other is by its address, which
+ * needs the GPU driver's peer memory. The NIC's driver, the kernel and the release of
+ * ROCm decide which of them works, and which is fast.
  */
 
 #include <ucs/config/types.h>
@@ -32,13 +32,13 @@ typedef struct muct_rdma_gpu_way_params {
     bool has_call;                    /**< The library registers dma-bufs */
     bool is_peermem_first;            /**< The device's family is better off so */
     bool needs_dmabuf;                /**< The device's family registers nothing else */
-    int hip_version;                  /**< Of hipRuntimeGetVersion(), 0 without */
-    const char *kernel_lack; /**< What the kernel has not, NULL: nothing known */
+    int hip_version;                  /**< hipRuntimeGetVersion(), 0 if there is none */
+    const char *kernel_lack; /**< Missing kernel features, NULL: nothing known */
 } muct_rdma_gpu_way_params_t;
 
 typedef struct muct_rdma_gpu_ways {
     unsigned num;
-    muct_rdma_gpu_way_t list[2]; /**< In the order in which they are tried */
+    muct_rdma_gpu_way_t list[2]; /**< Ways in the order in which they are tried */
     bool may_crash; /**< An export by this release of ROCm may end the process */
     char why[MUCT_RDMA_GPU_WAY_WHY]; /**< The reason of the first, to end a message */
 } muct_rdma_gpu_ways_t;
@@ -58,11 +58,12 @@ ucs_status_t muct_rdma_gpu_ways_init(const muct_rdma_gpu_way_params_t *params,
 bool muct_rdma_gpu_ways_has(const muct_rdma_gpu_ways_t *ways, muct_rdma_gpu_way_t way);
 
 /**
- * What a kernel lacks to give one device's memory to another by dma-buf, as far as its
- * release and the configuration that distributions install say.
+ * Find the features a kernel lacks to share one device's memory with another by
+ * dma-buf. The sources are its release and the configuration that distributions
+ * install.
  *
- * @param [in] root     In front of /boot and /lib: "" but in tests.
- * @param [in] release  As uname(2) has it.
+ * @param [in] root     Prefix of /boot and /lib: "" except in tests.
+ * @param [in] release  Release as uname(2) returns it.
  * @param [out] lack    Text of at most @a size bytes, empty when nothing is missing or
  *                      nothing is known.
  */

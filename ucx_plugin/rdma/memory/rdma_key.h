@@ -5,10 +5,10 @@
 
 /**
  * @file
- * Remote key of one memory region, to and from bytes.
+ * Remote key of one memory region: packing and unpacking.
  *
- * A region larger than what the device registers at once has several keys; key i is
- * for the bytes from base + i * chunk on. Packed, little endian:
+ * A region larger than the device registers at once has several keys; key i is for the
+ * bytes from base + i * chunk on. Packed, little endian:
  *
  *   0 version | 1 flags | 2 num_rkeys | 3 log2(chunk) | 4 num_slots | 5 gpu
  *   6 zero (2) | 8 incarnation (8) | 16 base (8) | 24 length (8)
@@ -16,15 +16,15 @@
  *   44 check sum of the above (4)
  *   48 slots (4 each): rkeys, then zeros | check sum of the slots (4)
  *
- * UCX does not say how long the bytes are: the first sum is looked at before num_slots
- * is believed. Both catch keys that were cut or changed on the way, not forged ones.
+ * UCX does not pass the length of the bytes: the first sum is checked before num_slots
+ * is used. Both sums catch keys that were cut or changed on the way, not forged ones.
  *
- * Memory of a GPU names the GPU, and a page of that GPU which stays registered as long
- * as its owner lives: who wrote to the memory reads from the page to know that the
+ * The key of GPU memory names the GPU, and a page of that GPU which stays registered as
+ * long as its owner lives. A writer of the memory reads from the page to know that the
  * writes have arrived (rdma_gpu_page.h).
  *
- * The incarnation is a number the owner drew when it opened the device: a key of an
- * earlier process at the same address is told from one of its successor.
+ * The incarnation is a number the owner drew when it opened the device. It separates a
+ * key of an earlier process at the same address from a key of its successor.
  */
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@
 /** Chunk of a region with one key: as large as any region */
 #define MUCT_RDMA_KEY_ONE_CHUNK 63
 
-/** GPUs of an owner that are told apart: their numbers are below this */
+/** Limit of the GPU numbers of an owner: all numbers are below this */
 #define MUCT_RDMA_KEY_NUM_GPUS 64
 
 /** Bytes of a packed key with room for @a _num_slots keys */
@@ -57,9 +57,9 @@ typedef struct muct_rdma_key {
     uint8_t flags;       /**< MUCT_RDMA_KEY_FLAG_* */
     uint8_t chunk_shift; /**< log2 of the bytes a key is for */
     uint8_t gpu;         /**< Number of the GPU; 0 for memory of none */
-    uint8_t is_single;   /**< One rkey; set by @ref muct_rdma_key_unpack */
+    uint8_t is_single;   /**< Has one rkey; set by @ref muct_rdma_key_unpack */
     uint32_t page_rkey;
-    uint64_t page_address; /**< Of the GPU's flush page; 0 for memory of none */
+    uint64_t page_address; /**< Address of the GPU's flush page; 0 for host memory */
     uint32_t rkeys[MUCT_RDMA_KEY_MAX_RKEYS];
     uint8_t num_rkeys; /**< At least 1 */
 } muct_rdma_key_t;

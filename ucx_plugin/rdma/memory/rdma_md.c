@@ -189,7 +189,7 @@ static uint8_t muct_rdma_md_chunk_shift(const muct_rdma_device_t *device,
     return (shift >= 47) ? MUCT_RDMA_KEY_ONE_CHUNK : shift;
 }
 
-/* As much as the option allows, and 64 GiB at most. */
+/* log2 of the chunk tried first: as large as the option allows, and 64 GiB at most. */
 static uint8_t muct_rdma_md_try_shift(size_t max_mr_size)
 {
     uint8_t shift = MUCT_RDMA_MD_TRY_SHIFT;
@@ -419,7 +419,7 @@ static ucs_status_t muct_rdma_md_query(uct_md_h uct_md, uct_md_attr_v2_t *attr)
         attr->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_ROCM);
         attr->flags |= (md->gpu_ways.list[0] == MUCT_RDMA_GPU_WAY_DMABUF)
                            ? UCT_MD_FLAG_REG_DMABUF
-                           : 0; /* else nobody need export one first */
+                           : 0; /* otherwise UCP need not export a dma-buf first */
     }
 
     attr->cache_mem_types = UCS_MASK(UCS_MEMORY_TYPE_LAST);

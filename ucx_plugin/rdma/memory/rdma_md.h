@@ -40,19 +40,19 @@ struct muct_rdma_md {
     uint64_t incarnation; /**< Random; in every address and key */
     int access;           /**< IBV_ACCESS_* of the user's memory */
     uint8_t chunk_shift;  /**< log2 of the most bytes of one key */
-    uint8_t try_shift;    /**< As that, tried first; see muct_rdma_mem_params_t */
+    uint8_t try_shift;    /**< Shift tried first; see muct_rdma_mem_params_t */
     uint8_t rail;         /**< Index among the used devices of this process */
     uint8_t num_rkeys;    /**< Most keys of a packed key */
     muct_rdma_gpu_ways_t gpu_ways;
     ucs_ternary_auto_value_t dmabuf_canary; /**< Look whether dma-bufs are right */
-    bool has_told_canary;                   /**< That one was not */
-    bool has_told_atomics; /**< That memory was registered without atomics */
-    bool has_told_bare;    /**< That memory has no keys */
-    bool has_told_crash;   /**< That an export may end the process */
-    bool has_told_lack;    /**< That the kernel is not made for dma-bufs */
+    bool has_told_canary;                   /**< Logged that a dma-buf was wrong */
+    bool has_told_atomics; /**< Logged memory registered without atomics */
+    bool has_told_bare;    /**< Logged that memory has no keys */
+    bool has_told_crash;   /**< Logged that an export may end the process */
+    bool has_told_lack;    /**< Logged that the kernel lacks dma-buf support */
     char kernel_lack[128];
     ucs_config_allow_list_t devices;
-    bool has_gpu_direct; /**< It registers GPU memory */
+    bool has_gpu_direct; /**< The device registers GPU memory */
     bool has_gpu_flush;  /**< Peers may flush their writes to our GPUs */
     muct_rdma_gpu_pages_t gpu_pages;
     muct_rdma_mem_t *flush_mem; /**< Page peers read from to flush their writes, and

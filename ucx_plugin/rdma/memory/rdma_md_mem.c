@@ -81,7 +81,8 @@ static void muct_rdma_md_warn_crash(muct_rdma_md_t *md)
     }
 }
 
-/* Nothing else would tell that everything is written to another place. */
+/* Refuse a wrong dma-buf: no other error would show that the device writes to another
+ * place. */
 static ucs_status_t muct_rdma_md_refuse_dmabuf(muct_rdma_md_t *md,
                                                const muct_rdma_mem_params_t *params,
                                                muct_rdma_mem_t *mem)
@@ -109,7 +110,7 @@ static ucs_status_t muct_rdma_md_check_dmabuf(muct_rdma_md_t *md,
                : UCS_OK;
 }
 
-/* With the caller's dma-buf, or one of our own. */
+/* Register with the caller's dma-buf, or with one we export. */
 static ucs_status_t muct_rdma_md_reg_dmabuf(muct_rdma_md_t *md, void *address,
                                             size_t length,
                                             const muct_rdma_mem_params_t *params,
@@ -316,7 +317,7 @@ static void muct_rdma_md_warn_atomics(muct_rdma_md_t *md, const muct_rdma_mem_t 
     }
 }
 
-/* What was tried for a kind of device, and in which way first. */
+/* Result of a trial registration for a kind of device, and the way tried first. */
 typedef struct muct_rdma_md_trial {
     uint32_t vendor_id;
     uint32_t part_id;
@@ -378,7 +379,8 @@ bool muct_rdma_md_try_gpu_direct(muct_rdma_md_t *md)
     return is_direct;
 }
 
-/* Of both ends: a region may span chunks. 0 where the runtime cannot tell. */
+/* Combine the buffer ids of both ends: a region may span chunks. Returns 0 if the
+ * runtime does not know them. */
 static uint64_t muct_rdma_md_buffer_id(uint64_t base, uint64_t length)
 {
     const muct_gpu_t *gpu;

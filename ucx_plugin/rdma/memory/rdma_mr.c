@@ -26,7 +26,7 @@ typedef struct muct_rdma_mem_gone {
  * pins all of the region first. */
 #define MUCT_RDMA_MEM_STEP 2
 
-/* In place of a key with such a device */
+/* Placeholder for a key with such a device */
 static struct ibv_mr muct_rdma_mem_no_mr;
 
 /* ionic: 2^20 entries of all its regions, of pages of 4 KiB unless all of a region is
@@ -185,7 +185,7 @@ ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd)
     return UCS_OK;
 }
 
-/* One that is in a protection domain, out of its region's list. */
+/* Unlink the twin in the given protection domain from its region's list. */
 static muct_rdma_mem_t *muct_rdma_mem_cut_twin(muct_rdma_mem_t *mem,
                                                const struct ibv_pd *pd)
 {
@@ -294,7 +294,7 @@ static void muct_rdma_mem_add(muct_rdma_mem_t *mem)
     pthread_mutex_unlock(&muct_rdma_mem_lock);
 }
 
-/* With chunks of this size. Sets errno when the device refused. */
+/* Register with chunks of the given size. Sets errno when the device refused. */
 static ucs_status_t muct_rdma_mem_create_with(struct ibv_pd *pd, void *address,
                                               size_t length, uint8_t shift,
                                               const muct_rdma_mem_params_t *params,

@@ -7,12 +7,12 @@
  * @file
  * Registered memory: one region of the caller, one or more keys of the device.
  *
- * A region larger than the device registers at once is cut at multiples of a chunk
- * from its start. The caller keeps the memory for as long as the region lives.
+ * A region larger than the device registers at once is cut at multiples of a chunk from
+ * its start. The caller keeps the memory for as long as the region lives.
  *
- * GPU memory is registered by a dma-buf file descriptor, whoever exported it, with the
- * offset of the first byte in it; without one, by its address, which works where the
- * GPU's driver offers peer memory.
+ * GPU memory is registered by a dma-buf file descriptor, from any exporter, with the
+ * offset of the first byte in it. If there is none, it is registered by its address,
+ * which works where the GPU's driver offers peer memory.
  */
 
 #include "base/muct_uct_abi.h"
@@ -34,15 +34,16 @@ typedef struct muct_rdma_mem muct_rdma_mem_t;
 
 struct muct_rdma_mem {
     uint64_t base;
-    uint64_t length;                  /**< Registered; 0 for a region without keys */
-    uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
-    unsigned num;                     /**< Chunks */
-    const muct_rdma_gpu_page_t *page; /**< Of its GPU; NULL for memory of the host */
+    uint64_t length;     /**< Registered; 0 for a region without keys */
+    uint8_t chunk_shift; /**< log2 of the bytes of a chunk */
+    unsigned num;        /**< Chunks */
+    const muct_rdma_gpu_page_t
+        *page; /**< Flush page of its GPU; NULL for host memory */
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;
-    uint64_t buffer_id;     /**< Of the GPU memory; 0: unknown */
-    ucs_list_link_t list;   /**< Of all regions of the process */
+    uint64_t buffer_id;     /**< Id of the GPU memory; 0: unknown */
+    ucs_list_link_t list;   /**< Link in the list of all regions of the process */
     muct_rdma_mem_t *twins; /**< The same memory with other devices, for endpoints that
                                  moved there (rdma_move.h); they end with this one */
     muct_rdma_mem_t *next_twin;
@@ -53,12 +54,12 @@ struct muct_rdma_mem {
 typedef struct muct_rdma_mem_params {
     int access; /**< IBV_ACCESS_*; without REMOTE_ATOMIC where that is refused */
     uint8_t chunk_shift; /**< log2 of the most bytes of one key */
-    uint8_t try_shift;   /**< As that, more than the device says it takes: tried first.
-                              0: nothing is */
+    uint8_t try_shift;   /**< Larger shift, beyond what the device reports, tried first.
+                            0: none */
     unsigned max_chunks; /**< Keys a packed key has room for, 0 for 1 */
-    bool is_gpu;         /**< It is memory of a GPU */
+    bool is_gpu;         /**< The memory is a GPU's */
     const muct_rdma_gpu_page_t *page; /**< For keys; NULL: peers flush nothing */
-    bool has_canary; /**< Look whether a dma-buf is right; nobody uses the memory yet */
+    bool has_canary; /**< Check a dma-buf; the memory must not be in use yet */
     bool is_quiet; /**< Failure is logged at debug level: the caller has another way */
     int dmabuf_fd; /**< -1 to register by address */
     uint64_t dmabuf_offset;
@@ -81,8 +82,8 @@ ucs_status_t muct_rdma_mem_create(struct ibv_pd *pd, void *address, size_t lengt
                                   muct_rdma_mem_t **mem_p);
 
 /**
- * A region that the device cannot register: operations refuse it, and peers are told
- * that it has no keys.
+ * Make a region that the device cannot register: operations refuse it, and its packed
+ * key informs peers that it has no keys.
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
@@ -99,8 +100,8 @@ ucs_status_t muct_rdma_mem_create_bare(struct ibv_pd *pd, void *address,
 ucs_status_t muct_rdma_mem_set_gone(const struct ibv_pd *pd);
 
 /**
- * Whether the device of @a pd refused something by @a error because it is gone, which
- * no event that was read has told yet. It is marked as gone then.
+ * Whether the device of @a pd refused something by @a error because it is gone, before
+ * an event reported that. Marks the device as gone.
  */
 bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
 
@@ -108,7 +109,7 @@ bool muct_rdma_mem_finds_gone(const struct ibv_pd *pd, int error);
  * deregistered, of regions that live on. */
 void muct_rdma_mem_forget(const struct ibv_pd *pd);
 
-/** Where a region is, and what for. */
+/** Range of a region, and the access it is registered for. */
 typedef struct muct_rdma_mem_extent {
     uint64_t base;
     uint64_t length;
@@ -117,22 +118,24 @@ typedef struct muct_rdma_mem_extent {
 } muct_rdma_mem_extent_t;
 
 /**
- * Of a region of the process that holds all of [address, address + length) under one
- * key the local key. It holds as long as whoever registered the region keeps it.
+ * Find the local key of a region of the process that holds all of [address, address +
+ * length) under one key. The key is valid as long as the owner of the region keeps it
+ * registered.
  *
- * @param [in]  pd      In which it is registered.
+ * @param [in]  pd      Protection domain of the region.
  * @param [out] lkey_p  Set only when there is one.
  * @return Whether there is one.
  */
 bool muct_rdma_mem_find_lkey(const struct ibv_pd *pd, uint64_t address, uint64_t length,
                              uint32_t *lkey_p);
 
-/** As @ref muct_rdma_mem_find_lkey, what it takes to register the region elsewhere. */
+/** Same as @ref muct_rdma_mem_find_lkey, but return what is needed to register the
+ * region elsewhere. */
 bool muct_rdma_mem_find_extent(const struct ibv_pd *pd, uint64_t address,
                                uint64_t length, muct_rdma_mem_extent_t *extent);
 
-/** As @ref muct_rdma_mem_find_lkey, have @a twin end with the region; the caller's own
- * when there is none. */
+/** Same search as @ref muct_rdma_mem_find_lkey: destroy @a twin together with the
+ * region found. If there is none, the caller keeps @a twin. */
 bool muct_rdma_mem_add_twin(const struct ibv_pd *pd, uint64_t address, uint64_t length,
                             muct_rdma_mem_t *twin);
 
@@ -178,7 +181,7 @@ static inline uint64_t muct_rdma_mem_chunk_left(const muct_rdma_mem_t *mem,
 void muct_rdma_mem_key(const muct_rdma_mem_t *mem, uint64_t incarnation,
                        muct_rdma_key_t *key);
 
-/** What to do about a registration that failed; text to end a message with. */
+/** Remedy for a registration that failed, as text to end a message with. */
 const char *muct_rdma_mr_remedy(int error);
 
 /** Whether this process may lock as many bytes as it likes. */

@@ -34,7 +34,7 @@ muct_rdma_key_t *muct_rdma_rkeys_alloc(void);
 /** Have it found. */
 void muct_rdma_rkeys_add(muct_rdma_key_t *key);
 
-/** One of @ref muct_rdma_rkeys_alloc; it is found no more. */
+/** Free a key of @ref muct_rdma_rkeys_alloc; searches do not find it any more. */
 void muct_rdma_rkeys_free(muct_rdma_key_t *key);
 
 /**

@@ -3,19 +3,20 @@
 /*
  * Active messages: sends of one queue pair into receives of the other, in order.
  *
- * On the wire a message has four bytes in front: id, kind, and the number of credits it
- * gives (2). A credit is a receive the peer has posted and we know of.
+ * Each message on the wire begins with four bytes: id, kind, and the number of credits
+ * it gives (2). A credit is a receive that the peer has posted and that we know of.
  *
  * A receive is posted again before the peer learns of it, so no message ever meets an
- * empty queue. Credits ride on messages that go back anyway; when half of all are owed
- * and none goes, a message of its own carries them. Such messages need no credit: they
- * use receives beyond those the peer was told of. Two of those are enough, because the
- * peer can have used the credits of all but the last two such messages only after it
- * took them; MUCT_RDMA_CREDIT_RECEIVES has two to spare.
+ * empty queue. Credits travel on messages that go back anyway. When half of all are
+ * owed and no message goes back, a separate credit message carries them. Credit
+ * messages need no credit: they use receives beyond those the peer has credits for. Two
+ * of those are enough. The peer can use the credits of all but the last two credit
+ * messages only after it received those messages. MUCT_RDMA_CREDIT_RECEIVES has two to
+ * spare.
  *
- * A user may keep a message only while there is another buffer to post in place of its:
- * without one it is delivered without UCT_CB_PARAM_FLAG_DESC, and the user copies it.
- * So messages that are kept, however many, never leave a sender without credits.
+ * A user may keep a message only while another buffer can be posted in place of the
+ * kept one. Otherwise the message is delivered without UCT_CB_PARAM_FLAG_DESC, and the
+ * user copies it. So kept messages, however many, never leave a sender without credits.
  */
 
 #include "rdma/op/rdma_am.h"
@@ -232,7 +233,8 @@ ssize_t muct_rdma_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id, uct_pack_callback_t pa
     return (ssize_t)length;
 }
 
-/* What an interface reports as limits of a zero-copy message, and its handles. */
+/* Check a zero-copy message against the limits and handles that the interface reports.
+ */
 static ucs_status_t muct_rdma_am_check_zcopy(const muct_rdma_ep_t *ep, uint8_t id,
                                              unsigned header_length,
                                              const uct_iov_t *iov, size_t iovcnt)

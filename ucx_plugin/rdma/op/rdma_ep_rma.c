@@ -219,7 +219,7 @@ ucs_status_t muct_rdma_ep_get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack
 
 /* ---- zero copy ---- */
 
-/* Where the rest of a transfer is. */
+/* Position of the rest of a transfer. */
 typedef struct muct_rdma_cursor {
     const uct_iov_t *iov;
     size_t iovcnt;
@@ -420,9 +420,9 @@ static UCS_F_NOINLINE ucs_status_t muct_rdma_ep_zcopy_any(
 }
 
 /*
- * One block under one key on each side, worth one work request: the common case, which
- * must cost little. The tests are ordered so that all of what they read is on three
- * cache lines: endpoint, memory and key.
+ * Transfer one block under one key on each side, which fits one work request. This is
+ * the common case and must cost little. The tests are ordered so that all they read is
+ * on three cache lines: endpoint, memory and key.
  */
 static inline bool muct_rdma_ep_is_simple(const muct_rdma_ep_t *ep,
                                           const uct_iov_t *iov, size_t iovcnt,

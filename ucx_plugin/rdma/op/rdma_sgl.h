@@ -29,7 +29,7 @@ typedef struct muct_rdma_sgl_pos {
     size_t offset; /**< In the block */
 } muct_rdma_sgl_pos_t;
 
-/** What the check of a list found, and what follows from it. */
+/** Result of the check of a list, and the plan that follows from it. */
 typedef struct muct_rdma_sgl_plan {
     enum ibv_wr_opcode opcode;
     size_t total;   /**< Bytes */

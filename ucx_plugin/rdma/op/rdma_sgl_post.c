@@ -13,7 +13,7 @@
 
 #include "rdma/ep/rdma_ep_flush.h"
 
-/* Where posting is. */
+/* State of posting a list. */
 typedef struct muct_rdma_sgl_writer {
     muct_rdma_ep_t *ep;
     muct_rdma_chan_t *chan;
@@ -38,7 +38,8 @@ static inline void muct_rdma_sgl_end_wr(muct_rdma_sgl_writer_t *writer)
     writer->wr = NULL;
 }
 
-/* The queue pair has its part: its last work request tells of the end of all of it. */
+/* Finish the queue pair's part: the end of its last work request reports the end of all
+ * of it. */
 static void muct_rdma_sgl_end_chan(muct_rdma_sgl_writer_t *writer)
 {
     muct_rdma_sq_t *sq = &writer->chan->sq;

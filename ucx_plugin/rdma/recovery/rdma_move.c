@@ -78,8 +78,8 @@ static uint64_t muct_rdma_move_distance(const muct_rdma_ep_t *ep,
 typedef bool (*muct_rdma_move_rule_t)(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ep_t *lane);
 
-/* Of an interface's endpoints that a rule holds for, and one that was found before, the
- * one that was made next to ours: UCP makes those of one peer together. */
+/* Find the endpoint made closest to ours in time, among the previous find and those of
+ * an interface that satisfy a rule. UCP makes the endpoints of one peer together. */
 static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
                                                     const muct_rdma_iface_t *iface,
                                                     muct_rdma_move_rule_t rule,
@@ -99,7 +99,7 @@ static const muct_rdma_ep_t *muct_rdma_move_nearest(const muct_rdma_ep_t *ep,
     return found;
 }
 
-/* It knows another device of the same process, and where datagrams go there. */
+/* Whether a lane knows another device of the same process, and its control qp. */
 static bool muct_rdma_move_knows_device(const muct_rdma_ep_t *ep,
                                         const muct_rdma_ep_t *lane)
 {
@@ -162,7 +162,7 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
 
 /* ---- keys ---- */
 
-/* It was told the page of the peer's device that is reached now. */
+/* Whether the lane has the flush page of the peer's present device. */
 static bool muct_rdma_move_knows_page(const muct_rdma_ep_t *ep,
                                       const muct_rdma_ep_t *lane)
 {

@@ -5,21 +5,21 @@
 
 /**
  * @file
- * Another device for an endpoint whose own is gone, whose link is down, or over which
- * no answer comes: recovery (rdma_recover.h) then makes the new queue pairs with
- * another interface of the same worker, the endpoint's carrier. To its user the
- * endpoint stays that of its own interface, whose progress, buffers and requests it
- * keeps.
+ * Move an endpoint to another device if its own is gone, its link is down, or no answer
+ * comes over it. Recovery (rdma_recover.h) then makes the new queue pairs with another
+ * interface of the same worker, the endpoint's carrier. For its user the endpoint stays
+ * that of its own interface, whose progress, buffers and requests it keeps.
  *
- * Whom to reach there is known from another endpoint, of that interface, to the same
- * process: UCP has one on each rail. Where UCP uses one rail, there is none.
+ * The peer's address there comes from another endpoint, of that interface, to the same
+ * process: UCP has one on each rail. If UCP uses one rail, there is none.
  *
- * Keys. What is posted names memory by keys of the endpoint's own device. They are
- * changed when the work request is posted: to the other device's key for the same
- * memory, which UCP has registered there for the rails; local memory that is not is
- * registered then. Remote memory without such a key fails the endpoint.
+ * Keys. Posted work requests name memory by keys of the endpoint's own device. The keys
+ * are changed when the work request is posted, to the other device's key for the same
+ * memory, which UCP has registered there for the rails. Local memory that is not
+ * registered there is registered then. Remote memory without such a key fails the
+ * endpoint.
  *
- * An endpoint stays where it is until that connection breaks, too.
+ * The endpoint stays with its carrier until that connection breaks, too.
  */
 
 #include "rdma/device/rdma_addr.h"
@@ -40,10 +40,10 @@ void muct_rdma_move_leave(struct muct_rdma_iface *iface);
 bool muct_rdma_move_choose(struct muct_rdma_ep *ep);
 
 /**
- * The endpoint's next queue pairs are to be those of @a carrier, to a device of the
- * peer's that is told.
+ * Make the endpoint's next queue pairs with @a carrier, connected to the given device
+ * of the peer.
  *
- * @param [in] ctl_qp  Where datagrams go there.
+ * @param [in] ctl_qp  Control qp of that device.
  */
 void muct_rdma_move_to(struct muct_rdma_ep *ep, struct muct_rdma_iface *carrier,
                        const muct_rdma_dev_addr_t *peer, uint32_t ctl_qp);

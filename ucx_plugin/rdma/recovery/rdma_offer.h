@@ -10,7 +10,7 @@
 
 #include "rdma/ep/rdma_ep.h"
 
-/** Whether there is somebody to ask, and a way to. */
+/** Whether there is a peer that can answer, and a control channel to reach it. */
 bool muct_rdma_recover_is_possible(const muct_rdma_ep_t *ep);
 
 /** Send the queue pairs there are; @a is_answer when the endpoint waits for nothing. */
@@ -20,7 +20,7 @@ void muct_rdma_recover_send(muct_rdma_ep_t *ep, bool is_answer);
 void muct_rdma_recover_send_gone(muct_rdma_iface_t *iface,
                                  const muct_rdma_ctl_msg_t *request);
 
-/** Tell the peer, which may never notice by itself, that the endpoint is failing. */
+/** Notify the peer, which may never notice by itself, that the endpoint is failing. */
 void muct_rdma_recover_tell(muct_rdma_ep_t *ep);
 
 #endif

@@ -19,14 +19,14 @@
 #define MUCT_RDMA_RECOVER_FIRST_MS 5
 #define MUCT_RDMA_RECOVER_LAST_MS 100
 
-/* Of RECOVERY_TIMEOUT, this part for the first device: more than a peer needs to answer
- */
+/* RECOVERY_TIMEOUT divided by this is spent on the first device: more than a peer needs
+ * to answer */
 #define MUCT_RDMA_RECOVER_PATIENCE 32
 
 /* ---- whose ---- */
 
-/* Of any interface of the worker: it may come over another device than the endpoint's.
- */
+/* Find the receiving endpoint in all interfaces of the worker: a message may arrive
+ * over a device other than the endpoint's. */
 static muct_rdma_ep_t *muct_rdma_recover_find(const muct_rdma_iface_t *by,
                                               const muct_rdma_ctl_msg_t *msg)
 {
@@ -107,7 +107,7 @@ static void muct_rdma_recover_start(muct_rdma_ep_t *ep, uint32_t epoch,
     muct_rdma_recover_t *recover = &ep->recover;
 
     if (recover->phase == MUCT_RDMA_RECOVER_TELL) {
-        muct_rdma_recover_cancel(ep); /* the offer tells it as well */
+        muct_rdma_recover_cancel(ep); /* the offer carries the same number */
     }
     if (recover->phase == MUCT_RDMA_RECOVER_NONE) {
         recover->cause = cause;
@@ -269,7 +269,8 @@ void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
     iface->async_countdown = 1;
 }
 
-/* Who does not answer has not heard it, and the connection is well all the same. */
+/* Send our control qp again. If the peer does not answer in time, give up: it does not
+ * know the number, but the connection works. */
 static void muct_rdma_recover_tell_step(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     if (now_ms >= ep->recover.deadline_ms) {
@@ -297,8 +298,8 @@ static bool muct_rdma_recover_is_stuck(muct_rdma_ep_t *ep, uint64_t now_ms)
     return (ep->carrier->port_down_ms != 0) || ep->carrier->ctl.is_given_up;
 }
 
-/* Until the new queue pairs are there. The endpoint may be destroyed when this is not
- * UCS_OK. */
+/* Advance until the new queue pairs are made. The endpoint may be destroyed when this
+ * does not return UCS_OK. */
 static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     muct_rdma_recover_t *recover = &ep->recover;
@@ -308,7 +309,7 @@ static ucs_status_t muct_rdma_recover_make(muct_rdma_ep_t *ep, uint64_t now_ms)
         if (!muct_rdma_renew_break(ep)) {
             return UCS_INPROGRESS;
         }
-        /* its turn has come: from now on it is the peer who is waited for */
+        /* its turn has come: from now on the time counts as waiting for the peer */
         recover->phase = MUCT_RDMA_RECOVER_DRAIN;
         recover->move_ms = now_ms + recover->patience_ms;
     }
@@ -406,7 +407,8 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms)
 
 /* ---- the peer's word ---- */
 
-/* Both are to make the same connection, each with another device. */
+/* Whether the peer's choice wins when both sides make the same connection, each with
+ * another device. */
 static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
                                          const muct_rdma_iface_t *by,
                                          const muct_rdma_ctl_msg_t *msg)
@@ -420,7 +422,8 @@ static bool muct_rdma_recover_goes_first(const muct_rdma_ep_t *ep,
                                   : (first < muct_rdma_iface_md(iface)->incarnation);
 }
 
-/* From the device that is reached now: it may have another queue pair for datagrams. */
+/* Take the control qp from an offer of the present device: its number may have changed.
+ */
 static void muct_rdma_recover_take_number(muct_rdma_ep_t *ep,
                                           const muct_rdma_iface_t *by,
                                           const muct_rdma_ctl_msg_t *msg)
@@ -435,7 +438,8 @@ static void muct_rdma_recover_take_number(muct_rdma_ep_t *ep,
     }
 }
 
-/* Of the connection there is: ours was lost, or there is only another number. */
+/* Answer an offer of the present connection: ours was lost, or only a number changed.
+ */
 static void muct_rdma_recover_reply(muct_rdma_ep_t *ep, const muct_rdma_ctl_msg_t *msg)
 {
     if (!msg->is_answer) {
@@ -529,7 +533,7 @@ void muct_rdma_recover_receive(muct_rdma_iface_t *iface, const struct ibv_wc *wc
 
     ep = muct_rdma_recover_find(iface, &msg);
     if ((ep != NULL) && (ep->state == MUCT_RDMA_EP_INIT)) {
-        return; /* it does not know its peer yet, who will ask again */
+        return; /* the endpoint does not know its peer yet; the peer will send again */
     }
 
     if ((ep != NULL) && !muct_rdma_recover_is_peer(ep, &msg)) {

@@ -5,53 +5,53 @@
 
 /**
  * @file
- * Recovery: the connection of an endpoint broke and is made anew, without its user
- * noticing more than a pause.
+ * Recovery: the connection of an endpoint broke and is made anew. Its user notices a
+ * pause at most.
  *
- *            a queue pair fails, or the peer says that its did
+ *            a queue pair fails here or at the peer
  *   CONNECTED ------------------------------------------------> BREAK
  *       ^                                                         | all are in error
  *       |                                                         v
  *       |                                                       DRAIN
  *       |                                                         | the device has
- *       |                                                         | given back all it
- * had |                                                         v | the peer's offer of
- * this epoch is here   all are there  |
+ *       |                                                         | returned all work
+ *       | the peer's offer of                                     v
+ *       | this epoch is here                       all are there  |
  *       +------------------------------------ OFFER <----------- MAKE
  *
- * BREAK, DRAIN: all queue pairs are put in error and their completions taken until none
- * is missing, so that both sides know what arrived: nothing is lost in a queue that is
- * destroyed. MAKE, OFFER: new queue pairs are made, and their numbers are sent by
- * datagram, again and again, with the number of messages that have arrived. With the
- * peer's offer they are connected, and what has not ended is posted again, but for what
- * has arrived. A side that is connected already answers an offer with its own, which
- * was lost.
+ * BREAK, DRAIN: all queue pairs are put in error, and completions are polled until none
+ * is missing. Both sides then know what arrived: nothing is lost in a queue that is
+ * destroyed. MAKE, OFFER: new queue pairs are made. Their numbers are sent by datagram,
+ * again and again, with the number of messages that have arrived. When the peer's offer
+ * is here, they are connected. All that has not ended is posted again, except what has
+ * arrived. A side that is connected already answers an offer with its own, which was
+ * lost.
  *
  * Steps. Commands to the device take tens of microseconds, and a link that fails breaks
- * all connections over it at once: a progress of an interface uses at most
- * MUCT_RDMA_STEP_COMMANDS of them for recovery, the first endpoint first, and those
- * before all others whose peer is waiting. Each has its patience with the peer from its
- * turn on.
+ * all connections over it at once. A progress of an interface therefore uses at most
+ * MUCT_RDMA_STEP_COMMANDS of them for recovery. It serves the first endpoint first, and
+ * endpoints with a waiting peer before all others. The time an endpoint waits for its
+ * peer counts from the endpoint's turn.
  *
- * Epochs count an endpoint's connections. Whoever begins takes the next one; the other
- * side follows to it. Offers of earlier ones are ignored.
+ * Epochs count an endpoint's connections. The side that begins takes the next epoch;
+ * the other side follows to it. Offers of earlier epochs are ignored.
  *
- * Where the device is gone or its link is down, and after a part of RECOVERY_TIMEOUT
- * without an answer, it is tried with another device of both (rdma_move.h): the next
- * epoch, offered over that one, and then the next one for twice the time. The other
- * side follows to the device that the offer comes by. Both may have moved for the same
- * epoch: who has moved goes before who has not, and then the lesser incarnation before
- * the greater.
+ * Devices. Another device of both sides is tried (rdma_move.h) if the device is gone,
+ * its link is down, or no answer came in a part of RECOVERY_TIMEOUT. That is the next
+ * epoch, offered over that device; the next device then gets twice the time. The other
+ * side follows to the device over which the offer comes. Both may have moved for the
+ * same epoch: a side that has moved wins over one that has not, and then the lesser
+ * incarnation wins.
  *
- * The completion queue failed. Of what it would have told nothing comes: the queue
- * pairs count as drained at once, and others are made by another queue. Where it was
- * the datagrams', too, these have another number then. Offers say it; peers whose
- * connections are well are told by an offer of the connection there is, which they
+ * Completion queues. A failed completion queue reports nothing more: its queue pairs
+ * count as drained at once, and others are made with another queue. If the control
+ * channel used the same queue, it gets another number. Offers carry the number. Peers
+ * with a working connection get it by an offer of the present connection, which they
  * answer (phase TELL).
  *
- * It ends with a failure when RECOVERY_TIMEOUT has passed, when nothing has ended
- * between as many recoveries as RECOVERY says, when the peer says that the endpoint is
- * gone, or when something on its way cannot be repeated; see rdma_replay.c.
+ * Recovery fails when RECOVERY_TIMEOUT has passed, or when nothing has ended during as
+ * many recoveries as RECOVERY allows. It also fails when the peer reports that the
+ * endpoint is gone, or when something under way cannot be repeated; see rdma_replay.c.
  */
 
 #include "rdma/ep/rdma_ep.h"
@@ -78,8 +78,8 @@ bool muct_rdma_recover_begin(muct_rdma_ep_t *ep, ucs_status_t cause);
  */
 bool muct_rdma_recover_leave(muct_rdma_ep_t *ep, ucs_status_t cause);
 
-/** Tell the peer that datagrams go to another queue pair than it knows, until it says
- * that it knows; does nothing where there is no recovery. */
+/** Send the peer our new control qp until it acknowledges the number. Does nothing if
+ * recovery is off. */
 void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep);
 
 /** The endpoint failed, or is destroyed. */
@@ -98,12 +98,12 @@ void muct_rdma_recover_progress(muct_rdma_iface_t *iface, uint64_t now_ms);
 /** Have a control channel, if recovery is on and the device can. */
 void muct_rdma_recover_open(muct_rdma_iface_t *iface);
 
-/** A completion queue failed: when it was the control channel's, have another one, of
- *  which peers are told. */
+/** Handle a failed completion queue: if the control channel used it, make another
+ * channel, and notify the peers. */
 void muct_rdma_recover_reopen(muct_rdma_iface_t *iface);
 
-/** The endpoint is connected: datagrams to its peer are prepared for; and it is told
- * where ours go, if the address that it has is of before that changed. */
+/** The endpoint is connected: prepare for datagrams to its peer. Send the peer our
+ * control qp if its number has changed since the address was packed. */
 void muct_rdma_recover_connected(muct_rdma_ep_t *ep);
 
 #endif

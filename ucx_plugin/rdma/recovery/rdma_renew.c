@@ -71,8 +71,8 @@ void muct_rdma_recover_flushed(muct_rdma_chan_t *chan, const struct ibv_wc *wc)
         return;
     }
 
-    /* those before the first that failed have succeeded; of one that was only flushed
-     * nobody says that it is the first */
+    /* those before the first failed one have succeeded; a flushed one need not be the
+     * first */
     if ((wc->status != IBV_WC_WR_FLUSH_ERR) && (index != chan->sq.tail)) {
         muct_rdma_sq_complete(&chan->sq, index - 1, UCS_OK);
     }
@@ -125,7 +125,8 @@ ucs_status_t muct_rdma_renew_make(muct_rdma_ep_t *ep)
     }
 
     if (getrandom(&recover->psn, sizeof(recover->psn), 0) != sizeof(recover->psn)) {
-        recover->psn += 0x10000; /* only tells stray packets of an earlier one apart */
+        recover->psn += 0x10000; /* the number only separates stray packets of an
+                                    earlier connection */
     }
     recover->psn &= 0xffffff;
     recover->received = ep->rx.tail;
@@ -156,7 +157,7 @@ ucs_status_t muct_rdma_renew_connect(muct_rdma_ep_t *ep)
     }
 
     if (path.max_dest_reads < ep->dest_reads) {
-        ep->dest_reads = path.max_dest_reads; /* fewer than our offer has told */
+        ep->dest_reads = path.max_dest_reads; /* fewer than our offer promised */
         return UCS_ERR_NO_RESOURCE;
     }
 

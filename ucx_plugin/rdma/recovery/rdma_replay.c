@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a new connection has to carry of what the old one was given.
+ * Work requests of the old connection that the new one has to repeat.
  *
- * A queue pair is carried out in order by the peer's device. So the number of messages
- * that have arrived says of everything before the last of them that it was carried out:
- * writes have been written, and must not be written again, as the peer may have used
- * the memory for something else since. Of reads the data may have been lost on the way,
- * so they are posted again, unless a message behind a fence that is behind them has
- * arrived: that one was sent when they had ended.
+ * The peer's device executes a queue pair in order. So the number of messages that have
+ * arrived proves that everything before the last of them was executed. Writes have been
+ * written, and must not be written again: the peer may have used the memory for
+ * something else since. The data of reads may have been lost on the way, so reads are
+ * posted again. The exception is a read followed by a fence and by a message that has
+ * arrived: that message was sent after the read had ended.
  *
- * Of what is behind the last message that arrived nobody knows how much was carried
- * out. Writes and reads are posted again: the same bytes to the same place. Atomics
- * must not be, so with one of them recovery is given up. The same holds for a write
- * right behind a fence: that is how a program tells a peer that polls memory, which may
- * have seen it and have begun to use the place again.
+ * It is unknown how much of the work behind the last arrived message was executed.
+ * Writes and reads are posted again: the same bytes to the same place. Atomics must not
+ * be repeated, so recovery is given up if there is one. The same holds for a write
+ * right behind a fence. A program notifies a peer that polls memory by such a write;
+ * the peer may have seen it and begun to use the place again.
  *
- * What need not be repeated becomes a write of nothing, which keeps all numbers.
+ * Work that need not be repeated becomes a write of nothing, which keeps all numbers.
  */
 
 #include "rdma/recovery/rdma_replay.h"

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What is posted again on a connection that was made anew.
+ * Work requests that are posted again on a connection that was made anew.
  */
 
 #include "rdma/ep/rdma_ep.h"
