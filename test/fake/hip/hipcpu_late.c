@@ -70,13 +70,15 @@ static void *hipcpu_late_main(void *arg)
 {
     const struct timespec delay = {.tv_nsec = HIPCPU_LATE_NS};
     const hipcpu_late_t *late;
+    pthread_t thread;
 
     nanosleep(&delay, NULL);
     pthread_mutex_lock(&hipcpu_late_lock);
     for (late = hipcpu_late_list; (late != NULL) && (late != arg); late = late->next) {
     }
     if (late != NULL) {
-        hipcpu_late_land_of(&late->thread);
+        thread = late->thread; /* the entry is freed on the way */
+        hipcpu_late_land_of(&thread);
     }
     pthread_mutex_unlock(&hipcpu_late_lock);
     return NULL;

@@ -562,6 +562,8 @@ START_TEST(a_close_that_finds_something_open_names_it)
     (void)ctx_calls[0](NULL);
     IS(mkv_close(A->ctx), MKV_ERR_BUSY);
     A->ctx = NULL;
+    free(A->mem);
+    A->mem = NULL;
     ck_assert_ptr_nonnull(
         strstr(mkv_last_error(), "0 transfers, 0 operations and 1 maps"));
     pair_teardown();

@@ -189,6 +189,8 @@ START_TEST(memory_of_two_chunks_can_be_mapped)
         put_and_look(address, 2 * CHUNK, 9);
     }
     unmap_memory();
+    CALL(hipMemUnmap, address, CHUNK);
+    CALL(hipMemUnmap, address + CHUNK, CHUNK);
     close_worker();
 }
 END_TEST
