@@ -287,7 +287,7 @@ static void queue_close(void)
     need(system(path) == 0, "rm");
 }
 
-/* As torch.cuda.graph() does: the global mode, in a thread. */
+/* Capture in global mode in a thread, as torch.cuda.graph() does. */
 static void *capture_main(void *arg)
 {
     risks_capture_t *capture = arg;
@@ -385,7 +385,7 @@ static long rss_kb(void)
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* As mori_xgmi's launches were before it put a marker behind each 64th. */
+/* Launch as mori_xgmi did before it put a marker behind each 64th launch. */
 static void risk_commands(unsigned rounds)
 {
     long before = rss_kb(), kept;

@@ -30,7 +30,7 @@ typedef enum risks_where {
     RISKS_NUM_WHERE
 } risks_where_t;
 
-/** Another process that allocates and exports. */
+/** Process that allocates and exports. */
 typedef struct risks_exporter {
     int commands;
     int answers;
@@ -39,7 +39,7 @@ typedef struct risks_exporter {
 
 /** Memory of another process. */
 typedef struct risks_memory {
-    int error; /**< Of the system, where the process could not be there; or 0 */
+    int error; /**< System error if the process could not be there, or 0 */
     muct_xgmi_export_t export;
     uint64_t owner;
     uint32_t slot, generation;
@@ -80,7 +80,7 @@ void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pi
 void risk_dead_peer(const risks_exporter_t *exporter);
 
 
-/** Is memory that the application has mapped chunk by chunk told as it is? */
+/** Is memory that the application has mapped chunk by chunk described correctly? */
 void risk_chunks(void);
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Memory that the application maps itself, as PyTorch's expandable segments do: the
- * runtime tells one chunk of it, and mori_xgmi registers all. */
+ * runtime reports one chunk of it, and mori_xgmi registers all. */
 
 #include "config.h"
 
@@ -11,7 +11,7 @@
 
 #define CHUNKS_NUM 2
 
-/* As hipMemAllocationProp. */
+/* Same layout as hipMemAllocationProp. */
 typedef struct chunks_prop {
     int type;
     int handle_types;

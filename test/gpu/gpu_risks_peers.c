@@ -162,7 +162,7 @@ void risk_namespaces(const risks_exporter_t *network, const risks_exporter_t *pi
     risk_namespace("pids", "PID namespace", pids);
 }
 
-/* As mori_xgmi does when it finds a peer dead: whose copies are over, then all. */
+/* Handle a dead peer as mori_xgmi does: first if its copies are over, then all. */
 void risk_dead_peer(const risks_exporter_t *exporter)
 {
     const muct_xgmi_region_t *region;

@@ -30,7 +30,7 @@
 
 typedef uint64_t cu_ptr_t;
 
-/** As CUmemcpyAttributes */
+/** Same layout as CUmemcpyAttributes */
 typedef struct hipshim_copy_attr {
     int order;
     struct {

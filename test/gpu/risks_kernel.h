@@ -18,10 +18,10 @@ typedef struct risks_watch_args {
     uint64_t flag;    /**< uint32_t in pinned memory */
     uint64_t started; /**< uint32_t in pinned memory: gets the sequence at the start */
     uint64_t bad;     /**< uint64_t in pinned memory: words that were wrong, added */
-    uint64_t memory;  /**< What to compare */
-    uint64_t num_words; /**< Of 32 bits */
+    uint64_t memory;  /**< Words to compare */
+    uint64_t num_words; /**< Words of 32 bits */
     uint32_t sequence;  /**< The flag's value that says that the memory is new */
-    uint32_t seed;      /**< Of the pattern */
+    uint32_t seed;      /**< Seed of the pattern */
 } risks_watch_args_t;
 
 #ifdef __HIP__

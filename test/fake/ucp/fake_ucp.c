@@ -53,7 +53,7 @@ typedef struct piece {
     ucp_rkey_h rkey;
 } piece_t;
 
-/* One operation; its address is the request */
+/* An operation; its address is the request */
 typedef struct op {
     struct op *next;
     unsigned kind;
@@ -123,7 +123,7 @@ static void fake_unlock(const int *guard)
     (void)pthread_mutex_unlock(&fake_mutex);
 }
 
-/* To the end of the function */
+/* Hold the lock to the end of the function */
 #define FAKE_GUARD                                                                     \
     const int fake_guard __attribute__((cleanup(fake_unlock), unused)) = fake_lock()
 

@@ -52,9 +52,9 @@ void fake_ucp_set_inline(unsigned kinds);
 void fake_ucp_hold(unsigned kinds);
 
 /**
- * What is held is copied by a device meanwhile: of a broken endpoint, too, it ends when
- * it is released. Closing such an endpoint before ends the test: UCX 1.22 and 1.23 do
- * not progress the transport any more then, and the operations never end.
+ * A device copies held operations meanwhile: those of a broken endpoint, too, end when
+ * they are released. Closing such an endpoint earlier ends the test: UCX 1.22 and 1.23
+ * do not progress the transport any more then, and the operations never end.
  */
 void fake_ucp_set_copying(int is_copying);
 
@@ -101,7 +101,9 @@ void fake_ucp_set_transport(const char *name);
 /** ... and a second lane behind it, which carries nothing; NULL: none, the default. */
 void fake_ucp_add_transport(const char *name);
 
-/** What ucp_ep_query() names of an endpoint to its own worker, default "mori_xgmi". */
+/** Keys of memory registered at this address have no lane of their own, as if a GPU
+ * runtime does not open it. A put is a rendezvous. A list ends the endpoint in UCX 1.22
+ * and 1.23 ("cannot find remote protocol"), and ends the test here. NULL: none. */
 void fake_ucp_set_loop(const char *name);
 
 /**
@@ -111,8 +113,8 @@ void fake_ucp_set_loop(const char *name);
  */
 void fake_ucp_close_way(const void *base);
 
-/** What ucp_request_query() says of puts and gets; NULL: "zero-copy TRANSPORT/fake0".
- */
+/** Path that ucp_request_query() reports for puts and gets; NULL: "zero-copy
+ * TRANSPORT/fake0". */
 void fake_ucp_set_path(const char *words);
 
 /** Break all connections between workers, not those of a worker to itself: operations
@@ -141,8 +143,8 @@ unsigned fake_ucp_num_rkeys(void);
 /** Calls of ucp_worker_progress(). */
 unsigned fake_ucp_num_progress(void);
 
-/** What ucp_worker_get_efd() returns, the caller's; -1, as after a reset: there is
- * none. Nothing makes it readable. */
+/** Descriptor that ucp_worker_get_efd() returns, owned by the caller; -1, as after a
+ * reset: none. The fake never makes it readable. */
 void fake_ucp_set_efd(int fd);
 
 /** Calls of ucp_worker_arm(). */

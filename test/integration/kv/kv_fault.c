@@ -168,7 +168,7 @@ static void finish(kv_side_t *side, mkv_proc_t *proc, mkv_xfer_t *xfer)
     kv_side_free(side);
 }
 
-/* Own queue pairs that are gone prove that nobody writes any more. */
+/* Destroyed queue pairs of our own prove that the peer cannot write any more. */
 static bool is_rdma(void)
 {
     const char *tls = getenv("UCX_TLS");
@@ -176,11 +176,11 @@ static bool is_rdma(void)
     return (tls != NULL) && (strstr(tls, "mori_rdma") != NULL);
 }
 
-/* Without a lane that moves bytes by itself, UCX moves them by messages. Who receives
- * one answers it inside the handler (rma_sw.c:67 for a put, :185 for a get), and when
- * the lane back has failed meanwhile, ucp_request_try_send() ends the process: "Fatal:
- * unexpected error" (ucp_request.inl:356). So in UCX 1.22.0 and 1.23.0; nothing above
- * can prevent it. */
+/* UCX moves bytes by messages if no lane moves them by itself. The receiver answers a
+ * message inside the handler (rma_sw.c:67 for a put, :185 for a get). If the lane back
+ * has failed meanwhile, ucp_request_try_send() ends the process: "Fatal: unexpected
+ * error" (ucp_request.inl:356). UCX 1.22.0 and 1.23.0 do so; nothing above can prevent
+ * it. */
 static int is_emulated(const plot_t *plot)
 {
     const char *tls = getenv("UCX_TLS");
@@ -218,8 +218,8 @@ START_TEST(killed_peer_is_a_typed_error_and_quiet)
 }
 END_TEST
 
-/* What lay in the socket when the peer was stopped may lead to another phase, which has
- * a time of its own: no phase is given the five seconds of the transfer */
+/* Data in the socket when the peer was stopped may lead to another phase, which has a
+ * deadline of its own: no phase gets the five seconds of the transfer */
 static bool has_ended(mkv_xfer_t *xfer, mkv_xfer_state_t *state)
 {
     mkv_xfer_attr_t attr = query(xfer);
@@ -473,8 +473,8 @@ static mkv_plan_t *serve_one_life(kv_side_t *side)
     return plan;
 }
 
-/* The restarted process connects, or is connected to; what stays touches no region, and
- * closes nothing before the end. Loop index: who calls. */
+/* The restarted process connects, or is connected to. The survivor changes no region,
+ * and closes nothing before the end. Loop index: the side that connects. */
 START_TEST(a_killed_process_comes_back_under_its_name)
 {
     mkv_proc_t procs[NUM_LIVES];
@@ -520,7 +520,7 @@ END_TEST
 
 #define NUM_READERS 2
 
-/* One of two destinations: takes what comes, or is killed before */
+/* Destination of two: receives its blocks, or is killed before */
 static int one_of_two(int fd, void *arg)
 {
     kv_side_t side = {0};
@@ -558,7 +558,7 @@ static mkv_xfer_t *open_for_two(kv_side_t *side, mkv_map_t *const *maps)
     return xfer;
 }
 
-/* One destination is killed: its leg ends, and the other one gets every byte */
+/* A killed destination ends its own leg, and the other one gets every byte */
 START_TEST(a_killed_destination_ends_its_leg_alone)
 {
     static char names[NUM_READERS][8] = {"first", "second"};

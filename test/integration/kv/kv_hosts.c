@@ -2,16 +2,17 @@
 
 /*
  * A process that stays while others come and go, on this host or on another: it moves
- * blocks with each, both ways, and every byte of both caches is looked at.
+ * blocks with each, both ways, and checks every byte of both caches.
  *
- *   kv_hosts stay PLACE PEERS            so many, one after the other, in one context
+ *   kv_hosts stay PLACE PEERS            this many peers, one after the other, in one
+ *                                        context
  *   kv_hosts come PLACE TRANSFERS [lie]  0 transfers: until it is ended; "lie": its
- *                                        bytes are not those that it tells
+ *                                        bytes are not those that it announces
  *
- * PLACE is mori_kv_perf's --peer and carries the addresses; UCX_TLS says how bytes
- * move. Who stays is the active side: the source of WRITEs, the destination of READs.
- * That a peer is lost in the middle is an event, not a failure; bytes that are wrong
- * are one. test/vm/jobs/two_hosts.sh has it on two machines.
+ * PLACE is mori_kv_perf's --peer and carries the addresses; UCX_TLS selects how bytes
+ * move. The process that stays is the active side: the source of WRITEs, the
+ * destination of READs. A peer that is lost in the middle is an event, not a failure;
+ * wrong bytes are a failure. test/vm/jobs/two_hosts.sh has it on two machines.
  */
 
 #include "kv_side.h"
@@ -91,8 +92,8 @@ static void check(end_t *end, const uint32_t *dst, const uint32_t *src)
     kv_check_others(&end->side, dst, NUM, (uint8_t)end->mine.seed);
 }
 
-/* Whether all of it was moved; then, or if not, nobody touches its blocks any more. Of
- * a silent peer only the active side can know that; the other one ends. */
+/* Wait until all was moved, or the transfer has failed; its blocks are quiet then. If
+ * the peer is silent, only the active side can know that; the other one ends. */
 static bool finish(end_t *end, mkv_xfer_t *xfer, mkv_plan_t *plan)
 {
     bool is_done = came(&end->side, MKV_EV_DONE, xfer);

@@ -24,12 +24,12 @@
 #define MAX_BLOCKS 10000
 #define NUM_POSTS 1000
 
-/** One story that both processes tell. */
+/** A scenario that both processes run. */
 typedef struct story {
     kv_shape_t shape;
-    uint32_t num_blocks; /**< In each transfer */
+    uint32_t num_blocks; /**< Blocks per transfer */
     uint32_t rounds;     /**< Transfers, one after the other */
-    uint32_t min_pieces; /**< That one post must have */
+    uint32_t min_pieces; /**< Least pieces of a post */
     int is_both;         /**< A READ runs the other way at the same time */
 } story_t;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* One-sided operations between two processes: the owner only makes progress. */
+/* Remote memory operations between two processes: the owner only makes progress. */
 
 #include "kv_side.h"
 
@@ -17,8 +17,8 @@
 #define DST_SEED 77
 #define NUM 24
 
-/* Both sides add the same regions in the same order, so their numbers are the same; the
- * owner says its first one. */
+/* The two sides add the same regions in the same order, so their numbers are the same;
+ * the owner sends its first one. */
 static void say_region(kv_side_t *side)
 {
     char text[32];
@@ -218,7 +218,7 @@ END_TEST
 
 #define NUM_THREADS 8u
 
-/* Where UCX emulates puts and gets, each waits for two rounds of the other side's */
+/* Each put and get waits for two rounds of the other side if UCX emulates it */
 static unsigned num_rounds(void)
 {
     const char *tls = getenv("UCX_TLS");
@@ -299,7 +299,7 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* Until all are over; who takes no events has them for ever */
+/* Run until all streams are over; events that are not polled stay queued */
 static void run_streams(stream_t *streams, unsigned *num_over)
 {
     mkv_event_t events[64];

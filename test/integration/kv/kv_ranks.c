@@ -24,8 +24,8 @@ static const ranks_part_t cache[] = {
     {0, {0, 0}, 1, 32, 1, {8}, {64, 16}, 100, 0},
 };
 
-/* Of the source and the destination; the last are as many as two nodes have, which are
- * left out where a run is told to be short */
+/* Group sizes of the source and the destination. The last pair has as many ranks as two
+ * nodes, and short runs leave it out */
 static const uint32_t sizes[][2] = {{4, 2}, {2, 4}, {3, 1}, {8, 8}};
 
 /* Heads in numbers that three ranks divide */

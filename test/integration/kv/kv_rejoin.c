@@ -2,11 +2,12 @@
 
 /*
  * A peer is killed in the middle of a transfer, again and again, and another process
- * takes its place: the survivor has no more descriptors, registrations, queue pairs or
- * memory after the last than after the first ones, and tells how long each took.
+ * takes its place. The survivor must not have more descriptors, registrations, queue
+ * pairs or memory after the last than after the first ones, and prints the time of
+ * each.
  *
  *   kv_rejoin [CYCLES]     over mori_rdma on the fake libibverbs; 100 cycles, 20 where
- *                          MKV_TEST_FEWER is set, and then without a look at memory
+ *                          MKV_TEST_FEWER is set, and then memory is not checked
  *
  * Peers are forked by a process that has never opened anything.
  */
@@ -197,7 +198,7 @@ static void fork_mortals(void)
 
 /* ---- the survivor ---- */
 
-/* Memory of its own: what is mapped of the fake's wire grows with whoever was on it. */
+/* Anonymous memory alone: the mapped part of the fake's wire grows with each peer. */
 static unsigned long get_rss_kib(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -247,7 +248,7 @@ static pid_t join(side_t *side)
     return joined.pid;
 }
 
-/* With @a is_held nothing of it leaves the device. */
+/* Post a transfer; with @a is_held no data of it leaves the device. */
 static mkv_xfer_t *post(side_t *side, uint64_t id, int is_held)
 {
     uint32_t blocks[NUM];
@@ -279,7 +280,7 @@ static void leave(side_t *side)
     ok(mkv_peer_close(side->peer, MKV_CLOSE_FORCE), "close");
 }
 
-/* One transfer that ends, one in which the peer is killed */
+/* Run a transfer that ends, then one in which the peer is killed */
 static void cycle(side_t *side, times_t *times)
 {
     uint64_t begin = mkv_test_now_ms(), killed;

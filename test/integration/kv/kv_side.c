@@ -66,7 +66,7 @@ static uint8_t kv_byte(uint8_t seed, size_t offset)
     return (uint8_t)(seed + offset * 7 + (offset >> 8) * 13 + (offset >> 16) * 29);
 }
 
-/* Of the pattern 512 bytes, as if it went up by seven from byte to byte all the way */
+/* Pattern of 512 bytes, which goes up by seven from byte to byte */
 #define KV_8(i)                                                                        \
     (uint8_t)((i) * 7), (uint8_t)((i) * 7 + 7), (uint8_t)((i) * 7 + 14),               \
         (uint8_t)((i) * 7 + 21), (uint8_t)((i) * 7 + 28), (uint8_t)((i) * 7 + 35),     \
@@ -294,7 +294,7 @@ void kv_side_close(kv_side_t *side)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
-/* Until an event, or a word on the channel that somebody waits for */
+/* Sleep until an event, or an expected word on the channel */
 static void kv_side_sleep(kv_side_t *side, int timeout_ms)
 {
     struct pollfd fds[] = {{.events = POLLIN},
@@ -474,7 +474,7 @@ mkv_stats_t kv_stats(kv_side_t *side)
     return stats;
 }
 
-/* Asked in a process of its own: a real runtime does not survive a fork. */
+/* A separate process queries the devices: a real runtime does not survive a fork. */
 static int kv_has_gpu(void)
 {
     int status = -1;

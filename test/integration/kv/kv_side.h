@@ -5,13 +5,12 @@
 
 /**
  * @file
- * One of two processes of a libmorikv test: a context, a cache in one allocation, a
- * peer.
+ * A process of two in a libmorikv test: a context, a cache in one allocation, a peer.
  *
  * The parent is the source, the forked peer the destination, unless a test says
- * otherwise. They meet through the channel of mkv_proc.h, which carries blobs and the
- * test's own words. MKV_TEST_MEM=gpu puts the cache into GPU memory, each side on its
- * own device; pinned into memory of the host that the GPU runtime has pinned.
+ * otherwise. The processes meet through the channel of mkv_proc.h, which carries blobs
+ * and the test's own words. MKV_TEST_MEM=gpu puts the cache into GPU memory, each side
+ * on its own device; pinned puts it into host memory that the GPU runtime has pinned.
  *
  * Waits progress the context and end at the common limit; conditions that do not hold
  * fail the test, in either process.
@@ -42,7 +41,7 @@ typedef struct kv_side {
     int has_threads; /**< Progress is the library's (option PROGRESS_THREADS) */
     int sleeps;      /**< Waits on the event descriptor alone, without a limit */
     int expects;     /**< Waits for a word of the other side, too */
-    char *mem;       /**< Of the runtime that owns it */
+    char *mem;       /**< Memory of its runtime */
     size_t mem_length;
     mkv_region_id_t ids[512];
     size_t num_ids;
@@ -50,8 +49,8 @@ typedef struct kv_side {
     mkv_map_t *map;
     mkv_event_t pending[KV_MAX_PENDING];
     size_t num_pending;
-    uint32_t xfer_timeout_ms;  /**< Of transfers opened later; 0: default */
-    uint32_t drain_timeout_ms; /**< As above */
+    uint32_t xfer_timeout_ms;  /**< Timeout of later transfers; 0: default */
+    uint32_t drain_timeout_ms; /**< Same for draining */
 } kv_side_t;
 
 /** Default shape: 8 layers, 2 parts, 64 blocks of 4 KiB. */
@@ -87,7 +86,8 @@ void kv_side_close(kv_side_t *side);
 /** Free the cache alone, after the context was closed in another way. */
 void kv_side_free(kv_side_t *side);
 
-/** One round of progress, unless that is the library's; events go to side->pending. */
+/** Make one round of progress, unless the library's threads do; events go to
+ * side->pending. */
 void kv_side_progress(kv_side_t *side);
 
 /** Take the first event of this type (and transfer, unless NULL); waits for it. */

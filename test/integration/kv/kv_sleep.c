@@ -224,8 +224,8 @@ static int many_dst_main(int fd, void *arg)
     return 0;
 }
 
-/* None, or until the sleeper is on its way to arm, or asleep: no result depends on it
- */
+/* Pause not at all, or until the sleeper is about to arm, or asleep: no result depends
+ * on it */
 static void pause_of(unsigned round, unsigned step, uint64_t *random)
 {
     struct timespec pause = {0, 0};
@@ -263,8 +263,9 @@ static void call_in_order(kv_side_t *side, mkv_xfer_t *xfer, mkv_plan_t *plan,
     signal_at(side, round, 3);
 }
 
-/* Posts, the seal and the signal of a gate in all orders, at any time of who sleeps:
- * before it arms, meanwhile, and after. With KV_SLEEP_ROUNDS as often as one likes. */
+/* Posts, the seal and the signal of a gate come in all orders, and at any time of the
+ * sleeper: before it arms, meanwhile, and after. KV_SLEEP_ROUNDS sets the number of
+ * rounds. */
 START_TEST(no_order_of_calls_leaves_a_sleeper)
 {
     kv_shape_t shape = kv_shape_default;

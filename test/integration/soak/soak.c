@@ -123,7 +123,7 @@ static bool is_end_by_ucx(const char *line)
     return result;
 }
 
-/* @return It was one of these; what it said is printed. */
+/* Print the output of a worker. @return It contains one of these texts. */
 static bool has_ucx_ended(const soak_shared_t *shared, unsigned index)
 {
     char path[192], line[512];
@@ -193,8 +193,8 @@ static void collect(gardener_t *gardener, unsigned index)
     gardener->go_on_ms[index] = 0;
 }
 
-/* One of each kind lives from the beginning to the end, while the others come and go:
- * whether it grows is what can be seen there */
+/* A worker of each kind runs from the beginning to the end, while the others come and
+ * go: its memory shows whether it grows */
 static bool is_spared(unsigned index)
 {
     return (index == 0) || (index == SOAK_PREFILLS);
@@ -324,8 +324,9 @@ static bool wind_up(gardener_t *gardener)
     return is_over;
 }
 
-/* Of one that has lived since the second quarter. In a short run that one still grows
- * to what its window and its peers take; a run of seconds says nothing of it. */
+/* Check a worker that has lived since the second quarter. In a short run it still grows
+ * to the size that its window and its peers need, so a run of seconds proves nothing.
+ */
 static bool is_flat(const volatile soak_slot_t *slot, uint64_t seconds)
 {
     uint64_t slack_kib = (seconds < 240) ? 65536 : 16384;

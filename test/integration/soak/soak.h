@@ -6,7 +6,7 @@
 /**
  * @file
  * Prefill and decode processes that transfer, abort, sleep, are stopped and die, and
- * what they find. soak.c has the gardener, who starts them and does that to them.
+ * their findings. The gardener in soak.c starts them and disturbs them.
  */
 
 #include <morikv.h>
@@ -28,8 +28,8 @@
 
 typedef enum soak_phase { SOAK_RUN, SOAK_DRAIN, SOAK_CLOSE } soak_phase_t;
 
-/** What a worker is asked for, and what it says. In memory that all share, so that it
- * outlives who is killed. */
+/** Requests to a worker, and its reports. The memory is shared by all, so that it
+ * outlives a killed worker. */
 typedef struct soak_slot {
     bool must_sleep; /**< Drop and make all regions anew */
     bool must_leave; /**< Come to an end in order */
@@ -46,7 +46,7 @@ typedef struct soak_slot {
 typedef struct soak_shared {
     volatile soak_phase_t phase;
     volatile unsigned quarter; /**< Of the run */
-    char dir[128];             /**< Where blobs are left */
+    char dir[128];             /**< Folder of the blobs */
     bool is_gpu;
     bool frees_early; /**< The control: blocks are free before they are quiet */
     unsigned window;  /**< Transfers of a decode at once */

@@ -2,8 +2,8 @@
 
 /*
  * A destination, and the judge. Its blocks are given to transfers, and are free again
- * when these are quiet: then they are filled with canaries, and whoever takes them
- * later finds these as they were, or somebody has written to a block after quiet.
+ * when these are quiet. Free blocks are filled with canaries. If a canary has changed
+ * when the block is used again, the block was written to after quiet.
  */
 
 #include "soak.h"
@@ -399,7 +399,7 @@ static void soak_take_step(soak_worker_t *worker)
     soak_take_count(worker);
     if ((worker->shared->phase == SOAK_DRAIN) && (worker->num_open == 0) &&
         (worker->mem != NULL) && !worker->slot->is_drained) {
-        soak_take_account(worker); /* who sleeps does so when it has its cache again */
+        soak_take_account(worker); /* a sleeper first needs its cache */
     }
 }
 

@@ -21,8 +21,8 @@
 #define IT_LARGE "3145728"
 #define IT_LARGEST "67108864" /* runs no code that the other does not */
 
-/* Only ends what hangs: a run of ucp_copy takes seconds alone, and may take minutes on
- * two processors that run other tests as well. */
+/* The limit serves only to end a hang: a run of ucp_copy takes seconds alone, and may
+ * take minutes on two processors that run other tests as well. */
 #define IT_LIMIT_S "240"
 #define IT_TIMEOUT_S 300
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * GPU memory to GPU memory of another process without a way through the host. Three
- * things are looked at together, as each alone could be told wrongly: the GPU runtimes
- * of both ends have copied no byte from or to memory of the host; the processor could
- * not touch device memory either, at neither end; and UCP says zero-copy over our lane.
- * The controls take the direct way away, and the same counts are not 0.
+ * GPU memory to GPU memory of another process without a copy through the host. Three
+ * facts are checked together, as each alone could be reported wrongly. The GPU runtimes
+ * of both ends have copied no byte from or to host memory. The processor could not
+ * touch device memory at either end. UCP reports zero-copy over our lane. The controls
+ * remove the direct path, and the same counts are not 0.
  */
 
 #include "test/integration/ucp/it_run.h"

@@ -17,7 +17,7 @@
 
 #define IT_TLS "mori_xgmi,tcp"
 
-/* With it, GPU memory has another way when mori_xgmi has none. */
+/* mori_copy gives GPU memory a second path when mori_xgmi has none. */
 #define IT_COPY_TLS "mori_xgmi,mori_copy,tcp"
 #define IT_START "mem=rocm alloc=8388608 connect unpack "
 
@@ -140,8 +140,8 @@ END_TEST
 /* UCP's own part of a packed key is in front: it trusts that one, so the bytes of
  * ours are changed, which are at the end. */
 #define IT_UCP_KEY_HEAD 32
-/* What UCP writes behind them, and takes as it is: where the memory is, how far that
- * is. */
+/* UCP appends the system device and the distance of the memory, and does not check
+ * them. */
 #define IT_UCP_KEY_TAIL 5
 
 static size_t it_key_length(void)
@@ -276,8 +276,8 @@ START_TEST(memory_that_does_not_open_goes_another_way)
 }
 END_TEST
 
-/* UCP packs with short copies, and ends the process when one fails: the device that
- * gives no stream, or tells nobody which one is current, still copies. */
+/* UCP packs with short copies, and ends the process when one fails. A device that gives
+ * no stream, or whose current device cannot be queried, must still copy. */
 START_TEST(short_copy_needs_no_queue)
 {
     static const char *const calls[] = {"hipGetDevice", "hipStreamCreateWithPriority",
@@ -320,7 +320,7 @@ START_TEST(missing_hip_library_leaves_other_lanes)
 }
 END_TEST
 
-/* One end has the runtime, the other has not. */
+/* The runtime is present on one end and missing on the other. */
 START_TEST(hip_library_on_one_side_only_is_harmless)
 {
     static const char *const env[] = {"UCX_MORI_HIP_LIB=libdoes_not_exist.so",

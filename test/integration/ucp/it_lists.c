@@ -111,7 +111,8 @@ static void add_piece(unsigned region, size_t offset, size_t length, uint64_t *r
                                      .length = length};
 }
 
-/* As many short pieces as long ones, with gaps of a few bytes or none. */
+/* Fill a region with as many short pieces as long ones, with gaps of a few bytes or
+ * none. */
 static void fill_region(unsigned region, uint64_t *random)
 {
     size_t end = region_begin[region + 1] - region_begin[region] - SLACK;

@@ -153,7 +153,7 @@ START_TEST(module_loaded_twice_registers_once)
     ck_assert_uint_eq(it_count(&result, IT_COMPONENT_LINE), 1);
     it_result_free(&result);
 
-    /* Another copy is in the process before UCX looks for modules. */
+    /* A second copy is in the process before UCX looks for modules. */
     snprintf(both, sizeof(both), "UCX_PLUGIN_PATH=%.4000s", first);
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.4000s/libuct_mori.so.0", second);
     result = it_run(it_info, env);
@@ -219,7 +219,8 @@ static int ucx_minor(void)
     return minor;
 }
 
-/* One warning, which names the UCX, what is there and what to do; the rest works. */
+/* A single warning names the UCX version, the available cores and the remedy; the rest
+ * works. */
 START_TEST(absent_core_gives_one_line_and_no_transport)
 {
     char dir[PATH_MAX], text[PATH_MAX + 64];
@@ -272,7 +273,8 @@ START_TEST(broken_core_gives_one_line_and_no_transport)
 }
 END_TEST
 
-/* Without a GPU runtime the module keeps quiet and UCX works as without it. */
+/* The module logs nothing when there is no GPU runtime, and UCX works as if unloaded.
+ */
 START_TEST(missing_hip_library_leaves_ucx_as_it_was)
 {
     static const char *const quiet[] = {"UCX_MORI_HIP_LIB=libdoes_not_exist.so",
@@ -288,7 +290,8 @@ START_TEST(missing_hip_library_leaves_ucx_as_it_was)
 }
 END_TEST
 
-/* One that is there and cannot be loaded is told, and UCX works as without it. */
+/* A library that exists but cannot be loaded is logged, and UCX works without the
+ * module. */
 START_TEST(broken_hip_library_is_told_with_its_cause)
 {
     char folder[] = "/tmp/it_module.XXXXXX", path[64], variable[4096];

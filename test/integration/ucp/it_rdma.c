@@ -34,7 +34,7 @@
 static const char *const it_no_env[] = {NULL};
 static const char *const it_hasty[] = {IT_HASTY, NULL};
 
-/* As soon, but the connection is made anew for as long as anybody may want. */
+/* The retries are as short, but the connection is made anew for far longer. */
 static const char *const it_tenacious[] = {
     IT_RETRIES, "UCX_MORI_RDMA_RECOVERY_TIMEOUT=60s",
     "UCX_MORI_RDMA_PORT_DOWN_TIMEOUT=60s", "UCX_LOG_LEVEL=info", NULL};
@@ -202,7 +202,7 @@ static const char *const it_settings[][4] = {
     {"UCX_MORI_RDMA_TX_DEPTH=1000000", NULL}, /* clamped, with one warning */
 };
 
-/* What the kernel sees of them */
+/* Settings that have an effect in the kernel */
 static const int it_lab_settings[] = {0, 3, 5, 6};
 
 START_TEST(settings_change_speed_and_not_bytes)
@@ -261,7 +261,7 @@ START_TEST(two_rails_share_the_bytes)
 }
 END_TEST
 
-/* Of four devices with their counts of bytes; the fake's, where GPU memory is
+/* Count the bytes sent by each of four devices of the fake, where GPU memory is
  * libhipcpu's */
 #define IT_NUM_NICS 4
 
@@ -304,8 +304,7 @@ START_TEST(devices_that_are_not_named_carry_nothing)
 }
 END_TEST
 
-/* What UCP wires up with goes by a NIC all the same; with the NIC alone, all of it does
- */
+/* UCP's wireup messages use a NIC in any case; with the NIC alone, all bytes do */
 START_TEST(gpus_of_one_host_leave_the_nics_alone)
 {
     static const char *const tls[] = {"mori_xgmi,mori_rdma,mori_copy,tcp",
@@ -385,7 +384,7 @@ START_TEST(memory_freed_by_its_owner_is_an_error)
 }
 END_TEST
 
-/* Neither process ends: a new endpoint has new queue pairs, and works. */
+/* The processes survive the outage: a new endpoint has new queue pairs, and works. */
 static const struct {
     const char *name;
     const char *actions;
@@ -416,9 +415,10 @@ START_TEST(outage_is_an_error_and_then_over)
 END_TEST
 
 /*
- * What leaves the server is lost: the client's requests arrive, the acknowledgements do
- * not. Or the link is down, for far longer than the device retries. Nobody is told: the
- * same operations end well, on a connection made anew.
+ * Packets that leave the server are lost: the client's requests arrive, the
+ * acknowledgements do not. Or the link is down, for far longer than the device retries.
+ * The application gets no error: the same operations end well, on a connection made
+ * anew.
  */
 static const char *const it_pauses[] = {
     IT_START "put=8 run=IT_LOSE post=100000,20 for=1000 run=IT_HEAL drain "
@@ -434,7 +434,7 @@ START_TEST(outage_is_survived)
 {
     it_pair_t pair = it_rdma(it_tenacious, it_pauses[_i]);
 
-    /* not clean: the log tells of the outage */
+    /* not clean: the log reports the outage */
     it_expect_survived(&pair);
     it_expect_status(&pair.server, 0);
     it_expect_no(&pair.client, "error fail");
@@ -471,7 +471,7 @@ START_TEST(address_that_moves_is_survived)
 }
 END_TEST
 
-/* One of two rails, which does not come back before all has ended over the other. */
+/* A rail of two is lost, and does not come back before all has ended over the other. */
 static const char *const it_rails_lost[] = {
     IT_START "put=8 run=IT_DOWN post=1000000,8 drain put=8388608 get=100000 put=64,100 "
              "run=IT_UP close",

@@ -27,7 +27,7 @@ typedef struct it_result {
 } it_result_t;
 
 
-/** Both ends of a pair. */
+/** Results of a client and its server. */
 typedef struct it_pair {
     it_result_t client;
     it_result_t server;

@@ -5,13 +5,13 @@
 
 /**
  * @file
- * The ends of a small UCP application for tests over an unmodified UCX: a server
- * that owns memory and a client that reads and writes it, endpoints in
- * peer-failure mode, as NIXL and libmorikv use them.
+ * The ends of a small UCP application for tests over an unmodified UCX: a server that
+ * owns memory and a client that reads and writes it, endpoints in peer-failure mode, as
+ * NIXL and libmorikv use them.
  *
- * Both are programs of their own (ucp_app.c), so that each has its own
- * environment and devices, and so that a crash is the program's and not the
- * test's. What happens is told on standard output, one line an action.
+ * The ends are programs of their own (ucp_app.c), so that each has its own environment
+ * and devices, and so that a crash is the program's and not the test's. Each action
+ * prints one line on standard output.
  *
  * Threads. One thread an end.
  */

@@ -9,23 +9,28 @@
  *   key=flip,BYTE        unpack a changed key (also: cut,BYTES; version)
  *   unpack               unpack the right key
  *   put=LENGTH[,COUNT]   write, flush, compare at the server; the pieces are there in
- *   get=LENGTH[,COUNT]   read, compare here;            the opposite order
+ *                        the opposite order
+ *   get=LENGTH[,COUNT]   read, compare here
  *   greet                send a message that could be answered: when it has come, the
- *                        server has an endpoint and what belongs to it as well
- *   count                from here on each put and get tells what the GPU runtime
- * copied from and to memory of the host meanwhile, at either end large write all memory
- * in one operation, compare at the server post=LENGTH,COUNT    start writes and wait
- * for nothing flush                start a flush and wait for nothing drain wait for
- * all that was started kill=SIGNAL          send the server a signal fail go on writing
- * until the endpoint says that it failed for=MILLISECONDS     make progress for so
- * long: an outage lasts free=first|properly  the server frees its memory run=VARIABLE
- * run the command in that environment variable try=LENGTH           write without
- * comparing; an error is an answer close                close the endpoint cut close it
- * by force, whatever was started
+ *                        server has an endpoint and its resources as well
+ *   count                from here on each put and get prints the bytes that the GPU
+ *                        runtimes copied from and to host memory, at either end
+ *   large                write all memory in one operation, compare at the server
+ *   post=LENGTH,COUNT    start writes and do not wait
+ *   flush                start a flush and do not wait
+ *   drain                wait for all started operations
+ *   kill=SIGNAL          send the server a signal
+ *   fail                 go on writing until the endpoint reports its failure
+ *   for=MILLISECONDS     make progress for this time: the length of an outage
+ *   free=first|properly  the server frees its memory
+ *   run=VARIABLE         run the command in that environment variable
+ *   try=LENGTH           write without comparing; an error is a valid result
+ *   close                close the endpoint
+ *   cut                  close it by force, whatever was started
  *
- * Every action prints one line. An error of UCP is printed ("error NAME: STATUS")
- * and the next action follows: a test decides what it means. Wrong bytes end the
- * program with status 3, a wait over the limit with status 4.
+ * Every action prints one line. An error of UCP is printed ("error NAME: STATUS") and
+ * the next action follows: a test decides what it means. Wrong bytes end the program
+ * with status 3, a wait over the limit with status 4.
  */
 
 #include "test/integration/ucp/ucp_app.h"
@@ -526,7 +531,8 @@ static void client_drain(client_t *client)
            ucs_status_string(last));
 }
 
-/* What an application sees that goes on: an operation fails or the handler runs. */
+/* Continue until an application would notice: an operation fails or the handler runs.
+ */
 static void client_fail(client_t *client)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();

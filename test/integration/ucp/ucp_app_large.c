@@ -19,7 +19,7 @@
 #define CHUNK ((size_t)4 << 20)
 
 
-/* One copy of the pattern, in a file that can be mapped again and again. */
+/* Create a single copy of the pattern, in a file that can be mapped again and again. */
 static char *large_pattern(uint64_t seed, int *fd_p)
 {
     int fd = memfd_create("ucp_app", MFD_CLOEXEC);

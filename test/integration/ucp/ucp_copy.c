@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Both ends of an application that uses every API of UCP on memory of every type:
+ * Two ends of an application that uses every API of UCP on memory of every type:
  *
  *   ucp_copy MAX_LENGTH none|peer API..
  *
  * For each API (tag, am, stream, put, get, atomic), each pair of memory types and each
  * length from 0 to MAX_LENGTH an operation runs between two processes, and its bytes
  * and those around them are compared. A line for each API; exit status 0 when all
- * arrived. "peer" asks for endpoints in peer-failure mode.
+ * arrived. "peer" selects endpoints in peer-failure mode.
  *
  * The peer is forked before UCX is used. The first process commands, the peer answers.
  */
@@ -80,7 +80,7 @@ typedef struct uc_side {
     ucp_ep_h ep;
     ucp_address_t *address;
     size_t address_length;
-    void *am_data; /**< Of a message whose data were not taken yet */
+    void *am_data; /**< Message with unread data */
     size_t am_length;
     int has_am;
     ucs_status_t ep_status;
@@ -526,7 +526,7 @@ static void uc_swap(uc_side_t *side, const uc_msg_t *req, uc_mem_t *mem)
     uc_expect(side, &msg, "check");
 }
 
-/* One operation; returns 0 where there is none such. */
+/* Run an operation; returns 0 if the API has no such operation. */
 static int uc_run_one(uc_side_t *side, uc_api_t api, size_t length, int here, int there)
 {
     static uc_msg_t req;
@@ -620,7 +620,7 @@ static void uc_stop(uc_side_t *side)
         .flags = uc_is_peer_mode ? UCP_EP_CLOSE_FLAG_FORCE : 0};
     static uc_msg_t msg;
 
-    /* a close may need the other end's progress: nobody leaves before both have closed
+    /* a close may need the other end's progress: each end stays until both have closed
      */
     uc_wait(side, ucp_ep_close_nbx(side->ep, &param), "close");
     uc_send_msg(side, &msg);
