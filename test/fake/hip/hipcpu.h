@@ -43,7 +43,7 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/** What @ref hipcpu_live counts */
+/** Objects that @ref hipcpu_live counts */
 typedef enum hipcpu_object {
     HIPCPU_ALLOCATIONS, /**< hipMalloc and its kin */
     HIPCPU_HOST_MEMORY, /**< hipHostMalloc and hipHostRegister */
@@ -55,9 +55,9 @@ typedef enum hipcpu_object {
 } hipcpu_object_t;
 
 
-/** What @ref hipcpu_copied counts: from where to where */
+/** Directions that @ref hipcpu_copied counts */
 typedef enum hipcpu_direction {
-    HIPCPU_DEVICE_TO_DEVICE, /**< Of one device, of two, of another process */
+    HIPCPU_DEVICE_TO_DEVICE, /**< Within a device, or between devices or processes */
     HIPCPU_DEVICE_TO_HOST,   /**< Pinned, registered, managed or any other memory */
     HIPCPU_HOST_TO_DEVICE,
     HIPCPU_HOST_TO_HOST

@@ -7,8 +7,8 @@
  * @file
  * Graphs that streams capture, and what other calls do to them.
  *
- * A capture here records nothing; it is kept to know whom it disturbs and who
- * disturbs it.
+ * A capture here records nothing; it is kept to know which calls it disturbs and which
+ * calls disturb it.
  */
 
 #include "hipcpu_abi.h"
@@ -23,7 +23,7 @@ bool hipcpu_capture_takes(hipStream_t stream);
  * May this thread make a call of this kind while others capture?
  *
  * @param [in] rule    Kind of the call: one of HIPCPU_RULE_CAPTURE_*.
- * @param [in] stream  Stream that is asked, or NULL.
+ * @param [in] stream  Stream that is queried, or NULL.
  *
  * @return hipSuccess, or hipErrorStreamCaptureUnsupported. Where the call is about a
  *         stream or an event, all captures that forbid it are then invalid.
@@ -37,7 +37,7 @@ hipError_t hipcpu_capture_check(hipcpu_rule_t rule, hipStream_t stream);
  */
 hipError_t hipcpu_capture_check_event(hipStream_t stream);
 
-/* Behind HIPCPU_ENTER, as that one. */
+/* Use it after HIPCPU_ENTER, in the same way. */
 #define HIPCPU_CAPTURE(_rule, _stream)                                                 \
     do {                                                                               \
         hipError_t captured_ = hipcpu_capture_check(_rule, _stream);                   \

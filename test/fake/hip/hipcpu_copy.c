@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Copies and fills. Both ends are looked at when a copy is queued, where the caller
- * who is wrong is still on the stack, and again when it runs. Pageable host memory
- * is copied before the call returns, as the real runtime does.
+ * Copies and fills. Both ends are checked when a copy is queued, while the faulty
+ * caller is still on the stack, and again when it runs. Pageable host memory is copied
+ * before the call returns, as the real runtime does.
  */
 
 #include "hipcpu_impl.h"
@@ -16,7 +16,8 @@ static bool hipcpu_is_device_end(int kind, bool is_dst)
            (kind == (is_dst ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost));
 }
 
-/* Where a copy of this kind may read or write; device ends must be known. */
+/* Resolve an end of a copy of this kind for reading or writing; device ends must be
+ * known. */
 static char *hipcpu_copy_end(const char *what, int kind, bool is_dst, uintptr_t addr,
                              size_t size)
 {

@@ -229,7 +229,7 @@ int hipcpu_enter(hipcpu_call_t *call)
 }
 
 /* Up to ROCm 6 the last error is the last result, whatever it is; from 7.0 on it is
- * kept until it is asked for, and work that is not over is none. */
+ * kept until it is queried, and unfinished work is no error. */
 hipError_t hipcpu_result(hipError_t error)
 {
     if ((hipcpu_config.major < 7) || hipcpu_rule(HIPCPU_RULE_ERRORS_OVERWRITTEN) ||

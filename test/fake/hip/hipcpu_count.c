@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How many bytes went which way, so that a test can tell what took a way through the
- * host. Whoever moves bytes counts them, copies and kernels alike.
+ * Bytes copied in each direction, so that a test can detect a copy through the host.
+ * All code that moves bytes counts them, copies and kernels alike.
  */
 
 #include "hipcpu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Devices: a machine of MI300X, all linked with each other. A process numbers
- * those it sees from 0; their PCI addresses tell which they are.
+ * Devices: a machine of MI300X, all linked with each other. A process numbers those it
+ * sees from 0; their PCI addresses identify them.
  */
 
 #include "hipcpu_impl.h"

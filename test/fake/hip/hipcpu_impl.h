@@ -5,12 +5,12 @@
 
 /**
  * @file
- * What the files of libhipcpu share.
+ * Declarations shared by the files of libhipcpu.
  *
- * Memory (hipcpu_memory.c) is a table of address ranges. Work (hipcpu_line.c) is
- * done on lines: a line is an ordered queue with a thread of its own, started
- * with its first piece of work. A stream has a line, and so has each device for
- * the default stream; events remember a line and a position on it.
+ * Memory (hipcpu_memory.c) is a table of address ranges. Work (hipcpu_line.c) is done
+ * on lines: a line is an ordered queue with a thread of its own, started with its first
+ * piece of work. A stream has a line, and so has each device for the default stream;
+ * events remember a line and a position on it.
  */
 
 #include "hipcpu.h"
@@ -37,16 +37,16 @@ typedef struct hipcpu_config {
     int minor;
     int num_devices;                 /**< Visible to this process */
     int devices[HIPCPU_MAX_DEVICES]; /**< Their numbers on the machine */
-    size_t memory;                   /**< Of one device, bytes */
+    size_t memory;                   /**< Bytes of a device */
     int partitions;                  /**< Devices of one GPU */
     atomic_bool is_copy_on;
     bool is_inline;
     bool is_guarded;
     unsigned delay_us;
     unsigned ipc_timeout_ms;
-    unsigned ipc_delay_ms; /**< Of each opening */
+    unsigned ipc_delay_ms; /**< Delay of each opening */
     const char *hold_file;
-    const char *arch; /**< Such as "gfx942" */
+    const char *arch; /**< Name like "gfx942" */
 } hipcpu_config_t;
 
 extern hipcpu_config_t hipcpu_config;
@@ -62,8 +62,8 @@ typedef struct hipcpu_call {
 int hipcpu_enter(hipcpu_call_t *call);
 
 /* Every function of the interface begins with this, hence the return. */
-/** By the rule close-locks: wait while another thread closes another process' memory.
- */
+/** Apply the rule close-locks: wait while another thread closes memory of a different
+ * process. */
 void hipcpu_close_wait(void);
 
 #define HIPCPU_ENTER(_name)                                                            \
@@ -111,14 +111,15 @@ typedef struct hipcpu_range {
     uintptr_t base;
     size_t size;   /**< As asked for */
     size_t mapped; /**< Whole pages */
-    char *shadow;  /**< Where the runtime itself reads and writes it */
+    char *shadow;  /**< Address at which the runtime itself reads and writes it */
     hipcpu_kind_t kind;
     int device;
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
-    bool is_async;                         /**< Of hipMallocAsync() */
-    hipMemGenericAllocationHandle_t chunk; /**< What the program has mapped here */
+    bool is_async; /**< Allocated by hipMallocAsync() */
+    hipMemGenericAllocationHandle_t
+        chunk;     /**< Chunk that the program has mapped here */
     unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */
@@ -171,13 +172,12 @@ bool hipcpu_range_find_import(dev_t dev, ino_t ino, hipcpu_range_t *range);
 bool hipcpu_range_overlaps_import(int proc, int device, uintptr_t place, size_t size);
 
 /**
- * Where to read or write for a device.
+ * Address to read or write for a device.
  *
- * Ends the process when the address is not memory that work on @a device may
- * touch.
+ * Ends the process when the address is not memory that work on @a device may touch.
  *
  * @param [in]  what    For the message, e.g. "copy destination".
- * @param [in]  device  Whose work it is; -1: a copy, which reaches everything.
+ * @param [in]  device  Device that runs the work; -1: a copy, which reaches everything.
  * @param [in]  addr    First byte.
  * @param [in]  size    Bytes wanted.
  * @param [out] size_p  Bytes that lie in one range; NULL: all must.

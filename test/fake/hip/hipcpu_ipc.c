@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory of other processes, by AMD's rules: 64 bytes by value, of which 32 belong
- * to the driver and the rest are size, offset and process. Opening returns the base
- * plus the offset of the pointer that was exported.
+ * Memory of other processes, by AMD's rules: 64 bytes by value, of which 32 belong to
+ * the driver and the rest are size, offset and process. Opening returns the base plus
+ * the offset of the pointer that was exported.
  *
- * The driver's part names a file descriptor of the exporter under /proc and the
- * inode behind it, so that a handle outlives neither its memory nor its process,
- * and that nothing is left behind by a process that is killed. /proc/self tells
- * the process number that holds in the mounted /proc, also in a PID namespace.
+ * The driver's part names a file descriptor of the exporter under /proc and the inode
+ * behind it, so that a handle outlives neither its memory nor its process, and that a
+ * killed process leaves nothing behind. /proc/self gives the process number that holds
+ * in the mounted /proc, also in a PID namespace.
  *
  * By the rule ipc-address the driver's part names the exporter's address instead, and
- * opening takes what is there by then; by ipc-server the exporter has to answer.
+ * opening maps the memory that is there by then; by ipc-server the exporter has to
+ * answer.
  */
 
 #include "hipcpu_impl.h"
@@ -424,8 +425,8 @@ hipError_t hipIpcCloseMemHandle(void *ptr)
 }
 
 /*
- * A dma-buf of this runtime is a memfd of the whole allocation. The newer call has
- * no way to tell an offset, so it takes only what begins where the allocation does.
+ * A dma-buf of this runtime is a memfd of the whole allocation. The newer call has no
+ * way to return an offset, so it accepts only a pointer to the start of the allocation.
  */
 /* An allocation, or one chunk from ROCm 7 on (ROCm/mori, TryExportDmabufFd()). */
 static bool hipcpu_find_dmabuf(const void *ptr, hipcpu_range_t *range)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a launch leaves in a queue without a marker behind it: its command and the copy
- * of its arguments, as much memory as AMD's runtime needs for them.
+ * Memory that a launch leaves in a queue without a marker after it: its command and the
+ * copy of its arguments, as much as AMD's runtime needs for them.
  */
 
 #include "hipcpu_impl.h"

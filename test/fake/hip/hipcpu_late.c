@@ -64,8 +64,8 @@ void hipcpu_late_land_all(void)
     pthread_mutex_unlock(&hipcpu_late_lock);
 }
 
-/* The entry may be gone by then, and its address may be another one's, which then
- * arrives early. */
+/* The entry may be gone by then, and a different entry may have its address; that one
+ * then arrives early. */
 static void *hipcpu_late_main(void *arg)
 {
     const struct timespec delay = {.tv_nsec = HIPCPU_LATE_NS};

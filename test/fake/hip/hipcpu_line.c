@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Lines: ordered queues of work, each with a thread that starts with the first
- * piece of work and does one after the other.
+ * Lines: ordered queues of work, each with a thread that starts with the first piece of
+ * work and does one after the other.
  *
- * Positions count from 1; position 0 is over. A piece of work stays at the head of
- * the queue while it runs, so that who looks for users of memory finds it. It ends
- * exactly once: done is raised under the lock after run() came back.
+ * Positions count from 1; position 0 is over. A piece of work stays at the head of the
+ * queue while it runs, so that a search for users of memory finds it. It ends exactly
+ * once: done is raised under the lock after run() came back.
  *
- * Locks. hipcpu_lines_lock guards the list of lines and their references, each
- * line's lock its queue. The first may be held when the second is taken. Work that
- * runs inside the lock of its line takes no other one.
+ * Locks. hipcpu_lines_lock guards the list of lines and their references, each line's
+ * lock its queue. The first may be held when the second is taken. Work that runs inside
+ * the lock of its line takes no other one.
  *
  * After fork(2) the child's lines are empty, since the parent's threads do the work,
  * and get threads of their own with the next piece of work.
@@ -160,14 +160,14 @@ static void hipcpu_op_drop_waits(hipcpu_op_t *op)
     op->num_waits = 0;
 }
 
-/* Locked. A file tells so to processes that a test did not write itself. */
+/* Locked. A file holds the lines of processes that a test did not write itself. */
 static bool hipcpu_line_is_held(const hipcpu_line_t *line)
 {
     return line->is_held || ((hipcpu_config.hold_file != NULL) &&
                              (access(hipcpu_config.hold_file, F_OK) == 0));
 }
 
-/* Locked; with a limit, because nobody reports that a file was removed. */
+/* Locked. The wait has a limit, because the removal of a file is not reported. */
 static void hipcpu_line_sleep(hipcpu_line_t *line)
 {
     struct timespec until;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Allocation and what the runtime tells about addresses.
+ * Allocation, and the runtime's data about addresses.
  *
- * Device memory lies in a memfd of its own, so that other processes can map it.
- * The bytes between the end of an allocation and of its last page carry a pattern
- * that is checked when it is freed.
+ * Device memory lies in a memfd of its own, so that other processes can map it. The
+ * bytes between the end of an allocation and of its last page carry a pattern that is
+ * checked when it is freed.
  */
 
 #include "hipcpu_capture.h"
@@ -93,7 +93,8 @@ static void hipcpu_check_tail(const char *function, const hipcpu_range_t *range)
     }
 }
 
-/* Who still maps freed memory reads what the next owner left there. */
+/* A process that still maps freed memory reads the data that the next owner left there.
+ */
 static void hipcpu_overwrite(const hipcpu_range_t *range)
 {
     off_t data = lseek(range->fd, 0, SEEK_DATA);
@@ -156,7 +157,7 @@ static bool hipcpu_range_make_async(hipcpu_range_t *range, void *arg)
     return false;
 }
 
-/* Of the device's pool, which is one allocation a block here. */
+/* Allocate from the device's pool, which is one allocation a block here. */
 hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream)
 {
     hipError_t error;
@@ -170,7 +171,7 @@ hipError_t hipMallocAsync(void **ptr, size_t size, hipStream_t stream)
     return hipcpu_result(error);
 }
 
-/* Behind the stream's work, for which the call waits here. */
+/* Freed after the stream's work, for which the call waits here. */
 hipError_t hipFreeAsync(void *ptr, hipStream_t stream)
 {
     hipcpu_line_t *line;

@@ -123,7 +123,8 @@ static void hipcpu_move(int device, uintptr_t dst, uintptr_t src, size_t size,
     }
 }
 
-/* One thread block, or behind the last the tail: tiles that begin inside an entry. */
+/* Run one thread block. The block after the last one is the tail: tiles that begin
+ * inside an entry. */
 static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *entries,
                                 uint32_t block)
 {
@@ -162,7 +163,7 @@ static void hipcpu_kernel_block(const hipcpu_op_t *op, const muct_xgmi_entry_t *
     }
 }
 
-/* release: who sees the flag sees what was written before it */
+/* release: a thread that sees the flag sees what was written before it */
 static void hipcpu_kernel_tell(const hipcpu_op_t *op)
 {
     uint32_t *flag;

@@ -3,13 +3,12 @@
 /*
  * A sorted table of the address ranges that the runtime knows.
  *
- * Freed ranges stay in the table, out of reach, until an allocation of the same
- * size takes their addresses again, as it would on a GPU; a use in between is
- * seen.
+ * Freed ranges stay in the table, out of reach, until an allocation of the same size
+ * takes their addresses again, as it would on a GPU; a use in between is seen.
  *
- * One lock for the table. It is not held while bytes move: who frees memory that
- * work is using is found by asking the lines (hipcpu_lines_check) or waits for
- * them (hipFree), as with the real runtime.
+ * The table has one lock. It is not held while bytes move. A call that frees memory in
+ * use is detected by checking the lines (hipcpu_lines_check), or waits for them
+ * (hipFree), as with the real runtime.
  */
 
 #include "hipcpu_impl.h"

@@ -22,7 +22,8 @@ typedef struct hipcpu_rule_entry {
 } hipcpu_rule_entry_t;
 
 static const hipcpu_rule_entry_t hipcpu_rule_table[HIPCPU_NUM_RULES] = {
-    /* by name only: what no release is known to do, for who proves machines */
+    /* by name only: no release is known to do so; for tests that prove the state
+     * machines */
     [HIPCPU_RULE_BUFFER_ID_AGAIN] = {"buffer-id-again", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CALLBACK_LOST] = {"callback-lost", HIPCPU_ANY_RELEASE, 0},
     [HIPCPU_RULE_CLOSE_LOCKS] = {"close-locks", HIPCPU_ANY_RELEASE, 0},

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What AMD's runtimes do to programs that are right, each rule by its release.
+ * Effects of AMD's runtimes on correct programs, each rule by its release.
  *
  * docs/hipcpu.md has a row for each: what it does, where it was read, and the test.
  */
@@ -19,30 +19,30 @@ typedef enum hipcpu_rule {
     HIPCPU_RULE_CAPTURED_EVENT, /**< Asking an event of a stream that captures ends that
                                  */
     HIPCPU_RULE_CAPTURE_ALLOC,  /**< Calls that allocate fail while a thread captures */
-    HIPCPU_RULE_CAPTURE_MARK,   /**< What is put behind copies ends captures, too */
+    HIPCPU_RULE_CAPTURE_MARK,   /**< Marks after copies end captures, too */
     HIPCPU_RULE_CAPTURE_STREAM, /**< Stream queries end others' captures */
     HIPCPU_RULE_CAPTURE_EVENT,  /**< Event queries do, too */
     HIPCPU_RULE_CAPTURE_EVENT_ANY,  /**< Even of threads in the relaxed mode */
     HIPCPU_RULE_CLOSE_LOCKS,        /**< And all other calls wait for that */
     HIPCPU_RULE_CLOSE_WAITS,        /**< Closing memory waits for the whole device */
     HIPCPU_RULE_COMMANDS_KEPT,      /**< Commands live until the stream has a marker */
-    HIPCPU_RULE_COMMANDS_LEAK,      /**< Whatever the stream has; and they are large */
-    HIPCPU_RULE_DMABUF_OFFSET,      /**< Each dma-buf's offset is told as 0 */
+    HIPCPU_RULE_COMMANDS_LEAK,      /**< Always leaked; and they are large */
+    HIPCPU_RULE_DMABUF_OFFSET,      /**< Each dma-buf's offset is reported as 0 */
     HIPCPU_RULE_EARLY_FLAG,         /**< A flag passes its bytes whatever the code */
     HIPCPU_RULE_ERRORS_OVERWRITTEN, /**< Each call overwrites the last error */
     HIPCPU_RULE_EXPORT_LEAKS,       /**< An exported allocation is never given back */
     HIPCPU_RULE_EXPORT_VMM_ENDS,    /**< Exporting mapped memory ends the process */
     HIPCPU_RULE_FEW_QUEUES,         /**< Streams share hardware queues */
     HIPCPU_RULE_IPC_ADDRESS,        /**< A handle names an address of the exporter */
-    HIPCPU_RULE_IPC_OVERLAP,        /**< What overlaps freed memory does not open */
+    HIPCPU_RULE_IPC_OVERLAP,        /**< Overlaps of freed memory do not open */
     HIPCPU_RULE_IPC_SERVER,         /**< Opening asks the exporter's process */
     HIPCPU_RULE_LATE_CACHES,        /**< A flag from inside a kernel passes its bytes */
     HIPCPU_RULE_LATE_MARK,          /**< A number behind a copy passes its bytes */
     HIPCPU_RULE_MARK_LOST,          /**< Numbers behind copies are not written */
     HIPCPU_RULE_RETAIN_CRASH,       /**< hipMemRetainAllocationHandle() reads NULL */
-    HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< It takes no reference */
+    HIPCPU_RULE_RETAIN_NO_REFERENCE, /**< Retain takes no reference */
     HIPCPU_RULE_OPEN_OTHER,          /**< A handle opens as other, shorter memory */
-    HIPCPU_RULE_REFUSAL_STICKS,      /**< After a refused copy all are refused */
+    HIPCPU_RULE_REFUSAL_STICKS,      /**< A refused copy makes all later ones fail */
     HIPCPU_NUM_RULES
 } hipcpu_rule_t;
 

@@ -206,7 +206,7 @@ static void hipcpu_write_run(hipcpu_op_t *op)
     char *dst =
         hipcpu_resolve("value", op->device, op->u.set.dst, op->u.set.size, NULL);
 
-    /* release: who sees the value sees what the stream did before */
+    /* release: a thread that sees the value sees what the stream did before */
     if (hipcpu_rule(HIPCPU_RULE_MARK_LOST) && (op->u.set.value > 1)) {
         return;
     }
@@ -327,7 +327,7 @@ hipError_t hipEventCreate(hipEvent_t *event)
     return hipEventCreateWithFlags(event, hipEventDefault);
 }
 
-/* Without a lock: a record may end under that of its line. */
+/* Takes no lock: a record may end under that of its line. */
 static void hipcpu_event_put(hipEvent_t event)
 {
     if (--event->refs == 0) {
@@ -385,7 +385,7 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     return hipSuccess;
 }
 
-/* Where an event is, with a reference to the line; false: it is over. */
+/* Get the position of an event, with a reference to the line; false: it is over. */
 static bool hipcpu_event_position(hipEvent_t event, hipcpu_wait_t *wait)
 {
     pthread_mutex_lock(&hipcpu_events_lock);

@@ -3,8 +3,8 @@
 /*
  * Memory that the program maps itself, chunk by chunk, into addresses it has reserved,
  * as PyTorch's expandable segments are. By AMD's rules each chunk is an allocation of
- * its own: hipMemGetAddressRange() tells one, no IPC handle is made of it, and a copy
- * call does not go over the end of one. Kernels do.
+ * its own: hipMemGetAddressRange() reports a single chunk, no IPC handle is made of it,
+ * and a copy call does not go over the end of one. Kernels do.
  */
 
 #include "hipcpu_impl.h"
@@ -112,8 +112,8 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle)
     return hipSuccess;
 }
 
-/* ROCr's VMemoryHandleMap() and VMemoryHandleUnmap() map GPU memory by the driver: no
- * call of libc, which UCX hooks, tells of it. */
+/* ROCr's VMemoryHandleMap() and VMemoryHandleUnmap() map GPU memory by the driver: they
+ * make no call of libc that UCX could hook. */
 static int hipcpu_vmm_remap(void *ptr, size_t size, int protection, int flags, int fd)
 {
     return (syscall(SYS_mmap, ptr, size, protection, flags | MAP_FIXED, fd, 0) ==

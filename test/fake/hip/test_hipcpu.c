@@ -23,7 +23,8 @@
 
 #define ok(_call) ck_assert_int_eq(_call, hipSuccess)
 
-/* What a test does not destroy, for leak checkers: its process ends right after. */
+/* Objects that a test does not destroy, for leak checkers: its process ends right
+ * after. */
 static void *volatile kept[32];
 static unsigned num_kept;
 
@@ -78,7 +79,7 @@ START_TEST(bytes_go_to_the_device_and_back)
 }
 END_TEST
 
-/* One kind of memory after the other: a copy of so many bytes shows in one count. */
+/* Check each kind of memory in turn: a copy of so many bytes shows in one count. */
 static void expect_counted(hipcpu_direction_t direction, void *dst, const void *src,
                            size_t size)
 {
@@ -781,7 +782,7 @@ START_TEST(a_handle_dies_with_its_memory)
     exporter_free(&exporter);
     ck_assert_int_eq(hipIpcOpenMemHandle(&other, exporter.handle, 1),
                      hipErrorInvalidDevicePointer);
-    /* what was mapped stays so, and holds what somebody else may have put there */
+    /* mapped memory stays mapped, and holds what another process may have put there */
     ck_assert_int_ne(ptr[0], 'e');
     ok(hipIpcCloseMemHandle(ptr));
     exporter_end(&exporter, 0);

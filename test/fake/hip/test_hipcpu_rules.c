@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What libhipcpu does when it is told to be as strict as AMD's runtimes. */
+/* Tests of libhipcpu when it is configured to be as strict as AMD's runtimes. */
 
 #include "hipcpu.h"
 #include "hipcpu_abi.h"
@@ -22,7 +22,7 @@
 #define SMALLER 8000 /* as many pages */
 #define LIMIT_S 60
 
-/* A process that exports memory, as often as it is asked. */
+/* Process that exports memory, once for each command. */
 typedef struct exporter {
     pid_t pid;
     int commands;
@@ -196,7 +196,7 @@ START_TEST(memory_of_a_stream_has_a_handle_as_the_release_says)
 }
 END_TEST
 
-/* One chunk, mapped and released by the program. */
+/* Map a single chunk, which the program maps and releases itself. */
 static void *map_chunk(hipMemGenericAllocationHandle_t *chunk)
 {
     const hipMemAllocationProp prop = {.type = 1, .location = {1, 0}};
@@ -269,7 +269,7 @@ START_TEST(a_handle_by_address_names_what_is_there_when_it_is_opened)
 }
 END_TEST
 
-/* Another allocation at the place of one that is open still */
+/* A new allocation has the place of one that is still open */
 START_TEST(memory_that_overlaps_freed_memory_does_not_open)
 {
     hipIpcMemHandle_t first, same, other;
@@ -369,7 +369,7 @@ static hipError_t in_thread(void *(*call)(void *), void *arg)
     return (hipError_t)(intptr_t)result;
 }
 
-/* What a call of another thread does to a capture, by the releases' rules. */
+/* Effects of a call of another thread on a capture, by the releases' rules. */
 START_TEST(a_capture_is_broken_by_what_the_release_says)
 {
     static const struct {
@@ -411,7 +411,7 @@ START_TEST(a_capture_is_broken_by_what_the_release_says)
 }
 END_TEST
 
-/* Whatever the thread's mode is; the event is of work from before the capture. */
+/* The thread's mode does not matter; the event is of work from before the capture. */
 START_TEST(event_of_a_stream_that_captures_ends_the_capture)
 {
     static const struct {

@@ -5,8 +5,9 @@
 
 /**
  * @file
- * Both ends of messages in one process, for the one program that includes it: the inbox
- * of an interface in a folder of its own, senders to it, and what was received.
+ * Sender and receiver of messages in one process, for the one program that includes it:
+ * the inbox of an interface in a folder of its own, senders to it, and the received
+ * messages.
  */
 
 #include "test/support/mkv_check.h"

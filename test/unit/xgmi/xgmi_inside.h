@@ -5,9 +5,9 @@
 
 /**
  * @file
- * What a test over UCX's calls looks at inside of mori_xgmi, where it is linked with
- * it. Apart, as the module's declarations of what UCX does not install and the tests'
- * are two.
+ * Internals of mori_xgmi for tests that use UCX's calls and are linked with it. They
+ * are separate, because the module and the tests each declare the parts that UCX does
+ * not install.
  */
 
 #include "xgmi/message/xgmi_inbox.h"
