@@ -5,16 +5,15 @@
 
 /**
  * @file
- * Structures of the caller's, who may have been compiled with an older or a newer
- * morikv.h. Pure.
+ * Structures of callers compiled with an older or a newer morikv.h. Pure.
  *
- * The library works on structures of its own size: what the caller gives is copied in,
- * what it wants is copied out.
+ * The library works on structures of its own size: it copies the caller's values in,
+ * and results out.
  */
 
 #include "base/log.h"
 
-/** One public structure with a size member. */
+/** Public structure with a size member. */
 typedef struct mkv_struct {
     const char *name;
     size_t known;   /**< Its size here */
@@ -52,7 +51,7 @@ mkv_status_t mkv_struct_read(const mkv_log_t *log, const mkv_struct_t *type,
 mkv_status_t mkv_struct_write(const mkv_log_t *log, const mkv_struct_t *type,
                               const void *values, void *given);
 
-/** As mkv_struct_write() for structures without a size member, of this size. */
+/** Like mkv_struct_write(), for structures of this size without a size member. */
 void mkv_struct_write_sized(const mkv_struct_t *type, const void *values, size_t size,
                             void *given);
 

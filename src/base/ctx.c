@@ -154,7 +154,7 @@ void mkv_ctx_wake_threads(mkv_ctx_t *ctx)
 {
     uint64_t one = 1;
 
-    /* who goes to sleep says so before it looks a last time */
+    /* a sleeping thread is counted before its last check for work */
     if (__atomic_load_n(&ctx->num_asleep, __ATOMIC_SEQ_CST) > 0) {
         (void)!write(ctx->threads_fd, &one, sizeof(one)); /* full: they are awake */
     }

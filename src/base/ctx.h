@@ -5,19 +5,19 @@
 
 /**
  * @file
- * The context: what all objects of one mkv_open() share.
+ * The context: state that all objects of one mkv_open() share.
  *
- * Everything is guarded by ctx->lock, which public functions take; UCX callbacks run
- * inside mkv_progress() or a posting call, so under it. Whoever makes progress may hold
- * it for long, so three calls do not wait for it: a poll takes events from a queue of
- * its own, which whoever leaves the lock fills; a post that finds the lock taken is
- * queued, and given to UCX by whoever has it; a query reads what is atomic.
- * Callbacks only note what
- * happened and queue the object (ctx->dirty_xfers, ctx->changed_peers); decisions are
- * taken in mkv_ctx_step(), so that no object is freed or failed below a function that
- * still uses it.
+ * ctx->lock guards everything. Public functions take it; UCX callbacks run inside
+ * mkv_progress() or a posting call, so under it. Progress may hold it for long, so
+ * three calls do not wait for it. A poll takes events from a queue of its own, which is
+ * filled when the lock is released. A post that finds the lock taken is queued, and the
+ * lock's holder gives it to UCX. A query reads atomic values.
  *
- * Who owns whom: context > {regions > mems}, {peers > remote mems}, {transfers > legs >
+ * Callbacks only record events and queue the object (ctx->dirty_xfers,
+ * ctx->changed_peers). mkv_ctx_step() decides, so that no object is freed or failed
+ * below a function that still uses it.
+ *
+ * Ownership: context > {regions > mems}, {peers > remote mems}, {transfers > legs >
  * posts}, events. A map holds its local regions, remote mems and peer; a plan its map;
  * a post its plan; a leg its map and peer.
  */
@@ -99,18 +99,18 @@ struct mkv_ctx {
     ucp_worker_h worker;
     bool is_attached;
     unsigned num_unmade; /**< Endpoints that UCX could not make */
-    bool is_worker_left; /**< It is not destroyed with the context */
+    bool is_worker_left; /**< Worker outlives the context */
     bool is_settling;    /* UCX still gives up what transports had of cut connections */
     bool is_closing;
     unsigned num_forks;   /* mkv_num_forks when it was opened */
-    uint64_t features;    /* MKV_FEATURE_*: what peers are told and so may send */
+    uint64_t features;    /* MKV_FEATURE_*: announced to peers, which may use them */
     mkv_ctx_t *next_kept; /* of those that could not be closed */
     mkv_ctx_t *next_open; /* of this process */
     unsigned ucp_version; /* minor, of the loaded library */
     void *address;
     size_t address_length;
 
-    /* Who is above, as the rooms below know it; set once, at open */
+    /* Hooks of the modules above; set once, at open */
     unsigned (*step)(mkv_ctx_t *ctx);
     unsigned (*take)(mkv_ctx_t *ctx); /* in what was submitted */
     const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
@@ -133,12 +133,12 @@ struct mkv_ctx {
     mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* of both, by the other context */
     mkv_list_t changed_peers;
     mkv_list_t busy_peers; /* with legs that have something to post */
-    uint64_t round_cost;   /* of what was given to UCX since somebody entered */
+    uint64_t round_cost;   /* cost of calls given to UCX since the lock was taken */
 
     mkv_list_t xfers;
     mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
     mkv_list_t dirty_xfers;
-    /* Of each block, and behind these of each token, how many: xfer/owner.c */
+    /* Number of owners of each block, followed by those of each token: xfer/owner.c */
     uint8_t *owners[2 * MKV_MAX_COMPONENTS];
     uint64_t num_owners[2 * MKV_MAX_COMPONENTS];
     bool has_warned_of_overlap;
@@ -148,12 +148,12 @@ struct mkv_ctx {
     uint64_t next_deadline;
     uint64_t time;        /* see mkv_ctx_time(); 0: to be read */
     bool is_in_callbacks; /* of UCX, in a round: what they leave is taken up in it */
-    unsigned num_asking_gates;          /* with a callback, so nobody can sleep */
+    unsigned num_asking_gates;          /* gates with a callback; they prevent sleep */
     struct mkv_signal *signals;         /* not taken in yet; atomic */
     struct mkv_submission *submissions; /* as these */
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
-    mkv_list_t new_events;        /* being filled: seen by who has the lock */
+    mkv_list_t new_events;        /* being filled, under the lock */
     mkv_list_t free_events;       /* nodes for new ones */
     unsigned num_free_events;     /* of these */
     unsigned num_reserved_events; /* nodes that there must be; atomic */
@@ -167,7 +167,7 @@ struct mkv_ctx {
     unsigned num_returned_events;
     bool is_credit_due; /* messages of peers were polled; atomic */
 
-    void *read_back; /* a page for bytes that nobody looks at; see flush.c */
+    void *read_back; /* page for bytes that are never read; see flush.c */
     ucp_mem_h read_back_memh;
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
@@ -177,7 +177,7 @@ struct mkv_ctx {
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */
     bool is_progress_due; /* the last round moved something, or a call came after it */
-    bool is_armed;        /* somebody may sleep on epoll_fd */
+    bool is_armed;        /* a thread may sleep on epoll_fd */
     mkv_counters_t count;
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS]; /* atomic */
     unsigned num_peers;
@@ -200,8 +200,8 @@ static inline bool mkv_ctx_is_forked(const mkv_ctx_t *ctx)
 /** Set the text for mkv_ctx_check(). @return MKV_ERR_INVALID. */
 mkv_status_t mkv_ctx_refuse(const mkv_ctx_t *ctx, const char *call);
 
-/** What each public call begins with. @return MKV_OK, MKV_ERR_INVALID: there is no
- *  context, or it is forked. */
+/** First check of each public call. @return MKV_OK, MKV_ERR_INVALID: there is no
+ * context, or it is forked. */
 static inline mkv_status_t mkv_ctx_check(const mkv_ctx_t *ctx, const char *call)
 {
     return ((ctx != NULL) && !mkv_ctx_is_forked(ctx)) ? MKV_OK
@@ -215,9 +215,9 @@ void mkv_ctx_delist(mkv_ctx_t *ctx);
 /** Whether the context of this number is open in this process. */
 bool mkv_ctx_is_here(uint64_t ctx_id);
 
-/** Of the caller's clock, or CLOCK_MONOTONIC. */
+/** Time of the caller's clock, or of CLOCK_MONOTONIC. */
 uint64_t mkv_ctx_now(mkv_ctx_t *ctx);
-/** The same, read once since somebody entered or a round began: for what is told. */
+/** Time of mkv_ctx_now(), read once per entry or round, for reports. */
 static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
 {
     if (ctx->time == 0) {
@@ -268,15 +268,16 @@ static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
 /** Let polls see the new events. */
 void mkv_ctx_publish(mkv_ctx_t *ctx);
 
-/** Wake whoever sleeps on mkv_event_fd(). */
+/** Wake the thread that sleeps on mkv_event_fd(). */
 void mkv_ctx_wake(mkv_ctx_t *ctx);
-/** Wake all of these, after something was left without the lock: it first, then the
- *  descriptors, as who arms looks at what was left after it has read its descriptor. */
+/** Wake all threads after work was left without the lock. Leave the work first, then
+ * wake the descriptors: an arming thread looks for such work after it has read its
+ * descriptor. */
 void mkv_ctx_wake_all(mkv_ctx_t *ctx);
 /** Wake the threads that make progress. */
 void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
 
-/** What other threads have submitted comes before what the caller is about to do. */
+/** Take in work that other threads have submitted, ahead of the caller's own. */
 static inline void mkv_entered(mkv_ctx_t *ctx)
 {
     ctx->time = 0;
@@ -305,8 +306,8 @@ static inline void mkv_enter(mkv_ctx_t *ctx)
     mkv_entered(ctx);
 }
 
-/** After a call that leaves nothing to do. What was submitted meanwhile is taken in
- *  before the lock is free for long: its caller may not come back. */
+/** Leave after a call that creates no further work. Submissions of other threads are
+ * taken in before the lock is free for long: their callers may not call again. */
 static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
 {
     do {
@@ -317,7 +318,7 @@ static inline void mkv_leave_quietly(mkv_ctx_t *ctx)
     } while (mkv_ctx_has_submissions(ctx) && mkv_try_enter(ctx));
 }
 
-/** After a call that may have left something to do: for UCX, a queue or the clock. */
+/** Leave after a call that may have left work for UCX, a queue or the clock. */
 static inline void mkv_leave(mkv_ctx_t *ctx)
 {
     ctx->is_progress_due = true;

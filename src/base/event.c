@@ -105,8 +105,8 @@ void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num)
     MKV_ADD(ctx->num_reserved_events, -num);
 }
 
-/* Others come as often as a peer, or the caller, likes: whoever raises them does
- * without memory, and they take no node from those that must come. */
+/* Events of other types come as often as a peer or the caller likes. They take
+ * no node from the reserved types; without memory they are not raised. */
 static bool mkv_event_is_reserved(mkv_event_type_t type)
 {
     static const unsigned others = (1u << MKV_EV_MSG) | (1u << MKV_EV_NOTE) |
@@ -259,7 +259,8 @@ static void mkv_event_fill(const mkv_news_t *news, mkv_event_t *event)
     }
 }
 
-/* As the caller has it: mostly as it is here, and then it is written there at once */
+/* Write an event in the caller's layout; mostly it equals ours and is written in place
+ */
 static void mkv_event_write(const mkv_news_t *news, size_t size, void *given)
 {
     mkv_event_t event;
@@ -319,7 +320,7 @@ mkv_status_t mkv_poll(mkv_ctx_t *ctx, mkv_event_t *events, size_t event_size,
                      __ATOMIC_RELEASE);
     pthread_mutex_unlock(&ctx->event_lock);
     mkv_events_recycle(ctx, &old);
-    if (is_credit_due) { /* peers have to be told, by who makes progress */
+    if (is_credit_due) { /* the progress thread must notify peers */
         __atomic_store_n(&ctx->is_credit_due, true, __ATOMIC_SEQ_CST);
         mkv_ctx_wake_all(ctx);
     }
@@ -412,7 +413,7 @@ void mkv_ctx_look_for_ends(mkv_ctx_t *ctx)
     }
 }
 
-/* Without wakeup a UCX built without parameter checks says OK, and -1 */
+/* A UCX without wakeup and without parameter checks returns OK and -1 */
 ucs_status_t mkv_worker_efd(mkv_ctx_t *ctx, int *fd_p)
 {
     ucs_status_t status = ucp_worker_get_efd(ctx->worker, fd_p);
@@ -481,8 +482,8 @@ static void mkv_fds_arm(mkv_ctx_t *ctx)
     timerfd_settime(ctx->timer_fd, 0, &timer, NULL);
 }
 
-/* UCX may be armed only when its progress has found nothing: what a transport has taken
- * from the wire and not told yet makes no descriptor readable */
+/* Arm UCX only when its progress has found nothing: data that a transport has read from
+ * the wire and not delivered yet makes no descriptor readable */
 static mkv_status_t mkv_arm_locked(mkv_ctx_t *ctx)
 {
     ucs_status_t status;

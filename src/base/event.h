@@ -34,14 +34,14 @@ typedef struct mkv_news {
     char *text; /**< Set by mkv_event_text(); NULL: none */
 } mkv_news_t;
 
-/** One event in the queue. */
+/** Entry of the event queue. */
 typedef struct mkv_event_node {
     mkv_list_t list;
     mkv_news_t event;
     uint64_t time;     /**< When it happened */
     void *owned;       /**< Freed after the next poll */
-    uint64_t *counter; /**< Of the event's peer; NULL: none */
-    uint64_t amount;   /**< That the counter grows by when it is polled */
+    uint64_t *counter; /**< Counter of the event's peer; NULL: no counter */
+    uint64_t amount;   /**< Growth of the counter when it is polled */
 } mkv_event_node_t;
 
 /** UCX's event descriptor. @return UCS_OK, or why there is none. */
@@ -56,11 +56,12 @@ void mkv_event_unreserve(mkv_ctx_t *ctx, unsigned num);
 /** Queue; never fails for reserved events. NULL only without memory. */
 mkv_news_t *mkv_event_add(mkv_ctx_t *ctx, mkv_event_type_t type);
 
-/** As above, and free @a owned after it was polled; NULL: not queued, not freed. */
+/** Like @ref mkv_event_add; frees @a owned after the poll. NULL: not queued, not freed.
+ */
 mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *owned);
 
-/** As @ref mkv_event_add, of one that a peer causes as often as it likes while others
- * of its type are reserved: it takes no node from these. */
+/** Like @ref mkv_event_add, for events that a peer causes as often as it likes while
+ * others of its type are reserved: takes no reserved node. */
 mkv_news_t *mkv_event_add_extra(mkv_ctx_t *ctx, mkv_event_type_t type);
 
 /** Its text, instead of one that it had; without memory it has none. */
@@ -78,7 +79,7 @@ static inline uint64_t mkv_polled(const uint64_t *counter)
 /** Events that wait name an object no longer; NULL: none of that kind. */
 void mkv_events_forget(mkv_ctx_t *ctx, const mkv_xfer_t *xfer, const mkv_peer_t *peer);
 
-/** As above, of a one-sided operation. */
+/** Like mkv_events_forget(), for a one-sided operation. */
 void mkv_events_forget_op(mkv_ctx_t *ctx, const mkv_op_t *op);
 
 /** Have the peers looked at if the process of one of them has ended. */

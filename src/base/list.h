@@ -8,7 +8,7 @@
  * Doubly linked list, embedded in its elements. Pure; no locks.
  *
  * An element that is in no list points to itself, so that mkv_list_del() may be called
- * twice and mkv_list_is_empty() tells whether an element is in a list.
+ * twice and mkv_list_is_empty() shows whether an element is in a list.
  */
 
 #include <stdbool.h>

@@ -14,12 +14,12 @@
 
 #define MKV_PRINTF(_fmt, _args) __attribute__((format(printf, _fmt, _args)))
 
-/** Where a context's log lines go. */
+/** Destination of a context's log lines. */
 typedef struct mkv_log {
     mkv_log_level_t level; /**< Lines above it are dropped */
     void (*sink)(void *arg, mkv_log_level_t level, const char *text);
     void *arg;
-    const char *name; /**< Of the context; prefixes lines on stderr */
+    const char *name; /**< Name of the context; prefixes lines on stderr */
 } mkv_log_t;
 
 void mkv_log_write(const mkv_log_t *log, mkv_log_level_t level, const char *fmt, ...)
@@ -36,13 +36,13 @@ void mkv_log_write(const mkv_log_t *log, mkv_log_level_t level, const char *fmt,
 mkv_status_t mkv_error(const mkv_log_t *log, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 
-/** As vsnprintf; always terminated; for texts that may be cut. */
+/** Like vsnprintf(), always terminated; for texts that may be cut. */
 void mkv_text(char *buffer, size_t size, const char *fmt, ...) MKV_PRINTF(3, 4);
 
 #define mkv_log_error(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_ERROR, __VA_ARGS__)
 #define mkv_log_warn(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_WARN, __VA_ARGS__)
 #define mkv_log_info(_ctx, ...) mkv_log_write(&(_ctx)->log, MKV_LOG_INFO, __VA_ARGS__)
-/* Per operation: only who asks for it pays for the text */
+/* Trace of an operation: formatted only at this level */
 #define mkv_log_trace(_ctx, ...)                                                       \
     do {                                                                               \
         if ((_ctx)->log.level >= MKV_LOG_TRACE) {                                      \

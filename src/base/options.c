@@ -249,7 +249,7 @@ static const mkv_opt_t *mkv_opt_find_near(const char *key)
     return NULL;
 }
 
-/* A slip of the pen is an error. All else is somebody's else: Kubernetes puts
+/* A misspelt name is an error. Other unknown names are ignored: Kubernetes puts
  * MORIKV_PORT and more of a service called "morikv" into the environment of every
  * container. */
 static mkv_status_t mkv_config_unknown(mkv_config_t *config, const char *prefix,

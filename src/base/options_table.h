@@ -34,7 +34,7 @@ typedef struct mkv_opt {
     uint64_t min, max;         /* of numbers, sizes and times */
 } mkv_opt_t;
 
-/** As much as the type holds, which is "inf" */
+/** Largest value of the type, "inf" */
 #define MKV_NO_LIMIT UINT64_MAX
 
 #define MKV_MAX_PROGRESS_THREADS 64

@@ -89,7 +89,8 @@ mkv_status_t mkv_table_add(mkv_table_t *table, uint64_t key, void *value)
     return MKV_OK;
 }
 
-/* What follows without a gap may have been pushed there by what goes: add it again */
+/* Entries that follow without a gap may have been displaced by the removed one: add
+ * them again */
 void mkv_table_remove(mkv_table_t *table, uint64_t key)
 {
     mkv_table_slot_t moved;

@@ -28,7 +28,7 @@ typedef struct mkv_table {
 void *mkv_table_find(const mkv_table_t *table, uint64_t key);
 
 /**
- * @param [in] value  Not NULL.
+ * @param [in] value  Must not be NULL.
  *
  * @return MKV_OK, MKV_ERR_DUPLICATE: the key is there, MKV_ERR_NOMEM.
  */

@@ -14,7 +14,7 @@ typedef struct mkv_tuning {
     /** Pieces in one scatter-gather call. UCX and the transport read the lists of a
      *  call several times: 8192 pieces stay in the second-level cache. */
     uint64_t sgl_max;
-    /** READ_BY=auto: smallest post that the owner is asked to push, in pieces. */
+    /** READ_BY=auto: smallest post that a reader has the owner push, in pieces. */
     uint64_t push_min;
     /** Percent of MAX_INFLIGHT_OPS and _BYTES that posts of normal and of low priority
      *  fill at most; the rest is left for higher priorities. */

@@ -61,7 +61,7 @@ static uint64_t mkv_pair_pack(uint32_t local, uint32_t remote)
     return ((uint64_t)local << 32) | remote;
 }
 
-/* One pass of a radix sort: stable, by one digit */
+/* Pass of a stable radix sort, by one digit */
 static void mkv_pairs_pass(const uint64_t *pairs, size_t num, unsigned shift,
                            uint64_t *sorted)
 {

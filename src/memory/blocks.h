@@ -12,7 +12,7 @@
 
 #include "morikv.h"
 
-/** As mkv_runs_merge() with MKV_PLAN_KEEP_ORDER: no memory, cannot fail. */
+/** Like mkv_runs_merge() with MKV_PLAN_KEEP_ORDER: needs no memory, cannot fail. */
 size_t mkv_runs_merge_ordered(const uint32_t *local, const uint32_t *remote, size_t num,
                               mkv_run_t *runs);
 

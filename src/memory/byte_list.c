@@ -186,7 +186,7 @@ static inline mkv_byte_steps_t mkv_bytes_steps(const mkv_bytes_t *bytes, size_t 
                                     bytes->count[i]};
 }
 
-/* What belongs to an entry is brought together first: sorting takes it from anywhere */
+/* Keep members of an entry side by side: sorting reads entries in random order */
 typedef struct mkv_byte_entry {
     mkv_byte_piece_t piece;
     mkv_byte_steps_t steps;
@@ -334,7 +334,7 @@ void mkv_byte_list_cleanup(mkv_byte_list_t *list)
     list->steps = NULL;
 }
 
-/* What merged leaves room; a failed shrink keeps the larger block */
+/* Return the memory that merging freed; a failed shrink keeps the larger block */
 static void mkv_byte_list_shrink(mkv_byte_list_t *list)
 {
     void *pieces = realloc(list->pieces, list->num * sizeof(*list->pieces));

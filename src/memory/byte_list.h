@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/** One piece, or the first of a slice. */
+/** Single piece, or the first piece of a slice. */
 typedef struct mkv_byte_piece {
     uint64_t local, remote; /**< Offsets */
     uint64_t length;
@@ -34,11 +34,11 @@ typedef struct mkv_byte_list {
     uint64_t overlap; /**< It; its offset */
 } mkv_byte_list_t;
 
-/** What mkv_byte_list_make() found wrong with an entry. */
+/** Fault that mkv_byte_list_make() found in an entry. */
 typedef struct mkv_byte_fault {
     size_t index;
     bool is_remote;
-    uint64_t offset, end; /**< Of all its pieces; end 0: beyond 2^64 */
+    uint64_t offset, end; /**< Range of all its pieces; end 0: beyond 2^64 */
 } mkv_byte_fault_t;
 
 /**

@@ -2,12 +2,11 @@
 
 /*
  * Memory of the lists that UCX reads while a post is in flight. A later post finds the
- * block of its predecessor, with its contents if it asks for them; what is kept while
- * nobody uses it is bounded by list_cache_max, oldest first out.
+ * block of its predecessor, with its contents if requested. list_cache_max bounds the
+ * unused memory that is kept; the oldest is freed first.
  *
- * Sizes are rounded up to one of four classes between powers of two, and what is not
- * used waits in the list of its class: finding it takes no longer however many there
- * are.
+ * Sizes are rounded up to one of four classes between powers of two. Unused blocks wait
+ * in the list of their class, so the search takes equally long however many there are.
  */
 
 #include "memory/list_cache.h"

@@ -15,32 +15,32 @@
 
 /** Memory for the arrays of one list. */
 typedef struct mkv_cached_list {
-    mkv_list_t list;  /**< ctx->list_cache, while nobody uses it */
+    mkv_list_t list;  /**< ctx->list_cache, while unused */
     mkv_list_t alike; /**< ctx->list_classes, likewise */
-    mkv_list_t owner; /**< Of the plan, which may ask for its contents again */
+    mkv_list_t owner; /**< Lists of the plan, which may reuse the contents */
     unsigned num_users;
     size_t size;
     char data[];
 } mkv_cached_list_t;
 
-/** Lists that somebody uses. */
+/** Lists in use. */
 typedef struct mkv_list_uses {
     mkv_cached_list_t **lists;
     size_t num, max;
 } mkv_list_uses_t;
 
-/** Memory of at least @a size bytes, which nobody else uses; NULL: no memory. */
+/** Get unshared memory of at least @a size bytes; NULL: no memory. */
 mkv_cached_list_t *mkv_list_cache_get(mkv_ctx_t *ctx, size_t size,
                                       mkv_list_uses_t *uses);
 
-/** One more user of a list's contents. @return Whether there was memory for it. */
+/** Add a user of a list's contents. @return Whether there was memory for it. */
 bool mkv_list_cache_share(mkv_ctx_t *ctx, mkv_cached_list_t *list,
                           mkv_list_uses_t *uses);
 
 /** The end of all these uses. */
 void mkv_list_cache_put(mkv_ctx_t *ctx, mkv_list_uses_t *uses);
 
-/** Whose lists these are will not ask for their contents again. */
+/** Forget the owner of these lists: it will not need their contents again. */
 void mkv_list_cache_forget(mkv_list_t *owned);
 
 void mkv_list_cache_cleanup(mkv_ctx_t *ctx);

@@ -65,7 +65,7 @@ static bool mkv_map_wants(const mkv_map_params_t *params, uint32_t component)
     return false;
 }
 
-/* What is not committed, or not asked for, is as if it were not there */
+/* Regions that are not committed or not selected are left out */
 static bool mkv_map_takes(const mkv_map_params_t *params, const mkv_lregion_t *region)
 {
     return (region->mem != NULL) && mkv_map_wants(params, region->info.component);
@@ -275,7 +275,7 @@ static mkv_status_t mkv_map_check(mkv_remote_t *remote, const mkv_map_params_t *
     return status;
 }
 
-/* One that nobody else knows of */
+/* Free a map that has not been published */
 static void mkv_map_discard(mkv_map_t *map)
 {
     free(map->components);
@@ -284,7 +284,7 @@ static void mkv_map_discard(mkv_map_t *map)
     free(map);
 }
 
-/* Of this side's regions: the peer, and so the pairs, may lack some */
+/* Count layers of this side's regions: the peer, and so the pairs, may lack some */
 static void mkv_map_count_layers(mkv_map_t *map, const mkv_map_params_t *params)
 {
     const mkv_lregion_t *region;
@@ -304,7 +304,7 @@ static void mkv_map_count_layers(mkv_map_t *map, const mkv_map_params_t *params)
     }
 }
 
-/* Without pairs; NULL: no memory */
+/* Make a map without pairs; NULL: no memory */
 static mkv_map_t *mkv_map_new(mkv_remote_t *remote, const mkv_map_params_t *params)
 {
     mkv_map_t *map = calloc(1, sizeof(*map));

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/** What is known of a component beside what is told to the caller. */
+/** Data of a component that the caller cannot query. */
 typedef struct mkv_map_sharing {
     uint32_t local_parts, remote_parts; /**< Units of plans in a block of each side */
     uint64_t sources[MKV_MAX_SHARDS / 64]; /**< Ranks that give to the destination */
@@ -24,7 +24,7 @@ struct mkv_map {
     mkv_list_t list; /**< remote->maps */
     mkv_ctx_t *ctx;
     mkv_remote_t *remote;
-    mkv_pair_t *pairs; /**< By layer, component, part */
+    mkv_pair_t *pairs; /**< Sorted by layer, component, part */
     uint32_t num_pairs;
     mkv_map_component_t *components; /**< By number */
     uint32_t num_components;
@@ -33,9 +33,9 @@ struct mkv_map {
     uint32_t flags;             /**< MKV_MAP_* */
     bool has_parts;             /**< A unit of a plan is not a block of both sides */
     uint64_t only_bytes; /**< Bit c: component c has no unit of one size to move */
-    int32_t layer_first, layer_last; /**< Of this side's regions of its components */
+    int32_t layer_first, layer_last; /**< Range of this side's regions */
     bool is_stale;
-    bool lacks_keys;   /**< The peer has not told the keys of all pairs */
+    bool lacks_keys;   /**< Keys of some pairs are not received yet */
     unsigned num_uses; /**< Plans and legs */
     mkv_list_t plans;
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Two regions of one name, and what a map moves of them.
+ * Two regions of one name, and the data that a map moves of them.
  *
- * Regions that tell how their units are made are cut by the rule of shape.c, group by
- * group; others move whole units between equal ranks. A block of more tokens is so many
- * units of plans as the other side's block goes into it.
+ * Regions that describe the layout of their units are cut by the rule of shape.c, group
+ * by group; others move whole units between equal ranks. A larger block is as many
+ * units of plans as blocks of the other side fit into it.
  */
 
 #include "memory/match.h"
@@ -49,7 +49,7 @@ static bool mkv_match_differ(uint64_t mine, uint64_t theirs)
     return (mine != 0) && (theirs != 0) && (mine != theirs);
 }
 
-/* What is not cut must be of equal ranks, and of equal size */
+/* Regions that are not cut must have equal ranks and equal sizes */
 static mkv_status_t mkv_match_check_whole(const mkv_match_t *match)
 {
     const mkv_region_t *mine = &match->mine;
@@ -397,7 +397,7 @@ static mkv_status_t mkv_match_add_slice(mkv_match_t *match, mkv_slice_t *slice)
 
 /* ---- Election -------------------------------------------------------------------- */
 
-/* One of the CP ranks that hold the same gives it */
+/* Elect the source among CP ranks that hold the same data */
 static bool mkv_match_is_cp_elected(const mkv_match_t *match,
                                     const mkv_topology_t *source,
                                     const mkv_topology_t *destination)

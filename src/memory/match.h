@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What a local region and the peer's region of the same name have in common. The caller
+ * Common part of a local region and the peer's region of the same name. The caller
  * holds the context's lock.
  */
 

@@ -16,11 +16,11 @@
 
 #define MKV_NO_PAIR UINT32_MAX
 
-/** Where units of one side lie. Numbers wrap around: steps may go backwards. */
+/** Place of one side's units. Numbers wrap around: steps may go backwards. */
 typedef struct mkv_place {
     uint64_t base;
-    uint64_t stride; /**< From block to block */
-    uint64_t step;   /**< From unit to unit inside a block */
+    uint64_t stride; /**< Bytes from block to block */
+    uint64_t step;   /**< Bytes from unit to unit inside a block */
     uint32_t split;  /**< Units of a block */
 } mkv_place_t;
 
@@ -33,7 +33,7 @@ typedef struct mkv_extent {
 
 /** The pieces of one unit: rows of columns, all of one length. */
 typedef struct mkv_grid {
-    uint64_t length; /**< Of a piece, in bytes */
+    uint64_t length; /**< Bytes of a piece */
     uint32_t rows, cols;
     uint64_t local_row, local_col; /**< Bytes from row to row, from piece to piece */
     uint64_t remote_row, remote_col;
@@ -76,7 +76,7 @@ static inline uint64_t mkv_place_of(const mkv_place_t *place, uint64_t unit)
                                      (unit % place->split) * place->step;
 }
 
-/** Where a unit begins. */
+/** Offset at which a unit begins. */
 static inline uint64_t mkv_extent_unit(const mkv_extent_t *extent, uint64_t unit)
 {
     return extent->base +
@@ -109,7 +109,7 @@ static inline mkv_stretch_t mkv_stretch_of(const mkv_pair_t *pair)
                            .is_dense = pair->is_dense};
 }
 
-/** One more pair, the next of the last one. */
+/** Add the pair that follows the last one. */
 static inline void mkv_stretch_add(mkv_stretch_t *stretch, const mkv_pair_t *pair)
 {
     stretch->length += pair->grid.length;
@@ -117,7 +117,7 @@ static inline void mkv_stretch_add(mkv_stretch_t *stretch, const mkv_pair_t *pai
                         (stretch->pair->there.stride == stretch->length);
 }
 
-/** Where a piece of a unit lies; @a index counts the unit's pieces. */
+/** Find the place of a piece of a unit; @a index counts the unit's pieces. */
 static inline void mkv_pair_piece(const mkv_pair_t *pair, uint64_t local,
                                   uint64_t remote, uint32_t index, uint64_t *here_p,
                                   uint64_t *there_p)

@@ -17,7 +17,7 @@ typedef struct mkv_plan_part {
     size_t num_runs;
     uint32_t num_units;
     uint64_t sum;     /**< mkv_unit_mix() of the peer's blocks */
-    bool is_distinct; /**< None of these is there twice, as a post has found; atomic */
+    bool is_distinct; /**< A post has found no duplicates; atomic */
 } mkv_plan_part_t;
 
 struct mkv_plan {
@@ -34,7 +34,7 @@ struct mkv_plan {
     mkv_plan_part_t parts[]; /**< Parallel to map->components */
 };
 
-/** As mkv_plan_create(), under the context's lock. */
+/** Like mkv_plan_create(), under the context's lock. */
 mkv_status_t mkv_plan_make(mkv_map_t *map, const mkv_units_t *units, size_t num_units,
                            uint32_t flags, mkv_plan_t **plan_p);
 

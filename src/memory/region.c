@@ -127,7 +127,7 @@ static mkv_status_t mkv_region_check(mkv_ctx_t *ctx, const mkv_region_t *region)
     return (status == MKV_OK) ? mkv_region_check_alloc(ctx, region) : status;
 }
 
-/* Who shares the axis, and whether what is told of units is so */
+/* Set the ranks that share the axis, and check the layout of units */
 static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
 {
     uint32_t i;
@@ -171,7 +171,7 @@ mkv_lregion_t *mkv_region_by_name(const mkv_ctx_t *ctx, uint32_t component,
                           mkv_region_name(component, layer, part));
 }
 
-/* Both tables or none; the name is not taken */
+/* Enter both tables or none; the name is free */
 static mkv_status_t mkv_region_enter(mkv_ctx_t *ctx, mkv_lregion_t *region)
 {
     uint64_t name =

@@ -12,7 +12,7 @@
 #include "base/ctx.h"
 #include "memory/repeat.h"
 
-/** What pairs regions, as one number. */
+/** Name that pairs regions, as one number. */
 static inline uint64_t mkv_region_name(uint32_t component, int32_t layer, uint16_t part)
 {
     return ((uint64_t)component << 48) | ((uint64_t)(uint32_t)layer << 16) | part;
@@ -25,10 +25,10 @@ typedef struct mkv_mem {
     ucs_memory_type_t type;
     uint64_t base, length;
     ucp_mem_h memh;
-    void *rkey; /**< Of ucp_rkey_pack or ucp_memh_pack */
+    void *rkey; /**< Packed by ucp_rkey_pack or ucp_memh_pack */
     size_t rkey_length;
     unsigned num_regions;
-    uint32_t index;       /**< In the table that is being told */
+    uint32_t index;       /**< Index in the table being announced */
     mkv_repeat_t *repeat; /**< memh, for lists */
 } mkv_mem_t;
 

@@ -5,13 +5,13 @@
 
 /**
  * @file
- * The shape of units that a region tells, here or at a peer. Pure.
+ * Layout of units that a region describes, here or at a peer. Pure.
  */
 
 #include "base/log.h"
 #include "memory/shape.h"
 
-/** Whether the region tells how its units are made. */
+/** Whether the region describes the layout of its units. */
 bool mkv_region_is_told(const mkv_region_t *info);
 
 /**

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a peer told us about its memory. A key is unpacked once per registration of the
- * peer, when it is told, which may be after the registration; one that the peer no
- * longer lists is kept until no map refers to it.
+ * A peer's memory as it has announced it. A key is unpacked once per registration of
+ * the peer, when the key arrives, which may be after the registration. A key that the
+ * peer no longer lists is kept until no map refers to it.
  */
 
 #include "memory/remote_mem.h"
@@ -95,7 +95,7 @@ static mkv_status_t mkv_rmem_update(mkv_remote_t *remote, mkv_rmem_t *rmem,
                      (unsigned long long)wire->base);
 }
 
-/* After this every mem of the table has its object */
+/* Give every mem of the table its object */
 static mkv_status_t mkv_remote_unpack(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
     mkv_status_t status = MKV_OK;
@@ -161,7 +161,7 @@ static void mkv_remote_forget(mkv_remote_t *remote)
     remote->num_regions = 0;
 }
 
-/* Memory that the peer does not tell any more goes with its last user */
+/* Memory that the peer no longer announces is freed with its last user */
 static void mkv_remote_mark_current(mkv_remote_t *remote, const mkv_blob_info_t *info)
 {
     mkv_rmem_t *rmem;
@@ -227,7 +227,7 @@ err_free:
     return status;
 }
 
-/* With the memory that it lies in; NULL stays NULL */
+/* Return the region and its memory; NULL stays NULL */
 static const mkv_wire_region_t *mkv_remote_found(const mkv_remote_t *remote,
                                                  const mkv_wire_region_t *region,
                                                  mkv_rmem_t **rmem_p)

@@ -5,7 +5,8 @@
 
 /**
  * @file
- * What a peer told about itself and its memory. The caller holds the context's lock.
+ * Data that a peer announced about itself and its memory. The caller holds the
+ * context's lock.
  */
 
 #include "base/ctx.h"
@@ -14,8 +15,8 @@
 #include <stdbool.h>
 
 /**
- * Whether UCX takes lists of GPU memory to it. A key may have no way by the lane that
- * takes lists, and only a put by itself tells: peer/list_put.h.
+ * Whether UCX takes lists of GPU memory to it. The lane that takes lists may not
+ * support a key, and only a put shows it: peer/list_put.h.
  */
 typedef enum mkv_rmem_lists {
     MKV_RMEM_LISTS_UNKNOWN,
@@ -29,9 +30,9 @@ typedef struct mkv_rmem {
     uint32_t id;
     ucs_memory_type_t type;
     uint64_t base, length;
-    ucp_rkey_h rkey;    /**< NULL: not told; it is, before blocks are exposed */
-    unsigned num_pairs; /**< Of maps, and uses by one-sided operations */
-    bool is_current;    /**< In the peer's latest table */
+    ucp_rkey_h rkey;    /**< NULL: unknown; received before blocks are exposed */
+    unsigned num_pairs; /**< Pairs of maps, and uses by one-sided operations */
+    bool is_current;    /**< Listed in the peer's latest table */
     mkv_rmem_lists_t lists;
     mkv_repeat_t *repeat; /**< rkey, for lists */
 } mkv_rmem_t;
@@ -39,20 +40,20 @@ typedef struct mkv_rmem {
 /** The peer as maps and plans see it; a member of mkv_peer_t, which outlives maps. */
 typedef struct mkv_remote {
     mkv_ctx_t *ctx;
-    mkv_peer_t *peer;           /**< As the caller knows it; NULL: closed */
+    mkv_peer_t *peer;           /**< The caller's handle; NULL: closed */
     const char *name;           /**< The peer's */
     mkv_counters_t *count;      /**< The peer's */
     ucp_ep_h ep;                /**< Unpacks keys */
-    mkv_blob_info_t info;       /**< Without pointers */
+    mkv_blob_info_t info;       /**< Peer's info, pointers removed */
     mkv_list_t mems;            /**< mkv_rmem_t */
-    mkv_wire_region_t *regions; /**< By id; mem indexes region_mems */
+    mkv_wire_region_t *regions; /**< Peer's regions; mem indexes region_mems */
     mkv_rmem_t **region_mems;   /**< Parallel to regions */
     uint32_t num_regions;
     mkv_table_t mems_by_id;      /**< mkv_rmem_t */
     mkv_table_t regions_by_name; /**< mkv_wire_region_t in regions */
     mkv_table_t regions_by_id;
-    mkv_table_t granted; /**< Ids of our registrations whose keys the peer is told */
-    uint64_t epoch;      /**< Of the peer's table that is known here */
+    mkv_table_t granted; /**< Ids of our registrations whose keys the peer has */
+    uint64_t epoch;      /**< Epoch of the peer's table known here */
     mkv_list_t maps;     /**< mkv_map_t */
 } mkv_remote_t;
 
@@ -66,7 +67,7 @@ typedef struct mkv_remote {
  */
 mkv_status_t mkv_remote_update(mkv_remote_t *remote, const mkv_blob_info_t *info);
 
-/** @return Whether the peer is told the key of this registration of ours. */
+/** @return Whether the peer has the key of this registration of ours. */
 bool mkv_remote_has_grant(const mkv_remote_t *remote, uint32_t id);
 
 /** Destroy keys that neither the table nor a map refers to. */
@@ -81,7 +82,7 @@ const mkv_wire_region_t *mkv_remote_find(const mkv_remote_t *remote, uint32_t co
 const mkv_wire_region_t *mkv_remote_find_id(const mkv_remote_t *remote, uint32_t id,
                                             mkv_rmem_t **rmem_p);
 
-/** One pair less refers to it. */
+/** Remove a pair that refers to it. */
 void mkv_rmem_put(mkv_remote_t *remote, mkv_rmem_t *rmem);
 
 void mkv_remote_cleanup(mkv_remote_t *remote);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One rule for every kind of data: two ranks have in common the intersection of the
- * intervals that they hold of each group, and of several sources that hold the same
+ * The same rule serves every kind of data: two ranks share the intersection of the
+ * intervals that they hold of each group. If several sources hold the same interval,
  * one is elected.
  */
 

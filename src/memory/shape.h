@@ -60,12 +60,13 @@ uint64_t mkv_shape_step(const mkv_shape_t *shape, uint32_t tokens);
 bool mkv_shape_is_elected(const mkv_shape_t *source, uint32_t group,
                           const mkv_shape_t *destination);
 
-/** Whether the election depends on who is the source: numbers differ, and copies. */
+/** Whether the election depends on which side is the source: numbers and copies differ.
+ */
 bool mkv_shape_has_direction(const mkv_shape_t *a, const mkv_shape_t *b,
                              uint32_t group);
 
 /**
- * What two ranks have in common of a group, in the first @a tokens tokens of a unit.
+ * Common part of two ranks in a group, in the first @a tokens tokens of a unit.
  *
  * @return false: nothing.
  */

@@ -26,8 +26,8 @@ static int mkv_span_compare(const void *a, const void *b)
 }
 
 /* Overlapping memory is one allocation; adjoining memory of a GPU may be two, and a key
- * that spans two allocations cannot be exported. A peer that is told the key of one
- * component has none of what adjoins. */
+ * that spans two allocations cannot be exported. A peer with the key of one component
+ * gets no key of adjoining ones. */
 static bool mkv_span_joins(const mkv_span_t *a, const mkv_span_t *b)
 {
     if (a->type != b->type) {

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What has to be registered for new regions. The caller holds the context's lock.
+ * Memory to register for new regions. The caller holds the context's lock.
  */
 
 #include "memory/mem_index.h"
@@ -17,7 +17,7 @@ typedef struct mkv_span {
     uint64_t base, end;
     ucs_memory_type_t type;
     uint32_t component;
-    bool is_stated; /**< By an allocation: never joined with another */
+    bool is_stated; /**< Stated by an allocation: never joined */
 } mkv_span_t;
 
 /** Memory that the region needs: its allocation, or itself. */

@@ -133,7 +133,7 @@ void mkv_unit_set_cleanup(mkv_unit_set_t *set)
     *set = (mkv_unit_set_t){0};
 }
 
-/* Where a block is one part, as mostly, a load and the mixing are all */
+/* Mostly a block is one part: then a load and the mixing suffice */
 uint64_t mkv_units_sum(const uint32_t *blocks, uint32_t num, uint32_t parts)
 {
     uint64_t sum = 0;

@@ -20,7 +20,7 @@
 typedef struct mkv_unit_set {
     union {
         uint64_t *page;   /**< The only one */
-        uint64_t **pages; /**< Of two and more; NULL: none of its ids */
+        uint64_t **pages; /**< Pages, if two or more; NULL: none of its ids */
     };
     uint32_t first; /**< Number of the first one */
     uint32_t num_pages;
@@ -41,7 +41,7 @@ bool mkv_unit_set_find(const mkv_unit_set_t *set, uint32_t first, uint32_t count
 
 void mkv_unit_set_cleanup(mkv_unit_set_t *set);
 
-/** One summand of a sum that tells sets of ids apart, in whatever order. */
+/** Summand of an order-independent sum that distinguishes sets of ids. */
 static inline uint64_t mkv_unit_mix(uint32_t id)
 {
     uint64_t h = ((uint64_t)id + 1) * 0x9e3779b97f4a7c15ull;

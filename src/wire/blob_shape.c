@@ -2,7 +2,7 @@
 
 #include "wire/blob_shape.h"
 
-/* A region with one of these means other memory to who does not know them */
+/* A peer that does not know one of these flags would misread the region's memory */
 #define MKV_SHAPE_FLAGS                                                                \
     (MKV_REGION_BYTES | MKV_REGION_REPLICATED | MKV_REGION_CP_REPLICATED |             \
      MKV_REGION_HEADS_FIRST | MKV_REGION_REVERSE)

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * The item of a blob that tells how units are made. Pure.
+ * Item of a blob that describes the layout of units. Pure.
  */
 
 #include "wire/codec.h"

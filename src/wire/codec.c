@@ -17,7 +17,7 @@ void mkv_wbuf_cleanup(mkv_wbuf_t *wbuf)
     mkv_wbuf_init(wbuf);
 }
 
-/* One that has failed has no capacity left, so that every further byte comes here */
+/* A failed buffer has no capacity left, so that every further byte comes here */
 uint8_t *mkv_wbuf_grow(mkv_wbuf_t *wbuf, size_t length)
 {
     size_t capacity;

@@ -76,11 +76,11 @@ static inline uint64_t mkv_rbuf_get_uint(mkv_rbuf_t *rbuf, unsigned bytes)
 #define mkv_rbuf_get_u32(_rbuf) ((uint32_t)mkv_rbuf_get_uint(_rbuf, 4))
 #define mkv_rbuf_get_u64(_rbuf) mkv_rbuf_get_uint(_rbuf, 8)
 
-/** As mkv_wbuf_room(), where there is none yet. */
+/** Like mkv_wbuf_room(), for a buffer without room. */
 uint8_t *mkv_wbuf_grow(mkv_wbuf_t *wbuf, size_t length);
 
-/** @return Where @a length bytes, of which there are some, are to be written behind
- * what is there; NULL: no memory, which the buffer remembers. */
+/** Append room for @a length bytes, at least 1. @return Place to write them; NULL: no
+ * memory, which the buffer remembers. */
 static inline uint8_t *mkv_wbuf_room(mkv_wbuf_t *wbuf, size_t length)
 {
     uint8_t *p;
@@ -121,7 +121,7 @@ void mkv_msg_get_pull(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 void mkv_msg_put_pulled(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 void mkv_msg_get_pulled(mkv_rbuf_t *rbuf, mkv_msg_t *msg);
 
-/** Not cryptographic: finds bytes that were cut or flipped. */
+/** Checksum that finds cut or flipped bytes; it is not cryptographic. */
 uint64_t mkv_wire_checksum(uint64_t seed, const void *data, size_t length);
 
 #endif

@@ -230,8 +230,8 @@ static void mkv_msg_get_blob(mkv_rbuf_t *rbuf, mkv_msg_t *msg)
 
 /* ---- Messages -------------------------------------------------------------------- */
 
-/* What follows the header, and the names of the transfer where it is of one; a type
- * that is not here has nothing more */
+/* Bodies behind the header, and the transfer's names if it belongs to one. Types that
+ * are absent have no body */
 static const struct {
     void (*put)(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
     void (*get)(mkv_rbuf_t *rbuf, mkv_msg_t *msg);

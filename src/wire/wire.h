@@ -24,13 +24,13 @@
 #define MKV_WIRE_MAJOR 1
 #define MKV_WIRE_MINOR 0
 #define MKV_MSG_HEADER_SIZE 40u
-#define MKV_MSG_MAY_SKIP 0x8000u /**< Of a type, on the wire: may be skipped */
+#define MKV_MSG_MAY_SKIP 0x8000u /**< Flag of a type on the wire: may be skipped */
 #define MKV_MAX_RKEY_SIZE 4096u
 
 /**
- * What a peer serves. Each library sends its word of features in its blob; a message
- * that depends on a feature is sent only to a peer that has it. Later versions add
- * bits; unknown bits are ignored.
+ * Features that a peer serves. Each library sends its word of features in its blob; a
+ * message that depends on a feature is sent only to a peer that has it. Later versions
+ * add bits; unknown bits are ignored.
  */
 enum {
     MKV_FEATURE_PUSH = 1 << 0 /**< Serves PULL: puts what a reader requests */
@@ -70,12 +70,11 @@ typedef enum mkv_msg_type {
     MKV_MSG_PONG,
     MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
     MKV_MSG_PULLED,  /**< READ, passive to active: it has arrived, or cannot be put */
-    MKV_MSG_NOTE,    /**< Of a one-sided operation that has ended, if asked for */
+    MKV_MSG_NOTE,    /**< A one-sided operation has ended, if requested */
     MKV_MSG_ASK,     /**< Either, before it is bound: the receiver may not know of it */
     MKV_MSG_CREDIT,  /**< So many bytes of USER were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
-    MKV_MSG_ARRIVED, /**< WRITE, active to passive: a post that is told of has arrived
-                      */
+    MKV_MSG_ARRIVED, /**< WRITE, active to passive: a reported post has arrived */
     MKV_MSG_LAST,
     MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
 } mkv_msg_type_t;
@@ -91,7 +90,7 @@ static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
            ((type >= MKV_MSG_OPEN) && (type <= MKV_MSG_ARRIVED));
 }
 
-/** One component of EXPOSE. */
+/** Component of EXPOSE. */
 typedef struct mkv_wire_units {
     uint32_t component;
     uint32_t expect; /**< Units the sender waits for */
@@ -138,7 +137,8 @@ typedef struct mkv_msg {
     size_t length;
 } mkv_msg_t;
 
-/** Empty, but for the table of components: whoever counts some of them sets them. */
+/** Clear a message, except for its table of components, which the caller sets if it
+ * counts any. */
 void mkv_msg_clear(mkv_msg_t *msg);
 
 /**
@@ -149,7 +149,7 @@ void mkv_msg_clear(mkv_msg_t *msg);
  */
 mkv_status_t mkv_msg_encode(const mkv_msg_t *msg, mkv_wbuf_t *wbuf);
 
-/** First sequence number of the one who answers a HELLO with this one. */
+/** First sequence number of the side that answers a HELLO with @a seq. */
 uint32_t mkv_msg_answer_seq(uint32_t seq);
 
 /** Set the sequence number and the checksum of an encoded message. */
@@ -163,8 +163,8 @@ void mkv_msg_finish(void *data, size_t length, uint32_t seq);
 mkv_status_t mkv_msg_decode(const void *data, size_t length, mkv_msg_t *msg);
 
 /**
- * From whom to whom, and its number, of a message that cannot be decoded; a guess, as
- * nothing of it was checked. The rest of @a msg is not set.
+ * Read sender, receiver and number of a message that cannot be decoded. The values are
+ * a guess, as nothing was checked. The rest of @a msg is not set.
  *
  * @return 0: these bytes are no message at all.
  */
@@ -190,10 +190,10 @@ typedef struct mkv_wire_mem {
     uint32_t mem_type;
     uint64_t base, length;
     const uint8_t *rkey;  /**< In the input */
-    uint32_t rkey_length; /**< 0: it is not told */
+    uint32_t rkey_length; /**< 0: the key is unknown */
 } mkv_wire_mem_t;
 
-/** How a region's units are made; size 0: not told. */
+/** Layout of a region's units; size 0: unknown. */
 typedef struct mkv_wire_shape {
     uint64_t outer, inner_bytes;
     uint32_t num_groups, groups[MKV_MAX_GROUPS];
@@ -223,10 +223,10 @@ typedef struct mkv_blob_info {
     uint64_t model;
     uint64_t claim; /**< On the receiver's memory, of this connection; 0: none */
     uint64_t epoch;
-    uint64_t connection;  /**< In messages: number of the connection, never 0; else 0 */
-    uint64_t proof;       /**< Of a connection: mkv_proof() of the sender */
-    uint64_t max_message; /**< Of a connection: larger ones are refused; 0: not told */
-    uint64_t max_queued;  /**< Of a connection: as option MAX_QUEUED */
+    uint64_t connection;  /**< Number of the connection, not 0; 0 outside messages */
+    uint64_t proof;       /**< Connection: mkv_proof() of the sender */
+    uint64_t max_message; /**< Connection: larger ones are refused; 0: unknown */
+    uint64_t max_queued;  /**< Connection: see option MAX_QUEUED */
     uint64_t features;    /**< MKV_FEATURE_* */
     bool has_regions;     /**< A FULL blob, also if it has none */
     mkv_wire_mem_t *mems;
