@@ -822,8 +822,7 @@ enum {
     MKV_SEL_COMPONENTS = 1 << 0,
     MKV_SEL_LAYERS = 1 << 1,
     MKV_SEL_POSITIONS = 1 << 2,
-    MKV_SEL_TELL =
-        1 << 3 /**< Report this post while the transfer runs; selects nothing */
+    MKV_SEL_TELL = 1 << 3 /**< Report this post while the transfer runs; no part */
 };
 
 /**
