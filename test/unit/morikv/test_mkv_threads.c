@@ -544,6 +544,7 @@ static void open_with_threads(int fd)
     pair_open(1);
     pair_connect(0, 1);
     bind_write();
+    (void)wait_event(A, MKV_EV_EXPOSED); /* a thread may be the one that receives it */
 }
 
 typedef struct closing {
