@@ -10,10 +10,10 @@ set -uo pipefail
 # 30 5 10 everywhere; a limit only goes down.
 limits_of() { # PART
     case $1 in
-    src) echo 176 48 77 ;;
-    ucx_plugin) echo 132 43 42 ;;
+    src) echo 105 22 46 ;;
+    ucx_plugin) echo 30 8 10 ;;
     perf) echo 30 5 10 ;;
-    test) echo 142 59 46 ;;
+    test) echo 36 13 12 ;;
     logs) echo 30 5 30 ;;
     esac
 }

@@ -339,9 +339,8 @@ typedef struct mkv_region {
                                unit's tokens */
     uint32_t num_groups;  /**< 0: one element, which is not shared out */
     uint32_t groups[MKV_MAX_GROUPS]; /**< Elements over all ranks; the rest is 0 */
-    uint32_t shard_rank,
-        shard_size; /**< Ranks that share the axis, at most MKV_MAX_SHARDS; size 0: the
-                       topology's TP ranks */
+    uint32_t shard_rank;             /**< Rank among those that share the axis */
+    uint32_t shard_size;             /**< Ranks that share it; 0: all TP ranks */
 } mkv_region_t;
 
 /**
@@ -502,11 +501,11 @@ mkv_status_t mkv_peer_declare_dead(mkv_peer_t *peer);
 enum {
     MKV_MAP_INTERSECT = 1 << 0, /**< Pair what both have (pipeline stages, draft
                                      layers); default: every region must pair */
-    MKV_MAP_ANY_RANK =
-        1 << 1, /**< Replicated data comes from this very peer, even if other ranks hold
-                   it: TP ranks need not be equal, and no source is elected */
-    MKV_MAP_SRC = 1 << 2,   /**< For transfers in which this side is the source */
-    MKV_MAP_DST = 1 << 3,   /**< ... the destination */
+    MKV_MAP_ANY_RANK = 1 << 1,  /**< Replicated data comes from this very peer, even if
+                                     other ranks hold it: TP ranks need not be equal,
+                                     and no source is elected */
+    MKV_MAP_SRC = 1 << 2,       /**< For transfers in which this side is the source */
+    MKV_MAP_DST = 1 << 3,       /**< ... the destination */
     MKV_MAP_TOKENS = 1 << 4 /**< Block lists are token lists: token t is the token t %
                                  tokens_per_unit of block t / tokens_per_unit. On
                                  both sides alike */
@@ -705,9 +704,8 @@ typedef enum mkv_xfer_state {
 typedef struct mkv_expect {
     uint32_t component;
     uint32_t num_units;
-    uint64_t
-        num_bytes; /**< WRITE, component filled by plans of bytes: bytes that each leg
-                      must deliver, instead of num_units; 0: unknown and not checked */
+    uint64_t num_bytes; /**< WRITE by plans of bytes: bytes that each leg must deliver,
+                             instead of num_units; 0: unknown and not checked */
 } mkv_expect_t;
 
 /**
@@ -822,7 +820,7 @@ enum {
     MKV_SEL_COMPONENTS = 1 << 0,
     MKV_SEL_LAYERS = 1 << 1,
     MKV_SEL_POSITIONS = 1 << 2,
-    MKV_SEL_TELL = 1 << 3 /**< Report this post while the transfer runs; no part */
+    MKV_SEL_TELL = 1 << 3 /**< Report this post while the transfer runs */
 };
 
 /**
@@ -1288,7 +1286,7 @@ typedef struct mkv_stats {
     uint64_t quarantined_xfers;
     uint64_t pulls_sent;    /**< READ, destination: posts that the owner was asked to
                                  push (option READ_BY) */
-    uint64_t pulls_refused; /**< Pulls that gets replaced in the end */
+    uint64_t pulls_refused; /**< Pulls that were replaced by gets */
     uint64_t pulls_served;  /**< READ, source: posts pushed for readers */
     uint64_t bytes_pushed;  /**< Bytes of these that have arrived */
     /** Histograms: bucket i counts times from 2^i to below 2^(i+1) ns, the last one all

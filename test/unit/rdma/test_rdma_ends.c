@@ -158,6 +158,32 @@ START_TEST(device_that_registers_nothing_is_left_out)
 }
 END_TEST
 
+/* Without error handling nothing ends a caller that waits for its peer: the error is
+ * ucp_ep_create()'s own. */
+START_TEST(endpoint_without_receives_is_an_error_at_once)
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                 .features = UCP_FEATURE_RMA};
+    const ucp_worker_params_t worker_params = {0};
+    fake_verbs_objects_t objects;
+    unsigned i;
+
+    ck_assert_int_eq(ucp_init(&params, NULL, &context), UCS_OK);
+    for (i = 0; i < 2; i++) {
+        ck_assert_int_eq(ucp_worker_create(context, &worker_params, &workers[i]),
+                         UCS_OK);
+    }
+    fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    ck_assert_int_eq(connect_workers(), UCS_ERR_NO_MEMORY);
+    ucp_worker_destroy(workers[0]);
+    ucp_worker_destroy(workers[1]);
+    ucp_cleanup(context);
+    fake_verbs_reset();
+    fake_verbs_objects(&objects);
+    ck_assert_uint_eq(objects.qps + objects.mrs + objects.contexts, 0);
+}
+END_TEST
+
 static Suite *ends_suite(void)
 {
     Suite *suite = suite_create("mori_rdma ends");
@@ -167,6 +193,7 @@ static Suite *ends_suite(void)
     tcase_add_loop_test(tcase, peer_without_a_queue_pair_is_an_error, 0,
                         sizeof(verbs) / sizeof(verbs[0]));
     tcase_add_loop_test(tcase, device_that_registers_nothing_is_left_out, 0, 2);
+    tcase_add_test(tcase, endpoint_without_receives_is_an_error_at_once);
     suite_add_tcase(suite, tcase);
     return suite;
 }
