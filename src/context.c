@@ -196,7 +196,7 @@ static mkv_status_t mkv_ctx_create(const mkv_config_t *config, mkv_ctx_t **ctx_p
     return MKV_OK;
 }
 
-/* From here on others may call: UCX, and the threads that make progress */
+/* Start UCX and the progress threads; both may call into the context from then on */
 static mkv_status_t mkv_ctx_start(mkv_ctx_t *ctx)
 {
     mkv_status_t status = mkv_worker_open(ctx);
@@ -319,7 +319,7 @@ static bool mkv_close_is_settled(mkv_ctx_t *ctx)
     return !ctx->is_settling;
 }
 
-/* What was left open, for the text of MKV_ERR_BUSY */
+/* Objects the application left open, for the text of MKV_ERR_BUSY */
 typedef struct mkv_close_left {
     unsigned xfers, ops, maps;
 } mkv_close_left_t;
@@ -417,7 +417,7 @@ static void mkv_close_objects(mkv_ctx_t *ctx, mkv_close_left_t *left)
     }
 }
 
-/* It can be found from here, so that tools do not take it for a mistake */
+/* Keep the context reachable, so that leak checkers do not report it */
 static void mkv_ctx_keep(mkv_ctx_t *ctx)
 {
     static mkv_ctx_t *kept;

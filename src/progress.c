@@ -12,7 +12,8 @@
 #include "post/flush.h"
 #include "post/post.h"
 
-/* Those that had their turn come last the next time: a round has an end */
+/* Give queued posts to UCX. Legs that had their turn move to the end of the list, so
+ * that a round ends */
 static unsigned mkv_ctx_pump(mkv_ctx_t *ctx)
 {
     unsigned count = 0;
@@ -88,7 +89,7 @@ static void mkv_peer_step_changed(mkv_peer_t *peer)
     }
 }
 
-/* What it waits for is looked at in every round: most wait for nothing */
+/* The conditions are checked here, as few peers meet them */
 static inline void mkv_peers_step(mkv_list_t *peers)
 {
     mkv_peer_t *peer;
@@ -130,7 +131,8 @@ static unsigned mkv_progress_step(mkv_ctx_t *ctx)
     return count;
 }
 
-/* What was left without the lock. Nothing, mostly, and then it is looked at alone. */
+/* Take signals and posts that were queued without the lock. There are mostly none, so
+ * check that first. */
 static inline unsigned mkv_progress_take(mkv_ctx_t *ctx)
 {
     return mkv_ctx_has_signals(ctx) ? mkv_gates_take(ctx) + ctx->take(ctx) : 0;

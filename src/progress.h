@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What moves: UCX's worker, then the decisions that its callbacks left.
+ * Progress: UCX's worker first, then the decisions that its callbacks left.
  */
 
 #include "base/ctx.h"

@@ -3,15 +3,15 @@
 /*
  * Threads that make progress for the application (option PROGRESS_THREADS).
  *
- * All threads of a context serve its one worker, one at a time, under its lock. One
- * that finds nothing to do arms the worker under the lock, and sleeps. From then on it
- * is woken by UCX, by the next deadline, by whoever leaves the context after a call
- * that may have left something to do, and by the end.
+ * All threads of a context serve its one worker, one at a time, under its lock. A
+ * thread that finds nothing to do arms the worker under the lock and sleeps. It is
+ * woken by UCX, by the next deadline, by a call that leaves work behind when it leaves
+ * the context, and by the end of the context.
  *
- * While calls are in flight it goes on looking for a while (progress_spin): a lane that
- * keeps a few lists under way has none between the end of one and the waking of who is
- * to start the next. Nor does it sleep for the lock at once: whoever posts has it for
- * some microseconds, and to be woken takes longer.
+ * While calls are in flight, a thread keeps polling for a while (progress_spin). With
+ * only a few lists in flight, a lane idles from a completion until the posting thread
+ * wakes. A thread does not sleep for the lock at once either: a post holds it for some
+ * microseconds, and waking a thread takes longer.
  */
 
 #include "threads.h"
@@ -34,7 +34,7 @@
 #define MKV_THREAD_SLEEP_NS                                                            \
     (100 * MKV_NSEC_PER_MSEC)     /* a clock of the caller's may jump */
 #define MKV_THREAD_TRIES 1000     /* for the lock, before it sleeps for it */
-#define MKV_THREAD_PAUSES 10      /* between rounds, for who wants the lock */
+#define MKV_THREAD_PAUSES 10      /* between rounds, for threads at the lock */
 #define MKV_THREAD_ALONE_NS 50000 /* after which others may have the processor */
 #define MKV_THREAD_YIELDS 16 /* rounds between two such offers, each a system call */
 #define MKV_THREAD_LOOKS 256 /* rounds between looks for peers that ended */
@@ -52,7 +52,7 @@ struct mkv_threads {
 
 typedef struct mkv_threads mkv_threads_t;
 
-/* What a thread knows from round to round */
+/* State that a thread keeps between rounds */
 typedef struct mkv_thread {
     mkv_ctx_t *ctx;
     uint64_t moved_at;  /* last round that found something */
@@ -117,8 +117,8 @@ static bool mkv_thread_cool(mkv_thread_t *thread)
     return false;
 }
 
-/* It does not sleep yet. Peers that end while it does not are looked for now and then.
- */
+/* Whether the thread keeps polling instead of sleeping. While it polls, it checks now
+ * and then for peers that ended. */
 static bool mkv_thread_is_hot(mkv_thread_t *thread, unsigned count)
 {
     mkv_ctx_t *ctx = thread->ctx;
@@ -167,8 +167,10 @@ static uint64_t mkv_thread_arm(mkv_ctx_t *ctx)
     return (ctx->next_deadline - now < wait) ? ctx->next_deadline - now : wait;
 }
 
-/* One round under the lock. Counted as asleep before it arms. @return Whether to go on
- * at once; else how long to sleep in wait_p. */
+/*
+ * Run one round under the lock. The thread counts as asleep before it arms.
+ * @return Whether to run the next round at once; else wait_p is the time to sleep.
+ */
 static bool mkv_thread_round(mkv_thread_t *thread, uint64_t *wait_p)
 {
     mkv_ctx_t *ctx = thread->ctx;
@@ -222,7 +224,8 @@ static void *mkv_thread_main(void *arg)
         } else {
             goes_on = mkv_thread_sleep(ctx, wait);
         }
-        /* the lock goes to whoever lets go of it last: let others have it, too */
+        /* the thread that released the lock last would win it again: let waiting ones
+         * have it */
         while (__atomic_load_n(&ctx->num_waiting, __ATOMIC_RELAXED) > 0) {
             sched_yield();
         }

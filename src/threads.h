@@ -16,7 +16,7 @@ mkv_status_t mkv_threads_start(mkv_ctx_t *ctx);
 /** Whether the caller is one of them, so in a callback. */
 bool mkv_threads_are_calling(const mkv_ctx_t *ctx);
 
-/** Without the lock; not in one of them. */
+/** Called without the lock, and not by one of these threads. */
 void mkv_threads_stop(mkv_ctx_t *ctx);
 
 #endif

@@ -28,7 +28,7 @@ static void mkv_ucp_modify(mkv_ctx_t *ctx, ucp_config_t *config, const char *key
     }
 }
 
-/* What UCX was asked for: by our option, or else by its own variable */
+/* Transports that were requested: by our option, or else by UCX's variable */
 static const char *mkv_worker_asked(const char *option, const char *variable)
 {
     const char *value = (option[0] != '\0') ? option : getenv(variable);

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * A one-sided operation: bytes moved to or from a peer's memory without a call of the
- * peer's application. The caller holds the context's lock.
+ * Operations that move bytes to or from a peer's memory without a call of the peer's
+ * application. The caller holds the context's lock.
  *
- * op_build.c makes it, op_give.c gives its pieces to UCX, op_step.c decides what comes
- * next, op_watch.c hears of its peer, op_api.c is what the application calls.
+ * op_build.c creates an operation, op_give.c gives its pieces to UCX, op_step.c decides
+ * the next step, op_watch.c listens to its peer, op_api.c holds the public calls.
  */
 
 #include "base/event.h"
@@ -18,10 +18,10 @@
 
 #define MKV_OP_EVENTS 2u /* the end, and quiet */
 
-/** What was put, and whether it has arrived. */
+/** State of an operation's puts. */
 typedef enum mkv_op_puts {
     MKV_OP_PUTS_ARRIVED, /**< Or there are none */
-    MKV_OP_PUTS_GIVEN,   /**< They may not have arrived yet */
+    MKV_OP_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
     MKV_OP_PUTS_FLUSHING /**< A flush that covers them waits or runs */
 } mkv_op_puts_t;
 
@@ -38,12 +38,12 @@ struct mkv_op {
     mkv_list_t flush;   /**< peer->ops_to_flush or ops_flushing */
     mkv_ctx_t *ctx;
     mkv_peer_t *peer;
-    mkv_op_params_t params; /**< Without the caller's pointers, but user_data */
+    mkv_op_params_t params; /**< Copy; of the pointers only user_data */
     void *note;
     mkv_status_t status; /**< MKV_INPROGRESS until it has ended */
     char error[256];
     bool is_quiet;
-    uint64_t open_time, deadline; /**< Of the operation, then of its drain */
+    uint64_t open_time, deadline; /**< Deadline of the operation, then of its drain */
     uint64_t heard;               /**< mkv_peer_drain_late() */
     mkv_op_puts_t puts;
 
@@ -60,11 +60,11 @@ struct mkv_op {
     uint64_t bytes;
 
     size_t next;             /**< Piece to give to UCX */
-    mkv_rmem_t *asked;       /**< The call that is given tells of lists to it */
+    mkv_rmem_t *asked;       /**< Memory whose list support this call shows */
     uint16_t settled;        /**< Calls whose path is known and taken: mkv_op_way() */
     bool must_repeat;        /**< A list was refused: once more, piece by piece */
     uint64_t num_inflight;   /**< Calls */
-    uint64_t call_bytes;     /**< Of each of them, on average */
+    uint64_t call_bytes;     /**< Average bytes of a call in flight */
     uint64_t inflight_bytes; /**< Returned to the peer's credit as calls end */
     uint64_t num_ucp_calls;
 };
@@ -92,7 +92,7 @@ static inline void mkv_op_dirty(mkv_op_t *op)
     mkv_list_queue(&op->ctx->dirty_ops, &op->dirty);
 }
 
-/** End it with MKV_OK, and tell. */
+/** End the operation with MKV_OK and raise its event. */
 void mkv_op_complete(mkv_op_t *op);
 
 /** The first failure ends it; later ones change nothing. */
@@ -102,10 +102,10 @@ void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
 /** When it is looked at again, if it is not quiet. */
 void mkv_op_set_drain_deadline(mkv_op_t *op);
 
-/** Nothing of it is in flight any more: tell, once. */
+/** Nothing of the operation is in flight any more: raise the event, once. */
 void mkv_op_set_quiet(mkv_op_t *op);
 
-/** Of any state; no callback of UCX refers to it any more. */
+/** Free an operation of any state; no callback of UCX refers to it any more. */
 void mkv_op_free(mkv_op_t *op);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * From the caller's pieces to the arrays that UCX takes. Everything that can be wrong
- * is found here, before anything is given to UCX.
+ * Build the arrays that UCX takes from the caller's pieces. All errors of the arguments
+ * are found here, before anything is given to UCX.
  */
 
 #include "direct/op_build.h"

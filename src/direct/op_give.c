@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * From pieces to UCX calls: a list for many of a WRITE where the lane takes lists, else
- * a call a piece, as far as the peer's credits reach.
+ * Give pieces to UCX: many pieces of a WRITE as a list where the lane takes lists, else
+ * one call for each piece, as far as the peer's credits reach.
  *
- * A completion knows only its operation. Therefore the lists that are in flight
- * together are of the same memory types, for which a first refusal counts; and a call
- * that ends returns the average of the bytes in flight, the last one what is left.
+ * A completion knows only its operation. Therefore lists in flight together share their
+ * memory types, which a first refusal counts for. A call that ends returns the average
+ * of the bytes in flight, and the last one returns the rest.
  */
 
 #include "direct/op_give.h"
@@ -114,9 +114,9 @@ static void mkv_op_call_ended(mkv_op_t *op)
 /* ---- Paths ----------------------------------------------------------------------- */
 
 /*
- * Asked of the first call of a kind between two memory types; a path that is known
- * stays. Calls behind it that go the same way do not look again: that takes as long as
- * all else that is done for a piece.
+ * The first call of a kind between two memory types is queried for its path; a known
+ * path stays. Later calls of the same way skip the look-up, which takes as long as all
+ * other work for a piece.
  */
 
 /* Kind and memory types of the last call given, which those in flight share; never 0 */
@@ -130,7 +130,7 @@ static inline bool mkv_op_is_settled(const mkv_op_t *op, bool is_list)
     return op->settled == mkv_op_way(op, is_list);
 }
 
-/* Of the call to be given */
+/* Whether the next call must be queried for its path */
 static bool mkv_op_must_ask(const mkv_op_t *op, bool is_list)
 {
     const mkv_path_key_t key = mkv_op_path(op, op->next - 1, is_list);
@@ -194,7 +194,7 @@ static void mkv_op_piece_cb(void *request, ucs_status_t status, void *user_data)
     ucp_request_free(request);
 }
 
-/* As for transfers: a lane may refuse the first list, which moves nothing then */
+/* A lane may refuse the first list, which moves nothing then, as for transfers */
 static void mkv_op_list_status(mkv_op_t *op, size_t i, ucs_status_t status)
 {
     switch (mkv_peer_list_ended(op->peer, mkv_op_local_type(op, i),

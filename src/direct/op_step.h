@@ -5,12 +5,12 @@
 
 /**
  * @file
- * What an operation does next.
+ * Next step of an operation.
  */
 
 #include "direct/op.h"
 
-/** Give pieces, flush, tell the end. @return Whether something moved. */
+/** Give pieces, flush, raise the final event. @return Whether something moved. */
 unsigned mkv_op_step(mkv_op_t *op);
 
 /** All that have something to do. @return How many moved. */

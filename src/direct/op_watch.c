@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What operations do when their peers tell them something, and at the end. */
+/* Reactions of operations to their peers' messages and ends, and their end with the
+ * context. */
 
 #include "direct/op_watch.h"
 

@@ -5,12 +5,12 @@
 
 /**
  * @file
- * One-sided operations as listeners of their peers, and their end with the context.
+ * Operations as listeners of their peers, and their end with the context.
  */
 
 #include "base/ctx.h"
 
-/** Be told of peers, their messages and their ends. */
+/** Register the listener of peers, their messages and their ends. */
 void mkv_ops_listen(mkv_ctx_t *ctx);
 
 /** Fail all that are open. @return How many the application had left open. */

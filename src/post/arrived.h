@@ -5,17 +5,16 @@
 
 /**
  * @file
- * Posts that the peer is told of when they have arrived: leg->pushed and flushed. The
+ * Posts that notify the peer when they have arrived: leg->pushed and leg->flushed. The
  * caller holds the context's lock.
  */
 
 #include "post/post.h"
 
-/** The post has arrived at the peer, which is told; frees it. */
+/** Notify the peer that the post has arrived, and free the post. */
 void mkv_post_arrived(mkv_post_t *post);
 
-/** A flush has ended, or failed with the transfer: the posts that it covers have
- *  arrived at the peer, which is told. */
+/** A flush has ended, or failed with the transfer: notify the peer of its posts. */
 void mkv_posts_arrived(mkv_leg_t *leg);
 
 #endif

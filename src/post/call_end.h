@@ -5,12 +5,13 @@
 
 /**
  * @file
- * What the end of a post's calls means to it. The caller holds the context's lock.
+ * Effect of ended UCX calls on their post. The caller holds the context's lock.
  */
 
 #include "post/post.h"
 
-/** After calls took credit, before one of them can give it back. */
+/** Recompute the bytes per call. Call it when calls have taken credit, before one of
+ * them can return it. */
 void mkv_post_average_calls(mkv_post_t *post);
 
 /** Nothing is left to give, or its leg is over. */

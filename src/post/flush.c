@@ -54,7 +54,7 @@ static void mkv_peer_read_back_cb(void *request, ucs_status_t status, void *user
     }
 }
 
-/* Where the bytes go; registered when they are first needed */
+/* Memory the read-back writes to; registered on first use */
 static ucs_status_t mkv_read_back_open(mkv_ctx_t *ctx)
 {
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |

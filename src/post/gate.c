@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/** One signal, and then the value of its id. */
+/** A signalled gate; its value follows its id. */
 typedef struct mkv_signal {
     struct mkv_signal *next;
     uint64_t id, value;

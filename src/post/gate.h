@@ -5,10 +5,10 @@
 
 /**
  * @file
- * The values that gates without a callback wait for.
+ * Signals of gates without a callback.
  *
- * mkv_gate_signal() takes no lock: it leaves a node, which is taken in under the
- * context's lock by whoever makes progress or posts.
+ * mkv_gate_signal() takes no lock. It queues a node, which the next call that makes
+ * progress or posts takes in under the context's lock.
  */
 
 #include "base/ctx.h"

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * From a plan to UCX calls.
+ * Posts: they turn a plan into UCX calls.
  *
  * A post is a cursor over (pair, run, unit). It is given to UCX as far as the peer's
- * credits reach, by lists where the peer takes them (puts), else piece by piece, and
- * goes on in progress. The source of a transfer puts, whether it is active or asked to;
- * the destination of a READ gets what it does not ask for (pull.h). It ends when the
- * cursor is at the end and no call is in flight.
+ * credits reach, as lists where the peer takes them (puts), else piece by piece.
+ * Progress continues it. The source of a transfer puts, whether it is active or was
+ * requested to put. The destination of a READ gets the pieces that it does not request
+ * from the source (pull.h). A post ends when the cursor is at the end and no call is in
+ * flight.
  *
- * The arrays of a list are computed in one pass over the runs into memory of the list
- * cache, which UCX reads until the call completes; a post that repeats an earlier one
- * gives UCX the same arrays. Key and handle arrays hold one repeated value when the
- * post lies in one allocation on both sides, and are then shared by all posts.
+ * The arrays of a list are computed in one pass over the runs, into memory of the list
+ * cache. UCX reads them until the call completes; a post that repeats an earlier one
+ * gives UCX the same arrays. If the post lies in one allocation on both sides, the key
+ * and handle arrays hold one repeated value and all posts share them.
  *
- * Credits: calls and bytes. The callback of a call does not know its bytes, so a
- * completing call returns the average of those given, and the last one what is left.
+ * Credits count calls and bytes. The callback of a call does not know its bytes. So a
+ * completing call returns the average over the calls given, and the last one returns
+ * the rest.
  */
 
 #include "post/post.h"
@@ -64,7 +66,7 @@ static void mkv_calls_piece(const mkv_calls_t *calls, unsigned index,
     } while (index-- > 0);
 }
 
-/* What is put arrives behind a flush */
+/* Puts have arrived only when a flush has ended */
 static void mkv_post_wants_flush(mkv_post_t *post)
 {
     if (post->leg->xfer->role == MKV_SRC) {
@@ -72,7 +74,7 @@ static void mkv_post_wants_flush(mkv_post_t *post)
     }
 }
 
-/* After calls took credit, before one of them can give it back */
+/* Count calls that have taken credit, before one of them can return it */
 static void mkv_post_count_calls(mkv_post_t *post, uint64_t num)
 {
     mkv_leg_t *leg = post->leg;
@@ -119,7 +121,10 @@ static bool mkv_calls_answer(mkv_calls_t *calls, void *request, ucs_status_t sta
     return true;
 }
 
-/* After the call. @return What it would have returned without being asked. */
+/*
+ * Called when the UCX call has returned.
+ * @return The value that the call would have returned without the query.
+ */
 static ucs_status_ptr_t mkv_calls_asked(mkv_calls_t *calls, ucs_status_ptr_t request)
 {
     if (calls->asked == MKV_ANSWERED) {
@@ -253,7 +258,7 @@ static ucs_status_ptr_t mkv_post_issue_calls(mkv_post_t *post, mkv_calls_t *call
     return request;
 }
 
-/* One call, that is asked for its path. @return Its request, or how it ended. */
+/* Issue one call and query its path. @return Its request, or its final status. */
 static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
     mkv_post_t *post, mkv_calls_t *calls, mkv_piece_t *piece)
 {
@@ -287,8 +292,8 @@ static ucs_status_ptr_t __attribute__((cold, noinline)) mkv_post_issue_first(
     return request;
 }
 
-/* One group of calls, or one that is asked; false: stop, no memory, a call failed, or
- * strict mode */
+/* Issue one group of calls, or one call with a query. @return false: stop, because
+ * there is no memory, a call failed, or strict mode refuses the path. */
 static bool __attribute__((noinline)) mkv_post_issue_pair(mkv_post_t *post,
                                                           bool is_asked)
 {
@@ -379,7 +384,8 @@ static bool mkv_post_give_list(mkv_calls_t *calls, const mkv_pair_t *first,
     return true;
 }
 
-/* One list; false: stop, no memory, the call failed, or strict mode */
+/* Issue one list. @return false: stop, because there is no memory, the call failed, or
+ * strict mode refuses the path. */
 static bool mkv_post_issue_list(mkv_post_t *post, const mkv_pair_t *first)
 {
     const mkv_path_key_t key = mkv_post_path(post, first, true);

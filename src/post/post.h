@@ -5,7 +5,7 @@
 
 /**
  * @file
- * From a plan to UCX calls. The caller holds the context's lock.
+ * Posts: they turn a plan into UCX calls. The caller holds the context's lock.
  */
 
 #include "memory/list_cache.h"
@@ -23,9 +23,9 @@ typedef enum mkv_gate_state {
 /** A place in a plan. */
 typedef struct mkv_cursor {
     uint32_t pair;
-    uint32_t unit;  /**< In the run, when pieces are single units */
+    uint32_t unit;  /**< Unit in the run, when pieces are single units */
     uint32_t piece; /**< In the unit */
-    size_t run;     /**< In the pair's runs */
+    size_t run;     /**< Run of the pair */
 } mkv_cursor_t;
 
 typedef struct mkv_post {
@@ -43,12 +43,12 @@ typedef struct mkv_post {
     bool is_by_get;           /**< READ: does not fit into a PULL */
     uint64_t pull_bytes;      /**< READ, pulled: of the whole post */
     bool must_repeat;         /**< A list was refused: once more, piece by piece */
-    uint64_t num_elements;    /**< Of the whole post */
+    uint64_t num_elements;    /**< Elements of the whole post */
     uint64_t elements, bytes; /**< Given to UCX so far */
     uint64_t num_inflight;    /**< UCX calls */
-    uint64_t call_bytes;      /**< Of each of them, on average */
+    uint64_t call_bytes;      /**< Average bytes of a call in flight */
     uint64_t inflight_bytes;
-    mkv_list_uses_t lists; /**< Of the calls in flight */
+    mkv_list_uses_t lists; /**< Lists that calls in flight use */
 } mkv_post_t;
 
 /** The leg has posts to give. */
@@ -60,7 +60,7 @@ unsigned mkv_peer_pump(mkv_peer_t *peer);
 /** Drop the posts that wait; those in flight end with their last completion. */
 void mkv_leg_cancel_posts(mkv_leg_t *leg);
 
-/** Be told of legs that end. */
+/** Register the listener of legs that end. */
 void mkv_posts_listen(mkv_ctx_t *ctx);
 
 void mkv_posts_cleanup(mkv_ctx_t *ctx);

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One contiguous piece of memory */
+/* A contiguous piece of memory */
 typedef struct mkv_piece {
     const mkv_pair_t *pair;
     char *local;

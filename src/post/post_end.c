@@ -100,8 +100,10 @@ static void mkv_post_count_done(const mkv_post_t *post)
     }
 }
 
-/* The caller is told here, unless that fails the leg. @return Whether the peer is told,
- * too, behind a flush. */
+/*
+ * Notify the caller here, unless that fails the leg.
+ * @return Whether the peer is notified as well, when a flush has ended.
+ */
 static bool mkv_post_tell(const mkv_post_t *post)
 {
     bool is_source = (post->leg->xfer->role == MKV_SRC);
@@ -117,7 +119,7 @@ static bool mkv_post_tell(const mkv_post_t *post)
     return false;
 }
 
-/* Who wants a flush behind all that arrives gets one */
+/* A flush covers lists as well if FENCE=flush */
 bool mkv_post_lists_arrive(const mkv_post_t *post)
 {
     const mkv_peer_t *peer = post->leg->peer;
@@ -125,7 +127,8 @@ bool mkv_post_lists_arrive(const mkv_post_t *post)
     return mkv_peer_lists_arrive(peer) && (peer->ctx->opts->fence != MKV_FENCE_FLUSH);
 }
 
-/* A flush would wait for what was put behind it as well, and who is told with it */
+/* Skip the flush where possible: it would also wait for later puts and delay the notice
+ */
 static bool mkv_post_is_there(const mkv_post_t *post)
 {
     return !post->has_pieces && mkv_post_lists_arrive(post);

@@ -17,23 +17,23 @@
  */
 mkv_post_t *mkv_post_create(mkv_leg_t *leg, mkv_plan_t *plan, const mkv_sel_t *sel);
 
-/** In whatever list it is; no call of it is in flight. */
+/** Free a post that is in any list; no call of it is in flight. */
 void mkv_post_free(mkv_post_t *post);
 
 /** All of them. */
 void mkv_posts_free(mkv_list_t *posts);
 
-/** From the beginning, before all posts of the leg that wait. */
+/** Restart the post, before all queued posts of the leg. */
 void mkv_post_again(mkv_post_t *post);
 
 /** A list that is complete has arrived, and is seen there; else behind a flush. */
 bool mkv_post_lists_arrive(const mkv_post_t *post);
 
 /**
- * No call is in flight and nothing is left to give.
+ * End a post that has no call in flight and nothing left to give.
  *
- * @return The peer is to be told that it has arrived (arrived.h), now; else the post is
- *         gone, or waits for a flush.
+ * @return true: notify the peer now that the post has arrived (arrived.h); false: the
+ *         post is freed, or waits for a flush.
  */
 bool mkv_post_done(mkv_post_t *post);
 

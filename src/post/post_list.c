@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One pass over the runs from the cursor on. Pairs follow each other in a list as long
- * as their memory types are alike; without a handle and a key of its own for every
- * piece where all of them lie in one allocation on both sides.
+ * Build lists in one pass over the runs, from the cursor on. Pairs share a list as long
+ * as their memory types are alike. If all pieces lie in one allocation on both sides,
+ * they share one handle and one key.
  *
- * The plan remembers its lists for as long as their memory serves nobody else. So what
- * is posted again is not built again, and posts in flight read the same arrays.
+ * The plan keeps its lists until the cache reuses their memory. So a repeated post does
+ * not build them again, and posts in flight read the same arrays.
  */
 
 #include "post/post_list.h"
@@ -190,8 +190,8 @@ static void mkv_lists_add_pair(mkv_lists_t *lists, mkv_post_t *post,
     mkv_lists_set_keys(lists, pair, from);
 }
 
-/* There may be room for pairs that nobody has counted on: those behind one of another
- * type that has nothing to post */
+/* A list may have room for pairs that were not counted: those that follow a pair of
+ * another type without pieces to post */
 static bool mkv_lists_take(const mkv_lists_t *lists, const mkv_pair_t *first,
                            const mkv_pair_t *pair)
 {
@@ -214,8 +214,8 @@ static void mkv_lists_build(mkv_lists_t *lists, mkv_post_t *post,
     lists->to = post->at;
 }
 
-/* A plan's list is told by its selection and where it begins: its end follows from
- * them and from what does not change while there are plans, the map and sgl_max */
+/* Selection and start identify a list of a plan. Its end follows from them, the map and
+ * sgl_max, which do not change while plans exist. */
 static bool mkv_lists_are_next(const mkv_lists_t *lists, const mkv_post_t *post)
 {
     return (lists->from.pair == post->at.pair) && (lists->from.run == post->at.run) &&

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * By which path a post's calls go: the first call between two memory types is asked.
+ * UCX paths of a post's calls. The first call between two memory types is queried.
  */
 
 #include "peer/path.h"

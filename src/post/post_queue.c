@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Also without the lock: what may change is atomic */
+/* Callable without the lock: the members that may change are atomic */
 static mkv_status_t mkv_post_check_leg(mkv_xfer_t *xfer, uint32_t index,
                                        const mkv_plan_t *plan)
 {
@@ -143,8 +143,8 @@ typedef struct mkv_submission {
     bool has_gate;
 } mkv_submission_t;
 
-/* The last one is in front. Who frees a plan or a transfer enters, and so takes in what
- * refers to it before. */
+/* Submissions are a stack. A call that frees a plan or a transfer enters the context,
+ * and so first takes in the submissions that refer to it. */
 static mkv_status_t mkv_post_submit(mkv_submission_t values)
 {
     mkv_ctx_t *ctx = values.xfer->ctx;
@@ -160,14 +160,14 @@ static mkv_status_t mkv_post_submit(mkv_submission_t values)
                                         __ATOMIC_RELAXED)) {
     }
     mkv_ctx_wake_all(ctx);
-    if (mkv_try_enter(ctx)) { /* whoever had the lock may have looked before */
+    if (mkv_try_enter(ctx)) { /* the lock's owner may have looked before */
         mkv_leave(ctx);
     }
     return MKV_OK;
 }
 
-/* What is refused now was accepted before, so something has happened in between, and
- * its caller must know that the post is not made */
+/* The submission was accepted before. If it is refused now, the state changed in
+ * between, and the caller must learn that the post is not made. */
 static void mkv_post_take(const mkv_submission_t *submission)
 {
     mkv_xfer_t *xfer = submission->xfer;
@@ -288,7 +288,7 @@ static uint64_t mkv_leg_moving(const mkv_leg_t *leg)
     return bytes;
 }
 
-/* What waits for the peer alone ends here; UCX gives back the rest */
+/* Posts that wait for the peer end here; UCX returns the others */
 static void mkv_leg_posts_ended(mkv_leg_t *leg)
 {
     mkv_leg_cancel_posts(leg);

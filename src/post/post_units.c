@@ -136,7 +136,7 @@ static mkv_status_t mkv_post_check_part(const mkv_leg_t *leg, mkv_plan_t *plan,
     return status;
 }
 
-/* The passive side needs sets only when it is asked to put, and then once */
+/* The passive side needs unit sets once, when it is first requested to put */
 static mkv_status_t mkv_leg_index_exposed(mkv_leg_t *leg)
 {
     mkv_unit_set_t *sets;

@@ -198,7 +198,7 @@ void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg)
     } else {
         post->elements = post->num_elements;
         post->bytes = post->pull_bytes;
-        (void)mkv_post_done(post); /* of a reader: nobody is told */
+        (void)mkv_post_done(post); /* a reader's post notifies no peer */
     }
 }
 

@@ -23,10 +23,10 @@ void mkv_pull_answered(mkv_leg_t *leg, const mkv_msg_t *msg);
 void mkv_pulls_drop(mkv_leg_t *leg);
 
 /**
- * What both sides must agree on: the pairs of regions that are selected, and the units
- * of each.
+ * Digest of the selected pairs of regions and the units of each, which both sides must
+ * agree on.
  *
- * @param [out] bytes_p  Of the whole post.
+ * @param [out] bytes_p  Bytes of the whole post.
  *
  * @return A digest that does not depend on the order of pairs.
  */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a reader asks for is checked as a caller's post is, against what was exposed to
- * it, and then is a post of the passive side's leg: it takes credits, goes by lists,
- * and waits for a flush. A reader that asks for what was not exposed fails the
- * transfer; what cannot be put for other reasons is refused, and the reader gets it.
+ * Requests of a reader are checked like a caller's post, against the blocks exposed to
+ * it. Then each is a post of the passive side's leg: it takes credits, goes as lists,
+ * and waits for a flush. A reader that requests blocks which were not exposed fails the
+ * transfer. If a put is not possible for other reasons, the request is refused, and the
+ * reader gets the blocks itself.
  */
 
 #include "post/push.h"
@@ -61,7 +62,7 @@ static void mkv_push_expand(const mkv_wire_units_t *wire, uint32_t *local,
     }
 }
 
-/* One list of units for each component, in one block that the caller frees */
+/* Copy the units of each component into one block, which the caller frees */
 static mkv_status_t mkv_push_units(mkv_leg_t *leg, const mkv_msg_t *msg,
                                    mkv_units_t *units, uint32_t **ids_p)
 {

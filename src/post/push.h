@@ -12,7 +12,7 @@
 #include "post/post.h"
 #include "xfer/leg.h"
 
-/** What was put for a reader has arrived there: tell it. */
+/** Notify the reader that a post for it has arrived. */
 void mkv_push_arrived(mkv_post_t *post);
 
 /** Listener of legs, see mkv_leg_listener_t. */
