@@ -13,7 +13,7 @@ enum {
     MKV_TL_SGL = 1 << 0,     /* takes lists of any memory it can register */
     MKV_TL_SGL_GPU = 1 << 1, /* of GPU memory on both sides */
     MKV_TL_SGL_123 = 1 << 2, /* as MKV_TL_SGL, from UCX 1.23 on */
-    MKV_TL_MORE = 1 << 3     /* there may be lanes that were not told */
+    MKV_TL_MORE = 1 << 3     /* not all lanes were reported */
 };
 
 static const struct {

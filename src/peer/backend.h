@@ -18,7 +18,7 @@ mkv_backend_t mkv_backend_of_text(const char *text);
 /** Name of a class, never NULL. */
 const char *mkv_backend_string(mkv_backend_t backend);
 
-/** What UCX's status of a call means for its transfer. */
+/** Map UCX's status of a call to the status of its transfer. */
 mkv_status_t mkv_status_of_ucs(ucs_status_t status);
 
 /** Whether a lane copies lists of GPU memory by itself, without a NIC. */
@@ -46,9 +46,9 @@ bool mkv_peer_has_sgl_lane(const mkv_peer_t *peer, ucs_memory_type_t local,
                            ucs_memory_type_t remote);
 
 /**
- * Whether a list put that is complete has arrived, without a flush: mori_xgmi tells a
- * put's end after the GPU that copied has released the bytes to the system, and no
- * other lane of the endpoint takes lists.
+ * Whether a list put that is complete has arrived, without a flush. mori_xgmi reports
+ * the end of a put when the GPU that copied has released the bytes to the system, and
+ * no other lane of the endpoint takes lists.
  */
 bool mkv_peer_lists_arrive(const mkv_peer_t *peer);
 

@@ -67,7 +67,7 @@ static inline bool mkv_conn_is_cut_off(mkv_conn_state_t state)
     return (state == MKV_CONN_FAILED) || (state >= MKV_CONN_CLOSING);
 }
 
-/** What callers of the library see. */
+/** State that the public API reports. */
 static inline mkv_peer_state_t mkv_conn_public(mkv_conn_state_t state)
 {
     return (state == MKV_CONN_READY)

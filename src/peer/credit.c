@@ -4,11 +4,11 @@
  * Credits for messages of the caller, and for notes, whose room is taken when their
  * operation is posted.
  *
- * Both sides count what was ever sent under a connection, and how much of it was
- * polled, in bytes with a fixed part for each message. The receiver tells its
- * MAX_QUEUED in HELLO and, by CREDIT, how much was polled, whenever that has grown by a
- * quarter of it. So a quarter may be free without the sender knowing it: while no more
- * than that seems to wait, a message is sent whatever its size.
+ * Each side counts the bytes sent under a connection and the bytes polled, with a fixed
+ * part for each message. The receiver reports its MAX_QUEUED in HELLO. By CREDIT it
+ * reports the bytes polled, whenever they have grown by a quarter of MAX_QUEUED. So a
+ * quarter may be free without the sender knowing it: while at most a quarter seems to
+ * wait, a message is sent whatever its size.
  */
 
 #include "peer/credit.h"
@@ -16,8 +16,8 @@
 #include "base/event.h"
 #include "peer/message.h"
 
-/* Before the first CREDIT the peer may not be ready, and keeps messages as if they had
- * come out of order */
+/* The peer may not be ready before its first CREDIT. It then keeps messages as if they
+ * had come out of order */
 #define MKV_CREDIT_FIRST (MKV_REORDER_WINDOW / 2)
 
 static bool mkv_credit_fits(uint64_t waiting, uint64_t cost, uint64_t room)

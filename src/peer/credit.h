@@ -5,12 +5,13 @@
 
 /**
  * @file
- * How much one peer may send before it is polled here: who sends more, waits.
+ * Credits: how much one peer may send before it is polled here. A sender without credit
+ * waits.
  */
 
 #include "peer/peer.h"
 
-/** What a message of the caller costs: its bytes, and what is kept beside them. */
+/** Cost of a message of the caller beside its bytes, for the records kept with it. */
 #define MKV_CREDIT_MESSAGE 1024u
 
 /** Whether the peer has room for a message of so many bytes. */
@@ -22,13 +23,13 @@ void mkv_credit_sent(mkv_peer_t *peer, size_t length);
 /** A message of so many bytes came. @return false: there was no room for it. */
 bool mkv_credit_receive(mkv_peer_t *peer, size_t length);
 
-/** The peer tells how much was polled there. */
+/** The peer reports how much was polled there. */
 void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg);
 
-/** Tell the peer how much was polled here; in READY. */
+/** Report to the peer how much was polled here; in READY. */
 void mkv_credit_tell(mkv_peer_t *peer);
 
-/** Tell all peers of which enough was polled. @return How many. */
+/** Report to all peers of which enough was polled. @return How many. */
 unsigned mkv_credits_tell(mkv_ctx_t *ctx);
 
 #endif

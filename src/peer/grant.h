@@ -14,7 +14,7 @@
 #include "peer/peer.h"
 
 /**
- * One registration.
+ * Grant a registration to the peer.
  *
  * @param [out] is_new_p  Set when it was not granted before; else left alone.
  *
@@ -22,7 +22,7 @@
  */
 mkv_status_t mkv_grant_mem(mkv_peer_t *peer, const mkv_mem_t *mem, bool *is_new_p);
 
-/** What the map's pairs lie in; as mkv_grant_mem(). */
+/** Grant the memory that the map's pairs lie in; see mkv_grant_mem(). */
 mkv_status_t mkv_grant_map(mkv_peer_t *peer, const mkv_map_t *map, bool *is_new_p);
 
 /** Forget what is no longer registered. */

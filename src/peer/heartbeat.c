@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What time tells about a connection.
+ * Timers of a connection.
  *
- * Silence is counted in looks, not in time: a process that was stopped itself finds at
- * its first look that much time has passed, and its peers' messages not yet taken from
+ * Silence is counted in looks, not in time. A process that was stopped itself finds at
+ * its first look that much time has passed, and that its peers' messages are still on
  * the wire.
  */
 
@@ -68,7 +68,8 @@ bool mkv_heartbeat_is_silent(mkv_peer_t *peer, uint64_t *heard)
     return false;
 }
 
-/* Under its old number: whoever has taken the first one drops it as the same */
+/* The repeated HELLO keeps its number, so a peer that took the first one drops it as a
+ * duplicate */
 static uint64_t mkv_heartbeat_repeat_hello(mkv_peer_t *peer, uint64_t now)
 {
     if (peer->state != MKV_CONN_CONNECTING) {

@@ -5,8 +5,7 @@
 
 /**
  * @file
- * What time tells about a connection: HELLO that is not answered, a message that does
- * not come, a peer that is silent.
+ * Timers of a connection: a HELLO without an answer, a missing message, a silent peer.
  */
 
 #include "peer/peer.h"

@@ -33,7 +33,7 @@ void mkv_hello_receive(mkv_peer_t *peer, const mkv_msg_t *msg);
  * it fails, so has the peer. */
 mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer);
 
-/** Tell all peers the regions of a new epoch. */
+/** Send the regions of a new epoch to all peers. */
 void mkv_hello_tell_regions(mkv_ctx_t *ctx);
 
 #endif

@@ -14,7 +14,7 @@
 mkv_status_t mkv_inbox_open(mkv_ctx_t *ctx);
 void mkv_inbox_close(mkv_ctx_t *ctx);
 
-/** What UCX's handler calls; separate for tests. */
+/** Body of UCX's handler; separate for tests. */
 void mkv_inbox_receive(mkv_ctx_t *ctx, const void *data, size_t length);
 
 /** Deliver what waited until the peer became ready. */

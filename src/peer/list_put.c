@@ -9,8 +9,8 @@
 
 /*
  * A list that no lane takes costs the endpoint: UCX 1.22 cancels it or worse, 1.23
- * fails the endpoint in peer failure mode. So only lanes that are known to take lists
- * are asked, and the first list tells whether they do.
+ * fails the endpoint in peer failure mode. So lists go only to lanes that are known to
+ * take them, and the first list shows whether they do.
  */
 bool mkv_peer_may_sgl(mkv_peer_t *peer, ucs_memory_type_t local,
                       ucs_memory_type_t remote)
@@ -83,7 +83,7 @@ ucs_status_ptr_t mkv_ep_put_list(ucp_ep_h ep, const mkv_list_put_t *list,
                        &param);
 }
 
-/* What UCX says when a lane takes no lists; the connection is as good as before */
+/* UCX's statuses when a lane takes no lists; the connection is as good as before */
 static bool mkv_status_is_no_sgl(ucs_status_t status)
 {
     return (status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_INVALID_PARAM) ||

@@ -5,14 +5,14 @@
 
 /**
  * @file
- * Puts of whole lists to a peer: whether UCX may be asked for one, the call, and what
- * its status says about later ones.
+ * Puts of whole lists to a peer: whether UCX may get one, the call, and the effect of
+ * its status on later ones.
  *
- * What is known is kept for each pair of memory types. Keys of GPU memory differ beside
- * that: where the GPU runtime cannot open an allocation, UCX leaves the lane out that
- * takes lists, tells nobody, and ends the endpoint over the first list. So the first
- * put to each such allocation goes by itself, and what carries it says whether lists
- * may follow. The caller holds the context's lock.
+ * The knowledge is kept for each pair of memory types. Keys of GPU memory differ beside
+ * that. Where the GPU runtime cannot open an allocation, UCX leaves out the lane that
+ * takes lists, reports nothing, and ends the endpoint over the first list. So the first
+ * put to each such allocation goes by itself, and the lane that carries it shows
+ * whether lists may follow. The caller holds the context's lock.
  */
 
 #include "memory/remote_mem.h"
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** What a list moves: arrays of num entries, which UCX reads until the call ends. */
+/** Arrays of a list, num entries each; UCX reads them until the call ends. */
 typedef struct mkv_list_put {
     void **buffers;
     size_t *lengths; /**< Bytes, the same on both sides */
@@ -33,7 +33,7 @@ typedef struct mkv_list_put {
     bool is_asked; /**< There is a request in any case: peer/path.h */
 } mkv_list_put_t;
 
-/** What the end of a list put means to who asked for it. */
+/** Result of a list put for its caller. */
 typedef enum mkv_list_end {
     MKV_LIST_MOVED,
     MKV_LIST_REFUSED, /**< Nothing is lost: all of its pieces may be put one by one */
@@ -43,7 +43,7 @@ typedef enum mkv_list_end {
 /** How what is to be put to a peer's memory is given to UCX. */
 typedef enum mkv_list_use {
     MKV_LIST_USE_NONE,
-    MKV_LIST_USE_ASK, /**< One put by itself first, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */
+    MKV_LIST_USE_ASK, /**< First a single put, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */
     MKV_LIST_USE_FULL
 } mkv_list_use_t;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The uses of connections, told one after the other. */
+/* Calls the listeners of connections, one after the other. */
 
 #include "peer/listen.h"
 

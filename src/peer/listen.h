@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Who uses connections, and is told about them. The caller holds the context's lock.
+ * Listeners of connections. The caller holds the context's lock.
  */
 
 #include "peer/peer.h"
@@ -18,23 +18,23 @@ typedef struct mkv_peer_listener {
     uint64_t messages; /**< Bit t: messages of type t are for it, and for it alone */
     /** The connection has ended, for the reason in status and error. */
     void (*ended)(mkv_peer_t *peer);
-    /** It may be harmless now: see mkv_peer_is_harmless(). */
+    /** The peer may be harmless now: see mkv_peer_is_harmless(). */
     void (*look)(mkv_peer_t *peer);
     /** @a msg was decoded from @a data. */
     void (*receive)(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                     size_t length);
     /** Forget what is too old. @return The next time to look. */
     uint64_t (*expire)(mkv_peer_t *peer, uint64_t now);
-    /** It needs the connection no longer. NULL: a flush is all it needs. */
+    /** The listener does not need the connection. NULL: a flush is all it needs. */
     bool (*is_idle)(mkv_peer_t *peer);
-    /** It has something open; @a id_p is the number of the first. */
+    /** The listener has something open; @a id_p is the number of the first. */
     bool (*has_open)(mkv_peer_t *peer, uint64_t *id_p);
 } mkv_peer_listener_t;
 
-/** Tell @a listener, too; at open, and in the order in which they are to be told. */
+/** Add @a listener; at open, in the order in which listeners are to be called. */
 void mkv_peer_listen(mkv_ctx_t *ctx, const mkv_peer_listener_t *listener);
 
-/* As the members of the same names, for all listeners */
+/* Call the members of the same names of all listeners */
 void mkv_peer_tell_ended(mkv_peer_t *peer);
 void mkv_peer_tell_look(mkv_peer_t *peer);
 void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
@@ -42,7 +42,9 @@ void mkv_peer_tell_message(mkv_peer_t *peer, const mkv_msg_t *msg, const void *d
 uint64_t mkv_peer_ask_expire(mkv_peer_t *peer, uint64_t now);
 bool mkv_peer_ask_idle(mkv_peer_t *peer);
 
-/** @return Who has something open, or NULL. */
+/**
+ * @return Listener that has something open, or NULL.
+ */
 const mkv_peer_listener_t *mkv_peer_ask_open(mkv_peer_t *peer, uint64_t *id_p);
 
 #endif

@@ -60,8 +60,8 @@ uint64_t mkv_message_max(const mkv_peer_t *peer)
                                             : peer->ctx->opts->max_message;
 }
 
-/* What is not the caller's own has room of its own, but not without end: it may be the
- * answer to what the peer sends without taking anything */
+/* The library's own messages have separate room, but not without end: a message may
+ * answer a peer that sends and never receives */
 static mkv_status_t mkv_message_check(const mkv_peer_t *peer, size_t length)
 {
     if (length > mkv_message_max(peer)) {

@@ -22,7 +22,7 @@ typedef struct mkv_packet {
     uint8_t data[];
 } mkv_packet_t;
 
-/** In no list, with a copy of the bytes; NULL: no memory. */
+/** Make a packet with a copy of the bytes, in no list; NULL: no memory. */
 mkv_packet_t *mkv_packet_copy(const void *data, size_t length);
 
 void mkv_packet_free(mkv_packet_t *packet);

@@ -144,7 +144,7 @@ static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
     }
 }
 
-/* What a GPU's fabric reaches has GPU memory at both ends */
+/* A GPU's fabric needs GPU memory at both ends */
 static bool mkv_path_is_of_gpus(const mkv_path_key_t *key)
 {
     return (key->local != UCS_MEMORY_TYPE_HOST) &&
@@ -200,7 +200,7 @@ static void mkv_path_tell(mkv_peer_t *peer, const mkv_path_t *path)
     char text[768], what[96];
 
     if (path->is_missing && (path->key.kind == MKV_CALL_LIST)) {
-        return; /* pieces are next, and whether they go is told then */
+        return; /* pieces are next and log their own path */
     }
     if (is_as_wanted && !path->is_missing && !mkv_path_is_slow_gpu(path)) {
         mkv_path_what(&path->key, what, sizeof(what));

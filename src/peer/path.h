@@ -5,13 +5,13 @@
 
 /**
  * @file
- * What UCX chose to carry one memory type to another: asked of the first call of each
- * kind between them, by ucp_request_query(). The lanes of an endpoint do not tell: UCX
- * takes others, or emulates, for memory that a lane cannot reach.
+ * Path by which UCX moves data between two memory types. The first call of each kind
+ * between them is queried with ucp_request_query(). The lanes of an endpoint are no
+ * answer: UCX takes others, or emulates, for memory that a lane cannot reach.
  *
- * How to ask: while the path is not known, give the call with
- * UCP_OP_ATTR_FLAG_NO_IMM_CMPL, so that there is a request also if it completes at
- * once, and hand that over here before it is freed.
+ * How to query: while the path is not known, give the call with
+ * UCP_OP_ATTR_FLAG_NO_IMM_CMPL, so that there is a request even if it completes at
+ * once. Hand that over here before it is freed.
  */
 
 #include "peer/peer.h"
@@ -46,11 +46,11 @@ static inline bool mkv_path_is_refused(const mkv_peer_t *peer,
 void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request);
 
 /**
- * What UCX chose for any call.
+ * Path that UCX chose for any call.
  *
- * @param [out] text  UCX's words for it, cut to what names it.
+ * @param [out] text  UCX's words for it, cut to the part that names it.
  *
- * @return UNKNOWN: UCX does not say.
+ * @return UNKNOWN if UCX does not report it.
  */
 mkv_backend_t mkv_path_of(void *request, char *text, size_t size);
 

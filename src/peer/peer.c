@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One remote context: made, found, and its state, which conn.c draws.
+ * Remote contexts: creation, look-up, and state; conn.c draws the states.
  *
- * Each side has its own endpoint, made from the other's worker address, so that both
- * get UCX's error callback.
+ * Each side has its own endpoint, made from the other side's worker address, so that
+ * both get UCX's error callback.
  */
 
 #include "peer/path.h"
@@ -236,13 +236,14 @@ static void mkv_peer_init(mkv_peer_t *peer, mkv_ctx_t *ctx, const mkv_blob_info_
     mkv_name_set(peer->name, (name != NULL) ? name : info->name);
 }
 
-/* It cannot fail any more: its connection gets a number, a claim and a deadline */
+/* Give a number, a claim and a deadline to the connection of a peer that cannot fail
+ * any more */
 static void mkv_peer_begin(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
 
     peer->connection = ++ctx->last_connection;
-    /* before it hears of us, so that it can look as soon as it does */
+    /* take the claim first, so that the peer can check it when HELLO arrives */
     peer->claim = mkv_claims_take(ctx->claims, mkv_ctx_nonce(ctx));
     peer->tx_seq = (uint32_t)mkv_ctx_nonce(ctx);
     peer->rx_seq = mkv_msg_answer_seq(peer->tx_seq);

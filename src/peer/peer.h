@@ -5,9 +5,9 @@
 
 /**
  * @file
- * One remote context. The caller holds the context's lock.
+ * A remote context. The caller holds the context's lock.
  *
- * The rooms above hang their own state on it, and are told of its end as listeners.
+ * Rooms above attach their own state to it, and get its end as listeners.
  */
 
 #include "base/ctx.h"
@@ -27,9 +27,9 @@ typedef enum mkv_sgl_state {
     MKV_SGL_BAD
 } mkv_sgl_state_t;
 
-/** What time tells: heartbeat.c. Times are of the context's clock; 0: not set. */
+/** Timers, see heartbeat.c. Times are of the context's clock; 0: not set. */
 typedef struct mkv_beat {
-    uint64_t next_hello, hello_wait; /**< Until HELLO is answered */
+    uint64_t next_hello, hello_wait; /**< Repeats of HELLO until its answer */
     uint64_t gap_deadline;           /**< For message gap_seq, which is missing */
     uint64_t next_look;              /**< Whether anything was heard */
     uint64_t num_heard, num_heard_before;
@@ -41,8 +41,8 @@ typedef struct mkv_beat {
 typedef struct mkv_credit {
     uint64_t sent, num_sent, polled_there;
     uint64_t received, polled; /**< polled: counted by mkv_poll() */
-    uint64_t told;             /**< Of polled, to the peer */
-    bool is_told;              /**< The peer has told something, so it is READY */
+    uint64_t told;             /**< Part of polled that was reported to the peer */
+    bool is_told;              /**< The peer has sent a CREDIT, so it is READY */
 } mkv_credit_t;
 
 /** Calls that UCX may carry in different ways: path.c. */
@@ -55,7 +55,7 @@ typedef enum mkv_call_kind {
 
 /** How a connection ended: what that proves about the peer's calls. */
 typedef enum mkv_peer_end {
-    MKV_PEER_END_NONE,   /**< Not yet, or left in order */
+    MKV_PEER_END_NONE,   /**< Still connected, or left in order */
     MKV_PEER_END_LEFT,   /**< The peer drained its side and said goodbye */
     MKV_PEER_END_BROKEN, /**< UCX says so */
     MKV_PEER_END_CUT     /**< Cut here, the peer may be alive */
@@ -64,7 +64,7 @@ typedef enum mkv_peer_end {
 struct mkv_peer {
     mkv_list_t list;      /**< ctx->peers or dead_peers */
     mkv_list_t same_id;   /**< ctx->peer_buckets */
-    mkv_list_t changed;   /**< ctx->changed_peers: READY or FAILED, and not told yet */
+    mkv_list_t changed;   /**< ctx->changed_peers: READY or FAILED, not reported */
     mkv_list_t busy_list; /**< ctx->busy_peers */
     mkv_ctx_t *ctx;
     char name[MKV_NAME_SIZE];
@@ -72,22 +72,22 @@ struct mkv_peer {
     mkv_peer_end_t end;
     mkv_status_t status; /**< Why it ended */
     char error[256];
-    uint64_t deadline; /**< Of the state, except READY, CLOSING and GONE */
+    uint64_t deadline; /**< Deadline of a state but READY, CLOSING, GONE */
     bool has_left;     /**< The last flush is over: the next step closes it */
     mkv_process_t process;
     bool is_same_host;
     uint64_t claim;        /**< Ours on its memory; 0: released, or none */
     mkv_watch_t watch;     /**< Its claim on our memory */
-    uint64_t claim_idle;   /**< That is over, when ctx->num_idle is so large; 0: held */
-    bool is_declared_dead; /**< By mkv_peer_declare_dead() */
+    uint64_t claim_idle;   /**< Claim ends when ctx->num_idle is this; 0: held */
+    bool is_declared_dead; /**< mkv_peer_declare_dead() was called */
     bool is_broken;        /**< UCX has failed the endpoint */
-    unsigned num_refs;     /**< Of packets and requests */
+    unsigned num_refs;     /**< Packets and requests that refer to it */
 
     ucp_ep_h ep;
 
     uint64_t connection;     /**< Number of this one, of all that were made here */
-    uint64_t max_message;    /**< That the peer takes; 0: it did not say */
-    uint32_t tx_seq, rx_seq; /**< Of the next message; random at first */
+    uint64_t max_message;    /**< Longest that the peer takes; 0: unknown */
+    uint32_t tx_seq, rx_seq; /**< Numbers of next messages; random first */
     bool is_superseded;      /**< The other side has made a newer one */
     bool is_rx_started;      /**< rx_seq is the peer's; before, the answer's expected */
     mkv_list_t rx_reorder;   /**< Packets, by seq */
@@ -101,14 +101,14 @@ struct mkv_peer {
     uint64_t arrivals_raised, arrivals_polled; /**< Bytes of ARRIVED events */
 
     mkv_remote_t remote;
-    uint64_t told_epoch; /**< Of our regions that the peer was told */
+    uint64_t told_epoch; /**< Epoch of our regions sent to the peer */
 
     char transports[192];
-    unsigned transport_flags; /**< What those take: backend.c */
+    unsigned transport_flags; /**< Abilities of those transports: backend.c */
     bool has_local_lane;      /**< Its process writes our memory itself */
     mkv_backend_t backend;    /**< The best that is connected, which need not carry */
     mkv_sgl_state_t sgl[UCS_MEMORY_TYPE_LAST][UCS_MEMORY_TYPE_LAST]; /**< Here, there */
-    mkv_list_t paths; /**< What carried each kind of call: path.c */
+    mkv_list_t paths; /**< Path of each kind of call: path.c */
     uint16_t paths_known[MKV_CALL_KINDS]
                         [UCS_MEMORY_TYPE_LAST]; /**< Bits: types there */
     uint16_t paths_refused[MKV_CALL_KINDS][UCS_MEMORY_TYPE_LAST]; /**< By strict mode */
@@ -127,7 +127,7 @@ struct mkv_peer {
     mkv_list_t ops_flushing;
 
     /* of posts */
-    mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< With queued posts */
+    mkv_list_t busy_legs[MKV_NUM_PRIORITIES]; /**< Legs with queued posts */
     uint64_t inflight_ops;
     mkv_list_t flush_waiting; /**< Legs */
     mkv_list_t flush_running;
@@ -146,18 +146,19 @@ struct mkv_peer {
 mkv_status_t mkv_peer_create(mkv_ctx_t *ctx, const mkv_blob_info_t *info,
                              const char *name, mkv_peer_t **peer_p);
 
-/** It is gone, and nothing refers to it. */
+/** Free a peer that is gone and has no references. */
 void mkv_peer_destroy(mkv_peer_t *peer);
 
 /**
- * Who sent this; not one that was closed here. Of several connections that one that
- * lives, else the newest. NULL: nobody known.
+ * Find the sender of a message by its context id, unless the connection was closed
+ * here. Of several connections the living one counts, else the newest. NULL: unknown
+ * sender.
  */
 mkv_peer_t *mkv_peer_find(mkv_ctx_t *ctx, uint64_t ctx_id);
 
 /**
- * One that was closed here, or has been superseded, but still listens, for the end of
- * its transfers.
+ * Find a connection that was closed here or superseded, but still listens for the end
+ * of its transfers.
  */
 mkv_peer_t *mkv_peer_find_former(mkv_ctx_t *ctx, uint64_t ctx_id, uint32_t seq);
 
@@ -179,8 +180,8 @@ void mkv_peer_set_info(mkv_peer_t *peer, const mkv_blob_info_t *info);
 mkv_status_t mkv_peer_take(mkv_peer_t *peer, mkv_conn_event_t event);
 
 /**
- * As mkv_peer_take(), for an event that may end the connection. The first reason is
- * kept; listeners and the caller are told in the next step.
+ * Like mkv_peer_take(), for an event that may end the connection. The first reason is
+ * kept; the next step notifies listeners and the caller.
  */
 void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
                   const char *fmt, ...) MKV_PRINTF(4, 5);
@@ -189,8 +190,8 @@ void mkv_peer_end(mkv_peer_t *peer, mkv_conn_event_t event, mkv_status_t status,
 #define mkv_peer_fail(_peer, _status, ...)                                             \
     mkv_peer_end(_peer, MKV_CONN_FAIL, _status, __VA_ARGS__)
 
-/** What is known of its claim now; one that was over when its HELLO came is known by
- *  those of other connections with the same context. */
+/** State of the peer's claim. If the claim was over when its HELLO came, the claims of
+ * other connections with the same context count. */
 mkv_claim_state_t mkv_peer_look_claim(mkv_peer_t *peer);
 
 /**

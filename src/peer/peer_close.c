@@ -21,7 +21,8 @@
 /* How long a closing context waits for a peer in this process: the thread that closes
  * may be the one that makes its progress. Transfers have ended by then. */
 #define MKV_PEER_HERE_MS 1000u
-/* Of UCX's progress that find nothing, until all that a process has sent is here */
+/* Idle rounds of UCX's progress until all messages of a dead process count as received
+ */
 #define MKV_PEER_IDLE_ROUNDS 2
 
 /* ---- The endpoint ---------------------------------------------------------------- */
@@ -96,8 +97,8 @@ void mkv_peer_step_waiting(mkv_peer_t *peer)
     }
 }
 
-/* After the events of its transfers: whoever drops requests at the end of a connection
- * must know by then which of them were complete */
+/* Raised behind the events of the peer's transfers: an application that drops requests
+ * at the end of a connection must know by then which of them were complete */
 static void mkv_peer_tell_end(mkv_peer_t *peer)
 {
     bool has_left = (peer->end == MKV_PEER_END_LEFT);
@@ -184,9 +185,9 @@ static void mkv_peer_note_left(mkv_peer_t *peer)
     peer->ctx->is_progress_due = true;
 }
 
-/* Goodbye is said, and has arrived. Over tcp a close that flushes would wait for the
- * peer's progress once more if UCX itself has sent anything meanwhile, and for who says
- * nothing any more for ever. */
+/* Goodbye has arrived. Over tcp a flushing close would wait for the peer's progress
+ * once more if UCX itself has sent anything meanwhile. It would never return if the
+ * peer hangs. */
 static void mkv_peer_left_cb(void *request, ucs_status_t status, void *user_data)
 {
     mkv_peer_t *peer = user_data;
@@ -218,8 +219,8 @@ static void mkv_peer_bye_cb(void *request, ucs_status_t status, void *user_data)
     }
 }
 
-/* Who has said goodbye answers nothing any more: queue pairs would send again, for
- * seconds, to one that is destroyed */
+/* A peer that has sent goodbye answers nothing any more: queue pairs would retry for
+ * seconds to a destroyed one */
 static bool mkv_peer_has_left_first(const mkv_peer_t *peer)
 {
     return (peer->state == MKV_CONN_LEAVING) && (peer->end == MKV_PEER_END_LEFT);
@@ -261,7 +262,7 @@ static uint64_t mkv_peer_end_timeout(const mkv_peer_t *peer)
                : drain;
 }
 
-/* The caller knows it no longer; its transfers end, and tell the other side */
+/* The caller has released the peer; its transfers end and notify the other side */
 static void mkv_peer_end_here(mkv_peer_t *peer)
 {
     mkv_ctx_t *ctx = peer->ctx;
@@ -276,7 +277,8 @@ static void mkv_peer_end_here(mkv_peer_t *peer)
         peer->status = MKV_ERR_PEER;
         mkv_text(peer->error, sizeof(peer->error), "closed here");
     }
-    if (was_alive || !mkv_list_is_empty(&peer->changed)) { /* a failure not told yet */
+    if (was_alive ||
+        !mkv_list_is_empty(&peer->changed)) { /* a failure not reported yet */
         mkv_list_del(&peer->changed);
         mkv_peer_tell_ended(peer);
     }
@@ -359,9 +361,11 @@ static uint64_t mkv_peer_check_deadline(mkv_peer_t *peer, uint64_t now)
     return MKV_NEVER;
 }
 
-/* Nobody is there to answer: what waits for an answer comes back when it is cut, and
- * else by the timeouts of a lane, or when UCX looks after it.
- * @return Whether it was to wait any longer. */
+/*
+ * The peer cannot answer any more. Calls that wait for an answer return when the
+ * endpoint is cut, else by a lane's timeouts or UCX's own checks.
+ * @return Whether it was to wait any longer.
+ */
 static bool mkv_peer_hurry(mkv_peer_t *peer, uint64_t now)
 {
     if (mkv_conn_is_alive(peer->state) || (peer->state >= MKV_CONN_CLOSING) ||
@@ -372,7 +376,7 @@ static bool mkv_peer_hurry(mkv_peer_t *peer, uint64_t now)
     return true;
 }
 
-/* Copies of ours may go on behind the end of the connection, and wake nobody then */
+/* Our own copies may outlive the connection, and wake no thread then */
 static bool mkv_peer_is_over(const mkv_peer_t *peer)
 {
     return (peer->state == MKV_CONN_GONE) && (peer->inflight_ops == 0);

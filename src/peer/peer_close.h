@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/** Act on a noted failure: tell the caller and the transfers. */
+/** Act on a noted failure: notify the caller and the transfers. */
 void mkv_peer_step_failed(mkv_peer_t *peer);
 
 /** Close the endpoint of a failed peer when its calls have come back. */
@@ -26,10 +26,10 @@ void mkv_peer_step_waiting(mkv_peer_t *peer);
  */
 unsigned mkv_peer_step_closing(mkv_peer_t *peer);
 
-/** As mkv_peer_close(). */
+/** See mkv_peer_close(). */
 mkv_status_t mkv_peer_close_locked(mkv_peer_t *peer, mkv_close_mode_t mode);
 
-/** As mkv_peer_declare_dead(). */
+/** See mkv_peer_declare_dead(). */
 void mkv_peer_declare_dead_locked(mkv_peer_t *peer);
 
 /** Look at deadlines and lost processes. @return The next time to look. */

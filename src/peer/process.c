@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Claims are locks of an open file: they belong to all threads of a process, and the
- * kernel drops them when the last thread closes its descriptors, which is after it has
- * left the memory and with it the GPU queues. A child would keep its parent's, so it
- * closes them when it is forked. Byte 0 is locked as long as the file is open, so that
- * a release can be told from an end. Locks of the process would not do: it may have two
- * copies of this library, and loses them whenever one of these closes a descriptor of
- * the other one's file.
+ * Claims are open file description locks: they belong to all threads of a process. The
+ * kernel drops them when the last thread closes its descriptors, which is after the
+ * thread has left the memory and with it the GPU queues. A forked child would keep its
+ * parent's claims, so it closes them. Byte 0 is locked as long as the file is open,
+ * which separates a release from an end. Locks of the process would not do. The process
+ * may have two copies of this library, and loses the locks when one copy closes a
+ * descriptor of the other one's file.
  *
- * A pidfd is the stronger proof, because it follows when all descriptors are closed,
- * those of RDMA queue pairs included; but a process in another PID namespace has none.
- * Which process to open is known from one more byte, which a lock of the process is on:
- * a hint, which is renewed with each claim, and of which nothing else depends.
+ * A pidfd is the stronger proof: it follows when all descriptors are closed, those of
+ * RDMA queue pairs included. But a process in another PID namespace has none. The
+ * process to open is known from one more byte, which holds a lock of the process. It is
+ * a hint, renewed with each claim; nothing else depends on it.
  *
- * Where the kernel has no locks of open files (gVisor), all are locks of the process.
- * Of these it does not see its own, so contexts of this copy are found in a list, which
- * is asked before every open.
+ * Where the kernel has no open file description locks (gVisor), all are locks of the
+ * process. A process does not see its own locks, so a list of this copy's contexts is
+ * searched before every open.
  */
 
 #include "peer/process.h"
@@ -120,7 +120,8 @@ static int mkv_byte_set(int fd, uint64_t byte, short type)
     return mkv_byte_call(fd, F_OFD_SETLK, F_SETLK, &lock);
 }
 
-/* Through another descriptor, or nobody can tell */
+/* Whether the byte is locked through another descriptor. A failed call counts as locked
+ */
 static bool mkv_byte_is_locked(int fd, uint64_t byte)
 {
     struct flock lock = mkv_byte(byte, F_WRLCK);
@@ -136,7 +137,9 @@ static void mkv_process_set(int fd)
     (void)fcntl(fd, F_SETLK, &lock);
 }
 
-/* @return Not above 0: unknown here. */
+/*
+ * @return Process id; 0 or less: unknown here.
+ */
 static pid_t mkv_process_of(int fd)
 {
     struct flock lock = mkv_byte(MKV_CLAIMS_PROCESS, F_WRLCK);
@@ -145,7 +148,7 @@ static pid_t mkv_process_of(int fd)
                                                                           : 0;
 }
 
-/* With the lock of the list */
+/* Called with the lock of the list */
 static mkv_claims_t *mkv_claims_find(uint64_t owner)
 {
     mkv_claims_t *claims;
@@ -173,7 +176,7 @@ static int mkv_claims_open_file(const char *path, int flags)
 
 /* ---- This context's claims ------------------------------------------------------- */
 
-/* Nobody holds the locks of a file whose process was killed */
+/* Remove files without locks: their process was killed */
 static void mkv_claims_sweep(const char *dir)
 {
     size_t prefix = strlen(MKV_CLAIMS_PREFIX);
@@ -221,7 +224,7 @@ static bool mkv_claims_create_unnamed(mkv_claims_t *claims, const char *dir)
     return false;
 }
 
-/* Where the file system or a missing /proc asks for a name from the start */
+/* For file systems, or systems without /proc, that need a name from the start */
 static int mkv_claims_create_renamed(mkv_claims_t *claims, const char *dir)
 {
     char path[512];
@@ -262,7 +265,7 @@ static void mkv_claims_after_fork(void)
     pthread_mutex_unlock(&mkv_claims_lock);
 }
 
-/* It would hold its parent's claims beyond the parent's end */
+/* A child would hold its parent's claims beyond the parent's end */
 static void mkv_claims_in_child(void)
 {
     mkv_claims_t *claims;
@@ -325,7 +328,7 @@ void mkv_claims_close(mkv_claims_t *claims)
     free(claims);
 }
 
-/* With the lock of the list */
+/* Called with the lock of the list */
 static uint64_t mkv_claims_add(mkv_claims_t *claims, uint64_t claim)
 {
     size_t max = claims->max_held * 2 + 8;
@@ -385,7 +388,7 @@ void mkv_watch_init(mkv_watch_t *watch, int epoll_fd)
     watch->epoll_fd = epoll_fd;
 }
 
-/* Taken out, because a child of this process may have a copy that keeps it there */
+/* Removed from epoll explicitly, because a child's copy may keep it there */
 static void mkv_watch_close_pidfd(mkv_watch_t *watch)
 {
     if (watch->pidfd >= 0) {

@@ -5,17 +5,17 @@
 
 /**
  * @file
- * Who a process is, and what proves that it cannot touch our memory any more.
+ * Identity of a process, and the proof that it cannot touch our memory any more.
  *
  * A context has a file in a folder that processes of one host share (option SHM_DIR),
  * named after it. For each connection it *claims* one byte of the file, by a lock that
- * belongs to the process, and tells the peer which. As long as the claim is held, the
- * context may touch the peer's memory. It ends in two ways: the context releases it,
- * when nothing of the connection is in flight any more, or the kernel does, when the
- * last thread of the process has ended. So the peer needs neither messages nor process
- * ids, and a process in other namespaces is seen as well as any, as long as it sees the
- * same folder. The claim's number is random and made for the connection: on a host that
- * is a copy of the peer's nobody holds it.
+ * belongs to the process, and sends the byte's number to the peer. As long as the claim
+ * is held, the context may touch the peer's memory. The claim ends in two ways. The
+ * context releases it when nothing of the connection is in flight any more, or the
+ * kernel does when the last thread of the process has ended. So the peer needs neither
+ * messages nor process ids, and sees a process in other namespaces like any other, as
+ * long as that sees the same folder. The claim's number is random and made for the
+ * connection: on a cloned host no process holds it.
  *
  * Threads. An object is used by one thread at a time; different objects by any.
  */
@@ -28,7 +28,7 @@
 /** Host and process id, for texts; proofs are below. */
 void mkv_process_self(mkv_process_t *process);
 
-/** Both say that they run on the same host, or one does not know. Proves nothing. */
+/** Whether both report the same host, or one does not know its host. Proves nothing. */
 bool mkv_process_is_local(const mkv_process_t *self, const mkv_process_t *process);
 
 /* ---- This context's claims ------------------------------------------------------- */
@@ -49,9 +49,9 @@ mkv_claims_t *mkv_claims_open(const char *dir, uint64_t owner);
 void mkv_claims_close(mkv_claims_t *claims);
 
 /**
- * @param [in] random  Of which the claim is made.
+ * @param [in] random  Random number that the claim is made from.
  *
- * @return The claim, or 0: nobody will see one.
+ * @return The claim, or 0: no peer will see one.
  */
 uint64_t mkv_claims_take(mkv_claims_t *claims, uint64_t random);
 
@@ -61,9 +61,9 @@ void mkv_claims_release(mkv_claims_t *claims, uint64_t claim);
 /* ---- A peer's claim -------------------------------------------------------------- */
 
 typedef enum mkv_claim_state {
-    MKV_CLAIM_UNKNOWN,  /**< Not seen so far */
+    MKV_CLAIM_UNKNOWN,  /**< No lock seen so far */
     MKV_CLAIM_HELD,     /**< The peer may touch our memory */
-    MKV_CLAIM_RELEASED, /**< It will not any more, though its process lives */
+    MKV_CLAIM_RELEASED, /**< The peer ended its access; its process lives */
     MKV_CLAIM_GONE      /**< All of its process has ended */
 } mkv_claim_state_t;
 
@@ -76,7 +76,9 @@ typedef struct mkv_watch {
     int epoll_fd;
 } mkv_watch_t;
 
-/** @param [in] epoll_fd  Gets the descriptor that tells the end, where there is one. */
+/**
+ * @param [in] epoll_fd  Gets the descriptor that reports the end, where there is one.
+ */
 void mkv_watch_init(mkv_watch_t *watch, int epoll_fd);
 
 /** Watch this claim, and none that was watched before unless it is the same. */

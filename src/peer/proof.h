@@ -5,9 +5,9 @@
 
 /**
  * @file
- * A number that only a context and one of its peers have: the context sends it with
- * each HELLO to that peer. A HELLO with the context's number and another proof comes
- * from somebody else and replaces no connection.
+ * A number known only to a context and one of its peers. The context sends it with each
+ * HELLO to that peer. A HELLO with the context's number and a wrong proof comes from
+ * another sender and replaces no connection.
  */
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a context tells of itself: the blob, made from its regions and memory. Keys are
- * for whom they were granted to (peer/grant.h), and those of regions that are open to
- * one-sided operations for everybody.
+ * The blob that describes a context, made from its regions and memory. Keys are granted
+ * to single peers (peer/grant.h). Keys of regions that are open to one-sided operations
+ * are for all peers.
  */
 
 #include "peer/self_blob.h"

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * What a context tells of itself.
+ * The blob that describes a context.
  */
 
 #include "memory/remote_mem.h"
