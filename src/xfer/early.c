@@ -39,7 +39,7 @@ static mkv_packet_t *mkv_early_packet(mkv_peer_t *peer, const mkv_msg_t *msg,
     return packet;
 }
 
-/* Another instance takes the place of what ended before it */
+/* A message of a new instance replaces those of ended ones */
 static void mkv_early_supersede(mkv_peer_t *peer, uint64_t id, uint32_t epoch)
 {
     mkv_list_t taken;

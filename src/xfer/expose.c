@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Block lists of a leg: the passive side checks, keeps and sends them; the active side
- * checks what came against its map and tells its caller.
+ * Block lists of a leg. The passive side checks, keeps and sends them. The active side
+ * checks a received list against its map and notifies its caller.
  */
 
 #include "xfer/expose.h"
@@ -283,7 +283,7 @@ static mkv_status_t mkv_exposed_check(const mkv_leg_t *leg, const mkv_msg_t *msg
     return MKV_OK;
 }
 
-/* What posts are compared with */
+/* Index the exposed blocks; posts are compared with it */
 static int mkv_exposed_index(mkv_leg_t *leg, uint32_t index)
 {
     const mkv_units_t *units = &leg->units[index];

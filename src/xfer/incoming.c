@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Whoever comes late. One side opens a transfer and asks for it; the other one, which
- * could not know who would come, hears of it by an event, and opens it or refuses.
+ * Transfers that the peer opens first. One side opens a transfer and sends a request
+ * for it. The other side, which could not know the opener, gets an event, and opens the
+ * transfer or refuses it.
  */
 
 #include "xfer/incoming.h"
@@ -58,10 +59,9 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     return status;
 }
 
-/* ---- Being asked ----------------------------------------------------------------- */
+/* ---- Requests of peers ---------------------------------------------------------- */
 
-/* What the event shows, in one block that it owns: units, ids, meta, the asker's bytes
- */
+/* Contents of the event, in one block that it owns: units, ids, meta, data */
 typedef struct mkv_incoming {
     mkv_units_t *units;
     uint8_t *header, *data;

@@ -10,7 +10,7 @@
 
 #include "peer/peer.h"
 
-/** An ASK for what is not open: keep it, and tell the application. */
+/** Keep an ASK for a transfer that is not open, and notify the application. */
 void mkv_incoming_receive(mkv_peer_t *peer, const mkv_msg_t *ask, const void *data,
                           size_t length);
 

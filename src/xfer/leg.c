@@ -23,13 +23,13 @@
  *
  *   either side, at any time:  TERM(code, text, drained) ... DRAINED
  *
- * OPEN finds two sides that are both active, and EXPOSE two that are both passive:
- * whoever opens last tells the other one, and is told by its TERM.
+ * OPEN finds two sides that are both active, and EXPOSE two that are both passive: the
+ * side that opens last sends TERM to the other one, and gets its TERM.
  *
- * Nonces name the instances of a transfer, because ids are used again: what is
- * addressed to another instance is dropped and counted. A TERM is always answered by
- * DRAINED when nothing of the answering side is in flight any more; only then is the
- * passive side's memory quiet. A TERM for what is not here is answered at once.
+ * Nonces name the instances of a transfer, because ids are used again. A message for
+ * another instance is dropped and counted. A side answers a TERM by DRAINED when
+ * nothing of it is in flight any more; only then is the passive side's memory quiet. A
+ * TERM for an unknown transfer is answered at once.
  */
 
 #include "xfer/leg.h"
@@ -194,7 +194,7 @@ mkv_status_t mkv_leg_check_seal(mkv_leg_t *leg, char *text, size_t size)
     return MKV_OK;
 }
 
-/* What the passive side is told that a pair has got */
+/* Units that FIN reports for a pair */
 static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
 {
     uint32_t component = leg->map->pairs[index].component;
@@ -204,8 +204,8 @@ static uint32_t mkv_leg_told(const mkv_leg_t *leg, uint32_t index)
                : (uint32_t)mkv_leg_posted_blocks(leg, index);
 }
 
-/* ... and which: where whole blocks were posted. Of pairs that got others than were
- * exposed one is told, so that a single layer cannot hide behind the rest. */
+/* Sum that FIN reports, where whole blocks were posted. If a pair differs from the
+ * exposed units, its sum is reported, so that a single wrong layer shows. */
 static void mkv_leg_tell_sum(const mkv_leg_t *leg, uint32_t index, bool is_first,
                              mkv_wire_units_t *units)
 {

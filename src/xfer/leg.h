@@ -5,16 +5,16 @@
 
 /**
  * @file
- * What a leg sends and when; leg_receive.h is what it receives.
+ * Legs: their messages and when to send them; leg_receive.h handles received ones.
  */
 
 #include "xfer/xfer.h"
 
 #include <stdbool.h>
 
-/** What is told about legs to who posts on them: ctx->leg_listener. */
+/** Listener of legs, for posts on them: ctx->leg_listener. */
 typedef struct mkv_leg_listener {
-    /** It has failed, or its transfer: drop what was not given to UCX. */
+    /** The leg or its transfer has failed: drop posts that were not given to UCX. */
     void (*ended)(mkv_leg_t *leg);
     /** Its first post waits for a gate. */
     bool (*has_gate)(const mkv_leg_t *leg);
@@ -26,11 +26,11 @@ typedef struct mkv_leg_listener {
     void (*pulled)(mkv_leg_t *leg, const mkv_msg_t *msg);
     /** The peer puts nothing any more: forget what it was asked for. */
     void (*settled)(mkv_leg_t *leg);
-    /** It is freed; nothing that UCX could still complete is left. */
+    /** The leg is freed; nothing that UCX could still complete is left. */
     void (*freed)(mkv_leg_t *leg);
 } mkv_leg_listener_t;
 
-/** Where the legs of a transfer's id are found. */
+/** Bucket of the legs of a transfer's id. */
 mkv_list_t *mkv_leg_bucket(mkv_ctx_t *ctx, uint64_t id);
 mkv_leg_t *mkv_leg_find(mkv_peer_t *peer, uint64_t id, uint32_t epoch);
 
@@ -48,14 +48,13 @@ mkv_status_t mkv_leg_send(mkv_leg_t *leg, mkv_msg_t *msg);
 /** A message without which the other side would hang: lost memory fails the peer. */
 void mkv_leg_send_or_fail(mkv_leg_t *leg, mkv_msg_t *msg);
 
-/** It has failed, alone or with its transfer: tell the other side. */
+/** The leg has failed, alone or with its transfer: notify the other side. */
 void mkv_leg_terminate(mkv_leg_t *leg, mkv_status_t status, const char *text);
 
 /** Send what is due: FIN, DRAINED; ask for a flush before. */
 void mkv_leg_step(mkv_leg_t *leg);
 
-/** Of @a num legs that are meant by one call: it has failed, and the others are meant.
- */
+/** Whether a call on @a num legs leaves out this one, because it has failed. */
 static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
 {
     return (num > 1) && (leg->status < MKV_OK);
@@ -70,7 +69,7 @@ bool mkv_leg_is_pulling(const mkv_leg_t *leg);
 /** Its transfer has failed, and is not quiet in time. */
 void mkv_leg_drain_late(mkv_leg_t *leg);
 
-/** Nobody touches this side's blocks for this leg any more. */
+/** Nothing touches this side's blocks for this leg any more. */
 bool mkv_leg_is_quiet(const mkv_leg_t *leg);
 
 /**

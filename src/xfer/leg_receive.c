@@ -54,8 +54,8 @@ static bool mkv_fin_is_of_others(const mkv_leg_t *leg, const mkv_units_t *units,
            (told->sum != mkv_leg_exposed_sum(leg, units));
 }
 
-/* @return Whether what the other side has moved is what was exposed; else it has
- * failed. How often a reader takes something is told to its own side alone. */
+/* Check that the moved units are the exposed ones; the leg fails if not. How often a
+ * READ takes a unit is checked on the reader's side alone. */
 static bool mkv_leg_verify(mkv_leg_t *leg, const mkv_msg_t *fin)
 {
     const mkv_wire_units_t *told;
@@ -124,7 +124,8 @@ static int mkv_leg_keep_done_data(mkv_leg_t *leg, const mkv_msg_t *fin)
     return 1;
 }
 
-/* Where plans of bytes fill a component, its bytes are what can be counted */
+/* Whether the bytes fall short, where plans of bytes fill a component: its units cannot
+ * be counted */
 static bool mkv_leg_is_short_of_bytes(const mkv_leg_t *leg, const mkv_msg_t *fin,
                                       uint64_t *expected_p)
 {
@@ -189,7 +190,7 @@ static void mkv_leg_pull_received(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_xfer_t *xfer = leg->xfer;
 
     if (mkv_leg_is_over(leg)) {
-        return; /* the reader is told that, and then that nothing is in flight */
+        return; /* TERM and DRAINED report this to the reader */
     }
     if ((xfer->mode != MKV_READ) || (leg->state != MKV_LEG_BOUND)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL, "peer %s, leg %u: it sent PULL while %s",
@@ -292,9 +293,9 @@ static bool mkv_leg_is_addressed(const mkv_leg_t *leg, const mkv_msg_t *msg)
 }
 
 /*
- * The other side has given up without having heard of this one: it may have opened
- * another instance meanwhile, which knows this one. Whichever of them is there is told,
- * and only its answer says that nothing of it is in flight.
+ * The other side has given up before it knew this instance. It may have opened another
+ * instance meanwhile, which knows this one. TERM goes to whichever instance is there,
+ * and its answer alone proves that nothing of it is in flight.
  */
 static void mkv_leg_receive_abort(mkv_leg_t *leg, const mkv_msg_t *msg)
 {
@@ -386,7 +387,7 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
     }
 }
 
-/* They leave the store first: handling one may add to it or cancel others */
+/* Empty the store first: handling a packet may add to it or cancel others */
 void mkv_leg_receive_early(mkv_leg_t *leg)
 {
     mkv_packet_t *packet;

@@ -10,7 +10,9 @@
 
 #include "xfer/leg.h"
 
-/** @param [in] data  What @a msg was decoded from. */
+/**
+ * @param [in] data  Bytes that @a msg was decoded from.
+ */
 void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
                      size_t length);
 

@@ -2,14 +2,15 @@
 
 /*
  * Two transfers that write to one block at once leave a mixture there, and neither side
- * of either can see it: an allocator that gave a block away before it was quiet. So of
- * each block that is exposed to be written to it is counted how many legs that are not
- * quiet have it: a byte a block, one load and one store when it is taken and when it is
- * given back. Who the other one is, is looked for when there is one.
+ * of either can see it. The cause is an allocator that gave a block away before it was
+ * quiet. So each block that is exposed for writing has a count of the legs that hold it
+ * and are not quiet. A count is a byte, with one load and one store when the block is
+ * taken and when it is returned. The other transfer is searched for only when there is
+ * an overlap.
  *
- * Counts are modulo 256, which 256 transfers with one block take for none. Lists of
- * tokens are counted apart: their numbers mean others, and two of one block may be
- * written to by two transfers.
+ * Counts are modulo 256, so 256 transfers with one block count as none. Lists of tokens
+ * are counted apart: their numbers have another meaning, and two transfers may write to
+ * two tokens of one block.
  */
 
 #include "xfer/owner.h"
@@ -27,9 +28,9 @@ static bool mkv_owners_apply(const mkv_xfer_t *xfer)
 
 /* ---- Counting -------------------------------------------------------------------- */
 
-/* @return Not 0 if one of the blocks was counted before. Four at a time, whose counts
- * are all looked at before one changes: so the compiler keeps the ids in registers, and
- * counts in memory. */
+/* Count the blocks. The loop reads four counts before it changes one, so that the
+ * compiler keeps the ids in registers and adds in memory.
+ * @return Not 0 if one of the blocks was counted before. */
 static unsigned mkv_owners_count(uint8_t *counts, const uint32_t *blocks, uint32_t num)
 {
     const uint32_t *fours = blocks + num / 4 * 4, *end = blocks + num;
@@ -252,7 +253,7 @@ static const mkv_xfer_t *mkv_owner_of(const mkv_xfer_t *xfer,
     return xfer;
 }
 
-/* It is said, or refused. @return MKV_OK, MKV_ERR_DUPLICATE. */
+/* Log the overlap, or refuse it. @return MKV_OK, MKV_ERR_DUPLICATE. */
 static mkv_status_t mkv_owners_complain(mkv_xfer_t *xfer, const mkv_overlap_at_t *at)
 {
     const mkv_xfer_t *other = mkv_owner_of(xfer, at);

@@ -11,16 +11,16 @@
 #include "xfer/xfer.h"
 
 /**
- * The blocks are about to be exposed by the leg, to be written to, and are its own
- * until the transfer is quiet. Without memory it is only not noticed when others expose
- * them, too.
+ * Count the blocks of a leg that are about to be exposed for writing. They belong to it
+ * until the transfer is quiet. Without memory, an overlap goes unnoticed.
  *
- * @return MKV_OK, or MKV_ERR_DUPLICATE: OVERLAP=refuse, and one of them is another's.
+ * @return MKV_OK, or MKV_ERR_DUPLICATE: OVERLAP=refuse, and a block belongs to a
+ *         different transfer.
  */
 mkv_status_t mkv_owners_take(mkv_leg_t *leg, const mkv_units_t *units,
                              size_t num_units);
 
-/** They were not exposed after all. */
+/** Undo mkv_owners_take(): the units were not exposed after all. */
 void mkv_owners_return(mkv_leg_t *leg, const mkv_units_t *units, size_t num_units);
 
 /** The transfer is quiet. */

@@ -10,10 +10,10 @@
 
 #include "peer/peer.h"
 
-/** To a TERM: nothing of it is in flight here. */
+/** Answer a TERM: nothing of its transfer is in flight here. */
 void mkv_reply_drained(mkv_peer_t *peer, const mkv_msg_t *term);
 
-/** To a first message that is not taken, and why: the sender's transfer fails. */
+/** Refuse a first message with the reason: the sender's transfer fails. */
 void mkv_reply_term(mkv_peer_t *peer, const mkv_msg_t *first, mkv_status_t status,
                     const char *text);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A transfer:
+ * States of transfers and legs. A transfer:
  *
  *   INIT --all bound--> BOUND --posted--> ACTIVE --all sealed--> SEALED
  *     |                   |                 |                      |
@@ -9,10 +9,10 @@
  *     |                   |                 |                      | all finished
  *     +-------------------+-----------------+----------------------+--> FAILED, ABORTED
  *
- * A leg that is bound may be posted on while others are not, so INIT may lead to
- * ACTIVE, and a transfer without posts goes from BOUND to SEALED. The passive side
- * stays BOUND until it is done. A terminal state never changes; quiet is told there
- * once, beside it.
+ * A bound leg may be posted on while others are not bound, so INIT may lead to ACTIVE.
+ * A transfer without posts goes from BOUND to SEALED. The passive side stays BOUND
+ * until it is done. A terminal state never changes; quiet is reported there once,
+ * beside it.
  *
  * A leg:
  *
@@ -43,7 +43,7 @@
     {MKV_XFER_GOES(ALL_BOUND, _state), MKV_XFER_GOES(FAIL, _state),                    \
      MKV_XFER_GOES(ABORT, _state), MKV_XFER_GOES(QUIET, _state)}
 
-/* One more than the next state; 0: unknown */
+/* Entries are the next state plus 1; 0: not allowed */
 static const uint8_t mkv_xfer_table[MKV_XFER_NUM_STATES][MKV_XFER_NUM_CHANGES] = {
     [MKV_XFER_INIT] = {MKV_XFER_GOES(ALL_BOUND, BOUND), MKV_XFER_GOES(POSTED, ACTIVE),
                        MKV_XFER_ENDS},
@@ -96,7 +96,7 @@ const char *mkv_xfer_change_string(mkv_xfer_change_t change)
 
 #define MKV_LEG_ENDS MKV_LEG_GOES(TELL, TERM), MKV_LEG_GOES(CUT, LOST)
 
-/* It has ended already */
+/* The leg has ended already */
 #define MKV_LEG_ENDED(_state) MKV_LEG_GOES(TELL, _state), MKV_LEG_GOES(CUT, _state)
 
 static const uint8_t mkv_leg_table[MKV_LEG_NUM_STATES][MKV_LEG_NUM_EVENTS] = {

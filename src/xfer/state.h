@@ -40,7 +40,7 @@ typedef enum mkv_leg_state {
     MKV_LEG_NONE,     /**< No state: what an unknown event leads to */
     MKV_LEG_WAITING,  /**< For the block list */
     MKV_LEG_EXPOSED,  /**< The block list was sent (passive) or has come (active) */
-    MKV_LEG_BOUND,    /**< Both sides know each other */
+    MKV_LEG_BOUND,    /**< The nonces were exchanged */
     MKV_LEG_SEALED,   /**< Active: nothing more will be posted */
     MKV_LEG_FINISHED, /**< FIN was sent (active), or has come and is right (passive) */
     MKV_LEG_TERM,     /**< Failed, and the other side knows */
@@ -55,7 +55,7 @@ typedef enum mkv_leg_event {
     MKV_LEG_EXPOSE, /**< EXPOSE was sent or has come */
     MKV_LEG_SEAL,   /**< The caller seals */
     MKV_LEG_TELL,   /**< TERM is sent or has come */
-    MKV_LEG_DRAIN,  /**< The other side is told that nothing of ours is in flight */
+    MKV_LEG_DRAIN,  /**< DRAINED is sent: nothing of ours is in flight */
     MKV_LEG_CUT,    /**< The transfer has failed, and the connection is cut */
     MKV_LEG_NUM_EVENTS
 } mkv_leg_event_t;
@@ -73,10 +73,10 @@ mkv_status_t mkv_leg_state_take(mkv_leg_state_t *state, mkv_leg_event_t event);
 const char *mkv_leg_state_string(mkv_leg_state_t state);
 const char *mkv_leg_event_string(mkv_leg_event_t event);
 
-/** What a leg put, and whether it has arrived. */
+/** State of a leg's puts. */
 typedef enum mkv_leg_puts {
     MKV_PUTS_ARRIVED, /**< Or there are none */
-    MKV_PUTS_GIVEN,   /**< They may not have arrived yet */
+    MKV_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
     MKV_PUTS_FLUSHING /**< A flush that covers them waits or runs */
 } mkv_leg_puts_t;
 

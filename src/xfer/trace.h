@@ -14,7 +14,7 @@
 /** Say in the log that it happened. */
 void mkv_xfer_trace(const mkv_xfer_t *xfer, mkv_xfer_time_t which);
 
-/** It happened now, perhaps again. */
+/** Set the time to now, even if it was set before. */
 static inline void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
     uint64_t ns = mkv_ctx_time(xfer->ctx) - xfer->open_time;
@@ -26,7 +26,7 @@ static inline void mkv_xfer_stamp_again(mkv_xfer_t *xfer, mkv_xfer_time_t which)
     }
 }
 
-/** It happened now, for the first time. */
+/** Set the time to now if it was not set before. */
 static inline void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
     if (xfer->times[which] == 0) {
@@ -34,9 +34,9 @@ static inline void mkv_xfer_stamp(mkv_xfer_t *xfer, mkv_xfer_time_t which)
     }
 }
 
-/** It happened now, perhaps again. In a callback of a round of progress the clock,
- * which takes as long as a message, is read by the step that follows: behind what it
- * sends. */
+/** Set the time to now, even if it was set before. Reading the clock takes as long as a
+ * message. So in a callback of a round of progress the next step reads it, when it has
+ * sent its messages. */
 static inline void mkv_xfer_stamp_behind(mkv_xfer_t *xfer, mkv_xfer_time_t which)
 {
     if (xfer->ctx->is_in_callbacks) {
@@ -49,7 +49,7 @@ static inline void mkv_xfer_stamp_behind(mkv_xfer_t *xfer, mkv_xfer_time_t which
 /** For those whose clock was not read yet. */
 void mkv_xfer_stamp_due(mkv_xfer_t *xfer);
 
-/** It is done now: count how long that took since its blocks were exposed. */
+/** The transfer is done: count the time since its blocks were exposed. */
 void mkv_xfer_count_latency(mkv_xfer_t *xfer);
 
 /** Times as queries see them; without the lock, too. */

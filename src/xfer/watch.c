@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What transfers do when their peers tell them something. */
+/* Reactions of transfers to messages and ends of their peers. */
 
 #include "xfer/watch.h"
 
@@ -18,7 +18,7 @@ static void mkv_xfers_look(mkv_peer_t *peer)
     }
 }
 
-/* What is complete is told as such, before the connection ends */
+/* Report complete transfers before the connection's end fails the others */
 static void mkv_xfers_tell_done(mkv_peer_t *peer)
 {
     mkv_leg_t *leg;

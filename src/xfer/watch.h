@@ -10,7 +10,7 @@
 
 #include "base/ctx.h"
 
-/** Be told of peers, their messages and their ends. */
+/** Register the listener of peers, their messages and their ends. */
 void mkv_xfers_listen(mkv_ctx_t *ctx);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One side of a transfer; state.c draws its states.
+ * Transfers, one side each; state.c draws the states.
  *
  * The first error and its text stay. `quiet` is a property beside the state: set once,
  * after the terminal event, when no leg here or there can touch this side's blocks any
  * more. DONE is quiet. The one deadline that runs belongs to the phase: bind, then xfer
  * or release, then drain.
  *
- * Legs of a source fail alone, and the transfer when all of them have ended; a
+ * Legs of a source fail alone, and the transfer fails when all of them have ended. A
  * destination's transfer fails with the first.
  */
 
@@ -134,7 +134,7 @@ void mkv_xfer_check_sealed(mkv_xfer_t *xfer)
     }
 }
 
-/* What came with DONE: of the first leg that has something; the others are asked for */
+/* Bytes of the first DONE that has some; mkv_xfer_done_data() returns the others */
 static void mkv_xfer_event_data(const mkv_xfer_t *xfer, mkv_news_t *event)
 {
     uint32_t i;
@@ -250,7 +250,7 @@ void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if ((xfer->role == MKV_SRC) && (xfer->num_legs > 1)) {
-        if (leg->status == MKV_INPROGRESS) { /* else it was told to be complete */
+        if (leg->status == MKV_INPROGRESS) { /* otherwise it was reported as complete */
             xfer->failed = (xfer->failed != NULL) ? xfer->failed : leg;
             mkv_leg_fail_alone(leg, status, text);
         }

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * One side of a transfer, and its legs: one a peer. The caller holds the context's
- * lock.
+ * A transfer as one side sees it, and its legs: one for each peer. The caller holds the
+ * context's lock.
  */
 
 #include "memory/unit_set.h"
@@ -33,17 +33,17 @@ typedef struct mkv_leg {
     uint32_t index;
     uint64_t remote_nonce; /**< 0 until the other side is known */
 
-    mkv_list_t posts;      /**< Not or partly given to UCX, in order */
-    mkv_list_t running;    /**< Wholly given to UCX */
-    mkv_list_t pulled;     /**< READ, active: posts that the owner was asked to put */
-    mkv_list_t pushed;     /**< READ, passive: such posts, complete and not flushed;
-                                WRITE, active: those that the peer is told of */
-    mkv_list_t flushed;    /**< ... and covered by a flush that runs */
+    mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
+    mkv_list_t running; /**< Wholly given to UCX */
+    mkv_list_t pulled;  /**< READ, active: posts that the owner was asked to put */
+    mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
+                           active: posts that notify the peer */
+    mkv_list_t flushed; /**< ... and covered by a flush that runs */
     mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
     uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
     uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
     bool is_by_get;        /**< READ, active: the owner has refused to put */
-    uint64_t *posted;      /**< Who may post: units per pair; else NULL */
+    uint64_t *posted;      /**< Units of each pair; NULL on a side that cannot post */
     uint64_t *posted_sums; /**< And their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
@@ -57,10 +57,10 @@ typedef struct mkv_leg {
     uint32_t num_units;
     void *meta;
     size_t meta_length;
-    void *done_data; /**< Of the active side's connector, told with DONE */
+    void *done_data; /**< Active side's bytes for its DONE */
     size_t done_length;
     struct mkv_packet *fin; /**< WRITE, active: made before all has moved; NULL: none */
-    uint64_t fin_bytes;     /**< That it says have moved */
+    uint64_t fin_bytes;     /**< Bytes that the FIN reports as moved */
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
     const char *waits;   /**< For what, as of the last change; NULL: nothing; atomic */
@@ -69,7 +69,7 @@ typedef struct mkv_leg {
     bool is_quiet;       /**< mkv_leg_attr_t's, as of the last change; atomic */
     mkv_leg_puts_t puts;
     uint64_t heard;       /**< mkv_peer_drain_late() */
-    bool is_owner;        /**< Of its units: owner.c */
+    bool is_owner;        /**< Its units are counted: owner.c */
     bool is_answer;       /**< Its TERM answers one that came before the open */
     bool is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
@@ -82,10 +82,10 @@ enum {
     MKV_NUM_TIMEOUTS
 };
 
-/** Of a text of a transfer, with its end. */
+/** Size of a transfer's text, with its end. */
 enum { MKV_XFER_TEXT = sizeof(((mkv_xfer_attr_t *)NULL)->error) };
 
-/** What a transfer did, in mkv_xfer_attr_t's order. */
+/** Steps of a transfer, in mkv_xfer_attr_t's order. */
 typedef enum mkv_xfer_time {
     MKV_TIME_EXPOSED,
     MKV_TIME_BOUND,
@@ -111,11 +111,11 @@ struct mkv_xfer {
     mkv_role_t role;
     bool is_active;
     mkv_priority_t priority;
-    mkv_limits_t limits;     /**< Of a peer's credits in flight, for its posts */
+    mkv_limits_t limits;     /**< Limits of a peer's credits in flight for its posts */
     mkv_xfer_state_t state;  /**< Changed by mkv_xfer_take() alone; atomic */
     mkv_status_t status;     /**< Set before a terminal state, as the text; atomic */
-    const char *error;       /**< As its status; "": none */
-    char *error_text;        /**< Where that is, to be freed */
+    const char *error;       /**< Text of the status; "": none */
+    char *error_text;        /**< Memory of that text, to be freed */
     const mkv_leg_t *failed; /**< The first leg that did; NULL: none */
     bool is_quiet, is_quarantined; /**< Atomic */
     bool has_done_data;            /**< Bytes were given for DONE */
@@ -123,7 +123,7 @@ struct mkv_xfer {
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
     uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */
-    uint64_t times[MKV_NUM_TIMES]; /**< In ns since open_time; 0: not yet; atomic */
+    uint64_t times[MKV_NUM_TIMES];       /**< ns since open_time; 0: not yet; atomic */
     void *user_data;
     void (*ended)(void *arg, mkv_status_t status);
     void *ended_arg;
@@ -140,7 +140,7 @@ static inline bool mkv_xfer_is_terminal(const mkv_xfer_t *xfer)
     return __atomic_load_n(&xfer->state, __ATOMIC_ACQUIRE) >= MKV_XFER_DONE;
 }
 
-/** It has failed, alone or with its transfer, or that is done. */
+/** The leg has failed, alone or with its transfer, or the transfer is done. */
 static inline bool mkv_leg_is_over(const mkv_leg_t *leg)
 {
     return (__atomic_load_n(&leg->status, __ATOMIC_ACQUIRE) < MKV_OK) ||
@@ -160,7 +160,7 @@ static inline void mkv_xfer_dirty(mkv_xfer_t *xfer)
  */
 mkv_status_t mkv_xfer_take(mkv_xfer_t *xfer, mkv_xfer_change_t change);
 
-/** Finish what can be finished, and tell what has happened. */
+/** Finish legs that can finish, and raise the events. */
 void mkv_xfer_step(mkv_xfer_t *xfer);
 
 /** The first failure makes it terminal; later ones change nothing. */
@@ -186,14 +186,14 @@ void mkv_xfer_check_sealed(mkv_xfer_t *xfer);
 void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 
-/** What the leg waits for may have changed: let queries see it. */
+/** Let queries see a possible change of the condition that the leg waits for. */
 void mkv_leg_note(mkv_leg_t *leg);
 
 /** Which leg, and what it waits for, as of the last change; empty: nothing. Without the
  *  lock, too. */
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size);
 
-/** Of any state; no callback of UCX refers to it any more. */
+/** Free a transfer of any state; no callback of UCX refers to it any more. */
 void mkv_xfer_free(mkv_xfer_t *xfer);
 
 #endif

@@ -177,7 +177,7 @@ static void mkv_xfer_init(mkv_xfer_t *xfer, mkv_ctx_t *ctx,
     }
 }
 
-/* That it may raise: of thousands that are open, most wait for their end */
+/* Events that it may raise. Of thousands of open transfers, most wait for their end */
 static unsigned mkv_xfer_count_events(const mkv_xfer_t *xfer, size_t num_legs)
 {
     unsigned of_leg =
@@ -225,8 +225,7 @@ void mkv_xfer_free(mkv_xfer_t *xfer)
     free(xfer);
 }
 
-/* Who waits for blocks says so, unless they are here: the other side may wait for ours
- */
+/* An active side without blocks sends OPEN, as the other side may wait for it */
 static void mkv_leg_tell_open(mkv_leg_t *leg)
 {
     mkv_msg_t msg = {.type = MKV_MSG_OPEN};
