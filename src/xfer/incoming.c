@@ -59,7 +59,7 @@ mkv_status_t mkv_xfer_ask(mkv_xfer_t *xfer, uint32_t leg, const void *data,
     return status;
 }
 
-/* ---- Requests of peers ---------------------------------------------------------- */
+/* ---- Requests of peers ----------------------------------------------------------- */
 
 /* Contents of the event, in one block that it owns: units, ids, meta, data */
 typedef struct mkv_incoming {
