@@ -8,38 +8,39 @@
 
 /**
  * @file
- * What a test may do to the fake libibverbs, beside calling verbs.
+ * Controls of the fake libibverbs, for tests in its process.
  *
- * The library is named libibverbs.so.1 and takes the real one's place by library path.
- * It has devices of its own; queue pairs of all of them reach one another, in one
- * process and, when FAKE_VERBS_WIRE names a file, between all processes that name the
- * same file.
+ * The library is named libibverbs.so.1 and replaces the real one by the library path.
+ * It has devices of its own. Queue pairs of all its devices reach one another, within a
+ * process and, when FAKE_VERBS_WIRE names a file, between the processes that name it.
  *
- * A misuse that real devices refuse is refused in the same way. One that they would
- * take and answer with silent corruption, or a wait without end, aborts with a text.
+ * A misuse that real devices refuse is refused in the same way. A misuse that would
+ * corrupt data silently or wait for ever on a real device aborts with a text.
  *
  * Environment, read at the first call of any verb:
  *
- *   FAKE_VERBS_DEVICES  "name:profile[@pci address],...", default
- * "fake0:ionic,fake1:ionic". Profiles: ionic, pollara, bnxt, thor2, mlx5,
- * mlx5_ib, rxe, tiny.
- *   FAKE_VERBS_SYSFS    Folder made to look like /sys/class: ibdev_path of a device
- * with a PCI address lies in it, and its "device" link ends in the address.
- *   FAKE_VERBS_CAPS     "field=value,..." over every profile: max_qp_wr, max_sge,
- * max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom, max_res_rd_atom,
- * max_init_rd_atom, max_entries (of the page table), atomics,
- * max_qp, max_mr, ifindex (of network interfaces, 1), grh (1: ports want a global
- * header), limited (partitions of limited members before the full one). FAKE_VERBS_WIRE
- * File shared by the processes of one wire; made when missing. FAKE_VERBS_MODE "null":
- * every work request completes at once and moves nothing; for counting instructions.
- * "late": data of reads lands as late as the rules of verbs allow, so that a missing
- * fence shows. FAKE_VERBS_PEERMEM  "n": ibv_reg_mr() refuses GPU memory of libhipcpu,
- * as without a peer memory driver; ibv_reg_dmabuf_mr() is then the only way.
- * FAKE_VERBS_FORK     "old": children get registered memory until ibv_fork_init(), as
- * on kernels before 5.12. FAKE_VERBS_FAULTS   Faults armed from the start,
- * "call:NAME:N:ERRNO" (the N-th call of NAME fails) and "wr:N:STATUS" (the N-th work
- * request of the process ends with this number of enum ibv_wc_status), separated by
- * commas.
+ *   FAKE_VERBS_DEVICES   "name:profile[@pci address],...", default
+ *                        "fake0:ionic,fake1:ionic". Profiles: ionic, pollara, bnxt,
+ *                        thor2, mlx5, mlx5_ib, rxe, tiny.
+ *   FAKE_VERBS_SYSFS     Folder made to look like /sys/class: ibdev_path of a device
+ *                        with a PCI address lies in it, and its "device" link ends in
+ *                        the address.
+ *   FAKE_VERBS_CAPS      "field=value,..." over every profile: max_qp_wr, max_sge,
+ *                        max_inline, max_cqe, max_mr_size, max_msg_sz, max_rd_atom,
+ *                        max_res_rd_atom, max_init_rd_atom, max_entries (of the page
+ *                        table), atomics, max_qp, max_mr, ifindex (of network
+ *                        interfaces, 1), grh (1: ports require a global header),
+ *                        limited (partitions of limited members before the full one).
+ *   FAKE_VERBS_WIRE      File shared by the processes of one wire; made when missing.
+ *   FAKE_VERBS_MODE      "null": every work request completes at once and moves
+ * nothing; for counting instructions. "late": data of reads lands as late as the rules
+ * of verbs allow, so that a missing fence shows. FAKE_VERBS_PEERMEM   "n": ibv_reg_mr()
+ * refuses GPU memory of libhipcpu, as without a peer memory driver; ibv_reg_dmabuf_mr()
+ * is then the only way. FAKE_VERBS_FORK      "old": children get registered memory
+ * until ibv_fork_init(), as on kernels before 5.12. FAKE_VERBS_FAULTS    Faults armed
+ * from the start, separated by commas. "call:NAME:N:ERRNO": the N-th call of NAME
+ * fails. "wr:N:STATUS": the N-th work request of the process ends with this number of
+ * enum ibv_wc_status.
  *
  * All functions may be called from any thread at any time.
  */
@@ -47,19 +48,19 @@
 /** Any queue pair of this process. */
 #define FAKE_VERBS_ANY_QP 0u
 
-/** What of a queue pair to hold back, see @ref fake_verbs_hold. */
+/** Work of a queue pair that @ref fake_verbs_hold can hold back */
 enum {
     FAKE_VERBS_HOLD_SEND = 1 << 0, /**< Work requests stay in the send queue */
-    FAKE_VERBS_HOLD_CQE = 1 << 1   /**< They run, but their completions stay inside */
+    FAKE_VERBS_HOLD_CQE = 1 << 1   /**< Work requests run, completions are held */
 };
 
-/** What a queue pair, or all of a device's together, has done since creation. */
+/** Counters of a queue pair, or of all of a device's together, since creation */
 typedef struct {
     uint64_t doorbells;  /**< Calls of ibv_post_send() that took a work request */
     uint64_t sends;      /**< Work requests posted to send queues */
-    uint64_t signalled;  /**< Those of them with IBV_SEND_SIGNALED */
-    uint64_t inlined;    /**< Those of them with IBV_SEND_INLINE */
-    uint64_t fenced;     /**< Those of them with IBV_SEND_FENCE */
+    uint64_t signalled;  /**< Sends with IBV_SEND_SIGNALED */
+    uint64_t inlined;    /**< Sends with IBV_SEND_INLINE */
+    uint64_t fenced;     /**< Sends with IBV_SEND_FENCE */
     uint64_t recvs;      /**< Work requests posted to receive queues */
     uint64_t bytes_out;  /**< Bytes sent and written */
     uint64_t bytes_in;   /**< Bytes read from peers */
@@ -72,10 +73,10 @@ typedef struct {
     unsigned contexts;
     unsigned pds;
     unsigned mrs;
-    unsigned dmabuf_mrs; /**< Of those, by dma-buf */
-    uint64_t mr_bytes;   /**< Registered */
-    uint64_t sq_entries; /**< Of all send queues */
-    uint64_t cq_entries; /**< Of all completion queues */
+    unsigned dmabuf_mrs; /**< Regions registered by dma-buf */
+    uint64_t mr_bytes;   /**< Bytes registered */
+    uint64_t sq_entries; /**< Entries of all send queues */
+    uint64_t cq_entries; /**< Entries of all completion queues */
     uint64_t polls;      /**< Calls of ibv_poll_cq(), ever */
     uint64_t commands;   /**< Calls that make, change or destroy something, ever */
     unsigned channels;
@@ -84,7 +85,7 @@ typedef struct {
     unsigned srqs;
     unsigned ahs;
     unsigned tds;     /**< Thread domains */
-    unsigned td_qps;  /**< Of the queue pairs, those in one */
+    unsigned td_qps;  /**< Queue pairs in a thread domain */
     uint32_t vectors; /**< A bit for each interrupt that a completion queue ever had */
 } fake_verbs_objects_t;
 
@@ -99,7 +100,7 @@ typedef struct {
  */
 void fake_verbs_fail_call(const char *name, unsigned nth, unsigned count, int err);
 
-/** Of those, how many no call has met yet. */
+/** Number of armed faults that no call has met yet */
 unsigned fake_verbs_faults_unmet(void);
 
 /**
@@ -127,8 +128,8 @@ unsigned fake_verbs_release(uint32_t qp_num, unsigned what, unsigned count);
 /** Hold nothing back any more. */
 void fake_verbs_unhold(uint32_t qp_num);
 
-/** Lose every packet to and from the queue pair, as a switch would, or stop losing. No
- *  switch of a queue pair or of all of them is for datagrams. */
+/** Lose every packet to and from the queue pair, as a switch would, or stop losing.
+ *  Datagrams are never affected. */
 void fake_verbs_lose(uint32_t qp_num, int lose);
 
 /** Lose every packet to and from a device, for all processes of the wire. */
@@ -142,16 +143,16 @@ void fake_verbs_wire_bytes(const char *device, uint64_t *out, uint64_t *in);
 void fake_verbs_qp_fatal(uint32_t qp_num);
 
 /** Break the completion queue of a queue pair's sends, as a device does on a fault of
- *  its own: IBV_EVENT_CQ_ERR, and of no queue pair that has it a completion comes any
- *  more, until it is destroyed. What it holds is there. */
+ *  its own: IBV_EVENT_CQ_ERR. No further completion is delivered to it until it is
+ *  destroyed; the completions that it holds stay. */
 void fake_verbs_cq_fatal(uint32_t qp_num);
 
-/** As that, of all queue pairs that a device has in this process. */
+/** Break the completion queues of all queue pairs of a device in this process. */
 void fake_verbs_device_cqs_fatal(const char *device);
 
 /**
- * Lose the acknowledgements of a queue pair's work requests: they are carried out, and
- * their sender is not told.
+ * Lose the acknowledgements of a queue pair's work requests: they are executed, and
+ * their sender gets no completion.
  */
 void fake_verbs_lose_acks(uint32_t qp_num, int lose);
 
@@ -162,38 +163,39 @@ void fake_verbs_link(const char *device, int up);
 /** Remove a device: IBV_EVENT_DEVICE_FATAL; verbs give EIO and no completion comes. */
 void fake_verbs_remove(const char *device);
 
-/** Two entries of a device's GID table change places, in this process, as when
- * addresses are removed and come back; no event tells of it. */
+/** Swap two entries of a device's GID table in this process, as when addresses are
+ *  removed and added again; no event is raised. */
 void fake_verbs_swap_gids(const char *device, unsigned index1, unsigned index2);
 
-/** Which ECE options a device has from now on, in this process; 0: none. Two queue
- * pairs that keep to different ones, and move anything, abort. */
+/** Set a device's ECE options in this process; 0: none. Two queue pairs that use
+ *  different options abort when they move data. */
 void fake_verbs_set_ece(const char *device, uint32_t options);
 
-/** Which a queue pair keeps to since it is ready to receive; 0: none. */
+/** ECE options that a queue pair uses since it is ready to receive; 0: none. */
 uint32_t fake_verbs_qp_ece(uint32_t qp_num);
 
 /** Raise an asynchronous event of the device's port. */
 void fake_verbs_async(const char *device, enum ibv_event_type event);
 
-/** Time stands still from now on and moves by @ref fake_verbs_advance only. */
+/** Stop the clock; @ref fake_verbs_advance alone moves it from now on. */
 void fake_verbs_stop_clock(void);
 
 /** Move a stopped clock, and retry or give up what waits for time. */
 void fake_verbs_advance(uint64_t nsec);
 
 /**
- * Memory of a GPU, reached over PCIe: what is written to it is acknowledged, and seen
- * only after a read from memory of the same GPU behind the write on its queue pair.
+ * Treat a range as memory of a GPU, reached over PCIe. A write to it is acknowledged,
+ * and becomes visible after a later read from memory of the same GPU on the same queue
+ * pair.
  *
- * For memory of this process written to by queue pairs of it; bytes that no call names
- * are seen at once.
+ * The range belongs to this process and is written by its queue pairs. Writes to other
+ * memory are visible at once.
  */
 void fake_verbs_gpu_memory(const void *address, size_t length, unsigned gpu);
 
 /**
- * As that, for all memory of GPUs: @a gpu_of says of which GPU an address of this
- * process is, -1 for none. It is called with the fake's lock held. NULL: nobody says.
+ * Do so for all memory of GPUs: @a gpu_of returns the GPU of an address of this
+ * process, -1 for none. It is called with the fake's lock held. NULL removes it.
  */
 void fake_verbs_gpu_lookup(int (*gpu_of)(const void *address));
 

@@ -52,7 +52,7 @@ typedef struct fv_caps {
     int max_entries; /* of the page table, and max_mr_size is no limit; 0: many */
     uint32_t max_msg_sz;
     int max_rd_atom;
-    int max_res_rd_atom; /* of all queue pairs, as told; 0: max_rd_atom for each */
+    int max_res_rd_atom; /* of all queue pairs, as reported; 0: max_rd_atom each */
     bool shares_rd_atom; /* and there are no more */
     int max_init_rd_atom;
     int max_srq; /* 0: of a driver that has none, the three */
@@ -134,7 +134,7 @@ typedef struct fv_wire_srq {
     bool used;
     pid_t pid;
     uint32_t pd;
-    uint32_t limit; /* tell once when fewer are left; 0 never */
+    uint32_t limit; /* raise an event once when fewer are left; 0 never */
     fv_rq_t rq;
     int async_fd;
     uint64_t owner;
@@ -168,7 +168,7 @@ typedef struct fv_wire_qp {
     uint32_t send_cq;
     fv_rq_t rq;    /* empty when srq is not */
     uint32_t srq;  /* slot + 1; 0: receives of its own */
-    bool last_wqe; /* that it takes none of the shared ones any more has been told */
+    bool last_wqe; /* IBV_EVENT_QP_LAST_WQE_REACHED has been raised */
     int async_fd;
     uint64_t owner;
 } fv_wire_qp_t;
@@ -385,7 +385,7 @@ uint64_t fv_alloc(size_t size);
 void fv_free(uint64_t offset, size_t size);
 bool fv_alive(pid_t pid);
 int fv_memory_write(pid_t pid, uint64_t to, const struct ibv_sge *from, unsigned count);
-/* As a device that gets there late: what was given back meanwhile is nobody's. */
+/* Write as a device that is late: memory that was freed meanwhile is lost. */
 int fv_memory_write_late(pid_t pid, uint64_t to, const struct ibv_sge *from,
                          unsigned count);
 int fv_memory_read(pid_t pid, uint64_t from, const struct ibv_sge *to, unsigned count);

@@ -283,7 +283,7 @@ void fv_cq_forget(fv_wire_cq_t *cq, uint32_t qp_num)
     cq->head = to;
 }
 
-/* What came and was not polled is told as what did not come. */
+/* Completions that were not polled become flush errors. */
 void fv_cq_flush(fv_wire_cq_t *cq, uint32_t qp_num)
 {
     fv_cqe_t *ring = fv_at(cq->ring);
@@ -352,7 +352,7 @@ int fv_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
             wc[i].src_qp = cqe->src_qp;
             wc[i].wc_flags = cqe->wc_flags;
         } else {
-            /* undefined after an error; whoever reads it shall notice */
+            /* undefined after an error; make a caller that reads it fail */
             wc[i].opcode = (enum ibv_wc_opcode)0x7f;
             wc[i].byte_len = 0xdeadbeef;
             wc[i].imm_data = 0xdeadbeef;

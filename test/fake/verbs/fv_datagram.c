@@ -6,10 +6,10 @@
 #include <string.h>
 
 /*
- * Datagrams: from a queue pair of no connection to any other whose number and Q_Key the
- * sender knows. What cannot be delivered is lost, and the sender is told of success.
- * The first 40 bytes of a receive are the global route header's, whose contents on RoCE
- * v2 differ by address: here they are overwritten with nothing of use.
+ * Datagrams: an unconnected queue pair sends to any other whose number and Q_Key it
+ * has. Undeliverable datagrams are lost, and the sender gets a successful completion.
+ * The first 40 bytes of a receive belong to the global route header. Its contents on
+ * RoCE v2 depend on the address; here they are overwritten with garbage.
  */
 
 #define FV_GRH_LENGTH 40
@@ -33,10 +33,9 @@ int fv_check_av(const fv_device_t *device, const struct ibv_ah_attr *av)
     return 0;
 }
 
-/* On Ethernet the kernel asks the network who has the address, and waits for a second,
- * unless it knows: ib_resolve_unicast_gid_dmac(), rdma_addr_find_l2_eth_by_grh(). What
- * it knows it may have forgotten at any time, so here it always asks, and does not
- * wait. */
+/* On Ethernet the kernel resolves the address and waits up to a second unless it is
+ * cached: ib_resolve_unicast_gid_dmac(), rdma_addr_find_l2_eth_by_grh(). The
+ * cache may lose it at any time, so the fake always resolves, and does not wait. */
 static int fv_find_neighbour(const fv_device_t *device, const struct ibv_ah_attr *av)
 {
     int there;

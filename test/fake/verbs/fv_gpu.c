@@ -51,7 +51,7 @@ void fv_gpu_forget(void)
     fv_gpu_lookup = NULL;
 }
 
-/* Of which GPU a region's byte is; false when it is host memory. */
+/* Find the GPU of a region's byte; false when it is host memory. */
 static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
 {
     unsigned i;
@@ -74,7 +74,7 @@ static bool fv_gpu_of(const fv_wire_mr_t *mr, uint64_t address, unsigned *gpu)
     return found >= 0;
 }
 
-/* One write gets there; into a region that is not registered any more it does not. */
+/* Land one posted write; it is dropped when the region is not registered any more. */
 static void fv_gpu_land(const fv_posted_t *posted)
 {
     const struct ibv_sge data = {.addr = (uintptr_t)posted->data,

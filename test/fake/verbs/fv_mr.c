@@ -152,7 +152,7 @@ const fv_wire_mr_t *fv_key_find(uint32_t key)
     return (mr->used && (mr->gen == (key & 0xff))) ? mr : NULL;
 }
 
-/* What get_user_pages() refuses: holes, and memory of a GPU without a peer driver. */
+/* Refuse what get_user_pages() refuses: holes, GPU memory without a peer driver. */
 static int fv_check_range(const void *addr, size_t length, unsigned access)
 {
     const uintptr_t begin = (uintptr_t)addr, end = begin + length;

@@ -31,7 +31,7 @@ bool fv_is_gpu(const void *addr)
     return is_gpu;
 }
 
-/* One mapping, as smaps tells of it; in kB. */
+/* Fields of a mapping in smaps; in kB. */
 typedef struct fv_mapping {
     uintptr_t from, to;
     unsigned long page, anonymous, huge;
@@ -63,7 +63,7 @@ static bool fv_mapping_read(FILE *smaps, fv_mapping_t *mapping)
     return false;
 }
 
-/* Memory that nobody touched yet gets its pages now, large ones where that is asked. */
+/* Registration allocates untouched pages, large ones where madvise() requested them. */
 static bool fv_mapping_is_large(const fv_mapping_t *mapping)
 {
     return mapping->is_gpu || (mapping->page * 1024 >= FV_LARGE_PAGE) ||

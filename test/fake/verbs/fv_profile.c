@@ -19,9 +19,9 @@
 #define FV_SPEED_NDR 128
 #define FV_WIDTH_4X 2
 
-/* One device, whatever its link is: ConnectX-7. All from firmware (mlx5_ib_query_device
- * in hw/mlx5/main.c: max_sge of max_wqe_sz_sq and _rq, max_msg_sz of log_max_msg). What
- * its ECE options are is nobody's but the firmware's; the highest four bits are a
+/* ConnectX-7 with either link. All values come from firmware (mlx5_ib_query_device in
+ * hw/mlx5/main.c: max_sge of max_wqe_sz_sq and _rq, max_msg_sz of log_max_msg). The
+ * meaning of the ECE options is private to the firmware; the highest four bits are a
  * version. */
 #define FV_MLX5                                                                        \
     .vendor_id = 0x02c9, .part_id = 4129, .max_qp = 4000, .max_qp_wr = 32768,          \
@@ -32,7 +32,7 @@
     .td = true, .ece = 0x30000003, .active_speed = FV_SPEED_NDR,                       \
     .active_width = FV_WIDTH_4X
 
-/* What ionic and pollara have in common. */
+/* Fields common to ionic and pollara */
 #define FV_IONIC                                                                       \
     .vendor_id = 0x1dd8, .part_id = 0x1003, .max_qp = 2048, .max_qp_wr = 65535,        \
     .max_sge = 8, .max_inline = 480, .inline_errno = EINVAL, .max_cqe = 65435,         \
@@ -41,7 +41,7 @@
     .dmabuf = true, .td = true, .forgets = true, .active_speed = FV_SPEED_NDR,         \
     .active_width = FV_WIDTH_4X
 
-/* What bnxt and thor2 have in common. */
+/* Fields common to bnxt and thor2 */
 #define FV_BNXT                                                                        \
     .vendor_id = 0x14e4, .max_qp = 4000, .max_qp_wr = 65407, .max_sge = 6,             \
     .max_inline = 96, .inline_errno = ENOMEM, .max_cqe = 131072, .max_mr = 32768,      \
@@ -108,7 +108,7 @@ static const fv_caps_t fv_profiles[] = {
      .dmabuf = false,
      .active_speed = FV_SPEED_EDR,
      .active_width = 1},
-    /* None that there is: each limit that the rules of verbs allow to be small, is. */
+    /* No real device: each limit has the least value that verbs allow. */
     {.profile = "tiny",
      .vendor_id = 0x0001,
      .part_id = 1,
@@ -227,7 +227,7 @@ static void fv_caps_override(fv_caps_t *caps)
     free(copy);
 }
 
-/* What sysfs tells of a device on PCI: its link ends in the address. */
+/* Make the sysfs entry of a device on PCI: its link ends in the address. */
 static void fv_sysfs_make(const fv_device_t *device)
 {
     char dir[IBV_SYSFS_PATH_MAX + 64], link[IBV_SYSFS_PATH_MAX + 64];

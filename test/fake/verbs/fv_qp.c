@@ -16,8 +16,8 @@ typedef struct fv_transition {
     int optional;
 } fv_transition_t;
 
-/* As ib_modify_qp_is_ok() of the kernel has it; RESET and ERR are reached from
- * anywhere. */
+/* Transitions of the kernel's ib_modify_qp_is_ok(); RESET and ERR are reached from any
+ * state. */
 static const fv_transition_t fv_transitions[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
      0},
@@ -183,7 +183,7 @@ static void fv_qp_link(fv_qp_t *qp)
     fv.objects.td_qps += fv_container_of(qp->ibv.pd, fv_pd_t, ibv)->td != NULL;
 }
 
-/* One of eight is made off a worker thread. */
+/* Spoil seven of eight commands off the main thread. */
 static bool fv_spoils_command(const struct ibv_context *context)
 {
     static unsigned num;
@@ -335,7 +335,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
-/* Those that the device's queue pairs have, in all processes. */
+/* Count the responder resources of the device's queue pairs in all processes. */
 static bool fv_has_responders(const fv_qp_t *qp, int wanted)
 {
     const fv_caps_t *caps = &fv_device_of(qp->ibv.context)->caps;

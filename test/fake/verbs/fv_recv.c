@@ -5,9 +5,9 @@
 #include <string.h>
 
 /*
- * Receives: of a queue pair's own queue, or of one that it shares. An entry is taken in
- * the order of posting, whoever takes it, and is free when its completion is polled,
- * which for a shared queue is in any order.
+ * Receives of a queue pair's own queue or of a shared one. Entries are taken in the
+ * order of posting, by any queue pair. An entry is free when its completion is polled,
+ * which for a shared queue happens in any order.
  */
 
 static size_t fv_rq_stride(const fv_rq_t *rq)
@@ -84,8 +84,8 @@ void fv_recv_take(fv_wire_qp_t *qp, fv_cqe_t *cqe)
     }
 }
 
-/* Own receives come back; shared ones stay for the others, and what is told is that
- * this queue pair takes no more of them: flush_recv_queue() in sw/rxe/rxe_resp.c. */
+/* Flush own receives. Shared ones stay for other queue pairs, and an event reports that
+ * this one takes no more of them: flush_recv_queue() in sw/rxe/rxe_resp.c. */
 void fv_recv_flush(fv_wire_qp_t *qp)
 {
     fv_cqe_t cqe = {.status = IBV_WC_WR_FLUSH_ERR, .qp_num = qp->qp_num};

@@ -5,9 +5,9 @@
 #include <string.h>
 
 /*
- * One work request meets the peer: its path, its queue pair, its keys, its receives.
- * The whole request is carried out or nothing of it, except that a write whose
- * immediate finds no receive has written (as on a real wire).
+ * Execution of a work request at the peer: its path, queue pair, keys and receives. A
+ * request is executed as a whole or not at all. A write whose immediate finds no
+ * receive is the exception: its data is written, as on a real wire.
  */
 
 /* Local addresses of a list of entries, in the process that owns the keys. */
@@ -80,7 +80,7 @@ bool fv_cut(unsigned device)
     return wire->down || wire->lost || wire->removed;
 }
 
-/* Whose packets get through to whom. */
+/* Find the peer that gets this queue pair's packets. */
 static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
 {
     const fv_device_t *device = fv_device_of(qp->ibv.context);
@@ -90,7 +90,7 @@ static fv_wire_qp_t *fv_peer(const fv_qp_t *qp)
     unsigned type, back_type;
     int there;
 
-    /* limited members of a partition do not hear each other */
+    /* limited members of a partition do not reach each other */
     if ((peer == NULL) || (peer->limited && me->limited) || peer->lost || me->lost ||
         fv_cut(device->index) || fv_cut(peer->device) ||
         ((peer->state != IBV_QPS_RTR) && (peer->state != IBV_QPS_RTS)) ||

@@ -4,10 +4,10 @@
 #include <time.h>
 
 /*
- * The device at work: send queues run in order until they are empty or their head waits
- * for the peer. What waits is tried again when the peer posts a receive, changes state
- * or the link comes back, at every poll, and, between processes, by a thread, because
- * nobody else would tell a process that sleeps.
+ * The device at work. Send queues run in order until they are empty or their head waits
+ * for the peer. A waiting head is retried at every poll, and when the peer posts a
+ * receive or changes state or the link comes back. Between processes a thread retries
+ * it, as nothing else would wake a process that sleeps.
  */
 
 #define FV_RETRY_NSEC 500000
@@ -252,7 +252,7 @@ void fv_kick_senders(uint32_t qp_num)
     }
 }
 
-/* Those that wait for receives of a shared queue. */
+/* Retry the senders that wait for receives of a shared queue. */
 void fv_kick_senders_of_srq(uint32_t srq)
 {
     const fv_wire_qp_t *peer;
@@ -286,8 +286,9 @@ static void *fv_thread_main(void *arg)
     }
 }
 
-/* A thread that lives while something is stalled; a stopped clock needs none, and in
- * one process without deadlines whoever ends a stall also retries it. */
+/* Start the thread that retries stalled queue pairs; it ends when none is left. A
+ * stopped clock needs none. In one process without deadlines the call that ends a stall
+ * retries. */
 void fv_thread_wake(void)
 {
     pthread_attr_t attr;

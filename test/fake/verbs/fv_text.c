@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What remains of libibverbs: names of things, and calls that nothing here supports. */
+/* Rest of libibverbs: names of things, and calls that the fake does not support. */
 
 /* not in the installed headers of every release, but exported */
 struct ibv_buf;
@@ -159,7 +159,7 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
     return NULL; /* the ibv_wr_*() calls are not here */
 }
 
-/* As on kernels before 5.12, which FAKE_VERBS_FORK=old asks for */
+/* FAKE_VERBS_FORK=old selects the state of kernels before 5.12. */
 static enum ibv_fork_status fv_fork = IBV_FORK_DISABLED;
 
 int ibv_fork_init(void)

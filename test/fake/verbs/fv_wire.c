@@ -230,9 +230,8 @@ static ssize_t fv_vm(__typeof__(process_vm_readv) *call, pid_t pid,
     return (thread != 0) ? call(thread, here, count, there, 1, 0) : ret;
 }
 
-/* A device reaches pages that were given back while they were registered: they are
- * pinned and belong to nobody any more. What is written there is lost, what is read is
- * old. */
+/* A device reaches freed pages that are still registered, as they are pinned. Data
+ * written there is lost, and reads return old data. */
 static int fv_memory_result(pid_t pid, ssize_t ret, uint64_t address)
 {
     if ((ret >= 0) || (errno == EFAULT)) {
@@ -344,7 +343,7 @@ void fv_notify(pid_t pid, int fd, const void *msg, size_t length)
     there = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (there >= 0) {
         ret = write(there, msg, length);
-        (void)ret; /* dead or full: nobody is there to be told */
+        (void)ret; /* dead or full: no process is left to notify */
         close(there);
     }
 }
@@ -412,7 +411,7 @@ static fv_wire_t *fv_wire_map(const char *path)
     return wire;
 }
 
-/* What processes left behind that died; nobody looks at it while they are dead. */
+/* Remove the entries of dead processes; no process uses them. */
 static void fv_sweep(void)
 {
     fv_wire_t *wire = fv.wire;

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 /*
- * What mori_rdma relies on, asked of verbs themselves. One source, two programs: one
- * linked to the fake, one to the real library, which runs on soft-RoCE in the
- * laboratory. What soft-RoCE does otherwise than hardware is allowed by name, where
- * verbs_is_rxe() is asked.
+ * Behaviour of verbs that mori_rdma relies on. Two programs are built from this source:
+ * one links the fake, the other the real library, and runs on soft-RoCE in the
+ * laboratory. Deviations of soft-RoCE from hardware are allowed by name, at
+ * verbs_is_rxe().
  */
 
 #define SIZE 4096

@@ -115,10 +115,10 @@ START_TEST(datagram_lies_behind_a_header)
 }
 END_TEST
 
-/* Its sender is told of success all the same, before a software device's other end has
- * looked at it. That the first of a round was lost is known by what came behind it: one
- * queue pair's datagrams keep their order. A round in which it came to the receive that
- * was posted too late for it says nothing, and is done again. */
+/* The sender gets success all the same, before the receiver of a software device has
+ * looked at the datagram. A later datagram shows that the first of a round was lost, as
+ * the queue pair keeps their order. A round proves nothing if its first datagram met
+ * the receive posted for the second; it is repeated. */
 START_TEST(datagram_to_nobody_is_lost)
 {
     uint32_t length = LENGTH;
@@ -135,7 +135,7 @@ START_TEST(datagram_to_nobody_is_lost)
 }
 END_TEST
 
-/* Neither takes the one receive from the datagram behind them. */
+/* The first two datagrams do not consume the receive of the third. */
 START_TEST(datagram_for_another_is_lost)
 {
     open_all();

@@ -31,7 +31,7 @@ static void expect_failure(enum ibv_wc_status status)
     verbs_expect_none(side[0].send_cq);
 }
 
-/* One post call, so that all three are queued when the first fails. */
+/* Post three requests in one call, so that all are queued when the first fails. */
 static void post_three(uint64_t remote_addr, uint32_t rkey, enum ibv_wr_opcode opcode,
                        uint32_t lkey)
 {

@@ -213,7 +213,7 @@ START_TEST(link_that_comes_back_in_time_loses_nothing)
 }
 END_TEST
 
-/* As the kernel's ib_resolve_unicast_gid_dmac(), which asks the network. */
+/* The kernel's ib_resolve_unicast_gid_dmac() queries the network. */
 START_TEST(address_handle_is_made_for_who_can_be_asked)
 {
     struct ibv_ah_attr attr = {.port_num = 1, .is_global = 1};
@@ -442,7 +442,7 @@ START_TEST(shared_receive_lets_a_sender_go_on_at_once)
     setenv("FAKE_VERBS_DEVICES", "a:mlx5,b:mlx5", 1);
     verbs_pair_shared = true;
     verbs_pair_connect(side, &verbs_patient);
-    fake_verbs_stop_clock(); /* nobody looks again later */
+    fake_verbs_stop_clock(); /* no thread retries later */
     ck_assert_int_eq(
         verbs_post(side[0].qp, &side[0], &side[1], IBV_WR_SEND, 1, 0, 0, SIZE, 0), 0);
     verbs_recv(side[1].qp, &side[1], 2, FAR, SIZE);
@@ -579,7 +579,8 @@ START_TEST(write_to_a_gpu_is_seen_after_a_read_from_the_same_gpu)
 }
 END_TEST
 
-/* As providers/mlx5 of rdma-core, and closed when the queue pair is ready */
+/* The rules are those of providers/mlx5 of rdma-core: a ready queue pair refuses
+ * changes. */
 START_TEST(ece_is_set_before_a_queue_pair_is_ready)
 {
     struct ibv_ece ece;

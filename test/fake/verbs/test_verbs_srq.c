@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shared receive queues: who takes which entry, when it is free, and what is told. */
+/* Shared receive queues: order of the entries, their release, and events. */
 
 #define SIZE 4096
 #define FAR (VERBS_PAIR_BUFFER / 2)
@@ -152,8 +152,8 @@ START_TEST(empty_queue_ends_a_sender_without_patience)
 }
 END_TEST
 
-/* Where hardware frees an entry when its completion is polled, soft-RoCE does when a
- * message takes it. */
+/* Hardware frees an entry when its completion is polled; soft-RoCE when a message takes
+ * it. */
 START_TEST(entries_are_free_when_polled_not_before)
 {
     struct ibv_recv_wr wr = {.wr_id = 99}, *bad = NULL;
@@ -245,7 +245,7 @@ START_TEST(error_of_one_queue_pair_leaves_the_receives_to_the_others)
     ck_assert_int_eq(verbs_qp_to(side[1].qp, IBV_QPS_ERR), 0);
     ck_assert_int_eq(next_event(&side[1]), IBV_EVENT_QP_LAST_WQE_REACHED);
     verbs_expect_none(side[1].recv_cq); /* nothing of it is flushed */
-    if (!verbs_is_rxe()) {              /* which tells it again */
+    if (!verbs_is_rxe()) {              /* rxe reports it again */
         ck_assert_int_eq(verbs_qp_to(side[1].qp, IBV_QPS_ERR), 0);
     }
     send(second[0], 2);

@@ -52,7 +52,7 @@ static void wire_teardown(void)
     unlink(wire);
 }
 
-/* Open, tell the other process, and connect side `mine' to what it told. */
+/* Open, exchange addresses with the other process, and connect side `mine' to it. */
 static void meet(int fd, unsigned mine, const verbs_path_t *path, verbs_side_t *peer,
                  struct ibv_qp *peer_qp, struct ibv_mr *peer_mr)
 {

@@ -39,7 +39,7 @@ typedef struct {
     uint8_t timeout;
     uint8_t retry_cnt;
     uint8_t rnr_retry;
-    unsigned access; /**< Of both queue pairs */
+    unsigned access; /**< Access flags of both queue pairs */
 } verbs_path_t;
 
 extern const verbs_path_t verbs_patient; /**< waits for receives for ever */

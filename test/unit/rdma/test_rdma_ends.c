@@ -177,8 +177,8 @@ static void leaks_checked(int checked)
 #endif
 }
 
-/* Without error handling nothing ends a caller that waits for its peer: the error is
- * ucp_ep_create()'s own. */
+/* Error handling is off, so no error would wake a caller that waits for its peer: the
+ * error is returned by ucp_ep_create() itself. */
 START_TEST(endpoint_without_receives_is_an_error_at_once)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,

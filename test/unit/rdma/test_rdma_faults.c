@@ -13,9 +13,9 @@
 #include <string.h>
 
 /*
- * What fails, in an order the test decides: every operation ends once with the status
- * its own fate deserves, UCX is told once, other endpoints go on, and a new endpoint
- * works. Without recovery.
+ * Failures in an order that the test decides. Each operation completes once with its
+ * own status, the error handler runs once, other endpoints continue, and a new endpoint
+ * works. Recovery is off.
  */
 
 #define SIZE 65536
@@ -90,7 +90,7 @@ static void expect_recovery(void)
     rig_close(&rig);
 }
 
-/* As UCX's own endpoints: ucp_wireup_ep_connect() asserts it. */
+/* ucp_wireup_ep_connect() asserts that a failed uct_ep_create() left NULL. */
 START_TEST(endpoint_is_null_where_none_could_be_made)
 {
     const int not_an_ep = 0;
@@ -120,7 +120,7 @@ static void *start_in_thread(void *arg)
     return arg;
 }
 
-/* As Thor2 with rdma-core 39 to 50: EFAULT to most queue pairs made off a thread. */
+/* Thor2 with rdma-core 39 to 50: EFAULT for most queue pairs made off a thread. */
 START_TEST(queue_pair_that_the_provider_spoils_is_made_again)
 {
     pthread_t thread;
@@ -170,7 +170,7 @@ START_TEST(interface_destroys_the_endpoints_that_are_left)
 }
 END_TEST
 
-/* As UCX's uct_md tests ask of every transport. */
+/* UCX's uct_md tests require this of every transport. */
 START_TEST(comparison_of_keys_checks_its_parameters)
 {
     uct_rkey_compare_params_t params = {.field_mask = 0};
@@ -336,7 +336,7 @@ START_TEST(link_that_stays_down_fails_every_endpoint)
     start();
     fake_verbs_link("fake0", 0);
     rig_wait_errors(&rig, 0, 2);
-    rig_comp_init(&comps[1]); /* from B, whose link is up: nobody answers */
+    rig_comp_init(&comps[1]); /* sent from B, whose link is up: no peer answers */
     ck_assert_int_eq(rig_put(&rig, conn.ep[1], 1, 0, BLOCK, &comps[1]), UCS_INPROGRESS);
     rig_wait_comps(&rig, &comps[1], 1);
     ck_assert_int_eq(comps[1].status, UCS_ERR_ENDPOINT_TIMEOUT);
@@ -453,8 +453,9 @@ static int is_cancelled(void *arg)
     return num_cancels > 0;
 }
 
-/* Who closes an endpoint because an operation failed is told no more, as by UCX's rc
- * (UCT_RC_EP_FLAG_FLUSH_CANCEL). Loop index: operations that fail before. */
+/* A caller that closes an endpoint because an operation failed gets no error callback,
+ * as with UCX's rc (UCT_RC_EP_FLAG_FLUSH_CANCEL). Loop index: operations that fail
+ * before. */
 START_TEST(endpoint_cancelled_below_its_own_failure_is_not_told)
 {
     start();

@@ -97,7 +97,7 @@ static void finish(void)
 
 /* ---- writing ---- */
 
-/* Where what is written to a GPU comes from: nothing is written twice. */
+/* Source of the data for a GPU; each address is written to once. */
 static char *source(unsigned gpu, how_t how)
 {
     return (char *)rig.mem[0].addr + ((size_t)MAX_GPUS * how + gpu) * SHIFT;
@@ -192,7 +192,7 @@ static void flush_with(unsigned flags)
     ck_assert_int_eq(status, UCS_OK);
 }
 
-/* Until the device has acknowledged all there is; nothing is flushed. */
+/* Progress until the device has acknowledged all work requests; nothing is flushed. */
 static void wait_acknowledged(void)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -382,7 +382,7 @@ START_TEST(flush_of_host_memory_costs_nothing)
 }
 END_TEST
 
-/* A message behind a fence is what tells a peer that the bytes are there. */
+/* A message behind a fence notifies the peer that the data has arrived. */
 START_TEST(message_behind_a_fence_comes_after_what_was_written)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -460,7 +460,7 @@ START_TEST(flush_of_more_gpus_than_there_is_room_for)
 }
 END_TEST
 
-/* A peer that has been told of the end lets the memory go; others' flushes follow. */
+/* The peer frees the memory when it is notified; other endpoints flush later. */
 START_TEST(memory_gone_before_the_flush_is_no_failure)
 {
     const row_t row = {2, "1", "512"};
@@ -528,7 +528,7 @@ START_TEST(way_of_registration_follows_the_device)
 }
 END_TEST
 
-/* Nobody could promise that such memory sees what was written to it. */
+/* Writes to such memory cannot be flushed, so its visibility is not guaranteed. */
 START_TEST(gpu_that_the_runtime_does_not_tell_is_refused)
 {
     setenv("HIPCPU_FAIL", "hipPointerGetAttributes:0:1", 1);
@@ -541,8 +541,8 @@ END_TEST
 
 static rdma_log_watch_t no_key = {UCS_LOG_LEVEL_WARN, "has no key with this device", 0};
 
-/* As memory of several chunks, which no dma-buf spans: ucp_mem_map() of it is not to
- * fail for the other transports. */
+/* The memory spans several chunks, which no dma-buf covers. ucp_mem_map() must not fail
+ * for it, as other transports can use it. */
 START_TEST(gpu_memory_that_no_way_registers_has_no_keys)
 {
     uct_rkey_bundle_t bundle;
@@ -587,7 +587,7 @@ START_TEST(gpu_without_memory_for_the_page_is_told)
 }
 END_TEST
 
-/* By no other way: it would be refused again. */
+/* No other way of registration is tried: the device would refuse it again. */
 START_TEST(memory_of_a_removed_device_is_tried_once)
 {
     setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);
@@ -640,7 +640,7 @@ static void expect_unchanged(void)
     ck_assert_mem_eq(after, before, sizeof(after));
 }
 
-/* What a peer writes to the part is in the part, and nowhere else. */
+/* Check that a peer's write lands in the part and nowhere else. */
 static int is_written_where_it_should(void)
 {
     uct_rkey_bundle_t key;
@@ -677,7 +677,7 @@ static unsigned num_dmabufs(void)
     return objects.dmabuf_mrs;
 }
 
-/* The control: without a look everything goes to another place, and nobody is told. */
+/* Control: without the canary all data goes to a wrong place without an error. */
 START_TEST(wrong_offset_goes_unnoticed_without_the_canary)
 {
     setenv("HIPCPU_RULES", "dmabuf-offset", 1);
@@ -766,7 +766,7 @@ START_TEST(behind_a_wrong_offset_comes_the_other_way)
 }
 END_TEST
 
-/* Somebody's dma-buf that is right in the beginning alone */
+/* The caller's dma-buf matches the memory at its beginning alone. */
 START_TEST(canary_looks_at_the_end_too)
 {
     uct_md_mem_reg_params_t params = {.field_mask = CT_REG_FIELD_MEM_TYPE |

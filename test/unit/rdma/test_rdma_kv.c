@@ -84,7 +84,7 @@ START_TEST(a_gpu_sees_the_bytes_at_done)
 }
 END_TEST
 
-/* The control: such memory does show old bytes to who reads nothing back */
+/* Control: such memory does show old bytes when nothing is read back. */
 START_TEST(without_either_a_gpu_may_see_old_bytes)
 {
     setenv("UCX_MORI_RDMA_GPU_FLUSH", "n", 1);

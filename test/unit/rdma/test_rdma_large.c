@@ -71,7 +71,7 @@ static void map(void *address, size_t length, ucs_memory_type_t type)
     ucp_rkey_buffer_release(key);
 }
 
-/* With the region's keys, or by UCP's messages. */
+/* Put with the region's keys, or by UCP's messages. */
 static void expect_put(char *to, int has_keys)
 {
     const ucp_request_param_t none = {0};
@@ -150,7 +150,7 @@ START_TEST(region_beyond_the_page_table_goes_by_messages)
 }
 END_TEST
 
-/* What cannot be registered by anything stays an error. */
+/* Memory that no transport can register stays an error. */
 START_TEST(region_that_is_not_there_is_refused)
 {
     ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |

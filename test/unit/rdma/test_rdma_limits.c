@@ -101,7 +101,7 @@ START_TEST(what_the_user_says_wins_over_the_family)
 }
 END_TEST
 
-/* What sysfs says of a bond: its entries of the GID table are net0's. */
+/* Write sysfs as it looks for a bond: its entries of the GID table belong to net0. */
 static void write_file(const char *path, const char *text)
 {
     char command[512];

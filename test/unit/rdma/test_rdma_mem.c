@@ -20,7 +20,7 @@ static struct ibv_pd own, other; /* two devices' */
 static char memory[2 * LENGTH];
 static atomic_uint num_registered;
 
-/* Keys tell the protection domain and the place. */
+/* Build a key from the protection domain and the place. */
 static uint32_t key_of(const struct ibv_pd *pd, const void *address)
 {
     return ((pd == &own) ? 0x100u : 0x200u) |
@@ -146,7 +146,7 @@ static void find_extent(muct_rdma_mem_t *twin)
     }
 }
 
-/* Of none, so that it is the caller's own */
+/* No such region exists, so the memory stays the caller's own. */
 static void find_region_of_twin(muct_rdma_mem_t *twin)
 {
     ck_assert(!muct_rdma_mem_add_twin(&own, (uint64_t)(uintptr_t)memory + LENGTH,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One of two rails breaks in the middle of a transfer of libmorikv: the same transfer
- * ends over the other one, every byte right where a kernel of the GPU looks, DONE once.
- * Sides are in one process, each with two devices: fake0 and fake1, fake2 and fake3.
+ * A rail breaks in the middle of a libmorikv transfer. The same transfer completes over
+ * the other rail, a GPU kernel sees every byte, and DONE is reported once. Both sides
+ * are in this process with two devices each: fake0 and fake1, fake2 and fake3.
  */
 
 #include "config.h"
@@ -145,8 +145,8 @@ static unsigned num_in_use(const uint32_t *qp_nums, unsigned num)
     return in_use;
 }
 
-/* Until the event is read: before, all would end in spite of it. Its queue pairs are in
- * error then, or destroyed already. */
+/* Break the completion queues and progress until the event is read; before that, all
+ * transfers would complete. The queue pairs are in error or destroyed afterwards. */
 static void queues_at_the_source(unsigned rail)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -167,7 +167,7 @@ static void (*const faults[])(unsigned rail) = {
     device_at_the_destination, queues_at_the_source};
 #define NUM_FAULTS ((int)(sizeof(faults) / sizeof(faults[0])))
 
-/* It is with the devices that are left. */
+/* Register more memory; it is registered with the devices that are left. */
 static void register_more(void)
 {
     static char memory[2][65536];
@@ -206,7 +206,7 @@ START_TEST(transfer_ends_over_the_other_rail)
 }
 END_TEST
 
-/* Nobody has read the event of the removal. */
+/* The event of the removal is still unread. */
 START_TEST(memory_is_registered_before_the_removal_is_told)
 {
     unsigned i;

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 /*
- * A node of eight GPUs and eight NICs, seen by one process: an unmodified UCP takes the
- * NIC that is near the GPU whose memory it moves, unasked. GPU i and NIC i are on PCI
- * buses 0xic and 0xid; UCX is told that those of equal i are near each other.
+ * A node of eight GPUs and eight NICs in one process. An unmodified UCP chooses the NIC
+ * near the GPU whose memory it moves. GPU i and NIC i are on PCI buses 0xic and 0xid;
+ * the test gives UCX a distance table in which those of equal i are near.
  */
 
 #define NUM 8
@@ -172,7 +172,7 @@ START_TEST(memory_of_a_gpu_goes_by_the_nic_near_it)
 }
 END_TEST
 
-/* Of 8 NICs as of 8 GPUs, each in a place of its own. */
+/* Define 8 NICs, as many as GPUs, each at a PCI address of its own. */
 static void set_devices(const char *sysfs)
 {
     char devices[512] = "", names[128] = "";

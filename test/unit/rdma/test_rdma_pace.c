@@ -52,8 +52,7 @@ static void finish(void)
     rig_close(&rig);
 }
 
-/* Of what is counted: when there was one more, in milliseconds from now on, until
- * @a end. */
+/* Note the times at which count() grew, in milliseconds from now on, until @a end. */
 static void take_times(uint64_t (*count)(void), unsigned end, times_t *times)
 {
     uint64_t before = count(), now;
@@ -93,7 +92,7 @@ static uint64_t num_datagrams_of_a(void)
     return stats.doorbells;
 }
 
-/* Those of side B are read by nobody. */
+/* Side B makes no progress, so datagrams for it stay unread. */
 START_TEST(offer_is_sent_again_after_twice_the_time)
 {
     static const unsigned expected[] = {5, 15, 35, 75, 155, 255, 355, 455};
@@ -165,7 +164,7 @@ static void sleep_until_woken(void)
     ck_assert_int_eq(poll(&fd, 1, mkv_test_limit_ms()), 1);
 }
 
-/* Nobody's connection has broken, so nothing else would wake it. */
+/* No connection has broken, so no other event would wake the thread. */
 START_TEST(sleeper_is_woken_for_the_next_try)
 {
     uint32_t qp_num;

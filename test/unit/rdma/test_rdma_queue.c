@@ -94,7 +94,7 @@ static void wait_replaced(uint32_t qp_num)
     rig_wait(&rig, has_replaced, &qp_num);
 }
 
-/* Its queue, and so all that it would still tell of. */
+/* Break the endpoint's completion queue, and lose its undelivered completions. */
 static void break_queue(const rig_conn_t *which, unsigned at)
 {
     fake_verbs_cq_fatal(which->qp_nums[at][0]);
@@ -163,8 +163,8 @@ static int has_messages(void *arg)
     return rig.num_am[0] == *(unsigned *)arg;
 }
 
-/* That of the second queue pair; in that of the first are messages, behind more than a
- * progress takes, which their sender has ended. */
+/* The second queue pair's queue breaks. The first one's queue holds messages, behind
+ * more completions than one progress takes; their sender has already completed them. */
 START_TEST(queues_that_are_well_are_emptied_first)
 {
     unsigned i, num = NUM;
@@ -182,7 +182,7 @@ START_TEST(queues_that_are_well_are_emptied_first)
     }
     ck_assert_int_eq(rig_flush(&rig, conn.ep[1]), UCS_OK);
     fake_verbs_cq_fatal(conn.qp_nums[0][1]);
-    /* whoever arms looks at the device's events in the next progress */
+    /* arming makes the next progress read the device's events */
     ck_assert_int_eq(uct_iface_event_arm(rig.side[0].iface, UCT_EVENT_RECV),
                      UCS_ERR_BUSY);
     rig.hold[0] = 0;
@@ -228,7 +228,7 @@ static void connect_created(rig_conn_t *which, address_t addresses[2])
     }
 }
 
-/* By the queue pair that an endpoint's address names now. */
+/* Datagrams sent by the queue pair that the endpoint's address contains at present. */
 static uint64_t num_datagrams(uct_ep_h ep)
 {
     fake_verbs_stats_t stats;
@@ -237,7 +237,7 @@ static uint64_t num_datagrams(uct_ep_h ep)
     return stats.doorbells;
 }
 
-/* Nobody goes on answering answers. */
+/* The sides do not answer answers for ever. */
 static void expect_silence(void)
 {
     uint64_t before;
@@ -294,7 +294,7 @@ START_TEST(peers_by_other_queues_are_told_where_datagrams_go)
 }
 END_TEST
 
-/* Asked by the number that was in the address of an endpoint that is no more. */
+/* The request contains the number that was in the destroyed endpoint's address. */
 START_TEST(destroyed_peer_is_told_of_at_once)
 {
     start_with("1");
@@ -314,7 +314,7 @@ END_TEST
 
 /* ---- what cannot be ---- */
 
-/* Its sender was told that it had arrived, and nobody can tell its receiver. */
+/* The sender's operation completed, and the message cannot be delivered any more. */
 START_TEST(message_that_went_with_the_queue_fails_the_endpoint)
 {
     start_with("1");

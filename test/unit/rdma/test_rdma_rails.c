@@ -173,7 +173,7 @@ static void close_ifaces(void)
     }
 }
 
-/* In UCP's order: all interfaces, all memory, all devices. */
+/* UCP's order: close all interfaces, deregister all memory, close all devices. */
 static void finish(void)
 {
     unsigned i, rail;
@@ -322,8 +322,8 @@ static void put_own(void)
                      UCS_INPROGRESS);
 }
 
-/* Another one registers the same memory later, and no longer while it is on its way by
- * the device that its endpoint moved to. */
+/* A second registration of the same memory is made later. It is dropped while data is
+ * in flight on the device to which its endpoint moved. */
 START_TEST(memory_that_moved_ends_with_its_own_registration)
 {
     ct_mem_t others;
@@ -344,7 +344,8 @@ START_TEST(memory_that_moved_ends_with_its_own_registration)
 }
 END_TEST
 
-/* With the second device since its endpoint moved there; that one is closed first. */
+/* The memory is registered with the second device since its endpoint moved there; that
+ * device is closed first. */
 START_TEST(device_may_be_closed_before_memory_that_moved_to_it)
 {
     fake_verbs_objects_t objects;
@@ -380,7 +381,7 @@ static int has_newer(void)
     return find_newest() > newest;
 }
 
-/* Of two queue pairs one has left the second device for the third, and one has not. */
+/* The first queue pair has moved from the second device to the third, the other not. */
 START_TEST(carrier_may_be_closed_when_half_of_an_endpoint_has_left_it)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -421,7 +422,7 @@ static void put_well(void)
     expect_well();
 }
 
-/* Nobody has read the event of the removal. */
+/* The event of the removal is still unread. */
 START_TEST(post_that_a_removed_device_refuses_moves)
 {
     start_with("1");
@@ -446,8 +447,8 @@ static int is_first_called(unsigned arg)
     return first.num_calls > 0;
 }
 
-/* A post is refused and no event tells why; nor does a completion come of what was
- * posted before, on another endpoint. */
+/* A post is refused and no event reports the reason. An earlier post on a different
+ * endpoint never completes. */
 START_TEST(device_that_is_gone_untold_is_left_by_all)
 {
     uct_ep_h more[2] = {NULL, NULL}, *eps[2] = {&more[0], &more[1]};
@@ -468,9 +469,9 @@ START_TEST(device_that_is_gone_untold_is_left_by_all)
 }
 END_TEST
 
-/* As one that is removed while the connection is made anew, or that has less left. It
- * is not asked for a queue pair with less inline data, which it would refuse as well.
- */
+/* A device that is removed during the reconnection, or that has no queue pairs left,
+ * behaves in this way. A retry with less inline data is not made: it would fail as
+ * well. */
 START_TEST(device_that_makes_no_queue_pair_is_left)
 {
     start_with("1");
@@ -485,7 +486,7 @@ START_TEST(device_that_makes_no_queue_pair_is_left)
 }
 END_TEST
 
-/* As that, of all devices. */
+/* All devices refuse to make a queue pair. */
 START_TEST(devices_that_make_no_queue_pair_fail_the_endpoint)
 {
     start_with("1");
@@ -562,11 +563,11 @@ static void give_up_datagrams(unsigned rail)
         advance(128);
     }
     ck_assert_uint_eq(fake_verbs_faults_unmet(), 0);
-    /* nor are peers of endpoints to come told to ask there */
+    /* addresses of later endpoints do not contain a datagram queue pair either */
     ck_assert_uint_eq(rig_datagram_qp(rails[0].ep[rail]), 0);
 }
 
-/* The second rail has none; the clock stands still, so nobody's patience ends. */
+/* The second rail has no datagrams; the clock stands still, so no time limit ends. */
 START_TEST(rail_without_datagrams_is_not_chosen)
 {
     start_with("1");
@@ -592,7 +593,7 @@ START_TEST(rail_without_datagrams_is_left)
 }
 END_TEST
 
-/* It is given up when the connection has broken already. */
+/* Datagrams are given up after the connection has broken. */
 START_TEST(rail_whose_datagrams_are_given_up_is_left)
 {
     start_with("1");
@@ -606,7 +607,7 @@ START_TEST(rail_whose_datagrams_are_given_up_is_left)
 }
 END_TEST
 
-/* By side B, and the peer notices nothing of a connection that broke. */
+/* Put from side B; the peer does not notice that its connection broke. */
 static ucs_status_t put_back(uct_completion_t *uct)
 {
     const uct_iov_t iov = {.buffer = rails[1].mem[0].addr,
@@ -632,7 +633,7 @@ static int is_by_another_rail(unsigned arg)
            (fake_verbs_qp_state(find_newest()) == IBV_QPS_RTS);
 }
 
-/* Of side B's second rail, by which it answers. */
+/* Doorbells of side B's second rail, by which it answers. */
 static unsigned num_answers(void)
 {
     fake_verbs_stats_t stats;

@@ -128,8 +128,8 @@ START_TEST(interface_of_that_name_may_be_another_one)
 }
 END_TEST
 
-/* What was connected by the old place is connected anew by the new one. Loop index 1:
- * datagrams went by the old place before. */
+/* A connection made through the old GID index is made anew through the new one. Loop
+ * index 1: datagrams used the old index before. */
 START_TEST(address_that_moved_is_found_again)
 {
     uint8_t before[64] = {0}, after[64] = {0};
@@ -216,7 +216,7 @@ static uint64_t num_bytes(const char *device)
     return stats.bytes_out + stats.bytes_in;
 }
 
-/* Loop index 1 is the control: nobody asks for a route, and the port is taken. */
+/* Loop index 1 is the control: the route is not looked up, and the port is used. */
 START_TEST(another_transport_is_taken_where_no_route_leads)
 {
     const ucp_request_param_t none = {0};

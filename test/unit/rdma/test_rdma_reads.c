@@ -79,7 +79,7 @@ START_TEST(sixteen_queue_pairs_connect_by_default)
 }
 END_TEST
 
-/* 6, 6, and 4 of the 6 that the peer was told: it is told again. */
+/* Endpoints get 6, 6, and 4 of the 6 offered to the peer, which gets an update. */
 START_TEST(fewer_reads_are_agreed_when_the_device_refuses)
 {
     unsigned i;
@@ -90,7 +90,7 @@ START_TEST(fewer_reads_are_agreed_when_the_device_refuses)
         expect_gets(&conns[i]);
     }
     rig_disconnect(&conns[0]);
-    rig_connect(&rig, &conns[0]); /* the peer is told 4 at once */
+    rig_connect(&rig, &conns[0]); /* the peer is offered 4 at once */
     for (i = 0; i < 3; i++) {
         expect_gets(&conns[i]);
     }

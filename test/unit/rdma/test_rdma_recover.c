@@ -10,9 +10,9 @@
 #include <string.h>
 
 /*
- * A connection that broke is made anew: every byte is right, every completion comes
- * once, every message arrives once and in order, and nobody is told of an error. Where
- * that cannot be promised the endpoint fails.
+ * A broken connection is made anew. Every byte is right, every completion comes once,
+ * every message arrives once and in order, and no error is reported. The endpoint fails
+ * when that cannot be promised.
  */
 
 #define SIZE 65536
@@ -359,8 +359,8 @@ START_TEST(credits_survive)
 }
 END_TEST
 
-/* They are behind more completions than one progress takes, and their sender has ended
- * them: nobody would ever send them again. */
+/* The messages are behind more completions than one progress takes. Their sender has
+ * already completed them, so they would never be sent again. */
 START_TEST(messages_in_the_queue_of_a_broken_connection_are_taken)
 {
     unsigned i;
@@ -381,7 +381,7 @@ START_TEST(messages_in_the_queue_of_a_broken_connection_are_taken)
 }
 END_TEST
 
-/* What the peer was told of has been written, and may be something else by now. */
+/* The message arrived, so the peer may have changed the written memory by now. */
 START_TEST(write_before_a_message_that_arrived_is_not_repeated)
 {
     start();
@@ -409,7 +409,7 @@ static void expect_failure(ucs_status_t status)
 {
     rig_wait_errors(&rig, 0, 1);
     ck_assert_int_eq(rig.side[0].events.ep_status, status);
-    rig_wait_errors(&rig, 1, 1); /* it is told that its peer is gone */
+    rig_wait_errors(&rig, 1, 1); /* it gets an error as its peer is gone */
     finish();
 }
 
@@ -435,7 +435,7 @@ START_TEST(atomic_that_may_have_been_done_fails_the_endpoint)
 }
 END_TEST
 
-/* It may be the signal that a program polls for. */
+/* The put may write the flag that a program polls. */
 START_TEST(put_behind_a_fence_fails_the_endpoint)
 {
     rig_comp_t comp;
@@ -638,7 +638,7 @@ START_TEST(answer_that_was_lost_is_given_again)
 }
 END_TEST
 
-/* To make one the kernel may have to ask the network, which is what has broken. */
+/* The kernel may have to query the broken network to make an address handle. */
 START_TEST(address_handles_are_there_when_a_connection_breaks)
 {
     start();
@@ -677,8 +677,8 @@ static int is_in_error(void *arg)
     return fake_verbs_qp_state(*(uint32_t *)arg) == IBV_QPS_ERR;
 }
 
-/* Until the queue pair of side A's datagrams broke, which cannot be reset then. Side B
- * does nothing to the device meanwhile. */
+/* Break the queue pair of side A's datagrams so that it cannot be reset. Side B makes
+ * no verbs calls meanwhile. */
 static void break_datagrams(unsigned tries)
 {
     uint32_t qp_num = rig_datagram_qp(conn.ep[0]);
@@ -703,7 +703,7 @@ START_TEST(queue_of_datagrams_that_cannot_begin_again_is_asked_again)
 }
 END_TEST
 
-/* It was not made anew in time. */
+/* Expect the errors of a connection that was not made anew in time. */
 static void finish_timed_out(void)
 {
     rig_wait_comps(&rig, comps, NUM);

@@ -31,7 +31,7 @@ typedef struct row {
     unsigned completion;
 } row_t;
 
-/* What has been allocated. The device's queues are not among it. */
+/* Heap bytes in use. The device's queues are not included. */
 static uint64_t allocated(void)
 {
     const struct mallinfo2 info = mallinfo2();

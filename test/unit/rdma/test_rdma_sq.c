@@ -400,7 +400,7 @@ START_TEST(places_come_with_use_and_keep_what_is_there)
 }
 END_TEST
 
-/* A list: nobody waits for its work requests but for the last one. */
+/* Post a list: its last work request alone has a waiter. */
 static void add_list(unsigned count)
 {
     struct ibv_send_wr *wr;

@@ -71,8 +71,8 @@ static void finish(void)
     rig_close(&rig);
 }
 
-/* As when a link was down for longer than the device sends again: what is on its way
- * fails, on all endpoints of a side. */
+/* Break all connections of a side, as a link that is down for longer than the device
+ * retries. Operations in flight fail on all its endpoints. */
 static void break_all(unsigned at)
 {
     unsigned i;

@@ -11,8 +11,8 @@
 #include <ucs/debug/log_def.h>
 
 /*
- * What UCX's log tells at level data: each operation, and of each message what the
- * user's tracer makes of it, when it is sent and when it is received.
+ * UCX's log at level data. It has a line for each operation, and one for each message
+ * sent and received, with the text of the user's tracer.
  */
 
 #define SIZE 65536
@@ -98,7 +98,7 @@ static void put_and_get(void)
     ck_assert_int_eq(rig_flush(&rig, conn.ep[0]), UCS_OK);
 }
 
-/* Loop index 1 is the control: at a lower level nobody is asked. */
+/* Loop index 1 is the control: at a lower level the tracer is not called. */
 START_TEST(each_operation_and_message_is_told_at_level_data)
 {
     const unsigned num = (_i == 0) ? 3 : 0;

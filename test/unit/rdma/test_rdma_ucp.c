@@ -10,17 +10,16 @@
 #include <ucp/api/ucp.h>
 
 /*
- * What an application is told through UCP, and what the GPU sees then: a put, then
- * whatever the application takes for the put's end. In the fake libibverbs a write to a
- * GPU is seen after a read from the same GPU behind it. Worker 0 writes to GPUs of
- * worker 1; GPUs are libhipcpu's.
+ * Data in GPU memory at the time UCP reports the end of a put, for each kind of end.
+ * The fake libibverbs makes a write to a GPU visible after a later read from the same
+ * GPU. Worker 0 writes to GPUs of worker 1; GPUs are libhipcpu's.
  */
 
 #define SIZE 262144
 #define NUM_GPUS 2
 #define AM_ID 7
 
-/* What says that the bytes are there. */
+/* Operation whose completion promises that the data has arrived. */
 typedef enum end { EP_FLUSH, WORKER_FLUSH, FENCE_AND_MESSAGE, NUM_ENDS } end_t;
 
 static ucp_context_h context;

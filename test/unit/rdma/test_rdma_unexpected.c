@@ -9,8 +9,8 @@
 #include <ucp/api/ucp.h>
 
 /*
- * Messages that nobody has asked for yet: UCP keeps them, or the application does, and
- * they never stop a sender, however many there are. Two workers send to each other.
+ * Messages without a posted receive: UCP or the application keeps them. They never stop
+ * a sender, however many there are. Two workers send to each other.
  */
 
 #define MESSAGE 8000 /* eager, and in one receive */
@@ -249,9 +249,8 @@ START_TEST(stream_nobody_reads_is_kept)
 }
 END_TEST
 
-/* With streams alone UCX 1.23.0 sleeps on the interface until the first message wakes
- * it; its release candidate does not. test_rdma_wait has what it takes of us with any.
- */
+/* UCX 1.23.0 blocks on the interface with streams alone until the first message
+ * wakes it; its release candidate does not. test_rdma_wait covers our part of it. */
 START_TEST(stream_without_error_handling_runs_through)
 {
     start_with(UCP_ERR_HANDLING_MODE_NONE, UCP_FEATURE_STREAM);

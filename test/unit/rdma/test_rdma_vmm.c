@@ -13,9 +13,9 @@
 #include <ucp/api/ucp.h>
 
 /*
- * Memory of HIP's virtual memory calls, as expandable segments and sleep modes have it:
- * chunks that come and go at an address which stays. UCX hears of none of it. One
- * worker, which puts into memory of its own process.
+ * Memory of HIP's virtual memory calls, as used by expandable segments and sleep modes.
+ * Chunks come and go at a fixed address, and UCX is not notified. The worker puts into
+ * memory of its own process.
  */
 
 #define CHUNK ((size_t)2 << 20)

@@ -11,8 +11,9 @@
 #include <string.h>
 
 /*
- * What waits is woken by what it waits for, and what can never be is an error of who
- * asked for it: nobody tries again for ever, and nobody sleeps over work.
+ * Pending work always wakes its waiter. A request that can never succeed returns an
+ * error to its caller: no request is retried for ever, and no thread sleeps while work
+ * waits.
  */
 
 #define SIZE 65536
@@ -169,7 +170,7 @@ static ucs_status_t keep_b(void *arg, void *data, size_t length, unsigned flags)
     return keep(1, data, flags);
 }
 
-/* Where nothing more can be registered, messages are given to be copied. */
+/* Messages are delivered for copying when no more memory can be registered. */
 START_TEST(messages_that_are_kept_never_stop_a_sender)
 {
     const uint64_t limit = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();
@@ -216,7 +217,7 @@ END_TEST
 
 /* ---- completion queues that fail ---- */
 
-/* Without recovery, which test_rdma_queue has. */
+/* Recovery is off here; test_rdma_queue tests it. */
 static void start_apart(void)
 {
     setenv("UCX_MORI_RDMA_RECOVERY", "0", 1);
@@ -317,7 +318,7 @@ static void sleep_until_woken(void)
     rig_progress(&rig);
 }
 
-/* As UCP does with an interface that no lane of it needs yet. */
+/* UCP arms interfaces whose lanes are unused so far. */
 START_TEST(first_message_of_a_new_endpoint_wakes_who_was_asleep_before)
 {
     struct pollfd fd = {.events = POLLIN};

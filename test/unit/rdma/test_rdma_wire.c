@@ -234,7 +234,7 @@ START_TEST(endpoint_address_has_a_place_for_ece_behind_it)
     ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
     ck_assert_mem_eq(&other, &addr, sizeof(addr));
 
-    /* of a peer that has none, of one that was cut there, of one nobody measured */
+    /* addresses without ECE: absent, cut off at it, or of unknown length */
     for (length = least; length < sizeof(bytes); ++length) {
         ck_assert_int_eq(muct_rdma_ep_addr_unpack(bytes, length, &other), 0);
         ck_assert(!other.has_ece);
@@ -340,7 +340,7 @@ START_TEST(endpoint_address_without_sense_is_refused)
     bytes[1] = MUCT_RDMA_ADDR_MAX_QPS + 1;
     ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, SIZE_MAX, &other), 0);
 
-    addr.num_receives = 0; /* nobody could ever send to it */
+    addr.num_receives = 0; /* no peer could ever send to it */
     muct_rdma_ep_addr_pack(&addr, bytes);
     ck_assert_int_ne(muct_rdma_ep_addr_unpack(bytes, sizeof(bytes), &other), 0);
 }
