@@ -13,7 +13,7 @@ limits_of() { # PART
     src) echo 30 5 10 ;;
     ucx_plugin) echo 30 8 10 ;;
     perf) echo 30 5 10 ;;
-    test) echo 36 13 12 ;;
+    test) echo 30 5 10 ;;
     logs) echo 30 5 30 ;;
     esac
 }

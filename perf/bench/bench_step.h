@@ -6,9 +6,8 @@
 /**
  * @file
  * Steps of a put and its notification. A round counts one step, in a separate dump
- * under callgrind. Two steps are the remainder of another one, which bench.sh splits by
- * a dump within it: where the copy is started ("launch" until there) and where the
- * message is sent ("tell").
+ * under callgrind. bench.sh splits two further steps by a dump within them: at the
+ * start of the copy ("launch" until there) and at the sending of the message ("tell").
  */
 
 #include "perf/bench/bench_callgrind.h"

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * One side of a run with a model, prefill or decode: the requests in their order and
- * the blocks of each on this side. The transfers follow from the options alone, so each
- * engine moves the same lists.
+ * State of a side, prefill or decode, in a run with a model: its requests in order and
+ * the blocks of each. The transfers follow from the options alone, so each engine moves
+ * the same lists.
  *
- * Threads. One thread per object.
+ * Threads. Each object is used by one thread.
  */
 
 #include "perf/workload/options.h"

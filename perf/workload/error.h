@@ -35,7 +35,7 @@ const char *perf_last_error(void);
  */
 void perf_message_first_only(bool (*is_told)(void *arg), void *arg);
 
-/** Another process printed the cause: print no error any more. */
+/** Print no further error: the other process has printed the cause. */
 void perf_message_silence(void);
 
 /** Print what the run waits for on stderr, if that is a terminal. */

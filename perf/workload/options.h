@@ -52,8 +52,7 @@ typedef enum perf_post {
 typedef enum perf_segment {
     PERF_SEGMENT_DRAM,
     PERF_SEGMENT_VRAM,
-    PERF_SEGMENT_AUTO /**< Until the options are complete: see
-                         perf_options_memory_here() */
+    PERF_SEGMENT_AUTO /**< Chosen later, see perf_options_memory_here() */
 } perf_segment_t;
 
 /** Memory type of GPU memory for UCX. */
@@ -101,7 +100,7 @@ typedef struct perf_options {
     perf_error_mode_t error_mode; /**< Applies to api UCP and UCP_SGL */
     /* where */
     perf_segment_t initiator_segment, target_segment;
-    bool is_memory_chosen; /**< Of both sides, as the command line names none */
+    bool is_memory_chosen; /**< The command line names no memory for either side */
     perf_gpu_type_t gpu_type;
     uint32_t initiator_dev, target_dev;
     uint32_t num_target_dev; /**< Leaves */

@@ -99,7 +99,8 @@ void perf_pool_region(const perf_pool_t *pool, unsigned layer, unsigned part,
 int perf_pool_fill(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                    uint32_t num_blocks);
 
-/** Another process writes the contents of keys[i] into blocks[i] from now on. */
+/** Expect the contents of keys[i] in blocks[i] from now on; the other process writes
+ * them. */
 void perf_pool_expect(perf_pool_t *pool, const uint32_t *blocks, const uint64_t *keys,
                       uint32_t num_blocks);
 

@@ -398,7 +398,7 @@ static void ct_message_arm(ct_t *ct, unsigned events)
     }
 }
 
-/* It arms before the peer goes on, so that only free room can wake it. */
+/* The sender arms before the peer progresses, so that only free room can wake it. */
 static void sender_sleeps_until_there_is_room(ct_t *ct)
 {
     uint64_t deadline = mkv_test_now_ms() + (uint64_t)mkv_test_limit_ms();

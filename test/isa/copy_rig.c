@@ -132,7 +132,7 @@ static uint32_t rig_entry_of(const copy_rig_t *rig, uint64_t tile)
     return i;
 }
 
-/* As test_xgmi_kernel.c does it for the kernel's source. */
+/* test_xgmi_kernel.c does the same for the kernel's source. */
 static void rig_give_tail(const copy_rig_t *rig, muct_xgmi_launch_t *launch)
 {
     muct_xgmi_copy_args_t *args = &launch->args;

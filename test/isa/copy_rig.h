@@ -24,7 +24,7 @@ typedef struct copy_rig {
     isa_gpu_t *gpu;
     uint8_t *src; /**< Bytes that are copied, of exactly this size */
     uint8_t *dst;
-    uint8_t *expected; /**< What dst has to be when the flag is there */
+    uint8_t *expected; /**< Contents of dst when the flag is stored */
     size_t size;
     muct_xgmi_entry_t *memory;
     muct_xgmi_list_t list;

@@ -11,7 +11,7 @@
 
 #define CODE_MAGIC "__CLANG_OFFLOAD_BUNDLE__"
 
-/* Behind the end, where a disassembler may look for more of an instruction */
+/* Spare bytes after the end, which a disassembler may read as part of an instruction */
 #define CODE_SPARE 64
 
 /* The code object of an architecture: "hipv4-amdgcn-amd-amdhsa--gfx942" */

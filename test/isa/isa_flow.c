@@ -40,7 +40,7 @@ static bool flow_holds(isa_wave_t *wave, flow_condition_t condition)
     }
 }
 
-/* By words, from the next instruction on */
+/* The offset is in words and begins at the next instruction. */
 static void flow_exec_branch(isa_wave_t *wave, const isa_inst_t *inst)
 {
     if (flow_holds(wave, (flow_condition_t)inst->op->arg)) {

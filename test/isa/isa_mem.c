@@ -222,7 +222,8 @@ static void perform_scalar_load(isa_wave_t *wave, isa_pending_t *pending)
     isa_load(wave, pending->address[0], pending->data[0], pending->size, ISA_BYPASS_L1);
 }
 
-/* Of memory that does not change during a launch; the scalar cache is not modelled. */
+/* Scalar loads read memory that does not change during a launch; the scalar cache is
+ * not modelled. */
 static void mem_exec_scalar(isa_wave_t *wave, const isa_inst_t *inst)
 {
     isa_pending_t *pending = isa_pending_create(wave, inst);

@@ -203,7 +203,7 @@ static bool parse_modifier(const char *text, isa_inst_t *inst)
     return parse_counter(text, inst) || parse_sdwa(text, inst);
 }
 
-/* One piece between commas: an operand, and modifiers behind it. */
+/* Parse the text between two commas: an operand, and modifiers after it. */
 static bool parse_piece(struct isa_gpu *gpu, isa_inst_t *inst, char *piece)
 {
     isa_operand_t operand;

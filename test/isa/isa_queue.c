@@ -210,7 +210,8 @@ void isa_perform_memory(isa_wave_t *wave)
     }
 }
 
-/* What ISA_RANDOM does between two instructions. LDS answers a wave in order. */
+/* Complete some accesses between two instructions (ISA_RANDOM). LDS answers a wave in
+ * order. */
 void isa_complete_some(isa_wave_t *wave)
 {
     isa_counter_t counter = (isa_counter_t)isa_random(wave->gpu, ISA_NUM_COUNTERS);

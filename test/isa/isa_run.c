@@ -334,8 +334,8 @@ static bool group_run_some(isa_gpu_t *gpu, isa_group_t *group)
     return true;
 }
 
-/* One of all waves that wait, slow ones last, so that others may go on by several waits
- * before them. */
+/* End the wait of a random waiting wave, slow ones last, so that other waves may pass
+ * several waits before them. */
 static bool run_end_a_wait(isa_gpu_t *gpu)
 {
     isa_wave_t *picked = NULL;

@@ -18,7 +18,7 @@
 #define MODEL_RUNS 24
 #define MODEL_SIZE (1 << 15)
 
-/* With one L2 a GPU, the last block writes back what all blocks have stored. */
+/* The last block writes back the stores of all blocks if a GPU has a single L2. */
 static const char *const archs[] = {"gfx942", "gfx950", "gfx90a"};
 #define MODEL_DIES 2 /* architectures with several */
 #define MODEL_ALL 3
@@ -147,7 +147,7 @@ START_TEST(no_barrier_before_the_end)
 }
 END_TEST
 
-/* Another GPU changes what this one has read in an earlier launch. */
+/* A different GPU changes memory that this one has read in an earlier launch. */
 static bool reads_what_is_in_memory(copy_rig_t *rig)
 {
     size_t i;

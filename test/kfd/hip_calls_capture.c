@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* What the calls work on: made before the capture begins. */
+/* Objects used by the calls; made before the capture begins. */
 static struct {
     hipStream_t captured, stream;
     hipEvent_t event, recorded;

@@ -17,10 +17,10 @@
 
 #define IPC_SIZE ((size_t)3 << 20)
 
-/* What the exporter writes to the other's standard input. */
+/* Message from the exporter to the importer's standard input */
 typedef struct ipc_message {
     hipIpcMemHandle_t handle;
-    size_t offset; /* Of the memory in the allocation that opens */
+    size_t offset; /* Place of the memory in its allocation */
 } ipc_message_t;
 
 static int ipc_importer(int is_killed)

@@ -35,7 +35,7 @@ void hip_fail(const char *file, int line, const char *what, int code)
         }                                                                              \
     } while (0)
 
-/** What has to hold. */
+/** Fail the test when the condition is false. */
 #define HIP_TRUE(_condition)                                                           \
     do {                                                                               \
         if (!(_condition)) {                                                           \

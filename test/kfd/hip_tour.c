@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a HIP program does first, one part after the other; the bytes of each are
- * compared. */
+/* First steps of a HIP program, in order; the bytes of each are compared. */
 
 #include "hip_lib.h"
 

@@ -26,7 +26,7 @@ enum { KFD_AQL_AMD_PM4 = 1, KFD_AQL_AMD_BARRIER_VALUE = 2 };
 
 typedef struct kfd_aql_packet {
     uint16_t header;
-    uint16_t setup; /* Of vendor packets, the format */
+    uint16_t setup; /* Vendor packets: the format */
     union {
         struct {
             uint16_t workgroup[3];

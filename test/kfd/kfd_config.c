@@ -24,7 +24,7 @@ static const kfd_model_t kfd_models[] = {
 static kfd_config_t kfd_the_config;
 static pthread_once_t kfd_config_once = PTHREAD_ONCE_INIT;
 
-/* One write(2) a line, so that lines of several processes stay whole. */
+/* Each line is a single write(2), so that lines of several processes stay whole. */
 static void kfd_print(const char *format, va_list ap)
 {
     char line[512];

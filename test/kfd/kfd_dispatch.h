@@ -31,7 +31,7 @@ typedef struct kfd_dispatch {
     uint16_t release_fence; /**< 0 none, 1 agent, 2 system */
 } kfd_dispatch_t;
 
-/** What the stand-in offers to an interpreter. GPU addresses are addresses of the
+/** Services of the stand-in for an interpreter. GPU addresses are addresses of the
  * process. */
 typedef struct kfd_dispatch_host {
     /** Whether the range is mapped to the GPU (MAP_MEMORY_TO_GPU or SVM attributes). */

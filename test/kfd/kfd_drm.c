@@ -200,7 +200,7 @@ KFD_EXPORT int amdgpu_bo_free(amdgpu_bo_handle bo)
     return 0;
 }
 
-/* All who import the memory see it: it lies behind the bytes of the memfd. */
+/* All importers of the memory see it: it lies behind the bytes of the memfd. */
 KFD_EXPORT int amdgpu_bo_set_metadata(amdgpu_bo_handle bo, kfd_bo_metadata_t *metadata)
 {
     kfd_bo_t *object = kfd_bo_find(bo->handle);

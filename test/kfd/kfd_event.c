@@ -188,7 +188,7 @@ static bool kfd_event_is_ready(const kfd_event_t *event,
     return (event->type == KFD_IOC_EVENT_SIGNAL) && (age != 0) && (age != event->age);
 }
 
-/* What a waiter gets: copy_signaled_event_data(). */
+/* Fill in a waiter's data as copy_signaled_event_data() does. */
 static void kfd_event_take(kfd_event_t *event, struct kfd_event_data *data)
 {
     if (event->type == KFD_IOC_EVENT_SIGNAL) {

@@ -31,7 +31,7 @@ typedef uint64_t kfd_mask_t;
 /** A product in one mode of partitioning: what sysfs has of each of its nodes. */
 typedef struct kfd_model {
     const char *name;      /**< Value of KFDCPU_MODEL */
-    const char *marketing; /**< What libdrm returns as its name */
+    const char *marketing; /**< Name that libdrm returns */
     unsigned target;       /**< gfx_target_version */
     unsigned device_id;    /**< PCI device */
     unsigned num_xcc;      /**< Dies of a package */
@@ -45,7 +45,7 @@ typedef struct kfd_model {
 /** How the packages reach each other */
 typedef enum kfd_links { KFD_LINKS_XGMI, KFD_LINKS_PCIE, KFD_LINKS_NONE } kfd_links_t;
 
-/** What the environment asks for; constant once kfd_config() has returned. */
+/** Settings of the environment; constant once kfd_config() has returned. */
 typedef struct kfd_config {
     const kfd_model_t *model;
     unsigned num_packages; /**< KFDCPU_GPUS */
@@ -54,10 +54,10 @@ typedef struct kfd_config {
     unsigned num_numa;     /**< CPU nodes of the topology */
     kfd_links_t links;
     uint64_t vram;         /**< Bytes of a GPU */
-    uint64_t vram_taken;   /**< Of them, bytes that other programs have */
+    uint64_t vram_taken;   /**< Bytes used by other programs */
     unsigned slow_copy_us; /**< Each copy and kernel lasts this much longer */
     int log_level;
-    char dir[256]; /**< Where the topology and the usage are */
+    char dir[256]; /**< Folder of the topology and the usage */
 } kfd_config_t;
 
 /** The configuration; read from the environment by the first call. */
@@ -129,7 +129,7 @@ typedef struct kfd_bo {
     uint32_t flags; /**< KFD_IOC_ALLOC_MEM_FLAGS_ */
     uint64_t va;    /**< 0 if the address is no canonical user address */
     uint64_t size;
-    kfd_mask_t mapped; /**< By MAP_MEMORY_TO_GPU */
+    kfd_mask_t mapped; /**< Set by MAP_MEMORY_TO_GPU */
 } kfd_bo_t;
 
 /** Bytes behind those of the object in its memfd: the metadata that importers see. */
@@ -180,7 +180,7 @@ int kfd_event_set(void *arg);
 int kfd_event_reset(void *arg);
 int kfd_event_wait(void *arg);
 
-/** What an interrupt with this event's number does. */
+/** Raise the event of this number, as an interrupt does. */
 void kfd_event_fire(uint32_t id);
 
 /** Raise a memory fault: all memory events fire, and the HSA runtime ends the process.
@@ -202,10 +202,10 @@ void kfd_queue_poke(void);
 /** Forget the threads that a fork has not copied. */
 void kfd_queue_forked(void);
 
-/** What the packets of a ring see of their queue. */
+/** State of a queue that the packets of its ring use. */
 struct kfd_queue {
     bool used;
-    bool stop;   /**< It is being destroyed */
+    bool stop;   /**< The queue is being destroyed */
     bool halted; /**< A fault stopped it; it moves on to nothing */
     unsigned id;
     uint32_t type; /**< KFD_IOC_QUEUE_TYPE_ */

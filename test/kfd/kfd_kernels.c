@@ -221,7 +221,7 @@ static const struct {
 /*
  * ROCr's own kernels for copies and fills (BlitKernel::KernelArgs of amd_blit_kernel.h)
  * have no code object around them. Each begins with its ranges and ends with the number
- * of work-items, which is the grid: where that number is, tells which kernel it is.
+ * of work-items, which is the grid. The position of that number identifies the kernel.
  */
 static bool kfd_play_rocr(const kfd_args_t *args, uint32_t work_items)
 {

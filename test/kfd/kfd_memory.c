@@ -312,7 +312,7 @@ int kfd_memory_available(void *arg)
     return 0;
 }
 
-/* Without XNACK a GPU reaches the ranges that name it (svm_range_apply_attrs()). */
+/* A GPU without XNACK reaches the ranges that name it (svm_range_apply_attrs()). */
 int kfd_memory_svm(void *arg)
 {
     struct kfd_ioctl_svm_args *a = arg;

@@ -3,10 +3,10 @@
 /*
  * Queues: each is a thread that reads a ring from its position to the write pointer.
  *
- * Stores to a doorbell cannot be seen. A thread whose ring is empty is parked, and one
- * more thread, the bell, looks at the write pointers of all parked queues: often while
- * packets come, then less and less often, and at once when a thread of the process
- * waits for an event. kfd_park_lock guards who is parked.
+ * Stores to a doorbell cannot be seen. A thread whose ring is empty is parked, and a
+ * further thread, the bell, looks at the write pointers of all parked queues: often
+ * while packets come, then less and less often, and at once when a thread of the
+ * process waits for an event. kfd_park_lock guards the set of parked queues.
  */
 
 #include "kfd_impl.h"
@@ -39,7 +39,7 @@ static pthread_mutex_t kfd_queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t kfd_park_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kfd_bell_cond = PTHREAD_COND_INITIALIZER;
 static bool kfd_has_bell;
-static unsigned kfd_quiet_looks; /* Of the bell, since it found work */
+static unsigned kfd_quiet_looks; /* Looks of the bell since it found work */
 
 static bool kfd_is_stopped(const kfd_queue_t *queue)
 {

@@ -211,7 +211,7 @@ static void kfd_put_cpu(const char *dir, const kfd_config_t *config, unsigned no
             links);
 }
 
-/* Without a cache, libhsakmt's processing of the topology ends in an assertion. */
+/* libhsakmt's processing of the topology ends in an assertion if there is no cache. */
 static void kfd_put_caches(const char *dir, unsigned node)
 {
     static const unsigned kib[] = {32, 4096, 262144}; /* L1, L2, memory side */

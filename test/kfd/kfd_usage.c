@@ -80,7 +80,7 @@ static void kfd_usage_open(void)
     }
 }
 
-/* Take a row that nobody has, or whose process is gone. */
+/* Take a row that is free or whose process is gone. */
 static void kfd_usage_take_row(void)
 {
     kfd_row_t *row;

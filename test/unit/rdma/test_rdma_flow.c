@@ -579,7 +579,7 @@ static double told_bandwidth(uct_ep_operation_t op)
     return attr.bandwidth.shared;
 }
 
-/* With equal estimates UCP copies all it sends over a link slower than memory. */
+/* UCP copies all it sends over a link slower than memory when estimates are equal. */
 START_TEST(cut_operations_are_told_as_slower)
 {
     static const uct_ep_operation_t cut[] = {CT_PERF_PUT_BCOPY, CT_PERF_GET_BCOPY,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* A thread that is not to wait: who waits is seen, and who does not goes on. */
+/* A thread that must not wait: waiting is detected, and a thread that does not
+ * continues. */
 
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_nowait.h"
@@ -36,7 +37,7 @@ static void yields(void)
     (void)sched_yield();
 }
 
-/* Its own, so that nobody ever unlocks it */
+/* A lock of its own, which is never unlocked */
 static void locks_what_is_held(void)
 {
     pthread_mutex_lock(&lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A port that is kept: servers listen there by its number, and nobody is given it
- * besides.
+ * A reserved port: servers can listen on its number, and the system gives it to no
+ * other program.
  */
 
 #include "test/support/mkv_check.h"
@@ -53,7 +53,7 @@ START_TEST(servers_listen_on_a_kept_port)
     int kept = mkv_port_keep(&port), server;
 
     ck_assert_int_ge(kept, 0);
-    ck_assert(!connects(port)); /* nobody listens who only keeps */
+    ck_assert(!connects(port)); /* the holder alone does not listen */
     for (i = 0; i < 3; ++i) {
         server = serve(port, 1);
         ck_assert_msg(server >= 0, "server %u: %s", i, strerror(errno));
