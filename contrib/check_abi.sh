@@ -1,7 +1,7 @@
 #!/bin/bash
 # Compare the binary interface of libmorikv with that of the last release, which --update
 # writes to test/abi/libmorikv.abi when a release is made. Before the first release there is
-# no such file, and the interface may change freely. docs/abi.md has the rules.
+# no such file, and the interface may change freely. docs/dev/abi.md has the rules.
 #
 #   contrib/check_abi.sh [TREE [BUILD]]     (build-gcc of the tree)
 #   contrib/check_abi.sh --update

@@ -122,7 +122,7 @@ check() { # DIR
 samples() {
     echo 'see [there](nowhere.md)' | write README.md
     bad 'a link to nowhere' nowhere.md
-    echo 'proven by `test/unit/none.c`' | write docs/design.md
+    echo 'proven by `test/unit/none.c`' | write docs/dev/design.md
     bad 'a file that is not there' 'names test/unit/none.c'
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_tl.c

@@ -1,12 +1,12 @@
 #!/bin/bash
-# docs/requirements-tests.md: every row has an id of its own and names tests; a test that it
+# docs/dev/requirements-tests.md: every row has an id of its own and names tests; a test that it
 # names, `program: case`, further `case`s of it, or `script.sh`, exists and is run, and so does
 # a `path/of/a/file`. Under "Every requirement" the second column is a state, what passes names
 # a test or is "above", and the sentence in front counts the states.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-page=docs/requirements-tests.md
+page=docs/dev/requirements-tests.md
 
 test_file() { # DIR NAME
     find "$1/test" -name "$2" -type f | head -n 1

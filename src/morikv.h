@@ -58,7 +58,7 @@
  *   read as zero.
  * Elements of arrays have a fixed size instead, with reserved members that must be zero
  * and are checked in the same way. Enumerations grow at the end as well: ignore events
- * of an unknown type. docs/abi.md has the whole policy.
+ * of an unknown type. docs/dev/abi.md has the whole policy.
  */
 
 #include <ucp/api/ucp_def.h>

@@ -3,7 +3,7 @@
 # each case; all cases over one connection; queues so short that they fill, and without
 # messages, as cases fill with these where they can; copies by the copy engines alone;
 # each piece of work so slow that much is in flight. With the rules of three releases of
-# the runtime, once with all that the release does (docs/hipcpu.md).
+# the runtime, once with all that the release does (docs/dev/hipcpu.md).
 set -eu
 here=$(dirname "$0")
 run() {

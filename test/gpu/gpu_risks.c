@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Which of the things that AMD's runtimes are known to do to programs (docs/hipcpu.md)
+ * Which of the things that AMD's runtimes are known to do to programs (docs/dev/hipcpu.md)
  * does the runtime here, and does mori_xgmi stand them? For contrib/prove-amd.
  *
  *   gpu_risks [ROUNDS [LISTS]]     launches and allocations to try, 1000 by default,

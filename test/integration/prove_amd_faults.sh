@@ -1,10 +1,10 @@
 #!/bin/sh
 # contrib/prove-amd finds each fault that libhipcpu is told to have: every row of the table in
-# docs/hipcpu.md, and without any of them nothing but what libhipcpu always does.
+# docs/dev/hipcpu.md, and without any of them nothing but what libhipcpu always does.
 set -eu
 # shellcheck source=test/integration/prove_lib.sh
 . "$(dirname "$0")/prove_lib.sh"
-page=$tree/docs/hipcpu.md
+page=$tree/docs/dev/hipcpu.md
 
 # RISKS in the environment takes those alone
 prove() { # FOLDER NAME=VALUE...

@@ -73,4 +73,4 @@ muct_sources += \
 	ucx_plugin/xgmi/xgmi_rma.h \
 	ucx_plugin/xgmi/xgmi_sgl.c \
 	ucx_plugin/xgmi/xgmi_sgl.h
-EXTRA_DIST += docs/xgmi.md docs/hipcpu.md
+EXTRA_DIST += docs/xgmi.md docs/dev/hipcpu.md

@@ -16,7 +16,7 @@
  *
  *   HIPCPU_VERSION=6.4    ROCm release whose rules hold: 5.7 to 7.3
  *   HIPCPU_RULES=LIST     what it does to programs that are right, too: "amd" for all
- *                         that the release does, or names of docs/hipcpu.md, with a
+ *                         that the release does, or names of docs/dev/hipcpu.md, with a
  *                         minus in front to leave one out
  *   HIPCPU_ARCH=gfx942    architecture of the devices; gfx1100 has no write-back
  *   HIPCPU_DEVICES=2      devices of the machine, shared by all processes
@@ -98,7 +98,7 @@ bool hipcpu_is_mapped(const void *ptr);
 void hipcpu_set_version(int major, int minor);
 
 
-/** Let a rule of docs/hipcpu.md hold from now on, or not, whatever the release. */
+/** Let a rule of docs/dev/hipcpu.md hold from now on, or not, whatever the release. */
 void hipcpu_set_rule(const char *name, bool is_on);
 
 

@@ -7,7 +7,7 @@
  * @file
  * Effects of AMD's runtimes on correct programs, each rule by its release.
  *
- * docs/hipcpu.md has a row for each: what it does, where it was read, and the test.
+ * docs/dev/hipcpu.md has a row for each: what it does, where it was read, and the test.
  */
 
 #include <stdbool.h>
