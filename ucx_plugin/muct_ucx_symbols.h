@@ -7,11 +7,11 @@
  * @file
  * Every symbol of UCX that a core takes, as a weak reference.
  *
- * A core is linked without UCX and opened where none may be in its scope; the loader
+ * A core is linked without UCX and opened where no UCX may be in its scope; the loader
  * fills the references in (loader/loader_bind.h). The makefile includes this file into
- * every object of a core, and nothing else does. A symbol that is missing here ends the
- * link of mori-core-1.N.so with "undefined reference": add its line. One that is here
- * and used nowhere costs nothing; contrib/check_symbols.sh tells it.
+ * every object of a core. A symbol that is missing here ends the link of
+ * mori-core-1.N.so with "undefined reference": add its line. An unused one costs
+ * nothing; contrib/check_symbols.sh reports it.
  */
 
 /* The compiler's own word, where it has one for what is not declared yet: assembly is

@@ -7,22 +7,23 @@
  * @file
  * AMD's GPU runtime, found at run time.
  *
- * One table of hip* functions, bound by dlopen, so that one binary runs with any
- * AMD runtime from ROCm 5 to 7 and on machines without one. Every difference
- * between the runtime's versions is settled here and nowhere else.
+ * One table of hip* functions, bound by dlopen, so that one binary runs with any AMD
+ * runtime from ROCm 5 to 7 and on machines without one. This file hides all differences
+ * between the runtime's versions.
  *
- * Identity. One table per process. The runtime the application already mapped is
- * used, because a second copy of it would know none of the application's pointers;
- * after that libamdhip64.so.7, .6 and .5 are tried. UCX_MORI_HIP_LIB names another.
+ * Identity. One table per process. The runtime that the application already mapped is
+ * used, because a second copy of it would know none of the application's pointers.
+ * After that libamdhip64.so.7, .6 and .5 are tried. UCX_MORI_HIP_LIB overrides the
+ * library.
  *
- * Threads. Everything here may be called from any thread. The current device of
- * the calling thread is left as it was found.
+ * Threads. Every function may be called from any thread. The current device of the
+ * calling thread is left as it was found.
  *
- * Errors. The runtime keeps the last error of each thread, from ROCm 7.0 on until
- * somebody asks for it, and applications ask after each of their kernel launches. An
- * error of ours must not be found there: who calls a function of the table and gets
- * another result than success calls @ref muct_gpu_error_name, or, where the error is
- * not to be told, @ref muct_gpu_forget.
+ * Errors. The runtime keeps the last error of each thread, from ROCm 7.0 on until it is
+ * read, and applications read it after each of their kernel launches. They must not
+ * find an error of ours there. If a function of the table fails, the caller therefore
+ * calls @ref muct_gpu_error_name, or @ref muct_gpu_forget where the error is not
+ * logged.
  */
 
 #include <ucs/config/parser.h>
@@ -212,9 +213,9 @@ typedef struct muct_gpu_mem_info {
 /**
  * Bind the runtime; the first call decides.
  *
- * A missing library, a missing function or no device is not an error of this
- * process: it is told once, at debug level (or as an error when UCX_MORI_HIP_LIB
- * named the library).
+ * A missing library, a missing function or no device is not an error of this process:
+ * it is logged once, at debug level (or as an error when UCX_MORI_HIP_LIB named the
+ * library).
  *
  * @param [out] gpu_p  The table, valid for the life of the process. Set only on
  *                     UCS_OK.
@@ -236,7 +237,7 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu);
 
 
 /**
- * Whose memory is this?
+ * Look up the device and allocation of an address.
  *
  * @param [in]  gpu   Runtime.
  * @param [in]  ptr   Any address.
@@ -250,14 +251,14 @@ ucs_status_t muct_gpu_query(const muct_gpu_t *gpu, const void *ptr,
 
 
 /**
- * As @ref muct_gpu_query, for a range. Adjacent allocations of one device count as one:
- * hipMemGetAddressRange() reports each hipMemMap() chunk of PyTorch's expandable
+ * Like @ref muct_gpu_query, for a range. Adjacent allocations of one device count as
+ * one: hipMemGetAddressRange() reports each hipMemMap() chunk of PyTorch's expandable
  * segments by itself, and each hipMalloc() block of an arena.
  *
  * @param [in]  length  Bytes from @a ptr on that are of interest.
  * @param [out] info    Filled only on UCS_OK; its end may be before that of the range.
  *
- * @return As @ref muct_gpu_query.
+ * @return See @ref muct_gpu_query.
  */
 ucs_status_t muct_gpu_query_range(const muct_gpu_t *gpu, const void *ptr, size_t length,
                                   muct_gpu_mem_info_t *info);
@@ -286,16 +287,16 @@ int muct_gpu_copy(const muct_gpu_t *gpu, void *dst, const void *src, size_t leng
 
 
 /**
- * A number that this allocation has, and that none had before it in this process. Its
- * address and size come again when memory is freed and allocated.
+ * Number of an allocation, which no other one had before it in this process. An address
+ * and size are used again when memory is freed and allocated.
  *
- * @return The number, or 0 where the runtime cannot tell.
+ * @return The number, or 0 where the runtime has none.
  */
 uint64_t muct_gpu_buffer_id(const muct_gpu_t *gpu, const void *ptr);
 
 
 /**
- * Where is this? One call of the runtime, for the path of each operation.
+ * Place of an address: one call of the runtime, cheap enough for each operation.
  *
  * @param [in]  gpu       Runtime.
  * @param [in]  ptr       Any address.
@@ -336,10 +337,10 @@ void muct_gpu_pop_device(const muct_gpu_t *gpu, int device, int prev);
 
 
 /**
- * Until @ref muct_gpu_unrelax, let calls of this thread neither break a graph that
- * another thread captures nor be refused because of it.
+ * Keep calls of this thread from breaking a graph that another thread captures, and
+ * from being refused because of it, until @ref muct_gpu_unrelax.
  *
- * The runtime's default is that a call that allocates, registers or asks a stream
+ * The runtime's default is that a call that allocates, registers or queries a stream
  * invalidates every capture of the process.
  *
  * @return The mode to give to @ref muct_gpu_unrelax.

@@ -5,9 +5,9 @@
 
 /**
  * @file
- * What the transports that copy GPU memory have in common: how their memory domains
- * are found, say what memory is, and allocate it, and what their interfaces may be
- * asked to copy. Threads: any.
+ * Common parts of the transports that copy GPU memory. Their memory domains are found,
+ * detect memory and allocate it in the same way, and their interfaces copy the same
+ * kinds of memory. Threads: any.
  */
 
 #include "base/muct_gpu.h"
@@ -36,7 +36,7 @@ ucs_status_t muct_gpu_tl_detect(uct_md_h md, const void *address, size_t length,
  * Allocate memory on the GPU that is a system device, or on the current one when UCX
  * names none.
  *
- * @param [in]  name       Who asks, for the message.
+ * @param [in]  name       Caller, for the message.
  * @param [out] address_p  To be freed with @ref muct_gpu_tl_free.
  *
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: another type of memory, or no such GPU;

@@ -5,8 +5,8 @@
 
 /**
  * @file
- * Links between pairs of GPUs of this host, as AMD's driver tells them in sysfs: those
- * of GPUs that the process does not see, too. Threads: one reads, then any.
+ * Links between pairs of GPUs of this host, from AMD's driver in sysfs: those of GPUs
+ * that the process does not see, too. Threads: one reads, then any.
  */
 
 #include <stddef.h>

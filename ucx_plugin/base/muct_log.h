@@ -7,14 +7,15 @@
  * @file
  * Messages go to UCX's log, with UCX's levels.
  *
- * error: somebody must act. warn: look at it. diag: a user asked for detail.
- * debug: once per object. trace: once per operation; nothing in the data path is
- * louder. data: once per operation as well, at the level that UCX's transports have for
- * it. The text says what was tried, on what, with which numbers, and the
- * system's own reason; lower case, no newline, no guess.
+ * error: the user must act. warn: look at it. diag: detail on request. debug: once per
+ * object. trace: once per operation; nothing in the data path is louder. data: once per
+ * operation as well, at the level that UCX's transports have for it. The text names the
+ * attempt, its object, the numbers, and the system's own reason; lower case, no
+ * newline, no guess.
  *
- * The arguments are evaluated whether or not the message is shown, but for trace: the
- * name of an error, asked for in a message, also makes the GPU runtime forget it.
+ * The arguments are evaluated whether or not the message is shown, except those of
+ * trace. Therefore an error's name in a message also makes the GPU runtime forget the
+ * error.
  */
 
 #include <ucs/debug/log_def.h>

@@ -5,7 +5,7 @@
 
 /**
  * @file
- * Where GPUs are, in UCX's words.
+ * Places of GPUs, in UCX's words.
  *
  * UCX chooses the NIC next to a GPU when it knows the system device of GPU memory: the
  * one with the GPU's PCI address. Partitions of a GPU share the system device of

@@ -5,22 +5,22 @@
 
 /**
  * @file
- * What a transport needs from UCX beyond its installed headers.
+ * Declarations of UCX that a transport needs beyond the installed headers.
  *
- * UCX installs its public headers only. The structures a module fills in
- * (component, memory domain, interface, their operation tables and parameter
- * structures) live in headers that stay in UCX's source tree. They are declared
- * here, and nowhere else in this project.
+ * UCX installs its public headers only. The structures a module fills in (component,
+ * memory domain, interface, their operation tables and parameter structures) live in
+ * headers that stay in UCX's source tree. This file is the only one of this project
+ * that declares them.
  *
- * Identity. MUCT_UCX_MINOR is the minor version of UCX 1.x these declarations
- * describe; it follows the installed headers and may be overridden to check that
- * another version still compiles. A module built for one minor version refuses to
- * register with another (see muct_module.c).
+ * Identity. MUCT_UCX_MINOR is the minor version of UCX 1.x these declarations describe;
+ * it follows the installed headers and may be overridden to check that another version
+ * still compiles. A module built for one minor version refuses to register with another
+ * (see muct_module.c).
  *
- * Layout. Every offset that UCX relies on is asserted at the end of this file.
- * Builds of UCX with statistics (ENABLE_STATS) have other layouts and are refused
- * at load time. Stable branches append operations: tables therefore end in
- * MUCT_ABI_NUM_SPARE spare slots, see MUCT_ABI_PADDED.
+ * Layout. Every offset that UCX relies on is asserted at the end of this file. Builds
+ * of UCX with statistics (ENABLE_STATS) have other layouts and are refused at load
+ * time. Stable branches append operations: tables therefore end in MUCT_ABI_NUM_SPARE
+ * spare slots, see MUCT_ABI_PADDED.
  *
  * To support another minor version: list it below, give it its differences, its
  * signatures in this file and its rows in the assertions.

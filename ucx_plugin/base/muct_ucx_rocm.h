@@ -5,12 +5,12 @@
 
 /**
  * @file
- * What UCX itself does for ROCm memory in this process.
+ * UCX's own support of ROCm memory in this process.
  *
- * A UCX built with ROCm has a component of its own that recognises, allocates and
- * copies GPU memory, and hooks that feed its cache of memory types. Where these work,
- * ours stand back; where they are missing, as in every packaged UCX without ROCm, ours
- * take their place.
+ * A UCX built with ROCm has a component that recognises, allocates and copies GPU
+ * memory, and hooks that feed its cache of memory types. Where these work, our own stay
+ * out of use. Where they are missing, as in every packaged UCX without ROCm, ours take
+ * their place.
  */
 
 #include "base/muct_gpu.h"

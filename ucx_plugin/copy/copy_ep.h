@@ -11,8 +11,8 @@
  * operation may be memory of any type.
  *
  * Short and buffered operations are over when they return. UCP ends the process when a
- * short one fails, so they fail only when the GPU runtime refuses a copy, which is told
- * in the log. Zero-copy operations end in progress. None ever returns
+ * short one fails, so they fail only when the GPU runtime refuses a copy, which is
+ * logged. Zero-copy operations end in progress. No operation ever returns
  * UCS_ERR_NO_RESOURCE: UCP would take it for a failed copy.
  */
 

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Interface of mori_copy. It reaches itself and nobody else: UCP connects an endpoint
- * of a worker to the worker's own interface for each type of memory that the processor
- * does not reach, and packs, unpacks and stages through it.
+ * Interface of mori_copy. It reaches only itself: UCP connects an endpoint of a worker
+ * to the worker's own interface for each type of memory that the processor does not
+ * reach, and packs, unpacks and stages through it.
  *
- * Threads: one at a time, as UCT says.
+ * Threads: one at a time, as UCT requires.
  */
 
 #include "base/muct_transport.h"

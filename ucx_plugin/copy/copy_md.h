@@ -7,13 +7,13 @@
  * @file
  * Memory domain of mori_copy: GPU memory that this process can copy from and to.
  *
- * Memory types. Host, ROCM and ROCM_MANAGED memory is accessed without registration
- * and without keys. ROCM and ROCM_MANAGED memory is recognised, and ROCM memory
- * allocated, where nobody else does.
+ * Memory types. Host, ROCM and ROCM_MANAGED memory is accessed without registration and
+ * without keys. The domain recognises ROCM and ROCM_MANAGED memory, and allocates ROCM
+ * memory, where no other component does.
  *
  * Registration is of host memory alone, and costs nothing by itself: memory is pinned
- * when it is first the end of an asynchronous copy, which is what UCX's staging buffers
- * are made for. An application's memory that is only mapped stays as it is.
+ * when it is first the end of an asynchronous copy, as UCX's staging buffers are. An
+ * application's memory that is only mapped stays as it is.
  *
  * Where UCX has a rocm_copy of its own and uses it, the domain accesses nothing, so
  * that UCP does not choose it.

@@ -7,10 +7,10 @@
  * @file
  * The copies of one device, which run in the order in which they are started.
  *
- * A queue has a stream of its own, so that it waits for nobody's kernels, two pinned
- * segments for host memory that the device does not reach, and a mark in pinned memory
- * that the stream counts up behind each copy. The end of a copy is read there: asking
- * the runtime would invalidate graphs that other threads capture.
+ * A queue has a stream of its own, so that it does not wait for kernels of others. It
+ * has two pinned segments for host memory that the device does not reach. The stream
+ * counts up a mark in pinned memory behind each copy. The end of a copy is read there:
+ * querying the runtime would invalidate graphs that other threads capture.
  *
  * Threads: one at a time. The current device and the last error of the calling thread
  * are left as they were.

@@ -5,34 +5,33 @@
 
 /**
  * @file
- * What the host and the copy kernel agree on.
+ * Interface between the host and the copy kernel.
  *
- * One launch moves a whole list of (destination, source, length). The list lies
- * in pinned host memory and the kernel reads it there. Entries have any length
- * and any alignment, may not overlap each other's destinations, and are copied
- * in no particular order.
+ * One launch moves a whole list of (destination, source, length). The list lies in
+ * pinned host memory and the kernel reads it there. Entries have any length and any
+ * alignment, must not overlap each other's destinations, and are copied in no
+ * particular order.
  *
- * Work is counted in tiles of at most @ref MUCT_XGMI_TILE_SIZE bytes, the share
- * of one wave at a time. An entry knows the number of its first tile, so that
- * thread blocks take equal ranges of tiles, whatever entries these belong to: a
- * long entry is shared by all of them and a short one costs one tile. Inside an
- * entry, tiles begin where the destination is aligned to a vector; only the
- * first one has a ragged start and only the last one a ragged end.
+ * Work is counted in tiles of at most @ref MUCT_XGMI_TILE_SIZE bytes, the share of one
+ * wave at a time. An entry holds the number of its first tile, so that thread blocks
+ * take equal ranges of tiles, whatever entries these belong to. All blocks share a long
+ * entry, and a short one costs one tile. Inside an entry, tiles begin where the
+ * destination is aligned to a vector; the first one may have a ragged start and the
+ * last one a ragged end.
  *
- * Thread blocks are not equally fast: some share what leads to the link. The tail
- * of a long list is therefore in no block's range: who is done with its range takes
+ * Thread blocks are not equally fast: some share the way to the link. Therefore the
+ * tail of a long list is in no block's range. A block that is done with its range takes
  * tiles of the tail, wave by wave, until none is left.
  *
  * Tile numbers fit in 32 bits: 16 TiB a launch, more than devices have.
  *
- * End. The thread block that arrives last stores args.sequence to args.flag,
- * after every byte of the list is visible to the host and to all devices, where the
- * architecture can (@ref MUCT_XGMI_FLAG_IS_LAST_NAME). Then
- * args.arrivals, which counts blocks and the tiles taken of the tail, is zero
- * again. Launches that may run at the same time need
- * their own arrivals and flag; launches of one stream may share them.
+ * End. The thread block that arrives last stores args.sequence to args.flag. By then
+ * every byte of the list is visible to the host and to all devices, where the
+ * architecture can (@ref MUCT_XGMI_FLAG_IS_LAST_NAME). Then args.arrivals, which counts
+ * blocks and the tiles taken of the tail, is zero again. Launches that may run at the
+ * same time need separate arrivals and flags; launches of one stream may share them.
  *
- * Everything here has the same layout on the host, on AMD and on NVIDIA.
+ * All structures have the same layout on the host, on AMD and on NVIDIA.
  */
 
 #include <stddef.h>

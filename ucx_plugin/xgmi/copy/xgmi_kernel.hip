@@ -449,11 +449,12 @@ static __device__ __forceinline__ void muct_acquire(void)
 }
 
 /*
- * All bytes of this block are out; the last block to say so tells the host. In this
- * order, each step for the observer of the next: the waves' stores reach the die's L2
- * cache (thread 0 writes it back), the write-back is over (the last block counts this
- * one), the flag (the host, and who the host tells). One write-back a block, as it
- * hits what other kernels have in the cache, too.
+ * Count this block's bytes as written; the last block sets the host's flag. Three
+ * steps, each ordered for the observer of the next. The waves' stores reach the die's
+ * L2 cache, and thread 0 writes it back. The write-back is over, so the block may
+ * count. The last block, which sees all counts, stores the flag for the host and the
+ * devices behind it. A block writes back once, because that also hits cached lines of
+ * other kernels.
  */
 static __device__ __forceinline__ void muct_finish(const muct_xgmi_copy_args_t *args)
 {

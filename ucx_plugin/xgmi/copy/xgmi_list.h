@@ -55,11 +55,11 @@ void muct_xgmi_list_init(muct_xgmi_list_t *list, void *memory, size_t capacity);
 
 
 /**
- * Say how to launch what was added.
+ * Describe the launch of the entries that were added.
  *
- * Fills everything of the argument but arrivals, flag and sequence, which are
- * set to zero and belong to the caller: a launch with flag 0 tells nobody that
- * it is over, as the earlier ones of a row do.
+ * Fills the argument except arrivals, flag and sequence, which are set to zero and
+ * belong to the caller. A launch with flag 0 does not report its end, as the earlier
+ * ones of a row do not.
  *
  * @param [in]  list        List with at least one entry.
  * @param [in]  max_blocks  Most thread blocks to use, 1 to

@@ -23,7 +23,7 @@
  * @param [in]  device    Ordinal of the current device, for messages.
  * @param [out] module_p  To be unloaded by the caller; NULL when there is no kernel.
  * @param [out] kernel_p  Takes one muct_xgmi_copy_args_t; NULL when there is no kernel.
- * @param [out] is_flag_last_p  Whether the kernel may tell its end by its flag.
+ * @param [out] is_flag_last_p  Whether the kernel may report its end by its flag.
  */
 void muct_xgmi_loader_load(const muct_gpu_t *gpu, int device,
                            muct_hip_module_t *module_p, muct_hip_function_t *kernel_p,

@@ -209,7 +209,7 @@ typedef struct muct_xgmi_mark {
  *
  * @param [in]  gpu      Runtime.
  * @param [in]  map      Mappings; must outlive the queue.
- * @param [in]  wake     Wakes who makes progress; must outlive the queue.
+ * @param [in]  wake     Wakes the progress thread; must outlive the queue.
  * @param [in]  config   How to copy; must outlive the queue.
  * @param [in]  device   Ordinal of the device that copies.
  * @param [out] queue_p  Set only on UCS_OK.
@@ -272,9 +272,9 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 
 
 /**
- * In all queues of the process, give back the resources of finished batches, and start
+ * Release the resources of finished batches in all queues of the process, and start
  * gathered copies if this thread may. Progress still calls the completions of the
- * operations. Any thread may call this, also from an operation.
+ * operations. Any thread may call this, even from an operation.
  */
 void muct_xgmi_queues_give_back(void);
 
@@ -338,9 +338,10 @@ void muct_xgmi_queue_disown(muct_xgmi_queue_t *queue, const void *owner);
 
 
 /**
- * Tell when a batch and those before it are over. An open one hurries.
+ * Call an operation when a batch and those before it are over. An open batch is started
+ * soon.
  *
- * @param [in] stamp   Of the batch: the queue's while it was open.
+ * @param [in] stamp   Stamp that the queue had while the batch was open.
  * @param [in] marker  Lent by the caller; its operation is called once, after the
  *                     batches' own.
  *

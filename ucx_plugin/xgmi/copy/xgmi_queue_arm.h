@@ -11,12 +11,11 @@
 #include "xgmi/copy/xgmi_queue.h"
 
 /**
- * Make sure that whoever sleeps is woken when there is something for progress.
+ * Make sure that a sleeping thread is woken when there is work for progress.
  *
  * @param [in] now_ns  The time of the queue's wake.
  *
- * @return UCS_OK, or UCS_ERR_BUSY: there is something now, or nothing could be made
- *         to wake it.
+ * @return UCS_OK, or UCS_ERR_BUSY: there is work now, or no wakeup could be set up.
  */
 ucs_status_t muct_xgmi_queue_arm(muct_xgmi_queue_t *queue, uint64_t now_ns);
 

@@ -43,7 +43,7 @@ void muct_xgmi_closer_destroy(muct_xgmi_closer_t *closer, unsigned limit_ms);
  * Close a mapping soon. Never blocks on the runtime.
  *
  * @param [in] device  Ordinal of the device that it was opened for.
- * @param [in] mapped  As hipIpcOpenMemHandle returned it; nobody uses it any more.
+ * @param [in] mapped  Pointer from hipIpcOpenMemHandle; it is not used any more.
  */
 void muct_xgmi_closer_add(muct_xgmi_closer_t *closer, int device, void *mapped);
 

@@ -8,9 +8,9 @@
  * IPC handles of this process's allocations, one an allocation.
  *
  * A handle costs the driver a call that may export and import a dma-buf, and ROCm 7.2.0
- * to 7.2.4 never give back what each call took. UCX packs a key for each message. So
- * handles are kept for the whole process, as long as the runtime tells by its buffer id
- * that an allocation is the same.
+ * to 7.2.4 never free what each call took. UCX packs a key for each message. So handles
+ * are kept for the whole process, as long as the runtime's buffer id shows that the
+ * allocation is the same.
  *
  * Threads. All calls may be made from several threads.
  */

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Mappings that an operation needs and that are kept until it is tried again.
+ * Mappings that an operation needs, kept until it is tried again.
  *
- * What is being opened for it would else be closed again where the limits of the cache
- * are low, or while it waits for the next one; and who comes again would not learn why
- * something did not open.
+ * Without the hold, a cache with low limits would close a mapping while the operation
+ * waits for the next one. The hold also keeps the result of a failed open for the next
+ * try.
  */
 
 #include "xgmi/memory/xgmi_map.h"

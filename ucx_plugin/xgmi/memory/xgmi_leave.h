@@ -5,15 +5,16 @@
 
 /**
  * @file
- * Whether a thread that makes progress should leave a list that is over to the thread
- * that posted it. Pure: the caller says what time it is.
+ * Whether a progress thread should leave a finished list to the thread that posted it.
+ * The functions are pure: the caller passes the time.
  *
- * Many operations were posted one by one; each is told to UCX when the list is over.
- * Their requests are in the cache of the processor that posted them. Told by another
- * one, under the lock that the posts need, they cost two to three times as much, and
- * the next post of the same request costs more as well. So who only makes progress
- * leaves such a list, for a while, to a thread that was seen to make progress itself:
- * as long as that goes on posting, or for some microseconds behind its last post.
+ * A list may hold many operations that were posted one by one; UCX gets a completion
+ * for each when the list is over. Their requests are in the cache of the processor that
+ * posted them. Another processor needs two to three times as long to complete them,
+ * under the lock that posts need, and the next post of the same request costs more as
+ * well. So a thread that only makes progress leaves such a list for a while to a thread
+ * that was seen to make progress itself. The while lasts as long as that thread goes on
+ * posting, or some microseconds beyond its last post.
  *
  * Threads. One at a time.
  */
@@ -59,9 +60,9 @@ static inline bool muct_xgmi_leave_is_on(const muct_xgmi_leave_t *leave)
 
 
 /**
- * Another thread than the one that posted looks at a list that is over.
+ * Decide on a finished list that the calling thread did not post.
  *
- * @param [in] posted  Number that grows with what is posted.
+ * @param [in] posted  Number that grows with each post.
  * @param [in] now_ns  A clock that does not jump.
  *
  * @return Whether to leave it.

@@ -8,15 +8,16 @@
  * Cache of peer GPU allocations mapped into this process.
  *
  * Mapping an IPC handle is a driver call that may wait for the peer's process. So a
- * thread of the cache makes it, whoever needs the mapping comes again, and a mapping is
- * kept after its last user puts it back, until the configured limits ask for its
- * place. A limit that takes what is used again is warned of, once. The cache answers
- * one question: "where is this peer's allocation in my address space?"
+ * thread of the cache makes the call, and the operation that needs the mapping is tried
+ * again. A mapping is kept after its last user puts it back, until the configured
+ * limits need its place. A limit that closes mappings which are used again is reported
+ * once by a warning. The cache answers one question: "where is this peer's allocation
+ * in my address space?"
  *
  * Identity. A mapping is found by (peer incarnation, allocation, local device), never
- * by the remote address alone: two peers may export the same virtual address, and a
- * peer may free an allocation and get another one at the same place. Its handle may be
- * the same then, its buffer id is not.
+ * by the remote address alone. Two peers may export the same virtual address, and a
+ * peer may free an allocation and get a new one at the same place. The new one may have
+ * the same handle, but not the same buffer id.
  *
  * Lifetime. A region handed out by muct_xgmi_map_get() stays mapped until the matching
  * muct_xgmi_map_put(). The caller keeps it for as long as a copy that uses it may be in
@@ -85,9 +86,9 @@ void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
 
 
 /**
- * Find the mapping of a peer's allocation, or begin to open it. Never waits. A handle
- * of a living peer that does not open is told once, as a warning, and not tried again
- * for that peer and device.
+ * Find the mapping of a peer's allocation, or begin to open it. Never waits. If a
+ * handle of a living peer does not open, a warning reports it once, and it is not tried
+ * again for that peer and device.
  *
  * @param [in]  map       Cache.
  * @param [in]  peer      Owner of the allocation.
@@ -98,7 +99,7 @@ void muct_xgmi_map_destroy(muct_xgmi_map_t *map);
  *
  * @return UCS_OK               The region is mapped.
  * @return UCS_INPROGRESS       It is being opened and holds nothing yet. While the
- *                              caller keeps it, the next call tells how that ended.
+ *                              caller keeps it, the next call returns the result.
  * @return UCS_ERR_UNREACHABLE  The peer is gone or its handle is stale; the reason is
  *                              in the log.
  * @return UCS_ERR_UNSUPPORTED  The devices or processes have no way to each other and
@@ -119,11 +120,11 @@ ucs_status_t muct_xgmi_map_get(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
 
 
 /**
- * Begin to open what will be needed. Of a peer's first allocation for a device, and
- * never again, the end is waited for, @a open_timeout_ms at most: it tells whether
- * there is a way at all.
+ * Begin to open a mapping that will be needed. For a peer's first allocation on a
+ * device, and never again, the call waits for the end, @a open_timeout_ms at most. The
+ * result shows whether there is a way at all.
  *
- * @return As @ref muct_xgmi_map_try, but without a reference.
+ * @return See @ref muct_xgmi_map_try, but without a reference.
  */
 ucs_status_t muct_xgmi_map_prepare(muct_xgmi_map_t *map, muct_xgmi_peer_t *peer,
                                    const muct_xgmi_key_t *key, int device);

@@ -5,11 +5,11 @@
 
 /**
  * @file
- * Opens peers' memory from threads of its own, one for each peer.
+ * Opens peers' memory in threads of its own, one for each peer.
  *
- * Opening a handle may wait for the peer's process: ROCr asks it for up to ten seconds.
- * Who posts or makes progress must not wait so, nor whoever has to do with another
- * peer. A thread ends when nothing is left to be opened of its peer.
+ * Opening a handle may wait for the peer's process: ROCr queries it for up to ten
+ * seconds. A post, a progress call, or an operation on a different peer must not wait
+ * so long. A thread ends when no mapping of its peer is left to be opened.
  *
  * Threads. All calls may be made from several threads, but destroy is the last one.
  */
