@@ -322,19 +322,18 @@ typedef struct mkv_region {
     uint32_t component; /**< Below MKV_MAX_COMPONENTS */
     int32_t layer;      /**< Global layer number, below INT32_MAX */
     uint16_t part;
-    uint16_t flags; /**< MKV_REGION_* */
-    ucs_memory_type_t
-        mem_type;             /**< UCS_MEMORY_TYPE_HOST (0), _ROCM, ...; given to UCX */
-    void *base;               /**< Caller's memory; must outlive the region */
-    uint64_t length;          /**< Bytes from base that belong to the region */
-    uint64_t unit_bytes;      /**< Bytes moved per unit, at least 1 */
-    uint64_t unit_stride;     /**< Bytes from unit to unit; 0: unit_bytes */
-    uint64_t n_units;         /**< 1 to 2^32 - 1 */
-    uint32_t tokens_per_unit; /**< Compared with the peer's if both are non-zero */
-    uint32_t dtype;           /**< Caller's tag, compared the same way */
-    void *alloc_base;         /**< Allocation around base, if known, else NULL */
-    uint64_t alloc_length;    /**< Its bytes; 0 if unknown */
-    uint64_t outer;           /**< 0: 1 */
+    uint16_t flags;             /**< MKV_REGION_* */
+    ucs_memory_type_t mem_type; /**< UCS_MEMORY_TYPE_* */
+    void *base;                 /**< Caller's memory; must outlive the region */
+    uint64_t length;            /**< Bytes from base that belong to the region */
+    uint64_t unit_bytes;        /**< Bytes moved per unit, at least 1 */
+    uint64_t unit_stride;       /**< Bytes from unit to unit; 0: unit_bytes */
+    uint64_t n_units;           /**< 1 to 2^32 - 1 */
+    uint32_t tokens_per_unit;   /**< Compared with the peer's if both are non-zero */
+    uint32_t dtype;             /**< Caller's tag, compared the same way */
+    void *alloc_base;           /**< Allocation around base, if known, else NULL */
+    uint64_t alloc_length;      /**< Its bytes; 0 if unknown */
+    uint64_t outer;             /**< 0: 1 */
     uint64_t inner_bytes; /**< 0: what is left of unit_bytes; needed to move parts of a
                                unit's tokens */
     uint32_t num_groups;  /**< 0: one element, which is not shared out */

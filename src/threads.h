@@ -13,7 +13,7 @@
 /** @return MKV_OK, MKV_ERR_INVALID: the option does not fit, MKV_ERR_NOMEM. */
 mkv_status_t mkv_threads_start(mkv_ctx_t *ctx);
 
-/** Whether the caller is one of them, so in a callback. */
+/** Whether the caller is a progress thread, so in a callback. */
 bool mkv_threads_are_calling(const mkv_ctx_t *ctx);
 
 /** Called without the lock, and not by one of these threads. */

@@ -26,8 +26,7 @@
 typedef struct perf_engine_side {
     bool is_prefill;
     perf_geometry_t geometry;
-    perf_pool_shape_t
-        shapes[PERF_MAX_COMPONENTS];          /**< Blocks of each component's cache */
+    perf_pool_shape_t shapes[PERF_MAX_COMPONENTS]; /**< Shape of each cache */
     perf_slots_t *slots[PERF_MAX_COMPONENTS]; /**< Slots of components that do not keep
                                                  every token */
     perf_block_tables_t *tables;

@@ -28,10 +28,9 @@ typedef struct perf_share {
 /** Share of a rank of a block. */
 typedef struct perf_geometry {
     perf_model_t model;
-    unsigned tp;         /**< Ranks that share it */
-    unsigned num_layers; /**< Of the model */
-    unsigned
-        num_parts; /**< Parts of the first component; 2: separate keys and values */
+    unsigned tp;           /**< Ranks that share it */
+    unsigned num_layers;   /**< Of the model */
+    unsigned num_parts;    /**< Of component 0; 2: keys and values apart */
     unsigned block_tokens; /**< Tokens in a block */
     size_t piece_bytes;    /**< Bytes of a piece of the first component */
     size_t block_bytes; /**< Bytes of a block in all components that keep every token */

@@ -33,14 +33,13 @@ typedef struct perf_component {
     uint16_t layers[PERF_MAX_LAYERS]; /**< Their numbers in the model */
     uint32_t parts;                   /**< 2: keys and values apart */
     perf_keep_t keep;
-    uint32_t window; /**< Tokens, of a window or chunk; else 0 */
-    bool is_ring;    /**< A request has one ring of blocks for its window */
-    bool is_slab;    /**< Layers lie side by side in every block */
-    uint32_t
-        block_tokens;  /**< Block size of a window; 0: the same as for all components */
-    uint32_t compress; /**< Tokens of an entry, at least 1 */
-    uint32_t outer;    /**< Repetitions of what follows, at least 1 */
-    uint32_t num_groups;              /**< 0: every rank holds all of it */
+    uint32_t window;       /**< Tokens, of a window or chunk; else 0 */
+    bool is_ring;          /**< A request has one ring of blocks for its window */
+    bool is_slab;          /**< Layers lie side by side in every block */
+    uint32_t block_tokens; /**< Block size of a window; 0: the common one */
+    uint32_t compress;     /**< Tokens of an entry, at least 1 */
+    uint32_t outer;        /**< Repetitions of what follows, at least 1 */
+    uint32_t num_groups;   /**< 0: every rank holds all of it */
     uint32_t groups[PERF_MAX_GROUPS]; /**< Elements over all ranks */
     uint32_t dim;                     /**< Values of an element; 0: bytes says it */
     uint32_t bytes;     /**< Bytes of an element, for every type of values */

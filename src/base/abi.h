@@ -16,8 +16,8 @@
 /** Public structure with a size member. */
 typedef struct mkv_struct {
     const char *name;
-    size_t known;   /**< Its size here */
-    size_t minimum; /**< Its size in the first release that had it */
+    size_t known;   /**< Size in this build */
+    size_t minimum; /**< Size in the first release */
     struct {
         const char *name;
         size_t offset, size;

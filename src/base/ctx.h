@@ -77,11 +77,11 @@ struct mkv_leg_listener;
 
 struct mkv_ctx {
     pthread_mutex_t lock;
-    pthread_mutex_t event_lock;  /* inside the other; nothing is called under it */
-    unsigned num_waiting;        /* for the lock; atomic */
+    pthread_mutex_t event_lock;  /* nests inside lock; held for no call */
+    unsigned num_waiting;        /* threads that wait for the lock; atomic */
     struct mkv_threads *threads; /* NULL: PROGRESS_THREADS is 0 */
-    int threads_fd;              /* wakes them; -1: there are none */
-    unsigned num_asleep;         /* of them, or about to; atomic */
+    int threads_fd;              /* wakes the threads; -1: there are none */
+    unsigned num_asleep;         /* threads asleep or about to be; atomic */
     mkv_config_t *config;
     const mkv_options_t *opts;
     mkv_tuning_t tuning;
@@ -90,29 +90,29 @@ struct mkv_ctx {
     char name[MKV_NAME_SIZE];
     mkv_process_t process;
     uint64_t nonce_state;
-    uint64_t proof_key[2];     /* random; of mkv_proof() */
-    struct mkv_claims *claims; /* on peers' memory; NULL: none can be seen */
+    uint64_t proof_key[2];     /* random key of mkv_proof() */
+    struct mkv_claims *claims; /* on peers' memory; NULL: no peer can see any */
     uint64_t num_idle;         /* rounds of progress in which UCX found nothing */
-    int ends_fd;               /* of epoll(7), with peers' pidfds; or -1 */
+    int ends_fd;               /* epoll(7) over peers' pidfds; or -1 */
 
     ucp_context_h ucp_context;
     ucp_worker_h worker;
     bool is_attached;
     unsigned num_unmade; /**< Endpoints that UCX could not make */
     bool is_worker_left; /**< Worker outlives the context */
-    bool is_settling;    /* UCX still gives up what transports had of cut connections */
+    bool is_settling;    /* UCX still releases calls of cut connections */
     bool is_closing;
-    unsigned num_forks;   /* mkv_num_forks when it was opened */
-    uint64_t features;    /* MKV_FEATURE_*: announced to peers, which may use them */
-    mkv_ctx_t *next_kept; /* of those that could not be closed */
-    mkv_ctx_t *next_open; /* of this process */
-    unsigned ucp_version; /* minor, of the loaded library */
+    unsigned num_forks;   /* mkv_num_forks at open */
+    uint64_t features;    /* MKV_FEATURE_* announced to peers */
+    mkv_ctx_t *next_kept; /* link of contexts that could not be closed */
+    mkv_ctx_t *next_open; /* link of the open contexts of this process */
+    unsigned ucp_version; /* minor version of the loaded library */
     void *address;
     size_t address_length;
 
     /* Hooks of the modules above; set once, at open */
     unsigned (*step)(mkv_ctx_t *ctx);
-    unsigned (*take)(mkv_ctx_t *ctx); /* in what was submitted */
+    unsigned (*take)(mkv_ctx_t *ctx); /* take in submissions */
     const struct mkv_peer_listener *peer_listeners[MKV_MAX_PEER_LISTENERS];
     unsigned num_peer_listeners;
     const struct mkv_peer_listener *message_listeners[MKV_MSG_LAST]; /* by type */
@@ -130,39 +130,39 @@ struct mkv_ctx {
 
     mkv_list_t peers;
     mkv_list_t dead_peers;                     /* closed by the caller, not gone yet */
-    mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* of both, by the other context */
+    mkv_list_t peer_buckets[MKV_PEER_BUCKETS]; /* all peers, by id of the context */
     mkv_list_t changed_peers;
-    mkv_list_t busy_peers; /* with legs that have something to post */
+    mkv_list_t busy_peers; /* peers with legs that have posts queued */
     uint64_t round_cost;   /* cost of calls given to UCX since the lock was taken */
 
     mkv_list_t xfers;
-    mkv_list_t buckets[MKV_XFER_BUCKETS]; /* of legs, by transfer id */
+    mkv_list_t buckets[MKV_XFER_BUCKETS]; /* legs by transfer id */
     mkv_list_t dirty_xfers;
     /* Number of owners of each block, followed by those of each token: xfer/owner.c */
     uint8_t *owners[2 * MKV_MAX_COMPONENTS];
     uint64_t num_owners[2 * MKV_MAX_COMPONENTS];
     bool has_warned_of_overlap;
     mkv_list_t ops;                      /* one-sided operations that are open */
-    mkv_list_t dirty_ops;                /* of these, with something to do */
+    mkv_list_t dirty_ops;                /* operations with something to do */
     uint64_t tombstones[MKV_TOMBSTONES]; /* nonces of remote instances that ended */
     uint64_t next_deadline;
     uint64_t time;        /* see mkv_ctx_time(); 0: to be read */
-    bool is_in_callbacks; /* of UCX, in a round: what they leave is taken up in it */
+    bool is_in_callbacks; /* UCX's callbacks run; this round handles their results */
     unsigned num_asking_gates;          /* gates with a callback; they prevent sleep */
-    struct mkv_signal *signals;         /* not taken in yet; atomic */
-    struct mkv_submission *submissions; /* as these */
+    struct mkv_signal *signals;         /* queue of new signals; atomic */
+    struct mkv_submission *submissions; /* queue of new posts; atomic */
     struct mkv_signal *gates[MKV_GATE_BUCKETS];
 
     mkv_list_t new_events;        /* being filled, under the lock */
     mkv_list_t free_events;       /* nodes for new ones */
-    unsigned num_free_events;     /* of these */
-    unsigned num_reserved_events; /* nodes that there must be; atomic */
+    unsigned num_free_events;     /* length of free_events */
+    unsigned num_reserved_events; /* nodes to keep; atomic */
     unsigned num_new_events;
     /* under event_lock */
     mkv_list_t events;
-    unsigned num_events;        /* that a poll can have; atomic */
+    unsigned num_events;        /* length of events; atomic */
     mkv_list_t polled_events;   /* their memory is void at the next poll */
-    bool has_polled;            /* such events; atomic */
+    bool has_polled;            /* polled_events is not empty; atomic */
     mkv_list_t returned_events; /* nodes that polls are done with */
     unsigned num_returned_events;
     bool is_credit_due; /* messages of peers were polled; atomic */
@@ -172,26 +172,25 @@ struct mkv_ctx {
     mkv_list_t free_posts;
     struct mkv_calls *free_calls;
     mkv_list_t list_cache;                     /* the oldest first */
-    mkv_list_t list_classes[MKV_LIST_CLASSES]; /* the same by size */
+    mkv_list_t list_classes[MKV_LIST_CLASSES]; /* the lists by size */
     size_t list_cache_bytes;
 
     int epoll_fd, wake_fd, timer_fd; /* -1 until mkv_event_fd() */
-    bool is_progress_due; /* the last round moved something, or a call came after it */
+    bool is_progress_due; /* the last round moved something, or a call followed it */
     bool is_armed;        /* a thread may sleep on epoll_fd */
     mkv_counters_t count;
     uint64_t event_to_poll[MKV_LATENCY_BUCKETS]; /* atomic */
     unsigned num_peers;
 };
 
-/** How often this process was forked off since it was loaded, in itself and in those
- *  before it. */
+/** Forks since the library was loaded, in this process and its ancestors. */
 extern unsigned mkv_num_forks;
 
 /** Count forks from now on. @return MKV_OK, MKV_ERR_NOMEM. */
 mkv_status_t mkv_forks_watch(void);
 
-/** Whether it is of the process that this one was forked from: its lock may be held for
- *  ever, and UCX's objects are not usable here. */
+/** Whether the context belongs to a parent process. Its lock may be held for ever, and
+ * UCX's objects are not usable here. */
 static inline bool mkv_ctx_is_forked(const mkv_ctx_t *ctx)
 {
     return ctx->num_forks != mkv_num_forks;
@@ -225,27 +224,27 @@ static inline uint64_t mkv_ctx_time(mkv_ctx_t *ctx)
     }
     return ctx->time;
 }
-/** Whether it may be that late already. False costs less than mkv_ctx_now(), which a
- * round of progress would otherwise call for nothing. */
+/** Whether @a time may have come already. A false costs less than mkv_ctx_now(), which
+ * a round of progress would otherwise call for nothing. */
 bool mkv_ctx_is_near(const mkv_ctx_t *ctx, uint64_t time);
-/** Names an instance: unique here for ever, unlikely to repeat elsewhere. */
+/** Name of an instance: unique here for ever, unlikely to repeat elsewhere. */
 uint64_t mkv_ctx_nonce(mkv_ctx_t *ctx);
 /** Look at deadlines at this time at the latest. */
 void mkv_ctx_deadline(mkv_ctx_t *ctx, uint64_t deadline);
-/** Take the decisions that callbacks left, now. @return How many. */
+/** Take the decisions that callbacks left. @return How many. */
 static inline unsigned mkv_ctx_step(mkv_ctx_t *ctx)
 {
     return ctx->step(ctx);
 }
 
-/** Posts have come that found the lock taken. Without the lock, too. */
+/** Whether posts were queued because the lock was taken. Needs no lock. */
 static inline bool mkv_ctx_has_submissions(const mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->submissions, __ATOMIC_SEQ_CST) != NULL;
 }
 
-/** Gates were signalled, posts came or messages were polled since progress took note.
- *  Without the lock, too. */
+/** Whether gates were signalled, posts queued or messages polled since the last round
+ * looked. Needs no lock. */
 static inline bool mkv_ctx_has_signals(const mkv_ctx_t *ctx)
 {
     return (__atomic_load_n(&ctx->signals, __ATOMIC_SEQ_CST) != NULL) ||
@@ -253,13 +252,13 @@ static inline bool mkv_ctx_has_signals(const mkv_ctx_t *ctx)
            mkv_ctx_has_submissions(ctx);
 }
 
-/** Polls see events. Without the lock, too. */
+/** Whether polls see events. Needs no lock. */
 static inline bool mkv_ctx_has_published(const mkv_ctx_t *ctx)
 {
     return __atomic_load_n(&ctx->num_events, __ATOMIC_ACQUIRE) > 0;
 }
 
-/** Events wait for a poll, or will when the lock is left. */
+/** Whether events wait for a poll, or will when the lock is released. */
 static inline bool mkv_ctx_has_events(const mkv_ctx_t *ctx)
 {
     return (ctx->num_new_events > 0) || mkv_ctx_has_published(ctx);
@@ -270,9 +269,8 @@ void mkv_ctx_publish(mkv_ctx_t *ctx);
 
 /** Wake the thread that sleeps on mkv_event_fd(). */
 void mkv_ctx_wake(mkv_ctx_t *ctx);
-/** Wake all threads after work was left without the lock. Leave the work first, then
- * wake the descriptors: an arming thread looks for such work after it has read its
- * descriptor. */
+/** Wake all threads when work was queued without the lock. Queue the work first: an
+ * arming thread looks for such work when it has read its descriptor. */
 void mkv_ctx_wake_all(mkv_ctx_t *ctx);
 /** Wake the threads that make progress. */
 void mkv_ctx_wake_threads(mkv_ctx_t *ctx);
@@ -336,7 +334,7 @@ static inline mkv_status_t mkv_leave_status(mkv_ctx_t *ctx, mkv_status_t status)
     return status;
 }
 
-/** Add to what is written under the lock, and read by queries without it. */
+/** Add to a counter that is written under the lock and read by queries without it. */
 #define MKV_ADD(_variable, _n)                                                         \
     __atomic_store_n(&(_variable), (_variable) + (_n), __ATOMIC_RELAXED)
 

@@ -38,7 +38,7 @@ typedef struct mkv_news {
 typedef struct mkv_event_node {
     mkv_list_t list;
     mkv_news_t event;
-    uint64_t time;     /**< When it happened */
+    uint64_t time;     /**< Time of the event */
     void *owned;       /**< Freed after the next poll */
     uint64_t *counter; /**< Counter of the event's peer; NULL: no counter */
     uint64_t amount;   /**< Growth of the counter when it is polled */
@@ -64,7 +64,7 @@ mkv_news_t *mkv_event_add_owned(mkv_ctx_t *ctx, mkv_event_type_t type, void *own
  * others of its type are reserved: takes no reserved node. */
 mkv_news_t *mkv_event_add_extra(mkv_ctx_t *ctx, mkv_event_type_t type);
 
-/** Its text, instead of one that it had; without memory it has none. */
+/** Set the text of an event. Without memory, it has none. */
 void mkv_event_text(mkv_news_t *event, const char *fmt, ...) MKV_PRINTF(2, 3);
 
 /** Add @a amount to a counter of the event's peer when it is polled. */

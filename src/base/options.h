@@ -22,7 +22,7 @@ typedef enum mkv_overlap {
 
 typedef enum mkv_sgl_mode { MKV_SGL_NO, MKV_SGL_YES, MKV_SGL_TRY } mkv_sgl_mode_t;
 
-/** How a READ moves. */
+/** Ways to move a READ. */
 typedef enum mkv_read_by { MKV_READ_AUTO, MKV_READ_GET, MKV_READ_PUSH } mkv_read_by_t;
 
 /** Longest value as text, with its end: the ports of many NICs fit. */

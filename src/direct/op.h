@@ -20,7 +20,7 @@
 
 /** State of an operation's puts. */
 typedef enum mkv_op_puts {
-    MKV_OP_PUTS_ARRIVED, /**< Or there are none */
+    MKV_OP_PUTS_ARRIVED, /**< All puts have arrived, or there are none */
     MKV_OP_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
     MKV_OP_PUTS_FLUSHING /**< A flush that covers them waits or runs */
 } mkv_op_puts_t;
@@ -99,7 +99,7 @@ void mkv_op_complete(mkv_op_t *op);
 void mkv_op_fail(mkv_op_t *op, mkv_status_t status, const char *fmt, ...)
     MKV_PRINTF(3, 4);
 
-/** When it is looked at again, if it is not quiet. */
+/** Set the next check of an operation that is not quiet. */
 void mkv_op_set_drain_deadline(mkv_op_t *op);
 
 /** Nothing of the operation is in flight any more: raise the event, once. */

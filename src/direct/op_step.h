@@ -13,7 +13,7 @@
 /** Give pieces, flush, raise the final event. @return Whether something moved. */
 unsigned mkv_op_step(mkv_op_t *op);
 
-/** All that have something to do. @return How many moved. */
+/** Step all operations that have something to do. @return How many moved. */
 unsigned mkv_ops_step(mkv_ctx_t *ctx);
 
 #endif

@@ -16,7 +16,7 @@ void mkv_ops_listen(mkv_ctx_t *ctx);
 /** Fail all that are open. @return How many the application had left open. */
 unsigned mkv_ops_abort(mkv_ctx_t *ctx);
 
-/** Whether none is in flight. */
+/** Whether no operation is in flight. */
 bool mkv_ops_are_quiet(mkv_ctx_t *ctx);
 
 /** Free all; no connection can call back any more. */

@@ -19,7 +19,7 @@ typedef struct mkv_byte_piece {
     uint64_t length;
 } mkv_byte_piece_t;
 
-/** How a slice goes on. */
+/** Continuation of a slice. */
 typedef struct mkv_byte_steps {
     uint64_t local, remote; /**< Bytes from piece to piece */
     uint64_t count;         /**< Pieces, at least 1 */

@@ -61,7 +61,7 @@ static inline mkv_map_component_t *mkv_map_component(const mkv_map_t *map,
     return NULL;
 }
 
-/** Units of plans that a block id of the side stands for. */
+/** Units of plans in a block of the side. */
 static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
                                      bool is_remote)
 {
@@ -72,7 +72,7 @@ static inline uint32_t mkv_map_parts(const mkv_map_t *map, uint32_t index,
                : (is_remote ? sharing->remote_parts : sharing->local_parts);
 }
 
-/** Entries of a list of this side for each of its blocks: 1, or the tokens of one. */
+/** Entries that a list of this side has for each block: 1, or its tokens. */
 static inline uint32_t mkv_map_split(const mkv_map_t *map, uint32_t index)
 {
     return (map->flags & MKV_MAP_TOKENS) ? map->sharing[index].local_parts : 1;

@@ -10,7 +10,7 @@
 
 #include "memory/region.h"
 
-/** All mems by type and address, for searches while none is made or destroyed. */
+/** All mems by type and address; valid while none is made or destroyed. */
 typedef struct mkv_mem_index {
     mkv_mem_t **mems;
     uint64_t *ends; /**< The highest of a type up to here: they may overlap */

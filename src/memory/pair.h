@@ -24,7 +24,7 @@ typedef struct mkv_place {
     uint32_t split;  /**< Units of a block */
 } mkv_place_t;
 
-/** A region as offsets in bytes see it. */
+/** A region as a range of bytes. */
 typedef struct mkv_extent {
     uint64_t base, length;
     uint64_t unit_bytes, stride, n_units;
@@ -48,18 +48,18 @@ typedef struct mkv_pair {
     int32_t layer;
     uint16_t part;
     bool is_dense;       /**< A run of units is one piece on both sides */
-    uint32_t prev, next; /**< Pairs that adjoin in every unit, on both sides alike */
+    uint32_t prev, next; /**< Pairs that adjoin in every unit, on both sides */
     mkv_place_t here, there;
     mkv_grid_t grid;
-    uint64_t unit_bytes; /**< Moved of each unit */
+    uint64_t unit_bytes; /**< Bytes moved of each unit */
     mkv_extent_t mine, theirs;
 } mkv_pair_t;
 
-/** A pair, or some that adjoin, as they move together. */
+/** Pairs that adjoin and move together, at least one. */
 typedef struct mkv_stretch {
-    const mkv_pair_t *pair; /**< The first */
-    uint64_t length;        /**< Of a piece */
-    uint32_t pieces;        /**< Of a unit */
+    const mkv_pair_t *pair; /**< First pair */
+    uint64_t length;        /**< Bytes of a piece */
+    uint32_t pieces;        /**< Pieces of a unit */
     bool is_dense;
 } mkv_stretch_t;
 

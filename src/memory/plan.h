@@ -25,7 +25,7 @@ struct mkv_plan {
     mkv_ctx_t *ctx;
     mkv_map_t *map;
     uint32_t flags;
-    uint64_t serial; /**< Never used twice in one context */
+    uint64_t serial; /**< Unique in the context for ever */
     unsigned num_posts;
     uint64_t num_elements, num_bytes;
     size_t memory;

@@ -59,12 +59,12 @@ mkv_status_t mkv_regions_remove(mkv_ctx_t *ctx, const mkv_region_id_t *ids,
 /** @return The region, or NULL: there is none of this number. */
 mkv_lregion_t *mkv_region_by_id(mkv_ctx_t *ctx, mkv_region_id_t id);
 
-/** @return NULL: there is none of this name. */
+/** @return The region, or NULL: there is none of this name. */
 mkv_lregion_t *mkv_region_by_name(const mkv_ctx_t *ctx, uint32_t component,
                                   int32_t layer, uint16_t part);
 
-/** Everything, at the end of the context.
- *  @return MKV_OK, MKV_ERR_TRANSPORT: devices may still reach some of the memory. */
+/** Remove all regions and memory, at the end of the context.
+ * @return MKV_OK, MKV_ERR_TRANSPORT: devices may still reach some of the memory. */
 mkv_status_t mkv_regions_cleanup(mkv_ctx_t *ctx);
 
 #endif

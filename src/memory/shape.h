@@ -83,7 +83,7 @@ bool mkv_shape_slice(const mkv_shape_t *local, const mkv_shape_t *remote,
 bool mkv_shape_covers(const mkv_shape_t *source, const mkv_shape_t *destination,
                       uint32_t *group_p, uint64_t *element_p);
 
-/** Whether any group of theirs goes from the source to the destination. */
+/** Whether any group of the pair goes from the source to the destination. */
 bool mkv_shape_gives(const mkv_shape_t *source, const mkv_shape_t *destination);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 typedef enum mkv_conn_state {
-    MKV_CONN_NONE,       /**< No state: what an unknown event leads to */
+    MKV_CONN_NONE,       /**< No state; result of an invalid event */
     MKV_CONN_CONNECTING, /**< HELLO is on its way, nothing was heard */
     MKV_CONN_SHAKING,    /**< The description is here, a flush proves the way there */
     MKV_CONN_READY,
@@ -61,7 +61,7 @@ static inline bool mkv_conn_is_alive(mkv_conn_state_t state)
     return state <= MKV_CONN_READY;
 }
 
-/** No message and no call may be given to the endpoint any more. */
+/** Whether the endpoint must get no more messages and calls. */
 static inline bool mkv_conn_is_cut_off(mkv_conn_state_t state)
 {
     return (state == MKV_CONN_FAILED) || (state >= MKV_CONN_CLOSING);

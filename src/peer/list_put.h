@@ -30,7 +30,7 @@ typedef struct mkv_list_put {
     uint64_t *remotes;
     void *rkeys; /**< ucp_rkey_h of each entry */
     size_t num;
-    bool is_asked; /**< There is a request in any case: peer/path.h */
+    bool is_asked; /**< Make a request in any case: peer/path.h */
 } mkv_list_put_t;
 
 /** Result of a list put for its caller. */
@@ -40,7 +40,7 @@ typedef enum mkv_list_end {
     MKV_LIST_FAILED
 } mkv_list_end_t;
 
-/** How what is to be put to a peer's memory is given to UCX. */
+/** Way to give puts to a peer's memory to UCX. */
 typedef enum mkv_list_use {
     MKV_LIST_USE_NONE,
     MKV_LIST_USE_ASK, /**< First a single put, with UCP_OP_ATTR_FLAG_NO_IMM_CMPL */

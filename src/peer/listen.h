@@ -14,7 +14,7 @@
 
 /** A use of connections: transfers, one-sided operations, ... */
 typedef struct mkv_peer_listener {
-    const char *what;  /**< As "transfers" */
+    const char *what;  /**< Name for logs, as "transfers" */
     uint64_t messages; /**< Bit t: messages of type t are for it, and for it alone */
     /** The connection has ended, for the reason in status and error. */
     void (*ended)(mkv_peer_t *peer);

@@ -18,13 +18,13 @@
 
 #include <stdbool.h>
 
-/** Which calls go the same way. */
+/** Calls with one key take the same path. */
 typedef struct mkv_path_key {
     mkv_call_kind_t kind;
     ucs_memory_type_t local, remote;
 } mkv_path_key_t;
 
-/** Whether a call of this kind was asked. */
+/** Whether a call of this kind was queried. */
 static inline bool mkv_path_is_known(const mkv_peer_t *peer, const mkv_path_key_t *key)
 {
     return (peer->paths_known[key->kind][key->local] >> key->remote) & 1;
@@ -68,7 +68,7 @@ bool mkv_path_takes_lists(const mkv_peer_t *peer, void *request);
 void mkv_path_reason(const mkv_peer_t *peer, const mkv_path_key_t *key, char *text,
                      size_t size);
 
-/** All that are known, as "put host>rocm: tcp (software emulation tcp/lo)", by "; ". */
+/** All known paths, as "put host>rocm: tcp (software emulation tcp/lo)", by "; ". */
 void mkv_paths_text(const mkv_peer_t *peer, char *text, size_t size);
 
 /** The worst class of those that are known; UNKNOWN: nothing was carried yet. */

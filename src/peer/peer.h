@@ -30,11 +30,11 @@ typedef enum mkv_sgl_state {
 /** Timers, see heartbeat.c. Times are of the context's clock; 0: not set. */
 typedef struct mkv_beat {
     uint64_t next_hello, hello_wait; /**< Repeats of HELLO until its answer */
-    uint64_t gap_deadline;           /**< For message gap_seq, which is missing */
-    uint64_t next_look;              /**< Whether anything was heard */
+    uint64_t gap_deadline;           /**< Deadline of the missing message gap_seq */
+    uint64_t next_look;              /**< Time to check for silence */
     uint64_t num_heard, num_heard_before;
     uint32_t gap_seq;
-    unsigned num_silent; /**< Looks in a row that found nothing new */
+    unsigned num_silent; /**< Checks in a row without a new message */
 } mkv_beat_t;
 
 /** Bytes of the caller's messages since the connection began: credit.c. */
@@ -53,7 +53,7 @@ typedef enum mkv_call_kind {
     MKV_CALL_KINDS
 } mkv_call_kind_t;
 
-/** How a connection ended: what that proves about the peer's calls. */
+/** End of a connection, and its proof about the peer's calls. */
 typedef enum mkv_peer_end {
     MKV_PEER_END_NONE,   /**< Still connected, or left in order */
     MKV_PEER_END_LEFT,   /**< The peer drained its side and said goodbye */
@@ -70,7 +70,7 @@ struct mkv_peer {
     char name[MKV_NAME_SIZE];
     mkv_conn_state_t state; /**< Changed by mkv_peer_take() alone */
     mkv_peer_end_t end;
-    mkv_status_t status; /**< Why it ended */
+    mkv_status_t status; /**< Reason of its end */
     char error[256];
     uint64_t deadline; /**< Deadline of a state but READY, CLOSING, GONE */
     bool has_left;     /**< The last flush is over: the next step closes it */

@@ -64,7 +64,7 @@ typedef enum mkv_claim_state {
     MKV_CLAIM_UNKNOWN,  /**< No lock seen so far */
     MKV_CLAIM_HELD,     /**< The peer may touch our memory */
     MKV_CLAIM_RELEASED, /**< The peer ended its access; its process lives */
-    MKV_CLAIM_GONE      /**< All of its process has ended */
+    MKV_CLAIM_GONE      /**< The whole process has ended */
 } mkv_claim_state_t;
 
 typedef struct mkv_watch {

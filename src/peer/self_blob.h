@@ -13,8 +13,8 @@
 /** Whom a blob is for; all 0: anybody. */
 typedef struct mkv_audience {
     uint64_t connection;        /**< Number of the connection */
-    uint64_t proof;             /**< For the peer */
-    uint64_t claim;             /**< On the memory of the peer; 0: none */
+    uint64_t proof;             /**< Proof for the peer */
+    uint64_t claim;             /**< Claim on the peer's memory; 0: none */
     const mkv_remote_t *remote; /**< NULL: no key but of what is open to everybody */
 } mkv_audience_t;
 

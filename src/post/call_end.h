@@ -14,10 +14,10 @@
  * them can return it. */
 void mkv_post_average_calls(mkv_post_t *post);
 
-/** Nothing is left to give, or its leg is over. */
+/** Whether nothing is left to give, or the leg is over. */
 bool mkv_post_is_at_end(mkv_post_t *post);
 
-/** No call is in flight and nothing is left to give: it ends, or is given once more. */
+/** End or repeat a post that has no call in flight and nothing left to give. */
 void mkv_post_over(mkv_post_t *post);
 
 /** The last call in flight has ended; there may be more to give. */

@@ -24,7 +24,7 @@ typedef enum mkv_gate_state {
 typedef struct mkv_cursor {
     uint32_t pair;
     uint32_t unit;  /**< Unit in the run, when pieces are single units */
-    uint32_t piece; /**< In the unit */
+    uint32_t piece; /**< Piece of the unit */
     size_t run;     /**< Run of the pair */
 } mkv_cursor_t;
 

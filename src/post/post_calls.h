@@ -23,7 +23,7 @@
 typedef enum mkv_asked {
     MKV_NOT_ASKED,
     MKV_ASKED,   /**< The call has not returned */
-    MKV_ANSWERED /**< Its callback has run within it */
+    MKV_ANSWERED /**< The callback has run within the call */
 } mkv_asked_t;
 
 typedef struct mkv_calls {

@@ -20,7 +20,7 @@ mkv_post_t *mkv_post_create(mkv_leg_t *leg, mkv_plan_t *plan, const mkv_sel_t *s
 /** Free a post that is in any list; no call of it is in flight. */
 void mkv_post_free(mkv_post_t *post);
 
-/** All of them. */
+/** Free all posts of a list. */
 void mkv_posts_free(mkv_list_t *posts);
 
 /** Restart the post, before all queued posts of the leg. */

@@ -11,7 +11,7 @@
 #include "peer/path.h"
 #include "post/post_calls.h"
 
-/** Which calls go the way of these. */
+/** Key of the path that calls of a pair take. */
 static inline mkv_path_key_t mkv_post_path(const mkv_post_t *post,
                                            const mkv_pair_t *pair, bool is_list)
 {

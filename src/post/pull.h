@@ -11,7 +11,7 @@
 
 #include "post/post.h"
 
-/** Whether the owner is to be asked to put it. */
+/** Whether to request the post from the owner. */
 bool mkv_pull_is_wanted(const mkv_post_t *post);
 
 /** Ask it. @return false: the connection is lost; true: asked, or it is to go by gets.

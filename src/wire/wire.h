@@ -70,18 +70,18 @@ typedef enum mkv_msg_type {
     MKV_MSG_PONG,
     MKV_MSG_PULL,    /**< READ, active to passive: put this part of a plan */
     MKV_MSG_PULLED,  /**< READ, passive to active: it has arrived, or cannot be put */
-    MKV_MSG_NOTE,    /**< A one-sided operation has ended, if requested */
-    MKV_MSG_ASK,     /**< Either, before it is bound: the receiver may not know of it */
-    MKV_MSG_CREDIT,  /**< So many bytes of USER were polled */
+    MKV_MSG_NOTE,    /**< End of a one-sided operation, if requested */
+    MKV_MSG_ASK,     /**< Either, before BIND: open this transfer */
+    MKV_MSG_CREDIT,  /**< Bytes of USER messages that were polled */
     MKV_MSG_OPEN,    /**< Active to passive: waits for block lists */
     MKV_MSG_ARRIVED, /**< WRITE, active to passive: a reported post has arrived */
     MKV_MSG_LAST,
-    MKV_MSG_SKIPPED /**< Decoded: one of a later version, which may be skipped */
+    MKV_MSG_SKIPPED /**< Decoded: of a later version, may be skipped */
 } mkv_msg_type_t;
 
 const char *mkv_msg_string(mkv_msg_type_t type);
 
-/** Whether it names a transfer and the instances of both sides. */
+/** Whether messages of this type name a transfer and the instances of both sides. */
 static inline bool mkv_msg_is_of_xfer(mkv_msg_type_t type)
 {
     return ((type >= MKV_MSG_EXPOSE) && (type <= MKV_MSG_DRAINED)) ||
@@ -98,15 +98,15 @@ typedef struct mkv_wire_units {
     const uint8_t *ids; /**< num little-endian words, unaligned, in the input; PULL: num
                              runs, see mkv_wire_run() */
     bool has_sum;       /**< FIN: whole units, in every layer the same ones */
-    uint64_t sum;       /**< FIN: of their mkv_unit_mix() */
+    uint64_t sum;       /**< FIN: sum of their mkv_unit_mix() */
 } mkv_wire_units_t;
 
-#define MKV_EXPOSE_TOKENS 0x80u /**< Beside the mode: ids are of tokens */
+#define MKV_EXPOSE_TOKENS 0x80u /**< Flag of the mode: ids name tokens */
 
 /** A decoded message; pointers lead into the input. */
 typedef struct mkv_msg {
     mkv_msg_type_t type;
-    uint64_t from, to; /**< Contexts; `to` 0 is anybody */
+    uint64_t from, to; /**< Contexts; `to` 0: any */
     uint32_t seq;
 
     uint64_t id; /**< USER, NOTE: caller's; mkv_msg_is_of_xfer(): transfer */
@@ -115,10 +115,9 @@ typedef struct mkv_msg {
     uint64_t to_nonce;   /**< Receiver's, 0 if the sender does not know it */
 
     uint32_t serial; /**< PULL, PULLED: post of the active side's leg */
-    uint64_t plan;   /**< PULL: of the active side; its runs come with its first post */
-    uint64_t digest; /**< PULL: of the pairs of regions that are selected */
+    uint64_t plan;   /**< PULL: plan of the active side; its first post has the runs */
+    uint64_t digest; /**< PULL: digest of the selected pairs of regions */
     mkv_sel_t sel;   /**< PULL */
-
 
     uint32_t mode;      /**< EXPOSE: mkv_mode_t, and MKV_EXPOSE_TOKENS; NOTE, ASK:
                               mkv_mode_t */
@@ -127,7 +126,7 @@ typedef struct mkv_msg {
     uint64_t bytes;                             /**< FIN, PULL, PULLED, NOTE, CREDIT */
     int32_t code;                               /**< TERM, PULLED, NOTE: mkv_status_t */
     bool is_drained;                            /**< TERM */
-    bool is_answer; /**< TERM: to one that came before the open; not kept for an open */
+    bool is_answer; /**< TERM: answers a TERM before the open; not kept for one */
     char text[200]; /**< TERM, BYE */
 
     uint32_t value;        /**< USER: type; ARRIVED: the caller's number of the post */
@@ -189,7 +188,7 @@ typedef struct mkv_wire_mem {
     uint32_t id; /**< Unique in the context for ever */
     uint32_t mem_type;
     uint64_t base, length;
-    const uint8_t *rkey;  /**< In the input */
+    const uint8_t *rkey;  /**< Points into the input */
     uint32_t rkey_length; /**< 0: the key is unknown */
 } mkv_wire_mem_t;
 
@@ -221,14 +220,14 @@ typedef struct mkv_blob_info {
     mkv_topology_t topology;
     uint32_t page_tokens, dtype, total_kv_heads;
     uint64_t model;
-    uint64_t claim; /**< On the receiver's memory, of this connection; 0: none */
+    uint64_t claim; /**< This connection's, on the receiver's memory; 0: none */
     uint64_t epoch;
     uint64_t connection;  /**< Number of the connection, not 0; 0 outside messages */
     uint64_t proof;       /**< Connection: mkv_proof() of the sender */
     uint64_t max_message; /**< Connection: larger ones are refused; 0: unknown */
     uint64_t max_queued;  /**< Connection: see option MAX_QUEUED */
     uint64_t features;    /**< MKV_FEATURE_* */
-    bool has_regions;     /**< A FULL blob, also if it has none */
+    bool has_regions;     /**< Blob is FULL, even if it has no regions */
     mkv_wire_mem_t *mems;
     uint32_t num_mems;
     mkv_wire_region_t *regions;
@@ -248,7 +247,7 @@ mkv_status_t mkv_blob_decode(const void *data, size_t length, mkv_blob_info_t *i
 
 void mkv_blob_info_cleanup(mkv_blob_info_t *info);
 
-/** Units end inside `length`, do not overlap, and nothing wraps around. */
+/** Whether units end inside `length`, do not overlap, and nothing wraps around. */
 bool mkv_region_is_sound(uint64_t base, uint64_t length, uint64_t unit_bytes,
                          uint64_t unit_stride, uint64_t n_units);
 

@@ -16,7 +16,7 @@
 typedef struct mkv_leg_listener {
     /** The leg or its transfer has failed: drop posts that were not given to UCX. */
     void (*ended)(mkv_leg_t *leg);
-    /** Its first post waits for a gate. */
+    /** Whether the leg's first post waits for a gate. */
     bool (*has_gate)(const mkv_leg_t *leg);
     /** Bytes of the posts that are given to UCX and have not ended. */
     uint64_t (*moving)(const mkv_leg_t *leg);
@@ -60,13 +60,13 @@ static inline bool mkv_leg_is_left_out(const mkv_leg_t *leg, uint32_t num)
     return (num > 1) && (leg->status < MKV_OK);
 }
 
-/** For a call that means a leg which has failed. @return Its status, with its text. */
+/** Set the error text of a failed leg. @return Its status. */
 mkv_status_t mkv_leg_error(const mkv_leg_t *leg);
 
 /** READ: something that was asked for by PULL has neither arrived nor been refused. */
 bool mkv_leg_is_pulling(const mkv_leg_t *leg);
 
-/** Its transfer has failed, and is not quiet in time. */
+/** The transfer has failed and was not quiet in time. */
 void mkv_leg_drain_late(mkv_leg_t *leg);
 
 /** Nothing touches this side's blocks for this leg any more. */

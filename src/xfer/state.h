@@ -37,8 +37,8 @@ const char *mkv_xfer_state_string(mkv_xfer_state_t state);
 const char *mkv_xfer_change_string(mkv_xfer_change_t change);
 
 typedef enum mkv_leg_state {
-    MKV_LEG_NONE,     /**< No state: what an unknown event leads to */
-    MKV_LEG_WAITING,  /**< For the block list */
+    MKV_LEG_NONE,     /**< No state; result of an invalid event */
+    MKV_LEG_WAITING,  /**< The block list has not come */
     MKV_LEG_EXPOSED,  /**< The block list was sent (passive) or has come (active) */
     MKV_LEG_BOUND,    /**< The nonces were exchanged */
     MKV_LEG_SEALED,   /**< Active: nothing more will be posted */
@@ -75,7 +75,7 @@ const char *mkv_leg_event_string(mkv_leg_event_t event);
 
 /** State of a leg's puts. */
 typedef enum mkv_leg_puts {
-    MKV_PUTS_ARRIVED, /**< Or there are none */
+    MKV_PUTS_ARRIVED, /**< All puts have arrived, or there are none */
     MKV_PUTS_GIVEN,   /**< Puts that may not have arrived yet */
     MKV_PUTS_FLUSHING /**< A flush that covers them waits or runs */
 } mkv_leg_puts_t;

@@ -46,7 +46,7 @@ static inline void mkv_xfer_stamp_behind(mkv_xfer_t *xfer, mkv_xfer_time_t which
     }
 }
 
-/** For those whose clock was not read yet. */
+/** Set the times whose clock was not read yet. */
 void mkv_xfer_stamp_due(mkv_xfer_t *xfer);
 
 /** The transfer is done: count the time since its blocks were exposed. */

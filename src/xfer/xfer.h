@@ -31,20 +31,20 @@ typedef struct mkv_leg {
     mkv_peer_t *peer;
     mkv_map_t *map;
     uint32_t index;
-    uint64_t remote_nonce; /**< 0 until the other side is known */
+    uint64_t remote_nonce; /**< 0 until the other side has sent it */
 
     mkv_list_t posts;   /**< Posts that UCX has in part or not at all, in order */
-    mkv_list_t running; /**< Wholly given to UCX */
+    mkv_list_t running; /**< Posts that UCX has whole */
     mkv_list_t pulled;  /**< READ, active: posts that the owner was asked to put */
     mkv_list_t pushed;  /**< READ, passive: such posts, complete and not flushed; WRITE,
                            active: posts that notify the peer */
-    mkv_list_t flushed; /**< ... and covered by a flush that runs */
+    mkv_list_t flushed; /**< Posts of pushed that a running flush covers */
     mkv_list_t push_plans; /**< READ, passive: what the reader sent of its plans */
     uint64_t pulled_plan;  /**< READ, active: serial of the last one that was sent */
     uint32_t num_pulls;    /**< READ, active: also the serial of the last one */
     bool is_by_get;        /**< READ, active: the owner has refused to put */
     uint64_t *posted;      /**< Units of each pair; NULL on a side that cannot post */
-    uint64_t *posted_sums; /**< And their mkv_unit_mix() */
+    uint64_t *posted_sums; /**< Sums of their mkv_unit_mix() */
     uint64_t checked_plan; /**< Serial of one whose blocks are all exposed; 0: none */
     uint64_t posted_bytes; /**< Bit i: bytes were posted to components[i] of the map */
     bool is_unchecked;     /**< A plan with MKV_PLAN_UNCHECKED was posted */
@@ -53,7 +53,7 @@ typedef struct mkv_leg {
     mkv_units_t *units;   /**< Exposed, here or there; ids follow in the same block */
     uint32_t *expect;     /**< Parallel to units */
     mkv_unit_set_t *sets; /**< Active: the same as sets; parallel to units */
-    uint64_t *sums;       /**< And their mkv_unit_mix() */
+    uint64_t *sums;       /**< Sums of their mkv_unit_mix() */
     uint32_t num_units;
     void *meta;
     size_t meta_length;
@@ -63,14 +63,14 @@ typedef struct mkv_leg {
     uint64_t fin_bytes;     /**< Bytes that the FIN reports as moved */
 
     mkv_leg_state_t state; /**< Changed by mkv_leg_take() alone; atomic */
-    const char *waits;   /**< For what, as of the last change; NULL: nothing; atomic */
-    mkv_status_t status; /**< MKV_INPROGRESS until it is complete or fails; atomic */
-    char *error;         /**< Set before a failing status; NULL: none, or no memory */
-    bool is_quiet;       /**< mkv_leg_attr_t's, as of the last change; atomic */
+    const char *waits;     /**< Condition at the last change; or NULL; atomic */
+    mkv_status_t status;   /**< MKV_INPROGRESS until it is complete or fails; atomic */
+    char *error;           /**< Set before a failing status; NULL: none, or no memory */
+    bool is_quiet;         /**< mkv_leg_attr_t's, as of the last change; atomic */
     mkv_leg_puts_t puts;
     uint64_t heard;       /**< mkv_peer_drain_late() */
     bool is_owner;        /**< Its units are counted: owner.c */
-    bool is_answer;       /**< Its TERM answers one that came before the open */
+    bool is_answer;       /**< The TERM answers one from before the open */
     bool is_peer_drained; /**< The peer cannot touch our memory any more */
 } mkv_leg_t;
 
@@ -122,7 +122,7 @@ struct mkv_xfer {
     uint8_t times_due; /**< Bits: of times, which the next step sets: trace.h */
     uint64_t open_time, deadline;
     mkv_status_t deadline_status;
-    uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< In ns */
+    uint64_t timeouts[MKV_NUM_TIMEOUTS]; /**< Timeouts in ns */
     uint64_t times[MKV_NUM_TIMES];       /**< ns since open_time; 0: not yet; atomic */
     void *user_data;
     void (*ended)(void *arg, mkv_status_t status);
@@ -189,8 +189,8 @@ void mkv_leg_fail(mkv_leg_t *leg, mkv_status_t status, const char *fmt, ...)
 /** Let queries see a possible change of the condition that the leg waits for. */
 void mkv_leg_note(mkv_leg_t *leg);
 
-/** Which leg, and what it waits for, as of the last change; empty: nothing. Without the
- *  lock, too. */
+/** Name the leg that waits and its condition, at the last change; empty: none. Needs no
+ * lock. */
 void mkv_xfer_waiting(const mkv_xfer_t *xfer, char *text, size_t size);
 
 /** Free a transfer of any state; no callback of UCX refers to it any more. */

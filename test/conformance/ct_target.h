@@ -86,8 +86,7 @@ typedef struct ct_tell {
 
 typedef struct ct_target {
     ct_side_t *side;
-    uct_ep_h
-        ep; /**< Endpoint to the initiator, only after CT_CMD_CREATE_EP or CONNECT */
+    uct_ep_h ep; /**< To the initiator, once created or connected */
     ct_mem_t regions[CT_MAX_REGIONS];
     int is_held;
     int is_keeping;

@@ -117,9 +117,8 @@ typedef struct hipcpu_range {
     int fd; /**< Memory shared with other processes, or -1 */
     unsigned flags;
     bool is_exported;
-    bool is_async; /**< Allocated by hipMallocAsync() */
-    hipMemGenericAllocationHandle_t
-        chunk;     /**< Chunk that the program has mapped here */
+    bool is_async;                         /**< Allocated by hipMallocAsync() */
+    hipMemGenericAllocationHandle_t chunk; /**< Chunk mapped here */
     unsigned id;   /**< Unlike any before in this process; set by the table */
     unsigned refs; /**< Opens of an imported range */
     dev_t dev;     /**< Identity of an imported range */

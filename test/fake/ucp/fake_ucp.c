@@ -575,8 +575,7 @@ static ucs_status_ptr_t op_start(op_t *op)
         return op;
     }
     if (op->param.op_attr_mask & UCP_OP_ATTR_FLAG_NO_IMM_CMPL) {
-        op_complete(
-            op); /* its callback may free it; UCX returns what was its address */
+        op_complete(op); /* it may free op; UCX returns the address all the same */
         return op;
     }
     op_move(op);

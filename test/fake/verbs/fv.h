@@ -329,9 +329,8 @@ struct fv_qp {
     unsigned may_send;
     unsigned may_complete;
     bool lose_acks;
-    bool running; /* fv_qp_run() is on the stack */
-    uint64_t
-        stalled; /* -FV_STALL_* the head of the queue waits for, 0 when it does not */
+    bool running;     /* fv_qp_run() is on the stack */
+    uint64_t stalled; /* -FV_STALL_* that the queue's head waits for, or 0 */
     uint64_t deadline;
     fake_verbs_stats_t stats;
     uint32_t async_delivered;

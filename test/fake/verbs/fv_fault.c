@@ -26,8 +26,7 @@ typedef struct fv_wr_fault_entry {
 
 static pthread_mutex_t fv_fault_lock = PTHREAD_MUTEX_INITIALIZER;
 static fv_call_fault_t fv_call_faults[FV_MAX_FAULTS];
-static unsigned
-    fv_num_call_faults; /* read without the lock: zero means no test arms any */
+static unsigned fv_num_call_faults; /* read without the lock; 0: none is armed */
 static fv_wr_fault_entry_t fv_wr_faults[FV_MAX_FAULTS];
 
 bool fv_call_fails(const char *name)

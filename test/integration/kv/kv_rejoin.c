@@ -32,9 +32,8 @@
 #define BLOCKS 64
 #define BLOCK_BYTES 16384
 #define NUM 32
-#define WARM 10 /* cycles until what is kept for reuse is there */
-#define SLACK_KIB                                                                      \
-    2048u /* of RSS, for 90 cycles: a leak of a receive queue is 67 each */
+#define WARM 10         /* cycles until what is kept for reuse is there */
+#define SLACK_KIB 2048u /* growth for 90 cycles; a leaked receive queue is 67 */
 
 typedef struct side {
     mkv_ctx_t *ctx;

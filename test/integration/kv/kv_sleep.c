@@ -188,8 +188,7 @@ END_TEST
 
 /* ---- Any order ------------------------------------------------------------------- */
 
-#define NUM_ORDERS                                                                     \
-    4u /* the signal: before the first post, after it, the second, the seal */
+#define NUM_ORDERS 4u /* before post 1, after it, after post 2, after the seal */
 #define NUM_PAUSES 4u
 
 static unsigned num_rounds(void)

@@ -57,8 +57,7 @@ typedef struct muct_rdma_ctl_msg {
     bool is_answer;      /**< The sender is connected and waits for nothing */
     uint32_t own_ctl_qp; /**< Control qp of the endpoint's own device, whichever carries
                             it now; 0: unknown */
-    uint8_t
-        max_reads; /**< Reads and atomics the sender answers; 0: as in its address */
+    uint8_t max_reads;   /**< Reads the sender answers; 0: as in its address */
 } muct_rdma_ctl_msg_t;
 
 /** Pack into MUCT_RDMA_CTL_MSG_SIZE bytes. */

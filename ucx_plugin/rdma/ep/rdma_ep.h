@@ -104,7 +104,7 @@ struct muct_rdma_ep {
     muct_rdma_iface_t *carrier; /**< Interface of the queue pairs' device, or of their
                                    next device when they are made anew; rdma_move.h */
     uint32_t num_sends; /**< Messages of any kind, posted or not, since the beginning */
-    muct_rdma_ece_t ece;   /**< ECE the queue pairs offer; once connected, use */
+    muct_rdma_ece_t ece;   /**< ECE offered, then the one in use */
     size_t max_simple;     /**< Bytes of a transfer that is worth one work request */
     uint32_t credits;      /**< Active messages we may send */
     uint32_t credit_batch; /**< Owed receives that are worth a message */

@@ -24,11 +24,10 @@ typedef enum {
 
 #define MUCT_RDMA_GPU_WAY_WHY 192
 
-/** What decides. */
+/** Facts that decide. */
 typedef struct muct_rdma_gpu_way_params {
-    ucs_ternary_auto_value_t
-        dmabuf; /**< The user's wishes: UCS_YES, and nothing else; */
-    ucs_ternary_auto_value_t peermem; /**< UCS_NO, never; UCS_TRY, either first */
+    ucs_ternary_auto_value_t dmabuf;  /**< UCS_YES: no other way is used */
+    ucs_ternary_auto_value_t peermem; /**< UCS_NO: never; UCS_TRY: either first */
     bool has_call;                    /**< The library registers dma-bufs */
     bool is_peermem_first;            /**< The device's family is better off so */
     bool needs_dmabuf;                /**< The device's family registers nothing else */

@@ -14,8 +14,8 @@
 /* All regions, of all devices; devices may be used by several threads. */
 static pthread_mutex_t muct_rdma_mem_lock = PTHREAD_MUTEX_INITIALIZER;
 static UCS_LIST_HEAD(muct_rdma_mem_list);
-static UCS_LIST_HEAD(
-    muct_rdma_mem_gone); /* protection domains of devices that are gone */
+/* protection domains of devices that are gone */
+static UCS_LIST_HEAD(muct_rdma_mem_gone);
 
 typedef struct muct_rdma_mem_gone {
     const struct ibv_pd *pd;

@@ -34,11 +34,10 @@ typedef struct muct_rdma_mem muct_rdma_mem_t;
 
 struct muct_rdma_mem {
     uint64_t base;
-    uint64_t length;     /**< Registered; 0 for a region without keys */
-    uint8_t chunk_shift; /**< log2 of the bytes of a chunk */
-    unsigned num;        /**< Chunks */
-    const muct_rdma_gpu_page_t
-        *page; /**< Flush page of its GPU; NULL for host memory */
+    uint64_t length;                  /**< Registered; 0 for a region without keys */
+    uint8_t chunk_shift;              /**< log2 of the bytes of a chunk */
+    unsigned num;                     /**< Chunks */
+    const muct_rdma_gpu_page_t *page; /**< GPU's flush page; NULL: host memory */
     struct ibv_pd *pd;
     int access; /**< As registered */
     bool is_gpu;

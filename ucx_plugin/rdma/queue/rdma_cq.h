@@ -23,12 +23,11 @@
 
 typedef struct muct_rdma_cq {
     struct ibv_cq *ibv;
-    unsigned capacity; /**< Entries */
-    unsigned reserved; /**< Entries promised to queue pairs */
-    unsigned
-        released_unpolled; /**< Reserved entries given back but perhaps still in use */
-    unsigned events;       /**< Events not acknowledged yet */
-    bool is_broken;        /**< The device failed it: no completion will ever come */
+    unsigned capacity;          /**< Entries */
+    unsigned reserved;          /**< Entries promised to queue pairs */
+    unsigned released_unpolled; /**< Returned entries, perhaps in use */
+    unsigned events;            /**< Events not acknowledged yet */
+    bool is_broken; /**< The device failed it: no completion will ever come */
     bool has_early_wc;
     struct ibv_wc early_wc; /**< Polled too early, by @ref muct_rdma_cq_set_arm */
 } muct_rdma_cq_t;
