@@ -54,7 +54,7 @@ class BackendConfig:
 
 @dataclass
 class RdmaBackendConfig(BackendConfig):
-    """docs/mori-io.md names the option that each acts as; one that is set wins."""
+    """docs/migrate.md has the option that each sets unless that is set."""
 
     qp_per_transfer: int = 1
     post_batch_size: int = -1
