@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A connector by example: prefill on one GPU, decode on another one, a tiny LLM (tiny_llm.py).
+"""Example of a connector: prefill on one GPU, decode on a second, a tiny LLM (tiny_llm.py).
 
     HIP_VISIBLE_DEVICES=1 llm_pd.py decode [PORT]         # prints its address; 0, the default: any port
     HIP_VISIBLE_DEVICES=0 llm_pd.py prefill http://127.0.0.1:PORT
@@ -8,13 +8,14 @@
 
     llm_pd.py demo [PROMPT..]       # both, on GPUs 0 and 1, some prompts both ways, compared with one process
 
-A request comes to decode, which takes blocks for it and asks prefill for the prompt's keys and
-values. WRITE: prefill puts them there, each layer as soon as it is computed; the first token comes
-with DONE. READ: prefill shows its blocks when all are computed, with the first token, and decode
-gets them. Block tables differ: what lies in block 7 of prefill goes to block 31 of decode.
+Decode receives a request, allocates blocks for it and requests the prompt's keys and values
+from prefill. WRITE: prefill puts them there, each layer as soon as it is computed; the
+first token comes with DONE. READ: prefill exposes its blocks when all are computed, with
+the first token, and decode gets them. Block tables differ: the contents of block 7 of
+prefill go to block 31 of decode.
 
-One request at a time. What a deployment has beyond that (a router, several instances, who dies
-and comes back) is in toy_pd.py; what an engine's connector has, in the package's morikv/vllm.
+The example handles one request at a time. toy_pd.py adds a router, several instances, and
+instances that die and come back; the package's morikv/vllm is an engine's connector.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ PROMPTS = ("Once upon a time", "KV", "The quick brown fox jumps over the lazy do
 
 
 class Instance:
-    """What both sides have: the model, its cache, and a context that knows the cache's memory."""
+    """Common part of both sides: the model, its cache, and a context with the cache's
+    memory."""
 
     def __init__(self, role, seed):
         self.model = tiny_llm.Model()
@@ -66,7 +68,8 @@ class Instance:
         self.later = deque()
 
     def wait(self, kind, transfer=None):
-        """The next event of a kind, of a transfer. RuntimeError: it has failed. Who asks meanwhile is kept."""
+        """Next event of a kind, of a transfer; other events are kept. RuntimeError: it has
+        failed."""
         for event in self.context.events(LIMIT_S):
             if event.transfer is transfer and event.type == kind:
                 return event
@@ -81,8 +84,8 @@ class Instance:
 
     @contextlib.contextmanager
     def transfer(self, id, pairs, mode, role, table):
-        """A transfer for the body, which is over when this returns. If it fails, its blocks are free
-        again: when nobody touches them any more, and not before."""
+        """A transfer for the body, which is over when this returns. The blocks of a failed
+        transfer are released only when they are not accessed any more."""
         transfer = self.context.transfer(id, [pairs], mode, role)
         try:
             yield transfer
@@ -122,7 +125,7 @@ class Prefill(Instance):
         try:
             with self.transfer(asked.id, self.pairs, mode, Role.SRC, table) as transfer:
                 {Mode.WRITE: self.push, Mode.READ: self.show}[mode](transfer, tokens, table)
-        except Exception as error:  # of this request alone; decode has been told
+        except Exception as error:  # fails this request alone; decode is notified
             print(f"request {asked.id}: {error}", file=sys.stderr)
             return
         self.cache.release(table)
@@ -142,7 +145,7 @@ class Prefill(Instance):
         transfer.expose({0: table}, meta=self.beside(first))
 
     def beside(self, first):
-        """What decode wants to know beside keys and values."""
+        """Data for decode beside keys and values."""
         return json.dumps({"first": first, "paths": self.pairs.peer.query().paths}).encode()
 
 
@@ -156,7 +159,7 @@ class Decode(Instance):
         return base64.b64encode(self.context.blob())
 
     def connect(self):
-        """Prefill is the one who connects, at any time before the first request."""
+        """Accept prefill's connection, which comes at any time before the first request."""
         if self.pairs is None:
             self.pairs = self.wait(EventType.PEER_READY).peer.map()
 
@@ -227,7 +230,7 @@ def server(decode, port):
 
 
 def generate(url, prompt, max_tokens=16, mode="WRITE"):
-    """What a proxy or a user does. urllib.error.HTTPError: the request failed."""
+    """Request of a proxy or a user. urllib.error.HTTPError: the request failed."""
     ask = json.dumps({"prompt": prompt, "max_tokens": max_tokens, "mode": mode}).encode()
     with urllib.request.urlopen(f"{url}/generate", ask, timeout=2 * LIMIT_S) as answer:
         return json.loads(answer.read())

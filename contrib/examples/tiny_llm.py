@@ -82,11 +82,11 @@ class Gpu:
         self._call("hipMemcpy", dst, src, ctypes.c_size_t(size), kind)
 
     def synchronize(self):
-        """What was written is there for whoever reads it: hipMemcpy may return before."""
+        """Make written data visible to all readers: hipMemcpy may return earlier."""
         self._call("hipDeviceSynchronize")
 
     def bus_id(self):
-        """Where it is on this host: processes number GPUs as they like."""
+        """PCI address on this host, as processes may number GPUs differently."""
         text = ctypes.create_string_buffer(64)
         self._call("hipDeviceGetPCIBusId", text, len(text), 0)
         return text.value.decode()

@@ -62,7 +62,7 @@ def next_token(cache):
 
 
 def generate(tokens, max_tokens):
-    """In one process, as every answer must be."""
+    """Generate in one process; every answer must equal it."""
     cache, made = extend(bytearray(), tokens), []
     while len(made) < max_tokens:
         made.append(next_token(cache))
@@ -74,7 +74,7 @@ def generate(tokens, max_tokens):
 
 
 def call(port, path, body=None):
-    """:return: status and answer. OSError: nobody is there."""
+    """:return: status and answer. OSError: the server does not answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
     try:
         connection.request("POST" if body is not None else "GET", path, json.dumps(body))
@@ -223,7 +223,8 @@ class Instance:
         return 200, {"tokens": made, "ttft_s": ttft_s}
 
     def beat(self):
-        """Tell the router of us, and connect to the decode instances that it knows."""
+        """Report this instance to the router, and connect to the decode instances that it
+        lists."""
         blob = base64.b64encode(self.context.blob()).decode()
         while True:
             try:
@@ -265,7 +266,8 @@ class Router:
         return 200, {"others": [{"name": i["name"], "blob": i["blob"]} for i in others]}
 
     def pairs(self):
-        """Who have both said that they are connected to the other, and are alive."""
+        """Pairs of living instances that have both reported their connection to each other.
+        """
         late = time.monotonic() - DEAD_S
         with self.lock:
             alive = [i for i in self.instances.values() if i["heard"] > late]
@@ -325,7 +327,7 @@ def keep_port():
     not listen keeps it. Servers set SO_REUSEADDR, so that they listen there all the same."""
     kept.append(socket.socket())
     kept[-1].bind(("", 0))
-    kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after bind(): nobody shares it
+    kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after bind(): no socket shares it
     return kept[-1].getsockname()[1]
 
 

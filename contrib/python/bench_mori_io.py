@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a batch of scattered pieces costs a connector, in ns a piece, between two processes.
+"""Measure a batch of scattered pieces between two processes, in ns a piece.
 
     bench_mori_io.py [--by morikv|mori|nixl] [PIECES] [BYTES_A_PIECE]
 
-The same lists by the calls that connectors make: batch_write() and batch_read() of morikv's
-mori.io, or of the mori.io that is installed (mori); NIXL's transfers, made from addresses
-(new), or from lists that were prepared (prepared, as vLLM has it), which takes the indices of
-pieces. Host memory, or with HIP_LIBRARY GPU memory of that runtime; the call alone, and the
-call and its completion. UCX's variables choose the way, which is printed where it is told. The
-lines "pack" are what Python does of a call of morikv's: the rest is libmorikv's and UCX's.
+All backends move the same lists by the calls that connectors make: batch_write() and
+batch_read() of morikv's mori.io or of an installed mori.io (mori); NIXL's transfers from
+addresses (new), or from prepared lists and indices of pieces (prepared, as in vLLM). The
+memory is host memory, or with HIP_LIBRARY GPU memory of that runtime. The call alone and
+the call with its completion are timed. UCX's variables select the transport, which is
+printed where it is known. The lines "pack" show Python's share of a call of morikv; the
+rest is libmorikv's and UCX's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def allocate(size: int) -> tuple[int, bool, Any]:
 
 
 class Lists:
-    """Where pieces begin on both sides, none beside another."""
+    """Offsets of pieces on both sides; no two are adjacent."""
 
     def __init__(self, pieces: int, length: int) -> None:
         order = list(range(pieces))
@@ -59,7 +60,7 @@ Row = tuple[str, Callable[[], Any]]
 
 
 class MoriIO:
-    """By the names of mori.io."""
+    """Transfers by the names of mori.io."""
 
     def __init__(self, key: str, module: str) -> None:
         self.api = importlib.import_module(module)

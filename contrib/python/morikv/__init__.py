@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Moves "layers x block lists" of a KV cache between processes: libmorikv in Python.
+"""Python binding of libmorikv, which moves "layers x block lists" of a KV cache.
 
-Five questions, five objects: what memory (:class:`Region`), who (:class:`Peer`), which
-pairs (:class:`Map`), which units (:class:`Plan`), when (:class:`Transfer`), all of a
-:class:`Context`. morikv.h documents the protocol; a method here is a call there, and an
-error is an exception with the library's text.
+A :class:`Context` has an object for each subject: memory (:class:`Region`), the other
+process (:class:`Peer`), pairs of regions (:class:`Map`), blocks to move (:class:`Plan`) and
+the transfer itself (:class:`Transfer`). morikv.h documents the protocol; a method here is a
+call there, and an error is an exception with the library's text.
 """
 
 from . import aio, errors, memory

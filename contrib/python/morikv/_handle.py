@@ -2,13 +2,13 @@
 """Lifetime of the library's objects under Python's garbage collector.
 
 Objects may die in any order and in any thread, also inside a callback that runs with a
-context's lock held. So nothing calls the library when an object dies: it is put aside,
-and the next call on its context frees it. What is still in use then (a transfer that is
-not quiet, a plan that is being posted) is kept, with all it needs, and tried again.
+context's lock held. Destructors therefore do not call the library: they put the object
+aside, and the next call on its context frees it. An object still in use then (a transfer
+that is not quiet, a plan that is being posted) is kept, with all it needs, and retried.
 
-Threads may close objects that others use: the call that uses one is counted, by the
-deque's append and pop, which are atomic, and whoever closes it takes the pointer away
-first and then waits for the calls that still have it. So two may close one object, too.
+A thread may close an object that others use. Calls that use an object are counted by the
+deque's append and pop, which are atomic. Closing takes the pointer away first and then
+waits for the calls that still have it. Two threads may close the same object.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def _wait(calls: deque[None]) -> None:
 
 
 class Owner:
-    """What a context's handles share: whether it is open, and who waits to be freed."""
+    """State shared by a context's handles: whether it is open, and objects that wait to be
+    freed."""
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.is_open = True
         self.calls: deque[None] = deque()  # one entry for each call under way
-        self._open: deque[None] = deque([None])  # whoever takes it closes the context
+        self._open: deque[None] = deque([None])  # the thread that takes it closes the context
         self.live: weakref.WeakSet[Handle] = weakref.WeakSet()
         self.dead: deque[tuple[Any, Callable[[Any], int], tuple[Any, ...]]] = deque()
 
@@ -91,8 +92,8 @@ class Owner:
                 self.dead.append(entry)
 
     def free_all(self) -> None:
-        """Free also what somebody still holds, but for transfers that are not quiet and
-        what these use."""
+        """Free also objects that are still referenced, except transfers that are not quiet
+        and the objects that these use."""
         before = -1
         while before != len(self.dead) + sum(not handle.is_closed for handle in self.live):
             before = len(self.dead) + sum(not handle.is_closed for handle in self.live)
@@ -111,7 +112,7 @@ class Handle:
         self, owner: Owner, pointer: Any, destroy: Callable[[Any], int], *needs: Any
     ) -> None:
         self.owner = owner
-        self._pointers = deque([pointer])  # whoever takes it frees it
+        self._pointers = deque([pointer])  # the thread that takes it frees it
         self.calls: deque[None] = deque()
         self._destroy = destroy
         self._needs = needs

@@ -49,7 +49,7 @@ def _close_all() -> None:
 
 
 class Region:
-    """One (component, layer, part) of the cache."""
+    """A (component, layer, part) of the cache."""
 
     def __init__(self, context: Context, id: int, owner: memory.Memory) -> None:
         self.context, self.id = context, id
@@ -57,7 +57,7 @@ class Region:
 
 
 class Peer:
-    """Another process with its own context."""
+    """A remote process with its own context."""
 
     def __init__(self, context: Context, pointer: Any) -> None:
         self.context = context
@@ -88,14 +88,14 @@ class Peer:
         any_rank: bool = False,
         role: Role | None = None,
     ) -> Map:
-        """Pair our regions with the peer's, or what this rank and the peer's have in common.
+        """Pair regions of this side with the peer's, or the parts that both ranks have.
 
         :param intersect: pair what both have; default: every region must pair.
         :param any_rank: replicated data: TP ranks need not be equal.
         :param role: of this side in the map's transfers. Of several sources that hold the
             same, one is elected for each destination: it must be known then.
         :raises PairingError: they do not pair, with the region that does not.
-        :raises TopologyError: unequal ranks, and a region does not tell of its ``axis``.
+        :raises TopologyError: unequal ranks, and a region has no ``axis``.
         """
         return Map(self, components, intersect, any_rank, role)
 
@@ -124,19 +124,19 @@ class Peer:
 
         :param mode: WRITE: from here to the peer; READ: from the peer.
         :param local: region here, or its number, or one number for each piece.
-        :param remote: what :attr:`Region.id` is at the peer, one for all or for each.
+        :param remote: :attr:`Region.id` at the peer, one for all pieces or one for each.
         :param local_offsets: bytes from the region's base, as are ``remote_offsets``; a
             NumPy array of integers, an iterable, or one number for all pieces.
         :param lengths: bytes, at least 1, in the same way.
         :param id: for events, here and at the peer.
-        :param note: the peer gets NOTE with these bytes when it has ended.
+        :param note: the peer gets event NOTE with these bytes at the end.
         :param timeout_ms: until it is done; 0: option XFER_TIMEOUT.
         :param drain_timeout_ms: from a failure until it is quiet; 0: DRAIN_TIMEOUT.
         :raises BusyError: the peer is not ready, or has not polled its notes.
-        :raises NotFoundError: no such region here, or none that the peer has told of yet.
+        :raises NotFoundError: no such region here, or the peer has not sent it yet.
         :raises BoundsError: a piece leaves its region.
         :raises InvalidError: the peer's region is not ``one_sided``, or a length is 0.
-        :raises ValueError: the counts differ, or a number is none.
+        :raises ValueError: the counts differ, or a value is not a number.
         """
         here = local.id if isinstance(local, Region) else local
         pieces = Pieces(here, remote, local_offsets, remote_offsets, lengths)
@@ -179,11 +179,11 @@ class Peer:
 
 
 class Context:
-    """One per process and GPU, usually. A context manager.
+    """Context of a process, usually one per GPU. A context manager.
 
     Calls may be made from any thread; the GIL is not held while the library works.
 
-    :param name: in texts, here and at peers; default "host:pid".
+    :param name: for logs, here and at peers; default "host:pid".
     :param options: MORIKV_* options without the prefix, over the environment's.
     :param log: sink of log lines, ``log(level, text)``, level 0 (error) to 4 (trace);
         it must not call this library.
@@ -302,7 +302,8 @@ class Context:
         return added
 
     def commit(self) -> int:
-        """Register what was added and tell peers. :return: the new epoch of regions."""
+        """Register added regions and send them to peers. :return: the new epoch of regions.
+        """
         epoch_p = ffi.new("uint64_t *")
         check(self._owner.call(lib.mkv_regions_commit, epoch_p))
         return int(epoch_p[0])
@@ -318,7 +319,7 @@ class Context:
     # ---- peers ----
 
     def blob(self, full: bool = False) -> bytes:
-        """Who and where we are, for a peer's :meth:`add_peer`, by whatever way there is.
+        """Address of this context for add_peer() at a peer; the application transports it.
 
         :param full: also the regions committed so far, and their keys.
         """
@@ -341,7 +342,7 @@ class Context:
         return self._peer(peer_p[0])
 
     def peers(self) -> list[Peer]:
-        """Those that are not closed, also who connected by themselves and were told of."""
+        """Peers that are not closed, including those that connected to this context."""
         return list(self._peers.values())
 
     def _peer(self, pointer: Any) -> Peer:
@@ -390,8 +391,9 @@ class Context:
         return Transfer(self, id, maps, mode, role, epoch, expected, options)
 
     def _know(self, thing: Transfer | Operation) -> Any:
-        """:return: the user_data by which its events tell what they are about. It is known
-        before the library makes it: another thread may poll its events at once."""
+        """:return: the user_data that identifies the object in its events. It is registered
+        before the library creates the object, because a thread may poll its events at once.
+        """
         thing._key = next(self._keys)
         self._things[thing._key] = thing
         return ffi.cast("void *", thing._key)
@@ -542,5 +544,5 @@ class Context:
         if hasattr(self, "_pid"):
             try:
                 self.close()
-            except Exception:  # nobody is left to hear it; the library has logged it
+            except Exception:  # no caller is left; the library has logged it
                 pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the library's statuses are in Python: an exception for each, with its text."""
+"""Exceptions for the library's statuses, with the library's text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InvalidError(MorikvError, ValueError):
 
 
 class BusyError(MorikvError):
-    """In use, or not ready; try again later."""
+    """The object is in use or not ready; retry later."""
 
 
 class LengthError(MorikvError, ValueError):
@@ -73,7 +73,7 @@ class TransportError(MorikvError, OSError):
 
 
 class UnsupportedError(MorikvError):
-    """Not possible with this UCX or build."""
+    """The operation is not possible with this UCX or build."""
 
 
 _CLASSES: dict[int, type[MorikvError]] = {

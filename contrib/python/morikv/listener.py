@@ -38,7 +38,8 @@ class Listener:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something for it that no event tells. From any thread."""
+        """Run the listener's round for work without an event. May be called from any
+        thread."""
         with self._lock:
             if not self._has_ended:
                 os.eventfd_write(self._fd, 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where memory is that others have made: buffers, NumPy arrays, tensors.
+"""Location of memory made by other libraries: buffers, NumPy arrays, tensors.
 
-No framework is imported. A tensor tells its place by ``data_ptr()`` (PyTorch), by
-``__dlpack__`` (everything else on a GPU), or it is a buffer on the host.
+No framework is imported. The location of a tensor comes from ``data_ptr()`` (PyTorch) or
+``__dlpack__`` (everything else on a GPU), or the object is a buffer on the host.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def device_of(source: Any) -> int:
 
 
 def of(source: Any) -> Memory:
-    """Where ``source`` is: a :class:`Memory`, a tensor, a DLPack array or a buffer.
+    """Location of ``source``: a :class:`Memory`, a tensor, a DLPack array or a buffer.
 
     :raises ValueError: it is not contiguous, not writable, or an array of Python objects.
-    :raises TypeError: it is none of these.
+    :raises TypeError: it is of another type.
     """
     if isinstance(source, Memory):
         return source

@@ -100,7 +100,7 @@ class Transfers:
 
 
 def context_lines(context: Context, labels: Mapping[str, object]) -> Iterable[str]:
-    """What the library counts, and for each peer what carries its data."""
+    """Counters of the library, and for each peer the transports of its data."""
     for name, value in context.stats().items():
         if isinstance(value, int):
             kind = "gauge" if name in _GAUGES else "counter"

@@ -23,7 +23,7 @@ Blocks = Union[Iterable[int], "Buffer"]
 
 
 class Mode(enum.IntEnum):
-    """Who moves the bytes."""
+    """Side that moves the bytes."""
 
     WRITE = lib.MKV_WRITE
     """The source puts; the destination exposes its blocks."""
@@ -37,7 +37,7 @@ class Role(enum.IntEnum):
 
 
 class Priority(enum.IntEnum):
-    """Whose posts go first, and how much of the credits they leave to others."""
+    """Order of posts, and the share of the credits that they leave to other posts."""
 
     NORMAL = lib.MKV_PRIORITY_NORMAL
     HIGH = lib.MKV_PRIORITY_HIGH
@@ -61,7 +61,7 @@ class State(enum.IntEnum):
 
 
 class Backend(enum.IntEnum):
-    """What carries a peer's data."""
+    """Transport of a peer's data."""
 
     UNKNOWN = lib.MKV_BACKEND_UNKNOWN
     XGMI = lib.MKV_BACKEND_XGMI
@@ -138,12 +138,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class MapInfo:
-    """Of one component of a map."""
+    """Sizes of a component of a map."""
 
     num_pairs: int
     """Regions, or parts of them; 0: another source is elected."""
     bytes_per_unit: int
-    """Of one block here, over all layers and parts."""
+    """Bytes of a block here, over all layers and parts."""
     dst_bytes_per_unit: int
     """The destination's, of all its sources."""
     num_sources: int
@@ -233,7 +233,7 @@ def block_array(blocks: Blocks) -> tuple[Any, int, Any]:
 
     :raises ValueError: a number is no block id, or the buffer has another type.
     """
-    given: Any = blocks  # until memoryview() has told whether it is a buffer
+    given: Any = blocks  # memoryview() decides whether it is a buffer
     try:
         view = memoryview(given)
     except TypeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One-sided operations: bytes to or from a peer's memory without a call of the peer's."""
+"""One-sided operations: bytes to or from a peer's memory without a call by the peer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class OperationInfo:
 
 
 class Operation:
-    """Pieces of memory on their way; see :meth:`Peer.post`.
+    """Pieces of memory in flight; see :meth:`Peer.post`.
 
-    **Status and quiet are two things**, as for a transfer: only when it is quiet neither
-    this side's memory nor, by this operation, the peer's is touched any more. One that
-    nobody holds any more runs to its end.
+    **Status and quiet are separate**, as for a transfer. The operation accesses neither
+    this side's nor the peer's memory once it is quiet, and may do so before. It runs to its
+    end even if it is not referenced any more.
     """
 
     _key: int

@@ -44,7 +44,7 @@ def numbers(values: Numbers, name: str) -> memoryview:
     :raises ValueError: they are no integers. A negative one of a signed buffer reads as
         one near 2^64, which is outside of every region.
     """
-    # of any type until memoryview() has told whether it is a buffer
+    # memoryview() decides whether it is a buffer; until then the type is open
     given: Any = (values,) if isinstance(values, int) else values
     try:
         view = memoryview(given)
@@ -108,7 +108,7 @@ class Pieces:
         given["regions"] = _regions(local, remote)
         found, self.count = columns(given)
         found = [found[3], *found[:3]]
-        #: Of type mkv_op_piece_t; NULL: there are none.
+        #: Array of mkv_op_piece_t; NULL when it is empty.
         self.pointer = ffi.NULL
         if self.count > 0:
             self._words = _table(found, self.count)

@@ -43,7 +43,7 @@ class Map:
         self._handle = Handle(peer._handle.owner, map_p[0], lib.mkv_map_destroy)
 
     def query(self) -> dict[int, MapInfo]:
-        """What it holds, by component."""
+        """Sizes of the map, by component."""
         attr = ffi.new("mkv_map_attr_t *", {"size": ffi.sizeof("mkv_map_attr_t")})
         check(self._handle.call(lib.mkv_map_query, attr))
         found = (attr.components[i] for i in range(attr.num_components))
@@ -184,11 +184,11 @@ class Plan:
 
 
 class Transfer:
-    """Blocks of one request on their way; see morikv.h for the protocol.
+    """Blocks of a request in flight; see morikv.h for the protocol.
 
-    **Status and quiet are two things**: ``state`` says what to tell a scheduler,
-    ``is_quiet`` that nobody touches this side's blocks any more. Only quiet frees
-    memory. A transfer that nobody holds any more runs to its end.
+    **Status and quiet are separate**: ``state`` is for the scheduler, and ``is_quiet``
+    means that this side's blocks are not accessed any more. Free memory only when it is
+    quiet. A transfer runs to its end even if it is not referenced any more.
     """
 
     _key: int
@@ -268,11 +268,11 @@ class Transfer:
 
         :param layers: [low, high); None: all.
         :param positions: [low, high) of each component's list; the plan keeps its order.
-        :param ready: asked in progress, with the context's lock held, until it is true:
-            it must not call this library.
+        :param ready: called in progress, with the context's lock held, until it returns
+            true; it must not call this library.
         :param gate_id: hold the post until :meth:`Context.signal` names this number with
             ``gate_value`` or a greater one.
-        :param tell: tell of this post while the transfer runs, by events of this value,
+        :param tell: report this post while the transfer runs, by events of this value,
             a layer or a chunk: LOCAL_DONE to the source of a WRITE when its blocks are
             not read for it any more, ARRIVED to the destination when the bytes are there.
         :raises UnsupportedError: ``tell``, and the library of the peer is too old.
@@ -369,7 +369,7 @@ class Transfer:
         )
 
     def query_leg(self, leg: int) -> LegInfo:
-        """One leg: those of a source end each for itself, and are told by LEG."""
+        """Query a leg: legs of a source end separately, and LEG reports each."""
         attr = ffi.new("mkv_leg_attr_t *", {"size": ffi.sizeof("mkv_leg_attr_t")})
         check(self._handle.call(lib.mkv_xfer_query_leg, leg, attr))
         return LegInfo(

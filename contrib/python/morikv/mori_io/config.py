@@ -49,7 +49,7 @@ class IOEngineConfig:
 
 
 class BackendConfig:
-    """What the configurations of backends have in common."""
+    """Base of the configurations of backends."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class FabricBackendConfig(BackendConfig):
 
 @dataclass
 class OfiBackendConfig(BackendConfig):
-    """As :class:`FabricBackendConfig`."""
+    """Same as :class:`FabricBackendConfig`."""
 
     provider: str = ""
 
@@ -100,7 +100,8 @@ _log_level: str | None = None
 
 
 def set_log_level(level: str) -> None:
-    """Of engines that are made from now on: trace, debug, info, warning or error."""
+    """Set the level of engines that are made from now on: trace, debug, info, warning or
+    error."""
     global _log_level
     level = level.lower()
     _log_level = _LEVELS.get(level, level)

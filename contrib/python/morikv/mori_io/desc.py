@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What engines tell each other, by whatever way the application has."""
+"""Descriptors that engines exchange; the application transports them."""
 
 from __future__ import annotations
 

@@ -76,12 +76,12 @@ class IOEngineSession:
         transfer_uid: int,
         timeout_ms: int = 0,
     ) -> TransferStatus:
-        """One transfer of many pieces, from there to here. Never waits.
+        """Read many pieces from the remote memory in one transfer. Never waits.
 
         :param local_offsets: and the others: a NumPy array of integers, an iterable, or
             one number for all pieces.
-        :param timeout_ms: it fails unless it is done then; 0: option XFER_TIMEOUT. The time
-            that it waits for a connection is not in it.
+        :param timeout_ms: the transfer fails unless it is done then; 0: option XFER_TIMEOUT.
+            The time until the connection is ready does not count.
         """
         pieces = local_offsets, remote_offsets, sizes
         return self._post(Mode.READ, *pieces, transfer_uid, timeout_ms)
@@ -94,7 +94,7 @@ class IOEngineSession:
         transfer_uid: int,
         timeout_ms: int = 0,
     ) -> TransferStatus:
-        """As :meth:`batch_read`, from here to there; success: it has arrived there."""
+        """Write many pieces, see :meth:`batch_read`; success: they have arrived."""
         pieces = local_offsets, remote_offsets, sizes
         return self._post(Mode.WRITE, *pieces, transfer_uid, timeout_ms)
 
@@ -112,10 +112,10 @@ class IOEngineSession:
         return self._engine._get_hub().post(ask)
 
     def path(self) -> str:
-        """What carries the data, as UCX has told so far for each kind of call; empty
-        before the first one.
+        """Transports of the data that UCX has reported so far, for each kind of call; empty
+        before the first call.
 
-        :raises NotFoundError: the engine there is not registered, or another one now.
+        :raises NotFoundError: the remote engine is not registered, or was replaced.
         """
         return self._engine._get_hub().path(self._remote)
 
@@ -125,9 +125,9 @@ class IOEngineSession:
 
 
 class IOEngine:
-    """One per process, usually. Calls may be made from any thread.
+    """Engine of a process, usually its only one. Calls may be made from any thread.
 
-    :param key: tells it from others, for ever best.
+    :param key: identifies the engine, and should not be used again by a later one.
     """
 
     Session = IOEngineSession
@@ -145,8 +145,8 @@ class IOEngine:
     # ---- set-up ----
 
     def create_backend(self, type: BackendType, config: Any = None) -> None:
-        """What should carry the data. With several, UCX decides for each peer; without one,
-        there are no sessions and transfers fail.
+        """Add a transport for the data. UCX chooses among several for each peer; an engine
+        that has none has no sessions, and its transfers fail.
 
         :param config: copied.
         :raises NotImplementedError: there is no such backend.
@@ -205,12 +205,12 @@ class IOEngine:
         return self._get_hub().peer(engine_key)
 
     def poll_events(self, timeout: float | None = 0.0) -> list[Event]:
-        """What happened to :attr:`context` that is no transfer of mori.io's, in order.
+        """Events of :attr:`context` that belong to no transfer of mori.io, in order.
 
-        Kept from the first call on; of more than 65536 the oldest are dropped.
+        Events are kept from the first call on; beyond 65536 the oldest are dropped.
 
-        :param timeout: how long to wait for one, in seconds; None: for ever. The engine's end
-            ends it as well.
+        :param timeout: time to wait for an event, in seconds; None: for ever. The end of the
+            engine ends the call as well.
         """
         return self._get_hub().poll_others(timeout)
 
@@ -255,7 +255,7 @@ class IOEngine:
         return self._register(memory.Memory(ptr, size, _KINDS[mem_loc]), device_id, mem_loc)
 
     def register_torch_tensor(self, tensor: Any) -> MemoryDesc:
-        """As :meth:`register_memory`; the tensor, or any buffer, is kept alive.
+        """Register a tensor or a buffer, which is kept alive; see register_memory().
 
         :raises ValueError: it is not contiguous.
         """
@@ -354,7 +354,7 @@ class IOEngine:
         return self._batch(Mode.READ, *args)
 
     def batch_write(self, *args: Sequence[Any]) -> list[TransferStatus]:
-        """As :meth:`batch_read`, from here to there."""
+        """Write, see :meth:`batch_read`."""
         return self._batch(Mode.WRITE, *args)
 
     def _batch(
@@ -396,9 +396,9 @@ class IOEngine:
     def wait_all(
         self, statuses: Iterable[TransferStatus | None], timeout_ms: float = -1
     ) -> StatusCode:
-        """Until all have ended, or so many ms are over; below 0: for ever, 0: do not wait.
+        """Wait until all have ended or the time is over; below 0: for ever, 0: do not wait.
 
-        :param statuses: None stands for none.
+        :param statuses: None entries are skipped.
         :return: the code of the first that failed, or else of the first that has not ended,
             IN_PROGRESS or INIT, or else SUCCESS.
         """
@@ -415,9 +415,9 @@ class IOEngine:
     def pop_inbound_transfer_status(
         self, remote_key: str, transfer_uid: int
     ) -> TransferStatus | None:
-        """What became of a transfer of a remote engine's, which has notifications on.
+        """Status of a transfer of a remote engine that has notifications on.
 
-        :return: its status, once; None: it has not ended, or nobody told.
+        :return: its status, once; None: it has not ended, or no notification came.
         """
         note = self._get_hub().pop_note(remote_key, transfer_uid)
         if note is None:
@@ -429,6 +429,7 @@ class IOEngine:
         return self._get_hub().pop_failure()
 
     def close(self) -> None:
-        """End transfers, disconnect, deregister. Also when nobody holds the engine."""
+        """End transfers, disconnect, deregister. Runs also when the engine is not
+        referenced any more."""
         if self._hub is not None:
             self._hub.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An engine's context, its peers, and the thread that hears what becomes of transfers.
+"""An engine's context, its peers, and the thread that takes the events of transfers.
 
-One lock serialises posting and hearing. The bytes move in libmorikv's own thread; this
-one takes events, tells statuses, and posts what could not be posted yet, because the
-peer was still connecting, or had not told yet of the memory.
+One lock serialises posts and events. The bytes move in libmorikv's own thread. This thread
+takes events, sets statuses, and posts transfers that had to wait, because the peer was
+still connecting or had not sent its memory yet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PEER_ENDS = (EventType.PEER_FAILED, EventType.PEER_CLOSED)
 _PEER_NEWS = (EventType.PEER_READY, EventType.PEER_REGIONS)
 #: How long to wait before a note is tried again that the peer had no room for, in ms.
 _RETRY_MS = 10
-#: Notes and failures that nobody has popped; older ones are dropped.
+#: Notes and failures that are kept for a caller; older ones are dropped.
 _MAX_KEPT = 65536
 
 
@@ -138,7 +138,8 @@ class Hub:
         self._running: dict[Operation, TransferStatus] = {}
         self._notes: OrderedDict[tuple[str, int], tuple[int, str]] = OrderedDict()
         self._failures: deque[PeerFailureEvent] = deque(maxlen=_MAX_KEPT)
-        #: For who uses the context beside mori.io; None: nobody has asked.
+        #: Events for applications that use the context beside mori.io; None: not requested
+        #: yet.
         self._others: deque[Event] | None = None
         self._is_closed = False
         self._layers = 0
@@ -291,7 +292,7 @@ class Hub:
         )
 
     def _wait(self, link: Link, post: Post) -> None:
-        """It is posted when the peer is ready; bounds are checked at once."""
+        """Queue the post until the peer is ready; bounds are checked at once."""
         why = post.pieces.beyond(*post.bounds)
         if why:
             self._fail(post.status, StatusCode.ERR_INVALID_ARGS, why)
@@ -371,7 +372,7 @@ class Hub:
             return self._failures.popleft() if self._failures else None
 
     def poll_others(self, timeout: float | None) -> list[Event]:
-        """What happened to the context that is no transfer of mori.io's."""
+        """Events of the context that belong to no transfer of mori.io."""
         with self.changed:
             if self._others is None:
                 self._others = deque(maxlen=_MAX_KEPT)
@@ -439,7 +440,7 @@ class Hub:
             return (_RETRY_MS if is_waiting else None) if self.context.arm() else 0
 
     def close(self) -> None:
-        """End what runs. Statuses that nobody has heard of fail."""
+        """End running transfers. Statuses that have not ended fail."""
         if not self._listener.close():
             return
         with self.changed:

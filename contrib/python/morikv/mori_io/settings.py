@@ -38,7 +38,7 @@ _KNOWN = {"MORI_RDMA_DEVICES", "MORI_IO_TC_DISABLE"} | {
     name for names, _low, _high in _NUMBERS.values() for name in names
 }
 
-#: Of the environment while it is changed, and of what has been logged.
+#: Guards the environment while it is changed, and the set of logged texts.
 _lock = threading.RLock()
 _logged: set[str] = set()
 
@@ -93,8 +93,8 @@ def _of_config(config: RdmaBackendConfig) -> Iterator[tuple[str, str]]:
 
 
 def variables(configs: Iterable[RdmaBackendConfig]) -> dict[str, str]:
-    """What MORI-IO's variables and the configurations of an engine's backends say in
-    variables of UCX and libmorikv that are not set."""
+    """Variables of UCX and libmorikv that are unset, with their values from MORI-IO's
+    variables and the configurations of an engine's backends."""
     found: dict[str, str] = {}
     for config in configs:
         found.update(_of_config(config))

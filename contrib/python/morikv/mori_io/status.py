@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What became of a transfer."""
+"""Status of a transfer."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def code_of(status: int) -> StatusCode:
 
 
 class TransferStatus:
-    """Of one transfer. Any thread may ask; it may be dropped at any time.
+    """Status of a transfer. Any thread may query it; it may be dropped at any time.
 
-    ``Failed`` is told only when nothing of the transfer touches memory any more, here or
-    at the peer, or when that could not be proven in time (``Quiet`` is False then).
+    ``Failed`` is set only when nothing of the transfer touches memory any more, here or at
+    the peer, or when that could not be proven in time (``Quiet`` is False then).
     """
 
     def __init__(self) -> None:
-        #: Also keeps the operation open while it is asked.
+        #: Keeps the operation open while a call uses it.
         self._lock = threading.Lock()
         self._code = StatusCode.INIT
         self._message = ""
@@ -48,7 +48,7 @@ class TransferStatus:
     def Code(self) -> StatusCode:
         if self._code == StatusCode.IN_PROGRESS:
             with self._lock:
-                # who asks in a loop need not wait for the thread that takes events
+                # a caller that polls need not wait for the thread that takes events
                 if self._operation is not None and self._operation.status == lib.MKV_OK:
                     self._end(StatusCode.SUCCESS, "")
         return self._code
@@ -70,7 +70,7 @@ class TransferStatus:
         return self.Code() > StatusCode.ERR_BEGIN
 
     def Quiet(self) -> bool:
-        """It has ended, and nobody touches its memory any more."""
+        """Whether it has ended and its memory is not accessed any more."""
         return self._quiet and not self.InProgress()
 
     def Abort(self) -> None:
@@ -81,11 +81,11 @@ class TransferStatus:
                 self._operation.abort()
 
     def Wait(self) -> StatusCode:
-        """Until it has ended. :return: its code."""
+        """Wait until it has ended. :return: its code."""
         return self.WaitFor(-1)
 
     def WaitFor(self, timeout_ms: float = -1) -> StatusCode:
-        """Until it has ended, or so many ms are over; below 0: for ever."""
+        """Wait until it has ended or the time is over; below 0: for ever."""
         if self.InProgress():
             with self._lock:
                 if self._ended is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a model caches: groups of layers for the scheduler, regions of memory for the workers.
+"""Caches of a model: groups of layers for the scheduler, regions of memory for the workers.
 
 A group is a component of libmorikv, with block lists of its own. Groups may share memory: a
 block of it belongs to one of them at a time.
@@ -59,7 +59,7 @@ class Group:
         return range(low // self.block_size, -(-total // self.block_size))
 
     def state(self, blocks: Sequence[int]) -> list[int]:
-        """Of a request's blocks the one with its state."""
+        """Block of a request that holds its state."""
         kept = max(1, len(blocks) - self.scratch)
         return list(blocks[:kept][-1:])
 
@@ -74,7 +74,8 @@ def _is_many(spec: Any) -> bool:
 
 
 def groups_of(config: Any) -> list[Group]:
-    """Those of a KVCacheConfig that are moved. :raises NotImplementedError: of another kind."""
+    """Groups of a KVCacheConfig that are moved. :raises NotImplementedError: unknown kind.
+    """
     groups = []
     for component, group in enumerate(config.kv_cache_groups):
         if not group.enable_kv_transfer:
@@ -129,7 +130,7 @@ class Part:
 
 
 class Layout:
-    """Of the regions of one worker.
+    """Regions of a worker.
 
     :param num_blocks: of the pool that all groups share.
     :param heads: of keys and values, over all ranks.
@@ -199,7 +200,7 @@ class Layout:
             offset += length
 
     def _channels(self, spec: Any, shape: Sequence[int], itemsize: int) -> Axis | None:
-        """Of a convolution: vLLM has several projections in one dimension."""
+        """Axis of a convolution: vLLM has several projections in one dimension."""
         if len(shape) != 2 or len(spec.shapes) != 2:
             return None
         is_first = is_conv_state_dim_first()

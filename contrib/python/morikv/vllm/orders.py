@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the scheduler's side sends to the workers with each step."""
+"""Orders of the scheduler's side for the workers, sent with each step."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Place(KVConnectorHandshakeMetadata):
 
 @dataclass
 class Step:
-    """What this step computes of a request whose cache will be sent."""
+    """Part of a request that this step computes; its cache will be sent."""
 
     id: int
-    """Of the transfer, the same on both sides."""
+    """Number of the transfer, the same on both sides."""
     new_blocks: Blocks
     is_fresh: bool
     """These are all of its blocks, not further ones."""

@@ -24,7 +24,7 @@ _KEEP_S = 5.0
 
 
 class Scheduler:
-    """One thread calls it, the engine's."""
+    """Scheduler's side of the connector; called by the engine's thread alone."""
 
     def __init__(self, groups: list[Group], extra: dict[str, Any]) -> None:
         self.peers: list[str] = []
@@ -45,8 +45,9 @@ class Scheduler:
         self._kept = 0.0
 
     def on_new_request(self, request: Any) -> None:
-        """What is wrong with its parameters is logged: without a cache to send it is an ordinary
-        request, and a cache that is wanted fails as kv_load_failure_policy says."""
+        """Errors in its parameters are logged. A request without a cache to send is then an
+        ordinary request; a missing cache to receive fails as kv_load_failure_policy says.
+        """
         name = request.request_id
         try:
             asked = parse(request.kv_transfer_params)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One request on its way: out of a prefill engine, or into a decode engine."""
+"""State of a request: leaving a prefill engine, or entering a decode engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("vllm.morikv")
 
 
 def pack_counts(ranks: int, more: int) -> bytes:
-    """What a reader sends with its question: ranks that read the request, and how often this
+    """Data of a reader's request message: ranks that read the request, and how often this
     one reads it again."""
     return b"%d %d" % (ranks, more)
 
@@ -45,7 +45,7 @@ class _Leg:
         self.error = self.error or why
 
     def give_up(self, why: str) -> None:
-        """It fails, here and there; quiet follows if there is a transfer."""
+        """Fail on both sides; quiet follows if there is a transfer."""
         self.fail(why)
         if self.transfer is not None:
             self.transfer.abort(why)
@@ -69,7 +69,7 @@ class Progress:
         self.group, self.span = group, group.span(step.total)
         new = step.new_blocks[group.component]
         self.blocks = group.state(new) if group.kind == STATE else list(new)
-        #: Of each layer: the first block that is not complete.
+        #: For each layer: the first block that is not complete.
         self.done = [0] * len(group.layers)
 
     def extend(self, blocks: Blocks) -> None:
@@ -92,14 +92,14 @@ class Progress:
 
 
 class Source:
-    """Prefill's side of a request: what is computed of it, and who reads it."""
+    """Prefill's side of a request: its computed part, and its readers."""
 
     def __init__(self, request_id: str, step: Step, groups: Sequence[Group]) -> None:
         self.request_id, self.id = request_id, step.id
         self.error = ""
         #: Whether the engine keeps the blocks until the end is reported.
         self.is_reported = True
-        #: When it is given up, unless somebody has asked for it; inf: it is being computed.
+        #: Time at which it is given up unless a reader has come; inf: it is being computed.
         self.deadline = math.inf
         self.readers: list[Reader] = []
         #: Ranks that read it, as each of them says; known when the first has.
@@ -125,7 +125,7 @@ class Source:
 
     @property
     def is_over(self) -> bool:
-        """Nobody touches its blocks any more, and nobody will."""
+        """Its blocks are not accessed any more, now or later."""
         is_quiet = all(reader.is_quiet for reader in self.readers)
         return self.is_ended and is_quiet and not self.is_kept
 
@@ -139,7 +139,7 @@ class Source:
 
     @property
     def is_awaited(self) -> bool:
-        """A reader waits until what is launched is computed, of which no event tells."""
+        """A reader waits for launched work to be computed, which no event reports."""
         return self.is_complete and any(reader.is_waiting for reader in self.readers)
 
     def _done(self, peer: Peer) -> int:
@@ -172,7 +172,7 @@ class Source:
         self.groups[component].on_layer(layer, tokens, self._total)
 
     def expire(self) -> None:
-        """Nobody else may ask; who has asked gets it."""
+        """Refuse further readers; present readers still get it."""
         self.error = self.error or "expired"
 
     def give_up(self, why: str) -> None:
@@ -216,7 +216,7 @@ class Reader(_Leg):
 
     @property
     def is_waiting(self) -> bool:
-        """It pulls, and is not told yet what."""
+        """It pulls, and has not been sent the block lists yet."""
         is_told = self._is_last_told or self.error
         return not is_told and self._remote is None and self.transfer.mode == Mode.READ
 

@@ -28,7 +28,7 @@ _STATS: tuple[str, ...] = ("transfer_duration", "post_duration", "bytes_transfer
 _STATS += ("num_descriptors",)
 _STATS += ("num_failed_transfers", "num_failed_notifications", "num_failed_handshakes")
 _STATS += ("num_kv_expired_reqs", "num_notifications_after_expiry")
-#: How often to look whether a GPU has come to the end of a step that somebody waits for.
+#: Interval at which to check whether a GPU has finished an awaited step, in ms.
 _GATE_MS = 1
 #: Requests that have not come yet, of which peers have asked.
 _MAX_ASKED = 4096
@@ -55,7 +55,7 @@ class Worker:
         num_blocks = cache_config.num_blocks
         self._layout = Layout(cache_config, num_blocks, heads, self._rank, self._size)
         self._num_blocks = num_blocks
-        #: How long blocks wait for somebody to ask for them, in seconds.
+        #: Time that blocks wait for a reader, in seconds.
         self._lease_s = float(extra.get("lease_s", 120))
         options = {} if "MORIKV_PROGRESS_THREADS" in os.environ else {"PROGRESS_THREADS": "1"}
         self._context = morikv.Context(
@@ -127,7 +127,7 @@ class Worker:
     # ---- the engine's steps ----
 
     def begin(self, orders: Orders) -> None:
-        """Before a step's forward."""
+        """Called before a step's forward."""
         with self._lock:
             self._orders = orders
             for request_id, step in orders.steps.items():
@@ -172,7 +172,7 @@ class Worker:
                     self._pump(source)
 
     def on_step_end(self) -> None:
-        """All layers are launched or computed, also those that do not tell."""
+        """All layers are launched or computed, also those without an event."""
         if not self._orders.steps:
             return
         ready = _gate_of(self._any_cache)
@@ -206,7 +206,7 @@ class Worker:
             if not isinstance(error, (errors.MorikvError, ValueError)):
                 logger.exception("morikv: unexpected")
             side.give_up(str(error))
-            if isinstance(side, Reader):  # of the others the engine is told
+            if isinstance(side, Reader):  # sources and targets report to the engine
                 logger.warning("morikv: request %s: %s", side.source.request_id, error)
             self._settle(side)
 
@@ -327,8 +327,8 @@ class Worker:
     # ---- decode ----
 
     def _blobs(self, peers: list[str]) -> list[str]:
-        """Of the ranks that this one has to do with: with as many, its own; else all, as
-        libmorikv tells which of them have something for it."""
+        """Addresses of the ranks that this one exchanges data with. Its own rank's with
+        equal sizes; else all, as libmorikv finds out which of them have data for it."""
         return [peers[self._rank]] if len(peers) == self._size else peers
 
     def _links_to(self, peers: list[str]) -> list[Link]:
@@ -445,7 +445,7 @@ class Worker:
             self._settle(source)
 
     def _settle(self, side: Reader | Source | Target) -> None:
-        """Tell the engine of what is over: nobody touches its blocks any more."""
+        """Report to the engine what is over: its blocks are not accessed any more."""
         if isinstance(side, Target):
             if side.transfer is None or side.is_quiet:
                 self._settle_target(side)
@@ -510,7 +510,7 @@ class Worker:
 
 
 def _gate_of(cache: Any) -> Callable[[], bool] | None:
-    """What a post of this layer has to wait for; None: nothing, it is there."""
+    """Condition that a post of this layer waits for; None: the data is there."""
     if cache.device.type == "cpu":
         return None
     import torch

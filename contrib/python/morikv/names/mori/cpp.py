@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What engines import of mori.cpp, over libmorikv."""
+"""Names of mori.cpp that engines import, over libmorikv."""
 
 from morikv.mori_io import *  # noqa: F403
 from morikv.mori_io import BackendType, MemoryLocationType, StatusCode
