@@ -65,7 +65,7 @@ def plan(isl, page_tokens, batch):
 
 
 def offsets(regions, seed, request):
-    """Where a request's pages begin, layer by layer, on one side."""
+    """Offsets of a request's pages, layer by layer, on one side."""
     import numpy
 
     random = numpy.random.default_rng(seed)
@@ -128,7 +128,7 @@ def case(kind, isl, page, page_bytes, batch, lists, room):
 
 
 class Pool:
-    """Bytes that tell where they are, and whose they are."""
+    """Memory whose bytes identify their place and their owner."""
 
     def __init__(self, kind, size):
         self.size, self.kind = size, kind
@@ -169,7 +169,7 @@ class Pool:
 
 
 class Morikv:
-    """By the names of mori.io, as connectors for MORI-IO have it."""
+    """Transfers by the names of mori.io, as connectors for MORI-IO make them."""
 
     def __init__(self, name):
         from morikv import mori_io

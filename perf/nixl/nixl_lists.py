@@ -32,7 +32,7 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 
 class Wrong(Exception):
-    """What makes the run void."""
+    """An error that makes the run void."""
 
 
 def nixl_api():
@@ -106,7 +106,7 @@ class Line:
 
 
 class Side:
-    """What both processes have: an agent, and memory that it knows."""
+    """Common part of both processes: an agent, and memory registered with it."""
 
     def __init__(self, name, options, gpu):
         api = nixl_api()
@@ -213,7 +213,8 @@ class Initiator(Side):
         return end - start, posted - start
 
     def _checked(self, number):
-        """One transfer, and whether each byte is where it belongs, and no other has changed."""
+        """Make a transfer and check that each byte is in its place, and that no other has
+        changed."""
         size, salt = self.options.size, 2 * number
         here, there = (pattern(self.memory.size, salt + i).reshape(-1, size) for i in (0, 1))
         self.memory.write(here)

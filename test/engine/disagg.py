@@ -31,7 +31,8 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from ports import keep_ports  # noqa: E402
 
 TOKENS = 8
-#: What decode, and in push mode prefill, logs (DEBUG) when a request's blocks begin to move.
+#: Line that decode, and in push mode prefill, logs (DEBUG) when a request's blocks begin to
+#: move.
 MOVES = {
     "nixl": "calling _read_blocks",
     "moriio": "calling _read_blocks",
@@ -91,7 +92,7 @@ class Engine:
         self.tell({"prompts": prompts, "tokens": tokens, "transfer": transfer})
 
     def wait_for_log(self, text: str, times: int) -> None:
-        """Until a line has been logged so many times since the last order."""
+        """Wait until a line has been logged so many times since the last order."""
         end = time.monotonic() + 120
         while time.monotonic() < end and self.process.poll() is None:
             with open(self.log.name, encoding="utf-8") as log:
@@ -133,16 +134,16 @@ def transfer_config(
 
 
 def settings(model: str) -> dict[str, Any]:
-    """morikv's connector moves the last state, and not those of prefixes. What convolutions
-    compute differs in the last digits with who is in the batch: requests go one by one."""
+    """morikv's connector moves the last state, and not those of prefixes. The last digits of
+    convolutions depend on the other requests of the batch, so requests are sent one by one."""
     if not model.endswith("states"):
         return {}
     return {"enable_prefix_caching": False, "max_num_seqs": 1}
 
 
 def start(model: str, connector: str, role: str, policy: str, life: int = 0) -> Engine:
-    """:param life: of a process that is started again; MoRIIOConnector tells engines apart by
-    their ports alone, and each of its ranks has the next one."""
+    """:param life: of a process that is started again. MoRIIOConnector identifies engines by
+    their ports alone, and each further rank has the next port."""
     ranks = int(os.environ.get("PREFILL_TP", "1")) if role == "kv_producer" else 1
     ports = {name: keep_ports(ranks) for name in ("handshake_port", "notify_port", "http_port")}
     engine = Engine(
@@ -188,7 +189,7 @@ class Pair:
             self.peers = told["transfer"][0]["peers"]
 
     def prefill(self, prompts: list[list[int]]) -> list[Any]:
-        """:return: what the decode engine must be told for each prompt."""
+        """:return: parameters for the decode engine, for each prompt."""
         goal = {"do_remote_decode": True}
         ids = [f"t{next(self.ids)}" for _ in prompts]
         of_mori = [goal | {"transfer_id": id} for id in ids]  # MORI's wants one, from the router
@@ -203,7 +204,7 @@ class Pair:
             goal = {"do_remote_prefill": True, "mode": "push", "peers": self.peers}
             asks = [goal | {"id": id} for id in ids]
             tells = [{"do_remote_decode": True, "id": id} for id in ids]
-        else:  # MORI's router tells each of the other's ports
+        else:  # MORI's router sends each the other's ports
             asks = [self.of_moriio("do_remote_prefill", self.p, id) for id in ids]
             tells = [self.of_moriio("do_remote_decode", self.d, id) for id in ids]
         self.d.order(asked, TOKENS, asks)
@@ -258,7 +259,7 @@ def differing(left: list[Any], right: list[Any]) -> list[int]:
 
 
 def others(prompts: list[list[int]], salt: int) -> list[list[int]]:
-    """Other prompts of the same lengths and last tokens, which nobody has cached."""
+    """Different prompts of the same lengths and last tokens, which are in no cache."""
     return [[2 + (token * 7 + salt) % 509 for token in prompt[:-1]] + [7] for prompt in prompts]
 
 
@@ -272,8 +273,8 @@ def tokens(pair: Pair, prompts: list[list[int]], alone: list[list[int]]) -> None
 
 
 def swapped(pair: Pair, prompts: list[list[int]], alone: list[list[int]]) -> None:
-    """Decode is asked for other prompts, and told the caches of these: what it says then are
-    the tokens of these, as nothing but the last token is computed by itself."""
+    """Decode gets different prompts with the caches of these. Its answers are then those of the
+    moved caches, as it computes nothing but the last token itself."""
     got = pair.move(prompts, others(prompts, 1))
     wrong = differing(got["tokens"], alone)
     expect(not wrong, f"prompts {wrong} do not follow the cache that was moved")
@@ -313,7 +314,7 @@ def killed(pair: Pair, prompts: list[list[int]], alone: list[list[int]]) -> None
 
 
 def tokens_of_one(model: str, prompts: list[list[int]]) -> list[list[int]]:
-    """Of one engine without any connector; asked once for a model."""
+    """Tokens of an engine that has no connector; computed once for a model."""
     kept = f"{model}/tokens.json"
     if not os.path.exists(kept):
         one = Engine(model, "one", settings(model))

@@ -16,7 +16,7 @@ import random
 import sys
 
 VOCABULARY = 512
-#: Of a token: keys and values, heads, head, bytes of a number.
+#: Size for a token: keys and values, heads, head, bytes of a number.
 BYTES_A_LAYER = 2 * 2 * 32 * 4
 #: Tokens of each prompt: from one block to more than one step of a chunked prefill.
 LENGTHS = (64, 65, 96, 127, 128, 200, 255, 256, 333, 400, 512, 640, 777, 1000, 1024, 1500)
@@ -54,7 +54,7 @@ def make_model(folder: str, kind: str) -> None:
 
 
 def prompts() -> list[list[int]]:
-    """Of equal last tokens, so that only what was cached tells them apart."""
+    """Prompts with equal last tokens, so that they differ in cached tokens alone."""
     numbers = random.Random(11)
     return [[numbers.randrange(2, VOCABULARY) for _ in range(n - 1)] + [7] for n in LENGTHS]
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""One engine of vLLM in a process of its own, told what to do by lines of JSON.
+"""A vLLM engine in a process of its own, driven by lines of JSON.
 
     side.py MODEL FD
 
 Reads {"engine": arguments of vllm.LLM} and then {"prompts", "transfer", "tokens"} from its
-standard input, and answers with a line on the descriptor FD, as vLLM writes to the others.
+standard input. Answers go to the descriptor FD as lines, as vLLM writes to the other ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a terminal shows of a command, as a picture; and the words of pictures.
+"""Picture of a command's output in a terminal; and the words of pictures.
 
-    screen.py take COLUMNS PICTURE TEXT COMMAND [ARG...]    TEXT is what was typed
+    screen.py take COLUMNS PICTURE TEXT COMMAND [ARG...]    TEXT is the line that was typed
     screen.py words PICTURE                                 without figures and blanks
 
 Exits 1 when a line is longer than the terminal, or the command does not end.
@@ -37,7 +37,7 @@ def run(columns, command):
             sys.exit(f"screen.py: {command[0]} said nothing for {LIMIT_S} s")
         try:
             part = os.read(ours, 65536)
-        except OSError:  # EIO: nobody has the other end any more
+        except OSError:  # EIO: the other end is closed
             part = b""
         if not part:
             child.wait()
@@ -46,12 +46,12 @@ def run(columns, command):
 
 
 def lines_of(text):
-    """What stays of lines that are drawn over."""
+    """Visible part of lines that are drawn over."""
     return [line.rsplit("\r", 1)[-1].replace("\x1b[K", "") for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
 
 
 def draw(columns, path, lines):
-    """By rich, in no font that has to be fetched."""
+    """Draw by rich, in a font that need not be fetched."""
     from rich.console import Console
     from rich.text import Text
 

@@ -31,7 +31,7 @@ keep = []
 
 
 class Wrong(Exception):
-    """What a case found."""
+    """Result of a case."""
 
 
 def expect(condition, text):
@@ -94,7 +94,7 @@ class Line:
 
 
 class Target:
-    """The peer: memory that is written and read, and what is asked about it."""
+    """The peer: memory that is written and read, and requests about it."""
 
     def __init__(self, line, options):
         self.line = line
@@ -255,7 +255,8 @@ def descriptors(order, base, size, which):
 
 
 def check_round(pair, operation, size, count, order, salt):
-    """One list; all bytes of both sides, at the moment of the notification for WRITE."""
+    """Move a list; compare all bytes of both sides, at the time of the notification for
+    WRITE."""
     text = f"{operation} {size} {order} {salt}"
     total = 2 * size * count
     ours, theirs = places(order, count, salt), places(order, count, salt + 1)
@@ -342,7 +343,7 @@ def case_regions(options):
 
 
 def post_many(pair, number):
-    """As many lists as a peer's end may meet; what each came to."""
+    """As many lists as a peer's end may meet; :return: the result of each."""
     count = 2048
     lists = pair.prepare(
         descriptors("random", pair.addresses[0], 4096, places("random", count, 1)),

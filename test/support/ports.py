@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP ports of our own, for servers that must be told one: see mkv_port.h."""
+"""TCP ports of this process, for servers that take a port number: see mkv_port.h."""
 
 from __future__ import annotations
 
 import socket
 
-#: They live as long as this process: sockets that are bound and do not listen.
+#: Sockets that are bound and do not listen; they live as long as this process.
 kept: list[socket.socket] = []
 
 
 def keep_ports(num: int = 1) -> int:
-    """:return: the first of so many ports in a row, which nobody else is given until this process
-    ends. Servers that set SO_REUSEADDR, as ZeroMQ's and Python's HTTP servers do, listen there."""
+    """:return: the first of so many ports in a row. The system gives them to no other socket
+    until this process ends. Servers that set SO_REUSEADDR, as ZeroMQ's and Python's HTTP
+    servers do, can listen there."""
     for _ in range(100):
         row: list[socket.socket] = []
         try:
             for i in range(num):
                 row.append(socket.socket())
                 row[i].bind(("", row[0].getsockname()[1] + i if i else 0))
-        except (OSError, OverflowError):  # the next one is somebody's, or there is none
+        except (OSError, OverflowError):  # the next one is in use, or there is none
             for probe in row:
                 probe.close()
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One-sided operations: bytes to or from a peer's memory without a call by the peer."""
+"""Operations on a peer's memory, which need no call by the peer."""
 
 from __future__ import annotations
 

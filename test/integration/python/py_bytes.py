@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One-sided operations, plans of bytes and gates of morikv, between two contexts of a
+"""Tests of morikv's one-sided operations, plans of bytes and gates, between two contexts of a
 process; host memory, every byte compared."""
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class TwoProcesses(unittest.TestCase):
         polled = []
 
         class Library:
-            """Another thread is quicker than the one that opens."""
+            """Library in which a second thread is quicker than the one that opens."""
 
             def __getattr__(_, name):
                 return getattr(library, name)
@@ -360,7 +360,7 @@ class Readme(unittest.TestCase):
 
 
 class Tensor:
-    """An array of 16-bit numbers that tells its place by DLPack, 64 bytes behind data."""
+    """An array of 16-bit numbers with an address by DLPack, 64 bytes behind data."""
 
     def __init__(self, device, data, shape, strides=None) -> None:
         self.shape = (ctypes.c_int64 * len(shape))(*shape)
@@ -445,7 +445,7 @@ class Alone(unittest.TestCase):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
     def test_a_thread_runs_while_the_library_waits(self):
-        # a transfer that nobody answers keeps close() for its drain time
+        # close() waits for the drain time of a transfer without an answer
         context, _cache = open_cache(1, options={"DRAIN_TIMEOUT": "200ms"})
         counted = []
         done = threading.Event()

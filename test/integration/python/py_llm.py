@@ -44,7 +44,7 @@ def exchange_blocks():
 
 
 def leave_transfer_out():
-    """One number moves, as a plan of nothing would be refused."""
+    """Move a single number, as an empty plan would be refused."""
 
     def left_out(self, units):
         here, there = (blocks[0] * tiny_llm.BLOCK_BYTES for blocks in units[0])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What MORI's own Python tests of io (ROCm/mori 624002c, tests/python/io) expect, case by case.
+"""Expectations of MORI's own Python tests of io (ROCm/mori 624002c, tests/python/io), case by
+case.
 
-py_mori_cases.py runs all of them; py_mori_cases.py peer is the other process of two cases.
-GPU memory of two devices is libhipcpu's. A case has the name of MORI's, and its parameters.
+py_mori_cases.py runs all of them; py_mori_cases.py peer is the other process of two cases. GPU
+memory of two devices is libhipcpu's. A case has the name of MORI's, and its parameters.
 
-One expectation is not MORI's: of several single transfers all are waited for before bytes are
-compared, because operations are not ordered among each other here.
+The cases differ from MORI's in one point: several single transfers are all waited for before
+bytes are compared, because operations are not ordered here.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def check(status):
 
 
 class Tensor:
-    """As much of a tensor of bytes as morikv looks at; a view has ``base``."""
+    """The part of a tensor of bytes that morikv uses; a view has ``base``."""
 
     def __init__(self, size, device=None, data=None, base=None, offset=0):
         self.size, self.base = size, base

@@ -75,7 +75,7 @@ class HostMemory:
 
 
 class GpuMemory:
-    """Of a GPU, through the HIP runtime that HIP_LIBRARY names."""
+    """GPU memory, through the HIP runtime of HIP_LIBRARY."""
 
     loc = MemoryLocationType.GPU
 
@@ -272,7 +272,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(peer.query().backend.name, BACKEND.name)
 
     def test_blocks_of_layers_beside_mori_io(self):
-        """Through the engine's context; both sides hear of each layer."""
+        """Transfers of the engine's context; both sides get an event for each layer."""
         self.succeed(self.sessions[0].write(0, 0, 1, 1))  # the connection is there
         pairs = self.engine.peer(self.remote_engine.key).map([1])
         transfer = self.engine.context.transfer(1, [pairs], Mode.WRITE, Role.SRC)
@@ -334,7 +334,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertEqual(self.ask("forget", 0), "forgotten")
         status = self.sessions[0].write(0, 0, 1, 2)
         self.assertNotEqual(status.WaitFor(LIMIT_MS), StatusCode.IN_PROGRESS)
-        # it was told of that before, or a moment later
+        # the engine learned of it before, or a moment later
         self.assertIn(status.Code(), (StatusCode.ERR_NOT_FOUND, StatusCode.SUCCESS))
         self.engine.deregister_memory(self.side.descs[1])
         with self.assertRaises(LookupError):
@@ -352,7 +352,7 @@ class TwoProcesses(unittest.TestCase):
             statuses.append(session.batch_write(0, 0, SIZE, 12))
         self.assertIn(self.remote_engine.key[:20], statuses[-1].Message())
         self.assertFalse(session.alive())
-        end = time.monotonic() + LIMIT_MS / 1000  # it may be told after what failed by it
+        end = time.monotonic() + LIMIT_MS / 1000  # reported after the errors that it caused
         while (failure := self.engine.pop_peer_failure()) is None and time.monotonic() < end:
             time.sleep(0.001)
         self.assertIsNotNone(failure)

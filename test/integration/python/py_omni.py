@@ -3,12 +3,12 @@
 
     py_omni.py WHEEL
 
-WHEEL holds the .py files of vllm-omni's connectors. MoriTransferEngineConnector is made by
-their factory and moves the stages' payloads between processes; SharedMemoryConnector is asked
-the same and must answer the same. Their files are what they are; of torch there is as much as
-they call, over NumPy, and what they import of vLLM and PIL is replaced by names that do
-nothing. OMNI_POOL says where the connector has its pool: cpu, or cuda, which is GPU memory
-of the HIP runtime that HIP_LIBRARY names.
+WHEEL holds the .py files of vllm-omni's connectors. Their factory makes
+MoriTransferEngineConnector, which moves the stages' payloads between processes.
+SharedMemoryConnector gets the same calls and must return the same. The files are unmodified.
+The part of torch that they call is implemented over NumPy, and their imports of vLLM and PIL
+are replaced by names that do nothing. OMNI_POOL selects the memory of the connector's pool:
+cpu, or cuda, which is GPU memory of the HIP runtime of HIP_LIBRARY.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Nothing(metaclass=_NothingType):
 
 
 class Tensor:
-    """As much of torch's as the connectors call: bytes of the host, or of a GPU."""
+    """The part of torch's tensor that the connectors call: bytes of the host, or of a GPU."""
 
     hip = ctypes.CDLL(os.environ["HIP_LIBRARY"]) if POOL == "cuda" else None
 
@@ -110,7 +110,7 @@ def _frombuffer(data, dtype=None):
 
 
 _stream = types.SimpleNamespace(synchronize=lambda: None)
-#: What is more than a name, by module
+#: Replacements that are more than a name, by module
 GIVEN = {"vllm.logger": {"init_logger": logging.getLogger}}
 GIVEN["torch"] = {
     "Tensor": Tensor,
@@ -159,7 +159,7 @@ sys.meta_path.insert(0, Finder())
 
 
 def make(name, **extra):
-    """By vllm-omni's factory, from what its configuration would say."""
+    """Make a connector by vllm-omni's factory, from its configuration."""
     from vllm_omni.distributed.omni_connectors import ConnectorSpec, OmniConnectorFactory
 
     return OmniConnectorFactory.create_connector(ConnectorSpec(name=name, extra=extra))
@@ -199,7 +199,7 @@ class FakeMooncake:
 
 
 def as_bytes(value):
-    """Of a pool's buffer, which is given back with that."""
+    """Bytes of a pool's buffer, which is returned to the pool."""
     if isinstance(value, bytes):
         return value
     with value:
@@ -211,7 +211,7 @@ def payload(request, rank, size):
 
 
 def compute(data, stage):
-    """What a stage makes of what it gets."""
+    """Result of a stage for its input."""
     return bytes((byte * 3 + stage) & 255 for byte in data)
 
 
@@ -219,7 +219,7 @@ def compute(data, stage):
 
 
 def stage_main(number, ports, ports_before):
-    """Both ranks of a stage: a sender each, and a receiver from the stage before."""
+    """Run both ranks of a stage: a sender each, and a receiver from the previous stage."""
     answers = os.fdopen(os.dup(1), "w")  # UCX writes its lines to standard output
     os.dup2(2, 1)
     senders = [make_mori(role="sender", zmq_port=port, stage_id=number) for port in ports]
@@ -321,7 +321,7 @@ class Chain(unittest.TestCase):
 
 
 class Parity(unittest.TestCase):
-    """Put, get, cleanup, health and close answer alike, whoever carries the bytes."""
+    """Put, get, cleanup, health and close return the same with each connector."""
 
     def pair(self, name="Mori"):
         sender = make_engine(name, role="sender", zmq_port=keep_ports())
@@ -383,7 +383,7 @@ class Parity(unittest.TestCase):
 
 
 class Fallback(unittest.TestCase):
-    """Without the library this connector says so, and the others work."""
+    """If the library is missing this connector reports it, and the others work."""
 
     def test_others_are_there_without_it(self):
         environment = {**os.environ, "LIBMORIKV": "/nowhere/libmorikv.so.0"}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package's objects die in any order: dropped, closed, closed twice, or left to the
-collector in a cycle, in whatever state their transfers are; also with their contexts, and
-at the interpreter's exit. An order is a number, which is told when it fails.
+collector in a cycle, in any state of their transfers; also with their contexts, and at the
+interpreter's exit. An order is a number, which is printed when it fails.
 
-py_orders.py [ORDERS [EXITS]] tries so many; py_orders.py exit N is an interpreter that
-ends with objects of order N.
+py_orders.py [ORDERS [EXITS]] tries so many; py_orders.py exit N is an interpreter that ends
+with objects of order N.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONTEXTS_EVERY = 20
 
 
 def memory():
-    """Of the host, or of a GPU through the HIP runtime that HIP_LIBRARY names; not freed."""
+    """Memory of the host, or of a GPU through the HIP runtime of HIP_LIBRARY; not freed."""
     if not IS_GPU:
         return bytearray(BLOCKS * BLOCK_BYTES)
     pointer = ctypes.c_void_p()
@@ -70,7 +70,7 @@ class Pair:
         raise AssertionError("nothing happened in time")
 
     def settle(self) -> None:
-        """Until what is dead has been freed, and no transfer is open in either."""
+        """Progress until dead objects have been freed, and no transfer is open in either."""
         end = time.monotonic() + LIMIT_S
         while any(c.stats()["xfers_open"] or c._owner.dead for c in self.contexts):
             for context in self.contexts:
@@ -86,7 +86,7 @@ class Things:
     def __init__(self, pair: Pair, number: int, is_answered: bool) -> None:
         self.pair = pair
         self.chance = random.Random(number)
-        self.is_ended = False  # or will be, whoever holds it
+        self.is_ended = False  # or will be by any holder
         self.alive: dict[str, object] = {}
         # a put that tcp emulates ends the process when its endpoint is gone (docs/morikv.md)
         self.make(number, (0, 1, 2, 3, 4, 5) if is_answered or IS_GPU else (0, 1, 2, 5))
@@ -151,7 +151,7 @@ class Things:
                     pass  # in use, or the other side answers no more
 
     def die(self, num: int | None = None) -> None:
-        """So many of them, or all, in some order; now and then somebody else calls."""
+        """Kill so many of them, or all, in some order; now and then another thread calls."""
         names = self.chance.sample(sorted(self.alive), len(self.alive))
         for name in names[:num]:
             self.kill(name)
@@ -175,7 +175,7 @@ def die_alone(pair: Pair, number: int) -> None:
 
 
 def die_with_contexts(number: int) -> None:
-    """Nobody answers the context that is closed first."""
+    """The context that is closed first gets no answer."""
     pair = Pair(drain="1ms")
     things = Things(pair, number, False)
     things.alive["a"], things.alive["b"] = pair.contexts

@@ -53,7 +53,7 @@ class Side:
         self.worker.register(self.cache)
 
     def fill(self, layer, block, request):
-        """As the model would: bytes that are in no other place."""
+        """Fill a block like a model: its bytes are in no other place."""
         data = bytes([self.number, layer, block, request]) * (BLOCK_BYTES // 4)
         ctypes.memmove(ctypes.addressof(self.buffers[layer]) + block * BLOCK_BYTES, data, len(data))
 
@@ -61,7 +61,7 @@ class Side:
         return self.buffers[layer].raw[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
 
     def step(self, request_id, step, blocks, request=0):
-        """A forward: of each layer these blocks are computed, and then it is told."""
+        """Run a forward: these blocks of each layer are computed, and then reported."""
         self.worker.begin(Orders(steps={request_id: step}))
         for layer, (name, cache) in enumerate(self.cache.items()):
             for block in blocks:
@@ -70,7 +70,7 @@ class Side:
         self.worker.on_step_end()
 
     def results(self, kind, request_id):
-        """Until the engine is told of it. :return: whether it has failed."""
+        """Wait until the engine gets the result. :return: whether it has failed."""
 
         def is_told(results):
             return request_id in results[kind]
@@ -114,7 +114,7 @@ class TwoWorkers(unittest.TestCase):
         self.assertEqual(stats["bytes_transferred"], [2 * LAYERS * BLOCK_BYTES])
 
     def push(self, is_early):
-        """In chunks of 6, 5 and 3 tokens: a block goes when it is full, or the last."""
+        """Push chunks of 6, 5 and 3 tokens: a block is sent when it is full, or the last."""
         if is_early:
             self.load([11, 2, 0, 8], PUSH)
         self.p.step("p", Step(7, {0: [3, 9]}, True, 6, 14), [3, 9], request=1)
@@ -141,7 +141,7 @@ class TwoWorkers(unittest.TestCase):
         self.p.step("p", Step(7, {0: [3, 9]}, True, 4, 8), [3])
         self.p.worker.begin(Orders(ended={"p": False}))
         self.p.results(SENT, "p")
-        # it had come, or comes too late: then nobody is there, as of a router that gave up
+        # it had come, or comes too late: then no reader comes, as after a router that gave up
         self.d.worker.begin(Orders(aborts=["d"]))
         self.assertTrue(self.d.results(RECEIVED, "d"))
 

@@ -107,7 +107,7 @@ class Engine:
         return count
 
     def left(self):
-        """Whatever is kept of requests."""
+        """Objects still kept for requests."""
         worker, scheduler = self.side.worker, self.scheduler
         with worker._lock:
             found = {
@@ -299,7 +299,7 @@ class Clients(unittest.TestCase):
 
 
 class AnyOrder(Clients):
-    """What engines do with requests, in orders by chance."""
+    """Calls of engines for requests, in random orders."""
 
     def actions(self, chance, kind):
         """A request of prefill and one or two of decode, step by step."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""morikv.vllm when prefill is killed in mid-transfer, while it pushes the model of four groups of
-py_vllm_ranks.py, windows among them, in chunks, or while decode reads it; every byte of what
-comes after it.
+"""morikv.vllm when prefill is killed in mid-transfer. Prefill pushes the model of four groups
+of py_vllm_ranks.py, windows among them, in chunks, or decode reads it. Every later byte is
+compared.
 
 py_vllm_killed.py runs all tests; py_vllm_killed.py prefill RANK SIZE SEED is a rank of prefill,
-told by lines of its standard input which tokens to compute.
+which reads the tokens to compute from its standard input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from morikv.vllm.sides import Target
 
 #: Tokens whose chunk fills the first block of the window that decode needs, and not the last.
 FILLED = 12
-#: Of the request in decode, the first block of which is cached there.
+#: Blocks of the request in decode; the first one of each is cached there.
 BLOCKS = ([8, *THERE[FULL]], [0, 0, *THERE[WINDOWS]], [*THERE[STATES], 1, 1], [9, *THERE[LATENTS]])
 CACHED = ranks.BLOCK_TOKENS
 
@@ -76,9 +76,9 @@ class Prefill:
 
 
 class Decode:
-    """An engine of one rank, as far as a connector sees it. It refuses what vLLM 0.32's scheduler
-    does: load errors of blocks where there are several groups, a failed request that is not
-    received, one that is told of twice."""
+    """An engine of one rank, as a connector sees it. It refuses the same as vLLM 0.32's
+    scheduler: load errors of blocks when there are several groups, a failed request that is not
+    received, a request that is reported twice."""
 
     def __init__(self):
         self.rank = ranks.Rank("d", 0, 1)
@@ -109,7 +109,7 @@ class Decode:
 
     def abort(self, request):
         keeps, _answer = self.scheduler.request_finished_all_groups(request, BLOCKS)
-        assert not keeps  # they are told as received
+        assert not keeps  # they are reported as received
 
     def step(self):
         """:return: requests whose blocks are free or to be used, and those that have failed."""
@@ -129,7 +129,7 @@ class Decode:
         return told.finished_recving, told.failed_recving
 
     def settle(self):
-        """Steps until all requests are told of. :return: those that have failed."""
+        """Run steps until all requests are reported. :return: those that have failed."""
         failed = set()
         end = time.monotonic() + ranks.LIMIT_S
         while self.loading:
@@ -181,7 +181,7 @@ class Killed(unittest.TestCase):
         request = self.push_half()
         self.assertEqual(self.decode.settle(), {"d"})
         self.assertEqual(self.worker.take_stats()["num_failed_transfers"], [1])
-        self.decode.schedule(request, 0, 0)  # what computes it again asks nobody
+        self.decode.schedule(request, 0, 0)  # the repeated computation needs no prefill
         self.assertFalse(self.decode.step()[0])
         self.push_whole()
 
@@ -221,7 +221,8 @@ class Killed(unittest.TestCase):
 
 
     def pull_half(self, killed, peers):
-        """What is read from one rank is in flight when that is killed; the others' has come."""
+        """Reads from one rank are in flight when that is killed; those from the others have
+        ended."""
         read, targets = Target.on_exposed, []
 
         def stop_and_read(target, event):

@@ -35,7 +35,7 @@ FULL, WINDOWS, STATES, LATENTS = range(4)
 LAYERS = {FULL: ["f0", "f1"], WINDOWS: ["w0", "w1"], STATES: ["s0"], LATENTS: ["l0"]}
 TOTAL = 14  # tokens
 
-#: Blocks of the request: the window's first ones have been given away (block 0 is nobody's).
+#: Blocks of the request: the window's first ones have been released (block 0 is unused).
 HERE = {FULL: [3, 9, 4, 5], WINDOWS: [0, 0, 2, 8], LATENTS: [10, 11, 12, 13]}
 STATES_HERE = [6, 1, 1]  # and scratch of speculation
 #: Decode has the first block already.
@@ -49,7 +49,7 @@ def data(*what):
 
 
 def share(count, rank, size):
-    """Of so many elements those of a rank; with more ranks, neighbours have the same one."""
+    """Share of a rank in so many elements; with more ranks, neighbours have the same one."""
     if size > count:
         return [rank * count // size]
     return range(rank * count // size, (rank + 1) * count // size)
@@ -79,7 +79,7 @@ def cache_config(size):
 
 
 class Rank:
-    """One worker and its memory."""
+    """A worker and its memory."""
 
     def __init__(self, name, rank, size, **extra):
         self.rank, self.size = rank, size
@@ -110,7 +110,7 @@ class Rank:
         return Tensor(ctypes.addressof(self.memory[name]), shape, strides, itemsize)
 
     def pieces(self, group, layer, position, block, seed):
-        """Where the bytes of a block are, and which they are."""
+        """Places of a block's bytes, and the bytes."""
         name = LAYERS[group][layer]
         tokens = range(position * BLOCK_TOKENS, (position + 1) * BLOCK_TOKENS)
         if group == STATES:
@@ -145,7 +145,7 @@ class Rank:
             ctypes.memmove(ctypes.addressof(self.memory[name]) + at, value, len(value))
 
     def step(self, new, tokens, positions, is_fresh=False, seed=0):
-        """A forward: of each layer these blocks are computed, and then it is told."""
+        """Run a forward: these blocks of each layer are computed, and then reported."""
         self.worker.begin(Orders(steps={"p": Step(7, new, is_fresh, tokens, TOTAL)}))
         if tokens == TOTAL:
             self.fill(STATES, 0, 3, STATES_HERE[0], seed)
@@ -194,11 +194,11 @@ def wait_for(ask):
     while not ask():
         if time.monotonic() > end:
             raise AssertionError(f"not within {LIMIT_S} s")
-        time.sleep(0.001)  # a poll: the worker's thread hears of it
+        time.sleep(0.001)  # a poll: the worker's thread gets the event
 
 
 def results(worker, kind, request_id):
-    """Until the engine is told of it. :return: whether it has failed."""
+    """Wait until the engine gets the result. :return: whether it has failed."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         told = worker.take_results()
@@ -228,7 +228,7 @@ class Engines(unittest.TestCase):
             rank.step(new, tokens, positions, is_fresh)
 
     def compute(self):
-        """In chunks of 6, 5 and 3 tokens."""
+        """Compute chunks of 6, 5 and 3 tokens."""
         for low, high in ((0, 6), (6, 11), (11, TOTAL)):
             for rank in self.p:
                 rank.chunk(low, high)
@@ -289,7 +289,7 @@ class Engines(unittest.TestCase):
         self.assertTrue(gates[-1].called)
 
     def come_while_it_is_computed(self, mode):
-        """All is launched, nothing is computed, and then somebody asks."""
+        """All is launched, nothing is computed, and then a reader comes."""
         is_done = []
         gate = mock.Mock(side_effect=lambda: bool(is_done))
         self.start(1, 1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What morikv.vllm imports of vLLM, for tests without it: names that do nothing, its
-specifications of caches, what a connector has of its base, and tensors in host memory."""
+"""Names of vLLM for tests of morikv.vllm without it: empty names, vLLM's specifications of
+caches, the base class of connectors, and tensors in host memory."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _V1 = "vllm.distributed.kv_transfer.kv_connector.v1"
 _BASE = (KVConnectorBase_V1, KVConnectorRole, KVConnectorTransferResults)
 _NAMES = ("KVConnectorHandshakeMetadata", "KVConnectorMetadata", "SupportsHMA")
 
-#: Whether channels are the outer dimension of a convolution's state, as vLLM is told.
+#: Whether channels are the outer dimension of a convolution's state, as vLLM is configured.
 layout = types.SimpleNamespace(is_dim_first=True)
 
 
@@ -155,7 +155,7 @@ def config(engine: str, heads: int, rank: int = 0, size: int = 1, **extra: Any) 
 
 
 class Tensor:
-    """What the worker asks of a torch.Tensor, over host memory."""
+    """The part of torch.Tensor that the worker uses, over host memory."""
 
     device = types.SimpleNamespace(type="cpu")
 

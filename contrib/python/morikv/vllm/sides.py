@@ -216,7 +216,7 @@ class Reader(_Leg):
 
     @property
     def is_waiting(self) -> bool:
-        """It pulls, and has not been sent the block lists yet."""
+        """The reader pulls, and has not been sent the block lists yet."""
         is_told = self._is_last_told or self.error
         return not is_told and self._remote is None and self.transfer.mode == Mode.READ
 
