@@ -101,7 +101,7 @@ circles() { # PART < REFERENCES
         sed "s/^tsort: //; s/^-: input contains a loop:/$1: a circle of files:/" | { ! grep .; }
 }
 
-# The figures of docs/dev/design.md.
+# Files, and includes and calls between them.
 counts() { # DIR PART < REFERENCES
     local files references
     files=$(find "$1/$2" -name '*.[ch]' | wc -l)
