@@ -1,8 +1,9 @@
 #!/bin/bash
-# What two suites on one machine would share: TCP ports by number, names under /tmp and /dev/shm
-# that each run has, programs that are killed by name. A port is the kernel's choice and is kept
-# (test/support/mkv_port.h, keep_port, ports.py), a folder is made by mkdtemp or mktemp, and what has no
-# such name has the process's number in it. A line that may says why behind "# beside: ".
+# Names that two suites on one machine would share: TCP ports by number, names under /tmp and
+# /dev/shm that each run has, programs that are killed by name. The kernel chooses a port, and
+# it is kept (test/support/mkv_port.h, keep_port, ports.py). A folder is made by mkdtemp or
+# mktemp. Other names contain the process's number. A line that is exempt has the reason after
+# "# beside: ".
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Who may include whom: the directions of the design, by the #include lines; and whose files
-# a build fragment names.
+# Directions of #include lines between the parts of the design, and files named by a build
+# fragment of a different folder.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -42,7 +42,7 @@ forbidden() { # PATH
     perf/*) echo '^(uct|infiniband)/|^(base|wire|peer|xfer|post|xgmi|rdma|ucx_plugin|test)/|muct_'"$(above_in_perf "$1")" ;;
     test/conformance/* | test/support/ct_*) echo '^(base|xgmi|rdma|ucx_plugin|src|perf)/|muct_|^mkv_|morikv|^check\.h$' ;;
     test/support/mkv_check.h) echo '^$' ;;
-    test/*) echo '^check\.h$' ;; # tells a file of each assertion that holds; mkv_check.h does not
+    test/*) echo '^check\.h$' ;; # writes each assertion to a file; mkv_check.h does not
     *) echo '^$' ;;
     esac
 }
@@ -74,7 +74,7 @@ is_pure_include() { # PATH INCLUDED
         { [[ $2 != */* ]] && is_pure "$folder/$2"; }
 }
 
-# What UCX does not install is declared in one file alone.
+# UCX's private structures are declared in one file alone.
 check_abi() { # DIR PATH
     [ "$2" != ucx_plugin/base/muct_uct_abi.h ] || return 0
     ! grep -nE '^(typedef )?(struct|union|enum) uc[tsmp]_[a-z0-9_]+ *\{|^extern [^(]*[ *]uc[tsmp]_[a-z0-9_]+(\[[^]]*\])?;|^[a-z][a-z0-9_ *]* \**uc[tsmp]_[a-z0-9_]+\(.*[,;]$' \

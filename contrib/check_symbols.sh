@@ -1,9 +1,9 @@
 #!/bin/bash
-# What the libraries export: the library what its header declares and its map names, no
-# more and no less; the module's loader UCX's entry and a core the loader's, nothing else.
-# Loader and cores need no library of UCX, or a second UCX would come in by them. The loader
-# has no reference to UCX; a core's are weak, its constructors none, and each symbol that
-# muct_ucx_symbols.h names is taken by a core.
+# Exports of the libraries. The library exports exactly the names of its header and of its
+# map; the module's loader exports UCX's entry, and a core the loader's, nothing else. Loader
+# and cores need no library of UCX, which would load a second UCX. The loader has no reference
+# to UCX. A core's references are weak, it has no constructors, and each symbol of
+# muct_ucx_symbols.h is used by a core.
 #
 #   contrib/check_symbols.sh [TREE [BUILD]]     (build-gcc of the tree)
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a reader should not meet: a source without its licence, tabs and trailing blanks,
-# names of one machine's folders, files that outgrew their object.
+# Defects of texts: a source without its licence, tabs and trailing blanks, names of one
+# machine's folders, files that outgrew their object.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 

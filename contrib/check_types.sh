@@ -8,7 +8,7 @@ config=$here/python/pyproject.toml
 oldest=$(sed -n 's/^requires-python = ">=\(.*\)"$/\1/p' "$config")
 newest=3.14
 
-# What mypy knows of Python itself, read once for all runs.
+# mypy's data about Python itself, read once for all runs
 cache=$(mktemp -d)
 trap 'rm -rf "$cache"' EXIT
 

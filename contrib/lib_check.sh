@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What the check_*.sh scripts share. A script defines
+# Common part of the check_*.sh scripts. A script defines
 #
-#   check DIR    look at the tree in DIR; say what is wrong; return 1 when anything is
+#   check DIR    look at the tree in DIR; print each finding; return 1 if there is any
 #   samples      call "bad NAME PATTERN" and "good NAME" after writing files into $sample
 #
-# and ends in: main "$@". A gate that cannot fail is none, so every run first shows the
-# samples to the check: a bad one must fail with PATTERN in the output, a good one pass.
+# and ends in: main "$@". Every run first applies the check to the samples, as a check that
+# cannot fail proves nothing. A bad one must fail with PATTERN in the output, a good one pass.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 sample='' sample_failures=0

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What contrib/prove-amd, contrib/prove-nic and .ci/rocm do before they measure: make a build
-# of this tree, and count the GPUs. To be sourced; tree is set.
+# First steps of contrib/prove-amd, contrib/prove-nic and .ci/rocm: make a build of this tree,
+# and count the GPUs. The file is sourced; tree is set.
 
 tree=${tree:?}
 
@@ -9,7 +9,7 @@ amd_gpus() { # [FOLDER, for tests]
     cat "${1:-/sys/class/kfd}"/kfd/topology/nodes/*/simd_count 2>/dev/null | grep -cv '^0$'
 }
 
-# Where this tree is built: in itself where ./configure was run in it, else beside.
+# Folder of this tree's build: the tree itself if ./configure was run in it, else a new one.
 where_built() { # NAME
     if [ -e "$tree/config.status" ]; then echo "$tree"; else echo "$tree/$1"; fi
 }

@@ -73,8 +73,8 @@ EXTRA_DIST += test/installed/run test/installed/use
 EXTRA_DIST += test/nixl/agents.py test/nixl/components.py test/nixl/run
 EXTRA_DIST += test/engine/disagg.py test/engine/model.py test/engine/run test/engine/side.py
 
-# What prints the environment for this installation, and what looks at the machine. The
-# names of wheels that bring a UCX are those that the Python package knows.
+# Scripts that print the environment for this installation and examine the machine. The names
+# of wheels that bring a UCX come from the Python package.
 bin_SCRIPTS = contrib/mori_env contrib/mori_doctor
 CLEANFILES += contrib/mori_env contrib/mori_doctor
 EXTRA_DIST += contrib/mori_env.in contrib/mori_doctor.in

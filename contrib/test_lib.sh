@@ -146,13 +146,14 @@ require_some() {
     fi
 }
 
-# What times(1) of a shell left in a file, in whole seconds of the processors.
+# Whole seconds of the processors in a file that times(1) of a shell wrote
 sum_times() { # FILE
     awk '{ for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } }
         END { printf "%.0f", sum }' "$1"
 }
 
-# Where the time went, and what took longest. The budget is that of contrib/budget.txt.
+# Print the time of each level and the longest stages. The budget is that of
+# contrib/budget.txt.
 print_times() { # LEVEL...
     local level p f s wall cpu
 
@@ -192,7 +193,8 @@ check_budgets() { # LEVEL...
     done
 }
 
-# One stage, one result: pass, fail with the end of its log, or skip (77) with its last line.
+# Run a stage with one result: pass, fail with the end of its log, or skip (77) with its last
+# line.
 stage() { # NAME COMMAND...
     local name=$1 rc start=$SECONDS before cpu times=$logs/times-stage-$1
     shift
@@ -279,8 +281,8 @@ if [ -d /var/cache/ucx-mori ]; then
     export CCACHE_DEPEND=1 # make asks for the headers: what is new is not preprocessed twice
 fi
 
-# Where the sources are taken from. A tree that is built in itself can be built nowhere
-# else, as make would take its objects for sources: then it is what a tarball would hold.
+# Choose the source folder. A tree that is built in itself cannot be built elsewhere, as make
+# would take its objects for sources; the source is then the contents of a tarball.
 prepare_source() {
     cd "$tree" || return 1
     if need_autoreconf; then
@@ -375,7 +377,7 @@ build_conformance() { # BUILD PREFIX
         $(pkg-config --libs check) -L"$prefix/lib" -lucp -luct -lucs -ldl -lm
 }
 
-# Without Check nothing can be tested, and make check says so.
+# If Check is missing nothing can be tested, and make check must report it.
 check_no_check() {
     local build output
     build=$(mktemp -d)
@@ -411,14 +413,14 @@ run_example() { # DESTDIR
             LD_LIBRARY_PATH=$lib:$PWD/test/fake/hip/lib ucx_info -d |
             grep 'Transport: mori_xgmi') || return 1 # reads to the end: ucx_info must not meet a closed pipe
     rm "$1/kv_write"
-    # a UCX that no core fits is told
+    # a UCX without a matching core is reported
     mv "$lib/ucx-mori/mori-core-1.23.so" "$lib/ucx-mori/away"
     ! "$1/usr/local/bin/mori_env" >"$1/said" 2>&1 && grep -q 'needs .*mori-core-1.23.so' "$1/said" || return 1
     mv "$lib/ucx-mori/away" "$lib/ucx-mori/mori-core-1.23.so"
     rm "$1/said"
 }
 
-# What make install puts down is there, and make uninstall takes all of it away.
+# make install installs all files, and make uninstall removes all of them.
 check_install() { # VARIANT
     local dest name left
     dest=$(mktemp -d)
@@ -548,13 +550,13 @@ count_trs() { # LABEL BUILD TEST...
     done
 }
 
-# What takes longest begins first, so that nothing runs alone in the end.
+# Start the longest tests first, so that none runs alone in the end.
 long_first() { # < TESTS
     awk '/conformance\/uct_mori_|kv_(xgmi|rdma|tcp|shm)|it_(rdma|copy|fault)|test_(rdma|xgmi_k|mkv_process)/ { print; next }
         { rest = rest $0 "\n" } END { printf "%s", rest }'
 }
 
-only_asked=${MKV_TEST_ONLY:-} # by who calls; levels have patterns of their own
+only_asked=${MKV_TEST_ONLY:-} # set by the caller; levels have patterns of their own
 
 check_stage() { # LABEL BUILD TESTS -jN [RUNNER]
     local label=$1 build=$2 tests=$3 jobs_of_make=$4 runner=${5:-} start=$SECONDS test

@@ -2,7 +2,7 @@
 
 AM_TESTS_ENVIRONMENT = . $(abs_top_srcdir)/test/support/environment.sh;
 
-# What a test says there is seen, not only in its log.
+# Output to this descriptor is shown on the terminal, not only in the test's log.
 AM_TESTS_FD_REDIRECT = 9>&2
 
 # A script leaves its log as NAME.log, as a program does.

@@ -1,8 +1,8 @@
 # The UCT module: a loader that any UCX opens, and a core for each minor version of UCX
 # whose headers configure was given.
 
-# What UCX loads. It takes the name that ends as its own library's file does: .so.0, or
-# .so.0.0.0 in wheels. Neither a header nor a library of UCX is in it.
+# Module that UCX loads. UCX looks for the suffix of its own library's file: .so.0, or
+# .so.0.0.0 in wheels. The module includes no header and links no library of UCX.
 muctdir = $(libdir)/ucx-mori
 muct_LTLIBRARIES = libuct_mori.la
 libuct_mori_la_SOURCES = \
@@ -23,7 +23,7 @@ libuct_mori_la_LDFLAGS = $(AM_LDFLAGS) -module -version-info 0:0:0 -no-undefined
 libuct_mori_la_DEPENDENCIES = libmuct_version.la ucx_plugin/loader/loader.map
 EXTRA_DIST += ucx_plugin/loader/loader.map ucx_plugin/muct_core.map
 
-# What versions mean to the loader, which its unit test asks as well.
+# Meaning of versions for the loader; its unit test links this as well.
 noinst_LTLIBRARIES += libmuct_version.la
 libmuct_version_la_SOURCES = \
 	ucx_plugin/loader/loader_version.c \
@@ -41,9 +41,9 @@ if HAVE_VERBS
 include ucx_plugin/rdma/local.mk
 endif
 
-# A core is linked without UCX; a reference to it that muct_ucx_symbols.h forgot is told by
-# the linker. To support another minor version: its rows in base/muct_uct_abi.h, its number
-# in contrib/m4/mkv_ucx.m4, and its lines here.
+# A core is linked without UCX; the linker reports a reference that is missing in
+# muct_ucx_symbols.h. To support a further minor version: its rows in base/muct_uct_abi.h, its
+# number in contrib/m4/mkv_ucx.m4, and its lines here.
 muct_core_sources = ucx_plugin/muct_core.c ucx_plugin/muct_ucx_symbols.h
 muct_core_cppflags = $(MKV_CPPFLAGS) -include $(srcdir)/ucx_plugin/muct_ucx_symbols.h
 muct_core_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared $(MKV_NO_UNDEFINED) \

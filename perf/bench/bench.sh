@@ -1,13 +1,12 @@
 #!/bin/bash
-# What a scattered block costs the host when a plan is reused. Prints markdown.
+# Cost of a scattered block for the host when a plan is reused. Prints markdown.
 #
 #   perf/bench/bench.sh BUILDDIR
 #   perf/bench/bench.sh BUILDDIR --figures   # the counts that bench_check.sh watches
 #
-# mori_xgmi on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside the call
-# that submits (HIPCPU_INLINE=1): what is left is the host's share. Instructions are
-# callgrind's and repeatable; nanoseconds are this machine's. mori_rdma has
-# test/bench/bench_rdma.sh.
+# mori_xgmi runs on libhipcpu, which moves no bytes (HIPCPU_COPY=0) and works inside the call
+# that submits (HIPCPU_INLINE=1): the rest is the host's share. Instructions are callgrind's
+# and repeatable; nanoseconds are this machine's. mori_rdma has test/bench/bench_rdma.sh.
 set -euo pipefail
 
 build=$(cd "${1:?build directory}" && pwd)
@@ -133,9 +132,9 @@ xgmi_api() { # NAME ARG...
         --start_batch_size 512 --max_batch_size 131072
 }
 
-# What merging is worth where much is in flight: 512 transfers of 32 blocks, which adjoin two by
-# two in both processes, against the same blocks with these pairs the other way round at the
-# target, so that each is a piece of its own. All that runs in the process is counted.
+# Gain of merging with many transfers in flight: 512 transfers of 32 blocks. Pairs of blocks
+# adjoin in both processes; they are compared with the same blocks whose pairs are reversed at
+# the target, so that each is a piece of its own. All code of the process is counted.
 merge_objects="libmorikv|$ucx|mori-core|libhipcpu"
 merge=(--api mkv --op_type WRITE --initiator_seg_type VRAM --target_seg_type VRAM
     --start_batch_size 16384 --max_batch_size 16384 --pipeline_depth 512)
@@ -207,7 +206,7 @@ bytes() {
     done < <("$build/perf/bench/bench_bytes" 2>/dev/null)
 }
 
-# One-sided operations, as a batch of mori.io is one.
+# Single operations, as in a batch of mori.io
 op_instructions() { # ROW [OBJECTS]
     pair_instructions op "$1" $((20 * 4096)) "${2:-libmorikv}"
 }
@@ -225,10 +224,10 @@ one_sided() {
     done < <("$build/perf/bench/bench_op" 2>/dev/null)
 }
 
-# From a post to DONE of the other side: steps, of which each is counted in 20 rounds. Until
-# the copy is started and until the message is sent are dumps of callgrind's own; these take
-# time, in which nobody is to look whether the peer lives. A copy is over at once here: one that
-# posting starts would be over in the same step, and is left to progress.
+# Steps from a post to DONE of the other side, each counted in 20 rounds. The start of the
+# copy and the sending of the message are dumps of callgrind's own. They take time, so peers
+# are not checked meanwhile. A copy is over at once here: a copy started by the post would be
+# over in the same step, so progress starts it.
 counted_notify() { # PROGRAM
     MORIKV_PEER_CHECK=0 UCX_MORI_XGMI_EARLY_START=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
 }
@@ -302,7 +301,7 @@ expose() {
     done < <("$build/perf/bench/bench_expose" 2>/dev/null)
 }
 
-# What UCX checks in every call is decided when it is built.
+# UCX's build decides what UCX checks in every call.
 checks() {
     ucx_info -b 2>/dev/null | awk '
         $2 == "ENABLE_ASSERT" && $3 { text = text ", assertions" }
@@ -310,9 +309,9 @@ checks() {
         END { print text == "" ? ", built for release" : ", built with" substr(text, 2) }'
 }
 
-# Counts of this library, of mori_xgmi and of mori_rdma: they depend on no UCX, but for the gain,
-# which is a ratio, and on no other machine. A READ that its owner puts is not among them: who
-# waits for it counts what the waiting takes.
+# Counts of this library, of mori_xgmi and of mori_rdma. They depend neither on UCX nor on the
+# machine, except for the gain, which is a ratio. A READ that its owner puts is left out, as
+# its waiting would be counted.
 figures() {
     local op merged alone step
 

@@ -1,19 +1,20 @@
 #!/bin/bash
-# One plan over UCX's own lane between two GPUs and over mori_xgmi, in turn: medians of both,
-# their ratios, and red where mori_xgmi is slower by more than 5 %.
+# Run a plan over UCX's own lane between two GPUs and over mori_xgmi, in turn: medians of
+# both, their ratios, and red where mori_xgmi is slower by more than 5 %.
 #
 #   perf/kv_perf/beside_plain.sh LANE FOLDER [MORI_KV_PERF-OPTION...]
 #
-# Run in the folder of a build; UCX_PLUGIN_PATH names the module. LANE is rocm_ipc, or cuda_ipc
-# where NVIDIA's GPUs stand in and UCX has CUDA's modules (tcp, to try the script without
-# either). UCX by itself does not see the module; program, lists, endpoints and options are the
-# same: 16 scattered blocks a request, of 1 MiB to 64 MiB, each request waited for, written and
-# read, by a call of UCP a block and by libmorikv. Endpoints tell of a peer's failure if the
-# lane can; libmorikv's always do, so beside a lane that cannot it has UCP's calls over it.
+# Run in the folder of a build; UCX_PLUGIN_PATH names the module. LANE is rocm_ipc, or
+# cuda_ipc with NVIDIA's GPUs as stand-ins and UCX's CUDA modules (tcp tries the script
+# without either). UCX by itself does not load the module; program, lists, endpoints and
+# options are the same: 16 scattered blocks a request, of 1 MiB to 64 MiB, each request waited
+# for, written and read, by a call of UCP a block and by libmorikv. Endpoints report a peer's
+# failure if the lane can. libmorikv's always do, so UCP's calls are used over mori_xgmi
+# beside a lane that cannot.
 #
-# LANE_RUNS (5) runs of each; LANE_LEAST (0.95) as lane_ratios.sh has it. FOLDER gets a JSON
-# file of each run, and figures.txt. Exit status 1: red. 2: a run failed, or something else than
-# the lane carried it. 77: UCX has no such lane here; the last line says what it took.
+# LANE_RUNS (5) runs of each; LANE_LEAST (0.95) as in lane_ratios.sh. FOLDER gets a JSON file
+# of each run, and figures.txt. Exit status 1: red. 2: a run failed, or did not use the lane.
+# 77: UCX has no such lane here; the last line is the reason.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -73,7 +74,7 @@ run() {
     done >>"$out/figures.txt" || exit 2
 }
 
-# Both, one after the other; who is first changes from turn to turn.
+# Run both, one after the other; the order changes from turn to turn.
 turn() { # NUMBER API
     local calls=(--api ucp --error_mode "$mode") mori_calls=(--api "$2")
 

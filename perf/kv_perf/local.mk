@@ -1,7 +1,7 @@
 # mori_kv_perf.
 noinst_LTLIBRARIES += perf/kv_perf/libkvperf.la perf/kv_perf/libkvrun.la
 
-# What knows neither UCP nor libmorikv.
+# Objects that use neither UCP nor libmorikv
 perf_kv_perf_libkvperf_la_SOURCES = \
 	perf/kv_perf/channel.c perf/kv_perf/channel.h \
 	perf/kv_perf/histogram.c perf/kv_perf/histogram.h \
@@ -13,11 +13,11 @@ perf_kv_perf_libkvperf_la_SOURCES = \
 perf_kv_perf_libkvperf_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS)
 perf_kv_perf_libkvperf_la_LIBADD = perf/workload/libworkload.la $(JSON_LIBS)
 
-# What calls libmorikv, whichever UCP is below it.
+# Objects that call libmorikv, with any UCP below it
 noinst_LTLIBRARIES += perf/kv_perf/libkvcompute.la
 perf_kv_perf_libkvcompute_la_SOURCES = perf/kv_perf/compute.c perf/kv_perf/compute.h
 
-# What moves bytes.
+# Objects that move bytes
 perf_kv_perf_libkvrun_la_SOURCES = \
 	perf/kv_perf/engine.h \
 	perf/kv_perf/engine_mkv.c \

@@ -22,7 +22,7 @@ mkdir -p "$out"
 lock=$out/start.lock
 : >"$lock"
 
-# Processes that wait for the lock, of which the kernel tells.
+# Number of processes that wait for the lock, from /proc/locks.
 num_waiting() {
     grep -c -- "-> FLOCK .*:$(stat -c %i "$lock") " /proc/locks || true
 }

@@ -1,4 +1,4 @@
-# What is to be moved, from where to where; knows neither UCP nor libmorikv.
+# The workload: blocks to move, and their places; uses neither UCP nor libmorikv.
 noinst_LTLIBRARIES += perf/workload/libworkload.la
 perf_workload_libworkload_la_SOURCES = \
 	perf/workload/allocator.c perf/workload/allocator.h \
@@ -27,8 +27,8 @@ perf_workload_libworkload_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(JSON_CFLA
 	-DPERF_MODELS_DIR='"$(modelsdir)"'
 perf_workload_libworkload_la_LIBADD = $(JSON_LIBS)
 
-# What models keep, installed where the programs look for it. In a build tree that is not
-# the sources' one, a link stands for the folder.
+# Caches of models, installed where the programs look for them. In a build tree apart from the
+# sources a link stands for the folder.
 modelsdir = $(pkgdatadir)/models
 dist_models_DATA = \
 	perf/models/DeepSeek-R1.json \

@@ -1,4 +1,4 @@
-# What every object stands on.
+# Base of all objects
 libmorikv_core_la_SOURCES += \
     src/base/abi.c \
     src/base/abi.h \

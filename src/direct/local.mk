@@ -1,4 +1,4 @@
-# One-sided operations.
+# Operations on a peer's memory
 libmorikv_core_la_SOURCES += \
     src/direct/op.c \
     src/direct/op.h \

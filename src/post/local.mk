@@ -1,4 +1,4 @@
-# From a plan to UCX calls.
+# Conversion of a plan to UCX calls
 libmorikv_core_la_SOURCES += \
     src/post/arrived.c \
     src/post/arrived.h \

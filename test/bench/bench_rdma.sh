@@ -21,8 +21,9 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Whose instructions: of mori_rdma, of UCX and the C library, and of the fake with all that it
-# calls. A line "calls=" is followed by what the call cost in all, which is the callee's.
+# Split instructions by owner: mori_rdma, UCX and the C library, and the fake with its
+# callees. A line "calls=" is followed by the inclusive cost of the call, which belongs to the
+# callee.
 split_cost() { # FILE
     awk 'function object(path) {
              if (path ~ /libibverbs\.so/) return "fake"
@@ -63,7 +64,7 @@ find_watched() {
     }
 }
 
-# Of a work request by its batch, and of a key; then what batches of 16 gain.
+# Print the cost of a work request by its batch, and of a key; then the gain by batches of 16.
 figures() {
     local row op batch figure
     declare -A of

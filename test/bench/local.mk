@@ -1,6 +1,6 @@
-# What the module costs its host, over the fakes; run by hand, see perf/README.md.
+# Cost of the module for its host, over the fakes; run by hand, see perf/README.md.
 if HAVE_CHECK
-# What a block costs mori_xgmi.
+# Cost of a block in mori_xgmi
 check_PROGRAMS += test/bench/xgmi_cost
 test_bench_xgmi_cost_SOURCES = test/bench/xgmi_cost.c
 test_bench_xgmi_cost_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)

@@ -1,4 +1,4 @@
-# What the GPU level needs: HIP on CUDA's driver, the packing and running scripts.
+# Parts of the GPU level: HIP on CUDA's driver, the packing and running scripts.
 noinst_LTLIBRARIES += test/gpu/libhipshim.la
 test_gpu_libhipshim_la_SOURCES = test/gpu/hipshim.c
 test_gpu_libhipshim_la_CPPFLAGS = $(AM_CPPFLAGS)
@@ -11,7 +11,7 @@ EXTRA_DIST += test/gpu/pack.sh test/gpu/pack_root.sh test/gpu/run test/gpu/run_g
 	test/gpu/stages.sh
 EXTRA_DIST += test/gpu/README.md
 
-# What AMD's runtimes are known to do to programs, for contrib/prove-amd.
+# Known behaviour of AMD's runtimes, checked for contrib/prove-amd
 check_PROGRAMS += test/gpu/gpu_risks
 test_gpu_gpu_risks_SOURCES = test/gpu/gpu_risks.c test/gpu/gpu_risks.h \
 	test/gpu/gpu_risks_chunks.c test/gpu/gpu_risks_peers.c test/gpu/gpu_risks_watch.c test/gpu/risks_kernel.h

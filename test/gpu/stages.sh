@@ -27,8 +27,8 @@ limits() {
     cat "$work/stage.log" >>"$report"
 }
 
-# What the runtime here does to programs, with both kinds of IPC handles, and whether
-# the copy kernel's machine code tells its end after its bytes.
+# Check the behaviour of this runtime with both kinds of IPC handles, and whether the copy
+# kernel's machine code stores its flag after its bytes.
 risks_raw() { # ROUNDS LISTS
     local legacy lists=$2 status=0 modes="none 0 1"
 
@@ -122,7 +122,7 @@ kv_all() {
     kv_collect "mori_kv_perf${kv_suffix:-}"
 }
 
-# kv_model MODEL LENGTH OP: requests of one length, in a file that tells kv_setting, too.
+# kv_model MODEL LENGTH OP: requests of one length, in a file that kv_setting reads, too.
 kv_model() {
     local model=(--requests 10 --warmup_requests 2 --total_buffer_size 16g --exact_length)
     local name="$1-$2-$3" post=all
@@ -347,7 +347,7 @@ integration_all() {
     done
 }
 
-# What the kernel reaches on all links at once.
+# Bandwidth of the kernel on all links at once.
 fanout_raw() {
     local quick=()
 
@@ -411,7 +411,7 @@ fanout_pairs() {
     done
 }
 
-# One GPU and all others, three or more in all.
+# Run between a GPU and all others, three or more in all.
 fanout_all() {
     local blocks others
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Each red line of mori_doctor, made by a machine that lacks what it tells: /dev, /proc and
-# /sys in a folder, stubs of the tools that it asks, libhipcpu, and limits of this process.
+# Each red line of mori_doctor, produced by a machine that lacks the thing in question: /dev,
+# /proc and /sys in a folder, stubs of the tools that it runs, libhipcpu, and limits of this
+# process.
 set -uo pipefail
 
 build=${MKV_BUILD_DIR:-$PWD}
@@ -20,7 +21,7 @@ fail() { # WHAT
 # shellcheck source=test/support/machine.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../support/machine.sh"
 
-# Without libhipcpu any library that can be loaded stands for the HIP runtime here.
+# Any loadable library stands for the HIP runtime if libhipcpu is not built.
 runtime=$build/test/fake/hip/lib/libamdhip64.so.6
 [ -e "$runtime" ] || runtime=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
 
@@ -73,7 +74,7 @@ sed -i "s/1\.23\.0/$minor.0/" "$work/bin/ucx_info"
 cp "$work/bin/ucx_info" "$work/served"
 good() { machine; cp "$work/served" "$work/bin/ucx_info"; }
 
-# Limits of this process; who may not raise this one has it red in every case below.
+# Limits of this process; if it may not raise this one it is red in every case below.
 good
 (ulimit -S -l 64 && expect 2 red memlock '64 KiB may be locked' && exit "$failures") || failures=$?
 if ulimit -l 1000000 2>/dev/null; then
@@ -89,7 +90,8 @@ said 'green  *distance  *GPU 0 (0000:02:00.0): its nearest NIC is nic0, below on
 said 'green  *distance  *GPU 1 (0000:03:00.0): its nearest NIC is nic0, below one root complex'
 said 'green  *pfc  *eth0: flow control for priority 3, which traffic class 106 has'
 
-# Versions of all that a bug may be of: as the kernel has them, and as who has loaded them says.
+# Versions of all parts that a bug may be in: from the kernel, and from the process that has
+# loaded them.
 versions() { # LINE... , each a pattern of what stands behind "version"
     local line
 
@@ -268,7 +270,7 @@ good; stub ibv_devinfo 'trap "" TERM; while :; do sleep 1; done'
 run --no-selftest --limit 1
 grep -q '^red  *abi  *ibv_devinfo does not end' "$work/out" || fail "a probe that hangs is not told"
 
-# What it measures, and that it believes the path that is told, not what is there.
+# Measurements; the reported path counts, not the hardware that is there.
 good
 cp "$doctor" "$build/contrib/mori_env" "$work/bin/"
 # shellcheck disable=SC2016 # the stub expands it

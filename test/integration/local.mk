@@ -12,11 +12,11 @@ TESTS += test/integration/prove_amd.sh test/integration/prove_amd_faults.sh
 dist_check_SCRIPTS += test/integration/ci_rocm.sh
 TESTS += test/integration/ci_rocm.sh
 
-# What mori_doctor says of machines that lack something.
+# Output of mori_doctor for machines that lack something
 dist_check_SCRIPTS += test/integration/doctor.sh
 TESTS += test/integration/doctor.sh
 
-# What the pages show of the tools is what they print.
+# Pictures of the tools in the pages match their output.
 EXTRA_DIST += test/integration/screen.py
 dist_check_SCRIPTS += test/integration/pictures.sh
 TESTS += test/integration/pictures.sh

@@ -1,8 +1,8 @@
 #!/bin/bash
-# What the pages show of the tools: terminals of 80 and 100 columns, and a plot, taken here on
-# the machine of test/support/machine.sh with libhipcpu and the fake libibverbs. What the tools
-# print today, but for its figures, must be what docs/img has, and no line may be longer than
-# the terminal.
+# Pictures of the tools in the pages: terminals of 80 and 100 columns, and a plot, taken here
+# on the machine of test/support/machine.sh with libhipcpu and the fake libibverbs. The
+# present output of the tools, without its figures, must equal docs/img, and no line may be
+# longer than the terminal.
 #
 #   test/integration/pictures.sh [--update]    in the folder of a build; with --update docs/img
 #                                              is written anew

@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/prove-amd finds each fault that libhipcpu is told to have: every row of the table in
-# docs/dev/hipcpu.md, and without any of them nothing but what libhipcpu always does.
+# contrib/prove-amd finds each fault that libhipcpu can have: every row of the table in
+# docs/dev/hipcpu.md. It finds nothing else when no fault is set.
 set -eu
 # shellcheck source=test/integration/prove_lib.sh
 . "$(dirname "$0")/prove_lib.sh"

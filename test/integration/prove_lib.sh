@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034
-# What the proofs of contrib/prove-nic and contrib/prove-amd share: where the build and the
-# tree are, a folder for reports that goes with the script, and how it ends. To be sourced.
+# Common part of the tests of contrib/prove-nic and contrib/prove-amd: folders of the build
+# and the tree, a folder for reports that is removed at the end, and the exit status. Sourced.
 build=${MKV_BUILD_DIR:-$PWD}
 tree=$(cd "$(dirname "$0")/../.." && pwd)
 prove=$(basename "$0")

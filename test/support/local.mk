@@ -1,4 +1,4 @@
-# What every test program shares: skips, patterns, processes.
+# Common part of all test programs: skips, patterns, processes
 check_LTLIBRARIES += test/support/libmkvtest.la
 test_support_libmkvtest_la_SOURCES = \
 	test/support/mkv_check.h \
@@ -34,7 +34,7 @@ check_LTLIBRARIES += test/support/libmkvpair.la
 test_support_libmkvpair_la_SOURCES = test/support/mkv_pair.h test/support/mkv_pair.c
 test_support_libmkvpair_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 
-# One side of a UCT connection, without the headers of the module under test.
+# A side of a UCT connection, without the headers of the module under test
 check_LTLIBRARIES += test/support/libctside.la
 test_support_libctside_la_SOURCES = test/support/ct_uct.h \
 	test/support/ct_side.h test/support/ct_side.c test/support/ct_addr.c test/support/ct_mem.c

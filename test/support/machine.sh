@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# A machine for mori_doctor --root: /dev, /proc and /sys in $work/root, and stubs of what it
-# asks in $work/bin. Who sources it has set work.
+# A machine for mori_doctor --root: /dev, /proc and /sys in $work/root, and stubs of the tools
+# that it runs in $work/bin. The caller sets work.
 
 work=${work:?}
 

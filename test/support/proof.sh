@@ -1,14 +1,14 @@
 #!/bin/bash
-# What every proof on somebody's hardware has: a report to send, a log, and stages. Sourced
-# by test/gpu/stages.sh and contrib/prove-nic after they have set:
+# Common part of proofs on a user's hardware: a report to send, a log, and stages. Sourced by
+# test/gpu/stages.sh and contrib/prove-nic after they have set:
 #
 #   out         folder of the results
 #   limit       seconds for everything
-#   patience    (1) times what a stage may take: where hardware is simulated its time says
-#               nothing, and the machine may be busy
+#   patience    (1) factor for the time of a stage: simulated hardware is slow, and the
+#               machine may be busy
 #
-# A stage that fails is reported and the next one runs. Sourcing makes report.txt and
-# log.txt in $out.
+# A stage that fails is reported and the next one runs. Sourcing makes report.txt and log.txt
+# in $out.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 started=$(date +%s)
@@ -16,8 +16,8 @@ report=$out/report.txt
 log=$out/log.txt
 work=$(mktemp -d "${TMPDIR:-/tmp}/proof.XXXXXX")
 num_failed=0
-# For all pairs of this run, one after the other: kept for us where the tests are built. Elsewhere
-# it may be somebody's, and then the server says so and its stage fails.
+# Port for all pairs of this run, one after the other. keep_port reserves it where the tests
+# are built. It may be in use elsewhere; the server then reports it and its stage fails.
 port=$((10000 + $$ % 20000)) # beside: only where keep_port is not built
 if [ -x "${build_here:-$build}/test/support/keep_port" ]; then
     coproc keep { exec "${build_here:-$build}/test/support/keep_port"; }
@@ -62,7 +62,7 @@ stage() {
     return $status
 }
 
-# What a row of docs/versions.md is made of, as mori_doctor of the build says it.
+# Data for a row of docs/versions.md, from the build's mori_doctor.
 versions() {
     inside contrib/mori_doctor --no-selftest --modules "$build/.libs" --python /none |
         grep -E '^[a-z]+ +(version|ucx) ' | tee -a "$report"

@@ -1,4 +1,4 @@
-# One Check program per module, in a room for each part of the product.
+# A Check program per module, in a room for each part of the product
 include test/unit/morikv/local.mk
 include test/unit/base/local.mk
 include test/unit/copy/local.mk

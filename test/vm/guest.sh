@@ -68,7 +68,7 @@ vm_pairs_up() { # COUNT
     done | rdma -b -
 }
 
-# One of two hosts: its name, the other's, and a device on the cable between them.
+# Set up a host: its name, the other's, and a device on the cable between them.
 vm_host_up() { # NUMBER
     hostname "host$1"
     printf '10.10.0.%d host%d\n' 1 1 2 2 >>/etc/hosts

@@ -39,7 +39,7 @@ host_boot() { # NUMBER
     hosts_to[$n]=$to hosts_from[$n]=$from
 }
 
-# What a command says, until the line with its exit status, which is ours.
+# Output of a command, until the line with its exit status, which is returned.
 host_answer() { # NUMBER
     local line mark=$'\001'
 

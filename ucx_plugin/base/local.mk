@@ -1,4 +1,4 @@
-# What the transports share: UCX's structures, the GPU runtime, messages, stubs.
+# Common part of the transports: UCX's structures, the GPU runtime, messages, stubs.
 muct_sources += \
 	ucx_plugin/base/muct_am.c \
 	ucx_plugin/base/muct_am.h \

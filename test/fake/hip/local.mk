@@ -29,7 +29,7 @@ test/fake/hip/lib/libamdhip64.so.6:
 	$(AM_V_at)$(MKDIR_P) test/fake/hip/lib
 	$(AM_V_GEN)ln -sf ../.libs/libhipcpu.so $@
 
-# For programs that are told where the runtime is.
+# Flags for programs that need the path of the runtime
 hipcpu_path_cppflags = \
 	-DHIPCPU_PATH='"$(abs_builddir)/test/fake/hip/lib/libamdhip64.so.6"'
 

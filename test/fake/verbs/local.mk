@@ -43,8 +43,8 @@ verbs_test_ldadd = \
 	test/support/libmkvtest.la test/fake/verbs/libibverbs.la $(CHECK_LIBS)
 verbs_pair_sources = test/fake/verbs/verbs_pair.h test/fake/verbs/verbs_pair.c
 
-# What mori_rdma relies on in verbs: one source, linked to the fake and to the real library.
-# The real one wants devices: a job of the laboratory runs it.
+# Behaviour of verbs that mori_rdma relies on: one source, linked to the fake and to the real
+# library. The real one needs devices: a job of the laboratory runs it.
 verbs_contract_sources = $(verbs_pair_sources) \
 	test/fake/verbs/test_verbs_contract.c \
 	test/fake/verbs/test_verbs_datagram.c \

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Sourced: what the libmorikv tests of two processes run over, as $tls, and told.
-# MKV_TEST_RDMA_DEVICE names devices with their ports, as UCX does (mlx5_0:1,mlx5_1:1): then
-# mori_rdma on these. Unset: no RDMA. A name that is no device here is an error.
+# Sourced: sets $tls for the libmorikv tests of two processes, and prints it.
+# MKV_TEST_RDMA_DEVICE names devices with their ports, as UCX does (mlx5_0:1,mlx5_1:1); the
+# tests use mori_rdma on these. Unset: no RDMA. An unknown name is an error.
 kv_device_build=${MKV_BUILD_DIR:-$PWD}
 if [ -z "${MKV_TEST_RDMA_DEVICE:-}" ]; then
     tls=tcp

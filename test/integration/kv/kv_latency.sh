@@ -14,7 +14,7 @@ LD_LIBRARY_PATH=$build/test/fake/hip/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 export UCX_PLUGIN_PATH="$build/.libs" UCX_NET_DEVICES=lo
 
-# What carries the puts is in the path. The messages go over a lane of UCP, which UCX's log tells.
+# The path names the transport of the puts. UCX's log names the lane of the messages.
 rounds() { # MESSAGES API..
     carrier=$1
     shift

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Two processes as two containers have them: mounts, process numbers and the network of
-# their own, GPU memory on libhipcpu. Every byte arrives whatever they share, over mori_xgmi
-# where there is a way, and over tcp where there is none, as the addresses tell:
+# Two processes in separate containers: mounts, process numbers and the network of their own,
+# GPU memory on libhipcpu. Every byte arrives in each case. Addresses decide whether mori_xgmi
+# is possible; tcp is used if not:
 #
 #   - other process numbers alone: mori_xgmi, as long as the numbers differ
-#   - both are process 1: the GPU runtime takes the other's handle for one of its own, and a
+#   - both are process 1: the GPU runtime mistakes the peer's handle for one of its own, and a
 #     warning reports it
-#   - another user: its pages cannot be read, and a warning says so
-#   - another network: a runtime that asks the owner of memory (ROCm 7.2) does not find it
+#   - another user: its pages cannot be read, and a warning reports it
+#   - another network: a runtime that queries the owner of memory (ROCm 7.2) does not find it
 #
-# And where the addresses tell nothing, but the runtime opens no handle (AMD's error 17 for
-# everything): what goes by lists elsewhere goes piece by piece.
+# If addresses look right but the runtime opens no handle (AMD's error 17 for everything),
+# transfers by lists are sent piece by piece.
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 # shellcheck source=test/support/environment.sh
@@ -118,7 +118,7 @@ run "no handle opens" shell direct same same
 expect "no handle opens" 'has no way to the memory of peer'
 unset HIPCPU_FAIL
 
-# Why the one does not get the other's page is told, and tcp carries all.
+# The reason why one process cannot read the other's page is reported, and tcp is used.
 if $other_user test -x "$build/perf/kv_perf/mori_kv_perf" && $other_user test -r "$build/.libs/libuct_mori.so.0"; then
     chmod 755 "$dir"
     umask 0

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Caches in pinned memory of the host (hipHostMalloc of libhipcpu), on both sides, every byte: of
-# one host, and by a NIC (the fake libibverbs); the library tells the way.
+# Caches in pinned memory of the host (hipHostMalloc of libhipcpu), on both sides, every byte:
+# on one host, and by a NIC (the fake libibverbs); the library reports the path.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=${MKV_BUILD_DIR:-$PWD}

@@ -34,7 +34,7 @@ device 'without RDMA, over tcp' 0 ''
 device 'over mori_rdma,tcp' 0 fake0:1,fake1:1
 device 'mori_rdma has no fake9:1 here, but: fake0:1 fake1:1' 1 fake0:1,fake9:1
 
-# No usable device: an error with its cause, from UCX and from us, and nobody is ended by a signal.
+# No usable device: UCX and libmorikv report the cause, and no process dies of a signal.
 unusable() { # TEXT, and what is set
     text=$1 status=0
     shift
@@ -49,8 +49,8 @@ unusable() { # TEXT, and what is set
 unusable 'transports asked for: mori_rdma, network devices: fake9:1' UCX_TLS=mori_rdma UCX_NET_DEVICES=fake9:1
 unusable 'transports asked for: mori_rdma, network devices: fake7:1' MORIKV_TLS=mori_rdma MORIKV_NET_DEVICES=fake7:1
 
-# With sanitizers and another UCX those that the lane makes a difference to; the others run
-# over mori_xgmi.
+# Sanitizers and the second UCX run the programs that depend on the lane; the others run over
+# mori_xgmi.
 [ -z "${MKV_TEST_FEWER:-}" ] || export MKV_KV_PROGRAMS="kv_basic kv_ops kv_ranks kv_fault"
 
 # Peers die here again and again; it_rdma has what a device is given in a cluster.
@@ -70,8 +70,8 @@ perf() {
     fi
 }
 
-# One key and nothing else: GPUs of one host go by mori_xgmi although there are NICs, and by these
-# where that is asked for.
+# A single variable is set: GPUs of one host use mori_xgmi although there are NICs, and the
+# NICs on request.
 if [ -e "$build/test/fake/hip/lib/libamdhip64.so.6" ]; then
     for want in auto:mori_xgmi xgmi:mori_xgmi rdma:mori_rdma; do
         (
@@ -114,7 +114,7 @@ if [ -n "${MKV_TEST_FEWER:-}" ]; then
     exit 0
 fi
 
-# Work requests, doorbells of each queue pair that carried data, as the transport tells them.
+# Work requests and doorbells of each queue pair that carried data, from the transport's log.
 carriers() { # QPS
     sed -n "s/.*queue pair [0-9]* of $1, .*: \([0-9]*\) work requests, \([0-9]*\) doorbells, [0-9]\{8,\} bytes/\1 \2/p" "$dir/out"
 }

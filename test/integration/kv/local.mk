@@ -36,7 +36,7 @@ test_integration_kv_kv_sleep_SOURCES = test/integration/kv/kv_sleep.c $(kv_side_
 test_integration_kv_kv_sleep_CPPFLAGS = $(kv_cppflags)
 test_integration_kv_kv_sleep_LDADD = $(kv_ldadd) -lpthread
 
-# One of two processes, which test/vm/jobs/two_hosts.sh starts.
+# A side of a test with two processes, which test/vm/jobs/two_hosts.sh starts
 check_PROGRAMS += test/integration/kv/kv_hosts
 test_integration_kv_kv_hosts_SOURCES = test/integration/kv/kv_hosts.c $(kv_side_sources)
 test_integration_kv_kv_hosts_CPPFLAGS = $(kv_cppflags)

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What docs/sglang.md has users type, as it is written, in a fresh virtual environment; then, in
-# that environment, SGLang's own manager of the mori backend between two processes, GPU memory on
-# libhipcpu, every byte compared, and what the page says that it logs.
+# Commands of docs/sglang.md, run as they are written in a fresh virtual environment. SGLang's
+# own manager of the mori backend then runs there between two processes, with GPU memory on
+# libhipcpu. Every byte is compared, and so are the log lines that the page shows.
 #
 #   test/integration/python/py_sglang.sh BUILD
 #
@@ -41,7 +41,7 @@ make_environment() {
         chmod +x "$work/venv/bin/pip"
 }
 
-# In this shell, as a user's keeps what is exported
+# Run in this shell, which keeps exported variables as a user's shell does
 type_page() {
     local line
     local -a lines

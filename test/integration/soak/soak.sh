@@ -18,8 +18,8 @@ TMPDIR=$dir
 # where UCX ends a process, its own stack says
 UCX_HANDLE_ERRORS=bt
 export TMPDIR UCX_HANDLE_ERRORS
-# A worker that connected to who had just gone is left to UCX by mkv_close(). UCX refers to what
-# it keeps from pages that LeakSanitizer does not read; the gardener looks whether sides grow.
+# mkv_close() leaves to UCX a worker that was connecting to a dead peer. UCX refers to its
+# memory from pages that LeakSanitizer does not read; the gardener checks whether sides grow.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 export ASAN_OPTIONS
 failed=0

@@ -54,14 +54,14 @@ test_integration_ucp_it_gone_SOURCES = test/integration/ucp/it_gone.c $(it_run_s
 test_integration_ucp_it_gone_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_gone_LDADD = $(it_libs)
 
-# Who copies what by way of the host's memory, by counts.
+# Copies through the host's memory, by counts
 test_integration_ucp_it_direct_SOURCES = test/integration/ucp/it_direct.c $(it_run_sources)
 test_integration_ucp_it_direct_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_direct_LDADD = $(it_libs)
 
 it_kernel_ldadd = perf/gpu/libgpuruntime.la libmuct_code.la $(it_libs) $(UCX_LIBS) -lucs -ldl
 
-# What a kernel on the receiving GPU reads after it was told that all has arrived.
+# Data that a kernel on the receiving GPU reads after the notification of its arrival
 test_integration_ucp_it_consumer_SOURCES = test/integration/ucp/it_consumer.c $(it_run_sources)
 test_integration_ucp_it_consumer_CPPFLAGS = $(it_cppflags)
 test_integration_ucp_it_consumer_LDADD = $(it_kernel_ldadd)

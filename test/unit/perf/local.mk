@@ -25,7 +25,7 @@ test_unit_perf_test_perf_allocator_SOURCES = test/unit/perf/test_perf_allocator.
 test_unit_perf_test_perf_allocator_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_allocator_LDADD = $(perf_unit_ldadd)
 
-# By a clock of its own.
+# Runs by a clock of its own
 test_unit_perf_test_perf_channel_SOURCES = test/unit/perf/test_perf_channel.c
 test_unit_perf_test_perf_channel_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_channel_LDADD = $(perf_unit_ldadd)
@@ -43,7 +43,7 @@ test_unit_perf_test_perf_histogram_SOURCES = test/unit/perf/test_perf_histogram.
 test_unit_perf_test_perf_histogram_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_histogram_LDADD = $(perf_unit_ldadd)
 
-# libmorikv's own merge tells what its plans would have.
+# libmorikv's own merge shows the result that its plans would have.
 test_unit_perf_test_perf_block_moves_SOURCES = test/unit/perf/test_perf_block_moves.c
 test_unit_perf_test_perf_block_moves_CPPFLAGS = $(perf_unit_cppflags)
 test_unit_perf_test_perf_block_moves_LDADD = $(perf_unit_ldadd) libmorikv.la $(UCX_LIBS)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What tells that ours is slower than UCX's own lane: by figures that are made up, not by time.
+# Detection of a lane slower than UCX's own: by invented figures, not by time.
 set -uo pipefail
 
 source=${srcdir:-$(cd "$(dirname "$0")/../../.." && pwd)}
@@ -47,8 +47,8 @@ expects 2 'no figures of two lanes' "$ratios" "$work/one" median
 { cat "$work/even" && figures mori_xgmi -; } >"$work/none"
 expects 2 'not a figure: ucp WRITE 1048576 mori_xgmi -' "$ratios" "$work/none" median
 
-# A mori_kv_perf that tells what it is told to have measured, and whose UCX is like 1.22: there
-# rocm_ipc is for endpoints that tell nothing of a peer's failure.
+# A mori_kv_perf that prints given figures, with a UCX like 1.22: rocm_ipc is refused for
+# endpoints that report a peer's failure.
 mkdir "$work/build"
 cat >"$work/build/mori_kv_perf" <<'END'
 #!/bin/bash

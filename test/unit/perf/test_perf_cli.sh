@@ -165,7 +165,7 @@ UCX_TLS=tcp,self refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "
     --initiator_seg_type VRAM --target_seg_type VRAM
 vram=(--initiator_seg_type VRAM --target_seg_type VRAM)
 UCX_TLS=mori_xgmi,mori_copy,tcp,self carried 'rocm>rocm: xgmi (' "${vram[@]}"
-# of lanes that other memory has, or other endpoints: posix tells of no failure unless it is told to
+# lanes for different memory or endpoints: posix reports no failure unless configured to
 UCX_TLS=mori_xgmi,mori_copy,tcp refused 'UCX has no way for a put of cuda memory to cuda memory' "${one[@]}" "${vram[@]}" \
     --memory_type cuda
 UCX_TLS=posix carried 'path put DRAM>DRAM: software emulation posix/memory' --api ucp --error_mode none

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What mori_kv_perf says and how it ends: progress, Ctrl-C, one error, both address families.
+# Output and exit status of mori_kv_perf: progress, Ctrl-C, one error, both address families.
 set -uo pipefail
 
 perf=$PWD/perf/kv_perf/mori_kv_perf
@@ -17,7 +17,7 @@ fail() { # WHAT
     failures=$((failures + 1))
 }
 
-# ---- Progress: nothing without a terminal, a line with a rate where it is asked for.
+# ---- Progress: nothing if there is no terminal, a line with a rate on request.
 timeout 600 "$perf" "${small[@]}" >"$work/out" 2>"$work/err" || fail "a small run ended with an error"
 [ ! -s "$work/err" ] || fail "progress was shown without a terminal"
 
@@ -51,7 +51,7 @@ for op in READ WRITE; do
 done
 grep -qE 'requests \[.*\] [0-9]+/20000, .* GB/s, [0-9]+:[0-9][0-9] left' "$work/err" || fail "--progress told no rate"
 
-# ---- Benchmarks by name, in the words of who published them.
+# ---- Benchmarks by name, in the words of their publishers.
 named() { # BENCHMARK ROWS WORDS ARG...
     local name=$1 rows=$2 words=$3
     shift 3
@@ -111,13 +111,13 @@ refused "--num_iter with --model" --model GPT-OSS-120B --num_iter 3
 timeout 600 "$perf" "${small[@]}" --start_block_size 512k --max_block_size 2m >"$work/out" 2>"$work/err"
 grep -q '1 rows were left out' "$work/err" || fail "a row that does not fit is not told"
 
-# ---- One error, the first, whoever has it.
+# ---- One error, the first, from either process.
 LD_LIBRARY_PATH=$PWD/test/fake/hip/lib refused "UCX_TLS=tcp,self leaves mori_xgmi and mori_rdma out" "${small[@]}" \
     --timeout 30 --initiator_seg_type VRAM --target_seg_type VRAM
 [ "$(grep -c ': error: ' "$work/err")" = 1 ] || fail "an error is told more than once"
 [ "$(wc -l <"$work/err")" -le 4 ] || fail "an error takes more than 4 lines"
 
-# ---- What carries the calls of plain UCP is asked of them.
+# ---- Transports of plain UCP's calls come from UCP.
 timeout 600 "$perf" "${small[@]}" --api ucp --op_type READ >"$work/out" 2>"$work/err" || fail "--api ucp ended with an error"
 grep -q '^path get DRAM>DRAM: software emulation tcp/lo' "$work/out" || fail "--api ucp does not tell that tcp emulates gets"
 refused "list put DRAM>DRAM: stub protocol (no transport carries it)" "${small[@]}" --api ucp_sgl
@@ -137,7 +137,7 @@ if [ -e /proc/net/if_inet6 ] && grep -q '^0*1 ' /proc/net/if_inet6; then
     pair ":$port" "[::1]:$port"
 fi
 
-# ---- A port that somebody listens on is an error that names it, at once.
+# ---- A port in use is an error that names it, at once.
 timeout 600 "$perf" "${small[@]}" --role decode --peer ":$port" >"$work/out2" 2>&1 &
 other=$!
 end=$((SECONDS + 20))

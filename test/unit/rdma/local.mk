@@ -113,7 +113,7 @@ test_unit_rdma_test_rdma_wait_SOURCES = test/unit/rdma/test_rdma_wait.c
 test_unit_rdma_test_rdma_wait_CPPFLAGS = $(rdma_rig_cppflags)
 test_unit_rdma_test_rdma_wait_LDADD = $(rdma_rig_ldadd)
 
-# As applications call it.
+# UCP over the module, as applications call it
 test_unit_rdma_test_rdma_ucp_SOURCES = test/unit/rdma/test_rdma_ucp.c
 test_unit_rdma_test_rdma_ucp_CPPFLAGS = $(rdma_rig_cppflags) $(hipcpu_path_cppflags)
 test_unit_rdma_test_rdma_ucp_LDADD = $(rdma_rig_ldadd)

@@ -73,7 +73,7 @@ test_unit_xgmi_test_xgmi_gather_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_gather_LDFLAGS = $(muct_ldflags)
 test_unit_xgmi_test_xgmi_gather_LDADD = libmuct.la $(CHECK_LIBS)
 
-# Both ends of messages in one process.
+# Messages with both ends in one process
 test_unit_xgmi_test_xgmi_box_SOURCES = \
 	test/unit/xgmi/test_xgmi_box.c test/unit/xgmi/ends_here.h
 test_unit_xgmi_test_xgmi_box_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

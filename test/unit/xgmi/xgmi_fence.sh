@@ -1,7 +1,6 @@
 #!/bin/sh
-# The machine code of the embedded copy kernel tells its end after its bytes are out, and is
-# of a version that ROCm 5.7 loads; and the check that says so notices each part that is
-# missing.
+# The machine code of the embedded copy kernel stores its flag after its bytes are out, and is
+# of a version that ROCm 5.7 loads; and the check notices each part that is missing.
 set -eu
 build=${MKV_BUILD_DIR:-$PWD}
 tree=$(cd "$(dirname "$0")/../../.." && pwd)

@@ -52,7 +52,7 @@ use_wheel() {
     export LD_LIBRARY_PATH=$libs:$nixl:$LD_LIBRARY_PATH
 }
 
-# What the device did: retransmissions, and what it received twice.
+# Counters of the device: retransmissions, and packets received twice.
 counters() { # NUMBER
     grep -H . /sys/class/infiniband/rxe"$1"/ports/1/hw_counters/{completer_retry_err,duplicate_request,retry_exceeded_err,rcvd_pkts,sent_pkts}
     tc -s qdisc show dev "v$1"
@@ -75,7 +75,7 @@ run() { # LANE WRITE|READ
     grep -q "\"path\": .*$1/" /tmp/rows || die "$2 did not go over $1: $(cat /tmp/rows)"
 }
 
-# Of the operations of the last run, in us.
+# Figure of the last run's operations, in us.
 figure() { # NAME
     sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p" /tmp/rows | sort -n | tail -n 1
 }

@@ -28,9 +28,9 @@ ucx_bw() { # SIZE COUNT [ARG...]
     awk 'NF >= 8 && $1 ~ /^[0-9]+$/ { print $6 }' /tmp/ucx.client
 }
 
-# ib_write_bw keeps 128 writes under way, its server sleeps and its client polls, which takes a
-# processor from the kernel's threads that move the packets. ucx_perftest's server polls for its
-# client whatever it is told (-o, -E), so that two processes poll; bench_put's target sleeps.
+# ib_write_bw keeps 128 writes in flight. Its server sleeps and its client polls, which takes
+# a processor from the kernel's threads that move the packets. ucx_perftest's server polls
+# with all options (-o, -E), so that two processes poll; bench_put's target sleeps.
 perftest_bw() { # SIZE COUNT
     ucx_bw "$@" -o -O 128
 }
@@ -43,7 +43,7 @@ put_bw() { # SIZE COUNT [TARGET-WAIT [WAIT]]
         2>/tmp/put || die "bench_put: $(cat /tmp/put)"
 }
 
-# With a process that never sleeps, as ucx_perftest's server.
+# Run beside a process that never sleeps, like ucx_perftest's server.
 beside_a_loop() { # CMD...
     local loop status=0
 
@@ -55,7 +55,7 @@ beside_a_loop() { # CMD...
     return $status
 }
 
-# The kernel's threads move the packets, on the same processors: who looks gives way to them.
+# The kernel's threads move the packets on the same processors; pollers yield to them.
 giving_way() { # CMD...
     (chrt --idle --pid 0 "$BASHPID" && "$@")
 }
@@ -72,7 +72,7 @@ counted() { # CMD...
     retries=$(($(counter completer_retry_err) - retries))
 }
 
-# Both wait a second for an answer, which is long enough for an emulated processor.
+# Each waits a second for an answer, which is long enough for an emulated processor.
 same_packets() {
     local size=65536 count=200 verbs verbs_retries requests doorbells bytes
 
@@ -101,7 +101,7 @@ fi
 export UCX_MORI_RDMA_TIMEOUT=1s
 rounds=${MKV_VM_ROUNDS:-5}
 
-# Of lines of two figures: the means, their ratio, and how far single runs are apart.
+# Means of lines of two figures, their ratio, and the spread of single runs.
 compare() { # WHAT
     awk -v what="$1" -v rounds="$rounds" 'NF == 2 {
             verbs += $1; mori += $2; ratio = $2 / $1; ++num
@@ -114,8 +114,8 @@ compare() { # WHAT
         }'
 }
 
-# In turn, as either spreads from run to run by more than they differ, and on even terms: one
-# process polls, two do, or one that has a processor only where the kernel needs none.
+# Run in turn, as each spreads from run to run by more than they differ, and on even terms:
+# one process polls, two do, or one that gets a processor only when the kernel needs none.
 in_turn() { # SIZE COUNT
     local size=$1 i
 

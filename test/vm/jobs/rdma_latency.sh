@@ -9,7 +9,7 @@
 rounds=${MKV_VM_ROUNDS:-5} count=200
 sizes="8 16 32 64 128 256 512 1024 2048 4096 8192 16384 32768 65536"
 [ -z "${MKV_VM_SHORT:-}" ] || rounds=1 count=20 sizes="8 65536"
-# The kernel's threads move the packets, on the same processors: who looks gives way to them.
+# The kernel's threads move the packets on the same processors; pollers yield to them.
 chrt --idle --pid 0 $$ || die "no scheduling policy"
 export UCX_MORI_RDMA_TIMEOUT=1s # fit for an emulated processor, as -u 18
 

@@ -34,13 +34,13 @@ own_ucx() {
     export LD_LIBRARY_PATH=$libs:$nixl:$LD_LIBRARY_PATH
 }
 
-# What rc_verbs needs over these devices; its strong fence reads by a key that it does not have of
-# its peer. Both wait a second for an answer, which is long enough for an emulated processor.
+# Settings of rc_verbs for these devices; its strong fence reads by a key that it does not
+# have for its peer. Each waits a second for an answer, enough for an emulated processor.
 own_ucx
 export UCX_IB_GID_INDEX=1 UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_FENCE_MODE=weak
 export UCX_RC_VERBS_TIMEOUT=1s UCX_MORI_RDMA_TIMEOUT=1s
 
-# tcp keeps to lo, so what leaves the device tells what carried it.
+# tcp uses lo alone, so bytes that leave the device identify the transport.
 put() { # LANE BYTES COUNT
     local before figure
 
@@ -72,7 +72,7 @@ plan() { # LANE WRITE|READ
         tee -a /tmp/figures
 }
 
-# One after the other; who is first changes from round to round.
+# Run one after the other; the order changes from round to round.
 in_turn() { # ROUND COMMAND [ARG...]: COMMAND LANE ARG...
     local command=$2 lane lanes="rc_verbs mori_rdma"
 

@@ -61,7 +61,7 @@ for op in WRITE READ; do
     perf 1 1 $all '' --op_type $op
 done
 
-# One process stays, in one context, while its peers come and go.
+# A process stays, in one context, while its peers come and go.
 stay() { # TRANSPORTS PEERS
     port=$((port + 1)) transports=$1
     begin 1 stays "$1" "$kv_hosts" stay ":$port" "$2"
@@ -76,13 +76,13 @@ all_moved() { # HOST
     text=$(host "$1" host_end comes) || die "who came from host$1: $text" "$(host 1 cat /tmp/stays)"
 }
 
-# In the middle of a transfer that would be followed by others.
+# Stop in the middle of a transfer that would be followed by others.
 come_for_good() {
     come 2 0
     says 2 comes 'moved 3'
 }
 
-# It ended by itself, and not well.
+# Expect that a program ended by itself, with an error.
 failed() { # HOST NAME PATTERN
     local text status=0
     text=$(host "$1" host_end "$2") || status=$?

@@ -12,7 +12,7 @@ libmuct_code_la_CPPFLAGS = $(AM_CPPFLAGS)
 # names it is made anew with it.
 if HAVE_KERNEL
 libmuct_code_la_CPPFLAGS += -DHAVE_MUCT_XGMI_CODE -I$(builddir)/ucx_plugin/xgmi/copy
-# Not by its name: automake would take a rule for the object for all there is to say of it.
+# Named by a variable: automake generates no compile rule if a rule has the literal name.
 $(libmuct_code_la_OBJECTS): ucx_plugin/xgmi/copy/xgmi_code_file.h
 CLEANFILES += ucx_plugin/xgmi/copy/xgmi_code_file.h ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 
@@ -21,7 +21,7 @@ ucx_plugin/xgmi/copy/xgmi_code_file.h: ucx_plugin/xgmi/copy/xgmi_kernel.bundle
 		echo '#define MUCT_XGMI_CODE_FILE "$(abs_builddir)/ucx_plugin/xgmi/copy/xgmi_kernel.bundle"' && \
 		echo "#define MUCT_XGMI_CODE_ARCHS \"$$archs\""; } >$@
 
-# Without hipcc the bundle comes with the tarball, compiled from the tarball's kernel.
+# If hipcc is missing the bundle comes with the tarball, compiled from its kernel.
 muct_kernel_source = $(srcdir)/ucx_plugin/xgmi/copy/xgmi_kernel.hip
 ucx_plugin/xgmi/copy/xgmi_kernel.bundle: ucx_plugin/xgmi/copy/xgmi_kernel.hip \
 		ucx_plugin/xgmi/copy/xgmi_kernel.h contrib/compile_kernel
