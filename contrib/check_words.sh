@@ -1,19 +1,22 @@
 #!/bin/bash
-# Plain technical English: comments and log texts have a subject and a verb. This counts
-# sentences that begin with a pronoun or a fragment, people as subjects of code ("who",
-# "nobody"), and code that tells, hears or asks. Each part has limits; subjects of commits
-# are in check_commits.sh.
+# Plain technical English: comments, docstrings and log texts have a subject and a verb.
+# Counted are sentences that begin with a pronoun or a fragment, people as subjects of code,
+# and verbs of speech with code as the subject. The parts are the C code of each folder, its
+# log texts, and all comments of Python and of shell, make and m4. Each part has limits;
+# check_commits.sh looks at subjects of commits.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
-# Most permille of the comments of a part: fragment first, "who", "tell". The aim is
-# 30 5 10 everywhere; a limit only goes down.
+# Most permille of the comments of a part: fragments, people, speech. The aim is 30 5 10
+# everywhere; a limit only goes down.
 limits_of() { # PART
     case $1 in
     src) echo 30 5 10 ;;
     ucx_plugin) echo 30 8 10 ;;
     perf) echo 30 5 10 ;;
     test) echo 30 5 10 ;;
+    python) echo 30 5 10 ;;
+    shell) echo 30 5 10 ;;
     logs) echo 30 5 30 ;;
     esac
 }
@@ -21,7 +24,7 @@ limits_of() { # PART
 # "FILE:LINE TEXT" of each comment of 15 characters and more, or log text.
 texts() { # DIR PART
     python3 - "$1" "$2" <<'END'
-import os, re, sys
+import ast, io, os, re, sys, tokenize
 
 top, part = sys.argv[1:]
 
@@ -49,7 +52,68 @@ def logs(path, text):
         yield path, text[: found.start()].count("\n") + 1, words
 
 
-if part == "logs":
+def blocks(marks, lines, path):
+    """Comments by line; those of adjacent lines in the same column are one."""
+    last, column, words = None, None, []
+    for number, (start, text) in sorted(marks.items()):
+        if text.startswith("#!"):
+            continue
+        begins = lines[number - 1][:start].strip() == ""
+        if begins and (last, column) == (number - 1, start):
+            words[-1][1] += " " + text.lstrip("#:").strip()
+        else:
+            words.append([number, text.lstrip("#:").strip()])
+        last, column = (number, start) if begins else (None, None)
+    for number, text in words:
+        text = " ".join(w for w in re.sub(r"shellcheck [a-z]+=\S+( \S+=\S+)*|SPDX\S+ \S+", "", text).split())
+        if len(text) >= 15:
+            yield path, number, text
+
+
+def scripts(kind):
+    folders = (".ci", "contrib", "perf", "src", "test", "ucx_plugin")
+    found = [os.path.join(top, name) for name in ("Makefile.am", "configure.ac")]
+    for folder in folders:
+        for place, inside, names in os.walk(os.path.join(top, folder)):
+            inside[:] = sorted(i for i in inside if i != "build-aux" and not i.startswith((".", "_")))
+            found += [os.path.join(place, name) for name in sorted(names)]
+    for path in found:
+        name = os.path.basename(path)
+        if os.path.islink(path) or not os.path.isfile(path):
+            continue
+        python, shell = name.endswith(".py"), name.endswith((".sh", ".mk", ".am", ".ac"))
+        shell = shell or re.fullmatch(r"mkv_.*\.m4", name) is not None
+        if not python and not shell and ("." not in name or name.startswith("mori_")):
+            with open(path, errors="replace") as file:
+                first = file.readline()
+            python = first.startswith("#!/") and "python" in first
+            shell = first.startswith("#!/") and not python
+        if (python, shell)[kind]:
+            yield path
+
+
+def of_python(path, text):
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    marks = {t.start[0]: (t.start[1], t.string) for t in tokens if t.type == tokenize.COMMENT}
+    yield from blocks(marks, text.split("\n"), path)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            words = " ".join((ast.get_docstring(node) or "").split())
+            if len(words) >= 15:
+                yield path, node.body[0].lineno, words
+
+
+def of_shell(path, text):
+    lines = text.split("\n")
+    found = ((n, re.search(r"^\s*(#.*)|\s(#\s[^'\"`]*)$", line)) for n, line in enumerate(lines, 1))
+    marks = {n: (m.start(m.lastindex), m[m.lastindex]) for n, m in found if m}
+    yield from blocks(marks, lines, path)
+
+
+if part in ("python", "shell"):
+    look = (of_python, of_shell)[part == "shell"]
+    found = [x for p in scripts(part == "shell") for x in look(p, open(p).read())]
+elif part == "logs":
     found = [x for p in files(["src", "ucx_plugin"], (".c", ".h")) for x in logs(p, open(p).read())]
 else:
     found = [x for p in files([part], (".c", ".h", ".hip")) for x in comments(p, open(p).read())]
@@ -88,7 +152,7 @@ check_part() { # DIR PART
 check() { # DIR
     local part rc=0
 
-    for part in src ucx_plugin perf test logs; do
+    for part in src ucx_plugin perf test logs python shell; do
         check_part "$1" "$part" || rc=1
     done
     return $rc
@@ -100,6 +164,12 @@ samples() {
     printf 'void f(void)\n{\n    muct_warn("who sleeps does "\n              "not hear messages");\n    muct_diag("nobody waits here");\n}\n' |
         write ucx_plugin/a.c
     bad 'a log text' "logs: 2 of 2 begin or speak as 'people'"
+    printf '# Who sleeps\n# hears nothing.\nprint("# what it is")  # Nobody is told of it.\n' | write perf/a.py
+    bad 'comments of Python' "python: 2 of 2 begin or speak as 'fragment'"
+    printf '"""Code that tells."""\n\n\ndef f():\n    """What a caller is told."""\n' | write test/a.py
+    bad 'docstrings' "python: 2 of 2 begin or speak as 'speech'"
+    printf '#!/bin/sh\n# Whoever runs this\n# is asked.\nrun # nobody waits for it\n' | write contrib/run
+    bad 'comments of a script' "shell: 2 of 2 begin or speak as 'people'"
     printf '/** A blocked wait misses messages that arrive meanwhile. */\n' | write src/a.h
     good 'plain words'
 }
