@@ -113,6 +113,9 @@ ucs_status_t muct_rdma_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->bandwidth.shared = iface->port.bandwidth;
     attr->priority = 50;
     attr->dev_num_paths = 1;
+    if (iface->is_left_out) {
+        attr->cap.flags = UCT_IFACE_FLAG_CONNECT_TO_EP | UCT_IFACE_FLAG_CB_SYNC;
+    }
     return UCS_OK;
 }
 

@@ -27,6 +27,7 @@
 
 #include <ucs/sys/string.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -270,6 +271,24 @@ static ucs_status_t muct_rdma_iface_init_pools(muct_rdma_iface_t *iface,
     return UCS_OK;
 }
 
+/* Register the receives of the first endpoint while the interface can still be left
+ * out: UCP answers no wire-up whose endpoint cannot be created, and the peer would wait
+ * for ever. */
+static void muct_rdma_iface_reserve_receives(muct_rdma_iface_t *iface)
+{
+    const unsigned num = iface->limits.rx_first + MUCT_RDMA_CREDIT_RECEIVES;
+
+    if (muct_rdma_buf_pool_reserve(&iface->rx_pool, num) == UCS_OK) {
+        return;
+    }
+
+    iface->is_left_out = true;
+    muct_warn("%s:%u is not used: ibv_reg_mr() of %u receive buffers of %zu bytes "
+              "failed: %m%s",
+              muct_rdma_iface_md(iface)->device.name, iface->port.num, num,
+              iface->rx_pool.size, muct_rdma_mr_remedy(errno));
+}
+
 static unsigned muct_rdma_iface_cpu(const uct_iface_params_t *params)
 {
     int cpu;
@@ -337,6 +356,7 @@ static ucs_status_t muct_rdma_iface_init(muct_rdma_iface_t *iface,
     }
 
     muct_rdma_carrier_enter(iface);
+    muct_rdma_iface_reserve_receives(iface);
     return UCS_OK;
 
 err_domain:

@@ -78,6 +78,7 @@ typedef struct muct_rdma_iface {
                                                            pairs of all endpoints */
     muct_rdma_ctl_t ctl;
     bool has_tried_ctl;
+    bool is_left_out;        /**< No receives could be registered: it offers nothing */
     unsigned recovery_tries; /**< Connections made anew in a row; 0: none ever */
     uint64_t recovery_timeout_ms;
     struct {

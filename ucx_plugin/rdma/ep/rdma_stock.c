@@ -120,13 +120,6 @@ static ucs_status_t muct_rdma_ep_make_whole(muct_rdma_iface_t *iface,
         status = muct_rdma_ep_make(ep);
     } while (status == UCS_INPROGRESS);
 
-    if ((status != UCS_OK) && iface->rx_pool.has_failed) {
-        /* no memory to register: without error handling, only the result of
-         * ucp_ep_create() reaches the caller */
-        muct_rdma_ep_delete(ep);
-        return status;
-    }
-
     if (status != UCS_OK) {
         muct_rdma_ep_set_doom(ep, status);
     }

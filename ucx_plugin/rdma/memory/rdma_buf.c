@@ -131,6 +131,21 @@ static ucs_status_t muct_rdma_buf_pool_fail(muct_rdma_buf_pool_t *pool, int erro
     return UCS_ERR_NO_RESOURCE;
 }
 
+ucs_status_t muct_rdma_buf_pool_reserve(muct_rdma_buf_pool_t *pool, unsigned num)
+{
+    const unsigned left = pool->max - pool->num;
+    muct_rdma_buf_chunk_t *chunk;
+
+    num = (num < left) ? num : left;
+    chunk = muct_rdma_buf_chunk_create(pool, num);
+    if (chunk == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    muct_rdma_buf_chunk_fill(pool, chunk, num);
+    return UCS_OK;
+}
+
 ucs_status_t muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool)
 {
     unsigned num = pool->max - pool->num;

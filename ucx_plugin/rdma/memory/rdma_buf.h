@@ -73,6 +73,14 @@ void muct_rdma_buf_pool_cleanup(muct_rdma_buf_pool_t *pool);
  */
 ucs_status_t muct_rdma_buf_pool_grow(muct_rdma_buf_pool_t *pool);
 
+/**
+ * Make @a num buffers beside those there are, or as many as the limit allows.
+ *
+ * @return UCS_OK             All of them were made.
+ * @return UCS_ERR_NO_MEMORY  None was made; errno has the reason, which is not logged.
+ */
+ucs_status_t muct_rdma_buf_pool_reserve(muct_rdma_buf_pool_t *pool, unsigned num);
+
 /** Buffers in the pool now. */
 static inline unsigned muct_rdma_buf_pool_num_free(const muct_rdma_buf_pool_t *pool)
 {
