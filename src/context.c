@@ -243,7 +243,8 @@ mkv_status_t mkv_open(const mkv_config_t *config, const mkv_open_params_t *param
     }
 
     if (mkv_config_ignored(ctx->config)[0] != '\0') {
-        mkv_log_warn(ctx, "no options, so ignored:%s", mkv_config_ignored(ctx->config));
+        mkv_log_warn(ctx, "unknown options are ignored:%s",
+                     mkv_config_ignored(ctx->config));
     }
     status = mkv_open_check(ctx);
     if (status == MKV_OK) {
@@ -338,7 +339,7 @@ static mkv_status_t mkv_close_xfers(mkv_ctx_t *ctx, mkv_close_left_t *left)
     }
     left->ops = mkv_ops_abort(ctx);
     if (!mkv_close_wait(ctx, mkv_close_is_quiet, ctx->opts->drain_timeout)) {
-        mkv_log_error(ctx, "close: a peer may still touch memory it was shown");
+        mkv_log_error(ctx, "close: a peer may still access exposed memory");
         return MKV_ERR_DRAIN_TIMEOUT;
     }
     return MKV_OK;
@@ -372,7 +373,7 @@ static void mkv_close_tell_connections(mkv_ctx_t *ctx)
     {
         if (!mkv_peer_is_gone(peer)) {
             mkv_log_error(ctx,
-                          "close: peer %s: %s, %llu calls under way, %u references",
+                          "close: peer %s: %s, %llu calls in flight, %u references",
                           peer->name, mkv_conn_state_string(peer->state),
                           (unsigned long long)peer->inflight_ops, peer->num_refs);
         }
@@ -430,7 +431,7 @@ static void mkv_ctx_keep(mkv_ctx_t *ctx)
  * or other bytes than its own. */
 static mkv_status_t mkv_close_keep(mkv_ctx_t *ctx, const char *reason)
 {
-    mkv_log_error(ctx, "close: %s; all memory stays registered, and UCX stays", reason);
+    mkv_log_error(ctx, "close: %s; memory stays registered and UCX stays open", reason);
     mkv_leave_quietly(ctx);
     mkv_ctx_keep(ctx);
     return mkv_error(&ctx->log, MKV_ERR_DRAIN_TIMEOUT,
@@ -468,8 +469,8 @@ static bool mkv_close_settle(mkv_ctx_t *ctx, mkv_status_t status)
         return false;
     }
     mkv_log_warn(ctx,
-                 "close: UCX does not end what it has begun by itself (%u endpoints "
-                 "could not be made); its worker is left",
+                 "close: UCX does not finish its own operations (%u endpoints could "
+                 "not be created); its worker stays open",
                  ctx->num_unmade);
     ctx->is_worker_left = !ctx->is_attached;
     return true;

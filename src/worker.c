@@ -40,7 +40,7 @@ static mkv_status_t mkv_worker_init_error(const mkv_ctx_t *ctx, ucs_status_t sta
 {
     return mkv_error(
         &ctx->log, MKV_ERR_TRANSPORT,
-        "ucp_init() failed: %s; transports asked for: %s, network devices: %s",
+        "ucp_init() failed: %s; requested transports: %s, network devices: %s",
         ucs_status_string(status),
         mkv_worker_asked(mkv_config_tls(ctx->config), "UCX_TLS"),
         mkv_worker_asked(ctx->opts->net_devices, "UCX_NET_DEVICES"));

@@ -15,12 +15,12 @@ static const char *const mkv_level_names[] = {"error", "warn",  "info",
 
 const mkv_opt_t mkv_opts[] = {
     {"BACKEND", "auto",
-     "What should carry the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but\n"
+     "Backend that carries the data: auto, xgmi, ipc, rdma, shm or tcp. Anything but\n"
      "auto also chooses the transports of an own UCX context, unless UCX_TLS is set.",
      MKV_OPT(backend), MKV_OPT_ENUM, mkv_backend_names, 0, 0},
     {"STRICT", "n",
-     "Refuse a peer that BACKEND cannot carry, and fail what UCX carries otherwise after\n"
-     "its first call, instead of warning. Set it where slow is worse than an error.",
+     "Refuse a peer that BACKEND cannot carry, and fail transfers that UCX carries otherwise\n"
+     "after their first call, instead of warning. Set it where slow is worse than an error.",
      MKV_OPT(strict), MKV_OPT_BOOL, NULL, 0, 0},
     {"TLS", "",
      "Transports of an own UCX context, as UCX_TLS; empty: by BACKEND or UCX_TLS.",
@@ -39,19 +39,19 @@ const mkv_opt_t mkv_opts[] = {
     {"READ_BY", "auto",
      "How a READ moves: get (a call of UCX for each piece), push (the owner of the\n"
      "blocks puts them as lists, in its progress), or auto (push where that is one\n"
-     "call of UCX). An owner that says get is never asked to push: say so where it\n"
-     "makes progress too rarely.",
+     "call of UCX). An owner with get never pushes: set it where the owner makes\n"
+     "progress too rarely.",
      MKV_OPT(read_by), MKV_OPT_ENUM, mkv_read_by_names, 0, 0},
     {"FENCE", "none",
-     "What stands between the last byte in GPU memory and DONE: none (the transport's\n"
+     "Fence between the last byte in GPU memory and DONE: none (the transport's\n"
      "flush is enough), or flush (the side that put over RDMA then reads a byte back\n"
      "from each GPU allocation of the peer). Set it where kernels see old bytes after\n"
      "DONE.",
      MKV_OPT(fence), MKV_OPT_ENUM, mkv_fence_names, 0, 0},
     {"OVERLAP", "warn",
-     "What happens when blocks are exposed to be written to by two transfers at once,\n"
-     "of which the first is not quiet: allow (it is not looked for), warn in the log\n"
-     "of the first such block, or refuse the second transfer.",
+     "Reaction to blocks that are exposed for writing by two transfers at once, of\n"
+     "which the first is not quiet: allow (no check), warn in the log of the first\n"
+     "such block, or refuse the second transfer.",
      MKV_OPT(overlap), MKV_OPT_ENUM, mkv_overlap_names, 0, 0},
     {"MAX_INFLIGHT_OPS", "4096",
      "UCX calls in flight to one peer, in calls; the rest waits in order. Lower it\n"
@@ -62,8 +62,8 @@ const mkv_opt_t mkv_opts[] = {
      "wait behind large ones.",
      MKV_OPT(max_inflight_bytes), MKV_OPT_SIZE, NULL, 1, MKV_NO_LIMIT},
     {"MAX_MESSAGE", "64m",
-     "Largest control or user message, in bytes, either way. Both sides tell it, and\n"
-     "the smaller one holds.",
+     "Largest control or user message, in bytes, either way. The smaller value of the\n"
+     "two sides holds.",
      MKV_OPT(max_message), MKV_OPT_SIZE, NULL, 4096, UINT32_MAX - 1},
     {"MAX_QUEUED", "256m",
      "Messages waiting per peer, sent or received and not polled, in bytes.",
@@ -88,24 +88,24 @@ const mkv_opt_t mkv_opts[] = {
      "ms unless a unit is given.",
      MKV_OPT(drain_timeout), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
     {"PEER_CHECK", "500",
-     "How often to look whether a peer's process on this host is gone, in ms; 0: only\n"
-     "when something else is to be looked at, or its end can be told as an event.",
+     "Interval of checks whether a peer's process on this host is gone, in ms; 0: only\n"
+     "beside other checks, or when the kernel reports its end as an event.",
      MKV_OPT(peer_check), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
     {"PEER_DEAD", "0",
-     "Give up a peer of which nothing was heard for so long, although it was asked,\n"
-     "in ms unless a unit is given; 0: never, leave it to UCX. Set it where UCX's\n"
+     "Fail a peer that has sent nothing for this time, although it was pinged, in ms\n"
+     "unless a unit is given; 0: never, leave it to UCX. Set it where UCX's\n"
      "transports have no keepalive, above the longest time in which an application\n"
      "makes no progress.",
      MKV_OPT(peer_dead), MKV_OPT_TIME, NULL, 0, MKV_NO_LIMIT},
     {"SHM_DIR", "/dev/shm",
      "Folder in shared memory for the lock files by which processes of one host prove\n"
-     "that they cannot touch each other's memory any more. Change it on all sides,\n"
-     "when containers share another one.",
+     "that they cannot touch each other's memory any more. Change it on all sides if\n"
+     "containers share a different folder.",
      MKV_OPT(shm_dir), MKV_OPT_STRING, NULL, 0, 0},
     {"WAKEUP", "y", "Whether an own UCX context supports mkv_event_fd().",
      MKV_OPT(wakeup), MKV_OPT_BOOL, NULL, 0, 0},
     {"PROGRESS_THREADS", "0",
-     "Threads that make progress, 0 to 64, so that nobody has to call\n"
+     "Threads that make progress, 0 to 64, so that the application need not call\n"
      "mkv_progress(). They serve one worker in turn, so one is enough. Needs an own\n"
      "UCX context and WAKEUP.",
      MKV_OPT(progress_threads), MKV_OPT_UINT, NULL, 0, MKV_MAX_PROGRESS_THREADS},

@@ -47,7 +47,7 @@ static mkv_status_t mkv_op_check_note(mkv_peer_t *peer, const mkv_op_params_t *p
     }
     if (!mkv_credit_has(peer, params->note_length)) {
         return mkv_error(log, MKV_ERR_BUSY,
-                         "operation: peer %s has not polled what was sent to it before",
+                         "operation: peer %s has not polled earlier messages",
                          peer->name);
     }
     return MKV_OK;
@@ -127,7 +127,7 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
     ends->remote = mkv_remote_find_id(&peer->remote, id, &ends->rmem);
     if (ends->remote == NULL) {
         return mkv_error(log, MKV_ERR_NOTFOUND,
-                         "operation: piece %zu: peer %s has told of no region %u",
+                         "operation: piece %zu: peer %s has announced no region %u",
                          index, peer->name, id);
     }
     if (!(ends->remote->flags & MKV_REGION_ONE_SIDED)) {
@@ -138,7 +138,7 @@ static mkv_status_t mkv_op_find_remote(mkv_peer_t *peer, mkv_region_id_t id,
     }
     if (ends->rmem->rkey == NULL) {
         return mkv_error(log, MKV_ERR_PROTOCOL,
-                         "operation: piece %zu: peer %s has told no key of region %u",
+                         "operation: piece %zu: peer %s has sent no key of region %u",
                          index, peer->name, id);
     }
     return MKV_OK;

@@ -59,8 +59,8 @@ static mkv_status_t mkv_match_check_whole(const mkv_match_t *match)
     if (mine->shard_size != theirs->shard_size) {
         return mkv_error(&remote->ctx->log, MKV_ERR_TOPOLOGY,
                          "peer %s: tp size is %u here and %u there, expected equal, as "
-                         "component %u layer %d part %u does not tell how its units "
-                         "are made on both sides",
+                         "component %u layer %d part %u does not describe its units "
+                         "on both sides",
                          remote->name, mine->shard_size, theirs->shard_size,
                          mine->component, mine->layer, mine->part);
     }

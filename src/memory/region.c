@@ -157,8 +157,8 @@ static mkv_status_t mkv_region_take_shape(mkv_ctx_t *ctx, mkv_region_t *info)
     if (mkv_region_is_told(info) && (info->flags & MKV_REGION_BYTES)) {
         return mkv_error(
             &ctx->log, MKV_ERR_INVALID,
-            "component %u layer %d part %u: MKV_REGION_BYTES, and it tells "
-            "how units are made",
+            "component %u layer %d part %u: MKV_REGION_BYTES and a layout of "
+            "units, expected none",
             info->component, info->layer, info->part);
     }
     return MKV_OK;
@@ -205,8 +205,8 @@ static void mkv_region_resolve(mkv_ctx_t *ctx, mkv_region_t *info)
         (base + info->length > (uintptr_t)alloc_base + alloc_length)) {
         mkv_log_warn(
             ctx,
-            "mem_query says that %llu bytes at %p are in the allocation of %zu "
-            "bytes at %p, ignored",
+            "mem_query returned for %llu bytes at %p an allocation that does not hold "
+            "them, %zu bytes at %p; ignored",
             (unsigned long long)info->length, info->base, alloc_length, alloc_base);
         return;
     }

@@ -88,8 +88,8 @@ static mkv_status_t mkv_rmem_update(mkv_remote_t *remote, mkv_rmem_t *rmem,
         return mkv_rmem_unpack(remote, rmem, wire);
     }
     return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
-                     "its registration %u was %llu bytes at 0x%llx, and is told as "
-                     "%llu bytes at 0x%llx",
+                     "its registration %u changed from %llu bytes at 0x%llx to %llu "
+                     "bytes at 0x%llx",
                      wire->id, (unsigned long long)rmem->length,
                      (unsigned long long)rmem->base, (unsigned long long)wire->length,
                      (unsigned long long)wire->base);
@@ -129,7 +129,7 @@ static mkv_status_t mkv_remote_index(mkv_remote_t *remote, mkv_wire_region_t *re
     if (status == MKV_ERR_DUPLICATE) {
         --i;
         return mkv_error(&remote->ctx->log, MKV_ERR_PROTOCOL,
-                         "it tells region %u, component %u layer %d part %u, twice",
+                         "it announces region %u, component %u layer %d part %u, twice",
                          regions[i].id, regions[i].component, regions[i].layer,
                          regions[i].part);
     }

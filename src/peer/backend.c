@@ -232,7 +232,8 @@ void mkv_peer_log_rejected(mkv_peer_t *peer)
                                                    : "no lane connected");
         length = strlen(text);
     }
-    mkv_log_info(peer->ctx, "peer %s: %s is taken, for want of better ones (%s)%s%s",
+    mkv_log_info(peer->ctx,
+                 "peer %s: %s carries data, as no better backend is there (%s)%s%s",
                  peer->name, mkv_backend_string(peer->backend), text,
                  tls[0] != '\0' ? ", TLS is " : "", tls);
 }

@@ -65,7 +65,7 @@ void mkv_credit_told(mkv_peer_t *peer, const mkv_msg_t *msg)
 
     if (msg->bytes - credit->polled_there > credit->sent - credit->polled_there) {
         mkv_peer_fail(peer, MKV_ERR_PROTOCOL,
-                      "it says that %llu bytes were polled there, of %llu sent",
+                      "it reports %llu bytes polled, of %llu sent",
                       (unsigned long long)msg->bytes, (unsigned long long)credit->sent);
         return;
     }

@@ -35,8 +35,8 @@ mkv_news_t *mkv_peer_deliver(mkv_peer_t *peer, mkv_event_type_t type,
     if (!mkv_credit_receive(peer, total)) {
         MKV_COUNT(peer, msgs_dropped, 1);
         mkv_peer_fail(peer, MKV_ERR_PROTOCOL,
-                      "it sent more than there is room for: %llu bytes of it wait for "
-                      "mkv_poll(), MAX_QUEUED is %llu",
+                      "it sent more than its credit: %llu bytes wait for mkv_poll(), "
+                      "MAX_QUEUED is %llu",
                       (unsigned long long)(peer->credit.received -
                                            mkv_polled(&peer->credit.polled)),
                       (unsigned long long)ctx->opts->max_queued);

@@ -123,7 +123,7 @@ static uint64_t mkv_heartbeat_look(mkv_peer_t *peer, uint64_t now)
         return peer->beat.next_look;
     }
     if (!mkv_heartbeat_is_heard(peer)) {
-        mkv_peer_fail(peer, MKV_ERR_PEER, "nothing was heard of it for %llu ms",
+        mkv_peer_fail(peer, MKV_ERR_PEER, "no message came from it for %llu ms",
                       (unsigned long long)peer->ctx->opts->peer_dead);
         peer->end = MKV_PEER_END_CUT; /* silence proves nothing */
         peer->deadline = now;

@@ -228,7 +228,8 @@ static mkv_status_t mkv_hello_update(mkv_peer_t *peer, const mkv_msg_t *msg)
             mkv_hello_tell_change(peer, epoch, num_stale);
         }
     } else {
-        status = mkv_error(&peer->ctx->log, MKV_ERR_PROTOCOL, "it describes another");
+        status = mkv_error(&peer->ctx->log, MKV_ERR_PROTOCOL,
+                           "it describes a different context");
     }
     mkv_blob_info_cleanup(&info);
     if (status != MKV_OK) {
@@ -248,7 +249,7 @@ static mkv_status_t mkv_hello_answer(mkv_peer_t *peer, mkv_msg_type_t type)
         status = mkv_hello_send(peer, MKV_MSG_REGIONS);
     }
     if (status != MKV_OK) {
-        mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be answered: %s",
+        mkv_peer_fail(peer, MKV_ERR_NOMEM, "answering HELLO failed: %s",
                       mkv_last_error());
     }
     return status;
@@ -274,7 +275,7 @@ mkv_status_t mkv_hello_tell_keys(mkv_peer_t *peer)
     mkv_status_t status = mkv_hello_send(peer, MKV_MSG_REGIONS);
 
     if (status != MKV_OK) {
-        mkv_peer_fail(peer, status, "could not be told the keys of new regions");
+        mkv_peer_fail(peer, status, "sending the keys of new regions failed");
     }
     return status;
 }
@@ -288,7 +289,7 @@ void mkv_hello_tell_regions(mkv_ctx_t *ctx)
         mkv_grants_trim(peer);
         if (mkv_conn_is_alive(peer->state) && (peer->state != MKV_CONN_CONNECTING) &&
             (mkv_hello_send(peer, MKV_MSG_REGIONS) != MKV_OK)) {
-            mkv_peer_fail(peer, MKV_ERR_NOMEM, "could not be told the new regions");
+            mkv_peer_fail(peer, MKV_ERR_NOMEM, "sending the new regions failed");
         }
     }
 }

@@ -127,7 +127,7 @@ static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
     mkv_text(file, sizeof(file), "%s/libuct_mori.so.0",
              (plugins != NULL) ? plugins : "");
     if (strstr(peer->transports, "mori_") != NULL) {
-        mkv_text(text, size, "mori_doctor tells what mori's transports reach here");
+        mkv_text(text, size, "mori_doctor shows what mori's transports reach here");
     } else if ((tls[0] != '\0') && (tls[0] != '^') && (strcmp(tls, "all") != 0) &&
                (strstr(tls, "mori") == NULL)) {
         mkv_text(text, size, "%s=%.64s leaves mori_xgmi and mori_rdma out: add them",
@@ -140,7 +140,7 @@ static void mkv_path_remedy(const mkv_peer_t *peer, char *text, size_t size)
                  "mori_env prints what to set",
                  plugins);
     } else {
-        mkv_text(text, size, "mori_doctor tells why mori's transports are not there");
+        mkv_text(text, size, "mori_doctor shows why mori's transports are missing");
     }
 }
 
@@ -233,7 +233,7 @@ void mkv_path_note(mkv_peer_t *peer, const mkv_path_key_t *key, void *request)
     }
     path->key = *key;
     if (!mkv_path_read(path, request)) {
-        mkv_text(path->text, sizeof(path->text), "UCX does not say");
+        mkv_text(path->text, sizeof(path->text), "not reported by UCX");
     }
     mkv_list_add_tail(&peer->paths, &path->list);
     mkv_path_tell(peer, path);

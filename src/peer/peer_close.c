@@ -326,7 +326,7 @@ void mkv_peer_declare_dead_locked(mkv_peer_t *peer)
 static void mkv_peer_expire(mkv_peer_t *peer)
 {
     if ((peer->state == MKV_CONN_READY) && peer->is_superseded) {
-        mkv_peer_fail(peer, MKV_ERR_PEER, "it has connected anew");
+        mkv_peer_fail(peer, MKV_ERR_PEER, "it has reconnected");
         peer->end = MKV_PEER_END_CUT; /* what it had in flight may still come */
         peer->deadline = mkv_ctx_now(peer->ctx);
         return;

@@ -345,7 +345,7 @@ mkv_status_t mkv_post_check_keys(const mkv_leg_t *leg, const mkv_plan_t *plan,
         if (mkv_sel_has_pair(sel, map, pair) && mkv_pair_lacks_key(plan, pair)) {
             return mkv_error(&leg->xfer->ctx->log, MKV_ERR_PAIRING,
                              "post: component %u layer %d part %u: peer %s has no map "
-                             "of it, and so told no key",
+                             "of it and has sent no key",
                              pair->local->info.component, pair->layer, pair->part,
                              leg->peer->name);
         }

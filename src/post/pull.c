@@ -167,10 +167,9 @@ static void mkv_pull_refused(mkv_post_t *post, mkv_status_t code)
 {
     mkv_leg_t *leg = post->leg;
 
-    mkv_log_debug(leg->xfer->ctx,
-                  "transfer %llu, peer %s: it does not put what is read (%s), by gets",
-                  (unsigned long long)leg->xfer->id, leg->peer->name,
-                  mkv_status_string(code));
+    mkv_log_debug(
+        leg->xfer->ctx, "transfer %llu, peer %s: it does not put (%s), reading by gets",
+        (unsigned long long)leg->xfer->id, leg->peer->name, mkv_status_string(code));
     MKV_COUNT(leg->peer, pulls_refused, 1);
     leg->is_by_get = true;
     mkv_post_again(post);

@@ -195,7 +195,8 @@ void mkv_push_receive(mkv_leg_t *leg, const mkv_msg_t *msg)
     mkv_status_t status = mkv_push_check(leg, msg, &plan);
 
     if (status == MKV_ERR_BOUNDS) {
-        mkv_leg_fail(leg, status, "peer %s, leg %u: it reads what it may not: %s",
+        mkv_leg_fail(leg, status,
+                     "peer %s, leg %u: it requested blocks that it must not read: %s",
                      leg->peer->name, leg->index, mkv_last_error());
         return;
     }

@@ -207,7 +207,7 @@ mkv_status_t mkv_xfer_refuse(mkv_peer_t *peer, uint64_t id, uint32_t epoch,
         (mkv_msg_decode(packet->data, packet->length, &msg) != MKV_OK)) {
         return mkv_leave_status(
             ctx, mkv_error(&ctx->log, MKV_ERR_NOTFOUND,
-                           "refuse: peer %s does not ask for transfer %llu epoch %u",
+                           "refuse: peer %s has not requested transfer %llu epoch %u",
                            peer->name, (unsigned long long)id, epoch));
     }
     mkv_text(text, sizeof(text), "%s by %s", (reason != NULL) ? reason : "refused",

@@ -160,8 +160,8 @@ static void mkv_leg_fin_received(mkv_leg_t *leg, const mkv_msg_t *fin)
     }
     if (mkv_leg_is_pulling(leg)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
-                     "peer %s, leg %u: it sent FIN before it was told that all it "
-                     "pulled has arrived",
+                     "peer %s, leg %u: it sent FIN before PULLED confirmed its last "
+                     "pull",
                      leg->peer->name, leg->index);
         return;
     }
@@ -250,8 +250,8 @@ static void mkv_receive_expose(mkv_peer_t *peer, mkv_leg_t *leg, const mkv_msg_t
             leg->remote_nonce = msg->from_nonce;
             mkv_leg_fail(
                 leg, MKV_ERR_INVALID,
-                "peer %s, leg %u: both sides are to expose their blocks: of "
-                "one transfer one is MKV_SRC and the other MKV_DST, in one mode",
+                "peer %s, leg %u: both sides expose blocks, expected MKV_SRC on one "
+                "side and MKV_DST on the other, in one mode",
                 peer->name, leg->index);
         }
         return;
@@ -274,8 +274,8 @@ static void mkv_receive_open(mkv_leg_t *leg, const mkv_msg_t *msg)
     }
     leg->remote_nonce = msg->from_nonce; /* no other instance is meant by our TERM */
     mkv_leg_fail(leg, MKV_ERR_INVALID,
-                 "peer %s, leg %u: both sides wait for the other one's blocks: of one "
-                 "transfer one is MKV_SRC and the other MKV_DST, in one mode",
+                 "peer %s, leg %u: both sides wait for blocks, expected MKV_SRC on one "
+                 "side and MKV_DST on the other, in one mode",
                  leg->peer->name, leg->index);
 }
 
@@ -374,8 +374,8 @@ void mkv_leg_receive(mkv_peer_t *peer, const mkv_msg_t *msg, const void *data,
         leg->xfer->ctx->leg_listener->pulled(leg, msg);
     } else if (leg->xfer->is_active || (msg->type == MKV_MSG_PULLED)) {
         mkv_leg_fail(leg, MKV_ERR_PROTOCOL,
-                     "peer %s, leg %u: it sent %s, which is ours to send", peer->name,
-                     leg->index, mkv_msg_string(msg->type));
+                     "peer %s, leg %u: it sent %s, which only this side may send",
+                     peer->name, leg->index, mkv_msg_string(msg->type));
     } else if (msg->type == MKV_MSG_PULL) {
         mkv_leg_pull_received(leg, msg);
     } else if (msg->type == MKV_MSG_ARRIVED) {

@@ -272,8 +272,8 @@ static mkv_status_t mkv_owners_complain(mkv_xfer_t *xfer, const mkv_overlap_at_t
     ctx->has_warned_of_overlap = true; /* it may be all transfers from now on */
     mkv_log_warn(
         ctx,
-        "transfer %llu: %s; said once, OVERLAP=refuse finds each, allow is for "
-        "who means it",
+        "transfer %llu: %s; further overlaps are not logged, set OVERLAP=refuse to "
+        "reject them or OVERLAP=allow if intended",
         (unsigned long long)xfer->id, text);
     return MKV_OK;
 }

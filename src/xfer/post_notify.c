@@ -12,8 +12,8 @@ static mkv_news_t *mkv_leg_tell_event(mkv_leg_t *leg, mkv_event_type_t type,
 
     if (event == NULL) {
         mkv_leg_fail(leg, MKV_ERR_NOMEM,
-                     "peer %s, leg %u: no memory to tell of post %u", leg->peer->name,
-                     leg->index, tell);
+                     "peer %s, leg %u: no memory for the notice of post %u",
+                     leg->peer->name, leg->index, tell);
         return NULL;
     }
     event->value = tell;
@@ -35,8 +35,8 @@ void mkv_leg_tell_arrived(mkv_leg_t *leg, uint32_t tell)
     if (peer->arrivals_raised - mkv_polled(&peer->arrivals_polled) + held > max) {
         mkv_leg_fail(
             leg, MKV_ERR_BUSY,
-            "peer %s, leg %u: it told of post %u, and what was told before and "
-            "not polled fills MAX_QUEUED, %llu bytes",
+            "peer %s, leg %u: it reported post %u, but earlier reports that were not "
+            "polled fill MAX_QUEUED, %llu bytes",
             peer->name, leg->index, tell, (unsigned long long)max);
         return;
     }

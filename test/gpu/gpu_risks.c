@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Which of the things that AMD's runtimes are known to do to programs (docs/dev/hipcpu.md)
- * does the runtime here, and does mori_xgmi stand them? For contrib/prove-amd.
+ * Which of the things that AMD's runtimes are known to do to programs
+ * (docs/dev/hipcpu.md) does the runtime here, and does mori_xgmi stand them? For
+ * contrib/prove-amd.
  *
  *   gpu_risks [ROUNDS [LISTS]]     launches and allocations to try, 1000 by default,
  * and lists of 32 MiB under a consumer's eyes, as many. RISKS="handles last-error ..."

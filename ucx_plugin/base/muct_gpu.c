@@ -97,7 +97,7 @@ static void muct_gpu_tell_broken(const char *name)
 
     if ((error != NULL) && (strncmp(error, name, length) || (error[length] != ':'))) {
         muct_warn(
-            "GPU runtime %s is not used: %s; install it anew with what it needs, or "
+            "GPU runtime %s is not used: %s; reinstall it with its dependencies, or "
             "set UCX_MORI_HIP_LIB to another one",
             name, error);
     }
@@ -211,8 +211,8 @@ ucs_status_t muct_gpu_bind(const char *path, muct_gpu_t *gpu)
         return UCS_ERR_NO_DEVICE;
     }
     if (lib == NULL) {
-        muct_error("no GPU runtime: %s; UCX_MORI_HIP_LIB is to name one that can be "
-                   "loaded with all that it needs, or auto",
+        muct_error("no GPU runtime: %s; set UCX_MORI_HIP_LIB to one that can be loaded "
+                   "with its dependencies, or to auto",
                    dlerror());
         return UCS_ERR_NO_DEVICE;
     }

@@ -131,7 +131,7 @@ void muct_links_read(const char *dir, muct_links_t *links)
     for (i = 0; i < count; ++i) {
         muct_links_read_node(dir, i, bdfs, links);
     }
-    muct_debug("%s tells %zu xGMI links of %u nodes", dir, links->count, count);
+    muct_debug("%s lists %zu xGMI links of %u nodes", dir, links->count, count);
 }
 
 static bool muct_links_parse(const char *text, uint32_t *bdf_p)

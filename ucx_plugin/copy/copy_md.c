@@ -26,19 +26,19 @@ static ucs_config_field_t muct_copy_md_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
     {"ENABLE", "auto",
-     "Copy GPU memory, yes, no or auto. \"auto\" stands back where UCX has a\n"
-     "rocm_copy of its own and UCX_TLS allows it. Set it to yes to have both.",
+     "Copy GPU memory, yes, no or auto. \"auto\" is no where UCX has a rocm_copy of\n"
+     "its own and UCX_TLS allows it. Set it to yes to have both.",
      ucs_offsetof(muct_copy_md_config_t, enable), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {"DETECT", "y",
-     "Tell UCX which memory is GPU memory, y or n. Where UCX cannot see the GPU\n"
+     "Report to UCX which memory is GPU memory, y or n. Where UCX cannot see the GPU\n"
      "runtime's allocations by itself, this turns its memory type cache off, which\n"
      "costs host memory operations without a memory handle a query each.",
      ucs_offsetof(muct_copy_md_config_t, detect), UCS_CONFIG_TYPE_BOOL},
 
     {"PIN", "y",
      "Pin registered host memory when it is first copied from or to a GPU, y or n.\n"
-     "That is UCX's staging buffers. Turn it off when pinned memory is short.",
+     "This concerns UCX's staging buffers. Turn it off when pinned memory is short.",
      ucs_offsetof(muct_copy_md_config_t, pin), UCS_CONFIG_TYPE_BOOL},
 
     {NULL, NULL, NULL, 0, {0}}};

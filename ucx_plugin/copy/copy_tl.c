@@ -37,24 +37,24 @@ static ucs_config_field_t muct_copy_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"SEG_SIZE", "256k",
-     "Pinned segment by way of which host memory that is not pinned is copied, in\n"
+     "Size of the pinned segments through which unpinned host memory is copied, in\n"
      "bytes; a device in use has two. Raise it when large messages of GPU memory are\n"
      "bound by the copies.",
      ucs_offsetof(muct_copy_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"BW", "20GBs",
-     "Bandwidth of a copy from or to pinned memory that UCX is told, in bytes per\n"
+     "Bandwidth of a copy from or to pinned memory reported to UCX, in bytes per\n"
      "second. It weighs protocols and limits nothing.",
      ucs_offsetof(muct_copy_iface_config_t, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {"STAGED_BW", "8GBs",
-     "The same of a copy by way of the segments, in bytes per second.",
+     "Bandwidth of a copy through the segments reported to UCX, in bytes per second.",
      ucs_offsetof(muct_copy_iface_config_t, staged_bandwidth), UCS_CONFIG_TYPE_BW},
 
-    {"LATENCY", "8us", "Latency of a copy that UCX is told, a time.",
+    {"LATENCY", "8us", "Latency of a copy reported to UCX, a time.",
      ucs_offsetof(muct_copy_iface_config_t, latency), UCS_CONFIG_TYPE_TIME},
 
-    {"OVERHEAD", "2us", "Cost of starting a copy that UCX is told, a time.",
+    {"OVERHEAD", "2us", "Cost of starting a copy reported to UCX, a time.",
      ucs_offsetof(muct_copy_iface_config_t, overhead), UCS_CONFIG_TYPE_TIME},
 
     {NULL, NULL, NULL, 0, {0}}};

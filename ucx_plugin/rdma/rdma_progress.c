@@ -477,7 +477,7 @@ static void muct_rdma_iface_check_events(muct_rdma_iface_t *iface)
         (now - iface->port_down_ms >= iface->port_down_timeout_ms)) {
         iface->port_down_ms = 0;
         muct_rdma_iface_set_timer(iface);
-        muct_warn("%s:%u: link is down for %" PRIu64 " ms, given up by %u endpoints",
+        muct_warn("%s:%u: link is down for %" PRIu64 " ms; %u endpoints fail",
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->port_down_timeout_ms, iface->num_eps);
         muct_rdma_iface_leave_all(iface, UCS_ERR_ENDPOINT_TIMEOUT);

@@ -273,8 +273,8 @@ static ucs_status_t muct_xgmi_ep_get_peer(muct_xgmi_ep_t *ep,
     ep->owner = addr->owner;
     ep->peer_iface = addr->id;
     if (status != UCS_OK) {
-        muct_diag("process 0x%" PRIx64 " (pid %u) is not here or dead", addr->owner,
-                  addr->pid);
+        muct_diag("process 0x%" PRIx64 " (pid %u) is dead or not visible here",
+                  addr->owner, addr->pid);
         return status;
     }
 

@@ -38,8 +38,8 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
 
     {"SHM_DIR", "/dev/shm",
      "Folder in shared memory for one small file a process, a path. Processes reach\n"
-     "each other when it is the same file system; set it when containers share\n"
-     "another one than /dev/shm.",
+     "each other when it is the same file system; set it when containers share a\n"
+     "folder other than /dev/shm.",
      ucs_offsetof(muct_xgmi_md_config_t, shm_dir), UCS_CONFIG_TYPE_STRING},
 
     {"MAX_IDLE_REGIONS", "inf",
@@ -48,23 +48,23 @@ static ucs_config_field_t muct_xgmi_md_config_table[] = {
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_regions), UCS_CONFIG_TYPE_UINT},
 
     {"MAX_IDLE_SIZE", "4t",
-     "Peers' memory kept mapped after its last use, in bytes. Lower it when memory\n"
-     "that peers have freed is missed, or GPU address space is short.",
+     "Peers' memory kept mapped after its last use, in bytes. Lower it when peers run\n"
+     "out of memory that they have freed, or GPU address space is short.",
      ucs_offsetof(muct_xgmi_md_config_t, max_idle_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"OPEN_TIMEOUT", "1s",
-     "How long unpacking a key waits for the first memory of a peer to open, a time.\n"
-     "Where it does not open by then, another transport is not taken, and copies wait;\n"
-     "what opens later is waited for by nobody.",
+     "Time that unpacking a key waits for the first memory of a peer to open, a time.\n"
+     "If it is not open by then, UCX keeps this transport and copies wait for it. Keys\n"
+     "of further memory are unpacked without waiting.",
      ucs_offsetof(muct_xgmi_md_config_t, open_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "1s",
-     "How long invalidating memory waits for other processes' copies, a time. Raise\n"
-     "it when a warning says that a live process did not answer.",
+     "Time that invalidating memory waits for other processes' copies, a time. Raise\n"
+     "it when a warning reports a living process that has not ended its copies.",
      ucs_offsetof(muct_xgmi_md_config_t, invalidate_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"DETECT", "y",
-     "Tell UCX which memory is GPU memory, y or n. Where UCX cannot see the GPU\n"
+     "Report to UCX which memory is GPU memory, y or n. Where UCX cannot see the GPU\n"
      "runtime's allocations by itself, this turns its memory type cache off, which\n"
      "costs host memory operations without a memory handle a query each.",
      ucs_offsetof(muct_xgmi_md_config_t, detect), UCS_CONFIG_TYPE_BOOL},

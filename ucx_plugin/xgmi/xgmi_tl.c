@@ -108,7 +108,7 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
 
     {"PEER_BLOCKS", "4",
      "More thread blocks for each further peer of a launch, a number, where the driver\n"
-     "tells links of their own between GPUs. 0 leaves it at BLOCKS.",
+     "reports separate links between GPUs. 0 leaves it at BLOCKS.",
      ucs_offsetof(muct_xgmi_iface_config_t, peer_blocks), UCS_CONFIG_TYPE_UINT},
 
     {"MAX_BLOCKS", "32",
@@ -117,8 +117,8 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      ucs_offsetof(muct_xgmi_iface_config_t, most_blocks), UCS_CONFIG_TYPE_UINT},
 
     {"TOPOLOGY", "/sys/class/kfd/kfd/topology",
-     "Where AMD's driver tells the links between GPUs, a path. Set it when a container\n"
-     "has that folder at another place.",
+     "Folder in which AMD's driver reports the links between GPUs, a path. Set it when\n"
+     "a container has that folder at another place.",
      ucs_offsetof(muct_xgmi_iface_config_t, topology), UCS_CONFIG_TYPE_STRING},
 
     {"ENGINES", "1",
@@ -141,22 +141,22 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      ucs_offsetof(muct_xgmi_iface_config_t, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"SEGS", "64",
-     "Such buffers of an interface, a number. Allocated with the first use.",
+     "Pinned buffers of an interface, a number. Allocated with the first use.",
      ucs_offsetof(muct_xgmi_iface_config_t, num_segs), UCS_CONFIG_TYPE_UINT},
 
     {"MAX_SHORT", "1k", "Longest short put, in bytes; at most SEG_SIZE.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_short), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"BW", "auto",
-     "Bandwidth UCX is told, in bytes per second. It weighs this transport against\n"
-     "others and limits nothing. auto: what the driver says of the GPUs' links, of\n"
-     "which each peer has its own; 200GBs for all peers where it says nothing.",
+     "Bandwidth reported to UCX, in bytes per second. It weighs this transport against\n"
+     "others and limits nothing. auto: the driver's figure for the link to each peer,\n"
+     "or 200GBs for all peers where the driver has none.",
      ucs_offsetof(muct_xgmi_iface_config_t, bandwidth), UCS_CONFIG_TYPE_BW},
 
-    {"LATENCY", "5us", "Latency UCX is told, a time.",
+    {"LATENCY", "5us", "Latency reported to UCX, a time.",
      ucs_offsetof(muct_xgmi_iface_config_t, latency), UCS_CONFIG_TYPE_TIME},
 
-    {"OVERHEAD", "500ns", "Cost of an operation UCX is told, a time.",
+    {"OVERHEAD", "500ns", "Cost of an operation reported to UCX, a time.",
      ucs_offsetof(muct_xgmi_iface_config_t, overhead), UCS_CONFIG_TYPE_TIME},
 
     {"MESSAGES", "y",

@@ -102,7 +102,8 @@ void hipcpu_set_rule(const char *name, bool is_on)
             return;
         }
     }
-    hipcpu_misuse("'%s' is no rule: expected amd or a name of docs/dev/hipcpu.md", name);
+    hipcpu_misuse("'%s' is no rule: expected amd or a name of docs/dev/hipcpu.md",
+                  name);
 }
 
 void hipcpu_rules_read(void)

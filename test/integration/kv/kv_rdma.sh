@@ -46,8 +46,8 @@ unusable() { # TEXT, and what is set
     fi
 }
 
-unusable 'transports asked for: mori_rdma, network devices: fake9:1' UCX_TLS=mori_rdma UCX_NET_DEVICES=fake9:1
-unusable 'transports asked for: mori_rdma, network devices: fake7:1' MORIKV_TLS=mori_rdma MORIKV_NET_DEVICES=fake7:1
+unusable 'requested transports: mori_rdma, network devices: fake9:1' UCX_TLS=mori_rdma UCX_NET_DEVICES=fake9:1
+unusable 'requested transports: mori_rdma, network devices: fake7:1' MORIKV_TLS=mori_rdma MORIKV_NET_DEVICES=fake7:1
 
 # Sanitizers and the second UCX run the programs that depend on the lane; the others run over
 # mori_xgmi.

@@ -488,8 +488,8 @@ START_TEST(rail_is_lost)
     it_expect_no(&pair.client, "error drain");
     it_expect_no(&pair.client, "ERROR");
     it_expect(&pair.client, " ok 0 failed");
-    it_expect(&pair.client, " goes on with ");
-    it_expect(&pair.server, " goes on with ");
+    it_expect(&pair.client, " continues on ");
+    it_expect(&pair.server, " continues on ");
     it_pair_free(&pair);
 }
 END_TEST

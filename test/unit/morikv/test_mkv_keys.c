@@ -236,7 +236,7 @@ START_TEST(a_post_without_a_key_is_refused)
     active = pair_bind_write(NUM, &passive);
     OK(mkv_plan_create(A->maps[1], &units, 1, 0, &plan));
     IS(mkv_xfer_post(active, 0, plan, NULL, NULL), MKV_ERR_PAIRING);
-    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "told no key"));
+    ck_assert_ptr_nonnull(strstr(mkv_last_error(), "has sent no key"));
     OK(mkv_plan_destroy(plan));
     plan = pair_plan(A, 1, 0, 0, NUM, 0);
     OK(mkv_xfer_post(active, 0, plan, NULL, NULL));

@@ -182,8 +182,8 @@ static const struct {
     {"tcp", "UCX_PLUGIN_PATH", "/nowhere",
      "; UCX_PLUGIN_PATH=/nowhere has no libuct_mori.so.0"},
     {"tcp", "UCX_PLUGIN_PATH", plugins,
-     "; mori_doctor tells why mori's transports are not there"},
-    {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor tells what mori's transports reach"},
+     "; mori_doctor shows why mori's transports are missing"},
+    {"mori_xgmi", "UCX_TLS", NULL, "; mori_doctor shows what mori's transports reach"},
 };
 
 /* GPU memory over sockets: one line, with the cause and what helps */

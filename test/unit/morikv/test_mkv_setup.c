@@ -336,14 +336,15 @@ START_TEST(auto_says_why_nothing_better)
     attr = connect_kept((uint64_t)_i);
     ck_assert_int_eq(attr.backend, MKV_BACKEND_TCP);
     ck_assert_int_eq(attr.is_same_host, !_i);
-    ck_assert_ptr_nonnull(strstr(kept_lines[MKV_LOG_INFO],
-                                 _i ? "peer prefill: tcp is taken, for want of better "
-                                      "ones (xgmi: another host, ipc: another host, "
-                                      "rdma: no lane connected, shm: another host), "
-                                      "TLS is tcp"
-                                    : "(xgmi: no lane connected, ipc: no lane "
-                                      "connected, rdma: no lane connected, shm: no "
-                                      "lane connected), TLS is tcp"));
+    ck_assert_ptr_nonnull(
+        strstr(kept_lines[MKV_LOG_INFO],
+               _i ? "peer prefill: tcp carries data, as no better "
+                    "backend is there (xgmi: another host, ipc: another host, "
+                    "rdma: no lane connected, shm: another host), "
+                    "TLS is tcp"
+                  : "(xgmi: no lane connected, ipc: no lane "
+                    "connected, rdma: no lane connected, shm: no "
+                    "lane connected), TLS is tcp"));
     pair_teardown();
 }
 END_TEST

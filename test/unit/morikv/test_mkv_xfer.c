@@ -826,7 +826,7 @@ START_TEST(sides_of_one_role_are_told_at_once)
     pair_run();
     ck_assert_int_eq(pair_query(a).status, MKV_ERR_INVALID);
     ck_assert_int_eq(pair_query(b).status, MKV_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides are to expose"));
+    ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides expose blocks"));
     ck_assert(pair_query(a).is_quiet && pair_query(b).is_quiet);
     pair_close(a, b, NULL);
     pair_teardown();
@@ -855,8 +855,8 @@ START_TEST(sides_that_both_wait_for_blocks_are_told_at_once)
     pair_run();
     ck_assert_int_eq(pair_query(a).status, MKV_ERR_INVALID);
     ck_assert_int_eq(pair_query(b).status, MKV_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(pair_query(a).error, "both sides wait for the other"));
-    ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides wait for the other"));
+    ck_assert_ptr_nonnull(strstr(pair_query(a).error, "both sides wait for blocks"));
+    ck_assert_ptr_nonnull(strstr(pair_query(b).error, "both sides wait for blocks"));
     ck_assert_uint_eq(a->legs[0].remote_nonce,
                       b->nonce); /* so that no other is meant */
     ck_assert_uint_eq(b->legs[0].remote_nonce, a->nonce);

@@ -2,7 +2,8 @@
 
 /*
  * Memory whose owner does not answer: the built module in a real UCX, and a process
- * that is stopped. By the rule ipc-server the runtime waits for it (docs/dev/hipcpu.md).
+ * that is stopped. By the rule ipc-server the runtime waits for it
+ * (docs/dev/hipcpu.md).
  */
 
 #include "config.h"

@@ -49,10 +49,10 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
     {"RX_FIRST", "auto",
-     "Receives of a new endpoint, 1 to 32768, which gets twice as many whenever as\n"
-     "many messages have come, up to RX_DEPTH; auto is 4, and less for endpoints\n"
-     "beyond the first 128. Raise it where the first messages must not wait, at the\n"
-     "cost of SEG_SIZE bytes each for every lane of every peer.",
+     "Receives of a new endpoint, 1 to 32768. They double whenever as many messages\n"
+     "have come, up to RX_DEPTH; auto is 4, and less for endpoints beyond the first\n"
+     "128. Raise it where the first messages must not wait, at the cost of SEG_SIZE\n"
+     "bytes each for every lane of every peer.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_ULUNITS},
 
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
@@ -94,22 +94,21 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
     {"TIMEOUT", "0",
      "Time without an answer until a packet is sent again, in seconds; 0 by\n"
      "device. The device doubles 4.096 us to reach it and may take up to four\n"
-     "times as long. TIMEOUT x RETRY_COUNT is how long a broken path takes to be\n"
-     "an error.",
+     "times as long. A broken path is an error after TIMEOUT x RETRY_COUNT.",
      ucs_offsetof(muct_rdma_iface_config_t, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"RETRY_COUNT", "auto",
      "Times a packet is sent again, 0 to 7; auto by device. Raise it on lossy\n"
-     "networks; but 7 is for ever on some devices (soft-RoCE), where a dead peer\n"
-     "is never noticed then.",
+     "networks; but 7 is for ever on some devices (soft-RoCE), which then never\n"
+     "report a dead peer.",
      ucs_offsetof(muct_rdma_iface_config_t, retry_count), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RNR_RETRY_COUNT", "7",
-     "Times a message is sent again that met no receive, 0 to 7, 7 for ever.\n"
-     "Credits see to it that none does.",
+     "Times a message that found no receive is sent again, 0 to 7, 7 for ever.\n"
+     "Credits keep this from happening.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_retry), UCS_CONFIG_TYPE_UINT},
 
-    {"RNR_TIMEOUT", "1ms", "Time between such repetitions, in seconds.",
+    {"RNR_TIMEOUT", "1ms", "Time between repetitions of RNR_RETRY_COUNT, in seconds.",
      ucs_offsetof(muct_rdma_iface_config_t, rnr_timer), UCS_CONFIG_TYPE_TIME},
 
     {"SL", "0",
@@ -142,17 +141,17 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, pkey), UCS_CONFIG_TYPE_HEX},
 
     {"MAX_READS", "auto",
-     "Reads and atomics of a queue pair on their way at once. auto is what both\n"
-     "devices can do, and 1 where a device answers few of all its queue pairs (ionic).\n"
+     "Reads and atomics of a queue pair in flight at once. auto is the limit of both\n"
+     "devices, and 1 where a device answers few of all its queue pairs (ionic).\n"
      "Raise it there when gets are slow and peers are few; a device that refuses gives\n"
      "8, 4 or 1.",
      ucs_offsetof(muct_rdma_iface_config_t, max_reads), UCS_CONFIG_TYPE_ULUNITS},
 
     {"ECE", "auto",
-     "Enhanced connection establishment, by which devices of one vendor agree on more\n"
-     "than the standard has (selective repeat on mlx5): auto is what both devices have,\n"
-     "inf is all, else 32 bits that the vendor defines, in decimal and equal on both\n"
-     "sides; 0 is none. Set it to 0 where firmwares of the two sides do not get along.",
+     "Enhanced connection establishment: devices of one vendor agree on features beyond\n"
+     "the standard (selective repeat on mlx5). auto takes those that both devices have,\n"
+     "inf all, 0 none; else 32 bits that the vendor defines, in decimal and equal on\n"
+     "both sides. Set it to 0 if the firmwares of the two sides are incompatible.",
      ucs_offsetof(muct_rdma_iface_config_t, ece), UCS_CONFIG_TYPE_ULUNITS},
 
     {"RAIL_AFFINITY", "n",
@@ -161,10 +160,10 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, rail_affinity), UCS_CONFIG_TYPE_BOOL},
 
     {"REACHABILITY", "route",
-     "Which peers a port of RoCE version 2 can reach: route, those that a route by its\n"
-     "network interface leads to; local_subnet, those of its own subnets; all. Where a\n"
-     "peer is not reached UCP takes another port, or tcp. local_subnet where routers\n"
-     "between rails drop RDMA, all where routes say nothing of it.",
+     "Peers that a port of RoCE version 2 can reach: route (those that a route by its\n"
+     "network interface leads to), local_subnet (those of its own subnets), or all. UCP\n"
+     "takes another port, or tcp, for a peer that is not reached. Choose local_subnet\n"
+     "where routers between rails drop RDMA, and all where routes do not show it.",
      ucs_offsetof(muct_rdma_iface_config_t, reachability),
      UCS_CONFIG_TYPE_ENUM(muct_rdma_config_reach_names)},
 
@@ -174,14 +173,14 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, port_down_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"RECOVERY", "3",
-     "How often in a row a connection that broke is made anew, without anything\n"
-     "having ended on it in between, 0 to 1000; 0 fails the endpoint at once. Lower\n"
-     "it to 0 for programs that poll memory which peers put into.",
+     "Times in a row that a broken connection is recovered without an operation ending\n"
+     "on it in between, 0 to 1000; 0 fails the endpoint at once. Set it to 0 for\n"
+     "programs that poll memory which peers put into.",
      ucs_offsetof(muct_rdma_iface_config_t, recovery), UCS_CONFIG_TYPE_UINT},
 
     {"RECOVERY_TIMEOUT", "0",
-     "Time to make a connection anew, in seconds; 0 by device. Raise it above the\n"
-     "longest outage of the network that programs shall survive.",
+     "Time to recover a connection, in seconds; 0 by device. Raise it above the longest\n"
+     "outage of the network that programs must survive.",
      ucs_offsetof(muct_rdma_iface_config_t, recovery_timeout), UCS_CONFIG_TYPE_TIME},
 
     {"MAX_BUFS", "inf",
@@ -191,7 +190,7 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
 
     {"THREAD_DOMAIN", "try",
      "Queue pairs of an interface in a thread domain, so that the device's library\n"
-     "takes no lock to post: y, n, or try where the device has them. n where\n"
+     "takes no lock to post: y, n, or try where the device has them. Choose n where\n"
      "doorbells of the device are scarce: each interface takes one.",
      ucs_offsetof(muct_rdma_iface_config_t, thread_domain), UCS_CONFIG_TYPE_TERNARY},
 

@@ -161,7 +161,7 @@ void muct_rdma_ep_offer_ece(muct_rdma_ep_t *ep)
         (iface->ece != UCS_ULUNITS_AUTO)) {
         iface->ece = 0;
         muct_warn("%s: UCX_MORI_RDMA_ECE is set, but the device or libibverbs has no "
-                  "ECE: connections go without",
+                  "ECE; connections do not use it",
                   muct_rdma_iface_md(iface)->device.name);
     }
 }

@@ -434,8 +434,8 @@ static void muct_rdma_ctl_restart(muct_rdma_ctl_t *ctl, uint64_t now_ms)
                strerror(error));
     ctl->restart_ms = now_ms + (MUCT_RDMA_CTL_FIRST_MS << ctl->num_failed);
     if (++ctl->num_failed == MUCT_RDMA_CTL_TRIES) {
-        muct_warn("UD qp 0x%x cannot be used again after %u tries: %s; connections "
-                  "that break are not made anew",
+        muct_warn("UD qp 0x%x cannot be used again after %u tries: %s; broken "
+                  "connections are not recovered",
                   ctl->ibv->qp_num, ctl->num_failed, strerror(error));
         ctl->num_failed = 0;
         ctl->is_given_up = true;

@@ -261,7 +261,7 @@ static ucs_status_t muct_rdma_ep_agree_reads(muct_rdma_ep_t *ep, uint8_t granted
         return UCS_OK;
     }
 
-    muct_error("the peer was told that we answer %u reads at once, and the device "
+    muct_error("this side announced %u concurrent reads to the peer, but the device "
                "grants %u: set UCX_MORI_RDMA_MAX_READS=%u",
                ep->told_reads, granted, granted);
     return UCS_ERR_UNREACHABLE;
@@ -453,7 +453,7 @@ ucs_status_t muct_rdma_ep_refuse_key(const muct_rdma_ep_t *ep,
     if (key->incarnation != ep->peer.incarnation) {
         muct_error("remote key of incarnation 0x%" PRIx64
                    " used with a peer of incarnation 0x%" PRIx64
-                   ": it is of another process or device, or of an earlier life of it",
+                   ": it belongs to another or an earlier process or device",
                    key->incarnation, ep->peer.incarnation);
     } else {
         muct_error("remote access to 0x%" PRIx64

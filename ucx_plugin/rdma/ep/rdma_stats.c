@@ -58,7 +58,7 @@ void muct_rdma_iface_log_stats(const muct_rdma_iface_t *iface)
     unsigned i;
 
     if (iface->recovery_stats.connections > 0) {
-        muct_info("%s:%u: %" PRIu64 " connections made anew, %" PRIu64
+        muct_info("%s:%u: %" PRIu64 " connections recovered, %" PRIu64
                   " work requests posted again",
                   muct_rdma_iface_md(iface)->device.name, iface->port.num,
                   iface->recovery_stats.connections, iface->recovery_stats.wrs);

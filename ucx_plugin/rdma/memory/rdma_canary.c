@@ -165,7 +165,7 @@ static ucs_status_t muct_rdma_canary_read(const muct_rdma_canary_t *canary,
     }
 
     if ((num <= 0) || (wc.status == IBV_WC_RETRY_EXC_ERR)) {
-        muct_debug("a queue pair that is its own peer does not answer");
+        muct_debug("a queue pair connected to itself does not answer");
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -284,7 +284,7 @@ ucs_status_t muct_rdma_canary_look(muct_rdma_md_t *md, const muct_rdma_mem_t *me
     }
 
     status = muct_rdma_canary_look_on_gpu(&canary, mem);
-    muct_debug("%s: looked at GPU memory 0x%llx length %llu by device and GPU: %s",
+    muct_debug("%s: compared GPU memory 0x%llx length %llu by device and GPU: %s",
                md->device.name, (unsigned long long)mem->base,
                (unsigned long long)mem->length, ucs_status_string(status));
     muct_rdma_qp_destroy(canary.qp);

@@ -42,26 +42,26 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
 
     {"PEERMEM", "try",
      "Register GPU memory by its address, which needs the GPU driver's peer memory: y (by\n"
-     "nothing else), n (never), try (first or second, as DMABUF). Choose n to be told\n"
-     "when dma-buf does not work.",
+     "nothing else), n (never), try (first or second, as DMABUF). Choose n to get an\n"
+     "error when dma-buf does not work.",
      ucs_offsetof(muct_rdma_md_config_t, peermem), UCS_CONFIG_TYPE_TERNARY},
 
     {"DMABUF_CANARY", "try",
-     "Look whether the device reaches the bytes that the GPU sees when GPU memory was\n"
-     "registered by dma-buf, and refuse it else: y, n, or try at UCX_LOG_LEVEL=debug.\n"
-     "Choose y once for a new driver or allocator. Memory whose bytes are all alike is\n"
-     "written to for a moment.",
+     "Check that the device and the GPU see the same bytes of GPU memory registered by\n"
+     "dma-buf, and refuse it otherwise: y, n, or try at UCX_LOG_LEVEL=debug. Choose y\n"
+     "once for a new driver or allocator. Memory whose bytes are all alike is written to\n"
+     "for a moment.",
      ucs_offsetof(muct_rdma_md_config_t, dmabuf_canary), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_DIRECT", "try",
      "Register GPU memory: y, n, or try (where some of it can be registered when\n"
-     "the device is opened). Without it GPU memory goes by way of host memory,\n"
-     "which mori_copy or UCX's rocm_copy does.",
+     "the device is opened). Without it, mori_copy or UCX's rocm_copy moves GPU\n"
+     "memory through host memory.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_direct), UCS_CONFIG_TYPE_TERNARY},
 
     {"GPU_FLUSH", "y",
      "Let peers flush their writes to our GPUs: a page of each GPU is registered\n"
-     "for them to read, and the end of their flush says that the GPU sees the\n"
+     "for them to read, and the end of their flush proves that the GPU sees the\n"
      "bytes. n saves a read a flush where the network device does it by itself.",
      ucs_offsetof(muct_rdma_md_config_t, gpu_flush), UCS_CONFIG_TYPE_BOOL},
 
@@ -73,8 +73,8 @@ static ucs_config_field_t muct_rdma_md_config_table[] = {
 
     {"FORK", "try",
      "Keep registered memory out of processes that this one forks: y, n, or try.\n"
-     "Kernels from 5.12 on do it by themselves; older ones may give the memory a\n"
-     "device writes to to the child. It makes each registration a little slower there.",
+     "Kernels from 5.12 on do it by themselves; older ones may give the child the\n"
+     "memory that a device writes to. It makes each registration a little slower there.",
      ucs_offsetof(muct_rdma_md_config_t, fork), UCS_CONFIG_TYPE_TERNARY},
 
     {"MAX_MR_SIZE", "inf",

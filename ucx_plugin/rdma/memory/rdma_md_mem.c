@@ -436,7 +436,7 @@ static ucs_status_t muct_rdma_md_renew(muct_rdma_md_t *md, muct_rdma_mem_t *mem)
     status = muct_rdma_mem_replace(mem, fresh);
     if (status != UCS_OK) {
         muct_error("%s: GPU memory %p length %" PRIu64
-                   " was mapped anew and needs more keys than before: unmap and map it "
+                   " was remapped and needs more keys than before: unmap and map it "
                    "with UCP",
                    md->device.name, address, mem->length);
         muct_rdma_mem_destroy(fresh);

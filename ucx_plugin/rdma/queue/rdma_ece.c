@@ -65,7 +65,7 @@ ucs_status_t muct_rdma_ece_set(struct ibv_qp *qp, const muct_rdma_ece_t *ece)
     error = muct_rdma_verbs.set_ece(qp, &ibv);
     if (error != 0) {
         muct_error("ibv_set_ece(qp 0x%x vendor 0x%x options 0x%x) failed: %s; "
-                   "UCX_MORI_RDMA_ECE=0 on both sides goes without",
+                   "set UCX_MORI_RDMA_ECE=0 on both sides to disable ECE",
                    qp->qp_num, ece->vendor_id, ece->options, strerror(error));
         return UCS_ERR_IO_ERROR;
     }

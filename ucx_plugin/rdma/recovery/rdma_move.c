@@ -141,7 +141,7 @@ void muct_rdma_move_to(muct_rdma_ep_t *ep, muct_rdma_iface_t *carrier,
     const uint64_t incarnation = ep->peer.incarnation; /* keys are of this one */
 
     if (carrier != ep->carrier) {
-        muct_info("%s: endpoint %p goes on with %s",
+        muct_info("%s: endpoint %p continues on %s",
                   muct_rdma_iface_md(ep->carrier)->device.name, (void *)ep,
                   muct_rdma_iface_md(carrier)->device.name);
     }

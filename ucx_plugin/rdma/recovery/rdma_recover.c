@@ -205,8 +205,8 @@ static void muct_rdma_recover_end(muct_rdma_ep_t *ep)
     iface->recovery_stats.wrs += num;
     iface->recovery_stats.moves += ep->carrier != iface;
     muct_info(
-        "%s: connection %u of endpoint %p is there, from qp 0x%x to 0x%x; %u work "
-        "requests posted again",
+        "%s: connection %u of endpoint %p is established, from qp 0x%x to 0x%x; %u "
+        "work requests posted again",
         muct_rdma_iface_md(ep->carrier)->device.name, ep->recover.epoch, (void *)ep,
         ep->chans[0].ibv->qp_num, ep->recover.offer.qp_nums[0], num);
 }
@@ -274,9 +274,8 @@ void muct_rdma_recover_tell_number(muct_rdma_ep_t *ep)
 static void muct_rdma_recover_tell_step(muct_rdma_ep_t *ep, uint64_t now_ms)
 {
     if (now_ms >= ep->recover.deadline_ms) {
-        muct_debug(
-            "endpoint %p: the peer does not say that it knows where datagrams go",
-            (void *)ep);
+        muct_debug("endpoint %p: the peer has not confirmed the datagram address",
+                   (void *)ep);
         muct_rdma_recover_cancel(ep);
     } else {
         muct_rdma_recover_offer(ep, now_ms);
@@ -570,7 +569,7 @@ void muct_rdma_recover_open(muct_rdma_iface_t *iface)
                                     &iface->cqs, id, &iface->path);
     }
     if (status != UCS_OK) {
-        muct_debug("%s: connections that break are not made anew: no datagrams",
+        muct_debug("%s: broken connections are not recovered: no datagrams",
                    muct_rdma_iface_md(iface)->device.name);
     }
 }
@@ -612,9 +611,8 @@ void muct_rdma_recover_reopen(muct_rdma_iface_t *iface)
         status = muct_rdma_ctl_renew(ctl, &iface->cqs, id);
     }
     if (status != UCS_OK) {
-        muct_debug(
-            "%s: connections that break are not made anew any more: no datagrams",
-            muct_rdma_iface_md(iface)->device.name);
+        muct_debug("%s: broken connections are not recovered any more: no datagrams",
+                   muct_rdma_iface_md(iface)->device.name);
         return;
     }
 

@@ -303,8 +303,8 @@ static void muct_xgmi_batch_refuse_use(muct_xgmi_queue_t *queue,
     muct_xgmi_run_t *run;
     size_t i;
 
-    muct_diag("copies under a key of peer 0x%" PRIx64 " came too late: it has waited "
-              "for them and goes on without",
+    muct_diag("copies with a key of peer 0x%" PRIx64 " are dropped: the peer has "
+              "invalidated the key and timed out waiting for them",
               muct_xgmi_peer_owner(use->peer));
     for (i = 0; i < count; ++i) {
         entry = &batch->entries[i];

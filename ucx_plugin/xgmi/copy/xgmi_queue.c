@@ -120,7 +120,7 @@ ucs_status_t muct_xgmi_queue_add_window(muct_xgmi_queue_t *queue,
 
     if (!muct_xgmi_peer_enter(rkey->peer, rkey->key.slot, rkey->key.generation)) {
         muct_debug("key of 0x%" PRIx64 " length %" PRIu64 " of peer 0x%" PRIx64
-                   " does not hold any more",
+                   " is no longer valid",
                    rkey->key.address, rkey->key.length, rkey->key.owner);
         return UCS_ERR_REJECTED;
     }
@@ -456,8 +456,9 @@ static void muct_xgmi_queue_load_kernel(muct_xgmi_queue_t *queue)
 
     ret = muct_xgmi_queue_clear_arrivals(queue);
     if (ret != MUCT_HIP_SUCCESS) {
-        muct_diag("device %d copies without the kernel: clearing its counter = %s",
-                  queue->device, muct_gpu_error_name(queue->gpu, ret));
+        muct_diag(
+            "device %d copies without the kernel: clearing its counter failed: %s",
+            queue->device, muct_gpu_error_name(queue->gpu, ret));
         return;
     }
 

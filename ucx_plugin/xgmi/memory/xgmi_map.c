@@ -404,7 +404,7 @@ static ucs_status_t muct_xgmi_map_start_opening(muct_xgmi_map_t *map,
     ucs_status_t status;
 
     if (opening == NULL) {
-        muct_error("failed to allocate the opening of memory of peer 0x%" PRIx64,
+        muct_error("failed to allocate a request to open memory of peer 0x%" PRIx64,
                    key->owner);
         return UCS_ERR_NO_MEMORY;
     }
@@ -735,8 +735,8 @@ ucs_status_t muct_xgmi_map_create(const muct_gpu_t *gpu,
 void muct_xgmi_map_destroy(muct_xgmi_map_t *map)
 {
     if (!muct_xgmi_opener_destroy(map->opener, MUCT_XGMI_MAP_END_LIMIT_MS)) {
-        muct_warn("what is mapped of peers stays mapped: hipIpcOpenMemHandle() has not "
-                  "come back for more than %u ms",
+        muct_warn("peers' memory stays mapped: hipIpcOpenMemHandle() has not returned "
+                  "for more than %u ms",
                   MUCT_XGMI_MAP_END_LIMIT_MS);
         return; /* its thread needs all of this */
     }

@@ -136,7 +136,7 @@ static muct_xgmi_line_t *muct_xgmi_opener_start(muct_xgmi_opener_t *opener,
     int error;
 
     if (line == NULL) {
-        muct_error("failed to allocate what opens memory of peer 0x%lx", owner);
+        muct_error("failed to allocate the opener of memory of peer 0x%lx", owner);
         return NULL;
     }
 

@@ -67,7 +67,7 @@ static unsigned char *muct_xgmi_inbox_map_ring(const muct_xgmi_inbox_t *inbox,
                  inbox->box_fd, (off_t)offset);
     if (bytes == MAP_FAILED) {
         muct_error("mmap(ring of process 0x%" PRIx64 ", %" PRIu64
-                   " bytes) failed: %m: it is not heard",
+                   " bytes) failed: %m; ignoring messages of this process",
                    atomic_load(&inbox->box->places[index].owner), MUCT_XGMI_RING_SIZE);
         return NULL;
     }
@@ -239,8 +239,8 @@ static void muct_xgmi_inbox_hear_no_more(muct_xgmi_inbox_t *inbox, unsigned inde
 
 static void muct_xgmi_inbox_tell_nonsense(muct_xgmi_inbox_t *inbox, unsigned index)
 {
-    muct_error("process 0x%" PRIx64 " wrote what is no message at byte %" PRIu64
-               " of its ring: it is not heard any more",
+    muct_error("corrupt message from process 0x%" PRIx64 " at ring offset %" PRIu64
+               "; ignoring this sender from now on",
                atomic_load(&inbox->box->places[index].owner),
                inbox->rings[index].position);
     muct_xgmi_inbox_hear_no_more(inbox, index);

@@ -157,8 +157,7 @@ static ucs_status_t muct_xgmi_outbox_map(muct_xgmi_outbox_t *outbox, int fd,
 
     outbox->box = box;
     if ((outbox->box->magic != MUCT_XGMI_BOX_MAGIC) || (outbox->box->owner != owner)) {
-        muct_error("%s does not begin as messages to process 0x%" PRIx64 " do", path,
-                   owner);
+        muct_error("%s is not the message file of process 0x%" PRIx64, path, owner);
         munmap(box, sizeof(*outbox->box));
         return UCS_ERR_UNREACHABLE;
     }

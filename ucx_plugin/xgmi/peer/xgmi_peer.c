@@ -273,8 +273,8 @@ muct_xgmi_iface_id_t muct_xgmi_iface_id_open(void)
     pthread_mutex_unlock(&muct_xgmi_peer_lock);
     if (id.slot == MUCT_XGMI_NO_IFACE_SLOT) {
         muct_diag(
-            "%d interfaces are open: peers of this one see the end of the process "
-            "and not its own",
+            "%d interfaces are open: peers of this one see the end of its process, "
+            "but not of the interface",
             MUCT_XGMI_MAX_IFACES);
     }
     return id;

@@ -21,7 +21,7 @@ ucs_status_t muct_xgmi_wake_create(muct_xgmi_wake_t **wake_p)
     muct_xgmi_wake_t *wake = calloc(1, sizeof(*wake));
 
     if (wake == NULL) {
-        muct_error("failed to allocate what wakes a thread");
+        muct_error("failed to allocate a wakeup object");
         return UCS_ERR_NO_MEMORY;
     }
 
