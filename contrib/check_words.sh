@@ -12,12 +12,12 @@ set -uo pipefail
 limits_of() { # PART
     case $1 in
     src) echo 30 5 10 ;;
-    ucx_plugin) echo 30 8 10 ;;
+    ucx_plugin) echo 30 5 10 ;;
     perf) echo 30 5 10 ;;
     test) echo 30 5 10 ;;
     python) echo 30 5 10 ;;
     shell) echo 30 5 10 ;;
-    logs) echo 30 5 30 ;;
+    logs) echo 30 5 10 ;;
     esac
 }
 
