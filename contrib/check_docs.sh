@@ -1,22 +1,36 @@
 #!/bin/bash
 # The pages say what is so: links lead somewhere, every option of the library is in its
 # page, every UCX_MORI_ or MORIKV_ variable and every file of the tree that a page names exists,
-# and a command that CI does not run says why (contrib/page_commands).
+# a command that CI does not run says why (contrib/page_commands), and the pages are short.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
 pages() { (cd "$1" && find . -name '*.md' -not -path './build*' -not -path './.git/*' | sort); }
 
+# Headings as links name them.
+anchors() { # FILE
+    sed -n 's/^##* //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
 check_links() { # DIR PAGE
-    local target rc=0
+    local target file rc=0
     while read -r target; do
         case $target in
-        http*:* | \#* | '') continue ;;
+        http*:* | '') continue ;;
+        \#*) file=$1/$2 ;;
+        *) file=$1/$(dirname "$2")/${target%%#*} ;;
         esac
-        [ -e "$1/$(dirname "$2")/${target%%#*}" ] || {
+        [ -e "$file" ] || {
             echo "$2 links to $target, which is not there"
             rc=1
+            continue
         }
+        case $target in
+        *\#*) anchors "$file" | grep -qxF "${target#*#}" || {
+            echo "$2 links to $target, and that page has no such heading"
+            rc=1
+        } ;;
+        esac
     done < <(grep -oP '\]\(\K[^)\s]+' "$1/$2")
     return $rc
 }
@@ -93,6 +107,27 @@ check_marks() { # DIR PAGE
     return $rc
 }
 
+# README, CONTRIBUTING, CHANGELOG and docs/ together; what holds neither letter nor digit, as a
+# table's lines, is no word.
+most_words=25000
+check_length() { # DIR
+    local page words all=0 table=''
+    while read -r page; do
+        case $page in
+        ./README.md | ./CONTRIBUTING.md | ./CHANGELOG.md | ./docs/*) ;;
+        *) continue ;;
+        esac
+        words=$(tr -s '[:space:]' '\n' <"$1/$page" | grep -c '[[:alnum:]]')
+        all=$((all + words))
+        table+="$words $page"$'\n'
+    done < <(pages "$1")
+    [ $all -le $most_words ] || {
+        echo "the pages have $all words; expected at most $most_words. The longest:"
+        sort -rn <<<"$table" | head -n 5
+        return 1
+    }
+}
+
 check() { # DIR
     local dir=$1 page name names rc=0
     local -a tables
@@ -107,6 +142,7 @@ check() { # DIR
         ./README.md | ./docs/* | ./perf/README.md) check_marks "$dir" "$page" || rc=1 ;;
         esac
     done < <(pages "$dir")
+    check_length "$dir" || rc=1
     if [ -e "$dir/src/base/options_table.c" ]; then
         while read -r name; do
             grep -q "^| \`$name\` |" "$dir/docs/morikv.md" || {
@@ -122,6 +158,10 @@ check() { # DIR
 samples() {
     echo 'see [there](nowhere.md)' | write README.md
     bad 'a link to nowhere' nowhere.md
+    printf '# One page\n\nsee [there](#another-heading)\n' | write README.md
+    bad 'a link to no heading' 'no such heading'
+    yes 'one word and others' | head -n 6300 | write docs/long.md
+    bad 'pages of 25 200 words' 'have 25200 words'
     echo 'proven by `test/unit/none.c`' | write docs/dev/design.md
     bad 'a file that is not there' 'names test/unit/none.c'
     echo 'set UCX_MORI_XGMI_LIST to 5' | write docs/xgmi.md
@@ -140,8 +180,8 @@ samples() {
     bad 'a command that nothing runs' 'between fences'
     echo '    {"LISTS", "8",' | write ucx_plugin/xgmi/xgmi_tl.c
     echo '    {"STRICT", "n",' | write src/base/options_table.c
-    echo '| `STRICT` | `n` | |' | write docs/morikv.md
-    echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#options)' | write README.md
+    printf '# All `Options`, here\n\n| `STRICT` | `n` | |\n' | write docs/morikv.md
+    echo 'set UCX_MORI_XGMI_LISTS, see [there](docs/morikv.md#all-options-here)' | write README.md
     printf '    ucx_info -d\n    prove  # [no CI: NIC]\n' | write docs/rdma.md
     good 'pages that are right'
 }
