@@ -5,94 +5,53 @@
 
 /**
  * @file
- * Doubly linked list, embedded in its elements. Pure; no locks.
+ * Doubly linked list of UCX (ucs_list_link_t), embedded in its elements; no locks.
  *
  * An element that is in no list points to itself, so that mkv_list_del() may be called
  * twice and mkv_list_is_empty() shows whether an element is in a list.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <ucs/datastruct/list.h>
+#include <ucs/sys/compiler_def.h>
 
-typedef struct mkv_list {
-    struct mkv_list *prev, *next;
-} mkv_list_t;
+typedef ucs_list_link_t mkv_list_t;
 
-static inline void mkv_list_init(mkv_list_t *list)
-{
-    list->prev = list->next = list;
-}
-
-static inline bool mkv_list_is_empty(const mkv_list_t *list)
-{
-    return list->next == list;
-}
+#define mkv_list_init ucs_list_head_init
+#define mkv_list_is_empty ucs_list_is_empty
+#define mkv_list_add_tail ucs_list_add_tail
+#define mkv_list_length ucs_list_length
 
 static inline void mkv_list_del(mkv_list_t *item)
 {
-    item->prev->next = item->next;
-    item->next->prev = item->prev;
-    mkv_list_init(item);
-}
-
-/** Append; the item must be in no list. */
-static inline void mkv_list_add_tail(mkv_list_t *list, mkv_list_t *item)
-{
-    item->prev = list->prev;
-    item->next = list;
-    list->prev->next = item;
-    list->prev = item;
+    ucs_list_del(item);
+    ucs_list_head_init(item);
 }
 
 /** Append if the item is in no list. */
 static inline void mkv_list_queue(mkv_list_t *list, mkv_list_t *item)
 {
-    if (mkv_list_is_empty(item)) {
-        mkv_list_add_tail(list, item);
+    if (ucs_list_is_empty(item)) {
+        ucs_list_add_tail(list, item);
     }
-}
-
-static inline size_t mkv_list_length(const mkv_list_t *list)
-{
-    const mkv_list_t *item;
-    size_t length = 0;
-
-    for (item = list->next; item != list; item = item->next) {
-        ++length;
-    }
-    return length;
 }
 
 /** Move all items to the tail of another list. */
 static inline void mkv_list_splice(mkv_list_t *from, mkv_list_t *to)
 {
-    if (mkv_list_is_empty(from)) {
-        return;
-    }
-    from->next->prev = to->prev;
-    to->prev->next = from->next;
-    from->prev->next = to;
-    to->prev = from->prev;
-    mkv_list_init(from);
+    ucs_list_splice_tail(to, from);
+    ucs_list_head_init(from);
 }
 
-#define mkv_container_of(_ptr, _type, _member)                                         \
-    ((_type *)((char *)(_ptr) - offsetof(_type, _member)))
-
 /** First element; the list must not be empty. */
-#define mkv_list_head(_list, _type, _member)                                           \
-    mkv_container_of((_list)->next, _type, _member)
+#define mkv_list_head ucs_list_head
+
+#define mkv_container_of ucs_container_of
 
 #define mkv_list_for_each(_elem, _list, _type, _member)                                \
-    for ((_elem) = mkv_container_of((_list)->next, _type, _member);                    \
-         &(_elem)->_member != (_list);                                                 \
-         (_elem) = mkv_container_of((_elem)->_member.next, _type, _member))
+    ucs_list_for_each(_elem, _list, _member)
 
-/** The current element may be removed in the body. */
+/** The body may remove the current element. */
 #define mkv_list_for_each_safe(_elem, _tmp, _list, _type, _member)                     \
-    for ((_elem) = mkv_container_of((_list)->next, _type, _member),                    \
-        (_tmp) = mkv_container_of((_elem)->_member.next, _type, _member);              \
-         &(_elem)->_member != (_list); (_elem) = (_tmp),                               \
-        (_tmp) = mkv_container_of((_elem)->_member.next, _type, _member))
+    ucs_list_for_each_safe(_elem, _tmp, _list, _member)
 
 #endif

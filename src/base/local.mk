@@ -16,7 +16,6 @@ libmorikv_core_la_SOURCES += \
     src/base/options.h \
     src/base/options_table.c \
     src/base/options_table.h \
-    src/base/table.c \
     src/base/table.h \
     src/base/tuning.c \
     src/base/tuning.h

@@ -5,41 +5,68 @@
 
 /**
  * @file
- * Objects by a number of 64 bits, in constant time. Zeroes are an empty table. The
- * caller owns the objects and sees to the locking.
+ * Objects by a number of 64 bits: khash of UCX. Zeroes are an empty table. The caller
+ * owns the objects and serializes the calls.
  */
 
 #include "morikv.h"
 
-#include <stdbool.h>
+#include <ucs/datastruct/khash.h>
 
-typedef struct mkv_table_slot {
-    uint64_t key;
-    void *value; /**< NULL: free */
-} mkv_table_slot_t;
+/* Names and ids are close to each other in low or in high bits; khash masks the low
+ * ones. */
+static inline khint_t mkv_table_hash(uint64_t key)
+{
+    key = (key ^ (key >> 32)) * 0x9e3779b97f4a7c15ull;
+    return (khint_t)(key >> 32);
+}
 
-typedef struct mkv_table {
-    mkv_table_slot_t *slots;
-    size_t num_slots; /**< A power of 2, or 0 */
-    size_t count;
-} mkv_table_t;
+KHASH_INIT(mkv_table, uint64_t, void *, 1, mkv_table_hash, kh_int64_hash_equal)
 
-/** @return NULL: there is none. */
-void *mkv_table_find(const mkv_table_t *table, uint64_t key);
+typedef khash_t(mkv_table) mkv_table_t;
+
+/** @return NULL: the key is not in the table. */
+static inline void *mkv_table_find(const mkv_table_t *table, uint64_t key)
+{
+    khint_t slot = kh_get(mkv_table, table, key);
+
+    return (slot == kh_end(table)) ? NULL : kh_value(table, slot);
+}
 
 /**
  * @param [in] value  Must not be NULL.
  *
- * @return MKV_OK, MKV_ERR_DUPLICATE: the key is there, MKV_ERR_NOMEM.
+ * @return MKV_OK, MKV_ERR_DUPLICATE: the key is in the table, MKV_ERR_NOMEM.
  */
-mkv_status_t mkv_table_add(mkv_table_t *table, uint64_t key, void *value);
+static inline mkv_status_t mkv_table_add(mkv_table_t *table, uint64_t key, void *value)
+{
+    khint_t slot;
+    int put;
 
-/** Harmless if it is not there. */
-void mkv_table_remove(mkv_table_t *table, uint64_t key);
+    slot = kh_put(mkv_table, table, key, &put);
+    if (put == UCS_KH_PUT_FAILED) {
+        return MKV_ERR_NOMEM;
+    } else if (put == UCS_KH_PUT_KEY_PRESENT) {
+        return MKV_ERR_DUPLICATE;
+    }
+    kh_value(table, slot) = value;
+    return MKV_OK;
+}
 
-void mkv_table_cleanup(mkv_table_t *table);
+/** Does nothing when the key is not in the table. */
+static inline void mkv_table_remove(mkv_table_t *table, uint64_t key)
+{
+    khint_t slot = kh_get(mkv_table, table, key);
 
-/** Slots that a search for the key looks at. */
-size_t mkv_table_distance(const mkv_table_t *table, uint64_t key);
+    if (slot != kh_end(table)) {
+        kh_del(mkv_table, table, slot);
+    }
+}
+
+static inline void mkv_table_cleanup(mkv_table_t *table)
+{
+    kh_destroy_inplace(mkv_table, table);
+    kh_init_inplace(mkv_table, table);
+}
 
 #endif

@@ -39,7 +39,7 @@ void mkv_grants_trim(mkv_peer_t *peer)
     mkv_table_t *granted = &peer->remote.granted, kept = {0};
     mkv_mem_t *mem;
 
-    if (granted->count <= 2 * mkv_list_length(&peer->ctx->mems)) {
+    if (kh_size(granted) <= 2 * mkv_list_length(&peer->ctx->mems)) {
         return;
     }
     mkv_list_for_each(mem, &peer->ctx->mems, mkv_mem_t, list)
