@@ -81,6 +81,7 @@ START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
     it_expect_status(&result, 0);
     it_expect(&result, "client done");
     it_result_free(&result);
+    mkv_proc_kill(&server, SIGTERM);
     result.output = output;
     if (!mkv_proc_expect(&server, NULL, output, sizeof(output))) {
         it_show(&result);
@@ -91,6 +92,7 @@ START_TEST(client_that_dies_connecting_leaves_the_server_to_others)
     result.status = mkv_proc_exit_status(&server);
     it_expect_status(&result, 0);
     it_expect(&result, "server done");
+    it_expect(&result, " 1 byes");
     mkv_proc_cleanup(&server);
     mkv_test_pass("client_that_dies_connecting_leaves_the_server_to_others",
                   "%d clients by %s", rounds, it_ways[_i]);

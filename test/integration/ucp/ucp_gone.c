@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A server that says how it is reached, and clients that end by themselves in the
- * middle of connecting, or say goodbye properly, after which the server ends.
+ * A server that prints its address and port, and clients that kill themselves in the
+ * middle of connecting or run to the end. SIGTERM ends the server: a server that ended
+ * with the last message of a client would reset the connection under that client's
+ * flush.
  */
 
 #include "test/support/mkv_test.h"
@@ -51,7 +53,7 @@ static void gone_progress(gone_t *gone)
     }
 }
 
-/* The request is freed; what failed says why by the error handler. */
+/* Frees the request; the error handler prints the cause of a failure. */
 static ucs_status_t gone_wait(gone_t *gone, void *request)
 {
     ucs_status_t status;
@@ -86,8 +88,8 @@ static void gone_on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     gone_close_by_force(ep);
 }
 
-/* Hello is answered with hello; what is sent with it fills more than a message. */
-static void *gone_say(ucp_ep_h ep, unsigned id)
+/* The payload fills more than one message. */
+static void *gone_send(ucp_ep_h ep, unsigned id)
 {
     static char bytes[GONE_LENGTH];
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -106,7 +108,7 @@ static ucs_status_t gone_on_hello(void *arg, const void *header, size_t header_l
     (void)header, (void)header_length, (void)data, (void)length;
     ++gone->num_hello;
     if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
-        request = gone_say(param->reply_ep, GONE_BYE);
+        request = gone_send(param->reply_ep, GONE_BYE);
         if (UCS_PTR_IS_PTR(request)) {
             ucp_request_free(request);
         }
@@ -123,7 +125,7 @@ static ucs_status_t gone_on_bye(void *arg, const void *header, size_t header_len
     return UCS_OK;
 }
 
-static void gone_hear(gone_t *gone, unsigned id, ucp_am_recv_callback_t cb)
+static void gone_set_handler(gone_t *gone, unsigned id, ucp_am_recv_callback_t cb)
 {
     const ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                                                         UCP_AM_HANDLER_PARAM_FIELD_CB |
@@ -147,8 +149,8 @@ static void gone_open(gone_t *gone)
     gone_need(ucp_init(&params, NULL, &gone->context), "ucp_init");
     gone_need(ucp_worker_create(gone->context, &worker_params, &gone->worker),
               "ucp_worker_create");
-    gone_hear(gone, GONE_HELLO, gone_on_hello);
-    gone_hear(gone, GONE_BYE, gone_on_bye);
+    gone_set_handler(gone, GONE_HELLO, gone_on_hello);
+    gone_set_handler(gone, GONE_BYE, gone_on_bye);
 }
 
 static void gone_close(gone_t *gone)
@@ -176,7 +178,7 @@ static void gone_on_connect(ucp_conn_request_h request, void *arg)
     printf("accept: %s\n", ucs_status_string(status));
 }
 
-static void gone_say_address(gone_t *gone)
+static void gone_print_address(gone_t *gone)
 {
     ucp_address_t *address;
     size_t length, i;
@@ -209,22 +211,31 @@ static ucp_listener_h gone_listen(gone_t *gone)
     return listener;
 }
 
-/* Hello of one that stays is the last. */
+static volatile sig_atomic_t gone_is_over;
+
+static void gone_on_term(int signum)
+{
+    (void)signum;
+    gone_is_over = 1;
+}
+
 static int gone_serve(void)
 {
     ucp_listener_h listener;
     gone_t gone;
 
+    signal(SIGTERM, gone_on_term);
     gone_open(&gone);
-    gone_say_address(&gone);
+    gone_print_address(&gone);
     listener = gone_listen(&gone);
     printf("ready\n");
-    while (gone.num_bye == 0) {
+    while (!gone_is_over) {
         gone_progress(&gone);
     }
     ucp_listener_destroy(listener);
     gone_close(&gone);
-    printf("server done: %u hellos, %u errors\n", gone.num_hello, gone.num_errors);
+    printf("server done: %u hellos, %u byes, %u errors\n", gone.num_hello, gone.num_bye,
+           gone.num_errors);
     return MKV_TEST_EXIT_OK;
 }
 
@@ -260,7 +271,7 @@ static ucp_ep_h gone_connect(gone_t *gone, const char *to)
     return ep;
 }
 
-/* A number of calls of progress and no more, or a negative one: to the end. */
+/* @param num_progress  Calls of progress before SIGKILL; negative: run to the end. */
 static int gone_visit(const char *to, int num_progress)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -270,7 +281,7 @@ static int gone_visit(const char *to, int num_progress)
 
     gone_open(&gone);
     ep = gone_connect(&gone, to);
-    request = gone_say(ep, GONE_HELLO);
+    request = gone_send(ep, GONE_HELLO);
     if (num_progress >= 0) {
         for (; num_progress > 0; --num_progress) {
             (void)ucp_worker_progress(gone.worker);
@@ -283,7 +294,7 @@ static int gone_visit(const char *to, int num_progress)
     while (gone.num_bye == 0) {
         gone_progress(&gone);
     }
-    gone_need(gone_wait(&gone, gone_say(ep, GONE_BYE)), "bye");
+    gone_need(gone_wait(&gone, gone_send(ep, GONE_BYE)), "bye");
     gone_need(gone_wait(&gone, ucp_ep_flush_nbx(ep, &param)), "flush");
     if (gone.num_errors == 0) { /* else the handler closed it */
         gone_close_by_force(ep);
