@@ -2,7 +2,7 @@
 # Plain technical English: comments, docstrings and log texts have a subject and a verb.
 # Counted are sentences that begin with a pronoun or a fragment, people as subjects of code,
 # and verbs of speech with code as the subject. The parts are the C code of each folder, its
-# log texts, and all comments of Python and of shell, make and m4. Each part has limits;
+# log texts, all comments of Python and of shell, make and m4, and the pages. Each part has limits;
 # check_commits.sh looks at subjects of commits.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
@@ -18,6 +18,7 @@ limits_of() { # PART
     python) echo 30 5 10 ;;
     shell) echo 30 5 10 ;;
     logs) echo 30 5 10 ;;
+    pages) echo 1000 5 10 ;; # a sentence of prose may begin with "it" or "with"
     esac
 }
 
@@ -31,7 +32,8 @@ top, part = sys.argv[1:]
 
 def files(folders, suffixes):
     for folder in folders:
-        for place, _, names in os.walk(os.path.join(top, folder)):
+        for place, inside, names in os.walk(os.path.join(top, folder)):
+            inside[:] = [name for name in inside if not name.startswith((".", "build"))]
             for name in sorted(names):
                 if name.endswith(suffixes):
                     yield os.path.join(place, name)
@@ -110,7 +112,19 @@ def of_shell(path, text):
     yield from blocks(marks, lines, path)
 
 
-if part in ("python", "shell"):
+def sentences(path, text):
+    """Of paragraphs, lists and cells of tables, without commands, code and links."""
+    text = re.sub(r"^```.*?^```|^    .*?$", lambda m: "\n" * m[0].count("\n"), text, flags=re.M | re.S)
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda m: "x" + "\n" * m[0].count("\n"), text)
+    for found in re.finditer(r"(?:[^.:;?!|\n]|\n(?!\n|[-|#]|\d\.)|[.:;?!](?!\s))+", text):
+        words = " ".join(found[0].split())
+        if len(words) >= 15:
+            yield path, text[: found.start()].count("\n") + 1, words
+
+
+if part == "pages":
+    found = [x for p in files([""], (".md",)) for x in sentences(p, open(p).read())]
+elif part in ("python", "shell"):
     look = (of_python, of_shell)[part == "shell"]
     found = [x for p in scripts(part == "shell") for x in look(p, open(p).read())]
 elif part == "logs":
@@ -152,12 +166,13 @@ check_part() { # DIR PART
 check() { # DIR
     local part rc=0
 
-    for part in src ucx_plugin perf test logs python shell; do
+    for part in src ucx_plugin perf test logs python shell pages; do
         check_part "$1" "$part" || rc=1
     done
     return $rc
 }
 
+# shellcheck disable=SC2016
 samples() {
     printf '/* Who sleeps does not hear messages. */\n/* Nobody is told of it. */\n' | write src/a.c
     bad 'a dialect' "src: 2 of 2 begin or speak as 'fragment'"
@@ -170,6 +185,8 @@ samples() {
     bad 'docstrings' "python: 2 of 2 begin or speak as 'speech'"
     printf '#!/bin/sh\n# Whoever runs this\n# is asked.\nrun # nobody waits for it\n' | write contrib/run
     bad 'comments of a script' "shell: 2 of 2 begin or speak as 'people'"
+    printf '# One\n\nThe receiver is told of it. Nobody waits for it.\n\n    run  # nobody\n\n| who sleeps here | `who` |\n' | write docs/a.md
+    bad 'a page' "pages: 2 of 3 begin or speak as 'people'"
     printf '/** A blocked wait misses messages that arrive meanwhile. */\n' | write src/a.h
     good 'plain words'
 }
