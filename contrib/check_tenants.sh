@@ -1,7 +1,8 @@
 #!/bin/bash
 # Each public call of morikv.h is used by a tool, an example or the Python package, and each
 # option MORIKV_* is used there or is in the table of docs/morikv.md, which is the user's.
-# Tests and benchmarks do not count: what only they use is not public.
+# Tests and benchmarks do not count: what only they use is not public. No
+# transport of the plugin has more options than a limit.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
@@ -21,6 +22,29 @@ calls() { # DIR
 
 options() { # DIR
     sed -n 's/^    {"\([A-Z0-9_]*\)",.*/\1/p' "$1/src/base/options_table.c" | sort -u
+}
+
+# Most options of a transport. A new one takes the place of another, or raises the number
+# here, with the user who sets it named in the commit.
+declare -A most=([xgmi]=20 [rdma]=38 [copy]=8)
+
+plugin_options() { # DIR TRANSPORT
+    [ ! -d "$1/ucx_plugin/$2" ] ||
+        grep -rhoP --include='*.c' '^    \{"\K[A-Z][A-Z0-9_]*(?=", *("|UCS_PP|$))' "$1/ucx_plugin/$2" | sort -u
+}
+
+check_plugin() { # DIR
+    local transport names rc=0 count
+    for transport in "${!most[@]}"; do
+        names=$(plugin_options "$1" "$transport")
+        count=$(grep -c . <<<"$names")
+        [ "$count" -le "${most[$transport]}" ] || {
+            echo "mori_$transport has $count options, expected at most ${most[$transport]}: make it a constant" \
+                "of ucx_plugin/base/muct_tuning.h, or say here who sets it"
+            rc=1
+        }
+    done
+    return $rc
 }
 
 is_chosen() { # DIR OPTION
@@ -48,7 +72,13 @@ check() { # DIR
             rc=1
         }
     done
+    check_plugin "$1" || rc=1
     return $rc
+}
+
+plugin_of() { # NUMBER
+    local i
+    for ((i = 0; i < $1; ++i)); do printf '    {"A%d", "0",\n' "$i"; done | write ucx_plugin/copy/copy_tl.c
 }
 
 tree_of() { # CALL OPTION
@@ -73,6 +103,13 @@ samples() {
     tree_of mkv_c TLS
     echo 'int mkv_c(void);' | write contrib/python/morikv/morikv.h
     bad 'a call that a copy of the header declares' 'mkv_c() is public'
+    tree_of mkv_b TLS
+    tree_of mkv_b TLS
+    plugin_of 8
+    good 'as many options of a transport as there may be'
+    tree_of mkv_b TLS
+    plugin_of 9
+    bad 'one option of a transport more' 'mori_copy has 9 options'
 }
 
 main "$@"

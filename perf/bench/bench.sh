@@ -226,10 +226,9 @@ one_sided() {
 
 # Steps from a post to DONE of the other side, each counted in 20 rounds. The start of the
 # copy and the sending of the message are dumps of callgrind's own. They take time, so peers
-# are not checked meanwhile. A copy is over at once here: a copy started by the post would be
-# over in the same step, so progress starts it.
+# are not checked meanwhile. Posting starts a copy that is alone, and a copy is over at once here.
 counted_notify() { # PROGRAM
-    MORIKV_PEER_CHECK=0 UCX_MORI_XGMI_EARLY_START=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
+    MORIKV_PEER_CHECK=0 counted_pair "$1" --dump-before=hipMemcpyAsync --dump-after=ucp_am_send_nbx
 }
 
 notify_instructions() { # STEP [OBJECTS] [PROGRAM]
@@ -335,7 +334,7 @@ figures() {
     echo "op.WRITE $(op_instructions WRITE)"
     export UCX_TLS=mori_xgmi,posix UCX_POSIX_ERROR_HANDLING=y
     counted_notify notify
-    for step in launch beside tell told hear idle; do
+    for step in launch beside tell hear idle; do
         echo "notify.$step $(notify_instructions $step)"
     done
     export UCX_TLS=tcp

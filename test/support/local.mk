@@ -57,6 +57,7 @@ if HAVE_VERBS
 # mori_rdma in a real UCX over two fake devices in one process.
 check_LTLIBRARIES += test/support/librdmarig.la
 test_support_librdmarig_la_SOURCES = test/support/rdma_rig.h test/support/rdma_rig.c \
+	test/support/rdma_inside.h test/support/rdma_inside.c \
 	test/support/rdma_log.h test/support/rdma_log.c
 test_support_librdmarig_la_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS) $(VERBS_CFLAGS)
 

@@ -4,7 +4,6 @@ muct_sources += \
 	ucx_plugin/base/muct_am.h \
 	ucx_plugin/base/muct_bytes.h \
 	ucx_plugin/base/muct_gpu.c \
-	ucx_plugin/base/muct_gpu_chunk.c \
 	ucx_plugin/base/muct_gpu.h \
 	ucx_plugin/base/muct_gpu_tl.c \
 	ucx_plugin/base/muct_gpu_tl.h \
@@ -21,6 +20,7 @@ muct_sources += \
 	ucx_plugin/base/muct_topo.c \
 	ucx_plugin/base/muct_topo.h \
 	ucx_plugin/base/muct_transport.h \
+	ucx_plugin/base/muct_tuning.h \
 	ucx_plugin/base/muct_uct_abi.h \
 	ucx_plugin/base/muct_ucx_rocm.c \
 	ucx_plugin/base/muct_ucx_rocm.h

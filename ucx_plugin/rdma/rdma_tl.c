@@ -173,7 +173,6 @@ static ucs_status_t muct_rdma_iface_set_port(muct_rdma_iface_t *iface,
     }
 
     iface->has_auto_depth = config->tx_depth == UCS_ULUNITS_AUTO;
-    iface->has_auto_first = config->rx_first == UCS_ULUNITS_AUTO;
     muct_rdma_family_fill(device, &iface->port, config);
     return muct_rdma_limits_init(config, device, &iface->port, &iface->limits);
 }

@@ -9,6 +9,7 @@
 #include "base/muct_gpu_tl.h"
 #include "base/muct_log.h"
 #include "base/muct_stub_ops.h"
+#include "base/muct_tuning.h"
 #include "xgmi/xgmi_am.h"
 #include "xgmi/xgmi_ep.h"
 #include "xgmi/xgmi_iface.h"
@@ -29,21 +30,13 @@
 
 typedef struct muct_xgmi_iface_config {
     uct_iface_config_t super;
-    unsigned num_lists;
     unsigned list_size;
-    unsigned max_started;
-    unsigned early_start;
     int yields_lock;
     int use_kernel;
-    unsigned max_calls;
     unsigned max_blocks;
-    unsigned num_launch_streams;
-    unsigned peer_blocks;
-    unsigned most_blocks;
     char *topology;
     unsigned num_engines;
     size_t min_run;
-    int high_priority;
     size_t seg_size;
     unsigned num_segs;
     size_t max_short;
@@ -58,27 +51,10 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"", "", NULL, ucs_offsetof(muct_xgmi_iface_config_t, super),
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
-    {"LISTS", "8",
-     "Lists of copies per device and direction, a number, at least 2. Raise it when\n"
-     "operations wait for resources while the GPU is idle.",
-     ucs_offsetof(muct_xgmi_iface_config_t, num_lists), UCS_CONFIG_TYPE_UINT},
-
     {"LIST_SIZE", "16384",
-     "Copies a list holds, a number; each takes 64 bytes, 32 of them pinned. Lower it\n"
-     "when pinned memory is short.",
+     "Copies a list holds, a number; each takes 64 bytes, 32 of them pinned, and there\n"
+     "are 8 lists per device and direction. Lower it when pinned memory is short.",
      ucs_offsetof(muct_xgmi_iface_config_t, list_size), UCS_CONFIG_TYPE_UINT},
-
-    {"MAX_STARTED", "4",
-     "Lists started and not over, after which copies are gathered instead of started,\n"
-     "a number. Raise it when gaps between launches show in profiles.",
-     ucs_offsetof(muct_xgmi_iface_config_t, max_started), UCS_CONFIG_TYPE_UINT},
-
-    {"EARLY_START", "1024",
-     "Copies in a list from which posting starts it when the GPU has little to do,\n"
-     "instead of the next progress, a number. When half of LISTS are used it doubles\n"
-     "with each further one, so that they last. Where operations come one at a time, each\n"
-     "after the end of the last, posting starts them. 0 leaves it to progress.",
-     ucs_offsetof(muct_xgmi_iface_config_t, early_start), UCS_CONFIG_TYPE_UINT},
 
     {"YIELD_LOCK", "y",
      "Let a thread that arms sleep without UCX's worker lock while another one posts,\n"
@@ -90,31 +66,11 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
      "Copy lists with the copy kernel, y or n. Turn it off to use copy engines only.",
      ucs_offsetof(muct_xgmi_iface_config_t, use_kernel), UCS_CONFIG_TYPE_BOOL},
 
-    {"MAX_CALLS", "2",
-     "Length of a list up to which it is copied by a call for each entry, a number.\n"
-     "A launch costs more than a call, and less than several.",
-     ucs_offsetof(muct_xgmi_iface_config_t, max_calls), UCS_CONFIG_TYPE_UINT},
-
     {"BLOCKS", "8",
      "Thread blocks of the copy kernel, a number, 1 to 128. The default leaves\n"
      "compute alone; 32 or more fill a link the last few percent when nothing else\n"
      "runs.",
      ucs_offsetof(muct_xgmi_iface_config_t, max_blocks), UCS_CONFIG_TYPE_UINT},
-
-    {"LAUNCH_STREAMS", "2",
-     "Launches of a device and direction that may run at a time, a number, 1 to 4, each\n"
-     "of BLOCKS thread blocks. With 2 a list starts while the one before it ends.",
-     ucs_offsetof(muct_xgmi_iface_config_t, num_launch_streams), UCS_CONFIG_TYPE_UINT},
-
-    {"PEER_BLOCKS", "4",
-     "More thread blocks for each further peer of a launch, a number, where the driver\n"
-     "reports separate links between GPUs. 0 leaves it at BLOCKS.",
-     ucs_offsetof(muct_xgmi_iface_config_t, peer_blocks), UCS_CONFIG_TYPE_UINT},
-
-    {"MAX_BLOCKS", "32",
-     "Most thread blocks of a launch to several peers, a number, up to 128. Lower it\n"
-     "when compute beside such copies slows down.",
-     ucs_offsetof(muct_xgmi_iface_config_t, most_blocks), UCS_CONFIG_TYPE_UINT},
 
     {"TOPOLOGY", "/sys/class/kfd/kfd/topology",
      "Folder in which AMD's driver reports the links between GPUs, a path. Set it when\n"
@@ -129,11 +85,6 @@ static ucs_config_field_t muct_xgmi_iface_config_table[] = {
     {"MIN_RUN", "4m",
      "Length from which one run of memory goes to the copy engines, in bytes.",
      ucs_offsetof(muct_xgmi_iface_config_t, min_run), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"PRIORITY", "y",
-     "Use streams of the highest priority, so that copies do not wait for compute,\n"
-     "y or n.",
-     ucs_offsetof(muct_xgmi_iface_config_t, high_priority), UCS_CONFIG_TYPE_BOOL},
 
     {"SEG_SIZE", "64k",
      "Pinned buffer for data that is in plain host memory, in bytes. Raise it for\n"
@@ -439,22 +390,20 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     muct_xgmi_queue_config_t *queue = &iface->queue_config;
     size_t seg_size = config->seg_size;
 
-    queue->num_lists = muct_xgmi_clamp("LISTS", config->num_lists, 2, 1024);
+    queue->num_lists = MUCT_XGMI_LISTS;
     queue->list_size = muct_xgmi_clamp("LIST_SIZE", config->list_size, 16, 1 << 24);
     iface->max_sgl =
         (queue->list_size < MUCT_XGMI_MAX_SGL) ? queue->list_size : MUCT_XGMI_MAX_SGL;
-    queue->max_started = muct_xgmi_clamp("MAX_STARTED", config->max_started, 1, 1024);
-    queue->early_start = config->early_start;
+    queue->max_started = MUCT_XGMI_MAX_STARTED;
+    queue->early_start = MUCT_XGMI_EARLY_START;
     iface->yields_lock = config->yields_lock;
-    queue->max_calls = config->max_calls;
+    queue->max_calls = MUCT_XGMI_MAX_CALLS;
     queue->max_blocks =
         muct_xgmi_clamp("BLOCKS", config->max_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
-    queue->num_launch_streams = muct_xgmi_clamp(
-        "LAUNCH_STREAMS", config->num_launch_streams, 1, MUCT_XGMI_MAX_LAUNCH_STREAMS);
+    queue->num_launch_streams = MUCT_XGMI_LAUNCH_STREAMS;
     queue->num_engines =
         muct_xgmi_clamp("ENGINES", config->num_engines, 0, MUCT_XGMI_MAX_ENGINES);
     queue->min_run = config->min_run;
-    queue->is_high_priority = config->high_priority;
     queue->has_kernel = config->use_kernel;
 
     if (seg_size < 256) {
@@ -466,9 +415,8 @@ static void muct_xgmi_iface_configure(muct_xgmi_iface_t *iface,
     iface->max_short = (config->max_short < seg_size) ? config->max_short : seg_size;
     muct_xgmi_perf_find_links(iface, config->topology, config->bandwidth);
     if (iface->links.count > 0) {
-        queue->peer_blocks = config->peer_blocks;
-        queue->most_blocks =
-            muct_xgmi_clamp("MAX_BLOCKS", config->most_blocks, 1, MUCT_XGMI_MAX_BLOCKS);
+        queue->peer_blocks = MUCT_XGMI_PEER_BLOCKS;
+        queue->most_blocks = MUCT_XGMI_MOST_BLOCKS;
     }
     iface->has_messages = config->has_messages;
     iface->latency = config->latency;

@@ -64,20 +64,16 @@ START_TEST(transport_is_listed_by_ucx_info)
 }
 END_TEST
 
-/* mori_xgmi has variables of its own, of streams and events as well (LISTS, ENGINES,
- * MAX_STARTED, PRIORITY): each is listed with its text, and with what it was set to */
+/* mori_xgmi has variables of its own, of streams (ENGINES) as well: each is listed with
+ * its help, and with the value that it was set to */
 static const char *const xgmi_options[] = {
     "UCX_MORI_XGMI_SHM_DIR=/tmp",     "UCX_MORI_XGMI_MAX_IDLE_REGIONS=7",
     "UCX_MORI_XGMI_MAX_IDLE_SIZE=3M", "UCX_MORI_XGMI_OPEN_TIMEOUT=300000.00us",
     "UCX_MORI_XGMI_DETECT=n",         "UCX_MORI_XGMI_INVALIDATE_TIMEOUT=7000000.00us",
-    "UCX_MORI_XGMI_LISTS=5",          "UCX_MORI_XGMI_LIST_SIZE=1000",
-    "UCX_MORI_XGMI_MAX_STARTED=3",    "UCX_MORI_XGMI_EARLY_START=77",
-    "UCX_MORI_XGMI_YIELD_LOCK=n",     "UCX_MORI_XGMI_KERNEL=n",
-    "UCX_MORI_XGMI_MAX_CALLS=3",      "UCX_MORI_XGMI_BLOCKS=9",
-    "UCX_MORI_XGMI_LAUNCH_STREAMS=3", "UCX_MORI_XGMI_PEER_BLOCKS=5",
-    "UCX_MORI_XGMI_MAX_BLOCKS=31",    "UCX_MORI_XGMI_TOPOLOGY=/nowhere/nodes",
-    "UCX_MORI_XGMI_ENGINES=3",        "UCX_MORI_XGMI_MIN_RUN=5M",
-    "UCX_MORI_XGMI_PRIORITY=n",       "UCX_MORI_XGMI_SEG_SIZE=32K",
+    "UCX_MORI_XGMI_LIST_SIZE=1000",   "UCX_MORI_XGMI_YIELD_LOCK=n",
+    "UCX_MORI_XGMI_KERNEL=n",         "UCX_MORI_XGMI_BLOCKS=9",
+    "UCX_MORI_XGMI_ENGINES=3",        "UCX_MORI_XGMI_TOPOLOGY=/nowhere/nodes",
+    "UCX_MORI_XGMI_MIN_RUN=5M",       "UCX_MORI_XGMI_SEG_SIZE=32K",
     "UCX_MORI_XGMI_SEGS=60",          "UCX_MORI_XGMI_MAX_SHORT=2K",
     "UCX_MORI_XGMI_LATENCY=6.00us",   "UCX_MORI_XGMI_OVERHEAD=0.70us",
     "UCX_MORI_XGMI_MESSAGES=n",       NULL};

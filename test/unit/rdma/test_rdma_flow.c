@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_inside.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -265,8 +266,8 @@ START_TEST(sender_without_credits_waits_for_the_receiver)
     ucs_status_t status;
 
     setenv("UCX_MORI_RDMA_RX_DEPTH", "16", 1);
-    setenv("UCX_MORI_RDMA_RX_FIRST", "16", 1);
     rig_open(&rig, SIZE);
+    rdma_inside_set_first_receives(rig.side[1].iface, 16);
     rig_connect(&rig, &conn);
     rig.hold[1] = 1;
     while ((status = rig_try_am(&rig, conn.ep[0], 0, 100)) == UCS_OK) {

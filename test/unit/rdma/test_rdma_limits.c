@@ -4,6 +4,7 @@
 
 #include "test/support/mkv_check.h"
 
+#include "base/muct_tuning.h"
 #include "rdma/device/rdma_config.h"
 #include "rdma/device/rdma_family.h"
 #include "rdma/memory/rdma_gpu_way.h"
@@ -28,7 +29,6 @@ static void setup(void)
     config.num_qps = 1;
     config.tx_depth = 512;
     config.rx_depth = 64;
-    config.rx_first = 4;
     config.cq_depth = 16384;
     config.max_sge = 4;
     config.max_inline = 128;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_inside.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -24,13 +25,18 @@ static rig_t rig;
 static rig_conn_t conn, other;
 static rig_comp_t comps[NUM];
 
-static void start_with(const char *qps)
+static void open_with(const char *qps)
 {
     setenv("UCX_MORI_RDMA_NUM_QPS", qps, 1);
     setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
     setenv("UCX_MORI_RDMA_RECOVERY_TIMEOUT", "1000s", 1); /* nothing waits for it */
     rig_open(&rig, SIZE);
+}
+
+static void start_with(const char *qps)
+{
+    open_with(qps);
     rig_connect(&rig, &conn);
 }
 
@@ -171,8 +177,9 @@ START_TEST(queues_that_are_well_are_emptied_first)
 
     setenv("UCX_MORI_RDMA_CQ_DEPTH", APART, 1);
     setenv("UCX_MORI_RDMA_POST_BATCH", "1", 1);
-    setenv("UCX_MORI_RDMA_RX_FIRST", "64", 1);
-    start_with("2");
+    open_with("2");
+    rdma_inside_set_first_receives(rig.side[0].iface, 64);
+    rig_connect(&rig, &conn);
     rig.hold[0] = 1;
     for (i = 0; i < 800; i++) { /* by both */
         ck_assert_int_eq(rig_try_put(&rig, conn.ep[0], 0, 0, 8, NULL), UCS_INPROGRESS);

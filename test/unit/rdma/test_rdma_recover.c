@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_inside.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
 #include "test/support/mkv_test.h"
@@ -30,8 +31,9 @@ static void start_with(const char *qps)
      * side */
     setenv("UCX_MORI_RDMA_TIMEOUT", "16ms", 1);
     setenv("UCX_MORI_RDMA_RETRY_COUNT", "1", 1);
-    setenv("UCX_MORI_RDMA_RX_FIRST", "64", 1); /* many messages at once */
     rig_open(&rig, SIZE);
+    rdma_inside_set_first_receives(rig.side[0].iface, 64); /* many messages at once */
+    rdma_inside_set_first_receives(rig.side[1].iface, 64);
     rig_connect(&rig, &conn);
 }
 

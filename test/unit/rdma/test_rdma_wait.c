@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config.h"
+#include "test/support/rdma_inside.h"
 #include "test/support/rdma_log.h"
 #include "test/support/rdma_rig.h"
 #include "test/support/mkv_check.h"
@@ -447,8 +448,8 @@ START_TEST(received_data_lies_where_the_user_asks)
     alignment = rows[_i][0];
     align_offset = rows[_i][1];
     ct_side_set_alignment(alignment, align_offset);
-    setenv("UCX_MORI_RDMA_RX_FIRST", "64", 1);
     rig_open(&rig, SIZE);
+    rdma_inside_set_first_receives(rig.side[1].iface, 64);
     rig_connect(&rig, &conn);
     rig_connect(&rig, &other);
     uct_iface_set_am_handler(rig.side[1].iface, RIG_AM_ID, look_at, NULL, 0);

@@ -61,7 +61,8 @@ test_unit_xgmi_test_xgmi_code_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_code_LDADD = libmuct_code.la $(CHECK_LIBS)
 
 # Endpoints of the module in a real UCX, to the process itself.
-test_unit_xgmi_test_xgmi_ep_SOURCES = test/unit/xgmi/test_xgmi_ep.c
+test_unit_xgmi_test_xgmi_ep_SOURCES = \
+	test/unit/xgmi/test_xgmi_ep.c test/unit/xgmi/xgmi_lists.h test/unit/xgmi/xgmi_lists.c
 test_unit_xgmi_test_xgmi_ep_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_ep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_ep_LDADD = \
@@ -161,7 +162,8 @@ test_unit_xgmi_test_xgmi_page_LDADD = \
 	test/support/libmkvtest.la libmuct.la $(CHECK_LIBS) $(UCX_LIBS) -lucs -lpthread -ldl
 
 # The module in a real UCX, and another process that is stopped.
-test_unit_xgmi_test_xgmi_open_SOURCES = test/unit/xgmi/test_xgmi_open.c
+test_unit_xgmi_test_xgmi_open_SOURCES = \
+	test/unit/xgmi/test_xgmi_open.c test/unit/xgmi/xgmi_lists.h test/unit/xgmi/xgmi_lists.c
 test_unit_xgmi_test_xgmi_open_CPPFLAGS = $(AM_CPPFLAGS) $(hipcpu_path_cppflags)
 test_unit_xgmi_test_xgmi_open_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 test_unit_xgmi_test_xgmi_open_LDADD = \

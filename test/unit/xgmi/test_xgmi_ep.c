@@ -12,6 +12,7 @@
 #include "test/support/mkv_hip.h"
 #include "test/support/mkv_test.h"
 #include "test/fake/hip/hipcpu_abi.h"
+#include "test/unit/xgmi/xgmi_lists.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -55,8 +56,8 @@ static void setup(void)
     const ct_target_name_t name = {.tl_name = "mori_xgmi"};
     uint8_t key[256];
 
-    setenv("UCX_MORI_XGMI_MAX_STARTED", "1", 1);
     ck_assert_msg(ct_side_open(&side, &name) == UCS_OK, "%s", side.why);
+    xgmi_lists_set_max_started(side.iface, 1);
     ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &local),
                      UCS_OK);
     ck_assert_int_eq(ct_mem_create(&side, LENGTH, UCS_MEMORY_TYPE_ROCM, &remote),

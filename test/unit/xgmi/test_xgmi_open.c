@@ -10,6 +10,7 @@
 #include "test/support/ct_side.h"
 #include "test/support/fake_hip.h"
 #include "test/support/mkv_check.h"
+#include "test/unit/xgmi/xgmi_lists.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -69,6 +70,7 @@ static void open_side(void)
     const ct_target_name_t name = {.tl_name = "mori_xgmi"};
 
     ck_assert_msg(ct_side_open(&side, &name) == UCS_OK, "%s", side.why);
+    xgmi_lists_set_count(side.iface, 2);
 }
 
 /* The process that has the memory; it is stopped, and killed in the end. */
@@ -105,7 +107,6 @@ static void setup(void)
 {
     int fds[2];
 
-    setenv("UCX_MORI_XGMI_LISTS", "2", 1);
     setenv("UCX_MORI_XGMI_OPEN_TIMEOUT", "50ms", 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     peer = fork();

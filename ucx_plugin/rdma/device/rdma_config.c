@@ -3,6 +3,7 @@
 #include "rdma/device/rdma_config.h"
 
 #include "base/muct_log.h"
+#include "base/muct_tuning.h"
 #include "rdma/device/rdma_family.h"
 
 #include <ucs/sys/string.h>
@@ -48,13 +49,6 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "costs SEG_SIZE bytes an endpoint. Raise it when streams of small messages stall.",
      ucs_offsetof(muct_rdma_iface_config_t, rx_depth), UCS_CONFIG_TYPE_UINT},
 
-    {"RX_FIRST", "auto",
-     "Receives of a new endpoint, 1 to 32768. They double whenever as many messages\n"
-     "have come, up to RX_DEPTH; auto is 4, and less for endpoints beyond the first\n"
-     "128. Raise it where the first messages must not wait, at the cost of SEG_SIZE\n"
-     "bytes each for every lane of every peer.",
-     ucs_offsetof(muct_rdma_iface_config_t, rx_first), UCS_CONFIG_TYPE_ULUNITS},
-
     {"CQ_DEPTH", UCS_PP_MAKE_STRING(MUCT_RDMA_CQ_DEPTH),
      "Entries of a completion queue, 1 to 4194304; more queues are made as endpoints\n"
      "need them. Lower it when completion queues cannot be created for lack of memory.",
@@ -71,8 +65,9 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      ucs_offsetof(muct_rdma_iface_config_t, max_inline), UCS_CONFIG_TYPE_ULUNITS},
 
     {"POST_BATCH", "auto",
-     "Most work requests posted with one doorbell. 1 for the lowest latency of\n"
-     "each, more for less cost a request; auto is 32.",
+     "Most work requests posted with one doorbell; auto is 32. It is post_batch_size of\n"
+     "MORI-IO and of engines that use it: 1 for the lowest latency of each, more for\n"
+     "less cost a request.",
      ucs_offsetof(muct_rdma_iface_config_t, post_batch), UCS_CONFIG_TYPE_ULUNITS},
 
     {"SEG_SIZE", "8256",
@@ -84,12 +79,6 @@ ucs_config_field_t muct_rdma_iface_config_table[] = {
      "Least bytes of a transfer worth a queue pair of their own when NUM_QPS is\n"
      "more than 1, at least 512. Lower it to spread smaller transfers.",
      ucs_offsetof(muct_rdma_iface_config_t, stripe_size), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"MERGE", "y",
-     "Send blocks of a list that are neighbours on both sides as one work request,\n"
-     "and neighbours on the remote side alone as one with several entries. n for\n"
-     "tests.",
-     ucs_offsetof(muct_rdma_iface_config_t, merge), UCS_CONFIG_TYPE_BOOL},
 
     {"TIMEOUT", "0",
      "Time without an answer until a packet is sent again, in seconds; 0 by\n"
@@ -235,7 +224,6 @@ static ucs_status_t muct_rdma_config_check_all(const muct_rdma_iface_config_t *c
         {"NUM_QPS", config->num_qps, 1, MUCT_RDMA_ADDR_MAX_QPS},
         {"TX_DEPTH", config->tx_depth, 2, 1u << 20},
         {"RX_DEPTH", config->rx_depth, 1, 32768},
-        {"RX_FIRST", config->rx_first, 1, 32768},
         {"CQ_DEPTH", config->cq_depth, 1, 1u << 22},
         {"TX_MAX_SGE", config->max_sge, 1, 32},
         {"TX_INLINE", config->max_inline, 0, 1u << 16},
@@ -384,9 +372,8 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     }
 
     muct_rdma_limits_set_depths(config, device, limits);
-    limits->rx_first = (config->rx_first < limits->rx_depth)
-                           ? (unsigned)config->rx_first
-                           : limits->rx_depth;
+    limits->rx_first =
+        (MUCT_RDMA_RX_FIRST < limits->rx_depth) ? MUCT_RDMA_RX_FIRST : limits->rx_depth;
     limits->num_qps = (unsigned)config->num_qps;
     limits->max_sge = (unsigned)muct_rdma_config_clamp(
         device, "TX_MAX_SGE", config->max_sge, muct_rdma_family_of(device)->max_sge,
@@ -395,7 +382,6 @@ ucs_status_t muct_rdma_limits_init(const muct_rdma_iface_config_t *config,
     limits->seg_size = (unsigned)(config->seg_size & ~(size_t)15);
     limits->stripe_size = config->stripe_size;
     limits->max_msg_size = port->max_msg_size & ~4095u;
-    limits->has_merge = config->merge != 0;
     muct_rdma_limits_set_batch(config, limits);
     muct_rdma_limits_set_mtu(config, device, port, limits);
     limits->has_atomics = device->has_atomics;

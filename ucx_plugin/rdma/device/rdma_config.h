@@ -26,14 +26,12 @@ typedef struct muct_rdma_iface_config {
     unsigned long num_qps;
     unsigned long tx_depth;
     unsigned rx_depth;
-    unsigned long rx_first;
     unsigned cq_depth;
     unsigned long max_sge;
     unsigned long max_inline;
     unsigned long post_batch;
     size_t seg_size;
     size_t stripe_size;
-    int merge;
     double timeout;
     unsigned long retry_count;
     unsigned rnr_retry;
@@ -75,17 +73,10 @@ typedef struct muct_rdma_limits {
     size_t stripe_size;    /**< Least bytes worth a queue pair of their own */
     uint8_t mtu_shift;
     bool has_atomics;
-    bool has_merge;
 } muct_rdma_limits_t;
 
 /** Receives beyond rx_depth, for credit messages: see rdma_am.c. */
 #define MUCT_RDMA_CREDIT_RECEIVES 4
-
-/** Receives of a new endpoint when RX_FIRST is auto. */
-#define MUCT_RDMA_RX_FIRST_AUTO 4
-
-/** Work requests of one doorbell when POST_BATCH is auto. */
-#define MUCT_RDMA_POST_BATCH_AUTO 32
 
 /**
  * Fit the options to a device; each that has to give way is logged as a warning.

@@ -86,7 +86,6 @@ void muct_rdma_family_fill(const muct_rdma_device_t *device,
 
     muct_rdma_family_put(&config->num_qps, muct_rdma_family_num_qps(device, port));
     muct_rdma_family_put(&config->tx_depth, family->tx_depth);
-    muct_rdma_family_put(&config->rx_first, MUCT_RDMA_RX_FIRST_AUTO);
     muct_rdma_family_put(&config->max_sge, family->max_sge);
     muct_rdma_family_put(&config->max_inline, family->max_inline);
     muct_rdma_family_put(&config->retry_count, family->retry_count);

@@ -72,7 +72,6 @@ typedef struct muct_rdma_iface {
     unsigned num_eps;
     bool has_doomed;      /**< Some of them fail in the next progress */
     bool has_auto_depth;  /**< TX_DEPTH is ours to choose */
-    bool has_auto_first;  /**< RX_FIRST is */
     unsigned num_missing; /**< Receives of all endpoints that are not posted */
     muct_rdma_sq_stats_t stats[MUCT_RDMA_ADDR_MAX_QPS]; /**< Sums over the i-th queue
                                                            pairs of all endpoints */

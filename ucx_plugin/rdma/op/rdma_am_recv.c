@@ -140,9 +140,7 @@ ucs_status_t muct_rdma_am_init(muct_rdma_ep_t *ep)
     rx->id = MUCT_RDMA_WR_ID_RECV | ep->chans[0].id;
     rx->missing_ctl = MUCT_RDMA_CREDIT_RECEIVES;
     iface->num_missing += MUCT_RDMA_CREDIT_RECEIVES;
-    rx->first = iface->has_auto_first
-                    ? muct_rdma_iface_share(iface, iface->limits.rx_first, 1)
-                    : iface->limits.rx_first;
+    rx->first = muct_rdma_iface_share(iface, iface->limits.rx_first, 1);
     muct_rdma_am_grow(ep, rx->first);
     while (rx->missing_data + rx->missing_ctl > 0) {
         posted = muct_rdma_am_post_receives(ep);

@@ -29,7 +29,6 @@ typedef struct muct_rdma_sgl_writer {
     int num_segments; /* ended on a queue pair */
     size_t run_end;   /* blocks up to there are under the keys of the one before it */
     unsigned max_sge;
-    bool has_merge;
 } muct_rdma_sgl_writer_t;
 
 static inline void muct_rdma_sgl_end_wr(muct_rdma_sgl_writer_t *writer)
@@ -111,7 +110,7 @@ static inline bool muct_rdma_sgl_extend(muct_rdma_sgl_writer_t *writer,
     struct ibv_sge *sge;
 
     if ((wr == NULL) || (remote != writer->wr_end) || (key != writer->key) ||
-        (writer->wr_length + part > writer->piece) || !writer->has_merge ||
+        (writer->wr_length + part > writer->piece) ||
         (key->rkeys[muct_rdma_key_chunk(key, remote)] != wr->wr.rdma.rkey)) {
         return false;
     }
@@ -132,7 +131,7 @@ static inline bool muct_rdma_sgl_extend(muct_rdma_sgl_writer_t *writer,
     return true;
 }
 
-/* Post a block; how many of its bytes found room. */
+/* Post a block and return how many of its bytes found room. */
 static size_t muct_rdma_sgl_put_block(muct_rdma_sgl_writer_t *writer, uint64_t local,
                                       const muct_rdma_mem_t *mem, uint64_t remote,
                                       const muct_rdma_key_t *key, size_t length)
@@ -281,10 +280,11 @@ static inline size_t muct_rdma_sgl_put_run(muct_rdma_sgl_writer_t *writer,
     return i;
 }
 
-/* A list of plain blocks; runs, and between them one block with a closer look. */
-static void muct_rdma_sgl_put_plain(muct_rdma_sgl_writer_t *writer,
-                                    const muct_rdma_sgl_t *sgl,
-                                    muct_rdma_sgl_pos_t *pos)
+/* A list of plain blocks: runs, and between them one block with a closer look. It is
+ * not inlined, so that its loop has all registers. */
+static UCS_F_NOINLINE void muct_rdma_sgl_put_plain(muct_rdma_sgl_writer_t *writer,
+                                                   const muct_rdma_sgl_t *sgl,
+                                                   muct_rdma_sgl_pos_t *pos)
 {
     size_t i = pos->index, next;
 
@@ -347,7 +347,6 @@ int muct_rdma_sgl_post(muct_rdma_ep_t *ep, const muct_rdma_sgl_plan_t *plan,
         .comp = plan->comp,
         .run_end = plan->run_end,
         .max_sge = iface->limits.max_sge,
-        .has_merge = iface->limits.has_merge,
     };
 
     if (ep->num_qps == 1) {

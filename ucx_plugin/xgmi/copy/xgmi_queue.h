@@ -96,7 +96,6 @@ typedef struct muct_xgmi_queue_config {
     unsigned num_launch_streams; /**< Launches that may run at a time, at least 1 */
     unsigned num_engines;        /**< Streams a long run is split over */
     size_t min_run;              /**< Bytes from which a run goes to the copy engines */
-    bool is_high_priority;       /**< Ask for the highest stream priority */
     bool has_kernel;             /**< Use the copy kernel where there is one */
     bool has_one_thread; /**< No other thread than a queue's first one uses it */
 } muct_xgmi_queue_config_t;

@@ -24,11 +24,10 @@ static int muct_xgmi_queue_add_stream(muct_xgmi_queue_t *queue)
     int least = 0, greatest = 0;
     int ret;
 
-    if (queue->config->is_high_priority) {
-        ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
-        (void)muct_gpu_forget(queue->gpu, ret);
-    }
-
+    /* the highest priority: copies do not wait for compute. Zero where it is unknown.
+     */
+    ret = queue->gpu->device_get_stream_priority_range(&least, &greatest);
+    (void)muct_gpu_forget(queue->gpu, ret);
     ret = queue->gpu->stream_create_with_priority(
         &queue->streams[queue->num_streams], MUCT_HIP_STREAM_NON_BLOCKING, greatest);
     queue->num_streams += (ret == MUCT_HIP_SUCCESS);

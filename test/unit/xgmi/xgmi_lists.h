@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#ifndef XGMI_LISTS_H
+#define XGMI_LISTS_H
+
+/**
+ * @file
+ * The configuration of mori_xgmi's queues, for tests that need another one than
+ * muct_tuning.h has. A file of its own, because the module and the tests each declare
+ * the parts of UCX that it does not install.
+ */
+
+#include <uct/api/uct.h>
+
+
+/** Set the number of lists of queues that are created after this call. */
+void xgmi_lists_set_count(uct_iface_h iface, unsigned num_lists);
+
+
+/** Set the number of started lists after which copies are gathered. */
+void xgmi_lists_set_max_started(uct_iface_h iface, unsigned max_started);
+
+#endif
