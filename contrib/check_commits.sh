@@ -1,24 +1,50 @@
 #!/bin/bash
 # The last commits' messages: "area: imperative" in one plain line that git log can show, no
-# trailers. Aim at 60 characters; more than 72 are refused.
+# trailers. An area names folders or files of the tree, or is "build". Aim at 60 characters;
+# more than 72 are refused.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib_check.sh"
 
 count=30
+# First words that are no imperative: articles, pronouns, conjunctions, participles.
+no_verb='^(an?|the|no|not|none|who|what|which|whose|when|where|why|how|of|it|its|that|those|these|this|one|'
+no_verb+='all|each|every|more|only|also|with|without|for|in|on|from|at|by|as|if|and|some|any)\b'
+no_verb+='|^(?!(bring|string|embed|feed|speed|shed|seed|need)\b)[a-z]+(ing|ed)\b|^[A-Z][a-z]+ '
+
+# Names of folders and files, with and without their suffix, also of those that the last
+# commits removed.
+names_of() { # DIR
+    {
+        echo build
+        git -C "$1" ls-files
+        git -C "$1" log --no-merges -n $count --name-only --format=
+    } | tr / '\n' | sed 'p; s/\..*//' | sort -u
+}
 
 check() { # DIR
-    local subject hash rc=0
+    local subject hash words unknown rc=0 names
+    names=$(names_of "$1")
 
     while read -r hash subject; do
         if [ ${#subject} -gt 72 ]; then
             echo "$hash: ${#subject} characters in '$subject'"
             rc=1
         fi
-        [[ $subject =~ ^[a-z0-9_./-]+(,\ [a-z0-9_./-]+)*:\ [^\ ].*[^.\ ]$ ]] || {
-            echo "$hash: '$subject' is not of the form 'area: what'"
+        [[ $subject =~ ^[A-Za-z0-9_./-]+(,\ [A-Za-z0-9_./-]+)*:\ [^\ ].*[^.\ ]$ ]] || {
+            echo "$hash: '$subject' is not of the form 'area: imperative'"
             rc=1
         }
-        if grep -qiwE 'who|nobody|somebody|told|heard' <<<"$subject"; then
+        words=${subject#*: }
+        unknown=$(tr -s ', /' '\n' <<<"${subject%%: *}" | grep -vxFf <(echo "$names"))
+        if [ -n "$unknown" ]; then
+            echo "$hash: no folder or file is named '${unknown//$'\n'/, }' as in '$subject'"
+            rc=1
+        fi
+        if grep -qP "$no_verb" <<<"$words"; then
+            echo "$hash: '$subject' has no imperative verb after the area"
+            rc=1
+        fi
+        if grep -qiwE 'who|whose|what|nobody|somebody|tells|told|hears|heard' <<<"$subject"; then
             echo "$hash: '$subject' does not name the change in plain words"
             rc=1
         fi
@@ -32,11 +58,14 @@ check() { # DIR
 
 commit() { # MESSAGE
     git init -q "$sample"
+    mkdir -p "$sample/ucx_plugin/xgmi"
+    : >"$sample/ucx_plugin/xgmi/file.c"
+    git -C "$sample" add .
     git -C "$sample" -c user.name=sample -c user.email=sample@localhost \
         commit -q --allow-empty -m "$1"
 }
 
-forget() { rm -rf "$sample/.git"; }
+forget() { rm -rf "$sample/.git" "$sample/ucx_plugin"; }
 
 samples() {
     commit 'Fix stuff'
@@ -46,12 +75,21 @@ samples() {
     bad 'a long subject' 'characters in'
     forget
     commit 'xgmi: who can open no more files is told'
-    bad 'a subject without a verb' 'plain words'
+    bad 'people in a subject' 'plain words'
+    forget
+    commit 'xgmi: wait for what a copy needs'
+    bad 'a clause with what' 'plain words'
+    forget
+    commit 'xgmi: the mapping of a dead peer'
+    bad 'a subject without a verb' 'no imperative verb'
+    forget
+    commit 'copier: find mappings by peer'
+    bad 'an unknown area' "no folder or file is named 'copier'"
     forget
     commit "$(printf 'xgmi: find mappings by peer\n\nReason.\n\nCo-authored-by: a <b@c>')"
     bad 'a trailer' 'trailers'
     forget
-    commit 'xgmi: find mappings by peer and handle'
+    commit 'xgmi, ucx_plugin/file.c: find mappings by peer and handle'
     good 'a subject'
     forget
 }
